@@ -435,9 +435,9 @@ type view struct {
 }
 
 // SetView makes the connection see from where a stands: a, and actors of classes with [At] that are near enough to it, are open for it.
-// When a is nil, or has ended, the connection sees as it does before any SetView: from the first actor that it owns whose class has At.
-// A connection that owns none sees only its own actors. Server only; it belongs to the world's goroutine, and takes effect within 0.1 s.
-// UE: SetViewTarget, and what the player controller possesses.
+// When a is nil, or has ended, the connection sees as it does before any SetView: from the first actor that it owns whose class has At,
+// itself or else through a chain, as the pawn of its controller. A connection that owns none sees only its own actors. Server only; it
+// belongs to the world's goroutine, and takes effect within 0.1 s. UE: SetViewTarget, and what the player controller possesses.
 func (c *Conn) SetView(a *Actor) error {
 	switch {
 	case !c.server:
@@ -491,20 +491,29 @@ func (c *Conn) viewTarget() *Actor {
 	return c.pawn()
 }
 
-// pawn returns the first actor that the connection owns and whose class has At. It searches once a Flush: locate asks for each actor that
-// is RelevantAsOwner, and would take the square of their number.
+// pawn returns the actor that the connection sees from by itself. It searches once a Flush: locate asks for each actor that is
+// RelevantAsOwner, and would take the square of their number.
 func (c *Conn) pawn() *Actor {
 	v := &c.shown.view
 	if now := c.world.relevance.elapsed + 1; v.searched != now || v.pawn != nil && (v.pawn.dead || v.pawn.conn != c) {
-		v.searched, v.pawn = now, nil
-		for a := range c.shown.owned.all {
-			if !a.relevancy.asOwner && a.own.binding != nil && a.own.binding.at != nil {
-				v.pawn = a
-				break
-			}
-		}
+		v.searched, v.pawn = now, firstPawn(&c.shown.owned)
 	}
 	return v.pawn
+}
+
+// firstPawn returns the first actor of the list whose class has At; when there is none, the first that one of them owns, and so on.
+func firstPawn(l *actors) *Actor {
+	for a := range l.all {
+		if !a.relevancy.asOwner && a.own.binding != nil && a.own.binding.at != nil {
+			return a
+		}
+	}
+	for a := range l.all {
+		if pawn := firstPawn(&a.children); pawn != nil {
+			return pawn
+		}
+	}
+	return nil
 }
 
 // viewpoint returns from where the connection sees, if it does.

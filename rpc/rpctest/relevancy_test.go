@@ -237,6 +237,37 @@ func TestViews(t *testing.T) {
 	})
 }
 
+// A connection sees from the pawn of its controller, which it owns through the chain.
+func TestViewThroughTheChain(t *testing.T) {
+	off(t, func(t *testing.T, net *rpctest.Network) {
+		r := newTerrain(t, net, 1, rpc.Config{})
+		near, far := r.scout(-1, 10), r.scout(-1, 1010)
+		sees := func(from *rpc.Actor, want ...bool) {
+			t.Helper()
+			net.Advance(6 * time.Second)
+			target, _, _, _, _ := r.conns[0].View()
+			require.Equal(t, from, target)
+			require.Equal(t, want, []bool{r.has(0, near), r.has(0, far)})
+		}
+		controller := r.spawn(r.server.medals, 0, 0)
+		hand, _, err := rpc.Spawn(r.server.medals, controller.actor, nil)
+		require.NoError(t, err)
+		sees(nil, false, false)
+		pawn, _, err := rpc.Spawn(r.server.scouts, hand, nil)
+		require.NoError(t, err)
+		sees(pawn, true, false)
+		require.NoError(t, r.server.SetOwner(pawn, nil))
+		sees(nil, false, false)
+		require.NoError(t, r.server.SetOwner(pawn, controller.actor))
+		sees(pawn, true, false)
+		require.NoError(t, r.server.Destroy(pawn))
+		itself := r.scout(0, 1000)
+		_, _, err = rpc.Spawn(r.server.scouts, hand, nil)
+		require.NoError(t, err)
+		sees(itself.actor, false, true)
+	})
+}
+
 // 12.3a: an own IsNetRelevantFor.
 func TestOwnRelevant(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
