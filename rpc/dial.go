@@ -29,9 +29,10 @@ type Listener struct {
 	accepting sync.WaitGroup
 	cancel    context.CancelFunc
 
-	mu    sync.Mutex
-	conns map[*Conn]*quic.Conn
-	close sync.Once
+	mu     sync.Mutex
+	conns  map[*Conn]*quic.Conn
+	linger time.Time // until then connections that have ended answer, to repeat a close that was lost
+	close  sync.Once
 }
 
 // Listen opens a UDP socket on addr ("host:port", port 0 for any) and accepts connections for world. The TLS config needs a
@@ -120,7 +121,8 @@ func (w *World) becomeServer() error {
 func (l *Listener) Addr() net.Addr { return l.listener.Addr() }
 
 // Close stops accepting, closes the listener's connections with HostClosedConnection, and returns when they have ended and the
-// socket is free: at once when there are none, else after about two seconds at most.
+// socket is free: at once when there are none, and none was closed a moment ago, else after about two seconds at most. To tell clients a
+// code and a reason of the game's call [World.Close] before.
 func (l *Listener) Close() error {
 	var err error
 	l.close.Do(func() { err = l.shutdown() })
@@ -131,8 +133,7 @@ func (l *Listener) shutdown() error {
 	l.cancel()
 	err := l.listener.Close()
 	l.accepting.Wait()
-	linger := time.Duration(0)
-	conns := l.snapshot()
+	conns, linger := l.snapshot()
 	for c, conn := range conns {
 		linger = max(linger, quicconn.LingerTime(conn))
 		c.Close(HostClosedConnection, "the server closed its listener")
@@ -150,10 +151,11 @@ func (l *Listener) shutdown() error {
 	return err
 }
 
-func (l *Listener) snapshot() map[*Conn]*quic.Conn {
+// snapshot returns the connections, and how long those that have ended must still answer.
+func (l *Listener) snapshot() (map[*Conn]*quic.Conn, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return maps.Clone(l.conns)
+	return maps.Clone(l.conns), time.Until(l.linger)
 }
 
 func (l *Listener) accept(ctx context.Context) {
@@ -177,9 +179,13 @@ func (l *Listener) adopt(conn *quic.Conn) {
 	defer l.mu.Unlock()
 	l.conns[c] = conn
 	context.AfterFunc(conn.Context(), func() {
+		linger := time.Now().Add(quicconn.LingerTime(conn))
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		delete(l.conns, c)
+		if linger.After(l.linger) {
+			l.linger = linger
+		}
 	})
 }
 

@@ -174,6 +174,36 @@ func TestPeerThatVanishes(t *testing.T) {
 	})
 }
 
+// A server that shuts down closes its world, which says why, and then its listener. A close that is lost on the way is repeated all the
+// same, to who still sends.
+func TestCloseOfAWorldIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
+		near, far := netsim.Pipe(netsim.Config{Delay: 25 * time.Millisecond}, netsim.Config{Delay: 25 * time.Millisecond})
+		serverTLS, clientTLS := credentials(t)
+		listener, err := ListenPacket(far, serverTLS, server.World)
+		require.NoError(t, err)
+		c, err := DialPacket(t.Context(), near, far.LocalAddr(), clientTLS, client.World)
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		far.To(near).Dark(20 * time.Millisecond)
+		require.NoError(t, server.Close(t.Context(), 1024, "maintenance"))
+		free := make(chan error, 1)
+		go func() { free <- listener.Close() }()
+		for range 20 {
+			_ = c.SendMessage(1, make([]byte, 100)) // until it is told
+			client.Tick(time.Now())
+			time.Sleep(10 * time.Millisecond)
+		}
+		told := c.Err()
+		c.Close(0, "the test is over")
+		require.NoError(t, <-free)
+		require.NoError(t, c.Wait(t.Context()))
+		require.EqualError(t, told, "rpc: connection closed by the peer: Code(1024): maintenance")
+		require.NoError(t, errors.Join(near.Close(), far.Close()))
+	})
+}
+
 func TestDialFails(t *testing.T) {
 	serverTLS, clientTLS := credentials(t)
 	_, otherTLS := credentials(t)

@@ -97,9 +97,7 @@ func Dial(ctx context.Context, socket net.PacketConn, shared *sealed.Socket, add
 	carrier := NewCarrier(conn, shared)
 	carrier.free = make(chan struct{})
 	context.AfterFunc(conn.Context(), func() {
-		if closedHere(conn) { // the transport outlives the connection, to repeat a close that was lost
-			time.Sleep(LingerTime(conn))
-		}
+		time.Sleep(LingerTime(conn)) // the transport outlives the connection, to repeat a close that was lost
 		release()
 		close(carrier.free)
 	})
@@ -160,8 +158,12 @@ func Resolve(ctx context.Context, addr string) (remote *net.UDPAddr, host string
 	return &net.UDPAddr{IP: best.IP, Port: port, Zone: best.Zone}, host, nil
 }
 
-// LingerTime is how long a closed connection should still answer, so that a lost close is repeated: 3 PTO.
+// LingerTime is how long a connection that this side closes should still answer, so that a lost close is repeated: 3 PTO. It is 0 when
+// the connection has ended otherwise.
 func LingerTime(conn *quic.Conn) time.Duration {
+	if conn.Context().Err() != nil && !closedHere(conn) {
+		return 0
+	}
 	const maxAckDelay = 25 * time.Millisecond // RFC 9000, section 18.2
 	stats := conn.ConnectionStats()
 	pto := stats.SmoothedRTT + max(4*stats.MeanDeviation, time.Millisecond) + maxAckDelay
