@@ -213,6 +213,12 @@ func TestCompileRefuses(t *testing.T) {
 	}](nil)
 	require.ErrorContains(t, err, "at most 1000")
 	require.Equal(t, 1000, state.MaxField)
+
+	t.Log("# only a field has a tag")
+	_, err = Compile[string, int](nil)
+	require.EqualError(t, err, "the key is a string, which needs a bound: make it the field of a struct, as Name string `quiver:\"max=…\"`")
+	_, err = Compile[int, [2][]byte](nil)
+	require.ErrorContains(t, err, "the value is a [2][]uint8, which needs a bound")
 }
 
 // TestManyLostCensuses: censuses of a long list that were lost are short when little of the list is left. No message has more of them than

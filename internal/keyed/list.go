@@ -50,6 +50,9 @@ type pair[K comparable, V any] struct {
 
 // Compile makes the plan of the items, or returns why they cannot travel; reference is the type of references to actors.
 func Compile[K comparable, V any](reference reflect.Type) (*state.Plan, error) {
+	if err := cmp.Or(bare("key", reflect.TypeFor[K]()), bare("value", reflect.TypeFor[V]())); err != nil {
+		return nil, err
+	}
 	plan, err := state.Compile(reflect.TypeFor[pair[K, V]](), reference)
 	switch {
 	case err != nil:
@@ -60,6 +63,18 @@ func Compile[K comparable, V any](reference reflect.Type) (*state.Plan, error) {
 		return nil, fmt.Errorf("%v has floats in it: a key that is NaN would never be found", reflect.TypeFor[K]())
 	}
 	return plan, nil
+}
+
+// bare refuses a key or value that needs a bound and is no field, where its tag would stand.
+func bare(role string, t reflect.Type) error {
+	inner := t
+	for inner.Kind() == reflect.Array {
+		inner = inner.Elem()
+	}
+	if kind := inner.Kind(); kind != reflect.String && kind != reflect.Slice {
+		return nil
+	}
+	return fmt.Errorf("the %s is a %v, which needs a bound: make it the field of a struct, as Name string `quiver:\"max=…\"`", role, t)
 }
 
 // hasFloats reports whether values of a type that can travel hold floats.
