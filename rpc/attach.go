@@ -396,10 +396,10 @@ func (w *World) expel(c *Conn) {
 		w.game.Later(c, tasks.Doing{}, func() { c.endActor(channel) })
 	}
 	for _, ref := range slices.Sorted(maps.Keys(c.copies.byRef)) {
-		w.game.Later(c, tasks.Doing{}, func() { c.endSleeper(ref) })
+		w.game.Later(c, tasks.Doing{}, func() { c.endDetached(ref) })
 	}
-	for a := range c.shown.asleep {
-		a.wakeAt(c)
+	for a := range c.shown.detached {
+		a.forgetDetached(c)
 	}
 	for _, hook := range w.onDisconnect {
 		w.game.Later(c, tasks.Doing{What: "an OnDisconnect hook"}, func() { hook(c, err) })
@@ -425,8 +425,8 @@ func (c *Conn) endActor(channel uint64) {
 	}
 }
 
-// endSleeper ends, on a client, a copy that has no channel, unless it is torn off.
-func (c *Conn) endSleeper(ref Ref) {
+// endDetached ends, on a client whose connection has ended, a copy without a channel. A torn-off copy is the client's own and lives on.
+func (c *Conn) endDetached(ref Ref) {
 	if a := c.copies.byRef[ref]; a != nil && !a.torn {
 		a.end(Disconnected)
 	}

@@ -124,11 +124,11 @@ func (a *Actor) TearOff() error {
 		return err
 	}
 	a.dormancy.on = false
-	a.openToSleepers(true)
+	a.reopen(Dormancy, LevelUnloaded, Relevancy)
 	a.raze()
 	a.torn = true
 	a.world.actors.always.Remove(&a.seats.always)
-	a.shutAll(TearOff)
+	a.closeAll(TearOff)
 	a.world.relevance.leave(a)
 	return nil
 }
@@ -149,27 +149,27 @@ func (a *Actor) closeTo(c *Conn, reason CloseReason) {
 		return
 	}
 	if o := a.openingOn(c); o != nil {
-		a.shut(o, reason)
-	} else if c.shown.sleeps(a) && a.parks(reason) {
-		c.shown.asleep[a] = reason // the client keeps a placed copy, dormant or not
-	} else if c.shown.sleeps(a) {
+		a.closeOpening(o, reason)
+	} else if c.shown.hasDetached(a) && a.parks(reason) {
+		c.shown.detached[a] = reason // the client keeps its placed copy
+	} else if c.shown.hasDetached(a) {
 		a.dismiss(c, reason)
 	}
 }
 
-// shutAll closes the actor for all clients.
-func (a *Actor) shutAll(reason CloseReason) {
+// closeAll closes the actor for all clients.
+func (a *Actor) closeAll(reason CloseReason) {
 	if reason.keeps() {
 		a.compareAll()
 	}
 	for len(a.openings) > 0 {
-		a.shut(a.openings[len(a.openings)-1], reason)
+		a.closeOpening(a.openings[len(a.openings)-1], reason)
 	}
 }
 
-// shut closes one opening of the actor.
-func (a *Actor) shut(o *opening, reason CloseReason) {
-	payload := a.farewell(o, reason)
+// closeOpening closes one opening of the actor.
+func (a *Actor) closeOpening(o *opening, reason CloseReason) {
+	payload := a.lastPayload(o, reason)
 	a.forget(o)
 	o.conn.setChannel(o.channel, nil)
 	o.conn.requests.endOf(a, reason)
@@ -177,11 +177,11 @@ func (a *Actor) shut(o *opening, reason CloseReason) {
 		return
 	}
 	if reason == Dormancy || a.parks(reason) {
-		a.sleepAt(o.conn, reason)
+		a.noteDetached(o.conn, reason)
 	}
 	o.conn.link.Lock()
 	a.world.frame.cork(o.conn)
-	err := a.closeOn(o.conn, o.channel, payload)
+	err := a.closeOn(o.conn, o.channel, reason, payload)
 	o.conn.link.Unlock()
 	if err != nil {
 		a.world.log.Warn("channel not closed", "conn", o.conn, "actor", a.class.name, "channel", o.channel, "error", err)
@@ -190,21 +190,22 @@ func (a *Actor) shut(o *opening, reason CloseReason) {
 	o.conn.world.logs.Closed(o.conn, a, o.channel, reason)
 }
 
-// closeOn sends the close of a channel. It is called under the link's lock.
-func (a *Actor) closeOn(c *Conn, channel uint64, payload []byte) error {
+// closeOn sends the close of a channel. When the actor may open again, its next channel waits for that close. It is called under the
+// link's lock.
+func (a *Actor) closeOn(c *Conn, channel uint64, reason CloseReason, payload []byte) error {
 	err := c.machine.Close(channel, payload)
-	if reason := CloseReason(payload[0]); err == nil && reason != Destroyed && reason != TearOff {
+	if err == nil && reason != Destroyed && reason != TearOff {
 		c.shown.leaving.add(a.ref, channel, c.machine)
 	}
 	return err
 }
 
-// maxFarewell is how many bytes a close may carry: one entry, less the length of its payload.
-const maxFarewell = bunch.EntryBytes - 2
+// maxClosePayload is how many bytes a close may carry: one entry, less the two bytes in which it holds the payload's length.
+const maxClosePayload = bunch.EntryBytes - 2
 
-// farewell returns the payload of a close: the reason and, for a copy that lives on, the fields that it may lack. When those are too many
-// for a close, farewell sends them before it in a message of their own.
-func (a *Actor) farewell(o *opening, reason CloseReason) []byte {
+// lastPayload returns the payload of a close: the reason and, when the copy lives on, the fields that it may lack. Fields that are too
+// large for a close leave at once, in a message before it.
+func (a *Actor) lastPayload(o *opening, reason CloseReason) []byte {
 	payload := []byte{byte(reason)}
 	if reason == TearOff && o.conn.usable() {
 		a.lastItems(o)
@@ -213,7 +214,7 @@ func (a *Actor) farewell(o *opening, reason CloseReason) []byte {
 	if !reason.keeps() || fields == 0 || !o.conn.usable() {
 		return payload
 	}
-	if whole := a.appendFields(payload, fields); len(whole) <= maxFarewell {
+	if whole := a.appendFields(payload, fields); len(whole) <= maxClosePayload {
 		return whole
 	}
 	if err := a.send(o, stateMessage, a.appendFields(binary.AppendUvarint(nil, stateMethod), fields)); err != nil {
@@ -222,7 +223,7 @@ func (a *Actor) farewell(o *opening, reason CloseReason) []byte {
 	return payload
 }
 
-// lastItems sends the items of lists that the client may lack, those on their way included, in messages before the close.
+// lastItems sends, in messages before the close, all items of lists that the client may lack, even those on their way.
 func (a *Actor) lastItems(o *opening) {
 	records := o.conn.shown.state.sent.records
 	for i := range records {
@@ -240,7 +241,7 @@ func (a *Actor) lastItems(o *opening) {
 	}
 }
 
-// stateMessage is how errors name the message with the last state.
+// stateMessage names the message with the last state in errors.
 var stateMessage = &method{class: &Class{name: "Actor"}, name: "State", label: "Actor.State", delivery: bunch.Reliable}
 
 // forget removes an opening from the lists of its actor and its connection.
@@ -256,24 +257,25 @@ func (a *Actor) forget(o *opening) {
 	}
 }
 
-// leaving has the last channels of actors that were closed for a client and may open again, while the client may not have ended its copy:
-// channelOn makes the next channel wait for that. It is used under the link's lock.
+// leaving holds the last channel of each actor that was closed for a client and may open again, at least until the client has
+// acknowledged the close. When the actor does open again, channelOn lets its new channel wait for the old one. Its methods are called
+// under the link's lock.
 type leaving struct {
 	channels map[Ref]uint64
-	most     int // add drops those that the client has ended at this number, which is then set to twice those that are left
+	sweepAt  int // when so many are in channels, add drops those that the client has acknowledged
 }
 
-// minLeaving is the least number at which add drops some.
+// minLeaving is the least value of sweepAt after a sweep: smaller maps are not worth one.
 const minLeaving = 64
 
 // add remembers the channel of an actor that was closed.
 func (l *leaving) add(a Ref, channel uint64, machine *bunch.Conn) {
-	if len(l.channels) >= l.most {
+	if len(l.channels) >= l.sweepAt {
 		maps.DeleteFunc(l.channels, func(_ Ref, channel uint64) bool {
 			out, _ := machine.Reliable(channel)
 			return out == 0
 		})
-		l.most = max(minLeaving, 2*len(l.channels))
+		l.sweepAt = max(minLeaving, 2*len(l.channels))
 	}
 	l.channels[a] = channel
 }
@@ -285,8 +287,9 @@ func (l *leaving) take(a Ref) (channel uint64, ok bool) {
 	return channel, ok
 }
 
-// maxChannelless is how many copies may live at a client without a channel, dormant or torn off: eight times as many as channels.
-const maxChannelless = 1 << 18
+// maxDetached is how many copies, dormant, placed or torn off, may live at a client without a channel: eight times the channels that a
+// connection may have open.
+const maxDetached = 1 << 18
 
 // takeClose handles, on a client, the close of an actor's channel by the server.
 func (w *World) takeClose(c *Conn, a *Actor, m bunch.Message) *CloseError {
@@ -299,8 +302,8 @@ func (w *World) takeClose(c *Conn, a *Actor, m bunch.Message) *CloseError {
 		return violationf(PayloadFail, "close of %v for reason %d, which does not exist", a, reason)
 	case len(rest) > 0 && !reason.keeps():
 		return violationf(PayloadFail, "close of %v for %v: %d bytes left over", a, reason, len(rest))
-	case (reason.keeps() || a.parks(reason)) && len(c.copies.byRef)-len(c.channels) >= maxChannelless:
-		return violationf(PayloadFail, "close of %v for %v: %d copies live without a channel already", a, reason, maxChannelless)
+	case (reason.keeps() || a.parks(reason)) && len(c.copies.byRef)-len(c.channels) >= maxDetached:
+		return violationf(PayloadFail, "close of %v for %v: %d copies live without a channel already", a, reason, maxDetached)
 	case len(rest) > 0:
 		if violation := w.lastState(c, a, rest); violation != nil {
 			return violation
@@ -312,12 +315,13 @@ func (w *World) takeClose(c *Conn, a *Actor, m bunch.Message) *CloseError {
 	return nil
 }
 
-// lastState applies, on a client, the last state of a copy that lives on without its channel. No update under way is newer.
+// lastState applies, on a client, the last state of a copy that lives on without its channel. Updates that arrive later are older, so it
+// has the highest message number.
 func (w *World) lastState(c *Conn, a *Actor, b []byte) *CloseError {
 	return w.applyUpdate(c, a, bunch.Message{Payload: b, Number: math.MaxUint64})
 }
 
-// closeActor notes, on a client, that the server has closed an actor's channel: the copy ends, sleeps or is torn off.
+// closeActor does, on a client, what the close of an actor's channel asks for: its copy ends, lives on without a channel, or is torn off.
 func (w *World) closeActor(c *Conn, a *Actor, channel uint64, reason CloseReason) {
 	c.setChannel(channel, nil)
 	c.requests.endOf(a, reason)

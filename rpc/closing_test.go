@@ -182,10 +182,10 @@ func TestDormantActorsCostNothing(t *testing.T) {
 		require.Empty(t, n.ends[0].channels)
 		require.NoError(t, n.server.SetOwner(a, nil))
 		n.tick(3)
-		require.Len(t, a.dormancy.asleep, 1)
+		require.Len(t, a.dormancy.detachedAt, 1)
 		n.ends[0].Close(0, "bye")
 		n.tick(4)
-		require.Empty(t, a.dormancy.asleep)
+		require.Empty(t, a.dormancy.detachedAt)
 		require.NoError(t, a.FlushDormancy())
 	})
 }

@@ -80,32 +80,35 @@ type Conn struct {
 	channels map[uint64]*Actor
 }
 
-// shown is, on a server, which actors a client has, and which it is about to get or to lose.
+// shown holds, on a server, the actors that a client has, and those that it is about to get or to lose.
 type shown struct {
 	owned      actors                 // that the connection itself owns, not by another actor
 	openings   map[*Actor]*opening    // actors that are open for the client
 	view       view                   // from where the client sees
 	state      stateOutbox            // states of actors that are open
-	asleep     map[*Actor]CloseReason // actors of which the client has a copy without a channel, and why it has none
+	detached   map[*Actor]CloseReason // copies without a channel, dormant or placed, and the reason of their last close; never Destroyed
 	dismissals []dismissal            // copies that must end, and wait for a channel
-	leaving    leaving                // actors that were closed
-	openWarn   logs.Gate
+	leaving    leaving                // channels that were closed and may not have ended at the client; under link.Lock
+	openWarn   logs.Gate              // lets one warning a second pass: an actor could not be opened
 }
 
 func newShown() shown {
-	return shown{openings: make(map[*Actor]*opening), asleep: make(map[*Actor]CloseReason), leaving: leaving{channels: make(map[Ref]uint64)}}
+	return shown{openings: make(map[*Actor]*opening), detached: make(map[*Actor]CloseReason), leaving: leaving{channels: make(map[Ref]uint64)}}
 }
 
 // opened reports whether the actor is open for the client.
 func (s *shown) opened(a *Actor) bool { return s.openings[a] != nil }
 
-// sleeps reports whether the client has a copy of a without a channel.
-func (s *shown) sleeps(a *Actor) bool {
-	_, asleep := s.asleep[a]
-	return asleep
+// hasDetached reports whether the client has a copy of a without a channel.
+func (s *shown) hasDetached(a *Actor) bool {
+	_, ok := s.detached[a]
+	return ok
 }
 
-// copies is, on a client, its copies of a server's actors.
+// hasDormant reports whether the actor is dormant and the client has a dormant copy of it.
+func (s *shown) hasDormant(a *Actor) bool { return a.dormancy.on && s.detached[a] == Dormancy }
+
+// copies holds, on a client, its copies of a server's actors.
 type copies struct {
 	byRef     map[Ref]*Actor
 	reps      pending
@@ -127,7 +130,7 @@ func (s *copies) forget(a *Actor) {
 
 // noteRazed remembers a placed actor that was destroyed before it was placed here.
 func (s *copies) noteRazed(o opened) *CloseError {
-	if len(s.razed) >= maxChannelless {
+	if len(s.razed) >= maxDetached {
 		return violationf(PayloadFail, "end of %q, which is not placed here; as many as %d are known already", o.name, len(s.razed))
 	}
 	s.razed[o.name] = true

@@ -8,14 +8,14 @@ import (
 	"github.com/quivernet/quiver/internal/logs"
 )
 
-// dormancy says whether an actor is dormant, and who has a copy of it without a channel.
+// dormancy is the part of an actor that its channels come and go by. It belongs to the world's goroutine.
 type dormancy struct {
-	on     bool    // server: SetDormant said so; client: the copy has no channel
-	asleep []*Conn // server: connections whose client has a copy without a channel
-	drowsy bool    // server: in World.drowsy
+	on bool // on a server: set by SetDormant; on a client: the copy has no channel
 
-	// server: the next Flush compares the lists of the dormant actor, as it does its other states.
-	flushLists bool
+	// On a server.
+	detachedAt []*Conn // clients that have a copy without a channel: those whose shown.detached has the actor
+	listed     bool    // the actor is in World.fallingAsleep
+	flushLists bool    // the next Flush compares the lists of the dormant actor too, as it does its other states
 }
 
 // SetDormant says whether the actor is dormant. The next Flush sends the state of a dormant actor with the close of its channels, and
@@ -35,9 +35,9 @@ func (a *Actor) SetDormant(on bool) error {
 		return err
 	}
 	if a.dormancy.on = on; on {
-		a.untilFlush()
+		a.dormantAtFlush()
 	} else {
-		a.openToSleepers(false)
+		a.wake()
 	}
 	return nil
 }
@@ -48,75 +48,75 @@ func (a *Actor) FlushDormancy() error {
 	if err := a.mayChange("FlushDormancy"); err != nil {
 		return err
 	}
-	a.openToSleepers(false)
+	a.wake()
 	return nil
 }
 
 // Dormant reports, on the server, whether SetDormant made the actor dormant; on a client, whether its copy is. UE: NetDormancy.
 func (a *Actor) Dormant() bool { return a.dormancy.on && !a.dead }
 
-// untilFlush makes the next Flush send what the game has changed in a dormant actor, and close its channels again.
-func (a *Actor) untilFlush() {
+// dormantAtFlush makes the next Flush send what the game has changed in a dormant actor, lists included, and close its channels.
+func (a *Actor) dormantAtFlush() {
 	a.dormancy.flushLists = true
-	a.drowse()
+	a.closeAtFlush()
 }
 
-// drowse makes the next Flush close the channels of a dormant actor.
-func (a *Actor) drowse() {
-	if !a.dormancy.drowsy {
-		a.dormancy.drowsy = true
-		a.world.drowsy = append(a.world.drowsy, a)
+// closeAtFlush makes the next Flush close the channels of a dormant actor.
+func (a *Actor) closeAtFlush() {
+	if !a.dormancy.listed {
+		a.dormancy.listed = true
+		a.world.fallingAsleep = append(a.world.fallingAsleep, a)
 	}
 }
 
-// lull closes, in Flush, the channels of dormant actors that are still open.
-func (w *World) lull() {
-	drowsy := w.drowsy
-	w.drowsy = nil
-	for _, a := range drowsy {
-		if a.dormancy.drowsy = false; a.dormancy.on && !a.dead {
+// closeDormant closes, in Flush, the channels of dormant actors that are still open.
+func (w *World) closeDormant() {
+	actors := w.fallingAsleep
+	w.fallingAsleep = nil
+	for _, a := range actors {
+		if a.dormancy.listed = false; a.dormancy.on && !a.dead {
 			a.fallAsleep()
 		}
 	}
 }
 
-// fallAsleep closes the actor for those clients that have all of its lists, and no open request. The other states come with the close.
+// fallAsleep closes the actor for the clients that have all items of its lists and no open request; its other states travel with the
+// close. The next Flush tries the other clients again.
 func (a *Actor) fallAsleep() {
 	a.compareAll()
 	a.dormancy.flushLists = false
 	for i := len(a.openings) - 1; i >= 0; i-- {
 		if c := a.openings[i].conn; a.openings[i].settled() && !c.requests.holds(a) || !c.usable() {
 			c.world.logs.Actor(logs.Dormancy, "falls asleep", c, a)
-			a.shut(a.openings[i], Dormancy)
+			a.closeOpening(a.openings[i], Dormancy)
 		}
 	}
 	if len(a.openings) > 0 {
-		a.drowse()
+		a.closeAtFlush()
 	}
 }
 
-// sleepAt notes that the client of c has a copy without a channel, and why; wakeAt notes that it no longer has.
-func (a *Actor) sleepAt(c *Conn, why CloseReason) {
-	a.dormancy.asleep = append(a.dormancy.asleep, c)
-	c.shown.asleep[a] = why
+// noteDetached records that the client of c now has a copy without a channel, and the reason of the close.
+func (a *Actor) noteDetached(c *Conn, reason CloseReason) {
+	a.dormancy.detachedAt = append(a.dormancy.detachedAt, c)
+	c.shown.detached[a] = reason
 }
 
-func (a *Actor) wakeAt(c *Conn) {
-	if c.shown.sleeps(a) {
-		delete(c.shown.asleep, a)
-		a.dormancy.asleep = slices.DeleteFunc(a.dormancy.asleep, func(other *Conn) bool { return other == c })
+// forgetDetached undoes noteDetached: the copy has a channel again, has ended, or its connection has.
+func (a *Actor) forgetDetached(c *Conn) {
+	if c.shown.hasDetached(a) {
+		delete(c.shown.detached, a)
+		a.dormancy.detachedAt = slices.DeleteFunc(a.dormancy.detachedAt, func(other *Conn) bool { return other == c })
 	}
 }
 
-// restsAt reports whether the client has a dormant copy of an actor that is still dormant.
-func (a *Actor) restsAt(c *Conn) bool {
-	return a.dormancy.on && c.shown.sleeps(a) && c.shown.asleep[a] == Dormancy
-}
+// wake opens the actor for all clients that have a dormant copy.
+func (a *Actor) wake() { a.reopen(Dormancy) }
 
-// openToSleepers opens the actor for all clients that have a dormant copy; with all also for those whose placed copy has no channel.
-func (a *Actor) openToSleepers(all bool) {
-	for _, c := range slices.Clone(a.dormancy.asleep) {
-		if !c.usable() || !all && c.shown.asleep[a] != Dormancy {
+// reopen opens the actor for all clients whose copy lost its channel for one of the reasons.
+func (a *Actor) reopen(reasons ...CloseReason) {
+	for _, c := range slices.Clone(a.dormancy.detachedAt) {
+		if !c.usable() || !slices.Contains(reasons, c.shown.detached[a]) {
 			continue
 		}
 		c.world.logs.Actor(logs.Dormancy, "wakes", c, a)
@@ -126,7 +126,7 @@ func (a *Actor) openToSleepers(all bool) {
 	}
 }
 
-// notOpened logs, at most once a second, that an actor could not be opened: a client without a channel left would fill the log.
+// notOpened logs at most once a second that an actor could not be opened: for a client that has no channel left, every Flush would log.
 func (a *Actor) notOpened(c *Conn, err error) {
 	if hidden, ok := c.shown.openWarn.Pass(time.Now()); ok {
 		a.world.log.Error("actor not opened", "conn", c, "actor", a.class.name, "error", err, "more", hidden)
@@ -139,10 +139,10 @@ type dismissal struct {
 	reason CloseReason
 }
 
-// dismiss ends the copy that the client of c has without a channel: it opens a channel that names the copy, and closes it. While c has no
-// channel left, the dismissal waits.
+// dismiss ends the copy that the client of c has without a channel: it opens a channel that names the copy, and closes it. When c has no
+// channel left, the next Flush tries again.
 func (a *Actor) dismiss(c *Conn, reason CloseReason) {
-	a.wakeAt(c)
+	a.forgetDetached(c)
 	if !c.usable() {
 		return
 	}
@@ -152,13 +152,12 @@ func (a *Actor) dismiss(c *Conn, reason CloseReason) {
 	}
 }
 
-// openAndClose opens a channel for the copy and closes it for that reason.
-// openAndClose opens a channel for the copy and closes it for that reason.
+// openAndClose opens a channel for the client's copy and closes it at once, so that the client applies the reason to the copy.
 func (a *Actor) openAndClose(c *Conn, reason CloseReason) error {
 	c.link.Lock()
 	defer c.link.Unlock()
 	a.world.frame.cork(c)
-	if reason == Destroyed { // one message that opens and closes says it
+	if reason == Destroyed { // a single message opens and closes
 		channel, err := a.channelOn(c)
 		if err != nil {
 			return err
@@ -169,13 +168,13 @@ func (a *Actor) openAndClose(c *Conn, reason CloseReason) error {
 	if err != nil {
 		return err
 	}
-	return a.closeOn(c, channel, []byte{byte(reason)})
+	return a.closeOn(c, channel, reason, []byte{byte(reason)})
 }
 
 // dismissAll ends all copies that have no channel, because the actor is destroyed.
 func (a *Actor) dismissAll() {
-	for len(a.dormancy.asleep) > 0 {
-		a.dismiss(a.dormancy.asleep[0], Destroyed)
+	for len(a.dormancy.detachedAt) > 0 {
+		a.dismiss(a.dormancy.detachedAt[0], Destroyed)
 	}
 }
 
@@ -183,7 +182,7 @@ func (a *Actor) dismissAll() {
 func (c *Conn) dismissOverdue() {
 	for c.usable() && len(c.shown.dismissals) > 0 {
 		d := c.shown.dismissals[0]
-		if d.actor.openingOn(c) == nil && !c.shown.sleeps(d.actor) && d.actor.openAndClose(c, d.reason) != nil {
+		if d.actor.openingOn(c) == nil && !c.shown.hasDetached(d.actor) && d.actor.openAndClose(c, d.reason) != nil {
 			return
 		}
 		c.shown.dismissals = c.shown.dismissals[1:]

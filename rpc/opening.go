@@ -26,7 +26,7 @@ type opening struct {
 	sees   state.Mask // fields that the client may have, by their conditions; without those tagged initial
 	lacks  state.Mask // fields of sees whose newest values the client may lack, and that are not on their way
 	fresh  state.Mask // fields of lacks that updateEarly has not sent since they changed
-	told   state.Mask // fields that left in an update since the open, kept or not: farewell sends them again
+	told   state.Mask // fields that left in an update since the open, whatever its fate: lastPayload sends them again
 	listed bool       // it is in stateOutbox.dirty
 	closed bool
 	since  time.Time       // when the last update was handed over, or else when the actor opened; for urgency
@@ -173,7 +173,7 @@ func (a *Actor) OpenTo(c *Conn) error {
 	if err := a.mayChange("OpenTo"); err != nil {
 		return err
 	}
-	if a.openingOn(c) != nil || a.restsAt(c) {
+	if a.openingOn(c) != nil || c.shown.hasDormant(a) {
 		return nil
 	}
 	return a.open(c)
@@ -195,8 +195,8 @@ func (a *Actor) open(c *Conn) error {
 	if err != nil {
 		return fmt.Errorf("rpc: OpenTo of a %q for %v: %w", a.class.name, c, err)
 	}
-	_, slept := c.shown.asleep[a]
-	a.wakeAt(c)
+	hadCopy := c.shown.hasDetached(a)
+	a.forgetDetached(c)
 	o := &opening{actor: a, conn: c, channel: channel, reliable: 1, sees: a.fieldsFor(c), since: a.world.frame.now, relevant: a.world.relevance.elapsed}
 	a.openings = append(a.openings, o)
 	c.shown.openings[a] = o
@@ -204,10 +204,10 @@ func (a *Actor) open(c *Conn) error {
 	c.setChannel(channel, a)
 	a.world.watch(a)
 	c.world.logs.Opened(c, a, channel)
-	o.markLists(slept)
+	o.markLists(hadCopy)
 	o.mark(a.class.listFields())
 	if a.dormancy.on {
-		a.untilFlush()
+		a.dormantAtFlush()
 	}
 	return nil
 }
@@ -283,7 +283,7 @@ func (a *Actor) tellOwner(c *Conn) error {
 		return nil
 	case o != nil:
 		return a.send(o, ownerMessage, append(binary.AppendUvarint(nil, ownerMethod), a.ownerFlags(c)))
-	case c.shown.asleep[a] == Dormancy && c.shown.sleeps(a):
+	case c.shown.detached[a] == Dormancy:
 		return a.open(c)
 	}
 	return nil

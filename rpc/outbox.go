@@ -302,18 +302,18 @@ func (c *Conn) markAll() {
 			o.mark(o.sees)
 		}
 	}
-	for _, a := range c.sleepers() {
+	for _, a := range c.dormantWithLists() {
 		if err := a.open(c); err != nil {
 			a.notOpened(c, err)
 		}
 	}
 }
 
-// sleepers returns the dormant actors with lists of which the client has a copy. Without lists nothing is lost: other states came with
+// dormantWithLists returns the dormant actors with lists of which the client has a copy. Without lists nothing is lost: other states came with
 // the close, reliably.
-func (c *Conn) sleepers() (actors []*Actor) {
-	for a := range c.shown.asleep {
-		if a.class.lists > 0 && c.shown.asleep[a] == Dormancy {
+func (c *Conn) dormantWithLists() (actors []*Actor) {
+	for a := range c.shown.detached {
+		if a.class.lists > 0 && c.shown.detached[a] == Dormancy {
 			actors = append(actors, a)
 		}
 	}

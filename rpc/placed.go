@@ -100,7 +100,7 @@ func (a *Actor) raze() {
 	gone := &Actor{world: w, class: a.class, ref: a.ref, name: a.name, dead: true}
 	w.actors.razed = append(w.actors.razed, gone)
 	for _, c := range w.announced {
-		if a.openingOn(c) == nil && !c.shown.sleeps(a) {
+		if a.openingOn(c) == nil && !c.shown.hasDetached(a) {
 			gone.dismiss(c, Destroyed)
 		}
 	}

@@ -269,7 +269,7 @@ func (c *Conn) survey() {
 // want makes settle open an actor that is not open for the connection. It leaves out actors of which the client has a dormant copy: they
 // would not open, and count against maxOpened each time.
 func (c *Conn) want(a *Actor, far float32) {
-	if !a.restsAt(c) {
+	if !c.shown.hasDormant(a) {
 		c.world.relevance.wanted = append(c.world.relevance.wanted, wish{a, far})
 	}
 }

@@ -392,11 +392,11 @@ func TestSleepersAreNotWanted(t *testing.T) {
 	pass := func() {
 		for range 10 {
 			w.step()
-			w.lull()
+			w.closeDormant()
 		}
 	}
 	pass()
-	require.Equal(t, maxOpened+10, len(c.shown.asleep), "asleep")
+	require.Equal(t, maxOpened+10, len(c.shown.detached), "asleep")
 	for _, a := range torn {
 		require.NoError(t, a.TearOff())
 	}

@@ -73,7 +73,7 @@ func (c *Conn) closedFor(m *method) error {
 func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	switch {
 	case m.kind == multicastRPC:
-		return plan{remote: len(a.openings) > 0 || a.dormancy.on && len(a.dormancy.asleep) > 0, local: a.handles(m)}, nil
+		return plan{remote: len(a.openings) > 0 || a.dormancy.on && len(a.dormancy.detachedAt) > 0, local: a.handles(m)}, nil
 	case m.kind == serverRPC || a.conn == nil:
 		return a.localPlan(m)
 	case a.torn:
@@ -119,7 +119,7 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 		return nil
 	}
 	if a.dormancy.on {
-		a.openToSleepers(false)
+		a.wake()
 	}
 	var first error
 	for i := range a.openings {

@@ -62,7 +62,7 @@ func (w *World) Run(ctx context.Context) error {
 	settle := time.NewTimer(settleTime)
 	settle.Stop()
 	defer settle.Stop()
-	happened, farewells := true, 0
+	happened, lastDispatches := true, 0
 	var gathering driver.Gathering
 	for {
 		now := time.Now()
@@ -78,7 +78,7 @@ func (w *World) Run(ctx context.Context) error {
 			w.drive.Signal()
 		}
 		if w.lobby.over() {
-			if farewells++; farewells <= maxFarewells && w.owes() {
+			if lastDispatches++; lastDispatches <= maxLastDispatches && w.owes() {
 				continue
 			}
 			if n := w.local.drop() + w.game.Owed(); n > 0 {
@@ -104,9 +104,9 @@ func (w *World) Run(ctx context.Context) error {
 	}
 }
 
-// maxFarewells is how many Dispatches may follow in a closed world for what its last functions call and ask. Without it a function that
-// asks again whenever that fails would keep Run for ever.
-const maxFarewells = 16
+// maxLastDispatches is how often Run dispatches after the world was closed, as long as the last functions of the game call and ask.
+// Without the limit a function that asks again whenever its question fails would keep Run from returning.
+const maxLastDispatches = 16
 
 // owes reports whether functions of the game wait for the next Dispatch.
 func (w *World) owes() bool { return w.game.Owed()+len(w.local.waiting) > 0 }
@@ -116,7 +116,7 @@ const settleTime = time.Second / 30
 
 // unsettled reports whether the world needs a tick even if nothing happens: states are on their way, or actors and views may move.
 func (w *World) unsettled() bool {
-	if w.relevance.members > 0 && len(w.announced) > 0 || len(w.drowsy) > 0 || w.requests.asked.Len() > 0 || w.replicator.behind {
+	if w.relevance.members > 0 && len(w.announced) > 0 || len(w.fallingAsleep) > 0 || w.requests.asked.Len() > 0 || w.replicator.behind {
 		return true
 	}
 	return slices.ContainsFunc(w.announced, (*Conn).unsettled)
@@ -271,7 +271,7 @@ func (w *World) flush(now time.Time) {
 	w.frame.now = now
 	w.runHooks()
 	w.relate(now)
-	w.lull()
+	w.closeDormant()
 	w.replicate(now)
 	w.sampleRates()
 	w.exchangeTimes()

@@ -41,7 +41,8 @@ type World struct {
 	actors     actorTable
 	replicator replicator // on a server
 	relevance  relevance  // on a server
-	drowsy     []*Actor   // on a server: dormant actors whose channels the next Flush closes
+
+	fallingAsleep []*Actor // on a server: dormant actors whose channels the next Flush closes
 
 	// The connections that joined. Owned by the world's goroutine, except parts of dos.
 	announced    []*Conn      // admitted, and not expelled
@@ -327,7 +328,7 @@ func (w *World) Destroy(a *Actor) error {
 	if !a.torn {
 		a.raze()
 	}
-	a.shutAll(Destroyed)
+	a.closeAll(Destroyed)
 	a.dismissAll()
 	w.relevance.leave(a)
 	heirs := a.orphan()
