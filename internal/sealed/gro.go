@@ -15,10 +15,11 @@ const (
 	// one flow and one size that came in a row.
 	groBuffers = 4
 	groBytes   = 64 << 10
-	groOOB     = 128 // as quic-go: address, ECN and segment size
+	groOOB     = 128 // out-of-band bytes for ECN and segment size; the size that quic-go uses
 )
 
-// groMessages are the buffers for one read, 256 KiB. A socket has them only while there is something to read.
+// groMessages holds the buffers for one read, 256 KiB. A socket takes them when there is something to read, and returns them when it has
+// handed out every packet.
 var groMessages = sync.Pool{New: func() any {
 	ms := new([groBuffers]ipv4.Message)
 	for i := range ms {
@@ -27,24 +28,24 @@ var groMessages = sync.Pool{New: func() any {
 	return ms
 }}
 
-// groConn is a udpConn whose kernel joins packets. It reads into buffers of its own and splits them: packets for QUIC and for carriers
-// may come joined. Only one goroutine may read.
+// groConn is a udpConn for which the kernel joins packets. It reads them into buffers of its own and splits them, since one joined packet
+// may hold packets for QUIC and packets for carriers. Only one goroutine, quic-go's reader, may read; all fields belong to it.
 type groConn struct {
 	*udpConn
-	joined *[groBuffers]ipv4.Message // nil while it waits for packets
-	oob    [groBuffers][groOOB]byte
-	left   []ipv4.Message // of joined: not all handed out yet
-	rest   []byte         // of left[0]: not handed out yet
-	size   int            // of each packet in rest; the last may be shorter
-	read   time.Time      // when joined was read
+	joined   *[groBuffers]ipv4.Message // buffers of the last read; nil while groConn waits for packets
+	oob      [groBuffers][groOOB]byte  // out-of-band bytes of joined
+	left     []ipv4.Message            // messages of joined with packets that were not handed out yet
+	rest     []byte                    // bytes of left[0] that were not handed out yet
+	size     int                       // size of each packet in rest; the last may be shorter
+	readTime time.Time                 // when joined was read
 
-	waited   bool                  // isReadable was called before in this await
-	readable func(fd uintptr) bool // isReadable, made once
+	asked      bool                  // await has called isReadable since it began
+	isReadable func(fd uintptr) bool // checkReadable, bound once, so that await allocates nothing
 }
 
 func newGROConn(u *udpConn) *groConn {
 	c := &groConn{udpConn: u}
-	c.readable = c.isReadable
+	c.isReadable = c.checkReadable
 	return c
 }
 
@@ -67,7 +68,7 @@ func (c *groConn) ReadMsgUDP(b, oob []byte) (n, oobn, flags int, addr *net.UDPAd
 	return m[0].N, m[0].NN, m[0].Flags, addr, nil
 }
 
-// ReadBatch fills the first of ms with packets that are for QUIC, at least one, or returns an error.
+// ReadBatch waits for packets for QUIC, stores as many as there are in ms, and returns their number. An error comes without packets.
 func (c *groConn) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
 	for n := 0; ; {
 		for len(c.left) > 0 && n < len(ms) {
@@ -85,7 +86,7 @@ func (c *groConn) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
 	}
 }
 
-// fill waits for packets and reads them.
+// fill waits for joined packets and reads them into joined.
 func (c *groConn) fill(flags int) error {
 	c.giveBack()
 	if err := c.await(); err != nil {
@@ -101,12 +102,12 @@ func (c *groConn) fill(flags int) error {
 		return err
 	}
 	c.left = c.joined[:n]
-	c.read = time.Now()
-	c.begin()
+	c.readTime = time.Now()
+	c.beginMessage()
 	return nil
 }
 
-// giveBack returns the buffers, of which all packets were handed out.
+// giveBack returns the buffers to groMessages, once all of their packets were handed out.
 func (c *groConn) giveBack() {
 	if c.joined != nil {
 		groMessages.Put(c.joined)
@@ -114,25 +115,25 @@ func (c *groConn) giveBack() {
 	}
 }
 
-// await waits until there is something to read, before any buffer is taken.
+// await waits until there is something to read. It holds no buffers meanwhile.
 func (c *groConn) await() error {
 	if c.socket.sys.Raw == nil {
 		return nil
 	}
-	c.waited = false
-	return c.socket.sys.Raw.Read(c.readable)
+	c.asked = false
+	return c.socket.sys.Raw.Read(c.isReadable)
 }
 
-// isReadable reports whether there is something to read. The second call of an await is always true: the poller has found that there
-// is.
-func (c *groConn) isReadable(fd uintptr) bool {
-	was := c.waited
-	c.waited = true
-	return was || udp.IsReadable(fd)
+// checkReadable reports whether there is something to read. RawConn.Read calls it again only after the poller has seen packets or an
+// error, so the second call reports true.
+func (c *groConn) checkReadable(fd uintptr) bool {
+	again := c.asked
+	c.asked = true
+	return again || udp.IsReadable(fd)
 }
 
-// begin begins to split the next joined packet.
-func (c *groConn) begin() {
+// beginMessage makes the packets of left[0] the next that split takes.
+func (c *groConn) beginMessage() {
 	if len(c.left) == 0 {
 		return
 	}
@@ -143,7 +144,7 @@ func (c *groConn) begin() {
 	}
 }
 
-// split takes one packet off a joined one. It copies a packet for QUIC to to, and routes any other to its carrier.
+// split takes the next packet out of rest. It copies a packet for QUIC into to, and hands a sealed one to its carrier.
 func (c *groConn) split(to *ipv4.Message) (isQUIC bool) {
 	m := &c.left[0]
 	p := c.rest[:min(c.size, len(c.rest))]
@@ -152,11 +153,11 @@ func (c *groConn) split(to *ipv4.Message) (isQUIC bool) {
 		to.NN = copy(to.OOB, m.OOB[:m.NN])
 		to.Addr, to.Flags = m.Addr, m.Flags
 	} else if len(p) > 0 {
-		c.socket.route(c.read, m.Addr, p)
+		c.socket.route(c.readTime, m.Addr, p)
 	}
 	if c.rest = c.rest[len(p):]; len(c.rest) == 0 {
 		c.left = c.left[1:]
-		c.begin()
+		c.beginMessage()
 	}
 	return isQUIC
 }
