@@ -6,16 +6,16 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// answer is what this end tells the sender of an incoming transfer: where to go on, how far to go, and how the transfer ended. The
-// writer finds out where to go on; the world's goroutine sends the messages.
+// answer sends the control messages of an incoming transfer to its sender: the offset to go on from, the credit, and the end. The writer
+// asks the store for the offset; the world's goroutine sends the messages.
 type answer struct {
 	in *incoming
 
 	// Guarded by incoming.mu.
-	reply   *accept // to the header; nil until the writer knows what is stored
+	reply   *accept // to the header; nil until the writer knows how much is stored
 	resumed int64   // bytes or elements that were stored when it began, for Progress
 	credit  credit
-	timed   bool // a timer will call remind
+	timed   bool // a timer that will call remind runs
 
 	// Owned by the world's goroutine.
 	replied  bool  // reply was sent
@@ -42,7 +42,7 @@ func (a *answer) resume(offset, index int64, have bool) {
 	in.peer.wake()
 }
 
-// send sends the message that is due, if there is one. over is true when that was the last word on the transfer.
+// send sends the message that is due, if there is one. over is true when it was the last message about the transfer.
 func (a *answer) send(pipe *rpc.Actor, now time.Time) (sent, over bool, err error) {
 	in := a.in
 	if !in.known {
@@ -66,11 +66,10 @@ func (a *answer) send(pipe *rpc.Actor, now time.Time) (sent, over bool, err erro
 
 // accept answers the header with the first credit. The lock is held.
 func (a *answer) accept(pipe *rpc.Actor, now time.Time) error {
-	arrival, r := &a.in.arrival, &a.in.peer.receiver
+	arrival := &a.in.arrival
 	a.replied = true
-	r.ahead -= arrival.ahead
-	arrival.ahead = 0
-	a.credit = newCredit(now, a.passed(), a.reserved, r.peer.streams.config.maxPending())
+	arrival.uncountEarly()
+	a.credit = newCredit(now, a.passed(), a.reserved, a.in.peer.streams.config.maxPending())
 	arrival.parts.limit = max(arrival.parts.limit, a.credit.limit)
 	a.reply.limit = arrival.parts.limit
 	return sendAccept.call(pipe, *a.reply)

@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// arrival is what has come of an incoming transfer: parts, and the sender's last word. The world's goroutine adds to it, and the
-// writer takes from it. incoming.mu guards its fields, except ahead.
+// arrival holds the parts of an incoming transfer that the writer has not taken, and the sender's end message. The world's goroutine adds
+// to it, and the writer takes from it. incoming.mu guards its fields, except early.
 type arrival struct {
 	in *incoming
 
-	changed sync.Cond // wakes the writer: a part or the last word came, the delivery has room, or the transfer ended
+	changed sync.Cond // wakes the writer: a part or the end message came, the delivery has room, or the transfer ended
 	parts   assembly
-	tail    *end  // nil until it comes
+	tail    *end  // the end message; nil until it comes
 	taken   int64 // memory of blocks that the writer took and that are not consumed yet
 
-	ahead int64 // bytes that came before this end sent its answer; owned by the world's goroutine
+	early int64 // bytes that came before this end sent its answer, a part of receiver.early; owned by the world's goroutine
 }
 
 // add takes a part, on the world's goroutine. An error is the sender's violation.
@@ -31,7 +31,7 @@ func (a *arrival) add(m part) error {
 		in.finishLocked(fmt.Errorf("%w: it goes beyond stream.Config.MaxBytes, %d", ErrTooLarge, most))
 		return nil
 	}
-	if err := a.countAhead(len(m.data)); err != nil {
+	if err := a.countEarly(len(m.data)); err != nil {
 		return err
 	}
 	a.changed.Signal()
@@ -41,19 +41,25 @@ func (a *arrival) add(m part) error {
 	return a.checkEnd()
 }
 
-// countAhead counts the bytes of parts that come before this end has answered the header, over all transfers, against the
-// limit that our limits told the peer.
-func (a *arrival) countAhead(n int) error {
+// countEarly counts n bytes of a part that came before this end has answered the header. All transfers of the peer share the limit, which
+// our limits message told it.
+func (a *arrival) countEarly(n int) error {
 	r := &a.in.peer.receiver
 	if a.in.answer.replied {
 		return nil
 	}
-	a.ahead += int64(n)
-	r.ahead += int64(n)
-	if most := r.peer.streams.config.early(); r.ahead > most {
-		return fmt.Errorf("%w: %d bytes came before answers, the limit is %d", errNoCredit, r.ahead, most)
+	a.early += int64(n)
+	r.early += int64(n)
+	if most := r.peer.streams.config.early(); r.early > most {
+		return fmt.Errorf("%w: %d bytes came before answers, the limit is %d", errNoCredit, r.early, most)
 	}
 	return nil
+}
+
+// uncountEarly stops counting the bytes that came before the answer, once that was sent or the transfer has ended.
+func (a *arrival) uncountEarly() {
+	a.in.peer.receiver.early -= a.early
+	a.early = 0
 }
 
 // charge adds a part and charges its memory. When the budget has no room for it, the transfer is refused. The lock is held.
@@ -124,8 +130,8 @@ func (a *arrival) checkStored(elements int64) {
 	}
 }
 
-// size is the size of the content in bytes, -1 while it is not known: before the header, and of an array until its end came. The
-// lock is held.
+// size returns the size of the content in bytes. It is -1 while nobody knows it: before the header, and for an array before the end
+// message. The lock is held.
 func (a *arrival) size() int64 {
 	if a.tail != nil {
 		return a.tail.size
@@ -154,7 +160,7 @@ func (a *arrival) next() (*block, error) {
 	}
 }
 
-// waitTail waits, on the writer's goroutine, for the sender's last word on the content.
+// waitTail waits, on the writer's goroutine, for the sender's end message.
 func (a *arrival) waitTail() (end, error) {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()

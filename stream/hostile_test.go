@@ -75,7 +75,7 @@ const slicePlace = 61
 // mayLeave keeps to the credit, for whoever does not is closed.
 func (h *hostile) mayLeave(m part) bool {
 	limit, in := h.streams.config.early(), h.receiver.find(m.id)
-	if (in == nil || !in.answer.replied) && h.receiver.ahead+int64(len(m.data)) > limit {
+	if (in == nil || !in.answer.replied) && h.receiver.early+int64(len(m.data)) > limit {
 		return false
 	}
 	if in != nil {

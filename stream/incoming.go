@@ -8,17 +8,17 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Incoming is what the receiving ends of blobs and arrays have in common. Its methods are safe from any goroutine, except
+// Incoming holds the methods that the receiving ends of blobs and arrays share. They are safe from any goroutine, except
 // OnEnd and SetStore.
 type Incoming struct{ in *incoming }
 
-// Conn is the connection of the sender.
+// Conn returns the connection of the sender.
 func (i Incoming) Conn() *rpc.Conn { return i.in.peer.conn }
 
-// Name is what the sender called the transfer. It comes from outside and may be any string: do not use it as a path.
+// Name returns the sender's name for the transfer. It comes from outside and may be any string: do not use it as a path.
 func (i Incoming) Name() string { return i.in.header.name }
 
-// Key is what the sender called the content, as Name from outside; "" if it gave none.
+// Key returns the sender's key for the content, "" if it gave none. Like Name it comes from outside.
 func (i Incoming) Key() string { return i.in.header.key }
 
 // Progress returns one consistent snapshot. Total is known from the beginning if the sender knew it then.
@@ -27,7 +27,7 @@ func (i Incoming) Progress() Progress { return i.in.progress() }
 // Done is closed when the transfer has ended: when all was consumed here and its digest was right, or when it failed.
 func (i Incoming) Done() <-chan struct{} { return i.in.done }
 
-// Err is why the transfer failed; nil while it goes on and when it is complete.
+// Err returns the reason for which the transfer failed. It is nil while the transfer goes on and when it is complete.
 func (i Incoming) Err() error { return i.in.cause() }
 
 // Reject refuses the transfer, or what is left of it. Both ends see an error that Is ErrRejected, the sender with the
@@ -127,8 +127,9 @@ func (in *incoming) finishLocked(err error) {
 	in.peer.wake()
 }
 
-// heard is how many bytes have come over the transfer's connection; a writer asks that wants to know whether it is dead. It is not
-// telling when the connection is p's own, or when the transfer may stand still because the application takes nothing.
+// heard returns the number of bytes that have come over the transfer's connection, from which the writer of another transfer tells
+// whether this one is dead. They tell nothing when the connection is p's own, or when the transfer may stand still because the
+// application takes nothing.
 func (in *incoming) heard(p *Peer) (bytes uint64, telling bool) {
 	if in == nil || in.peer == p {
 		return 0, false
@@ -147,7 +148,7 @@ func (in *incoming) cause() error {
 	return in.err
 }
 
-// ended is nil while the transfer goes on, and then what endedLocked is.
+// ended returns nil while the transfer goes on, and after that the error of endedLocked.
 func (in *incoming) ended() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -157,7 +158,7 @@ func (in *incoming) ended() error {
 	return in.endedLocked()
 }
 
-// endedLocked is what the writer's waits return once the transfer has ended.
+// endedLocked returns the error with which the writer's waits end once the transfer has ended: err, or io.EOF.
 func (in *incoming) endedLocked() error {
 	if in.err != nil {
 		return in.err

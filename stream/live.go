@@ -8,17 +8,17 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// endGrace is how long after a connection's end its transfers wait for the world to handle what came before, such as a last
-// word. A world that is driven ends them itself, sooner.
+// endGrace is how long the transfers of a connection that has ended wait for the world to handle the messages that came before the end, such
+// as done. A world that is driven ends them sooner by itself.
 const endGrace = time.Second
 
-// live has the transfers of one connection that go on or wait, in both directions. It ends them with the connection, even when nobody
-// drives the world any more. It is safe from any goroutine.
+// live holds the transfers of one connection that go on or wait, in both directions. It fails them when the connection ends, even when
+// nobody drives the world any more. It is safe from any goroutine.
 type live struct {
 	mu       sync.Mutex
-	outgoing map[*Transfer]struct{} // from Start until the receiver's last word
-	incoming map[*incoming]struct{} // from the first part or the header until our last word
-	watched  bool                   // a goroutine waits for the connection's end
+	outgoing map[*Transfer]struct{} // from Start until the receiver has sent done or reject
+	incoming map[*incoming]struct{} // from the first part or the header until this end has sent done or reject
+	watched  bool                   // watch has started the goroutine that waits for the connection's end
 	err      error                  // why the connection ended
 	over     chan struct{}          // closed when err is set
 }

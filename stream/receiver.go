@@ -9,20 +9,20 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// receiver has the transfers that one peer sends. It gives them the parts and messages that come, and bounds how many there are and
-// how much they hold. It belongs to the world's goroutine.
+// receiver holds the transfers that one peer sends. It hands them their parts and messages, and limits their number and their memory. It
+// belongs to the world's goroutine.
 type receiver struct {
 	peer *Peer
 
-	receiving  []*incoming // by id, from the first part or the header until this end sent its last word
-	lastHeader uint64      // id in the newest header
-	ahead      int64       // bytes of parts that came before this end answered their headers
+	receiving  []*incoming // in order of arrival; each from its first part or header until this end has sent done or reject
+	lastHeader uint64      // id of the newest header; 0 before the first
+	early      int64       // bytes of parts that came before this end answered their headers; config.early limits them
 	late       uint64      // parts and messages that were dropped because their transfer had ended
 
-	writing atomic.Int32 // writers that run, those of transfers that have ended as well; safe from any goroutine
+	writing atomic.Int32 // goroutines of writers; those of ended transfers may still wait for the store. Safe from any goroutine
 }
 
-// deliver runs OnBatch and OnEnd of the transfers, in a tick: for each transfer one batch at least.
+// deliver runs OnBatch and OnEnd of the transfers in a tick. Each transfer delivers at least one batch, even when the tick's time is up.
 func (r *receiver) deliver() {
 	left := false
 	for _, in := range r.receiving {
@@ -33,7 +33,8 @@ func (r *receiver) deliver() {
 	}
 }
 
-// sendControl sends the first message that is due, and reports whether there was one.
+// sendControl sends the first control message that is due to the sender, and reports whether there was one. It forgets a transfer whose
+// last message it sends.
 func (r *receiver) sendControl(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	for i, in := range r.receiving {
 		sent, over, err := in.answer.send(pipe, now)
@@ -78,7 +79,7 @@ func (r *receiver) find(id uint64) *incoming {
 	return nil
 }
 
-// known is how many transfers there are whose header has come.
+// known returns the number of transfers whose header has come.
 func (r *receiver) known() int {
 	n := 0
 	for _, in := range r.receiving {
@@ -89,7 +90,7 @@ func (r *receiver) known() int {
 	return n
 }
 
-// onHeader begins a transfer. Its first parts may have overtaken it.
+// onHeader begins a transfer. Its first parts may have overtaken the header.
 func (r *receiver) onHeader(m header) {
 	if m.id != r.lastHeader+1 {
 		r.peer.violate("header of transfer %d follows that of %d", m.id, r.lastHeader)
@@ -111,14 +112,14 @@ func (r *receiver) onHeader(m header) {
 	}
 }
 
-// mostAhead is how many transfers may begin before their headers come. It is at least one: even a receiver that takes none must let a
-// transfer begin to refuse it.
-func (r *receiver) mostAhead() int { return max(1, r.peer.streams.config.maxTransfers()) }
+// maxUnannounced returns the number of transfers whose parts may come before their headers. It is at least one: even a receiver that
+// takes no transfers must let one begin in order to refuse it.
+func (r *receiver) maxUnannounced() int { return max(1, r.peer.streams.config.maxTransfers()) }
 
-// expect adds a transfer whose header or first part has come. A peer that obeys the limit has at most mostAhead here. More than that
-// are refused, which does not end the connection; up to as many again may wait for the tick that sends their refusals.
+// expect adds a transfer whose header or first part has come. A peer that keeps to the limit has at most maxUnannounced here. Transfers
+// beyond it are refused, and up to as many again may wait for the tick that sends the refusals. Even more are a violation.
 func (r *receiver) expect(id uint64) *incoming {
-	if most := r.mostAhead(); len(r.receiving) >= 2*most {
+	if most := r.maxUnannounced(); len(r.receiving) >= 2*most {
 		r.peer.violate("transfer %d: %d are under way already, the limit is %d", id, len(r.receiving), most)
 		return nil
 	}
@@ -133,7 +134,7 @@ func (r *receiver) expect(id uint64) *incoming {
 	return in
 }
 
-// open gives the transfer to its handler, or refuses it.
+// open hands the transfer to the handler of its topic, or refuses it.
 func (r *receiver) open(in *incoming) {
 	t, handled := r.peer.streams.topic(in.header.topic)
 	if err := r.refusal(in, t, handled); err != nil {
@@ -147,7 +148,7 @@ func (r *receiver) open(in *incoming) {
 	in.start(t)
 }
 
-// refusal returns why the transfer may not begin, for any reason but memory; nil when it may.
+// refusal returns the error that refuses the transfer, nil when it may begin. It does not look at memory: see reserve.
 func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
 	config := &r.peer.streams.config
 	h, limit := &in.header, config.maxBytes()
@@ -163,7 +164,7 @@ func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
 	case r.known() > config.maxTransfers():
 		return fmt.Errorf("%w: %d transfers are under way, the limit is stream.Config.MaxTransfers, %d", ErrRejected, r.known()-1, config.maxTransfers())
 	case int(r.writing.Load()) >= 2*config.maxTransfers():
-		return fmt.Errorf("%w: what %d transfers asked of the store goes on, also of those that were given up", ErrRejected, r.writing.Load())
+		return fmt.Errorf("%w: the store is still busy for %d transfers, some of which may have ended", ErrRejected, r.writing.Load())
 	case max(h.size, h.count) > limit:
 		return fmt.Errorf("%w: it has %d %s, the limit is stream.Config.MaxBytes, %d", ErrTooLarge, max(h.size, h.count), h.units(), limit)
 	}
@@ -174,7 +175,8 @@ func (r *receiver) noMemory() error {
 	return fmt.Errorf("%w: the transfers of all peers fill stream.Config.MaxMemory, %d bytes", ErrRejected, r.peer.streams.config.maxMemory())
 }
 
-// reserve has the account promise memory for the first window of a transfer, or for half of it, and so on, down to minPending.
+// reserve makes the account promise memory for the first window of a transfer. When there is not enough, it halves the window until the
+// account agrees. It reports false when not even minPending is left.
 func (r *receiver) reserve(in *incoming) bool {
 	window := r.peer.streams.config.firstWindow(r.peer.streams.memory.Free())
 	if h := &in.header; h.kind == kindBlob && h.size >= 0 {
@@ -194,16 +196,16 @@ func (r *receiver) reserve(in *incoming) bool {
 	return true
 }
 
-// settle gives back, for a transfer that has ended, the promised memory, that of its records, and its bytes in ahead.
+// settle gives back the promised memory of a transfer that has ended, the memory of its records, and its part of early.
 func (r *receiver) settle(in *incoming) {
 	r.peer.account.Withdraw(in.answer.promised)
+	in.answer.promised = 0
 	r.peer.account.Repay(incomingBytes)
-	r.ahead -= in.arrival.ahead
-	in.answer.promised, in.arrival.ahead = 0, 0
+	in.arrival.uncountEarly()
 }
 
-// hold charges n bytes of content, and reports whether there was room. When there is none, it takes the spare memory of the machine
-// of slices.
+// hold charges n bytes of content, and reports whether there was room. When there is none, it first makes the machine of slices give up
+// its spare memory.
 func (r *receiver) hold(n int64) bool {
 	if r.peer.account.Hold(n, false) {
 		return true
@@ -212,7 +214,7 @@ func (r *receiver) hold(n int64) bool {
 	return r.peer.account.Hold(n, false)
 }
 
-// onPart takes a part that came on a lane or as a chunk. The transfer's header may come later: routes overtake the control pipe.
+// onPart takes a part that came on a lane or as a chunk. It may overtake the transfer's header, which travels on the control pipe.
 func (r *receiver) onPart(message []byte) {
 	m, err := parsePart(message)
 	if err != nil {
@@ -225,7 +227,7 @@ func (r *receiver) onPart(message []byte) {
 			r.late++
 			return
 		}
-		if most := r.mostAhead(); m.id > r.lastHeader+uint64(most) {
+		if most := r.maxUnannounced(); m.id > r.lastHeader+uint64(most) {
 			r.peer.violate("part of transfer %d, the last header was %d and the limit is %d at once", m.id, r.lastHeader, most)
 			return
 		}
@@ -250,8 +252,8 @@ func (r *receiver) onCancel(m cancel) {
 	}
 }
 
-// begun returns the transfer that a message of its sender is about, nil when it has ended. A message before the header is a
-// violation.
+// begun returns the transfer that a control message names, nil when it has ended. A message that comes before the transfer's header is a
+// violation: both travel on the control pipe, in order.
 func (r *receiver) begun(id uint64) *incoming {
 	if in := r.find(id); in != nil && in.known {
 		return in

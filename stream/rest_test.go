@@ -113,7 +113,7 @@ func (e *end1) leftovers() (all []string) {
 	count("queue", int64(len(p.sender.queue)+len(p.sender.sending)+len(p.receiver.receiving)))
 	count("stock of the connection", p.stocked.Bytes())
 	count("lanes hold", int64(p.window.held))
-	count("ahead", p.receiver.ahead)
+	count("ahead", p.receiver.early)
 	what, charged := p.account.Charge()
 	count("held", what.Held)
 	count("promised", what.Promised)

@@ -21,7 +21,7 @@ type sender struct {
 
 	// Owned by the world's goroutine.
 	queue   []*Transfer // wait until one of sending has ended
-	sending []*Transfer // by id, from the header until the receiver's last word
+	sending []*Transfer // by id, from the header until the receiver has sent done or reject
 	lastID  uint64      // id in the newest header
 	shares  shares      // of sending
 	late    uint64      // messages that were dropped because their transfer had ended

@@ -28,9 +28,9 @@ type Transfer struct {
 
 	// What the receiver has said. Owned by the world's goroutine.
 	accepted bool  // it has answered the header
-	have     bool  // it had all of the content stored
+	have     bool  // it has all of the content in its store
 	granted  int64 // limit in its newest message
-	over     bool  // it has sent its last word
+	over     bool  // it has sent done or reject
 
 	// What was sent, and what may be. Owned by the world's goroutine.
 	limit    int64 // content below may be sent: granted, or, before the answer, what may leave with the header

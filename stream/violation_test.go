@@ -137,8 +137,8 @@ func testSenderBeforeLimits(t *testing.T, via Backend) {
 		require.Equal(n, 1, stats.Sending)
 		require.Equal(n, 1, stats.Waiting)
 		n.do(n.server.world, func() {
-			require.LessOrEqual(n, n.server.peer.receiver.ahead, int64(64<<10))
-			require.Greater(n, n.server.peer.receiver.ahead, int64(32<<10))
+			require.LessOrEqual(n, n.server.peer.receiver.early, int64(64<<10))
+			require.Greater(n, n.server.peer.receiver.early, int64(32<<10))
 		})
 	})
 }
