@@ -7,62 +7,63 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Conn is one end of a connection. It has no clock, goroutine or lock; a now that lies before an earlier one counts as that
-// one. It is not safe for concurrent use.
+// Conn is one end of a connection. It has no clock, goroutine or lock, and is not safe for concurrent use: its owner passes the time to its
+// methods. A now that lies before an earlier one counts as the earlier one.
 type Conn struct {
 	config  Config
-	limits  Params // what both ends can keep
+	limits  Params // this end's until Agree, then the smaller of both ends'
 	start   time.Time
-	now     time.Duration // since start
-	trimmed time.Duration // when trim was last called
-	err     error
+	now     time.Duration // since start; never runs back
+	trimmed time.Duration // when trim last ran
+	err     error         // why the connection ended; nil while it lives
 
 	// Sending.
 	channels    channels
 	owed        owed
-	levels      [levels]level
-	blocks      blocks
-	rings       spares[[]entry] // of reliable buffers, empty
-	sent        sentPackets
-	skips       skips
-	build       builder
-	undo        undo // takes back the last packet
+	levels      [levels]level   // channels with something to send, the most urgent level first
+	blocks      blocks          // memory for payloads that wait or are in flight
+	rings       spares[[]entry] // empty reliable buffers for reuse
+	sent        sentPackets     // records of packets whose fates may still come
+	skips       skips           // packet numbers that are never sent
+	build       builder         // the packet that AppendPacket is making
+	undo        undo            // the state with which Unsent takes the last packet back
 	cork        cork
-	unreliables backlog // how many wait
+	unreliables backlog // unreliable messages that wait
 	tracked     tracked
 	repeats     repeats
 	saturation  saturation
 
 	// Path.
-	way          way
-	gate         recovery.Gate
-	loss         loss
-	peerAckDelay time.Duration
-	blackHole    recovery.BlackHole
+	way          way                // the carrier's last Path, and the packets that took another one
+	gate         recovery.Gate      // limits the bytes in flight, unless the carrier tells fates
+	loss         loss               // finds lost packets and probes
+	peerAckDelay time.Duration      // how long the peer may delay an ack; ours until Agree
+	blackHole    recovery.BlackHole // finds that the path lets only small packets pass
 
 	// Receiving.
-	received   received
-	arriving   uint64 // number of the packet that is being received
-	ready      readyList
-	flow       flow
-	payloads   payloadMemory
-	loose      run // the message of takeUnordered while its entries are joined
-	assemblies assemblies
+	received   received      // packets that came, and when to acknowledge them
+	arriving   uint64        // number of the packet that Receive is at
+	ready      readyList     // messages for Next and Take
+	flow       flow          // limits of reliable bytes, in both directions
+	payloads   payloadMemory // memory of payloads until the owner takes their messages
+	loose      run           // scratch memory of takeUnordered, which joins the entries of one message in it
+	assemblies assemblies    // unreliable messages in parts
 
-	// The owner.
-	wake    bool
-	changed bool
+	// What the owner asks for.
+	wake    bool       // Wake returns it and clears it
+	changed bool       // Changed returns it and clears it
 	bulk    bool       // the last packet holds bulk
-	watched []*channel // those whose watch is armed
+	watched []*channel // channels whose watch is armed
 	stats   Stats
 }
 
-// levels is how many levels of precedence there are: control, then each priority.
+// levels is the number of levels: channel 0 has the first, each priority one of the others.
 const (
 	levels    = 2 + int(Bulk)
 	bulkLevel = levels - 1
 )
 
+// level returns the level on which ch waits.
 func (c *Conn) level(ch *channel) *level {
 	if ch.number == 0 {
 		return &c.levels[0]
@@ -72,8 +73,9 @@ func (c *Conn) level(ch *channel) *level {
 
 // level holds the channels of one priority that have something to send.
 type level struct {
-	resend, fresh queue[*channel]
-	queued        int // bytes never sent
+	resend queue[*channel] // channels with lost entries
+	fresh  queue[*channel] // channels with messages that were never sent
+	queued int             // bytes of those messages
 }
 
 // NewConn returns a connection that begins at now.
@@ -126,8 +128,8 @@ func (c *Conn) Open(p Priority) (uint64, error) {
 	return ch.number, nil
 }
 
-// Refuse ends the connection with code when the peer names a channel of its own that is not open: one that may open no channels
-// cannot make this side hold anything for them. NoError, the default, lets the peer open channels.
+// Refuse ends the connection with code once the peer names a channel of its own that is not open here. Such a peer can make this side hold
+// nothing for its channels. NoError, the default, lets the peer open channels.
 func (c *Conn) Refuse(code Code) { c.channels.refuse = code }
 
 // SetPriority moves a channel to another priority. Channel 0 has none: it stays ahead of all.
@@ -147,9 +149,9 @@ func (c *Conn) SetPriority(number uint64, p Priority) error {
 	}
 	from.queued -= ch.queuedBytes
 	to.queued += ch.queuedBytes
-	is := func(other *channel) bool { return other == ch }
-	from.resend.remove(is)
-	from.fresh.remove(is)
+	isChannel := func(other *channel) bool { return other == ch }
+	from.resend.remove(isChannel)
+	from.fresh.remove(isChannel)
 	ch.inFreshQueue, ch.inResendQueue = false, false
 	c.schedule(ch)
 	c.changed = true
@@ -185,9 +187,9 @@ func slotsOf(number uint64, slots int) int {
 // Drained reports whether the peer has acknowledged all that was sent reliably.
 func (c *Conn) Drained() bool { return c.flow.entries == 0 }
 
-// Held calls visit for each message in ch's reliable buffer, oldest first, with its first bytes (16 of a message whose first
-// entry is acknowledged) and how many entries it takes, 0 when it shares the entry of the one before. The entries add up to
-// what Reliable says.
+// Held calls visit for each message in ch's reliable buffer, oldest first, with the first bytes of the message and the number of entries
+// that it takes. Of a message whose first entry is acknowledged it still knows 16 bytes. A message that shares the entry of the one before
+// takes 0. The entries add up to the out of Reliable.
 func (c *Conn) Held(number uint64, visit func(head []byte, entries int)) {
 	ch := c.channels.open[number]
 	if ch == nil {
@@ -219,6 +221,7 @@ func (ch *channel) runFrom(n uint64) int {
 	return int(end-n) + 1
 }
 
+// visitWhole calls visit for each message in the payload of a whole bunch.
 func visitWhole(b []byte, visit func(head []byte, entries int)) {
 	if len(b) == 0 {
 		visit(nil, 1) // a close without a message
@@ -231,24 +234,24 @@ func visitWhole(b []byte, visit func(head []byte, entries int)) {
 	}
 }
 
-// Wake reports, once, that something happened for which the owner may wait: messages are ready, a watch fired or the connection
-// ended.
+// Wake reports whether, since its last call, something happened for which the owner may wait: messages are ready, a watch fired or the
+// connection ended.
 func (c *Conn) Wake() bool {
 	w := c.wake
 	c.wake = false
 	return w
 }
 
-// Changed reports, once, that since its last call the owner did something that may let a packet leave, move NextTimeout or make
-// Wake true, or that something was received that may let a packet leave.
+// Changed reports whether, since its last call, the owner did something that may let a packet leave, move NextTimeout or make Wake true, or
+// Receive was given something that may let a packet leave.
 func (c *Conn) Changed() bool {
 	changed := c.changed
 	c.changed = false
 	return changed
 }
 
-// ReceiveLent is Receive of a datagram that stays the caller's: what must be kept of it is copied. Parts of a run are copied into memory that
-// is used again, so that a long message costs no more of the collector than its own bytes.
+// ReceiveLent is Receive for a datagram that stays the caller's: the connection copies the payloads that it keeps. Parts of a run go into
+// blocks for reuse, so that a long message makes no garbage beyond its own bytes.
 func (c *Conn) ReceiveLent(now time.Time, datagram []byte) error {
 	c.payloads.lent = true
 	defer func() { c.payloads.lent = false }()
@@ -258,7 +261,7 @@ func (c *Conn) ReceiveLent(now time.Time, datagram []byte) error {
 // Bulk reports whether the packet that AppendPacket returned last holds bulk.
 func (c *Conn) Bulk() bool { return c.bulk }
 
-// Queued returns how many bytes of messages were never sent.
+// Queued returns the bytes of messages that were never sent.
 func (c *Conn) Queued() (bytes int) {
 	for i := range c.levels {
 		bytes += c.levels[i].queued
@@ -275,6 +278,7 @@ func (c *Conn) advanceClock(now time.Time) time.Duration {
 	return c.now
 }
 
+// fail ends the connection with err, unless it has ended already, and returns why it ended.
 func (c *Conn) fail(err *Error) error {
 	if c.err == nil {
 		c.err, c.wake, c.changed = err, true, true

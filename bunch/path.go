@@ -6,16 +6,16 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Path is what a carrier tells a connection about the path.
+// Path describes the path to the peer, as the carrier knows it.
 type Path = recovery.Path
 
-// way is what is known of the path, and of packets that took another one.
+// way holds the carrier's last Path, and tells apart the packets that took another path.
 type way struct {
 	Path
 	since   time.Duration // when packets began to take the path
-	foreign uint64        // packets with lower numbers took another path, and say nothing of this one
-	stale   bool          // foreign packets are in flight whose fates no carrier tells
-	until   time.Duration // when foreign packets are given up, if stale
+	foreign uint64        // packets with lower numbers took another path; their fates say nothing about this one
+	stale   bool          // foreign packets are in flight whose fates no carrier will tell
+	until   time.Duration // with stale: when the foreign packets count as lost
 }
 
 // lossy reports whether the path loses packets. own is the share that this side has seen, which counts where no carrier tells fates.
@@ -26,9 +26,9 @@ func (w *way) lossy(own float64) bool {
 	return own >= playLoss
 }
 
-// SetPath tells what is known of the path. When packets take another path from now on, those in flight may still arrive: none is
-// sent again because of the change, and what becomes of them says nothing of the new path. While the carrier tells fates, it paces
-// and says which packets are lost; this side still probes when nothing is acknowledged.
+// SetPath tells the connection about the path. When packets take another path from now on, those in flight may still arrive: none is sent
+// again because of the change, and their fates say nothing about the new path. While the carrier tells fates, it paces and finds the lost
+// packets; this side still probes when nothing is acknowledged.
 func (c *Conn) SetPath(now time.Time, p Path) {
 	if t := c.advanceClock(now); p.Fates != c.way.Fates || p.Epoch != c.way.Epoch {
 		c.move(t, p)

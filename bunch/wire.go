@@ -30,27 +30,31 @@ const (
 
 const (
 	packetHeaderBytes = 6   // protocol, flags, number
-	maxHeaderBytes    = 52  // of a packet with bunches: header, acks and limit
+	ackBytes          = 7   // of the acks before their runs: largest, delay, number of runs
+	maxHeaderBytes    = 52  // of all before the bunches: header, acks and limit
 	maxBunchHeader    = 11  // flags, channel (4), sequence, length: 9; a piece has 4 more, but at least minPiece bytes less
 	pieceBytes        = 4   // offset and total of a piece
 	maxBunches        = 255 // in a packet; Teeworlds' limit
 	maxAckRuns        = 64
-	maxChannelNumber  = 1<<30 - 1 // four bytes as a varint
-	maxLimitKiB       = 1<<52 - 1
-	ackDelayUnit      = 64 // microseconds
+	maxChannelNumber  = 1<<30 - 1 // the largest varint of four bytes
+	maxLimitKiB       = 1<<52 - 1 // 2^62 bytes, the largest varint
+	ackDelayUnit      = 64        // microseconds
 )
 
 var errTruncated = errors.New("truncated")
 
-// packetHeader is all of a packet before its bunches. number and largest are the low 32 bits.
+// packetHeader is all of a packet before its bunches.
 type packetHeader struct {
-	flags   byte
-	number  uint32
-	largest uint32
-	delay   uint16 // of the ack of largest, in units of 64 µs
-	limit   uint64 // KiB
-	runs    [maxAckRuns]uint64
-	nruns   int
+	flags  byte
+	number uint32 // low 32 bits
+
+	// With flagAcks.
+	largest uint32             // low 32 bits of the largest number received
+	delay   uint16             // from the arrival of largest to this ack, in units of ackDelayUnit
+	runs    [maxAckRuns]uint64 // received and missing packets in turn, downwards from largest
+	nruns   int                // runs in use; odd
+
+	limit uint64 // with flagLimit: how far the receiver of this packet may send reliable bytes, counted from the start, in KiB
 }
 
 // appendVarint appends v as in RFC 9000, section 16.
@@ -94,6 +98,7 @@ func consumeVarint(b []byte) (v uint64, n int) {
 	return v, n
 }
 
+// parsePacketHeader reads all of a packet before its bunches into h, and returns the bunches.
 func parsePacketHeader(b []byte, h *packetHeader) (rest []byte, err error) {
 	if len(b) < packetHeaderBytes || b[0] != Protocol {
 		return nil, errTruncated
@@ -121,17 +126,18 @@ func parsePacketHeader(b []byte, h *packetHeader) (rest []byte, err error) {
 	return b, nil
 }
 
+// parseAcks reads the acks of a packet into h.
 func parseAcks(b []byte, h *packetHeader) (rest []byte, err error) {
-	if len(b) < 7 {
+	if len(b) < ackBytes {
 		return nil, errTruncated
 	}
 	h.largest = binary.BigEndian.Uint32(b)
 	h.delay = binary.BigEndian.Uint16(b[4:])
 	h.nruns = int(b[6])
 	if h.nruns > maxAckRuns || h.nruns%2 == 0 {
-		return nil, errors.New("number of ack runs")
+		return nil, errors.New("number of ack runs is even or over 64")
 	}
-	b = b[7:]
+	b = b[ackBytes:]
 	for i := range h.nruns {
 		v, n := consumeVarint(b)
 		if n == 0 {
@@ -145,14 +151,14 @@ func parseAcks(b []byte, h *packetHeader) (rest []byte, err error) {
 	return b, nil
 }
 
-// header is a bunch's header. sequence is the number of a reliable entry, or of an unreliable message in parts.
+// header is a bunch's header.
 type header struct {
 	flags    byte
 	channel  uint64
-	sequence uint16
-	part     uint8
-	offset   uint16 // of a piece in its entry
-	total    uint16 // bytes of the entry that the piece is of
+	sequence uint16 // low 16 bits of the number of a reliable entry, or of an unreliable message in parts
+	part     uint8  // of an unreliable message in parts, from 0
+	offset   uint16 // of a piece: where it begins in its entry
+	total    uint16 // of a piece: bytes of its entry
 }
 
 func (h header) delivery() Delivery { return Delivery(h.flags & deliveryMask) }
@@ -179,11 +185,12 @@ func (h header) size() int {
 	return n
 }
 
-// trackedHeader is the size of a tracked bunch's header.
+// trackedHeader returns how many bytes the header of a tracked bunch takes.
 func trackedHeader(channel uint64, length int) int {
 	return 1 + varintLen(channel) + varintLen(uint64(length))
 }
 
+// appendBunch appends a bunch: header and payload.
 func appendBunch(b []byte, h header, payload []byte) []byte {
 	b = append(b, h.flags)
 	b = appendVarint(b, h.channel)
@@ -238,7 +245,7 @@ func parseBunch(b []byte) (h header, payload, rest []byte, err error) {
 	return h, b[:length], b[length:], h.check(length)
 }
 
-// parseTracked reads a tracked bunch from behind its channel.
+// parseTracked reads the rest of a tracked bunch, which begins after its channel number.
 func parseTracked(h header, b []byte) (_ header, payload, rest []byte, err error) {
 	length, n := consumeVarint(b)
 	if n == 0 || length > uint64(len(b)-n) {
@@ -248,7 +255,7 @@ func parseTracked(h header, b []byte) (_ header, payload, rest []byte, err error
 	return h, b[:length], b[length:], h.check(int(length))
 }
 
-// check refuses what no sender writes.
+// check returns an error for a header that no correct sender writes.
 func (h header) check(length int) error {
 	switch {
 	case h.tracked() && h.flags != trackedFlags:
@@ -260,7 +267,7 @@ func (h header) check(length int) error {
 	case h.flags&flagClose != 0 && h.flags&flagEnd == 0:
 		return errors.New("close before the end of a run")
 	case h.inParts() && (h.part == 0) != (h.flags&flagBegin != 0):
-		return errors.New("part number does not fit begin")
+		return errors.New("part 0 without the begin flag, or another part with it")
 	case length > EntryBytes || h.total > EntryBytes:
 		return errors.New("entry over 1,100 bytes")
 	case h.flags&flagPiece != 0 && (length == 0 || int(h.offset)+length > int(h.total)):
@@ -269,7 +276,7 @@ func (h header) check(length int) error {
 	return nil
 }
 
-// rebuild returns the number nearest to expected whose low bits are truncated (RFC 9000, A.3).
+// rebuild returns the number nearest to expected whose low width bits are truncated (RFC 9000, A.3).
 func rebuild(expected, truncated uint64, width int) uint64 {
 	window := uint64(1) << width
 	half, mask := window/2, window-1
