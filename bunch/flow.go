@@ -18,14 +18,14 @@ type flow struct {
 
 	// Receiving.
 	received   uint64 // price of all entries that came
-	consumed   uint64 // of that, given back
+	consumed   uint64 // price of those whose messages the owner has taken
 	window     uint64 // how much may wait: ReceiveLimit
 	advertised uint64 // the limit that the peer was told last
 	update     bool   // the next packet tells the limit
 	toldBy     uint64 // number of the newest packet that told a limit: only its loss matters
 	mark       uint64 // consumed at markAt
 	markAt     time.Duration
-	tight      bool // the window holds the peer up
+	tight      bool // the window holds the peer back
 	control    int  // price of what channel 0 holds; at most maxControl
 }
 
@@ -42,7 +42,7 @@ func (f *flow) grow(window int) {
 // kib returns the limit to tell, in KiB.
 func (f *flow) kib() uint64 { return min((f.consumed+f.window)>>10, maxLimitKiB) }
 
-// offer has the next packet tell a higher limit once that is a quarter of the window higher, which is worth a packet.
+// offer makes the next packet tell a higher limit, once the limit has grown by a quarter of the window, which is worth a packet.
 func (f *flow) offer() {
 	if f.kib()<<10 >= f.advertised+f.window/4 {
 		f.update = true
@@ -66,7 +66,7 @@ func (f *flow) consume(now, roundTrip time.Duration, cost uint64) {
 	f.offer()
 }
 
-// playLimit is how much of the peer's limit bulk leaves to play.
+// playLimit is the share of the peer's limit that bulk leaves to play.
 const playLimit = 64 << 10
 
 // block notes that something waits for a higher limit, and since when: a probe is due a while after the waiting began.

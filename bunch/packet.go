@@ -12,7 +12,7 @@ const (
 	minFill      = 32                                           // the least room that is worth another piece, in bytes
 )
 
-// builder is the packet being made.
+// builder makes one packet.
 type builder struct {
 	buf     []byte
 	start   int // index in buf of the packet's first byte

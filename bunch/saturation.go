@@ -22,7 +22,7 @@ type saturation struct {
 	stale    time.Duration // unreliable and tracked messages queued before then have waited through an outage
 }
 
-// backlog is how many unreliable messages wait, and their bytes. It counts messages, too, because one may have no bytes.
+// backlog counts the unreliable messages that wait, and their bytes. It counts messages too, because one may have no bytes.
 type backlog struct{ messages, bytes int }
 
 func (b *backlog) add(messages, bytes int) { b.messages, b.bytes = b.messages+messages, b.bytes+bytes }

@@ -2,7 +2,7 @@ package bunch
 
 import "time"
 
-// undo is what Unsent needs to take the last packet back.
+// undo holds the state with which Unsent takes the last packet back.
 type undo struct {
 	datagrams []unsentDatagram // its unreliable bunches
 	tracked   []trackedMessage // its tracked bunches

@@ -33,7 +33,7 @@ func (w Window) check() error {
 	return nil
 }
 
-// lanes is how many the transfer may use at most.
+// lanes returns the most lanes that the transfer may use.
 func (w Window) lanes() int {
 	return cmp.Or(w.Lanes, maxLanes)
 }

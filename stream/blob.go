@@ -101,7 +101,7 @@ type IncomingBlob struct {
 	rest []byte // of held: not read yet
 }
 
-// Size is how many bytes the blob has, -1 when the sender did not know at the start.
+// Size returns the bytes of the blob, -1 when the sender did not know them at the start.
 func (b *IncomingBlob) Size() int64 { return b.in.header.size }
 
 // Read implements io.Reader.

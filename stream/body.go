@@ -8,7 +8,7 @@ import (
 	"io/fs"
 )
 
-// body is where the writer puts content besides the application: it is hashed, and stored if it has a key.
+// body hashes the content on its way to the application, and stores it if it has a key.
 type body interface {
 	io.Writer
 	// Commit keeps the content if its digest is the given one; otherwise the error Is ErrDigest and nothing is kept.
@@ -65,7 +65,7 @@ func (k *keeper) Write(p []byte) (int, error) {
 	return k.part.Write(p[again:])
 }
 
-// compare fails unless p is what is stored.
+// compare fails unless the stored bytes equal p.
 func (k *keeper) compare(p []byte) error {
 	stored := make([]byte, len(p))
 	if err := readAt(k.part, stored, k.offset); err != nil {

@@ -39,7 +39,7 @@ func (w wrapped[T, A]) String() string { return w.call.String() }
 
 func (w wrapped[T, A]) Delivery() bunch.Delivery { return w.call.Delivery() }
 
-// overhead is how many bytes the argument takes beside the items.
+// overhead returns the bytes of the argument beside the items.
 func (w wrapped[T, A]) overhead() (int, error) {
 	b, err := codec.AppendValue(nil, w.wrap(nil))
 	return len(b), err
@@ -167,7 +167,7 @@ type Calling struct {
 // only the peer can tell, by an RPC the other way.
 func (c *Calling) Done() <-chan struct{} { return c.done }
 
-// Err is why not all was sent; nil before Done is closed.
+// Err returns the reason for which not all was sent. It is nil before Done is closed.
 func (c *Calling) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

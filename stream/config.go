@@ -95,7 +95,7 @@ func (c *Config) terms() budget.Terms {
 // minPending is the least credit of a transfer: the largest element fits.
 const minPending = 64 << 10
 
-// incomingBytes is what a transfer takes besides its content: its records, the stacks of two goroutines, and a Hasher of
+// incomingBytes is the memory of a transfer besides its content: its records, the stacks of two goroutines, and a Hasher of
 // BLAKE3.
 const incomingBytes = 20 << 10
 

@@ -51,7 +51,7 @@ type piece struct {
 // An error is about the element that follows the decoded ones.
 type decodeFunc func(b []byte, count int) (decoded, error)
 
-// decoded is what a decodeFunc returns: elements of an array.
+// decoded holds elements of an array, as a decodeFunc returns them.
 type decoded struct {
 	batch  any
 	count  int
@@ -111,7 +111,7 @@ func (d *delivery) release(p piece) {
 	}
 }
 
-// verify notes, on the writer's goroutine, that all was delivered and is what the sender hashed.
+// verify notes, on the writer's goroutine, that all was delivered and has the digest that the sender gave.
 func (d *delivery) verify(size int64) {
 	d.in.mu.Lock()
 	defer d.in.mu.Unlock()
@@ -191,7 +191,7 @@ func (d *delivery) consumed(p piece) {
 	d.complete()
 }
 
-// waiting is how many elements wait for the application. The lock is held.
+// waiting returns the number of elements that wait for the application. The lock is held.
 func (d *delivery) waiting() (n int64) {
 	for _, p := range d.pieces {
 		n += p.count

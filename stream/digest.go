@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// Algorithm is how a digest is made. Its value is its code on the wire.
+// Algorithm names the function that makes a digest. Its value is its code on the wire.
 type Algorithm uint8
 
 const (
@@ -50,7 +50,7 @@ func (a Algorithm) known() bool { return a > 0 && int(a) < len(algorithms) }
 // ofTransfers reports whether a transfer may be hashed by a, or not hashed when a is NoDigest.
 func (a Algorithm) ofTransfers() bool { return a.known() || a == NoDigest }
 
-// size is how many bytes a digest has.
+// size returns the length of a digest in bytes.
 func (a Algorithm) size() int {
 	if a == NoDigest {
 		return 0
@@ -137,7 +137,7 @@ type Digest struct {
 	sum       [digestBytes]byte
 }
 
-// Algorithm is how the digest was made; 0 for the zero Digest.
+// Algorithm returns the algorithm of the digest; 0 for the zero Digest.
 func (d Digest) Algorithm() Algorithm { return d.algorithm }
 
 // IsZero reports whether d names no content.

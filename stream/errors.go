@@ -59,7 +59,7 @@ type concealed struct {
 func (e *concealed) Error() string { return e.cause.Error() }
 func (e *concealed) Unwrap() error { return e.cause }
 
-// failure is why a transfer failed, as Err, Wait and Read tell it.
+// failure is the error that Err, Wait and Read return for a transfer that has failed.
 type failure struct {
 	kind  error  // the sentinel
 	by    string // the end that stopped it; "" where the connection ended
@@ -138,7 +138,7 @@ func (f *failure) reason(text string) string {
 	return strings.ReplaceAll(text, f.kind.Error()+": ", "")
 }
 
-// stop is what this end tells the peer of the failure.
+// stop returns the code and text by which this end tells the peer of the failure.
 func (f *failure) stop() stop {
 	s := stop{code: stopCanceled}
 	for code, kind := range stopKinds {

@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// inboxLimit is how many blobs may wait in an inbox. Of each no more has come than the credit before anybody reads.
+// inboxLimit is the number of blobs that may wait in an inbox. Until somebody reads a blob, no more than its credit comes.
 const inboxLimit = 64
 
-// Inbox is where blobs wait to be taken, by [Name]: a request of the game names the blob that belongs to it, and either may come first.
+// Inbox keeps blobs until they are taken by their [Name]: a request of the game names the blob that belongs to it, and either may come first.
 // The zero value is empty. Keep one for each connection, from OnConnect to OnDisconnect: look it up on the world's goroutine, and take
 // from it on another. Its methods are safe for concurrent use.
 //

@@ -38,7 +38,7 @@ func Name(name string) Option { return func(o *options) { o.name = name } }
 // Via chooses the backend for this transfer.
 func Via(b Backend) Option { return func(o *options) { o.via = b } }
 
-// Lanes is how many lanes the transfer may use, 1 to 32, instead of what its Window says. Slices use none.
+// Lanes sets the most lanes that the transfer may use, 1 to 32, and takes precedence over its Window. Slices use none.
 func Lanes(n int) Option { return func(o *options) { o.lanes = n } }
 
 // Hash chooses the algorithm of the transfer's digest, instead of Config's: the one of a digest that the game knows already,

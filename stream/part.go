@@ -17,7 +17,7 @@ const (
 	partBytes = defaultRPCBytes - rpcOverhead
 )
 
-// part is what one RPC on a lane, or one chunk, carries. Its data views the message.
+// part is a piece of content: the payload of one RPC on a lane, or of one chunk. Its data aliases the message.
 type part struct {
 	id     uint64
 	offset int64 // of the first byte of data in the content

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Channel is what a pump needs to know of a reliable channel. An rpc.Channel is one; you may write your own.
+// Channel is the view that a pump has of a reliable channel. An rpc.Channel is one; you may write your own.
 //
 // It may have two more methods. QueueTime() time.Duration says how long its unsent bytes will take to leave.
 // Watch(out int, queued time.Duration) asks for another tick as soon as fewer than out entries are outstanding and the
 // queue takes no longer than queued.
 type Channel interface {
-	// Reliable is how many entries of the reliable buffer are taken, and how many there are. UE: NumOutRec, RELIABLE_BUFFER.
+	// Reliable returns the entries of the reliable buffer that are taken, and all that it has. UE: NumOutRec, RELIABLE_BUFFER.
 	Reliable() (out, slots int)
 }
 
@@ -138,7 +138,7 @@ func (p *Pump) Tick() (done bool, err error) {
 	return p.err == nil, p.err
 }
 
-// Sent is how many RPCs were sent, without the closing one.
+// Sent returns the number of RPCs that were sent, without the closing one.
 func (p *Pump) Sent() int { return min(p.next, p.rpcs) }
 
 // step sends one RPC.

@@ -144,7 +144,7 @@ func (s *sender) begin(pipe *rpc.Actor) (bool, error) {
 	return true, sendHeader.call(pipe, t.header)
 }
 
-// earlyLeft is how many bytes one more transfer may send before its header is answered.
+// earlyLeft returns the number of bytes that one more transfer may send before its header is answered.
 func (s *sender) earlyLeft() int64 {
 	left := s.early
 	for _, t := range s.sending {
@@ -184,7 +184,7 @@ func (s *sender) pump() error {
 	}
 }
 
-// left is how many bytes of the transfers in sending were not yet given to a route.
+// left returns the bytes of the transfers in sending that were not yet given to a route.
 func (s *sender) left() (bytes int64) {
 	for _, t := range s.sending {
 		bytes += t.left()

@@ -8,13 +8,14 @@ import (
 
 // Progress is a snapshot of a transfer, in bytes of a blob or elements of an array.
 type Progress struct {
-	// Sent is what the sender has given to the connection, where some of it may still wait; at the receiver, what has arrived in order.
+	// Sent counts the content that the sender has given to the connection, where some of it may still wait; at the receiver, the
+	// content that has arrived in order.
 	Sent int64
-	// Acked is what the receiving application has consumed, as far as this end knows: what a progress bar shows.
+	// Acked counts the content that the receiving application has consumed, as far as this end knows. Show it in a progress bar.
 	Acked int64
 	// Total is -1 while it is not known.
 	Total int64
-	// Resumed is what the receiver had stored before the transfer began, and was not sent again.
+	// Resumed counts the content that the receiver had stored before the transfer began, and that was not sent again.
 	Resumed int64
 }
 

@@ -24,7 +24,7 @@ type Store interface {
 // Part is content that is not complete yet. Commit, Close or Delete ends it; after that Write, Commit and Delete fail with
 // fs.ErrClosed. After Commit the content can still be read until Close. A second Close does nothing.
 type Part interface {
-	// Offset is how many bytes are stored; the next Write continues there.
+	// Offset returns the number of bytes that are stored; the next Write continues there.
 	Offset() int64
 	// Write appends. When it fails, Offset still says how much is stored.
 	Write(p []byte) (int, error)

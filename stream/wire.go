@@ -79,12 +79,12 @@ type (
 		id   uint64
 		stop stop
 	}
-	// reject stops a transfer from the receiver's end, or answers cancel. It is the last word on the id.
+	// reject stops a transfer from the receiver's end, or answers cancel. It is the last message about the id.
 	reject struct {
 		id   uint64
 		stop stop
 	}
-	// done says that the content was verified and consumed. It is the last word on the id.
+	// done says that the content was verified and consumed. It is the last message about the id.
 	done struct {
 		id uint64
 	}
@@ -112,7 +112,7 @@ func (h *header) early() int64 {
 
 func (h *header) String() string { return fmt.Sprintf("%v %q", h.kind, h.topic) }
 
-// units is what Progress counts, for texts.
+// units names the unit of Progress in texts.
 func (h *header) units() string {
 	if h.kind == kindArray {
 		return "elements"
@@ -146,7 +146,7 @@ type stop struct {
 	reason string
 }
 
-// kind is what a topic carries. Its value is its code on the wire.
+// kind tells blobs from arrays. Its value is its code on the wire.
 type kind uint8
 
 const (

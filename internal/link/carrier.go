@@ -38,7 +38,7 @@ type Queuer interface {
 	SendQueue() int
 }
 
-// Path is what the carrier knows about the way to the peer. Zero fields are unknown.
+// Path describes the way to the peer, as the carrier knows it. Zero fields are unknown.
 type Path struct {
 	Cwnd        int // bytes
 	SmoothedRTT time.Duration

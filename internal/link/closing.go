@@ -50,7 +50,7 @@ func violation(err error) *CloseError {
 	return &CloseError{Code: code, Reason: reason, Cause: err}
 }
 
-// closing is how a link ends: Close asks for it, and end does it, each at most once.
+// closing holds the state of a link's end. Close asks for the end, and end carries it out, each at most once.
 type closing struct {
 	mu    sync.Mutex
 	asked *CloseError // set by Close, which waits for the drain; nil before

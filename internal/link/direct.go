@@ -33,7 +33,7 @@ func (q *queued) room(acked uint64) bool {
 	return acked >= q.least && q.next-min(acked, q.next) < uint64(q.capacity)
 }
 
-// direct is what conclude must do after sendDirect, once the lock is released.
+// direct lists what conclude must do after sendDirect, once the lock is released.
 type direct struct {
 	err   error         // ends the link
 	woken bool          // Config.Wake must be called

@@ -9,7 +9,7 @@ const (
 	// paceBurst datagrams, or as many as take paceTime, leave without a pause, as in quic-go.
 	paceBurst = 10
 	paceTime  = 2 * time.Millisecond
-	// packetOverhead is what QUIC adds to a datagram: header, connection id, frame and tag.
+	// packetOverhead is the number of bytes that QUIC adds to a datagram: header, connection id, frame and tag.
 	packetOverhead = 40
 )
 

@@ -2,7 +2,7 @@ package link
 
 import "time"
 
-// Rate is what a connection may send over all its carriers. It holds back unreliable data and bulk; acks, control, resends
+// Rate limits what a connection sends over all its carriers. It holds back unreliable data and bulk; acks, control, resends
 // and reliable play pass, and are counted. Its methods are called under the link's lock.
 type Rate interface {
 	// Play returns how long unreliable data must wait.
@@ -13,7 +13,7 @@ type Rate interface {
 	Spend(now time.Time, bytes int)
 }
 
-// rated is what the rate of a link holds back.
+// rated remembers what the rate of a link holds back.
 type rated struct {
 	rate       Rate      // nil = none
 	play, bulk time.Time // until when unreliable data and bulk are held back; zero = they are not

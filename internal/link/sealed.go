@@ -14,7 +14,7 @@ type Sealed interface {
 	Wake()
 }
 
-// sealed is what a link knows of its sealed carrier.
+// sealed is the state of a link's sealed carrier.
 type sealed struct {
 	carrier Sealed // nil while QUIC carries
 	carries atomic.Bool

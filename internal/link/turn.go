@@ -2,7 +2,7 @@ package link
 
 import "time"
 
-// turn is what look has found under the lock, for the writer to do without it.
+// turn lists the work that look has found under the lock, and that the writer does without it.
 type turn struct {
 	packet []byte
 	number uint64

@@ -2,7 +2,7 @@ package pace
 
 import "time"
 
-// Sample is what the owner keeps of each packet in flight, and passes back when its fate is known.
+// Sample is the record that the owner keeps for each packet in flight, and passes back when its fate is known.
 type Sample struct {
 	sent      instant // when it left
 	delivered int64   // bytes delivered when it left

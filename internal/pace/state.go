@@ -1,6 +1,6 @@
 package pace
 
-// State is what the controller is doing.
+// State names what the controller is doing.
 type State uint8
 
 const (

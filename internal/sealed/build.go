@@ -9,7 +9,7 @@ import (
 	"github.com/quivernet/quiver/internal/pace"
 )
 
-// purpose is why a packet is built.
+// purpose tells why a packet is built.
 type purpose uint8
 
 const (
@@ -114,7 +114,7 @@ func (s *Session) wantsPlay() bool {
 	return s.state == Open && !s.supply.calm && s.records.Len() < maxRecords-sparedRecords && s.records.play < s.playBound()
 }
 
-// playBound is how many bytes of play may be in flight before the pacer counts.
+// playBound returns the bytes of play that may be in flight before the pacer counts.
 func (s *Session) playBound() int { return max(leastPlay*s.size(), s.control.Window()/2) }
 
 // hastens reports whether play asks for feedback soon, as bulk does: when the packet after this one would not fit into playBound, and, once
@@ -131,7 +131,7 @@ func (s *Session) hastens() bool {
 // asks reports whether the session would ask the source now if that had something.
 func (s *Session) asks() bool { return s.started && (s.wantsPlay() || s.wants() && s.mayLeave(s.now)) }
 
-// size is how many bytes the next packet with a payload will probably take on the wire: as many as the last one.
+// size estimates the next packet with a payload, in bytes on the wire: it will be as large as the last one.
 func (s *Session) size() int {
 	if s.full > 0 {
 		return s.full

@@ -14,7 +14,7 @@ import (
 // maxIDs is how many ids of this end are valid at a time; when more are issued, the oldest is retired.
 const maxIDs = 8
 
-// Config is what a carrier needs besides its socket. Its functions must not block.
+// Config holds the settings of a carrier. Its functions must not block.
 type Config struct {
 	SessionConfig
 

@@ -14,7 +14,7 @@ const (
 	Stopped
 )
 
-// Error is why a carrier ended.
+// Error tells why a carrier ended.
 type Error struct {
 	Kind   Kind
 	Reason string

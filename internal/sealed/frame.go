@@ -15,7 +15,7 @@ const (
 	framePlay     = 5 // length u16, payload; feedback may wait for a packet to ride on
 )
 
-// dataHeader is what a data frame adds to its payload, in bytes.
+// dataHeader is the size of a data frame without its payload.
 const dataHeader = 1 + 2
 
 // errMalformed is the peer's violation: nobody else can make a packet that opens.

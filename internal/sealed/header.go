@@ -14,7 +14,7 @@ const (
 	headerBytes = 1 + idBytes + numberBytes
 	tagBytes    = 16
 
-	// Overhead is what sealing adds to the frames of a packet, in bytes.
+	// Overhead is the number of bytes that sealing adds to the frames of a packet.
 	Overhead = headerBytes + tagBytes
 
 	// MaxPacket is the largest packet in bytes: quic-go's read buffers are as large.

@@ -22,7 +22,7 @@ const (
 	maxPayloads = 3
 )
 
-// fate is what became of a packet number.
+// fate tells what became of a packet number.
 type fate uint8
 
 const (
@@ -34,7 +34,7 @@ const (
 	skipped   // never sent: an ack for it is a violation
 )
 
-// record is what a session remembers of a packet number that it has sent or skipped.
+// record describes a packet number that the session has sent or skipped.
 type record struct {
 	sample   pace.Sample
 	sent     time.Duration

@@ -25,7 +25,7 @@ const (
 	leastArrivals = 32
 )
 
-// arrival is when a packet arrived, by the receiver's clock.
+// arrival is the time at which a packet arrived, by the receiver's clock.
 type arrival struct {
 	number uint64
 	at     time.Duration
@@ -81,7 +81,7 @@ func (r *report) pace(rtt time.Duration) {
 	r.delay = min(max(rtt/8, minReportDelay), maxReportDelay)
 }
 
-// asking is how soon a packet wants feedback.
+// asking tells how soon a packet wants feedback.
 type asking uint8
 
 const (

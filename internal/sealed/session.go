@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// overheadUDP is what IPv4 and UDP add to a packet, in bytes; the controller counts bytes on the wire.
+	// overheadUDP is the number of bytes that IPv4 and UDP add to a packet; the controller counts bytes on the wire.
 	overheadUDP = 28
 	// minRoom is the least room, in bytes, for which the source is asked for one more payload.
 	minRoom = 64
 )
 
-// SessionConfig is what a session needs to know.
+// SessionConfig holds the settings of a session, which do not change while it lives.
 type SessionConfig struct {
 	// Exporter, CipherSuite (as in TLS 1.3; 0 = AES-128), Instance and Client make the keys. An instance must not be used twice
 	// on a connection.
@@ -48,7 +48,7 @@ type SessionConfig struct {
 	Seed [32]byte
 }
 
-// Rate is what the connection may send over all its carriers. The session only counts; the source holds back what must wait.
+// Rate limits what the connection sends over all its carriers. The session only counts; the source holds back what must wait.
 type Rate interface {
 	// Spend counts a packet that leaves.
 	Spend(now time.Time, bytes int)
@@ -64,14 +64,14 @@ func (c *SessionConfig) train() int {
 // trimAfter is how often Advance gives up memory that is not needed; package bunch does so as often.
 const trimAfter = 10 * time.Second
 
-// memoryTimer is when trim runs. It counts packets, sent and received, to see whether there were any.
+// memoryTimer decides when trim runs. It compares the number of packets, sent and received, to see whether there were any.
 type memoryTimer struct {
 	trimmed time.Duration // when trim last ran
 	counted uint64        // packets until then
 	rested  uint64        // packets until trim last gave up all that it can; until the next one the timer is off
 }
 
-// supply is what the source had when it was last asked.
+// supply remembers what the source had when it was last asked.
 type supply struct {
 	quiet   bool // nothing
 	calm    bool // no play
@@ -298,7 +298,7 @@ func (s *Session) trim(t time.Duration) {
 	s.memory.trimmed, s.memory.counted = t, s.packets()
 }
 
-// packets is how many packets were sent and received.
+// packets returns the number of packets that were sent and received.
 func (s *Session) packets() uint64 { return s.stats.Sent + s.stats.Received }
 
 // NextTimeout returns when Advance or AppendPacket must be called again.

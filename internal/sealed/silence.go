@@ -14,7 +14,7 @@ const (
 	unknownRTT = 333 * time.Millisecond
 )
 
-// hearing is when the peer was heard, and when it was asked for an ack.
+// hearing holds the times at which the peer was heard, and was asked for an ack.
 type hearing struct {
 	heard    time.Duration // when the last ack came; or, if later, when a packet left while none was in flight
 	asked    time.Duration // when the last packet left that asks for an ack

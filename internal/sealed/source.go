@@ -6,7 +6,7 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Room is what a payload may take.
+// Room limits the next payload.
 type Room = recovery.Room
 
 // Mover is an optional part of a [Source]: Moved says that the path has changed.

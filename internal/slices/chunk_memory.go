@@ -18,10 +18,10 @@ type chunkMemory struct {
 const (
 	// spareChunks is the memory of how many chunks is kept for later chunks.
 	spareChunks = 8
-	// ReceiverBytes is what a chunk.Receiver takes besides the memory of its chunks: records of Places chunks under way, and of the
+	// ReceiverBytes is the memory of a chunk.Receiver besides its chunks: records of Places chunks under way, and of the
 	// 1,024 chunks that were handed out last.
 	ReceiverBytes = 52 << 10
-	// placeBytes is what the receiver takes for one more place: the record of a chunk, and room in its list of spare memory.
+	// placeBytes is the memory that the receiver takes for one more place: the record of a chunk, and room in its list of spare memory.
 	placeBytes = 128
 )
 

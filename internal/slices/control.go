@@ -60,7 +60,7 @@ func (c *control) sent(s *sending, others int) {
 	c.probes = max(c.probes-1, 0)
 }
 
-// acked is what an ack says about sendings whose fate was open.
+// acked sums up what an ack says about sendings whose fate was open.
 type acked struct {
 	news  bool          // it acks a sending on this path for the first time
 	high  uint64        // one above the newest sending that surely arrived; 0 = none did

@@ -6,7 +6,7 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// fate is what is known of a sending.
+// fate tells what became of a sending, as far as it is known.
 type fate uint8
 
 const (

@@ -14,7 +14,7 @@ const (
 	firstUnsent = 64 << 10
 	// leastUnsent is how many bytes may always wait unsent on a path that tells fates: no play waits behind them.
 	leastUnsent = 64 << 10
-	// mostAckBytes is what a datagram with an ack takes at most.
+	// mostAckBytes is the size of the largest datagram with an ack.
 	mostAckBytes = 1 + chunk.Overhead + chunk.MaxSlices/8
 )
 

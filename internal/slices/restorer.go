@@ -29,7 +29,7 @@ type repairSet struct {
 	have   int               // how many have come
 }
 
-// outcome is what a restorer does with a repair slice.
+// outcome tells what a restorer has done with a repair slice.
 type outcome uint8
 
 const (

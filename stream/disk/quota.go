@@ -97,7 +97,7 @@ func (s *Store) makeRoom(files []storedFile, others, size int64) error {
 	return s.fits(now, size)
 }
 
-// usage is what counts towards the limits of a Store for one identity.
+// usage counts the files and bytes of one identity that its limits apply to.
 type usage struct {
 	files, bytes int64 // of the identity
 	all          int64 // bytes of all identities
@@ -192,7 +192,7 @@ func (f storedFile) evict() error {
 // has changed a name. Otherwise an identity with a thousand files would cost each part of all others a thousand looks.
 const lookAgain = 10 * time.Second
 
-// lookedAt is what a look into an identity's folder found.
+// lookedAt holds the usage that a look into an identity's folder found.
 type lookedAt struct {
 	bytes    int64
 	modified time.Time // when the folder was last changed
