@@ -67,7 +67,9 @@ func serve(ctx context.Context, j *job) (err error) {
 		return usage("--keep %d and --keep-for %v must be more than nothing", config.Keep, config.KeepFor)
 	}
 	socket, err := net.ListenPacket("udp", j.String("addr")) // first: a server that cannot begin leaves nothing behind
-	if err != nil {
+	if _, malformed := errors.AsType[*net.AddrError](err); malformed {
+		return usage("%w; choose another --addr", err)
+	} else if err != nil {
 		return fmt.Errorf("%w; choose another --addr", err)
 	}
 	defer socket.Close()

@@ -237,14 +237,15 @@ func TestUsage(t *testing.T) {
 	}
 	require.Regexp(t, `^savegame version `, runProgram("", "--version").stdout)
 	for line, want := range map[string]string{
-		"frob":         `unknown command "frob"`,
-		"token frob":   `savegame token --help`,
-		"put":          "put takes PATH…",
-		"ls x":         "ls takes no argument",
-		"get a b c":    "savegame get --help",
-		"ls --frob":    "not defined: -frob",
-		"ls --quiet=x": "-quiet",
-		"serve --keep": "needs an argument: -",
+		"frob":                  `unknown command "frob"`,
+		"token frob":            `savegame token --help`,
+		"put":                   "put takes PATH…",
+		"ls x":                  "ls takes no argument",
+		"get a b c":             "savegame get --help",
+		"ls --frob":             "not defined: -frob",
+		"ls --quiet=x":          "-quiet",
+		"serve --keep":          "needs an argument: -",
+		"serve --addr nonsense": "missing port in address; choose another --addr",
 	} {
 		requireFailure(t, runProgram("", strings.Fields(line)...), exitUsage, want)
 	}
