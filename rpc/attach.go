@@ -322,7 +322,7 @@ func (c *Conn) replace() {
 	c.replaced = append(c.replaced, old...)
 	for _, o := range old {
 		o.abort(&CloseError{Code: LoginElsewhere,
-			Reason: fmt.Sprintf("%q logged in from elsewhere; the limit is %d connections, Config.MaxConnsPerIdentity", shape.Clip(c.identity), c.world.config.MaxConnsPerIdentity)})
+			Reason: fmt.Sprintf("%q logged in from elsewhere; Config.MaxConnsPerIdentity is %d", shape.Clip(c.identity), c.world.config.MaxConnsPerIdentity)})
 		select {
 		case <-o.done:
 		case <-c.link.Done():

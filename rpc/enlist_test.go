@@ -367,7 +367,7 @@ func TestConnsOfAnIdentity(t *testing.T) {
 			}
 		},
 	}
-	const reason = `"ann" logged in from elsewhere; the limit is 1 connections, Config.MaxConnsPerIdentity`
+	const reason = `"ann" logged in from elsewhere; Config.MaxConnsPerIdentity is 1`
 	connect := func(n *network, name string) (*testWorld, *Conn) {
 		w := newTestWorld(t, Config{Token: []byte(name)})
 		c, err := n.connect(w)
