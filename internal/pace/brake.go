@@ -5,6 +5,9 @@ const (
 	// acts on an excess that persists, not on one burst (RFC 8084, section 3).
 	brakeShare  = 0.15
 	brakeRounds = 3
+	// brakeGoesOn is the share above which the brake adds rounds until it can tell losses in runs from chance. One long run in each round is what
+	// a peer makes that acks a stretch of what came and nothing else, and what no weather brings for long.
+	brakeGoesOn = 0.4
 )
 
 // brake is the circuit breaker of RFC 8084: while loss stays above a ceiling it halves the rate again and again, whatever the
@@ -23,7 +26,15 @@ func (b *brake) roundOver(round tally, arrived int) (halve bool, most int) {
 	if b.rounds++; b.rounds < brakeRounds {
 		return false, 0
 	}
-	was := *b
-	*b = brake{}
-	return was.tally.beyond(brakeShare), was.most
+	halve, most = b.tally.beyond(brakeShare), b.most
+	if halve || !b.doubts() {
+		*b = brake{}
+	}
+	return halve, most
+}
+
+// doubts reports whether nothing but the length of the runs speaks for the losses.
+func (b *brake) doubts() bool {
+	each := tally{lost: b.tally.lost, acked: b.tally.acked}
+	return each.share() > brakeGoesOn && each.beyond(brakeShare)
 }

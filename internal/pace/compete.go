@@ -80,7 +80,7 @@ func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 
 // halve cuts the window, for losses of one epoch.
 func (c *Controller) halve(t instant) {
-	c.remember(t)
+	c.remember(t, 1)
 	c.competition.window = max(c.competition.window*multiplicative, leastCompete*float64(c.cfg.Packet))
 	c.competition.cut = t
 }

@@ -34,7 +34,7 @@ func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 // answerLoss answers losses of a full queue that no look of ours has caused. The first time our aim may have been too deep for a short
 // queue, so it only drains. If they come again soon, somebody else fills the queue.
 func (c *Controller) answerLoss(t instant) {
-	c.remember(t)
+	c.remember(t, 1)
 	if !c.flooded() && (c.competition.lossAnswered == 0 || t-c.competition.lossAnswered > minimumLife/2) {
 		c.competition.lossAnswered = t
 		c.trimIfSteady()

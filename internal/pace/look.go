@@ -119,10 +119,10 @@ func (c *Controller) judge(t instant) (found bool) {
 }
 
 // hasFound reports whether the look has found more rate. Rate that comes with a queue above the target, or after one, belongs to somebody
-// else, who drains; and behind a policer it lasts only as long as the bucket.
+// else, who drains; and behind a policer it lasts only as long as the bucket. Nor is it there when more is lost than random loss explains.
 func (c *Controller) hasFound(t instant) bool {
 	l, target := &c.look, c.delay.target()
-	more := l.outcome.count() >= leastLook && c.Estimate() > l.from*(1+paid*(c.push()-1))
+	more := l.outcome.count() >= leastLook && l.outcome.share() <= blind && c.Estimate() > l.from*(1+paid*(c.push()-1))
 	return more && c.queue < target/2 && l.peak <= target && c.state != Compete && !c.startDroppedLately(t)
 }
 

@@ -41,6 +41,11 @@ func (t *tally) addLost(consecutive bool) {
 	}
 }
 
+// takeBack takes back a lost packet, which has arrived.
+func (t *tally) takeBack() {
+	t.lost, t.consecutive = max(t.lost-1, 0), max(t.consecutive-1, 0)
+}
+
 func (t tally) count() int { return t.lost + t.acked }
 
 func (t tally) share() float64 {
@@ -108,3 +113,30 @@ func (r *run) add(number uint16) (goesOn bool) {
 	r.apart = passed >= leastApart
 	return false
 }
+
+// losses are packets that counted as lost, one after another in the order in which they left.
+type losses struct {
+	first, newest uint16 // low bits of their numbers
+	count         int    // of those that have not arrived since
+	passed        bool   // others were lost since the newest one, which do not count
+}
+
+// add adds a lost packet. Those before one that does not count cannot be told from it any more, and stay lost.
+func (l *losses) add(number uint16) {
+	if l.count == 0 || l.passed {
+		l.first, l.passed = number, false
+	}
+	l.newest = number
+	l.count++
+}
+
+// pass notes a lost packet that does not count.
+func (l *losses) pass() { l.passed = true }
+
+// has reports whether a packet that counted as lost is one of these.
+func (l *losses) has(number uint16) bool {
+	return l.count > 0 && !before(number, l.first) && !before(l.newest, number)
+}
+
+// before reports whether a packet left before another one, by the low bits of their numbers.
+func before(number, other uint16) bool { return int16(number-other) < 0 }

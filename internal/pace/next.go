@@ -73,18 +73,24 @@ func (c *Controller) noteAck(t instant, newest Sample) (woke bool) {
 }
 
 // wake goes on after a silence. When the first packet to arrive left before the silence, the path only stood still, and is the same as
-// before. Otherwise it may be another: the controller starts anew, at half of its old rate.
+// before. Otherwise it may be another: the controller starts anew, at half of its old rate. The losses before a silence do not count, and a peer
+// can be silent on purpose, so no more is believed than what came before bears out.
 func (c *Controller) wake(t instant, newest Sample) {
+	rate := min(c.Estimate(), c.borneOut())
 	if newest.sent < c.since && c.rates.value() > 0 {
+		c.rates.set(c.filling, rate)
 		c.enter(Cruise, t)
 	} else {
-		c.begin(t, c.Estimate()/2)
+		c.begin(t, min(rate, c.Estimate()/2))
 	}
 }
 
 // resume is called when a packet leaves while none is in flight. After minimumLife without one it starts anew.
 func (c *Controller) resume(t instant) {
 	c.lastAck = t
+	if c.round.arrived(c.delivery.total) == 0 {
+		c.round.began = t
+	}
 	if c.lastSent > 0 && t-c.lastSent > minimumLife {
 		c.begin(t, c.Estimate())
 	}

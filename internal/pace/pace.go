@@ -13,6 +13,7 @@ type Controller struct {
 	delay    delay
 	delivery delivery
 	rates    maximum       // of the last rounds in which the sender tried to fill the path
+	carried  maximum       // what came in each of them in a second, by our own clock
 	filling  int64         // how many such rounds there were: others do not age the estimate
 	fastest  float64       // the greatest estimate of this path so far
 	smallest int           // bytes of the smallest packet that arrived
@@ -219,10 +220,9 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 	if s.sent < c.lightSince {
 		return
 	}
-	if s.sent < c.undo.before && c.undo.open > 0 {
-		c.undo.open++
-	}
+	c.undo.noteLost(s)
 	if s.sent < c.startEnded {
+		c.round.losses().pass()
 		return
 	}
 	empty := c.congestion.lost(s.sent)
@@ -231,6 +231,7 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 	c.burst.lost()
 	c.flightLost += size
 	c.lostRound = s.round
+	c.round.losses().add(s.number)
 	c.round.sentIn(s.round).addLost(consecutive)
 	c.countAsPassed(size)
 	c.batch.lately = c.batch.lately || s.sent >= c.competition.cut
@@ -279,17 +280,41 @@ func (c *Controller) endRound(t instant) {
 	if halve, most := c.brake.roundOver(c.round.fates, c.round.arrived(c.delivery.total)); halve {
 		c.halveAll(t, most)
 	}
+	c.carried.add(c.filling, float64(c.round.arrived(c.delivery.total))/max(t-c.round.began, c.delay.base()).Seconds())
 	if !c.limited {
 		c.filling++
 	}
 	c.delay.calmWay.roundOver(t, c.round.fates, c.even)
 	c.delay.calmTrip.roundOver(t, c.round.fates, c.even)
-	c.round.next(c.delivery.total, c.queue)
+	c.round.next(t, c.delivery.total, c.queue)
+}
+
+// proven is the estimate, as far as what has arrived in this round bears it out when it is no more than a hint.
+func (c *Controller) proven() float64 {
+	if c.rates.value() > 0 {
+		return c.Estimate()
+	}
+	return min(c.Estimate(), c.mostAfter(c.round.arrived(c.delivery.total)))
+}
+
+// borneOut is the greatest rate that the bytes of the last rounds bear out, by our own clock: twice what came in a round trip, or what a first
+// flight may prove.
+func (c *Controller) borneOut() float64 {
+	if most := c.carried.value(); most > 0 {
+		return 2 * most
+	}
+	return c.mostAfter(c.round.arrived(c.delivery.total))
+}
+
+// passed is the part of so many bytes that was not lost, by what was decided since the state began.
+func (c *Controller) passed(bytes int) int {
+	arrived := int(c.delivery.total - c.before)
+	return int(float64(bytes) * float64(arrived) / float64(max(arrived+c.flightLost, 1)))
 }
 
 // halveAll answers the brake: it halves the rate, whatever is believed of the path, and bounds it by twice the most that came in a round trip.
 func (c *Controller) halveAll(t instant, most int) {
-	c.remember(t)
+	c.remember(t, brakeRounds)
 	c.rates.set(c.filling, min(c.supposed()/2, 2*c.overTrip(most)))
 	c.hint, c.rateBeforeQueue = 0, min(c.rateBeforeQueue, c.rates.value())
 	c.congestion.forget()
@@ -312,7 +337,7 @@ func (c *Controller) goLonger(t instant) {
 // room again, and one that is alone finds the rest by a few looks. If it has not, the first flight was sent at a rate that was only
 // believed, and its losses show how much of that is left.
 func (c *Controller) endByLoss(t instant) {
-	c.remember(t)
+	c.remember(t, 1)
 	if c.queue <= c.delay.startFull() {
 		c.startDropped = t
 	}

@@ -612,7 +612,7 @@ func TestLossesAtARoundsBeginningAreNoFlood(t *testing.T) {
 		c.Acked(now.Add(time.Duration(50+n)*ms), s, 1000, now.Add(time.Duration(25+n)*ms))
 		c.Feedback(now.Add(time.Duration(50+n)*ms), 1000)
 	}
-	c.round.next(c.delivery.total, 0)
+	c.round.next(0, c.delivery.total, 0)
 	for _, s := range sent[98:] {
 		c.Lost(now.Add(200*ms), s, 1000)
 	}

@@ -5,9 +5,11 @@ import "time"
 // round is a round trip: it ends when a packet that left after its beginning arrives.
 type round struct {
 	number      int64
+	began       instant
 	end         int64         // delivery.total when it began: it ends when a packet arrives that left after that
 	fates       tally         // of packets that were decided in it
 	sent        [4]tally      // of packets by the round in which they left, its number modulo 4
+	lost        [4]losses     // by the round in which they counted as lost, the same
 	leastQueue  time.Duration // the queue that stands
 	mostQueue   time.Duration
 	leastBefore time.Duration // leastQueue of the last round
@@ -20,14 +22,45 @@ func (r *round) note(queue time.Duration) {
 }
 
 // next begins the next round; total is delivery.total.
-func (r *round) next(total int64, queue time.Duration) {
-	*r = round{number: r.number + 1, end: total, leastQueue: queue, mostQueue: queue, leastBefore: r.leastQueue, sent: r.sent}
+func (r *round) next(t instant, total int64, queue time.Duration) {
+	*r = round{number: r.number + 1, began: t, end: total, leastQueue: queue, mostQueue: queue, leastBefore: r.leastQueue, sent: r.sent, lost: r.lost}
 	*r.sentIn(uint8(r.number)) = tally{}
+	*r.losses() = losses{}
 }
 
 // sentIn returns the fates of packets that left in a round, one of the last four. A loss is found later than the arrival of a packet that
 // left beside it, by up to a round trip when packets come late: packets that are decided in one round did not leave in one.
 func (r *round) sentIn(number uint8) *tally { return &r.sent[number%uint8(len(r.sent))] }
+
+// losses returns those of this round.
+func (r *round) losses() *losses { return &r.lost[r.number%int64(len(r.lost))] }
+
+// lostWithin returns how many packets counted as lost in the last rounds and have not arrived since, and the number of the first of them.
+func (r *round) lostWithin(rounds int64) (first uint16, count int) {
+	for n := max(r.number-rounds+1, 0); n <= r.number; n++ {
+		l := &r.lost[n%int64(len(r.lost))]
+		if count == 0 {
+			first = l.first
+		}
+		count += l.count
+	}
+	return first, count
+}
+
+// spurious takes back a loss of the last rounds: the packet has arrived.
+func (r *round) spurious(s Sample) {
+	for i := range r.lost {
+		if l := &r.lost[i]; l.has(s.number) {
+			l.count--
+			if l == r.losses() {
+				r.fates.takeBack()
+			}
+		}
+	}
+	if uint8(r.number)-s.round < uint8(len(r.sent)) {
+		r.sentIn(s.round).takeBack()
+	}
+}
 
 // arrived returns how many bytes were delivered since the round's beginning, of total.
 func (r *round) arrived(total int64) int { return int(total - r.end) }

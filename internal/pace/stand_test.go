@@ -77,6 +77,7 @@ func TestAfterADarkStand(t *testing.T) {
 		c.Acked(at(50*ms), early, size, at(25*ms))
 		c.Feedback(at(50*ms), 0)
 		c.rates.set(0, 1e6)
+		c.carried.set(0, 1e6)
 		c.enter(Cruise, 50*ms)
 		held := c.Sent(at(51*ms), size, size)
 		c.Next(at(2*time.Second), size, size)

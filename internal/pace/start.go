@@ -69,7 +69,7 @@ func (c *Controller) firstFlight() (s slope, ok bool) {
 // confirm begins at the rate of the first flight, and looks for more if the path seems to have room.
 func (c *Controller) confirm(t instant, s slope) {
 	filled := s.arrival < outpacedPart*s.sent && s.grown > 2*burstTime
-	rate := min(s.shown(), c.mostAfter(c.Window()))
+	rate := min(s.shown(), c.mostAfter(c.passed(c.Window())))
 	if c.starters > 1 {
 		rate = min(rate, c.starters.part(c.hint))
 	}

@@ -1,32 +1,61 @@
 package pace
 
 // undo keeps what a reaction to losses took away. When all of those packets were only late, it is given back (as Linux does by D-SACKs, and
-// RFC 4015 by timestamps).
+// RFC 4015 by timestamps). It knows which packets those are: a peer that acks some packets late on purpose must not have others, which were
+// lost, forgotten.
 type undo struct {
+	first       uint16  // low bits of the number of the first lost packet of the reaction
 	before      instant // when the reaction was: lost packets that left before belong to it
 	open        int     // how many of those are not known to be spurious; 0 = there is nothing to give back
+	later       int     // the same, of lost packets that left after it
 	estimate    float64
 	state       State
 	competition competition
 }
 
-// remember keeps what a reaction is about to take away. When it follows another one to the same losses, undo keeps the state before the
-// first.
-func (c *Controller) remember(t instant) {
-	if c.undo.open == 0 || t-c.undo.before > c.delay.smoothed {
-		c.undo = undo{before: t, open: max(c.round.fates.lost, 1), estimate: c.Estimate(), state: c.state, competition: c.competition}
+// remember keeps what a reaction to the losses of the last rounds is about to take away. When it follows another one within a round trip, undo
+// keeps the state before the first, which comes back when the losses of both were none.
+func (c *Controller) remember(t instant, rounds int64) {
+	u := &c.undo
+	if u.open > 0 && t-u.before <= c.delay.smoothed {
+		u.before, u.open, u.later = t, u.open+u.later, 0
+		return
 	}
+	first, lost := c.round.lostWithin(rounds)
+	c.undo = undo{first: first, before: t, open: max(lost, 1), estimate: c.proven(), state: c.state, competition: c.competition}
+}
+
+// noteLost notes a lost packet.
+func (u *undo) noteLost(s Sample) {
+	switch {
+	case u.open == 0:
+	case s.sent < u.before:
+		u.open++
+	default:
+		u.later++
+	}
+}
+
+// noteSpurious notes that a lost packet has arrived, and reports whether it was the last one of the reaction.
+func (u *undo) noteSpurious(s Sample) (all bool) {
+	switch {
+	case u.open == 0 || before(s.number, u.first):
+	case s.sent < u.before:
+		u.open--
+		return u.open == 0
+	default:
+		u.later = max(u.later-1, 0)
+	}
+	return false
 }
 
 // Spurious says that a packet which counted as lost has arrived. The owner calls it before the packet's Acked.
 func (c *Controller) Spurious(s Sample) {
-	c.round.fates.lost = max(c.round.fates.lost-1, 0)
-	sent := c.round.sentIn(s.round)
-	sent.lost = max(sent.lost-1, 0)
-	if c.undo.open == 0 || s.sent >= c.undo.before {
+	if s.sent < c.lightSince {
 		return
 	}
-	if c.undo.open--; c.undo.open > 0 {
+	c.round.spurious(s)
+	if !c.undo.noteSpurious(s) {
 		return
 	}
 	u := &c.undo
