@@ -284,8 +284,8 @@ func TestSchemes(t *testing.T) {
 	try := func(p target, k scheme, seed uint64) {
 		first, vain := p.fill(k, seed)
 		t.Logf("%v, queue %v, bucket %d, %+v: %.2f times the rate in 3 s, then %.2f of it in vain", p.link, p.queue, p.bucket, k, first, vain)
-		require.Less(t, first, 10.0, "seed %d", seed)
-		require.Less(t, vain, 1.0, "seed %d", seed)
+		require.Less(t, first, 20.0, "seed %d", seed)
+		require.Less(t, vain, 1.5, "seed %d", seed)
 	}
 	try(target{link{10e6, 50 * ms, 0}, 4, 0}, scheme{each: 200 * ms, delay: 30 * ms, cycle: 20, told: 14, late: 200 * ms}, 100320)
 	try(target{link{10e6, 100 * ms, 0}, 1, 0}, scheme{hold: 100 * ms, each: 10 * ms, delay: 30 * ms, cycle: 20, told: 10, late: 150 * ms}, 100266)
