@@ -150,3 +150,38 @@ func TestEndsThatDisagree(t *testing.T) {
 		require.NoError(t, n.ends[0].Err())
 	})
 }
+
+// TestDeadPeersAreNoticed: when nothing comes any more, over either carrier, both ends have closed soon after IdleTimeout, whoever of them
+// sends, and whether the client keeps alive or not: only clients ping because of sealed traffic.
+func TestDeadPeersAreNoticed(t *testing.T) {
+	const idle = 4 * time.Second
+	for _, keepAlive := range []time.Duration{-1, time.Second} {
+		for _, plays := range []bool{true, false} {
+			far := Config{Sealed: true, IdleTimeout: idle}
+			near := Config{Sealed: true, IdleTimeout: idle, KeepAlive: keepAlive}
+			overSealedWith(t, clean, far, near, func(n *sealedNet) {
+				a := n.opened()
+				for range 3 * int(idle.Seconds()) * 30 { // sealed traffic alone keeps QUIC from going idle
+					require.NoError(t, hit.Call(a, 1))
+					n.tick(1)
+				}
+				require.Empty(t, append(n.server.left, n.clients[0].left...))
+				n.dark.Store(true)
+				for range int((2 * idle).Seconds()) * 30 {
+					if plays && a.Alive() {
+						_ = hit.Call(a, 1)
+					}
+					n.tick(1)
+				}
+				require.Len(t, n.server.left, 1)
+				require.Len(t, n.clients[0].left, 1)
+				for _, err := range append(n.server.left, n.clients[0].left...) {
+					var closed *CloseError
+					require.ErrorAs(t, err, &closed)
+					require.Equal(t, ConnectionTimeout, closed.Code)
+				}
+				n.dark.Store(false)
+			})
+		}
+	}
+}
