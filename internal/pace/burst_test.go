@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // bursts is a path over which a burst sends.
@@ -84,6 +86,27 @@ func TestBurstsReordered(t *testing.T) {
 	}
 	b.wanted = true
 	require.Equal(t, []int{3}, b.send(1, 0), "as many came within burstTime")
+}
+
+// A peer tells any times: no burst becomes longer than one call sends, and whether there are bursts is the owner's to say.
+func TestBurstsOfALiar(t *testing.T) {
+	r := testkit.Rand(t)
+	b := bursts{}
+	for range 10_000 {
+		b.wanted = r.IntN(2) == 0
+		n := b.together()
+		require.LessOrEqual(t, n, mostBurst)
+		if !b.wanted {
+			require.Equal(t, 1, n)
+		}
+		for range n {
+			sent := []instant{b.now, 0, instant(r.Int64N(int64(b.now)))}[r.IntN(3)]
+			b.arrive(sent, []instant{b.now, furthest, -furthest, 0, instant(r.Int64N(int64(furthest)))}[r.IntN(5)])
+		}
+		if r.IntN(10) == 0 {
+			b.lost()
+		}
+	}
 }
 
 // After a burst the pacer waits for as long as its packets take one by one, and nothing leaves together that others hold back.
