@@ -25,8 +25,8 @@ type control struct {
 	reached  uint64        // one above the newest sending that arrived
 	lastSent time.Duration // when the last slice left; like all times here, by the outbox's clock
 	timeouts int           // probe timeouts in a row
-	probes   int           // how many slices may leave as probes
-	lost     uint64        // how many slices were given up by a threshold
+	probes   int           // slices that may leave as probes
+	lost     uint64        // slices that a threshold has given up
 }
 
 // begin starts on another path: sendings below foreign took the one that was left.
@@ -52,7 +52,7 @@ func (c *control) spent(inFlight int) {
 	c.probes = 0
 }
 
-// sent marks a slice that leaves. others is how many bytes other slices have in flight.
+// sent marks a slice that leaves. Other slices have others bytes in flight.
 func (c *control) sent(s *sending, others int) {
 	c.gate.Bulk(s.at)
 	s.mark = c.gate.Sent(s.at, others)
@@ -60,15 +60,16 @@ func (c *control) sent(s *sending, others int) {
 	c.probes = max(c.probes-1, 0)
 }
 
-// acked sums up what an ack says about sendings whose fate was open.
+// acked sums up the news of an ack: which sendings, of those whose fate was open, have arrived.
 type acked struct {
-	news  bool          // it acks a sending on this path for the first time
+	first bool          // it acks a sending on this path for the first time
 	high  uint64        // one above the newest sending that surely arrived; 0 = none did
 	timed uint64        // one above the newest sending of a slice that left only once, so that its round trip is known; 0 = none
-	least time.Duration // the round trip was no less, by a slice that left again, whichever of its sendings arrived; 0 = unknown
+	least time.Duration // a lower bound of the round trip, by a slice that left twice, whichever of its sendings arrived; 0 = unknown
 }
 
-// hear takes what an ack says for the first time about a chunk. The caller notes it in the flight afterwards.
+// hear takes an ack of chunk of, in which the slices of fresh are acked for the first time. The caller settles their sendings in the
+// flight afterwards.
 func (c *control) hear(t time.Duration, f *flight, of *sentChunk, fresh *chunk.Bits) (a acked) {
 	for i, newest := range of.newest {
 		number := newest - 1
@@ -79,7 +80,7 @@ func (c *control) hear(t time.Duration, f *flight, of *sentChunk, fresh *chunk.B
 		if s != nil && s.fate == landed {
 			continue
 		}
-		a.news = true
+		a.first = true
 		if s == nil { // given up, and no longer in the flight
 			continue
 		}
@@ -105,7 +106,7 @@ func (c *control) hear(t time.Duration, f *flight, of *sentChunk, fresh *chunk.B
 	return a
 }
 
-// learn measures the path by what an ack said, and gives up the slices that it shows to be lost. The ack is of chunk id.
+// learn measures the path by the news of an ack for chunk id, and gives up the slices that the ack shows to be lost.
 func (c *control) learn(t time.Duration, o *outbox, id uint16, a acked) {
 	c.timeouts, c.probes = 0, 0
 	switch {

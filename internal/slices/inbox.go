@@ -15,7 +15,7 @@ type inbox struct {
 	acks     ackTimer
 	restorer restorer
 	read     uint16   // id of the next chunk to be handed out
-	open     int      // how many chunks are under way
+	open     int      // chunks of which slices have come, but not all
 	messages [][]byte // whole messages in order, not yet taken
 
 	refused, malformed uint64 // see Stats
@@ -47,8 +47,8 @@ func (b *inbox) repair(now time.Time, r repair) (whole bool) {
 	return false
 }
 
-// restore makes the slices that a chunk misses, when enough slices and repair slices have come. It is called after each slice, too:
-// that may be the last one needed, and once all slices have come the repair slices are dropped.
+// restore makes the missing slices of a chunk when enough slices and repair slices have come. It is called after each slice as well: that
+// may be the last one needed, or it completes the chunk, whose repair slices are then dropped.
 func (b *inbox) restore(now time.Time, id uint16) (whole bool) {
 	set := b.restorer.set(id)
 	if set == nil {

@@ -32,27 +32,27 @@ type Machine struct {
 	in       inbox
 
 	// The path.
-	path    recovery.Path
-	control control // used while the path tells no fates
-	repairs repairs // used while it tells fates
-	fated   uint64  // slices that left while it told fates
-	ackDue  bool    // on a path that tells fates: Advance has found an ack due, so NextTimeout need not name it again
-	left    leftPath
-	unkept  unkept
+	path    recovery.Path // as of the last SetPath
+	control control       // used while the path tells no fates
+	repairs repairs       // used while it tells fates
+	fated   uint64        // slices that left while it told fates
+	ackDue  bool          // on a path that tells fates: Advance has found an ack due, so NextTimeout need not name it again
+	left    leftPath      // the path before the last change
+	unkept  unkept        // resends slices that arrived and were not acked
 
-	// What the link tells and asks.
-	held          bool      // by Hold: slices wait for the connection's rate, or the carrier's pace
-	bulk          bool      // the last datagram was no ack
-	changed       bool      // see Changed
-	newestArrived time.Time // see Arrived
+	// For the link.
+	held          bool      // set by Hold: slices wait for the connection's rate, or the carrier's pace
+	bulk          bool      // AppendPacket's last datagram was no ack
+	changed       bool      // Changed returns it and clears it
+	newestArrived time.Time // Arrived returns it
 
 	active time.Time // when a slice last came or left; zero once spare memory was given up
 
-	// What the owner, a streamer, tells and waits for.
-	ended    bool          // by End: it will give no more messages
-	watching bool          // by Watch: it waits until Open(queue) is true
-	queue    time.Duration // of watching
-	wake     bool          // see Wake
+	// For the owner, a streamer.
+	ended    bool          // set by End: the owner will give no more messages
+	watching bool          // set by Watch until Open(queue) is true
+	queue    time.Duration // argument of Watch
+	wake     bool          // Wake returns it and clears it
 }
 
 // New returns a machine whose datagrams begin with the byte protocol. Each machine numbers its chunks from 0, so both ends need one
@@ -75,6 +75,7 @@ func (m *Machine) Receive(now time.Time, datagram []byte) error {
 	return nil
 }
 
+// receive takes a packet of package chunk: a slice or an ack.
 func (m *Machine) receive(now time.Time, packet []byte) {
 	p, err := config.Parse(packet)
 	switch {
@@ -88,6 +89,7 @@ func (m *Machine) receive(now time.Time, packet []byte) {
 	}
 }
 
+// receiveRepair takes a repair slice.
 func (m *Machine) receiveRepair(now time.Time, datagram []byte) {
 	r, err := parseRepair(datagram)
 	if err != nil {
@@ -97,32 +99,31 @@ func (m *Machine) receiveRepair(now time.Time, datagram []byte) {
 	m.wake = m.in.repair(now, r) || m.wake
 }
 
-// hear takes an ack. Only on a path that tells no fates does an ack show losses.
+// hear takes an ack. It frees what the ack names; only on a path that tells no fates does it also show losses and measure the path.
 func (m *Machine) hear(now time.Time, a *chunk.Ack) {
 	c, fresh := m.out.news(a)
 	if c == nil {
 		return
 	}
 	t := m.out.since(now)
-	var said acked
+	var news acked
 	if !m.path.Fates {
-		said = m.control.hear(t, &m.out.flight, c, &fresh)
+		news = m.control.hear(t, &m.out.flight, c, &fresh) // before acknowledge settles the sendings
 	}
 	if fresh.Count() > 0 {
 		m.unkept.resends = 0
 	}
 	m.out.acknowledge(now, c, &fresh)
-	if said.timed > 0 {
-		m.newestArrived = m.out.time(m.out.flight.At(said.timed - 1).at)
+	if news.timed > 0 {
+		m.newestArrived = m.out.time(m.out.flight.At(news.timed - 1).at)
 	}
-	if said.news {
-		m.control.learn(t, &m.out, a.ChunkID, said)
+	if news.first {
+		m.control.learn(t, &m.out, a.ChunkID, news)
 	}
 	m.checkWatch()
 }
 
-// AppendPacket appends the datagram that is to leave now, of no more than most bytes: an ack, a slice, or, when the last slice has left, a
-// repair slice.
+// AppendPacket appends the next datagram, of at most most bytes, if one may leave now: an ack, else a slice, else a repair slice.
 func (m *Machine) AppendPacket(now time.Time, buf []byte, most int) (packet []byte, number uint64, ok bool) {
 	if most < mostAckBytes {
 		return buf, 0, false
@@ -163,7 +164,7 @@ func (m *Machine) mayLeave() bool {
 	return true
 }
 
-// launched notes that a slice leaves. others is how many bytes other slices have in flight.
+// launched notes that a slice leaves. Other slices have others bytes in flight.
 func (m *Machine) launched(now time.Time, number uint64, others int) {
 	m.active = now
 	if m.path.Fates {
@@ -175,7 +176,7 @@ func (m *Machine) launched(now time.Time, number uint64, others int) {
 	m.checkWatch()
 }
 
-// appendRepair appends a repair slice, if the owner will give no more messages; all slices have left.
+// appendRepair appends a repair slice, unless the owner will give more messages. It is called when all slices have left.
 func (m *Machine) appendRepair(buf []byte) (packet []byte, number uint64, ok bool) {
 	if !m.ended {
 		return buf, 0, false
@@ -197,7 +198,8 @@ func (m *Machine) Unsent(number uint64) {
 	}
 }
 
-// Fate tells what became of a datagram. A lost slice leaves again. Whether the peer has kept a slice that arrived, only an ack says.
+// Fate takes the carrier's word on a datagram. A lost slice leaves again. A slice that arrived stays until an ack says that the peer has
+// kept it.
 func (m *Machine) Fate(now time.Time, number uint64, arrived bool) {
 	m.repairs.loss.note()
 	switch {
@@ -209,8 +211,8 @@ func (m *Machine) Fate(now time.Time, number uint64, arrived bool) {
 	}
 }
 
-// SetPath tells what is known of the path. When Epoch or Fates has changed, chunks stay, and so does what is acked of them. Slices
-// under way on a path without fates may still arrive; of those on a path with fates all fates will be told.
+// SetPath tells the machine about the path. When Epoch or Fates changes, chunks and their acks stay. Slices that are under way on a path
+// without fates may still arrive; for those on a path with fates, the carrier still tells every fate.
 func (m *Machine) SetPath(now time.Time, p recovery.Path) {
 	if p.Fates != m.path.Fates || p.Epoch != m.path.Epoch {
 		m.move(now, p)
@@ -218,11 +220,12 @@ func (m *Machine) SetPath(now time.Time, p recovery.Path) {
 	m.path = p
 }
 
+// move starts on another path.
 func (m *Machine) move(now time.Time, p recovery.Path) {
 	m.control.begin(m.out.flight.Next)
 	m.unkept = unkept{since: now}
 	m.ackDue, m.changed = false, true
-	if !m.path.Fates { // otherwise the sendings of an earlier path keep their time
+	if !m.path.Fates { // otherwise leftPath still waits for the sendings of an earlier path without fates
 		m.left = leftPath{below: m.out.flight.Next, until: now.Add(recovery.Overdue(p.RTT, ackDelay))}
 	}
 	if p.Fates {
@@ -233,14 +236,14 @@ func (m *Machine) move(now time.Time, p recovery.Path) {
 	m.in.ackAllAgain()
 }
 
-// SetWindow tells how many bytes of slices the path lets be in flight while it tells no fates.
+// SetWindow limits the bytes of slices in flight while the path tells no fates.
 func (m *Machine) SetWindow(bytes int) { m.control.gate.PathWindow = bytes }
 
 // Unmeasured reports whether the path tells no fates and no slice has measured its round trip yet.
 func (m *Machine) Unmeasured() bool { return !m.path.Fates && !m.control.gate.Known() }
 
-// Assume takes the round trips of other datagrams for those of the path, while it is [Machine.Unmeasured]. It does not take their least:
-// only slices measure that, because the path may have become longer.
+// Assume gives the machine the round trips of other datagrams, as long as it is [Machine.Unmeasured]. It leaves out their least: only slices
+// measure that, because the path may have become longer.
 func (m *Machine) Assume(smoothed, variance time.Duration) {
 	if !m.Unmeasured() {
 		return
@@ -269,6 +272,7 @@ func (m *Machine) Advance(now time.Time) error {
 	return nil
 }
 
+// trimAt returns when spare memory is given up.
 func (m *Machine) trimAt() (at time.Time, ok bool) {
 	return m.active.Add(TrimAfter), !m.active.IsZero() && m.out.idle()
 }
@@ -308,20 +312,20 @@ func (m *Machine) Hold(_, bulk bool) { m.held = bulk }
 // InFlight returns the bytes of slices under way.
 func (m *Machine) InFlight() int { return m.out.flight.bytes }
 
-// Arrived returns when the newest slice left that surely arrived, on a path that tells no fates.
+// Arrived returns when that slice left which is the newest that surely arrived on a path without fates.
 func (m *Machine) Arrived() time.Time { return m.newestArrived }
 
-// Lost returns how many slices the machine has given up by its own thresholds; losses that a carrier told do not count.
+// Lost returns the number of slices that the machine has given up by its own thresholds. Losses that a carrier told do not count.
 func (m *Machine) Lost() uint64 { return m.control.lost }
 
-// Wake reports, once, that messages of the peer are whole, or that what Watch waited for is true.
+// Wake reports whether, since its last call, messages of the peer became whole or the condition of Watch became true.
 func (m *Machine) Wake() bool {
 	wake := m.wake
 	m.wake = false
 	return wake
 }
 
-// Changed reports, once, that something has happened by which a packet may be able to leave.
+// Changed reports whether, since its last call, something happened that may let a packet leave.
 func (m *Machine) Changed() bool {
 	changed := m.changed
 	m.changed = false
@@ -337,7 +341,7 @@ func (m *Machine) Bulk() bool { return m.bulk }
 // FirstByte returns the first byte of slices and acks.
 func (m *Machine) FirstByte() byte { return m.protocol }
 
-// Open reports whether the owner may give another message: whether the bytes that wait unsent are few, or will leave within queue.
+// Open reports whether the owner may give another message: few bytes wait unsent, or they will leave within queue.
 func (m *Machine) Open(queue time.Duration) bool {
 	rate, least := m.control.gate.Estimate(), Size
 	if m.path.Fates {
@@ -358,7 +362,7 @@ func (m *Machine) Send(message []byte, b Block) error {
 	return m.out.send(message, b)
 }
 
-// Queued returns how many bytes of messages wait unsent.
+// Queued returns the bytes of messages that wait unsent.
 func (m *Machine) Queued() int { return m.out.unsent }
 
 // Watch asks for one Wake as soon as Open is true.
@@ -368,6 +372,7 @@ func (m *Machine) Watch(queue time.Duration) {
 	m.changed = m.changed || m.wake
 }
 
+// checkWatch wakes the owner when the condition of Watch is true.
 func (m *Machine) checkWatch() {
 	if m.watching && m.Open(m.queue) {
 		m.watching, m.wake = false, true
@@ -377,14 +382,14 @@ func (m *Machine) checkWatch() {
 // End tells whether the owner will give no more messages for now. Only then are repair slices worth their bytes.
 func (m *Machine) End(ended bool) { m.ended, m.changed = ended, true }
 
-// Take returns the peer's messages that are whole, in order. The caller must release each, and then give all back.
+// Take returns the peer's whole messages in order. The caller passes each to Release, and then all of them to GiveBack.
 func (m *Machine) Take() [][]byte { return m.in.take() }
 
-// Release notes that the caller is done with a message, or accounts for it now. It touches nothing but the account, and so is
-// safe from any goroutine.
+// Release takes a message off the account: the caller is done with it, or charges it to itself. It touches nothing but the account, and so
+// is safe from any goroutine.
 func (m *Machine) Release(message []byte) { m.in.memory.release(message) }
 
-// GiveBack takes the memory of messages that were released.
+// GiveBack takes back the memory of messages that were released, for later messages.
 func (m *Machine) GiveBack(messages [][]byte) { m.in.giveBack(messages) }
 
 // Shrink gives up the spare memory that is kept for later messages of the peer.

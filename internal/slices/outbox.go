@@ -37,7 +37,7 @@ var config = chunk.Config{
 // Block is the memory that a message lies in.
 type Block interface{ Free() }
 
-// outbox cuts messages into slices and knows what became of each. The machine calls next when the path can take a slice, lose when
+// outbox cuts messages into slices and remembers the state of each. The machine calls next when the path can take a slice, lose when
 // a slice is lost, and news and acknowledge when an ack has come.
 type outbox struct {
 	sender *chunk.Sender            // nil before the first message
@@ -50,7 +50,7 @@ type outbox struct {
 	flight flight
 }
 
-// sentChunk is a message and what is known of its slices.
+// sentChunk is a message and the state of its slices.
 type sentChunk struct {
 	id      uint16
 	message []byte
@@ -100,7 +100,8 @@ func (o *outbox) since(now time.Time) time.Duration {
 // time is the reverse of since.
 func (o *outbox) time(t time.Duration) time.Time { return o.epoch.Add(t) }
 
-// chunk returns the chunk with a number, or an id, which is the low bits of the number. If there is none, it returns another's place.
+// chunk returns the record of the chunk with a number, or with an id, the low bits of the number. When there is no such chunk, the record
+// belongs to another one.
 func (o *outbox) chunk(number uint64) *sentChunk { return o.chunks.At(number) }
 
 // send takes a message, whose block is freed once it is acked whole.
@@ -123,7 +124,7 @@ func (o *outbox) send(message []byte, b Block) error {
 	return nil
 }
 
-// next returns the slice that is to leave, lost ones first, and the number of its sending. An earlier sending of it that
+// next returns the next slice to send, lost ones first, and the number of its sending. An earlier sending of it that
 // still flies counts as lost.
 func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool) {
 	if o.idle() {

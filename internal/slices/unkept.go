@@ -10,22 +10,22 @@ import (
 // at most.
 const mostResends = 4
 
-// unkept decides when slices leave again that arrived, by the word of a path that tells fates, and were not acked: only an ack says that
-// the peer has kept a slice. A peer that keeps none has no memory, because others hold it, perhaps for long.
+// unkept decides when slices leave again that a path with fates has called arrived, but that no ack has named: only an ack says that the
+// peer has kept a slice. A peer that keeps none has no memory, because its other peers hold it, perhaps for long.
 type unkept struct {
 	since   time.Time // when a slice last left or arrived on a path that tells fates, or the path last changed; zero = never
 	resends int       // how often in a row all slices were scheduled again without an ack of a new one
 }
 
-// at returns when all slices that are not acked leave again, whatever the path is then. None must be in flight.
+// at returns when all slices without an ack leave again, whatever path there is by then. ok is false while slices are in flight.
 func (u *unkept) at(o *outbox) (at time.Time, ok bool) {
 	return u.since.Add(recovery.KeepTime << min(u.resends, mostResends)), !u.since.IsZero() && !o.idle() && o.flight.count == 0
 }
 
 // leftPath is a path without fates that was left. Slices that took it may still be acked, until they have had time for that.
 type leftPath struct {
-	below uint64 // sendings below it took the path; 0 = none is left of it
-	until time.Time
+	below uint64    // sendings with lower numbers took the path; 0 = none of them is left
+	until time.Time // when they are given up
 }
 
 // giveUp gives up the slices that were not acked in time.
