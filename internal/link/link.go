@@ -49,29 +49,29 @@ type Link struct {
 	config  Config
 	carrier Carrier
 
-	// mu guards this group: the machines, in order of priority, and all that look asks.
+	// mu guards this group.
 	mu       sync.Mutex
-	slots    []slot
+	slots    []slot    // the machines, in order of priority; play's is the first
 	last     time.Time // newest time of the clock, which never runs back
-	mtu      mtu
-	pacer    pacer
-	queued   queued
-	rated    rated
-	sealed   sealed
-	failed   error // a machine's violation; no machine is called after it
-	uncorked bool
+	mtu      mtu       // how large the next datagram may be
+	pacer    pacer     // when it may leave
+	queued   queued    // bounds the datagrams in the carrier's queue
+	rated    rated     // what Config.Rate holds back
+	sealed   sealed    // the second carrier
+	failed   error     // a machine's violation; no machine is called after it
+	uncorked bool      // a Close has uncorked the machines
 
-	// The writer's sleep, in which it has no goroutine. Under mu, too.
-	parked bool // the writer has found nothing to do
-	timer  *time.Timer
-	wakeAt time.Time // when timer wakes the writer; in the past: it does not
+	// The writer's sleep, in which it has no goroutine. Guarded by mu too.
+	parked bool        // the writer has found nothing to do, and will not look again unless it is woken
+	timer  *time.Timer // wakes the writer at wakeAt
+	wakeAt time.Time   // in the past: timer is not set
 
-	// Between the goroutines.
-	ring    ring
-	state   atomic.Int32  // of the writer
+	// Shared by the reader, the writer and the callers of Unlock. Each has a lock of its own or is atomic, but writer is its goroutine's.
+	ring    ring          // datagrams that came while the writer was busy
+	state   atomic.Int32  // of the writer: asleep, awake, again or stopped
 	writing chan struct{} // holds a token while the writer's goroutine runs
 	writer  writer
-	write   func()      // writer.write, made once
+	write   func()      // writer.write, bound once, so that waking the writer allocates no closure
 	sending atomic.Bool // the writer is in SendDatagram
 	warned  atomic.Bool // a full ring was logged
 	counts  counters
@@ -80,11 +80,11 @@ type Link struct {
 
 	// The end.
 	closing  closing
-	draining atomic.Bool
-	ctx      context.Context
-	cancel   context.CancelFunc
-	reading  sync.WaitGroup
-	done     chan struct{}
+	draining atomic.Bool        // Close waits until the peer has acknowledged all reliable data
+	ctx      context.Context    // ends the reader and the writer
+	cancel   context.CancelFunc // of ctx
+	reading  sync.WaitGroup     // the reader's goroutine
+	done     chan struct{}      // Done returns it
 }
 
 // New starts a link and its reader, which ends with the connection. From now on the link owns c. It calls the machines, in order of
@@ -171,7 +171,7 @@ func (l *Link) drainSealed() {
 	}
 }
 
-// changed asks every machine, because each forgets when it was asked.
+// changed reports whether a machine's Changed is true. It asks every machine, because the answer clears it.
 func (l *Link) changed() bool {
 	changed := false
 	for i := range l.slots {
@@ -180,7 +180,7 @@ func (l *Link) changed() bool {
 	return changed
 }
 
-// woken asks every machine, because each forgets when it was asked.
+// woken reports whether a machine's Wake is true. It asks every machine, because the answer clears it.
 func (l *Link) woken() bool {
 	woken := false
 	for i := range l.slots {

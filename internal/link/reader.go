@@ -25,8 +25,9 @@ func (l *Link) read() {
 	}
 }
 
-// hand gives a datagram to its machine if the writer sleeps, and wakes the writer only when that has something to do: most that a
-// game receives is acked with a later call. It is false when the writer is awake or the lock is taken, for which it does not wait.
+// hand gives a datagram to its machine in place of the writer, if that sleeps, and wakes the writer only when there is something to send:
+// most of the datagrams that a game receives are acked with a later call. It does nothing and returns false when the writer is awake, or
+// when the lock is taken, for which it does not wait.
 func (l *Link) hand(datagram []byte) bool {
 	if !l.mu.TryLock() {
 		return false
@@ -59,8 +60,8 @@ func (l *Link) hand(datagram []byte) bool {
 	return true
 }
 
-// due reports whether the writer, which sleeps, has something to do. If it has not, due makes sure that it sleeps no longer than
-// the machines allow.
+// due reports whether the sleeping writer has something to do. It also sees to it that the writer sleeps no longer than the machines allow.
+// The lock is held.
 func (l *Link) due(now time.Time) bool {
 	due := l.draining.Load()
 	for i := range l.slots {
@@ -73,8 +74,8 @@ func (l *Link) due(now time.Time) bool {
 	return due
 }
 
-// relieve empties the ring in the writer's place while that is in SendDatagram, where it may block for long. It does not wait for the
-// lock: whoever holds that calls relieve after releasing it.
+// relieve empties the ring in place of the writer while that is in SendDatagram, which may block for long. It does not wait for the lock:
+// every holder calls relieve after releasing it.
 func (l *Link) relieve() {
 	for l.sending.Load() && !l.ring.empty() && l.mu.TryLock() {
 		err := l.receive(l.lockedNow())
@@ -109,14 +110,14 @@ func (l *Link) receive(now time.Time) error {
 	return l.failed
 }
 
-// deliver gives a datagram to its machine, whose error must end the link. One that is lent stays the caller's.
+// deliver gives a datagram to its machine. A lent datagram stays the caller's. The caller must end the link with the error, a violation of
+// the peer. The lock is held.
 func (l *Link) deliver(now time.Time, datagram []byte, lent bool) error {
 	s := l.slotFor(datagram)
 	if s == nil {
-		if len(datagram) > 0 && datagram[0] == Ping {
-			return nil
+		if len(datagram) == 0 || datagram[0] != Ping {
+			l.counts.droppedUnknown.Add(1)
 		}
-		l.counts.droppedUnknown.Add(1)
 		return nil
 	}
 	if s != &l.slots[0] {
@@ -133,7 +134,8 @@ func (l *Link) deliver(now time.Time, datagram []byte, lent bool) error {
 	return l.failed
 }
 
-// overtake tells the first machine that a datagram of another has arrived.
+// overtake tells the first machine, play's, that a datagram of another machine has arrived, and when that left: packets of play that left
+// earlier may be lost. The lock is held.
 func (l *Link) overtake(now time.Time, s *slot) {
 	if at := s.arriver.Arrived(); l.slots[0].overtaker != nil && at.After(s.arrived) {
 		s.arrived = at
@@ -141,14 +143,14 @@ func (l *Link) overtake(now time.Time, s *slot) {
 	}
 }
 
-// slotFor returns the machine that a datagram is for, or nil.
+// slotFor returns the machine that the first byte of a datagram names, or nil.
 func (l *Link) slotFor(datagram []byte) *slot {
 	if len(datagram) == 0 {
 		return nil
 	}
 	for i := range l.slots {
 		if s := &l.slots[i]; s.first == datagram[0] || s.second == datagram[0] {
-			return &l.slots[i]
+			return s
 		}
 	}
 	return nil
