@@ -8,25 +8,26 @@ const maxPieces = 6
 // piece is a range of an entry's bytes. A piece in flight is never cut, so that a late ack of an earlier, larger range
 // always covers whole pieces.
 type piece struct {
-	off, end uint16
+	off, end uint16 // from off to end-1
 	copies   uint16 // packets in flight that carry it; no more than sentPackets holds
-	queued   bool   // is to leave, or to leave again
-	sent     bool   // left at least once
+	queued   bool   // it waits to leave, for the first time or again
+	sent     bool   // it left at least once
 	acked    bool
 }
 
 // entry is one slot of the reliable buffer: a whole bunch with one or more messages, or a part of a long message.
 type entry struct {
-	payload  []byte // from the connection's blocks
-	flags    byte
-	started  bool // a piece was sent: nothing merges into it, and its cost is charged
-	resend   bool // stands in its channel's resend queue
+	payload  []byte // from Conn.blocks
+	flags    byte   // of the bunch's header
+	started  bool   // a piece was sent: no message merges into the entry any more, and its cost is charged
+	resend   bool   // it stands in its channel's resend queue
 	pieces   [maxPieces]piece
-	n        uint8 // how many pieces there are
-	messages uint8 // of a whole bunch: how many messages it holds
-	runPrice int32 // of the first entry of a long message: the price of all its entries
+	n        uint8 // pieces in use, at least 1; they cover the payload in order
+	messages uint8 // messages in a whole bunch; else 1
+	runPrice int32 // in the first entry of a long message: the price of all its entries
 }
 
+// init makes the entry one piece that waits to leave.
 func (e *entry) init(flags byte, payload []byte) {
 	*e = entry{payload: payload, flags: flags, n: 1, messages: 1}
 	e.pieces[0] = piece{end: uint16(len(payload)), queued: true}
@@ -34,7 +35,7 @@ func (e *entry) init(flags byte, payload []byte) {
 
 func (e *entry) all() []piece { return e.pieces[:e.n] }
 
-// queued returns the index of the first piece that is to leave, or -1.
+// queued returns the index of the first piece that waits to leave, or -1.
 func (e *entry) queued() int {
 	for i := range e.all() {
 		if p := &e.pieces[i]; p.queued && !p.acked {
@@ -44,7 +45,8 @@ func (e *entry) queued() int {
 	return -1
 }
 
-// alone returns the index of the piece that is all of it, when one copy of that is in flight and none waits, or -1.
+// alone returns the index of the piece that has exactly the bytes of it, if the packet that carried it is the only one in flight with the
+// piece and no copy waits to leave; else -1.
 func (e *entry) alone(it item) int {
 	for i := range e.all() {
 		if p := &e.pieces[i]; p.off == it.off && p.end == it.end && p.copies == 1 && !p.queued && !p.acked {
@@ -54,6 +56,7 @@ func (e *entry) alone(it item) int {
 	return -1
 }
 
+// acked reports whether the peer has acknowledged every piece.
 func (e *entry) acked() bool {
 	for i := range e.all() {
 		if !e.pieces[i].acked {
@@ -63,8 +66,8 @@ func (e *entry) acked() bool {
 	return true
 }
 
-// cost is charged to the peer's limit when the first piece of the entry leaves. That of a first entry is the price of the whole
-// message, so that the rest of it may always follow: the peer raises no limit for half a message.
+// cost returns the bytes that are charged to the peer's limit when the first piece of the entry leaves. The first entry of a long message
+// pays for all of its entries, so that the others may always follow: the peer raises no limit for half a message.
 func (e *entry) cost() int {
 	switch e.flags & flagWhole {
 	case flagWhole:
@@ -89,14 +92,14 @@ func (e *entry) cut(i, size int) bool {
 	return true
 }
 
-// spares is memory for reuse, the latest on top.
+// spares is a stack of memory for reuse.
 type spares[T any] struct {
 	items []T
-	most  int // how many are kept; further ones are left to the collector
-	least int // the fewest items since the last trim: that many at the bottom nobody needed
+	most  int // put leaves further ones to the collector
+	least int // the fewest items since the last trim: so many at the bottom were not needed since then
 }
 
-// take returns a zero value when there is none.
+// take returns the item that was put last, or a zero value when there is none.
 func (s *spares[T]) take() (spare T) {
 	last := len(s.items) - 1
 	if last < 0 {
@@ -113,7 +116,7 @@ func (s *spares[T]) put(spare T) {
 	}
 }
 
-// trim gives up what nobody needed since the last trim.
+// trim gives up the items that were not needed since the last trim.
 func (s *spares[T]) trim() {
 	if s.least == len(s.items) {
 		s.items, s.least = nil, 0
@@ -123,15 +126,15 @@ func (s *spares[T]) trim() {
 	s.least = len(s.items)
 }
 
-// blocks is the connection's store of payload memory, so that steady traffic allocates nothing.
-type blocks struct{ small, full spares[[]byte] }
+// blocks keeps payload memory for reuse, so that steady traffic allocates nothing.
+type blocks struct{ small, full spares[[]byte] } // of smallBlock and of EntryBytes
 
 func newBlocks(most int) blocks {
 	return blocks{small: spares[[]byte]{most: most}, full: spares[[]byte]{most: most}}
 }
 
 const (
-	smallBlock = 128
+	smallBlock = 128 // bytes
 	maxSpare   = 256 // blocks of each kind kept for reuse: one reliable buffer
 	maxRings   = 32  // rings kept for reuse: one for each lane of a Window
 	maxInSpare = 64  // blocks of each kind kept for arriving pieces: two long messages, of which every other entry comes in pieces
@@ -169,6 +172,7 @@ func (b *blocks) grown(block []byte, more int) []byte {
 	return bigger
 }
 
+// spare reports whether trim can give up memory, now or later.
 func (b *blocks) spare() bool { return len(b.small.items)+len(b.full.items) > 0 }
 
 func (b *blocks) trim() {
