@@ -81,7 +81,7 @@ type arrival struct {
 	at     time.Time
 }
 
-// The toy receiver's rules: those of DESIGN.md 3, with a shorter delay.
+// The toy receiver's rules: those of package bunch, with a shorter delay.
 const (
 	ackEvery = 8
 	ackDelay = 10 * ms

@@ -123,5 +123,5 @@ func (c *Controller) othersYield(t instant) bool {
 // startDroppedLately reports whether a start has lately met losses in place of a queue, as behind a policer. While the policer's bucket
 // lasts, a look there finds more rate than the path has, and an empty queue means nothing.
 func (c *Controller) startDroppedLately(t instant) bool {
-	return c.startDropped > 0 && t-c.startDropped < minimumLife
+	return c.start.dropped > 0 && t-c.start.dropped < minimumLife
 }

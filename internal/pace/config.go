@@ -5,7 +5,7 @@ import "time"
 const (
 	// minWindow is how many packets may always be in flight, so that there are acks, by which losses are found.
 	minWindow = 4
-	// maxRandomLoss is the greatest share of loss that may be random, DESIGN.md 7.
+	// maxRandomLoss is the greatest share of loss that may be random.
 	maxRandomLoss = 0.10
 	// minStanding is the least target of the queue: in less, timers and interrupts look like a queue.
 	minStanding = 5 * time.Millisecond

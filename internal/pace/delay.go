@@ -75,7 +75,7 @@ func (d *delay) base() time.Duration {
 	return defaultRTT
 }
 
-// target is the least standing queue that is too much, DESIGN.md 7. Two packets, of which one is being sent, are no queue (compare RFC
+// target is the least standing queue that is too much. Two packets, of which one is being sent, are no queue (compare RFC
 // 8289, section 4.2, where CoDel lets a full packet wait).
 func (d *delay) target() time.Duration { return max(minStanding, d.base()/4, 2*d.grain) }
 

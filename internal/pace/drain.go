@@ -3,7 +3,7 @@ package pace
 const (
 	// emptyGain empties a queue that no look has made: at half the rate one of 50 ms is gone in 100 ms.
 	emptyGain = 0.5
-	// drainRounds is how many round trips a queue must outlast to be somebody else's, DESIGN.md 7.
+	// drainRounds is how many round trips a queue must outlast to be somebody else's.
 	drainRounds = 3
 )
 
@@ -14,7 +14,7 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 	if b.acked > 0 && b.newest.sent <= c.since && c.queue > c.delay.target() && c.recent < c.Estimate()/2 {
 		c.trimIfSteady()
 	}
-	if c.doubtful = c.doubtful && !ended; c.doubtful {
+	if c.start.doubtful = c.start.doubtful && !ended; c.start.doubtful {
 		c.doubt()
 	}
 	switch {

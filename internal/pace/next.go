@@ -12,9 +12,9 @@ const (
 	// startCost is the part by which a careful first flight may lengthen a transfer. leastFlight is the part of the product that it has at
 	// least: it is small, so that many that start at once on a full link do not fill it once more each.
 	startCost, leastFlight = 0.03, 0.125
-	// darkPTOs is how many PTOs without an ack make the path dark, DESIGN.md 7.
+	// darkPTOs is the number of PTOs without an ack that make the path dark.
 	darkPTOs = 3
-	// deadline is how long without an ack sending goes on, DESIGN.md 7.
+	// deadline is how long sending goes on without an ack.
 	deadline = 10 * time.Second
 )
 
@@ -103,7 +103,8 @@ func (c *Controller) begin(t instant, rate float64) {
 		c.delay.guess = 0
 	}
 	c.rates = maximum{round: c.filling}
-	c.recent, c.full, c.flat, c.queue, c.look.until = 0, 0, 0, 0, 0
+	c.start.grew(0)
+	c.recent, c.queue, c.look.until = 0, 0, 0
 	c.enter(Start, t)
 }
 

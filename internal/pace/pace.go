@@ -51,16 +51,10 @@ type Controller struct {
 	rateBeforeQueue float64 // the estimate before queueRounds
 
 	// Start.
-	hint         float64 // rate to begin at, from the train or an old estimate; 0 = a rate was measured, or nothing is known
-	even         bool    // the train came evenly
-	careful      bool    // the hint was measured: begin at it, not at twice it, until the first flight confirms it
-	full         float64 // the rate by which the growth of rounds is measured
-	flat         int     // rounds in a row without growth
-	startDropped instant // when a start last met losses in place of a queue
-	startEnded   instant // when a start that had measured a rate ended: that answers losses of packets that left before
-	startGaveUp  instant // when a start gave up a part of that rate: arrivals of packets that left before show no rate
-	flightLost   int     // bytes lost since the state began
-	doubtful     bool    // a start has lost much of its first flight, and more of its fates are to come
+	hint    float64 // rate to begin at, from the train or an old estimate; 0 = a rate was measured, or nothing is known
+	even    bool    // the train came evenly
+	careful bool    // the hint was measured: begin at it, not at twice it, until the first flight confirms it
+	start   start
 
 	// Looks for more rate, from Cruise.
 	look       look
@@ -221,7 +215,7 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 		return
 	}
 	c.undo.noteLost(s)
-	if s.sent < c.startEnded {
+	if s.sent < c.start.ended {
 		c.round.losses().pass()
 		return
 	}
@@ -229,7 +223,7 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 	consecutive := c.run.add(s.number) && empty && !c.delay.long()
 	c.batch.addLost(consecutive)
 	c.burst.lost()
-	c.flightLost += size
+	c.start.lost += size
 	c.lostRound = s.round
 	c.round.losses().add(s.number)
 	c.round.sentIn(s.round).addLost(consecutive)
@@ -309,7 +303,7 @@ func (c *Controller) borneOut() float64 {
 // passed is the part of so many bytes that was not lost, by what was decided since the state began.
 func (c *Controller) passed(bytes int) int {
 	arrived := int(c.delivery.total - c.before)
-	return int(float64(bytes) * float64(arrived) / float64(max(arrived+c.flightLost, 1)))
+	return int(float64(bytes) * float64(arrived) / float64(max(arrived+c.start.lost, 1)))
 }
 
 // halveAll answers the brake: it halves the rate, whatever is believed of the path, and bounds it by twice the most that came in a round trip.
@@ -339,12 +333,12 @@ func (c *Controller) goLonger(t instant) {
 func (c *Controller) endByLoss(t instant) {
 	c.remember(t, 1)
 	if c.queue <= c.delay.startFull() {
-		c.startDropped = t
+		c.start.dropped = t
 	}
 	if c.rates.value() == 0 {
 		c.believeLess()
 	} else {
-		c.startGaveUp, c.startEnded = t, t
+		c.start.gaveUp, c.start.ended = t, t
 		c.dropHint()
 		c.trim()
 		c.rates.set(c.filling, multiplicative*c.Estimate())
@@ -356,7 +350,7 @@ func (c *Controller) endByLoss(t instant) {
 func (c *Controller) believeLess() {
 	rate := min(c.supposed()*max(1-c.round.fates.share(), leastHint), c.mostAfter(c.round.arrived(c.delivery.total)))
 	c.rates.set(c.filling, rate)
-	c.hint, c.doubtful = 0, true
+	c.hint, c.start.doubtful = 0, true
 	c.doubt()
 }
 
@@ -459,7 +453,7 @@ func (c *Controller) learn(t instant, b *batch) {
 	// A held sample shows too low a rate, but may be all that is ever known. A start waits for some rounds, because sixteen that began
 	// together shared less fairly otherwise.
 	unknown := c.Estimate() == 0 && (c.state != Start || c.rounds >= flatRounds) && !s.limited && !s.stood
-	if b.newest.sent >= c.startGaveUp && (!c.limited || unknown || rate > c.supposed()) {
+	if b.newest.sent >= c.start.gaveUp && (!c.limited || unknown || rate > c.supposed()) {
 		c.rates.add(c.filling, rate)
 	}
 	if known := c.rates.value(); known > 0 {

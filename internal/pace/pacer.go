@@ -3,7 +3,7 @@ package pace
 import "time"
 
 const (
-	// burstTime: as many bytes as the rate has for this time may leave at once, DESIGN.md 7.
+	// burstTime: as many bytes as the rate has for this time may leave at once.
 	burstTime = time.Millisecond
 	// lateTime is burstTime for a sender that has waited for nothing but the pacer and woke late: no more than counts as no queue.
 	lateTime = minStanding

@@ -341,7 +341,7 @@ func TestFound(t *testing.T) {
 	require.True(t, look(5*ms, leastLook).judge(3))
 	require.False(t, look(5*ms, leastLook-1).judge(3), "too few packets to show a rate")
 	burnt := look(5*ms, leastLook)
-	burnt.startDropped, burnt.shallow = 2, true
+	burnt.start.dropped, burnt.shallow = 2, true
 	require.False(t, burnt.judge(3), "a start met losses just now")
 	require.True(t, burnt.shallow && burnt.look.until > 0, "and it is not over")
 	c := look(30*ms, leastLook)

@@ -23,6 +23,21 @@ const (
 	leastHint = 0.125
 )
 
+// start is the progress of a start, and the times of the last starts that losses or a queue have ended.
+type start struct {
+	full     float64 // rate of the last round that grew: the next one must exceed it by growth
+	flat     int     // rounds in a row that did not
+	lost     int     // bytes lost since the state began
+	doubtful bool    // most of the first flight was lost, and more of its fates are to come
+
+	dropped instant // when a start last met losses in place of a queue
+	ended   instant // when a start that had measured a rate ended, which answers losses of packets that left before
+	gaveUp  instant // when a start gave up a part of that rate; arrivals of packets that left before show no rate
+}
+
+// grew notes the rate of a round from which the next ones must grow.
+func (s *start) grew(rate float64) { s.full, s.flat = rate, 0 }
+
 // stepStart lets the rate grow until the path drops, shows a queue, or gives no more. Rounds in which there was little to send count
 // for nothing.
 func (c *Controller) stepStart(t instant, b batch, ended bool) {
@@ -36,16 +51,16 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 		if c.rates.value() == 0 {
 			c.believeLess()
 		} else {
-			c.startEnded = t // losses that this queue still causes are answered with this
+			c.start.ended = t // losses that this queue still causes are answered with this
 		}
 		c.dropHint()
 		c.trim()
 		c.enter(Drain, t)
 	case !ended || c.rounds < 2 || c.careful || b.newest.limited:
-	case c.dropHint() > c.full*growth:
-		c.full, c.flat = c.Estimate(), 0
+	case c.dropHint() > c.start.full*growth:
+		c.start.grew(c.Estimate())
 	default:
-		if c.flat++; c.flat >= flatRounds {
+		if c.start.flat++; c.start.flat >= flatRounds {
 			c.enter(Drain, t)
 		}
 	}
@@ -56,14 +71,14 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 // short: the next one leaves a round trip later, and that pause would look like a slow path. It is not put off until its losses are
 // known either, for those are found only when the next flight arrives.
 func (c *Controller) firstFlight() (s slope, ok bool) {
-	heard := int(c.delivery.total-c.before) + c.flightLost
+	heard := int(c.delivery.total-c.before) + c.start.lost
 	if !c.careful || heard < trainPackets*c.cfg.Packet {
 		return slope{}, false
 	}
 	least := trainPackets / 2 * c.cfg.Packet
 	s, arrived, ok := c.delivery.flight(least, c.delay.base()/2)
 	long := s.took >= minStanding && s.bytes >= least
-	return s, ok && (long || arrived+c.flightLost >= c.Window()*9/10)
+	return s, ok && (long || arrived+c.start.lost >= c.Window()*9/10)
 }
 
 // confirm begins at the rate of the first flight, and looks for more if the path seems to have room.
@@ -84,7 +99,7 @@ func (c *Controller) confirm(t instant, s slope) {
 	case filled:
 		c.enter(Drain, t)
 	case c.starters > 1: // the others may not need their parts of the hint: double ours each round trip until the path is full
-		c.careful, c.startGaveUp = false, t
+		c.careful, c.start.gaveUp = false, t
 		c.goOn(t)
 	default:
 		c.open(t, true)

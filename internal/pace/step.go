@@ -35,7 +35,7 @@ func (c *Controller) goOn(t instant) {
 		return
 	}
 	c.enter(Start, t)
-	c.full, c.flat = c.Estimate(), 0
+	c.start.grew(c.Estimate())
 }
 
 // enter changes the state.
@@ -43,7 +43,7 @@ func (c *Controller) enter(s State, t instant) {
 	if s == Cruise {
 		c.pause = c.distance(t)
 	}
-	c.flightLost = 0
+	c.start.lost = 0
 	if s != Start {
 		c.starters = 0
 	}

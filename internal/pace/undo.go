@@ -71,7 +71,7 @@ func (c *Controller) Spurious(s Sample) {
 		c.competition = u.competition
 		c.enter(Cruise, c.now)
 	case u.state == Start && (c.state == Drain || c.state == Cruise):
-		c.startGaveUp, c.startDropped = 0, 0
+		c.start.gaveUp, c.start.dropped = 0, 0
 		c.enter(Start, c.now)
 	}
 }
