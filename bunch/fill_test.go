@@ -28,7 +28,7 @@ func bunchesOf(t testing.TB, packet []byte) (all []string) {
 	return all
 }
 
-// TestPacketsAreExactlyFull: GSO batches datagrams only while each has exactly the maximum (DESIGN 10), so every packet but
+// TestPacketsAreExactlyFull: GSO batches datagrams only while each has exactly the maximum, so every packet but
 // the last of a stream is full to the byte, whatever the maximum and the width of the channel's number.
 func TestPacketsAreExactlyFull(t *testing.T) {
 	buf, payload := make([]byte, 0, 1500), make([]byte, 65536)
