@@ -83,6 +83,20 @@ const (
 	ConnectionTimeout                         // no answer for Config.IdleTimeout
 )
 
+var codeNames = [...]string{
+	"NoError", "ReliableBufferOverflow", "MaxReliableExceeded", "PartialTooLarge", "PartialMergeReliableDestroy",
+	"PartialInitialReliableDestroy", "BunchBadChannelIndex", "BunchDataOverflow", "ReadHeaderFail",
+	"AckSequenceMismatch", "AlreadyOpen", "ReliableBeforeOpen", "ReceiveLimitExceeded", "ConnectionTimeout",
+}
+
+// String returns the name of the code.
+func (c Code) String() string {
+	if int(c) < len(codeNames) {
+		return codeNames[c]
+	}
+	return fmt.Sprintf("Code(%d)", uint16(c))
+}
+
 // Error ends a connection: its own mistake, the peer's violation, or silence.
 type Error struct {
 	Code   Code
@@ -93,6 +107,11 @@ func (e *Error) Error() string { return fmt.Sprintf("bunch: %v: %s", e.Code, e.R
 
 // CloseCode returns the code and reason to close the carrier with.
 func (e *Error) CloseCode() (uint64, string) { return uint64(e.Code), e.Reason }
+
+// violation returns the error that ends a connection whose peer broke a rule.
+func violation(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Reason: fmt.Sprintf(format, args...)}
+}
 
 // Message is one complete message as Next returns it.
 type Message struct {

@@ -1,7 +1,5 @@
 package bunch
 
-import "slices"
-
 // maxPieces is the most pieces into which an entry is cut.
 const maxPieces = 6
 
@@ -90,92 +88,4 @@ func (e *entry) cut(i, size int) bool {
 	e.pieces[i+1] = piece{off: mid, end: p.end, queued: p.queued, sent: p.sent}
 	p.end = mid
 	return true
-}
-
-// spares is a stack of memory for reuse.
-type spares[T any] struct {
-	items []T
-	most  int // put leaves further ones to the collector
-	least int // the fewest items since the last trim: so many at the bottom were not needed since then
-}
-
-// take returns the item that was put last, or a zero value when there is none.
-func (s *spares[T]) take() (spare T) {
-	last := len(s.items) - 1
-	if last < 0 {
-		return spare
-	}
-	spare, s.items[last] = s.items[last], spare
-	s.items, s.least = s.items[:last], min(s.least, last)
-	return spare
-}
-
-func (s *spares[T]) put(spare T) {
-	if len(s.items) < s.most {
-		s.items = append(s.items, spare)
-	}
-}
-
-// trim gives up the items that were not needed since the last trim.
-func (s *spares[T]) trim() {
-	if s.least == len(s.items) {
-		s.items, s.least = nil, 0
-		return
-	}
-	s.items = slices.Delete(s.items, 0, s.least)
-	s.least = len(s.items)
-}
-
-// blocks keeps payload memory for reuse, so that steady traffic allocates nothing.
-type blocks struct{ small, full spares[[]byte] } // of smallBlock and of EntryBytes
-
-func newBlocks(most int) blocks {
-	return blocks{small: spares[[]byte]{most: most}, full: spares[[]byte]{most: most}}
-}
-
-const (
-	smallBlock = 128 // bytes
-	maxSpare   = 256 // blocks of each kind kept for reuse: one reliable buffer
-	maxRings   = 32  // rings kept for reuse: one for each lane of a Window
-	maxInSpare = 64  // blocks of each kind kept for arriving pieces: two long messages, of which every other entry comes in pieces
-)
-
-// get returns an empty block with room for size bytes, at most EntryBytes.
-func (b *blocks) get(size int) []byte {
-	spare, room := &b.full, EntryBytes
-	if size <= smallBlock {
-		spare, room = &b.small, smallBlock
-	}
-	if block := spare.take(); block != nil {
-		return block[:0]
-	}
-	return make([]byte, 0, room)
-}
-
-// put takes a block back. Memory that is not from get (nil, slices of datagrams) is left to the collector.
-func (b *blocks) put(block []byte) {
-	switch cap(block) {
-	case smallBlock:
-		b.small.put(block)
-	case EntryBytes:
-		b.full.put(block)
-	}
-}
-
-// grown returns block with room for more bytes behind its content.
-func (b *blocks) grown(block []byte, more int) []byte {
-	if len(block)+more <= cap(block) {
-		return block
-	}
-	bigger := append(b.get(len(block)+more), block...)
-	b.put(block)
-	return bigger
-}
-
-// spare reports whether trim can give up memory, now or later.
-func (b *blocks) spare() bool { return len(b.small.items)+len(b.full.items) > 0 }
-
-func (b *blocks) trim() {
-	b.small.trim()
-	b.full.trim()
 }
