@@ -267,7 +267,7 @@ func (h header) check(length int) error {
 	case h.flags&flagClose != 0 && h.flags&flagEnd == 0:
 		return errors.New("close before the end of a run")
 	case h.inParts() && (h.part == 0) != (h.flags&flagBegin != 0):
-		return errors.New("part 0 without the begin flag, or another part with it")
+		return errors.New("part number 0 without the begin flag, or another with it")
 	case length > EntryBytes || h.total > EntryBytes:
 		return errors.New("entry over 1,100 bytes")
 	case h.flags&flagPiece != 0 && (length == 0 || int(h.offset)+length > int(h.total)):
