@@ -46,15 +46,15 @@ type Carrier interface {
 	CloseWithError(code uint64, reason string) error
 }
 
-// Path is what a [Carrier] knows of the path to its peer. Zero fields are unknown.
+// Path describes the path to a peer, as its [Carrier] knows it. Zero fields are unknown.
 type Path struct {
 	Cwnd        int           // bytes that may be in flight; more would wait inside the carrier
 	SmoothedRTT time.Duration // round trip time
 	MaxDatagram int           // bytes that SendDatagram takes; at least 1,163, which counts while it is unknown
 }
 
-// TooLargeError is what SendDatagram of a [Carrier] returns for a datagram that the path does not take. The content leaves
-// again in smaller ones.
+// TooLargeError is the error of a [Carrier]'s SendDatagram for a datagram that the path does not take. The content leaves again in smaller
+// datagrams.
 type TooLargeError struct {
 	Max int // bytes that the path takes now
 }

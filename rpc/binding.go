@@ -185,7 +185,7 @@ func Relevant[T any](b *Binding[T], fn func(object T, viewer *Conn) bool) {
 	u.relevant = func(object any, viewer *Conn) bool { return fn(object.(T), viewer) }
 }
 
-// checked is what [Check] takes: a *[ServerRPC], or a *[Request] that [ServerRequest] declared.
+// checked is the argument of [Check]: a *[ServerRPC], or a *[Request] that [ServerRequest] declared.
 type checked[A any] interface {
 	takes(A)
 	declared() *method

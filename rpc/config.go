@@ -53,7 +53,7 @@ type Config struct {
 	// errors. If it never joins, its actors are destroyed, and OnDisconnect does not run. Login counts as part of HandshakeTimeout,
 	// so a world that does not tick lets nobody in. UE: PreLogin is Authenticate, Login is Login, PostLogin is OnConnect.
 	Login func(*World, *Conn) error
-	// Token is what a client presents to Authenticate: any bytes, at most 4 KiB.
+	// Token is presented by a client to the server's Authenticate: any bytes, at most 4 KiB.
 	Token []byte
 
 	// ExplainMismatch makes a server send its classes, methods and fields to a client whose own differ, before any login, so

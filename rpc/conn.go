@@ -27,16 +27,16 @@ type Conn struct {
 	id     uint64 // within its world
 	server bool   // this end is the server's
 
-	// What carries it. The link has a lock.
-	carrier link.Carrier
-	link    *link.Link
+	// The link and the machines that it drives. Set before other goroutines have the connection.
+	carrier link.Carrier   // QUIC, or the carrier given to Attach
+	link    *link.Link     // has a lock of its own
 	machine *bunch.Conn    // under link.Lock, except Waited
 	sealed  *sealedCarrier // nil when this side has none
 	trace   *trace.Tap     // nil without Config.Trace
 	guests  guest.Seat     // machines that package stream added
 
 	// The handshake. Written before joined is set.
-	visit         *visit        // its place at the door; enlist sets it before other goroutines have the connection; its fields are under lobby.mu
+	visit         *visit        // its place at the door, set by enlist; the fields of the visit are under lobby.mu
 	replaced      []*Conn       // OnDisconnect runs for these before OnConnect does for this one: see lobby.claim and endedBefore
 	identity      string        // written under lobby.mu; read freely once loginAsked or joined is set
 	welcomed      chan struct{} // closed when joined
@@ -51,15 +51,15 @@ type Conn struct {
 	ended      atomic.Bool                // the link has ended; written under lobby.mu
 	done       chan struct{}              // closed when both carriers have ended; OnDisconnect may not have run yet
 	gone       chan struct{}              // closed when no goroutine and no socket of it is left
-	work       sync.WaitGroup             // its goroutines, which end soon after the link
+	work       sync.WaitGroup             // goroutines of the connection, which end soon after the link
 	readable   atomic.Bool                // the link has messages for Dispatch
 
 	// Budgets and drops. Safe from any goroutine.
 	allowance *budget.Allowance // what Config.Rate and WorldRate leave it
 	reserved  atomic.Int64      // bytes of Config.ReceiveBudget
 	drops     drops.Counters
-	deferred  atomic.Uint64
-	rates     statnet.Sampler
+	deferred  atomic.Uint64   // for Stats: Dispatches that left messages of this connection
+	rates     statnet.Sampler // rates of the last second, for Stats
 
 	// Actors. Owned by the world's goroutine.
 	shown  shown  // on a server
@@ -67,17 +67,18 @@ type Conn struct {
 
 	// Calls. Owned by the world's goroutine, except mail.out (the link's lock) and the counters of times (atomic). watched is written,
 	// and read on other goroutines, under World.dos.mu.
-	corked   bool // what is sent leaves at Flush
-	turn     turn
+	corked   bool // messages that are sent now leave at Flush
+	turn     turn // its part of a Dispatch
 	requests requests
-	mail     mail
+	mail     mail                      // messages of the game on the control channel
 	limits   map[*method]budget.Bucket // of Server RPCs with a RateLimit
 	watched  *watched                  // of a server with Config.DoS
 	times    times
-	lateWarn logs.Gate
+	lateWarn logs.Gate // limits the warnings that messages wait for a turn
 
-	mu       sync.Mutex // guards channels: writes, and reads on other goroutines than the world's
-	channels map[uint64]*Actor
+	// The world's goroutine writes channels under mu and reads it without; other goroutines read it under mu.
+	mu       sync.Mutex
+	channels map[uint64]*Actor // actors by channel
 }
 
 // shown holds, on a server, the actors that a client has, and those that it is about to get or to lose.
@@ -111,8 +112,8 @@ func (s *shown) hasDormant(a *Actor) bool { return a.dormancy.on && s.detached[a
 // copies holds, on a client, its copies of a server's actors.
 type copies struct {
 	byRef     map[Ref]*Actor
-	reps      pending
-	waiting   waitingCalls
+	reps      pending                  // OnRep functions that wait until all states of a packet are applied
+	waiting   waitingCalls             // calls that wait for actors which they name
 	referrers refs.Index[Ref, replica] // by actor: states that name it
 	razed     map[string]bool          // names of placed actors that the server destroyed before they were placed here
 }

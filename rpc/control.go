@@ -159,7 +159,7 @@ func (w *World) takeMessages() {
 	}
 }
 
-// times is what a connection knows of the clock of the server's game. It belongs to the world's goroutine, except the counters.
+// times estimates the clock of the server's game. It belongs to the world's goroutine, except the counters, which Stats reads.
 type times struct {
 	ask            clock.Questions // a client's questions, and what the answers told
 	steps, refused atomic.Uint64   // a client's, for Stats
@@ -174,8 +174,8 @@ func (t *times) take(answer control.Time, arrived time.Time) {
 	t.steps.Store(t.ask.Steps())
 }
 
-// ServerTime returns what the server's game clock says when this world's says now, and how far off that may be at most, however much
-// the ways there and back differ. ok is false while nothing is known. On a server t is now. It belongs to the world's goroutine; now
+// ServerTime returns the time of the server's game clock at the moment when this world's clock says now, and the largest error that it may
+// have, however much the ways there and back differ. ok is false while nothing is known. On a server t is now. It belongs to the world's goroutine; now
 // must be near the time of the last Dispatch.
 //
 // A client asks the server for its time from the first call on, so call it early, in OnConnect: the first answer takes a round trip,

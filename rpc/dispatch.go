@@ -13,20 +13,20 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// Call is what a handler or a check is told besides its argument. It is valid only while that runs.
+// Call tells a handler or a check about its call, besides the argument. It is valid only until that returns.
 type Call struct {
 	Actor *Actor
 	Conn  *Conn     // of the caller; nil when the call was made in this world
 	Now   time.Time // of the Dispatch
 
-	// Arrived is when the call came, some time since the last Dispatch. It is Now for a call that was made in this world, or has
-	// waited for actors. It is exact to 16 µs and, like Now, by the game's clock.
+	// Arrived is the time at which the call came, after the last Dispatch. It is Now for a call that was made in this world, or that
+	// has waited for actors. It is exact to 16 µs and, like Now, by the game's clock.
 	Arrived time.Time
 
 	question *question // of a request
 }
 
-// handling is what the world's goroutine handles now. A handler gets pointers into it, so that a call allocates nothing.
+// handling is the call that the world's goroutine handles now. Handlers get pointers into it, so that a call allocates nothing.
 type handling struct {
 	call     Call
 	question question  // of call, when it is a request's

@@ -28,7 +28,7 @@ type handshake struct {
 	verdict  chan verdict // of capacity 1
 }
 
-// verdict is what Authenticate has decided about a client, or Login after it.
+// verdict is the decision of Authenticate about a client, or of Login after it.
 type verdict struct {
 	identity string
 	err      error

@@ -92,7 +92,7 @@ func OnList[T any, K comparable, V any](b *Binding[T], s *ListState[K, V], fn fu
 	bound.onChange = fn
 }
 
-// boundList is where the objects of a binding keep a list.
+// boundList finds a declared list in the objects of a binding.
 type boundList[T any, K comparable, V any] struct {
 	declared *declaredState
 	where    func(T) *List[K, V]

@@ -15,17 +15,17 @@ import (
 	"github.com/quivernet/quiver/internal/shape"
 )
 
-// lobby knows the connections of a world from their first packet to their end, and keeps what other goroutines hand to the world's. Its
-// methods are safe from any goroutine.
+// lobby holds the connections of a world from their first packet to their end, and the inbox of the world's goroutine. Its methods are safe
+// from any goroutine.
 type lobby struct {
 	config Config
 	client atomic.Bool    // the world has dialled
 	shut   chan struct{}  // closed with the world
 	memory *budget.Memory // for reliable messages that wait, of all connections
 
-	mu        sync.Mutex // guards what follows
-	closed    *CloseError
-	listeners int
+	mu        sync.Mutex         // guards the fields below
+	closed    *CloseError        // why the world was closed; nil while it is open
+	listeners int                // that are open
 	serial    uint64             // id of the newest connection
 	door      *door.Entry[Conn]  // who may come in, from where, and as whom
 	answered  *sync.Cond         // with mu: Authenticate answered, or a client left that may have waited for its turn
@@ -34,11 +34,11 @@ type lobby struct {
 	inbox     inbox
 }
 
-// inbox is what other goroutines hand to the world's.
+// inbox holds what other goroutines hand to the world's, until the next Dispatch takes it.
 type inbox struct {
 	joined  []*Conn
 	ended   []*Conn
-	refused []*Conn // that did not join, though Config.Login has run for them, or was about to
+	refused []*Conn // did not join, though Config.Login has run for them or was about to
 	posts   []func()
 }
 

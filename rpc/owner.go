@@ -7,7 +7,7 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// Owner is what may own an actor: a *[Conn], or another *[Actor] of the same server. A chain of owners ends at a connection or at the
+// Owner owns actors. It is a *[Conn], or another *[Actor] of the same server. A chain of owners ends at a connection or at the
 // server itself. That end is [Actor.Conn]: it may call Server RPCs, runs Client RPCs, and has the fields that are for the owner. UE:
 // AActor::Owner; the chain of GetNetConnection.
 type Owner interface {

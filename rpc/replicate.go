@@ -201,11 +201,11 @@ func (a *Actor) appendFields(b []byte, fields state.Mask) []byte {
 	return a.states.appendTo(state.AppendMask(b, fields, a.class.fields), fields)
 }
 
-// pending has, on a client, the replicas that the newest packet has changed and whose OnRep has not run.
+// pending holds, on a client, the replicas that the newest packet has changed and whose OnRep has not run.
 type pending struct {
-	replicas []replica // from next on
+	replicas []replica // of which those from next on have not run
 	next     int
-	packet   uint64
+	packet   uint64 // number of the newest packet
 }
 
 // applyUpdate applies an update from the server to an actor's states, or runs the calls that came behind them.

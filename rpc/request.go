@@ -148,7 +148,7 @@ func (w *waiter[R]) begin(q *inquiry, put func() error) {
 	err = put()
 }
 
-// errNotPut is what Ask returns when Validate panics.
+// errNotPut is the error of Ask when Validate panics.
 var errNotPut = errors.New("rpc: the question was not asked: Validate of its argument did not return")
 
 func (w *waiter[R]) finish(result R, err error) {

@@ -29,12 +29,12 @@ type SealedStats struct {
 	// State is off (Config.Sealed is not set at both ends, or the connection does not use QUIC), opening, open, silent (no
 	// packet gets through, and QUIC carries) or closed (silent for 10 s, say; a next one is tried later).
 	State string
-	// Carries is what [Conn.Sealed] returns: the carrier, and not QUIC, moves all that this end sends.
+	// Carries reports that the carrier, and not QUIC, moves all that this end sends: see [Conn.Sealed].
 	Carries bool
-	// Err is why the newest carrier closed.
+	// Err is the reason for which the newest carrier closed.
 	Err error
 
-	Carriers              uint32 // how many there have been
+	Carriers              uint32 // begun so far, the newest included
 	PacketsIn, PacketsOut uint64
 	BytesIn, BytesOut     uint64
 	PacketsAcked          uint64

@@ -186,7 +186,7 @@ func mustBind(b *binding, d *declaredState, missing bool, by string) {
 	}
 }
 
-// boundState is where the objects of a binding keep a state.
+// boundState finds a declared state in the objects of a binding.
 type boundState[T, S any] struct {
 	declared *declaredState
 	where    func(T) *S

@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	// turnCalls is how many messages of a connection run at most before the others have their turn. As many are taken under one
-	// hold of the link's lock: enough that lock and turn cost less than a tenth of the calls.
+	// turnCalls is the most messages of a connection that run before the others have their turn. One hold of the link's lock takes as
+	// many: enough that lock and turn cost less than a tenth of the calls.
 	turnCalls = 32
-	// turnParts is into how many turns the share of a connection that is not late is divided at least. If a turn were as long as
-	// the share, clients that begin to flood would keep all others waiting in their first Dispatch.
+	// turnParts is the least number of turns into which the share of a prompt connection is divided. If a turn were as long as the
+	// share, clients that begin to flood would keep all others waiting in their first Dispatch.
 	turnParts = 8
 	// When less than quickTime has passed between two looks at the clock, the next look comes quickCalls messages later: a look
 	// takes a third of the time of a small call.
 	quickTime  = 4 * time.Microsecond
 	quickCalls = 4
-	// aloneShares is how many times Config.DispatchTime a connection has when no other has messages: 8 ms by default, a quarter
-	// of a tick at 30 Hz, so that a client does not wait many ticks when the server fills its world.
+	// A connection has aloneShares times Config.DispatchTime when no other has messages: 8 ms by default, a quarter of a tick at
+	// 30 Hz, so that a client does not wait many ticks when the server fills its world.
 	aloneShares = 4
-	// worldShares is how many times Config.DispatchTime all connections have together: 24 ms by default. That leaves 9 ms of a
-	// tick at 30 Hz to a call that begins just before, to hooks, posts and the game itself.
+	// All connections together have worldShares times Config.DispatchTime: 24 ms by default. That leaves 9 ms of a tick at 30 Hz to a
+	// call that begins just before the end, to hooks, posts and the game itself.
 	worldShares = 12
 	// endedTime is how long messages may wait for a turn after their connection has ended. An honest client leaves few; a
 	// flooder must not keep its place and memory for minutes.
@@ -41,33 +41,33 @@ const (
 // ever, then those with the fewest messages, which are least to blame. Messages that may not run now stay in the machine, where
 // flow control makes the peer wait. All of it belongs to the world's goroutine.
 type turns struct {
-	prompt []*Conn // connections of which nothing was left in the last Dispatch; nil: has had its turns
-	late   []*Conn // connections of which something was left; nil: has had its turns
-	served []*Conn // connections that have used their share of this Dispatch, and have more
+	prompt []*Conn // connections whose messages all ran in the last Dispatch; nil in the place of one that has had its turns
+	late   []*Conn // connections of which messages were left; nil as in prompt
+	served []*Conn // connections that have used their share of this Dispatch, and have more messages
 	number uint64  // of this Dispatch
 
-	began   time.Time     // of this Dispatch
-	elapsed time.Duration // since then, at the last look at the clock
-	share   time.Duration // of one connection, 0 = no limit
-	total   time.Duration // of all together, 0 = no limit
+	began   time.Time     // when this Dispatch began
+	elapsed time.Duration // since began, at the last look at the clock
+	share   time.Duration // time for one connection in a Dispatch; 0 = no limit
+	total   time.Duration // time for all connections in a Dispatch; 0 = no limit
 
 	messages  [turnCalls]bunch.Message // of the connection whose turn it is; valid from next to end
 	next, end int
 }
 
-// turn is what a connection has to run.
+// turn is a connection's part of a Dispatch. It belongs to the world's goroutine.
 type turn struct {
 	spare   []bunch.Message // taken from the machine, and not run when the last turn was over; at most one Take
 	waiting int             // messages that may run in this Dispatch, spare included
-	used    time.Duration   // of this Dispatch
-	longest time.Duration   // most time between two looks at the clock in this Dispatch
-	slowest tasks.Doing     // what ran in that time
-	late    bool            // something was left of it in the last Dispatch
-	last    uint64          // number of the Dispatch in which it last had a turn
-	ended   time.Time       // when the world learned that the connection has ended
+	used    time.Duration   // time that the connection has used of this Dispatch
+	longest time.Duration   // longest time between two looks at the clock in this Dispatch
+	slowest tasks.Doing     // the work of that time
+	late    bool            // messages were left in the last Dispatch
+	last    uint64          // number of the Dispatch in which the connection last had a turn
+	ended   time.Time       // when the world learned that the connection has ended; zero while it lives
 }
 
-// more reports whether anything is left that may run in this Dispatch.
+// more reports whether messages are left that may run in this Dispatch.
 func (c *Conn) more() bool { return c.turn.waiting > 0 && !c.closing.Load() }
 
 // takeTurns runs the messages that have arrived, as far as time allows; those that arrive meanwhile wait for the next Dispatch.

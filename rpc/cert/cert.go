@@ -153,7 +153,7 @@ func fingerprintOf(der []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ErrPinned is why a [Pinned] client does not trust a server: it is another one, or has a new certificate.
+// ErrPinned ends the dial of a [Pinned] client to a server with another certificate: it is another server, or its certificate is new.
 var ErrPinned = errors.New("cert: the server's certificate is not the pinned one")
 
 // Pinned returns the configuration of a client that trusts the certificate with this [Fingerprint] (case and

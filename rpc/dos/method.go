@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Method is what a peer uses of one method.
+// Method counts a peer's use of one method.
 type Method struct {
 	name      string
 	exempt    bool

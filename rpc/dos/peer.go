@@ -30,7 +30,7 @@ type Peer struct {
 	report  *Report // a change that was not fetched yet
 }
 
-// record is what the peer used in one second.
+// record counts the load of the peer in one second.
 type record struct {
 	Load
 	frame Load // the most in one frame, for each kind

@@ -34,7 +34,7 @@ type State struct {
 	Kick         bool          // close the connections when the state begins. UE: bKickPlayer
 }
 
-// Profile is what a server allows. It must not change while a world uses it.
+// Profile sets the load that a server allows. It must not change while a world uses it.
 type Profile struct {
 	// States from calm to severe, at most 16. Every client begins in the first, which has no quotas.
 	States []State

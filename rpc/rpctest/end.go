@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// maxDatagram is what QUIC takes on a path that it has not looked at yet.
+	// maxDatagram is the largest datagram that QUIC takes on a path that it has not probed yet.
 	maxDatagram = 1163
 	// maxArrived datagrams wait at an end that does not read; more are lost, as in a socket.
 	maxArrived = 4096
 )
 
-// errClosed is what an end says that was closed here.
+// errClosed is the error of an end that was closed on this side.
 var errClosed = errors.New("rpctest: closed")
 
 // end is one end of a path. It implements [rpc.Carrier].

@@ -77,7 +77,7 @@ func (h *hub) join(profile emulation.Settings, seed uint64) (*path, error) {
 	return p, nil
 }
 
-// queueTime is what a congestion control that knows the rate lets wait in front of it.
+// queueTime is the queue that a congestion control which knows the rate would let stand in front of the link.
 const queueTime = 20 * time.Millisecond
 
 // share tells all ends what they may have in flight: what the path holds, and of the server's uplink an equal part each. The lock is
