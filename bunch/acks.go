@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	seenWindow     = 2 * maxHistory   // how many packet numbers are remembered; older ones count as duplicates
-	ackEvery       = 8                // packets that ask after which an ack leaves at once; ack-only packets are at most 1 in 8 of those received
+	seenWindow     = 2 * maxHistory   // packet numbers that are remembered; older ones count as duplicates
+	ackEvery       = 8                // an ack leaves at once after so many packets that ask for one, so ack-only packets are at most 1 in 8 of those received
 	gapAckInterval = time.Millisecond // least time between two acks for gaps (RFC 9000, 13.2.1, has no such bound)
 	ackHeaderBytes = 7                // largest, delay, number of runs
 	pingEvery      = 16               // every 16th ack-only packet asks for an ack, so that the peer's history of us shrinks
@@ -16,25 +16,25 @@ const (
 
 // received remembers which packets came and decides when they are acknowledged.
 type received struct {
-	seen    [seenWindow / 64]uint64 // bit number%seenWindow
-	next    uint64                  // one above the largest number seen
-	floor   uint64                  // the peer knows all that we know below it
-	at      time.Duration           // arrival of the largest
+	seen    [seenWindow / 64]uint64 // bit number%seenWindow is set for a number that came
+	next    uint64                  // one above the largest number that came
+	floor   uint64                  // the peer knows which numbers below it came
+	at      time.Duration           // arrival of the largest number
 	missing uint64                  // numbers below next that never came
 	toTell
 
 	ackTimer
 }
 
-// toTell is the received numbers that no ack has named yet.
+// toTell holds the received numbers that no ack has named yet.
 type toTell struct {
-	fresh span // each was the largest when it came
-	late  span // each came below a larger one
-	left  span // an ack had no room for them; every second ack continues with these
+	fresh span // numbers that were the largest when they came
+	late  span // numbers that came below a larger one
+	left  span // numbers for which an ack had no room; every second ack continues with these
 	older bool // the newest ack continues with left
 }
 
-// span is the numbers from low to high-1.
+// span is a range of numbers, from low to high-1.
 type span struct{ low, high uint64 }
 
 func (s span) empty() bool { return s.low >= s.high }
@@ -50,7 +50,7 @@ func (s *span) join(o span) {
 	}
 }
 
-// cut removes n and all above it.
+// cut removes n and all numbers above it.
 func (s *span) cut(n uint64) {
 	s.high = min(s.high, n)
 	s.low = min(s.low, s.high)

@@ -12,32 +12,32 @@ type channel struct {
 	ours     bool // this side opened it
 
 	// Sending. Sequences first to next-1 are in the reliable buffer; fresh is the next that placeFresh places.
-	out           ring
-	few           []entry // the slots of the channel's own, while out has borrowed a larger ring
-	first, next   uint64
-	fresh         uint64
-	resend        queue[uint64] // sequences with lost pieces
-	unreliable    queue[datagram]
-	nextMessage   uint16 // number of the next unreliable message in parts to leave
-	openAcked     bool   // the peer has acknowledged all of the first message
-	outClosed     bool
-	queuedBytes   int     // bytes never sent
-	popped        runHead // of the message whose first entry was acked and popped
-	inResendQueue bool
-	inFreshQueue  bool
+	out           ring            // the reliable buffer
+	few           []entry         // the slots of the channel's own, while out has borrowed a larger ring
+	first, next   uint64          // the sequence of the oldest entry, and that of the next one
+	fresh         uint64          // the sequence of the next entry for placeFresh; those before it have left, at least in part
+	resend        queue[uint64]   // sequences with lost pieces
+	unreliable    queue[datagram] // unreliable messages that wait
+	nextMessage   uint16          // number of the next unreliable message in parts to leave
+	openAcked     bool            // the peer has acknowledged all of the first message
+	outClosed     bool            // this side has closed the channel
+	queuedBytes   int             // bytes of messages that were never sent
+	popped        runHead         // of the message whose first entry was acked and popped
+	inResendQueue bool            // the channel stands in its level's resend
+	inFreshQueue  bool            // the channel stands in its level's fresh
 	watch         watch
 	earlier       *channel // the channel that must be acknowledged before anything of this one leaves; nil = none, or it is
 	later         *channel // the channel whose earlier this one is
 
 	// Receiving. Sequences below expected were processed in order; entries that came early are parked.
-	in         parked
-	expected   uint64
-	run        run
-	opened     bool // this side opened it, or the message that opens it was handed out: others may follow
-	inClosed   bool
+	in         parked // entries that came early
+	expected   uint64 // the sequence of the next entry to process
+	run        run    // the long message that is being assembled
+	opened     bool   // this side opened it, or the message that opens it was handed out: others may follow
+	inClosed   bool   // the peer's close was processed
 	lingers    bool   // the peer closed it, and is charged for it until our answer is acknowledged
 	newest     uint64 // number of the last packet of the newest UnreliableSequenced message handed out
-	assemblies int    // how many of the connection's are of this channel
+	assemblies int    // of this channel in Conn.assemblies
 }
 
 // runHead is the beginning of a message whose first entry is gone, for [Conn.Held].
@@ -53,6 +53,7 @@ type watch struct {
 	queued time.Duration
 }
 
+// outstanding returns the number of entries in the reliable buffer.
 func (ch *channel) outstanding() int { return int(ch.next - ch.first) }
 
 // hasFresh reports whether placeFresh has something to place.

@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	lostMemory   = 3           // for how many PTOs the record of a lost packet stays
+	lostMemory   = 3           // PTOs for which the record of a lost packet stays
 	probePackets = 2           // the most that RFC 9002, 6.2.4, allows
-	besideTime   = time.Second // for how long after the last arrival of others' datagrams more of them are expected
+	besideTime   = time.Second // after a datagram of another machine arrived, more of them are expected for that long
 )
 
 // loss decides which packets are lost, from acks (RFC 9002, section 6.1) and silence (6.2).
@@ -19,10 +19,11 @@ type loss struct {
 	probes     int           // packets that may pass every gate
 	repeat     uint64        // number of the packet whose bunches the next probe sends again
 	unanswered time.Duration // when the last ack came, or a packet left while none was in flight
-	overtaken  uint64        // one above the newest packet that left before some datagram of others which arrived
-	besideTill time.Duration // until when others' datagrams are expected
+	overtaken  uint64        // one above the newest packet that a datagram of another machine has overtaken
+	besideTill time.Duration // when datagrams of other machines are no longer expected
 }
 
+// receiveAcks takes the acks of a packet: it settles the packets that they name, measures the path, and finds lost packets.
 func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	if c.sent.Next == 0 {
 		return violation(AckSequenceMismatch, "ack of packet %d, none was sent", h.largest)

@@ -8,8 +8,8 @@ import "time"
 // it may owe more, but answers them as soon as it ticks; so owing more is a violation only after Config.IdleTimeout.
 const maxOwed = 8192
 
-// owed counts the channels that were closed here and of which the peer has acknowledged everything: it has our close, and owes its
-// own. Until that comes, this side cannot forget the channel.
+// owed counts the channels that were closed here and whose every entry the peer has acknowledged: it has our close, and owes its own, without
+// which this side cannot forget the channel.
 type owed struct {
 	count int
 	since time.Duration // when count last rose above maxOwed

@@ -67,11 +67,11 @@ func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	}
 }
 
-// judges reports whether this side learns of the path from a packet's fate: no carrier does, and the packet took this path.
+// judges reports whether the fate of a packet counts for the path: the carrier tells no fates, and the packet took the present path.
 func (c *Conn) judges(number uint64) bool { return !c.way.Fates && number >= c.way.foreign }
 
-// keptAt returns when the oldest packet in flight is given up, if it is known to have arrived: by then the ack of a packet that
-// was kept has come.
+// keptAt returns when the oldest packet in flight is given up, if the carrier has said that it arrived: had the peer kept it, its ack would
+// have come by then.
 func (c *Conn) keptAt() (time.Duration, bool) {
 	n, ok := c.sent.firstFlying()
 	if !ok || c.sent.At(n).arrived == 0 {
@@ -80,7 +80,7 @@ func (c *Conn) keptAt() (time.Duration, bool) {
 	return c.sent.At(n).arrived + recovery.KeepTime, true
 }
 
-// giveUpForeign declares packets lost that took another path and have had time to be acknowledged.
+// giveUpForeign declares the packets lost that took another path. They have had time to be acknowledged.
 func (c *Conn) giveUpForeign(t time.Duration) {
 	c.way.stale = false
 	for n, ok := c.sent.firstFlying(); ok && n < c.way.foreign; n, ok = c.sent.firstFlying() {
@@ -88,7 +88,7 @@ func (c *Conn) giveUpForeign(t time.Duration) {
 	}
 }
 
-// giveUpArrived declares packets lost that arrived long ago and were not acknowledged: the peer did not keep them.
+// giveUpArrived declares the packets lost that arrived long ago and were not acknowledged: the peer did not keep them.
 func (c *Conn) giveUpArrived(t time.Duration) {
 	for at, ok := c.keptAt(); ok && t >= at; at, ok = c.keptAt() {
 		n, _ := c.sent.firstFlying()

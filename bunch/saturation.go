@@ -3,21 +3,21 @@ package bunch
 import "time"
 
 const (
-	// standingTime is for how long some unreliable message of an earlier tick may wait at every tick before the path counts as
-	// saturated. UE: two ticks of credit (QueuedBits), at 30 Hz.
+	// When unreliable messages of earlier ticks have waited at every tick for standingTime, the path counts as saturated. UE: two ticks of
+	// credit (QueuedBits), at 30 Hz.
 	standingTime = 66 * time.Millisecond
 	// maxStanding is how many bytes of unreliable messages may wait on a saturated path; then the oldest of a channel make room
 	// for its new one. At 50 kB/s it is 0.6 s, and maxUnreliable would be 5 s.
 	maxStanding = 32 << 10
 )
 
-// saturation says what keeps unreliable messages and bulk waiting.
+// saturation remembers whether the owner holds messages back, and finds out whether the path cannot take them.
 type saturation struct {
 	held     bool          // the owner holds unreliable and tracked messages
 	bulkHeld bool          // the owner holds bulk
 	standing bool          // at every Cork(true) since, some unreliable message of an earlier tick still waited
 	since    time.Duration // when standing became true
-	young    int           // unreliable messages that were queued since the last tick ended
+	young    int           // unreliable messages queued since the last tick ended
 	added    [2]int        // bytes of play, and of bulk, that were queued since the last tick ended
 	stale    time.Duration // unreliable and tracked messages queued before then have waited through an outage
 }
@@ -40,14 +40,14 @@ func (c *Conn) Waiting() (unreliable, bulk bool) {
 	return fresh && c.unreliables.messages+c.tracked.waiting.len() > 0, bulk
 }
 
-// Unreliable returns how many bytes of unreliable messages wait, and whether path or rate cannot take them: at every Cork(true) for
-// 66 ms some of an earlier tick were left.
+// Unreliable returns the bytes of unreliable messages that wait. They saturate the path, or the rate, when messages of earlier ticks were
+// left at every Cork(true) for 66 ms.
 func (c *Conn) Unreliable() (bytes int, saturated bool) {
 	s := &c.saturation
 	return c.unreliables.bytes, s.standing && c.now-s.since >= standingTime
 }
 
-// look notes at the beginning of a tick whether the last one's unreliable messages have left.
+// look notes at the beginning of a tick whether unreliable messages of earlier ticks still wait.
 func (s *saturation) look(now time.Duration, waiting int) {
 	old := waiting > s.young
 	if old && !s.standing {

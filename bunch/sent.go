@@ -6,14 +6,15 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
+// fate tells what became of a packet.
 type fate uint8
 
 const (
-	nothing fate = iota // it does not ask for an ack, or never left
-	flying
-	lost // its bunches leave again; a late ack still frees them
+	nothing fate = iota // it asks for no ack, or never left
+	flying              // it asks for an ack, and is neither acked nor lost
+	lost                // its bunches leave again; a late ack still frees them
 	acked
-	skipped // the number was left out: a peer that acks it makes that up
+	skipped // its number was never sent: a peer that acks it invents acks
 )
 
 // item names the bytes of one entry that a packet carried.
@@ -27,40 +28,40 @@ type item struct {
 // packet is the record of a sent packet. It stays until the fate is known, and lostMemory PTOs longer when that is lost or skipped.
 type packet struct {
 	fate      fate
-	limit     bool // carried a limit update
-	probe     bool
-	loaded    bool   // it carried bunches
-	prompt    bool   // it asked for an ack at once
-	covers    uint64 // it acknowledged all packets that came, below this number
-	size      int
-	at        time.Duration
+	limit     bool          // it carried a limit
+	probe     bool          // it left as a probe, past the window
+	loaded    bool          // it carried bunches
+	prompt    bool          // it asked for an ack at once
+	covers    uint64        // its acks name every packet that came with a lower number
+	size      int           // bytes
+	at        time.Duration // when it left
 	arrived   time.Duration // when the carrier said that it arrived; 0 = it did not say
-	items     []item
-	records   []uint64 // of the tracked messages in it
-	mark      recovery.Mark
-	lostUntil time.Duration
+	items     []item        // bytes of reliable entries in it
+	records   []uint64      // of the tracked messages in it, as given to SendTracked
+	mark      recovery.Mark // the gate's
+	lostUntil time.Duration // when the record of a lost or skipped packet is dropped
 }
 
 // sentPackets remembers the packets that wait for something, and those sent after them.
 type sentPackets struct {
 	recovery.Ring[packet]
-	undecided uint64 // no packet below it is flying
-	inFlight  int    // bytes flying
-	flying    int    // packets flying
-	lastAsk   time.Duration
-	unasked   int     // packets with bulk since the last that asked for an ack at once
-	loaded    int     // records of packets that carried bunches
-	loss      float64 // smoothed share of packets lost, of some lossSpan packets
+	undecided uint64        // no packet with a lower number is flying
+	inFlight  int           // bytes of flying packets
+	flying    int           // number of flying packets
+	lastAsk   time.Duration // when a packet last asked for an ack
+	unasked   int           // packets with bulk since the last that asked for an ack at once
+	loaded    int           // records of packets that carried bunches
+	loss      float64       // smoothed share of packets lost, of some lossSpan packets
 }
 
-// lossSpan is over how many packets their loss is smoothed: at 30 Hz nine seconds.
+// lossSpan is the number of packets over which their loss is smoothed: nine seconds at 30 Hz.
 const lossSpan = 256
 
 // bareRecords is how many records there may be when few packets carried bunches: a peer can make this side send as many acks
 // and limits as it likes. It is enough for two seconds with an ack each millisecond.
 const bareRecords = 2048
 
-// leastSent is for how many records a connection has room at first: the packets of a handshake, or of a tick of play.
+// leastSent is the number of records for which a connection has room at first: the packets of a handshake, or of a tick of play.
 const leastSent = 4
 
 // full reports whether a record must be dropped before the next add. More than seenWindow would be of no use: the peer remembers no

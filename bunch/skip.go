@@ -11,8 +11,8 @@ const (
 	skipLeast = 4
 )
 
-// skips decides which packet numbers are left out. The peer cannot tell these from lost packets. If it acknowledges packets that it
-// did not receive, so that we send faster than the path takes, it names one of them sooner or later (RFC 9000, 21.4).
+// skips decides which packet numbers are never sent. To the peer they look like lost packets. A peer that acknowledges packets it has not
+// received, so that this side sends faster than the path can take, sooner or later acknowledges one of them (RFC 9000, 21.4).
 type skips struct {
 	random func(n int) int // nil = none is left out
 	about  int             // mean distance

@@ -2,6 +2,7 @@ package bunch
 
 import "bytes"
 
+// slotState tells how much of its entry a slot has.
 type slotState uint8
 
 const (
@@ -15,9 +16,9 @@ const (
 type slot struct {
 	payload []byte // when partly: as long as the entry
 	number  uint64
-	have    [maxPieces]extent // what arrived of it, in order, disjoint
-	n       uint8             // how many extents there are
-	flags   byte
+	have    [maxPieces]extent // ranges of the entry that arrived, in order and disjoint
+	n       uint8             // extents in use
+	flags   byte              // of the bunch's header
 	state   slotState
 	pooled  bool   // payload is a block of the connection
 	pinned  uint16 // bytes that payload keeps in memory besides its own
@@ -63,7 +64,7 @@ const (
 	maxSlots  = 64       // slots kept for reuse
 )
 
-// payloadMemory is the memory that payloads lie in from their arrival until the owner takes their messages.
+// payloadMemory gives payloads their memory, from their arrival until the owner takes their messages.
 type payloadMemory struct {
 	pinned int  // bytes that payloads keep in memory besides their own
 	lent   bool // the datagram that is being received stays the caller's: see Conn.ReceiveLent

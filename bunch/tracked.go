@@ -17,12 +17,12 @@ type Fate struct {
 	Kept   bool   // the peer's machine has it; else nobody knows, or it never left
 }
 
-// tracked is the state of tracked messages; for those in flight, packet.records has the rest.
+// tracked holds the tracked messages that wait, and the fates of those that left. Those in flight are in packet.records.
 type tracked struct {
-	waiting queue[trackedMessage] // never sent
+	waiting queue[trackedMessage] // messages that were never sent
 	bytes   int                   // of the bunches of waiting
-	fates   queue[Fate]           // not fetched
-	missed  bool                  // one that arrived was dropped for lack of room
+	fates   queue[Fate]           // fates that the owner has not fetched
+	missed  bool                  // a message that arrived was dropped for lack of room; for Missed
 }
 
 // release lets the collector have the lists that are empty.

@@ -30,7 +30,6 @@ const (
 
 const (
 	packetHeaderBytes = 6   // protocol, flags, number
-	ackBytes          = 7   // of the acks before their runs: largest, delay, number of runs
 	maxHeaderBytes    = 52  // of all before the bunches: header, acks and limit
 	maxBunchHeader    = 11  // flags, channel (4), sequence, length: 9; a piece has 4 more, but at least minPiece bytes less
 	pieceBytes        = 4   // offset and total of a piece
@@ -128,7 +127,7 @@ func parsePacketHeader(b []byte, h *packetHeader) (rest []byte, err error) {
 
 // parseAcks reads the acks of a packet into h.
 func parseAcks(b []byte, h *packetHeader) (rest []byte, err error) {
-	if len(b) < ackBytes {
+	if len(b) < ackHeaderBytes {
 		return nil, errTruncated
 	}
 	h.largest = binary.BigEndian.Uint32(b)
@@ -137,7 +136,7 @@ func parseAcks(b []byte, h *packetHeader) (rest []byte, err error) {
 	if h.nruns > maxAckRuns || h.nruns%2 == 0 {
 		return nil, errors.New("number of ack runs is even or over 64")
 	}
-	b = b[ackBytes:]
+	b = b[ackHeaderBytes:]
 	for i := range h.nruns {
 		v, n := consumeVarint(b)
 		if n == 0 {
