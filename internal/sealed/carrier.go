@@ -11,7 +11,7 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// maxIDs is how many ids of this end are valid at a time; when more are issued, the oldest is retired.
+// maxIDs is the number of this end's ids that are valid at a time. When more are issued, the oldest is retired.
 const maxIDs = 8
 
 // Config holds the settings of a carrier. Its functions must not block.
@@ -44,15 +44,15 @@ type Config struct {
 type Carrier struct {
 	config Config
 	socket *Socket
-	inbox  *inbox
+	inbox  *inbox // packets that the socket has routed here
 
 	mu      sync.Locker // guards session and issued
 	session *Session
-	issued  []ID
-	first   []ID // the peer's first ids, for Start
+	issued  []ID // this end's valid ids, the oldest first
+	first   []ID // the peer's first ids, for Start; not changed after NewCarrier
 
-	worker worker
-	done   chan struct{}
+	worker worker        // starts and stops the goroutine
+	done   chan struct{} // closed when the session has closed
 
 	run    runner // belongs to the goroutine
 	counts carrierCounts

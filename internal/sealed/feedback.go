@@ -27,17 +27,17 @@ const (
 // feedback tells which packets arrived, and when.
 type feedback struct {
 	largest uint32        // low bits of the largest number received
-	delay   time.Duration // from its arrival to the building of this
-	clock   uint64        // its arrival by the receiver's clock; the low 48 bits, 9 years, which the session unwraps
+	delay   time.Duration // from the arrival of largest until this feedback was built
+	clock   uint64        // arrival of largest by the receiver's clock; the low 48 bits, 9 years, which the session unwraps
 
-	// How many packets in a row were received, then how many were missing, and so on, from the largest number down.
+	// Lengths of runs, from largest down: received packets, then missing ones, and so on.
 	runs  [maxRuns]uint64
-	nruns int
+	nruns int // in use
 
-	// How much earlier each packet arrived than the one received with the next larger number, from the largest down; negative when it
-	// arrived later.
+	// From the second largest received number down: how much earlier each packet arrived than the received one above it, in clockUnit;
+	// negative when it arrived later.
 	earlier [maxTimes]int64
-	ntimes  int
+	ntimes  int // in use
 }
 
 // append writes a feedback of at least one run.

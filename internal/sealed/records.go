@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	// maxRecords is how many packets are remembered at most: 19 MB of full ones, which 1 Gbit/s brings in 150 ms.
+	// maxRecords bounds the packets that are remembered: 19 MB of full ones, which 1 Gbit/s brings in 150 ms.
 	maxRecords = 1 << 14
-	// sparedRecords is how many of those payloads leave to feedback.
+	// Packets with payloads leave sparedRecords of them to feedback.
 	sparedRecords = maxRecords / 16
-	// silentRecords is how many packets that ask for no ack are remembered at most, 1,792; more feedback has to wait. At 1 Gbit/s 84,000
-	// packets come in a second, with a report for each four: these are the reports of 85 ms, three PTO on a path of 10 ms.
+	// silentRecords, 1,792, bounds the remembered packets that ask for no ack; more feedback has to wait. At 1 Gbit/s 84,000 packets come in
+	// a second, with a report for each four: these are the reports of 85 ms, three PTO on a path of 10 ms.
 	silentRecords = 7 << 8
 	// crowdedRecords is the number from which on lost packets are forgotten, though they may only be late.
 	crowdedRecords = maxRecords / 2
 	firstRecords   = 32 // for a probe and the train
-	// maxPayloads is how many payloads share a packet.
+	// maxPayloads is the most payloads that share a packet.
 	maxPayloads = 3
 )
 
@@ -36,14 +36,14 @@ const (
 
 // record describes a packet number that the session has sent or skipped.
 type record struct {
-	sample   pace.Sample
-	sent     time.Duration
-	until    time.Duration // how long the record stays when the packet is not acked: a late ack may come
-	covers   uint64        // one above the largest number in its feedback; 0 = it had none, or that left out some
-	acked    uint64        // when it is acked: all numbers below this one, from its own on, are acked, too
-	tokens   [maxPayloads]uint64
-	size     uint16 // on the wire, with IP and UDP
-	payloads uint8
+	sample   pace.Sample         // the controller's
+	sent     time.Duration       // when it left
+	until    time.Duration       // the record stays until then when the packet is not acked: a late ack may come
+	covers   uint64              // one above the largest number in its feedback; 0 = it had none, or that left out some
+	acked    uint64              // when it is acked: all numbers from its own up to acked-1 are acked too
+	tokens   [maxPayloads]uint64 // the source's names for the payloads
+	size     uint16              // bytes on the wire, with IP and UDP
+	payloads uint8               // tokens in use
 	fate     fate
 	train    bool // it is a packet of the train
 	paced    bool // the controller knows of it
@@ -80,6 +80,7 @@ func (r *records) land(rec *record, f fate) {
 	rec.fate = f
 }
 
+// count adds bytes of a paced packet to those in flight.
 func (r *records) count(rec *record, bytes int) {
 	switch {
 	case !rec.paced:

@@ -3,24 +3,23 @@ package sealed
 import "time"
 
 const (
-	// reportAfter is how many packets that ask for feedback make it due at once.
+	// reportAfter packets that ask for feedback make it due at once.
 	reportAfter = 4
-	// maxReportDelay is how long feedback for bulk may wait at most, whatever the round trip: QUIC's default max_ack_delay (RFC 9000,
+	// maxReportDelay is the longest time that feedback for bulk may wait, whatever the round trip: QUIC's default max_ack_delay (RFC 9000,
 	// section 18.2).
 	maxReportDelay = 25 * time.Millisecond
-	// minReportDelay is how long it waits at least, for clocks and timers may be coarser than the round trip.
+	// minReportDelay is the shortest time that it waits, for clocks and timers may be coarser than the round trip.
 	minReportDelay = 100 * time.Microsecond
 	// maxReportGap bounds the least time between two reports. One in each millisecond is 0.9 Mbit/s, more than many a way back
 	// takes.
 	maxReportGap = 2 * time.Millisecond
-	// reportMemory is in how many reports at least a packet is acked. Each reportMemory-th report repeats all that the peer may not
-	// know.
+	// A packet is acked in at least reportMemory reports. Each reportMemory-th report repeats all that the peer may not know.
 	reportMemory = 8
 	// Every pingAfter-th report in a row that leaves in a packet of its own asks for an ack. When that comes, reports need not repeat what
 	// the peer has been told.
 	pingAfter = 16
 
-	// arrivalSlots is how many arrivals are remembered at most, leastArrivals with how many a session begins.
+	// A session remembers at most arrivalSlots arrivals, and begins with room for leastArrivals.
 	arrivalSlots  = 256
 	leastArrivals = 32
 )
@@ -31,14 +30,13 @@ type arrival struct {
 	at     time.Duration
 }
 
-// clockZero is when the clock begins by which peers are told arrivals. It is the same for all carriers of a connection, so that their
-// arrivals can be compared. It is a whole second, so that every process rounds times for the wire in the same way, and tests in virtual
-// time repeat exactly.
+// clockZero is the zero of the clock by which peers are told arrivals. All carriers of a connection share it, so that their arrivals can be
+// compared. It is a whole second, so that every process rounds times for the wire in the same way, and tests in virtual time repeat exactly.
 var clockZero = wholeSecond(time.Now())
 
 func wholeSecond(t time.Time) time.Time { return t.Add(-time.Duration(t.Nanosecond())) }
 
-// report decides when the peer gets feedback, and what that holds.
+// report decides when the peer gets feedback, and which packets that names.
 type report struct {
 	arrivals []arrival     // by number modulo length, which grows with the packets since rest, up to arrivalSlots
 	noted    int           // packets since rest
@@ -50,11 +48,11 @@ type report struct {
 	play    int           // packets that let it wait for a packet to ride on, and were not reported
 	begun   time.Duration // arrival of the oldest of them
 	urgent  bool          // a ping, the end of a train or a gap is among pending
-	alone   bool          // the last packet had no room for it: it needs a packet of its own
-	last    time.Duration // when the last one was built
+	alone   bool          // the last packet had no room for feedback, which needs a packet of its own
+	last    time.Duration // when the last feedback was built
 	gap     time.Duration // least time between two
-	delay   time.Duration // most time after a packet in pending
-	patient time.Duration // most time after a packet in play
+	delay   time.Duration // longest wait of a packet in pending
+	patient time.Duration // longest wait of a packet in play
 
 	// What the peer knows.
 	floor uint64               // of the numbers below, it knows which were received

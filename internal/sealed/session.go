@@ -26,7 +26,7 @@ type SessionConfig struct {
 
 	// Source has the payloads.
 	Source Source
-	// Controller paces. It may outlive the session, and must not serve two at once. nil = a new one.
+	// Controller paces the packets. It may outlive the session, and must not serve two at once. nil = a new one.
 	Controller *pace.Controller
 
 	// Rate counts all packets. nil = they are not counted.
@@ -67,15 +67,15 @@ const trimAfter = 10 * time.Second
 // memoryTimer decides when trim runs. It compares the number of packets, sent and received, to see whether there were any.
 type memoryTimer struct {
 	trimmed time.Duration // when trim last ran
-	counted uint64        // packets until then
-	rested  uint64        // packets until trim last gave up all that it can; until the next one the timer is off
+	counted uint64        // number of packets at that time
+	rested  uint64        // number of packets when trim last gave up all that it can; the timer is off until there is another one
 }
 
 // supply remembers what the source had when it was last asked.
 type supply struct {
-	quiet   bool // nothing
-	calm    bool // no play
-	pressed bool // more play, each time since play filled playBound
+	quiet   bool // it had nothing
+	calm    bool // it had no play
+	pressed bool // it has had more play each time since play filled playBound
 }
 
 // Session is one end of a carrier: a machine without clock, goroutine or lock.
@@ -85,41 +85,41 @@ type Session struct {
 	control *pace.Controller
 
 	// Time.
-	epoch  time.Time // zero until the first call
-	now    time.Duration
+	epoch  time.Time     // the first now that a method was given; zero before that
+	now    time.Duration // since epoch; never runs back
 	memory memoryTimer
 
 	// Keys and ids.
-	sealer *sealer // used by Seal alone
+	sealer *sealer // used by Seal alone, which may run beside the other methods
 	opener *opener
 	ids    []ID // the peer's; the first is in use, the others are spares
 
 	// The state.
 	state   State
-	started bool
-	changed bool // the state has changed since Changed was called
-	err     error
-	hearing hearing
-	greeted bool // a packet of the peer has opened
+	started bool    // Start was called with an id
+	changed bool    // the state has changed since Changed was called
+	err     error   // why the session closed
+	hearing hearing // when the peer was heard, and when it must be asked
+	greeted bool    // a packet of the peer has opened
 
 	// Sending.
-	records  records
-	skips    skips
-	supply   supply
-	full     int // bytes of the last packet with a payload, on the wire
-	train    train
-	mtu      mtu
-	loss     loss
-	starting starting
-	guess    time.Duration // of the round trip, until the controller has measured it
+	records  records       // packet numbers whose fates may still change
+	skips    skips         // packet numbers that are never sent
+	supply   supply        // what the source had when it was last asked
+	full     int           // bytes on the wire of the last packet with a payload
+	train    train         // the packets that measure the path at first
+	mtu      mtu           // how large a packet may be
+	loss     loss          // finds lost packets
+	starting starting      // whether the session is one that starts to send bulk
+	guess    time.Duration // round trip until the controller has measured it
 
 	// Receiving.
-	report report
+	report report // decides when the peer gets feedback
 	clock  uint64 // the peer's clock in its latest feedback, unwrapped; 0 = none has come
 
-	// Scratch.
-	frame    frame     // the one that is read; its feedback also for the report that is built
-	arrivals []arrival // in the feedback that is read
+	// Scratch memory.
+	frame    frame     // the frame that is read; its feedback also for the report that is built
+	arrivals []arrival // of the feedback that is read
 
 	stats Stats
 }
@@ -141,6 +141,7 @@ func NewSession(c SessionConfig) (*Session, error) {
 	return s, nil
 }
 
+// makeKeys derives the keys of both directions from the exporter.
 func (s *Session) makeKeys() error {
 	c := &s.config
 	out, in := ToClient, ToServer
@@ -183,7 +184,7 @@ func (s *Session) Rotate() bool {
 	return true
 }
 
-// Moved says that the path has changed: what was measured is of the old one (RFC 9000, section 9.4).
+// Moved says that the path has changed. The session forgets what it has measured of the old one (RFC 9000, section 9.4).
 func (s *Session) Moved(now time.Time) {
 	t := s.tick(now)
 	s.control.Reset(now)

@@ -7,7 +7,7 @@ const (
 	// too. See silentAfter.
 	silentPTOs = 3
 	silentTime = time.Second
-	// stopTime is how long without an ack a carrier lives.
+	// A carrier without an ack closes after stopTime.
 	stopTime = 10 * time.Second
 
 	// unknownRTT is the round trip of an owner that knows none: kInitialRtt of RFC 9002, section 6.2.2.
@@ -19,9 +19,9 @@ type hearing struct {
 	heard    time.Duration // when the last ack came; or, if later, when a packet left while none was in flight
 	asked    time.Duration // when the last packet left that asks for an ack
 	received time.Duration // when the last packet of the peer was received; 0 = none
-	probes   int           // how many probes must leave now, whatever the pacer says
+	probes   int           // probes that must leave now, whatever the pacer says
 	ptos     int           // probe timeouts in a row without an ack
-	idly     bool          // the last packet that asks for an ack lets it wait, because it has only play
+	idly     bool          // the last packet that asked for an ack lets it wait, because it has only play
 	other    otherCarrier
 }
 
@@ -37,8 +37,8 @@ func (h *hearing) ask(t time.Duration, idly, empty bool) {
 	h.asked, h.idly = t, idly
 }
 
-// overdueAt returns when a peer that has sent before should have been heard again. Its silence may mean that our own address has
-// changed, which only QUIC's packets can tell it. When a probe timeout is longer than silentTime, silence means nothing: not ok.
+// overdueAt returns when a peer that has sent before should have been heard again. Its silence may mean that our own address has changed,
+// which only QUIC's packets can tell it. ok is false when a probe timeout is longer than silentTime: then silence means nothing.
 func (h *hearing) overdueAt(pto time.Duration) (time.Duration, bool) {
 	return h.received + pto, h.received > 0 && pto < silentTime
 }
