@@ -1,6 +1,7 @@
 package bunch
 
 import (
+	"github.com/quivernet/quiver/internal/recovery"
 	"github.com/quivernet/quiver/internal/testkit"
 
 	"math/rand/v2"
@@ -210,7 +211,7 @@ func TestAcksAgainstAModel(t *testing.T) {
 		var h packetHeader
 		_, err := parsePacketHeader(append([]byte{Protocol, flagAcks, 0, 0, 0, 0}, b...), &h)
 		require.NoError(t, err)
-		high := rebuild(r.next, uint64(h.largest), 32) + 1
+		high := recovery.Number(r.next, uint64(h.largest), 32) + 1
 		for i, run := range h.runs[:h.nruns] {
 			for n := high; i%2 == 0 && n > high-run; n-- {
 				require.True(t, came[n-1], "%d did not come", n-1)

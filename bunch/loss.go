@@ -28,7 +28,7 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	if c.sent.Next == 0 {
 		return violation(AckSequenceMismatch, "ack of packet %d, none was sent", h.largest)
 	}
-	largest := rebuild(c.sent.Next, uint64(h.largest), 32)
+	largest := recovery.Number(c.sent.Next, uint64(h.largest), 32)
 	if largest >= c.sent.Next {
 		return violation(AckSequenceMismatch, "ack of packet %d, the newest sent is %d", largest, c.sent.Next-1)
 	}

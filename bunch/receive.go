@@ -1,6 +1,10 @@
 package bunch
 
-import "time"
+import (
+	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
+)
 
 // Receive takes one datagram. The caller must not use it again: messages may alias it. An error is a violation by the peer, which
 // ends the connection.
@@ -14,7 +18,7 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 	if err != nil {
 		return c.fail(violation(ReadHeaderFail, "packet of %d bytes: %v", len(datagram), err))
 	}
-	number := rebuild(c.received.next, uint64(h.number), 32)
+	number := recovery.Number(c.received.next, uint64(h.number), 32)
 	gap := number != c.received.next
 	late := number < c.received.next
 	if !c.received.add(t, number) {
@@ -118,7 +122,7 @@ func (c *Conn) incoming(h header) (*channel, error) {
 }
 
 func (c *Conn) receiveReliable(ch *channel, h header, payload []byte, size int) error {
-	n := rebuild(ch.expected, uint64(h.sequence), 16)
+	n := recovery.Number(ch.expected, uint64(h.sequence), 16)
 	if n < ch.expected {
 		c.stats.DroppedDuplicate++
 		return nil

@@ -274,17 +274,3 @@ func (h header) check(length int) error {
 	}
 	return nil
 }
-
-// rebuild returns the number nearest to expected whose low width bits are truncated (RFC 9000, A.3).
-func rebuild(expected, truncated uint64, width int) uint64 {
-	window := uint64(1) << width
-	half, mask := window/2, window-1
-	candidate := expected&^mask | truncated
-	switch {
-	case candidate+half <= expected && candidate < 1<<62-window:
-		return candidate + window
-	case candidate > expected+half && candidate >= window:
-		return candidate - window
-	}
-	return candidate
-}

@@ -51,16 +51,3 @@ func checkHeader(packet []byte) (why drop) {
 
 // truncated returns the low 32 bits of the number in a header that is not masked.
 func truncated(header []byte) uint32 { return binary.BigEndian.Uint32(header[numberAt:]) }
-
-// rebuild returns the number nearest to expected with these low 32 bits (RFC 9000, appendix A.3).
-func rebuild(expected uint64, low uint32) uint64 {
-	const window, half = 1 << 32, 1 << 31
-	candidate := expected&^(window-1) | uint64(low)
-	switch {
-	case candidate+half <= expected && candidate < maxNumber-window:
-		return candidate + window
-	case candidate > expected+half && candidate >= window:
-		return candidate - window
-	}
-	return candidate
-}

@@ -1,6 +1,10 @@
 package sealed
 
-import "math"
+import (
+	"math"
+
+	"github.com/quivernet/quiver/internal/recovery"
+)
 
 // drop says why a packet was dropped.
 type drop uint8
@@ -57,7 +61,7 @@ func (o *opener) open(packet []byte) (p opened) {
 	sealed := packet[headerBytes:]
 	copy(o.header[:], packet)
 	o.mask.apply(o.header[:], sealed)
-	p.number = rebuild(o.window.next, truncated(o.header[:]))
+	p.number = recovery.Number(o.window.next, uint64(truncated(o.header[:])), 32)
 	if p.why = o.fresh(p.number); p.why != kept {
 		return p
 	}

@@ -1,6 +1,10 @@
 package sealed
 
-import "time"
+import (
+	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
+)
 
 // Receive opens and takes a packet that arrived at that time. See take for the error.
 func (s *Session) Receive(at time.Time, packet []byte) error { return s.take(at, s.open(packet)) }
@@ -103,7 +107,7 @@ type span struct{ low, high uint64 }
 
 // receiveFeedback decides the fates of packets by feedback of the peer. An error is a violation.
 func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
-	largest := rebuild(s.records.Next, f.largest)
+	largest := recovery.Number(s.records.Next, uint64(f.largest), 32)
 	if largest >= s.records.Next {
 		return violation("ack for a packet that was not sent")
 	}

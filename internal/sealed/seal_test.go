@@ -108,19 +108,6 @@ func TestNumbersAreMasked(t *testing.T) {
 	}
 }
 
-func TestRebuild(t *testing.T) {
-	for _, c := range []struct {
-		expected uint64
-		low      uint32
-		want     uint64
-	}{
-		{0, 0, 0}, {0, 1 << 31, 1 << 31}, {5, 3, 3}, {1 << 32, 0xffffffff, 1<<32 - 1}, {1<<32 - 1, 0, 1 << 32},
-		{10 << 32, 1<<31 - 1, 10<<32 + 1<<31 - 1}, {10 << 32, 1<<31 + 1, 9<<32 + 1<<31 + 1}, {maxNumber - 1, 0xffffffff, maxNumber - 1},
-	} {
-		require.Equal(t, c.want, rebuild(c.expected, c.low), "%d, %d", c.expected, c.low)
-	}
-}
-
 func TestSealAndOpen(t *testing.T) {
 	tb := newTube(t)
 	require.Equal(t, "a", tb.take(tb.packet(0, "a")))

@@ -1,0 +1,16 @@
+package recovery
+
+// Number returns the number nearest to expected whose low width bits are truncated, as they are on the wire (RFC 9000, appendix A.3).
+// Numbers end at 2^62.
+func Number(expected, truncated uint64, width int) uint64 {
+	window := uint64(1) << width
+	half, mask := window/2, window-1
+	candidate := expected&^mask | truncated
+	switch {
+	case candidate+half <= expected && candidate < 1<<62-window:
+		return candidate + window
+	case candidate > expected+half && candidate >= window:
+		return candidate - window
+	}
+	return candidate
+}
