@@ -103,7 +103,7 @@ func (o *opening) look() {
 // sight (AActor::GetNetPriority).
 const farPriority = 0.2
 
-// urgency is the time since the last update times the class's priority, which falls with distance. UE: GetNetPriority.
+// urgency returns the time since the last update times the class's priority, which falls with distance. UE: GetNetPriority.
 func (o *opening) urgency(now time.Time) float64 {
 	nearness := 1 - (1-farPriority)*math.Sqrt(float64(o.far))
 	return now.Sub(o.since).Seconds() * o.actor.class.updatePriority * nearness

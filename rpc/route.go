@@ -87,7 +87,7 @@ func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	return plan{remote: true, conn: a.conn}, nil
 }
 
-// localPlan is the plan of a call that runs in this world; an error when nothing handles it here.
+// localPlan returns the plan of a call that runs in this world, or an error when nothing handles it here.
 func (a *Actor) localPlan(m *method) (plan, error) {
 	if !a.handles(m) {
 		return plan{}, fmt.Errorf("rpc: %v runs on this side, where nothing handles it: %w", m, ErrUnbound)

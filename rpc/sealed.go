@@ -374,7 +374,7 @@ func (r *sealedCarrier) onIDs(m control.SealedIDs) *CloseError {
 	return nil
 }
 
-// misplaced is the violation of a message about an instance of which the peer may not speak now.
+// misplaced returns the violation of a message about an instance of which the peer may not speak now.
 func (r *sealedCarrier) misplaced(id byte, instance uint32) *CloseError {
 	return violationf(ControlChannelMessageFail, "%s of carrier %d arrived at carrier %d", control.Name(id), instance, r.instances.Newest())
 }

@@ -127,6 +127,6 @@ func (a *answer) remind() {
 	a.remindLater()
 }
 
-// passed is the offset below which content takes no credit: the application has consumed it, perhaps before the header was answered,
+// passed returns the offset below which content takes no credit: the application has consumed it, perhaps before the header was answered,
 // or the store had it. The lock is held.
 func (a *answer) passed() int64 { return max(a.in.delivery.position, a.in.arrival.parts.base) }

@@ -219,7 +219,7 @@ func (a *Array[T]) next(b []byte, item *T) (rest []byte, memory int, err error) 
 	return rest, memory, nil
 }
 
-// batchCap is how many elements to make room for. count is the sender's word, so the room is bounded by four times the
+// batchCap returns how many elements to make room for. count is the sender's word, so the room is bounded by four times the
 // bytes that came, and by batchBytes.
 func batchCap[T any](bytes, count int) int {
 	size := int(reflect.TypeFor[T]().Size())

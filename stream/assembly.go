@@ -117,7 +117,7 @@ func (a *assembly) park(p part) error {
 	return nil
 }
 
-// end is the offset at which the last part ends.
+// end returns the offset at which the last part ends.
 func (a *assembly) end() int64 {
 	if n := len(a.parked); n > 0 {
 		return a.parked[n-1].end()

@@ -38,7 +38,7 @@ func (w Window) lanes() int {
 	return cmp.Or(w.Lanes, maxLanes)
 }
 
-// firstLanes is how many lanes a server opens with the connection. They stay open.
+// firstLanes returns how many lanes a server opens with the connection. They stay open.
 func (w Window) firstLanes() int {
 	return cmp.Or(w.Lanes, defaultLanes)
 }

@@ -19,7 +19,7 @@ type body interface {
 	Delete() error
 }
 
-// bodyError is the error that a transfer ends with after err of a body: the content was wrong, or the store failed.
+// bodyError returns the error that a transfer ends with after err of a body: the content was wrong, or the store failed.
 func bodyError(err error) error {
 	if errors.Is(err, ErrDigest) {
 		return err

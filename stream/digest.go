@@ -72,7 +72,7 @@ type unhashed struct{}
 func (unhashed) Write(p []byte) (int, error) { return len(p), nil }
 func (unhashed) Sum(b []byte) []byte         { return b }
 
-// String is the name that digests in text begin with.
+// String returns the name that digests in text begin with.
 func (a Algorithm) String() string {
 	switch {
 	case a == NoDigest:
@@ -92,7 +92,7 @@ func (a Algorithm) New() *Hasher {
 	return &Hasher{a, a.begin()}
 }
 
-// Of is the digest of data.
+// Of returns the digest of data.
 func (a Algorithm) Of(data []byte) Digest {
 	h := a.New()
 	h.Write(data)
@@ -143,7 +143,7 @@ func (d Digest) Algorithm() Algorithm { return d.algorithm }
 // IsZero reports whether d names no content.
 func (d Digest) IsZero() bool { return d == Digest{} }
 
-// String is the algorithm's name, a colon and hex digits, as a [Key] may be: "blake3:af1349b9…". It is "" for the zero
+// String returns the algorithm's name, a colon and hex digits, as a [Key] may be: "blake3:af1349b9…". It is "" for the zero
 // Digest.
 func (d Digest) String() string {
 	if d.IsZero() {

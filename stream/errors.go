@@ -67,7 +67,7 @@ type failure struct {
 	cause error  // nil where none was given
 }
 
-// canceled is the error of a transfer that this end canceled for cause.
+// canceled returns the error of a transfer that this end canceled for cause.
 func canceled(cause error) error { return stopped(ErrCanceled, cause) }
 
 func stopped(kind, cause error) *failure {
@@ -133,7 +133,7 @@ func (f *failure) Unwrap() []error {
 	return []error{f.kind, f.cause}
 }
 
-// reason is the text of a cause without that of the sentinel, with which Error begins already.
+// reason returns the text of a cause without that of the sentinel, with which Error begins already.
 func (f *failure) reason(text string) string {
 	return strings.ReplaceAll(text, f.kind.Error()+": ", "")
 }

@@ -208,7 +208,7 @@ func (s *Streams) topic(name string) (t topic, handled bool) {
 	return t, handled
 }
 
-// pace is the longest time in which half a window must be consumed for credit to grow: 2 RTT or 2 ticks. One RTT would be
+// pace returns the longest time in which half a window must be consumed for credit to grow: 2 RTT or 2 ticks. One RTT would be
 // too strict on a lossy path, where content in order waits for a part that is lost, and perhaps lost again.
 func (s *Streams) pace(conn *rpc.Conn) time.Duration {
 	return 2 * max(conn.RTT(), s.interval)

@@ -23,7 +23,7 @@ type options struct {
 // MaxWeight is the largest weight of a transfer.
 const MaxWeight = 1000
 
-// Weight is the transfer's share of the connection beside its other transfers: 1, the default, to MaxWeight.
+// Weight sets the transfer's share of the connection beside its other transfers: 1, the default, to MaxWeight.
 func Weight(n int) Option { return func(o *options) { o.weight = n } }
 
 // Key names the content, in at most 128 bytes; the text of its [Digest] is best. If the receiver has a Store, a transfer that was
@@ -74,7 +74,7 @@ func resolve(config *Config, opts []Option) (options, error) {
 	return o, o.via.check()
 }
 
-// partSize is the payload of a full part.
+// partSize returns the payload of a full part.
 func (o *options) partSize() int {
 	if o.part > 0 {
 		return o.part

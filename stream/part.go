@@ -88,10 +88,10 @@ func (c *block) append(p []byte) { c.buf = append(c.buf, p...) }
 // blockCost is the memory of a block without its buffer, and of its places in lists.
 const blockCost = 128
 
-// cost is the memory that a block takes.
+// cost returns the memory that a block takes.
 func (c *block) cost() int64 { return slices.Allocated(int64(cap(c.buf))) + blockCost }
 
-// heldBytes is the most memory that n bytes of parts take, with what the allocator adds, the blocks themselves, and blocks
+// heldBytes returns the most memory that n bytes of parts take, with what the allocator adds, the blocks themselves, and blocks
 // that are not full.
 func heldBytes(n int64) int64 { return n + n/4 + 2*blockBytes }
 

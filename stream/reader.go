@@ -161,7 +161,7 @@ func (r *reader) mustWait() bool {
 	return !r.stopped && (r.waits || r.bytes >= r.ahead || !r.held.Room())
 }
 
-// stopAt is the element before which fill must stop, because the receiver goes on there; -1 when c does not begin before it.
+// stopAt returns the element before which fill must stop, because the receiver goes on there; -1 when c does not begin before it.
 func (r *reader) stopAt(c *block) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,7 +18,7 @@ const (
 	maxElementBytes = maxRPCBytes - rpcOverhead
 )
 
-// elementsPerRPC is how many elements of at most elementSize bytes go into one RPC of maxBytes (0: 32 KiB). An element that
+// elementsPerRPC returns how many elements of at most elementSize bytes go into one RPC of maxBytes (0: 32 KiB). An element that
 // is larger than maxBytes travels alone.
 func elementsPerRPC(maxBytes, elementSize int) (int, error) {
 	if maxBytes == 0 {

@@ -47,7 +47,7 @@ func (w *window) open(via Backend) bool {
 // laneBytes is the most that a lane has in flight by default: half of a reliable buffer of 256, in full entries.
 const laneBytes = 128 * bunch.EntryBytes
 
-// pathLanes is how many lanes fill the path: those that carry what it holds, and as many again for parts that wait behind a loss. The
+// pathLanes returns how many lanes fill the path: those that carry what it holds, and as many again for parts that wait behind a loss. The
 // congestion window is too small a measure while the path has carried little; then rate times round trip counts.
 func (w *window) pathLanes() int {
 	s := guest.Stats(w.conn)

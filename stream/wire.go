@@ -98,7 +98,7 @@ func (h *header) total() int64 {
 	return h.size
 }
 
-// early is how many bytes may be sent before the header is answered. An array with a key sends none: its first part begins at
+// early returns how many bytes may be sent before the header is answered. An array with a key sends none: its first part begins at
 // the element that the answer names.
 func (h *header) early() int64 {
 	switch {

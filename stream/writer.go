@@ -16,7 +16,7 @@ type writer struct {
 	decoded int64 // elements
 }
 
-// run is the goroutine.
+// run is the goroutine of the writer.
 func (w *writer) run() {
 	w.in.guard(w.in.header.receives(), func() {
 		if err := w.receive(); err != nil && err != io.EOF {

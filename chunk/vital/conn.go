@@ -109,7 +109,7 @@ func (c *Conn) tick(now time.Time) {
 // passed reports whether more than d went by since t.
 func (c *Conn) passed(t time.Time, d time.Duration) bool { return c.now.Sub(t) > d }
 
-// interval is the least time between two requests for a resend, or two answers: a quarter more than a round trip, which the first one
+// interval returns the least time between two requests for a resend, or two answers: a quarter more than a round trip, which the first one
 // takes to have an effect.
 func (c *Conn) interval() time.Duration { return max(minAsk, c.rtt+c.rtt/4) }
 

@@ -50,7 +50,7 @@ func (v Version) sizeBits() int {
 	return 6
 }
 
-// maxSize is the largest size that fits a header.
+// maxSize returns the largest size that fits a header.
 func (v Version) maxSize() int { return 1<<(6+v.sizeBits()) - 1 }
 
 // AppendHeader appends the header of a chunk. Size and Sequence are cut to their fields: 10 bits in 0.6 and 12 in 0.7,

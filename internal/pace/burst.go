@@ -26,7 +26,7 @@ type burst struct {
 	arrived     int
 }
 
-// size is how many packets may leave together if bursts are wanted.
+// size returns how many packets may leave together if bursts are wanted.
 func (b *burst) size() int { return max(b.passed, leastBurst) }
 
 // leave notes that a packet leaves.

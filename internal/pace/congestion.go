@@ -168,7 +168,7 @@ func (c *congestion) relearn(t instant, low tally) {
 	c.lowSeen = t
 }
 
-// usual is the share of random loss: the baseline, as far as it is not forgotten.
+// usual returns the share of random loss: the baseline, as far as it is not forgotten.
 func (c *congestion) usual(t instant) float64 {
 	return min(c.baseline.value, maxRandomLoss) * math.Exp2(-float64(t-c.lowSeen)/float64(forgets))
 }

@@ -13,7 +13,7 @@ const (
 	leastStartFull = 4 * time.Millisecond
 )
 
-// delay knows round trips, and the one-way delay of arrivals, of which only differences mean anything.
+// delay measures round trips, and the one-way delays of arrivals, of which only differences mean anything.
 type delay struct {
 	rtt              minimum
 	latest           time.Duration
@@ -48,7 +48,7 @@ func (d *delay) arrive(t instant, way time.Duration) {
 	}
 }
 
-// still is the shortest gap between arrivals that shows a stand.
+// still returns the shortest gap between arrivals that shows a stand.
 func (d *delay) still() time.Duration { return max(d.base()/4, stallPackets*d.grain) }
 
 // forgetLeast forgets the least delays: the path has become longer by what seemed to be a queue.
@@ -60,11 +60,11 @@ func (d *delay) forgetLeast(t instant, queue time.Duration) {
 	d.calmTrip, d.calmWay, d.nearLeast = calm{}, calm{}, t
 }
 
-// near is the most that counts as no queue: well below the target, and no less than the time of the packet itself, which the least delay
+// near returns the most that counts as no queue: well below the target, and no less than the time of the packet itself, which the least delay
 // does not include when the bottleneck was faster then.
 func (d *delay) near() time.Duration { return max(d.target()/16, d.grain) }
 
-// base is the path's round trip without a queue.
+// base returns the path's round trip without a queue.
 func (d *delay) base() time.Duration {
 	if d.rtt.known {
 		return max(d.rtt.least, time.Microsecond)
@@ -75,11 +75,11 @@ func (d *delay) base() time.Duration {
 	return defaultRTT
 }
 
-// target is the least standing queue that is too much. Two packets, of which one is being sent, are no queue (compare RFC
+// target returns the least standing queue that is too much. Two packets, of which one is being sent, are no queue (compare RFC
 // 8289, section 4.2, where CoDel lets a full packet wait).
 func (d *delay) target() time.Duration { return max(minStanding, d.base()/4, 2*d.grain) }
 
-// aim is the queue for which cruising steers: aimPackets of our own, as in TCP Vegas. So of two controllers that share a bottleneck the
+// aim returns the queue for which cruising steers: aimPackets of our own, as in TCP Vegas. So of two controllers that share a bottleneck the
 // faster one wants the shorter queue, and yields. The aims of many slow ones together must not exceed half of the target, nor be equal, for
 // then nobody would yield: so the aim approaches that half smoothly. It is at least a packet, and at most a third of a short queue's depth.
 func (d *delay) aim() time.Duration {
@@ -106,7 +106,7 @@ func (d *delay) forget(t instant) {
 // short reports whether the queue is known to drop before it is deep enough to be seen.
 func (d *delay) short() bool { return d.depth > 0 && d.depth < 2*d.target() }
 
-// startFull is the queue at which a start has filled the path: the target, or less when the queue is known to be shorter. Otherwise a start
+// startFull returns the queue at which a start has filled the path: the target, or less when the queue is known to be shorter. Otherwise a start
 // that begins in a crowd's short gap would go on until a tenth of all packets are lost.
 func (d *delay) startFull() time.Duration {
 	if d.depth == 0 {
@@ -115,7 +115,7 @@ func (d *delay) startFull() time.Duration {
 	return min(d.target(), max(d.depth/2, leastStartFull))
 }
 
-// jitter is how far the one-way delay rises above its least without a queue; 0 when that is too little to tell.
+// jitter returns how far the one-way delay rises above its least without a queue; 0 when that is too little to tell.
 func (d *delay) jitter() time.Duration {
 	if j := d.spread(); j > max(jitterGrains*d.grain, 2*time.Millisecond) {
 		return j
@@ -123,16 +123,16 @@ func (d *delay) jitter() time.Duration {
 	return 0
 }
 
-// spread is how far the one-way delay of every round rises above its least.
+// spread returns how far the one-way delay of every round rises above its least.
 func (d *delay) spread() time.Duration { return d.calmWay.above(d.way.least) }
 
-// reach is the round trip that a full window must span, with the jitter and the clumps of both ways.
+// reach returns the round trip that a full window must span, with the jitter and the clumps of both ways.
 func (d *delay) reach() time.Duration { return d.base() + d.calmTrip.above(d.rtt.least) }
 
 // long reports whether the newest round trip shows a queue, which a peer that lies about times of arrival cannot hide.
 func (d *delay) long() bool { return d.latest > d.reach()+d.target() }
 
-// firstReach is the reach for a first flight. Our own first round trip may include the queue of all controllers that began at the same time,
+// firstReach returns the reach for a first flight. Our own first round trip may include the queue of all controllers that began at the same time,
 // and a flight for that would be too long; the guess is from before.
 func (d *delay) firstReach() time.Duration {
 	if d.guess > 0 {
@@ -141,7 +141,7 @@ func (d *delay) firstReach() time.Duration {
 	return d.reach()
 }
 
-// pto is the probe timeout (RFC 9002, section 6.2.1). It is no less than the round trips to which every round rises, for jitter and
+// pto returns the probe timeout (RFC 9002, section 6.2.1). It is no less than the round trips to which every round rises, for jitter and
 // clumps are no silence.
 func (d *delay) pto(ackDelay time.Duration) time.Duration {
 	if d.smoothed == 0 {

@@ -102,7 +102,7 @@ type slope struct {
 	stood   bool          // the path stood still meanwhile
 }
 
-// shown is the rate that the path has shown to carry: no more than was sent.
+// shown returns the rate that the path has shown to carry: no more than was sent.
 func (s slope) shown() float64 { return min(s.arrival, s.sent) }
 
 // steady reports whether packets have come for a whole span in which the path never stood still for longer than gap.
@@ -139,7 +139,7 @@ func (d *delivery) late(i int) time.Duration {
 	return s.from - before.at - (s.sent - before.sent)
 }
 
-// oldest is the number of the first point that is kept and counts.
+// oldest returns the number of the first point that is kept and counts.
 func (d *delivery) oldest() int { return max(d.begin, d.curve.next-kept) }
 
 // flight returns the slope of the newest flight: of packets that arrived since there was last nothing to send, up to the first pause of

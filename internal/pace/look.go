@@ -43,7 +43,7 @@ func (c *Controller) open(t instant, swift bool) {
 	c.look = look{number: c.look.number + 1, swift: swift, from: c.Estimate(), until: c.round.number + lookRounds, queue: c.queue}
 }
 
-// lookTime is how long a look sends faster: as long as a sample, which would otherwise show only a part of it.
+// lookTime returns how long a look sends faster: as long as a sample, which would otherwise show only a part of it.
 func (c *Controller) lookTime() time.Duration {
 	base := c.delay.base()
 	if !c.look.swift {
@@ -52,7 +52,7 @@ func (c *Controller) lookTime() time.Duration {
 	return max(time.Duration(swiftPart*float64(base)), 2*c.delay.jitter(), leastLook*c.delay.grain/swiftGain)
 }
 
-// push is the gain of a look. All controllers that share a bottleneck should add the same to it, a quarter of the whole rate, so that a
+// push returns the gain of a look. All controllers that share a bottleneck should add the same to it, a quarter of the whole rate, so that a
 // smaller share grows faster. The queue that the last look has made shows which part of the whole our rate is: see close.
 func (c *Controller) push() float64 {
 	if c.look.swift {
@@ -61,7 +61,7 @@ func (c *Controller) push() float64 {
 	return 1 + max(c.extra, lookGain-1)
 }
 
-// payback is the gain after a look: as much too low as the look's was too high, but not below emptyGain.
+// payback returns the gain after a look: as much too low as the look's was too high, but not below emptyGain.
 func (c *Controller) payback() float64 { return max(2-c.push(), emptyGain) }
 
 // stepUp ends the look early when the queue has grown.
@@ -81,7 +81,7 @@ func (c *Controller) lapse(t instant) {
 	}
 }
 
-// paybackTime is how long payback takes to undo what the look has sent too much.
+// paybackTime returns how long payback takes to undo what the look has sent too much.
 func (c *Controller) paybackTime() time.Duration {
 	return time.Duration(float64(c.lookTime()) * (c.push() - 1) / (1 - c.payback()))
 }

@@ -126,7 +126,7 @@ func (c *Controller) Rate() float64 {
 	return max(c.gain()*c.Estimate(), least)
 }
 
-// supposed is the estimate, or, while nothing is known, the rate at which a start sends its first window.
+// supposed returns the estimate, or, while nothing is known, the rate at which a start sends its first window.
 func (c *Controller) supposed() float64 {
 	if estimate := c.Estimate(); estimate > 0 {
 		return estimate
@@ -134,7 +134,7 @@ func (c *Controller) supposed() float64 {
 	return c.starters.unknown() * float64(c.cfg.Packet) / c.delay.base().Seconds() / startGain
 }
 
-// gain is the factor of the pacing rate on the estimate.
+// gain returns the factor by which the pacing rate exceeds the estimate.
 func (c *Controller) gain() float64 {
 	switch c.state {
 	case Start:
@@ -153,7 +153,7 @@ func (c *Controller) gain() float64 {
 	return c.steer()
 }
 
-// steer is the gain that brings the queue to the aim within one and a half round trips. The effect shows a round trip late: a loop with
+// steer returns the gain that brings the queue to the aim within one and a half round trips. The effect shows a round trip late: a loop with
 // that delay is stable if it corrects less than pi/2 of the error in a round trip, and two thirds overshoots little.
 func (c *Controller) steer() float64 {
 	horizon := 3 * max(c.delay.base(), minStanding) / 2
@@ -161,7 +161,7 @@ func (c *Controller) steer() float64 {
 	return min(max(1+off, leastSteer), mostSteer)
 }
 
-// queueAhead is the queue that the next packet will meet. The queue that packets have met is a round trip old, so in the first round after a
+// queueAhead returns the queue that the next packet will meet. The queue that packets have met is a round trip old, so in the first round after a
 // drain the bytes in flight show whether it is gone. Later they are too fine a measure, because the estimate is the greatest of some rounds.
 func (c *Controller) queueAhead() time.Duration {
 	estimate := c.Estimate()

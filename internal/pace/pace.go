@@ -197,7 +197,7 @@ func (c *Controller) noteSize(size int) {
 	}
 }
 
-// ownTime is how much longer a packet of size bytes takes at the bottleneck than the smallest one. The least delay may be that of a small
+// ownTime returns how much longer a packet of size bytes takes at the bottleneck than the smallest one. The least delay may be that of a small
 // packet of play; compared with it each full packet would seem to meet a queue. ownTime counts with the greatest rate that was ever believed
 // of the path, not with the present one, which may be a small share of it: with that, sixteen controllers over a queue of an eighth of the
 // product took the queue for no queue, and lost 12 %.
@@ -464,7 +464,7 @@ func (c *Controller) learn(t instant, b *batch) {
 	}
 }
 
-// leastStand is how late an arrival must be to show a stand; 0 = none does. In a path's first start gaps may come from trains and bursts of
+// leastStand returns how late an arrival must be to show a stand; 0 = none does. In a path's first start gaps may come from trains and bursts of
 // others that begin, too: taken for stands they hid the queue, and sixteen that began within 100 ms lost 6 % instead of 3.
 func (c *Controller) leastStand() time.Duration {
 	if c.state == Start && c.look.number == 0 {

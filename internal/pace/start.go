@@ -106,10 +106,10 @@ func (c *Controller) confirm(t instant, s slope) {
 	}
 }
 
-// mostAfter is the greatest rate that is believed after so many bytes have arrived in a round trip.
+// mostAfter returns the greatest rate that is believed after so many bytes have arrived in a round trip.
 func (c *Controller) mostAfter(bytes int) float64 { return mostGrowth * c.overTrip(bytes) }
 
-// overTrip is the rate of so many bytes in the present round trip, by our own clock; it is no less than that of the least window.
+// overTrip returns the rate of so many bytes in the present round trip, by our own clock; it is no less than that of the least window.
 func (c *Controller) overTrip(bytes int) float64 {
 	return max(float64(bytes), c.leastWindow()) / max(c.delay.smoothed, c.delay.base()).Seconds()
 }

@@ -101,7 +101,7 @@ func (s *Session) pto() time.Duration {
 	return 3*s.guess + maxReportDelay // the variance begins as half the round trip (RFC 9002, section 5.3), and counts four times
 }
 
-// probeAfter is how long the session waits for an ack before it sends a probe. It bounds the probe timeout, which one late ack may make
+// probeAfter returns how long the session waits for an ack before it sends a probe. It bounds the probe timeout, which one late ack may make
 // seconds long: in that time a silent carrier would end without having asked.
 func (s *Session) probeAfter() time.Duration {
 	return min(s.pto(), max(silentTime, 2*s.rtt()))
@@ -134,7 +134,7 @@ func (s *Session) silentAt() (time.Duration, bool) {
 	return max(s.hearing.heard+s.silentAfter(), s.hearing.other.until(s.patience())), true
 }
 
-// silentAfter is how long nothing must be acked before the carrier is silent. With play alone in flight it is silentPTOs, so that the
+// silentAfter returns how long nothing must be acked before the carrier is silent. With play alone in flight it is silentPTOs, so that the
 // other carrier takes over soon. With bulk, while opening, and without another carrier it is at least silentTime: on a short path
 // silentPTOs are only 80 ms.
 func (s *Session) silentAfter() time.Duration {
@@ -150,7 +150,7 @@ func (s *Session) watchAt() (at time.Duration, ok bool) {
 	return at, s.config.Other != nil && s.state == Open && s.waiting()
 }
 
-// patience is the probe timeout, bounded so that it does not grow with the variance: one late ack after an outage would make play wait
+// patience returns the probe timeout, bounded so that it does not grow with the variance: one late ack after an outage would make play wait
 // for seconds in the next outage, though QUIC could carry it.
 func (s *Session) patience() time.Duration {
 	_, smoothed, _ := s.control.RTT()

@@ -97,7 +97,7 @@ func (o *outbox) since(now time.Time) time.Duration {
 	return now.Sub(o.epoch)
 }
 
-// time is the reverse of since.
+// time turns a time of the flight's clock back into one of the caller's.
 func (o *outbox) time(t time.Duration) time.Time { return o.epoch.Add(t) }
 
 // chunk returns the record of the chunk with a number, or with an id, the low bits of the number. When there is no such chunk, the record

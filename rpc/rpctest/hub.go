@@ -90,7 +90,7 @@ func (h *hub) share() {
 	}
 }
 
-// joined is the link that is like one for what leaves and one for what comes behind each other.
+// joined returns one link that is like a link out and a link in behind each other.
 func joined(out, in netsim.Config) netsim.Config {
 	out.Loss, out.LossBeyond = 1-(1-out.Loss)*(1-in.Loss), in.Loss
 	out.Delay += in.Delay
