@@ -14,13 +14,13 @@ const (
 // assembly is an unreliable message that arrives in parts.
 type assembly struct {
 	channel  *channel
-	message  uint16
+	message  uint16 // number of the message in its channel
 	delivery Delivery
-	newest   uint64 // number of the newest packet that brought a part
-	count    int    // how many parts it has; 0 until the last one came
-	have     int    // how many parts came
-	size     int    // bytes of those
-	parts    [maxParts][]byte
+	newest   uint64           // number of the newest packet that brought a part
+	count    int              // parts of the message; 0 until the last one came
+	have     int              // parts that came
+	size     int              // bytes of those
+	parts    [maxParts][]byte // by part number; nil until it comes
 }
 
 func (a *assembly) is(ch *channel, h header) bool {
@@ -33,7 +33,7 @@ type assemblies struct {
 	list    []assembly // oldest first
 	price   int        // of the list
 	waiting int        // price of the whole messages that wait for Take
-	evicted uint64     // how many were given up
+	evicted uint64     // assemblies that were given up
 }
 
 // fits reports whether there is room for messages or parts of such a price.

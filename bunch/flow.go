@@ -9,21 +9,21 @@ type flow struct {
 	entries int // in all reliable buffers of this side
 
 	// Sending.
-	sent      uint64 // price of all entries that ever left
-	limit     uint64 // the most that the peer lets sent be
-	blocked   bool   // something waits for a higher limit
-	probe     bool   // the next packet asks for the limit
-	probes    int    // how often this side has asked since the limit rose
-	blockedAt time.Duration
+	sent      uint64        // price of all entries that ever left
+	limit     uint64        // the most that the peer lets sent be
+	blocked   bool          // something waits for a higher limit
+	probe     bool          // the next packet asks for the limit
+	probes    int           // how often this side has asked since the limit rose
+	blockedAt time.Duration // when blocked became true, or this side last asked since then
 
 	// Receiving.
 	received   uint64 // price of all entries that came
 	consumed   uint64 // price of those whose messages the owner has taken
-	window     uint64 // how much may wait: ReceiveLimit
+	window     uint64 // price of the messages that may wait for the owner
 	advertised uint64 // the limit that the peer was told last
 	update     bool   // the next packet tells the limit
 	toldBy     uint64 // number of the newest packet that told a limit: only its loss matters
-	mark       uint64 // consumed at markAt
+	mark       uint64 // consumed at markAt, from which the owner's pace is measured
 	markAt     time.Duration
 	tight      bool // the window holds the peer back
 	control    int  // price of what channel 0 holds; at most maxControl

@@ -14,13 +14,13 @@ const (
 
 // builder makes one packet.
 type builder struct {
-	buf     []byte
-	start   int // index in buf of the packet's first byte
-	limit   int // len(buf) when the packet is full
-	bunches int
-	bulk    bool // some of the bunches are bulk
-	fresh   bool // bunches that were never sent may be placed
-	packet  *packet
+	buf     []byte  // AppendPacket's, with the packet so far
+	start   int     // index in buf of the packet's first byte
+	limit   int     // len(buf) when the packet is full
+	bunches int     // in the packet
+	bulk    bool    // some of the bunches are bulk
+	fresh   bool    // bunches that were never sent may be placed
+	packet  *packet // the record of the packet
 }
 
 func (b *builder) room() int { return b.limit - len(b.buf) }

@@ -5,14 +5,14 @@ const maxParts = (MaxBunchBytes + EntryBytes - 1) / EntryBytes
 
 // run is a message of several entries that is being assembled.
 type run struct {
-	open     bool
+	open     bool // the first entry has come, and the last one has not
 	delivery Delivery
-	first    bool // it opens the channel
-	size     int  // bytes of the parts
-	cost     int  // bytes of ReceiveLimit that are given back when the message is fetched
-	pinned   int  // bytes that the parts keep in memory besides their own
-	parts    [][]byte
-	pooled   uint64 // bit i: part i is in a block of the connection
+	first    bool     // it opens the channel
+	size     int      // bytes of the parts
+	cost     int      // bytes of ReceiveLimit that are given back when the message is fetched
+	pinned   int      // bytes that the parts keep in memory besides their own
+	parts    [][]byte // payloads of its entries so far
+	pooled   uint64   // bit i: part i is in a block of the connection
 }
 
 // addToRun takes one part of a run, and hands the message out with the last one.

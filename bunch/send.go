@@ -14,10 +14,10 @@ const maxUnreliable = 256 << 10
 type datagram struct {
 	payload  []byte // from the connection's blocks, or its own when longer than one
 	delivery Delivery
-	message  uint16 // its number when it leaves in parts; it gets it with the first one
-	part     uint8  // the next part to leave
-	after    uint64 // reliable entries below this sequence were queued earlier and leave first
-	at       time.Duration
+	message  uint16        // its number when it leaves in parts; it gets it with the first one
+	part     uint8         // the next part to leave
+	after    uint64        // reliable entries below this sequence were queued earlier and leave first
+	at       time.Duration // when it was queued
 }
 
 func (d *datagram) parts() int { return max(1, (len(d.payload)+EntryBytes-1)/EntryBytes) }

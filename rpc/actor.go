@@ -30,8 +30,8 @@ type Actor struct {
 	owner    *Actor     // server: the actor that owns it, nil = a connection or the server does
 	children actors     // server: the actors that it owns
 	openings []*opening // where it is open; on a client at most the one channel to the server
-	dead     bool
-	torn     bool // see TearOff
+	dead     bool       // it has ended here
+	torn     bool       // see TearOff
 
 	dormancy  dormancy
 	relevancy actorRelevancy

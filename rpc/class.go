@@ -34,8 +34,8 @@ type Class struct {
 	traits  guest.Traits // its priority, and who declared it if the game did not: see guest.DeclaredBy
 
 	updatePeriod   time.Duration // least time between two looks at an actor's states
-	updatePriority float64
-	cullDistance   float32
+	updatePriority float64       // see UpdatePriority
+	cullDistance   float32       // see CullDistance
 
 	actor      *Class   // of a component: the actor's class, which has the component's methods and states, too
 	slot       int      // of a component: its index in components of that class

@@ -29,7 +29,7 @@ type Listener struct {
 	accepting sync.WaitGroup
 	cancel    context.CancelFunc
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards conns and linger
 	conns  map[*Conn]*quic.Conn
 	linger time.Time // until then connections that have ended answer, to repeat a close that was lost
 	close  sync.Once

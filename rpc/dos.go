@@ -23,7 +23,7 @@ type dosWatch struct {
 	counts map[string]*dos.Count // by name, of all clients
 }
 
-// watched is one connection that dosWatch watches. It belongs to the world's goroutine, where nothing else is said.
+// watched is one connection that dosWatch watches. It belongs to the world's goroutine, except the fields under World.dos.mu.
 type watched struct {
 	peer     *dos.Peer
 	methods  map[*method]*usage

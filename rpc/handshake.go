@@ -25,7 +25,7 @@ type handshake struct {
 	deadline time.Time   // of the whole handshake
 	late     *CloseError // set when the classes differ: the timer ends the connection with it
 	ctx      context.Context
-	verdict  chan verdict // of capacity 1
+	verdict  chan verdict // of capacity 1; Authenticate's goroutine sends, shake receives
 }
 
 // verdict is the decision of Authenticate about a client, or of Login after it.

@@ -13,13 +13,13 @@ import (
 	"github.com/quivernet/quiver/internal/state"
 )
 
-// stateOutbox has the states that a server's connection has yet to send to its client, and the updates on their way. It belongs to the
+// stateOutbox holds the states that a server's connection has yet to send to its client, and the updates on their way. It belongs to the
 // world's goroutine.
 type stateOutbox struct {
-	dirty    []*opening // openings whose client lacks something; compose removes those whose client lacks nothing any more
-	heldBack bool       // the last Flush had no room for all
-	room     stateRoom
-	sent     sentStates
+	dirty    []*opening     // openings whose client lacks something; compose removes those whose client lacks nothing any more
+	heldBack bool           // the last Flush had no room for all
+	room     stateRoom      // how many bytes a Flush may hand over
+	sent     sentStates     // updates on their way
 	fates    [64]bunch.Fate // scratch, for settleStates
 
 	resync   bool      // the client could not keep what it acknowledged, and asks for everything anew
@@ -79,10 +79,10 @@ func (s *sentStates) release(number uint64) {
 // stateRoom decides how many bytes of updates a Flush hands to the machine: about what leaves it until the next Flush, and no more than
 // keeps the queue of the path short.
 type stateRoom struct {
-	machine outbox.Room
-	path    state.Pace
-	began   time.Time // when the first Flush was, by the link's clock; path counts from then
-	given   int       // bytes that the last Flush handed over
+	machine outbox.Room // by how much leaves the machine between two Flushes
+	path    state.Pace  // by the queue of the path
+	began   time.Time   // when the first Flush was, by the link's clock; path counts from then
+	given   int         // bytes that the last Flush handed over
 }
 
 // open returns the room of this Flush. Of what the last one handed over, unsent bytes were taken back; behind says that these were some,

@@ -16,7 +16,7 @@ type question struct {
 	conn   *Conn // of the asker; nil: this world asked
 	actor  *Actor
 	method *method
-	number uint64
+	number uint64      // by which the asker knows it
 	kept   *question   // of the running handler's question: the copy that keep has made for Later
 	said   atomic.Bool // it is answered, or the function of Later was called
 

@@ -79,14 +79,14 @@ type waitingCalls struct {
 	running bool // a call runs that has waited: resolve must not make it wait again
 }
 
+// waitingCall is one of waitingCalls.
 type waitingCall struct {
-	actor   *Actor
-	method  *method
-	payload []byte
-	needs   []Ref
-	until   time.Time
-
-	question uint64 // its number, of a request
+	actor    *Actor
+	method   *method
+	payload  []byte    // the encoded argument
+	needs    []Ref     // actors that the argument names and that were not open
+	until    time.Time // when the call runs without them
+	question uint64    // number of the question, of a request
 }
 
 // resolve sets references in an argument that name no open actor to 0. If the call shall wait for those actors instead, it keeps the

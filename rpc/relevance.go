@@ -62,15 +62,15 @@ type relevance struct {
 	last    time.Time     // the last Flush
 	elapsed time.Duration // since the first Flush; the clock of relevancy
 
-	places    sweep // over the slots of placed, to read positions
-	surveys   sweep // over World.announced
-	questions questions
-	toOpen    int // how many actors this Flush may still open
+	places    sweep     // over the slots of placed, to read positions
+	surveys   sweep     // over World.announced
+	questions questions // to the game, about asked
+	toOpen    int       // actors that this Flush may still open
 
-	// Scratch of one survey.
-	found  []relevancy.Found
-	wanted []wish
-	unseen []*opening
+	// Scratch memory of one survey.
+	found  []relevancy.Found // actors near the view
+	wanted []wish            // actors to open
+	unseen []*opening        // openings whose actors were not found
 }
 
 // sweep visits some items in each Flush, so that each has its turn once in surveyPeriod.
@@ -93,9 +93,9 @@ func (s *sweep) next(n int) int {
 // questions asks the game about pairs of a connection and a slot of relevance.asked: of each connection in turn about all slots.
 type questions struct {
 	round relevancy.Round
-	left  int // how many pairs this Flush has still to visit
-	asker int // index in World.announced
-	slot  int
+	left  int // pairs that this Flush has still to visit
+	asker int // index in World.announced of the connection whose turn it is
+	slot  int // the next slot to ask about
 }
 
 // wish is an actor that is relevant to a connection and not open there.
@@ -421,10 +421,10 @@ func (a *Actor) concerns(c *Conn) bool { return a.conn == c || a == c.shown.view
 // everywhere is a cull distance that reaches every view.
 const everywhere = math.MaxFloat32
 
-// view is, on a server, from where a connection sees, and what is open for it. It belongs to the world's goroutine.
+// view holds, on a server, the place from which a connection sees, and the openings that depend on it. It belongs to the world's goroutine.
 type view struct {
-	target  *Actor // by SetView; nil = see viewTarget
-	fixed   bool   // by SetViewPoint
+	target  *Actor // set by SetView; nil = see viewTarget
+	fixed   bool   // set by SetViewPoint: the view is at x, y, z
 	x, y, z float32
 
 	pawn     *Actor        // found by Conn.pawn

@@ -37,11 +37,11 @@ func newRequests(limit int) (r requests) {
 // inquiry is a question that this side asks.
 type inquiry struct {
 	actor  *Actor
-	method *method // of the question
-	conn   *Conn   // nil: this world answers
-	number uint64  // 0: not asked yet
-	to     receiver
-	waits  bool // a goroutine in Ask waits; else a function of the game runs
+	method *method  // of the question
+	conn   *Conn    // nil: this world answers
+	number uint64   // 0: not asked yet
+	to     receiver // of the answer
+	waits  bool     // a goroutine in Ask waits; else a function of the game runs
 }
 
 // receiver takes the answer: a hearer without its type.

@@ -145,13 +145,13 @@ type Calling struct {
 	// Set by Calls.
 	name  string // of the RPC, for errors
 	actor *rpc.Actor
-	items int // how many there are
-	per   int // how many go into one RPC
+	items int // number of items
+	per   int // items in one RPC
 
 	// Owned by the world's goroutine.
-	conn    *rpc.Conn // nil: the calls run in this world
-	channel rpc.Channel
-	local   *localChannel
+	conn    *rpc.Conn     // nil: the calls run in this world
+	channel rpc.Channel   // of actor, when conn is not nil
+	local   *localChannel // stands in for channel when the calls run in this world
 	pump    *Pump
 
 	// mu guards what any goroutine of the application may ask or say.

@@ -17,8 +17,8 @@ const (
 	maxDecoded = 2 << 20
 )
 
-// delivery has the pieces that the writer of an incoming transfer gives to the application, which pulls them on a goroutine of its
-// own, or has the tick push them to OnBatch. incoming.mu guards its fields, except push and ended.
+// delivery holds the pieces of an incoming transfer between its writer and the application, which pulls them on a goroutine of its own, or
+// lets the tick push them to OnBatch. incoming.mu guards its fields, except push and ended.
 type delivery struct {
 	in *incoming
 
@@ -30,7 +30,7 @@ type delivery struct {
 	onTick   bool  // the tick takes the pieces, for OnBatch
 
 	position int64 // bytes that the application has consumed
-	elements int64 // and elements
+	elements int64 // elements that it has consumed
 
 	// Owned by the world's goroutine, and set by the handler.
 	push  func(batch any) // OnBatch
@@ -39,12 +39,12 @@ type delivery struct {
 
 // piece is content for the application: a block of a blob, or a batch of an array's elements.
 type piece struct {
-	block *block
-	batch any
-	bytes int64
-	count int64
-	cost  int64 // memory
-	fresh bool  // decoded, or read from the store: charged by add; a block of parts was charged when it arrived
+	block *block // of a blob, else nil
+	batch any    // of an array, a []T
+	bytes int64  // of content
+	count int64  // elements
+	cost  int64  // memory
+	fresh bool   // decoded, or read from the store: charged by add; a block of parts was charged when it arrived
 }
 
 // decodeFunc decodes elements at the start of b: at most count of them, or as many as are whole when count is negative.

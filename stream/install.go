@@ -13,7 +13,7 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Streams are the transfers of one world, to and from all its peers.
+// Streams holds the transfers of one world, to and from all its peers.
 type Streams struct {
 	world  *rpc.World
 	config Config

@@ -27,13 +27,13 @@ const widenPause = time.Millisecond
 type lanes struct {
 	peer *Peer
 
-	asked   int       // how many there are to be; a client asks for them in its limits
-	stay    int       // how many were opened with the connection, and stay; 0 at a client until the server has told it
+	asked   int       // lanes that there are to be; a client asks for them in its limits
+	stay    int       // lanes that were opened with the connection, and stay; 0 at a client until the server has told it
 	widened time.Time // when widen last looked at the path
 
-	// Used by a server, against mostOpenings: how many lanes it has opened since opening.
-	opened  int
-	opening time.Time
+	// Used by a server, which opens at most mostOpenings lanes in openingTime.
+	opened  int       // lanes opened since opening
+	opening time.Time // when opened was last set to 0
 
 	// Used by a client.
 	touched bool         // a lane or a part has come since used

@@ -47,9 +47,9 @@ func parsePart(b []byte) (part, error) {
 // block is a run of content in memory of its own. The payload stands behind room for a part's header, so that the
 // message which carries it needs no copy.
 type block struct {
-	offset int64
-	index  int64
-	count  int
+	offset int64             // of its first byte in the content
+	index  int64             // of its first element, in an array
+	count  int               // elements in it, in an array
 	buf    []byte            // maxPartHeader, then the payload
 	pooled *[blockBytes]byte // memory that Free returns to the pool; nil = none
 	holder *budget.Holding   // of the outgoing transfer that it was read for; nil = none

@@ -102,13 +102,13 @@ func queueTime(ch Channel) time.Duration {
 type Pump struct {
 	gate Gate
 	ch   Channel
-	emit func(rpc int) error
-	end  func() error
+	emit func(rpc int) error // sends an RPC
+	end  func() error        // sends the closing RPC; nil = there is none
 
-	rpcs  int // without the closing one
-	steps int // with the closing one
-	next  int // index of the next step
-	err   error
+	rpcs  int   // number of RPCs, without the closing one
+	steps int   // number of RPCs, with the closing one
+	next  int   // index of the next step
+	err   error // of emit or end, which ended the pump
 }
 
 // NewPump makes a pump that sends RPCs 0 to rpcs-1 by emit, then the closing one by end (nil: none). entries is how many entries of the

@@ -41,19 +41,19 @@ type reader struct {
 	held    *budget.Holding // charged with the blocks that were read and not freed
 	changed chan struct{}   // holds a token when admit must check again
 
-	// mu guards what follows: first what the goroutine has read, for the tick.
+	// mu guards all fields below. These hold what the goroutine has read, for the tick.
 	mu     sync.Mutex
-	ready  []*block
-	bytes  int  // in ready
-	ahead  int  // bytes that may be in ready
-	most   int  // bytes that were in ready since ticks last took all of it
-	hungry bool // a tick found nothing, and wants to be woken
+	ready  []*block // in order
+	bytes  int      // of content in ready
+	ahead  int      // bytes that may be in ready
+	most   int      // bytes that were in ready since ticks last took all of it
+	hungry bool     // a tick found nothing, and wants to be woken
 
 	// What the world's goroutine has said.
 	waits   bool  // the goroutine must not read before resume
 	from    int64 // content below this byte is hashed and not sent
 	fromAt  int64 // the element at from, in an array
-	stopped bool
+	stopped bool  // the goroutine must end
 
 	// The goroutine.
 	running bool

@@ -18,10 +18,10 @@ type Transfer struct {
 
 	// mu guards what any goroutine of the application may ask.
 	mu       sync.Mutex
-	weight   int
-	progress Progress
-	reading  bool // the reader's goroutine was started
-	sealed   bool // sealed packets carried the content when noteSealed last looked
+	weight   int      // share of the connection, beside its other transfers
+	progress Progress // as of the last tick
+	reading  bool     // the reader's goroutine was started
+	sealed   bool     // sealed packets carried the content when noteSealed last looked
 	finished bool
 	err      error
 	done     chan struct{} // closed once finished, when the reader no longer uses the caller's items
@@ -35,10 +35,10 @@ type Transfer struct {
 	// What was sent, and what may be. Owned by the world's goroutine.
 	limit    int64 // content below may be sent: granted, or, before the answer, what may leave with the header
 	next     int64 // offset at which the next part begins
-	endSent  bool
-	stopSent bool // cancel was sent
-	share    share
-	blocked  bool // its route takes no more in this tick
+	endSent  bool  // the end message was sent
+	stopSent bool  // cancel was sent
+	share    share // of the connection, by weight
+	blocked  bool  // its route takes no more in this tick
 }
 
 func newTransfer(p *Peer, h header, o options, s source) *Transfer {

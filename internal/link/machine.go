@@ -128,8 +128,8 @@ type Holder interface {
 // slot is a machine, with its optional parts looked up once: nil when it lacks one.
 type slot struct {
 	Machine
-	first      byte // of its datagrams
-	second     byte // likewise; first when it has one kind
+	first      byte // first byte of its datagrams
+	second     byte // first byte of its other kind of datagrams; first when it has one kind
 	blackHoler BlackHoler
 	losses     LossCounter
 	flyer      Flyer
@@ -142,7 +142,7 @@ type slot struct {
 	lender     Lender
 
 	copies  bool      // it is a Copier
-	arrived time.Time // the newest time of its Arriver that the first machine's Overtaker was told
+	arrived time.Time // the newest Arrived that the first machine's Overtaker was told
 	window  int       // by the last SetWindow
 }
 

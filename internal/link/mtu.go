@@ -29,7 +29,7 @@ type mtu struct {
 
 	// Large datagrams were found to vanish, a black hole (RFC 8899, section 4.3): until holeEnd only safe ones leave.
 	holeEnd time.Time
-	hold    time.Duration
+	hold    time.Duration // from the discovery of the last black hole to holeEnd
 }
 
 // update takes the carrier's MaxDatagram; 0 is unknown. When it is less than a path must take, mtu still allows minDatagram: the

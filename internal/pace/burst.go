@@ -17,13 +17,13 @@ type burst struct {
 	passed int  // how many packets that left together have arrived within burstTime; 0 = not known
 
 	// The packets that leave now.
-	at    instant
-	count int
+	at    instant // when they leave
+	count int     // of them
 
 	// The packets that left together and of which the newest ack tells.
 	sent        instant // when they left
-	first, last instant // arrivals
-	arrived     int
+	first, last instant // arrivals of the first and the last of them
+	arrived     int     // of them
 }
 
 // size returns how many packets may leave together if bursts are wanted.

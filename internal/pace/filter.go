@@ -13,11 +13,11 @@ const (
 // minimum is the least of the durations that were added in the last 10 s. It keeps one for each quarter of that time, so it forgets them
 // when they are 7.5 to 10 s old; but it keeps the last ones when none is added.
 type minimum struct {
-	slots [minimumSlots]time.Duration
-	full  [minimumSlots]bool
-	index int64 // of the newest slot, counted from the epoch
-	least time.Duration
-	known bool
+	slots [minimumSlots]time.Duration // the least of each quarter
+	full  [minimumSlots]bool          // something was added in the quarter
+	index int64                       // of the newest slot, counted from the epoch
+	least time.Duration               // of slots
+	known bool                        // something was added
 }
 
 func (m *minimum) add(now instant, d time.Duration) {

@@ -28,12 +28,12 @@ const (
 // look is a trial of more rate. A swift one sends in a fifth of a round trip about as much too much as another in a whole one: it shows
 // sooner whether there is room, for twice the rate, while nothing is known of others on the path.
 type look struct {
-	number  uint16
-	swift   bool
-	from    float64 // the estimate when it began
-	until   int64   // number of the round in which it is closed; 0 = no look is open
-	outcome tally
-	queue   time.Duration // when it began
+	number  uint16        // of the newest look; 0 = there was none
+	swift   bool          // it is a swift one
+	from    float64       // the estimate when it began
+	until   int64         // number of the round in which it is closed; 0 = no look is open
+	outcome tally         // fates of its packets
+	queue   time.Duration // the queue when it began
 	peak    time.Duration // the greatest queue since
 }
 

@@ -5,13 +5,13 @@ import "time"
 // round is a round trip: it ends when a packet that left after its beginning arrives.
 type round struct {
 	number      int64
-	began       instant
+	began       instant       // when it began
 	end         int64         // delivery.total when it began: it ends when a packet arrives that left after that
 	fates       tally         // of packets that were decided in it
 	sent        [4]tally      // of packets by the round in which they left, its number modulo 4
 	lost        [4]losses     // by the round in which they counted as lost, the same
-	leastQueue  time.Duration // the queue that stands
-	mostQueue   time.Duration
+	leastQueue  time.Duration // the least queue of its batches: the queue that stands
+	mostQueue   time.Duration // the greatest one
 	leastBefore time.Duration // leastQueue of the last round
 }
 

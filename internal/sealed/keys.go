@@ -33,10 +33,10 @@ const (
 // generation is the key of 2^22 packet numbers.
 type generation struct {
 	suite  *suite
-	index  uint64
-	secret []byte
-	aead   cipher.AEAD
-	iv     [nonceBytes]byte
+	index  uint64           // packet numbers of the generation, shifted right by 22
+	secret []byte           // from which the next generation's is derived
+	aead   cipher.AEAD      // under this generation's key
+	iv     [nonceBytes]byte // xored with the packet number to make the nonce
 }
 
 // firstKeys derives the keys of one direction of a carrier. An instance must not be used twice on a connection.

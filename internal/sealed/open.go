@@ -26,21 +26,23 @@ const maxForged = 1 << 36
 // opened is a packet after open: its frames, which are genuine, or why it must be dropped.
 type opened struct {
 	frames []byte
-	number uint64
-	size   uint16 // of the packet
-	why    drop
+	number uint64 // of the packet
+	size   uint16 // bytes of the packet
+	why    drop   // kept, or the reason to drop it
 }
 
-// opener decrypts one direction of a carrier, on one goroutine. That needs no lock to call open, which writes nothing that others
-// read; it calls mark under the session's lock.
+// opener decrypts one direction of a carrier. One goroutine calls its methods: open without a lock, because it writes nothing that others
+// read, and mark under the session's lock.
 type opener struct {
 	current *generation
-	later   *generation // the next one; nil while it is far off
-	mask    *mask
-	window  window // others read it under the lock
-	forged  uint64 // packets that did not open
-	nonce   [nonceBytes]byte
-	header  [headerBytes]byte // scratch: not masked
+	later   *generation // the one after current; nil while it is far off
+	mask    *mask       // hides and shows packet numbers
+	window  window      // numbers that came; written by mark, so others may read it under the lock
+	forged  uint64      // packets that did not open
+
+	// Scratch memory.
+	nonce  [nonceBytes]byte
+	header [headerBytes]byte // of the packet that is opened, not masked
 }
 
 func newOpener(s *suite, export Exporter, instance uint32, d Direction) (*opener, error) {

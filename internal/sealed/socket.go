@@ -20,14 +20,13 @@ type SocketConfig struct {
 type Socket struct {
 	sys *udp.Socket
 
-	mu    sync.RWMutex
+	mu    sync.RWMutex // guards boxes
 	boxes map[ID]*inbox
 
-	early early
+	early early        // packets with unknown ids, for carriers that are about to begin; has a lock of its own
+	lent  atomic.Int64 // bytes that inboxes hold beyond their own
 
-	lent atomic.Int64 // bytes that inboxes hold beyond their own
-
-	kept, unknown, size atomic.Uint64
+	kept, unknown, size atomic.Uint64 // see SocketStats
 }
 
 // SocketStats counts the packets that a socket kept from QUIC.

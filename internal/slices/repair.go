@@ -23,10 +23,12 @@ import (
 // The code is Reed-Solomon over GF(2^8) with the polynomial 0x11d and a Cauchy matrix: shard i is the sum of all slices c, each
 // multiplied by the inverse of (count+i) xor c. The last slice is filled up with zeros.
 type repair struct {
-	id                   uint16
-	count, parity, index int
-	last                 int
-	shard                []byte
+	id     uint16 // of the chunk
+	count  int    // slices of the chunk
+	parity int    // repair slices of the chunk
+	index  int    // of this one, below parity
+	last   int    // bytes of the chunk's last slice
+	shard  []byte
 }
 
 const (

@@ -10,8 +10,8 @@ type repairs struct {
 
 	// The repair slices of the chunk before next; current is the next of them to leave.
 	current repair
-	shards  [][]byte
-	memory  []byte
+	shards  [][]byte // the slices of that chunk, then its repair slices
+	memory  []byte   // of the last slice, filled up with zeros, and of the repair slices
 }
 
 // lossPrior corrects the measured share of losses while it is of few packets: it adds priorWeight packets with a share of priorLoss.
