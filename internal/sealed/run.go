@@ -3,6 +3,7 @@ package sealed
 import (
 	"net"
 	"net/netip"
+	"runtime"
 	"sync"
 	"time"
 
@@ -17,11 +18,16 @@ const (
 	// busyWait is how long packets wait in the inbox of a busy machine. There bulk leaves in bursts, which save processor time, and take
 	// no longer at the bottleneck than each packet waits here anyway.
 	busyWait = time.Millisecond
-	// bulkTurn is how many packets a turn of bulk moves at least. Play and slow paths move one at a time.
-	bulkTurn = 4
+	// heavyLoad is the load of three packets a turn. Play receives one and sends one; who moves bulk has some ten.
+	heavyLoad = 3 * 8
 	// observeTime is the least time between two calls of Config.Observe.
 	observeTime = time.Millisecond
 )
+
+// heavyTurns has a token for each turn of a carrier that moves much, and room for one a processor; who waits for room gets it in the order of
+// arrival. Else the runtime would have hundreds of such goroutines ready, and each that play needs would wait for all of them. Nothing that
+// happens in a turn waits for another carrier.
+var heavyTurns = make(chan struct{}, runtime.GOMAXPROCS(0))
 
 // batches has the buffers of carriers that receive now.
 var batches = sync.Pool{New: func() any { return new(batch) }}
@@ -46,16 +52,17 @@ type runner struct {
 	aimed         bool           // writer has addresses
 
 	state State // of the session, in the last turn
-	moved int   // packets that the last turn has received, or has built, whichever was more
 
-	burst *burst // packets to be sent; nil while the goroutine sleeps
+	burst *burst // packets to be sent; nil between turns, unless the socket is blocked
 	batch *batch // packets that are received; nil likewise
 	taken taken  // packets from the inbox
 
 	waited time.Duration // smoothed: how long packets wait in the inbox
+	load   int           // packets of the last turns, each turn counting 7/8 of the one after it
 
 	observed time.Time
 	pinger   pinger
+	pings    bool // the last turn found that Ping is due, which may block
 }
 
 // borrow takes the buffers for a turn, unless it has them because the socket was blocked.
@@ -66,7 +73,7 @@ func (r *runner) borrow() {
 	}
 }
 
-// giveBack gives the buffers back before the goroutine sleeps, unless they hold packets that the socket did not take.
+// giveBack gives the buffers back after a turn, unless they hold packets that the socket did not take.
 func (r *runner) giveBack() {
 	if r.burst.sent == r.burst.n {
 		bursts.Put(r.burst)
@@ -78,6 +85,12 @@ func (r *runner) giveBack() {
 // noteWait notes how long the first packet of a turn has waited in the inbox.
 func (r *runner) noteWait(wait time.Duration) { r.waited += (wait - r.waited) / 8 }
 
+// heavy reports whether the carrier moves much, as bulk does.
+func (r *runner) heavy() bool { return r.load > heavyLoad }
+
+// noteLoad notes how many packets a turn has received and built.
+func (r *runner) noteLoad() { r.load += r.batch.n + len(r.burst.built) - r.load/8 }
+
 // busy reports whether packets wait for a turn for long, because the processors have much else to do.
 func (r *runner) busy() bool { return r.waited > busyWait }
 
@@ -86,15 +99,23 @@ func (c *Carrier) loop() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
+		heavy := c.worker.real && c.run.heavy()
+		if heavy {
+			heavyTurns <- struct{}{}
+		}
 		c.run.borrow()
 		next, idle := c.turn()
-		if idle || c.run.state == Closed {
-			c.run.giveBack()
+		c.run.giveBack()
+		if heavy {
+			<-heavyTurns
+		}
+		if c.run.pings {
+			c.config.Ping()
 		}
 		if c.finished() {
 			return
 		}
-		if !idle || c.run.moved >= bulkTurn && c.worker.poll(next) {
+		if !idle || c.run.heavy() && c.worker.poll(next) {
 			continue
 		}
 		if c.worker.sleep(timer, next) {
@@ -117,24 +138,21 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 	c.receive(now)
 	_ = c.session.Advance(now) // Err says it later
 	c.observe(now)
-	ping := c.config.Ping != nil && r.pinger.due(now, c.session)
+	r.pings = c.config.Ping != nil && r.pinger.due(now, c.session)
 	c.session.Controller().Bursts(r.busy())
 	all := r.burst.sent == r.burst.n && c.collect(now)
-	r.moved = max(r.batch.n, len(r.burst.built))
 	next = c.next()
 	turned := c.config.Turned != nil && c.config.Turned()
 	changed := c.session.Changed()
 	r.state = c.session.State()
 	c.mu.Unlock()
+	r.noteLoad()
 	c.tell(changed, turned)
 
 	more := r.taken.more()
 	if !more && r.taken.first != nil {
 		c.inbox.give(r.taken)
 		r.taken = taken{}
-	}
-	if ping {
-		c.config.Ping()
 	}
 	idle = !more && !(woken && !c.inbox.empty())
 	if r.burst.sent == r.burst.n {

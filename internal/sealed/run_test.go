@@ -23,6 +23,25 @@ func TestBusy(t *testing.T) {
 	require.False(t, r.busy())
 }
 
+// A carrier of play alone is never heavy, one that moves bulk soon is, and no longer once that has ended.
+func TestHeavy(t *testing.T) {
+	turns := func(r *runner, n, received, sent int) {
+		r.batch, r.burst = &batch{n: received}, &burst{built: make([]built, sent)}
+		for range n {
+			r.noteLoad()
+		}
+	}
+	var r runner
+	turns(&r, 1000, 1, 1)
+	require.False(t, r.heavy(), "one packet each way")
+	turns(&r, 4, 1, 16)
+	require.True(t, r.heavy(), "bursts")
+	turns(&r, 20, 1, 1)
+	require.False(t, r.heavy(), "play again")
+	turns(&r, 4, 12, 1)
+	require.True(t, r.heavy(), "downloads")
+}
+
 // Of the packets of a turn the one that has waited longest counts.
 func TestWaitsAreNoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
