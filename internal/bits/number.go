@@ -29,18 +29,5 @@ func Hash(text string) uint32 {
 	return h
 }
 
-// Newer reports whether sequence a comes after b, in a space that wraps. Of two that are half the space apart, the larger
-// number is the newer one.
-func Newer(a, b uint16) bool {
-	d := a - b
-	return d != 0 && (d < 1<<15 || d == 1<<15 && a > b)
-}
-
 // Distance returns how far sequence a is after b, negative when before, in a space that wraps.
 func Distance(a, b uint16) int { return int(int16(a - b)) }
-
-// Zigzag maps 0, -1, 1, -2, … to 0, 1, 2, 3, …
-func Zigzag(n int32) uint32 { return uint32(n<<1) ^ uint32(n>>31) }
-
-// Unzigzag undoes Zigzag.
-func Unzigzag(u uint32) int32 { return int32(u>>1) ^ -int32(u&1) }

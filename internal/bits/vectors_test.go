@@ -151,14 +151,9 @@ func TestPrimitiveVectors(t *testing.T) {
 			Bits     int
 		} `json:"bits_required"`
 		Sequence []struct {
-			S1, S2        uint16
-			Greater, Less bool
-			Difference    int
+			S1, S2     uint16
+			Difference int
 		}
-		Zigzag []struct {
-			N, Back int32
-			U       uint32
-		} `json:"signed_to_unsigned"`
 	}
 	load(t, "primitives.json", &file)
 	require.Len(t, file.CRC32, 5)
@@ -178,17 +173,10 @@ func TestPrimitiveVectors(t *testing.T) {
 	}
 	require.Len(t, file.Sequence, 12)
 	for _, v := range file.Sequence {
-		require.Equal(t, v.Greater, bits.Newer(v.S1, v.S2), "%+v", v)
-		require.Equal(t, v.Less, bits.Newer(v.S2, v.S1), "%+v", v)
 		want := v.Difference
 		if want < math.MinInt16 { // the reference says 32786 for 32768, digits swapped
 			want += 1 << 16
 		}
 		require.Equal(t, want, bits.Distance(v.S1, v.S2), "%+v", v)
-	}
-	require.Len(t, file.Zigzag, 5)
-	for _, v := range file.Zigzag {
-		require.Equal(t, v.U, bits.Zigzag(v.N))
-		require.Equal(t, v.Back, bits.Unzigzag(v.U))
 	}
 }
