@@ -50,7 +50,7 @@ func usage(format string, args ...any) error { return fail(exitUsage, format, ar
 var kinds = map[int][]error{
 	exitUsage:   {versions.ErrName, users.ErrUser, path.ErrBadPattern},
 	exitMissing: {versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash},
-	exitDenied:  {users.ErrCode, users.ErrGuesses, users.ErrTokens, desk.ErrGuest},
+	exitDenied:  {users.ErrTokens},
 	exitInUse:   {tree.ErrBusy, store.ErrLocked},
 	exitUnsound: {versions.ErrDamaged, manifest.ErrChunk},
 	exitFull:    {desk.ErrFull, syscall.ENOSPC},
@@ -99,7 +99,7 @@ func explain(server string, err error) error {
 	case errors.Is(err, cert.ErrPinned):
 		return fail(exitDenied, "server %s: wrong fingerprint: it is another server, or has a new certificate; if that is meant, log in again", server)
 	case errors.As(err, &closed) && !passes(err) && (closed.Code == rpc.PreLoginFailure || closed.Code == desk.Revoked):
-		return fail(exitDenied, "server %s does not accept the token: %s; log in again with a line that the server's owner, or another machine of yours (savegame invite), prints", server, closed.Reason)
+		return fail(exitDenied, "server %s does not accept the token or code: %s; log in again with a line that the server's owner, or another machine of yours (savegame invite), prints", server, closed.Reason)
 	case errors.As(err, &closed):
 		return fmt.Errorf("server %s: the connection ended: %v: %s", server, closed.Code, closed.Reason)
 	case passes(err):

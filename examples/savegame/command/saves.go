@@ -16,6 +16,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
+	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 )
 
@@ -152,25 +153,20 @@ func login(ctx context.Context, s *session) error {
 	if s.Token != "" && s.Fingerprint != hex.EncodeToString(fingerprint) {
 		s.note("this replaces the login at %s; with --profile NAME there can be several", s.Server)
 	}
-	s.Server, s.Fingerprint, s.Token, s.User = s.args[0], hex.EncodeToString(fingerprint), "", ""
-	if len(code) > codeLetters {
-		s.Token = code
+	s.Server, s.Fingerprint, s.Machine = s.args[0], hex.EncodeToString(fingerprint), machineName()
+	s.Token, s.config.Token = code, code
+	if len(code) <= codeLetters {
+		s.Token = rand.Text()
+		s.config.Token = users.ByCode(code, s.Token, s.Machine)
 	}
-	secret := rand.Text() // an answer that was lost is given again to who knows it
 	return s.reach(ctx, func(ctx context.Context, client *desk.Client) (err error) {
-		if s.Token == "" {
-			s.User, s.Token, err = client.Redeem(ctx, code, machineName(), secret)
-		} else {
-			_, err = client.List(ctx)
-		}
-		if err != nil {
+		if s.User, err = client.User(ctx); err != nil {
 			return err
 		}
-		s.Machine = machineName()
 		if err := writeJSON(s.file(), s.profile); err != nil {
 			return err
 		}
-		s.say("logged in at %s as %s, on %s, by the token %s…", s.Server, cmp.Or(plain(s.User), "its user"), s.Machine, plain(s.Token[:min(4, len(s.Token))]))
+		s.say("logged in at %s as %s, on %s, by the token %s…", s.Server, plain(s.User), s.Machine, plain(s.Token[:min(4, len(s.Token))]))
 		s.note("now: savegame put PATH, or savegame ls and savegame get NAME")
 		return nil
 	})

@@ -104,7 +104,7 @@ func (s *server) open(socket net.PacketConn) error {
 		return err
 	}
 	for _, name := range names {
-		code, err := s.config.Codes.New(name, time.Now())
+		code, err := s.config.Users.Invite(name, time.Now())
 		if err != nil {
 			return err
 		}
@@ -126,9 +126,6 @@ func (s *server) openUsers(path string) (names []string, err error) {
 	if s.config.Users, err = users.Open(path); err != nil {
 		return nil, err
 	}
-	s.config.Codes = users.NewCodes(func(user, machine string) (string, error) {
-		return users.Add(path, user, "login of "+machine+", "+time.Now().Format("2006-01-02 15:04"))
-	}, s.config.Users.Valid)
 	if names = s.StringSlice("user"); len(names) == 0 {
 		names = []string{append(all, users.Token{User: firstUser})[0].User}
 	}

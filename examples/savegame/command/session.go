@@ -69,6 +69,7 @@ func newSession(j *job) (s *session, err error) {
 		return nil, err
 	}
 	s.Server = cmp.Or(s.String("server"), s.Server)
+	s.config.Token = s.Token
 	s.config.Rate, s.config.Watch = int(min(s.size("bwlimit"), math.MaxInt32)), s.watch
 	s.config.QUIC = s.String("carrier") == "quic"
 	s.config.Logger, s.config.LogLevel = s.logger()
@@ -85,7 +86,7 @@ func visiting(do func(context.Context, *session, *desk.Client) error) func(conte
 // reach runs fn with a connected client. After an error that may pass by itself it does so again over a new connection, until nothing has
 // moved for as long as --patience says, but for the time for which the server was there.
 func (s *session) reach(ctx context.Context, fn func(context.Context, *desk.Client) error) error {
-	s.config.Server, s.config.Token, s.config.TLS = s.Server, s.Token, cert.Pinned(s.Fingerprint)
+	s.config.Server, s.config.TLS = s.Server, cert.Pinned(s.Fingerprint)
 	pauses, patience := backoff.NewExponentialBackOff(), s.Duration("patience")
 	pauses.MaxInterval = maxPause
 	for deadline, said := time.Now().Add(patience), ""; ; {

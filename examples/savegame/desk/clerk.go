@@ -32,7 +32,7 @@ const (
 type clerk struct {
 	server *Server
 	conn   *rpc.Conn
-	user   string // empty: a guest
+	user   string
 	log    *slog.Logger
 	ctx    context.Context // of the client's jobs
 	gone   context.CancelCauseFunc
@@ -58,23 +58,9 @@ func (k *clerk) talk(ctx context.Context, n number, bytes int) *talk {
 
 var errLeft = errors.New("the client left")
 
-// onUsers has a job done for a request, as onAnybodys does, when it is a user who asks.
-func onUsers[A, R any](b *rpc.Binding[*clerk], r *rpc.Request[A, R], job func(k *clerk, ctx context.Context, u *versions.User, a A) (R, error)) {
-	onAnybodys(b, r, func(k *clerk, ctx context.Context, a A) (none R, err error) {
-		if k.user == "" {
-			return none, ErrGuest
-		}
-		u, err := k.server.config.Versions.User(ctx, k.user)
-		if err != nil {
-			return none, err
-		}
-		return job(k, ctx, u, a)
-	})
-}
-
-// onAnybodys has a job done for a request, which may wait for a store, and answers with what it returns, unless the server stops or the
+// onUsers has a job done for a user's request, which may wait for a store, and answers with what it returns, unless the server stops or the
 // client has too many that go on. The job's context ends when nobody waits for the answer any more.
-func onAnybodys[A, R any](b *rpc.Binding[*clerk], r *rpc.Request[A, R], job func(k *clerk, ctx context.Context, a A) (R, error)) {
+func onUsers[A, R any](b *rpc.Binding[*clerk], r *rpc.Request[A, R], job func(k *clerk, ctx context.Context, u *versions.User, a A) (R, error)) {
 	rpc.OnRequest(b, r, func(k *clerk, call *rpc.Call, a A) (none R, err error) {
 		if k.server.draining {
 			return none, refuse(ErrStopping)
@@ -88,7 +74,11 @@ func onAnybodys[A, R any](b *rpc.Binding[*clerk], r *rpc.Request[A, R], job func
 			ctx, cancel := context.WithCancelCause(k.ctx)
 			defer cancel(nil)
 			context.AfterFunc(asked, func() { cancel(errLeft) })
-			result, err := job(k, ctx, a)
+			u, err := k.server.config.Versions.User(ctx, k.user)
+			result := none
+			if err == nil {
+				result, err = job(k, ctx, u, a)
+			}
 			if err != nil {
 				err = k.refuse(r.String(), err)
 			}
@@ -192,22 +182,12 @@ func (k *clerk) did(what string, v versions.Version, err error) (versions.Versio
 }
 
 func (k *clerk) invite(context.Context, *versions.User, rpc.None) (code string, err error) {
-	return k.server.config.Codes.New(k.conn.Identity(), time.Now())
+	return k.server.config.Users.Invite(k.conn.Identity(), time.Now())
 }
 
-// redeem makes a guest's code a token: for once it is no user who asks.
-func (k *clerk) redeem(_ context.Context, a redemption) (login, error) {
-	if err := versions.CheckName(a.Machine); err != nil {
-		return login{}, err // it becomes a note in the token file
-	}
-	user, token, err := k.server.config.Codes.Redeem(a.Code, hostOf(k.conn.RemoteAddr()), a.Machine, a.Secret, time.Now())
-	switch {
-	case err == nil:
-		k.log.Info("login", "user", user)
-	case errors.Is(err, users.ErrGuesses):
-		k.conn.Close(rpc.PreLoginFailure, err.Error()) // the next one costs a handshake
-	}
-	return login{user, token}, err
+// whose says as whom the client is logged in.
+func (k *clerk) whose(context.Context, *versions.User, rpc.None) (user string, err error) {
+	return k.user, nil
 }
 
 // storers is how many chunks of one put are verified and stored at once, while one more comes in: 6.5 MiB of them at most, and enough

@@ -34,7 +34,7 @@ const (
 type ClientConfig struct {
 	Server   string // host:port
 	TLS      *tls.Config
-	Token    string         // empty: a guest's, who may only Redeem
+	Token    string         // or what users.ByCode has made
 	Socket   net.PacketConn // of the caller; nil: one is made
 	Backend  stream.Backend // nil: the stream package's default
 	QUIC     bool           // all travels in QUIC's datagrams, not in sealed packets
@@ -244,9 +244,5 @@ func (c *Client) Invite(ctx context.Context) (code string, err error) {
 	return ask(ctx, c, askInvite, rpc.None{})
 }
 
-// Redeem makes of a login code a token for a machine, and the same one again for who asks with the same secret, which the caller makes up.
-// It is all that a guest may ask.
-func (c *Client) Redeem(ctx context.Context, code, machine, secret string) (user, token string, err error) {
-	l, err := ask(ctx, c, askRedeem, redemption{code, machine, secret})
-	return l.User, l.Token, err
-}
+// User returns as whom the client is logged in.
+func (c *Client) User(ctx context.Context) (string, error) { return ask(ctx, c, askUser, rpc.None{}) }

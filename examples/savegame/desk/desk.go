@@ -19,7 +19,7 @@
 //	                                         answer
 //
 // An interrupted put or get is asked for again: it lacks less then. A refusal is the request's answer, with a code that says
-// of which kind it is: see [Refusal]. Who comes without a token is a guest, whose only request is Redeem.
+// of which kind it is: see [Refusal]. A machine without a token comes with a login code: see [users.ByCode].
 package desk
 
 import (
@@ -44,7 +44,7 @@ var (
 	askRemove  = rpc.ServerRequest[editArgs, versions.Version](Class, "Remove", rpc.RateLimit(askRate))
 	askErase   = rpc.ServerRequest[editArgs, rpc.None](Class, "Erase", rpc.RateLimit(askRate))
 	askInvite  = rpc.ServerRequest[rpc.None, string](Class, "Invite", rpc.RateLimit(1))
-	askRedeem  = rpc.ServerRequest[redemption, login](Class, "Redeem", rpc.RateLimit(askRate))
+	askUser    = rpc.ServerRequest[rpc.None, string](Class, "User", rpc.RateLimit(askRate))
 )
 
 // number names what a client does at its desk, and the streams of it. Clients count.
@@ -79,8 +79,6 @@ type (
 		Version   versions.Version
 		Displaced []string `quiver:"max=101,each=200"` // what was deleted to make room for it, or for tries before it: maxDisplaced lines, and one for the rest
 	}
-	redemption struct{ Code, Machine, Secret string }
-	login      struct{ User, Token string }
 )
 
 // maxDisplaced is of how many saves an answer says what was deleted: 10 KB of it.

@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -40,7 +41,7 @@ type host struct {
 	t      testing.TB
 	store  store.Store
 	all    *versions.Versions
-	codes  *users.Codes
+	users  *users.Users
 	tokens string // the file
 	server *Server
 	config ClientConfig // of alice
@@ -67,10 +68,9 @@ func newHostOn(t testing.TB, socket net.PacketConn, c versions.Config, wrap func
 	require.NoError(t, err)
 	h.config.Token, err = users.Add(h.tokens, "alice")
 	require.NoError(t, err)
-	known, err := users.Open(h.tokens)
+	h.users, err = users.Open(h.tokens)
 	require.NoError(t, err)
-	h.codes = users.NewCodes(func(user, machine string) (string, error) { return users.Add(h.tokens, user, machine) }, known.Valid)
-	h.server, err = NewServer(ServerConfig{Versions: h.all, Users: known, Codes: h.codes})
+	h.server, err = NewServer(ServerConfig{Versions: h.all, Users: h.users})
 	require.NoError(t, err)
 	h.listen(socket)
 	return h
@@ -264,29 +264,47 @@ func TestUsersAreApart(t *testing.T) {
 	require.Equal(t, s.Chunks, s.Sent) // what bob cannot prove to have, bob sends
 }
 
-func TestGuests(t *testing.T) {
+func TestLoginByCode(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	code, err := h.dial().Invite(t.Context())
 	require.NoError(t, err)
-	h.config.Token = ""
-	guest := h.dial()
-	_, err = guest.List(t.Context())
-	require.ErrorIs(t, err, ErrGuest)
-	_, err = put(t, guest, versions.Request{}, nil)
-	require.ErrorIs(t, err, ErrGuest)
-	_, _, err = guest.Redeem(t.Context(), "ABCD-EFGH-IJKL", "pc", "secret")
-	require.ErrorIs(t, err, users.ErrCode)
-	user, token, err := guest.Redeem(t.Context(), code, "pc", "secret")
-	require.NoError(t, err)
-	require.Equal(t, "alice", user)
-	_, again, err := h.dial().Redeem(t.Context(), code, "pc", "secret")
-	require.NoError(t, err)
-	require.Equal(t, token, again)
-	_, _, err = guest.Redeem(t.Context(), code, "pc", "another secret")
-	require.ErrorIs(t, err, users.ErrCode)
-	h.config.Token = token
+	h.config.Token = users.ByCode(code, newToken(), "pc")
+	for range 2 {
+		user, err := h.dial().User(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "alice", user)
+	}
+	h.config.Token = strings.Split(h.config.Token, "\n")[1]
 	_, err = h.dial().List(t.Context())
 	require.NoError(t, err)
+	h.requireRefused(users.ByCode(code, newToken(), "pc"), users.ErrCode)
+	h.requireRefused("", users.ErrToken)
+}
+
+func newToken() string { return fmt.Sprintf("%032x", rand.Uint64()) }
+
+func (h *host) requireRefused(token string, reason error) {
+	h.t.Helper()
+	config := h.config
+	config.Token = token
+	_, err := Dial(h.t.Context(), config)
+	var closed *rpc.CloseError
+	require.ErrorAs(h.t, err, &closed)
+	require.Equal(h.t, rpc.PreLoginFailure, closed.Code)
+	require.Equal(h.t, reason.Error(), closed.Reason)
+	require.False(h.t, Transient(err))
+}
+
+// Wrong codes are wrong logins, which package rpc lets nobody try without end.
+func TestCodesAreNotGuessed(t *testing.T) {
+	h := newHost(t, versions.Config{}, nil)
+	require.NoError(t, os.Remove(h.tokens))
+	for range 8 {
+		h.requireRefused(users.ByCode("ABCD-EFGH-IJKL", newToken(), "pc"), users.ErrCode)
+	}
+	h.config.Token = users.ByCode("ABCD-EFGH-IJKL", newToken(), "pc")
+	_, err := Dial(t.Context(), h.config)
+	require.ErrorContains(t, err, "too many")
 }
 
 func TestRevokedToken(t *testing.T) {

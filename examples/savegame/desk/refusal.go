@@ -6,7 +6,6 @@ import (
 	"syscall"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
-	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 )
@@ -16,19 +15,18 @@ var (
 	ErrFull     = errors.New("no room at the server")
 	ErrStopping = errors.New("the server stops") // and may be back soon
 	ErrBusy     = errors.New("the server is busy")
-	ErrGuest    = errors.New("this needs a login")
 	errOther    = errors.New("refused by the server")
 )
 
 // kinds are the codes of refusals, from 1 on.
 var kinds = []error{
-	versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash, versions.ErrDamaged, versions.ErrName, versions.ErrLacks, users.ErrCode,
-	users.ErrGuesses, users.ErrTokens, manifest.ErrManifest, manifest.ErrChunk, ErrFull, ErrStopping, ErrBusy, ErrGuest, versions.ErrConflict, errOther,
+	versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash, versions.ErrDamaged, versions.ErrName, versions.ErrLacks,
+	manifest.ErrManifest, manifest.ErrChunk, ErrFull, ErrStopping, ErrBusy, versions.ErrConflict, errOther,
 }
 
 // Refusal is why the server did not do what was asked. errors.Is finds its kind.
 type Refusal struct {
-	Kind error // of package versions, users, manifest or this one
+	Kind error // of package versions, manifest or this one
 	Text string
 }
 

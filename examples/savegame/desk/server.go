@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,15 +22,12 @@ const (
 	Revoked rpc.Code = 1024
 	// maxPending is how many bytes of a stream wait for a disk: enough for 100 Mbit/s at 300 ms.
 	maxPending = 4 << 20
-	// guestTime is how long a guest may stay.
-	guestTime = 10 * time.Second
 )
 
 // ServerConfig says what a server serves.
 type ServerConfig struct {
 	Versions *versions.Versions
 	Users    *users.Users
-	Codes    *users.Codes
 	Backend  stream.Backend // nil: the stream package's default
 	Logger   *slog.Logger
 	LogLevel *slog.LevelVar
@@ -50,14 +47,13 @@ type Server struct {
 
 	// Owned by the world's goroutine.
 	clerks   map[*rpc.Conn]*clerk
-	guests   guests
 	draining bool // nothing is added to jobs any more
 }
 
 // NewServer returns a server without connections. The caller drives its world.
 func NewServer(config ServerConfig) (*Server, error) {
 	s := &Server{
-		config: config, log: cmp.Or(config.Logger, slog.New(slog.DiscardHandler)), clerks: make(map[*rpc.Conn]*clerk), guests: guests{most: maxGuests},
+		config: config, log: cmp.Or(config.Logger, slog.New(slog.DiscardHandler)), clerks: make(map[*rpc.Conn]*clerk),
 		memory: memory{of: make(map[string]int64)}, chunks: chunks{most: userChunks, of: make(map[string]*semaphore.Weighted)},
 	}
 	var err error
@@ -84,13 +80,11 @@ func NewServer(config ServerConfig) (*Server, error) {
 // errTokens is what a client is told while the token file can not be read: that its token is wrong nobody knows.
 var errTokens = errors.New("the server can not check tokens now")
 
-// authenticate returns the identity of a token, and none of who has none. Who is not let in learns nothing of the server's files.
+// authenticate returns the identity of a token, or of who comes with a code. Who is not let in learns nothing of the server's files.
 func (s *Server) authenticate(_ context.Context, token []byte) (identity string, err error) {
-	if len(token) == 0 {
-		return "", nil
-	}
-	identity, err = s.config.Users.Identify(token)
-	if err != nil && !errors.Is(err, users.ErrToken) {
+	identity, err = s.config.Users.Identify(token, time.Now())
+	wrong := func(kind error) bool { return errors.Is(err, kind) }
+	if err != nil && !slices.ContainsFunc([]error{users.ErrToken, users.ErrTokens, users.ErrCode}, wrong) {
 		s.log.Error("tokens can not be checked", "error", err)
 		return "", errTokens
 	}
@@ -106,11 +100,10 @@ func (s *Server) bind() {
 	onUsers(b, askRemove, (*clerk).remove)
 	onUsers(b, askErase, (*clerk).erase)
 	onUsers(b, askInvite, (*clerk).invite)
-	onAnybodys(b, askRedeem, (*clerk).redeem)
+	onUsers(b, askUser, (*clerk).whose)
 	talks.Handle(s.streams, s.deliver)
 	s.world.OnConnect(s.welcome)
 	s.world.OnDisconnect(func(c *rpc.Conn, _ error) {
-		s.guests.leave(c)
 		if k := s.clerks[c]; k != nil {
 			delete(s.clerks, c)
 			k.gone(errLeft)
@@ -121,12 +114,6 @@ func (s *Server) bind() {
 func (s *Server) welcome(c *rpc.Conn) {
 	if _, err := s.world.Spawn(Class, c); err != nil {
 		c.Close(rpc.ServerFull, err.Error())
-	}
-	if c.Identity() == "" {
-		if out := s.guests.enter(c, hostOf(c.RemoteAddr())); out != nil {
-			out.Close(rpc.ServerFull, fmt.Sprintf("%d clients without a token are connected, the most there may be; log in again", maxGuests))
-		}
-		time.AfterFunc(guestTime, func() { c.Close(rpc.PreLoginFailure, "without a token nobody stays longer than "+guestTime.String()) })
 	}
 }
 
@@ -155,10 +142,10 @@ func (s *Server) Watch(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// dismiss ends connections that are not valid any more; guests have an end of their own.
+// dismiss ends connections that are not valid any more.
 func (s *Server) dismiss(valid func(identity string) bool) {
 	for c := range s.clerks {
-		if id := c.Identity(); id != "" && !valid(id) {
+		if !valid(c.Identity()) {
 			c.Close(Revoked, "the token was revoked")
 		}
 	}

@@ -4,6 +4,6 @@
 // while the server runs or not. The server opens it with [Open]: [Users.Identify] makes the token of a login an identity,
 // and [Users.Valid] tells later which connections may stay.
 //
-// A token is long, and nobody likes to carry it to another machine. [Codes] are for that: short, good for one machine
-// within ten minutes, which has a token of its own then.
+// A token is long, and nobody likes to carry it to another machine. Login codes are for that, which [Users.Invite] makes: short,
+// good for one machine within ten minutes, which has a token of its own making then ([ByCode]).
 package users

@@ -5,6 +5,7 @@ import (
 	"os/signal"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -27,6 +28,6 @@ func TestAFullDiskSpoilsNoTokenFile(t *testing.T) {
 	require.Equal(t, string(before), string(after))
 	u, err := Open(path)
 	require.NoError(t, err)
-	_, err = u.Identify([]byte(alpha))
+	_, err = u.Identify([]byte(alpha), time.Now())
 	require.NoError(t, err)
 }

@@ -1,6 +1,7 @@
 package users
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -16,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/quivernet/quiver/examples/savegame/flock"
+	"github.com/quivernet/quiver/examples/savegame/versions"
 )
 
 const (
@@ -108,15 +110,22 @@ func read(path string) (text string, entries []entry, err error) {
 
 // Add gives a user a new random token, makes the file at path when it is missing, and returns the token when the file
 // holds it durably. A user may have several: notes tell them apart. With a thousand it fails with [ErrTokens]. It may run
-// beside others, in other processes too, as
-// Revoke may.
+// beside others, in other processes too, as Revoke may.
 func Add(path, user string, note ...string) (token string, err error) {
-	if err := CheckUser(user); err != nil {
-		return "", err
-	}
 	token = rand.Text()
+	return token, add(path, user, token, note...)
+}
+
+// add is Add for a token that somebody else has made.
+func add(path, user, token string, note ...string) error {
 	line := strings.Join(append([]string{user + ":" + token}, note...), " # ") + "\n"
-	return token, edit(path, func(text string, entries []entry) (string, error) {
+	if e, err := parseLine(line); err != nil || e.token != token {
+		return cmp.Or(err, ErrToken)
+	}
+	return edit(path, func(text string, entries []entry) (string, error) {
+		if slices.ContainsFunc(entries, func(e entry) bool { return e.token == token }) {
+			return "", fmt.Errorf("%w: the token is there already", ErrToken)
+		}
 		others := slices.DeleteFunc(entries, func(e entry) bool { return e.user == user })
 		if has := len(entries) - len(others); has >= maxTokens {
 			return "", fmt.Errorf("%w: %s has %d, which is the limit; revoke those that are not used", ErrTokens, user, has)
@@ -182,29 +191,65 @@ func edit(path string, change func(text string, entries []entry) (string, error)
 // ErrToken means that the token file does not hold the token of a login.
 var ErrToken = errors.New("unknown token")
 
-// Users knows the tokens of a file, which it reads for each question. It is safe for concurrent use.
-type Users struct{ path string }
+// Users knows the tokens of a file, which it reads for each question, and the login codes by which machines come to have one. It is safe
+// for concurrent use.
+type Users struct {
+	path  string
+	codes codes
+}
 
 // Open reads the token file at path, which must be there.
 func Open(path string) (*Users, error) {
-	u := &Users{path}
+	u := &Users{path: path, codes: codes{all: make(map[string]code)}}
 	_, err := u.current()
 	return u, err
 }
 
+// Invite returns a login code for one more machine of the user of an identity, good for ten minutes from now and as long as that identity is.
+// Whoever runs the server has it for a user's name alone, and that one stays good whatever becomes of the user's tokens.
+func (u *Users) Invite(identity string, now time.Time) (code string, err error) {
+	return u.codes.invite(identity, now)
+}
+
 // Identify returns whose token it is, and which: the user's name, a slash, which no name has, and 16 hex digits that stand
 // for the token until the program ends and tell nothing of it. It fails with [ErrToken] when the file does not hold the
-// token, and otherwise when the file cannot be read: nobody is let in by what it held before.
-func (u *Users) Identify(token []byte) (identity string, err error) {
+// token, and otherwise when the file cannot be read: nobody is let in by what it held before. What [ByCode] made it redeems
+// first, and fails with [ErrCode] or [ErrTokens] then.
+func (u *Users) Identify(presented []byte, now time.Time) (identity string, err error) {
+	token := string(presented)
+	if login := strings.Split(token, "\n"); len(login) == 3 {
+		token = login[1]
+		if err := u.redeem(login[0], token, login[2], now); err != nil {
+			return "", err
+		}
+	}
 	tokens, err := u.current()
 	if err != nil {
 		return "", err
 	}
-	digits := mac(string(token))
+	digits := mac(token)
 	if user, known := tokens[digits]; known {
 		return user + "/" + digits, nil
 	}
 	return "", ErrToken
+}
+
+// redeem adds the token of a machine that has a code.
+func (u *Users) redeem(code, token, machine string, now time.Time) error {
+	if err := versions.CheckName(machine); err != nil {
+		return fmt.Errorf("%w: %w", ErrCode, err)
+	}
+	return u.codes.redeem(code, token, now, func(identity string) error {
+		tokens, err := u.current() // asked about right codes only, for anybody may send wrong ones
+		_, digits, isToken := strings.Cut(identity, "/")
+		switch {
+		case err != nil:
+			return err
+		case isToken && tokens[digits] != UserOf(identity): // who is put out does not come in again by a code
+			return ErrCode
+		}
+		return add(u.path, UserOf(identity), token, "login of "+machine+", "+now.Format("2006-01-02 15:04"))
+	})
 }
 
 // Valid returns what tells whether the file, as it is now, holds the token that Identify gave an identity for.

@@ -1,7 +1,6 @@
 package users
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -130,11 +129,11 @@ func TestAddListRevoke(t *testing.T) {
 
 	u, err := Open(path)
 	require.NoError(t, err)
-	identity, err := u.Identify([]byte(second))
+	identity, err := u.Identify([]byte(second), time.Now())
 	require.NoError(t, err)
 	require.Regexp(t, "^ann/[0-9a-f]{16}$", identity)
 	require.Equal(t, "ann", UserOf(identity))
-	_, err = u.Identify([]byte(second + "x"))
+	_, err = u.Identify([]byte(second+"x"), time.Now())
 	require.ErrorIs(t, err, ErrToken)
 
 	n, err := Revoke(path, "ann", first[:6])
@@ -154,7 +153,7 @@ func TestAddListRevoke(t *testing.T) {
 	require.ErrorIs(t, err, ErrUser)
 	_, err = Add(path, "../x")
 	require.ErrorIs(t, err, ErrUser)
-	identity, err = u.Identify([]byte(bob))
+	identity, err = u.Identify([]byte(bob), time.Now())
 	require.NoError(t, err)
 	require.Equal(t, "bob", UserOf(identity))
 }
@@ -218,10 +217,10 @@ func TestNobodyComesInByWhatTheFileHeld(t *testing.T) {
 	require.NoError(t, os.Chtimes(path, old, old))
 	u, err := Open(path)
 	require.NoError(t, err)
-	identity, err := u.Identify([]byte(alpha))
+	identity, err := u.Identify([]byte(alpha), time.Now())
 	require.NoError(t, err)
 	require.NoError(t, os.Rename(path, path+"2"))
-	_, err = u.Identify([]byte(alpha))
+	_, err = u.Identify([]byte(alpha), time.Now())
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	_, err = u.Valid()
 	require.ErrorIs(t, err, fs.ErrNotExist)
@@ -231,73 +230,70 @@ func TestNobodyComesInByWhatTheFileHeld(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("bob:"+alpha), 0o600))
 	requireValid(t, false, u, identity)
 	require.NoError(t, os.WriteFile(path, []byte("ann:short"), 0o600))
-	_, err = u.Identify([]byte(alpha))
+	_, err = u.Identify([]byte(alpha), time.Now())
 	require.ErrorContains(t, err, "line 1")
 }
 
+// inviting returns the users of a file that has one, ann, and her identity.
+func inviting(t testing.TB) (u *Users, ann string) {
+	u, err := Open(fileOf(t, "ann:"+alpha))
+	require.NoError(t, err)
+	ann, err = u.Identify([]byte(alpha), time.Now())
+	require.NoError(t, err)
+	return u, ann
+}
+
+func (u *Users) byCode(code, token string, now time.Time) (identity string, err error) {
+	return u.Identify([]byte(ByCode(code, token, "pc")), now)
+}
+
 func TestCodes(t *testing.T) {
-	now, made := time.Unix(1e9, 0), 0
-	broken := errors.New("disk full")
-	var failing error
-	c := NewCodes(func(user, machine string) (string, error) {
-		made++
-		return "token of " + user + " on " + machine, failing
-	}, always)
-	code, err := c.New("ann", now)
+	now := time.Unix(1e9, 0)
+	u, _ := inviting(t)
+	code, err := u.Invite("ann", now)
 	require.NoError(t, err)
 	require.Regexp(t, `^[A-Z2-7]{4}-[A-Z2-7]{4}-[A-Z2-7]{4}$`, code)
 	written := strings.ToLower(strings.NewReplacer("O", "0", "I", "1", "B", "8", "-", " ").Replace(code))
 
-	failing = broken
-	_, _, err = c.Redeem(code, "here", "pc", "secret", now)
-	require.ErrorIs(t, err, broken)
-	failing = nil
-	user, token, err := c.Redeem(written, "here", "pc", "secret", now.Add(codeLife-1))
+	for _, bad := range []string{"short", alpha, "two words of a token", beta + "\r", ""} {
+		_, err = u.byCode(code, bad, now)
+		require.Error(t, err, "no token, or another one's: %q", bad)
+	}
+	_, err = u.Identify([]byte(ByCode(code, beta, "../pc")), now)
+	require.ErrorIs(t, err, ErrCode)
+	require.NoError(t, os.Rename(u.path, u.path+"2"))
+	_, err = u.byCode(code, beta, now)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.NoError(t, os.Rename(u.path+"2", u.path))
+	identity, err := u.byCode(written, beta, now.Add(codeLife-1))
 	require.NoError(t, err)
-	require.Equal(t, []string{"ann", "token of ann on pc"}, []string{user, token})
-	_, _, err = c.Redeem(code, "here", "pc", "another secret", now.Add(codeLife-1))
+	require.Equal(t, "ann", UserOf(identity))
+	again, err := u.Identify([]byte(beta), now)
+	require.NoError(t, err)
+	require.Equal(t, identity, again)
+	_, err = u.byCode(code, beta+"2", now.Add(codeLife-1))
 	require.ErrorIs(t, err, ErrCode, "a code works once")
-	require.Equal(t, 2, made)
-
-	late, err := c.New("ann", now)
+	tokens, err := List(u.path)
 	require.NoError(t, err)
-	_, _, err = c.Redeem(late, "here", "pc", "secret", now.Add(codeLife))
+	require.Equal(t, []Token{{"ann", alpha[:4], ""}, {"ann", beta[:4], "login of pc, " + now.Add(codeLife-1).Format("2006-01-02 15:04")}}, tokens)
+
+	late, err := u.Invite("ann", now)
+	require.NoError(t, err)
+	_, err = u.byCode(late, beta+"3", now.Add(codeLife))
 	require.ErrorIs(t, err, ErrCode, "and for ten minutes")
-	_, err = c.New("../ann", now)
+	_, err = u.Invite("../ann", now)
 	require.ErrorIs(t, err, ErrUser)
 }
 
-func TestGuesses(t *testing.T) {
+func TestOpenCodesAreBounded(t *testing.T) {
+	u, _ := inviting(t)
 	now := time.Unix(1e9, 0)
-	c := NewCodes(func(_, _ string) (string, error) { return "token", nil }, always)
-	now = now.Add(codeLife - time.Minute) // of whatever ten minutes are counted
-	for range maxGuesses {
-		_, _, err := c.Redeem("AAAA-BBBB-CCCC", "attacker", "pc", "secret", now)
-		require.ErrorIs(t, err, ErrCode)
-	}
-	code, err := c.New("ann", now)
-	require.NoError(t, err)
-	_, _, err = c.Redeem(code, "attacker", "pc", "secret", now)
-	require.ErrorIs(t, err, ErrGuesses, "even the right one")
-	for i := range maxSources + 10 {
-		_, _, err = c.Redeem("", fmt.Sprint("source ", i), "pc", "secret", now)
-		require.ErrorIs(t, err, ErrCode)
-	}
-	require.Len(t, c.guesses, maxSources)
-	_, _, err = c.Redeem(code, "a friend", "pc", "secret", now)
-	require.NoError(t, err, "others are not kept out")
-	later := now.Add(codeLife)
-	code, err = c.New("ann", later)
-	require.NoError(t, err)
-	_, _, err = c.Redeem(code, "attacker", "pc", "secret", later)
-	require.NoError(t, err)
-
 	for i := range maxCodes {
-		_, err := c.New(fmt.Sprint("user", i), later)
+		_, err := u.Invite(fmt.Sprint("user", i), now)
 		require.NoError(t, err)
 	}
-	_, err = c.New("ann", later)
+	_, err := u.Invite("ann", now)
 	require.ErrorContains(t, err, "1000 login codes are open")
-	_, err = c.New("ann", later.Add(codeLife))
+	_, err = u.Invite("ann", now.Add(codeLife))
 	require.NoError(t, err)
 }
