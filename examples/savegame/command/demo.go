@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/urfave/cli/v3"
 
 	"github.com/quivernet/quiver/examples/savegame/demo"
@@ -25,8 +22,8 @@ func demoCommand() *cli.Command {
 		&cli.StringFlag{Name: "file", Usage: "upload `FILE`, which may be a folder, instead of a generated save", Destination: &o.File},
 		&cli.DurationFlag{Name: "rtt", Usage: "emulated round trip `TIME`", Validator: atLeast[time.Duration](0)},
 		&cli.DurationFlag{Name: "jitter", Usage: "emulated jitter, up to `TIME` each way", Validator: atLeast[time.Duration](0), Destination: &o.Way.Jitter},
-		text("loss", "", "emulated `LOSS` in each direction, like 1%", func(s string) (err error) { o.Way.Loss, err = parseLoss(s); return err }),
-		text("rate", "", "emulated `RATE` of all clients in each direction, like 10mbit", func(s string) (err error) { o.Way.Rate, err = parseRate(s); return err }),
+		text("loss", "", "emulated `LOSS` in each direction, like 1%", func(s string) (err error) { o.Way.Loss, err = demo.ParseLoss(s); return err }),
+		text("rate", "", "emulated `RATE` of all clients in each direction, like 10mbit", func(s string) (err error) { o.Way.Rate, err = demo.ParseRate(s); return err }),
 		&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of the save and of the emulated link", Destination: &o.Way.Seed},
 		&cli.IntFlag{Name: "clients", Value: 1, Usage: "`NUMBER` of clients that transfer at once; beside several one more only plays", Validator: atLeast(1), Destination: &o.Clients},
 		oneOf("backend", "how the save travels: `window` of reliable bunches, or slices", "window", "slices"),
@@ -52,25 +49,4 @@ func measure(ctx context.Context, j *job, o demo.Options) error {
 		return err
 	}
 	return errors.New("what came down is not what went up")
-}
-
-// parseRate takes bits a second, which have the units of bytes: 0, 10mbit, 512kbit/s and the like.
-func parseRate(s string) (int64, error) {
-	n, err := humanize.ParseBytes(strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(s), "/s"), "bit"))
-	if err != nil || n > 1e12 {
-		return 0, errors.New("it is a rate like 512kbit or 10mbit, up to 1000gbit")
-	}
-	return int64(n), nil
-}
-
-// parseLoss takes 1%, 0.5%, or 0.01.
-func parseLoss(s string) (loss float64, err error) {
-	number, percent := strings.CutSuffix(s, "%")
-	if loss, err = strconv.ParseFloat(number, 64); percent {
-		loss /= 100
-	}
-	if err != nil || !(loss >= 0 && loss < 1) {
-		return 0, errors.New("it is a share like 1%, below 100%")
-	}
-	return loss, nil
 }

@@ -65,14 +65,4 @@ func TestDemoFlags(t *testing.T) {
 		want := []string{strings.TrimPrefix(words[0], "-"), words[len(words)-1]}
 		requireFailure(t, runProgram("", append([]string{"demo"}, words...)...), exitUsage, want...)
 	}
-	for text, want := range map[string]int64{"0": 0, "10mbit": 10e6, "512kbit/s": 512e3, "1.5Gbit": 1.5e9, "100bit": 100} {
-		rate, err := parseRate(text)
-		require.NoError(t, err)
-		require.Equal(t, want, rate, text)
-	}
-	for text, want := range map[string]float64{"0": 0, "1%": 0.01, "0.5%": 0.005, "0.25": 0.25} {
-		loss, err := parseLoss(text)
-		require.NoError(t, err)
-		require.InDelta(t, want, loss, 1e-12, text)
-	}
 }

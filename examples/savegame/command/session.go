@@ -27,8 +27,8 @@ const (
 	dialTime = 10 * time.Second
 	// maxPause is the longest pause between two tries: a server that is back is found soon.
 	maxPause = 5 * time.Second
-	// barInterval is how often a terminal shows what has moved, lineInterval how often a line elsewhere says so.
-	barInterval, lineInterval = 100 * time.Millisecond, 2 * time.Second
+	// barInterval is how often a terminal shows what has moved.
+	barInterval = 100 * time.Millisecond
 )
 
 // client declares a command that goes to the server of the login, or logs in.
@@ -147,32 +147,15 @@ func (s *session) watch(label string, total int64) (moved func(bytes int), stop 
 	}, stop
 }
 
-// show shows how much of something has moved until stop is called: by a bar on a terminal, by lines elsewhere. A negative total is not
-// known. One goroutine at a time may call moved.
+// show shows on a terminal how much of something has moved until stop is called. A negative total is not known. One goroutine at a time may
+// call moved.
 func (j *job) show(label string, total int64) (moved func(bytes int), stop func()) {
-	if j.Bool("quiet") {
+	f, isFile := j.ErrWriter.(*os.File)
+	if j.Bool("quiet") || !isFile || !term.IsTerminal(int(f.Fd())) {
 		return func(int) {}, func() {}
 	}
-	if f, isFile := j.ErrWriter.(*os.File); isFile && term.IsTerminal(int(f.Fd())) {
-		bar := newBar(f, label, total)
-		return func(bytes int) { _ = bar.Add(bytes) }, func() { _ = bar.Clear() } // a bar that cannot be drawn stops nothing
-	}
-	return j.lines(label, total), func() {}
-}
-
-// lines says now and then how much has moved, and nothing of what is over before that.
-func (j *job) lines(label string, total int64) (moved func(bytes int)) {
-	sum, of, next := int64(0), "", time.Now().Add(lineInterval)
-	if total >= 0 {
-		of = " of " + sizeText(total)
-	}
-	return func(bytes int) {
-		if sum += int64(bytes); time.Now().Before(next) {
-			return
-		}
-		j.note("%s: %s%s", label, sizeText(sum), of)
-		next = time.Now().Add(lineInterval)
-	}
+	bar := newBar(f, label, total)
+	return func(bytes int) { _ = bar.Add(bytes) }, func() { _ = bar.Clear() } // a bar that cannot be drawn stops nothing
 }
 
 // newBar makes a bar, or where the total is not known a spinner, which turns when it is told of something new and not by itself:

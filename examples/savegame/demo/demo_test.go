@@ -135,3 +135,16 @@ func TestGeneratedSaves(t *testing.T) {
 	require.Equal(t, make(100_000, 5), make(100_000, 5))
 	require.NotEqual(t, make(100_000, 5), make(100_000, 6))
 }
+
+func TestParse(t *testing.T) {
+	for text, want := range map[string]int64{"0": 0, "10mbit": 10e6, "512kbit/s": 512e3, "1.5Gbit": 1.5e9, "100bit": 100} {
+		rate, err := ParseRate(text)
+		require.NoError(t, err)
+		require.Equal(t, want, rate, text)
+	}
+	for text, want := range map[string]float64{"0": 0, "1%": 0.01, "0.5%": 0.005, "0.25": 0.25} {
+		loss, err := ParseLoss(text)
+		require.NoError(t, err)
+		require.InDelta(t, want, loss, 1e-12, text)
+	}
+}

@@ -1,7 +1,12 @@
 package demo
 
 import (
+	"errors"
 	"net"
+	"strconv"
+	"strings"
+
+	"github.com/dustin/go-humanize"
 
 	"github.com/quivernet/quiver/internal/netsim"
 )
@@ -48,4 +53,25 @@ func (l *link) stats() (s netsim.Stats) {
 		s = s.Add(c.To(l.emulated).Stats()).Add(l.emulated.To(c).Stats())
 	}
 	return s
+}
+
+// ParseRate takes bits a second, which have the units of bytes: 0, 10mbit, 512kbit/s and the like.
+func ParseRate(s string) (int64, error) {
+	n, err := humanize.ParseBytes(strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(s), "/s"), "bit"))
+	if err != nil || n > 1e12 {
+		return 0, errors.New("it is a rate like 512kbit or 10mbit, up to 1000gbit")
+	}
+	return int64(n), nil
+}
+
+// ParseLoss takes 1%, 0.5%, or 0.01.
+func ParseLoss(s string) (loss float64, err error) {
+	number, percent := strings.CutSuffix(s, "%")
+	if loss, err = strconv.ParseFloat(number, 64); percent {
+		loss /= 100
+	}
+	if err != nil || !(loss >= 0 && loss < 1) {
+		return 0, errors.New("it is a share like 1%, below 100%")
+	}
+	return loss, nil
 }
