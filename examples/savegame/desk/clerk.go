@@ -113,33 +113,14 @@ func (k *clerk) refuse(request string, err error) error {
 	return refuse(err)
 }
 
-// list says versions, and then an empty frame.
-func (k *clerk) list(ctx context.Context, u *versions.User, a listArgs) (none rpc.None, err error) {
-	var list []versions.Version
+// list returns a page of a list.
+func (k *clerk) list(ctx context.Context, u *versions.User, a listArgs) (page listPage, err error) {
 	if a.Name == "" {
-		list, err = u.List(ctx)
+		page.Versions, err = u.List(ctx, a.Behind, mostListed)
 	} else {
-		list, err = u.History(ctx, a.Name)
+		page.Versions, err = u.History(ctx, a.Name, a.Above, mostListed)
 	}
-	if err != nil {
-		return none, err
-	}
-	bytes := int64(listedVersion * len(list))
-	if err := k.server.memory.take(k.user, bytes); err != nil {
-		return none, err
-	}
-	defer k.server.memory.give(k.user, bytes)
-	t := k.talk(ctx, a.Number, 0)
-	for _, v := range list {
-		if err := t.say(textOf(v)); err != nil {
-			return none, err
-		}
-	}
-	if err := t.say(nil); err != nil {
-		return none, err
-	}
-	// The answer comes behind the list: a client that does not read its lists uses up its own maxJobs, and nobody else's.
-	return none, t.end()
+	return page, err
 }
 
 func (k *clerk) restore(ctx context.Context, u *versions.User, a editArgs) (made, error) {

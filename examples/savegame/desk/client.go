@@ -212,13 +212,19 @@ func (c *Client) History(ctx context.Context, name string) ([]versions.Version, 
 	return c.list(ctx, name)
 }
 
+// list asks for pages until one is not full.
 func (c *Client) list(ctx context.Context, name string) (list []versions.Version, err error) {
-	n := c.next()
-	_, err = askAndTalk(ctx, c, askList, n, listArgs{n, name}, func(t *talk) (err error) {
-		list, err = t.hearVersions()
-		return err
-	})
-	return list, err
+	for a := (listArgs{Name: name}); ; {
+		page, err := ask(ctx, c, askList, a)
+		if list = append(list, page.Versions...); err != nil || len(page.Versions) < mostListed {
+			return list, err
+		}
+		if last := list[len(list)-1]; len(list) <= maxVersions {
+			a.Behind, a.Above = last.Name, last.Number
+			continue
+		}
+		return nil, fmt.Errorf("%w: a list of more than %d versions", manifest.ErrManifest, maxVersions)
+	}
 }
 
 // Restore makes a new version of what an old one holds, also of a save in the trash; version 0 is the last one that was put.

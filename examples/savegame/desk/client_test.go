@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -24,6 +25,9 @@ func dialTo(t *testing.T, welcome func(w *rpc.World, c *rpc.Conn)) *Client {
 	require.NoError(t, err)
 	_, err = stream.Install(world, stream.Config{})
 	require.NoError(t, err)
+	full := listPage{make([]versions.Version, mostListed)}
+	rpc.OnRequest(rpc.Bind(world, Class, func(*rpc.Actor) *int { return nil }), askList,
+		func(*int, *rpc.Call, listArgs) (listPage, error) { return full, nil })
 	certificate, err := cert.Development()
 	require.NoError(t, err)
 	listener, err := rpc.Listen("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}}, world)
@@ -61,6 +65,19 @@ func TestServerWithManyDesks(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatal("the client does not close")
 	}
+}
+
+// Lists had no end where the server gave them none.
+func TestListsTakeNoMoreMemoryThanTheyMay(t *testing.T) {
+	client := dialTo(t, func(w *rpc.World, c *rpc.Conn) {
+		_, err := w.Spawn(Class, c)
+		require.NoError(t, err)
+	})
+	defer client.Close()
+	list, err := client.List(t.Context())
+	require.ErrorIs(t, err, manifest.ErrManifest)
+	require.Nil(t, list)
+	require.LessOrEqual(t, maxVersions*int(unsafe.Sizeof(versions.Version{})), 64<<20)
 }
 
 // TestWhatEndedBeforeItWasTaken: all that is said may be there, and its end, before anybody waits for it.

@@ -1,5 +1,5 @@
 // Package desk is where saves are handed in and out: a client asks its desk, an actor that the server spawns for it, by
-// requests. Versions, manifests, bitmaps of chunks and chunks are said beside, in a stream either way that has the request's number.
+// requests. Manifests, bitmaps of chunks and chunks are said beside, in a stream either way that has the request's number.
 //
 //	client                                   server
 //	Put(number, name, seen, mode, content)
@@ -12,10 +12,6 @@
 //	                                         the version, and its manifest
 //	bitmap of the chunks that are wanted
 //	                                         these chunks
-//	                                         answer
-//
-//	List(number, name)
-//	                                         the versions, and an empty frame
 //	                                         answer
 //
 // An interrupted put or get is asked for again: it lacks less then. A refusal is the request's answer, with a code that says
@@ -32,14 +28,14 @@ import (
 // Class is the desk. A client owns its own.
 var Class = rpc.NewClass("SaveDesk")
 
-// askRate is how often a client may ask each thing in a second.
+// askRate is how often a client may ask each thing in a second, but for pages: as many as the longest list has.
 const askRate = 50
 
 // Requests of a client.
 var (
 	askPut     = rpc.ServerRequest[putArgs, made](Class, "Put", rpc.RateLimit(askRate))
 	askGet     = rpc.ServerRequest[getArgs, rpc.None](Class, "Get", rpc.RateLimit(askRate))
-	askList    = rpc.ServerRequest[listArgs, rpc.None](Class, "List", rpc.RateLimit(askRate))
+	askList    = rpc.ServerRequest[listArgs, listPage](Class, "List", rpc.RateLimit(maxVersions/mostListed))
 	askRestore = rpc.ServerRequest[editArgs, made](Class, "Restore", rpc.RateLimit(askRate))
 	askRemove  = rpc.ServerRequest[editArgs, versions.Version](Class, "Remove", rpc.RateLimit(askRate))
 	askErase   = rpc.ServerRequest[editArgs, rpc.None](Class, "Erase", rpc.RateLimit(askRate))
@@ -65,8 +61,12 @@ type (
 		Rate    int  // bytes a second of the chunks; 0: no limit
 	}
 	listArgs struct {
-		Number number
 		Name   string // of the save whose history it is; empty: the newest version of each
+		Behind string // names that were listed, or
+		Above  int    // numbers
+	}
+	listPage struct {
+		Versions []versions.Version `quiver:"max=64"` // fewer than mostListed: the last ones
 	}
 	editArgs struct {
 		Name    string
@@ -79,6 +79,13 @@ type (
 		Version   versions.Version
 		Displaced []string `quiver:"max=101,each=200"` // what was deleted to make room for it, or for tries before it: maxDisplaced lines, and one for the rest
 	}
+)
+
+const (
+	// mostListed is how many versions a page of a list has: 20 KB.
+	mostListed = 64
+	// maxVersions bounds a list, which takes a client 50 MB then.
+	maxVersions = 1 << 18
 )
 
 // maxDisplaced is of how many saves an answer says what was deleted: 10 KB of it.

@@ -42,7 +42,7 @@ func (c *Client) Get(ctx context.Context, name string, version int, use func(d *
 }
 
 func (d *Download) open() error {
-	v, _, err := d.talk.hearVersion()
+	v, err := d.talk.hearVersion()
 	if err != nil {
 		return err
 	}

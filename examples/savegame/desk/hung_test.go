@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"iter"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/internal/testkit"
@@ -71,17 +73,26 @@ func TestRefusedPutsAreInNobodysWay(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Lists that a client asked for and did not read were kept for it, a thousand of them.
-func TestUnreadLists(t *testing.T) {
-	c := newHost(t, versions.Config{}, nil).dial()
-	_, err := put(t, c, versions.Request{}, nil)
-	require.NoError(t, err)
-	ctx, leave := context.WithCancel(t.Context())
+// hanging is a store that does not answer.
+type hanging struct {
+	store.Store
+	answer chan struct{}
+}
+
+func (s *hanging) List(ctx context.Context, dir string) iter.Seq2[store.Object, error] {
+	<-s.answer
+	return s.Store.List(ctx, dir)
+}
+
+// Whatever a client asked for was begun, a thousand of them.
+func TestJobsOfAClientAreBounded(t *testing.T) {
+	hangs := &hanging{answer: make(chan struct{})}
+	c := newHost(t, versions.Config{}, func(s store.Store) store.Store { hangs.Store = s; return hangs }).dial()
 	refused := make(chan error, 2*maxJobs)
 	var asking sync.WaitGroup
 	for range maxJobs + 4 {
 		asking.Go(func() {
-			_, err := ask(ctx, c, askList, listArgs{Number: c.next()})
+			_, err := c.List(t.Context())
 			refused <- err
 		})
 	}
@@ -90,12 +101,47 @@ func TestUnreadLists(t *testing.T) {
 		require.ErrorIs(t, err, ErrBusy)
 		require.True(t, Transient(err), "it may be asked again")
 	}
-	leave()
+	close(hangs.answer)
 	asking.Wait()
-	require.Eventually(t, func() bool {
-		_, err := c.List(t.Context())
-		return err == nil
-	}, time.Minute, time.Millisecond)
+	for range maxJobs {
+		require.NoError(t, <-refused)
+	}
+}
+
+// A list takes as many requests as it has pages.
+func TestPages(t *testing.T) {
+	const saves = 2*mostListed + 1
+	h := newHost(t, versions.Config{}, nil)
+	c := h.dial()
+	u, err := h.all.User(t.Context(), "alice")
+	require.NoError(t, err)
+	empty := (&manifest.Manifest{Entries: []manifest.Entry{{Path: manifest.Root, Kind: manifest.Dir}}}).Append(nil)
+	for i := range saves {
+		p, err := u.Begin(t.Context(), versions.Request{Name: fmt.Sprintf("save %04d", i), Machine: "pc", Content: manifest.Sum(empty)})
+		require.NoError(t, err)
+		_, err = p.Lacks(t.Context(), empty)
+		require.NoError(t, err)
+		_, err = p.Commit(t.Context())
+		require.NoError(t, err)
+	}
+	for range saves - 1 {
+		_, err = u.Remove(t.Context(), "save 0000", "pc")
+		require.NoError(t, err)
+		_, err = u.Restore(t.Context(), "save 0000", 1, "pc")
+		require.NoError(t, err)
+	}
+	list, err := c.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, saves)
+	for i, v := range list {
+		require.Equal(t, fmt.Sprintf("save %04d", i), v.Name)
+	}
+	history, err := c.History(t.Context(), "save 0000")
+	require.NoError(t, err)
+	require.Len(t, history, 2*saves-1)
+	for i, v := range history {
+		require.Equal(t, i+1, v.Number)
+	}
 }
 
 // Four gets of a save of one chunk had the server hold 32 MiB each that a client sent as a bitmap of it.
@@ -105,7 +151,7 @@ func TestBitmapsHaveABitForEachChunk(t *testing.T) {
 	require.NoError(t, err)
 	n := c.next()
 	q := startAsking(t.Context(), c, askGet, n, getArgs{Number: n, Name: "world"})
-	_, _, err = q.hearVersion()
+	_, err = q.hearVersion()
 	require.NoError(t, err)
 	_, err = q.hear(manifest.ErrManifest, maxManifest)
 	require.NoError(t, err)

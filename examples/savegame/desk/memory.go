@@ -10,7 +10,7 @@ import (
 const (
 	// maxManifest bounds the bytes of a manifest: of 900,000 chunks, on average 140 GB.
 	maxManifest = 32 << 20
-	// manifestMemory bounds the bytes of the manifests and lists of all requests that go on. What is made of a manifest takes six times as
+	// manifestMemory bounds the bytes of the manifests of all requests that go on. What is made of a manifest takes six times as
 	// much, once for all gets of the same content.
 	manifestMemory = 128 << 20
 	// userMemory is of it what one user may take, so that who stalls is in nobody else's way.
@@ -21,11 +21,9 @@ const (
 	// userChunks is how many chunks of one user's puts and gets may be in memory: 32 MiB, as many as four puts at full pace have. A further
 	// one waits, and no other user does.
 	userChunks = 64
-	// listedVersion is what a version in a list takes at most, in bytes: its names are those that the store remembers.
-	listedVersion = 192
 )
 
-// memory is what the manifests and lists of the requests that go on have, in bytes. It is safe for concurrent use.
+// memory is what the manifests of the requests that go on have, in bytes. It is safe for concurrent use.
 type memory struct {
 	mu  sync.Mutex
 	all int64
@@ -41,7 +39,7 @@ func (m *memory) take(user string, bytes int64) error {
 		most += keptMemory
 	}
 	if m.all+bytes > most || m.of[user]+bytes > userMemory {
-		return fmt.Errorf("%w: a manifest or list of %d bytes does not fit beside %d of your running requests and %d of all; the limits are %d and %d",
+		return fmt.Errorf("%w: a manifest of %d bytes does not fit beside %d of your running requests and %d of all; the limits are %d and %d",
 			ErrBusy, bytes, m.of[user], m.all, userMemory, most)
 	}
 	m.all += bytes

@@ -1,10 +1,8 @@
 package desk
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"math"
@@ -12,12 +10,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/time/rate"
 
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 )
@@ -39,46 +35,6 @@ func TestCodesOfARevokedToken(t *testing.T) {
 	require.NoError(t, err)
 	<-thief.Conn().Done()
 	h.requireRefused(users.ByCode(code, strings.Repeat("t", 16), "pc"), users.ErrCode)
-}
-
-// A server made its clients take fifty times the memory of the list that it sent, and lists had no end.
-func TestListsTakeNoMoreMemoryThanTheyMay(t *testing.T) {
-	for name, version := range map[string]string{"objects": "{}", "nothing": "null"} {
-		t.Run(name, func(t *testing.T) {
-			frame := append(binary.AppendUvarint(nil, uint64(len(version))), version...)
-			endless := bytes.NewReader(bytes.Repeat(frame, 2*maxVersions))
-			heard := &talk{ctx: t.Context(), hears: bufio.NewReaderSize(endless, sizeBuffer)}
-			list, err := heard.hearVersions()
-			require.ErrorIs(t, err, manifest.ErrManifest)
-			require.Nil(t, list)
-			require.InDelta(t, maxVersions*len(frame), int(endless.Size())-endless.Len(), sizeBuffer+float64(len(frame)), "it reads no further")
-		})
-	}
-	require.LessOrEqual(t, int(unsafe.Sizeof(versions.Version{})), listedVersion)
-	require.LessOrEqual(t, maxVersions*listedVersion, 64<<20)
-}
-
-// A list was written before its memory was asked for: a user with many saves who asked for lists over many connections had the server hold
-// 16 of them for each, and refuse them then. Nothing is written of it now but what the client reads.
-func TestListsAreNotWrittenWithoutRoom(t *testing.T) {
-	h := newHost(t, versions.Config{}, nil)
-	c := h.dial()
-	_, err := put(t, c, versions.Request{}, nil)
-	require.NoError(t, err)
-	m := &h.server.memory
-	require.NoError(t, m.take("alice", userMemory))
-	n := c.next()
-	q := startAsking(t.Context(), c, askList, n, listArgs{Number: n})
-	_, more, err := q.hearVersion()
-	require.Error(t, err, "nothing was said")
-	require.False(t, more)
-	_, err = q.wait(nil)
-	require.ErrorIs(t, err, ErrBusy)
-	m.give("alice", userMemory)
-	list, err := c.List(t.Context())
-	require.NoError(t, err)
-	require.Len(t, list, 1)
-	require.Eventually(t, func() bool { return m.take("alice", userMemory) == nil }, time.Minute, time.Millisecond, "it is given back")
 }
 
 // A version with the longest names and the largest numbers fits its frame.

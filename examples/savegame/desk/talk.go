@@ -27,8 +27,6 @@ var talks = stream.NewBlob("talk")
 const (
 	// maxVersion bounds a version in bytes: two names of 79, all of them escaped perhaps, and 280 beside.
 	maxVersion = 2 << 10
-	// maxVersions bounds a list, which takes a client 50 MB then.
-	maxVersions = 1 << 18
 	// spokenAtOnce is how many bytes of frames are handed to the stream at once.
 	spokenAtOnce = 32 << 10
 	// sizeBuffer is the size of the reader for frames' sizes: so small that bufio reads chunks past it, without a copy.
@@ -148,26 +146,13 @@ func textOf(v versions.Version) []byte {
 	return b
 }
 
-// hearVersion hears what textOf wrote, or that there are no more.
-func (t *talk) hearVersion() (v versions.Version, more bool, err error) {
+// hearVersion hears what textOf wrote.
+func (t *talk) hearVersion() (v versions.Version, err error) {
 	b, err := t.hear(manifest.ErrManifest, maxVersion)
-	if more = len(b) > 0; more && err == nil {
+	if err == nil {
 		err = json.Unmarshal(b, &v)
 	}
-	return v, more, err
-}
-
-// hearVersions hears a list of versions.
-func (t *talk) hearVersions() (list []versions.Version, err error) {
-	for {
-		v, more, err := t.hearVersion()
-		if err != nil || !more {
-			return list, err
-		}
-		if list = append(list, v); len(list) > maxVersions {
-			return nil, fmt.Errorf("%w: a list of more than %d versions", manifest.ErrManifest, maxVersions)
-		}
-	}
+	return v, err
 }
 
 // whole makes the end of a stream before its last frame an error.

@@ -192,7 +192,7 @@ func numbers(versions []Version) (list []string) {
 
 func (p *place) history(u *User, name string) []string {
 	p.t.Helper()
-	versions, err := u.History(p.t.Context(), name)
+	versions, err := u.History(p.t.Context(), name, 0, 1<<20)
 	if err != nil {
 		require.ErrorIs(p.t, err, ErrNoSave)
 	}

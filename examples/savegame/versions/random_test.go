@@ -175,7 +175,7 @@ func (w *world) verify(u *User, name string, perhaps Version, erased bool) {
 		defer func() { w.files.CutAt(1 + w.r.IntN(200)) }()
 	}
 	w.failing.Fail(0)
-	names, err := u.List(w.t.Context())
+	names, err := u.List(w.t.Context(), "", 1<<20)
 	require.NoError(w.t, err)
 	for _, v := range names {
 		if v.Name == name || len(w.acked[u.name+"/"+v.Name]) == 0 { // one kept aside without an answer
@@ -187,7 +187,7 @@ func (w *world) verify(u *User, name string, perhaps Version, erased bool) {
 
 func (w *world) compare(u *User, name string, perhaps Version, erased bool) {
 	key := u.name + "/" + name
-	there, err := u.History(w.t.Context(), name)
+	there, err := u.History(w.t.Context(), name, 0, 1<<20)
 	if err != nil {
 		require.ErrorIs(w.t, err, ErrNoSave)
 	}

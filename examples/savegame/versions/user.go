@@ -131,15 +131,16 @@ func (u *User) hold(bytes int64) {
 	u.all.held.Add(bytes)
 }
 
-// List returns the newest version of each save by name, of those in the trash as well.
-func (u *User) List(ctx context.Context) ([]Version, error) {
+// List returns a page of the newest versions of all saves by name, of those in the trash as well: no more than most, with names behind after.
+func (u *User) List(ctx context.Context, after string, most int) (newest []Version, err error) {
 	if err := u.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer u.records.Unlock()
-	var newest []Version
 	for _, name := range slices.Sorted(maps.Keys(u.names)) {
-		newest = append(newest, u.newest(name))
+		if name > after && len(newest) < most {
+			newest = append(newest, u.newest(name))
+		}
 	}
 	return newest, nil
 }
@@ -152,8 +153,9 @@ func (u *User) newest(name string) (v Version) {
 	return v
 }
 
-// History returns the versions of a save that are still there, the newest last. It fails with ErrNoSave.
-func (u *User) History(ctx context.Context, name string) ([]Version, error) {
+// History returns a page of the versions of a save that are still there, the newest last: no more than most, with numbers above after. It
+// fails with ErrNoSave.
+func (u *User) History(ctx context.Context, name string, after, most int) (page []Version, err error) {
 	if err := u.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -161,7 +163,12 @@ func (u *User) History(ctx context.Context, name string) ([]Version, error) {
 	if len(u.names[name]) == 0 {
 		return nil, fmt.Errorf("%w: %q", ErrNoSave, name)
 	}
-	return slices.Clone(u.names[name]), nil
+	for _, v := range u.names[name] {
+		if v.Number > after && len(page) < most {
+			page = append(page, v)
+		}
+	}
+	return page, nil
 }
 
 // find returns a stored version of a save; number 0 is the newest. The caller holds records.

@@ -18,7 +18,7 @@ func TestPutAndGet(t *testing.T) {
 	p := newPlace(t, Config{})
 	u, ctx := p.user("alice"), t.Context()
 	first, second := saveOf("one", "two", "one"), saveOf("two", "three")
-	_, err := u.History(ctx, "World 1")
+	_, err := u.History(ctx, "World 1", 0, 1<<20)
 	require.ErrorIs(t, err, ErrNoSave)
 
 	v, sent, err := put(ctx, u, Request{Name: "World 1"}, first)
@@ -40,7 +40,7 @@ func TestPutAndGet(t *testing.T) {
 	p.requireContent(u, "World 1", 1, first)
 	_, err = u.Open(ctx, "World 1", 3)
 	require.ErrorIs(t, err, ErrNoVersion)
-	list, err := u.List(ctx)
+	list, err := u.List(ctx, "", 1<<20)
 	require.NoError(t, err)
 	require.Equal(t, []Version{v}, list)
 	require.Empty(t, p.requireSound())
