@@ -200,12 +200,13 @@ type Users struct {
 
 // Open reads the token file at path, which must be there.
 func Open(path string) (*Users, error) {
-	u := &Users{path: path, codes: codes{all: make(map[string]code)}}
+	u := &Users{path: path, codes: codes{last: make(map[string]code)}}
 	_, err := u.current()
 	return u, err
 }
 
-// Invite returns a login code for one more machine of the user of an identity, good for ten minutes from now and as long as that identity is.
+// Invite returns a login code for one more machine of the user of an identity, good for ten minutes from now, as long as that identity is, and
+// until it is given another one.
 // Whoever runs the server has it for a user's name alone, and that one stays good whatever becomes of the user's tokens.
 func (u *Users) Invite(identity string, now time.Time) (code string, err error) {
 	return u.codes.invite(identity, now)

@@ -285,15 +285,24 @@ func TestCodes(t *testing.T) {
 	require.ErrorIs(t, err, ErrUser)
 }
 
-func TestOpenCodesAreBounded(t *testing.T) {
-	u, _ := inviting(t)
+// TestOneCodeAtATime: who asks for another code has that one only, and is in nobody else's way.
+func TestOneCodeAtATime(t *testing.T) {
+	u, ann := inviting(t)
 	now := time.Unix(1e9, 0)
-	for i := range maxCodes {
-		_, err := u.Invite(fmt.Sprint("user", i), now)
+	first, err := u.Invite(ann, now)
+	require.NoError(t, err)
+	owner, err := u.Invite("ann", now)
+	require.NoError(t, err)
+	second, err := u.Invite(ann, now)
+	require.NoError(t, err)
+	require.Len(t, u.codes.last, 2)
+	_, err = u.byCode(first, beta, now)
+	require.ErrorIs(t, err, ErrCode)
+	for i, code := range []string{owner, second} {
+		_, err = u.byCode(code, fmt.Sprint(beta, i), now)
 		require.NoError(t, err)
 	}
-	_, err := u.Invite("ann", now)
-	require.ErrorContains(t, err, "1000 login codes are open")
-	_, err = u.Invite("ann", now.Add(codeLife))
+	_, err = u.Invite("bob", now.Add(codeLife))
 	require.NoError(t, err)
+	require.Len(t, u.codes.last, 1, "what is too old is forgotten")
 }
