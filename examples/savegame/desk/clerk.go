@@ -125,7 +125,7 @@ func (k *clerk) list(ctx context.Context, u *versions.User, a listArgs) (page li
 
 func (k *clerk) restore(ctx context.Context, u *versions.User, a editArgs) (made, error) {
 	v, err := u.Restore(ctx, a.Name, a.Version, a.Machine)
-	return k.made("restored", u, a.Name, v, err)
+	return k.made("restored", u, v, err)
 }
 
 func (k *clerk) remove(ctx context.Context, u *versions.User, a editArgs) (versions.Version, error) {
@@ -140,13 +140,13 @@ func (k *clerk) erase(ctx context.Context, u *versions.User, a editArgs) (none r
 }
 
 // made logs that a version of a save was made, and says what made room for it.
-func (k *clerk) made(what string, u *versions.User, name string, v versions.Version, err error) (m made, _ error) {
+func (k *clerk) made(what string, u *versions.User, v versions.Version, err error) (m made, _ error) {
 	if m.Version, err = k.did(what, v, err); err != nil {
 		return m, err
 	}
-	m.Displaced = u.Displaced(name)
+	m.Displaced = u.Displaced()
 	for _, d := range m.Displaced {
-		k.log.Info("displaced", "for", name, "what", d)
+		k.log.Info("displaced", "for", v.Name, "what", d)
 	}
 	if more := len(m.Displaced) - maxDisplaced; more > 0 {
 		m.Displaced = append(m.Displaced[:maxDisplaced], fmt.Sprintf("versions of other saves, %d of these", more))
@@ -186,7 +186,7 @@ func (k *clerk) put(ctx context.Context, u *versions.User, a putArgs) (made, err
 		return made{}, err
 	}
 	v, err := p.Commit(ctx)
-	return k.made("put", u, a.Request.Name, v, err)
+	return k.made("put", u, v, err)
 }
 
 // receive hears the manifest, says which chunks are missing, and stores them.

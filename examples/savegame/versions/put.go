@@ -57,7 +57,6 @@ func (u *User) Begin(ctx context.Context, r Request) (*Put, error) {
 	if _, _, err := u.place(r); err != nil {
 		return nil, err
 	}
-	u.forgetTold(r)
 	return &Put{user: u, request: r}, nil
 }
 
@@ -164,7 +163,7 @@ func (p *Put) Chunk(ctx context.Context, index int, packed []byte) error {
 // then: nobody would know whether the object is there.
 func (p *Put) store(ctx context.Context, o *object, data []byte) error {
 	u, size := p.user, int64(len(data))
-	if err := u.room(ctx, p.request.Name, store.Occupied(size)); err != nil {
+	if err := u.room(ctx, store.Occupied(size)); err != nil {
 		p.full.Store(isFull(err))
 		return err
 	}
@@ -228,7 +227,7 @@ func (p *Put) Commit(ctx context.Context) (Version, error) {
 	defer u.records.Unlock()
 	name, same, err := u.place(p.request)
 	if p.version.Name = name; err == nil && !same {
-		_, err = u.createInRoom(ctx, p.request.Name, p.version)
+		_, err = u.createInRoom(ctx, p.version)
 	}
 	if err != nil {
 		return Version{}, err

@@ -53,7 +53,7 @@ func TestWhatAKeptConflictDisplacedIsTold(t *testing.T) {
 	v := p.put(u, Request{Name: "world", Mode: KeepBoth}, saveOf(noise(3, size)))
 	require.NotEqual(t, "world", v.Name)
 	require.Equal(t, []string{"world@2 put"}, p.history(u, "world"))
-	require.Equal(t, []string{"world@1"}, u.Displaced("world"))
+	require.Equal(t, []string{"world@1"}, u.Displaced())
 }
 
 // What a get had found damaged counted as there again once the store was read anew, as it is when a client leaves in the middle of a chunk.
@@ -92,23 +92,6 @@ func TestTheLastVersionsStay(t *testing.T) {
 	require.Equal(t, []string{"world@8 put", "world@9 trash", "world@10 put"}, p.history(u, "world"))
 }
 
-// What made room was remembered for every name that there ever was.
-func TestWhatMadeRoomIsNotRememberedOfAllNames(t *testing.T) {
-	p := newPlace(t, Config{Quota: 4*store.Occupied(1001) + 12*recordBytes})
-	u := p.user("alice")
-	for i := range uint64(2 * mostDisplacedNames) {
-		name := fmt.Sprint("save ", i)
-		p.put(u, Request{Name: name}, saveOf(noise(i, 1000)))
-		for u.displaced[name] == nil {
-			p.put(u, Request{Name: name, Mode: Force}, saveOf(noise(p.seed(), 1000)))
-		}
-		require.NoError(t, u.Erase(t.Context(), name, "m", Ref{}, true))
-	}
-	require.LessOrEqual(t, len(u.displaced), mostDisplacedNames)
-}
-
-func (p *place) seed() uint64 { p.now = p.now.Add(1); return uint64(p.now.UnixNano()) }
-
 // Where the clock went back, what an abandoned put had left was younger than now: old versions went in its place.
 func TestWhatWasNeverFinishedGoesFirstWhateverTheClockSays(t *testing.T) {
 	const size = 100_000
@@ -125,7 +108,7 @@ func TestWhatWasNeverFinishedGoesFirstWhateverTheClockSays(t *testing.T) {
 	p.now = p.now.Add(-time.Hour)
 	p.put(u, Request{Name: "world", Seen: second.Ref()}, saveOf(noise(4, size)))
 	require.Equal(t, []string{"world@1 put", "world@2 put", "world@3 put"}, p.history(u, "world"))
-	require.Empty(t, u.Displaced("world"))
+	require.Empty(t, u.Displaced())
 }
 
 // A version that is known to be damaged was restored, and said to be the newest.

@@ -28,8 +28,8 @@ func (e *Full) Error() string {
 // isFull reports whether there was no room, or, as others had filled the disk meanwhile, not even of the reserve.
 func isFull(err error) bool { return errors.As(err, new(*Full)) || errors.Is(err, syscall.ENOSPC) }
 
-// room makes room within the quotas and on the disk for bytes of a save, and holds them.
-func (u *User) room(ctx context.Context, name string, bytes int64) error {
+// room makes room within the quotas and on the disk for bytes, and holds them.
+func (u *User) room(ctx context.Context, bytes int64) error {
 	if err := u.fits(ctx, bytes); !isFull(err) {
 		return err
 	}
@@ -37,17 +37,17 @@ func (u *User) room(ctx context.Context, name string, bytes int64) error {
 		return err
 	}
 	defer u.records.Unlock()
-	return u.makeRoom(ctx, name, bytes)
+	return u.makeRoom(ctx, bytes)
 }
 
 // makeRoom is room for who holds records.
-func (u *User) makeRoom(ctx context.Context, name string, bytes int64) error {
+func (u *User) makeRoom(ctx context.Context, bytes int64) error {
 	for {
 		full := u.fits(ctx, bytes)
 		if !isFull(full) {
 			return full
 		}
-		if err := u.displace(ctx, name, full); err != nil {
+		if err := u.displace(ctx, full); err != nil {
 			return err
 		}
 	}
@@ -94,9 +94,9 @@ func (u *User) kept() int64 {
 	return bytes
 }
 
-// displace deletes for a save what goes first: what was never finished, then the oldest version, with the record of the trash that
+// displace deletes what goes first: what was never finished, then the oldest version, with the record of the trash that
 // would be left alone. Where that is nothing, or would make no room, it returns why. The caller holds records.
-func (u *User) displace(ctx context.Context, name string, full error) error {
+func (u *User) displace(ctx context.Context, full error) error {
 	had := u.freed.Objects
 	if err := u.free(ctx, ever); err != nil || u.freed.Objects > had {
 		return err
@@ -105,10 +105,11 @@ func (u *User) displace(ctx context.Context, name string, full error) error {
 	if len(oldest) == 0 || err != nil {
 		return errors.Join(err, full)
 	}
-	u.noteDisplaced(name, oldest)
 	if err := u.forget(ctx, oldest[0].Name, oldest); err != nil {
 		return errors.Join(full, err)
 	}
+	u.displaced = append(u.displaced, oldest...)
+	u.displaced = u.displaced[max(0, len(u.displaced)-mostDisplaced):]
 	return nil
 }
 
@@ -137,58 +138,19 @@ func (u *User) oldest(ctx context.Context) (oldest []Version, err error) {
 	return oldest, nil
 }
 
-// mostDisplaced is how many are remembered for a save: a client that forces its puts never says that it has heard of them.
+// mostDisplaced is how many are remembered for a client that gives its puts up.
 const mostDisplaced = 1024
 
-// mostDisplacedNames is of how many saves they are remembered: names come and go.
-const mostDisplacedNames = 100
-
-// displaced is what made room for a save.
-type displaced struct {
-	versions []Version // the oldest first
-	told     bool      // by Displaced, of all
-}
-
-// noteDisplaced notes that versions are being deleted to make room for a save. The caller holds records.
-func (u *User) noteDisplaced(name string, versions []Version) {
-	if u.displaced[name] == nil {
-		if len(u.displaced) >= mostDisplacedNames {
-			clear(u.displaced)
-		}
-		u.displaced[name] = &displaced{}
-	}
-	d := u.displaced[name]
-	d.told = false
-	for _, v := range versions {
-		if !slices.Contains(d.versions, v) { // it failed once
-			d.versions = append(d.versions, v)
-		}
-	}
-	d.versions = d.versions[max(0, len(d.versions)-mostDisplaced):]
-}
-
-// forgetTold forgets what made room for a save, if its client has heard of it: who has seen the newest version got the answer.
-func (u *User) forgetTold(r Request) {
-	if d := u.displaced[r.Name]; d != nil && d.told && u.newest(r.Name).seen(r.Seen) {
-		delete(u.displaced, r.Name)
-	}
-}
-
-// Displaced says, in a line for each save, what was deleted to make room for a save: by the put that has just ended, and by those before it
-// whose answer nobody may have heard, since the server began.
-func (u *User) Displaced(name string) (lines []string) {
+// Displaced says, in a line for each save, what was deleted to make room since it was asked last: by what has just ended, and by puts before
+// it that were cut off.
+func (u *User) Displaced() (lines []string) {
 	u.records.Lock()
 	defer u.records.Unlock()
-	if u.displaced[name] == nil {
-		return nil
-	}
-	u.displaced[name].told = true
 	gone := make(map[string][]Version)
-	for _, v := range u.displaced[name].versions {
-		if !slices.Contains(u.names[v.Name], v) { // else the store failed to delete it
-			gone[v.Name] = append(gone[v.Name], v)
-		}
+	for _, v := range u.displaced {
+		gone[v.Name] = append(gone[v.Name], v)
 	}
+	u.displaced = nil
 	for _, name := range slices.Sorted(maps.Keys(gone)) {
 		lines = append(lines, lineOf(gone[name]))
 	}

@@ -26,8 +26,8 @@ type User struct {
 	names   map[string][]Version // by number
 	freed   Collected            // since Collect began last
 
-	// displaced is, by a save's name, what was deleted to make room for it. Guarded by records.
-	displaced map[string]*displaced
+	// displaced is what was deleted to make room, until Displaced tells. Guarded by records.
+	displaced []Version
 
 	// replacing is held by who looks at a chunk or manifest that is there already, and replaces it.
 	replacing sync.Mutex
@@ -192,10 +192,9 @@ func (u *User) find(name string, number int) (Version, error) {
 	return versions[at], nil
 }
 
-// createInRoom is create for a version that needs room, which is made for the save that was asked about: v may be kept beside that. The
-// caller holds records.
-func (u *User) createInRoom(ctx context.Context, asked string, v Version) (Version, error) {
-	if err := u.makeRoom(ctx, asked, recordBytes); err != nil {
+// createInRoom is create for a version that needs room, which is made. The caller holds records.
+func (u *User) createInRoom(ctx context.Context, v Version) (Version, error) {
+	if err := u.makeRoom(ctx, recordBytes); err != nil {
 		return Version{}, err
 	}
 	defer u.hold(-recordBytes)
@@ -256,7 +255,7 @@ func (u *User) Restore(ctx context.Context, name string, number int, machine str
 	c.running.Add(1) // so it stays while room is made
 	defer c.running.Add(-1)
 	v.Base, v.Machine = newest.Number, machine
-	return u.createInRoom(ctx, name, v)
+	return u.createInRoom(ctx, v)
 }
 
 // Erase deletes all versions of a save, for good. It fails with [*Conflict] when the newest one is neither the one that the

@@ -77,7 +77,7 @@ func (v *Versions) user(name string) *User {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.users[name] == nil {
-		v.users[name] = &User{all: v, name: name, prefix: "users/" + escape(name) + "/", displaced: make(map[string]*displaced),
+		v.users[name] = &User{all: v, name: name, prefix: "users/" + escape(name) + "/",
 			contents: make(map[manifest.Digest]*content), objects: make(map[manifest.Chunk]*object)}
 		v.users[name].stale.Store(true)
 	}

@@ -368,7 +368,7 @@ func TestQuota(t *testing.T) {
 		require.LessOrEqual(t, u.used.Load(), 3*one)
 	}
 	require.Equal(t, []string{"world@4 put", "world@5 put"}, p.history(u, "world"), "the oldest went")
-	require.Equal(t, []string{"3 versions from world@1 to @3"}, u.Displaced("world"))
+	require.Equal(t, []string{"3 versions from world@1 to @3"}, u.Displaced())
 	p.requireContent(u, "other", other.Number, saveOf(noise(100, size)))
 
 	_, _, err := put(t.Context(), u, Request{Name: "world", Seen: seen}, saveOf(noise(6, size), noise(7, size), noise(8, size)))
@@ -382,7 +382,7 @@ func TestQuota(t *testing.T) {
 	p.put(u, Request{Name: "world", Seen: seen}, saveOf(noise(6, size), noise(7, size)))
 	require.Equal(t, []string{"world@5 put", "world@6 put"}, p.history(u, "world"))
 	require.Empty(t, p.history(u, "other"))
-	require.Equal(t, []string{"other, which was in the trash, with 1 version", "world@4"}, u.Displaced("world"))
+	require.Equal(t, []string{"other, which was in the trash, with 1 version", "world@4"}, u.Displaced())
 	require.Empty(t, p.requireSound())
 	require.NoError(t, u.Erase(t.Context(), "world", "m", Ref{}, true))
 	require.Zero(t, u.used.Load())
