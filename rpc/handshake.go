@@ -180,18 +180,8 @@ func (h *handshake) ask(token []byte) {
 			h.verdict <- v
 		}
 	}()
-	defer h.conn.catchAuthenticate()
+	defer h.conn.world.catch(h.conn, tasks.Doing{What: "Config.Authenticate"})
 	v.identity, v.err = h.conn.world.config.Authenticate(h.ctx, token)
-}
-
-// catchAuthenticate recovers a panic of Authenticate, as [tasks.Runner.Catch] does on the world's goroutine.
-func (c *Conn) catchAuthenticate() {
-	if c.world.config.OnPanic == nil {
-		return
-	}
-	if recovered := recover(); recovered != nil {
-		c.world.panicked(c, tasks.Doing{What: "Config.Authenticate"}, recovered)
-	}
 }
 
 // turn waits until Authenticate may be asked about a token. It is false when the client was refused, or is gone.

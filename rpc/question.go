@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 
 	"github.com/quivernet/quiver/internal/ask"
@@ -29,6 +30,65 @@ var (
 	errCanceled = errors.New("rpc: nobody waits for the answer any more")
 	errAnswered = errors.New("rpc: the answer is given")
 )
+
+// handlers are those that run on goroutines of their own.
+type handlers struct {
+	mu      sync.Mutex
+	running int
+	none    chan struct{} // closed when none runs any more; nil: nobody waits for that
+}
+
+// start runs a handler, and is done with it when its answer has left for the asker, or the world is closed. It runs on the world's goroutine.
+func (h *handlers) start(q *question, run func()) {
+	w := q.actor.world
+	of := w.requestsOf(q.conn)
+	of.running++
+	h.count(1)
+	go func() {
+		defer h.count(-1)
+		defer func() {
+			left := make(chan struct{})
+			w.hand(func() {
+				of.running--
+				close(left)
+			})
+			select {
+			case <-left:
+			case <-w.lobby.shut:
+			}
+		}()
+		defer w.catch(q.conn, tasks.Doing{What: "the handler of ", Of: q.method})
+		run()
+	}()
+}
+
+func (h *handlers) count(n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.running += n; h.running == 0 && h.none != nil {
+		close(h.none)
+		h.none = nil
+	}
+}
+
+// wait returns when none runs, or with the cause of ctx.
+func (h *handlers) wait(ctx context.Context) error {
+	h.mu.Lock()
+	if h.running > 0 && h.none == nil {
+		h.none = make(chan struct{})
+	}
+	none := h.none
+	h.mu.Unlock()
+	if none == nil {
+		return nil
+	}
+	select {
+	case <-none:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
 
 // keep files a copy of the running handler's question, to be answered later.
 func (q *question) keep() {
@@ -136,7 +196,7 @@ func (q *question) unsaid(err error) {
 // missing answers, with an error, a question of this world's own whose handler has panicked.
 func (q *question) missing() {
 	if !q.said.Load() && q.kept == nil {
-		q.refuse(ask.Failed, errors.New("the handler did not return"))
+		q.refuse(ask.Failed, errNoReturn)
 	}
 }
 
@@ -163,7 +223,7 @@ func (w *World) runQuestion(c *Conn, a *Actor, m *method, number uint64, argumen
 	case a.dead:
 		c.drop(drops.Closed, a, m)
 		return nil
-	case c.requests.questions.Full():
+	case c.requests.questions.Full(), c.requests.running >= w.config.maxRequests():
 		w.dropQuestion(c, a, m, number, drops.Requests)
 		return nil
 	}

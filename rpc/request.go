@@ -51,7 +51,7 @@ func (r *Request[A, R]) declared() *method { return r.question }
 func (r *Request[A, R]) takes(A)           {}
 
 // OnRequest makes fn answer r. It runs on the world's goroutine. Its error travels to the asker, as text, cut to 512 bytes, and with the
-// Code of a [*RequestError] that it is or wraps, else 0; it closes nothing. For an answer that takes time use [Request.Later]. When fn
+// Code of a [*RequestError] that it is or wraps, else 0; it closes nothing. For an answer that takes time use [Request.Go] or [Request.Later]. When fn
 // destroys the actor, the answer is lost, and the asker gets ErrClosed. When fn panics, the connection ends: see Config.OnPanic. OnRequest
 // panics when r is of another class or has a function already.
 func OnRequest[T, A, R any](b *Binding[T], r *Request[A, R], fn func(object T, call *Call, arg A) (R, error)) {
@@ -214,6 +214,23 @@ func (r *Request[A, R]) Later(call *Call) func(R, error) {
 		})
 	}
 }
+
+// Go is Later, with fn on a goroutine of its own for the answer: fn may wait, as for a disk. ctx is that of [Call.Context], so it ends when
+// nobody waits for the answer any more. An asker has at most Config.MaxRequests of them running, those included that go on although their
+// question was canceled: until one returns, its next questions are refused as beyond that limit. [World.WaitHandlers] waits for all. What fn
+// uses of a Raw argument it copies before.
+func (r *Request[A, R]) Go(call *Call, fn func(ctx context.Context) (R, error)) {
+	reply, ctx := r.Later(call), call.Context()
+	call.Actor.world.handlers.start(call.question.kept, func() {
+		var result R
+		err := errNoReturn
+		defer func() { reply(result, err) }()
+		result, err = fn(ctx)
+	})
+}
+
+// errNoReturn answers a question whose handler has panicked.
+var errNoReturn = errors.New("the handler did not return")
 
 // reply answers a question, on the world's goroutine. If result can not travel, it answers with that error, and logs it.
 func (r *Request[A, R]) reply(q *question, result R, err error) {

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -91,5 +92,113 @@ func TestFunctionsForAnswersThatPanic(t *testing.T) {
 		require.ErrorAs(t, heard[0], &closed)
 		require.Equal(t, HandlerPanic, closed.Code)
 		require.Contains(t, closed.Reason, "the function for the answer of Clerk.Admit panicked")
+	})
+}
+
+// withWaiting has a client under Run ask a server whose handler is fn.
+func withWaiting(t *testing.T, config Config, fn func(ctx context.Context, n int) (string, error), play func(ctx context.Context, server *testWorld, there *Actor)) {
+	config.Classes = []*Class{clerk}
+	server, client := newTestWorld(t, config), newTestWorld(t, Config{Classes: []*Class{clerk}})
+	b := Bind(server.World, clerk, func(*Actor) *clerkObject { return new(clerkObject) })
+	OnRequest(b, clerkAsk, func(_ *clerkObject, call *Call, n int) (string, error) {
+		clerkAsk.Go(call, func(ctx context.Context) (string, error) { return fn(ctx, n) })
+		return "", nil
+	})
+	opened := make(chan *Actor, 1)
+	Bind(client.World, clerk, func(a *Actor) *clerkObject { opened <- a; return new(clerkObject) })
+	ctx, _, end := underRun(t, server, client)
+	var err error
+	require.NoError(t, server.Do(ctx, func() { _, err = server.Spawn(clerk, server.joined[0]) }))
+	require.NoError(t, err)
+	play(ctx, server, <-opened)
+	end()
+	require.NoError(t, server.WaitHandlers(context.Background()))
+}
+
+// TestHandlersThatWait: the world goes on meanwhile, each asker hears its own answer or error, and who waits for all handlers waits until the
+// answers have left.
+func TestHandlersThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		withWaiting(t, Config{}, func(_ context.Context, n int) (string, error) {
+			time.Sleep(time.Duration(n) * time.Second)
+			if n == 3 {
+				return "", &RequestError{Code: 3, Text: "no three"}
+			}
+			return "n"[:n%2], nil
+		}, func(ctx context.Context, server *testWorld, there *Actor) {
+			require.NoError(t, server.WaitHandlers(ctx), "none runs")
+			began := time.Now()
+			var asking sync.WaitGroup
+			for n := range 4 {
+				asking.Go(func() {
+					text, err := clerkAsk.Ask(ctx, there, n)
+					require.Equal(t, time.Duration(n), time.Since(began)/time.Second)
+					var refused *RequestError
+					if n == 3 {
+						require.ErrorAs(t, err, &refused)
+						require.True(t, refused.Refused)
+						require.EqualValues(t, 3, refused.Code)
+						return
+					}
+					require.NoError(t, err)
+					require.Equal(t, "n"[:n%2], text)
+				})
+			}
+			time.Sleep(time.Second / 2)
+			short, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			require.ErrorIs(t, server.WaitHandlers(short), context.DeadlineExceeded)
+			require.NoError(t, server.WaitHandlers(ctx))
+			require.NoError(t, server.World.Close(ctx, 0, "all were answered"))
+			asking.Wait()
+		})
+	})
+}
+
+// TestHandlersNobodyWaitsFor: their context ends, and they count until they return: else who asked and canceled would have any number of them run.
+func TestHandlersNobodyWaitsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		goOn, ended := make(chan struct{}), new(atomic.Int32)
+		withWaiting(t, Config{MaxRequests: 2}, func(ctx context.Context, _ int) (string, error) {
+			<-ctx.Done()
+			<-goOn
+			ended.Add(1)
+			return "late", nil
+		}, func(ctx context.Context, server *testWorld, there *Actor) {
+			for range 2 {
+				soon, cancel := context.WithTimeout(ctx, time.Second)
+				_, err := clerkAsk.Ask(soon, there, 1)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				cancel()
+			}
+			_, err := clerkAsk.Ask(ctx, there, 1)
+			require.ErrorIs(t, err, ErrBacklogFull)
+			close(goOn)
+			require.NoError(t, server.WaitHandlers(ctx))
+			require.EqualValues(t, 2, ended.Load())
+			soon, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			_, err = clerkAsk.Ask(soon, there, 1)
+			require.ErrorIs(t, err, context.DeadlineExceeded, "there is room again, and this one ends with its connection")
+		})
+	})
+}
+
+// TestHandlersThatPanicApart: the connection of who asked is closed, and nothing else.
+func TestHandlersThatPanicApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		panics := make(chan any, 1)
+		withWaiting(t, Config{OnPanic: func(_ *Conn, recovered any, _ []byte) { panics <- recovered }},
+			func(context.Context, int) (string, error) { panic("no") },
+			func(ctx context.Context, server *testWorld, there *Actor) {
+				_, err := clerkAsk.Ask(ctx, there, 1)
+				require.Error(t, err)
+				require.Equal(t, "no", <-panics)
+				var closed *CloseError
+				<-there.Conn().Done()
+				require.ErrorAs(t, there.Conn().Err(), &closed)
+				require.Equal(t, HandlerPanic, closed.Code)
+				require.NoError(t, server.WaitHandlers(ctx))
+			})
 	})
 }

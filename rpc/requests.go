@@ -26,6 +26,7 @@ const (
 type requests struct {
 	asked     ask.Table[*inquiry]  // questions that this side has asked
 	questions ask.Table[*question] // questions that this side will answer later
+	running   int                  // handlers of Request.Go, also of questions that were canceled
 }
 
 func newRequests(limit int) (r requests) {

@@ -61,6 +61,7 @@ type World struct {
 	local    localCalls
 	turns    turns
 	requests requests // that this world asks itself
+	handlers handlers // of Request.Go
 	handling handling
 	failWarn logs.Gates[*method] // for errors of calls
 
@@ -201,6 +202,21 @@ func (w *World) Close(ctx context.Context, code Code, reason string) error {
 		err = errors.Join(err, fmt.Errorf("rpc: closing the world: Config.Trace: %w", failed))
 	}
 	return err
+}
+
+// WaitHandlers returns when no function of [Request.Go] runs, and the answers have been sent, or with the cause of ctx. The world must be
+// driven. A server that ends has its handlers refuse what is new, waits here for what runs, and closes the world; another wait, after Close,
+// is for those whose askers are gone and whose ctx has ended.
+func (w *World) WaitHandlers(ctx context.Context) error { return w.handlers.wait(ctx) }
+
+// catch is deferred around functions of the game on other goroutines, as [tasks.Runner.Catch] is on the world's.
+func (w *World) catch(conn *Conn, doing tasks.Doing) {
+	if w.config.OnPanic == nil {
+		return
+	}
+	if recovered := recover(); recovered != nil {
+		w.panicked(conn, doing, recovered)
+	}
 }
 
 // waitClosed returns when the carriers of all connections have ended.
