@@ -21,12 +21,8 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-const (
-	// maxJobs is how many requests of one client go on at once.
-	maxJobs = 16
-	// refusalLines of a client's refusals are logged at once, and then one a second, which says how many there were.
-	refusalLines = 20
-)
+// refusalLines of a client's refusals are logged at once, and then one a second, which says how many there were.
+const refusalLines = 20
 
 // clerk serves one client.
 type clerk struct {
@@ -34,10 +30,7 @@ type clerk struct {
 	conn   *rpc.Conn
 	user   string
 	log    *slog.Logger
-	ctx    context.Context // of the client's jobs
-	gone   context.CancelCauseFunc
 	inbox  stream.Inbox
-	active atomic.Int32 // jobs
 
 	lines  *rate.Limiter // of refusals in the log
 	hidden atomic.Int64  // of those that were not logged
@@ -46,7 +39,6 @@ type clerk struct {
 func (s *Server) newClerk(a *rpc.Actor) *clerk {
 	k := &clerk{server: s, conn: a.Conn(), user: users.UserOf(a.Conn().Identity()), lines: rate.NewLimiter(1, refusalLines)}
 	k.log = s.log.With("conn", k.conn, "user", k.user)
-	k.ctx, k.gone = context.WithCancelCause(s.ctx)
 	s.clerks[k.conn] = k
 	return k
 }
@@ -56,42 +48,29 @@ func (k *clerk) talk(ctx context.Context, n number, bytes int) *talk {
 	return &talk{ctx: ctx, peer: k.server.streams.Peer(k.conn), inbox: &k.inbox, number: n, rate: bytes}
 }
 
-var errLeft = errors.New("the client left")
-
-// onUsers has a job done for a user's request, which may wait for a store, and answers with what it returns, unless the server stops or the
-// client has too many that go on. The job's context ends when nobody waits for the answer any more.
+// onUsers has a job done for a user's request, which may wait for a store, and answers with what it returns, unless the server stops. The job's
+// context ends when nobody waits for the answer any more.
 func onUsers[A, R any](b *rpc.Binding[*clerk], r *rpc.Request[A, R], job func(k *clerk, ctx context.Context, u *versions.User, a A) (R, error)) {
 	rpc.OnRequest(b, r, func(k *clerk, call *rpc.Call, a A) (none R, err error) {
-		if k.server.draining {
+		if k.server.draining.Load() {
 			return none, refuse(ErrStopping)
 		}
-		if n := k.active.Add(1); n > maxJobs {
-			k.active.Add(-1)
-			return none, refuse(fmt.Errorf("%w: %d requests of yours go on already", ErrBusy, maxJobs))
-		}
-		reply, asked := r.Later(call), call.Context()
-		k.server.jobs.Go(func() {
-			ctx, cancel := context.WithCancelCause(k.ctx)
-			defer cancel(nil)
-			context.AfterFunc(asked, func() { cancel(errLeft) })
+		r.Go(call, func(ctx context.Context) (result R, err error) {
 			u, err := k.server.config.Versions.User(ctx, k.user)
-			result := none
 			if err == nil {
 				result, err = job(k, ctx, u, a)
 			}
 			if err != nil {
-				err = k.refuse(r.String(), err)
+				err = k.refuse(ctx, r.String(), err)
 			}
-			reply(result, err)
-			k.active.Add(-1)
-			_ = k.server.world.Do(k.server.ctx, func() {}) // the answer is on its way then; it fails when nobody waits for that
+			return result, err
 		})
 		return none, nil
 	})
 }
 
 // refuse logs why a request is refused, if not too many are, and returns what the client is told.
-func (k *clerk) refuse(request string, err error) error {
+func (k *clerk) refuse(ctx context.Context, request string, err error) error {
 	if !k.lines.Allow() {
 		k.hidden.Add(1)
 		return refuse(err)
@@ -101,9 +80,9 @@ func (k *clerk) refuse(request string, err error) error {
 		log = log.With("more", hidden)
 	}
 	_, kind := kindOf(err)
-	brokenOff := []error{errLeft, ErrStopping, io.ErrUnexpectedEOF, stream.ErrCanceled, stream.ErrRejected}
+	brokenOff := []error{io.ErrUnexpectedEOF, stream.ErrCanceled, stream.ErrRejected}
 	switch {
-	case slices.ContainsFunc(brokenOff, func(end error) bool { return errors.Is(err, end) }):
+	case ctx.Err() != nil, slices.ContainsFunc(brokenOff, func(end error) bool { return errors.Is(err, end) }):
 		log.Info("interrupted", "cause", err)
 	case kind == errOther:
 		log.Error("failed", "error", err)

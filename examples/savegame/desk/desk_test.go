@@ -382,7 +382,7 @@ func TestInterruptedPut(t *testing.T) {
 	close(s.goOn)
 	require.Error(t, <-putting)
 	h.server.Drain(t.Context())
-	require.NoError(t, h.server.World().Do(t.Context(), func() { h.server.draining = false }))
+	h.server.draining.Store(false)
 	again, err := put(t, h.dial(), versions.Request{}, content)
 	require.NoError(t, err)
 	require.Less(t, again.Sent, again.Chunks)
@@ -572,10 +572,13 @@ func TestOneUserTakesNotAllMemory(t *testing.T) {
 func TestWhoLeavesIsNoError(t *testing.T) {
 	var log bytes.Buffer
 	k := &clerk{log: slog.New(slog.NewTextHandler(&log, nil)), lines: rate.NewLimiter(rate.Inf, 0)}
-	for _, err := range []error{errLeft, ErrStopping, stream.ErrCanceled, stream.ErrRejected, fmt.Errorf("a chunk: %w", io.ErrUnexpectedEOF)} {
-		require.Error(t, k.refuse("Put", err))
+	for _, err := range []error{ErrStopping, stream.ErrCanceled, stream.ErrRejected, fmt.Errorf("a chunk: %w", io.ErrUnexpectedEOF)} {
+		require.Error(t, k.refuse(t.Context(), "Put", err))
 	}
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	require.Error(t, k.refuse(left, "Put", io.ErrClosedPipe))
 	require.NotContains(t, log.String(), "ERROR")
-	require.Error(t, k.refuse("Put", io.ErrClosedPipe))
+	require.Error(t, k.refuse(t.Context(), "Put", io.ErrClosedPipe))
 	require.Contains(t, log.String(), "ERROR")
 }

@@ -98,7 +98,7 @@ func TestJobsOfAClientAreBounded(t *testing.T) {
 	}
 	for range 4 {
 		err := <-refused
-		require.ErrorIs(t, err, ErrBusy)
+		require.ErrorIs(t, err, rpc.ErrBacklogFull)
 		require.True(t, Transient(err), "it may be asked again")
 	}
 	close(hangs.answer)

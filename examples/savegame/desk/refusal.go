@@ -79,5 +79,5 @@ func Transient(err error) bool {
 		return false
 	}
 	late, is := errors.AsType[net.Error](err)
-	return is && late.Timeout() || errors.Is(err, ErrStopping) || errors.Is(err, ErrBusy) || errors.As(err, new(*net.OpError))
+	return is && late.Timeout() || errors.Is(err, ErrStopping) || errors.Is(err, ErrBusy) || errors.Is(err, rpc.ErrBacklogFull) || errors.As(err, new(*net.OpError))
 }

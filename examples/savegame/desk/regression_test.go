@@ -51,11 +51,11 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 		var log bytes.Buffer
 		k := &clerk{log: slog.New(slog.NewTextHandler(&log, nil)), lines: rate.NewLimiter(1, refusalLines)}
 		for range 1000 {
-			require.ErrorContains(t, k.refuse("Get", versions.ErrNoSave), versions.ErrNoSave.Error())
+			require.ErrorContains(t, k.refuse(t.Context(), "Get", versions.ErrNoSave), versions.ErrNoSave.Error())
 		}
 		require.Equal(t, refusalLines, strings.Count(log.String(), "\n"))
 		time.Sleep(time.Second)
-		require.Error(t, k.refuse("Get", versions.ErrNoSave))
+		require.Error(t, k.refuse(t.Context(), "Get", versions.ErrNoSave))
 		require.Equal(t, refusalLines+1, strings.Count(log.String(), "\n"))
 		require.Contains(t, log.String(), "more=980")
 	})

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -20,6 +20,8 @@ import (
 const (
 	// Revoked is the code with which connections end whose token was revoked.
 	Revoked rpc.Code = 1024
+	// maxJobs is how many requests of one client go on at once.
+	maxJobs = 16
 	// maxPending is how many bytes of a stream wait for a disk: enough for 100 Mbit/s at 300 ms.
 	maxPending = 4 << 20
 )
@@ -39,15 +41,11 @@ type Server struct {
 	world   *rpc.World
 	streams *stream.Streams
 	log     *slog.Logger
-	ctx     context.Context // of all jobs
-	stop    context.CancelCauseFunc
-	jobs    sync.WaitGroup // requests, to their answers; added to on the world's goroutine
 	memory  memory
 	chunks  chunks
 
-	// Owned by the world's goroutine.
-	clerks   map[*rpc.Conn]*clerk
-	draining bool // nothing is added to jobs any more
+	draining atomic.Bool          // nothing new is done
+	clerks   map[*rpc.Conn]*clerk // owned by the world's goroutine
 }
 
 // NewServer returns a server without connections. The caller drives its world.
@@ -63,6 +61,7 @@ func NewServer(config ServerConfig) (*Server, error) {
 		Sealed:          true, // for the clients that have it too
 		IdleTimeout:     idleTimeout,
 		KeepAlive:       keepAlive,
+		MaxRequests:     maxJobs,
 		Logger:          config.Logger,
 		LogLevel:        config.LogLevel,
 	})
@@ -72,7 +71,6 @@ func NewServer(config ServerConfig) (*Server, error) {
 	if s.streams, err = stream.Install(s.world, stream.Config{Backend: config.Backend, MaxBytes: -1, MaxPending: maxPending}); err != nil {
 		return nil, err
 	}
-	s.ctx, s.stop = context.WithCancelCause(context.Background())
 	s.bind()
 	return s, nil
 }
@@ -103,12 +101,7 @@ func (s *Server) bind() {
 	onUsers(b, askUser, (*clerk).whose)
 	talks.Handle(s.streams, s.deliver)
 	s.world.OnConnect(s.welcome)
-	s.world.OnDisconnect(func(c *rpc.Conn, _ error) {
-		if k := s.clerks[c]; k != nil {
-			delete(s.clerks, c)
-			k.gone(errLeft)
-		}
-	})
+	s.world.OnDisconnect(func(c *rpc.Conn, _ error) { delete(s.clerks, c) })
 }
 
 func (s *Server) welcome(c *rpc.Conn) {
@@ -122,7 +115,7 @@ func (s *Server) deliver(in *stream.IncomingBlob) {
 		k.inbox.Deliver(in)
 		return
 	}
-	in.Reject(errLeft)
+	in.Reject(errors.New("the client left"))
 }
 
 // World returns the world, for the caller to drive.
@@ -153,30 +146,12 @@ func (s *Server) dismiss(valid func(identity string) bool) {
 
 // Drain takes no request any more, and returns when none goes on, or when ctx ends. The world must be driven.
 func (s *Server) Drain(ctx context.Context) {
-	if s.world.Do(ctx, func() { s.draining = true }) != nil {
-		return
-	}
-	_ = s.awaited(ctx)
+	s.draining.Store(true)
+	_ = s.world.WaitHandlers(ctx)
 }
 
 // Close closes all connections and returns when no job is left, or with the cause of ctx. The world must be driven.
 func (s *Server) Close(ctx context.Context, reason string) error {
-	s.stop(ErrStopping)
 	err := s.world.Close(ctx, rpc.HostClosedConnection, reason)
-	return errors.Join(err, s.awaited(ctx))
-}
-
-// awaited waits for all jobs, or fails with the cause of ctx.
-func (s *Server) awaited(ctx context.Context) error {
-	ended := make(chan struct{})
-	go func() {
-		s.jobs.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return errors.Join(err, s.world.WaitHandlers(ctx))
 }
