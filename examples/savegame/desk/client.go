@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/examples/savegame/tree"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/stream"
@@ -252,3 +253,136 @@ func (c *Client) Invite(ctx context.Context) (code string, err error) {
 
 // User returns as whom the client is logged in.
 func (c *Client) User(ctx context.Context) (string, error) { return ask(ctx, c, askUser, rpc.None{}) }
+
+// Stored is what a put or a restore has made.
+type Stored struct {
+	made
+	Chunks int   // of the manifest that was put
+	Sent   int   // chunks that the server lacked
+	Bytes  int64 // of those, packed
+}
+
+// Put makes a version of what src holds, which r need not say, and returns when it is durable. It fails with what wraps
+// [tree.ErrChanged] when a file is written to meanwhile, and with a [*Refusal], as of [versions.ErrConflict].
+func (c *Client) Put(ctx context.Context, src *tree.Source, r versions.Request) (Stored, error) {
+	b, n := src.Manifest.Append(nil), c.next()
+	r.Content = manifest.Sum(b)
+	p := &putting{Client: c, label: "put " + r.Name, source: src, chunks: src.Manifest.Chunks()}
+	m, err := askAndTalk(ctx, c, askPut, n, putArgs{n, r}, func(t *talk) error { return p.send(t, b) })
+	if errors.Is(err, manifest.ErrChunk) {
+		err = cmp.Or(p.changed(ctx), err)
+	}
+	return Stored{m, len(p.chunks), len(p.lacks), p.packed}, err
+}
+
+// putting is a put at its client.
+type putting struct {
+	*Client
+	label  string
+	source *tree.Source
+	chunks []manifest.Chunk
+	lacks  []int
+	moved  func(bytes int)
+	packed int64 // bytes that were sent
+	buffer []byte
+}
+
+// send sends the manifest, and what the server lacks.
+func (p *putting) send(t *talk, manifest []byte) (err error) {
+	if p.lacks, err = t.offer(manifest, len(p.chunks)); err != nil {
+		return err
+	}
+	moved, stop := p.watch(p.label, p.chunks, p.lacks)
+	defer stop()
+	p.moved = moved
+	return t.sayChunks(p.lacks, p.pack)
+}
+
+func (p *putting) pack(frame []byte, index int) ([]byte, error) {
+	c, before := p.chunks[index], len(frame)
+	data, err := p.source.Unverified(p.buffer, c) // the server verifies it
+	if err != nil {
+		return nil, err
+	}
+	frame = manifest.Pack(frame, data)
+	p.buffer = data
+	p.packed += int64(len(frame) - before)
+	p.moved(len(data))
+	return frame, nil
+}
+
+// changed says which file was written to since it was scanned, if one was: the server was sent a chunk that is another one.
+func (p *putting) changed(ctx context.Context) (err error) {
+	for _, i := range p.lacks {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if p.buffer, err = p.source.Chunk(p.buffer, p.chunks[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Download is a version that is being fetched. The server keeps what it needs meanwhile.
+type Download struct {
+	Version  versions.Version
+	Manifest *manifest.Manifest
+
+	client *Client
+	talk   *talk
+	asked  bool // for chunks
+}
+
+// Get opens a version of a save for use, and closes it when that returns; version 0 is the newest. It fails with a [*Refusal], and as use
+// does.
+func (c *Client) Get(ctx context.Context, name string, version int, use func(d *Download) error) error {
+	n, slices := c.next(), c.config.Backend == stream.Slices{}
+	used := false
+	_, err := askAndTalk(ctx, c, askGet, n, getArgs{n, name, version, slices, c.config.Rate}, func(t *talk) error {
+		d := &Download{client: c, talk: t}
+		err := d.open()
+		if err == nil {
+			err = use(d)
+		}
+		if used = err == nil; used && !d.asked {
+			return d.Fetch(nil, nil)
+		}
+		return err
+	})
+	if used {
+		return nil // whatever becomes of the connection then
+	}
+	return err
+}
+
+func (d *Download) open() error {
+	v, err := d.talk.hearVersion()
+	if err != nil {
+		return err
+	}
+	b, err := d.talk.hear(manifest.ErrManifest, maxManifest)
+	if err != nil {
+		return err
+	}
+	if manifest.Sum(b) != v.Content {
+		return fmt.Errorf("%w: the server sent another one", manifest.ErrManifest)
+	}
+	d.Version = v
+	d.Manifest, err = manifest.Parse(b, 0)
+	return err
+}
+
+// Fetch fetches chunks, ascending indices of Manifest.Chunks(), and gives each to a function in this order, packed and not
+// verified: who unpacks it does that. What it gets is valid until it returns, and its error ends the fetch. Fetch is called at most once.
+func (d *Download) Fetch(lacks []int, each func(c manifest.Chunk, packed []byte) error) error {
+	d.asked = true
+	all := d.Manifest.Chunks()
+	moved, stop := d.client.watch("get "+d.Version.Name, all, lacks)
+	defer stop()
+	return d.talk.fetch(lacks, func(index int, packed *[]byte) error {
+		defer d.talk.giveBuffer(packed)
+		moved(int(all[index].Size))
+		return each(all[index], *packed)
+	})
+}

@@ -4,13 +4,18 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
 
+	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
@@ -154,4 +159,215 @@ func (s *Server) Drain(ctx context.Context) {
 func (s *Server) Close(ctx context.Context, reason string) error {
 	err := s.world.Close(ctx, rpc.HostClosedConnection, reason)
 	return errors.Join(err, s.world.WaitHandlers(ctx))
+}
+
+// refusalLines of a client's refusals are logged at once, and then one a second, which says how many there were.
+const refusalLines = 20
+
+// clerk serves one client.
+type clerk struct {
+	server *Server
+	conn   *rpc.Conn
+	user   string
+	log    *slog.Logger
+	inbox  stream.Inbox
+
+	lines  *rate.Limiter // of refusals in the log
+	hidden atomic.Int64  // of those that were not logged
+}
+
+func (s *Server) newClerk(a *rpc.Actor) *clerk {
+	k := &clerk{server: s, conn: a.Conn(), user: users.UserOf(a.Conn().Identity()), lines: rate.NewLimiter(1, refusalLines)}
+	k.log = s.log.With("conn", k.conn, "user", k.user)
+	s.clerks[k.conn] = k
+	return k
+}
+
+// talk begins what is said about a request.
+func (k *clerk) talk(ctx context.Context, n number, bytes int) *talk {
+	return &talk{ctx: ctx, peer: k.server.streams.Peer(k.conn), inbox: &k.inbox, number: n, rate: bytes}
+}
+
+// onUsers has a job done for a user's request, which may wait for a store, and answers with what it returns, unless the server stops. The job's
+// context ends when nobody waits for the answer any more.
+func onUsers[A, R any](b *rpc.Binding[*clerk], r *rpc.Request[A, R], job func(k *clerk, ctx context.Context, u *versions.User, a A) (R, error)) {
+	rpc.OnRequest(b, r, func(k *clerk, call *rpc.Call, a A) (none R, err error) {
+		if k.server.draining.Load() {
+			return none, refuse(ErrStopping)
+		}
+		r.Go(call, func(ctx context.Context) (result R, err error) {
+			u, err := k.server.config.Versions.User(ctx, k.user)
+			if err == nil {
+				result, err = job(k, ctx, u, a)
+			}
+			if err != nil {
+				err = k.refuse(ctx, r.String(), err)
+			}
+			return result, err
+		})
+		return none, nil
+	})
+}
+
+// refuse logs why a request is refused, if not too many are, and returns what the client is told.
+func (k *clerk) refuse(ctx context.Context, request string, err error) error {
+	if !k.lines.Allow() {
+		k.hidden.Add(1)
+		return refuse(err)
+	}
+	log := k.log.With("request", request)
+	if hidden := k.hidden.Swap(0); hidden > 0 {
+		log = log.With("more", hidden)
+	}
+	_, kind := kindOf(err)
+	brokenOff := []error{io.ErrUnexpectedEOF, stream.ErrCanceled, stream.ErrRejected}
+	switch {
+	case ctx.Err() != nil, slices.ContainsFunc(brokenOff, func(end error) bool { return errors.Is(err, end) }):
+		log.Info("interrupted", "cause", err)
+	case kind == errOther:
+		log.Error("failed", "error", err)
+	default:
+		log.Warn("refused", "error", err)
+	}
+	return refuse(err)
+}
+
+// list returns a page of a list.
+func (k *clerk) list(ctx context.Context, u *versions.User, a listArgs) (page listPage, err error) {
+	if a.Name == "" {
+		page.Versions, err = u.List(ctx, a.Behind, mostListed)
+	} else {
+		page.Versions, err = u.History(ctx, a.Name, a.Above, mostListed)
+	}
+	return page, err
+}
+
+func (k *clerk) restore(ctx context.Context, u *versions.User, a editArgs) (made, error) {
+	v, err := u.Restore(ctx, a.Name, a.Version, a.Machine)
+	return k.made("restored", u, v, err)
+}
+
+func (k *clerk) remove(ctx context.Context, u *versions.User, a editArgs) (versions.Version, error) {
+	v, err := u.Remove(ctx, a.Name, a.Machine)
+	return k.did("removed", v, err)
+}
+
+func (k *clerk) erase(ctx context.Context, u *versions.User, a editArgs) (none rpc.None, err error) {
+	err = u.Erase(ctx, a.Name, a.Machine, a.Seen, a.Force)
+	_, err = k.did("erased", versions.Version{Name: a.Name, Machine: a.Machine}, err)
+	return none, err
+}
+
+// made logs that a version of a save was made, and says what made room for it.
+func (k *clerk) made(what string, u *versions.User, v versions.Version, err error) (m made, _ error) {
+	if m.Version, err = k.did(what, v, err); err != nil {
+		return m, err
+	}
+	m.Displaced = u.Displaced()
+	for _, d := range m.Displaced {
+		k.log.Info("displaced", "for", v.Name, "what", d)
+	}
+	if more := len(m.Displaced) - maxDisplaced; more > 0 {
+		m.Displaced = append(m.Displaced[:maxDisplaced], fmt.Sprintf("versions of other saves, %d of these", more))
+	}
+	return m, nil
+}
+
+// did logs what was done to a save.
+func (k *clerk) did(what string, v versions.Version, err error) (versions.Version, error) {
+	if err == nil {
+		k.log.Info(what, "save", v.Name, "version", v.Number, "bytes", v.Size, "machine", v.Machine)
+	}
+	return v, err
+}
+
+func (k *clerk) invite(context.Context, *versions.User, rpc.None) (code string, err error) {
+	return k.server.config.Users.Invite(k.conn.Identity(), time.Now())
+}
+
+// whose says as whom the client is logged in.
+func (k *clerk) whose(context.Context, *versions.User, rpc.None) (user string, err error) {
+	return k.user, nil
+}
+
+// storers is how many chunks of one put are verified and stored at once, while one more comes in: 6.5 MiB of them at most, and enough
+// that a disk flushes some together, and that a store which takes 0.1 s for each keeps up with 100 Mbit/s.
+const storers = 12
+
+// put makes a version of what the client sends.
+func (k *clerk) put(ctx context.Context, u *versions.User, a putArgs) (made, error) {
+	p, err := u.Begin(ctx, a.Request)
+	if err != nil {
+		return made{}, err
+	}
+	defer p.Abandon()
+	if err := k.receive(ctx, a.Number, p); err != nil {
+		return made{}, err
+	}
+	v, err := p.Commit(ctx)
+	return k.made("put", u, v, err)
+}
+
+// receive hears the manifest, says which chunks are missing, and stores them.
+func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
+	t := k.talk(ctx, n, 0)
+	t.share = k.server.chunks.share(k.user)
+	size, err := t.next(manifest.ErrManifest, maxManifest)
+	if err != nil {
+		return err
+	}
+	if err := k.server.memory.take(k.user, int64(size)); err != nil {
+		return err
+	}
+	defer k.server.memory.give(k.user, int64(size))
+	b, err := t.read(size)
+	if err != nil {
+		return err
+	}
+	lacks, err := p.Lacks(ctx, b)
+	if err != nil {
+		return err
+	}
+	storing, ctx := errgroup.WithContext(ctx)
+	storing.SetLimit(storers)
+	err = t.fetch(lacks, func(index int, packed *[]byte) error {
+		storing.Go(func() error {
+			defer t.giveBuffer(packed)
+			return p.Chunk(ctx, index, *packed)
+		})
+		return context.Cause(ctx)
+	})
+	return cmp.Or(storing.Wait(), err)
+}
+
+// get says a version, its manifest, and the chunks of it that the client wants.
+func (k *clerk) get(ctx context.Context, u *versions.User, a getArgs) (none rpc.None, err error) {
+	c, err := u.Open(ctx, a.Name, a.Version)
+	if err != nil {
+		return none, err
+	}
+	defer c.Close()
+	size := int64(len(c.Manifest))
+	if err := k.server.memory.take(k.user, size); err != nil {
+		return none, err
+	}
+	defer k.server.memory.give(k.user, size)
+	t := k.talk(ctx, a.Number, a.Rate)
+	t.share = k.server.chunks.share(k.user)
+	if a.Slices {
+		t.opts = append(t.opts, stream.Via(stream.Slices{}))
+	}
+	if err := t.say(textOf(c.Version)); err != nil {
+		return none, err
+	}
+	lacks, err := t.offer(c.Manifest, c.Chunks())
+	if err != nil {
+		return none, err
+	}
+	err = t.sayChunks(lacks, func(buffer []byte, index int) ([]byte, error) {
+		packed, err := c.Chunk(ctx, index)
+		return append(buffer, packed...), err
+	})
+	_, err = k.did("got", c.Version, err)
+	return none, err
 }

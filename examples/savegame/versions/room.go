@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/dustin/go-humanize/english"
 
+	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
 )
 
@@ -168,4 +171,193 @@ func lineOf(gone []Version) string {
 		return fmt.Sprintf("%s@%d", last.Name, last.Number)
 	}
 	return fmt.Sprintf("%d versions from %s@%d to @%d", len(gone), last.Name, first.Number, last.Number)
+}
+
+// deletedAtOnce bounds how long a delete keeps others from the store.
+const deletedAtOnce = 256
+
+// ever is after all that was stored, also before a clock went back.
+var ever = time.Unix(0, math.MaxInt64)
+
+// retain deletes the versions of a save that have had their time. The caller holds records.
+func (u *User) retain(ctx context.Context, name string) error {
+	return u.forget(ctx, name, u.outdated(u.names[name], u.all.config.Now()))
+}
+
+func (u *User) outdated(versions []Version, now time.Time) (old []Version) {
+	keep, behind := u.all.config, 0 // versions behind v that somebody can get
+	for i, v := range slices.Backward(versions) {
+		past := now.Sub(v.Time) > keep.KeepFor && v.Kind != Damaged
+		switch newest := i == len(versions)-1; {
+		case newest && v.Kind == Trash && past:
+			return versions
+		case !newest && past && behind >= keep.Keep:
+			old = append(old, v)
+		}
+		if v.Kind != Trash && v.Kind != Damaged {
+			behind++
+		}
+	}
+	slices.Reverse(old)
+	return old
+}
+
+// forget deletes versions, and then what only they needed. The last one goes when the others are gone for sure: where it
+// is the trash's record, none of them may come back. The caller holds records.
+func (u *User) forget(ctx context.Context, name string, versions []Version) error {
+	if len(versions) == 0 {
+		return nil
+	}
+	var keys []string
+	for _, v := range versions {
+		keys = append(keys, u.recordKey(name, v.Number))
+	}
+	last := len(keys) - 1
+	err := u.all.store.Delete(ctx, keys[:last]...)
+	if err == nil {
+		err = u.all.store.Delete(ctx, keys[last])
+	}
+	if err != nil {
+		u.stale.Store(true)
+		return err
+	}
+	u.names[name] = slices.DeleteFunc(slices.Clone(u.names[name]), func(v Version) bool { return slices.Contains(versions, v) })
+	if len(u.names[name]) == 0 {
+		delete(u.names, name)
+	}
+	bytes := recordBytes * int64(len(versions))
+	u.charge(-bytes)
+	u.freed.Versions += len(versions)
+	u.freed.Bytes += bytes
+	u.forsake(versions)
+	return u.free(ctx, time.Unix(0, 1))
+}
+
+// forsake takes the age from the contents and chunks of versions that are deleted, so that free deletes them at once, without Config.Grace,
+// unless something else needs them.
+func (u *User) forsake(versions []Version) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, v := range versions {
+		if c := u.contents[v.Content]; c != nil {
+			c.time = 0
+			for _, chunk := range c.chunks {
+				chunk.time = 0
+			}
+		}
+	}
+}
+
+// free deletes what nothing needs and was stored before a time. The caller holds records.
+func (u *User) free(ctx context.Context, before time.Time) error {
+	for some := range slices.Chunk(u.takeOut(before.UnixNano()), deletedAtOnce) {
+		var keys []string
+		for _, o := range some {
+			keys = append(keys, o.Key)
+			u.freed.Bytes += store.Occupied(o.Size)
+		}
+		if err := u.all.store.Delete(ctx, keys...); err != nil {
+			u.stale.Store(true)
+			return err
+		}
+		u.freed.Objects += len(keys)
+	}
+	return nil
+}
+
+// takeOut returns what free is to delete, and has forgotten it: from then on a put stores it anew.
+func (u *User) takeOut(before int64) (out []store.Object) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.damaged() {
+		return nil
+	}
+	needed, had := u.needed(false), len(u.objects)
+	for id, o := range u.objects {
+		if needed[o] || o.there && o.time >= before {
+			continue
+		}
+		if o.there || o.bad {
+			out = append(out, store.Object{Key: u.key(id), Size: o.size})
+			u.gone(o)
+		}
+		delete(u.objects, id)
+	}
+	if len(u.objects) <= had/2 {
+		u.objects = maps.Collect(maps.All(u.objects)) // deleting alone gives no memory back
+	}
+	maps.DeleteFunc(u.contents, func(_ manifest.Digest, c *content) bool { return !needed[c.object] }) // their chunks may be gone
+	return out
+}
+
+// damaged reports whether a version's record or manifest is: nobody knows what that one needs, so nothing is unneeded. The caller
+// holds records and mu.
+func (u *User) damaged() bool {
+	for _, versions := range u.names {
+		for _, v := range versions {
+			if v.Kind == Damaged || v.Kind == Stored && !u.contents[v.Content].known {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// needed returns what versions need, or only newest ones, and what running puts and gets refer to. The caller holds records and mu.
+func (u *User) needed(newest bool) map[*object]bool {
+	needed := make(map[*object]bool)
+	add := func(c *content) {
+		needed[c.object] = true
+		for _, chunk := range c.chunks {
+			needed[chunk] = true
+		}
+	}
+	for _, versions := range u.names {
+		if newest {
+			versions = versions[len(versions)-1:]
+		}
+		for _, v := range versions {
+			if v.Kind == Stored {
+				add(u.contents[v.Content])
+			}
+		}
+	}
+	for _, c := range u.contents {
+		if c.running.Load() > 0 {
+			add(c)
+		}
+	}
+	return needed
+}
+
+// Collected says what Collect deleted.
+type Collected struct {
+	Versions int   // that have had their time
+	Objects  int   // that no version, put or get refers to
+	Bytes    int64 // of the store, of both
+}
+
+// Collect deletes what has had its time and, after the grace, what puts that were given up left behind. It goes on with
+// the next user when one fails. Run it now and then, as once in an hour; puts and gets may go on meanwhile.
+func (v *Versions) Collect(ctx context.Context) (all Collected, err error) {
+	err = v.each(ctx, "cleaning up", func(u *User) error {
+		c, err := u.collect(ctx)
+		all = Collected{all.Versions + c.Versions, all.Objects + c.Objects, all.Bytes + c.Bytes}
+		return err
+	})
+	return all, err
+}
+
+func (u *User) collect(ctx context.Context) (Collected, error) {
+	if err := u.lock(ctx); err != nil {
+		return Collected{}, err
+	}
+	defer u.records.Unlock()
+	u.freed = Collected{}
+	var err error
+	for name := range u.names {
+		err = errors.Join(err, u.retain(ctx, name))
+	}
+	err = errors.Join(err, u.free(ctx, u.all.config.Now().Add(-u.all.config.Grace)))
+	return u.freed, err
 }
