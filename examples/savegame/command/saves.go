@@ -18,6 +18,7 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/desk"
 	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
+	"github.com/quivernet/quiver/rpc"
 )
 
 // saveCommands declares what looks at saves and edits them.
@@ -93,11 +94,11 @@ func restore(ctx context.Context, s *session) error {
 		if err != nil || len(history) == 0 { // a server's answer is not to be relied on
 			return cmp.Or(err, versions.ErrNoSave)
 		}
-		stored, err := client.Restore(ctx, name, number, s.Machine)
+		stored, err := desk.Ask(ctx, client, desk.Restore, desk.Edit{Name: name, Version: number, Machine: s.Machine})
 		if err != nil {
 			return err
 		}
-		s.noteDisplaced(stored)
+		s.noteDisplaced(stored.Displaced)
 		s.say("restored %s: version %d, %s", s.args[0], stored.Version.Number, contentText(stored.Version))
 		return s.rememberRestored(stored.Version, history[len(history)-1])
 	})
@@ -109,7 +110,7 @@ func remove(ctx context.Context, s *session, client *desk.Client) error {
 	if s.Bool("forever") {
 		return s.erase(ctx, client, name)
 	}
-	_, err := client.Remove(ctx, name, s.Machine)
+	_, err := desk.Ask(ctx, client, desk.Remove, desk.Edit{Name: name, Machine: s.Machine})
 	if err != nil && !(s.again && errors.Is(err, versions.ErrTrash)) {
 		return err
 	}
@@ -121,7 +122,7 @@ func remove(ctx context.Context, s *session, client *desk.Client) error {
 func (s *session) erase(ctx context.Context, client *desk.Client, name string) error {
 	seen, err := s.seenLast(name)
 	if err == nil {
-		err = client.Erase(ctx, name, s.Machine, seen, s.Bool("force"))
+		_, err = desk.Ask(ctx, client, desk.Erase, desk.Edit{Name: name, Machine: s.Machine, Seen: seen, Force: s.Bool("force")})
 	}
 	if errors.Is(err, versions.ErrConflict) {
 		return fail(exitConflict, "%v; --force deletes it all the same, and savegame get %s PATH shows what is there", err, name)
@@ -160,7 +161,7 @@ func login(ctx context.Context, s *session) error {
 		s.config.Token = users.ByCode(code, s.Token, s.Machine)
 	}
 	return s.reach(ctx, func(ctx context.Context, client *desk.Client) (err error) {
-		if s.User, err = client.User(ctx); err != nil {
+		if s.User, err = desk.Ask(ctx, client, desk.User, rpc.None{}); err != nil {
 			return err
 		}
 		if err := writeJSON(s.file(), s.profile); err != nil {
@@ -174,7 +175,7 @@ func login(ctx context.Context, s *session) error {
 
 // invite prints the line for another machine of the user's.
 func invite(ctx context.Context, s *session, client *desk.Client) error {
-	code, err := client.Invite(ctx)
+	code, err := desk.Ask(ctx, client, desk.Invite, rpc.None{})
 	if err == nil {
 		s.note("paste this line on the other machine within 10 minutes:")
 		s.say("%s", pasteLine(s.Server, code, s.Fingerprint))

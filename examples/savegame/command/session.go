@@ -182,8 +182,8 @@ func contentText(v versions.Version) string {
 }
 
 // noteDisplaced says which versions are gone for good, also when --quiet is given.
-func (s *session) noteDisplaced(stored desk.Stored) {
-	for _, d := range stored.Displaced {
+func (s *session) noteDisplaced(displaced []string) {
+	for _, d := range displaced {
 		fmt.Fprintf(s.ErrWriter, "deleted to make room: %s\n", plain(d))
 	}
 }

@@ -198,7 +198,7 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 	if err != nil {
 		return err
 	}
-	p.noteDisplaced(stored)
+	p.noteDisplaced(stored.Displaced)
 	if stored.Version.Ref() == p.request.Seen {
 		p.say("put %s: version %d has all of it already", p.request.Name, p.request.Seen.Number)
 	} else {

@@ -163,8 +163,8 @@ func (c *Client) watch(label string, all []manifest.Chunk, lacks []int) (moved f
 	return c.config.Watch(label, bytes)
 }
 
-// ask asks the desk. A refusal is a *Refusal, the connection's end wraps a *rpc.CloseError.
-func ask[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R], a A) (R, error) {
+// Ask asks the desk. A refusal is a *Refusal, the connection's end wraps a *rpc.CloseError.
+func Ask[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R], a A) (R, error) {
 	answer, err := r.Ask(ctx, c.desk, a)
 	switch refusal := refusalOf(err); {
 	case err == nil:
@@ -187,7 +187,7 @@ func askAndTalk[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R], 
 	var broken error
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() (err error) {
-		answer, err = ask(ctx, c, r, a)
+		answer, err = Ask(ctx, c, r, a)
 		return err
 	})
 	both.Go(func() error {
@@ -216,7 +216,7 @@ func (c *Client) History(ctx context.Context, name string) ([]versions.Version, 
 // list asks for pages until one is not full.
 func (c *Client) list(ctx context.Context, name string) (list []versions.Version, err error) {
 	for a := (listArgs{Name: name}); ; {
-		page, err := ask(ctx, c, askList, a)
+		page, err := Ask(ctx, c, askList, a)
 		if list = append(list, page.Versions...); err != nil || len(page.Versions) < mostListed {
 			return list, err
 		}
@@ -228,35 +228,9 @@ func (c *Client) list(ctx context.Context, name string) (list []versions.Version
 	}
 }
 
-// Restore makes a new version of what an old one holds, also of a save in the trash; version 0 is the last one that was put.
-func (c *Client) Restore(ctx context.Context, name string, version int, machine string) (Stored, error) {
-	m, err := ask(ctx, c, askRestore, editArgs{Name: name, Version: version, Machine: machine})
-	return Stored{made: m}, err
-}
-
-// Remove puts a save into the trash: its versions stay for a while and can be restored.
-func (c *Client) Remove(ctx context.Context, name, machine string) (versions.Version, error) {
-	return ask(ctx, c, askRemove, editArgs{Name: name, Machine: machine})
-}
-
-// Erase deletes all versions of a save, for good. It fails with [versions.ErrConflict] when the newest one is neither the
-// one seen nor in the trash, unless it is forced.
-func (c *Client) Erase(ctx context.Context, name, machine string, seen versions.Ref, force bool) error {
-	_, err := ask(ctx, c, askErase, editArgs{Name: name, Machine: machine, Seen: seen, Force: force})
-	return err
-}
-
-// Invite returns a login code for one more machine of the client's user.
-func (c *Client) Invite(ctx context.Context) (code string, err error) {
-	return ask(ctx, c, askInvite, rpc.None{})
-}
-
-// User returns as whom the client is logged in.
-func (c *Client) User(ctx context.Context) (string, error) { return ask(ctx, c, askUser, rpc.None{}) }
-
-// Stored is what a put or a restore has made.
+// Stored is what a put has made.
 type Stored struct {
-	made
+	Made
 	Chunks int   // of the manifest that was put
 	Sent   int   // chunks that the server lacked
 	Bytes  int64 // of those, packed

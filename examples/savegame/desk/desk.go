@@ -35,16 +35,26 @@ var Class = rpc.NewClass("SaveDesk")
 // askRate is how often a client may ask each thing in a second, but for pages: as many as the longest list has.
 const askRate = 50
 
-// Requests of a client.
+// Requests of a client's methods.
 var (
-	askPut     = rpc.ServerRequest[putArgs, made](Class, "Put", rpc.RateLimit(askRate))
-	askGet     = rpc.ServerRequest[getArgs, rpc.None](Class, "Get", rpc.RateLimit(askRate))
-	askList    = rpc.ServerRequest[listArgs, listPage](Class, "List", rpc.RateLimit(maxVersions/mostListed))
-	askRestore = rpc.ServerRequest[editArgs, made](Class, "Restore", rpc.RateLimit(askRate))
-	askRemove  = rpc.ServerRequest[editArgs, versions.Version](Class, "Remove", rpc.RateLimit(askRate))
-	askErase   = rpc.ServerRequest[editArgs, rpc.None](Class, "Erase", rpc.RateLimit(askRate))
-	askInvite  = rpc.ServerRequest[rpc.None, string](Class, "Invite", rpc.RateLimit(1))
-	askUser    = rpc.ServerRequest[rpc.None, string](Class, "User", rpc.RateLimit(askRate))
+	askPut  = rpc.ServerRequest[putArgs, Made](Class, "Put", rpc.RateLimit(askRate))
+	askGet  = rpc.ServerRequest[getArgs, rpc.None](Class, "Get", rpc.RateLimit(askRate))
+	askList = rpc.ServerRequest[listArgs, listPage](Class, "List", rpc.RateLimit(maxVersions/mostListed))
+)
+
+// Requests of a client that are a question and its answer, for [Ask].
+var (
+	// Restore makes a new version of what an old one holds, also of a save in the trash.
+	Restore = rpc.ServerRequest[Edit, Made](Class, "Restore", rpc.RateLimit(askRate))
+	// Remove puts a save into the trash: its versions stay for a while and can be restored.
+	Remove = rpc.ServerRequest[Edit, versions.Version](Class, "Remove", rpc.RateLimit(askRate))
+	// Erase deletes all versions of a save, for good. It fails with [versions.ErrConflict] when the newest one is neither the one seen nor in
+	// the trash, unless it is forced.
+	Erase = rpc.ServerRequest[Edit, rpc.None](Class, "Erase", rpc.RateLimit(askRate))
+	// Invite makes a login code for one more machine of the client's user.
+	Invite = rpc.ServerRequest[rpc.None, string](Class, "Invite", rpc.RateLimit(1))
+	// User says as whom the client is logged in.
+	User = rpc.ServerRequest[rpc.None, string](Class, "User", rpc.RateLimit(askRate))
 )
 
 // number names what a client does at its desk, and the streams of it. Clients count.
@@ -72,14 +82,19 @@ type (
 	listPage struct {
 		Versions []versions.Version `quiver:"max=64"` // fewer than mostListed: the last ones
 	}
-	editArgs struct {
+)
+
+type (
+	// Edit says what is to be done to a save.
+	Edit struct {
 		Name    string
-		Version int // to restore
+		Version int // to restore; 0: the last one that was put
 		Machine string
 		Seen    versions.Ref // of what is erased
 		Force   bool         // it is erased whatever was seen
 	}
-	made struct {
+	// Made is a version that was made.
+	Made struct {
 		Version   versions.Version
 		Displaced []string `quiver:"max=101,each=200"` // what was deleted to make room for it, or for tries before it: maxDisplaced lines, and one for the rest
 	}

@@ -220,18 +220,19 @@ func TestConflictAndEdits(t *testing.T) {
 	forced, err := put(t, c, versions.Request{Machine: "laptop", Mode: versions.Force}, []byte("three"))
 	require.NoError(t, err)
 	require.Equal(t, 2, forced.Version.Number)
-	restored, err := c.Restore(t.Context(), "world", 1, "pc")
+	restored, err := Ask(t.Context(), c, Restore, Edit{Name: "world", Version: 1, Machine: "pc"})
 	require.NoError(t, err)
 	require.Equal(t, 3, restored.Version.Number)
 	require.Equal(t, "one", string(get(t, c, "world", 0)))
-	err = c.Erase(t.Context(), "world", "pc", s.Version.Ref(), false)
+	_, err = Ask(t.Context(), c, Erase, Edit{Name: "world", Machine: "pc", Seen: s.Version.Ref()})
 	require.ErrorIs(t, err, versions.ErrConflict)
 	require.EqualError(t, err, (&versions.Conflict{Latest: restored.Version, Seen: s.Version.Ref()}).Error())
-	_, err = c.Remove(t.Context(), "world", "pc")
+	_, err = Ask(t.Context(), c, Remove, Edit{Name: "world", Machine: "pc"})
 	require.NoError(t, err)
 	err = c.Get(t.Context(), "world", 0, nil)
 	require.ErrorIs(t, err, versions.ErrTrash)
-	require.NoError(t, c.Erase(t.Context(), "world", "pc", versions.Ref{}, false))
+	_, err = Ask(t.Context(), c, Erase, Edit{Name: "world", Machine: "pc"})
+	require.NoError(t, err)
 	err = c.Get(t.Context(), "world", 0, nil)
 	require.ErrorIs(t, err, versions.ErrNoSave)
 	require.False(t, Transient(err))
@@ -266,11 +267,11 @@ func TestUsersAreApart(t *testing.T) {
 
 func TestLoginByCode(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
-	code, err := h.dial().Invite(t.Context())
+	code, err := Ask(t.Context(), h.dial(), Invite, rpc.None{})
 	require.NoError(t, err)
 	h.config.Token = users.ByCode(code, newToken(), "pc")
 	for range 2 {
-		user, err := h.dial().User(t.Context())
+		user, err := Ask(t.Context(), h.dial(), User, rpc.None{})
 		require.NoError(t, err)
 		require.Equal(t, "alice", user)
 	}
@@ -395,7 +396,7 @@ func frame(b []byte) []byte { return append(binary.AppendUvarint(nil, uint64(len
 func TestLies(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	c := h.dial()
-	lie := func(n number, b []byte) *asking[made] {
+	lie := func(n number, b []byte) *asking[Made] {
 		q := startAsking(t.Context(), c, askPut, n, putArgs{n, versions.Request{Name: "x", Machine: "m", Content: manifest.Sum(b)}})
 		require.NoError(t, q.say(b))
 		require.NoError(t, q.flush())
@@ -546,7 +547,7 @@ func TestOneUserTakesNotAllMemory(t *testing.T) {
 	alice := h.dial()
 	_, err := put(t, alice, versions.Request{}, noise(2, 1000))
 	require.NoError(t, err)
-	ask := func(n number) *asking[made] {
+	ask := func(n number) *asking[Made] {
 		q := startAsking(t.Context(), alice, askPut, n, putArgs{n, versions.Request{Name: n.String(), Machine: "m"}})
 		require.NoError(t, q.begin())
 		_, err := q.sent.Write(frame(make([]byte, maxManifest))[:10]) // and no more

@@ -222,7 +222,7 @@ func TestAnnouncedChunksAreBounded(t *testing.T) {
 	require.NoError(t, h.server.World().Do(t.Context(), func() { h.server.chunks.most = most }))
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	var stalled []*asking[made]
+	var stalled []*asking[Made]
 	clients := make([]*Client, conns)
 	for i := range clients {
 		clients[i] = h.dial()
@@ -256,7 +256,7 @@ func addUser(t *testing.T, h *host, name string) (token string) {
 }
 
 // beginPut begins a put of one chunk.
-func beginPut(ctx context.Context, t *testing.T, c *Client, seed uint64) *asking[made] {
+func beginPut(ctx context.Context, t *testing.T, c *Client, seed uint64) *asking[Made] {
 	chunk := manifest.Chunk{Digest: manifest.Sum(noise(seed, 10)), Size: manifest.MaxChunk}
 	b := (&manifest.Manifest{Entries: []manifest.Entry{{Path: manifest.Root, Kind: manifest.File, Size: int64(chunk.Size), Chunks: []manifest.Chunk{chunk}}}}).Append(nil)
 	n := c.next()
@@ -267,7 +267,7 @@ func beginPut(ctx context.Context, t *testing.T, c *Client, seed uint64) *asking
 }
 
 // announceChunk sends no more of the chunk than its size, and returns when that was heard.
-func announceChunk(t *testing.T, q *asking[made]) {
+func announceChunk(t *testing.T, q *asking[Made]) {
 	before, size := q.sent.Progress().Sent, binary.AppendUvarint(nil, manifest.MaxPacked)
 	_, err := q.says.Write(size)
 	require.NoError(t, err)

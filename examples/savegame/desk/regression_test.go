@@ -16,6 +16,7 @@ import (
 
 	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
+	"github.com/quivernet/quiver/rpc"
 )
 
 // Who had a code when his token was revoked came in again by it.
@@ -29,7 +30,7 @@ func TestCodesOfARevokedToken(t *testing.T) {
 	}()
 	defer func() { stop(); <-ended }()
 	thief := h.dial()
-	code, err := thief.Invite(t.Context())
+	code, err := Ask(t.Context(), thief, Invite, rpc.None{})
 	require.NoError(t, err)
 	_, err = users.Revoke(h.tokens, "alice", "")
 	require.NoError(t, err)

@@ -99,11 +99,11 @@ func (s *Server) bind() {
 	onUsers(b, askPut, (*clerk).put)
 	onUsers(b, askGet, (*clerk).get)
 	onUsers(b, askList, (*clerk).list)
-	onUsers(b, askRestore, (*clerk).restore)
-	onUsers(b, askRemove, (*clerk).remove)
-	onUsers(b, askErase, (*clerk).erase)
-	onUsers(b, askInvite, (*clerk).invite)
-	onUsers(b, askUser, (*clerk).whose)
+	onUsers(b, Restore, (*clerk).restore)
+	onUsers(b, Remove, (*clerk).remove)
+	onUsers(b, Erase, (*clerk).erase)
+	onUsers(b, Invite, (*clerk).invite)
+	onUsers(b, User, (*clerk).whose)
 	talks.Handle(s.streams, s.deliver)
 	s.world.OnConnect(s.welcome)
 	s.world.OnDisconnect(func(c *rpc.Conn, _ error) { delete(s.clerks, c) })
@@ -242,24 +242,24 @@ func (k *clerk) list(ctx context.Context, u *versions.User, a listArgs) (page li
 	return page, err
 }
 
-func (k *clerk) restore(ctx context.Context, u *versions.User, a editArgs) (made, error) {
+func (k *clerk) restore(ctx context.Context, u *versions.User, a Edit) (Made, error) {
 	v, err := u.Restore(ctx, a.Name, a.Version, a.Machine)
 	return k.made("restored", u, v, err)
 }
 
-func (k *clerk) remove(ctx context.Context, u *versions.User, a editArgs) (versions.Version, error) {
+func (k *clerk) remove(ctx context.Context, u *versions.User, a Edit) (versions.Version, error) {
 	v, err := u.Remove(ctx, a.Name, a.Machine)
 	return k.did("removed", v, err)
 }
 
-func (k *clerk) erase(ctx context.Context, u *versions.User, a editArgs) (none rpc.None, err error) {
+func (k *clerk) erase(ctx context.Context, u *versions.User, a Edit) (none rpc.None, err error) {
 	err = u.Erase(ctx, a.Name, a.Machine, a.Seen, a.Force)
 	_, err = k.did("erased", versions.Version{Name: a.Name, Machine: a.Machine}, err)
 	return none, err
 }
 
 // made logs that a version of a save was made, and says what made room for it.
-func (k *clerk) made(what string, u *versions.User, v versions.Version, err error) (m made, _ error) {
+func (k *clerk) made(what string, u *versions.User, v versions.Version, err error) (m Made, _ error) {
 	if m.Version, err = k.did(what, v, err); err != nil {
 		return m, err
 	}
@@ -295,14 +295,14 @@ func (k *clerk) whose(context.Context, *versions.User, rpc.None) (user string, e
 const storers = 12
 
 // put makes a version of what the client sends.
-func (k *clerk) put(ctx context.Context, u *versions.User, a putArgs) (made, error) {
+func (k *clerk) put(ctx context.Context, u *versions.User, a putArgs) (Made, error) {
 	p, err := u.Begin(ctx, a.Request)
 	if err != nil {
-		return made{}, err
+		return Made{}, err
 	}
 	defer p.Abandon()
 	if err := k.receive(ctx, a.Number, p); err != nil {
-		return made{}, err
+		return Made{}, err
 	}
 	v, err := p.Commit(ctx)
 	return k.made("put", u, v, err)
