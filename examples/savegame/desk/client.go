@@ -311,9 +311,8 @@ type Download struct {
 // Get opens a version of a save for use, and closes it when that returns; version 0 is the newest. It fails with a [*Refusal], and as use
 // does.
 func (c *Client) Get(ctx context.Context, name string, version int, use func(d *Download) error) error {
-	n, slices := c.next(), c.config.Backend == stream.Slices{}
-	used := false
-	_, err := askAndTalk(ctx, c, askGet, n, getArgs{n, name, version, slices, c.config.Rate}, func(t *talk) error {
+	n, used := c.next(), false
+	_, err := askAndTalk(ctx, c, askGet, n, getArgs{n, name, version, c.config.Rate}, func(t *talk) error {
 		d := &Download{client: c, talk: t}
 		err := d.open()
 		if err == nil {

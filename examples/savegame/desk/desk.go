@@ -71,8 +71,7 @@ type (
 		Number  number
 		Name    string
 		Version int
-		Slices  bool // the chunks come as those
-		Rate    int  // bytes a second of the chunks; 0: no limit
+		Rate    int // bytes a second of the chunks; 0: no limit
 	}
 	listArgs struct {
 		Name   string // of the save whose history it is; empty: the newest version of each

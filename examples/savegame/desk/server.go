@@ -354,9 +354,6 @@ func (k *clerk) get(ctx context.Context, u *versions.User, a getArgs) (none rpc.
 	defer k.server.memory.give(k.user, size)
 	t := k.talk(ctx, a.Number, a.Rate)
 	t.share = k.server.chunks.share(k.user)
-	if a.Slices {
-		t.opts = append(t.opts, stream.Via(stream.Slices{}))
-	}
 	if err := t.say(textOf(c.Version)); err != nil {
 		return none, err
 	}

@@ -39,8 +39,7 @@ type talk struct {
 	peer   *stream.Peer
 	inbox  *stream.Inbox
 	number number
-	rate   int // bytes a second that are said; 0: no limit
-	opts   []stream.Option
+	rate   int                 // bytes a second that are said; 0: no limit
 	share  *semaphore.Weighted // of buffers that it may hold; nil: any number
 
 	hears *bufio.Reader // nil until something was heard
@@ -64,7 +63,7 @@ func (t *talk) say(frame []byte) error {
 
 // begin begins the stream to the other side.
 func (t *talk) begin() (err error) {
-	t.sent, err = talks.Create(t.peer, append(t.opts, stream.Name(t.number.String()), stream.Hash(stream.NoDigest))...)
+	t.sent, err = talks.Create(t.peer, stream.Name(t.number.String()), stream.Hash(stream.NoDigest))
 	if err == nil {
 		t.says = bufio.NewWriterSize(slowly(t.ctx, t.sent, t.rate), spokenAtOnce)
 		context.AfterFunc(t.ctx, func() { t.sent.Cancel(context.Cause(t.ctx)) })
