@@ -17,6 +17,7 @@ type options struct {
 	via    Backend
 	lanes  int
 	hash   Algorithm
+	rate   int
 	part   int // of the array: most bytes of elements in an RPC; 0 = the backend's
 }
 
@@ -45,6 +46,10 @@ func Lanes(n int) Option { return func(o *options) { o.lanes = n } }
 // so that the receiver's [Content] has the same. With [NoDigest] none is made.
 func Hash(a Algorithm) Option { return func(o *options) { o.hash = a } }
 
+// Rate bounds what a blob's source is read at, in bytes a second, a twentieth of a second's at once; 0, the default, is no limit. It bounds one
+// transfer, where rpc.Config.Rate bounds all that a connection sends. Arrays have none.
+func Rate(bytes int) Option { return func(o *options) { o.rate = bytes } }
+
 // resolve returns the options of a transfer: opts, and the Config where they say nothing.
 func resolve(config *Config, opts []Option) (options, error) {
 	o := options{weight: 1, via: config.backend(), hash: config.Hash}
@@ -64,6 +69,8 @@ func resolve(config *Config, opts []Option) (options, error) {
 		return o, errors.New("stream: Key and Hash(NoDigest): what is kept under a key needs its digest; leave one of them out")
 	case o.hash != 0 && !o.hash.ofTransfers():
 		return o, fmt.Errorf("stream: Hash(%v) is unknown", o.hash)
+	case o.rate < 0:
+		return o, fmt.Errorf("stream: Rate(%d) is negative", o.rate)
 	case o.lanes < 0 || o.lanes > maxLanes:
 		return o, fmt.Errorf("stream: Lanes(%d) is not 1 to %d", o.lanes, maxLanes)
 	}

@@ -32,6 +32,41 @@ func testTransfersKeepToTheRate(t *testing.T, via Backend) {
 	})
 }
 
+// TestRateOfATransfer: one is held to its Rate, whatever the connection has beside, and ends soon when it is canceled.
+func TestRateOfATransfer(t *testing.T) { overBackends(t, testRateOfATransfer) }
+
+func testRateOfATransfer(t *testing.T, via Backend) {
+	const rate, size = 200_000, 1 << 20
+	inNetwork(t, setup{via: via}, func(n *network) {
+		got := collect(n.client.streams)
+		begin := time.Now()
+		slow, err := save.Start(n.server.peer, bytes.NewReader(content(size)), size, Rate(rate))
+		require.NoError(n, err)
+		beside := n.mustStart(n.server.peer, content(size))
+		require.NoError(n, beside.Wait(n.ctx))
+		require.NoError(n, (<-got).err)
+		require.Less(n, slow.Progress().Sent, int64(size/2), "the other one has the rest of the path")
+		require.NoError(n, slow.Wait(n.ctx))
+		require.InEpsilon(n, float64(size)/rate, time.Since(begin).Seconds(), 0.05)
+		r := <-got
+		require.NoError(n, r.err)
+
+		slow, err = save.Start(n.server.peer, bytes.NewReader(content(size)), size, Rate(20))
+		require.NoError(n, err)
+		time.Sleep(time.Second)
+		begin = time.Now()
+		slow.Cancel(nil)
+		<-slow.Done()
+		require.Less(n, time.Since(begin), 100*time.Millisecond)
+		require.Error(n, (<-got).err)
+
+		_, err = save.Start(n.server.peer, bytes.NewReader(nil), 0, Rate(-1))
+		require.ErrorContains(n, err, "Rate(-1)")
+		_, err = items.Start(n.server.peer, testItems(1), Rate(1))
+		require.ErrorContains(n, err, "Rate is for blobs")
+	})
+}
+
 // TestRateIsAGate: what waits in lanes while Config.Rate holds bulk back is no more than the gate's queue time at that rate, and
 // no lanes are opened for it: so a second transfer begins at once beside a first one.
 func TestRateIsAGate(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/quivernet/quiver/internal/budget"
 )
@@ -328,6 +329,33 @@ func (r *reader) stop() {
 type blobSource struct {
 	r    io.Reader
 	left int64 // bytes to read; -1: until io.EOF
+	pace pace
+}
+
+// pace is how fast a source is read.
+type pace struct {
+	rate int       // bytes a second; 0: any
+	due  time.Time // when what was read may be followed by more
+}
+
+// limit returns as much of room as may be read at once: so a reader that is stopped waits no longer than that takes.
+func (p *pace) limit(room []byte) []byte {
+	if p.rate > 0 {
+		room = room[:min(len(room), max(1, p.rate/20))]
+	}
+	return room
+}
+
+// wait waits for as long as n bytes take.
+func (p *pace) wait(n int) {
+	if p.rate == 0 {
+		return
+	}
+	if now := time.Now(); p.due.Before(now) {
+		p.due = now
+	}
+	p.due = p.due.Add(time.Duration(n) * time.Second / time.Duration(p.rate))
+	time.Sleep(time.Until(p.due))
 }
 
 // maxEmptyReads is how many Reads in a row may return neither bytes nor an error, as in package bufio.
@@ -344,6 +372,7 @@ func (s *blobSource) fill(c *block, _ int64) error {
 	if len(room) == 0 {
 		return io.EOF
 	}
+	room = s.pace.limit(room)
 	for range maxEmptyReads {
 		n, err := s.r.Read(room)
 		if n < 0 || n > len(room) {
@@ -353,6 +382,7 @@ func (s *blobSource) fill(c *block, _ int64) error {
 		if s.left >= 0 {
 			s.left -= int64(n)
 		}
+		s.pace.wait(n)
 		if err = s.ended(err); n > 0 || err != nil {
 			return err
 		}
