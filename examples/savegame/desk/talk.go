@@ -13,7 +13,6 @@ import (
 	"sync"
 
 	"golang.org/x/sync/semaphore"
-	"golang.org/x/time/rate"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/versions"
@@ -63,9 +62,9 @@ func (t *talk) say(frame []byte) error {
 
 // begin begins the stream to the other side.
 func (t *talk) begin() (err error) {
-	t.sent, err = talks.Create(t.peer, stream.Name(t.number.String()), stream.Hash(stream.NoDigest))
+	t.sent, err = talks.Create(t.peer, stream.Name(t.number.String()), stream.Hash(stream.NoDigest), stream.Rate(max(0, t.rate)))
 	if err == nil {
-		t.says = bufio.NewWriterSize(slowly(t.ctx, t.sent, t.rate), spokenAtOnce)
+		t.says = bufio.NewWriterSize(t.sent, spokenAtOnce)
 		context.AfterFunc(t.ctx, func() { t.sent.Cancel(context.Cause(t.ctx)) })
 	}
 	return err
@@ -248,34 +247,6 @@ func (t *talk) fetch(lacks []int, each func(index int, packed *[]byte) error) er
 		err = fmt.Errorf("%w: %d bytes too many", manifest.ErrChunk, n)
 	}
 	return err
-}
-
-// limited writes no faster than its limiter says.
-type limited struct {
-	io.Writer
-	ctx     context.Context
-	limiter *rate.Limiter
-}
-
-func (l *limited) Write(p []byte) (n int, err error) {
-	for part := range slices.Chunk(p, l.limiter.Burst()) {
-		if err := l.limiter.WaitN(l.ctx, len(part)); err != nil {
-			return n, err
-		}
-		written, err := l.Writer.Write(part)
-		if n += written; err != nil {
-			return n, err
-		}
-	}
-	return n, nil
-}
-
-// slowly returns w, written to at so many bytes a second, a twentieth of a second's at once; 0 is no limit.
-func slowly(ctx context.Context, w io.Writer, bytes int) io.Writer {
-	if bytes <= 0 {
-		return w
-	}
-	return &limited{w, ctx, rate.NewLimiter(rate.Limit(bytes), max(1, bytes/20))}
 }
 
 // A bitmap has a bit for each chunk of a manifest, eight in a byte, the lowest for the first.
