@@ -2,15 +2,20 @@ package driver
 
 import "runtime"
 
-// loneWakes is how many wakes go by without a yield after one that brought nothing: a yield costs a world that one goroutine calls some
-// percent of a call.
-const loneWakes = 16
+const (
+	// loneWakes is how many wakes go by without a yield after one that brought nothing, doubled with each such yield in a row up to
+	// mostLoneWakes: where hundreds of goroutines are ready a yield takes milliseconds, for which the game of one caller would wait. Many
+	// callers are noticed again within 1,024 wakes, a hundredth of a second of theirs.
+	loneWakes     = 16
+	mostLoneWakes = 1024
+)
 
 // Gathering lets the goroutines that are ready post before the driver runs what was posted. Go runs a goroutine that was just woken before
 // those that have waited for longer, so each caller of many would have a Dispatch, a Flush and a packet of its own: with 64 callers on two
 // cores that costs more than twice the time. It belongs to the driver's goroutine; the zero Gathering begins with a yield.
 type Gathering struct {
 	lone int // wakes left that go by without a yield
+	last int // what lone began with after the last yield; 0 = that brought more posts
 }
 
 // Yield yields when that may bring more posts. posted returns how many wait.
@@ -23,8 +28,17 @@ func (g *Gathering) yield(posted func() int, pause func()) {
 	case before == 1 && g.lone > 0:
 		g.lone--
 	default:
-		if pause(); posted() == before {
-			g.lone = loneWakes
-		}
+		pause()
+		g.yielded(posted() > before)
 	}
+}
+
+// yielded notes whether a yield brought more posts.
+func (g *Gathering) yielded(more bool) {
+	if more {
+		g.last = 0
+	} else {
+		g.last = min(max(2*g.last, loneWakes), mostLoneWakes)
+	}
+	g.lone = g.last
 }
