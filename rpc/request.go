@@ -215,10 +215,10 @@ func (r *Request[A, R]) Later(call *Call) func(R, error) {
 	}
 }
 
-// Go is Later, with fn on a goroutine of its own for the answer: fn may wait, as for a disk. ctx is that of [Call.Context], so it ends when
-// nobody waits for the answer any more. An asker has at most Config.MaxRequests of them running, those included that go on although their
-// question was canceled: until one returns, its next questions are refused as beyond that limit. [World.WaitHandlers] waits for all. What fn
-// uses of a Raw argument it copies before.
+// Go answers with what fn returns, as Later does, and runs fn on a goroutine of its own, so that fn may wait, for a disk for example. The
+// ctx of fn is [Call.Context]: it ends when nobody waits for the answer any more. Of one asker at most Config.MaxRequests such functions run,
+// also when their questions were canceled; until one returns, the asker's next questions are refused as beyond that limit.
+// [World.WaitHandlers] waits for all of them. The handler must copy a Raw argument that fn uses.
 func (r *Request[A, R]) Go(call *Call, fn func(ctx context.Context) (R, error)) {
 	reply, ctx := r.Later(call), call.Context()
 	call.Actor.world.handlers.start(call.question.kept, func() {
