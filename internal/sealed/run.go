@@ -24,8 +24,8 @@ const (
 	observeTime = time.Millisecond
 )
 
-// heavyTurns has a token for each turn of a carrier that moves much, and room for one a processor; who waits for room gets it in the order of
-// arrival. Else the runtime would have hundreds of such goroutines ready, and each that play needs would wait for all of them. Nothing that
+// heavyTurns has a token for each turn of a carrier that moves much, while more carriers have work than there are processors. It has room for
+// one a processor; who waits for room gets it in the order of arrival. Else the runtime would have hundreds of such goroutines ready, and each that play needs would wait for all of them. Nothing that
 // happens in a turn waits for another carrier.
 var heavyTurns = make(chan struct{}, runtime.GOMAXPROCS(0))
 
@@ -99,14 +99,14 @@ func (c *Carrier) loop() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		heavy := c.worker.real && c.run.heavy()
-		if heavy {
+		takesPlace := c.worker.crowded() && c.run.heavy()
+		if takesPlace {
 			heavyTurns <- struct{}{}
 		}
 		c.run.borrow()
 		next, idle := c.turn()
 		c.run.giveBack()
-		if heavy {
+		if takesPlace {
 			<-heavyTurns
 		}
 		if c.run.pings {

@@ -80,10 +80,13 @@ func (w *worker) run() {
 	w.work()
 }
 
+// crowded reports whether more carriers have work than there are processors. In virtual time none is crowded.
+func (w *worker) crowded() bool { return w.real && int(awake.Load()) > runtime.GOMAXPROCS(0) }
+
 // poll looks for work for pollTime, and lets others run meanwhile. It reports whether there is some: a wake, a packet, or what is due at
 // next. While more carriers have work than there are processors others have it, and in virtual time nothing comes meanwhile.
 func (w *worker) poll(next time.Time) bool {
-	if !w.real || int(awake.Load()) > runtime.GOMAXPROCS(0) {
+	if !w.real || w.crowded() {
 		return false
 	}
 	for begin := time.Now(); ; runtime.Gosched() {
