@@ -13,14 +13,14 @@ const (
 	repeatBytes = 256
 )
 
-// repeats are the small reliable bunches of play that left first in the last packet with any, and leave once more in the next packet that
-// has other bunches: a lost one is late by that packet, and not by a round trip and more.
+// repeats holds small reliable bunches of play that have left once. They leave a second time in the next packet that has other bunches: when
+// the first packet is lost, they are late by the time between the two, and not by a round trip and more.
 type repeats struct {
-	items [mostRepeats]item
+	items [mostRepeats]item // the first n are in use
 	n     int
 }
 
-// note notes what of p, which leaves, the next packet repeats.
+// note adds the bunches of p, a packet that leaves now, which the next packet repeats.
 func (r *repeats) note(p *packet) {
 	bytes := 0
 	for _, it := range p.items {
@@ -34,8 +34,8 @@ func (r *repeats) note(p *packet) {
 	}
 }
 
-// fillRepeats places once more what was neither acked nor lost meanwhile, in a packet that leaves anyway: it holds bunches, or bulk follows.
-// What does not fit is not repeated.
+// fillRepeats places the repeats that were neither acked nor lost meanwhile. It does so only in a packet that leaves anyway: one that holds
+// bunches already, or that bulk will follow. Repeats that do not fit are dropped.
 func (c *Conn) fillRepeats() {
 	lv := &c.levels[bulkLevel]
 	bulk := c.bulkOpen() && (lv.resend.len() > 0 || c.build.fresh && lv.fresh.len() > 0)

@@ -338,7 +338,7 @@ type pace struct {
 	due  time.Time // when what was read may be followed by more
 }
 
-// limit returns as much of room as may be read at once: so a reader that is stopped waits no longer than that takes.
+// limit returns as much of room as may be read at once, the bytes of a twentieth of a second or one: so a reader that is stopped ends soon.
 func (p *pace) limit(room []byte) []byte {
 	if p.rate > 0 {
 		room = room[:min(len(room), max(1, p.rate/20))]

@@ -3,9 +3,9 @@ package driver
 import "runtime"
 
 const (
-	// loneWakes is how many wakes go by without a yield after one that brought nothing, doubled with each such yield in a row up to
-	// mostLoneWakes: where hundreds of goroutines are ready a yield takes milliseconds, for which the game of one caller would wait. Many
-	// callers are noticed again within 1,024 wakes, a hundredth of a second of theirs.
+	// After a yield that brought no posts, loneWakes wakes pass without another one. Each further such yield in a row doubles them, up to
+	// mostLoneWakes: where hundreds of goroutines are ready a yield takes milliseconds, and the only caller of a world would wait for it.
+	// 64 callers make 1,024 wakes in a hundredth of a second, so they are noticed soon.
 	loneWakes     = 16
 	mostLoneWakes = 1024
 )
@@ -18,7 +18,7 @@ type Gathering struct {
 	last int // what lone began with after the last yield; 0 = that brought more posts
 }
 
-// Yield yields when that may bring more posts. posted returns how many wait.
+// Yield lets other goroutines run, when they may post meanwhile. posted returns the number of posts that wait.
 func (g *Gathering) Yield(posted func() int) { g.yield(posted, runtime.Gosched) }
 
 func (g *Gathering) yield(posted func() int, pause func()) {
