@@ -76,6 +76,9 @@ type Burst struct {
 	Enter float64 // probability that a packet turns a good path bad, and is itself the first of the burst
 	Leave float64 // probability that a packet turns a bad path good
 	Loss  float64 // probability that a packet is lost while the path is bad; 0 = 1
+	// Idle turns a bad path good when no packet has reached the lossy part for so long, as a radio's fade ends whether or not something is sent.
+	// Without it, 0, a path stays bad for all that is sent once in a while: a run of 20 would lose the retries of ten seconds.
+	Idle time.Duration
 }
 
 // Bursts returns the model in which the share loss of all packets is lost, in runs of length packets in the mean.
@@ -97,7 +100,7 @@ func (c Config) Validate() error {
 			return fmt.Errorf("netsim: %s is %v, not a probability from 0 to 1", p.name, p.value)
 		}
 	}
-	if min(c.Delay, c.Jitter, c.ReorderDelay, c.Alternate, c.Clump) < 0 {
+	if min(c.Delay, c.Jitter, c.ReorderDelay, c.Alternate, c.Clump, c.Burst.Idle) < 0 {
 		return fmt.Errorf("netsim: negative time: Delay %v, Jitter %v, ReorderDelay %v, Alternate %v, Clump %v", c.Delay, c.Jitter, c.ReorderDelay, c.Alternate, c.Clump)
 	}
 	if c.Rate < 0 || c.Rate > maxRate {

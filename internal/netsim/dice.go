@@ -8,8 +8,9 @@ import (
 // dice draws the fate of packets. Each roll takes the same number of draws, whatever the configuration and the outcome,
 // so that the nth packet meets the same fate when another setting changes.
 type dice struct {
-	rng *rand.Rand
-	bad bool // the state of Gilbert and Elliott's model
+	rng  *rand.Rand
+	bad  bool      // the state of Gilbert and Elliott's model
+	last time.Time // when the last packet reached the lossy part
 }
 
 // roll is what was drawn for one packet, each evenly from [0, 1).
@@ -25,9 +26,10 @@ func (d *dice) roll() roll {
 	return roll{loss: f(), turn: f(), burst: f(), duplicate: f(), reorder: f(), jitter: [2]float64{f(), f()}}
 }
 
-// inBurst moves the model on by one packet and tells whether that packet is lost.
-func (d *dice) inBurst(b Burst, r roll) bool {
-	if d.bad {
+// inBurst moves the model on by one packet, which comes at a time, and tells whether that packet is lost.
+func (d *dice) inBurst(b Burst, r roll, at time.Time) bool {
+	faded := b.Idle > 0 && at.Sub(d.last) > b.Idle
+	if d.last = at; d.bad && !faded {
 		d.bad = r.turn >= b.Leave
 	} else {
 		d.bad = r.turn < b.Enter

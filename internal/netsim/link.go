@@ -178,7 +178,7 @@ func (l *Link) enter(packet []byte) (depart time.Time, f Fate) {
 
 // survive takes a packet through what loses it behind the bottleneck.
 func (l *Link) survive(depart time.Time, packet []byte, r roll) Fate {
-	burst, losable := l.dice.inBurst(l.cfg.Burst, r), l.cfg.losable(len(packet))
+	burst, losable := l.dice.inBurst(l.cfg.Burst, r, depart), l.cfg.losable(len(packet))
 	switch {
 	case l.isDark(depart):
 		return LostDark

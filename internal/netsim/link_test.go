@@ -142,6 +142,19 @@ func TestLinkBursts(t *testing.T) {
 	}
 }
 
+// A burst ends when nothing is sent, if it is told to.
+func TestLinkBurstIdle(t *testing.T) {
+	for idle, lost := range map[time.Duration]uint64{0: 40, 10 * ms: 1} {
+		l := NewLink(Config{Burst: Burst{Enter: 1, Leave: 1e-9, Idle: idle}, Seed: testkit.Seed(t)})
+		l.Send(Epoch, nil)
+		l.cfg.Burst.Enter = 0
+		for i := range 39 {
+			l.Send(Epoch.Add(time.Duration(i+1)*11*ms), nil)
+		}
+		require.Equal(t, lost, l.Stats().LostBurst, idle)
+	}
+}
+
 // A burst need not lose every packet, and random loss goes on within and without.
 func TestLinkBurstPartial(t *testing.T) {
 	l := NewLink(Config{Loss: 0.1, Burst: Burst{Enter: 0.02, Leave: 0.08, Loss: 0.5}, Seed: testkit.Seed(t)})
