@@ -8,8 +8,9 @@ import (
 const (
 	// deepLife is how long the deepest queue that packets have met is remembered.
 	deepLife = 4 * time.Second
-	// shallow is the least delay that counts as a queue: clocks and timers blur by as much.
-	shallow = time.Millisecond
+	// shallow is the least delay that counts as a queue: clocks and timers blur by half of it, and packets that the pacer lets leave together by
+	// the other half (burstTime). Such a burst in a start made the random losses of the next four seconds seem to have met a queue.
+	shallow = 2 * time.Millisecond
 	// priorLow is with how many packets, all acked, the baseline begins, so that the first loss does not count as usual.
 	priorLow = 64
 	// tolerance is how many times the baseline's share may be lost in deep queues before it counts; leastTolerance is added, for a

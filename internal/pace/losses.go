@@ -60,7 +60,7 @@ func (t tally) share() float64 {
 func (t tally) above(random float64) bool {
 	n := float64(t.count())
 	expected := random * n
-	return float64(t.lost) > expected+max(0.02*n, 2*math.Sqrt(max(expected*(1-random), 1)))
+	return float64(t.lost) > expected+max(0.02*n, 2*math.Sqrt(max(expected*(1-random), 1)*t.spread()))
 }
 
 // beyond reports whether more was lost than random loss of that share causes in all but one of many thousand cases.
@@ -93,14 +93,14 @@ func (c *Controller) countAsPassed(size int) {
 	c.delivery.total += int64(size)
 }
 
-// leastApart is how many packets must pass between two runs of lost ones for these to be outages: what exceeds the rate of a policer, or of
-// a short queue, is lost in runs as well, between which few pass.
-const leastApart = 8
+// apart is how many packets must pass between two runs of lost ones, on average, for these to be outages: what exceeds the rate of a policer, or
+// of a short queue, is lost in runs as well, between which few pass. A radio that fades often spares few, too, but not each time.
+const apart = 8
 
 // run is the newest run of lost packets, of which each left directly behind the one before.
 type run struct {
-	newest uint16 // low bits of the newest one's number
-	apart  bool   // leastApart packets or more passed before it
+	newest uint16  // low bits of the newest one's number
+	missed float64 // by how much fewer than 2 apart packets have passed before each of the last runs, on average
 }
 
 // add adds a lost packet, and reports whether it continues a run that counts as one event.
@@ -108,9 +108,9 @@ func (r *run) add(number uint16) (goesOn bool) {
 	passed := number - r.newest - 1
 	r.newest = number
 	if passed == 0 {
-		return r.apart
+		return r.missed <= apart
 	}
-	r.apart = passed >= leastApart
+	r.missed += (2*apart - min(float64(passed), 2*apart) - r.missed) / 4
 	return false
 }
 

@@ -431,26 +431,44 @@ func TestPTOHasAFloor(t *testing.T) {
 	require.Equal(t, 90*ms, d.pto(0))
 }
 
-// TestLossEndsACarefulStart: a first flight that was lost confirms nothing, and a later start has no hint to be careful of.
+// TestLossEndsACarefulStart: a first flight that was lost confirms nothing, and a later start has no hint to be careful of. When all behind its
+// first packets was lost, that may be one outage, unless flight after flight fares no better.
 func TestLossEndsACarefulStart(t *testing.T) {
-	c, now := New(Config{}), time.Unix(0, 0)
-	c.Guess(50 * ms)
-	c.Train(15*1500, 15*ms, true)
+	for name, test := range map[string]struct {
+		arrives func(i int) bool
+		states  []State
+	}{
+		"one of five arrives":    {func(i int) bool { return i%5 == 0 }, []State{Drain}},
+		"the first four arrive":  {func(i int) bool { return i < 4 }, []State{Start, Start, Start, Drain}},
+		"a run of seven is lost": {func(i int) bool { return i < 4 || i > 10 }, []State{Start}},
+	} {
+		c, now := New(Config{}), time.Unix(0, 0)
+		c.Guess(50 * ms)
+		c.Train(15*1500, 15*ms, true)
+		for _, state := range test.states {
+			c.flight(now, 20, test.arrives)
+			require.Equal(t, state, c.State(), name)
+			require.Equal(t, state == Start, c.careful, name)
+			now = now.Add(60 * ms)
+		}
+	}
+}
+
+// flight has so many full packets leave at once, and their fates be known a moment later.
+func (c *Controller) flight(now time.Time, packets int, arrives func(i int) bool) {
 	var flight []Sample
-	for i := range 20 {
+	for i := range packets {
 		flight = append(flight, c.Sent(now, 1500, i*1500))
 	}
 	now = now.Add(60 * ms)
 	for i, s := range flight {
-		if i < 4 {
+		if arrives(i) {
 			c.Acked(now, s, 1500, now)
 		} else {
 			c.Lost(now, s, 1500)
 		}
 	}
 	c.Feedback(now, 0)
-	require.Equal(t, Drain, c.State())
-	require.False(t, c.careful)
 }
 
 // TestStartIsAnsweredOnce: losses of packets that left before a start ended by losses are answered by that, and those behind it are not.
