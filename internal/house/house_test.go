@@ -30,7 +30,7 @@ func TestTopLevel(t *testing.T) {
 	entries, err := os.ReadDir(root)
 	require.NoError(t, err)
 	for _, e := range entries {
-		assert.Contains(t, topLevel, e.Name(), "the top level holds only what DESIGN.md, section 1, names")
+		assert.Contains(t, topLevel, e.Name(), "the top level holds only what topLevel names")
 	}
 }
 

@@ -55,8 +55,8 @@ func (t tally) share() float64 {
 	return float64(t.lost) / float64(t.count())
 }
 
-// above reports whether more was lost than random loss of that share explains: at least 2 percentage points more (DESIGN.md 7), and at
-// least two standard deviations, because a round of 40 packets loses 2 points more by chance.
+// above reports whether more was lost than random loss of that share explains: at least 2 percentage points more, because the share itself is
+// known no better, and at least two standard deviations, because a round of 40 packets loses 2 points more by chance.
 func (t tally) above(random float64) bool {
 	n := float64(t.count())
 	expected := random * n
