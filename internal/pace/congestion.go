@@ -8,9 +8,8 @@ import (
 const (
 	// deepLife is how long the deepest queue that packets have met is remembered.
 	deepLife = 4 * time.Second
-	// shallow is the least delay that counts as a queue: clocks and timers blur by half of it, and packets that the pacer lets leave together by
-	// the other half (burstTime). Such a burst in a start made the random losses of the next four seconds seem to have met a queue.
-	shallow = 2 * time.Millisecond
+	// shallow is the least delay that counts as a queue: clocks and timers blur by as much.
+	shallow = time.Millisecond
 	// priorLow is with how many packets, all acked, the baseline begins, so that the first loss does not count as usual.
 	priorLow = 64
 	// tolerance is how many times the baseline's share may be lost in deep queues before it counts; leastTolerance is added, for a
@@ -90,9 +89,10 @@ func (c *congestion) noteQueue(t instant, queue time.Duration) {
 	c.deepest = max(c.slots[0], c.slots[1], c.slots[2], c.slots[3])
 }
 
-// isShallow reports whether no packet met a queue within deepLife. The time of one packet is no queue, for of two that leave at once one
-// waits for the other; nor is a quarter more, for the rate may be overestimated.
-func (c *congestion) isShallow() bool { return c.deepest < max(shallow, c.grain*5/4) }
+// isShallow reports whether no packet met a queue within deepLife. What packets that the pacer lets leave together wait for each other is none:
+// such a burst in a start made the random losses of the next four seconds seem to have met a queue. Nor is the time of one packet, for of two
+// that leave at once one waits for the other, or a quarter more, for the rate may be overestimated.
+func (c *congestion) isShallow() bool { return c.deepest < max(shallow+burstTime, c.grain*5/4) }
 
 // lost takes a lost packet, and reports whether it met next to no queue.
 func (c *congestion) lost(sent instant) (empty bool) {

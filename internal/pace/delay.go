@@ -18,7 +18,7 @@ type delay struct {
 	rtt              minimum
 	latest           time.Duration
 	smoothed, varied time.Duration // RFC 6298
-	guess            time.Duration // round trip of other packets, until acks show one; 0 = unknown
+	guess            time.Duration // round trip of other packets, before acks have shown one; 0 = unknown
 	way              minimum       // of one-way delays
 	grain            time.Duration // time of a packet at the bottleneck
 	nearLeast        instant       // when the one-way delay was last near its minimum
@@ -54,7 +54,7 @@ func (d *delay) still() time.Duration { return max(d.base()/4, stallPackets*d.gr
 // forgetLeast forgets the least delays: the path has become longer by what seemed to be a queue.
 func (d *delay) forgetLeast(t instant, queue time.Duration) {
 	way := d.way.least + queue
-	d.rtt, d.way = minimum{}, minimum{}
+	d.rtt, d.way, d.guess = minimum{}, minimum{}, 0
 	d.rtt.add(t, d.latest)
 	d.way.add(t, way)
 	d.calmTrip, d.calmWay, d.nearLeast = calm{}, calm{}, t
@@ -129,8 +129,15 @@ func (d *delay) spread() time.Duration { return d.calmWay.above(d.way.least) }
 // reach returns the round trip that a full window must span, with the jitter and the clumps of both ways.
 func (d *delay) reach() time.Duration { return d.base() + d.calmTrip.above(d.rtt.least) }
 
-// long reports whether the newest round trip shows a queue, which a peer that lies about times of arrival cannot hide.
-func (d *delay) long() bool { return d.latest > d.reach()+d.target() }
+// long reports whether round trips show a queue: the last batch's, or trip, the least of this one. A peer that lies about times of arrival cannot
+// hide it, nor do many that begin together, whose acks know no other delay of the path than that over their common queue.
+func (d *delay) long(trip time.Duration) bool {
+	least := d.base()
+	if d.guess > 0 {
+		least = min(least, d.guess)
+	}
+	return max(d.latest, trip) > least+d.calmTrip.above(d.rtt.least)+d.target()
+}
 
 // firstReach returns the reach for a first flight. Our own first round trip may include the queue of all controllers that began at the same time,
 // and a flight for that would be too long; the guess is from before.

@@ -55,12 +55,15 @@ func (t tally) share() float64 {
 	return float64(t.lost) / float64(t.count())
 }
 
+// events returns the tally in which a run of losses that is one event counts as one lost packet.
+func (t tally) events() tally { return tally{lost: t.lost - t.consecutive, acked: t.acked} }
+
 // above reports whether more was lost than random loss of that share explains: at least 2 percentage points more, because the share itself is
 // known no better, and at least two standard deviations, because a round of 40 packets loses 2 points more by chance.
 func (t tally) above(random float64) bool {
 	n := float64(t.count())
 	expected := random * n
-	return float64(t.lost) > expected+max(0.02*n, 2*math.Sqrt(max(expected*(1-random), 1)*t.spread()))
+	return float64(t.lost) > expected+max(0.02*n, 2*math.Sqrt(max(expected*(1-random), 1)))
 }
 
 // beyond reports whether more was lost than random loss of that share causes in all but one of many thousand cases.

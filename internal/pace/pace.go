@@ -220,7 +220,7 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 		return
 	}
 	empty := c.congestion.lost(s.sent)
-	consecutive := c.run.add(s.number) && empty && !c.delay.long()
+	consecutive := c.run.add(s.number) && empty && !c.delay.long(c.batch.rtt)
 	c.batch.addLost(consecutive)
 	c.burst.lost()
 	c.start.lost += size
@@ -263,7 +263,7 @@ func (c *Controller) judgeLosses(t instant, b *batch) {
 	c.round.fates.add(b.tally)
 	c.loss.note(b.lost, b.acked)
 	learn := c.state != Start && c.round.fates.share() < blind
-	if b.full = c.congestion.verdict(t, c.state == Compete, learn) && !c.sparse; b.full && (c.state != Start || c.round.fates.above(maxRandomLoss)) {
+	if b.full = c.congestion.verdict(t, c.state == Compete, learn) && !c.sparse; b.full && (c.state != Start || c.round.fates.events().above(maxRandomLoss)) {
 		c.delay.noteDepth(t, c.congestion.deepest)
 	}
 	c.delay.forget(t)

@@ -42,10 +42,11 @@ func (s *start) grew(rate float64) { s.full, s.flat = rate, 0 }
 // for nothing.
 func (c *Controller) stepStart(t instant, b batch, ended bool) {
 	flight, known := c.firstFlight()
+	events := c.round.fates.events()
 	switch {
 	case known:
 		c.confirm(t, flight)
-	case b.lost > 0 && c.round.fates.share() > blind && c.round.fates.above(blind):
+	case b.lost > 0 && events.share() > blind && events.above(blind):
 		c.endByLoss(t)
 	case c.queue > c.delay.startFull() && c.outpaced() && !c.careful:
 		if c.rates.value() == 0 {
