@@ -88,7 +88,7 @@ func TestTrainMeasuresThePath(t *testing.T) {
 	}
 	t.Log("# lost: all of the first second")
 	late := path
-	late.Lose = func(n uint64, _ []byte) bool { return n < 22 }
+	late.Lose = func(n uint64, _ []byte) bool { return n < 25 }
 	measure(late, late, Silent)
 }
 

@@ -175,9 +175,18 @@ func (s *Session) checkHearing(t time.Duration) {
 		s.abandon(t)
 	}
 	if at, ok := s.ptoAt(); ok && at <= t {
-		s.hearing.probes = 1
+		s.hearing.probes = s.probesOfPTO()
 		s.hearing.ptos++
 	}
+}
+
+// probesOfPTO returns how many probes leave when one is due: two while opening, which RFC 9002, section 6.2.4, allows, for the carrier waits for
+// nothing else. On a path that loses a tenth each way one of five single probes gets no answer, and the next wait is up to a second.
+func (s *Session) probesOfPTO() int {
+	if s.state == Opening {
+		return 2
+	}
+	return 1
 }
 
 // abandon counts all packets in flight as lost: the source sends their payloads over the other carrier.
