@@ -24,9 +24,9 @@ const (
 	observeTime = time.Millisecond
 )
 
-// heavyTurns has a token for each turn of a carrier that moves much, while more carriers have work than there are processors. It has room for
-// one a processor, as many as the process had when it began; who waits for room gets it in the order of arrival. Else the runtime would have hundreds of such goroutines ready, and each that play needs would wait for all of them. Nothing that
-// happens in a turn waits for another carrier.
+// heavyTurns has a token for each turn of a carrier that moves much, while more carriers have work than there are processors: one a processor,
+// as many as the process had when it began. Who waits for one gets it in the order of arrival. Without it the runtime would have hundreds of
+// such goroutines ready, and each that play needs would wait for all of them. Nothing that happens in a turn waits for another carrier.
 var heavyTurns = make(chan struct{}, runtime.GOMAXPROCS(0))
 
 // batches has the buffers of carriers that receive now.
