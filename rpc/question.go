@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/quivernet/quiver/internal/ask"
+	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/codec"
 	"github.com/quivernet/quiver/internal/drops"
 	"github.com/quivernet/quiver/internal/tasks"
@@ -33,6 +34,8 @@ var (
 
 // handlers are those that run on goroutines of their own.
 type handlers struct {
+	jobs budget.Jobs // each connection's
+
 	mu      sync.Mutex
 	running int
 	none    chan struct{} // closed when none runs any more; nil: nobody waits for that
@@ -42,14 +45,14 @@ type handlers struct {
 func (h *handlers) start(q *question, run func()) {
 	w := q.actor.world
 	of := w.requestsOf(q.conn)
-	of.running++
+	h.jobs.Begin(&of.running)
 	h.count(1)
 	go func() {
 		defer h.count(-1)
 		defer func() {
 			left := make(chan struct{})
 			w.hand(func() {
-				of.running--
+				h.jobs.Return(&of.running)
 				close(left)
 			})
 			select {
@@ -223,7 +226,7 @@ func (w *World) runQuestion(c *Conn, a *Actor, m *method, number uint64, argumen
 	case a.dead:
 		c.drop(drops.Closed, a, m)
 		return nil
-	case c.requests.questions.Full(), c.requests.running >= w.config.maxRequests():
+	case c.requests.questions.Full(), w.handlers.jobs.Of(&c.requests.running, c.identity) >= w.config.maxRequests():
 		w.dropQuestion(c, a, m, number, drops.Requests)
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/internal/ask"
+	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/codec"
 	"github.com/quivernet/quiver/internal/drops"
 	"github.com/quivernet/quiver/internal/tasks"
@@ -26,7 +27,7 @@ const (
 type requests struct {
 	asked     ask.Table[*inquiry]  // questions that this side has asked
 	questions ask.Table[*question] // questions that this side will answer later
-	running   int                  // handlers of Request.Go, also of questions that were canceled
+	running   budget.ConnJobs      // handlers of Request.Go, also of questions that were canceled
 }
 
 func newRequests(limit int) (r requests) {
