@@ -90,7 +90,7 @@ func (in *incoming) start(t topic) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.finished {
-		in.peer.receiver.writing.Add(1)
+		in.peer.streams.writing.Begin(&in.peer.receiver.writing)
 		go (&writer{in: in}).run()
 	}
 }

@@ -23,6 +23,7 @@ type Streams struct {
 	memory  *budget.Pool  // for what peers make this end hold
 	stock   *budget.Stock // for what this end reads for its own transfers
 	writers writers       // which transfer writes which content in a store
+	writing budget.Jobs   // goroutines of writers
 	replays chan struct{} // one for each transfer that reads or hashes what is stored
 	awake   atomic.Bool   // the world was asked for a tick, which has not begun
 

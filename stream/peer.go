@@ -177,6 +177,7 @@ func (p *Peer) end(cause error) {
 	p.lanes.stop()
 	p.sender.end()
 	received := p.receiver.end()
+	p.streams.writing.End(&p.receiver.writing, p.conn.Identity())
 	p.account.Close()
 	p.stocked.Close()
 	tellEnds(received)

@@ -3,9 +3,9 @@ package stream
 import (
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -19,7 +19,7 @@ type receiver struct {
 	early      int64       // bytes of parts that came before this end answered their headers; config.early limits them
 	late       uint64      // parts and messages that were dropped because their transfer had ended
 
-	writing atomic.Int32 // goroutines of writers; those of ended transfers may still wait for the store. Safe from any goroutine
+	writing budget.ConnJobs // goroutines of writers; those of ended transfers may still wait for the store. Used by Streams.writing
 }
 
 // deliver runs OnBatch and OnEnd of the transfers in a tick. Each transfer delivers at least one batch, even when the tick's time is up.
@@ -163,12 +163,17 @@ func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
 		return fmt.Errorf("%w: the elements of %v have other fields here", ErrRejected, h)
 	case r.known() > config.maxTransfers():
 		return fmt.Errorf("%w: %d transfers are under way, the limit is stream.Config.MaxTransfers, %d", ErrRejected, r.known()-1, config.maxTransfers())
-	case int(r.writing.Load()) >= 2*config.maxTransfers():
-		return fmt.Errorf("%w: the store is still busy for %d transfers, some of which may have ended", ErrRejected, r.writing.Load())
+	case r.writers() >= 2*config.maxTransfers():
+		return fmt.Errorf("%w: the store is still busy for %d transfers, some of which may have ended", ErrRejected, r.writers())
 	case max(h.size, h.count) > limit:
 		return fmt.Errorf("%w: it has %d %s, the limit is stream.Config.MaxBytes, %d", ErrTooLarge, max(h.size, h.count), h.units(), limit)
 	}
 	return nil
+}
+
+// writers returns how many goroutines write for the peer, or for earlier connections of its identity.
+func (r *receiver) writers() int {
+	return r.peer.streams.writing.Of(&r.writing, r.peer.conn.Identity())
 }
 
 func (r *receiver) noMemory() error {

@@ -24,7 +24,7 @@ func (w *writer) run() {
 		}
 	})
 	w.in.peer.streams.writers.drop(storeKey{w.in.peer.conn.Identity(), w.in.header.key}, w.in)
-	w.in.peer.receiver.writing.Add(-1)
+	w.in.peer.streams.writing.Return(&w.in.peer.receiver.writing)
 }
 
 // receive delivers the whole content. It deletes what was stored when the digest differs, and else keeps it to be resumed.
