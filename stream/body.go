@@ -33,11 +33,38 @@ func storeError(err error) error {
 }
 
 // hasher is the body of content that is not stored.
-type hasher struct{ *Hasher }
+type hasher struct {
+	*Hasher
+	name   Digest  // that the content's key says it has; zero = it says none
+	byName *Hasher // makes a digest to compare with name, when the Hasher's algorithm is another; else nil
+}
+
+// newHasher returns a hasher to which nothing was written.
+func newHasher(a Algorithm, name Digest) hasher {
+	h := hasher{Hasher: a.New(), name: name}
+	if !name.IsZero() && name.algorithm != a {
+		h.byName = name.algorithm.New()
+	}
+	return h
+}
+
+func (h hasher) Write(p []byte) (int, error) {
+	if h.byName != nil {
+		h.byName.Write(p)
+	}
+	return h.Hasher.Write(p)
+}
 
 func (h hasher) Commit(digest Digest) error {
-	if got := h.Digest(); got != digest {
+	got := h.Digest()
+	if got != digest {
 		return fmt.Errorf("%w: content %v, sender %v", ErrDigest, got, digest)
+	}
+	if h.byName != nil {
+		got = h.byName.Digest()
+	}
+	if !h.name.IsZero() && got != h.name {
+		return fmt.Errorf("%w: the key says %v, the content is %v", ErrDigest, h.name, got)
 	}
 	return nil
 }

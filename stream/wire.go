@@ -110,6 +110,15 @@ func (h *header) early() int64 {
 	return earlyKeyedBytes
 }
 
+// named returns the digest that the key of a blob is the text of; zero when it is none. Of an array's encoding nobody knows a digest.
+func (h *header) named() Digest {
+	if h.kind != kindBlob {
+		return Digest{}
+	}
+	d, _ := ParseDigest(h.key)
+	return d
+}
+
 func (h *header) String() string { return fmt.Sprintf("%v %q", h.kind, h.topic) }
 
 // units names the unit of Progress in texts.

@@ -13,7 +13,8 @@ import (
 // hashes, stores, decodes and delivers what arrives, in order.
 type writer struct {
 	in      *incoming
-	decoded int64 // elements
+	decoded int64  // elements
+	held    *piece // the last of what was stored, which waits for more content, or until the whole is verified; nil = none
 }
 
 // run is the goroutine of the writer.
@@ -66,6 +67,9 @@ func (w *writer) transfer(b body) error {
 			last = c
 			break
 		}
+		if err := w.passHeld(); err != nil {
+			return err
+		}
 		if err := w.pass(c); err != nil {
 			return err
 		}
@@ -85,6 +89,9 @@ func (w *writer) conclude(b body, last *block) error {
 	if err := b.Commit(w.in.header.hash.digest(tail.sum)); err != nil {
 		return bodyError(err)
 	}
+	if err := w.passHeld(); err != nil {
+		return err
+	}
 	if last != nil {
 		if err := w.pass(last); err != nil {
 			return err
@@ -92,6 +99,16 @@ func (w *writer) conclude(b body, last *block) error {
 	}
 	w.in.delivery.verify(tail.size)
 	return nil
+}
+
+// passHeld delivers the last of what was stored, once.
+func (w *writer) passHeld() error {
+	if w.held == nil {
+		return nil
+	}
+	p := *w.held
+	w.held = nil
+	return w.in.delivery.add(p)
 }
 
 // pass delivers a block to the application.
@@ -144,7 +161,7 @@ func (w *writer) prepare() (body, error) {
 		return w.hasher(), nil
 	}
 	identity := w.in.peer.conn.Identity()
-	content, err := store.Lookup(identity, key)
+	content, err := w.lookup(store, identity, key)
 	switch {
 	case err == nil:
 		return nil, w.replayContent(content, func() error { return store.Remove(identity, key) })
@@ -163,7 +180,21 @@ func (w *writer) prepare() (body, error) {
 	return w.resumePart(part)
 }
 
-func (w *writer) hasher() hasher { return hasher{w.in.header.hash.New()} }
+// lookup opens the complete content under a key. What has another digest than the key says is removed, as if nothing had been there: who
+// stored it may have been somebody else than this sender, at a client another server.
+func (w *writer) lookup(store Store, identity, key string) (Content, error) {
+	content, err := store.Lookup(identity, key)
+	name := w.in.header.named()
+	if err != nil || name.IsZero() || content.Digest().algorithm != name.algorithm || content.Digest() == name {
+		return content, err
+	}
+	if err := errors.Join(content.Close(), store.Remove(identity, key)); err != nil {
+		return nil, err
+	}
+	return nil, fs.ErrNotExist
+}
+
+func (w *writer) hasher() hasher { return newHasher(w.in.header.hash, w.in.header.named()) }
 
 const (
 	// busyPause is how long openPart waits before it asks again for a part that another transfer writes.
@@ -251,25 +282,33 @@ func (w *writer) replayContent(content Content, remove func() error) (err error)
 	default:
 		w.in.answer.resume(offset, index, true)
 	}
-	digest := hasher{content.Digest().algorithm.New()}
+	digest := newHasher(content.Digest().algorithm, w.in.header.named())
 	if err := w.replay(content, size, digest); err != nil {
 		return err
 	}
 	if err := digest.Commit(content.Digest()); err != nil {
 		return err
 	}
+	if err := w.passHeld(); err != nil {
+		return err
+	}
 	w.in.delivery.verify(size)
 	return nil
 }
 
-// replay delivers and hashes the first size bytes of r, as fast as the application consumes them.
+// replay delivers and hashes the first size bytes of r, as fast as the application consumes them. It holds the last piece back: that may
+// be the end of the content.
 func (w *writer) replay(r io.ReaderAt, size int64, digest hasher) error {
 	return w.walk(r, size, func(p piece, raw []byte) error {
 		if err := w.inReplay(func() error { digest.Write(raw); return nil }); err != nil {
 			return err
 		}
+		if err := w.passHeld(); err != nil {
+			return err
+		}
 		w.decoded += p.count
-		return w.in.delivery.add(p)
+		w.held = &p
+		return nil
 	})
 }
 
