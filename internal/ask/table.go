@@ -1,4 +1,4 @@
-// Package ask keeps the questions of one end that have no answer yet, by number, and has the bytes in which they travel. It is pure.
+// Package ask keeps the unanswered questions of one end of a connection, by number, and encodes questions and answers. It is pure.
 package ask
 
 import (
@@ -6,30 +6,32 @@ import (
 	"time"
 )
 
-// Table holds open questions by number, at most as many as its limit. The zero Table holds none; see [Table.SetLimit].
+// Table holds open questions by number, no more than the limit that SetLimit sets. The zero Table has the limit 0. It is not safe for
+// concurrent use.
 type Table[Q any] struct {
 	limit   int
-	last    uint64     // the newest number that Add gave
+	last    uint64     // the newest number that Add has given
 	open    []entry[Q] // by number
-	soonest time.Time  // no question ends before; zero = none ends by itself
+	soonest time.Time  // no open question times out before it; zero = none times out
 }
 
 type entry[Q any] struct {
 	number   uint64
-	until    time.Time // zero = it does not end by itself
+	until    time.Time // when the question times out; zero = never
 	question Q
 }
 
-// SetLimit says how many questions the table holds.
+// SetLimit sets how many questions the table may hold.
 func (t *Table[Q]) SetLimit(limit int) { t.limit = limit }
 
-// Len returns how many it holds.
+// Len returns the number of open questions.
 func (t *Table[Q]) Len() int { return len(t.open) }
 
-// Full reports whether it can hold no more.
+// Full reports whether the table holds as many questions as its limit allows.
 func (t *Table[Q]) Full() bool { return len(t.open) >= t.limit }
 
-// Add gives a question of our own a number, unless the table is full. It is due at until, or never (zero).
+// Add files a question of this end under the next number. ok is false when the table is full. The question times out at until; zero:
+// never.
 func (t *Table[Q]) Add(q Q, until time.Time) (number uint64, ok bool) {
 	if t.Full() {
 		return 0, false
@@ -42,10 +44,10 @@ func (t *Table[Q]) Add(q Q, until time.Time) (number uint64, ok bool) {
 	return t.last, true
 }
 
-// Added returns how many questions of our own there were: as many answers may come.
+// Added returns how many questions Add has filed so far. The peer can have answered no others.
 func (t *Table[Q]) Added() uint64 { return t.last }
 
-// Put files a question of the peer's under its number, unless that is taken or the table is full.
+// Put files a question of the peer under its number. ok is false when the number is taken or the table is full.
 func (t *Table[Q]) Put(number uint64, q Q) (ok bool) {
 	i, taken := t.find(number)
 	if taken || t.Full() {
@@ -55,7 +57,7 @@ func (t *Table[Q]) Put(number uint64, q Q) (ok bool) {
 	return true
 }
 
-// Get returns an open question.
+// Get returns the open question with a number.
 func (t *Table[Q]) Get(number uint64) (q Q, ok bool) {
 	if i, ok := t.find(number); ok {
 		return t.open[i].question, true
@@ -63,7 +65,7 @@ func (t *Table[Q]) Get(number uint64) (q Q, ok bool) {
 	return q, false
 }
 
-// Take ends an open question.
+// Take removes the open question with a number and returns it.
 func (t *Table[Q]) Take(number uint64) (q Q, ok bool) {
 	i, ok := t.find(number)
 	if !ok {
@@ -72,7 +74,7 @@ func (t *Table[Q]) Take(number uint64) (q Q, ok bool) {
 	return t.remove(i), true
 }
 
-// TakeDue ends the oldest question whose time is over.
+// TakeDue removes the oldest question that has timed out by now and returns it.
 func (t *Table[Q]) TakeDue(now time.Time) (q Q, ok bool) {
 	if len(t.open) == 0 || t.soonest.IsZero() || now.Before(t.soonest) {
 		return q, false
@@ -93,7 +95,7 @@ func (t *Table[Q]) TakeDue(now time.Time) (q Q, ok bool) {
 	return q, false
 }
 
-// TakeIf ends the oldest question that fits.
+// TakeIf removes the oldest question for which fits is true and returns it.
 func (t *Table[Q]) TakeIf(fits func(Q) bool) (q Q, ok bool) {
 	for i, e := range t.open {
 		if fits(e.question) {
@@ -103,7 +105,7 @@ func (t *Table[Q]) TakeIf(fits func(Q) bool) (q Q, ok bool) {
 	return q, false
 }
 
-// Any reports whether an open question fits.
+// Any reports whether fits is true for an open question.
 func (t *Table[Q]) Any(fits func(Q) bool) bool {
 	return slices.ContainsFunc(t.open, func(e entry[Q]) bool { return fits(e.question) })
 }

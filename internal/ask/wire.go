@@ -12,10 +12,9 @@ import (
 //	cancel    number × 2 + 1, varint: nobody waits for the answer any more
 //	answer    number, varint; verdict u8; with Answered the result, with Refused and Failed a code, varint, and a text in UTF-8
 //
-// Who asks counts its questions of a connection from 1, and uses no number twice. Each question has one answer at most.
+// Each end numbers its questions on a connection from 1 and uses no number twice. A question has at most one answer.
 
-// MaxText is how many bytes of an error's text travel: a sentence, and as much as eight answers fit one entry of the reliable buffer
-// with a common one. What is longer is cut.
+// MaxText is the largest text of an error, in bytes; Cut shortens longer ones. It is enough for a sentence.
 const MaxText = 512
 
 // Verdict is what became of a question.
@@ -23,33 +22,33 @@ type Verdict uint8
 
 const (
 	Answered    Verdict = iota
-	Refused             // by the handler, with its error
-	Failed              // the handler's answer can not travel, or the argument is not valid
+	Refused             // the handler returned an error
+	Failed              // the handler's result cannot be encoded, or the argument is not valid
 	Unbound             // nothing handles it
-	NotOwner            // who asks does not own the actor
-	RateLimited         // beyond what the declaration allows
-	TooMany             // beyond what the far side lets wait
-	Blocked             // beyond what the far side lets run of it, for now
+	NotOwner            // the asking client does not own the actor
+	RateLimited         // the limit in the RPC's declaration is exceeded
+	TooMany             // the answering end lets no more questions wait
+	Blocked             // the answering end blocks the method for now
 
 	verdicts
 )
 
-// Answer is an answer as it is read.
+// Answer is an answer as ReadAnswer parsed it.
 type Answer struct {
 	Number  uint64
 	Verdict Verdict
-	Result  []byte // when Answered
-	Code    uint32 // of an error
-	Text    string // likewise
+	Result  []byte // of an Answered; aliases the message
+	Code    uint32 // of a Refused or Failed
+	Text    string // of a Refused or Failed
 }
 
-// AppendQuestion appends what stands before the argument.
+// AppendQuestion appends the header of a question, which the argument must follow.
 func AppendQuestion(b []byte, number uint64) []byte { return binary.AppendUvarint(b, number<<1) }
 
 // AppendCancel appends a cancel.
 func AppendCancel(b []byte, number uint64) []byte { return binary.AppendUvarint(b, number<<1|1) }
 
-// ReadQuestion takes a question or a cancel apart.
+// ReadQuestion parses a question or a cancel. argument aliases b.
 func ReadQuestion(b []byte) (number uint64, cancel bool, argument []byte, err error) {
 	head, n := binary.Uvarint(b)
 	number, cancel = head>>1, head&1 == 1
@@ -62,18 +61,18 @@ func ReadQuestion(b []byte) (number uint64, cancel bool, argument []byte, err er
 	return number, cancel, b[n:], nil
 }
 
-// AppendAnswer appends what stands before a result, or an answer that has none.
+// AppendAnswer appends an answer without a result, or the header of one, which its result must follow.
 func AppendAnswer(b []byte, number uint64, v Verdict) []byte {
 	return append(binary.AppendUvarint(b, number), byte(v))
 }
 
-// AppendError appends the answer of an error, Refused or Failed.
+// AppendError appends an answer that carries an error; v is Refused or Failed.
 func AppendError(b []byte, number uint64, v Verdict, code uint32, text string) []byte {
 	b = binary.AppendUvarint(AppendAnswer(b, number, v), uint64(code))
 	return append(b, Cut(text)...)
 }
 
-// Cut makes a text fit to travel.
+// Cut shortens a text to MaxText bytes without splitting a character.
 func Cut(text string) string {
 	if len(text) > MaxText {
 		text = text[:MaxText]
@@ -81,7 +80,7 @@ func Cut(text string) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// ReadAnswer takes an answer apart.
+// ReadAnswer parses an answer.
 func ReadAnswer(b []byte) (a Answer, err error) {
 	number, n := binary.Uvarint(b)
 	if n <= 0 || n == len(b) || number == 0 {

@@ -15,7 +15,8 @@ import (
 // orderTime is how long PktOrder holds a packet back: a tick at 30 Hz, for UE's lets it go with one of the next packets.
 const orderTime = 33 * time.Millisecond
 
-// Links returns what an emulation does to packets that leave and to those that come. An error names the setting that makes no sense.
+// Links returns the links that an emulation asks for: out for packets that leave, in for packets that arrive. The error names the first
+// setting that makes no sense.
 func Links(e emulation.Settings) (out, in netsim.Config, err error) {
 	if err := e.Validate(); err != nil {
 		return out, in, err
@@ -50,17 +51,17 @@ func Links(e emulation.Settings) (out, in netsim.Config, err error) {
 	return out, in, nil
 }
 
-// Sockets are those of a world, behind one emulation. Its methods are safe from any goroutine.
+// Sockets holds the sockets of one world, all behind the same emulation. Its methods are safe from any goroutine.
 type Sockets struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	out, in netsim.Config
 	open    []*netsim.Emulated
 }
 
-// NewSockets returns none yet.
+// NewSockets returns an empty set; Add puts sockets into it.
 func NewSockets(out, in netsim.Config) *Sockets { return &Sockets{out: out, in: in} }
 
-// Set changes the emulation of all sockets from now on, of those that Add has made and of those that it will.
+// Set changes the emulation of all sockets, of those that Add has returned and of those that it will return.
 func (s *Sockets) Set(out, in netsim.Config) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

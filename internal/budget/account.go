@@ -10,11 +10,11 @@ type Pool struct {
 	kept int64      // bytes; never changes
 }
 
-// NewPool returns a pool of so many bytes.
+// NewPool returns a pool that holds the given number of bytes.
 func NewPool(bytes int64) *Pool { return &Pool{left: bytes, kept: bytes / 2} }
 
-// take takes n bytes, all or none. small of them may be of the kept part; the rest may be half of the bytes that are free besides that,
-// so that no connection takes all.
+// take takes n bytes or, if it returns false, none. Up to small of them may come from the kept part. The rest may take half of the bytes
+// that are free beside the kept part, so that no connection takes them all.
 func (p *Pool) take(n, small int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -41,8 +41,8 @@ func (p *Pool) Free() int64 {
 
 // Terms are the rules of an account, in bytes.
 type Terms struct {
-	Floor int64 // so much of its charge may be of the kept part of the pool
-	Early int64 // so much may be held beyond the promises
+	Floor int64 // how much of the charge may come from the kept part of the pool
+	Early int64 // how much may be held beyond the promises
 	GoOn  int64 // the room to go on, see [Account]
 }
 
@@ -88,7 +88,7 @@ func (s Sums) most(goOn int64) int64 {
 	return s.least() + goOn
 }
 
-// Charge returns for what the account is charged, and how many bytes of the pool that takes.
+// Charge returns the sums for which the account is charged, and how many bytes of the pool that takes.
 func (a *Account) Charge() (Sums, int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -164,7 +164,7 @@ func (a *Account) borrow(n int64) bool {
 	return !a.closed && a.change(Sums{Borrowed: n})
 }
 
-// MustBorrow notes n bytes that are held besides all promises, whatever the limits are. They take nothing of the room to go on.
+// MustBorrow notes n bytes that are held besides all promises, whatever the limits are. They do not use the room to go on.
 func (a *Account) MustBorrow(n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

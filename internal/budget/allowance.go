@@ -24,7 +24,7 @@ func NewAllowance(rate int, world *Meter) *Allowance {
 // Limited reports whether there is any limit.
 func (a *Allowance) Limited() bool { return a.own != nil || a.world != nil }
 
-// Most returns how many bytes a second the connection may send, 0 = no limit.
+// Most returns the rate to which the connection is limited, in bytes a second; 0 = no limit.
 func (a *Allowance) Most() (rate int) {
 	for _, m := range []*Meter{a.own, a.world} {
 		if m != nil && (rate == 0 || m.rate < rate) {

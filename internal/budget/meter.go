@@ -75,7 +75,7 @@ func (m *Meter) bulk(now time.Time) time.Duration {
 	return max(0, m.paid.Sub(now.Add(-m.credit/2)))
 }
 
-// book returns a turn for a connection with bulk. All that wait for bulk get equally many.
+// book returns the next free turn for a connection with bulk. Turns go round, so connections that wait get equal shares.
 func (m *Meter) book(now time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,49 +1,48 @@
 // Package clock estimates the clock of a peer from questions and answers, and bounds its own error. It is pure.
 //
-// A question that left at a and an answer that came at d, on our clock, while the peer's said b when the question came and c when the
-// answer left, bound what the peer's clock is ahead, whatever the path is like: it is at most b−a, as if the question had taken no time,
-// and at least c−d, as if the answer had taken none. The bounds of many exchanges are intersected, so that the quickest question
-// and the quickest answer count, be they of different exchanges, and asymmetry of the path lies within the bound. NTP's filter
-// takes the exchange with the least round trip instead, for which both ways have to be quick at once.
+// Our clock reads a when a question leaves and d when its answer arrives. The peer's clock reads b when the question arrives and c when
+// the answer leaves. Whatever the path is like, the peer's clock is ahead of ours by at most b−a, as if the question had taken no time,
+// and by at least c−d, as if the answer had taken none. Clock intersects the bounds of many exchanges: the quickest question and the
+// quickest answer decide, even if they belong to different exchanges, and the bound also covers a path that is slower one way than the
+// other. NTP's filter instead takes the exchange with the smallest round trip, which needs both ways to be quick at once.
 package clock
 
 import "time"
 
 const (
-	// drift is what bounds widen by as they grow old, as 1/drift: 500 ppm is the most that a kernel slews a clock by (adjtime); quartz
-	// is off by 100 ppm at most.
+	// Bounds widen with age, by a drift-th of the time since the exchange: 500 ppm is the most by which a kernel slews a clock (adjtime);
+	// quartz is off by at most 100 ppm.
 	drift = 2000
-	// memory is how long exchanges of one period are gathered; they are forgotten at the end of the next period. A step of the peer's
-	// clock by less than a round trip contradicts nothing, and is found only once the exchanges before it are forgotten.
+	// memory is the length of a period in which exchanges are gathered; they are forgotten at the end of the next period. A step of the
+	// peer's clock by less than a round trip contradicts no bound, so it shows only once the exchanges before it are forgotten.
 	memory = 8 * time.Second
-	// convincing is how many exchanges in a row must agree, each with the next, and contradict what was believed for that to be given up:
-	// one may be a mistake, and a lie costs three round trips.
+	// convincing is how many exchanges in a row must contradict the estimate, each in agreement with the one before, until Clock gives the
+	// estimate up. One may be a mistake; a peer that lies needs three round trips.
 	convincing = 3
-	// settled is how many exchanges make an estimate that jitter does not move much any more.
+	// settled is the number of exchanges after which jitter hardly moves the estimate.
 	settled = 10
-	// slack is how exactly times of arrival are known: 16 µs at either end, and what passes between a look at the clock and the
-	// packet.
+	// slack is the error of an arrival time: 16 µs at either end, and the time between reading the clock and sending the packet.
 	slack = 50 * time.Microsecond
 
-	// Farthest is the largest time of a peer's that is believed, either way: sums of it and of ours stay far from the ends of int64.
-	// In nanoseconds since 1970 it is a time from 1823 to 2116.
+	// Farthest bounds the times of a peer that are believed, in either direction, so that sums of them and our own times do not overflow an
+	// int64. In nanoseconds since 1970 they reach from 1823 to 2116.
 	Farthest = 1 << 62
 )
 
-// Sample is one exchange.
+// Sample is one exchange: a question of ours and the peer's answer.
 type Sample struct {
 	Asked, Answered time.Duration // when the question left and the answer came, on our clock
 	Held            time.Duration // from the arrival of the question to the departure of the answer, on the peer's
 	Peer            int64         // nanoseconds: what the peer's clock said when the answer left
 }
 
-// sound reports whether the sample may be believed: a peer that held the question for longer than we waited lies.
+// sound reports whether the sample can be true. It is false for a peer that claims to have held the question for longer than we waited.
 func (s Sample) sound() bool {
 	trip := s.Answered - s.Asked
 	return trip >= 0 && s.Held >= 0 && s.Held <= trip+trip/drift+slack && -Farthest <= s.Peer && s.Peer <= Farthest
 }
 
-// span returns what the sample says that the peer's clock is ahead.
+// span returns by how much the peer's clock is ahead of ours according to the sample.
 func (s Sample) span() span {
 	held := min(s.Held, s.Answered-s.Asked)
 	return span{
@@ -53,22 +52,22 @@ func (s Sample) span() span {
 	}
 }
 
-// Clock is what is known of a peer's clock. The zero Clock knows nothing.
+// Clock estimates a peer's clock. The zero Clock knows nothing. It is not safe for concurrent use.
 type Clock struct {
-	recent, older  span          // of the running period of memory and of the one before
-	began          time.Duration // of the running period
-	contradicting  span          // the newest span that contradicts both
-	contradictions int           // in a row, each of which agrees with the one before
+	recent, older  span          // from the current period of memory, and from the one before
+	began          time.Duration // when the current period began, on our clock
+	contradicting  span          // the newest sample that contradicted recent and older
+	contradictions int           // how many contradicted them in a row, each in agreement with the one before
 	samples        int
-	steps          uint64   // how often contradictions won
-	told           struct { // the last answer of At: later ones are not below it
+	steps          uint64   // how often doubt gave up the estimate
+	told           struct { // the newest answer of At; later ones do not fall below it
 		ok   bool
 		at   time.Duration
 		peer int64
 	}
 }
 
-// Add takes a sample, and reports whether it was sound. What was not is forgotten.
+// Add learns from a sample. It returns false for a sample that cannot be true, and ignores it.
 func (c *Clock) Add(s Sample) bool {
 	if !s.sound() {
 		return false
@@ -87,7 +86,7 @@ func (c *Clock) Add(s Sample) bool {
 	return true
 }
 
-// learn narrows what is believed by a span that agrees with it.
+// learn narrows the estimate by a span that agrees with it.
 func (c *Clock) learn(fresh span) {
 	if fresh.at-c.began >= memory {
 		c.older, c.recent, c.began = c.recent, fresh, fresh.at
@@ -96,12 +95,12 @@ func (c *Clock) learn(fresh span) {
 	c.recent = c.recent.grown(fresh.at).cut(fresh)
 }
 
-// doubt counts a span that contradicts what is believed; the third in a row is believed instead.
+// doubt counts a span that contradicts the estimate; the third in a row replaces the estimate.
 func (c *Clock) doubt(fresh span) {
 	if !c.contradicting.grown(fresh.at).meets(fresh) {
 		c.contradictions = 0
 	}
-	c.contradicting = fresh // the newest alone: spans of a clock that runs too fast or too slow have little in common
+	c.contradicting = fresh // not their intersection: the spans of a clock that runs too fast or too slow hardly overlap
 	if c.contradictions++; c.contradictions == convincing {
 		c.recent, c.older, c.began, c.contradictions = c.contradicting, span{}, fresh.at, 0
 		c.told.ok = false
@@ -109,7 +108,7 @@ func (c *Clock) doubt(fresh span) {
 	}
 }
 
-// believed returns what the peer's clock is ahead at a time.
+// believed returns by how much the peer's clock is ahead of ours, when ours reads at.
 func (c *Clock) believed(at time.Duration) span {
 	recent := c.recent.grown(at)
 	if older := c.older.grown(at); c.older.known() && older.meets(recent) {
@@ -118,8 +117,8 @@ func (c *Clock) believed(at time.Duration) span {
 	return recent
 }
 
-// At returns what the peer's clock says when ours says at, in nanoseconds, and how far off that may be; false before the first
-// sample. As at grows the answer never falls, but where [Clock.Steps] rises.
+// At returns what the peer's clock reads, in nanoseconds, when ours reads at, and by how much that may be wrong. ok is false before the
+// first sample. While at grows the answer never falls, unless [Clock.Steps] has grown.
 func (c *Clock) At(at time.Duration) (peer int64, bound time.Duration, ok bool) {
 	if !c.recent.known() {
 		return 0, 0, false
@@ -137,13 +136,13 @@ func (c *Clock) At(at time.Duration) (peer int64, bound time.Duration, ok bool) 
 	return peer, bound, true
 }
 
-// Settled reports that exchanges may be rare: there were enough, and none contradicts the others.
+// Settled reports whether exchanges may become rare: there were enough, and the newest agree.
 func (c *Clock) Settled() bool { return c.samples >= settled && c.contradictions == 0 }
 
-// Steps returns how often what was believed was given up because the peer's clock was set, or ours stood still.
+// Steps returns how often the estimate was given up because the peer's clock was set or ours stood still.
 func (c *Clock) Steps() uint64 { return c.steps }
 
-// span is by how much a clock may be ahead of ours, in nanoseconds; the zero span says nothing.
+// span bounds by how much the peer's clock is ahead of ours, in nanoseconds, as measured when ours read at. The zero span bounds nothing.
 type span struct {
 	least, most int64
 	at          time.Duration
@@ -151,7 +150,7 @@ type span struct {
 
 func (s span) known() bool { return s.most > s.least }
 
-// grown returns what the span says later.
+// grown returns the span widened by the drift until a later time of our clock.
 func (s span) grown(at time.Duration) span {
 	by := int64(max(0, at-s.at) / drift)
 	return span{s.least - by, s.most + by, max(at, s.at)}
@@ -159,7 +158,7 @@ func (s span) grown(at time.Duration) span {
 
 func (s span) meets(other span) bool { return s.least <= other.most && other.least <= s.most }
 
-// cut returns what both say; its ends are a slack apart at least, so that it is never empty.
+// cut returns the intersection of two spans. It widens the result to at least slack, so that it is never empty.
 func (s span) cut(other span) span {
 	cut := span{max(s.least, other.least), min(s.most, other.most), max(s.at, other.at)}
 	if short := int64(slack) - (cut.most - cut.least); short > 0 {

@@ -36,7 +36,8 @@ type level struct {
 	keys *bounds
 }
 
-// ofStates are the tags that only states understand. Users who port a quantised type to arguments tend to write them there.
+// ofStates are the items of a tag that only states and lists understand. Users who turn a quantised state into an argument tend to leave
+// them there.
 var ofStates = []string{"quant", "range", "unit", "owner", "skipowner", "initial", "if"}
 
 // boundsOf reads the tag of a field.
@@ -81,7 +82,7 @@ func (b *bounds) put(name string, n int) error {
 	return nil
 }
 
-// left reports whether a level is left.
+// left reports whether the walk has levels of the tag still before it.
 func (b *bounds) left() bool { return b != nil && b.depth < len(b.levels) }
 
 // next returns the bound of the level that the walk enters, unbounded when none is left.
@@ -93,7 +94,7 @@ func (b *bounds) next() int {
 	return b.levels[b.depth-1].max
 }
 
-// circles reports whether t, an array or pointer, was passed on this level before: it contains itself.
+// circles reports whether t, an array or pointer, was passed since the last level: then t contains itself.
 func (b *bounds) circles(t reflect.Type) bool {
 	if !b.left() {
 		return false

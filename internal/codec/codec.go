@@ -19,11 +19,11 @@ type None = struct{}
 // Never is the type of a field called _ whose tag codec:"..." says why its struct cannot travel, if no other field of that does.
 type Never struct{}
 
-// Codec is how values of one type travel. Its methods take a pointer to a value, and are safe from any goroutine.
+// Codec encodes and decodes the values of one type. Its methods take a pointer to a value and are safe from any goroutine.
 type Codec struct {
 	typ       reflect.Type
 	kind      kind
-	schema    *schema // of kindMsgpack
+	schema    *schema // nil unless kind is kindMsgpack
 	name      string  // in the shape
 	validates bool    // it has a Validate method
 	picky     bool    // not every value of the type may travel, so Encode checks each
@@ -45,11 +45,11 @@ type validator interface{ Validate() error }
 // Caches of Of and Inside.
 var alone, inside sync.Map // reflect.Type → *Codec
 
-// Of returns how values of t travel by themselves, or an error that names the part of t that cannot.
+// Of returns the codec of t for values that travel alone, or an error that names the part of t that cannot travel.
 func Of(t reflect.Type) (*Codec, error) { return cached(&alone, t, describe) }
 
-// Inside returns how values of t travel as parts of others: there t may be a pointer, and a value that writes itself travels as
-// msgpack's bytes.
+// Inside returns the codec of t for values that are parts of others: t may be a pointer there, and a value that encodes itself is written
+// as msgpack's bytes.
 func Inside(t reflect.Type) (*Codec, error) { return cached(&inside, t, describePart) }
 
 func cached(cache *sync.Map, t reflect.Type, describe func(reflect.Type) (*Codec, error)) (*Codec, error) {
@@ -64,7 +64,7 @@ func cached(cache *sync.Map, t reflect.Type, describe func(reflect.Type) (*Codec
 	return c, nil
 }
 
-// describe finds out how values of t travel by themselves.
+// describe makes the codec of t for values that travel alone.
 func describe(t reflect.Type) (*Codec, error) {
 	p := reflect.PointerTo(t)
 	c := &Codec{typ: t, validates: p.Implements(reflect.TypeFor[validator]()), whole: unbounded}
@@ -83,7 +83,7 @@ func describe(t reflect.Type) (*Codec, error) {
 	return c, nil
 }
 
-// describePart finds out how values of t travel as parts of others.
+// describePart makes the codec of t for values that are parts of others.
 func describePart(t reflect.Type) (*Codec, error) {
 	c := &Codec{typ: t, whole: unbounded}
 	return c, c.msgpack()
@@ -149,7 +149,7 @@ func (c *Codec) Decode(payload []byte, p any) error {
 	return err
 }
 
-// Refuses reports whether some values of the type may not travel, so that Encode checks each.
+// Refuses reports whether Encode checks each value because the peer would refuse some values of the type.
 func (c *Codec) Refuses() bool { return c.picky }
 
 // Type returns the type of the values.
@@ -165,13 +165,14 @@ func (c *Codec) AppendOutline(lines []string, path string) []string {
 	return s.lines
 }
 
-// Shape is a hash over the kinds, names and bounds of all parts of the type. Types of one shape read each other's values.
+// Shape returns a hash over the kinds, names and bounds of all parts of the type. Types with the same shape can decode each other's
+// values.
 func (c *Codec) Shape() [32]byte {
 	lines := c.AppendOutline([]string{c.name}, "")
 	return sha256.Sum256([]byte(strings.Join(lines, "\n")))
 }
 
-// Size returns how large values of the type get.
+// Size returns the bounds of the encoded size of a value.
 func (c *Codec) Size() Size {
 	s := sizer{}
 	n, err := s.codec(c)

@@ -1,5 +1,5 @@
-// Package control has the messages of channel 0: those of the handshake, in their strict order, those by which two ends agree on
-// sealed carriers, and the game's own. It is pure.
+// Package control encodes and parses the messages of channel 0: the handshake in its strict order, the agreement on sealed carriers, and
+// the game's own messages. It is pure.
 package control
 
 import (
@@ -19,8 +19,8 @@ import (
 //	                      ←    Welcome, when Authenticate agrees
 //	Join                  →
 //
-// The ids are Unreal's; Shape stands where Upgrade does. After Join what sealed.go names travels here, when both Hellos have the
-// feature, Missed, AskTime and Time, and what mail.go names.
+// The ids are Unreal's; Shape stands where Unreal has Upgrade. After Join channel 0 carries the messages listed in sealed.go, if both
+// Hellos have the feature, those in mail.go, and Missed, AskTime and Time.
 const (
 	idHello   = 0
 	idWelcome = 1
@@ -34,28 +34,28 @@ const (
 	idTaken   = 43 // likewise
 )
 
-// FeatureSealed is the bit of a Hello's Features for sealed carriers. Bits that are not known are for later versions.
+// FeatureSealed is the bit of Hello.Features for sealed carriers. A receiver ignores bits that it does not know: later versions use them.
 const FeatureSealed = 1 << 0
 
-// Version is the version of all that travels below the classes.
+// Version is the version of the protocol below the game's classes. Both ends must have the same one.
 const Version = 1
 
 // Limits of the messages.
 const (
 	MaxIdentity  = 1024    // bytes of an identity
 	MaxToken     = 4096    // bytes of a token
-	maxParam     = 1 << 30 // of any number in Params: all are far below
+	maxParam     = 1 << 30 // largest number in Params; all real ones are far smaller
 	maxAckDelay  = time.Minute
-	maxHeld      = 24 * time.Hour // a world that stands still for longer has lost its clients
+	maxHeld      = 24 * time.Hour // a server that held a question for longer has lost its clients meanwhile
 	maxShapeSent = 4096           // lines of a Shape
-	// maxShapeBytes is how much of the classes a server sends to a client that differs, so that it fits one message.
+	// maxShapeBytes bounds the Shape that a server sends to a client whose classes differ, so that it fits one message.
 	maxShapeBytes = 48 << 10
 )
 
 // Hello opens the handshake on both sides.
 type Hello struct {
 	Version  uint64
-	Features uint64 // bits; what one side lacks is off
+	Features uint64 // bits; a feature is on if both sides set its bit
 	Params   bunch.Params
 	Shape    [32]byte // hash of the classes
 }
@@ -69,22 +69,23 @@ type Welcome struct{ Identity string }
 // Join asks for the world.
 type Join struct{}
 
-// Missed is a client's: it had no memory for states that it acknowledged, and asks for those of all its actors anew.
+// Missed is sent by a client that had no memory for states whose packets it had acknowledged: it asks for the states of all its actors
+// anew.
 type Missed struct{}
 
-// AskTime is a client's: it asks what time it is for the server's game. The next one follows the answer.
+// AskTime is sent by a client that asks for the time of the server's game. The client sends the next one only after the answer.
 type AskTime struct{}
 
 // Time answers AskTime.
 type Time struct {
-	Now  int64         // nanoseconds since 1970 by the server's game, when the answer left
-	Held time.Duration // since the question had come
+	Now  int64         // the server's game time when the answer left, in nanoseconds since 1970
+	Held time.Duration // how long the server had kept the question
 }
 
-// Shape are the server's classes, for a client whose classes differ.
+// Shape lists the server's classes, for a client whose classes differ.
 type Shape struct {
 	Lines []string
-	Cut   bool // there are more
+	Cut   bool // the server has more lines than the message holds
 }
 
 func AppendHello(b []byte, h Hello) []byte {
@@ -146,7 +147,7 @@ func parseTime(r *reader) Time {
 	return Time{Now: int64(binary.BigEndian.Uint64(now)), Held: held}
 }
 
-// AppendShape appends as many of the lines as fit one message, and whether some did not.
+// AppendShape appends a Shape with the lines that fit one message; Cut tells the reader whether some did not.
 func AppendShape(b []byte, lines []string) []byte {
 	size, n := 0, 0
 	for n < len(lines) && n < maxShapeSent && size+len(lines[n])+binary.MaxVarintLen16 <= maxShapeBytes {
@@ -221,7 +222,7 @@ func Parse(payload []byte) (message any, err error) {
 	return message, nil
 }
 
-// Name returns what a message is called, by its first byte.
+// Name returns the name of a message, given its first byte.
 func Name(id byte) string {
 	switch id {
 	case idHello:
@@ -286,7 +287,7 @@ func (r *reader) fail(err error) {
 	}
 }
 
-// uvarint takes a number up to limit, 0 meaning any.
+// uvarint takes a number of at most limit; limit 0 allows any.
 func (r *reader) uvarint(limit uint64) uint64 {
 	n, k := binary.Uvarint(r.b)
 	switch {

@@ -2,8 +2,8 @@ package control
 
 import "fmt"
 
-// Greeting is one side's place in the handshake: which message of the peer comes next. Its owner hands it what arrives on channel 0, and
-// tells the server's what was answered.
+// Greeting is one side's place in the handshake: it knows which message of the peer may come next. Its owner hands it what arrives on
+// channel 0, and on a server also tells it how the server answered.
 type Greeting struct {
 	stage stage
 }
@@ -14,7 +14,7 @@ const (
 	// A server waits for these in turn.
 	awaitHello stage = iota
 	awaitLogin
-	awaitVerdict // our own: Authenticate has not answered yet
+	awaitVerdict // no message: the server's own Authenticate has not returned yet
 	awaitJoin
 	// A client waits for these in turn.
 	awaitServerHello // or Shape
@@ -32,8 +32,8 @@ func NewGreeting(client bool) Greeting {
 	return Greeting{awaitHello}
 }
 
-// Receive parses what arrived on channel 0 and steps on. An error is a *Error that ends the connection. The
-// message is nil when it must be ignored.
+// Receive parses a message of channel 0 and moves to the next stage. The error is an *Error and must end the connection. A nil message
+// must be ignored.
 func (g *Greeting) Receive(payload []byte) (message any, err error) {
 	message, err = Parse(payload)
 	if err != nil {
@@ -87,7 +87,7 @@ func (g *Greeting) Done() bool { return g.stage == greeted }
 // AwaitsHello reports whether the client has said nothing yet.
 func (g *Greeting) AwaitsHello() bool { return g.stage == awaitHello }
 
-// String says what this side does.
+// String returns the name of the stage.
 func (g Greeting) String() string { return g.stage.String() }
 
 func (s stage) String() string {

@@ -6,36 +6,36 @@ import (
 	"fmt"
 )
 
-// Messages of the game itself travel here after Join, either way, in their order:
+// After Join the game's own messages travel on channel 0 in both directions, in order:
 //
 //	Message   id u8; at most MaxMessage bytes
 //	Taken     n, varint: so many messages of the other side have run since the last Taken
 //
 // A side has at most [Window] messages under way that no Taken has covered: channel 0 is exempt from flow control, and an honest sender
-// must not fill what the other holds for it. One more is a violation, and so is a Taken of more than that.
+// must not fill what the peer reserves for it. One message more is a violation, and so is a Taken for more messages than are under way.
 const (
-	// MaxMessage is how many bytes a message has at most: four entries of the reliable buffer.
+	// MaxMessage is the largest message in bytes: four entries of the reliable buffer.
 	MaxMessage = 4096
-	// Window messages of MaxMessage bytes take 86 KiB of the 160 that a side holds of channel 0 (bunch/WIRE.md, flow control), and
-	// leave the rest to what the framework itself says there.
+	// Window is how many messages may be under way. Of MaxMessage bytes each they take 86 KiB of the 160 KiB that a side holds for channel 0
+	// (bunch/WIRE.md, flow control); the rest is for the framework's own messages.
 	Window = 16
 )
 
-// Message is one of the game's.
+// Message is a message of the game.
 type Message struct {
 	ID      uint8
-	Payload []byte // of the packet that brought it
+	Payload []byte // aliases the packet that brought it
 }
 
-// Taken tells the sender of messages that so many have run, which makes room for as many more.
+// Taken tells the sender that Count of its messages have run since the last Taken, so it may send Count more.
 type Taken struct{ Count int }
 
-// AppendMessage appends a message of the game's.
+// AppendMessage appends a message of the game.
 func AppendMessage(b []byte, m Message) []byte {
 	return append(append(b, idMessage, m.ID), m.Payload...)
 }
 
-// AppendTaken appends how many messages have run.
+// AppendTaken appends a Taken.
 func AppendTaken(b []byte, t Taken) []byte {
 	return binary.AppendUvarint(append(b, idTaken), uint64(t.Count))
 }
@@ -63,16 +63,16 @@ func parseTaken(r *reader) Taken {
 	return Taken{int(n)}
 }
 
-// Outgoing counts the messages of this side.
+// Outgoing counts the messages of this side that no Taken has covered.
 type Outgoing struct{ open int }
 
-// Full reports whether the other side must take some before one more may leave.
+// Full reports whether the window is full: the peer must send a Taken before another message may leave.
 func (o *Outgoing) Full() bool { return o.open >= Window }
 
 // Sent counts a message that leaves.
 func (o *Outgoing) Sent() { o.open++ }
 
-// Taken makes room, and reports false when the other side takes more than it was sent.
+// Taken makes room in the window. It returns false if the peer has taken more messages than it was sent.
 func (o *Outgoing) Taken(t Taken) bool {
 	if t.Count > o.open {
 		return false
@@ -81,10 +81,10 @@ func (o *Outgoing) Taken(t Taken) bool {
 	return true
 }
 
-// Incoming counts the messages of the other side.
+// Incoming counts the peer's messages that this side has not reported by a Taken.
 type Incoming struct{ open int }
 
-// Receive counts a message that has come, and reports false when it is beyond the window.
+// Receive counts a message that has arrived. It returns false if the message is beyond the window.
 func (i *Incoming) Receive() bool {
 	if i.open >= Window {
 		return false
@@ -93,8 +93,8 @@ func (i *Incoming) Receive() bool {
 	return true
 }
 
-// Owed returns how many messages have come, and are not told as taken.
+// Owed returns how many messages have arrived that no Taken has reported yet.
 func (i *Incoming) Owed() int { return i.open }
 
-// Told counts what was told as taken.
+// Told notes that a Taken has left.
 func (i *Incoming) Told(t Taken) { i.open -= t.Count }

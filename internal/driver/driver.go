@@ -1,4 +1,4 @@
-// Package driver says which goroutine drives a world, and is how the others wake it.
+// Package driver knows which goroutine drives a world, and lets other goroutines wake it.
 package driver
 
 import (
@@ -8,20 +8,21 @@ import (
 	"sync/atomic"
 )
 
-// Driver is the seat of the goroutine that drives a world. Its methods are safe from any goroutine, but for Exit, which is for the one that
-// entered.
+// Driver is the seat of the goroutine that drives a world: one goroutine has it at a time. Its methods are safe from any goroutine,
+// except Exit, which the goroutine that entered must call.
 type Driver struct {
-	held  atomic.Bool   // from Enter to Exit
+	held  atomic.Bool   // some goroutine has the seat, from Enter to Exit
 	last  atomic.Uint64 // id of the goroutine that drove last
-	rests atomic.Bool   // that goroutine waits for a wake, so it is not the one that asks
-	stack [64]byte      // scratch of Enter
+	rests atomic.Bool   // the driving goroutine waits for a wake, so the caller of Inside is another one
+	stack [64]byte      // scratch of goroutineID, written by the goroutine in the seat
 	wake  chan struct{} // capacity 1
 }
 
 // New returns a seat that nobody has.
 func New() *Driver { return &Driver{wake: make(chan struct{}, 1)} }
 
-// Enter takes the seat. drives says that the calling goroutine is the world's from now on. It is false when another has it.
+// Enter takes the seat; ok is false when another goroutine has it. drives says that the calling goroutine drives the world from now on,
+// which Inside will recognise.
 func (d *Driver) Enter(drives bool) (ok bool) {
 	if !d.held.CompareAndSwap(false, true) {
 		return false
@@ -32,10 +33,10 @@ func (d *Driver) Enter(drives bool) (ok bool) {
 	return true
 }
 
-// Exit leaves it.
+// Exit leaves the seat.
 func (d *Driver) Exit() { d.held.Store(false) }
 
-// Rest says that the goroutine that drives waits from now on, or no longer. While it waits Inside is cheap.
+// Rest says whether the driving goroutine waits from now on. While it waits, Inside is cheap.
 func (d *Driver) Rest(on bool) { d.rests.Store(on) }
 
 // Inside reports whether the caller is on the goroutine that drove the world last.
@@ -43,10 +44,10 @@ func (d *Driver) Inside() bool {
 	return !d.rests.Load() && d.last.Load() == goroutineID(new([64]byte))
 }
 
-// Wake is what the driver waits for: it receives after a Signal.
+// Wake returns the channel on which the driver waits: it receives one value after any number of Signals.
 func (d *Driver) Wake() <-chan struct{} { return d.wake }
 
-// Signal wakes the driver, once for any number of calls.
+// Signal wakes the driver. It never blocks.
 func (d *Driver) Signal() {
 	select {
 	case d.wake <- struct{}{}:
@@ -54,9 +55,9 @@ func (d *Driver) Signal() {
 	}
 }
 
-// goroutineID returns the runtime's number of the calling goroutine; no two ever have the same. It takes about 10 µs, once a
-// Dispatch, and is the only way to tell a call that waits for the world from its own goroutine, which is an error, from one
-// that may wait: Go has no other name for a goroutine, and a context through every handler would be for this alone.
+// goroutineID returns the runtime's number of the calling goroutine, which no other goroutine ever has. It takes about 10 µs, once a
+// Dispatch. A call that waits for the world is an error on the world's own goroutine and allowed elsewhere, and Go offers no other way to
+// tell the two apart; a context passed through every handler would serve this check alone.
 func goroutineID(buf *[64]byte) uint64 {
 	head := buf[:runtime.Stack(buf[:], false)] // "goroutine 18 [running]:…"
 	head, _, _ = bytes.Cut(bytes.TrimPrefix(head, []byte("goroutine ")), []byte(" "))

@@ -3,22 +3,23 @@ package driver
 import "runtime"
 
 const (
-	// After a yield that brought no posts, loneWakes wakes pass without another one. Each further such yield in a row doubles them, up to
-	// mostLoneWakes: where hundreds of goroutines are ready a yield takes milliseconds, and the only caller of a world would wait for it.
-	// 64 callers make 1,024 wakes in a hundredth of a second, so they are noticed soon.
+	// After a yield that brought no posts, the next loneWakes wakes do not yield. Each further such yield in a row doubles that number, up
+	// to mostLoneWakes: where hundreds of goroutines are ready a yield takes milliseconds, for which a world's only caller would wait. 64
+	// callers make 1,024 wakes in a hundredth of a second, so Gathering notices them soon.
 	loneWakes     = 16
 	mostLoneWakes = 1024
 )
 
-// Gathering lets the goroutines that are ready post before the driver runs what was posted. Go runs a goroutine that was just woken before
-// those that have waited for longer, so each caller of many would have a Dispatch, a Flush and a packet of its own: with 64 callers on two
-// cores that costs more than twice the time. It belongs to the driver's goroutine; the zero Gathering begins with a yield.
+// Gathering makes the driver yield so that goroutines that are ready can post before it runs the posts. Without it Go runs a goroutine
+// that was just woken before those that have waited longer, so each of many callers would get a Dispatch, a Flush and a packet of its
+// own: with 64 callers on two cores that takes more than twice the time. It belongs to the driver's goroutine; the zero Gathering begins
+// with a yield.
 type Gathering struct {
-	lone int // wakes left that go by without a yield
-	last int // what lone began with after the last yield; 0 = that brought more posts
+	lone int // wakes that still pass without a yield
+	last int // the value to which the last yield set lone; 0 = that yield brought more posts
 }
 
-// Yield lets other goroutines run, when they may post meanwhile. posted returns the number of posts that wait.
+// Yield lets other goroutines run if they may post. posted returns the number of posts that wait.
 func (g *Gathering) Yield(posted func() int) { g.yield(posted, runtime.Gosched) }
 
 func (g *Gathering) yield(posted func() int, pause func()) {
