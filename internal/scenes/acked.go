@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// ackEvery and ackDelay are when a receiver acks (RFC 9000, 13.2): each second packet, 25 ms at most, gaps at once.
+	// A receiver acks every ackEvery-th packet, each packet within ackDelay, and a gap at once (RFC 9000, 13.2).
 	ackEvery = 2
 	ackDelay = 25 * time.Millisecond
-	// told is how many of the newest packets an ack names.
+	// told is how many of the newest packets an ack lists.
 	told = 96
 )
 
-// timeBytes is how long a time is.
+// timeBytes is the encoded size of a time.
 const timeBytes = 8
 
 func appendTime(b []byte, t time.Time) []byte {
@@ -26,7 +26,7 @@ func timeOf(b []byte) time.Time {
 	return netsim.Epoch.Add(time.Duration(binary.BigEndian.Uint64(b)))
 }
 
-// congestion is somebody else's rate control. All sizes are in packets, times since an epoch.
+// congestion is a model of another stack's congestion control. Sizes are in packets, times count from the beginning of the flow.
 type congestion interface {
 	acked(a ack)
 	spurious(sent time.Duration) // a packet that was counted as lost has arrived
@@ -36,19 +36,19 @@ type congestion interface {
 	pace(srtt time.Duration) float64 // packets a second
 }
 
-// ack is what a sender knows of a packet that arrived.
+// ack is what a congestion control learns of one packet that arrived.
 type ack struct {
 	now, sent time.Duration
 	rtt       time.Duration
-	latest    bool          // it left last of those that the same ack names
-	delivered float64       // packets, while it was under way
-	took      time.Duration // that
-	inFlight  int           // packets, without it
-	before    int           // and before the ack came
-	limited   bool          // there was nothing more to send
+	latest    bool          // of the packets in the same ack it left last
+	delivered float64       // packets that arrived while it was in flight
+	took      time.Duration // the time in which they arrived
+	inFlight  int           // packets still in flight
+	before    int           // packets in flight before the ack arrived
+	limited   bool          // the sender had nothing more to send when it left
 }
 
-// sender is a transfer like that of QUIC: packet numbers, acks of ranges, losses by RFC 9002, and a congestion control.
+// sender sends a transfer as QUIC does: packet numbers, acks of ranges, loss detection by RFC 9002, and a congestion control.
 type sender struct {
 	control congestion
 	begin   time.Time
@@ -58,14 +58,14 @@ type sender struct {
 	fresh    int
 	again    []int
 	packets  []packet
-	oldest   int // below it none is in flight
+	oldest   int // no smaller number is in flight
 	flying   int
-	before   int // in flight when the newest ack came
-	latest   int // number that it names
+	before   int // packets in flight before the newest ack arrived
+	latest   int // the largest number in the newest ack
 	loss     recovery.Losses
 	rtt      recovery.RTT
-	next     time.Duration // when the pace lets a packet leave
-	pto      time.Duration // when the probe is due
+	next     time.Duration // when the pacer lets the next packet leave
+	pto      time.Duration // when the next probe is due
 	backoff  int
 	probe    bool
 	limited  bool
@@ -78,7 +78,7 @@ type packet struct {
 	piece     int
 	sent      time.Duration
 	delivered float64
-	at        time.Duration // of that delivery
+	at        time.Duration // when delivered last grew before the packet left
 	limited   bool
 	flying    bool
 	acked     bool
@@ -111,7 +111,7 @@ func newAcked(f Flow, begin time.Time) (*sender, *receiver) {
 
 func (s *sender) at(t time.Time) time.Duration { return t.Sub(s.begin) }
 
-// Receive takes an ack: numbers of packets that arrived.
+// Receive takes an ack: the numbers of packets that arrived.
 func (s *sender) Receive(now time.Time, b []byte) error {
 	t := s.at(now)
 	s.now = t
@@ -159,7 +159,7 @@ func (s *sender) ack(t time.Duration, n int) bool {
 	return true
 }
 
-// lose gives up what later packets overtook.
+// lose counts packets as lost that later ones overtook.
 func (s *sender) lose(t time.Duration) {
 	s.loss.Begin(t, max(s.rtt.Current(), time.Millisecond))
 	for n := s.oldest; n < len(s.packets) && uint64(n) < s.loss.Largest; n++ {
@@ -242,7 +242,7 @@ func (s *sender) AppendPacket(now time.Time, b []byte, _ int) ([]byte, uint64, b
 	return append(b, make([]byte, maxPacket-len(b))...), uint64(n), true
 }
 
-// pick returns what to send: what was lost, something new, or for a probe the oldest in flight.
+// pick returns the piece to send: a lost one, a new one, or for a probe the oldest in flight.
 func (s *sender) pick() int {
 	switch {
 	case len(s.again) > 0:

@@ -4,20 +4,20 @@ import "time"
 
 const (
 	bbrHigh      = 2.885 // 2/ln 2
-	bbrRounds    = 10    // of the rate's maximum
+	bbrRounds    = 10    // over which the rate's maximum is taken
 	bbrMinRTT    = 10 * time.Second
 	bbrProbeTime = 200 * time.Millisecond
 	bbrLeast     = 4
 )
 
-// bbrGains are those of the eight phases of its cycle, a least round trip each.
+// bbrGains are the pacing gains of the eight phases of ProbeBW; each phase lasts one minimum round trip.
 var bbrGains = [8]float64{1.25, 0.75, 1, 1, 1, 1, 1, 1}
 
-// bbr is BBR of the first version (draft-cardwell-iccrg-bbr-congestion-control-00), as Linux has it: loss does not matter.
+// bbr is BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00) as in Linux: it does not react to loss.
 type bbr struct {
 	rates   [bbrRounds]float64 // packets a second, by round
 	round   int
-	roundAt time.Duration // packets that left after it end the round
+	roundAt time.Duration // a packet that left after it ends the round
 
 	least   time.Duration
 	leastAt time.Duration
@@ -29,7 +29,7 @@ type bbr struct {
 	drained  bool
 	phase    int
 	phaseAt  time.Duration
-	probing  time.Duration // until when it probes the round trip; 0 = it does not
+	probing  time.Duration // when ProbeRTT ends; 0 = not in ProbeRTT
 	inFlight int
 }
 
@@ -81,7 +81,7 @@ func (b *bbr) step(now time.Duration, ended bool) {
 	}
 }
 
-// grow ends the start after three rounds without a quarter more.
+// grow ends Startup after three rounds in which the rate grew by less than a quarter.
 func (b *bbr) grow() {
 	if r := b.rate(); r >= b.full*1.25 {
 		b.full, b.flat = r, 0

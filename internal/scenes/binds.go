@@ -2,8 +2,8 @@ package scenes
 
 import "strings"
 
-// binds are why rows miss their bounds, by parts of their names; the first that fits counts. A reason is a proof, or a
-// peer that misses the bound as well; one that begins with "Open" is neither, but what is known of the fault.
+// binds gives, by parts of rows' names, the reason why the row misses its bounds; the first that matches counts. A reason is a proof, or
+// says that another stack misses the bound as well. One that begins with "Open" is neither: it says what is known of the fault.
 var binds = []struct {
 	why   string
 	parts []string
@@ -67,7 +67,7 @@ var binds = []struct {
 		[]string{"within 100 ms"}},
 }
 
-// bound gives rows what binds them.
+// bound fills in the Binds of rows.
 func bound(rows []Row) []Row {
 	for i := range rows {
 		rows[i].Binds = why(rows[i].Name())

@@ -14,9 +14,9 @@ const (
 type cubic struct {
 	reno
 	most   float64       // W_max
-	begin  time.Duration // of the epoch; 0 = none
+	begin  time.Duration // when the epoch began; 0 = no epoch
 	origin float64       // the plateau
-	k      float64       // seconds until it
+	k      float64       // K: seconds from the beginning of the epoch until the plateau
 	friend float64       // W_est
 }
 
@@ -66,7 +66,8 @@ func (c *cubic) lost(now, sent time.Duration, _ int) {
 
 func (c *cubic) timeout(time.Duration) { c.cwnd = 2 }
 
-// pace is the kernel's for senders without a pacing control of their own: twice the rate in slow start, 1.2 times after.
+// pace returns the rate at which the Linux kernel paces senders that do not pace themselves: twice the window a round trip in slow start,
+// 1.2 times after it.
 func (c *cubic) pace(srtt time.Duration) float64 {
 	if c.slow {
 		return 2 * c.cwnd / srtt.Seconds()

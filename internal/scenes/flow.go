@@ -7,7 +7,7 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// lead is how long before its beginning a flow's machines run.
+// lead returns how long before Begin the flow's machines run.
 func (f Flow) lead() time.Duration {
 	if f.Kind == Ours {
 		return min(max(f.Lead, opening), f.Begin)
@@ -15,7 +15,7 @@ func (f Flow) lead() time.Duration {
 	return 0
 }
 
-// ends makes the machines of a flow and what watches them.
+// ends makes the two machines of a flow, and the value that tells the stage what the flow has done.
 func (f Flow) ends(seed uint64, begin time.Time, rate int64, rtt time.Duration, starts *atomic.Int32) (a, b netsim.Machine, watched flow) {
 	switch f.Kind {
 	case Ours:
@@ -34,7 +34,7 @@ func (f Flow) ends(seed uint64, begin time.Time, rate int64, rtt time.Duration, 
 	return s, r, r
 }
 
-// ticker sends packets of a size at a constant rate, and hears nothing.
+// ticker sends packets of size bytes, one every each, and ignores what arrives.
 type ticker struct {
 	next time.Time
 	each time.Duration
@@ -53,7 +53,7 @@ func (t *ticker) AppendPacket(now time.Time, b []byte, _ int) ([]byte, uint64, b
 	return append(b, make([]byte, t.size-timeBytes)...), 0, true
 }
 
-// sink notes what arrives, and how long that took.
+// sink counts the bytes that arrive, and notes how long each packet took.
 type sink struct {
 	bytes int
 	took  []time.Duration

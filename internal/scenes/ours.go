@@ -17,14 +17,14 @@ const (
 	maxPacket = sealed.SafePacket
 	// piece is the payload of a full packet of every flow: what chunks leave of a sealed packet.
 	piece = 1136
-	// opening is how long before its transfer a carrier of ours begins to open.
+	// opening is how long before its transfer a carrier of ours begins to open, unless the flow's Lead says more.
 	opening = time.Second
-	// callBytes is the payload of a packet of play beside a transfer of ours, and callToken what stands for all of them.
+	// callBytes is the payload of a packet of play that leaves beside a transfer of ours. callToken is the token of all of these.
 	callBytes = 100
 	callToken = 1 << 40
 )
 
-// ours is a transfer by two sessions.
+// ours is a flow of ours: a transfer between two sealed sessions.
 type ours struct {
 	from    *source
 	to      *source
@@ -41,7 +41,7 @@ func (o ours) ended() time.Duration {
 	return o.to.doneAt.Sub(netsim.Epoch)
 }
 
-// newOurs makes the two sessions of a flow.
+// newOurs makes the two sessions of a flow of ours. The path has a rate in bit/s and a round trip rtt.
 func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration, starts *atomic.Int32) (client, server netsim.Machine, o ours) {
 	o.from = &source{begin: begin, total: pieces(f.Bytes), pause: f.Pause, have: make(map[uint32]bool)}
 	if f.Refill > 0 {
@@ -61,8 +61,8 @@ func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration
 	return a, b, o
 }
 
-// newSession makes one end, which knows the round trip of QUIC, as on a real connection. A train that says something of the
-// rate stands for the one that is not sent.
+// newSession makes one end, which knows the round trip that QUIC measured, as on a real connection. train is the rate in bit/s that the
+// opening train would have shown; 0 = the session sends a real train.
 func newSession(s sealed.Source, client bool, seed uint64, train float64, rtt time.Duration, starts *atomic.Int32) *sealed.Session {
 	c := sealed.SessionConfig{Exporter: export(seed), Instance: 1, Client: client, Source: s, RTT: rtt, Starting: starts, Controller: pace.New(pace.Config{})}
 	if train > 0 {
@@ -88,7 +88,7 @@ func export(seed uint64) sealed.Exporter {
 	}
 }
 
-// pieces returns in how many pieces so many bytes travel; endless transfers have more than any scene moves.
+// pieces returns the number of pieces in a transfer. A transfer without an end has more than any scene moves.
 func pieces(bytes int) int {
 	if bytes == 0 {
 		return 1 << 30
@@ -96,7 +96,7 @@ func pieces(bytes int) int {
 	return (bytes + piece - 1) / piece
 }
 
-// source moves numbered pieces, and sends again what was lost.
+// source is one end of a flow of ours. It sends numbered pieces and resends lost ones, and notes what it receives.
 type source struct {
 	begin time.Time
 	total int // to send
@@ -146,7 +146,7 @@ func (s *source) AppendPayload(now time.Time, buf []byte, room sealed.Room) ([]b
 	return appendPiece(buf, s.next-1), uint64(s.next - 1), true, true
 }
 
-// take takes one of the pieces that wait.
+// take reports whether a piece may be sent now, and counts it. Without Refill one always may.
 func (s *source) take() bool {
 	if s.refill == 0 {
 		return true
@@ -213,7 +213,7 @@ func (s *source) Advance(now time.Time) {
 	}
 }
 
-// NextTimeout returns when the source may have something again: a call, or some of the transfer.
+// NextTimeout returns when the source may have something to send again: a call of play, or a piece of the transfer.
 func (s *source) NextTimeout() (time.Time, bool) {
 	at, ok := s.nextPiece()
 	if !s.call.IsZero() && (!ok || s.call.Before(at)) {
@@ -222,7 +222,7 @@ func (s *source) NextTimeout() (time.Time, bool) {
 	return at, ok
 }
 
-// nextPiece returns when there may be some of the transfer again: at its beginning, and each millisecond of a pause.
+// nextPiece returns when a piece may be ready again: when the transfer begins, every millisecond of a pause, and at the next refill.
 func (s *source) nextPiece() (time.Time, bool) {
 	switch {
 	case s.total > 0 && s.now.Before(s.begin):
@@ -235,7 +235,7 @@ func (s *source) nextPiece() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// mover changes its address once.
+// mover is a session whose address changes once, at a time.
 type mover struct {
 	*sealed.Session
 	at time.Time

@@ -3,31 +3,31 @@ package scenes
 import "time"
 
 const (
-	renoBurst    = 3   // packets by which the window may be short of full and grows
-	renoBeta     = 0.7 // of the window stays after a loss
-	renoLeast    = 2   // packets
-	startSamples = 8   // round trips at the beginning of a round tell whether a queue has grown
-	startWindow  = 16  // packets, below which a start does not end for that
+	renoBurst    = 3   // the window grows if it was full but for this many packets
+	renoBeta     = 0.7 // the part of the window that stays after a loss
+	renoLeast    = 2   // least window in packets
+	startSamples = 8   // round trips at the beginning of a round that show whether a queue has grown
+	startWindow  = 16  // packets; a smaller window does not end slow start because of a queue
 )
 
-// reno is New Reno as quic-go v0.65 has it (internal/congestion): 32 packets at first, slow start until a loss or until round
-// trips have grown, then a packet a round trip, 0.7 of the window after a loss, once a round trip. Losses that were none are
-// undone. A probe timeout changes nothing.
+// reno is New Reno as in quic-go v0.65 (internal/congestion). The window begins at 32 packets. Slow start lasts until a loss, or until
+// round trips have grown; then the window grows by a packet a round trip. A loss cuts it to 0.7, at most once a round trip. Spurious
+// losses are undone. A probe timeout changes nothing.
 type reno struct {
 	cwnd  float64
 	slow  bool
-	cut   time.Duration // when the window was: losses of packets that left before it are of the same event
-	last  time.Duration // when the latest packet left that arrived
+	cut   time.Duration // when the window was cut; losses of packets that left before it belong to the same event
+	last  time.Duration // when the newest acknowledged packet left
 	start hybridStart
 	undo  renoUndo
 }
 
-// renoUndo is what stood before the latest cut.
+// renoUndo is the state before the latest cut, which a spurious loss restores.
 type renoUndo struct {
 	cwnd float64
 	slow bool
 	cut  time.Duration
-	lost int // packets since, not known to be spurious; 0 = nothing to undo
+	lost int // losses since the cut that are not known to be spurious; 0 = nothing to undo
 }
 
 func newReno() *reno { return &reno{cwnd: 32, slow: true, cut: -1, start: hybridStart{end: -1}} }
@@ -46,7 +46,7 @@ func (r *reno) acked(a ack) {
 	}
 }
 
-// used tells whether so many packets in flight make use of the window.
+// used reports whether inFlight packets use the window up.
 func (r *reno) used(inFlight float64) bool {
 	return r.slow && inFlight > r.cwnd/2 || inFlight >= r.cwnd-renoBurst
 }
@@ -83,17 +83,17 @@ func (r *reno) pace(srtt time.Duration) float64 {
 	return 1.25 * r.cwnd / srtt.Seconds()
 }
 
-// hybridStart is quic-go's HybridSlowStart: a queue has grown when the least of the first round trips of a round is an eighth
-// above the least of all.
+// hybridStart is quic-go's HybridSlowStart: a queue has grown when the shortest of a round's first round trips is an eighth longer than
+// the shortest ever.
 type hybridStart struct {
-	end     time.Duration // packets that leave after it are of the next round
-	least   time.Duration // of all
-	current time.Duration // of the first ones of this round
-	samples int           // in it
+	end     time.Duration // a packet that leaves after it belongs to the next round
+	least   time.Duration // shortest round trip ever
+	current time.Duration // shortest of this round's first round trips
+	samples int           // round trips in current
 	found   bool
 }
 
-// grown takes a round trip, one an ack.
+// grown takes the round trip of an ack, and reports whether it shows a queue.
 func (h *hybridStart) grown(a ack) bool {
 	if h.least == 0 || a.rtt < h.least {
 		h.least = a.rtt

@@ -7,31 +7,31 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// Result is what a scene showed.
+// Result is what happened in one run of a scene.
 type Result struct {
 	Scene Scene
 	Flows []FlowResult
-	Queue []time.Duration // that a packet would wait at the bottleneck, each step
+	Queue []time.Duration // how long a packet would have waited at the bottleneck, at each step
 }
 
-// FlowResult is what one flow did.
+// FlowResult is what one flow did in a run.
 type FlowResult struct {
-	Ended    time.Duration // since the flow's beginning; 0 = it has not
-	Points   []Point       // each step since the scene's beginning
+	Ended    time.Duration // since the flow's Begin; 0 = it has not ended
+	Points   []Point       // one for each step since the scene's beginning
 	Delays   []time.Duration
 	Spurious uint64
 }
 
-// Point is what a flow had done by a time.
+// Point is what a flow had done up to a time.
 type Point struct {
 	Received int    // bytes of payload
 	Sent     uint64 // packets
 	Wire     uint64 // bytes on the wire, dropped packets included
 	Dropped  uint64 // packets that the queue dropped
-	Lost     uint64 // packets, for whatever reason
+	Lost     uint64 // packets lost for any reason
 }
 
-// sample notes how all stands at the steps until t.
+// sample notes the state of all flows at each step up to t.
 func (st *stage) sample(t time.Duration) {
 	for ; st.sampled <= t; st.sampled += Step {
 		now := netsim.Epoch.Add(st.sampled)
@@ -62,12 +62,12 @@ func (st *stage) finish() {
 	}
 }
 
-// At returns the point of a time.
+// At returns the point at the last step up to a time.
 func (f FlowResult) At(t time.Duration) Point {
 	return f.Points[min(int(t/Step), len(f.Points)-1)]
 }
 
-// Between returns what was done between two times.
+// Between returns what the flow did between two times.
 func (f FlowResult) Between(from, until time.Duration) Point {
 	a, b := f.At(from), f.At(until)
 	return Point{b.Received - a.Received, b.Sent - a.Sent, b.Wire - a.Wire, b.Dropped - a.Dropped, b.Lost - a.Lost}
@@ -88,7 +88,7 @@ func (r Result) Rates(k Kind, from, until time.Duration) (rates []float64) {
 	return rates
 }
 
-// Share returns which part of the bottleneck's rate all flows of a kind have as goodput.
+// Share returns the goodput of all flows of a kind as a share of the bottleneck's rate, 0 to 1.
 func (r Result) Share(k Kind, from, until time.Duration) float64 {
 	sum := 0.0
 	for _, rate := range r.Rates(k, from, until) {
@@ -97,7 +97,7 @@ func (r Result) Share(k Kind, from, until time.Duration) float64 {
 	return sum / float64(r.Scene.There.Rate)
 }
 
-// Drops returns which share of the packets of all flows of a kind the queue dropped.
+// Drops returns the share of packets of a kind of flow that the queue dropped, 0 to 1.
 func (r Result) Drops(k Kind, from, until time.Duration) float64 {
 	dropped, sent := uint64(0), uint64(0)
 	for i, f := range r.Flows {
@@ -109,7 +109,7 @@ func (r Result) Drops(k Kind, from, until time.Duration) float64 {
 	return float64(dropped) / float64(max(sent, 1))
 }
 
-// StandingQueue returns the mean of the queue between two times.
+// StandingQueue returns the mean queueing time between two times.
 func (r Result) StandingQueue(from, until time.Duration) time.Duration {
 	sum, n := time.Duration(0), 0
 	for _, q := range r.Queue[min(int(from/Step), len(r.Queue)):min(int(until/Step), len(r.Queue))] {
@@ -118,14 +118,14 @@ func (r Result) StandingQueue(from, until time.Duration) time.Duration {
 	return sum / time.Duration(max(n, 1))
 }
 
-// Ideal returns how long a transfer of so many bytes takes at best: half a round trip, and the bytes at the mean rate that
-// random loss leaves.
+// Ideal returns the shortest time in which bytes bytes can arrive: half a round trip, and their time at the mean rate that random loss
+// leaves.
 func (s Scene) Ideal(bytes int) time.Duration {
 	rate := float64(s.There.Rate) * (1 - s.randomLoss())
 	return s.There.Delay + time.Duration(float64(bytes)*8e9/rate)
 }
 
-// Jain returns Jain's index of fairness: 1 when all are equal, 1/n when one has all.
+// Jain returns Jain's index of fairness: 1 when all rates are equal, 1/n when one flow has everything.
 func Jain(rates []float64) float64 {
 	sum, squares := 0.0, 0.0
 	for _, x := range rates {
@@ -137,7 +137,7 @@ func Jain(rates []float64) float64 {
 	return sum * sum / (float64(len(rates)) * squares)
 }
 
-// Percentile returns the p-th part of delays, 0 without any.
+// Percentile returns the p-quantile of delays, p from 0 to 1; 0 when there are none.
 func Percentile(delays []time.Duration, p float64) time.Duration {
 	if len(delays) == 0 {
 		return 0

@@ -6,28 +6,27 @@ import (
 	"time"
 )
 
-// Row is a scene with what it must show.
+// Row is a scene and the bounds that its result must keep.
 type Row struct {
 	Family string
 	Scene  Scene
 	Judge  func(r Result) []Figure
-	// Beside plays the scene a second time with flows of this kind in place of ours, and Compare judges both. Compare nil =
-	// the scene is played once.
+	// If Compare is not nil, the scene is also played with flows of kind Beside in place of ours, and Compare judges both results.
 	Beside  Kind
 	Compare func(ours, theirs Result) []Figure
-	// Binds says what keeps a row like this from its bounds, where they are not met; empty = nothing is known to.
+	// Binds says why the row misses its bounds, if it does; empty = no reason is known.
 	Binds string
 }
 
 // Name returns the row's family and its scene's name.
 func (row Row) Name() string { return row.Family + ": " + row.Scene.Name }
 
-// Figure is one measured value and its bounds; a zero bound is none.
+// Figure is one measured value and its bounds; a bound of 0 does not count.
 type Figure struct {
 	Name        string
 	Value       float64
 	Least, Most float64
-	Worst       bool // over the seeds the greatest counts, and not the median: a median hides that one of five collapses
+	Worst       bool // over several seeds the greatest value counts instead of the median, which would hide one collapse in five
 }
 
 // Held reports whether the value is within its bounds.
@@ -53,10 +52,10 @@ func atLeast(name string, value, least float64) Figure {
 	return Figure{Name: name, Value: value, Least: least}
 }
 
-// Play runs a row with each seed and returns the median of each figure, or the worst.
+// Play plays a row once for each seed and returns the median of each figure, or its greatest value if Worst.
 func (row Row) Play(seeds ...uint64) []Figure { return row.PlayAs(Ours, seeds...) }
 
-// PlayAs is Play with flows of a kind in place of ours, which are judged as ours are.
+// PlayAs is Play with flows of another kind in place of ours, judged by the same bounds.
 func (row Row) PlayAs(k Kind, seeds ...uint64) []Figure {
 	var all [][]Figure
 	for _, seed := range seeds {
@@ -77,7 +76,7 @@ func (row Row) figures(k Kind, seed uint64) (figures []Figure) {
 	return figures
 }
 
-// Models reports whether models of others can stand in for our flows: they have no trains, addresses or pauses.
+// Models reports whether PlayAs can replace our flows by models of other stacks, which have no trains, address changes or pauses.
 func (row Row) Models() bool {
 	return !slices.ContainsFunc(row.Scene.Flows, func(f Flow) bool {
 		return f.Train > 0 || f.Moves > 0 || f.Pause != nil || f.Refill > 0
@@ -110,7 +109,7 @@ func medians(all [][]Figure) []Figure {
 	return middle
 }
 
-// ratio is the time of the first flow over the ideal; a transfer that has not ended counts as long as the scene.
+// ratio returns the time of the first flow as a multiple of the ideal. A transfer that has not ended counts as long as the scene.
 func ratio(r Result) float64 {
 	f := r.Scene.Flows[0]
 	took := r.Flows[0].Ended
@@ -120,7 +119,7 @@ func ratio(r Result) float64 {
 	return took.Seconds() / r.Scene.ideal(f).Seconds()
 }
 
-// ideal is how long a flow takes at best, with the rate's changes.
+// ideal returns the shortest time in which a flow can end, given the changes of the bottleneck's rate.
 func (s Scene) ideal(f Flow) time.Duration {
 	if len(s.Rates) == 0 {
 		return s.Ideal(f.Bytes)
@@ -140,7 +139,7 @@ func (s Scene) ideal(f Flow) time.Duration {
 	return at - f.Begin + time.Duration(left*1e9/rate) + s.There.Delay
 }
 
-// wire is what the first flow put on the wire, over its bytes, since its beginning.
+// wire returns the bytes that the first flow put on the wire since its Begin, as a multiple of its payload.
 func wire(r Result) float64 {
 	f := r.Scene.Flows[0]
 	return float64(r.Flows[0].Between(f.Begin, r.Scene.For).Wire) / float64(f.Bytes)

@@ -10,15 +10,15 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// Kind is what a flow is.
+// Kind is the kind of sender of a flow.
 type Kind uint8
 
 const (
-	Ours     Kind = iota // sessions of the sealed carrier, as they are
+	Ours     Kind = iota // two real sessions of the sealed carrier
 	Reno                 // New Reno as quic-go has it (RFC 9002, section 7)
 	Cubic                // CUBIC (RFC 9438) with HyStart++
-	BBR                  // BBR of the first version, as Linux has it
-	Constant             // packets at a constant rate, whatever becomes of them
+	BBR                  // BBR version 1, as in Linux
+	Constant             // packets at a constant rate, whatever is lost
 	Play                 // 30 packets of 100 bytes a second
 )
 
@@ -26,51 +26,52 @@ func (k Kind) String() string {
 	return [...]string{"ours", "reno", "cubic", "bbr", "constant", "play"}[k]
 }
 
-// Flow is one sender and its receiver.
+// Flow is one sender and its receiver. Fields that name a kind matter to that kind only.
 type Flow struct {
 	Kind  Kind
-	Begin time.Duration // since the scene's beginning; a flow of ours has opened its carrier a second before
-	Bytes int           // to transfer; 0 = without end
-	Rate  float64       // of Constant, in bit/s on the wire
-	Delay time.Duration // added to each way, beside the scene's
-	Train float64       // what a train of ours says of the rate, in bit/s; 0 = it measures
-	Moves time.Duration // when the address of ours changes; 0 = never
-	Plays bool          // 30 packets of 100 bytes a second leave beside the transfer of ours, by the same carrier and from its opening on
-	Lead  time.Duration // before its beginning the carrier of ours has opened; 0 = a second
+	Begin time.Duration // since the scene's beginning
+	Bytes int           // payload to transfer; 0 = without end
+	Rate  float64       // Constant: bit/s on the wire
+	Delay time.Duration // added to each way of the scene
+	Train float64       // Ours: the rate in bit/s that the opening train shows; 0 = a real train measures it
+	Moves time.Duration // Ours: when the address changes; 0 = never
+	Plays bool          // Ours: 30 packets of play of 100 bytes leave each second over the same carrier, from its opening on
+	Lead  time.Duration // Ours: how long before Begin the carrier opens; at least a second
 
-	// Pause reports, for ours, that there is nothing to send now; nil = never. Refill tops up what waits to be
-	// sent so often, to 1.2 times what the link carries until the next time; 0 = all waits from the beginning.
+	// Ours: Pause reports whether the sender has nothing to send at a time since the scene's beginning; nil = it always has. Refill is the
+	// time after which the bytes that wait to be sent are filled up to 1.2 times what the link carries in that time; 0 = all bytes wait from
+	// the beginning.
 	Pause  func(since time.Duration) bool
 	Refill time.Duration
 }
 
-// Scene is flows over one way there, whose bottleneck they share, and one way back.
+// Scene is one run's network and traffic: flows that share the bottleneck of the way There, and a way Back.
 type Scene struct {
 	Name        string
 	There, Back netsim.Config
-	Rates       []Rate // of the way there, in the order of time
-	Dark        []Span // of both ways
+	Rates       []Rate // changes of There.Rate, by time
+	Dark        []Span // when neither way carries anything
 	Flows       []Flow
-	OneServer   bool          // the flows of ours are one server's, which knows how many of them start
-	For         time.Duration // the scene ends then, or when all flows with a size have ended
+	OneServer   bool          // our flows belong to one server, which knows how many of them start
+	For         time.Duration // the scene ends after it, or when all flows with a size have ended
 }
 
 // Rate is a change of the bottleneck's rate.
 type Rate struct {
 	At  time.Duration
-	Bit int64 // a second
+	Bit int64 // bit/s
 }
 
-// Span is a time in which nothing passes.
+// Span is a period since the scene's beginning.
 type Span struct{ From, Until time.Duration }
 
-// RTT is the round trip of a flow without Delay over empty queues.
+// RTT returns the round trip of a flow without Delay over empty queues.
 func (s Scene) RTT() time.Duration { return s.There.Delay + s.Back.Delay }
 
-// Product is the bandwidth-delay product in bytes.
+// Product returns the bandwidth-delay product in bytes.
 func (s Scene) Product() int { return int(float64(s.There.Rate) / 8 * s.RTT().Seconds()) }
 
-// randomLoss is the share that the way there loses whatever its queue does.
+// randomLoss returns the share of packets that the way there loses at random.
 func (s Scene) randomLoss() float64 {
 	inRuns := 0.0
 	if b := s.There.Burst; b.Enter > 0 {
@@ -90,7 +91,8 @@ func (s Scene) RateAt(t time.Duration) float64 {
 	return max(float64(rate), 1)
 }
 
-// Path is a scene's ways with a rate, a round trip and random loss, and a queue of so many bandwidth-delay products.
+// Path returns a scene without flows. Both ways have the rate in bit/s, half of rtt as delay and the share loss of random loss; the
+// bottleneck queues queue bandwidth-delay products.
 func Path(rate int64, rtt time.Duration, loss, queue float64) Scene {
 	s := Scene{
 		There: netsim.Config{Rate: rate, Delay: rtt / 2, Loss: loss},
@@ -101,10 +103,11 @@ func Path(rate int64, rtt time.Duration, loss, queue float64) Scene {
 	return s
 }
 
-// stillRate is that of a path that stands still, in bit/s: a packet takes longer than the scene.
+// stillRate is the rate of a path that stalls, in bit/s: one packet takes longer than a scene.
 const stillRate = 100
 
-// Stalls has the path stand still again and again until a time, both by half to one and a half of the durations.
+// Stalls returns the scene with stalls of the bottleneck until a time. Each lasts about still, and one begins about every every; both
+// vary at random from half to one and a half of that.
 func (s Scene) Stalls(still, every, until time.Duration, seed uint64) Scene {
 	s.Rates = append([]Rate(nil), s.Rates...)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -117,7 +120,7 @@ func (s Scene) Stalls(still, every, until time.Duration, seed uint64) Scene {
 	return s
 }
 
-// With returns the scene with so many more flows like f, begun apart from each other.
+// With returns the scene with n more flows like f. The first begins at f.Begin, each later one apart after the one before.
 func (s Scene) With(n int, f Flow, apart time.Duration) Scene {
 	s.Flows = append([]Flow(nil), s.Flows...)
 	for range n {
@@ -127,32 +130,32 @@ func (s Scene) With(n int, f Flow, apart time.Duration) Scene {
 	return s
 }
 
-// Step is how often a scene is sampled.
+// Step is the time between two samples of a scene.
 const Step = 20 * time.Millisecond
 
-// stage is a scene that runs.
+// stage is a scene that is being played.
 type stage struct {
 	Scene
 	seed    uint64
 	now     time.Duration
 	pairs   []*netsim.Pair
-	live    []*netsim.Pair // those in which something happens yet
+	live    []*netsim.Pair // the pairs in which something will still happen
 	flows   []flow
-	there   *netsim.Link // one of those that share the bottleneck
+	there   *netsim.Link // the first of the links that share the bottleneck
 	sampled time.Duration
-	starts  *atomic.Int32 // flows of one server that start; nil = nobody counts them
+	starts  *atomic.Int32 // how many flows of the one server start now; nil = not OneServer
 	result  Result
 }
 
-// flow is what a stage asks of a running flow.
+// flow is a running flow as the stage sees it.
 type flow interface {
 	received() int           // bytes of payload, each once
 	ended() time.Duration    // when the last byte arrived, since the beginning of the scene; 0 = not yet
-	delays() []time.Duration // of Play
-	spurious() uint64        // packets counted as lost that arrived
+	delays() []time.Duration // how long each packet of play took
+	spurious() uint64        // packets that counted as lost and arrived
 }
 
-// Run plays a scene. The seed decides every draw. It panics when a machine fails, which none may.
+// Run plays a scene. The seed decides every random draw. It panics when a machine returns an error.
 func Run(s Scene, seed uint64) Result {
 	st := newStage(s, seed)
 	for st.act() {
@@ -173,7 +176,7 @@ func newStage(s Scene, seed uint64) *stage {
 	return st
 }
 
-// act lets happen what is next, and reports whether the scene goes on.
+// act plays the next event, and reports whether the scene goes on.
 func (st *stage) act() bool {
 	if len(st.live) == 0 {
 		return false

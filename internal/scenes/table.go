@@ -38,7 +38,7 @@ func inTime(most float64) func(Result) []Figure {
 	}
 }
 
-// always is inTime, and no seed takes more than twice as long as the median may.
+// always is inTime with one more bound: no seed may take more than twice as long as the median may.
 func always(most float64) func(Result) []Figure {
 	return func(r Result) []Figure {
 		return append(inTime(most)(r), Figure{Name: "worst time", Value: ratio(r), Most: 2 * most, Worst: true})
@@ -112,7 +112,7 @@ func clumps() (rows []Row) {
 	return rows
 }
 
-// maxPacketWire is what headers alone cost: the wire of a transfer that sends nothing twice, over its bytes.
+// maxPacketWire is the wire figure of a transfer that sends nothing twice: the cost of headers alone.
 const maxPacketWire = float64(maxPacket+netsim.UDPOverhead) / piece
 
 func reordering() (rows []Row) {
@@ -160,10 +160,10 @@ func weather() (rows []Row) {
 	return rows
 }
 
-// inEven reports the even seconds since the scene's beginning.
+// inEven reports whether since lies in an even second.
 func inEven(since time.Duration) bool { return int(since/second)%2 == 0 }
 
-// endless sends without end but in pauses, and is judged by its part of what the link leaves of random loss.
+// endless is a transfer without end, with pauses, judged by its share of what random loss leaves of the link.
 func endless(s Scene, pause func(time.Duration) bool) Row {
 	s.Flows, s.For = []Flow{{Begin: second, Pause: pause}}, 12*second
 	return Row{Family: "weather", Scene: s, Judge: func(r Result) []Figure {
@@ -315,7 +315,7 @@ func stalls() (rows []Row) {
 	return rows
 }
 
-// carried is the part that the first flow had, after four seconds, of what the path could carry.
+// carried returns the first flow's share, after the fourth second, of what the path could carry.
 func carried(r Result) float64 {
 	could := 0.0
 	for t := 4 * second; t < r.Scene.For; t += milli {
@@ -339,7 +339,7 @@ func products() []Row {
 	}
 }
 
-// company judges flows of ours that share a path, over 10 s from a time on.
+// company judges flows of ours that share a path, over the 10 s that begin at from.
 func company(from time.Duration, lost, fair float64) func(Result) []Figure {
 	return func(r Result) []Figure {
 		until := from + 10*second
@@ -436,7 +436,7 @@ func neighbours() (rows []Row) {
 	return rows
 }
 
-// neighbour puts so many of ours and of another kind on a path.
+// neighbour puts each flows of ours and each of another kind on one path.
 func neighbour(s Scene, family string, kind Kind, each int) Row {
 	s = s.With(each, Flow{Kind: Ours, Begin: 1200 * milli}, 300*milli).With(each, Flow{Kind: kind, Begin: second}, 300*milli)
 	s.For = 50 * second
@@ -467,7 +467,7 @@ func shorts() (rows []Row) {
 	return rows
 }
 
-// shortTime is the median time of all flows but the first, in seconds.
+// shortTime returns the median time of all flows but the first, in seconds.
 func shortTime(r Result) float64 {
 	var took []time.Duration
 	for i, f := range r.Flows[1:] {
@@ -549,8 +549,8 @@ func rushes() (rows []Row) {
 	return rows
 }
 
-// leastPart is twice what each flow may always have in flight, four packets: where fair parts are smaller, the least windows alone fill the
-// queue, however a start begins.
+// leastPart is twice what each flow may always have in flight, which is four packets. Where fair shares are smaller, the least windows
+// alone fill the queue, however a start begins.
 const leastPart = 2 * 4 * maxPacket
 
 // rush is n transfers that begin within 50 ms, from one server or from as many, and last 5 s in fair parts.

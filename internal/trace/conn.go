@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// conn is what an encoder knows of a connection.
+// conn is what an encoder remembers of one connection: its tracks, and the calls and packets whose fate is still open.
 type conn struct {
-	track                      uint64 // of the connection; the others are below it
+	track                      uint64 // the connection's track; the others are below it
 	received, acks, losses     uint64
-	queue, inFlight, rate, rtt uint64 // counters
-	out                        lanes  // packets
+	queue, inFlight, rate, rtt uint64 // tracks of counters
+	out                        lanes  // tracks of packets that leave
 
-	building []*call // those with a bunch in the packet that is being built
+	building []*call // calls with a bunch in the packet that is being built
 	packets  map[uint64]*packet
 	channels map[uint64]*channel
 	actors   map[actorKey]*actor
-	pending  int // calls
-	busy     int // actors that were left when they were last cleared up
-	waiting  int // likewise, channels
+	pending  int // calls that are followed
+	busy     int // actors that the last retire kept
+	waiting  int // channels that the last clean-up in channel kept
 	spare    []*packet
 }
 
@@ -27,24 +27,24 @@ type actorKey struct {
 	actor uint64
 }
 
-// actor is an actor at a connection.
+// actor holds the tracks of one actor's calls, out and in.
 type actor struct{ out, in lanes }
 
 // channel holds the calls that wait for their acks, oldest first.
 type channel struct{ reliable, unreliable []*call }
 
-// call is one that has left, or waits.
+// call is a call whose fate is open: it waits for its packet, or for its acks.
 type call struct {
 	flow        uint64
 	name        string
 	actor       *actor
 	lane        int
 	channel     uint64
-	first, last uint64 // its entries, when reliable
-	left        bool   // all of it is in packets, when not
+	first, last uint64 // sequences of its first and last entry, if it is reliable
+	left        bool   // all of it is in packets, if it is unreliable
 }
 
-// packet is one in flight.
+// packet is a packet in flight.
 type packet struct {
 	lane  int
 	calls []*call
@@ -73,7 +73,7 @@ func (e *encoder) newConn(ev *Event) *conn {
 	return c
 }
 
-// actor returns that of an event.
+// actor returns the tracks of the actor that an event names, and makes them at its first event.
 func (e *encoder) actor(c *conn, ev *Event) *actor {
 	key := actorKey{ev.Class, ev.Actor}
 	a := c.actors[key]
@@ -88,7 +88,7 @@ func (e *encoder) actor(c *conn, ev *Event) *actor {
 	return a
 }
 
-// retire forgets the actors without an open slice.
+// retire forgets the actors without an open slice; a later event declares their tracks anew.
 func (c *conn) retire() {
 	maps.DeleteFunc(c.actors, func(_ actorKey, a *actor) bool { return a.out.idle() && a.in.idle() })
 	c.busy = len(c.actors)
@@ -107,7 +107,8 @@ func (c *conn) channel(number uint64) *channel {
 	return ch
 }
 
-// queued begins a call.
+// queued begins the slice of a call that waits for its packet. Beyond maxPending calls it writes an instant, and does not follow the
+// call.
 func (e *encoder) queued(c *conn, ev *Event) {
 	a := e.actor(c, ev)
 	call := &call{flow: e.id(), name: ev.Name, actor: a, channel: ev.Channel, first: ev.Sequence + 1 - uint64(ev.Entries), last: ev.Sequence}
@@ -136,7 +137,7 @@ func (e *encoder) queued(c *conn, ev *Event) {
 	}
 }
 
-// settle ends a call: how is acked, lost, dropped, or why nobody knows.
+// settle ends the slice of a call. how is its fate: "acked", "lost", "dropped", or why the fate is not known.
 func (e *encoder) settle(c *conn, call *call, at int64, how string) {
 	c.pending--
 	if e.close(&call.actor.out, call.lane, at) {
@@ -153,7 +154,7 @@ func (e *encoder) settle(c *conn, call *call, at int64, how string) {
 	e.end()
 }
 
-// bunch notes whose bytes are in the packet that is being built.
+// bunch notes the call whose bytes are in the packet that is being built.
 func (e *encoder) bunch(c *conn, ev *Event) {
 	ch := c.channels[ev.Channel]
 	if ch == nil {
@@ -186,7 +187,7 @@ func (e *encoder) bunch(c *conn, ev *Event) {
 	}
 }
 
-// sent begins a packet, through which the flows of its calls go.
+// sent begins the slice of a packet and leads the flows of its calls through it.
 func (e *encoder) sent(c *conn, ev *Event) {
 	if !ev.Asks {
 		e.begin(instant, c.acks, ev.At, "ack sent")
@@ -212,7 +213,7 @@ func (e *encoder) sent(c *conn, ev *Event) {
 	e.end()
 	clear(c.building)
 	c.building = c.building[:0]
-	if len(c.packets) >= maxPending { // one whose fate nobody told
+	if len(c.packets) >= maxPending { // too many without a fate: forget this one at once
 		e.endPacket(c, p, ev.At, "unknown")
 		return
 	}
@@ -228,7 +229,7 @@ func (c *conn) newPacket() *packet {
 	return new(packet)
 }
 
-// endPacket ends a packet and the unreliable calls that were whole with it, and forgets it.
+// endPacket ends the slice of a packet, and those of the unreliable calls of which it carried the last bytes. It recycles p.
 func (e *encoder) endPacket(c *conn, p *packet, at int64, how string) {
 	for _, call := range p.calls {
 		if call.left {
@@ -245,7 +246,7 @@ func (e *encoder) endPacket(c *conn, p *packet, at int64, how string) {
 	c.spare = append(c.spare, p)
 }
 
-// unsent takes a packet back: its calls wait again.
+// unsent ends the slice of a packet that did not leave. Its unreliable calls wait again.
 func (e *encoder) unsent(c *conn, ev *Event) {
 	p := c.packets[ev.Number]
 	if p == nil {
@@ -262,7 +263,7 @@ func (e *encoder) unsent(c *conn, ev *Event) {
 	e.endPacket(c, p, ev.At, "did not leave")
 }
 
-// decided ends a packet of which it is known whether it arrived.
+// decided ends the slice of a packet that was acknowledged or lost.
 func (e *encoder) decided(c *conn, ev *Event) {
 	how := "acked"
 	if ev.Kind == Lost {
@@ -285,7 +286,7 @@ func (e *encoder) decided(c *conn, ev *Event) {
 	e.endPacket(c, p, ev.At, how)
 }
 
-// freed ends the reliable calls of which all entries are acknowledged.
+// freed ends the slices of reliable calls whose entries are all acknowledged.
 func (e *encoder) freed(c *conn, ev *Event) {
 	ch := c.channels[ev.Channel]
 	if ch == nil {
@@ -299,7 +300,7 @@ func (e *encoder) freed(c *conn, ev *Event) {
 	ch.reliable = shift(ch.reliable, n)
 }
 
-// dropped ends the oldest unreliable call that waits.
+// dropped ends the slice of the oldest unreliable call that waits in a channel.
 func (e *encoder) dropped(c *conn, ev *Event) {
 	if ch := c.channels[ev.Channel]; ch != nil && len(ch.unreliable) > 0 {
 		e.settle(c, ch.unreliable[0], ev.At, "dropped")
@@ -307,7 +308,7 @@ func (e *encoder) dropped(c *conn, ev *Event) {
 	}
 }
 
-// handled writes a call that came: a slice from its arrival on, and in it one for the handler.
+// handled writes the slice of a call that arrived, from its arrival until its handler returned, and within it a slice for the handler.
 func (e *encoder) handled(c *conn, ev *Event) {
 	in := &e.actor(c, ev).in
 	ran := max(ev.Ran, ev.Arrived)
@@ -327,7 +328,7 @@ func (e *encoder) handled(c *conn, ev *Event) {
 	e.end()
 }
 
-// forget ends all that is open.
+// forget ends the slices of all calls and packets of a connection, with how as their fate.
 func (e *encoder) forget(c *conn, how string) {
 	for _, number := range slices.Sorted(maps.Keys(c.packets)) {
 		e.endPacket(c, c.packets[number], e.at, how)
@@ -343,7 +344,7 @@ func (e *encoder) forget(c *conn, how string) {
 	c.building = c.building[:0]
 }
 
-// shift takes the first n out.
+// shift removes the first n calls.
 func shift(calls []*call, n int) []*call {
 	rest := copy(calls, calls[n:])
 	clear(calls[rest:])

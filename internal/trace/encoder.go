@@ -10,33 +10,34 @@ import (
 )
 
 const (
-	// maxPending calls, and packets, of a connection are followed at once: as many packets as its history holds, and twice as many
-	// calls as a reliable buffer. Of others only the beginning is in the trace.
+	// maxPending is how many calls of a connection, and how many packets, the encoder follows at once: as many packets as a connection's
+	// history holds, and twice as many calls as a reliable buffer. Of further ones only the beginning is in the trace.
 	maxPending = 4096
-	// maxActors have tracks of a connection that are remembered; more, and those without an open slice are declared anew.
+	// maxActors is how many actors of a connection the encoder remembers; beyond it forgets those without an open slice, and declares their
+	// tracks anew when they come up again.
 	maxActors = 4096
-	// maxText is what a name may have, in bytes.
+	// maxText is the most bytes of a name.
 	maxText = 256
 )
 
-// encoder makes TracePackets of events. It has no clock, goroutine or lock.
+// encoder encodes events as Perfetto's TracePackets. It has no clock, goroutine or lock.
 type encoder struct {
 	out    []byte
-	packet []byte // the one in the making; scratch
-	event  []byte // likewise
-	intern []byte // likewise: names that it is the first to use
+	packet []byte // scratch: the TracePacket that is being built
+	event  []byte // scratch: its TrackEvent
+	intern []byte // scratch: names that it is the first to use
 
 	name     string
-	base     uint64 // of the ids of tracks and flows: unlikely to be that of another trace
-	ids      uint64 // given away
+	base     uint64 // added to the ids of tracks and flows, so that two traces hardly share one
+	ids      uint64 // number of ids given away
 	sequence uint64
 	names    map[string]uint64
 	notes    map[string]uint64
 	conns    map[uint32]*conn
-	at       int64 // of the newest event
+	at       int64 // At of the newest event
 	lost     uint64
-	world    uint64 // track
-	losses   uint64 // counter of lost events
+	world    uint64 // track of the world
+	losses   uint64 // track of the counter of lost events
 }
 
 func newEncoder(name string) *encoder {
@@ -46,13 +47,13 @@ func newEncoder(name string) *encoder {
 	}
 }
 
-// id returns a new one, of a track or a flow.
+// id returns a new id for a track or a flow.
 func (e *encoder) id() uint64 {
 	e.ids++
 	return e.base + e.ids
 }
 
-// header returns what a file begins with.
+// header returns the beginning of the file.
 func (e *encoder) header() []byte {
 	e.world, e.losses = e.id(), e.id()
 	process := appendUint(nil, processID, e.sequence) // a viewer groups by processes, and there may be several worlds in ours
@@ -67,20 +68,20 @@ func (e *encoder) header() []byte {
 	return e.flush()
 }
 
-// flush returns what was encoded.
+// flush returns the bytes encoded since the last flush. They are valid until the next event.
 func (e *encoder) flush() []byte {
 	b := e.out
 	e.out = e.out[:0]
 	return b
 }
 
-// finish ends what is open, and returns the end of the file.
+// finish ends all open slices and returns the end of the file.
 func (e *encoder) finish() []byte {
 	e.forgetAll("unfinished")
 	return e.flush()
 }
 
-// gap tells that events are missing, and forgets what they would have ended.
+// gap writes that events are missing, and ends all open slices, since their ends may be among those.
 func (e *encoder) gap(lost uint64) {
 	e.forgetAll("unknown")
 	e.lost += lost
@@ -90,7 +91,7 @@ func (e *encoder) gap(lost uint64) {
 	e.set(e.losses, e.at, e.lost)
 }
 
-// forgetAll ends what is open of all connections.
+// forgetAll ends the open slices of all connections.
 func (e *encoder) forgetAll(how string) {
 	for _, id := range slices.Sorted(maps.Keys(e.conns)) {
 		e.forget(e.conns[id], how)
@@ -142,7 +143,7 @@ func (e *encoder) take(ev *Event) {
 	}
 }
 
-// tell writes an instant with the event's name as a note.
+// tell writes an instant that has the event's name as a note.
 func (e *encoder) tell(ev *Event, track uint64, what string) {
 	e.begin(instant, track, ev.At, what)
 	if ev.Name != "" {
@@ -151,7 +152,7 @@ func (e *encoder) tell(ev *Event, track uint64, what string) {
 	e.end()
 }
 
-// begin begins a TrackEvent; end ends it. name is empty for the end of a slice.
+// begin begins a TrackEvent at a time in ns; end ends it. name is empty for the end of a slice.
 func (e *encoder) begin(kind uint64, track uint64, at int64, name string) {
 	e.packet = appendUint(e.packet[:0], packetTimestamp, uint64(at))
 	e.packet = appendUint(e.packet, packetSequence, e.sequence)
@@ -172,7 +173,7 @@ func (e *encoder) end() {
 	e.out = appendBytes(e.out, tracePacket, e.packet)
 }
 
-// interned returns the number of a name, and has this packet say it when it is the first to use it.
+// interned returns the number that stands for a name. For the first use of a name it adds the name to the packet.
 func (e *encoder) interned(known map[string]uint64, field int, name string) uint64 {
 	id, ok := known[name]
 	if !ok {
@@ -210,7 +211,7 @@ func (e *encoder) set(counter uint64, at int64, value uint64) {
 func (e *encoder) declare(track, parent uint64, name string) { e.descriptor(track, parent, name, nil) }
 
 func (e *encoder) declareCounter(track, parent uint64, name string, unit uint64, of string) {
-	counter := []byte{} // also an empty one makes it a counter
+	counter := []byte{} // an empty one, too, makes the track a counter
 	if unit != unitNone {
 		counter = appendUint(counter, counterUnit, unit)
 	}
@@ -233,7 +234,8 @@ func (e *encoder) descriptor(track, parent uint64, name string, counter []byte) 
 	e.out = appendBytes(e.out, tracePacket, e.packet)
 }
 
-// cut makes valid UTF-8 of a text, as protobuf demands and peers need not send, of at most maxText bytes, at the end of a character.
+// cut makes a text valid UTF-8, which protobuf demands and peers need not send, and shortens it to maxText bytes without splitting a
+// character.
 func cut(s string) string {
 	s = strings.ToValidUTF8(s[:min(len(s), maxText+utf8.UTFMax)], "\uFFFD")
 	if len(s) <= maxText {
@@ -246,7 +248,7 @@ func cut(s string) string {
 	return s[:end]
 }
 
-// actorName is what a track of an actor is called.
+// actorName returns the name of an actor's tracks.
 func actorName(ev *Event) string {
 	if ev.Actor == 0 {
 		return ev.Class

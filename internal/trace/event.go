@@ -1,24 +1,24 @@
 package trace
 
-// Kind says what an [Event] tells.
+// Kind is what happened in an [Event].
 type Kind uint8
 
-// The kinds, with what they fill in beside At and Conn.
+// The kinds, with the fields that each fills in beside At and Conn.
 const (
-	Begun    Kind = iota // a connection: Name
-	Joined               // it has: Name is its identity
-	Ended                // it has: Name is why
+	Begun    Kind = iota // a connection began: Name
+	Joined               // the connection joined: Name is its identity
+	Ended                // the connection ended: Name is the reason
 	Queued               // a call waits: Channel, Sequence of its last entry, Entries, Bytes, Reliable, Name, Class, Actor
-	Bunch                // some of a message is in the packet that is being built: Channel, Sequence, Bytes, Reliable, Again
+	Bunch                // a part of a message went into the packet that is being built: Channel, Sequence, Bytes, Reliable, Again
 	Sent                 // a packet left: Number, Bytes, Asks, and by SetStates the states in it
-	Unsent               // the last one did not: Number
-	Acked                // Number; Again
-	Lost                 // Number
+	Unsent               // the packet sent last did not leave: Number
+	Acked                // a packet was acknowledged: Number; Again if it had counted as lost
+	Lost                 // a packet counts as lost: Number, Bytes
 	Freed                // the entries of Channel below Sequence are acknowledged
-	Dropped              // the oldest unreliable message of Channel
-	Received             // a packet: Number, Bytes
+	Dropped              // the oldest unreliable message of Channel was dropped
+	Received             // a packet arrived: Number, Bytes
 	Handled              // a call ran until At: Name, Class, Actor, Number of its packet, Bytes, Arrived, Ran
-	Sampled              // by SetSample
+	Sampled              // counters of the connection, set by SetSample
 )
 
 // Event is one thing that happened on a connection. Strings are kept until they are written.
@@ -30,8 +30,8 @@ type Event struct {
 	Actor    uint64
 	Name     string
 	Class    string
-	Arrived  int64 // At of the call's last packet
-	Ran      int64 // At of the beginning of the handler
+	Arrived  int64 // when the call's last packet arrived, as At
+	Ran      int64 // when the handler began, as At
 	Conn     uint32
 	Bytes    uint32
 	Entries  uint16
@@ -44,7 +44,8 @@ type Event struct {
 // SetStates notes in a Sent event how many updates of states the packet holds, and their bytes.
 func (e *Event) SetStates(updates, bytes int) { e.Sequence, e.Actor = uint64(updates), uint64(bytes) }
 
-// SetSample notes the numbers of a Sampled event: bytes that were not sent yet, bytes in flight, bytes a second, and ns.
+// SetSample notes the counters of a Sampled event: queue bytes that were not sent yet, inFlight bytes in flight, rate bytes a second that
+// leave, and rtt in ns.
 func (e *Event) SetSample(queue, inFlight, rate int, rtt int64) {
 	e.Number, e.Channel, e.Sequence, e.Ran = uint64(queue), uint64(inFlight), uint64(rate), rtt
 }

@@ -1,9 +1,9 @@
 package trace
 
-// maxLanes slices of one kind may overlap in a track; what comes beyond them is drawn as an instant.
+// maxLanes is how many slices of one kind may overlap in a track; the encoder draws further ones as instants.
 const maxLanes = 64
 
-// lanes are tracks of the same name and parent, so that slices may overlap.
+// lanes holds tracks with the same name and parent, one for each of the slices that overlap.
 type lanes struct {
 	parent uint64
 	name   string
@@ -13,11 +13,11 @@ type lanes struct {
 // lane is a track on which slices follow each other.
 type lane struct {
 	track uint64
-	open  bool  // its last slice has not ended
-	until int64 // when that ended
+	open  bool  // a slice has begun and not ended
+	until int64 // when the last slice ended, in ns of the trace's clock
 }
 
-// lane returns the place of one that is free from a time on, -1 when all are taken. The caller opens a slice on it.
+// lane returns the place in l.all of a lane that is free at time from, -1 when maxLanes are taken. The caller opens a slice on it.
 func (e *encoder) lane(l *lanes, from int64) int {
 	for i := range l.all {
 		if free := &l.all[i]; !free.open && free.until <= from {
@@ -43,7 +43,8 @@ func (l *lanes) idle() bool {
 	return true
 }
 
-// open begins a slice on a free lane, or an instant when there is none. The caller adds notes and calls end.
+// open begins a slice on a free lane and returns the lane's place. Without a free lane it begins an instant and returns -1. The caller
+// adds notes and calls end.
 func (e *encoder) open(l *lanes, at int64, name string) (place int) {
 	kind, track := uint64(sliceBegin), uint64(0)
 	if place = e.lane(l, at); place < 0 {
@@ -55,7 +56,7 @@ func (e *encoder) open(l *lanes, at int64, name string) (place int) {
 	return place
 }
 
-// close begins the end of a slice, and reports whether there is one to end.
+// close begins the end of the slice on a lane; the caller then calls end. It returns false, and writes nothing, for place -1.
 func (e *encoder) close(l *lanes, place int, at int64) bool {
 	if place < 0 {
 		return false

@@ -7,36 +7,37 @@ import (
 	"github.com/quivernet/quiver/bunch"
 )
 
-// samplePeriod is how often a connection's counters are noted: a viewer shows hardly more.
+// samplePeriod is the time between two samples of a connection's counters: a viewer hardly shows more.
 const samplePeriod = 100 * time.Millisecond
 
-// Tap hears one connection, and gives a [Writer] what it hears. The methods of a nil Tap do nothing.
+// Tap turns what happens on one connection into events of a [Writer]. The methods of a nil Tap do nothing.
 type Tap struct {
 	id     uint32
 	out    *Writer
-	start  int64             // of the machine's clock, in the trace's
-	others func(bunch.Event) // hear all, too; nil = nobody
+	start  int64             // when the machine's clock reads 0, by the trace's clock
+	others func(bunch.Event) // the Trace of the user's config, which hears all events, too; nil = none
 
-	// Under the lock of the machine.
-	calling            Event // what the next message is: Name, Class and Actor
-	states, stateBytes int   // updates in the packet that is being built
+	// Guarded by the machine's lock.
+	calling            Event // Name, Class and Actor of the next message that the machine is given
+	states, stateBytes int   // updates of states in the packet that is being built, and their bytes
 
-	// Of the goroutine that takes messages.
-	arrived arrival // the newest that was taken
+	// Belongs to the goroutine that takes messages.
+	arrived arrival // of the message that was taken last
 	sampled time.Time
-	sent    uint64 // bytes at the last sample
+	sent    uint64 // Stats.BytesSent at the last sample
 
 	mu       sync.Mutex // guards arrivals, and is taken last
-	arrivals []arrival  // of the messages that wait, and that were taken and not delivered
+	arrivals []arrival  // of messages that wait, and of those that were taken and are not delivered yet
 }
 
-// arrival is when a message was complete, and by which packet.
+// arrival says when a message was complete, and which packet completed it.
 type arrival struct {
 	at     int64
 	packet uint64
 }
 
-// Tap returns one for a connection whose machine begins at now with a config, whose Trace it takes over. It is nil when w is.
+// Tap returns a Tap for a connection whose machine begins at now, and replaces config.Trace, which the Tap calls from then on. It is nil
+// when w is nil.
 func (w *Writer) Tap(id uint64, name string, now time.Time, config *bunch.Config) *Tap {
 	if w == nil {
 		return nil
@@ -52,7 +53,7 @@ func (t *Tap) add(e *Event) {
 	t.out.Add(e)
 }
 
-// Joined notes that the connection has, and as whom; Ended that it has, and why.
+// Joined notes that the connection has joined, and its identity. Ended notes that it has ended, and the reason.
 func (t *Tap) Joined(identity string) { t.note(Joined, identity) }
 func (t *Tap) Ended(why string)       { t.note(Ended, why) }
 
@@ -62,20 +63,20 @@ func (t *Tap) note(kind Kind, name string) {
 	}
 }
 
-// About says what the next message is that the machine is given; nothing when it was not given. It is called under the machine's lock.
+// About names the call that the machine is given next; without it the next message is not a call. The caller holds the machine's lock.
 func (t *Tap) About(name, class string, actor uint64) {
 	if t != nil {
 		t.calling = Event{Name: name, Class: class, Actor: actor}
 	}
 }
 
-// heard are the machine's events that become events of a trace.
+// heard maps the machine's events to those of a trace; the others are not in a trace.
 var heard = map[string]Kind{
 	"queued": Queued, "bunch": Bunch, "sent": Sent, "unsent": Unsent, "acked": Acked, "lost": Lost, "freed": Freed, "dropped": Dropped,
 	"received": Received,
 }
 
-// hear takes an event of the machine. It is called under the machine's lock.
+// hear turns an event of the machine into one of the trace. The caller holds the machine's lock.
 func (t *Tap) hear(b bunch.Event) {
 	if t.others != nil {
 		t.others(b)
@@ -91,7 +92,7 @@ func (t *Tap) hear(b bunch.Event) {
 		return
 	case !known: // nothing that a viewer shows
 		return
-	case kind == Bunch && b.Delivery == bunch.Tracked: // of which there are many
+	case kind == Bunch && b.Delivery == bunch.Tracked: // updates of states: too many to show each
 		t.states, t.stateBytes = t.states+1, t.stateBytes+b.Bytes
 		return
 	case kind == Queued:
@@ -103,7 +104,7 @@ func (t *Tap) hear(b bunch.Event) {
 	t.add(&e)
 }
 
-// queued says what a message is.
+// queued fills in the call that About named.
 func (t *Tap) queued(e *Event) {
 	e.Entries = uint16(bunch.Entries(int(e.Bytes)))
 	e.Name, e.Class, e.Actor = t.calling.Name, t.calling.Class, t.calling.Actor
@@ -112,7 +113,7 @@ func (t *Tap) queued(e *Event) {
 	}
 }
 
-// Took notes that the oldest message is delivered now.
+// Took notes that the oldest message was taken from the machine and is delivered next.
 func (t *Tap) Took() {
 	if t == nil {
 		return
@@ -125,7 +126,7 @@ func (t *Tap) Took() {
 	}
 }
 
-// Begin returns when a handler begins.
+// Begin returns the time at which a handler begins, for Handled; zero for a nil Tap.
 func (t *Tap) Begin() (at time.Time) {
 	if t != nil {
 		at = time.Now()
@@ -133,7 +134,8 @@ func (t *Tap) Begin() (at time.Time) {
 	return at
 }
 
-// Handled notes that a call of so many bytes ran, whose message was delivered last.
+// Handled notes that the handler of a call has returned. The call is of the message that was taken last and takes bytes bytes; its
+// handler began at began.
 func (t *Tap) Handled(name, class string, actor uint64, bytes int, began time.Time) {
 	if t == nil {
 		return
@@ -143,10 +145,10 @@ func (t *Tap) Handled(name, class string, actor uint64, bytes int, began time.Ti
 		Bytes: uint32(bytes), Arrived: min(ran, t.arrived.at), Ran: ran})
 }
 
-// Due reports whether Sample is to be called.
+// Due reports whether samplePeriod has passed since the last Sample.
 func (t *Tap) Due(now time.Time) bool { return t != nil && now.Sub(t.sampled) >= samplePeriod }
 
-// Sample notes counters.
+// Sample notes the counters of the connection.
 func (t *Tap) Sample(now time.Time, s *bunch.Stats) {
 	rate := 0.0
 	if elapsed := now.Sub(t.sampled); !t.sampled.IsZero() {

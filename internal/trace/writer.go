@@ -9,38 +9,40 @@ import (
 )
 
 const (
-	// bufferEvents wait at most for being written, and as many are being written: 3 MB each. A busy server with a hundred clients
-	// makes 30,000 a second, so that a disk may stand still for a second.
+	// bufferEvents is how many events may wait for the writer, while as many are being written: 3 MB each. A busy server with a hundred
+	// clients makes 30,000 events a second, so a disk may stall for a second.
 	bufferEvents = 32_768
-	// gatherTime is how long events wait for others: a write for each would cost more than all else.
+	// gatherTime is how long the writer waits for more events before it writes: one write for each event would cost more than everything
+	// else.
 	gatherTime = 100 * time.Millisecond
-	// writeBytes is how much is written at a time, about.
+	// writeBytes is about how many bytes one write has.
 	writeBytes = 64 << 10
 )
 
-// Writer writes events. Its methods are safe from any goroutine. A nil Writer has nil Taps, and Close returns nil.
+// Writer writes events to a file in Perfetto's format, on a goroutine of its own. Its methods are safe from any goroutine. A nil Writer
+// returns nil Taps, and its Close returns nil.
 type Writer struct {
 	out    io.Writer
 	name   func() string
-	failed func(error) // hears of the error that ended it, on the writer's goroutine
+	failed func(error) // called on the writer's goroutine with the error that ended it
 	began  time.Time
-	wall   int64 // ns of began
+	wall   int64 // began in ns since 1970
 
 	mu      sync.Mutex
-	events  []Event // that wait
+	events  []Event // that wait for the writer's goroutine
 	spare   []Event
-	lost    uint64 // events that found the buffer full, since they were last told
+	lost    uint64 // events dropped because the buffer was full, since the writer last noted them
 	running bool
 	closed  bool
 	err     error
 
-	kick chan struct{} // capacity 1: there are events
-	full chan struct{} // capacity 1: half of the buffer is taken, or it closes
-	done chan struct{} // closed when nothing more is written
+	kick chan struct{} // capacity 1: events has become non-empty, or the Writer is closed
+	full chan struct{} // capacity 1: the buffer is half full, or the Writer is closed
+	done chan struct{} // closed when the goroutine has ended
 }
 
-// NewWriter returns a Writer for the trace of something with a name, which is asked for when its goroutine begins, with the first
-// event. It is nil without an out.
+// NewWriter returns a Writer to out. Its goroutine starts with the first event and then calls name for the title of the trace. NewWriter
+// returns nil when out is nil.
 func NewWriter(out io.Writer, name func() string, failed func(error)) *Writer {
 	if out == nil {
 		return nil
@@ -52,10 +54,10 @@ func NewWriter(out io.Writer, name func() string, failed func(error)) *Writer {
 	}
 }
 
-// Time returns what an event that happens at a time has as At: ns since 1970, counted by the clock that never runs back.
+// Time converts a time to an Event's At: ns since 1970, by the monotonic clock.
 func (w *Writer) Time(at time.Time) int64 { return w.wall + int64(at.Sub(w.began)) }
 
-// Add takes an event, or counts it when the buffer is full.
+// Add queues an event, or counts it as lost when the buffer is full. It never blocks on out.
 func (w *Writer) Add(e *Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -80,8 +82,8 @@ func (w *Writer) Add(e *Event) {
 	w.events = append(w.events, *e)
 }
 
-// Close has what waits written, and ends the goroutine. It returns the error that a Write returned, or the cause of ctx when that
-// ends first: then the rest is written all the same, as soon as out takes it.
+// Close writes the events that wait, ends the goroutine and returns the error of a failed Write. If ctx ends first, it returns the cause
+// of ctx; the goroutine still writes the rest, once out takes it.
 func (w *Writer) Close(ctx context.Context) error {
 	if w == nil {
 		return nil
@@ -105,7 +107,7 @@ func (w *Writer) Close(ctx context.Context) error {
 	return w.err
 }
 
-// run writes until the Writer is closed, or out fails.
+// run is the goroutine. It writes until the Writer is closed or out fails.
 func (w *Writer) run() {
 	defer close(w.done)
 	e := newEncoder(w.name())
@@ -132,7 +134,7 @@ func (w *Writer) run() {
 	}
 }
 
-// take takes what waits.
+// take returns the events that wait and the number of those lost since the last take.
 func (w *Writer) take() (events []Event, lost uint64, closed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -141,7 +143,7 @@ func (w *Writer) take() (events []Event, lost uint64, closed bool) {
 	return events, lost, w.closed
 }
 
-// encode writes events, and how many were lost behind them, and gives their memory back.
+// encode writes events and the number of those lost after them, and recycles their memory. It returns false when out has failed.
 func (w *Writer) encode(e *encoder, events []Event, lost uint64) bool {
 	for i := range events {
 		e.take(&events[i])
@@ -159,7 +161,7 @@ func (w *Writer) encode(e *encoder, events []Event, lost uint64) bool {
 	return w.write(e.flush())
 }
 
-// write writes, and ends the Writer when that fails.
+// write passes bytes to out. After an error it closes the Writer and returns false.
 func (w *Writer) write(b []byte) bool {
 	if len(b) == 0 {
 		return true
