@@ -24,7 +24,7 @@ type Streams struct {
 	stock   *budget.Stock // for what this end reads for its own transfers
 	writers writers       // which transfer writes which content in a store
 	writing budget.Jobs   // goroutines of writers
-	replays chan struct{} // one for each transfer that reads or hashes what is stored
+	replays chan struct{} // one for each transfer that reads or hashes what the receiver has stored, at either end
 	awake   atomic.Bool   // the world was asked for a tick, which has not begun
 
 	// mu guards this group.

@@ -37,6 +37,7 @@ type reader struct {
 	part   int                             // bytes of a full part
 	wake   func()                          // called when a tick found nothing and now there is something
 	guard  func(fn func()) (returned bool) // runs fn, which calls functions of the game; false when it panicked
+	turns  chan struct{}                   // has a token for each reader that hashes what the receiver has; nil = there may be any number
 
 	// Safe from any goroutine.
 	held    *budget.Holding // charged with the blocks that were read and not freed
@@ -129,8 +130,7 @@ func (r *reader) read() {
 		c := fullBlock(r.part)
 		c.offset, c.index = offset, index
 		stopAt := r.stopAt(c)
-		err := r.source.fill(c, stopAt)
-		digest.Write(c.payload())
+		err := r.fill(c, stopAt, digest)
 		offset, index = c.end(), c.index+int64(c.count)
 		if index == stopAt && err == nil {
 			err = r.checkAligned(offset)
@@ -143,6 +143,52 @@ func (r *reader) read() {
 			return
 		}
 	}
+}
+
+// fill fills a block from the source and hashes it. An array's elements are encoded in the turn, too; a blob's Read may wait, and keeps
+// nobody from his turn.
+func (r *reader) fill(c *block, stopAt int64, digest *Hasher) (err error) {
+	if r.source.lent() {
+		r.inTurn(c.offset, func() {
+			err = r.source.fill(c, stopAt)
+			digest.Write(c.payload())
+		})
+		return err
+	}
+	err = r.source.fill(c, stopAt)
+	r.inTurn(c.offset, func() { digest.Write(c.payload()) })
+	return err
+}
+
+// inTurn runs fn, for content at an offset. When the receiver has that already, nothing paces this goroutine: an answer of a few bytes has
+// all of a content read and hashed. So fn waits for its turn, as [writer.inReplay] does. It does not run once the reader was stopped.
+func (r *reader) inTurn(offset int64, fn func()) {
+	if r.turns == nil || !r.passes(offset) {
+		fn()
+		return
+	}
+	for !r.isStopped() {
+		select {
+		case r.turns <- struct{}{}:
+			defer func() { <-r.turns }()
+			fn()
+			return
+		case <-r.changed: // admit checks what else has changed
+		}
+	}
+}
+
+// passes reports whether the receiver has the content at an offset, so that it is not sent.
+func (r *reader) passes(offset int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return offset < r.from
+}
+
+func (r *reader) isStopped() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stopped
 }
 
 // admit waits until the goroutine may read; it is false when the reader was stopped. The goroutine holds no block meanwhile.
