@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,7 +31,29 @@ func TestPartsTakeNoLooksAtOthersFiles(t *testing.T) {
 	}), files/4.0)
 }
 
-// Files of other identities count as soon as this process changes them, or another process names them.
+// Each part that was opened used to look at the folder of each identity, under the store's lock: with thousands of them, one client that
+// began transfers and gave them up kept a processor busy, and all others waiting.
+func TestPartsTakeNoLooksAtOtherFolders(t *testing.T) {
+	const identities = 2000
+	dir := t.TempDir()
+	s := New(dir)
+	for i := range identities {
+		folder := filepath.Join(dir, hashName(fmt.Sprint(i)))
+		require.NoError(t, os.Mkdir(folder, 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(folder, hashName("k")+partSuffix), []byte("x"), 0o600))
+	}
+	s.MaxBytes = identities + 10
+	require.NoError(t, openTestPart(t, s, mine, "first", 10).Close())
+	opened := 0
+	require.Less(t, testing.AllocsPerRun(20, func() {
+		require.NoError(t, openTestPart(t, s, fmt.Sprint("mallory ", opened%2), fmt.Sprint(opened), 10).Close())
+		opened++
+	}), identities/4.0)
+	_, err := s.Open(mine, "k", 11)
+	require.ErrorIs(t, err, stream.ErrStoreFull, "all count")
+}
+
+// Files of other identities count as soon as this process changes them, or finds what another process has named.
 func TestOthersFilesCountWhenTheyChange(t *testing.T) {
 	dir := t.TempDir()
 	s := New(dir)
@@ -50,6 +73,7 @@ func TestOthersFilesCountWhenTheyChange(t *testing.T) {
 	require.NoError(t, openTestPart(t, s, mine, "k", 50).Close())
 
 	store(t, New(dir), "another", "k", make([]byte, 30))
+	s.looks.listed = time.Time{} // a second later
 	_, err = s.Open(mine, "k", 21)
 	require.ErrorIs(t, err, stream.ErrStoreFull, "as what another process stores")
 }

@@ -64,7 +64,7 @@ func (s *Store) claim(path string) error {
 		return stream.ErrPartBusy
 	}
 	s.open[path] = nil
-	delete(s.looked, filepath.Dir(path))
+	s.looks.changed(filepath.Dir(path))
 	return nil
 }
 
@@ -72,7 +72,7 @@ func (s *Store) unclaim(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, path)
-	delete(s.looked, filepath.Dir(path))
+	s.looks.changed(filepath.Dir(path))
 }
 
 // load opens the file and finds how much of the part is there already.

@@ -55,7 +55,7 @@ func (s *Store) reserve(p *part, size int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	folder := filepath.Dir(p.path)
-	others, err := s.bytesBeside(folder)
+	others, err := s.looks.bytesBeside(folder)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (s *Store) reserve(p *part, size int64) error {
 	}
 	p.reserved = size
 	s.open[p.path] = p
-	delete(s.looked, folder)
+	s.looks.changed(folder)
 	return nil
 }
 
@@ -137,7 +137,9 @@ func (s *Store) Trim(identity string, bytes int64, files int, keep ...string) er
 	for _, key := range keep {
 		kept[hashName(key)] = true
 	}
-	stored, err := s.walkFolder(filepath.Join(s.path, hashName(identity)))
+	folder := filepath.Join(s.path, hashName(identity))
+	s.looks.changed(folder)
+	stored, err := s.walkFolder(folder)
 	if err != nil {
 		return fmt.Errorf("disk: trimming a store: %w", err)
 	}
@@ -186,58 +188,6 @@ func (f storedFile) evict() error {
 		return stream.ErrPartBusy
 	}
 	return ignoreMissing(removeUnlocked(f.path))
-}
-
-// lookAgain is how long a look into another identity's folder stays valid if this process has changed nothing in it, and no other process
-// has changed a name. Otherwise an identity with a thousand files would cost each part of all others a thousand looks.
-const lookAgain = 10 * time.Second
-
-// lookedAt holds the usage that a look into an identity's folder found.
-type lookedAt struct {
-	bytes    int64
-	modified time.Time // when the folder was last changed
-	at       time.Time
-}
-
-// bytesBeside returns how many bytes are stored in all folders but own. It removes expired parts and empty folders.
-func (s *Store) bytesBeside(own string) (bytes int64, err error) {
-	folders, err := os.ReadDir(s.path)
-	if err != nil {
-		return 0, err
-	}
-	looked := make(map[string]lookedAt, len(folders))
-	for _, e := range folders {
-		folder := filepath.Join(s.path, e.Name())
-		if folder == own || !e.IsDir() {
-			continue
-		}
-		l, err := s.look(folder, e)
-		if err != nil {
-			return 0, err
-		}
-		looked[folder] = l
-		bytes += l.bytes
-	}
-	s.looked = looked
-	return bytes, nil
-}
-
-// look looks into a folder, unless the last look is still valid.
-func (s *Store) look(folder string, e fs.DirEntry) (lookedAt, error) {
-	info, err := e.Info()
-	if err != nil {
-		return lookedAt{}, ignoreMissing(err)
-	}
-	now := time.Now()
-	if l, ok := s.looked[folder]; ok && l.modified.Equal(info.ModTime()) && now.Sub(l.at) < lookAgain {
-		return l, nil
-	}
-	l := lookedAt{modified: info.ModTime(), at: now}
-	files, err := s.walkFolder(folder)
-	for _, f := range files {
-		l.bytes += f.size
-	}
-	return l, err
 }
 
 // walkFolder lists the files of one identity. A missing folder counts as empty.

@@ -32,7 +32,8 @@ type Store struct {
 	// MaxBytes bounds the bytes of all identities; default 4 GiB. MaxIdentityBytes bounds those of one identity; default
 	// 1 GiB. An identity's contents, and its parts that nobody writes, make room for its new parts, the least recently
 	// used first; they make no room for another identity's. A part of known size counts with its full size from the start.
-	// Negative: no limit. Of parts that another process writes, a process counts only the bytes written, at most ten seconds late.
+	// Negative: no limit. Of parts that another process writes, a process counts only the bytes written, at most ten seconds late, and
+	// what another process has stored a second late.
 	MaxBytes, MaxIdentityBytes int64
 	// MaxIdentityFiles bounds the parts and contents of one identity; default 1,024. Negative: no limit.
 	MaxIdentityFiles int
@@ -41,14 +42,16 @@ type Store struct {
 
 	path string
 
-	mu     sync.Mutex
-	open   map[string]*part    // by path of the part; nil while it is being opened
-	looked map[string]lookedAt // by an identity's folder
+	mu    sync.Mutex
+	open  map[string]*part // by path of the part; nil while it is being opened
+	looks looks            // into the folders of identities
 }
 
 // New returns a Store in the folder dir, which is made when it is first needed.
 func New(dir string) *Store {
-	return &Store{path: dir, open: make(map[string]*part)}
+	s := &Store{path: dir, open: make(map[string]*part)}
+	s.looks = looks{path: dir, walk: s.walkFolder, stale: make(map[string]bool)}
+	return s
 }
 
 var _ stream.Store = (*Store)(nil)
@@ -96,6 +99,9 @@ func (s *Store) publish(identity string, digest stream.Digest, path string, mode
 	if err := os.Rename(c.Name(), path); err != nil {
 		return err
 	}
+	s.mu.Lock()
+	s.looks.changed(filepath.Dir(c.Name()))
+	s.mu.Unlock()
 	return syncFolder(filepath.Dir(path))
 }
 
@@ -109,7 +115,7 @@ func (s *Store) Remove(identity, key string) error {
 	base := s.file(identity, key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.looked, filepath.Dir(base))
+	s.looks.changed(filepath.Dir(base))
 	if _, busy := s.open[base+partSuffix]; busy {
 		return fmt.Errorf("disk: removing a part: %w", stream.ErrPartBusy)
 	}
