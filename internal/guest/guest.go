@@ -1,5 +1,5 @@
-// Package guest lets package stream add a machine of its own to the connections of package rpc, and keep values with its worlds and classes.
-// It is no part of the public face: what a machine is and promises may change with the link.
+// Package guest lets package stream add a protocol machine to the connections of package rpc, and attach values to its worlds and
+// classes. It is not part of the public interface: its contracts may change together with package link.
 package guest
 
 import (
@@ -13,9 +13,9 @@ import (
 	"github.com/quivernet/quiver/internal/link"
 )
 
-// Machine is a protocol of its own beside the calls of a connection, without clock, goroutine or lock. Receive keeps nothing of
-// its datagram and AppendPacket builds the next one; an error of Receive or Advance ends the connection. All methods are
-// called under one lock for all machines of the connection, which [Drive] takes, too.
+// Machine is a protocol of its own beside the calls of a connection, without clock, goroutine or lock. Receive keeps nothing of its
+// datagram. An error of Receive or Advance ends the connection. The link calls all methods under the one lock of the connection's
+// machines, which [Drive] takes, too.
 type Machine interface {
 	link.Machine
 	link.Flyer
@@ -27,33 +27,33 @@ type Machine interface {
 	link.Copier
 }
 
-// Package rpc sets these when it is initialised, for it is what a guest gets its world, connection or class from: a *rpc.World, a
-// *rpc.Conn or a *rpc.Class; anything else panics.
+// Package rpc sets these functions in its init, because a guest holds only a *rpc.World, a *rpc.Conn or a *rpc.Class. They panic for
+// values of other types.
 var (
 	HostOf   func(world any) *Host
 	SeatOf   func(conn any) *Seat
 	TraitsOf func(class any) *Traits
 )
 
-// Add gives every connection of a world one more machine. Its datagrams leave when gameplay has none, and are those whose
-// first byte is FirstByte, which both ends must agree on; what comes before the connection has joined is dropped and
-// counted. Machines added earlier go first. It panics after the world's first connection. newMachine runs when a
-// connection begins, on any goroutine, before anybody has that.
+// Add gives every connection of a world one more machine, behind the calls and the machines added earlier: its datagrams leave when those
+// have none. They begin with the machine's FirstByte, on which both ends must agree. Those that arrive before the connection has joined
+// are dropped and counted. newMachine is called when a connection begins, on any goroutine, before anybody has the connection. Add panics
+// after the world's first connection.
 func Add(world any, newMachine func() Machine) { HostOf(world).add(newMachine) }
 
-// OnJoin adds a hook that runs on the world's goroutine for every connection that has joined, before any actor of the game opens there:
-// these may take all channels of the connection. It is called before the first connection.
+// OnJoin adds a hook that is called on the world's goroutine for every connection that has joined, before any actor of the game opens
+// there, since actors may use up the channels. OnJoin must be called before the first connection.
 func OnJoin(world any, hook func(conn any)) {
 	h := HostOf(world)
 	h.Joined = append(h.Joined, hook)
 }
 
-// Of returns the added machine of a connection whose datagrams begin with first, nil when there is none. It is to be used
-// within Drive only.
+// Of returns the machine that Add gave a connection for datagrams that begin with first, nil if there is none. The caller uses it within
+// Drive only.
 func Of(conn any, first byte) Machine { return SeatOf(conn).of(first) }
 
-// Drive runs fn under the lock that the connection's machines share, with the time for their methods, and lets what it
-// changed leave. fn stops the connection: it must not block, and call nothing of package rpc.
+// Drive calls fn under the lock of the connection's machines, with the time for their methods; what fn changed may then leave. The
+// connection stands still meanwhile: fn must not block, and must call nothing of package rpc.
 func Drive(conn any, fn func(now time.Time)) {
 	l := SeatOf(conn).Link
 	now := l.Lock()
@@ -61,12 +61,12 @@ func Drive(conn any, fn func(now time.Time)) {
 	fn(now)
 }
 
-// Expect says how many bytes of bulk a guest will yet give its machine, or send in calls. By that a start over a path of which little is
-// known is the more careful, the longer all takes anyway. It may be called on any goroutine.
+// Expect announces how many bytes of bulk a guest will still give its machine or send in calls. The more they are, the more carefully
+// bulk starts over a path of which little is known. It is safe from any goroutine.
 func Expect(conn any, bytes int64) { SeatOf(conn).Link.Expect(bytes) }
 
-// Stats returns what the machine of a connection's bunches has counted, and what it knows of the path. It costs less than all that
-// rpc.Conn's Stats gathers.
+// Stats returns the counters and path measurements of the connection's own machine, that of its bunches. It is cheaper than rpc.Conn's
+// Stats. It is safe from any goroutine.
 func Stats(conn any) (s bunch.Stats) {
 	seat := SeatOf(conn)
 	seat.Link.Lock()
@@ -74,47 +74,47 @@ func Stats(conn any) (s bunch.Stats) {
 	return seat.bunches.Stats()
 }
 
-// Woken reports, once, that a machine of the connection had something for its owner since it was asked before.
+// Woken reports whether a machine of the connection has had something for its owner since the last call of Woken.
 func Woken(conn any) bool { return SeatOf(conn).Woken.Swap(false) }
 
-// Wake has a world that waits for events tick. It is safe from any goroutine. Unlike a post it is never refused: a world that is closed
-// has nothing to tick for.
+// Wake makes a world that waits for events tick. It is safe from any goroutine. Unlike a post it is never refused: a closed world has
+// nothing to tick for.
 func Wake(world any) { HostOf(world).Wake() }
 
-// Closed returns what is closed with a world. It is safe from any goroutine.
+// Closed returns a channel that is closed when the world is closed. It is safe from any goroutine.
 func Closed(world any) <-chan struct{} { return HostOf(world).Closed }
 
-// Keep returns the value that a world keeps under key; the first call makes it. It is to be called on the world's goroutine.
+// Keep returns the value that a world keeps under key; the first call makes it by make. It belongs to the world's goroutine.
 func Keep(world, key any, make func() any) any { return HostOf(world).keep(key, make) }
 
-// Seed makes what the connections of a world draw at random follow from a seed. It is called before the first connection.
+// Seed makes the random draws of a world's connections repeatable. It must be called before the first connection.
 func Seed(world any, seed uint64) { HostOf(world).seed = &seed }
 
-// DeclaredBy names the function that adds a class to a world, such as "stream.Install", so that the error of a handshake can
-// say which end did not call it. It is part of the shape, and is called where the class is declared.
+// DeclaredBy names the function that adds a class to a world, such as "stream.Install", so that the error of a handshake can say which
+// end did not call it. The name is part of the shape. DeclaredBy must be called where the class is declared.
 func DeclaredBy(class any, function string) { TraitsOf(class).Declarer = function }
 
 // Priority puts the channels of a class's actors before or behind others on the wire. The default is bunch.Normal.
 func Priority(class any, p bunch.Priority) { TraitsOf(class).Priority = p }
 
-// Traits are what a class has that only guests may say.
+// Traits are the properties of a class that only guests set.
 type Traits struct {
 	Declarer string
 	Priority bunch.Priority
 }
 
-// Host is what guests have of a world.
+// Host is the part of a world that guests use.
 type Host struct {
-	Wake   func()           // set before anybody has the world, as Closed
-	Closed <-chan struct{}  // closed with the world
-	Joined []func(conn any) // hooks of OnJoin; of the world's goroutine
+	Wake   func()           // set before anybody has the world
+	Closed <-chan struct{}  // closed with the world; set before anybody has the world
+	Joined []func(conn any) // hooks of OnJoin; belongs to the world's goroutine
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards machines and closed
 	machines []func() Machine
 	closed   bool // the world has had a connection
 
-	kept map[any]any // of the world's goroutine
-	seed *uint64     // of what connections draw; nil = none
+	kept map[any]any // belongs to the world's goroutine
+	seed *uint64     // set before the first connection; nil = random draws
 }
 
 func (h *Host) add(newMachine func() Machine) {
@@ -126,7 +126,7 @@ func (h *Host) add(newMachine func() Machine) {
 	h.machines = append(h.machines, newMachine)
 }
 
-// Close says that the first connection begins: from now on Add panics.
+// Close notes that the first connection begins; from now on Add panics.
 func (h *Host) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -143,7 +143,7 @@ func (h *Host) keep(key any, make func() any) any {
 	return h.kept[key]
 }
 
-// Random returns what the connection with a number draws from, under its link's lock.
+// Random returns a function that draws a number from 0 to n-1 for connection number conn. The connection calls it under its link's lock.
 func (h *Host) Random(conn uint64) func(n int) int {
 	if h.seed == nil {
 		return rand.IntN
@@ -151,18 +151,17 @@ func (h *Host) Random(conn uint64) func(n int) int {
 	return rand.New(rand.NewPCG(*h.seed, conn)).IntN
 }
 
-// Seat is what guests have of a connection.
+// Seat is the part of a connection that guests use.
 type Seat struct {
 	Link      *link.Link    // set before the connection's traffic begins
-	Uninvited atomic.Uint64 // datagrams that came before the connection had joined
-	Woken     atomic.Bool   // a machine has something for its owner; the function Woken takes it back
+	Uninvited atomic.Uint64 // datagrams that arrived before the connection had joined
+	Woken     atomic.Bool   // a machine has something for its owner; the function Woken clears it
 
 	bunches  *bunch.Conn // the connection's own machine; under the link's lock, as machines
 	machines []*added
 }
 
-// added is a machine that was added to a connection. It hears nothing before the connection has joined, for until then
-// nobody knows who sends.
+// added is a machine that Add gave a connection. It receives nothing before the connection has joined: until then nobody knows who sends.
 type added struct {
 	Machine
 	seat   *Seat
@@ -177,8 +176,8 @@ func (a *added) Receive(now time.Time, datagram []byte) error {
 	return a.Machine.Receive(now, datagram)
 }
 
-// Take makes the machines that the host has for a connection, and returns all in order of priority, own first; joined says, later,
-// that the connection has.
+// Take makes the machines of a connection and returns all in order of priority, own first. joined becomes true when the connection has
+// joined.
 func (s *Seat) Take(h *Host, own *bunch.Conn, joined *atomic.Bool) []link.Machine {
 	s.bunches = own
 	h.mu.Lock()

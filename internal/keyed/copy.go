@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// packetsBack is how far behind the newest a packet may be and still be taken: a connection drops older ones as duplicates.
+	// packetsBack is by how many packets the oldest packet that can still arrive is behind the newest: a connection drops older ones as
+	// duplicates.
 	packetsBack = 8192
 	// maxHeld is how many items a client's list may have. It is more than MaxItems: new items may come before the update that removes
 	// others, and items that the client set itself count, too.
@@ -25,35 +26,35 @@ const (
 // Change is a change of an item at a client.
 type Change[K comparable, V any] struct {
 	Key            K
-	Value          V    // of a removed item the last one
-	Added, Removed bool // neither: its value was set
+	Value          V    // the new value, or the last one of a removed item
+	Added, Removed bool // both false: the value changed
 }
 
-// Copy is a client's end of a list.
+// Copy is a client's copy of a server's list. It is not safe for concurrent use.
 type Copy[K comparable, V any] struct {
 	list *List[K, V]
 	plan *state.Plan
-	name fmt.Stringer // in errors
+	name fmt.Stringer // names the list in errors
 
 	tells   bool                // Read notes changes
-	changes []Change[K, V]      // for Next
+	changes []Change[K, V]      // that Next has not returned yet
 	gone    map[uint32]struct{} // items that late packets must not bring back
 	graves  []tombstone         // one for each of gone, in the order in which they went
 }
 
-// tombstone is the number of an item that is gone, and that of the packet that said so.
+// tombstone records that the server removed item number in a packet.
 type tombstone struct {
 	number uint32
 	packet uint64
 }
 
-// NewCopy returns the copy of a list whose items have a plan.
+// NewCopy returns a copy that fills list from updates; plan describes its items.
 func NewCopy[K comparable, V any](list *List[K, V], plan *state.Plan, name fmt.Stringer) Copy[K, V] {
 	return Copy[K, V]{list: list, plan: plan, name: name}
 }
 
-// Read takes an update that came with a packet, and, if tells, notes the changes for [Copy.Next]. After an error, which names something
-// that no honest server sends, the owner must close the connection.
+// Read applies an update that arrived in a packet, and notes the changes for [Copy.Next] if tells is true. After an error the owner must
+// close the connection: no honest server sends such an update.
 func (c *Copy[K, V]) Read(b []byte, packet uint64, tells bool) error {
 	c.tells = tells
 	censuses := 0
@@ -207,7 +208,7 @@ func (c *Copy[K, V]) note(change Change[K, V]) {
 	}
 }
 
-// Next takes out the oldest of the changes that Read noted.
+// Next removes and returns the oldest change that Read noted.
 func (c *Copy[K, V]) Next() (change Change[K, V], ok bool) {
 	if len(c.changes) == 0 {
 		c.changes = nil
@@ -217,14 +218,14 @@ func (c *Copy[K, V]) Next() (change Change[K, V], ok bool) {
 	return change, true
 }
 
-// References visits the references in all items.
+// References calls visit for the references in all items.
 func (c *Copy[K, V]) References(visit func(id uint64)) {
 	for _, item := range c.list.items {
 		c.plan.References(reflect.ValueOf(&item.pair).Elem(), func(_ int, id uint64) { visit(id) })
 	}
 }
 
-// Naming visits the items that hold a reference to id. The list may change meanwhile.
+// Naming yields the items that hold a reference to id. The list may change meanwhile.
 func (c *Copy[K, V]) Naming(id uint64) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for _, item := range slices.Clone(c.list.items) {

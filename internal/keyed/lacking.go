@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// Items is a [Source] without its types.
+// Items is the part of a [Source] that does not depend on its types.
 type Items interface {
 	Numbers(into []uint32) []uint32
 	AppendItem(b []byte, number uint32) []byte
 }
 
-// Lacking holds the items of a list that a client may not have as they are now and that are not on their way to it, in the order in which
-// they are to leave. A number with censusBit stands for a census from that number on.
+// Lacking lists, for one client, the items of a list whose current value the client may lack and that are not on their way to it, in the
+// order in which they will leave. A number with censusBit stands for a census that begins at that number.
 type Lacking struct {
 	numbers []uint32
 	has     map[uint32]struct{}
 }
 
-// Add adds items and censuses, unless they are among them already.
+// Add adds numbers of items and censuses that are not in l yet.
 func (l *Lacking) Add(numbers []uint32) {
 	if l.has == nil {
 		l.has = make(map[uint32]struct{}, len(numbers))
@@ -31,7 +31,7 @@ func (l *Lacking) Add(numbers []uint32) {
 	}
 }
 
-// AddAll adds all items of a list, and before them a census if the client may have items that are gone.
+// AddAll adds all items of a list, after a census if the client may have items that are gone.
 func (l *Lacking) AddAll(list Items, census bool) {
 	if census {
 		l.Add([]uint32{censusBit})
@@ -39,12 +39,12 @@ func (l *Lacking) AddAll(list Items, census bool) {
 	l.Add(list.Numbers(nil))
 }
 
-// Empty reports whether no item is to leave.
+// Empty reports whether l lists nothing.
 func (l *Lacking) Empty() bool { return len(l.numbers) == 0 }
 
-// Take appends the first items to b, as many as stay within most bytes but at least one, and their numbers to taken. They are no longer
-// lacking; the caller adds their numbers again if the message is lost. It takes at most maxCensuses censuses, which is all that a
-// reader takes: when many were lost and the list is short by then, more would fit.
+// Take removes the first items, appends them to b as long as b stays within most bytes, but at least one, and appends their numbers to
+// taken. The caller adds the numbers again if the message is lost. Take stops at maxCensuses censuses, which is all that a reader
+// accepts: more can be due when several messages were lost and the list has become short since.
 func (l *Lacking) Take(b []byte, taken []uint32, list Items, most int) ([]byte, []uint32) {
 	n, censuses := 0, 0
 	for ; n < len(l.numbers); n++ {
@@ -64,7 +64,7 @@ func (l *Lacking) Take(b []byte, taken []uint32, list Items, most int) ([]byte, 
 	return b, taken
 }
 
-// take removes the first n.
+// take removes the first n numbers.
 func (l *Lacking) take(n int) {
 	for _, number := range l.numbers[:n] {
 		delete(l.has, number)

@@ -1,4 +1,4 @@
-// Package keyed keeps a keyed list at a server and its clients, and has the bytes in which its changes travel. It is pure.
+// Package keyed keeps a keyed list at a server and its clients, and encodes its changes. It is pure.
 //
 // The server gives each item a number that is never used again, and its [Source] says which items have changed. For each client a
 // [Lacking] holds the numbers of the items that the client may not have as they are now. A client's [Copy] reads the updates, some of
@@ -22,8 +22,8 @@ const (
 	MaxEver = censusBit - 1
 )
 
-// List is a list of V by K. Its methods note what changes, so that nobody must compare a long list at each tick. The zero List is
-// empty.
+// List maps keys K to values V. Its methods note changes, so that nobody must compare a long list at each tick. The zero List is empty.
+// It is not safe for concurrent use.
 type List[K comparable, V any] struct {
 	byKey   map[K]*item[K, V]
 	items   []*item[K, V] // in the order of their numbers

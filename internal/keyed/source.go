@@ -9,24 +9,24 @@ import (
 	"github.com/quivernet/quiver/internal/state"
 )
 
-// An update of a list holds, behind its mask, items to the end of the message. Each is a varint of its number times two, plus one if
-// the item is gone; otherwise key and value follow. A 0 in place of that begins a census: a first and a last number, how many items
-// have numbers from first to last, and the distance of each from the one before; all other items in that range are gone. A server sends
-// a census when a client could not keep updates that it acknowledged, which may have held removals.
+// An update of a list consists, after its mask, of items up to the end of the message. Each item is a varint, twice its number, plus one
+// if the item is gone; otherwise its key and value follow. A varint 0 instead begins a census: a first and a last number, the count of
+// items with numbers from first to last, and for each the distance to the one before. All other items in that range are gone. A server
+// sends a census when a client could not keep updates that it had acknowledged, which may have held removals.
 
-// Source is the server's end of a list.
+// Source encodes a server's list for its clients. It is not safe for concurrent use.
 type Source[K comparable, V any] struct {
 	list    *List[K, V]
 	plan    *state.Plan
 	scratch []uint32
 }
 
-// NewSource returns the source of a list whose items have a plan.
+// NewSource returns the source of a list; plan describes its items.
 func NewSource[K comparable, V any](list *List[K, V], plan *state.Plan) Source[K, V] {
 	return Source[K, V]{list: list, plan: plan}
 }
 
-// Watch says whether some client has the list: only then are changes noted.
+// Watch says whether any client has the list. Changes are noted only while one does.
 func (s *Source[K, V]) Watch(on bool) {
 	s.list.watched = on
 	if !on {
@@ -37,11 +37,12 @@ func (s *Source[K, V]) Watch(on bool) {
 	}
 }
 
-// Changed reports whether items were set or removed.
+// Changed reports whether items were set or removed since the last TakeChanged.
 func (s *Source[K, V]) Changed() bool { return len(s.list.changed) > 0 }
 
-// TakeChanged encodes the items that were set, and returns the numbers of those whose encoding has changed and of those that are gone.
-// The slice is valid until the next call. The error names items that cannot travel; clients keep their last value.
+// TakeChanged encodes the items that were set since the last call. It returns the numbers of items whose encoding has changed, and of
+// items that are gone; the slice is valid until the next call. The error names items that cannot be encoded; clients keep their last
+// value.
 func (s *Source[K, V]) TakeChanged() (numbers []uint32, err error) {
 	numbers = s.scratch[:0]
 	for _, number := range s.list.changed {
@@ -69,7 +70,7 @@ func (s *Source[K, V]) encodeItem(item *item[K, V]) (changed bool, err error) {
 	return changed, nil
 }
 
-// EncodeAll encodes all items. It is called when a client gets the list: TakeChanged does not know of items that were set while none had
+// EncodeAll encodes all items. The owner calls it when a client gets the list: TakeChanged misses items that were set while no client had
 // it.
 func (s *Source[K, V]) EncodeAll() (err error) {
 	for _, item := range s.list.items {
@@ -89,7 +90,7 @@ func (s *Source[K, V]) Numbers(into []uint32) []uint32 {
 	return into
 }
 
-// AppendItem appends an item as encoded last, or a removal if there is none.
+// AppendItem appends the last encoding of an item, or a removal if there is no such item.
 func (s *Source[K, V]) AppendItem(b []byte, number uint32) []byte {
 	item := s.list.find(number)
 	if item == nil || !item.sound {

@@ -2,20 +2,20 @@ package logs
 
 import "fmt"
 
-// What follows writes records at Debug, each of its category. conn, actor and rpc are how the record names them; they are formatted only
-// when it is written.
+// These methods write records at Debug, each in its category. conn, actor and rpc name the connection, actor and RPC in the record; they
+// are formatted only if it is written.
 
-// Call is a call that was sent, or came.
+// Call describes a call that was sent or received.
 type Call struct {
 	Conn     any
 	RPC      fmt.Stringer
 	Bytes    int // encoded
-	Entries  int // of a reliable buffer, one a bunch
+	Entries  int // of the reliable buffer, one for each bunch
 	Reliable bool
 }
 
-// Sent records a call that waits for its packet; buffer returns how many entries of the channel's reliable buffer are taken, and how many
-// there are. UE: net.Reliable.Debug, LogNetPartialBunch.
+// Sent records a call that waits for its packet. buffer returns how many entries of the channel's reliable buffer are taken, and how many
+// it has. UE: net.Reliable.Debug, LogNetPartialBunch.
 func (s *Set) Sent(c Call, channel uint64, buffer func() (out, slots int)) {
 	if log := s.Debug(Partial); log != nil && c.Entries > 1 {
 		log.Debug("sent in parts", "conn", c.Conn, "rpc", c.RPC.String(), "channel", channel, "bytes", c.Bytes, "entries", c.Entries)
@@ -43,7 +43,7 @@ func (s *Set) Opened(conn, actor any, channel uint64) {
 	}
 }
 
-// Closed records that it closed.
+// Closed records that a channel of an actor closed.
 func (s *Set) Closed(conn, actor any, channel uint64, why fmt.Stringer) {
 	if log := s.Debug(Channel); log != nil {
 		log.Debug("closed", "conn", conn, "actor", actor, "channel", channel, "reason", why.String())
@@ -57,7 +57,7 @@ func (s *Set) Actor(of Category, what string, conn, actor any) {
 	}
 }
 
-// Updates records how many bytes of states a Flush handed over, how many actors wait, and whether they were held back for want of room.
+// Updates records how many bytes of states a Flush handed over, how many actors still wait, and whether the pace held some back.
 func (s *Set) Updates(conn any, bytes, waiting int, held bool) {
 	if log := s.Debug(Rep); log != nil && (bytes > 0 || held) {
 		log.Debug("states sent", "conn", conn, "bytes", bytes, "actors waiting", waiting, "held", held)

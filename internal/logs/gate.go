@@ -8,13 +8,13 @@ import (
 // every is the shortest time between two warnings that pass a [Gate].
 const every = time.Second
 
-// Gate lets one warning a second through and counts the others. The zero Gate has seen none.
+// Gate lets one warning a second through and counts the others. The zero Gate is ready to use.
 type Gate struct {
 	last   time.Time
 	hidden int
 }
 
-// Pass reports whether a warning may be written now; hidden is how many were not since the last one.
+// Pass reports whether a warning may be written now. hidden is the number of warnings that were not, since the last one.
 func (g *Gate) Pass(now time.Time) (hidden int, ok bool) {
 	if !g.last.IsZero() && now.Sub(g.last) < every && !now.Before(g.last) {
 		g.hidden++
@@ -24,7 +24,7 @@ func (g *Gate) Pass(now time.Time) (hidden int, ok bool) {
 	return hidden, true
 }
 
-// Gates has a gate for each key, made when it is first asked.
+// Gates holds a gate for each key, made when Pass first asks for it.
 type Gates[K comparable] map[K]Gate
 
 // Pass is [Gate.Pass] of the key's gate.
@@ -35,25 +35,25 @@ func (g Gates[K]) Pass(key K, now time.Time) (hidden int, ok bool) {
 	return hidden, ok
 }
 
-// Cause is something that strangers can make a world warn about.
+// Cause is something that unknown clients can make a world warn about.
 type Cause uint8
 
 const (
-	Retry   Cause = iota // they must prove their address
-	Refused              // they find no room
-	Failed               // they do not join
-	Login                // their token is refused
+	Retry   Cause = iota // a client must prove its address
+	Refused              // a client finds no room
+	Failed               // a client does not join
+	Login                // a client's token is refused
 	causes
 )
 
-// strangers has a gate for each cause.
+// strangers holds a gate for each cause.
 type strangers struct {
 	mu    sync.Mutex // guards gates, and is taken last
 	gates [causes]Gate
 }
 
-// Warn writes a warning about strangers, unless one of its cause was written within the last second: then it is counted. It is safe
-// from any goroutine.
+// Warn writes a warning about unknown clients. If one with the same cause was written within the last second it only counts this one. It
+// is safe from any goroutine.
 func (s *Set) Warn(of Cause, message string, args ...any) {
 	s.strangers.mu.Lock()
 	hidden, ok := s.strangers.gates[of].Pass(time.Now())

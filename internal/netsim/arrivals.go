@@ -5,7 +5,7 @@ import "time"
 // arrival is a packet on its way.
 type arrival struct {
 	at     time.Time
-	order  uint64 // ties break in the order of sending
+	order  uint64 // orders packets that arrive at the same time: the one sent first comes first
 	packet []byte
 }
 

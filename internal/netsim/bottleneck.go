@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// bottleneck sends one packet after the other and lets a limited number of bytes wait. When a packet leaves is known as
-// soon as it is offered, for nothing overtakes. Its lock is for links that share it.
+// bottleneck sends one packet after another and queues a limited number of bytes. It knows when a packet leaves as soon as the packet is
+// offered, because nothing overtakes. Links that share it use its lock.
 type bottleneck struct {
 	mu     sync.Mutex
-	rates  []rateChange // by time; the first is in force, the others are to come
+	rates  []rateChange // by time; the first is in force, the others come later
 	queue  int          // bytes that may wait
 	codel  *codel       // nil = drops at the tail only
 	police *bucket      // nil = none
@@ -31,7 +31,7 @@ func newBottleneck(c Config) *bottleneck {
 	return b
 }
 
-// reset makes the bottleneck what c says for packets that come from now on.
+// reset sets the rate, queue, CoDel and policer of c for packets that are offered from now on.
 func (b *bottleneck) reset(c Config) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -45,7 +45,7 @@ func (b *bottleneck) reset(c Config) {
 	}
 }
 
-// setRate changes the rate at a time. Packets that were offered before the call leave as they would have.
+// setRate changes the rate to rate bit/s at a time. Packets that were offered before the call leave as planned.
 func (b *bottleneck) setRate(at time.Time, rate int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -56,7 +56,7 @@ func (b *bottleneck) setRate(at time.Time, rate int64) {
 	b.rates = slices.Insert(b.rates, i, rateChange{at, rate})
 }
 
-// offer queues a packet and returns when its last bit leaves. Not ok: the policer, the queue or CoDel dropped it.
+// offer queues a packet and returns when its last bit leaves. ok is false when the policer, the queue or CoDel drops it.
 func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -83,14 +83,14 @@ func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool)
 	return depart, true
 }
 
-// pass puts the rate in force whose time has come.
+// pass drops the rates that a later one has replaced by now.
 func (b *bottleneck) pass(now time.Time) {
 	for len(b.rates) > 1 && !b.rates[1].at.After(now) {
 		b.rates = b.rates[1:]
 	}
 }
 
-// leave returns when so many bytes have left that begin to leave at start.
+// leave returns when the last of a number of bytes leaves, if the first leaves at start.
 func (b *bottleneck) leave(start time.Time, rest uint64, bytes int) (depart time.Time, newRest uint64) {
 	n := uint64(bytes)*8*uint64(time.Second) + rest
 	for i, r := range b.rates {
@@ -107,7 +107,7 @@ func (b *bottleneck) leave(start time.Time, rest uint64, bytes int) (depart time
 	return depart, 0
 }
 
-// blur is what sums of floating-point numbers may be wrong by, in bytes.
+// blur bounds the rounding error of sums of floating-point numbers, in bytes.
 const blur = 1e-6
 
 // carries returns how many bytes leave between two times.
@@ -137,7 +137,7 @@ func (b *bottleneck) backlog(now time.Time) int {
 	return int(b.carries(now, b.busy) + blur)
 }
 
-// below returns the earliest time from now on at which no more than so many bytes wait.
+// below returns the earliest time from now on at which at most bytes wait.
 func (b *bottleneck) below(now time.Time, bytes int) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()

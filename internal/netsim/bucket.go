@@ -2,7 +2,7 @@ package netsim
 
 import "time"
 
-// bucket is a token-bucket policer: what exceeds the rate for longer than the bucket lasts is dropped, and nothing waits.
+// bucket is a token-bucket policer: it drops a packet for which it has too few tokens, and delays none.
 type bucket struct {
 	rate   int64   // bit/s
 	size   float64 // bytes
@@ -10,7 +10,7 @@ type bucket struct {
 	at     time.Time
 }
 
-// take reports whether the policer lets so many bytes pass.
+// take reports whether the policer lets a packet of bytes pass.
 func (b *bucket) take(now time.Time, bytes int) bool {
 	if !b.at.IsZero() {
 		b.tokens = min(b.tokens+now.Sub(b.at).Seconds()*float64(b.rate)/8, b.size)

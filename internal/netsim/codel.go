@@ -12,18 +12,18 @@ const (
 	codelInterval = 100 * time.Millisecond
 )
 
-// codel is the control law of RFC 8289, section 5. It is asked for each packet in the order of leaving, with the time at
-// which that would begin to leave, which a queue of first in, first out knows when the packet comes.
+// codel is the control law of RFC 8289, section 5. The bottleneck asks it for each packet, in order, with the time at which the packet
+// would begin to leave. A first-in, first-out queue knows that time when the packet arrives.
 type codel struct {
-	above    time.Time // when the queue will have stood for an interval; zero = it is short
+	above    time.Time // when the queue will have been above the target for an interval; zero = it is below
 	dropping bool
-	next     time.Time // drop
-	count    int       // drops since dropping began
-	before   int       // count when it began last
+	next     time.Time // when the next packet is dropped
+	count    int       // drops since begin
+	before   int       // count at the last begin
 }
 
-// drops reports whether the packet that would begin to leave at now after waiting so long is dropped. empty: nothing waits
-// beside it.
+// drops reports whether to drop the packet that would begin to leave at now after waiting for waited. empty means that no other packet
+// waits.
 func (c *codel) drops(now time.Time, waited time.Duration, empty bool) bool {
 	stands := c.stands(now, waited, empty)
 	switch {
@@ -53,7 +53,7 @@ func (c *codel) stands(now time.Time, waited time.Duration, empty bool) bool {
 	return !now.Before(c.above)
 }
 
-// begin starts to drop, at the rate of the last time when that was not long ago.
+// begin starts to drop, at the rate of the last time if that is not long ago.
 func (c *codel) begin(now time.Time) {
 	recent := now.Sub(c.next) < 16*codelInterval
 	delta := c.count - c.before

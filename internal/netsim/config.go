@@ -23,14 +23,14 @@ type Config struct {
 	// Delay is the one-way propagation time. Jitter is the most that is added to it, drawn evenly for each packet;
 	// a packet never overtakes another by jitter (see Reorder).
 	Delay, Jitter time.Duration
-	// Clump delivers only at multiples of it, as a MAC layer that batches does. 0 = at once.
+	// Clump makes packets arrive only at multiples of it, as behind a MAC layer that batches. 0 = at once.
 	Clump time.Duration
 
-	// Loss is the probability that a packet is lost, each for itself. Burst adds losses in a row.
+	// Loss is the probability that a packet is lost, independent of other packets. Burst adds losses in a row.
 	Loss  float64
 	Burst Burst
-	// LossMin and LossMax bound in bytes the packets that Loss and Burst lose. 0 = no bound. LossBeyond is the probability that another
-	// one is lost.
+	// Loss and Burst apply to packets from LossMin to LossMax bytes; 0 = no bound. LossBeyond is the probability that a packet of another
+	// size is lost.
 	LossMin, LossMax int
 	LossBeyond       float64
 	// Lose, when not nil, is asked for each packet that reached the lossy part: n counts the packets given to the
@@ -43,10 +43,10 @@ type Config struct {
 	// wire included; the packet that does not fit is dropped. An empty queue takes any packet.
 	// 0 = max(Rate * 2 * Delay, 64 KiB): one bandwidth-delay product when both directions have the same Delay.
 	Queue int
-	// CoDel drops from a queue that stands, besides at its tail (RFC 8289).
+	// CoDel drops packets while the queue stands (RFC 8289), besides those that do not fit it.
 	CoDel bool
-	// Police is a token bucket's rate in bit/s, in front of the bottleneck: what exceeds it for longer than Bucket bytes
-	// last is dropped without having waited. 0 = none.
+	// Police is the rate in bit/s of a token bucket of Bucket bytes in front of the bottleneck, which drops packets beyond it at once. 0 =
+	// none.
 	Police int64
 	Bucket int
 	// Overhead is charged for each packet in the bottleneck and in Stats.CarriedBytes.
@@ -59,7 +59,7 @@ type Config struct {
 	// ReorderDelay 0 = max(Delay/4, 1 ms).
 	Reorder      float64
 	ReorderDelay time.Duration
-	// Alternate holds back every other packet by so much, so that packets overtake each other.
+	// Alternate is by how much every other packet is held back, so that packets overtake each other.
 	Alternate time.Duration
 
 	// MTU is the largest packet in bytes, overhead not included, that the path carries; larger ones vanish without a
@@ -70,24 +70,24 @@ type Config struct {
 	Seed uint64
 }
 
-// Burst is Gilbert and Elliott's model: the path is good or bad, and each packet that reaches the lossy part may turn it.
-// The mean loss is Loss*Enter/(Enter+Leave); a run of bad packets is 1/Leave long in the mean. Enter 0 = off.
+// Burst is the Gilbert-Elliott model: the path is good or bad, and each packet that reaches the lossy part may turn it. The mean loss is
+// Loss*Enter/(Enter+Leave); a run of bad packets has a mean length of 1/Leave packets. Enter 0 = off.
 type Burst struct {
 	Enter float64 // probability that a packet turns a good path bad, and is itself the first of the burst
 	Leave float64 // probability that a packet turns a bad path good
 	Loss  float64 // probability that a packet is lost while the path is bad; 0 = 1
-	// Idle turns a bad path good when no packet has reached the lossy part for so long, as a radio's fade ends whether or not something is sent.
-	// Without it, 0, a path stays bad for all that is sent once in a while: a run of 20 would lose the retries of ten seconds.
+	// Idle turns a bad path good when no packet has reached the lossy part for this long, as a radio's fade ends whether or not something is
+	// sent. 0 = never: then a run of 20 swallows ten seconds of retries that are sent once in a while.
 	Idle time.Duration
 }
 
-// Bursts returns the model in which the share loss of all packets is lost, in runs of length packets in the mean.
+// Bursts returns the model that loses the share loss of all packets, in runs with a mean length of length packets.
 func Bursts(loss, length float64) Burst {
 	leave := 1 / length
 	return Burst{Enter: leave * loss / (1 - loss), Leave: leave, Loss: 1}
 }
 
-// Validate names the first field that makes no sense.
+// Validate returns an error that names the first field that makes no sense.
 func (c Config) Validate() error {
 	for _, p := range []struct {
 		name  string
@@ -121,7 +121,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// mustValidate panics on a Config that its writer got wrong.
+// mustValidate panics if Validate returns an error.
 func (c Config) mustValidate() {
 	if err := c.Validate(); err != nil {
 		panic(err)

@@ -13,7 +13,7 @@ type dice struct {
 	last time.Time // when the last packet reached the lossy part
 }
 
-// roll is what was drawn for one packet, each evenly from [0, 1).
+// roll holds the draws for one packet, each uniform in [0, 1).
 type roll struct {
 	loss, turn, burst, duplicate, reorder float64
 	jitter                                [2]float64 // the packet's and its copy's
@@ -26,7 +26,7 @@ func (d *dice) roll() roll {
 	return roll{loss: f(), turn: f(), burst: f(), duplicate: f(), reorder: f(), jitter: [2]float64{f(), f()}}
 }
 
-// inBurst moves the model on by one packet, which comes at a time, and tells whether that packet is lost.
+// inBurst advances the model by the packet that arrives at time at, and reports whether the packet is lost.
 func (d *dice) inBurst(b Burst, r roll, at time.Time) bool {
 	faded := b.Idle > 0 && at.Sub(d.last) > b.Idle
 	if d.last = at; d.bad && !faded {

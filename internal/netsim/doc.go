@@ -1,8 +1,8 @@
 // Package netsim emulates a bad network, seeded and in virtual time.
 //
-// A [Link] is one direction of a path as a pure value: packets go in with a time, and come out later, twice or never.
-// A packet passes, in this order, the MTU, a bottleneck with a tail-drop queue, darkness, loss, and then delay with
-// jitter, duplication and reordering. Loss stands after the bottleneck, so a lost packet has used the link.
+// A [Link] is one direction of a path as a pure value: packets go in with a time and come out later, twice or never. A packet passes, in
+// this order, the MTU, a bottleneck with a queue that drops at its tail, dark periods, loss, and then delay with jitter, duplication and
+// reordering. Loss comes after the bottleneck, so a lost packet has used the link.
 //
 // A [Pair] drives two pure machines over two links in virtual time. [Pipe] and [Connect] put the same links between
 // values of [PacketConn], which quic-go takes for sockets, in real time or in the fake time of a testing/synctest bubble;

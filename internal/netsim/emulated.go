@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Emulated is a socket of the kernel behind two links in real time: what is written waits in one, and what is read in the other.
-// All methods may be called concurrently.
+// Emulated is a socket of the kernel behind two links in real time: packets that are written wait in one, packets that are read in the
+// other. All methods may be called concurrently.
 type Emulated struct {
 	net.PacketConn
 
@@ -33,7 +33,7 @@ type Emulated struct {
 	}
 }
 
-// addrBytes stand before each packet in a link: where it goes, or where it comes from.
+// addrBytes is the size of the address before each packet in a link: its destination, or its source.
 const addrBytes = 20
 
 // Emulate puts two links before a socket, which belongs to the Emulated from then on. It panics when a Config is not valid.
@@ -45,7 +45,7 @@ func Emulate(socket net.PacketConn, out, in Config) *Emulated {
 	return e
 }
 
-// addressed takes the addresses out of the sizes.
+// addressed adapts the packet sizes in c to the address before each packet.
 func addressed(c Config) Config {
 	c.Overhead = c.overhead() - addrBytes
 	if c.Overhead == 0 {
@@ -130,7 +130,7 @@ func (e *Emulated) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	}
 }
 
-// arrived copies the next packet that has come through the link, or lets the socket read until one has.
+// arrived copies the next packet that has come through the link into p. Without one it makes the socket read until one has.
 func (e *Emulated) arrived(p []byte) (n int, from net.Addr) {
 	e.in.Lock()
 	defer e.in.Unlock()
@@ -179,7 +179,7 @@ func (e *Emulated) SetDeadline(t time.Time) error {
 	return e.SetReadDeadline(t)
 }
 
-// Close drops what is under way, but for what leaves at once.
+// Close drops the packets under way, except those that are due to leave now.
 func (e *Emulated) Close() error {
 	e.out.Lock()
 	e.out.closed = true
@@ -242,7 +242,7 @@ func cutAddr(packet []byte) (*net.UDPAddr, []byte) {
 	return net.UDPAddrFromAddrPort(netip.AddrPortFrom(ip, binary.BigEndian.Uint16(packet[16:]))), packet[addrBytes:]
 }
 
-// zoneIndex returns the interface of a zone of IPv6, 0 = none.
+// zoneIndex returns the index of an IPv6 zone's interface, 0 = none.
 func zoneIndex(zone string) uint16 {
 	if zone == "" {
 		return 0

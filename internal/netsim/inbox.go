@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What follows is called under mu.
+// The caller of these methods holds mu.
 
 // collect moves what has arrived by now into the inbox and returns when the next packet arrives; zero = none under way.
 func (c *PacketConn) collect(now time.Time) (next time.Time) {

@@ -136,7 +136,7 @@ func (l *Link) SetBehind(cfg Config) {
 // ShareBottleneck puts the link behind the bottleneck of another, before either carries a packet.
 func (l *Link) ShareBottleneck(with *Link) { l.bottleneck = with.bottleneck }
 
-// MTU returns what is in force; 0 = no limit.
+// MTU returns the MTU now in bytes; 0 = no limit.
 func (l *Link) MTU(now time.Time) int {
 	l.tick(now)
 	return l.mtu[0].mtu
@@ -148,7 +148,7 @@ func (l *Link) Backlog(now time.Time) int { return l.bottleneck.backlog(now) }
 // Stats returns a copy of the counters.
 func (l *Link) Stats() Stats { return l.stats }
 
-// tick moves the link's clock, and puts the MTU in force whose time has come.
+// tick advances the link's clock and applies the MTU changes that are due.
 func (l *Link) tick(now time.Time) {
 	if now.After(l.now) {
 		l.now = now
@@ -216,7 +216,7 @@ func (l *Link) fly(depart time.Time, packet []byte, r roll) {
 	}
 }
 
-// heldBack returns by how much later than its turn a packet comes.
+// heldBack returns by how long Reorder and Alternate delay a packet.
 func (l *Link) heldBack(r roll) (held time.Duration) {
 	if r.reorder < l.cfg.Reorder {
 		held = l.cfg.reorderDelay()
@@ -235,7 +235,7 @@ func (l *Link) inOrder(at time.Time) time.Time {
 	return at
 }
 
-// clumped returns the time of the delivery that a packet waits for.
+// clumped returns the next multiple of Config.Clump, at which the packet arrives.
 func (l *Link) clumped(at time.Time) time.Time {
 	if l.cfg.Clump == 0 {
 		return at

@@ -39,15 +39,15 @@ type PacketConn struct {
 	closed atomic.Bool
 
 	routes sync.RWMutex
-	paths  map[netip.AddrPort]*Path // that lead away from here, by destination
+	paths  map[netip.AddrPort]*Path // from this socket, by destination
 
 	// Reading: mu guards what follows, and the links of the paths in.
 	mu      sync.Mutex
-	in      []*Path // that lead here
+	in      []*Path // to this socket
 	inbox   []datagram
-	head    int // of inbox
+	head    int // index of the oldest packet in inbox
 	waiting int // bytes in inbox
-	limit   int // of waiting
+	limit   int // largest value of waiting
 	free    [][]byte
 
 	// Waiting readers. One token wakes one reader, and a reader that leaves wakes the next.
@@ -82,7 +82,7 @@ func NewPacketConn() *PacketConn {
 	}
 }
 
-// ReadFrom waits for the next packet that arrives. What does not fit p is cut off.
+// ReadFrom waits for the next packet that arrives. It cuts off what does not fit p.
 func (c *PacketConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,8 +102,8 @@ func (c *PacketConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	}
 }
 
-// WriteTo sends a copy of p to a PacketConn that Connect or Pipe joined to this one. It never blocks. What becomes of
-// packets, those to an unknown address included, only counters tell, as with UDP.
+// WriteTo sends a copy of p to a PacketConn that Connect or Pipe joined to this one. It never blocks. As with UDP, only the counters tell
+// what became of a packet, even of one to an unknown address.
 func (c *PacketConn) WriteTo(p []byte, addr net.Addr) (n int, err error) {
 	if c.closed.Load() {
 		return 0, c.fail("write", errClosed)
@@ -202,7 +202,7 @@ func (c *PacketConn) fail(op string, err error) error {
 	return &net.OpError{Op: op, Net: "udp", Source: c.addr, Err: err}
 }
 
-// route returns the path to an address; nil = none.
+// route returns the path to an address; nil when there is none.
 func (c *PacketConn) route(addr net.Addr) *Path {
 	udp, ok := addr.(*net.UDPAddr)
 	if !ok {

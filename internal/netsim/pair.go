@@ -19,11 +19,11 @@ const (
 var Epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 var (
-	// ErrLimit says that the virtual time given to a run is over.
+	// ErrLimit is returned when the virtual time given to a run is over.
 	ErrLimit = errors.New("netsim: time limit reached")
-	// ErrIdle says that nothing is under way, no machine waits for a time, and what the run waited for has not come.
+	// ErrIdle is returned when nothing is under way and no machine waits for a time, but the condition of the run is not true.
 	ErrIdle = errors.New("netsim: nothing left to happen")
-	// ErrSpin says that a machine keeps the driver busy without getting on.
+	// ErrSpin is returned when a machine keeps the driver busy without progress.
 	ErrSpin = errors.New("netsim: machine spins")
 )
 
@@ -36,8 +36,8 @@ type PairConfig struct {
 	Hold   int // Side.Hold of both
 	Window int // when positive, told once to machines that have SetWindow(bytes int)
 
-	// OnStep, when not nil, is called each time that something happened, after the machines took what arrived and ran
-	// their timers, and before they are asked for packets.
+	// OnStep, if not nil, is called at each time at which something happened, after the machines have taken what arrived and run their
+	// timers, and before they are asked for packets.
 	OnStep func(now time.Time)
 	// OnTick, when not nil, is called every Tick, at the same place.
 	Tick   time.Duration
@@ -97,8 +97,8 @@ func (p *Pair) SetMTU(bytes int) {
 	p.B.Link.SetMTU(p.now, bytes)
 }
 
-// Step does all that happens now and moves the clock to the next event. Not more: there is none, and the clock stands.
-// The error is a machine's (see Side.Err) or ErrSpin.
+// Step does everything that happens now and moves the clock to the next event. more is false when there is none; then the clock stands
+// still. The error is a machine's (see Side.Err) or ErrSpin.
 func (p *Pair) Step() (more bool, err error) {
 	if err := p.settle(); err != nil {
 		return false, err
@@ -216,7 +216,7 @@ func (p *Pair) callHooks() {
 	}
 }
 
-// again tells whether something else happens at this very time. A timeout that stays behind is an error.
+// again reports whether something else happens at this very time. A timeout that stays in the past is an error.
 func (p *Pair) again() (bool, error) {
 	for _, s := range []*Side{p.A, p.B} {
 		if at, ok := s.Link.NextTimeout(); ok && !at.After(p.now) {

@@ -108,7 +108,7 @@ func (p *Path) send(packet []byte) {
 	}
 }
 
-// arrive moves packets that have arrived by now into the receiver's inbox. Called under to.mu.
+// arrive moves packets that have arrived by now into the receiver's inbox. The caller holds to.mu.
 func (p *Path) arrive(now time.Time) {
 	for {
 		packet, ok := p.link.Deliver(now)

@@ -12,10 +12,9 @@ import (
 const (
 	// maxSessions is how many clients a Relay carries; packets from more are dropped.
 	maxSessions = 64
-	// socketBuffer is asked of the kernel for each socket of a Relay, which must not lose what the links carry.
+	// socketBuffer is the size in bytes to ask the kernel for, for each socket of a Relay: the sockets should not lose what the links carry.
 	socketBuffer = 4 << 20
-	// maxReadErrors is how many failed reads in a row a Relay takes as passing (a target that is not up yet) before it
-	// gives the socket up.
+	// maxReadErrors is how many reads in a row may fail, for instance because the target is not up yet, before a Relay gives a socket up.
 	maxReadErrors = 1000
 )
 
@@ -39,8 +38,7 @@ type session struct {
 	upstream  *net.UDPConn
 }
 
-// NewRelay listens on a free UDP port of the loopback and forwards what it gets to the target, over up, and back, over
-// down.
+// NewRelay listens on a free UDP port of the loopback interface. It forwards packets to the target over up, and the answers over down.
 func NewRelay(target string, up, down Config) (*Relay, error) {
 	if err := errors.Join(up.Validate(), down.Validate()); err != nil {
 		return nil, err
@@ -59,7 +57,7 @@ func NewRelay(target string, up, down Config) (*Relay, error) {
 	return r, nil
 }
 
-// Addr is where clients send to.
+// Addr returns the address to which clients send.
 func (r *Relay) Addr() *net.UDPAddr { return r.listener.LocalAddr().(*net.UDPAddr) }
 
 // Stats returns the sums over all clients, from them and to them.
@@ -148,7 +146,7 @@ func (r *Relay) session(client netip.AddrPort) *session {
 	return s
 }
 
-// pump hands on every packet of a socket until that is closed.
+// pump passes every packet of a socket to a function until the socket is closed.
 func pump(from net.PacketConn, to func(p []byte)) {
 	buf := make([]byte, maxDatagram)
 	for failed := 0; failed < maxReadErrors; {

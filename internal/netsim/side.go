@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// DefaultMax is the largest datagram that quic-go takes before it has looked for a larger path MTU, in bytes. A side whose
-// link has no MTU offers it to its machine.
+// DefaultMax is the largest datagram in bytes that quic-go takes before it has searched for a larger path MTU. A side whose link has no
+// MTU lets its machine build datagrams of this size.
 const DefaultMax = 1243
 
 // Machine is one end of a connection without a clock. Its owner calls Receive, then Advance, then AppendPacket until that
@@ -45,7 +45,7 @@ type Side struct {
 	spare []byte // a buffer that the machine had no packet for
 }
 
-// max returns what to offer to AppendPacket.
+// max returns the largest datagram that AppendPacket may build, in bytes.
 func (s *Side) max(now time.Time) int {
 	if s.Max > 0 {
 		return s.Max
@@ -56,7 +56,7 @@ func (s *Side) max(now time.Time) int {
 	return DefaultMax
 }
 
-// held tells whether the carrier takes no packet now.
+// held reports whether the carrier takes no packet now.
 func (s *Side) held(now time.Time) bool {
 	return s.Hold > 0 && s.Link.bottleneck.below(now, s.Hold).After(now)
 }
@@ -132,8 +132,8 @@ func (s *Side) buffer(size int) []byte {
 	return buf
 }
 
-// timeout returns when the machine wants to be called again. A machine that has a packet which the carrier does not take
-// waits for the carrier; other times that have passed are returned as they are.
+// timeout returns when the machine wants to be called again. While the carrier takes no packet, a machine that has one waits for the
+// carrier; other times in the past are returned unchanged.
 func (s *Side) timeout(now time.Time) (at time.Time, ok bool) {
 	if s.Err != nil {
 		return time.Time{}, false

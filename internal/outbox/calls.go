@@ -1,5 +1,5 @@
-// Package outbox has what a server keeps for each client beside the fields that the client lacks: how many bytes of states may leave at a
-// Flush, and the calls that wait for an actor's next update. It is pure.
+// Package outbox holds what a server keeps for each client besides the fields that the client lacks: how many bytes of states may leave
+// at a Flush, and the calls that wait for an actor's next update. It is pure.
 package outbox
 
 import (
@@ -7,19 +7,19 @@ import (
 	"slices"
 )
 
-// maxCalls is how many bytes of calls wait behind the states of an actor for one client: as much as some seven packets take.
+// maxCalls bounds the bytes of calls that wait behind the states of an actor for one client: about seven packets.
 const maxCalls = 8 << 10
 
-// Calls are encoded calls that wait for the next update of an actor, each behind its length. The zero Calls has none.
+// Calls is a queue of encoded calls that wait for the next update of an actor, each after its length. The zero Calls is empty.
 type Calls struct {
 	queued []byte
 	backed int // how many bytes at the front Back has returned since the last Cut
 }
 
-// Empty reports whether none waits.
+// Empty reports whether no call waits.
 func (c *Calls) Empty() bool { return len(c.queued) == 0 }
 
-// Add appends a call, and reports false when too many wait.
+// Add appends a call. It returns false, and does nothing, when the queue would exceed maxCalls bytes.
 func (c *Calls) Add(call []byte) bool {
 	if len(c.queued)+len(call) > maxCalls {
 		return false
@@ -28,7 +28,7 @@ func (c *Calls) Add(call []byte) bool {
 	return true
 }
 
-// Cut takes the first calls out, as many whole ones as fit most bytes, and appends them to into.
+// Cut removes the first whole calls that fit most bytes and appends them to into.
 func (c *Calls) Cut(into []byte, most int) []byte {
 	n := 0
 	for n < len(c.queued) {
@@ -43,20 +43,21 @@ func (c *Calls) Cut(into []byte, most int) []byte {
 	return into
 }
 
-// Back returns calls that were cut and have not left to the front of the queue, behind what Back has returned since the last Cut.
+// Back puts calls that were cut and have not left at the front of the queue again, behind those that Back has put there since the last
+// Cut.
 func (c *Calls) Back(calls []byte) {
 	c.queued = slices.Insert(c.queued, c.backed, calls...)
 	c.backed += len(calls)
 }
 
-// Close forgets those that wait, and returns how many there were.
+// Close removes all calls and returns their number.
 func (c *Calls) Close() (n int) {
 	n = Count(c.queued)
 	*c = Calls{}
 	return n
 }
 
-// Count returns how many calls there are in what Cut appended.
+// Count returns the number of calls in what Cut appended.
 func Count(calls []byte) (n int) {
 	for len(calls) > 0 {
 		size, head := binary.Uvarint(calls)

@@ -14,34 +14,35 @@ import (
 )
 
 const (
-	// pathAge is how old an answer of Carrier.Path may be.
+	// pathAge is for how long Carrier.Path repeats its last answer.
 	pathAge = time.Millisecond
-	// probeSize is above what any path takes, so that quic-go refuses it and tells its limit.
+	// probeSize is larger than what any path takes, so that quic-go refuses the datagram and names its limit.
 	probeSize = 1 << 16
-	// sendQueue datagrams may wait inside quic-go for certain: its maxDatagramSendQueueLen is 32, and a test watches it.
+	// sendQueue is how many datagrams quic-go queues before it blocks: its maxDatagramSendQueueLen is 32, which a test checks, and 24 leaves
+	// a margin.
 	sendQueue = 24
-	// minProbePause keeps the questions for that limit apart on short paths; the pause doubles while the limit stays.
+	// minProbePause is the least pause between two probes of that limit, for short paths; the pause doubles while the limit stays the same.
 	minProbePause = 10 * time.Millisecond
 	maxProbePause = time.Second
 )
 
-// oversized is what probe asks quic-go to send. Nobody writes to it, and it never leaves.
+// oversized is the datagram that probe offers to quic-go. Nobody writes to it, and it never leaves.
 var oversized [probeSize]byte
 
-// Carrier is a QUIC connection as a link drives it. Its methods are safe from any goroutine.
+// Carrier is a QUIC connection as a carrier of package link. Its methods are safe from any goroutine.
 type Carrier struct {
 	Conn   *quic.Conn
 	socket *sealed.Socket // nil without Config.Sealed
-	free   chan struct{}  // closed together with the transport that Dial made for Conn; nil for a server's, which has one for all
+	free   chan struct{}  // closed when the transport that Dial made for Conn is closed; nil on a server, whose connections share one
 
 	mu     sync.Mutex
 	path   link.Path
-	asked  time.Time // when path was filled
-	probed time.Time // when path.MaxDatagram was
+	asked  time.Time // when path was read from quic-go
+	probed time.Time // when path.MaxDatagram was probed
 	pause  time.Duration
 }
 
-// NewCarrier returns the carrier of a connection; socket is the one that sealed packets share with it, nil when none do.
+// NewCarrier returns the carrier of a connection. socket is shared with sealed packets; nil without them.
 func NewCarrier(conn *quic.Conn, socket *sealed.Socket) *Carrier {
 	return &Carrier{Conn: conn, socket: socket}
 }
@@ -73,12 +74,12 @@ func (c *Carrier) CloseWithError(code uint64, reason string) error {
 	return c.Conn.CloseWithError(quic.ApplicationErrorCode(code), reason)
 }
 
-// SendQueue is for [link.Queuer].
+// SendQueue implements [link.Queuer].
 func (c *Carrier) SendQueue() int { return sendQueue }
 
 func (c *Carrier) RemoteAddr() net.Addr { return c.Conn.RemoteAddr() }
 
-// Path asks quic-go at most once a millisecond.
+// Path returns the connection's path. It asks quic-go at most once a millisecond.
 func (c *Carrier) Path() link.Path {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,8 +96,8 @@ func (c *Carrier) Path() link.Path {
 	return c.path
 }
 
-// probe asks for the datagram limit, which path MTU discovery moves about every 5 round trips until it is through. The pause before the
-// next probe doubles while the limit stays.
+// probe finds the limit of datagrams, which path MTU discovery raises about every 5 round trips until it ends. The pause before the next
+// probe doubles while the limit stays the same.
 func (c *Carrier) probe(now time.Time) {
 	c.probed = now
 	var large *quic.DatagramTooLargeError
@@ -109,7 +110,7 @@ func (c *Carrier) probe(now time.Time) {
 	}
 }
 
-// peerClosed says as a link does that the peer closed the connection, and why.
+// peerClosed turns quic-go's error for a close by the peer into a link's *CloseError, with the peer's code and reason.
 func peerClosed(err error) error {
 	var app *quic.ApplicationError
 	if !errors.As(err, &app) || !app.Remote {
@@ -118,19 +119,20 @@ func peerClosed(err error) error {
 	return &link.CloseError{Code: uint64(app.ErrorCode), Reason: app.ErrorMessage, Remote: true, Cause: err}
 }
 
-// Wait returns when the transport that [Dial] made for the carrier is closed; at once for a server's carrier, which shares its transport.
+// Wait waits until the transport that [Dial] made for the carrier is closed. It returns at once on a server, whose carriers share a
+// transport.
 func (c *Carrier) Wait() {
 	if c.free != nil {
 		<-c.free
 	}
 }
 
-// What follows is for a sealed carrier beside this one.
+// The methods below serve a sealed carrier beside this one.
 
 // Socket returns the socket that sealed packets share with the connection, nil when none do.
 func (c *Carrier) Socket() *sealed.Socket { return c.socket }
 
-// CipherSuite returns how the TLS connection encrypts.
+// CipherSuite returns the cipher suite of the TLS connection.
 func (c *Carrier) CipherSuite() uint16 { return c.Conn.ConnectionState().TLS.CipherSuite }
 
 // Export derives keys of the TLS connection.
@@ -139,16 +141,16 @@ func (c *Carrier) Export(label string, context []byte, length int) ([]byte, erro
 	return tls.ExportKeyingMaterial(label, context, length)
 }
 
-// Addrs returns where the connection sends to, and from where.
+// Addrs returns the addresses to which and from which the connection sends.
 func (c *Carrier) Addrs() (remote, local net.Addr) {
 	return c.Conn.RemoteAddr(), c.Conn.LocalAddr()
 }
 
-// Received counts the packets that came over QUIC.
+// Received returns the number of packets that arrived over QUIC.
 func (c *Carrier) Received() uint64 { return c.Conn.ConnectionStats().PacketsReceived }
 
-// MaxPacket returns the largest UDP payload in bytes that the path is known to take: a datagram and what quic-go leaves
-// for its frame: type, connection id, at least a byte of packet number, tag.
+// MaxPacket returns the largest UDP payload in bytes that the path is known to take: a datagram, and what quic-go adds for its frame:
+// type, connection id, at least one byte of packet number, tag.
 func (c *Carrier) MaxPacket() int {
 	const short = 1 + ConnectionIDBytes + 1 + 16
 	if most := c.Path().MaxDatagram; most > 0 {

@@ -1,5 +1,5 @@
-// Package quicconn makes a QUIC connection a carrier of package link, and has what this takes of quic-go and of TLS: configs, dialing, the
-// key of stateless resets. Beside it only rpc imports quic-go, for its Listener and the errors of connections.
+// Package quicconn makes a QUIC connection a carrier of package link. It holds the settings of quic-go and TLS, dialing, and the key of
+// stateless resets. Besides it only rpc imports quic-go, for its Listener and the errors of connections.
 package quicconn
 
 import (
@@ -21,12 +21,12 @@ import (
 const (
 	// ALPN is the protocol that both sides of the TLS handshake must name.
 	ALPN = "quiver/1"
-	// ConnectionIDBytes makes a datagram of the largest size fill its packet exactly, without which quic-go batches
-	// no sends. At 18 to 20 quic-go's own limit is a few bytes too high.
+	// ConnectionIDBytes is the length of connection ids. 17 makes a datagram of the largest size fill its packet exactly; otherwise quic-go
+	// batches no sends. At 18 to 20 quic-go's own limit is a few bytes too high.
 	ConnectionIDBytes = 17
 )
 
-// TLS completes a user's config; host is the name that the server must prove, unless the config has one.
+// TLS returns a copy of a user's config with Quiver's ALPN and TLS 1.3. The server must prove the name host, unless the config names one.
 func TLS(config *tls.Config, host string) *tls.Config {
 	config = config.Clone()
 	config.NextProtos = []string{ALPN}
@@ -37,11 +37,11 @@ func TLS(config *tls.Config, host string) *tls.Config {
 	return config
 }
 
-// initialPacket is the size of the first packets, what RFC 9000 (14) wants of each path: quic-go's 1,280 B are too much for one whose MTU is
-// IPv6's least, and no handshake would end there.
+// initialPacket is the size of the first packets in bytes, which every path must take (RFC 9000, section 14). quic-go's default of 1,280
+// is too much for a path with IPv6's least MTU: no handshake would complete there.
 const initialPacket = 1200
 
-// Config returns the config of connections with datagrams and no streams.
+// Config returns quic-go's config for connections with datagrams and without streams.
 func Config(idle, keepAlive, handshake time.Duration) *quic.Config {
 	return &quic.Config{
 		EnableDatagrams:       true,
@@ -54,27 +54,27 @@ func Config(idle, keepAlive, handshake time.Duration) *quic.Config {
 	}
 }
 
-// ResetKey makes QUIC's stateless reset key (RFC 9000, 10.3) of the private key of a server's first certificate: a server that is started
-// anew with the same certificate then tells the clients of the one before that their connections are gone, which they would otherwise take
-// IdleTimeout to notice. What is no larger than a reset gets none, as QUIC's empty keep-alives. The key is nil, for no resets, where there is
-// no certificate, or its key is not here to be read.
+// ResetKey derives QUIC's stateless reset key (RFC 9000, section 10.3) from the private key of a server's first certificate. A server
+// that restarts with the same certificate can then tell clients of its predecessor that their connections are gone; otherwise they notice
+// only after IdleTimeout. Packets no larger than a reset, such as QUIC's empty keep-alives, get no reset. ResetKey returns nil, for no
+// resets, if there is no certificate or its key cannot be read.
 func ResetKey(config *tls.Config) *quic.StatelessResetKey {
 	if len(config.Certificates) == 0 {
 		return nil
 	}
 	secret, err := x509.MarshalPKCS8PrivateKey(config.Certificates[0].PrivateKey)
 	if err != nil {
-		return nil // in a hardware module
+		return nil // the key is in a hardware module
 	}
 	b, err := hkdf.Key(sha256.New, secret, nil, "quiver stateless reset", len(quic.StatelessResetKey{}))
 	if err != nil {
-		return nil // never: the length is allowed
+		return nil // cannot happen: the length is valid
 	}
 	key := quic.StatelessResetKey(b)
 	return &key
 }
 
-// RefusedError says that the server takes no handshake now, or none from this address.
+// RefusedError is the error of a dial when the server takes no handshake now, or none from this address.
 type RefusedError struct{ cause error }
 
 func (e *RefusedError) Error() string { return e.cause.Error() }
@@ -104,13 +104,13 @@ func Dial(ctx context.Context, socket net.PacketConn, shared *sealed.Socket, add
 	return carrier, nil
 }
 
-// closedHere reports whether a connection that has ended did so because this side closed it.
+// closedHere reports whether this side closed a connection that has ended.
 func closedHere(conn *quic.Conn) bool {
 	var app *quic.ApplicationError
 	return errors.As(context.Cause(conn.Context()), &app) && !app.Remote
 }
 
-// dialError says why no QUIC connection came about.
+// dialError returns why no QUIC connection came about.
 func dialError(ctx context.Context, err error) error {
 	var silent *quic.IdleTimeoutError
 	var slow *quic.HandshakeTimeoutError
@@ -128,7 +128,7 @@ func dialError(ctx context.Context, err error) error {
 	return err
 }
 
-// Resolve looks addr up; of several addresses it takes the first of version 4, as package net does.
+// Resolve looks addr up. Of several addresses it takes the first IPv4 one, as package net does.
 func Resolve(ctx context.Context, addr string) (remote *net.UDPAddr, host string, err error) {
 	host, service, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -158,8 +158,8 @@ func Resolve(ctx context.Context, addr string) (remote *net.UDPAddr, host string
 	return &net.UDPAddr{IP: best.IP, Port: port, Zone: best.Zone}, host, nil
 }
 
-// LingerTime is how long a connection that this side closes should still answer, so that a lost close is repeated: 3 PTO. It is 0 when
-// the connection has ended otherwise.
+// LingerTime returns how long a connection that this side has closed should still answer packets, so that the peer gets a lost close
+// again: 3 PTO. It is 0 if the connection ended for another reason.
 func LingerTime(conn *quic.Conn) time.Duration {
 	if conn.Context().Err() != nil && !closedHere(conn) {
 		return 0
