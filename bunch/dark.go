@@ -2,10 +2,10 @@ package bunch
 
 import "time"
 
-// darkTimeouts is after how many probe timeouts without an ack the path counts as out. One lost ack does not take that long.
+// darkTimeouts is the number of probe timeouts without an ack after which the path counts as out. One lost ack does not take that long.
 const darkTimeouts = 2
 
-// darkTime returns after how long without an ack the path counts as out.
+// darkTime returns the time without an ack after which the path counts as out.
 func (c *Conn) darkTime() time.Duration { return darkTimeouts * c.pto() }
 
 // dark reports whether the path is out: nothing was acknowledged for darkTime. A packet that leaves now would be lost, or wait in

@@ -248,7 +248,7 @@ func (c *Conn) Cork(on bool) {
 	c.cork.on, c.cork.flushing = on, false
 }
 
-// Flush lets what is queued now leave though the connection is corked.
+// Flush lets everything that is queued now leave, even while the connection is corked.
 func (c *Conn) Flush() { c.cork.flushing, c.changed = c.cork.on, true }
 
 // QueueTime estimates how long the bytes of a channel that were never sent will wait: these and those that precede them, over the

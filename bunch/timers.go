@@ -2,7 +2,7 @@ package bunch
 
 import "time"
 
-// trimAfter is for how long spare memory is kept that nobody needs; at most it is kept for twice that.
+// trimAfter is the time for which spare memory is kept that nobody needs; some is kept for up to twice as long.
 const trimAfter = 10 * time.Second
 
 // Advance runs the timers that are due. An error ends the connection: the peer has been silent for too long.

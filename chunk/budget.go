@@ -2,7 +2,7 @@ package chunk
 
 import "time"
 
-// budgetTime is for how long bytes add up in a budget: an owner that asks only so often still gets the whole rate.
+// budgetTime is the longest time for which a budget saves up bytes: an owner that asks only this often still gets the whole rate.
 const budgetTime = 250 * time.Millisecond
 
 // budget is the article's accumulator: time adds bytes and slices take them, and bytes that are left over stay. It counts in

@@ -13,10 +13,10 @@ type list struct{ head, tail int16 }
 
 // sending is what a sender knows of one slice.
 type sending struct {
-	sent       time.Duration // when it was sent last
-	before     time.Duration // and before that; the same when it was sent once
+	sent       time.Duration // when it was last sent
+	before     time.Duration // when it was sent before that; equal to sent if it was sent once
 	order      uint64        // number of the last sending among all of the sender's
-	prev, next int16         // in its list
+	prev, next int16         // neighbours in its list
 	state      state
 	resent     bool // it was sent more than once, so its ack does not tell which sending arrived
 }
@@ -26,7 +26,7 @@ type state uint8
 const (
 	unsent  state = iota
 	waiting       // for its ack, or until it is due again
-	lost          // the driver said so
+	lost          // Lost was called for it
 	acked
 )
 
@@ -43,9 +43,9 @@ type flight struct {
 
 	begun   bool      // a slice has left
 	fresh   int       // no slice below it is unsent
-	lost    list      // in the order in which Lost was called
-	waiting list      // in the order of sending
-	slices  []sending // as many as the chunk has
+	lost    list      // lost slices, in the order of Lost's calls
+	waiting list      // slices that wait for their acks, in the order of sending
+	slices  []sending // one for each slice of the chunk
 }
 
 // reset makes f the flight of another chunk.
@@ -95,8 +95,7 @@ func (f *flight) ready(r *resend, now time.Duration) int {
 	return none
 }
 
-// due returns when the slice that waits longest for its ack is to be sent again, or never. The slices behind it left later, so they
-// are due no earlier.
+// due returns when the slice that waits longest for its ack must be sent again, or never. The slices behind it left later, so they
 func (f *flight) due(r *resend) time.Duration {
 	if f.waiting.head == none {
 		return never

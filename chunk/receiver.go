@@ -30,10 +30,10 @@ type Receiver struct {
 // ReceiverStats counts what a receiver did since it was made.
 type ReceiverStats struct {
 	Chunks, ChunkBytes uint64 // finished
-	Slices, SliceBytes uint64 // that were new
-	Duplicates         uint64 // slices that were there already, even of finished chunks
+	Slices, SliceBytes uint64 // slices received for the first time
+	Duplicates         uint64 // slices received before, also slices of finished chunks
 	Ignored            uint64 // slices of a chunk that is too far ahead or long past, or with another Count than earlier ones
-	Acks               uint64 // that left
+	Acks               uint64 // acks sent
 	Malformed          uint64 // packets that are not slices
 }
 

@@ -90,7 +90,7 @@ func (r *resend) patience(timeouts int) time.Duration {
 	return max(d, min(d<<max(timeouts, 0), max(maxPatience, 2*d)))
 }
 
-// due returns when a slice that waits for its ack is to be sent again, while left slices of its chunk are not acked.
+// due returns when a slice that waits for its ack must be sent again, while left slices of its chunk are not acked.
 func (r *resend) due(s *sending, left int) time.Duration {
 	if r.told || s.order < r.overtaken {
 		return s.sent + r.delay()

@@ -21,14 +21,14 @@ type Sender struct {
 
 	// Choosing.
 	fresh   uint64        // no chunk below it has a slice that was never sent
-	hints   int           // how many slices are lost, as Lost said
-	longest time.Duration // no slice that waits for its ack was sent before then
+	hints   int           // number of slices that Lost named and that have not been sent again
+	longest time.Duration // lower bound of the time at which any slice that waits for its ack was sent
 
 	// Pace.
 	budget   budget
 	resend   resend
 	bursting bool
-	pause    time.Duration // until when nothing leaves after a burst
+	pause    time.Duration // when the pause after a burst ends
 
 	stats SenderStats
 }
@@ -36,12 +36,12 @@ type Sender struct {
 // SenderStats counts what a sender did since it was made.
 type SenderStats struct {
 	Chunks, ChunkBytes  uint64        // finished: every slice acked
-	AckedBytes          uint64        // of all acked slices, even of chunks under way
+	AckedBytes          uint64        // in acked slices, also in those of chunks under way
 	Slices, SliceBytes  uint64        // sent, resent ones included
 	Resent              uint64        // slices sent again
 	Hints               uint64        // slices sent again because Lost said so
-	Acks                uint64        // that told of a chunk in flight
-	AcksIgnored         uint64        // of another chunk, or with another number of slices
+	Acks                uint64        // acks of a chunk in flight
+	AcksIgnored         uint64        // acks of another chunk, or with another number of slices
 	Malformed           uint64        // packets that are not acks
 	RTT                 time.Duration // 0 = not known
 	InFlight, QueueSize int           // chunks, now

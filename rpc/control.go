@@ -174,9 +174,9 @@ func (t *times) take(answer control.Time, arrived time.Time) {
 	t.steps.Store(t.ask.Steps())
 }
 
-// ServerTime returns the time of the server's game clock at the moment when this world's clock says now, and the largest error that it may
-// have, however much the ways there and back differ. ok is false while nothing is known. On a server t is now. It belongs to the world's goroutine; now
-// must be near the time of the last Dispatch.
+// ServerTime returns the time of the server's game clock at the moment when this world's clock says now, and the largest error that it
+// may have, however much the ways there and back differ. ok is false while nothing is known. On a server t is now. It belongs to the
+// world's goroutine; now must be near the time of the last Dispatch.
 //
 // A client asks the server for its time from the first call on, so call it early, in OnConnect: the first answer takes a round trip,
 // a good one a second; after that the client asks once a second while something else travels. bound is about half of the least round

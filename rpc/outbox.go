@@ -309,8 +309,8 @@ func (c *Conn) markAll() {
 	}
 }
 
-// dormantWithLists returns the dormant actors with lists of which the client has a copy. Without lists nothing is lost: other states came with
-// the close, reliably.
+// dormantWithLists returns the dormant actors with lists of which the client has a copy. Actors without lists lose nothing: their other
+// states came reliably, with the close.
 func (c *Conn) dormantWithLists() (actors []*Actor) {
 	for a := range c.shown.detached {
 		if a.class.lists > 0 && c.shown.detached[a] == Dormancy {

@@ -213,8 +213,8 @@ func (w *World) dropQuestion(c *Conn, a *Actor, m *method, number uint64, reason
 	}
 }
 
-// verdictOf maps the reason for which a question is dropped to the verdict that its asker gets. One question too many does not close the connection: the limits of
-// both ends may differ, and a cancel that makes room may still be under way on another actor's channel.
+// verdictOf maps the reason for which a question is dropped to the verdict that its asker gets. One question too many does not close the
+// connection: the limits of the two ends may differ, and a cancel that makes room may still be under way on another actor's channel.
 var verdictOf = map[drops.Reason]ask.Verdict{
 	drops.Unbound: ask.Unbound, drops.NotOwner: ask.NotOwner, drops.RateLimited: ask.RateLimited, drops.Requests: ask.TooMany,
 	drops.Blocked: ask.Blocked,

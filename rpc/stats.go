@@ -15,22 +15,23 @@ import (
 	"github.com/quivernet/quiver/rpc/dos"
 )
 
-// Stats is a snapshot of one connection. [Stats.String] lays it out as Unreal's stat net does; [World.StatNet] is the world's.
+// Stats is a snapshot of one connection. [Stats.String] lays it out as Unreal's stat net does; [World.StatNet] shows a whole world.
 //
 // Packets, bunches, bytes and their rates count what actors send, and the transfers of package stream that travel as bunches (Window, the
 // default), without the overhead of QUIC or sealed packets. Slices are counted separately. Their losses, and all that is on the wire, are in
 // Sealed.
 type Stats struct {
-	// Round trip times: the newest, which includes the peer's ack delay; the mean without that; the least of about the last 10 s. UE: Ping.
+	// Round trip times: the newest, which includes the peer's ack delay; the mean, without that delay; and the least of about the last 10 s.
+	// UE: Ping.
 	RTT, SmoothedRTT, MinRTT time.Duration
 	Jitter                   time.Duration // mean deviation of the round trip time
 
-	// Shares of packets that were lost, 0 to 1, since the start. The two ends of a direction see different numbers: the sender learns of
-	// packets that ask for an ack, not of acks alone; the receiver counts missing numbers, and the peer leaves out about 0.2 % of them on
-	// purpose, which can not be told from losses.
+	// Shares of packets that were lost, 0 to 1, since the start. Both ends of a direction see different numbers. The sender knows the fate
+	// only of packets that ask for an ack, not of packets with acks alone. The receiver counts missing numbers, and cannot tell a loss from
+	// the 0.2 % of numbers that the peer skips on purpose.
 	LossIn, LossOut float64
-	// Rates per second, over the last full second that a Flush or a call of Stats has measured; in the first second since the start. UE: In
-	// and Out Rate, Packets and Bunches.
+	// Rates a second, over the last full second that a Flush or a call of Stats has measured; within the first second, since the start. UE:
+	// In and Out Rate, Packets and Bunches.
 	RateIn, RateOut             float64 // bytes
 	PacketRateIn, PacketRateOut float64
 	BunchRateIn, BunchRateOut   float64
@@ -40,31 +41,31 @@ type Stats struct {
 	OutSaturation float64
 
 	PacketsIn, PacketsOut       uint64
-	PacketsLost, PacketsMissing uint64 // sent and lost; not received, though later ones were
-	PacketsOutOfOrder           uint64 // received after a later one
+	PacketsLost, PacketsMissing uint64 // packets sent that were lost; packets not received although later ones were
+	PacketsOutOfOrder           uint64 // packets received after a later one
 	BytesIn, BytesOut           uint64
 	PayloadOut                  uint64 // bytes of BytesOut without headers and acks of bunches; resends count again
 	BunchesIn, BunchesOut       uint64
-	SliceBytesIn, SliceBytesOut uint64 // of slices and their acks; resends count again
+	SliceBytesIn, SliceBytesOut uint64 // bytes of slices and their acks; resends count again
 	BunchesResent               uint64
 	SpuriousLosses              uint64 // packets of PacketsLost, and of LossOut, that arrived later
 	Probes, AcksAlone           uint64
 
 	InFlight     int // bytes that are not yet acknowledged
 	Window       int // bytes that bulk may have in flight
-	Queued       int // bytes that are not yet in a packet
-	DeliveryRate int // bytes a second that the path has been found to deliver, perhaps in short bursts: not the bytes that are sent
-	MaxDatagram  int // bytes that the path takes now
-	ReceiveLimit int // bytes of reliable messages that may wait here
+	Queued       int // bytes that wait for a packet
+	DeliveryRate int // bytes a second that the path delivers when it is busy; more than RateOut when little is sent
+	MaxDatagram  int // largest datagram in bytes that the path takes now
+	ReceiveLimit int // bytes of received reliable messages that may wait here
 
 	// Deferred counts the Dispatches that left messages of this connection to the next one: see Config.DispatchTime.
 	Deferred uint64
 
-	// ServerTime is about a client's [Conn.ServerTime]: how often it made a step, because the server's clock was set or this one stood
-	// still, and how many answers of the server contradicted themselves.
+	// ServerTime counts, on a client, how often [Conn.ServerTime] jumped because the server's clock was set or this one stood still (Steps),
+	// and how many answers of the server could not be true (Refused).
 	ServerTime struct{ Steps, Refused uint64 }
 
-	// Sealed is about the sealed carrier, see [Config].Sealed.
+	// Sealed is the state of the sealed carrier: see [Config].Sealed.
 	Sealed SealedStats
 
 	// With Config.DoS, on a server: the state of the peer's identity, and what the peer has called, by name. Messages that are no calls
@@ -75,43 +76,44 @@ type Stats struct {
 	Severity string
 	Methods  []dos.Count
 
-	ChannelsOpen int            // the control channel, those of actors, and those of package stream, its lanes
-	ActorsOpen   int            // of ChannelsOpen, those of the game's actors
-	Channels     []ChannelStats // those with something out, by number
+	ChannelsOpen int            // the control channel, channels of actors, and the lanes of package stream
+	ActorsOpen   int            // of ChannelsOpen: channels of the game's actors
+	Channels     []ChannelStats // channels with unacknowledged reliable entries, by number
 	Drops        Drops
 }
 
-// ChannelStats is a channel with reliable entries that are not acknowledged.
+// ChannelStats describes a channel that has reliable entries without an ack.
 type ChannelStats struct {
 	Channel    uint64
 	Class      string // empty for the control channel
-	Out, Slots int    // entries of the reliable buffer
+	Out, Slots int    // entries of the reliable buffer that are taken, and that there are
 	QueueTime  time.Duration
 	Gate       string // see [Channel.Gate]
 }
 
-// Drops counts what was dropped, by reason, of what the peer sent and of what was for the peer.
+// Drops counts, by reason, what was dropped of what the peer sent and of what was meant for the peer.
 type Drops struct {
 	// Calls.
 	NotOwner, RateLimited, Unbound, ActorClosed, Invalid uint64
-	// Blocked counts calls of the peer's beyond what Config.DoS lets run of their method.
+	// Blocked counts calls of the peer that Config.DoS blocked.
 	Blocked uint64
-	// Ended counts messages that had not run a second after the end of their connection, or when this side closed it.
+	// Ended counts messages that had not run a second after their connection ended, or when this side closed it.
 	Ended uint64
 	// Saturated counts unreliable calls made here that did not leave: see Config.QueueUnreliable.
 	Saturated uint64
 	// Throttled counts unreliable Multicasts made here beyond Config.MaxRPCPerNetUpdate.
 	Throttled uint64
-	// Gone counts Client RPCs and Multicasts made here when the connection was closing or had ended, and OnDisconnect had not run.
+	// Gone counts Client RPCs and Multicasts made here after the connection began to close and before OnDisconnect ran.
 	Gone uint64
-	// UnknownRefs counts references in arguments of the peer's that name no actor which is open for both; they name none then.
+	// UnknownRefs counts references in the peer's arguments to actors that are not open on the connection; the handler sees 0 instead.
 	UnknownRefs uint64
-	// Requests counts questions of the peer beyond Config.MaxRequests. Answers counts answers for which nobody waited: those of the peer
-	// that came late, twice or for no question, and those of this side to questions that were canceled, or answered before.
+	// Requests counts questions of the peer beyond Config.MaxRequests. Answers counts answers for which nobody waited: the peer's, if they
+	// came late, twice or without a question; and this side's, if the question was canceled or already answered.
 	Requests, Answers uint64
-	// Messages counts messages of the peer's [Conn.SendMessage] while Config.OnMessage is nil.
+	// Messages counts messages of the peer's [Conn.SendMessage] that arrived while Config.OnMessage was nil.
 	Messages uint64
-	// State counts updates of states for which a client had no memory, and then asked for everything anew, and those that waited too long.
+	// State counts updates of states that a client dropped, because it had no memory for them (it then asks for everything anew) or because
+	// they waited too long.
 	State uint64
 	// Bunches.
 	Duplicate, ClosedChannel, Unreliable, Late, BeforeOpen, Assembly uint64
@@ -119,7 +121,7 @@ type Drops struct {
 	RingFull, UnknownMachine, BeforeJoin uint64
 }
 
-// Stats returns a snapshot.
+// Stats returns a snapshot. It is safe from any goroutine.
 func (c *Conn) Stats() Stats {
 	channels, actors := c.channelNames()
 	c.link.Lock()
@@ -154,10 +156,10 @@ func (c *Conn) Stats() Stats {
 	return s
 }
 
-// gate is Channel.Gate, under the link's lock.
+// gate implements Channel.Gate. The caller holds the link's lock.
 func (c *Conn) gate(channel uint64) string { return c.machine.Gate(channel, c.link.Rated()) }
 
-// addCounts adds what others than the machine have counted.
+// addCounts adds the counters that are kept outside the machine.
 func (c *Conn) addCounts(s *Stats, l *link.Stats) {
 	s.MaxDatagram = l.MaxDatagram
 	s.Sealed.State = "off"
@@ -185,7 +187,7 @@ func (d *Drops) count(of *drops.Counters) {
 	d.Messages = of.Of(drops.Message)
 }
 
-// channelNames returns the channels that exist now, by number, and how many are of the game's actors.
+// channelNames returns the open channels, by number, and the number of those that belong to the game's actors.
 func (c *Conn) channelNames() (names []ChannelStats, actors int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -249,7 +251,7 @@ func (w *World) sampleRates() {
 	}
 }
 
-// fullest is how many channels a table names: those with the fullest reliable buffers.
+// fullest is the number of channels that a table names: those with the fullest reliable buffers.
 const fullest = 5
 
 // String returns the numbers as a table of at most 100 columns. Any carrier that does not use QUIC, such as rpctest's, stands
@@ -293,7 +295,7 @@ func (s *Stats) addChannels(t *statnet.Table) {
 	}
 }
 
-// String returns the numbers in a line.
+// String returns the channel's numbers in one line.
 func (ch ChannelStats) String() string {
 	text := fmt.Sprintf("%d %s: %d of %d entries, %s queued", ch.Channel, cmp.Or(ch.Class, "control"), ch.Out, ch.Slots, statnet.Ms(ch.QueueTime))
 	if ch.Gate != "" {
@@ -302,7 +304,7 @@ func (ch ChannelStats) String() string {
 	return text
 }
 
-// reasons lists what was dropped, by name.
+// reasons lists the counters that are not 0, by name.
 func (d Drops) reasons() (reasons []string) {
 	v := reflect.ValueOf(d)
 	for i := range v.NumField() {
@@ -316,9 +318,9 @@ func (d Drops) reasons() (reasons []string) {
 	return reasons
 }
 
-// StatNet returns the numbers of the world and a line for each connection that has joined, as a table of at most 100 columns; for
-// all numbers of one see [Conn.Stats]. It belongs to the world's goroutine, and is for consoles: it takes about 2 µs a connection and
-// 10 ns an actor. UE: stat net.
+// StatNet returns the numbers of the world and a line for each connection that has joined, as a table of at most 100 columns;
+// [Conn.Stats] has all numbers of one connection. It belongs to the world's goroutine. It is for consoles: it takes about 2 µs for each
+// connection and 10 ns for each actor. UE: stat net.
 func (w *World) StatNet() string {
 	var t statnet.Table
 	conns := w.Conns()
@@ -344,7 +346,7 @@ func (w *World) role() string {
 	return "client"
 }
 
-// addActors adds how many actors there are.
+// addActors adds the line with the numbers of actors.
 func (w *World) addActors(t *statnet.Table) {
 	here, relevant, dormant := 0, 0, 0
 	for a := range w.actors.all.all {
@@ -369,7 +371,7 @@ func (w *World) addActors(t *statnet.Table) {
 		fmt.Sprintf("%d relevant to somebody", relevant), fmt.Sprintf("%d dormant", dormant))
 }
 
-// spans are the rows of a world's table of which each connection has a value.
+// spans are the rows of a world's table that show the range of a value over all connections.
 var spans = []struct {
 	label string
 	value func(*Stats) float64
@@ -390,7 +392,7 @@ var spans = []struct {
 	{"Channels", func(s *Stats) float64 { return float64(s.ChannelsOpen) }, func(v float64) string { return fmt.Sprintf("%.0f", v) }},
 }
 
-// addSpans adds the least, mean and greatest of all connections.
+// addSpans adds the rows with the least, mean and greatest value of all connections.
 func addSpans(t *statnet.Table, stats []Stats) {
 	if len(stats) == 0 {
 		return
@@ -406,7 +408,7 @@ func addSpans(t *statnet.Table, stats []Stats) {
 	}
 }
 
-// connColumns are those of the line of a connection.
+// connColumns are the columns of the lines that addConns adds.
 var connColumns = []statnet.Column{{Width: 28, Left: true}, {Width: 9}, {Width: 12}, {Width: 12}, {Width: 13}, {Width: 9}, {Width: 9}, {Width: 8}}
 
 // addConns adds a line for each connection.

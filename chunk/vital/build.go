@@ -110,7 +110,7 @@ func (p *packing) add(h Header, data []byte) bool {
 	return true
 }
 
-// packResends reports whether all that is to be sent again was.
+// packResends reports whether every chunk that must be sent again was packed.
 func (c *Conn) packResends(p *packing) bool {
 	for ; c.again < c.until; c.again++ {
 		if !c.addVital(p, c.again, Vital|Resend) {

@@ -20,19 +20,19 @@ const (
 
 	// minAsk is the least time between two requests for a resend, and between two answers; DDNet's limit.
 	minAsk = 100 * time.Millisecond
-	// askAgain is after how many intervals (see Conn.interval) a request without effect is repeated.
+	// askAgain is the number of intervals (see Conn.interval) after which a request without effect is repeated.
 	askAgain = 3
 
 	// longest bounds times, so that no sum of them overflows: 146 years.
 	longest = 1 << 62
 
-	chunkShare = 16 // each so many bytes of a limit allow one chunk, however small
+	chunkShare = 16 // bytes of a limit that allow one chunk, however small the chunk is
 	maxReason  = 256
 
 	unknownToken = 0xffffffff // DDNet's, before a peer knows the right one
 )
 
-// Config is for one end of a connection. The zero value of a field is its default.
+// Config holds the settings of one end of a connection. A field that is zero takes its default.
 type Config struct {
 	Version Version
 
@@ -58,11 +58,11 @@ type Config struct {
 
 	// Timeout ends a connection from which nothing comes, or that acknowledges none of what waits for it. 0 = 10 s.
 	Timeout time.Duration
-	// KeepAlive is after how long without a packet one is sent. 0 = 1 s.
+	// KeepAlive is the time without a packet after which an empty one is sent. 0 = 1 s.
 	KeepAlive time.Duration
-	// FlushAfter is how long after the last packet chunks that nobody flushed leave. 0 = 500 ms.
+	// FlushAfter is the time since the last packet after which chunks leave without a Flush. 0 = 500 ms.
 	FlushAfter time.Duration
-	// ResendAfter is after how long a vital chunk without acknowledgement is sent again, unasked. 0 = 1 s.
+	// ResendAfter is the time after which a vital chunk without acknowledgement is sent again without a request. 0 = 1 s.
 	ResendAfter time.Duration
 	// AckAfter is how long the acknowledgement of a vital chunk waits for another packet. 0 = 100 ms; negative = until
 	// there is one, as in the game.

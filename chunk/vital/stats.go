@@ -5,11 +5,11 @@ import "time"
 // Stats counts what a Conn did. Every packet received is in one of Taken, Malformed, WrongToken, BadAck and Ignored.
 type Stats struct {
 	Sent       uint64 // packets
-	Compressed uint64 // of them, those that left compressed
+	Compressed uint64 // of Sent: packets that left compressed
 	Chunks     uint64 // sent for the first time
 	Resent     uint64 // chunks sent again
 	Asked      uint64 // packets that asked for a resend
-	Answers    uint64 // such requests answered
+	Answers    uint64 // requests of the peer for a resend that were answered
 	TooBig     uint64 // chunks that did not fit the packet offered: dropped, or vital and waiting
 
 	Received   uint64 // packets

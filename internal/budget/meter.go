@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// idleCredit is for how long an idle meter saves up credit. UE: at most two ticks, 66 ms at 30 Hz.
+	// idleCredit is the time for which an idle meter saves up credit. UE: at most two ticks, 66 ms at 30 Hz.
 	idleCredit = 66 * time.Millisecond
 	// Floor is the least credit of a meter, in bytes: two datagrams for play and two for bulk. With less, a slow rate could never send
 	// one.

@@ -48,8 +48,8 @@ func least(s *schema) int64 {
 	return 1
 }
 
-// excess returns by how much the memory to which a value of s refers may exceed memoryRatio times its bytes at most; walk refuses a
-// value with an excess of more than memoryFree. For most types it is negative. s must not contain itself.
+// excess returns the most memory by which a value of s may exceed memoryRatio times its bytes; walk refuses a value whose excess is above
+// memoryFree. For most types it is negative. s must not contain itself.
 func excess(s *schema) int64 {
 	switch s.form {
 	case formArray:

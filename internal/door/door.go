@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// ForgedTime is for how long at least a handshake that failed before the client had proven its address keeps its place. Everybody knows
-// the keys of Initial packets (RFC 9001, 5.2), so without it a forged CONNECTION_CLOSE would free the place at once, and each Initial
-// costs the server a signature. With it there are at most rpc.Config.RetryAbove of them a second.
+// ForgedTime is the least time for which a handshake keeps its place if it failed before the client had proven its address. Everybody
+// knows the keys of Initial packets (RFC 9001, section 5.2), so without it a forged CONNECTION_CLOSE would free the place at once, and
+// each Initial costs the server a signature. With it there are at most rpc.Config.RetryAbove of them a second.
 const ForgedTime = time.Second
 
 // Limits of a [Door].
@@ -233,7 +233,7 @@ func (d *Door[C]) Leave(v *Visit[C]) {
 	}
 }
 
-// Asking returns for how many logins of an address Authenticate runs.
+// Asking returns the number of an address's logins for which Authenticate runs.
 func (d *Door[C]) Asking(from netip.Prefix) (n int) {
 	for _, v := range d.visits {
 		if v.asking && v.from == from {

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// failureMemory is for how long the failed logins of an address are remembered after the last one.
+	// failureMemory is the time after the last failed login of an address after which the door forgets its failures.
 	failureMemory = 10 * time.Minute
 	// firstPause is the pause after the first failed login that is not free; each further one doubles it.
 	firstPause = 250 * time.Millisecond
@@ -80,7 +80,7 @@ func (f *Failures) find(from netip.Prefix, now time.Time) *failure {
 	return &f.entries[i]
 }
 
-// pause returns how long an address with so many failures waits.
+// pause returns how long an address with count failures must wait before its next login.
 func (f *Failures) pause(count int) time.Duration {
 	doublings := max(0, count-f.free)
 	if doublings > 6 { // 250 ms << 6 is above MaxPause

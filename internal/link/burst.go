@@ -5,7 +5,7 @@ const (
 	maxBurst = 96
 	// minBurst is the least size to which losses shrink a burst.
 	minBurst = 32
-	// burstStep is by how many datagrams a burst without a loss lengthens the next one.
+	// burstStep is the number of datagrams by which a burst without a loss lengthens the next one.
 	burstStep = 8
 )
 

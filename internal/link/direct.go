@@ -2,19 +2,19 @@ package link
 
 import "time"
 
-// maxDirect is how many datagrams one Unlock sends: a tick's calls and a little more. The writer sends the rest, so that a tick does not
-// spend its time on bulk.
+// maxDirect is the most datagrams that one Unlock sends: a tick's calls and a little more. The writer sends the rest, so that a tick does
+// not spend its time on bulk.
 const maxDirect = 8
 
-// queued bounds how many datagrams may wait in the carrier's queue. That queue is in order, so at most those wait that the first
-// machine has built after the newest one that the peer has acknowledged, and those of other machines behind that.
+// queued bounds the number of datagrams in the carrier's queue without asking the carrier. The queue is in order, so it holds at most the
+// datagrams that the first machine has built since the newest one that the peer acknowledged, and those of other machines after that.
 type queued struct {
 	capacity int    // of the carrier's queue; 0 = it may always block
 	next     uint64 // one above the newest packet of the first machine
 	least    uint64 // acked must reach it before anything is sent directly: until then another machine's datagram may wait
 }
 
-// built notes a datagram of the machine at that place in the order of priority.
+// built notes a datagram of the machine with index place in the order of priority.
 func (q *queued) built(place int, number uint64) {
 	if place > 0 {
 		q.other()
@@ -23,8 +23,8 @@ func (q *queued) built(place int, number uint64) {
 	q.next = number + 1
 }
 
-// other notes that a datagram which is not the first machine's may wait. Only an ack for one that the first machine builds later
-// proves that it has left.
+// other notes that a datagram of another machine may be in the queue. Only the ack of a later datagram of the first machine proves that
+// it has left.
 func (q *queued) other() { q.least = q.next + 1 }
 
 // room reports whether the queue certainly has room for another datagram. acked is one above the newest packet of the first machine
@@ -41,7 +41,7 @@ type direct struct {
 	hole  time.Duration // as in turn
 }
 
-// sendDirect sends in place of the writer, which sleeps. The caller holds the lock all the time, which keeps packets in order.
+// sendDirect sends in place of the sleeping writer. The caller holds the lock throughout, which keeps packets in order.
 func (l *Link) sendDirect() (d direct) {
 	first := &l.slots[0]
 	if first.acker == nil || l.draining.Load() || l.failed != nil {
@@ -73,7 +73,7 @@ func (l *Link) sendDirect() (d direct) {
 	return d
 }
 
-// launch gives a datagram to the carrier, which does not block now.
+// launch gives a datagram to the carrier, whose queue has room, so it does not block.
 func (l *Link) launch(t turn) error {
 	if err := l.carrier.SendDatagram(t.packet); err != nil {
 		_, err = l.refused(t, err)
@@ -83,7 +83,7 @@ func (l *Link) launch(t turn) error {
 	return nil
 }
 
-// conclude does, without the lock, what sendDirect has left to do.
+// conclude finishes the work of sendDirect that must run without the lock.
 func (l *Link) conclude(d direct) {
 	if d.err != nil {
 		l.end(d.err)

@@ -46,9 +46,8 @@ func (m *mtu) refuse(now time.Time, size int) {
 	m.refusal, m.refusalEnd = size, now.Add(refusalHold)
 }
 
-// blackHole notes that large datagrams vanish, and returns for how long only safe ones leave. It returns 0 when none that is
-// larger was allowed, since the report is then an old one. When the path was good for longer than the last hold, the hold starts
-// anew.
+// blackHole notes that large datagrams vanish, and returns the time for which only safe ones leave. It returns 0, for an old report, when
+// no larger one was allowed. When the path was good for longer than the last hold, the hold starts anew.
 func (m *mtu) blackHole(now time.Time) time.Duration {
 	if m.max(now) <= SafeDatagram {
 		return 0

@@ -177,7 +177,7 @@ func (s Source) advance(now time.Time) bool {
 	return true
 }
 
-// NextTimeout returns when Advance or AppendPayload is to be called again.
+// NextTimeout returns when the carrier must call Advance or AppendPayload again.
 func (s Source) NextTimeout() (next time.Time, ok bool) {
 	l := s.link
 	if l.sealed.carrier == nil || l.failed != nil {

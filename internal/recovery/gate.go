@@ -83,8 +83,8 @@ func (g *Gate) Lost(m *Mark, size int) {
 // Limited notes that the owner had nothing more to send, with so many bytes in flight.
 func (g *Gate) Limited(inFlight int) { g.rate.limitedTill = g.rate.delivered + int64(max(inFlight, 1)) }
 
-// jitter returns by how much round trips are longer than the least without a queue. A window for the least alone would shrink with each
-// round in which they are longer by more than slack, down to leastPackets (rpctest.TestBlobsInJitter).
+// jitter returns how much longer round trips are than the least, apart from any queue. A window for the least alone would shrink with
+// each round in which they are longer by more than slack, down to leastPackets (rpctest.TestBlobsInJitter).
 func (g *Gate) jitter() time.Duration { return min(g.mostJitter, g.deviation()) }
 
 func (g *Gate) deviation() time.Duration { return jitterDeviations * max(0, g.Variance-calmDeviation) }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// rateRounds is for how many rounds a sample counts towards the maximum.
+// rateRounds is the number of rounds in which a sample counts towards the maximum.
 const rateRounds = 10
 
 // Mark is a packet's P.delivered, P.delivered_time, P.first_sent_time and P.is_app_limited (draft-cheng-iccrg-delivery-rate-estimation).

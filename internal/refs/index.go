@@ -2,17 +2,17 @@ package refs
 
 import "slices"
 
-// Index has, for each key, those that name it, in the order in which they began to. Refile takes time in proportion to the keys of one
-// that names them, not to all that name a key: a game may have thousands that name one actor.
+// Index lists for each key the R that name it, in the order in which they began to. The time of Refile depends on the number of keys that
+// its r names, not on how many name the same key: a game may have thousands of states that name one actor.
 type Index[K, R comparable] map[K]*list[R]
 
-// list are those that name one key. One that leaves leaves a gap, and a list that is half gaps is closed up.
+// list holds the R that name one key. Removing one leaves a gap, and a list that is half gaps is compacted.
 type list[R comparable] struct {
-	entries []R // the zero R: a gap
+	entries []R // a zero R is a gap
 	places  map[R]int
 }
 
-// Of returns those that name a key now. The slice is the caller's.
+// Of returns the R that name a key now. The caller may keep the slice.
 func (x Index[K, R]) Of(key K) []R {
 	l := x[key]
 	if l == nil {
@@ -26,8 +26,8 @@ func gap[R comparable](r R) bool {
 	return r == none
 }
 
-// Refile enters r under the keys that it names now, instead of those that it named before, and returns now in the memory of before. Most of
-// the time they are the same, and it does nothing.
+// Refile files r under the keys now instead of before. It returns now, in the memory of before. If both are equal, as most of the time,
+// it does nothing.
 func (x Index[K, R]) Refile(r R, before, now []K) []K {
 	if slices.Equal(before, now) {
 		return before
@@ -71,7 +71,7 @@ func (x Index[K, R]) remove(key K, r R) {
 	}
 }
 
-// close leaves no gaps.
+// close removes the gaps.
 func (l *list[R]) close() {
 	l.entries = slices.DeleteFunc(l.entries, gap)
 	for i, r := range l.entries {

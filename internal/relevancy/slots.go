@@ -2,11 +2,11 @@ package relevancy
 
 import "time"
 
-// Slots keep items in places that never move, so that rounds over them miss none. H is what the viewer whom their owner looks at just now
+// Slots keeps items in places that never move, so that rounds over the places miss none. H is what the viewer that the owner examines now
 // has of an item.
 type Slots[T, H any] struct {
 	Items []*T // by slot; nil = free
-	Here  []*H // by slot; the owner sets them before it looks at a viewer, and to nil afterwards
+	Here  []*H // by slot; the owner sets them for the viewer that it examines, and to nil afterwards
 	free  []int
 }
 
@@ -28,10 +28,10 @@ func (s *Slots[T, H]) Remove(slot int) {
 	s.free = append(s.free, slot)
 }
 
-// Round spreads a round of work over the Flushes of its period.
+// Round spreads the work of one visit to each of many items over the Flushes of a period.
 type Round struct{ owed time.Duration } // time that passed, once for each item; a period of it is one item's turn
 
-// Take returns how many of n are due after some time.
+// Take returns how many of n items are due when passed time has passed since the last call.
 func (r *Round) Take(n int, passed, period time.Duration) int {
 	r.owed += min(passed, period) * time.Duration(n)
 	due := r.owed / period

@@ -195,7 +195,7 @@ func (r *report) fill(t time.Duration, f *feedback, w *window, room int) (covers
 	return 0
 }
 
-// turnToOlder reports whether this report is to be of older numbers, and returns the largest of them that was received.
+// turnToOlder reports whether this report must cover older numbers, and returns the largest of them that was received.
 func (r *report) turnToOlder(w *window, known uint64) (from uint64, ok bool) {
 	if r.older = !r.older && r.left > known; !r.older {
 		return 0, false

@@ -24,9 +24,10 @@ const (
 	observeTime = time.Millisecond
 )
 
-// heavyTurns has a token for each turn of a carrier that moves much, while more carriers have work than there are processors: one a processor,
-// as many as the process had when it began. Who waits for one gets it in the order of arrival. Without it the runtime would have hundreds of
-// such goroutines ready, and each that play needs would wait for all of them. Nothing that happens in a turn waits for another carrier.
+// heavyTurns holds a token for each running turn of a carrier that moves bulk, while more carriers have work than there are processors.
+// Its capacity is the number of processors when the process began, and carriers get room in the order in which they ask. Without it the
+// runtime would have hundreds of such goroutines ready, and every goroutine that play needs would wait for all of them. A turn never
+// waits for another carrier.
 var heavyTurns = make(chan struct{}, runtime.GOMAXPROCS(0))
 
 // batches has the buffers of carriers that receive now.
@@ -54,7 +55,7 @@ type runner struct {
 	state State // of the session, in the last turn
 
 	burst *burst // packets to be sent; nil between turns, unless the socket is blocked
-	batch *batch // packets that are received; nil likewise
+	batch *batch // packets that are received; nil as burst
 	taken taken  // packets from the inbox
 
 	waited time.Duration // smoothed: how long packets wait in the inbox

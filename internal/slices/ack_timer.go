@@ -14,7 +14,7 @@ type ackTimer struct {
 	draining bool      // acks are leaving, one for each chunk of which slices have come
 }
 
-// ackPace is after how many slices an ack leaves at once, and how long it waits for them at most.
+// ackPace says when an ack leaves: at once after every slices, otherwise after delay.
 type ackPace struct {
 	every int
 	delay time.Duration

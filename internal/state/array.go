@@ -5,11 +5,11 @@ import (
 	"reflect"
 )
 
-// array is its elements, one or more.
+// array is the form of an array with one or more elements.
 type array struct {
 	elem   form
 	length int
-	raw    bool // elements are their own bytes
+	raw    bool // each element is one byte, encoded as itself
 }
 
 func (f *array) append(b []byte, v reflect.Value) (_ []byte, err error) {

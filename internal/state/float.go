@@ -7,7 +7,7 @@ import (
 	"reflect"
 )
 
-// The NaN that travels for every NaN: two of them are no change.
+// Every NaN is encoded as this one, so that a change from NaN to NaN is no change.
 const (
 	quiet32 = 0x7fc00000
 	quiet64 = 0x7ff8000000000000
@@ -15,7 +15,7 @@ const (
 
 var errNaN = errors.New("it is another NaN than the one that travels")
 
-// single is a float32 in 4 bytes.
+// single is the form of a float32: 4 bytes.
 type single struct{ leaf }
 
 func (single) append(b []byte, v reflect.Value) ([]byte, error) {
@@ -55,7 +55,7 @@ func (single) least() int     { return 4 }
 func (single) most() int      { return 4 }
 func (single) String() string { return "float32" }
 
-// double is a float64 in 8 bytes.
+// double is the form of a float64: 8 bytes.
 type double struct{ leaf }
 
 func (double) append(b []byte, v reflect.Value) ([]byte, error) {

@@ -6,12 +6,12 @@ import (
 	"reflect"
 )
 
-// list is a slice of at most bound elements. One of none is read as nil.
+// list is the form of a slice with at most bound elements. An empty slice is read as nil.
 type list struct {
 	typ   reflect.Type
 	elem  form
 	bound int
-	raw   bool // elements are their own bytes
+	raw   bool // each element is one byte, encoded as itself
 }
 
 func (f *list) append(b []byte, v reflect.Value) (_ []byte, err error) {
@@ -31,7 +31,7 @@ func (f *list) append(b []byte, v reflect.Value) (_ []byte, err error) {
 	return b, nil
 }
 
-// next reads how many elements follow, and believes it only when there are bytes for so many.
+// next reads the number of elements. It is an error if rest is too short to hold them.
 func (f *list) next(b []byte) (n int, rest []byte, err error) {
 	n, rest, err = readCount(b, f.bound, "elements")
 	if err == nil && times(n, f.elem.least()) > len(rest) {
@@ -40,7 +40,7 @@ func (f *list) next(b []byte) (n int, rest []byte, err error) {
 	return n, rest, err
 }
 
-// read gives v memory of its own, so that an earlier value that shares its slice stays as it was.
+// read sets v to a new slice, so that an earlier value that shares the old one stays as it was.
 func (f *list) read(b []byte, v reflect.Value) ([]byte, error) {
 	n, rest, err := f.next(b)
 	if err != nil {

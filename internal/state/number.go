@@ -6,7 +6,7 @@ import (
 	"reflect"
 )
 
-// boolean is a byte, 0 or 1.
+// boolean is the form of a bool: a byte, 0 or 1.
 type boolean struct{ leaf }
 
 func (boolean) append(b []byte, v reflect.Value) ([]byte, error) {
@@ -36,7 +36,7 @@ func (boolean) least() int     { return 1 }
 func (boolean) most() int      { return 1 }
 func (boolean) String() string { return "bool" }
 
-// octet is an int8 or uint8: one byte, where a varint would take two for half of the values.
+// octet is the form of an int8 or uint8: one byte. A varint would take two for half of the values.
 type octet struct {
 	leaf
 	signed bool
@@ -76,7 +76,7 @@ func (f octet) String() string {
 	return "uint8"
 }
 
-// signed is a varint in zigzag.
+// signed is the form of a larger int: a varint in zigzag.
 type signed struct {
 	leaf
 	typ reflect.Type
@@ -112,7 +112,7 @@ func (signed) least() int       { return 1 }
 func (f signed) most() int      { return (f.typ.Bits() + 6) / 7 }
 func (f signed) String() string { return f.typ.Kind().String() }
 
-// unsigned is a varint; a reference to an actor is one.
+// unsigned is the form of a larger uint: a varint.
 type unsigned struct {
 	leaf
 	typ reflect.Type
@@ -147,7 +147,7 @@ func (unsigned) least() int       { return 1 }
 func (f unsigned) most() int      { return (f.typ.Bits() + 6) / 7 }
 func (f unsigned) String() string { return f.typ.Kind().String() }
 
-// reference is the id of an actor, 0 for none.
+// reference is the form of a reference to an actor: its id, 0 for none.
 type reference struct{ unsigned }
 
 func (reference) references(v reflect.Value, i int, visit func(int, uint64)) {

@@ -3,52 +3,55 @@ package state
 import "time"
 
 const (
-	// standing is how much of a queue updates may make, or as much as the path is long without one: the least of a few round trips
-	// varies with jitter, on UE's profile Bad by more than this, and updates that yield to jitter are seconds old.
+	// standing is the queueing time that updates may cause; on a path with a longer round trip, that round trip. The least of a few round
+	// trips varies with jitter, on UE's profile Bad by more than this, and updates that yielded to jitter would be seconds old.
 	standing = 50 * time.Millisecond
-	// long is a queue of which the end is not seen at once: what left since then lengthens it.
+	// long is a queueing time beyond standing after which the rate is halved once more: such a queue grows by what leaves before its end is
+	// seen.
 	long = 250 * time.Millisecond
-	// leastRate, in bytes a second, is left whatever stands: twenty small updates, or half a packet.
+	// leastRate is the least rate in bytes a second, whatever the queue: twenty small updates, or half a packet.
 	leastRate = 600
-	// After trials rounds in which ever less left, a queue that is as long as before, but for alike, is not theirs: the path has become
-	// longer, or others fill it. One of theirs has lost half a second by then, or still grows.
+	// If a queue still has its length, give or take alike, after trials rounds in which ever less left, it is not caused by updates: the
+	// path has become longer, or others fill it. A queue of ours is half a second shorter by then, or still grows.
 	trials, alike = 4, 25 * time.Millisecond
-	// growth is the part of the rate by which it grows a round, of 8 round trips that were measured: a third of a second at 30 Hz.
+	// growth: the rate grows by a growth-th of itself in each round of 8 measured round trips, which takes a third of a second at 30 Hz.
 	growth = 10
-	// firstRate is Unreal's ConfiguredInternetSpeed; what needs ten times that has it after some two seconds.
+	// firstRate is the rate at the beginning in bytes a second, Unreal's ConfiguredInternetSpeed; a game that needs ten times as much has it
+	// after about two seconds.
 	firstRate = 10_000
 	mostRate  = 1 << 30
-	// calm is after how long without a queue the rate grows as it does at first.
+	// calm is the time without a queue after which the rate grows as fast as at the beginning.
 	calm  = 10 * time.Second
-	idle  = time.Second            // without updates, after which a look begins anew
-	burst = 100 * time.Millisecond // of the rate may leave at once after a pause
-	// longTick is the longest time between two ticks for which all of the rate may leave at once.
+	idle  = time.Second            // a pause after which Look forgets what it has measured
+	burst = 100 * time.Millisecond // the time at the rate whose bytes may leave at once after a pause
+	// longTick is the longest time between two ticks for which Room saves up the whole rate.
 	longTick = 250 * time.Millisecond
 )
 
-// Pace holds updates back while a queue stands on the path: they would only wait there, in front of calls, and be old when they
-// come. It is AIMD: by rounds of round trips the rate grows by 0.4 until a queue stands for the first time, is then 0.7 of what
-// left, and grows by a tenth. What does not use its rate does not raise it. Its zero value is ready to use.
+// Pace limits the rate of updates while a queue stands on the path, where they would delay calls and grow old. It works by additive
+// increase and multiplicative decrease: round by round the rate grows by 0.4 of itself until a queue stands for the first time; then it
+// becomes 0.7 of what left, and grows by a tenth. A rate that is not used does not grow. The zero Pace is ready to use. Times count from
+// any epoch.
 type Pace struct {
-	rate   float64 // bytes a second; 0 = not begun
-	credit float64 // bytes
+	rate   float64 // bytes a second; 0 before the first Room
+	credit float64 // bytes that may leave now
 	at     time.Duration
-	looked time.Duration // at the round trips
-	rounds int           // that were known then
-	called time.Duration // Look was, last
-	left   int           // bytes that left since then
+	looked time.Duration // when Look last evaluated a round
+	rounds int           // argument of Look at that time
+	called time.Duration // when Look was last called
+	left   int           // bytes that left since looked
 	base   time.Duration // round trip without a queue
-	shrunk int           // rounds in which it did since the queue was met, or last judged
-	then   time.Duration // round trip before them
-	before float64       // the rate before them
-	met    time.Duration // the last queue; 0 = none for long
+	shrunk int           // rounds in which shrink has cut the rate since the queue was met or last judged
+	then   time.Duration // round trip before these rounds
+	before float64       // rate before these rounds
+	met    time.Duration // when a queue last stood; 0 = not within calm
 }
 
-// Look takes the least of the latest round trips, the least ever, and how often the first was found, as bunch.Conn.RecentRTT tells
-// them: while nothing new is known nothing changes. left is how many bytes left since the last call, and short whether some did not, or
-// were held back.
+// Look adapts the rate to the path. recent is the least of the latest round trips, least the least ever, and rounds how often recent was
+// measured, as bunch.Conn.RecentRTT returns them; unless rounds has changed the rate stays. left is the number of bytes that left since
+// the last call. short says that some bytes did not leave or were held back.
 func (p *Pace) Look(now, recent, least time.Duration, rounds, left int, short bool) {
-	if now-p.called > idle { // what was seen before says nothing of now
+	if now-p.called > idle { // what was measured before the pause no longer holds
 		p.looked, p.left, p.rounds = now, 0, rounds
 	}
 	p.called = now
@@ -72,10 +75,10 @@ func (p *Pace) Look(now, recent, least time.Duration, rounds, left int, short bo
 	p.shrink(recent, used)
 }
 
-// limit is the round trip above which a queue stands.
+// limit returns the round trip above which a queue stands.
 func (p *Pace) limit() time.Duration { return p.base + max(standing, p.base) }
 
-// shrink lets less leave than did, unless that has not helped.
+// shrink cuts the rate below used, the rate at which bytes left. After trials rounds without an effect it restores the rate instead.
 func (p *Pace) shrink(recent time.Duration, used float64) {
 	if p.shrunk == 0 {
 		p.then, p.before = recent, p.rate
@@ -94,7 +97,7 @@ func (p *Pace) shrink(recent time.Duration, used float64) {
 	p.rate = max(leastRate, share*used)
 }
 
-// grow allows more when what is allowed was used.
+// grow raises the rate if at least half of it was used.
 func (p *Pace) grow(now time.Duration, used float64, short bool) {
 	if now-p.met > calm {
 		p.met = 0
@@ -108,7 +111,7 @@ func (p *Pace) grow(now time.Duration, used float64, short bool) {
 	}
 }
 
-// Room returns how many bytes may leave now, at most most.
+// Room returns how many bytes may leave now; it is at most most.
 func (p *Pace) Room(now time.Duration, most int) int {
 	if p.rate == 0 {
 		p.rate, p.credit, p.at, p.looked = firstRate, firstRate*burst.Seconds(), now, now
@@ -119,5 +122,5 @@ func (p *Pace) Room(now time.Duration, most int) int {
 	return min(most, max(0, int(p.credit)))
 }
 
-// Sent takes bytes that were handed over off the room, and gives back, below 0, those that did not leave.
+// Sent takes n bytes that were handed over off the room. Below 0 it gives back bytes that did not leave.
 func (p *Pace) Sent(n int) { p.credit -= float64(n) }

@@ -8,22 +8,22 @@ import (
 	"strconv"
 )
 
-// mostQuanta is the largest multiple of a quantum that travels: up to it n*quantum/quantum is rounded back to n, whatever
-// a float64 has lost on the way.
+// mostQuanta is the largest multiple of a quantum that is encoded: up to it n*quantum/quantum rounds to n, whatever precision a float64
+// has lost.
 const mostQuanta = 1 << 50
 
-// quantised is a float as a multiple of a quantum, from lowest to highest ones. What is outside is clamped, and NaN is 0,
-// or what of the range is nearest to it: an error at every tick would help nobody.
+// quantised is the form of a float that is sent as a multiple of a quantum, from lowest to highest. Values outside are clamped, and NaN
+// becomes 0, or the value of the range nearest to 0: an error at every tick would help nobody.
 type quantised struct {
 	leaf
-	offset  // of a range; width 0 is none, and a varint
+	offset  // width 0: no range, encoded as a varint
 	quantum float64
-	single  bool // a float32
+	single  bool // the values are float32
 
-	lowest, highest int64 // quanta
+	lowest, highest int64 // in quanta
 }
 
-// newQuantised makes the form of floats of type t by a scale, which has a quantum.
+// newQuantised makes the form of floats of type t by a scale with a quantum.
 func newQuantised(t reflect.Type, s *scale) (form, error) {
 	f := &quantised{quantum: s.quantum, single: t.Kind() == reflect.Float32}
 	f.highest = f.furthest()
@@ -42,8 +42,8 @@ func newQuantised(t reflect.Type, s *scale) (form, error) {
 	return f.between(low, high)
 }
 
-// furthest returns the largest number of quanta that a value has. A value of that many is one again when it was read: of
-// a float32 these lie further apart than the quantum.
+// furthest returns the largest number of quanta that a value can have so that the value, read back, has that number again. Large values
+// of a float32 are further apart than the quantum.
 func (f *quantised) furthest() int64 {
 	top, largest := float64(mostQuanta), math.MaxFloat64
 	if f.single {
@@ -74,7 +74,7 @@ func (f *quantised) round(x float64) float64 {
 	return x
 }
 
-// between bounds f to the quanta from low to high.
+// between limits f to values from low to high.
 func (f *quantised) between(low, high float64) (form, error) {
 	f.lowest, f.highest = f.quanta(low), f.quanta(high)
 	switch {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// record is a struct inside of a field: its fields, one or more.
+// record is the form of a struct inside of a field, with one or more fields.
 type record struct {
 	fields []part
 }

@@ -10,7 +10,7 @@ import (
 
 var errUTF8 = errors.New("it is not UTF-8")
 
-// text is a string of at most bound bytes.
+// text is the form of a string of at most bound bytes.
 type text struct {
 	leaf
 	bound int
@@ -55,7 +55,7 @@ func (text) least() int       { return 1 }
 func (f text) most() int      { return min(uvarintSize(uint64(f.bound))+f.bound, endless) }
 func (f text) String() string { return fmt.Sprintf("string, max %d", f.bound) }
 
-// within checks a number of things against the bound of a tag.
+// within returns an error if n, a number of the things that of names, is above the bound of a tag.
 func within(n, bound int, of string) error {
 	if n <= bound {
 		return nil
@@ -63,7 +63,7 @@ func within(n, bound int, of string) error {
 	return fmt.Errorf("it holds %d %s, its bound is %d (quiver tag)", n, of, bound)
 }
 
-// readCount reads a number of things and checks it against their bound.
+// readCount reads a number of the things that of names, and checks it against their bound.
 func readCount(b []byte, bound int, of string) (n int, rest []byte, err error) {
 	u, rest, err := readUvarint(b)
 	if err != nil {

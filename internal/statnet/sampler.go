@@ -8,16 +8,16 @@ import (
 // Window is the shortest time over which a rate is taken. UE: stat net's second.
 const Window = time.Second
 
-// Sample holds counters of a connection, or what they gain a second.
+// Sample holds counters of a connection (uint64), or their rates a second (float64).
 type Sample[T uint64 | float64] struct {
 	BytesIn, BytesOut, PacketsIn, PacketsOut, BunchesIn, BunchesOut T
-	SlicesIn, SlicesOut                                             T // bytes
+	SlicesIn, SlicesOut                                             T // in bytes
 	Ticks, Saturated                                                T
 }
 
-// since returns what the counters gained a second.
+// since returns the rates a second at which counters grew in a time.
 func since(now, then *Sample[uint64], seconds float64) Sample[float64] {
-	gained := func(now, then uint64) float64 { return max(0, float64(now)-float64(then)) / seconds } // a packet that never left is taken back
+	gained := func(now, then uint64) float64 { return max(0, float64(now)-float64(then)) / seconds } // a counter falls when a packet that never left is taken back
 	return Sample[float64]{
 		BytesIn: gained(now.BytesIn, then.BytesIn), BytesOut: gained(now.BytesOut, then.BytesOut),
 		PacketsIn: gained(now.PacketsIn, then.PacketsIn), PacketsOut: gained(now.PacketsOut, then.PacketsOut),
@@ -27,19 +27,19 @@ func since(now, then *Sample[uint64], seconds float64) Sample[float64] {
 	}
 }
 
-// Sampler turns counters into rates, without allocating. Of is safe from any goroutine.
+// Sampler computes rates from counters, without allocating. Of is safe from any goroutine; Start is not.
 type Sampler struct {
 	mu    sync.Mutex
-	at    time.Time // of last
+	at    time.Time // when last was taken
 	last  Sample[uint64]
 	rate  Sample[float64]
-	whole bool // rate is of a whole window
+	whole bool // rate covers a whole window
 }
 
-// Start says when the counters were zero. It comes before the first Of.
+// Start sets the time at which the counters were zero. It must be called before the first Of.
 func (s *Sampler) Start(at time.Time) { s.at = at }
 
-// Of takes the counters of now, and returns the rates of the last whole window; those since the start before the first one is over.
+// Of takes the counters at now and returns the rates of the last whole window or, within the first window, those since Start.
 func (s *Sampler) Of(now time.Time, counters Sample[uint64]) Sample[float64] {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,11 +1,11 @@
 package tasks
 
-// Runner runs functions of a game one at a time, for a connection C or for nobody, its zero value. Whatever runs has left its queue before,
-// so that a panic loses nothing else. It is for one goroutine.
+// Runner runs functions of a game one at a time. Each runs for a connection C, or for none, the zero C. It removes a function from its
+// queue before it calls it, so that a panic loses only that function. It is for one goroutine.
 type Runner[C any] struct {
-	// Doing is what runs, to name it when it panics or takes long.
+	// Doing names the function that runs, for errors when it panics or takes long.
 	Doing Doing
-	// Panicked hears of a panic while its stack stands. nil: panics go on.
+	// Panicked is called when a function panics, while the stack of the panic can still be read. nil: the panic goes on.
 	Panicked func(conn C, doing Doing, recovered any)
 
 	tasks Queue[task[C]]
@@ -19,14 +19,14 @@ type task[C any] struct {
 	run   func()
 }
 
-// Later queues a task. Joining and leaving are made of tasks, so that each function of the game that takes part in them runs exactly once,
-// whichever of them panics.
+// Later queues a task. Joining and leaving consist of tasks, so that each of the game's functions in them runs exactly once, even if
+// another one panics.
 func (r *Runner[C]) Later(conn C, doing Doing, run func()) { r.tasks.Add(task[C]{conn, doing, run}) }
 
-// Owed returns how many tasks wait.
+// Owed returns the number of queued tasks.
 func (r *Runner[C]) Owed() int { return r.tasks.Len() }
 
-// RunTasks runs the tasks, and those that they queue.
+// RunTasks runs the queued tasks, and those that these queue.
 func (r *Runner[C]) RunTasks() {
 	for t, ok := r.tasks.Take(); ok; t, ok = r.tasks.Take() {
 		r.runTask(t)
@@ -39,10 +39,10 @@ func (r *Runner[C]) runTask(t task[C]) {
 	t.run()
 }
 
-// Post takes over functions that others posted, and leaves from empty.
+// Post moves the functions in from to the queue of posts, and leaves from empty.
 func (r *Runner[C]) Post(from *[]func()) { r.posts.AddAll(from) }
 
-// RunPosts runs them.
+// RunPosts runs the queued posts. A post that panics does not keep later ones from running.
 func (r *Runner[C]) RunPosts() {
 	for !r.posts.Empty() {
 		r.runPosts()
@@ -58,7 +58,7 @@ func (r *Runner[C]) runPosts() {
 	}
 }
 
-// During runs fn, which is part of what runs already. When it panics its own name stays.
+// During calls fn, which is part of the function that runs, under the name doing. If fn panics, Doing keeps that name.
 func (r *Runner[C]) During(doing Doing, fn func()) {
 	outer := r.Doing
 	r.Doing = doing

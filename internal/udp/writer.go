@@ -9,7 +9,7 @@ import (
 // MaxSegments is how many packets one call may send.
 const MaxSegments = 16
 
-// ErrBlocked says that the socket's send buffer is full. What is not sent is to be sent again.
+// ErrBlocked is returned when the socket's send buffer is full. The caller must send the rest again.
 var ErrBlocked = errors.New("udp: the socket's send buffer is full")
 
 // Writer sends packets of one carrier. It is not safe for concurrent use.

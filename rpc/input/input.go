@@ -48,7 +48,7 @@ func New[I any](class *rpc.Class, name string, ticks int) *Handle[I] {
 // String returns "Class.Name".
 func (h *Handle[I]) String() string { return h.inputs.String() }
 
-// half returns for how many ticks before the newest inputs are kept, and for as many after it: a second's, at least 32.
+// half returns the number of ticks on either side of the newest one for which inputs are kept: a second's, at least 32.
 func (h *Handle[I]) half() uint64 { return uint64(max(32, h.rate)) }
 
 // newest returns the highest tick that a peer may name.

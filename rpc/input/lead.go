@@ -27,11 +27,11 @@ const (
 type lead struct {
 	tick   time.Duration // of one tick
 	known  bool
-	ahead  time.Duration // of predicted time before the client's clock
+	ahead  time.Duration // by how much predicted time is ahead of the client's clock
 	at     time.Duration // when it was last steered
 	frame  time.Duration // from one steer to the next, smoothed
-	recent needs         // in the period of memory that runs
-	older  needs         // in the one before
+	recent needs         // needs noted in the current period of memory
+	older  needs         // needs noted in the period before
 	began  time.Duration // when recent began
 }
 
@@ -102,6 +102,6 @@ func (l *lead) useless(tick uint64, at time.Duration) bool {
 	return ok && time.Duration(tick)*l.tick < at+least-doubt*l.tick
 }
 
-// doubt is for how many ticks inputs are sent again though these seem to be over: a copy of a lost input tells how late it came, so that
-// the margin grows until copies come in time.
+// doubt is the number of ticks for which an input is sent again though its tick seems to be over: a copy of a lost input tells how late
+// it came, so that the margin grows until copies come in time.
 const doubt = 3

@@ -12,8 +12,8 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// settleTime is for how long what is sent waits for others that are sent at the same instant: the hub takes them in the order of
-// the clients, whichever goroutine was the first.
+// settleTime is how long the hub waits for packets that are sent at the same instant. It then takes them in the order of the clients,
+// whichever goroutine sent first.
 const settleTime = time.Nanosecond
 
 // hub carries the packets of all paths. One timer drives it, so that the order of all that happens follows from the seed.

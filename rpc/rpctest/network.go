@@ -18,11 +18,11 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// UE's profiles of packet emulation, each way.
+// The profiles of UE's packet emulation, for each way.
 var (
 	Off     = profile("Off")
-	Average = profile("Average") // 1 % of loss, 30 to 60 ms
-	Bad     = profile("Bad")     // 5 % of loss, 100 to 200 ms
+	Average = profile("Average") // 1 % loss, 30 to 60 ms
+	Bad     = profile("Bad")     // 5 % loss, 100 to 200 ms
 )
 
 func profile(name string) emulation.Settings {
@@ -34,39 +34,38 @@ func profile(name string) emulation.Settings {
 }
 
 const (
-	// defaultTickRate is a game server's.
+	// defaultTickRate is the number of ticks a second of a usual game server.
 	defaultTickRate = 30
-	// joinTime is how long a client may take to join.
+	// joinTime is the longest time that a client may take to join.
 	joinTime = 30 * time.Second
 )
 
-// Network is a server and its clients on emulated paths. Its methods belong to the goroutine of the test.
+// Network is a server and its clients, joined by emulated paths. Only the goroutine of the test may call its methods.
 type Network struct {
 	t        testing.TB
 	seed     uint64
 	profile  emulation.Settings
 	interval time.Duration
 	began    time.Time
-	next     time.Time // of the ticks
+	next     time.Time // when the next tick begins
 	onTick   []func(now time.Time)
-	driving  bool                     // of worlds: their handlers may not tick the network
-	paused   map[*rpc.World]time.Time // until when
+	driving  bool                     // worlds are being driven, so their handlers must not tick the network
+	paused   map[*rpc.World]time.Time // when each pause ends
 
 	server  *rpc.World
 	hub     *hub
 	clients []*client
 }
 
-// client is a world and its path to the server.
+// client is a client's world and its path to the server.
 type client struct {
 	world *rpc.World
 	conn  *rpc.Conn
 	path  *path
 }
 
-// Run runs fn in the virtual time of a bubble, and ends all connections after it. The seed of the network is drawn anew each time,
-// is printed when the test fails, and is taken back from the environment variable QUIVER_SEED. It fails a test that leaves a
-// goroutine behind.
+// Run calls fn in the virtual time of a synctest bubble, and then ends all connections. It draws a new seed each time, logs it when the
+// test fails, and takes it from the environment variable QUIVER_SEED instead if that is set. A test that leaves a goroutine behind fails.
 func Run(t *testing.T, profile emulation.Settings, fn func(t *testing.T, net *Network)) {
 	t.Helper()
 	seed := drawSeed(t)
@@ -91,7 +90,7 @@ func Run(t *testing.T, profile emulation.Settings, fn func(t *testing.T, net *Ne
 	})
 }
 
-// drawSeed returns the seed to use.
+// drawSeed returns QUIVER_SEED if it is set, otherwise a random seed.
 func drawSeed(t testing.TB) uint64 {
 	text := os.Getenv("QUIVER_SEED")
 	if text == "" {
@@ -104,16 +103,16 @@ func drawSeed(t testing.TB) uint64 {
 	return seed
 }
 
-// Seed returns what decides the fates of packets, for a game that draws from it, too.
+// Seed returns the seed that decides the fates of packets. A game that draws random numbers should draw them from it, too.
 func (n *Network) Seed() uint64 { return n.seed }
 
-// SetTickRate changes how many times a second the worlds tick: once at the least.
+// SetTickRate sets how many times a second the worlds tick, at least once.
 func (n *Network) SetTickRate(hz int) { n.interval = time.Second / time.Duration(max(1, hz)) }
 
-// OnTick has fn called between Dispatch and Flush of all worlds: the simulation.
+// OnTick adds a simulation: fn is called in each tick after the Dispatch and before the Flush of all worlds.
 func (n *Network) OnTick(fn func(now time.Time)) { n.onTick = append(n.onTick, fn) }
 
-// Server makes w the server, and returns it. There is one, made before the first client.
+// Server makes w the server and returns it. A network has one server, and needs it before the first client.
 func (n *Network) Server(w *rpc.World) *rpc.World {
 	n.t.Helper()
 	if n.server != nil {
@@ -124,8 +123,8 @@ func (n *Network) Server(w *rpc.World) *rpc.World {
 	return w
 }
 
-// Client connects w to the server, ticks until it has joined and the server's OnConnect has run, and returns its connection. It fails
-// the test when the server refuses it, or when it takes more than 30 s.
+// Client connects w to the server, ticks until it has joined and the server's OnConnect has run, and returns its connection. It fails the
+// test if the server refuses w, or if joining takes longer than 30 s.
 func (n *Network) Client(w *rpc.World) *rpc.Conn {
 	n.t.Helper()
 	conn, err := n.Join(w)
@@ -135,7 +134,7 @@ func (n *Network) Client(w *rpc.World) *rpc.Conn {
 	return conn
 }
 
-// Join is Client for a client that the server may refuse.
+// Join is Client for a test in which the server may refuse w: it returns that error.
 func (n *Network) Join(w *rpc.World) (*rpc.Conn, error) {
 	n.t.Helper()
 	if n.server == nil {
@@ -172,12 +171,12 @@ func (n *Network) Join(w *rpc.World) (*rpc.Conn, error) {
 	}
 }
 
-// knows reports whether the server has announced the connection from an address.
+// knows reports whether a connection from an address is among the server's Conns.
 func (n *Network) knows(addr net.Addr) bool {
 	return slices.ContainsFunc(n.server.Conns(), func(c *rpc.Conn) bool { return c.RemoteAddr() == addr })
 }
 
-// seedOf gives each path a seed of its own, which depends on the network's alone.
+// seedOf returns the seed of a client's path, which depends only on the network's seed and the number of the client.
 func (n *Network) seedOf(client int) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, n.seed, client)
@@ -201,11 +200,11 @@ func (n *Network) Until(limit time.Duration, done func() bool) bool {
 	return true
 }
 
-// Elapsed returns how much virtual time has passed since the beginning.
+// Elapsed returns the virtual time since the beginning.
 func (n *Network) Elapsed() time.Duration { return time.Since(n.began) }
 
-// tick waits for the next tick and drives all worlds once, the server first. Between any two nothing else is under way, so that what
-// happens does not depend on how goroutines are scheduled.
+// tick waits for the next tick and drives all worlds once, the server first. All other goroutines have come to rest before each world is
+// driven, so that the outcome does not depend on how they are scheduled.
 func (n *Network) tick() {
 	n.t.Helper()
 	if n.driving {
@@ -234,7 +233,7 @@ func (n *Network) each(fn func(w *rpc.World)) {
 	}
 }
 
-// drive does one step of a world that is not paused.
+// drive calls fn for a world that is not paused, and waits until all other goroutines rest.
 func (n *Network) drive(w *rpc.World, fn func(w *rpc.World)) {
 	if time.Now().Before(n.paused[w]) {
 		return
@@ -243,10 +242,10 @@ func (n *Network) drive(w *rpc.World, fn func(w *rpc.World)) {
 	synctest.Wait()
 }
 
-// Pause lets a world stand still for d from now, as one that loads a level does: its packets still come and go.
+// Pause stops driving a world for d from now, as if it loaded a level: its packets still come and go.
 func (n *Network) Pause(w *rpc.World, d time.Duration) { n.paused[w] = time.Now().Add(d) }
 
-// Emulate changes all paths, and what clients that join later get.
+// Emulate changes the emulation of all paths, also of those of clients that join later.
 func (n *Network) Emulate(profile emulation.Settings) {
 	n.t.Helper()
 	n.profile = profile
@@ -255,7 +254,7 @@ func (n *Network) Emulate(profile emulation.Settings) {
 	}
 }
 
-// EmulateOne changes the path of one client. Its server's side keeps its share of the uplink.
+// EmulateOne changes the emulation of one client's path, except the server's uplink, which other clients share.
 func (n *Network) EmulateOne(conn *rpc.Conn, profile emulation.Settings) {
 	n.t.Helper()
 	n.emulate(n.find(conn), profile, true)
@@ -268,13 +267,13 @@ func (n *Network) emulate(c *client, profile emulation.Settings, one bool) {
 	}
 }
 
-// Dark makes all packets of a client and to it vanish for d from now.
+// Dark drops all packets from and to a client for d from now.
 func (n *Network) Dark(conn *rpc.Conn, d time.Duration) {
 	n.t.Helper()
 	n.find(conn).path.dark(d)
 }
 
-// find returns the client that a connection belongs to, at either end.
+// find returns the client to which a connection belongs; conn may be that of either end.
 func (n *Network) find(conn *rpc.Conn) *client {
 	n.t.Helper()
 	for _, c := range n.clients {
@@ -286,9 +285,9 @@ func (n *Network) find(conn *rpc.Conn) *client {
 	return nil
 }
 
-// close ends all connections, on whatever network, and lets the worlds hear of it.
+// close ends all connections, over paths without emulation, and ticks once so that the worlds learn of it.
 func (n *Network) close() {
-	n.onTick = nil // the game is over
+	n.onTick = nil // the simulation has ended
 	for _, c := range n.clients {
 		_ = c.path.set(emulation.Settings{}, false)
 	}
