@@ -12,8 +12,8 @@ const (
 	// A receiver acks every ackEvery-th packet, each packet within ackDelay, and a gap at once (RFC 9000, 13.2).
 	ackEvery = 2
 	ackDelay = 25 * time.Millisecond
-	// told is how many of the newest packets an ack lists.
-	told = 96
+	// ackNumbers is how many of the newest packets an ack lists.
+	ackNumbers = 96
 )
 
 // timeBytes is the encoded size of a time.
@@ -54,24 +54,24 @@ type sender struct {
 	begin   time.Time
 	total   int
 
-	now      time.Duration
-	fresh    int
-	again    []int
-	packets  []packet
-	oldest   int // no smaller number is in flight
-	flying   int
-	before   int // packets in flight before the newest ack arrived
-	latest   int // the largest number in the newest ack
-	loss     recovery.Losses
-	rtt      recovery.RTT
-	next     time.Duration // when the pacer lets the next packet leave
-	pto      time.Duration // when the next probe is due
-	backoff  int
-	probe    bool
-	limited  bool
-	total64  float64 // packets delivered
-	lastAck  time.Duration
-	wasWrong uint64
+	now            time.Duration
+	fresh          int      // the first piece that was never sent
+	again          []int    // lost pieces, to be sent again
+	packets        []packet // by number
+	oldest         int      // no smaller number is in flight
+	flying         int      // packets in flight
+	before         int      // packets in flight before the newest ack arrived
+	latest         int      // the largest number in the newest ack
+	loss           recovery.Losses
+	rtt            recovery.RTT
+	next           time.Duration // when the pacer lets the next packet leave
+	pto            time.Duration // when the next probe is due
+	backoff        int           // probe timeouts in a row
+	probe          bool          // the next packet is a probe
+	limited        bool          // there was nothing more to send
+	delivered      float64       // packets that the peer has acknowledged
+	lastAck        time.Duration // when delivered last grew
+	spuriousLosses uint64        // packets that counted as lost and arrived
 }
 
 type packet struct {
@@ -79,7 +79,7 @@ type packet struct {
 	sent      time.Duration
 	delivered float64
 	at        time.Duration // when delivered last grew before the packet left
-	limited   bool
+	limited   bool          // there was nothing more to send
 	flying    bool
 	acked     bool
 }
@@ -137,10 +137,10 @@ func (s *sender) ack(t time.Duration, n int) bool {
 		return false
 	}
 	p.acked = true
-	s.total64++
+	s.delivered++
 	s.lastAck = t
 	if !p.flying {
-		s.wasWrong++
+		s.spuriousLosses++
 		s.loss.Spurious(t, t-p.sent)
 		s.control.spurious(p.sent)
 		return false
@@ -153,7 +153,7 @@ func (s *sender) ack(t time.Duration, n int) bool {
 		s.rtt.Update(t, rtt, 0)
 	}
 	s.control.acked(ack{
-		now: t, sent: p.sent, rtt: rtt, latest: n == s.latest, delivered: s.total64 - p.delivered, took: max(t-p.at, 1),
+		now: t, sent: p.sent, rtt: rtt, latest: n == s.latest, delivered: s.delivered - p.delivered, took: max(t-p.at, 1),
 		inFlight: s.flying, before: s.before, limited: p.limited,
 	})
 	return true
@@ -225,7 +225,7 @@ func (s *sender) AppendPacket(now time.Time, b []byte, _ int) ([]byte, uint64, b
 		return b, 0, false
 	}
 	n := len(s.packets)
-	p := packet{piece: s.pick(), sent: t, delivered: s.total64, at: s.lastAck, limited: s.limited, flying: true}
+	p := packet{piece: s.pick(), sent: t, delivered: s.delivered, at: s.lastAck, limited: s.limited, flying: true}
 	if s.flying == 0 {
 		p.at = t
 		s.lastAck = t
@@ -264,8 +264,8 @@ func (r *receiver) Receive(now time.Time, b []byte) error {
 			r.doneAt = now
 		}
 	}
-	if r.newest = append(r.newest, n); len(r.newest) > told {
-		r.newest = append(r.newest[:0], r.newest[len(r.newest)-told/2:]...)
+	if r.newest = append(r.newest, n); len(r.newest) > ackNumbers {
+		r.newest = append(r.newest[:0], r.newest[len(r.newest)-ackNumbers/2:]...)
 	}
 	gap := n > r.highest+1 || n < r.highest
 	r.highest = max(r.highest, n)
@@ -292,7 +292,7 @@ func (r *receiver) AppendPacket(now time.Time, b []byte, _ int) ([]byte, uint64,
 
 func (r *receiver) received() int           { return len(r.have) * piece }
 func (r *receiver) delays() []time.Duration { return nil }
-func (r *receiver) spurious() uint64        { return r.sender.wasWrong }
+func (r *receiver) spurious() uint64        { return r.sender.spuriousLosses }
 func (r *receiver) ended() time.Duration {
 	if r.doneAt.IsZero() {
 		return 0

@@ -32,7 +32,7 @@ type ours struct {
 }
 
 func (o ours) received() int           { return o.to.got * piece }
-func (o ours) delays() []time.Duration { return o.to.took }
+func (o ours) delays() []time.Duration { return o.to.callDelays }
 func (o ours) spurious() uint64        { return o.session.Stats().Spurious }
 func (o ours) ended() time.Duration {
 	if o.to.doneAt.IsZero() {
@@ -45,10 +45,10 @@ func (o ours) ended() time.Duration {
 func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration, starts *atomic.Int32) (client, server netsim.Machine, o ours) {
 	o.from = &source{begin: begin, total: pieces(f.Bytes), pause: f.Pause, have: make(map[uint32]bool)}
 	if f.Refill > 0 {
-		o.from.refill, o.from.each = f.Refill, int(1.2*float64(rate)/8*f.Refill.Seconds())/maxPacket
+		o.from.refillEvery, o.from.refillPieces = f.Refill, int(1.2*float64(rate)/8*f.Refill.Seconds())/maxPacket
 	}
 	if f.Plays {
-		o.from.call = begin.Add(-f.lead() + time.Duration(seed*2654435761%33)*time.Millisecond)
+		o.from.nextCall = begin.Add(-f.lead() + time.Duration(seed*2654435761%33)*time.Millisecond)
 	}
 	o.to = &source{want: pieces(f.Bytes), have: make(map[uint32]bool)}
 	a, b := newSession(o.from, true, seed, f.Train, rtt, starts), newSession(o.to, false, seed, 0, rtt, nil)
@@ -98,35 +98,39 @@ func pieces(bytes int) int {
 
 // source is one end of a flow of ours. It sends numbered pieces and resends lost ones, and notes what it receives.
 type source struct {
-	begin time.Time
-	total int // to send
-	pause func(since time.Duration) bool
+	begin time.Time                      // when the transfer begins
+	total int                            // pieces of the transfer
+	pause func(since time.Duration) bool // Flow.Pause
+	now   time.Time                      // the newest time that a method was given
 
-	next  uint32
-	again []uint32
-	acked []uint64 // a bit a piece
+	// Sending.
+	next  uint32   // the first piece that was never sent
+	again []uint32 // pieces that were lost, to be sent again
+	acked []uint64 // a bit for each piece that the peer has
 
-	want   int
-	have   map[uint32]bool
-	got    int
-	doneAt time.Time
-	now    time.Time
+	// Receiving.
+	want   int             // pieces of the peer's transfer
+	have   map[uint32]bool // pieces that arrived
+	got    int             // how many
+	doneAt time.Time       // when the last of them arrived; zero = not yet
 
-	call time.Time       // when the next one of play is made; zero = never
-	due  []time.Time     // those that wait, by when they were made
-	took []time.Duration // by the peer's
+	// Play beside the transfer.
+	nextCall   time.Time       // when the next call is made; zero = never
+	calls      []time.Time     // when the calls that wait to be sent were made
+	callDelays []time.Duration // how long each call of the peer took to arrive
 
-	refill time.Duration // 0 = all is there
-	each   int           // pieces
-	left   int           // of them
-	filled time.Time
+	// Refills, with Flow.Refill.
+	refillEvery  time.Duration // 0 = all pieces wait from the beginning
+	refillPieces int           // pieces that wait after a refill
+	refillLeft   int           // pieces that still wait; below 0 when one was asked for in vain
+	refilledAt   time.Time     // when the last refill was
 }
 
 func (s *source) AppendPayload(now time.Time, buf []byte, room sealed.Room) ([]byte, uint64, bool, bool) {
 	s.now = now
-	if len(s.due) > 0 && room.Max >= callBytes {
-		buf = append(appendTime(buf, s.due[0]), make([]byte, callBytes-timeBytes)...)
-		s.due = s.due[1:]
+	if len(s.calls) > 0 && room.Max >= callBytes {
+		buf = append(appendTime(buf, s.calls[0]), make([]byte, callBytes-timeBytes)...)
+		s.calls = s.calls[1:]
 		return buf, callToken, false, true
 	}
 	if room.Max < piece || !room.Bulk || now.Before(s.begin) || s.pause != nil && s.pause(now.Sub(netsim.Epoch)) {
@@ -148,14 +152,14 @@ func (s *source) AppendPayload(now time.Time, buf []byte, room sealed.Room) ([]b
 
 // take reports whether a piece may be sent now, and counts it. Without Refill one always may.
 func (s *source) take() bool {
-	if s.refill == 0 {
+	if s.refillEvery == 0 {
 		return true
 	}
-	if s.now.Sub(s.filled) >= s.refill {
-		s.filled, s.left = s.now, s.each
+	if s.now.Sub(s.refilledAt) >= s.refillEvery {
+		s.refilledAt, s.refillLeft = s.now, s.refillPieces
 	}
-	s.left--
-	return s.left >= 0
+	s.refillLeft--
+	return s.refillLeft >= 0
 }
 
 func (s *source) Waiting() int {
@@ -192,7 +196,7 @@ func (s *source) Lost(_ time.Time, token uint64) {
 
 func (s *source) Receive(now time.Time, b []byte) {
 	if len(b) == callBytes {
-		s.took = append(s.took, now.Sub(timeOf(b)))
+		s.callDelays = append(s.callDelays, now.Sub(timeOf(b)))
 		return
 	}
 	n := binary.BigEndian.Uint32(b)
@@ -207,17 +211,17 @@ func (s *source) Receive(now time.Time, b []byte) {
 
 func (s *source) Advance(now time.Time) {
 	s.now = now
-	for !s.call.IsZero() && !now.Before(s.call) {
-		s.due = append(s.due, s.call)
-		s.call = s.call.Add(time.Second / 30)
+	for !s.nextCall.IsZero() && !now.Before(s.nextCall) {
+		s.calls = append(s.calls, s.nextCall)
+		s.nextCall = s.nextCall.Add(time.Second / 30)
 	}
 }
 
 // NextTimeout returns when the source may have something to send again: a call of play, or a piece of the transfer.
 func (s *source) NextTimeout() (time.Time, bool) {
 	at, ok := s.nextPiece()
-	if !s.call.IsZero() && (!ok || s.call.Before(at)) {
-		return s.call, true
+	if !s.nextCall.IsZero() && (!ok || s.nextCall.Before(at)) {
+		return s.nextCall, true
 	}
 	return at, ok
 }
@@ -229,8 +233,8 @@ func (s *source) nextPiece() (time.Time, bool) {
 		return s.begin, true
 	case s.pause != nil && s.pause(s.now.Sub(netsim.Epoch)):
 		return s.now.Add(time.Millisecond), true
-	case s.refill > 0 && s.left < 0 && int(s.next) < s.total:
-		return s.filled.Add(s.refill), true
+	case s.refillEvery > 0 && s.refillLeft < 0 && int(s.next) < s.total:
+		return s.refilledAt.Add(s.refillEvery), true
 	}
 	return time.Time{}, false
 }

@@ -12,14 +12,14 @@ type conn struct {
 	queue, inFlight, rate, rtt uint64 // tracks of counters
 	out                        lanes  // tracks of packets that leave
 
-	building []*call // calls with a bunch in the packet that is being built
-	packets  map[uint64]*packet
-	channels map[uint64]*channel
-	actors   map[actorKey]*actor
-	pending  int // calls that are followed
-	busy     int // actors that the last retire kept
-	waiting  int // channels that the last clean-up in channel kept
-	spare    []*packet
+	building     []*call // calls with a bunch in the packet that is being built
+	packets      map[uint64]*packet
+	channels     map[uint64]*channel
+	actors       map[actorKey]*actor
+	pending      int // calls that are followed
+	actorsKept   int // actors that the last retire kept
+	channelsKept int // channels that the last clean-up in channel kept
+	spare        []*packet
 }
 
 type actorKey struct {
@@ -78,7 +78,7 @@ func (e *encoder) actor(c *conn, ev *Event) *actor {
 	key := actorKey{ev.Class, ev.Actor}
 	a := c.actors[key]
 	if a == nil {
-		if len(c.actors) >= max(maxActors, 2*c.busy) { // a walk over all of them for each new one would be slow
+		if len(c.actors) >= max(maxActors, 2*c.actorsKept) { // a walk over all of them for each new one would be slow
 			c.retire()
 		}
 		name := actorName(ev)
@@ -91,15 +91,15 @@ func (e *encoder) actor(c *conn, ev *Event) *actor {
 // retire forgets the actors without an open slice; a later event declares their tracks anew.
 func (c *conn) retire() {
 	maps.DeleteFunc(c.actors, func(_ actorKey, a *actor) bool { return a.out.idle() && a.in.idle() })
-	c.busy = len(c.actors)
+	c.actorsKept = len(c.actors)
 }
 
 func (c *conn) channel(number uint64) *channel {
 	ch := c.channels[number]
 	if ch == nil {
-		if len(c.channels) >= max(maxActors, 2*c.waiting) { // most are closed by now
+		if len(c.channels) >= max(maxActors, 2*c.channelsKept) { // most are closed by now
 			maps.DeleteFunc(c.channels, func(_ uint64, ch *channel) bool { return len(ch.reliable)+len(ch.unreliable) == 0 })
-			c.waiting = len(c.channels)
+			c.channelsKept = len(c.channels)
 		}
 		ch = new(channel)
 		c.channels[number] = ch
