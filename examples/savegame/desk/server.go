@@ -290,9 +290,9 @@ func (k *clerk) whose(context.Context, *versions.User, rpc.None) (user string, e
 	return k.user, nil
 }
 
-// storers is how many chunks of one put are verified and stored at once, while one more comes in: 6.5 MiB of them at most, and enough
-// that a disk flushes some together, and that a store which takes 0.1 s for each keeps up with 100 Mbit/s.
-const storers = 12
+// storers is how many chunks of one put are verified and stored at once, while one more comes in: 12 MiB of them at most. A folder makes 16
+// of them durable together, and the others come meanwhile.
+const storers = 24
 
 // put makes a version of what the client sends.
 func (k *clerk) put(ctx context.Context, u *versions.User, a putArgs) (Made, error) {

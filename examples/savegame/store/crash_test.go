@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -21,6 +22,7 @@ type world struct {
 	t     *testing.T
 	r     *rand.Rand
 	files *storetest.Forgetful
+	gate  *gated
 	store *store.Folder
 	there map[string][]byte // acknowledged
 	maybe map[string][]byte // of a call that was not answered: there or not; nil: perhaps deleted
@@ -33,7 +35,8 @@ func newWorld(t *testing.T, r *rand.Rand) *world {
 }
 
 func (w *world) open() {
-	s, err := store.OpenOn(w.files)
+	w.gate = &gated{Files: w.files}
+	s, err := store.OpenOn(w.gate)
 	require.NoError(w.t, err)
 	w.store = s
 }
@@ -46,15 +49,31 @@ func (w *world) operate() {
 		return
 	}
 	data := bytes.Repeat([]byte{byte(w.r.Uint32())}, 1+w.r.IntN(100))
-	switch err := w.store.Put(w.t.Context(), key, data); {
+	if w.r.IntN(3) > 0 {
+		w.put(key, data, w.store.Put(w.t.Context(), key, data))
+		return
+	}
+	all := map[string][]byte{key: data}
+	for i := range 2 + w.r.IntN(4) {
+		all[fmt.Sprintf("%c/%c/%d", 'a'+w.r.IntN(2), 'a'+w.r.IntN(2), i)] = data[:w.r.IntN(len(data)+1)]
+	}
+	for key, err := range putTogether(w.t.Context(), w.store, w.gate, key, all) {
+		w.put(key, all[key], err)
+	}
+}
+
+// put notes what a put was answered.
+func (w *world) put(key string, data []byte, err error) {
+	_, had := w.there[key]
+	switch {
 	case err == nil:
-		require.NotContains(w.t, w.there, key)
+		require.False(w.t, had)
 		w.there[key] = data
 	case errors.Is(err, fs.ErrExist):
-		require.Contains(w.t, w.there, key)
+		require.True(w.t, had)
 	default:
 		require.True(w.t, w.files.Dead(), err)
-		if _, had := w.there[key]; !had {
+		if !had {
 			w.maybe[key] = data
 		}
 	}
@@ -94,40 +113,44 @@ func (w *world) check() {
 // Whenever the power is cut or the process killed, everything acknowledged is there and whole, and nothing else is.
 func TestPowerCutAtEveryPoint(t *testing.T) {
 	seed := testkit.Seed(t)
-	for at := 1; at <= 150; at++ {
-		r := rand.New(rand.NewPCG(seed, uint64(at)))
-		w := newWorld(t, r)
-		w.files.CutAt(at)
-		for range 2 { // twice: what the first left behind is durable too
-			for !w.files.Dead() {
-				w.operate()
+	synctest.Test(t, func(t *testing.T) {
+		for at := 1; at <= 300; at++ {
+			r := rand.New(rand.NewPCG(seed, uint64(at)))
+			w := newWorld(t, r)
+			w.files.CutAt(at)
+			for range 2 { // twice: what the first left behind is durable too
+				for !w.files.Dead() {
+					w.operate()
+				}
+				w.files.Reboot(r.IntN(3) == 0)
+				w.open()
+				w.check()
+				w.files.CutAt(1 + r.IntN(40))
 			}
-			w.files.Reboot(r.IntN(3) == 0)
-			w.open()
-			w.check()
-			w.files.CutAt(1 + r.IntN(40))
 		}
-	}
+	})
 }
 
 // The power may be cut while a store is opened, as often as it likes.
 func TestPowerCutWhileOpening(t *testing.T) {
 	r := testkit.Rand(t)
-	for range 50 {
-		w := newWorld(t, r)
-		w.files.CutAt(30 + r.IntN(30))
-		for !w.files.Dead() {
-			w.operate()
-		}
-		for at := 1; ; at++ {
-			w.files.Reboot(r.IntN(3) == 0)
-			w.files.CutAt(at)
-			if s, err := store.OpenOn(w.files); err == nil {
-				w.store = s
-				break
+	synctest.Test(t, func(t *testing.T) {
+		for range 50 {
+			w := newWorld(t, r)
+			w.files.CutAt(30 + r.IntN(30))
+			for !w.files.Dead() {
+				w.operate()
 			}
+			for at := 1; ; at++ {
+				w.files.Reboot(r.IntN(3) == 0)
+				w.files.CutAt(at)
+				if _, err := store.OpenOn(w.files); err == nil {
+					break
+				}
+			}
+			w.files.CutAt(0)
+			w.open()
+			w.check()
 		}
-		w.files.CutAt(0)
-		w.check()
-	}
+	})
 }

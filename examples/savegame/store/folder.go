@@ -5,17 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"os"
 	"path"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"sync/atomic"
-	"time"
-
-	"github.com/quivernet/quiver/examples/savegame/flock"
 )
 
 const (
@@ -27,12 +24,15 @@ const (
 
 // Folder is a [Store] in a folder of this machine.
 type Folder struct {
-	files   Files
+	catalog
 	lock    *os.File              // nil: OpenOn made it
 	counter atomic.Uint64         // names what waits
 	broken  atomic.Pointer[error] // set once
+	queue   queue
 
-	names sync.Mutex // held by whoever changes names among the objects
+	// changing holds a token while a batch is put or something deleted, so that nothing else changes what there is. Taken before names.
+	changing chan struct{}
+	crowded  bool // the last batch had several objects; owned by who has the token
 }
 
 // Open opens the store in a folder of this machine, makes it where it is missing, and has it alone until Close or the
@@ -62,7 +62,7 @@ func Open(dir string) (*Folder, error) {
 
 // OpenOn opens a store on a file system that nobody else uses.
 func OpenOn(files Files) (*Folder, error) {
-	f := &Folder{files: files}
+	f := &Folder{catalog: catalog{files: files, packed: make(map[string]places)}, changing: make(chan struct{}, 1)}
 	for _, dir := range []string{objectsFolder, waitingFolder} {
 		if err := f.mkdirAll(dir); err != nil {
 			return nil, err
@@ -121,7 +121,7 @@ func (f *Folder) Get(ctx context.Context, key string) ([]byte, error) {
 	if err := f.check(ctx, key); err != nil {
 		return nil, err
 	}
-	return f.files.Read(fileOf(key))
+	return f.get(key)
 }
 
 // Room implements [Store].
@@ -132,22 +132,41 @@ func (f *Folder) Delete(ctx context.Context, keys ...string) error {
 	if err := f.check(ctx, keys...); err != nil {
 		return err
 	}
-	f.names.Lock()
-	defer f.names.Unlock()
+	f.changing <- struct{}{}
+	defer func() { <-f.changing }()
 	changed := make(map[string]struct{})
-	var failed error
-	for _, key := range keys {
-		if failed = f.remove(fileOf(key), changed); failed != nil {
-			break
-		}
-	}
+	failed := f.delete(keys, changed)
 	for dir := range changed {
 		failed = errors.Join(failed, f.sync(dir))
 	}
 	return failed
 }
 
-func (f *Folder) remove(name string, changed map[string]struct{}) error {
+func (f *Folder) delete(keys []string, changed map[string]struct{}) error {
+	packs := make(map[*pack][]string)
+	for _, key := range keys {
+		at, packed, err := f.find(key)
+		if packed {
+			packs[at.pack] = append(packs[at.pack], path.Base(key))
+		} else if err == nil {
+			err = f.remove(fileOf(key), nil, changed)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for p, names := range packs {
+		if err := f.shrink(p, names, changed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove removes a file, an object or a pack of some, and the folders that are empty then.
+func (f *Folder) remove(name string, packed []string, changed map[string]struct{}) error {
+	f.names.Lock()
+	defer f.names.Unlock()
 	switch err := f.files.Remove(name); { // that of a folder fails: there is something in it
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -155,69 +174,138 @@ func (f *Folder) remove(name string, changed map[string]struct{}) error {
 		return err
 	}
 	dir := path.Dir(name)
+	f.forget(dir, packed)
 	for ; dir != objectsFolder && f.files.Remove(dir) == nil; dir = path.Dir(dir) {
 		delete(changed, dir)
+		delete(f.packed, dir)
 	}
 	changed[dir] = struct{}{}
 	return nil
 }
 
+// shrink writes a pack again without some of its objects, in its place, for which the disk needs room. One that holds no others goes.
+func (f *Folder) shrink(p *pack, without []string, changed map[string]struct{}) error {
+	left := f.left(p, without)
+	if len(left) == 0 {
+		return f.remove(p.name, without, changed)
+	}
+	return f.showPack(&pack{p.name, p.time}, without, func(yield func(newObject, error) bool) {
+		for _, name := range left.inOrder() {
+			data, err := f.read(p.name, left[name].offset, left[name].size)
+			if !yield(newObject{key: name, data: data}, err) {
+				return
+			}
+		}
+	})
+}
+
 func fileOf(key string) string { return objectsFolder + "/" + key }
 
-// Put implements [Store]. It does not heed ctx once it writes.
+// Put implements [Store]. It does not heed ctx once it waits. What is put while others are made durable waits until they are, and is made so
+// together.
 func (f *Folder) Put(ctx context.Context, key string, data []byte) error {
 	if err := f.check(ctx, key); err != nil {
 		return err
 	}
+	o := &newObject{key: key, data: data}
+	b, first := f.queue.join(o)
+	if first {
+		f.changing <- struct{}{}
+		if f.crowded {
+			b.gather()
+		}
+		f.queue.close()
+		f.crowded = len(b.objects) > 1
+		for _, o := range b.objects {
+			o.err = f.absent(o.key)
+		}
+		b.each(f.put)
+		<-f.changing
+		close(b.done)
+	}
+	<-b.done
+	return o.err
+}
+
+// absent fails where a key has an object already, or is a folder of others.
+func (f *Folder) absent(key string) error {
+	_, packed, err := f.find(key)
+	if err != nil {
+		return err
+	}
+	switch info, err := f.files.Stat(fileOf(key)); {
+	case err == nil && info.IsDir():
+		return fmt.Errorf("%w: %s is a folder of others", ErrKey, key)
+	case err == nil || packed:
+		return &fs.PathError{Op: "put", Path: key, Err: fs.ErrExist}
+	default:
+		return missing(err)
+	}
+}
+
+// put makes objects of one folder: one alone is a file, several are a pack.
+func (f *Folder) put(folder string, objects []*newObject) error {
+	if first := objects[0]; len(objects) == 1 {
+		return f.show(fileOf(first.key), func(w io.Writer) error {
+			_, err := w.Write(first.data)
+			return err
+		}, func() {})
+	}
+	return f.showPack(&pack{name: packName(fileOf(folder))}, nil, func(yield func(newObject, error) bool) {
+		for _, o := range objects {
+			if !yield(*o, nil) {
+				return
+			}
+		}
+	})
+}
+
+// showPack writes a pack. What one of its name held besides is gone then.
+func (f *Folder) showPack(p *pack, gone []string, objects iter.Seq2[newObject, error]) error {
+	var all places
+	return f.show(p.name, func(w io.Writer) (err error) {
+		all, err = p.write(w, objects)
+		return err
+	}, func() { f.remember(p, gone, all) })
+}
+
+// show makes a file durably: its bytes are flushed before it has its name. Then it calls shown, for which names are locked.
+func (f *Folder) show(name string, fill func(io.Writer) error, shown func()) error {
 	waiting := path.Join(waitingFolder, strconv.FormatUint(f.counter.Add(1), 10))
-	err := f.write(waiting, data)
+	err := f.write(waiting, fill)
 	if err == nil {
-		err = f.show(waiting, fileOf(key))
+		err = f.rename(waiting, name, shown)
 	}
 	if err != nil {
 		_ = f.files.Remove(waiting) // or the next Open does
+		return err
 	}
-	return err
+	return f.sync(path.Dir(name)) // many at once do so in one write of the file system's journal
 }
 
 // write makes a file whose bytes are durable.
-func (f *Folder) write(name string, data []byte) error {
+func (f *Folder) write(name string, fill func(io.Writer) error) error {
 	file, err := f.files.Create(name)
 	if err != nil {
 		return err
 	}
-	if _, err = file.Write(data); err == nil {
+	if err = fill(file); err == nil {
 		err = file.Sync()
 	}
 	return errors.Join(err, file.Close())
 }
 
-// show gives what waits its name, durably: many at once do so in one write of the file system's journal. What has the name already is
-// durable too before that is said, whoever made it.
-func (f *Folder) show(waiting, name string) error {
-	err := f.rename(waiting, name)
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return cmp.Or(f.sync(path.Dir(name)), err)
-}
-
-// rename gives what waits a name that nothing has. That nobody else does meanwhile is what names is locked for, and the folder.
-func (f *Folder) rename(waiting, name string) error {
+func (f *Folder) rename(waiting, name string, shown func()) error {
 	f.names.Lock()
 	defer f.names.Unlock()
-	switch info, err := f.files.Stat(name); {
-	case err == nil && info.IsDir():
-		return fmt.Errorf("%w: %s is a folder of others", ErrKey, name)
-	case err == nil:
-		return &fs.PathError{Op: "put", Path: name, Err: fs.ErrExist}
-	case !errors.Is(err, fs.ErrNotExist):
-		return err
+	err := f.mkdirAll(path.Dir(name))
+	if err == nil {
+		err = f.files.Rename(waiting, name)
 	}
-	if err := f.mkdirAll(path.Dir(name)); err != nil {
-		return err
+	if err == nil {
+		shown()
 	}
-	return f.files.Rename(waiting, name)
+	return err
 }
 
 // mkdirAll makes a folder and those which it is in, durably: whoever finds a folder relies on that.
@@ -260,53 +348,24 @@ func (f *Folder) List(ctx context.Context, dir string) iter.Seq2[Object, error] 
 // list is List, also of a folder that others made. It reports whether to go on.
 func (f *Folder) list(ctx context.Context, dir string, yield func(Object, error) bool) bool {
 	err := f.check(ctx)
-	var entries []fs.DirEntry
+	var entries []entry
 	if err == nil {
-		entries, err = f.files.ReadDir(path.Join(objectsFolder, dir))
+		entries, err = f.entries(dir)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // that one has become empty
+	if err != nil {
 		return yield(Object{}, err)
 	}
 	for _, e := range entries {
-		name := path.Join(dir, e.Name())
-		if e.IsDir() {
-			if !f.list(ctx, name, yield) {
+		o, err := e.object()
+		switch {
+		case e.isDir():
+			if !f.list(ctx, o.Key, yield) {
 				return false
 			}
-			continue
-		}
-		info, err := e.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // deleted meanwhile
-		}
-		o := Object{Key: name}
-		if err == nil {
-			o.Size, o.Time = info.Size(), info.ModTime()
-		}
-		if !yield(o, err) {
+		case errors.Is(err, fs.ErrNotExist): // deleted meanwhile
+		case !yield(o, err):
 			return false
 		}
 	}
 	return true
-}
-
-// takeLock takes a lock file until it is closed, and writes down who has it.
-func takeLock(path string) (*os.File, error) {
-	f, err := flock.Wait(path, 0)
-	if errors.Is(err, flock.ErrHeld) {
-		holder, _ := os.ReadFile(path) // empty: it is just being written
-		return nil, fmt.Errorf("folder %s is %w by another process, %s", filepath.Dir(path), ErrLocked, holder)
-	}
-	if err != nil {
-		return nil, err
-	}
-	host, _ := os.Hostname() // only to be read by people
-	holder := fmt.Appendf(nil, "number %d on %s, since %s", os.Getpid(), host, time.Now().UTC().Format("2006-01-02 15:04:05 UTC"))
-	if err = f.Truncate(0); err == nil {
-		_, err = f.WriteAt(holder, 0)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("locking the store: %w", err), f.Close())
-	}
-	return f, nil
 }

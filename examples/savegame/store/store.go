@@ -43,7 +43,7 @@ type Store interface {
 
 // Object is what List tells of one.
 type Object struct {
-	Key  string // one that CheckKey refuses was put there by somebody else, and can neither be read nor deleted here
+	Key  string // one that CheckKey refuses was put there by somebody else, or is a damaged pack, and can neither be read nor deleted here
 	Size int64  // in bytes
 	Time time.Time
 }
@@ -91,8 +91,8 @@ var ErrBroken = errors.New("the store has failed, open it again")
 // Files is what a [Folder] asks of a file system: so little that a test can stand in for it and forget what was not
 // flushed. Names are relative and with slashes. Errors wrap fs.ErrExist and fs.ErrNotExist where those are meant.
 type Files interface {
-	Create(name string) (File, error) // a new file, empty
-	Read(name string) ([]byte, error)
+	Create(name string) (File, error)   // a new file, empty
+	Open(name string) (OpenFile, error) // for reading
 	Stat(name string) (fs.FileInfo, error)
 	Rename(from, to string) error // durable when both folders are flushed
 	Remove(name string) error     // a file or an empty folder
@@ -108,6 +108,13 @@ type File interface {
 	Sync() error // makes its bytes durable, not its name
 }
 
+// OpenFile is one that is being read.
+type OpenFile interface {
+	io.ReaderAt
+	io.Closer
+	Stat() (fs.FileInfo, error)
+}
+
 // disk is the file system below a folder of this machine, which belongs to the store: keys lead nowhere else, as CheckKey sees to.
 type disk struct{ dir string }
 
@@ -117,7 +124,7 @@ func (d disk) Create(name string) (File, error) {
 	return os.OpenFile(d.path(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-func (d disk) Read(name string) ([]byte, error)           { return os.ReadFile(d.path(name)) }
+func (d disk) Open(name string) (OpenFile, error)         { return os.Open(d.path(name)) }
 func (d disk) Stat(name string) (fs.FileInfo, error)      { return os.Lstat(d.path(name)) }
 func (d disk) Rename(from, to string) error               { return os.Rename(d.path(from), d.path(to)) }
 func (d disk) Remove(name string) error                   { return os.Remove(d.path(name)) }

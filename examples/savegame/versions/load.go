@@ -199,7 +199,8 @@ type Report struct {
 	Bytes                    int64 // as store.Occupied counts
 
 	// Findings are lines: "incomplete: NAME@3 of USER: why" of a version that cannot be had, for its record, its manifest or a chunk is missing
-	// or damaged, and "damaged: KEY: why" of a chunk or manifest that can not be read, or whose bytes are not those that its key names.
+	// or damaged, and "damaged: KEY: why" of a chunk or manifest that can not be read, or whose bytes are not those that its key names, and of
+	// a file that held several.
 	Findings []string
 }
 
@@ -211,6 +212,11 @@ func (r *Report) Sound() bool { return len(r.Findings) == 0 }
 // it looks at that user's.
 func (v *Versions) Check(ctx context.Context, repair bool) (r Report, err error) {
 	err = v.each(ctx, "checking", func(u *User) error { return u.check(ctx, &r, repair) })
+	for o := range v.store.List(ctx, "users") { // each has met the errors
+		if store.IsDamagedPack(o.Key) {
+			r.Findings = append(r.Findings, "damaged: "+o.Key+": what this file held is missing; it may be deleted once that was put again")
+		}
+	}
 	slices.Sort(r.Findings)
 	return r, err
 }

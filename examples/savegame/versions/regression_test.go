@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -265,4 +267,20 @@ func TestAFolderThatCanNotBeListedIsItsUsers(t *testing.T) {
 	r, err := p.all.Check(t.Context(), false)
 	require.ErrorIs(t, err, storetest.ErrFailing)
 	require.Equal(t, 2, r.Users)
+}
+
+// A pack that is damaged says no more which chunks it had, so check has to say that it is there.
+func TestCheckNamesADamagedPack(t *testing.T) {
+	dir, ctx := t.TempDir(), t.Context()
+	folder, err := store.Open(dir)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, folder.Close()) }()
+	require.NoError(t, folder.Put(ctx, "users/_alice/junk", nil))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "objects", "users", "_alice", "+X.zip"), []byte("no archive"), 0o600))
+	all, err := Open(ctx, folder, Config{})
+	require.NoError(t, err)
+	r, err := all.Check(ctx, true)
+	require.NoError(t, err)
+	require.Len(t, r.Findings, 1)
+	require.Contains(t, r.Findings[0], "damaged: users/_alice/+X.zip: ")
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"maps"
@@ -176,16 +177,25 @@ func (f *Forgetful) now() time.Time {
 	return time.Now()
 }
 
-// Read implements [store.Files].
-func (f *Forgetful) Read(name string) ([]byte, error) {
+// Open implements [store.Files]. What is read is what the file was then.
+func (f *Forgetful) Open(name string) (store.OpenFile, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	_, _, n, err := f.existing(name)
+	_, base, n, err := f.existing(name)
 	if err != nil {
 		return nil, err
 	}
-	return slices.Clone(n.data), nil
+	return reading{bytes.NewReader(slices.Clone(n.data)), info{base, n}}, nil
 }
+
+// reading is a file that is being read.
+type reading struct {
+	*bytes.Reader
+	info fs.FileInfo
+}
+
+func (r reading) Close() error               { return nil }
+func (r reading) Stat() (fs.FileInfo, error) { return r.info, nil }
 
 // Stat implements [store.Files].
 func (f *Forgetful) Stat(name string) (fs.FileInfo, error) {

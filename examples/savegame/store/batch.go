@@ -1,0 +1,99 @@
+package store
+
+import (
+	"cmp"
+	"io/fs"
+	"path"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// newObject is an object that is being put.
+type newObject struct {
+	key  string
+	data []byte
+	err  error // why it was not put; written before its batch is done
+}
+
+// batch is the puts that came while the one before was made durable, and are made so together.
+type batch struct {
+	objects []*newObject
+	full    chan struct{} // closed when it has enough
+	done    chan struct{} // closed when it is known what became of each
+}
+
+const (
+	// enough is how many objects are put together at most before others are gathered: of chunks, 2.5 MB.
+	enough = 16
+	// gatherTime is how long a batch waits for more, where the one before had several. At 300 MB/s 3 MB come meanwhile.
+	gatherTime = 10 * time.Millisecond
+)
+
+// gather waits for more objects, not for long.
+func (b *batch) gather() {
+	select {
+	case <-b.full:
+	case <-time.After(gatherTime):
+	}
+}
+
+// filesAtOnce is how many files of a batch are written at once: a file system flushes some of them together.
+const filesAtOnce = 16
+
+// each calls put with the objects of each folder, and notes for them what it returns. Of those with one key it takes the first.
+func (b *batch) each(put func(folder string, objects []*newObject) error) {
+	folders, first := make(map[string][]*newObject), make(map[string]*newObject)
+	for _, o := range b.objects {
+		if first[o.key] == nil && o.err == nil {
+			first[o.key] = o
+			folder := path.Dir(o.key)
+			folders[folder] = append(folders[folder], o)
+		}
+	}
+	var files errgroup.Group
+	files.SetLimit(filesAtOnce)
+	for folder, objects := range folders {
+		files.Go(func() error {
+			err := put(folder, objects)
+			for _, o := range objects {
+				o.err = err
+			}
+			return nil
+		})
+	}
+	_ = files.Wait() // each has its error
+	for _, o := range b.objects {
+		if winner := first[o.key]; winner != nil && winner != o {
+			o.err = cmp.Or(winner.err, error(&fs.PathError{Op: "put", Path: o.key, Err: fs.ErrExist}))
+		}
+	}
+}
+
+// queue gathers the next batch. It is safe for concurrent use.
+type queue struct {
+	mu   sync.Mutex
+	next *batch // nil: nothing waits
+}
+
+// join adds an object to the next batch. Whoever is the first in it has to commit it.
+func (q *queue) join(o *newObject) (b *batch, first bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if first = q.next == nil; first {
+		q.next = &batch{full: make(chan struct{}), done: make(chan struct{})}
+	}
+	b = q.next
+	if b.objects = append(b.objects, o); len(b.objects) == enough {
+		close(b.full)
+	}
+	return b, first
+}
+
+// close has who comes now join the batch after that.
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.next = nil
+}

@@ -1,0 +1,185 @@
+package store
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"math"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// catalog knows where the objects of a [Folder] are: each in a file of its own, or with others in a pack.
+type catalog struct {
+	files Files
+
+	// names is held by who changes names of files among the objects, and shared by who reads what has one.
+	names  sync.RWMutex
+	packed map[string]places // by folder, of those that somebody has looked at
+}
+
+// get reads an object.
+func (c *catalog) get(key string) ([]byte, error) {
+	if err := c.look(path.Dir(fileOf(key))); err != nil {
+		return nil, err
+	}
+	c.names.RLock()
+	defer c.names.RUnlock()
+	if at, packed := c.place(key); packed {
+		return c.read(at.pack.name, at.offset, at.size)
+	}
+	return c.read(fileOf(key), 0, math.MaxInt64)
+}
+
+// place returns where an object is, if it is in a pack. The caller shares names, and has looked.
+func (c *catalog) place(key string) (at place, packed bool) {
+	at, packed = c.packed[path.Dir(fileOf(key))][path.Base(key)]
+	return at, packed
+}
+
+// read reads from an offset on as many bytes as the file has, and no more than most.
+func (c *catalog) read(name string, offset, most int64) ([]byte, error) {
+	file, err := c.files.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() // it was only read
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	data := make([]byte, min(most, max(0, info.Size()-offset)))
+	_, err = io.ReadFull(io.NewSectionReader(file, offset, most), data)
+	return data, err
+}
+
+// look finds out what the packs of a folder hold, unless that is known.
+func (c *catalog) look(folder string) error {
+	c.names.RLock()
+	_, known := c.packed[folder]
+	c.names.RUnlock()
+	if known {
+		return nil
+	}
+	c.names.Lock()
+	defer c.names.Unlock()
+	entries, err := c.files.ReadDir(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	all := make(places)
+	for _, e := range entries {
+		if err == nil && isPack(e.Name()) {
+			err = c.lookInto(&pack{name: path.Join(folder, e.Name())}, all)
+		}
+	}
+	if err == nil {
+		c.packed[folder] = all
+	}
+	return err
+}
+
+func (c *catalog) lookInto(p *pack, all places) error {
+	file, err := c.files.Open(p.name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(p.read(file, all), file.Close())
+}
+
+// find returns where an object is, if it is in a pack.
+func (c *catalog) find(key string) (at place, packed bool, err error) {
+	if err := c.look(path.Dir(fileOf(key))); err != nil {
+		return at, false, err
+	}
+	c.names.RLock()
+	defer c.names.RUnlock()
+	at, packed = c.place(key)
+	return at, packed, nil
+}
+
+// entries returns what a folder has, by name. A pack that can not be read is somebody else's file.
+func (c *catalog) entries(dir string) (entries []entry, err error) {
+	folder := path.Join(objectsFolder, dir)
+	if err := c.look(folder); err != nil {
+		return nil, err
+	}
+	files, err := c.files.ReadDir(folder)
+	c.names.RLock()
+	defer c.names.RUnlock()
+	packs := make(map[string]bool)
+	for name, at := range c.packed[folder] {
+		packs[path.Base(at.pack.name)] = true
+		entries = append(entries, entry{Object: Object{path.Join(dir, name), at.size, at.pack.time}})
+	}
+	for _, file := range files {
+		if !packs[file.Name()] {
+			entries = append(entries, entry{Object{Key: path.Join(dir, file.Name())}, file})
+		}
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.Key, b.Key) })
+	return entries, missing(err) // one that is missing has become empty
+}
+
+// missing returns err, or nil where something is missing.
+func missing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// left returns what a pack holds besides some objects.
+func (c *catalog) left(p *pack, without []string) places {
+	c.names.RLock()
+	defer c.names.RUnlock()
+	left := make(places)
+	for name, at := range c.packed[path.Dir(p.name)] {
+		if at.pack == p && !slices.Contains(without, name) {
+			left[name] = at
+		}
+	}
+	return left
+}
+
+// remember notes where the objects of a new pack are, and that others are gone. The caller holds names.
+func (c *catalog) remember(p *pack, gone []string, all places) {
+	if info, err := c.files.Stat(p.name); err == nil && p.time.IsZero() {
+		p.time = info.ModTime()
+	}
+	folder := path.Dir(p.name)
+	if c.packed[folder] == nil { // it was not there when somebody looked
+		c.packed[folder] = make(places)
+	}
+	c.forget(folder, gone)
+	maps.Copy(c.packed[folder], all)
+}
+
+// forget notes that objects are in no pack any more. The caller holds names.
+func (c *catalog) forget(folder string, gone []string) {
+	for _, name := range gone {
+		delete(c.packed[folder], name)
+	}
+}
+
+// entry is an object or a folder that is listed.
+type entry struct {
+	Object
+	file fs.DirEntry // nil: it is in a pack, and Object is complete
+}
+
+func (e entry) isDir() bool { return e.file != nil && e.file.IsDir() }
+
+func (e entry) object() (Object, error) {
+	if e.file == nil || e.file.IsDir() {
+		return e.Object, nil
+	}
+	info, err := e.file.Info()
+	if err == nil {
+		e.Size, e.Time = info.Size(), info.ModTime()
+	}
+	return e.Object, err
+}

@@ -1,0 +1,112 @@
+package store
+
+import (
+	"archive/zip"
+	"cmp"
+	"crypto/rand"
+	"errors"
+	"io"
+	"io/fs"
+	"iter"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// pack is a file in which several objects of one folder stand: a ZIP archive that is not compressed, so that other programs can read it.
+type pack struct {
+	name string
+	time time.Time // when it was written
+}
+
+// place is where an object is.
+type place struct {
+	pack         *pack
+	offset, size int64
+}
+
+// places are the objects of a folder that are in packs, by the last element of their keys.
+type places map[string]place
+
+// inOrder returns the names of what is in one pack, as they stand there.
+func (p places) inOrder() []string {
+	return slices.SortedFunc(maps.Keys(p), func(a, b string) int { return cmp.Compare(p[a].offset, p[b].offset) })
+}
+
+// packName returns a name for a new pack of a folder.
+func packName(folder string) string { return folder + "/+" + rand.Text() + ".zip" }
+
+// isPack reports whether it is a pack's name, which no key ends with.
+func isPack(name string) bool { return strings.HasPrefix(name, "+") && strings.HasSuffix(name, ".zip") }
+
+// IsDamagedPack reports whether what List told under a key is no object, but a file that held several and that is damaged.
+func IsDamagedPack(key string) bool { return isPack(path.Base(key)) }
+
+// counted counts what is written.
+type counted struct {
+	io.Writer
+	n int64
+}
+
+func (c *counted) Write(b []byte) (n int, err error) {
+	n, err = c.Writer.Write(b)
+	c.n += int64(n)
+	return n, err
+}
+
+// write writes objects into a file for the pack, and returns where they are.
+func (p *pack) write(to io.Writer, objects iter.Seq2[newObject, error]) (places, error) {
+	out, all := &counted{Writer: to}, make(places)
+	archive := zip.NewWriter(out)
+	for o, err := range objects {
+		if err != nil {
+			return nil, err
+		}
+		name := path.Base(o.key)
+		body, err := archive.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Store})
+		if err == nil {
+			err = archive.Flush() // so that the body goes past the buffer, and that it is known where it begins
+		}
+		if err != nil {
+			return nil, err
+		}
+		all[name] = place{p, out.n, int64(len(o.data))}
+		if _, err = body.Write(o.data); err != nil {
+			return nil, err
+		}
+	}
+	return all, archive.Close()
+}
+
+// read adds to all what is in the pack. Of one that is damaged it adds nothing: what was in it is missing.
+func (p *pack) read(from OpenFile, all places) error {
+	info, err := from.Stat()
+	if err != nil {
+		return err
+	}
+	p.time = info.ModTime()
+	archive, err := zip.NewReader(from, info.Size())
+	if err != nil {
+		return unlessDamaged(err)
+	}
+	for _, f := range archive.File {
+		at, err := f.DataOffset()
+		switch {
+		case err == nil && goodElement.MatchString(f.Name):
+			all[f.Name] = place{p, at, int64(f.UncompressedSize64)}
+		case err != nil && unlessDamaged(err) != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// unlessDamaged returns err where a file can not be read, nil where it is no archive.
+func unlessDamaged(err error) error {
+	if errors.As(err, new(*fs.PathError)) {
+		return err
+	}
+	return nil
+}

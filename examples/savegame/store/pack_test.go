@@ -1,0 +1,247 @@
+package store_test
+
+import (
+	"archive/zip"
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/examples/savegame/store"
+	"github.com/quivernet/quiver/examples/savegame/store/storetest"
+)
+
+// gated is a file system on which nothing new is made while its gate is closed.
+type gated struct {
+	store.Files
+	gate chan struct{}
+}
+
+func (g *gated) Create(name string) (store.File, error) {
+	if gate := g.gate; gate != nil {
+		<-gate
+	}
+	return g.Files.Create(name)
+}
+
+// putTogether puts objects while another one, first, is made durable, so that they are put in one batch, and returns their errors and its.
+// It runs in a bubble.
+func putTogether(ctx context.Context, s *store.Folder, files *gated, first string, data map[string][]byte) map[string]error {
+	errs := make(map[string]error)
+	type answer struct {
+		key string
+		err error
+	}
+	answers := make(chan answer)
+	put := func(key string) {
+		go func() { answers <- answer{key, s.Put(ctx, key, data[key])} }()
+		synctest.Wait()
+	}
+	files.gate = make(chan struct{})
+	put(first)
+	for _, key := range sortedKeys(data) {
+		if key != first {
+			put(key)
+		}
+	}
+	gate := files.gate
+	files.gate = nil
+	close(gate)
+	for range data {
+		a := <-answers
+		errs[a.key] = a.err
+	}
+	return errs
+}
+
+func sortedKeys[V any](m map[string]V) (keys []string) {
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// some are objects of a folder a, but for one that is put first.
+func some(n int) map[string][]byte {
+	data := map[string][]byte{"first": []byte("first")}
+	for i := range n {
+		data[fmt.Sprintf("a/%d", i)] = fmt.Appendf(nil, "object %d", i)
+	}
+	return data
+}
+
+func requireHas(t *testing.T, s *store.Folder, data map[string][]byte) {
+	t.Helper()
+	require.Equal(t, sortedKeys(data), keys(t, s, ""))
+	for key, want := range data {
+		got, err := s.Get(t.Context(), key)
+		require.NoError(t, err, key)
+		require.Equal(t, want, got, key)
+	}
+	for o := range s.List(t.Context(), "") {
+		require.EqualValues(t, len(data[o.Key]), o.Size, o.Key)
+	}
+}
+
+// filesIn returns the files of a folder of objects.
+func filesIn(t *testing.T, files store.Files, folder string) (names []string) {
+	entries, err := files.ReadDir(path.Join("objects", folder))
+	if err != nil {
+		require.ErrorIs(t, err, fs.ErrNotExist)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// packed returns a store with 5 objects of one folder in a pack, and another one.
+func packed(t *testing.T) (s *store.Folder, files *gated, data map[string][]byte) {
+	files, data = &gated{Files: storetest.NewForgetful(nil)}, some(5)
+	s, err := store.OpenOn(files)
+	require.NoError(t, err)
+	for _, err := range putTogether(t.Context(), s, files, "first", data) {
+		require.NoError(t, err)
+	}
+	require.Len(t, filesIn(t, files, "a"), 1)
+	return s, files, data
+}
+
+func TestWhatIsPutTogetherIsOneFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, files, data := packed(t)
+		requireHas(t, s, data)
+		require.ErrorIs(t, s.Put(t.Context(), "a/3", []byte("another")), fs.ErrExist)
+		data["a/25"] = []byte("alone")
+		require.NoError(t, s.Put(t.Context(), "a/25", data["a/25"]))
+		require.Len(t, filesIn(t, files, "a"), 2)
+		requireHas(t, s, data)
+		s, err := store.OpenOn(files)
+		require.NoError(t, err)
+		requireHas(t, s, data)
+		require.ErrorIs(t, s.Put(t.Context(), "a/3", []byte("another")), fs.ErrExist)
+	})
+}
+
+func TestOfTwoPutsInABatchOneWins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		files := &gated{Files: storetest.NewForgetful(nil)}
+		s, err := store.OpenOn(files)
+		require.NoError(t, err)
+		files.gate = make(chan struct{})
+		errs := make(chan error, 4)
+		for _, key := range []string{"first", "a/1", "a/1", "a/2"} {
+			go func() { errs <- s.Put(t.Context(), key, []byte(key)) }()
+			synctest.Wait()
+		}
+		close(files.gate)
+		lost := 0
+		for range 4 {
+			if err := <-errs; err != nil {
+				require.ErrorIs(t, err, fs.ErrExist)
+				lost++
+			}
+		}
+		require.Equal(t, 1, lost)
+		requireHas(t, s, map[string][]byte{"first": []byte("first"), "a/1": []byte("a/1"), "a/2": []byte("a/2")})
+	})
+}
+
+func TestDeletedPartOfAPack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, files, data := packed(t)
+		require.NoError(t, s.Delete(t.Context(), "a/1", "a/3", "a/never"))
+		delete(data, "a/1")
+		delete(data, "a/3")
+		requireHas(t, s, data)
+		_, err := s.Get(t.Context(), "a/1")
+		require.ErrorIs(t, err, fs.ErrNotExist)
+		s, err = store.OpenOn(files)
+		require.NoError(t, err)
+		requireHas(t, s, data)
+
+		data["a/1"] = []byte("again")
+		require.NoError(t, s.Put(t.Context(), "a/1", data["a/1"]))
+		requireHas(t, s, data)
+		require.NoError(t, s.Delete(t.Context(), "a/0", "a/1", "a/2", "a/4"))
+		require.Empty(t, filesIn(t, files, "a"))
+		require.Equal(t, []string{"first"}, filesIn(t, files, ""))
+		requireHas(t, s, map[string][]byte{"first": []byte("first")})
+	})
+}
+
+// unreadable is a file system of which no file can be read.
+type unreadable struct{ store.Files }
+
+func (u unreadable) Open(name string) (store.OpenFile, error) {
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
+}
+
+// What can not be read now may be good: nobody says that it is not there.
+func TestPackThatCanNotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, files, _ := packed(t)
+		s, err := store.OpenOn(unreadable{files})
+		require.NoError(t, err)
+		_, err = s.Get(t.Context(), "a/1")
+		require.ErrorIs(t, err, fs.ErrPermission)
+		require.ErrorIs(t, s.Put(t.Context(), "a/1", nil), fs.ErrPermission)
+		require.ErrorIs(t, s.Delete(t.Context(), "a/1"), fs.ErrPermission)
+		for _, err := range s.List(t.Context(), "a") {
+			require.ErrorIs(t, err, fs.ErrPermission)
+		}
+	})
+}
+
+// onDisk makes a store's folder on this machine's disk, with a pack of that name.
+func onDisk(t *testing.T) (dir, name string) {
+	_, files, _ := packed(t)
+	file := path.Join("objects", "a", filesIn(t, files, "a")[0])
+	in, err := files.Open(file)
+	require.NoError(t, err)
+	bytes, err := io.ReadAll(io.NewSectionReader(in, 0, 1<<20))
+	require.NoError(t, err)
+	dir = t.TempDir()
+	name = filepath.Join(dir, filepath.FromSlash(file))
+	require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))
+	require.NoError(t, os.WriteFile(name, bytes, 0o600))
+	return dir, name
+}
+
+func TestPackIsAnArchiveThatOthersRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, name := onDisk(t)
+		archive, err := zip.OpenReader(name)
+		require.NoError(t, err)
+		defer archive.Close()
+		require.Len(t, archive.File, 5)
+		got, err := fs.ReadFile(archive, "3")
+		require.NoError(t, err)
+		require.Equal(t, "object 3", string(got))
+	})
+}
+
+// What a damaged pack had is missing, and may be put again. The pack stays, and is listed under its own name.
+func TestDamagedPack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir, name := onDisk(t)
+		require.NoError(t, os.Truncate(name, 100))
+		s, err := store.Open(dir)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, s.Close()) }()
+		_, err = s.Get(t.Context(), "a/3")
+		require.ErrorIs(t, err, fs.ErrNotExist)
+		require.NoError(t, s.Put(t.Context(), "a/3", []byte("object 3")))
+		require.Equal(t, []string{"a/" + filepath.Base(name), "a/3"}, keys(t, s, ""))
+		require.True(t, store.IsDamagedPack(keys(t, s, "")[0]))
+	})
+}
