@@ -3,6 +3,7 @@
 package desk
 
 import (
+	"errors"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -28,7 +29,10 @@ func BenchmarkFirstPut(b *testing.B) {
 	content := make([]byte, benchBytes)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(content)
 	path := filepath.Join(b.TempDir(), "save")
-	require.NoError(b, os.WriteFile(path, content, 0o600))
+	f, err := os.Create(path)
+	require.NoError(b, err)
+	_, err = f.Write(content)
+	require.NoError(b, errors.Join(err, f.Sync(), f.Close())) // else the disk would still write it below
 	for name, send := range map[string]func(b *testing.B, h *host, c *Client, path string){
 		"put":          putWhole,
 		"bare":         func(b *testing.B, h *host, c *Client, path string) { sendBare(b, h, c, path, nil) },

@@ -290,8 +290,8 @@ func (k *clerk) whose(context.Context, *versions.User, rpc.None) (user string, e
 	return k.user, nil
 }
 
-// storers is how many chunks of one put are verified and stored at once, while one more comes in: 12 MiB of them at most. A folder makes 16
-// of them durable together, and the others come meanwhile.
+// storers is how many chunks of one put are verified and stored at once, while one more comes in: 4 MiB of them mostly, 12 at most, so that
+// a server with one put stays below 64 MB. A folder makes half of them durable together, and the others come meanwhile.
 const storers = 24
 
 // put makes a version of what the client sends.
