@@ -159,7 +159,7 @@ func TestQuota(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t, "--quota", "1MB", "--max-size", "2MB").paste)
 	m.ok("put", m.write("small", noise(100_000, 1)))
-	m.fails(exitFull, []string{"put", m.write("large", noise(1_500_000, 1))}, "put large", "quota", "1000000")
+	m.fails(exitFull, []string{"put", m.write("large", noise(1_500_000, 1))}, "put large", "quota", "1.0 MB")
 	m.fails(exitFull, []string{"put", m.write("huge", noise(2_500_000, 1))}, "put huge", "--max-size")
 	require.Regexp(t, `^small +1 [^\n]+\n$`, m.ok("ls"))
 	m.ok("put", m.write("world", noise(300_000, 2)))

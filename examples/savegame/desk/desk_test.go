@@ -244,7 +244,7 @@ func TestQuota(t *testing.T) {
 	c := newHost(t, versions.Config{Quota: 1 << 20}, nil).dial()
 	_, err := put(t, c, versions.Request{}, noise(1, 2<<20))
 	require.ErrorIs(t, err, ErrFull)
-	require.ErrorContains(t, err, "the limit is 1048576")
+	require.ErrorContains(t, err, "the limit is 1.0 MB")
 	_, err = put(t, c, versions.Request{}, noise(1, 1<<19))
 	require.NoError(t, err)
 }
@@ -362,6 +362,9 @@ func TestDrain(t *testing.T) {
 		err := c.Get(t.Context(), "world", 0, nil)
 		return errors.Is(err, ErrStopping) && Transient(err)
 	}, time.Minute, time.Millisecond)
+	_, err := Dial(t.Context(), h.config)
+	require.ErrorContains(t, err, ErrStopping.Error())
+	require.True(t, Transient(err))
 	close(s.goOn)
 	require.NoError(t, <-putting)
 	<-drained

@@ -109,7 +109,12 @@ func (s *Server) bind() {
 	s.world.OnDisconnect(func(c *rpc.Conn, _ error) { delete(s.clerks, c) })
 }
 
+// welcome opens a desk for a new client. One that comes while the server stops is told so, and may try again.
 func (s *Server) welcome(c *rpc.Conn) {
+	if s.draining.Load() {
+		c.Close(rpc.HostClosedConnection, ErrStopping.Error())
+		return
+	}
 	if _, err := s.world.Spawn(Class, c); err != nil {
 		c.Close(rpc.ServerFull, err.Error())
 	}
@@ -305,7 +310,11 @@ func (k *clerk) put(ctx context.Context, u *versions.User, a putArgs) (Made, err
 		return Made{}, err
 	}
 	v, err := p.Commit(ctx)
-	return k.made("put", u, v, err)
+	what := "put"
+	if p.Same() {
+		what = "has it already"
+	}
+	return k.made(what, u, v, err)
 }
 
 // receive hears the manifest, says which chunks are missing, and stores them.

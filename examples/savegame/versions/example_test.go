@@ -53,7 +53,7 @@ func Example() {
 	}
 	// Output:
 	// 1 <nil>
-	// true version 1 of "World 1" is newer: desktop put it on 2026-01-02 03:04 UTC, 8 bytes; this machine never saw this save
+	// true version 1 of "World 1" is newer: desktop put it on 2026-01-02 03:04 UTC, 8 B; this machine never saw this save
 	// 2 <nil>
 	// a castle <nil>
 }

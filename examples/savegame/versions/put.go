@@ -44,6 +44,7 @@ type Put struct {
 	bytes   []byte // of the manifest
 	version Version
 	content *content    // nil before Lacks
+	same    bool        // Commit has found that its content is the newest version
 	full    atomic.Bool // there was no room for it
 	ended   atomic.Bool
 }
@@ -226,7 +227,7 @@ func (p *Put) Commit(ctx context.Context) (Version, error) {
 	}
 	defer u.records.Unlock()
 	name, same, err := u.place(p.request)
-	if p.version.Name = name; err == nil && !same {
+	if p.version.Name, p.same = name, same; err == nil && !same {
 		_, err = u.createInRoom(ctx, p.version)
 	}
 	if err != nil {
@@ -237,6 +238,9 @@ func (p *Put) Commit(ctx context.Context) (Version, error) {
 	_ = u.retain(ctx, name) // or Collect does, which reports it
 	return v, nil
 }
+
+// Same reports, after Commit, that it has made no version: the newest one has the content already.
+func (p *Put) Same() bool { return p.same }
 
 // Abandon ends the put, unless Commit has. What has arrived stays for a while, unless there was no room for it: then it
 // would be in the way of what fits.

@@ -25,7 +25,7 @@ type Full struct {
 }
 
 func (e *Full) Error() string {
-	return fmt.Sprintf("%s exceeded: %d bytes do not fit beside %d that stay; the limit is %d", e.Setting, e.Needs, e.Kept, e.Limit)
+	return fmt.Sprintf("%s exceeded: %s do not fit beside %s that stay; the limit is %s", e.Setting, sizeText(e.Needs), sizeText(e.Kept), sizeText(e.Limit))
 }
 
 // isFull reports whether there was no room, or, as others had filled the disk meanwhile, not even of the reserve.

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
@@ -208,9 +209,12 @@ func (e *Conflict) Error() string {
 	if e.Seen.Number > 0 {
 		seen = fmt.Sprintf("saw version %d last", e.Seen.Number)
 	}
-	return fmt.Sprintf("version %d of %q is newer: %s put it on %s, %d bytes; this machine %s", e.Latest.Number, e.Latest.Name,
-		e.Latest.Machine, e.Latest.Time.Format("2006-01-02 15:04 MST"), e.Latest.Size, seen)
+	return fmt.Sprintf("version %d of %q is newer: %s put it on %s, %s; this machine %s", e.Latest.Number, e.Latest.Name,
+		e.Latest.Machine, e.Latest.Time.Format("2006-01-02 15:04 MST"), sizeText(e.Latest.Size), seen)
 }
+
+// sizeText writes bytes for people.
+func sizeText(bytes int64) string { return humanize.Bytes(uint64(max(bytes, 0))) }
 
 // record is the bytes of a version.
 type record struct {

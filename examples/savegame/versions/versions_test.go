@@ -71,7 +71,7 @@ func TestConflicts(t *testing.T) {
 		require.Equal(t, Conflict{second, seen}, *conflict)
 	}
 	_, _, err := put(ctx, u, Request{Name: "world", Seen: first.Ref()}, saveOf("three"))
-	require.EqualError(t, err, `version 2 of "world" is newer: laptop put it on 2026-01-02 03:04 UTC, 3 bytes; this machine saw version 1 last`)
+	require.EqualError(t, err, `version 2 of "world" is newer: laptop put it on 2026-01-02 03:04 UTC, 3 B; this machine saw version 1 last`)
 
 	third := p.put(u, Request{Name: "world", Seen: first.Ref(), Mode: Force}, saveOf("three"))
 	require.Equal(t, 3, third.Number)
