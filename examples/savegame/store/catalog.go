@@ -132,19 +132,6 @@ func missing(err error) error {
 	return err
 }
 
-// left returns what a pack holds besides some objects.
-func (c *catalog) left(p *pack, without []string) places {
-	c.names.RLock()
-	defer c.names.RUnlock()
-	left := make(places)
-	for name, at := range c.packed[path.Dir(p.name)] {
-		if at.pack == p && !slices.Contains(without, name) {
-			left[name] = at
-		}
-	}
-	return left
-}
-
 // remember notes where the objects of a new pack are, and that others are gone. The caller holds names.
 func (c *catalog) remember(p *pack, gone []string, all places) {
 	if info, err := c.files.Stat(p.name); err == nil && p.time.IsZero() {

@@ -11,7 +11,9 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 )
 
@@ -127,40 +129,57 @@ func (f *Folder) Get(ctx context.Context, key string) ([]byte, error) {
 // Room implements [Store].
 func (f *Folder) Room(context.Context) (int64, error) { return f.files.Free() }
 
-// Delete implements [Store]. Folders that it leaves empty go as well.
+// deletedAtOnce bounds how long a delete keeps puts from the store.
+const deletedAtOnce = 256
+
+// Delete implements [Store]. Folders that it leaves empty go as well. Each pack is written again once, whatever the order of the keys. After
+// an error it goes on with the others.
 func (f *Folder) Delete(ctx context.Context, keys ...string) error {
 	if err := f.check(ctx, keys...); err != nil {
 		return err
 	}
+	single, packed, err := f.sort(keys)
+	for some := range slices.Chunk(single, deletedAtOnce) {
+		err = cmp.Or(err, f.delete(some))
+	}
+	for _, some := range packed {
+		err = cmp.Or(err, f.delete(some))
+	}
+	return err
+}
+
+// sort tells keys of objects that have a file of their own from those in packs.
+func (f *Folder) sort(keys []string) (single []string, packed map[*pack][]string, err error) {
+	packed = make(map[*pack][]string)
+	for _, key := range keys {
+		at, isPacked, err := f.find(key)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case isPacked:
+			packed[at.pack] = append(packed[at.pack], key)
+		default:
+			single = append(single, key)
+		}
+	}
+	return single, packed, nil
+}
+
+func (f *Folder) delete(keys []string) error {
 	f.changing <- struct{}{}
 	defer func() { <-f.changing }()
+	single, packed, failed := f.sort(keys) // others may have changed packs
 	changed := make(map[string]struct{})
-	failed := f.delete(keys, changed)
+	for _, key := range single {
+		failed = cmp.Or(failed, f.remove(fileOf(key), nil, changed))
+	}
+	for p, keys := range packed {
+		failed = cmp.Or(failed, f.shrink(p, keys, changed))
+	}
 	for dir := range changed {
 		failed = errors.Join(failed, f.sync(dir))
 	}
 	return failed
-}
-
-func (f *Folder) delete(keys []string, changed map[string]struct{}) error {
-	packs := make(map[*pack][]string)
-	for _, key := range keys {
-		at, packed, err := f.find(key)
-		if packed {
-			packs[at.pack] = append(packs[at.pack], path.Base(key))
-		} else if err == nil {
-			err = f.remove(fileOf(key), nil, changed)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	for p, names := range packs {
-		if err := f.shrink(p, names, changed); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // remove removes a file, an object or a pack of some, and the folders that are empty then.
@@ -184,14 +203,18 @@ func (f *Folder) remove(name string, packed []string, changed map[string]struct{
 }
 
 // shrink writes a pack again without some of its objects, in its place, for which the disk needs room. One that holds no others goes.
-func (f *Folder) shrink(p *pack, without []string, changed map[string]struct{}) error {
-	left := f.left(p, without)
-	if len(left) == 0 {
-		return f.remove(p.name, without, changed)
+func (f *Folder) shrink(p *pack, keys []string, changed map[string]struct{}) error {
+	var gone []string
+	for _, key := range keys {
+		gone = append(gone, path.Base(key))
 	}
-	return f.showPack(&pack{p.name, p.time}, without, func(yield func(newObject, error) bool) {
-		for _, name := range left.inOrder() {
-			data, err := f.read(p.name, left[name].offset, left[name].size)
+	left := slices.DeleteFunc(slices.Clone(p.objects), func(name string) bool { return slices.Contains(gone, name) })
+	if len(left) == 0 {
+		return f.remove(p.name, gone, changed)
+	}
+	return f.showPack(&pack{name: p.name, time: p.time}, gone, func(yield func(newObject, error) bool) {
+		for _, name := range left {
+			data, err := f.get(path.Join(keyOf(path.Dir(p.name)), name))
 			if !yield(newObject{key: name, data: data}, err) {
 				return
 			}
@@ -200,6 +223,8 @@ func (f *Folder) shrink(p *pack, without []string, changed map[string]struct{}) 
 }
 
 func fileOf(key string) string { return objectsFolder + "/" + key }
+
+func keyOf(file string) string { return strings.TrimPrefix(file, objectsFolder+"/") }
 
 // Put implements [Store]. It does not heed ctx once it waits. What is put while others are made durable waits until they are, and is made so
 // together.

@@ -2,23 +2,21 @@ package store
 
 import (
 	"archive/zip"
-	"cmp"
 	"crypto/rand"
 	"errors"
 	"io"
 	"io/fs"
 	"iter"
-	"maps"
 	"path"
-	"slices"
 	"strings"
 	"time"
 )
 
 // pack is a file in which several objects of one folder stand: a ZIP archive that is not compressed, so that other programs can read it.
 type pack struct {
-	name string
-	time time.Time // when it was written
+	name    string
+	time    time.Time // when it was written
+	objects []string  // the last elements of their keys, in order
 }
 
 // place is where an object is.
@@ -29,11 +27,6 @@ type place struct {
 
 // places are the objects of a folder that are in packs, by the last element of their keys.
 type places map[string]place
-
-// inOrder returns the names of what is in one pack, as they stand there.
-func (p places) inOrder() []string {
-	return slices.SortedFunc(maps.Keys(p), func(a, b string) int { return cmp.Compare(p[a].offset, p[b].offset) })
-}
 
 // packName returns a name for a new pack of a folder.
 func packName(folder string) string { return folder + "/+" + rand.Text() + ".zip" }
@@ -73,6 +66,7 @@ func (p *pack) write(to io.Writer, objects iter.Seq2[newObject, error]) (places,
 			return nil, err
 		}
 		all[name] = place{p, out.n, int64(len(o.data))}
+		p.objects = append(p.objects, name)
 		if _, err = body.Write(o.data); err != nil {
 			return nil, err
 		}
@@ -96,6 +90,7 @@ func (p *pack) read(from OpenFile, all places) error {
 		switch {
 		case err == nil && goodElement.MatchString(f.Name):
 			all[f.Name] = place{p, at, int64(f.UncompressedSize64)}
+			p.objects = append(p.objects, f.Name)
 		case err != nil && unlessDamaged(err) != nil:
 			return err
 		}

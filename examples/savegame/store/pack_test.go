@@ -10,6 +10,8 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -22,14 +24,37 @@ import (
 // gated is a file system on which nothing new is made while its gate is closed.
 type gated struct {
 	store.Files
-	gate chan struct{}
+
+	mu   sync.Mutex
+	gate chan struct{} // closed when it is opened; nil: it is open
+	made atomic.Int32  // files
 }
 
 func (g *gated) Create(name string) (store.File, error) {
-	if gate := g.gate; gate != nil {
+	g.made.Add(1)
+	g.mu.Lock()
+	gate := g.gate
+	g.mu.Unlock()
+	if gate != nil {
 		<-gate
 	}
 	return g.Files.Create(name)
+}
+
+// shut closes the gate until the function that it returns is called.
+func (g *gated) shut() (open func()) {
+	gate := make(chan struct{})
+	g.set(gate)
+	return func() {
+		g.set(nil)
+		close(gate)
+	}
+}
+
+func (g *gated) set(gate chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.gate = gate
 }
 
 // putTogether puts objects while another one, first, is made durable, so that they are put in one batch, and returns their errors and its.
@@ -45,16 +70,14 @@ func putTogether(ctx context.Context, s *store.Folder, files *gated, first strin
 		go func() { answers <- answer{key, s.Put(ctx, key, data[key])} }()
 		synctest.Wait()
 	}
-	files.gate = make(chan struct{})
+	open := files.shut()
 	put(first)
 	for _, key := range sortedKeys(data) {
 		if key != first {
 			put(key)
 		}
 	}
-	gate := files.gate
-	files.gate = nil
-	close(gate)
+	open()
 	for range data {
 		a := <-answers
 		errs[a.key] = a.err
@@ -137,13 +160,13 @@ func TestOfTwoPutsInABatchOneWins(t *testing.T) {
 		files := &gated{Files: storetest.NewForgetful(nil)}
 		s, err := store.OpenOn(files)
 		require.NoError(t, err)
-		files.gate = make(chan struct{})
+		open := files.shut()
 		errs := make(chan error, 4)
 		for _, key := range []string{"first", "a/1", "a/1", "a/2"} {
 			go func() { errs <- s.Put(t.Context(), key, []byte(key)) }()
 			synctest.Wait()
 		}
-		close(files.gate)
+		open()
 		lost := 0
 		for range 4 {
 			if err := <-errs; err != nil {
@@ -159,7 +182,9 @@ func TestOfTwoPutsInABatchOneWins(t *testing.T) {
 func TestDeletedPartOfAPack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, files, data := packed(t)
-		require.NoError(t, s.Delete(t.Context(), "a/1", "a/3", "a/never"))
+		before := files.made.Load()
+		require.NoError(t, s.Delete(t.Context(), "a/1", "a/never", "a/3"))
+		require.Equal(t, before+1, files.made.Load(), "the pack is written again once")
 		delete(data, "a/1")
 		delete(data, "a/3")
 		requireHas(t, s, data)

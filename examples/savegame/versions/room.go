@@ -173,9 +173,6 @@ func lineOf(gone []Version) string {
 	return fmt.Sprintf("%d versions from %s@%d to @%d", len(gone), last.Name, first.Number, last.Number)
 }
 
-// deletedAtOnce bounds how long a delete keeps others from the store.
-const deletedAtOnce = 256
-
 // ever is after all that was stored, also before a clock went back.
 var ever = time.Unix(0, math.MaxInt64)
 
@@ -248,20 +245,25 @@ func (u *User) forsake(versions []Version) {
 	}
 }
 
-// free deletes what nothing needs and was stored before a time. The caller holds records.
+// free deletes what nothing needs and was stored before a time: all at once, as the store knows best what stands together. The caller holds
+// records.
 func (u *User) free(ctx context.Context, before time.Time) error {
-	for some := range slices.Chunk(u.takeOut(before.UnixNano()), deletedAtOnce) {
-		var keys []string
-		for _, o := range some {
-			keys = append(keys, o.Key)
-			u.freed.Bytes += store.Occupied(o.Size)
-		}
-		if err := u.all.store.Delete(ctx, keys...); err != nil {
-			u.stale.Store(true)
-			return err
-		}
-		u.freed.Objects += len(keys)
+	out := u.takeOut(before.UnixNano())
+	if len(out) == 0 {
+		return nil
 	}
+	var keys []string
+	bytes := int64(0)
+	for _, o := range out {
+		keys = append(keys, o.Key)
+		bytes += store.Occupied(o.Size)
+	}
+	if err := u.all.store.Delete(ctx, keys...); err != nil {
+		u.stale.Store(true)
+		return err
+	}
+	u.freed.Objects += len(keys)
+	u.freed.Bytes += bytes
 	return nil
 }
 
