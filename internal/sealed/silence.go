@@ -37,6 +37,16 @@ func (h *hearing) ask(t time.Duration, idly, empty bool) {
 	h.asked, h.idly = t, idly
 }
 
+// miss notes that an ack did not come in time: a probe must leave. While the carrier opens two must, which RFC 9002, section 6.2.4, allows, for it
+// waits for nothing else. On a path that loses a tenth each way one of five single probes gets no answer, and the next wait is up to a second.
+func (h *hearing) miss(opening bool) {
+	h.probes = 1
+	if opening {
+		h.probes = 2
+	}
+	h.ptos++
+}
+
 // overdueAt returns when a peer that has sent before should have been heard again. Its silence may mean that our own address has changed,
 // which only QUIC's packets can tell it. ok is false when a probe timeout is longer than silentTime: then silence means nothing.
 func (h *hearing) overdueAt(pto time.Duration) (time.Duration, bool) {
@@ -175,18 +185,8 @@ func (s *Session) checkHearing(t time.Duration) {
 		s.abandon(t)
 	}
 	if at, ok := s.ptoAt(); ok && at <= t {
-		s.hearing.probes = s.probesOfPTO()
-		s.hearing.ptos++
+		s.hearing.miss(s.state == Opening)
 	}
-}
-
-// probesOfPTO returns how many probes leave when one is due: two while opening, which RFC 9002, section 6.2.4, allows, for the carrier waits for
-// nothing else. On a path that loses a tenth each way one of five single probes gets no answer, and the next wait is up to a second.
-func (s *Session) probesOfPTO() int {
-	if s.state == Opening {
-		return 2
-	}
-	return 1
 }
 
 // abandon counts all packets in flight as lost: the source sends their payloads over the other carrier.

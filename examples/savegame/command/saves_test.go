@@ -57,7 +57,7 @@ func TestTwoMachinesNeverLoseASave(t *testing.T) {
 	one.ok("put", one.write("world", "one and more"))
 
 	two.write("world", "two")
-	two.fails(exitConflict, []string{"put", two.path("world")}, `version 2 of "world" is newer`, "12 bytes", "saw version 1 last", "--keep-both", "--force", "savegame get world PATH")
+	two.fails(exitConflict, []string{"put", two.path("world")}, `version 2 of "world" is newer`, "12 B", "saw version 1 last", "--keep-both", "--force", "savegame get world PATH")
 	two.fails(exitConflict, []string{"get", "world", two.path("world")}, two.path("world"), "changes that no version has", "--force")
 	two.holds("world", "two")
 
