@@ -6,7 +6,7 @@ import "sort"
 // grows with how many there are, not with how far ahead a peer's numbers are.
 type parked struct{ queue[*slot] }
 
-// keptParked is the number of entries for which an empty list keeps room; channelCost covers that.
+// keptParked is the number of entries for which an empty list keeps room; channelCost covers it.
 const keptParked = 8
 
 func (p *parked) at(i int) *slot { return p.items[p.head+i] }

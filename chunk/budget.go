@@ -10,7 +10,7 @@ const budgetTime = 250 * time.Millisecond
 type budget struct {
 	rate int64         // bytes a second; not positive = no limit
 	held int64         // billionths of a byte
-	at   time.Duration // until when the rate was added
+	at   time.Duration // the time up to which bytes were added
 	runs bool          // time adds bytes
 }
 
@@ -30,7 +30,7 @@ func (b *budget) add(now time.Duration, most int) {
 	b.at, b.runs = now, true
 }
 
-// take removes bytes, and reports whether there were so many.
+// take removes bytes from the budget. It returns false, and removes none, if the budget holds fewer.
 func (b *budget) take(bytes int) bool {
 	cost := int64(bytes) * int64(time.Second)
 	if b.rate <= 0 {

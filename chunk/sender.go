@@ -118,7 +118,7 @@ func (s *Sender) Trim() {
 	}
 }
 
-// AppendSlice appends the packet that is to leave now. Not ok: none is, until NextTimeout.
+// AppendSlice appends the packet that must leave now. ok is false when there is none until NextTimeout.
 func (s *Sender) AppendSlice(now time.Time, buf []byte) (packet []byte, ok bool) {
 	slice, ok := s.NextSlice(now)
 	if !ok {

@@ -180,7 +180,7 @@ func (r *Reassembler) finish(e *entry) Block {
 	return Block{e.sequence, out}
 }
 
-// reserve makes room for a block of so many fragments. It doubles, so that blocks of growing sizes make little garbage.
+// reserve makes room for a block of count fragments. It doubles the memory, so that blocks of growing sizes make little garbage.
 func (r *Reassembler) reserve(count int) {
 	if len(r.out) < count*Size {
 		r.out = make([]byte, min(max(count, 2*len(r.out)/Size), r.cfg.maxFragments())*Size)
@@ -202,7 +202,7 @@ func (r *Reassembler) Advance(now time.Time) {
 	}
 }
 
-// NextTimeout returns when Advance has something to do; not ok when it has nothing.
+// NextTimeout returns when Advance must be called again. ok is false when it need not.
 func (r *Reassembler) NextTimeout() (at time.Time, ok bool) {
 	switch {
 	case r.first != none:

@@ -8,14 +8,14 @@ import (
 var (
 	// ErrMalformed is wrapped by every error about bytes that no sender writes.
 	ErrMalformed = errors.New("vital: malformed packet")
-	// ErrConnless says that a packet belongs to no connection (see ParseConnless).
+	// ErrConnless means that a packet belongs to no connection (see ParseConnless).
 	ErrConnless = errors.New("vital: packet without a connection")
 
-	// ErrChunkSize says that a chunk does not fit a packet.
+	// ErrChunkSize means that a chunk does not fit a packet.
 	ErrChunkSize = errors.New("vital: chunk size")
-	// ErrStoreFull says that too many vital chunks wait for their acknowledgement. Nothing was sent.
+	// ErrStoreFull means that too many vital chunks wait for their acknowledgement. Nothing was sent.
 	ErrStoreFull = errors.New("vital: resend store is full")
-	// ErrQueueFull says that too many chunks wait to be sent. Nothing was sent.
+	// ErrQueueFull means that too many chunks wait to be sent. Nothing was sent.
 	ErrQueueFull = errors.New("vital: send queue is full")
 
 	// ErrTimeout ends a connection: nothing was received for Config.Timeout.

@@ -13,7 +13,7 @@ type span struct {
 	at, size, cost int
 }
 
-// put copies data; not ok when it does not fit now.
+// put copies data into the ring. ok is false when there is no room for it now.
 func (r *ring) put(data []byte) (s span, ok bool) {
 	if r.used == 0 {
 		r.head = 0

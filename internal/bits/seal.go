@@ -10,7 +10,7 @@ import (
 // ChecksumSize is how many bytes the checksum takes in front of a packet.
 const ChecksumSize = 4
 
-// ErrChecksum says that a packet is damaged, or speaks another protocol.
+// ErrChecksum means that a packet is damaged, or speaks another protocol.
 var ErrChecksum = errors.New("bits: checksum does not match")
 
 // Checksum returns the CRC-32 (IEEE) over the protocol's id, little endian, and the packet with zeros for its first

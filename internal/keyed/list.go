@@ -65,7 +65,7 @@ func Compile[K comparable, V any](reference reflect.Type) (*state.Plan, error) {
 	return plan, nil
 }
 
-// bare refuses a key or value that needs a bound and is no field, where its tag would stand.
+// bare returns an error for a key or value that needs a bound and is no field, whose tag would give it one.
 func bare(role string, t reflect.Type) error {
 	inner := t
 	for inner.Kind() == reflect.Array {

@@ -16,11 +16,12 @@ type Rate interface {
 // rated remembers what the rate of a link holds back.
 type rated struct {
 	rate       Rate      // nil = none
-	play, bulk time.Time // until when unreliable data and bulk are held back; zero = they are not
+	play, bulk time.Time // when unreliable data and bulk may leave again; zero = they are not held back
 	holding    bool      // some machine was told to hold back something
 }
 
-// holdBack tells the machines to hold back what the rate does not allow now; with paced all bulk, for which the carrier has no room.
+// holdBack tells the machines to hold back what the rate does not allow now. With paced it holds back all bulk, because the carrier has
+// no room for it.
 func (l *Link) holdBack(now time.Time, paced bool) {
 	r := &l.rated
 	if r.rate != nil {
@@ -60,7 +61,7 @@ func (l *Link) askRate(now time.Time) {
 	}
 }
 
-// after returns when a wait is over, zero when there is none.
+// after returns the end of a wait, zero when wait is not positive.
 func after(now time.Time, wait time.Duration) time.Time {
 	if wait <= 0 {
 		return time.Time{}

@@ -18,12 +18,12 @@ type Sealed interface {
 type sealed struct {
 	carrier Sealed // nil while QUIC carries
 	carries atomic.Bool
-	path    recovery.Path // as the machines were told last
+	path    recovery.Path // the path that the machines were last told
 	at      time.Time     // the now of the last advance
 }
 
-// Carry makes the sealed carrier carry all datagrams from now on, or QUIC when by is nil. Datagrams in flight may still arrive
-// over the other: the change alone makes none be sent again.
+// Carry makes the sealed carrier by carry all datagrams from now on, or QUIC if by is nil. Datagrams in flight may still arrive over the
+// other carrier, so the change alone resends nothing.
 func (l *Link) Carry(by Sealed) {
 	rtt := l.carrier.Path().SmoothedRTT
 	now := l.Lock()
@@ -64,7 +64,7 @@ func (l *Link) Sealed() bool {
 	return l.sealed.carries.Load()
 }
 
-// Source is the link as its sealed carrier sees it. All methods but Lock and Woken are called under the link's lock.
+// Source is the link as its sealed carrier sees it. The carrier holds the link's lock during all methods but Lock and Woken.
 type Source struct{ link *Link }
 
 // Source returns the link as a sealed carrier sees it.
@@ -93,8 +93,8 @@ const (
 	placeMask  = 0x3f << placeShift
 )
 
-// Tell tells the machines what the carrier has measured of its path: the window in bytes, the rate in bytes a second, and the share of
-// packets that are lost.
+// Tell passes on what the carrier has measured of its path: the window in bytes, the rate in bytes a second, and the share of packets
+// that are lost, 0 to 1.
 func (s Source) Tell(now time.Time, window int, rate, loss float64) {
 	p := &s.link.sealed.path
 	if !p.Fates {
@@ -127,7 +127,7 @@ func (s Source) AppendPayload(now time.Time, buf []byte, room recovery.Room) (b 
 	return buf, 0, false, false
 }
 
-// Acked says that a datagram has arrived, Lost that it is lost.
+// Acked notes that a datagram has arrived, Lost that it is lost.
 func (s Source) Acked(now time.Time, token uint64) { s.fate(now, token, true) }
 func (s Source) Lost(now time.Time, token uint64)  { s.fate(now, token, false) }
 
@@ -149,7 +149,7 @@ func (s Source) Receive(now time.Time, datagram []byte) {
 	}
 }
 
-// Waiting returns how many bytes wait that were never sent, including those that Expect has announced.
+// Waiting returns the bytes that were never sent, including those that Expect has announced.
 func (s Source) Waiting() (bytes int) {
 	bytes = int(s.link.expected.Load())
 	for i := range s.link.slots {

@@ -6,12 +6,12 @@ import "sync/atomic"
 type Stats struct {
 	DatagramsIn, DatagramsOut uint64
 	BytesIn, BytesOut         uint64
-	OtherIn, OtherOut         uint64 // bytes of all machines but the first, over both carriers
+	OtherIn, OtherOut         uint64 // bytes of the machines other than the first, over both carriers
 
-	DroppedRing    uint64 // because the ring was full: the machines could not keep up
-	DroppedUnknown uint64 // because they were empty, or for no machine
+	DroppedRing    uint64 // datagrams dropped because the ring was full: the machines could not keep up
+	DroppedUnknown uint64 // datagrams dropped because they were empty or for no machine
 
-	TooLarge    uint64 // refused by the carrier, and given back to the machine
+	TooLarge    uint64 // datagrams that the carrier refused, which their machine took back
 	BlackHoles  uint64 // how often large datagrams were found to vanish
 	Rests       uint64 // pauses after a full burst
 	MaxDatagram int    // bytes that a datagram may have now
@@ -25,7 +25,7 @@ type counters struct {
 	tooLarge, blackHoles, rests, max atomic.Uint64
 }
 
-// Stats does not take the lock.
+// Stats returns a snapshot. It does not take the lock.
 func (l *Link) Stats() Stats {
 	return Stats{
 		DatagramsIn:    l.counts.datagramsIn.Load(),

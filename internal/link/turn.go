@@ -15,7 +15,7 @@ type turn struct {
 	hole    time.Duration // how long only safe datagrams leave, when a black hole was found; else 0
 }
 
-// longest bounds a sleep, so that rounding a timeout in the far future does not overflow.
+// longest bounds a sleep, so that rounding a timeout far in the future does not overflow.
 const longest = 1000 * time.Hour
 
 // turn takes the lock and looks.
@@ -92,7 +92,7 @@ func (l *Link) share(window int) {
 	}
 }
 
-// ask takes the next datagram from the first machine that has one.
+// ask takes the next datagram from the first machine in order of priority that has one.
 func (l *Link) ask(t *turn, buffer *[maxDatagram]byte) {
 	size := l.mtu.max(t.now)
 	for i := range l.slots {
@@ -146,7 +146,7 @@ func (l *Link) nextTimeout() (next time.Time, ok bool) {
 	return next, !next.IsZero()
 }
 
-// sleepUntil sets the timer that wakes the writer. A timer that is no longer needed is left running, and wakes it in vain.
+// sleepUntil sets the timer that wakes the writer. It leaves a timer that is no longer needed running, which wakes the writer in vain.
 func (l *Link) sleepUntil(at time.Time) {
 	if !at.IsZero() && !at.Equal(l.wakeAt) {
 		l.wakeAt = at
@@ -154,7 +154,7 @@ func (l *Link) sleepUntil(at time.Time) {
 	}
 }
 
-// sleep rounds up, so that the timeout is due afterwards.
+// sleep returns the time from now until next, rounded up so that the timeout is due afterwards.
 func sleep(now, next time.Time) time.Duration {
 	d := next.Sub(now)
 	if d <= 0 {

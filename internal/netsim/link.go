@@ -86,7 +86,7 @@ func (l *Link) Deliver(now time.Time) (packet []byte, ok bool) {
 	return a.packet, true
 }
 
-// NextTimeout returns when the next packet arrives. Not ok: none is on its way.
+// NextTimeout returns when the next packet arrives. ok is false when none is on its way.
 func (l *Link) NextTimeout() (at time.Time, ok bool) {
 	if len(l.flying) == 0 {
 		return time.Time{}, false

@@ -1,4 +1,4 @@
-// Package refs finds references to actors: in the types and values of arguments, and, the other way round, who names an actor. It is pure.
+// Package refs finds references to actors in the types and values of arguments, and keeps an index of who names an actor. It is pure.
 package refs
 
 import (
@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Finder finds references of one type, which is a kind of uint64.
+// Finder finds references of one type, whose kind is uint64.
 type Finder struct {
 	Ref   reflect.Type
 	Actor reflect.Type // what a reference names, which does not travel itself
@@ -18,8 +18,8 @@ var (
 	errInMap = errors.New("a Ref in a map can not be checked against what the other side has: use a slice")
 )
 
-// In reports whether values of t may hold a reference that [Finder.Each] visits. One in a map is an error, for Each could not set it to
-// none there. In does not look behind interfaces: what is there does not travel.
+// In reports whether values of t may hold a reference that [Finder.Each] visits. A reference in a map is an error, because Each could not
+// change it there. In ignores interfaces: what they hold does not travel.
 func (f Finder) In(t reflect.Type) (found bool, err error) {
 	if err := f.check(t, make(map[reflect.Type]bool)); err != nil {
 		return false, err
@@ -27,7 +27,8 @@ func (f Finder) In(t reflect.Type) (found bool, err error) {
 	return f.reaches(t, make(map[reflect.Type]bool)), nil
 }
 
-// check returns why values of t can not travel. It leaves out the types in seen, or a type that holds itself would not end.
+// check returns an error if values of t cannot travel. It skips the types in seen; without that a type that contains itself would not
+// end.
 func (f Finder) check(t reflect.Type, seen map[reflect.Type]bool) error {
 	switch {
 	case t == f.Actor:
@@ -47,7 +48,7 @@ func (f Finder) check(t reflect.Type, seen map[reflect.Type]bool) error {
 	return nil
 }
 
-// reaches reports whether values of t hold references at any depth. It leaves out the types in seen.
+// reaches reports whether values of t hold references at any depth. It skips the types in seen.
 func (f Finder) reaches(t reflect.Type, seen map[reflect.Type]bool) bool {
 	if t == f.Ref || seen[t] {
 		return t == f.Ref
@@ -56,7 +57,7 @@ func (f Finder) reaches(t reflect.Type, seen map[reflect.Type]bool) bool {
 	return slices.ContainsFunc(parts(t), func(part reflect.Type) bool { return f.reaches(part, seen) })
 }
 
-// parts returns the types of what travels of a value of t.
+// parts returns the types of the parts of a t that travel.
 func parts(t reflect.Type) (all []reflect.Type) {
 	switch t.Kind() {
 	case reflect.Struct:
@@ -73,7 +74,7 @@ func parts(t reflect.Type) (all []reflect.Type) {
 	return all
 }
 
-// Each visits the references in a value that can be set there.
+// Each calls visit for each reference in v that can be set.
 func (f Finder) Each(v reflect.Value, visit func(reflect.Value)) {
 	if v.Type() == f.Ref {
 		if v.CanSet() {
@@ -84,13 +85,13 @@ func (f Finder) Each(v reflect.Value, visit func(reflect.Value)) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if field := v.Type().Field(i); field.IsExported() || field.Anonymous { // whose own fields may be exported
+			if field := v.Type().Field(i); field.IsExported() || field.Anonymous { // an embedded struct may have exported fields
 				f.Each(v.Field(i), visit)
 			}
 		}
 	case reflect.Slice, reflect.Array:
 		if k := v.Type().Elem().Kind(); k < reflect.Array && v.Type().Elem() != f.Ref {
-			return // numbers
+			return // plain values hold no references
 		}
 		for i := range v.Len() {
 			f.Each(v.Index(i), visit)

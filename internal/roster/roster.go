@@ -1,16 +1,17 @@
-// Package roster keeps items in the order in which they came, in a list that callers may go through while items come and go. It is pure.
+// Package roster keeps items in the order in which they were added, in a list that callers may iterate over while items are added and
+// removed. It is pure.
 package roster
 
-// Seat says where an item stands in a [List]. An item has one Seat for each list that it may be in. The zero Seat is that of an item which
-// is not listed.
-type Seat struct{ place int } // from 1 on
+// Seat is the place of an item in a [List]. An item has one Seat for each list that it may be in. The zero Seat means that the item is
+// not listed.
+type Seat struct{ place int } // index in entries, plus 1
 
-// List lists items in the order in which they came. Removing an item leaves a gap and searches for nothing. When half of a list is gaps,
-// Remove copies it, so that a loop over the old entries still finds all that stay. The zero List is empty.
+// List lists items in the order in which they were added. Removing an item leaves a gap, in constant time. When half of a list is gaps,
+// Remove copies it, so that a running loop over the old entries still finds all items that stay. The zero List is empty.
 type List[T any] struct {
 	entries []entry[T]
 	gaps    int
-	head    int // gaps only before it
+	head    int // all entries before it are gaps
 }
 
 type entry[T any] struct {
@@ -18,13 +19,13 @@ type entry[T any] struct {
 	seat *Seat
 }
 
-// Add appends an item that is not listed; seat is the one that it has for this list.
+// Add appends an item that is not listed. seat is the item's Seat for this list.
 func (l *List[T]) Add(item *T, seat *Seat) {
 	l.entries = append(l.entries, entry[T]{item, seat})
 	seat.place = len(l.entries)
 }
 
-// Remove takes an item from the list. It does nothing for one that is not listed.
+// Remove removes an item. It does nothing if the item is not listed.
 func (l *List[T]) Remove(seat *Seat) {
 	place := seat.place
 	if place == 0 {
@@ -37,7 +38,7 @@ func (l *List[T]) Remove(seat *Seat) {
 	}
 }
 
-// close makes a new list without gaps.
+// close copies the items to a new list without gaps.
 func (l *List[T]) close() {
 	var kept []entry[T]
 	if n := len(l.entries) - l.gaps; n > 0 {
@@ -52,7 +53,7 @@ func (l *List[T]) close() {
 	l.entries, l.gaps, l.head = kept, 0, 0
 }
 
-// First returns the item that came before all others, nil when there is none.
+// First returns the oldest item, nil when the list is empty.
 func (l *List[T]) First() *T {
 	for ; l.head < len(l.entries); l.head++ {
 		if item := l.entries[l.head].item; item != nil {
@@ -62,8 +63,8 @@ func (l *List[T]) First() *T {
 	return nil
 }
 
-// All goes through the items that are listed when it begins. An item that is removed meanwhile may still be among them: the caller has to
-// ask the item.
+// All yields the items that are listed when it begins. It may still yield an item that is removed meanwhile: the caller must check that
+// on the item.
 func (l *List[T]) All(yield func(*T) bool) {
 	for _, e := range l.entries {
 		if e.item != nil && !yield(e.item) {

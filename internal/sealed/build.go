@@ -154,7 +154,7 @@ func (s *Session) mayLeave(t time.Duration) bool {
 	return ok && !at.After(now)
 }
 
-// build builds one packet. When there is nothing to put into it, it notes that and is not ok.
+// build builds one packet. ok is false when there is nothing to put into it, which it also notes.
 func (s *Session) build(t time.Duration, why purpose, buf []byte, max int) (packet []byte, number uint64, ok bool) {
 	number = s.records.Next
 	if number == s.skips.next && why != forTrain {

@@ -29,9 +29,9 @@ var awake atomic.Int32
 // worker is a goroutine that exists while there is work. wake may be called concurrently; the other methods are for the goroutine.
 type worker struct {
 	work  func()        // the goroutine: it works and calls sleep in turn, until that returns true
-	empty func() bool   // reports whether the inbox is empty; the goroutine ends only then, because wake is called only for a first packet
-	real  bool          // the socket is the system's, and time is real
-	token chan struct{} // of capacity 1; wakes a goroutine that sleeps
+	empty func() bool   // reports whether the inbox is empty; the goroutine ends only then, because wake is called only for the first packet in it
+	real  bool          // the socket is the kernel's and time is real, not a test's
+	token chan struct{} // capacity 1; wakes a sleeping goroutine
 
 	mu      sync.Mutex
 	running bool
@@ -142,7 +142,7 @@ func (w *worker) adjust(wait time.Duration) (_ time.Duration, naps bool) {
 	return wait, wait < udp.TimerUnit && 2*crowd <= procs
 }
 
-// rest lets the goroutine end, unless there is work after all, and sets the timer that starts another one at next.
+// rest reports whether the goroutine may end, because there is no work. It then sets the timer that starts another one at next.
 func (w *worker) rest(next time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -160,7 +160,7 @@ func (w *worker) rest(next time.Time) bool {
 	return true
 }
 
-// end makes wake do nothing from now on. The last goroutine calls it.
+// end makes wake do nothing from now on. Only the last goroutine calls it.
 func (w *worker) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package shape writes down what both ends of a connection must declare alike, a line for every class, method and field, and finds the
+// Package shape describes what both ends of a connection must declare alike, in one line for every class, method and field, and finds the
 // first line in which two ends differ. It is pure.
 package shape
 
@@ -12,7 +12,7 @@ import (
 const (
 	// maxDifference bounds the sentence that names a difference in bytes: a close reason has 256 on the wire (internal/link).
 	maxDifference = 200
-	// declaredBy stands in the line of a class before the function that adds it; see guest.DeclaredBy.
+	// declaredBy precedes, in the line of a class, the function that adds the class; see guest.DeclaredBy.
 	declaredBy = ", by "
 )
 
@@ -64,7 +64,7 @@ func diff(client, server []string) string {
 	return ""
 }
 
-// differ compares the lines from the first that differs on.
+// differ names the difference between two lists of lines whose first lines differ.
 func differ(client, server []string) string {
 	path, what, _ := strings.Cut(client[0], ": ")
 	serverPath, serverWhat, _ := strings.Cut(server[0], ": ")
@@ -107,7 +107,7 @@ func names(lines []string, path string) bool {
 	return false
 }
 
-// Clip makes a sentence fit for a log and a close reason, whatever the peer sent.
+// Clip shortens a sentence, which may contain text of the peer, so that it fits a log and a close reason.
 func Clip(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -8,7 +8,8 @@ import (
 // maxHolders bounds the text of [Holders], and with it the close reason.
 const maxHolders = 5
 
-// Holders says what fills a reliable buffer, as UE prints it on ReliableBufferOverflow: each name, in the order in which it first came.
+// Holders lists what fills a reliable buffer, as UE prints it on ReliableBufferOverflow: each name, in the order in which it first
+// appeared.
 type Holders struct{ list []holder }
 
 // holder is one name's share of a reliable buffer.
@@ -17,7 +18,7 @@ type holder struct {
 	calls, entries int
 }
 
-// Add adds a call that takes so many entries.
+// Add adds a call that takes entries entries of the buffer.
 func (h *Holders) Add(name string, entries int) {
 	for i := range h.list {
 		if h.list[i].name == name {

@@ -13,7 +13,7 @@ const (
 	Width = 100
 )
 
-// Table is text in the making. The zero Table is empty.
+// Table builds the text of a table, line by line. The zero Table is empty.
 type Table struct{ text strings.Builder }
 
 // Row adds a line of a label and cells, each of which stands at the right of its column.
@@ -84,7 +84,7 @@ func pad(s string, width int) string {
 	return strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s)))
 }
 
-// cut shortens s to at most so many characters, the last of which then says so.
+// cut shortens s to at most most characters, the last of which then shows that it was cut.
 func cut(s string, most int) string {
 	if utf8.RuneCountInString(s) <= most {
 		return s

@@ -10,11 +10,11 @@ import (
 // two chunks of 256 KiB.
 const BufferBytes = 7 << 20
 
-// ErrBuffers says that the kernel gave less than was asked for.
+// ErrBuffers means that the kernel gave less than was asked for.
 var ErrBuffers = errors.New("udp: the kernel's socket buffers are too small")
 
-// AskBuffers asks the kernel for buffers of at least so many bytes, and says so when it refuses; the socket works with
-// smaller ones, but drops bursts. Larger buffers stay.
+// AskBuffers asks the kernel for socket buffers of at least bytes each. It returns ErrBuffers when the kernel gives less; the socket then
+// works but drops bursts. Larger buffers stay as they are.
 func AskBuffers(conn net.PacketConn, bytes int) error {
 	system, ok := conn.(SystemConn)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 const (
 	// maxDatagram is the largest datagram that QUIC takes on a path that it has not probed yet.
 	maxDatagram = 1163
-	// maxArrived datagrams wait at an end that does not read; more are lost, as in a socket.
+	// maxArrived is how many datagrams may wait at an end that does not read them; more are lost, as in a socket.
 	maxArrived = 4096
 )
 
@@ -24,7 +24,7 @@ type end struct {
 	hub     *hub
 	out     *link
 	peer    *end
-	addr    net.Addr // of the peer; nil at a client
+	addr    net.Addr // the peer's address; nil at a client
 	arrived chan []byte
 	ended   context.Context
 	end     context.CancelCauseFunc
@@ -36,7 +36,7 @@ func newEnd(h *hub) *end {
 	return e
 }
 
-// SendDatagram never blocks.
+// SendDatagram implements [rpc.Carrier]. It never blocks.
 func (e *end) SendDatagram(p []byte) error {
 	if err := context.Cause(e.ended); err != nil {
 		return err
@@ -48,11 +48,11 @@ func (e *end) SendDatagram(p []byte) error {
 	return nil
 }
 
-// SendQueue lets calls leave without a goroutine.
+// SendQueue returns how many datagrams the end takes before SendDatagram blocks, so that calls leave without a goroutine.
 func (e *end) SendQueue() int { return maxArrived }
 
 func (e *end) ReceiveDatagram(ctx context.Context) ([]byte, error) {
-	select { // what has arrived before the end
+	select { // first the datagrams that arrived before the end
 	case p := <-e.arrived:
 		return p, nil
 	default:
@@ -74,15 +74,16 @@ func (e *end) deliver(packet []byte) {
 	}
 }
 
-// Path tells what the path holds where a rate bounds it.
+// Path returns the window that the hub has set, for paths with a bounded rate.
 func (e *end) Path() rpc.Path {
 	return rpc.Path{MaxDatagram: maxDatagram, Cwnd: int(e.out.window.Load())}
 }
 
-// RemoteAddr is nil at a client.
+// RemoteAddr returns the peer's address; nil at a client.
 func (e *end) RemoteAddr() net.Addr { return e.addr }
 
-// CloseWithError tells the peer behind all that is under way, whatever the path loses: as UE flushes when it disconnects.
+// CloseWithError closes the end at once. The peer learns of it after all packets under way have arrived, even if the path loses packets:
+// UE, too, flushes when it disconnects.
 func (e *end) CloseWithError(code uint64, reason string) error {
 	e.hub.mu.Lock()
 	delay := e.out.delay + time.Millisecond

@@ -16,10 +16,10 @@ import (
 // whichever goroutine sent first.
 const settleTime = time.Nanosecond
 
-// hub carries the packets of all paths. One timer drives it, so that the order of all that happens follows from the seed.
+// hub carries the packets of all paths. A single timer drives it, so that the order of all events follows from the seed.
 type hub struct {
 	mu    sync.Mutex
-	paths []*path // in the order of joining; those that have ended leave
+	paths []*path // in the order of joining, without those that have ended
 	joins int
 	timer *time.Timer
 }
@@ -31,25 +31,25 @@ func newHub() *hub {
 	return h
 }
 
-// path joins a client and the server.
+// path joins a client and the server, with one link for each direction.
 type path struct {
 	hub       *hub
 	addr      net.Addr
-	near, far *end  // the client's and the server's
-	up, down  *link // to the server and to the client
+	near, far *end  // the client's end and the server's
+	up, down  *link // the link to the server and the link to the client
 }
 
 // link is one direction of a path. The hub's lock guards it.
 type link struct {
 	*netsim.Link
 	from, to *end
-	waiting  [][]byte // sent at this instant
+	waiting  [][]byte // packets that were sent at this instant
 	delay    time.Duration
 	rate     int64        // bit/s; 0 = no bottleneck
-	window   atomic.Int64 // bytes that its end may have in flight; 0 = not told
+	window   atomic.Int64 // bytes that its end may have in flight; 0 = unknown
 }
 
-// join makes a path for one client more. All that leaves the server shares its bottleneck.
+// join makes the path of one more client. All packets that leave the server share one bottleneck.
 func (h *hub) join(profile emulation.Settings, seed uint64) (*path, error) {
 	profile.Seed = seed
 	out, in, err := badnet.Links(profile)
@@ -77,11 +77,11 @@ func (h *hub) join(profile emulation.Settings, seed uint64) (*path, error) {
 	return p, nil
 }
 
-// queueTime is the queue that a congestion control which knows the rate would let stand in front of the link.
+// queueTime is the queue in front of a link that a congestion control which knows the rate would allow.
 const queueTime = 20 * time.Millisecond
 
-// share tells all ends what they may have in flight: what the path holds, and of the server's uplink an equal part each. The lock is
-// held.
+// share sets how many bytes each end may have in flight: the bandwidth-delay product of its path, and for the server's ends an equal
+// share of the uplink's. The caller holds the lock.
 func (h *hub) share() {
 	for _, p := range h.paths {
 		trip := p.up.delay + p.down.delay + queueTime
@@ -90,7 +90,7 @@ func (h *hub) share() {
 	}
 }
 
-// joined returns one link that is like a link out and a link in behind each other.
+// joined returns the Config of one link that does what the links out and in do one after the other.
 func joined(out, in netsim.Config) netsim.Config {
 	out.Loss, out.LossBeyond = 1-(1-out.Loss)*(1-in.Loss), in.Loss
 	out.Delay += in.Delay
@@ -98,13 +98,13 @@ func joined(out, in netsim.Config) netsim.Config {
 	return out
 }
 
-// longest returns how long a packet may be under way that waits nowhere.
+// longest returns the longest time that a packet is under way if it waits in no queue.
 func longest(out, in netsim.Config) time.Duration {
 	return out.Delay + out.Jitter + in.Delay + in.Jitter + out.Alternate + out.ReorderDelay
 }
 
-// set changes both directions. What the server's uplink carries, all of its clients share: where only one of them is changed the uplink
-// stays as it is.
+// set changes both directions. With one, which changes a single client's path, the server's uplink stays as it is, because all clients
+// share it.
 func (p *path) set(profile emulation.Settings, one bool) error {
 	out, in, err := badnet.Links(profile)
 	if err != nil {
@@ -125,7 +125,7 @@ func (p *path) set(profile emulation.Settings, one bool) error {
 	return nil
 }
 
-// dark makes what is on the path vanish.
+// dark drops all packets of the path for d.
 func (p *path) dark(d time.Duration) {
 	p.hub.mu.Lock()
 	defer p.hub.mu.Unlock()
@@ -134,7 +134,7 @@ func (p *path) dark(d time.Duration) {
 	p.down.Dark(now, now.Add(d))
 }
 
-// send takes a packet of an end.
+// send puts a packet on a link; settleTime later the hub carries it.
 func (h *hub) send(l *link, packet []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -142,7 +142,7 @@ func (h *hub) send(l *link, packet []byte) {
 	h.timer.Reset(settleTime)
 }
 
-// carry moves all packets on, and sets the timer for what comes next.
+// carry moves the packets of all links on, and sets the timer for the next one.
 func (h *hub) carry() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
