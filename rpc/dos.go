@@ -15,32 +15,33 @@ import (
 	"github.com/quivernet/quiver/rpc/dos"
 )
 
-// dosWatch measures, on a server with Config.DoS, what clients' calls cost.
+// dosWatch measures what clients' calls cost, on a server with Config.DoS.
 type dosWatch struct {
 	detector *dos.Detector // nil = off; owned by the world's goroutine
 
-	mu     sync.Mutex            // guards counts, and of Conn.watched what says so; no function of the game runs under it
-	counts map[string]*dos.Count // by name, of all clients
+	mu     sync.Mutex            // guards counts, and all and severity of each watched; no function of the game runs under it
+	counts map[string]*dos.Count // by method name: the sums over all clients
 }
 
-// watched is one connection that dosWatch watches. It belongs to the world's goroutine, except the fields under World.dos.mu.
+// watched is what dosWatch knows of one connection. It belongs to the world's goroutine, except the fields under World.dos.mu.
 type watched struct {
 	peer     *dos.Peer
 	methods  map[*method]*usage
-	others   map[string]*usage // by name, of messages that are no call of a method
-	answers  uint64            // so far, to questions of the server
-	logged   logs.Gate         // for changes of the state
+	others   map[string]*usage // by name in brackets: messages that call no method
+	answers  uint64            // answers so far to questions of the server
+	logged   logs.Gate         // limits log records of changes of the state
 	all      []*usage          // under World.dos.mu
 	severity string            // under World.dos.mu
 }
 
-// usage counts the calls of one method by one connection.
+// usage counts the calls of one method by one connection: for the detector (method), for Conn.Stats (count) and for World.MethodStats
+// (world).
 type usage struct {
 	method       *dos.Method
 	count, world *dos.Count
 }
 
-// Messages of a client that are no calls are counted under these names. They are never blocked, for the protocol needs them.
+// Messages of a client that call no method are counted under these names. They are never blocked, because the protocol needs them.
 const (
 	usageAnswer  = "(answer)"         // answers to closes and messages of the server; they have no quota
 	usageControl = "(control)"        // messages on channel 0
@@ -48,7 +49,7 @@ const (
 	usageOther   = "(other)"          // messages on an actor's channel that name no declared method
 )
 
-// beginFrame begins a frame of the detector. Its time is the real one: a game's may jump.
+// beginFrame begins a frame of the detector, in real time: a game's clock may jump.
 func (w *World) beginFrame() {
 	if w.dos.detector != nil {
 		w.dos.detector.Frame(time.Now())
@@ -72,7 +73,7 @@ func (w *World) watchCalls(c *Conn) {
 	}
 }
 
-// unwatchCalls ends what watchCalls began.
+// unwatchCalls tells the detector that a watched connection has ended.
 func (w *World) unwatchCalls(c *Conn) {
 	if c.watched != nil {
 		w.dos.detector.Leave(c.watched.peer)

@@ -47,17 +47,17 @@ type method struct {
 	label     string // what String returns, once declare has set it
 	kind      kind
 	delivery  bunch.Delivery
-	rateLimit float64 // calls a second and connection; 0 = any
+	rateLimit float64 // calls a second of one connection; 0 = no limit
 	anyCaller bool
 	policy    sendPolicy
 	waits     bool    // WaitForActors
 	role      role    // in a request
-	pair      *method // of a question its answer, of an answer its question
+	pair      *method // the answer of a question, and the question of an answer
 	refers    bool    // its argument may name actors
 	arg       reflect.Type
 
 	codec *codec.Codec
-	args  sync.Pool // of *A: an argument must lie in memory to be encoded without boxing
+	args  sync.Pool // holds *A: an argument must lie in memory to be encoded without boxing
 }
 
 // String returns "Class.Method".
@@ -68,7 +68,7 @@ func (m *method) String() string {
 	return m.class.name + "." + m.name
 }
 
-// sort returns what the shape says of a method besides its delivery and argument.
+// sort returns how the shape describes m, without its delivery and argument.
 func (m *method) sort() string {
 	switch m.role {
 	case isQuestion:
@@ -82,7 +82,7 @@ func (m *method) sort() string {
 	return m.kind.String()
 }
 
-// deliveryName returns what the shape says of a delivery.
+// deliveryName returns the name of a delivery in the shape.
 func deliveryName(d bunch.Delivery) string {
 	switch d {
 	case Reliable:
@@ -95,7 +95,7 @@ func deliveryName(d bunch.Delivery) string {
 	return "UnreliableSequenced"
 }
 
-// appendID appends the id of m, with which a call begins.
+// appendID appends the id of m, which begins every call.
 func (m *method) appendID(b []byte) []byte { return binary.AppendUvarint(b, uint64(m.id)) }
 
 // encode appends a call of m with the argument at p.
@@ -115,8 +115,8 @@ func (m *method) encodeValue(e *codec.Encoder, p any) error {
 // MethodOption adjusts a method where it is declared.
 type MethodOption func(*method)
 
-// RateLimit bounds how often one connection may call a Server RPC: perSecond on average, with bursts of as many. Further
-// calls are dropped and counted.
+// RateLimit bounds how often one connection may call a Server RPC: perSecond calls a second on average, in bursts of at most perSecond
+// calls. Calls beyond it are dropped and counted.
 func RateLimit(perSecond float64) MethodOption {
 	if !(perSecond > 0) {
 		panic(fmt.Sprintf("rpc: RateLimit(%v) must be above 0", perSecond))

@@ -44,11 +44,11 @@ type declaredState struct {
 	id    int         // index among the class's states
 	first int         // index of its first field among the fields of all the class's states
 	count int         // how many fields it has
-	plan  *state.Plan // of a list: of its items
+	plan  *state.Plan // of the struct, or of a list's items
 
-	// Of a list, which is one field.
+	// Set for a list only, which counts as one field.
 	name   string
-	list   int  // among the class's lists
+	list   int  // index among the class's lists
 	refers bool // its items may name actors
 }
 
@@ -62,7 +62,7 @@ func (d *declaredState) String() string {
 
 func (d *declaredState) isList() bool { return d.name != "" }
 
-// outline adds its lines to the shape of its class.
+// outline adds the lines of the state to the shape of its class.
 func (d *declaredState) outline(s *shape.Shape) {
 	kind := "a struct"
 	if d.isList() {
@@ -74,10 +74,10 @@ func (d *declaredState) outline(s *shape.Shape) {
 	}
 }
 
-// mask returns the mask of all its fields.
+// mask returns the fields of the state, as a mask of the class's fields.
 func (d *declaredState) mask() state.Mask { return (1<<d.count - 1) << d.first }
 
-// initial returns those of its fields that go with the open only.
+// initial returns the fields of the state that are tagged initial, as a mask of the class's fields.
 func (d *declaredState) initial() (fields state.Mask) {
 	for i := range d.count {
 		if d.plan.Field(i).Condition == state.Initial {
@@ -87,7 +87,7 @@ func (d *declaredState) initial() (fields state.Mask) {
 	return fields
 }
 
-// own turns a mask of the class's fields into one of its own.
+// own turns a mask of the class's fields into a mask of the state's own.
 func (d *declaredState) own(fields state.Mask) state.Mask { return fields & d.mask() >> d.first }
 
 // NewState declares that actors of class have an S. A class may have several states of different types, with at most 64 fields
@@ -103,8 +103,8 @@ func NewState[S any](class *Class) *State[S] {
 	return &State[S]{d}
 }
 
-// SetCondition says whether the fields of a that are tagged if=name travel; at first they do not. Server only. UE: COND_Custom,
-// SetActiveOverride.
+// SetCondition switches the fields of a that are tagged if=name on or off for all clients; they begin switched off. Server only; it
+// belongs to the world's goroutine. UE: COND_Custom, SetActiveOverride.
 func (s *State[S]) SetCondition(a *Actor, name string, on bool) error {
 	switch d := s.declared; {
 	case !a.made():
@@ -147,8 +147,9 @@ func (d *declaredState) knows(name string) bool {
 	return false
 }
 
-// Replicate says where objects of b keep s. where is called once for each object, right after its constructor; the pointer that
-// it returns must stay valid as long as the actor lives. It panics when s is of another class, or b replicates it already.
+// Replicate makes b replicate s from the struct that where returns. The world calls where once for each object, right after its
+// constructor; the struct must stay valid as long as the actor lives. Replicate panics when s is of another class, or b replicates s
+// already.
 func Replicate[T, S any](b *Binding[T], s *State[S], where func(object T) *S) {
 	d := s.declared
 	mustBind(b.untyped, d, where == nil, "Replicate")
@@ -158,11 +159,11 @@ func Replicate[T, S any](b *Binding[T], s *State[S], where func(object T) *S) {
 	b.untyped.states[d.id] = &boundState[T, S]{declared: d, where: where}
 }
 
-// OnRep makes fn run at clients when fields of s have changed, with what s was before. It runs after all of a packet was applied, in
-// the next Dispatch if this one has no time left (see Config.DispatchTime), and after an object's constructor, when the open has brought
-// other values than that left. It also runs when an actor that a [Ref] in s names opens or closes here. It never runs on the server. The
-// order of several OnRep functions is not defined. OnRep panics when there was no Replicate before, or when s has a function already.
-// UE: OnRep_X, REPNOTIFY_OnChanged.
+// OnRep makes fn run at clients when fields of s have changed; old is what s was before. fn runs after all of a packet was applied, in
+// the next Dispatch if this one has no time left (see Config.DispatchTime). It also runs after an object's constructor, if the open has
+// brought other values than the constructor left, and when an actor that a [Ref] in s names opens or closes here. It never runs on the
+// server. The order of several OnRep functions is not defined. OnRep panics when there was no Replicate before, or when s has a function
+// already. UE: OnRep_X, REPNOTIFY_OnChanged.
 func OnRep[T, S any](b *Binding[T], s *State[S], fn func(object T, old S)) {
 	d := s.declared
 	mustBind(b.untyped, d, fn == nil, "OnRep")
@@ -186,14 +187,14 @@ func mustBind(b *binding, d *declaredState, missing bool, by string) {
 	}
 }
 
-// boundState finds a declared state in the objects of a binding.
+// boundState finds the struct of a declared state in the objects of a binding.
 type boundState[T, S any] struct {
 	declared *declaredState
 	where    func(T) *S
 	onRep    func(T, S)
 }
 
-// stateKeeper is a *boundState without its types.
+// stateKeeper is the part of a *boundState that does not depend on its types.
 type stateKeeper interface {
 	// of makes the replica of an actor's object.
 	of(object any) replica
@@ -208,11 +209,11 @@ func (b *boundState[T, S]) of(object any) replica {
 	return r
 }
 
-// actorStates are the states of an actor, once its objects are there.
+// actorStates holds the states of an actor, once its objects are made. It belongs to the world's goroutine.
 type actorStates struct {
 	replicas   []replica          // by state id; nil = not kept here
-	conditions map[condition]bool // server: as SetCondition has set them
-	watched    bool               // server: they are in the world's replicator
+	conditions map[condition]bool // server: set by SetCondition; missing = off
+	watched    bool               // server: the world's replicator compares them
 	compared   time.Time          // server: when a Flush last compared them
 	newest     []uint64           // client: by field, the number of the packet that brought its value
 }
@@ -234,7 +235,7 @@ func (s *actorStates) of(d *declaredState) replica {
 	return s.replicas[d.id]
 }
 
-// due reports whether they may be compared in this Flush, by the period of their class, and notes that they are.
+// due reports whether a Flush at now may compare the states, given the least period of their class. If so, it notes that the Flush does.
 func (s *actorStates) due(now time.Time, period time.Duration) bool {
 	if since := now.Sub(s.compared); since > 0 && since < period { // a game's clock may go back
 		return false
@@ -251,7 +252,7 @@ func (s *actorStates) initial() (fields state.Mask) {
 	return fields
 }
 
-// size returns how many bytes fields take as encoded last.
+// size returns the bytes of fields in their last encoding.
 func (s *actorStates) size(fields state.Mask) (size int) {
 	for r := range s.kept {
 		size += r.size(r.declaration().own(fields))
@@ -259,7 +260,7 @@ func (s *actorStates) size(fields state.Mask) (size int) {
 	return size
 }
 
-// appendTo appends fields as encoded last.
+// appendTo appends the last encoding of fields.
 func (s *actorStates) appendTo(b []byte, fields state.Mask) []byte {
 	for r := range s.kept {
 		b = r.appendTo(b, r.declaration().own(fields))
@@ -267,7 +268,7 @@ func (s *actorStates) appendTo(b []byte, fields state.Mask) []byte {
 	return b
 }
 
-// fitting returns as many of the fields as fit a message of most bytes, but at least one.
+// fitting returns the first of fields that fit a message of most bytes together, at least one.
 func (s *actorStates) fitting(fields state.Mask, most int) (fit state.Mask) {
 	if s.size(fields) <= most {
 		return fields
@@ -283,7 +284,7 @@ func (s *actorStates) fitting(fields state.Mask, most int) (fit state.Mask) {
 	return fit
 }
 
-// unfile removes them, on a client, from copies.referrers, because their actor has ended.
+// unfile removes the states, on a client, from copies.referrers, because their actor has ended.
 func (s *actorStates) unfile(c *Conn) {
 	for r := range s.kept {
 		r.file(c.copies.referrers, false)
@@ -300,30 +301,30 @@ type replica interface {
 	differs() bool
 	// encode encodes the struct, on the server, keeps the encoding, and returns the fields that have changed.
 	encode() (state.Mask, error)
-	// size returns how many bytes fields take as encoded last.
+	// size returns the bytes of fields in their last encoding.
 	size(fields state.Mask) int
-	// appendTo appends fields as encoded last.
+	// appendTo appends the last encoding of fields.
 	appendTo(b []byte, fields state.Mask) []byte
 
-	// remember keeps, on a client, what the struct is before something is read into it.
+	// remember copies the struct, on a client, before an update is read into it.
 	remember()
 	// read fills in a field.
 	read(b []byte, field int) (rest []byte, err error)
-	// tell runs OnRep, if there is one and the struct differs from what was remembered. When moved is not 0 it runs anyway: the struct
-	// names that actor, which has just opened or ended.
+	// tell calls OnRep's function, if there is one and the struct differs from what was remembered. When moved is not 0 it calls it anyway:
+	// the struct names that actor, which has just opened or ended.
 	tell(w *World, moved Ref)
-	// file files the replica, on a client, under the actors that it names now; unless on, under none.
+	// file files the replica, on a client, under the actors that it names now. With on false it files it under none.
 	file(under refs.Index[Ref, replica], on bool)
 }
 
-// replicaOf is a replica with its types.
+// replicaOf implements replica for one type of struct.
 type replicaOf[T, S any] struct {
 	bound  *boundState[T, S]
 	object T
-	live   *S            // in the game's object
+	live   *S            // the struct in the game's object
 	value  reflect.Value // *live
-	last   S             // server: as encoded last; client: as remembered
-	shadow state.Shadow  // server
+	last   S             // server: the struct as encoded last; client: as remembered
+	shadow state.Shadow  // server: the last encoding
 	filed  []Ref         // client: actors under which it is filed
 	named  []Ref         // scratch
 }

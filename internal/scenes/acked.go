@@ -12,7 +12,7 @@ const (
 	// A receiver acks every ackEvery-th packet, each packet within ackDelay, and a gap at once (RFC 9000, 13.2).
 	ackEvery = 2
 	ackDelay = 25 * time.Millisecond
-	// ackNumbers is how many of the newest packets an ack lists.
+	// ackNumbers is the most packet numbers that an ack lists; they are the newest.
 	ackNumbers = 96
 )
 
@@ -51,17 +51,17 @@ type ack struct {
 // sender sends a transfer as QUIC does: packet numbers, acks of ranges, loss detection by RFC 9002, and a congestion control.
 type sender struct {
 	control congestion
-	begin   time.Time
-	total   int
+	begin   time.Time // epoch of the times below
+	total   int       // pieces of the transfer
 
-	now            time.Duration
-	fresh          int      // the first piece that was never sent
-	again          []int    // lost pieces, to be sent again
-	packets        []packet // by number
-	oldest         int      // no smaller number is in flight
-	flying         int      // packets in flight
-	before         int      // packets in flight before the newest ack arrived
-	latest         int      // the largest number in the newest ack
+	now            time.Duration // the newest time that a method was given
+	fresh          int           // the first piece that was never sent
+	again          []int         // lost pieces, to be sent again
+	packets        []packet      // by number
+	oldest         int           // no smaller number is in flight
+	flying         int           // packets in flight
+	before         int           // packets in flight before the newest ack arrived
+	latest         int           // the largest number in the newest ack
 	loss           recovery.Losses
 	rtt            recovery.RTT
 	next           time.Duration // when the pacer lets the next packet leave
@@ -74,26 +74,27 @@ type sender struct {
 	spuriousLosses uint64        // packets that counted as lost and arrived
 }
 
+// packet is what a sender remembers of one packet.
 type packet struct {
-	piece     int
-	sent      time.Duration
-	delivered float64
-	at        time.Duration // when delivered last grew before the packet left
-	limited   bool          // there was nothing more to send
-	flying    bool
+	piece     int           // the piece that it carries
+	sent      time.Duration // when it left
+	delivered float64       // sender.delivered when it left
+	at        time.Duration // when that had last grown
+	limited   bool          // there was nothing more to send when it left
+	flying    bool          // neither acked nor lost
 	acked     bool
 }
 
 // receiver acks what arrives.
 type receiver struct {
 	sender  *sender
-	want    int
-	have    map[uint32]bool
-	doneAt  time.Time
-	newest  []uint32
-	highest uint32
-	waiting int
-	due     time.Time // zero = nothing to ack
+	want    int             // pieces of the transfer
+	have    map[uint32]bool // pieces that arrived
+	doneAt  time.Time       // when the last piece arrived; zero = not yet
+	newest  []uint32        // numbers of the packets that arrived last, for the next ack
+	highest uint32          // largest packet number that arrived
+	waiting int             // packets since the last ack
+	due     time.Time       // when the next ack leaves; zero = nothing to ack
 }
 
 func newAcked(f Flow, begin time.Time) (*sender, *receiver) {
@@ -131,6 +132,7 @@ func (s *sender) Receive(now time.Time, b []byte) error {
 	return nil
 }
 
+// ack notes that packet n has arrived. It returns false if the peer had acked it before, or it had counted as lost.
 func (s *sender) ack(t time.Duration, n int) bool {
 	p := &s.packets[n]
 	if p.acked {
@@ -175,10 +177,12 @@ func (s *sender) lose(t time.Duration) {
 	}
 }
 
+// setPTO starts the probe timeout (RFC 9002, section 6.2.1) anew; it doubles with each timeout in a row, up to 64 times.
 func (s *sender) setPTO(t time.Duration) {
 	s.pto = t + (s.rtt.Current()+max(4*s.rtt.Variance, time.Millisecond)+ackDelay)<<min(s.backoff, 6)
 }
 
+// Advance runs the timers of losses and probes. From the third timeout in a row on it tells the congestion control.
 func (s *sender) Advance(now time.Time) error {
 	t := s.at(now)
 	s.now = t
@@ -209,8 +213,10 @@ func (s *sender) NextTimeout() (time.Time, bool) {
 	return s.begin.Add(at), ok
 }
 
+// more reports whether pieces wait to be sent.
 func (s *sender) more() bool { return len(s.again) > 0 || s.fresh < s.total }
 
+// AppendPacket appends the next packet if window and pacer allow one; a probe needs neither.
 func (s *sender) AppendPacket(now time.Time, b []byte, _ int) ([]byte, uint64, bool) {
 	t := s.at(now)
 	s.now = t
@@ -256,6 +262,7 @@ func (s *sender) pick() int {
 	return s.packets[s.oldest].piece
 }
 
+// Receive takes a packet, and decides when the next ack leaves.
 func (r *receiver) Receive(now time.Time, b []byte) error {
 	n, piece := binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:])
 	if !r.have[piece] {

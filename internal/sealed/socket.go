@@ -10,9 +10,9 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// SocketConfig says how to use a socket; the zero value is right for most.
+// SocketConfig holds the settings of a Socket; the zero value is right for most.
 type SocketConfig struct {
-	// NoOffload does without UDP GSO and GRO, by which the system takes or hands over many packets in one call.
+	// NoOffload switches UDP GSO and GRO off, by which the kernel takes or hands over many packets in one call.
 	NoOffload bool
 }
 
@@ -23,17 +23,17 @@ type Socket struct {
 	mu    sync.RWMutex // guards boxes
 	boxes map[ID]*inbox
 
-	early early        // packets with unknown ids, for carriers that are about to begin; has a lock of its own
-	lent  atomic.Int64 // bytes that inboxes hold beyond their own
+	early early        // packets with unknown ids, for carriers that are about to begin; guarded by its own lock
+	lent  atomic.Int64 // bytes that inboxes have borrowed, at most lentBytes
 
 	kept, unknown, size atomic.Uint64 // see SocketStats
 }
 
 // SocketStats counts the packets that a socket kept from QUIC.
 type SocketStats struct {
-	Kept    uint64 // for a carrier
-	Unknown uint64 // with an id of no carrier: dropped, unless a carrier registers the id within earlyTime
-	Size    uint64 // dropped: too short or too long for a sealed packet
+	Kept    uint64 // packets for a carrier
+	Unknown uint64 // packets with an unknown id: dropped, unless a carrier registers the id within earlyTime
+	Size    uint64 // packets dropped because they were too short or too long to be sealed packets
 }
 
 // NewSocket wraps a socket, usually a *net.UDPConn. From now on nobody else may read from that; the caller closes it.
@@ -61,10 +61,11 @@ func (s *Socket) Stats() SocketStats {
 // LocalAddr returns the socket's address.
 func (s *Socket) LocalAddr() net.Addr { return s.sys.Conn.LocalAddr() }
 
-// Offload reports whether the system takes, and hands over, many packets in one call.
+// Offload reports whether the kernel takes (send), and hands over (receive), many packets in one call.
 func (s *Socket) Offload() (send, receive bool) { return s.sys.GSO.Load(), s.sys.GRO }
 
-// register makes b the inbox of ids, and gives it packets that came for them within the last earlyTime.
+// register makes b the inbox of ids, and gives b the packets that arrived for them within the last earlyTime. It is an error when an id
+// is in use.
 func (s *Socket) register(b *inbox, ids ...ID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +102,7 @@ func (s *Socket) retire(ids ...ID) {
 	}
 }
 
-// route copies a packet that is not for QUIC into the inbox of its id. It does not open it.
+// route copies a packet that is not for QUIC into the inbox of its id, without opening it. at is its time of arrival.
 func (s *Socket) route(at time.Time, from net.Addr, packet []byte) {
 	if len(packet) < Overhead || len(packet) > MaxPacket {
 		s.size.Add(1)
@@ -111,7 +112,7 @@ func (s *Socket) route(at time.Time, from net.Addr, packet []byte) {
 	s.mu.RLock()
 	box := s.boxes[id]
 	if box == nil {
-		s.early.keep(at, source, id, packet) // under the lock: else register could miss it
+		s.early.keep(at, source, id, packet) // under the lock, so that register does not miss it
 	}
 	s.mu.RUnlock()
 	if box == nil {

@@ -7,10 +7,10 @@ import (
 	"strconv"
 )
 
-// offset is a number from 0 to highest in as many bytes as highest needs.
+// offset encodes a number from 0 to highest, big-endian, in as many bytes as highest needs.
 type offset struct {
 	highest uint64
-	width   int // bytes
+	width   int // in bytes
 }
 
 func newOffset(highest uint64) offset {
@@ -35,7 +35,7 @@ func (o offset) next(b []byte) (n uint64, rest []byte, err error) {
 	return n, rest, err
 }
 
-// ranged is an int or uint from lowest to highest, which are two's complement of an int. What is outside is clamped.
+// ranged is the form of an int or uint that is clamped to lowest..topmost. It sends the distance from lowest.
 type ranged struct {
 	leaf
 	offset
@@ -44,7 +44,7 @@ type ranged struct {
 	lowest, topmost uint64
 }
 
-// newRanged makes the form of ints of type t from low to high.
+// newRanged makes the form of ints of type t from low to high, which are the texts of a range tag.
 func newRanged(t reflect.Type, low, high string) (form, error) {
 	f := &ranged{typ: t, signed: t.Kind() <= reflect.Int64}
 	var wrongLow, wrongHigh error
