@@ -57,7 +57,7 @@ type Conn struct {
 	stats   Stats
 }
 
-// levels is the number of levels: channel 0 has the first, each priority one of the others.
+// levels is the number of levels: the first is for channel 0, each of the others for one priority.
 const (
 	levels    = 2 + int(Bulk)
 	bulkLevel = levels - 1
@@ -97,7 +97,8 @@ func NewConn(now time.Time, config Config) (*Conn, error) {
 // Params returns what this side allows, for Hello.
 func (c *Conn) Params() Params { return c.config.params() }
 
-// Agree takes the smaller of both ends' limits, and the peer's ack delay. The owner calls it once the peer's Hello came.
+// Agree lowers the limits to the smaller of both ends', and takes the peer's ack delay. The owner calls it when the peer's Hello has
+// arrived.
 func (c *Conn) Agree(peer Params) error {
 	if err := peer.validate(); err != nil {
 		return err
@@ -112,7 +113,8 @@ func (c *Conn) Agree(peer Params) error {
 // Err returns why the connection ended, nil while it lives.
 func (c *Conn) Err() error { return c.err }
 
-// Open opens a channel. The peer learns of it with the first reliable message, which should be the first of all.
+// Open opens a channel and returns its number. The peer learns of the channel by its first reliable message, which should be the first of
+// all.
 func (c *Conn) Open(p Priority) (uint64, error) {
 	if c.err != nil {
 		return 0, c.err
@@ -128,8 +130,8 @@ func (c *Conn) Open(p Priority) (uint64, error) {
 	return ch.number, nil
 }
 
-// Refuse ends the connection with code once the peer names a channel of its own that is not open here. Such a peer can make this side hold
-// nothing for its channels. NoError, the default, lets the peer open channels.
+// Refuse makes the connection end with code as soon as the peer names a channel of its own that is not open here, so that the peer cannot
+// make this side hold anything for its channels. NoError, the default, lets the peer open channels.
 func (c *Conn) Refuse(code Code) { c.channels.refuse = code }
 
 // SetPriority moves a channel to another priority. Channel 0 has none: it stays ahead of all.

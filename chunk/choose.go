@@ -5,13 +5,13 @@ import "time"
 const (
 	burstMax   = 256 << 10              // the article: "small chunks in the few 100s of k range"
 	burstPause = 100 * time.Millisecond // the article: "wait 100ms"
-	burstIdle  = time.Second            // a sender that sent nothing for so long may burst again
+	burstIdle  = time.Second            // a sender that has sent nothing for this long may burst again
 )
 
 // flight returns the flight of a chunk in [base, next).
 func (s *Sender) flight(number uint64) *flight { return s.flights[number%uint64(len(s.flights))] }
 
-// number finds the chunk in flight that has an id.
+// number returns the number of the chunk in flight with an id; ok is false when there is none.
 func (s *Sender) number(id uint16) (number uint64, ok bool) {
 	number = s.base + uint64(id-uint16(s.base))
 	return number, number < s.next
@@ -74,7 +74,8 @@ func (s *Sender) pickNext() (number uint64, index int, due time.Duration) {
 	return number, int(s.flight(number).waiting.head), due
 }
 
-// held returns until when no slice leaves, whichever is ready: after a burst, or while the path is silent.
+// held returns the time before which no slice leaves, even if one is ready: the end of the pause after a burst or, while the path is
+// silent, the next probe.
 func (s *Sender) held() time.Duration {
 	if s.resend.silent(s.clock.now) {
 		return max(s.pause, s.resend.nextProbe())
@@ -82,7 +83,7 @@ func (s *Sender) held() time.Duration {
 	return s.pause
 }
 
-// free reports whether the next slice of f is not charged to the budget, because f bursts or begins to burst with it.
+// free reports whether the next slice of f is not charged to the budget, because it is part of a burst or begins one.
 func (s *Sender) free(f *flight) bool {
 	switch {
 	case !s.config.Burst || f != s.flight(s.base) || f.unsent() == none:
@@ -117,7 +118,7 @@ func (s *Sender) sent(f *flight, i int) {
 	}
 }
 
-// acknowledge takes the set of an ack for a chunk in flight, and reports whether it has new slices.
+// acknowledge marks the slices of set as acked in a chunk in flight, and reports whether some were not acked before.
 func (s *Sender) acknowledge(number uint64, set Bits) (news bool) {
 	f := s.flight(number)
 	known := firstBits(f.count)
@@ -139,7 +140,7 @@ func (s *Sender) acknowledge(number uint64, set Bits) (news bool) {
 	return blown > 0
 }
 
-// finish moves base past finished chunks, and launches others in their place.
+// finish moves base past finished chunks, and puts waiting chunks in flight instead.
 func (s *Sender) finish() {
 	for s.base < s.next && s.flight(s.base).left == 0 {
 		f := s.flight(s.base)

@@ -64,7 +64,7 @@ func (a *answer) send(pipe *rpc.Actor, now time.Time) (sent, over bool, err erro
 	return sent, false, err
 }
 
-// accept answers the header with the first credit. The lock is held.
+// accept answers the header with the first credit. The caller holds the lock.
 func (a *answer) accept(pipe *rpc.Actor, now time.Time) error {
 	arrival := &a.in.arrival
 	a.replied = true
@@ -75,7 +75,7 @@ func (a *answer) accept(pipe *rpc.Actor, now time.Time) error {
 	return sendAccept.call(pipe, *a.reply)
 }
 
-// grant gives credit, or reports progress, if that is due. The lock is held.
+// grant gives credit, or reports progress, if that is due. The caller holds the lock.
 func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	in, s := a.in, a.in.peer.streams
 	limit, due := a.credit.next(now, func() time.Duration { return s.pace(in.peer.conn) }, a)
@@ -90,7 +90,7 @@ func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	return true, sendGrant.call(pipe, m)
 }
 
-// take implements lender: it promises n more bytes of window. The lock is held.
+// take implements lender: it promises n more bytes of window. The caller holds the lock.
 func (a *answer) take(n int64) bool {
 	memory := heldBytes(n) - heldBytes(0)
 	if !a.in.peer.account.Promise(memory) {
@@ -101,7 +101,7 @@ func (a *answer) take(n int64) bool {
 }
 
 // consumed wakes the world when the application has consumed enough for a grant. If it has not, a timer wakes the world to report
-// progress: a world that waits for events does not tick only because time has passed. The lock is held.
+// progress: a world that waits for events does not tick only because time has passed. The caller holds the lock.
 func (a *answer) consumed() {
 	if a.credit.consume(a.passed()) {
 		a.in.peer.wake()
@@ -109,7 +109,7 @@ func (a *answer) consumed() {
 	a.remindLater()
 }
 
-// remindLater starts the timer, unless it runs or the sender knows of all that was consumed. The lock is held.
+// remindLater starts the timer, unless it runs or the sender knows of all that was consumed. The caller holds the lock.
 func (a *answer) remindLater() {
 	if !a.timed && !a.in.finished && a.credit.consumed != a.credit.reported {
 		a.timed = true
@@ -128,5 +128,5 @@ func (a *answer) remind() {
 }
 
 // passed returns the offset below which content takes no credit: the application has consumed it, perhaps before the header was answered,
-// or the store had it. The lock is held.
+// or the store had it. The caller holds the lock.
 func (a *answer) passed() int64 { return max(a.in.delivery.position, a.in.arrival.parts.base) }

@@ -10,10 +10,10 @@ import (
 type arrival struct {
 	in *incoming
 
-	changed sync.Cond // wakes the writer: a part or the end message came, the delivery has room, or the transfer ended
+	changed sync.Cond // wakes the writer when a part or the end message came, the delivery has room, or the transfer ended
 	parts   assembly
 	tail    *end  // the end message; nil until it comes
-	taken   int64 // memory of blocks that the writer took and that are not consumed yet
+	taken   int64 // memory in bytes of blocks that the writer took and that are not consumed yet
 
 	early int64 // bytes that came before this end sent its answer, a part of receiver.early; owned by the world's goroutine
 }
@@ -42,7 +42,7 @@ func (a *arrival) add(m part) error {
 }
 
 // countEarly counts n bytes of a part that came before this end has answered the header. All transfers of the peer share the limit, which
-// our limits message told it.
+// this end's limits message announced. An error is the sender's violation.
 func (a *arrival) countEarly(n int) error {
 	r := &a.in.peer.receiver
 	if a.in.answer.replied {
@@ -62,7 +62,7 @@ func (a *arrival) uncountEarly() {
 	a.early = 0
 }
 
-// charge adds a part and charges its memory. When the budget has no room for it, the transfer is refused. The lock is held.
+// charge adds a part and charges its memory. When the budget has no room for it, the transfer is refused. The caller holds the lock.
 func (a *arrival) charge(m part) error {
 	p := a.in.peer
 	before := a.parts.held
@@ -80,7 +80,7 @@ func (a *arrival) charge(m part) error {
 	return nil
 }
 
-// resume drops the parts below offset, which are stored already. The lock is held.
+// resume drops the parts below offset, which are stored already. The caller holds the lock.
 func (a *arrival) resume(offset int64) {
 	before := a.parts.held
 	a.parts.resume(offset)
@@ -108,7 +108,7 @@ func (a *arrival) onEnd(m end) error {
 }
 
 // checkEnd returns an error when a part lies beyond the size that the sender gave. When stored content does, it ends the transfer:
-// see checkStored. The lock is held.
+// see checkStored. The caller holds the lock.
 func (a *arrival) checkEnd() error {
 	a.checkStored(0)
 	size := a.size()
@@ -119,7 +119,7 @@ func (a *arrival) checkEnd() error {
 }
 
 // checkStored ends the transfer when more bytes or elements are stored under its key than it has: those are other content, which
-// the writer deletes. It is no violation, for the sender does not know what is stored. The lock is held.
+// the writer deletes. It is no violation, for the sender does not know what is stored. The caller holds the lock.
 func (a *arrival) checkStored(elements int64) {
 	h := &a.in.header
 	switch size := a.size(); {
@@ -131,7 +131,7 @@ func (a *arrival) checkStored(elements int64) {
 }
 
 // size returns the size of the content in bytes. It is -1 while nobody knows it: before the header, and for an array before the end
-// message. The lock is held.
+// message. The caller holds the lock.
 func (a *arrival) size() int64 {
 	if a.tail != nil {
 		return a.tail.size
@@ -187,13 +187,13 @@ func (a *arrival) isLast(c *block) bool {
 	return h.size >= 0 && c.end() >= h.size
 }
 
-// consumed gives back the memory of a block that the writer took. The lock is held.
+// consumed gives back the memory of a block that the writer took. The caller holds the lock.
 func (a *arrival) consumed(cost int64) {
 	a.taken -= cost
 	a.in.peer.account.Drop(cost)
 }
 
-// free gives all memory back, at the end of the transfer. The lock is held.
+// free gives all memory back, at the end of the transfer. The caller holds the lock.
 func (a *arrival) free() {
 	a.in.peer.account.Drop(a.parts.held + a.taken)
 	a.taken = 0

@@ -22,9 +22,9 @@ func mustTopic(name string) {
 	}
 }
 
-// Start sends size bytes of r to peer, or all until io.EOF when size is negative: of a file that may grow say -1, for what r has
-// beyond size is not read. It returns at once; a goroutine of the
-// transfer reads r. When the transfer fails, a Read in progress goes on, and what it reads is dropped.
+// Start sends size bytes of r to peer, or everything until io.EOF when size is negative. Pass -1 for a file that may grow: bytes of r
+// beyond size are not read. Start returns at once; a goroutine of the transfer reads r. When the transfer fails, a Read in progress goes
+// on, and what it returns is dropped.
 func (b *Blob) Start(peer *Peer, r io.Reader, size int64, opts ...Option) (*Transfer, error) {
 	if r == nil {
 		return nil, fmt.Errorf("stream: blob %q: no reader", b.name)
@@ -46,8 +46,8 @@ func (b *Blob) Send(ctx context.Context, peer *Peer, r io.Reader, size int64, op
 }
 
 // Create starts a blob whose content the caller writes. Each Write waits until the transfer has taken its bytes, so gather small ones
-// with a bufio.Writer; once the transfer has ended, it fails with the error that ended it. Close says that all was written; Wait
-// returns when the receiver has it.
+// with a bufio.Writer. Once the transfer has ended, Write returns the error that ended it. Close marks the end of the content; Wait
+// returns when the receiver has all of it.
 func (b *Blob) Create(peer *Peer, opts ...Option) (*OutgoingBlob, error) {
 	r, w := io.Pipe()
 	t, err := b.Start(peer, r, -1, opts...)
@@ -61,17 +61,17 @@ func (b *Blob) Create(peer *Peer, opts ...Option) (*OutgoingBlob, error) {
 	return &OutgoingBlob{t, w}, nil
 }
 
-// Handle gives incoming transfers of the blob to fn, on the world's goroutine. It panics when the blob has a handler already.
-// Until a goroutine reads the transfer, the sender sends no more than a window. When the connection ends before a header came,
-// fn is not called: a caller that waits for a transfer must watch [rpc.Conn.Done] as well.
+// Handle makes fn handle incoming transfers of the blob, on the world's goroutine. Until a goroutine reads the transfer, the sender sends
+// no more than a window. When the connection ends before a header has arrived, fn is not called: a caller that waits for a transfer must
+// also watch [rpc.Conn.Done]. Handle panics when the blob has a handler already.
 func (b *Blob) Handle(s *Streams, fn func(*IncomingBlob)) {
 	s.handle(b.name, topic{kind: kindBlob, open: func(in *incoming) {
 		fn(&IncomingBlob{Incoming: Incoming{in}})
 	}})
 }
 
-// OutgoingBlob is a blob whose content the caller writes: see [Blob.Create]. Write and Close are for one goroutine at a time, the
-// methods of Transfer for any.
+// OutgoingBlob is a blob whose content the caller writes: see [Blob.Create]. One goroutine at a time may call Write and Close; any
+// goroutine may call the methods of Transfer.
 type OutgoingBlob struct {
 	*Transfer
 	pipe *io.PipeWriter
@@ -88,20 +88,21 @@ func (o *OutgoingBlob) Write(p []byte) (int, error) {
 	return o.pipe.Write(p)
 }
 
-// Close says that all was written. It neither waits nor fails: Wait tells whether the blob has arrived. Cancel gives it up.
+// Close marks the end of the content. It neither waits nor fails: Wait tells whether the blob has arrived. Use Cancel to give the blob
+// up.
 func (o *OutgoingBlob) Close() error { return o.pipe.Close() }
 
-// IncomingBlob is a blob at its receiver: an io.Reader, for one goroutine at a time. Reading waits for the sender; while nobody reads,
-// the sender waits. The last piece is not read before the digest is found to be the sender's; io.EOF follows it. When the last piece was
-// read, the sender is told that the transfer is complete. To be told only of what is written elsewhere, use WriteTo, as io.Copy does: it
-// counts a piece after it was written.
+// IncomingBlob is a blob at its receiver: an io.Reader for one goroutine at a time. Read waits for the sender, and the sender waits while
+// nobody reads. Read returns the last piece only after the digest has proved to be the sender's; then io.EOF follows. Once the last piece
+// was read, the sender is told that the transfer is complete. If content counts only after it was written elsewhere, use WriteTo, as
+// io.Copy does: it counts a piece after writing it.
 type IncomingBlob struct {
 	Incoming
 	held piece  // pulled from the delivery; given back once rest is empty
-	rest []byte // of held: not read yet
+	rest []byte // the part of held that was not read yet
 }
 
-// Size returns the bytes of the blob, -1 when the sender did not know them at the start.
+// Size returns the size of the blob in bytes, -1 when the sender did not know it at the start.
 func (b *IncomingBlob) Size() int64 { return b.in.header.size }
 
 // Read implements io.Reader.
@@ -143,7 +144,7 @@ func (b *IncomingBlob) WriteTo(w io.Writer) (total int64, err error) {
 	}
 }
 
-// fetch waits for the next piece if all of the last one was read.
+// fetch waits for the next piece, unless bytes of the last one are left.
 func (b *IncomingBlob) fetch() error {
 	if len(b.rest) > 0 {
 		return b.in.cause()
@@ -156,7 +157,7 @@ func (b *IncomingBlob) fetch() error {
 	return nil
 }
 
-// release gives the piece back, all of which was read.
+// release gives back the piece, which was read to its end.
 func (b *IncomingBlob) release() {
 	b.rest = nil
 	b.held.block.Free()

@@ -83,10 +83,10 @@ func (d *delivery) add(p piece) error {
 	return nil
 }
 
-// room reports whether one more piece may wait. The lock is held.
+// room reports whether one more piece may wait. The caller holds the lock.
 func (d *delivery) room() bool { return len(d.pieces) < maxDelivered }
 
-// borrow charges a fresh piece, if there is room; the first piece always has room. The lock is held.
+// borrow charges a fresh piece, if there is room; the first piece always has room. The caller holds the lock.
 func (d *delivery) borrow(cost int64) bool {
 	account, first := d.in.peer.account, len(d.pieces) == 0
 	switch {
@@ -99,7 +99,7 @@ func (d *delivery) borrow(cost int64) bool {
 	return true
 }
 
-// release gives back the memory of p, unless the end of the transfer has given back all. The lock is held.
+// release gives back the memory of p, unless the end of the transfer has given back all. The caller holds the lock.
 func (d *delivery) release(p piece) {
 	switch {
 	case d.in.finished:
@@ -120,7 +120,7 @@ func (d *delivery) verify(size int64) {
 	d.complete()
 }
 
-// complete ends the transfer well when all of it was consumed. The lock is held.
+// complete ends the transfer well when all of it was consumed. The caller holds the lock.
 func (d *delivery) complete() {
 	if d.verified && d.position == d.size {
 		d.in.finishLocked(nil)
@@ -163,7 +163,7 @@ func (d *delivery) tryPull() (piece, bool, error) {
 	return d.pop()
 }
 
-// pop takes the next piece, if there is one. The lock is held.
+// pop takes the next piece, if there is one. The caller holds the lock.
 func (d *delivery) pop() (piece, bool, error) {
 	switch {
 	case d.in.finished && d.in.err != nil:
@@ -191,7 +191,7 @@ func (d *delivery) consumed(p piece) {
 	d.complete()
 }
 
-// waiting returns the number of elements that wait for the application. The lock is held.
+// waiting returns the number of elements that wait for the application. The caller holds the lock.
 func (d *delivery) waiting() (n int64) {
 	for _, p := range d.pieces {
 		n += p.count
@@ -230,7 +230,7 @@ func (d *delivery) tellEnd() {
 	}
 }
 
-// free gives all memory back, at the end of the transfer. What is complete can still be read. The lock is held.
+// free gives all memory back, at the end of the transfer. What is complete can still be read. The caller holds the lock.
 func (d *delivery) free() {
 	d.in.peer.account.Repay(d.borrowed)
 	d.borrowed = 0

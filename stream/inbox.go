@@ -77,7 +77,7 @@ func (i *Inbox) put(d *delivered) error {
 	return nil
 }
 
-// sweep forgets blobs that have failed, before OnEnd tells of it in a later tick. The lock is held.
+// sweep forgets blobs that have failed, before OnEnd tells of it in a later tick. The caller holds the lock.
 func (i *Inbox) sweep() {
 	for name, d := range i.waiting {
 		if d.Err() != nil {

@@ -258,7 +258,7 @@ func (r *reader) publish(c *block) (kept bool) {
 	return true
 }
 
-// wakeTick wakes the world if a tick found nothing. The lock is held.
+// wakeTick wakes the world if a tick found nothing. The caller holds the lock.
 func (r *reader) wakeTick() {
 	if r.hungry {
 		r.hungry = false
@@ -283,7 +283,7 @@ func (r *reader) finish(size, count int64, digest *Hasher, err error) {
 	r.wakeTick()
 }
 
-// checkTotal sets err when the source ended before the byte at which to go on. The lock is held.
+// checkTotal sets err when the source ended before the byte at which to go on. The caller holds the lock.
 func (r *reader) checkTotal() {
 	if r.finished && r.err == nil && r.total.size < r.from {
 		r.err = fmt.Errorf("%w: the source ended at byte %d, the receiver has %d of the content with this key", ErrDigest, r.total.size, r.from)
@@ -325,7 +325,7 @@ func (r *reader) take(limit int64) *block {
 	return c
 }
 
-// growAhead reads further ahead when ticks have taken all of a full ready before the goroutine could fill it again. The lock is held.
+// growAhead reads further ahead when ticks have taken all of a full ready before the goroutine could fill it again. The caller holds the lock.
 func (r *reader) growAhead() {
 	if r.bytes > 0 {
 		return

@@ -67,7 +67,7 @@ func (t *Transfer) Sealed() bool {
 	return t.peer.conn.Sealed()
 }
 
-// noteSealed keeps, for Sealed, which carrier the connection uses, because that is not known after its end. The lock is held.
+// noteSealed keeps, for Sealed, which carrier the connection uses, because that is not known after its end. The caller holds the lock.
 func (t *Transfer) noteSealed() {
 	if !t.finished && t.peer.conn.Err() == nil {
 		t.sealed = t.peer.conn.Sealed()

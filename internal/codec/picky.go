@@ -2,13 +2,14 @@ package codec
 
 import "slices"
 
-// picky reports whether some values of s may not travel although their type may: values beyond a bound, strings that are not
-// UTF-8, keys that are NaN, and values that are nested too deep or are much larger in memory than in bytes.
+// picky reports whether Encode must check each value of s, because some values may not travel although their type may: values beyond a
+// bound, strings that are not UTF-8, keys that are NaN, and values that are nested too deep or are much larger in memory than in bytes.
 func picky(s *schema) bool {
 	return pickyWithin(s, map[*schema]bool{}, false) || excess(s) > memoryFree
 }
 
-// pickyWithin reports whether s or a part of it is picky; open are the schemas around it, and key that it is a map's key.
+// pickyWithin reports whether s or a part of it is picky. open holds the schemas around s, to find recursion; key says that s is part of
+// a map's key.
 func pickyWithin(s *schema, open map[*schema]bool, key bool) bool {
 	switch {
 	case s == nil:
@@ -24,10 +25,10 @@ func pickyWithin(s *schema, open map[*schema]bool, key bool) bool {
 	return slices.ContainsFunc(s.fields, func(f schemaField) bool { return pickyWithin(f.schema, open, key) })
 }
 
-// tooHeavy is an excess that no value may have; sums stop there, so that they do not overflow.
+// tooHeavy stands for an excess that is not bounded; sums are cut to it, so that they do not overflow.
 const tooHeavy = int64(1) << 40
 
-// least returns the fewest bytes that a value of s takes.
+// least returns the fewest bytes of an encoded value of s.
 func least(s *schema) int64 {
 	switch s.form {
 	case formFloat:
@@ -64,7 +65,7 @@ func excess(s *schema) int64 {
 		return max(-memoryRatio, int64(s.elem.size)+excess(s.elem))
 	case formSlice:
 		if int64(s.elem.size)+excess(s.elem) > 0 {
-			return tooHeavy // each element adds to it, and their number is not bounded here
+			return tooHeavy // each element adds to the excess, and their number is not bounded here
 		}
 		return -memoryRatio
 	case formMap:

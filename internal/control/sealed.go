@@ -7,15 +7,15 @@ import (
 	"github.com/quivernet/quiver/internal/sealed"
 )
 
-// Messages of the sealed carrier travel on channel 0 after Join, when both ends have the feature. Instance 1 begins with
-// Welcome and Join; the client opens those that follow, one at a time:
+// The messages about sealed carriers travel on channel 0 after Join, if both ends have the feature. Instance 1 begins with Welcome and
+// Join; the client opens the later ones, one at a time:
 //
 //	client                      server
 //	SealedOpen n              →                        or the answer is SealedShut n
 //	SealedAsk n            ↔    SealedIDs n, ids       spare ids, for changes of an address
 //	SealedShut n           ↔                        no carrier n here any more
 //
-// A message of an instance that has passed is ignored: it crossed the end.
+// A message about an instance that is over is ignored: it crossed the end.
 const (
 	IDSealedOpen = 32
 	IDSealedShut = 33
@@ -27,10 +27,10 @@ var sealedNames = map[byte]string{
 	IDSealedOpen: "SealedOpen", IDSealedShut: "SealedShut", IDSealedAsk: "SealedAsk", IDSealedIDs: "SealedIDs",
 }
 
-// maxSealedIDs is how many ids a message may hold.
+// maxSealedIDs is the most ids in one message.
 const maxSealedIDs = 8
 
-// SealedOpen opens an instance.
+// SealedOpen is sent by a client that opens an instance.
 type SealedOpen struct{ Instance uint32 }
 
 // SealedIDs answers SealedAsk with spare ids.
@@ -39,13 +39,13 @@ type SealedIDs struct {
 	IDs      []sealed.ID
 }
 
-// SealedShut says that its sender has no carrier of that instance any more.
+// SealedShut is sent by an end that no longer has a carrier of that instance.
 type SealedShut struct{ Instance uint32 }
 
-// SealedAsk asks for spare ids.
+// SealedAsk asks for spare ids of an instance.
 type SealedAsk struct{ Instance uint32 }
 
-// AppendSealed appends a message that names an instance, and the ids that some have.
+// AppendSealed appends a message with one of the four ids. Only a SealedIDs has ids.
 func AppendSealed(b []byte, id byte, instance uint32, ids ...sealed.ID) []byte {
 	b = binary.AppendUvarint(append(b, id), uint64(instance))
 	if id == IDSealedIDs {
@@ -57,7 +57,7 @@ func AppendSealed(b []byte, id byte, instance uint32, ids ...sealed.ID) []byte {
 	return b
 }
 
-// parseSealed returns nil for an id that is none of the sealed carrier.
+// parseSealed parses the body of a message. It returns nil for an id that is not one of the four.
 func parseSealed(id byte, r *reader) any {
 	switch id {
 	case IDSealedOpen:

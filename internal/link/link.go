@@ -121,7 +121,7 @@ func (l *Link) Lock() time.Time {
 	return l.lockedNow()
 }
 
-// lockedNow reads the clock. The lock is held.
+// lockedNow reads the clock. The caller holds the lock.
 func (l *Link) lockedNow() time.Time {
 	now := l.config.Now()
 	if now.Before(l.last) {

@@ -61,7 +61,7 @@ func (l *Link) hand(datagram []byte) bool {
 }
 
 // due reports whether the sleeping writer has something to do. It also sees to it that the writer sleeps no longer than the machines allow.
-// The lock is held.
+// The caller holds the lock.
 func (l *Link) due(now time.Time) bool {
 	due := l.draining.Load()
 	for i := range l.slots {
@@ -111,7 +111,7 @@ func (l *Link) receive(now time.Time) error {
 }
 
 // deliver gives a datagram to its machine. A lent datagram stays the caller's. The caller must end the link with the error, a violation of
-// the peer. The lock is held.
+// the peer. The caller holds the lock.
 func (l *Link) deliver(now time.Time, datagram []byte, lent bool) error {
 	s := l.slotFor(datagram)
 	if s == nil {
@@ -135,7 +135,7 @@ func (l *Link) deliver(now time.Time, datagram []byte, lent bool) error {
 }
 
 // overtake tells the first machine, play's, that a datagram of another machine has arrived, and when that left: packets of play that left
-// earlier may be lost. The lock is held.
+// earlier may be lost. The caller holds the lock.
 func (l *Link) overtake(now time.Time, s *slot) {
 	if at := s.arriver.Arrived(); l.slots[0].overtaker != nil && at.After(s.arrived) {
 		s.arrived = at

@@ -47,7 +47,7 @@ func (l *Link) Ping() {
 	_ = l.carrier.SendDatagram(ping[:]) // an error means that the connection has ended, which the reader notices
 }
 
-// move tells the machines that their datagrams take another path from now on. The lock is held.
+// move tells the machines that their datagrams take another path from now on. The caller holds the lock.
 func (l *Link) move(now time.Time, rtt time.Duration) {
 	p := &l.sealed.path
 	p.Epoch++

@@ -2,13 +2,13 @@ package link
 
 import "time"
 
-// turn lists the work that look has found under the lock, and that the writer does without it.
+// turn is the work that look has found under the lock, and that the writer does after releasing it.
 type turn struct {
-	packet []byte
-	number uint64
-	from   Machine
+	packet []byte  // the next datagram; nil = none
+	number uint64  // of packet, by its machine
+	from   Machine // that built packet
 
-	now     time.Time
+	now     time.Time     // the time of the turn
 	more    bool          // datagrams wait in the ring
 	woken   bool          // Config.Wake must be called
 	drained bool          // the drain of a Close is complete
@@ -18,7 +18,7 @@ type turn struct {
 // longest bounds a sleep, so that rounding a timeout far in the future does not overflow.
 const longest = 1000 * time.Hour
 
-// turn takes the lock and looks.
+// turn takes the lock and calls look.
 func (w *writer) turn() (t turn, err error) {
 	path := w.carrier.Path()
 	w.mu.Lock()
@@ -27,8 +27,8 @@ func (w *writer) turn() (t turn, err error) {
 	return w.look(path, w.buffer)
 }
 
-// look moves a batch from the ring into the machines, runs their timers and asks for the next datagram. When there is none it
-// parks the writer. The lock is held.
+// look moves a batch from the ring into the machines, runs their timers and asks them for the next datagram. When there is none it parks
+// the writer. The caller holds the lock.
 func (l *Link) look(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
 	t.now = l.lockedNow()
 	if err := l.receive(t.now); err != nil {
@@ -107,7 +107,7 @@ func (l *Link) ask(t *turn, buffer *[maxDatagram]byte) {
 	}
 }
 
-// park sets, before the lock is released, how long the writer may sleep. From now on an Unlock wakes it or sends in its place.
+// park sets how long the writer may sleep, while the lock is still held. From now on an Unlock wakes the writer or sends in its place.
 func (l *Link) park(t *turn, held time.Duration) {
 	l.parked = true
 	l.changed() // forgets the changes so far, which this turn has seen
@@ -135,7 +135,8 @@ func (l *Link) drained() bool {
 	return true
 }
 
-// nextTimeout returns when a machine has a timer due, or something that the rate holds back may leave.
+// nextTimeout returns when the next timer of a machine is due, or when something that the rate holds back may leave, whichever is
+// earlier.
 func (l *Link) nextTimeout() (next time.Time, ok bool) {
 	next = l.rated.until()
 	for i := range l.slots {

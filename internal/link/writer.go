@@ -151,7 +151,7 @@ func (l *Link) sent(t turn) {
 }
 
 // refused gives a datagram that was too large back to its machine, and returns the new limit. It returns any other error, which
-// must end the link. The lock is held.
+// must end the link. The caller holds the lock.
 func (l *Link) refused(t turn, err error) (size int, _ error) {
 	var tooLarge *TooLargeError
 	if !errors.As(err, &tooLarge) {
@@ -184,7 +184,7 @@ func (w *writer) rest() {
 	runtime.Gosched()
 }
 
-// warn logs a black hole and, once, a full ring. The lock is not held.
+// warn logs a black hole and, once, a full ring. The caller does not hold the lock.
 func (l *Link) warn(hole time.Duration) {
 	if hole > 0 {
 		l.counts.blackHoles.Add(1)

@@ -3,51 +3,53 @@ package recovery
 import "time"
 
 const (
-	initialRTT     = 100 * time.Millisecond // before the first sample: that of a game's path, instead of RFC 9002's 333 ms (section 6.2.2)
+	initialRTT     = 100 * time.Millisecond // assumed before the first sample: that of a game's path, instead of RFC 9002's 333 ms (section 6.2.2)
 	minRTTLifetime = 10 * time.Second
 	minVariance    = 2 * time.Millisecond // the least 4*Variance in a PTO; RFC 9002 has kGranularity, 1 ms
-	maxPTO         = time.Second          // the longest that Backoff doubles to on a short path
-	maxDoublings   = 16                   // so that Backoff does not overflow
-	// evenProbes is how many probes leave one PTO apart while no round trip is known: a Hello arrives within rpc.Config.HelloTimeout
-	// though several in a row are lost, where doubling left time for three (rpctest.TestJoinsThroughBursts).
+	maxPTO         = time.Second          // the longest PTO to which Backoff doubles on a short path
+	maxDoublings   = 16                   // most doublings in Backoff, so that it does not overflow
+	// evenProbes is the number of probes that leave one PTO apart while no round trip is known. A Hello then arrives within
+	// rpc.Config.HelloTimeout even if several in a row are lost; doubling from the start left time for three
+	// (rpctest.TestJoinsThroughBursts).
 	evenProbes = 6
 )
 
-// RTT measures round trips as in RFC 9002, section 5; unlike there its minimum expires, so that a longer path is noticed. All fields are 0
-// before the first sample.
+// RTT measures round trips as in RFC 9002, section 5, except that its minimum expires, so that it notices a path that has become longer.
+// All fields are 0 before the first sample.
 type RTT struct {
 	Latest             time.Duration
 	Adjusted           time.Duration // Latest without the peer's ack delay
 	Smoothed, Variance time.Duration
 
-	Min       time.Duration // the least sample lately; it expires after 10 s without a sample, or when the owner drains (see Gate)
+	Min       time.Duration // the least recent sample; it expires after 10 s without a sample, or when the owner drains (see Gate)
 	minAt     time.Duration // when Min was measured
 	sampledAt time.Duration // when the last sample was taken
 	Least     time.Duration // the least sample ever
 
-	// Recent is the least of a batch: of 8 samples, or of those of a round trip if that has more. A queue that stands shows in it,
-	// jitter does not. 0 before the first batch is full.
+	// Recent is the least Adjusted of the last full batch: of 8 samples, or of all in a round trip if these are more. It shows a queue that
+	// stands, but no jitter. 0 before the first batch is full.
 	Recent   time.Duration
-	Rounds   int           // how many batches were full
-	fresh    time.Duration // the least of the batch that began at freshAt
+	Rounds   int           // number of full batches so far
+	fresh    time.Duration // the least Adjusted of the batch that began at freshAt
 	freshAt  time.Duration
-	freshFor int // samples in it
+	freshFor int // number of samples in that batch
 }
 
-// recentSamples is how many samples tell a queue from jitter: when delays are spread evenly up to a greatest one, the least of 8 is on
-// average a ninth of that.
+// recentSamples is the number of samples that tell a queue from jitter: of delays spread evenly from 0 to some maximum, the least of 8 is
+// on average a ninth of the maximum.
 const recentSamples = 8
 
 // Known reports whether there was a sample.
 func (r *RTT) Known() bool { return r.Smoothed != 0 }
 
-// Assume starts anew, with the round trips of other packets over the same path.
+// Assume forgets all samples and begins with the round trips of other packets on the same path.
 func (r *RTT) Assume(smoothed, variance time.Duration) {
 	*r = RTT{Latest: smoothed, Adjusted: smoothed, Smoothed: smoothed, Variance: variance}
 }
 
-// Update takes a sample; delay is the peer's ack delay, already bounded, 0 = unknown. Delays are rounded, so Adjusted may come out a
-// microsecond below Min: then it is Min, where RFC 9002, section 5.3, would ignore the delay, and that looks like a queue.
+// Update takes a sample. delay is the peer's ack delay, which the caller has bounded; 0 = unknown. Delays are rounded, so Adjusted could
+// come out a microsecond below Min; then it becomes Min. RFC 9002, section 5.3, would ignore the delay instead, and the sample would look
+// like a queue.
 func (r *RTT) Update(now, sample, delay time.Duration) {
 	sample = max(sample, time.Microsecond)
 	r.Latest = sample
@@ -68,7 +70,7 @@ func (r *RTT) Update(now, sample, delay time.Duration) {
 	r.Smoothed += (r.Adjusted - r.Smoothed) / 8
 }
 
-// gather adds a sample to those of which Recent will be the least.
+// gather adds Adjusted to the batch, and closes the batch when it is full.
 func (r *RTT) gather(now time.Duration) {
 	if r.freshFor == 0 {
 		r.fresh, r.freshAt = r.Adjusted, now
@@ -96,8 +98,9 @@ func (r *RTT) PTO(delay time.Duration) time.Duration {
 	return r.Smoothed + max(4*r.Variance, minVariance) + delay
 }
 
-// Backoff returns the PTO after so many timeouts in a row. It doubles up to a second, or three round trips of a long path, so
-// that the end of an outage is noticed soon. While no round trip is known, it doubles only after evenProbes.
+// Backoff returns the PTO after a number of timeouts in a row; delay is as for PTO. It doubles with each timeout, up to a second or to
+// three round trips of a long path, so that the end of an outage is noticed soon. While no round trip is known, it doubles only after
+// evenProbes timeouts.
 func (r *RTT) Backoff(timeouts int, delay time.Duration) time.Duration {
 	if !r.Known() {
 		timeouts = max(0, timeouts-evenProbes)

@@ -149,7 +149,7 @@ func (c *Carrier) Unlock() {
 	c.worker.wake()
 }
 
-// Wake wakes the carrier, because its source has something to send. The lock is held.
+// Wake wakes the carrier, because its source has something to send. The caller holds the lock.
 func (c *Carrier) Wake() {
 	c.session.Wake()
 	c.worker.wake()

@@ -60,10 +60,10 @@ type inbox struct {
 	lent   *atomic.Int64                  // bytes that all inboxes of the socket have borrowed; nil = none may
 
 	mu          sync.Mutex
-	first, last *block    // of the packets that wait
-	held        int       // bytes of blocks, with those that take has handed out
-	extra       int       // bytes borrowed
-	second      time.Time // when the second began in which others counts
+	first, last *block    // blocks of the packets that wait
+	held        int       // bytes of all blocks, including those that take has handed out
+	extra       int       // bytes borrowed from the socket
+	second      time.Time // when the second began that others counts
 	others      int       // packets from elsewhere in that second
 	closed      bool
 

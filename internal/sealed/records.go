@@ -10,19 +10,19 @@ import (
 const (
 	// maxRecords bounds the packets that are remembered: 19 MB of full ones, which 1 Gbit/s brings in 150 ms.
 	maxRecords = 1 << 14
-	// Packets with payloads leave sparedRecords of them to feedback.
+	// sparedRecords is the number of records that packets with payloads leave to feedback.
 	sparedRecords = maxRecords / 16
 	// silentRecords, 1,792, bounds the remembered packets that ask for no ack; more feedback has to wait. At 1 Gbit/s 84,000 packets come in
 	// a second, with a report for each four: these are the reports of 85 ms, three PTO on a path of 10 ms.
 	silentRecords = 7 << 8
-	// crowdedRecords is the number from which on lost packets are forgotten, though they may only be late.
+	// crowdedRecords is the number of records above which lost packets are forgotten, even though they may only be late.
 	crowdedRecords = maxRecords / 2
-	firstRecords   = 32 // for a probe and the train
+	firstRecords   = 32 // records at first: for a probe and the train
 	// maxPayloads is the most payloads that share a packet.
 	maxPayloads = 3
 )
 
-// fate tells what became of a packet number.
+// fate is what became of a packet number.
 type fate uint8
 
 const (
@@ -36,28 +36,28 @@ const (
 
 // record describes a packet number that the session has sent or skipped.
 type record struct {
-	sample   pace.Sample         // the controller's
+	sample   pace.Sample         // the controller's measurements of the packet
 	sent     time.Duration       // when it left
-	until    time.Duration       // the record stays until then when the packet is not acked: a late ack may come
+	until    time.Duration       // when the record may be dropped although the packet is not acked: a late ack may come before
 	covers   uint64              // one above the largest number in its feedback; 0 = it had none, or that left out some
-	acked    uint64              // when it is acked: all numbers from its own up to acked-1 are acked too
+	acked    uint64              // if it is acked: the numbers from its own to acked-1 are acked, too
 	tokens   [maxPayloads]uint64 // the source's names for the payloads
 	size     uint16              // bytes on the wire, with IP and UDP
 	payloads uint8               // tokens in use
 	fate     fate
-	train    bool // it is a packet of the train
-	paced    bool // the controller knows of it
-	bulk     bool // it has a payload of bulk
+	train    bool // the packet belongs to the train
+	paced    bool // the controller counts the packet
+	bulk     bool // the packet carries bulk
 }
 
-// records remembers the packet numbers from the oldest on whose fate may still change.
+// records holds the packet numbers whose fate may still change, from the oldest of them on.
 type records struct {
 	recovery.Ring[record]
 
 	silent int    // packets with that fate
 	flying int    // packets with that fate
-	bytes  int    // on the wire, of flying packets that are paced
-	play   int    // of bytes, those of packets without bulk
+	bytes  int    // bytes on the wire of flying packets that are paced
+	play   int    // of bytes: those of packets without bulk
 	first  uint64 // no smaller number is flying
 }
 
@@ -73,7 +73,7 @@ func (r *records) push(rec record) {
 	*r.Push(firstRecords) = rec
 }
 
-// land notes that a flying packet has fate f.
+// land notes that f is the fate of a flying packet.
 func (r *records) land(rec *record, f fate) {
 	r.flying--
 	r.count(rec, -int(rec.size))
@@ -102,7 +102,7 @@ func (r *records) firstFlying() (uint64, bool) {
 	return r.first, true
 }
 
-// forget drops the oldest records, until one whose fate may still change.
+// forget drops the oldest records, up to the first whose fate may still change.
 func (r *records) forget(t time.Duration) {
 	for r.Oldest < r.Next {
 		rec := r.At(r.Oldest)

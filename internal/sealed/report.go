@@ -39,27 +39,27 @@ func wholeSecond(t time.Time) time.Time { return t.Add(-time.Duration(t.Nanoseco
 // report decides when the peer gets feedback, and which packets that names.
 type report struct {
 	arrivals []arrival     // by number modulo length, which grows with the packets since rest, up to arrivalSlots
-	noted    int           // packets since rest
-	zero     time.Duration // the session's time plus this is the receiver's clock
+	noted    int           // number of packets since rest
+	zero     time.Duration // added to the session's time it gives the receiver's clock
 
 	// When feedback is due.
-	pending int           // packets that ask for it soon, and were not reported
+	pending int           // unreported packets that ask for feedback soon
 	since   time.Duration // arrival of the oldest of them
-	play    int           // packets that let it wait for a packet to ride on, and were not reported
+	play    int           // unreported packets whose feedback may wait for a packet to ride on
 	begun   time.Duration // arrival of the oldest of them
 	urgent  bool          // a ping, the end of a train or a gap is among pending
 	alone   bool          // the last packet had no room for feedback, which needs a packet of its own
 	last    time.Duration // when the last feedback was built
-	gap     time.Duration // least time between two
+	gap     time.Duration // least time between two feedbacks
 	delay   time.Duration // longest wait of a packet in pending
 	patient time.Duration // longest wait of a packet in play
 
 	// What the peer knows.
-	floor uint64               // of the numbers below, it knows which were received
+	floor uint64               // for all numbers below, the peer knows which were received
 	late  bool                 // a number below others was received since the last report: the peer may take it for lost
 	marks [reportMemory]uint64 // one above the largest number in each of the last reports
-	count uint64               // reports that were built, except those of older numbers
-	bare  int                  // the last reports in a row that asked for no ack
+	count uint64               // number of reports built, not counting those of older numbers
+	bare  int                  // number of reports in a row, up to the last, that asked for no ack
 	left  uint64               // a report had no room for the numbers below, down to what the peer knows; 0 = it had room for all
 	older bool                 // the last report was of numbers below left
 }
@@ -70,7 +70,7 @@ func newReport(patient time.Duration) report {
 	return r
 }
 
-// pace sets gap and delay for a round trip; 0 = unknown.
+// pace sets gap and delay for a round trip rtt; 0 = unknown.
 func (r *report) pace(rtt time.Duration) {
 	if rtt <= 0 {
 		rtt = 8 * time.Millisecond
@@ -79,7 +79,7 @@ func (r *report) pace(rtt time.Duration) {
 	r.delay = min(max(rtt/8, minReportDelay), maxReportDelay)
 }
 
-// asking tells how soon a packet wants feedback.
+// asking is how soon a packet wants feedback.
 type asking uint8
 
 const (

@@ -235,7 +235,7 @@ func (c *Carrier) observe(now time.Time) {
 	}
 }
 
-// next returns when something is due; zero = not before somebody wakes the carrier. The lock is held.
+// next returns when something is due; zero = not before somebody wakes the carrier. The caller holds the lock.
 func (c *Carrier) next() time.Time {
 	next, ok := c.session.NextTimeout()
 	if c.config.Ping != nil {

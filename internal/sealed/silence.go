@@ -16,10 +16,10 @@ const (
 
 // hearing holds the times at which the peer was heard, and was asked for an ack.
 type hearing struct {
-	heard    time.Duration // when the last ack came; or, if later, when a packet left while none was in flight
+	heard    time.Duration // when the last ack arrived or, if that was later, when a packet left while none was in flight
 	asked    time.Duration // when the last packet left that asks for an ack
 	received time.Duration // when the last packet of the peer was received; 0 = none
-	probes   int           // probes that must leave now, whatever the pacer says
+	probes   int           // number of probes that must leave now, whatever the pacer allows
 	ptos     int           // probe timeouts in a row without an ack
 	idly     bool          // the last packet that asked for an ack lets it wait, because it has only play
 	other    otherCarrier
@@ -56,8 +56,8 @@ func (h *hearing) overdueAt(pto time.Duration) (time.Duration, bool) {
 // otherCarrier watches the connection's other carrier while this one waits for an ack that is late.
 type otherCarrier struct {
 	watching bool
-	packets  uint64        // that it had received when the watching began
-	heardAt  time.Duration // when it was seen to have received more; 0 = not yet
+	packets  uint64        // packets that it had received when the watch began
+	heardAt  time.Duration // when it was first seen to have received more; 0 = not yet
 	lookAt   time.Duration // when to look again
 }
 

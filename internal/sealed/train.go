@@ -20,12 +20,12 @@ const (
 // train measures the path by packets that are sent back to back.
 type train struct {
 	left    int  // packets that must still be sent
-	sent    bool // some were sent
-	again   bool // it must not be repeated: it is the second, or was measured
-	open    int  // packets that are in flight
+	sent    bool // a packet of the train was sent
+	again   bool // the train must not be repeated: this is the second one, or it was measured
+	open    int  // packets in flight
 	arrived int
-	bytes   int                         // of the packets that arrived, without the first
-	at      [trainPackets]time.Duration // their arrivals
+	bytes   int                         // bytes of the packets that arrived, not counting the first
+	at      [trainPackets]time.Duration // when each packet arrived
 }
 
 // running reports whether payloads must wait for the train.

@@ -9,17 +9,17 @@ import (
 
 // compiler walks a struct type once and makes the form of each of its fields.
 type compiler struct {
-	reference reflect.Type // of references to actors; may be nil
+	reference reflect.Type // type of references to actors; nil = none
 
-	open   []reflect.Type // structs around what is being compiled; a recursive one meets itself here
-	leaves int            // parts of the field so far, each of which takes a byte or more
-	refers bool           // a reference was met in the field
+	open   []reflect.Type // the structs around the type being compiled, so that a recursive one is found
+	leaves int            // number of parts of the field so far, each of which takes a byte or more
+	refers bool           // the field holds a reference
 }
 
-// wants is what the tag of a field has left for what is inside of it.
+// wants is the part of a field's tag that the types inside of the field may still use.
 type wants struct {
 	bounds []int
-	scale  *scale // also of a field around it
+	scale  *scale // the field's own scale, or that of a field around it
 	unit   bool
 }
 
@@ -75,7 +75,7 @@ func (c *compiler) form(t reflect.Type, path string, w *wants) (form, error) {
 	return c.scalar(t, path, w)
 }
 
-// scalar makes the form of a t that does not consist of others.
+// scalar makes the form of a t that contains no other types.
 func (c *compiler) scalar(t reflect.Type, path string, w *wants) (form, error) {
 	switch k := t.Kind(); {
 	case t == c.reference:
@@ -196,7 +196,7 @@ func (c *compiler) record(t reflect.Type, path string, w *wants) (form, error) {
 	return made, nil
 }
 
-// part makes what a record holds of its field f.
+// part makes the part of a record for its field f.
 func (c *compiler) part(f reflect.StructField, index int, path string, outer *scale) (part, error) {
 	made, tag, err := c.field(f, path, outer)
 	if err == nil && tag.condition != None {
@@ -222,7 +222,7 @@ func counted(t reflect.Type) string {
 	return "elements"
 }
 
-// refusal says why values of t can not be replicated, and what to do.
+// refusal returns why values of t cannot be replicated, and what to do.
 func refusal(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Map:
@@ -237,7 +237,7 @@ func refusal(t reflect.Type) string {
 	return fmt.Sprintf("a %v can not be replicated; keep it outside of the state", t.Kind())
 }
 
-// blank reports a field that is there for the Go compiler only.
+// blank reports whether a field is a blank struct{}, which does not travel.
 func blank(f reflect.StructField) bool { return f.Name == "_" && f.Type == emptyType }
 
 func isFloat(t reflect.Type) bool { return t.Kind() == reflect.Float32 || t.Kind() == reflect.Float64 }

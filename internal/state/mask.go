@@ -30,9 +30,9 @@ var (
 	errMaskLength = errors.New("a mask is cut off")
 )
 
-// AppendMask appends m, which is not empty and holds only fields below n, where n is how many there are in all. Up to 8
-// fields take 1 byte and up to 16 take 2, the lowest first. Of more, a byte says which of the 8 bytes of the mask are not
-// 0, and they follow, the lowest first: a few fields that stand together take 2 bytes, 64 of them 9.
+// AppendMask appends m, which must not be empty, for a plan with n fields. Up to 8 fields take 1 byte, up to 16 take 2, the lowest fields
+// first. For more fields, a byte says which of the mask's 8 bytes are not 0, and these follow, the lowest first: a few neighbouring
+// fields take 2 bytes, all 64 take 9.
 func AppendMask(b []byte, m Mask, n int) []byte {
 	switch {
 	case n <= 8:
@@ -73,7 +73,7 @@ func ReadMask(b []byte, n int) (m Mask, rest []byte, err error) {
 	return m, rest, err
 }
 
-// readBytes reads those bytes of a mask that are in present.
+// readBytes reads the bytes of a mask whose bits are set in present.
 func readBytes(b []byte, present byte) (m Mask, rest []byte, err error) {
 	for i := range Mask(present).Each {
 		if len(b) == 0 {
@@ -84,7 +84,7 @@ func readBytes(b []byte, present byte) (m Mask, rest []byte, err error) {
 	return m, b, nil
 }
 
-// readSparse reads the bytes in present, none of which is 0.
+// readSparse is readBytes, and refuses a byte that is 0.
 func readSparse(b []byte, present byte) (m Mask, rest []byte, err error) {
 	m, rest, err = readBytes(b, present)
 	for i := range Mask(present).Each {

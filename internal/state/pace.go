@@ -19,7 +19,7 @@ const (
 	// firstRate is the rate at the beginning in bytes a second, Unreal's ConfiguredInternetSpeed; a game that needs ten times as much has it
 	// after about two seconds.
 	firstRate = 10_000
-	mostRate  = 1 << 30
+	mostRate  = 1 << 30 // bytes a second; keeps sums finite
 	// calm is the time without a queue after which the rate grows as fast as at the beginning.
 	calm  = 10 * time.Second
 	idle  = time.Second            // a pause after which Look forgets what it has measured
@@ -28,14 +28,13 @@ const (
 	longTick = 250 * time.Millisecond
 )
 
-// Pace limits the rate of updates while a queue stands on the path, where they would delay calls and grow old. It works by additive
-// increase and multiplicative decrease: round by round the rate grows by 0.4 of itself until a queue stands for the first time; then it
-// becomes 0.7 of what left, and grows by a tenth. A rate that is not used does not grow. The zero Pace is ready to use. Times count from
-// any epoch.
+// Pace limits the rate of updates while a queue stands on the path, where they would delay calls and grow old. Round by round the rate
+// grows by 0.4 of itself until a queue stands for the first time; then it becomes 0.7 of what left, and grows by a tenth a round. A rate
+// that is not used does not grow. Times count from any epoch. The zero Pace is ready to use; it is not safe for concurrent use.
 type Pace struct {
-	rate   float64 // bytes a second; 0 before the first Room
-	credit float64 // bytes that may leave now
-	at     time.Duration
+	rate   float64       // bytes a second; 0 before the first Room
+	credit float64       // bytes that may leave now
+	at     time.Duration // when Room last added credit
 	looked time.Duration // when Look last evaluated a round
 	rounds int           // argument of Look at that time
 	called time.Duration // when Look was last called

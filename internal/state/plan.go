@@ -5,35 +5,35 @@ import (
 	"reflect"
 )
 
-// MaxFields is how many fields a state has at most: a [Mask] has no more bits.
+// MaxFields is the most fields of a state: a [Mask] has no more bits.
 const MaxFields = 64
 
-// MaxField is how many bytes a field takes at most: with what a message has around it, it fits the smallest datagram.
+// MaxField is the most bytes of an encoded field: a message with one such field fits the smallest datagram.
 const MaxField = 1000
 
-// Plan is how values of one struct type travel, field by field. It never changes, and is safe from any goroutine.
+// Plan encodes and decodes the values of one struct type, field by field. It never changes and is safe from any goroutine.
 type Plan struct {
 	typ        reflect.Type
 	fields     []field
 	all        Mask
-	refers     Mask // fields with references in them
+	refers     Mask // fields that hold references
 	comparable bool
-	zero       []byte // a zero value's fields, in a row
+	zero       []byte // the encoding of a zero value
 	ends       []uint16
 }
 
-// Field is what others need to know of a field.
+// Field describes one field of a plan to its users.
 type Field struct {
 	Name      string
 	Condition Condition
 	Custom    string // the name of a Custom condition
-	Reference bool   // it is or holds references to actors
+	Reference bool   // the field is a reference to an actor, or holds some
 }
 
 type field struct {
 	Field
 	path  string // in errors
-	index int    // in the struct
+	index int    // index in the struct
 	form  form
 }
 
@@ -60,7 +60,7 @@ func Compile(t, reference reflect.Type) (*Plan, error) {
 	return p, p.encodeZero()
 }
 
-// add compiles one field.
+// add compiles one field and appends it to the plan.
 func (p *Plan) add(f reflect.StructField, index int, reference reflect.Type) error {
 	c := compiler{reference: reference, open: []reflect.Type{p.typ}}
 	path := nameOf(p.typ) + "." + f.Name
@@ -81,7 +81,7 @@ func (p *Plan) add(f reflect.StructField, index int, reference reflect.Type) err
 	return nil
 }
 
-// encodeZero prepares what a Shadow begins with.
+// encodeZero encodes a zero value, with which a Shadow begins.
 func (p *Plan) encodeZero() (err error) {
 	zero := reflect.Zero(p.typ)
 	for i := range p.fields {
@@ -99,10 +99,10 @@ func (p *Plan) Type() reflect.Type { return p.typ }
 // Fields returns how many fields there are, 1 to MaxFields.
 func (p *Plan) Fields() int { return len(p.fields) }
 
-// Field returns what is known of field i.
+// Field returns the description of field i.
 func (p *Plan) Field(i int) Field { return p.fields[i].Field }
 
-// Most returns how many bytes all fields take together at most.
+// Most returns the most bytes that all fields take together.
 func (p *Plan) Most() (n int) {
 	for _, f := range p.fields {
 		n += f.form.most()
@@ -113,7 +113,7 @@ func (p *Plan) Most() (n int) {
 // All returns the set of all fields.
 func (p *Plan) All() Mask { return p.all }
 
-// Lines returns, for each field, all that both ends must agree on: what they have the same lines for, they read alike.
+// Lines returns a line for each field with all that both ends must agree on: ends with equal lines decode each other's values.
 func (p *Plan) Lines() []string {
 	lines := make([]string, len(p.fields))
 	for i, f := range p.fields {
@@ -175,7 +175,7 @@ func (p *Plan) References(v reflect.Value, visit func(i int, id uint64)) {
 
 func (f *field) failed(err error) error { return fmt.Errorf("%s: %w", f.path, err) }
 
-// nameOf returns how errors call t.
+// nameOf returns the name of t in errors.
 func nameOf(t reflect.Type) string {
 	if t.Name() == "" {
 		return "struct"

@@ -7,15 +7,16 @@ import (
 	"slices"
 )
 
-// Shadow is what a value's fields looked like when they were last encoded. It belongs to one plan, that of its first
-// Update, before which it is empty; its zero value is ready to use.
+// Shadow holds the last encoding of each field of a value. It belongs to the plan of its first Update. The zero Shadow is empty and ready
+// to use. It is not safe for concurrent use.
 type Shadow struct {
-	encoded []byte   // the fields in a row; behind them is room to encode one more
-	ends    []uint16 // of each field in encoded
+	encoded []byte   // the encoded fields, one after another; its capacity has room to encode one more
+	ends    []uint16 // offset of the end of each field in encoded
 }
 
-// Update encodes the struct v, keeps what is new and returns the fields that are: all at first. A field that can not be
-// encoded is named by the error, and stays what it was: its zero value at first. In steady state Update takes no memory.
+// Update encodes the struct v and returns the fields whose encoding has changed since the last Update; the first returns all. The error
+// names fields that cannot be encoded; they keep their last encoding, at first that of their zero value. In steady state Update allocates
+// nothing.
 func (s *Shadow) Update(p *Plan, v reflect.Value) (changed Mask, err error) {
 	if s.ends == nil {
 		s.encoded, s.ends, changed = slices.Clone(p.zero), slices.Clone(p.ends), p.all
@@ -34,7 +35,7 @@ func (s *Shadow) Update(p *Plan, v reflect.Value) (changed Mask, err error) {
 	return changed, err
 }
 
-// Differs reports whether Update would return fields.
+// Differs reports whether Update would return any field. It changes no encoding.
 func (s *Shadow) Differs(p *Plan, v reflect.Value) bool {
 	if s.ends == nil {
 		return true
@@ -53,7 +54,8 @@ func (s *Shadow) Differs(p *Plan, v reflect.Value) bool {
 	return false
 }
 
-// keep makes what stands behind the first whole bytes the encoding of field i, and reports whether that is another one.
+// keep replaces the encoding of field i by the bytes of encoded from whole on, and removes these. It reports whether the encoding has
+// changed.
 func (s *Shadow) keep(i, whole int) (changed bool) {
 	start, end := s.span(i)
 	fresh := s.encoded[whole:]
@@ -73,7 +75,7 @@ func (s *Shadow) keep(i, whole int) (changed bool) {
 	return true
 }
 
-// span returns where in encoded field i is.
+// span returns the offsets in encoded between which field i lies.
 func (s *Shadow) span(i int) (start, end int) {
 	if i > 0 {
 		start = int(s.ends[i-1])
@@ -81,7 +83,7 @@ func (s *Shadow) span(i int) (start, end int) {
 	return start, int(s.ends[i])
 }
 
-// Append appends these fields, as they were last encoded, in the order of their index. An Update comes before.
+// Append appends the last encodings of fields, in the order of their index. There must have been an Update.
 func (s *Shadow) Append(b []byte, fields Mask) []byte {
 	for i := range fields.Each {
 		start, end := s.span(i)
@@ -90,7 +92,7 @@ func (s *Shadow) Append(b []byte, fields Mask) []byte {
 	return b
 }
 
-// Size returns how many bytes Append would append.
+// Size returns the number of bytes that Append appends.
 func (s *Shadow) Size(fields Mask) (n int) {
 	for i := range fields.Each {
 		start, end := s.span(i)

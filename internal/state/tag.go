@@ -9,25 +9,25 @@ import (
 	"strings"
 )
 
-// tag is what the quiver tag of a field says.
+// tag is a parsed quiver tag of a field.
 type tag struct {
-	text string // as it stands in the source
+	text string // as written in the source
 
 	condition Condition
-	custom    string // name of a custom condition
+	custom    string // name of the condition of an if tag
 
-	bounds []int  // max and each, outermost first
-	scale  *scale // nil without quant and range
+	bounds []int  // values of max and each, outermost first
+	scale  *scale // nil unless the tag has quant or range
 	unit   bool
 }
 
-// scale is how numbers inside of a field travel.
+// scale says how numbers inside of a field are quantised and clamped.
 type scale struct {
 	quantum   float64 // 0 = none
 	ranged    bool
-	low, high string // of a range; what they mean depends on the kind of number
+	low, high string // texts of the range; their meaning depends on the kind of number
 
-	used bool // set when a number was found that travels so
+	used bool // set once a number was found to which the scale applies
 }
 
 // parseTag reads the tag of a field.
@@ -46,7 +46,7 @@ func parseTag(f reflect.StructField) (tag, error) {
 	return t, t.check()
 }
 
-// put adds one word to t.
+// put adds one item of the tag to t.
 func (t *tag) put(word, value string, valued bool) error {
 	switch word {
 	case "max", "each":
@@ -87,7 +87,7 @@ func (t *tag) conditional(c Condition, nameless bool) error {
 	return nil
 }
 
-// bound adds a level, as the tags of arguments have them: max bounds the field, each what is inside of it, level by level.
+// bound adds a level, as in the tags of arguments: max bounds the field, and each "each" the next level inside of it.
 func (t *tag) bound(word, value string) error {
 	n, err := strconv.ParseInt(value, 10, 32)
 	switch {
@@ -133,7 +133,7 @@ func (t *tag) scaled() *scale {
 	return t.scale
 }
 
-// check refuses words that exclude each other.
+// check returns an error if the tag has items that exclude each other.
 func (t *tag) check() error {
 	if t.unit && t.scale != nil {
 		return errors.New("a unit takes no quant and no range")
@@ -141,7 +141,7 @@ func (t *tag) check() error {
 	return nil
 }
 
-// unused reports a word that nothing in a field of type typ needed. left are the bounds that were not used up.
+// unused returns an error that names an item which a field of type typ does not need. left is the part of the tag that was not used.
 func (t *tag) unused(left *wants, typ reflect.Type) error {
 	switch {
 	case len(left.bounds) > 0:

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Detector watches the clients of one world. Only one goroutine may use it and its peers.
+// Detector watches the clients of one world. Only one goroutine may use it and its peers. It reads no clock: Frame takes the time.
 type Detector struct {
 	profile Profile
 	epoch   time.Time // when second 0 begins; zero before the first frame
 
 	now    time.Time // when this frame began
-	second int64     // in which this frame began
+	second int64     // the second in which this frame began
 	frame  uint64
-	spent  time.Duration // how long handlers ran in this frame
+	spent  time.Duration // time of handlers in this frame
 	rested bool          // the world had nothing to do until this frame
 
 	suspended bool      // calls do not count towards the quotas of a frame
@@ -52,7 +52,7 @@ func (d *Detector) Frame(now time.Time) {
 	d.frame++
 }
 
-// Idle tells that the world waits for events from now until the next Frame. That time is no hitch.
+// Idle notes that the world waits for events from now until the next Frame, so that the wait does not count as a hitch.
 func (d *Detector) Idle(now time.Time) {
 	if !d.epoch.IsZero() {
 		d.look(now)
@@ -60,7 +60,7 @@ func (d *Detector) Idle(now time.Time) {
 	}
 }
 
-// look notes the time, and whether the server hitched until now.
+// look notes the time, and whether the server has hitched until now.
 func (d *Detector) look(now time.Time) {
 	if now.Before(d.now) {
 		now = d.now
@@ -75,7 +75,7 @@ func (d *Detector) look(now time.Time) {
 	d.suspended = now.Before(d.until)
 }
 
-// Join returns the peer of a new connection. All connections of an identity have the same peer, unless the identity is empty.
+// Join returns the peer of a new connection. All connections of an identity share a peer, unless the identity is empty.
 func (d *Detector) Join(identity string) *Peer {
 	d.forget()
 	p := d.identities[identity]
@@ -94,7 +94,7 @@ func (d *Detector) Join(identity string) *Peer {
 	return p
 }
 
-// Leave tells that a connection has ended, for which Join returned p.
+// Leave notes that a connection for which Join returned p has ended.
 func (d *Detector) Leave(p *Peer) {
 	if p.conns--; p.conns > 0 || p.identity == "" {
 		return

@@ -11,18 +11,18 @@ type Method struct {
 	exempt    bool
 	unblocked bool
 
-	recent Load  // used since the second from
+	recent Load  // load since the second from
 	from   int64 // at most blameTime ago
 
-	inState Load   // used in the peer's state visit
+	inState Load   // load during the peer's state number visit
 	visit   uint64 // see Peer.visit
 
-	ran   Load      // used by calls that ran in the RepeatWindow
+	ran   Load      // load of the calls that ran in the RepeatWindow
 	until time.Time // when that RepeatWindow ends; zero = none began
-	state int       // whose RepeatWindow it is
+	state int       // the state whose RepeatWindow it is
 }
 
-// blameTime is over how many seconds methods are compared to find the one to blame: as long as the longest window.
+// blameTime is the number of seconds over which methods are compared to find the one to blame: as long as the longest window.
 const blameTime = maxWindow
 
 // Method returns the peer's record of a method, "Class.Method", and makes it on the first call. Names must be those that the program
@@ -66,7 +66,7 @@ func (p *Peer) blocks(m *Method, bytes int) bool {
 	return false
 }
 
-// most names the method that has used most of a kind, and how much.
+// most names the method with the greatest load of a kind, and that load.
 func (p *Peer) most(kind string) string {
 	var top *Method
 	for _, m := range p.methods {
@@ -80,8 +80,8 @@ func (p *Peer) most(kind string) string {
 	return fmt.Sprintf("; most is of %s: %s in %d s", top.name, top.recent.of(kind), p.second-top.from+1)
 }
 
-// blamed returns the method that has used most of the kind that led into the state, since then or, if none has, in the state before; nil
-// when none counted.
+// blamed returns the method with the greatest load of the kind that led into the state, counted since then or, if that is 0 for all, in
+// the state before. It returns nil when no load was counted.
 func (p *Peer) blamed() (top *Method) {
 	for _, m := range p.methods {
 		if !m.exempt && (top == nil || m.visit > top.visit || m.visit == top.visit && m.inState.more(p.kind, top.inState)) {
@@ -108,7 +108,7 @@ func (p *Peer) shorten() {
 	}
 }
 
-// Count is how often one method was called, and what that cost.
+// Count counts the calls of one method, and their cost.
 type Count struct {
 	Method  string        // "Class.Method"
 	Calls   uint64        // calls that came, including blocked ones

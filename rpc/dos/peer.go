@@ -6,43 +6,43 @@ import (
 	"time"
 )
 
-// Peer is one client: a connection, or all of one identity.
+// Peer is one client: one connection, or all connections of one identity. It belongs to the goroutine of its detector.
 type Peer struct {
 	detector *Detector
 	identity string
 	conns    int
 
 	state     int
-	earned    [maxStates]int64 // by state: the last second in which its quotas were reached, or its limits blocked a call
-	steady    int64            // since which second the state was earned in each second
-	visit     uint64           // how many states the peer was in before this one
-	kind      string           // kind of the quota that led into the state
-	tolerated int64            // second from which on the time of handlers counts, after the last join that was tolerated
+	earned    [maxStates]int64 // by state: the last second in which a quota of it was reached, or its limits blocked a call
+	steady    int64            // the second since which each second has earned the state
+	visit     uint64           // number of states that the peer was in before this one
+	kind      string           // kind of the quota whose reaching led into the state
+	tolerated int64            // the second from which the time of handlers counts, after the last tolerated join
 
-	frame   uint64 // the frame of inFrame
+	frame   uint64 // number of the frame that inFrame counts
 	inFrame Load
 	second  int64             // the current second
-	history [maxWindow]record // by second modulo maxWindow
-	// The least that leads into a higher state: in this frame, and in the rest of the current second.
+	history [maxWindow]record // load of the last seconds, by second modulo maxWindow
+	// The least load that leads into a higher state: within this frame, and within the rest of the current second.
 	frameBound, secondBound Load
 
 	methods []*Method
-	report  *Report // a change that was not fetched yet
+	report  *Report // a change that Report has not returned yet
 }
 
 // record counts the load of the peer in one second.
 type record struct {
 	Load
-	frame Load // the most in one frame, for each kind
+	frame Load // the greatest load of one frame, for each kind
 }
 
-// Report is a change of state.
+// Report describes a change of a peer's state.
 type Report struct {
 	From, To string
 	Up       bool
-	Log      bool // that of the higher of the two states
+	Log      bool // Log of the higher of the two states
 	Kick     bool
-	Reason   string // how much of which kind reached which setting, and which method used most of it
+	Reason   string // which setting was reached, by how much of which kind, and which method used most of it
 }
 
 // newPeer returns a peer whose states have all cooled off.
@@ -55,10 +55,10 @@ func newPeer(d *Detector, identity string) *Peer {
 	return p
 }
 
-// State returns the name of the state, as of the last call.
+// State returns the name of the peer's state at its last call.
 func (p *Peer) State() string { return p.detector.profile.States[p.state].Name }
 
-// Call counts a call that has come, before it runs, and reports whether it may run.
+// Call counts a call that has arrived, and reports whether it may run.
 func (p *Peer) Call(m *Method, bytes int) bool {
 	p.Count(m, bytes)
 	if m.exempt || m.unblocked || !p.blocks(m, bytes) {
@@ -68,18 +68,18 @@ func (p *Peer) Call(m *Method, bytes int) bool {
 	return false
 }
 
-// Count counts a call that has come and that no state blocks.
+// Count counts a call that has arrived and that no state blocks.
 func (p *Peer) Count(m *Method, bytes int) {
 	if !m.exempt {
 		p.use(m, Load{Calls: 1, Bytes: bytes})
 	}
 }
 
-// Serve notes how long handlers took for messages that the server itself asked for: it is neither a load of the client nor a hitch of
-// the server.
+// Serve notes the time of handlers for messages that answer the server's own: it is neither a load of the client nor a hitch of the
+// server.
 func (p *Peer) Serve(took time.Duration) { p.detector.spent += took }
 
-// Done counts how long a call took, after it has run.
+// Done counts the time that a call took, after it has run.
 func (p *Peer) Done(m *Method, took time.Duration) {
 	p.detector.spent += took
 	if m.exempt {
@@ -89,7 +89,7 @@ func (p *Peer) Done(m *Method, took time.Duration) {
 	p.use(m, Load{Time: took})
 }
 
-// Report returns the last change of the state that was not fetched yet.
+// Report returns the last change of the state, unless an earlier call has returned it.
 func (p *Peer) Report() (r Report, ok bool) {
 	if p.report == nil {
 		return r, false
@@ -98,7 +98,7 @@ func (p *Peer) Report() (r Report, ok bool) {
 	return r, true
 }
 
-// use counts a load, and escalates when a quota is reached.
+// use counts a load, and escalates if a quota is reached.
 func (p *Peer) use(m *Method, load Load) {
 	p.catchUp()
 	if p.second < p.tolerated {
@@ -138,7 +138,7 @@ func (p *Peer) catchUp() {
 	p.bound()
 }
 
-// endSecond notes which states the second that is over has earned, and begins the next.
+// endSecond notes which states the second that has passed earned, and begins the next second.
 func (p *Peer) endSecond() {
 	for i := 1; i <= p.state; i++ {
 		if _, ok := p.hit(i); ok {
@@ -152,7 +152,7 @@ func (p *Peer) endSecond() {
 	p.history[p.second%maxWindow] = record{}
 }
 
-// cool leaves the states that have cooled off. If none has, it leaves the state for the next higher one once AutoEscalate is over.
+// cool leaves the states that have cooled off. If none has, and AutoEscalate has passed, it enters the next higher state.
 func (p *Peer) cool() {
 	states := p.detector.profile.States
 	was := p.state
@@ -171,7 +171,7 @@ func (p *Peer) cool() {
 	}
 }
 
-// escalate enters the highest state of which a quota is reached.
+// escalate enters the highest state that has a quota which is reached.
 func (p *Peer) escalate() {
 	for i := len(p.detector.profile.States) - 1; i > p.state; i-- {
 		if h, ok := p.hit(i); ok {
@@ -181,7 +181,7 @@ func (p *Peer) escalate() {
 	}
 }
 
-// enter begins a higher state. A state that kicks ends at once: a client that comes back is in the state below it.
+// enter enters a higher state. A state that kicks ends at once: a client that comes back is in the state below it.
 func (p *Peer) enter(state int, reason, kind string) {
 	was := p.state
 	for i := 1; i <= state; i++ {
@@ -196,7 +196,7 @@ func (p *Peer) enter(state int, reason, kind string) {
 	p.bound()
 }
 
-// tell makes the report of a change, unless the report of a kick was not fetched yet.
+// tell makes the report of a change, unless Report has not returned that of a kick yet.
 func (p *Peer) tell(was int, reason string) {
 	if p.report != nil && p.report.Kick {
 		return
@@ -212,7 +212,7 @@ type reach struct {
 	kind        string
 	state       int
 	field       string        // Frame or Period
-	window      time.Duration // of a Period
+	window      time.Duration // the Window of a Period
 }
 
 func (r *reach) String() string {
@@ -223,7 +223,7 @@ func (r *reach) String() string {
 	return fmt.Sprintf("%s %s, the quota is %s (States[%d].%s.%s)", r.used.of(r.kind), within, r.quota.of(r.kind), r.state, r.field, r.kind)
 }
 
-// hit returns a quota of a state that is reached: by the greatest frame of the current second, or by the window that ends with it.
+// hit returns a quota of a state that is reached, by the greatest frame of the current second or by the window that ends with it.
 func (p *Peer) hit(state int) (r reach, ok bool) {
 	s := &p.detector.profile.States[state]
 	frame := p.history[p.second%maxWindow].frame
@@ -250,7 +250,7 @@ func (p *Peer) past(window time.Duration) (used Load) {
 	return used
 }
 
-// bound finds frameBound and secondBound, so that each call is compared with those alone.
+// bound computes frameBound and secondBound, so that each call need be compared only with these.
 func (p *Peer) bound() {
 	const none = math.MaxInt
 	p.frameBound = Load{none, none, none}
@@ -264,7 +264,7 @@ func (p *Peer) bound() {
 	}
 }
 
-// lower lowers a bound to what is left of a quota.
+// lower lowers a bound to what used leaves of a quota.
 func (l *Load) lower(quota, used Load) {
 	if quota.Calls > 0 {
 		l.Calls = min(l.Calls, max(1, quota.Calls-used.Calls))

@@ -198,7 +198,7 @@ func (c *Carrier) CloseWithError(code uint64, reason string) error {
 	return nil
 }
 
-// fail stops this end with the first error. The lock is held.
+// fail stops this end with the first error. The caller holds the lock.
 func (c *Carrier) fail(err error) {
 	if c.err == nil {
 		c.err = err
