@@ -35,16 +35,16 @@ type Sender struct {
 
 // SenderStats counts what a sender did since it was made.
 type SenderStats struct {
-	Chunks, ChunkBytes  uint64        // finished: every slice acked
+	Chunks, ChunkBytes  uint64        // finished chunks: every slice was acked
 	AckedBytes          uint64        // in acked slices, also in those of chunks under way
-	Slices, SliceBytes  uint64        // sent, resent ones included
+	Slices, SliceBytes  uint64        // slices sent, resent ones included
 	Resent              uint64        // slices sent again
-	Hints               uint64        // slices sent again because Lost said so
+	Hints               uint64        // slices sent again because of Lost
 	Acks                uint64        // acks of a chunk in flight
 	AcksIgnored         uint64        // acks of another chunk, or with another number of slices
 	Malformed           uint64        // packets that are not acks
-	RTT                 time.Duration // 0 = not known
-	InFlight, QueueSize int           // chunks, now
+	RTT                 time.Duration // round trip; 0 = not known
+	InFlight, QueueSize int           // chunks in flight now, and chunks that wait for that
 }
 
 // NewSender returns a sender, or the error of Config.Validate.
@@ -79,7 +79,7 @@ func (s *Sender) Send(data []byte) (number uint64, err error) {
 	return number, nil
 }
 
-// place returns the place of the flight with that number, which is next. It doubles the places if all are taken.
+// place returns the place for the flight of chunk number, which must be next. It doubles the places if all are taken.
 func (s *Sender) place(number uint64) **flight {
 	if old := s.flights; number-s.base == uint64(len(old)) {
 		s.flights = make([]*flight, max(2*len(old), 1))
@@ -90,7 +90,7 @@ func (s *Sender) place(number uint64) **flight {
 	return &s.flights[number%uint64(len(s.flights))]
 }
 
-// Finished returns how many chunks are finished: all slices of them and of those before are acked.
+// Finished returns the number of finished chunks: all slices of these, and of all chunks before them, are acked.
 func (s *Sender) Finished() uint64 { return s.base }
 
 // Done reports whether all chunks are finished.
@@ -99,7 +99,7 @@ func (s *Sender) Done() bool { return s.base == s.end }
 // SetRate replaces Config.Rate; bytes that are left over stay in the budget. Not positive = no limit.
 func (s *Sender) SetRate(bytesPerSecond int) { s.budget.rate = int64(min(bytesPerSecond, maxRate)) }
 
-// SetRTT tells the sender the path's round trip, from now on instead of its own estimate; 0 returns to that.
+// SetRTT sets the path's round trip, which replaces the sender's own estimate from now on; 0 returns to the estimate.
 func (s *Sender) SetRTT(rtt time.Duration) { s.resend.tell(rtt) }
 
 // Stats returns a copy of the counters.
@@ -109,7 +109,7 @@ func (s *Sender) Stats() SenderStats {
 	return st
 }
 
-// Trim gives up memory that is kept for chunks to come; a sender that pauses does not need it.
+// Trim frees memory that is kept for later chunks. Call it when the sender pauses.
 func (s *Sender) Trim() {
 	for i, f := range s.flights {
 		if f != nil && f.data == nil {
@@ -145,7 +145,7 @@ func (s *Sender) NextSlice(now time.Time) (slice Slice, ok bool) {
 	return Slice{ChunkID: uint16(number), Index: i, Count: f.count, Data: f.data[first : first+size : first+size]}, true
 }
 
-// advance tells the time, and lets the budget grow while there is something to send.
+// advance sets the clock, and adds to the budget while there is something to send.
 func (s *Sender) advance(now time.Time) {
 	s.clock.set(now)
 	if s.Done() {
@@ -155,11 +155,11 @@ func (s *Sender) advance(now time.Time) {
 	s.budget.add(s.clock.now, s.most())
 }
 
-// most returns the most bytes that a slice is charged.
+// most returns the most bytes that one slice is charged to the budget.
 func (s *Sender) most() int { return s.config.SliceSize + s.config.Overhead }
 
-// NextTimeout returns when there may be a packet if no ack comes before. Not ok: there is none before the next Send. A time that is not
-// after the last now means at once.
+// NextTimeout returns when there may be a packet to send if no ack arrives before. A time that is not after the last now means at once.
+// ok is false when there is none before the next Send.
 func (s *Sender) NextTimeout() (at time.Time, ok bool) {
 	if s.Done() {
 		return time.Time{}, false
@@ -190,8 +190,8 @@ func (s *Sender) ReceiveAck(now time.Time, packet []byte) error {
 	return nil
 }
 
-// Acknowledge takes an ack that the driver has read itself, and reports whether it acks a slice that was not acked. An ack never
-// takes back another.
+// Acknowledge takes an ack that the driver has parsed itself, and reports whether it acks a slice for the first time. No ack takes back
+// what another one acked.
 func (s *Sender) Acknowledge(now time.Time, a Ack) bool {
 	s.advance(now)
 	number, ok := s.number(a.ChunkID)
@@ -204,9 +204,9 @@ func (s *Sender) Acknowledge(now time.Time, a Ack) bool {
 	return s.acknowledge(number, a.Acked)
 }
 
-// Lost tells that a packet was lost or did not leave: that with this slice which NextSlice or AppendSlice made at sent. If the slice was
-// sent again or acked since, nothing changes. A driver that tells losses knows the path, so the sender does not fall back to probes
-// for want of acks.
+// Lost notes that a packet was lost or did not leave. The packet held slice index of the chunk with this id, and NextSlice or AppendSlice
+// made it at time sent. Lost does nothing if the slice was sent again or acked since. A driver that calls Lost knows the path, so the
+// sender does not fall back to probes for want of acks.
 func (s *Sender) Lost(id uint16, index int, sent time.Time) {
 	number, ok := s.number(id)
 	if !ok || index < 0 || index >= s.flight(number).count {

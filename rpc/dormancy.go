@@ -8,7 +8,7 @@ import (
 	"github.com/quivernet/quiver/internal/logs"
 )
 
-// dormancy is the part of an actor that its channels come and go by. It belongs to the world's goroutine.
+// dormancy is the part of an actor that decides when its channels come and go. It belongs to the world's goroutine.
 type dormancy struct {
 	on bool // on a server: set by SetDormant; on a client: the copy has no channel
 
@@ -52,7 +52,8 @@ func (a *Actor) FlushDormancy() error {
 	return nil
 }
 
-// Dormant reports, on the server, whether SetDormant made the actor dormant; on a client, whether its copy is. UE: NetDormancy.
+// Dormant reports on the server whether SetDormant has made the actor dormant, on a client whether the client's copy is dormant. UE:
+// NetDormancy.
 func (a *Actor) Dormant() bool { return a.dormancy.on && !a.dead }
 
 // dormantAtFlush makes the next Flush send what the game has changed in a dormant actor, lists included, and close its channels.

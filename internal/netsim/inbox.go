@@ -18,7 +18,8 @@ func (c *PacketConn) collect(now time.Time) (next time.Time) {
 	return next
 }
 
-// put files a packet unless it is too much. Its buffer is the inbox's from then on.
+// put appends a packet to the inbox, which then owns d.data. It returns false, and recycles the memory, if the packet does not fit or the
+// connection is closed.
 func (c *PacketConn) put(d datagram) bool {
 	if c.closed.Load() || c.waiting+len(d.data) > c.limit {
 		c.recycle(d.data)
@@ -47,7 +48,7 @@ func (c *PacketConn) take() (d datagram, ok bool) {
 	return d, true
 }
 
-// buffer returns size bytes to write to.
+// buffer returns a buffer of size bytes; recycle takes it back.
 func (c *PacketConn) buffer(size int) []byte {
 	if size > bufferSize {
 		return make([]byte, size)
@@ -66,8 +67,8 @@ func (c *PacketConn) recycle(b []byte) {
 	}
 }
 
-// wait gives mu back until something may have changed: a packet arrives, the deadline is there, the connection was
-// closed, or somebody passed the token.
+// wait releases mu until something may have changed: a packet arrives, the read deadline passes, the connection is closed, or another
+// reader passes on the token.
 func (c *PacketConn) wait(now, next time.Time) {
 	if !c.readDeadline.IsZero() && (next.IsZero() || c.readDeadline.Before(next)) {
 		next = c.readDeadline

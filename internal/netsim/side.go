@@ -9,8 +9,8 @@ import (
 // MTU lets its machine build datagrams of this size.
 const DefaultMax = 1243
 
-// Machine is one end of a connection without a clock. Its owner calls Receive, then Advance, then AppendPacket until that
-// has nothing, and comes back at NextTimeout.
+// Machine is one end of a connection without a clock. Its owner calls Receive, then Advance, then AppendPacket until that returns no
+// packet, and calls again at NextTimeout.
 type Machine interface {
 	// Receive takes ownership of the datagram. An error ends the machine.
 	Receive(now time.Time, datagram []byte) error
@@ -33,16 +33,16 @@ type Side struct {
 	// Max is the largest datagram the machine may build, in bytes. 0 = what the link's MTU is at that time, or
 	// DefaultMax when it has none. A fixed Max above the MTU makes a black hole.
 	Max int
-	// Hold, when positive, models a carrier that blocks: the machine is asked for no packet while more than so many
-	// bytes wait for the bottleneck.
+	// Hold, if positive, models a carrier that blocks: while more than Hold bytes wait for the bottleneck, the machine is asked for no
+	// packet.
 	Hold int
 
-	// Err is what Receive or Advance returned; the machine is not driven from then on, and packets to it vanish.
+	// Err is the error that Receive or Advance returned; from then on the machine is not driven, and packets to it vanish.
 	Err error
 
 	Sent, Received uint64 // packets that the machine built and took
 
-	spare []byte // a buffer that the machine had no packet for
+	spare []byte // buffer for the next packet
 }
 
 // max returns the largest datagram that AppendPacket may build, in bytes.

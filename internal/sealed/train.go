@@ -9,15 +9,16 @@ const (
 	// trainPackets is how many packets leave back to back when a carrier opens. The bottleneck spreads them out, so their spacing at
 	// the receiver shows its rate.
 	trainPackets = 16
-	// enoughTrain is how many of them must arrive for that.
+	// enoughTrain is the number of packets that must arrive for a measurement.
 	enoughTrain = trainPackets / 2
-	// minTrain is the least time over which they must arrive: less shows the receiver's interrupts, not the path.
+	// minTrain is the least time over which they must arrive: a shorter one shows the receiver's interrupts, not the path.
 	minTrain = 100 * time.Microsecond
-	// unevenTrain is the widest distance of packets that came evenly, as a multiple of the mean distance: three lost in a row make four.
+	// unevenTrain is the widest gap between packets that arrived evenly, as a multiple of the mean gap: three packets lost in a row make
+	// four.
 	unevenTrain = 4
 )
 
-// train measures the path by packets that are sent back to back.
+// train measures the path's rate by packets that leave back to back.
 type train struct {
 	left    int  // packets that must still be sent
 	sent    bool // a packet of the train was sent
@@ -38,7 +39,7 @@ func (tr *train) repeat() {
 	}
 }
 
-// decide notes the fate of one packet: its record and its arrival by the peer's clock, or nil when it is lost.
+// decide notes the fate of one packet: r is its record and at its arrival by the peer's clock; r is nil when it is lost.
 func (tr *train) decide(r *record, at time.Duration) {
 	tr.open--
 	if r == nil || at == 0 {
@@ -51,8 +52,9 @@ func (tr *train) decide(r *record, at time.Duration) {
 	tr.arrived++
 }
 
-// measured returns, once, how many bytes arrived in which span. It is not ok when the span is too short to tell. When the packets
-// did not come evenly, the widest distance counts twice, because as much time may have passed before the first packet.
+// measured returns how many bytes arrived in which span; even says that the packets came evenly. ok is false while the train runs, when
+// too few packets arrived or in too short a span, and after a first measurement. When the packets did not come evenly the span includes
+// the widest gap twice, because as much time may have passed before the first packet.
 func (tr *train) measured() (bytes int, span time.Duration, even, ok bool) {
 	if tr.running() || tr.arrived < enoughTrain {
 		return 0, 0, false, false
@@ -70,8 +72,8 @@ func (tr *train) measured() (bytes int, span time.Duration, even, ok bool) {
 	return bytes, span, even, ok
 }
 
-// widest returns the widest distance of two arrivals. With jitter, or a link layer that batches, packets come in a few jumps, which
-// show no rate; behind a bottleneck they come evenly.
+// widest returns the widest gap between two arrivals. With jitter, or a link layer that batches, packets arrive in a few clumps, which
+// show no rate; behind a bottleneck they arrive evenly.
 func widest(at []time.Duration) (widest time.Duration) {
 	for i := 1; i < len(at); i++ {
 		widest = max(widest, at[i]-at[i-1])

@@ -13,8 +13,8 @@ const (
 	// maxPending is how many calls of a connection, and how many packets, the encoder follows at once: as many packets as a connection's
 	// history holds, and twice as many calls as a reliable buffer. Of further ones only the beginning is in the trace.
 	maxPending = 4096
-	// maxActors is how many actors of a connection the encoder remembers; beyond it forgets those without an open slice, and declares their
-	// tracks anew when they come up again.
+	// maxActors is how many actors of a connection the encoder remembers. Beyond that it forgets those without an open slice, and declares
+	// their tracks anew when they come up again.
 	maxActors = 4096
 	// maxText is the most bytes of a name.
 	maxText = 256
@@ -29,7 +29,7 @@ type encoder struct {
 
 	name     string
 	base     uint64 // added to the ids of tracks and flows, so that two traces hardly share one
-	ids      uint64 // number of ids given away
+	ids      uint64 // number of ids that id has returned
 	sequence uint64
 	names    map[string]uint64
 	notes    map[string]uint64
