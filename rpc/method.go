@@ -68,8 +68,8 @@ func (m *method) String() string {
 	return m.class.name + "." + m.name
 }
 
-// sort returns how the shape describes m, without its delivery and argument.
-func (m *method) sort() string {
+// shapeKind returns how the shape describes m, without its delivery and argument.
+func (m *method) shapeKind() string {
 	switch m.role {
 	case isQuestion:
 		return m.kind.String() + " request"
