@@ -34,7 +34,7 @@ type Folder struct {
 
 	// changing holds a token while a batch is put or something deleted, so that nothing else changes what there is. Taken before names.
 	changing chan struct{}
-	crowded  bool // the last batch had several objects; owned by who has the token
+	crowd    string // the folder of the last batch, if it had several objects of it; owned by who has the token
 }
 
 // Open opens the store in a folder of this machine, makes it where it is missing, and has it alone until Close or the
@@ -236,11 +236,11 @@ func (f *Folder) Put(ctx context.Context, key string, data []byte) error {
 	b, first := f.queue.join(o)
 	if first {
 		f.changing <- struct{}{}
-		if f.crowded {
+		if path.Dir(key) == f.crowd {
 			b.gather()
 		}
 		f.queue.close()
-		f.crowded = len(b.objects) > 1
+		f.crowd = b.crowd()
 		for _, o := range b.objects {
 			o.err = f.absent(o.key)
 		}
