@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -129,6 +130,37 @@ func TestWhatIsWrittenAtTheLastMomentOutlivesACrash(t *testing.T) {
 	before = scanned(t, ScanOptions{}, target).Manifest.Digest()
 	requireKept(t, next.Commit(t.Context()), "")
 	requireSame(t, later, target)
+	requireTidy(t, target)
+}
+
+// A restore that was killed while it removed what it had replaced left a part of that, which the next one took for what a game had written.
+func TestKilledWhileItRemovesWhatWasReplaced(t *testing.T) {
+	dir := folder(t)
+	target := filepath.Join(dir, "target")
+	write(t, dir, map[string]string{"new/a": "new", "target/a": "old", "target/b": "old"})
+	before, from := scanned(t, ScanOptions{}, target).Manifest.Digest(), scanned(t, ScanOptions{}, filepath.Join(dir, "new"))
+	look := func(_ context.Context, path string) error {
+		if unchanged(t, path, from.Manifest.Digest()) == nil {
+			return nil
+		}
+		return unchanged(t, path, before)
+	}
+	real := removeAll
+	t.Cleanup(func() { removeAll = real })
+	removeAll = func(root *os.Root, name string) error {
+		if root.Remove(path.Join(name, "b")) == nil {
+			panic("killed")
+		}
+		return real(root, name)
+	}
+	r, err := NewRestore(t.Context(), from.Manifest, target, RestoreOptions{Local: from, Look: look})
+	require.NoError(t, err)
+	require.Panics(t, func() { _ = r.Commit(t.Context()) })
+	require.NoError(t, r.work.release())
+
+	next := begun(t, from.Manifest, target, RestoreOptions{Local: from, Look: look})
+	require.NoError(t, next.Commit(t.Context()))
+	requireSame(t, from, target)
 	requireTidy(t, target)
 }
 

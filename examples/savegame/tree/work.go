@@ -27,6 +27,7 @@ const (
 	workNew   = "new"   // what is staged
 	workReady = "ready" // what was staged and is about to go to its place; after an exchange, what it replaced
 	workOld   = "old"   // what stood in the place and was moved aside
+	workGone  = "gone"  // what is being removed
 )
 
 // workFolder is where a save is staged, beside its place and so on the same file system.
@@ -94,7 +95,7 @@ func (w *workFolder) recover(ctx context.Context, target string, look func(conte
 	if kept, err = w.rescue(ctx, target, look); err != nil {
 		return nil, err
 	}
-	return kept, errors.Join(w.remove(workOld), w.remove(workReady))
+	return kept, errors.Join(w.drop(workOld), w.drop(workReady))
 }
 
 // publish puts what is staged in its place. What was there goes to the work folder: in one step where the system can.
@@ -158,9 +159,27 @@ func beside(target, suffix string) string {
 	return dir + strings.ToValidUTF8(name[:min(len(name), 255-len(suffix))], "") + suffix
 }
 
+// drop removes what a save has replaced. It is renamed first: a part of it, which a crash may leave, would look to the next restore like a save
+// in which somebody has deleted files.
+func (w *workFolder) drop(name string) error {
+	if err := w.remove(workGone); err != nil {
+		return err
+	}
+	switch err := w.root.Rename(name, workGone); {
+	case err == nil:
+		return w.remove(workGone)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	}
+	return w.remove(name)
+}
+
+// removeAll is what a test replaces by a process that is killed.
+var removeAll = (*os.Root).RemoveAll
+
 // remove removes what is at name, if there is anything, also from folders that may not be written to.
 func (w *workFolder) remove(name string) error {
-	if err := w.root.RemoveAll(name); err == nil {
+	if err := removeAll(w.root, name); err == nil {
 		return nil
 	}
 	return errors.Join(fs.WalkDir(w.root.FS(), name, func(p string, d fs.DirEntry, err error) error {
@@ -168,7 +187,7 @@ func (w *workFolder) remove(name string) error {
 			err = w.chmod(p, 0o700) // it is read after this
 		}
 		return err
-	}), w.root.RemoveAll(name))
+	}), removeAll(w.root, name))
 }
 
 // close keeps what is staged, and the folder only for that. It does nothing when the folder is closed.
@@ -193,7 +212,7 @@ func (w *workFolder) release() error {
 
 // discard removes the folder and closes it.
 func (w *workFolder) discard() error {
-	err := errors.Join(w.remove(workNew), w.remove(workReady), w.remove(workOld), w.root.Remove(workLock), w.release())
+	err := errors.Join(w.remove(workNew), w.drop(workReady), w.drop(workOld), w.root.Remove(workLock), w.release())
 	if gone := os.Remove(w.path); !errors.Is(gone, fs.ErrExist) { // another restore has begun in it
 		err = errors.Join(err, gone)
 	}
