@@ -112,7 +112,7 @@ func TestLossesInRuns(t *testing.T) {
 	for _, rtt := range []time.Duration{20, 60} {
 		for _, length := range []float64{5, 20} {
 			s := single(Path(20e6, rtt*ms, 0, 1), 8*mib)
-			s.There.Burst = netsim.Bursts(0.1, length)
+			s.There.Burst = fades(0.1, length)
 			var took []float64
 			for i := range uint64(5) {
 				took = append(took, ratio(Run(s, drawn+i*1000)))

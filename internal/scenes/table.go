@@ -177,15 +177,21 @@ func endless(s Scene, pause func(time.Duration) bool) Row {
 	}}
 }
 
-// bursts is losses in runs, as of a radio that fades: those of a run say no more about a queue than one lost packet does. A fade ends when
-// nothing is sent, too, or one in fourteen of the longest would last for all ten seconds in which a carrier tries to open.
+// fades is losses in runs of a length in packets, as of a radio that fades. A fade ends when nothing is sent, too, or one in fourteen of the
+// longest would last for all ten seconds in which a carrier tries to open.
+func fades(loss, length float64) netsim.Burst {
+	b := netsim.Bursts(loss, length)
+	b.Idle = 50 * milli
+	return b
+}
+
+// bursts is losses in runs: those of a run say no more about a queue than one lost packet does.
 func bursts() (rows []Row) {
 	for _, rate := range []int64{20e6, 100e6} {
 		for _, rtt := range []time.Duration{20, 60, 150} {
 			for _, length := range []float64{3, 8, 20} {
 				s := named(single(Path(rate, rtt*milli, 0, 1), int(rate/20e6)*8*mib), "%d Mbit/s %d ms 10 %% in runs of %g", mbit(rate), rtt, length)
-				s.There.Burst = netsim.Bursts(0.1, length)
-				s.There.Burst.Idle = 50 * milli
+				s.There.Burst = fades(0.1, length)
 				rows = append(rows, Row{Family: "bursts", Scene: s, Judge: always(1.5)})
 			}
 		}

@@ -294,7 +294,12 @@ func (g *getting) use(ctx context.Context, d *desk.Download) error {
 	defer local.Close()
 	if local != nil && local.Manifest.Digest() == d.Version.Content {
 		g.say("get %s: version %d, %s has it already", g.name, g.number, path)
-	} else if err := g.restore(ctx, d, path, local); err != nil {
+		// A get that was killed may have left what it replaced, which later versions make forgotten.
+		err = g.noteKept(tree.Tidy(ctx, path, g.lookAgain(d)))
+	} else {
+		err = g.restore(ctx, d, path, local)
+	}
+	if err != nil {
 		return err
 	}
 	if g.prints {
@@ -353,11 +358,7 @@ func (g *getting) knows(local *tree.Source, m *manifest.Manifest) (bool, error) 
 // restore makes a path of this machine hold the version.
 func (g *getting) restore(ctx context.Context, d *desk.Download, path string, local *tree.Source) error {
 	begin, received := time.Now(), int64(0)
-	look := func(ctx context.Context, path string) error { // the game may have saved meanwhile
-		again, err := g.look(ctx, path, d.Manifest)
-		return errors.Join(err, again.Close())
-	}
-	r, err := tree.NewRestore(ctx, d.Manifest, path, tree.RestoreOptions{Local: local, Look: look})
+	r, err := tree.NewRestore(ctx, d.Manifest, path, tree.RestoreOptions{Local: local, Look: g.lookAgain(d)})
 	if err != nil {
 		return err
 	}
@@ -371,12 +372,24 @@ func (g *getting) restore(ctx context.Context, d *desk.Download, path string, lo
 	if err != nil {
 		return err
 	}
-	err = r.Commit(ctx)
+	if err = g.noteKept(r.Commit(ctx)); err == nil {
+		g.report(d.Version, received, "received", begin)
+	}
+	return err
+}
+
+// lookAgain returns what looks at a path as look does, for the game may have saved meanwhile.
+func (g *getting) lookAgain(d *desk.Download) func(ctx context.Context, path string) error {
+	return func(ctx context.Context, path string) error {
+		again, err := g.look(ctx, path, d.Manifest)
+		return errors.Join(err, again.Close())
+	}
+}
+
+// noteKept notes a [*tree.Kept] for the end of the command, and returns other errors.
+func (g *getting) noteKept(err error) error {
 	if errors.As(err, new(*tree.Kept)) {
 		g.changed, err = fail(exitConflict, "%w", err), nil
-	}
-	if err == nil {
-		g.report(d.Version, received, "received", begin)
 	}
 	return err
 }

@@ -164,6 +164,32 @@ func TestKilledWhileItRemovesWhatWasReplaced(t *testing.T) {
 	requireTidy(t, target)
 }
 
+// A restore that was killed after the save was in its place had left what it replaced. Who found the save in its place had nothing to restore,
+// and a later restore, for which that was no longer known, kept it.
+func TestTidy(t *testing.T) {
+	dir := folder(t)
+	target := filepath.Join(dir, "target")
+	write(t, dir, map[string]string{"new/a": "new", "target/a": "old"})
+	require.NoError(t, Tidy(t.Context(), target, nil), "nothing was begun")
+	looks, from := 0, scanned(t, ScanOptions{}, filepath.Join(dir, "new"))
+	look := func(context.Context, string) error {
+		if looks++; looks == 2 {
+			panic("killed") // the save is in its place
+		}
+		return nil
+	}
+	r, err := NewRestore(t.Context(), from.Manifest, target, RestoreOptions{Local: from, Look: look})
+	require.NoError(t, err)
+	require.Panics(t, func() { _ = r.Commit(t.Context()) })
+	require.NoError(t, Tidy(t.Context(), target, look), "another process restores")
+	require.Equal(t, 2, looks)
+	require.NoError(t, r.work.release())
+	require.NoError(t, Tidy(t.Context(), target, look))
+	require.Equal(t, 3, looks)
+	requireSame(t, from, target)
+	requireTidy(t, target)
+}
+
 // Onto FAT, and what else keeps no modes, nothing could be restored.
 func TestWhereNoModesAreKept(t *testing.T) {
 	from, target := scanned(t, ScanOptions{}, game(t)), filepath.Join(folder(t), "target")

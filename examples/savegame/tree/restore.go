@@ -72,6 +72,31 @@ func NewRestore(ctx context.Context, m *manifest.Manifest, target string, o Rest
 	return r, nil
 }
 
+// Tidy removes what a restore of the target had replaced that was killed behind that; for a target which is what it should be, so that none
+// is restored. As in Commit, look is asked about it, and the error is a [*Kept] when it is kept. What was staged goes on to wait. Tidy does
+// nothing while another process restores there.
+func Tidy(ctx context.Context, target string, look func(ctx context.Context, path string) error) error {
+	target, err := resolve(target)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(workPath(target)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	work, err := openWork(target)
+	if err != nil {
+		if errors.Is(err, ErrBusy) {
+			return nil
+		}
+		return err
+	}
+	kept, err := work.recover(ctx, target, look)
+	if err != nil {
+		return errors.Join(err, work.release())
+	}
+	return errors.Join(kept, work.close())
+}
+
 // resolve follows links to what is there, or to the folder where it will be.
 func resolve(target string) (string, error) {
 	target, err := filepath.Abs(target)

@@ -40,10 +40,15 @@ type workFolder struct {
 // tryLock is what a test replaces by a file system that has no locks.
 var tryLock = flock.Try
 
+// workPath returns the work folder of a target.
+func workPath(target string) string {
+	name := manifest.Sum([]byte(filepath.Base(target)))
+	return filepath.Join(filepath.Dir(target), workPrefix+hex.EncodeToString(name[:8]))
+}
+
 // openWork makes the work folder of a target, or opens what an earlier restore left.
 func openWork(target string) (*workFolder, error) {
-	name := manifest.Sum([]byte(filepath.Base(target)))
-	p := filepath.Join(filepath.Dir(target), workPrefix+hex.EncodeToString(name[:8]))
+	p := workPath(target)
 	made := os.Mkdir(p, 0o700)
 	if made != nil && !errors.Is(made, fs.ErrExist) {
 		return nil, made
