@@ -42,11 +42,11 @@ func (s *start) grew(rate float64) { s.full, s.flat = rate, 0 }
 // for nothing.
 func (c *Controller) stepStart(t instant, b batch, ended bool) {
 	flight, known := c.firstFlight()
-	events := c.round.fates.events()
+	fates := c.startFates()
 	switch {
 	case known:
 		c.confirm(t, flight)
-	case b.lost > 0 && events.share() > blind && events.above(blind):
+	case b.lost > 0 && fates.share() > blind && fates.above(blind):
 		c.endByLoss(t)
 	case c.queue > c.delay.startFull() && c.outpaced() && !c.careful:
 		if c.rates.value() == 0 {
@@ -65,6 +65,15 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 			c.enter(Drain, t)
 		}
 	}
+}
+
+// startFates returns the fates by which a start is judged. A run of losses counts as one, unless most of what has left was lost: a crowd's last
+// ones lose all that they send in one run.
+func (c *Controller) startFates() tally {
+	if c.start.lost > c.inFlight+int(c.delivery.total-c.before) {
+		return c.round.fates
+	}
+	return c.round.fates.events()
 }
 
 // firstFlight returns the slope of a careful first flight, once enough of it was acked or lost to begin at its rate. Only packets since the

@@ -127,9 +127,10 @@ func (s *Store) fits(u usage, size int64) error {
 	return nil
 }
 
-// Trim removes parts and contents of an identity, the least recently used first, until at most bytes bytes and files files are left;
-// those under the keys in keep stay and do not count. Negative: no limit. It is for applications whose quota includes files that they
-// keep elsewhere. It fails with an error that Is stream.ErrPartBusy if parts that are being written exceed the limits alone.
+// Trim removes parts and contents of an identity, the least recently used first, until what is left exceeds neither limit: bytes in all,
+// and files in number. Those under the keys in keep stay and do not count. A negative limit is none. Trim is for applications whose quota
+// includes files that they keep elsewhere. It fails with an error that Is stream.ErrPartBusy if parts that are being written exceed the
+// limits alone.
 func (s *Store) Trim(identity string, bytes int64, files int, keep ...string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
