@@ -38,11 +38,20 @@ type start struct {
 // grew notes the rate of a round from which the next ones must grow.
 func (s *start) grew(rate float64) { s.full, s.flat = rate, 0 }
 
+// judged returns the fates by which a start is judged; others are the bytes that are under way or have arrived. A run of losses counts as one,
+// unless most of what has left was lost: a crowd's last ones lose all that they send in one run.
+func (s *start) judged(fates tally, others int) tally {
+	if s.lost > others {
+		return fates
+	}
+	return fates.events()
+}
+
 // stepStart lets the rate grow until the path drops, shows a queue, or gives no more. Rounds in which there was little to send count
 // for nothing.
 func (c *Controller) stepStart(t instant, b batch, ended bool) {
 	flight, known := c.firstFlight()
-	fates := c.startFates()
+	fates := c.start.judged(c.round.fates, c.inFlight+int(c.delivery.total-c.before))
 	switch {
 	case known:
 		c.confirm(t, flight)
@@ -65,15 +74,6 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 			c.enter(Drain, t)
 		}
 	}
-}
-
-// startFates returns the fates by which a start is judged. A run of losses counts as one, unless most of what has left was lost: a crowd's last
-// ones lose all that they send in one run.
-func (c *Controller) startFates() tally {
-	if c.start.lost > c.inFlight+int(c.delivery.total-c.before) {
-		return c.round.fates
-	}
-	return c.round.fates.events()
 }
 
 // firstFlight returns the slope of a careful first flight, once enough of it was acked or lost to begin at its rate. Only packets since the
