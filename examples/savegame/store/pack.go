@@ -81,21 +81,26 @@ func (p *pack) read(from OpenFile, all places) error {
 		return err
 	}
 	p.time = info.ModTime()
-	archive, err := zip.NewReader(from, info.Size())
+	archive, err := zip.NewReader(io.NewSectionReader(from, 0, info.Size()), info.Size()) // which knows no negative offsets
 	if err != nil {
 		return unlessDamaged(err)
 	}
 	for _, f := range archive.File {
 		at, err := f.DataOffset()
 		switch {
-		case err == nil && goodElement.MatchString(f.Name):
-			all[f.Name] = place{p, at, int64(f.UncompressedSize64)}
-			p.objects = append(p.objects, f.Name)
 		case err != nil && unlessDamaged(err) != nil:
 			return err
+		case err == nil && goodElement.MatchString(f.Name) && whole(f, at, info.Size()):
+			all[f.Name] = place{p, at, int64(f.UncompressedSize64)}
+			p.objects = append(p.objects, f.Name)
 		}
 	}
 	return nil
+}
+
+// whole reports whether an object is stored as it is, within a pack of size bytes. What a flipped bit says of its size is not believed.
+func whole(f *zip.File, at, size int64) bool {
+	return at <= size && f.Method == zip.Store && f.CompressedSize64 == f.UncompressedSize64 && f.UncompressedSize64 <= uint64(size-at)
 }
 
 // unlessDamaged returns err where a file can not be read, nil where it is no archive.
