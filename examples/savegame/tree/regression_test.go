@@ -184,10 +184,23 @@ func TestTidy(t *testing.T) {
 	require.NoError(t, Tidy(t.Context(), target, look), "another process restores")
 	require.Equal(t, 2, looks)
 	require.NoError(t, r.work.release())
-	require.NoError(t, Tidy(t.Context(), target, look))
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, Tidy(canceled, target, func(ctx context.Context, _ string) error { return ctx.Err() }), context.Canceled)
+	require.NoError(t, Tidy(t.Context(), target, look), "and nothing was taken for a game's")
 	require.Equal(t, 3, looks)
 	requireSame(t, from, target)
 	requireTidy(t, target)
+}
+
+// A get that had nothing to do failed where somebody else's file had the name of a work folder.
+func TestTidyLeavesWhatIsForeign(t *testing.T) {
+	target := filepath.Join(folder(t), "target")
+	resolved, err := resolve(target)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(workPath(resolved), nil, 0o600))
+	require.NoError(t, Tidy(t.Context(), target, nil))
+	require.FileExists(t, workPath(resolved))
 }
 
 // Onto FAT, and what else keeps no modes, nothing could be restored.

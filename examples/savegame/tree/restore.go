@@ -74,7 +74,7 @@ func NewRestore(ctx context.Context, m *manifest.Manifest, target string, o Rest
 
 // Tidy removes what a restore of the target had replaced that was killed behind that; for a target which is what it should be, so that none
 // is restored. As in Commit, look is asked about it, and the error is a [*Kept] when it is kept. What was staged goes on to wait. Tidy does
-// nothing while another process restores there.
+// nothing while another process restores there, or where somebody else's folder stands in a work folder's place.
 func Tidy(ctx context.Context, target string, look func(ctx context.Context, path string) error) error {
 	target, err := resolve(target)
 	if err != nil {
@@ -85,7 +85,7 @@ func Tidy(ctx context.Context, target string, look func(ctx context.Context, pat
 	}
 	work, err := openWork(target)
 	if err != nil {
-		if errors.Is(err, ErrBusy) {
+		if errors.Is(err, ErrBusy) || errors.Is(err, errForeign) {
 			return nil
 		}
 		return err

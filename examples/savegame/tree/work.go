@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -40,6 +41,9 @@ type workFolder struct {
 // tryLock is what a test replaces by a file system that has no locks.
 var tryLock = flock.Try
 
+// errForeign means that somebody else made what has a work folder's name.
+var errForeign = errors.New("not this program's folder")
+
 // workPath returns the work folder of a target.
 func workPath(target string) string {
 	name := manifest.Sum([]byte(filepath.Base(target)))
@@ -55,7 +59,7 @@ func openWork(target string) (*workFolder, error) {
 	}
 	info, err := os.Lstat(p)
 	if err != nil || !info.IsDir() || made != nil && !isMine(p, info) { // somebody else's, in /tmp
-		return nil, errors.Join(errors.New(p+" is not this program's folder"), err)
+		return nil, errors.Join(fmt.Errorf("%s is %w", p, errForeign), err)
 	}
 	root, err := os.OpenRoot(p)
 	if err != nil {
@@ -145,15 +149,19 @@ func (e *Kept) Error() string {
 	return "what was there was written to at the last moment, and is kept as " + e.Path
 }
 
-// rescue looks at what was replaced, and returns a [*Kept] when it had to move that to a name of its own.
+// rescue looks at what was replaced, and returns a [*Kept] when it had to move that to a name of its own. When ctx ends first, all stays
+// where it is.
 func (w *workFolder) rescue(ctx context.Context, target string, look func(context.Context, string) error) (kept, err error) {
 	for _, name := range []string{workReady, workOld} {
 		replaced := filepath.Join(w.path, name)
 		if _, err := os.Lstat(replaced); err != nil || look(ctx, replaced) == nil {
 			continue
 		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		aside := beside(target, time.Now().Format(" (conflict 2006-01-02 15.04.05.000)"))
-		kept, err = &Kept{aside}, os.Rename(replaced, aside)
+		kept, err = errors.Join(kept, &Kept{aside}), errors.Join(err, os.Rename(replaced, aside))
 	}
 	return kept, err
 }
