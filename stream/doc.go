@@ -58,9 +58,9 @@
 //
 // With a [Key], and a [Store] at the receiver such as package disk's, a transfer that was interrupted goes on where it
 // stopped, also in a new connection, and content that is stored already is not sent again. The sender still reads and
-// hashes its source from the beginning, because the digest covers the whole; the receiver first hands the application what
-// it has stored. So neither application sees a difference. A transfer with a key sends at most 4 KiB before its header is
-// answered. An array resumes only if its elements encode to the same bytes again: maps do not.
+// hashes its source from the beginning, because the digest covers the whole, unless the receiver has all of it; the receiver
+// first hands the application what it has stored. So neither application sees a difference. A transfer with a key sends at
+// most 4 KiB before its header is answered. An array resumes only if its elements encode to the same bytes again: maps do not.
 //
 // The end of a connection fails its transfers with ErrClosed, at most a second later if nobody drives the world any more.
 // When a function of the game panics and rpc.Config.OnPanic takes the panic, its transfer fails with ErrPanicked at both

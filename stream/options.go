@@ -29,8 +29,10 @@ func Weight(n int) Option { return func(o *options) { o.weight = n } }
 
 // Key names the content, in at most 128 bytes; the text of its [Digest] is best. If the receiver has a Store, a transfer that was
 // interrupted and starts again with the same key goes on where it stopped, and content that is stored already is not sent again.
-// A blob whose key is the text of a digest must have it, or the transfer fails with ErrDigest; it is hashed twice if [Hash] is another
-// algorithm. With other keys nobody compares what is stored with the sender's: blobs and arrays of one key are taken for the same content.
+// What a blob's receiver gets under a key that is the text of a digest, as [Digest.String] makes it, has that digest: other content that comes
+// or is found in the store fails with ErrDigest, or is fetched anew. The content is hashed twice if [Hash] is another algorithm. What the
+// receiver has stored under a key is taken for the sender's and not compared with it, so a sender that gives its content another content's
+// key is told that all has arrived; under keys that are no digests, that goes for blobs and arrays alike.
 func Key(key string) Option { return func(o *options) { o.key = key } }
 
 // Name tells the receiving application about the transfer, in at most 255 bytes: a file's name, perhaps. There it is a text

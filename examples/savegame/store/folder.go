@@ -148,21 +148,21 @@ func (f *Folder) Delete(ctx context.Context, keys ...string) error {
 	return err
 }
 
-// sort tells keys of objects that have a file of their own from those in packs.
+// sort tells keys of objects that have a file of their own from those in packs. Its error is of keys that are in neither.
 func (f *Folder) sort(keys []string) (single []string, packed map[*pack][]string, err error) {
 	packed = make(map[*pack][]string)
 	for _, key := range keys {
-		at, isPacked, err := f.find(key)
+		at, isPacked, lookErr := f.find(key)
 		switch {
-		case err != nil:
-			return nil, nil, err
+		case lookErr != nil:
+			err = cmp.Or(err, lookErr)
 		case isPacked:
 			packed[at.pack] = append(packed[at.pack], key)
 		default:
 			single = append(single, key)
 		}
 	}
-	return single, packed, nil
+	return single, packed, err
 }
 
 func (f *Folder) delete(keys []string) error {

@@ -4,9 +4,12 @@ import (
 	"archive/zip"
 	"bytes"
 	"encoding/binary"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -75,4 +78,56 @@ func TestPacksThatLie(t *testing.T) {
 			}
 		})
 	}
+}
+
+// badSectors is a file system that opens packs, and fails to read them.
+type badSectors struct {
+	store.Files
+	with error
+}
+
+type badFile struct {
+	store.OpenFile
+	with error
+}
+
+func (b badSectors) Open(name string) (store.OpenFile, error) {
+	f, err := b.Files.Open(name)
+	if err == nil && store.IsDamagedPack(name) {
+		return badFile{f, b.with}, nil
+	}
+	return f, err
+}
+
+func (f badFile) ReadAt([]byte, int64) (int, error) {
+	return 0, &fs.PathError{Op: "read", Path: "a pack", Err: f.with}
+}
+
+// withBadPack is a store with a pack in folder a that cannot be read, and the object a/single beside it.
+func withBadPack(t *testing.T, with error) *store.Folder {
+	s, files, _ := packed(t)
+	require.NoError(t, s.Put(t.Context(), "a/single", []byte("fine")))
+	s, err := store.OpenOn(badSectors{files, with})
+	require.NoError(t, err)
+	return s
+}
+
+// TestABadSectorCostsOnePack, and not the folder that it is in.
+func TestABadSectorCostsOnePack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withBadPack(t, syscall.EIO)
+		_, err := s.Get(t.Context(), "a/single")
+		require.NoError(t, err)
+		require.NoError(t, s.Put(t.Context(), "a/1", nil), "what was in it can be put again")
+	})
+}
+
+// TestDeleteGoesOn with other objects when one can not be looked for.
+func TestDeleteGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withBadPack(t, fs.ErrPermission)
+		require.ErrorIs(t, s.Delete(t.Context(), "a/1", "first"), fs.ErrPermission)
+		_, err := s.Get(t.Context(), "first")
+		require.ErrorIs(t, err, fs.ErrNotExist)
+	})
 }
