@@ -38,6 +38,28 @@ func TestCodesOfARevokedToken(t *testing.T) {
 	h.requireRefused(users.ByCode(code, strings.Repeat("t", 16), "pc"), users.ErrCode)
 }
 
+// A machine that came by a code between a look at the token file and what was done after it was sent away: its token was new, not revoked.
+func TestNewTokensAreNotRevoked(t *testing.T) {
+	h := newHost(t, versions.Config{}, nil)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		h.server.Watch(ctx, 0)
+		close(ended)
+	}()
+	defer func() { stop(); <-ended }()
+	for range 50 {
+		code, err := h.users.Invite("alice", time.Now())
+		require.NoError(t, err)
+		h.config.Token = users.ByCode(code, newToken(), "pc")
+		c, err := Dial(t.Context(), h.config)
+		require.NoError(t, err)
+		_, err = Ask(t.Context(), c, User, rpc.None{})
+		require.NoError(t, err)
+		c.Close()
+	}
+}
+
 // A version with the longest names and the largest numbers fits its frame.
 func TestTheLongestVersion(t *testing.T) {
 	long := strings.Repeat("\u2028", versions.MaxName/3) // JSON has six bytes for three

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -131,12 +132,13 @@ func (s *Server) deliver(in *stream.IncomingBlob) {
 // World returns the world, for the caller to drive.
 func (s *Server) World() *rpc.World { return s.world }
 
-// Watch ends the connections of tokens that are revoked, at most an interval later, until ctx ends. While the tokens cannot
-// be read nobody is sent away.
+// Watch ends the connections of tokens that are revoked, some interval later, until ctx ends. While the tokens cannot be read
+// nobody is sent away. The world must be driven.
 func (s *Server) Watch(ctx context.Context, interval time.Duration) {
 	for ctx.Err() == nil {
-		if valid, err := s.config.Users.Valid(); err == nil {
-			s.world.Post(func() { s.dismiss(valid) })
+		var present []*rpc.Conn
+		if s.world.Do(ctx, func() { present = slices.Collect(maps.Keys(s.clerks)) }) == nil {
+			s.dismiss(present)
 		}
 		select {
 		case <-ctx.Done():
@@ -145,9 +147,14 @@ func (s *Server) Watch(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// dismiss ends connections that are not valid any more.
-func (s *Server) dismiss(valid func(identity string) bool) {
-	for c := range s.clerks {
+// dismiss ends those of some connections whose tokens the file does not hold. It reads the file when they are there already: a file that was
+// read before lacks the token of a machine that has just come by a code.
+func (s *Server) dismiss(conns []*rpc.Conn) {
+	valid, err := s.config.Users.Valid()
+	if err != nil {
+		return
+	}
+	for _, c := range conns {
 		if !valid(c.Identity()) {
 			c.Close(Revoked, "the token was revoked")
 		}
