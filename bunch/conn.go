@@ -50,10 +50,10 @@ type Conn struct {
 	assemblies assemblies    // unreliable messages in parts
 
 	// What the owner asks for.
-	wake    bool       // Wake returns it and clears it
-	changed bool       // Changed returns it and clears it
-	bulk    bool       // the last packet holds bulk
-	watched []*channel // channels whose watch is armed
+	wake    bool             // Wake returns it and clears it
+	changed bool             // Changed returns it and clears it
+	content recovery.Content // of the last packet
+	watched []*channel       // channels whose watch is armed
 	stats   Stats
 }
 
@@ -260,8 +260,8 @@ func (c *Conn) ReceiveLent(now time.Time, datagram []byte) error {
 	return c.Receive(now, datagram)
 }
 
-// Bulk reports whether the packet that AppendPacket returned last holds bulk.
-func (c *Conn) Bulk() bool { return c.bulk }
+// Content returns what the packet that AppendPacket returned last holds. Channel 0's messages are neither play nor bulk.
+func (c *Conn) Content() recovery.Content { return c.content }
 
 // Queued returns the bytes of messages that were never sent.
 func (c *Conn) Queued() (bytes int) {

@@ -50,11 +50,8 @@ func (c *Conn) windowOpen() bool {
 // fill places bunches by level; within a level resends go first. Tracked messages go before bulk.
 func (c *Conn) fill() {
 	for i := range c.levels {
-		if i == bulkLevel && c.build.fresh {
-			c.fillTracked()
-		}
-		if i == bulkLevel && c.repeats.n > 0 {
-			c.fillRepeats()
+		if i == bulkLevel {
+			c.fillBesideBulk()
 		}
 		if c.build.full() || i == bulkLevel && !c.bulkOpen() {
 			return
@@ -64,8 +61,23 @@ func (c *Conn) fill() {
 		if c.build.fresh {
 			c.fillFresh(&c.levels[i])
 		}
-		c.build.bulk = i == bulkLevel && c.build.bunches > before
+		if c.build.bunches > before {
+			c.build.content.Play = c.build.content.Play || i > 0 && i < bulkLevel
+			c.build.content.Bulk = i == bulkLevel
+		}
 	}
+}
+
+// fillBesideBulk places what goes before bulk and has no level of its own.
+func (c *Conn) fillBesideBulk() {
+	before := c.build.bunches
+	if c.build.fresh {
+		c.fillTracked()
+	}
+	if c.repeats.n > 0 {
+		c.fillRepeats()
+	}
+	c.build.content.Play = c.build.content.Play || c.build.bunches > before
 }
 
 func (c *Conn) fillResends(lv *level) {

@@ -3,6 +3,8 @@ package bunch
 import (
 	"encoding/binary"
 	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
 )
 
 const (
@@ -14,13 +16,13 @@ const (
 
 // builder makes one packet.
 type builder struct {
-	buf     []byte  // AppendPacket's, with the packet so far
-	start   int     // index in buf of the packet's first byte
-	limit   int     // len(buf) when the packet is full
-	bunches int     // in the packet
-	bulk    bool    // some of the bunches are bulk
-	fresh   bool    // bunches that were never sent may be placed
-	packet  *packet // the record of the packet
+	buf     []byte           // AppendPacket's, with the packet so far
+	start   int              // index in buf of the packet's first byte
+	limit   int              // len(buf) when the packet is full
+	bunches int              // in the packet
+	content recovery.Content // of the bunches
+	fresh   bool             // bunches that were never sent may be placed
+	packet  *packet          // the record of the packet
 }
 
 func (b *builder) room() int { return b.limit - len(b.buf) }
@@ -137,7 +139,7 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 		*flags |= flagAckNow
 	}
 	if b.bunches > 0 || *flags&(flagPing|flagLimit) != 0 {
-		if b.bulk {
+		if b.content.Bulk {
 			c.gate.Bulk(t)
 		}
 		p.mark = c.gate.Sent(t, c.sent.inFlight)
@@ -148,11 +150,11 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 		if c.way.lossy(c.sent.loss) {
 			c.repeats.note(p)
 		}
-		if b.bulk {
+		if b.content.Bulk {
 			c.repeatTail(p)
 		}
 		c.received.acksOnly = 0
-		if b.bulk && c.wantsAck() || !b.bulk && t < c.loss.besideTill {
+		if b.content.Bulk && c.wantsAck() || !b.content.Bulk && t < c.loss.besideTill {
 			*flags |= flagAckNow
 		}
 		p.prompt = *flags&flagAckNow != 0
@@ -173,7 +175,7 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 	if c.traced() {
 		c.trace(Event{Kind: "sent", Number: number, Bytes: p.size, Asks: p.fate == flying})
 	}
-	c.bulk = b.bulk
+	c.content = b.content
 	c.build = builder{}
 	if len(c.watched) > 0 {
 		c.checkWatches() // less waits now

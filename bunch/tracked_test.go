@@ -78,7 +78,7 @@ func TestTrackedLeavesBetweenCallsAndBulk(t *testing.T) {
 	c.Unsent(number)
 	checkConn(t, c)
 	b, number, _ := c.AppendPacket(p.now, nil, 1404)
-	require.True(t, c.Bulk())
+	require.True(t, c.Content().Bulk)
 	p.put(0, b)
 	p.run(time10)
 	var got []string

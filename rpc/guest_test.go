@@ -38,7 +38,7 @@ func (p *parrot) AppendPacket(_ time.Time, buf []byte, _ int) ([]byte, uint64, b
 	return packet, 0, true
 }
 
-func (p *parrot) Bulk() bool                         { return true }
+func (p *parrot) Content() recovery.Content          { return recovery.Content{Bulk: true} }
 func (p *parrot) SecondByte() byte                   { return p.first }
 func (p *parrot) Copies()                            {}
 func (p *parrot) Queued() int                        { return 0 }

@@ -88,7 +88,7 @@ func (p *parcels) SetPath(_ time.Time, path recovery.Path) {
 }
 func (p *parcels) SecondByte() byte               { return parcelByte }
 func (p *parcels) Copies()                        {}
-func (p *parcels) Bulk() bool                     { return true }
+func (p *parcels) Content() recovery.Content      { return recovery.Content{Bulk: true} }
 func (p *parcels) Queued() int                    { return len(p.due) * parcelBytes }
 func (p *parcels) Unsent(uint64)                  {}
 func (p *parcels) Advance(time.Time) error        { return nil }

@@ -24,8 +24,8 @@ type Machine interface {
 
 	NextTimeout() (time.Time, bool)
 
-	// Bulk reports whether the newest datagram of AppendPacket holds bulk.
-	Bulk() bool
+	// Content returns what the newest datagram of AppendPacket holds.
+	Content() recovery.Content
 
 	// Queued returns how many bytes that the owner gave were never sent.
 	Queued() int

@@ -96,7 +96,7 @@ func (m *machine) Fate(_ time.Time, number uint64, arrived bool) {
 	m.fates = append(m.fates, fate{number, arrived})
 }
 
-func (m *machine) Bulk() bool { return m.bulk }
+func (m *machine) Content() recovery.Content { return recovery.Content{Bulk: m.bulk} }
 
 func (m *machine) Queued() int { return m.ready * 1000 }
 

@@ -107,10 +107,10 @@ func (s Source) Tell(now time.Time, window int, rate, loss float64) {
 }
 
 // AppendPayload appends a datagram of the first machine that has one.
-func (s Source) AppendPayload(now time.Time, buf []byte, room recovery.Room) (b []byte, token uint64, bulk, ok bool) {
+func (s Source) AppendPayload(now time.Time, buf []byte, room recovery.Room) (b []byte, token uint64, content recovery.Content, ok bool) {
 	l := s.link
 	if l.sealed.carrier == nil || !s.advance(now) {
-		return buf, 0, false, false
+		return buf, 0, content, false
 	}
 	l.holdBack(now, !room.Bulk)
 	for i := range l.slots {
@@ -121,10 +121,10 @@ func (s Source) AppendPayload(now time.Time, buf []byte, room recovery.Room) (b 
 			} else {
 				l.counts.otherOut.Add(uint64(len(b) - len(buf)))
 			}
-			return b, number&^placeMask | uint64(i)<<placeShift, m.Bulk(), true
+			return b, number&^placeMask | uint64(i)<<placeShift, m.Content(), true
 		}
 	}
-	return buf, 0, false, false
+	return buf, 0, content, false
 }
 
 // Acked notes that a datagram has arrived, Lost that it is lost.

@@ -57,8 +57,8 @@ func newBeside(t *testing.T) *beside {
 func (b *beside) ask(bulk bool) (size int, token uint64, isBulk, ok bool) {
 	b.source.Lock()
 	defer b.source.Unlock()
-	packet, token, isBulk, ok := b.source.AppendPayload(time.Now(), make([]byte, 0, 1500), recovery.Room{Max: 1400, Bulk: bulk})
-	return len(packet), token, isBulk, ok
+	packet, token, content, ok := b.source.AppendPayload(time.Now(), make([]byte, 0, 1500), recovery.Room{Max: 1400, Bulk: bulk})
+	return len(packet), token, content.Bulk, ok
 }
 
 // TestSealedCarries: nothing leaves by the first carrier, what arrives there is taken, and each fate finds its machine.

@@ -30,6 +30,7 @@ const (
 type look struct {
 	number  uint16        // of the newest look; 0 = there was none
 	swift   bool          // it is a swift one
+	least   float64       // of its gain above 1
 	from    float64       // the estimate when it began
 	until   int64         // number of the round in which it is closed; 0 = no look is open
 	outcome tally         // fates of its packets
@@ -40,7 +41,7 @@ type look struct {
 // open begins a look.
 func (c *Controller) open(t instant, swift bool) {
 	c.enter(Up, t)
-	c.look = look{number: c.look.number + 1, swift: swift, from: c.Estimate(), until: c.round.number + lookRounds, queue: c.queue}
+	c.look = look{number: c.look.number + 1, swift: swift, least: c.play.lookGain(t) - 1, from: c.Estimate(), until: c.round.number + lookRounds, queue: c.queue}
 }
 
 // lookTime returns how long a look sends faster: as long as a sample, which would otherwise show only a part of it.
@@ -58,7 +59,7 @@ func (c *Controller) push() float64 {
 	if c.look.swift {
 		return swiftGain
 	}
-	return 1 + max(c.extra, lookGain-1)
+	return 1 + max(c.extra, c.look.least)
 }
 
 // payback returns the gain after a look: as much too low as the look's was too high, but not below emptyGain.
@@ -140,7 +141,7 @@ func (c *Controller) close() {
 		c.extra = 0
 		return
 	}
-	wanted := (lookGain - 1) * c.delay.base().Seconds()
+	wanted := l.least * c.delay.base().Seconds()
 	rise := max(l.peak-l.queue, 1).Seconds()
 	added := (c.push() - 1) * c.lookTime().Seconds() / c.delay.base().Seconds()
 	c.extra = min(added*min(max(wanted/rise, 0.5), 2), mostGain-1)

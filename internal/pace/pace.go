@@ -59,9 +59,10 @@ type Controller struct {
 	// Looks for more rate, from Cruise.
 	look       look
 	pause      int     // how many rounds of Cruise lie before the next one
-	extra      float64 // the next look's gain above 1, which is at least lookGain's
-	payingBack bool    // Drain follows a look, which has made no queue above twice the target
-	shallow    bool    // the last look met loss in place of a queue: the path drops what exceeds its rate
+	extra      float64 // the next look's gain above 1, which is at least play.lookGain
+	play       play
+	payingBack bool // Drain follows a look, which has made no queue above twice the target
+	shallow    bool // the last look met loss in place of a queue: the path drops what exceeds its rate
 
 	competition competition
 
@@ -131,6 +132,9 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	s.limited = s.limited || c.state == Dip || c.gain() < 1
 	return s
 }
+
+// Played says that play leaves, which the queue of a look delays.
+func (c *Controller) Played(now time.Time) { c.play.last = c.tick(now) }
 
 // AckDelay says how long the receiver has held back the acks that follow, up to Feedback. It is taken off their round trips, but not
 // below the least that was seen (RFC 9002, section 5.3). Nothing is taken off the first: a receiver may lie.

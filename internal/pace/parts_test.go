@@ -394,9 +394,10 @@ func TestVacant(t *testing.T) {
 func TestPush(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 100*ms)
+	c.open(1, false)
 	require.Equal(t, lookGain, c.push())
 	after := func(rise time.Duration, outcome tally) float64 {
-		c.look = look{peak: rise, outcome: outcome, from: 1e6}
+		c.look = look{peak: rise, outcome: outcome, from: 1e6, least: c.look.least}
 		c.close()
 		return c.push()
 	}
@@ -408,6 +409,12 @@ func TestPush(t *testing.T) {
 	require.False(t, c.shallow)
 	require.InDelta(t, 1.25, after(0, tally{lost: 20, acked: 80}), 1e-9, "no queue, but losses")
 	require.True(t, c.shallow)
+
+	c.Played(time.Unix(1, 0))
+	c.open(c.play.last+playLasts-1, false)
+	require.InDelta(t, playGain, c.push(), 1e-9, "beside play")
+	c.open(c.play.last+playLasts, false)
+	require.InDelta(t, lookGain, c.push(), 1e-9, "which has ended")
 }
 
 // TestPTOHasAFloor: when the smoothed variation has become small, a round trip of a clump is no silence yet.

@@ -29,3 +29,6 @@ type Room struct {
 	Max  int  // bytes
 	Bulk bool // bulk may leave; play always may
 }
+
+// Content is what a datagram holds apart from acks and the machines' control messages.
+type Content struct{ Play, Bulk bool }

@@ -126,28 +126,28 @@ type source struct {
 	refilledAt   time.Time     // when the last refill was
 }
 
-func (s *source) AppendPayload(now time.Time, buf []byte, room sealed.Room) ([]byte, uint64, bool, bool) {
+func (s *source) AppendPayload(now time.Time, buf []byte, room sealed.Room) ([]byte, uint64, sealed.Content, bool) {
 	s.now = now
 	if len(s.calls) > 0 && room.Max >= callBytes {
 		buf = append(appendTime(buf, s.calls[0]), make([]byte, callBytes-timeBytes)...)
 		s.calls = s.calls[1:]
-		return buf, callToken, false, true
+		return buf, callToken, sealed.Content{Play: true}, true
 	}
 	if room.Max < piece || !room.Bulk || now.Before(s.begin) || s.pause != nil && s.pause(now.Sub(netsim.Epoch)) {
-		return buf, 0, false, false
+		return buf, 0, sealed.Content{}, false
 	}
 	for len(s.again) > 0 {
 		n := s.again[0]
 		s.again = s.again[1:]
 		if !s.isAcked(n) {
-			return appendPiece(buf, n), uint64(n), true, true
+			return appendPiece(buf, n), uint64(n), sealed.Content{Bulk: true}, true
 		}
 	}
 	if int(s.next) >= s.total || !s.take() {
-		return buf, 0, false, false
+		return buf, 0, sealed.Content{}, false
 	}
 	s.next++
-	return appendPiece(buf, s.next-1), uint64(s.next - 1), true, true
+	return appendPiece(buf, s.next-1), uint64(s.next - 1), sealed.Content{Bulk: true}, true
 }
 
 // take reports whether a piece may be sent now, and counts it. Without Refill one always may.

@@ -381,6 +381,12 @@ func crowds() (rows []Row) {
 			}})
 		}
 	}
+	for _, n := range []int{2, 4, 8} {
+		s := Path(20e6, 50*milli, 0, 1).With(n/2, Flow{Begin: second}, 0).With(n/2, Flow{Begin: second, Plays: true}, 0)
+		s = named(s, "%d together, half of them beside their play", n)
+		s.For = 25 * second
+		rows = append(rows, Row{Family: "crowd", Scene: s, Judge: company(14*second, 0.02, 0.9)})
+	}
 	return rows
 }
 
@@ -505,6 +511,17 @@ func play() (rows []Row) {
 		rows = append(rows, Row{Family: "play", Scene: s, Judge: func(r Result) []Figure {
 			return []Figure{atMost("p99 above the unloaded, ms", (Percentile(r.Flows[0].Delays, 0.99)-25*milli).Seconds()*1e3, 25)}
 		}})
+	}
+	for _, rate := range []int64{2e6, 10e6, 50e6} {
+		for _, rtt := range []time.Duration{20 * milli, 50 * milli, 100 * milli} {
+			s := named(Path(rate, rtt, 0, 1).With(1, Flow{Begin: 2 * second, Plays: true}, 0), "play in the connection of a transfer, %d Mbit/s %v", mbit(rate), rtt)
+			s.For = 30 * second
+			rows = append(rows, Row{Family: "play", Scene: s, Judge: func(r Result) []Figure {
+				most := rtt/4 + 4*maxPacket*8*second/time.Duration(rate) // of a look, of the packets for which cruising steers, and of one that leaves
+				return []Figure{atMost("p99 above the unloaded, ms", (Percentile(r.Flows[0].Delays, 0.99)-rtt/2).Seconds()*1e3, most.Seconds()*1e3),
+					atLeast("used", r.Flows[0].Rate(5*second, 30*second)/float64(rate), 0.9)}
+			}})
+		}
 	}
 	return rows
 }

@@ -90,21 +90,21 @@ func newBlob(size, count, want int) *blob {
 	return &blob{pieces: *newPieces(size, count, want), payload: make([]byte, size), seen: make([]bool, want), all: make(chan struct{})}
 }
 
-func (s *blob) AppendPayload(_ time.Time, buf []byte, room Room) ([]byte, uint64, bool, bool) {
+func (s *blob) AppendPayload(_ time.Time, buf []byte, room Room) ([]byte, uint64, Content, bool) {
 	var n int
 	switch {
 	case room.Max < s.size || !room.Bulk:
-		return buf, 0, false, false
+		return buf, 0, Content{}, false
 	case len(s.again) > 0:
 		n, s.again = s.again[0], s.again[1:]
 	case s.next < s.total:
 		n = s.next
 		s.next++
 	default:
-		return buf, 0, false, false
+		return buf, 0, Content{}, false
 	}
 	binary.BigEndian.PutUint32(s.payload, uint32(n))
-	return append(buf, s.payload...), uint64(n), true, true
+	return append(buf, s.payload...), uint64(n), Content{Bulk: true}, true
 }
 
 func (s *blob) Lost(_ time.Time, token uint64) {

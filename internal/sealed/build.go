@@ -248,7 +248,7 @@ func (s *Session) appendPayloads(t time.Duration, b []byte, room Room, rec *reco
 		head := len(b)
 		most := room.Max - head - dataHeader
 		b = append(b, framePlay, 0, 0)
-		out, token, bulk, ok := s.source.AppendPayload(s.time(t), b, Room{Max: most, Bulk: room.Bulk})
+		out, token, content, ok := s.source.AppendPayload(s.time(t), b, Room{Max: most, Bulk: room.Bulk})
 		if !ok {
 			return b[:head]
 		}
@@ -256,7 +256,10 @@ func (s *Session) appendPayloads(t time.Duration, b []byte, room Room, rec *reco
 		if n < 1 || n > most {
 			panic(fmt.Sprintf("sealed: a source appended a payload of %d bytes, its limits were 1 and %d", n, most))
 		}
-		if rec.bulk = rec.bulk || bulk; bulk || s.hastens() {
+		if content.Play {
+			s.control.Played(s.time(t))
+		}
+		if rec.bulk = rec.bulk || content.Bulk; content.Bulk || s.hastens() {
 			out[head] = frameData
 		}
 		binary.BigEndian.PutUint16(out[head+1:], uint16(n))

@@ -24,7 +24,7 @@ type numbered struct {
 	all        chan struct{} // closed when nothing waits and all fates are told; nil = nobody asks
 }
 
-func (s *numbered) AppendPayload(_ time.Time, buf []byte, room Room) ([]byte, uint64, bool, bool) {
+func (s *numbered) AppendPayload(_ time.Time, buf []byte, room Room) ([]byte, uint64, Content, bool) {
 	size, bulk := 100, false
 	switch {
 	case s.play > 0 && room.Max >= size:
@@ -33,11 +33,11 @@ func (s *numbered) AppendPayload(_ time.Time, buf []byte, room Room) ([]byte, ui
 		s.bulk--
 		size, bulk = 1000, true
 	default:
-		return buf, 0, false, false
+		return buf, 0, Content{}, false
 	}
 	s.built++
 	buf = binary.BigEndian.AppendUint64(buf, s.built)
-	return append(buf, make([]byte, size-8)...), s.built, bulk, true
+	return append(buf, make([]byte, size-8)...), s.built, Content{Bulk: bulk, Play: !bulk}, true
 }
 
 func (s *numbered) Acked(time.Time, uint64) { s.decide() }

@@ -30,7 +30,7 @@ func newTicks(each time.Duration, bulk, want int) *ticks {
 
 const playToken = 1 << 32
 
-func (p *ticks) AppendPayload(now time.Time, buf []byte, room Room) ([]byte, uint64, bool, bool) {
+func (p *ticks) AppendPayload(now time.Time, buf []byte, room Room) ([]byte, uint64, Content, bool) {
 	if len(p.due) == 0 {
 		return p.pieces.AppendPayload(now, buf, room)
 	}
@@ -39,7 +39,7 @@ func (p *ticks) AppendPayload(now time.Time, buf []byte, room Room) ([]byte, uin
 	p.number++
 	b := binary.BigEndian.AppendUint32(buf, 1<<31)
 	b = binary.BigEndian.AppendUint64(b, uint64(made.Sub(netsim.Epoch)))
-	return append(b, make([]byte, 88)...), playToken + p.number, false, true
+	return append(b, make([]byte, 88)...), playToken + p.number, Content{Play: true}, true
 }
 
 func (p *ticks) Acked(now time.Time, token uint64) {

@@ -13,8 +13,8 @@ import (
 // greedy has always something to send.
 type greedy struct{ sinkOnly }
 
-func (greedy) AppendPayload(_ time.Time, b []byte, room Room) ([]byte, uint64, bool, bool) {
-	return append(b, make([]byte, room.Max)...), 0, true, room.Bulk
+func (greedy) AppendPayload(_ time.Time, b []byte, room Room) ([]byte, uint64, Content, bool) {
+	return append(b, make([]byte, room.Max)...), 0, Content{Bulk: true}, room.Bulk
 }
 
 // TestRecordsOfADelayer: a receiver that acks late, and not all, has us remember 2 MiB of packets in flight at most.

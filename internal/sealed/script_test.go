@@ -92,8 +92,8 @@ func FuzzFrames(f *testing.F) {
 // sinkOnly is a source without payloads that takes everything.
 type sinkOnly struct{}
 
-func (sinkOnly) AppendPayload(_ time.Time, b []byte, _ Room) ([]byte, uint64, bool, bool) {
-	return b, 0, false, false
+func (sinkOnly) AppendPayload(_ time.Time, b []byte, _ Room) ([]byte, uint64, Content, bool) {
+	return b, 0, Content{}, false
 }
 func (sinkOnly) Acked(time.Time, uint64)        {}
 func (sinkOnly) Lost(time.Time, uint64)         {}

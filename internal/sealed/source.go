@@ -9,6 +9,9 @@ import (
 // Room limits the next payload.
 type Room = recovery.Room
 
+// Content is what a payload holds.
+type Content = recovery.Content
+
 // Mover is an optional part of a [Source]: Moved says that the path has changed.
 type Mover interface {
 	Moved(now time.Time)
@@ -18,9 +21,9 @@ type Mover interface {
 // the carrier's lock: no method may block, and now never runs back.
 type Source interface {
 	// AppendPayload appends the next payload, of 1 to room.Max bytes, to buf, if one may leave now. Acked and Lost name it by token;
-	// bulk says whether it is bulk. When it is not ok, nothing that fits may leave until another method, or [Session.Wake], was
+	// content says what it holds. When it is not ok, nothing that fits may leave until another method, or [Session.Wake], was
 	// called. For a packet that has room left the session calls it again, with less room.
-	AppendPayload(now time.Time, buf []byte, room Room) (b []byte, token uint64, bulk, ok bool)
+	AppendPayload(now time.Time, buf []byte, room Room) (b []byte, token uint64, content Content, ok bool)
 
 	// Waiting returns about how many bytes wait to be sent, 0 = unknown. It is called before the first packets of a transfer.
 	Waiting() int

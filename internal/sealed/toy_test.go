@@ -43,12 +43,12 @@ func newPieces(size, total, want int) *pieces {
 	return &pieces{size: size, total: total, want: want, acked: make([]bool, total), open: make(map[uint64]int), got: make(map[int]int)}
 }
 
-func (p *pieces) AppendPayload(now time.Time, buf []byte, room Room) ([]byte, uint64, bool, bool) {
+func (p *pieces) AppendPayload(now time.Time, buf []byte, room Room) ([]byte, uint64, Content, bool) {
 	for len(p.again) > 0 && p.acked[p.again[0]] {
 		p.again = p.again[1:]
 	}
 	if room.Max < p.size || !room.Bulk || p.hold || now.Before(p.refuseTil) {
-		return buf, 0, false, false
+		return buf, 0, Content{}, false
 	}
 	var n int
 	switch {
@@ -58,10 +58,10 @@ func (p *pieces) AppendPayload(now time.Time, buf []byte, room Room) ([]byte, ui
 		n = p.next
 		p.next++
 	default:
-		return buf, 0, false, false
+		return buf, 0, Content{}, false
 	}
 	p.open[uint64(n)]++
-	return appendPiece(buf, n, p.size), uint64(n), true, true
+	return appendPiece(buf, n, p.size), uint64(n), Content{Bulk: true}, true
 }
 
 func appendPiece(b []byte, n, size int) []byte {

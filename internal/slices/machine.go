@@ -41,10 +41,10 @@ type Machine struct {
 	unkept  unkept        // resends slices that arrived and were not acked
 
 	// For the link.
-	held          bool      // set by Hold: slices wait for the connection's rate, or the carrier's pace
-	bulk          bool      // AppendPacket's last datagram was no ack
-	changed       bool      // Changed returns it and clears it
-	newestArrived time.Time // Arrived returns it
+	held          bool             // set by Hold: slices wait for the connection's rate, or the carrier's pace
+	content       recovery.Content // of AppendPacket's last datagram
+	changed       bool             // Changed returns it and clears it
+	newestArrived time.Time        // Arrived returns it
 
 	active time.Time // when a slice last came or left; zero once spare memory was given up
 
@@ -128,7 +128,7 @@ func (m *Machine) AppendPacket(now time.Time, buf []byte, most int) (packet []by
 	if most < mostAckBytes {
 		return buf, 0, false
 	}
-	m.bulk = false
+	m.content.Bulk = false
 	if a, ok := m.in.nextAck(now); ok {
 		m.ackDue = false
 		return config.AppendAck(append(buf, m.protocol), a), ackNumber + uint64(a.ChunkID), true
@@ -136,7 +136,7 @@ func (m *Machine) AppendPacket(now time.Time, buf []byte, most int) (packet []by
 	if most < Datagram || !m.mayLeave() {
 		return buf, 0, false
 	}
-	m.bulk = true
+	m.content.Bulk = true
 	before := m.out.flight.bytes
 	s, number, ok := m.out.next(now)
 	switch {
@@ -335,8 +335,8 @@ func (m *Machine) Changed() bool {
 // SecondByte returns the first byte of repair slices. All other datagrams of the machine begin with FirstByte.
 func (m *Machine) SecondByte() byte { return repairByte }
 
-// Bulk reports whether the datagram that AppendPacket returned last is more than an ack.
-func (m *Machine) Bulk() bool { return m.bulk }
+// Content returns what the datagram that AppendPacket returned last holds: bulk, or an ack and nothing else.
+func (m *Machine) Content() recovery.Content { return m.content }
 
 // FirstByte returns the first byte of slices and acks.
 func (m *Machine) FirstByte() byte { return m.protocol }
