@@ -2,19 +2,18 @@ package pace
 
 import "time"
 
-// Train says how far the path has spread out a train of packets that left back to back: how many bytes arrived after the first packet,
-// with IP and UDP, and the time from the first arrival to the last. It counts only while next to nothing was measured, as by play alone.
-// A train that did not come evenly was spread by jitter, or gathered into clumps: the path's rate is then at least what it shows.
-func (c *Controller) Train(bytes int, span time.Duration, even bool) {
-	if bytes <= 0 || span <= 0 || c.state != Start {
+// Train says what a train has shown. It counts only while next to nothing was measured, as by play alone.
+func (c *Controller) Train(t Train) {
+	if t.Bytes <= 0 || t.Span <= 0 || c.state != Start {
 		return
 	}
-	c.even = even
-	rate := float64(bytes) / span.Seconds()
+	c.even = t.Even
+	rate := float64(t.Bytes) / t.Span.Seconds()
 	if c.rates.value() > rate/8 {
 		return
 	}
-	if !even {
+	c.crowd = t.crowd(c.delay.guess)
+	if !t.Even {
 		c.hint, c.careful = max(c.hint, rate), false
 		return
 	}

@@ -98,7 +98,7 @@ func (c *Controller) resume(t instant) {
 
 // begin enters Start at a rate that was measured before; 0 = none was. It gives up a look that is open.
 func (c *Controller) begin(t instant, rate float64) {
-	c.hint, c.careful = rate, rate > 0
+	c.hint, c.careful, c.crowd = rate, rate > 0, 1
 	if c.delay.rtt.known {
 		c.delay.guess = 0
 	}
@@ -203,9 +203,11 @@ func (c *Controller) Window() int {
 }
 
 // firstPart returns how many bytes of a hint's product may leave before the hint is confirmed, which takes a round trip. The longer the
-// transfer, the fewer they are: a long transfer loses little by that wait, a short one much.
+// transfer, the fewer they are: a long transfer loses little by that wait, a short one much. And the more begin together, of whom the owner
+// does not know, the fewer.
 func (c *Controller) firstPart(product float64) int {
-	part := 1 - startCost*float64(c.waiting)/product
+	unseen := max(c.crowd/float64(max(c.starters, 1)), 1)
+	part := 1 - startCost*unseen*float64(c.waiting)/product
 	least := float64((trainPackets + 2) * c.cfg.Packet)
 	return int(min(max(c.starters.part(max(part, leastFlight)*product), min(least, product), c.leastWindow()), maxFirstFlight))
 }

@@ -53,6 +53,7 @@ type Controller struct {
 	// Start.
 	hint    float64 // rate to begin at, from the train or an old estimate; 0 = a rate was measured, or nothing is known
 	even    bool    // the train came evenly
+	crowd   float64 // how many seem to begin together, by the train
 	careful bool    // the hint was measured: begin at it, not at twice it, until the first flight confirms it
 	start   start
 

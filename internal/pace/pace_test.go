@@ -74,7 +74,7 @@ func TestNothingKnown(t *testing.T) {
 	s.rate(640e3)
 
 	t.Logf("# a train is better: once its rate")
-	s.Train(15*packet, 15*ms, true)
+	s.Train(pace.Train{Bytes: 15 * packet, Span: 15 * ms, Even: true})
 	s.rate(1e6)
 	require.Equal(t, 50*packet, s.Window())
 
@@ -86,18 +86,18 @@ func TestNothingKnown(t *testing.T) {
 	s.Waiting(0)
 
 	t.Logf("# a train that jitter or a batching MAC tore apart: what came at least")
-	s.Train(15*packet, 5*ms, false)
+	s.Train(pace.Train{Bytes: 15 * packet, Span: 5 * ms})
 	s.rate(2.77 * 3e6)
 
 	t.Logf("# a train over a token bucket: the first flight is bounded")
-	s.Train(15*packet, 15*time.Microsecond, true)
+	s.Train(pace.Train{Bytes: 15 * packet, Span: 15 * time.Microsecond, Even: true})
 	s.rate(1e9)
 	require.Equal(t, 512<<10, s.Window())
 
 	t.Logf("# trains that make no sense")
-	s.Train(0, ms, true)
-	s.Train(1000, 0, true)
-	s.Train(1000, -ms, true)
+	s.Train(pace.Train{Bytes: 0, Span: ms, Even: true})
+	s.Train(pace.Train{Bytes: 1000, Span: 0, Even: true})
+	s.Train(pace.Train{Bytes: 1000, Span: -ms, Even: true})
 	s.rate(1e9)
 }
 
@@ -128,7 +128,7 @@ func TestPlayIsNoRate(t *testing.T) {
 func TestNextPaces(t *testing.T) {
 	s := newSteps(t)
 	s.Guess(50 * ms)
-	s.Train(15*packet, 15*ms, true)
+	s.Train(pace.Train{Bytes: 15 * packet, Span: 15 * ms, Even: true})
 	start := s.now
 	s.send(32)
 	t.Logf("# 32 packets at one a millisecond")
@@ -144,7 +144,7 @@ func TestNextPaces(t *testing.T) {
 func TestEstimate(t *testing.T) {
 	s := newSteps(t)
 	s.Guess(50 * ms)
-	s.Train(15*packet, 15*ms, true)
+	s.Train(pace.Train{Bytes: 15 * packet, Span: 15 * ms, Even: true})
 	first := s.now
 	flight := s.send(32)
 	for i := range 32 {
@@ -170,7 +170,7 @@ func TestEstimate(t *testing.T) {
 func inQueue(t *testing.T) *steps {
 	s := newSteps(t)
 	s.Guess(50 * ms)
-	s.Train(15*packet, 15*ms, true)
+	s.Train(pace.Train{Bytes: 15 * packet, Span: 15 * ms, Even: true})
 	for s.State() != pace.Cruise {
 		flight := s.send(10)
 		s.pass(50 * ms)
@@ -330,7 +330,7 @@ func play(t *testing.T, script []byte) {
 		case 13:
 			c.Guess(time.Duration(n) * ms)
 		case 14:
-			c.Train(n*100, time.Duration(n)*ms, true)
+			c.Train(pace.Train{Bytes: n * 100, Span: time.Duration(n) * ms, Even: true})
 		case 15:
 			if n < 20 {
 				c.Reset(now)
@@ -351,7 +351,7 @@ func play(t *testing.T, script []byte) {
 func TestFirstFlightIgnoresOthersQueue(t *testing.T) {
 	s := newSteps(t)
 	s.Guess(50 * ms)
-	s.Train(15*packet, 15*ms, true)
+	s.Train(pace.Train{Bytes: 15 * packet, Span: 15 * ms, Even: true})
 	window := s.Window()
 	sent := s.send(1)
 	s.pass(80 * ms)

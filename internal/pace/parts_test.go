@@ -451,7 +451,7 @@ func TestLossEndsACarefulStart(t *testing.T) {
 	} {
 		c, now := New(Config{}), time.Unix(0, 0)
 		c.Guess(50 * ms)
-		c.Train(15*1500, 15*ms, true)
+		c.Train(Train{Bytes: 15 * 1500, Span: 15 * ms, Even: true})
 		for _, state := range test.states {
 			c.flight(now, 20, test.arrives)
 			require.Equal(t, state, c.State(), name)
@@ -546,7 +546,7 @@ func TestTwoPacketsConfirmNothing(t *testing.T) {
 // nothing of the flight behind it, which confirms the train's rate.
 func TestAHeaderLimitsNothing(t *testing.T) {
 	c := New(Config{Packet: 1000})
-	c.Train(16_000, 16*time.Millisecond, true)
+	c.Train(Train{Bytes: 16_000, Span: 16 * time.Millisecond, Even: true})
 	now, size := time.Unix(1000, 0), 1000
 	flight := []Sample{c.Sent(now, size, 0)}
 	c.Limited(size)
@@ -573,7 +573,7 @@ type flier struct {
 func newFlier(size int, rate float64, waiting int) flier {
 	f := flier{New(Config{}), size, over(size, rate), time.Unix(1000, 0)}
 	f.Guess(50 * ms)
-	f.Train(16*size, 16*f.each, true)
+	f.Train(Train{Bytes: 16 * size, Span: 16 * f.each, Even: true})
 	f.Waiting(waiting)
 	return f
 }

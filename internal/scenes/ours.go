@@ -68,7 +68,7 @@ func newSession(s sealed.Source, client bool, seed uint64, train float64, rtt ti
 	if train > 0 {
 		const bytes = 16 * 1500
 		c.NoTrain = true
-		c.Controller.Train(bytes, time.Duration(bytes*8e9/train), true)
+		c.Controller.Train(pace.Train{Bytes: bytes, Span: time.Duration(bytes * 8e9 / train), Even: true})
 	}
 	binary.LittleEndian.PutUint64(c.Seed[:], seed+1)
 	session, err := sealed.NewSession(c)

@@ -30,8 +30,8 @@ func (s *Session) detectLosses(t time.Duration) {
 	if s.state == Open {
 		s.train.repeat()
 	}
-	if bytes, span, even, ok := s.train.measured(); ok {
-		s.control.Train(bytes, span, even)
+	if shown, ok := s.train.measured(); ok {
+		s.control.Train(shown)
 	}
 }
 
@@ -48,7 +48,7 @@ func (s *Session) lose(t time.Duration, n uint64, f fate) {
 		s.control.Lost(s.time(t), r.sample, int(r.size))
 	}
 	if r.train {
-		s.train.decide(nil, 0)
+		s.train.lose()
 	}
 	for _, token := range r.tokens[:r.payloads] {
 		s.source.Lost(s.time(t), token)
@@ -94,7 +94,7 @@ func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (news bool) {
 		s.control.Acked(s.time(t), r.sample, int(r.size), peerTime(at))
 	}
 	if r.train && was == flying {
-		s.train.decide(r, at)
+		s.train.ack(r, at, s.guess) // which sampleRTT has just taken of this packet
 	}
 	for _, token := range r.tokens[:r.payloads] {
 		s.source.Acked(s.time(t), token)

@@ -1,14 +1,14 @@
 package sealed
 
 import (
-	"github.com/quivernet/quiver/internal/testkit"
-
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // ends makes both sessions of a carrier, not started.
@@ -143,4 +143,18 @@ func TestMovedGoesOn(t *testing.T) {
 	before := len(b.got)
 	require.NoError(t, pair.RunFor(time.Second))
 	require.Greater(t, len(b.got)-before, 1200, "of 1,850 that the path takes in a second")
+}
+
+// TestTrainTellsWhatWasAhead: the round trip of its first packet shows the queue before the train, not the train's own.
+func TestTrainTellsWhatWasAhead(t *testing.T) {
+	path := netsim.Config{Delay: 25 * ms, Rate: 20e6}
+	client, server := ends(t, newPieces(1000, 0, 0), newPieces(1000, 0, 0), nil)
+	pair := netsim.NewPair(client, server, netsim.PairConfig{AtoB: path, BtoA: path, Max: SafePacket})
+	client.Start(netsim.Epoch, ID{1})
+	server.Start(netsim.Epoch, ID{2})
+	var tr train
+	require.NoError(t, pair.Run(time.Second, func() bool { tr = client.train; return tr.arrived >= enoughTrain }))
+	trip := tr.way + slices.Min(tr.at[:tr.arrived])
+	packet := time.Duration((SafePacket + overheadUDP) * 8 * int(time.Second) / 20e6)
+	require.InDelta(t, 50*ms+2*packet, trip, float64(packet), "the packet itself, and its ack; the last of the train waits for 15 more")
 }

@@ -3,6 +3,8 @@ package sealed
 import (
 	"slices"
 	"time"
+
+	"github.com/quivernet/quiver/internal/pace"
 )
 
 const (
@@ -26,6 +28,7 @@ type train struct {
 	open    int  // packets in flight
 	arrived int
 	bytes   int                         // bytes of the packets that arrived, not counting the first
+	way     time.Duration               // the least round trip of one, less its arrival by the peer's clock
 	at      [trainPackets]time.Duration // when each packet arrived
 }
 
@@ -39,11 +42,16 @@ func (tr *train) repeat() {
 	}
 }
 
-// decide notes the fate of one packet: r is its record and at its arrival by the peer's clock; r is nil when it is lost.
-func (tr *train) decide(r *record, at time.Duration) {
+// lose notes that a packet is lost, and ack that one has arrived: r is its record, at its arrival by the peer's clock, 0 = unknown, and
+// rtt its round trip.
+func (tr *train) lose() { tr.open-- }
+func (tr *train) ack(r *record, at, rtt time.Duration) {
 	tr.open--
-	if r == nil || at == 0 {
+	if at == 0 {
 		return
+	}
+	if tr.arrived == 0 || rtt-at < tr.way {
+		tr.way = rtt - at
 	}
 	if tr.arrived > 0 {
 		tr.bytes += int(r.size)
@@ -52,24 +60,24 @@ func (tr *train) decide(r *record, at time.Duration) {
 	tr.arrived++
 }
 
-// measured returns how many bytes arrived in which span; even says that the packets came evenly. ok is false while the train runs, when
-// too few packets arrived or in too short a span, and after a first measurement. When the packets did not come evenly the span includes
-// the widest gap twice, because as much time may have passed before the first packet.
-func (tr *train) measured() (bytes int, span time.Duration, even, ok bool) {
+// measured returns what the train has shown. ok is false while it runs, when too few packets arrived or in too short a span, and after a
+// first measurement. When the packets did not come evenly the span includes the widest gap twice, because as much time may have passed
+// before the first packet.
+func (tr *train) measured() (shown pace.Train, ok bool) {
 	if tr.running() || tr.arrived < enoughTrain {
-		return 0, 0, false, false
+		return shown, false
 	}
 	at := tr.at[:tr.arrived]
 	slices.Sort(at)
-	bytes, span = tr.bytes, at[len(at)-1]-at[0]
-	ok = span >= minTrain
-	if widest := widest(at); widest*time.Duration(len(at)-1) > unevenTrain*span {
-		span += widest
+	shown = pace.Train{Bytes: tr.bytes, Span: at[len(at)-1] - at[0], Trip: tr.way + at[0]}
+	ok = shown.Span >= minTrain
+	if widest := widest(at); widest*time.Duration(len(at)-1) > unevenTrain*shown.Span {
+		shown.Span += widest
 	} else {
-		even = true
+		shown.Even = true
 	}
 	*tr = train{again: true}
-	return bytes, span, even, ok
+	return shown, ok
 }
 
 // widest returns the widest gap between two arrivals. With jitter, or a link layer that batches, packets arrive in a few clumps, which
