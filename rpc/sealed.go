@@ -59,6 +59,8 @@ type sealedCarrier struct {
 
 	carriers  carriers
 	instances control.Instances // the numbers of the carriers, as agreed with the peer
+	opens     uint32            // the instance that begins once the carrier before it has ended, on a server; 0 = none
+	owesIDs   bool              // the client has asked for spare ids of the instance that opens
 	state     sealed.State      // of the newest carrier, when maintain last logged it
 	control   *pace.Controller  // of all carriers; used under the link's lock while there is one
 }
@@ -111,7 +113,22 @@ func (s *carriers) close() {
 	}
 }
 
-// wait returns when the newest carrier, which is closed or closes, no longer uses the socket.
+// over reports whether the newest carrier has ended and no longer uses the socket.
+func (s *carriers) over() bool {
+	carrier := s.current()
+	if carrier == nil {
+		return true
+	}
+	select {
+	case <-carrier.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// wait returns when the newest carrier, which is closed or closes, no longer uses the socket. A tick must not call it: the carrier may wait
+// for a turn of its own, and for the socket.
 func (s *carriers) wait() {
 	if carrier := s.current(); carrier != nil {
 		<-carrier.Done()
@@ -201,6 +218,7 @@ func (r *sealedCarrier) config(instance uint32) sealed.Config {
 		Ping:      r.ping,
 		Observe:   func(now time.Time, c *pace.Controller) { source.Tell(now, c.Window(), c.Rate(), c.Loss()) },
 		Changed:   r.changed,
+		Ended:     r.wake,
 	}
 	if r.conn.allowance.Limited() {
 		c.Rate = r.conn.allowance
@@ -253,10 +271,9 @@ func (r *sealedCarrier) begin() {
 	time.AfterFunc(beginDelay, r.carriers.current().Start)
 }
 
-// beginInstance makes the carrier of an instance, which the caller starts, after the one before has ended. It is false when the connection
-// is closed, or when there can be no carrier, which it logs.
+// beginInstance makes the carrier of an instance, which the caller starts. The one before must have ended: both have the same controller and
+// the same link. It is false when the connection is closed, or when there can be no carrier, which it logs.
 func (r *sealedCarrier) beginInstance(instance uint32) (ok bool) {
-	r.carriers.wait()
 	if r.control == nil {
 		r.control = pace.New(pace.Config{})
 	} else {
@@ -281,6 +298,10 @@ func (r *sealedCarrier) maintain() {
 	if carrier == nil || !r.conn.usable() {
 		return
 	}
+	if r.opens > 0 {
+		r.beginOpened()
+		return
+	}
 	state := carrier.State()
 	if state != r.state {
 		r.state = state
@@ -303,7 +324,7 @@ func (r *sealedCarrier) maintain() {
 
 // openNext begins the next carrier, on a client, and tells the server; or it wakes maintain when it is time for that.
 func (r *sealedCarrier) openNext() {
-	if r.conn.server {
+	if r.conn.server || !r.carriers.over() {
 		return
 	}
 	if wait := r.instances.Next(time.Now()); wait > 0 {
@@ -316,18 +337,34 @@ func (r *sealedCarrier) openNext() {
 	}
 }
 
-// onOpen begins, on a server, the next carrier, which the client has opened.
+// onOpen notes, on a server, that the client has opened the next carrier. maintain begins it when the one before has ended, in this Dispatch
+// or in a later one: no tick waits for that.
 func (r *sealedCarrier) onOpen(m control.SealedOpen) *CloseError {
 	if !r.conn.server || !r.instances.MayOpen(m.Instance, time.Now()) {
 		return r.misplaced(control.IDSealedOpen, m.Instance)
 	}
-	if r.beginInstance(m.Instance) {
-		r.carriers.current().Start()
-		return nil
-	}
-	r.instances.Fail(m.Instance, time.Now())
-	r.send(control.AppendSealed(nil, control.IDSealedShut, m.Instance))
+	r.instances.Renew(m.Instance)
+	r.opens, r.owesIDs = m.Instance, false
+	r.attention.Store(true)
 	return nil
+}
+
+// beginOpened begins the carrier that the client has opened, if the one before has ended; if not, its end wakes maintain again.
+func (r *sealedCarrier) beginOpened() {
+	if !r.carriers.over() {
+		return
+	}
+	instance := r.opens
+	r.opens = 0
+	if !r.beginInstance(instance) {
+		r.instances.End(time.Now())
+		r.send(control.AppendSealed(nil, control.IDSealedShut, instance))
+		return
+	}
+	r.carriers.current().Start()
+	if r.owesIDs {
+		r.sendIDs()
+	}
 }
 
 // onShut closes a carrier that the peer has closed.
@@ -338,6 +375,7 @@ func (r *sealedCarrier) onShut(m control.SealedShut) *CloseError {
 	}
 	if current {
 		r.instances.End(time.Now())
+		r.opens = 0
 		r.carriers.current().Close()
 		r.wake()
 	}
@@ -350,15 +388,24 @@ func (r *sealedCarrier) onAsk(m control.SealedAsk) *CloseError {
 	if !ok {
 		return r.misplaced(control.IDSealedAsk, m.Instance)
 	}
-	if current {
-		carrier := r.carriers.current()
-		ids := make([]sealed.ID, moreIDs)
-		for i := range ids {
-			ids[i] = carrier.Issue()
-		}
-		r.send(control.AppendSealed(nil, control.IDSealedIDs, m.Instance, ids...))
+	switch {
+	case !current:
+	case r.opens > 0:
+		r.owesIDs = true
+	default:
+		r.sendIDs()
 	}
 	return nil
+}
+
+// sendIDs sends the peer spare ids of the newest carrier.
+func (r *sealedCarrier) sendIDs() {
+	carrier := r.carriers.current()
+	ids := make([]sealed.ID, moreIDs)
+	for i := range ids {
+		ids[i] = carrier.Issue()
+	}
+	r.send(control.AppendSealed(nil, control.IDSealedIDs, r.instances.Newest(), ids...))
 }
 
 // onIDs takes the spare ids that this end has asked for.

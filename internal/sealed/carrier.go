@@ -38,6 +38,8 @@ type Config struct {
 	Woken  func()
 	// Changed is called without the lock, on the carrier's goroutine, when the state has changed. nil = not called.
 	Changed func(State)
+	// Ended is called without the lock when Done has been closed, so that an owner need not wait for that. nil = not called.
+	Ended func()
 }
 
 // Carrier runs a session over a socket. All methods may be called concurrently.

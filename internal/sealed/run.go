@@ -263,5 +263,8 @@ func (c *Carrier) finished() bool {
 	c.run.taken = taken{}
 	c.worker.end()
 	close(c.done)
+	if c.config.Ended != nil {
+		c.config.Ended()
+	}
 	return true
 }

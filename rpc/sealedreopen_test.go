@@ -1,0 +1,170 @@
+package rpc
+
+import (
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/control"
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/sealed"
+)
+
+// slowSocket is a socket whose sealed packets wait while gate is set, as in a queue of turns.
+type slowSocket struct {
+	*netsim.PacketConn
+	gate chan struct{}
+}
+
+func (s *slowSocket) WriteTo(p []byte, to net.Addr) (int, error) {
+	if p[0] == 0x04 {
+		<-s.gate
+	}
+	return s.PacketConn.WriteTo(p, to)
+}
+
+// reopener is a server and a client that opens and closes sealed carriers as it likes.
+type reopener struct {
+	*network
+	gate chan struct{} // the server's sealed packets pass while it is closed
+	near *Conn
+	far  *sealedCarrier
+}
+
+// overSlowSocket runs a test over a path whose server's socket may hold its carriers up.
+func overSlowSocket(t *testing.T, fn func(r *reopener)) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &reopener{network: &network{t: t}, gate: make(chan struct{})}
+		r.server = newSealedWorld(t, Config{Sealed: true})
+		r.clients = []*testWorld{newSealedWorld(t, Config{Sealed: true})}
+		a, b := netsim.Pipe(clean, clean)
+		serverTLS, clientTLS := credentials(t)
+		slow := &slowSocket{PacketConn: b, gate: r.gate}
+		listener, err := ListenPacket(slow, serverTLS, r.server.World)
+		require.NoError(t, err)
+		r.near, err = DialPacket(t.Context(), a, b.LocalAddr(), clientTLS, r.clients[0].World)
+		require.NoError(t, err)
+		r.ends = []*Conn{r.near}
+		r.tick(12)
+		r.await()
+		r.far = r.conns[0].sealed
+
+		fn(r)
+
+		require.NoError(t, listener.Close())
+		require.NoError(t, r.near.Wait(t.Context()))
+		r.tick(1)
+		require.NoError(t, a.Close())
+		require.NoError(t, b.Close())
+	})
+}
+
+// say sends messages of the client about its carriers, in one packet.
+func (r *reopener) say(messages ...[]byte) {
+	r.near.link.Lock()
+	defer r.near.link.Unlock()
+	for _, m := range messages {
+		require.NoError(r.t, r.near.machine.Send(0, bunch.Reliable, m))
+	}
+}
+
+func shutCarrier(instance uint32) []byte {
+	return control.AppendSealed(nil, control.IDSealedShut, instance)
+}
+func openCarrier(instance uint32) []byte {
+	return control.AppendSealed(nil, control.IDSealedOpen, instance)
+}
+func askCarrier(instance uint32) []byte {
+	return control.AppendSealed(nil, control.IDSealedAsk, instance)
+}
+
+// longestTick ticks the server so many times, and returns how long the longest tick took.
+func (r *reopener) longestTick(count int) (longest time.Duration) {
+	for range count {
+		time.Sleep(time.Second / 30)
+		begin := time.Now()
+		r.server.Tick(begin)
+		longest = max(longest, time.Since(begin))
+	}
+	return longest
+}
+
+// TestNoTickWaitsForAnOldCarrier: who opened a carrier right behind the end of the one before had the world's goroutine wait until the old
+// one had had its turn, and its socket took its packets.
+func TestNoTickWaitsForAnOldCarrier(t *testing.T) {
+	overSlowSocket(t, func(r *reopener) {
+		time.AfterFunc(5*time.Second, func() { close(r.gate) })
+		r.say(shutCarrier(1), openCarrier(2))
+		require.Zero(t, r.longestTick(60), "the old carrier waits for its socket")
+		require.EqualValues(t, 1, r.far.carriers.stats().Carriers)
+		require.Zero(t, r.longestTick(200))
+		require.EqualValues(t, 2, r.far.carriers.stats().Carriers, "the next one has begun behind it")
+		require.NotEqual(t, sealed.Closed, r.far.State())
+		require.NoError(t, r.near.Err())
+	})
+}
+
+// TestCarriersThatWaitForAnotherAreOne: of many that a client opens and closes while an old one ends, the last begins, and spare ids of it are
+// sent when it has some.
+func TestCarriersThatWaitForAnotherAreOne(t *testing.T) {
+	overSlowSocket(t, func(r *reopener) {
+		time.AfterFunc(5*time.Second, func() { close(r.gate) })
+		r.say(shutCarrier(1), openCarrier(2), askCarrier(2), shutCarrier(2), openCarrier(3), askCarrier(3), shutCarrier(3), openCarrier(4), askCarrier(4))
+		require.Zero(t, r.longestTick(60))
+		require.EqualValues(t, 1, r.far.carriers.stats().Carriers)
+		require.Zero(t, r.longestTick(200))
+		require.EqualValues(t, 2, r.far.carriers.stats().Carriers)
+		r.tick(10)
+		require.ErrorContains(t, r.near.Err(), "SealedIDs of carrier 4 arrived at carrier 1")
+	})
+}
+
+// TestClosedWhileACarrierWaits: a connection that ends while its next carrier waits for the old one ends all the same.
+func TestClosedWhileACarrierWaits(t *testing.T) {
+	overSlowSocket(t, func(r *reopener) {
+		r.say(shutCarrier(1), openCarrier(2))
+		require.Zero(t, r.longestTick(30))
+		r.conns[0].Close(2000, "enough")
+		r.tick(60)
+		require.Error(t, r.near.Err())
+		close(r.gate)
+		r.tick(60)
+		require.Len(t, r.server.left, 1)
+		require.EqualValues(t, 1, r.far.carriers.stats().Carriers)
+	})
+}
+
+// TestCrowdOpensCarriersInTurns: a crowd that opens carriers at once has them begin in several ticks, for each takes a part of one.
+func TestCrowdOpensCarriersInTurns(t *testing.T) {
+	const crowd = maxBegun + 5
+	server := newSealedWorld(t, Config{Sealed: true})
+	serverTLS, clientTLS := credentials(t)
+	listener, err := Listen("127.0.0.1:0", serverTLS, server.World)
+	require.NoError(t, err)
+	for range crowd {
+		_, err := Dial(t.Context(), listener.Addr().String(), clientTLS, newSealedWorld(t, Config{Sealed: true}).World)
+		require.NoError(t, err)
+	}
+	for len(server.joined) < crowd {
+		server.Tick(time.Now())
+	}
+	for _, c := range server.joined {
+		c.sealed.carriers.current().Close()
+		c.sealed.carriers.wait()
+		require.Nil(t, c.sealed.onShut(control.SealedShut{Instance: 1}))
+		require.Nil(t, c.sealed.onOpen(control.SealedOpen{Instance: 2}))
+	}
+	for _, want := range []int{maxBegun, crowd} {
+		server.Tick(time.Now())
+		begun := 0
+		for _, c := range server.joined {
+			begun += int(c.sealed.carriers.stats().Carriers) - 1
+		}
+		require.Equal(t, want, begun)
+	}
+	require.NoError(t, listener.Close())
+}
