@@ -23,9 +23,10 @@ type Listener struct {
 	world     *World
 	transport *quic.Transport
 	listener  *quic.Listener
-	socket    net.PacketConn // that Listen has opened and Close closes; nil when it is the caller's
-	shared    *sealed.Socket // nil without Config.Sealed
-	unshare   func()         // called when the socket is no longer used
+	socket    net.PacketConn  // that Listen has opened and Close closes; nil when it is the caller's
+	shared    *sealed.Socket  // nil without Config.Sealed
+	paths     *quicconn.Paths // stands before the transport
+	unshare   func()          // called when the socket is no longer used
 	accepting sync.WaitGroup
 	cancel    context.CancelFunc
 
@@ -64,7 +65,8 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 	if err := world.becomeServer(); err != nil {
 		return nil, err
 	}
-	conn, shared, unshare := world.share(socket)
+	paths := quicconn.NewPaths(world.heldBack)
+	conn, shared, unshare := world.share(socket, paths.Admit)
 	transport := &quic.Transport{
 		Conn:                conn,
 		ConnectionIDLength:  quicconn.ConnectionIDBytes,
@@ -80,7 +82,8 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 		return nil, fmt.Errorf("rpc: Listen on %v: %w", socket.LocalAddr(), err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &Listener{world: world, shared: shared, unshare: unshare, transport: transport, listener: listener, cancel: cancel, conns: make(map[*Conn]*quic.Conn)}
+	l := &Listener{world: world, shared: shared, paths: paths, unshare: unshare, transport: transport, listener: listener, cancel: cancel, conns: make(map[*Conn]*quic.Conn)}
+	paths.Follow(l.remotes)
 	l.accepting.Go(func() { l.accept(ctx) })
 	return l, nil
 }
@@ -93,6 +96,11 @@ func (w *World) mustProve(addr net.Addr) bool {
 		w.logs.Warn(logs.Retry, "new clients must prove their address", "addr", addr, "handshakes", open, "Config.RetryAbove", w.config.retryAbove())
 	}
 	return must
+}
+
+// heldBack warns that QUIC does not get packets from an address.
+func (w *World) heldBack(from net.Addr) {
+	w.logs.Warn(logs.Unproven, "packets of QUIC dropped: small ones from an address that no client has proven", "addr", from)
 }
 
 // visitKey is the key of the visit in the context of a QUIC connection.
@@ -158,6 +166,17 @@ func (l *Listener) snapshot() (map[*Conn]*quic.Conn, time.Duration) {
 	return maps.Clone(l.conns), time.Until(l.linger)
 }
 
+// remotes returns the addresses of all connections.
+func (l *Listener) remotes() []net.Addr {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	remotes := make([]net.Addr, 0, len(l.conns))
+	for _, conn := range l.conns {
+		remotes = append(remotes, conn.RemoteAddr())
+	}
+	return remotes
+}
+
 func (l *Listener) accept(ctx context.Context) {
 	for {
 		conn, err := l.listener.Accept(ctx)
@@ -170,6 +189,7 @@ func (l *Listener) accept(ctx context.Context) {
 
 // adopt gives an accepted connection to the world.
 func (l *Listener) adopt(conn *quic.Conn) {
+	l.paths.Prove(conn.RemoteAddr())
 	v, _ := conn.Context().Value(visitKey{}).(*visit)
 	c, err := l.world.attach(quicconn.NewCarrier(conn, l.shared), true, v)
 	if err != nil {
@@ -225,7 +245,7 @@ func dial(ctx context.Context, socket net.PacketConn, addr net.Addr, host string
 		free()
 		return nil, errors.New("a TLS config is needed; see cert.Pinned")
 	}
-	conn, shared, unshare := world.share(socket)
+	conn, shared, unshare := world.share(socket, nil)
 	carrier, err := quicconn.Dial(ctx, conn, shared, addr, quicconn.TLS(config, host), world.config.quic(), func() {
 		unshare()
 		free()
@@ -248,9 +268,9 @@ func (c *Config) quic() *quic.Config {
 	return quicconn.Config(c.idleTimeout(), c.keepAlive(), c.handshakeTimeout())
 }
 
-// share prepares a socket for QUIC and, if the config says so, for sealed packets beside it. The caller calls free when it uses the
-// socket no more.
-func (w *World) share(socket net.PacketConn) (conn net.PacketConn, shared *sealed.Socket, free func()) {
+// share prepares a socket for QUIC and, if the config says so, for sealed packets beside it. admit, unless nil, says which packets QUIC gets.
+// The caller calls free when it uses the socket no more.
+func (w *World) share(socket net.PacketConn, admit func(net.Addr, []byte) bool) (conn net.PacketConn, shared *sealed.Socket, free func()) {
 	if _, ok := socket.(*net.UDPConn); ok && w.config.Sealed { // quic-go sets the buffers of other sockets itself
 		if err := udp.AskBuffers(socket, udp.BufferBytes); err != nil {
 			w.log.Warn("the socket's buffers are small for sealed packets", "addr", socket.LocalAddr(), "error", err)
@@ -260,9 +280,12 @@ func (w *World) share(socket net.PacketConn) (conn net.PacketConn, shared *seale
 	if w.sockets != nil {
 		socket, free = w.sockets.Add(socket)
 	}
-	if !w.config.Sealed {
-		return socket, nil, free
+	switch {
+	case w.config.Sealed:
+		shared = sealed.NewSocket(socket, sealed.SocketConfig{Admit: admit})
+		return shared.QUIC(), shared, free
+	case admit != nil:
+		return sealed.NewSocket(socket, sealed.SocketConfig{Admit: admit, NoOffload: true}).QUIC(), nil, free
 	}
-	shared = sealed.NewSocket(socket, sealed.SocketConfig{})
-	return shared.QUIC(), shared, free
+	return socket, nil, free
 }

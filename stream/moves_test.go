@@ -116,3 +116,48 @@ type behind struct {
 }
 
 func (b behind) LocalAddr() net.Addr { return b.known }
+
+// flap gives the client another address again and again.
+func (n *nat) flap(each, while time.Duration) {
+	for begin := time.Now(); time.Since(begin) < while; time.Sleep(each) {
+		n.now.Store(1 - n.now.Load())
+	}
+}
+
+// TestFlappingAddresses: a client whose address changes up to a hundred times a second has its transfer end well, or its connection within
+// IdleTimeout: QUIC has connection ids for some twenty changes. Nothing hangs, and the sealed carrier is never given up.
+func TestFlappingAddresses(t *testing.T) {
+	for _, each := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond} {
+		for _, sealed := range []bool{true, false} {
+			for _, up := range []bool{true, false} {
+				synctest.Test(t, func(t *testing.T) {
+					time.Sleep(40 * 365 * 24 * time.Hour) // quic-go takes packets for younger than they are before the process began
+					n, near, far := newNAT(netsim.Config{Delay: 25 * time.Millisecond, Rate: 20e6, Seed: testkit.Seed(t)})
+					l, leave := joinQUIC(t, near, behind{far, n.inner.LocalAddr()}, rpc.Config{Sealed: sealed}, func(server, client *rpc.World) {})
+					from, to := l.toClient, l.client
+					if up {
+						from, to = l.toServer, l.server
+					}
+					sent, got := content(4<<20), collect(to)
+					_, err := save.Start(from, bytes.NewReader(sent), int64(len(sent)))
+					require.NoError(t, err)
+					time.Sleep(150 * time.Millisecond)
+					n.flap(each, 3*time.Second)
+					time.Sleep(time.Minute)
+					here, there := l.toServer.Conn(), l.toClient.Conn()
+					whole := bytes.Equal(sent, (<-got).data)
+					t.Logf("each %v, sealed %v, up %v: whole %v, %v, %v", each, sealed, up, whole, here.Err(), there.Err())
+					require.Equal(t, whole, here.Err() == nil)
+					require.Equal(t, whole, there.Err() == nil)
+					if sealed && whole {
+						require.EqualValues(t, 1, there.Stats().Sealed.Carriers)
+					}
+					leave()
+					time.Sleep(time.Minute)
+					n.close()
+					_, _ = near.Close(), far.Close()
+				})
+			}
+		}
+	}
+}

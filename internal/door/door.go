@@ -100,6 +100,11 @@ func AddressOf(addr net.Addr) netip.Prefix {
 	} else if port, err := netip.ParseAddrPort(addr.String()); err == nil {
 		ip = port.Addr()
 	}
+	return prefixOf(ip)
+}
+
+// prefixOf is AddressOf for an IP address.
+func prefixOf(ip netip.Addr) netip.Prefix {
 	ip = ip.Unmap().WithZone("")
 	bits := 64
 	if ip.Is4() {

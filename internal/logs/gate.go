@@ -39,10 +39,11 @@ func (g Gates[K]) Pass(key K, now time.Time) (hidden int, ok bool) {
 type Cause uint8
 
 const (
-	Retry   Cause = iota // a client must prove its address
-	Refused              // a client finds no room
-	Failed               // a client does not join
-	Login                // a client's token is refused
+	Retry    Cause = iota // a client must prove its address
+	Refused               // a client finds no room
+	Failed                // a client does not join
+	Login                 // a client's token is refused
+	Unproven              // a packet comes from where no client is
 	causes
 )
 

@@ -24,10 +24,9 @@ type plainConn struct {
 func (c *plainConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	for {
 		n, from, err = c.PacketConn.ReadFrom(p)
-		if err != nil || !isSealed(p[:n]) {
+		if err != nil || c.socket.forQUIC(time.Now(), from, p[:n]) {
 			return n, from, err
 		}
-		c.socket.route(time.Now(), from, p[:n])
 	}
 }
 
@@ -73,10 +72,9 @@ func (c *udpConn) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oobn int, er
 func (c *udpConn) ReadMsgUDP(b, oob []byte) (n, oobn, flags int, addr *net.UDPAddr, err error) {
 	for {
 		n, oobn, flags, addr, err = c.udp.ReadMsgUDP(b, oob)
-		if err != nil || !isSealed(b[:n]) {
+		if err != nil || c.socket.forQUIC(time.Now(), addr, b[:n]) {
 			return n, oobn, flags, addr, err
 		}
-		c.socket.route(time.Now(), addr, b[:n])
 	}
 }
 
@@ -100,8 +98,7 @@ func (c *udpConn) keep(ms []ipv4.Message) (n int) {
 	now := time.Now()
 	for i := range ms {
 		m := &ms[i]
-		if p := m.Buffers[0][:m.N]; isSealed(p) {
-			c.socket.route(now, m.Addr, p)
+		if !c.socket.forQUIC(now, m.Addr, m.Buffers[0][:m.N]) {
 			continue
 		}
 		if n < i {

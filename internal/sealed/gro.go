@@ -148,12 +148,10 @@ func (c *groConn) beginMessage() {
 func (c *groConn) split(to *ipv4.Message) (isQUIC bool) {
 	m := &c.left[0]
 	p := c.rest[:min(c.size, len(c.rest))]
-	if isQUIC = len(p) > 0 && !isSealed(p); isQUIC {
+	if isQUIC = len(p) > 0 && c.socket.forQUIC(c.readTime, m.Addr, p); isQUIC {
 		to.N = copy(to.Buffers[0], p)
 		to.NN = copy(to.OOB, m.OOB[:m.NN])
 		to.Addr, to.Flags = m.Addr, m.Flags
-	} else if len(p) > 0 {
-		c.socket.route(c.readTime, m.Addr, p)
 	}
 	if c.rest = c.rest[len(p):]; len(c.rest) == 0 {
 		c.left = c.left[1:]

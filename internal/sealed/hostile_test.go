@@ -283,3 +283,31 @@ func TestThreePayloadsAPacket(t *testing.T) {
 	require.ErrorAs(t, h.send(bytes.Repeat(one, maxPayloads+1)), &ended)
 	require.Equal(t, Violation, ended.Kind)
 }
+
+// TestClockThatRunsAway: a peer whose clock goes as far ahead with each feedback as the 48 bits of it can tell passes the end of int64 in 65 of
+// them. Nothing becomes infinite, and what is sent stays within what the peer acks.
+func TestClockThatRunsAway(t *testing.T) {
+	for name, step := range map[string]uint64{"ahead": 1<<47 - 1, "back": 1<<47 + 1} {
+		h, clock := newHostile(t), uint64(0)
+		for range 500 {
+			h.up.total++
+			h.up.acked = append(h.up.acked, false)
+			h.a.Wake()
+			require.NoError(t, h.send([]byte{framePing}), name)
+			f := &feedback{largest: uint32(h.a.records.Next - 1), nruns: 1, clock: clock}
+			f.runs[0] = 1
+			clock = (clock + step) & clockMask
+			require.NoError(t, h.send(f.append(nil)), name)
+			h.now = h.now.Add(5 * ms)
+			c := h.a.Controller()
+			for _, rate := range []float64{c.Rate(), c.Estimate(), float64(c.Window()), c.Loss()} {
+				require.False(t, math.IsNaN(rate) || math.IsInf(rate, 0) || rate < 0, "%s: %v", name, rate)
+			}
+			require.Less(t, c.Window(), 1<<20, name)
+			_, ok := h.a.NextTimeout()
+			require.True(t, ok, name)
+		}
+		t.Logf("%s: rate %.0f, window %d, clock %d, %v", name, h.a.control.Rate(), h.a.control.Window(), h.a.clock, h.a)
+		require.Empty(t, h.up.faults, name)
+	}
+}

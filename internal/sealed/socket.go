@@ -14,11 +14,15 @@ import (
 type SocketConfig struct {
 	// NoOffload switches UDP GSO and GRO off, by which the kernel takes or hands over many packets in one call.
 	NoOffload bool
+	// Admit reports whether QUIC gets a packet; one that it refuses is dropped. Only QUIC's reader calls it. It must not block, nor change the
+	// packet, which is not empty. nil = QUIC gets all.
+	Admit func(from net.Addr, packet []byte) bool
 }
 
 // Socket shares a UDP socket between QUIC and carriers. All methods may be called concurrently.
 type Socket struct {
-	sys *udp.Socket
+	sys   *udp.Socket
+	admit func(from net.Addr, packet []byte) bool // SocketConfig.Admit
 
 	mu    sync.RWMutex // guards boxes
 	boxes map[ID]*inbox
@@ -38,7 +42,7 @@ type SocketStats struct {
 
 // NewSocket wraps a socket, usually a *net.UDPConn. From now on nobody else may read from that; the caller closes it.
 func NewSocket(conn net.PacketConn, c SocketConfig) *Socket {
-	return &Socket{sys: udp.New(conn, !c.NoOffload), boxes: make(map[ID]*inbox)}
+	return &Socket{sys: udp.New(conn, !c.NoOffload), admit: c.Admit, boxes: make(map[ID]*inbox)}
 }
 
 // QUIC returns the Conn for quic-go's Transport: the socket without the packets of carriers.
@@ -100,6 +104,15 @@ func (s *Socket) retire(ids ...ID) {
 	for _, id := range ids {
 		delete(s.boxes, id)
 	}
+}
+
+// forQUIC reports whether a packet is for QUIC. If not, it has routed the packet, or dropped it.
+func (s *Socket) forQUIC(at time.Time, from net.Addr, packet []byte) bool {
+	if isSealed(packet) {
+		s.route(at, from, packet)
+		return false
+	}
+	return s.admit == nil || len(packet) == 0 || s.admit(from, packet)
 }
 
 // route copies a packet that is not for QUIC into the inbox of its id, without opening it. at is its time of arrival.

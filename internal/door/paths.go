@@ -1,0 +1,79 @@
+package door
+
+import (
+	"net/netip"
+	"time"
+)
+
+const (
+	// pathAnswer is how many bytes QUIC may answer to a packet from a new path: a PATH_CHALLENGE or PATH_RESPONSE fills a datagram (RFC 9000,
+	// sections 8.2.1 and 8.2.2).
+	pathAnswer = 1200
+	// amplification is how many times what came from an address may be sent there before it is proven (RFC 9000, section 8).
+	amplification = 3
+	// pathAllowance is what an address may be sent beyond that: a client whose address has changed does not know it, and its packets are
+	// small.
+	pathAllowance = 10 * pathAnswer
+	// pathTime is for how long an address from which nothing comes is remembered, at least.
+	pathTime = 10 * time.Second
+	// mostPaths is how many addresses are remembered, twice. Who has one forgotten by so many others has sent more than pathAllowance.
+	mostPaths = 4096
+)
+
+// Paths holds a server to the limit of RFC 9000, section 8, where packets of established connections come from addresses that nobody has
+// proven: a client may forge them. quic-go answers each PATH_CHALLENGE there by a full packet, however small the one was in which it came.
+type Paths struct {
+	proven       map[netip.AddrPort]struct{} // addresses of connections
+	newer, older map[netip.Prefix]int        // bytes that may still be answered to addresses that are not proven, as AddressOf has them
+	turned       time.Time                   // when newer was begun
+}
+
+// Prove notes an address of a connection. Nothing from there is held back until Forget.
+func (p *Paths) Prove(from netip.AddrPort) {
+	if p.proven == nil {
+		p.proven = make(map[netip.AddrPort]struct{})
+	}
+	p.proven[from] = struct{}{}
+}
+
+// Proven returns how many addresses were proven since Forget.
+func (p *Paths) Proven() int { return len(p.proven) }
+
+// Forget forgets the addresses that were proven.
+func (p *Paths) Forget() { clear(p.proven) }
+
+// Knows reports whether an address was proven.
+func (p *Paths) Knows(from netip.AddrPort) bool {
+	_, ok := p.proven[from]
+	return ok
+}
+
+// Admit reports whether QUIC may have a packet of that size, for its answer is within the limit.
+func (p *Paths) Admit(from netip.AddrPort, size int, now time.Time) bool {
+	address := prefixOf(from.Addr())
+	if p.Knows(from) || !address.IsValid() {
+		return true
+	}
+	p.turn(now)
+	left, ok := p.newer[address]
+	if !ok {
+		if left, ok = p.older[address]; !ok {
+			left = pathAllowance
+		}
+	}
+	left = min(left+amplification*size, pathAllowance)
+	admitted := left >= pathAnswer
+	if admitted {
+		left -= pathAnswer
+	}
+	p.newer[address] = left
+	return admitted
+}
+
+// turn forgets the addresses from which nothing has come for pathTime, or sooner when there are mostPaths.
+func (p *Paths) turn(now time.Time) {
+	if p.newer != nil && now.Sub(p.turned) < pathTime && len(p.newer) < mostPaths {
+		return
+	}
+	p.older, p.newer, p.turned = p.newer, make(map[netip.Prefix]int), now
+}

@@ -1,0 +1,95 @@
+package quicconn
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/quivernet/quiver/internal/door"
+	"github.com/quivernet/quiver/internal/udp"
+)
+
+const (
+	// lookTime is the least time between two looks at where all connections are, when packets of one that has moved are held back.
+	lookTime = 10 * time.Millisecond
+	// fewPaths is how many proven addresses are kept in any case. When there are twice as many as connections besides, they are looked up anew.
+	fewPaths = 64
+)
+
+// Paths stands before quic-go's reader on a server: it holds back packets from addresses that no connection has proven, as [door.Paths] says.
+// Its methods are safe from any goroutine.
+type Paths struct {
+	warn func(from net.Addr) // called for each packet that is held back
+
+	mu      sync.Mutex // taken before the listener's
+	limit   door.Paths
+	remotes func() []net.Addr // of all connections; nil until the listener listens
+	looked  time.Time
+	most    int // proven addresses at which they are looked up anew
+}
+
+// NewPaths returns Paths that know no connection. warn is called for each packet that is held back; it must not block.
+func NewPaths(warn func(from net.Addr)) *Paths { return &Paths{warn: warn} }
+
+// shortHeader reports whether a packet belongs to a connection whose handshake is over. For the others quic-go counts what it answers
+// (RFC 9000, section 8.1).
+func shortHeader(packet []byte) bool { return packet[0]&0x80 == 0 }
+
+// Admit reports whether QUIC may have a packet.
+func (p *Paths) Admit(from net.Addr, packet []byte) bool {
+	if !shortHeader(packet) || p.allows(udp.AddrPort(from), len(packet)) {
+		return true
+	}
+	p.warn(from)
+	return false
+}
+
+// allows reports whether a packet of a connection may come from an address.
+func (p *Paths) allows(from netip.AddrPort, size int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.limit.Knows(from) {
+		return true
+	}
+	now := time.Now()
+	return p.limit.Admit(from, size, now) || p.look(now) && p.limit.Knows(from)
+}
+
+// Prove notes the address of a new connection.
+func (p *Paths) Prove(remote net.Addr) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.limit.Proven() >= p.most {
+		p.renew()
+	}
+	p.limit.Prove(udp.AddrPort(remote))
+}
+
+// Follow says how to learn where all connections are.
+func (p *Paths) Follow(remotes func() []net.Addr) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.remotes = remotes
+}
+
+// look looks where all connections are, if it has not just done so.
+func (p *Paths) look(now time.Time) bool {
+	if now.Sub(p.looked) < lookTime {
+		return false
+	}
+	p.looked = now
+	p.renew()
+	return true
+}
+
+// renew forgets the addresses that are no longer of a connection, and learns those that connections have moved to.
+func (p *Paths) renew() {
+	p.limit.Forget()
+	if p.remotes != nil {
+		for _, remote := range p.remotes() {
+			p.limit.Prove(udp.AddrPort(remote))
+		}
+	}
+	p.most = 2*p.limit.Proven() + fewPaths
+}
