@@ -228,24 +228,32 @@ func (w *World) dispatch(now time.Time, all bool) {
 	}
 }
 
-// maxBegun is how many carriers that clients have opened begin in a Dispatch: one takes 40 µs, and a whole crowd may open one at once.
-const maxBegun = 64
+// Carriers that clients have opened begin in a Dispatch until beginTime is over, but for the one that has begun by then, and at most maxBegun: one
+// takes 40 µs, or on a busy machine as long as the world's goroutine waits for a processor, and a whole crowd may open one at once.
+const (
+	maxBegun  = 64
+	beginTime = 2 * time.Millisecond
+)
 
 // maintainSealed runs maintain of the sealed carriers that have asked for it by wake.
 func (w *World) maintainSealed() {
-	opened := 0
+	begun, until := 0, time.Time{}
 	for _, c := range w.announced {
-		if c.sealed == nil || !c.sealed.attention.Load() {
+		r := c.sealed
+		if r == nil || !r.attention.Load() {
 			continue
 		}
-		if c.sealed.opens > 0 {
-			if opened++; opened > maxBegun {
+		if r.opens > 0 {
+			if begun == 0 {
+				until = time.Now().Add(beginTime)
+			} else if begun == maxBegun || time.Now().After(until) {
 				w.drive.Signal() // it has its turn in the next Dispatch
 				continue
 			}
+			begun++
 		}
-		c.sealed.attention.Store(false)
-		c.sealed.maintain()
+		r.attention.Store(false)
+		r.maintain()
 	}
 }
 
