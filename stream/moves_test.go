@@ -161,3 +161,35 @@ func TestFlappingAddresses(t *testing.T) {
 		}
 	}
 }
+
+// TestAddressChangesWhileACarrierOpens: the first packets of a sealed carrier go to an address that is no longer the client's, and those of the
+// client come from one that QUIC does not know yet. It opens all the same, and none is given up.
+func TestAddressChangesWhileACarrierOpens(t *testing.T) {
+	for _, after := range []time.Duration{0, 3, 10, 26, 40, 52, 80} {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(40 * 365 * 24 * time.Hour) // as in TestFlappingAddresses
+			n, near, far := newNAT(netsim.Config{Delay: 25 * time.Millisecond, Rate: 20e6, Seed: testkit.Seed(t)})
+			l, leave := joinQUIC(t, near, behind{far, n.inner.LocalAddr()}, rpc.Config{Sealed: true}, func(server, client *rpc.World) {})
+			time.Sleep(after * time.Millisecond)
+			n.now.Store(1)
+			begin, took := time.Now(), time.Duration(0)
+			here, there := l.toServer.Conn(), l.toClient.Conn()
+			for took = 0; took < 10*time.Second && !(here.Sealed() && there.Sealed()); took = time.Since(begin) {
+				time.Sleep(time.Millisecond)
+			}
+			size := 1 << 20
+			sent, got := content(size), collect(l.client)
+			_, err := save.Start(l.toClient, bytes.NewReader(sent), int64(size))
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(sent, (<-got).data))
+			t.Logf("changed %d ms after the join: open after %v, there %d ms", after, took, time.Since(begin).Milliseconds())
+			require.Less(t, took, 3*time.Second)
+			require.EqualValues(t, 1, here.Stats().Sealed.Carriers)
+			require.EqualValues(t, 1, there.Stats().Sealed.Carriers)
+			leave()
+			time.Sleep(time.Minute)
+			n.close()
+			_, _ = near.Close(), far.Close()
+		})
+	}
+}

@@ -1,0 +1,53 @@
+package quicconn
+
+import (
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestPathsLearnWhereConnectionsAre: an address that a connection has moved to, as QUIC says once it is proven, is free within lookTime, and the one
+// that it has left is not.
+func TestPathsLearnWhereConnectionsAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		small, long := make([]byte, 40), []byte{0xc0, 1, 2, 3}
+		small[0] = 0x40
+		before, after := &net.UDPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7}, &net.UDPAddr{IP: net.IPv4(10, 0, 0, 2), Port: 7}
+		warned, remotes := 0, []net.Addr{before}
+		p := NewPaths(func(net.Addr) { warned++ })
+		p.Prove(before)
+		p.Follow(func() []net.Addr { return remotes })
+		admits := func(from net.Addr) (n int) {
+			for range 100 {
+				if p.Admit(from, small) {
+					n++
+				}
+			}
+			return n
+		}
+		require.Equal(t, 100, admits(before))
+		require.Less(t, admits(after), 30, "nobody has proven it")
+		require.Greater(t, warned, 70)
+		require.True(t, p.Admit(after, long), "of a handshake, which QUIC bounds itself")
+		require.Equal(t, 100, admits(before), "the look that was in vain has forgotten nothing")
+
+		remotes[0] = after
+		time.Sleep(lookTime)
+		require.GreaterOrEqual(t, admits(after), 99)
+		require.Equal(t, 100, admits(after))
+		require.Less(t, admits(before), 30)
+	})
+}
+
+// TestPathsForgetConnectionsThatAreGone: what is remembered of proven addresses does not grow with all clients that ever came.
+func TestPathsForgetConnectionsThatAreGone(t *testing.T) {
+	p := NewPaths(func(net.Addr) {})
+	p.Follow(func() []net.Addr { return []net.Addr{&net.UDPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7}} })
+	for port := range 10_000 {
+		p.Prove(&net.UDPAddr{IP: net.IPv4(10, 0, 0, 2), Port: port})
+		require.LessOrEqual(t, p.limit.Proven(), 2*1+fewPaths+1)
+	}
+}
