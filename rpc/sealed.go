@@ -295,11 +295,13 @@ func (r *sealedCarrier) beginInstance(instance uint32) (ok bool) {
 // spare ids.
 func (r *sealedCarrier) maintain() {
 	carrier := r.carriers.current()
-	if carrier == nil || !r.conn.usable() {
+	switch {
+	case !r.conn.usable():
 		return
-	}
-	if r.opens > 0 {
+	case r.opens > 0:
 		r.beginOpened()
+		return
+	case carrier == nil:
 		return
 	}
 	state := carrier.State()
@@ -373,12 +375,16 @@ func (r *sealedCarrier) onShut(m control.SealedShut) *CloseError {
 	if !ok {
 		return r.misplaced(control.IDSealedShut, m.Instance)
 	}
-	if current {
-		r.instances.End(time.Now())
-		r.opens = 0
-		r.carriers.current().Close()
-		r.wake()
+	if !current {
+		return nil
 	}
+	r.instances.End(time.Now())
+	if r.opens > 0 { // it has not begun; the one before ends already, if there was one
+		r.opens = 0
+		return nil
+	}
+	r.carriers.current().Close()
+	r.wake()
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"crypto/tls"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -170,4 +171,36 @@ func TestCrowdOpensCarriersInTurns(t *testing.T) {
 		require.LessOrEqual(t, begun-before, maxBegun)
 	}
 	require.NoError(t, listener.Close())
+}
+
+// TestServerThatCanMakeNoCarrier: what a client says of carriers that the server could not make is answered, and harms nobody.
+func TestServerThatCanMakeNoCarrier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &reopener{network: &network{t: t}}
+		r.server = newTestWorld(t, Config{Sealed: true})
+		r.clients = []*testWorld{newTestWorld(t, Config{Sealed: true})}
+		a, b := netsim.Pipe(clean, clean)
+		serverTLS, clientTLS := credentials(t)
+		serverTLS.Renegotiation = tls.RenegotiateOnceAsClient // which has no exporter
+		listener, err := ListenPacket(b, serverTLS, r.server.World)
+		require.NoError(t, err)
+		r.near, err = DialPacket(t.Context(), a, b.LocalAddr(), clientTLS, r.clients[0].World)
+		require.NoError(t, err)
+		r.ends = []*Conn{r.near}
+		r.tick(12)
+		r.await()
+		far := r.conns[0].sealed
+		require.Nil(t, far.carriers.current())
+		r.say(openCarrier(2), askCarrier(2), shutCarrier(2), openCarrier(3), askCarrier(3))
+		r.tick(3)
+		require.EqualValues(t, 3, far.instances.Newest())
+		require.False(t, far.instances.Live())
+		r.tick(3)
+		require.ErrorContains(t, r.near.Err(), "SealedShut of carrier 3 arrived at carrier 1", "the real client has opened none of these")
+		require.NoError(t, listener.Close())
+		require.NoError(t, r.near.Wait(t.Context()))
+		r.tick(1)
+		require.NoError(t, a.Close())
+		require.NoError(t, b.Close())
+	})
 }
