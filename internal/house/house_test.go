@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"go/ast"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -27,11 +29,40 @@ var topLevel = []string{"go.mod", "go.sum", "README.md", "LICENSE", "SECURITY.md
 
 func TestTopLevel(t *testing.T) {
 	root, _ := tree(t)
+	own := ownFolders(root)
 	entries, err := os.ReadDir(root)
 	require.NoError(t, err)
 	for _, e := range entries {
-		assert.Contains(t, topLevel, e.Name(), "the top level holds only what topLevel names")
+		if !e.IsDir() || own(filepath.Join(root, e.Name())) {
+			assert.Contains(t, topLevel, e.Name(), "the top level holds only what topLevel names")
+		}
 	}
+}
+
+// TestUsersFolders holds that the rules leave alone what a user keeps in a clone: a folder in which git tracks nothing.
+func TestUsersFolders(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{"go.mod", "bunch/conn.go", "bunch/mine/game.go", "mygame/main.go"} {
+		at := filepath.Join(root, filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(at), 0o755))
+		require.NoError(t, os.WriteFile(at, []byte("package p\n"), 0o644))
+	}
+	require.Equal(t, []string{"bunch", "bunch/mine", "mygame"}, folders(t, root), "without git all are the repository's")
+	for _, args := range [][]string{{"init", "-q"}, {"add", "go.mod", "bunch/conn.go"}} {
+		out, err := exec.Command("git", append([]string{"-C", root}, args...)...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	require.Equal(t, []string{"bunch"}, folders(t, root))
+}
+
+// folders returns the folders of root that have Go files of the repository.
+func folders(t *testing.T, root string) (names []string) {
+	files, err := Files(root)
+	require.NoError(t, err)
+	for _, f := range files {
+		names = append(names, f.Package)
+	}
+	return slices.Compact(names)
 }
 
 // floor returns the storey of a package: an import goes to a lower one, never up and never across.

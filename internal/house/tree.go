@@ -6,6 +6,8 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 )
@@ -40,15 +42,16 @@ func Root() (string, error) {
 	}
 }
 
-// Files parses every Go file below root, testdata and hidden folders left out.
+// Files parses every Go file of the repository at root, testdata and hidden folders left out.
 func Files(root string) ([]File, error) {
 	var files []File
 	fset := token.NewFileSet()
+	own := ownFolders(root)
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && path != root && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".")):
+		case d.IsDir() && path != root && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") || !own(path)):
 			return filepath.SkipDir
 		case d.IsDir() || filepath.Ext(path) != ".go":
 			return nil
@@ -58,6 +61,25 @@ func Files(root string) ([]File, error) {
 		return err
 	})
 	return files, err
+}
+
+// ownFolders returns a function that reports whether a folder below root belongs to the repository: git tracks a file in it. Any other
+// is its user's, who may write as he likes. A copy without git has no record of whose a folder is, so there all are the repository's.
+func ownFolders(root string) func(path string) bool {
+	tracked, err := exec.Command("git", "-C", root, "ls-files", "-z").Output()
+	if err != nil || len(tracked) == 0 {
+		return func(string) bool { return true }
+	}
+	own := make(map[string]bool)
+	for _, file := range strings.Split(string(tracked), "\x00") {
+		for dir := path.Dir(file); !own[dir]; dir = path.Dir(dir) {
+			own[dir] = true
+		}
+	}
+	return func(path string) bool {
+		rel, err := filepath.Rel(root, path)
+		return err == nil && own[filepath.ToSlash(rel)]
+	}
 }
 
 func parse(fset *token.FileSet, root, path string) (File, error) {
