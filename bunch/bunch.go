@@ -131,15 +131,6 @@ type Message struct {
 // for up to 9 hours.
 const grain = 16 * time.Microsecond
 
-// Params are the limits that both ends exchange in Hello. See [Conn.Agree].
-type Params struct {
-	ReliableBuffer int           // entries a channel and direction
-	MaxBunch       int           // bytes
-	History        int           // packets
-	MaxChannels    int           // open at once
-	AckDelay       time.Duration // longest wait before an ack
-}
-
 // Entries returns how many entries of the reliable buffer a message of size bytes takes.
 func Entries(size int) int {
 	if size <= maxWhole {

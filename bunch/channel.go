@@ -56,6 +56,15 @@ type watch struct {
 // outstanding returns the number of entries in the reliable buffer.
 func (ch *channel) outstanding() int { return int(ch.next - ch.first) }
 
+// runFrom counts the entries from n to the end of its run.
+func (ch *channel) runFrom(n uint64) int {
+	end := n
+	for end+1 < ch.next && ch.out.at(end).flags&flagEnd == 0 {
+		end++
+	}
+	return int(end-n) + 1
+}
+
 // hasFresh reports whether placeFresh has something to place.
 func (ch *channel) hasFresh() bool { return ch.fresh < ch.next || ch.unreliable.len() > 0 }
 
@@ -96,6 +105,13 @@ func (ch *channel) begun(held bool) bool {
 	}
 	return ch.fresh < ch.next && ch.out.at(ch.fresh).flags&flagBegin == 0
 }
+
+func (ch *channel) opening() bool {
+	return ch.ours && !ch.openAcked && !ch.outClosed && ch.next > 0 && ch.fresh == ch.next
+}
+
+// owesAnswer reports whether the peer has all of ch, which was closed here, and has not answered.
+func (ch *channel) owesAnswer() bool { return ch.outClosed && !ch.inClosed && ch.first == ch.next }
 
 // ring holds the entries of consecutive sequences.
 type ring struct{ slots []entry } // a power of two, or none

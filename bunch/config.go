@@ -61,6 +61,15 @@ func (c Config) validate() error {
 	return c.params().validate()
 }
 
+// Params are the limits that both ends exchange in Hello. See [Conn.Agree].
+type Params struct {
+	ReliableBuffer int           // entries a channel and direction
+	MaxBunch       int           // bytes
+	History        int           // packets
+	MaxChannels    int           // open at once
+	AckDelay       time.Duration // longest wait before an ack
+}
+
 func (p Params) validate() error {
 	if r := p.ReliableBuffer; r < 8 || r > maxReliable || r&(r-1) != 0 {
 		return fmt.Errorf("bunch: ReliableBuffer is %d, not a power of two from 8 to %d", r, maxReliable)

@@ -214,15 +214,6 @@ func (c *Conn) Held(number uint64, visit func(head []byte, entries int)) {
 	}
 }
 
-// runFrom counts the entries from n to the end of its run.
-func (ch *channel) runFrom(n uint64) int {
-	end := n
-	for end+1 < ch.next && ch.out.at(end).flags&flagEnd == 0 {
-		end++
-	}
-	return int(end-n) + 1
-}
-
 // visitWhole calls visit for each message in the payload of a whole bunch.
 func visitWhole(b []byte, visit func(head []byte, entries int)) {
 	if len(b) == 0 {
@@ -250,14 +241,6 @@ func (c *Conn) Changed() bool {
 	changed := c.changed
 	c.changed = false
 	return changed
-}
-
-// ReceiveLent is Receive for a datagram that stays the caller's: the connection copies the payloads that it keeps. Parts of a run go into
-// blocks for reuse, so that a long message makes no garbage beyond its own bytes.
-func (c *Conn) ReceiveLent(now time.Time, datagram []byte) error {
-	c.payloads.lent = true
-	defer func() { c.payloads.lent = false }()
-	return c.Receive(now, datagram)
 }
 
 // Content returns what the packet that AppendPacket returned last holds. Channel 0's messages are neither play nor bulk.

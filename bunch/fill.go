@@ -253,32 +253,3 @@ func (c *Conn) put(ch *channel, n uint64, e *entry, p *piece, h header) {
 	p.queued, p.sent, e.started = false, true, true
 	p.copies++
 }
-
-func (c *Conn) placeUnreliable(ch *channel) placed {
-	u := ch.unreliable.peek()
-	if u.part == 0 {
-		u.message = ch.nextMessage
-	}
-	h, payload := u.bunch(ch.number)
-	if h.size()+len(payload) > c.build.room() {
-		return noRoom
-	}
-	if h.inParts() && u.part == 0 {
-		ch.nextMessage++
-	}
-	c.build.buf = appendBunch(c.build.buf, h, payload)
-	c.build.bunches++
-	c.stats.BunchesSent++
-	c.stats.PayloadSent += uint64(len(payload))
-	if c.traced() {
-		c.trace(Event{Kind: "bunch", Channel: ch.number, Sequence: uint64(u.parts() - 1 - int(u.part)), Bytes: len(payload), Delivery: u.delivery})
-	}
-	c.undo.datagrams = append(c.undo.datagrams, unsentDatagram{channel: ch, datagram: *u})
-	c.unreliables.add(0, -len(payload))
-	c.addQueued(ch, -len(payload))
-	if u.part++; int(u.part) == u.parts() {
-		c.unreliables.add(-1, 0)
-		ch.unreliable.pop()
-	}
-	return done
-}

@@ -21,9 +21,6 @@ func (o *owed) add(now time.Duration) {
 	}
 }
 
-// owesAnswer reports whether the peer has all of ch, which was closed here, and has not answered.
-func (ch *channel) owesAnswer() bool { return ch.outClosed && !ch.inClosed && ch.first == ch.next }
-
 // owedAt returns when the peer has owed too many answers for too long.
 func (c *Conn) owedAt() (time.Duration, bool) {
 	return c.owed.since + c.config.IdleTimeout, c.owed.count > maxOwed

@@ -44,6 +44,14 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 	return nil
 }
 
+// ReceiveLent is Receive for a datagram that stays the caller's: the connection copies the payloads that it keeps. Parts of a run go into
+// blocks for reuse, so that a long message makes no garbage beyond its own bytes.
+func (c *Conn) ReceiveLent(now time.Time, datagram []byte) error {
+	c.payloads.lent = true
+	defer func() { c.payloads.lent = false }()
+	return c.Receive(now, datagram)
+}
+
 func (c *Conn) receivePacket(t time.Duration, number uint64, h *packetHeader, rest []byte, size int) error {
 	if h.flags&flagAcks != 0 {
 		if err := c.receiveAcks(t, h); err != nil {

@@ -6,35 +6,6 @@ import (
 	"time"
 )
 
-// maxUnreliable is how much the waiting unreliable messages may cost, and likewise the tracked ones. Beyond it the oldest unreliable
-// messages of a channel make room for its new one; a new tracked message is dropped.
-const maxUnreliable = 256 << 10
-
-// datagram is an unreliable message on its way out.
-type datagram struct {
-	payload  []byte // from the connection's blocks, or its own when longer than one
-	delivery Delivery
-	message  uint16        // its number when it leaves in parts; it gets it with the first one
-	part     uint8         // the next part to leave
-	after    uint64        // reliable entries below this sequence were queued earlier and leave first
-	at       time.Duration // when it was queued
-}
-
-func (d *datagram) parts() int { return max(1, (len(d.payload)+EntryBytes-1)/EntryBytes) }
-
-// bunch returns the bunch of the next part.
-func (d *datagram) bunch(channel uint64) (h header, payload []byte) {
-	h = header{flags: byte(d.delivery), channel: channel, sequence: d.message, part: d.part}
-	if d.part == 0 {
-		h.flags |= flagBegin
-	}
-	if int(d.part) == d.parts()-1 {
-		h.flags |= flagEnd
-	}
-	payload = d.payload[int(d.part)*EntryBytes:]
-	return h, payload[:min(len(payload), EntryBytes)]
-}
-
 // Send queues one message; payload is copied. ErrBunchTooLarge, ErrClosed and (policy OverflowError)
 // ErrReliableBufferFull leave the connection as it was. Under OverflowClose a full reliable buffer ends it: the error is
 // an *Error with ReliableBufferOverflow.
@@ -161,42 +132,6 @@ func (c *Conn) push(ch *channel, flags byte, block []byte) {
 	c.flow.entries++
 	c.addQueued(ch, len(block))
 	c.schedule(ch)
-}
-
-func (c *Conn) sendUnreliable(ch *channel, d Delivery, payload []byte) {
-	for c.crowded(len(payload)) && ch.unreliable.len() > 0 {
-		c.dropUnreliable(ch)
-	}
-	if c.crowded(len(payload)) {
-		c.stats.DroppedUnreliable++
-		return
-	}
-	if c.traced() {
-		c.trace(Event{Kind: "queued", Channel: ch.number, Bytes: len(payload), Delivery: d})
-	}
-	u := datagram{delivery: d, after: ch.next, at: c.now}
-	if len(payload) <= EntryBytes {
-		u.payload = append(c.blocks.get(len(payload)), payload...)
-	} else {
-		u.payload = append(make([]byte, 0, len(payload)), payload...)
-	}
-	c.unreliables.add(1, len(payload))
-	c.saturation.young++
-	ch.unreliable.push(u)
-	c.addQueued(ch, len(payload))
-	c.schedule(ch)
-}
-
-func (c *Conn) dropUnreliable(ch *channel) {
-	u := ch.unreliable.pop()
-	left := len(u.payload) - int(u.part)*EntryBytes
-	c.unreliables.add(-1, -left)
-	c.addQueued(ch, -left)
-	c.blocks.put(u.payload)
-	c.stats.DroppedUnreliable++
-	if c.traced() {
-		c.trace(Event{Kind: "dropped", Channel: ch.number, Bytes: left, Delivery: u.delivery})
-	}
 }
 
 func (c *Conn) addQueued(ch *channel, bytes int) {

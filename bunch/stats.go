@@ -64,6 +64,12 @@ func (c *Conn) InFlight() int { return c.sent.inFlight }
 // SetWindow tells how many bytes in flight the path takes: its congestion window and a few packets, 0 when unknown.
 func (c *Conn) SetWindow(bytes int) { c.gate.PathWindow = bytes }
 
+// RecentRTT returns the least of the latest round trips, of which it takes at least 8; the least ever; and how often recent was
+// found: 0 while it is not known. A standing queue raises recent; jitter does not.
+func (c *Conn) RecentRTT() (recent, least time.Duration, rounds int) {
+	return c.gate.Recent, c.gate.Least, c.gate.Rounds
+}
+
 // Event is one step of a trace, in the order in which the machine takes them. Kind says which other fields are set:
 //
 //	queued    a message of Bytes waits on Channel; when reliable, Sequence is the last entry that holds some of it

@@ -90,10 +90,6 @@ func (c *Conn) Opening(number uint64) bool {
 	return ch != nil && ch.opening()
 }
 
-func (ch *channel) opening() bool {
-	return ch.ours && !ch.openAcked && !ch.outClosed && ch.next > 0 && ch.fresh == ch.next
-}
-
 // TakeBack gives up the tracked messages that have not left; Fates tells them lost. An owner that calls it before it composes anew
 // sends no old values, and lets none queue up.
 func (c *Conn) TakeBack() {
@@ -104,12 +100,6 @@ func (c *Conn) TakeBack() {
 
 // TrackedQueued returns how many bytes of tracked messages wait, their bunch headers included.
 func (c *Conn) TrackedQueued() int { return c.tracked.bytes }
-
-// RecentRTT returns the least of the latest round trips, of which it takes at least 8; the least ever; and how often recent was
-// found: 0 while it is not known. A standing queue raises recent; jitter does not.
-func (c *Conn) RecentRTT() (recent, least time.Duration, rounds int) {
-	return c.gate.Recent, c.gate.Least, c.gate.Rounds
-}
 
 // Fates moves at most len(into) fates of tracked messages, in the order in which they became known, and returns how many. New
 // ones wake nobody.

@@ -1,5 +1,101 @@
 package bunch
 
+import "time"
+
+// maxUnreliable is how much the waiting unreliable messages may cost, and likewise the tracked ones. Beyond it the oldest unreliable
+// messages of a channel make room for its new one; a new tracked message is dropped.
+const maxUnreliable = 256 << 10
+
+// datagram is an unreliable message on its way out.
+type datagram struct {
+	payload  []byte // from the connection's blocks, or its own when longer than one
+	delivery Delivery
+	message  uint16        // its number when it leaves in parts; it gets it with the first one
+	part     uint8         // the next part to leave
+	after    uint64        // reliable entries below this sequence were queued earlier and leave first
+	at       time.Duration // when it was queued
+}
+
+func (d *datagram) parts() int { return max(1, (len(d.payload)+EntryBytes-1)/EntryBytes) }
+
+// bunch returns the bunch of the next part.
+func (d *datagram) bunch(channel uint64) (h header, payload []byte) {
+	h = header{flags: byte(d.delivery), channel: channel, sequence: d.message, part: d.part}
+	if d.part == 0 {
+		h.flags |= flagBegin
+	}
+	if int(d.part) == d.parts()-1 {
+		h.flags |= flagEnd
+	}
+	payload = d.payload[int(d.part)*EntryBytes:]
+	return h, payload[:min(len(payload), EntryBytes)]
+}
+
+func (c *Conn) sendUnreliable(ch *channel, d Delivery, payload []byte) {
+	for c.crowded(len(payload)) && ch.unreliable.len() > 0 {
+		c.dropUnreliable(ch)
+	}
+	if c.crowded(len(payload)) {
+		c.stats.DroppedUnreliable++
+		return
+	}
+	if c.traced() {
+		c.trace(Event{Kind: "queued", Channel: ch.number, Bytes: len(payload), Delivery: d})
+	}
+	u := datagram{delivery: d, after: ch.next, at: c.now}
+	if len(payload) <= EntryBytes {
+		u.payload = append(c.blocks.get(len(payload)), payload...)
+	} else {
+		u.payload = append(make([]byte, 0, len(payload)), payload...)
+	}
+	c.unreliables.add(1, len(payload))
+	c.saturation.young++
+	ch.unreliable.push(u)
+	c.addQueued(ch, len(payload))
+	c.schedule(ch)
+}
+
+func (c *Conn) dropUnreliable(ch *channel) {
+	u := ch.unreliable.pop()
+	left := len(u.payload) - int(u.part)*EntryBytes
+	c.unreliables.add(-1, -left)
+	c.addQueued(ch, -left)
+	c.blocks.put(u.payload)
+	c.stats.DroppedUnreliable++
+	if c.traced() {
+		c.trace(Event{Kind: "dropped", Channel: ch.number, Bytes: left, Delivery: u.delivery})
+	}
+}
+
+func (c *Conn) placeUnreliable(ch *channel) placed {
+	u := ch.unreliable.peek()
+	if u.part == 0 {
+		u.message = ch.nextMessage
+	}
+	h, payload := u.bunch(ch.number)
+	if h.size()+len(payload) > c.build.room() {
+		return noRoom
+	}
+	if h.inParts() && u.part == 0 {
+		ch.nextMessage++
+	}
+	c.build.buf = appendBunch(c.build.buf, h, payload)
+	c.build.bunches++
+	c.stats.BunchesSent++
+	c.stats.PayloadSent += uint64(len(payload))
+	if c.traced() {
+		c.trace(Event{Kind: "bunch", Channel: ch.number, Sequence: uint64(u.parts() - 1 - int(u.part)), Bytes: len(payload), Delivery: u.delivery})
+	}
+	c.undo.datagrams = append(c.undo.datagrams, unsentDatagram{channel: ch, datagram: *u})
+	c.unreliables.add(0, -len(payload))
+	c.addQueued(ch, -len(payload))
+	if u.part++; int(u.part) == u.parts() {
+		c.unreliables.add(-1, 0)
+		ch.unreliable.pop()
+	}
+	return done
+}
+
 // receiveUnreliable takes an unreliable bunch of packet number. The unreliable bunches of a channel leave once and in the order of
 // their messages. So packet numbers, which never wrap, say which of two UnreliableSequenced messages is the newer one; in one packet
 // it is the later.
