@@ -125,16 +125,16 @@ func (r *received) ask(now, delay time.Duration, gap, ackNow bool) {
 
 func (r *received) due(now time.Duration) bool { return r.asking > 0 && now >= r.deadline }
 
-// told notes that an ack has left.
-func (r *received) told(now time.Duration) {
+// ackSent notes that an ack has left.
+func (r *received) ackSent(now time.Duration) {
 	if r.urgent {
 		r.lastGap = now
 	}
 	r.asking, r.urgent = 0, false
 }
 
-// untold takes back that an ack has left. before and toTell are as they were when it was built.
-func (r *received) untold(before ackTimer, toTell toTell) {
+// ackUnsent takes back that an ack has left. before and toTell are as they were when it was built.
+func (r *received) ackUnsent(before ackTimer, toTell toTell) {
 	r.fresh.join(toTell.fresh)
 	r.late.join(toTell.late)
 	r.left.join(toTell.left)

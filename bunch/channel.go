@@ -13,7 +13,7 @@ type channel struct {
 
 	// Sending. Sequences first to next-1 are in the reliable buffer; fresh is the next that placeFresh places.
 	out           ring            // the reliable buffer
-	few           []entry         // the slots of the channel's own, while out has borrowed a larger ring
+	ownSlots      []entry         // the slots of the channel's own, while out has borrowed a larger ring
 	first, next   uint64          // the sequence of the oldest entry, and that of the next one
 	fresh         uint64          // the sequence of the next entry for placeFresh; those before it have left, at least in part
 	resend        queue[uint64]   // sequences with lost pieces
@@ -68,9 +68,12 @@ func (ch *channel) runFrom(n uint64) int {
 // hasFresh reports whether placeFresh has something to place.
 func (ch *channel) hasFresh() bool { return ch.fresh < ch.next || ch.unreliable.len() > 0 }
 
-// fewEntries is how many slots a channel keeps for itself: the entries of a tick of play. A reliable buffer that needs more
+// isBulk reports whether the messages of a channel are bulk.
+func (ch *channel) isBulk() bool { return ch.priority == Bulk && ch.number != 0 }
+
+// ownEntries is how many slots a channel keeps for itself: the entries of a tick of play. A reliable buffer that needs more
 // borrows a ring of the connection's until it is empty, so that a channel which sends much only now and then does not keep it.
-const fewEntries = 8
+const ownEntries = 8
 
 // makePlace gives the reliable buffer room for one more entry.
 func (ch *channel) makePlace(rings *spares[[]entry]) {
@@ -79,22 +82,22 @@ func (ch *channel) makePlace(rings *spares[[]entry]) {
 		return
 	}
 	var slots []entry
-	if room >= fewEntries {
+	if room >= ownEntries {
 		slots = rings.take()
 	}
 	if len(slots) <= room {
 		slots = make([]entry, max(1, 2*room))
 	}
-	if old := ch.out.move(slots, ch.first, ch.next); room == fewEntries {
-		ch.few = old
+	if old := ch.out.move(slots, ch.first, ch.next); room == ownEntries {
+		ch.ownSlots = old
 	}
 }
 
 // returnRing gives back the ring that was borrowed for the reliable buffer, which is empty.
 func (ch *channel) returnRing(rings *spares[[]entry]) {
-	if len(ch.out.slots) > fewEntries {
+	if len(ch.out.slots) > ownEntries {
 		rings.put(ch.out.slots)
-		ch.out.slots, ch.few = ch.few, nil
+		ch.out.slots, ch.ownSlots = ch.ownSlots, nil
 	}
 }
 

@@ -34,7 +34,7 @@ type Conn struct {
 	saturation  saturation
 
 	// Path.
-	way          way                // the carrier's last Path, and the packets that took another one
+	path         pathState          // the carrier's last Path, and the packets that took another one
 	gate         recovery.Gate      // limits the bytes in flight, unless the carrier tells fates
 	loss         loss               // finds lost packets and probes
 	peerAckDelay time.Duration      // how long the peer may delay an ack; ours until Agree
@@ -46,7 +46,7 @@ type Conn struct {
 	ready      readyList     // messages for Next and Take
 	flow       flow          // limits of reliable bytes, in both directions
 	payloads   payloadMemory // memory of payloads until the owner takes their messages
-	loose      run           // scratch memory of takeUnordered, which joins the entries of one message in it
+	unordered  run           // scratch memory of takeUnordered, which joins the entries of one message in it
 	assemblies assemblies    // unreliable messages in parts
 
 	// What the owner asks for.

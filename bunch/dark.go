@@ -13,8 +13,8 @@ func (c *Conn) darkTime() time.Duration { return darkTimeouts * c.pto() }
 // answer: they may have left beside the carrier, which is still blocked. dark does not count probe timeouts, because each packet
 // that leaves begins those anew. A carrier that tells fates has a gate of its own.
 func (c *Conn) dark() bool {
-	silent := c.now - max(c.loss.unanswered, c.way.since)
-	return !c.way.Fates && c.sent.flying > 0 && silent >= c.darkTime()
+	silent := c.now - max(c.loss.unanswered, c.path.since)
+	return !c.path.Fates && c.sent.flying > 0 && silent >= c.darkTime()
 }
 
 // asksOften reports whether unreliable or tracked messages wait in the dark. They grow old until this side sees that the path is
@@ -24,9 +24,9 @@ func (c *Conn) asksOften() bool {
 	return c.unreliables.messages+c.tracked.waiting.len() > 0 && c.dark()
 }
 
-// seeLight is called when something ends an outage, if there is one. Unreliable and tracked messages that have waited for longer
+// leaveDark is called when something ends an outage, if there is one. Unreliable and tracked messages that have waited for longer
 // than darkTime are stale then.
-func (c *Conn) seeLight() {
+func (c *Conn) leaveDark() {
 	if c.dark() {
 		c.saturation.stale = c.now - c.darkTime()
 	}

@@ -70,7 +70,7 @@ func (c *Conn) takeUnordered(ch *channel, i int) error {
 	for i := first; i <= last; i++ {
 		s := ch.in.at(i)
 		s.state = taken
-		if err := c.take(ch, &c.loose, s); err != nil {
+		if err := c.take(ch, &c.unordered, s); err != nil {
 			return err
 		}
 		s.payload = nil

@@ -41,7 +41,7 @@ func (c *Conn) bulkOpen() bool {
 // windowOpen reports whether bulk may add a packet to those in flight. After two probe timeouts in a row only a probe passes:
 // the path is out, and quic-go's window does not shrink on timeouts. A carrier that tells fates has a gate of its own.
 func (c *Conn) windowOpen() bool {
-	if c.loss.probes > 0 || c.way.Fates {
+	if c.loss.probes > 0 || c.path.Fates {
 		return true
 	}
 	return c.loss.ptos < 2 && c.sent.inFlight+minDatagram <= c.gate.Window(fullDatagram)

@@ -281,7 +281,7 @@ func TestEntryFitsBesideTheLargestHeaders(t *testing.T) {
 	for n := uint32(0); n < 8000; n += 200 {
 		require.NoError(t, l.Receive(l.at, appendPacketHeader(nil, &packetHeader{flags: flagPing, number: n})))
 	}
-	l.flow.window = 1 << 50 // its limit takes eight bytes
+	l.flow.capacity = 1 << 50 // its limit takes eight bytes
 	l.flow.offer()
 	require.NoError(t, l.Send(ch, Reliable, make([]byte, 1098)))
 	b, _, ok := l.AppendPacket(l.at, nil, 1163)

@@ -19,47 +19,49 @@ type flow struct {
 	// Receiving.
 	received   uint64 // price of all entries that came
 	consumed   uint64 // price of those whose messages the owner has taken
-	window     uint64 // price of the messages that may wait for the owner
+	capacity   uint64 // price of the messages that may wait for the owner
 	advertised uint64 // the limit that the peer was told last
 	update     bool   // the next packet tells the limit
 	toldBy     uint64 // number of the newest packet that told a limit: only its loss matters
 	mark       uint64 // consumed at markAt, from which the owner's pace is measured
 	markAt     time.Duration
-	tight      bool // the window holds the peer back
+	tight      bool // the capacity holds the peer back
 	control    int  // price of what channel 0 holds; at most maxControl
 }
 
-func (f *flow) init(window int) {
+func (f *flow) init(capacity int) {
 	f.limit, f.advertised = minReceiveLimit, minReceiveLimit // both ends assume it until a packet tells a limit
-	f.grow(window)
+	f.grow(capacity)
 }
 
-func (f *flow) grow(window int) {
-	f.window, f.tight = max(f.window, uint64(window)), false
+func (f *flow) grow(capacity int) {
+	f.capacity, f.tight = max(f.capacity, uint64(capacity)), false
 	f.offer()
 }
 
 // kib returns the limit to tell, in KiB.
-func (f *flow) kib() uint64 { return min((f.consumed+f.window)>>10, maxLimitKiB) }
+func (f *flow) kib() uint64 { return min((f.consumed+f.capacity)>>10, maxLimitKiB) }
 
-// offer makes the next packet tell a higher limit, once the limit has grown by a quarter of the window, which is worth a packet.
+// offer makes the next packet tell a higher limit, once the limit has grown by a quarter of the capacity, which is worth a packet.
 func (f *flow) offer() {
-	if f.kib()<<10 >= f.advertised+f.window/4 {
+	if f.kib()<<10 >= f.advertised+f.capacity/4 {
 		f.update = true
 	}
 }
 
-// told notes that the limit left in a packet with this number.
-func (f *flow) told(packet uint64) { f.update, f.advertised, f.toldBy = false, f.kib()<<10, packet }
+// limitSent notes that the limit left in a packet with this number.
+func (f *flow) limitSent(packet uint64) {
+	f.update, f.advertised, f.toldBy = false, f.kib()<<10, packet
+}
 
-// consume notes that messages of this cost were handed out. The window is tight when a quarter of it was consumed in a round trip:
+// consume notes that messages of this cost were handed out. The capacity is tight when a quarter of it was consumed in a round trip:
 // a peer whose rate doubles every round trip will need all of it before the next limit reaches him.
 func (f *flow) consume(now, roundTrip time.Duration, cost uint64) {
 	if now-f.markAt > roundTrip {
 		f.mark, f.markAt = f.consumed, now
 	}
 	f.consumed += cost
-	if f.consumed-f.mark >= f.window/4 {
+	if f.consumed-f.mark >= f.capacity/4 {
 		f.tight = true
 		f.mark, f.markAt = f.consumed, now
 	}

@@ -15,7 +15,7 @@ func TestFlowCounts(t *testing.T) {
 	f.init(1 << 20)
 	require.True(t, f.update, "more than what a peer assumes")
 	require.Equal(t, uint64(1024), f.kib())
-	f.told(0)
+	f.limitSent(0)
 	require.False(t, f.update)
 	require.True(t, f.take(1<<20))
 	require.False(t, f.take(1))
@@ -27,7 +27,7 @@ func TestFlowCounts(t *testing.T) {
 	require.True(t, f.update)
 	require.Equal(t, uint64(1280), f.kib())
 	f.grow(1 << 10)
-	require.Equal(t, uint64(1<<20), f.window, "it never shrinks")
+	require.Equal(t, uint64(1<<20), f.capacity, "it never shrinks")
 
 	t.Log("# a late lower limit changes nothing")
 	f.raise(512)

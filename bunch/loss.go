@@ -32,14 +32,14 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	if largest >= c.sent.Next {
 		return violation(AckSequenceMismatch, "ack of packet %d, the newest sent is %d", largest, c.sent.Next-1)
 	}
-	c.seeLight()
+	c.leaveDark()
 	newest, err := c.ackRuns(t, h, largest)
 	if err != nil {
 		return err
 	}
 	c.loss.Largest = max(c.loss.Largest, largest+1)
 	if newest != nil {
-		if newest.at >= c.way.since {
+		if newest.at >= c.path.since {
 			c.gate.Measure(t, newest.at, &newest.mark)
 		}
 		c.loss.ptos = 0
@@ -69,7 +69,7 @@ func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest
 			if newest == nil {
 				newest = p
 			}
-			if i == 0 && p != nil && p == c.sent.At(largest) && largest >= c.way.foreign {
+			if i == 0 && p != nil && p == c.sent.At(largest) && largest >= c.path.foreign {
 				c.sampleRTT(t, p, h.delay)
 			}
 		}
@@ -113,7 +113,7 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	if was == flying {
 		c.tellAll(p, true)
 	}
-	c.sent.landed(p, acked)
+	c.sent.decide(p, acked)
 	c.received.floor = max(c.received.floor, min(p.covers, c.received.next))
 	if was == lost {
 		c.stats.SpuriousLosses++
@@ -185,7 +185,7 @@ func (c *Conn) popAcked(ch *channel) {
 func (c *Conn) detectLosses(t time.Duration) {
 	c.loss.Begin(t, max(c.gate.Current(), c.gate.Latest))
 	n, ok := c.sent.firstFlying()
-	if n = max(n, c.way.foreign); c.way.Fates {
+	if n = max(n, c.path.foreign); c.path.Fates {
 		return
 	}
 	for ; ok && n < max(c.loss.Largest, c.loss.overtaken); n++ {
@@ -218,7 +218,7 @@ func (c *Conn) BlackHole() bool { return c.blackHole.Found() }
 
 // losePacket declares p lost: its bunches leave again. Its record stays for a while, so that a late ack frees them.
 func (c *Conn) losePacket(t time.Duration, n uint64, p *packet) {
-	c.sent.landed(p, lost)
+	c.sent.decide(p, lost)
 	p.lostUntil = t + lostMemory*c.pto()
 	c.stats.PacketsLost++
 	if c.judges(n) {

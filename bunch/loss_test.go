@@ -367,7 +367,7 @@ func TestManyChannelsOpenAtOnce(t *testing.T) {
 		for tick := p.now.Add(33 * ms); p.step(tick); {
 		}
 		if c := p.ends[0]; c.ReceiveLimited() {
-			c.SetReceiveLimit(min(4<<20, 2*int(c.flow.window)))
+			c.SetReceiveLimit(min(4<<20, 2*int(c.flow.capacity)))
 		}
 		for _, m := range p.take(0) {
 			switch {

@@ -30,16 +30,16 @@ func (b *builder) full() bool {
 	return b.bunches == maxBunches || b.room() < 8
 }
 
-// AppendPacket appends the next packet, at most max bytes of which 1,163 must be allowed, and returns its number.
+// AppendPacket appends the next packet, of at most size bytes, and returns its number. With fewer than 1,163 bytes it makes none.
 // Call it until ok is false: then there is nothing to send before NextTimeout or the next call of another method.
-func (c *Conn) AppendPacket(now time.Time, buf []byte, max int) (packet []byte, number uint64, ok bool) {
+func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool) {
 	t := c.advanceClock(now)
 	c.settle()
-	if c.err != nil || max < minDatagram {
+	if c.err != nil || size < minDatagram {
 		return buf, 0, false
 	}
 	if c.loss.probes > 0 && c.loss.ptos >= 2 {
-		max = minDatagram // a path that shrank lets small probes through
+		size = minDatagram // a path that shrank lets small probes through
 	}
 	fresh := c.freshAllowed()
 	content, must := c.hasContent(fresh), c.must(t)
@@ -48,14 +48,14 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, max int) (packet []byte, 
 		return buf, 0, false
 	}
 	c.skipNumber(t)
-	c.build = builder{buf: buf, start: len(buf), limit: len(buf) + max, fresh: fresh, packet: c.sent.add()}
+	c.build = builder{buf: buf, start: len(buf), limit: len(buf) + size, fresh: fresh, packet: c.sent.add()}
 	c.appendHeader(t, content)
 	if content {
 		c.fill()
 	}
 	if c.build.bunches == 0 && !must {
 		c.sent.takeBack()
-		c.received.untold(ackTimer{}, c.undo.toTell)
+		c.received.ackUnsent(ackTimer{}, c.undo.toTell)
 		c.idle()
 		return buf, 0, false
 	}
@@ -130,7 +130,7 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 	}
 	c.remember(*flags)
 	if *flags&flagAcks != 0 {
-		c.received.told(t)
+		c.received.ackSent(t)
 	}
 	if b.bunches == 0 {
 		c.finishBare(flags)
@@ -147,7 +147,7 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 			c.loss.unanswered = t
 		}
 		c.sent.launched(p, t)
-		if c.way.lossy(c.sent.loss) {
+		if c.path.lossy(c.sent.loss) {
 			c.repeats.note(p)
 		}
 		if b.content.Bulk {
@@ -165,7 +165,7 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 		c.stats.ProbesSent++
 	}
 	if *flags&flagLimit != 0 {
-		c.flow.told(c.sent.Next - 1)
+		c.flow.limitSent(c.sent.Next - 1)
 	}
 	c.flow.probe = false
 	c.stats.PacketsSent++

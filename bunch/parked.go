@@ -36,16 +36,16 @@ func (p *parked) drop() *slot {
 // unorderedAround returns the first and last entry of the unordered message of which the i-th is part. It is not ok while entries of it
 // are missing.
 func (p *parked) unorderedAround(i int) (first, last int, ok bool) {
-	if !p.at(i).loose() {
+	if !p.at(i).mayOvertake() {
 		return 0, 0, false
 	}
 	for first = i; p.at(first).flags&flagBegin == 0; first-- {
-		if first == 0 || !p.at(first-1).loose() || p.at(first-1).number+1 != p.at(first).number {
+		if first == 0 || !p.at(first-1).mayOvertake() || p.at(first-1).number+1 != p.at(first).number {
 			return 0, 0, false
 		}
 	}
 	for last = i; p.at(last).flags&flagEnd == 0; last++ {
-		if last+1 == p.len() || !p.at(last+1).loose() || p.at(last+1).number != p.at(last).number+1 {
+		if last+1 == p.len() || !p.at(last+1).mayOvertake() || p.at(last+1).number != p.at(last).number+1 {
 			return 0, 0, false
 		}
 	}

@@ -9,8 +9,8 @@ import (
 // Path describes the path to the peer, as the carrier knows it.
 type Path = recovery.Path
 
-// way holds the carrier's last Path, and tells apart the packets that took another path.
-type way struct {
+// pathState holds the carrier's last Path, and tells apart the packets that took another path.
+type pathState struct {
 	Path
 	since   time.Duration // when packets began to take the path
 	foreign uint64        // packets with lower numbers took another path; their fates say nothing about this one
@@ -19,7 +19,7 @@ type way struct {
 }
 
 // lossy reports whether the path loses packets. own is the share that this side has seen, which counts where no carrier tells fates.
-func (w *way) lossy(own float64) bool {
+func (w *pathState) lossy(own float64) bool {
 	if w.Fates {
 		return w.Loss >= playLoss
 	}
@@ -30,10 +30,10 @@ func (w *way) lossy(own float64) bool {
 // again because of the change, and their fates say nothing about the new path. While the carrier tells fates, it paces and finds the lost
 // packets; this side still probes when nothing is acknowledged.
 func (c *Conn) SetPath(now time.Time, p Path) {
-	if t := c.advanceClock(now); p.Fates != c.way.Fates || p.Epoch != c.way.Epoch {
+	if t := c.advanceClock(now); p.Fates != c.path.Fates || p.Epoch != c.path.Epoch {
 		c.move(t, p)
 	}
-	c.way.Path = p
+	c.path.Path = p
 	if p.Window > 0 {
 		c.gate.PathWindow = p.Window
 	}
@@ -41,8 +41,8 @@ func (c *Conn) SetPath(now time.Time, p Path) {
 
 // move leaves a path. A carrier that told fates still tells those of packets in flight.
 func (c *Conn) move(t time.Duration, p Path) {
-	c.seeLight()
-	w := &c.way
+	c.leaveDark()
+	w := &c.path
 	w.since, w.foreign = t, c.sent.Next
 	w.stale = w.stale || !w.Fates && c.sent.flying > 0
 	w.until = t + recovery.Overdue(max(p.RTT, c.gate.Current()), c.peerAckDelay)
@@ -68,11 +68,11 @@ func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 }
 
 // judges reports whether the fate of a packet counts for the path: the carrier tells no fates, and the packet took the present path.
-func (c *Conn) judges(number uint64) bool { return !c.way.Fates && number >= c.way.foreign }
+func (c *Conn) judges(number uint64) bool { return !c.path.Fates && number >= c.path.foreign }
 
-// keptAt returns when the oldest packet in flight is given up, if the carrier has said that it arrived: had the peer kept it, its ack would
+// giveUpArrivedAt returns when the oldest packet in flight is given up, if the carrier has said that it arrived: had the peer kept it, its ack would
 // have come by then.
-func (c *Conn) keptAt() (time.Duration, bool) {
+func (c *Conn) giveUpArrivedAt() (time.Duration, bool) {
 	n, ok := c.sent.firstFlying()
 	if !ok || c.sent.At(n).arrived == 0 {
 		return 0, false
@@ -82,15 +82,15 @@ func (c *Conn) keptAt() (time.Duration, bool) {
 
 // giveUpForeign declares the packets lost that took another path. They have had time to be acknowledged.
 func (c *Conn) giveUpForeign(t time.Duration) {
-	c.way.stale = false
-	for n, ok := c.sent.firstFlying(); ok && n < c.way.foreign; n, ok = c.sent.firstFlying() {
+	c.path.stale = false
+	for n, ok := c.sent.firstFlying(); ok && n < c.path.foreign; n, ok = c.sent.firstFlying() {
 		c.losePacket(t, n, c.sent.At(n))
 	}
 }
 
 // giveUpArrived declares the packets lost that arrived long ago and were not acknowledged: the peer did not keep them.
 func (c *Conn) giveUpArrived(t time.Duration) {
-	for at, ok := c.keptAt(); ok && t >= at; at, ok = c.keptAt() {
+	for at, ok := c.giveUpArrivedAt(); ok && t >= at; at, ok = c.giveUpArrivedAt() {
 		n, _ := c.sent.firstFlying()
 		c.losePacket(t, n, c.sent.At(n))
 	}

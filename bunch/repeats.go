@@ -57,7 +57,7 @@ func (c *Conn) fillRepeats() {
 // repeatTail queues one more copy of the bulk that p sends again, when no new bulk waits and the carrier says that the path loses packets at
 // random. Otherwise each round of losses at the end of a transfer takes a round trip, in which the path carries little else.
 func (c *Conn) repeatTail(p *packet) {
-	if !c.way.Fates || c.way.Loss < tailLoss || c.levels[bulkLevel].fresh.len() > 0 {
+	if !c.path.Fates || c.path.Loss < tailLoss || c.levels[bulkLevel].fresh.len() > 0 {
 		return
 	}
 	for _, it := range p.items {

@@ -18,9 +18,12 @@ type saturation struct {
 	standing bool          // at every Cork(true) since, some unreliable message of an earlier tick still waited
 	since    time.Duration // when standing became true
 	young    int           // unreliable messages queued since the last tick ended
-	added    [2]int        // bytes of play, and of bulk, that were queued since the last tick ended
+	added    volume        // bytes that were queued since the last tick ended
 	stale    time.Duration // unreliable and tracked messages queued before then have waited through an outage
 }
+
+// volume is a number of bytes of play, and one of bulk.
+type volume struct{ play, bulk int }
 
 // backlog counts the unreliable messages that wait, and their bytes. It counts messages too, because one may have no bytes.
 type backlog struct{ messages, bytes int }
@@ -47,8 +50,8 @@ func (c *Conn) Unreliable() (bytes int, saturated bool) {
 	return c.unreliables.bytes, s.standing && c.now-s.since >= standingTime
 }
 
-// look notes at the beginning of a tick whether unreliable messages of earlier ticks still wait.
-func (s *saturation) look(now time.Duration, waiting int) {
+// beginTick notes at the beginning of a tick whether unreliable messages of earlier ticks still wait.
+func (s *saturation) beginTick(now time.Duration, waiting int) {
 	old := waiting > s.young
 	if old && !s.standing {
 		s.since = now
@@ -71,15 +74,7 @@ func (c *Conn) standing() (play, bulk bool) {
 	for i := range bulkLevel {
 		waiting += c.levels[i].queued
 	}
-	return waiting > c.saturation.added[0], c.levels[bulkLevel].queued > c.saturation.added[1]
-}
-
-// isBulk returns the index of a channel in saturation.added: 1 for bulk, else 0.
-func isBulk(ch *channel) int {
-	if ch.priority == Bulk && ch.number != 0 {
-		return 1
-	}
-	return 0
+	return waiting > c.saturation.added.play, c.levels[bulkLevel].queued > c.saturation.added.bulk
 }
 
 // crowded reports whether there is no room for an unreliable message of size bytes. maxUnreliable bounds memory, so it counts
@@ -138,7 +133,7 @@ func (c *Conn) flowGates(ch *channel) bool {
 
 // rateGates reports whether the owner holds back what ch has: bulk, or unreliable messages alone.
 func (c *Conn) rateGates(ch *channel, rated bool) bool {
-	if isBulk(ch) == 1 {
+	if ch.isBulk() {
 		return c.saturation.bulkHeld && rated
 	}
 	return c.saturation.held && ch.unreliable.len() > 0 && ch.fresh == ch.next && ch.resend.len() == 0
@@ -151,7 +146,7 @@ func (c *Conn) windowGates(ch *channel) bool {
 	switch {
 	case c.dark() || c.sent.spread() >= c.limits.History-1 || ch.resend.len() > 0 || c.stats.Ticks == 0:
 		return true
-	case isBulk(ch) == 1:
+	case ch.isBulk():
 		return bulk || !c.windowOpen()
 	}
 	return play

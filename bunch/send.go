@@ -135,8 +135,12 @@ func (c *Conn) push(ch *channel, flags byte, block []byte) {
 }
 
 func (c *Conn) addQueued(ch *channel, bytes int) {
-	if bytes > 0 {
-		c.saturation.added[isBulk(ch)] += bytes
+	switch {
+	case bytes < 0:
+	case ch.isBulk():
+		c.saturation.added.bulk += bytes
+	default:
+		c.saturation.added.play += bytes
 	}
 	ch.queuedBytes += bytes
 	c.level(ch).queued += bytes
@@ -174,11 +178,11 @@ func (c *Conn) Cork(on bool) {
 	c.changed = c.changed || c.cork.on && !on && (c.unsent() || c.flow.update)
 	if on && !c.cork.on {
 		c.cork.since = c.now
-		c.saturation.look(c.now, c.unreliables.messages)
+		c.saturation.beginTick(c.now, c.unreliables.messages)
 		c.countTick()
 	}
 	if !on {
-		c.saturation.young, c.saturation.added = 0, [2]int{}
+		c.saturation.young, c.saturation.added = 0, volume{}
 	}
 	c.cork.on, c.cork.flushing = on, false
 }
@@ -213,8 +217,8 @@ func (c *Conn) QueueTime(number uint64) time.Duration {
 // rate returns how many bytes a second leave when there are enough, 0 while nothing is known.
 func (c *Conn) rate() float64 {
 	rate, most := c.gate.Estimate(), float64(c.config.Rate)
-	if c.way.Fates {
-		rate = c.way.Rate
+	if c.path.Fates {
+		rate = c.path.Rate
 	}
 	if most > 0 && (rate == 0 || most < rate) {
 		return most

@@ -124,8 +124,8 @@ func (s *sentPackets) launched(p *packet, now time.Duration) {
 	s.lastAsk = now
 }
 
-// landed takes p out of flight.
-func (s *sentPackets) landed(p *packet, f fate) {
+// decide takes p out of flight, if it was there: its fate is f.
+func (s *sentPackets) decide(p *packet, f fate) {
 	if p.fate == flying {
 		s.inFlight -= p.size
 		s.flying--
@@ -163,7 +163,7 @@ func (s *sentPackets) skippedAfter(n uint64) (count uint64) {
 
 // unsend takes the newest packet back; its number is used again.
 func (s *sentPackets) unsend(p *packet, lastAsk time.Duration) {
-	s.landed(p, nothing)
+	s.decide(p, nothing)
 	s.unload(p)
 	s.Next--
 	s.Oldest, s.undecided = min(s.Oldest, s.Next), min(s.undecided, s.Next)

@@ -26,17 +26,17 @@ func TestSentPacketsGrowAndForget(t *testing.T) {
 	require.Equal(t, 20, s.spread())
 
 	t.Log("# decided packets behind a flying one stay")
-	s.landed(s.At(1), acked)
+	s.decide(s.At(1), acked)
 	s.forget(0)
 	require.Equal(t, uint64(0), s.Oldest)
-	s.landed(s.At(0), acked)
+	s.decide(s.At(0), acked)
 	s.forget(0)
 	require.Equal(t, uint64(2), s.Oldest)
 	require.Equal(t, 18, s.spread())
 	require.Equal(t, 1800, s.inFlight)
 
 	t.Log("# the record of a lost one stays until its time")
-	s.landed(s.At(2), lost)
+	s.decide(s.At(2), lost)
 	s.At(2).lostUntil = time.Second
 	s.forget(time.Second - 1)
 	require.Equal(t, uint64(2), s.Oldest)
@@ -46,10 +46,10 @@ func TestSentPacketsGrowAndForget(t *testing.T) {
 
 	t.Log("# the ring does not grow while it can forget")
 	for n := s.Oldest; n < s.Next; n++ {
-		s.landed(s.At(n), acked)
+		s.decide(s.At(n), acked)
 	}
 	for range 1000 {
-		s.landed(s.launch(0, 1), acked)
+		s.decide(s.launch(0, 1), acked)
 	}
 	require.Equal(t, 32, s.Cap())
 	require.Zero(t, s.inFlight)
@@ -70,10 +70,10 @@ func TestSentPacketsAreBounded(t *testing.T) {
 		s.launch(0, 1)
 	}
 	require.True(t, s.full())
-	s.landed(s.At(0), acked)
+	s.decide(s.At(0), acked)
 	require.False(t, s.full())
 	s.launch(0, 1)
-	s.landed(s.At(s.Oldest), lost)
+	s.decide(s.At(s.Oldest), lost)
 	require.True(t, s.full(), "a lost one is not forgotten by itself")
 	s.drop()
 	require.False(t, s.full())
@@ -90,7 +90,7 @@ func TestSentPacketTakenBack(t *testing.T) {
 	require.Equal(t, 1*ms, s.lastAsk)
 
 	t.Log("# also when it asked for nothing and was forgotten at once")
-	s.landed(s.At(0), acked)
+	s.decide(s.At(0), acked)
 	p = s.add()
 	s.forget(0)
 	require.Equal(t, s.Next, s.Oldest)

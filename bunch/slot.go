@@ -54,8 +54,8 @@ func (s *slot) complete() bool {
 	return s.n == 1 && s.have[0] == extent{0, uint16(len(s.payload))}
 }
 
-// loose reports whether the entry is there and its message may overtake earlier ones.
-func (s *slot) loose() bool {
+// mayOvertake reports whether the entry is there and its message may overtake earlier ones.
+func (s *slot) mayOvertake() bool {
 	return s.state == full && s.flags&(deliveryMask|flagOpen|flagClose) == byte(ReliableUnordered)
 }
 

@@ -181,17 +181,17 @@ func TestReliableBuffersBorrowRings(t *testing.T) {
 	}
 	ch := fill(channels[0], 100)
 	require.Len(t, ch.out.slots, 128)
-	borrowed, few := &ch.out.slots[0], &ch.few[0]
+	borrowed, few := &ch.out.slots[0], &ch.ownSlots[0]
 	p.run(time.Second)
 	p.settled()
 	require.Equal(t, few, &ch.out.slots[0], "its own places are back")
-	require.Len(t, ch.out.slots, fewEntries)
+	require.Len(t, ch.out.slots, ownEntries)
 
 	t.Log("# another channel borrows the ring")
-	ch = fill(channels[1], fewEntries)
+	ch = fill(channels[1], ownEntries)
 	require.NotEqual(t, borrowed, &ch.out.slots[0])
 	p.run(time.Second)
-	ch = fill(channels[1], fewEntries+1)
+	ch = fill(channels[1], ownEntries+1)
 	require.Equal(t, borrowed, &ch.out.slots[0])
 	require.Empty(t, c.rings.items)
 	p.run(time.Second)

@@ -45,8 +45,8 @@ func (c *Conn) Stats() Stats {
 	s.DroppedAssembly = c.assemblies.evicted
 	s.InFlight = c.sent.inFlight
 	s.Window, s.DeliveryRate = c.gate.Window(fullDatagram), recovery.Bytes(c.gate.Rate(), time.Second)
-	if c.way.Fates {
-		s.Window, s.DeliveryRate = c.way.Window, recovery.Bytes(c.way.Rate, time.Second)
+	if c.path.Fates {
+		s.Window, s.DeliveryRate = c.path.Window, recovery.Bytes(c.path.Rate, time.Second)
 	}
 	s.Queued = c.Queued()
 	return s

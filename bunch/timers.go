@@ -14,7 +14,7 @@ func (c *Conn) Advance(now time.Time) error {
 	if c.loss.Next != 0 && t >= c.loss.Next {
 		c.detectLosses(t)
 	}
-	if c.way.stale && t >= c.way.until {
+	if c.path.stale && t >= c.path.until {
 		c.giveUpForeign(t)
 	}
 	c.giveUpArrived(t)
@@ -44,23 +44,23 @@ func (c *Conn) NextTimeout() (time.Time, bool) {
 	if c.err != nil {
 		return time.Time{}, false
 	}
-	next, any := time.Duration(0), false
+	next, due := time.Duration(0), false
 	consider := func(at time.Duration, ok bool) {
-		if ok && (!any || at < next) {
-			next, any = at, true
+		if ok && (!due || at < next) {
+			next, due = at, true
 		}
 	}
 	consider(c.received.deadline, c.received.asking > 0)
 	consider(c.corkEnds(), c.flow.update && !c.cork.open())
 	consider(c.loss.Next, c.loss.Next != 0)
-	consider(c.way.until, c.way.stale)
-	consider(c.keptAt())
+	consider(c.path.until, c.path.stale)
+	consider(c.giveUpArrivedAt())
 	consider(c.ptoAt())
 	consider(c.limitProbeAt())
 	consider(c.idleAt())
 	consider(c.owedAt())
 	consider(c.trimAt())
-	return c.start.Add(next), any
+	return c.start.Add(next), due
 }
 
 // limitProbeAt returns when a sender that waits for a higher limit asks for it.

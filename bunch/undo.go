@@ -67,7 +67,7 @@ func (c *Conn) Unsent(number uint64) {
 	}
 	c.flow.update = c.flow.update || p.limit
 	c.flow.probe = c.flow.probe || c.undo.probe
-	c.received.untold(c.undo.acks, c.undo.toTell)
+	c.received.ackUnsent(c.undo.acks, c.undo.toTell)
 	c.stats.PacketsSent--
 	c.stats.BytesSent -= uint64(p.size)
 	c.sent.unsend(p, c.undo.lastAsk)
