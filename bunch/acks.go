@@ -7,26 +7,35 @@ import (
 )
 
 const (
-	seenWindow     = 2 * maxHistory   // packet numbers that are remembered; older ones count as duplicates
-	ackEvery       = 8                // an ack leaves at once after so many packets that ask for one, so ack-only packets are at most 1 in 8 of those received
-	gapAckInterval = time.Millisecond // least time between two acks for gaps (RFC 9000, 13.2.1, has no such bound)
-	ackHeaderBytes = 7                // largest, delay, number of runs
-	pingEvery      = 16               // every 16th ack-only packet asks for an ack, so that the peer's history of us shrinks
+	// seenWindow is how many packet numbers are remembered; an older one counts as a duplicate. At twice the history its sender has
+	// declared it lost long ago, and sent its bunches again.
+	seenWindow = 2 * maxHistory
+	// ackEvery is the number of packets that ask for an ack after which one leaves at once, so that ack-only packets are at most 1 in 8 of
+	// those received. RFC 9000, 13.2.2, has 2; bulk asks for acks as often as it needs them (see wantsAck).
+	ackEvery = 8
+	// gapAckInterval is the least time between two acks for gaps. RFC 9000, 13.2.1, acknowledges each packet out of order at once, which
+	// on a path that reorders all packets is an ack for each.
+	gapAckInterval = time.Millisecond
+	// pingEvery: every 16th ack-only packet asks for an ack. It tells which of our acks have come, so that the next ones may leave out what
+	// these named (RFC 9000, 13.2.4).
+	pingEvery      = 16
+	ackHeaderBytes = 7 // largest, delay, number of runs
 )
 
 // received remembers which packets came and decides when they are acknowledged.
 type received struct {
 	seen    [seenWindow / 64]uint64 // bit number%seenWindow is set for a number that came
 	next    uint64                  // one above the largest number that came
-	floor   uint64                  // the peer knows which numbers below it came
+	floor   uint64                  // acks name no numbers below it: the peer has acknowledged an ack that named them, or they are too old
 	at      time.Duration           // arrival of the largest number
-	missing uint64                  // numbers below next that never came
+	missing uint64                  // numbers below next that have not come
 	toTell
 
 	ackTimer
 }
 
-// toTell holds the received numbers that no ack has named yet.
+// toTell holds the received numbers that no ack has named yet. An ack names the newest runs first and may have no room for the others: where
+// many packets are late, each ack would name the same ones if it did not remember what it left out.
 type toTell struct {
 	fresh span // numbers that were the largest when they came
 	late  span // numbers that came below a larger one
@@ -87,6 +96,7 @@ func (r *received) add(now time.Duration, n uint64) bool {
 		r.missing--
 		r.late.join(span{n, n + 1})
 	} else {
+		// The bits of n and of the numbers that it skips still stand for numbers a seenWindow ago.
 		r.missing += n - r.next
 		for i := range min(n-r.next+1, seenWindow) {
 			w, m := r.bit(n - i)
@@ -97,12 +107,14 @@ func (r *received) add(now time.Duration, n uint64) bool {
 	}
 	w, m := r.bit(n)
 	*w |= m
-	r.floor = min(r.floor, n) // the peer must hear of a late one, too
+
+	r.floor = min(r.floor, n) // an ack must name a late one, too
 	r.floor = max(r.floor, r.next-min(r.next, seenWindow))
 	return true
 }
 
-// ask notes that a packet which asks for an ack came; gap says that it made or filled one.
+// ask notes that a packet which asks for an ack came, and when the ack is due: at once when the peer says so (ackNow) or enough packets have
+// asked; for a gap, made or filled, as soon as gapAckInterval lets it; else after delay.
 func (r *received) ask(now, delay time.Duration, gap, ackNow bool) {
 	r.asking++
 	due := now + delay
@@ -153,18 +165,23 @@ func (r *received) ackUnsent(before ackTimer, toTell toTell) {
 // had no room for all, every second one names those that it left out. The gap under its first run then reaches over received numbers, too:
 // to the peer a gap means nothing.
 func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte, covered bool) {
+	// The header; the number of runs follows once it is known.
 	delay := min((now-r.at).Microseconds()/ackDelayUnit, 1<<16-1)
 	b = binary.BigEndian.AppendUint32(b, uint32(r.next-1))
 	b = binary.BigEndian.AppendUint16(b, uint16(delay))
 	count := len(b)
 	b = append(b, 0)
 	limit := len(b) + room - ackHeaderBytes
+
+	// The first run ends with the largest number, whatever was left out before: the peer measures its round trip.
 	low := r.runDown(r.next, true)
 	b = appendVarint(b, r.next-low)
 	nruns, below := 1, low
 	if r.turnToOlder(low) {
 		below = r.left.high
 	}
+
+	// A gap and a run in turn, while there is room, down to the floor.
 	for {
 		gapLow := r.runDown(below, false)
 		if gapLow <= r.floor {
@@ -180,6 +197,7 @@ func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte
 		b = appendVarint(b, gapLow-ackLow)
 		nruns, low, below = nruns+2, ackLow, ackLow
 	}
+
 	r.toldDownTo(low)
 	b[count] = byte(nruns)
 	return b, covered

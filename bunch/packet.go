@@ -26,6 +26,9 @@ type builder struct {
 }
 
 func (b *builder) room() int { return b.limit - len(b.buf) }
+
+// full reports whether another bunch is out of the question. A reliable message of one byte takes 8 where its channel's number is below 64:
+// 6 for the header, one for its length, and itself.
 func (b *builder) full() bool {
 	return b.bunches == maxBunches || b.room() < 8
 }
@@ -120,7 +123,7 @@ func (c *Conn) appendHeader(t time.Duration, content bool) {
 	}
 }
 
-// launch finishes the packet and records it.
+// launch finishes the packet, and records what an ack, its loss and Unsent need to know of it.
 func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 	b, p := &c.build, c.build.packet
 	flags := &b.buf[b.start+1]
@@ -129,6 +132,8 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 		c.sent.load(p)
 	}
 	c.remember(*flags)
+
+	// The header: what the packet asks of the peer.
 	if *flags&flagAcks != 0 {
 		c.received.ackSent(t)
 	}
@@ -139,26 +144,10 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 		*flags |= flagAckNow
 	}
 	if b.bunches > 0 || *flags&(flagPing|flagLimit) != 0 {
-		if b.content.Bulk {
-			c.gate.Bulk(t)
-		}
-		p.mark = c.gate.Sent(t, c.sent.inFlight)
-		if c.sent.flying == 0 {
-			c.loss.unanswered = t
-		}
-		c.sent.launched(p, t)
-		if c.path.lossy(c.sent.loss) {
-			c.repeats.note(p)
-		}
-		if b.content.Bulk {
-			c.repeatTail(p)
-		}
-		c.received.acksOnly = 0
-		if b.content.Bulk && c.wantsAck() || !b.content.Bulk && t < c.loss.besideTill {
-			*flags |= flagAckNow
-		}
-		p.prompt = *flags&flagAckNow != 0
+		c.putInFlight(t, p, flags)
 	}
+
+	// What it settles here.
 	if c.loss.probes > 0 {
 		p.probe = true
 		c.loss.probes--
@@ -170,6 +159,7 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 	c.flow.probe = false
 	c.stats.PacketsSent++
 	c.stats.BytesSent += uint64(p.size)
+
 	packet, number = b.buf, c.sent.Next-1
 	c.skips.launched(number)
 	if c.traced() {
@@ -181,6 +171,30 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 		c.checkWatches() // less waits now
 	}
 	return packet, number, true
+}
+
+// putInFlight records that p asks for an ack, and decides whether it asks for one at once.
+func (c *Conn) putInFlight(t time.Duration, p *packet, flags *byte) {
+	bulk := c.build.content.Bulk
+	if bulk {
+		c.gate.Bulk(t)
+	}
+	p.mark = c.gate.Sent(t, c.sent.inFlight)
+	if c.sent.flying == 0 {
+		c.loss.unanswered = t
+	}
+	c.sent.launched(p, t)
+	if c.path.lossy(c.sent.loss) {
+		c.repeats.note(p)
+	}
+	if bulk {
+		c.repeatTail(p)
+	}
+	c.received.acksOnly = 0
+	if bulk && c.wantsAck() || !bulk && t < c.loss.besideTill {
+		*flags |= flagAckNow
+	}
+	p.prompt = *flags&flagAckNow != 0
 }
 
 // wantsAck reports whether a packet with bulk asks for an ack at once. That is so when an eighth of the window has left since
