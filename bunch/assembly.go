@@ -3,8 +3,8 @@ package bunch
 import "slices"
 
 const (
-	maxAssemblies = 4       // how many a channel may have
-	assemblyCost  = 2 << 10 // price of an assembly besides its bytes
+	maxAssemblies = 4       // how many a channel may have; the next one evicts the oldest
+	assemblyCost  = 2 << 10 // price of an assembly besides its bytes; its slices of parts take 1,440 bytes
 	// partSpan is the most by which the packet numbers of two parts of a message differ. A UDP datagram has at most 65,507 bytes,
 	// which hold the first parts of 59 messages, so 512 packets begin at most 30,208 messages: no two of them have the same number of 16
 	// bits.
@@ -140,6 +140,7 @@ func (c *Conn) assemble(ch *channel, number uint64, h header, payload []byte) (w
 	if index >= maxParts || !ends && len(payload) != EntryBytes {
 		return nil, 0, violation(PartialTooLarge, "channel %d: part %d of %d bytes", ch.number, index, len(payload))
 	}
+
 	if c.assemblies.stale(ch, number, h) {
 		c.stats.DroppedLate++
 		return nil, 0, nil
@@ -154,6 +155,7 @@ func (c *Conn) assemble(ch *channel, number uint64, h header, payload []byte) (w
 		c.stats.DroppedDuplicate++
 		return nil, 0, nil
 	}
+
 	a.newest = max(a.newest, number)
 	if ends {
 		a.count = index + 1
@@ -162,6 +164,7 @@ func (c *Conn) assemble(ch *channel, number uint64, h header, payload []byte) (w
 	a.have++
 	a.size += len(payload)
 	c.assemblies.price += len(payload)
+
 	if a.size > c.limits.MaxBunch {
 		return nil, 0, violation(PartialTooLarge, "channel %d: a message of %d bytes or more, at most %d (MaxBunch)", ch.number, a.size, c.limits.MaxBunch)
 	}

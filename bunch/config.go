@@ -45,7 +45,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Params returns what this side allows, for Hello.
+// params returns what this side allows, for Hello.
 func (c Config) params() Params {
 	return Params{ReliableBuffer: c.ReliableBuffer, MaxBunch: c.MaxBunch, History: c.History,
 		MaxChannels: c.MaxChannels, AckDelay: c.AckDelay}
@@ -90,7 +90,7 @@ func (p Params) validate() error {
 	return nil
 }
 
-// smaller returns the limits that both ends can keep.
+// smaller returns the limits that both ends can keep: of each the smaller one, and the longer ack delay.
 func (p Params) smaller(q Params) Params {
 	return Params{
 		ReliableBuffer: min(p.ReliableBuffer, q.ReliableBuffer),

@@ -7,8 +7,8 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Conn is one end of a connection. It has no clock, goroutine or lock, and is not safe for concurrent use: its owner passes the time to its
-// methods. A now that lies before an earlier one counts as the earlier one.
+// Conn is one end of a connection. It has no clock, goroutine or lock, and is not safe for concurrent use: its owner locks, and
+// passes the time to its methods. A now that lies before an earlier one counts as the earlier one.
 type Conn struct {
 	config  Config
 	limits  Params // this end's until Agree, then the smaller of both ends'
@@ -19,7 +19,7 @@ type Conn struct {
 
 	// Sending.
 	channels    channels
-	owed        owed
+	owed        owed            // closes of this side that the peer has not answered
 	levels      [levels]level   // channels with something to send, the most urgent level first
 	blocks      blocks          // memory for payloads that wait or are in flight
 	rings       spares[[]entry] // empty reliable buffers for reuse
@@ -27,11 +27,11 @@ type Conn struct {
 	skips       skips           // packet numbers that are never sent
 	build       builder         // the packet that AppendPacket is making
 	undo        undo            // the state with which Unsent takes the last packet back
-	cork        cork
-	unreliables backlog // unreliable messages that wait
-	tracked     tracked
-	repeats     repeats
-	saturation  saturation
+	cork        cork            // keeps new messages back during a tick
+	unreliables backlog         // unreliable messages that wait
+	tracked     tracked         // state that waits, and the fates of state that left
+	repeats     repeats         // small calls that the next packet carries once more
+	saturation  saturation      // what the owner holds back, and whether the path keeps up
 
 	// Path.
 	path         pathState          // the carrier's last Path, and the packets that took another one
@@ -50,16 +50,15 @@ type Conn struct {
 	assemblies assemblies    // unreliable messages in parts
 
 	// What the owner asks for.
-	wake    bool             // Wake returns it and clears it
-	changed bool             // Changed returns it and clears it
-	content recovery.Content // of the last packet
+	wake    bool             // set when a message is ready, a watch fires or the connection ends; Wake clears it
+	changed bool             // set when a packet may leave or NextTimeout may have moved; Changed clears it
+	content recovery.Content // of the packet that AppendPacket returned last
 	watched []*channel       // channels whose watch is armed
-	stats   Stats
+	stats   Stats            // counters; Stats adds what is measured elsewhere
 }
 
-// levels is the number of levels: the first is for channel 0, each of the others for one priority.
 const (
-	levels    = 2 + int(Bulk)
+	levels    = 2 + int(Bulk) // the first is for channel 0, each of the others for one priority
 	bulkLevel = levels - 1
 )
 
@@ -94,7 +93,7 @@ func NewConn(now time.Time, config Config) (*Conn, error) {
 	return c, nil
 }
 
-// Params returns what this side allows, for Hello.
+// Params returns what this side allows, for Hello. The peer gives it to its Agree.
 func (c *Conn) Params() Params { return c.config.params() }
 
 // Agree lowers the limits to the smaller of both ends', and takes the peer's ack delay. The owner calls it when the peer's Hello has

@@ -80,6 +80,7 @@ func (c *Conn) fillBesideBulk() {
 	c.build.content.Play = c.build.content.Play || c.build.bunches > before
 }
 
+// fillResends places the lost pieces of lv, channel after channel, until one does not fit.
 func (c *Conn) fillResends(lv *level) {
 	for lv.resend.len() > 0 && !c.build.full() {
 		ch := *lv.resend.peek()
@@ -133,12 +134,13 @@ func (c *Conn) fillFresh(lv *level) {
 	}
 }
 
+// placed tells what came of a channel's turn in fillFresh.
 type placed uint8
 
 const (
-	done placed = iota
-	noRoom
-	blocked // by the peer's limit, or because it is held
+	done    placed = iota // something was placed, or there was nothing
+	noRoom                // the next bunch does not fit into the packet
+	blocked               // the peer's limit keeps it back, or the owner does
 )
 
 // placeFresh places the next entry of ch that was never sent, or the next part of its unreliable messages when that was queued
@@ -154,6 +156,7 @@ func (c *Conn) placeFresh(ch *channel) placed {
 	case ch.fresh == ch.next:
 		return done
 	}
+
 	e := ch.out.at(ch.fresh)
 	i := e.queued()
 	if i < 0 { // it left among the resends
@@ -167,6 +170,7 @@ func (c *Conn) placeFresh(ch *channel) placed {
 		}
 		return blocked
 	}
+
 	if !c.place(ch, ch.fresh, e, i) {
 		return noRoom
 	}
@@ -180,6 +184,7 @@ func (c *Conn) placeFresh(ch *channel) placed {
 	return done
 }
 
+// queueResend makes the pieces of entry n that wait leave before anything new of their level.
 func (c *Conn) queueResend(ch *channel, n uint64, e *entry) {
 	if e.resend {
 		return
@@ -229,6 +234,7 @@ func (c *Conn) moreBehind(ch *channel) bool {
 	return ch.fresh+1 < ch.next || c.level(ch).fresh.len() > 1
 }
 
+// put appends piece p of entry n to the packet and to its record, and charges the entry to the peer's limit when it is the first.
 func (c *Conn) put(ch *channel, n uint64, e *entry, p *piece, h header) {
 	b := &c.build
 	if h.flags&flagPiece != 0 {
@@ -240,6 +246,7 @@ func (c *Conn) put(ch *channel, n uint64, e *entry, p *piece, h header) {
 	if !e.started && ch.number != 0 {
 		c.flow.sent += uint64(e.cost())
 	}
+
 	c.stats.BunchesSent++
 	c.stats.PayloadSent += uint64(p.end - p.off)
 	if c.traced() {
@@ -250,6 +257,7 @@ func (c *Conn) put(ch *channel, n uint64, e *entry, p *piece, h header) {
 	} else {
 		c.addQueued(ch, -int(p.end-p.off))
 	}
+
 	p.queued, p.sent, e.started = false, true, true
 	p.copies++
 }

@@ -7,9 +7,13 @@ import (
 )
 
 const (
-	lostMemory   = 3           // PTOs for which the record of a lost packet stays
-	probePackets = 2           // the most that RFC 9002, 6.2.4, allows
-	besideTime   = time.Second // after a datagram of another machine arrived, more of them are expected for that long
+	// lostMemory is the number of PTOs for which the record of a lost packet stays, so that a late ack frees its entries. For as
+	// long RFC 9000, 10.2, expects packets that are still under way.
+	lostMemory = 3
+	// probePackets is the most that RFC 9002, 6.2.4, allows for one timeout.
+	probePackets = 2
+	// besideTime is how long more datagrams of another machine are expected after one arrived.
+	besideTime = time.Second
 )
 
 // loss decides which packets are lost, from acks (RFC 9002, section 6.1) and silence (6.2).
@@ -32,6 +36,7 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	if largest >= c.sent.Next {
 		return violation(AckSequenceMismatch, "ack of packet %d, the newest sent is %d", largest, c.sent.Next-1)
 	}
+
 	c.leaveDark()
 	newest, err := c.ackRuns(t, h, largest)
 	if err != nil {
@@ -45,6 +50,7 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 		c.loss.ptos = 0
 		c.loss.unanswered = t
 	}
+
 	c.detectLosses(t)
 	c.sent.forget(t)
 	if len(c.watched) > 0 {
@@ -92,6 +98,8 @@ func (c *Conn) ackRange(t time.Duration, low, high uint64) (newest *packet, err 
 	return newest, nil
 }
 
+// sampleRTT takes the round trip of p, the largest packet that an ack names and one that it acknowledges for the first time (RFC 9002, 5.1).
+// The wait that the peer reports counts up to the delay that it has agreed to (5.3).
 func (c *Conn) sampleRTT(t time.Duration, p *packet, delay uint16) {
 	wait := time.Duration(delay) * ackDelayUnit * time.Microsecond
 	c.gate.RTT.Update(t, t-p.at, min(wait, c.peerAckDelay))
@@ -262,6 +270,7 @@ func (c *Conn) requeue(it item, wanted func(*piece) bool) (bytes int) {
 	return bytes
 }
 
+// pto returns the probe timeout, without backoff (RFC 9002, 6.2.1).
 func (c *Conn) pto() time.Duration { return c.gate.PTO(c.peerAckDelay) }
 
 // ptoAt returns when the next probe is due.
@@ -286,6 +295,7 @@ func (c *Conn) probe() {
 		c.loss.probes = 1
 		return
 	}
+
 	c.loss.probes = probePackets
 	room := probePackets * EntryBytes
 	for range c.sent.spread() {

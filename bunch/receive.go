@@ -18,8 +18,9 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 	if err != nil {
 		return c.fail(violation(ReadHeaderFail, "packet of %d bytes: %v", len(datagram), err))
 	}
-	number := recovery.Number(c.received.next, uint64(h.number), 32)
-	gap := number != c.received.next
+
+	number := recovery.Number(c.received.next, uint64(h.number), 32) // RFC 9000, A.3
+	gap := number != c.received.next                                 // it makes a gap, or fills one
 	late := number < c.received.next
 	if !c.received.add(t, number) {
 		c.stats.DroppedDuplicate++
@@ -34,6 +35,7 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 	if c.traced() {
 		c.trace(Event{Kind: "received", Number: number, Bytes: len(datagram)})
 	}
+
 	if err := c.receivePacket(t, number, &h, rest, len(datagram)); err != nil {
 		return c.fail(err.(*Error))
 	}
@@ -52,6 +54,8 @@ func (c *Conn) ReceiveLent(now time.Time, datagram []byte) error {
 	return c.Receive(now, datagram)
 }
 
+// receivePacket takes what is in a packet: acks, the limit, and then the bunches in rest. size is that of the datagram, which payloads
+// may alias.
 func (c *Conn) receivePacket(t time.Duration, number uint64, h *packetHeader, rest []byte, size int) error {
 	if h.flags&flagAcks != 0 {
 		if err := c.receiveAcks(t, h); err != nil {
@@ -129,6 +133,8 @@ func (c *Conn) incoming(h header) (*channel, error) {
 	return ch, c.charge(ch, channelCost)
 }
 
+// receiveReliable takes a reliable bunch: an entry or a piece of one. What is next in order is processed at once; what came early is parked
+// until the entries before it have come, and an unordered message may leave from there.
 func (c *Conn) receiveReliable(ch *channel, h header, payload []byte, size int) error {
 	n := recovery.Number(ch.expected, uint64(h.sequence), 16)
 	if n < ch.expected {
@@ -141,6 +147,7 @@ func (c *Conn) receiveReliable(ch *channel, h header, payload []byte, size int) 
 	if n == ch.expected && h.flags&flagPiece == 0 && (ch.in.len() == 0 || ch.in.at(0).number > n) {
 		return c.receiveNext(ch, h.flags, payload, size)
 	}
+
 	s, i := ch.in.park(n, &c.payloads)
 	if s.state >= full {
 		c.stats.DroppedDuplicate++
@@ -184,6 +191,7 @@ func (c *Conn) store(ch *channel, s *slot, h header, payload []byte, size int) e
 	return c.storeWhole(ch, s, payload, size)
 }
 
+// storeWhole puts an entry into its slot and charges it.
 func (c *Conn) storeWhole(ch *channel, s *slot, payload []byte, size int) error {
 	c.payloads.keep(s, payload, size)
 	if err := c.chargeEntry(ch, s); err != nil {
@@ -192,6 +200,8 @@ func (c *Conn) storeWhole(ch *channel, s *slot, payload []byte, size int) error 
 	return c.chargeMessages(ch, s)
 }
 
+// storePiece copies a piece to its place in the entry. The first piece makes room for all of the entry and charges it; every other one has
+// the same flags and total.
 func (c *Conn) storePiece(ch *channel, s *slot, h header, payload []byte) error {
 	flags := h.flags &^ flagPiece
 	if s.state == empty {
@@ -263,6 +273,8 @@ func (c *Conn) take(ch *channel, r *run, s *slot) error {
 	return c.deliverWhole(ch, s)
 }
 
+// checkOpen returns an error unless entry n opens its channel exactly when it must: the first entry of a channel of the peer's does, and no
+// other. Control has neither open nor close.
 func checkOpen(ch *channel, n uint64, flags byte) error {
 	opens := flags&flagOpen != 0
 	switch {

@@ -58,12 +58,15 @@ func (c *Conn) Close(number uint64, payload []byte) error {
 	return nil
 }
 
+// closeChannel queues a close with these flags, behind which the channel takes nothing.
 func (c *Conn) closeChannel(ch *channel, flags byte, block []byte) {
 	c.push(ch, flags, block)
 	ch.outClosed = true
 	c.closeTracked(ch)
 }
 
+// sendReliable puts a message into the reliable buffer: into the newest entry when that waits and has room, else into one of its own, or
+// into several when it is too long for one.
 func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 	if len(payload) <= maxWhole && c.merge(ch, d, payload) {
 		return nil
@@ -72,12 +75,14 @@ func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 	if ch.outstanding()+n >= slotsOf(ch.number, c.limits.ReliableBuffer) { // UE: UChannel::SendBunch, bOverflowsReliable
 		return c.overflow(ch, n)
 	}
+
 	if len(payload) <= maxWhole {
 		block := c.blocks.get(len(payload) + 2)
 		block = append(appendVarint(block, uint64(len(payload))), payload...)
 		c.push(ch, byte(d)|flagWhole, block)
 		return nil
 	}
+
 	first, cost := ch.next, 0
 	for i := range n {
 		part := payload[min(i*EntryBytes, len(payload)):min((i+1)*EntryBytes, len(payload))]
@@ -95,6 +100,7 @@ func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 	return nil
 }
 
+// overflow answers a message of n entries for which ch has no room, as Config.Overflow says.
 func (c *Conn) overflow(ch *channel, n int) error {
 	out, slots := ch.outstanding(), slotsOf(ch.number, c.limits.ReliableBuffer)
 	if c.config.Overflow == OverflowError {
@@ -134,6 +140,7 @@ func (c *Conn) push(ch *channel, flags byte, block []byte) {
 	c.schedule(ch)
 }
 
+// addQueued counts bytes of ch that begin to wait, or that wait no more when bytes is negative.
 func (c *Conn) addQueued(ch *channel, bytes int) {
 	switch {
 	case bytes < 0:
@@ -241,6 +248,7 @@ func (c *Conn) Watch(number uint64, out int, queued time.Duration) {
 	c.changed = c.changed || c.wake
 }
 
+// checkWatches fires the watches whose channels have drained enough.
 func (c *Conn) checkWatches() {
 	kept := c.watched[:0]
 	for _, ch := range c.watched {

@@ -71,6 +71,7 @@ func (c *Conn) limitProbeAt() (time.Duration, bool) {
 	return max(c.sent.lastAsk, c.flow.blockedAt) + c.gate.Backoff(c.flow.probes, c.peerAckDelay), true
 }
 
+// idleAt returns when the connection ends because the peer has acknowledged nothing.
 func (c *Conn) idleAt() (time.Duration, bool) {
 	return c.loss.unanswered + c.config.IdleTimeout, c.sent.flying > 0
 }

@@ -118,6 +118,7 @@ func (c *Conn) Missed() bool {
 	return missed
 }
 
+// tell queues the fate of a message for Fates.
 func (c *Conn) tell(record uint64, kept bool) {
 	c.tracked.fates.push(Fate{Record: record, Kept: kept})
 }
@@ -178,6 +179,7 @@ func (c *Conn) fillTracked() {
 	}
 }
 
+// placeTracked appends a message to the packet, and its record to the packet's, through which tellAll will tell its fate.
 func (c *Conn) placeTracked(m trackedMessage) {
 	b := &c.build
 	b.buf = appendBunch(b.buf, header{flags: trackedFlags, channel: m.channel.number}, m.payload)

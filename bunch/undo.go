@@ -55,12 +55,16 @@ func (c *Conn) Unsent(number uint64) {
 	if c.traced() {
 		c.trace(Event{Kind: "unsent", Number: number, Bytes: p.size})
 	}
+
+	// Its bunches wait again.
 	for _, it := range p.items {
 		c.giveBack(it)
 		c.unsendItem(it)
 	}
 	c.unsendDatagrams()
 	c.unsendTracked()
+
+	// So does what it asked, told and acknowledged.
 	if p.probe {
 		c.loss.probes++
 		c.stats.ProbesSent--
@@ -68,6 +72,7 @@ func (c *Conn) Unsent(number uint64) {
 	c.flow.update = c.flow.update || p.limit
 	c.flow.probe = c.flow.probe || c.undo.probe
 	c.received.ackUnsent(c.undo.acks, c.undo.toTell)
+
 	c.stats.PacketsSent--
 	c.stats.BytesSent -= uint64(p.size)
 	c.sent.unsend(p, c.undo.lastAsk)
@@ -96,6 +101,7 @@ func (c *Conn) unsendItem(it item) {
 	}
 }
 
+// unsendDatagrams puts the unreliable bunches of a packet that never left back to the heads of their queues, the last one first.
 func (c *Conn) unsendDatagrams() {
 	for i := len(c.undo.datagrams) - 1; i >= 0; i-- {
 		u := c.undo.datagrams[i]

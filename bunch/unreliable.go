@@ -31,6 +31,8 @@ func (d *datagram) bunch(channel uint64) (h header, payload []byte) {
 	return h, payload[:min(len(payload), EntryBytes)]
 }
 
+// sendUnreliable queues an unreliable message. When too many wait, the oldest of its channel make room for it, for a newer one is worth more;
+// when other channels have them, it is dropped and counted itself.
 func (c *Conn) sendUnreliable(ch *channel, d Delivery, payload []byte) {
 	for c.crowded(len(payload)) && ch.unreliable.len() > 0 {
 		c.dropUnreliable(ch)
@@ -55,6 +57,7 @@ func (c *Conn) sendUnreliable(ch *channel, d Delivery, payload []byte) {
 	c.schedule(ch)
 }
 
+// dropUnreliable drops the oldest message of ch, or what is left of it when some of its parts have left.
 func (c *Conn) dropUnreliable(ch *channel) {
 	u := ch.unreliable.pop()
 	left := len(u.payload) - int(u.part)*EntryBytes
@@ -67,6 +70,8 @@ func (c *Conn) dropUnreliable(ch *channel) {
 	}
 }
 
+// placeUnreliable places the next part of the oldest unreliable message of ch, if it fits. No ack is awaited for it: once the packet is
+// settled nothing remembers it.
 func (c *Conn) placeUnreliable(ch *channel) placed {
 	u := ch.unreliable.peek()
 	if u.part == 0 {
@@ -79,6 +84,7 @@ func (c *Conn) placeUnreliable(ch *channel) placed {
 	if h.inParts() && u.part == 0 {
 		ch.nextMessage++
 	}
+
 	c.build.buf = appendBunch(c.build.buf, h, payload)
 	c.build.bunches++
 	c.stats.BunchesSent++
@@ -86,6 +92,7 @@ func (c *Conn) placeUnreliable(ch *channel) placed {
 	if c.traced() {
 		c.trace(Event{Kind: "bunch", Channel: ch.number, Sequence: uint64(u.parts() - 1 - int(u.part)), Bytes: len(payload), Delivery: u.delivery})
 	}
+
 	c.undo.datagrams = append(c.undo.datagrams, unsentDatagram{channel: ch, datagram: *u})
 	c.unreliables.add(0, -len(payload))
 	c.addQueued(ch, -len(payload))

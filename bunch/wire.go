@@ -69,6 +69,7 @@ func appendVarint(b []byte, v uint64) []byte {
 	return binary.BigEndian.AppendUint64(b, v|3<<62)
 }
 
+// varintLen returns how many bytes appendVarint appends for v.
 func varintLen(v uint64) int {
 	switch {
 	case v < 1<<6:
