@@ -61,32 +61,15 @@ type relevance struct {
 	last    time.Time     // the last Flush
 	elapsed time.Duration // since the first Flush; the clock of relevancy
 
-	places    sweep     // over the slots of placed, to read positions
-	surveys   sweep     // over World.announced
-	questions questions // to the game, about asked
-	toOpen    int       // actors that this Flush may still open
+	places    relevancy.Sweep // over the slots of placed, to read positions
+	surveys   relevancy.Sweep // over World.announced
+	questions questions       // to the game, about asked
+	toOpen    int             // actors that this Flush may still open
 
 	// Scratch memory of one survey.
 	found  []relevancy.Found // actors near the view
 	wanted []wish            // actors to open
 	unseen []*opening        // openings whose actors were not found
-}
-
-// sweep visits some items in each Flush, so that each has its turn once in surveyPeriod.
-type sweep struct {
-	round relevancy.Round
-	left  int // how many this Flush has still to visit
-	at    int // index of the item that was visited last
-}
-
-// begin decides how many of n items a Flush visits.
-func (s *sweep) begin(n int, passed time.Duration) { s.left = s.round.Take(n, passed, surveyPeriod) }
-
-// next returns the index of the item to visit next, of n. It counts as visited, even when the visit panics.
-func (s *sweep) next(n int) int {
-	s.left--
-	s.at = (s.at + 1) % n
-	return s.at
 }
 
 // questions asks the game about pairs of a connection and a slot of relevance.asked: of each connection in turn about all slots.
@@ -175,9 +158,7 @@ func (r *relevance) expel(conns []*Conn, c *Conn) {
 	if at < 0 {
 		return
 	}
-	if at <= r.surveys.at { // which the last look was at
-		r.surveys.at--
-	}
+	r.surveys.Removed(at)
 	if at == r.questions.asker {
 		r.questions.slot = 0
 	} else if at < r.questions.asker {
@@ -197,11 +178,11 @@ func (w *World) relate(now time.Time) {
 	if r.members == 0 {
 		return
 	}
-	r.places.begin(len(r.placed.Items), passed)
-	r.surveys.begin(len(w.announced), passed)
+	r.places.Begin(len(r.placed.Items), passed, surveyPeriod)
+	r.surveys.Begin(len(w.announced), passed, surveyPeriod)
 	r.questions.left = min(r.questions.round.Take(len(w.announced)*len(r.asked.Items), passed, askPeriod), maxAsked)
 	r.toOpen = maxOpened
-	for r.places.left > 0 || r.surveys.left > 0 || r.questions.left > 0 {
+	for r.places.More() || r.surveys.More() || r.questions.left > 0 {
 		w.relateGuarded()
 	}
 }
@@ -209,13 +190,13 @@ func (w *World) relate(now time.Time) {
 func (w *World) relateGuarded() {
 	defer w.game.Catch(nil)
 	r := &w.relevance
-	for r.places.left > 0 {
-		if a := r.placed.Items[r.places.next(len(r.placed.Items))]; a != nil {
+	for r.places.More() {
+		if a := r.placed.Items[r.places.Next(len(r.placed.Items))]; a != nil {
 			a.locate()
 		}
 	}
-	for r.surveys.left > 0 {
-		if c := w.announced[r.surveys.next(len(w.announced))]; c.usable() {
+	for r.surveys.More() {
+		if c := w.announced[r.surveys.Next(len(w.announced))]; c.usable() {
 			c.survey()
 		}
 	}

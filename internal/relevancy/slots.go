@@ -1,7 +1,5 @@
 package relevancy
 
-import "time"
-
 // Slots keeps items in places that never move, so that rounds over the places miss none. H is what the viewer that the owner examines now
 // has of an item.
 type Slots[T, H any] struct {
@@ -26,15 +24,4 @@ func (s *Slots[T, H]) Add(item *T) (slot int) {
 func (s *Slots[T, H]) Remove(slot int) {
 	s.Items[slot] = nil
 	s.free = append(s.free, slot)
-}
-
-// Round spreads the work of one visit to each of many items over the Flushes of a period.
-type Round struct{ owed time.Duration } // time that passed, once for each item; a period of it is one item's turn
-
-// Take returns how many of n items are due when passed time has passed since the last call.
-func (r *Round) Take(n int, passed, period time.Duration) int {
-	r.owed += min(passed, period) * time.Duration(n)
-	due := r.owed / period
-	r.owed -= due * period
-	return min(int(due), n)
 }
