@@ -17,26 +17,28 @@ type Actor struct {
 
 	world *World
 	class *Class
-	ref   Ref    // 0: a client placed it, and the server has not opened it yet
+	ref   Ref    // the number by which all sides know it; 0: a client placed it, and the server has not opened it yet
 	name  string // of a placed actor, by which both ends know it
-	seats seats
+	seats seats  // its places in lists
 
 	// The game's objects, as the bindings' constructors returned them.
 	own        part   // of its class; its binding is nil when the class is not bound
 	components []part // by slot; nil until makeObjects
 
+	// Who owns it, and for whom it is open.
 	conn     *Conn      // server: of the client at the end of the chain of owners, nil = none; client: to the server
 	owned    bool       // client: this side owns it
 	owner    *Actor     // server: the actor that owns it, nil = a connection or the server does
 	children actors     // server: the actors that it owns
 	openings []*opening // where it is open; on a client at most the one channel to the server
 	dead     bool       // it has ended here
-	torn     bool       // see TearOff
+	torn     bool       // TearOff was called, at the server
 
+	// What the server sends of it, and to whom. relevancy and throttle are the server's alone.
 	dormancy  dormancy
 	relevancy actorRelevancy
 	states    actorStates
-	throttle  budget.Throttle[*method] // server: of its multicasts
+	throttle  budget.Throttle[*method] // limits its multicasts
 }
 
 // seats are an actor's places in the lists of all actors of the world, of those of its class, of those of its owner, and of those that
@@ -53,10 +55,10 @@ func (l *actors) all(yield func(*Actor) bool) {
 
 // actorTable has the actors that live in a world. The world's goroutine owns it, except alive.
 type actorTable struct {
-	all    actors
+	all    actors            // in the order in which they were spawned or opened
 	always actors            // AlwaysRelevant, and not torn off
 	placed map[string]*Actor // by name; when two connections have one of a name, the first
-	alive  atomic.Int64      // how many are in all
+	alive  atomic.Int64      // how many are in all; read by any goroutine
 
 	// Of a server.
 	byRef map[Ref]*Actor

@@ -382,7 +382,7 @@ func (w *World) openAlways(a *Actor, c *Conn) error {
 func (w *World) expel(c *Conn) {
 	w.discard(c)
 	w.unwatchCalls(c)
-	w.relevance.expel(w.announced, c)
+	w.relevance.connLeaves(w.announced, c)
 	w.lobby.forget(c)
 	w.announced = slices.DeleteFunc(w.announced, func(other *Conn) bool { return other == c })
 	err := c.closeError()

@@ -308,7 +308,7 @@ func (w *World) takeClose(c *Conn, a *Actor, m bunch.Message) *CloseError {
 		if violation := w.lastState(c, a, rest); violation != nil {
 			return violation
 		}
-		w.tellReps(c)
+		w.callRepNotifies(c)
 	}
 	c.world.logs.Closed(c, a, m.Channel, reason)
 	w.closeActor(c, a, m.Channel, reason)
@@ -349,5 +349,5 @@ func (w *World) endCopy(c *Conn, a *Actor, reason CloseReason) {
 	}
 	a.states.unfile(c)
 	a.end(reason)
-	w.game.During(tasks.Doing{}, func() { w.tellReferrers(c, a.ref) })
+	w.game.During(tasks.Doing{}, func() { w.notifyReferrers(c, a.ref) })
 }

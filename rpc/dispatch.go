@@ -43,7 +43,7 @@ func (w *World) deliver(c *Conn, m bunch.Message) {
 	c.trace.Took()
 	a := c.channels[m.Channel]
 	if len(c.copies.reps.replicas) > 0 && (m.Delivery != bunch.Tracked || m.Number != c.copies.reps.packet) {
-		w.tellReps(c)
+		w.callRepNotifies(c)
 	}
 	w.handling.arrived = c.arrivedAt(&m)
 	if m.Channel != 0 {

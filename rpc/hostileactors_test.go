@@ -105,12 +105,12 @@ func TestManyThatNameOne(t *testing.T) {
 			a.makeReplicas()
 			all = append(all, a)
 			require.Nil(t, w.applyUpdate(c, a, updateOf(append(state.AppendMask(nil, 1<<3, crate.fields), 7), 1)))
-			w.tellReps(c)
+			w.callRepNotifies(c)
 		}
 		began := time.Now()
 		for k, a := range all { // X moves: the Ref stays
 			require.Nil(t, w.applyUpdate(c, a, updateOf(append(state.AppendMask(nil, 1<<1, crate.fields), byte(k%50)+1, 0)[:2], 2)))
-			w.tellReps(c)
+			w.callRepNotifies(c)
 		}
 		per[i] = time.Since(began) / time.Duration(n)
 		began = time.Now()
@@ -156,7 +156,7 @@ func TestMessageFullOfCensuses(t *testing.T) {
 		b = append(binary.AppendUvarint(b, i), 0, 0)
 	}
 	require.Nil(t, w.applyUpdate(c, a, updateOf(b, 1)))
-	w.tellReps(c)
+	w.callRepNotifies(c)
 	require.Equal(t, 2048, a.own.object.(*crateObject).items.Len())
 	b = state.AppendMask(nil, 1<<4, crate.fields)
 	for len(b) < 65000 {

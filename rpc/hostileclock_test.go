@@ -71,10 +71,10 @@ func TestOldValueOfAReferrer(t *testing.T) {
 		require.Nil(t, w.applyUpdate(c, a, updateOf(b, packet)))
 	}
 	update(second, 11, 4, 1)
-	w.tellReps(c)
+	w.callRepNotifies(c)
 	update(first, 1, 0, 2)
 	update(second, 12, 4, 2)
-	w.tellReps(c)
+	w.callRepNotifies(c)
 	require.Contains(t, olds, 11, "N went from 11 to 12, and OnRep heard it was %v", olds)
 }
 

@@ -98,7 +98,7 @@ func TestRandomUpdates(t *testing.T) {
 			if w.applyUpdate(c, a, updateOf(b, packet-min(packet, random.Uint64N(5)))) != nil {
 				continue
 			}
-			w.tellReps(c)
+			w.callRepNotifies(c)
 		}
 		o := a.own.object.(*crateObject)
 		require.LessOrEqual(t, len(o.body.Label), 20)

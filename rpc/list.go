@@ -153,7 +153,7 @@ func (r *listReplica[T, K, V]) readItems(b []byte, packet uint64) error {
 	return r.copy.Read(b, packet, r.bound.onChange != nil)
 }
 
-func (r *listReplica[T, K, V]) tell(w *World, moved Ref) {
+func (r *listReplica[T, K, V]) repNotify(w *World, moved Ref) {
 	w.game.Doing = tasks.Doing{What: "OnList of ", Of: r.bound.declared.class}
 	if moved != 0 {
 		r.tellMoved(moved)

@@ -359,7 +359,7 @@ func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
 	}
 	a.setOwned(o.flags&flagOwned != 0)
 	if !named {
-		w.tellReferrers(c, a.ref)
+		w.notifyReferrers(c, a.ref)
 		w.runWaiting(c)
 	}
 	return nil
@@ -385,7 +385,7 @@ func (w *World) firstState(c *Conn, a *Actor, o opened) *CloseError {
 	}
 	violation := w.applyUpdate(c, a, bunch.Message{Payload: o.states})
 	if violation == nil {
-		w.tellReps(c)
+		w.callRepNotifies(c)
 	}
 	return violation
 }

@@ -27,20 +27,20 @@ const (
 	byOwner                      // nobody: it is for its owner alone
 )
 
-// actorRelevancy says, on a server, for whom an actor is open.
+// actorRelevancy says, on a server, for whom an actor is open. Spawn sets it, before the constructor runs.
 type actorRelevancy struct {
 	always, onlyOwner, asOwner bool // the options of Spawn
 
-	rule relevancyRule
-	slot int // its place in slots(), if there are any
+	rule relevancyRule // who decides; byHand again once the actor has ended or is torn off
+	slot int           // its place in slots(), if there are any
 }
 
 const (
 	// surveyPeriod is how often all positions are read, and all connections surveyed. In that time a runner at 10 m/s moves by a metre,
 	// little beside a cull distance, and each tick at 30 Hz does a third of the work.
 	surveyPeriod = 100 * time.Millisecond
-	// askPeriod is how often the game's function (Relevant) is asked about each pair of an actor and a connection; longer than
-	// surveyPeriod, since there are as many as the product of both.
+	// askPeriod is how often the game's function (Relevant) is asked about each pair of an actor and a connection. It is longer than
+	// surveyPeriod, for the pairs are as many as the product of both. UE asks IsNetRelevantFor at each update of the actor.
 	askPeriod = time.Second
 	// maxAsked is how many pairs a Flush asks about: 1 ms, at the 50 ns that a look at two structs takes.
 	maxAsked = 20_000
@@ -51,16 +51,17 @@ const (
 	openPause = time.Second
 )
 
-// relevance decides, on a server at each Flush, for which connections the actors of classes with At or Relevant are open.
+// relevance decides, on a server at each Flush, for which connections the actors of classes with At or Relevant are open. It belongs to the
+// world's goroutine.
 type relevance struct {
 	grid    relevancy.Grid
 	members int   // actors whose rule is not byHand
 	placed  slots // byGrid; slots are the grid's ids
 	asked   slots // byGame
 
-	last    time.Time     // the last Flush
-	elapsed time.Duration // since the first Flush; the clock of relevancy
-
+	// The rounds that are spread over the Flushes.
+	last      time.Time       // the last Flush
+	elapsed   time.Duration   // since the first Flush; the clock of relevancy, which never runs back
 	places    relevancy.Sweep // over the slots of placed, to read positions
 	surveys   relevancy.Sweep // over World.announced
 	questions questions       // to the game, about asked
@@ -75,7 +76,7 @@ type relevance struct {
 // questions asks the game about pairs of a connection and a slot of relevance.asked: of each connection in turn about all slots.
 type questions struct {
 	round relevancy.Round
-	left  int // pairs that this Flush has still to visit
+	left  int // pairs about which this Flush has still to ask
 	asker int // index in World.announced of the connection whose turn it is
 	slot  int // the next slot to ask about
 }
@@ -83,7 +84,7 @@ type questions struct {
 // wish is an actor that is relevant to a connection and not open there.
 type wish struct {
 	actor *Actor
-	far   float32
+	far   float32 // as in opening
 }
 
 // slots has the actors about which one rule decides and, while a connection is surveyed or asked about, its openings of them.
@@ -91,7 +92,7 @@ type slots struct {
 	relevancy.Slots[Actor, opening]
 }
 
-// mark files the openings of a connection by slot, until unmark.
+// mark files the openings of a connection by slot, until unmark, so that a survey finds the opening of an actor without a map.
 func (r *slots) mark(openings []*opening) {
 	for _, o := range openings {
 		if o.actor.slots() == r {
@@ -100,6 +101,7 @@ func (r *slots) mark(openings []*opening) {
 	}
 }
 
+// unmark undoes mark, which an opening that has closed meanwhile has left by forget.
 func (r *slots) unmark(openings []*opening) {
 	for _, o := range openings {
 		if o.actor.slots() == r {
@@ -152,8 +154,8 @@ func (r *relevance) leave(a *Actor) {
 	a.relevancy.rule = byHand
 }
 
-// expel is called before a connection leaves the world's list, so that the rounds miss none of the others.
-func (r *relevance) expel(conns []*Conn, c *Conn) {
+// connLeaves is called before c leaves conns, World.announced, so that the rounds miss none of the others.
+func (r *relevance) connLeaves(conns []*Conn, c *Conn) {
 	at := slices.Index(conns, c)
 	if at < 0 {
 		return
@@ -166,8 +168,9 @@ func (r *relevance) expel(conns []*Conn, c *Conn) {
 	}
 }
 
-// relate does, in Flush, the next part of each round: it reads positions, surveys connections and asks the game.
-func (w *World) relate(now time.Time) {
+// updateRelevancy does, in Flush, the next part of each round: it reads positions, surveys connections and asks the game. Its cost does not
+// depend on how many Flushes there are in a second.
+func (w *World) updateRelevancy(now time.Time) {
 	r := &w.relevance
 	passed := max(now.Sub(r.last), 0)
 	if r.last.IsZero() {
@@ -178,16 +181,19 @@ func (w *World) relate(now time.Time) {
 	if r.members == 0 {
 		return
 	}
+
 	r.places.Begin(len(r.placed.Items), passed, surveyPeriod)
 	r.surveys.Begin(len(w.announced), passed, surveyPeriod)
 	r.questions.left = min(r.questions.round.Take(len(w.announced)*len(r.asked.Items), passed, askPeriod), maxAsked)
 	r.toOpen = maxOpened
 	for r.places.More() || r.surveys.More() || r.questions.left > 0 {
-		w.relateGuarded()
+		w.continueRounds()
 	}
 }
 
-func (w *World) relateGuarded() {
+// continueRounds goes on with the rounds until nothing is left of them for this Flush, or a function of the game panics: then it returns with
+// what had its turn behind it, and updateRelevancy calls it again.
+func (w *World) continueRounds() {
 	defer w.game.Catch(nil)
 	r := &w.relevance
 	for r.places.More() {
@@ -200,6 +206,8 @@ func (w *World) relateGuarded() {
 			c.survey()
 		}
 	}
+
+	// The questions: each connection in turn about all slots.
 	for q := &r.questions; q.left > 0; {
 		if q.slot >= len(r.asked.Items) {
 			q.slot = 0
@@ -214,12 +222,15 @@ func (w *World) relateGuarded() {
 	}
 }
 
-// survey finds the actors near a connection's view, which settle opens, and those that were out of sight for relevantTime, which it closes.
+// survey finds the actors near a connection's view, which settle opens, and those that were out of sight for relevantTime, which it closes. An
+// opening notes when its actor was last relevant, and how far it is, from which Flush takes its priority.
 func (c *Conn) survey() {
 	r := &c.world.relevance
 	x, y, z, ok := c.viewpoint()
 	defer c.settle(&r.placed)
 	r.placed.mark(c.shown.view.openings)
+
+	// What is near: it is open already, or settle will open it.
 	if r.found = r.found[:0]; ok {
 		r.found = r.grid.Near(r.found, x, y, z)
 	}
@@ -233,6 +244,8 @@ func (c *Conn) survey() {
 	if a := c.shown.view.target; a != nil && !a.dead && a.relevancy.rule != byHand && a.openingOn(c) == nil {
 		c.want(a, 0)
 	}
+
+	// What is open: it is near, or relevant whatever the distance, or out of sight for some time.
 	for _, o := range c.shown.view.openings {
 		switch {
 		case o.actor.concerns(c):
@@ -254,7 +267,7 @@ func (c *Conn) want(a *Actor, far float32) {
 	}
 }
 
-// ask asks the game whether the next actors are relevant to the connection.
+// ask asks the game whether the next count actors are relevant to the connection, and settles as survey does.
 func (c *Conn) ask(count int) {
 	r := &c.world.relevance
 	q := &r.questions
@@ -263,6 +276,7 @@ func (c *Conn) ask(count int) {
 		q.left -= count
 		return
 	}
+
 	defer c.settle(&r.asked)
 	r.asked.mark(c.shown.view.openings)
 	for range count {
@@ -304,6 +318,7 @@ func (a *Actor) seenBy(c *Conn) bool {
 func (c *Conn) settle(of *slots) {
 	r := &c.world.relevance
 	of.unmark(c.shown.view.openings)
+
 	for _, o := range r.unseen {
 		if !o.closed {
 			c.world.logs.Actor(logs.Relevancy, "no longer relevant", c, o.actor)
@@ -314,7 +329,8 @@ func (c *Conn) settle(of *slots) {
 		slices.SortStableFunc(r.wanted, func(a, b wish) int { return cmp.Compare(a.far, b.far) })
 		c.openWanted(r.wanted)
 	}
-	clear(r.unseen)
+
+	clear(r.unseen) // lets the collector have them
 	clear(r.wanted)
 	r.unseen, r.wanted = r.unseen[:0], r.wanted[:0]
 }
@@ -367,7 +383,7 @@ func (a *Actor) position() (x, y, z float32, ok bool) {
 	return x, y, z, true
 }
 
-// locate tells the grid where an actor stands.
+// locate tells the grid where an actor stands, and from how far it is seen there. An actor that is RelevantAsOwner stands where its owner does.
 func (a *Actor) locate() {
 	stands := a
 	if a.relevancy.asOwner {
@@ -375,6 +391,7 @@ func (a *Actor) locate() {
 			stands = a.conn.viewTarget()
 		}
 	}
+
 	grid := &a.world.relevance.grid
 	x, y, z, ok := stands.position()
 	if a.relevancy.rule != byGrid { // the function destroyed it, or tore it off

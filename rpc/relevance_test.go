@@ -325,7 +325,7 @@ func newWoods(t testing.TB, trees, viewers int) *woods {
 func (w *woods) step() {
 	w.move()
 	w.now = w.now.Add(time.Second / 30)
-	w.relate(w.now)
+	w.updateRelevancy(w.now)
 }
 
 func (w *woods) move() {
@@ -349,7 +349,7 @@ func BenchmarkIdleActors(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		w.now = w.now.Add(time.Second / 30)
-		w.relate(w.now)
+		w.updateRelevancy(w.now)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/10_000, "ns/actor")
 }
@@ -364,7 +364,7 @@ func BenchmarkRelevancy(b *testing.B) {
 				w.move()
 				b.StartTimer()
 				w.now = w.now.Add(time.Second / 30)
-				w.relate(w.now)
+				w.updateRelevancy(w.now)
 			}
 			b.ReportMetric(float64(w.open())/float64(max(size.viewers, 1)), "open/viewer")
 		})

@@ -12,14 +12,17 @@ import (
 	"github.com/quivernet/quiver/internal/state"
 )
 
-// replicator compares, on a server, the states of actors at each Flush. Actors that are open for nobody are not among them.
+// replicator compares, on a server, the states of actors at each Flush. Actors that are open for nobody are not among them. It belongs to the
+// world's goroutine.
 type replicator struct {
 	states []comparison
-	news   time.Time // when something last happened, under Run, that may have changed states
-	behind bool      // the last Flush passed over some that may have changed, because of UpdateRate
 	left   bool      // some actors in states are open for nobody any more: see unwatch
 	fields []byte    // scratch: an update
-	warn   logs.Gate // for states that can not travel
+	warn   logs.Gate // lets one warning a second pass: a state cannot travel
+
+	// Run sleeps until something happens. These tell whether it must wake for states alone.
+	news   time.Time // when something last happened that may have changed states; zero = the game calls Flush itself
+	behind bool      // the last Flush passed over some that may have changed, because of UpdateRate
 }
 
 // comparison is one state of one actor, as the loop over all of them needs it.
@@ -51,8 +54,10 @@ func (r *replicator) compare(now time.Time) {
 		case !c.replica.changed():
 		case c.actor.states.due(now, c.actor.class.updatePeriod):
 			c.actor.compare(c.replica)
-		case r.news.IsZero(): // the world is ticked anyway
-		case c.actor.states.compared.Before(r.news) || c.replica.differs(): // something may have changed it; if nothing has happened, an OnTick hook
+		case r.news.IsZero(): // there will be another Flush anyway
+		case c.actor.states.compared.Before(r.news) || c.replica.differs():
+			// Not due, and changed perhaps: something has happened since it was compared. If nothing has, an OnTick hook may still have
+			// changed it, and only comparing tells.
 			r.behind = true
 		}
 	}
@@ -93,14 +98,15 @@ func (a *Actor) compareList(r keeper) {
 	}
 }
 
-// firstLook encodes the states of a new object. Some clients may have the actor already, because its constructor made a call.
-func (a *Actor) firstLook() {
+// encodeFirst encodes the states of a new object. Some clients may have the actor already, because its constructor made a call: that opened
+// it without these states, which follow in updates.
+func (a *Actor) encodeFirst() {
 	for r := range a.states.kept {
 		if _, list := r.(keeper); !list {
 			a.compare(r)
 		}
 	}
-	if a.states.watched = false; len(a.openings) > 0 { // watch ran before the replicas were made
+	if a.states.watched = false; len(a.openings) > 0 { // watch ran when there were no replicas, and added none
 		a.world.watch(a)
 	}
 	for _, o := range a.openings {
@@ -201,19 +207,22 @@ func (a *Actor) appendFields(b []byte, fields state.Mask) []byte {
 	return a.states.appendTo(state.AppendMask(b, fields, a.class.fields), fields)
 }
 
-// pending holds, on a client, the replicas that the newest packet has changed and whose OnRep has not run.
+// pending holds, on a client, the replicas that the newest packet has changed and whose OnRep has not run. A packet's OnRep functions run
+// once all that it holds is applied, so that each sees all of it.
 type pending struct {
-	replicas []replica // of which those from next on have not run
+	replicas []replica // in the order in which the packet changed them; OnRep of those from next on has not run
 	next     int
 	packet   uint64 // number of the newest packet
 }
 
 // applyUpdate applies an update from the server to an actor's states, or runs the calls that came behind them.
 func (w *World) applyUpdate(c *Conn, a *Actor, m bunch.Message) *CloseError {
+	// An update without fields holds calls.
 	var scratch [2]byte
 	if calls, ok := bytes.CutPrefix(m.Payload, state.AppendMask(scratch[:0], 0, a.class.fields)); ok && len(calls) > 0 && m.Delivery == bunch.Tracked {
 		return w.runQueued(c, a, calls)
 	}
+
 	fields, rest, err := state.ReadMask(m.Payload, a.class.fields)
 	if err == nil {
 		rest, err = w.readFields(c, a, fields, rest, m.Number)
@@ -232,7 +241,7 @@ func (w *World) applyUpdate(c *Conn, a *Actor, m bunch.Message) *CloseError {
 
 // runQueued runs calls of ForceQueue methods, after OnRep has run for the states that came before them.
 func (w *World) runQueued(c *Conn, a *Actor, calls []byte) *CloseError {
-	w.tellReps(c)
+	w.callRepNotifies(c)
 	for len(calls) > 0 && !c.closing.Load() {
 		size, n := binary.Uvarint(calls)
 		if n <= 0 || size > uint64(len(calls)-n) {
@@ -299,26 +308,26 @@ func (c *Conn) touch(r replica) {
 	c.copies.reps.replicas = append(c.copies.reps.replicas, r)
 }
 
-// tellReps runs OnRep for all states that a packet has changed.
-func (w *World) tellReps(c *Conn) {
+// callRepNotifies runs OnRep for all states that the newest packet has changed. UE: FObjectReplicator::CallRepNotifies.
+func (w *World) callRepNotifies(c *Conn) {
 	p := &c.copies.reps
 	for p.next < len(p.replicas) {
 		r := p.replicas[p.next]
 		p.next++ // before the call: one that does not return is not repeated
 		r.file(c.copies.referrers, true)
-		r.tell(w, 0)
+		r.repNotify(w, 0)
 	}
 	clear(p.replicas)
 	p.replicas, p.next = p.replicas[:0], 0
 }
 
-// tellReferrers runs OnRep for the states that name an actor which has just opened or ended here.
-func (w *World) tellReferrers(c *Conn, ref Ref) {
+// notifyReferrers runs OnRep for the states that name an actor which has just opened or ended here.
+func (w *World) notifyReferrers(c *Conn, ref Ref) {
 	for _, r := range c.copies.referrers.Of(ref) {
 		if slices.Contains(c.copies.reps.replicas, r) { // OnRep is about to run anyway, for a packet
 			continue
 		}
 		r.remember()
-		r.tell(w, ref)
+		r.repNotify(w, ref)
 	}
 }

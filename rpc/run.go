@@ -290,7 +290,7 @@ func (w *World) expelEnded() {
 func (w *World) flush(now time.Time) {
 	w.frame.now = now
 	w.runHooks()
-	w.relate(now)
+	w.updateRelevancy(now)
 	w.closeDormant()
 	w.replicate(now)
 	w.sampleRates()

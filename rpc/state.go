@@ -310,9 +310,9 @@ type replica interface {
 	remember()
 	// read fills in a field.
 	read(b []byte, field int) (rest []byte, err error)
-	// tell calls OnRep's function, if there is one and the struct differs from what was remembered. When moved is not 0 it calls it anyway:
+	// repNotify calls OnRep's function, if there is one and the struct differs from what was remembered. When moved is not 0 it calls it anyway:
 	// the struct names that actor, which has just opened or ended.
-	tell(w *World, moved Ref)
+	repNotify(w *World, moved Ref)
 	// file files the replica, on a client, under the actors that it names now. With on false it files it under none.
 	file(under refs.Index[Ref, replica], on bool)
 }
@@ -363,7 +363,7 @@ func (r *replicaOf[T, S]) read(b []byte, field int) ([]byte, error) {
 	return r.bound.declared.plan.Read(b, r.value, field)
 }
 
-func (r *replicaOf[T, S]) tell(w *World, moved Ref) {
+func (r *replicaOf[T, S]) repNotify(w *World, moved Ref) {
 	if r.bound.onRep == nil || moved == 0 && r.unchanged() {
 		return
 	}

@@ -178,7 +178,7 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 	for n := 1; n <= turnCalls; n++ {
 		m, ok := w.nextMessage(c)
 		if !ok {
-			w.tellReps(c)
+			w.callRepNotifies(c)
 			return
 		}
 		if c.watched == nil {
@@ -187,7 +187,7 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 			w.deliverWatched(c, m)
 		}
 		if !c.more() {
-			w.tellReps(c)
+			w.callRepNotifies(c)
 		} else if n < look {
 			continue
 		}
@@ -210,7 +210,7 @@ func (w *World) finishPacket(c *Conn) {
 	for len(c.copies.reps.replicas) > 0 {
 		m := w.peek(c)
 		if m == nil || m.Delivery != bunch.Tracked || m.Number != c.copies.reps.packet {
-			w.tellReps(c)
+			w.callRepNotifies(c)
 			return
 		}
 		next, _ := w.nextMessage(c)

@@ -7,13 +7,16 @@ import (
 
 // view holds, on a server, the place from which a connection sees, and the openings that depend on it. It belongs to the world's goroutine.
 type view struct {
+	// Where the view is.
 	target  *Actor // set by SetView; nil = see viewTarget
 	fixed   bool   // set by SetViewPoint: the view is at x, y, z
 	x, y, z float32
 
-	pawn     *Actor        // found by Conn.pawn
-	searched time.Duration // when that was: relevance.elapsed + 1, so that 0 is never
+	// What the connection sees from without SetView.
+	pawn     *Actor        // what Conn.pawn found last; nil = none
+	searched time.Duration // when that was, as relevance.elapsed + 1; 0 = never
 
+	// What is open for it.
 	openings []*opening    // of actors about which relevancy decides, in no order
 	pause    time.Duration // nothing opens before that relevance.elapsed: an actor could not be opened
 }
@@ -75,8 +78,8 @@ func (c *Conn) viewTarget() *Actor {
 	return c.pawn()
 }
 
-// pawn returns the actor that the connection sees from by itself. It searches once a Flush: locate asks for each actor that is
-// RelevantAsOwner, and would take the square of their number.
+// pawn returns the actor that the connection sees from while nobody has called SetView. It searches once a Flush: locate asks for each actor
+// that is RelevantAsOwner, and with a search each would take the square of their number.
 func (c *Conn) pawn() *Actor {
 	v := &c.shown.view
 	if now := c.world.relevance.elapsed + 1; v.searched != now || v.pawn != nil && (v.pawn.dead || v.pawn.conn != c) {
@@ -121,7 +124,7 @@ func (v *view) remove(o *opening) {
 	if o.actor.relevancy.rule == byHand {
 		return
 	}
-	last := len(v.openings) - 1
+	last := len(v.openings) - 1 // it takes the place of o
 	v.openings[o.at] = v.openings[last]
 	v.openings[o.at].at = o.at
 	v.openings[last] = nil

@@ -309,7 +309,7 @@ func (w *World) construct(a *Actor, set func(object any)) {
 		w.game.During(tasks.Doing{What: "the function given to Spawn for ", Of: a.class}, func() { set(a.own.object) })
 	}
 	a.makeReplicas()
-	a.firstLook()
+	a.encodeFirst()
 	if a.relevancy.rule == byGrid {
 		w.game.During(tasks.Doing{}, a.locate)
 	}
