@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 )
 
 // Blob is a topic whose transfers are bytes. Declare it once, in a package that both ends share.
@@ -162,4 +163,82 @@ func (b *IncomingBlob) release() {
 	b.rest = nil
 	b.held.block.Free()
 	b.in.delivery.consumed(b.held)
+}
+
+// blobSource reads a blob.
+type blobSource struct {
+	r    io.Reader
+	left int64 // bytes to read; -1: until io.EOF
+	pace pace
+}
+
+// pace is how fast a source is read.
+type pace struct {
+	rate int       // bytes a second; 0: any
+	due  time.Time // when what was read may be followed by more
+}
+
+// limit returns as much of room as may be read at once, the bytes of a twentieth of a second or one: so a reader that is stopped ends soon.
+func (p *pace) limit(room []byte) []byte {
+	if p.rate > 0 {
+		room = room[:min(len(room), max(1, p.rate/20))]
+	}
+	return room
+}
+
+// wait waits for as long as n bytes take.
+func (p *pace) wait(n int) {
+	if p.rate == 0 {
+		return
+	}
+	if now := time.Now(); p.due.Before(now) {
+		p.due = now
+	}
+	p.due = p.due.Add(time.Duration(n) * time.Second / time.Duration(p.rate))
+	time.Sleep(time.Until(p.due))
+}
+
+// maxEmptyReads is how many Reads in a row may return neither bytes nor an error, as in package bufio.
+const maxEmptyReads = 100
+
+func (s *blobSource) callee() string { return "Read of the source" }
+func (s *blobSource) lent() bool     { return false }
+
+func (s *blobSource) fill(c *block, _ int64) error {
+	room := c.room()
+	if s.left >= 0 {
+		room = room[:min(int64(len(room)), s.left)]
+	}
+	if len(room) == 0 {
+		return io.EOF
+	}
+	room = s.pace.limit(room)
+	for range maxEmptyReads {
+		n, err := s.r.Read(room)
+		if n < 0 || n > len(room) {
+			return fmt.Errorf("%T read %d bytes into a buffer of %d", s.r, n, len(room))
+		}
+		c.buf = c.buf[:len(c.buf)+n]
+		if s.left >= 0 {
+			s.left -= int64(n)
+		}
+		s.pace.wait(n)
+		if err = s.ended(err); n > 0 || err != nil {
+			return err
+		}
+	}
+	return io.ErrNoProgress
+}
+
+// ended returns the error of fill after Read returned err.
+func (s *blobSource) ended(err error) error {
+	switch {
+	case s.left == 0:
+		return io.EOF
+	case err == io.EOF && s.left > 0:
+		return fmt.Errorf("the source ended %d bytes short of the size given to Start: %w", s.left, io.ErrUnexpectedEOF)
+	case err != nil && err != io.EOF:
+		return &concealed{public: "the sender could not read its source", cause: fmt.Errorf("reading the source: %w", err)}
+	}
+	return err
 }

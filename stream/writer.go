@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"sync"
 	"time"
 )
 
@@ -387,38 +386,4 @@ func (w *writer) walkBlob(r io.ReaderAt, size int64, visit func(p piece, raw []b
 		}
 	}
 	return nil
-}
-
-// storeKey names content in a store.
-type storeKey struct{ identity, key string }
-
-// writers knows which transfer of a world writes which content in a store. It is safe from any goroutine.
-type writers struct {
-	mu    sync.Mutex
-	parts map[storeKey]*incoming
-}
-
-func (w *writers) set(key storeKey, in *incoming) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.parts == nil {
-		w.parts = make(map[storeKey]*incoming)
-	}
-	w.parts[key] = in
-}
-
-// of returns the transfer that writes the content with a key, nil when none does.
-func (w *writers) of(key storeKey) *incoming {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.parts[key]
-}
-
-// drop forgets that in writes the content with a key, unless another transfer has taken over.
-func (w *writers) drop(key storeKey, in *incoming) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.parts[key] == in {
-		delete(w.parts, key)
-	}
 }
