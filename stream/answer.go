@@ -19,8 +19,8 @@ type answer struct {
 
 	// Owned by the world's goroutine.
 	replied  bool  // reply was sent
-	reserved int64 // the window that credit begins with
-	promised int64 // memory that the account keeps for the window
+	reserved int64 // the credit that it begins with
+	promised int64 // memory that the account keeps for the credit
 }
 
 // resume lets the sender go on at an offset.
@@ -90,7 +90,7 @@ func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	return true, sendGrant.call(pipe, m)
 }
 
-// take implements lender: it promises n more bytes of window. The caller holds the lock.
+// take implements lender: it promises memory for n more bytes of credit. The caller holds the lock.
 func (a *answer) take(n int64) bool {
 	memory := heldBytes(n) - heldBytes(0)
 	if !a.in.peer.account.Promise(memory) {

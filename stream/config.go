@@ -71,9 +71,9 @@ func (c *Config) maxMemory() int64  { return cmp.Or(c.MaxMemory, 256<<20) }
 func (c *Config) maxQueued() int    { return cmp.Or(c.MaxQueued, 1024) }
 func (c *Config) early() int64      { return min(earlyBytes, c.maxPending()) }
 
-// firstWindow returns the credit that a transfer starts with when free bytes of the world's memory are free.
-func (c *Config) firstWindow(free int64) int64 {
-	return min(max(firstWindow, (free-c.maxMemory()/2)/plenty), c.maxPending())
+// firstCredit returns the credit that a transfer starts with when free bytes of the world's memory are free.
+func (c *Config) firstCredit(free int64) int64 {
+	return min(max(firstCredit, (free-c.maxMemory()/2)/plenty), c.maxPending())
 }
 
 const (

@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	// firstWindow is the credit that a transfer starts with, unless the transfer is smaller or memory is short: three times the
+	// firstCredit is the credit that a transfer starts with, unless the transfer is smaller or memory is short: three times the
 	// bandwidth-delay product of 100 Mbit/s and 100 ms, which is 1.25 MB. A part that is lost twice arrives two round trips late, and
 	// all that follows waits for it.
-	firstWindow = 4 << 20
+	firstCredit = 4 << 20
 	// plenty lets a transfer start with more while memory is plenty: with an eighth of what is free beyond the half that is kept, up to
-	// 16 MiB by default. That is two products of 1 Gbit/s and 50 ms; a window that doubles would get there later than the path's.
+	// 16 MiB by default. That is two products of 1 Gbit/s and 50 ms; credit that doubles from 4 MiB would get there later than the path's window.
 	plenty = 8
 	// sliceRounding is the most that chunks take beyond the payload of their parts, at both ends: each has a header, and a last slice
 	// that may not be full.
@@ -21,27 +21,27 @@ const (
 	progressInterval = 100 * time.Millisecond
 )
 
-// credit decides, at the receiver, how far the sender may go: a window beyond what the application has consumed. The window
-// doubles while the application keeps the pace of the path. It is the receiver's only brake.
+// credit decides, at the receiver, how far the sender may go: so many bytes ahead of what the application has consumed. They
+// double while the application keeps the pace of the path. It is the receiver's only brake. incoming.mu guards it.
 type credit struct {
-	window   int64 // the account has promised memory for it
-	max      int64 // that window grows to
+	ahead    int64 // how many bytes the sender may be ahead of consumed; the account has promised memory for them
+	max      int64 // that ahead grows to
 	limit    int64 // offset below which the sender may send
 	consumed int64 // offset below which the application has taken all
 
-	// Half a window is being measured since consumed was mark, at markTime.
+	// Where and when the application began with the half of ahead that measures its pace.
 	mark     int64
 	markTime time.Time
 
-	// The newest grant told the sender that consumed was reported.
+	// What the newest grant told the sender of consumed, and when.
 	reported     int64
 	reportedTime time.Time
 }
 
-// newCredit begins at base: what lies below takes no credit. The memory for window was promised.
-func newCredit(now time.Time, base, window, most int64) credit {
+// newCredit begins at base: what lies below takes no credit. The memory for ahead was promised.
+func newCredit(now time.Time, base, ahead, most int64) credit {
 	return credit{
-		window: window, max: most, limit: base + window, consumed: base,
+		ahead: ahead, max: most, limit: base + ahead, consumed: base,
 		mark: base, markTime: now, reported: base, reportedTime: now,
 	}
 }
@@ -52,22 +52,22 @@ func (c *credit) consume(below int64) bool {
 	return c.due()
 }
 
-// due reports whether a grant is worth a message: it adds a quarter of the window, or the largest part might not fit what is left.
+// due reports whether a grant is worth a message: it adds a quarter of ahead, or the largest part might not fit what is left.
 func (c *credit) due() bool {
-	owed := c.consumed + c.window - c.limit
-	return owed >= c.window/4 || owed > 0 && c.limit-c.consumed < maxElementBytes
+	owed := c.consumed + c.ahead - c.limit
+	return owed >= c.ahead/4 || owed > 0 && c.limit-c.consumed < maxElementBytes
 }
 
-// next returns the limit to grant, if a grant or a report of progress is due now. It doubles the window when half of it was consumed
+// next returns the limit to grant, if a grant or a report of progress is due now. It doubles ahead when half of that was consumed
 // within pace, which is 2 RTT or 2 ticks.
-func (c *credit) next(now time.Time, pace func() time.Duration, all lender) (limit int64, ok bool) {
-	if c.consumed-c.mark >= c.window/2 {
-		if c.window < c.max && now.Sub(c.markTime) <= pace() {
-			c.grow(all)
+func (c *credit) next(now time.Time, pace func() time.Duration, memory lender) (limit int64, ok bool) {
+	if c.consumed-c.mark >= c.ahead/2 {
+		if c.ahead < c.max && now.Sub(c.markTime) <= pace() {
+			c.grow(memory)
 		}
 		c.mark, c.markTime = c.consumed, now
 	}
-	limit = c.consumed + c.window
+	limit = c.consumed + c.ahead
 	if !c.due() && (c.consumed == c.reported || now.Sub(c.reportedTime) < progressInterval) {
 		return 0, false
 	}
@@ -76,13 +76,13 @@ func (c *credit) next(now time.Time, pace func() time.Duration, all lender) (lim
 	return c.limit, true
 }
 
-// lender promises memory for n more bytes of window, or for none.
+// lender promises memory for n more bytes of credit, or for none.
 type lender interface{ take(n int64) bool }
 
-// grow doubles the window, up to max, if all has the memory.
-func (c *credit) grow(all lender) {
-	more := min(c.window, c.max-c.window)
-	if all.take(more) {
-		c.window += more
+// grow doubles ahead, up to max, if memory lends as much.
+func (c *credit) grow(memory lender) {
+	more := min(c.ahead, c.max-c.ahead)
+	if memory.take(more) {
+		c.ahead += more
 	}
 }

@@ -27,7 +27,7 @@ func TestCreditFollowsTheConsumer(t *testing.T) {
 	c := newCredit(now, 100, 400_000, 400_000)
 	require.EqualValues(t, 400_100, c.limit)
 
-	t.Log("# a quarter of the window must be consumed")
+	t.Log("# a quarter of the credit must be consumed")
 	require.False(t, c.consume(100_099))
 	_, due := c.next(now, slowPace, new(purse))
 	require.False(t, due)

@@ -156,9 +156,9 @@ func (f *failure) stop() stop {
 	return s
 }
 
-// told returns the error for a stop that the peer has sent; by names the end that stopped the transfer. The reason is quoted, since it
+// peerFailure returns the error for a stop that the peer has sent; by names the end that stopped the transfer. The reason is quoted, since it
 // comes from outside.
-func told(s stop, by string) error {
+func peerFailure(s stop, by string) error {
 	f := &failure{kind: stopKinds[s.code], by: by}
 	if s.reason != "" {
 		f.cause = errors.New(strconv.Quote(s.reason))

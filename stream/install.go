@@ -36,7 +36,7 @@ type Streams struct {
 	order    []*Peer       // peers that have joined, as ticks visit them
 	next     int           // index in order of the peer that the next tick visits first
 	lastTick time.Time     // when the newest tick began
-	turnEnds time.Time     // when that tick must end
+	tickEnds time.Time     // when that tick must end
 	interval time.Duration // between ticks, for pace and the queues of routes
 }
 
@@ -154,7 +154,7 @@ func (s *Streams) tick(now time.Time) {
 	// The interval follows the steady ticks of a loop: a pause of a world that waits for events at most doubles it.
 	s.interval = min(now.Sub(s.lastTick), max(2*s.interval, 5*time.Millisecond), time.Second)
 	s.lastTick = now
-	s.turn(now)
+	s.tickPeers(now)
 }
 
 const (
@@ -164,9 +164,9 @@ const (
 	leastTick = time.Millisecond
 )
 
-// turn ticks the peers that have something to do, one after the other, until time is up. The next tick goes on behind the last one.
-func (s *Streams) turn(now time.Time) {
-	s.turnEnds = s.clock().Add(max(leastTick, s.interval/tickShare))
+// tickPeers ticks the peers that have something to do, one after the other, until time is up. The next tick goes on behind the last one.
+func (s *Streams) tickPeers(now time.Time) {
+	s.tickEnds = s.clock().Add(max(leastTick, s.interval/tickShare))
 	for range s.order {
 		p := s.order[s.next%len(s.order)]
 		s.next = (s.next + 1) % len(s.order)
@@ -182,7 +182,7 @@ func (s *Streams) turn(now time.Time) {
 }
 
 // timeUp reports whether this tick has spent its time on bulk.
-func (s *Streams) timeUp() bool { return s.clock().After(s.turnEnds) }
+func (s *Streams) timeUp() bool { return s.clock().After(s.tickEnds) }
 
 // wake makes a world that waits for events tick.
 func (s *Streams) wake() {
@@ -209,7 +209,7 @@ func (s *Streams) topic(name string) (t topic, handled bool) {
 	return t, handled
 }
 
-// pace returns the longest time in which half a window must be consumed for credit to grow: 2 RTT or 2 ticks. One RTT would be
+// pace returns the longest time in which half of the credit must be consumed for credit to grow: 2 RTT or 2 ticks. One RTT would be
 // too strict on a lossy path, where content in order waits for a part that is lost, and perhaps lost again.
 func (s *Streams) pace(conn *rpc.Conn) time.Duration {
 	return 2 * max(conn.RTT(), s.interval)

@@ -119,8 +119,8 @@ func (l *lanes) ask(n int) error {
 	return nil
 }
 
-// keep runs in each tick: a server opens the lanes that are missing, a client lets go of idle ones.
-func (l *lanes) keep(now time.Time) error {
+// tick, which runs in each tick of the world, keeps the number of lanes right: a server opens the lanes that are missing, a client lets go of idle ones.
+func (l *lanes) tick(now time.Time) error {
 	if l.peer.streams.world.IsServer() {
 		return l.open(now)
 	}

@@ -31,8 +31,8 @@ func newLive() *live {
 	}
 }
 
-// send adds an outgoing transfer, unless there are most already, and returns how many there are with it.
-func (l *live) send(t *Transfer, most int) (int, error) {
+// addOutgoing adds an outgoing transfer, unless there are most already, and returns how many there are with it.
+func (l *live) addOutgoing(t *Transfer, most int) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -45,15 +45,15 @@ func (l *live) send(t *Transfer, most int) (int, error) {
 	return len(l.outgoing), nil
 }
 
-// sent forgets an outgoing transfer.
-func (l *live) sent(t *Transfer) {
+// removeOutgoing forgets an outgoing transfer.
+func (l *live) removeOutgoing(t *Transfer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.outgoing, t)
 }
 
-// receive adds an incoming transfer. It is false when the connection has ended.
-func (l *live) receive(in *incoming) bool {
+// addIncoming adds an incoming transfer. It is false when the connection has ended.
+func (l *live) addIncoming(in *incoming) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err == nil {
@@ -62,8 +62,8 @@ func (l *live) receive(in *incoming) bool {
 	return l.err == nil
 }
 
-// received forgets an incoming transfer.
-func (l *live) received(in *incoming) {
+// removeIncoming forgets an incoming transfer.
+func (l *live) removeIncoming(in *incoming) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.incoming, in)

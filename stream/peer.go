@@ -117,7 +117,7 @@ func (p *Peer) due(now time.Time) bool {
 // tick takes what has come from the peer and sends what may leave to it.
 func (p *Peer) tick(now time.Time) {
 	p.ticked = now
-	p.must(p.lanes.keep(now))
+	p.must(p.lanes.tick(now))
 	if p.quiet() {
 		return
 	}

@@ -48,7 +48,7 @@ type reader struct {
 	bytes  int      // of content in ready
 	ahead  int      // bytes that may be in ready
 	most   int      // bytes that were in ready since ticks last took all of it
-	hungry bool     // a tick found nothing, and wants to be woken
+	wanted bool     // a tick found nothing: the next block wakes the world
 
 	// What the world's goroutine has said.
 	waits   bool  // the goroutine must not read before resume
@@ -162,7 +162,7 @@ func (r *reader) fill(c *block, stopAt int64, digest *Hasher) (err error) {
 // inTurn runs fn, for content at an offset. When the receiver has that already, nothing paces this goroutine: an answer of a few bytes has
 // all of a content read and hashed. So fn waits for its turn, as [writer.inReplay] does. It does not run once the reader was stopped.
 func (r *reader) inTurn(offset int64, fn func()) {
-	if r.turns == nil || !r.passes(offset) {
+	if r.turns == nil || !r.receiverHas(offset) {
 		fn()
 		return
 	}
@@ -177,8 +177,8 @@ func (r *reader) inTurn(offset int64, fn func()) {
 	}
 }
 
-// passes reports whether the receiver has the content at an offset, so that it is not sent.
-func (r *reader) passes(offset int64) bool {
+// receiverHas reports whether the receiver has the content at an offset, so that it is not sent.
+func (r *reader) receiverHas(offset int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return offset < r.from
@@ -259,8 +259,8 @@ func (r *reader) publish(c *block) (kept bool) {
 
 // wakeTick wakes the world if a tick found nothing. The caller holds the lock.
 func (r *reader) wakeTick() {
-	if r.hungry {
-		r.hungry = false
+	if r.wanted {
+		r.wanted = false
 		r.wake()
 	}
 }
@@ -278,7 +278,7 @@ func (r *reader) finish(size, count int64, digest *Hasher, err error) {
 		r.total.sum = sum[:r.hash.size()]
 		r.checkTotal()
 	}
-	r.hungry = true
+	r.wanted = true
 	r.wakeTick()
 }
 
@@ -344,7 +344,7 @@ func (r *reader) has(limit int64) bool {
 
 func (r *reader) hasLocked(limit int64) bool {
 	if len(r.ready) == 0 {
-		r.hungry = !r.finished
+		r.wanted = !r.finished
 		return false
 	}
 	c := r.ready[0]

@@ -40,7 +40,7 @@ func (r *receiver) sendControl(pipe *rpc.Actor, now time.Time) (sent bool, err e
 		sent, over, err := in.answer.send(pipe, now)
 		if over {
 			r.receiving = slices.Delete(r.receiving, i, i+1)
-			r.peer.live.received(in)
+			r.peer.live.removeIncoming(in)
 			r.settle(in)
 			in.delivery.tellEnd()
 		}
@@ -124,7 +124,7 @@ func (r *receiver) expect(id uint64) *incoming {
 		return nil
 	}
 	in := newIncoming(r.peer, id)
-	if !r.peer.live.receive(in) {
+	if !r.peer.live.addIncoming(in) {
 		r.late++
 		return nil
 	}
@@ -180,24 +180,24 @@ func (r *receiver) noMemory() error {
 	return fmt.Errorf("%w: the transfers of all peers fill stream.Config.MaxMemory, %d bytes", ErrRejected, r.peer.streams.config.maxMemory())
 }
 
-// reserve makes the account promise memory for the first window of a transfer. When there is not enough, it halves the window until the
+// reserve makes the account promise memory for the first credit of a transfer. When there is not enough, it halves the credit until the
 // account agrees. It reports false when not even minPending is left.
 func (r *receiver) reserve(in *incoming) bool {
-	window := r.peer.streams.config.firstWindow(r.peer.streams.memory.Free())
+	ahead := r.peer.streams.config.firstCredit(r.peer.streams.memory.Free())
 	if h := &in.header; h.kind == kindBlob && h.size >= 0 {
-		window = min(window, max(h.size, minPending))
+		ahead = min(ahead, max(h.size, minPending))
 	}
-	for first := true; !r.peer.account.Promise(heldBytes(window)); first = false {
+	for first := true; !r.peer.account.Promise(heldBytes(ahead)); first = false {
 		switch {
 		case first:
 			r.peer.slices.shrink()
-		case window <= minPending:
+		case ahead <= minPending:
 			return false
 		default:
-			window = max(window/2, minPending)
+			ahead = max(ahead/2, minPending)
 		}
 	}
-	in.answer.reserved, in.answer.promised = window, heldBytes(window)
+	in.answer.reserved, in.answer.promised = ahead, heldBytes(ahead)
 	return true
 }
 
@@ -253,7 +253,7 @@ func (r *receiver) onEnd(m end) {
 
 func (r *receiver) onCancel(m cancel) {
 	if in := r.begun(m.id); in != nil {
-		in.finish(told(m.stop, bySender))
+		in.finish(peerFailure(m.stop, bySender))
 	}
 }
 

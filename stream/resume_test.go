@@ -106,7 +106,7 @@ func TestKeyOfLongerContent(t *testing.T) {
 		{"array", array, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inNetwork(t, setup{client: Config{Store: newMemoryStore(), MaxPending: firstWindow}}, func(n *network) {
+			inNetwork(t, setup{client: Config{Store: newMemoryStore(), MaxPending: firstCredit}}, func(n *network) {
 				save.Handle(n.client.streams, func(in *IncomingBlob) { go func() { _, _ = io.Copy(io.Discard, in) }() })
 				items.Handle(n.client.streams, func(in *IncomingArray[item]) { go func() { _, _ = in.Collect(n.ctx) }() })
 				first, err := items.Start(n.server.peer, testItems(90_000), Key("k"))
@@ -133,7 +133,7 @@ func TestKeyOfLongerContent(t *testing.T) {
 func TestArrayResumes(t *testing.T) { overBackends(t, testArrayResumes) }
 
 func testArrayResumes(t *testing.T, via Backend) {
-	inNetwork(t, setup{via: via, client: Config{Store: newMemoryStore(), MaxPending: firstWindow}}, func(n *network) {
+	inNetwork(t, setup{via: via, client: Config{Store: newMemoryStore(), MaxPending: firstCredit}}, func(n *network) {
 		got := make(chan []item, 2)
 		items.Handle(n.client.streams, func(in *IncomingArray[item]) {
 			go func() {

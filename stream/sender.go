@@ -59,7 +59,7 @@ func (s *sender) start(t *Transfer) error {
 	if err := s.peer.conn.Err(); err != nil {
 		return fmt.Errorf("%w: %v: %w", ErrClosed, &t.header, err)
 	}
-	n, err := s.peer.live.send(t, s.peer.streams.config.maxQueued())
+	n, err := s.peer.live.addOutgoing(t, s.peer.streams.config.maxQueued())
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (s *sender) collect() {
 	s.queue = slices.DeleteFunc(s.queue, func(t *Transfer) bool {
 		finished := t.isFinished()
 		if finished {
-			s.peer.live.sent(t)
+			s.peer.live.removeOutgoing(t)
 		}
 		return finished
 	})
@@ -109,7 +109,7 @@ func (s *sender) sendControl(pipe *rpc.Actor) (sent bool, err error) {
 	for i, t := range s.sending {
 		if t.over {
 			s.sending = slices.Delete(s.sending, i, i+1)
-			s.peer.live.sent(t)
+			s.peer.live.removeOutgoing(t)
 			return true, nil
 		}
 		if sent, err = t.sendControl(pipe); sent || err != nil {
@@ -129,7 +129,7 @@ func (s *sender) begin(pipe *rpc.Actor) (bool, error) {
 	_, slots := pipe.Channel(s.peer.conn).Reliable() // lanes have as many
 	if err := t.opts.checkEntries(slots); err != nil {
 		t.finish(err)
-		s.peer.live.sent(t)
+		s.peer.live.removeOutgoing(t)
 		return true, nil
 	}
 	s.lastID++
@@ -274,10 +274,10 @@ type share struct {
 type shares struct{ now float64 }
 
 // join takes from a transfer that begins, or had nothing to send, the claim to what it has not used.
-func (s *shares) join(f *share) { f.spent = max(f.spent, s.now) }
+func (s *shares) join(one *share) { one.spent = max(one.spent, s.now) }
 
-// serve charges f for bytes that it sends.
-func (s *shares) serve(f *share, bytes int) {
-	s.now = max(s.now, f.spent)
-	f.spent += float64(bytes) / float64(max(1, f.weight))
+// serve charges one of them for bytes that it sends.
+func (s *shares) serve(one *share, bytes int) {
+	s.now = max(s.now, one.spent)
+	one.spent += float64(bytes) / float64(max(1, one.weight))
 }

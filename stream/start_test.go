@@ -61,7 +61,7 @@ func TestLeft(t *testing.T) {
 			return tr.left()
 		}
 		require.EqualValues(t, 700, left(1000, 300, false))
-		require.EqualValues(t, firstWindow, left(-1, 300, false), "nobody knows how many")
+		require.EqualValues(t, firstCredit, left(-1, 300, false), "nobody knows how many")
 		require.EqualValues(t, 4700, left(-1, 300, true), "the source has ended")
 		require.Zero(t, left(-1, 9000, true))
 	})

@@ -185,7 +185,7 @@ func (t *Transfer) left() int64 {
 	case known:
 		size = ended
 	case size < 0:
-		return firstWindow
+		return firstCredit
 	}
 	return max(size-t.next, 0)
 }
@@ -296,5 +296,5 @@ func (t *Transfer) onDone() error {
 // onReject ends the transfer for the reason that the receiver gives, or confirms that it ended.
 func (t *Transfer) onReject(s stop) {
 	t.over = true
-	t.finish(told(s, byReceiver))
+	t.finish(peerFailure(s, byReceiver))
 }

@@ -263,7 +263,7 @@ func testSlowConsumerSlowsTheSender(t *testing.T, via Backend) {
 		arrived := make(chan *IncomingBlob, 1)
 		save.Handle(n.client.streams, func(in *IncomingBlob) { arrived <- in })
 		config := &n.client.streams.config
-		window := config.firstWindow(config.maxMemory())
+		window := config.firstCredit(config.maxMemory())
 		sent := content(int(2 * window))
 		transfer := n.mustStart(n.server.peer, sent)
 		in := <-arrived

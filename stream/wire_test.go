@@ -119,7 +119,7 @@ func TestReasonsAreClipped(t *testing.T) {
 func TestStopsKeepTheirMeaning(t *testing.T) {
 	for _, err := range []error{ErrCanceled, ErrRejected, ErrTooLarge, ErrDigest, ErrPanicked} {
 		s := failureOf(err).stop()
-		require.ErrorIs(t, told(s, bySender), err)
+		require.ErrorIs(t, peerFailure(s, bySender), err)
 	}
-	require.ErrorIs(t, told(failureOf(errTest).stop(), bySender), ErrCanceled)
+	require.ErrorIs(t, peerFailure(failureOf(errTest).stop(), bySender), ErrCanceled)
 }
