@@ -26,6 +26,7 @@ type Array[T any] struct {
 // ArrayOption adjusts an array where it is declared.
 type ArrayOption func(*arrayOptions)
 
+// arrayOptions is what the options of NewArray say; 0 = nothing.
 type arrayOptions struct{ element, part int }
 
 // MaxElementBytes bounds the encoded size of an element, in place of what its type says. A larger element fails its

@@ -26,6 +26,7 @@ func Wrap[T, A any](call Caller[A], wrap func(items []T) A) Caller[[]T] {
 	return wrapped[T, A]{call, wrap}
 }
 
+// wrapped is the Caller that Wrap makes.
 type wrapped[T, A any] struct {
 	call Caller[A]
 	wrap func(items []T) A
@@ -73,6 +74,8 @@ func Calls[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsCon
 	if call.Delivery() != rpc.Reliable {
 		return nil, fmt.Errorf("stream: Calls of %v: its delivery is not rpc.Reliable, so it fills no reliable buffer and all of it would leave at once", call)
 	}
+
+	// How many items an RPC takes, and how many bytes with all else in it.
 	item, err := itemCodec(reflect.TypeFor[T]())
 	if err != nil {
 		return nil, fmt.Errorf("stream: Calls of %v: %w", call, err)
@@ -89,6 +92,7 @@ func Calls[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsCon
 	if err != nil {
 		return nil, fmt.Errorf("stream: Calls of %v: %w", call, err)
 	}
+
 	c := &Calling{name: call.String(), actor: actor, items: len(items), per: per, done: make(chan struct{})}
 	emit := func(i int) error {
 		part := items[i*per : min((i+1)*per, len(items))]
@@ -132,6 +136,7 @@ func rpcBytes(call any, items int) (int, error) {
 	return bytes, nil
 }
 
+// isMulticast reports whether call, or what Wrap made it of, is a Multicast.
 func isMulticast[A any](call Caller[A]) bool {
 	if w, ok := call.(interface{ multicast() bool }); ok {
 		return w.multicast()
@@ -192,11 +197,13 @@ func (c *Calling) Cancel(cause error) {
 	}
 }
 
+// start connects the pump to the actor's channel, and gives it its turn in the ticks to come.
 func (c *Calling) start(config CallsConfig, entries int, emit func(int) error) error {
 	ch, err := c.connect()
 	if err != nil {
 		return err
 	}
+
 	var end func() error
 	if config.End != nil {
 		end = func() error { return c.counted(func() error { return config.End.Call(c.actor, rpc.None{}) }) }
@@ -206,6 +213,7 @@ func (c *Calling) start(config CallsConfig, entries int, emit func(int) error) e
 	if c.pump, err = NewPump(ch, config.Gate, rpcs, entries, counting, end); err != nil {
 		return err
 	}
+
 	callsOf(c.actor.World()).add(c)
 	go afterEnd(c.ending(), c.done, func() time.Duration { return endGrace }, c.orphaned)
 	return nil

@@ -42,6 +42,7 @@ type Config struct {
 	Store Store
 }
 
+// backend and the methods below return what a field says, or its default.
 func (c *Config) backend() Backend {
 	if c.Backend == nil {
 		return Window{}
@@ -102,6 +103,7 @@ const incomingBytes = 20 << 10
 // leastMemory is the least MaxMemory: one transfer can begin with the least credit, and go on.
 var leastMemory = incomingBytes + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes
 
+// validate returns an error that names the first field whose value Install can not use, and what it may be.
 func (c *Config) validate() error {
 	switch {
 	case c.MaxTransfers > maxIncoming:

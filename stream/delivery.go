@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// maxDelivered is how many pieces may wait for the application. Other content stays in the assembly, which gathers small
-	// parts.
+	// maxDelivered is how many pieces may wait for the application: half a MiB of full parts. Other content stays in the assembly, which
+	// gathers small parts.
 	maxDelivered = 16
 	// batchBytes is the memory after which a batch takes no more elements: one byte on the wire may be a large struct of zeros.
 	batchBytes = 32 << 10
@@ -23,11 +23,11 @@ type delivery struct {
 	in *incoming
 
 	ready    sync.Cond // wakes the application: there is a piece, or the transfer ended
-	pieces   []piece
-	borrowed int64 // memory of fresh pieces that are not consumed
-	verified bool  // the digest was right; pieces has all that is left
-	size     int64 // of the whole, once verified
-	onTick   bool  // the tick takes the pieces, for OnBatch
+	pieces   []piece   // in order; the writer adds, the application takes
+	borrowed int64     // memory of fresh pieces that are not consumed
+	verified bool      // the digest was right; pieces has all that is left
+	size     int64     // of the whole, once verified
+	onTick   bool      // the tick takes the pieces, for OnBatch
 
 	position int64 // bytes that the application has consumed
 	elements int64 // elements that it has consumed
@@ -137,11 +137,13 @@ func (d *delivery) pull(ctx context.Context) (piece, error) {
 	if in.peer.streams.world.Inside() {
 		return piece{}, fmt.Errorf("%w: reading %v", ErrBlocking, &in.header)
 	}
+
 	defer context.AfterFunc(ctx, func() {
 		in.mu.Lock()
 		defer in.mu.Unlock()
 		d.ready.Broadcast()
 	})()
+
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for {

@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// inboxLimit is the number of blobs that may wait in an inbox. Until somebody reads a blob, no more than its credit comes.
+// inboxLimit is the number of blobs that may wait in an inbox. They hold little, for until somebody reads a blob no more than its credit comes; the
+// limit is for peers that send what nobody takes.
 const inboxLimit = 64
 
 // Inbox keeps blobs until they are taken by their [Name]: a request of the game names the blob that belongs to it, and either may come first.

@@ -17,7 +17,7 @@ import (
 type Streams struct {
 	world  *rpc.World
 	config Config
-	clock  func() time.Time // time.Now; tests set another
+	clock  func() time.Time // time.Now, for the time that a tick takes; tests set another
 
 	// Safe from any goroutine.
 	memory  *budget.Pool  // for what peers make this end hold
@@ -125,12 +125,14 @@ func (s *Streams) forget(p *Peer) {
 	}
 }
 
+// connected begins to tick the peer of a connection that has joined.
 func (s *Streams) connected(conn *rpc.Conn) {
 	p := s.peer(conn, true)
 	s.order = append(s.order, p)
 	p.connected()
 }
 
+// disconnected ends the transfers of a connection, when the world tells of its end.
 func (s *Streams) disconnected(conn *rpc.Conn, cause error) {
 	s.mu.Lock()
 	p := s.peers[conn]

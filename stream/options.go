@@ -10,13 +10,14 @@ import (
 // Option adjusts one transfer where it starts.
 type Option func(*options)
 
+// options is what the options of a transfer say: each field is the argument of the option of its name.
 type options struct {
 	weight int
 	key    string
 	name   string
-	via    Backend
-	lanes  int
-	hash   Algorithm
+	via    Backend   // never nil after resolve; its Lanes are those of the option
+	lanes  int       // 0 = what via says
+	hash   Algorithm // 0 = sender.hash chooses
 	rate   int
 	part   int // of the array: most bytes of elements in an RPC; 0 = the backend's
 }
@@ -59,6 +60,7 @@ func resolve(config *Config, opts []Option) (options, error) {
 	for _, opt := range opts {
 		opt(&o)
 	}
+
 	switch {
 	case o.weight < 1 || o.weight > MaxWeight:
 		return o, fmt.Errorf("stream: Weight(%d) is not 1 to %d", o.weight, MaxWeight)
@@ -77,6 +79,7 @@ func resolve(config *Config, opts []Option) (options, error) {
 	case o.lanes < 0 || o.lanes > maxLanes:
 		return o, fmt.Errorf("stream: Lanes(%d) is not 1 to %d", o.lanes, maxLanes)
 	}
+
 	if w, ok := o.via.(Window); ok && o.lanes != 0 {
 		w.Lanes = o.lanes
 		o.via = w

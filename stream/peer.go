@@ -29,14 +29,14 @@ type Peer struct {
 	stats Stats // as of the last tick
 
 	// What each end does with transfers. Owned by the world's goroutine, except what sender says is not.
-	control  control
-	sender   sender
-	receiver receiver
+	control  control  // exchanges messages about them
+	sender   sender   // those to the peer
+	receiver receiver // those from it
 
 	// The routes of parts. Owned by the world's goroutine.
-	window *window
-	slices *sliceRoute
-	lanes  lanes // opens and closes those of window
+	window *window     // as reliable RPCs on lanes
+	slices *sliceRoute // as chunks
+	lanes  lanes       // opens and closes those of window
 
 	ticked time.Time // when a tick last looked at the peer; owned by the world's goroutine
 }
@@ -121,12 +121,15 @@ func (p *Peer) tick(now time.Time) {
 	if p.quiet() {
 		return
 	}
+
+	// What leaves in two ticks may wait in the queues: with less the path would idle when the next tick is late.
 	p.window.queue = max(defaultQueueTime, 2*p.streams.interval)
 	p.slices.queue = max(sliceQueueTime, 2*p.streams.interval)
 	p.window.note()
 	p.slices.received(p.receiver.onPart)
 	p.receiver.deliver()
 	p.sender.collect()
+
 	defer p.count()
 	if !p.control.open() {
 		return

@@ -176,6 +176,7 @@ func (r *receiver) writers() int {
 	return r.peer.streams.writing.Of(&r.writing, r.peer.conn.Identity())
 }
 
+// noMemory returns the error that refuses a transfer for which Config.MaxMemory has no room.
 func (r *receiver) noMemory() error {
 	return fmt.Errorf("%w: the transfers of all peers fill stream.Config.MaxMemory, %d bytes", ErrRejected, r.peer.streams.config.maxMemory())
 }
@@ -245,6 +246,7 @@ func (r *receiver) onPart(message []byte) {
 	}
 }
 
+// onEnd takes the size and digest of a whole; onCancel takes the news that the sender gave up.
 func (r *receiver) onEnd(m end) {
 	if in := r.begun(m.id); in != nil {
 		r.peer.check(in.arrival.onEnd(m))

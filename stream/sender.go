@@ -72,7 +72,8 @@ func (s *sender) start(t *Transfer) error {
 	return nil
 }
 
-// readAtOnce is how many transfers to a peer read ahead while they wait in the queue.
+// readAtOnce is how many transfers to a peer read ahead while they wait in the queue: as many as a peer takes at once by default, by its
+// Config.MaxTransfers.
 const readAtOnce = 4
 
 // collect moves what start has appended to queue, and forgets transfers that were canceled there.
@@ -161,11 +162,14 @@ func (s *sender) pump() error {
 		t.refreshWeight()
 		t.blocked = false
 	}
+
 	for {
 		t := s.neediest()
 		if t == nil {
 			return nil
 		}
+
+		// Its gate is closed: open more lanes if the path takes them, and let others have the tick.
 		route := s.peer.route(t.opts.via)
 		if !route.open(t.opts.via) {
 			if err := s.peer.lanes.widen(t); err != nil {
@@ -175,6 +179,7 @@ func (s *sender) pump() error {
 			t.blocked = true
 			continue
 		}
+
 		switch err := t.sendPart(route); {
 		case errors.Is(err, rpc.ErrClosed):
 			return err
@@ -237,7 +242,7 @@ func (s *sender) find(id uint64) *Transfer {
 	return nil
 }
 
-// onAccept, onGrant, onDone and onReject take the receiver's messages, on the world's goroutine.
+// onAccept takes the receiver's answer to a header, as onGrant, onDone and onReject take its other messages. They run on the world's goroutine.
 func (s *sender) onAccept(m accept) {
 	if t := s.find(m.id); t != nil {
 		s.peer.check(t.onAccept(m))

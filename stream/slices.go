@@ -26,6 +26,7 @@ func newSliceRoute(conn *rpc.Conn) *sliceRoute {
 // sliceLinkOf returns the machine that Install has added to each connection.
 func sliceLinkOf(conn *rpc.Conn) *sliceLink { return guest.Of(conn, sliceProtocol).(*sliceLink) }
 
+// open reports whether the machine takes one more part. Before it has measured the path it gets the round trip of the connection.
 func (s *sliceRoute) open(Backend) (open bool) {
 	unmeasured := false
 	guest.Drive(s.conn, func(time.Time) {

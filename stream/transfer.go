@@ -41,6 +41,7 @@ type Transfer struct {
 	blocked  bool  // its route takes no more in this tick
 }
 
+// newTransfer makes a transfer that reads nothing and is in no queue yet: see Peer.start.
 func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	t := &Transfer{peer: p, header: h, opts: o, weight: o.weight, done: make(chan struct{})}
 	t.progress.Total = h.total()
@@ -247,8 +248,10 @@ func (t *Transfer) onAccept(m accept) error {
 	case t.header.kind == kindBlob && size >= 0 && m.offset > size, m.index > count:
 		return fmt.Errorf("transfer %d resumed at byte %d, element %d, beyond its end", m.id, m.offset, m.index)
 	}
+
 	t.accepted, t.have, t.granted = true, m.have, m.limit
 	t.limit = max(t.limit, m.limit)
+
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.progress.Resumed = m.offset; t.header.kind == kindArray {

@@ -71,6 +71,7 @@ func (w *window) usable(settings Window) []*rpc.Actor {
 	return w.lanes[:min(len(w.lanes), settings.lanes())]
 }
 
+// send sends b on the lane that open picked. Its entries count against the world's stock until they are acked.
 func (w *window) send(via Backend, b *block, id uint64) error {
 	defer b.Free()
 	if w.picked == nil {
@@ -91,6 +92,7 @@ func (w *window) send(via Backend, b *block, id uint64) error {
 	return nil
 }
 
+// watch asks for a tick when the gate of any lane that the transfer may use is open again.
 func (w *window) watch(via Backend) {
 	lanes, gate := w.lanesFor(via.(Window))
 	for _, lane := range lanes {

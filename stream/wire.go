@@ -10,11 +10,11 @@ import (
 
 // Limits of what one message may say.
 const (
-	maxTopicBytes  = 64  // a topic's name
-	maxNameBytes   = 255 // Name of a transfer
-	maxKeyBytes    = 128 // Key of a transfer: a SHA-512 in hex fits
-	maxReasonBytes = 256 // as a connection's close reason
-	maxLanes       = 32
+	maxTopicBytes  = 64   // a topic's name
+	maxNameBytes   = 255  // Name of a transfer
+	maxKeyBytes    = 128  // Key of a transfer: a SHA-512 in hex fits
+	maxReasonBytes = 256  // as a connection's close reason
+	maxLanes       = 32   // of a connection; halves of their buffers are 4.5 MB, about what the receive limit of 4 MiB and bunch's history of 4,096 packets let fly
 	maxIncoming    = 1024 // transfers at once that a peer can announce: the most that Config.MaxTransfers may be
 	maxHashes      = 16   // algorithms that a peer can announce
 	maxSumBytes    = 64   // a digest by any algorithm, known or not: a SHA-512 fits
@@ -197,6 +197,7 @@ func (m *limits) UnmarshalBinary(b []byte) error {
 	return p.end("limits")
 }
 
+// AppendBinary writes the count and shape of an array, or the size of a blob plus one, so that -1 is a byte.
 func (h header) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendUvarint(b, h.id)
 	b = append(b, byte(h.kind))

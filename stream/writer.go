@@ -56,9 +56,10 @@ func (w *writer) transfer(b body) error {
 		if err != nil {
 			return err
 		}
-		if c == nil {
+		if c == nil { // the end message came after the last block
 			break
 		}
+
 		if _, err := b.Write(c.payload()); err != nil {
 			return bodyError(err)
 		}
@@ -66,6 +67,7 @@ func (w *writer) transfer(b body) error {
 			last = c
 			break
 		}
+
 		if err := w.passHeld(); err != nil {
 			return err
 		}
@@ -159,6 +161,7 @@ func (w *writer) prepare() (body, error) {
 		w.in.answer.resume(0, 0, false)
 		return w.hasher(), nil
 	}
+
 	identity := w.in.peer.conn.Identity()
 	content, err := w.lookup(store, identity, key)
 	switch {
@@ -167,6 +170,7 @@ func (w *writer) prepare() (body, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, storeError(err)
 	}
+
 	part, err := w.openPart(store, storeKey{identity, key})
 	switch {
 	case errors.Is(err, ErrPartBusy), errors.Is(err, ErrStoreFull):
@@ -217,6 +221,8 @@ func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 		if !errors.Is(err, ErrPartBusy) || pauses == busyPauses {
 			return part, err
 		}
+
+		// Who writes it, and has anything come over its connection since the last pause?
 		other := w.in.peer.streams.writers.of(key)
 		switch now, telling := other.heard(w.in.peer); {
 		case !telling:
@@ -228,6 +234,7 @@ func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 				other.finish(canceled(errTakenOver))
 			}
 		}
+
 		select {
 		case <-w.in.done:
 			return nil, w.in.cause()
@@ -236,6 +243,7 @@ func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 	}
 }
 
+// errTakenOver ends a transfer whose part another connection of its peer goes on with.
 var errTakenOver = errors.New("nothing came from its connection any more, and another one goes on with the content")
 
 // resumePart answers the header with how much is stored, and delivers that.
@@ -270,6 +278,8 @@ func (w *writer) replayContent(content Content, remove func() error) (err error)
 			err = errors.Join(err, remove())
 		}
 	}()
+
+	// The answer, once it is clear that the content can be what the header announces.
 	size := content.Size()
 	switch offset, index, err := w.scan(content, size); {
 	case err != nil:
@@ -281,6 +291,8 @@ func (w *writer) replayContent(content Content, remove func() error) (err error)
 	default:
 		w.in.answer.resume(offset, index, true)
 	}
+
+	// The content, and its digest: a disk may have damaged it since it was stored.
 	digest := newHasher(content.Digest().algorithm, w.in.header.named())
 	if err := w.replay(content, size, digest); err != nil {
 		return err
@@ -349,6 +361,8 @@ func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte)
 	for offset := int64(0); offset < size || len(buf) > 0; {
 		var d decoded
 		n := min(int64(cap(buf)-len(buf)), size-offset)
+
+		// Fill buf, and decode the elements that are whole in it.
 		err := w.inReplay(func() error {
 			if err := readAt(r, buf[len(buf):len(buf)+int(n)], offset); err != nil {
 				return err
@@ -360,6 +374,7 @@ func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte)
 		if err != nil || d.count == 0 {
 			return err
 		}
+
 		offset += n
 		used := len(buf) - len(d.rest)
 		if err := visit(d.piece(used), buf[:used]); err != nil {
