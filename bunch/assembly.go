@@ -66,7 +66,9 @@ func (a *assemblies) place(ch *channel, h header, more int) int {
 		ch.assemblies++
 		a.price += assemblyCost
 	}
+
 	for !a.fits(more) {
+		// Never the message that is to get the bytes, unless it is the only one.
 		oldest := 0
 		if i == 0 && len(a.list) > 1 {
 			oldest = 1

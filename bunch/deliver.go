@@ -2,7 +2,8 @@ package bunch
 
 import "time"
 
-// maxMessages is how many messages a whole bunch may hold.
+// maxMessages is how many messages a whole bunch may hold. Each costs the receiver messageCost, however short it is, so a bound on them bounds
+// what 1,100 bytes make it hold.
 const maxMessages = 32
 
 // deliverWhole hands out the messages of a whole bunch. The price of the entry is given back when the last one is fetched.
@@ -17,6 +18,7 @@ func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 		c.deliver(ch, &m)
 		return nil
 	}
+
 	b := s.payload
 	for count := 1; len(b) > 0; count++ {
 		size, n := consumeVarint(b)

@@ -112,6 +112,8 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	if was != flying && was != lost {
 		return false
 	}
+
+	// What it carried is at the peer.
 	for _, it := range p.items {
 		c.ackItem(it, was == flying)
 	}
@@ -123,6 +125,8 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	}
 	c.sent.decide(p, acked)
 	c.received.floor = max(c.received.floor, min(p.covers, c.received.next))
+
+	// What that says about the path.
 	if was == lost {
 		c.stats.SpuriousLosses++
 	}
@@ -174,6 +178,7 @@ func (c *Conn) popAcked(ch *channel) {
 		ch.first++
 		c.flow.entries--
 	}
+
 	if c.traced() && ch.first > oldest {
 		c.trace(Event{Kind: "freed", Channel: ch.number, Sequence: ch.first})
 	}

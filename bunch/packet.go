@@ -44,19 +44,22 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 	if c.loss.probes > 0 && c.loss.ptos >= 2 {
 		size = minDatagram // a path that shrank lets small probes through
 	}
+
+	// Is there anything to send? Then there must be room for its record.
 	fresh := c.freshAllowed()
 	content, must := c.hasContent(fresh), c.must(t)
 	if !content && !must || !c.makeRoom(t, must) {
 		c.idle()
 		return buf, 0, false
 	}
+
 	c.skipNumber(t)
 	c.build = builder{buf: buf, start: len(buf), limit: len(buf) + size, fresh: fresh, packet: c.sent.add()}
 	c.appendHeader(t, content)
 	if content {
 		c.fill()
 	}
-	if c.build.bunches == 0 && !must {
+	if c.build.bunches == 0 && !must { // all that waits is held
 		c.sent.takeBack()
 		c.received.ackUnsent(ackTimer{}, c.undo.toTell)
 		c.idle()
@@ -100,7 +103,8 @@ func (c *Conn) appendHeader(t time.Duration, content bool) {
 	b.buf = append(b.buf, Protocol, 0)
 	b.buf = binary.BigEndian.AppendUint32(b.buf, uint32(c.sent.Next-1))
 	c.undo.toTell = c.received.toTell
-	limit := 0
+
+	limit := 0 // bytes that the limit will take
 	if c.flow.update {
 		limit = varintLen(c.flow.kib())
 	}
@@ -116,6 +120,7 @@ func (c *Conn) appendHeader(t time.Duration, content bool) {
 			b.packet.covers = c.received.next
 		}
 	}
+
 	if c.flow.update {
 		b.buf[b.start+1] |= flagLimit
 		b.buf = appendVarint(b.buf, c.flow.kib())

@@ -26,12 +26,14 @@ func (c *Conn) addToRun(ch *channel, r *run, s *slot) error {
 	} else if !r.open || d != r.delivery {
 		return violation(PartialMergeReliableDestroy, "channel %d: a part without a run", ch.number)
 	}
+
 	r.size += len(s.payload)
 	r.cost += paid(s, 1)
 	r.pinned += int(s.pinned)
 	if r.size > c.limits.MaxBunch || len(r.parts) == maxParts {
 		return violation(PartialTooLarge, "channel %d: a message of %d bytes or more in %d parts or more, at most %d bytes (MaxBunch)", ch.number, r.size, len(r.parts)+1, c.limits.MaxBunch)
 	}
+
 	if s.pooled {
 		r.pooled |= 1 << len(r.parts)
 	}

@@ -2,7 +2,8 @@ package bunch
 
 import "time"
 
-// trimAfter is the time for which spare memory is kept that nobody needs; some is kept for up to twice as long.
+// trimAfter is how long spare memory that nobody needs is kept, and some of it up to twice as long: the next burst of play finds its memory
+// again, and what a transfer needed is soon given up.
 const trimAfter = 10 * time.Second
 
 // Advance runs the timers that are due. An error ends the connection: the peer has been silent for too long.
@@ -11,6 +12,8 @@ func (c *Conn) Advance(now time.Time) error {
 	if c.err != nil {
 		return c.err
 	}
+
+	// Losses and probes.
 	if c.loss.Next != 0 && t >= c.loss.Next {
 		c.detectLosses(t)
 	}
@@ -26,12 +29,15 @@ func (c *Conn) Advance(now time.Time) error {
 		c.flow.probes++
 		c.flow.blockedAt = t
 	}
+
+	// A peer that is gone, or does not answer closes.
 	if at, ok := c.idleAt(); ok && t >= at {
 		return c.fail(violation(ConnectionTimeout, "no answer for %v (IdleTimeout)", c.config.IdleTimeout))
 	}
 	if at, ok := c.owedAt(); ok && t >= at {
 		return c.fail(violation(ConnectionTimeout, "no answer to the closes of %d channels, at most %d may wait for longer than %v (IdleTimeout)", c.owed.count, maxOwed, c.config.IdleTimeout))
 	}
+
 	if t >= c.trimmed+trimAfter {
 		c.trim()
 	}
@@ -44,7 +50,7 @@ func (c *Conn) NextTimeout() (time.Time, bool) {
 	if c.err != nil {
 		return time.Time{}, false
 	}
-	next, due := time.Duration(0), false
+	next, due := time.Duration(0), false // the earliest of all, if there is one
 	consider := func(at time.Duration, ok bool) {
 		if ok && (!due || at < next) {
 			next, due = at, true

@@ -63,6 +63,7 @@ func (c *Conn) SendTracked(number, record uint64, payload []byte) error {
 	case !ch.ours || !ch.openAcked && !ch.opening():
 		return fmt.Errorf("bunch: channel %d takes no tracked messages: the peer opened it, or its open has not left", number)
 	}
+
 	m := trackedMessage{channel: ch, record: record, payload: payload, at: c.now}
 	if unreliablePrice(c.tracked.waiting.len()+1, c.tracked.bytes+m.size()) > maxUnreliable {
 		c.stats.DroppedTracked++

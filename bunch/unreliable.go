@@ -114,7 +114,8 @@ func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload [
 		c.stats.DroppedBeforeOpen++
 		return nil
 	}
-	last := number // of the message's packets
+
+	last := number // of the packets that brought the message
 	if h.delivery() == UnreliableSequenced && number < ch.newest {
 		c.stats.DroppedLate++
 		return nil
@@ -127,6 +128,7 @@ func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload [
 		}
 		payload, size = whole, len(whole)
 	}
+
 	if len(payload) > c.limits.MaxBunch {
 		return violation(PartialTooLarge, "channel %d: a message of %d bytes, at most %d (MaxBunch)", ch.number, len(payload), c.limits.MaxBunch)
 	}

@@ -108,6 +108,7 @@ func parsePacketHeader(b []byte, h *packetHeader) (rest []byte, err error) {
 		return nil, errors.New("reserved packet flags")
 	}
 	b = b[packetHeaderBytes:]
+
 	if h.flags&flagAcks != 0 {
 		if b, err = parseAcks(b, h); err != nil {
 			return nil, err
@@ -226,6 +227,8 @@ func parseBunch(b []byte) (h header, payload, rest []byte, err error) {
 	if h.tracked() {
 		return parseTracked(h, b)
 	}
+
+	// The rest of the header, all of which is there after one look at its size.
 	if len(b) < h.size()-1-varintLen(h.channel) {
 		return h, nil, nil, errTruncated
 	}
@@ -238,6 +241,7 @@ func parseBunch(b []byte) (h header, payload, rest []byte, err error) {
 	if h.flags&flagPiece != 0 {
 		h.offset, h.total, b = binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:]), b[pieceBytes:]
 	}
+
 	length := int(binary.BigEndian.Uint16(b))
 	if b = b[2:]; len(b) < length {
 		return h, nil, nil, errTruncated

@@ -14,7 +14,7 @@ const (
 	maxNameBytes   = 255  // Name of a transfer
 	maxKeyBytes    = 128  // Key of a transfer: a SHA-512 in hex fits
 	maxReasonBytes = 256  // as a connection's close reason
-	maxLanes       = 32   // of a connection; halves of their buffers are 4.5 MB, about what the receive limit of 4 MiB and bunch's history of 4,096 packets let fly
+	maxLanes       = 32   // of a connection; halves of their buffers are 4.5 MB, about what the receive limit of 4 MiB and bunch's history of 4,096 packets allow in flight
 	maxIncoming    = 1024 // transfers at once that a peer can announce: the most that Config.MaxTransfers may be
 	maxHashes      = 16   // algorithms that a peer can announce
 	maxSumBytes    = 64   // a digest by any algorithm, known or not: a SHA-512 fits
