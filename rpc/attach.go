@@ -194,11 +194,15 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 	} else {
 		c.copies = newCopies()
 	}
+
+	// A place in the world, if there is one.
 	if full := w.enlist(c, c.origin(), v); full != nil {
 		w.logs.Warn(logs.Refused, "connection refused", "conn", c, "code", full.Code.String(), "reason", full.Reason)
 		_ = carrier.CloseWithError(uint64(full.Code), full.Reason)
 		return nil, full
 	}
+
+	// The machine of its bunches. Until Join it takes little, and only on channel 0.
 	config := w.config.Bunch
 	config.Client, config.ReceiveLimit = !server, minReceiveLimit
 	config.Random, config.Rate = w.guests.Random(c.id), c.allowance.Most()
@@ -213,6 +217,7 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 	}
 	machine.Refuse(bunch.Code(BunchPrematureChannel)) // a peer that opens a channel before Join is closed with that
 	c.machine = machine
+
 	c.rates.Start(now)
 	c.sealed = newSealedCarrier(c)
 	closed := c.start(carrier)

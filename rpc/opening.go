@@ -337,12 +337,16 @@ func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
 	case a == nil && m.Close && o.name != "":
 		return c.copies.noteRazed(o)
 	}
+
+	// The copy: a new one, or one that was dormant or placed here.
 	delete(c.copies.razed, o.name)
 	known := a != nil
 	if !known {
 		a = &Actor{world: w, class: o.class, own: part{binding: w.bindings[o.class]}, ref: o.ref, name: o.name, conn: c, owned: o.flags&flagOwned != 0}
 		c.copies.byRef[a.ref] = a
 	}
+
+	// Its channel.
 	c.setPriority(m.Channel, o.class.traits.Priority)
 	a.openings, a.dormancy.on = []*opening{{actor: a, conn: c, channel: m.Channel}}, false
 	a.states.newest = make([]uint64, o.class.fields)
@@ -351,6 +355,8 @@ func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
 	if m.Close {
 		defer w.closeActor(c, a, m.Channel, Destroyed) // also when the constructor panics
 	}
+
+	// Its objects and their first states, and then all that has waited for it.
 	if !known {
 		w.introduce(a)
 	}

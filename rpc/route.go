@@ -181,6 +181,7 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 		c.link.Unlock()
 		return to.queue(m, payload)
 	}
+
 	c.trace.About(m.label, a.class.name, uint64(a.ref))
 	err := c.machine.Send(to.channel, m.delivery, payload)
 	if m.policy == forceSend {
@@ -193,6 +194,8 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 		to.reliable++
 	}
 	c.link.Unlock()
+
+	// Without the lock: closing and logging may take long.
 	if err != nil {
 		c.tellFailed(err)
 		return err

@@ -59,9 +59,10 @@ func (w *World) Run(ctx context.Context) error {
 		defer ticker.Stop()
 		tick = ticker.C
 	}
-	settle := time.NewTimer(settleTime)
+	settle := time.NewTimer(settleTime) // for unsettled
 	settle.Stop()
 	defer settle.Stop()
+
 	happened, lastDispatches := true, 0
 	var gathering driver.Gathering
 	for {
@@ -71,12 +72,16 @@ func (w *World) Run(ctx context.Context) error {
 		}
 		w.dispatch(now, false)
 		w.flush(now)
+
+		// Is more to be done, even if nothing happens?
 		if w.unsettled() {
 			settle.Reset(settleTime)
 		}
 		if len(w.local.waiting) > 0 || len(w.turns.late) > 0 {
 			w.drive.Signal()
 		}
+
+		// Is the world closed, and are the last functions of the game through?
 		if w.lobby.over() {
 			if lastDispatches++; lastDispatches <= maxLastDispatches && w.owes() {
 				continue
@@ -87,6 +92,8 @@ func (w *World) Run(ctx context.Context) error {
 			}
 			return ErrClosed
 		}
+
+		// Wait for something to happen.
 		w.rest()
 		happened = true
 		w.drive.Rest(true)

@@ -174,7 +174,7 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 	w.game.Doing = tasks.Doing{}
 	c.turn.last = t.number
 	end := t.elapsed + min(limit, t.share-c.turn.used)
-	look := 1
+	look := 1 // the message after which the clock is read again
 	for n := 1; n <= turnCalls; n++ {
 		m, ok := w.nextMessage(c)
 		if !ok {
@@ -191,6 +191,8 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 		} else if n < look {
 			continue
 		}
+
+		// A look at the clock; quick calls share one.
 		before := t.elapsed
 		t.elapsed = time.Since(t.began)
 		c.turn.note(w.game.Doing, t.elapsed-before)

@@ -103,6 +103,8 @@ func NewWorld(config Config) (*World, error) {
 		}
 		w.sockets = badnet.NewSockets(out, in)
 	}
+
+	// Logs, trace, and who hears of panics.
 	level := config.LogLevel
 	if level == nil {
 		level = new(slog.LevelVar)
@@ -113,6 +115,7 @@ func NewWorld(config Config) (*World, error) {
 	w.logs = logs.New(config.Logger, level)
 	w.log = w.logs.All
 	w.trace = trace.NewWriter(config.Trace, func() string { return "quiver " + w.role() }, func(err error) { w.log.Error("the trace has ended", "error", err) })
+
 	if config.DoS != nil {
 		var err error
 		if w.dos.detector, err = dos.New(config.DoS); err != nil {
@@ -255,6 +258,7 @@ func (w *World) Spawn(class *Class, owner Owner, options ...SpawnOption) (*Actor
 	return w.spawn(class, owner, options, nil)
 }
 
+// spawn is Spawn: set, unless it is nil, is called with the object that the constructor returned, before the actor opens for anybody.
 func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(object any)) (*Actor, error) {
 	owner, conn := endsOf(to)
 	switch {
@@ -268,6 +272,8 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 	if err := w.mayOwn(nil, owner, conn); err != nil {
 		return nil, fmt.Errorf("rpc: Spawn of a %q: %w", class.name, err)
 	}
+
+	// The actor lives from here on: its constructor may call, open and destroy it.
 	a := &Actor{world: w, class: class, own: part{binding: w.bindings[class]}, conn: conn}
 	w.actors.number(a)
 	a.listAt(owner, conn)
@@ -280,6 +286,8 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 	if a.dead {
 		return a, nil
 	}
+
+	// Who has it from the beginning: its owner, and everybody when it is AlwaysRelevant.
 	err := a.mustFit()
 	if err == nil {
 		err = a.openToOwner()
