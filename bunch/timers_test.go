@@ -114,7 +114,7 @@ func TestLimitOfALongTick(t *testing.T) {
 	require.Zero(t, l.packets())
 }
 
-func TestEveryTenthAckOnlyPacketPings(t *testing.T) {
+func TestEverySixteenthAckOnlyPacketPings(t *testing.T) {
 	r := newReceiver(t, Config{})
 	pings := 0
 	for n := range uint32(8 * 64) {
