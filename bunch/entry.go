@@ -43,9 +43,9 @@ func (e *entry) queued() int {
 	return -1
 }
 
-// alone returns the index of the piece that has exactly the bytes of it, if the packet that carried it is the only one in flight with the
-// piece and no copy waits to leave; else -1.
-func (e *entry) alone(it item) int {
+// onlyCopy returns the index of the piece that an item names, if one packet in flight carries it and it does not wait to leave again; else -1,
+// also when the item's bytes were cut into several pieces since.
+func (e *entry) onlyCopy(it item) int {
 	for i := range e.all() {
 		if p := &e.pieces[i]; p.off == it.off && p.end == it.end && p.copies == 1 && !p.queued && !p.acked {
 			return i

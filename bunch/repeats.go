@@ -47,7 +47,7 @@ func (c *Conn) fillRepeats() {
 			continue
 		}
 		e := it.channel.out.at(it.sequence)
-		if i := e.alone(it); i >= 0 {
+		if i := e.onlyCopy(it); i >= 0 {
 			c.place(it.channel, it.sequence, e, i)
 		}
 	}

@@ -9,6 +9,9 @@ import (
 
 // Shadow holds the last encoding of each field of a value. It belongs to the plan of its first Update. The zero Shadow is empty and ready
 // to use. It is not safe for concurrent use.
+//
+// A field is encoded anew behind all the others, compared with its last encoding, and moved into its place only if the two differ. So a value
+// that has not changed, as most have not at most ticks, is encoded and compared, and nothing is copied or allocated.
 type Shadow struct {
 	encoded []byte   // the encoded fields, one after another; its capacity has room to encode one more
 	ends    []uint16 // offset of the end of each field in encoded
@@ -22,13 +25,13 @@ func (s *Shadow) Update(p *Plan, v reflect.Value) (changed Mask, err error) {
 		s.encoded, s.ends, changed = slices.Clone(p.zero), slices.Clone(p.ends), p.all
 	}
 	for i := range p.fields {
-		f, whole := &p.fields[i], len(s.encoded)
+		f, length := &p.fields[i], len(s.encoded)
 		longer, failed := f.form.append(s.encoded, v.Field(f.index))
 		if failed != nil {
 			err = errors.Join(err, f.failed(failed))
 			continue
 		}
-		if s.encoded = longer; s.keep(i, whole) {
+		if s.encoded = longer; s.keep(i, length) {
 			changed |= 1 << i
 		}
 	}
@@ -41,25 +44,25 @@ func (s *Shadow) Differs(p *Plan, v reflect.Value) bool {
 		return true
 	}
 	for i := range p.fields {
-		f, whole := &p.fields[i], len(s.encoded)
+		f, length := &p.fields[i], len(s.encoded)
 		longer, failed := f.form.append(s.encoded, v.Field(f.index))
 		if failed != nil {
 			continue
 		}
-		s.encoded = longer[:whole]
-		if start, end := s.span(i); !bytes.Equal(longer[start:end], longer[whole:]) {
+		s.encoded = longer[:length]
+		if start, end := s.span(i); !bytes.Equal(longer[start:end], longer[length:]) {
 			return true
 		}
 	}
 	return false
 }
 
-// keep replaces the encoding of field i by the bytes of encoded from whole on, and removes these. It reports whether the encoding has
-// changed.
-func (s *Shadow) keep(i, whole int) (changed bool) {
+// keep replaces the encoding of field i by the one behind the first length bytes of encoded, which it removes there. It reports whether the
+// encoding has changed.
+func (s *Shadow) keep(i, length int) (changed bool) {
 	start, end := s.span(i)
-	fresh := s.encoded[whole:]
-	s.encoded = s.encoded[:whole]
+	fresh := s.encoded[length:]
+	s.encoded = s.encoded[:length]
 	old := s.encoded[start:end]
 	if bytes.Equal(old, fresh) {
 		return false
@@ -68,6 +71,8 @@ func (s *Shadow) keep(i, whole int) (changed bool) {
 		copy(old, fresh)
 		return true
 	}
+
+	// All fields behind it move.
 	s.encoded = slices.Replace(s.encoded, start, end, fresh...)
 	for grown := len(fresh) - len(old); i < len(s.ends); i++ {
 		s.ends[i] = uint16(int(s.ends[i]) + grown)
