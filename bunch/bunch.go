@@ -70,7 +70,7 @@ const (
 	NoError                       Code = iota // no connection ends with it; see [Conn.Refuse]
 	ReliableBufferOverflow                    // here: a channel's reliable buffer had no room for a message, under OverflowClose
 	MaxReliableExceeded                       // an entry lies further ahead than the reliable buffer reaches
-	PartialTooLarge                           // a message has more than MaxBunch bytes, or a part of one a length that it can not have
+	PartialTooLarge                           // a message has more than MaxBunch bytes, or a part of one a length that it cannot have
 	PartialMergeReliableDestroy               // a part that continues no message
 	PartialInitialReliableDestroy             // a message begins before the last part of another
 	BunchBadChannelIndex                      // a channel on which the peer may not send this, or one more than MaxChannels

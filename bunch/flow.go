@@ -55,7 +55,7 @@ func (f *flow) limitSent(packet uint64) {
 }
 
 // consume notes that messages of this cost were handed out. The capacity is tight when a quarter of it was consumed in a round trip:
-// a peer whose rate doubles every round trip will need all of it before the next limit reaches him.
+// a peer whose rate doubles every round trip will need all of it before the next limit reaches it.
 func (f *flow) consume(now, roundTrip time.Duration, cost uint64) {
 	if now-f.markAt > roundTrip {
 		f.mark, f.markAt = f.consumed, now

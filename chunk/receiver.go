@@ -130,6 +130,8 @@ func (r *Receiver) Insert(now time.Time, s Slice) bool {
 		r.stats.Malformed++
 		return false
 	}
+
+	// Its chunk: new, under way, or over.
 	a := r.slot(s.ChunkID)
 	switch {
 	case a == nil:
@@ -141,6 +143,8 @@ func (r *Receiver) Insert(now time.Time, s Slice) bool {
 		r.stats.Ignored++
 		return false
 	}
+
+	// The slice, and the ack that it asks for: at once when the chunk is complete.
 	if !a.insert(s, r.config.SliceSize) {
 		r.stats.Duplicates++
 		r.request(&a.ackable, soon)
@@ -175,7 +179,8 @@ func (r *Receiver) past(id uint16) *ackable {
 	return &r.taken[id%maxPipeline]
 }
 
-// late has a chunk acked again that was taken already, since a slice of it came: its acks were lost. It ignores slices of others.
+// late requests another ack of a chunk that was taken already: one of its slices came again, so its acks were lost. It ignores slices of
+// other chunks.
 func (r *Receiver) late(s Slice) {
 	a := r.past(s.ChunkID)
 	if a == nil || int(a.count) != s.Count {
@@ -186,11 +191,12 @@ func (r *Receiver) late(s Slice) {
 	r.request(a, soon)
 }
 
-// begin makes room for a chunk.
+// begin makes room for a chunk, of which the first slice has come.
 func (r *Receiver) begin(a *assembly, count int) {
 	a.count, a.acked, a.data = uint16(count), r.lastAck, r.memory(count*r.config.SliceSize)
 }
 
+// memory returns size bytes for a chunk, from those that Recycle has taken if they are enough.
 func (r *Receiver) memory(size int) []byte {
 	if n := len(r.free); n > 0 {
 		data := r.free[n-1]

@@ -103,7 +103,7 @@ func (t *actorTable) wasRazed(name string) bool {
 // SpawnOption is an option of [World.Spawn].
 type SpawnOption func(*Actor)
 
-// AlwaysRelevant opens the actor for every connection, present and future. A connection that can not take it, because it has no channel
+// AlwaysRelevant opens the actor for every connection, present and future. A connection that cannot take it, because it has no channel
 // left or a smaller MaxBunch, does without it, and the log says so: Spawn does not fail for what a peer does.
 func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.relevancy.always = true } }
 

@@ -168,7 +168,7 @@ func At[T any](b *Binding[T], fn func(object T) (x, y, z float32)) {
 }
 
 // Relevant makes fn decide, instead of the distance, for which connections actors of b are open. Owner, view and the options of Spawn
-// come first, as for [At]: fn can not refuse an actor to its owner, nor to a connection whose view it is. An actor closes 5 s after
+// come first, as for [At]: fn cannot refuse an actor to its owner, nor to a connection whose view it is. An actor closes 5 s after
 // fn last returned true. [Conn.View] says from where viewer sees. UE: an override of AActor::IsNetRelevantFor, after the rules above.
 //
 // fn is called on the world's goroutine in Flush, once a second for each pair of an actor and a connection, spread over the Flushes, and

@@ -97,7 +97,7 @@ func (a *Actor) end(reason CloseReason) {
 	}
 }
 
-// mayChange returns an error when by, a method that only a server may call, can not be called on the actor.
+// mayChange returns an error when by, a method that only a server may call, cannot be called on the actor.
 func (a *Actor) mayChange(by string) error {
 	switch {
 	case !a.made():

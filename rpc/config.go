@@ -123,7 +123,7 @@ type Config struct {
 	Rate      int // of one connection. UE: CurrentNetSpeed, MaxClientRate
 	WorldRate int // of all connections together; those with bulk share equally what is left for it
 
-	// QueueUnreliable queues unreliable calls that can not leave at once, as every Multicast is queued: up to 256 KiB a connection, 64
+	// QueueUnreliable queues unreliable calls that cannot leave at once, as every Multicast is queued: up to 256 KiB a connection, 64
 	// bytes a call included, or 32 KiB while one has waited for 66 ms; the oldest of an actor make room. Without it a Server or
 	// Client RPC is dropped while Rate is used up, or while a call has waited for 66 ms. Call returns nil in both cases: [Conn.Stats]
 	// counts the drops, as Drops.Unreliable and Drops.Saturated.

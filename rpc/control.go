@@ -212,7 +212,7 @@ func (c *Conn) answerTime(real time.Time) {
 	t := &c.times
 	now := c.world.frame.beat.At(real)
 	if far := int64(clock.Farthest / time.Second); now.Unix() < -far || now.Unix() >= far {
-		return // a time that can not travel; the client waits for the answer and asks no more
+		return // a time that cannot travel; the client waits for the answer and asks no more
 	}
 	held := max(0, real.Sub(t.question))
 	t.question = time.Time{}

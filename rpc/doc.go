@@ -102,7 +102,7 @@
 //	otherwise, and inside of other values     MarshalBinary and UnmarshalBinary, else MarshalText and UnmarshalText
 //
 // That is how to quantise an argument: the tags quant, range and unit are for states and lists, and refused in arguments. A struct that
-// a state and a call share can not carry them: declare it once with the tags and once without, and convert one to the other.
+// a state and a call share cannot carry them: declare it once with the tags and once without, and convert one to the other.
 //
 // A type that has AppendBinary without MarshalBinary is refused inside of others. MarshalJSON is never asked. What a type writes is its matter:
 // a [time.Time] inside of others is an instant, and arrives in the receiver's zone; as the argument itself it keeps the offset of

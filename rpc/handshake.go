@@ -196,7 +196,7 @@ func (h *handshake) turn(token []byte) (may bool) {
 }
 
 // heard notes the verdict of Authenticate on a token, and reports whether to tell the client. A verdict that the client is not told is
-// not noted as success either, so that it can not find it out by a later login.
+// not noted as success either, so that it cannot find it out by a later login.
 func (h *handshake) heard(token []byte, err error) (tell bool) {
 	late, gone := !time.Now().Before(h.deadline), h.ctx.Err() != nil
 	silent := late || err == errNoAnswer || gone && errors.Is(err, context.Canceled) // then err says nothing about the token

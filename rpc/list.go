@@ -26,7 +26,7 @@ func (l *List[K, V]) Get(key K) (V, bool) { return l.items.Get(key) }
 func (l *List[K, V]) All() iter.Seq2[K, V] { return l.items.All() }
 
 // Set sets the value of a key. A list holds 2,048 keys, and 2,000,000,000 in its whole life: for one more Set returns ErrTooLong and
-// changes nothing. On a client it changes only the copy, until the server changes the item. When a key or value can not be encoded,
+// changes nothing. On a client it changes only the copy, until the server changes the item. When a key or value cannot be encoded,
 // such as a string beyond its bound, the next Flush logs that, and no client gets the item.
 func (l *List[K, V]) Set(key K, value V) error {
 	if !l.items.Set(key, value) {
@@ -43,7 +43,7 @@ type ListState[K comparable, V any] struct{ declared *declaredState }
 
 // NewList declares that actors of class have a list of V by K under a name. An item takes at most 1,000 bytes encoded. K and V may be
 // what fields of a [State] may be, without conditions; K has no floats, and may be a [Ref]. A string or slice needs the tag with its bound,
-// so it is the field of a struct: struct{ Name string `quiver:"max=32"` } is a K. It panics when they can not be replicated.
+// so it is the field of a struct: struct{ Name string `quiver:"max=32"` } is a K. It panics when they cannot be replicated.
 func NewList[K comparable, V any](class *Class, name string) *ListState[K, V] {
 	mustName("list", name)
 	plan, err := keyed.Compile[K, V](refType)

@@ -101,7 +101,7 @@ func (l *lobby) becomeClient(actors int64) error {
 	return nil
 }
 
-// listen notes that the world has one more listener, until unlisten. Such a world can not become a client.
+// listen notes that the world has one more listener, until unlisten. Such a world cannot become a client.
 func (l *lobby) listen() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

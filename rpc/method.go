@@ -150,7 +150,7 @@ func ForceSend() MethodOption { return func(m *method) { m.policy |= forceSend }
 // and counted in Drops.Saturated. An argument has at most 1,000 bytes. UE: ForceQueue.
 func ForceQueue() MethodOption { return func(m *method) { m.policy |= forceQueue } }
 
-// mustForce panics when m can not have its send policy.
+// mustForce panics when m cannot have its send policy.
 func (m *method) mustForce() {
 	switch {
 	case m.policy == bothForced:

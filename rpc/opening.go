@@ -212,7 +212,7 @@ func (a *Actor) open(c *Conn) error {
 	return nil
 }
 
-// openOn opens a channel by its first message. When that can not be sent, it closes the channel again. It is called under the link's
+// openOn opens a channel by its first message. When that cannot be sent, it closes the channel again. It is called under the link's
 // lock.
 func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 	if channel, err = a.channelOn(c); err != nil {

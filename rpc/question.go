@@ -190,7 +190,7 @@ func (q *question) refuse(v ask.Verdict, cause error) {
 	}
 }
 
-// unsaid logs that an answer can not travel, and answers with that error instead.
+// unsaid logs that an answer cannot travel, and answers with that error instead.
 func (q *question) unsaid(err error) {
 	q.actor.world.callFailed(q.method.pair, err)
 	q.refuse(ask.Failed, err)

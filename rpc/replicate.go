@@ -124,7 +124,7 @@ func (a *Actor) compareAll() {
 	}
 }
 
-// stateFailed logs, at most once a second, that fields can not travel as they are.
+// stateFailed logs, at most once a second, that fields cannot travel as they are.
 func (w *World) stateFailed(a *Actor, d *declaredState, err error) {
 	if hidden, ok := w.replicator.warn.Pass(w.frame.now); ok {
 		w.log.Error("state not replicated: its clients keep what they have", "actor", a, "state", d.String(), "error", err, "more", hidden)

@@ -233,7 +233,7 @@ func (r *Request[A, R]) Go(call *Call, fn func(ctx context.Context) (R, error)) 
 // errNoReturn answers a question whose handler has panicked.
 var errNoReturn = errors.New("the handler did not return")
 
-// reply answers a question, on the world's goroutine. If result can not travel, it answers with that error, and logs it.
+// reply answers a question, on the world's goroutine. If result cannot travel, it answers with that error, and logs it.
 func (r *Request[A, R]) reply(q *question, result R, err error) {
 	if err != nil {
 		q.refuse(ask.Refused, err)

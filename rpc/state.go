@@ -91,7 +91,7 @@ func (d *declaredState) initial() (fields state.Mask) {
 func (d *declaredState) own(fields state.Mask) state.Mask { return fields & d.mask() >> d.first }
 
 // NewState declares that actors of class have an S. A class may have several states of different types, with at most 64 fields
-// together. Like methods, states belong in package variables, and the handshake compares them. It panics when S can not be
+// together. Like methods, states belong in package variables, and the handshake compares them. It panics when S cannot be
 // replicated, or the class has an S already.
 func NewState[S any](class *Class) *State[S] {
 	plan, err := state.Compile(reflect.TypeFor[S](), reflect.TypeFor[Ref]())
@@ -177,7 +177,7 @@ func OnRep[T, S any](b *Binding[T], s *State[S], fn func(object T, old S)) {
 	bound.onRep = fn
 }
 
-// mustBind panics when d can not be bound to b.
+// mustBind panics when d cannot be bound to b.
 func mustBind(b *binding, d *declaredState, missing bool, by string) {
 	switch {
 	case missing:

@@ -33,14 +33,14 @@ type World struct {
 	log    *slog.Logger
 	logs   *logs.Set     // by category; log is its logger for records without one
 	trace  *trace.Writer // nil = none
-	guests guest.Host
+	guests guest.Host    // what package stream has added
 
 	// Classes and actors. Owned by the world's goroutine, except table and actors.alive.
 	table      classTable // has a lock of its own
 	bindings   map[*Class]*binding
-	actors     actorTable
-	replicator replicator // on a server
-	relevance  relevance  // on a server
+	actors     actorTable // those that live
+	replicator replicator // on a server: their states
+	relevance  relevance  // on a server: for whom they are open
 
 	fallingAsleep []*Actor // on a server: dormant actors whose channels the next Flush closes
 
@@ -56,18 +56,18 @@ type World struct {
 	sampled      time.Time // when sampleRates last ran
 
 	// What runs. Owned by the world's goroutine.
-	frame    frame
-	game     tasks.Runner[*Conn]
-	local    localCalls
-	turns    turns
-	requests requests // that this world asks itself
-	handlers handlers // of Request.Go
-	handling handling
+	frame    frame               // the step from one Flush to the next
+	game     tasks.Runner[*Conn] // runs the game's functions, one at a time, and catches their panics
+	local    localCalls          // calls that run in this world
+	turns    turns               // whose messages run now, and for how long
+	requests requests            // that this world asks itself
+	handlers handlers            // of Request.Go
+	handling handling            // the call that is handled now
 	failWarn logs.Gates[*method] // for errors of calls
 
 	// Safe from any goroutine.
-	drive    *driver.Driver
-	lobby    lobby
+	drive    *driver.Driver  // which goroutine drives the world, and what wakes it
+	lobby    lobby           // all connections, from their first packet to their end, and posts
 	dropped  atomic.Uint64   // posts, and calls of this world whose actor has ended
 	rate     *budget.Meter   // Config.WorldRate; nil = no limit
 	starting atomic.Int32    // sealed carriers that begin to send bulk now
@@ -131,7 +131,7 @@ func NewWorld(config Config) (*World, error) {
 	return w, nil
 }
 
-// bind adds a binding. It panics on what can only be a mistake in the program.
+// bind adds a binding. It panics when the class is bound already, or clashes with another: both are mistakes in the program.
 func (w *World) bind(b *binding) {
 	if err := w.table.add(b.class.root()); err != nil {
 		panic(err.Error())
@@ -349,11 +349,15 @@ func (w *World) Destroy(a *Actor) error {
 		w.endCopy(a.conn, a, Destroyed)
 		return nil
 	}
+
+	// At the clients, also those that join later.
 	if !a.torn {
 		a.raze()
 	}
 	a.closeAll(Destroyed)
 	a.dismissAll()
+
+	// Here. What it owned is the server's from now on.
 	w.relevance.leave(a)
 	heirs := a.orphan()
 	a.unlist()

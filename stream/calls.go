@@ -339,7 +339,7 @@ type localChannel struct{ out int }
 
 func (l *localChannel) Reliable() (out, slots int) { return l.out, localSlots }
 
-// localSlots is UE's RELIABLE_BUFFER, for want of a channel.
+// localSlots is UE's RELIABLE_BUFFER: there is no channel to ask.
 const localSlots = 256
 
 // checkElements fails when an element encodes to more than its bound; first is the index of part[0].

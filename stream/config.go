@@ -86,14 +86,14 @@ const (
 	leastStock = 2 * blockBytes
 )
 
-// terms are the terms of a connection's account. Early is for parts that come before their header is answered, GoOn for the
-// chunk that content waits for; the floor holds both and a transfer with the least credit.
+// terms returns what a connection may always have of Config.MaxMemory, however much others hold: the parts that come before their headers are
+// answered (Early), the chunk that content waits for (GoOn), and in all (Floor) both of these and one transfer with the least credit.
 func (c *Config) terms() budget.Terms {
 	early := heldBytes(c.early()) + slices.Allocated(sliceRounding)
 	return budget.Terms{Floor: early + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes, Early: early, GoOn: goOnBytes}
 }
 
-// minPending is the least credit of a transfer: the largest element fits.
+// minPending is the least credit of a transfer. The largest element fits into it, and without that it could never come.
 const minPending = 64 << 10
 
 // incomingBytes is the memory of a transfer besides its content: its records, the stacks of two goroutines, and a Hasher of
@@ -103,7 +103,7 @@ const incomingBytes = 20 << 10
 // leastMemory is the least MaxMemory: one transfer can begin with the least credit, and go on.
 var leastMemory = incomingBytes + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes
 
-// validate returns an error that names the first field whose value Install can not use, and what it may be.
+// validate returns an error that names the first field whose value Install cannot use, and what it may be.
 func (c *Config) validate() error {
 	switch {
 	case c.MaxTransfers > maxIncoming:

@@ -23,7 +23,7 @@ const (
 
 	// NoDigest is for a transfer, by [Hash], whose application verifies the content itself: neither end hashes it. It arrives whole and
 	// in order all the same, for each packet is authenticated; but damage by a disk or a source is not noticed. Such content has no Key,
-	// so it can not be resumed. The code is the last one: new algorithms take the next after BLAKE3.
+	// so it cannot be resumed. The code is the last one: new algorithms take the next after BLAKE3.
 	NoDigest Algorithm = 255
 )
 

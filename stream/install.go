@@ -145,7 +145,7 @@ func (s *Streams) disconnected(conn *rpc.Conn, cause error) {
 	p.end(cause)
 }
 
-// fail closes a connection on which this end can not go on.
+// fail closes a connection on which this end cannot go on.
 func (s *Streams) fail(p *Peer, err error) {
 	p.conn.Close(rpc.HostClosedConnection, err.Error())
 }

@@ -43,7 +43,7 @@ type lanes struct {
 	waking  atomic.Bool  // the timer runs
 }
 
-// begin opens, on a server, the lanes that stay: one for the sake of single transfers, if the backend is not [Window].
+// begin opens, on a server, the lanes that stay. There is one even if the backend is not [Window], for transfers that choose it by [Via].
 func (l *lanes) begin(backend Backend) error {
 	l.asked = 1
 	if w, ok := backend.(Window); ok {

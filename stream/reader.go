@@ -144,8 +144,8 @@ func (r *reader) read() {
 	}
 }
 
-// fill fills a block from the source and hashes it. An array's elements are encoded in the turn, too; a blob's Read may wait, and keeps
-// nobody from his turn.
+// fill fills a block from the source and hashes it. An array's elements are encoded in the turn, too; a blob's Read may wait, and must not
+// keep others from their turns.
 func (r *reader) fill(c *block, stopAt int64, digest *Hasher) (err error) {
 	if r.source.lent() {
 		r.inTurn(c.offset, func() {

@@ -156,7 +156,7 @@ func (e *instancesEnd) seek(now time.Time) {
 	}
 }
 
-// hear takes the next message. A server that can not make a carrier says so.
+// hear takes the next message. A server that cannot make a carrier says so.
 func (e *instancesEnd) hear(now time.Time, can bool) {
 	if len(e.mail) == 0 {
 		return

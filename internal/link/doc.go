@@ -5,7 +5,7 @@
 // thereby built when the wire can take it and not before: the writer keeps the pace that quic-go's own pacer would keep, so
 // that next to nothing waits inside the carrier, where play cannot overtake bulk.
 //
-// While the writer sleeps, whoever unlocks the machines sends a few datagrams himself, if the carrier says how many its
+// While the writer sleeps, whoever unlocks the machines also sends a few datagrams, if the carrier says how many its
 // queue holds and the peer's acknowledgements prove that they fit: a game's tick then wakes nobody and never blocks.
 //
 // The reader hands what arrives to the machines while the writer sleeps, which it wakes only when that has something to do.

@@ -135,7 +135,7 @@ func (l *Link) lockedNow() time.Time {
 // from any goroutine.
 func (l *Link) Expect(bytes int64) { l.expected.Store(bytes) }
 
-// Unlock releases the lock. If the writer sleeps and the carrier can not block, it sends what may leave now; otherwise it wakes the
+// Unlock releases the lock. If the writer sleeps and the carrier cannot block, it sends what may leave now; otherwise it wakes the
 // writer.
 func (l *Link) Unlock() {
 	if l.sealed.carrier == nil {

@@ -36,6 +36,7 @@ func (l *Link) hand(datagram []byte) bool {
 		l.mu.Unlock()
 		return false
 	}
+
 	now, err := l.lockedNow(), l.failed
 	if err == nil {
 		err = l.deliver(now, datagram, false)
@@ -48,6 +49,8 @@ func (l *Link) hand(datagram []byte) bool {
 	}
 	l.parked = !due
 	l.mu.Unlock()
+
+	// Without the lock: ending calls the carrier, waking calls the world, and the writer takes the lock itself.
 	switch {
 	case err != nil:
 		l.end(violation(err))
@@ -60,8 +63,8 @@ func (l *Link) hand(datagram []byte) bool {
 	return true
 }
 
-// due reports whether the sleeping writer has something to do. It also sees to it that the writer sleeps no longer than the machines allow.
-// The caller holds the lock.
+// due reports whether the sleeping writer has something to do. If a machine has a timer before the time until which the writer sleeps, due
+// lets it sleep only until that. The caller holds the lock.
 func (l *Link) due(now time.Time) bool {
 	due := l.draining.Load()
 	for i := range l.slots {

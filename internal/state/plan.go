@@ -37,7 +37,7 @@ type field struct {
 	form  form
 }
 
-// Compile makes the plan of the struct type t, or an error that names the field that can not travel and what to do.
+// Compile makes the plan of the struct type t, or an error that names the field that cannot travel and what to do.
 // reference is the type of references to actors, a uint64; without any it is nil.
 func Compile(t, reference reflect.Type) (*Plan, error) {
 	if t.Kind() != reflect.Struct {
@@ -133,9 +133,9 @@ func (p *Plan) Lines() []string {
 // has no slices. With == a change between 0 and -0 of a float without a quant is no change.
 func (p *Plan) Comparable() bool { return p.comparable }
 
-// Append appends field i of the struct v. When the field can not travel, because a string or slice is longer than its bound
+// Append appends field i of the struct v. When the field cannot travel, because a string or slice is longer than its bound
 // or a string not UTF-8, b is returned as it was, with an error that names it. Numbers always travel: what a range or quant
-// can not hold is clamped.
+// cannot hold is clamped.
 func (p *Plan) Append(b []byte, v reflect.Value, i int) ([]byte, error) {
 	f := &p.fields[i]
 	longer, err := f.form.append(b, v.Field(f.index))

@@ -155,7 +155,7 @@ type (
 	}
 )
 
-// TestRefusals holds what Compile says about each type that can not travel.
+// TestRefusals holds what Compile says about each type that cannot travel.
 func TestRefusals(t *testing.T) {
 	_ = inside{hidden: 1}
 	for _, c := range []struct {

@@ -93,7 +93,7 @@ type rollKey struct {
 
 type rollObject struct{ names rpc.List[rollKey, int] }
 
-// What attackers found: an item whose key can not be encoded goes to clients under the zero key, and takes the place of the item that has it.
+// What attackers found: an item whose key cannot be encoded goes to clients under the zero key, and takes the place of the item that has it.
 func TestKeysThatCanNotBeEncoded(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		var made *rollObject

@@ -487,7 +487,7 @@ func TestFlappingOnBadNetworks(t *testing.T) {
 	}
 }
 
-// What can not be opened is told once a second at most, tried again, and takes nothing from others.
+// What cannot be opened is told once a second at most, tried again, and takes nothing from others.
 func TestRelevantWithoutAChannel(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		var log strings.Builder
