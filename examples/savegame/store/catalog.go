@@ -26,12 +26,31 @@ func (c *catalog) get(key string) ([]byte, error) {
 	if err := c.look(path.Dir(fileOf(key))); err != nil {
 		return nil, err
 	}
+	data, at, err := c.getNamed(key)
+	if at.pack != nil && errors.Is(err, fs.ErrNotExist) {
+		c.lost(at.pack)
+	}
+	return data, err
+}
+
+// getNamed is get where somebody has looked, and says where the object is, or was, if that is in a pack.
+func (c *catalog) getNamed(key string) (data []byte, at place, err error) {
 	c.names.RLock()
 	defer c.names.RUnlock()
-	if at, packed := c.place(key); packed {
-		return c.read(at.pack.name, at.offset, at.size)
+	at, packed := c.place(key)
+	if packed {
+		data, err = c.read(at.pack.name, at.offset, at.size)
+	} else {
+		data, err = c.read(fileOf(key), 0, math.MaxInt64)
 	}
-	return c.read(fileOf(key), 0, math.MaxInt64)
+	return data, at, err
+}
+
+// lost notes that somebody else has removed a pack: what it held is missing, and may be put again.
+func (c *catalog) lost(p *pack) {
+	c.names.Lock()
+	defer c.names.Unlock()
+	maps.DeleteFunc(c.packed[path.Dir(p.name)], func(_ string, at place) bool { return at.pack == p })
 }
 
 // place returns where an object is, if it is in a pack. The caller shares names, and has looked.
@@ -110,16 +129,22 @@ func (c *catalog) entries(dir string) (entries []entry, err error) {
 	files, err := c.files.ReadDir(folder)
 	c.names.RLock()
 	defer c.names.RUnlock()
-	packs := make(map[string]bool)
-	for name, at := range c.packed[folder] {
-		packs[path.Base(at.pack.name)] = true
-		entries = append(entries, entry{Object: Object{path.Join(dir, name), at.size, at.pack.time}})
-	}
+	others := make(map[string]entry) // than packs, in which what c knows of is
 	for _, file := range files {
-		if !packs[file.Name()] {
-			entries = append(entries, entry{Object{Key: path.Join(dir, file.Name())}, file})
+		others[file.Name()] = entry{Object{Key: path.Join(dir, file.Name())}, file}
+	}
+	packs := make(map[*pack]bool) // whether each is there
+	for name, at := range c.packed[folder] {
+		base := path.Base(at.pack.name)
+		if _, found := others[base]; found {
+			packs[at.pack] = true
+			delete(others, base)
+		}
+		if packs[at.pack] {
+			entries = append(entries, entry{Object: Object{path.Join(dir, name), at.size, at.pack.time}})
 		}
 	}
+	entries = slices.AppendSeq(entries, maps.Values(others))
 	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.Key, b.Key) })
 	return entries, missing(err) // one that is missing has become empty
 }

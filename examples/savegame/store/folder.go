@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -132,8 +133,8 @@ func (f *Folder) Room(context.Context) (int64, error) { return f.files.Free() }
 // deletedAtOnce bounds how long a delete keeps puts from the store.
 const deletedAtOnce = 256
 
-// Delete implements [Store]. Folders that it leaves empty go as well. Each pack is written again once, whatever the order of the keys. After
-// an error it goes on with the others.
+// Delete implements [Store]. Folders that it leaves empty go as well. Each pack is written again once, whatever the order of the keys: those of
+// which least stays go first, as each gives room to write the next one. After an error it goes on with the others.
 func (f *Folder) Delete(ctx context.Context, keys ...string) error {
 	if err := f.check(ctx, keys...); err != nil {
 		return err
@@ -142,8 +143,9 @@ func (f *Folder) Delete(ctx context.Context, keys ...string) error {
 	for some := range slices.Chunk(single, deletedAtOnce) {
 		err = cmp.Or(err, f.delete(some))
 	}
-	for _, some := range packed {
-		err = cmp.Or(err, f.delete(some))
+	stay := func(p *pack) int { return len(p.objects) - len(packed[p]) }
+	for _, p := range slices.SortedFunc(maps.Keys(packed), func(a, b *pack) int { return stay(a) - stay(b) }) {
+		err = cmp.Or(err, f.delete(packed[p]))
 	}
 	return err
 }
@@ -252,8 +254,13 @@ func (f *Folder) Put(ctx context.Context, key string, data []byte) error {
 	return o.err
 }
 
-// absent fails where a key has an object already, or is a folder of others.
+// absent fails where a key has an object already, or is a folder of others, or in one that is an object in a pack.
 func (f *Folder) absent(key string) error {
+	for folder := path.Dir(key); folder != "."; folder = path.Dir(folder) {
+		if _, packed, err := f.find(folder); packed || err != nil {
+			return cmp.Or(err, fmt.Errorf("%w: %s is an object, and no folder for %s", ErrKey, folder, key))
+		}
+	}
 	_, packed, err := f.find(key)
 	if err != nil {
 		return err

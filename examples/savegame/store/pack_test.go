@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -268,5 +269,87 @@ func TestDamagedPack(t *testing.T) {
 		require.NoError(t, s.Put(t.Context(), "a/3", []byte("object 3")))
 		require.Equal(t, []string{"a/" + filepath.Base(name), "a/3"}, keys(t, s, ""))
 		require.True(t, store.IsDamagedPack(keys(t, s, "")[0]))
+	})
+}
+
+// What was in a pack that somebody removed was there and not there, until the store was opened again: no put brought it back.
+func TestPackThatVanishes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, look := range map[string]func(s *store.Folder){
+			"found by a get":    func(s *store.Folder) { _, _ = s.Get(t.Context(), "a/3") },
+			"found by a list":   func(s *store.Folder) { _ = keys(t, s, "a") },
+			"found by a delete": func(s *store.Folder) { _ = s.Delete(t.Context(), "a/3") },
+		} {
+			t.Log("#", name)
+			s, files, data := packed(t)
+			require.NoError(t, files.Remove(path.Join("objects", "a", filesIn(t, files, "a")[0])))
+			look(s)
+			left := map[string][]byte{"first": data["first"]}
+			requireHas(t, s, left)
+			_, err := s.Get(t.Context(), "a/1")
+			require.ErrorIs(t, err, fs.ErrNotExist)
+			left["a/1"] = []byte("again")
+			require.NoError(t, s.Put(t.Context(), "a/1", left["a/1"]))
+			requireHas(t, s, left)
+		}
+	})
+}
+
+// What is in a pack was no file that is in the way, and so became a folder.
+func TestWhatIsInAPackIsNoFolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _, data := packed(t)
+		require.ErrorIs(t, s.Put(t.Context(), "a/3/b", nil), store.ErrKey)
+		require.ErrorIs(t, s.Put(t.Context(), "a/3/b/c", nil), store.ErrKey)
+		require.Error(t, s.Put(t.Context(), "first/b", nil))
+		requireHas(t, s, data)
+	})
+}
+
+// crammed is a file system that has room for one more file for each that is removed or replaced.
+type crammed struct {
+	store.Files
+	room int
+}
+
+func (c *crammed) Create(name string) (store.File, error) {
+	if c.room == 0 {
+		return nil, &fs.PathError{Op: "create", Path: name, Err: syscall.ENOSPC}
+	}
+	c.room--
+	return c.Files.Create(name)
+}
+
+func (c *crammed) Rename(from, to string) error {
+	if _, err := c.Stat(to); err == nil {
+		c.room++
+	}
+	return c.Files.Rename(from, to)
+}
+
+func (c *crammed) Remove(name string) error {
+	err := c.Files.Remove(name)
+	if err == nil && path.Ext(name) == ".zip" {
+		c.room++
+	}
+	return err
+}
+
+// On a full disk what stays of a pack had no room, though other packs went as a whole.
+func TestAFullDiskLosesWholePacksFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		files := &gated{Files: storetest.NewForgetful(nil)}
+		s, err := store.OpenOn(files)
+		require.NoError(t, err)
+		for _, first := range []string{"1", "2", "3", "4"} {
+			data := map[string][]byte{first: nil, "a/" + first + "0": nil, "a/" + first + "1": nil, "a/" + first + "2": nil}
+			for _, err := range putTogether(t.Context(), s, files, first, data) {
+				require.NoError(t, err)
+			}
+		}
+		s, err = store.OpenOn(&crammed{Files: files})
+		require.NoError(t, err)
+		require.NoError(t, s.Delete(t.Context(), "a/10", "a/20", "a/30", "a/31", "a/32", "a/40"))
+		require.Equal(t, []string{"1", "2", "3", "4", "a/11", "a/12", "a/21", "a/22", "a/41", "a/42"}, keys(t, s, ""))
 	})
 }

@@ -1,9 +1,11 @@
 package users
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/examples/savegame/flock"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/internal/testkit"
 )
@@ -102,4 +105,37 @@ func TestTokensOfAUserAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	_, err = Add(path, "mallory")
 	require.NoError(t, err)
+}
+
+// A token file that somebody was just writing, and that ended within a line, kept everybody out for that moment.
+func TestAFileThatIsJustWrittenIsReadAgain(t *testing.T) {
+	u, _ := inviting(t)
+	whole, err := os.ReadFile(u.path)
+	require.NoError(t, err)
+	writer, err := flock.Wait(u.path, time.Second)
+	require.NoError(t, err)
+	_, err = writer.WriteAt([]byte("\nbob"), int64(len(whole)))
+	require.NoError(t, err)
+	identified, listed := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := u.Identify([]byte(alpha), time.Now())
+		identified <- err
+	}()
+	go func() {
+		_, err := List(u.path)
+		listed <- err
+	}()
+	time.Sleep(100 * time.Millisecond) // for both to read the half
+	_, err = writer.WriteAt([]byte(":"+beta+"\n"), int64(len(whole)+len("\nbob")))
+	require.NoError(t, errors.Join(err, writer.Close()))
+	require.NoError(t, <-identified)
+	require.NoError(t, <-listed)
+}
+
+// A revoke of the wrong folder left an empty token file there.
+func TestRevokeMakesNoFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.txt")
+	_, err := Revoke(path, "ann", "")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.NoFileExists(t, path)
 }

@@ -98,8 +98,26 @@ func parseLine(line string) (e entry, err error) {
 	return entry{user, token, strings.TrimSpace(note)}, CheckUser(user)
 }
 
-// read returns a file's text and entries.
-func read(path string) (text string, entries []entry, err error) {
+// editTime bounds how long one waits for others who edit a file: they do so for milliseconds.
+const editTime = 5 * time.Second
+
+// read returns a file's entries. One that is wrong is read again when nobody edits it: it may have ended in a line that is just being written.
+func read(path string) ([]entry, error) {
+	_, entries, err := readNow(path)
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		return entries, err
+	}
+	f, lockErr := flock.Wait(path, editTime)
+	if lockErr != nil { // as who may only read it
+		return nil, err
+	}
+	defer f.Close()
+	_, entries, err = readNow(path)
+	return entries, err
+}
+
+// readNow returns a file's text and entries as they are.
+func readNow(path string) (text string, entries []entry, err error) {
 	b, err := os.ReadFile(path)
 	if err == nil {
 		entries, err = parse(string(b))
@@ -142,6 +160,9 @@ func add(path, user, token string, note ...string) error {
 // Revoke takes away the tokens of a user that begin with prefix, all when that is empty, and says how many those were. It
 // fails with [ErrUser] when there are none.
 func Revoke(path, user, prefix string) (revoked int, err error) {
+	if _, err := os.Stat(path); err != nil {
+		return 0, fmt.Errorf("token file: %w", err)
+	}
 	err = edit(path, func(text string, _ []entry) (string, error) {
 		var left strings.Builder
 		for line := range strings.Lines(text) {
@@ -162,7 +183,7 @@ func Revoke(path, user, prefix string) (revoked int, err error) {
 
 // List returns the tokens of a file, in its order, each to be told by its first characters and its note only.
 func List(path string) (tokens []Token, err error) {
-	_, entries, err := read(path)
+	entries, err := read(path)
 	for _, e := range entries {
 		tokens = append(tokens, Token{e.user, string([]rune(e.token)[:shown]), e.note})
 	}
@@ -173,11 +194,11 @@ func List(path string) (tokens []Token, err error) {
 // stays as it is. The text is written where it stands, and no line of it moves: so that a crash spoils no other line than
 // the one that changes, and that the file keeps its owner, its mode and its links: a server may read what root has edited.
 func edit(path string, change func(text string, entries []entry) (string, error)) error {
-	f, err := flock.Wait(path, 5*time.Second) // others edit for milliseconds
+	f, err := flock.Wait(path, editTime)
 	if err != nil {
 		return fmt.Errorf("token file: %w", err)
 	}
-	before, entries, err := read(path)
+	before, entries, err := readNow(path)
 	text := before
 	if err == nil {
 		text, err = change(before, entries)
@@ -272,7 +293,7 @@ func UserOf(identity string) string {
 
 // current returns the user of each token's MAC, as the file has them now.
 func (u *Users) current() (map[string]string, error) {
-	_, entries, err := read(u.path)
+	entries, err := read(u.path)
 	if err != nil {
 		return nil, err
 	}
