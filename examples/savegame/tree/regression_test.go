@@ -226,3 +226,22 @@ func TestWhereThereAreNoLocks(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ENOTSUP)
 	require.NotErrorIs(t, err, ErrBusy)
 }
+
+// What was replaced and what was moved aside were kept under one name, where both were found in one millisecond: the second took the place of
+// the first.
+func TestBothThatAreKeptHaveNames(t *testing.T) {
+	for range 20 {
+		dir := folder(t)
+		target := filepath.Join(dir, "target")
+		work, err := openWork(target)
+		require.NoError(t, err)
+		write(t, work.path, map[string]string{workReady: "replaced", workOld: "moved aside"})
+		kept, err := work.rescue(t.Context(), target, func(context.Context, string) error { return errors.New("it has changed") })
+		require.NoError(t, err)
+		require.ErrorAs(t, kept, new(*Kept))
+		require.NoError(t, work.close())
+		entries, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Len(t, entries, 2)
+	}
+}

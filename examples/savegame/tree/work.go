@@ -160,16 +160,22 @@ func (w *workFolder) rescue(ctx context.Context, target string, look func(contex
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		aside := beside(target, time.Now().Format(" (conflict 2006-01-02 15.04.05.000)"))
+		aside := beside(target)
 		kept, err = errors.Join(kept, &Kept{aside}), errors.Join(err, os.Rename(replaced, aside))
 	}
 	return kept, err
 }
 
-// beside returns a target's name with something behind it, as much of it as file systems take: 255 bytes.
-func beside(target, suffix string) string {
+// beside returns a name that nothing has, of a target and the time, with as much of the target's as file systems take: 255 bytes.
+func beside(target string) string {
 	dir, name := filepath.Split(target)
-	return dir + strings.ToValidUTF8(name[:min(len(name), 255-len(suffix))], "") + suffix
+	for now := time.Now(); ; now = now.Add(time.Millisecond) {
+		suffix := now.Format(" (conflict 2006-01-02 15.04.05.000)")
+		aside := dir + strings.ToValidUTF8(name[:min(len(name), 255-len(suffix))], "") + suffix
+		if _, err := os.Lstat(aside); err != nil { // where it is another one than fs.ErrNotExist the rename fails too
+			return aside
+		}
+	}
 }
 
 // drop removes what a save has replaced. It is renamed first: a part of it, which a crash may leave, would look to the next restore like a save
