@@ -195,9 +195,10 @@ func TestOnesOwnRestoreIsSeen(t *testing.T) {
 	two.ok("put", "--force", two.write("world", "two"))
 	one.ok("restore", "world@1")
 	r := one.run("", "rm", "--forever", "world") // version 2 would go with it
-	requireFailure(t, r, exitConflict, "saw version 1 last", "--force deletes it all the same")
+	requireFailure(t, r, exitConflict, "version 1 was seen here last", "--force deletes it all the same")
 	require.NotContains(t, r.stderr, "--keep-both", "which rm has not")
 
+	two.ok("get", "world", two.path("copy"))
 	two.ok("rm", "world")
 	one.ok("restore", "world@2")
 	one.ok("rm", "--forever", "world") // as it could before it took the save out of the trash

@@ -99,7 +99,11 @@ func restore(ctx context.Context, s *session) error {
 			return err
 		}
 		s.noteDisplaced(stored.Displaced)
-		s.say("restored %s: version %d, %s", s.args[0], stored.Version.Number, contentText(stored.Version))
+		if stored.Outcome == versions.Unchanged && !s.again {
+			s.say("restored nothing: version %d, which is the newest, has all of %s", stored.Version.Number, s.args[0])
+		} else {
+			s.say("restored %s: version %d, %s", s.args[0], stored.Version.Number, contentText(stored.Version))
+		}
 		return s.rememberRestored(stored.Version, history[len(history)-1])
 	})
 }
@@ -110,7 +114,10 @@ func remove(ctx context.Context, s *session, client *desk.Client) error {
 	if s.Bool("forever") {
 		return s.erase(ctx, client, name)
 	}
-	_, err := desk.Ask(ctx, client, desk.Remove, desk.Edit{Name: name, Machine: s.Machine})
+	seen, err := s.seenLast(name)
+	if err == nil {
+		_, err = desk.Ask(ctx, client, desk.Remove, desk.Edit{Name: name, Machine: s.Machine, Seen: seen})
+	}
 	if err != nil && !(s.again && errors.Is(err, versions.ErrTrash)) {
 		return err
 	}
@@ -118,20 +125,25 @@ func remove(ctx context.Context, s *session, client *desk.Client) error {
 	return nil
 }
 
-// erase deletes a save for good, unless its newest version is one that this machine has not seen, and not in the trash either.
+// erase deletes a save for good, unless its newest version is one that this machine has not seen.
 func (s *session) erase(ctx context.Context, client *desk.Client, name string) error {
 	seen, err := s.seenLast(name)
 	if err == nil {
 		_, err = desk.Ask(ctx, client, desk.Erase, desk.Edit{Name: name, Machine: s.Machine, Seen: seen, Force: s.Bool("force")})
 	}
 	if errors.Is(err, versions.ErrConflict) {
-		return fail(exitConflict, "%v; --force deletes it all the same, and savegame get %s PATH shows what is there", err, name)
+		return fail(exitConflict, "%v; --force deletes it all the same, and %s", err, shown(name))
 	}
 	if err != nil && !(s.again && errors.Is(err, versions.ErrNoSave)) {
 		return err
 	}
 	s.say("removed %s for good", name)
 	return s.forget(name)
+}
+
+// shown tells a person how to look at what is in the way.
+func shown(name string) string {
+	return fmt.Sprintf("savegame history %s and get %s@VERSION PATH show what is there", name, name)
 }
 
 // pasteLine is what logs a machine in: where the server is, and a code that is good for one machine, with the fingerprint by

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -57,14 +58,14 @@ func TestTwoMachinesNeverLoseASave(t *testing.T) {
 	one.ok("put", one.write("world", "one and more"))
 
 	two.write("world", "two")
-	two.fails(exitConflict, []string{"put", two.path("world")}, `version 2 of "world" is newer`, "12 B", "saw version 1 last", "--keep-both", "--force", "savegame get world PATH")
+	two.fails(exitConflict, []string{"put", two.path("world")}, `version 2 of "world", 12 B, put by `, "is newer: version 1 was seen here last", "--keep-both", "--force", "get world@VERSION PATH")
 	two.fails(exitConflict, []string{"get", "world", two.path("world")}, two.path("world"), "changes that no version has", "--force")
 	two.holds("world", "two")
 
 	t.Log("# a look at the other one is no consent to lose it")
 	two.ok("get", "world", two.path("other"))
 	two.holds("other", "one and more")
-	two.fails(exitConflict, []string{"put", two.path("world")}, "saw version 1 last")
+	two.fails(exitConflict, []string{"put", two.path("world")}, "version 1 was seen here last")
 
 	t.Log("# both are kept, and then what is here may be replaced")
 	aside := two.ok("put", "--keep-both", two.path("world"))
@@ -77,12 +78,12 @@ func TestTwoMachinesNeverLoseASave(t *testing.T) {
 	two.ok("get", "world", two.path("elsewhere"))
 	two.ok("put", two.write("elsewhere", "from there"), "--to", "world")
 	r := two.run("", "put", two.write("never", "another"), "--to", "world")
-	requireFailure(t, r, exitConflict, "never saw this save")
+	requireFailure(t, r, exitConflict, "was never seen here")
 	require.Contains(t, r.stderr, "version 3 is known at another place of this machine")
 	two.ok("get", "world", two.path("world"))
 
 	t.Log("# nothing is deleted for good that this machine has not seen")
-	one.fails(exitConflict, []string{"rm", "--forever", "world"}, "version 3", "saw version 2 last")
+	one.fails(exitConflict, []string{"rm", "--forever", "world"}, "version 3", "version 2 was seen here last")
 
 	t.Log("# or one's own is the newest")
 	two.ok("put", two.write("world", "two again"))
@@ -310,4 +311,92 @@ func TestLoginByToken(t *testing.T) {
 	paste := pasted(t, added.stdout)
 	m := newMachine(t, []string{paste[0], server.addr, paste[2]})
 	require.Empty(t, m.ok("ls"))
+}
+
+// A put over a save that somebody had removed asked nothing, and said nothing.
+func TestPutOverTheTrash(t *testing.T) {
+	t.Parallel()
+	one := newMachine(t, startServer(t).paste)
+	two := one.another()
+	one.ok("put", one.write("world", "1"))
+	two.ok("get", "world", two.path("world"))
+	one.ok("put", one.write("world", "2"))
+	one.ok("rm", "world")
+
+	t.Log("# who has not seen what was removed is asked")
+	refused := []string{`version 2 of "world", 1 B, put by `, "version 1 was seen here last; it is in the trash, where ", "--keep-both", "--force"}
+	two.fails(exitConflict, []string{"put", two.write("world", "other")}, refused...)
+	two.fails(exitConflict, []string{"put", two.write("new", "other"), "--to", "world"}, "was never seen here; it is in the trash")
+	two.ok("put", "--keep-both", two.path("world"))
+	require.Regexp(t, `(?m)^world +3 +in the trash`, two.ok("ls"))
+
+	t.Log("# who has brings it back, and is told")
+	back := one.run("", "put", one.write("world", "3"))
+	require.Zero(t, back.code)
+	require.Contains(t, back.stdout, "put world: version 4")
+	require.Contains(t, back.stderr, "world was in the trash; this version brings it back")
+	one.ok("rm", "world")
+	require.Contains(t, one.run("", "put", one.path("world")).stderr, "world was in the trash", "the same content")
+	one.ok("rm", "world")
+	require.Contains(t, two.run("", "put", "--force", two.path("world")).stderr, "world was in the trash")
+}
+
+// Who never saw a save could delete it for good, by way of the trash.
+func TestTheTrashIsNoWayAroundAQuestion(t *testing.T) {
+	t.Parallel()
+	one := newMachine(t, startServer(t).paste)
+	two := one.another()
+	one.ok("put", one.write("world", "1"))
+	two.ok("rm", "world")
+	asked := []string{`version 1 of "world", 1 B, put by `, "was never seen here; it is in the trash", "--force"}
+	two.fails(exitConflict, []string{"rm", "--forever", "world"}, asked...)
+	two.ok("restore", "world")
+	two.fails(exitConflict, []string{"rm", "--forever", "world"}, "version 3", "was never seen here")
+	two.ok("rm", "world")
+	two.ok("get", "world@3", two.path("world"))
+	two.ok("rm", "--forever", "world")
+
+	t.Log("# who has seen what is in the trash is not asked, nor is anybody where the one was not who put it there")
+	one.ok("put", one.write("world", "2"))
+	two.ok("rm", "world")
+	one.ok("rm", "--forever", "world")
+	one.ok("put", one.write("world", "3"))
+	one.ok("rm", "world")
+	two.ok("rm", "--forever", "world")
+}
+
+// A restore that made nothing said that it had made a version, and so did the server's log.
+func TestRestoreOfTheNewest(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	m := newMachine(t, server.paste)
+	m.ok("put", m.write("world", "1"))
+	require.Equal(t, "restored nothing: version 1, which is the newest, has all of world@1\n", m.ok("restore", "world@1"))
+	require.NotEmpty(t, server.stderr.line(`msg="restored: unchanged"`))
+}
+
+// What was begun anew after rm --forever was called newer than what another machine had seen of the save before.
+func TestConflictWithASaveThatBeganAnew(t *testing.T) {
+	t.Parallel()
+	one := newMachine(t, startServer(t).paste)
+	two := one.another()
+	one.ok("put", one.write("world", "1"))
+	two.ok("get", "world", two.path("world"))
+	one.ok("rm", "--forever", "world")
+	one.ok("put", one.write("world", "another"))
+	two.fails(exitConflict, []string{"put", two.write("world", "2")}, "is of another save than version 1, which was seen here last")
+}
+
+// A version keeps times: a file that was only touched makes one, for which no content travels.
+func TestTouchedFilesMakeAVersion(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	m.ok("put", m.write("world/level", "1"), "--to", "world")
+	before := time.Unix(1e9, 0)
+	require.NoError(t, os.Chtimes(m.path("world/level"), before, before))
+	require.Regexp(t, `version 2, 1 B in 1 file, 0 B sent`, m.ok("put", m.path("world/level"), "--to", "world"))
+	m.ok("get", "world", m.path("copy"))
+	info, err := os.Stat(m.path("copy"))
+	require.NoError(t, err)
+	require.True(t, info.ModTime().Equal(before))
 }

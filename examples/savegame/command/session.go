@@ -305,7 +305,7 @@ func (p *profile) remember(v versions.Version, m *manifest.Manifest, exclude []s
 // rememberRestored notes, of no place, a version that this machine has made of an old one, if it might have deleted the save before that.
 func (p *profile) rememberRestored(v, before versions.Version) error {
 	seen, err := p.seenLast(v.Name)
-	if err != nil || v.Base != before.Number || before.Kind != versions.Trash && before.Ref() != seen {
+	if err != nil || v.Base != before.Number || before.Ref() != seen && (before.Kind != versions.Trash || before.Base == 0) {
 		return err
 	}
 	return p.edit(func(sightings map[string]sighting) { sightings[p.key(v.Name)] = sighting{Ref: v.Ref()} })

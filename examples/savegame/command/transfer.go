@@ -34,7 +34,7 @@ func transferCommands() []*cli.Command {
 		&cli.StringSliceFlag{Name: "exclude", Usage: "leave out what `PATTERN` fits, a name or a path below PATH; the next puts of PATH do so too, until they say otherwise ('' for nothing)"},
 		&cli.BoolFlag{Name: "force", Usage: "put it over a version that this machine has not seen"},
 		&cli.BoolFlag{Name: "keep-both", Usage: "put it beside a version that this machine has not seen, under a name of its own"})
-	put.Description = "PATH is a file or a folder; several become one save, under their own names. PATH - is standard input, which is kept in\na temporary file meanwhile."
+	put.Description = "PATH is a file or a folder; several become one save, under their own names. PATH - is standard input, which is kept in\na temporary file meanwhile. Files that were only touched make a version too, as it keeps their times; their content does not travel."
 	get := client("get", "NAME[@VERSION] [PATH]", "fetch a save", get,
 		&cli.BoolFlag{Name: "force", Usage: "replace a PATH with changes that no version has: they are lost"})
 	get.Description = "PATH (default: NAME) is replaced in one step, once all is there; a save of one file goes into a PATH that is a folder.\nWhat is at PATH already does not travel. PATH - is standard output, for a save of one file."
@@ -192,18 +192,13 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 	}
 	if errors.Is(err, versions.ErrConflict) {
 		p.noteElsewhere()
-		return fail(exitConflict, "%w; --keep-both keeps yours beside it, --force makes yours the newest, and savegame get %s PATH shows what is there",
-			err, p.request.Name)
+		return fail(exitConflict, "%w; --keep-both keeps yours beside it, --force makes yours the newest, and %s", err, shown(p.request.Name))
 	}
 	if err != nil {
 		return err
 	}
 	p.noteDisplaced(stored.Displaced)
-	if stored.Version.Ref() == p.request.Seen {
-		p.say("put %s: version %d has all of it already", p.request.Name, p.request.Seen.Number)
-	} else {
-		p.report(stored.Version, stored.Bytes, "sent", begin)
-	}
+	p.said(stored, begin)
 	if err := p.remember(stored.Version, p.source.Manifest, p.exclude, p.paths...); err != nil {
 		return err
 	}
@@ -211,6 +206,21 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 		return fail(exitPartly, "the version is made, but without %s, as said above", english.Plural(p.left, "thing that no save can hold", "things that no save can hold"))
 	}
 	return nil
+}
+
+// said says what the put did.
+func (p *putting) said(stored desk.Stored, begin time.Time) {
+	switch {
+	case stored.Outcome == versions.Mended:
+		p.say("put %s: version %d was damaged, and has all of it again, %s sent", p.request.Name, stored.Version.Number, sizeText(stored.Bytes))
+	case stored.Version.Ref() == p.request.Seen:
+		p.say("put %s: version %d has all of it already", p.request.Name, stored.Version.Number)
+	default:
+		p.report(stored.Version, stored.Bytes, "sent", begin)
+	}
+	if stored.Outcome == versions.Undeleted {
+		p.note("%s was in the trash; this version brings it back", p.request.Name)
+	}
 }
 
 // noteElsewhere tells a person who put or got a version at one place, and is refused at another, why.
@@ -332,7 +342,7 @@ func (g *getting) look(ctx context.Context, path string, m *manifest.Manifest) (
 	}
 	known, err := g.knows(local, m)
 	if err == nil && !known {
-		err = fail(exitConflict, "%s has changes that no version has, or files that a put left out: put it, get into another PATH, or lose them with --force", path)
+		err = fail(exitConflict, "%s has changes that no version has, or none any more, or files that a put left out: put it, get into another PATH, or lose them with --force", path)
 	}
 	if err != nil {
 		return nil, errors.Join(err, local.Close())

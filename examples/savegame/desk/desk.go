@@ -48,8 +48,8 @@ var (
 	Restore = rpc.ServerRequest[Edit, Made](Class, "Restore", rpc.RateLimit(askRate))
 	// Remove puts a save into the trash: its versions stay for a while and can be restored.
 	Remove = rpc.ServerRequest[Edit, versions.Version](Class, "Remove", rpc.RateLimit(askRate))
-	// Erase deletes all versions of a save, for good. It fails with [versions.ErrConflict] when the newest one is neither the one seen nor in
-	// the trash, unless it is forced.
+	// Erase deletes all versions of a save, for good. It fails with [versions.ErrConflict] when the newest one is neither the one seen, nor put
+	// into the trash by who had seen it, unless it is forced.
 	Erase = rpc.ServerRequest[Edit, rpc.None](Class, "Erase", rpc.RateLimit(askRate))
 	// Invite makes a login code for one more machine of the client's user.
 	Invite = rpc.ServerRequest[rpc.None, string](Class, "Invite", rpc.RateLimit(1))
@@ -89,13 +89,14 @@ type (
 		Name    string
 		Version int // to restore; 0: the last one that was put
 		Machine string
-		Seen    versions.Ref // of what is erased
+		Seen    versions.Ref // of what is removed or erased
 		Force   bool         // it is erased whatever was seen
 	}
-	// Made is a version that was made.
+	// Made is a version that was made, or was there.
 	Made struct {
 		Version   versions.Version
-		Displaced []string `quiver:"max=101,each=200"` // what was deleted to make room for it, or for tries before it: maxDisplaced lines, and one for the rest
+		Outcome   versions.Outcome `quiver:"max=16"`
+		Displaced []string         `quiver:"max=101,each=200"` // what was deleted to make room for it, or for tries before it: maxDisplaced lines, and one for the rest
 	}
 )
 

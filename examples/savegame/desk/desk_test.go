@@ -227,7 +227,7 @@ func TestConflictAndEdits(t *testing.T) {
 	_, err = Ask(t.Context(), c, Erase, Edit{Name: "world", Machine: "pc", Seen: s.Version.Ref()})
 	require.ErrorIs(t, err, versions.ErrConflict)
 	require.EqualError(t, err, (&versions.Conflict{Latest: restored.Version, Seen: s.Version.Ref()}).Error())
-	_, err = Ask(t.Context(), c, Remove, Edit{Name: "world", Machine: "pc"})
+	_, err = Ask(t.Context(), c, Remove, Edit{Name: "world", Machine: "pc", Seen: restored.Version.Ref()})
 	require.NoError(t, err)
 	err = c.Get(t.Context(), "world", 0, nil)
 	require.ErrorIs(t, err, versions.ErrTrash)

@@ -121,13 +121,13 @@ func TestPages(t *testing.T) {
 		require.NoError(t, err)
 		_, err = p.Lacks(t.Context(), empty)
 		require.NoError(t, err)
-		_, err = p.Commit(t.Context())
+		_, _, err = p.Commit(t.Context())
 		require.NoError(t, err)
 	}
 	for range saves - 1 {
-		_, err = u.Remove(t.Context(), "save 0000", "pc")
+		_, err = u.Remove(t.Context(), "save 0000", "pc", versions.Ref{})
 		require.NoError(t, err)
-		_, err = u.Restore(t.Context(), "save 0000", 1, "pc")
+		_, _, err = u.Restore(t.Context(), "save 0000", 1, "pc")
 		require.NoError(t, err)
 	}
 	list, err := c.List(t.Context())

@@ -255,12 +255,12 @@ func (k *clerk) list(ctx context.Context, u *versions.User, a listArgs) (page li
 }
 
 func (k *clerk) restore(ctx context.Context, u *versions.User, a Edit) (Made, error) {
-	v, err := u.Restore(ctx, a.Name, a.Version, a.Machine)
-	return k.made("restored", u, v, err)
+	v, o, err := u.Restore(ctx, a.Name, a.Version, a.Machine)
+	return k.made("restored", u, Made{Version: v, Outcome: o}, err)
 }
 
 func (k *clerk) remove(ctx context.Context, u *versions.User, a Edit) (versions.Version, error) {
-	v, err := u.Remove(ctx, a.Name, a.Machine)
+	v, err := u.Remove(ctx, a.Name, a.Machine, a.Seen)
 	return k.did("removed", v, err)
 }
 
@@ -270,14 +270,17 @@ func (k *clerk) erase(ctx context.Context, u *versions.User, a Edit) (none rpc.N
 	return none, err
 }
 
-// made logs that a version of a save was made, and says what made room for it.
-func (k *clerk) made(what string, u *versions.User, v versions.Version, err error) (m Made, _ error) {
-	if m.Version, err = k.did(what, v, err); err != nil {
+// made logs what became of a save, and says what made room for it.
+func (k *clerk) made(what string, u *versions.User, m Made, err error) (Made, error) {
+	if m.Outcome != versions.Added {
+		what += ": " + string(m.Outcome)
+	}
+	if _, err = k.did(what, m.Version, err); err != nil {
 		return m, err
 	}
 	m.Displaced = u.Displaced()
 	for _, d := range m.Displaced {
-		k.log.Info("displaced", "for", v.Name, "what", d)
+		k.log.Info("displaced", "for", m.Version.Name, "what", d)
 	}
 	if more := len(m.Displaced) - maxDisplaced; more > 0 {
 		m.Displaced = append(m.Displaced[:maxDisplaced], fmt.Sprintf("versions of other saves, %d of these", more))
@@ -316,12 +319,8 @@ func (k *clerk) put(ctx context.Context, u *versions.User, a putArgs) (Made, err
 	if err := k.receive(ctx, a.Number, p); err != nil {
 		return Made{}, err
 	}
-	v, err := p.Commit(ctx)
-	what := "put"
-	if p.Same() {
-		what = "has it already"
-	}
-	return k.made(what, u, v, err)
+	v, o, err := p.Commit(ctx)
+	return k.made("put", u, Made{Version: v, Outcome: o}, err)
 }
 
 // receive hears the manifest, says which chunks are missing, and stores them.

@@ -29,7 +29,7 @@ func TestAbandonedPutIsForgotten(t *testing.T) {
 	begin(saveOf(shared, noise(9, 5000), noise(10, 5000))).Abandon()
 	require.Len(t, u.objects, 4, "what another one needs stays")
 	require.NoError(t, running.Chunk(t.Context(), 1, manifest.Pack(nil, []byte(noise(9, 5000)))))
-	_, err := running.Commit(t.Context())
+	_, _, err := running.Commit(t.Context())
 	require.NoError(t, err)
 	running.Abandon()
 	require.Len(t, u.objects, 4)

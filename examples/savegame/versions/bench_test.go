@@ -43,7 +43,7 @@ func BenchmarkPut(b *testing.B) {
 			storing.Go(func() error { return p.Chunk(b.Context(), i, packed[i]) })
 		}
 		require.NoError(b, storing.Wait())
-		_, err = p.Commit(b.Context())
+		_, _, err = p.Commit(b.Context())
 		require.NoError(b, err)
 		p.Abandon()
 	}

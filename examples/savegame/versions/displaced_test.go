@@ -49,7 +49,7 @@ func TestAFullDiskIsEmptied(t *testing.T) {
 	u, ctx := p.user("alice"), t.Context()
 	p.put(u, Request{Name: "world"}, saveOf(noise(1, 100_000)))
 	small.Space = 0
-	_, err := u.Remove(ctx, "world", "m")
+	_, err := u.Remove(ctx, "world", "m", Ref{})
 	require.ErrorIs(t, err, syscall.ENOSPC, "the trash's record has no room")
 	require.NoError(t, u.Erase(ctx, "world", "m", Ref{}, true))
 	require.ErrorIs(t, u.Erase(ctx, "world", "m", Ref{}, true), ErrNoSave)
@@ -70,7 +70,7 @@ func TestTheTrashHasRoomOnAFullDisk(t *testing.T) {
 	small.Space = u.used.Load() + 1<<20
 	_, _, err := put(ctx, u, Request{Name: "third"}, saveOf(noise(3, 50_000)))
 	require.ErrorContains(t, err, "room on the disk but for its reserve exceeded")
-	_, err = u.Remove(ctx, "world", "m")
+	_, err = u.Remove(ctx, "world", "m", Ref{})
 	require.NoError(t, err)
 	p.put(u, Request{Name: "third"}, saveOf(noise(3, 50_000)))
 	require.Empty(t, p.history(u, "world"))
@@ -123,7 +123,7 @@ func TestWhoWaitsForRoomHoldsNoSlot(t *testing.T) {
 	p.put(p.user("bob"), Request{Name: "world"}, saveOf(noise(1, 1000))) // else it never returns
 	alice.records.Unlock()
 	chunks.Wait()
-	_, err = waits.Commit(ctx)
+	_, _, err = waits.Commit(ctx)
 	require.NoError(t, err)
 }
 

@@ -9,7 +9,8 @@
 //
 // A client remembers for each save the [Ref] of the version that it saw last. A put over another content is a [*Conflict],
 // unless its [Mode] says otherwise. A put of what is the newest version already makes none and conflicts with nothing, so
-// that one whose answer was lost is simply made again. What is in the trash is in nobody's way.
+// that one whose answer was lost is simply made again. A put over what is in the trash brings the save back where it knows what was removed,
+// and is a conflict otherwise. Erased it is by who saw it, or when it was removed by who had.
 //
 // # What stays
 //

@@ -53,7 +53,7 @@ func Example() {
 	}
 	// Output:
 	// 1 <nil>
-	// true version 1 of "World 1" is newer: desktop put it on 2026-01-02 03:04 UTC, 8 B; this machine never saw this save
+	// true version 1 of "World 1", 8 B, put by desktop on 2026-01-02 03:04 UTC, was never seen here
 	// 2 <nil>
 	// a castle <nil>
 }
@@ -77,5 +77,6 @@ func put(ctx context.Context, u *versions.User, r versions.Request, text string)
 			return versions.Version{}, err
 		}
 	}
-	return p.Commit(ctx)
+	v, _, err := p.Commit(ctx)
+	return v, err
 }

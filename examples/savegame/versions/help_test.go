@@ -106,7 +106,7 @@ func put(ctx context.Context, u *User, r Request, s save) (v Version, sent int, 
 		}
 		sent++
 	}
-	v, err = p.Commit(ctx)
+	v, _, err = p.Commit(ctx)
 	return v, sent, err
 }
 

@@ -31,6 +31,16 @@ type Request struct {
 	Mode    Mode
 }
 
+// Outcome says what a put or a restore did.
+type Outcome string
+
+const (
+	Added     Outcome = "added"     // it made a version
+	Undeleted Outcome = "undeleted" // so it did of a save that was in the trash
+	Unchanged Outcome = "unchanged" // it made none: the newest one has the content
+	Mended    Outcome = "mended"    // neither, but it brought back what that one had lost
+)
+
 // ErrLacks means that chunks are missing.
 var ErrLacks = errors.New("chunks are missing")
 
@@ -44,7 +54,7 @@ type Put struct {
 	bytes   []byte // of the manifest
 	version Version
 	content *content    // nil before Lacks
-	same    bool        // Commit has found that its content is the newest version
+	mends   bool        // Lacks has found that the newest version has the content, and lacks some of it
 	full    atomic.Bool // there was no room for it
 	ended   atomic.Bool
 }
@@ -61,34 +71,37 @@ func (u *User) Begin(ctx context.Context, r Request) (*Put, error) {
 	return &Put{user: u, request: r}, nil
 }
 
-// place returns the name under which a put goes, and whether its content is the newest version there already.
-func (u *User) place(r Request) (name string, same bool, err error) {
-	newest := u.newest(r.Name)
+// place returns the name under which a put goes, and what it does there.
+func (u *User) place(r Request) (name string, o Outcome, err error) {
+	newest, last := u.newest(r.Name), u.last(r.Name)
+	trashed := newest.Kind == Trash
 	switch {
-	case newest.Kind == Stored && newest.Content == r.Content:
-		return r.Name, true, nil
-	case newest.Number == 0, newest.Kind == Trash, newest.seen(r.Seen), r.Mode == Force:
-		return r.Name, false, nil
+	case newest.has(r.Content):
+		return r.Name, Unchanged, nil
+	case trashed && (last.Number == 0 || last.has(r.Content) || last.seen(r.Seen) || r.Mode == Force):
+		return r.Name, Undeleted, nil
+	case newest.Number == 0, newest.seen(r.Seen), r.Mode == Force:
+		return r.Name, Added, nil
 	case r.Mode == KeepBoth:
-		name, same = u.aside(r)
-		return name, same, nil
+		name, o = u.aside(r)
+		return name, o, nil
 	}
-	return "", false, &Conflict{newest, r.Seen}
+	return "", "", u.conflict(r.Name, r.Seen)
 }
 
 // aside is place for who keeps both.
-func (u *User) aside(r Request) (name string, same bool) {
+func (u *User) aside(r Request) (name string, o Outcome) {
 	prefix := aside(r.Name, r.Machine)
 	for name := range u.names {
-		if v := u.newest(name); strings.HasPrefix(name, prefix) && v.Kind == Stored && v.Content == r.Content {
-			return name, true // its answer was lost
+		if strings.HasPrefix(name, prefix) && u.newest(name).has(r.Content) {
+			return name, Unchanged // its answer was lost
 		}
 	}
 	now := u.all.config.Now()
 	for name = asideAt(r.Name, r.Machine, now); len(u.names[name]) > 0; now = now.Add(1e9) {
 		name = asideAt(r.Name, r.Machine, now.Add(1e9))
 	}
-	return name, false
+	return name, Added
 }
 
 // Lacks takes the manifest's bytes, keeps them, and returns which of its chunks the user does not have: indices of what
@@ -123,6 +136,7 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 	if c.running.Add(1); !c.there {
 		c.size = int64(len(b))
 	}
+	p.mends = u.newest(p.request.Name).has(v.Content) && (len(lacks) > 0 || !c.there)
 	v.Base, v.Machine = p.request.Seen.Number, p.request.Machine
 	p.bytes, p.content, p.version = b, c, v
 	return lacks, nil
@@ -206,41 +220,40 @@ func (u *User) write(ctx context.Context, o *object, data []byte) error {
 // Commit makes the version and returns it, once it is durable, and ends the put. Where the content is the newest version
 // already it returns that. It fails with [ErrLacks], and with [*Conflict] when another put was faster.
 // After another error it may be called again; so may Begin.
-func (p *Put) Commit(ctx context.Context) (Version, error) {
+func (p *Put) Commit(ctx context.Context) (Version, Outcome, error) {
 	u := p.user
 	if p.content == nil || p.ended.Load() {
-		return Version{}, fmt.Errorf("%w: the put has no manifest, or has ended", ErrLacks)
+		return Version{}, "", fmt.Errorf("%w: the put has no manifest, or has ended", ErrLacks)
 	}
 	u.mu.Lock()
 	lacks, _ := p.content.lacks()
 	u.mu.Unlock()
 	if len(lacks) > 0 {
-		return Version{}, fmt.Errorf("%w: %d of %d", ErrLacks, len(lacks), len(p.content.chunks))
+		return Version{}, "", fmt.Errorf("%w: %d of %d", ErrLacks, len(lacks), len(p.content.chunks))
 	}
 	if !u.has(p.content.object) {
 		if err := p.store(ctx, p.content.object, p.bytes); err != nil {
-			return Version{}, fmt.Errorf("storing the manifest: %w", err)
+			return Version{}, "", fmt.Errorf("storing the manifest: %w", err)
 		}
 	}
 	if err := u.lock(ctx); err != nil {
-		return Version{}, err
+		return Version{}, "", err
 	}
 	defer u.records.Unlock()
-	name, same, err := u.place(p.request)
-	if p.version.Name, p.same = name, same; err == nil && !same {
+	name, o, err := u.place(p.request)
+	if p.version.Name = name; err == nil && o != Unchanged {
 		_, err = u.createInRoom(ctx, p.version)
 	}
 	if err != nil {
-		return Version{}, err
+		return Version{}, "", err
 	}
-	p.end()
+	if p.end(); o == Unchanged && p.mends {
+		o = Mended
+	}
 	v := u.newest(name)
 	_ = u.retain(ctx, name) // or Collect does, which reports it
-	return v, nil
+	return v, o, nil
 }
-
-// Same reports, after Commit, that it has made no version: the newest one has the content already.
-func (p *Put) Same() bool { return p.same }
 
 // Abandon ends the put, unless Commit has. What has arrived stays for a while, unless there was no room for it: then it
 // would be in the way of what fits.

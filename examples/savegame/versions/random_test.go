@@ -85,14 +85,14 @@ func (w *world) operate(one int) {
 		w.randomPut(u, name)
 		return
 	case 0:
-		v, err := u.Remove(ctx, name, machine)
+		v, err := u.Remove(ctx, name, machine, Ref{})
 		w.answered("rm", u, v, Version{Name: name, Kind: Trash}, err)
 	case 1:
 		var v, want Version
 		if acked := w.acked[u.name+"/"+name]; len(acked) > 0 {
 			want = acked[w.r.IntN(len(acked))]
 		}
-		v, err = u.Restore(ctx, name, want.Number, machine)
+		v, _, err = u.Restore(ctx, name, want.Number, machine)
 		w.answered("restore", u, v, Version{Name: name, Kind: Stored, Content: v.Content}, err)
 	case 2:
 		err := u.Erase(ctx, name, machine, Ref{}, true)

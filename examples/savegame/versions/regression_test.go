@@ -80,13 +80,13 @@ func TestTheLastVersionsStay(t *testing.T) {
 		p.put(u, Request{Name: "world", Mode: Force}, saveOf(noise(i, 1000)))
 	}
 	for range 2 {
-		_, err := u.Remove(t.Context(), "world", "m")
+		_, err := u.Remove(t.Context(), "world", "m", Ref{})
 		require.NoError(t, err)
-		_, err = u.Restore(t.Context(), "world", 0, "m")
+		_, _, err = u.Restore(t.Context(), "world", 0, "m")
 		require.NoError(t, err)
 	}
 	p.put(u, Request{Name: "world", Mode: Force}, saveOf(noise(3, 1000)))
-	_, err := u.Remove(t.Context(), "world", "m")
+	_, err := u.Remove(t.Context(), "world", "m", Ref{})
 	require.NoError(t, err)
 	p.put(u, Request{Name: "world", Mode: Force}, saveOf(noise(4, 1000)))
 	p.now = p.now.Add(100 * time.Hour)
@@ -122,7 +122,7 @@ func TestWhatIsDamagedIsNotRestored(t *testing.T) {
 	p.store.(*storetest.Memory).Damage(u.key(s.manifest.Chunks()[0]))
 	_, err := get(ctx, u, "world", 1)
 	require.ErrorIs(t, err, ErrDamaged)
-	_, err = u.Restore(ctx, "world", 1, "m")
+	_, _, err = u.Restore(ctx, "world", 1, "m")
 	require.ErrorIs(t, err, ErrDamaged)
 	p.requireContent(u, "world", 0, saveOf("two"))
 }

@@ -1,6 +1,7 @@
 package versions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -153,6 +154,16 @@ func (u *User) newest(name string) (v Version) {
 	return v
 }
 
+// last returns the newest version of a save that holds something, also where that is in the trash.
+func (u *User) last(name string) (v Version) {
+	for _, v := range slices.Backward(u.names[name]) {
+		if v.Kind == Stored {
+			return v
+		}
+	}
+	return v
+}
+
 // History returns a page of the versions of a save that are still there, the newest last: no more than most, with numbers above after. It
 // fails with ErrNoSave.
 func (u *User) History(ctx context.Context, name string, after, most int) (page []Version, err error) {
@@ -215,8 +226,9 @@ func (u *User) create(ctx context.Context, v Version) (Version, error) {
 	return v, nil
 }
 
-// Remove puts a save into the trash: its versions stay for a while and can be restored.
-func (u *User) Remove(ctx context.Context, name, machine string) (Version, error) {
+// Remove puts a save into the trash: its versions stay for a while and can be restored. The trash's record has a base only where the machine
+// saw the newest version last: see Erase.
+func (u *User) Remove(ctx context.Context, name, machine string, seen Ref) (Version, error) {
 	if err := u.lock(ctx, machine); err != nil {
 		return Version{}, err
 	}
@@ -224,30 +236,27 @@ func (u *User) Remove(ctx context.Context, name, machine string) (Version, error
 	if _, err := u.find(name, 0); err != nil && !errors.Is(err, ErrDamaged) {
 		return Version{}, err
 	}
-	return u.create(ctx, Version{Name: name, Kind: Trash, Base: u.newest(name).Number, Machine: machine})
+	v := Version{Name: name, Kind: Trash, Machine: machine}
+	if newest := u.newest(name); newest.Ref() == seen {
+		v.Base = newest.Number
+	}
+	return u.create(ctx, v)
 }
 
 // Restore makes a new version of what an old one holds, also of a save in the trash, and returns it; number 0 is the
 // last one that was put.
-func (u *User) Restore(ctx context.Context, name string, number int, machine string) (Version, error) {
+func (u *User) Restore(ctx context.Context, name string, number int, machine string) (Version, Outcome, error) {
 	if err := u.lock(ctx, machine); err != nil {
-		return Version{}, err
+		return Version{}, "", err
 	}
 	defer u.records.Unlock()
 	newest := u.newest(name)
-	if number == 0 {
-		for _, v := range u.names[name] {
-			if v.Kind == Stored {
-				number = v.Number
-			}
-		}
-	}
-	v, err := u.find(name, number)
-	if err != nil || newest.Kind == Stored && newest.Content == v.Content {
-		return newest, err
+	v, err := u.find(name, cmp.Or(number, u.last(name).Number))
+	if err != nil || newest.has(v.Content) {
+		return newest, Unchanged, err
 	}
 	if err := u.lost(v); err != nil {
-		return Version{}, fmt.Errorf("version %d of %q: %w", v.Number, name, err)
+		return Version{}, "", fmt.Errorf("version %d of %q: %w", v.Number, name, err)
 	}
 	u.mu.Lock()
 	c := u.content(v.Content)
@@ -255,11 +264,12 @@ func (u *User) Restore(ctx context.Context, name string, number int, machine str
 	c.running.Add(1) // so it stays while room is made
 	defer c.running.Add(-1)
 	v.Base, v.Machine = newest.Number, machine
-	return u.createInRoom(ctx, v)
+	v, err = u.createInRoom(ctx, v)
+	return v, Added, err
 }
 
-// Erase deletes all versions of a save, for good. It fails with [*Conflict] when the newest one is neither the one that the
-// machine saw last nor in the trash, unless it is forced. A save that is erased half way is in
+// Erase deletes all versions of a save, for good. Unless it is forced it fails with [*Conflict] when the machine saw another version last than
+// the newest one, and nobody put that into the trash who had seen it. A save that is erased half way is in
 // the trash; where the disk has no room for the trash's record, its newest version is left.
 func (u *User) Erase(ctx context.Context, name, machine string, seen Ref, force bool) error {
 	if err := u.lock(ctx, machine); err != nil {
@@ -270,16 +280,27 @@ func (u *User) Erase(ctx context.Context, name, machine string, seen Ref, force 
 	if newest.Number == 0 {
 		return fmt.Errorf("%w: %q", ErrNoSave, name)
 	}
+	switch last := u.last(name); {
+	case force, newest.Ref() == seen, newest.Kind == Trash && (newest.Base > 0 || last.Ref() == seen || last.Number == 0):
+	default:
+		return u.conflict(name, seen)
+	}
 	if newest.Kind != Trash {
-		if newest.Ref() != seen && !force {
-			return &Conflict{newest, seen}
-		}
 		_, err := u.create(ctx, Version{Name: name, Kind: Trash, Base: newest.Number, Machine: machine})
 		if err != nil && !isFull(err) {
 			return err
 		}
 	}
 	return u.forget(ctx, name, u.names[name])
+}
+
+// conflict returns why a save is neither replaced nor erased.
+func (u *User) conflict(name string, seen Ref) error {
+	newest := u.newest(name)
+	if newest.Kind == Trash {
+		return &Conflict{u.last(name), seen, newest}
+	}
+	return &Conflict{Latest: newest, Seen: seen}
 }
 
 // Content is a version that is being read. As long as it is open nothing of it is deleted, whatever becomes of the version.

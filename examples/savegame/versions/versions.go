@@ -161,7 +161,7 @@ type Version struct {
 	Name    string          `json:"name" quiver:"max=79"`
 	Number  int             `json:"number"` // from 1 on, growing; some in between may be gone
 	Kind    Kind            `json:"kind" quiver:"max=16"`
-	Base    int             `json:"base"`    // the number that the machine had seen; 0: none
+	Base    int             `json:"base"`    // the number that the machine had seen; 0: none, or of Trash an older one
 	Content manifest.Digest `json:"content"` // of the manifest's bytes; zero of Trash
 	Size    int64           `json:"size"`    // bytes of all files
 	Files   int             `json:"files"`
@@ -178,8 +178,11 @@ type Ref struct {
 // Ref returns how v is remembered.
 func (v Version) Ref() Ref { return Ref{v.Number, v.Content} }
 
+// has reports whether that is what v holds.
+func (v Version) has(content manifest.Digest) bool { return v.Kind == Stored && v.Content == content }
+
 // seen reports whether whoever saw r last has seen what v holds: r may be another version of that content, as before a Restore.
-func (v Version) seen(r Ref) bool { return v.Kind == Stored && v.Content == r.Content }
+func (v Version) seen(r Ref) bool { return v.has(r.Content) }
 
 // Errors of saves that are not there.
 var (
@@ -192,10 +195,11 @@ var (
 // ErrConflict is what every [*Conflict] is.
 var ErrConflict = errors.New("conflict")
 
-// Conflict means that a put would replace a version that its machine has not seen.
+// Conflict means that a put would replace a version that its machine has not seen, or an erase delete it.
 type Conflict struct {
-	Latest Version
+	Latest Version // the newest that holds something
 	Seen   Ref
+	Trash  Version // by which the save is in the trash; zero: it is not
 }
 
 // Is implements what [errors.Is] asks for.
@@ -205,12 +209,21 @@ func (e *Conflict) Error() string {
 	if e.Latest.Kind == Damaged {
 		return fmt.Sprintf("version %d of %q is damaged, so nobody knows what would be replaced", e.Latest.Number, e.Latest.Name)
 	}
-	seen := "never saw this save"
-	if e.Seen.Number > 0 {
-		seen = fmt.Sprintf("saw version %d last", e.Seen.Number)
+	const at = "2006-01-02 15:04 MST"
+	text := fmt.Sprintf("version %d of %q, %s, put by %s on %s, ", e.Latest.Number, e.Latest.Name, sizeText(e.Latest.Size), e.Latest.Machine,
+		e.Latest.Time.Format(at))
+	switch {
+	case e.Seen.Number == 0:
+		text += "was never seen here"
+	case e.Seen.Number < e.Latest.Number:
+		text += fmt.Sprintf("is newer: version %d was seen here last", e.Seen.Number)
+	default:
+		text += fmt.Sprintf("is of another save than version %d, which was seen here last", e.Seen.Number) // that was erased
 	}
-	return fmt.Sprintf("version %d of %q is newer: %s put it on %s, %s; this machine %s", e.Latest.Number, e.Latest.Name,
-		e.Latest.Machine, e.Latest.Time.Format("2006-01-02 15:04 MST"), sizeText(e.Latest.Size), seen)
+	if e.Trash.Number > 0 {
+		text += fmt.Sprintf("; it is in the trash, where %s put it on %s", e.Trash.Machine, e.Trash.Time.Format(at))
+	}
+	return text
 }
 
 // sizeText writes bytes for people.

@@ -68,10 +68,10 @@ func TestConflicts(t *testing.T) {
 		_, _, err := put(ctx, u, Request{Name: "world", Seen: seen}, saveOf("three"))
 		var conflict *Conflict
 		require.ErrorAs(t, err, &conflict, name)
-		require.Equal(t, Conflict{second, seen}, *conflict)
+		require.Equal(t, Conflict{Latest: second, Seen: seen}, *conflict)
 	}
 	_, _, err := put(ctx, u, Request{Name: "world", Seen: first.Ref()}, saveOf("three"))
-	require.EqualError(t, err, `version 2 of "world" is newer: laptop put it on 2026-01-02 03:04 UTC, 3 B; this machine saw version 1 last`)
+	require.EqualError(t, err, `version 2 of "world", 3 B, put by laptop on 2026-01-02 03:04 UTC, is newer: version 1 was seen here last`)
 
 	third := p.put(u, Request{Name: "world", Seen: first.Ref(), Mode: Force}, saveOf("three"))
 	require.Equal(t, 3, third.Number)
@@ -95,15 +95,15 @@ func TestTheContentIsWhatWasSeen(t *testing.T) {
 	p := newPlace(t, Config{})
 	u, ctx := p.user("alice"), t.Context()
 	seen := p.put(u, Request{Name: "world"}, saveOf("one")).Ref()
-	_, err := u.Remove(ctx, "world", "laptop")
+	_, err := u.Remove(ctx, "world", "laptop", Ref{})
 	require.NoError(t, err)
-	restored, err := u.Restore(ctx, "world", 0, "laptop")
+	restored, _, err := u.Restore(ctx, "world", 0, "laptop")
 	require.NoError(t, err)
 	require.Equal(t, 3, restored.Number)
 	next := p.put(u, Request{Name: "world", Seen: seen}, saveOf("two"))
 	require.Equal(t, 4, next.Number)
 
-	_, err = u.Restore(ctx, "world", 1, "laptop")
+	_, _, err = u.Restore(ctx, "world", 1, "laptop")
 	require.NoError(t, err)
 	var conflict *Conflict
 	require.ErrorAs(t, u.Erase(ctx, "world", "laptop", seen, false), &conflict, "it never saw version 4, which would go with the others")
@@ -127,10 +127,10 @@ func TestPutsAtOnce(t *testing.T) {
 			}
 			puts = append(puts, put)
 		}
-		v, err := puts[1].Commit(ctx)
+		v, _, err := puts[1].Commit(ctx)
 		require.NoError(t, err)
 		require.Equal(t, 1, v.Number)
-		v, err = puts[0].Commit(ctx)
+		v, _, err = puts[0].Commit(ctx)
 		switch mode {
 		case Refuse:
 			var conflict *Conflict
@@ -182,7 +182,7 @@ func TestAPutMustBeWhatItSays(t *testing.T) {
 	}
 	put := begin(s)
 	require.ErrorIs(t, put.Chunk(ctx, 0, nil), manifest.ErrChunk, "before the manifest")
-	_, err := put.Commit(ctx)
+	_, _, err := put.Commit(ctx)
 	require.ErrorIs(t, err, ErrLacks)
 	_, err = put.Lacks(ctx, saveOf("other").bytes)
 	require.ErrorIs(t, err, manifest.ErrManifest)
@@ -197,13 +197,13 @@ func TestAPutMustBeWhatItSays(t *testing.T) {
 	require.ErrorIs(t, put.Chunk(ctx, 0, manifest.Pack(nil, s.data[1])), manifest.ErrChunk)
 	require.ErrorIs(t, put.Chunk(ctx, 0, nil), manifest.ErrChunk)
 	require.NoError(t, put.Chunk(ctx, 0, manifest.Pack(nil, s.data[0])))
-	_, err = put.Commit(ctx)
+	_, _, err = put.Commit(ctx)
 	require.ErrorIs(t, err, ErrLacks)
 	require.ErrorContains(t, err, "1 of 2")
 	require.NoError(t, put.Chunk(ctx, 1, manifest.Pack(nil, s.data[1])))
-	_, err = put.Commit(ctx)
+	_, _, err = put.Commit(ctx)
 	require.NoError(t, err)
-	_, err = put.Commit(ctx)
+	_, _, err = put.Commit(ctx)
 	require.Error(t, err, "twice")
 	put.Abandon()
 
@@ -241,7 +241,7 @@ func TestUsersShareNothing(t *testing.T) {
 	lacks, err := put.Lacks(t.Context(), saveOf("secret").bytes)
 	require.NoError(t, err)
 	require.Equal(t, []int{0}, lacks)
-	_, err = put.Commit(t.Context())
+	_, _, err = put.Commit(t.Context())
 	require.ErrorIs(t, err, ErrLacks)
 	put.Abandon()
 	_, err = bob.Open(t.Context(), "world", 0)
@@ -282,40 +282,40 @@ func TestPutGoesOn(t *testing.T) {
 func TestTrash(t *testing.T) {
 	p := newPlace(t, Config{})
 	u, ctx := p.user("alice"), t.Context()
-	_, err := u.Remove(ctx, "world", "m")
+	_, err := u.Remove(ctx, "world", "m", Ref{})
 	require.ErrorIs(t, err, ErrNoSave)
-	_, err = u.Restore(ctx, "world", 0, "m")
+	_, _, err = u.Restore(ctx, "world", 0, "m")
 	require.ErrorIs(t, err, ErrNoSave)
 	first := p.put(u, Request{Name: "world"}, saveOf("one"))
 	second := p.put(u, Request{Name: "world", Seen: first.Ref()}, saveOf("two"))
-	v, err := u.Remove(ctx, "world", "laptop")
+	v, err := u.Remove(ctx, "world", "laptop", Ref{})
 	require.NoError(t, err)
-	require.Equal(t, Version{Name: "world", Number: 3, Kind: Trash, Base: 2, Time: p.now, Machine: "laptop"}, v)
-	_, err = u.Remove(ctx, "world", "laptop")
+	require.Equal(t, Version{Name: "world", Number: 3, Kind: Trash, Time: p.now, Machine: "laptop"}, v)
+	_, err = u.Remove(ctx, "world", "laptop", Ref{})
 	require.ErrorIs(t, err, ErrTrash)
 	_, err = u.Open(ctx, "world", 0)
 	require.ErrorIs(t, err, ErrTrash)
 	p.requireContent(u, "world", 2, saveOf("two"))
 
-	v, err = u.Restore(ctx, "world", 0, "laptop")
+	v, _, err = u.Restore(ctx, "world", 0, "laptop")
 	require.NoError(t, err)
 	require.Equal(t, 4, v.Number)
 	require.Equal(t, second.Content, v.Content)
-	v, err = u.Restore(ctx, "world", 1, "laptop")
+	v, _, err = u.Restore(ctx, "world", 1, "laptop")
 	require.NoError(t, err)
-	again, err := u.Restore(ctx, "world", 1, "laptop")
+	again, _, err := u.Restore(ctx, "world", 1, "laptop")
 	require.NoError(t, err)
 	require.Equal(t, v, again)
 	p.requireContent(u, "world", 0, saveOf("one"))
-	_, err = u.Restore(ctx, "world", 3, "laptop")
+	_, _, err = u.Restore(ctx, "world", 3, "laptop")
 	require.ErrorIs(t, err, ErrTrash)
-	_, err = u.Restore(ctx, "world", 9, "laptop")
+	_, _, err = u.Restore(ctx, "world", 9, "laptop")
 	require.ErrorIs(t, err, ErrNoVersion)
 
-	_, err = u.Remove(ctx, "world", "laptop")
+	_, err = u.Remove(ctx, "world", "laptop", Ref{})
 	require.NoError(t, err)
 	p.now = p.now.Add(time.Second)
-	v = p.put(u, Request{Name: "world"}, saveOf("three")) // from a machine that never saw it: nobody is in its way
+	v = p.put(u, Request{Name: "world", Seen: first.Ref()}, saveOf("three"))
 	require.Equal(t, 7, v.Number)
 
 	require.NoError(t, u.Erase(ctx, "world", "m", Ref{}, true))
@@ -325,7 +325,7 @@ func TestTrash(t *testing.T) {
 	require.Zero(t, u.used.Load(), "nothing is left")
 	p.put(u, Request{Name: "world"}, saveOf("new"))
 	_, _, err = put(ctx, u, Request{Name: "world", Seen: first.Ref()}, saveOf("four"))
-	require.Error(t, err, "numbers began again; what was seen is another first version")
+	require.ErrorContains(t, err, "is of another save than version 1, which was seen here last", "numbers began again")
 }
 
 func TestRetention(t *testing.T) {
@@ -346,7 +346,7 @@ func TestRetention(t *testing.T) {
 	require.Zero(t, p.collect().Versions, "the last three stay")
 	v := p.put(u, Request{Name: "world", Seen: seen}, saveOf("common", "11"))
 	require.Equal(t, []string{"world@10 put", "world@11 put", "world@12 put"}, p.history(u, "world"), "a put does so, too")
-	_, err := u.Remove(t.Context(), "world", "m")
+	_, err := u.Remove(t.Context(), "world", "m", Ref{})
 	require.NoError(t, err)
 	p.now = p.now.Add(7 * day)
 	p.collect()
@@ -377,7 +377,7 @@ func TestQuota(t *testing.T) {
 	require.Equal(t, Full{"quota", 3*one + one/2, 2 * one, 3*store.Occupied(size+1) + store.Occupied(200) + recordBytes}, *full)
 	require.Len(t, p.history(u, "world"), 2, "nothing goes for a put that does not fit")
 
-	_, err = u.Remove(t.Context(), "other", "m") // what is in the trash is no newest version any more
+	_, err = u.Remove(t.Context(), "other", "m", Ref{}) // what is in the trash is no newest version any more
 	require.NoError(t, err)
 	p.put(u, Request{Name: "world", Seen: seen}, saveOf(noise(6, size), noise(7, size)))
 	require.Equal(t, []string{"world@5 put", "world@6 put"}, p.history(u, "world"))
