@@ -152,7 +152,7 @@ func oneOf(name, usage string, words ...string) cli.Flag {
 
 // carrierFlag says over what a client's connection travels.
 func carrierFlag() cli.Flag {
-	return oneOf("carrier", "what moves all datagrams: `sealed` packets beside QUIC's, or quic", "sealed", "quic")
+	return oneOf("carrier", "`CARRIER` of all datagrams: sealed packets beside QUIC's, or quic", "sealed", "quic")
 }
 
 // sizeFlag is a flag that takes bytes.

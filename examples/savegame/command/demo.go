@@ -26,7 +26,7 @@ func demoCommand() *cli.Command {
 		text("rate", "", "emulated `RATE` of all clients in each direction, like 10mbit", func(s string) (err error) { o.Way.Rate, err = demo.ParseRate(s); return err }),
 		&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of the save and of the emulated link", Destination: &o.Way.Seed},
 		&cli.IntFlag{Name: "clients", Value: 1, Usage: "`NUMBER` of clients that transfer at once; beside several one more only plays", Validator: atLeast(1), Destination: &o.Clients},
-		oneOf("backend", "how the save travels: `window` of reliable bunches, or slices", "window", "slices"),
+		oneOf("backend", "`WAY` in which the save travels: a window of reliable bunches, or slices", "window", "slices"),
 		carrierFlag(),
 		&cli.IntFlag{Name: "lanes", Usage: "channels of one transfer, 1 to 32 (default: as many as the path needs)"},
 		&cli.BoolFlag{Name: "json", Usage: "print one JSON object and nothing else"})

@@ -212,8 +212,8 @@ func (j *job) tokens() string { return filepath.Join(j.String("dir"), tokenFile)
 // check verifies a server's folder.
 func check(ctx context.Context, j *job) (err error) {
 	path := filepath.Join(j.String("dir"), storeFolder)
-	if _, err := os.Stat(path); err != nil {
-		return fmt.Errorf("no server's folder: %w; say --dir FOLDER", err)
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return usage("%s is no server's folder, which has a folder %s; say --dir FOLDER, as serve was told", j.String("dir"), storeFolder)
 	}
 	folder, err := store.Open(path)
 	if err != nil {
@@ -231,6 +231,8 @@ func check(ctx context.Context, j *job) (err error) {
 	switch {
 	case err != nil:
 		return err
+	case !r.Sound() && j.Bool("repair"):
+		return fail(exitUnsound, "the store in %s was unsound; what is said above to be deleted is: now put again what is incomplete", j.String("dir"))
 	case !r.Sound():
 		return fail(exitUnsound, "the store in %s is unsound; after check --repair, put again what is incomplete", j.String("dir"))
 	}

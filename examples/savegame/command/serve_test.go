@@ -203,14 +203,25 @@ func TestCheck(t *testing.T) {
 	r = check()
 	require.Contains(t, r.stdout, "incomplete: world@1 of player")
 	requireFailure(t, r, exitUnsound, server.dir, "--repair")
-	require.Equal(t, exitUnsound, check("--repair").code)
+	r = check("--repair")
+	require.Regexp(t, `(?m)^damaged: \S+: .*; it is deleted$`, r.stdout)
+	requireFailure(t, r, exitUnsound, "put again what is incomplete")
+	require.NotContains(t, r.stderr, "--repair")
 
 	t.Log("# a put of the same content makes it whole")
 	again := startServerIn(t, server.dir, server.addr)
-	m.ok("put", m.path("world"))
+	require.Regexp(t, `^put world: version 1 was damaged, and has all of it again, 100 kB sent\n`, m.ok("put", m.path("world")))
+	require.Contains(t, m.ok("put", m.path("world")), "version 1 has all of it already")
 	require.Zero(t, again.stop())
 	require.Zero(t, check().code)
-	requireFailure(t, runProgram("", "check", "--dir", t.TempDir()), exitFailed, "--dir")
+
+	none := filepath.Join(t.TempDir(), "none")
+	requireFailure(t, runProgram("", "check", "--dir", none), exitUsage, none+" is no server's folder", "--dir FOLDER")
+	requireFailure(t, runProgram("", "check", "--dir", filepath.Dir(none)), exitUsage, "is no server's folder")
+	requireFailure(t, runProgram("", "token", "revoke", "ann", "--dir", none), exitFailed, "no such file")
+	entries, err := os.ReadDir(filepath.Dir(none))
+	require.NoError(t, err)
+	require.Empty(t, entries, "nobody made a folder")
 }
 
 func TestReachable(t *testing.T) {
@@ -232,6 +243,8 @@ func TestUsage(t *testing.T) {
 	var help output
 	help.cond.L = &help.mu
 	require.Zero(t, Run(context.Background(), nil, nil, &help, &help))
+	require.Zero(t, Run(context.Background(), []string{"put", "--help"}, nil, &help, &help))
+	require.Contains(t, help.String(), "--carrier CARRIER ")
 	for _, line := range []string{"savegame serve ", "savegame login ", "savegame put ", "130 interrupted"} {
 		require.Contains(t, help.String(), line)
 	}

@@ -200,7 +200,7 @@ type Report struct {
 
 	// Findings are lines: "incomplete: NAME@3 of USER: why" of a version that cannot be had, for its record, its manifest or a chunk is missing
 	// or damaged, and "damaged: KEY: why" of a chunk or manifest that can not be read, or whose bytes are not those that its key names, and of
-	// a file that held several.
+	// a file that held several; "; it is deleted" ends it where that was repaired.
 	Findings []string
 }
 
@@ -268,11 +268,15 @@ func (u *User) checkObject(ctx context.Context, o *object, r *Report, repair boo
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	r.Findings = append(r.Findings, fmt.Sprintf("damaged: %s: %v", u.key(o.id), err))
+	finding := fmt.Sprintf("damaged: %s: %v", u.key(o.id), err)
 	u.spoiled(o.id)
 	if repair && errors.Is(err, ErrDamaged) { // what can not be read may be good
-		return u.all.store.Delete(ctx, u.key(o.id))
+		if err := u.all.store.Delete(ctx, u.key(o.id)); err != nil {
+			return err
+		}
+		finding += "; it is deleted"
 	}
+	r.Findings = append(r.Findings, finding)
 	return nil
 }
 
