@@ -3,6 +3,7 @@ package versions
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -201,4 +202,64 @@ func TestNothingIsDisplacedInVain(t *testing.T) {
 	require.True(t, is, err)
 	require.Equal(t, "quota", full.Setting)
 	require.Equal(t, []string{"world@1 put", "world@2 put"}, p.history(u, "world"))
+}
+
+// tight is a store that has no room to take some objects out of what they share with others.
+type tight struct {
+	store.Store
+	shared map[string]bool
+}
+
+func (s *tight) Delete(ctx context.Context, keys ...string) error {
+	own := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return s.shared[key] })
+	if err := s.Store.Delete(ctx, own...); err != nil || len(own) == len(keys) {
+		return err
+	}
+	return syscall.ENOSPC
+}
+
+// Where one delete had no room, a put failed though others would have made some; a save that was erased was said to be there.
+func TestADeleteWithoutRoomIsNotTheEnd(t *testing.T) {
+	const size = 100_000
+	one := store.Occupied(size+1) + 2*recordBytes
+	p := newPlace(t, Config{})
+	store := &tight{p.store, make(map[string]bool)}
+	p.store = store
+	p.open(Config{Quota: 4 * one})
+	u, ctx := p.user("alice"), t.Context()
+	seen := Ref{}
+	for i := range uint64(3) {
+		seen = p.put(u, Request{Name: "world", Seen: seen}, saveOf(noise(i, size))).Ref()
+	}
+	given := saveOf(noise(3, size))
+	abandoned := begin2(t, u, given)
+	_, err := abandoned.Lacks(ctx, given.bytes)
+	require.NoError(t, err)
+	require.NoError(t, abandoned.Chunk(ctx, 0, manifest.Pack(nil, given.data[0])))
+	abandoned.Abandon()
+	store.shared[u.key(given.manifest.Chunks()[0])] = true
+
+	t.Log("# what was never finished cannot go, and the oldest version can")
+	seen = p.put(u, Request{Name: "world", Seen: seen}, saveOf(noise(4, size))).Ref()
+	require.Equal(t, []string{"world@2 put", "world@3 put", "world@4 put"}, p.history(u, "world"))
+
+	t.Log("# where no version makes room no more than one goes")
+	store.shared[u.key(saveOf(noise(1, size)).manifest.Chunks()[0])] = true
+	store.shared[u.key(saveOf(noise(2, size)).manifest.Chunks()[0])] = true
+	p.open(Config{Quota: 4 * one, Grace: -1})
+	u = p.user("alice")
+	store.shared[u.key(manifest.Chunk{Digest: saveOf(noise(1, size)).digest()})] = true
+	_, _, err = put(ctx, u, Request{Name: "world", Seen: seen}, saveOf(noise(5, size)))
+	require.ErrorAs(t, err, new(*Full))
+	require.Equal(t, []string{"world@3 put", "world@4 put"}, p.history(u, "world"))
+	require.Equal(t, []string{"world@2"}, u.Displaced())
+
+	t.Log("# what is erased is gone, and its chunks when there is room")
+	require.NoError(t, u.Erase(ctx, "world", "m", Ref{}, true))
+	require.Empty(t, p.history(u, "world"))
+	require.NotEmpty(t, p.requireSound())
+	clear(store.shared)
+	p.collect()
+	require.Empty(t, p.requireSound())
+	require.Zero(t, u.used.Load())
 }

@@ -100,19 +100,21 @@ func (u *User) kept() int64 {
 // displace deletes what goes first: what was never finished, then the oldest version, with the record of the trash that
 // would be left alone. Where that is nothing, or would make no room, it returns why. The caller holds records.
 func (u *User) displace(ctx context.Context, full error) error {
-	had := u.freed.Objects
-	if err := u.free(ctx, ever); err != nil || u.freed.Objects > had {
+	had := u.freed
+	if err := u.free(ctx, ever); !errors.Is(err, syscall.ENOSPC) && (err != nil || u.freed.Objects > had.Objects) {
 		return err
 	}
 	oldest, err := u.oldest(ctx)
 	if len(oldest) == 0 || err != nil {
 		return errors.Join(err, full)
 	}
-	if err := u.forget(ctx, oldest[0].Name, oldest); err != nil {
+	if err = u.forget(ctx, oldest[0].Name, oldest); u.freed.Versions > had.Versions {
+		u.displaced = append(u.displaced, oldest...)
+		u.displaced = u.displaced[max(0, len(u.displaced)-mostDisplaced):]
+	}
+	if err != nil {
 		return errors.Join(full, err)
 	}
-	u.displaced = append(u.displaced, oldest...)
-	u.displaced = u.displaced[max(0, len(u.displaced)-mostDisplaced):]
 	return nil
 }
 
@@ -245,30 +247,39 @@ func (u *User) forsake(versions []Version) {
 	}
 }
 
-// free deletes what nothing needs and was stored before a time: all at once, as the store knows best what stands together. The caller holds
-// records.
+// free deletes what nothing needs and was stored before a time: all at once, as the store knows best what stands together. Where the disk has
+// no room to write again what some of it stands in, the rest goes: it fails with ENOSPC when that is nothing. The caller holds records.
 func (u *User) free(ctx context.Context, before time.Time) error {
 	out := u.takeOut(before.UnixNano())
 	if len(out) == 0 {
 		return nil
 	}
 	var keys []string
-	bytes := int64(0)
 	for _, o := range out {
-		keys = append(keys, o.Key)
-		bytes += store.Occupied(o.Size)
+		keys = append(keys, u.key(o.id))
 	}
-	if err := u.all.store.Delete(ctx, keys...); err != nil {
+	err := u.all.store.Delete(ctx, keys...)
+	if errors.Is(err, syscall.ENOSPC) && u.load(ctx, u.names) == nil {
+		u.mu.Lock()
+		out = slices.DeleteFunc(out, func(o *object) bool { return u.objects[o.id] != nil && u.objects[o.id].there })
+		u.mu.Unlock()
+		if len(out) > 0 {
+			err = nil
+		}
+	}
+	if err != nil {
 		u.stale.Store(true)
 		return err
 	}
-	u.freed.Objects += len(keys)
-	u.freed.Bytes += bytes
+	u.freed.Objects += len(out)
+	for _, o := range out {
+		u.freed.Bytes += store.Occupied(o.size)
+	}
 	return nil
 }
 
 // takeOut returns what free is to delete, and has forgotten it: from then on a put stores it anew.
-func (u *User) takeOut(before int64) (out []store.Object) {
+func (u *User) takeOut(before int64) (out []*object) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.damaged() {
@@ -280,7 +291,7 @@ func (u *User) takeOut(before int64) (out []store.Object) {
 			continue
 		}
 		if o.there || o.bad {
-			out = append(out, store.Object{Key: u.key(id), Size: o.size})
+			out = append(out, o)
 			u.gone(o)
 		}
 		delete(u.objects, id)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
@@ -291,7 +292,11 @@ func (u *User) Erase(ctx context.Context, name, machine string, seen Ref, force 
 			return err
 		}
 	}
-	return u.forget(ctx, name, u.names[name])
+	err := u.forget(ctx, name, u.names[name])
+	if errors.Is(err, syscall.ENOSPC) && u.newest(name).Number == 0 {
+		return nil // it is gone, and what it held goes when there is room
+	}
+	return err
 }
 
 // conflict returns why a save is neither replaced nor erased.
