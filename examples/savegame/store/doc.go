@@ -10,7 +10,8 @@
 //   - Puts that run at the same time share what flushing costs, so whoever has many objects puts them from many goroutines.
 //   - A pack is never changed. When some of its objects are deleted, one without them takes its place, in one step; so a delete
 //     needs as much room as the largest pack has, for a moment.
-//   - One process has the folder: the second one is refused, and told who has it ([ErrLocked]).
+//   - One process has the folder: the second one is refused, and told who has it ([ErrLocked]). So what there is is read once, when the store
+//     is opened; what somebody else removes is missing from the next Get on.
 //   - When the system cannot flush a folder nobody knows what of it is on the disk. The store then refuses everything
 //     until it is opened again, which flushes every folder before it says what is there ([ErrBroken]).
 package store

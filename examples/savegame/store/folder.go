@@ -65,7 +65,7 @@ func Open(dir string) (*Folder, error) {
 
 // OpenOn opens a store on a file system that nobody else uses.
 func OpenOn(files Files) (*Folder, error) {
-	f := &Folder{catalog: catalog{files: files, packed: make(map[string]places)}, changing: make(chan struct{}, 1)}
+	f := &Folder{catalog: catalog{files: files, folders: make(map[string]places)}, changing: make(chan struct{}, 1)}
 	for _, dir := range []string{objectsFolder, waitingFolder} {
 		if err := f.mkdirAll(dir); err != nil {
 			return nil, err
@@ -80,23 +80,23 @@ func OpenOn(files Files) (*Folder, error) {
 			return nil, err
 		}
 	}
-	return f, f.syncAll(".")
+	return f, f.read(".")
 }
 
-// syncAll flushes a folder and all in it: the process before may have died between a rename and its flush.
-func (f *Folder) syncAll(dir string) error {
+// read flushes a folder and all in it, as the process before may have died between a rename and its flush, and notes what objects there are.
+func (f *Folder) read(dir string) error {
 	entries, err := f.files.ReadDir(dir)
-	if err != nil {
-		return err
-	}
 	for _, e := range entries {
-		if e.IsDir() {
-			if err := f.syncAll(path.Join(dir, e.Name())); err != nil {
-				return err
-			}
+		name := path.Join(dir, e.Name())
+		switch {
+		case err != nil:
+		case e.IsDir():
+			err = f.read(name)
+		case strings.HasPrefix(name, objectsFolder+"/"):
+			err = f.found(name, e)
 		}
 	}
-	return f.files.SyncDir(dir)
+	return cmp.Or(err, f.files.SyncDir(dir))
 }
 
 // Close gives the folder to others. Nothing may be called meanwhile or afterwards.
@@ -130,8 +130,8 @@ func (f *Folder) Get(ctx context.Context, key string) ([]byte, error) {
 // Room implements [Store].
 func (f *Folder) Room(context.Context) (int64, error) { return f.files.Free() }
 
-// deletedAtOnce bounds how long a delete keeps puts from the store.
-const deletedAtOnce = 256
+// deletedAtOnce is of how many files objects are deleted at once, which keeps puts from the store.
+const deletedAtOnce = 32
 
 // Delete implements [Store]. Folders that it leaves empty go as well. Each pack is written again once, whatever the order of the keys: those of
 // which least stays go first, as each gives room to write the next one. After an error it goes on with the others.
@@ -139,44 +139,38 @@ func (f *Folder) Delete(ctx context.Context, keys ...string) error {
 	if err := f.check(ctx, keys...); err != nil {
 		return err
 	}
-	single, packed, err := f.sort(keys)
-	for some := range slices.Chunk(single, deletedAtOnce) {
-		err = cmp.Or(err, f.delete(some))
+	var failed error
+	packs := f.packsOf(keys)
+	stay := func(p *pack) int { return len(p.objects) - len(packs[p]) }
+	order := slices.SortedFunc(maps.Keys(packs), func(a, b *pack) int { return stay(a) - stay(b) })
+	for some := range slices.Chunk(order, deletedAtOnce) {
+		failed = cmp.Or(failed, f.delete(some, packs))
 	}
-	stay := func(p *pack) int { return len(p.objects) - len(packed[p]) }
-	for _, p := range slices.SortedFunc(maps.Keys(packed), func(a, b *pack) int { return stay(a) - stay(b) }) {
-		err = cmp.Or(err, f.delete(packed[p]))
-	}
-	return err
+	return failed
 }
 
-// sort tells keys of objects that have a file of their own from those in packs. Its error is of keys that are in neither.
-func (f *Folder) sort(keys []string) (single []string, packed map[*pack][]string, err error) {
-	packed = make(map[*pack][]string)
+// packsOf returns in what files objects are.
+func (f *Folder) packsOf(keys []string) map[*pack][]string {
+	f.names.RLock()
+	defer f.names.RUnlock()
+	packs := make(map[*pack][]string)
 	for _, key := range keys {
-		at, isPacked, lookErr := f.find(key)
-		switch {
-		case lookErr != nil:
-			err = cmp.Or(err, lookErr)
-		case isPacked:
-			packed[at.pack] = append(packed[at.pack], key)
-		default:
-			single = append(single, key)
+		if at, there := f.place(key); there {
+			packs[at.pack] = append(packs[at.pack], key)
 		}
 	}
-	return single, packed, err
+	return packs
 }
 
-func (f *Folder) delete(keys []string) error {
+// delete deletes objects of some files.
+func (f *Folder) delete(some []*pack, keys map[*pack][]string) (failed error) {
 	f.changing <- struct{}{}
 	defer func() { <-f.changing }()
-	single, packed, failed := f.sort(keys) // others may have changed packs
 	changed := make(map[string]struct{})
-	for _, key := range single {
-		failed = cmp.Or(failed, f.remove(fileOf(key), nil, changed))
-	}
-	for p, keys := range packed {
-		failed = cmp.Or(failed, f.shrink(p, keys, changed))
+	for _, known := range some {
+		for p, keys := range f.packsOf(keys[known]) { // others may have written it again
+			failed = cmp.Or(failed, f.shrink(p, keys, changed))
+		}
 	}
 	for dir := range changed {
 		failed = errors.Join(failed, f.sync(dir))
@@ -184,21 +178,18 @@ func (f *Folder) delete(keys []string) error {
 	return failed
 }
 
-// remove removes a file, an object or a pack of some, and the folders that are empty then.
-func (f *Folder) remove(name string, packed []string, changed map[string]struct{}) error {
+// remove removes a file, and the folders that are empty then.
+func (f *Folder) remove(p *pack, changed map[string]struct{}) error {
 	f.names.Lock()
 	defer f.names.Unlock()
-	switch err := f.files.Remove(name); { // that of a folder fails: there is something in it
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
+	if err := missing(f.files.Remove(p.name)); err != nil {
 		return err
 	}
-	dir := path.Dir(name)
-	f.forget(dir, packed)
-	for ; dir != objectsFolder && f.files.Remove(dir) == nil; dir = path.Dir(dir) {
+	f.forget(p)
+	dir := path.Dir(p.name)
+	for ; dir != objectsFolder && f.files.Remove(dir) == nil; dir = path.Dir(dir) { // that of one with something in it fails
 		delete(changed, dir)
-		delete(f.packed, dir)
+		delete(f.folders, dir)
 	}
 	changed[dir] = struct{}{}
 	return nil
@@ -206,21 +197,22 @@ func (f *Folder) remove(name string, packed []string, changed map[string]struct{
 
 // shrink writes a pack again without some of its objects, in its place, for which the disk needs room. One that holds no others goes.
 func (f *Folder) shrink(p *pack, keys []string, changed map[string]struct{}) error {
-	var gone []string
-	for _, key := range keys {
-		gone = append(gone, path.Base(key))
-	}
-	left := slices.DeleteFunc(slices.Clone(p.objects), func(name string) bool { return slices.Contains(gone, name) })
+	left := slices.DeleteFunc(slices.Clone(p.objects), func(name string) bool {
+		return slices.ContainsFunc(keys, func(key string) bool { return path.Base(key) == name })
+	})
 	if len(left) == 0 {
-		return f.remove(p.name, gone, changed)
+		return f.remove(p, changed)
 	}
-	return f.showPack(&pack{name: p.name, time: p.time}, gone, func(yield func(newObject, error) bool) {
-		for _, name := range left {
-			data, err := f.get(path.Join(keyOf(path.Dir(p.name)), name))
-			if !yield(newObject{key: name, data: data}, err) {
-				return
+	smaller := &pack{name: p.name, time: p.time}
+	return f.show(smaller, p, func(to io.Writer) (places, error) {
+		return smaller.write(to, func(yield func(newObject, error) bool) {
+			for _, name := range left {
+				data, err := f.get(path.Join(keyOf(path.Dir(p.name)), name))
+				if !yield(newObject{key: name, data: data}, err) {
+					return
+				}
 			}
-		}
+		})
 	})
 }
 
@@ -254,21 +246,20 @@ func (f *Folder) Put(ctx context.Context, key string, data []byte) error {
 	return o.err
 }
 
-// absent fails where a key has an object already, or is a folder of others, or in one that is an object in a pack.
+// absent fails where a key has an object already, or is a folder of others, or in one that is an object.
 func (f *Folder) absent(key string) error {
+	f.names.RLock()
+	defer f.names.RUnlock()
 	for folder := path.Dir(key); folder != "."; folder = path.Dir(folder) {
-		if _, packed, err := f.find(folder); packed || err != nil {
-			return cmp.Or(err, fmt.Errorf("%w: %s is an object, and no folder for %s", ErrKey, folder, key))
+		if _, there := f.place(folder); there {
+			return fmt.Errorf("%w: %s is an object, and no folder for %s", ErrKey, folder, key)
 		}
 	}
-	_, packed, err := f.find(key)
-	if err != nil {
-		return err
-	}
+	_, there := f.place(key)
 	switch info, err := f.files.Stat(fileOf(key)); {
 	case err == nil && info.IsDir():
 		return fmt.Errorf("%w: %s is a folder of others", ErrKey, key)
-	case err == nil || packed:
+	case err == nil || there:
 		return &fs.PathError{Op: "put", Path: key, Err: fs.ErrExist}
 	default:
 		return missing(err)
@@ -278,41 +269,40 @@ func (f *Folder) absent(key string) error {
 // put makes objects of one folder: one alone is a file, several are a pack.
 func (f *Folder) put(folder string, objects []*newObject) error {
 	if first := objects[0]; len(objects) == 1 {
-		return f.show(fileOf(first.key), func(w io.Writer) error {
-			_, err := w.Write(first.data)
-			return err
-		}, func() {})
+		p := &pack{name: fileOf(first.key)}
+		return f.show(p, nil, func(to io.Writer) (places, error) {
+			_, err := to.Write(first.data)
+			return p.alone(int64(len(first.data))), err
+		})
 	}
-	return f.showPack(&pack{name: packName(fileOf(folder))}, nil, func(yield func(newObject, error) bool) {
-		for _, o := range objects {
-			if !yield(*o, nil) {
-				return
+	p := &pack{name: packName(fileOf(folder))}
+	return f.show(p, nil, func(to io.Writer) (places, error) {
+		return p.write(to, func(yield func(newObject, error) bool) {
+			for _, o := range objects {
+				if !yield(*o, nil) {
+					return
+				}
 			}
-		}
+		})
 	})
 }
 
-// showPack writes a pack. What one of its name held besides is gone then.
-func (f *Folder) showPack(p *pack, gone []string, objects iter.Seq2[newObject, error]) error {
-	var all places
-	return f.show(p.name, func(w io.Writer) (err error) {
-		all, err = p.write(w, objects)
-		return err
-	}, func() { f.remember(p, gone, all) })
-}
-
-// show makes a file durably: its bytes are flushed before it has its name. Then it calls shown, for which names are locked.
-func (f *Folder) show(name string, fill func(io.Writer) error, shown func()) error {
+// show makes a file durably, in the place of another one unless that is nil: its bytes are flushed before it has its name.
+func (f *Folder) show(p, old *pack, fill func(io.Writer) (places, error)) error {
 	waiting := path.Join(waitingFolder, strconv.FormatUint(f.counter.Add(1), 10))
-	err := f.write(waiting, fill)
+	var all places
+	err := f.write(waiting, func(to io.Writer) (err error) {
+		all, err = fill(to)
+		return err
+	})
 	if err == nil {
-		err = f.rename(waiting, name, shown)
+		err = f.rename(waiting, p, old, all)
 	}
 	if err != nil {
 		_ = f.files.Remove(waiting) // or the next Open does
 		return err
 	}
-	return f.sync(path.Dir(name)) // many at once do so in one write of the file system's journal
+	return f.sync(path.Dir(p.name)) // many at once do so in one write of the file system's journal
 }
 
 // write makes a file whose bytes are durable.
@@ -327,17 +317,24 @@ func (f *Folder) write(name string, fill func(io.Writer) error) error {
 	return errors.Join(err, file.Close())
 }
 
-func (f *Folder) rename(waiting, name string, shown func()) error {
+// rename gives what waits its name, and notes what it holds.
+func (f *Folder) rename(waiting string, p, old *pack, all places) error {
 	f.names.Lock()
 	defer f.names.Unlock()
-	err := f.mkdirAll(path.Dir(name))
+	err := f.mkdirAll(path.Dir(p.name))
 	if err == nil {
-		err = f.files.Rename(waiting, name)
+		err = f.files.Rename(waiting, p.name)
 	}
-	if err == nil {
-		shown()
+	if err != nil {
+		return err
 	}
-	return err
+	if old != nil {
+		f.forget(old)
+	} else if info, err := f.files.Stat(p.name); err == nil {
+		p.time = info.ModTime()
+	}
+	f.remember(p, all)
+	return nil
 }
 
 // mkdirAll makes a folder and those which it is in, durably: whoever finds a folder relies on that.
@@ -369,35 +366,18 @@ func (f *Folder) sync(dir string) error {
 // List implements [Store].
 func (f *Folder) List(ctx context.Context, dir string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
-		if err := CheckKey(dir); dir != "" && err != nil {
+		err := f.check(ctx)
+		if dir != "" {
+			err = cmp.Or(err, CheckKey(dir))
+		}
+		if err != nil {
 			yield(Object{}, err)
 			return
 		}
-		f.list(ctx, dir, yield)
-	}
-}
-
-// list is List, also of a folder that others made. It reports whether to go on.
-func (f *Folder) list(ctx context.Context, dir string, yield func(Object, error) bool) bool {
-	err := f.check(ctx)
-	var entries []entry
-	if err == nil {
-		entries, err = f.entries(dir)
-	}
-	if err != nil {
-		return yield(Object{}, err)
-	}
-	for _, e := range entries {
-		o, err := e.object()
-		switch {
-		case e.isDir():
-			if !f.list(ctx, o.Key, yield) {
-				return false
+		for _, o := range f.objects(path.Join(objectsFolder, dir)) {
+			if !yield(o, nil) {
+				return
 			}
-		case errors.Is(err, fs.ErrNotExist): // deleted meanwhile
-		case !yield(o, err):
-			return false
 		}
 	}
-	return true
 }

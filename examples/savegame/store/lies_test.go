@@ -103,31 +103,15 @@ func (f badFile) ReadAt([]byte, int64) (int, error) {
 	return 0, &fs.PathError{Op: "read", Path: "a pack", Err: f.with}
 }
 
-// withBadPack is a store with a pack in folder a that cannot be read, and the object a/single beside it.
-func withBadPack(t *testing.T, with error) *store.Folder {
-	s, files, _ := packed(t)
-	require.NoError(t, s.Put(t.Context(), "a/single", []byte("fine")))
-	s, err := store.OpenOn(badSectors{files, with})
-	require.NoError(t, err)
-	return s
-}
-
 // TestABadSectorCostsOnePack, and not the folder that it is in.
 func TestABadSectorCostsOnePack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := withBadPack(t, syscall.EIO)
-		_, err := s.Get(t.Context(), "a/single")
+		s, files, _ := packed(t)
+		require.NoError(t, s.Put(t.Context(), "a/single", []byte("fine")))
+		s, err := store.OpenOn(badSectors{files, syscall.EIO})
+		require.NoError(t, err)
+		_, err = s.Get(t.Context(), "a/single")
 		require.NoError(t, err)
 		require.NoError(t, s.Put(t.Context(), "a/1", nil), "what was in it can be put again")
-	})
-}
-
-// TestDeleteGoesOn with other objects when one can not be looked for.
-func TestDeleteGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := withBadPack(t, fs.ErrPermission)
-		require.ErrorIs(t, s.Delete(t.Context(), "a/1", "first"), fs.ErrPermission)
-		_, err := s.Get(t.Context(), "first")
-		require.ErrorIs(t, err, fs.ErrNotExist)
 	})
 }

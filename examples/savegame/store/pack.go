@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// pack is a file in which several objects of one folder stand: a ZIP archive that is not compressed, so that other programs can read it.
+// pack is a file of objects of one folder: one alone as it is, or several in a ZIP archive that is not compressed, so that other programs can
+// read it.
 type pack struct {
 	name    string
 	time    time.Time // when it was written
@@ -26,17 +27,26 @@ type place struct {
 	offset, size int64
 }
 
-// places are the objects of a folder that are in packs, by the last element of their keys.
+// places are the objects of a folder, by the last element of their keys.
 type places map[string]place
 
-// packName returns a name for a new pack of a folder.
+// packName returns a name for a new pack of several objects of a folder.
 func packName(folder string) string { return folder + "/+" + rand.Text() + ".zip" }
 
-// isPack reports whether it is a pack's name, which no key ends with.
-func isPack(name string) bool { return strings.HasPrefix(name, "+") && strings.HasSuffix(name, ".zip") }
+// isPack reports whether it is the name of a pack of several objects, or of one that is left, which no key has.
+func isPack(name string) bool {
+	return strings.HasPrefix(path.Base(name), "+") && strings.HasSuffix(name, ".zip")
+}
 
 // IsDamagedPack reports whether what List told under a key is no object, but a file that held several and that is damaged.
-func IsDamagedPack(key string) bool { return isPack(path.Base(key)) }
+func IsDamagedPack(key string) bool { return isPack(key) }
+
+// alone returns where the one object is that is the whole file.
+func (p *pack) alone(size int64) places {
+	name := path.Base(p.name)
+	p.objects = []string{name}
+	return places{name: {p, 0, size}}
+}
 
 // counted counts what is written.
 type counted struct {
@@ -75,23 +85,18 @@ func (p *pack) write(to io.Writer, objects iter.Seq2[newObject, error]) (places,
 	return all, archive.Close()
 }
 
-// read adds to all what is in the pack. Of one that is damaged it adds nothing: what was in it is missing.
-func (p *pack) read(from OpenFile, all places) error {
-	info, err := from.Stat()
+// read adds to all what is in the pack of size bytes. Of one that is damaged it adds nothing: what was in it is missing.
+func (p *pack) read(from io.ReaderAt, size int64, all places) error {
+	archive, err := zip.NewReader(io.NewSectionReader(from, 0, size), size) // which knows no negative offsets
 	if err != nil {
 		return err
-	}
-	p.time = info.ModTime()
-	archive, err := zip.NewReader(io.NewSectionReader(from, 0, info.Size()), info.Size()) // which knows no negative offsets
-	if err != nil {
-		return unlessDamaged(err)
 	}
 	for _, f := range archive.File {
 		at, err := f.DataOffset()
 		switch {
 		case err != nil && unlessDamaged(err) != nil:
 			return err
-		case err == nil && goodElement.MatchString(f.Name) && whole(f, at, info.Size()):
+		case err == nil && goodElement.MatchString(f.Name) && whole(f, at, size):
 			all[f.Name] = place{p, at, int64(f.UncompressedSize64)}
 			p.objects = append(p.objects, f.Name)
 		}

@@ -216,15 +216,8 @@ func (u unreadable) Open(name string) (store.OpenFile, error) {
 func TestPackThatCanNotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, files, _ := packed(t)
-		s, err := store.OpenOn(unreadable{files})
-		require.NoError(t, err)
-		_, err = s.Get(t.Context(), "a/1")
+		_, err := store.OpenOn(unreadable{files})
 		require.ErrorIs(t, err, fs.ErrPermission)
-		require.ErrorIs(t, s.Put(t.Context(), "a/1", nil), fs.ErrPermission)
-		require.ErrorIs(t, s.Delete(t.Context(), "a/1"), fs.ErrPermission)
-		for _, err := range s.List(t.Context(), "a") {
-			require.ErrorIs(t, err, fs.ErrPermission)
-		}
 	})
 }
 
@@ -277,7 +270,6 @@ func TestPackThatVanishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, look := range map[string]func(s *store.Folder){
 			"found by a get":    func(s *store.Folder) { _, _ = s.Get(t.Context(), "a/3") },
-			"found by a list":   func(s *store.Folder) { _ = keys(t, s, "a") },
 			"found by a delete": func(s *store.Folder) { _ = s.Delete(t.Context(), "a/3") },
 		} {
 			t.Log("#", name)
@@ -301,7 +293,7 @@ func TestWhatIsInAPackIsNoFolder(t *testing.T) {
 		s, _, data := packed(t)
 		require.ErrorIs(t, s.Put(t.Context(), "a/3/b", nil), store.ErrKey)
 		require.ErrorIs(t, s.Put(t.Context(), "a/3/b/c", nil), store.ErrKey)
-		require.Error(t, s.Put(t.Context(), "first/b", nil))
+		require.ErrorIs(t, s.Put(t.Context(), "first/b", nil), store.ErrKey)
 		requireHas(t, s, data)
 	})
 }

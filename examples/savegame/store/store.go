@@ -112,7 +112,6 @@ type File interface {
 type OpenFile interface {
 	io.ReaderAt
 	io.Closer
-	Stat() (fs.FileInfo, error)
 }
 
 // disk is the file system below a folder of this machine, which belongs to the store: keys lead nowhere else, as CheckKey sees to.

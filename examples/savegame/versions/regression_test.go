@@ -272,11 +272,11 @@ func TestAFolderThatCanNotBeListedIsItsUsers(t *testing.T) {
 // A pack that is damaged says no more which chunks it had, so check has to say that it is there.
 func TestCheckNamesADamagedPack(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "objects", "users", "_alice"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "objects", "users", "_alice", "+X.zip"), []byte("no archive"), 0o600))
 	folder, err := store.Open(dir)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, folder.Close()) }()
-	require.NoError(t, folder.Put(ctx, "users/_alice/junk", nil))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "objects", "users", "_alice", "+X.zip"), []byte("no archive"), 0o600))
 	all, err := Open(ctx, folder, Config{})
 	require.NoError(t, err)
 	r, err := all.Check(ctx, true)

@@ -181,21 +181,17 @@ func (f *Forgetful) now() time.Time {
 func (f *Forgetful) Open(name string) (store.OpenFile, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	_, base, n, err := f.existing(name)
+	_, _, n, err := f.existing(name)
 	if err != nil {
 		return nil, err
 	}
-	return reading{bytes.NewReader(slices.Clone(n.data)), info{base, n}}, nil
+	return reading{bytes.NewReader(slices.Clone(n.data))}, nil
 }
 
 // reading is a file that is being read.
-type reading struct {
-	*bytes.Reader
-	info fs.FileInfo
-}
+type reading struct{ *bytes.Reader }
 
-func (r reading) Close() error               { return nil }
-func (r reading) Stat() (fs.FileInfo, error) { return r.info, nil }
+func (r reading) Close() error { return nil }
 
 // Stat implements [store.Files].
 func (f *Forgetful) Stat(name string) (fs.FileInfo, error) {
