@@ -22,14 +22,8 @@ const (
 // Other cuts would be no error: they would only cost a full put of everything once.
 const cutAlgorithm = "jc-v1.0.0"
 
-// ahead is how many chunks a Cutter cuts before they are digested: enough that neither waits for the other's long ones.
-const ahead = 4
-
-// Cutter cuts contents into chunks. It holds 3 MiB, so that one is kept for many files. One goroutine at a time may use it.
-type Cutter struct {
-	chunker *chunkers.Chunker
-	free    chan []byte // of MaxChunk bytes each
-}
+// Cutter cuts contents into chunks. It holds 1 MiB, so that one is kept for many files. One goroutine at a time may use it.
+type Cutter struct{ chunker *chunkers.Chunker }
 
 // NewCutter returns a cutter.
 func NewCutter() *Cutter {
@@ -38,50 +32,18 @@ func NewCutter() *Cutter {
 	if err != nil {
 		panic(err) // the constants above are wrong
 	}
-	c := &Cutter{chunker: chunker, free: make(chan []byte, ahead)}
-	for range ahead {
-		c.free <- make([]byte, MaxChunk)
-	}
-	return c
+	return &Cutter{chunker}
 }
 
 // Cut reads r to its end and calls each with every chunk in order, and its bytes, which are valid for that call only. It
-// fails with the first error of each, after which it calls it no more, or of r. It reads and cuts on a goroutine of its
-// own, which has ended when Cut returns, and digests on the caller's: a core is faster at either than at both.
+// fails with the first error of each, after which it calls it no more, or of r.
 func (c *Cutter) Cut(r io.Reader, each func(chunk Chunk, data []byte) error) error {
-	cut := make(chan []byte, ahead) // never full: there are no more buffers
-	stop := make(chan struct{})
-	var failed error // of r; written before cut is closed
 	c.chunker.Reset(r)
-	go func() {
-		defer close(cut)
-		failed = c.cut(cut, stop)
-	}()
-	var err error
-	for data := range cut {
-		if err == nil {
-			if err = each(Chunk{Sum(data), uint32(len(data))}, data); err != nil {
-				close(stop)
-			}
-		}
-		c.free <- data[:MaxChunk]
-	}
-	if err == nil {
-		err = failed
-	}
-	return err
-}
-
-// cut sends chunks until the end or until stop.
-func (c *Cutter) cut(to chan<- []byte, stop <-chan struct{}) error {
 	for {
-		chunk, err := c.chunker.Next()
-		if len(chunk) > 0 {
-			select {
-			case buffer := <-c.free:
-				to <- buffer[:copy(buffer, chunk)]
-			case <-stop:
-				return nil
+		data, err := c.chunker.Next()
+		if len(data) > 0 {
+			if err := each(Chunk{Sum(data), uint32(len(data))}, data); err != nil {
+				return err
 			}
 		}
 		if err == io.EOF {
