@@ -243,9 +243,6 @@ func (c *Client) Put(ctx context.Context, src *tree.Source, r versions.Request) 
 	r.Content = manifest.Sum(b)
 	p := &putting{Client: c, label: "put " + r.Name, source: src, chunks: src.Manifest.Chunks()}
 	m, err := askAndTalk(ctx, c, askPut, n, putArgs{n, r}, func(t *talk) error { return p.send(t, b) })
-	if errors.Is(err, manifest.ErrChunk) {
-		err = cmp.Or(p.changed(ctx), err)
-	}
 	return Stored{m, len(p.chunks), len(p.lacks), p.packed}, err
 }
 
@@ -274,7 +271,7 @@ func (p *putting) send(t *talk, manifest []byte) (err error) {
 
 func (p *putting) pack(frame []byte, index int) ([]byte, error) {
 	c, before := p.chunks[index], len(frame)
-	data, err := p.source.Unverified(p.buffer, c) // the server verifies it
+	data, err := p.source.Chunk(p.buffer, c)
 	if err != nil {
 		return nil, err
 	}
@@ -283,19 +280,6 @@ func (p *putting) pack(frame []byte, index int) ([]byte, error) {
 	p.packed += int64(len(frame) - before)
 	p.moved(len(data))
 	return frame, nil
-}
-
-// changed says which file was written to since it was scanned, if one was: the server was sent a chunk that is another one.
-func (p *putting) changed(ctx context.Context) (err error) {
-	for _, i := range p.lacks {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if p.buffer, err = p.source.Chunk(p.buffer, p.chunks[i]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Download is a version that is being fetched. The server keeps what it needs meanwhile.

@@ -300,15 +300,6 @@ func (s *Source) add(e manifest.Entry, at located) {
 // Chunk reads a chunk's bytes again, into buffer if they fit. It fails with [ErrChanged], naming the file, when they are
 // there no longer.
 func (s *Source) Chunk(buffer []byte, c manifest.Chunk) ([]byte, error) {
-	data, err := s.Unverified(buffer, c)
-	if err == nil && manifest.Sum(data) != c.Digest {
-		err = fmt.Errorf("file %s: %w", s.chunks[c.Digest], ErrChanged)
-	}
-	return data, err
-}
-
-// Unverified is Chunk for who hands the bytes to somebody who verifies them: when the file has changed meanwhile they may be others.
-func (s *Source) Unverified(buffer []byte, c manifest.Chunk) ([]byte, error) {
 	at, has := s.chunks[c.Digest]
 	if !has {
 		return nil, fmt.Errorf("no file has chunk %v", c.Digest)
@@ -319,7 +310,7 @@ func (s *Source) Unverified(buffer []byte, c manifest.Chunk) ([]byte, error) {
 		_, err = f.ReadAt(buffer, at.offset)
 		_ = f.Close() // it was only read
 	}
-	if err != nil {
+	if err != nil || manifest.Sum(buffer) != c.Digest {
 		return nil, fmt.Errorf("file %s: %w", at, errors.Join(ErrChanged, reason(err)))
 	}
 	return buffer, nil
