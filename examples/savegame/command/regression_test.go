@@ -201,7 +201,9 @@ func TestOnesOwnRestoreIsSeen(t *testing.T) {
 	two.ok("get", "world", two.path("copy"))
 	two.ok("rm", "world")
 	one.ok("restore", "world@2")
-	one.ok("rm", "--forever", "world") // as it could before it took the save out of the trash
+	one.fails(exitConflict, []string{"rm", "--forever", "world"}, "version 5", "version 1 was seen here last") // what two put it never saw
+	one.ok("get", "world", one.path("copy"))
+	one.ok("rm", "--forever", "world")
 }
 
 // Standard input was new each time, as the file that it waited in was: the same content made one version after the other.

@@ -31,7 +31,7 @@ func saveCommands() []*cli.Command {
 		client("invite", "", "print the line that logs your next machine in", visiting(invite)),
 		client("ls", "", "list the saves, each by its newest version", visiting(ls), json()),
 		client("history", "NAME", "list the versions of a save", visiting(history), json()),
-		client("restore", "NAME[@VERSION]", "make an old version the newest, also of a save in the trash", restore),
+		client("restore", "NAME[@VERSION]", "make an old version the newest, also of a save in the trash", visiting(restore)),
 		client("rm", "NAME", "put a save into the trash, where restore finds it for a while", visiting(remove),
 			&cli.BoolFlag{Name: "forever", Usage: "delete all its versions instead"},
 			&cli.BoolFlag{Name: "force", Usage: "with --forever, also versions that this machine has not seen"}),
@@ -84,28 +84,22 @@ func describe(v versions.Version, earlier int) string {
 }
 
 // restore makes an old version the newest.
-func restore(ctx context.Context, s *session) error {
+func restore(ctx context.Context, s *session, client *desk.Client) error {
 	name, number, err := parseSave(s.args[0])
 	if err != nil {
 		return err
 	}
-	return s.reach(ctx, func(ctx context.Context, client *desk.Client) error {
-		history, err := client.History(ctx, name)
-		if err != nil || len(history) == 0 { // a server's answer is not to be relied on
-			return cmp.Or(err, versions.ErrNoSave)
-		}
-		stored, err := desk.Ask(ctx, client, desk.Restore, desk.Edit{Name: name, Version: number, Machine: s.Machine})
-		if err != nil {
-			return err
-		}
-		s.noteDisplaced(stored.Displaced)
-		if stored.Outcome == versions.Unchanged && !s.again {
-			s.say("restored nothing: version %d, which is the newest, has all of %s", stored.Version.Number, s.args[0])
-		} else {
-			s.say("restored %s: version %d, %s", s.args[0], stored.Version.Number, contentText(stored.Version))
-		}
-		return s.rememberRestored(stored.Version, history[len(history)-1])
-	})
+	stored, err := desk.Ask(ctx, client, desk.Restore, desk.Edit{Name: name, Version: number, Machine: s.Machine})
+	if err != nil {
+		return err
+	}
+	s.noteDisplaced(stored.Displaced)
+	if stored.Outcome == versions.Unchanged && !s.again {
+		s.say("restored nothing: version %d, which is the newest, has all of %s", stored.Version.Number, s.args[0])
+	} else {
+		s.say("restored %s: version %d, %s", s.args[0], stored.Version.Number, contentText(stored.Version))
+	}
+	return nil
 }
 
 // remove puts a save into the trash, or deletes it.

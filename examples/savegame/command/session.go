@@ -302,15 +302,6 @@ func (p *profile) remember(v versions.Version, m *manifest.Manifest, exclude []s
 	})
 }
 
-// rememberRestored notes, of no place, a version that this machine has made of an old one, if it might have deleted the save before that.
-func (p *profile) rememberRestored(v, before versions.Version) error {
-	seen, err := p.seenLast(v.Name)
-	if err != nil || v.Base != before.Number || before.Ref() != seen && (before.Kind != versions.Trash || before.Base == 0) {
-		return err
-	}
-	return p.edit(func(sightings map[string]sighting) { sightings[p.key(v.Name)] = sighting{Ref: v.Ref()} })
-}
-
 // forget notes that there is no version of a save any more: what places held of it no version has now.
 func (p *profile) forget(name string) error {
 	return p.edit(func(sightings map[string]sighting) {

@@ -226,7 +226,7 @@ func TestConflictAndEdits(t *testing.T) {
 	require.Equal(t, "one", string(get(t, c, "world", 0)))
 	_, err = Ask(t.Context(), c, Erase, Edit{Name: "world", Machine: "pc", Seen: s.Version.Ref()})
 	require.ErrorIs(t, err, versions.ErrConflict)
-	require.EqualError(t, err, (&versions.Conflict{Latest: restored.Version, Seen: s.Version.Ref()}).Error())
+	require.EqualError(t, err, (&versions.Conflict{Latest: forced.Version, Seen: s.Version.Ref()}).Error())
 	_, err = Ask(t.Context(), c, Remove, Edit{Name: "world", Machine: "pc", Seen: restored.Version.Ref()})
 	require.NoError(t, err)
 	err = c.Get(t.Context(), "world", 0, nil)

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -285,7 +286,7 @@ func appendString(b []byte, s string) []byte {
 // Parse returns the manifest whose bytes b are. It keeps the rules of [Manifest.Check], with the same limit, and nothing of b. Appending it
 // gives b again.
 func Parse(b []byte, most int64) (*Manifest, error) {
-	p := parser{b: b}
+	p := parser{Reader: bytes.NewReader(b)}
 	if version := p.uvarint(); p.err == nil && version != wireVersion {
 		return nil, fmt.Errorf("%w: version %d, this program knows %d", ErrManifest, version, wireVersion)
 	}
@@ -294,22 +295,20 @@ func Parse(b []byte, most int64) (*Manifest, error) {
 		p.entry(&m.Entries[i])
 	}
 	if p.err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrManifest, p.err)
+		return nil, fmt.Errorf("%w: it can not be read to its end: %w", ErrManifest, p.err)
 	}
 	if !bytes.Equal(m.Append(nil), b) {
-		return nil, fmt.Errorf("%w: it is not in its one form, or has %d bytes too many", ErrManifest, len(p.b))
+		return nil, fmt.Errorf("%w: it is not in its one form, or has %d bytes too many", ErrManifest, p.Len())
 	}
 	return m, m.Check(most)
 }
 
-// parser takes bytes from the front of b. After the first error it returns zeros. That numbers are in their shortest form
-// and not too large for their field Parse sees by what it would write.
+// parser takes bytes from the front. What it returns after the first error is of no use. That numbers are in their shortest form and not too
+// large for their field Parse sees by what it would write.
 type parser struct {
-	b   []byte
-	err error
+	*bytes.Reader
+	err error // the first one
 }
-
-var errShort = errors.New("it ends too early")
 
 func (p *parser) entry(e *Entry) {
 	e.Path, e.Kind = p.string(), Kind(p.uvarint())
@@ -326,58 +325,38 @@ func (p *parser) entry(e *Entry) {
 	}
 	for i := range e.Chunks {
 		c := &e.Chunks[i]
-		copy(c.Digest[:], p.take(len(c.Digest)))
+		_, _ = p.Read(c.Digest[:]) // count has seen that they are there, unless sizes are longer, and then the next one fails
 		c.Size = uint32(p.uvarint())
 		e.Size += int64(c.Size)
 	}
 }
 
-// fail notes the first error.
-func (p *parser) fail(err error) {
-	if p.err == nil {
-		p.err, p.b = err, nil
-	}
-}
-
-// take returns the next n bytes, or nil.
-func (p *parser) take(n int) []byte {
-	if n > len(p.b) {
-		p.fail(errShort)
-		return nil
-	}
-	taken := p.b[:n]
-	p.b = p.b[n:]
-	return taken
-}
-
 func (p *parser) uvarint() uint64 {
-	v, n := binary.Uvarint(p.b)
-	if n <= 0 {
-		p.fail(errShort)
-		return 0
-	}
-	p.b = p.b[n:]
+	v, err := binary.ReadUvarint(p)
+	p.err = cmp.Or(p.err, err)
 	return v
 }
 
-// varint is an uvarint whose lowest bit is the sign.
 func (p *parser) varint() int64 {
-	v := p.uvarint()
-	return int64(v>>1) ^ -int64(v&1)
+	v, err := binary.ReadVarint(p)
+	p.err = cmp.Or(p.err, err)
+	return v
 }
 
 // count returns how many things of at least size bytes follow: no more than the limit, and than there are bytes for.
 func (p *parser) count(limit, size int) int {
 	n := p.uvarint()
-	switch {
-	case n > uint64(limit):
-		p.fail(fmt.Errorf("%d of something, the limit is %d", n, limit))
-	case n > uint64(len(p.b)/size):
-		p.fail(errShort)
-	default:
-		return int(n)
+	if n > uint64(limit) || n > uint64(p.Len()/size) {
+		p.err = cmp.Or(p.err, fmt.Errorf("%d of something in %d bytes, the limit is %d", n, p.Len(), limit))
 	}
-	return 0
+	if p.err != nil {
+		return 0
+	}
+	return int(n)
 }
 
-func (p *parser) string() string { return string(p.take(p.count(MaxPath, 1))) }
+func (p *parser) string() string {
+	b := make([]byte, p.count(MaxPath, 1))
+	_, _ = p.Read(b) // as many as there are
+	return string(b)
+}

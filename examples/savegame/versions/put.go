@@ -73,20 +73,20 @@ func (u *User) Begin(ctx context.Context, r Request) (*Put, error) {
 
 // place returns the name under which a put goes, and what it does there.
 func (u *User) place(r Request) (name string, o Outcome, err error) {
-	newest, last := u.newest(r.Name), u.last(r.Name)
-	trashed := newest.Kind == Trash
+	latest, o := u.newest(r.Name), Added
+	if latest.Kind == Trash {
+		latest, o = u.last(r.Name), Undeleted
+	}
 	switch {
-	case newest.has(r.Content):
+	case o == Added && latest.has(r.Content):
 		return r.Name, Unchanged, nil
-	case trashed && (last.Number == 0 || last.has(r.Content) || last.seen(r.Seen) || r.Mode == Force):
-		return r.Name, Undeleted, nil
-	case newest.Number == 0, newest.seen(r.Seen), r.Mode == Force:
-		return r.Name, Added, nil
+	case latest.Number == 0, latest.has(r.Content), latest.seen(r.Seen), r.Mode == Force:
+		return r.Name, o, nil
 	case r.Mode == KeepBoth:
 		name, o = u.aside(r)
 		return name, o, nil
 	}
-	return "", "", u.conflict(r.Name, r.Seen)
+	return "", "", u.conflict(latest, r.Seen)
 }
 
 // aside is place for who keeps both.

@@ -228,7 +228,7 @@ func (u *User) create(ctx context.Context, v Version) (Version, error) {
 }
 
 // Remove puts a save into the trash: its versions stay for a while and can be restored. The trash's record has a base only where the machine
-// saw the newest version last: see Erase.
+// has seen all of it: see Erase.
 func (u *User) Remove(ctx context.Context, name, machine string, seen Ref) (Version, error) {
 	if err := u.lock(ctx, machine); err != nil {
 		return Version{}, err
@@ -238,8 +238,8 @@ func (u *User) Remove(ctx context.Context, name, machine string, seen Ref) (Vers
 		return Version{}, err
 	}
 	v := Version{Name: name, Kind: Trash, Machine: machine}
-	if newest := u.newest(name); newest.Ref() == seen {
-		v.Base = newest.Number
+	if u.unseen(name, seen).Number == 0 {
+		v.Base = u.newest(name).Number
 	}
 	return u.create(ctx, v)
 }
@@ -269,8 +269,8 @@ func (u *User) Restore(ctx context.Context, name string, number int, machine str
 	return v, Added, err
 }
 
-// Erase deletes all versions of a save, for good. Unless it is forced it fails with [*Conflict] when the machine saw another version last than
-// the newest one, and nobody put that into the trash who had seen it. A save that is erased half way is in
+// Erase deletes all versions of a save, for good. Unless it is forced it fails with [*Conflict] when some of them holds what the machine has not
+// seen, and nobody put that into the trash who had. A save that is erased half way is in
 // the trash; where the disk has no room for the trash's record, its newest version is left.
 func (u *User) Erase(ctx context.Context, name, machine string, seen Ref, force bool) error {
 	if err := u.lock(ctx, machine); err != nil {
@@ -281,10 +281,9 @@ func (u *User) Erase(ctx context.Context, name, machine string, seen Ref, force 
 	if newest.Number == 0 {
 		return fmt.Errorf("%w: %q", ErrNoSave, name)
 	}
-	switch last := u.last(name); {
-	case force, newest.Ref() == seen, newest.Kind == Trash && (newest.Base > 0 || last.Ref() == seen || last.Number == 0):
-	default:
-		return u.conflict(name, seen)
+	v, removed := u.unseen(name, seen), newest.Kind == Trash && newest.Base > 0
+	if v.Number > 0 && !removed && !force {
+		return u.conflict(v, seen)
 	}
 	if newest.Kind != Trash {
 		_, err := u.create(ctx, Version{Name: name, Kind: Trash, Base: newest.Number, Machine: machine})
@@ -299,13 +298,26 @@ func (u *User) Erase(ctx context.Context, name, machine string, seen Ref, force 
 	return err
 }
 
-// conflict returns why a save is neither replaced nor erased.
-func (u *User) conflict(name string, seen Ref) error {
-	newest := u.newest(name)
-	if newest.Kind == Trash {
-		return &Conflict{u.last(name), seen, newest}
+// conflict returns why a version is not replaced, or not deleted.
+func (u *User) conflict(v Version, seen Ref) error {
+	c := &Conflict{Latest: v, Seen: seen}
+	if newest := u.newest(v.Name); newest.Kind == Trash {
+		c.Trash = newest
 	}
-	return &Conflict{Latest: newest, Seen: seen}
+	return c
+}
+
+// unseen returns the newest version of a save that holds what nobody knows who saw another one last: what came after that, and is no return to
+// an earlier one.
+func (u *User) unseen(name string, seen Ref) (newest Version) {
+	all := u.names[name]
+	known := slices.IndexFunc(all, func(v Version) bool { return v.Ref() == seen }) + 1
+	for _, v := range all[known:] {
+		if v.Kind != Trash && !slices.ContainsFunc(all[:known], func(old Version) bool { return old.has(v.Content) }) {
+			newest = v
+		}
+	}
+	return newest
 }
 
 // Content is a version that is being read. As long as it is open nothing of it is deleted, whatever becomes of the version.

@@ -161,7 +161,7 @@ type Version struct {
 	Name    string          `json:"name" quiver:"max=79"`
 	Number  int             `json:"number"` // from 1 on, growing; some in between may be gone
 	Kind    Kind            `json:"kind" quiver:"max=16"`
-	Base    int             `json:"base"`    // the number that the machine had seen; 0: none, or of Trash an older one
+	Base    int             `json:"base"`    // the number that the machine had seen; 0: none, or of Trash not all
 	Content manifest.Digest `json:"content"` // of the manifest's bytes; zero of Trash
 	Size    int64           `json:"size"`    // bytes of all files
 	Files   int             `json:"files"`
