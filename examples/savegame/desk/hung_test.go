@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
@@ -219,7 +218,7 @@ func stallPut(ctx context.Context, t *testing.T, c *Client, content []byte) {
 func TestAnnouncedChunksAreBounded(t *testing.T) {
 	const conns, puts, most = 4, 4, 4 // puts of a connection: as many streams as it may send at once
 	h := newHost(t, versions.Config{}, nil)
-	require.NoError(t, h.server.World().Do(t.Context(), func() { h.server.chunks.most = most }))
+	require.NoError(t, h.server.World().Do(t.Context(), func() { h.server.memory.buffers = most }))
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	var stalled []*asking[Made]
@@ -278,13 +277,13 @@ func announceChunk(t *testing.T, q *asking[Made]) {
 // A get whose client read nothing held a chunk of up to 512 KiB that it could not say, and a user had 16 of them for each connection.
 func TestUnreadChunksAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := chunks{most: 2, of: make(map[string]*semaphore.Weighted)}
+		all := memory{buffers: 2, of: make(map[string]*share)}
 		var packed atomic.Int32
 		var saying sync.WaitGroup
 		ctx, leave := context.WithCancel(t.Context())
 		for range 5 {
 			unread, pipe := io.Pipe()
-			get := &talk{ctx: ctx, share: all.share("alice"), says: bufio.NewWriterSize(pipe, 16)}
+			get := &talk{ctx: ctx, share: all.chunks("alice"), says: bufio.NewWriterSize(pipe, 16)}
 			context.AfterFunc(ctx, func() { _ = unread.Close() })
 			saying.Go(func() {
 				require.Error(t, get.sayChunks([]int{0}, func(buffer []byte, _ int) ([]byte, error) {
@@ -295,9 +294,9 @@ func TestUnreadChunksAreBounded(t *testing.T) {
 		}
 		synctest.Wait()
 		require.EqualValues(t, 2, packed.Load())
-		require.True(t, all.share("bob").TryAcquire(2), "others have their own")
+		require.True(t, all.chunks("bob").TryAcquire(2), "others have their own")
 		leave()
 		saying.Wait()
-		require.True(t, all.share("alice").TryAcquire(2))
+		require.True(t, all.chunks("alice").TryAcquire(2))
 	})
 }

@@ -86,7 +86,7 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 
 // Four users who announced manifests of 32 MiB, and sent none, had all others' puts, gets and lists refused for as long as they liked.
 func TestFourUsersTakeNotAllMemory(t *testing.T) {
-	m := memory{of: make(map[string]int64)}
+	m := memory{of: make(map[string]*share)}
 	for i := range manifestMemory / userMemory {
 		require.NoError(t, m.take(fmt.Sprint("mallory", i), userMemory))
 	}

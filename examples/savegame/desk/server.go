@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
@@ -48,7 +47,6 @@ type Server struct {
 	streams *stream.Streams
 	log     *slog.Logger
 	memory  memory
-	chunks  chunks
 
 	draining atomic.Bool          // nothing new is done
 	clerks   map[*rpc.Conn]*clerk // owned by the world's goroutine
@@ -58,7 +56,7 @@ type Server struct {
 func NewServer(config ServerConfig) (*Server, error) {
 	s := &Server{
 		config: config, log: cmp.Or(config.Logger, slog.New(slog.DiscardHandler)), clerks: make(map[*rpc.Conn]*clerk),
-		memory: memory{of: make(map[string]int64)}, chunks: chunks{most: userChunks, of: make(map[string]*semaphore.Weighted)},
+		memory: memory{buffers: userChunks, of: make(map[string]*share)},
 	}
 	var err error
 	s.world, err = rpc.NewWorld(rpc.Config{
@@ -197,7 +195,7 @@ func (s *Server) newClerk(a *rpc.Actor) *clerk {
 
 // talk begins what is said about a request.
 func (k *clerk) talk(ctx context.Context, n number, bytes int) *talk {
-	return &talk{ctx: ctx, peer: k.server.streams.Peer(k.conn), inbox: &k.inbox, number: n, rate: bytes}
+	return &talk{ctx: ctx, peer: k.server.streams.Peer(k.conn), inbox: &k.inbox, number: n, rate: bytes, share: k.server.memory.chunks(k.user)}
 }
 
 // onUsers has a job done for a user's request, which may wait for a store, and answers with what it returns, unless the server stops. The job's
@@ -326,7 +324,6 @@ func (k *clerk) put(ctx context.Context, u *versions.User, a putArgs) (Made, err
 // receive hears the manifest, says which chunks are missing, and stores them.
 func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
 	t := k.talk(ctx, n, 0)
-	t.share = k.server.chunks.share(k.user)
 	size, err := t.next(manifest.ErrManifest, maxManifest)
 	if err != nil {
 		return err
@@ -368,7 +365,6 @@ func (k *clerk) get(ctx context.Context, u *versions.User, a getArgs) (none rpc.
 	}
 	defer k.server.memory.give(k.user, size)
 	t := k.talk(ctx, a.Number, a.Rate)
-	t.share = k.server.chunks.share(k.user)
 	if err := t.say(textOf(c.Version)); err != nil {
 		return none, err
 	}

@@ -290,27 +290,50 @@ const (
 	userChunks = 64
 )
 
-// memory is what the manifests of the requests that go on have, in bytes. It is safe for concurrent use.
+// memory bounds what the requests that go on have in memory. It is safe for concurrent use.
 type memory struct {
+	buffers int64 // of chunks, of each user
+
 	mu  sync.Mutex
-	all int64
-	of  map[string]int64 // by user
+	all int64 // bytes of manifests
+	of  map[string]*share
 }
 
-// take fails with ErrBusy when there is not so much for a user.
+// share is what one user has of it.
+type share struct {
+	manifests int64 // bytes
+	buffers   *semaphore.Weighted
+}
+
+// share returns a user's. The caller holds mu.
+func (m *memory) share(user string) *share {
+	if m.of[user] == nil {
+		m.of[user] = &share{buffers: semaphore.NewWeighted(m.buffers)}
+	}
+	return m.of[user]
+}
+
+// chunks returns the semaphore of a user's buffers.
+func (m *memory) chunks(user string) *semaphore.Weighted {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.share(user).buffers
+}
+
+// take fails with ErrBusy when there are not so many bytes for a manifest of a user's.
 func (m *memory) take(user string, bytes int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	most := int64(manifestMemory)
-	if m.of[user]+bytes <= littleMemory {
+	own, most := m.share(user), int64(manifestMemory)
+	if own.manifests+bytes <= littleMemory {
 		most += keptMemory
 	}
-	if m.all+bytes > most || m.of[user]+bytes > userMemory {
+	if m.all+bytes > most || own.manifests+bytes > userMemory {
 		return fmt.Errorf("%w: a manifest of %d bytes does not fit beside %d of your running requests and %d of all; the limits are %d and %d",
-			ErrBusy, bytes, m.of[user], m.all, userMemory, most)
+			ErrBusy, bytes, own.manifests, m.all, userMemory, most)
 	}
 	m.all += bytes
-	m.of[user] += bytes
+	own.manifests += bytes
 	return nil
 }
 
@@ -318,25 +341,5 @@ func (m *memory) give(user string, bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.all -= bytes
-	if m.of[user] -= bytes; m.of[user] == 0 {
-		delete(m.of, user)
-	}
-}
-
-// chunks bounds the buffers that each user's puts and gets hold.
-type chunks struct {
-	most int64
-
-	mu sync.Mutex
-	of map[string]*semaphore.Weighted // by user
-}
-
-// share returns the semaphore of a user's buffers.
-func (c *chunks) share(user string) *semaphore.Weighted {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.of[user] == nil {
-		c.of[user] = semaphore.NewWeighted(c.most)
-	}
-	return c.of[user]
+	m.share(user).manifests -= bytes
 }

@@ -1,9 +1,8 @@
 package store
 
 import (
-	"cmp"
-	"io/fs"
 	"path"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,14 +50,12 @@ func (b *batch) crowd() string {
 // filesAtOnce is how many files of a batch are written at once: a file system flushes some of them together.
 const filesAtOnce = 64
 
-// each calls put with the objects of each folder, and notes for them what it returns. Of those with one key it takes the first.
+// each calls put with the objects of each folder, and notes for them what it returns.
 func (b *batch) each(put func(folder string, objects []*newObject) error) {
-	folders, first := make(map[string][]*newObject), make(map[string]*newObject)
+	folders := make(map[string][]*newObject)
 	for _, o := range b.objects {
-		if first[o.key] == nil && o.err == nil {
-			first[o.key] = o
-			folder := path.Dir(o.key)
-			folders[folder] = append(folders[folder], o)
+		if o.err == nil {
+			folders[path.Dir(o.key)] = append(folders[path.Dir(o.key)], o)
 		}
 	}
 	var files errgroup.Group
@@ -73,11 +70,6 @@ func (b *batch) each(put func(folder string, objects []*newObject) error) {
 		})
 	}
 	_ = files.Wait() // each has its error
-	for _, o := range b.objects {
-		if winner := first[o.key]; winner != nil && winner != o {
-			o.err = cmp.Or(winner.err, error(&fs.PathError{Op: "put", Path: o.key, Err: fs.ErrExist}))
-		}
-	}
 }
 
 // queue gathers the next batch. It is safe for concurrent use.
@@ -86,19 +78,22 @@ type queue struct {
 	next *batch // nil: nothing waits
 }
 
-// join adds an object to the next batch. Whoever is the first in it has to commit it.
-func (q *queue) join(o *newObject) (b *batch, first bool) {
+// join adds an object to the next batch, unless that has one of its key. Whoever is the first in it has to commit it.
+func (q *queue) join(o *newObject) (b *batch, first, twin bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if first = q.next == nil; first {
 		q.next = &batch{ready: make(chan struct{}), done: make(chan struct{})}
 	}
 	b = q.next
+	if slices.ContainsFunc(b.objects, func(other *newObject) bool { return other.key == o.key }) {
+		return b, false, true
+	}
 	b.objects = append(b.objects, o)
 	if len(b.objects) == enough || path.Dir(o.key) != path.Dir(b.objects[0].key) {
 		b.once.Do(func() { close(b.ready) })
 	}
-	return b, first
+	return b, first, false
 }
 
 // close has who comes now join the batch after that.

@@ -227,7 +227,11 @@ func (f *Folder) Put(ctx context.Context, key string, data []byte) error {
 		return err
 	}
 	o := &newObject{key: key, data: data}
-	b, first := f.queue.join(o)
+	b, first, twin := f.queue.join(o)
+	if twin {
+		<-b.done
+		return f.Put(ctx, key, data) // which finds what the other one has put, or that it failed
+	}
 	if first {
 		f.changing <- struct{}{}
 		if path.Dir(key) == f.crowd {

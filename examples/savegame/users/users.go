@@ -217,22 +217,35 @@ var ErrToken = errors.New("unknown token")
 // Users knows the tokens of a file, which it reads for each question, and the login codes by which machines come to have one. It is safe
 // for concurrent use.
 type Users struct {
-	path  string
-	codes codes
+	path string
+
+	// last has the login codes, the last one of each identity, or of each user for whom the server's owner asked: so there are no more than the
+	// token file has lines. They live in memory only. Guarded by mu.
+	last map[string]code
+	mu   sync.Mutex
 }
 
 // Open reads the token file at path, which must be there.
 func Open(path string) (*Users, error) {
-	u := &Users{path: path, codes: codes{last: make(map[string]code)}}
+	u := &Users{path: path, last: make(map[string]code)}
 	_, err := u.current()
 	return u, err
 }
 
 // Invite returns a login code for one more machine of the user of an identity, good for ten minutes from now, as long as that identity is, and
 // until it is given another one.
-// Whoever runs the server has it for a user's name alone, and that one stays good whatever becomes of the user's tokens.
-func (u *Users) Invite(identity string, now time.Time) (code string, err error) {
-	return u.codes.invite(identity, now)
+// Whoever runs the server has it for a user's name alone, and that one stays good whatever becomes of the user's tokens. It is in three groups of
+// four: ABCD-EFGH-IJKL.
+func (u *Users) Invite(identity string, now time.Time) (string, error) {
+	if err := CheckUser(UserOf(identity)); err != nil {
+		return "", err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	maps.DeleteFunc(u.last, func(_ string, c code) bool { return !now.Before(c.ends) })
+	letters := rand.Text()[:codeLetters]
+	u.last[identity] = code{letters: mac(letters), ends: now.Add(codeLife)}
+	return letters[:4] + "-" + letters[4:8] + "-" + letters[8:], nil
 }
 
 // Identify returns whose token it is, and which: the user's name, a slash, which no name has, and 16 hex digits that stand
@@ -258,22 +271,45 @@ func (u *Users) Identify(presented []byte, now time.Time) (identity string, err 
 	return "", ErrToken
 }
 
-// redeem adds the token of a machine that has a code.
-func (u *Users) redeem(code, token, machine string, now time.Time) error {
+// redeem adds the token of a machine that has a code, and makes the code void for other tokens. For the same one that is no error again, and
+// nothing is done then: that token may have been revoked.
+func (u *Users) redeem(text, token, machine string, now time.Time) error {
 	if err := versions.CheckName(machine); err != nil {
 		return fmt.Errorf("%w: %w", ErrCode, err)
 	}
-	return u.codes.redeem(code, token, now, func(identity string) error {
-		tokens, err := u.current() // asked about right codes only, for anybody may send wrong ones
-		_, digits, isToken := strings.Cut(identity, "/")
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	letters := mac(plain.Replace(strings.ToUpper(text)))
+	for identity, known := range u.last {
 		switch {
-		case err != nil:
-			return err
-		case isToken && tokens[digits] != UserOf(identity): // who is put out does not come in again by a code
+		case known.letters != letters || !now.Before(known.ends):
+			continue
+		case known.token == mac(token):
+			return nil
+		case known.token != "":
 			return ErrCode
 		}
-		return add(u.path, UserOf(identity), token, "login of "+machine+", "+now.Format("2006-01-02 15:04"))
-	})
+		err := u.admit(identity, token, "login of "+machine+", "+now.Format("2006-01-02 15:04"))
+		if err == nil {
+			known.token = mac(token)
+			u.last[identity] = known
+		}
+		return err
+	}
+	return ErrCode
+}
+
+// admit adds a token for an identity that asked for a code. It reads the file for right codes only, as anybody may send wrong ones.
+func (u *Users) admit(identity, token, note string) error {
+	tokens, err := u.current()
+	_, digits, isToken := strings.Cut(identity, "/")
+	switch {
+	case err != nil:
+		return err
+	case isToken && tokens[digits] != UserOf(identity): // who is put out does not come in again by a code
+		return ErrCode
+	}
+	return add(u.path, UserOf(identity), token, note)
 }
 
 // Valid returns what tells whether the file, as it is now, holds the token that Identify gave an identity for.
@@ -332,56 +368,12 @@ func ByCode(code, token, machine string) string {
 	return strings.Join([]string{code, token, machine}, "\n")
 }
 
-// codes are the login codes, the last one of each identity that asked for one: so there are no more than the token file has lines. They live in
-// memory only.
-type codes struct {
-	mu   sync.Mutex
-	last map[string]code // by who asked for it: an identity, or a user's name
-}
-
+// code is a login code.
 type code struct {
 	letters string // their MAC
 	ends    time.Time
 	token   string // the MAC of the token that it was redeemed for; empty: it is open
 }
 
-// invite returns a new code, in three groups of four: ABCD-EFGH-IJKL.
-func (c *codes) invite(identity string, now time.Time) (string, error) {
-	if err := CheckUser(UserOf(identity)); err != nil {
-		return "", err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	maps.DeleteFunc(c.last, func(_ string, c code) bool { return !now.Before(c.ends) })
-	letters := rand.Text()[:codeLetters]
-	c.last[identity] = code{letters: mac(letters), ends: now.Add(codeLife)}
-	return letters[:4] + "-" + letters[4:8] + "-" + letters[8:], nil
-}
-
 // plain are the letters of a code, however a person writes it: codes have no digits 0, 1, 8 and 9.
 var plain = strings.NewReplacer("-", "", " ", "", "0", "O", "1", "I", "8", "B")
-
-// redeem has add make a token of the identity that asked for a code, and makes the code void for other tokens. For the same one that is no
-// error again, and nothing is done then: that token may have been revoked.
-func (c *codes) redeem(text, token string, now time.Time, add func(identity string) error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	letters := mac(plain.Replace(strings.ToUpper(text)))
-	for identity, known := range c.last {
-		switch {
-		case known.letters != letters || !now.Before(known.ends):
-			continue
-		case known.token == mac(token):
-			return nil
-		case known.token != "":
-			return ErrCode
-		}
-		err := add(identity)
-		if err == nil {
-			known.token = mac(token)
-			c.last[identity] = known
-		}
-		return err
-	}
-	return ErrCode
-}

@@ -295,7 +295,7 @@ func TestOneCodeAtATime(t *testing.T) {
 	require.NoError(t, err)
 	second, err := u.Invite(ann, now)
 	require.NoError(t, err)
-	require.Len(t, u.codes.last, 2)
+	require.Len(t, u.last, 2)
 	_, err = u.byCode(first, beta, now)
 	require.ErrorIs(t, err, ErrCode)
 	for i, code := range []string{owner, second} {
@@ -304,5 +304,5 @@ func TestOneCodeAtATime(t *testing.T) {
 	}
 	_, err = u.Invite("bob", now.Add(codeLife))
 	require.NoError(t, err)
-	require.Len(t, u.codes.last, 1, "what is too old is forgotten")
+	require.Len(t, u.last, 1, "what is too old is forgotten")
 }
