@@ -232,7 +232,7 @@ func check(ctx context.Context, j *job) (err error) {
 	case err != nil:
 		return err
 	case !r.Sound() && j.Bool("repair"):
-		return fail(exitUnsound, "the store in %s was unsound; what is said above to be deleted is: now put again what is incomplete", j.String("dir"))
+		return fail(exitUnsound, "the store in %s was unsound; put again what is incomplete", j.String("dir"))
 	case !r.Sound():
 		return fail(exitUnsound, "the store in %s is unsound; after check --repair, put again what is incomplete", j.String("dir"))
 	}

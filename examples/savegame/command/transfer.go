@@ -34,7 +34,8 @@ func transferCommands() []*cli.Command {
 		&cli.StringSliceFlag{Name: "exclude", Usage: "leave out what `PATTERN` fits, a name or a path below PATH; the next puts of PATH do so too, until they say otherwise ('' for nothing)"},
 		&cli.BoolFlag{Name: "force", Usage: "put it over a version that this machine has not seen"},
 		&cli.BoolFlag{Name: "keep-both", Usage: "put it beside a version that this machine has not seen, under a name of its own"})
-	put.Description = "PATH is a file or a folder; several become one save, under their own names. PATH - is standard input, which is kept in\na temporary file meanwhile. Files that were only touched make a version too, as it keeps their times; their content does not travel."
+	put.Description = "PATH is a file or a folder; several become one save, under their own names. PATH - is standard input, which is kept in\na temporary file meanwhile. " +
+		"Files that were only touched make a version too, as it keeps their times; their content does not travel."
 	get := client("get", "NAME[@VERSION] [PATH]", "fetch a save", get,
 		&cli.BoolFlag{Name: "force", Usage: "replace a PATH with changes that no version has: they are lost"})
 	get.Description = "PATH (default: NAME) is replaced in one step, once all is there; a save of one file goes into a PATH that is a folder.\nWhat is at PATH already does not travel. PATH - is standard output, for a save of one file."
@@ -342,7 +343,8 @@ func (g *getting) look(ctx context.Context, path string, m *manifest.Manifest) (
 	}
 	known, err := g.knows(local, m)
 	if err == nil && !known {
-		err = fail(exitConflict, "%s has changes that no version has, or none any more, or files that a put left out: put it, get into another PATH, or lose them with --force", path)
+		err = fail(exitConflict, "%s has changes that no version has, or none any more, or files that a put left out: "+
+			"put it, get into another PATH, or lose them with --force", path)
 	}
 	if err != nil {
 		return nil, errors.Join(err, local.Close())

@@ -10,7 +10,8 @@
 // A client remembers for each save the [Ref] of the version that it saw last. A put over another content is a [*Conflict],
 // unless its [Mode] says otherwise. A put of what is the newest version already makes none and conflicts with nothing, so
 // that one whose answer was lost is simply made again. A put over what is in the trash brings the save back where it knows what was removed,
-// and is a conflict otherwise. Erased it is by who saw it, or when it was removed by who had.
+// and is a conflict otherwise. [User.Erase] is a conflict too for who has not seen all that a save holds, unless one who had seen it put it into
+// the trash.
 //
 // # What stays
 //
