@@ -21,7 +21,8 @@ func TestContentIsWhatItsKeySays(t *testing.T) {
 					got, key := collect(n.client.streams), Key(named.Of(good).String())
 					require.ErrorIs(n, n.mustStart(n.server.peer, evil, key, Hash(hashed)).Wait(n.ctx), ErrDigest)
 					require.ErrorIs(n, (<-got).err, ErrDigest)
-					require.Empty(n, store.files)
+					require.Empty(n, store.contents)
+					require.Empty(n, store.parts)
 					require.NoError(n, n.mustStart(n.server.peer, good, key, Hash(hashed)).Wait(n.ctx))
 					require.Equal(n, good, (<-got).data)
 					again := n.mustStart(n.server.peer, good, key, Hash(hashed))
@@ -43,15 +44,15 @@ func TestPoisonedStore(t *testing.T) {
 		stored   memoryFile
 		replaced bool // at once, for it is known before anything is read
 	}{
-		"content":                      {SHA256.Of(good).String(), memoryFile{data: evil, complete: true, digest: SHA256.Of(evil)}, true},
-		"content by another algorithm": {SHA256.Of(good).String(), memoryFile{data: evil, complete: true, digest: BLAKE3.Of(evil)}, false},
-		"content that has decayed":     {"k", memoryFile{data: evil, complete: true, digest: SHA256.Of(good)}, false},
+		"content":                      {SHA256.Of(good).String(), memoryFile{data: evil, digest: SHA256.Of(evil)}, true},
+		"content by another algorithm": {SHA256.Of(good).String(), memoryFile{data: evil, digest: BLAKE3.Of(evil)}, false},
+		"content that has decayed":     {"k", memoryFile{data: evil, digest: SHA256.Of(good)}, false},
 		"part":                         {SHA256.Of(good).String(), memoryFile{data: evil}, false},
 		"part whose key says nothing":  {"k", memoryFile{data: evil}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := newMemoryStore()
-			store.files[storeKey{"", c.key}] = &c.stored
+			store.put(c.key, c.stored)
 			inNetwork(t, setup{client: Config{Store: store}}, func(n *network) {
 				got := make(chan received, 2)
 				save.Handle(n.client.streams, func(in *IncomingBlob) {

@@ -77,7 +77,7 @@ func TestStoreOfATransfer(t *testing.T) {
 			require.NoError(n, again.Wait(n.ctx))
 			require.Equal(n, key != "none", again.Progress().Resumed > 0, key)
 		}
-		require.Len(n, own.files, 1)
+		require.Len(n, own.contents, 1)
 	})
 }
 
@@ -291,7 +291,8 @@ func TestCutElementIsComparedWithWhatIsStored(t *testing.T) {
 				require.ErrorIs(n, err, ErrDigest)
 				require.ErrorContains(n, err, "another element")
 				time.Sleep(time.Second)
-				require.Empty(n, store.files, "it is deleted")
+				require.Empty(n, store.parts, "it is deleted")
+				require.Empty(n, store.contents)
 			})
 		})
 	}

@@ -16,7 +16,8 @@ import (
 // be safe for concurrent use; a Part or Content is used by one goroutine at a time.
 type Store interface {
 	// Open begins or resumes a part. size is that of the whole content, -1 when unknown; a stored prefix that is longer is
-	// dropped. Errors: ErrPartBusy, ErrStoreFull.
+	// dropped. A complete content under the key stays, for Lookup to find, until Commit of the part replaces it. Errors: ErrPartBusy,
+	// ErrStoreFull.
 	Open(identity, key string, size int64) (Part, error)
 	// Lookup opens the complete content, or fails with an error that Is fs.ErrNotExist.
 	Lookup(identity, key string) (Content, error)
@@ -34,12 +35,12 @@ type Part interface {
 	// ReadAt reads what is stored, below Offset.
 	io.ReaderAt
 
-	// Commit makes the part the complete content, durably and in one step, and keeps digest with it; the caller has verified
-	// that. Lookup does not find the content before.
+	// Commit makes the part the complete content, durably and in one step, in place of one that is there, and keeps digest with it; the
+	// caller has verified that. Lookup does not find the content before.
 	Commit(digest Digest) error
 	// Close keeps what is stored so that a later Open resumes it.
 	Close() error
-	// Delete forgets what is stored.
+	// Delete forgets what is stored of the part.
 	Delete() error
 }
 

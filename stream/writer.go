@@ -163,10 +163,10 @@ func (w *writer) prepare() (body, error) {
 	}
 
 	identity := w.in.peer.conn.Identity()
-	content, err := w.lookup(store, identity, key)
+	content, elements, err := w.lookup(store, identity, key)
 	switch {
 	case err == nil:
-		return nil, w.replayContent(content, func() error { return store.Remove(identity, key) })
+		return nil, w.replayContent(content, elements, func() error { return store.Remove(identity, key) })
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, storeError(err)
 	}
@@ -183,18 +183,38 @@ func (w *writer) prepare() (body, error) {
 	return w.resumePart(part)
 }
 
-// lookup opens the complete content under a key. What has another digest than the key says is removed, as if nothing had been there: who
-// stored it may have been somebody else than this sender, at a client another server.
-func (w *writer) lookup(store Store, identity, key string) (Content, error) {
-	content, err := store.Lookup(identity, key)
-	name := w.in.header.named()
-	if err != nil || name.IsZero() || content.Digest().algorithm != name.algorithm || content.Digest() == name {
-		return content, err
+// lookup opens the complete content under a key, and returns how many elements it has. What can not be the content that the sender
+// announces counts as missing and stays: a lie about it deletes nothing, and what an honest sender brings replaces it once it is verified.
+func (w *writer) lookup(store Store, identity, key string) (content Content, elements int64, err error) {
+	found, err := store.Lookup(identity, key)
+	if err != nil {
+		return nil, 0, err
 	}
-	if err := errors.Join(content.Close(), store.Remove(identity, key)); err != nil {
-		return nil, err
+	defer func() {
+		if content == nil { // it does not match, or an element's own decoding panicked
+			err = errors.Join(err, found.Close())
+		}
+	}()
+	if elements, err = w.match(found); err == nil {
+		content = found
 	}
-	return nil, fs.ErrNotExist
+	return content, elements, err
+}
+
+// match returns how many elements a complete content has; the error Is fs.ErrNotExist if it can not be what the sender announces.
+func (w *writer) match(c Content) (elements int64, err error) {
+	h, name, digest := &w.in.header, w.in.header.named(), c.Digest()
+	switch {
+	case digest.IsZero(), h.size >= 0 && c.Size() != h.size:
+		return 0, fs.ErrNotExist
+	case digest.algorithm == name.algorithm && digest != name: // who stored it may have been another server, at a client
+		return 0, fs.ErrNotExist
+	}
+	whole, elements, err := w.scan(c, c.Size())
+	if err == nil && (whole != c.Size() || h.kind == kindArray && elements != h.count) {
+		err = fs.ErrNotExist
+	}
+	return elements, err
 }
 
 func (w *writer) hasher() hasher { return newHasher(w.in.header.hash, w.in.header.named()) }
@@ -270,27 +290,19 @@ func (w *writer) resumePart(part Part) (body, error) {
 	return &keeper{digest, part, offset}, nil
 }
 
-// replayContent delivers complete content from the store, and removes it if it is no longer what its digest says.
-func (w *writer) replayContent(content Content, remove func() error) (err error) {
+// replayContent delivers complete content from the store, and removes it if it is no longer what its digest says. Nothing that the sender
+// says meanwhile has it removed.
+func (w *writer) replayContent(content Content, elements int64, remove func() error) (err error) {
+	decayed := false
 	defer func() {
 		err = errors.Join(err, content.Close())
-		if errors.Is(err, ErrDigest) {
+		if decayed {
 			err = errors.Join(err, remove())
 		}
 	}()
 
-	// The answer, once it is clear that the content can be what the header announces.
 	size := content.Size()
-	switch offset, index, err := w.scan(content, size); {
-	case err != nil:
-		return err
-	case content.Digest().IsZero():
-		return fmt.Errorf("%w: what is stored under the key has none", ErrDigest)
-	case offset != size, w.in.header.size >= 0 && w.in.header.size != size, w.in.header.kind == kindArray && index != w.in.header.count:
-		return fmt.Errorf("%w: what is stored under the key has %d bytes and %d whole elements", ErrDigest, size, index)
-	default:
-		w.in.answer.resume(offset, index, true)
-	}
+	w.in.answer.resume(size, elements, true)
 
 	// The content, and its digest: a disk may have damaged it since it was stored.
 	digest := newHasher(content.Digest().algorithm, w.in.header.named())
@@ -298,6 +310,7 @@ func (w *writer) replayContent(content Content, remove func() error) (err error)
 		return err
 	}
 	if err := digest.Commit(content.Digest()); err != nil {
+		decayed = true
 		return err
 	}
 	if err := w.passHeld(); err != nil {

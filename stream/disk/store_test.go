@@ -484,3 +484,20 @@ func TestLookupWhileItIsReplaced(t *testing.T) {
 	close(stop)
 	<-stopped
 }
+
+// What a sender says has a part begun under the key of a complete content. That stays as it is until the part is committed in its place.
+func TestContentStaysUntilAPartReplacesIt(t *testing.T) {
+	s := New(t.TempDir())
+	old, other := bytes.Repeat([]byte("old"), 100), []byte("other")
+	store(t, s, mine, "k", old)
+	for i, end := range []func(stream.Part) error{stream.Part.Delete, stream.Part.Close, stream.Part.Delete} {
+		p := openTestPart(t, s, mine, "k", 5)
+		require.Equal(t, int64(i/2*2), p.Offset())
+		writeAll(t, p, other[p.Offset():2+p.Offset()])
+		require.Equal(t, old, load(t, s, mine, "k"))
+		require.NoError(t, end(p))
+		require.Equal(t, old, load(t, s, mine, "k"))
+	}
+	store(t, s, mine, "k", other)
+	require.Equal(t, other, load(t, s, mine, "k"))
+}
