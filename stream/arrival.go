@@ -124,9 +124,9 @@ func (a *arrival) checkStored(elements int64) {
 	h := &a.in.header
 	switch size := a.size(); {
 	case size >= 0 && a.parts.base > size:
-		a.in.finishLocked(fmt.Errorf("%w: %d bytes are stored under its key, it has %d", ErrDigest, a.parts.base, size))
+		a.in.finishLocked(fmt.Errorf("%w: its sender has %d bytes, %d are stored of it", ErrDigest, size, a.parts.base))
 	case h.kind == kindArray && elements > h.count:
-		a.in.finishLocked(fmt.Errorf("%w: %d elements are stored under its key, it has %d", ErrDigest, elements, h.count))
+		a.in.finishLocked(fmt.Errorf("%w: its sender has %d elements, %d are stored of it", ErrDigest, h.count, elements))
 	}
 }
 
@@ -148,7 +148,7 @@ func (a *arrival) next() (*block, error) {
 		case a.in.finished:
 			return nil, a.in.endedLocked()
 		case a.tail != nil && a.parts.next > a.tail.size:
-			return nil, fmt.Errorf("%w: %d bytes arrived, the sender hashed %d", ErrDigest, a.parts.next, a.tail.size)
+			return nil, fmt.Errorf("%w: its sender hashed %d bytes, %d came", ErrDigest, a.tail.size, a.parts.next)
 		case a.in.delivery.room() && len(a.parts.ready) > 0:
 			c := a.parts.take()
 			a.taken += c.cost()

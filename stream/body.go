@@ -55,18 +55,25 @@ func (h hasher) Write(p []byte) (int, error) {
 	return h.Hasher.Write(p)
 }
 
-func (h hasher) Commit(digest Digest) error {
+func (h hasher) Commit(digest Digest) error { return h.check(digest, "which its sender announced") }
+
+// check fails unless what was written has the digest, for a reason that the error's text has, and the one that its key says.
+func (h hasher) check(digest Digest, reason string) error {
 	got := h.Digest()
 	if got != digest {
-		return fmt.Errorf("%w: content %v, sender %v", ErrDigest, got, digest)
+		return differs(digest, reason, got)
 	}
 	if h.byName != nil {
 		got = h.byName.Digest()
 	}
 	if !h.name.IsZero() && got != h.name {
-		return fmt.Errorf("%w: the key says %v, the content is %v", ErrDigest, h.name, got)
+		return differs(h.name, "which its key says", got)
 	}
 	return nil
+}
+
+func differs(expected Digest, reason string, got Digest) error {
+	return fmt.Errorf("%w: expected %v, %s, got %v", ErrDigest, expected, reason, got)
 }
 
 func (h hasher) Close() error  { return nil }
@@ -107,6 +114,9 @@ func (k *keeper) compare(p []byte) error {
 func (k *keeper) Commit(digest Digest) error {
 	if err := k.hasher.Commit(digest); err != nil {
 		return err
+	}
+	if !k.name.IsZero() {
+		digest = k.name // by which the content will be looked for
 	}
 	return k.part.Commit(digest)
 }

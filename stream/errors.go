@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/quivernet/quiver/rpc"
 )
 
 // Errors that end a transfer. What Err and Read return, and what Wait returns once the transfer has ended, wraps one of
@@ -33,7 +35,9 @@ var (
 
 // Errors of a Store.
 var (
-	// ErrDigest means that content arrived whole but is not what its sender hashed. It has been deleted.
+	// ErrDigest means that content is not what its sender hashed, or not what its key says, or not what the receiver has stored of it. What
+	// had come of it is deleted; complete content that was stored under the key before stays, unless that itself has changed since it was
+	// verified. The text says whose content it is, its key, which digest or size was expected, by whom, and which came.
 	ErrDigest = errors.New("stream: digest differs")
 	// ErrPartBusy means that another transfer writes the same content of the same peer now.
 	ErrPartBusy = errors.New("stream: part is being written by another transfer")
@@ -95,14 +99,20 @@ const (
 	byReceiver = "receiver"
 )
 
-// ending returns the error of a transfer that ends now because of err. end is which end this is: its text says what the sender
-// has sent, or the receiver consumed.
-func ending(err error, end string, h *header, p Progress) error {
+// ending returns the error of a transfer over conn that ends now because of err. end is which end this is: its text says what the sender
+// has sent, or the receiver consumed. That of ErrDigest, which somebody has to look into, also says with whom and under which key.
+func ending(err error, end string, conn *rpc.Conn, h *header, p Progress) error {
 	f := *failureOf(err)
 	if f.by == "" && f.kind != ErrClosed {
 		f.by = end
 	}
 	f.what = h.String()
+	switch {
+	case f.kind == ErrDigest && end == bySender:
+		f.what += fmt.Sprintf(" with key %q to %v", h.key, conn)
+	case f.kind == ErrDigest:
+		f.what += fmt.Sprintf(" with key %q from %v", h.key, conn)
+	}
 	if f.by != "" {
 		f.what += " stopped by the " + f.by
 	}

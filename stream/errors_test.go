@@ -105,8 +105,8 @@ type readOnly struct{ io.Reader }
 
 // A cause may be another transfer's failure: what it is does not hide what this one is.
 func TestFailureForAFailure(t *testing.T) {
-	other := ending(stopped(ErrRejected, errTest), byReceiver, &header{kind: kindBlob, topic: "other"}, Progress{Total: 10})
-	err := ending(canceled(other), bySender, &header{kind: kindBlob, topic: "save"}, Progress{Sent: 1, Total: 10})
+	other := ending(stopped(ErrRejected, errTest), byReceiver, nil, &header{kind: kindBlob, topic: "other"}, Progress{Total: 10})
+	err := ending(canceled(other), bySender, nil, &header{kind: kindBlob, topic: "save"}, Progress{Sent: 1, Total: 10})
 	require.EqualError(t, err, `stream: canceled: blob "save" stopped by the sender, 1 of 10 bytes sent: `+
 		`stream: rejected: blob "other" stopped by the receiver, 0 of 10 bytes consumed: a reason of the test`)
 	require.Equal(t, stopCanceled, failureOf(err).stop().code)
@@ -128,4 +128,32 @@ func TestLeavingBatchesSaysSo(t *testing.T) {
 		require.ErrorContains(n, err, `stopped by the receiver`)
 		require.ErrorContains(n, err, `of 100000 elements sent: "the loop over Batches was left"`)
 	})
+}
+
+// TestErrDigestSaysWhoseContent: of both ends' errors, because somebody has to look into it.
+func TestErrDigestSaysWhoseContent(t *testing.T) {
+	good, evil := content(1000), content(1001)[:1000]
+	key := SHA256.Of(good).String()
+	for name, row := range map[string]struct {
+		start func(n *network) *Transfer
+		says  string
+	}{
+		"of a wrong digest": {func(n *network) *Transfer { return n.mustStartWrong(good, Key("k"), Hash(SHA256)) },
+			"expected sha256:[0-9a-f]{64}, which its sender announced, got " + key},
+		"of another key": {func(n *network) *Transfer { return n.mustStart(n.server.peer, evil, Key(key), Hash(SHA256)) },
+			"expected " + key + ", which its key says, got " + SHA256.Of(evil).String()},
+		"of what has changed in the store": {func(n *network) *Transfer { return n.mustStart(n.server.peer, good, Key("decayed"), Hash(SHA256)) },
+			"expected " + key + ", as which it was stored, got " + SHA256.Of(evil).String()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := newMemoryStore()
+			store.put("decayed", memoryFile{data: evil, digest: SHA256.Of(good)})
+			inNetwork(t, setup{client: Config{Store: store}}, func(n *network) {
+				got := collect(n.client.streams)
+				const what = `^stream: digest differs: blob "save" with key "(k|decayed|sha256:[0-9a-f]+)" `
+				require.Regexp(n, what+`to conn 1 stopped by the receiver, [0-9]+ of 1000 bytes sent: "`+row.says+`"$`, row.start(n).Wait(n.ctx))
+				require.Regexp(n, what+`from conn 1 stopped by the receiver, [0-9]+ of 1000 bytes consumed: `+row.says+`$`, (<-got).err)
+			})
+		})
+	}
 }

@@ -119,7 +119,7 @@ func (in *incoming) finishLocked(err error) {
 	}
 	in.finished = true
 	if err != nil {
-		in.err = ending(err, byReceiver, &in.header, in.progressLocked())
+		in.err = ending(err, byReceiver, in.peer.conn, &in.header, in.progressLocked())
 	}
 	close(in.done)
 	in.arrival.free()

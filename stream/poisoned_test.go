@@ -25,6 +25,7 @@ func TestContentIsWhatItsKeySays(t *testing.T) {
 					require.Empty(n, store.parts)
 					require.NoError(n, n.mustStart(n.server.peer, good, key, Hash(hashed)).Wait(n.ctx))
 					require.Equal(n, good, (<-got).data)
+					require.Equal(n, named.Of(good), store.contents[storeKey{"", named.Of(good).String()}].digest, "by which it is looked for")
 					again := n.mustStart(n.server.peer, good, key, Hash(hashed))
 					require.NoError(n, again.Wait(n.ctx))
 					require.Equal(n, good, (<-got).data)

@@ -225,7 +225,7 @@ func (r *reader) checkAligned(offset int64) error {
 	if offset == r.from {
 		return nil
 	}
-	return fmt.Errorf("%w: the first %d elements take %d bytes, the receiver has %d of the content with this key", ErrDigest, r.fromAt, offset, r.from)
+	return fmt.Errorf("%w: the first %d elements take %d bytes here, the receiver has %d stored", ErrDigest, r.fromAt, offset, r.from)
 }
 
 // size returns how many bytes the source had, once it has ended.
@@ -285,7 +285,7 @@ func (r *reader) finish(size, count int64, digest *Hasher, err error) {
 // checkTotal sets err when the source ended before the byte at which to go on. The caller holds the lock.
 func (r *reader) checkTotal() {
 	if r.finished && r.err == nil && r.total.size < r.from {
-		r.err = fmt.Errorf("%w: the source ended at byte %d, the receiver has %d of the content with this key", ErrDigest, r.total.size, r.from)
+		r.err = fmt.Errorf("%w: the source ended at byte %d, the receiver has %d stored", ErrDigest, r.total.size, r.from)
 	}
 }
 

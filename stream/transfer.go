@@ -151,7 +151,7 @@ func (t *Transfer) finish(err error) bool {
 	t.noteSealed()
 	t.finished = true
 	if err != nil {
-		t.err = ending(err, bySender, &t.header, t.progress)
+		t.err = ending(err, bySender, t.peer.conn, &t.header, t.progress)
 	} else {
 		t.progress.Acked = max(t.progress.Sent, t.progress.Total)
 		t.progress.Sent, t.progress.Total = t.progress.Acked, t.progress.Acked

@@ -85,7 +85,7 @@ func (w *writer) conclude(b body, last *block) error {
 		return err
 	}
 	if last != nil && last.end() != tail.size {
-		return fmt.Errorf("%w: %d bytes arrived, the sender hashed %d", ErrDigest, last.end(), tail.size)
+		return fmt.Errorf("%w: its sender hashed %d bytes, %d came", ErrDigest, tail.size, last.end())
 	}
 	if err := b.Commit(w.in.header.hash.digest(tail.sum)); err != nil {
 		return bodyError(err)
@@ -309,7 +309,7 @@ func (w *writer) replayContent(content Content, elements int64, remove func() er
 	if err := w.replay(content, size, digest); err != nil {
 		return err
 	}
-	if err := digest.Commit(content.Digest()); err != nil {
+	if err := digest.check(content.Digest(), "as which it was stored"); err != nil {
 		decayed = true
 		return err
 	}

@@ -76,7 +76,7 @@ func (s *Store) Lookup(identity, key string) (stream.Content, error) {
 
 // Publish takes a complete content out of the store and renames it to path, which must be on the same file system. A file there is
 // replaced in one step, and the new one survives a power failure. Publish is for senders that give the content's digest, as text, as
-// stream.Key, and its algorithm as stream.Hash. A content whose digest is not its key is removed, with an error that Is stream.ErrDigest.
+// stream.Key. A content that was stored with another digest than its key is removed, with an error that Is stream.ErrDigest.
 // If there is no content, the error Is fs.ErrNotExist.
 func (s *Store) Publish(identity string, digest stream.Digest, path string, mode fs.FileMode) error {
 	if err := s.publish(identity, digest, path, mode); err != nil {
@@ -94,7 +94,7 @@ func (s *Store) publish(identity string, digest stream.Digest, path string, mode
 		return err
 	}
 	if c.digest != digest {
-		return errors.Join(fmt.Errorf("%w: it is %v", stream.ErrDigest, c.digest), s.Remove(identity, digest.String()))
+		return errors.Join(fmt.Errorf("%w: expected %v, by its key, got %v, as which identity %q has sent it", stream.ErrDigest, digest, c.digest, identity), s.Remove(identity, digest.String()))
 	}
 	if err := os.Rename(c.Name(), path); err != nil {
 		return err
