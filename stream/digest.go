@@ -170,6 +170,30 @@ func ParseDigest(text string) (Digest, error) {
 	return Digest{}, fmt.Errorf("stream: %q is no digest that is known here", clip(text, 80))
 }
 
+// checkKey refuses a key that begins as the text of a digest does and is none that is known here: one in upper case, cut short, or by another
+// algorithm. As a plain name it would be compared with nothing, and whoever gave it believes that it is.
+func checkKey(key string) error {
+	name, _, colon := strings.Cut(key, ":")
+	if _, err := ParseDigest(key); !colon || err == nil || !namesAlgorithm(name) {
+		return nil
+	}
+	return fmt.Errorf("stream: Key(%q) is nearly the text of a digest: that is %v or %v, a colon and %d hex digits in lower case, as Digest.String makes it",
+		clip(key, maxKeyBytes), SHA256, BLAKE3, hex.EncodedLen(digestBytes))
+}
+
+// namesAlgorithm reports whether a name is that of an algorithm that makes digests, here or elsewhere: SHA-256, md5, blake2b.
+func namesAlgorithm(name string) bool {
+	name = strings.ToLower(strings.TrimSpace(name))
+	for _, family := range []string{"md", "sha", "blake"} {
+		rest, ok := strings.CutPrefix(name, family)
+		rest = strings.TrimLeft(rest, "-_")
+		if ok && rest != "" && '0' <= rest[0] && rest[0] <= '9' {
+			return true
+		}
+	}
+	return false
+}
+
 // MarshalText implements encoding.TextMarshaler.
 func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 

@@ -68,3 +68,37 @@ func FuzzParseDigest(f *testing.F) {
 		}
 	})
 }
+
+// Keys that were meant as digests were taken for plain names: what came under them was compared with nothing, and nobody noticed.
+func TestKeysThatAreNearlyDigests(t *testing.T) {
+	good := SHA256.Of(nil).String()
+	for _, key := range []string{good, BLAKE3.Of(nil).String(), "k", "", "slot:1", "sha:1", "shadow:12", "blake:tyger", "madam:1", "md:", good[7:], "save of " + good} {
+		require.NoError(t, checkKey(key), key)
+	}
+	nearly := []string{strings.ToUpper(good), "sha256:" + strings.ToUpper(good[7:]), good[:70], good + "0", "sha256:", " " + good, "SHA-256:" + good[7:],
+		"sha256:" + strings.Repeat("g", 64), "md5:d41d8cd98f00b204e9800998ecf8427e", "sha1:da39a3ee", "sha3-256:00", "blake2b:00", "Blake3:" + good[7:], "sha512:cf83"}
+	inNetwork(t, setup{}, func(n *network) {
+		got, gotItems := collect(n.client.streams), n.collectItems(n.client.streams)
+		for _, key := range nearly {
+			_, err := save.Start(n.server.peer, strings.NewReader("x"), 1, Key(key))
+			require.ErrorContains(n, err, `stream: Key("`+key+`") is nearly the text of a digest`)
+			_, err = items.Start(n.server.peer, testItems(1), Key(key))
+			require.ErrorContains(n, err, `stream: Key("`+key+`") is nearly the text of a digest`)
+		}
+
+		t.Log("# a sender that knows more algorithms, or checks less, is refused by words, and its connection goes on")
+		for _, key := range nearly {
+			var transfer *Transfer
+			n.do(n.server.world, func() {
+				transfer = n.mustStart(n.server.peer, content(1000))
+				transfer.header.key = key
+			})
+			err := transfer.Wait(n.ctx)
+			require.ErrorIs(n, err, ErrRejected)
+			require.ErrorContains(n, err, "nearly the text of a digest")
+		}
+		require.NoError(n, n.mustStart(n.server.peer, content(1000), Key("save of "+good)).Wait(n.ctx))
+		require.NoError(n, (<-got).err)
+		require.Empty(n, gotItems)
+	})
+}

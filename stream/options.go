@@ -33,7 +33,9 @@ func Weight(n int) Option { return func(o *options) { o.weight = n } }
 // What a blob's receiver gets under a key that is the text of a digest, as [Digest.String] makes it, has that digest: other content that comes
 // or is found in the store fails with ErrDigest, or is fetched anew. The content is hashed twice if [Hash] is another algorithm. What the
 // receiver has stored under a key is taken for the sender's and not compared with it, so a sender that gives its content another content's
-// key is told that all has arrived; under keys that are no digests, that goes for blobs and arrays alike.
+// key is told that all has arrived; under keys that are no digests, that goes for blobs and arrays alike. A key that is nearly a digest's
+// text, in upper case, of another length or by an algorithm that is unknown, such as md5, is refused at both ends; hex digits without an
+// algorithm's name before them are a plain name.
 func Key(key string) Option { return func(o *options) { o.key = key } }
 
 // Name tells the receiving application about the transfer, in at most 255 bytes: a file's name, perhaps. There it is a text
@@ -66,6 +68,8 @@ func resolve(config *Config, opts []Option) (options, error) {
 		return o, fmt.Errorf("stream: Weight(%d) is not 1 to %d", o.weight, MaxWeight)
 	case len(o.key) > maxKeyBytes:
 		return o, fmt.Errorf("stream: Key of %d bytes, at most %d", len(o.key), maxKeyBytes)
+	case checkKey(o.key) != nil:
+		return o, checkKey(o.key)
 	case len(o.name) > maxNameBytes:
 		return o, fmt.Errorf("stream: Name of %d bytes, at most %d", len(o.name), maxNameBytes)
 	case o.via == nil:

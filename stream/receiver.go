@@ -157,6 +157,8 @@ func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
 		return fmt.Errorf("%w: nothing handles %v", ErrRejected, h)
 	case !h.hash.ofTransfers():
 		return fmt.Errorf("%w: the digest of %v is by %v, which is unknown here; known are %v", ErrRejected, h, h.hash, fastest())
+	case checkKey(h.key) != nil:
+		return fmt.Errorf("%w: %w", ErrRejected, checkKey(h.key))
 	case h.parts != 0:
 		return fmt.Errorf("%w: the parts of %v have digests of kind %d, which is unknown here", ErrRejected, h, h.parts)
 	case t.kind == kindArray && t.shape != h.shape:
