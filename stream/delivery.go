@@ -64,13 +64,15 @@ func (d decoded) piece(bytes int) piece {
 	return piece{batch: d.batch, bytes: int64(bytes), count: int64(d.count), cost: d.memory, fresh: true}
 }
 
-// add gives a piece to the application. A fresh one first waits for room.
+// add gives a piece to the application. A fresh one first waits for room; it is held meanwhile, and charged.
 func (d *delivery) add(p piece) error {
 	in := d.in
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for p.fresh && !in.finished && !d.borrow(p.cost) {
+		in.peer.account.MustBorrow(p.cost)
 		in.arrival.changed.Wait()
+		in.peer.account.Repay(p.cost)
 	}
 	if in.finished {
 		return in.endedLocked()

@@ -13,7 +13,7 @@ import (
 type writer struct {
 	in      *incoming
 	decoded int64  // elements
-	held    *piece // the last of what was stored, which waits for more content, or until the whole is verified; nil = none
+	held    *piece // the last of what was stored, charged, which waits for more content, or until the whole is verified; nil = none
 }
 
 // run is the goroutine of the writer.
@@ -23,6 +23,7 @@ func (w *writer) run() {
 			w.in.finish(err)
 		}
 	})
+	w.letGo()
 	w.in.peer.streams.writers.drop(storeKey{w.in.peer.conn.Identity(), w.in.header.key}, w.in)
 	w.in.peer.streams.writing.Return(&w.in.peer.receiver.writing)
 }
@@ -102,14 +103,26 @@ func (w *writer) conclude(b body, last *block) error {
 	return nil
 }
 
+// hold keeps a piece until passHeld.
+func (w *writer) hold(p piece) {
+	w.held = &p
+	w.in.peer.account.MustBorrow(p.cost)
+}
+
+// letGo returns the piece that is held, nil when there is none, and charges it no more.
+func (w *writer) letGo() (p *piece) {
+	if p, w.held = w.held, nil; p != nil {
+		w.in.peer.account.Repay(p.cost)
+	}
+	return p
+}
+
 // passHeld delivers the last of what was stored, once.
 func (w *writer) passHeld() error {
-	if w.held == nil {
-		return nil
+	if p := w.letGo(); p != nil {
+		return w.in.delivery.add(*p)
 	}
-	p := *w.held
-	w.held = nil
-	return w.in.delivery.add(p)
+	return nil
 }
 
 // pass delivers a block to the application.
@@ -331,7 +344,7 @@ func (w *writer) replay(r io.ReaderAt, size int64, digest hasher) error {
 			return err
 		}
 		w.decoded += p.count
-		w.held = &p
+		w.hold(p)
 		return nil
 	})
 }
@@ -405,13 +418,17 @@ func (w *writer) walkBlob(r io.ReaderAt, size int64, visit func(p piece, raw []b
 		c.offset = offset
 		n := min(int64(len(c.room())), size-offset)
 		c.buf = c.buf[:len(c.buf)+int(n)]
-		if err := w.inReplay(func() error { return readAt(r, c.payload(), offset) }); err != nil {
+		p := piece{block: c, bytes: n, cost: c.cost(), fresh: true}
+		w.in.peer.account.MustBorrow(p.cost) // until visit has charged it
+		err := w.inReplay(func() error { return readAt(r, c.payload(), offset) })
+		if err == nil {
+			err = visit(p, c.payload())
+		}
+		w.in.peer.account.Repay(p.cost)
+		if err != nil {
 			return err
 		}
 		offset += n
-		if err := visit(piece{block: c, bytes: n, cost: c.cost(), fresh: true}, c.payload()); err != nil {
-			return err
-		}
 	}
 	return nil
 }
