@@ -243,6 +243,14 @@ func (c *Conn) origin() netip.Prefix {
 	return door.AddressOf(c.RemoteAddr())
 }
 
+// party returns for whom the jobs count that the connection leaves behind.
+func (c *Conn) party() budget.Party {
+	if identity := c.Identity(); identity != "" {
+		return budget.Party{Identity: identity}
+	}
+	return budget.Party{Address: door.AddressOf(c.RemoteAddr())}
+}
+
 // evict ends a handshake to make room, even one that is telling its client of a refusal. It does nothing when c is nil.
 func (w *World) evict(c *Conn) {
 	if c == nil {
@@ -395,7 +403,7 @@ func (w *World) expel(c *Conn) {
 		w.overflows++
 	}
 	c.requests.end(nil, err)
-	w.handlers.jobs.End(&c.requests.running, c.identity)
+	w.handlers.jobs.End(&c.requests.running, c.party())
 	c.trace.Ended(err.Code.String())
 	w.log.Info("disconnected", "conn", c, "code", err.Code.String(), "reason", err.Reason, "remote", err.Remote)
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {

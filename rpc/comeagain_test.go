@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"net"
 	"sync/atomic"
 	"testing"
 
@@ -15,6 +16,36 @@ func TestHandlersOutliveTheirConnection(t *testing.T) {
 		Classes: []*Class{clerk}, MaxRequests: 2,
 		Authenticate: func(_ context.Context, token []byte) (string, error) { return string(token), nil },
 	}
+	comesAgain(t, config, [2]string{"ann", "bob"}, func(n *network, _ string, w *testWorld) {
+		_, err := n.connect(w)
+		require.NoError(t, err)
+	})
+}
+
+// TestHandlersOutliveTheirNamelessConnection: without an identity they count for the address, and all that have none count together.
+func TestHandlersOutliveTheirNamelessConnection(t *testing.T) {
+	config := Config{Classes: []*Class{clerk}, MaxRequests: 2}
+	for name, hosts := range map[string][2]string{
+		"IPv4":       {"192.0.2.1", "192.0.2.2"},
+		"IPv6":       {"2001:db8::1", "2001:db8:0:1::1"},
+		"no address": {"", "192.0.2.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			comesAgain(t, config, hosts, func(n *network, from string, w *testWorld) {
+				var addr net.Addr
+				if from != "" {
+					addr = host(from)
+				}
+				c, err := n.connectFrom(addr, w)
+				require.NoError(t, err)
+				n.clients, n.ends = append(n.clients, w), append(n.ends, c)
+			})
+		})
+	}
+}
+
+// comesAgain has two clients ask, leave and come again while the handlers of their questions run.
+func comesAgain(t *testing.T, config Config, who [2]string, connect func(n *network, who string, w *testWorld)) {
 	inNet(t, 0, config, func(n *network) {
 		goOn, running := make(chan struct{}), new(atomic.Int32)
 		b := Bind(n.server.World, clerk, func(*Actor) *clerkObject { return new(clerkObject) })
@@ -31,8 +62,7 @@ func TestHandlersOutliveTheirConnection(t *testing.T) {
 		visit := func(name string) int32 {
 			w := newTestWorld(t, Config{Classes: config.Classes, Token: []byte(name)})
 			Bind(w.World, clerk, func(*Actor) *clerkObject { return new(clerkObject) })
-			_, err := n.connect(w)
-			require.NoError(t, err)
+			connect(n, name, w)
 			n.tick(3)
 			n.conns = append(n.conns, n.server.joined[len(n.conns)])
 			i := len(n.conns) - 1
@@ -48,13 +78,13 @@ func TestHandlersOutliveTheirConnection(t *testing.T) {
 			require.Error(t, n.conns[i].Err())
 			return running.Load()
 		}
-		run := []int32{visit("ann"), visit("ann"), visit("ann"), visit("bob")}
+		run := []int32{visit(who[0]), visit(who[0]), visit(who[0]), visit(who[1])}
 		close(goOn)
 		n.tick(3)
-		require.Equal(t, []int32{2, 2, 2, 4}, run, "ann's first two still run; bob has as many of his own")
+		require.Equal(t, []int32{2, 2, 2, 4}, run, "the first two still run; the other has as many of its own")
 		require.Zero(t, running.Load())
 		goOn = make(chan struct{})
-		again := visit("ann")
+		again := visit(who[0])
 		close(goOn)
 		n.tick(3)
 		require.EqualValues(t, 2, again, "there is room again")

@@ -226,7 +226,7 @@ func (w *World) runQuestion(c *Conn, a *Actor, m *method, number uint64, argumen
 	case a.dead:
 		c.drop(drops.Closed, a, m)
 		return nil
-	case c.requests.questions.Full(), w.handlers.jobs.Of(&c.requests.running, c.identity) >= w.config.maxRequests():
+	case c.requests.questions.Full(), w.handlers.jobs.Of(&c.requests.running, c.party()) >= w.config.maxRequests():
 		w.dropQuestion(c, a, m, number, drops.Requests)
 		return nil
 	}

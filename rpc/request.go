@@ -217,8 +217,9 @@ func (r *Request[A, R]) Later(call *Call) func(R, error) {
 
 // Go answers with what fn returns, as Later does, and runs fn on a goroutine of its own, so that fn may wait, for a disk for example. The
 // ctx of fn is [Call.Context]: it ends when nobody waits for the answer any more. Of one asker at most Config.MaxRequests such functions run,
-// also when their questions were canceled; until one returns, the asker's next questions are refused as beyond that limit. An asker with
-// an identity takes those that still run along when it connects again.
+// also when their questions were canceled; until one returns, the asker's next questions are refused as beyond that limit. An asker takes
+// those that still run along when it connects again: by its identity, or, when it has none, by its address, with all others there that have
+// none.
 // [World.WaitHandlers] waits for all of them. The handler must copy a Raw argument that fn uses.
 func (r *Request[A, R]) Go(call *Call, fn func(ctx context.Context) (R, error)) {
 	reply, ctx := r.Later(call), call.Context()

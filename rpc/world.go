@@ -78,6 +78,7 @@ func init() {
 	guest.HostOf = func(world any) *guest.Host { return &world.(*World).guests }
 	guest.SeatOf = func(conn any) *guest.Seat { return &conn.(*Conn).guests }
 	guest.TraitsOf = func(class any) *guest.Traits { return &class.(*Class).traits }
+	guest.PartyOf = func(conn any) budget.Party { return conn.(*Conn).party() }
 }
 
 // NewWorld returns a world without connections.

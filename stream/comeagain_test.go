@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -12,12 +13,26 @@ import (
 )
 
 // What a store was asked for outlives its connection: who began transfers, left and came again had the store asked once more each time. It
-// counts for the identity until the store answers, and not for others.
+// counts for the identity until the store answers, or for the address of who has none, and not for others.
 func TestComingAgainAsksNoStoreWithoutEnd(t *testing.T) {
+	t.Run("by identity", func(t *testing.T) {
+		who := "ann"
+		config := rpc.Config{Authenticate: func(context.Context, []byte) (string, error) { return who, nil }}
+		testComingAgain(t, config, func(_ *network, name string) { who = name })
+	})
+	t.Run("by address", func(t *testing.T) {
+		addresses := map[string]string{"ann": "192.0.2.1", "bob": "192.0.2.2"}
+		testComingAgain(t, rpc.Config{}, func(n *network, name string) { n.from = &net.UDPAddr{IP: net.ParseIP(addresses[name])} })
+	})
+	t.Run("without an address", func(t *testing.T) {
+		addresses := map[string]net.Addr{"bob": &net.UDPAddr{IP: net.IPv6loopback}}
+		testComingAgain(t, rpc.Config{}, func(n *network, name string) { n.from = addresses[name] })
+	})
+}
+
+func testComingAgain(t *testing.T, config rpc.Config, be func(n *network, who string)) {
 	store := &slowStore{memoryStore: newMemoryStore(), looks: time.Minute}
-	who := "ann"
-	login := rpc.Config{Authenticate: func(context.Context, []byte) (string, error) { return who, nil }}
-	inNetwork(t, setup{server: Config{Store: store}, rpc: login}, func(n *network) {
+	inNetwork(t, setup{server: Config{Store: store}, rpc: config}, func(n *network) {
 		collect(n.server.streams)
 		begin := func() {
 			for range 4 {
@@ -26,27 +41,26 @@ func TestComingAgainAsksNoStoreWithoutEnd(t *testing.T) {
 			}
 			time.Sleep(time.Second) // their headers are there
 		}
-		again := func() {
+		again := func(who string) {
+			be(n, who)
 			n.client.peer.conn.Close(0, "again")
 			time.Sleep(time.Second)
 			n.connect()
 		}
 		for range 6 {
+			again("ann")
 			begin()
-			again()
 		}
 		most := store.most.Load()
-		who = "bob"
-		again()
+		again("bob")
 		begin()
 		more := store.most.Load()
 		time.Sleep(5 * time.Minute)
 		require.EqualValues(n, 8, most, "twice as many as a peer may have transfers")
 		require.EqualValues(n, 12, more, "bob has as many of his own")
 		require.Zero(n, store.open.Load())
-		who = "ann"
-		again()
 		store.looks = 0
+		again("ann")
 		require.NoError(n, save.Send(n.ctx, n.client.peer, strings.NewReader("save"), 4, Key("k")))
 	})
 }

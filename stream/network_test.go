@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,6 +52,7 @@ type network struct {
 	drove  chan struct{}
 	joined chan *rpc.Conn
 	pipe   [2]*linktest.Carrier
+	from   net.Addr // of the client that connects next; nil = none
 }
 
 // end1 is one end of the network.
@@ -107,6 +109,14 @@ type plug struct{ *linktest.Carrier }
 
 func (p plug) Path() rpc.Path { return rpc.Path(p.Carrier.Path()) }
 
+// addressed is a plug whose peer has an address.
+type addressed struct {
+	plug
+	from net.Addr
+}
+
+func (a addressed) RemoteAddr() net.Addr { return a.from }
+
 // connect joins the two by a new pipe.
 func (n *network) connect() {
 	near, far := linktest.Pipe()
@@ -120,7 +130,7 @@ func (n *network) connect() {
 			c.SetPath(n.setup.path)
 		}
 	}
-	_, err := n.server.world.Attach(plug{near})
+	_, err := n.server.world.Attach(addressed{plug{near}, n.from})
 	require.NoError(n, err)
 	conn, err := n.client.world.Connect(n.ctx, plug{far})
 	require.NoError(n, err)

@@ -180,7 +180,7 @@ func (p *Peer) end(cause error) {
 	p.lanes.stop()
 	p.sender.end()
 	received := p.receiver.end()
-	p.streams.writing.End(&p.receiver.writing, p.conn.Identity())
+	p.streams.writing.End(&p.receiver.writing, guest.PartyOf(p.conn))
 	p.account.Close()
 	p.stocked.Close()
 	tellEnds(received)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/internal/budget"
+	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -173,9 +174,9 @@ func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
 	return nil
 }
 
-// writers returns how many goroutines write for the peer, or for earlier connections of its identity.
+// writers returns how many goroutines write for the peer, or for earlier connections of its identity, or of its address if it has none.
 func (r *receiver) writers() int {
-	return r.peer.streams.writing.Of(&r.writing, r.peer.conn.Identity())
+	return r.peer.streams.writing.Of(&r.writing, guest.PartyOf(r.peer.conn))
 }
 
 // noMemory returns the error that refuses a transfer for which Config.MaxMemory has no room.

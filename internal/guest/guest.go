@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/link"
 )
 
@@ -33,6 +34,7 @@ var (
 	HostOf   func(world any) *Host
 	SeatOf   func(conn any) *Seat
 	TraitsOf func(class any) *Traits
+	PartyOf  func(conn any) budget.Party // for whom the jobs count that a connection leaves behind; safe from any goroutine
 )
 
 // Add gives every connection of a world one more machine, behind the calls and the machines added earlier: its datagrams leave when those
