@@ -34,6 +34,7 @@ type reader struct {
 	source source
 	hash   Algorithm
 	part   int                             // bytes of a full part
+	whole  int64                           // bytes of the content, as the header says; not above 0 = nobody knows
 	wake   func()                          // called when a tick found nothing and now there is something
 	guard  func(fn func()) (returned bool) // runs fn, which calls functions of the game; false when it panicked
 	turns  chan struct{}                   // has a token for each reader that hashes what the receiver has; nil = there may be any number
@@ -51,6 +52,7 @@ type reader struct {
 	wanted bool     // a tick found nothing: the next block wakes the world
 
 	// What the world's goroutine has said.
+	limit   int64 // content below may leave, as the tick last said; 0 until the header has left
 	waits   bool  // the goroutine must not read before resume
 	from    int64 // content below this byte is hashed and not sent
 	fromAt  int64 // the element at from, in an array
@@ -125,7 +127,7 @@ func (r *reader) whenUnused(fn func()) {
 func (r *reader) read() {
 	digest := r.hash.New()
 	var offset, index int64
-	for r.admit() {
+	for r.admit(offset) {
 		c := fullBlock(r.part)
 		c.offset, c.index = offset, index
 		stopAt := r.stopAt(c)
@@ -190,9 +192,9 @@ func (r *reader) isStopped() bool {
 	return r.stopped
 }
 
-// admit waits until the goroutine may read; it is false when the reader was stopped. The goroutine holds no block meanwhile.
-func (r *reader) admit() bool {
-	for r.mustWait() {
+// admit waits until the goroutine may read at offset; it is false when the reader was stopped. The goroutine holds no block meanwhile.
+func (r *reader) admit(offset int64) bool {
+	for r.mustWait(offset) {
 		<-r.changed
 	}
 	r.mu.Lock()
@@ -200,11 +202,20 @@ func (r *reader) admit() bool {
 	return !r.stopped
 }
 
-// mustWait reports whether nothing may be read now: before resume, when enough was read ahead, or when the stock is short.
-func (r *reader) mustWait() bool {
+// mustWait reports whether nothing may be read at offset now: before resume, when enough was read ahead, or when the stock is short.
+func (r *reader) mustWait(offset int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.stopped && (r.waits || r.bytes >= r.ahead || !r.held.Room())
+	return !r.stopped && (r.waits || r.bytes >= r.ahead || !r.held.Room(r.mayLeave(offset)))
+}
+
+// mayLeave reports whether the block at offset may leave at once, as far as the receiver's credit goes. The caller holds the lock.
+func (r *reader) mayLeave(offset int64) bool {
+	ends := offset + int64(r.part)
+	if r.whole > 0 {
+		ends = min(ends, r.whole)
+	}
+	return offset < r.from || ends <= r.limit
 }
 
 // stopAt returns the element before which fill must stop, because the receiver goes on there; -1 when c does not begin before it.
@@ -339,6 +350,10 @@ func (r *reader) growAhead() {
 func (r *reader) has(limit int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if limit > r.limit {
+		r.limit = limit
+		r.recheck()
+	}
 	return r.hasLocked(limit)
 }
 

@@ -23,7 +23,7 @@ func TestStockIsSharedAndLeavesSomeToEverybody(t *testing.T) {
 		all[i] = budget.NewHolding(s.NewAccount(), func() {})
 	}
 	greedy := func(h *budget.Holding) {
-		for h.Room() {
+		for h.Room(true) {
 			fullBlock(partBytes).chargeTo(h)
 		}
 	}
@@ -67,9 +67,40 @@ func TestReaderReadsAheadNoFurtherThanTheStockAllows(t *testing.T) {
 		go f.run()
 		defer f.stop()
 		synctest.Wait()
+		require.Zero(t, f.bytes, "it could not leave")
+		require.False(t, f.has(math.MaxInt64))
+		synctest.Wait()
 		require.LessOrEqual(t, f.bytes, leastStock)
 		require.Greater(t, f.bytes, leastStock/2)
 		require.True(t, bytes.Equal(data, drain(f, math.MaxInt64)))
 		require.Zero(t, a.Bytes())
 	})
+}
+
+// TestHalfOfTheStockIsKept for connections that have given back more than they hold.
+func TestHalfOfTheStockIsKept(t *testing.T) {
+	const most = 1 << 20
+	s := budget.NewStock(most, leastStock)
+	take := func(h *budget.Holding, mayLeave bool) {
+		for h.Room(mayLeave) {
+			fullBlock(partBytes).chargeTo(h)
+		}
+	}
+	idle, stuck, moving := budget.NewHolding(s.NewAccount(), func() {}), budget.NewHolding(s.NewAccount(), func() {}), budget.NewHolding(s.NewAccount(), func() {})
+	take(idle, false)
+	require.InDelta(t, most/4, idle.Bytes(), blockBytes+blockCost)
+	for range 10 {
+		take(idle, false)
+		take(stuck, true)
+	}
+	require.Less(t, s.Used(), int64(most/2+leastStock+2*(blockBytes+blockCost)))
+	t.Log("# it begins with the least, and has more with each that its peer takes")
+	take(moving, true)
+	require.InDelta(t, leastStock, moving.Bytes(), blockBytes)
+	for range 100 {
+		moving.Give(blockBytes + blockCost)
+		take(moving, true)
+	}
+	require.Greater(t, moving.Bytes(), int64(most/8))
+	require.Less(t, s.Used(), int64(most))
 }

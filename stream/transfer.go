@@ -46,7 +46,7 @@ func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	t := &Transfer{peer: p, header: h, opts: o, weight: o.weight, done: make(chan struct{})}
 	t.progress.Total = h.total()
 	t.reader = newReader(s, h.hash, o.partSize(), h.early() == 0, p.stocked, p.wake, func(fn func()) bool { return p.streams.world.Guard(p.conn, fn) })
-	t.reader.turns = p.streams.replays
+	t.reader.turns, t.reader.whole = p.streams.replays, h.size
 	return t
 }
 

@@ -8,7 +8,11 @@ import (
 // Stock bounds the memory for content that a world's outgoing transfers have read, and that waits for the tick or for the peer's
 // ack. Each transfer may hold least bytes, and more only while it holds less than is free. So n transfers that all want more settle at
 // one part in n+1 each and leave one part for the next that comes; a few transfers are not held up at all, and none waits for another to
-// end. It is safe from any goroutine.
+// end.
+//
+// Half of the stock is kept for connections whose peers take what they are sent: content that may not leave yet uses none of it, nor
+// does a connection that holds more than it has ever given back, beyond the least of its transfers. So receivers that do not read, or do
+// not acknowledge, leave that half to others, however many they are. It is safe from any goroutine.
 type Stock struct {
 	most  int64        // of all transfers, as far as least lets
 	least int64        // of each transfer, whatever the others hold
@@ -24,23 +28,37 @@ func (s *Stock) Used() int64 { return s.used.Load() }
 // free returns how many bytes are left, at least 0.
 func (s *Stock) free() int64 { return max(0, s.most-s.used.Load()) }
 
-// Limit returns how much one transfer or connection may hold now.
-func (s *Stock) Limit() int64 { return max(s.least, s.free()) }
+// kept returns how many bytes are kept for those that take what they are sent.
+func (s *Stock) kept() int64 { return s.most / 2 }
 
 // StockAccount is what one connection holds of its world's stock. It is safe from any goroutine; its lock is taken after all others.
 type StockAccount struct {
 	stock *Stock
 
-	mu     sync.Mutex
-	bytes  int64
-	closed bool
+	mu       sync.Mutex
+	bytes    int64
+	returned int64 // bytes that were given back since the connection began
+	closed   bool
 }
 
 // NewAccount returns the account of a connection that holds nothing yet.
 func (s *Stock) NewAccount() *StockAccount { return &StockAccount{stock: s} }
 
-// Limit returns how much of the stock the connection may hold now.
-func (s *StockAccount) Limit() int64 { return s.stock.Limit() }
+// Limit returns how much of the stock the connection, or one of its transfers, may hold now of content that may leave.
+func (s *StockAccount) Limit() int64 {
+	free := s.stock.free()
+	if free <= s.stock.kept() && !s.proven() {
+		free = 0
+	}
+	return max(s.stock.least, free)
+}
+
+// proven reports whether the connection has given back more than it holds.
+func (s *StockAccount) proven() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes < s.returned
+}
 
 // Bytes returns how many bytes the connection holds.
 func (s *StockAccount) Bytes() int64 {
@@ -55,6 +73,7 @@ func (s *StockAccount) Add(n int64) {
 	defer s.mu.Unlock()
 	if !s.closed {
 		s.bytes += n
+		s.returned += max(0, -n)
 		s.stock.used.Add(n)
 	}
 }
@@ -84,8 +103,13 @@ func NewHolding(account *StockAccount, freed func()) *Holding {
 // Bytes returns how many bytes the transfer holds.
 func (h *Holding) Bytes() int64 { return h.bytes.Load() }
 
-// Room reports whether one more block may be read.
-func (h *Holding) Room() bool { return h.Bytes() < h.account.stock.Limit() }
+// Room reports whether one more block may be read, one that may leave at once as far as the receiver's credit goes, or one that may not.
+func (h *Holding) Room(mayLeave bool) bool {
+	if mayLeave {
+		return h.Bytes() < h.account.Limit()
+	}
+	return h.Bytes() < h.account.stock.free()-h.account.stock.kept()
+}
 
 // Take notes that the transfer holds n more bytes.
 func (h *Holding) Take(n int64) {
