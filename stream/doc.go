@@ -6,7 +6,11 @@
 //	streams, err := stream.Install(world, stream.Config{}) // each end, before the first connection
 //
 //	SaveGame.Handle(streams, func(in *stream.IncomingBlob) { // the end that receives
-//		go io.Copy(file, in) // at its own pace; the sender feels it
+//		go func() { // at its own pace; the sender feels it
+//			if _, err := io.Copy(file, in); err != nil {
+//				in.Cancel(err) // else the sender would wait for somebody to read on
+//			}
+//		}()
 //	})
 //
 //	err = SaveGame.Send(ctx, streams.Peer(conn), file, size) // the end that sends, from any goroutine
