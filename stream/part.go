@@ -54,6 +54,7 @@ type block struct {
 	pooled *[blockBytes]byte // memory that Free returns to the pool; nil = none
 	holder *budget.Holding   // of the outgoing transfer that it was read for; nil = none
 	held   int64             // bytes that were charged to holder
+	sliced bool              // the machine of slices has it, and frees it once the peer has acknowledged all of it
 }
 
 // blockBytes is the memory of a full part.
@@ -139,6 +140,9 @@ func (c *block) Free() {
 	c.pooled, c.buf = nil, nil
 	if h := c.holder; h != nil {
 		c.holder = nil
+		if c.sliced {
+			h.Acked(c.held)
+		}
 		h.Give(c.held)
 	}
 }

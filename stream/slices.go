@@ -42,8 +42,10 @@ func (s *sliceRoute) open(Backend) (open bool) {
 // send gives the block to the machine, which frees it when all of its slices are acked.
 func (s *sliceRoute) send(_ Backend, b *block, id uint64) (err error) {
 	message := b.message(id)
+	b.sliced = true
 	guest.Drive(s.conn, func(time.Time) { err = s.link.Send(message, b) })
 	if err != nil {
+		b.sliced = false
 		b.Free()
 	}
 	return err

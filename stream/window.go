@@ -143,7 +143,9 @@ func (w *window) note() {
 		out, _ := lane.Channel(w.conn).Reliable()
 		entries += out
 	}
-	w.hold(entries*bunch.EntryBytes - w.held)
+	acked := w.held - entries*bunch.EntryBytes
+	w.hold(-acked)
+	w.stocked.Acked(int64(acked))
 }
 
 // hold charges the stock with n more bytes on the lanes; a negative n gives back.

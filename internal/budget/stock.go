@@ -11,8 +11,8 @@ import (
 // end.
 //
 // Half of the stock is kept for connections whose peers take what they are sent: content that may not leave yet uses none of it, nor
-// does a connection that holds more than it has ever given back, beyond the least of its transfers. So receivers that do not read, or do
-// not acknowledge, leave that half to others, however many they are. It is safe from any goroutine.
+// does a connection that holds more than its peer has ever acknowledged, beyond the least of its transfers. So receivers that do not read,
+// or do not acknowledge, leave that half to others, however many they are. It is safe from any goroutine.
 type Stock struct {
 	most  int64        // of all transfers, as far as least lets
 	least int64        // of each transfer, whatever the others hold
@@ -35,10 +35,10 @@ func (s *Stock) kept() int64 { return s.most / 2 }
 type StockAccount struct {
 	stock *Stock
 
-	mu       sync.Mutex
-	bytes    int64
-	returned int64 // bytes that were given back since the connection began
-	closed   bool
+	mu     sync.Mutex
+	bytes  int64
+	acked  int64 // bytes that the peer has acknowledged since the connection began
+	closed bool
 }
 
 // NewAccount returns the account of a connection that holds nothing yet.
@@ -53,11 +53,18 @@ func (s *StockAccount) Limit() int64 {
 	return max(s.stock.least, free)
 }
 
-// proven reports whether the connection has given back more than it holds.
+// Acked notes that the peer has acknowledged n bytes, which the connection holds no more.
+func (s *StockAccount) Acked(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.acked += n
+}
+
+// proven reports whether the peer has acknowledged more than the connection holds.
 func (s *StockAccount) proven() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.bytes < s.returned
+	return s.bytes < s.acked
 }
 
 // Bytes returns how many bytes the connection holds.
@@ -73,7 +80,6 @@ func (s *StockAccount) Add(n int64) {
 	defer s.mu.Unlock()
 	if !s.closed {
 		s.bytes += n
-		s.returned += max(0, -n)
 		s.stock.used.Add(n)
 	}
 }
@@ -110,6 +116,9 @@ func (h *Holding) Room(mayLeave bool) bool {
 	}
 	return h.Bytes() < h.account.stock.free()-h.account.stock.kept()
 }
+
+// Acked notes that the peer has acknowledged n bytes: see [StockAccount.Acked].
+func (h *Holding) Acked(n int64) { h.account.Acked(n) }
 
 // Take notes that the transfer holds n more bytes.
 func (h *Holding) Take(n int64) {
