@@ -32,6 +32,14 @@ func storeError(err error) error {
 	return &concealed{public: "the receiver could not store the content", cause: fmt.Errorf("%w: %w", ErrRejected, err)}
 }
 
+// closedWith returns the error of a transfer whose part or content in the store was then closed or deleted, with another error if that failed.
+func closedWith(err, closing error) error {
+	if closing == nil {
+		return err
+	}
+	return errors.Join(err, storeError(closing))
+}
+
 // hasher is the body of content that is not stored.
 type hasher struct {
 	*Hasher

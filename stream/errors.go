@@ -86,7 +86,7 @@ func failureOf(err error) *failure {
 	if f, ok := err.(*failure); ok {
 		return f
 	}
-	for _, kind := range []error{ErrRejected, ErrTooLarge, ErrDigest, ErrPanicked, ErrClosed} {
+	for _, kind := range []error{ErrDigest, ErrRejected, ErrTooLarge, ErrPanicked, ErrClosed} {
 		if errors.Is(err, kind) {
 			return stopped(kind, err)
 		}

@@ -110,3 +110,27 @@ func TestOtherElementsUnderAKey(t *testing.T) {
 		}
 	})
 }
+
+// TestArraysReplaceNoNamedBlob: nobody can compare an array's encoding with a digest, so one whose key is the text of a blob's digest came
+// to be stored in its place.
+func TestArraysReplaceNoNamedBlob(t *testing.T) {
+	good, store := content(100_000), newMemoryStore()
+	key := BLAKE3.Of(good).String()
+	store.put(key, memoryFile{data: good, digest: BLAKE3.Of(good)})
+	inNetwork(t, setup{client: Config{Store: store}}, func(n *network) {
+		got, gotItems := collect(n.client.streams), n.collectItems(n.client.streams)
+		for range 2 {
+			sent, err := items.Start(n.server.peer, testItems(1000), Key(key))
+			require.NoError(n, err)
+			require.NoError(n, sent.Wait(n.ctx))
+			require.NoError(n, <-gotItems)
+			require.Equal(n, good, store.contents[storeKey{"", key}].data)
+			require.Empty(n, store.parts)
+		}
+		require.EqualValues(n, 2, n.client.peer.Stats().Unstored)
+		again := n.mustStart(n.server.peer, good, Key(key))
+		require.NoError(n, again.Wait(n.ctx))
+		require.EqualValues(n, len(good), again.Progress().Resumed)
+		require.Equal(n, good, (<-got).data)
+	})
+}

@@ -37,7 +37,7 @@ type Stats struct {
 	RepairSlices, SlicesRestored uint64 // repair slices sent; slices that this end restored from those that came
 	SlicesRefused                uint64 // dropped on arrival: no room, or malformed
 	Late                         uint64 // parts and messages that were dropped because their transfer had ended
-	Unstored                     uint64 // incoming transfers with a key that go on without the Store, which was full or busy; they cannot be resumed
+	Unstored                     uint64 // incoming transfers with a key that go on without the Store, which was full or busy, or has a blob that an array's key names; they cannot be resumed
 }
 
 // String formats the numbers as a table of at most 100 columns, which fits below that of rpc.Stats.

@@ -43,9 +43,9 @@ func (w *writer) receive() error {
 	err = w.transfer(b)
 	ended = true
 	if errors.Is(err, ErrDigest) {
-		return errors.Join(err, b.Delete())
+		return closedWith(err, b.Delete())
 	}
-	return errors.Join(err, b.Close())
+	return closedWith(err, b.Close())
 }
 
 // transfer delivers blocks as they come. The last one waits until the whole is verified, so that an application which reads
@@ -180,6 +180,8 @@ func (w *writer) prepare() (body, error) {
 	switch {
 	case err == nil:
 		return nil, w.replayContent(content, elements, func() error { return store.Remove(identity, key) })
+	case errors.Is(err, errNamedBlob):
+		return w.unstored(), nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, storeError(err)
 	}
@@ -187,13 +189,18 @@ func (w *writer) prepare() (body, error) {
 	part, err := w.openPart(store, storeKey{identity, key})
 	switch {
 	case errors.Is(err, ErrPartBusy), errors.Is(err, ErrStoreFull):
-		w.in.peer.unstored.Add(1)
-		w.in.answer.resume(0, 0, false) // it goes on without being stored
-		return w.hasher(), nil
+		return w.unstored(), nil
 	case err != nil:
 		return nil, storeError(err)
 	}
 	return w.resumePart(part)
+}
+
+// unstored has a transfer with a key go on without being stored.
+func (w *writer) unstored() body {
+	w.in.peer.unstored.Add(1)
+	w.in.answer.resume(0, 0, false)
+	return w.hasher()
 }
 
 // lookup opens the complete content under a key, and returns how many elements it has. What can not be the content that the sender
@@ -205,7 +212,7 @@ func (w *writer) lookup(store Store, identity, key string) (content Content, ele
 	}
 	defer func() {
 		if content == nil { // it does not match, or an element's own decoding panicked
-			err = errors.Join(err, found.Close())
+			err = closedWith(err, found.Close())
 		}
 	}()
 	if elements, err = w.match(found); err == nil {
@@ -224,11 +231,18 @@ func (w *writer) match(c Content) (elements int64, err error) {
 		return 0, fs.ErrNotExist
 	}
 	whole, elements, err := w.scan(c, c.Size())
-	if err == nil && (whole != c.Size() || h.kind == kindArray && elements != h.count) {
-		err = fs.ErrNotExist
+	switch matches := whole == c.Size() && (h.kind == kindBlob || elements == h.count); {
+	case err != nil || matches:
+		return elements, err
+	case h.kind == kindArray && digest.String() == h.key:
+		return 0, errNamedBlob
 	}
-	return elements, err
+	return 0, fs.ErrNotExist
 }
+
+// errNamedBlob means that an array's key is the text of the digest of a blob that is stored. Nobody can say of an array's encoding whether
+// that is its digest, too, so it does not replace the blob.
+var errNamedBlob = errors.New("stream: the content that the key names is stored")
 
 func (w *writer) hasher() hasher { return newHasher(w.in.header.hash, w.in.header.named()) }
 
@@ -296,9 +310,9 @@ func (w *writer) resumePart(part Part) (body, error) {
 	replayed = true
 	switch {
 	case errors.Is(err, ErrDigest):
-		return nil, errors.Join(err, part.Delete())
+		return nil, closedWith(err, part.Delete())
 	case err != nil:
-		return nil, errors.Join(err, part.Close())
+		return nil, closedWith(err, part.Close())
 	}
 	return &keeper{digest, part, offset}, nil
 }
@@ -308,9 +322,9 @@ func (w *writer) resumePart(part Part) (body, error) {
 func (w *writer) replayContent(content Content, elements int64, remove func() error) (err error) {
 	decayed := false
 	defer func() {
-		err = errors.Join(err, content.Close())
+		err = closedWith(err, content.Close())
 		if decayed {
-			err = errors.Join(err, remove())
+			err = closedWith(err, remove())
 		}
 	}()
 

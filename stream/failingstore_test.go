@@ -1,0 +1,182 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var errDisk = errors.New("open /srv/secret/path: disk on fire")
+
+// failingStore fails one call of all that a transfer makes, counted from 1, and knows how many parts and contents are open.
+type failingStore struct {
+	*memoryStore
+	calls, fails int
+	failed       string // the call
+	open         int
+}
+
+// call counts one call.
+func (s *failingStore) call(name string) error {
+	s.calls++
+	if s.calls == s.fails {
+		s.failed = name
+		return errDisk
+	}
+	return nil
+}
+
+func (s *failingStore) Open(identity, key string, size int64) (Part, error) {
+	if err := s.call("Open"); err != nil {
+		return nil, err
+	}
+	p, err := s.memoryStore.Open(identity, key, size)
+	if err != nil {
+		return nil, err
+	}
+	s.open++
+	return &failingPart{Part: p, store: s}, nil
+}
+
+func (s *failingStore) Lookup(identity, key string) (Content, error) {
+	if err := s.call("Lookup"); err != nil {
+		return nil, err
+	}
+	c, err := s.memoryStore.Lookup(identity, key)
+	if err != nil {
+		return nil, err
+	}
+	s.open++
+	return &failingContent{Content: c, store: s}, nil
+}
+
+func (s *failingStore) Remove(identity, key string) error {
+	return errors.Join(s.call("Remove"), s.memoryStore.Remove(identity, key))
+}
+
+// failingPart ends, as package disk's does, also when its end fails.
+type failingPart struct {
+	Part
+	store *failingStore
+	ended bool
+}
+
+func (p *failingPart) end() {
+	if !p.ended {
+		p.ended = true
+		p.store.open--
+	}
+}
+
+func (p *failingPart) Write(b []byte) (int, error) {
+	if err := p.store.call("Write"); err != nil {
+		n, _ := p.Part.Write(b[:len(b)/2])
+		return n, err
+	}
+	return p.Part.Write(b)
+}
+
+func (p *failingPart) ReadAt(b []byte, off int64) (int, error) {
+	if err := p.store.call("Part.ReadAt"); err != nil {
+		return 0, err
+	}
+	return p.Part.ReadAt(b, off)
+}
+
+func (p *failingPart) Commit(d Digest) error {
+	if err := p.store.call("Commit"); err != nil {
+		return err
+	}
+	return p.Part.Commit(d)
+}
+
+func (p *failingPart) Close() error {
+	p.end()
+	return errors.Join(p.store.call("Part.Close"), p.Part.Close())
+}
+
+func (p *failingPart) Delete() error {
+	p.end()
+	return errors.Join(p.store.call("Delete"), p.Part.Delete())
+}
+
+type failingContent struct {
+	Content
+	store *failingStore
+}
+
+func (c *failingContent) ReadAt(b []byte, off int64) (int, error) {
+	if err := c.store.call("Content.ReadAt"); err != nil {
+		return 0, err
+	}
+	return c.Content.ReadAt(b, off)
+}
+
+func (c *failingContent) Close() error {
+	c.store.open--
+	return errors.Join(c.store.call("Content.Close"), c.Content.Close())
+}
+
+// TestStoreFailsAtEachCall: whichever call of a Store fails, and whatever was stored before, only its transfer does: by a text that tells
+// the sender nothing of the receiver's disk. Nothing stays open or charged, content that was verified stays, and the next try comes
+// through.
+func TestStoreFailsAtEachCall(t *testing.T) {
+	good := content(100_000)
+	stored := map[string]memoryFile{
+		"nothing":       {},
+		"a part":        {data: good[:70_000]},
+		"a wrong part":  {data: content(70_001)[:70_000]},
+		"the content":   {data: good, digest: SHA256.Of(good)},
+		"other content": {data: good[:5], digest: SHA256.Of(good[:5])},
+		"a decayed one": {data: content(100_001)[:100_000], digest: SHA256.Of(good)},
+	}
+	for name, before := range stored {
+		seen := make(map[string]bool)
+		for fails := 1; ; fails++ {
+			over := false
+			inNetwork(t, setup{}, func(n *network) {
+				store := &failingStore{memoryStore: newMemoryStore(), fails: fails}
+				n.client.streams.config.Store = store
+				if len(before.data) > 0 {
+					store.put("k", before)
+				}
+				got := collect(n.client.streams)
+				err := n.mustStart(n.server.peer, good, Key("k"), Hash(SHA256)).Wait(n.ctx)
+				r := <-got
+				time.Sleep(time.Second)
+				where := fmt.Sprintf("%s, %s failed: %v, %v", name, store.failed, err, r.err)
+				over, seen[store.failed] = store.failed == "", true
+				require.Zero(n, store.open, where)
+				if err != nil {
+					require.NotContains(n, err.Error(), "secret", where)
+				} else {
+					require.NoError(n, r.err, where)
+					require.Equal(n, good, r.data, where)
+				}
+				if before.digest == SHA256.Of(before.data) && before.data != nil {
+					require.NotEmpty(n, store.contents, where)
+				}
+				sums, _ := n.client.peer.account.Charge()
+				require.Zero(n, sums, where)
+				store.fails = 0
+				for try := 1; ; try++ { // one finds what is wrong in the store
+					err = n.mustStart(n.server.peer, good, Key("k"), Hash(SHA256)).Wait(n.ctx)
+					if r = <-got; err == nil {
+						break
+					}
+					require.Less(n, try, 3, where)
+				}
+				require.Equal(n, good, r.data, where)
+				require.Zero(n, store.open, where)
+			})
+			if over {
+				break
+			}
+		}
+		t.Log(name, seen)
+	}
+}
