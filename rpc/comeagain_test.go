@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/budget"
 )
 
 // TestHandlersOutliveTheirConnection: who asks, leaves and comes again had as many handlers run each time. They count for the identity until
@@ -88,5 +90,15 @@ func comesAgain(t *testing.T, config Config, who [2]string, connect func(n *netw
 		close(goOn)
 		n.tick(3)
 		require.EqualValues(t, 2, again, "there is room again")
+	})
+}
+
+// TestPartyOfAServer: what a server leaves behind counts for its address, for the identity is the client's, which other servers know, too.
+func TestPartyOfAServer(t *testing.T) {
+	config := Config{Authenticate: func(context.Context, []byte) (string, error) { return "ann", nil }}
+	inNet(t, 1, config, func(n *network) {
+		require.Equal(t, "ann", n.ends[0].Identity())
+		require.Equal(t, budget.Party{Identity: "ann"}, n.conns[0].party())
+		require.Zero(t, n.ends[0].party())
 	})
 }

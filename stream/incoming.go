@@ -5,6 +5,7 @@ import (
 	"io"
 	"sync"
 
+	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -128,10 +129,10 @@ func (in *incoming) finishLocked(err error) {
 }
 
 // heard returns the number of bytes that have come over the transfer's connection, from which the writer of another transfer tells
-// whether this one is dead. They tell nothing when the connection is p's own, or when the transfer may stand still because the
-// application takes nothing.
+// whether this one is dead. They tell nothing when the connection is p's own or somebody else's, or when the transfer may stand still
+// because the application takes nothing.
 func (in *incoming) heard(p *Peer) (bytes uint64, telling bool) {
-	if in == nil || in.peer == p {
+	if in == nil || in.peer == p || guest.PartyOf(in.peer.conn) != guest.PartyOf(p.conn) {
 		return 0, false
 	}
 	in.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"testing"
 	"time"
 
@@ -71,6 +72,37 @@ func TestPausedTransferIsNotTakenOver(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestStrangersTakeNothingOver: who has no identity takes over what comes from the same address, and no transfer of another's, which had
+// been canceled in any second in which nothing came.
+func TestStrangersTakeNothingOver(t *testing.T) {
+	inNetwork(t, setup{server: Config{Store: newMemoryStore()}}, func(n *network) {
+		got := collect(n.server.streams)
+		begin := func(ip string) (*Transfer, []byte) {
+			n.from = &net.UDPAddr{IP: net.ParseIP(ip)}
+			n.connect()
+			sent := content(4 << 20)
+			return n.mustStart(n.client.peer, sent, Key("k")), sent
+		}
+		first, sent := begin("192.0.2.1")
+		for first.Progress().Acked < 1<<20 {
+			time.Sleep(time.Millisecond)
+		}
+		pipe := n.pipe
+		for _, carrier := range pipe {
+			carrier.SetDrop(func([]byte) bool { return true })
+		}
+		second, _ := begin("192.0.2.2")
+		require.NoError(n, second.Wait(n.ctx))
+		require.NoError(n, (<-got).err)
+		require.EqualValues(n, 1, n.server.peer.Stats().Unstored)
+		for _, carrier := range pipe {
+			carrier.SetDrop(nil)
+		}
+		require.NoError(n, first.Wait(n.ctx))
+		require.True(n, bytes.Equal(sent, (<-got).data))
+	})
 }
 
 // TestStalledTransferIsTakenOver cuts a client off without a word; it comes back before the server has noticed.

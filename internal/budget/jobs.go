@@ -13,8 +13,8 @@ type Jobs struct {
 	left map[Party]int // jobs of connections that have ended
 }
 
-// Party is for whom the jobs of ended connections count: an identity, or the address of those that have none. Connections without either
-// are one party. It has one of its fields set at most.
+// Party is who a peer is over all of its connections: an identity, or the address of one that has none. Connections without either are one
+// party. It has one of its fields set at most.
 type Party struct {
 	Identity string
 	Address  netip.Prefix // as package door counts addresses

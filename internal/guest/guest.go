@@ -34,7 +34,7 @@ var (
 	HostOf   func(world any) *Host
 	SeatOf   func(conn any) *Seat
 	TraitsOf func(class any) *Traits
-	PartyOf  func(conn any) budget.Party // for whom the jobs count that a connection leaves behind; safe from any goroutine
+	PartyOf  func(conn any) budget.Party // who the peer of a connection is; safe from any goroutine
 )
 
 // Add gives every connection of a world one more machine, behind the calls and the machines added earlier: its datagrams leave when those
