@@ -32,7 +32,7 @@ type Config struct {
 	//
 	// An eighth of it, in addition, is for what this world's own transfers have read and no peer has acknowledged, shared
 	// among all of them: 32 MiB by default, or 64 KiB for each transfer if that is more. Half of that is kept for peers that take what they
-	// are sent: content that waits for credit, or for a peer that has not acknowledged as much before, has only the other half.
+	// are sent: content that waits for credit, or for a peer that has not acknowledged as much before, has little of it.
 	MaxMemory int64
 
 	// MaxQueued bounds the outgoing transfers of one peer that have begun or wait for their turn; default 1,024.

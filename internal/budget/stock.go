@@ -10,9 +10,9 @@ import (
 // one part in n+1 each and leave one part for the next that comes; a few transfers are not held up at all, and none waits for another to
 // end.
 //
-// Half of the stock is kept for connections whose peers take what they are sent: content that may not leave yet uses none of it, nor
-// does a connection that holds more than its peer has ever acknowledged, beyond the least of its transfers. So receivers that do not read,
-// or do not acknowledge, leave that half to others, however many they are. It is safe from any goroutine.
+// Half of the stock is kept for connections whose peers take what they are sent: content that may not leave yet uses none of it, and a
+// connection that holds more than its peer has ever acknowledged only a small part of what is free, beside the least of its transfers. So
+// receivers that do not read, or do not acknowledge, leave most of that half to others. It is safe from any goroutine.
 type Stock struct {
 	most  int64        // of all transfers, as far as least lets
 	least int64        // of each transfer, whatever the others hold
@@ -48,10 +48,14 @@ func (s *Stock) NewAccount() *StockAccount { return &StockAccount{stock: s} }
 func (s *StockAccount) Limit() int64 {
 	free := s.stock.free()
 	if free <= s.stock.kept() && !s.proven() {
-		free = 0
+		free /= newcomers
 	}
 	return max(s.stock.least, free)
 }
+
+// newcomers is how many connections whose peers have acknowledged little share half of the kept half. So those of a crowd begin with more
+// than the least, and a hundred that never acknowledge leave a quarter of the kept half.
+const newcomers = 32
 
 // Acked notes that the peer has acknowledged n bytes, which the connection holds no more.
 func (s *StockAccount) Acked(n int64) {
