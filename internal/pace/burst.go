@@ -1,5 +1,7 @@
 package pace
 
+import "time"
+
 const (
 	// leastBurst is how many packets may leave together at least when the owner wants bursts (BBR.send_quantum of
 	// draft-ietf-ccwg-bbr). A single packet would show nothing about longer bursts.
@@ -55,6 +57,14 @@ func (b *burst) arrive(sent, at instant) {
 		b.passed = min(b.passed, b.arrived-1)
 	case b.arrived == b.size():
 		b.passed = min(2*b.arrived, mostBurst)
+	}
+}
+
+// train notes that so many packets, which left together, arrived within a time. Without it many connections that begin to send bulk at once
+// would need four round trips each, at a packet or two a system call, to learn how long bursts may be.
+func (b *burst) train(packets int, within time.Duration) {
+	if within <= burstTime {
+		b.passed = max(b.passed, min(packets, mostBurst))
 	}
 }
 

@@ -150,3 +150,16 @@ func TestBurstsStayInTheWindow(t *testing.T) {
 	require.True(t, ok)
 	require.True(t, at.After(now))
 }
+
+// A train is a burst, too: one that came whole within burstTime shows what the path passes on before any bulk has left.
+func TestBurstsAreLearntFromTheTrain(t *testing.T) {
+	c := New(Config{})
+	c.Together(mostBurst, 2*burstTime)
+	require.Equal(t, leastBurst, c.burst.size(), "the path has spread it out")
+	c.Together(2*mostBurst, burstTime/2)
+	require.Equal(t, mostBurst, c.burst.size(), "one call sends no more")
+	c.burst.lost()
+	require.Equal(t, mostBurst/2, c.burst.size(), "and losses still shorten it")
+	c.Reset(time.Now())
+	require.Equal(t, leastBurst, c.burst.size(), "another path may pass on less")
+}

@@ -60,6 +60,14 @@ func (tr *train) ack(r *record, at, rtt time.Duration) {
 	tr.arrived++
 }
 
+// complete returns how many packets have arrived, in which span, once all of the train have.
+func (tr *train) complete() (packets int, span time.Duration) {
+	if tr.arrived < trainPackets {
+		return 0, 0
+	}
+	return tr.arrived, slices.Max(tr.at[:]) - slices.Min(tr.at[:])
+}
+
 // measured returns what the train has shown. ok is false while it runs, when too few packets arrived or in too short a span, and after a
 // first measurement. When the packets did not come evenly the span includes the widest gap twice, because as much time may have passed
 // before the first packet.
