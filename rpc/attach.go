@@ -243,15 +243,6 @@ func (c *Conn) origin() netip.Prefix {
 	return door.AddressOf(c.RemoteAddr())
 }
 
-// party returns who the peer is: for whom the jobs count that the connection leaves behind, and whose transfers another of its connections
-// may take over. A client's identity is its own, and says nothing of the server.
-func (c *Conn) party() budget.Party {
-	if identity := c.Identity(); c.server && identity != "" {
-		return budget.Party{Identity: identity}
-	}
-	return budget.Party{Address: door.AddressOf(c.RemoteAddr())}
-}
-
 // evict ends a handshake to make room, even one that is telling its client of a refusal. It does nothing when c is nil.
 func (w *World) evict(c *Conn) {
 	if c == nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/budget"
+	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/drops"
 	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/internal/link"
@@ -148,6 +149,15 @@ func (c *Conn) Identity() string {
 		return ""
 	}
 	return c.identity
+}
+
+// party returns who the peer is: for whom the jobs count that the connection leaves behind, and whose transfers another of its connections
+// may take over. A client's identity is its own, and says nothing of the server.
+func (c *Conn) party() budget.Party {
+	if identity := c.Identity(); c.server && identity != "" {
+		return budget.Party{Identity: identity}
+	}
+	return budget.Party{Address: door.AddressOf(c.RemoteAddr())}
 }
 
 // RemoteAddr returns the peer's address, nil when the carrier has none.
