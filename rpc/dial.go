@@ -71,8 +71,14 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 		Conn:                conn,
 		ConnectionIDLength:  quicconn.ConnectionIDBytes,
 		VerifySourceAddress: world.mustProve,
-		ConnContext:         world.onInitial,
-		StatelessResetKey:   quicconn.ResetKey(config),
+		ConnContext: func(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
+			ctx, err := world.onInitial(ctx, client)
+			if err == nil {
+				paths.Begin(ctx, client.RemoteAddr)
+			}
+			return ctx, err
+		},
+		StatelessResetKey: quicconn.ResetKey(config),
 	}
 	listener, err := transport.Listen(quicconn.TLS(config, ""), world.config.quic())
 	if err != nil {
@@ -195,6 +201,12 @@ func (l *Listener) adopt(conn *quic.Conn) {
 	if err != nil {
 		return // attach has refused and logged it
 	}
+	l.keep(c, conn)
+	l.paths.Prove(conn.RemoteAddr()) // again: who looked in between where all connections are did not see it
+}
+
+// keep has conn among the listener's connections until it ends.
+func (l *Listener) keep(c *Conn, conn *quic.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conns[c] = conn

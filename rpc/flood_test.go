@@ -279,3 +279,20 @@ func TestRefusedAtTheDoor(t *testing.T) {
 		require.NoError(t, listener.Close())
 	}
 }
+
+// TestCrowdBehindOneAddressJoins: the packets with which clients join come before the server knows that their handshakes are over. QUIC did not
+// get them when others had joined from the same address, and each of two hundred waited for a probe timeout.
+func TestCrowdBehindOneAddressJoins(t *testing.T) {
+	serverTLS, clientTLS := credentials(t)
+	log := &lines{}
+	server := newTestWorld(t, Config{Logger: slog.New(slog.NewTextHandler(log, nil))})
+	listener, err := Listen("127.0.0.1:0", serverTLS, server.World)
+	require.NoError(t, err)
+	defer listener.Close()
+	for range 40 {
+		c, err := Dial(t.Context(), listener.Addr().String(), clientTLS, newTestWorld(t, Config{}).World)
+		require.NoError(t, err)
+		defer c.Close(0, "end of test")
+	}
+	require.Empty(t, log.with("packets of QUIC dropped"))
+}

@@ -14,6 +14,9 @@ const (
 	// pathAllowance is what an address may be sent beyond that: a client whose address has changed does not know it, and its packets are
 	// small.
 	pathAllowance = 10 * pathAnswer
+	// joining is how many packets of a connection QUIC gets while its handshake ends: the login, acks, and probes of the path's MTU. Who forges
+	// an address has no more of them than handshakes there may be, see Config.MaxHandshakesPerAddress of package rpc.
+	joining = 16
 	// pathTime is for how long an address from which nothing comes is remembered, at least.
 	pathTime = 10 * time.Second
 	// mostPaths is how many addresses are remembered, twice. Who has one forgotten by so many others has sent more than pathAllowance.
@@ -24,6 +27,7 @@ const (
 // proven: a client may forge them. quic-go answers each PATH_CHALLENGE there by a full packet, however small the one was in which it came.
 type Paths struct {
 	proven       map[netip.AddrPort]struct{} // addresses of connections
+	handshakes   map[netip.AddrPort]int      // packets that still pass, by the address of the handshake
 	newer, older map[netip.Prefix]int        // bytes that may still be answered to addresses that are not proven, as AddressOf has them
 	turned       time.Time                   // when newer was begun
 }
@@ -35,6 +39,18 @@ func (p *Paths) Prove(from netip.AddrPort) {
 	}
 	p.proven[from] = struct{}{}
 }
+
+// Begin notes a handshake, whose client may send its first packets before the server has noticed that the handshake is over. Without that a
+// crowd behind one address would wait for each other.
+func (p *Paths) Begin(from netip.AddrPort) {
+	if p.handshakes == nil {
+		p.handshakes = make(map[netip.AddrPort]int)
+	}
+	p.handshakes[from] = joining
+}
+
+// End forgets a handshake, whose connection is proven or has ended.
+func (p *Paths) End(from netip.AddrPort) { delete(p.handshakes, from) }
 
 // Proven returns how many addresses were proven since Forget.
 func (p *Paths) Proven() int { return len(p.proven) }
@@ -52,6 +68,10 @@ func (p *Paths) Knows(from netip.AddrPort) bool {
 func (p *Paths) Admit(from netip.AddrPort, size int, now time.Time) bool {
 	address := prefixOf(from.Addr())
 	if p.Knows(from) || !address.IsValid() {
+		return true
+	}
+	if left := p.handshakes[from]; left > 0 {
+		p.handshakes[from] = left - 1
 		return true
 	}
 	p.turn(now)

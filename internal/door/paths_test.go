@@ -88,3 +88,20 @@ func TestForgettingAnAddressCostsMore(t *testing.T) {
 	}
 	require.LessOrEqual(t, out, in)
 }
+
+// TestACrowdBehindOneAddressJoins: each handshake has packets of its own, whatever others have used up, and no more than joining of them.
+func TestACrowdBehindOneAddressJoins(t *testing.T) {
+	var p Paths
+	now := time.Unix(1e9, 0)
+	for p.Admit(at("10.0.0.1", 1), 40, now) {
+	}
+	for port := range uint16(500) {
+		p.Begin(at("10.0.0.1", 100+port))
+		for range joining {
+			require.True(t, p.Admit(at("10.0.0.1", 100+port), 40, now))
+		}
+		require.False(t, p.Admit(at("10.0.0.1", 100+port), 0, now))
+		p.End(at("10.0.0.1", 100+port))
+	}
+	require.Empty(t, p.handshakes)
+}

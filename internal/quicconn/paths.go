@@ -1,6 +1,7 @@
 package quicconn
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"sync"
@@ -54,6 +55,19 @@ func (p *Paths) allows(from netip.AddrPort, size int) bool {
 	}
 	now := time.Now()
 	return p.limit.Admit(from, size, now) || p.look(now) && p.limit.Knows(from)
+}
+
+// Begin notes a handshake with an address, which ends with ctx.
+func (p *Paths) Begin(ctx context.Context, remote net.Addr) {
+	from := udp.AddrPort(remote)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.limit.Begin(from)
+	context.AfterFunc(ctx, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.limit.End(from)
+	})
 }
 
 // Prove notes the address of a new connection.
