@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -148,6 +149,7 @@ func TestStoreFailsAtEachCall(t *testing.T) {
 				err := n.mustStart(n.server.peer, good, Key("k"), Hash(SHA256)).Wait(n.ctx)
 				r := <-got
 				time.Sleep(time.Second)
+				synctest.Wait() // nobody uses the store now
 				where := fmt.Sprintf("%s, %s failed: %v, %v", name, store.failed, err, r.err)
 				over, seen[store.failed] = store.failed == "", true
 				require.Zero(n, store.open, where)
@@ -170,6 +172,7 @@ func TestStoreFailsAtEachCall(t *testing.T) {
 					}
 					require.Less(n, try, 3, where)
 				}
+				synctest.Wait()
 				require.Equal(n, good, r.data, where)
 				require.Zero(n, store.open, where)
 			})

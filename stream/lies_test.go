@@ -3,6 +3,7 @@ package stream
 import (
 	"bytes"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -41,6 +42,7 @@ func TestLiesDeleteNoContent(t *testing.T) {
 					lie(n)
 					time.Sleep(time.Minute)
 					n.do(n.server.world, func() { n.server.peer.sender.lastID = 1 })
+					synctest.Wait() // nobody uses the store now
 					require.Contains(n, store.contents, storeKey{"", key})
 					require.Equal(n, good, store.contents[storeKey{"", key}].data)
 					for _, part := range store.parts {
@@ -92,6 +94,7 @@ func TestOtherContentUnderAPlainKey(t *testing.T) {
 			sent := content(size)
 			require.NoError(n, n.mustStart(n.server.peer, sent, Key("k")).Wait(n.ctx))
 			require.True(n, bytes.Equal(sent, (<-got).data))
+			synctest.Wait()
 			require.Equal(n, sent, store.contents[storeKey{"", "k"}].data)
 		}
 	})
@@ -124,6 +127,7 @@ func TestArraysReplaceNoNamedBlob(t *testing.T) {
 			require.NoError(n, err)
 			require.NoError(n, sent.Wait(n.ctx))
 			require.NoError(n, <-gotItems)
+			synctest.Wait()
 			require.Equal(n, good, store.contents[storeKey{"", key}].data)
 			require.Empty(n, store.parts)
 		}
