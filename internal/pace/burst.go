@@ -1,7 +1,5 @@
 package pace
 
-import "time"
-
 const (
 	// leastBurst is how many packets may leave together at least when the owner wants bursts (BBR.send_quantum of
 	// draft-ietf-ccwg-bbr). A single packet would show nothing about longer bursts.
@@ -60,11 +58,11 @@ func (b *burst) arrive(sent, at instant) {
 	}
 }
 
-// train notes that so many packets, which left together, arrived within a time. Without it many connections that begin to send bulk at once
-// would need four round trips each, at a packet or two a system call, to learn how long bursts may be.
-func (b *burst) train(packets int, within time.Duration) {
-	if within <= burstTime {
-		b.passed = max(b.passed, min(packets, mostBurst))
+// train notes that a train arrived, as a burst of trainPackets. Without it many connections that begin to send bulk at once would need four
+// round trips each, at a packet or two a system call, to learn how long bursts may be.
+func (b *burst) train(t Train) {
+	if t.Whole && t.Span <= burstTime {
+		b.passed = max(b.passed, trainPackets)
 	}
 }
 

@@ -154,10 +154,12 @@ func TestBurstsStayInTheWindow(t *testing.T) {
 // A train is a burst, too: one that came whole within burstTime shows what the path passes on before any bulk has left.
 func TestBurstsAreLearntFromTheTrain(t *testing.T) {
 	c := New(Config{})
-	c.Together(mostBurst, 2*burstTime)
+	c.Train(Train{Span: 2 * burstTime, Whole: true})
 	require.Equal(t, leastBurst, c.burst.size(), "the path has spread it out")
-	c.Together(2*mostBurst, burstTime/2)
-	require.Equal(t, mostBurst, c.burst.size(), "one call sends no more")
+	c.Train(Train{Span: burstTime / 2})
+	require.Equal(t, leastBurst, c.burst.size(), "the path has lost some of it")
+	c.Train(Train{Span: burstTime / 2, Whole: true})
+	require.Equal(t, mostBurst, c.burst.size())
 	c.burst.lost()
 	require.Equal(t, mostBurst/2, c.burst.size(), "and losses still shorten it")
 	c.Reset(time.Now())

@@ -2,9 +2,10 @@ package pace
 
 import "time"
 
-// Train says what a train has shown. It counts only while next to nothing was measured, as by play alone.
+// Train says what a train has shown. Its rate counts only while next to nothing was measured, as by play alone.
 func (c *Controller) Train(t Train) {
-	if t.Bytes <= 0 || t.Span <= 0 || c.state != Start {
+	c.burst.train(t)
+	if t.Bytes <= 0 || t.Span < leastSpan || c.state != Start {
 		return
 	}
 	c.even = t.Even

@@ -379,9 +379,6 @@ func (c *Controller) Limited(inFlight int) {
 // Bursts says whether several packets should leave together, as far as the path passes them on at once. Otherwise the pacer spaces them.
 func (c *Controller) Bursts(wanted bool) { c.burst.wanted = wanted }
 
-// Together says that a train of so many packets arrived within a time, and that none of it was lost: bursts may be as long at once.
-func (c *Controller) Together(packets int, within time.Duration) { c.burst.train(packets, within) }
-
 // Waiting says about how many bytes wait to be sent, before the first packets of a transfer leave.
 func (c *Controller) Waiting(bytes int) { c.waiting = bytes }
 

@@ -90,13 +90,14 @@ func TestNothingKnown(t *testing.T) {
 	s.rate(2.77 * 3e6)
 
 	t.Logf("# a train over a token bucket: the first flight is bounded")
-	s.Train(pace.Train{Bytes: 15 * packet, Span: 15 * time.Microsecond, Even: true})
+	s.Train(pace.Train{Bytes: 150 * packet, Span: 150 * time.Microsecond, Even: true})
 	s.rate(1e9)
 	require.Equal(t, 512<<10, s.Window())
 
 	t.Logf("# trains that make no sense")
 	s.Train(pace.Train{Bytes: 0, Span: ms, Even: true})
 	s.Train(pace.Train{Bytes: 1000, Span: 0, Even: true})
+	s.Train(pace.Train{Bytes: 15 * packet, Span: 99 * time.Microsecond, Even: true}) // as the receiver took them in one call
 	s.Train(pace.Train{Bytes: 1000, Span: -ms, Even: true})
 	s.rate(1e9)
 }

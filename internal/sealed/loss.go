@@ -30,9 +30,6 @@ func (s *Session) detectLosses(t time.Duration) {
 	if s.state == Open {
 		s.train.repeat()
 	}
-	if packets, span := s.train.complete(); packets > 0 {
-		s.control.Together(packets, span)
-	}
 	if shown, ok := s.train.measured(); ok {
 		s.control.Train(shown)
 	}

@@ -13,8 +13,6 @@ const (
 	trainPackets = 16
 	// enoughTrain is the number of packets that must arrive for a measurement.
 	enoughTrain = trainPackets / 2
-	// minTrain is the least time over which they must arrive: a shorter one shows the receiver's interrupts, not the path.
-	minTrain = 100 * time.Microsecond
 	// unevenTrain is the widest gap between packets that arrived evenly, as a multiple of the mean gap: three packets lost in a row make
 	// four.
 	unevenTrain = 4
@@ -60,16 +58,7 @@ func (tr *train) ack(r *record, at, rtt time.Duration) {
 	tr.arrived++
 }
 
-// complete returns how many packets have arrived, in which span, once all of the train have.
-func (tr *train) complete() (packets int, span time.Duration) {
-	if tr.arrived < trainPackets {
-		return 0, 0
-	}
-	return tr.arrived, slices.Max(tr.at[:]) - slices.Min(tr.at[:])
-}
-
-// measured returns what the train has shown. ok is false while it runs, when too few packets arrived or in too short a span, and after a
-// first measurement. When the packets did not come evenly the span includes the widest gap twice, because as much time may have passed
+// measured returns what the train has shown, once. ok is false while it runs, and when too few packets arrived. When the packets did not come evenly the span includes the widest gap twice, because as much time may have passed
 // before the first packet.
 func (tr *train) measured() (shown pace.Train, ok bool) {
 	if tr.running() || tr.arrived < enoughTrain {
@@ -77,15 +66,14 @@ func (tr *train) measured() (shown pace.Train, ok bool) {
 	}
 	at := tr.at[:tr.arrived]
 	slices.Sort(at)
-	shown = pace.Train{Bytes: tr.bytes, Span: at[len(at)-1] - at[0], Trip: tr.way + at[0]}
-	ok = shown.Span >= minTrain
+	shown = pace.Train{Bytes: tr.bytes, Span: at[len(at)-1] - at[0], Trip: tr.way + at[0], Whole: tr.arrived == trainPackets}
 	if widest := widest(at); widest*time.Duration(len(at)-1) > unevenTrain*shown.Span {
 		shown.Span += widest
 	} else {
 		shown.Even = true
 	}
 	*tr = train{again: true}
-	return shown, ok
+	return shown, true
 }
 
 // widest returns the widest gap between two arrivals. With jitter, or a link layer that batches, packets arrive in a few clumps, which

@@ -12,23 +12,21 @@ func TestTrainThatCameWhole(t *testing.T) {
 	for _, lost := range []int{0, 1} {
 		tr := train{open: trainPackets, sent: true}
 		for i := range trainPackets {
-			packets, _ := tr.complete()
-			require.Zero(t, packets, "after %d", i)
+			_, ok := tr.measured()
+			require.False(t, ok, "after %d", i)
 			if i < lost {
 				tr.lose()
 				continue
 			}
 			tr.ack(&record{size: 1200}, time.Second+time.Duration((i*7)%trainPackets)*time.Microsecond, 0) // in any order
 		}
-		packets, span := tr.complete()
-		if lost > 0 {
-			require.Zero(t, packets)
-			continue
+		shown, ok := tr.measured()
+		require.True(t, ok)
+		require.Equal(t, lost == 0, shown.Whole)
+		if shown.Whole {
+			require.Equal(t, (trainPackets-1)*time.Microsecond, shown.Span)
 		}
-		require.Equal(t, trainPackets, packets)
-		require.Equal(t, (trainPackets-1)*time.Microsecond, span)
-		tr.measured()
-		packets, _ = tr.complete()
-		require.Zero(t, packets, "it is told once")
+		_, ok = tr.measured()
+		require.False(t, ok, "it is told once")
 	}
 }
