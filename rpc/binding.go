@@ -29,6 +29,9 @@ type binding struct {
 	onTearOff func(object any)
 }
 
+// hasAt reports whether objects of the binding have a position. b may be nil.
+func (b *binding) hasAt() bool { return b != nil && b.at != nil }
+
 // replicate makes the replicas of the states that an object keeps.
 func (b *binding) replicate(object any, into []replica) {
 	for i, keeper := range b.states {

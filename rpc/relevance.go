@@ -367,7 +367,7 @@ func (a *Actor) ruleOf() relevancyRule {
 		return byHand
 	case a.own.binding.relevant != nil:
 		return byGame
-	case a.own.binding.at != nil:
+	case a.own.binding.hasAt():
 		return byGrid
 	}
 	return byHand
@@ -375,7 +375,7 @@ func (a *Actor) ruleOf() relevancyRule {
 
 // position returns where the actor stands, if that is known.
 func (a *Actor) position() (x, y, z float32, ok bool) {
-	if a == nil || a.dead || a.own.object == nil || a.own.binding.at == nil {
+	if a == nil || a.dead || a.own.object == nil || !a.own.binding.hasAt() {
 		return 0, 0, 0, false
 	}
 	a.world.game.Doing = tasks.Doing{What: "At of ", Of: a.class}

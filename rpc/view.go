@@ -34,7 +34,7 @@ func (c *Conn) SetView(a *Actor) error {
 		return fmt.Errorf("rpc: SetView to %s", noActor)
 	case a.dead:
 		return fmt.Errorf("rpc: SetView to a %q: %w", a.class.name, ErrClosed)
-	case a.own.binding == nil || a.own.binding.at == nil:
+	case !a.own.binding.hasAt():
 		return fmt.Errorf("rpc: SetView to a %q: its class has no At", a.class.name)
 	}
 	c.shown.view.target, c.shown.view.fixed = a, false
@@ -91,7 +91,7 @@ func (c *Conn) pawn() *Actor {
 // firstPawn returns the first actor of the list whose class has At; when there is none, the first that one of them owns, and so on.
 func firstPawn(l *actors) *Actor {
 	for a := range l.all {
-		if !a.relevancy.asOwner && a.own.binding != nil && a.own.binding.at != nil {
+		if !a.relevancy.asOwner && a.own.binding.hasAt() {
 			return a
 		}
 	}
