@@ -36,6 +36,29 @@ type reopener struct {
 	far  *sealedCarrier
 }
 
+// join connects a client to a server at near and far, under these TLS configs, until OnConnect of both has run.
+func (r *reopener) join(near, far net.PacketConn, serverTLS, clientTLS *tls.Config) *Listener {
+	listener, err := ListenPacket(far, serverTLS, r.server.World)
+	require.NoError(r.t, err)
+	r.near, err = DialPacket(r.t.Context(), near, far.LocalAddr(), clientTLS, r.clients[0].World)
+	require.NoError(r.t, err)
+	r.ends = []*Conn{r.near}
+	r.tick(12)
+	r.await()
+	r.far = r.conns[0].sealed
+	return listener
+}
+
+// end closes all that join has made, and its sockets.
+func (r *reopener) end(listener *Listener, sockets ...net.PacketConn) {
+	require.NoError(r.t, listener.Close())
+	require.NoError(r.t, r.near.Wait(r.t.Context()))
+	r.tick(1)
+	for _, s := range sockets {
+		require.NoError(r.t, s.Close())
+	}
+}
+
 // overSlowSocket runs a test over a path whose server's socket may hold its carriers up.
 func overSlowSocket(t *testing.T, fn func(r *reopener)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -44,23 +67,9 @@ func overSlowSocket(t *testing.T, fn func(r *reopener)) {
 		r.clients = []*testWorld{newSealedWorld(t, Config{Sealed: true})}
 		a, b := netsim.Pipe(clean, clean)
 		serverTLS, clientTLS := credentials(t)
-		slow := &slowSocket{PacketConn: b, gate: r.gate}
-		listener, err := ListenPacket(slow, serverTLS, r.server.World)
-		require.NoError(t, err)
-		r.near, err = DialPacket(t.Context(), a, b.LocalAddr(), clientTLS, r.clients[0].World)
-		require.NoError(t, err)
-		r.ends = []*Conn{r.near}
-		r.tick(12)
-		r.await()
-		r.far = r.conns[0].sealed
-
+		listener := r.join(a, &slowSocket{PacketConn: b, gate: r.gate}, serverTLS, clientTLS)
 		fn(r)
-
-		require.NoError(t, listener.Close())
-		require.NoError(t, r.near.Wait(t.Context()))
-		r.tick(1)
-		require.NoError(t, a.Close())
-		require.NoError(t, b.Close())
+		r.end(listener, a, b)
 	})
 }
 
@@ -182,25 +191,14 @@ func TestServerThatCanMakeNoCarrier(t *testing.T) {
 		a, b := netsim.Pipe(clean, clean)
 		serverTLS, clientTLS := credentials(t)
 		serverTLS.Renegotiation = tls.RenegotiateOnceAsClient // which has no exporter
-		listener, err := ListenPacket(b, serverTLS, r.server.World)
-		require.NoError(t, err)
-		r.near, err = DialPacket(t.Context(), a, b.LocalAddr(), clientTLS, r.clients[0].World)
-		require.NoError(t, err)
-		r.ends = []*Conn{r.near}
-		r.tick(12)
-		r.await()
-		far := r.conns[0].sealed
-		require.Nil(t, far.carriers.current())
+		listener := r.join(a, b, serverTLS, clientTLS)
+		require.Nil(t, r.far.carriers.current())
 		r.say(openCarrier(2), askCarrier(2), shutCarrier(2), openCarrier(3), askCarrier(3))
 		r.tick(3)
-		require.EqualValues(t, 3, far.instances.Newest())
-		require.False(t, far.instances.Live())
+		require.EqualValues(t, 3, r.far.instances.Newest())
+		require.False(t, r.far.instances.Live())
 		r.tick(3)
 		require.ErrorContains(t, r.near.Err(), "SealedShut of carrier 3 arrived at carrier 1", "the real client has opened none of these")
-		require.NoError(t, listener.Close())
-		require.NoError(t, r.near.Wait(t.Context()))
-		r.tick(1)
-		require.NoError(t, a.Close())
-		require.NoError(t, b.Close())
+		r.end(listener, a, b)
 	})
 }
