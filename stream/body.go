@@ -65,11 +65,12 @@ func (h hasher) Write(p []byte) (int, error) {
 
 func (h hasher) Commit(digest Digest) error { return h.check(digest, "which its sender announced") }
 
-// check fails unless what was written has the digest, for a reason that the error's text has, and the one that its key says.
-func (h hasher) check(digest Digest, reason string) error {
+// check returns an error unless what was written has the expected digest, and also the one that its key names, if it names one. by tells in
+// the error's text who expects digest.
+func (h hasher) check(digest Digest, by string) error {
 	got := h.Digest()
 	if got != digest {
-		return differs(digest, reason, got)
+		return differs(digest, by, got)
 	}
 	if h.byName != nil {
 		got = h.byName.Digest()
@@ -80,8 +81,9 @@ func (h hasher) check(digest Digest, reason string) error {
 	return nil
 }
 
-func differs(expected Digest, reason string, got Digest) error {
-	return fmt.Errorf("%w: expected %v, %s, got %v", ErrDigest, expected, reason, got)
+// differs returns the error of content whose digest is got; by continues the sentence about the expected one.
+func differs(expected Digest, by string, got Digest) error {
+	return fmt.Errorf("%w: expected %v, %s, got %v", ErrDigest, expected, by, got)
 }
 
 func (h hasher) Close() error  { return nil }

@@ -35,9 +35,9 @@ var (
 
 // Errors of a Store.
 var (
-	// ErrDigest means that content is not what its sender hashed, or not what its key says, or not what the receiver has stored of it. What
-	// had come of it is deleted; complete content that was stored under the key before stays, unless that itself has changed since it was
-	// verified. The text says whose content it is, its key, which digest or size was expected, by whom, and which came.
+	// ErrDigest means that content is not what its sender hashed, or not what its key says, or not what the receiver has stored of it. The
+	// part that has arrived is deleted. Complete content that was stored under the key before stays, unless it is itself what has changed
+	// since it was verified. The text names the peer and the key, the digest or size that was expected, and the one that came.
 	ErrDigest = errors.New("stream: digest differs")
 	// ErrPartBusy means that another transfer writes the same content of the same peer now.
 	ErrPartBusy = errors.New("stream: part is being written by another transfer")

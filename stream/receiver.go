@@ -152,14 +152,14 @@ func (r *receiver) open(in *incoming) {
 // refusal returns the error that refuses the transfer, nil when it may begin. It does not look at memory: see reserve.
 func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
 	config := &r.peer.streams.config
-	h, limit := &in.header, config.maxBytes()
+	h, limit, badKey := &in.header, config.maxBytes(), checkKey(in.header.key)
 	switch {
 	case !handled || t.kind != h.kind:
 		return fmt.Errorf("%w: nothing handles %v", ErrRejected, h)
 	case !h.hash.ofTransfers():
 		return fmt.Errorf("%w: the digest of %v is by %v, which is unknown here; known are %v", ErrRejected, h, h.hash, fastest())
-	case checkKey(h.key) != nil:
-		return fmt.Errorf("%w: %w", ErrRejected, checkKey(h.key))
+	case badKey != nil:
+		return fmt.Errorf("%w: %w", ErrRejected, badKey)
 	case h.parts != 0:
 		return fmt.Errorf("%w: the parts of %v have digests of kind %d, which is unknown here", ErrRejected, h, h.parts)
 	case t.kind == kindArray && t.shape != h.shape:
