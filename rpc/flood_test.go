@@ -179,16 +179,22 @@ func (l *lines) with(part string) (found []string) {
 	return found
 }
 
+// listenLogged makes a server that listens until the test ends, and the lines that it logs.
+func listenLogged(t *testing.T, config *tls.Config) (*testWorld, *Listener, *lines) {
+	log := &lines{}
+	server := newTestWorld(t, Config{Logger: slog.New(slog.NewTextHandler(log, nil))})
+	listener, err := Listen("127.0.0.1:0", config, server.World)
+	require.NoError(t, err)
+	t.Cleanup(func() { listener.Close() })
+	return server, listener, log
+}
+
 // TestInitialFlood: first packets from forged addresses make no handshakes beyond Config.RetryAbove: each more gets a Retry,
 // which keeps nothing here, and who answers it joins.
 func TestInitialFlood(t *testing.T) {
 	const initials, sockets, limit = 2000, 100, 32
 	serverTLS, clientTLS := credentials(t)
-	log := &lines{}
-	server := newTestWorld(t, Config{Logger: slog.New(slog.NewTextHandler(log, nil))})
-	listener, err := Listen("127.0.0.1:0", serverTLS, server.World)
-	require.NoError(t, err)
-	defer listener.Close()
+	server, listener, log := listenLogged(t, serverTLS)
 	packets := newForge(t).initials(initials)
 	attackers := newCrowd(t, sockets, listener.Addr())
 	before, routines := heap(), runtime.NumGoroutine()
@@ -284,11 +290,7 @@ func TestRefusedAtTheDoor(t *testing.T) {
 // get them when others had joined from the same address, and each of two hundred waited for a probe timeout.
 func TestCrowdBehindOneAddressJoins(t *testing.T) {
 	serverTLS, clientTLS := credentials(t)
-	log := &lines{}
-	server := newTestWorld(t, Config{Logger: slog.New(slog.NewTextHandler(log, nil))})
-	listener, err := Listen("127.0.0.1:0", serverTLS, server.World)
-	require.NoError(t, err)
-	defer listener.Close()
+	_, listener, log := listenLogged(t, serverTLS)
 	for range 40 {
 		c, err := Dial(t.Context(), listener.Addr().String(), clientTLS, newTestWorld(t, Config{}).World)
 		require.NoError(t, err)
