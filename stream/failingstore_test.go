@@ -3,7 +3,6 @@ package stream
 import (
 	"errors"
 	"fmt"
-
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,49 +136,59 @@ func TestStoreFailsAtEachCall(t *testing.T) {
 	}
 	for name, before := range stored {
 		seen := make(map[string]bool)
-		for fails := 1; ; fails++ {
-			over := false
-			inNetwork(t, setup{}, func(n *network) {
-				store := &failingStore{memoryStore: newMemoryStore(), fails: fails}
-				n.client.streams.config.Store = store
-				if len(before.data) > 0 {
-					store.put("k", before)
-				}
-				got := collect(n.client.streams)
-				err := n.mustStart(n.server.peer, good, Key("k"), Hash(SHA256)).Wait(n.ctx)
-				r := <-got
-				time.Sleep(time.Second)
-				synctest.Wait() // nobody uses the store now
-				where := fmt.Sprintf("%s, %s failed: %v, %v", name, store.failed, err, r.err)
-				over, seen[store.failed] = store.failed == "", true
-				require.Zero(n, store.open, where)
-				if err != nil {
-					require.NotContains(n, err.Error(), "secret", where)
-				} else {
-					require.NoError(n, r.err, where)
-					require.Equal(n, good, r.data, where)
-				}
-				if before.digest == SHA256.Of(before.data) && before.data != nil {
-					require.NotEmpty(n, store.contents, where)
-				}
-				sums, _ := n.client.peer.account.Charge()
-				require.Zero(n, sums, where)
-				store.fails = 0
-				for try := 1; ; try++ { // one finds what is wrong in the store
-					err = n.mustStart(n.server.peer, good, Key("k"), Hash(SHA256)).Wait(n.ctx)
-					if r = <-got; err == nil {
-						break
-					}
-					require.Less(n, try, 3, where)
-				}
-				synctest.Wait()
-				require.Equal(n, good, r.data, where)
-				require.Zero(n, store.open, where)
-			})
-			if over {
-				break
-			}
+		for fails := 1; !seen[""]; fails++ { // until the transfer makes fewer calls than that
+			seen[failOneCall(t, name, before, good, fails)] = true
 		}
 		t.Log(name, seen)
+	}
+}
+
+// failOneCall transfers good to where before is stored, under a name for errors, and has one call of the store fail. It returns which one,
+// "" when the transfer made fewer calls.
+func failOneCall(t *testing.T, name string, before memoryFile, good []byte, fails int) (failed string) {
+	inNetwork(t, setup{}, func(n *network) {
+		store := &failingStore{memoryStore: newMemoryStore(), fails: fails}
+		n.client.streams.config.Store = store
+		if len(before.data) > 0 {
+			store.put("k", before)
+		}
+		got := collect(n.client.streams)
+		err := n.mustStart(n.server.peer, good, Key("k"), Hash(SHA256)).Wait(n.ctx)
+		r := <-got
+		time.Sleep(time.Second)
+		synctest.Wait() // nobody uses the store now
+		failed = store.failed
+		where := fmt.Sprintf("%s, %s failed: %v, %v", name, failed, err, r.err)
+		require.Zero(n, store.open, where)
+		if err != nil {
+			require.NotContains(n, err.Error(), "secret", where)
+		} else {
+			require.NoError(n, r.err, where)
+			require.Equal(n, good, r.data, where)
+		}
+		if before.digest == SHA256.Of(before.data) && before.data != nil {
+			require.NotEmpty(n, store.contents, where)
+		}
+		sums, _ := n.client.peer.account.Charge()
+		require.Zero(n, sums, where)
+
+		store.fails = 0
+		n.comesThrough(got, good, where)
+		require.Zero(n, store.open, where)
+	})
+	return failed
+}
+
+// comesThrough sends good under its key until it arrives, at most three times: one of them finds what is wrong in the store.
+func (n *network) comesThrough(got <-chan received, good []byte, where string) {
+	for try := 1; ; try++ {
+		err := n.mustStart(n.server.peer, good, Key("k"), Hash(SHA256)).Wait(n.ctx)
+		r := <-got
+		if err == nil {
+			synctest.Wait()
+			require.Equal(n, good, r.data, where)
+			return
+		}
+		require.Less(n, try, 3, where)
 	}
 }

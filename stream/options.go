@@ -63,13 +63,14 @@ func resolve(config *Config, opts []Option) (options, error) {
 		opt(&o)
 	}
 
+	badKey := checkKey(o.key)
 	switch {
 	case o.weight < 1 || o.weight > MaxWeight:
 		return o, fmt.Errorf("stream: Weight(%d) is not 1 to %d", o.weight, MaxWeight)
 	case len(o.key) > maxKeyBytes:
 		return o, fmt.Errorf("stream: Key of %d bytes, at most %d", len(o.key), maxKeyBytes)
-	case checkKey(o.key) != nil:
-		return o, checkKey(o.key)
+	case badKey != nil:
+		return o, badKey
 	case len(o.name) > maxNameBytes:
 		return o, fmt.Errorf("stream: Name of %d bytes, at most %d", len(o.name), maxNameBytes)
 	case o.via == nil:
