@@ -104,19 +104,10 @@ func NewWorld(config Config) (*World, error) {
 		}
 		w.sockets = badnet.NewSockets(out, in)
 	}
-
-	// Logs, trace, and who hears of panics.
-	level := config.LogLevel
-	if level == nil {
-		level = new(slog.LevelVar)
-	}
+	w.openLogs()
 	if config.OnPanic != nil {
 		w.game.Panicked = w.panicked
 	}
-	w.logs = logs.New(config.Logger, level)
-	w.log = w.logs.All
-	w.trace = trace.NewWriter(config.Trace, func() string { return "quiver " + w.role() }, func(err error) { w.log.Error("the trace has ended", "error", err) })
-
 	if config.DoS != nil {
 		var err error
 		if w.dos.detector, err = dos.New(config.DoS); err != nil {
@@ -130,6 +121,17 @@ func NewWorld(config Config) (*World, error) {
 		}
 	}
 	return w, nil
+}
+
+// openLogs begins the world's logs and its trace.
+func (w *World) openLogs() {
+	level := w.config.LogLevel
+	if level == nil {
+		level = new(slog.LevelVar)
+	}
+	w.logs = logs.New(w.config.Logger, level)
+	w.log = w.logs.All
+	w.trace = trace.NewWriter(w.config.Trace, func() string { return "quiver " + w.role() }, func(err error) { w.log.Error("the trace has ended", "error", err) })
 }
 
 // bind adds a binding. It panics when the class is bound already, or clashes with another: both are mistakes in the program.
