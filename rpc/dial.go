@@ -202,10 +202,10 @@ func (l *Listener) adopt(conn *quic.Conn) {
 		return // attach has refused and logged it
 	}
 	l.keep(c, conn)
-	l.paths.Prove(conn.RemoteAddr()) // again: who looked in between where all connections are did not see it
+	l.paths.Prove(conn.RemoteAddr()) // again: a renewal of the addresses in between did not find the connection, and forgot this one
 }
 
-// keep has conn among the listener's connections until it ends.
+// keep lists conn among the listener's connections until it ends.
 func (l *Listener) keep(c *Conn, conn *quic.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -235,8 +235,8 @@ func (w *World) dispatch(now time.Time, all bool) {
 	}
 }
 
-// Carriers that clients have opened begin in a Dispatch until beginTime is over, but for the one that has begun by then, and at most maxBegun: one
-// takes 40 µs, or on a busy machine as long as the world's goroutine waits for a processor, and a whole crowd may open one at once.
+// A Dispatch begins at most maxBegun of the carriers that clients have opened, and none after beginTime; the others wait for the next. To begin
+// one takes 40 µs, or on a busy machine as long as the world's goroutine waits for a processor, and a whole crowd may open one at once.
 const (
 	maxBegun  = 64
 	beginTime = 2 * time.Millisecond

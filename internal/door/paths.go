@@ -14,12 +14,13 @@ const (
 	// pathAllowance is what an address may be sent beyond that: a client whose address has changed does not know it, and its packets are
 	// small.
 	pathAllowance = 10 * pathAnswer
-	// joining is how many packets of a connection QUIC gets while its handshake ends: the login, acks, and probes of the path's MTU. Who forges
-	// an address has no more of them than handshakes there may be, see Config.MaxHandshakesPerAddress of package rpc.
+	// joining is how many packets of a connection QUIC gets while its handshake ends: the login, acks, and probes of the path's MTU. A forged
+	// address gets them once for each handshake, of which Config.MaxHandshakesPerAddress of package rpc allows only so many.
 	joining = 16
 	// pathTime is for how long an address from which nothing comes is remembered, at least.
 	pathTime = 10 * time.Second
-	// mostPaths is how many addresses are remembered, twice. Who has one forgotten by so many others has sent more than pathAllowance.
+	// mostPaths is how many addresses each of newer and older holds at most. An attacker who fills them, to have one forgotten and its
+	// allowance renewed, must send more bytes than the allowance has.
 	mostPaths = 4096
 )
 

@@ -40,9 +40,10 @@ func (tr *train) repeat() {
 	}
 }
 
-// lose notes that a packet is lost, and ack that one has arrived: r is its record, at its arrival by the peer's clock, 0 = unknown, and
-// rtt its round trip.
+// lose notes that a packet is lost.
 func (tr *train) lose() { tr.open-- }
+
+// ack notes that the packet of r has arrived, at the time at by the peer's clock (0 = unknown), and that its round trip was rtt.
 func (tr *train) ack(r *record, at, rtt time.Duration) {
 	tr.open--
 	if at == 0 {

@@ -18,7 +18,7 @@ type holder struct {
 	calls, entries int
 }
 
-// Add adds a call that takes entries entries of the buffer.
+// Add adds a call that takes a number of entries of the buffer.
 func (h *Holders) Add(name string, entries int) {
 	for i := range h.list {
 		if h.list[i].name == name {

@@ -84,7 +84,7 @@ func pad(s string, width int) string {
 	return strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s)))
 }
 
-// cut shortens s to at most most characters, the last of which then shows that it was cut.
+// cut shortens s to most characters, the last of which then shows that it was cut.
 func cut(s string, most int) string {
 	if utf8.RuneCountInString(s) <= most {
 		return s
