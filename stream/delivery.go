@@ -203,8 +203,7 @@ func (d *delivery) waiting() (n int64) {
 	return n
 }
 
-// tick runs OnBatch, on the world's goroutine, until there is no batch or time is up, and OnEnd. It reports whether batches may be
-// left.
+// tick runs OnBatch, on the world's goroutine, until there is no batch or time is up. It reports whether batches may be left.
 func (d *delivery) tick(timeUp func() bool) (left bool) {
 	for d.push != nil && !left {
 		p, ok, _ := d.tryPull()
@@ -217,11 +216,10 @@ func (d *delivery) tick(timeUp func() bool) (left bool) {
 		d.consumed(p)
 		left = timeUp()
 	}
-	d.tellEnd()
 	return left
 }
 
-// tellEnd runs OnEnd once, when the transfer has ended.
+// tellEnd runs OnEnd once, when the transfer has ended and the sender was sent word of it, or cannot be any more.
 func (d *delivery) tellEnd() {
 	select {
 	case <-d.in.done:

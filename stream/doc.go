@@ -58,7 +58,8 @@
 //
 // A transfer is complete, for both ends, when the receiving application has consumed all of it and its [Digest] is the
 // sender's. The last piece is held back until that is known. The digest is BLAKE3 where both ends are fastest with that,
-// SHA-256 elsewhere, or what [Hash] says: [NoDigest], where the application verifies what arrives piece by piece.
+// SHA-256 elsewhere, or what [Hash] says: [NoDigest], where the application verifies what arrives piece by piece. A receiver
+// that leaves with what it has got closes its connection in [Incoming.OnEnd]; before, the sender has no word of the end.
 //
 // With a [Key], and a [Store] at the receiver such as package disk's, a transfer that was interrupted goes on where it
 // stopped, also in a new connection, and content that is stored already is not sent again. The sender still reads and

@@ -237,6 +237,23 @@ func testConnectionEnds(t *testing.T, via Backend) {
 	})
 }
 
+// A client that closed in OnEnd, for it had what it came for, left before its word of that: the server's transfer had failed.
+func TestReceiverClosesWhenItHasEnded(t *testing.T) {
+	overBackends(t, testReceiverClosesWhenItHasEnded)
+}
+
+func testReceiverClosesWhenItHasEnded(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via}, func(n *network) {
+		save.Handle(n.client.streams, func(in *IncomingBlob) {
+			in.OnEnd(func(error) { in.Conn().Close(0, "that was all") })
+			go io.Copy(io.Discard, in)
+		})
+		require.NoError(n, n.mustStart(n.server.peer, content(300_000)).Wait(n.ctx))
+		<-n.server.peer.Conn().Done()
+		require.ErrorContains(n, n.server.peer.Conn().Err(), "that was all")
+	})
+}
+
 // requireIdle waits until both ends have forgotten their transfers.
 func (n *network) requireIdle() {
 	n.Helper()

@@ -23,7 +23,7 @@ type receiver struct {
 	writing budget.ConnJobs // goroutines of writers; those of ended transfers may still wait for the store. Used by Streams.writing
 }
 
-// deliver runs OnBatch and OnEnd of the transfers in a tick. Each transfer delivers at least one batch, even when the tick's time is up.
+// deliver runs OnBatch of the transfers in a tick. Each transfer delivers at least one batch, even when the tick's time is up.
 func (r *receiver) deliver() {
 	left := false
 	for _, in := range r.receiving {
