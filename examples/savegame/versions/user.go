@@ -197,7 +197,7 @@ func (u *User) find(name string, number int) (Version, error) {
 	case at < 0:
 		return Version{}, fmt.Errorf("%w: %d of %q", ErrNoVersion, number, name)
 	case versions[at].Kind == Trash:
-		return Version{}, fmt.Errorf("%w: %q, since %s", ErrTrash, name, versions[at].Time.Format(time.DateTime))
+		return Version{}, fmt.Errorf("%w: %q, since %s", ErrTrash, name, versions[at].Time.Format(timeText))
 	case versions[at].Kind == Damaged:
 		return Version{}, fmt.Errorf("%w: version %d of %q", ErrDamaged, versions[at].Number, name)
 	}

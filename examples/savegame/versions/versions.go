@@ -209,9 +209,8 @@ func (e *Conflict) Error() string {
 	if e.Latest.Kind == Damaged {
 		return fmt.Sprintf("version %d of %q is damaged, so nobody knows what would be replaced", e.Latest.Number, e.Latest.Name)
 	}
-	const at = "2006-01-02 15:04 MST"
 	text := fmt.Sprintf("version %d of %q, %s, put by %s on %s, ", e.Latest.Number, e.Latest.Name, sizeText(e.Latest.Size), e.Latest.Machine,
-		e.Latest.Time.Format(at))
+		e.Latest.Time.Format(timeText))
 	switch {
 	case e.Seen.Number == 0:
 		text += "was never seen here"
@@ -221,10 +220,13 @@ func (e *Conflict) Error() string {
 		text += fmt.Sprintf("is of another save than version %d, which was seen here last", e.Seen.Number) // that was erased
 	}
 	if e.Trash.Number > 0 {
-		text += fmt.Sprintf("; it is in the trash, where %s put it on %s", e.Trash.Machine, e.Trash.Time.Format(at))
+		text += fmt.Sprintf("; it is in the trash, where %s put it on %s", e.Trash.Machine, e.Trash.Time.Format(timeText))
 	}
 	return text
 }
+
+// timeText is how errors write times: with the zone, for the machine that reads them may be in another.
+const timeText = "2006-01-02 15:04 MST"
 
 // sizeText writes bytes for people.
 func sizeText(bytes int64) string { return humanize.Bytes(uint64(max(bytes, 0))) }

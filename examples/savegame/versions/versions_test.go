@@ -295,6 +295,7 @@ func TestTrash(t *testing.T) {
 	require.ErrorIs(t, err, ErrTrash)
 	_, err = u.Open(ctx, "world", 0)
 	require.ErrorIs(t, err, ErrTrash)
+	require.EqualError(t, err, `it is in the trash: "world", since 2026-01-02 03:04 UTC`)
 	p.requireContent(u, "world", 2, saveOf("two"))
 
 	v, _, err = u.Restore(ctx, "world", 0, "laptop")
