@@ -131,6 +131,9 @@ func TestVersions(t *testing.T) {
 	require.Regexp(t, `^world +5 +in the trash`, m.ok("ls"))
 	m.fails(exitMissing, []string{"get", "world", m.path("none")}, "trash")
 	m.fails(exitMissing, []string{"rm", "world"}, "trash")
+	for _, args := range [][]string{{"rm", "world@1"}, {"rm", "--forever", "world@1"}, {"history", "world@1"}} { // told that there is no such save
+		m.fails(exitUsage, args, args[0]+" is about all versions of world, and not about one", "savegame "+args[0]+" --help")
+	}
 	m.ok("restore", "world")
 	require.Equal(t, "first", m.ok("get", "world", "-"))
 	require.Equal(t, "removed world for good\n", m.ok("rm", "--forever", "world"))
