@@ -93,7 +93,7 @@ func command(name, args, summary string, do func(context.Context, *job) error, f
 		if len(given) < least || len(given) > most && !strings.HasSuffix(args, "…") {
 			return usage("%s takes %s, and was given %d: %q (see %s --help)", name, cmp.Or(args, "no argument"), len(given), given, c.FullName())
 		}
-		j := &job{Command: c, args: append(given, make([]string, max(most-len(given), 0))...), what: strings.TrimSpace(name + " " + c.Args().First())}
+		j := &job{Command: c, args: append(given, make([]string, max(most-len(given), 0))...), what: strings.TrimSpace(strings.TrimPrefix(c.FullName(), c.Root().Name+" ") + " " + c.Args().First())}
 		return j.ended(ctx, do(ctx, j))
 	}}
 }

@@ -209,11 +209,16 @@ func serverCommands() []*cli.Command {
 // tokens returns the token file.
 func (j *job) tokens() string { return filepath.Join(j.String("dir"), tokenFile) }
 
+// noServer says that --dir lacks what a server's folder has.
+func (j *job) noServer(has string) error {
+	return usage("%s is no server's folder, which has %s; say --dir FOLDER, as serve was told", j.String("dir"), has)
+}
+
 // check verifies a server's folder.
 func check(ctx context.Context, j *job) (err error) {
 	path := filepath.Join(j.String("dir"), storeFolder)
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
-		return usage("%s is no server's folder, which has a folder %s; say --dir FOLDER, as serve was told", j.String("dir"), storeFolder)
+		return j.noServer("a folder " + storeFolder)
 	}
 	folder, err := store.Open(path)
 	if err != nil {
@@ -256,6 +261,9 @@ func addToken(_ context.Context, j *job) error {
 
 func revokeTokens(_ context.Context, j *job) error {
 	n, err := users.Revoke(j.tokens(), j.args[0], j.args[1])
+	if errors.Is(err, os.ErrNotExist) {
+		return j.noServer("a file " + tokenFile)
+	}
 	if err == nil {
 		j.say("revoked %s of %s", english.Plural(n, "token", ""), j.args[0])
 	}
@@ -264,6 +272,9 @@ func revokeTokens(_ context.Context, j *job) error {
 
 func listTokens(_ context.Context, j *job) error {
 	tokens, err := users.List(j.tokens())
+	if errors.Is(err, os.ErrNotExist) {
+		return j.noServer("a file " + tokenFile)
+	}
 	for _, t := range tokens {
 		j.say("%s", strings.TrimSpace(plain(fmt.Sprintf("%s %s… %s", t.User, t.Shown, t.Note))))
 	}
