@@ -48,7 +48,7 @@ const description = `Three machines, three lines:
    savegame login HOST:PORT CODE    on the machine that you play on; savegame invite prints a line for the one after
    savegame put ~/games/world       and there: savegame get world
 
-A put over a version that this machine has not seen is refused, and so is a get over changes that no version has. Commands
+A put over another version than PATH held last is refused, and so is a get over changes that no version has. Commands
 go on by themselves when the connection is lost, and where they stopped when they are run again.
 
 Exit codes: ` + exitCodes

@@ -32,8 +32,8 @@ func transferCommands() []*cli.Command {
 	put := client("put", "PATH…", "hand a save in, as its next version", put,
 		&cli.StringFlag{Name: "to", Usage: "`NAME` of the save (default: the last element of PATH)"},
 		&cli.StringSliceFlag{Name: "exclude", Usage: "leave out what `PATTERN` fits, a name or a path below PATH; the next puts of PATH do so too, until they say otherwise ('' for nothing)"},
-		&cli.BoolFlag{Name: "force", Usage: "put it over a version that this machine has not seen"},
-		&cli.BoolFlag{Name: "keep-both", Usage: "put it beside a version that this machine has not seen, under a name of its own"})
+		&cli.BoolFlag{Name: "force", Usage: "put it over a version that is not the one that PATH held last"},
+		&cli.BoolFlag{Name: "keep-both", Usage: "put it beside a version that is not the one that PATH held last, under a name of its own"})
 	put.Description = "PATH is a file or a folder; several become one save, under their own names. PATH - is standard input, which is kept in\na temporary file meanwhile. " +
 		"Files that were only touched make a version too, as it keeps their times; their content does not travel."
 	get := client("get", "NAME[@VERSION] [PATH]", "fetch a save", get,
