@@ -209,16 +209,16 @@ func serverCommands() []*cli.Command {
 // tokens returns the token file.
 func (j *job) tokens() string { return filepath.Join(j.String("dir"), tokenFile) }
 
-// noServer says that --dir lacks what a server's folder has.
-func (j *job) noServer(has string) error {
-	return usage("%s is no server's folder, which has %s; say --dir FOLDER, as serve was told", j.String("dir"), has)
+// noServer says that a folder lacks what a server's has.
+func noServer(dir, has string) error {
+	return usage("%s is no server's folder, which has %s; say --dir FOLDER, as serve was told", dir, has)
 }
 
 // check verifies a server's folder.
 func check(ctx context.Context, j *job) (err error) {
 	path := filepath.Join(j.String("dir"), storeFolder)
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
-		return j.noServer("a folder " + storeFolder)
+		return noServer(j.String("dir"), "a folder " + storeFolder)
 	}
 	folder, err := store.Open(path)
 	if err != nil {
@@ -262,7 +262,7 @@ func addToken(_ context.Context, j *job) error {
 func revokeTokens(_ context.Context, j *job) error {
 	n, err := users.Revoke(j.tokens(), j.args[0], j.args[1])
 	if errors.Is(err, os.ErrNotExist) {
-		return j.noServer("a file " + tokenFile)
+		return noServer(j.String("dir"), "a file " + tokenFile)
 	}
 	if err == nil {
 		j.say("revoked %s of %s", english.Plural(n, "token", ""), j.args[0])
@@ -273,7 +273,7 @@ func revokeTokens(_ context.Context, j *job) error {
 func listTokens(_ context.Context, j *job) error {
 	tokens, err := users.List(j.tokens())
 	if errors.Is(err, os.ErrNotExist) {
-		return j.noServer("a file " + tokenFile)
+		return noServer(j.String("dir"), "a file " + tokenFile)
 	}
 	for _, t := range tokens {
 		j.say("%s", strings.TrimSpace(plain(fmt.Sprintf("%s %s… %s", t.User, t.Shown, t.Note))))
