@@ -70,11 +70,11 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 	transport := &quic.Transport{
 		Conn:                conn,
 		ConnectionIDLength:  quicconn.ConnectionIDBytes,
-		VerifySourceAddress: world.mustProve,
+		VerifySourceAddress: func(addr net.Addr) bool { return world.mustProve(addr, paths.MustProve(addr)) },
 		ConnContext: func(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
 			ctx, err := world.onInitial(ctx, client)
 			if err == nil {
-				paths.Begin(ctx, client.RemoteAddr)
+				paths.Begin(ctx, client.RemoteAddr, client.AddrVerified)
 			}
 			return ctx, err
 		},
@@ -95,9 +95,9 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 }
 
 // mustProve reports whether a client whose first packet came from addr gets a Retry. quic-go asks it about every first packet
-// without a valid token; addr may be forged.
-func (w *World) mustProve(addr net.Addr) bool {
-	must, open := w.lobby.mustProve()
+// without a valid token; addr may be forged, and suspect says that others were begun from there.
+func (w *World) mustProve(addr net.Addr, suspect bool) bool {
+	must, open := w.lobby.mustProve(suspect)
 	if must {
 		w.logs.Warn(logs.Retry, "new clients must prove their address", "addr", addr, "handshakes", open, "Config.RetryAbove", w.config.retryAbove())
 	}

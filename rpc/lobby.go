@@ -122,11 +122,11 @@ func (l *lobby) unlisten() {
 	l.listeners--
 }
 
-// mustProve reports whether a new client has to prove its address first, and how many handshakes are open.
-func (l *lobby) mustProve() (must bool, open int) {
+// mustProve reports whether a new client has to prove its address first, as it has when it is suspect, and how many handshakes are open.
+func (l *lobby) mustProve(suspect bool) (must bool, open int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.door.MustProve(time.Now())
+	return l.door.MustProve(suspect, time.Now())
 }
 
 // arrive gives a client a place among the handshakes, or returns why it does not. The caller evicts out, if that is not nil.

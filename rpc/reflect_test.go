@@ -122,47 +122,69 @@ func (b *bystander) drain() {
 	}
 }
 
+// reflects has a client whose packets come from the address of somebody else: a thousand challenges, and before some of them what initials has. It
+// returns how much was sent in all, and how much came to whom the address belongs.
+func reflects(t *testing.T, config Config, initials [][]byte) (sent, came int) {
+	t.Helper()
+	f := &quicForger{t: t}
+	n := &network{t: t, server: newTestWorld(t, config), clients: []*testWorld{newTestWorld(t, Config{})}}
+	near, far := netsim.Pipe(clean, clean)
+	victim := &bystander{PacketConn: netsim.NewPacketConn()}
+	netsim.Connect(victim.PacketConn, far, clean, clean)
+	serverTLS, clientTLS := credentials(t)
+	clientTLS.KeyLogWriter = f
+	listener, err := ListenPacket(far, serverTLS, n.server.World)
+	require.NoError(t, err)
+	end, err := DialPacket(t.Context(), &overheard{near, f}, far.LocalAddr(), clientTLS, n.clients[0].World)
+	require.NoError(t, err)
+	n.ends = []*Conn{end}
+	n.tick(30)
+	f.prepare()
+	near.To(far).Dark(time.Hour) // the client itself is not to hear that its numbers were used
+	far.To(near).Dark(time.Hour)
+	send := func(p []byte) {
+		sent += len(p)
+		_, err := victim.WriteTo(p, far.LocalAddr())
+		require.NoError(t, err)
+		n.server.Tick(time.Now())
+		time.Sleep(time.Millisecond)
+	}
+	for i := range 1000 {
+		if i%20 == 0 && i/20 < len(initials) {
+			send(initials[i/20])
+		}
+		send(f.challenge())
+	}
+	time.Sleep(time.Second)
+	victim.drain()
+	t.Logf("%d bytes sent, %d packets and %d bytes came: %.1f times", sent, victim.packets, victim.bytes, float64(victim.bytes)/float64(sent))
+	require.NoError(t, listener.Close())
+	end.Close(0, "")
+	require.NoError(t, end.Wait(t.Context()))
+	require.NoError(t, near.Close())
+	require.NoError(t, far.Close())
+	require.NoError(t, victim.Close())
+	return sent, victim.bytes
+}
+
 // TestChallengesAreNoAmplifier: a client that sends small PATH_CHALLENGEs from the address of somebody else had each answered there, in 1,200
 // bytes.
 func TestChallengesAreNoAmplifier(t *testing.T) {
 	for _, on := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			f := &quicForger{t: t}
-			n := &network{t: t, server: newTestWorld(t, Config{Sealed: on}), clients: []*testWorld{newTestWorld(t, Config{})}}
-			near, far := netsim.Pipe(clean, clean)
-			victim := &bystander{PacketConn: netsim.NewPacketConn()}
-			netsim.Connect(victim.PacketConn, far, clean, clean)
-			serverTLS, clientTLS := credentials(t)
-			clientTLS.KeyLogWriter = f
-			listener, err := ListenPacket(far, serverTLS, n.server.World)
-			require.NoError(t, err)
-			end, err := DialPacket(t.Context(), &overheard{near, f}, far.LocalAddr(), clientTLS, n.clients[0].World)
-			require.NoError(t, err)
-			n.ends = []*Conn{end}
-			n.tick(30)
-			f.prepare()
-			near.To(far).Dark(time.Hour) // the client itself is not to hear that its numbers were used
-			far.To(near).Dark(time.Hour)
-			sent := 0
-			for range 1000 {
-				p := f.challenge()
-				sent += len(p)
-				_, err := victim.WriteTo(p, far.LocalAddr())
-				require.NoError(t, err)
-				n.server.Tick(time.Now())
-				time.Sleep(time.Millisecond)
-			}
-			time.Sleep(time.Second)
-			victim.drain()
-			t.Logf("%d bytes sent, %d packets and %d bytes came: %.1f times", sent, victim.packets, victim.bytes, float64(victim.bytes)/float64(sent))
-			require.Positive(t, victim.packets, "the server takes what is forged, and answers some")
-			require.LessOrEqual(t, victim.bytes, 3*sent+10*1200, "RFC 9000, section 8, and what a client that has moved needs")
-			require.NoError(t, listener.Close())
-			end.Close(0, "")
-			require.NoError(t, end.Wait(t.Context()))
-			require.NoError(t, near.Close())
-			require.NoError(t, far.Close())
-			require.NoError(t, victim.Close())
+			sent, came := reflects(t, Config{Sealed: on}, nil)
+			require.Positive(t, came, "the server takes what is forged, and answers some")
+			require.LessOrEqual(t, came, 3*sent+10*1200, "RFC 9000, section 8, and what a client that has moved needs")
 		})
 	}
+}
+
+// TestForgedHandshakesAreNoAmplifier: an Initial from the address of somebody else had sixteen packets pass from there, of any connection.
+func TestForgedHandshakesAreNoAmplifier(t *testing.T) {
+	initials := newForge(t).initials(30) // fewer than Config.RetryAbove
+	synctest.Test(t, func(t *testing.T) {
+		sent, came := reflects(t, Config{}, initials)
+		// Beyond QUIC's own limit, which a packet may exceed: 10 packets for clients that have moved, and 16 for each of 4 that join.
+		require.LessOrEqual(t, came, 3*sent+(10+4+4*16)*1200)
+	})
 }

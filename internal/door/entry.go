@@ -32,9 +32,10 @@ func NewEntry[C any](d *Door[C], f *Failures, c *Claims[C], most int) *Entry[C] 
 // Conns returns how many connections there are.
 func (e *Entry[C]) Conns() int { return e.conns }
 
-// MustProve reports whether a client that has not proven its address gets a Retry, and how many clients are on the way in.
-func (e *Entry[C]) MustProve(now time.Time) (must bool, open int) {
-	must = e.Crowded(now)
+// MustProve reports whether a client that has not proven its address gets a Retry, and how many clients are on the way in. suspect says that
+// it gets one in any case: see [Paths.MustProve].
+func (e *Entry[C]) MustProve(suspect bool, now time.Time) (must bool, open int) {
+	must = suspect || e.Crowded(now)
 	if must {
 		e.Counts.Retries++
 	}

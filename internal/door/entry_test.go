@@ -21,12 +21,12 @@ func TestEntryCountsEveryone(t *testing.T) {
 	room := func() *Full { return nil }
 	none := func() *Full { return &Full{"no memory"} }
 
-	must, open := e.MustProve(now)
+	must, open := e.MustProve(false, now)
 	require.False(t, must)
 	require.Zero(t, open)
 	first, _, full := e.Arrive(from, true, now)
 	require.Nil(t, full)
-	must, open = e.MustProve(now)
+	must, open = e.MustProve(false, now)
 	require.True(t, must)
 	require.Equal(t, 1, open)
 

@@ -14,9 +14,11 @@ const (
 	// pathAllowance is what an address may be sent beyond that: a client whose address has changed does not know it, and its packets are
 	// small.
 	pathAllowance = 10 * pathAnswer
-	// joining is how many packets of a connection QUIC gets while its handshake ends: the login, acks, and probes of the path's MTU. A forged
-	// address gets them once for each handshake, of which Config.MaxHandshakesPerAddress of package rpc allows only so many.
+	// joining is how many packets of a connection QUIC gets while its handshake ends: the login, acks, and probes of the path's MTU.
 	joining = 16
+	// newcomers is how many handshakes of an address may begin before the next ones must prove it by a Retry (RFC 9000, section 8.1.2). A
+	// household pays no round trip for that, and who forges an address has joining packets from there so many times.
+	newcomers = 4
 	// pathTime is for how long an address from which nothing comes is remembered, at least.
 	pathTime = 10 * time.Second
 	// mostPaths is how many addresses each of newer and older holds at most. An attacker who fills them, to have one forgotten and its
@@ -29,8 +31,14 @@ const (
 type Paths struct {
 	proven       map[netip.AddrPort]struct{} // addresses of connections
 	handshakes   map[netip.AddrPort]int      // packets that still pass, by the address of the handshake
-	newer, older map[netip.Prefix]int        // bytes that may still be answered to addresses that are not proven, as AddressOf has them
+	newer, older map[netip.Prefix]unproven   // by address, as AddressOf has it
 	turned       time.Time                   // when newer was begun
+}
+
+// unproven is what has come from an address without a proof.
+type unproven struct {
+	left  int // bytes that may still be answered there
+	begun int // handshakes
 }
 
 // Prove notes an address of a connection. Nothing from there is held back until Forget.
@@ -41,9 +49,21 @@ func (p *Paths) Prove(from netip.AddrPort) {
 	p.proven[from] = struct{}{}
 }
 
+// MustProve reports whether a client must prove its address before its handshake begins. Else who forges it would have as many packets pass
+// from there as he begins handshakes.
+func (p *Paths) MustProve(from netip.AddrPort) bool {
+	return p.from(prefixOf(from.Addr())).begun >= newcomers
+}
+
 // Begin notes a handshake, whose client may send its first packets before the server has noticed that the handshake is over. Without that a
-// crowd behind one address would wait for each other.
-func (p *Paths) Begin(from netip.AddrPort) {
+// crowd behind one address would wait for each other. proven: by a token, which the client was sent there.
+func (p *Paths) Begin(from netip.AddrPort, proven bool, now time.Time) {
+	if address := prefixOf(from.Addr()); address.IsValid() && !proven {
+		p.turn(now)
+		u := p.from(address)
+		u.begun++
+		p.newer[address] = u
+	}
 	if p.handshakes == nil {
 		p.handshakes = make(map[netip.AddrPort]int)
 	}
@@ -76,19 +96,25 @@ func (p *Paths) Admit(from netip.AddrPort, size int, now time.Time) bool {
 		return true
 	}
 	p.turn(now)
-	left, ok := p.newer[address]
-	if !ok {
-		if left, ok = p.older[address]; !ok {
-			left = pathAllowance
-		}
-	}
-	left = min(left+amplification*size, pathAllowance)
-	admitted := left >= pathAnswer
+	u := p.from(address)
+	u.left = min(u.left+amplification*size, pathAllowance)
+	admitted := u.left >= pathAnswer
 	if admitted {
-		left -= pathAnswer
+		u.left -= pathAnswer
 	}
-	p.newer[address] = left
+	p.newer[address] = u
 	return admitted
+}
+
+// from returns what has come from an address.
+func (p *Paths) from(address netip.Prefix) unproven {
+	if u, ok := p.newer[address]; ok {
+		return u
+	}
+	if u, ok := p.older[address]; ok {
+		return u
+	}
+	return unproven{left: pathAllowance}
 }
 
 // turn forgets the addresses from which nothing has come for pathTime, or sooner when there are mostPaths.
@@ -96,5 +122,5 @@ func (p *Paths) turn(now time.Time) {
 	if p.newer != nil && now.Sub(p.turned) < pathTime && len(p.newer) < mostPaths {
 		return
 	}
-	p.older, p.newer, p.turned = p.newer, make(map[netip.Prefix]int), now
+	p.older, p.newer, p.turned = p.newer, make(map[netip.Prefix]unproven), now
 }

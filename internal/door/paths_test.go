@@ -97,7 +97,7 @@ func TestACrowdBehindOneAddressJoins(t *testing.T) {
 	for p.Admit(at("10.0.0.1", 1), 40, now) {
 	}
 	for port := range uint16(500) {
-		p.Begin(at("10.0.0.1", 100+port))
+		p.Begin(at("10.0.0.1", 100+port), true, now)
 		for range joining {
 			require.True(t, p.Admit(at("10.0.0.1", 100+port), 40, now))
 		}
@@ -105,4 +105,34 @@ func TestACrowdBehindOneAddressJoins(t *testing.T) {
 		p.End(at("10.0.0.1", 100+port))
 	}
 	require.Empty(t, p.handshakes)
+}
+
+// TestForgedHandshakesAreFew: an address from which some handshakes have begun without a proof must prove itself, until it is quiet for a while.
+// One that has proven itself counts for nothing.
+func TestForgedHandshakesAreFew(t *testing.T) {
+	var p Paths
+	now := time.Unix(1e9, 0)
+	from := func(port int) netip.AddrPort { return at("10.0.0.1", uint16(port)) }
+	for port := range 100 {
+		p.Begin(from(port), true, now)
+	}
+	for range 3 {
+		for port := range newcomers {
+			require.False(t, p.MustProve(from(port)))
+			p.Begin(from(port), false, now)
+		}
+		require.True(t, p.MustProve(from(7)), "whatever the port")
+		require.False(t, p.MustProve(at("10.0.0.2", 7)))
+		now = now.Add(pathTime)
+		p.Admit(at("10.0.0.2", 7), 40, now)
+		require.True(t, p.MustProve(from(7)), "remembered for that long")
+		now = now.Add(2 * pathTime)
+		p.Admit(at("10.0.0.2", 7), 40, now)
+		now = now.Add(pathTime)
+		p.Admit(at("10.0.0.2", 7), 40, now)
+	}
+	for range 100 {
+		p.Begin(netip.AddrPort{}, false, now)
+	}
+	require.False(t, p.MustProve(netip.AddrPort{}), "no IP address")
 }

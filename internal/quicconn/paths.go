@@ -57,12 +57,19 @@ func (p *Paths) allows(from netip.AddrPort, size int) bool {
 	return p.limit.Admit(from, size, now) || p.look(now) && p.limit.Knows(from)
 }
 
-// Begin notes a handshake with an address, which ends with ctx.
-func (p *Paths) Begin(ctx context.Context, remote net.Addr) {
+// MustProve reports whether a client must prove its address by a Retry before its handshake begins.
+func (p *Paths) MustProve(remote net.Addr) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.limit.MustProve(udp.AddrPort(remote))
+}
+
+// Begin notes a handshake with an address, which ends with ctx. proven says that the client has shown a token.
+func (p *Paths) Begin(ctx context.Context, remote net.Addr, proven bool) {
 	from := udp.AddrPort(remote)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.limit.Begin(from)
+	p.limit.Begin(from, proven, time.Now())
 	context.AfterFunc(ctx, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
