@@ -92,8 +92,8 @@ type Config struct {
 
 	// RetryAbove is how many clients may be in their handshake before a new one must first prove its address by a QUIC Retry (RFC
 	// 9000, section 8.1.2). That costs it a round trip, and this side keeps no state for it, so forged first packets take no more
-	// room than this. Default a quarter of MaxHandshakes; negative = every client must prove its address. Besides, each client must of whose
-	// address four have begun without a proof, until nothing has come from there for a while.
+	// room than this. Default a quarter of MaxHandshakes; negative = every client must prove its address. Once four clients of
+	// one address have begun without a proof, the next ones from there must prove it too, until it has been quiet for 10 to 20 s.
 	RetryAbove int
 	// MaxHandshakesPerAddress is how many clients of one address may be in their handshake. By default it is as many as MaxHandshakes
 	// leaves free: one address gets half, so that a party of 64 behind one address can join in the same instant; two get a third

@@ -109,8 +109,11 @@ type crowd struct {
 func newCrowd(t *testing.T, sockets int, server net.Addr) *crowd {
 	t.Helper()
 	c := &crowd{t: t, server: server}
-	for range sockets {
-		s, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	for i := range sockets {
+		s, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, byte(1+i))})
+		if err != nil { // systems other than Linux have only the first loopback address
+			s, err = net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		}
 		require.NoError(t, err)
 		c.sockets = append(c.sockets, s)
 		c.reading.Go(func() { c.read(s) })
@@ -214,6 +217,9 @@ func TestInitialFlood(t *testing.T) {
 	t.Logf("%+v: %d KiB and %d goroutines more, %.2f bytes back for each", stats, grown>>10, more, amplified)
 	lasted := uint64(time.Since(began)/time.Second) + 1 // places of forged handshakes come free after a second at the soonest
 	require.LessOrEqual(t, stats.Begun, limit*lasted+1)
+	if runtime.GOOS == "linux" {
+		require.GreaterOrEqual(t, stats.Begun, uint64(limit), "by so many addresses the bound of all is reached before that of each")
+	}
 	require.Greater(t, stats.Retries, uint64(initials/4), "the rest found a queue full, or the socket's buffer")
 	require.LessOrEqual(t, more, 4*limit+20, "quic-go has three or four a handshake")
 	require.Less(t, grown, 32<<20)

@@ -43,15 +43,15 @@ func ls(ctx context.Context, s *session, client *desk.Client) error { return s.l
 
 // history prints the versions of a save.
 func history(ctx context.Context, s *session, client *desk.Client) error {
-	name, err := s.whole()
+	name, err := wholeSave(s)
 	if err != nil {
 		return err
 	}
 	return s.list(client.History(ctx, name))
 }
 
-// whole returns the save that is the argument. It fails when that names one version, of a command that is about all of them.
-func (s *session) whole() (name string, err error) {
+// wholeSave returns the save that is the argument. It fails when that names one version, of a command that is about all of them.
+func wholeSave(s *session) (name string, err error) {
 	name, _, numbered := strings.Cut(s.args[0], "@")
 	if numbered {
 		return "", usage("%s is about all versions of %s, and not about one (see %s --help)", s.Name, name, s.FullName())
@@ -117,7 +117,7 @@ func restore(ctx context.Context, s *session, client *desk.Client) error {
 
 // remove puts a save into the trash, or deletes it.
 func remove(ctx context.Context, s *session, client *desk.Client) error {
-	name, err := s.whole()
+	name, err := wholeSave(s)
 	if err != nil {
 		return err
 	}
