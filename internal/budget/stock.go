@@ -35,9 +35,10 @@ func (s *Stock) kept() int64 { return s.most / 2 }
 type StockAccount struct {
 	stock *Stock
 
-	mu     sync.Mutex
+	acked atomic.Int64 // bytes that the peer has acknowledged since the connection began
+
+	mu     sync.Mutex // guards the fields below
 	bytes  int64
-	acked  int64 // bytes that the peer has acknowledged since the connection began
 	closed bool
 }
 
@@ -58,18 +59,10 @@ func (s *StockAccount) Limit() int64 {
 const newcomers = 32
 
 // Acked notes that the peer has acknowledged n bytes, which the connection holds no more.
-func (s *StockAccount) Acked(n int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.acked += n
-}
+func (s *StockAccount) Acked(n int64) { s.acked.Add(n) }
 
 // proven reports whether the peer has acknowledged more than the connection holds.
-func (s *StockAccount) proven() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.bytes < s.acked
-}
+func (s *StockAccount) proven() bool { return s.Bytes() < s.acked.Load() }
 
 // Bytes returns how many bytes the connection holds.
 func (s *StockAccount) Bytes() int64 {
