@@ -26,7 +26,7 @@ import (
 const (
 	// storeFolder and tokenFile are in a server's folder, beside the certificate.
 	storeFolder, tokenFile = "store", "tokens.txt"
-	// firstUser is who a new server is for.
+	// firstUser is who a new server is for, if --user does not say it.
 	firstUser = "player"
 	// closeTime is how long a server waits for its last words to arrive.
 	closeTime = 10 * time.Second
@@ -118,7 +118,8 @@ func (s *server) open(socket net.PacketConn) error {
 func (s *server) openUsers(path string) (names []string, err error) {
 	all, err := users.List(path)
 	if errors.Is(err, os.ErrNotExist) {
-		_, err = users.Add(path, firstUser, "of nobody: so that there is a user")
+		first := append(s.StringSlice("user"), firstUser)[0]
+		_, err = users.Add(path, first, "of no machine, but it makes "+first+" a user")
 	}
 	if err != nil {
 		return nil, err

@@ -128,6 +128,8 @@ func TestRevokedTokenEndsAConnection(t *testing.T) {
 func TestLoginCodes(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, "--user", "ann", "--user", "bob")
+	first := runProgram("", "token", "ls", "--dir", server.dir)
+	require.Regexp(t, `^ann \S{4}… of no machine, but it makes ann a user\n$`, first.stdout, "nobody asked for another user")
 	ann := newMachine(t, server.paste)
 	stranger := &machine{t, filepath.Join(t.TempDir(), "home"), t.TempDir()}
 	stranger.fails(exitDenied, server.paste, "login", "was used")
