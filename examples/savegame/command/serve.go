@@ -219,7 +219,7 @@ func noServer(dir, has string) error {
 func check(ctx context.Context, j *job) (err error) {
 	path := filepath.Join(j.String("dir"), storeFolder)
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
-		return noServer(j.String("dir"), "a folder " + storeFolder)
+		return noServer(j.String("dir"), "a folder "+storeFolder)
 	}
 	folder, err := store.Open(path)
 	if err != nil {
@@ -263,7 +263,7 @@ func addToken(_ context.Context, j *job) error {
 func revokeTokens(_ context.Context, j *job) error {
 	n, err := users.Revoke(j.tokens(), j.args[0], j.args[1])
 	if errors.Is(err, os.ErrNotExist) {
-		return noServer(j.String("dir"), "a file " + tokenFile)
+		return noServer(j.String("dir"), "a file "+tokenFile)
 	}
 	if err == nil {
 		j.say("revoked %s of %s", english.Plural(n, "token", ""), j.args[0])
@@ -274,7 +274,7 @@ func revokeTokens(_ context.Context, j *job) error {
 func listTokens(_ context.Context, j *job) error {
 	tokens, err := users.List(j.tokens())
 	if errors.Is(err, os.ErrNotExist) {
-		return noServer(j.String("dir"), "a file " + tokenFile)
+		return noServer(j.String("dir"), "a file "+tokenFile)
 	}
 	for _, t := range tokens {
 		j.say("%s", strings.TrimSpace(plain(fmt.Sprintf("%s %s… %s", t.User, t.Shown, t.Note))))
