@@ -124,6 +124,24 @@ func TestSteadyStateAllocatesOnlyPayloads(t *testing.T) {
 		}
 		require.Equal(t, 1.0, testing.AllocsPerRun(500, round))
 	})
+	t.Run("a long one whose memory comes back", func(t *testing.T) {
+		s := newSteady(t, Normal)
+		s.lends = true
+		large := make([]byte, 32<<10)
+		round := func() {
+			s.send(0, s.channel, Reliable, large)
+			s.exchange()
+			m, ok := s.ends[1].Next()
+			require.True(t, ok)
+			s.ends[1].Reuse(&m)
+			s.tick()
+			s.exchange()
+		}
+		for range 500 {
+			round()
+		}
+		require.Zero(t, testing.AllocsPerRun(500, round))
+	})
 	for _, lends := range []bool{false, true} {
 		t.Run(fmt.Sprintf("a long one is assembled, packets are lent: %v", lends), func(t *testing.T) {
 			s := newSteady(t, Normal)

@@ -125,6 +125,7 @@ type Message struct {
 	cost   int32  // bytes of ReceiveLimit that are given back when it is fetched
 	at     uint32 // when it was complete, in grains since the connection began, modulo 2^32
 	pinned uint16 // bytes of its datagram that Payload keeps in memory besides its own
+	joined bool   // Payload was joined from the parts of a run, and shares its memory with nothing
 }
 
 // grain is the unit of Message.at. Half of its 2^32 values count as the past, so [Conn.Waited] is right for a message that has waited

@@ -113,6 +113,15 @@ func (c *Conn) Take(into []Message) int {
 	return n
 }
 
+// Reuse takes back the memory of a message from Next or Take that nobody uses any more, for a later message. It keeps that of one long
+// message at most, and gives it up when no other comes for a while.
+func (c *Conn) Reuse(m *Message) {
+	if m.joined {
+		c.payloads.spent = m.Payload[:0]
+	}
+	*m = Message{}
+}
+
 // fetched counts a message as waiting no more, and returns how much it gives back of the peer's limit.
 func (c *Conn) fetched(m *Message) (cost int) {
 	c.payloads.pinned -= int(m.pinned)

@@ -46,7 +46,7 @@ func (c *Conn) addToRun(ch *channel, r *run, s *slot) error {
 }
 
 func (c *Conn) deliverRun(ch *channel, r *run, closes bool) {
-	m := Message{Delivery: r.delivery, Open: r.first, Close: closes, Payload: c.payloads.join(r), cost: int32(r.cost)}
+	m := Message{Delivery: r.delivery, Open: r.first, Close: closes, Payload: c.payloads.join(r), cost: int32(r.cost), joined: true}
 	*r = run{}
 	c.deliver(ch, &m)
 }

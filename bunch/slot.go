@@ -71,6 +71,7 @@ type payloadMemory struct {
 	slots  spares[*slot]
 	blocks blocks   // for parts of runs
 	parts  [][]byte // an empty list for the parts of the next run
+	spent  []byte   // memory for the message of a later run, from Conn.Reuse; nil = none
 }
 
 func newPayloadMemory() payloadMemory {
@@ -125,9 +126,25 @@ func (m *payloadMemory) pin(s *slot, beyond int) bool {
 	return true
 }
 
+// takeSpent returns the memory of a message that Conn.Reuse has kept, if that has room for size bytes and is at most twice as large;
+// else nil.
+func (m *payloadMemory) takeSpent(size int) (memory []byte) {
+	if room := cap(m.spent); room < size || room > 2*size {
+		return nil
+	}
+	memory, m.spent = m.spent, nil
+	return memory
+}
+
 // join copies the parts of a run into its message, and takes back their memory.
 func (m *payloadMemory) join(r *run) (message []byte) {
-	message = bytes.Join(r.parts, nil) // does not zero the memory before it copies
+	if message = m.takeSpent(r.size); message == nil {
+		message = bytes.Join(r.parts, nil) // does not zero the memory before it copies
+	} else {
+		for _, part := range r.parts {
+			message = append(message, part...)
+		}
+	}
 	for i, part := range r.parts {
 		if r.pooled&(1<<i) != 0 {
 			m.blocks.put(part[:0])
@@ -147,12 +164,12 @@ func (m *payloadMemory) takeParts() (parts [][]byte) {
 
 // spare reports whether trim may have memory to give up.
 func (m *payloadMemory) spare() bool {
-	return m.blocks.spare() || len(m.slots.items) > 0 || m.parts != nil
+	return m.blocks.spare() || len(m.slots.items) > 0 || m.parts != nil || m.spent != nil
 }
 
 // trim gives up the memory that nobody needed since the last trim.
 func (m *payloadMemory) trim() {
 	m.blocks.trim()
 	m.slots.trim()
-	m.parts = nil
+	m.parts, m.spent = nil, nil
 }

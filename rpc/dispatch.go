@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
@@ -31,6 +32,7 @@ type handling struct {
 	call     Call
 	question question  // of call, when it is a request's
 	arrived  time.Time // when the message came
+	spent    bool      // its handler has run and keeps no byte of it
 }
 
 // ownerMethod is the id of the message by which the server tells a client whether it owns the actor. No class has so many
@@ -45,7 +47,7 @@ func (w *World) deliver(c *Conn, m bunch.Message) {
 	if len(c.copies.reps.replicas) > 0 && (m.Delivery != bunch.Tracked || m.Number != c.copies.reps.packet) {
 		w.callRepNotifies(c)
 	}
-	w.handling.arrived = c.arrivedAt(&m)
+	w.handling.arrived, w.handling.spent = c.arrivedAt(&m), false
 	if m.Channel != 0 {
 		c.times.ask.NoteTraffic()
 	}
@@ -68,6 +70,9 @@ func (w *World) deliver(c *Conn, m bunch.Message) {
 		violation = w.takeClose(c, a, m)
 	default:
 		violation = w.invoke(c, a, m.Payload)
+	}
+	if w.handling.spent {
+		c.turn.spent = m
 	}
 	if violation != nil {
 		w.violated(c, violation)
@@ -140,6 +145,7 @@ func (w *World) handle(c *Conn, a *Actor, m *method, q *question, argument []byt
 	p := a.part(m.class)
 	began := c.trace.Begin()
 	err := p.binding.handlers[m.id].remote(p.object, &h.call, argument)
+	h.spent = m.arg == reflect.TypeFor[Raw]() && q == nil
 	c.trace.Handled(m.label, a.class.name, uint64(a.ref), len(argument), began)
 	return err
 }

@@ -136,8 +136,8 @@ func place[A any](a *Actor, m *method, arg A) error {
 	return nil
 }
 
-// Raw is an argument that is not encoded: the bytes travel as they are. They are valid until the handler returns; it must
-// copy what it keeps.
+// Raw is an argument that is not encoded: the bytes travel as they are. They are valid until the handler returns, which must copy what it
+// keeps: their memory is used again for a later call.
 type Raw = codec.Raw
 
 // None is the argument of a call that has none.

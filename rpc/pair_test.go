@@ -77,7 +77,8 @@ type testWorld struct {
 	joined      []*Conn
 	left        []error
 	binding     *Binding[*puppet]
-	received    int           // bytes of Bulk
+	received    int // bytes of Bulk
+	onBulk      func(b Raw)
 	waves       int           // bytes of Wave and Roar
 	wavesAt     time.Duration // the longest that one was under way: its first bytes say when it left
 	hauled      int           // bytes of Haul
@@ -113,7 +114,12 @@ func newTestWorld(t testing.TB, config Config) *testWorld {
 		cargoes := Bind(world, cargo, func(*Actor) *testWorld { return w })
 		On(cargoes, haul, func(w *testWorld, _ *Call, b Raw) { w.hauled += len(b) })
 	}
-	On(w.binding, bulk, func(_ *puppet, _ *Call, b Raw) { w.received += len(b) })
+	On(w.binding, bulk, func(_ *puppet, _ *Call, b Raw) {
+		w.received += len(b)
+		if w.onBulk != nil {
+			w.onBulk(b)
+		}
+	})
 	return w
 }
 
