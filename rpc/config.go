@@ -142,6 +142,9 @@ type Config struct {
 	// timeouts, and for a second while bulk is under way, although the peer is heard over QUIC: [Conn.Sealed] says which carries.
 	// Rate and WorldRate hold for both.
 	Sealed bool
+	// NoJumbo keeps sealed packets at 1,452 bytes, the most that QUIC sends. Without it bulk that is faster than 9 MB/s tries whether the
+	// path carries packets of 8,952 bytes, as loopback and networks with jumbo frames do, and then travels in those; play never does.
+	NoJumbo bool
 
 	// Emulation puts a bad network in front of the sockets of [Listen] and [Dial], for both carriers; [World.SetEmulation] changes it
 	// at any time. nil = none, at no cost; otherwise packets leave one by one. For development. UE: PktLag, PktLoss and the like.

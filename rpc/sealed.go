@@ -215,6 +215,7 @@ func (r *sealedCarrier) config(instance uint32) sealed.Config {
 		Woken:     source.Woken,
 		Addrs:     r.quic.Addrs,
 		MaxPacket: r.quic.MaxPacket,
+		NoJumbo:   r.conn.world.config.NoJumbo,
 		Ping:      r.ping,
 		Observe:   func(now time.Time, c *pace.Controller) { source.Tell(now, c.Window(), c.Rate(), c.Loss()) },
 		Changed:   r.changed,

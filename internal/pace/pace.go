@@ -413,6 +413,9 @@ func (c *Controller) Estimate() float64 {
 	return max(c.hint, c.rates.value())
 }
 
+// Delivered returns the rate in bytes a second at which packets have arrived, whatever a train promised; 0 = none is known.
+func (c *Controller) Delivered() float64 { return c.rates.value() }
+
 // Queue returns how long the latest packets have waited in a queue.
 func (c *Controller) Queue() time.Duration { return c.queue }
 

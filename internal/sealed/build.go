@@ -17,14 +17,15 @@ const (
 	forProbe
 	forTrain
 	forSize
+	forJumbo
 	forPayload
 	forPlay
 	forReport
 )
 
-// AppendPacket builds and seals the next packet, as Build and Seal do.
+// AppendPacket builds and seals the next packet, as Build and Seal do. It may be a jumbo packet if max allows one.
 func (s *Session) AppendPacket(now time.Time, buf []byte, max int) (packet []byte, number uint64, ok bool) {
-	if packet, number, ok = s.Build(now, buf, max); !ok {
+	if packet, number, ok = s.Build(now, buf, max, max >= JumboPacket); !ok {
 		return packet, 0, false
 	}
 	if err := s.Seal(packet, number); err != nil {
@@ -43,19 +44,20 @@ func (s *Session) Seal(packet []byte, number uint64) error {
 	return nil
 }
 
-// Build builds the next packet, of at most max bytes, if one may leave now. It uses the buffer from the beginning. The packet counts as
-// sent; the caller must Seal it before it leaves.
-func (s *Session) Build(now time.Time, buf []byte, max int) (packet []byte, number uint64, ok bool) {
+// Build builds the next packet, of at most max bytes, if one may leave now. It uses the buffer from the beginning. With jumbo that has room
+// for JumboPacket bytes, and the packet may be as large where the path takes it. The packet counts as sent; the caller must Seal it before
+// it leaves.
+func (s *Session) Build(now time.Time, buf []byte, max int, jumbo bool) (packet []byte, number uint64, ok bool) {
 	t := s.tick(now)
 	if max = min(max, MaxPacket); max < Overhead+dataHeader+leastFeedback {
 		return buf, 0, false
 	}
 	for {
-		why := s.next(t, max)
+		why := s.next(t, max, jumbo)
 		if why == nothing {
 			return buf, 0, false
 		}
-		if packet, number, ok = s.build(t, why, buf, s.limit(why, max)); ok || s.state == Closed {
+		if packet, number, ok = s.build(t, why, buf, s.limit(why, max, jumbo)); ok || s.state == Closed {
 			return packet, number, ok
 		}
 	}
@@ -63,18 +65,20 @@ func (s *Session) Build(now time.Time, buf []byte, max int) (packet []byte, numb
 
 // limit returns the most bytes of a packet for a purpose. A probe is never larger than SafePacket: on a path that has shrunk it shows
 // that smaller packets arrive.
-func (s *Session) limit(why purpose, most int) int {
-	switch why {
-	case forProbe:
+func (s *Session) limit(why purpose, most int, jumbo bool) int {
+	switch {
+	case why == forProbe:
 		return min(most, SafePacket)
-	case forSize:
+	case why == forSize:
 		return most
+	case why == forJumbo, why == forPayload && jumbo && s.mtu.takesJumbo():
+		return JumboPacket
 	}
 	return s.mtu.limit(most)
 }
 
 // next decides what to build now; most is the size of a packet that the owner allows.
-func (s *Session) next(t time.Duration, most int) purpose {
+func (s *Session) next(t time.Duration, most int, jumbo bool) purpose {
 	switch {
 	case !s.started || s.state == Closed || s.records.Len() >= maxRecords:
 		return nothing
@@ -87,6 +91,9 @@ func (s *Session) next(t time.Duration, most int) purpose {
 	case s.wants() && s.mayLeave(t):
 		if s.mtu.probeDue(t, most) {
 			return forSize
+		}
+		if jumbo && s.bulkInFlight() > 0 && s.mtu.jumbo.probeDue(t) {
+			return forJumbo
 		}
 		return forPayload
 	case s.wantsPlay():
@@ -133,10 +140,13 @@ func (s *Session) asks() bool { return s.started && (s.wantsPlay() || s.wants() 
 
 // size estimates the next packet with a payload, in bytes on the wire: it will be as large as the last one.
 func (s *Session) size() int {
-	if s.full > 0 {
+	switch {
+	case s.full == 0:
+		return SafePacket + overheadUDP
+	case s.mtu.takesJumbo():
 		return s.full
 	}
-	return SafePacket + overheadUDP
+	return min(s.full, MaxPacket+overheadUDP)
 }
 
 // mayLeave reports whether the pacer lets a packet leave now. Before that it tells the controller what a start depends on.
@@ -173,7 +183,11 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, max int) (pack
 	case forTrain:
 		b = s.appendTrain(t, b, limit, &rec)
 	case forSize:
-		b = s.appendSize(t, b, limit, &rec)
+		s.mtu.probeSent(t)
+		b = s.appendSize(b, limit, &rec)
+	case forJumbo:
+		s.mtu.jumbo.probeSent(number)
+		b = s.appendSize(b, limit, &rec)
 	case forPayload:
 		if b = s.appendPayloads(t, b, Room{Max: limit, Bulk: true}, &rec); rec.payloads == 0 {
 			s.supply = supply{quiet: true, calm: true}
@@ -227,8 +241,7 @@ func (s *Session) appendTrain(t time.Duration, b []byte, limit int, rec *record)
 }
 
 // appendSize fills a large packet up, to see whether the path takes it. It holds nothing whose loss would matter.
-func (s *Session) appendSize(t time.Duration, b []byte, limit int, rec *record) []byte {
-	s.mtu.probeSent(t)
+func (s *Session) appendSize(b []byte, limit int, rec *record) []byte {
 	s.stats.Probes++
 	rec.fate = flying
 	return pad(append(b, framePing), limit)

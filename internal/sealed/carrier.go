@@ -23,6 +23,8 @@ type Config struct {
 	Addrs func() (remote, local net.Addr)
 	// MaxPacket returns the largest packet in bytes that the path takes, as QUIC has found. nil = SafePacket.
 	MaxPacket func() int
+	// NoJumbo keeps packets at MaxPacket. Else bulk on a fast path tries larger ones (see JumboPacket), where the kernel cuts what is sent.
+	NoJumbo bool
 
 	// Ping makes QUIC send a packet that is acked: when nothing was heard for a PTO, since only QUIC can find out where the peer is,
 	// and, of a client, every second while there is traffic, so that QUIC neither goes idle nor loses track of the path. nil = never.

@@ -17,7 +17,7 @@ const (
 	// Overhead is the number of bytes that sealing adds to the frames of a packet.
 	Overhead = headerBytes + tagBytes
 
-	// MaxPacket is the largest packet in bytes: quic-go's read buffers are as large.
+	// MaxPacket is the largest packet in bytes that QUIC looks for: quic-go's read buffers are as large.
 	MaxPacket = 1452
 	// SafePacket is the packet in bytes that every path with QUIC takes (RFC 9000, section 14).
 	SafePacket = 1200
@@ -41,7 +41,7 @@ func appendHeader(b []byte, to ID, number uint64) []byte {
 // checkHeader says why a packet can not be one of this version. A packet that it keeps is long enough to be unmasked.
 func checkHeader(packet []byte) (why drop) {
 	switch {
-	case len(packet) <= Overhead || len(packet) > MaxPacket:
+	case len(packet) <= Overhead || len(packet) > JumboPacket:
 		return dropSize
 	case packet[0] != firstSealed:
 		return dropVersion

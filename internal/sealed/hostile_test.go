@@ -62,10 +62,11 @@ func TestNoInboxBorrowsAll(t *testing.T) {
 		b.setRemote(udp.AddrPort(here))
 		require.NoError(t, s.register(b, id))
 		p := append([]byte(sealedFor(id, "x")), make([]byte, MaxPacket-Overhead)...)
+		tooLong := append(p[:len(p):len(p)], make([]byte, JumboPacket-MaxPacket+1)...)
 		before := s.Stats().Kept
 		for range 5_000 {
 			s.route(time.Now(), here, p)
-			s.route(time.Now(), here, append(p, 1))
+			s.route(time.Now(), here, tooLong)
 		}
 		require.EqualValues(t, 5_000, s.Stats().Kept-before, "what is too long is none")
 		return b, 5_000 - b.full.Load()
@@ -273,8 +274,8 @@ func TestOneFeedbackAPacket(t *testing.T) {
 	require.ErrorContains(t, ended, "two feedbacks")
 }
 
-// TestThreePayloadsAPacket: each is a walk of its own to a machine.
-func TestThreePayloadsAPacket(t *testing.T) {
+// TestEightPayloadsAPacket: each is a walk of its own to a machine.
+func TestEightPayloadsAPacket(t *testing.T) {
 	h := newHostile(t)
 	h.a.source = sinkOnly{}
 	one := []byte{framePlay, 0, 1, 9}

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// inboxBytes is how many bytes of packets an inbox may always hold, those that are being opened included. The connection's
+	// inboxBytes, 252 KiB, is how many bytes of packets an inbox may always hold, those that are being opened included. The connection's
 	// receive limit does not count them, so they are few.
-	inboxBytes = 256 << 10
+	inboxBytes = 28 * blockBytes
 	// lentBytes is how many more all inboxes of a socket may borrow together: 30 ms at 1 Gbit/s, for a machine whose cores are
 	// busy. When both are used up the newest packet is dropped. An inbox borrows at most as much as it leaves to others.
 	lentBytes = 4 << 20
 	// lentStep is how much an inbox borrows at a time.
 	lentStep = 64 << 10
-	// blockBytes is the size of a block: five full packets, or some fifty of play. The inboxes of a thousand clients whose ticks
-	// fall together take 8 MiB.
-	blockBytes = 8 << 10
+	// blockBytes is the size of a block: six full packets, a jumbo packet, or some fifty of play. The inboxes of a thousand clients
+	// whose ticks fall together take 9 MiB.
+	blockBytes = 9 << 10
 	// elsewhereLimit is how many packets a second are taken from other addresses than the QUIC connection's: enough to bridge a
 	// change of address until QUIC has seen it, too few to be worth forging.
 	elsewhereLimit = 100

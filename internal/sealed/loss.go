@@ -39,7 +39,7 @@ func (s *Session) detectLosses(t time.Duration) {
 func (s *Session) lose(t time.Duration, n uint64, f fate) {
 	r := s.records.At(n)
 	s.records.land(r, f)
-	s.mtu.lost(n, r)
+	s.mtu.lost(t, n, r)
 	if f == abandoned { // others keep the time of skipped numbers near them: an ack that is made up for both must meet one
 		r.until = t + silentPTOs*s.pto()
 	}

@@ -11,6 +11,18 @@ const (
 	// up to maxHoleHold.
 	holeHold    = 10 * time.Second
 	maxHoleHold = 10 * time.Minute
+
+	// JumboPacket is the largest packet in bytes: with the headers of IPv6 and UDP it fills a frame that holds 9,000 bytes, which many
+	// networks of data centres carry, and so does the loopback.
+	JumboPacket = 9000 - 40 - 8
+	// jumboTime is how long one may keep the bottleneck, because play waits behind it. Slower paths get smaller packets.
+	jumboTime = time.Millisecond
+	// jumboWindow is how many of them the window must hold, so that acks come one by one.
+	jumboWindow = 4
+	// jumboTries is how many probes must be lost in a row for the path to take none (RFC 8899, section 5.1.2: MAX_PROBES), and jumboHold
+	// how long after that another search begins (section 5.1.1: PMTU_RAISE_TIMER).
+	jumboTries = 3
+	jumboHold  = 10 * time.Minute
 )
 
 // mtu decides how large a packet may be: as large as QUIC has found, which the owner passes on, or SafePacket while larger ones vanish
@@ -20,7 +32,11 @@ type mtu struct {
 	shrunk uint64        // next packet number when large packets were found to vanish; 0 = they pass
 	retry  time.Duration // while shrunk: when to send the next large packet
 	hold   time.Duration // while shrunk: how long after that to send another, if it is lost
+	jumbo  jumbo         // packets that are larger than QUIC's
 }
+
+// takesJumbo reports whether bulk may travel in jumbo packets.
+func (m *mtu) takesJumbo() bool { return m.shrunk == 0 && m.jumbo.usable() }
 
 // limit returns the most bytes of a packet, of those that the owner allows.
 func (m *mtu) limit(most int) int {
@@ -33,6 +49,7 @@ func (m *mtu) limit(most int) int {
 // check looks whether large packets vanish; next is the number of the next packet. The cause may be an outage, at whose end a small
 // probe got through first. So a large packet is sent at once to see.
 func (m *mtu) check(t time.Duration, next uint64) {
+	m.jumbo.check()
 	if m.hole.Found() && m.shrunk == 0 {
 		m.shrunk, m.retry, m.hold = next, t, holeHold
 	}
@@ -51,14 +68,72 @@ func (m *mtu) probeSent(t time.Duration) {
 
 // acked notes that a packet arrived: a large one that left after the path had shrunk shows that it takes them again.
 func (m *mtu) acked(n uint64, r *record) {
+	m.jumbo.acked(n, r)
 	m.hole.Acked(n, r.large())
 	if r.large() && n >= m.shrunk {
 		m.shrunk = 0
 	}
 }
 
-// lost notes that a packet counts as lost.
-func (m *mtu) lost(n uint64, r *record) { m.hole.Lost(n, r.large()) }
+// lost notes that a packet counts as lost. What becomes of jumbo packets says nothing of smaller ones.
+func (m *mtu) lost(t time.Duration, n uint64, r *record) {
+	if r.jumbo() {
+		m.jumbo.lost(t, n)
+		return
+	}
+	m.hole.Lost(n, r.large())
+}
 
-// large reports whether a packet is larger than SafePacket, which every path takes.
-func (r *record) large() bool { return r.size > SafePacket+overheadUDP }
+// jumbo finds out whether the path takes jumbo packets: path MTU discovery (RFC 8899) with one size to try, far above those that QUIC looks
+// for. Bulk on a fast path travels in them. The zero value searches as soon as they would pay.
+type jumbo struct {
+	hole  recovery.BlackHole
+	pays  bool          // the path is fast enough
+	takes bool          // one has arrived, and no black hole was found since
+	probe uint64        // one above the number of the probe in flight; 0 = none
+	tries int           // probes that were lost in a row
+	again time.Duration // no probe leaves before
+}
+
+// weigh notes the rate in bytes a second at which packets arrive, and the window in bytes.
+func (j *jumbo) weigh(rate float64, window int) {
+	j.pays = rate*jumboTime.Seconds() >= JumboPacket && window >= jumboWindow*JumboPacket
+}
+
+// usable reports whether bulk may travel in jumbo packets.
+func (j *jumbo) usable() bool { return j.takes && j.pays }
+
+// probeDue reports whether it is time to try the path.
+func (j *jumbo) probeDue(t time.Duration) bool {
+	return j.pays && !j.takes && j.probe == 0 && t >= j.again
+}
+
+// probeSent notes that packet n leaves to try the path.
+func (j *jumbo) probeSent(n uint64) { j.probe = n + 1 }
+
+// acked notes that a packet arrived.
+func (j *jumbo) acked(n uint64, r *record) {
+	j.hole.Acked(n, r.jumbo())
+	if r.jumbo() {
+		j.takes, j.probe, j.tries = true, 0, 0
+	}
+}
+
+// lost notes that a jumbo packet counts as lost.
+func (j *jumbo) lost(t time.Duration, n uint64) {
+	if n+1 != j.probe {
+		j.hole.Lost(n, true)
+		return
+	}
+	j.probe = 0
+	if j.tries++; j.tries == jumboTries {
+		j.tries, j.again = 0, t+jumboHold
+	}
+}
+
+// check looks whether jumbo packets vanish. Then the path is tried anew, since the cause may have been an outage.
+func (j *jumbo) check() {
+	if j.hole.Found() {
+		j.takes = false
+	}
+}

@@ -134,7 +134,7 @@ func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 	if news || largest >= s.loss.Largest {
 		s.loss.Largest = max(s.loss.Largest, largest+1)
 		s.detectLosses(t)
-		s.control.Feedback(s.time(t), s.records.bytes)
+		s.tellController(s.time(t))
 	}
 	s.records.forget(t)
 	return nil

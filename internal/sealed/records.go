@@ -18,8 +18,8 @@ const (
 	// crowdedRecords is the number of records above which lost packets are forgotten, even though they may only be late.
 	crowdedRecords = maxRecords / 2
 	firstRecords   = 32 // records at first: for a probe and the train
-	// maxPayloads is the most payloads that share a packet.
-	maxPayloads = 3
+	// maxPayloads is the most payloads that share a packet: a jumbo packet has room for seven slices.
+	maxPayloads = 8
 )
 
 // fate is what became of a packet number.
@@ -49,6 +49,12 @@ type record struct {
 	paced    bool // the controller counts the packet
 	bulk     bool // the packet carries bulk
 }
+
+// large reports whether a packet is larger than SafePacket, which every path takes.
+func (r *record) large() bool { return r.size > SafePacket+overheadUDP }
+
+// jumbo reports whether a packet is larger than those that QUIC looks for.
+func (r *record) jumbo() bool { return r.size > MaxPacket+overheadUDP }
 
 // records holds the packet numbers whose fate may still change, from the oldest of them on.
 type records struct {

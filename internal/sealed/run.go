@@ -13,6 +13,8 @@ import (
 const (
 	// turnPackets is how many packets are received in one hold of the lock.
 	turnPackets = 64
+	// turnBytes is how many bytes they have at most, the last one's apart.
+	turnBytes = turnPackets * MaxPacket
 	// blockedWait is how long the carrier waits when the socket's send buffer is full.
 	blockedWait = 500 * time.Microsecond
 	// busyWait is how long packets wait in the inbox of a busy machine. There bulk leaves in bursts, which save processor time, and take
@@ -203,13 +205,15 @@ func same(a, b net.Addr) bool {
 	return ok && one == other
 }
 
-// open opens up to turnPackets packets of the inbox, without the lock.
+// open opens packets of the inbox, up to turnPackets and turnBytes, without the lock.
 func (c *Carrier) open() {
 	r := &c.run
 	b := r.batch
-	for b.n = 0; b.n < turnPackets && r.taken.more(); b.n++ {
+	b.n = 0
+	for left := turnBytes; b.n < turnPackets && left > 0 && r.taken.more(); b.n++ {
 		p := &b.packets[b.n]
 		at, packet := c.inbox.next(&r.taken)
+		left -= len(packet)
 		p.at, p.opened = at, c.session.open(packet)
 	}
 }

@@ -120,7 +120,7 @@ func TestSealAndOpen(t *testing.T) {
 	require.Equal(t, "farther", tb.take(tb.packet(1+windowSize, "farther")))
 	require.Equal(t, "old", tb.take(late))
 	require.Equal(t, "size", tb.take(late[:Overhead]), "no frames")
-	require.Equal(t, "size", tb.take(make([]byte, MaxPacket+1)))
+	require.Equal(t, "size", tb.take(make([]byte, JumboPacket+1)))
 	require.Equal(t, "size", tb.take(nil))
 	require.Zero(t, tb.forged)
 }
@@ -212,7 +212,7 @@ func TestGenerations(t *testing.T) {
 func TestNumbersEnd(t *testing.T) {
 	s := newStep(t, 1, nil).open()
 	s.a.records = records{Ring: recovery.Ring[record]{Oldest: maxNumber, Next: maxNumber}, first: maxNumber}
-	_, _, ok := s.a.Build(s.now, make([]byte, 0, MaxPacket), MaxPacket)
+	_, _, ok := s.a.Build(s.now, make([]byte, 0, MaxPacket), MaxPacket, false)
 	require.False(t, ok)
 	var ended *Error
 	require.ErrorAs(t, s.a.Err(), &ended)

@@ -15,9 +15,12 @@ var bursts = sync.Pool{New: func() any { return &burst{built: make([]built, 0, b
 // burstPackets is how many packets a burst has room for: those of one call, and one more of what passes the pacer.
 const burstPackets = udp.MaxSegments + 1
 
+// burstBytes is how many bytes a burst has room for: what one call may send, seven jumbo packets.
+const burstBytes = 63 << 10
+
 // burst has packets that were built and are not sent yet.
 type burst struct {
-	bytes  [burstPackets * MaxPacket]byte
+	bytes  [burstBytes]byte
 	built  []built // packets that are not sealed yet
 	groups [burstPackets]group
 	n      int // how many groups there are
@@ -58,11 +61,15 @@ func (c *Carrier) collect(now time.Time) (all bool) {
 	if c.config.MaxPacket != nil {
 		most = min(c.config.MaxPacket(), MaxPacket)
 	}
+	jumbo := !c.config.NoJumbo && c.socket.sys.GSO.Load()
 	for at, n := 0, 0; n < burstPackets; n++ {
 		if n == udp.MaxSegments && c.session.MayLeave(now) {
 			return false
 		}
-		packet, number, ok := c.session.Build(now, b.bytes[at:at:at+most], most)
+		if burstBytes-at < JumboPacket {
+			return false
+		}
+		packet, number, ok := c.session.Build(now, b.bytes[at:at:at+JumboPacket], most, jumbo)
 		if !ok {
 			return true
 		}

@@ -16,7 +16,7 @@ func TestCollectKnowsWhenThatIsAll(t *testing.T) {
 		d := newBed(t, netsim.Config{Delay: 10 * ms}, 0).start()
 		require.Equal(t, Open, <-d.states)
 		time.Sleep(time.Second)
-		source := &ticks{pieces: d.up, each: time.Hour, next: time.Now().Add(time.Hour)}
+		source := &ticks{pieces: d.up, each: time.Hour, next: time.Now().Add(time.Hour), least: true}
 		for _, c := range []struct {
 			messages int
 			packets  []int // by call

@@ -229,6 +229,12 @@ func (s *Session) Controller() *pace.Controller { return s.control }
 // bulkInFlight is InFlight without play.
 func (s *Session) bulkInFlight() int { return s.records.bytes - s.records.play }
 
+// tellController tells the controller that all acks and losses of a feedback were noted, and looks what its rate allows.
+func (s *Session) tellController(now time.Time) {
+	s.control.Feedback(now, s.records.bytes)
+	s.mtu.jumbo.weigh(s.control.Delivered(), s.control.Window())
+}
+
 // InFlight returns the bytes, on the wire, of packets with payloads that are neither acked nor lost.
 func (s *Session) InFlight() int { return s.records.bytes }
 
@@ -268,7 +274,7 @@ func (s *Session) Advance(now time.Time) error {
 	}
 	if s.loss.Next > 0 && s.loss.Next <= t {
 		s.detectLosses(t)
-		s.control.Feedback(now, s.records.bytes)
+		s.tellController(now)
 	}
 	if s.mtu.shrunk > 0 && s.mtu.retry <= t {
 		s.Wake()

@@ -340,8 +340,8 @@ func TestPayloadsShareAPacket(t *testing.T) {
 	s := newStep(t, 7, nil)
 	s.up.size = 200
 	s.open()
-	p := s.collect(3)
-	require.Len(t, p[0], Overhead+3*(dataHeader+200))
+	p := s.collect(2)
+	require.Len(t, p[0], Overhead+5*(dataHeader+200))
 	s.deliver(s.b, p...)
 	require.Len(t, s.down.got, 7)
 }

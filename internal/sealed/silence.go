@@ -194,5 +194,5 @@ func (s *Session) abandon(t time.Duration) {
 	for n, ok := s.records.firstFlying(); ok; n, ok = s.records.firstFlying() {
 		s.lose(t, n, abandoned)
 	}
-	s.control.Feedback(s.time(t), s.records.bytes)
+	s.tellController(s.time(t))
 }

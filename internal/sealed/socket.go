@@ -117,14 +117,14 @@ func (s *Socket) forQUIC(at time.Time, from net.Addr, packet []byte) bool {
 
 // route copies a packet that is not for QUIC into the inbox of its id, without opening it. at is its time of arrival.
 func (s *Socket) route(at time.Time, from net.Addr, packet []byte) {
-	if len(packet) < Overhead || len(packet) > MaxPacket {
+	if len(packet) < Overhead || len(packet) > JumboPacket {
 		s.size.Add(1)
 		return
 	}
 	id, source := ID(packet[1:1+idBytes]), udp.AddrPort(from)
 	s.mu.RLock()
 	box := s.boxes[id]
-	if box == nil {
+	if box == nil && len(packet) <= MaxPacket { // a carrier that begins sends no jumbo packet
 		s.early.keep(at, source, id, packet) // under the lock, so that register does not miss it
 	}
 	s.mu.RUnlock()

@@ -16,7 +16,7 @@ var save = stream.NewBlob("bench")
 // Pair is two worlds with one connection.
 type Pair struct {
 	via    stream.Backend
-	sealed bool // rpc.Config.Sealed
+	config rpc.Config // of all worlds: which carriers they have
 
 	server, client   *rpc.World
 	streams, uploads *stream.Streams // the server's, the client's
@@ -39,9 +39,9 @@ type arrival struct {
 	done chan error
 }
 
-// Open connects two worlds.
-func Open(ctx context.Context, n emulate.Net, via stream.Backend, sealed bool) (*Pair, error) {
-	p := &Pair{via: via, sealed: sealed}
+// Open connects two worlds. Of the configuration it takes what the carriers need.
+func Open(ctx context.Context, n emulate.Net, via stream.Backend, config rpc.Config) (*Pair, error) {
+	p := &Pair{via: via, config: config}
 	if err := p.prepare(); err != nil {
 		return nil, err
 	}
@@ -62,7 +62,8 @@ func Open(ctx context.Context, n emulate.Net, via stream.Backend, sealed bool) (
 
 // prepare makes the worlds.
 func (p *Pair) prepare() (err error) {
-	config := rpc.Config{Sealed: p.sealed, MaxConnsPerAddress: -1}
+	config := p.config
+	config.MaxConnsPerAddress = -1
 	if p.server, err = rpc.NewWorld(config); err != nil {
 		return err
 	}

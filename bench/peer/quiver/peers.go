@@ -6,6 +6,7 @@ import (
 
 	"github.com/quivernet/quiver/bench/emulate"
 	"github.com/quivernet/quiver/bench/peer"
+	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/stream"
 )
 
@@ -20,11 +21,11 @@ const common = "rpc worlds under Run at both ends, defaults; QUIC with TLS 1.3; 
 
 // Peers are the backends.
 func Peers() []peer.Peer {
-	of := func(name, settings string, via stream.Backend, sealed bool) peer.Peer {
+	of := func(name, settings string, via stream.Backend, config rpc.Config) peer.Peer {
 		return peer.Peer{
 			Name: name, Settings: common + settings, Virtual: true, Emulated: true,
 			Moves: true, Talks: true, Calls: true, Chains: true, Shouts: true,
-			Open: func(ctx context.Context, n emulate.Net) (peer.Pair, error) { return Open(ctx, n, via, sealed) },
+			Open: func(ctx context.Context, n emulate.Net) (peer.Pair, error) { return Open(ctx, n, via, config) },
 		}
 	}
 	var peers []peer.Peer
@@ -37,12 +38,19 @@ func Peers() []peer.Peer {
 		{"quiver/slices", "stream.Slices{}: chunks", stream.Slices{}},
 	} {
 		peers = append(peers,
-			of(backend.name, backend.settings+"; QUIC datagrams", backend.via, false),
-			of(backend.name+"+sealed", backend.settings+"; rpc.Config.Sealed at both ends", backend.via, true))
+			of(backend.name, backend.settings+"; QUIC datagrams", backend.via, rpc.Config{}),
+			of(backend.name+"+sealed", backend.settings+"; rpc.Config.Sealed at both ends: packets of up to 8,952 bytes where the path carries them, as the bare loopback does", backend.via, rpc.Config{Sealed: true}))
 	}
 	for _, i := range []int{0, 1, 4, 5} { // lanes are windows, too
 		peers[i].Rushes = true
 	}
 	peers[0].Gather, peers[1].Gather = gather(false), gather(true)
+	for _, like := range []peer.Peer{
+		of("quiver/window+sealed/1452", "stream.Window{}; rpc.Config.Sealed and NoJumbo at both ends: packets as large as QUIC's", stream.Window{}, rpc.Config{Sealed: true, NoJumbo: true}),
+		of("quiver/slices+sealed/1452", "stream.Slices{}; the same", stream.Slices{}, rpc.Config{Sealed: true, NoJumbo: true}),
+	} { // they differ on the bare loopback alone
+		like.Virtual, like.Emulated, like.Talks, like.Calls, like.Chains, like.Shouts = false, false, false, false, false, false
+		peers = append(peers, like)
+	}
 	return peers
 }

@@ -54,7 +54,7 @@ func (p *Pair) Invite(ctx context.Context, clients int) error {
 
 func (p *Pair) invite(ctx, running context.Context) (err error) {
 	g := &guest{}
-	if g.world, err = rpc.NewWorld(rpc.Config{Sealed: p.sealed}); err != nil {
+	if g.world, err = rpc.NewWorld(p.config); err != nil {
 		return err
 	}
 	if g.streams, err = stream.Install(g.world, streaming); err != nil {

@@ -1,0 +1,139 @@
+package sealed
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+// jumboBed moves pieces over a path, and notes the sizes of the packets that carry them.
+type jumboBed struct {
+	*netsim.Pair
+	up, down *pieces
+	a        *Session
+	largest  int
+	jumbos   int // packets that are larger than MaxPacket
+}
+
+func newJumboBed(t *testing.T, link netsim.Config, mebibytes int) *jumboBed {
+	n := mebibytes << 20 / 1000
+	d := &jumboBed{up: newPieces(1000, n, 0), down: newPieces(1000, 0, n)}
+	link.Seed = testkit.Seed(t)
+	d.Pair, d.a, _ = connect(t, d.up, d.down, netsim.PairConfig{AtoB: link, BtoA: link, Max: JumboPacket, OnPacket: func(_ *netsim.Side, p []byte, _ netsim.Fate) {
+		d.largest = max(d.largest, len(p))
+		if len(p) > MaxPacket {
+			d.jumbos++
+		}
+	}})
+	return d
+}
+
+// whole runs until all pieces have come, and returns how long that took.
+func (d *jumboBed) whole(t *testing.T) time.Duration {
+	require.NoError(t, d.Run(10*time.Minute, d.up.delivered))
+	require.Empty(t, d.up.faults)
+	require.Zero(t, d.down.bad)
+	return d.down.doneAt.Sub(netsim.Epoch)
+}
+
+// TestJumboPackets carry bulk where a path is fast and takes them.
+func TestJumboPackets(t *testing.T) {
+	const fast = 1e9
+	for _, row := range []struct {
+		name   string
+		link   netsim.Config
+		jumbos [2]int // least and most
+	}{
+		{"fast, large frames", netsim.Config{Delay: 2 * ms, Rate: fast, MTU: JumboPacket}, [2]int{3000, 4500}},
+		{"fast, large frames, loss", netsim.Config{Delay: 2 * ms, Rate: fast, MTU: JumboPacket, Loss: 0.01}, [2]int{3000, 5000}},
+		{"fast, usual frames", netsim.Config{Delay: 2 * ms, Rate: fast, MTU: MaxPacket}, [2]int{jumboTries, jumboTries}},
+		{"fast, small frames", netsim.Config{Delay: 2 * ms, Rate: fast, MTU: SafePacket}, [2]int{jumboTries, jumboTries}},
+		{"slow, large frames", netsim.Config{Delay: 2 * ms, Rate: 50e6, MTU: JumboPacket}, [2]int{0, 0}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			d := newJumboBed(t, row.link, 32)
+			took := d.whole(t)
+			t.Logf("%v, %d jumbo packets, largest %d; %+v", took, d.jumbos, d.largest, d.a.Stats())
+			require.GreaterOrEqual(t, d.jumbos, row.jumbos[0])
+			require.LessOrEqual(t, d.jumbos, row.jumbos[1])
+		})
+	}
+}
+
+// TestJumboProbesCostNothing: a path that takes none is as fast as if nobody had tried.
+func TestJumboProbesCostNothing(t *testing.T) {
+	link := netsim.Config{Delay: 5 * ms, Rate: 500e6, MTU: MaxPacket}
+	tried := newJumboBed(t, link, 64)
+	n := 64 << 20 / 1000
+	up, down := newPieces(1000, n, 0), newPieces(1000, 0, n)
+	pair, _, _ := connect(t, up, down, netsim.PairConfig{AtoB: link, BtoA: link, Max: MaxPacket})
+	require.NoError(t, pair.Run(time.Minute, up.delivered))
+	require.InEpsilon(t, down.doneAt.Sub(netsim.Epoch).Seconds(), tried.whole(t).Seconds(), 0.03)
+	require.Equal(t, jumboTries, tried.jumbos)
+}
+
+// TestJumboPathShrinks in a transfer: the packets become as large as QUIC's at once, not as small as on a path that takes nothing else.
+func TestJumboPathShrinks(t *testing.T) {
+	d := newJumboBed(t, netsim.Config{Delay: 2 * ms, Rate: 1e9, MTU: JumboPacket}, 256)
+	require.NoError(t, d.RunFor(500*ms))
+	require.Equal(t, JumboPacket, d.largest)
+	d.SetMTU(MaxPacket)
+	require.NoError(t, d.RunFor(100*ms))
+	before, jumbos := d.up.ackedN, d.jumbos
+	d.largest = 0
+	require.NoError(t, d.RunFor(500*ms))
+	require.Greater(t, float64(d.up.ackedN-before)*1000, 0.85*0.5*1e9/8)
+	require.LessOrEqual(t, d.jumbos-jumbos, jumboTries)
+	d.whole(t)
+}
+
+// TestPlayIsNeverJumbo: what waits behind a packet of play waits as long as before.
+func TestPlayIsNeverJumbo(t *testing.T) {
+	var j jumbo
+	s := &Session{}
+	j.takes = true
+	j.weigh(1e9, 1<<20)
+	s.mtu.jumbo = j
+	require.Equal(t, JumboPacket, s.limit(forPayload, MaxPacket, true))
+	require.Equal(t, MaxPacket, s.limit(forPayload, MaxPacket, false), "the socket sends none")
+	require.Equal(t, MaxPacket, s.limit(forPlay, MaxPacket, true))
+	require.Equal(t, MaxPacket, s.limit(forReport, MaxPacket, true))
+	s.mtu.jumbo.weigh(8e6, 1<<20)
+	require.Equal(t, MaxPacket, s.limit(forPayload, MaxPacket, true), "the path is slow")
+	s.mtu.jumbo.weigh(1e9, 3*JumboPacket)
+	require.Equal(t, MaxPacket, s.limit(forPayload, MaxPacket, true), "the window is small")
+}
+
+// TestJumboSearchesAgain only long after a search in vain, and at once after a black hole, which may have been an outage.
+func TestJumboSearchesAgain(t *testing.T) {
+	var j jumbo
+	j.weigh(1e9, 1<<20)
+	large, small := &record{size: JumboPacket + overheadUDP}, &record{size: 100}
+	n := uint64(0)
+	for range jumboTries {
+		require.True(t, j.probeDue(time.Second))
+		j.probeSent(n)
+		require.False(t, j.probeDue(time.Second), "one at a time")
+		j.lost(time.Second, n)
+		n++
+	}
+	require.False(t, j.probeDue(time.Second+jumboHold-1))
+	require.True(t, j.probeDue(time.Second+jumboHold))
+	j.probeSent(n)
+	j.acked(n, large)
+	require.True(t, j.usable())
+	for range 3 {
+		n++
+		j.lost(time.Second, n)
+	}
+	j.check()
+	require.True(t, j.usable(), "no smaller one came meanwhile")
+	j.acked(n+1, small)
+	j.check()
+	require.False(t, j.usable())
+	require.True(t, j.probeDue(time.Second+jumboHold))
+}
