@@ -303,6 +303,50 @@ func TestMalformedEnds(t *testing.T) {
 	require.NoError(t, s.a.Receive(s.now, []byte("more")), "a closed session takes no offence")
 }
 
+// TestFeedbackIsDue at the fourth packet that asks, at once for an urgent one, an eighth of the round trip after the first of the others, and
+// after the peer's ack delay for play, but never less than a gap after the last one.
+func TestFeedbackIsDue(t *testing.T) {
+	const patient, begun = 40 * time.Millisecond, time.Second
+	for name, c := range map[string]struct {
+		rtt  time.Duration
+		asks []asking // of packets a microsecond apart
+		last time.Duration
+		want time.Duration
+	}{
+		"two packets":                        {rtt: 80 * ms, asks: []asking{soon, soon}, want: begun + 10*ms},
+		"the fourth":                         {rtt: 80 * ms, asks: []asking{soon, soon, soon, soon}, want: begun},
+		"feedback asks for none":             {rtt: 80 * ms, asks: []asking{soon, soon, soon, never}, want: begun + 10*ms},
+		"an urgent one":                      {rtt: 80 * ms, asks: []asking{soon, atOnce}, want: begun},
+		"play":                               {rtt: 80 * ms, asks: []asking{ridingOn, ridingOn, ridingOn, ridingOn, ridingOn}, want: begun + patient},
+		"play and bulk":                      {rtt: 80 * ms, asks: []asking{ridingOn, soon}, want: begun + time.Microsecond + 10*ms},
+		"a long path":                        {rtt: time.Second, asks: []asking{soon}, want: begun + 25*ms},
+		"loopback":                           {rtt: 80 * time.Microsecond, asks: []asking{soon}, want: begun + 100*time.Microsecond},
+		"a gap after the last":               {rtt: 16 * ms, asks: []asking{atOnce}, last: begun - ms/2, want: begun + ms/2},
+		"the longest gap, whatever the path": {rtt: time.Second, asks: []asking{atOnce}, last: begun, want: begun + 2*ms},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReport(patient)
+			r.pace(c.rtt)
+			if c.last > 0 {
+				r.last = c.last
+			}
+			for i, asks := range c.asks {
+				at := begun + time.Duration(i)*time.Microsecond
+				r.note(at, at, uint64(i), asks)
+			}
+			at, ok := r.dueAt()
+			require.True(t, ok)
+			require.Equal(t, c.want, at)
+			require.True(t, r.due(at))
+			require.False(t, r.due(at-1))
+		})
+	}
+	r := newReport(patient)
+	r.note(begun, begun, 0, never)
+	require.False(t, r.waits())
+	require.False(t, r.due(begun+time.Hour), "feedback alone needs no answer")
+}
+
 // Feedback is due after 4 packets, or an eighth of the round trip, and a bare one in 16 asks for an ack.
 func TestFeedbackRhythm(t *testing.T) {
 	s := newStep(t, 200, nil).open()
