@@ -1,0 +1,53 @@
+package badnet
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/rpc/emulation"
+)
+
+const ms = time.Millisecond
+
+// TestLinks: each setting means what Unreal's does, of which PktDup doubles nothing beside PktOrder or PktLag.
+func TestLinks(t *testing.T) {
+	for name, c := range map[string]struct {
+		settings emulation.Settings
+		out, in  netsim.Config
+	}{
+		"nothing":            {},
+		"loss":               {settings: emulation.Settings{PktLoss: 5}, out: netsim.Config{Loss: 0.05}},
+		"loss of some sizes": {settings: emulation.Settings{PktLoss: 5, PktLossMinSize: 100, PktLossMaxSize: 900}, out: netsim.Config{Loss: 0.05, LossMin: 100, LossMax: 900}},
+		"runs of losses":     {settings: emulation.Settings{PktLoss: 10, LossBurst: 4}, out: netsim.Config{Burst: netsim.Bursts(0.1, 4)}},
+		"runs of one":        {settings: emulation.Settings{PktLoss: 10, LossBurst: 1}, out: netsim.Config{Loss: 0.1}},
+		"all in runs":        {settings: emulation.Settings{PktLoss: 100, LossBurst: 4}, out: netsim.Config{Loss: 1}},
+		"order":              {settings: emulation.Settings{PktOrder: true}, out: netsim.Config{Reorder: 0.5, ReorderDelay: 33 * ms}},
+		"doubled":            {settings: emulation.Settings{PktDup: 10}, out: netsim.Config{Duplicate: 0.1}},
+		"doubled and order":  {settings: emulation.Settings{PktDup: 10, PktOrder: true}, out: netsim.Config{Reorder: 0.5, ReorderDelay: 33 * ms}},
+		"doubled and lag":    {settings: emulation.Settings{PktDup: 10, PktLag: 50 * ms}, out: netsim.Config{Delay: 50 * ms}},
+		"lag that varies":    {settings: emulation.Settings{PktLag: 50 * ms, PktLagVariance: 20 * ms}, out: netsim.Config{Delay: 30 * ms, Jitter: 40 * ms}},
+		"a range of lags":    {settings: emulation.Settings{PktLagMin: 30 * ms, PktLagMax: 80 * ms}, out: netsim.Config{Delay: 30 * ms, Jitter: 50 * ms}},
+		"PktLag goes first":  {settings: emulation.Settings{PktLag: 10 * ms, PktLagMin: 30 * ms, PktLagMax: 80 * ms}, out: netsim.Config{Delay: 10 * ms}},
+		"jitter":             {settings: emulation.Settings{PktJitter: 25 * ms}, out: netsim.Config{Alternate: 25 * ms}},
+		"a bottleneck":       {settings: emulation.Settings{Rate: 1e6, Queue: 9000}, out: netsim.Config{Rate: 1e6, Queue: 9000}},
+		"what comes": {
+			settings: emulation.Settings{PktIncomingLoss: 5, PktIncomingLagMin: 10 * ms, PktIncomingLagMax: 30 * ms},
+			in:       netsim.Config{Loss: 0.05, Delay: 10 * ms, Jitter: 20 * ms},
+		},
+		"a seed": {settings: emulation.Settings{Seed: 7}, out: netsim.Config{Seed: 7}, in: netsim.Config{Seed: 7}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, in, err := Links(c.settings)
+			require.NoError(t, err)
+			require.Equal(t, c.out, out)
+			require.Equal(t, c.in, in)
+		})
+	}
+	_, _, err := Links(emulation.Settings{PktLoss: 101})
+	require.ErrorContains(t, err, "Settings.PktLoss is 101")
+	_, _, err = Links(emulation.Settings{Rate: 1e15})
+	require.ErrorContains(t, err, "Rate is 1000000000000000 bit/s")
+}
