@@ -29,9 +29,11 @@ type Config struct {
 const (
 	minReceiveLimit = 256 << 10 // bytes that a peer may send before it was told a limit
 	maxHistory      = 4096
-	maxChannels     = 32767   // UE: DefaultMaxChannelSize
-	maxIdleTimeout  = 1 << 62 // 146 years, so that no sum of times overflows
-	maxReliable     = 16384   // sequences are rebuilt from 16 bits, nearest to the expected one
+	maxChannels     = 32767 // UE: DefaultMaxChannelSize
+	minAckDelay     = 5 * time.Millisecond
+	maxAckDelay     = 200 * time.Millisecond // it is part of the sender's probe timeout
+	maxIdleTimeout  = 1 << 62                // 146 years, so that no sum of times overflows
+	maxReliable     = 16384                  // sequences are rebuilt from 16 bits, nearest to the expected one
 )
 
 func (c Config) withDefaults() Config {
@@ -81,11 +83,13 @@ func (p Params) validate() error {
 		{"MaxBunch", p.MaxBunch, 1, MaxBunchBytes},
 		{"History", p.History, 64, maxHistory},
 		{"MaxChannels", p.MaxChannels, 1, maxChannels},
-		{"AckDelay in ms", int(p.AckDelay.Milliseconds()), 5, 200},
 	} {
 		if v.is < v.lo || v.is > v.hi {
 			return fmt.Errorf("bunch: %s is %d, not within %d to %d", v.name, v.is, v.lo, v.hi)
 		}
+	}
+	if p.AckDelay < minAckDelay || p.AckDelay > maxAckDelay {
+		return fmt.Errorf("bunch: AckDelay is %v, not within %v to %v", p.AckDelay, minAckDelay, maxAckDelay)
 	}
 	return nil
 }
