@@ -350,11 +350,17 @@ func TestFeedbackIsDue(t *testing.T) {
 // Feedback is due after 4 packets, or an eighth of the round trip, and a bare one in 16 asks for an ack.
 func TestFeedbackRhythm(t *testing.T) {
 	s := newStep(t, 200, nil).open()
+	bare, asking := 0, []int{} // packets of b with feedback alone, and which of them asked for an ack
 	for s.up.next < 200 {
 		for _, p := range s.build(s.a) {
 			s.now = s.now.Add(2 * ms)
 			s.deliver(s.b, p)
-			s.deliver(s.a, s.build(s.b)...)
+			before := s.b.records.flying
+			answer := s.build(s.b)
+			if bare += len(answer); s.b.records.flying > before {
+				asking = append(asking, bare)
+			}
+			s.deliver(s.a, answer...)
 		}
 		s.now = s.now.Add(ms)
 	}
@@ -362,6 +368,10 @@ func TestFeedbackRhythm(t *testing.T) {
 	require.InDelta(t, 200/reportAfter, feedbacks, 200/reportAfter+10)
 	require.GreaterOrEqual(t, feedbacks, 200.0/reportAfter-1)
 	require.NotZero(t, s.b.report.floor, "the peer acked a feedback")
+	require.Greater(t, len(asking), 2)
+	for i := range asking[1:] {
+		require.Equal(t, 16, asking[i+1]-asking[i], "%v", asking)
+	}
 }
 
 func TestFeedbackRidesOnData(t *testing.T) {
