@@ -19,9 +19,9 @@ type sending struct{ *chunk.Sender }
 
 func (s sending) Receive(now time.Time, p []byte) error { return s.ReceiveAck(now, p) }
 func (s sending) Advance(time.Time) error               { return nil }
-func (s sending) AppendPacket(now time.Time, buf []byte, max int) ([]byte, uint64, bool) {
+func (s sending) AppendPacket(now time.Time, buf []byte, size int) ([]byte, uint64, bool) {
 	b, ok := s.AppendSlice(now, buf)
-	if len(b) > max {
+	if len(b) > size {
 		panic(fmt.Sprintf("a packet of %d bytes", len(b)))
 	}
 	return b, 0, ok

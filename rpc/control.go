@@ -208,13 +208,13 @@ func (w *World) exchangeTimes() {
 }
 
 // answerTime answers the question that waits.
-func (c *Conn) answerTime(real time.Time) {
+func (c *Conn) answerTime(moment time.Time) {
 	t := &c.times
-	now := c.world.frame.beat.At(real)
+	now := c.world.frame.beat.At(moment)
 	if far := int64(clock.Farthest / time.Second); now.Unix() < -far || now.Unix() >= far {
 		return // a time that cannot travel; the client waits for the answer and asks no more
 	}
-	held := max(0, real.Sub(t.question))
+	held := max(0, moment.Sub(t.question))
 	t.question = time.Time{}
 	c.sendControl(control.AppendTime(nil, control.Time{Now: now.UnixNano(), Held: held}))
 }

@@ -55,7 +55,7 @@ func (d *Document) wires() ([]picture, error) {
 
 // wire is the mean over the paths of each peer; nil where nobody has any.
 func (p *panel) wire() plotter.Values {
-	means, any := make(plotter.Values, len(p.peers)), false
+	means, found := make(plotter.Values, len(p.peers)), false
 	for i, name := range p.peers {
 		n := 0.0
 		for _, path := range p.paths {
@@ -68,10 +68,10 @@ func (p *panel) wire() plotter.Values {
 			n++
 		}
 		if n > 0 {
-			means[i], any = means[i]/n, true
+			means[i], found = means[i]/n, true
 		}
 	}
-	if !any {
+	if !found {
 		return nil
 	}
 	return means

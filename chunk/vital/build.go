@@ -8,17 +8,17 @@ const (
 	controlClose     = 4
 )
 
-// AppendPacket appends the next packet, of at most max bytes, and counts it. Not ok: there is none now, or max is less
+// AppendPacket appends the next packet, of at most size bytes, and counts it. Not ok: there is none now, or size is less
 // than a header with a control message (12 bytes).
-func (c *Conn) AppendPacket(now time.Time, buf []byte, max int) (packet []byte, number uint64, ok bool) {
+func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool) {
 	c.tick(now)
 	switch {
-	case c.err != nil || max < plainHeader+tokenBytes+5:
+	case c.err != nil || size < plainHeader+tokenBytes+5:
 		return buf, 0, false
 	case c.closing != nil:
-		buf = c.appendClose(buf, max)
+		buf = c.appendClose(buf, size)
 	case c.ready():
-		buf = c.appendChunks(buf, max)
+		buf = c.appendChunks(buf, size)
 	case c.passed(c.spoke, c.cfg.KeepAlive):
 		buf = c.appendControl(buf, controlKeepAlive, "")
 	default:
@@ -69,21 +69,21 @@ func (c *Conn) appendPacket(buf []byte, h PacketHeader, payload []byte) []byte {
 	return buf
 }
 
-func (c *Conn) appendClose(buf []byte, max int) []byte {
-	room := min(max, c.cfg.MaxPacket) - c.header().size(c.cfg.Version) - c.cfg.behind() - 2 // the message and the zero behind the reason
+func (c *Conn) appendClose(buf []byte, size int) []byte {
+	room := min(size, c.cfg.MaxPacket) - c.header().size(c.cfg.Version) - c.cfg.behind() - 2 // the message and the zero behind the reason
 	c.err = c.closing
 	return c.appendControl(buf, controlClose, c.closing.Reason[:min(room, len(c.closing.Reason))])
 }
 
 // appendChunks builds a packet: first what is sent again, then what is queued, as far as it fits.
-func (c *Conn) appendChunks(buf []byte, max int) []byte {
+func (c *Conn) appendChunks(buf []byte, size int) []byte {
 	h := c.header()
 	if c.mayAsk() {
 		h.Resend, c.ask = true, false
 		c.askAt, c.againAt = c.now.Add(c.interval()), c.now.Add(askAgain*c.interval())
 		c.stats.Asked++
 	}
-	p := &packing{buf: c.scratch[:0], limit: c.cfg.payload(max), reserve: c.cfg.reserve(), version: c.cfg.Version}
+	p := &packing{buf: c.scratch[:0], limit: c.cfg.payload(size), reserve: c.cfg.reserve(), version: c.cfg.Version}
 	if c.packResends(p) {
 		c.packQueue(p)
 	}

@@ -125,9 +125,9 @@ func (c Config) header() PacketHeader {
 	return PacketHeader{Token: c.PeerToken, Tokened: c.Version != V06 || c.PeerToken != 0}
 }
 
-// payload returns how many bytes of chunks may follow the header of a packet of at most max bytes. The game's buffers hold
+// payload returns how many bytes of chunks may follow the header of a packet of at most size bytes. The game's buffers hold
 // 1,390 bytes in 0.6 and 1,391 in 0.7; DDNet's 1,397, of which the token has four.
-func (c Config) payload(max int) int {
+func (c Config) payload(size int) int {
 	room := 1391
 	switch {
 	case c.DDNet:
@@ -135,7 +135,7 @@ func (c Config) payload(max int) int {
 	case c.Version == V06:
 		room = 1390
 	}
-	return min(room, min(max, c.MaxPacket)-c.header().size(c.Version)-c.behind())
+	return min(room, min(size, c.MaxPacket)-c.header().size(c.Version)-c.behind())
 }
 
 // behind returns how many bytes follow the chunks.

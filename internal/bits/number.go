@@ -5,12 +5,12 @@ import (
 	"math/bits"
 )
 
-// Required returns how many bits hold every value from 0 to max - min. min < max.
-func Required(min, max int32) int {
-	if min >= max {
-		panic(fmt.Sprintf("bits: the range [%d, %d] needs no bits", min, max))
+// Required returns how many bits hold every value from 0 to most - least. least < most.
+func Required(least, most int32) int {
+	if least >= most {
+		panic(fmt.Sprintf("bits: the range [%d, %d] needs no bits", least, most))
 	}
-	return bits.Len32(uint32(max) - uint32(min))
+	return bits.Len32(uint32(most) - uint32(least))
 }
 
 // Hash returns the number that stands for a text in a stream: Jenkins' one-at-a-time without its last three steps, over

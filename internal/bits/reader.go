@@ -62,16 +62,16 @@ func (r *Reader) Bits(n int) uint32 {
 	return uint32(v >> shift & (1<<n - 1))
 }
 
-// Int reads a value in [min, max]; ErrRange when it is larger.
-func (r *Reader) Int(min, max int32) int32 {
-	v := r.Bits(Required(min, max))
-	if v > uint32(max)-uint32(min) {
+// Int reads a value in [least, most]; ErrRange when it is larger.
+func (r *Reader) Int(least, most int32) int32 {
+	v := r.Bits(Required(least, most))
+	if v > uint32(most)-uint32(least) {
 		r.fail(ErrRange)
 	}
 	if r.err != nil {
 		return 0
 	}
-	return int32(v + uint32(min))
+	return int32(v + uint32(least))
 }
 
 // Bool reads one bit.

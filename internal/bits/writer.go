@@ -29,13 +29,13 @@ func (w *Writer) Bits(v uint32, n int) {
 	}
 }
 
-// Int writes v, which must lie in [min, max], in Required(min, max) bits.
-func (w *Writer) Int(v, min, max int32) {
-	n := Required(min, max)
-	if v < min || v > max {
-		panic(fmt.Sprintf("bits: %d is outside [%d, %d]", v, min, max))
+// Int writes v, which must lie in [least, most], in Required(least, most) bits.
+func (w *Writer) Int(v, least, most int32) {
+	n := Required(least, most)
+	if v < least || v > most {
+		panic(fmt.Sprintf("bits: %d is outside [%d, %d]", v, least, most))
 	}
-	w.Bits(uint32(v)-uint32(min), n)
+	w.Bits(uint32(v)-uint32(least), n)
 }
 
 // Bool writes one bit.

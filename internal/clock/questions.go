@@ -13,7 +13,7 @@ const (
 type Beat struct{ Game, Real time.Time }
 
 // At converts a real time to the game's clock, as if the game's clock ran at the real speed.
-func (b Beat) At(real time.Time) time.Time { return b.Game.Add(real.Sub(b.Real)) }
+func (b Beat) At(moment time.Time) time.Time { return b.Game.Add(moment.Sub(b.Real)) }
 
 // Of converts a time of the game's clock to real time.
 func (b Beat) Of(game time.Time) time.Time { return b.Real.Add(game.Sub(b.Game)) }

@@ -86,8 +86,8 @@ func Wake(world any) { HostOf(world).Wake() }
 // Closed returns a channel that is closed when the world is closed. It is safe from any goroutine.
 func Closed(world any) <-chan struct{} { return HostOf(world).Closed }
 
-// Keep returns the value that a world keeps under key; the first call makes it by make. It belongs to the world's goroutine.
-func Keep(world, key any, make func() any) any { return HostOf(world).keep(key, make) }
+// Keep returns the value that a world keeps under key; the first call makes it by create. It belongs to the world's goroutine.
+func Keep(world, key any, create func() any) any { return HostOf(world).keep(key, create) }
 
 // Seed makes the random draws of a world's connections repeatable. It must be called before the first connection.
 func Seed(world any, seed uint64) { HostOf(world).seed = &seed }
@@ -135,12 +135,12 @@ func (h *Host) Close() {
 	h.closed = true
 }
 
-func (h *Host) keep(key any, make func() any) any {
+func (h *Host) keep(key any, create func() any) any {
 	if _, ok := h.kept[key]; !ok {
 		if h.kept == nil {
 			h.kept = map[any]any{}
 		}
-		h.kept[key] = make()
+		h.kept[key] = create()
 	}
 	return h.kept[key]
 }

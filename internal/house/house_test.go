@@ -3,6 +3,7 @@ package house
 import (
 	"bytes"
 	"go/ast"
+	"go/doc"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -157,6 +158,19 @@ func TestFunctionsFitAScreen(t *testing.T) {
 			if !f.Test {
 				assert.LessOrEqual(t, lines, 70, "%s: lines of %s", f.Path, name)
 			}
+		}
+	}
+}
+
+// TestNoBuiltinIsShadowed: who reads max or make means the language's.
+func TestNoBuiltinIsShadowed(t *testing.T) {
+	_, files := tree(t)
+	for _, f := range files {
+		if f.Test {
+			continue
+		}
+		for _, id := range f.Declared() {
+			assert.False(t, doc.IsPredeclared(id.Name), "%s declares %s", f.Fset.Position(id.Pos()), id.Name)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -122,6 +123,57 @@ func (f File) Functions() map[string]int {
 }
 
 func (f File) line(p token.Pos) int { return f.Fset.Position(p).Line }
+
+// Declared returns all names that f declares but those of methods, fields and labels, which hide nothing.
+func (f File) Declared() (names []*ast.Ident) {
+	ast.Inspect(f.Syntax, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			if n.Recv == nil {
+				names = append(names, n.Name)
+			} else {
+				names = append(names, namesOf(n.Recv)...)
+			}
+		case *ast.FuncType:
+			names = slices.Concat(names, namesOf(n.TypeParams), namesOf(n.Params), namesOf(n.Results))
+		case *ast.TypeSpec:
+			names = append(names, n.Name)
+		case *ast.ValueSpec:
+			names = append(names, n.Names...)
+		case *ast.AssignStmt:
+			if n.Tok == token.DEFINE {
+				names = append(names, identifiers(n.Lhs...)...)
+			}
+		case *ast.RangeStmt:
+			if n.Tok == token.DEFINE {
+				names = append(names, identifiers(n.Key, n.Value)...)
+			}
+		}
+		return true
+	})
+	return names
+}
+
+// namesOf returns the names in a list of parameters, which may be nil.
+func namesOf(list *ast.FieldList) (names []*ast.Ident) {
+	if list == nil {
+		return nil
+	}
+	for _, field := range list.List {
+		names = append(names, field.Names...)
+	}
+	return names
+}
+
+// identifiers returns those of the expressions that are names.
+func identifiers(all ...ast.Expr) (names []*ast.Ident) {
+	for _, e := range all {
+		if id, ok := e.(*ast.Ident); ok {
+			names = append(names, id)
+		}
+	}
+	return names
+}
 
 // Exported returns the exported package-level names that f declares.
 func (f File) Exported() []string {

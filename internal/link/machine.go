@@ -12,8 +12,8 @@ type Machine interface {
 	// method CloseCode() (uint64, string), that returns the code and reason to close with.
 	Receive(now time.Time, datagram []byte) error
 
-	// AppendPacket builds the next datagram, of at most max bytes, if one may leave now.
-	AppendPacket(now time.Time, buf []byte, max int) (packet []byte, number uint64, ok bool)
+	// AppendPacket builds the next datagram, of at most size bytes, if one may leave now.
+	AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool)
 
 	// Unsent takes back the newest datagram of AppendPacket, which did not leave.
 	Unsent(number uint64)

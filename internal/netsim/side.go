@@ -14,8 +14,8 @@ const DefaultMax = 1243
 type Machine interface {
 	// Receive takes ownership of the datagram. An error ends the machine.
 	Receive(now time.Time, datagram []byte) error
-	// AppendPacket appends a packet of at most max bytes to buf.
-	AppendPacket(now time.Time, buf []byte, max int) (packet []byte, number uint64, ok bool)
+	// AppendPacket appends a packet of at most size bytes to buf.
+	AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool)
 	// Advance runs timers. An error ends the machine. Afterwards NextTimeout lies after now or a packet is ready.
 	Advance(now time.Time) error
 	NextTimeout() (at time.Time, ok bool)

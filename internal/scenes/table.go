@@ -146,8 +146,8 @@ func reordering() (rows []Row) {
 func weather() (rows []Row) {
 	for _, rate := range []int64{20e6, 100e6} {
 		for _, p := range []float64{0.02, 0.05} {
-			clear := Path(rate, 50*milli, p, 1)
-			late, swaying := clear, clear
+			even := Path(rate, 50*milli, p, 1)
+			late, swaying := even, even
 			for _, way := range []*netsim.Config{&late.There, &late.Back} {
 				way.Reorder, way.ReorderDelay = p, 6*milli
 			}

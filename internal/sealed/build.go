@@ -23,9 +23,9 @@ const (
 	forReport
 )
 
-// AppendPacket builds and seals the next packet, as Build and Seal do. It may be a jumbo packet if max allows one.
-func (s *Session) AppendPacket(now time.Time, buf []byte, max int) (packet []byte, number uint64, ok bool) {
-	if packet, number, ok = s.Build(now, buf, max, max >= JumboPacket); !ok {
+// AppendPacket builds and seals the next packet, as Build and Seal do. It may be a jumbo packet if size allows one.
+func (s *Session) AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool) {
+	if packet, number, ok = s.Build(now, buf, size, size >= JumboPacket); !ok {
 		return packet, 0, false
 	}
 	if err := s.Seal(packet, number); err != nil {
@@ -44,20 +44,20 @@ func (s *Session) Seal(packet []byte, number uint64) error {
 	return nil
 }
 
-// Build builds the next packet, of at most max bytes, if one may leave now. It uses the buffer from the beginning. With jumbo that has room
+// Build builds the next packet, of at most size bytes, if one may leave now. It uses the buffer from the beginning. With jumbo that has room
 // for JumboPacket bytes, and the packet may be as large where the path takes it. The packet counts as sent; the caller must Seal it before
 // it leaves.
-func (s *Session) Build(now time.Time, buf []byte, max int, jumbo bool) (packet []byte, number uint64, ok bool) {
+func (s *Session) Build(now time.Time, buf []byte, size int, jumbo bool) (packet []byte, number uint64, ok bool) {
 	t := s.tick(now)
-	if max = min(max, MaxPacket); max < Overhead+dataHeader+leastFeedback {
+	if size = min(size, MaxPacket); size < Overhead+dataHeader+leastFeedback {
 		return buf, 0, false
 	}
 	for {
-		why := s.next(t, max, jumbo)
+		why := s.next(t, size, jumbo)
 		if why == nothing {
 			return buf, 0, false
 		}
-		if packet, number, ok = s.build(t, why, buf, s.limit(why, max, jumbo)); ok || s.state == Closed {
+		if packet, number, ok = s.build(t, why, buf, s.limit(why, size, jumbo)); ok || s.state == Closed {
 			return packet, number, ok
 		}
 	}
@@ -165,7 +165,7 @@ func (s *Session) mayLeave(t time.Duration) bool {
 }
 
 // build builds one packet. ok is false when there is nothing to put into it, which it also notes.
-func (s *Session) build(t time.Duration, why purpose, buf []byte, max int) (packet []byte, number uint64, ok bool) {
+func (s *Session) build(t time.Duration, why purpose, buf []byte, size int) (packet []byte, number uint64, ok bool) {
 	number = s.records.Next
 	if number == s.skips.next && why != forTrain {
 		number++
@@ -175,7 +175,7 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, max int) (pack
 		return buf, 0, false
 	}
 	b := appendHeader(buf[:0], s.ids[0], number)
-	limit := max - tagBytes
+	limit := size - tagBytes
 	rec := record{sent: t, fate: silent}
 	switch why {
 	case forProbe:

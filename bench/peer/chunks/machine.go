@@ -10,7 +10,7 @@ import (
 type machine interface {
 	Receive(now time.Time, packet []byte) error
 	Advance(now time.Time) error
-	AppendPacket(now time.Time, buf []byte, max int) (packet []byte, number uint64, ok bool)
+	AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool)
 	NextTimeout() (at time.Time, ok bool)
 }
 
