@@ -27,7 +27,8 @@ type Config struct {
 	NoJumbo bool
 
 	// Ping makes QUIC send a packet that is acked: when nothing was heard for a PTO, since only QUIC can find out where the peer is,
-	// and, of a client, every second while there is traffic, so that QUIC neither goes idle nor loses track of the path. nil = never.
+	// of a client every second while there is traffic, so that QUIC neither goes idle nor loses track of the path, and beside bulk each five
+	// round trips until QUIC has found the largest packet. nil = never.
 	Ping func()
 	// Observe is called under the lock, at most once a millisecond while there is work, to see what the controller knows of the
 	// path. nil = not called.

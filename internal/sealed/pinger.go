@@ -6,12 +6,22 @@ const (
 	// pingTime is the longest time between a client's pings over QUIC while there is traffic, minPing the shortest of either end.
 	pingTime = time.Second
 	minPing  = 50 * time.Millisecond
+
+	// searchTrips is how many round trips quic-go waits between two probes of path MTU discovery.
+	searchTrips = 5
+	// searchPings is how many pings in a row find no larger packet when the search counts as over. quic-go gives a size up when three probes
+	// were lost, and pings may be lost as well.
+	searchPings = 8
 )
 
 // pinger decides when a carrier calls Config.Ping.
 type pinger struct {
 	last     time.Time // when the last ping left
 	received uint64    // packets that the session had received then
+
+	// QUIC's search for the path MTU.
+	size int // of the largest packets, when searches was last true
+	same int // how often in a row size was the same then
 }
 
 // at returns when a ping is due because nothing was acked, if an ack is awaited.
@@ -47,3 +57,22 @@ func (p *pinger) due(now time.Time, s *Session) bool {
 	p.last, p.received = now, s.stats.Received
 	return true
 }
+
+// searches reports whether a ping must leave for path MTU discovery, and notes that it does. most returns the largest packet in bytes that QUIC
+// has found the path to take. QUIC probes only when it sends anyway, which it hardly does beside sealed packets: with the pings of each second
+// alone a transfer's packets stay at 1,200 bytes for a second, and are full after five. Play has small packets and needs no larger ones.
+func (p *pinger) searches(now time.Time, s *Session, most func() int) bool {
+	if p.same >= searchPings || s.bulkInFlight() == 0 || now.Sub(p.last) < max(searchTrips*s.rtt(), minPing) {
+		return false
+	}
+	if size := most(); size != p.size {
+		p.size, p.same = size, 0
+	} else {
+		p.same++
+	}
+	p.last, p.received = now, s.stats.Received
+	return true
+}
+
+// moved notes that the path is another one, on which QUIC searches anew.
+func (p *pinger) moved() { p.same = 0 }

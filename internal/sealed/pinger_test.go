@@ -36,3 +36,35 @@ func TestClientsPing(t *testing.T) {
 	s.now = s.now.Add(time.Second)
 	require.True(t, server.due(s.now, s.b))
 }
+
+// TestPingsWhileQUICSearches: while bulk is under way QUIC gets a ping each five round trips, of a server too, until eight in a row have found
+// no larger packets. Play alone needs none.
+func TestPingsWhileQUICSearches(t *testing.T) {
+	s := newStep(t, 20, nil).open()
+	var p pinger
+	size := SafePacket
+	count := func(rounds int) (pings int) {
+		for range rounds {
+			s.up.again, s.up.acked[5] = append(s.up.again, 5), false // there is always something to send
+			s.a.Wake()
+			s.exchange(10 * ms)
+			if p.searches(s.now, s.a, func() int { return size }) {
+				pings++
+			}
+		}
+		return pings
+	}
+	require.InDelta(t, 4, count(4*2*searchTrips), 2, "each in five round trips of 20 ms")
+	size++
+	require.Equal(t, 1+searchPings, count(20*2*searchTrips))
+	require.Zero(t, count(20*2*searchTrips))
+
+	t.Logf("# another path, on which QUIC begins anew")
+	p.moved()
+	require.NotZero(t, count(2*2*searchTrips))
+
+	t.Logf("# play alone")
+	s.a.records.play = s.a.records.bytes
+	p.moved()
+	require.False(t, p.searches(s.now.Add(time.Hour), s.a, func() int { return size }))
+}

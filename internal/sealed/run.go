@@ -141,7 +141,7 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 	c.receive(now)
 	_ = c.session.Advance(now) // Err says it later
 	c.observe(now)
-	r.pings = c.config.Ping != nil && r.pinger.due(now, c.session)
+	r.pings = c.config.Ping != nil && (r.pinger.due(now, c.session) || c.config.MaxPacket != nil && r.pinger.searches(now, c.session, c.config.MaxPacket))
 	c.session.Controller().Bursts(r.busy())
 	all := r.burst.sent == r.burst.n && c.collect(now)
 	next = c.next()
@@ -194,6 +194,7 @@ func (c *Carrier) follow(now time.Time) {
 	if r.aimed {
 		c.session.Rotate() // without a spare id an observer may connect the two addresses, which is better than silence
 		c.session.Moved(now)
+		r.pinger.moved()
 	}
 	r.remote, r.local, r.aimed = remote, local, true
 }
