@@ -264,6 +264,30 @@ func TestReportTellsOfWhatCameBelowItsFloor(t *testing.T) {
 	require.EqualValues(t, []uint64{7}, f.runs[:f.nruns])
 }
 
+// TestReportTellsOfTheLateAtOnce: a report reaches back over the last eight, but what came below them is in the next one.
+func TestReportTellsOfTheLateAtOnce(t *testing.T) {
+	r := newReport(0)
+	var w window
+	var f feedback
+	take := func(n uint64) (runs []uint64) {
+		w.mark(n)
+		r.note(0, 0, n, soon)
+		if n+1 < w.next {
+			r.cameLate(n)
+		}
+		r.fill(0, &f, &w, SafePacket)
+		return f.runs[:f.nruns]
+	}
+	for n := range uint64(30) {
+		if n != 5 {
+			take(n)
+		}
+	}
+	require.NotZero(t, r.count%reportMemory, "not the one that repeats all")
+	require.EqualValues(t, []uint64{30}, take(5))
+	require.Less(t, take(30)[0], uint64(10), "once")
+}
+
 // A report never exceeds its room.
 func TestReportRoom(t *testing.T) {
 	r := newReport(0)
