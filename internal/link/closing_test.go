@@ -1,6 +1,7 @@
 package link_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -244,6 +245,40 @@ func TestWhatCameBeforeTheEndIsReceived(t *testing.T) {
 			under(lb, func() { require.Len(t, mb.received, 500) })
 		})
 	}
+}
+
+// lingering is a carrier whose last ReceiveDatagram returns late, and with a datagram.
+type lingering struct {
+	link.Carrier
+	last chan []byte
+}
+
+func (c lingering) ReceiveDatagram(ctx context.Context) ([]byte, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	<-ctx.Done()
+	return <-c.last, nil
+}
+
+// TestDoneWaitsForTheReader: when Done is closed nothing of the link runs any more, and the machines have what the carrier gave at last.
+func TestDoneWaitsForTheReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := linktest.Pipe()
+		m, last := &machine{first: 1}, make(chan []byte)
+		l := link.New(lingering{a, last}, link.Config{}, m)
+		synctest.Wait()
+		l.Abort(1, "")
+		synctest.Wait()
+		select {
+		case <-l.Done():
+			t.Fatal("the reader has not returned")
+		default:
+		}
+		last <- []byte{1}
+		<-l.Done()
+		under(l, func() { require.Len(t, m.received, 1) })
+	})
 }
 
 // TestAlwaysEnds lets two links live through random trouble. Whatever happens, a close ends each within a second.
