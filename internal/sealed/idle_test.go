@@ -29,6 +29,25 @@ func (s *step) send(n int) {
 	require.Equal(s, Open, s.b.State())
 }
 
+// TestIdleSessionGivesUpItsMemory about single packets, and goes on when there is something to send again.
+func TestIdleSessionGivesUpItsMemory(t *testing.T) {
+	s := newStep(t, 0, nil).open()
+	s.send(300)
+	s.exchange(time.Second)
+	require.NotEmpty(t, s.b.report.arrivals)
+	for range 3 {
+		s.now = s.now.Add(trimAfter)
+		require.NoError(t, s.a.Advance(s.now))
+		require.NoError(t, s.b.Advance(s.now))
+	}
+	for _, end := range []*Session{s.a, s.b} {
+		require.Nil(t, end.report.arrivals)
+		require.Nil(t, end.arrivals)
+		require.LessOrEqual(t, end.records.Cap(), firstRecords)
+	}
+	s.send(300)
+}
+
 // TestIdleForWeeks: a report whose packets lie further apart than it can say leaves the older time out. The peer took it
 // for malformed and closed the connection.
 func TestIdleForWeeks(t *testing.T) {
