@@ -57,8 +57,8 @@ func (t *Transfer) Progress() Progress {
 	return t.progress
 }
 
-// Sealed reports whether sealed packets carry the content now, or carried the last of it: see rpc.Config.Sealed. The end of the
-// connection changes nothing.
+// Sealed reports whether sealed packets carry the content now, or carried the last of it: see rpc.Config.Sealed. Why they do not is in the
+// [rpc.SealedStats] of the connection. Its end changes nothing.
 func (t *Transfer) Sealed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
