@@ -1,18 +1,40 @@
 package budget
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
+
+// TestPool: half of it is kept for small charges, and a large one takes half of what is free beside that.
+func TestPool(t *testing.T) {
+	p := NewPool(1000)
+	require.False(t, p.take(251, 0), "more than half of the 500 that are not kept")
+	require.True(t, p.take(250, 0))
+	require.False(t, p.take(126, 0))
+	require.True(t, p.take(125, 0))
+	require.EqualValues(t, 625, p.Free())
+
+	t.Logf("# small ones use what is kept, large ones up to what they may have of it")
+	require.True(t, p.take(300, 300))
+	require.False(t, p.take(1, 0), "nothing is free but what is kept")
+	require.False(t, p.take(201, 200))
+	require.True(t, p.take(200, 200))
+	require.False(t, p.take(126, 126), "more than there is")
+	require.True(t, p.take(125, 125))
+	require.Zero(t, p.Free())
+
+	p.give(1000)
+	require.True(t, p.take(200, 100), "100 that are kept, and at most 200 of the others")
+	require.EqualValues(t, 800, p.Free())
+}
 
 // TestChargesCoverWhatIsHeld plays accounts of one pool at random: what an account is charged for covers what it holds or was
 // promised, the pool lacks what its accounts are charged, and who closes has given all back.
 func TestChargesCoverWhatIsHeld(t *testing.T) {
-	seed := rand.Uint64()
-	t.Log("seed", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testkit.Rand(t)
 	const bytes = 1 << 20
 	pool := NewPool(bytes)
 	accounts := make([]*Account, 4)
