@@ -1,7 +1,6 @@
 package state_test
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -9,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/state"
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 func TestMaskOnTheWire(t *testing.T) {
@@ -62,9 +62,7 @@ func TestMaskRefusals(t *testing.T) {
 
 // TestMaskHasOneForm reads every short message, and expects that what was read is written alike.
 func TestMaskHasOneForm(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testkit.Rand(t)
 	read := 0
 	for range 100_000 {
 		n, b := 1+r.IntN(64), make([]byte, r.IntN(11))

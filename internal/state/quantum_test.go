@@ -2,7 +2,6 @@ package state_test
 
 import (
 	"math"
-	"math/rand/v2"
 	"reflect"
 	"strconv"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/state"
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // floats compiles a state of a float32 and a float64 by one tag.
@@ -28,9 +28,7 @@ func floats(t *testing.T, tag string) (*state.Plan, reflect.Value) {
 // TestQuantaComeBack sends values through random quanta: each is read, lies within half a quantum of what was sent unless
 // the type itself is coarser or it was clamped, and is sent again alike.
 func TestQuantaComeBack(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := filler{rand.New(rand.NewPCG(seed, 0))}
+	r := filler{testkit.Rand(t)}
 	for k := range 400 {
 		quantum := math.Ldexp(1+r.Float64(), r.IntN(160)-80)
 		switch k % 4 {
@@ -117,9 +115,7 @@ func TestUnitError(t *testing.T) {
 	}
 	p, value := compile[looks](t), looks{}
 	v := reflect.ValueOf(&value).Elem()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testkit.Rand(t)
 	worst := 0.0
 	for range 30_000 {
 		sent := [3]float64{r.NormFloat64(), r.NormFloat64(), r.NormFloat64()}
@@ -151,8 +147,9 @@ func TestUnitPoints(t *testing.T) {
 		Look vector `quiver:"unit"`
 	}](t), reflect.ValueOf(&struct{ Look vector }{}).Elem()
 	values := []int{-32767, -32766, -16384, -16383, -1, 0, 1, 2, 16383, 16384, 32766, 32767}
+	r := testkit.Rand(t)
 	for range 50 {
-		values = append(values, rand.IntN(65535)-32767)
+		values = append(values, r.IntN(65535)-32767)
 	}
 	for _, x := range values {
 		for _, y := range values {

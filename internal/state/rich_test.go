@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 type item struct {
@@ -98,9 +100,7 @@ func (r filler) float() float64 {
 // TestRoundTrip reads what random values were written as, and expects that the values read are written alike.
 func TestRoundTrip(t *testing.T) {
 	p := compile[rich](t)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := filler{rand.New(rand.NewPCG(seed, 0))}
+	r := filler{testkit.Rand(t)}
 	for range 500 {
 		var value, copied rich
 		r.fill(reflect.ValueOf(&value).Elem())

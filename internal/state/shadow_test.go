@@ -2,7 +2,6 @@ package state_test
 
 import (
 	"math"
-	"math/rand/v2"
 	"reflect"
 	"testing"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/state"
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 type pose struct {
@@ -85,9 +85,7 @@ func TestShadowKeepsWhatItHad(t *testing.T) {
 // TestShadowIsTheValue changes random fields, and expects what a fresh shadow holds.
 func TestShadowIsTheValue(t *testing.T) {
 	p, s := compile[rich](t), state.Shadow{}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := filler{rand.New(rand.NewPCG(seed, 0))}
+	r := filler{testkit.Rand(t)}
 	var value rich
 	v := reflect.ValueOf(&value).Elem()
 	_, err := s.Update(p, v)
