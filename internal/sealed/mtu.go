@@ -15,8 +15,9 @@ const (
 	// JumboPacket is the largest packet in bytes: with the headers of IPv6 and UDP it fills a frame that holds 9,000 bytes, which many
 	// networks of data centres carry, and so does the loopback.
 	JumboPacket = 9000 - 40 - 8
-	// jumboTime is how long one may keep the bottleneck, because play waits behind it. Slower paths get smaller packets.
-	jumboTime = time.Millisecond
+	// jumboTime is how long one may keep a bottleneck that is no faster than our rate, because play waits behind it: 1.8 MB/s. A link with
+	// such frames is far faster, and our rate but a share of it, unless a shaper holds it.
+	jumboTime = 5 * time.Millisecond
 	// jumboWindow is how many of them the window must hold, so that acks come one by one.
 	jumboWindow = 4
 	// jumboTries is how many probes must be lost in a row for the path to take none (RFC 8899, section 5.1.2: MAX_PROBES), and jumboHold
