@@ -25,7 +25,7 @@ type Listener struct {
 	listener  *quic.Listener
 	socket    net.PacketConn  // that Listen has opened and Close closes; nil when it is the caller's
 	shared    *sealed.Socket  // nil without Config.Sealed
-	paths     *quicconn.Paths // stands before the transport
+	paths     *quicconn.Paths // between the socket and the transport
 	unshare   func()          // called when the socket is no longer used
 	accepting sync.WaitGroup
 	cancel    context.CancelFunc
@@ -66,7 +66,7 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 		return nil, err
 	}
 	paths := quicconn.NewPaths(world.heldBack)
-	conn, shared, unshare := world.share(socket, paths.Admit)
+	conn, shared, unshare := world.share(socket, paths)
 	transport := &quic.Transport{
 		Conn:                conn,
 		ConnectionIDLength:  quicconn.ConnectionIDBytes,
@@ -104,9 +104,9 @@ func (w *World) mustProve(addr net.Addr, suspect bool) bool {
 	return must
 }
 
-// heldBack warns that QUIC does not get packets from an address.
-func (w *World) heldBack(from net.Addr) {
-	w.logs.Warn(logs.Unproven, "packets of QUIC dropped: small ones from an address that no client has proven", "addr", from)
+// heldBack warns that QUIC's packets to an address do not leave.
+func (w *World) heldBack(to net.Addr) {
+	w.logs.Warn(logs.Unproven, "answers of QUIC dropped: little came from an address that no client has proven", "addr", to)
 }
 
 // visitKey is the key of the visit in the context of a QUIC connection.
@@ -280,9 +280,9 @@ func (c *Config) quic() *quic.Config {
 	return quicconn.Config(c.idleTimeout(), c.keepAlive(), c.handshakeTimeout())
 }
 
-// share prepares a socket for QUIC and, if the config says so, for sealed packets beside it. admit, unless nil, says which packets QUIC gets.
+// share prepares a socket for QUIC and, if the config says so, for sealed packets beside it. guard, unless nil, watches over QUIC's.
 // The caller calls free when it uses the socket no more.
-func (w *World) share(socket net.PacketConn, admit func(net.Addr, []byte) bool) (conn net.PacketConn, shared *sealed.Socket, free func()) {
+func (w *World) share(socket net.PacketConn, guard sealed.Guard) (conn net.PacketConn, shared *sealed.Socket, free func()) {
 	if _, ok := socket.(*net.UDPConn); ok && w.config.Sealed { // quic-go sets the buffers of other sockets itself
 		if err := udp.AskBuffers(socket, udp.BufferBytes); err != nil {
 			w.log.Warn("the socket's buffers are small for sealed packets", "addr", socket.LocalAddr(), "error", err)
@@ -294,10 +294,10 @@ func (w *World) share(socket net.PacketConn, admit func(net.Addr, []byte) bool) 
 	}
 	switch {
 	case w.config.Sealed:
-		shared = sealed.NewSocket(socket, sealed.SocketConfig{Admit: admit})
+		shared = sealed.NewSocket(socket, sealed.SocketConfig{Guard: guard})
 		return shared.QUIC(), shared, free
-	case admit != nil:
-		return sealed.NewSocket(socket, sealed.SocketConfig{Admit: admit, NoOffload: true}).QUIC(), nil, free
+	case guard != nil:
+		return sealed.NewSocket(socket, sealed.SocketConfig{Guard: guard, NoOffload: true}).QUIC(), nil, free
 	}
 	return socket, nil, free
 }

@@ -292,8 +292,8 @@ func TestRefusedAtTheDoor(t *testing.T) {
 	}
 }
 
-// TestCrowdBehindOneAddressJoins: the packets with which clients join come before the server knows that their handshakes are over. QUIC did not
-// get them when others had joined from the same address, and each of two hundred waited for a probe timeout.
+// TestCrowdBehindOneAddressJoins: clients are answered before the server knows that their handshakes are over. The answers were held back when
+// others had joined from the same address, and each of two hundred waited for a probe timeout.
 func TestCrowdBehindOneAddressJoins(t *testing.T) {
 	serverTLS, clientTLS := credentials(t)
 	_, listener, log := listenLogged(t, serverTLS)
@@ -302,5 +302,5 @@ func TestCrowdBehindOneAddressJoins(t *testing.T) {
 		require.NoError(t, err)
 		defer c.Close(0, "end of test")
 	}
-	require.Empty(t, log.with("packets of QUIC dropped"))
+	require.Empty(t, log.with("answers of QUIC dropped"))
 }

@@ -19,16 +19,24 @@ import (
 // nat stands between a client and a server, and gives the client another address when it is told to.
 type nat struct {
 	inner  *netsim.PacketConn
-	outer  [2]*netsim.PacketConn
+	outer  []*netsim.PacketConn
 	now    atomic.Int32 // which outer address it has
 	client net.Addr
 	server net.Addr
 	work   sync.WaitGroup
 }
 
-// newNAT returns a NAT, and the sockets of the client and of the server, with a path outside of it.
+// newNAT returns a NAT with two addresses, and the sockets of the client and of the server, with a path outside of it.
 func newNAT(path netsim.Config) (n *nat, client, server *netsim.PacketConn) {
-	n = &nat{outer: [2]*netsim.PacketConn{netsim.NewPacketConn(), netsim.NewPacketConn()}}
+	return newNATOf(path, 2)
+}
+
+// newNATOf is newNAT with any number of addresses.
+func newNATOf(path netsim.Config, addresses int) (n *nat, client, server *netsim.PacketConn) {
+	n = &nat{}
+	for range addresses {
+		n.outer = append(n.outer, netsim.NewPacketConn())
+	}
 	client, n.inner = netsim.Pipe(netsim.Config{}, netsim.Config{})
 	server = netsim.NewPacketConn()
 	for _, o := range n.outer {
@@ -62,7 +70,7 @@ func (n *nat) forward(from *netsim.PacketConn, to func(p []byte)) {
 }
 
 func (n *nat) close() {
-	for _, c := range append(n.outer[:], n.inner) {
+	for _, c := range append(n.outer, n.inner) {
 		_ = c.Close()
 	}
 	n.work.Wait()
@@ -120,7 +128,7 @@ func (b behind) LocalAddr() net.Addr { return b.known }
 // flap gives the client another address again and again.
 func (n *nat) flap(each, while time.Duration) {
 	for begin := time.Now(); time.Since(begin) < while; time.Sleep(each) {
-		n.now.Store(1 - n.now.Load())
+		n.now.Store((n.now.Load() + 1) % int32(len(n.outer)))
 	}
 }
 
@@ -160,6 +168,40 @@ func TestFlappingAddresses(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestMovesInADownload: a client that only takes, and whose address changes a few times a second, back and forth or to new ones, gets all. The
+// server did not hear the answers to its PATH_CHALLENGEs: behind the first ten it dropped what came from addresses that were not proven yet.
+func TestMovesInADownload(t *testing.T) {
+	for _, each := range []time.Duration{300 * time.Millisecond, 500 * time.Millisecond} {
+		for _, addresses := range []int{2, 20} {
+			for _, sealed := range []bool{true, false} {
+				overBackends(t, func(t *testing.T, via Backend) {
+					synctest.Test(t, func(t *testing.T) { testMovesInADownload(t, each, addresses, sealed, via) })
+				})
+			}
+		}
+	}
+}
+
+func testMovesInADownload(t *testing.T, each time.Duration, addresses int, sealed bool, via Backend) {
+	time.Sleep(40 * 365 * 24 * time.Hour) // as in TestFlappingAddresses
+	n, near, far := newNATOf(netsim.Config{Delay: 25 * time.Millisecond, Rate: 20e6, Seed: testkit.Seed(t)}, addresses)
+	l, leave := joinQUIC(t, near, behind{far, n.inner.LocalAddr()}, rpc.Config{Sealed: sealed}, func(server, client *rpc.World) {})
+	sent, got := content(8<<20), collect(l.client)
+	_, err := save.Start(l.toClient, bytes.NewReader(sent), int64(len(sent)), Via(via))
+	require.NoError(t, err)
+	time.Sleep(150 * time.Millisecond)
+	begin := time.Now()
+	n.flap(each, 3*time.Second)
+	in := <-got
+	t.Logf("each %v of %d addresses, sealed %v: all after %v", each, addresses, sealed, time.Since(begin))
+	require.NoError(t, in.err)
+	require.True(t, bytes.Equal(sent, in.data))
+	leave()
+	time.Sleep(time.Minute)
+	n.close()
+	_, _ = near.Close(), far.Close()
 }
 
 // TestAddressChangesWhileACarrierOpens: the first packets of a sealed carrier go to an address that is no longer the client's, and those of the

@@ -43,7 +43,7 @@ const (
 	Refused               // a client finds no room
 	Failed                // a client does not join
 	Login                 // a client's token is refused
-	Unproven              // a packet comes from where no client is
+	Unproven              // a packet would go to where no client is
 	causes
 )
 

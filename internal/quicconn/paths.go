@@ -12,49 +12,61 @@ import (
 )
 
 const (
-	// lookTime is the least time between two looks at where all connections are, when packets of one that has moved are held back.
+	// lookTime is the least time between two looks at where all connections are, when packets to one that has moved are held back.
 	lookTime = 10 * time.Millisecond
 	// fewPaths is how many proven addresses are kept in any case. When there are twice as many as connections besides, they are looked up anew.
 	fewPaths = 64
 )
 
-// Paths stands before quic-go's reader on a server: it holds back packets from addresses that no connection has proven, as [door.Paths] says.
-// Its methods are safe from any goroutine.
+// Paths stands before quic-go's socket on a server: it holds back packets to addresses that no connection has proven, as [door.Paths] says.
+// It is a [sealed.Guard]. Its methods are safe from any goroutine.
 type Paths struct {
-	warn func(from net.Addr) // called for each packet that is held back
+	warn func(to net.Addr) // called for each packet that is held back
 
 	mu      sync.Mutex // taken before the listener's
-	limit   door.Paths
+	limit   *door.Paths
 	remotes func() []net.Addr // of all connections; nil until the listener listens
 	looked  time.Time
 	most    int // proven addresses at which they are looked up anew
 }
 
 // NewPaths returns Paths that know no connection. warn is called for each packet that is held back; it must not block.
-func NewPaths(warn func(from net.Addr)) *Paths { return &Paths{warn: warn} }
+func NewPaths(warn func(to net.Addr)) *Paths { return &Paths{warn: warn, limit: door.NewPaths()} }
 
 // shortHeader reports whether a packet belongs to a connection whose handshake is over. For the others quic-go counts what it answers
 // (RFC 9000, section 8.1).
 func shortHeader(packet []byte) bool { return packet[0]&0x80 == 0 }
 
-// Admit reports whether QUIC may have a packet.
-func (p *Paths) Admit(from net.Addr, packet []byte) bool {
-	if !shortHeader(packet) || p.allows(udp.AddrPort(from), len(packet)) {
+// Came notes a packet that QUIC gets.
+func (p *Paths) Came(from net.Addr, packet []byte) {
+	if !shortHeader(packet) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at := udp.AddrPort(from); !p.limit.Knows(at) {
+		p.limit.Came(at, len(packet), time.Now())
+	}
+}
+
+// MaySend reports whether QUIC may send packets, of which only the first may have a long header.
+func (p *Paths) MaySend(to net.Addr, packets []byte) bool {
+	if !shortHeader(packets) || p.allows(udp.AddrPort(to), len(packets)) {
 		return true
 	}
-	p.warn(from)
+	p.warn(to)
 	return false
 }
 
-// allows reports whether a packet of a connection may come from an address.
-func (p *Paths) allows(from netip.AddrPort, size int) bool {
+// allows reports whether packets of connections may go to an address.
+func (p *Paths) allows(to netip.AddrPort, size int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.limit.Knows(from) {
+	if p.limit.Knows(to) {
 		return true
 	}
 	now := time.Now()
-	return p.limit.Admit(from, size, now) || p.look(now) && p.limit.Knows(from)
+	return p.limit.MaySend(to, size, now) || p.look(now) && p.limit.Knows(to)
 }
 
 // MustProve reports whether a client must prove its address by a Retry before its handshake begins.
@@ -106,11 +118,15 @@ func (p *Paths) look(now time.Time) bool {
 
 // renew forgets the addresses that are no longer of a connection, and learns those that connections have moved to.
 func (p *Paths) renew() {
-	p.limit.Forget()
-	if p.remotes != nil {
-		for _, remote := range p.remotes() {
-			p.limit.Prove(udp.AddrPort(remote))
+	p.limit.Renew(func(yield func(netip.AddrPort) bool) {
+		if p.remotes == nil {
+			return
 		}
-	}
+		for _, remote := range p.remotes() {
+			if !yield(udp.AddrPort(remote)) {
+				return
+			}
+		}
+	})
 	p.most = 2*p.limit.Proven() + fewPaths
 }

@@ -30,6 +30,14 @@ func (c *plainConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	}
 }
 
+// WriteTo sends a packet of QUIC's.
+func (c *plainConn) WriteTo(p []byte, to net.Addr) (n int, err error) {
+	if !c.socket.maySend(to, p) {
+		return len(p), nil
+	}
+	return c.PacketConn.WriteTo(p, to)
+}
+
 // sizedConn is the QUIC side of a system's socket that is not a *net.UDPConn.
 type sizedConn struct {
 	*plainConn
@@ -64,7 +72,11 @@ func (c *udpConn) SetReadBuffer(bytes int) error         { return c.udp.SetReadB
 func (c *udpConn) SetWriteBuffer(bytes int) error        { return c.udp.SetWriteBuffer(bytes) }
 func (c *udpConn) SyscallConn() (syscall.RawConn, error) { return c.udp.SyscallConn() }
 
+// WriteMsgUDP sends a packet of QUIC's, or several.
 func (c *udpConn) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oobn int, err error) {
+	if !c.socket.maySend(addr, b) {
+		return len(b), len(oob), nil
+	}
 	return c.udp.WriteMsgUDP(b, oob, addr)
 }
 

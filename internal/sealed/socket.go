@@ -14,15 +14,24 @@ import (
 type SocketConfig struct {
 	// NoOffload switches UDP GSO and GRO off, by which the kernel takes or hands over many packets in one call.
 	NoOffload bool
-	// Admit reports whether QUIC gets a packet; one that it refuses is dropped. Only QUIC's reader calls it. It must not block, nor change the
-	// packet, which is not empty. nil = QUIC gets all.
-	Admit func(from net.Addr, packet []byte) bool
+	// Guard watches what QUIC receives and sends. nil = nobody does.
+	Guard Guard
+}
+
+// Guard watches what QUIC receives, and decides what it sends. Its methods must not block, nor change or keep the packets, which are not
+// empty.
+type Guard interface {
+	// Came notes a packet that QUIC gets. Only QUIC's reader calls it.
+	Came(from net.Addr, packet []byte)
+	// MaySend reports whether QUIC may send packets, one or, with GSO, several in a row. Those that it refuses are dropped, and QUIC takes
+	// them for sent.
+	MaySend(to net.Addr, packets []byte) bool
 }
 
 // Socket shares a UDP socket between QUIC and carriers. All methods may be called concurrently.
 type Socket struct {
 	sys   *udp.Socket
-	admit func(from net.Addr, packet []byte) bool // SocketConfig.Admit
+	guard Guard // SocketConfig.Guard
 
 	mu    sync.RWMutex // guards boxes
 	boxes map[ID]*inbox
@@ -42,7 +51,7 @@ type SocketStats struct {
 
 // NewSocket wraps a socket, usually a *net.UDPConn. From now on nobody else may read from that; the caller closes it.
 func NewSocket(conn net.PacketConn, c SocketConfig) *Socket {
-	return &Socket{sys: udp.New(conn, !c.NoOffload), admit: c.Admit, boxes: make(map[ID]*inbox)}
+	return &Socket{sys: udp.New(conn, !c.NoOffload), guard: c.Guard, boxes: make(map[ID]*inbox)}
 }
 
 // QUIC returns the Conn for quic-go's Transport: the socket without the packets of carriers.
@@ -112,7 +121,15 @@ func (s *Socket) forQUIC(at time.Time, from net.Addr, packet []byte) bool {
 		s.route(at, from, packet)
 		return false
 	}
-	return s.admit == nil || len(packet) == 0 || s.admit(from, packet)
+	if s.guard != nil && len(packet) > 0 {
+		s.guard.Came(from, packet)
+	}
+	return true
+}
+
+// maySend reports whether packets of QUIC may leave.
+func (s *Socket) maySend(to net.Addr, packets []byte) bool {
+	return s.guard == nil || len(packets) == 0 || s.guard.MaySend(to, packets)
 }
 
 // route copies a packet that is not for QUIC into the inbox of its id, without opening it. at is its time of arrival.
