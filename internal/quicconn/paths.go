@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// lookTime is the least time between two looks at where all connections are, when packets to one that has moved are held back.
+	// lookTime is the least time between two looks at where all connections are, while packets leave for addresses that are not known.
 	lookTime = 10 * time.Millisecond
 	// fewPaths is how many proven addresses are kept in any case. When there are twice as many as connections besides, they are looked up anew.
 	fewPaths = 64
@@ -66,7 +66,8 @@ func (p *Paths) allows(to netip.AddrPort, size int) bool {
 		return true
 	}
 	now := time.Now()
-	return p.limit.MaySend(to, size, now) || p.look(now) && p.limit.Knows(to)
+	p.look(now) // first, for one who has proven the address has his allowance back before the next move
+	return p.limit.MaySend(to, size, now)
 }
 
 // MustProve reports whether a client must prove its address by a Retry before its handshake begins.
@@ -107,13 +108,11 @@ func (p *Paths) Follow(remotes func() []net.Addr) {
 }
 
 // look looks where all connections are, if it has not just done so.
-func (p *Paths) look(now time.Time) bool {
-	if now.Sub(p.looked) < lookTime {
-		return false
+func (p *Paths) look(now time.Time) {
+	if now.Sub(p.looked) >= lookTime {
+		p.looked = now
+		p.renew()
 	}
-	p.looked = now
-	p.renew()
-	return true
 }
 
 // renew forgets the addresses that are no longer of a connection, and learns those that connections have moved to.

@@ -52,3 +52,24 @@ func TestPathsForgetConnectionsThatAreGone(t *testing.T) {
 		require.LessOrEqual(t, p.limit.Proven(), 2*1+fewPaths+1)
 	}
 }
+
+// TestPathsNoticeEachMove: a client that moves back and forth, and to which QUIC sends little, because the rest travels sealed, is answered at
+// each move. It used up its allowance first, for nobody looked where it was before something was held back, and was dark for half a second.
+func TestPathsNoticeEachMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		packet := func(size int) []byte { return append([]byte{0x40}, make([]byte, size-1)...) }
+		remotes := []net.Addr{&net.UDPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7}}
+		p := NewPaths(func(net.Addr) {})
+		p.Prove(remotes[0])
+		p.Follow(func() []net.Addr { return remotes })
+		for move := range 100 {
+			to := &net.UDPAddr{IP: net.IPv4(10, 0, 0, byte(1+move%2)), Port: 7}
+			p.Came(to, packet(40))
+			require.True(t, p.MaySend(to, packet(1200)), "move %d", move)
+			time.Sleep(50 * time.Millisecond)
+			remotes = []net.Addr{to}
+			require.True(t, p.MaySend(to, packet(60)))
+			time.Sleep(time.Second)
+		}
+	})
+}
