@@ -172,15 +172,15 @@ func (l *Listener) snapshot() (map[*Conn]*quic.Conn, time.Duration) {
 	return maps.Clone(l.conns), time.Until(l.linger)
 }
 
-// remotes returns the addresses of all connections.
-func (l *Listener) remotes() []net.Addr {
+// remotes yields all connections, and where they are.
+func (l *Listener) remotes(yield func(conn any, at net.Addr) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	remotes := make([]net.Addr, 0, len(l.conns))
 	for _, conn := range l.conns {
-		remotes = append(remotes, conn.RemoteAddr())
+		if !yield(conn, conn.RemoteAddr()) {
+			return
+		}
 	}
-	return remotes
 }
 
 func (l *Listener) accept(ctx context.Context) {

@@ -132,42 +132,48 @@ func (n *nat) flap(each, while time.Duration) {
 	}
 }
 
-// TestFlappingAddresses: a client whose address changes up to a hundred times a second has its transfer end well, or its connection within
-// IdleTimeout: QUIC has connection ids for some twenty changes. Nothing hangs, and the sealed carrier is never given up.
+// TestFlappingAddresses: a client whose address changes up to a hundred times a second has its transfer end well. QUIC has connection ids for two
+// changes, and asked for more where the client was no longer: every other one that stayed in the wrong place was dead until IdleTimeout.
 func TestFlappingAddresses(t *testing.T) {
-	for _, each := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond} {
+	for _, row := range []struct {
+		each      time.Duration
+		addresses int
+	}{{10 * time.Millisecond, 2}, {100 * time.Millisecond, 2}, {100 * time.Millisecond, 40}} {
 		for _, sealed := range []bool{true, false} {
 			for _, up := range []bool{true, false} {
-				synctest.Test(t, func(t *testing.T) {
-					time.Sleep(40 * 365 * 24 * time.Hour) // quic-go takes packets for younger than they are before the process began
-					n, near, far := newNAT(netsim.Config{Delay: 25 * time.Millisecond, Rate: 20e6, Seed: testkit.Seed(t)})
-					l, leave := joinQUIC(t, near, behind{far, n.inner.LocalAddr()}, rpc.Config{Sealed: sealed}, func(server, client *rpc.World) {})
-					from, to := l.toClient, l.client
-					if up {
-						from, to = l.toServer, l.server
-					}
-					sent, got := content(4<<20), collect(to)
-					_, err := save.Start(from, bytes.NewReader(sent), int64(len(sent)))
-					require.NoError(t, err)
-					time.Sleep(150 * time.Millisecond)
-					n.flap(each, 3*time.Second)
-					time.Sleep(time.Minute)
-					here, there := l.toServer.Conn(), l.toClient.Conn()
-					whole := bytes.Equal(sent, (<-got).data)
-					t.Logf("each %v, sealed %v, up %v: whole %v, %v, %v", each, sealed, up, whole, here.Err(), there.Err())
-					require.Equal(t, whole, here.Err() == nil)
-					require.Equal(t, whole, there.Err() == nil)
-					if sealed && whole {
-						require.EqualValues(t, 1, there.Stats().Sealed.Carriers)
-					}
-					leave()
-					time.Sleep(time.Minute)
-					n.close()
-					_, _ = near.Close(), far.Close()
-				})
+				synctest.Test(t, func(t *testing.T) { testFlappingAddresses(t, row.each, row.addresses, sealed, up) })
 			}
 		}
 	}
+}
+
+func testFlappingAddresses(t *testing.T, each time.Duration, addresses int, sealed, up bool) {
+	time.Sleep(40 * 365 * 24 * time.Hour) // quic-go takes packets for younger than they are before the process began
+	n, near, far := newNATOf(netsim.Config{Delay: 25 * time.Millisecond, Rate: 20e6, Seed: testkit.Seed(t)}, addresses)
+	l, leave := joinQUIC(t, near, behind{far, n.inner.LocalAddr()}, rpc.Config{Sealed: sealed}, func(server, client *rpc.World) {})
+	from, to := l.toClient, l.client
+	if up {
+		from, to = l.toServer, l.server
+	}
+	sent, got := content(4<<20), collect(to)
+	_, err := save.Start(from, bytes.NewReader(sent), int64(len(sent)))
+	require.NoError(t, err)
+	time.Sleep(150 * time.Millisecond)
+	n.flap(each, 3*time.Second)
+	time.Sleep(time.Minute)
+	here, there := l.toServer.Conn(), l.toClient.Conn()
+	whole := bytes.Equal(sent, (<-got).data)
+	t.Logf("each %v of %d addresses, sealed %v, up %v: whole %v, %v, %v", each, addresses, sealed, up, whole, here.Err(), there.Err())
+	require.True(t, whole)
+	require.NoError(t, here.Err())
+	require.NoError(t, there.Err())
+	if sealed && addresses == 2 { // QUIC follows three addresses at once, for five seconds each, and a carrier gives up after ten
+		require.EqualValues(t, 1, there.Stats().Sealed.Carriers)
+	}
+	leave()
+	time.Sleep(time.Minute)
+	n.close()
+	_, _ = near.Close(), far.Close()
 }
 
 // TestMovesInADownload: a client that only takes, and whose address changes a few times a second, back and forth or to new ones, gets all. The

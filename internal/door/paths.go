@@ -12,6 +12,8 @@ const (
 	// pathAllowance is what an address may be sent beyond that. A client whose address has changed does not know it, and its packets are
 	// small, while each PATH_CHALLENGE fills a datagram (RFC 9000, section 8.2.1). It is ten of them.
 	pathAllowance = 10 * 1200
+	// copiesLeave is what copies of packets leave of an address's allowance, for the PATH_CHALLENGEs that are to prove it.
+	copiesLeave = pathAllowance / 2
 	// joining is how many bytes an address may be sent while a handshake from there ends, before it is known to be proven: what says that
 	// it is over, connection ids, and probes of the path's MTU.
 	joining = 16 * 1200
@@ -33,6 +35,7 @@ type Paths struct {
 	handshakes     map[netip.AddrPort]int      // bytes that may still be sent there, by the address of the handshake
 	newer, older   map[netip.Prefix]unproven   // by address, as AddressOf has it
 	turned         time.Time                   // when newer was begun
+	moves          moves
 }
 
 // unproven is what has come from an address without a proof.
@@ -47,6 +50,7 @@ func NewPaths() *Paths {
 		proven: make(map[netip.AddrPort]struct{}), before: make(map[netip.AddrPort]struct{}),
 		handshakes: make(map[netip.AddrPort]int),
 		newer:      make(map[netip.Prefix]unproven),
+		moves:      newMoves(),
 	}
 }
 
@@ -59,14 +63,19 @@ func (p *Paths) Prove(at netip.AddrPort) {
 }
 
 // Renew notes where all connections are, and forgets the other addresses.
-func (p *Paths) Renew(remotes iter.Seq[netip.AddrPort]) {
+func (p *Paths) Renew(remotes iter.Seq2[any, netip.AddrPort]) {
 	p.proven, p.before = p.before, p.proven
-	for at := range remotes {
-		if _, known := p.before[at]; !known {
-			p.settle(prefixOf(at.Addr()))
+	p.moves.renew(func(yield func(any, netip.AddrPort) bool) {
+		for conn, at := range remotes {
+			if _, known := p.before[at]; !known {
+				p.settle(prefixOf(at.Addr()))
+			}
+			p.proven[at] = struct{}{}
+			if !yield(conn, at) {
+				return
+			}
 		}
-		p.proven[at] = struct{}{}
-	}
+	})
 	clear(p.before)
 }
 
@@ -112,15 +121,31 @@ func (p *Paths) Knows(at netip.AddrPort) bool {
 }
 
 // Came notes a packet of a connection, so that three times its size may be sent to where it came from.
-func (p *Paths) Came(from netip.AddrPort, size int, now time.Time) {
+func (p *Paths) Came(from netip.AddrPort, id ConnID, size int, now time.Time) {
 	address := prefixOf(from.Addr())
-	if p.Knows(from) || !address.IsValid() {
-		return
+	switch {
+	case p.Knows(from):
+		p.moves.home(from, id)
+	case address.IsValid():
+		p.moves.abroad(from, id)
+		p.turn(now)
+		u := p.from(address)
+		u.left = min(u.left+amplification*size, pathAllowance)
+		p.newer[address] = u
 	}
-	p.turn(now)
-	u := p.from(address)
-	u.left = min(u.left+amplification*size, pathAllowance)
-	p.newer[address] = u
+}
+
+// Moving reports whether a client has perhaps moved, so that Copy has something to say.
+func (p *Paths) Moving() bool { return len(p.moves.away) > 0 }
+
+// Copy reports where that many bytes for an address are to be sent, too: where its client has perhaps moved to, as far as that leaves enough
+// to prove it. QUIC proves a new address with a connection id that the client has given it, and asks for more at the old one. Without
+// copies a client that has moved a few times within a second would never hear that, and be dead until IdleTimeout.
+func (p *Paths) Copy(to netip.AddrPort, size int, now time.Time) (also netip.AddrPort, ok bool) {
+	if also, ok = p.moves.away[to]; !ok || p.from(prefixOf(also.Addr())).left < size+copiesLeave {
+		return also, false
+	}
+	return also, p.MaySend(also, size, now)
 }
 
 // MaySend reports whether that many bytes may be sent to an address, and takes them off what is left.

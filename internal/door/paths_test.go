@@ -1,8 +1,8 @@
 package door
 
 import (
+	"iter"
 	"net/netip"
-	"slices"
 	"testing"
 	"time"
 
@@ -20,8 +20,19 @@ const answer = 1200
 
 // ask has a small packet come from an address, and reports whether it may be answered there.
 func ask(p *Paths, from netip.AddrPort, now time.Time) bool {
-	p.Came(from, 40, now)
+	p.Came(from, ConnID{}, 40, now)
 	return p.MaySend(from, answer, now)
+}
+
+// connsAt is a connection at each of these addresses.
+func connsAt(remotes ...netip.AddrPort) iter.Seq2[any, netip.AddrPort] {
+	return func(yield func(any, netip.AddrPort) bool) {
+		for i, at := range remotes {
+			if !yield(i, at) {
+				return
+			}
+		}
+	}
 }
 
 // TestAnswersToUnprovenAddressesAreBounded: whatever comes from an address, from all of its ports together, QUIC may send at most three times as
@@ -34,7 +45,7 @@ func TestAnswersToUnprovenAddressesAreBounded(t *testing.T) {
 		size := 40 + random.IntN(60)
 		in += size
 		from := at("10.0.0.1", uint16(random.IntN(1<<16)))
-		p.Came(from, size, now)
+		p.Came(from, ConnID{}, size, now)
 		if size = 1 + random.IntN(2*answer); p.MaySend(from, size, now) {
 			out += size
 		}
@@ -46,7 +57,7 @@ func TestAnswersToUnprovenAddressesAreBounded(t *testing.T) {
 	}
 	require.False(t, p.MaySend(at("::ffff:10.0.0.1", 1), answer, now), "it is the same address")
 	require.True(t, p.MaySend(at("10.0.0.2", 1), answer, now), "another one has its own")
-	p.Came(at("10.0.0.1", 1), answer, now)
+	p.Came(at("10.0.0.1", 1), ConnID{}, answer, now)
 	require.True(t, p.MaySend(at("10.0.0.1", 1), answer, now), "a full packet may always be answered")
 }
 
@@ -65,7 +76,7 @@ func TestProvenAddressesAreFree(t *testing.T) {
 	}
 	require.LessOrEqual(t, answers*answer, 3*40*1000+pathAllowance)
 	require.Equal(t, 1, p.Proven())
-	p.Renew(slices.Values([]netip.AddrPort(nil)))
+	p.Renew(connsAt())
 	require.False(t, p.Knows(at("10.0.0.1", 7)))
 }
 
@@ -91,11 +102,11 @@ func TestMovesBackAndForthAreAnswered(t *testing.T) {
 	for i := range 100 {
 		home := homes[i%len(homes)]
 		require.True(t, ask(p, home, now), "move %d", i)
-		p.Renew(slices.Values([]netip.AddrPort{home}))
+		p.Renew(connsAt(home))
 	}
 	answers := 0
 	for range 1000 {
-		p.Renew(slices.Values(homes[:1]))
+		p.Renew(connsAt(homes[0]))
 		p.Prove(homes[0])
 		if ask(p, homes[2], now) {
 			answers++
@@ -115,7 +126,7 @@ func TestForgettingAnAddressCostsMore(t *testing.T) {
 		for i := range 2*mostPaths + 1 {
 			in += 40
 			other := netip.AddrFrom4([4]byte{11, byte(round), byte(i >> 8), byte(i)})
-			p.Came(netip.AddrPortFrom(other, 1), 40, now)
+			p.Came(netip.AddrPortFrom(other, 1), ConnID{}, 40, now)
 		}
 	}
 	require.Greater(t, out, 2*pathAllowance, "it was forgotten")
@@ -154,12 +165,12 @@ func TestForgedHandshakesAreFew(t *testing.T) {
 		require.True(t, p.MustProve(from(7)), "whatever the port")
 		require.False(t, p.MustProve(at("10.0.0.2", 7)))
 		now = now.Add(pathTime)
-		p.Came(at("10.0.0.2", 7), 40, now)
+		p.Came(at("10.0.0.2", 7), ConnID{}, 40, now)
 		require.True(t, p.MustProve(from(7)), "remembered for that long")
 		now = now.Add(2 * pathTime)
-		p.Came(at("10.0.0.2", 7), 40, now)
+		p.Came(at("10.0.0.2", 7), ConnID{}, 40, now)
 		now = now.Add(pathTime)
-		p.Came(at("10.0.0.2", 7), 40, now)
+		p.Came(at("10.0.0.2", 7), ConnID{}, 40, now)
 	}
 	for range 100 {
 		p.Begin(netip.AddrPort{}, false, now)

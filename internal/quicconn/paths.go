@@ -2,6 +2,7 @@ package quicconn
 
 import (
 	"context"
+	"iter"
 	"net"
 	"net/netip"
 	"sync"
@@ -25,7 +26,7 @@ type Paths struct {
 
 	mu      sync.Mutex // taken before the listener's
 	limit   *door.Paths
-	remotes func() []net.Addr // of all connections; nil until the listener listens
+	remotes iter.Seq2[any, net.Addr] // of all connections; nil until the listener listens
 	looked  time.Time
 	most    int // proven addresses at which they are looked up anew
 }
@@ -39,35 +40,46 @@ func shortHeader(packet []byte) bool { return packet[0]&0x80 == 0 }
 
 // Came notes a packet that QUIC gets.
 func (p *Paths) Came(from net.Addr, packet []byte) {
-	if !shortHeader(packet) {
+	if !shortHeader(packet) || len(packet) <= ConnectionIDBytes {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if at := udp.AddrPort(from); !p.limit.Knows(at) {
-		p.limit.Came(at, len(packet), time.Now())
-	}
+	p.limit.Came(udp.AddrPort(from), door.ConnID(packet[1:]), len(packet), time.Now())
 }
 
-// MaySend reports whether QUIC may send packets, of which only the first may have a long header.
-func (p *Paths) MaySend(to net.Addr, packets []byte) bool {
-	if !shortHeader(packets) || p.allows(udp.AddrPort(to), len(packets)) {
-		return true
+// Route reports whether QUIC may send packets, of which only the first may have a long header, and where else to send them; nil = nowhere.
+func (p *Paths) Route(to net.Addr, packets []byte) (also net.Addr, ok bool) {
+	if !shortHeader(packets) {
+		return nil, true
 	}
-	p.warn(to)
-	return false
+	if also, ok = p.allows(udp.AddrPort(to), len(packets)); !ok {
+		p.warn(to)
+	}
+	return also, ok
 }
 
-// allows reports whether packets of connections may go to an address.
-func (p *Paths) allows(to netip.AddrPort, size int) bool {
+// allows is Route for packets of connections.
+func (p *Paths) allows(to netip.AddrPort, size int) (also net.Addr, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.limit.Knows(to) {
-		return true
+		return p.copies(to, size), true
 	}
 	now := time.Now()
 	p.look(now) // first, for one who has proven the address has his allowance back before the next move
-	return p.limit.MaySend(to, size, now)
+	return nil, p.limit.MaySend(to, size, now)
+}
+
+// copies returns where packets for a proven address go, too.
+func (p *Paths) copies(to netip.AddrPort, size int) net.Addr {
+	if !p.limit.Moving() {
+		return nil
+	}
+	if also, ok := p.limit.Copy(to, size, time.Now()); ok {
+		return net.UDPAddrFromAddrPort(also)
+	}
+	return nil
 }
 
 // MustProve reports whether a client must prove its address by a Retry before its handshake begins.
@@ -101,7 +113,7 @@ func (p *Paths) Prove(remote net.Addr) {
 }
 
 // Follow says how to learn where all connections are.
-func (p *Paths) Follow(remotes func() []net.Addr) {
+func (p *Paths) Follow(remotes iter.Seq2[any, net.Addr]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.remotes = remotes
@@ -117,12 +129,12 @@ func (p *Paths) look(now time.Time) {
 
 // renew forgets the addresses that are no longer of a connection, and learns those that connections have moved to.
 func (p *Paths) renew() {
-	p.limit.Renew(func(yield func(netip.AddrPort) bool) {
+	p.limit.Renew(func(yield func(any, netip.AddrPort) bool) {
 		if p.remotes == nil {
 			return
 		}
-		for _, remote := range p.remotes() {
-			if !yield(udp.AddrPort(remote)) {
+		for conn, remote := range p.remotes {
+			if !yield(conn, udp.AddrPort(remote)) {
 				return
 			}
 		}

@@ -19,11 +19,11 @@ func TestPathsLearnWhereConnectionsAre(t *testing.T) {
 		warned, remotes := 0, []net.Addr{before}
 		p := NewPaths(func(net.Addr) { warned++ })
 		p.Prove(before)
-		p.Follow(func() []net.Addr { return remotes })
+		p.Follow(func(yield func(any, net.Addr) bool) { yield("the connection", remotes[0]) })
 		answers := func(to net.Addr) (n int) {
 			for range 100 {
 				p.Came(to, small)
-				if p.MaySend(to, full) {
+				if _, ok := p.Route(to, full); ok {
 					n++
 				}
 			}
@@ -33,7 +33,7 @@ func TestPathsLearnWhereConnectionsAre(t *testing.T) {
 		require.Less(t, answers(after), 30, "nobody has proven it")
 		require.Greater(t, warned, 70)
 		p.Came(after, long)
-		require.True(t, p.MaySend(after, long), "of a handshake, which QUIC bounds itself")
+		require.True(t, may(p, after, long), "of a handshake, which QUIC bounds itself")
 		require.Equal(t, 100, answers(before), "the look that was in vain has forgotten nothing")
 
 		remotes[0] = after
@@ -43,10 +43,17 @@ func TestPathsLearnWhereConnectionsAre(t *testing.T) {
 	})
 }
 
+func may(p *Paths, to net.Addr, packet []byte) bool {
+	_, ok := p.Route(to, packet)
+	return ok
+}
+
 // TestPathsForgetConnectionsThatAreGone: what is remembered of proven addresses does not grow with all clients that ever came.
 func TestPathsForgetConnectionsThatAreGone(t *testing.T) {
 	p := NewPaths(func(net.Addr) {})
-	p.Follow(func() []net.Addr { return []net.Addr{&net.UDPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7}} })
+	p.Follow(func(yield func(any, net.Addr) bool) {
+		yield("the connection", &net.UDPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7})
+	})
 	for port := range 10_000 {
 		p.Prove(&net.UDPAddr{IP: net.IPv4(10, 0, 0, 2), Port: port})
 		require.LessOrEqual(t, p.limit.Proven(), 2*1+fewPaths+1)
@@ -61,14 +68,14 @@ func TestPathsNoticeEachMove(t *testing.T) {
 		remotes := []net.Addr{&net.UDPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7}}
 		p := NewPaths(func(net.Addr) {})
 		p.Prove(remotes[0])
-		p.Follow(func() []net.Addr { return remotes })
+		p.Follow(func(yield func(any, net.Addr) bool) { yield("the connection", remotes[0]) })
 		for move := range 100 {
 			to := &net.UDPAddr{IP: net.IPv4(10, 0, 0, byte(1+move%2)), Port: 7}
 			p.Came(to, packet(40))
-			require.True(t, p.MaySend(to, packet(1200)), "move %d", move)
+			require.True(t, may(p, to, packet(1200)), "move %d", move)
 			time.Sleep(50 * time.Millisecond)
 			remotes = []net.Addr{to}
-			require.True(t, p.MaySend(to, packet(60)))
+			require.True(t, may(p, to, packet(60)))
 			time.Sleep(time.Second)
 		}
 	})

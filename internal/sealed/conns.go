@@ -32,10 +32,7 @@ func (c *plainConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 
 // WriteTo sends a packet of QUIC's.
 func (c *plainConn) WriteTo(p []byte, to net.Addr) (n int, err error) {
-	if !c.socket.maySend(to, p) {
-		return len(p), nil
-	}
-	return c.PacketConn.WriteTo(p, to)
+	return c.socket.send(p, to, func(to net.Addr) (int, error) { return c.PacketConn.WriteTo(p, to) })
 }
 
 // sizedConn is the QUIC side of a system's socket that is not a *net.UDPConn.
@@ -74,10 +71,11 @@ func (c *udpConn) SyscallConn() (syscall.RawConn, error) { return c.udp.SyscallC
 
 // WriteMsgUDP sends a packet of QUIC's, or several.
 func (c *udpConn) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oobn int, err error) {
-	if !c.socket.maySend(addr, b) {
-		return len(b), len(oob), nil
-	}
-	return c.udp.WriteMsgUDP(b, oob, addr)
+	n, err = c.socket.send(b, addr, func(to net.Addr) (n int, err error) {
+		n, oobn, err = c.udp.WriteMsgUDP(b, oob, to.(*net.UDPAddr))
+		return n, err
+	})
+	return n, oobn, err
 }
 
 // ReadMsgUDP returns the next packet that is for QUIC.

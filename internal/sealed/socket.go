@@ -23,9 +23,9 @@ type SocketConfig struct {
 type Guard interface {
 	// Came notes a packet that QUIC gets. Only QUIC's reader calls it.
 	Came(from net.Addr, packet []byte)
-	// MaySend reports whether QUIC may send packets, one or, with GSO, several in a row. Those that it refuses are dropped, and QUIC takes
-	// them for sent.
-	MaySend(to net.Addr, packets []byte) bool
+	// Route reports whether QUIC may send packets, one or, with GSO, several in a row, and where a copy of them goes; nil = nowhere. Those
+	// that it refuses are dropped, and QUIC takes them for sent.
+	Route(to net.Addr, packets []byte) (also net.Addr, ok bool)
 }
 
 // Socket shares a UDP socket between QUIC and carriers. All methods may be called concurrently.
@@ -127,9 +127,20 @@ func (s *Socket) forQUIC(at time.Time, from net.Addr, packet []byte) bool {
 	return true
 }
 
-// maySend reports whether packets of QUIC may leave.
-func (s *Socket) maySend(to net.Addr, packets []byte) bool {
-	return s.guard == nil || len(packets) == 0 || s.guard.MaySend(to, packets)
+// send sends packets of QUIC's by write, to where the guard says.
+func (s *Socket) send(packets []byte, to net.Addr, write func(to net.Addr) (int, error)) (int, error) {
+	if s.guard == nil || len(packets) == 0 {
+		return write(to)
+	}
+	also, ok := s.guard.Route(to, packets)
+	if !ok {
+		return len(packets), nil
+	}
+	n, err := write(to)
+	if also != nil {
+		_, _ = write(also) // as good as lost, if it fails
+	}
+	return n, err
 }
 
 // route copies a packet that is not for QUIC into the inbox of its id, without opening it. at is its time of arrival.

@@ -1,0 +1,65 @@
+package door
+
+import (
+	"iter"
+	"net/netip"
+)
+
+// ConnID is a connection id that a server has given out, of quicconn.ConnectionIDBytes.
+type ConnID [17]byte
+
+// moves knows where clients have perhaps moved to: whose packets have the connection id that came from another address before. A NAT that
+// gives a client another port does not tell it, so the id stays (RFC 9000, section 9.5).
+type moves struct {
+	at    map[any]netip.AddrPort            // where each connection is
+	ids   map[netip.AddrPort]ConnID         // the newest that came from a proven address
+	homes map[ConnID]netip.AddrPort         // the proven address that an id of ids came from
+	away  map[netip.AddrPort]netip.AddrPort // from where the packets come of a client, by its proven address
+}
+
+func newMoves() moves {
+	return moves{at: make(map[any]netip.AddrPort), ids: make(map[netip.AddrPort]ConnID), homes: make(map[ConnID]netip.AddrPort), away: make(map[netip.AddrPort]netip.AddrPort)}
+}
+
+// home notes a packet from a proven address.
+func (m *moves) home(from netip.AddrPort, id ConnID) {
+	if old, ok := m.ids[from]; !ok || old != id {
+		m.forget(from)
+		m.ids[from], m.homes[id] = id, from
+	}
+	delete(m.away, from)
+}
+
+// abroad notes a packet from an address that is not proven.
+func (m *moves) abroad(from netip.AddrPort, id ConnID) {
+	if home, ok := m.homes[id]; ok {
+		m.away[home] = from
+	}
+}
+
+// renew notes where all connections are. What is known of an address goes with the connection that has left it: its packets may come from
+// elsewhere already when it is proven.
+func (m *moves) renew(remotes iter.Seq2[any, netip.AddrPort]) {
+	now := make(map[any]netip.AddrPort, len(m.at))
+	for conn, at := range remotes {
+		now[conn] = at
+		if id, ok := m.ids[m.at[conn]]; ok && m.at[conn] != at {
+			m.forget(m.at[conn])
+			m.home(at, id)
+		}
+		delete(m.at, conn)
+	}
+	for _, gone := range m.at {
+		m.forget(gone)
+	}
+	m.at = now
+}
+
+// forget forgets an address that is no longer proven.
+func (m *moves) forget(home netip.AddrPort) {
+	if id, ok := m.ids[home]; ok && m.homes[id] == home {
+		delete(m.homes, id)
+	}
+	delete(m.ids, home)
+	delete(m.away, home)
+}

@@ -1,0 +1,77 @@
+package door
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+// TestCopiesFollowAClient: what goes to the address that is proven goes to where the client's packets come from, too, until they come from the
+// first again; and when a connection has moved, and its client somewhere else meanwhile, from the one to the other.
+func TestCopiesFollowAClient(t *testing.T) {
+	p, now := NewPaths(), time.Unix(1e9, 0)
+	first, second, third := at("10.0.0.1", 7), at("10.0.0.2", 7), at("10.0.0.3", 7)
+	id := ConnID{1}
+	copied := func(to netip.AddrPort) netip.AddrPort {
+		also, ok := p.Copy(to, 60, now)
+		if !ok {
+			return netip.AddrPort{}
+		}
+		return also
+	}
+	p.Renew(connsAt(first))
+	p.Came(first, id, 60, now)
+	require.Zero(t, copied(first))
+	p.Came(third, ConnID{2}, 60, now)
+	require.Zero(t, copied(first), "of another connection, or forged")
+	p.Came(second, id, 60, now)
+	require.Equal(t, second, copied(first))
+	p.Came(first, id, 60, now)
+	require.Zero(t, copied(first), "it is back")
+	require.False(t, p.Moving())
+
+	p.Came(second, id, 60, now)
+	p.Came(first, id, 60, now)
+	p.Renew(connsAt(second))
+	p.Came(third, id, 60, now)
+	require.Equal(t, third, copied(second), "nothing has come from the second address since it is proven")
+	p.Renew(connsAt())
+	require.Empty(t, p.moves.at)
+	require.Empty(t, p.moves.ids)
+	require.Empty(t, p.moves.homes)
+	require.Empty(t, p.moves.away)
+}
+
+// TestCopiesAreBounded: copies are within what may be sent to an address that nobody has proven, and leave enough to prove it, whatever is sent
+// to the one that is. Nothing is remembered for each address that a client invents.
+func TestCopiesAreBounded(t *testing.T) {
+	random := testkit.Rand(t)
+	p, now := NewPaths(), time.Unix(1e9, 0)
+	home, away := at("10.0.0.1", 7), at("10.0.0.2", 7)
+	p.Renew(connsAt(home))
+	p.Came(home, ConnID{1}, 60, now)
+	var in, out int
+	for range 10_000 {
+		in += 60
+		p.Came(away, ConnID{1}, 60, now)
+		for range 5 {
+			if size := 1 + random.IntN(1400); p.Moving() {
+				if _, ok := p.Copy(home, size, now); ok {
+					out += size
+				}
+			}
+		}
+		require.LessOrEqual(t, out, 3*in+pathAllowance)
+	}
+	require.Greater(t, out, 2*in)
+	require.True(t, p.MaySend(away, answer, now), "a PATH_CHALLENGE")
+	for port := range uint16(1000) {
+		p.Came(at("10.0.0.2", 1000+port), ConnID{1}, 60, now)
+	}
+	require.Len(t, p.moves.ids, 1)
+	require.Len(t, p.moves.away, 1)
+}
