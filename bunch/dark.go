@@ -2,19 +2,27 @@ package bunch
 
 import "time"
 
-// darkTimeouts is the number of probe timeouts without an ack after which the path counts as out. One lost ack does not take that long.
-const darkTimeouts = 2
+const (
+	// darkTimeouts is the number of probe timeouts without an ack after which the path counts as out. One lost ack does not take that long.
+	darkTimeouts = 2
+	// carrierTime is how long a carrier that tells fates has at least: it hands over to another one sooner than that, unless that one is
+	// silent, too.
+	carrierTime = time.Second
+)
 
-// darkTime returns the time without an ack after which the path counts as out.
+// darkTime returns the time without an ack after which what waits in the dark is stale.
 func (c *Conn) darkTime() time.Duration { return darkTimeouts * c.pto() }
 
 // dark reports whether the path is out: nothing was acknowledged for darkTime. A packet that leaves now would be lost, or wait in
-// the carrier, where old messages make no room for new ones; so only probes leave. Datagrams of others that arrive are no
-// answer: they may have left beside the carrier, which is still blocked. dark does not count probe timeouts, because each packet
-// that leaves begins those anew. A carrier that tells fates has a gate of its own.
+// the carrier or in a peer that sleeps, where old messages make no room for new ones; so only probes leave. Datagrams of others that
+// arrive are no answer: they may have left beside the carrier, which is still blocked. dark does not count probe timeouts, because each
+// packet that leaves begins those anew.
 func (c *Conn) dark() bool {
-	silent := c.now - max(c.loss.unanswered, c.path.since)
-	return !c.path.Fates && c.sent.flying > 0 && silent >= c.darkTime()
+	patience, heard := c.darkTime(), max(c.loss.unanswered, c.path.since)
+	if c.path.Fates {
+		patience, heard = max(patience, carrierTime), max(heard, c.path.arrived)
+	}
+	return c.sent.flying > 0 && c.now-heard >= patience
 }
 
 // asksOften reports whether unreliable or tracked messages wait in the dark. They grow old until this side sees that the path is

@@ -16,6 +16,7 @@ type pathState struct {
 	foreign uint64        // packets with lower numbers took another path; their fates say nothing about this one
 	stale   bool          // foreign packets are in flight whose fates no carrier will tell
 	until   time.Duration // with stale: when the foreign packets count as lost
+	arrived time.Duration // when the carrier last said that a packet had arrived
 }
 
 // lossy reports whether the path loses packets. own is the share that this side has seen, which counts where no carrier tells fates.
@@ -60,7 +61,8 @@ func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	switch p := c.sent.At(number); {
 	case p.fate != flying:
 	case arrived:
-		p.arrived = t
+		c.leaveDark()
+		p.arrived, c.path.arrived = t, t
 	default:
 		c.losePacket(t, number, p)
 		c.changed = true

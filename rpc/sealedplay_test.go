@@ -50,3 +50,47 @@ func TestFloodOfPlayOverSealedPackets(t *testing.T) {
 		})
 	}
 }
+
+// TestPlayThroughDarknessOfBothCarriers: a network that is out for twelve seconds ends no connection whose game makes thirty reliable calls a
+// second: they wait, some in one entry, and all arrive. While nothing is heard only probes leave. Over sealed packets each call left alone as
+// long as QUIC was silent, too: it filled the reliable buffer after eight seconds, and whoever slept woke up to all unreliable calls since.
+func TestPlayThroughDarknessOfBothCarriers(t *testing.T) {
+	for _, on := range []bool{true, false} {
+		config := Config{Sealed: on}
+		path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 10e6, Seed: testkit.Seed(t)}
+		overSealedWith(t, path, config, config, func(n *sealedNet) {
+			if on {
+				n.reach(n.near, sealed.Open)
+				n.reach(n.far, sealed.Open)
+			}
+			a, calls := n.spawn(0), 0
+			play := func(ticks int) {
+				for range ticks {
+					require.NoError(t, hit.Call(a, calls))
+					require.NoError(t, blink.Call(a, calls))
+					calls++
+					n.tick(1)
+				}
+			}
+			play(30)
+			n.dark.Store(true)
+			play(60)
+			out := n.conns[0].Stats().PayloadOut
+			play(300)
+			out = n.conns[0].Stats().PayloadOut - out
+			n.dark.Store(false)
+			play(90)
+			n.tick(30)
+			require.NoError(t, n.conns[0].Err())
+			hits := 0
+			for _, heard := range n.clients[0].take() {
+				if heard == "hit" {
+					hits++
+				}
+			}
+			t.Logf("sealed %v: %d bytes of calls left in ten seconds of darkness", on, out)
+			require.Equal(t, calls, hits)
+			require.Less(t, out, uint64(3000), "probes")
+		})
+	}
+}
