@@ -12,22 +12,33 @@ type ConnID [17]byte
 // gives a client another port does not tell it, so the id stays (RFC 9000, section 9.5).
 type moves struct {
 	at    map[any]netip.AddrPort            // where each connection is
+	then  map[any]netip.AddrPort            // empty; the next at
 	ids   map[netip.AddrPort]ConnID         // the newest that came from a proven address
 	homes map[ConnID]netip.AddrPort         // the proven address that an id of ids came from
 	away  map[netip.AddrPort]netip.AddrPort // from where the packets come of a client, by its proven address
 }
 
 func newMoves() moves {
-	return moves{at: make(map[any]netip.AddrPort), ids: make(map[netip.AddrPort]ConnID), homes: make(map[ConnID]netip.AddrPort), away: make(map[netip.AddrPort]netip.AddrPort)}
+	return moves{
+		at: make(map[any]netip.AddrPort), then: make(map[any]netip.AddrPort),
+		ids: make(map[netip.AddrPort]ConnID), homes: make(map[ConnID]netip.AddrPort), away: make(map[netip.AddrPort]netip.AddrPort),
+	}
 }
 
-// home notes a packet from a proven address.
-func (m *moves) home(from netip.AddrPort, id ConnID) {
-	if old, ok := m.ids[from]; !ok || old != id {
-		m.forget(from)
-		m.ids[from], m.homes[id] = id, from
+// stays notes a packet, and reports whether it came from the proven address from which others with its id have come.
+func (m *moves) stays(from netip.AddrPort, id ConnID) bool {
+	old, ok := m.ids[from]
+	if !ok || old != id {
+		return false
 	}
 	delete(m.away, from)
+	return true
+}
+
+// home notes a packet from a proven address with another id than before.
+func (m *moves) home(from netip.AddrPort, id ConnID) {
+	m.forget(from)
+	m.ids[from], m.homes[id] = id, from
 }
 
 // abroad notes a packet from an address that is not proven.
@@ -40,19 +51,16 @@ func (m *moves) abroad(from netip.AddrPort, id ConnID) {
 // renew notes where all connections are. What is known of an address goes with the connection that has left it: its packets may come from
 // elsewhere already when it is proven.
 func (m *moves) renew(remotes iter.Seq2[any, netip.AddrPort]) {
-	now := make(map[any]netip.AddrPort, len(m.at))
+	m.at, m.then = m.then, m.at
 	for conn, at := range remotes {
-		now[conn] = at
-		if id, ok := m.ids[m.at[conn]]; ok && m.at[conn] != at {
-			m.forget(m.at[conn])
+		m.at[conn] = at
+		before := m.then[conn]
+		if id, ok := m.ids[before]; ok && before != at {
+			m.forget(before)
 			m.home(at, id)
 		}
-		delete(m.at, conn)
 	}
-	for _, gone := range m.at {
-		m.forget(gone)
-	}
-	m.at = now
+	clear(m.then)
 }
 
 // forget forgets an address that is no longer proven.

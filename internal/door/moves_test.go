@@ -75,3 +75,21 @@ func TestCopiesAreBounded(t *testing.T) {
 	require.Len(t, p.moves.ids, 1)
 	require.Len(t, p.moves.away, 1)
 }
+
+// TestNothingIsRememberedOfClientsThatAreGone: neither of those that were seen where they were, nor of those that came and went in between.
+func TestNothingIsRememberedOfClientsThatAreGone(t *testing.T) {
+	p, now := NewPaths(), time.Unix(1e9, 0)
+	for port := range uint16(1000) {
+		p.Prove(at("10.0.0.1", port))
+		p.Came(at("10.0.0.1", port), ConnID{byte(port), byte(port >> 8)}, 60, now)
+	}
+	require.Len(t, p.moves.ids, 1000)
+	p.Renew(connsAt(at("10.0.0.1", 7)))
+	require.Len(t, p.moves.ids, 1)
+	require.Len(t, p.moves.homes, 1)
+	require.Len(t, p.moves.at, 1)
+	p.Came(at("10.0.0.1", 8), ConnID{7}, 60, now)
+	also, ok := p.Copy(at("10.0.0.1", 7), 60, now)
+	require.True(t, ok)
+	require.Equal(t, at("10.0.0.1", 8), also)
+}

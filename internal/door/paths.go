@@ -76,6 +76,11 @@ func (p *Paths) Renew(remotes iter.Seq2[any, netip.AddrPort]) {
 			}
 		}
 	})
+	for at := range p.before {
+		if !p.Knows(at) {
+			p.moves.forget(at)
+		}
+	}
 	clear(p.before)
 }
 
@@ -120,19 +125,28 @@ func (p *Paths) Knows(at netip.AddrPort) bool {
 	return ok
 }
 
+// Stays notes a packet of a connection, and reports whether it came from a proven address, from which others with its id have come. Then
+// there is nothing else to note.
+func (p *Paths) Stays(from netip.AddrPort, id ConnID) bool { return p.moves.stays(from, id) }
+
 // Came notes a packet of a connection, so that three times its size may be sent to where it came from.
 func (p *Paths) Came(from netip.AddrPort, id ConnID, size int, now time.Time) {
-	address := prefixOf(from.Addr())
-	switch {
-	case p.Knows(from):
-		p.moves.home(from, id)
-	case address.IsValid():
-		p.moves.abroad(from, id)
-		p.turn(now)
-		u := p.from(address)
-		u.left = min(u.left+amplification*size, pathAllowance)
-		p.newer[address] = u
+	if p.Stays(from, id) {
+		return
 	}
+	if p.Knows(from) {
+		p.moves.home(from, id)
+		return
+	}
+	address := prefixOf(from.Addr())
+	if !address.IsValid() {
+		return
+	}
+	p.moves.abroad(from, id)
+	p.turn(now)
+	u := p.from(address)
+	u.left = min(u.left+amplification*size, pathAllowance)
+	p.newer[address] = u
 }
 
 // Moving reports whether a client has perhaps moved, so that Copy has something to say.

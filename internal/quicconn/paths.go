@@ -45,7 +45,9 @@ func (p *Paths) Came(from net.Addr, packet []byte) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.limit.Came(udp.AddrPort(from), door.ConnID(packet[1:]), len(packet), time.Now())
+	if at, id := udp.AddrPort(from), door.ConnID(packet[1:]); !p.limit.Stays(at, id) { // as nearly all do
+		p.limit.Came(at, id, len(packet), time.Now())
+	}
 }
 
 // Route reports whether QUIC may send packets, of which only the first may have a long header, and where else to send them; nil = nowhere.
