@@ -205,7 +205,7 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 	// The machine of its bunches. Until Join it takes little, and only on channel 0.
 	config := w.config.Bunch
 	config.Client, config.ReceiveLimit = !server, minReceiveLimit
-	config.Random, config.Rate = w.guests.Random(c.id), c.allowance.Most()
+	config.Random, config.Rate = w.extended.Random(c.id), c.allowance.Most()
 	if config.IdleTimeout == 0 {
 		config.IdleTimeout = w.config.idleTimeout()
 	}
@@ -256,14 +256,14 @@ func (w *World) evict(c *Conn) {
 // start starts the link and the handshake. It returns why the world was closed, nil when it was not.
 func (c *Conn) start(carrier link.Carrier) *CloseError {
 	w := c.world
-	machines := c.guests.Take(&w.guests, c.machine, &c.joined)
+	machines := c.extended.Take(&w.extended, c.machine, &c.joined)
 	config := link.Config{Wake: c.onWake, Ended: c.finish, Logger: w.log.With("conn", c)}
 	if c.allowance.Limited() {
 		config.Rate = c.allowance
 	}
 	return w.lobby.attach(c, func() {
 		c.link = link.New(carrier, config, machines...)
-		c.guests.Link = c.link
+		c.extended.Link = c.link
 		c.work.Go(c.shake)
 	})
 }
@@ -277,7 +277,7 @@ func (c *Conn) onWake() {
 		}
 		return
 	}
-	c.guests.Woken.Store(true)
+	c.extended.Woken.Store(true)
 	c.readable.Store(true)
 	c.world.drive.Signal()
 }
@@ -341,7 +341,7 @@ func (w *World) admit(c *Conn) {
 	w.watchCalls(c)
 	w.log.Info("connected", "conn", c)
 	c.trace.Joined(c.identity)
-	for _, hook := range w.guests.Joined {
+	for _, hook := range w.extended.Joined {
 		w.game.Later(c, tasks.Doing{}, func() { hook(c) })
 	}
 	w.game.Later(c, tasks.Doing{}, func() { w.razeFor(c) })

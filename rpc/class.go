@@ -11,7 +11,7 @@ import (
 	"unicode"
 
 	"github.com/quivernet/quiver/bunch"
-	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/internal/shape"
 	"github.com/quivernet/quiver/internal/state"
 )
@@ -26,12 +26,12 @@ const (
 // declared once, in a package that client and server share, and bound to behaviour on each side with [Bind].
 // Declare a class and its methods in package variables: once a world uses a class, nothing can be added.
 type Class struct {
-	name    string
-	methods []*method
-	states  []*declaredState
-	fields  int // of all states; a list is one field
-	lists   int
-	traits  guest.Traits // its priority, and who declared it if the game did not: see guest.DeclaredBy
+	name     string
+	methods  []*method
+	states   []*declaredState
+	fields   int // of all states; a list is one field
+	lists    int
+	extended extend.Class // its priority, and who declared it if the game did not: see extend.DeclaredBy
 
 	updatePeriod   time.Duration // least time between two looks at an actor's states
 	updatePriority float64       // see UpdatePriority
@@ -81,7 +81,7 @@ func CullDistance(d float32) ClassOption {
 // NewClass declares a class. Both ends use the same classes: the handshake compares them.
 func NewClass(name string, opts ...ClassOption) *Class {
 	mustName("class", name)
-	c := &Class{name: name, traits: guest.Traits{Priority: bunch.Normal}, updatePriority: 1, cullDistance: defaultCullDistance}
+	c := &Class{name: name, extended: extend.Class{Priority: bunch.Normal}, updatePriority: 1, cullDistance: defaultCullDistance}
 	for _, opt := range opts {
 		opt(c)
 	}
@@ -94,8 +94,8 @@ func (c *Class) Name() string { return c.name }
 // String returns the class's name.
 func (c *Class) String() string { return c.name }
 
-// ofGuest reports whether a guest, such as package stream, declared the class, and not the game.
-func (c *Class) ofGuest() bool { return c.traits.Declarer != "" }
+// ofExtension reports whether an extension, such as package stream, declared the class, and not the game.
+func (c *Class) ofExtension() bool { return c.extended.Declarer != "" }
 
 // add appends a declared method; the order of declaration is the order on the wire.
 func (c *Class) add(m *method) {
@@ -143,7 +143,7 @@ func (c *Class) listFields() (fields state.Mask) {
 // shapeOf returns the shape of the classes, which must be the same at both ends.
 func shapeOf(classes []*Class) (s shape.Shape) {
 	for i, c := range classes {
-		s.Class(i, c.name, c.traits.Declarer)
+		s.Class(i, c.name, c.extended.Declarer)
 		for _, m := range c.methods {
 			s.Add(m.String(), fmt.Sprintf("%s, %s, %s", m.shapeKind(), deliveryName(m.delivery), m.codec.Name()))
 			s.Lines = m.codec.AppendOutline(s.Lines, m.String())

@@ -27,8 +27,8 @@ func TestDeclaration(t *testing.T) {
 
 	require.Equal(t, "Player", class.Name())
 	require.Equal(t, "Player", class.String())
-	require.Equal(t, bunch.High, class.traits.Priority)
-	require.Equal(t, bunch.Normal, NewClass("Other").traits.Priority)
+	require.Equal(t, bunch.High, class.extended.Priority)
+	require.Equal(t, bunch.Normal, NewClass("Other").extended.Priority)
 	require.Equal(t, "Player.Fire", fire.String())
 	require.Equal(t, "Player.Hit", hit.String())
 	require.Equal(t, "Player.Blast", blast.String())

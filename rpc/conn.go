@@ -13,7 +13,7 @@ import (
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/drops"
-	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/refs"
@@ -29,12 +29,12 @@ type Conn struct {
 	server bool   // this end is the server's
 
 	// The link and the machines that it drives. Set before other goroutines have the connection.
-	carrier link.Carrier   // QUIC, or the carrier given to Attach
-	link    *link.Link     // has a lock of its own
-	machine *bunch.Conn    // under link.Lock, except Waited
-	sealed  *sealedCarrier // nil when this side has none
-	trace   *trace.Tap     // nil without Config.Trace
-	guests  guest.Seat     // machines that package stream added
+	carrier  link.Carrier   // QUIC, or the carrier given to Attach
+	link     *link.Link     // has a lock of its own
+	machine  *bunch.Conn    // under link.Lock, except Waited
+	sealed   *sealedCarrier // nil when this side has none
+	trace    *trace.Tap     // nil without Config.Trace
+	extended extend.Conn    // machines that package stream added
 
 	// The handshake. Written before joined is set.
 	visit         *visit        // its place at the door, set by enlist; the fields of the visit are under lobby.mu

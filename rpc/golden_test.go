@@ -16,7 +16,7 @@ func TestGoldenShapeOfAClass(t *testing.T) {
 		Name string `quiver:"max=24"`
 	}
 	class := NewClass("Golden")
-	class.traits.Declarer = "rpc.Golden"
+	class.extended.Declarer = "rpc.Golden"
 	Server[spell](class, "Give", Reliable)
 	Client[[]spell](class, "Take", ReliableUnordered)
 	Multicast[Raw](class, "Raw", Unreliable)

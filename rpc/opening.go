@@ -228,7 +228,7 @@ func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 // channelOn opens a channel of the machine. When an earlier channel of the actor was closed, nothing leaves on the new one before the
 // client has acknowledged that close. It is called under the link's lock.
 func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
-	if channel, err = c.machine.Open(a.class.traits.Priority); err != nil {
+	if channel, err = c.machine.Open(a.class.extended.Priority); err != nil {
 		return 0, err
 	}
 	if earlier, ok := c.shown.leaving.take(a.ref); ok {
@@ -347,7 +347,7 @@ func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
 	}
 
 	// Its channel.
-	c.setPriority(m.Channel, o.class.traits.Priority)
+	c.setPriority(m.Channel, o.class.extended.Priority)
 	a.openings, a.dormancy.on = []*opening{{actor: a, conn: c, channel: m.Channel}}, false
 	a.states.newest = make([]uint64, o.class.fields)
 	c.setChannel(m.Channel, a)

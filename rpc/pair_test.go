@@ -283,4 +283,4 @@ func (n *network) mirror(client int, a *Actor) *Actor {
 }
 
 // prioritised is what package stream does to its classes.
-func prioritised(p bunch.Priority) ClassOption { return func(c *Class) { c.traits.Priority = p } }
+func prioritised(p bunch.Priority) ClassOption { return func(c *Class) { c.extended.Priority = p } }

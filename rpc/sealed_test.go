@@ -17,7 +17,7 @@ import (
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/control"
-	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/recovery"
 	"github.com/quivernet/quiver/internal/sealed"
@@ -107,13 +107,13 @@ func (p *parcels) Changed() (changed bool)        { changed, p.changed = p.chang
 // newSealedWorld is a world whose connections have parcels.
 func newSealedWorld(t testing.TB, config Config) *testWorld {
 	w := newTestWorld(t, config)
-	guest.Add(w.World, func() guest.Machine { return newParcels() })
+	extend.Add(w.World, func() extend.Machine { return newParcels() })
 	return w
 }
 
 // parcels returns those of a connection.
 func (r *sealedCarrier) parcels() *parcels {
-	return guest.Of(r.conn, parcelByte).(*parcels)
+	return extend.Of(r.conn, parcelByte).(*parcels)
 }
 
 // sealedNet is two worlds over an emulated path that can drop sealed packets.
@@ -167,7 +167,7 @@ func overSealedWith(t *testing.T, path netsim.Config, far, near Config, fn func(
 
 // send gives one side parcels.
 func send(r *sealedCarrier, count int) {
-	guest.Drive(r.conn, func(time.Time) { r.parcels().give(count) })
+	extend.Drive(r.conn, func(time.Time) { r.parcels().give(count) })
 }
 
 // State returns how the newest carrier stands.
@@ -192,7 +192,7 @@ func (n *sealedNet) reach(r *sealedCarrier, want sealed.State) {
 
 // hasAll reports whether all parcels have arrived unharmed.
 func hasAll(r *sealedCarrier, count int) (all bool) {
-	guest.Drive(r.conn, func(time.Time) { all = len(r.parcels().got) == count && r.parcels().corrupt == 0 })
+	extend.Drive(r.conn, func(time.Time) { all = len(r.parcels().got) == count && r.parcels().corrupt == 0 })
 	return all
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/bunch"
-	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/internal/shape"
 )
 
@@ -113,7 +113,7 @@ func TestShapesDiffer(t *testing.T) {
 // declaredPipe is a class that stream.Install adds.
 func declaredPipe() *Class {
 	class := NewClass("Pipe")
-	guest.DeclaredBy(class, "stream.Install")
+	extend.DeclaredBy(class, "stream.Install")
 	return class
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/bunch"
-	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/extend"
 )
 
 // TestStatNetOfAConnection is how the numbers read.
@@ -73,10 +73,10 @@ func TestStatNetSaysWhyQUICCarries(t *testing.T) {
 // TestStatNetOfAWorld counts two clients, and their actors.
 func TestStatNetOfAWorld(t *testing.T) {
 	inNet(t, 0, Config{}, func(n *network) {
-		guest.Seed(n.server.World, 1)
+		extend.Seed(n.server.World, 1)
 		for i := range 2 {
 			w := newTestWorld(t, Config{})
-			guest.Seed(w.World, uint64(i)) // which numbers it leaves out
+			extend.Seed(w.World, uint64(i)) // which numbers it leaves out
 			_, err := n.connect(w)
 			require.NoError(t, err)
 			n.tick(3)

@@ -172,7 +172,7 @@ func (c *Conn) addCounts(s *Stats, l *link.Stats) {
 	s.Deferred = c.deferred.Load()
 	s.ReceiveLimit = int(c.reserved.Load())
 	s.Drops.RingFull, s.Drops.UnknownMachine = l.DroppedRing, l.DroppedUnknown
-	s.Drops.BeforeJoin = c.guests.Uninvited.Load()
+	s.Drops.BeforeJoin = c.extended.Uninvited.Load()
 	s.Drops.count(&c.drops)
 }
 
@@ -195,7 +195,7 @@ func (c *Conn) channelNames() (names []ChannelStats, actors int) {
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		class := c.channels[channel].class
 		names = append(names, ChannelStats{Channel: channel, Class: class.name})
-		if !class.ofGuest() {
+		if !class.ofExtension() {
 			actors++
 		}
 	}
@@ -350,7 +350,7 @@ func (w *World) role() string {
 func (w *World) addActors(t *statnet.Table) {
 	here, relevant, dormant := 0, 0, 0
 	for a := range w.actors.all.all {
-		if a.class.ofGuest() {
+		if a.class.ofExtension() {
 			continue
 		}
 		here++

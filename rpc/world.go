@@ -15,7 +15,7 @@ import (
 	"github.com/quivernet/quiver/internal/badnet"
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/driver"
-	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/tasks"
 	"github.com/quivernet/quiver/internal/trace"
@@ -29,11 +29,11 @@ import (
 // Post, Do, Guard, Close, Conns, IsServer, Inside, Dropped, Attach, Connect, SetLogLevel, SetEmulation, HandshakeStats and MethodStats
 // may be called from any goroutine, all other methods only from the world's. A world is a server until it connects to one.
 type World struct {
-	config Config
-	log    *slog.Logger
-	logs   *logs.Set     // by category; log is its logger for records without one
-	trace  *trace.Writer // nil = none
-	guests guest.Host    // what package stream has added
+	config   Config
+	log      *slog.Logger
+	logs     *logs.Set     // by category; log is its logger for records without one
+	trace    *trace.Writer // nil = none
+	extended extend.World  // what package stream has added
 
 	// Classes and actors. Owned by the world's goroutine, except table and actors.alive.
 	table      classTable // has a lock of its own
@@ -75,10 +75,10 @@ type World struct {
 }
 
 func init() {
-	guest.HostOf = func(world any) *guest.Host { return &world.(*World).guests }
-	guest.SeatOf = func(conn any) *guest.Seat { return &conn.(*Conn).guests }
-	guest.TraitsOf = func(class any) *guest.Traits { return &class.(*Class).traits }
-	guest.PartyOf = func(conn any) budget.Party { return conn.(*Conn).party() }
+	extend.WorldOf = func(world any) *extend.World { return &world.(*World).extended }
+	extend.ConnOf = func(conn any) *extend.Conn { return &conn.(*Conn).extended }
+	extend.ClassOf = func(class any) *extend.Class { return &class.(*Class).extended }
+	extend.PartyOf = func(conn any) budget.Party { return conn.(*Conn).party() }
 }
 
 // NewWorld returns a world without connections.
@@ -96,7 +96,7 @@ func NewWorld(config Config) (*World, error) {
 		rate:     budget.NewMeter(config.WorldRate),
 	}
 	w.lobby.open(config)
-	w.guests.Wake, w.guests.Closed = w.drive.Signal, w.lobby.shut
+	w.extended.Wake, w.extended.Closed = w.drive.Signal, w.lobby.shut
 	if config.Emulation != nil {
 		out, in, err := badnet.Links(*config.Emulation)
 		if err != nil {
@@ -145,9 +145,9 @@ func (w *World) bind(b *binding) {
 	w.bindings[b.class] = b
 }
 
-// freeze fixes the classes and the guests, when the first connection or listener comes.
+// freeze fixes the classes and the extensions, when the first connection or listener comes.
 func (w *World) freeze() {
-	w.guests.Close()
+	w.extended.Close()
 	w.table.freeze()
 }
 
@@ -385,7 +385,7 @@ func (w *World) Actors() iter.Seq[*Actor] {
 	}
 	return func(yield func(*Actor) bool) {
 		for a := range inOrder {
-			if !a.dead && !a.class.ofGuest() && !yield(a) {
+			if !a.dead && !a.class.ofExtension() && !yield(a) {
 				return
 			}
 		}

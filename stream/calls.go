@@ -9,7 +9,7 @@ import (
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/codec"
-	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -193,7 +193,7 @@ func (c *Calling) Cancel(cause error) {
 	defer c.mu.Unlock()
 	if c.canceled == nil && !c.ended {
 		c.canceled = canceled(cause)
-		guest.Wake(c.actor.World()) // else a world that waits for events would not tick
+		extend.Wake(c.actor.World()) // else a world that waits for events would not tick
 	}
 }
 
@@ -224,7 +224,7 @@ func (c *Calling) ending() <-chan struct{} {
 	if c.conn != nil {
 		return c.conn.Done()
 	}
-	return guest.Closed(c.actor.World())
+	return extend.Closed(c.actor.World())
 }
 
 // connect finds the channel that the calls will take.
@@ -371,7 +371,7 @@ type callListKey struct{}
 
 // callsOf returns the list of a world. The first Calls makes it, on the world's goroutine: it needs no Install.
 func callsOf(w *rpc.World) *callList {
-	return guest.Keep(w, callListKey{}, func() any {
+	return extend.Keep(w, callListKey{}, func() any {
 		list := &callList{}
 		w.OnTick(list.tick)
 		return list
@@ -381,7 +381,7 @@ func callsOf(w *rpc.World) *callList {
 // add gives c a turn in the next tick, and makes a world that waits for events have one: this tick may have passed the list.
 func (l *callList) add(c *Calling) {
 	l.active = append(l.active, c)
-	guest.Wake(c.actor.World())
+	extend.Wake(c.actor.World())
 }
 
 // tick gives each Calling its turn. Those that begin meanwhile have theirs in the next tick.

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/chunk"
-	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/internal/link/linktest"
 	"github.com/quivernet/quiver/internal/slices"
 	"github.com/quivernet/quiver/internal/testkit"
@@ -94,7 +94,7 @@ func (h *hostile) slice(id uint16, count int) {
 		s.Data = append(s.Data, make([]byte, 700)...)
 	}
 	format := chunk.Config{SliceSize: slices.Size}
-	guest.Drive(h.conn, func(now time.Time) {
+	extend.Drive(h.conn, func(now time.Time) {
 		_ = h.slices.link.Receive(now, format.AppendSlice([]byte{sliceProtocol}, s))
 	})
 }
@@ -108,7 +108,7 @@ const (
 
 func (h *hostile) repair(id uint16, parity, index int) {
 	wire := []byte{repairProtocol, byte(id >> 8), byte(id), maxRepaired - 1, byte(parity), byte(index), 0, 1}
-	guest.Drive(h.conn, func(now time.Time) { _ = h.slices.link.Receive(now, append(wire, make([]byte, slices.Size)...)) })
+	extend.Drive(h.conn, func(now time.Time) { _ = h.slices.link.Receive(now, append(wire, make([]byte, slices.Size)...)) })
 }
 
 // act does something at random.

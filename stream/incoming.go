@@ -5,7 +5,7 @@ import (
 	"io"
 	"sync"
 
-	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -133,7 +133,7 @@ func (in *incoming) finishLocked(err error) {
 // whether this one is dead. They tell nothing when the connection is p's own or somebody else's, or when the transfer may stand still
 // because the application takes nothing.
 func (in *incoming) heard(p *Peer) (bytes uint64, telling bool) {
-	if in == nil || in.peer == p || guest.PartyOf(in.peer.conn) != guest.PartyOf(p.conn) {
+	if in == nil || in.peer == p || extend.PartyOf(in.peer.conn) != extend.PartyOf(p.conn) {
 		return 0, false
 	}
 	in.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/internal/budget"
-	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -67,8 +67,8 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 	if err := bind(s); err != nil {
 		return nil, err
 	}
-	guest.Add(world, func() guest.Machine { return newSliceLink(budget.NewAccount(s.memory, s.config.terms())) })
-	guest.OnJoin(world, func(conn any) { s.connected(conn.(*rpc.Conn)) })
+	extend.Add(world, func() extend.Machine { return newSliceLink(budget.NewAccount(s.memory, s.config.terms())) })
+	extend.OnJoin(world, func(conn any) { s.connected(conn.(*rpc.Conn)) })
 	world.OnDisconnect(s.disconnected)
 	world.OnTick(s.tick)
 	return s, nil
@@ -189,7 +189,7 @@ func (s *Streams) timeUp() bool { return s.clock().After(s.tickEnds) }
 // wake makes a world that waits for events tick.
 func (s *Streams) wake() {
 	if s.awake.CompareAndSwap(false, true) {
-		guest.Wake(s.world)
+		extend.Wake(s.world)
 	}
 }
 

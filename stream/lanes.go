@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -182,7 +182,7 @@ func (l *lanes) wakeAfter(d time.Duration) {
 	}
 	l.timer = time.AfterFunc(d, func() {
 		l.waking.Store(false)
-		guest.Wake(l.peer.streams.world)
+		extend.Wake(l.peer.streams.world)
 	})
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/internal/budget"
-	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -110,7 +110,7 @@ const lookAgain = 10 * time.Millisecond
 
 // due reports whether a tick is to look at p.
 func (p *Peer) due(now time.Time) bool {
-	woken := guest.Woken(p.conn) // reading clears both this and awake, so read both
+	woken := extend.Woken(p.conn) // reading clears both this and awake, so read both
 	return p.awake.Swap(false) || woken || now.Sub(p.ticked) >= lookAgain || now.Before(p.ticked)
 }
 
@@ -135,7 +135,7 @@ func (p *Peer) tick(now time.Time) {
 		return
 	}
 	err := p.control.send(now)
-	guest.Expect(p.conn, p.sender.left())
+	extend.Expect(p.conn, p.sender.left())
 	if err == nil {
 		err = p.sender.pump()
 	}
@@ -180,7 +180,7 @@ func (p *Peer) end(cause error) {
 	p.lanes.stop()
 	p.sender.end()
 	received := p.receiver.end()
-	p.streams.writing.End(&p.receiver.writing, guest.PartyOf(p.conn))
+	p.streams.writing.End(&p.receiver.writing, extend.PartyOf(p.conn))
 	p.account.Close()
 	p.stocked.Close()
 	tellEnds(received)

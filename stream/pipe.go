@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/quivernet/quiver/bunch"
-	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -29,8 +29,8 @@ var (
 
 func declare(name string, p bunch.Priority) *rpc.Class {
 	class := rpc.NewClass(name)
-	guest.Priority(class, p)
-	guest.DeclaredBy(class, "stream.Install")
+	extend.Priority(class, p)
+	extend.DeclaredBy(class, "stream.Install")
 	return class
 }
 

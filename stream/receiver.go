@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/internal/budget"
-	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -176,7 +176,7 @@ func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
 
 // writers returns how many goroutines write for the peer, or for earlier connections of its identity, or of its address if it has none.
 func (r *receiver) writers() int {
-	return r.peer.streams.writing.Of(&r.writing, guest.PartyOf(r.peer.conn))
+	return r.peer.streams.writing.Of(&r.writing, extend.PartyOf(r.peer.conn))
 }
 
 // noMemory returns the error that refuses a transfer for which Config.MaxMemory has no room.

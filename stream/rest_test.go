@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/internal/slices"
 	"github.com/quivernet/quiver/internal/testkit"
 	"github.com/quivernet/quiver/rpc"
@@ -121,7 +121,7 @@ func (e *end1) leftovers() (all []string) {
 		count("borrowed", what.Borrowed)
 	}
 	count("charged", charged-what.Borrowed)
-	guest.Drive(p.conn, func(time.Time) { count("slices unsent", int64(p.slices.link.Queued())) })
+	extend.Drive(p.conn, func(time.Time) { count("slices unsent", int64(p.slices.link.Queued())) })
 	used := s.config.maxMemory() - s.memory.Free()
 	for _, peer := range s.order {
 		_, charged := peer.account.Charge()

@@ -5,12 +5,12 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/internal/budget"
-	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/internal/slices"
 	"github.com/quivernet/quiver/rpc"
 )
 
-// sliceRoute is the [route] that sends parts as chunks. It calls the machine of slices, within [guest.Drive], under the lock of the
+// sliceRoute is the [route] that sends parts as chunks. It calls the machine of slices, within [extend.Drive], under the lock of the
 // connection's link. It belongs to the world's goroutine.
 type sliceRoute struct {
 	conn  *rpc.Conn
@@ -24,17 +24,17 @@ func newSliceRoute(conn *rpc.Conn) *sliceRoute {
 }
 
 // sliceLinkOf returns the machine that Install has added to each connection.
-func sliceLinkOf(conn *rpc.Conn) *sliceLink { return guest.Of(conn, sliceProtocol).(*sliceLink) }
+func sliceLinkOf(conn *rpc.Conn) *sliceLink { return extend.Of(conn, sliceProtocol).(*sliceLink) }
 
 // open reports whether the machine takes one more part. Before it has measured the path it gets the round trip of the connection.
 func (s *sliceRoute) open(Backend) (open bool) {
 	unmeasured := false
-	guest.Drive(s.conn, func(time.Time) {
+	extend.Drive(s.conn, func(time.Time) {
 		open, unmeasured = s.link.Open(s.queue), s.link.Unmeasured()
 	})
 	if unmeasured {
-		rtt := guest.Stats(s.conn) // it takes the lock of the link, so not within Drive
-		guest.Drive(s.conn, func(time.Time) { s.link.Assume(rtt.SmoothedRTT, rtt.RTTVar) })
+		rtt := extend.Stats(s.conn) // it takes the lock of the link, so not within Drive
+		extend.Drive(s.conn, func(time.Time) { s.link.Assume(rtt.SmoothedRTT, rtt.RTTVar) })
 	}
 	return open
 }
@@ -43,7 +43,7 @@ func (s *sliceRoute) open(Backend) (open bool) {
 func (s *sliceRoute) send(_ Backend, b *block, id uint64) (err error) {
 	message := b.message(id)
 	b.sliced = true
-	guest.Drive(s.conn, func(time.Time) { err = s.link.Send(message, b) })
+	extend.Drive(s.conn, func(time.Time) { err = s.link.Send(message, b) })
 	if err != nil {
 		b.sliced = false
 		b.Free()
@@ -51,18 +51,18 @@ func (s *sliceRoute) send(_ Backend, b *block, id uint64) (err error) {
 	return err
 }
 
-func (s *sliceRoute) watch(Backend) { guest.Drive(s.conn, func(time.Time) { s.link.Watch(s.queue) }) }
+func (s *sliceRoute) watch(Backend) { extend.Drive(s.conn, func(time.Time) { s.link.Watch(s.queue) }) }
 
 // end tells the machine whether no part will follow: the last chunk then gets repair slices.
 func (s *sliceRoute) end(ended bool) {
 	if ended != s.ended {
 		s.ended = ended
-		guest.Drive(s.conn, func(time.Time) { s.link.End(ended) })
+		extend.Drive(s.conn, func(time.Time) { s.link.End(ended) })
 	}
 }
 
 // shrink frees the memory that the machine keeps for messages to come.
-func (s *sliceRoute) shrink() { guest.Drive(s.conn, func(time.Time) { s.link.Shrink() }) }
+func (s *sliceRoute) shrink() { extend.Drive(s.conn, func(time.Time) { s.link.Shrink() }) }
 
 // received calls handle, which must not keep it, with each message that has arrived.
 func (s *sliceRoute) received(handle func(message []byte)) {
@@ -70,17 +70,17 @@ func (s *sliceRoute) received(handle func(message []byte)) {
 		return
 	}
 	var batch [][]byte
-	guest.Drive(s.conn, func(time.Time) { batch = s.link.Take() })
+	extend.Drive(s.conn, func(time.Time) { batch = s.link.Take() })
 	for _, message := range batch {
 		s.link.Release(message)
 		handle(message)
 	}
-	guest.Drive(s.conn, func(time.Time) { s.link.GiveBack(batch) })
+	extend.Drive(s.conn, func(time.Time) { s.link.GiveBack(batch) })
 }
 
 // stats is safe from any goroutine.
 func (s *sliceRoute) stats() (now slices.Stats) {
-	guest.Drive(s.conn, func(time.Time) { now = s.link.Stats() })
+	extend.Drive(s.conn, func(time.Time) { now = s.link.Stats() })
 	return now
 }
 
@@ -95,7 +95,7 @@ const (
 )
 
 // sliceLink is the machine of slices of one connection, which the connection's link drives under its lock. Others call it within
-// [guest.Drive]; account and news need no lock.
+// [extend.Drive]; account and news need no lock.
 type sliceLink struct {
 	*slices.Machine
 	account *budget.Account
@@ -121,4 +121,4 @@ func (l *sliceLink) Drained() bool { return true }
 // Copies tells the link that the machine keeps no datagram that it receives.
 func (l *sliceLink) Copies() {}
 
-var _ guest.Machine = (*sliceLink)(nil)
+var _ extend.Machine = (*sliceLink)(nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/codec"
-	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -155,7 +155,7 @@ func TestViolationsBySlices(t *testing.T) {
 		t.Run(says, func(t *testing.T) {
 			inNetwork(t, setup{}, func(n *network) {
 				server := n.server.peer
-				guest.Drive(server.conn, func(time.Time) {
+				extend.Drive(server.conn, func(time.Time) {
 					for _, c := range chunks {
 						require.NoError(n, server.slices.link.Send(c, newBlock(1)))
 					}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/budget"
-	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -50,7 +50,7 @@ const laneBytes = 128 * bunch.EntryBytes
 // pathLanes returns how many lanes fill the path: those that carry what it holds, and as many again for parts that wait behind a loss. The
 // congestion window is too small a measure while the path has carried little; then rate times round trip counts.
 func (w *window) pathLanes() int {
-	s := guest.Stats(w.conn)
+	s := extend.Stats(w.conn)
 	product := int(float64(s.DeliveryRate) * s.SmoothedRTT.Seconds())
 	return min(2*(max(s.Window, product)/laneBytes)+1, maxLanes)
 }

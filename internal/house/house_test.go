@@ -69,7 +69,7 @@ func folders(t *testing.T, root string) (names []string) {
 // floor returns the storey of a package: an import goes to a lower one, never up and never across.
 func floor(pkg string) int {
 	switch pkg { // where their imports put them
-	case "internal/badnet", "internal/control", "internal/guest", "internal/quicconn", "internal/trace":
+	case "internal/badnet", "internal/control", "internal/extend", "internal/quicconn", "internal/trace":
 		return 2 // above link, bunch and rpc/emulation, below rpc
 	case "internal/drops", "internal/keyed":
 		return 1 // above logs and state

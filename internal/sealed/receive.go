@@ -122,11 +122,11 @@ func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 	news := false
 	s.control.AckDelay(s.ackDelay(f))
 	for i := range n { // oldest first
-		some, err := s.ackSpan(t, f, spans[n-1-i])
+		fresh, err := s.ackSpan(t, f, spans[n-1-i])
 		if err != nil {
 			return err
 		}
-		news = news || some
+		news = news || fresh
 	}
 	if news { // after ackSpan: sampleRTT needs hearing.ptos, which hear clears
 		s.hear(t)

@@ -12,7 +12,7 @@ import (
 const (
 	// maxDifference bounds the sentence that names a difference in bytes: a close reason has 256 on the wire (internal/link).
 	maxDifference = 200
-	// declaredBy precedes, in the line of a class, the function that adds the class; see guest.DeclaredBy.
+	// declaredBy precedes, in the line of a class, the function that adds the class; see extend.DeclaredBy.
 	declaredBy = ", by "
 )
 

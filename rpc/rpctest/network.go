@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/emulation"
 )
@@ -119,7 +119,7 @@ func (n *Network) Server(w *rpc.World) *rpc.World {
 		n.t.Fatal("rpctest: the network has a server already")
 	}
 	n.server = w
-	guest.Seed(w, n.seed)
+	extend.Seed(w, n.seed)
 	return w
 }
 
@@ -145,7 +145,7 @@ func (n *Network) Join(w *rpc.World) (*rpc.Conn, error) {
 		n.t.Fatal(err)
 	}
 	c := &client{world: w, path: p}
-	guest.Seed(w, n.seedOf(len(n.clients)))
+	extend.Seed(w, n.seedOf(len(n.clients)))
 	n.clients = append(n.clients, c)
 	if _, err := n.server.Attach(p.far); err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/internal/link/linktest"
 	"github.com/quivernet/quiver/internal/recovery"
 )
@@ -60,7 +60,7 @@ func (p *parrot) Changed() (changed bool)            { changed, p.changed = p.ch
 
 // parrots gives every connection of w one that begins with first.
 func parrots(w *testWorld, first byte) {
-	guest.Add(w.World, func() guest.Machine { return &parrot{first: first} })
+	extend.Add(w.World, func() extend.Machine { return &parrot{first: first} })
 }
 
 func TestAddedMachineTalksBesideTheCalls(t *testing.T) {
@@ -76,18 +76,18 @@ func TestAddedMachineTalksBesideTheCalls(t *testing.T) {
 		n.conns = n.server.joined
 
 		from, to := n.conns[0], n.ends[0]
-		guest.Drive(from, func(time.Time) {
-			seven, eight := guest.Of(from, 7).(*parrot), guest.Of(from, 8).(*parrot)
+		extend.Drive(from, func(time.Time) {
+			seven, eight := extend.Of(from, 7).(*parrot), extend.Of(from, 8).(*parrot)
 			seven.say, seven.changed = []string{"one", "two"}, true
 			eight.say, eight.changed = []string{"nobody hears"}, true
 			require.NotEmpty(t, seven.windows)
 		})
 		synctest.Wait()
 		time.Sleep(2 * testDelay)
-		guest.Drive(to, func(time.Time) { require.Equal(t, []string{"one", "two"}, guest.Of(to, 7).(*parrot).heard) })
+		extend.Drive(to, func(time.Time) { require.Equal(t, []string{"one", "two"}, extend.Of(to, 7).(*parrot).heard) })
 		require.EqualValues(t, 1, to.Stats().Drops.UnknownMachine)
-		require.Nil(t, guest.Of(to, 8))
-		require.Nil(t, guest.Of(to, 1), "bunches are rpc's own")
+		require.Nil(t, extend.Of(to, 8))
+		require.Nil(t, extend.Of(to, 1), "bunches are rpc's own")
 		require.Panics(t, func() { parrots(client, 9) })
 		n.close()
 	})
@@ -103,7 +103,7 @@ func TestAddedMachineHearsNothingBeforeTheJoin(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, near.SendDatagram([]byte("\x07early")))
 		synctest.Wait()
-		guest.Drive(c, func(time.Time) { require.Empty(t, guest.Of(c, 7).(*parrot).heard) })
+		extend.Drive(c, func(time.Time) { require.Empty(t, extend.Of(c, 7).(*parrot).heard) })
 		require.EqualValues(t, 1, c.Stats().Drops.BeforeJoin)
 		require.NoError(t, server.Close(context.Background(), 0, "end of test"))
 		require.NoError(t, near.CloseWithError(0, ""))

@@ -1,6 +1,6 @@
-// Package guest lets package stream add a protocol machine to the connections of package rpc, and attach values to its worlds and
+// Package extend lets package stream, an extension of package rpc, add a protocol machine to its connections, and attach values to its worlds and
 // classes. It is not part of the public interface: its contracts may change together with package link.
-package guest
+package extend
 
 import (
 	"fmt"
@@ -28,85 +28,85 @@ type Machine interface {
 	link.Copier
 }
 
-// Package rpc sets these functions in its init, because a guest holds only a *rpc.World, a *rpc.Conn or a *rpc.Class. They panic for
+// Package rpc sets these functions in its init, because an extension holds only a *rpc.World, a *rpc.Conn or a *rpc.Class. They panic for
 // values of other types.
 var (
-	HostOf   func(world any) *Host
-	SeatOf   func(conn any) *Seat
-	TraitsOf func(class any) *Traits
-	PartyOf  func(conn any) budget.Party // who the peer of a connection is; safe from any goroutine
+	WorldOf func(world any) *World
+	ConnOf  func(conn any) *Conn
+	ClassOf func(class any) *Class
+	PartyOf func(conn any) budget.Party // who the peer of a connection is; safe from any goroutine
 )
 
 // Add gives every connection of a world one more machine, behind the calls and the machines added earlier: its datagrams leave when those
 // have none. They begin with the machine's FirstByte, on which both ends must agree. Those that arrive before the connection has joined
 // are dropped and counted. newMachine is called when a connection begins, on any goroutine, before anybody has the connection. Add panics
 // after the world's first connection.
-func Add(world any, newMachine func() Machine) { HostOf(world).add(newMachine) }
+func Add(world any, newMachine func() Machine) { WorldOf(world).add(newMachine) }
 
 // OnJoin adds a hook that is called on the world's goroutine for every connection that has joined, before any actor of the game opens
 // there, since actors may use up the channels. OnJoin must be called before the first connection.
 func OnJoin(world any, hook func(conn any)) {
-	h := HostOf(world)
-	h.Joined = append(h.Joined, hook)
+	w := WorldOf(world)
+	w.Joined = append(w.Joined, hook)
 }
 
 // Of returns the machine that Add gave a connection for datagrams that begin with first, nil if there is none. The caller uses it within
 // Drive only.
-func Of(conn any, first byte) Machine { return SeatOf(conn).of(first) }
+func Of(conn any, first byte) Machine { return ConnOf(conn).of(first) }
 
 // Drive calls fn under the lock of the connection's machines, with the time for their methods; what fn changed may then leave. The
 // connection stands still meanwhile: fn must not block, and must call nothing of package rpc.
 func Drive(conn any, fn func(now time.Time)) {
-	l := SeatOf(conn).Link
+	l := ConnOf(conn).Link
 	now := l.Lock()
 	defer l.Unlock()
 	fn(now)
 }
 
-// Expect announces how many bytes of bulk a guest will still give its machine or send in calls. The more they are, the more carefully
+// Expect announces how many bytes of bulk an extension will still give its machine or send in calls. The more they are, the more carefully
 // bulk starts over a path of which little is known. It is safe from any goroutine.
-func Expect(conn any, bytes int64) { SeatOf(conn).Link.Expect(bytes) }
+func Expect(conn any, bytes int64) { ConnOf(conn).Link.Expect(bytes) }
 
 // Stats returns the counters and path measurements of the connection's own machine, that of its bunches. It is cheaper than rpc.Conn's
 // Stats. It is safe from any goroutine.
 func Stats(conn any) (s bunch.Stats) {
-	seat := SeatOf(conn)
-	seat.Link.Lock()
-	defer seat.Link.Unlock()
-	return seat.bunches.Stats()
+	c := ConnOf(conn)
+	c.Link.Lock()
+	defer c.Link.Unlock()
+	return c.bunches.Stats()
 }
 
 // Woken reports whether a machine of the connection has had something for its owner since the last call of Woken.
-func Woken(conn any) bool { return SeatOf(conn).Woken.Swap(false) }
+func Woken(conn any) bool { return ConnOf(conn).Woken.Swap(false) }
 
 // Wake makes a world that waits for events tick. It is safe from any goroutine. Unlike a post it is never refused: a closed world has
 // nothing to tick for.
-func Wake(world any) { HostOf(world).Wake() }
+func Wake(world any) { WorldOf(world).Wake() }
 
 // Closed returns a channel that is closed when the world is closed. It is safe from any goroutine.
-func Closed(world any) <-chan struct{} { return HostOf(world).Closed }
+func Closed(world any) <-chan struct{} { return WorldOf(world).Closed }
 
 // Keep returns the value that a world keeps under key; the first call makes it by create. It belongs to the world's goroutine.
-func Keep(world, key any, create func() any) any { return HostOf(world).keep(key, create) }
+func Keep(world, key any, create func() any) any { return WorldOf(world).keep(key, create) }
 
 // Seed makes the random draws of a world's connections repeatable. It must be called before the first connection.
-func Seed(world any, seed uint64) { HostOf(world).seed = &seed }
+func Seed(world any, seed uint64) { WorldOf(world).seed = &seed }
 
 // DeclaredBy names the function that adds a class to a world, such as "stream.Install", so that the error of a handshake can say which
 // end did not call it. The name is part of the shape. DeclaredBy must be called where the class is declared.
-func DeclaredBy(class any, function string) { TraitsOf(class).Declarer = function }
+func DeclaredBy(class any, function string) { ClassOf(class).Declarer = function }
 
 // Priority puts the channels of a class's actors before or behind others on the wire. The default is bunch.Normal.
-func Priority(class any, p bunch.Priority) { TraitsOf(class).Priority = p }
+func Priority(class any, p bunch.Priority) { ClassOf(class).Priority = p }
 
-// Traits are the properties of a class that only guests set.
-type Traits struct {
+// Class has the properties of a class that only extensions set.
+type Class struct {
 	Declarer string
 	Priority bunch.Priority
 }
 
-// Host is the part of a world that guests use.
-type Host struct {
+// World is the part of a world that extensions use.
+type World struct {
 	Wake   func()           // set before anybody has the world
 	Closed <-chan struct{}  // closed with the world; set before anybody has the world
 	Joined []func(conn any) // hooks of OnJoin; belongs to the world's goroutine
@@ -119,42 +119,42 @@ type Host struct {
 	seed *uint64     // set before the first connection; nil = random draws
 }
 
-func (h *Host) add(newMachine func() Machine) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
+func (w *World) add(newMachine func() Machine) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
 		panic("rpc: a machine was added after the first connection")
 	}
-	h.machines = append(h.machines, newMachine)
+	w.machines = append(w.machines, newMachine)
 }
 
 // Close notes that the first connection begins; from now on Add panics.
-func (h *Host) Close() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.closed = true
+func (w *World) Close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
 }
 
-func (h *Host) keep(key any, create func() any) any {
-	if _, ok := h.kept[key]; !ok {
-		if h.kept == nil {
-			h.kept = map[any]any{}
+func (w *World) keep(key any, create func() any) any {
+	if _, ok := w.kept[key]; !ok {
+		if w.kept == nil {
+			w.kept = map[any]any{}
 		}
-		h.kept[key] = create()
+		w.kept[key] = create()
 	}
-	return h.kept[key]
+	return w.kept[key]
 }
 
 // Random returns a function that draws a number from 0 to n-1 for connection number conn. The connection calls it under its link's lock.
-func (h *Host) Random(conn uint64) func(n int) int {
-	if h.seed == nil {
+func (w *World) Random(conn uint64) func(n int) int {
+	if w.seed == nil {
 		return rand.IntN
 	}
-	return rand.New(rand.NewPCG(*h.seed, conn)).IntN
+	return rand.New(rand.NewPCG(*w.seed, conn)).IntN
 }
 
-// Seat is the part of a connection that guests use.
-type Seat struct {
+// Conn is the part of a connection that extensions use.
+type Conn struct {
 	Link      *link.Link    // set before the connection's traffic begins
 	Uninvited atomic.Uint64 // datagrams that arrived before the connection had joined
 	Woken     atomic.Bool   // a machine has something for its owner; the function Woken clears it
@@ -166,13 +166,13 @@ type Seat struct {
 // added is a machine that Add gave a connection. It receives nothing before the connection has joined: until then nobody knows who sends.
 type added struct {
 	Machine
-	seat   *Seat
+	conn   *Conn
 	joined *atomic.Bool
 }
 
 func (a *added) Receive(now time.Time, datagram []byte) error {
 	if !a.joined.Load() {
-		a.seat.Uninvited.Add(1)
+		a.conn.Uninvited.Add(1)
 		return nil
 	}
 	return a.Machine.Receive(now, datagram)
@@ -180,27 +180,27 @@ func (a *added) Receive(now time.Time, datagram []byte) error {
 
 // Take makes the machines of a connection and returns all in order of priority, own first. joined becomes true when the connection has
 // joined.
-func (s *Seat) Take(h *Host, own *bunch.Conn, joined *atomic.Bool) []link.Machine {
-	s.bunches = own
-	h.mu.Lock()
-	machines := h.machines
-	h.mu.Unlock()
+func (c *Conn) Take(w *World, own *bunch.Conn, joined *atomic.Bool) []link.Machine {
+	c.bunches = own
+	w.mu.Lock()
+	machines := w.machines
+	w.mu.Unlock()
 	all := []link.Machine{own}
 	for _, newMachine := range machines {
-		a := &added{newMachine(), s, joined}
+		a := &added{newMachine(), c, joined}
 		for _, other := range all {
 			if other.FirstByte() == a.FirstByte() {
 				panic(fmt.Sprintf("rpc: two machines have the first byte %#x", a.FirstByte()))
 			}
 		}
-		s.machines = append(s.machines, a)
+		c.machines = append(c.machines, a)
 		all = append(all, a)
 	}
 	return all
 }
 
-func (s *Seat) of(first byte) Machine {
-	for _, a := range s.machines {
+func (c *Conn) of(first byte) Machine {
+	for _, a := range c.machines {
 		if a.FirstByte() == first {
 			return a.Machine
 		}
