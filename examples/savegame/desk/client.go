@@ -243,6 +243,9 @@ func (c *Client) Put(ctx context.Context, src *tree.Source, r versions.Request) 
 	r.Content = manifest.Sum(b)
 	p := &putting{Client: c, label: "put " + r.Name, source: src, chunks: src.Manifest.Chunks()}
 	m, err := askAndTalk(ctx, c, askPut, n, putArgs{n, r}, func(t *talk) error { return p.send(t, b) })
+	if errors.Is(err, manifest.ErrChunk) {
+		err = cmp.Or(p.changed(), err)
+	}
 	return Stored{m, len(p.chunks), len(p.lacks), p.packed}, err
 }
 
@@ -271,7 +274,7 @@ func (p *putting) send(t *talk, manifest []byte) (err error) {
 
 func (p *putting) pack(frame []byte, index int) ([]byte, error) {
 	c, before := p.chunks[index], len(frame)
-	data, err := p.source.Chunk(p.buffer, c)
+	data, err := p.source.ReadChunk(p.buffer, c) // the server verifies it
 	if err != nil {
 		return nil, err
 	}
@@ -280,6 +283,16 @@ func (p *putting) pack(frame []byte, index int) ([]byte, error) {
 	p.packed += int64(len(frame) - before)
 	p.moved(len(data))
 	return frame, nil
+}
+
+// changed fails where a file has other bytes by now than those that the server was told of.
+func (p *putting) changed() error {
+	for _, i := range p.lacks {
+		if _, err := p.source.Chunk(p.buffer, p.chunks[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Download is a version that is being fetched. The server keeps what it needs meanwhile.

@@ -1,7 +1,10 @@
 package manifest
 
 import (
+	"context"
 	"io"
+
+	"golang.org/x/sync/errgroup"
 
 	chunkers "github.com/PlakarKorp/go-cdc-chunkers"
 	_ "github.com/PlakarKorp/go-cdc-chunkers/chunkers/jc" // registers what cutAlgorithm names
@@ -22,7 +25,7 @@ const (
 // Other cuts would be no error: they would only cost a full put of everything once.
 const cutAlgorithm = "jc-v1.0.0"
 
-// Cutter cuts contents into chunks. It holds 1 MiB, so that one is kept for many files. One goroutine at a time may use it.
+// Cutter cuts contents into chunks. It holds some MiB, so that one is kept for many files. One goroutine at a time may use it.
 type Cutter struct{ chunker *chunkers.Chunker }
 
 // NewCutter returns a cutter.
@@ -35,15 +38,43 @@ func NewCutter() *Cutter {
 	return &Cutter{chunker}
 }
 
+// cutAhead is how many chunks wait at most to be hashed: cutting and hashing take about the same time.
+const cutAhead = 4
+
 // Cut reads r to its end and calls each with every chunk in order, and its bytes, which are valid for that call only. It
-// fails with the first error of each, after which it calls it no more, or of r.
+// fails with the first error of each, after which it calls it no more, or of r. It calls each on one other goroutine, which hashes
+// meanwhile what was cut.
 func (c *Cutter) Cut(r io.Reader, each func(chunk Chunk, data []byte) error) error {
 	c.chunker.Reset(r)
+	cut := make(chan *[]byte, cutAhead)
+	both, ctx := errgroup.WithContext(context.Background())
+	both.Go(func() error {
+		defer close(cut)
+		return c.cut(ctx, cut)
+	})
+	both.Go(func() error {
+		for data := range cut {
+			if err := each(Chunk{Sum(*data), uint32(len(*data))}, *data); err != nil {
+				return err
+			}
+			buffers.Put(data)
+		}
+		return nil
+	})
+	return both.Wait()
+}
+
+// cut sends each chunk's bytes, in a buffer that goes back to buffers.
+func (c *Cutter) cut(ctx context.Context, cut chan<- *[]byte) error {
 	for {
 		data, err := c.chunker.Next()
 		if len(data) > 0 {
-			if err := each(Chunk{Sum(data), uint32(len(data))}, data); err != nil {
-				return err
+			b := buffers.Get().(*[]byte)
+			*b = append((*b)[:0], data...)
+			select {
+			case cut <- b:
+			case <-ctx.Done():
+				return ctx.Err()
 			}
 		}
 		if err == io.EOF {

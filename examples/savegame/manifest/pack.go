@@ -83,13 +83,13 @@ func Unpack(buffer, packed []byte, c Chunk) ([]byte, error) {
 	return data, nil
 }
 
-// unpacked are buffers of Verify.
-var unpacked = sync.Pool{New: func() any { return new([]byte) }}
+// buffers are for the bytes of chunks.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // Verify fails as [Unpack] does, where that would.
 func Verify(packed []byte, c Chunk) error {
-	buffer := unpacked.Get().(*[]byte)
-	defer unpacked.Put(buffer)
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
 	data, err := Unpack(*buffer, packed, c)
 	if err == nil && packed[0] == packedZstd { // else it is a part of packed
 		*buffer = data

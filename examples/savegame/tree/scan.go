@@ -297,9 +297,18 @@ func (s *Source) add(e manifest.Entry, at located) {
 	}
 }
 
-// Chunk reads a chunk's bytes again, into buffer if they fit. It fails with [ErrChanged], naming the file, when they are
-// there no longer.
+// Chunk is ReadChunk, and fails with [ErrChanged], naming the file, when the bytes are not the chunk's any more.
 func (s *Source) Chunk(buffer []byte, c manifest.Chunk) ([]byte, error) {
+	buffer, err := s.ReadChunk(buffer, c)
+	if err == nil && manifest.Sum(buffer) != c.Digest {
+		err = fmt.Errorf("file %s: %w", s.chunks[c.Digest], ErrChanged)
+	}
+	return buffer, err
+}
+
+// ReadChunk reads what is where a chunk was, into buffer if it fits. It fails with [ErrChanged] when the file can not be read so far; whether it
+// is the chunk still is for whoever verifies it.
+func (s *Source) ReadChunk(buffer []byte, c manifest.Chunk) ([]byte, error) {
 	at, has := s.chunks[c.Digest]
 	if !has {
 		return nil, fmt.Errorf("no file has chunk %v", c.Digest)
@@ -310,7 +319,7 @@ func (s *Source) Chunk(buffer []byte, c manifest.Chunk) ([]byte, error) {
 		_, err = f.ReadAt(buffer, at.offset)
 		_ = f.Close() // it was only read
 	}
-	if err != nil || manifest.Sum(buffer) != c.Digest {
+	if err != nil {
 		return nil, fmt.Errorf("file %s: %w", at, errors.Join(ErrChanged, reason(err)))
 	}
 	return buffer, nil
