@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -23,8 +22,6 @@ import (
 )
 
 const (
-	// MaxUser bounds a user's name in bytes.
-	MaxUser = 64
 	// minToken keeps out what a person thinks up. 16 random hex digits are 64 bits.
 	minToken = 16
 	// maxToken is what a login can carry, in bytes.
@@ -35,22 +32,11 @@ const (
 	shown = 4
 )
 
-// ErrUser means that a name can not be a user's, or that the token file has no such user.
+// ErrUser means that the token file has no such user.
 var ErrUser = errors.New("no such user")
 
 // ErrTokens means that a user has as many tokens as there may be.
 var ErrTokens = errors.New("too many tokens")
-
-var userName = regexp.MustCompile(`^[\pL\p{Nd}_][\pL\pM\p{Nd}._-]*$`)
-
-// CheckUser reports why name can not be a user's: it has 1 to 64 bytes of letters, digits and ._- of which no dot or dash
-// begins it and no dot ends it. Large and small letters differ. Such a name can own versions.
-func CheckUser(name string) error {
-	if len(name) > MaxUser || !utf8.ValidString(name) || !userName.MatchString(name) || strings.HasSuffix(name, ".") {
-		return fmt.Errorf("%w: a user's name has 1 to %d bytes of letters, digits and ._-, and not %.70q", ErrUser, MaxUser, name)
-	}
-	return nil
-}
 
 // Token is a line of a token file, as far as it may be shown.
 type Token struct {
@@ -95,7 +81,7 @@ func parseLine(line string) (e entry, err error) {
 	case len(token) < minToken || len(token) > maxToken:
 		return e, fmt.Errorf("the token has %d bytes and needs %d to %d; take a random one", len(token), minToken, maxToken)
 	}
-	return entry{user, token, strings.TrimSpace(note)}, CheckUser(user)
+	return entry{user, token, strings.TrimSpace(note)}, versions.CheckName(user)
 }
 
 // editTime bounds how long one waits for others who edit a file: they do so for milliseconds.
@@ -237,7 +223,7 @@ func Open(path string) (*Users, error) {
 // Whoever runs the server has it for a user's name alone, and that one stays good whatever becomes of the user's tokens. It is in three groups of
 // four: ABCD-EFGH-IJKL.
 func (u *Users) Invite(identity string, now time.Time) (string, error) {
-	if err := CheckUser(UserOf(identity)); err != nil {
+	if err := versions.CheckName(UserOf(identity)); err != nil {
 		return "", err
 	}
 	u.mu.Lock()

@@ -66,10 +66,10 @@ func TestParseNamesWhatIsWrong(t *testing.T) {
 		"ann:" + strings.Repeat("x", 5000):   "line 1: the token has 5000 bytes and needs",
 		"ann:" + alpha + "\n\nann: " + alpha: "line 3: it is not user:token",
 		"ann:" + alpha + "\nbob:" + alpha:    "line 2: the token stands there twice",
-		"\xff\xfea\x00:\x00" + alpha:         "line 1: no such user", // UTF-16
+		"\xff\xfea\x00:\x00" + alpha:         "line 1: bad name", // UTF-16
 		"ann:\xff" + alpha:                   "line 1: it is not user:token",
-		"-ann:" + alpha:                      "line 1: no such user: a user's name has",
-		":" + alpha:                          "line 1: no such user",
+		"-ann:" + alpha:                      "line 1: bad name",
+		":" + alpha:                          "line 1: bad name",
 	} {
 		_, err := parse(text)
 		require.ErrorContains(t, err, want)
@@ -82,13 +82,17 @@ func TestParseNamesWhatIsWrong(t *testing.T) {
 	require.ErrorContains(t, err, missing)
 }
 
-func TestCheckUser(t *testing.T) {
-	for _, good := range []string{"a", "ann", "ann.b_c-d", "0", "com", "com10", "Ann", "Jürgen", "नेहा", "a_", "a-", strings.Repeat("x", MaxUser)} {
-		require.NoError(t, CheckUser(good), good)
-		require.NoError(t, versions.CheckName(good), good)
+// What may be a user's name stands in a token file, and in an identity, as nothing else.
+func TestNamesOfUsers(t *testing.T) {
+	for _, good := range []string{"a", "ann.b_c-d", "0", "com", "Ann", "Jürgen", "नेहा", "a-", "a b", "a (b)", strings.Repeat("x", versions.MaxName)} {
+		e, err := parseLine(good + ":" + alpha + " # note")
+		require.NoError(t, err, good)
+		require.Equal(t, entry{good, alpha, "note"}, e)
+		require.Equal(t, good, UserOf(good+"/0123456789abcdef"))
 	}
-	for _, bad := range []string{"", "a b", ".", "..", ".a", "a.", "-a", "a/b", `a\b`, "a:b", "a\xff", "a(b)", "\u0301a", "a\n", strings.Repeat("x", MaxUser+1)} {
-		require.ErrorIs(t, CheckUser(bad), ErrUser, bad)
+	for _, bad := range []string{"", ".", "..", ".a", "a.", "-a", "a/b", `a\b`, "a #b", "a\xff", "a\tb", strings.Repeat("x", versions.MaxName+1)} {
+		_, err := parseLine(bad + ":" + alpha)
+		require.Error(t, err, bad)
 	}
 }
 
@@ -102,7 +106,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for _, e := range entries {
-			require.NoError(t, CheckUser(e.user))
+			require.NoError(t, versions.CheckName(e.user))
 			require.NoError(t, versions.CheckName(e.user))
 			require.GreaterOrEqual(t, len(e.token), minToken)
 		}
@@ -152,7 +156,7 @@ func TestAddListRevoke(t *testing.T) {
 	_, err = Revoke(path, "", "")
 	require.ErrorIs(t, err, ErrUser)
 	_, err = Add(path, "../x")
-	require.ErrorIs(t, err, ErrUser)
+	require.ErrorIs(t, err, versions.ErrName)
 	identity, err = u.Identify([]byte(bob), time.Now())
 	require.NoError(t, err)
 	require.Equal(t, "bob", UserOf(identity))
@@ -282,7 +286,7 @@ func TestCodes(t *testing.T) {
 	_, err = u.byCode(late, beta+"3", now.Add(codeLife))
 	require.ErrorIs(t, err, ErrCode, "and for ten minutes")
 	_, err = u.Invite("../ann", now)
-	require.ErrorIs(t, err, ErrUser)
+	require.ErrorIs(t, err, versions.ErrName)
 }
 
 // TestOneCodeAtATime: who asks for another code has that one only, and is in nobody else's way.
