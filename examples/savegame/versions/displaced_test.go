@@ -97,13 +97,13 @@ func TestRecordsAreOfTheQuota(t *testing.T) {
 	require.Empty(t, p.requireSound())
 }
 
-// Who waits for room in his quota holds nothing that others need: the slots of chunks are everybody's.
-func TestWhoWaitsForRoomHoldsNoSlot(t *testing.T) {
-	many := make([]string, atOnce+1)
+// Who waits for room in his quota holds nothing that others need: many of his chunks wait.
+func TestWhoWaitsForRoomHoldsNobodyUp(t *testing.T) {
+	many := make([]string, 65)
 	for i := range many {
 		many[i] = noise(uint64(i), 1000)
 	}
-	p := newPlace(t, Config{Quota: int64(atOnce+3)*store.Occupied(1001) + 4*recordBytes})
+	p := newPlace(t, Config{Quota: 67*store.Occupied(1001) + 4*recordBytes})
 	alice, ctx := p.user("alice"), t.Context()
 	p.put(alice, Request{Name: "old"}, saveOf(many...))
 	p.put(alice, Request{Name: "old", Mode: Force}, saveOf("small"))

@@ -165,7 +165,7 @@ func (p *Put) Chunk(ctx context.Context, index int, packed []byte) error {
 	if u.has(o) {
 		return nil
 	}
-	if err := u.all.inSlot(ctx, func() error { return manifest.Verify(packed, o.id) }); err != nil {
+	if err := manifest.Verify(packed, o.id); err != nil {
 		return err
 	}
 	if err := p.store(ctx, o, packed); err != nil {
@@ -174,15 +174,14 @@ func (p *Put) Chunk(ctx context.Context, index int, packed []byte) error {
 	return nil
 }
 
-// store stores an object, and makes room for it. It holds a slot only while it writes, as slots are everybody's, and is not canceled
-// then: nobody would know whether the object is there.
+// store stores an object, and makes room for it. It is not canceled while it writes: nobody would know whether the object is there.
 func (p *Put) store(ctx context.Context, o *object, data []byte) error {
 	u, size := p.user, int64(len(data))
 	if err := u.room(ctx, store.Occupied(size)); err != nil {
 		p.full.Store(isFull(err))
 		return err
 	}
-	err := u.all.inSlot(ctx, func() error { return u.write(context.WithoutCancel(ctx), o, data) })
+	err := u.write(context.WithoutCancel(ctx), o, data)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.hold(-store.Occupied(size))

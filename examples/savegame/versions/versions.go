@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
@@ -34,16 +33,12 @@ type Config struct {
 	Now        func() time.Time
 }
 
-// atOnce is how many chunks are verified and stored at once, of all puts: enough that the store flushes many together.
-const atOnce = 64
-
 // Versions is the saves of all users.
 type Versions struct {
 	store  store.Store
 	config Config
-	slots  *semaphore.Weighted // one for each chunk that is being verified and stored
-	total  atomic.Int64        // bytes of the users below
-	held   atomic.Int64        // of them, those that are not stored yet
+	total  atomic.Int64 // bytes of the users below
+	held   atomic.Int64 // of them, those that are not stored yet
 
 	parsing sync.Mutex // held by who parses a manifest
 
@@ -61,7 +56,7 @@ func Open(ctx context.Context, s store.Store, c Config) (*Versions, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	v := &Versions{store: s, config: c, slots: semaphore.NewWeighted(atOnce), users: make(map[string]*User)}
+	v := &Versions{store: s, config: c, users: make(map[string]*User)}
 	if c.TotalQuota > 0 {
 		return v, v.each(ctx, "reading", func(u *User) error { return u.read(ctx) })
 	}
@@ -115,15 +110,6 @@ func (v *Versions) each(ctx context.Context, doing string, fn func(u *User) erro
 		}
 	}
 	return failed
-}
-
-// inSlot runs fn as one of so many that use the processors and the disk at once.
-func (v *Versions) inSlot(ctx context.Context, fn func() error) error {
-	if v.slots.Acquire(ctx, 1) != nil {
-		return context.Cause(ctx)
-	}
-	defer v.slots.Release(1)
-	return fn()
 }
 
 // room returns how many more bytes the disk has room for, beside the reserve and what is being stored.
