@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -326,19 +327,22 @@ func (c *Client) Get(ctx context.Context, name string, version int, use func(d *
 	return err
 }
 
+// open hears the version and its manifest.
 func (d *Download) open() error {
-	v, err := d.talk.hearVersion()
+	text, err := d.talk.hear(versionBlob, maxVersion)
+	if err == nil {
+		err = json.Unmarshal(text, &d.Version)
+	}
 	if err != nil {
 		return err
 	}
-	b, err := d.talk.hear(manifest.ErrManifest, maxManifest)
+	b, err := d.talk.hear(manifestBlob, maxManifest)
 	if err != nil {
 		return err
 	}
-	if manifest.Sum(b) != v.Content {
+	if manifest.Sum(b) != d.Version.Content {
 		return fmt.Errorf("%w: the server sent another one", manifest.ErrManifest)
 	}
-	d.Version = v
 	d.Manifest, err = manifest.Parse(b, 0)
 	return err
 }

@@ -1,5 +1,5 @@
 // Package desk is where saves are handed in and out: a client asks its desk, an actor that the server spawns for it, by
-// requests. Manifests, bitmaps of chunks and chunks are said beside, in a stream either way that has the request's number.
+// requests. Manifests, bitmaps of chunks and chunks are said beside, in blobs that have the request's number.
 //
 //	client                                   server
 //	Put(number, name, seen, mode, content)
@@ -9,7 +9,7 @@
 //	                                         answer: the version, once it is durable
 //
 //	Get(number, name, version)
-//	                                         the version, and its manifest
+//	                                         the version, in JSON, and its manifest
 //	bitmap of the chunks that are wanted
 //	                                         these chunks
 //	                                         answer

@@ -392,8 +392,10 @@ func TestInterruptedPut(t *testing.T) {
 	require.Less(t, again.Sent, again.Chunks)
 }
 
-// frame is what a talk says of b.
-func frame(b []byte) []byte { return append(binary.AppendUvarint(nil, uint64(len(b))), b...) }
+// framed is what a talk says of a chunk.
+func framed(packed []byte) []byte {
+	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(packed))), packed...)
+}
 
 // TestLies: a client that does not keep the order of requests, or sends what it was not asked for.
 func TestLies(t *testing.T) {
@@ -401,8 +403,7 @@ func TestLies(t *testing.T) {
 	c := h.dial()
 	lie := func(n number, b []byte) *asking[Made] {
 		q := startAsking(t.Context(), c, askPut, n, putArgs{n, versions.Request{Name: "x", Machine: "m", Content: manifest.Sum(b)}})
-		require.NoError(t, q.say(b))
-		require.NoError(t, q.flush())
+		require.NoError(t, q.say(manifestBlob, b))
 		return q
 	}
 	t.Log("# no manifest")
@@ -413,28 +414,29 @@ func TestLies(t *testing.T) {
 		Path: manifest.Root, Kind: manifest.File, Mode: 0o600, Size: 3, Chunks: []manifest.Chunk{{Digest: manifest.Sum([]byte("abc")), Size: 3}},
 	}}}
 	abc, abd := manifest.Pack(nil, []byte("abc")), manifest.Pack(nil, []byte("abd"))
-	for i, content := range [][]byte{frame(abd), {}, {0xff, 0xff, 0xff, 0xff, 0x7f}, frame(abc)[:2], append(frame(abc), 0)} {
+	for i, content := range [][]byte{framed(abd), {}, {0xff, 0xff, 0xff, 0xff, 0x7f}, framed(abc)[:2], append(framed(abc), 0)} {
 		q := lie(number(20+i), m.Append(nil))
-		bitmap, err := q.hear(manifest.ErrManifest, 1)
+		bitmap, err := q.hear(lacksBlob, 1)
 		require.NoError(t, err)
 		require.Equal(t, []byte{1}, bitmap)
-		_, err = q.says.Write(content)
+		_, err = talks.Start(q.peer, bytes.NewReader(content), int64(len(content)), q.options(chunksBlob)...)
 		require.NoError(t, err)
-		require.NoError(t, q.finish())
 		_, err = q.wait(nil)
 		require.Error(t, err, i)
 	}
 	t.Log("# two streams where one is asked for, and a bitmap beyond the manifest")
 	b := []byte("early")
-	_, err = talks.Start(c.streams.Peer(c.conn), bytes.NewReader(b), int64(len(b)), stream.Name("40"))
+	_, err = talks.Start(c.streams.Peer(c.conn), bytes.NewReader(b), int64(len(b)), stream.Name("40 manifest"))
 	require.NoError(t, err)
-	require.ErrorIs(t, talks.Send(t.Context(), c.streams.Peer(c.conn), bytes.NewReader(b), int64(len(b)), stream.Name("40")), stream.ErrRejected)
+	require.ErrorIs(t, talks.Send(t.Context(), c.streams.Peer(c.conn), bytes.NewReader(b), int64(len(b)), stream.Name("40 manifest")), stream.ErrRejected)
 	_, err = put(t, c, versions.Request{}, []byte("abc"))
 	require.NoError(t, err)
 	get := startAsking(t.Context(), c, askGet, 41, getArgs{Number: 41, Name: "world"})
-	require.NoError(t, get.say([]byte{2}))
-	require.NoError(t, get.finish())
-	_, err = get.wait(nil)
+	_, err = get.hear(versionBlob, maxVersion)
+	require.NoError(t, err)
+	_, err = get.hear(manifestBlob, maxManifest)
+	require.NoError(t, err)
+	_, err = get.wait(get.say(lacksBlob, []byte{2}))
 	require.ErrorIs(t, err, manifest.ErrChunk)
 }
 
@@ -552,8 +554,9 @@ func TestOneUserTakesNotAllMemory(t *testing.T) {
 	require.NoError(t, err)
 	ask := func(n number) *asking[Made] {
 		q := startAsking(t.Context(), alice, askPut, n, putArgs{n, versions.Request{Name: n.String(), Machine: "m"}})
-		require.NoError(t, q.begin())
-		_, err := q.sent.Write(frame(make([]byte, maxManifest))[:10]) // and no more
+		unread, end := io.Pipe() // of which nothing comes
+		t.Cleanup(func() { _ = end.Close() })
+		_, err := talks.Start(q.peer, unread, maxManifest, q.options(manifestBlob)...)
 		require.NoError(t, err)
 		return q
 	}

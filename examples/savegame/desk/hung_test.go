@@ -1,7 +1,6 @@
 package desk
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -150,13 +149,11 @@ func TestBitmapsHaveABitForEachChunk(t *testing.T) {
 	require.NoError(t, err)
 	n := c.next()
 	q := startAsking(t.Context(), c, askGet, n, getArgs{Number: n, Name: "world"})
-	_, err = q.hearVersion()
+	_, err = q.hear(versionBlob, maxVersion)
 	require.NoError(t, err)
-	_, err = q.hear(manifest.ErrManifest, maxManifest)
+	_, err = q.hear(manifestBlob, maxManifest)
 	require.NoError(t, err)
-	require.NoError(t, q.say([]byte{1, 0}))
-	require.NoError(t, q.flush())
-	_, err = q.wait(nil)
+	_, err = q.wait(q.say(lacksBlob, []byte{1, 0}))
 	require.ErrorIs(t, err, manifest.ErrManifest, "two bytes for one chunk")
 }
 
@@ -165,7 +162,7 @@ func TestManifestThatIsTooLargeIsRefusedForGood(t *testing.T) {
 	c := newHost(t, versions.Config{}, nil).dial()
 	n := c.next()
 	q := startAsking(t.Context(), c, askPut, n, putArgs{n, versions.Request{Name: "world", Machine: "pc"}})
-	_, err := q.wait(q.say(make([]byte, maxManifest+1)))
+	_, err := q.wait(q.say(manifestBlob, make([]byte, maxManifest+1)))
 	require.ErrorIs(t, err, manifest.ErrManifest)
 	require.False(t, Transient(err))
 }
@@ -207,10 +204,12 @@ func stallPut(ctx context.Context, t *testing.T, c *Client, content []byte) {
 	q := startAsking(ctx, c, askPut, n, putArgs{n, versions.Request{Name: fmt.Sprint("world ", n), Machine: "pc", Content: manifest.Sum(b)}})
 	lacks, err := q.offer(b, len(file.Chunks))
 	require.NoError(t, err)
+	out, err := talks.Create(q.peer, q.options(chunksBlob)...)
+	require.NoError(t, err)
 	for _, i := range lacks[:len(lacks)-1] {
-		require.NoError(t, q.say(manifest.Pack(nil, chunk(i))))
+		_, err = out.Write(framed(manifest.Pack(nil, chunk(i))))
+		require.NoError(t, err)
 	}
-	require.NoError(t, q.flush())
 }
 
 // A put had the server take 512 KiB for a chunk that was announced and never sent, or that its store was slow to take, however many a user
@@ -235,6 +234,14 @@ func TestAnnouncedChunksAreBounded(t *testing.T) {
 	for _, q := range stalled {
 		announceChunk(t, q)
 	}
+	buffers := h.server.memory.chunks("alice")
+	require.Eventually(t, func() bool {
+		free := buffers.TryAcquire(1)
+		if free {
+			buffers.Release(1)
+		}
+		return !free
+	}, time.Minute, time.Millisecond, "all of hers are taken")
 	require.Less(t, testkit.Heap()-before, conns*puts*manifest.MaxPacked/2)
 
 	h.config.Token = addUser(t, h, "bob")
@@ -265,13 +272,13 @@ func beginPut(ctx context.Context, t *testing.T, c *Client, seed uint64) *asking
 	return q
 }
 
-// announceChunk sends no more of the chunk than its size, and returns when that was heard.
+// announceChunk sends no more of the chunk than its size.
 func announceChunk(t *testing.T, q *asking[Made]) {
-	before, size := q.sent.Progress().Sent, binary.AppendUvarint(nil, manifest.MaxPacked)
-	_, err := q.says.Write(size)
+	out, err := talks.Create(q.peer, q.options(chunksBlob)...)
 	require.NoError(t, err)
-	require.NoError(t, q.flush())
-	require.Eventually(t, func() bool { return q.sent.Progress().Acked == before+int64(len(size)) }, time.Minute, time.Millisecond)
+	_, err = out.Write(binary.LittleEndian.AppendUint32(nil, manifest.MaxPacked))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return out.Progress().Sent == chunkHeader }, time.Minute, time.Millisecond)
 }
 
 // A get whose client read nothing held a chunk of up to 512 KiB that it could not say, and a user had 16 of them for each connection.
@@ -283,10 +290,10 @@ func TestUnreadChunksAreBounded(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		for range 5 {
 			unread, pipe := io.Pipe()
-			get := &talk{ctx: ctx, share: all.chunks("alice"), says: bufio.NewWriterSize(pipe, 16)}
+			get := &talk{ctx: ctx, share: all.chunks("alice")}
 			context.AfterFunc(ctx, func() { _ = unread.Close() })
 			saying.Go(func() {
-				require.Error(t, get.sayChunks([]int{0}, func(buffer []byte, _ int) ([]byte, error) {
+				require.Error(t, get.sayChunk(pipe, 0, func(buffer []byte, _ int) ([]byte, error) {
 					packed.Add(1)
 					return append(buffer, make([]byte, manifest.MaxPacked)...), nil
 				}))

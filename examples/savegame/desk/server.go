@@ -3,6 +3,7 @@ package desk
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +16,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
@@ -324,15 +324,15 @@ func (k *clerk) put(ctx context.Context, u *versions.User, a putArgs) (Made, err
 // receive hears the manifest, says which chunks are missing, and stores them.
 func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
 	t := k.talk(ctx, n, 0)
-	size, err := t.next(manifest.ErrManifest, maxManifest)
+	in, err := t.take(manifestBlob, maxManifest)
 	if err != nil {
 		return err
 	}
-	if err := k.server.memory.take(k.user, int64(size)); err != nil {
+	if err := k.server.memory.take(k.user, in.Size()); err != nil {
 		return err
 	}
-	defer k.server.memory.give(k.user, int64(size))
-	b, err := t.read(size)
+	defer k.server.memory.give(k.user, in.Size())
+	b, err := io.ReadAll(in)
 	if err != nil {
 		return err
 	}
@@ -365,7 +365,8 @@ func (k *clerk) get(ctx context.Context, u *versions.User, a getArgs) (none rpc.
 	}
 	defer k.server.memory.give(k.user, size)
 	t := k.talk(ctx, a.Number, a.Rate)
-	if err := t.say(textOf(c.Version)); err != nil {
+	text, _ := json.Marshal(c.Version) // never fails: there are only strings, numbers and a time
+	if err := t.say(versionBlob, text); err != nil {
 		return none, err
 	}
 	lacks, err := t.offer(c.Manifest, c.Chunks())

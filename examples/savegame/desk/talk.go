@@ -1,11 +1,9 @@
 package desk
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,165 +13,112 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
-	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/stream"
 )
 
-// talks are what is said about requests beside their arguments and answers: a stream either way of frames, each of which is how many
-// bytes it has (uvarint), and these. The streams have no digest, as manifests and chunks have theirs.
+// talks are what is said about requests beside their arguments and answers, each in a blob that has the request's number and one of the words
+// below for a name. They have no digest, as manifests and chunks have theirs.
 var talks = stream.NewBlob("talk")
+
+const (
+	versionBlob  = "version" // in JSON
+	manifestBlob = "manifest"
+	lacksBlob    = "lacks"  // a bitmap of the chunks that are wanted
+	chunksBlob   = "chunks" // of each its size in 4 bytes, little end first, and its bytes, packed
+)
 
 const (
 	// maxVersion bounds a version in bytes: two names of 79, all of them escaped perhaps, and 280 beside.
 	maxVersion = 2 << 10
-	// spokenAtOnce is how many bytes of frames are handed to the stream at once.
-	spokenAtOnce = 32 << 10
-	// sizeBuffer is the size of the reader for frames' sizes: so small that bufio reads chunks past it, without a copy.
-	sizeBuffer = 64
+	// chunkHeader is how many bytes the size of a chunk has.
+	chunkHeader = 4
 )
 
 // talk is one side of what is said about a request. One goroutine at a time may use it.
 type talk struct {
-	ctx    context.Context // ends both streams
+	ctx    context.Context // ends all blobs
 	peer   *stream.Peer
 	inbox  *stream.Inbox
 	number number
-	rate   int                 // bytes a second that are said; 0: no limit
+	rate   int                 // bytes a second of chunks that are said; 0: no limit
 	share  *semaphore.Weighted // of buffers that it may hold; nil: any number
-
-	hears *bufio.Reader // nil until something was heard
-	says  *bufio.Writer // nil until something was said
-	sent  *stream.OutgoingBlob
 }
 
-// say says a frame.
-func (t *talk) say(frame []byte) error {
-	if t.says == nil {
-		if err := t.begin(); err != nil {
-			return err
-		}
-	}
-	_, err := t.says.Write(binary.AppendUvarint(t.says.AvailableBuffer(), uint64(len(frame))))
-	if err == nil {
-		_, err = t.says.Write(frame)
-	}
-	return err
+// options are those of a blob.
+func (t *talk) options(blob string) []stream.Option {
+	return []stream.Option{stream.Name(t.name(blob)), stream.Hash(stream.NoDigest)}
 }
 
-// begin begins the stream to the other side.
-func (t *talk) begin() (err error) {
-	t.sent, err = talks.Create(t.peer, stream.Name(t.number.String()), stream.Hash(stream.NoDigest), stream.Rate(max(0, t.rate)))
-	if err == nil {
-		t.says = bufio.NewWriterSize(t.sent, spokenAtOnce)
-		context.AfterFunc(t.ctx, func() { t.sent.Cancel(context.Cause(t.ctx)) })
-	}
-	return err
+func (t *talk) name(blob string) string { return t.number.String() + " " + blob }
+
+// say says something, and returns when the other side has heard it.
+func (t *talk) say(blob string, b []byte) error {
+	return talks.Send(t.ctx, t.peer, bytes.NewReader(b), int64(len(b)), t.options(blob)...)
 }
 
-// flush sends what was said.
-func (t *talk) flush() error {
-	if t.says == nil {
-		return nil
-	}
-	return t.says.Flush()
-}
-
-// finish says that no frame follows.
-func (t *talk) finish() error {
-	return errors.Join(t.flush(), t.sent.Close())
-}
-
-// end is finish, and returns when the other side has heard all.
-func (t *talk) end() error {
-	if err := t.finish(); err != nil {
-		return err
-	}
-	return t.sent.Wait(t.ctx)
-}
-
-// next waits for a frame, and returns how many bytes it has. One of more than most fails with kind.
-func (t *talk) next(kind error, most int) (size int, err error) {
-	if err := t.flush(); err != nil {
-		return 0, err
-	}
-	if t.hears == nil {
-		in, err := t.inbox.Take(t.ctx, t.number.String())
-		if err != nil {
-			return 0, err
-		}
-		t.hears = bufio.NewReaderSize(in, sizeBuffer)
-	}
-	n, err := binary.ReadUvarint(t.hears)
-	if err == nil && n > uint64(most) {
-		err = fmt.Errorf("%w: %d bytes, the limit is %d", kind, n, most)
-	}
-	return int(n), whole(err)
-}
-
-// read reads a frame of that size, for which it takes memory as it comes.
-func (t *talk) read(size int) ([]byte, error) {
-	var b bytes.Buffer
-	_, err := io.CopyN(&b, t.hears, int64(size))
-	return b.Bytes(), whole(err)
-}
-
-// hear waits for a frame and reads it.
-func (t *talk) hear(kind error, most int) ([]byte, error) {
-	size, err := t.next(kind, most)
+// take waits for what the other side says. More than most bytes are no manifest, nor a bitmap of one.
+func (t *talk) take(blob string, most int) (*stream.IncomingBlob, error) {
+	in, err := t.inbox.Take(t.ctx, t.name(blob))
 	if err != nil {
 		return nil, err
 	}
-	return t.read(size)
+	if size := in.Size(); size < 0 || size > int64(most) {
+		return nil, fmt.Errorf("%w: %s of %d bytes, the limit is %d", manifest.ErrManifest, blob, size, most)
+	}
+	return in, nil
+}
+
+// hear waits for what the other side says, and reads it.
+func (t *talk) hear(blob string, most int) ([]byte, error) {
+	in, err := t.take(blob, most)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(in) // which takes memory as it comes
 }
 
 // offer says a manifest of so many chunks, and hears which of them the other side lacks.
 func (t *talk) offer(bytes []byte, count int) (lacks []int, err error) {
-	if err := t.say(bytes); err != nil {
+	if err := t.say(manifestBlob, bytes); err != nil {
 		return nil, err
 	}
-	b, err := t.hear(manifest.ErrManifest, (count+7)/8)
+	b, err := t.hear(lacksBlob, (count+7)/8)
 	if err != nil {
 		return nil, err
 	}
 	return fromBitmap(b, count)
 }
 
-// textOf writes a version, in JSON.
-func textOf(v versions.Version) []byte {
-	b, _ := json.Marshal(v) // never fails: there are only strings, numbers and a time
-	return b
-}
-
-// hearVersion hears what textOf wrote.
-func (t *talk) hearVersion() (v versions.Version, err error) {
-	b, err := t.hear(manifest.ErrManifest, maxVersion)
-	if err == nil {
-		err = json.Unmarshal(b, &v)
-	}
-	return v, err
-}
-
-// whole makes the end of a stream before its last frame an error.
-func whole(err error) error {
+// readWhole fills b. An end before that is an error.
+func readWhole(r io.Reader, b []byte) error {
+	_, err := io.ReadFull(r, b)
 	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
+		err = io.ErrUnexpectedEOF
 	}
 	return err
 }
 
 // sayChunks says a chunk for each of indices, which pack appends to a buffer, and returns when the other side has all.
-func (t *talk) sayChunks(indices []int, pack func(buffer []byte, index int) ([]byte, error)) (err error) {
+func (t *talk) sayChunks(indices []int, pack func(buffer []byte, index int) ([]byte, error)) error {
+	if len(indices) == 0 {
+		return nil
+	}
+	out, err := talks.Create(t.peer, append(t.options(chunksBlob), stream.Rate(max(0, t.rate)))...)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(t.ctx, func() { out.Cancel(context.Cause(t.ctx)) })()
 	for _, index := range indices {
-		if err := t.sayChunk(index, pack); err != nil {
+		if err := t.sayChunk(out, index, pack); err != nil {
 			return err
 		}
 	}
-	return t.end()
+	return errors.Join(out.Close(), out.Wait(t.ctx))
 }
 
 // sayChunk packs a chunk and sends it, in a buffer that it holds until the stream has taken the chunk.
-func (t *talk) sayChunk(index int, pack func(buffer []byte, index int) ([]byte, error)) error {
-	b, err := t.takeBuffer(0)
+func (t *talk) sayChunk(out io.Writer, index int, pack func(buffer []byte, index int) ([]byte, error)) error {
+	b, err := t.takeBuffer(chunkHeader)
 	if err != nil {
 		return err
 	}
@@ -181,7 +126,9 @@ func (t *talk) sayChunk(index int, pack func(buffer []byte, index int) ([]byte, 
 	if *b, err = pack(*b, index); err != nil {
 		return err
 	}
-	return t.say(*b)
+	binary.LittleEndian.PutUint32(*b, uint32(len(*b)-chunkHeader))
+	_, err = out.Write(*b)
+	return err
 }
 
 // buffers is the memory that chunks are received into, and packed into. It is reused, so that a gigabyte leaves no garbage. All puts and
@@ -208,33 +155,38 @@ func (t *talk) giveBuffer(b *[]byte) {
 }
 
 // hearChunk hears a chunk in a buffer that the caller gives back.
-func (t *talk) hearChunk() (*[]byte, error) {
-	size, err := t.next(manifest.ErrChunk, manifest.MaxPacked)
+func (t *talk) hearChunk(in io.Reader) (*[]byte, error) {
+	var header [chunkHeader]byte
+	if err := readWhole(in, header[:]); err != nil {
+		return nil, err
+	}
+	size := binary.LittleEndian.Uint32(header[:])
+	if size > manifest.MaxPacked {
+		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", manifest.ErrChunk, size, manifest.MaxPacked)
+	}
+	packed, err := t.takeBuffer(int(size))
 	if err != nil {
 		return nil, err
 	}
-	packed, err := t.takeBuffer(size)
-	if err != nil {
-		return nil, err
-	}
-	if _, err = io.ReadFull(t.hears, *packed); err != nil {
+	if err := readWhole(in, *packed); err != nil {
 		t.giveBuffer(packed)
-		return nil, whole(err)
+		return nil, err
 	}
 	return packed, nil
 }
 
-// fetch says which chunks of a manifest are lacking, which is all that this side says, hears each of them and nothing else, and hands it
-// to each in a buffer, which each gives back.
+// fetch says which chunks of a manifest are lacking, hears each of them and nothing else, and hands it to each in a buffer, which each
+// gives back.
 func (t *talk) fetch(lacks []int, each func(index int, packed *[]byte) error) error {
-	if err := t.say(toBitmap(lacks)); err != nil {
+	if err := t.say(lacksBlob, toBitmap(lacks)); err != nil || len(lacks) == 0 {
 		return err
 	}
-	if err := t.finish(); err != nil {
+	in, err := t.inbox.Take(t.ctx, t.name(chunksBlob))
+	if err != nil {
 		return err
 	}
 	for _, index := range lacks {
-		packed, err := t.hearChunk()
+		packed, err := t.hearChunk(in)
 		if err != nil {
 			return err
 		}
@@ -242,7 +194,7 @@ func (t *talk) fetch(lacks []int, each func(index int, packed *[]byte) error) er
 			return err
 		}
 	}
-	n, err := io.Copy(io.Discard, t.hears) // to the end, where the sender learns that all has come
+	n, err := io.Copy(io.Discard, in) // to the end, where the sender learns that all has come
 	if err == nil && n > 0 {
 		err = fmt.Errorf("%w: %d bytes too many", manifest.ErrChunk, n)
 	}
