@@ -277,7 +277,7 @@ func listTokens(_ context.Context, j *job) error {
 		return noServer(j.String("dir"), "a file "+tokenFile)
 	}
 	for _, t := range tokens {
-		j.say("%s", strings.TrimSpace(plain(fmt.Sprintf("%s %s… %s", t.User, t.Shown, t.Note))))
+		j.say("%s", strings.TrimSpace(plain(fmt.Sprintf("%s %s… %s", t.User, t.Shown(), t.Note))))
 	}
 	return err
 }

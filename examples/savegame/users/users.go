@@ -28,7 +28,7 @@ const (
 	maxToken = 4096
 	// maxTokens bounds the tokens of one user, who may ask for codes of new ones without end: each login reads them all.
 	maxTokens = 1000
-	// shown is how many characters of a token List shows: enough to tell a user's tokens apart, too few to help who guesses.
+	// shown is how many characters of a token Shown returns: enough to tell a user's tokens apart, too few to help who guesses.
 	shown = 4
 )
 
@@ -38,80 +38,81 @@ var ErrUser = errors.New("no such user")
 // ErrTokens means that a user has as many tokens as there may be.
 var ErrTokens = errors.New("too many tokens")
 
-// Token is a line of a token file, as far as it may be shown.
+// Token is a line of a token file.
 type Token struct {
-	User  string
-	Shown string // the token's first characters
-	Note  string // the line's comment
+	User   string
+	Note   string // the line's comment
+	secret string
 }
 
-// entry is such a line.
-type entry struct{ user, token, note string }
+// Shown returns what may be shown of it: its first characters.
+func (t Token) Shown() string { return string([]rune(t.secret)[:shown]) }
 
-// parse returns the entries of a file's text: a line is user:token, then perhaps # and a note, or nothing but that.
-func parse(text string) (entries []entry, err error) {
+// parse returns the tokens of a file's text: a line is user:token, then perhaps # and a note, or nothing but that.
+func parse(text string) (tokens []Token, err error) {
 	seen, number := make(map[string]bool), 0
 	for line := range strings.Lines(text) {
-		e, err := parseLine(line)
-		if err == nil && seen[e.token] {
+		t, err := parseLine(line)
+		if err == nil && seen[t.secret] {
 			err = errors.New("the token stands there twice")
 		}
 		if number++; err != nil {
 			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
-		if e.token != "" {
-			seen[e.token] = true
-			entries = append(entries, e)
+		if t.secret != "" {
+			seen[t.secret] = true
+			tokens = append(tokens, t)
 		}
 	}
-	return entries, nil
+	return tokens, nil
 }
 
-// parseLine returns a line's entry, an empty one when it has none.
-func parseLine(line string) (e entry, err error) {
+// parseLine returns a line's token, an empty one when it has none.
+func parseLine(line string) (t Token, err error) {
 	login, note, _ := strings.Cut(" "+strings.TrimSpace(strings.TrimPrefix(line, "\ufeff")), " #") // Windows' editors write such a mark
 	login = strings.TrimSpace(login)
 	if login == "" {
-		return e, nil
+		return t, nil
 	}
 	user, token, isPair := strings.Cut(login, ":")
 	switch {
 	case !isPair || !utf8.ValidString(token) || strings.ContainsFunc(token, unicode.IsSpace):
-		return e, errors.New("it is not user:token with # before a note")
+		return t, errors.New("it is not user:token with # before a note")
 	case len(token) < minToken || len(token) > maxToken:
-		return e, fmt.Errorf("the token has %d bytes and needs %d to %d; take a random one", len(token), minToken, maxToken)
+		return t, fmt.Errorf("the token has %d bytes and needs %d to %d; take a random one", len(token), minToken, maxToken)
 	}
-	return entry{user, token, strings.TrimSpace(note)}, versions.CheckName(user)
+	return Token{user, strings.TrimSpace(note), token}, versions.CheckName(user)
 }
 
 // editTime bounds how long one waits for others who edit a file: they do so for milliseconds.
 const editTime = 5 * time.Second
 
-// read returns a file's entries. One that is wrong is read again when nobody edits it: it may have ended in a line that is just being written.
-func read(path string) ([]entry, error) {
-	_, entries, err := readNow(path)
+// List returns the tokens of a file, in its order. One that is wrong is read again when nobody edits it: it may have ended in a line that is
+// just being written.
+func List(path string) ([]Token, error) {
+	_, tokens, err := read(path)
 	if err == nil || errors.Is(err, os.ErrNotExist) {
-		return entries, err
+		return tokens, err
 	}
 	f, lockErr := flock.Wait(path, editTime)
 	if lockErr != nil { // as who may only read it
 		return nil, err
 	}
 	defer f.Close()
-	_, entries, err = readNow(path)
-	return entries, err
+	_, tokens, err = read(path)
+	return tokens, err
 }
 
-// readNow returns a file's text and entries as they are.
-func readNow(path string) (text string, entries []entry, err error) {
+// read returns a file's text and tokens as they are.
+func read(path string) (text string, tokens []Token, err error) {
 	b, err := os.ReadFile(path)
 	if err == nil {
-		entries, err = parse(string(b))
+		tokens, err = parse(string(b))
 	}
 	if err != nil {
 		return "", nil, fmt.Errorf("token file %s: %w", path, err)
 	}
-	return string(b), entries, nil
+	return string(b), tokens, nil
 }
 
 // Add gives a user a new random token, makes the file at path when it is missing, and returns the token when the file
@@ -125,15 +126,15 @@ func Add(path, user string, note ...string) (token string, err error) {
 // add is Add for a token that somebody else has made.
 func add(path, user, token string, note ...string) error {
 	line := strings.Join(append([]string{user + ":" + token}, note...), " # ") + "\n"
-	if e, err := parseLine(line); err != nil || e.token != token {
+	if t, err := parseLine(line); err != nil || t.secret != token {
 		return cmp.Or(err, ErrToken)
 	}
-	return edit(path, func(text string, entries []entry) (string, error) {
-		if slices.ContainsFunc(entries, func(e entry) bool { return e.token == token }) {
+	return edit(path, func(text string, tokens []Token) (string, error) {
+		if slices.ContainsFunc(tokens, func(t Token) bool { return t.secret == token }) {
 			return "", fmt.Errorf("%w: the token is there already", ErrToken)
 		}
-		others := slices.DeleteFunc(entries, func(e entry) bool { return e.user == user })
-		if has := len(entries) - len(others); has >= maxTokens {
+		others := slices.DeleteFunc(tokens, func(t Token) bool { return t.User == user })
+		if has := len(tokens) - len(others); has >= maxTokens {
 			return "", fmt.Errorf("%w: %s has %d, which is the limit; revoke those that are not used", ErrTokens, user, has)
 		}
 		if text != "" && !strings.HasSuffix(text, "\n") {
@@ -149,11 +150,11 @@ func Revoke(path, user, prefix string) (revoked int, err error) {
 	if _, err := os.Stat(path); err != nil {
 		return 0, fmt.Errorf("token file: %w", err)
 	}
-	err = edit(path, func(text string, _ []entry) (string, error) {
+	err = edit(path, func(text string, _ []Token) (string, error) {
 		var left strings.Builder
 		for line := range strings.Lines(text) {
-			if e, _ := parseLine(line); e.user == user && e.token != "" && strings.HasPrefix(e.token, prefix) {
-				login := e.user + ":" + e.token
+			if t, _ := parseLine(line); t.User == user && t.secret != "" && strings.HasPrefix(t.secret, prefix) {
+				login := t.User + ":" + t.secret
 				line = strings.Replace(line, login, strings.Repeat("#", len(login)), 1)
 				revoked++
 			}
@@ -167,27 +168,18 @@ func Revoke(path, user, prefix string) (revoked int, err error) {
 	return revoked, err
 }
 
-// List returns the tokens of a file, in its order, each to be told by its first characters and its note only.
-func List(path string) (tokens []Token, err error) {
-	entries, err := read(path)
-	for _, e := range entries {
-		tokens = append(tokens, Token{e.user, string([]rune(e.token)[:shown]), e.note})
-	}
-	return tokens, err
-}
-
 // edit locks a token file, which it makes when it is missing, and writes what change makes of its text. A file that is wrong
 // stays as it is. The text is written where it stands, and no line of it moves: so that a crash spoils no other line than
 // the one that changes, and that the file keeps its owner, its mode and its links: a server may read what root has edited.
-func edit(path string, change func(text string, entries []entry) (string, error)) error {
+func edit(path string, change func(text string, tokens []Token) (string, error)) error {
 	f, err := flock.Wait(path, editTime)
 	if err != nil {
 		return fmt.Errorf("token file: %w", err)
 	}
-	before, entries, err := readNow(path)
+	before, tokens, err := read(path)
 	text := before
 	if err == nil {
-		text, err = change(before, entries)
+		text, err = change(before, tokens)
 	}
 	if err == nil {
 		if _, err = f.WriteAt([]byte(text), 0); err != nil {
@@ -315,15 +307,15 @@ func UserOf(identity string) string {
 
 // current returns the user of each token's MAC, as the file has them now.
 func (u *Users) current() (map[string]string, error) {
-	entries, err := read(u.path)
+	tokens, err := List(u.path)
 	if err != nil {
 		return nil, err
 	}
-	tokens := make(map[string]string, len(entries))
-	for _, e := range entries {
-		tokens[mac(e.token)] = e.user
+	users := make(map[string]string, len(tokens))
+	for _, t := range tokens {
+		users[mac(t.secret)] = t.User
 	}
-	return tokens, nil
+	return users, nil
 }
 
 // key is this process's. A map's lookup takes a time that depends on what is looked for, but nobody outside can tell which

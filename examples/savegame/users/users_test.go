@@ -52,9 +52,9 @@ func TestParse(t *testing.T) {
 }
 
 // lines returns the lines that say what entries are.
-func lines(entries []entry) (lines []string) {
-	for _, e := range entries {
-		lines = append(lines, e.user+":"+e.token)
+func lines(tokens []Token) (lines []string) {
+	for _, t := range tokens {
+		lines = append(lines, t.User+":"+t.secret)
 	}
 	return lines
 }
@@ -87,7 +87,7 @@ func TestNamesOfUsers(t *testing.T) {
 	for _, good := range []string{"a", "ann.b_c-d", "0", "com", "Ann", "Jürgen", "नेहा", "a-", "a b", "a (b)", strings.Repeat("x", versions.MaxName)} {
 		e, err := parseLine(good + ":" + alpha + " # note")
 		require.NoError(t, err, good)
-		require.Equal(t, entry{good, alpha, "note"}, e)
+		require.Equal(t, Token{good, "note", alpha}, e)
 		require.Equal(t, good, UserOf(good+"/0123456789abcdef"))
 	}
 	for _, bad := range []string{"", ".", "..", ".a", "a.", "-a", "a/b", `a\b`, "a #b", "a\xff", "a\tb", strings.Repeat("x", versions.MaxName+1)} {
@@ -106,9 +106,9 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for _, e := range entries {
-			require.NoError(t, versions.CheckName(e.user))
-			require.NoError(t, versions.CheckName(e.user))
-			require.GreaterOrEqual(t, len(e.token), minToken)
+			require.NoError(t, versions.CheckName(e.User))
+			require.NoError(t, versions.CheckName(e.User))
+			require.GreaterOrEqual(t, len(e.secret), minToken)
 		}
 		same, err := parse(strings.Join(lines(entries), "\n"))
 		require.NoError(t, err)
@@ -129,7 +129,8 @@ func TestAddListRevoke(t *testing.T) {
 	require.NoError(t, err)
 	tokens, err := List(path)
 	require.NoError(t, err)
-	require.Equal(t, []Token{{"ann", first[:4], ""}, {"ann", second[:4], ""}, {"bob", bob[:4], "his laptop"}}, tokens)
+	require.Equal(t, []Token{{"ann", "", first}, {"ann", "", second}, {"bob", "his laptop", bob}}, tokens)
+	require.Equal(t, bob[:4], tokens[2].Shown())
 
 	u, err := Open(path)
 	require.NoError(t, err)
@@ -279,7 +280,7 @@ func TestCodes(t *testing.T) {
 	require.ErrorIs(t, err, ErrCode, "a code works once")
 	tokens, err := List(u.path)
 	require.NoError(t, err)
-	require.Equal(t, []Token{{"ann", alpha[:4], ""}, {"ann", beta[:4], "login of pc, " + now.Add(codeLife-1).Format("2006-01-02 15:04")}}, tokens)
+	require.Equal(t, []Token{{"ann", "", alpha}, {"ann", "login of pc, " + now.Add(codeLife-1).Format("2006-01-02 15:04"), beta}}, tokens)
 
 	late, err := u.Invite("ann", now)
 	require.NoError(t, err)
