@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"os"
 	"path"
 	"runtime/debug"
 	"slices"
@@ -245,12 +246,8 @@ func oneLine(what any) string {
 	return plain(strings.Join(lines, "; "))
 }
 
-var errNoAnswer = errors.New("no answer")
-
-// passes reports whether what failed may succeed a little later.
-func passes(err error) bool {
-	return errors.Is(err, errNoAnswer) || desk.Transient(err)
-}
+// errNoAnswer is of a server that does not answer in time, and may a little later.
+var errNoAnswer = fmt.Errorf("no answer: %w", os.ErrDeadlineExceeded)
 
 // explain says what went wrong with a server, to who has to do something about it.
 func explain(server string, err error) error {
@@ -258,11 +255,11 @@ func explain(server string, err error) error {
 	switch {
 	case errors.Is(err, cert.ErrPinned):
 		return fail(exitDenied, "server %s: wrong fingerprint: it is another server, or has a new certificate; if that is meant, log in again", server)
-	case errors.As(err, &closed) && !passes(err) && (closed.Code == rpc.PreLoginFailure || closed.Code == desk.Revoked):
+	case errors.As(err, &closed) && !desk.Transient(err) && (closed.Code == rpc.PreLoginFailure || closed.Code == desk.Revoked):
 		return fail(exitDenied, "server %s does not accept the token or code: %s; log in again with a line that the server's owner, or another machine of yours (savegame invite), prints", server, closed.Reason)
 	case errors.As(err, &closed):
 		return fmt.Errorf("server %s: the connection ended: %v: %s", server, closed.Code, closed.Reason)
-	case passes(err):
+	case desk.Transient(err):
 		return fmt.Errorf("server %s: %w", server, err)
 	}
 	return err

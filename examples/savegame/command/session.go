@@ -111,7 +111,7 @@ func (s *session) reach(ctx context.Context, fn func(context.Context, *desk.Clie
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case !passes(err):
+		case !desk.Transient(err):
 			return explain(s.Server, err)
 		case !time.Now().Before(deadline):
 			return fail(exitUnreached, "%w; given up after --patience %v without progress%s", explain(s.Server, err), patience, s.kept)
