@@ -179,7 +179,7 @@ func TestRestoreTakesWhatIsLocal(t *testing.T) {
 				wire += len(manifest.Pack(nil, data))
 			}
 			t.Logf("%d KiB of %d", wire>>10, size>>10)
-			require.LessOrEqual(t, wire, 2560<<10)
+			require.LessOrEqual(t, wire, 4<<20, "1.3 MiB usually, 2.1 in one of a hundred, 3.2 once in some thousand")
 			fetch(t, r, server, 1<<30)
 			require.NoError(t, r.Commit(t.Context()))
 			requireSame(t, server, target)
