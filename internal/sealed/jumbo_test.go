@@ -137,3 +137,18 @@ func TestJumboSearchesAgain(t *testing.T) {
 	require.False(t, j.usable())
 	require.True(t, j.probeDue(time.Second+jumboHold))
 }
+
+// TestJumboIsOfOnePath: a jumbo packet that left before the path changed, and is acked after that, shows nothing of the new one.
+func TestJumboIsOfOnePath(t *testing.T) {
+	s := newStep(t, 0, nil).open()
+	before := s.a.records.Next
+	s.a.Moved(s.now)
+	j := &s.a.mtu.jumbo
+	j.weigh(1e9, 1<<20)
+	s.a.mtu.acked(before-1, &record{size: JumboPacket + overheadUDP})
+	require.False(t, j.usable())
+	require.True(t, j.probeDue(0))
+	j.probeSent(before)
+	s.a.mtu.acked(before, &record{size: JumboPacket + overheadUDP})
+	require.True(t, j.usable())
+}

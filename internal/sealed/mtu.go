@@ -29,6 +29,7 @@ const (
 // mtu decides how large a packet may be: as large as QUIC has found, which the owner passes on, or SafePacket while larger ones vanish
 // (black hole detection, RFC 8899, section 4.3). QUIC itself does not notice when the path shrinks.
 type mtu struct {
+	first  uint64 // number of the first packet over this path; what becomes of earlier ones says nothing of it
 	hole   recovery.BlackHole
 	shrunk uint64        // next packet number when large packets were found to vanish; 0 = they pass
 	retry  time.Duration // while shrunk: when to send the next large packet
@@ -69,6 +70,9 @@ func (m *mtu) probeSent(t time.Duration) {
 
 // acked notes that a packet arrived: a large one that left after the path had shrunk shows that it takes them again.
 func (m *mtu) acked(n uint64, r *record) {
+	if n < m.first {
+		return
+	}
 	m.jumbo.acked(n, r)
 	m.hole.Acked(n, r.large())
 	if r.large() && n >= m.shrunk {
@@ -78,11 +82,13 @@ func (m *mtu) acked(n uint64, r *record) {
 
 // lost notes that a packet counts as lost. What becomes of jumbo packets says nothing of smaller ones.
 func (m *mtu) lost(t time.Duration, n uint64, r *record) {
-	if r.jumbo() {
+	switch {
+	case n < m.first:
+	case r.jumbo():
 		m.jumbo.lost(t, n)
-		return
+	default:
+		m.hole.Lost(n, r.large())
 	}
-	m.hole.Lost(n, r.large())
 }
 
 // jumbo finds out whether the path takes jumbo packets: path MTU discovery (RFC 8899) with one size to try, far above those that QUIC looks

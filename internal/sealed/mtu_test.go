@@ -133,10 +133,16 @@ func TestOutageIsNoHole(t *testing.T) {
 	}
 }
 
-// TestMovedForgetsTheHole: another path takes what QUIC says.
+// TestMovedForgetsTheHole: another path takes what QUIC says, whatever becomes of packets that left before.
 func TestMovedForgetsTheHole(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	s.a.mtu = mtu{shrunk: 1, retry: time.Hour}
 	s.a.Moved(s.now)
+	require.Equal(t, MaxPacket, s.a.mtu.limit(MaxPacket))
+	for range 3 {
+		s.a.mtu.lost(0, 0, &record{size: MaxPacket})
+	}
+	s.a.mtu.acked(s.a.records.Next, &record{size: 100})
+	s.a.mtu.check(0, s.a.records.Next+1)
 	require.Equal(t, MaxPacket, s.a.mtu.limit(MaxPacket))
 }

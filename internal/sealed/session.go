@@ -188,7 +188,7 @@ func (s *Session) Rotate() bool {
 func (s *Session) Moved(now time.Time) {
 	t := s.tick(now)
 	s.control.Reset(now)
-	s.mtu = mtu{}
+	s.mtu = mtu{first: s.records.Next}
 	if m, ok := s.source.(Mover); ok {
 		m.Moved(now)
 	}
