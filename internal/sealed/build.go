@@ -122,7 +122,10 @@ func (s *Session) wantsPlay() bool {
 }
 
 // playBound returns the bytes of play that may be in flight before the pacer counts.
-func (s *Session) playBound() int { return max(leastPlay*s.size(), s.control.Window()/2) }
+func (s *Session) playBound() int { return max(leastPlay*s.playSize(), s.control.Window()/2) }
+
+// playSize is size for a packet of play, which is no jumbo packet.
+func (s *Session) playSize() int { return min(s.size(), MaxPacket+overheadUDP) }
 
 // hastens reports whether play asks for feedback soon, as bulk does: when the packet after this one would not fit into playBound, and, once
 // play has filled that, from half of it on. Otherwise each flight of a flood would wait for the peer's ack delay
@@ -132,7 +135,7 @@ func (s *Session) hastens() bool {
 	if s.supply.pressed {
 		bound /= 2
 	}
-	return s.records.play+2*s.size() > bound
+	return s.records.play+2*s.playSize() > bound
 }
 
 // asks reports whether the session would ask the source now if that had something.
@@ -194,6 +197,7 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, size int) (pac
 			s.control.Limited(s.records.bytes)
 			return buf, 0, false
 		}
+		limit = rec.fits(limit)
 	case forPlay:
 		if b = s.appendPayloads(t, b, Room{Max: limit}, &rec); rec.payloads == 0 {
 			s.supply.calm, s.supply.pressed = true, false
@@ -255,11 +259,11 @@ func pad(b []byte, limit int) []byte {
 	return b
 }
 
-// appendPayloads asks the source for payloads until it has none that fits. The packet may grow to room.Max bytes.
+// appendPayloads asks the source for payloads until it has none that fits. The packet may grow to room.Max bytes, without bulk to MaxPacket.
 func (s *Session) appendPayloads(t time.Duration, b []byte, room Room, rec *record) []byte {
-	for rec.payloads < maxPayloads && room.Max-len(b) >= minRoom {
+	for rec.payloads < maxPayloads && rec.fits(room.Max)-len(b) >= minRoom {
 		head := len(b)
-		most := room.Max - head - dataHeader
+		most := rec.fits(room.Max) - head - dataHeader
 		b = append(b, framePlay, 0, 0)
 		out, token, content, ok := s.source.AppendPayload(s.time(t), b, Room{Max: most, Bulk: room.Bulk})
 		if !ok {

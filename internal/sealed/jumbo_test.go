@@ -91,6 +91,28 @@ func TestJumboPathShrinks(t *testing.T) {
 	d.whole(t)
 }
 
+// playOnly always has a message of play.
+type playOnly struct{ sinkOnly }
+
+func (playOnly) AppendPayload(_ time.Time, buf []byte, room Room) ([]byte, uint64, Content, bool) {
+	return append(buf, make([]byte, min(400, room.Max))...), playToken, Content{Play: true}, true
+}
+
+// TestPlayFillsNoJumboPacket when the pacer would let bulk leave, and there is play alone.
+func TestPlayFillsNoJumboPacket(t *testing.T) {
+	s := newStep(t, 0, nil).open()
+	s.a.source = playOnly{}
+	s.a.mtu.jumbo.takes = true
+	s.a.mtu.jumbo.weigh(1e9, 1<<20)
+	for range 4 {
+		s.a.Wake()
+		p, _, ok := s.a.Build(s.now, make([]byte, 0, JumboPacket), SafePacket, true)
+		require.True(t, ok)
+		require.Greater(t, len(p), 800)
+		require.LessOrEqual(t, len(p), MaxPacket)
+	}
+}
+
 // TestPlayIsNeverJumbo: what waits behind a packet of play waits as long as before.
 func TestPlayIsNeverJumbo(t *testing.T) {
 	var j jumbo
@@ -151,4 +173,19 @@ func TestJumboIsOfOnePath(t *testing.T) {
 	j.probeSent(before)
 	s.a.mtu.acked(before, &record{size: JumboPacket + overheadUDP})
 	require.True(t, j.usable())
+}
+
+// TestPlayHasItsShareBesideJumboPackets: how much of it may be in flight, and when it asks for feedback, is counted in packets of its own size.
+func TestPlayHasItsShareBesideJumboPackets(t *testing.T) {
+	s := newStep(t, 0, nil).open().a
+	s.full = MaxPacket + overheadUDP
+	bound := s.playBound()
+	s.records.play = bound - 2*s.full - 1
+	require.False(t, s.hastens())
+
+	s.mtu.jumbo.takes = true
+	s.mtu.jumbo.weigh(1e9, 1<<20)
+	s.full = JumboPacket + overheadUDP
+	require.Equal(t, bound, s.playBound())
+	require.False(t, s.hastens())
 }

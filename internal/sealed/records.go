@@ -56,6 +56,15 @@ func (r *record) large() bool { return r.size > SafePacket+overheadUDP }
 // jumbo reports whether a packet is larger than those that QUIC looks for.
 func (r *record) jumbo() bool { return r.size > MaxPacket+overheadUDP }
 
+// fits returns the most bytes of the packet's frames, of those that are allowed: without bulk it must not become a jumbo packet, since other
+// play would wait behind it.
+func (r *record) fits(most int) int {
+	if r.bulk {
+		return most
+	}
+	return min(most, MaxPacket-tagBytes)
+}
+
 // records holds the packet numbers whose fate may still change, from the oldest of them on.
 type records struct {
 	recovery.Ring[record]
