@@ -172,12 +172,12 @@ func (l *Listener) snapshot() (map[*Conn]*quic.Conn, time.Duration) {
 	return maps.Clone(l.conns), time.Until(l.linger)
 }
 
-// remotes yields all connections, and where they are.
-func (l *Listener) remotes(yield func(conn any, at net.Addr) bool) {
+// remotes yields the numbers of all connections, and where they are.
+func (l *Listener) remotes(yield func(conn uint64, at net.Addr) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, conn := range l.conns {
-		if !yield(conn, conn.RemoteAddr()) {
+	for c, conn := range l.conns {
+		if !yield(c.id, conn.RemoteAddr()) {
 			return
 		}
 	}

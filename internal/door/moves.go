@@ -11,8 +11,8 @@ type ConnID [17]byte
 // moves knows where clients have perhaps moved to: whose packets have the connection id that came from another address before. A NAT that
 // gives a client another port does not tell it, so the id stays (RFC 9000, section 9.5).
 type moves struct {
-	at    map[any]netip.AddrPort            // where each connection is
-	then  map[any]netip.AddrPort            // empty; the next at
+	at    map[uint64]netip.AddrPort         // where each connection is, by its number
+	then  map[uint64]netip.AddrPort         // empty; the next at
 	ids   map[netip.AddrPort]ConnID         // the newest that came from a proven address
 	homes map[ConnID]netip.AddrPort         // the proven address that an id of ids came from
 	away  map[netip.AddrPort]netip.AddrPort // from where the packets come of a client, by its proven address
@@ -20,7 +20,7 @@ type moves struct {
 
 func newMoves() moves {
 	return moves{
-		at: make(map[any]netip.AddrPort), then: make(map[any]netip.AddrPort),
+		at: make(map[uint64]netip.AddrPort), then: make(map[uint64]netip.AddrPort),
 		ids: make(map[netip.AddrPort]ConnID), homes: make(map[ConnID]netip.AddrPort), away: make(map[netip.AddrPort]netip.AddrPort),
 	}
 }
@@ -50,7 +50,7 @@ func (m *moves) abroad(from netip.AddrPort, id ConnID) {
 
 // renew notes where all connections are. What is known of an address goes with the connection that has left it: its packets may come from
 // elsewhere already when it is proven.
-func (m *moves) renew(remotes iter.Seq2[any, netip.AddrPort]) {
+func (m *moves) renew(remotes iter.Seq2[uint64, netip.AddrPort]) {
 	m.at, m.then = m.then, m.at
 	for conn, at := range remotes {
 		m.at[conn] = at

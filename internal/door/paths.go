@@ -62,10 +62,10 @@ func (p *Paths) Prove(at netip.AddrPort) {
 	p.proven[at] = struct{}{}
 }
 
-// Renew notes where all connections are, and forgets the other addresses.
-func (p *Paths) Renew(remotes iter.Seq2[any, netip.AddrPort]) {
+// Renew notes where all connections are, by their numbers, and forgets the other addresses.
+func (p *Paths) Renew(remotes iter.Seq2[uint64, netip.AddrPort]) {
 	p.proven, p.before = p.before, p.proven
-	p.moves.renew(func(yield func(any, netip.AddrPort) bool) {
+	p.moves.renew(func(yield func(uint64, netip.AddrPort) bool) {
 		for conn, at := range remotes {
 			if _, known := p.before[at]; !known {
 				p.settle(prefixOf(at.Addr()))

@@ -25,10 +25,10 @@ func ask(p *Paths, from netip.AddrPort, now time.Time) bool {
 }
 
 // connsAt is a connection at each of these addresses.
-func connsAt(remotes ...netip.AddrPort) iter.Seq2[any, netip.AddrPort] {
-	return func(yield func(any, netip.AddrPort) bool) {
+func connsAt(remotes ...netip.AddrPort) iter.Seq2[uint64, netip.AddrPort] {
+	return func(yield func(uint64, netip.AddrPort) bool) {
 		for i, at := range remotes {
-			if !yield(i, at) {
+			if !yield(uint64(i), at) {
 				return
 			}
 		}

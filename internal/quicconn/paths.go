@@ -26,7 +26,7 @@ type Paths struct {
 
 	mu      sync.Mutex // taken before the listener's
 	limit   *door.Paths
-	remotes iter.Seq2[any, net.Addr] // of all connections; nil until the listener listens
+	remotes iter.Seq2[uint64, net.Addr] // of all connections, by their numbers; nil until the listener listens
 	looked  time.Time
 	most    int // proven addresses at which they are looked up anew
 }
@@ -114,8 +114,8 @@ func (p *Paths) Prove(remote net.Addr) {
 	p.limit.Prove(udp.AddrPort(remote))
 }
 
-// Follow says how to learn where all connections are.
-func (p *Paths) Follow(remotes iter.Seq2[any, net.Addr]) {
+// Follow says how to learn where all connections are, by their numbers, of which no two are the same.
+func (p *Paths) Follow(remotes iter.Seq2[uint64, net.Addr]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.remotes = remotes
@@ -131,7 +131,7 @@ func (p *Paths) look(now time.Time) {
 
 // renew forgets the addresses that are no longer of a connection, and learns those that connections have moved to.
 func (p *Paths) renew() {
-	p.limit.Renew(func(yield func(any, netip.AddrPort) bool) {
+	p.limit.Renew(func(yield func(uint64, netip.AddrPort) bool) {
 		if p.remotes == nil {
 			return
 		}

@@ -19,7 +19,7 @@ func TestPathsLearnWhereConnectionsAre(t *testing.T) {
 		warned, remotes := 0, []net.Addr{before}
 		p := NewPaths(func(net.Addr) { warned++ })
 		p.Prove(before)
-		p.Follow(func(yield func(any, net.Addr) bool) { yield("the connection", remotes[0]) })
+		p.Follow(func(yield func(uint64, net.Addr) bool) { yield(1, remotes[0]) })
 		answers := func(to net.Addr) (n int) {
 			for range 100 {
 				p.Came(to, small)
@@ -51,8 +51,8 @@ func may(p *Paths, to net.Addr, packet []byte) bool {
 // TestPathsForgetConnectionsThatAreGone: what is remembered of proven addresses does not grow with all clients that ever came.
 func TestPathsForgetConnectionsThatAreGone(t *testing.T) {
 	p := NewPaths(func(net.Addr) {})
-	p.Follow(func(yield func(any, net.Addr) bool) {
-		yield("the connection", &net.UDPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7})
+	p.Follow(func(yield func(uint64, net.Addr) bool) {
+		yield(1, &net.UDPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7})
 	})
 	for port := range 10_000 {
 		p.Prove(&net.UDPAddr{IP: net.IPv4(10, 0, 0, 2), Port: port})
@@ -68,7 +68,7 @@ func TestPathsNoticeEachMove(t *testing.T) {
 		remotes := []net.Addr{&net.UDPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7}}
 		p := NewPaths(func(net.Addr) {})
 		p.Prove(remotes[0])
-		p.Follow(func(yield func(any, net.Addr) bool) { yield("the connection", remotes[0]) })
+		p.Follow(func(yield func(uint64, net.Addr) bool) { yield(1, remotes[0]) })
 		for move := range 100 {
 			to := &net.UDPAddr{IP: net.IPv4(10, 0, 0, byte(1+move%2)), Port: 7}
 			p.Came(to, packet(40))
