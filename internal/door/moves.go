@@ -18,6 +18,12 @@ type moves struct {
 	away  map[netip.AddrPort]netip.AddrPort // from where the packets come of a client, by its proven address
 }
 
+// move is where a client has moved to, and the newest id of its packets.
+type move struct {
+	at netip.AddrPort
+	id ConnID
+}
+
 func newMoves() moves {
 	return moves{
 		at: make(map[uint64]netip.AddrPort), then: make(map[uint64]netip.AddrPort),
@@ -52,13 +58,17 @@ func (m *moves) abroad(from netip.AddrPort, id ConnID) {
 // elsewhere already when it is proven.
 func (m *moves) renew(remotes iter.Seq2[uint64, netip.AddrPort]) {
 	m.at, m.then = m.then, m.at
+	var moved []move // noted when all have left, for one may be where another was
 	for conn, at := range remotes {
 		m.at[conn] = at
 		before := m.then[conn]
 		if id, ok := m.ids[before]; ok && before != at {
 			m.forget(before)
-			m.home(at, id)
+			moved = append(moved, move{at, id})
 		}
+	}
+	for _, to := range moved {
+		m.home(to.at, to.id)
 	}
 	clear(m.then)
 }

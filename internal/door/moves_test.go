@@ -46,6 +46,22 @@ func TestCopiesFollowAClient(t *testing.T) {
 	require.Empty(t, p.moves.away)
 }
 
+// TestCopiesFollowClientsThatSwap their addresses, as those of one NAT may, whichever is seen first.
+func TestCopiesFollowClientsThatSwap(t *testing.T) {
+	p, now := NewPaths(), time.Unix(1e9, 0)
+	first, second, third := at("10.0.0.1", 7), at("10.0.0.1", 8), at("10.0.0.1", 9)
+	p.Renew(connsAt(first, second))
+	p.Came(first, ConnID{1}, 60, now)
+	p.Came(second, ConnID{2}, 60, now)
+	p.Renew(connsAt(second, first))
+	p.Came(third, ConnID{1}, 60, now)
+	also, ok := p.Copy(second, 60, now)
+	require.True(t, ok)
+	require.Equal(t, third, also)
+	_, ok = p.Copy(first, 60, now)
+	require.False(t, ok, "of the other one")
+}
+
 // TestCopiesAreBounded: copies are within what may be sent to an address that nobody has proven, and leave enough to prove it, whatever is sent
 // to the one that is. Nothing is remembered for each address that a client invents.
 func TestCopiesAreBounded(t *testing.T) {
