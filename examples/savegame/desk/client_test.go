@@ -3,6 +3,8 @@ package desk
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -95,4 +97,29 @@ func TestWhatEndedBeforeItWasTaken(t *testing.T) {
 	b, err := (&talk{ctx: ctx, inbox: &c.inbox, number: 7}).hear(manifestBlob, 1)
 	require.NoError(t, err)
 	require.Empty(t, b)
+}
+
+// TestChunksThatFailEndTheirBlob where the other side hears them, with the request: nothing else would end it, and it counts among those that
+// a connection may have.
+func TestChunksThatFailEndTheirBlob(t *testing.T) {
+	h := newHost(t, versions.Config{}, nil)
+	c := h.dial()
+	var clerk *clerk
+	require.NoError(t, h.server.World().Do(t.Context(), func() {
+		for _, k := range h.server.clerks {
+			clerk = k
+		}
+	}))
+	broken := errors.New("broken")
+	ctx, leave := context.WithCancelCause(t.Context())
+	says := &talk{ctx: ctx, peer: c.streams.Peer(c.conn), number: 7}
+	require.ErrorIs(t, says.sayChunks([]int{0}, func([]byte, int) ([]byte, error) { return nil, broken }), broken)
+	in, err := clerk.inbox.Take(t.Context(), "7 chunks")
+	require.NoError(t, err)
+	leave(broken)
+	ended, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	defer context.AfterFunc(ended, func() { in.Reject(context.Cause(ended)) })()
+	_, err = io.ReadAll(in)
+	require.ErrorIs(t, err, stream.ErrCanceled)
 }

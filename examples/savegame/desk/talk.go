@@ -107,7 +107,7 @@ func (t *talk) sayChunks(indices []int, pack func(buffer []byte, index int) ([]b
 	if err != nil {
 		return err
 	}
-	defer context.AfterFunc(t.ctx, func() { out.Cancel(context.Cause(t.ctx)) })()
+	context.AfterFunc(t.ctx, func() { out.Cancel(context.Cause(t.ctx)) }) // which does nothing to one that the other side has
 	for _, index := range indices {
 		if err := t.sayChunk(out, index, pack); err != nil {
 			return err
