@@ -176,12 +176,16 @@ func TestCarrierFollows(t *testing.T) {
 		moved.socket.boxes = d.far.socket.boxes // the peer has another address now
 		d.start()
 		time.Sleep(300 * ms)
+		synctest.Wait()
+		d.a.run.pinger.same = searchPings // QUIC's search for the path MTU is over
 		require.Zero(t, d.near.conn.To(third).Stats().Packets)
 		before := d.near.conn.To(d.far.conn).Stats().Packets
 		d.to.Store(third.LocalAddr().(*net.UDPAddr))
 		time.Sleep(50 * ms)
 		require.NotZero(t, d.near.conn.To(third).Stats().Packets)
 		require.LessOrEqual(t, d.near.conn.To(d.far.conn).Stats().Packets, before+udp.MaxSegments)
+		synctest.Wait()
+		require.Less(t, d.a.run.pinger.same, searchPings, "it searches on the new path")
 		deliver(t, d.a, d.up)
 		require.Equal(t, third.LocalAddr(), d.to.Load())
 	})

@@ -44,3 +44,37 @@ func TestCollectKnowsWhenThatIsAll(t *testing.T) {
 		}
 	})
 }
+
+// TestCollectBuildsJumboPackets where the kernel cuts what is sent and the owner wants them, and no more than one call sends.
+func TestCollectBuildsJumboPackets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			gso, no bool
+			jumbo   bool
+		}{{gso: true, jumbo: true}, {gso: true, no: true}, {gso: false}} {
+			d := newBed(t, netsim.Config{Delay: 10 * ms}, 0).start()
+			require.Equal(t, Open, <-d.states)
+			time.Sleep(time.Second)
+			synctest.Wait() // for the worker, whose part this plays
+			now := d.a.Lock()
+			d.near.socket.sys.GSO.Store(c.gso)
+			d.a.config.NoJumbo = c.no
+			d.a.session.source = newPieces(1000, 1000, 0)
+			d.a.session.mtu.jumbo.takes = true
+			d.a.session.mtu.jumbo.weigh(1e9, 1<<20)
+			d.a.session.Wake()
+			d.a.run.borrow()
+			d.a.collect(now)
+			largest, bytes := 0, 0
+			for _, p := range d.a.run.burst.built {
+				largest, bytes = max(largest, len(p.packet)), bytes+len(p.packet)
+			}
+			d.a.run.burst.reset()
+			d.a.run.giveBack()
+			d.near.socket.sys.GSO.Store(false)
+			d.a.Unlock()
+			require.Equal(t, c.jumbo, largest > MaxPacket, "%+v: %d bytes", c, largest)
+			require.LessOrEqual(t, bytes, burstBytes)
+		}
+	})
+}

@@ -287,3 +287,66 @@ func TestInboxBorrows(t *testing.T) {
 	}
 	require.Zero(t, s.lent.Load())
 }
+
+// guards holds back what goes to one address, and copies what goes to another to a third.
+type guards struct {
+	refused, copied, also net.Addr
+	came                  []byte
+}
+
+func (g *guards) Came(_ net.Addr, packet []byte) { g.came = append(g.came, packet...) }
+
+func (g *guards) Route(to net.Addr, _ []byte) (also net.Addr, ok bool) {
+	if to == g.copied {
+		also = g.also
+	}
+	return also, to != g.refused
+}
+
+// TestGuard sees what QUIC gets, but no sealed packet, and decides what it sends.
+func TestGuard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := netsim.NewPacketConn()
+		var peers [3]*netsim.PacketConn
+		for i := range peers {
+			peers[i] = netsim.NewPacketConn()
+			netsim.Connect(server, peers[i], netsim.Config{}, netsim.Config{})
+			defer peers[i].Close()
+		}
+		defer server.Close()
+		g := &guards{refused: peers[0].LocalAddr(), copied: peers[1].LocalAddr(), also: peers[2].LocalAddr()}
+		q := NewSocket(server, SocketConfig{Guard: g}).QUIC()
+		for _, p := range peers {
+			n, err := q.WriteTo([]byte{0x40, 1, 2}, p.LocalAddr())
+			require.NoError(t, err)
+			require.Equal(t, 3, n, "QUIC takes it for sent")
+		}
+		for i, want := range []uint64{0, 1, 2} {
+			require.Equal(t, want, server.To(peers[i]).Stats().Packets, "peer %d", i)
+		}
+		for _, packet := range []string{sealedFor(ID{1}, "x"), "@for QUIC"} {
+			_, err := peers[0].WriteTo([]byte(packet), server.LocalAddr())
+			require.NoError(t, err)
+		}
+		_, _, err := q.ReadFrom(make([]byte, MaxPacket))
+		require.NoError(t, err)
+		require.Equal(t, "@for QUIC", string(g.came))
+	})
+}
+
+// TestNoJumboPacketWaitsForItsCarrier: a carrier begins with smaller packets, and the room for early ones is theirs.
+func TestNoJumboPacketWaitsForItsCarrier(t *testing.T) {
+	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
+	b, id := newInbox(func() {}), NewID()
+	b.lent = &s.lent
+	b.setRemote(udp.AddrPort(here))
+	packet := []byte(sealedFor(id, "x"))
+	s.route(time.Now(), here, append(packet[:len(packet):len(packet)], make([]byte, MaxPacket)...))
+	s.route(time.Now(), here, packet)
+	require.NoError(t, s.register(b, id))
+	waiting := b.take()
+	require.True(t, waiting.more())
+	_, p := b.next(&waiting)
+	require.Len(t, p, len(packet))
+	require.False(t, waiting.more())
+}
