@@ -13,10 +13,10 @@ const (
 // darkTime returns the time without an ack after which what waits in the dark is stale.
 func (c *Conn) darkTime() time.Duration { return darkTimeouts * c.pto() }
 
-// dark reports whether the path is out: nothing was acknowledged for darkTime. A packet that leaves now would be lost, or wait in
-// the carrier or in a peer that sleeps, where old messages make no room for new ones; so only probes leave. Datagrams of others that
-// arrive are no answer: they may have left beside the carrier, which is still blocked. dark does not count probe timeouts, because each
-// packet that leaves begins those anew.
+// dark reports whether the path is out: nothing was acknowledged for darkTime; where a carrier tells fates, nothing has arrived either,
+// for carrierTime at least. A packet that leaves now would be lost, or wait in the carrier or in a peer that sleeps, where old messages
+// make no room for new ones; so only probes leave. Datagrams of others that arrive are no answer: they may have left beside the carrier,
+// which is still blocked. dark does not count probe timeouts, because each packet that leaves begins those anew.
 func (c *Conn) dark() bool {
 	patience, heard := c.darkTime(), max(c.loss.unanswered, c.path.since)
 	if c.path.Fates {

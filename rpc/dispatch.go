@@ -32,7 +32,7 @@ type handling struct {
 	call     Call
 	question question  // of call, when it is a request's
 	arrived  time.Time // when the message came
-	spent    bool      // its handler has run and keeps no byte of it
+	spent    bool      // its handler has run and keeps no byte of it; false of a request, which a goroutine may still answer
 }
 
 // ownerMethod is the id of the message by which the server tells a client whether it owns the actor. No class has so many

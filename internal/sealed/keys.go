@@ -25,7 +25,7 @@ const (
 	secretBytes = sha256.Size
 	nonceBytes  = 12
 
-	// generationBits: 2^22 packet numbers share a key. Packets of 1,452 bytes then are 2^29 blocks, of 8,952 bytes 2^31.2, below the 2^32.5
+	// generationBits: 2^22 packet numbers share a key. Packets of 1,452 bytes then are 2^29 blocks, of 8,952 bytes 2^31.1, below the 2^32.5
 	// at which AES-GCM loses its margin. ChaCha20 has no such bound (RFC 9001, section 6.6).
 	generationBits = 22
 )
