@@ -11,11 +11,11 @@ type ConnID [17]byte
 // moves knows where clients have perhaps moved to: whose packets have the connection id that came from another address before. A NAT that
 // gives a client another port does not tell it, so the id stays (RFC 9000, section 9.5).
 type moves struct {
-	at    map[uint64]netip.AddrPort         // where each connection is, by its number
-	then  map[uint64]netip.AddrPort         // empty; the next at
-	ids   map[netip.AddrPort]ConnID         // the newest that came from a proven address
-	homes map[ConnID]netip.AddrPort         // the proven address that an id of ids came from
-	away  map[netip.AddrPort]netip.AddrPort // from where the packets come of a client, by its proven address
+	at     map[uint64]netip.AddrPort         // where each connection is, by its number
+	before map[uint64]netip.AddrPort         // empty between two renewals; then the last at
+	ids    map[netip.AddrPort]ConnID         // the newest that came from a proven address
+	homes  map[ConnID]netip.AddrPort         // the proven address that an id of ids came from
+	away   map[netip.AddrPort]netip.AddrPort // from where the packets come of a client, by its proven address
 }
 
 // move is where a client has moved to, and the newest id of its packets.
@@ -26,7 +26,7 @@ type move struct {
 
 func newMoves() moves {
 	return moves{
-		at: make(map[uint64]netip.AddrPort), then: make(map[uint64]netip.AddrPort),
+		at: make(map[uint64]netip.AddrPort), before: make(map[uint64]netip.AddrPort),
 		ids: make(map[netip.AddrPort]ConnID), homes: make(map[ConnID]netip.AddrPort), away: make(map[netip.AddrPort]netip.AddrPort),
 	}
 }
@@ -57,20 +57,20 @@ func (m *moves) abroad(from netip.AddrPort, id ConnID) {
 // renew notes where all connections are. What is known of an address goes with the connection that has left it: its packets may come from
 // elsewhere already when it is proven.
 func (m *moves) renew(remotes iter.Seq2[uint64, netip.AddrPort]) {
-	m.at, m.then = m.then, m.at
+	m.at, m.before = m.before, m.at
 	var moved []move // noted when all have left, for one may be where another was
 	for conn, at := range remotes {
 		m.at[conn] = at
-		before := m.then[conn]
-		if id, ok := m.ids[before]; ok && before != at {
-			m.forget(before)
+		left := m.before[conn]
+		if id, ok := m.ids[left]; ok && left != at {
+			m.forget(left)
 			moved = append(moved, move{at, id})
 		}
 	}
 	for _, to := range moved {
 		m.home(to.at, to.id)
 	}
-	clear(m.then)
+	clear(m.before)
 }
 
 // forget forgets an address that is no longer proven.
