@@ -174,4 +174,13 @@ func TestDarkHoldsWhatWasNeverSent(t *testing.T) {
 	require.Zero(t, play())
 	l.Fate(l.at, l.sent.Next-1, true)
 	require.NotZero(t, l.packets())
+
+	t.Log("# another carrier, on which nothing arrives; what the one before still tells is no news of it")
+	old := l.sent.Next - 1
+	l.SetPath(l.at, Path{Fates: true, Epoch: 1})
+	l.packets()
+	l.wait(carrierTime)
+	require.True(t, l.dark())
+	l.Fate(l.at, old, true)
+	require.True(t, l.dark())
 }

@@ -16,7 +16,7 @@ type pathState struct {
 	foreign uint64        // packets with lower numbers took another path; their fates say nothing about this one
 	stale   bool          // foreign packets are in flight whose fates no carrier will tell
 	until   time.Duration // with stale: when the foreign packets count as lost
-	arrived time.Duration // when the carrier last said that a packet had arrived
+	arrived time.Duration // when the carrier last said that a packet of this path had arrived
 }
 
 // lossy reports whether the path loses packets. own is the share that this side has seen, which counts where no carrier tells fates.
@@ -61,8 +61,10 @@ func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	switch p := c.sent.At(number); {
 	case p.fate != flying:
 	case arrived:
-		c.leaveDark()
-		p.arrived, c.path.arrived = t, t
+		if p.arrived = t; number >= c.path.foreign {
+			c.leaveDark()
+			c.path.arrived = t
+		}
 	default:
 		c.losePacket(t, number, p)
 		c.changed = true
