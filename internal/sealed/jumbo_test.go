@@ -113,6 +113,18 @@ func TestPlayFillsNoJumboPacket(t *testing.T) {
 	}
 }
 
+// TestJumboPathIsLeft in a transfer: acks that still come for packets on the old path do not show that the new one takes such packets.
+func TestJumboPathIsLeft(t *testing.T) {
+	d := newJumboBed(t, netsim.Config{Delay: 10 * ms, Rate: 500e6, MTU: JumboPacket}, 64)
+	require.NoError(t, d.RunFor(500*ms))
+	require.Equal(t, JumboPacket, d.largest)
+	d.a.Moved(d.Now())
+	d.SetMTU(MaxPacket)
+	before := d.jumbos
+	d.whole(t)
+	require.LessOrEqual(t, d.jumbos-before, jumboTries)
+}
+
 // TestPlayIsNeverJumbo: what waits behind a packet of play waits as long as before.
 func TestPlayIsNeverJumbo(t *testing.T) {
 	var j jumbo
@@ -152,11 +164,13 @@ func TestJumboSearchesAgain(t *testing.T) {
 		n++
 		j.lost(time.Second, n)
 	}
-	j.check()
+	j.check(n + 1)
 	require.True(t, j.usable(), "no smaller one came meanwhile")
 	j.acked(n+1, small)
-	j.check()
+	j.check(n + 2)
 	require.False(t, j.usable())
+	j.acked(n+1, large)
+	require.False(t, j.usable(), "it left before the black hole was found")
 	require.True(t, j.probeDue(time.Second+jumboHold))
 }
 

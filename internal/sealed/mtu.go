@@ -51,7 +51,7 @@ func (m *mtu) limit(most int) int {
 // check looks whether large packets vanish; next is the number of the next packet. The cause may be an outage, at whose end a small
 // probe got through first. So a large packet is sent at once to see.
 func (m *mtu) check(t time.Duration, next uint64) {
-	m.jumbo.check()
+	m.jumbo.check(next)
 	if m.hole.Found() && m.shrunk == 0 {
 		m.shrunk, m.retry, m.hold = next, t, holeHold
 	}
@@ -97,6 +97,7 @@ type jumbo struct {
 	hole  recovery.BlackHole
 	pays  bool          // the path is fast enough
 	takes bool          // one has arrived, and no black hole was found since
+	since uint64        // number of the first packet after the last black hole; what becomes of earlier ones says nothing
 	probe uint64        // one above the number of the probe in flight; 0 = none
 	tries int           // probes that were lost in a row
 	again time.Duration // no probe leaves before
@@ -120,6 +121,9 @@ func (j *jumbo) probeSent(n uint64) { j.probe = n + 1 }
 
 // acked notes that a packet arrived.
 func (j *jumbo) acked(n uint64, r *record) {
+	if n < j.since {
+		return
+	}
 	j.hole.Acked(n, r.jumbo())
 	if r.jumbo() {
 		j.takes, j.probe, j.tries = true, 0, 0
@@ -128,7 +132,10 @@ func (j *jumbo) acked(n uint64, r *record) {
 
 // lost notes that a jumbo packet counts as lost.
 func (j *jumbo) lost(t time.Duration, n uint64) {
-	if n+1 != j.probe {
+	switch {
+	case n < j.since:
+		return
+	case n+1 != j.probe:
 		j.hole.Lost(n, true)
 		return
 	}
@@ -138,9 +145,10 @@ func (j *jumbo) lost(t time.Duration, n uint64) {
 	}
 }
 
-// check looks whether jumbo packets vanish. Then the path is tried anew, since the cause may have been an outage.
-func (j *jumbo) check() {
+// check looks whether jumbo packets vanish; next is the number of the next packet. Then the path is tried anew, since the cause may have been
+// an outage.
+func (j *jumbo) check(next uint64) {
 	if j.hole.Found() {
-		j.takes = false
+		j.takes, j.since = false, next
 	}
 }
