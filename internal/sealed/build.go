@@ -275,6 +275,7 @@ func (s *Session) appendPayloads(t time.Duration, b []byte, room Room, rec *reco
 		}
 		if content.Play {
 			s.control.Played(s.time(t))
+			room.Max = min(room.Max, MaxPacket-tagBytes) // it would wait for the rest of a jumbo packet
 		}
 		if rec.bulk = rec.bulk || content.Bulk; content.Bulk || s.hastens() {
 			out[head] = frameData

@@ -142,6 +142,33 @@ func TestPlayIsNeverJumbo(t *testing.T) {
 	require.Equal(t, MaxPacket, s.limit(forPayload, MaxPacket, true), "the window is small")
 }
 
+// TestPlayInAPacketWithBulk: such a packet is as large as one without jumbo packets.
+func TestPlayInAPacketWithBulk(t *testing.T) {
+	a, b := newTicks(time.Hour, 20_000, 0), newTicks(time.Hour, 0, 20_000)
+	client, server := ends(t, a, b, nil)
+	client.Start(netsim.Epoch, ID{1})
+	server.Start(netsim.Epoch, ID{2})
+	path := netsim.Config{Delay: 2 * ms, Rate: 1e9, MTU: JumboPacket, Seed: testkit.Seed(t)}
+	due, largest := 0, 0
+	pair := netsim.NewPair(client, server, netsim.PairConfig{AtoB: path, BtoA: path, Max: JumboPacket,
+		OnStep: func(now time.Time) {
+			if client.mtu.takesJumbo() && client.MayLeave(now) {
+				a.due = append(a.due, now)
+			}
+			due = len(a.due)
+		},
+		OnPacket: func(_ *netsim.Side, p []byte, _ netsim.Fate) {
+			if len(a.due) < due {
+				due, largest = len(a.due), max(largest, len(p))
+			}
+		},
+	})
+	require.NoError(t, pair.Run(time.Minute, a.delivered))
+	require.Greater(t, len(b.took), 100)
+	require.LessOrEqual(t, largest, MaxPacket)
+	require.Greater(t, largest, 1000, "bulk fills it")
+}
+
 // TestJumboSearchesAgain only long after a search in vain, and at once after a black hole, which may have been an outage.
 func TestJumboSearchesAgain(t *testing.T) {
 	var j jumbo
