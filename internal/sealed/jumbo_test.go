@@ -113,6 +113,24 @@ func TestPlayFillsNoJumboPacket(t *testing.T) {
 	}
 }
 
+// TestJumboPathFlaps in a transfer, between two routers for example: that costs a black hole, and not one at each change.
+func TestJumboPathFlaps(t *testing.T) {
+	took := func(most int) time.Duration {
+		link := netsim.Config{Delay: 4 * ms, Jitter: 3 * ms, Rate: 200e6, MTU: JumboPacket, Seed: testkit.Seed(t)}
+		up, down := newPieces(1000, 20_000, 0), newPieces(1000, 0, 20_000)
+		pair, _, _ := connect(t, up, down, netsim.PairConfig{AtoB: link, BtoA: link, Max: most})
+		for n := 0; !up.delivered() && n < 3_000; n++ {
+			pair.SetMTU([...]int{JumboPacket, MaxPacket}[n%2])
+			_ = pair.Run(20*ms, up.delivered)
+		}
+		require.True(t, up.delivered())
+		return down.doneAt.Sub(netsim.Epoch)
+	}
+	without, with := took(MaxPacket), took(JumboPacket)
+	t.Logf("%v without jumbo packets, %v with them", without, with)
+	require.Less(t, with.Seconds(), 5*without.Seconds(), "usually both are as fast; it was 16 times as long")
+}
+
 // TestJumboPathIsLeft in a transfer: acks that still come for packets on the old path do not show that the new one takes such packets.
 func TestJumboPathIsLeft(t *testing.T) {
 	d := newJumboBed(t, netsim.Config{Delay: 10 * ms, Rate: 500e6, MTU: JumboPacket}, 64)
@@ -191,14 +209,29 @@ func TestJumboSearchesAgain(t *testing.T) {
 		n++
 		j.lost(time.Second, n)
 	}
-	j.check(n + 1)
+	j.check(time.Second, n+1)
 	require.True(t, j.usable(), "no smaller one came meanwhile")
 	j.acked(n+1, small)
-	j.check(n + 2)
+	j.check(time.Second, n+2)
 	require.False(t, j.usable())
 	j.acked(n+1, large)
 	require.False(t, j.usable(), "it left before the black hole was found")
 	require.True(t, j.probeDue(time.Second+jumboHold))
+
+	t.Log("# each further black hole holds the next search back for longer")
+	for wait := holeHold; wait < 8*holeHold; wait *= 2 {
+		n += 10
+		j.acked(n, large)
+		for range 3 {
+			n++
+			j.lost(time.Minute, n)
+		}
+		n++
+		j.acked(n, small)
+		j.check(time.Minute, n+1)
+		require.False(t, j.probeDue(time.Minute+wait-1))
+		require.True(t, j.probeDue(time.Minute+wait))
+	}
 }
 
 // TestJumboIsOfOnePath: a jumbo packet that left before the path changed, and is acked after that, shows nothing of the new one.

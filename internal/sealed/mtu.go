@@ -24,6 +24,9 @@ const (
 	// how long after that another search begins (section 5.1.1: PMTU_RAISE_TIMER).
 	jumboTries = 3
 	jumboHold  = 10 * time.Minute
+	// jumboLoss is the share of jumbo packets of late that must be lost for others to stop: a path takes them only now and then, and the
+	// pacer would slow down for it. Few paths that are as fast lose as much of all sizes.
+	jumboLoss = 0.5
 )
 
 // mtu decides how large a packet may be: as large as QUIC has found, which the owner passes on, or SafePacket while larger ones vanish
@@ -51,7 +54,7 @@ func (m *mtu) limit(most int) int {
 // check looks whether large packets vanish; next is the number of the next packet. The cause may be an outage, at whose end a small
 // probe got through first. So a large packet is sent at once to see.
 func (m *mtu) check(t time.Duration, next uint64) {
-	m.jumbo.check(next)
+	m.jumbo.check(t, next)
 	if m.hole.Found() && m.shrunk == 0 {
 		m.shrunk, m.retry, m.hold = next, t, holeHold
 	}
@@ -101,6 +104,8 @@ type jumbo struct {
 	probe uint64        // one above the number of the probe in flight; 0 = none
 	tries int           // probes that were lost in a row
 	again time.Duration // no probe leaves before
+	hold  time.Duration // how long after the next black hole the path is tried; 0 = at once
+	loss  float64       // share of jumbo packets that were lost, of about the last 16
 }
 
 // weigh notes the rate in bytes a second at which packets arrive, and the window in bytes.
@@ -127,6 +132,7 @@ func (j *jumbo) acked(n uint64, r *record) {
 	j.hole.Acked(n, r.jumbo())
 	if r.jumbo() {
 		j.takes, j.probe, j.tries = true, 0, 0
+		j.loss -= j.loss / 16
 	}
 }
 
@@ -137,6 +143,7 @@ func (j *jumbo) lost(t time.Duration, n uint64) {
 		return
 	case n+1 != j.probe:
 		j.hole.Lost(n, true)
+		j.loss += (1 - j.loss) / 16
 		return
 	}
 	j.probe = 0
@@ -145,10 +152,11 @@ func (j *jumbo) lost(t time.Duration, n uint64) {
 	}
 }
 
-// check looks whether jumbo packets vanish; next is the number of the next packet. Then the path is tried anew, since the cause may have been
-// an outage.
-func (j *jumbo) check(next uint64) {
-	if j.hole.Found() {
-		j.takes, j.since = false, next
+// check looks whether jumbo packets vanish, all or most of them; next is the number of the next packet. Then the path is tried anew: at once the first time, since
+// the cause may have been an outage, and later each further time, for each black hole costs a probe timeout.
+func (j *jumbo) check(t time.Duration, next uint64) {
+	if j.hole.Found() || j.loss > jumboLoss {
+		j.takes, j.since, j.again, j.loss = false, next, t+j.hold, 0
+		j.hold = min(max(2*j.hold, holeHold), maxHoleHold)
 	}
 }
