@@ -24,7 +24,7 @@ const allowance = 512 << 10
 // memory that lies behind it, and goes when there is peace.
 func TestHostileFlood(t *testing.T) {
 	r := testkit.Rand(t)
-	for _, size := range []int{Overhead + 1, 200, MaxPacket, 0} {
+	for _, size := range []int{Overhead + 1, 200, MaxPacket, blockBytes / 2, JumboPacket, 0} {
 		before, most := testkit.Heap(), 0
 		b := newInbox(func() {})
 		b.setRemote(udp.AddrPort(here))
@@ -113,7 +113,7 @@ func newHostile(t *testing.T) *hostile {
 // send has the victim receive sealed frames, and take its turn.
 func (h *hostile) send(frames []byte) error {
 	h.number++
-	p, err := h.b.sealer.seal(append(appendHeader(make([]byte, 0, MaxPacket), ID{}, h.number), frames...), h.number)
+	p, err := h.b.sealer.seal(append(appendHeader(make([]byte, 0, JumboPacket), ID{}, h.number), frames...), h.number)
 	require.NoError(h, err)
 	err = h.a.Receive(h.now, p)
 	_ = h.a.Advance(h.now)
@@ -129,10 +129,15 @@ func TestHostileFrames(t *testing.T) {
 	r := testkit.Rand(t)
 	data := binary.BigEndian.AppendUint16([]byte{frameData}, 1200)
 	for name, frames := range map[string]func() []byte{
-		"pings":    func() []byte { return []byte{framePing} },
-		"trains":   func() []byte { return []byte{frameTrain, byte(r.IntN(2))} },
-		"data":     func() []byte { return append(data[:3:3], make([]byte, 1200)...) },
-		"payloads": func() []byte { return append([]byte{frameData, 0, 1, 9}, make([]byte, r.IntN(1000))...) },
+		"pings":                    func() []byte { return []byte{framePing} },
+		"trains":                   func() []byte { return []byte{frameTrain, byte(r.IntN(2))} },
+		"data":                     func() []byte { return append(data[:3:3], make([]byte, 1200)...) },
+		"payloads":                 func() []byte { return append([]byte{frameData, 0, 1, 9}, make([]byte, r.IntN(1000))...) },
+		"a jumbo packet of pings":  func() []byte { return bytes.Repeat([]byte{framePing}, JumboPacket-Overhead) },
+		"a jumbo packet of trains": func() []byte { return bytes.Repeat([]byte{frameTrain, 0}, (JumboPacket-Overhead)/2) },
+		"a jumbo packet of payloads": func() []byte {
+			return bytes.Repeat(append(binary.BigEndian.AppendUint16([]byte{frameData}, 1100), make([]byte, 1100)...), maxPayloads)
+		},
 		"old acks": func() []byte {
 			f := feedback{largest: 0, nruns: 1}
 			f.runs[0] = 1

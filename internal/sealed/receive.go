@@ -79,7 +79,7 @@ func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err erro
 			}
 		case frameData, framePlay:
 			if payloads++; payloads > maxPayloads {
-				return never, violation("more than 3 payloads in a packet")
+				return never, violation("more than 8 payloads in a packet")
 			}
 			asks = max(asks, ridingOn)
 			if f.kind == frameData {
