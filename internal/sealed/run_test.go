@@ -3,10 +3,12 @@ package sealed
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/udp"
 )
 
 // A machine is busy when packets usually wait for long. One that waits alone, behind a collection of garbage say, does not make it busy.
@@ -53,5 +55,27 @@ func TestWaitsAreNoted(t *testing.T) {
 		d.a.run.batch = nil
 		d.a.Unlock()
 		require.Equal(t, 10*ms, d.a.run.waited)
+	})
+}
+
+// TestTurnIsShortForJumboPackets, too: what one turn gives to the machines under the lock is bounded in packets and in bytes.
+func TestTurnIsShortForJumboPackets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newBed(t, netsim.Config{Delay: 10 * ms}, 0).a
+		for _, row := range []struct{ size, opened int }{{MaxPacket, turnPackets}, {100, turnPackets}, {JumboPacket, turnBytes/JumboPacket + 1}} {
+			box := newInbox(func() {})
+			box.setRemote(udp.AddrPort(here))
+			for range turnPackets + 1 {
+				box.put(time.Now(), udp.AddrPort(here), make([]byte, row.size))
+			}
+			c.inbox, c.run.taken = box, box.take()
+			c.run.borrow()
+			c.open()
+			require.Equal(t, min(row.opened, turnPackets), c.run.batch.n, "packets of %d bytes", row.size)
+			c.run.burst.reset()
+			c.run.giveBack()
+			box.give(c.run.taken)
+			c.run.taken = taken{}
+		}
 	})
 }
