@@ -71,8 +71,8 @@ func (w *World) deliver(c *Conn, m bunch.Message) {
 	default:
 		violation = w.invoke(c, a, m.Payload)
 	}
-	if w.handling.spent {
-		c.turn.spent = m
+	if w.handling.spent && len(m.Payload) > bunch.EntryBytes {
+		c.reuse(&m)
 	}
 	if violation != nil {
 		w.violated(c, violation)

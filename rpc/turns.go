@@ -64,7 +64,6 @@ type turn struct {
 	slowest tasks.Doing     // the work of that time
 	late    bool            // messages were left in the last Dispatch
 	last    uint64          // number of the Dispatch in which the connection last had a turn
-	spent   bunch.Message   // the last message that nobody uses any more
 	ended   time.Time       // when the world learned that the connection has ended; zero while it lives
 }
 
@@ -281,7 +280,6 @@ func (w *World) peek(c *Conn) *bunch.Message {
 // take takes messages from the machine. If ReceiveLimit holds up the peer, it raises that.
 func (c *Conn) take(into []bunch.Message) int {
 	c.link.Lock()
-	c.machine.Reuse(&c.turn.spent)
 	n := c.machine.Take(into)
 	limited := c.machine.ReceiveLimited()
 	if c.machine.Missed() {

@@ -24,6 +24,12 @@ func tree(t *testing.T) (root string, files []File) {
 	return root, files
 }
 
+// production returns the files that are no tests.
+func production(t *testing.T) []File {
+	_, files := tree(t)
+	return slices.DeleteFunc(files, func(f File) bool { return f.Test })
+}
+
 // topLevel is all that stands at the top of the repository.
 var topLevel = []string{"go.mod", "go.sum", "README.md", "LICENSE", "SECURITY.md", "PORTING.md", ".ci", ".git", ".gitignore",
 	"bench", "bunch", "chunk", "examples", "internal", "rpc", "stream"}
@@ -97,11 +103,7 @@ func floor(pkg string) int {
 const outer = 6
 
 func TestImportsGoDown(t *testing.T) {
-	_, files := tree(t)
-	for _, f := range files {
-		if f.Test {
-			continue
-		}
+	for _, f := range production(t) {
 		for _, path := range f.Imports() {
 			pkg, ours := strings.CutPrefix(path, Module+"/")
 			if !ours {
@@ -152,23 +154,16 @@ func allowedOutside(path, pkg string) bool {
 }
 
 func TestFunctionsFitAScreen(t *testing.T) {
-	_, files := tree(t)
-	for _, f := range files {
+	for _, f := range production(t) {
 		for name, lines := range f.Functions() {
-			if !f.Test {
-				assert.LessOrEqual(t, lines, 70, "%s: lines of %s", f.Path, name)
-			}
+			assert.LessOrEqual(t, lines, 70, "%s: lines of %s", f.Path, name)
 		}
 	}
 }
 
 // TestNoBuiltinIsShadowed: who reads max or make means the language's.
 func TestNoBuiltinIsShadowed(t *testing.T) {
-	_, files := tree(t)
-	for _, f := range files {
-		if f.Test {
-			continue
-		}
+	for _, f := range production(t) {
 		for _, id := range f.Declared() {
 			assert.False(t, doc.IsPredeclared(id.Name), "%s declares %s", f.Fset.Position(id.Pos()), id.Name)
 		}
@@ -179,12 +174,9 @@ func TestNoBuiltinIsShadowed(t *testing.T) {
 const widest = 36
 
 func TestPackagesAreRooms(t *testing.T) {
-	_, files := tree(t)
 	count := make(map[string]int)
-	for _, f := range files {
-		if !f.Test {
-			count[f.Package]++
-		}
+	for _, f := range production(t) {
+		count[f.Package]++
 	}
 	for pkg, n := range count {
 		assert.LessOrEqual(t, n, widest, "files of %s", pkg)
@@ -239,12 +231,9 @@ var budgets = map[string]int{
 }
 
 func TestExportedNames(t *testing.T) {
-	_, files := tree(t)
 	names := make(map[string][]string)
-	for _, f := range files {
-		if !f.Test {
-			names[f.Package] = append(names[f.Package], f.Exported()...)
-		}
+	for _, f := range production(t) {
+		names[f.Package] = append(names[f.Package], f.Exported()...)
 	}
 	for pkg := range names {
 		if floor(pkg) == outer || strings.HasPrefix(pkg, "internal/") {
