@@ -142,7 +142,7 @@ type Config struct {
 	// timeouts, and for a second while bulk is under way, although the peer is heard over QUIC: [Conn.Sealed] says which carries.
 	// Rate and WorldRate hold for both.
 	Sealed bool
-	// NoJumbo keeps sealed packets at 1,452 bytes, the most that QUIC sends. Without it bulk that is faster than 1.8 MB/s tries whether the
+	// NoJumbo keeps the sealed packets that this end sends at 1,452 bytes, the most that QUIC sends. Without it bulk that is faster than 1.8 MB/s tries whether the
 	// path carries packets of 8,952 bytes, as loopback and networks with jumbo frames do, and then travels in those; play never does.
 	NoJumbo bool
 

@@ -18,7 +18,7 @@ type Handle[A any] interface {
 	// Call calls the method on a. It belongs to the world's goroutine, like everything that touches actors. After an error
 	// nothing was sent and nothing will run, except that a Multicast which fails for one client goes on with the others. A nil
 	// actor is an error, too; it is not logged, for it has no world. A call that is sent encodes arg; one that runs in this
-	// world keeps it as it is.
+	// world keeps it as it is, but a copy of a Raw.
 	Call(a *Actor, arg A) error
 	// Delivery is the delivery that was declared.
 	Delivery() bunch.Delivery
@@ -136,8 +136,9 @@ func place[A any](a *Actor, m *method, arg A) error {
 	return nil
 }
 
-// Raw is an argument that is not encoded: the bytes travel as they are. They are valid until the handler returns, which must copy what it
-// keeps: their memory is used again for a later call.
+// Raw is an argument that is not encoded: a []byte whose bytes travel as they are, at most Config.Bunch.MaxBunch with those that name the
+// method. They are valid until the handler returns, which must copy what it keeps: their memory is used again for a later call. Call has
+// taken them when it returns. A Raw that answers a request belongs to who asked.
 type Raw = codec.Raw
 
 // None is the argument of a call that has none.
