@@ -187,6 +187,29 @@ func inQueue(t *testing.T) *steps {
 	return s
 }
 
+// TestDarkIsNotPaidFor: packets that left in the dark hold nothing back when the path is back, however large they were.
+func TestDarkIsNotPaidFor(t *testing.T) {
+	s := inQueue(t)
+	s.send(10)
+	s.pass(3*s.PTO() + ms)
+	var newest pace.Sample
+	for range 20 {
+		at, ok := s.Next(s.now, 8*packet, s.inFlight)
+		require.True(t, ok)
+		if at.After(s.now) {
+			s.now = at
+		}
+		require.Equal(t, pace.Dark, s.State())
+		newest = s.Sent(s.now, 8*packet, s.inFlight)
+	}
+	s.pass(50 * ms)
+	s.ack(newest, 25*ms)
+	require.Equal(t, pace.Start, s.State())
+	at, ok := s.Next(s.now, packet, 0)
+	require.True(t, ok)
+	require.False(t, at.After(s.now))
+}
+
 // TestBlockedYields: a socket that would have blocked is a queue in this machine.
 func TestBlockedYields(t *testing.T) {
 	s := inQueue(t)

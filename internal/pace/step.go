@@ -38,8 +38,12 @@ func (c *Controller) goOn(t instant) {
 	c.start.grew(c.Estimate())
 }
 
-// enter changes the state.
+// enter changes the state. In the dark one packet leaves each PTO, however large, so the pacer, which counts bytes, may be seconds ahead: behind
+// the dark nothing waits for that.
 func (c *Controller) enter(s State, t instant) {
+	if c.state == Dark || c.state == Stopped {
+		c.pacer.next = min(c.pacer.next, t)
+	}
 	if s == Cruise {
 		c.pause = c.distance(t)
 	}

@@ -263,3 +263,22 @@ func TestPlayHasItsShareBesideJumboPackets(t *testing.T) {
 	require.Equal(t, bound, s.playBound())
 	require.False(t, s.hastens())
 }
+
+// TestJumboPathGoesDark in a transfer: it goes on as soon as one without jumbo packets. The pacer charged those that left in the dark, one each
+// probe timeout, at a rate of a small one each probe timeout, and waited for that when the path was back: for 3 s after 1 s.
+func TestJumboPathGoesDark(t *testing.T) {
+	took := func(most int, dark time.Duration) time.Duration {
+		link := netsim.Config{Delay: 5 * ms, Rate: 200e6, MTU: JumboPacket, Seed: testkit.Seed(t)}
+		up, down := newPieces(1400, 10_000, 0), newPieces(1400, 0, 10_000)
+		pair, _, _ := connect(t, up, down, netsim.PairConfig{AtoB: link, BtoA: link, Max: most})
+		require.NoError(t, pair.RunFor(300*ms))
+		pair.Dark(dark)
+		require.NoError(t, pair.Run(time.Minute, up.delivered))
+		return down.doneAt.Sub(netsim.Epoch)
+	}
+	for _, dark := range []time.Duration{300 * ms, time.Second, 4 * time.Second} {
+		without, with := took(MaxPacket, dark), took(JumboPacket, dark)
+		t.Logf("dark for %v: %v without jumbo packets, %v with them", dark, without, with)
+		require.Less(t, with, without+200*ms)
+	}
+}
