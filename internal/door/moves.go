@@ -16,6 +16,7 @@ type moves struct {
 	ids    map[netip.AddrPort]ConnID         // the newest that came from a proven address
 	homes  map[ConnID]netip.AddrPort         // the proven address that an id of ids came from
 	away   map[netip.AddrPort]netip.AddrPort // from where the packets come of a client, by its proven address
+	copied map[netip.AddrPort]int            // bytes of copies for it beyond three times what came from there, by its proven address
 }
 
 // move is where a client has moved to, and the newest id of its packets.
@@ -28,6 +29,7 @@ func newMoves() moves {
 	return moves{
 		at: make(map[uint64]netip.AddrPort), before: make(map[uint64]netip.AddrPort),
 		ids: make(map[netip.AddrPort]ConnID), homes: make(map[ConnID]netip.AddrPort), away: make(map[netip.AddrPort]netip.AddrPort),
+		copied: make(map[netip.AddrPort]int),
 	}
 }
 
@@ -48,10 +50,23 @@ func (m *moves) home(from netip.AddrPort, id ConnID) {
 }
 
 // abroad notes a packet from an address that is not proven.
-func (m *moves) abroad(from netip.AddrPort, id ConnID) {
-	if home, ok := m.homes[id]; ok {
-		m.away[home] = from
+func (m *moves) abroad(from netip.AddrPort, id ConnID, size int) {
+	home, ok := m.homes[id]
+	if !ok {
+		return
 	}
+	m.away[home] = from
+	if copied := m.copied[home] - amplification*size; copied > 0 {
+		m.copied[home] = copied
+	} else {
+		delete(m.copied, home)
+	}
+}
+
+// gone forgets an address that no connection has proven any more. Until then it is remembered what was copied, whatever comes from there.
+func (m *moves) gone(home netip.AddrPort) {
+	m.forget(home)
+	delete(m.copied, home)
 }
 
 // renew notes where all connections are. What is known of an address goes with the connection that has left it: its packets may come from

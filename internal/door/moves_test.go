@@ -92,6 +92,33 @@ func TestCopiesAreBounded(t *testing.T) {
 	require.Len(t, p.moves.away, 1)
 }
 
+// TestCopiesToManyAddressesAreBounded: a client that forges the addresses of a whole network, each by a packet of the least size and with any
+// connection id of his, has no more copied there than mostCopied. It was 333 times what he sent, half of the allowance of each address.
+func TestCopiesToManyAddressesAreBounded(t *testing.T) {
+	p, now := NewPaths(), time.Unix(1e9, 0)
+	home := at("10.0.0.1", 7)
+	p.Renew(connsAt(home))
+	var in, out int
+	for i := range 5000 {
+		now = now.Add(time.Millisecond)
+		id := ConnID{byte(i), byte(i >> 8)}
+		p.Came(home, id, 18, now)
+		victim := netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 6: byte(i >> 8), 7: byte(i)})
+		in += 18
+		p.Came(netip.AddrPortFrom(victim, 9), id, 18, now)
+		for range 10 {
+			if _, ok := p.Copy(home, answer, now); ok {
+				out += answer
+			}
+		}
+		p.Renew(connsAt(home))
+	}
+	require.LessOrEqual(t, out, amplification*in+mostCopied)
+	require.Greater(t, out, mostCopied)
+	p.Renew(connsAt())
+	require.Empty(t, p.moves.copied)
+}
+
 // TestNothingIsRememberedOfClientsThatAreGone: neither of those that were seen where they were, nor of those that came and went in between.
 func TestNothingIsRememberedOfClientsThatAreGone(t *testing.T) {
 	p, now := NewPaths(), time.Unix(1e9, 0)

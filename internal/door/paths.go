@@ -14,6 +14,9 @@ const (
 	pathAllowance = 10 * 1200
 	// copiesLeave is what copies of packets leave of an address's allowance, for the PATH_CHALLENGEs that are to prove it.
 	copiesLeave = pathAllowance / 2
+	// mostCopied is how many bytes of copies an address may have made in all, beyond three times what came from where they go, until its client
+	// has proven another. A client that forges many addresses has no more sent to all of them; one that moves four times in a row has its copies.
+	mostCopied = 4 * (pathAllowance - copiesLeave)
 	// joining is how many bytes an address may be sent while a handshake from there ends, before it is known to be proven: what says that
 	// it is over, connection ids, and probes of the path's MTU.
 	joining = 16 * 1200
@@ -78,7 +81,7 @@ func (p *Paths) Renew(remotes iter.Seq2[uint64, netip.AddrPort]) {
 	})
 	for at := range p.before {
 		if !p.Knows(at) {
-			p.moves.forget(at)
+			p.moves.gone(at)
 		}
 	}
 	clear(p.before)
@@ -142,7 +145,7 @@ func (p *Paths) Came(from netip.AddrPort, id ConnID, size int, now time.Time) {
 	if !address.IsValid() {
 		return
 	}
-	p.moves.abroad(from, id)
+	p.moves.abroad(from, id, size)
 	p.turn(now)
 	u := p.from(address)
 	u.left = min(u.left+amplification*size, pathAllowance)
@@ -153,13 +156,15 @@ func (p *Paths) Came(from netip.AddrPort, id ConnID, size int, now time.Time) {
 func (p *Paths) Moving() bool { return len(p.moves.away) > 0 }
 
 // Copy reports where that many bytes for an address are to be sent, too: where its client has perhaps moved to, as far as that leaves enough
-// to prove it. QUIC proves a new address with a connection id that the client has given it, and asks for more at the old one. Without
+// to prove it, and mostCopied allows. QUIC proves a new address with a connection id that the client has given it, and asks for more at the old one. Without
 // copies a client that has moved a few times within a second would never hear that, and be dead until IdleTimeout.
 func (p *Paths) Copy(to netip.AddrPort, size int, now time.Time) (also netip.AddrPort, ok bool) {
-	if also, ok = p.moves.away[to]; !ok || p.from(prefixOf(also.Addr())).left < size+copiesLeave {
+	also, ok = p.moves.away[to]
+	if !ok || p.moves.copied[to]+size > mostCopied || p.from(prefixOf(also.Addr())).left < size+copiesLeave || !p.MaySend(also, size, now) {
 		return also, false
 	}
-	return also, p.MaySend(also, size, now)
+	p.moves.copied[to] += size
+	return also, true
 }
 
 // MaySend reports whether that many bytes may be sent to an address, and takes them off what is left.
