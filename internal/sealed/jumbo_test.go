@@ -282,3 +282,20 @@ func TestJumboPathGoesDark(t *testing.T) {
 		require.Less(t, with, without+200*ms)
 	}
 }
+
+// TestJumboPathLosesThem, a third of them and no others: that costs little, for they stop. With half as the bound it took up to 3.7 times as long.
+func TestJumboPathLosesThem(t *testing.T) {
+	took := func(most int) time.Duration {
+		link := netsim.Config{Delay: 10 * ms, Rate: 200e6, MTU: JumboPacket, LossMin: 2000, Loss: 0.33, Seed: testkit.Seed(t)}
+		up, down := newPieces(1400, 20_000, 0), newPieces(1400, 0, 20_000)
+		pair, _, _ := connect(t, up, down, netsim.PairConfig{AtoB: link, BtoA: link, Max: most})
+		require.NoError(t, pair.Run(time.Minute, up.delivered))
+		return down.doneAt.Sub(netsim.Epoch)
+	}
+	without := took(MaxPacket)
+	for range 3 {
+		with := took(JumboPacket)
+		t.Logf("%v without jumbo packets, %v with them", without, with)
+		require.Less(t, with.Seconds(), 2*without.Seconds())
+	}
+}

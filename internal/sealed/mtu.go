@@ -26,7 +26,7 @@ const (
 	jumboHold  = 10 * time.Minute
 	// jumboLoss is the share of jumbo packets of late that must be lost for others to stop: a path takes them only now and then, and the
 	// pacer would slow down for it. Few paths that are as fast lose as much of all sizes.
-	jumboLoss = 0.5
+	jumboLoss = 0.25
 )
 
 // mtu decides how large a packet may be: as large as QUIC has found, which the owner passes on, or SafePacket while larger ones vanish
@@ -152,7 +152,7 @@ func (j *jumbo) lost(t time.Duration, n uint64) {
 	}
 }
 
-// check looks whether jumbo packets vanish, all or most of them; next is the number of the next packet. Then the path is tried anew: at once the first time, since
+// check looks whether jumbo packets vanish, all or many of them; next is the number of the next packet. Then the path is tried anew: at once the first time, since
 // the cause may have been an outage, and later each further time, for each black hole costs a probe timeout.
 func (j *jumbo) check(t time.Duration, next uint64) {
 	if j.hole.Found() || j.loss > jumboLoss {
