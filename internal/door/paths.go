@@ -156,11 +156,12 @@ func (p *Paths) Came(from netip.AddrPort, id ConnID, size int, now time.Time) {
 func (p *Paths) Moving() bool { return len(p.moves.away) > 0 }
 
 // Copy reports where that many bytes for an address are to be sent, too: where its client has perhaps moved to, as far as that leaves enough
-// to prove it, and mostCopied allows. QUIC proves a new address with a connection id that the client has given it, and asks for more at the old one. Without
-// copies a client that has moved a few times within a second would never hear that, and be dead until IdleTimeout.
+// to prove it, and mostCopied allows. QUIC proves a new address with a connection id that the client has given it, and asks for more at the
+// old one. Without copies a client that has moved a few times within a second would never hear that, and be dead until IdleTimeout.
 func (p *Paths) Copy(to netip.AddrPort, size int, now time.Time) (also netip.AddrPort, ok bool) {
 	also, ok = p.moves.away[to]
-	if !ok || p.moves.copied[to]+size > mostCopied || p.from(prefixOf(also.Addr())).left < size+copiesLeave || !p.MaySend(also, size, now) {
+	leaves := p.from(prefixOf(also.Addr())).left >= size+copiesLeave
+	if !ok || !leaves || p.moves.copied[to]+size > mostCopied || !p.MaySend(also, size, now) {
 		return also, false
 	}
 	p.moves.copied[to] += size

@@ -152,8 +152,8 @@ func (j *jumbo) lost(t time.Duration, n uint64) {
 	}
 }
 
-// check looks whether jumbo packets vanish, all or many of them; next is the number of the next packet. Then the path is tried anew: at once the first time, since
-// the cause may have been an outage, and later each further time, for each black hole costs a probe timeout.
+// check looks whether jumbo packets vanish, all or many of them; next is the number of the next packet. Then the path is tried anew: at
+// once the first time, since the cause may have been an outage, and later each further time, for each black hole costs a probe timeout.
 func (j *jumbo) check(t time.Duration, next uint64) {
 	if j.hole.Found() || j.loss > jumboLoss {
 		j.takes, j.since, j.again, j.loss = false, next, t+j.hold, 0
