@@ -212,6 +212,15 @@ func (c *Config) keepAlive() time.Duration {
 	return max(0, cmp.Or(c.KeepAlive, 10*time.Second))
 }
 
+// pingTime is how often sealed traffic has a client send a packet over QUIC, which costs both ends as much as two sealed messages. Without
+// KeepAlive it is a second: then nothing else keeps QUIC from going idle at a peer with a shorter IdleTimeout.
+func (c *Config) pingTime() time.Duration {
+	if c.keepAlive() == 0 {
+		return time.Second
+	}
+	return min(max(c.idleTimeout()/4, time.Second), 5*time.Second)
+}
+
 func (c *Config) validate() error {
 	for _, limit := range []struct {
 		name  string

@@ -1,6 +1,7 @@
 package sealed
 
 import (
+	"cmp"
 	"net"
 	"slices"
 	"sync"
@@ -18,8 +19,8 @@ const maxIDs = 8
 type Config struct {
 	SessionConfig
 
-	// Addrs returns the addresses to which and from which the QUIC connection sends now: the carrier sends nowhere else. It is
-	// called in each turn.
+	// Addrs returns the addresses to which and from which the QUIC connection sends now: the carrier sends nowhere else. It is called
+	// each followTime, and when packets come from elsewhere.
 	Addrs func() (remote, local net.Addr)
 	// MaxPacket returns the largest packet in bytes that the path takes, as QUIC has found. nil = SafePacket.
 	MaxPacket func() int
@@ -27,9 +28,10 @@ type Config struct {
 	NoJumbo bool
 
 	// Ping makes QUIC send a packet that is acked: when nothing was heard for a PTO, since only QUIC can find out where the peer is,
-	// of a client every second while there is traffic, so that QUIC neither goes idle nor loses track of the path, and beside bulk each five
-	// round trips until QUIC has found the largest packet. nil = never.
-	Ping func()
+	// of a client each PingTime while there is traffic, so that QUIC does not go idle, and beside bulk each five round trips until QUIC has
+	// found the largest packet. nil = never.
+	Ping     func()
+	PingTime time.Duration // 0 = a second
 	// Observe is called under the lock, at most once a millisecond while there is work, to see what the controller knows of the
 	// path. nil = not called.
 	Observe func(now time.Time, c *pace.Controller)
@@ -90,6 +92,7 @@ func NewCarrier(socket *Socket, c Config) (*Carrier, error) {
 	}
 	r := &Carrier{config: c, mu: c.Mutex, socket: socket, session: session, done: make(chan struct{})}
 	r.run.writer = udp.NewWriter(socket.sys)
+	r.run.pinger.every = cmp.Or(c.PingTime, time.Second)
 	r.inbox = newInbox(r.worker.wake)
 	r.worker = worker{work: r.loop, empty: r.inbox.empty, real: socket.sys.Raw != nil, token: make(chan struct{}, 1)}
 	r.inbox.lent = &socket.lent

@@ -198,19 +198,22 @@ func TestCarrierRotatesWithItsAddress(t *testing.T) {
 		var local atomic.Pointer[net.UDPAddr]
 		local.Store(&net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 9})
 		d.a.config.Addrs = func() (net.Addr, net.Addr) { return d.to.Load(), local.Load() }
+		turn := func() {
+			time.Sleep(followTime)
+			d.a.Lock()
+			d.a.Unlock()
+		}
 		d.start()
 		time.Sleep(100 * ms)
 		require.Equal(t, firstIDs-1, d.a.Spares())
 		local.Store(&net.UDPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 9})
-		d.a.Lock()
-		d.a.Unlock()
+		turn()
 		time.Sleep(ms)
 		require.Equal(t, firstIDs-2, d.a.Spares())
 		to := *d.to.Load()
 		to.Port++
 		back := d.to.Swap(&to)
-		d.a.Lock()
-		d.a.Unlock()
+		turn()
 		time.Sleep(ms)
 		require.Equal(t, firstIDs-3, d.a.Spares())
 		d.to.Store(back)

@@ -67,6 +67,7 @@ type inbox struct {
 	others      int       // packets from elsewhere in that second
 	closed      bool
 
+	strayed         atomic.Bool   // a packet came from elsewhere since the carrier looked
 	full, elsewhere atomic.Uint64 // packets that were dropped, by reason
 }
 
@@ -136,6 +137,7 @@ func (b *inbox) admit(at time.Time) bool {
 		b.second, b.others = at, 0
 	}
 	b.others++
+	b.strayed.Store(true)
 	return b.others <= elsewhereLimit
 }
 

@@ -3,9 +3,8 @@ package sealed
 import "time"
 
 const (
-	// pingTime is the longest time between a client's pings over QUIC while there is traffic, minPing the shortest of either end.
-	pingTime = time.Second
-	minPing  = 50 * time.Millisecond
+	// minPing is the shortest time between two pings over QUIC of either end.
+	minPing = 50 * time.Millisecond
 
 	// searchTrips is how many round trips quic-go waits between two probes of path MTU discovery.
 	searchTrips = 5
@@ -16,8 +15,9 @@ const (
 
 // pinger decides when a carrier calls Config.Ping.
 type pinger struct {
-	last     time.Time // when the last ping left
-	received uint64    // packets that the session had received then
+	every    time.Duration // Config.PingTime
+	last     time.Time     // when the last ping left
+	received uint64        // packets that the session had received then
 
 	// QUIC's search for the path MTU.
 	size int // of the largest packets, when searches was last true
@@ -37,9 +37,8 @@ func (p *pinger) at(s *Session) (at time.Time, ok bool) {
 	return at, true
 }
 
-// due reports whether a ping must leave now, and notes that it does. The pings of each pingTime keep QUIC at both ends from going idle: the
-// server's hears them, the client's their acks. So only clients send those; with 500 of them at 30 Hz the server's own took 4 % of the
-// processor time.
+// due reports whether a ping must leave now, and notes that it does. The pings of each Config.PingTime keep QUIC at both ends from going idle:
+// the server's hears them, the client's their acks. So only clients send those.
 func (p *pinger) due(now time.Time, s *Session) bool {
 	since := now.Sub(p.last)
 	if !s.started || since < minPing {
@@ -51,7 +50,7 @@ func (p *pinger) due(now time.Time, s *Session) bool {
 		quiet = true // once until a packet is received again
 	}
 	traffic := s.stats.Received != p.received || s.records.flying > 0
-	if !quiet && (!traffic || since < pingTime || !s.config.Client) {
+	if !quiet && (!traffic || since < p.every || !s.config.Client) {
 		return false
 	}
 	p.last, p.received = now, s.stats.Received

@@ -11,7 +11,7 @@ import (
 // in vain for an ack.
 func TestClientsPing(t *testing.T) {
 	s := newStep(t, 20, nil).open()
-	var client, server pinger
+	client, server := pinger{every: time.Second}, pinger{every: time.Second}
 	count := func() (a, b int) {
 		for end := s.now.Add(10 * time.Second); s.now.Before(end); {
 			s.up.again, s.up.acked[5] = append(s.up.again, 5), false // there is always something to send
@@ -41,7 +41,7 @@ func TestClientsPing(t *testing.T) {
 // no larger packets. Play alone needs none.
 func TestPingsWhileQUICSearches(t *testing.T) {
 	s := newStep(t, 20, nil).open()
-	var p pinger
+	p := pinger{every: time.Second}
 	size := SafePacket
 	count := func(rounds int) (pings int) {
 		for range rounds {

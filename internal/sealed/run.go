@@ -22,6 +22,9 @@ const (
 	busyWait = time.Millisecond
 	// heavyLoad is the load of three packets a turn. Play receives one and sends one; who moves bulk has some ten.
 	heavyLoad = 3 * 8
+	// followTime is how long a carrier takes what QUIC told of the path for true, unless a packet came from elsewhere: to ask quic-go takes
+	// a twentieth of a turn of play, whose memory is cold.
+	followTime = 20 * time.Millisecond
 	// observeTime is the least time between two calls of Config.Observe.
 	observeTime = time.Millisecond
 )
@@ -50,9 +53,11 @@ type arrived struct {
 // runner is what the goroutine of a carrier keeps between two turns. Nobody else uses it.
 type runner struct {
 	writer        udp.Writer
-	to, from      net.Addr       // by Config.Addrs in the last turn
+	to, from      net.Addr       // by Config.Addrs, at asked
 	remote, local netip.AddrPort // the same, to compare
 	aimed         bool           // writer has addresses
+	most          int            // bytes of a packet, by Config.MaxPacket at asked
+	asked         time.Time
 
 	state State // of the session, in the last turn
 
@@ -177,9 +182,16 @@ func (c *Carrier) tell(changed, woken bool) {
 	}
 }
 
-// follow makes the carrier send where QUIC sends, and tells the session when that has changed.
+// follow makes the carrier send where QUIC sends, and packets as large as QUIC's, and tells the session when the path has changed.
 func (c *Carrier) follow(now time.Time) {
 	r := &c.run
+	if strayed := c.inbox.strayed.Swap(false); r.aimed && !strayed && now.Sub(r.asked) < followTime {
+		return
+	}
+	r.asked, r.most = now, SafePacket
+	if c.config.MaxPacket != nil {
+		r.most = min(c.config.MaxPacket(), MaxPacket)
+	}
 	to, from := c.config.Addrs()
 	if r.aimed && same(to, r.to) && same(from, r.from) {
 		return

@@ -57,10 +57,6 @@ func (b *burst) add(start, end int) {
 func (c *Carrier) collect(now time.Time) (all bool) {
 	b := c.run.burst
 	b.reset()
-	most := SafePacket
-	if c.config.MaxPacket != nil {
-		most = min(c.config.MaxPacket(), MaxPacket)
-	}
 	jumbo := !c.config.NoJumbo && c.socket.sys.GSO.Load()
 	for at, n := 0, 0; n < burstPackets; n++ {
 		if n == udp.MaxSegments && c.session.MayLeave(now) {
@@ -69,7 +65,7 @@ func (c *Carrier) collect(now time.Time) (all bool) {
 		if burstBytes-at < JumboPacket {
 			return false
 		}
-		packet, number, ok := c.session.Build(now, b.bytes[at:at:at+JumboPacket], most, jumbo)
+		packet, number, ok := c.session.Build(now, b.bytes[at:at:at+JumboPacket], c.run.most, jumbo)
 		if !ok {
 			return true
 		}
