@@ -278,7 +278,14 @@ func (c *Conn) onWake() {
 		return
 	}
 	c.extended.Woken.Store(true)
-	c.readable.Store(true)
+	c.call()
+}
+
+// call has the next Dispatch look at the connection, and wakes the world. It is safe from any goroutine.
+func (c *Conn) call() {
+	if !c.called.Swap(true) {
+		c.world.lobby.call(c)
+	}
 	c.world.drive.Signal()
 }
 
@@ -337,7 +344,8 @@ func (c *Conn) replace() {
 
 // admit announces a connection that has joined: the hooks and opens run as tasks.
 func (w *World) admit(c *Conn) {
-	w.announced = append(w.announced, c)
+	w.announced, c.admitted = append(w.announced, c), true
+	w.frame.activate(c) // it may have called before
 	w.watchCalls(c)
 	w.log.Info("connected", "conn", c)
 	c.trace.Joined(c.identity)
@@ -390,6 +398,8 @@ func (w *World) expel(c *Conn) {
 	w.relevance.connLeaves(w.announced, c)
 	w.lobby.forget(c)
 	w.announced = slices.DeleteFunc(w.announced, func(other *Conn) bool { return other == c })
+	w.frame.forget(c)
+	c.admitted = false
 	err := c.closeError()
 	if err.Code == ReliableBufferOverflow {
 		w.overflows++

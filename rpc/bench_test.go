@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strconv"
 	"testing"
 	"time"
 
@@ -34,20 +35,26 @@ func (c silentCarrier) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 
 // joined returns a server's world with a connection that has joined though nobody is there, and an actor open for it.
 func joined(t testing.TB) (*testWorld, *Actor) {
-	w := newTestWorld(t, Config{})
+	w := newTestWorld(t, Config{MaxConnsPerAddress: -1, MaxConns: 6000, ReceiveLimit: 256 << 10, ReceiveBudget: 4 << 30})
+	c := attachSilent(t, w)
+	w.Tick(time.Now())
+	a, err := w.Spawn(hero, c)
+	require.NoError(t, err)
+	return w, a
+}
+
+// attachSilent adds a connection that has joined though nobody is there.
+func attachSilent(t testing.TB, w *testWorld) *Conn {
 	c, err := w.Attach(silentCarrier{make(chan struct{})})
 	require.NoError(t, err)
 	c.maxBunch = 65536
 	c.enter()
-	w.Tick(time.Now())
-	a, err := w.Spawn(hero, c)
-	require.NoError(t, err)
 	t.Cleanup(func() {
 		c.abort(&CloseError{})
 		<-c.Done()
 		w.Tick(time.Now())
 	})
-	return w, a
+	return c
 }
 
 func BenchmarkCall(b *testing.B) {
@@ -192,3 +199,25 @@ func BenchmarkDispatch(b *testing.B) {
 }
 
 var _ Carrier = silentCarrier{}
+
+// BenchmarkWake is a step of Run for one connection that has something, beside others that have nothing.
+func BenchmarkWake(b *testing.B) {
+	for _, others := range []int{0, 100, 1000, 5000} {
+		b.Run(strconv.Itoa(others), func(b *testing.B) {
+			w, _ := joined(b)
+			for range others {
+				attachSilent(b, w)
+			}
+			w.Tick(time.Now())
+			one := w.joined[0]
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range b.N {
+				one.onWake()
+				w.frame.all = false
+				w.dispatch(time.Now(), false)
+				w.flush(time.Now())
+			}
+		})
+	}
+}

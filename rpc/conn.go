@@ -53,7 +53,7 @@ type Conn struct {
 	done       chan struct{}              // closed when both carriers have ended; OnDisconnect may not have run yet
 	gone       chan struct{}              // closed when no goroutine and no socket of it is left
 	work       sync.WaitGroup             // goroutines of the connection, which end soon after the link
-	readable   atomic.Bool                // the link has messages for Dispatch
+	called     atomic.Bool                // the next Dispatch looks at it: see call
 
 	// Budgets and drops. Safe from any goroutine.
 	allowance *budget.Allowance // what Config.Rate and WorldRate leave it
@@ -68,6 +68,8 @@ type Conn struct {
 
 	// Calls. Owned by the world's goroutine, except mail.out (the link's lock) and the counters of times (atomic). watched is written,
 	// and read on other goroutines, under World.dos.mu.
+	admitted bool // it is in World.announced
+	active   bool // it is in frame.active
 	corked   bool // messages that are sent now leave at Flush
 	turn     turn // its part of a Dispatch
 	requests requests

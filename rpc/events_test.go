@@ -296,3 +296,22 @@ func TestChannelOfNobody(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, a.Channel(a.Conn()).Open())
 }
+
+// TestRunLooksAtTheActive: what happens under Run happens in a world of so many connections that a step looks at the active ones alone.
+func TestRunLooksAtTheActive(t *testing.T) {
+	few := fewConns
+	fewConns = -1
+	t.Cleanup(func() { fewConns = few })
+	for name, test := range map[string]func(*testing.T){
+		"a question ends with its world": TestThenIsToldWhenItsWorldCloses,
+		"a state that was not due":       TestStateThatWasNotDueUnderRun,
+		"a state that a hook changes":    TestStateThatAHookChangesUnderRun,
+		"everything anew":                TestSecondMissedUnderRun,
+		"an argument comes back":         TestAskGivesItsArgumentBack,
+		"calls of the last OnDisconnect": TestCallsOfTheLastOnDisconnectRun,
+		"calls that never end":           TestCallsThatNeverEnd,
+		"a channel of nobody":            TestChannelOfNobody,
+	} {
+		t.Run(name, test)
+	}
+}

@@ -55,6 +55,7 @@ func (o *opening) mark(fields state.Mask) {
 func (o *opening) list() {
 	if !o.listed {
 		o.listed = true
+		o.conn.world.frame.activate(o.conn)
 		o.conn.shown.state.dirty = append(o.conn.shown.state.dirty, o)
 	}
 }

@@ -37,7 +37,7 @@ func (w *World) replicate(now time.Time) {
 		w.replicator.unwatch()
 	}
 	w.replicator.compare(now)
-	for _, c := range w.announced {
+	for _, c := range w.attended() {
 		if c.server {
 			c.dismissOverdue()
 			c.sendState(now)

@@ -64,18 +64,26 @@ func (w *World) Run(ctx context.Context) error {
 	defer settle.Stop()
 
 	happened, lastDispatches := true, 0
+	var lookedAtAll time.Time
 	var gathering driver.Gathering
 	for {
 		now := time.Now()
 		if happened {
 			w.replicator.news = now
 		}
+		w.frame.all = len(w.announced) <= fewConns || now.Sub(lookedAtAll) >= settleTime
 		w.dispatch(now, false)
 		w.flush(now)
 
 		// Is more to be done, even if nothing happens?
-		if w.unsettled() {
+		switch {
+		case !w.frame.all:
+			settle.Reset(lookedAtAll.Add(settleTime).Sub(now))
+		case w.unsettled():
 			settle.Reset(settleTime)
+		}
+		if w.frame.all {
+			lookedAtAll = now
 		}
 		if len(w.local.waiting) > 0 || len(w.turns.late) > 0 {
 			w.drive.Signal()
@@ -120,6 +128,10 @@ func (w *World) owes() bool { return w.game.Owed()+len(w.local.waiting) > 0 }
 
 // settleTime is how soon Run ticks again by itself while the world is unsettled: 30 times a second.
 const settleTime = time.Second / 30
+
+// fewConns is with how many connections Run looks at all of them in each step. With more it does so once in settleTime, and else looks at those
+// that have called or that the game has touched: otherwise each message of one would cost as much as there are others. Tests set it.
+var fewConns = 16
 
 // unsettled reports whether the world needs a tick even if nothing happens: states are on their way, or actors and views may move.
 func (w *World) unsettled() bool {
@@ -211,17 +223,18 @@ func (w *World) hand(fn func()) {
 	w.drive.Signal()
 }
 
-// dispatch is one step of the world. all takes from every connection and corks it; else only those that called. Whatever
+// dispatch is one step of the world. With cork it takes from every connection and corks it; else only from those that called. Whatever
 // runs is taken off its queue before, so that a function of the game which never returns leaves the rest to the next
 // Dispatch.
-func (w *World) dispatch(now time.Time, all bool) {
+func (w *World) dispatch(now time.Time, cork bool) {
 	w.frame.begin(now)
+	w.frame.all = w.frame.all || cork
 	w.beginFrame()
 	w.takeInbox()
 	w.game.RunTasks() // those that a panic left over, and those of takeInbox
 	w.runLocal()
 	w.admitJoined()
-	w.takeTurns(all)
+	w.takeTurns(cork)
 	w.runAllWaiting()
 	w.expireRequests()
 	w.takeMessages()
@@ -242,10 +255,18 @@ const (
 	beginTime = 2 * time.Millisecond
 )
 
+// attended returns the connections that this step looks at.
+func (w *World) attended() []*Conn {
+	if w.frame.all {
+		return w.announced
+	}
+	return w.frame.active
+}
+
 // maintainSealed runs maintain of the sealed carriers that have asked for it by wake.
 func (w *World) maintainSealed() {
 	begun, until := 0, time.Time{}
-	for _, c := range w.announced {
+	for _, c := range w.frame.active {
 		r := c.sealed
 		if r == nil || !r.attention.Load() {
 			continue
@@ -254,7 +275,7 @@ func (w *World) maintainSealed() {
 			if begun == 0 {
 				until = time.Now().Add(beginTime)
 			} else if begun == maxBegun || time.Now().After(until) {
-				w.drive.Signal() // it has its turn in the next Dispatch
+				c.call() // it has its turn in the next Dispatch
 				continue
 			}
 			begun++
@@ -300,7 +321,9 @@ func (w *World) flush(now time.Time) {
 	w.updateRelevancy(now)
 	w.closeDormant()
 	w.replicate(now)
-	w.sampleRates()
+	if w.frame.all {
+		w.sampleRates()
+	}
 	w.exchangeTimes()
 	w.frame.end()
 }
@@ -315,7 +338,7 @@ func (w *World) runHooks() {
 
 // takeInbox takes what other goroutines have handed over to the world's.
 func (w *World) takeInbox() {
-	joined, ended, refused := w.lobby.take(w.game.Post)
+	joined, ended, refused := w.lobby.take(w.game.Post, w.frame.activate)
 	w.ending = append(w.ending, ended...)
 	for _, c := range joined {
 		c.replaced = append(c.replaced, w.endedBefore(c)...)
@@ -379,6 +402,8 @@ type frame struct {
 	beat    clock.Beat // of the running or last Dispatch
 	open    bool       // between Dispatch and Flush
 	flushes uint64     // that have ended
+	all     bool       // this step looks at all connections, not at those in active alone
+	active  []*Conn    // have called, or were touched by the game, since the last Flush
 	corked  []*Conn    // to uncork at Flush
 	onTick  []func(now time.Time)
 	hook    int // index of the next OnTick hook; 0 between two Flushes
@@ -389,10 +414,25 @@ func (f *frame) begin(now time.Time) {
 	f.now, f.open, f.beat = now, true, clock.Beat{Game: now, Real: time.Now()}
 }
 
+// activate has this step look at a connection, or the next one, outside a step.
+func (f *frame) activate(c *Conn) {
+	if c.admitted && !c.active {
+		c.active = true
+		f.active = append(f.active, c)
+	}
+}
+
+// forget removes a connection that is expelled.
+func (f *frame) forget(c *Conn) {
+	f.active = slices.DeleteFunc(f.active, func(other *Conn) bool { return other == c })
+	c.active = false
+}
+
 // cork gathers what is sent on c until Flush. It is called under the link's lock.
 func (f *frame) cork(c *Conn) {
 	if f.open && !c.corked && !c.closing.Load() {
 		c.corked = true
+		f.activate(c)
 		f.corked = append(f.corked, c)
 		c.machine.Cork(true)
 	}
@@ -423,6 +463,9 @@ func (f *frame) end() {
 		c.machine.Cork(false)
 		c.link.Unlock()
 	}
+	for i, c := range f.active {
+		f.active[i], c.active = nil, false
+	}
 	f.flushes++
-	f.corked, f.open = f.corked[:0], false
+	f.active, f.corked, f.open = f.active[:0], f.corked[:0], false
 }

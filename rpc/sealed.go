@@ -191,7 +191,7 @@ func (s *SealedStats) add(c sealed.CarrierStats) {
 // wake makes the world's goroutine run maintain. It is safe from any goroutine.
 func (r *sealedCarrier) wake() {
 	r.attention.Store(true)
-	r.conn.world.drive.Signal()
+	r.conn.call()
 }
 
 // config returns the config of an instance. Its source of packets is the connection's link, whose lock is also the session's.

@@ -71,12 +71,16 @@ type turn struct {
 func (c *Conn) more() bool { return c.turn.waiting > 0 && !c.closing.Load() }
 
 // takeTurns runs the messages that have arrived, as far as time allows; those that arrive meanwhile wait for the next Dispatch.
-// With all it looks at every connection, and corks it; else only at those whose link has called onWake.
-func (w *World) takeTurns(all bool) {
+// With cork it looks at every connection, and corks it; else only at those that have called.
+func (w *World) takeTurns(cork bool) {
 	t := &w.turns
 	t.settle() // a panic may have ended the last Dispatch before this
-	for _, c := range w.announced {
-		if !c.turn.late && (all || c.readable.Load()) && w.look(c) {
+	conns := w.frame.active
+	if cork {
+		conns = w.announced
+	}
+	for _, c := range conns {
+		if !c.turn.late && w.look(c) {
 			t.prompt = append(t.prompt, c)
 		}
 	}
@@ -99,7 +103,6 @@ func (w *World) takeTurns(all bool) {
 
 // look counts the messages that c may run in this Dispatch, and reports whether there are any.
 func (w *World) look(c *Conn) bool {
-	c.readable.Store(false) // before the look: a message that comes during it sets it again
 	c.link.Lock()
 	w.frame.cork(c)
 	c.turn.waiting = len(c.turn.spare) + c.machine.Ready()
