@@ -34,14 +34,17 @@ type Config struct {
 	OnMessage func(w *World, c *Conn, id uint8, payload []byte) error
 
 	// OnPanic is told of every panic in a function of the game: handlers, checks, hooks, constructors, posts, Validate,
-	// UnmarshalBinary, Authenticate, Login. The world goes on; the connection whose call panicked was closed with HandlerPanic,
-	// without delivering anything more, and with a reason that names the function, as the log does. conn is nil for posts, OnTick
+	// UnmarshalBinary, Authenticate, Login, and those of package stream's transfers: handlers, OnBatch, OnEnd, Readers, Stores,
+	// elements' encodings. function names it, as the log does: "Player.Fire", or `blob "savegame": the handler`. The world goes on.
+	// The connection whose call panicked was closed with HandlerPanic, without delivering anything more, and with a reason that
+	// names the function. A transfer fails alone, with stream.ErrPanicked, and its connection goes on. conn is nil for posts, OnTick
 	// hooks and calls that were made in this world. OnPanic runs on the goroutine that panicked, which is the world's, that of
 	// Authenticate, or one of package stream: so it may run twice at once. A panic in OnPanic goes on, as every panic does when
 	// OnPanic is nil: out of Dispatch, Flush, Tick or Run. When the simulation itself calls Spawn, Place or Destroy, a panic in a
 	// constructor, set or OnClose goes on out of that call. A caller that recovers may drive the world on: everything but the
-	// function that panicked still runs, once. A panic that goes on out of Authenticate ends the program: nobody can recover it.
-	OnPanic func(conn *Conn, recovered any, stack []byte)
+	// function that panicked still runs, once. A panic that goes on out of Authenticate, or out of a goroutine of package stream,
+	// ends the program: nobody can recover it.
+	OnPanic func(conn *Conn, function string, recovered any, stack []byte)
 
 	// Authenticate turns the client's token into an identity or refuses it. It runs on a goroutine of its own, within
 	// HandshakeTimeout. nil accepts everybody, with an empty identity.

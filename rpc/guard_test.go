@@ -11,27 +11,28 @@ import (
 )
 
 func TestGuardForOtherPackages(t *testing.T) {
+	bomb := func() string { return "the bomb" }
 	t.Run("panics go on without OnPanic", func(t *testing.T) {
 		w := newTestWorld(t, Config{})
-		require.True(t, w.Guard(nil, func() {}))
-		require.PanicsWithValue(t, "boom", func() { w.Guard(nil, func() { panic("boom") }) })
+		require.True(t, w.Guard(nil, bomb, func() {}))
+		require.PanicsWithValue(t, "boom", func() { w.Guard(nil, bomb, func() { panic("boom") }) })
 	})
 	t.Run("OnPanic takes them", func(t *testing.T) {
 		var heard []any
 		w, a := joined(t)
 		w.game.Panicked = w.panicked
-		w.config.OnPanic = func(c *Conn, recovered any, stack []byte) {
+		w.config.OnPanic = func(c *Conn, function string, recovered any, stack []byte) {
 			require.Contains(t, string(stack), "TestGuardForOtherPackages", "the stack shows who panicked")
-			heard = append(heard, c, recovered)
+			heard = append(heard, c, function, recovered)
 		}
-		require.True(t, w.Guard(a.Conn(), func() {}))
-		require.False(t, w.Guard(a.Conn(), func() { panic("boom") }))
-		require.Equal(t, []any{a.Conn(), "boom"}, heard)
+		require.True(t, w.Guard(a.Conn(), bomb, func() {}))
+		require.False(t, w.Guard(a.Conn(), bomb, func() { panic("boom") }))
+		require.Equal(t, []any{a.Conn(), "the bomb", "boom"}, heard)
 		require.NoError(t, a.Conn().Err(), "closing is the caller's matter")
 	})
 	t.Run("a panic of OnPanic goes on", func(t *testing.T) {
-		w := newTestWorld(t, Config{OnPanic: func(*Conn, any, []byte) { panic("worse") }})
-		require.PanicsWithValue(t, "worse", func() { w.Guard(nil, func() { panic("boom") }) })
+		w := newTestWorld(t, Config{OnPanic: func(*Conn, string, any, []byte) { panic("worse") }})
+		require.PanicsWithValue(t, "worse", func() { w.Guard(nil, bomb, func() { panic("boom") }) })
 	})
 }
 
@@ -39,7 +40,7 @@ func TestGuardClosesTheConnectionThatPanicked(t *testing.T) {
 	w, a := joined(t)
 	cause := errors.New("boom")
 	w.game.Panicked = w.panicked
-	w.config.OnPanic = func(c *Conn, _ any, _ []byte) {
+	w.config.OnPanic = func(c *Conn, _ string, _ any, _ []byte) {
 		require.True(t, c.closing.Load(), "it is closed before OnPanic hears of it")
 	}
 	c := a.Conn()

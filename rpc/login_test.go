@@ -19,7 +19,7 @@ func TestLoginThatPanics(t *testing.T) {
 				require.NoError(t, err)
 				panic("boom")
 			},
-			OnPanic: func(c *Conn, _ any, _ []byte) { told = append(told, c) },
+			OnPanic: func(c *Conn, _ string, _ any, _ []byte) { told = append(told, c) },
 		})}
 		failed := make(chan error, 1)
 		w := newTestWorld(t, Config{})

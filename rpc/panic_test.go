@@ -79,14 +79,15 @@ type panicScene struct {
 	hears   []string
 	escaped int // panics and Goexits that left a Tick
 	told    []*Conn
-	stacks  []string
-	log     *strings.Builder // errors of all worlds
+	// functions and stacks are what OnPanic was told with each of told.
+	functions, stacks []string
+	log               *strings.Builder // errors of all worlds
 }
 
 func newPanicScene(t *testing.T, onPanic bool) *panicScene {
 	s := &panicScene{network: &network{t: t}, hooks: make([]int, 2), log: new(strings.Builder)}
-	tell := func(c *Conn, _ any, stack []byte) {
-		s.told, s.stacks = append(s.told, c), append(s.stacks, string(stack))
+	tell := func(c *Conn, function string, _ any, stack []byte) {
+		s.told, s.functions, s.stacks = append(s.told, c), append(s.functions, function), append(s.stacks, string(stack))
 	}
 	if !onPanic {
 		tell = nil
@@ -127,7 +128,7 @@ func (s *panicScene) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelError}))
 }
 
-func (s *panicScene) newcomer(onPanic func(*Conn, any, []byte)) error {
+func (s *panicScene) newcomer(onPanic func(*Conn, string, any, []byte)) error {
 	w := newTestWorld(s.t, Config{OnPanic: onPanic, Logger: s.logger()})
 	newMine(w, "client")
 	_, err := s.connect(w)
@@ -291,6 +292,7 @@ func (s *panicScene) requireTold(row explosion) {
 	require.Zero(s.t, s.escaped)
 	require.Len(s.t, s.told, 1)
 	require.Contains(s.t, s.stacks[0], "rpc.fuse")
+	require.Equal(s.t, row.function, s.functions[0])
 	require.Contains(s.t, strings.ReplaceAll(s.log.String(), `"`, ""), fmt.Sprintf("function=%s panic=boom", row.function))
 	if row.blames == nil { // who never joined
 		require.NotNil(s.t, s.told[0])

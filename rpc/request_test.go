@@ -81,7 +81,7 @@ func TestRequestsUnderRun(t *testing.T) {
 // TestFunctionsForAnswersThatPanic: the connection that brought the answer is closed, and what ends then is told to the others once.
 func TestFunctionsForAnswersThatPanic(t *testing.T) {
 	panics := 0
-	withClerk(t, Config{OnPanic: func(*Conn, any, []byte) { panics++ }}, func(n *network, here, _ *Actor) {
+	withClerk(t, Config{OnPanic: func(*Conn, string, any, []byte) { panics++ }}, func(n *network, here, _ *Actor) {
 		var heard []error
 		require.NoError(t, clerkAdmit.Then(here, shot{1}, func(int, error) { panic("no") }))
 		require.NoError(t, clerkAdmit.Then(here, shot{2}, func(_ int, err error) { heard = append(heard, err) }))
@@ -188,7 +188,7 @@ func TestHandlersNobodyWaitsFor(t *testing.T) {
 func TestHandlersThatPanicApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		panics := make(chan any, 1)
-		withWaiting(t, Config{OnPanic: func(_ *Conn, recovered any, _ []byte) { panics <- recovered }},
+		withWaiting(t, Config{OnPanic: func(_ *Conn, _ string, recovered any, _ []byte) { panics <- recovered }},
 			func(context.Context, int) (string, error) { panic("no") },
 			func(ctx context.Context, server *testWorld, there *Actor) {
 				_, err := clerkAsk.Ask(ctx, there, 1)

@@ -360,17 +360,18 @@ func (w *World) endedBefore(c *Conn) []*Conn {
 
 // Guard runs fn, a function of the game, and reports whether it returned. It is for packages that call functions of the game
 // from hooks of their own: Config.OnPanic is told of a panic, with conn, which may be nil, and the package decides what ends.
-// Guard closes nothing. Without Config.OnPanic the panic goes on.
+// Guard closes nothing. function is called only when fn has panicked: it names what did, for OnPanic and the log. Without Config.OnPanic
+// the panic goes on.
 //
 // The world guards the handlers and hooks that it calls itself, and closes the connection with HandlerPanic.
-func (w *World) Guard(conn *Conn, fn func()) (returned bool) {
+func (w *World) Guard(conn *Conn, function func() string, fn func()) (returned bool) {
 	if w.config.OnPanic == nil {
 		fn()
 		return true
 	}
 	defer func() {
 		if recovered := recover(); recovered != nil {
-			w.tellPanic(conn, tasks.Doing{}, recovered)
+			w.tellPanic(conn, function(), recovered)
 		}
 	}()
 	fn()
@@ -383,17 +384,17 @@ func (w *World) panicked(conn *Conn, doing tasks.Doing, recovered any) {
 	if conn != nil {
 		conn.abort(&CloseError{Code: HandlerPanic, Reason: fmt.Sprintf("%v panicked", doing), cause: tasks.Panic{Recovered: recovered}})
 	}
-	w.tellPanic(conn, doing, recovered)
+	w.tellPanic(conn, doing.String(), recovered)
 }
 
 // tellPanic logs a panic and calls OnPanic. It must be called by the deferred function that recovers, where the stack is still there.
-func (w *World) tellPanic(conn *Conn, doing tasks.Doing, recovered any) {
+func (w *World) tellPanic(conn *Conn, function string, recovered any) {
 	log := w.log
 	if conn != nil {
 		log = log.With("conn", conn)
 	}
-	log.Error("panic in a function of the game", "function", doing.String(), "panic", fmt.Sprint(recovered))
-	w.config.OnPanic(conn, recovered, debug.Stack())
+	log.Error("panic in a function of the game", "function", function, "panic", fmt.Sprint(recovered))
+	w.config.OnPanic(conn, function, recovered, debug.Stack())
 }
 
 // frame is one step of the game: Dispatch, the game's tick, Flush. The world's goroutine owns it.

@@ -284,7 +284,8 @@ func (c *Calling) step() (done bool, err error) {
 			c.note(int(c.Progress().Sent), false, err)
 		}
 	}()
-	returned = c.actor.World().Guard(c.conn, func() { done, err = c.pump.Tick() })
+	function := func() string { return "Calls of " + c.name + ": an item's encoding, or the function of Wrap" }
+	returned = c.actor.World().Guard(c.conn, function, func() { done, err = c.pump.Tick() })
 	return done, err
 }
 

@@ -105,7 +105,7 @@ func (in *incoming) guard(what string, fn func()) (returned bool) {
 			in.finish(fmt.Errorf("%w: %s", ErrPanicked, what))
 		}
 	}()
-	return in.peer.streams.world.Guard(in.peer.conn, fn)
+	return in.peer.streams.world.Guard(in.peer.conn, func() string { return in.header.function(what) }, fn)
 }
 
 // finish ends the transfer at this end; err is nil when all was consumed. Only the first call counts.

@@ -24,7 +24,7 @@ func testLiarLeavesNothingBehind(t *testing.T, seed uint64) {
 	inNetwork(t, setup{
 		client: Config{Store: &fickleStore{newMemoryStore(), seed}, MaxMemory: leastMemory},
 		server: Config{Store: &fickleStore{newMemoryStore(), ^seed}, MaxMemory: leastMemory + 2*slices.ReceiverBytes},
-		rpc:    rpc.Config{OnPanic: func(*rpc.Conn, any, []byte) {}},
+		rpc:    rpc.Config{OnPanic: func(*rpc.Conn, string, any, []byte) {}},
 	}, func(n *network) {
 		m := &mix{network: n, random: random, small: make(chan []byte, 64)}
 		m.handle(n.server.streams)

@@ -95,7 +95,7 @@ var panickedIn = map[string]string{
 // TestPanicsFailTheirTransfer has functions of the game panic, at either end, in a world with OnPanic.
 func TestPanicsFailTheirTransfer(t *testing.T) {
 	sendSave := func(n *network) (*Transfer, error) {
-		return save.Start(n.server.peer, bytes.NewReader(content(100_000)), 100_000, Key("k"))
+		return save.Start(n.server.peer, bytes.NewReader(content(100_000)), 100_000, Key("k"), Name("slot 1"))
 	}
 	sendTouchy := func(e touchy) func(n *network) (*Transfer, error) {
 		return func(n *network) (*Transfer, error) {
@@ -105,16 +105,19 @@ func TestPanicsFailTheirTransfer(t *testing.T) {
 	for name, send := range map[string]func(n *network) (*Transfer, error){
 		"lookup": sendSave, "open": sendSave, "write": sendSave, "commit": sendSave,
 		"handler": sendSave,
-		"read":    func(n *network) (*Transfer, error) { return save.Start(n.server.peer, panicReader{}, 10) },
-		"encode":  sendTouchy(touchy{touchyEncode}),
-		"decode":  sendTouchy(touchy{touchyDecode}),
-		"batch":   sendTouchy(touchy{}),
+		"read": func(n *network) (*Transfer, error) {
+			return save.Start(n.server.peer, panicReader{}, 10, Name("slot 1"))
+		},
+		"encode": sendTouchy(touchy{touchyEncode}),
+		"decode": sendTouchy(touchy{touchyDecode}),
+		"batch":  sendTouchy(touchy{}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var told atomic.Int32
 			s := setup{client: Config{Store: panicStore{newMemoryStore(), name}}}
-			s.rpc.OnPanic = func(conn *rpc.Conn, recovered any, _ []byte) {
+			s.rpc.OnPanic = func(conn *rpc.Conn, function string, recovered any, _ []byte) {
 				require.NotNil(t, conn)
+				require.Regexp(t, `^(blob "save" named "slot 1"|array "touchies"): `+panickedIn[name]+"$", function)
 				require.Equal(t, name, recovered)
 				told.Add(1)
 			}
@@ -202,7 +205,7 @@ func TestPanicLeavesALoop(t *testing.T) {
 // TestPanicInCalls has an item's own encoding panic between other calls, which go on.
 func TestPanicInCalls(t *testing.T) {
 	var s setup
-	s.rpc.OnPanic = func(*rpc.Conn, any, []byte) {}
+	s.rpc.OnPanic = func(*rpc.Conn, string, any, []byte) {}
 	inCalls(t, s, func(c *callsTest) {
 		var all [3]*Calling
 		c.do(c.network.server.world, func() {

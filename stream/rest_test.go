@@ -184,7 +184,7 @@ func testNothingIsLeftBehind(t *testing.T, seed uint64) {
 	inNetwork(t, setup{
 		client: config(Config{MaxPending: 512 << 10, MaxTransfers: 3}),
 		server: config(Config{MaxTransfers: 6, MaxMemory: 2 * slices.ReceiverBytes}), // those of two more clients stay
-		rpc:    rpc.Config{OnPanic: func(*rpc.Conn, any, []byte) {}},
+		rpc:    rpc.Config{OnPanic: func(*rpc.Conn, string, any, []byte) {}},
 	}, func(n *network) {
 		m := &mix{network: n, random: random, loss: float64(random.IntN(3)) * 0.05, small: make(chan []byte, 64)}
 		m.handle(n.server.streams)

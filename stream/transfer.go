@@ -45,9 +45,14 @@ type Transfer struct {
 func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	t := &Transfer{peer: p, header: h, opts: o, weight: o.weight, done: make(chan struct{})}
 	t.progress.Total = h.total()
-	t.reader = newReader(s, h.hash, o.partSize(), h.early() == 0, p.stocked, p.wake, func(fn func()) bool { return p.streams.world.Guard(p.conn, fn) })
+	t.reader = newReader(s, h.hash, o.partSize(), h.early() == 0, p.stocked, p.wake, t.guard)
 	t.reader.turns, t.reader.whole = p.streams.replays, h.size
 	return t
+}
+
+// guard runs fn, which calls functions of the game that its source names.
+func (t *Transfer) guard(fn func()) (returned bool) {
+	return t.peer.streams.world.Guard(t.peer.conn, func() string { return t.header.function(t.reader.source.callee()) }, fn)
 }
 
 // Progress returns one consistent snapshot.

@@ -121,6 +121,14 @@ func (h *header) named() Digest {
 
 func (h *header) String() string { return fmt.Sprintf("%v %q", h.kind, h.topic) }
 
+// function names a function of the game that runs for the transfer, for rpc.Config.OnPanic and the log.
+func (h *header) function(what string) string {
+	if h.name == "" {
+		return fmt.Sprintf("%v: %s", h, what)
+	}
+	return fmt.Sprintf("%v named %q: %s", h, h.name, what)
+}
+
 // units names the unit of Progress in texts.
 func (h *header) units() string {
 	if h.kind == kindArray {

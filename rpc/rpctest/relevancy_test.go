@@ -515,7 +515,7 @@ func TestRelevantWithoutAChannel(t *testing.T) {
 func TestRelevancyPanics(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		panics := 0
-		r := newTerrain(t, net, 1, rpc.Config{OnPanic: func(*rpc.Conn, any, []byte) { panics++ }})
+		r := newTerrain(t, net, 1, rpc.Config{OnPanic: func(*rpc.Conn, string, any, []byte) { panics++ }})
 		r.scout(0, 0)
 		ghosts := []*scout{r.spawn(r.server.ghosts, -1, 0), r.spawn(r.server.ghosts, -1, 0), r.spawn(r.server.ghosts, -1, 0)}
 		ghosts[0].haunts[r.conns[0]], ghosts[2].haunts[r.conns[0]] = true, true

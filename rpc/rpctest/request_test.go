@@ -604,7 +604,7 @@ func TestLaterFromAnotherGoroutine(t *testing.T) {
 func TestHandlersThatPanic(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		panics := 0
-		s := newStreet(t, net, rpc.Config{OnPanic: func(*rpc.Conn, any, []byte) { panics++ }}, rpc.Config{})
+		s := newStreet(t, net, rpc.Config{OnPanic: func(*rpc.Conn, string, any, []byte) { panics++ }}, rpc.Config{})
 		var ctx context.Context
 		s.here.buyer = func(call *rpc.Call, _ offer) (receipt, error) { ctx = call.Context(); panic("the till is broken") }
 		here := then(s, buy, s.here.actor, offer{})
