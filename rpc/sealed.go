@@ -43,6 +43,7 @@ type SealedStats struct {
 	Discarded             uint64 // dropped on arrival, for any reason
 	Rate                  int    // bytes a second that it may send, by what the path has shown; a first guess before that
 	Window                int    // bytes that may be in flight: what the path holds and a part of its queue, by what it has shown
+	MaxPacket             int    // bytes of the largest packet that it may send now: 8,952 while bulk travels in those, see [Config].NoJumbo
 }
 
 // sealedCarrier moves what the machines of one connection send in sealed packets, beside QUIC's on the same socket. It uses one carrier
@@ -162,7 +163,7 @@ func (s *carriers) stats() SealedStats {
 	c := s.newest.Stats()
 	stats.add(c)
 	stats.State, stats.Err = s.newest.State().String(), s.newest.Err()
-	stats.Rate, stats.Window = int(c.Rate), c.Window
+	stats.Rate, stats.Window, stats.MaxPacket = int(c.Rate), c.Window, c.MaxPacket
 	return stats
 }
 
@@ -448,7 +449,8 @@ func (r *sealedCarrier) send(message []byte) {
 func (s *SealedStats) carrier() []string {
 	switch {
 	case s.Carries:
-		return []string{"sealed", statnet.Rate(float64(s.Rate)), fmt.Sprintf("carrier %d of this connection", s.Carriers)}
+		return []string{"sealed", statnet.Rate(float64(s.Rate)), "packets of up to " + statnet.Count(s.MaxPacket) + " B",
+			fmt.Sprintf("carrier %d of this connection", s.Carriers)}
 	case s.State == "off":
 		return []string{"QUIC", "sealed is off: Config.Sealed is not set at both ends, or the connection does not use QUIC"}
 	case s.Err != nil:

@@ -233,6 +233,8 @@ func TestSealedMovesBothWays(t *testing.T) {
 		require.Equal(t, "open", n.ends[0].Stats().Sealed.State)
 		require.NotZero(t, stats.PacketsLost)
 		require.Zero(t, stats.Discarded)
+		require.Greater(t, stats.MaxPacket, sealed.SafePacket, "QUIC has found a larger one")
+		require.LessOrEqual(t, stats.MaxPacket, sealed.MaxPacket)
 	})
 }
 

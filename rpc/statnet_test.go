@@ -23,7 +23,7 @@ func TestStatNetOfAConnection(t *testing.T) {
 		BytesIn: 1_234_567, BytesOut: 9_876_543, PayloadOut: 8_888_888, PacketsIn: 3000, PacketsOut: 3150, BunchesIn: 4000, BunchesOut: 9025,
 		PacketsMissing: 6, PacketsLost: 38, PacketsOutOfOrder: 12, BunchesResent: 17, SpuriousLosses: 4, AcksAlone: 345,
 		InFlight: 4321, Window: 45_000, Queued: 999, DeliveryRate: 1_250_000, MaxDatagram: 1372,
-		Sealed:       SealedStats{State: "open", Carries: true, Carriers: 1, Rate: 1_300_000},
+		Sealed:       SealedStats{State: "open", Carries: true, Carriers: 1, Rate: 1_300_000, MaxPacket: 8952},
 		ChannelsOpen: 14, ActorsOpen: 11, SliceRateIn: 1200, SliceRateOut: 2_500_000, SliceBytesIn: 40_000, SliceBytesOut: 8_000_000,
 		Channels: []ChannelStats{
 			{Channel: 0, Out: 1, Slots: 256},
@@ -34,7 +34,7 @@ func TestStatNetOfAConnection(t *testing.T) {
 	}
 	require.Equal(t, `
 Ping              52.1 ms, 51.8 ms smoothed, 50.0 ms least, 1.2 ms jitter
-Carrier           sealed, 1.3 MB/s, carrier 1 of this connection
+Carrier           sealed, 1.3 MB/s, packets of up to 8,952 B, carrier 1 of this connection
                            in          out
 Rate                12.3 kB/s    45.7 kB/s
 Packets               30.0 /s      31.5 /s

@@ -76,8 +76,9 @@ type CarrierStats struct {
 	Elsewhere   uint64 // packets dropped because too many came from other addresses
 	Goroutines  uint64 // how many were started
 
-	Rate   float64 // at which the controller paces, in bytes a second
-	Window int     // bytes that it lets be in flight
+	Rate      float64 // at which the controller paces, in bytes a second
+	Window    int     // bytes that it lets be in flight
+	MaxPacket int     // bytes of the largest packet with payloads that may leave now
 }
 
 // NewCarrier makes a carrier. It listens at once, and sends nothing before Start. The owner must close it before the connection
@@ -200,7 +201,14 @@ func (c *Carrier) Stats() CarrierStats {
 		Goroutines:  c.worker.started.Load(),
 		Rate:        c.session.control.Rate(),
 		Window:      c.session.control.Window(),
+		MaxPacket:   c.maxPacket(),
 	}
+}
+
+// maxPacket returns the size in bytes of the largest packet that collect could build for bulk now. The caller holds the lock, under which
+// follow sets most.
+func (c *Carrier) maxPacket() int {
+	return c.session.limit(forPayload, max(SafePacket, c.run.most), !c.config.NoJumbo && c.socket.sys.GSO.Load())
 }
 
 // Close ends the carrier and returns at once. The source is told that payloads in flight are lost. Done is closed when the

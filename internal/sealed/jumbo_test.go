@@ -60,6 +60,12 @@ func TestJumboPackets(t *testing.T) {
 			t.Logf("%v, %d jumbo packets, largest %d; %+v", took, d.jumbos, d.largest, d.a.Stats())
 			require.GreaterOrEqual(t, d.jumbos, row.jumbos[0])
 			require.LessOrEqual(t, d.jumbos, row.jumbos[1])
+			if most := d.a.limit(forPayload, MaxPacket, true); row.jumbos[0] > jumboTries {
+				require.Equal(t, JumboPacket, most)
+			} else {
+				require.LessOrEqual(t, most, MaxPacket)
+			}
+			require.LessOrEqual(t, d.a.limit(forPayload, MaxPacket, false), MaxPacket)
 		})
 	}
 }
