@@ -36,7 +36,7 @@ func TestFailedCallsAreLogged(t *testing.T) {
 		got := lines()
 		require.Len(t, got, 2)
 		require.Contains(t, got[0], `msg="call failed" rpc=Hero.Bulk`)
-		require.Contains(t, got[0], "the limit is Config.Bunch.MaxBunch, 65536")
+		require.Contains(t, got[0], "at most 65536 (Config.Bunch.MaxBunch;")
 		require.Contains(t, got[0], "more=0")
 		require.Contains(t, got[1], "rpc=Hero.Title")
 

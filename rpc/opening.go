@@ -63,7 +63,7 @@ func (o *opening) list() {
 // queue keeps a call of a ForceQueue method until the states have left.
 func (o *opening) queue(m *method, call []byte) error {
 	if most := o.conn.maxUpdate() - binary.MaxVarintLen16; len(call) > most {
-		return fmt.Errorf("rpc: %v: %d bytes with ForceQueue, at most %d travel with states: %w", m, len(call), most, bunch.ErrBunchTooLarge)
+		return fmt.Errorf("rpc: %v: %d bytes with ForceQueue to %v, at most %d travel with states: %w", m, len(call), o.conn, most, bunch.ErrBunchTooLarge)
 	}
 	if !o.calls.Add(call) {
 		o.conn.drop(drops.Saturated, o.actor, m)

@@ -210,10 +210,10 @@ func (a *Actor) sendFailed(to *opening, m *method, size int, err error) error {
 	var fatal *bunch.Error
 	switch {
 	case errors.Is(err, bunch.ErrBunchTooLarge):
-		return fmt.Errorf("rpc: %v: %d bytes encoded, the limit is Config.Bunch.MaxBunch, %d: %w",
-			m, size, to.conn.maxBunch, err)
+		return fmt.Errorf("rpc: %v: %d bytes encoded to %v, at most %d (Config.Bunch.MaxBunch; package stream sends more): %w",
+			m, size, to.conn, to.conn.maxBunch, bunch.ErrBunchTooLarge)
 	case errors.Is(err, bunch.ErrReliableBufferFull):
-		return fmt.Errorf("rpc: %v: %s: %w", m, a.fullText(to, size), err)
+		return fmt.Errorf("rpc: %v: to %v, %s: %w", m, to.conn, a.fullText(to, size), bunch.ErrReliableBufferFull)
 	case !errors.As(err, &fatal):
 		return fmt.Errorf("rpc: %v to %v: %w", m, to.conn, err)
 	}

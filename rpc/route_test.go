@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -103,7 +104,8 @@ func TestCallsThatCanNotBeMade(t *testing.T) {
 		other := NewClass("Other")
 		far := Client[None](other, "Far", Reliable)
 		require.ErrorContains(t, far.Call(a, None{}), `Other.Far called on a "Hero"`)
-		require.ErrorContains(t, bulk.Call(a, make(Raw, 65536)), "Hero.Bulk: 65537 bytes encoded, the limit is Config.Bunch.MaxBunch, 65536")
+		require.EqualError(t, bulk.Call(a, make(Raw, 65536)), fmt.Sprintf("rpc: Hero.Bulk: 65537 bytes encoded to %v, at most 65536 "+
+			"(Config.Bunch.MaxBunch; package stream sends more): bunch: message too large", n.conns[0]))
 
 		require.NoError(t, fire.Call(a, shot{}))
 		require.NoError(t, fire.Call(a, shot{}))

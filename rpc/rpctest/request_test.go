@@ -353,7 +353,7 @@ func TestAnswersThatCanNotTravel(t *testing.T) {
 		o := then(s, browse, s.there.actor, 70_000)
 		net.Advance(time.Second)
 		require.ErrorContains(t, o.err, "rpc: Shop.Browse has no answer: rpc: Shop.Browse.Answer: 7000")
-		require.ErrorContains(t, o.err, "Config.Bunch.MaxBunch, 65536")
+		require.ErrorContains(t, o.err, "at most 65536 (Config.Bunch.MaxBunch")
 		require.False(t, requestError(t, o.err).Refused)
 	})
 }
