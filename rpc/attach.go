@@ -348,6 +348,7 @@ func (w *World) admit(c *Conn) {
 	w.frame.activate(c) // it may have called before
 	w.watchCalls(c)
 	w.log.Info("connected", "conn", c)
+	tellSealed(c)
 	c.trace.Joined(c.identity)
 	for _, hook := range w.extended.Joined {
 		w.game.Later(c, tasks.Doing{}, func() { hook(c) })

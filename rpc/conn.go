@@ -43,6 +43,7 @@ type Conn struct {
 	welcomed      chan struct{} // closed when joined
 	handshakeWake chan struct{} // of capacity 1; wakes shake for a message of the handshake
 	maxBunch      int           // most bytes of one message, by both ends' limits
+	peerSeals     bool          // the peer has Config.Sealed
 
 	// The state. Safe from any goroutine.
 	loginAsked atomic.Bool // on a server: Config.Login runs or has run, and identity is written

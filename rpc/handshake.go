@@ -152,8 +152,9 @@ func (h *handshake) onHello(peer control.Hello) {
 	case c.server:
 		h.send(control.AppendHello(nil, ours))
 	}
+	c.peerSeals = peer.Features&control.FeatureSealed != 0
 	if c.sealed != nil {
-		c.sealed.agreed.Store(peer.Features&control.FeatureSealed != 0)
+		c.sealed.agreed.Store(c.peerSeals)
 	}
 }
 

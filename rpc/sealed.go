@@ -445,6 +445,21 @@ func (r *sealedCarrier) send(message []byte) {
 	}
 }
 
+// tellSealed logs, for a connection that has joined, that only one of its ends has Config.Sealed, and what to set where.
+func tellSealed(c *Conn) {
+	if ours := c.world.config.Sealed; ours == c.peerSeals || ours && c.sealed == nil { // the last: not over QUIC
+		return
+	}
+	here, there := c.world.role(), "server"
+	if c.server {
+		there = "client"
+	}
+	if c.peerSeals {
+		here, there = there, here
+	}
+	c.world.log.Info("QUIC carries all: the "+here+" has rpc.Config.Sealed, and the "+there+" has not; set it at both", "conn", c)
+}
+
 // carrier says, for a table, which carrier carries, and why.
 func (s *SealedStats) carrier() []string {
 	switch {

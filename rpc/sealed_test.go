@@ -5,9 +5,11 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
+	"log/slog"
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -254,6 +256,34 @@ func TestPathsOfIPv6sLeastMTU(t *testing.T) {
 			require.NoError(t, hit.Call(n.spawn(0), 1))
 			n.tick(20)
 			require.Contains(t, n.clients[0].heard, "hit")
+		})
+	}
+}
+
+// TestSealedAtOneEnd tells both ends' logs, once, who has it and who has not.
+func TestSealedAtOneEnd(t *testing.T) {
+	for _, row := range []struct {
+		server, client bool
+		says           string
+	}{
+		{true, false, "QUIC carries all: the server has rpc.Config.Sealed, and the client has not; set it at both"},
+		{false, true, "QUIC carries all: the client has rpc.Config.Sealed, and the server has not; set it at both"},
+		{false, false, ""},
+		{true, true, ""},
+	} {
+		var logs [2]strings.Builder
+		config := func(i int, on bool) Config {
+			return Config{Sealed: on, Logger: slog.New(slog.NewTextHandler(&logs[i], nil))}
+		}
+		overSealedWith(t, clean, config(0, row.server), config(1, row.client), func(n *sealedNet) {
+			synctest.Wait()
+			for i := range logs {
+				if row.says == "" {
+					require.NotContains(t, logs[i].String(), "QUIC carries all")
+					continue
+				}
+				require.Equal(t, 1, strings.Count(logs[i].String(), row.says), "%s", &logs[i])
+			}
 		})
 	}
 }
