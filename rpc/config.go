@@ -115,8 +115,8 @@ type Config struct {
 
 	// MaxConnsPerIdentity is how many connections one identity may have. One more closes the oldest with LoginElsewhere, so a player
 	// who reconnects after a crash need not wait for the timeout of the old connection. The old one ends once Authenticate has
-	// accepted the new one: OnDisconnect of the old runs before Login and OnConnect of the new. With RefuseLoginElsewhere the new
-	// one is refused with that code instead. 0 = no limit. The empty identity has no limit.
+	// accepted the new one: OnDisconnect of the old runs before Login and OnConnect of the new. With RefuseLoginElsewhere, which
+	// changes nothing without a limit, the new one is refused with that code instead. 0 = no limit. The empty identity has no limit.
 	MaxConnsPerIdentity  int
 	RefuseLoginElsewhere bool
 
@@ -143,10 +143,11 @@ type Config struct {
 	// socket, if the peer has it too. They bear loss, jitter and long paths, on which QUIC's congestion control collapses. QUIC
 	// remains for the handshake, keys and addresses. It carries again when no sealed packet was acknowledged for three probe
 	// timeouts, and for a second while bulk is under way, although the peer is heard over QUIC: [Conn.Sealed] says which carries.
-	// Rate and WorldRate hold for both.
+	// Where only one end has set it QUIC carries all, and both logs say so. Rate and WorldRate hold for both.
 	Sealed bool
-	// NoJumbo keeps the sealed packets that this end sends at 1,452 bytes, the most that QUIC sends. Without it bulk that is faster than 1.8 MB/s tries whether the
-	// path carries packets of 8,952 bytes, as loopback and networks with jumbo frames do, and then travels in those; play never does.
+	// NoJumbo keeps the sealed packets that this end sends at 1,452 bytes, the most that QUIC sends. Without it bulk that is faster
+	// than 1.8 MB/s tries whether the path carries packets of 8,952 bytes, as loopback and networks with jumbo frames do, and then
+	// travels in those; play never does. It changes nothing where Sealed is off. [SealedStats] shows how large packets are.
 	NoJumbo bool
 
 	// Emulation puts a bad network in front of the sockets of [Listen] and [Dial], for both carriers; [World.SetEmulation] changes it
