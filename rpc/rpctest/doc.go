@@ -26,4 +26,7 @@
 // Rate bounds a path, its carrier behaves like a congestion control that knows it. What the network does to those, the option
 // rpc.Config.Emulation shows in real time. Nor are QUIC's keep-alives and idle timeout: a path that is dark ends a connection only
 // when something waits for an answer.
+//
+// So a game may keep its config, but of rpc.Config the fields Sealed, NoJumbo, Emulation, IdleTimeout and KeepAlive change nothing
+// here, nor does [rpc.World.SetEmulation]: the weather is that of [Run], [Network.Emulate] and [Network.EmulateOne].
 package rpctest

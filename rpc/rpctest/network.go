@@ -65,29 +65,34 @@ type client struct {
 }
 
 // Run calls fn in the virtual time of a synctest bubble, and then ends all connections. It draws a new seed each time, logs it when the
-// test fails, and takes it from the environment variable QUIVER_SEED instead if that is set. A test that leaves a goroutine behind fails.
+// test fails, and takes it from the environment variable QUIVER_SEED instead if that is set. A test that leaves a goroutine behind panics
+// at its end, for nothing else can end a bubble.
 func Run(t *testing.T, profile emulation.Settings, fn func(t *testing.T, net *Network)) {
 	t.Helper()
 	seed := drawSeed(t)
 	enterAlone()
 	defer leaveAlone()
+	defer tellSeed(t.Name(), seed) // a goroutine is left
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(func() {
 			if t.Failed() {
 				t.Logf("repeat with QUIVER_SEED=%d", seed)
 			}
 		})
-		defer func() {
-			if recovered := recover(); recovered != nil {
-				fmt.Fprintf(os.Stderr, "%s: repeat with QUIVER_SEED=%d\n", t.Name(), seed)
-				panic(recovered)
-			}
-		}()
+		defer tellSeed(t.Name(), seed)
 		n := &Network{t: t, seed: seed, profile: profile, began: time.Now(), next: time.Now(), hub: newHub(), paused: make(map[*rpc.World]time.Time)}
 		n.SetTickRate(defaultTickRate)
 		defer n.close()
 		fn(t, n)
 	})
+}
+
+// tellSeed is deferred: it prints the seed of a test that panics. The panic ends the program, so a log of the test would come too late.
+func tellSeed(test string, seed uint64) {
+	if recovered := recover(); recovered != nil {
+		fmt.Fprintf(os.Stderr, "%s: repeat with QUIVER_SEED=%d\n", test, seed)
+		panic(recovered)
+	}
 }
 
 // drawSeed returns QUIVER_SEED if it is set, otherwise a random seed.
@@ -276,6 +281,9 @@ func (n *Network) Dark(conn *rpc.Conn, d time.Duration) {
 // find returns the client to which a connection belongs; conn may be that of either end.
 func (n *Network) find(conn *rpc.Conn) *client {
 	n.t.Helper()
+	if conn == nil {
+		n.t.Fatal("rpctest: a nil connection: Client and Join return those of the network, Join none when the server refused the client")
+	}
 	for _, c := range n.clients {
 		if c.conn == conn || c.path.addr.String() == fmt.Sprint(conn.RemoteAddr()) {
 			return c

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -191,6 +193,33 @@ func TestRefusedClients(t *testing.T) {
 }
 
 // TestUplinkIsShared: what the server sends to all of its clients has one bottleneck.
+// mistakes are what a user may do wrong, and what the output of the test then says.
+var mistakes = map[string]struct {
+	make func(net *rpctest.Network)
+	says string
+}{
+	"leak":  {func(*rpctest.Network) { go func() { <-make(chan bool) }() }, "TestMistakes: repeat with QUIVER_SEED=7"},
+	"panic": {func(*rpctest.Network) { panic("mistake") }, "TestMistakes: repeat with QUIVER_SEED=7"},
+	"dark":  {func(net *rpctest.Network) { net.Dark(nil, time.Second) }, "rpctest: a nil connection"},
+}
+
+// TestMistakes has this program run again, once for each mistake, because some of them end it.
+func TestMistakes(t *testing.T) {
+	const variable = "RPCTEST_MISTAKE"
+	if name := os.Getenv(variable); name != "" {
+		rpctest.Run(t, rpctest.Off, func(t *testing.T, net *rpctest.Network) { mistakes[name].make(net) })
+		return
+	}
+	for name, m := range mistakes {
+		again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMistakes$")
+		again.Env = append(os.Environ(), variable+"="+name, "QUIVER_SEED=7")
+		out, err := again.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), m.says) {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}
+
 func TestUplinkIsShared(t *testing.T) {
 	for clients, most := range map[int]float64{1: 0.8, 4: 3.5} {
 		rpctest.Run(t, emulation.Settings{PktLag: 10 * time.Millisecond, Rate: 1_000_000}, func(t *testing.T, net *rpctest.Network) {
