@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"flag"
 	"fmt"
 	"log"
 	"os"
@@ -22,7 +23,21 @@ const (
 	Part   = 10 * time.Second // before the download, and after it
 )
 
+// usage says what the program does, which takes no arguments.
+func usage() {
+	fmt.Fprintf(flag.CommandLine.Output(), `Usage: go run ./examples/arena
+
+Plays a match on loopback, with a bad network before each socket: %d bots shoot at each other, then one more joins late and downloads
+the level while all play on. After half a minute it prints how long calls and states took before, during and after the download.
+`, Bots)
+}
+
 func main() {
+	flag.Usage = usage
+	if flag.Parse(); flag.NArg() > 0 {
+		usage()
+		os.Exit(2)
+	}
 	ctx, end := context.WithCancel(context.Background())
 	var playing sync.WaitGroup
 	// Each world has a goroutine of its own, as if it were a process: UE's TickDispatch, the simulation, and TickFlush.
