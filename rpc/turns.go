@@ -330,11 +330,18 @@ func (c *Conn) waits() bool {
 func (w *World) discard(c *Conn) {
 	t := &w.turns
 	t.late = slices.DeleteFunc(t.late, func(other *Conn) bool { return other == c })
-	dropped := len(c.turn.spare)
+	dropped, names := 0, make(drops.Names)
+	drop := func(messages []bunch.Message) {
+		for i := range messages {
+			names[messageName(c.channels[messages[i].Channel], messages[i])]++
+		}
+		dropped += len(messages)
+		clear(messages)
+	}
+	drop(c.turn.spare)
 	c.turn = turn{}
 	for n := c.take(t.messages[:]); n > 0; n = c.take(t.messages[:]) {
-		dropped += n
-		clear(t.messages[:n])
+		drop(t.messages[:n])
 	}
 	if dropped > 0 {
 		c.drops.Add(drops.Ended, dropped)
@@ -342,6 +349,26 @@ func (w *World) discard(c *Conn) {
 		if c.closing.Load() { // from here: there is always something on its way then
 			level = slog.LevelInfo
 		}
-		w.log.Log(context.Background(), level, "messages dropped with their connection", "conn", c, "messages", dropped)
+		w.log.Log(context.Background(), level, "messages dropped with their connection", "conn", c, "messages", dropped, "calls", names.String())
 	}
+}
+
+// messageName names a message of a connection, for a log: the method that it calls or, in brackets, what else it is.
+func messageName(a *Actor, m bunch.Message) string {
+	called := calledBy(a, m)
+	switch {
+	case called != nil && m.Delivery != bunch.Tracked:
+		return called.String()
+	case m.Channel == 0:
+		return usageControl
+	case m.Delivery == bunch.Tracked:
+		return "(states)"
+	case m.Open:
+		return "(open)"
+	case m.Close:
+		return "(close)"
+	case a == nil:
+		return usageClosed
+	}
+	return usageOther
 }

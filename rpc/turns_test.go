@@ -253,7 +253,8 @@ func TestWhatCameBeforeTheEndIsServed(t *testing.T) {
 
 // TestFlooderThatLeaves keeps its place for a second, not until all that it sent has run; what has not is counted.
 func TestFlooderThatLeaves(t *testing.T) {
-	inMill(t, 2, Config{MaxConns: 2}, func(s *millScene) {
+	var log strings.Builder
+	inMill(t, 2, Config{MaxConns: 2, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(s *millScene) {
 		for range 20 {
 			s.flood(0)
 			s.call(1, 1)
@@ -269,6 +270,8 @@ func TestFlooderThatLeaves(t *testing.T) {
 		require.InDelta(t, endedTime.Seconds(), time.Since(start).Seconds(), 0.1)
 		require.Equal(t, 1, s.server.lobby.door.Conns())
 		require.Greater(t, s.conns[0].Stats().Drops.Ended, uint64(500))
+		synctest.Wait()
+		require.Regexp(t, `messages dropped with their connection" .* messages=(\d+) calls="(\d+) × Mill.Grind`, log.String())
 		require.Empty(t, s.server.turns.late)
 		s.step()
 		require.Equal(t, s.calls[1], s.served[1])
