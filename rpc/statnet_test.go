@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -60,6 +61,11 @@ Channels          14 open, 11 of actors, 3 with something reliable in flight
                   0 control: 1 of 256 entries, 0.0 ms queued
 Drops             Duplicate 1,234, Late 3
 `, "\n"+s.String())
+}
+
+func TestDropsRead(t *testing.T) {
+	require.Equal(t, "none", Drops{}.String())
+	require.Equal(t, "NotOwner 2, Duplicate 1,234", fmt.Sprint(Drops{Duplicate: 1234, NotOwner: 2}))
 }
 
 // TestStatNetSaysWhyQUICCarries names the reason.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
@@ -303,6 +304,9 @@ func (ch ChannelStats) String() string {
 	}
 	return text
 }
+
+// String lists the counters that are not 0: "NotOwner 2, Late 17", or "none".
+func (d Drops) String() string { return strings.Join(d.reasons(), ", ") }
 
 // reasons lists the counters that are not 0, by name.
 func (d Drops) reasons() (reasons []string) {

@@ -19,6 +19,22 @@ type Progress struct {
 	Resumed int64
 }
 
+// String says how far the transfer is: "2,048 sent, 1,024 of 4,096 acked (25.0 %), 512 resumed".
+func (p Progress) String() string {
+	text := statnet.Count(uint64(p.Sent)) + " sent, " + statnet.Count(uint64(p.Acked))
+	if p.Total >= 0 {
+		text += " of " + statnet.Count(uint64(p.Total))
+	}
+	text += " acked"
+	if p.Total > 0 {
+		text += " (" + statnet.Percent(float64(p.Acked)/float64(p.Total)) + ")"
+	}
+	if p.Resumed > 0 {
+		text += ", " + statnet.Count(uint64(p.Resumed)) + " resumed"
+	}
+	return text
+}
+
 // of formats n, and the total if that is known.
 func (p Progress) of(n int64) string {
 	if p.Total < 0 {

@@ -19,3 +19,9 @@ Slices            12,345 sent, 67 of them again, 12,000 sealed, 40 repair slices
 Drops             slices refused 1, late 2, not stored 3
 `, "\n"+s.String())
 }
+
+func TestProgressReads(t *testing.T) {
+	require.Equal(t, "2,048 sent, 1,024 of 4,096 acked (25.0 %), 512 resumed", Progress{Sent: 2048, Acked: 1024, Total: 4096, Resumed: 512}.String())
+	require.Equal(t, "7 sent, 0 acked", Progress{Sent: 7, Total: -1}.String())
+	require.Equal(t, "0 sent, 0 of 0 acked", Progress{}.String())
+}
