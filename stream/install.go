@@ -80,7 +80,8 @@ func bind(s *Streams) (err error) {
 		switch recovered := recover().(type) {
 		case nil:
 		case string:
-			err = fmt.Errorf("stream: Install goes once into a world, before its first connection: %s", recovered)
+			err = fmt.Errorf("stream: Install goes once into a world, before its first connection: call it right after rpc.NewWorld, "+
+				"and use the Streams that this call returned wherever the world's transfers are meant (%s)", recovered)
 		default:
 			panic(recovered)
 		}

@@ -12,7 +12,9 @@ import (
 func TestInstallGoesOnceIntoAWorld(t *testing.T) {
 	world, _ := newWorld(t, rpc.Config{}, Config{})
 	s, err := Install(world, Config{})
-	require.ErrorContains(t, err, "stream: Install goes once into a world, before its first connection: ")
+	require.EqualError(t, err, "stream: Install goes once into a world, before its first connection: call it right after rpc.NewWorld, "+
+		"and use the Streams that this call returned wherever the world's transfers are meant "+
+		`(rpc: class "quiver.stream" is bound twice in one world)`)
 	require.Nil(t, s)
 }
 
