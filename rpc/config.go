@@ -171,7 +171,8 @@ type Config struct {
 	// the file. UE: -NetTrace, Networking Insights.
 	Trace io.Writer
 
-	// Logger receives records at LogLevel and above; nil = none. Level may change at run time.
+	// Logger receives records at LogLevel and above; nil = none. Level may change at run time. Where a program has several worlds,
+	// logger.With("world", "alice") tells them apart; clients of Dial are also known by conn.local, their own address.
 	Logger   *slog.Logger
 	LogLevel *slog.LevelVar // default Info
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/logs"
+	"github.com/quivernet/quiver/internal/quicconn"
 	"github.com/quivernet/quiver/internal/refs"
 	"github.com/quivernet/quiver/internal/statnet"
 	"github.com/quivernet/quiver/internal/trace"
@@ -274,7 +275,8 @@ func (c *Conn) String() string {
 	return name
 }
 
-// LogValue implements slog.LogValuer.
+// LogValue implements slog.LogValuer. A client's shows the local address as well: each world counts its connections anew, so all clients of
+// a program have a connection 1 to one server.
 func (c *Conn) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.Uint64("id", c.id)}
 	if identity := c.Identity(); identity != "" {
@@ -282,6 +284,10 @@ func (c *Conn) LogValue() slog.Value {
 	}
 	if addr := c.RemoteAddr(); addr != nil {
 		attrs = append(attrs, slog.String("addr", addr.String()))
+	}
+	if carrier, ok := c.carrier.(*quicconn.Carrier); ok && !c.server {
+		_, local := carrier.Addrs()
+		attrs = append(attrs, slog.String("local", local.String()))
 	}
 	return slog.GroupValue(attrs...)
 }

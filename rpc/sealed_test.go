@@ -21,6 +21,7 @@ import (
 	"github.com/quivernet/quiver/internal/control"
 	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/quicconn"
 	"github.com/quivernet/quiver/internal/recovery"
 	"github.com/quivernet/quiver/internal/sealed"
 	"github.com/quivernet/quiver/internal/testkit"
@@ -260,7 +261,7 @@ func TestPathsOfIPv6sLeastMTU(t *testing.T) {
 	}
 }
 
-// TestSealedAtOneEnd tells both ends' logs, once, who has it and who has not.
+// TestSealedAtOneEnd: both logs say once who has it and who has not. The client's records have its own address, too.
 func TestSealedAtOneEnd(t *testing.T) {
 	for _, row := range []struct {
 		server, client bool
@@ -277,6 +278,9 @@ func TestSealedAtOneEnd(t *testing.T) {
 		}
 		overSealedWith(t, clean, config(0, row.server), config(1, row.client), func(n *sealedNet) {
 			synctest.Wait()
+			_, local := n.ends[0].carrier.(*quicconn.Carrier).Addrs()
+			require.NotContains(t, logs[0].String(), "conn.local")
+			require.Contains(t, logs[1].String(), `msg=connected conn.id=1 conn.addr=`+n.ends[0].RemoteAddr().String()+" conn.local="+local.String())
 			for i := range logs {
 				if row.says == "" {
 					require.NotContains(t, logs[i].String(), "QUIC carries all")
