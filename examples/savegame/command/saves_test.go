@@ -262,7 +262,7 @@ func TestProfile(t *testing.T) {
 	m.ok("put", m.write("b", "2"), "--profile", "work")
 	require.Regexp(t, `^a `, m.ok("ls"))
 	require.Regexp(t, `^b `, m.ok("ls", "--profile", "work"))
-	m.fails(exitDenied, []string{"ls", "--profile", "none"}, "ls: not logged in", "savegame login")
+	m.fails(exitDenied, []string{"ls", "--profile", "none"}, "ls: not logged in as --profile none; there is a login without --profile, with --profile work; or paste", "savegame login")
 	m.fails(exitUsage, []string{"ls", "--profile", "../up"}, "../up")
 
 	t.Log("# a login that goes for another one says so")

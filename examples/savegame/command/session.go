@@ -46,7 +46,7 @@ func client(name, args, summary string, do func(context.Context, *session) error
 			return err
 		}
 		if s.Token == "" && name != "login" {
-			return fail(exitDenied, "not logged in: paste the line that savegame serve printed (savegame login HOST:PORT CODE)")
+			return s.loggedOut(s.String("profile"))
 		}
 		return do(ctx, s)
 	}, append(flags,
@@ -223,6 +223,37 @@ func openProfile(home, name string) (p profile, err error) {
 		err = readJSON(p.file(), &p)
 	}
 	return p, err
+}
+
+// loggedOut returns the error of a profile, by its name, that has no login, with the profiles that have one.
+func (p *profile) loggedOut(name string) error {
+	who, home := "not logged in", p.home
+	if name != "" {
+		who, home = fmt.Sprintf("not logged in as --profile %s", name), filepath.Dir(p.home)
+	}
+	const paste = "paste the line that savegame serve printed (savegame login HOST:PORT CODE)"
+	if others := logins(home); len(others) > 0 {
+		return fail(exitDenied, "%s; there is a login %s; or %s", who, strings.Join(others, ", "), paste)
+	}
+	return fail(exitDenied, "%s: %s", who, paste)
+}
+
+// logins returns how commands name the profiles in a folder that have a login, at most ten.
+func logins(home string) (names []string) {
+	has := func(folder string) bool {
+		_, err := os.Stat((&profile{home: folder}).file())
+		return err == nil
+	}
+	if has(home) {
+		names = append(names, "without --profile")
+	}
+	folders, _ := os.ReadDir(home) // where it can not be read there are none to name
+	for _, f := range folders {
+		if has(filepath.Join(home, f.Name())) && len(names) < 10 {
+			names = append(names, "with --profile "+f.Name())
+		}
+	}
+	return names
 }
 
 func (p *profile) file() string { return filepath.Join(p.home, "profile.json") }

@@ -5,11 +5,14 @@ package demo
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
+	"syscall"
 	"time"
 
+	"github.com/quivernet/quiver/examples/savegame/desk"
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/stream"
 )
@@ -39,7 +42,9 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 		}
 	}()
 	for _, step := range []func(context.Context) error{s.scan, s.invite, s.serve, s.play} {
-		if err := step(ctx); err != nil {
+		if err := step(ctx); errors.Is(err, desk.ErrFull) || errors.Is(err, syscall.ENOSPC) {
+			return nil, fmt.Errorf("%w (the demo plays in %s: make room there, or set $TMPDIR to a folder on another disk)", err, s.dir)
+		} else if err != nil {
 			return nil, err
 		}
 	}

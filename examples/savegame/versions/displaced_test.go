@@ -70,7 +70,8 @@ func TestTheTrashHasRoomOnAFullDisk(t *testing.T) {
 	p.put(u, Request{Name: "other"}, saveOf(noise(2, 100_000)))
 	small.Space = u.used.Load() + 1<<20
 	_, _, err := put(ctx, u, Request{Name: "third"}, saveOf(noise(3, 50_000)))
-	require.ErrorContains(t, err, "room on the disk but for its reserve exceeded")
+	require.ErrorContains(t, err, "the disk of the saves is full: ")
+	require.ErrorContains(t, err, "1.0 MB are free, and the reserve of 1.0 MB must stay so")
 	_, err = u.Remove(ctx, "world", "m", Ref{})
 	require.NoError(t, err)
 	p.put(u, Request{Name: "third"}, saveOf(noise(3, 50_000)))

@@ -18,13 +18,19 @@ import (
 
 // Full means that something does not fit.
 type Full struct {
-	Setting string // "quota" of the user, "total quota", or "room on the disk but for its reserve"
-	Limit   int64  // what the setting is
+	Setting string // "quota" of the user, "total quota", or "disk"
+	Limit   int64  // what the setting is; of the disk, what all of the user's may have but for the reserve
 	Kept    int64  // bytes that stay whatever goes: newest versions, and running puts as large as they may become
 	Needs   int64  // bytes
+
+	Free, Reserve int64 // bytes of the disk, when that is full: that are free, and that must stay free
 }
 
 func (e *Full) Error() string {
+	if e.Setting == "disk" {
+		return fmt.Sprintf("the disk of the saves is full: %s do not fit beside %s that stay; %s are free, and the reserve of %s must stay so",
+			sizeText(e.Needs), sizeText(e.Kept), sizeText(e.Free), sizeText(e.Reserve))
+	}
 	return fmt.Sprintf("%s exceeded: %s do not fit beside %s that stay; the limit is %s", e.Setting, sizeText(e.Needs), sizeText(e.Kept), sizeText(e.Limit))
 }
 
@@ -78,11 +84,12 @@ func (u *User) over(disk, kept, needs int64) error {
 	others := u.all.total.Load() - used
 	switch {
 	case c.Quota > 0 && kept+needs > c.Quota:
-		return &Full{"quota", c.Quota, kept, needs}
+		return &Full{Setting: "quota", Limit: c.Quota, Kept: kept, Needs: needs}
 	case c.TotalQuota > 0 && others+kept+needs > c.TotalQuota:
-		return &Full{"total quota", c.TotalQuota, others + kept, needs}
+		return &Full{Setting: "total quota", Limit: c.TotalQuota, Kept: others + kept, Needs: needs}
 	case kept-used+needs > disk:
-		return &Full{"room on the disk but for its reserve", max(0, disk+used), kept, needs}
+		reserve := max(0, c.Reserve)
+		return &Full{"disk", max(0, disk+used), kept, needs, max(0, disk+reserve+u.all.held.Load()), reserve}
 	}
 	return nil
 }

@@ -375,7 +375,7 @@ func TestQuota(t *testing.T) {
 	_, _, err := put(t.Context(), u, Request{Name: "world", Seen: seen}, saveOf(noise(6, size), noise(7, size), noise(8, size)))
 	var full *Full
 	require.ErrorAs(t, err, &full)
-	require.Equal(t, Full{"quota", 3*one + one/2, 2 * one, 3*store.Occupied(size+1) + store.Occupied(200) + recordBytes}, *full)
+	require.Equal(t, Full{Setting: "quota", Limit: 3*one + one/2, Kept: 2 * one, Needs: 3*store.Occupied(size+1) + store.Occupied(200) + recordBytes}, *full)
 	require.Len(t, p.history(u, "world"), 2, "nothing goes for a put that does not fit")
 
 	_, err = u.Remove(t.Context(), "other", "m", Ref{}) // what is in the trash is no newest version any more
