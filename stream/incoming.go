@@ -22,6 +22,11 @@ func (i Incoming) Name() string { return i.in.header.name }
 // Key returns the sender's key for the content, "" if it gave none. Like Name it comes from outside.
 func (i Incoming) Key() string { return i.in.header.key }
 
+// String names the transfer and its sender, and says how far it is.
+func (i Incoming) String() string {
+	return fmt.Sprintf("%s from %v: %v", i.in.header.title(), i.Conn(), i.Progress())
+}
+
 // Progress returns one consistent snapshot. Total is known from the beginning if the sender knew it then.
 func (i Incoming) Progress() Progress { return i.in.progress() }
 

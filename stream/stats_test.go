@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"fmt"
+	"io"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,4 +26,22 @@ func TestProgressReads(t *testing.T) {
 	require.Equal(t, "2,048 sent, 1,024 of 4,096 acked (25.0 %), 512 resumed", Progress{Sent: 2048, Acked: 1024, Total: 4096, Resumed: 512}.String())
 	require.Equal(t, "7 sent, 0 acked", Progress{Sent: 7, Total: -1}.String())
 	require.Equal(t, "0 sent, 0 of 0 acked", Progress{}.String())
+}
+
+// TestTransfersRead: both ends print a transfer as what it is, with whom, and how far.
+func TestTransfersRead(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		received := make(chan string, 1)
+		save.Handle(n.client.streams, func(in *IncomingBlob) {
+			go func() {
+				_, _ = io.Copy(io.Discard, in)
+				received <- fmt.Sprint(in)
+			}()
+		})
+		sent := n.mustStart(n.server.peer, content(1000), Name("slot 1"))
+		require.NoError(n, sent.Wait(n.ctx))
+		far := "1,000 sent, 1,000 of 1,000 acked (100.0 %)"
+		require.Equal(n, fmt.Sprintf(`blob "save" named "slot 1" to %v: %s`, n.server.peer.Conn(), far), fmt.Sprint(sent))
+		require.Equal(n, fmt.Sprintf(`blob "save" named "slot 1" from %v: %s`, n.client.peer.Conn(), far), <-received)
+	})
 }

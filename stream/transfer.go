@@ -55,6 +55,11 @@ func (t *Transfer) guard(fn func()) (returned bool) {
 	return t.peer.streams.world.Guard(t.peer.conn, func() string { return t.header.function(t.reader.source.callee()) }, fn)
 }
 
+// String names the transfer and its receiver, and says how far it is.
+func (t *Transfer) String() string {
+	return fmt.Sprintf("%s to %v: %v", t.header.title(), t.peer.conn, t.Progress())
+}
+
 // Progress returns one consistent snapshot.
 func (t *Transfer) Progress() Progress {
 	t.mu.Lock()

@@ -123,10 +123,15 @@ func (h *header) String() string { return fmt.Sprintf("%v %q", h.kind, h.topic) 
 
 // function names a function of the game that runs for the transfer, for rpc.Config.OnPanic and the log.
 func (h *header) function(what string) string {
+	return h.title() + ": " + what
+}
+
+// title is String and the sender's name for the transfer, if that gave one.
+func (h *header) title() string {
 	if h.name == "" {
-		return fmt.Sprintf("%v: %s", h, what)
+		return h.String()
 	}
-	return fmt.Sprintf("%v named %q: %s", h, h.name, what)
+	return fmt.Sprintf("%v named %q", h, h.name)
 }
 
 // units names the unit of Progress in texts.
