@@ -205,7 +205,9 @@ func TestPanicLeavesALoop(t *testing.T) {
 // TestPanicInCalls has an item's own encoding panic between other calls, which go on.
 func TestPanicInCalls(t *testing.T) {
 	var s setup
-	s.rpc.OnPanic = func(*rpc.Conn, string, any, []byte) {}
+	s.rpc.OnPanic = func(_ *rpc.Conn, function string, _ any, _ []byte) {
+		require.Equal(t, "Calls of "+clientReceiveData.String()+": an item's encoding, or the function of Wrap", function)
+	}
 	inCalls(t, s, func(c *callsTest) {
 		var all [3]*Calling
 		c.do(c.network.server.world, func() {
