@@ -281,14 +281,6 @@ func (c *Conn) onWake() {
 	c.call()
 }
 
-// call has the next Dispatch look at the connection, and wakes the world. It is safe from any goroutine.
-func (c *Conn) call() {
-	if !c.called.Swap(true) {
-		c.world.lobby.call(c)
-	}
-	c.world.drive.Signal()
-}
-
 // enter gives a connection that has joined to the world. It is false when the connection has ended or was evicted meanwhile.
 func (c *Conn) enter() (in bool) {
 	c.replace()

@@ -340,6 +340,14 @@ func (c *Conn) unsettled() bool {
 	return c.times.ask.NeedsDriving() || c.mail.in.Owed() > 0
 }
 
+// call has the next Dispatch look at the connection, and wakes the world. It is safe from any goroutine.
+func (c *Conn) call() {
+	if !c.called.Swap(true) {
+		c.world.lobby.call(c)
+	}
+	c.world.drive.Signal()
+}
+
 // Channel is an actor's channel on one connection. The zero Channel is closed. Its methods are safe from any goroutine.
 type Channel struct {
 	conn   *Conn

@@ -139,7 +139,7 @@ func (c *Conn) dropMessage(reason drops.Reason, id uint8, why string) {
 
 // takeMessages tells peers, at the pace of Config.MessageRate, that messages of theirs have run: then they may send as many more.
 func (w *World) takeMessages() {
-	for _, c := range w.attended() {
+	for _, c := range w.frame.attended(w.announced) {
 		owed := c.mail.in.Owed()
 		if owed == 0 || !c.usable() {
 			continue
@@ -195,7 +195,7 @@ func (c *Conn) ServerTime(now time.Time) (t time.Time, bound time.Duration, ok b
 
 // exchangeTimes asks and answers at the end of a Flush, so that the time of the simulation before it does not blur the answer.
 func (w *World) exchangeTimes() {
-	for _, c := range w.attended() {
+	for _, c := range w.frame.attended(w.announced) {
 		switch {
 		case !c.times.question.IsZero():
 			c.answerTime(time.Now())

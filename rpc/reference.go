@@ -112,7 +112,7 @@ func (c *Conn) resolve(call *Call, m *method, p any, payload []byte) (wait bool)
 
 // runAllWaiting runs, in Dispatch, the waiting calls whose time is over.
 func (w *World) runAllWaiting() {
-	for _, c := range w.attended() {
+	for _, c := range w.frame.attended(w.announced) {
 		if len(c.copies.waiting.calls) > 0 {
 			w.runWaiting(c)
 		}

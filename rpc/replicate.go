@@ -37,7 +37,7 @@ func (w *World) replicate(now time.Time) {
 		w.replicator.unwatch()
 	}
 	w.replicator.compare(now)
-	for _, c := range w.attended() {
+	for _, c := range w.frame.attended(w.announced) {
 		if c.server {
 			c.dismissOverdue()
 			c.sendState(now)

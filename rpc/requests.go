@@ -205,7 +205,7 @@ func (w *World) tellCanceled(q *inquiry) {
 // expireRequests ends, in Dispatch, the inquiries whose time is over, and in a closed world those that it asks itself.
 func (w *World) expireRequests() {
 	w.expire(&w.requests)
-	for _, c := range w.attended() {
+	for _, c := range w.frame.attended(w.announced) {
 		w.expire(&c.requests)
 	}
 	if w.requests.asked.Len() > 0 {

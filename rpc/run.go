@@ -255,14 +255,6 @@ const (
 	beginTime = 2 * time.Millisecond
 )
 
-// attended returns the connections that this step looks at.
-func (w *World) attended() []*Conn {
-	if w.frame.all {
-		return w.announced
-	}
-	return w.frame.active
-}
-
 // maintainSealed runs maintain of the sealed carriers that have asked for it by wake.
 func (w *World) maintainSealed() {
 	begun, until := 0, time.Time{}
@@ -421,6 +413,14 @@ func (f *frame) activate(c *Conn) {
 		c.active = true
 		f.active = append(f.active, c)
 	}
+}
+
+// attended returns those of the world's connections at which this step looks.
+func (f *frame) attended(announced []*Conn) []*Conn {
+	if f.all {
+		return announced
+	}
+	return f.active
 }
 
 // forget removes a connection that is expelled.
