@@ -205,6 +205,7 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 	// The machine of its bunches. Until Join it takes little, and only on channel 0.
 	config := w.config.Bunch
 	config.Client, config.ReceiveLimit = !server, minReceiveLimit
+	config.AckDelay = w.config.ackDelay()
 	config.Random, config.Rate = w.extended.Random(c.id), c.allowance.Most()
 	if config.IdleTimeout == 0 {
 		config.IdleTimeout = w.config.idleTimeout()

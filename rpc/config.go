@@ -63,7 +63,9 @@ type Config struct {
 	// that both logs name the first difference. Without it they show only the two hashes. For development.
 	ExplainMismatch bool
 
-	// TickRate makes Run tick that often a second, besides on events. 0 = events only.
+	// TickRate makes Run tick that often a second, besides on events. 0 = events only. From 7 to 31 it also raises the default of
+	// Bunch.AckDelay from 40 ms to a tick and a quarter, so that acks ride on what the next tick sends and need no packets of their
+	// own; a game that calls Tick itself at such a rate sets Bunch.AckDelay.
 	TickRate int
 
 	// DispatchTime is how long the handlers of one connection may run in a Dispatch while others have calls, too; default 2 ms,
@@ -212,9 +214,22 @@ func (c *Config) handshakeTimeout() time.Duration {
 func (c *Config) helloTimeout() time.Duration {
 	return min(cmp.Or(c.HelloTimeout, 2*time.Second), c.handshakeTimeout())
 }
+
+// At tick rates from leastRideRate to mostRideRate a tick and a quarter is longer than the 40 ms for which acks wait otherwise, and no longer
+// than the 200 ms for which they may.
+const leastRideRate, mostRideRate = 7, 31
+
 func (c *Config) idleTimeout() time.Duration { return cmp.Or(c.IdleTimeout, 30*time.Second) }
 func (c *Config) keepAlive() time.Duration {
 	return max(0, cmp.Or(c.KeepAlive, 10*time.Second))
+}
+
+// ackDelay returns Bunch.AckDelay: by default it is as long as acks must wait to ride on the packets of ticks; 0 = the default of package bunch.
+func (c *Config) ackDelay() time.Duration {
+	if c.Bunch.AckDelay != 0 || c.TickRate < leastRideRate || c.TickRate > mostRideRate {
+		return c.Bunch.AckDelay
+	}
+	return time.Second / time.Duration(c.TickRate) * 5 / 4
 }
 
 // pingTime is how often sealed traffic has a client send a packet over QUIC, which costs both ends as much as two sealed messages. Without

@@ -315,3 +315,37 @@ func TestRunLooksAtTheActive(t *testing.T) {
 		t.Run(name, test)
 	}
 }
+
+// TestAcksRideOnTicks: in a game with calls both ways in each tick nearly all packets hold calls, whatever the tick rate, because acks wait for
+// the next tick's packet.
+func TestAcksRideOnTicks(t *testing.T) {
+	for _, rate := range []int{60, 30, 20, 10, 7} {
+		synctest.Test(t, func(t *testing.T) {
+			server, client := newTestWorld(t, Config{TickRate: rate}), newTestWorld(t, Config{TickRate: rate})
+			ctx, conn, end := underRun(t, server, client)
+			var a, mirror *Actor
+			var channel uint64
+			require.NoError(t, server.Do(ctx, func() {
+				var err error
+				a, err = server.Spawn(hero, server.joined[0])
+				require.NoError(t, err)
+				channel = a.openings[0].channel
+			}))
+			time.Sleep(time.Second)
+			require.NoError(t, client.Do(ctx, func() { mirror = conn.channels[channel] }))
+			tick := time.Second / time.Duration(rate)
+			sent := func() uint64 { return conn.Stats().PacketsOut + server.joined[0].Stats().PacketsOut }
+			before, made := sent(), 0
+			for ; made < 100; made++ {
+				server.Post(func() { _ = blink.Call(a, made) })
+				time.Sleep(tick / 16)
+				client.Post(func() { _ = title.Call(mirror, callsign{Name: "it"}) })
+				time.Sleep(tick - tick/16)
+			}
+			packets := sent() - before
+			t.Logf("%d Hz: %d packets with %d calls, acks wait %v", rate, packets, 2*made, conn.machine.Params().AckDelay)
+			require.LessOrEqual(t, packets, uint64(2*made*11/10))
+			end()
+		})
+	}
+}
