@@ -26,9 +26,9 @@ type Peer struct {
 
 	Open func(ctx context.Context, n emulate.Net) (Pair, error)
 
-	// Gather connects many clients to one server over the bare loopback; nil = cannot. hear gets every message, at
+	// Gather connects many clients, which play at hz ticks a second, to one server over the bare loopback; nil = cannot. hear gets every message, at
 	// either end, and may be called by many goroutines at once.
-	Gather func(ctx context.Context, clients int, hear func(message []byte)) (Crowd, error)
+	Gather func(ctx context.Context, clients, hz int, hear func(message []byte)) (Crowd, error)
 }
 
 // Crowd is many connections to one server.

@@ -39,7 +39,7 @@ func crowd(ctx context.Context, j job.Job, r *job.Result) error {
 	idle := takeStock()
 	joining, cancel := context.WithTimeout(ctx, gatherTime)
 	defer cancel()
-	c, err := who.Gather(joining, j.Count, h.hear)
+	c, err := who.Gather(joining, j.Count, j.Hz, h.hear)
 	if err != nil {
 		return err
 	}

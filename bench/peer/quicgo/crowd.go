@@ -27,7 +27,7 @@ type crowd struct {
 	close   []func() error
 }
 
-func gather(ctx context.Context, clients int, hear func(message []byte)) (peer.Crowd, error) {
+func gather(ctx context.Context, clients, _ int, hear func(message []byte)) (peer.Crowd, error) {
 	c := &crowd{hear: hear}
 	socket, err := c.socket()
 	if err != nil {

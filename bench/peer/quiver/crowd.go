@@ -45,14 +45,18 @@ type member struct {
 }
 
 // gather returns what makes a crowd, all of it over sealed packets or none.
-func gather(sealed bool) func(ctx context.Context, clients int, hear func(message []byte)) (peer.Crowd, error) {
-	return func(ctx context.Context, clients int, hear func(message []byte)) (peer.Crowd, error) {
-		return newCrowd(ctx, clients, sealed, hear)
+func gather(sealed bool) func(ctx context.Context, clients, hz int, hear func(message []byte)) (peer.Crowd, error) {
+	return func(ctx context.Context, clients, hz int, hear func(message []byte)) (peer.Crowd, error) {
+		return newCrowd(ctx, clients, hz, sealed, hear)
 	}
 }
 
-func newCrowd(ctx context.Context, clients int, sealed bool, hear func(message []byte)) (peer.Crowd, error) {
-	server, err := rpc.NewWorld(rpc.Config{ReceiveLimit: receiveLimit, MaxConnsPerAddress: -1, Sealed: sealed})
+func newCrowd(ctx context.Context, clients, hz int, sealed bool, hear func(message []byte)) (peer.Crowd, error) {
+	config := rpc.Config{Sealed: sealed}
+	config.Bunch.AckDelay = ackDelay(hz)
+	serving := config
+	serving.ReceiveLimit, serving.MaxConnsPerAddress = receiveLimit, -1
+	server, err := rpc.NewWorld(serving)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +75,7 @@ func newCrowd(ctx context.Context, clients int, sealed bool, hear func(message [
 	for range clients {
 		slots <- struct{}{}
 		go func() {
-			failed <- c.join(ctx, running, sealed, hear)
+			failed <- c.join(ctx, running, config, hear)
 			<-slots
 		}()
 	}
@@ -81,6 +85,11 @@ func newCrowd(ctx context.Context, clients int, sealed bool, hear func(message [
 		}
 	}
 	return c, err
+}
+
+// ackDelay is what Config.TickRate makes of Bunch.AckDelay in a game that ticks hz times a second. Here what is sent comes by posts.
+func ackDelay(hz int) time.Duration {
+	return max(40*time.Millisecond, time.Second/time.Duration(hz)*5/4)
 }
 
 func (c *crowd) serve(hear func(message []byte)) {
@@ -95,8 +104,8 @@ func (c *crowd) serve(hear func(message []byte)) {
 }
 
 // join makes one client, which has its actor when join returns.
-func (c *crowd) join(ctx, running context.Context, sealed bool, hear func(message []byte)) error {
-	world, err := rpc.NewWorld(rpc.Config{Sealed: sealed})
+func (c *crowd) join(ctx, running context.Context, config rpc.Config, hear func(message []byte)) error {
+	world, err := rpc.NewWorld(config)
 	if err != nil {
 		return err
 	}
