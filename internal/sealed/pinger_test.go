@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
 )
 
 // TestClientsPing: while there is traffic a client pings each second, which keeps QUIC at both ends awake. A server pings only when it waits
@@ -67,4 +69,33 @@ func TestPingsWhileQUICSearches(t *testing.T) {
 	s.a.records.play = s.a.records.bytes
 	p.moved()
 	require.False(t, p.searches(s.now.Add(time.Hour), s.a, func() int { return size }))
+}
+
+// TestPlayIsNoSilence: in a game that ticks slowly acks wait for the next tick, and the peer is quiet between two. Neither makes QUIC ping.
+func TestPlayIsNoSilence(t *testing.T) {
+	for _, hz := range []int{60, 30, 20, 10, 4} {
+		for _, delay := range []time.Duration{ms / 10, 25 * ms, 100 * ms} {
+			each := time.Second / time.Duration(hz)
+			a, b := newTicks(each, 0, 0), newTicks(each, 0, 0)
+			b.next = b.next.Add(each / 3)
+			client, server := ends(t, a, b, func(c *SessionConfig) { c.PlayDelay = min(max(40*ms, each*5/4), 200*ms); c.NoTrain = true })
+			client.Start(netsim.Epoch, ID{1})
+			server.Start(netsim.Epoch, ID{2})
+			path := netsim.Config{Delay: delay}
+			pair := netsim.NewPair(client, server, netsim.PairConfig{AtoB: path, BtoA: path, Max: SafePacket})
+			require.NoError(t, pair.RunFor(5*time.Second))
+			near, far := pinger{every: time.Second}, pinger{every: time.Second}
+			pings := make([]int, 2)
+			for range 10_000 {
+				require.NoError(t, pair.RunFor(ms))
+				for i, due := range []bool{near.due(pair.Now(), client), far.due(pair.Now(), server)} {
+					if due {
+						pings[i]++
+					}
+				}
+			}
+			require.InDelta(t, 10, pings[0], 1, "%d Hz, %v", hz, delay)
+			require.LessOrEqual(t, pings[1], 1, "%d Hz, %v", hz, delay)
+		}
+	}
 }

@@ -23,7 +23,7 @@ func (s *Session) take(at time.Time, p opened) error {
 	if why := s.opener.mark(p); why != kept {
 		return s.dropped(why)
 	}
-	s.hearing.received = t
+	s.hearing.receive(t)
 	s.stats.Received++
 	s.stats.ReceivedBytes += uint64(p.size)
 	asks, err := s.consume(t, p.frames)

@@ -19,6 +19,7 @@ type hearing struct {
 	heard    time.Duration // when the last ack arrived or, if that was later, when a packet left while none was in flight
 	asked    time.Duration // when the last packet left that asks for an ack
 	received time.Duration // when the last packet of the peer was received; 0 = none
+	gap      time.Duration // longest time between two of them lately, at most silentTime
 	probes   int           // number of probes that must leave now, whatever the pacer allows
 	ptos     int           // probe timeouts in a row without an ack
 	idly     bool          // the last packet that asked for an ack lets it wait, because it has only play
@@ -47,10 +48,19 @@ func (h *hearing) miss(opening bool) {
 	h.ptos++
 }
 
+// receive notes that a packet was received at t. Each one shortens gap by a sixteenth, so that a burst a tick does not hide the ticks.
+func (h *hearing) receive(t time.Duration) {
+	if h.received > 0 {
+		h.gap = max(h.gap-h.gap/16, min(t-h.received, silentTime))
+	}
+	h.received = t
+}
+
 // overdueAt returns when a peer that has sent before should have been heard again. Its silence may mean that our own address has changed,
-// which only QUIC's packets can tell it. ok is false when a probe timeout is longer than silentTime: then silence means nothing.
+// which only QUIC's packets can tell it. ok is false when that is longer than silentTime: then silence means nothing.
 func (h *hearing) overdueAt(pto time.Duration) (time.Duration, bool) {
-	return h.received + pto, h.received > 0 && pto < silentTime
+	wait := max(pto, 2*h.gap)
+	return h.received + wait, h.received > 0 && wait < silentTime
 }
 
 // otherCarrier watches the connection's other carrier while this one waits for an ack that is late.
@@ -111,10 +121,15 @@ func (s *Session) pto() time.Duration {
 	return 3*s.guess + maxReportDelay // the variance begins as half the round trip (RFC 9002, section 5.3), and counts four times
 }
 
-// probeAfter returns how long the session waits for an ack before it sends a probe. It bounds the probe timeout, which one late ack may make
-// seconds long: in that time a silent carrier would end without having asked.
+// probeAfter returns how long the session waits for an ack before it sends a probe, or has QUIC ping: what the peer may let an ack of play wait
+// is in it. It bounds the probe timeout, which one late ack may make seconds long: in that time a silent carrier would end without having
+// asked.
 func (s *Session) probeAfter() time.Duration {
-	return min(s.pto(), max(silentTime, 2*s.rtt()))
+	wait := min(s.pto(), max(silentTime, 2*s.rtt()))
+	if s.hearing.idly {
+		wait += s.config.PlayDelay
+	}
+	return wait
 }
 
 // ptoAt returns when the next probe is due. While opening the wait doubles each time, for the peer may not listen yet.
@@ -123,9 +138,6 @@ func (s *Session) ptoAt() (time.Duration, bool) {
 		return 0, false
 	}
 	wait := s.probeAfter()
-	if s.hearing.idly {
-		wait += s.config.PlayDelay
-	}
 	if s.state == Opening {
 		wait <<= min(s.hearing.ptos, 4)
 		wait = min(wait, silentTime)
