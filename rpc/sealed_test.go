@@ -143,8 +143,8 @@ func overSealedWith(t *testing.T, path netsim.Config, far, near Config, fn func(
 		n.clients = []*testWorld{client}
 		lose := func(way *atomic.Bool) netsim.Config {
 			to := path
-			to.Lose = func(_ uint64, p []byte) bool {
-				return n.dark.Load() || (n.blocked.Load() || way.Load()) && p[0] >= 0x04 && p[0] <= 0x0f
+			to.Lose = func(k uint64, p []byte) bool {
+				return path.Lose != nil && path.Lose(k, p) || n.dark.Load() || (n.blocked.Load() || way.Load()) && isSealed(p)
 			}
 			return to
 		}
