@@ -20,9 +20,9 @@ func TestPacketsOfPlay(t *testing.T) {
 		sealed, quic float64 // packets a second, of both ends
 	}{
 		"nothing":              {func(_, _ *Actor) {}, 1, 0, 0.6},
-		"both ways":            {func(a, m *Actor) { down(a, m); up(a, m) }, 1, 62, 2},
-		"unreliable, one way":  {down, 1, 46, 2},
-		"reliable, one way":    {up, 1, 46, 2},
+		"both ways":            {func(a, m *Actor) { down(a, m); up(a, m) }, 1, 63, 3},
+		"unreliable, one way":  {down, 1, 47, 3},
+		"reliable, one way":    {up, 1, 47, 3},
 		"both ways, slowly":    {func(a, m *Actor) { down(a, m); up(a, m) }, 30, 7, 2},
 		"unreliable, slowly":   {down, 30, 4, 2},
 		"both ways, at 3.8 Hz": {func(a, m *Actor) { down(a, m); up(a, m) }, 8, 24, 2},
