@@ -20,7 +20,7 @@ type Config struct {
 	SessionConfig
 
 	// Addrs returns the addresses to which and from which the QUIC connection sends now: the carrier sends nowhere else. It is called
-	// each followTime, and when packets come from elsewhere.
+	// each followBulk beside bulk, else each followPlay, and when packets come from elsewhere.
 	Addrs func() (remote, local net.Addr)
 	// MaxPacket returns the largest packet in bytes that the path takes, as QUIC has found. nil = SafePacket.
 	MaxPacket func() int

@@ -199,7 +199,7 @@ func TestCarrierRotatesWithItsAddress(t *testing.T) {
 		local.Store(&net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 9})
 		d.a.config.Addrs = func() (net.Addr, net.Addr) { return d.to.Load(), local.Load() }
 		turn := func() {
-			time.Sleep(followTime)
+			time.Sleep(followPlay)
 			d.a.Lock()
 			d.a.Unlock()
 		}

@@ -22,9 +22,10 @@ const (
 	busyWait = time.Millisecond
 	// heavyLoad is the load of three packets a turn. Play receives one and sends one; who moves bulk has some ten.
 	heavyLoad = 3 * 8
-	// followTime is how long a carrier takes what QUIC told of the path for true, unless a packet came from elsewhere: to ask quic-go takes
-	// a twentieth of a turn of play, whose memory is cold.
-	followTime = 20 * time.Millisecond
+	// followBulk is how long a carrier takes what QUIC told of the path for true while bulk is in flight, unless a packet came from elsewhere;
+	// without bulk it is followPlay, since to ask quic-go, whose memory is cold then, takes a tenth of a turn of play.
+	followBulk = 20 * time.Millisecond
+	followPlay = 100 * time.Millisecond
 	// observeTime is the least time between two calls of Config.Observe.
 	observeTime = time.Millisecond
 )
@@ -185,7 +186,11 @@ func (c *Carrier) tell(changed, woken bool) {
 // follow makes the carrier send where QUIC sends, and packets as large as QUIC's, and tells the session when the path has changed.
 func (c *Carrier) follow(now time.Time) {
 	r := &c.run
-	if strayed := c.inbox.strayed.Swap(false); r.aimed && !strayed && now.Sub(r.asked) < followTime {
+	age := followPlay
+	if c.session.bulkInFlight() > 0 {
+		age = followBulk
+	}
+	if strayed := c.inbox.strayed.Swap(false); r.aimed && !strayed && now.Sub(r.asked) < age {
 		return
 	}
 	r.asked, r.most = now, SafePacket
