@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -17,69 +16,65 @@ type catalog struct {
 
 	// names is held by who changes names of files among the objects, and shared by who reads what has one.
 	names   sync.RWMutex
-	folders map[string]places
+	folders map[string]map[string]*pack // of each folder its objects, by the last element of their keys
 }
 
-// found notes what is in a file: several objects, where it is a pack that is not damaged, or else one, which may be somebody else's.
-func (c *catalog) found(name string, e fs.DirEntry) error {
-	info, err := e.Info()
+// look returns what is in a file that has a name or will have it: the objects of a pack, or else one, which may be somebody else's. So it is
+// with an error by which a pack is damaged, too.
+func (c *catalog) look(file, name string) (*pack, error) {
+	info, err := c.files.Stat(file)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p := &pack{name: name, time: info.ModTime()}
-	all := make(places)
+	p := &pack{name, info.ModTime(), make(map[string]span)}
 	if isPack(name) {
-		file, err := c.files.Open(name)
-		if err == nil {
-			err = errors.Join(p.read(file, info.Size(), all), file.Close())
-		}
-		if unlessDamaged(err) != nil {
-			return err
+		var opened OpenFile
+		if opened, err = c.files.Open(file); err == nil {
+			err = errors.Join(p.read(opened, info.Size()), opened.Close())
 		}
 	}
-	if len(all) == 0 {
-		all = p.alone(info.Size())
+	if len(p.objects) == 0 {
+		p.objects[path.Base(name)] = span{0, info.Size()}
 	}
-	c.remember(p, all)
-	return nil
+	return p, err
 }
 
 // get reads an object. What it was in may have been removed by somebody else: all of that is missing then, and may be put again.
 func (c *catalog) get(key string) ([]byte, error) {
-	data, at, err := c.read(key)
-	if at.pack != nil && errors.Is(err, fs.ErrNotExist) {
+	data, in, err := c.read(key)
+	if in != nil && errors.Is(err, fs.ErrNotExist) {
 		c.names.Lock()
 		defer c.names.Unlock()
-		c.forget(at.pack)
+		c.forget(in)
 	}
 	return data, err
 }
 
-// read reads of an object what its file has, and says where that is.
-func (c *catalog) read(key string) (data []byte, at place, err error) {
+// read reads of an object what its file has, and says what that is; nil: no file has the object.
+func (c *catalog) read(key string) (data []byte, in *pack, err error) {
 	c.names.RLock()
 	defer c.names.RUnlock()
-	at, there := c.place(key)
-	if !there {
-		return nil, at, &fs.PathError{Op: "get", Path: key, Err: fs.ErrNotExist}
+	in = c.packOf(key)
+	if in == nil {
+		return nil, nil, &fs.PathError{Op: "get", Path: key, Err: fs.ErrNotExist}
 	}
-	file, err := c.files.Open(at.pack.name)
+	file, err := c.files.Open(in.name)
 	if err != nil {
-		return nil, at, err
+		return nil, in, err
 	}
 	defer file.Close() // it was only read
+	at := in.objects[path.Base(key)]
 	data = make([]byte, at.size)
 	n, err := file.ReadAt(data, at.offset)
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	return data[:n], at, err
+	return data[:n], in, err
 }
 
-// place returns where an object is. The caller holds or shares names.
-func (c *catalog) place(key string) (at place, there bool) {
-	at, there = c.folders[path.Dir(fileOf(key))][path.Base(key)]
-	return at, there
+// packOf returns the file that has an object, nil where none has. The caller holds or shares names.
+func (c *catalog) packOf(key string) *pack {
+	return c.folders[path.Dir(fileOf(key))][path.Base(key)]
 }
 
 // objects returns what is in a folder and in the folders in it, by key.
@@ -90,8 +85,8 @@ func (c *catalog) objects(in string) (list []Object) {
 		if folder != in && !strings.HasPrefix(folder, in+"/") {
 			continue
 		}
-		for name, at := range all {
-			list = append(list, Object{keyOf(path.Join(folder, name)), at.size, at.pack.time})
+		for name, in := range all {
+			list = append(list, Object{keyOf(path.Join(folder, name)), in.objects[name].size, in.time})
 		}
 	}
 	slices.SortFunc(list, func(a, b Object) int { return strings.Compare(a.Key, b.Key) })
@@ -99,19 +94,21 @@ func (c *catalog) objects(in string) (list []Object) {
 }
 
 // remember notes what is in a file. The caller holds names.
-func (c *catalog) remember(p *pack, all places) {
+func (c *catalog) remember(p *pack) {
 	folder := path.Dir(p.name)
 	if c.folders[folder] == nil {
-		c.folders[folder] = make(places)
+		c.folders[folder] = make(map[string]*pack)
 	}
-	maps.Copy(c.folders[folder], all)
+	for name := range p.objects {
+		c.folders[folder][name] = p
+	}
 }
 
 // forget notes that what was in a file is there no more. The caller holds names.
 func (c *catalog) forget(p *pack) {
 	all := c.folders[path.Dir(p.name)]
-	for _, name := range p.objects {
-		if all[name].pack == p {
+	for name := range p.objects {
+		if all[name] == p {
 			delete(all, name)
 		}
 	}

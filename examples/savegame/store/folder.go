@@ -1,6 +1,7 @@
 package store
 
 import (
+	"archive/zip"
 	"cmp"
 	"context"
 	"errors"
@@ -65,7 +66,7 @@ func Open(dir string) (*Folder, error) {
 
 // OpenOn opens a store on a file system that nobody else uses.
 func OpenOn(files Files) (*Folder, error) {
-	f := &Folder{catalog: catalog{files: files, folders: make(map[string]places)}, changing: make(chan struct{}, 1)}
+	f := &Folder{catalog: catalog{files: files, folders: make(map[string]map[string]*pack)}, changing: make(chan struct{}, 1)}
 	for _, dir := range []string{objectsFolder, waitingFolder} {
 		if err := f.mkdirAll(dir); err != nil {
 			return nil, err
@@ -93,10 +94,20 @@ func (f *Folder) read(dir string) error {
 		case e.IsDir():
 			err = f.read(name)
 		case strings.HasPrefix(name, objectsFolder+"/"):
-			err = f.found(name, e)
+			err = f.found(name)
 		}
 	}
 	return cmp.Or(err, f.files.SyncDir(dir))
+}
+
+// found notes what is in a file that was there before. What a damaged one had is missing.
+func (f *Folder) found(name string) error {
+	p, err := f.look(name, name)
+	if unlessDamaged(err) != nil {
+		return err
+	}
+	f.remember(p)
+	return nil
 }
 
 // Close gives the folder to others. Nothing may be called meanwhile or afterwards.
@@ -155,8 +166,8 @@ func (f *Folder) packsOf(keys []string) map[*pack][]string {
 	defer f.names.RUnlock()
 	packs := make(map[*pack][]string)
 	for _, key := range keys {
-		if at, there := f.place(key); there {
-			packs[at.pack] = append(packs[at.pack], key)
+		if p := f.packOf(key); p != nil {
+			packs[p] = append(packs[p], key)
 		}
 	}
 	return packs
@@ -197,22 +208,25 @@ func (f *Folder) remove(p *pack, changed map[string]struct{}) error {
 
 // shrink writes a pack again without some of its objects, in its place, for which the disk needs room. One that holds no others goes.
 func (f *Folder) shrink(p *pack, keys []string, changed map[string]struct{}) error {
-	left := slices.DeleteFunc(slices.Clone(p.objects), func(name string) bool {
-		return slices.ContainsFunc(keys, func(key string) bool { return path.Base(key) == name })
-	})
+	left := maps.Clone(p.objects)
+	for _, key := range keys {
+		delete(left, path.Base(key))
+	}
 	if len(left) == 0 {
 		return f.remove(p, changed)
 	}
-	smaller := &pack{name: p.name, time: p.time}
-	return f.show(smaller, p, func(to io.Writer) (places, error) {
-		return smaller.write(to, func(yield func(newObject, error) bool) {
-			for _, name := range left {
-				data, err := f.get(path.Join(keyOf(path.Dir(p.name)), name))
-				if !yield(newObject{key: name, data: data}, err) {
-					return
-				}
+	return f.show(p.name, p, len(left), func(to io.Writer) error {
+		archive := zip.NewWriter(to)
+		for _, name := range slices.Sorted(maps.Keys(left)) {
+			data, err := f.get(path.Join(keyOf(path.Dir(p.name)), name))
+			if err == nil {
+				err = addTo(archive, name, data)
 			}
-		})
+			if err != nil {
+				return err
+			}
+		}
+		return archive.Close()
 	})
 }
 
@@ -255,15 +269,14 @@ func (f *Folder) absent(key string) error {
 	f.names.RLock()
 	defer f.names.RUnlock()
 	for folder := path.Dir(key); folder != "."; folder = path.Dir(folder) {
-		if _, there := f.place(folder); there {
+		if f.packOf(folder) != nil {
 			return fmt.Errorf("%w: %s is an object, and no folder for %s", ErrKey, folder, key)
 		}
 	}
-	_, there := f.place(key)
 	switch info, err := f.files.Stat(fileOf(key)); {
 	case err == nil && info.IsDir():
 		return fmt.Errorf("%w: %s is a folder of others", ErrKey, key)
-	case err == nil || there:
+	case err == nil || f.packOf(key) != nil:
 		return &fs.PathError{Op: "put", Path: key, Err: fs.ErrExist}
 	default:
 		return missing(err)
@@ -273,40 +286,35 @@ func (f *Folder) absent(key string) error {
 // put makes objects of one folder: one alone is a file, several are a pack.
 func (f *Folder) put(folder string, objects []*newObject) error {
 	if first := objects[0]; len(objects) == 1 {
-		p := &pack{name: fileOf(first.key)}
-		return f.show(p, nil, func(to io.Writer) (places, error) {
+		return f.show(fileOf(first.key), nil, 1, func(to io.Writer) error {
 			_, err := to.Write(first.data)
-			return p.alone(int64(len(first.data))), err
+			return err
 		})
 	}
-	p := &pack{name: packName(fileOf(folder))}
-	return f.show(p, nil, func(to io.Writer) (places, error) {
-		return p.write(to, func(yield func(newObject, error) bool) {
-			for _, o := range objects {
-				if !yield(*o, nil) {
-					return
-				}
+	return f.show(packName(fileOf(folder)), nil, len(objects), func(to io.Writer) error {
+		archive := zip.NewWriter(to)
+		for _, o := range objects {
+			if err := addTo(archive, o.key, o.data); err != nil {
+				return err
 			}
-		})
+		}
+		return archive.Close()
 	})
 }
 
-// show makes a file durably, in the place of another one unless that is nil: its bytes are flushed before it has its name.
-func (f *Folder) show(p, old *pack, fill func(io.Writer) (places, error)) error {
+// show makes a file of so many objects durably, in the place of another one unless that is nil: its bytes are flushed, and it is known what is
+// where, before it has its name.
+func (f *Folder) show(name string, old *pack, holds int, fill func(io.Writer) error) error {
 	waiting := path.Join(waitingFolder, strconv.FormatUint(f.counter.Add(1), 10))
-	var all places
-	err := f.write(waiting, func(to io.Writer) (err error) {
-		all, err = fill(to)
-		return err
-	})
+	err := f.write(waiting, fill)
 	if err == nil {
-		err = f.rename(waiting, p, old, all)
+		err = f.rename(waiting, name, old, holds)
 	}
 	if err != nil {
 		_ = f.files.Remove(waiting) // or the next Open does
 		return err
 	}
-	return f.sync(path.Dir(p.name)) // many at once do so in one write of the file system's journal
+	return f.sync(path.Dir(name)) // many at once do so in one write of the file system's journal
 }
 
 // write makes a file whose bytes are durable.
@@ -322,22 +330,26 @@ func (f *Folder) write(name string, fill func(io.Writer) error) error {
 }
 
 // rename gives what waits its name, and notes what it holds.
-func (f *Folder) rename(waiting string, p, old *pack, all places) error {
+func (f *Folder) rename(waiting, name string, old *pack, holds int) error {
+	p, err := f.look(waiting, name)
+	if err == nil && len(p.objects) != holds {
+		err = fmt.Errorf("of %d objects %d can be read that were just written", holds, len(p.objects))
+	}
+	if err != nil {
+		return err
+	}
 	f.names.Lock()
 	defer f.names.Unlock()
-	err := f.mkdirAll(path.Dir(p.name))
-	if err == nil {
-		err = f.files.Rename(waiting, p.name)
+	if err = f.mkdirAll(path.Dir(name)); err == nil {
+		err = f.files.Rename(waiting, name)
 	}
 	if err != nil {
 		return err
 	}
 	if old != nil {
 		f.forget(old)
-	} else if info, err := f.files.Stat(p.name); err == nil {
-		p.time = info.ModTime()
 	}
-	f.remember(p, all)
+	f.remember(p)
 	return nil
 }
 
