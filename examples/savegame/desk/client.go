@@ -21,6 +21,7 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/stream"
+	"github.com/quivernet/quiver/stream/pieces"
 )
 
 const (
@@ -184,7 +185,7 @@ func Ask[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R], a A) (R
 var byServer = []error{stream.ErrRejected, stream.ErrClosed, stream.ErrCanceled}
 
 // askAndTalk asks the desk, and talks beside, until both have ended, or one has failed, which ends the other.
-func askAndTalk[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R], n number, a A, talking func(t *talk) error) (answer R, err error) {
+func askAndTalk[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R], n number, a A, talking func(ctx context.Context, t *pieces.Talk) error) (answer R, err error) {
 	var broken error
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() (err error) {
@@ -192,7 +193,7 @@ func askAndTalk[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R], 
 		return err
 	})
 	both.Go(func() error {
-		err := talking(&talk{ctx: ctx, peer: c.streams.Peer(c.conn), inbox: &c.inbox, number: n, rate: c.config.Rate})
+		err := talking(ctx, n.talk(c.streams.Peer(c.conn), &c.inbox, c.config.Rate))
 		if slices.ContainsFunc(byServer, func(end error) bool { return errors.Is(err, end) }) {
 			broken = err
 			return nil
@@ -243,7 +244,7 @@ func (c *Client) Put(ctx context.Context, src *tree.Source, r versions.Request) 
 	b, n := src.Manifest.Append(nil), c.next()
 	r.Content = manifest.Sum(b)
 	p := &putting{Client: c, label: "put " + r.Name, source: src, chunks: src.Manifest.Chunks()}
-	m, err := askAndTalk(ctx, c, askPut, n, putArgs{n, r}, func(t *talk) error { return p.send(t, b) })
+	m, err := askAndTalk(ctx, c, askPut, n, putArgs{n, r}, func(ctx context.Context, t *pieces.Talk) error { return p.send(ctx, t, b) })
 	if errors.Is(err, manifest.ErrChunk) {
 		err = cmp.Or(p.changed(), err)
 	}
@@ -263,14 +264,14 @@ type putting struct {
 }
 
 // send sends the manifest, and what the server lacks.
-func (p *putting) send(t *talk, manifest []byte) (err error) {
-	if p.lacks, err = t.offer(manifest, len(p.chunks)); err != nil {
+func (p *putting) send(ctx context.Context, t *pieces.Talk, manifest []byte) (err error) {
+	if p.lacks, err = t.Offer(ctx, manifest, len(p.chunks)); err != nil {
 		return err
 	}
 	moved, stop := p.watch(p.label, p.chunks, p.lacks)
 	defer stop()
 	p.moved = moved
-	return t.sayChunks(p.lacks, p.pack)
+	return t.Send(ctx, p.lacks, p.pack)
 }
 
 func (p *putting) pack(frame []byte, index int) ([]byte, error) {
@@ -301,8 +302,9 @@ type Download struct {
 	Version  versions.Version
 	Manifest *manifest.Manifest
 
+	ctx    context.Context // of the get
 	client *Client
-	talk   *talk
+	talk   *pieces.Talk
 	asked  bool // for chunks
 }
 
@@ -310,8 +312,8 @@ type Download struct {
 // does.
 func (c *Client) Get(ctx context.Context, name string, version int, use func(d *Download) error) error {
 	n, used := c.next(), false
-	_, err := askAndTalk(ctx, c, askGet, n, getArgs{n, name, version, c.config.Rate}, func(t *talk) error {
-		d := &Download{client: c, talk: t}
+	_, err := askAndTalk(ctx, c, askGet, n, getArgs{n, name, version, c.config.Rate}, func(ctx context.Context, t *pieces.Talk) error {
+		d := &Download{ctx: ctx, client: c, talk: t}
 		err := d.open()
 		if err == nil {
 			err = use(d)
@@ -329,14 +331,14 @@ func (c *Client) Get(ctx context.Context, name string, version int, use func(d *
 
 // open hears the version and its manifest.
 func (d *Download) open() error {
-	text, err := d.talk.hear(versionBlob, maxVersion)
+	text, err := d.talk.Hear(d.ctx, versionBlob, maxVersion)
 	if err == nil {
 		err = json.Unmarshal(text, &d.Version)
 	}
 	if err != nil {
 		return err
 	}
-	b, err := d.talk.hear(manifestBlob, maxManifest)
+	b, err := d.talk.Hear(d.ctx, pieces.Manifest, maxManifest)
 	if err != nil {
 		return err
 	}
@@ -354,9 +356,9 @@ func (d *Download) Fetch(lacks []int, each func(c manifest.Chunk, packed []byte)
 	all := d.Manifest.Chunks()
 	moved, stop := d.client.watch("get "+d.Version.Name, all, lacks)
 	defer stop()
-	return d.talk.fetch(lacks, func(index int, packed *[]byte) error {
-		defer d.talk.giveBuffer(packed)
+	return d.talk.Fetch(d.ctx, lacks, func(index int, packed []byte, free func()) error {
+		defer free()
 		moved(int(all[index].Size))
-		return each(all[index], *packed)
+		return each(all[index], packed)
 	})
 }

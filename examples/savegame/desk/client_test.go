@@ -17,6 +17,7 @@ import (
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/cert"
 	"github.com/quivernet/quiver/stream"
+	"github.com/quivernet/quiver/stream/pieces"
 )
 
 // dialTo is a client of a server that does what welcome says to whoever has joined.
@@ -88,13 +89,13 @@ func TestWhatEndedBeforeItWasTaken(t *testing.T) {
 	var peer *stream.Peer
 	require.NoError(t, h.server.World().Do(t.Context(), func() {
 		for _, k := range h.server.clerks {
-			peer = k.talk(t.Context(), 0, 0).peer
+			peer = k.talk(0, 0).Peer
 		}
 	}))
 	require.NoError(t, talks.Send(t.Context(), peer, strings.NewReader(""), 0, stream.Name("7 manifest")))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	b, err := (&talk{ctx: ctx, inbox: &c.inbox, number: 7}).hear(manifestBlob, 1)
+	b, err := (&pieces.Talk{Inbox: &c.inbox, Name: "7"}).Hear(ctx, pieces.Manifest, 1)
 	require.NoError(t, err)
 	require.Empty(t, b)
 }
@@ -112,9 +113,9 @@ func TestChunksThatFailEndTheirBlob(t *testing.T) {
 	}))
 	broken := errors.New("broken")
 	ctx, leave := context.WithCancelCause(t.Context())
-	says := &talk{ctx: ctx, peer: c.streams.Peer(c.conn), number: 7}
-	require.ErrorIs(t, says.sayChunks([]int{0}, func([]byte, int) ([]byte, error) { return nil, broken }), broken)
-	in, err := clerk.inbox.Take(t.Context(), "7 chunks")
+	says := number(7).talk(c.streams.Peer(c.conn), nil, 0)
+	require.ErrorIs(t, says.Send(ctx, []int{0}, func([]byte, int) ([]byte, error) { return nil, broken }), broken)
+	in, err := clerk.inbox.Take(t.Context(), "7 pieces")
 	require.NoError(t, err)
 	leave(broken)
 	ended, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -27,6 +27,8 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/stream"
+	"github.com/quivernet/quiver/stream/pieces"
 )
 
 // Class is the desk. A client owns its own.
@@ -57,10 +59,21 @@ var (
 	User = rpc.ServerRequest[rpc.None, string](Class, "User", rpc.RateLimit(askRate))
 )
 
-// number names what a client does at its desk, and the streams of it. Clients count.
+// number names what a client does at its desk, and what is said beside. Clients count.
 type number uint32
 
-func (n number) String() string { return strconv.FormatUint(uint64(n), 10) }
+// talk returns what is said beside a request: manifests and chunks, which have digests, and their version.
+func (n number) talk(peer *stream.Peer, inbox *stream.Inbox, rate int) *pieces.Talk {
+	return &pieces.Talk{Blob: talks, Peer: peer, Inbox: inbox, Name: strconv.FormatUint(uint64(n), 10), Most: manifest.MaxPacked, Rate: rate}
+}
+
+var talks = stream.NewBlob("talk")
+
+const (
+	versionBlob = "version" // in JSON
+	// maxVersion bounds it in bytes: two names of 79, all of them escaped perhaps, and 280 beside.
+	maxVersion = 2 << 10
+)
 
 type (
 	putArgs struct {
@@ -121,7 +134,7 @@ var (
 // kinds are the codes of refusals, from 1 on.
 var kinds = []error{
 	versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash, versions.ErrDamaged, versions.ErrName, versions.ErrLacks,
-	manifest.ErrManifest, manifest.ErrChunk, ErrFull, ErrStopping, ErrBusy, versions.ErrConflict, errOther,
+	manifest.ErrManifest, manifest.ErrChunk, ErrFull, ErrStopping, ErrBusy, versions.ErrConflict, pieces.ErrViolation, errOther,
 }
 
 // Refusal is why the server did not do what was asked. errors.Is finds its kind.

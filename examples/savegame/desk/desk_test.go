@@ -32,6 +32,7 @@ import (
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/cert"
 	"github.com/quivernet/quiver/stream"
+	"github.com/quivernet/quiver/stream/pieces"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -403,7 +404,7 @@ func TestLies(t *testing.T) {
 	c := h.dial()
 	lie := func(n number, b []byte) *asking[Made] {
 		q := startAsking(t.Context(), c, askPut, n, putArgs{n, versions.Request{Name: "x", Machine: "m", Content: manifest.Sum(b)}})
-		require.NoError(t, q.say(manifestBlob, b))
+		require.NoError(t, q.Say(q.ctx, pieces.Manifest, b))
 		return q
 	}
 	t.Log("# no manifest")
@@ -416,10 +417,10 @@ func TestLies(t *testing.T) {
 	abc, abd := manifest.Pack(nil, []byte("abc")), manifest.Pack(nil, []byte("abd"))
 	for i, content := range [][]byte{framed(abd), {}, {0xff, 0xff, 0xff, 0xff, 0x7f}, framed(abc)[:2], append(framed(abc), 0)} {
 		q := lie(number(20+i), m.Append(nil))
-		bitmap, err := q.hear(lacksBlob, 1)
+		bitmap, err := q.Hear(q.ctx, "lacks", 1)
 		require.NoError(t, err)
 		require.Equal(t, []byte{1}, bitmap)
-		_, err = talks.Start(q.peer, bytes.NewReader(content), int64(len(content)), q.options(chunksBlob)...)
+		_, err = talks.Start(q.Peer, bytes.NewReader(content), int64(len(content)), q.options("pieces")...)
 		require.NoError(t, err)
 		_, err = q.wait(nil)
 		require.Error(t, err, i)
@@ -432,12 +433,12 @@ func TestLies(t *testing.T) {
 	_, err = put(t, c, versions.Request{}, []byte("abc"))
 	require.NoError(t, err)
 	get := startAsking(t.Context(), c, askGet, 41, getArgs{Number: 41, Name: "world"})
-	_, err = get.hear(versionBlob, maxVersion)
+	_, err = get.Hear(get.ctx, versionBlob, maxVersion)
 	require.NoError(t, err)
-	_, err = get.hear(manifestBlob, maxManifest)
+	_, err = get.Hear(get.ctx, pieces.Manifest, maxManifest)
 	require.NoError(t, err)
-	_, err = get.wait(get.say(lacksBlob, []byte{2}))
-	require.ErrorIs(t, err, manifest.ErrChunk)
+	_, err = get.wait(get.Say(get.ctx, "lacks", []byte{2}))
+	require.ErrorIs(t, err, pieces.ErrViolation)
 }
 
 func TestChangedWhilePut(t *testing.T) {
@@ -492,16 +493,6 @@ func TestLostAndDamagedChunks(t *testing.T) {
 	}
 }
 
-func TestBitmap(t *testing.T) {
-	for _, indices := range [][]int{nil, {0}, {7}, {8}, {0, 3, 90}} {
-		got, err := fromBitmap(toBitmap(indices), 91)
-		require.NoError(t, err)
-		require.Equal(t, indices, got)
-	}
-	_, err := fromBitmap([]byte{2}, 1)
-	require.ErrorIs(t, err, manifest.ErrChunk)
-}
-
 const crowd = 50
 
 // TestCrowd: fifty clients with one token put ten saves each. As the program does they come again when the connection is lost: where
@@ -553,10 +544,10 @@ func TestOneUserTakesNotAllMemory(t *testing.T) {
 	_, err := put(t, alice, versions.Request{}, noise(2, 1000))
 	require.NoError(t, err)
 	ask := func(n number) *asking[Made] {
-		q := startAsking(t.Context(), alice, askPut, n, putArgs{n, versions.Request{Name: n.String(), Machine: "m"}})
+		q := startAsking(t.Context(), alice, askPut, n, putArgs{n, versions.Request{Name: fmt.Sprint(n), Machine: "m"}})
 		unread, end := io.Pipe() // of which nothing comes
 		t.Cleanup(func() { _ = end.Close() })
-		_, err := talks.Start(q.peer, unread, maxManifest, q.options(manifestBlob)...)
+		_, err := talks.Start(q.Peer, unread, maxManifest, q.options(pieces.Manifest)...)
 		require.NoError(t, err)
 		return q
 	}

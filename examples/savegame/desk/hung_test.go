@@ -4,13 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"iter"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -21,11 +18,14 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/internal/testkit"
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/stream"
+	"github.com/quivernet/quiver/stream/pieces"
 )
 
 // asking is a request that goes on, and what a test says beside.
 type asking[R any] struct {
-	*talk
+	*pieces.Talk
+	ctx         context.Context // of what is said
 	over, ended chan struct{}
 	cause       error // why the test ends it, when over is closed
 	answer      R     // when ended is closed
@@ -33,21 +33,27 @@ type asking[R any] struct {
 }
 
 func startAsking[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R], n number, a A) *asking[R] {
-	q, talking := &asking[R]{over: make(chan struct{}), ended: make(chan struct{})}, make(chan *talk)
+	q, talking := &asking[R]{over: make(chan struct{}), ended: make(chan struct{})}, make(chan struct{})
 	go func() {
 		defer close(q.ended)
-		q.answer, q.err = askAndTalk(ctx, c, r, n, a, func(t *talk) error {
-			talking <- t
+		q.answer, q.err = askAndTalk(ctx, c, r, n, a, func(ctx context.Context, t *pieces.Talk) error {
+			q.ctx, q.Talk = ctx, t
+			close(talking)
 			select {
 			case <-q.over:
 				return q.cause
-			case <-t.ctx.Done():
+			case <-ctx.Done():
 				return nil
 			}
 		})
 	}()
-	q.talk = <-talking
+	<-talking
 	return q
+}
+
+// options are those of a blob that is said.
+func (q *asking[R]) options(blob string) []stream.Option {
+	return []stream.Option{stream.Name(q.Name + " " + blob), stream.Hash(stream.NoDigest)}
 }
 
 // wait ends what is said, for that reason, and returns what comes of the request.
@@ -149,12 +155,12 @@ func TestBitmapsHaveABitForEachChunk(t *testing.T) {
 	require.NoError(t, err)
 	n := c.next()
 	q := startAsking(t.Context(), c, askGet, n, getArgs{Number: n, Name: "world"})
-	_, err = q.hear(versionBlob, maxVersion)
+	_, err = q.Hear(q.ctx, versionBlob, maxVersion)
 	require.NoError(t, err)
-	_, err = q.hear(manifestBlob, maxManifest)
+	_, err = q.Hear(q.ctx, pieces.Manifest, maxManifest)
 	require.NoError(t, err)
-	_, err = q.wait(q.say(lacksBlob, []byte{1, 0}))
-	require.ErrorIs(t, err, manifest.ErrManifest, "two bytes for one chunk")
+	_, err = q.wait(q.Say(q.ctx, "lacks", []byte{1, 0}))
+	require.ErrorIs(t, err, pieces.ErrViolation, "two bytes for one chunk")
 }
 
 // A manifest beyond the limit was refused for now, and clients sent it again and again.
@@ -162,7 +168,7 @@ func TestManifestThatIsTooLargeIsRefusedForGood(t *testing.T) {
 	c := newHost(t, versions.Config{}, nil).dial()
 	n := c.next()
 	q := startAsking(t.Context(), c, askPut, n, putArgs{n, versions.Request{Name: "world", Machine: "pc"}})
-	_, err := q.wait(q.say(manifestBlob, make([]byte, maxManifest+1)))
+	_, err := q.wait(q.Say(q.ctx, pieces.Manifest, make([]byte, maxManifest+1)))
 	require.ErrorIs(t, err, manifest.ErrManifest)
 	require.False(t, Transient(err))
 }
@@ -202,9 +208,9 @@ func stallPut(ctx context.Context, t *testing.T, c *Client, content []byte) {
 	}
 	b, n := (&manifest.Manifest{Entries: []manifest.Entry{file}}).Append(nil), c.next()
 	q := startAsking(ctx, c, askPut, n, putArgs{n, versions.Request{Name: fmt.Sprint("world ", n), Machine: "pc", Content: manifest.Sum(b)}})
-	lacks, err := q.offer(b, len(file.Chunks))
+	lacks, err := q.Offer(q.ctx, b, len(file.Chunks))
 	require.NoError(t, err)
-	out, err := talks.Create(q.peer, q.options(chunksBlob)...)
+	out, err := talks.Create(q.Peer, q.options("pieces")...)
 	require.NoError(t, err)
 	for _, i := range lacks[:len(lacks)-1] {
 		_, err = out.Write(framed(manifest.Pack(nil, chunk(i))))
@@ -267,43 +273,16 @@ func beginPut(ctx context.Context, t *testing.T, c *Client, seed uint64) *asking
 	b := (&manifest.Manifest{Entries: []manifest.Entry{{Path: manifest.Root, Kind: manifest.File, Size: int64(chunk.Size), Chunks: []manifest.Chunk{chunk}}}}).Append(nil)
 	n := c.next()
 	q := startAsking(ctx, c, askPut, n, putArgs{n, versions.Request{Name: fmt.Sprint("world ", seed), Machine: "pc", Content: manifest.Sum(b)}})
-	_, err := q.offer(b, 1)
+	_, err := q.Offer(q.ctx, b, 1)
 	require.NoError(t, err)
 	return q
 }
 
 // announceChunk sends no more of the chunk than its size.
 func announceChunk(t *testing.T, q *asking[Made]) {
-	out, err := talks.Create(q.peer, q.options(chunksBlob)...)
+	out, err := talks.Create(q.Peer, q.options("pieces")...)
 	require.NoError(t, err)
 	_, err = out.Write(binary.LittleEndian.AppendUint32(nil, manifest.MaxPacked))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return out.Progress().Sent == chunkHeader }, time.Minute, time.Millisecond)
-}
-
-// A get whose client read nothing held a chunk of up to 512 KiB that it could not say, and a user had 16 of them for each connection.
-func TestUnreadChunksAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := memory{buffers: 2, of: make(map[string]*share)}
-		var packed atomic.Int32
-		var saying sync.WaitGroup
-		ctx, leave := context.WithCancel(t.Context())
-		for range 5 {
-			unread, pipe := io.Pipe()
-			get := &talk{ctx: ctx, share: all.chunks("alice")}
-			context.AfterFunc(ctx, func() { _ = unread.Close() })
-			saying.Go(func() {
-				require.Error(t, get.sayChunk(pipe, 0, func(buffer []byte, _ int) ([]byte, error) {
-					packed.Add(1)
-					return append(buffer, make([]byte, manifest.MaxPacked)...), nil
-				}))
-			})
-		}
-		synctest.Wait()
-		require.EqualValues(t, 2, packed.Load())
-		require.True(t, all.chunks("bob").TryAcquire(2), "others have their own")
-		leave()
-		saying.Wait()
-		require.True(t, all.chunks("alice").TryAcquire(2))
-	})
+	require.Eventually(t, func() bool { return out.Progress().Sent == 4 }, time.Minute, time.Millisecond)
 }

@@ -16,10 +16,12 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
+	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/stream"
+	"github.com/quivernet/quiver/stream/pieces"
 )
 
 const (
@@ -194,8 +196,10 @@ func (s *Server) newClerk(a *rpc.Actor) *clerk {
 }
 
 // talk begins what is said about a request.
-func (k *clerk) talk(ctx context.Context, n number, bytes int) *talk {
-	return &talk{ctx: ctx, peer: k.server.streams.Peer(k.conn), inbox: &k.inbox, number: n, rate: bytes, share: k.server.memory.chunks(k.user)}
+func (k *clerk) talk(n number, rate int) *pieces.Talk {
+	t := n.talk(k.server.streams.Peer(k.conn), &k.inbox, rate)
+	t.Memory = k.server.memory.chunks(k.user)
+	return t
 }
 
 // onUsers has a job done for a user's request, which may wait for a store, and answers with what it returns, unless the server stops. The job's
@@ -323,8 +327,11 @@ func (k *clerk) put(ctx context.Context, u *versions.User, a putArgs) (Made, err
 
 // receive hears the manifest, says which chunks are missing, and stores them.
 func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
-	t := k.talk(ctx, n, 0)
-	in, err := t.take(manifestBlob, maxManifest)
+	t := k.talk(n, 0)
+	in, err := t.Take(ctx, pieces.Manifest, maxManifest)
+	if errors.Is(err, pieces.ErrViolation) {
+		err = fmt.Errorf("%w: %w", manifest.ErrManifest, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -342,10 +349,10 @@ func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
 	}
 	storing, ctx := errgroup.WithContext(ctx)
 	storing.SetLimit(storers)
-	err = t.fetch(lacks, func(index int, packed *[]byte) error {
+	err = t.Fetch(ctx, lacks, func(index int, packed []byte, free func()) error {
 		storing.Go(func() error {
-			defer t.giveBuffer(packed)
-			return p.Chunk(ctx, index, *packed)
+			defer free()
+			return p.Chunk(ctx, index, packed)
 		})
 		return context.Cause(ctx)
 	})
@@ -364,16 +371,16 @@ func (k *clerk) get(ctx context.Context, u *versions.User, a getArgs) (none rpc.
 		return none, err
 	}
 	defer k.server.memory.give(k.user, size)
-	t := k.talk(ctx, a.Number, a.Rate)
+	t := k.talk(a.Number, a.Rate)
 	text, _ := json.Marshal(c.Version) // never fails: there are only strings, numbers and a time
-	if err := t.say(versionBlob, text); err != nil {
+	if err := t.Say(ctx, versionBlob, text); err != nil {
 		return none, err
 	}
-	lacks, err := t.offer(c.Manifest, c.Chunks())
+	lacks, err := t.Offer(ctx, c.Manifest, c.Chunks())
 	if err != nil {
 		return none, err
 	}
-	err = t.sayChunks(lacks, func(buffer []byte, index int) ([]byte, error) {
+	err = t.Send(ctx, lacks, func(buffer []byte, index int) ([]byte, error) {
 		packed, err := c.Chunk(ctx, index)
 		return append(buffer, packed...), err
 	})

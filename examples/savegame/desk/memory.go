@@ -1,0 +1,78 @@
+package desk
+
+import (
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+)
+
+const (
+	// maxManifest bounds the bytes of a manifest: of 900,000 chunks, on average 140 GB.
+	maxManifest = 32 << 20
+	// manifestMemory bounds the bytes of the manifests of all requests that go on. What is made of a manifest takes six times as
+	// much, once for all gets of the same content.
+	manifestMemory = 128 << 20
+	// userMemory is of it what one user may take, so that who stalls is in nobody else's way.
+	userMemory = maxManifest
+	// keptMemory comes on top, for users who hold littleMemory at most: without it four users who stall would make all others wait.
+	keptMemory   = 64 << 20
+	littleMemory = 1 << 20
+	// userChunks is how many chunks of one user's puts and gets may be in memory: 32 MiB, as many as two puts at full pace have and some more. A further
+	// one waits, and no other user does.
+	userChunks = 64
+)
+
+// memory bounds what the requests that go on have in memory. It is safe for concurrent use.
+type memory struct {
+	buffers int64 // of chunks, of each user
+
+	mu  sync.Mutex
+	all int64 // bytes of manifests
+	of  map[string]*share
+}
+
+// share is what one user has of it.
+type share struct {
+	manifests int64 // bytes
+	buffers   *semaphore.Weighted
+}
+
+// share returns a user's. The caller holds mu.
+func (m *memory) share(user string) *share {
+	if m.of[user] == nil {
+		m.of[user] = &share{buffers: semaphore.NewWeighted(m.buffers)}
+	}
+	return m.of[user]
+}
+
+// chunks returns the semaphore of a user's buffers.
+func (m *memory) chunks(user string) *semaphore.Weighted {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.share(user).buffers
+}
+
+// take fails with ErrBusy when there are not so many bytes for a manifest of a user's.
+func (m *memory) take(user string, bytes int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	own, most := m.share(user), int64(manifestMemory)
+	if own.manifests+bytes <= littleMemory {
+		most += keptMemory
+	}
+	if m.all+bytes > most || own.manifests+bytes > userMemory {
+		return fmt.Errorf("%w: a manifest of %d bytes does not fit beside %d of your running requests and %d of all; the limits are %d and %d",
+			ErrBusy, bytes, own.manifests, m.all, userMemory, most)
+	}
+	m.all += bytes
+	own.manifests += bytes
+	return nil
+}
+
+func (m *memory) give(user string, bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.all -= bytes
+	m.share(user).manifests -= bytes
+}
