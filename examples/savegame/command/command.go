@@ -25,10 +25,10 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/examples/savegame/tree"
-	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/cert"
+	"github.com/quivernet/quiver/rpc/users"
 )
 
 // Run runs one command line, without the program's name, and returns the exit code; an error is one line on stderr. When
@@ -209,7 +209,7 @@ func usage(format string, args ...any) error { return fail(exitUsage, format, ar
 
 // kinds are the errors of other packages that have an exit code of their own.
 var kinds = map[int][]error{
-	exitUsage:   {versions.ErrName, users.ErrUser, path.ErrBadPattern},
+	exitUsage:   {users.ErrName, users.ErrUser, path.ErrBadPattern},
 	exitMissing: {versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash},
 	exitDenied:  {users.ErrTokens},
 	exitInUse:   {tree.ErrBusy, store.ErrLocked},

@@ -16,9 +16,9 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
-	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/users"
 )
 
 // saveCommands declares what looks at saves and edits them.
@@ -56,7 +56,7 @@ func wholeSave(s *session) (name string, err error) {
 	if numbered {
 		return "", usage("%s is about all versions of %s, and not about one (see %s --help)", s.Name, name, s.FullName())
 	}
-	return name, versions.CheckName(name)
+	return name, users.CheckName(name)
 }
 
 // list writes what a server knows of versions, for people or for programs.

@@ -17,10 +17,10 @@ import (
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
 	"github.com/quivernet/quiver/examples/savegame/store"
-	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/cert"
+	"github.com/quivernet/quiver/rpc/users"
 )
 
 const (
@@ -154,7 +154,7 @@ func reachable(addr net.Addr) string {
 func (s *server) run(ctx context.Context) error {
 	living, die := context.WithCancel(context.WithoutCancel(ctx))
 	var work sync.WaitGroup
-	work.Go(func() { s.Watch(living, watchInterval) })
+	work.Go(func() { s.config.Users.Watch(living, s.World(), desk.Revoked, watchInterval) })
 	work.Go(func() { s.collect(living) })
 	ended := make(chan error, 1)
 	go func() { ended <- s.World().Run(living) }()

@@ -23,10 +23,11 @@ import (
 	"golang.org/x/term"
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
-	"github.com/quivernet/quiver/examples/savegame/flock"
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/versions"
+	"github.com/quivernet/quiver/internal/flock"
 	"github.com/quivernet/quiver/rpc/cert"
+	"github.com/quivernet/quiver/rpc/users"
 )
 
 const (
@@ -213,7 +214,7 @@ func openProfile(home, name string) (p profile, err error) {
 		home = filepath.Join(home, "savegame")
 	}
 	if name != "" {
-		home, err = filepath.Join(home, name), versions.CheckName(name)
+		home, err = filepath.Join(home, name), users.CheckName(name)
 	}
 	p.home, p.Machine = home, machineName()
 	if err == nil {
@@ -260,7 +261,7 @@ func (p *profile) file() string { return filepath.Join(p.home, "profile.json") }
 
 // machineName returns this machine's name as versions have it.
 func machineName() string {
-	if host, err := os.Hostname(); err == nil && versions.CheckName(host) == nil {
+	if host, err := os.Hostname(); err == nil && users.CheckName(host) == nil {
 		return host
 	}
 	return "machine"

@@ -22,6 +22,7 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/tree"
 	"github.com/quivernet/quiver/examples/savegame/versions"
+	"github.com/quivernet/quiver/rpc/users"
 )
 
 // standard names standard input to put and standard output to get.
@@ -102,7 +103,7 @@ func (p *putting) choose() (err error) {
 		name = filepath.Base(name)
 	}
 	p.request.Name, p.what = name, "put "+name
-	if err := versions.CheckName(name); err != nil {
+	if err := users.CheckName(name); err != nil {
 		return usage("%w; say --to NAME", err)
 	}
 	return nil
@@ -284,7 +285,7 @@ func parseSave(text string) (name string, number int, err error) {
 			return "", 0, usage("%q: a version is a number from 1 on, as in %s@3 (see savegame history)", text, name)
 		}
 	}
-	return name, number, versions.CheckName(name)
+	return name, number, users.CheckName(name)
 }
 
 // fetch gets the save on one connection.

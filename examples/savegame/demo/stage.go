@@ -12,10 +12,10 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/desk"
 	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/examples/savegame/tree"
-	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/cert"
+	"github.com/quivernet/quiver/rpc/users"
 )
 
 // stage is a demo's server and clients, and what is measured of them.

@@ -20,6 +20,7 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/tree"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/users"
 	"github.com/quivernet/quiver/stream"
 	"github.com/quivernet/quiver/stream/pieces"
 )
@@ -209,7 +210,7 @@ func (c *Client) List(ctx context.Context) ([]versions.Version, error) { return 
 
 // History returns the versions of a save that are there, the newest last.
 func (c *Client) History(ctx context.Context, name string) ([]versions.Version, error) {
-	if err := versions.CheckName(name); err != nil {
+	if err := users.CheckName(name); err != nil {
 		return nil, err // an empty one would list all
 	}
 	return c.list(ctx, name)

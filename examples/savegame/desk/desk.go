@@ -27,6 +27,7 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/users"
 	"github.com/quivernet/quiver/stream"
 	"github.com/quivernet/quiver/stream/pieces"
 )
@@ -133,7 +134,7 @@ var (
 
 // kinds are the codes of refusals, from 1 on.
 var kinds = []error{
-	versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash, versions.ErrDamaged, versions.ErrName, versions.ErrLacks,
+	versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash, versions.ErrDamaged, users.ErrName, versions.ErrLacks,
 	manifest.ErrManifest, manifest.ErrChunk, ErrFull, ErrStopping, ErrBusy, versions.ErrConflict, pieces.ErrViolation, errOther,
 }
 
@@ -186,7 +187,7 @@ func refusalOf(err error) error {
 // connections, can not check tokens, or does not answer.
 func Transient(err error) bool {
 	if closed, is := errors.AsType[*rpc.CloseError](err); is {
-		return closed.Temporary() || closed.Code == rpc.PreLoginFailure && closed.Reason == errTokens.Error()
+		return closed.Temporary() || closed.Code == rpc.PreLoginFailure && closed.Reason == users.ErrUnchecked.Error()
 	}
 	if unknown, is := errors.AsType[*net.DNSError](err); is && unknown.IsNotFound {
 		return false

@@ -26,11 +26,11 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/examples/savegame/tree"
-	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/internal/testkit"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/cert"
+	"github.com/quivernet/quiver/rpc/users"
 	"github.com/quivernet/quiver/stream"
 	"github.com/quivernet/quiver/stream/pieces"
 )
@@ -238,7 +238,7 @@ func TestConflictAndEdits(t *testing.T) {
 	require.ErrorIs(t, err, versions.ErrNoSave)
 	require.False(t, Transient(err))
 	_, err = put(t, c, versions.Request{Name: ".."}, nil)
-	require.ErrorIs(t, err, versions.ErrName)
+	require.ErrorIs(t, err, users.ErrName)
 }
 
 func TestQuota(t *testing.T) {
@@ -313,7 +313,7 @@ func TestRevokedToken(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	ctx, stop := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
-	watching.Go(func() { h.server.Watch(ctx, 10*time.Millisecond) })
+	watching.Go(func() { h.users.Watch(ctx, h.server.World(), Revoked, 10*time.Millisecond) })
 	defer watching.Wait()
 	defer stop()
 	c := h.dial()

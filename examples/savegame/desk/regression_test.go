@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/time/rate"
 
-	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/users"
 )
 
 // Who had a code when his token was revoked came in again by it.
@@ -26,7 +26,7 @@ func TestCodesOfARevokedToken(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
-		h.server.Watch(ctx, 10*time.Millisecond)
+		h.users.Watch(ctx, h.server.World(), Revoked, 10*time.Millisecond)
 		close(ended)
 	}()
 	defer func() { stop(); <-ended }()
@@ -45,7 +45,7 @@ func TestNewTokensAreNotRevoked(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
-		h.server.Watch(ctx, 0)
+		h.users.Watch(ctx, h.server.World(), Revoked, 0)
 		close(ended)
 	}()
 	defer func() { stop(); <-ended }()
@@ -63,7 +63,7 @@ func TestNewTokensAreNotRevoked(t *testing.T) {
 
 // A version with the longest names and the largest numbers fits its blob.
 func TestTheLongestVersion(t *testing.T) {
-	long := strings.Repeat("\u2028", versions.MaxName/3) // JSON has six bytes for three
+	long := strings.Repeat("\u2028", users.MaxName/3) // JSON has six bytes for three
 	v := versions.Version{Name: long, Number: math.MaxInt, Kind: versions.Damaged, Base: math.MinInt, Size: math.MinInt64, Files: math.MinInt,
 		Time: time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.FixedZone("", 14*3600)), Machine: long}
 	text, err := json.Marshal(v)

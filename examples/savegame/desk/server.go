@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -17,9 +16,9 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
-	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/users"
 	"github.com/quivernet/quiver/stream"
 	"github.com/quivernet/quiver/stream/pieces"
 )
@@ -62,7 +61,7 @@ func NewServer(config ServerConfig) (*Server, error) {
 	}
 	var err error
 	s.world, err = rpc.NewWorld(rpc.Config{
-		Authenticate:    s.authenticate,
+		Authenticate:    config.Users.Authenticator(s.log),
 		ExplainMismatch: true, // the classes are in this repository
 		Sealed:          true, // for the clients that have it too
 		IdleTimeout:     idleTimeout,
@@ -79,20 +78,6 @@ func NewServer(config ServerConfig) (*Server, error) {
 	}
 	s.bind()
 	return s, nil
-}
-
-// errTokens is what a client is told while the token file can not be read: that its token is wrong nobody knows.
-var errTokens = errors.New("the server can not check tokens now")
-
-// authenticate returns the identity of a token, or of who comes with a code. Who is not let in learns nothing of the server's files.
-func (s *Server) authenticate(_ context.Context, token []byte) (identity string, err error) {
-	identity, err = s.config.Users.Identify(token, time.Now())
-	wrong := func(kind error) bool { return errors.Is(err, kind) }
-	if err != nil && !slices.ContainsFunc([]error{users.ErrToken, users.ErrTokens, users.ErrCode}, wrong) {
-		s.log.Error("tokens can not be checked", "error", err)
-		return "", errTokens
-	}
-	return identity, err
 }
 
 func (s *Server) bind() {
@@ -131,35 +116,6 @@ func (s *Server) deliver(in *stream.IncomingBlob) {
 
 // World returns the world, for the caller to drive.
 func (s *Server) World() *rpc.World { return s.world }
-
-// Watch ends the connections of tokens that are revoked, some interval later, until ctx ends. While the tokens cannot be read
-// nobody is sent away. The world must be driven.
-func (s *Server) Watch(ctx context.Context, interval time.Duration) {
-	for ctx.Err() == nil {
-		var present []*rpc.Conn
-		if s.world.Do(ctx, func() { present = slices.Collect(maps.Keys(s.clerks)) }) == nil {
-			s.dismiss(present)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(interval):
-		}
-	}
-}
-
-// dismiss ends those of some connections whose tokens the file does not hold. It reads the file when they are there already: a file that was
-// read before lacks the token of a machine that has just come by a code.
-func (s *Server) dismiss(conns []*rpc.Conn) {
-	valid, err := s.config.Users.Valid()
-	if err != nil {
-		return
-	}
-	for _, c := range conns {
-		if !valid(c.Identity()) {
-			c.Close(Revoked, "the token was revoked")
-		}
-	}
-}
 
 // Drain takes no request any more, and returns when none goes on, or when ctx ends. The world must be driven.
 func (s *Server) Drain(ctx context.Context) {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/quivernet/quiver/examples/savegame/flock"
+	"github.com/quivernet/quiver/internal/flock"
 )
 
 // takeLock takes a lock file until it is closed, and writes down who has it.

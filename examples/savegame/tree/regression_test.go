@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/examples/savegame/flock"
 	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/internal/flock"
 )
 
 // A restore that ends removes the lock of its folder: who had opened that, and got it then, held nothing, and another one got in.

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quivernet/quiver/examples/savegame/flock"
 	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/internal/flock"
 )
 
 // workPrefix begins the name of a work folder.

@@ -10,16 +10,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/examples/savegame/store"
+	"github.com/quivernet/quiver/rpc/users"
 	"github.com/quivernet/quiver/stream"
 )
 
 func TestCheckName(t *testing.T) {
-	for _, good := range []string{"world.sav", "World 1", "a", "späte Welt", "進行状況", "x_y-z.0", "con", "world (conflict pc 2026-01-02 03.04.05)", strings.Repeat("A", MaxName)} {
-		require.NoError(t, CheckName(good), good)
+	for _, good := range []string{"world.sav", "World 1", "a", "späte Welt", "進行状況", "x_y-z.0", "con", "world (conflict pc 2026-01-02 03.04.05)", strings.Repeat("A", users.MaxName)} {
+		require.NoError(t, users.CheckName(good), good)
 		require.NoError(t, store.CheckKey(escape(good)), good)
 	}
-	for _, bad := range []string{"", ".", "..", "../x", "a/b", `a\b`, ".hidden", "-rf", " x", "x ", "x.", "a\x00b", "a\nb", "a:b", "a*", "\xff", strings.Repeat("a", MaxName+1)} {
-		require.ErrorIs(t, CheckName(bad), ErrName, bad)
+	for _, bad := range []string{"", ".", "..", "../x", "a/b", `a\b`, ".hidden", "-rf", " x", "x ", "x.", "a\x00b", "a\nb", "a:b", "a*", "\xff", strings.Repeat("a", users.MaxName+1)} {
+		require.ErrorIs(t, users.CheckName(bad), users.ErrName, bad)
 	}
 }
 
@@ -34,12 +35,12 @@ func TestEscape(t *testing.T) {
 func FuzzNames(f *testing.F) {
 	f.Add("World 1.sav", "_=57orld")
 	f.Fuzz(func(t *testing.T, name, element string) {
-		if CheckName(name) == nil {
+		if users.CheckName(name) == nil {
 			back, ok := unescape(escape(name))
 			require.True(t, ok)
 			require.Equal(t, name, back)
 			require.NoError(t, store.CheckKey(escape(name)))
-			require.NoError(t, CheckName(asideAt(name, name, time.Unix(0, 0))))
+			require.NoError(t, users.CheckName(asideAt(name, name, time.Unix(0, 0))))
 		}
 		if back, ok := unescape(element); ok {
 			require.Equal(t, element, escape(back))
@@ -69,7 +70,7 @@ func TestVersionOnTheWire(t *testing.T) {
 	require.NotPanics(t, func() { stream.NewArray[Version]("versions") })
 	for name := range reflect.TypeFor[Version]().Fields() {
 		if tag := name.Tag.Get("quiver"); tag != "" && name.Name != "Kind" {
-			require.Equal(t, fmt.Sprint("max=", MaxName), tag)
+			require.Equal(t, fmt.Sprint("max=", users.MaxName), tag)
 		}
 	}
 }

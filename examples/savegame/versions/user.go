@@ -14,6 +14,7 @@ import (
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
+	"github.com/quivernet/quiver/rpc/users"
 )
 
 // User is the saves of one user. It remembers which objects the store has, and what each content needs.
@@ -65,7 +66,7 @@ type content struct {
 // lock takes records, and reads from the store what is not known. It fails unless these are names.
 func (u *User) lock(ctx context.Context, names ...string) error {
 	for _, name := range names {
-		if err := CheckName(name); err != nil {
+		if err := users.CheckName(name); err != nil {
 			return err
 		}
 	}

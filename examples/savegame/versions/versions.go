@@ -19,6 +19,7 @@ import (
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
+	"github.com/quivernet/quiver/rpc/users"
 )
 
 // Config is what an operator decides. A zero is the default.
@@ -65,7 +66,7 @@ func Open(ctx context.Context, s store.Store, c Config) (*Versions, error) {
 
 // User returns the saves of a user, who need not have any.
 func (v *Versions) User(ctx context.Context, name string) (*User, error) {
-	if err := CheckName(name); err != nil {
+	if err := users.CheckName(name); err != nil {
 		return nil, err
 	}
 	u := v.user(name)
@@ -102,9 +103,9 @@ func (v *Versions) each(ctx context.Context, doing string, fn func(u *User) erro
 		}
 	}
 	v.mu.Lock()
-	users := slices.SortedFunc(maps.Values(v.users), func(a, b *User) int { return strings.Compare(a.name, b.name) })
+	all := slices.SortedFunc(maps.Values(v.users), func(a, b *User) int { return strings.Compare(a.name, b.name) })
 	v.mu.Unlock()
-	for _, u := range users {
+	for _, u := range all {
 		if err := fn(u); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("%s the saves of %s: %w", doing, u.name, err))
 		}
@@ -142,7 +143,7 @@ const (
 	Damaged Kind = "damaged"
 )
 
-// Version describes one version of a save. Its bounds are for who sends it: names have [MaxName] bytes.
+// Version describes one version of a save. Its bounds are for who sends it: names have [users.MaxName] bytes.
 type Version struct {
 	Name    string          `json:"name" quiver:"max=79"`
 	Number  int             `json:"number"` // from 1 on, growing; some in between may be gone
@@ -240,27 +241,8 @@ func decode(name string, number int, b []byte) Version {
 	return Version{Name: name, Number: number, Kind: Damaged}
 }
 
-const (
-	// MaxName bounds the name of a save, a user or a machine in bytes: three times as many fit an element of a key.
-	MaxName = 79
-	// maxMachine bounds what the name of a kept conflict has of a machine's.
-	maxMachine = 20
-)
-
-// ErrName means that a name cannot be a save's, a user's or a machine's.
-var ErrName = errors.New("bad name")
-
-var goodName = regexp.MustCompile(`^[\pL\pM\p{Nd}_()]([\pL\pM\p{Nd} ._()-]*[\pL\pM\p{Nd}_()-])?$`)
-
-// CheckName reports why a name can not be a save's, a user's or a machine's: it has letters, digits, spaces and ._-() of
-// which neither a dot, a dash nor a space begins it and neither a dot nor a space ends it. Large and small letters differ.
-func CheckName(name string) error {
-	if len(name) > MaxName || !goodName.MatchString(name) {
-		return fmt.Errorf("%w %.80q: one has 1 to %d bytes of letters, digits, spaces and ._-(), begins with no dot, dash or space, and ends with no dot or space",
-			ErrName, name, MaxName)
-	}
-	return nil
-}
+// maxMachine bounds what the name of a kept conflict has of a machine's.
+const maxMachine = 20
 
 // escaped are the characters that escape writes as their bytes in hex.
 var escaped = regexp.MustCompile(`[^a-z0-9._-]+`)
@@ -275,14 +257,14 @@ func escape(name string) string {
 // unescape returns the name that escape wrote so.
 func unescape(element string) (name string, ok bool) {
 	name, err := url.PathUnescape(strings.ReplaceAll(strings.TrimPrefix(element, "_"), "=", "%"))
-	return name, err == nil && CheckName(name) == nil && escape(name) == element
+	return name, err == nil && users.CheckName(name) == nil && escape(name) == element
 }
 
 // aside begins the names under which KeepBoth keeps what a machine puts beside name; the time ends it, see asideAt.
 func aside(name, machine string) string {
 	const rest = len(" (conflict  2006-01-02 15.04.05)")
 	machine = cut(machine, maxMachine)
-	return fmt.Sprintf("%s (conflict %s ", cut(name, MaxName-rest-len(machine)), machine)
+	return fmt.Sprintf("%s (conflict %s ", cut(name, users.MaxName-rest-len(machine)), machine)
 }
 
 func asideAt(name, machine string, now time.Time) string {

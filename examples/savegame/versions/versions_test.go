@@ -12,6 +12,7 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/examples/savegame/store/storetest"
+	"github.com/quivernet/quiver/rpc/users"
 )
 
 func TestPutAndGet(t *testing.T) {
@@ -173,7 +174,7 @@ func TestAPutMustBeWhatItSays(t *testing.T) {
 	s := saveOf("one", "two")
 	for _, r := range []Request{{Name: "../x", Machine: "m"}, {Name: "x", Machine: ""}} {
 		_, err := u.Begin(ctx, r)
-		require.ErrorIs(t, err, ErrName)
+		require.ErrorIs(t, err, users.ErrName)
 	}
 	begin := func(s save) *Put {
 		put, err := u.Begin(ctx, Request{Name: "world", Machine: "m", Content: s.digest()})

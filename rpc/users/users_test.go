@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
@@ -84,13 +83,13 @@ func TestParseNamesWhatIsWrong(t *testing.T) {
 
 // What may be a user's name stands in a token file, and in an identity, as nothing else.
 func TestNamesOfUsers(t *testing.T) {
-	for _, good := range []string{"a", "ann.b_c-d", "0", "com", "Ann", "Jürgen", "नेहा", "a-", "a b", "a (b)", strings.Repeat("x", versions.MaxName)} {
+	for _, good := range []string{"a", "ann.b_c-d", "0", "com", "Ann", "Jürgen", "नेहा", "a-", "a b", "a (b)", strings.Repeat("x", MaxName)} {
 		e, err := parseLine(good + ":" + alpha + " # note")
 		require.NoError(t, err, good)
 		require.Equal(t, Token{good, "note", alpha}, e)
 		require.Equal(t, good, UserOf(good+"/0123456789abcdef"))
 	}
-	for _, bad := range []string{"", ".", "..", ".a", "a.", "-a", "a/b", `a\b`, "a #b", "a\xff", "a\tb", strings.Repeat("x", versions.MaxName+1)} {
+	for _, bad := range []string{"", ".", "..", ".a", "a.", "-a", "a/b", `a\b`, "a #b", "a\xff", "a\tb", strings.Repeat("x", MaxName+1)} {
 		_, err := parseLine(bad + ":" + alpha)
 		require.Error(t, err, bad)
 	}
@@ -106,7 +105,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for _, e := range entries {
-			require.NoError(t, versions.CheckName(e.User))
+			require.NoError(t, CheckName(e.User))
 			require.GreaterOrEqual(t, len(e.secret), minToken)
 		}
 		same, err := parse(strings.Join(lines(entries), "\n"))
@@ -156,7 +155,7 @@ func TestAddListRevoke(t *testing.T) {
 	_, err = Revoke(path, "", "")
 	require.ErrorIs(t, err, ErrUser)
 	_, err = Add(path, "../x")
-	require.ErrorIs(t, err, versions.ErrName)
+	require.ErrorIs(t, err, ErrName)
 	identity, err = u.Identify([]byte(bob), time.Now())
 	require.NoError(t, err)
 	require.Equal(t, "bob", UserOf(identity))
@@ -286,7 +285,7 @@ func TestCodes(t *testing.T) {
 	_, err = u.byCode(late, beta+"3", now.Add(codeLife))
 	require.ErrorIs(t, err, ErrCode, "and for ten minutes")
 	_, err = u.Invite("../ann", now)
-	require.ErrorIs(t, err, versions.ErrName)
+	require.ErrorIs(t, err, ErrName)
 }
 
 // TestOneCodeAtATime: who asks for another code has that one only, and is in nobody else's way.

@@ -13,8 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/examples/savegame/flock"
-	"github.com/quivernet/quiver/examples/savegame/versions"
+	"github.com/quivernet/quiver/internal/flock"
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
@@ -22,7 +21,7 @@ import (
 func TestEveryUserCanOwnVersions(t *testing.T) {
 	for _, name := range []string{"x²", "Ⅷ", "½"} {
 		_, err := Add(filepath.Join(t.TempDir(), "tokens"), name)
-		require.ErrorIs(t, err, versions.ErrName, name)
+		require.ErrorIs(t, err, ErrName, name)
 	}
 }
 

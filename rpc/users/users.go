@@ -2,14 +2,17 @@ package users
 
 import (
 	"cmp"
+	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -17,8 +20,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/quivernet/quiver/examples/savegame/flock"
-	"github.com/quivernet/quiver/examples/savegame/versions"
+	"github.com/quivernet/quiver/internal/flock"
+	"github.com/quivernet/quiver/rpc"
 )
 
 const (
@@ -81,7 +84,25 @@ func parseLine(line string) (t Token, err error) {
 	case len(token) < minToken || len(token) > maxToken:
 		return t, fmt.Errorf("the token has %d bytes and needs %d to %d; take a random one", len(token), minToken, maxToken)
 	}
-	return Token{user, strings.TrimSpace(note), token}, versions.CheckName(user)
+	return Token{user, strings.TrimSpace(note), token}, CheckName(user)
+}
+
+// MaxName bounds a name in bytes.
+const MaxName = 79
+
+// ErrName means that a name is none.
+var ErrName = errors.New("bad name")
+
+var goodName = regexp.MustCompile(`^[\pL\pM\p{Nd}_()]([\pL\pM\p{Nd} ._()-]*[\pL\pM\p{Nd}_()-])?$`)
+
+// CheckName reports why a name can not be a user's or a machine's, nor that of a thing of theirs: it has letters, digits, spaces and ._-() of
+// which neither a dot, a dash nor a space begins it and neither a dot nor a space ends it. Large and small letters differ.
+func CheckName(name string) error {
+	if len(name) > MaxName || !goodName.MatchString(name) {
+		return fmt.Errorf("%w %.80q: one has 1 to %d bytes of letters, digits, spaces and ._-(), begins with no dot, dash or space, and ends with no dot or space",
+			ErrName, name, MaxName)
+	}
+	return nil
 }
 
 // editTime bounds how long one waits for others who edit a file: they do so for milliseconds.
@@ -215,7 +236,7 @@ func Open(path string) (*Users, error) {
 // Whoever runs the server has it for a user's name alone, and that one stays good whatever becomes of the user's tokens. It is in three groups of
 // four: ABCD-EFGH-IJKL.
 func (u *Users) Invite(identity string, now time.Time) (string, error) {
-	if err := versions.CheckName(UserOf(identity)); err != nil {
+	if err := CheckName(UserOf(identity)); err != nil {
 		return "", err
 	}
 	u.mu.Lock()
@@ -249,10 +270,55 @@ func (u *Users) Identify(presented []byte, now time.Time) (identity string, err 
 	return "", ErrToken
 }
 
+// ErrUnchecked is what a client is told while the token file can not be read: that its token is wrong nobody knows.
+var ErrUnchecked = errors.New("the server can not check tokens now")
+
+// Authenticator returns what rpc.Config.Authenticate may be: Identify, of whose errors a client learns nothing about the server's files.
+func (u *Users) Authenticator(log *slog.Logger) func(ctx context.Context, token []byte) (identity string, err error) {
+	return func(_ context.Context, token []byte) (identity string, err error) {
+		identity, err = u.Identify(token, time.Now())
+		wrong := func(kind error) bool { return errors.Is(err, kind) }
+		if err != nil && !slices.ContainsFunc([]error{ErrToken, ErrTokens, ErrCode}, wrong) {
+			log.Error("tokens can not be checked", "error", err)
+			return "", ErrUnchecked
+		}
+		return identity, err
+	}
+}
+
+// Watch ends the connections of a world whose tokens are revoked, with that code and some interval later, until ctx ends. While the tokens can
+// not be read nobody is sent away. The world must be driven.
+func (u *Users) Watch(ctx context.Context, w *rpc.World, code rpc.Code, interval time.Duration) {
+	for ctx.Err() == nil {
+		var present []*rpc.Conn
+		if w.Do(ctx, func() { present = w.Conns() }) == nil {
+			u.dismiss(present, code)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(interval):
+		}
+	}
+}
+
+// dismiss ends those of some connections whose tokens the file does not hold. It reads the file when they are there already: a file that was
+// read before lacks the token of a machine that has just come by a code.
+func (u *Users) dismiss(conns []*rpc.Conn, code rpc.Code) {
+	valid, err := u.Valid()
+	if err != nil {
+		return
+	}
+	for _, c := range conns {
+		if !valid(c.Identity()) {
+			c.Close(code, "the token was revoked")
+		}
+	}
+}
+
 // redeem adds the token of a machine that has a code, and makes the code void for other tokens. For the same one that is no error again, and
 // nothing is done then: that token may have been revoked.
 func (u *Users) redeem(text, token, machine string, now time.Time) error {
-	if err := versions.CheckName(machine); err != nil {
+	if err := CheckName(machine); err != nil {
 		return fmt.Errorf("%w: %w", ErrCode, err)
 	}
 	u.mu.Lock()
