@@ -22,13 +22,13 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/examples/savegame/tree"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/cert"
 	"github.com/quivernet/quiver/rpc/users"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 // Run runs one command line, without the program's name, and returns the exit code; an error is one line on stderr. When
@@ -213,7 +213,7 @@ var kinds = map[int][]error{
 	exitMissing: {versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash},
 	exitDenied:  {users.ErrTokens},
 	exitInUse:   {tree.ErrBusy, store.ErrLocked},
-	exitUnsound: {versions.ErrDamaged, manifest.ErrChunk},
+	exitUnsound: {versions.ErrDamaged, cdc.ErrChunk},
 	exitFull:    {desk.ErrFull, syscall.ENOSPC},
 }
 

@@ -19,9 +19,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/internal/testkit"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 var rounds = flag.Int("savegame.rounds", 4, "how often TestKilled kills processes")
@@ -70,7 +70,7 @@ func (p *process) code() int {
 }
 
 // snapshot is what a folder holds: the digest of each file.
-type snapshot map[string]manifest.Digest
+type snapshot map[string]cdc.Digest
 
 func snapshotOf(t *testing.T, dir string) snapshot {
 	t.Helper()
@@ -80,7 +80,7 @@ func snapshotOf(t *testing.T, dir string) snapshot {
 			return err
 		}
 		b, err := os.ReadFile(path)
-		s[strings.TrimPrefix(path, dir)] = manifest.Sum(b)
+		s[strings.TrimPrefix(path, dir)] = cdc.Sum(b)
 		return err
 	})
 	if !os.IsNotExist(err) {

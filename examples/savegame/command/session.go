@@ -28,6 +28,7 @@ import (
 	"github.com/quivernet/quiver/internal/flock"
 	"github.com/quivernet/quiver/rpc/cert"
 	"github.com/quivernet/quiver/rpc/users"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 const (
@@ -271,14 +272,14 @@ func machineName() string {
 // look at a version from another folder is no consent to lose it from this one.
 type sighting struct {
 	Ref  versions.Ref
-	Data manifest.Digest // what dataOf says of it
-	Time int64           // of the save itself, as its manifest has it
+	Data cdc.Digest // what dataOf says of it
+	Time int64      // of the save itself, as its manifest has it
 
 	Exclude []string `json:",omitempty"` // what puts of it leave out
 }
 
 // dataOf names what is in a save apart from modes and times, which do not survive every file system.
-func dataOf(m *manifest.Manifest) manifest.Digest {
+func dataOf(m *manifest.Manifest) cdc.Digest {
 	bare := manifest.Manifest{Entries: slices.Clone(m.Entries)}
 	for i := range bare.Entries {
 		bare.Entries[i].Mode, bare.Entries[i].Time = 0, 0

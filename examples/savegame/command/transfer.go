@@ -23,6 +23,7 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/tree"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc/users"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 // standard names standard input to put and standard output to get.
@@ -377,7 +378,7 @@ func (g *getting) restore(ctx context.Context, d *desk.Download, path string, lo
 	}
 	defer r.Close()
 	if lacks := r.Lacks(); len(lacks) > 0 {
-		err = d.Fetch(lacks, func(c manifest.Chunk, packed []byte) error {
+		err = d.Fetch(lacks, func(c cdc.Chunk, packed []byte) error {
 			received += int64(len(packed))
 			return r.Put(c, packed)
 		})

@@ -22,6 +22,7 @@ import (
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/users"
 	"github.com/quivernet/quiver/stream"
+	"github.com/quivernet/quiver/stream/cdc"
 	"github.com/quivernet/quiver/stream/pieces"
 )
 
@@ -155,7 +156,7 @@ func (c *Client) CloseFor(reason string) {
 
 func (c *Client) next() number { return number(c.numbers.Add(1)) }
 
-func (c *Client) watch(label string, all []manifest.Chunk, lacks []int) (moved func(bytes int), stop func()) {
+func (c *Client) watch(label string, all []cdc.Chunk, lacks []int) (moved func(bytes int), stop func()) {
 	if c.config.Watch == nil {
 		return func(int) {}, func() {}
 	}
@@ -243,10 +244,10 @@ type Stored struct {
 // [tree.ErrChanged] when a file is written to meanwhile, and with a [*Refusal], as of [versions.ErrConflict].
 func (c *Client) Put(ctx context.Context, src *tree.Source, r versions.Request) (Stored, error) {
 	b, n := src.Manifest.Append(nil), c.next()
-	r.Content = manifest.Sum(b)
+	r.Content = cdc.Sum(b)
 	p := &putting{Client: c, label: "put " + r.Name, source: src, chunks: src.Manifest.Chunks()}
 	m, err := askAndTalk(ctx, c, askPut, n, putArgs{n, r}, func(ctx context.Context, t *pieces.Talk) error { return p.send(ctx, t, b) })
-	if errors.Is(err, manifest.ErrChunk) {
+	if errors.Is(err, cdc.ErrChunk) {
 		err = cmp.Or(p.changed(), err)
 	}
 	return Stored{m, len(p.chunks), len(p.lacks), p.packed}, err
@@ -257,7 +258,7 @@ type putting struct {
 	*Client
 	label  string
 	source *tree.Source
-	chunks []manifest.Chunk
+	chunks []cdc.Chunk
 	lacks  []int
 	moved  func(bytes int)
 	packed int64 // bytes that were sent
@@ -281,7 +282,7 @@ func (p *putting) pack(frame []byte, index int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	frame = manifest.Pack(frame, data)
+	frame = cdc.Pack(frame, data)
 	p.buffer = data
 	p.packed += int64(len(frame) - before)
 	p.moved(len(data))
@@ -343,7 +344,7 @@ func (d *Download) open() error {
 	if err != nil {
 		return err
 	}
-	if manifest.Sum(b) != d.Version.Content {
+	if cdc.Sum(b) != d.Version.Content {
 		return fmt.Errorf("%w: the server sent another one", manifest.ErrManifest)
 	}
 	d.Manifest, err = manifest.Parse(b, 0)
@@ -352,7 +353,7 @@ func (d *Download) open() error {
 
 // Fetch fetches chunks, ascending indices of Manifest.Chunks(), and gives each to a function in this order, packed and not
 // verified: who unpacks it does that. What it gets is valid until it returns, and its error ends the fetch. Fetch is called at most once.
-func (d *Download) Fetch(lacks []int, each func(c manifest.Chunk, packed []byte) error) error {
+func (d *Download) Fetch(lacks []int, each func(c cdc.Chunk, packed []byte) error) error {
 	d.asked = true
 	all := d.Manifest.Chunks()
 	moved, stop := d.client.watch("get "+d.Version.Name, all, lacks)

@@ -29,6 +29,7 @@ import (
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/users"
 	"github.com/quivernet/quiver/stream"
+	"github.com/quivernet/quiver/stream/cdc"
 	"github.com/quivernet/quiver/stream/pieces"
 )
 
@@ -65,7 +66,7 @@ type number uint32
 
 // talk returns what is said beside a request: manifests and chunks, which have digests, and their version.
 func (n number) talk(peer *stream.Peer, inbox *stream.Inbox, rate int) *pieces.Talk {
-	return &pieces.Talk{Blob: talks, Peer: peer, Inbox: inbox, Name: strconv.FormatUint(uint64(n), 10), Most: manifest.MaxPacked, Rate: rate}
+	return &pieces.Talk{Blob: talks, Peer: peer, Inbox: inbox, Name: strconv.FormatUint(uint64(n), 10), Most: cdc.MaxPacked, Rate: rate}
 }
 
 var talks = stream.NewBlob("talk")
@@ -135,7 +136,7 @@ var (
 // kinds are the codes of refusals, from 1 on.
 var kinds = []error{
 	versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash, versions.ErrDamaged, users.ErrName, versions.ErrLacks,
-	manifest.ErrManifest, manifest.ErrChunk, ErrFull, ErrStopping, ErrBusy, versions.ErrConflict, pieces.ErrViolation, errOther,
+	manifest.ErrManifest, cdc.ErrChunk, ErrFull, ErrStopping, ErrBusy, versions.ErrConflict, pieces.ErrViolation, errOther,
 }
 
 // Refusal is why the server did not do what was asked. errors.Is finds its kind.

@@ -32,6 +32,7 @@ import (
 	"github.com/quivernet/quiver/rpc/cert"
 	"github.com/quivernet/quiver/rpc/users"
 	"github.com/quivernet/quiver/stream"
+	"github.com/quivernet/quiver/stream/cdc"
 	"github.com/quivernet/quiver/stream/pieces"
 )
 
@@ -403,7 +404,7 @@ func TestLies(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	c := h.dial()
 	lie := func(n number, b []byte) *asking[Made] {
-		q := startAsking(t.Context(), c, askPut, n, putArgs{n, versions.Request{Name: "x", Machine: "m", Content: manifest.Sum(b)}})
+		q := startAsking(t.Context(), c, askPut, n, putArgs{n, versions.Request{Name: "x", Machine: "m", Content: cdc.Sum(b)}})
 		require.NoError(t, q.Say(q.ctx, pieces.Manifest, b))
 		return q
 	}
@@ -412,9 +413,9 @@ func TestLies(t *testing.T) {
 	require.ErrorIs(t, err, manifest.ErrManifest)
 	t.Log("# chunks that are others than announced, one too few, one too many")
 	m := &manifest.Manifest{Entries: []manifest.Entry{{
-		Path: manifest.Root, Kind: manifest.File, Mode: 0o600, Size: 3, Chunks: []manifest.Chunk{{Digest: manifest.Sum([]byte("abc")), Size: 3}},
+		Path: manifest.Root, Kind: manifest.File, Mode: 0o600, Size: 3, Chunks: []cdc.Chunk{{Digest: cdc.Sum([]byte("abc")), Size: 3}},
 	}}}
-	abc, abd := manifest.Pack(nil, []byte("abc")), manifest.Pack(nil, []byte("abd"))
+	abc, abd := cdc.Pack(nil, []byte("abc")), cdc.Pack(nil, []byte("abd"))
 	for i, content := range [][]byte{framed(abd), {}, {0xff, 0xff, 0xff, 0xff, 0x7f}, framed(abc)[:2], append(framed(abc), 0)} {
 		q := lie(number(20+i), m.Append(nil))
 		bitmap, err := q.Hear(q.ctx, "lacks", 1)
@@ -479,7 +480,7 @@ func TestLostAndDamagedChunks(t *testing.T) {
 				for i := range d.Manifest.Chunks() {
 					all = append(all, i)
 				}
-				return d.Fetch(all, func(manifest.Chunk, []byte) error { return nil })
+				return d.Fetch(all, func(cdc.Chunk, []byte) error { return nil })
 			})
 			require.ErrorIs(t, err, versions.ErrDamaged)
 			again, err := put(t, c, versions.Request{Seen: s.Version.Ref()}, content)

@@ -19,6 +19,7 @@ import (
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/users"
 	"github.com/quivernet/quiver/stream"
+	"github.com/quivernet/quiver/stream/cdc"
 	"github.com/quivernet/quiver/stream/pieces"
 )
 
@@ -121,7 +122,7 @@ func TestPages(t *testing.T) {
 	require.NoError(t, err)
 	empty := (&manifest.Manifest{Entries: []manifest.Entry{{Path: manifest.Root, Kind: manifest.Dir}}}).Append(nil)
 	for i := range saves {
-		p, err := u.Begin(t.Context(), versions.Request{Name: fmt.Sprintf("save %04d", i), Machine: "pc", Content: manifest.Sum(empty)})
+		p, err := u.Begin(t.Context(), versions.Request{Name: fmt.Sprintf("save %04d", i), Machine: "pc", Content: cdc.Sum(empty)})
 		require.NoError(t, err)
 		_, err = p.Lacks(t.Context(), empty)
 		require.NoError(t, err)
@@ -182,7 +183,7 @@ func TestStalledPutsHoldNoChunks(t *testing.T) {
 	defer leave()
 	var content [puts][]byte
 	for i := range content {
-		content[i] = noise(uint64(i), (storers+2)*manifest.MaxChunk)
+		content[i] = noise(uint64(i), (storers+2)*cdc.MaxChunk)
 	}
 	before := testkit.Heap()
 	for _, data := range content {
@@ -195,25 +196,25 @@ func TestStalledPutsHoldNoChunks(t *testing.T) {
 			stored++
 		}
 	}
-	require.Eventually(t, func() bool { return testkit.Heap()-before < puts*storers*manifest.MaxChunk/2 }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return testkit.Heap()-before < puts*storers*cdc.MaxChunk/2 }, time.Minute, 10*time.Millisecond)
 	runtime.KeepAlive(content)
 }
 
 // stallPut puts content, and sends all chunks but the last.
 func stallPut(ctx context.Context, t *testing.T, c *Client, content []byte) {
 	file := manifest.Entry{Path: manifest.Root, Kind: manifest.File, Size: int64(len(content))}
-	chunk := func(i int) []byte { return content[i*manifest.MaxChunk:][:manifest.MaxChunk] }
-	for i := range len(content) / manifest.MaxChunk {
-		file.Chunks = append(file.Chunks, manifest.Chunk{Digest: manifest.Sum(chunk(i)), Size: manifest.MaxChunk})
+	chunk := func(i int) []byte { return content[i*cdc.MaxChunk:][:cdc.MaxChunk] }
+	for i := range len(content) / cdc.MaxChunk {
+		file.Chunks = append(file.Chunks, cdc.Chunk{Digest: cdc.Sum(chunk(i)), Size: cdc.MaxChunk})
 	}
 	b, n := (&manifest.Manifest{Entries: []manifest.Entry{file}}).Append(nil), c.next()
-	q := startAsking(ctx, c, askPut, n, putArgs{n, versions.Request{Name: fmt.Sprint("world ", n), Machine: "pc", Content: manifest.Sum(b)}})
+	q := startAsking(ctx, c, askPut, n, putArgs{n, versions.Request{Name: fmt.Sprint("world ", n), Machine: "pc", Content: cdc.Sum(b)}})
 	lacks, err := q.Offer(q.ctx, b, len(file.Chunks))
 	require.NoError(t, err)
 	out, err := talks.Create(q.Peer, q.options("pieces")...)
 	require.NoError(t, err)
 	for _, i := range lacks[:len(lacks)-1] {
-		_, err = out.Write(framed(manifest.Pack(nil, chunk(i))))
+		_, err = out.Write(framed(cdc.Pack(nil, chunk(i))))
 		require.NoError(t, err)
 	}
 }
@@ -248,7 +249,7 @@ func TestAnnouncedChunksAreBounded(t *testing.T) {
 		}
 		return !free
 	}, time.Minute, time.Millisecond, "all of hers are taken")
-	require.Less(t, testkit.Heap()-before, conns*puts*manifest.MaxPacked/2)
+	require.Less(t, testkit.Heap()-before, conns*puts*cdc.MaxPacked/2)
 
 	h.config.Token = addUser(t, h, "bob")
 	_, err := put(t, h.dial(), versions.Request{}, noise(1, 1<<20))
@@ -269,10 +270,10 @@ func addUser(t *testing.T, h *host, name string) (token string) {
 
 // beginPut begins a put of one chunk.
 func beginPut(ctx context.Context, t *testing.T, c *Client, seed uint64) *asking[Made] {
-	chunk := manifest.Chunk{Digest: manifest.Sum(noise(seed, 10)), Size: manifest.MaxChunk}
-	b := (&manifest.Manifest{Entries: []manifest.Entry{{Path: manifest.Root, Kind: manifest.File, Size: int64(chunk.Size), Chunks: []manifest.Chunk{chunk}}}}).Append(nil)
+	chunk := cdc.Chunk{Digest: cdc.Sum(noise(seed, 10)), Size: cdc.MaxChunk}
+	b := (&manifest.Manifest{Entries: []manifest.Entry{{Path: manifest.Root, Kind: manifest.File, Size: int64(chunk.Size), Chunks: []cdc.Chunk{chunk}}}}).Append(nil)
 	n := c.next()
-	q := startAsking(ctx, c, askPut, n, putArgs{n, versions.Request{Name: fmt.Sprint("world ", seed), Machine: "pc", Content: manifest.Sum(b)}})
+	q := startAsking(ctx, c, askPut, n, putArgs{n, versions.Request{Name: fmt.Sprint("world ", seed), Machine: "pc", Content: cdc.Sum(b)}})
 	_, err := q.Offer(q.ctx, b, 1)
 	require.NoError(t, err)
 	return q
@@ -282,7 +283,7 @@ func beginPut(ctx context.Context, t *testing.T, c *Client, seed uint64) *asking
 func announceChunk(t *testing.T, q *asking[Made]) {
 	out, err := talks.Create(q.Peer, q.options("pieces")...)
 	require.NoError(t, err)
-	_, err = out.Write(binary.LittleEndian.AppendUint32(nil, manifest.MaxPacked))
+	_, err = out.Write(binary.LittleEndian.AppendUint32(nil, cdc.MaxPacked))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return out.Progress().Sent == 4 }, time.Minute, time.Millisecond)
 }

@@ -9,11 +9,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/examples/savegame/store/storetest"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 // late is a store that takes a while to put an object, as a busy disk, or a bucket.
@@ -30,8 +30,8 @@ func (l late) Put(ctx context.Context, key string, data []byte) error {
 // Over 100 Mbit/s with a round trip of 50 ms, of which 1 % is lost each way, a put and a get make use of the link, also beside a
 // store that takes a while for each chunk. Time is virtual: neither computing nor the disk takes any.
 func TestLossyLink(t *testing.T) {
-	text := make([]byte, manifest.AverageChunk) // the coders' goroutines belong to no bubble: all tests share them
-	_, err := manifest.Unpack(nil, manifest.Pack(manifest.Pack(nil, noise(1, manifest.MaxChunk))[:0], text), manifest.Chunk{Digest: manifest.Sum(text), Size: uint32(len(text))})
+	text := make([]byte, cdc.AverageChunk) // the coders' goroutines belong to no bubble: all tests share them
+	_, err := cdc.Unpack(nil, cdc.Pack(cdc.Pack(nil, noise(1, cdc.MaxChunk))[:0], text), cdc.Chunk{Digest: cdc.Sum(text), Size: uint32(len(text))})
 	require.NoError(t, err)
 	synctest.Test(t, transferOverLossyLink)
 }

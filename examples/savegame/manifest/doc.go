@@ -3,10 +3,8 @@
 //
 // A [Manifest] is a list of entries, the root first: of path ".", a file when the save is one file and a folder
 // otherwise. [Manifest.Append] and [Parse] are its bytes, of which there is one form only, so that the digest of the
-// bytes names the content. [Cutter] cuts a file by what it holds and not by where it holds it: bytes that are inserted
-// in front change the chunk that they fall into and leave the others alone. [Pack] and [Unpack] are a chunk's bytes for
-// the store and the wire, compressed where that pays.
+// bytes names the content. Chunks are of package cdc.
 //
-// What comes from outside goes through Parse and Unpack, which believe nothing: they check every rule, never panic, and
-// need memory in proportion to the bytes that are there.
+// What comes from outside goes through Parse, which believes nothing: it checks every rule, never panics, and needs memory in proportion to the
+// bytes that are there.
 package manifest

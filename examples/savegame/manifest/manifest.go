@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,7 +13,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/zeebo/blake3"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 // Root is the path of the first entry: the save itself.
@@ -43,37 +42,7 @@ type Entry struct {
 	Time   int64       // of the last modification, in nanoseconds since 1970; zero of a link
 	Target string      // of a link, as it stands there: it may lead anywhere, and nobody may follow it
 	Size   int64       // of a file, in bytes; the sum of its chunks' sizes
-	Chunks []Chunk     // of a file, in order
-}
-
-// Chunk is a piece of a file.
-type Chunk struct {
-	Digest Digest // BLAKE3 of its bytes
-	Size   uint32 // 1 to [MaxChunk]
-}
-
-// Digest names bytes by their BLAKE3, 32 bytes of it.
-type Digest [32]byte
-
-// Sum returns the digest of data.
-func Sum(data []byte) Digest { return blake3.Sum256(data) }
-
-// String returns 64 hex digits.
-func (d Digest) String() string { return hex.EncodeToString(d[:]) }
-
-// MaxEncodedSize bounds a digest that package rpc carries, as the text of it.
-func (Digest) MaxEncodedSize() int { return hex.EncodedLen(len(Digest{})) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (d Digest) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, d[:]), nil }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (d *Digest) UnmarshalText(text []byte) error {
-	if len(text) != d.MaxEncodedSize() {
-		return fmt.Errorf("a digest of %d characters, it has %d", len(text), d.MaxEncodedSize())
-	}
-	_, err := hex.Decode(d[:], text)
-	return err
+	Chunks []cdc.Chunk // of a file, in order
 }
 
 // Count returns how many entries are files, and how many bytes those have together.
@@ -88,9 +57,9 @@ func (m *Manifest) Count() (files int, bytes int64) {
 }
 
 // Chunks returns every chunk once, in the order in which they first appear. "Chunk 7 of the manifest" is Chunks()[7].
-func (m *Manifest) Chunks() []Chunk {
-	var chunks []Chunk
-	seen := make(map[Digest]struct{})
+func (m *Manifest) Chunks() []cdc.Chunk {
+	var chunks []cdc.Chunk
+	seen := make(map[cdc.Digest]struct{})
 	for i := range m.Entries {
 		for _, c := range m.Entries[i].Chunks {
 			if _, again := seen[c.Digest]; !again {
@@ -103,7 +72,7 @@ func (m *Manifest) Chunks() []Chunk {
 }
 
 // Digest names the content: two manifests of one digest hold the same.
-func (m *Manifest) Digest() Digest { return Sum(m.Append(nil)) }
+func (m *Manifest) Digest() cdc.Digest { return cdc.Sum(m.Append(nil)) }
 
 const (
 	// MaxPath bounds a path and a link's target in bytes: PATH_MAX of Linux, the largest among the systems.
@@ -122,7 +91,7 @@ var ErrManifest = errors.New("bad manifest")
 // as chunks are, of one size for each digest, of the file's size together, and of no more bytes than most in all files, unless
 // that is 0. Fields that a kind does not have it does not look at: the bytes of a manifest have them not.
 func (m *Manifest) Check(most int64) error {
-	c := checker{most: most, sizes: make(map[Digest]uint32)}
+	c := checker{most: most, sizes: make(map[cdc.Digest]uint32)}
 	if len(m.Entries) > MaxEntries {
 		return fmt.Errorf("%w: %d entries, the limit is %d", ErrManifest, len(m.Entries), MaxEntries)
 	}
@@ -143,7 +112,7 @@ type checker struct {
 	bytes int64    // of the files so far
 	last  string   // the path before
 	dirs  []string // the folders that are open at last, the root first
-	sizes map[Digest]uint32
+	sizes map[cdc.Digest]uint32
 }
 
 func (c *checker) entry(e *Entry) error {
@@ -191,8 +160,8 @@ func (c *checker) place(e *Entry) error {
 func (c *checker) chunks(e *Entry) error {
 	var size int64
 	for _, chunk := range e.Chunks {
-		if chunk.Size == 0 || chunk.Size > MaxChunk {
-			return fmt.Errorf("a chunk of %d bytes, they have 1 to %d", chunk.Size, MaxChunk)
+		if chunk.Size == 0 || chunk.Size > cdc.MaxChunk {
+			return fmt.Errorf("a chunk of %d bytes, they have 1 to %d", chunk.Size, cdc.MaxChunk)
 		}
 		if known, again := c.sizes[chunk.Digest]; again && known != chunk.Size {
 			return fmt.Errorf("chunk %v of %d bytes and of %d", chunk.Digest, known, chunk.Size)
@@ -250,7 +219,7 @@ const wireVersion = 1
 const minEntry = 5
 
 // minWireChunk is the same of a chunk: 32 and 1.
-const minWireChunk = len(Digest{}) + 1
+const minWireChunk = len(cdc.Digest{}) + 1
 
 // Append appends the bytes of m, which keeps the rules of [Manifest.Check].
 func (m *Manifest) Append(b []byte) []byte {
@@ -321,7 +290,7 @@ func (p *parser) entry(e *Entry) {
 		return
 	}
 	if n := p.count(math.MaxInt, minWireChunk); n > 0 {
-		e.Chunks = make([]Chunk, n)
+		e.Chunks = make([]cdc.Chunk, n)
 	}
 	for i := range e.Chunks {
 		c := &e.Chunks[i]

@@ -4,34 +4,34 @@ import (
 	"bytes"
 	"encoding/binary"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/testkit"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-func chunk(size uint32) Chunk { return Chunk{Digest{byte(size), 1}, size} }
+func chunk(size uint32) cdc.Chunk { return cdc.Chunk{Digest: cdc.Digest{byte(size), 1}, Size: size} }
 
 func sample() *Manifest {
 	return &Manifest{[]Entry{
 		{Path: ".", Kind: Dir, Mode: 0o755, Time: 1},
 		{Path: "a", Kind: Dir, Mode: 0o700, Time: -5},
 		{Path: "a/empty", Kind: File, Mode: 0o600, Time: 1 << 60},
-		{Path: "a/z", Kind: File, Mode: 0o644, Time: 7, Size: 30, Chunks: []Chunk{chunk(10), chunk(20)}},
+		{Path: "a/z", Kind: File, Mode: 0o644, Time: 7, Size: 30, Chunks: []cdc.Chunk{chunk(10), chunk(20)}},
 		{Path: "a-b", Kind: Link, Target: "../elsewhere"},
-		{Path: "ä b", Kind: File, Size: 10, Chunks: []Chunk{chunk(10)}},
+		{Path: "ä b", Kind: File, Size: 10, Chunks: []cdc.Chunk{chunk(10)}},
 	}}
 }
 
 func TestRoundTrip(t *testing.T) {
 	for name, m := range map[string]*Manifest{
 		"a tree":        sample(),
-		"one file":      {[]Entry{{Path: ".", Kind: File, Mode: 0o644, Time: 3, Size: 1, Chunks: []Chunk{chunk(1)}}}},
+		"one file":      {[]Entry{{Path: ".", Kind: File, Mode: 0o644, Time: 3, Size: 1, Chunks: []cdc.Chunk{chunk(1)}}}},
 		"one empty":     {[]Entry{{Path: ".", Kind: File}}},
 		"an empty tree": {[]Entry{{Path: ".", Kind: Dir}}},
 	} {
@@ -56,23 +56,10 @@ func TestWhatAManifestHolds(t *testing.T) {
 	files, bytes := m.Count()
 	require.Equal(t, 3, files)
 	require.EqualValues(t, 40, bytes)
-	require.Equal(t, []Chunk{chunk(10), chunk(20)}, m.Chunks())
+	require.Equal(t, []cdc.Chunk{chunk(10), chunk(20)}, m.Chunks())
 	digest := m.Digest()
 	m.Entries[3].Time++
 	require.NotEqual(t, digest, m.Digest())
-}
-
-func TestDigestAsText(t *testing.T) {
-	want := Sum([]byte("one"))
-	text, err := want.MarshalText()
-	require.NoError(t, err)
-	require.Equal(t, want.String(), string(text))
-	var got Digest
-	require.NoError(t, got.UnmarshalText(text))
-	require.Equal(t, want, got)
-	for _, bad := range []string{"", string(text[1:]), string(text) + "00", "x" + string(text[1:])} {
-		require.Error(t, got.UnmarshalText([]byte(bad)), bad)
-	}
 }
 
 func TestCheckNamesWhatIsWrong(t *testing.T) {
@@ -104,7 +91,7 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 		"wrong size":      {func(m *Manifest) { m.Entries[5].Size = 11 }, "11 bytes, its chunks have 10"},
 		"empty chunk":     {func(m *Manifest) { m.Entries[5].Chunks[0].Size = 0 }, "a chunk of 0 bytes"},
 		"two sizes":       {func(m *Manifest) { m.Entries[5].Chunks[0].Digest = chunk(20).Digest }, "of 20 bytes and of 10"},
-		"large chunk":     {func(m *Manifest) { m.Entries[5].Chunks[0].Size = MaxChunk + 1 }, "a chunk of 524289 bytes"},
+		"large chunk":     {func(m *Manifest) { m.Entries[5].Chunks[0].Size = cdc.MaxChunk + 1 }, "a chunk of 524289 bytes"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -145,20 +132,12 @@ func TestParseAllocatesForWhatIsThere(t *testing.T) {
 		"a path":  binary.AppendUvarint(many(1), MaxPath),
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Less(t, allocated(func() {
+			require.Less(t, testkit.Allocated(func() {
 				_, err := Parse(b, 0)
 				require.ErrorIs(t, err, ErrManifest)
 			}), uint64(64<<10))
 		})
 	}
-}
-
-func allocated(fn func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	fn()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
 }
 
 func FuzzParse(f *testing.F) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/tree"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 // A save goes to a store, which here is a map, and from there to another place. What the store has, and what that place
@@ -23,7 +24,7 @@ func Example() {
 	}
 	_ = os.WriteFile(filepath.Join(here, "player"), []byte("only here"), 0o600)
 
-	store := make(map[manifest.Digest][]byte)
+	store := make(map[cdc.Digest][]byte)
 	m, err := put(ctx, here, store)
 	if err != nil {
 		log.Fatal(err)
@@ -40,13 +41,13 @@ func Example() {
 }
 
 // put returns the manifest's bytes.
-func put(ctx context.Context, path string, store map[manifest.Digest][]byte) ([]byte, error) {
+func put(ctx context.Context, path string, store map[cdc.Digest][]byte) ([]byte, error) {
 	source, err := tree.Scan(ctx, []string{path}, tree.ScanOptions{Exclude: []string{"*.tmp"}})
 	if err != nil {
 		return nil, err
 	}
 	defer source.Close()
-	chunks, sent, buffer := source.Manifest.Chunks(), 0, make([]byte, manifest.MaxChunk)
+	chunks, sent, buffer := source.Manifest.Chunks(), 0, make([]byte, cdc.MaxChunk)
 	for _, c := range chunks {
 		if store[c.Digest] != nil {
 			continue // a server says which it lacks
@@ -55,14 +56,14 @@ func put(ctx context.Context, path string, store map[manifest.Digest][]byte) ([]
 		if err != nil {
 			return nil, err // tree.ErrChanged: the caller scans again
 		}
-		store[c.Digest] = manifest.Pack(nil, data)
+		store[c.Digest] = cdc.Pack(nil, data)
 		sent++
 	}
 	fmt.Println("put", sent, "of", len(chunks), "chunks")
 	return source.Manifest.Append(nil), nil
 }
 
-func get(ctx context.Context, bytes []byte, target string, store map[manifest.Digest][]byte) error {
+func get(ctx context.Context, bytes []byte, target string, store map[cdc.Digest][]byte) error {
 	m, err := manifest.Parse(bytes, 0)
 	if err != nil {
 		return err

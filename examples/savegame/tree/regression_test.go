@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/internal/flock"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 // A restore that ends removes the lock of its folder: who had opened that, and got it then, held nothing, and another one got in.
@@ -51,7 +51,7 @@ func TestOneAtATimeHasTheWorkFolder(t *testing.T) {
 }
 
 // unchanged is a look that knows one state of what it looks at.
-func unchanged(t *testing.T, path string, before manifest.Digest) error {
+func unchanged(t *testing.T, path string, before cdc.Digest) error {
 	if scanned(t, ScanOptions{}, path).Manifest.Digest() != before {
 		return errors.New("it has changed")
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 // RestoreOptions say how a save is restored.
@@ -36,9 +37,9 @@ type Restore struct {
 	target   string // absolute, behind links
 	work     *workFolder
 	look     func(ctx context.Context, path string) error
-	lacks    map[manifest.Digest][]place // where a chunk that is not there belongs
-	buffer   []byte                      // of a chunk
-	kept     error                       // what a commit before had replaced, a [*Kept], or nil
+	lacks    map[cdc.Digest][]place // where a chunk that is not there belongs
+	buffer   []byte                 // of a chunk
+	kept     error                  // what a commit before had replaced, a [*Kept], or nil
 }
 
 // place is where a chunk belongs.
@@ -65,7 +66,7 @@ func NewRestore(ctx context.Context, m *manifest.Manifest, target string, o Rest
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", target, err)
 	}
-	r := &Restore{m, target, work, o.Look, make(map[manifest.Digest][]place), make([]byte, manifest.MaxChunk), nil}
+	r := &Restore{m, target, work, o.Look, make(map[cdc.Digest][]place), make([]byte, cdc.MaxChunk), nil}
 	if err := r.begin(ctx, o.Local); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
@@ -196,7 +197,7 @@ func (r *Restore) stage(ctx context.Context, i int, kept bool) error {
 			return context.Cause(ctx)
 		}
 		data := r.buffer[:c.Size]
-		if _, err := f.ReadAt(data, at.offset); err != nil || manifest.Sum(data) != c.Digest {
+		if _, err := f.ReadAt(data, at.offset); err != nil || cdc.Sum(data) != c.Digest {
 			r.lacks[c.Digest] = append(r.lacks[c.Digest], at)
 		}
 		at.offset += int64(c.Size)
@@ -235,10 +236,10 @@ func (r *Restore) Lacks() (lacks []int) {
 	return lacks
 }
 
-// Put writes a chunk, which packed holds as [manifest.Pack] packs it, wherever it belongs, and keeps nothing of packed. It
-// fails with [manifest.ErrChunk] when that is not the chunk. A chunk that is there already is no error.
-func (r *Restore) Put(c manifest.Chunk, packed []byte) error {
-	data, err := manifest.Unpack(r.buffer, packed, c)
+// Put writes a chunk, which packed holds as [cdc.Pack] packs it, wherever it belongs, and keeps nothing of packed. It
+// fails with [cdc.ErrChunk] when that is not the chunk. A chunk that is there already is no error.
+func (r *Restore) Put(c cdc.Chunk, packed []byte) error {
+	data, err := cdc.Unpack(r.buffer, packed, c)
 	if err != nil {
 		return err
 	}
@@ -246,7 +247,7 @@ func (r *Restore) Put(c manifest.Chunk, packed []byte) error {
 }
 
 // fill writes a chunk's bytes wherever they belong.
-func (r *Restore) fill(c manifest.Chunk, data []byte) error {
+func (r *Restore) fill(c cdc.Chunk, data []byte) error {
 	for _, at := range r.lacks[c.Digest] {
 		f, err := r.work.root.OpenFile(r.staged(at.entry), os.O_WRONLY, 0)
 		if err == nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/internal/testkit"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 // fetch puts the chunks that r lacks, most of them at most, and returns their bytes.
@@ -31,7 +32,7 @@ func fetch(t testing.TB, r *Restore, from *Source, most int) (size int) {
 		}
 		data, err := from.Chunk(nil, chunks[i])
 		require.NoError(t, err)
-		require.NoError(t, r.Put(chunks[i], manifest.Pack(nil, data)))
+		require.NoError(t, r.Put(chunks[i], cdc.Pack(nil, data)))
 		size += len(data)
 	}
 	return size
@@ -138,8 +139,8 @@ func TestRestoreGoesOn(t *testing.T) {
 	r = begun(t, from.Manifest, target, RestoreOptions{})
 	require.Len(t, r.Lacks(), all-2)
 	c := from.Manifest.Chunks()[r.Lacks()[0]]
-	require.ErrorIs(t, r.Put(c, manifest.Pack(nil, make([]byte, c.Size))), manifest.ErrChunk)
-	require.ErrorIs(t, r.Put(c, nil), manifest.ErrChunk)
+	require.ErrorIs(t, r.Put(c, cdc.Pack(nil, make([]byte, c.Size))), cdc.ErrChunk)
+	require.ErrorIs(t, r.Put(c, nil), cdc.ErrChunk)
 	fetch(t, r, from, all)
 	require.NoError(t, r.Commit(t.Context()))
 	requireSame(t, from, target)
@@ -176,7 +177,7 @@ func TestRestoreTakesWhatIsLocal(t *testing.T) {
 			for _, i := range r.Lacks() {
 				data, err := server.Chunk(nil, chunks[i])
 				require.NoError(t, err)
-				wire += len(manifest.Pack(nil, data))
+				wire += len(cdc.Pack(nil, data))
 			}
 			t.Logf("%d KiB of %d", wire>>10, size>>10)
 			require.LessOrEqual(t, wire, 4<<20, "1.3 MiB usually, 2.1 in one of a hundred, 3.2 once in some thousand")

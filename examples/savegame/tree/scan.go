@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 // ScanOptions say how [Scan] reads. The zero value reads everything.
@@ -43,8 +44,8 @@ var ErrChanged = errors.New("the file changed meanwhile; try again when nobody w
 // of the folder. What cannot be read fails the scan, which names it: a save with a hole is none. The caller closes the
 // source.
 func Scan(ctx context.Context, paths []string, o ScanOptions) (*Source, error) {
-	source := &Source{Manifest: new(manifest.Manifest), chunks: make(map[manifest.Digest]piece)}
-	s := &scan{o, source, ctx, manifest.NewCutter()}
+	source := &Source{Manifest: new(manifest.Manifest), chunks: make(map[cdc.Digest]piece)}
+	s := &scan{o, source, ctx, cdc.NewCutter()}
 	if err := s.run(paths); err != nil {
 		return nil, errors.Join(err, source.Close())
 	}
@@ -55,7 +56,7 @@ type scan struct {
 	ScanOptions
 	*Source
 	ctx    context.Context
-	cutter *manifest.Cutter
+	cutter *cdc.Cutter
 }
 
 func (s *scan) run(paths []string) error {
@@ -170,7 +171,7 @@ func (s *scan) file(at located) error {
 	}
 	defer f.Close()
 	e := manifest.Entry{Path: at.entry, Kind: manifest.File, Mode: before.Mode().Perm(), Time: before.ModTime().UnixNano()}
-	err = s.cutter.Cut(io.LimitReader(f, before.Size()+1), func(c manifest.Chunk, data []byte) error {
+	err = s.cutter.Cut(io.LimitReader(f, before.Size()+1), func(c cdc.Chunk, data []byte) error {
 		e.Chunks = append(e.Chunks, c)
 		e.Size += int64(c.Size)
 		if s.Read != nil {
@@ -207,7 +208,7 @@ type Source struct {
 	Notes    []Note
 
 	roots  []located
-	chunks map[manifest.Digest]piece
+	chunks map[cdc.Digest]piece
 }
 
 // located is where an entry is on this system.
@@ -298,9 +299,9 @@ func (s *Source) add(e manifest.Entry, at located) {
 }
 
 // Chunk is ReadChunk, and fails with [ErrChanged], naming the file, when the bytes are not the chunk's any more.
-func (s *Source) Chunk(buffer []byte, c manifest.Chunk) ([]byte, error) {
+func (s *Source) Chunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 	buffer, err := s.ReadChunk(buffer, c)
-	if err == nil && manifest.Sum(buffer) != c.Digest {
+	if err == nil && cdc.Sum(buffer) != c.Digest {
 		err = fmt.Errorf("file %s: %w", s.chunks[c.Digest], ErrChanged)
 	}
 	return buffer, err
@@ -308,7 +309,7 @@ func (s *Source) Chunk(buffer []byte, c manifest.Chunk) ([]byte, error) {
 
 // ReadChunk reads what is where a chunk was, into buffer if it fits. It fails with [ErrChanged] when the file can not be read so far; whether it
 // is the chunk still is for whoever verifies it.
-func (s *Source) ReadChunk(buffer []byte, c manifest.Chunk) ([]byte, error) {
+func (s *Source) ReadChunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 	at, has := s.chunks[c.Digest]
 	if !has {
 		return nil, fmt.Errorf("no file has chunk %v", c.Digest)

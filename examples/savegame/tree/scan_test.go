@@ -16,6 +16,7 @@ import (
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/internal/testkit"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 func TestMain(m *testing.M) {
@@ -84,13 +85,13 @@ func TestScanFolder(t *testing.T) {
 
 	info, err := os.Stat(filepath.Join(dir, "a-b"))
 	require.NoError(t, err)
-	c := manifest.Chunk{Digest: manifest.Sum([]byte("x")), Size: 1}
-	require.Equal(t, manifest.Entry{Path: "a-b", Kind: manifest.File, Mode: 0o400, Time: info.ModTime().UnixNano(), Size: 1, Chunks: []manifest.Chunk{c}}, s.Manifest.Entries[2])
+	c := cdc.Chunk{Digest: cdc.Sum([]byte("x")), Size: 1}
+	require.Equal(t, manifest.Entry{Path: "a-b", Kind: manifest.File, Mode: 0o400, Time: info.ModTime().UnixNano(), Size: 1, Chunks: []cdc.Chunk{c}}, s.Manifest.Entries[2])
 	require.Equal(t, manifest.Entry{Path: "link", Kind: manifest.Link, Target: "world/level.dat"}, s.Manifest.Entries[3])
 	data, err := s.Chunk(nil, c)
 	require.NoError(t, err)
 	require.Equal(t, "x", string(data))
-	_, err = s.Chunk(nil, manifest.Chunk{Size: 1})
+	_, err = s.Chunk(nil, cdc.Chunk{Size: 1})
 	require.Error(t, err)
 }
 

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/internal/flock"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 // workPrefix begins the name of a work folder.
@@ -46,7 +46,7 @@ var errForeign = errors.New("not this program's folder")
 
 // workPath returns the work folder of a target.
 func workPath(target string) string {
-	name := manifest.Sum([]byte(filepath.Base(target)))
+	name := cdc.Sum([]byte(filepath.Base(target)))
 	return filepath.Join(filepath.Dir(target), workPrefix+hex.EncodeToString(name[:8]))
 }
 

@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store/storetest"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 // What a manifest announces and nobody sends was remembered for an hour, and 64 MiB of it took 350 MB.
@@ -21,14 +21,14 @@ func TestAbandonedPutIsForgotten(t *testing.T) {
 		_, _ = put.Lacks(t.Context(), s.bytes)
 		return put
 	}
-	full := begin(saveOf(noise(2, 60_000), noise(3, 60_000)+"and so on", noise(4, manifest.MaxChunk)[:100_000], noise(5, 200_000), noise(6, 250_000), noise(7, 250_000), noise(8, 250_000)))
+	full := begin(saveOf(noise(2, 60_000), noise(3, 60_000)+"and so on", noise(4, cdc.MaxChunk)[:100_000], noise(5, 200_000), noise(6, 250_000), noise(7, 250_000), noise(8, 250_000)))
 	full.Abandon()
 	require.Len(t, u.objects, 2, "a put that is refused")
 
 	running := begin(saveOf(shared, noise(9, 5000)))
 	begin(saveOf(shared, noise(9, 5000), noise(10, 5000))).Abandon()
 	require.Len(t, u.objects, 4, "what another one needs stays")
-	require.NoError(t, running.Chunk(t.Context(), 1, manifest.Pack(nil, []byte(noise(9, 5000)))))
+	require.NoError(t, running.Chunk(t.Context(), 1, cdc.Pack(nil, []byte(noise(9, 5000)))))
 	_, _, err := running.Commit(t.Context())
 	require.NoError(t, err)
 	running.Abandon()
@@ -49,9 +49,9 @@ func TestFullDiskIsNotKeptFull(t *testing.T) {
 	begun := begin2(t, u, large)
 	_, err := begun.Lacks(t.Context(), large.bytes)
 	require.NoError(t, err)
-	require.NoError(t, begun.Chunk(t.Context(), 1, manifest.Pack(nil, large.data[1])))
+	require.NoError(t, begun.Chunk(t.Context(), 1, cdc.Pack(nil, large.data[1])))
 	small.Space = 200_000
-	require.ErrorAs(t, begun.Chunk(t.Context(), 2, manifest.Pack(nil, large.data[2])), new(*Full))
+	require.ErrorAs(t, begun.Chunk(t.Context(), 2, cdc.Pack(nil, large.data[2])), new(*Full))
 	begun.Abandon()
 	require.Empty(t, p.requireSound())
 	p.put(u, Request{Name: "small"}, saveOf(noise(5, 50_000)))

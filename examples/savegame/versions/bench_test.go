@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 // BenchmarkPut puts 64 MiB that do not compress into a folder, as packed chunks that are there already.
@@ -27,7 +27,7 @@ func BenchmarkPut(b *testing.B) {
 	s := saveOf(data...)
 	var packed [][]byte
 	for _, d := range s.data {
-		packed = append(packed, manifest.Pack(nil, d))
+		packed = append(packed, cdc.Pack(nil, d))
 	}
 	b.SetBytes(chunks * size)
 	for i := 0; b.Loop(); i++ {

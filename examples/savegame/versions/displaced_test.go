@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/examples/savegame/store/storetest"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 // Without a quota the disk is one: the oldest versions go first, never the newest, and nothing for a put that does not fit anyway.
@@ -119,7 +119,7 @@ func TestWhoWaitsForRoomHoldsNobodyUp(t *testing.T) {
 	alice.records.Lock() // as while she displaces
 	var chunks sync.WaitGroup
 	for _, i := range lacks {
-		chunks.Go(func() { assert.NoError(t, waits.Chunk(ctx, i, manifest.Pack(nil, next.data[i]))) })
+		chunks.Go(func() { assert.NoError(t, waits.Chunk(ctx, i, cdc.Pack(nil, next.data[i]))) })
 	}
 	time.Sleep(10 * time.Millisecond)
 	p.put(p.user("bob"), Request{Name: "world"}, saveOf(noise(1, 1000))) // else it never returns
@@ -179,7 +179,7 @@ func TestWhatACutOffPutDisplacedIsTold(t *testing.T) {
 	require.NoError(t, err)
 	_, err = cut.Lacks(ctx, next.bytes)
 	require.NoError(t, err)
-	require.NoError(t, cut.Chunk(ctx, 0, manifest.Pack(nil, next.data[0])))
+	require.NoError(t, cut.Chunk(ctx, 0, cdc.Pack(nil, next.data[0])))
 	cut.Abandon()
 
 	p.put(u, Request{Name: "world", Seen: second.Ref()}, next)
@@ -236,7 +236,7 @@ func TestADeleteWithoutRoomIsNotTheEnd(t *testing.T) {
 	abandoned := begin2(t, u, given)
 	_, err := abandoned.Lacks(ctx, given.bytes)
 	require.NoError(t, err)
-	require.NoError(t, abandoned.Chunk(ctx, 0, manifest.Pack(nil, given.data[0])))
+	require.NoError(t, abandoned.Chunk(ctx, 0, cdc.Pack(nil, given.data[0])))
 	abandoned.Abandon()
 	store.shared[u.key(given.manifest.Chunks()[0])] = true
 
@@ -249,7 +249,7 @@ func TestADeleteWithoutRoomIsNotTheEnd(t *testing.T) {
 	store.shared[u.key(saveOf(noise(2, size)).manifest.Chunks()[0])] = true
 	p.open(Config{Quota: 4 * one, Grace: -1})
 	u = p.user("alice")
-	store.shared[u.key(manifest.Chunk{Digest: saveOf(noise(1, size)).digest()})] = true
+	store.shared[u.key(cdc.Chunk{Digest: saveOf(noise(1, size)).digest()})] = true
 	_, _, err = put(ctx, u, Request{Name: "world", Seen: seen}, saveOf(noise(5, size)))
 	require.ErrorAs(t, err, new(*Full))
 	require.Equal(t, []string{"world@3 put", "world@4 put"}, p.history(u, "world"))

@@ -27,7 +27,7 @@
 //
 // # What is in the store
 //
-//	users/_U/chunks/5c0f….131072        a chunk as manifest.Pack made it: its digest, and its size unpacked
+//	users/_U/chunks/5c0f….131072        a chunk as cdc.Pack made it: its digest, and its size unpacked
 //	users/_U/manifests/93a1…            the bytes of a manifest: their digest
 //	users/_U/names/_N/00000003          a version: JSON, with the digest of itself
 //

@@ -9,6 +9,7 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store/storetest"
 	"github.com/quivernet/quiver/examples/savegame/versions"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 // A desktop and a laptop put the same save.
@@ -48,7 +49,7 @@ func Example() {
 	}
 	for i, chunk := range m.Chunks() {
 		packed, _ := c.Chunk(ctx, i)
-		data, err := manifest.Unpack(nil, packed, chunk)
+		data, err := cdc.Unpack(nil, packed, chunk)
 		fmt.Printf("%s %v\n", data, err)
 	}
 	// Output:
@@ -60,8 +61,8 @@ func Example() {
 
 // put puts a save of one file, which has one chunk.
 func put(ctx context.Context, u *versions.User, r versions.Request, text string) (versions.Version, error) {
-	chunk := manifest.Chunk{Digest: manifest.Sum([]byte(text)), Size: uint32(len(text))}
-	m := manifest.Manifest{Entries: []manifest.Entry{{Path: manifest.Root, Kind: manifest.File, Size: int64(len(text)), Chunks: []manifest.Chunk{chunk}}}}
+	chunk := cdc.Chunk{Digest: cdc.Sum([]byte(text)), Size: uint32(len(text))}
+	m := manifest.Manifest{Entries: []manifest.Entry{{Path: manifest.Root, Kind: manifest.File, Size: int64(len(text)), Chunks: []cdc.Chunk{chunk}}}}
 	r.Content = m.Digest()
 	p, err := u.Begin(ctx, r)
 	if err != nil {
@@ -73,7 +74,7 @@ func put(ctx context.Context, u *versions.User, r versions.Request, text string)
 		return versions.Version{}, err
 	}
 	for _, i := range lacks {
-		if err := p.Chunk(ctx, i, manifest.Pack(nil, []byte(text))); err != nil {
+		if err := p.Chunk(ctx, i, cdc.Pack(nil, []byte(text))); err != nil {
 			return versions.Version{}, err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/examples/savegame/store/storetest"
 	"github.com/quivernet/quiver/internal/testkit"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -25,21 +26,21 @@ type save struct {
 	data     [][]byte // of its chunks
 }
 
-func (s save) digest() manifest.Digest { return manifest.Sum(s.bytes) }
+func (s save) digest() cdc.Digest { return cdc.Sum(s.bytes) }
 
 // saveOf returns a save of one file, with those chunks.
 func saveOf(chunks ...string) save {
 	var s save
 	e := manifest.Entry{Path: manifest.Root, Kind: manifest.File, Mode: 0o600}
 	for _, c := range chunks {
-		e.Chunks = append(e.Chunks, manifest.Chunk{Digest: manifest.Sum([]byte(c)), Size: uint32(len(c))})
+		e.Chunks = append(e.Chunks, cdc.Chunk{Digest: cdc.Sum([]byte(c)), Size: uint32(len(c))})
 		e.Size += int64(len(c))
 	}
 	s.manifest = &manifest.Manifest{Entries: []manifest.Entry{e}}
 	s.bytes = s.manifest.Append(nil)
 	for _, c := range s.manifest.Chunks() {
 		for _, text := range chunks {
-			if c.Digest == manifest.Sum([]byte(text)) {
+			if c.Digest == cdc.Sum([]byte(text)) {
 				s.data = append(s.data, []byte(text))
 				break
 			}
@@ -101,7 +102,7 @@ func put(ctx context.Context, u *User, r Request, s save) (v Version, sent int, 
 		return v, 0, err
 	}
 	for _, i := range lacks {
-		if err := p.Chunk(ctx, i, manifest.Pack(nil, s.data[i])); err != nil {
+		if err := p.Chunk(ctx, i, cdc.Pack(nil, s.data[i])); err != nil {
 			return v, sent, err
 		}
 		sent++
@@ -134,7 +135,7 @@ func get(ctx context.Context, u *User, name string, number int) (s save, err err
 		if err != nil {
 			return s, err
 		}
-		data, err := manifest.Unpack(nil, packed, id)
+		data, err := cdc.Unpack(nil, packed, id)
 		if err != nil {
 			return s, err
 		}

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 // load reads what the store has, but for records that are known: nobody ever changes one. It only adds to the objects that are
@@ -66,7 +66,7 @@ func (u *User) record(ctx context.Context, known []Version, name string, number 
 
 // found notes that o is there, if it is a chunk or a manifest.
 func (u *User) found(o store.Object) {
-	var id manifest.Chunk
+	var id cdc.Chunk
 	text, size, _ := strings.Cut(path.Base(o.Key), ".")
 	_, _ = fmt.Sscan(size, &id.Size)
 	if id.Digest.UnmarshalText([]byte(text)) == nil && u.key(id) == o.Key {
@@ -87,7 +87,7 @@ func (u *User) parseRecord(key string) (name string, number int, ok bool) {
 }
 
 // key returns where a chunk or a manifest is.
-func (u *User) key(id manifest.Chunk) string {
+func (u *User) key(id cdc.Chunk) string {
 	if id.Size == 0 {
 		return u.prefix + "manifests/" + id.Digest.String()
 	}
@@ -99,7 +99,7 @@ func (u *User) recordKey(name string, number int) string {
 }
 
 // object returns what is remembered of a chunk or a manifest. The caller holds mu.
-func (u *User) object(id manifest.Chunk) *object {
+func (u *User) object(id cdc.Chunk) *object {
 	if u.objects[id] == nil {
 		u.objects[id] = &object{id: id, size: int64(id.Size) + 1}
 	}
@@ -107,15 +107,15 @@ func (u *User) object(id manifest.Chunk) *object {
 }
 
 // content returns what is remembered of a manifest. The caller holds mu.
-func (u *User) content(digest manifest.Digest) *content {
+func (u *User) content(digest cdc.Digest) *content {
 	if u.contents[digest] == nil {
-		u.contents[digest] = &content{object: u.object(manifest.Chunk{Digest: digest})}
+		u.contents[digest] = &content{object: u.object(cdc.Chunk{Digest: digest})}
 	}
 	return u.contents[digest]
 }
 
 // know remembers which chunks a manifest has. The caller holds mu.
-func (u *User) know(digest manifest.Digest, chunks []manifest.Chunk) *content {
+func (u *User) know(digest cdc.Digest, chunks []cdc.Chunk) *content {
 	c := u.content(digest)
 	if !c.known {
 		c.known = true
@@ -153,8 +153,8 @@ func (u *User) learn(ctx context.Context, v Version) error {
 }
 
 // manifest reads a manifest. With ErrDamaged the store has none that can be used, and the next put of it brings it back.
-func (u *User) manifest(ctx context.Context, digest manifest.Digest) (chunks []manifest.Chunk, b []byte, err error) {
-	id := manifest.Chunk{Digest: digest}
+func (u *User) manifest(ctx context.Context, digest cdc.Digest) (chunks []cdc.Chunk, b []byte, err error) {
+	id := cdc.Chunk{Digest: digest}
 	if b, err = u.fetch(ctx, id); err != nil {
 		return nil, nil, fmt.Errorf("its manifest: %w", err)
 	}
@@ -165,7 +165,7 @@ func (u *User) manifest(ctx context.Context, digest manifest.Digest) (chunks []m
 }
 
 // fetch reads a chunk or a manifest. With ErrDamaged the store has it not, or has other bytes: it is spoiled then.
-func (u *User) fetch(ctx context.Context, id manifest.Chunk) ([]byte, error) {
+func (u *User) fetch(ctx context.Context, id cdc.Chunk) ([]byte, error) {
 	b, err := u.all.store.Get(ctx, u.key(id))
 	switch {
 	case err == nil:
@@ -180,14 +180,14 @@ func (u *User) fetch(ctx context.Context, id manifest.Chunk) ([]byte, error) {
 }
 
 // verify fails with ErrDamaged unless these are a chunk, packed, or a manifest.
-func verify(id manifest.Chunk, b []byte) error {
+func verify(id cdc.Chunk, b []byte) error {
 	switch {
-	case id.Size == 0 && manifest.Sum(b) != id.Digest:
+	case id.Size == 0 && cdc.Sum(b) != id.Digest:
 		return fmt.Errorf("%w: manifest %v has other bytes", ErrDamaged, id.Digest)
 	case id.Size == 0:
 		return nil
 	}
-	if err := manifest.Verify(b, id); err != nil {
+	if err := cdc.Verify(b, id); err != nil {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 // Mode says what becomes of a put over a version that its machine has not seen.
@@ -26,8 +27,8 @@ const (
 type Request struct {
 	Name    string
 	Machine string
-	Seen    Ref             // the version that the machine saw last; zero: none
-	Content manifest.Digest // of the bytes of the manifest that will come
+	Seen    Ref        // the version that the machine saw last; zero: none
+	Content cdc.Digest // of the bytes of the manifest that will come
 	Mode    Mode
 }
 
@@ -110,7 +111,7 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 	switch {
 	case p.content != nil:
 		return nil, errors.New("the put has its manifest")
-	case manifest.Sum(b) != p.request.Content:
+	case cdc.Sum(b) != p.request.Content:
 		return nil, fmt.Errorf("%w: it is not the one that was announced", manifest.ErrManifest)
 	}
 	u := p.user
@@ -153,19 +154,19 @@ func (c *content) lacks() (lacks []int, needs int64) {
 	return lacks, needs
 }
 
-// Chunk takes a chunk, packed, and returns when it is stored. It fails with [manifest.ErrChunk] when it is not the chunk with
+// Chunk takes a chunk, packed, and returns when it is stored. It fails with [cdc.ErrChunk] when it is not the chunk with
 // that index, and with [*Full]. Any number may run at once, so long as Commit or Abandon does not; it takes many to make use
 // of a disk.
 func (p *Put) Chunk(ctx context.Context, index int, packed []byte) error {
 	u := p.user
 	if p.content == nil || index < 0 || index >= len(p.content.chunks) {
-		return fmt.Errorf("%w %d: the manifest has it not", manifest.ErrChunk, index)
+		return fmt.Errorf("%w %d: the manifest has it not", cdc.ErrChunk, index)
 	}
 	o := p.content.chunks[index]
 	if u.has(o) {
 		return nil
 	}
-	if err := manifest.Verify(packed, o.id); err != nil {
+	if err := cdc.Verify(packed, o.id); err != nil {
 		return err
 	}
 	if err := p.store(ctx, o, packed); err != nil {

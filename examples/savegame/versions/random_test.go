@@ -10,10 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/examples/savegame/store/storetest"
 	"github.com/quivernet/quiver/internal/testkit"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 // world is a program of random operations, and what must be there after them.
@@ -24,7 +24,7 @@ type world struct {
 	files   *storetest.Forgetful // nil: the store is in memory
 	failing *storetest.Failing
 
-	contents map[manifest.Digest]save
+	contents map[cdc.Digest]save
 	acked    map[string][]Version // of each save, by user and name
 	did      map[string]int       // how often what was done
 }
@@ -32,7 +32,7 @@ type world struct {
 const machine = "desktop"
 
 func newWorld(t *testing.T, r *rand.Rand, c Config, forgetful bool) *world {
-	w := &world{place: newPlace(t, c), r: r, config: c, contents: make(map[manifest.Digest]save), acked: make(map[string][]Version), did: make(map[string]int)}
+	w := &world{place: newPlace(t, c), r: r, config: c, contents: make(map[cdc.Digest]save), acked: make(map[string][]Version), did: make(map[string]int)}
 	if forgetful {
 		w.files = storetest.NewForgetful(r)
 		w.files.Now = func() time.Time { return w.now }
@@ -147,7 +147,7 @@ func (w *world) abandonedPut(u *User, name string) {
 	lacks, err := p.Lacks(w.t.Context(), s.bytes)
 	w.excuse(err)
 	for _, i := range lacks {
-		w.excuse(p.Chunk(w.t.Context(), i, manifest.Pack(nil, s.data[i])))
+		w.excuse(p.Chunk(w.t.Context(), i, cdc.Pack(nil, s.data[i])))
 	}
 	w.did["abandoned"]++
 }
@@ -194,7 +194,7 @@ func (w *world) compare(u *User, name string, perhaps Version, erased bool) {
 	acked := w.acked[key]
 	if n := len(there); n > 0 && !slices.Contains(acked, there[n-1]) {
 		newest := there[n-1]
-		require.True(w.t, newest.Kind == perhaps.Kind && (perhaps.Content == newest.Content || perhaps.Content == manifest.Digest{}), "%v, perhaps %v", newest, perhaps)
+		require.True(w.t, newest.Kind == perhaps.Kind && (perhaps.Content == newest.Content || perhaps.Content == cdc.Digest{}), "%v, perhaps %v", newest, perhaps)
 		acked = append(acked, newest)
 		w.did["done without an answer"]++
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/examples/savegame/store/storetest"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 // A put of what has a damaged manifest was acknowledged, and nobody could have it.
@@ -28,7 +29,7 @@ func TestPutMendsADamagedManifest(t *testing.T) {
 			p := newPlace(t, Config{})
 			u, ctx, s := p.user("alice"), t.Context(), saveOf("one", "two")
 			v := p.put(u, Request{Name: "world"}, s)
-			p.store.(*storetest.Memory).Damage(u.key(manifest.Chunk{Digest: v.Content}))
+			p.store.(*storetest.Memory).Damage(u.key(cdc.Chunk{Digest: v.Content}))
 			if reopen {
 				p.open(Config{})
 				u = p.user("alice")
@@ -104,7 +105,7 @@ func TestWhatWasNeverFinishedGoesFirstWhateverTheClockSays(t *testing.T) {
 	cut := begin2(t, u, saveOf(noise(3, size)))
 	_, err := cut.Lacks(ctx, saveOf(noise(3, size)).bytes)
 	require.NoError(t, err)
-	require.NoError(t, cut.Chunk(ctx, 0, manifest.Pack(nil, []byte(noise(3, size)))))
+	require.NoError(t, cut.Chunk(ctx, 0, cdc.Pack(nil, []byte(noise(3, size)))))
 	cut.Abandon()
 
 	p.now = p.now.Add(-time.Hour)
@@ -136,7 +137,7 @@ func TestWhatCanNotBeReadIsInNobodysWay(t *testing.T) {
 	u, ctx := p.user("alice"), t.Context()
 	v := p.put(u, Request{Name: "world"}, saveOf("one"))
 	p.put(u, Request{Name: "other"}, saveOf("two"))
-	deaf.key = u.key(manifest.Chunk{Digest: v.Content})
+	deaf.key = u.key(cdc.Chunk{Digest: v.Content})
 
 	p.open(Config{TotalQuota: 1 << 30})
 	u = p.user("alice")

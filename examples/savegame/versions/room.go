@@ -12,8 +12,8 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 // Full means that something does not fit.
@@ -306,7 +306,7 @@ func (u *User) takeOut(before int64) (out []*object) {
 	if len(u.objects) <= had/2 {
 		u.objects = maps.Collect(maps.All(u.objects)) // deleting alone gives no memory back
 	}
-	maps.DeleteFunc(u.contents, func(_ manifest.Digest, c *content) bool { return !needed[c.object] }) // their chunks may be gone
+	maps.DeleteFunc(u.contents, func(_ cdc.Digest, c *content) bool { return !needed[c.object] }) // their chunks may be gone
 	return out
 }
 

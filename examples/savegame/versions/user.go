@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/rpc/users"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 // User is the saves of one user. It remembers which objects the store has, and what each content needs.
@@ -39,8 +39,8 @@ type User struct {
 
 	// mu is taken last and held briefly.
 	mu       sync.Mutex
-	objects  map[manifest.Chunk]*object
-	contents map[manifest.Digest]*content
+	objects  map[cdc.Chunk]*object
+	contents map[cdc.Digest]*content
 
 	used atomic.Int64 // bytes in the store, and those that are held for what is being stored
 }
@@ -48,7 +48,7 @@ type User struct {
 // object is a chunk or a manifest that is in the store, or that something needs. It takes 165 bytes in all, and a user of 10 GB
 // has 80,000.
 type object struct {
-	id    manifest.Chunk // a manifest's has no size
+	id    cdc.Chunk // a manifest's has no size
 	there bool
 	size  int64 // of what is not there: what it has at most
 	time  int64 // when it was stored, in nanoseconds since 1970; 0: a version had it that is gone
@@ -114,7 +114,7 @@ func (u *User) gone(o *object) {
 }
 
 // spoiled notes that an object is lost or damaged, so that the next put of it brings it back.
-func (u *User) spoiled(id manifest.Chunk) {
+func (u *User) spoiled(id cdc.Chunk) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	o := u.object(id)
@@ -357,7 +357,7 @@ func (c *Content) Chunks() int { return len(c.content.chunks) }
 // lost or damaged it: the next put of the same content brings it back then. Any number may run at once.
 func (c *Content) Chunk(ctx context.Context, index int) (packed []byte, err error) {
 	if index < 0 || index >= len(c.content.chunks) {
-		return nil, fmt.Errorf("%w %d: the manifest has it not", manifest.ErrChunk, index)
+		return nil, fmt.Errorf("%w %d: the manifest has it not", cdc.ErrChunk, index)
 	}
 	if packed, err = c.user.fetch(ctx, c.content.chunks[index].id); errors.Is(err, ErrDamaged) {
 		err = fmt.Errorf("%w; put the same content again to mend it", err)

@@ -20,6 +20,7 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/rpc/users"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 // Config is what an operator decides. A zero is the default.
@@ -78,7 +79,7 @@ func (v *Versions) user(name string) *User {
 	defer v.mu.Unlock()
 	if v.users[name] == nil {
 		v.users[name] = &User{all: v, name: name, prefix: "users/" + escape(name) + "/",
-			contents: make(map[manifest.Digest]*content), objects: make(map[manifest.Chunk]*object)}
+			contents: make(map[cdc.Digest]*content), objects: make(map[cdc.Chunk]*object)}
 		v.users[name].stale.Store(true)
 	}
 	return v.users[name]
@@ -122,7 +123,7 @@ func (v *Versions) room(ctx context.Context) (bytes int64, err error) {
 
 // parse returns what a manifest says of a version, and its chunks. It does so for one at a time: of many small entries a manifest takes 25
 // times its bytes.
-func (v *Versions) parse(b []byte, most int64) (Version, []manifest.Chunk, error) {
+func (v *Versions) parse(b []byte, most int64) (Version, []cdc.Chunk, error) {
 	v.parsing.Lock()
 	defer v.parsing.Unlock()
 	m, err := manifest.Parse(b, most)
@@ -130,7 +131,7 @@ func (v *Versions) parse(b []byte, most int64) (Version, []manifest.Chunk, error
 		return Version{}, nil, err
 	}
 	files, bytes := m.Count()
-	return Version{Kind: Stored, Content: manifest.Sum(b), Size: bytes, Files: files}, m.Chunks(), nil
+	return Version{Kind: Stored, Content: cdc.Sum(b), Size: bytes, Files: files}, m.Chunks(), nil
 }
 
 // Kind is what a version is.
@@ -145,28 +146,28 @@ const (
 
 // Version describes one version of a save. Its bounds are for who sends it: names have [users.MaxName] bytes.
 type Version struct {
-	Name    string          `json:"name" quiver:"max=79"`
-	Number  int             `json:"number"` // from 1 on, growing; some in between may be gone
-	Kind    Kind            `json:"kind" quiver:"max=16"`
-	Base    int             `json:"base"`    // the number that the machine had seen; 0: none, or of Trash not all
-	Content manifest.Digest `json:"content"` // of the manifest's bytes; zero of Trash
-	Size    int64           `json:"size"`    // bytes of all files
-	Files   int             `json:"files"`
-	Time    time.Time       `json:"time"`
-	Machine string          `json:"machine" quiver:"max=79"`
+	Name    string     `json:"name" quiver:"max=79"`
+	Number  int        `json:"number"` // from 1 on, growing; some in between may be gone
+	Kind    Kind       `json:"kind" quiver:"max=16"`
+	Base    int        `json:"base"`    // the number that the machine had seen; 0: none, or of Trash not all
+	Content cdc.Digest `json:"content"` // of the manifest's bytes; zero of Trash
+	Size    int64      `json:"size"`    // bytes of all files
+	Files   int        `json:"files"`
+	Time    time.Time  `json:"time"`
+	Machine string     `json:"machine" quiver:"max=79"`
 }
 
 // Ref names a version for those who saw it. Numbers begin again after Erase, so the content belongs to it.
 type Ref struct {
 	Number  int
-	Content manifest.Digest
+	Content cdc.Digest
 }
 
 // Ref returns how v is remembered.
 func (v Version) Ref() Ref { return Ref{v.Number, v.Content} }
 
 // has reports whether that is what v holds.
-func (v Version) has(content manifest.Digest) bool { return v.Kind == Stored && v.Content == content }
+func (v Version) has(content cdc.Digest) bool { return v.Kind == Stored && v.Content == content }
 
 // seen reports whether whoever saw r last has seen what v holds: r may be another version of that content, as before a Restore.
 func (v Version) seen(r Ref) bool { return v.has(r.Content) }
@@ -227,7 +228,7 @@ type record struct {
 func (v Version) encode() []byte {
 	r := record{Version: v}
 	b, _ := json.Marshal(r) // never fails: there are only strings, numbers and a time
-	r.Sum = manifest.Sum(b).String()
+	r.Sum = cdc.Sum(b).String()
 	b, _ = json.Marshal(r)
 	return append(b, '\n')
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/examples/savegame/store/storetest"
 	"github.com/quivernet/quiver/rpc/users"
+	"github.com/quivernet/quiver/stream/cdc"
 )
 
 func TestPutAndGet(t *testing.T) {
@@ -124,7 +125,7 @@ func TestPutsAtOnce(t *testing.T) {
 			lacks, err := put.Lacks(ctx, s.bytes)
 			require.NoError(t, err)
 			for _, at := range lacks {
-				require.NoError(t, put.Chunk(ctx, at, manifest.Pack(nil, s.data[at])))
+				require.NoError(t, put.Chunk(ctx, at, cdc.Pack(nil, s.data[at])))
 			}
 			puts = append(puts, put)
 		}
@@ -182,7 +183,7 @@ func TestAPutMustBeWhatItSays(t *testing.T) {
 		return put
 	}
 	put := begin(s)
-	require.ErrorIs(t, put.Chunk(ctx, 0, nil), manifest.ErrChunk, "before the manifest")
+	require.ErrorIs(t, put.Chunk(ctx, 0, nil), cdc.ErrChunk, "before the manifest")
 	_, _, err := put.Commit(ctx)
 	require.ErrorIs(t, err, ErrLacks)
 	_, err = put.Lacks(ctx, saveOf("other").bytes)
@@ -193,15 +194,15 @@ func TestAPutMustBeWhatItSays(t *testing.T) {
 	_, err = put.Lacks(ctx, s.bytes)
 	require.Error(t, err)
 	for _, i := range []int{-1, 2} {
-		require.ErrorIs(t, put.Chunk(ctx, i, manifest.Pack(nil, s.data[0])), manifest.ErrChunk)
+		require.ErrorIs(t, put.Chunk(ctx, i, cdc.Pack(nil, s.data[0])), cdc.ErrChunk)
 	}
-	require.ErrorIs(t, put.Chunk(ctx, 0, manifest.Pack(nil, s.data[1])), manifest.ErrChunk)
-	require.ErrorIs(t, put.Chunk(ctx, 0, nil), manifest.ErrChunk)
-	require.NoError(t, put.Chunk(ctx, 0, manifest.Pack(nil, s.data[0])))
+	require.ErrorIs(t, put.Chunk(ctx, 0, cdc.Pack(nil, s.data[1])), cdc.ErrChunk)
+	require.ErrorIs(t, put.Chunk(ctx, 0, nil), cdc.ErrChunk)
+	require.NoError(t, put.Chunk(ctx, 0, cdc.Pack(nil, s.data[0])))
 	_, _, err = put.Commit(ctx)
 	require.ErrorIs(t, err, ErrLacks)
 	require.ErrorContains(t, err, "1 of 2")
-	require.NoError(t, put.Chunk(ctx, 1, manifest.Pack(nil, s.data[1])))
+	require.NoError(t, put.Chunk(ctx, 1, cdc.Pack(nil, s.data[1])))
 	_, _, err = put.Commit(ctx)
 	require.NoError(t, err)
 	_, _, err = put.Commit(ctx)
@@ -216,8 +217,8 @@ func TestAPutMustBeWhatItSays(t *testing.T) {
 
 	lie := saveOf("one", "two")
 	lie.manifest.Entries = []manifest.Entry{{Path: ".", Kind: manifest.Dir},
-		{Path: "a", Kind: manifest.File, Size: 3, Chunks: []manifest.Chunk{{Digest: manifest.Sum([]byte("one")), Size: 3}}},
-		{Path: "b", Kind: manifest.File, Size: 4, Chunks: []manifest.Chunk{{Digest: manifest.Sum([]byte("one")), Size: 4}}}}
+		{Path: "a", Kind: manifest.File, Size: 3, Chunks: []cdc.Chunk{{Digest: cdc.Sum([]byte("one")), Size: 3}}},
+		{Path: "b", Kind: manifest.File, Size: 4, Chunks: []cdc.Chunk{{Digest: cdc.Sum([]byte("one")), Size: 4}}}}
 	lie.bytes = lie.manifest.Append(nil)
 	put = begin2(t, u, lie)
 	_, err = put.Lacks(ctx, lie.bytes)
@@ -256,7 +257,7 @@ func TestPutGoesOn(t *testing.T) {
 	put := begin2(t, p.user("alice"), s)
 	_, err := put.Lacks(t.Context(), s.bytes)
 	require.NoError(t, err)
-	require.NoError(t, put.Chunk(t.Context(), 1, manifest.Pack(nil, s.data[1])))
+	require.NoError(t, put.Chunk(t.Context(), 1, cdc.Pack(nil, s.data[1])))
 	put.Abandon()
 	put.Abandon()
 	require.Len(t, p.requireSound(), 1)
@@ -443,9 +444,9 @@ func TestGetWhileItIsErased(t *testing.T) {
 	p.collect()
 	packed, err := c.Chunk(ctx, 1)
 	require.NoError(t, err)
-	require.Equal(t, manifest.Pack(nil, []byte("two")), packed)
+	require.Equal(t, cdc.Pack(nil, []byte("two")), packed)
 	_, err = c.Chunk(ctx, 2)
-	require.ErrorIs(t, err, manifest.ErrChunk)
+	require.ErrorIs(t, err, cdc.ErrChunk)
 	c.Close()
 	require.Equal(t, 3, p.collect().Objects)
 	require.Zero(t, u.used.Load())
@@ -483,7 +484,7 @@ func TestCheckAndRepair(t *testing.T) {
 	p.requireContent(u, "world", 0, s)
 
 	t.Log("# a manifest")
-	memory.Damage(u.key(manifest.Chunk{Digest: v.Content}))
+	memory.Damage(u.key(cdc.Chunk{Digest: v.Content}))
 	p.open(Config{})
 	u = p.user("alice")
 	_, err = get(ctx, u, "world", 0)
@@ -525,7 +526,7 @@ func TestCheckVerifiesWhatNoVersionHasYet(t *testing.T) {
 	put := begin2(t, u, s)
 	_, err := put.Lacks(ctx, s.bytes)
 	require.NoError(t, err)
-	require.NoError(t, put.Chunk(ctx, 0, manifest.Pack(nil, s.data[0])))
+	require.NoError(t, put.Chunk(ctx, 0, cdc.Pack(nil, s.data[0])))
 	put.Abandon()
 	p.store.(*storetest.Memory).Damage(u.key(s.manifest.Chunks()[0]))
 	r, err := p.all.Check(ctx, true)

@@ -1,4 +1,4 @@
-package manifest
+package cdc
 
 import (
 	"errors"

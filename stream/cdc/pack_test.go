@@ -1,4 +1,4 @@
-package manifest
+package cdc
 
 import (
 	"bytes"
@@ -77,7 +77,7 @@ func TestUnpackBelievesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []byte
-			cost := allocated(func() { got, err = Unpack(nil, test.packed, test.chunk) })
+			cost := testkit.Allocated(func() { got, err = Unpack(nil, test.packed, test.chunk) })
 			require.ErrorIs(t, err, ErrChunk)
 			require.Empty(t, got)
 			require.Less(t, cost, uint64(8<<20))
