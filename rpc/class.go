@@ -31,6 +31,7 @@ type Class struct {
 	states   []*declaredState
 	fields   int // of all states; a list is one field
 	lists    int
+	errors   []error      // see Errors
 	extended extend.Class // its priority, and who declared it if the game did not: see extend.DeclaredBy
 
 	updatePeriod   time.Duration // least time between two looks at an actor's states
@@ -93,6 +94,27 @@ func (c *Class) Name() string { return c.name }
 
 // String returns the class's name.
 func (c *Class) String() string { return c.name }
+
+// Errors declares what the class's handlers of requests fail with, and returns the class. A handler's error that is one of these is that at the
+// asker too, for errors.Is, and reads as it did, while of others the text arrives alone. Both ends declare the same: the Code of the first is 1.
+// Of an error that is several of them the first one counts. Call it once, in the class's package variable.
+func (c *Class) Errors(kinds ...error) *Class {
+	c.errors = kinds
+	return c
+}
+
+// codeOf returns the Code of a handler's error, 0 when it is none that the class declares.
+func (c *Class) codeOf(err error) uint32 {
+	return uint32(1 + slices.IndexFunc(c.errors, func(kind error) bool { return errors.Is(err, kind) }))
+}
+
+// errorOf returns the error that the class declares with a Code, nil when it declares none.
+func (c *Class) errorOf(code uint32) error {
+	if code == 0 || int64(code) > int64(len(c.errors)) {
+		return nil
+	}
+	return c.errors[code-1]
+}
 
 // ofExtension reports whether an extension, such as package stream, declared the class, and not the game.
 func (c *Class) ofExtension() bool { return c.extended.Declarer != "" }

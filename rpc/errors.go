@@ -147,13 +147,14 @@ func (e *CloseError) Is(target error) bool { return target == ErrClosed }
 //	ErrBacklogFull              Config.MaxRequests are open, at this end or at the other
 //	ErrUnbound                  the end that should answer has no handler
 //	ErrNotOwner                 the asker does not own the actor, or no longer did when the question arrived
-//	none, with Refused          the handler returned an error
+//	one of Class.Errors         the handler returned that, with Refused
+//	none, with Refused          the handler returned another error
 //	none, with RateLimited      it was asked more often than its RateLimit, or the server's Config.DoS, allows
 //
 // A handler that returns a RequestError chooses its Code.
 type RequestError struct {
 	Request     string // what was asked, "Class.Name"
-	Code        uint32 // of the *RequestError that the handler returned; 0 when its error was another
+	Code        uint32 // of the *RequestError that the handler returned, or of an error that Class.Errors declares; 0 when it was another
 	Text        string // why: the text of the handler's error, valid UTF-8, at most 512 bytes
 	Refused     bool   // the handler returned an error
 	RateLimited bool
@@ -164,6 +165,8 @@ func (e *RequestError) Error() string {
 	switch {
 	case e == nil: // a handler returned one as its error
 		return "the handler returned a nil *RequestError as an error; let it return nil"
+	case e.Refused && e.cause != nil:
+		return e.Text
 	case e.Refused && e.Code != 0:
 		return fmt.Sprintf("rpc: %s refused with code %d: %s", e.Request, e.Code, e.Text)
 	case e.Refused:

@@ -166,7 +166,8 @@ func (q *question) refuse(v ask.Verdict, cause error) {
 	answer := ask.Answer{Number: q.number, Verdict: v}
 	if cause != nil {
 		var own *RequestError
-		if answer.Text = cause.Error(); errors.As(cause, &own) && own != nil {
+		answer.Code, answer.Text = m.class.codeOf(cause), cause.Error()
+		if errors.As(cause, &own) && own != nil {
 			answer.Code, answer.Text = own.Code, own.Text
 		}
 		answer.Text = ask.Cut(answer.Text)

@@ -277,7 +277,7 @@ func (q *inquiry) verdict(a ask.Answer) error {
 	e := &RequestError{Request: q.method.String(), Code: a.Code, Text: a.Text}
 	switch a.Verdict {
 	case ask.Refused:
-		e.Refused = true
+		e.Refused, e.cause = true, q.method.class.errorOf(a.Code)
 	case ask.Unbound:
 		e.Text, e.cause = "nothing answers it on the other side", ErrUnbound
 	case ask.NotOwner:

@@ -121,10 +121,10 @@ func TestImportsGoDown(t *testing.T) {
 
 // outside says which packages may import a module from outside; examples and bench may use what serves their users.
 var outside = map[string][]string{
-	"github.com/PlakarKorp/go-cdc-chunkers": {"stream/cdc"},               // who does not cut does not link them
-	"github.com/klauspost/compress":         {"stream/cdc"},               // zstd, which the standard library has not
-	"golang.org/x/sync":                     {"stream/cdc"},               // errgroup
-	"github.com/quic-go/quic-go":            {"rpc", "internal/quicconn"}, // rpc listens and names quic-go's errors; all else that a connection needs of it is in quicconn
+	"github.com/PlakarKorp/go-cdc-chunkers": {"stream/cdc"},                  // who does not cut does not link them
+	"github.com/klauspost/compress":         {"stream/cdc"},                  // zstd, which the standard library has not
+	"golang.org/x/sync":                     {"stream/cdc", "stream/pieces"}, // errgroup
+	"github.com/quic-go/quic-go":            {"rpc", "internal/quicconn"},    // rpc listens and names quic-go's errors; all else that a connection needs of it is in quicconn
 	"github.com/vmihailenco/msgpack/v5":     {"internal/codec"},
 	"github.com/klauspost/reedsolomon":      {"internal/slices"},                                              // the codes of repair slices; pure arithmetic
 	"github.com/zeebo/blake3":               {"stream", "stream/cdc"},                                         // digests

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -249,6 +250,66 @@ func TestRefusals(t *testing.T) {
 		}
 		require.ErrorContains(t, &rpc.RequestError{Request: "Shop.Buy", Code: 7, Text: "sold out", Refused: true}, "rpc: Shop.Buy refused with code 7: sold out")
 		require.NoError(t, s.clients[0].conn.Err())
+	})
+}
+
+var (
+	errClosed = errors.New("the bank is closed")
+	errPoor   = errors.New("too little")
+	bank      = rpc.NewClass("Bank").Errors(errClosed, errPoor)
+	withdraw  = rpc.ServerRequest[int, int](bank, "Withdraw")
+)
+
+// TestDeclaredErrors: what a class declares is at the asker what it was at the handler, also in one world.
+func TestDeclaredErrors(t *testing.T) {
+	everywhere(t, func(t *testing.T, net *rpctest.Network) {
+		var fails error
+		newWorld := func() *rpc.World {
+			w, err := rpc.NewWorld(rpc.Config{})
+			require.NoError(t, err)
+			b := rpc.Bind(w, bank, func(a *rpc.Actor) *rpc.Actor { return a })
+			rpc.OnRequest(b, withdraw, func(*rpc.Actor, *rpc.Call, int) (int, error) { return 0, fails })
+			return w
+		}
+		server, client := net.Server(newWorld()), newWorld()
+		conn := net.Client(client)
+		here, err := server.Spawn(bank, server.Conns()[0])
+		require.NoError(t, err)
+		var there *rpc.Actor
+		require.True(t, net.Until(time.Minute, func() bool {
+			for a := range client.Actors() {
+				there = a
+			}
+			return there != nil
+		}))
+		for _, row := range []struct {
+			fails error
+			code  uint32
+			is    error
+		}{
+			{fmt.Errorf("%w: 7 of 9", errPoor), 2, errPoor},
+			{errors.Join(errPoor, errClosed), 1, errClosed},
+			{&rpc.RequestError{Code: 1, Text: "by its code"}, 1, errClosed},
+			{errors.New("another"), 0, nil},
+			{&rpc.RequestError{Code: 3, Text: "of no error"}, 3, nil},
+			{&rpc.RequestError{Code: math.MaxUint32, Text: "of no error"}, math.MaxUint32, nil},
+		} {
+			fails = row.fails
+			for _, a := range []*rpc.Actor{here, there} {
+				var heard error
+				require.NoError(t, withdraw.Then(a, 9, func(_ int, err error) { heard = err }))
+				require.True(t, net.Until(time.Minute, func() bool { return heard != nil }))
+				var e *rpc.RequestError
+				require.ErrorAs(t, heard, &e)
+				require.True(t, e.Refused)
+				require.Equal(t, row.code, e.Code)
+				require.Equal(t, row.is, errors.Unwrap(e))
+				if row.is != nil {
+					require.Equal(t, e.Text, e.Error())
+				}
+			}
+		}
+		require.NoError(t, conn.Err())
 	})
 }
 

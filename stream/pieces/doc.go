@@ -8,7 +8,7 @@
 //
 // What was interrupted is offered again, and less is lacking then. What a manifest says, and whether a piece is the one that it should be, is the
 // game's to know: the stream has no digest of its own. A [Talk] belongs to something that both ends know by one name, such as the number of a
-// request, which tells how it ended.
+// request, which tells how it ended: [Beside].
 //
 // Each of the three is a blob of that name, a space, and "manifest", "lacks" or "pieces". Lacks is a bitmap: eight pieces in a byte, the lowest bit
 // for the first, and nothing when none is lacking; then no pieces follow. Of each piece its size comes first, in four bytes, the lowest first.

@@ -9,12 +9,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/tree"
@@ -167,43 +164,24 @@ func (c *Client) watch(label string, all []cdc.Chunk, lacks []int) (moved func(b
 	return c.config.Watch(label, bytes)
 }
 
-// Ask asks the desk. A refusal is a *Refusal, the connection's end wraps a *rpc.CloseError.
+// Ask asks the desk. The connection's end is a *rpc.CloseError.
 func Ask[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R], a A) (R, error) {
 	answer, err := r.Ask(ctx, c.desk, a)
-	switch refusal := refusalOf(err); {
-	case err == nil:
-		return answer, nil
-	case refusal != nil:
-		return answer, refusal
-	case ctx.Err() != nil:
-		return answer, context.Cause(ctx)
-	case c.conn.Err() != nil:
-		return answer, c.conn.Err()
+	if errors.Is(err, rpc.ErrClosed) && c.conn.Err() != nil {
+		err = c.conn.Err()
 	}
-	return answer, fmt.Errorf("asking the server: %w", err)
+	return answer, err
 }
 
-// byServer is how a talk ends where the answer says why.
-var byServer = []error{stream.ErrRejected, stream.ErrClosed, stream.ErrCanceled}
-
-// askAndTalk asks the desk, and talks beside, until both have ended, or one has failed, which ends the other.
+// askAndTalk asks the desk, and talks beside.
 func askAndTalk[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R], n number, a A, talking func(ctx context.Context, t *pieces.Talk) error) (answer R, err error) {
-	var broken error
-	both, ctx := errgroup.WithContext(ctx)
-	both.Go(func() (err error) {
+	err = pieces.Beside(ctx, func(ctx context.Context) (err error) {
 		answer, err = Ask(ctx, c, r, a)
 		return err
+	}, func(ctx context.Context) error {
+		return talking(ctx, n.talk(c.streams.Peer(c.conn), &c.inbox, c.config.Rate))
 	})
-	both.Go(func() error {
-		err := talking(ctx, n.talk(c.streams.Peer(c.conn), &c.inbox, c.config.Rate))
-		if slices.ContainsFunc(byServer, func(end error) bool { return errors.Is(err, end) }) {
-			broken = err
-			return nil
-		}
-		return err
-	})
-	err = both.Wait()
-	return answer, cmp.Or(err, broken)
+	return answer, err
 }
 
 // List returns the newest version of each of the client's saves by name, of those in the trash as well.
@@ -241,7 +219,7 @@ type Stored struct {
 }
 
 // Put makes a version of what src holds, which r need not say, and returns when it is durable. It fails with what wraps
-// [tree.ErrChanged] when a file is written to meanwhile, and with a [*Refusal], as of [versions.ErrConflict].
+// [tree.ErrChanged] when a file is written to meanwhile, and as the server does, as with [versions.ErrConflict].
 func (c *Client) Put(ctx context.Context, src *tree.Source, r versions.Request) (Stored, error) {
 	b, n := src.Manifest.Append(nil), c.next()
 	r.Content = cdc.Sum(b)
@@ -310,8 +288,8 @@ type Download struct {
 	asked  bool // for chunks
 }
 
-// Get opens a version of a save for use, and closes it when that returns; version 0 is the newest. It fails with a [*Refusal], and as use
-// does.
+// Get opens a version of a save for use, and closes it when that returns; version 0 is the newest. It fails as the server and as use
+// do.
 func (c *Client) Get(ctx context.Context, name string, version int, use func(d *Download) error) error {
 	n, used := c.next(), false
 	_, err := askAndTalk(ctx, c, askGet, n, getArgs{n, name, version, c.config.Rate}, func(ctx context.Context, t *pieces.Talk) error {

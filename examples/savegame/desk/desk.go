@@ -14,13 +14,15 @@
 //	                                         these chunks
 //	                                         answer
 //
-// An interrupted put or get is asked for again: it lacks less then. A refusal is the request's answer, with a code that says
-// of which kind it is: see [Refusal]. A machine without a token comes with a login code: see [users.ByCode].
+// An interrupted put or get is asked for again: it lacks less then. A refusal is the request's answer, and is at the client what it was at the
+// server. A machine without a token comes with a login code: see [users.ByCode].
 package desk
 
 import (
 	"errors"
+	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -34,7 +36,7 @@ import (
 )
 
 // Class is the desk. A client owns its own.
-var Class = rpc.NewClass("SaveDesk")
+var Class = rpc.NewClass("SaveDesk").Errors(kinds...)
 
 // askRate is how often a client may ask each thing in a second, but for pages: as many as the longest list has.
 const askRate = 50
@@ -130,58 +132,24 @@ var (
 	ErrFull     = errors.New("no room at the server")
 	ErrStopping = errors.New("the server stops") // and may be back soon
 	ErrBusy     = errors.New("the server is busy")
-	errOther    = errors.New("refused by the server")
+	errOther    = errors.New("the server could not do it; its log says why")
 )
 
-// kinds are the codes of refusals, from 1 on.
+// kinds are the errors that a client is told.
 var kinds = []error{
 	versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash, versions.ErrDamaged, users.ErrName, versions.ErrLacks,
 	manifest.ErrManifest, cdc.ErrChunk, ErrFull, ErrStopping, ErrBusy, versions.ErrConflict, pieces.ErrViolation, errOther,
 }
 
-// Refusal is why the server did not do what was asked. errors.Is finds its kind.
-type Refusal struct {
-	Kind error // of package versions, manifest or this one
-	Text string
-}
-
-func (r *Refusal) Error() string { return r.Text }
-func (r *Refusal) Unwrap() error { return r.Kind }
-
-// kindOf says of which kind an error is. Of those that are nobody's business a client is told no more than that.
-func kindOf(err error) (code uint32, kind error) {
-	if errors.As(err, new(*versions.Full)) || errors.Is(err, syscall.ENOSPC) {
-		err = ErrFull
-	}
-	for i, kind := range kinds {
-		if errors.Is(err, kind) {
-			return uint32(i + 1), kind
-		}
-	}
-	return uint32(len(kinds)), errOther
-}
-
-// refuse makes of an error what a client is told: no paths.
+// refuse makes of an error what a client is told: of one that is nobody's business no more than that.
 func refuse(err error) error {
-	code, kind := kindOf(err)
-	text := err.Error()
-	if kind == errOther {
-		text = "the server could not do it; its log says why"
+	if errors.As(err, new(*versions.Full)) || errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
-	return &rpc.RequestError{Code: code, Text: text}
-}
-
-// refusalOf reads what refuse has made, nil where err is something else.
-func refusalOf(err error) error {
-	var e *rpc.RequestError
-	if !errors.As(err, &e) || !e.Refused {
-		return nil
+	if slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) }) {
+		return err
 	}
-	kind := errOther
-	if e.Code > 0 && int(e.Code) <= len(kinds) {
-		kind = kinds[e.Code-1]
-	}
-	return &Refusal{kind, e.Text}
+	return errOther
 }
 
 // Transient reports whether what failed may succeed a little later: the connection was lost, or the server stops, is full of

@@ -163,7 +163,7 @@ func (k *clerk) talk(n number, rate int) *pieces.Talk {
 func onUsers[A, R any](b *rpc.Binding[*clerk], r *rpc.Request[A, R], job func(k *clerk, ctx context.Context, u *versions.User, a A) (R, error)) {
 	rpc.OnRequest(b, r, func(k *clerk, call *rpc.Call, a A) (none R, err error) {
 		if k.server.draining.Load() {
-			return none, refuse(ErrStopping)
+			return none, ErrStopping
 		}
 		r.Go(call, func(ctx context.Context) (result R, err error) {
 			u, err := k.server.config.Versions.User(ctx, k.user)
@@ -189,17 +189,16 @@ func (k *clerk) refuse(ctx context.Context, request string, err error) error {
 	if hidden := k.hidden.Swap(0); hidden > 0 {
 		log = log.With("more", hidden)
 	}
-	_, kind := kindOf(err)
-	brokenOff := []error{io.ErrUnexpectedEOF, stream.ErrCanceled, stream.ErrRejected}
+	told, brokenOff := refuse(err), []error{io.ErrUnexpectedEOF, stream.ErrCanceled, stream.ErrRejected}
 	switch {
 	case ctx.Err() != nil, slices.ContainsFunc(brokenOff, func(end error) bool { return errors.Is(err, end) }):
 		log.Info("interrupted", "cause", err)
-	case kind == errOther:
+	case told == errOther:
 		log.Error("failed", "error", err)
 	default:
 		log.Warn("refused", "error", err)
 	}
-	return refuse(err)
+	return told
 }
 
 // list returns a page of a list.

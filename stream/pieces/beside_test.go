@@ -1,0 +1,36 @@
+package pieces
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/stream"
+)
+
+// TestBeside: one's failure ends the other, and the answer counts more than the end of what was said, whichever comes first.
+func TestBeside(t *testing.T) {
+	failed := errors.New("failed")
+	rejected := fmt.Errorf("the blob: %w", stream.ErrRejected)
+	returns := func(err error) func(context.Context) error { return func(context.Context) error { return err } }
+	waits := func(ctx context.Context) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	require.NoError(t, Beside(t.Context(), returns(nil), returns(nil)))
+	require.ErrorIs(t, Beside(t.Context(), returns(failed), waits), failed)
+	require.ErrorIs(t, Beside(t.Context(), waits, returns(failed)), failed)
+	require.ErrorIs(t, Beside(t.Context(), returns(nil), returns(rejected)), stream.ErrRejected)
+	heard := make(chan struct{})
+	err := Beside(t.Context(), func(context.Context) error {
+		<-heard
+		return failed
+	}, func(context.Context) error {
+		close(heard)
+		return rejected
+	})
+	require.Equal(t, failed, err)
+}
