@@ -89,7 +89,9 @@ func between(t *testing.T, sending, receiving func(ctx context.Context, talk *Ta
 // piece is the content of a piece of a test.
 func piece(index int) []byte { return fmt.Appendf(nil, "piece %d", index) }
 
-func appendPiece(buffer []byte, index int) ([]byte, error) { return append(buffer, piece(index)...), nil }
+func appendPiece(buffer []byte, index int) ([]byte, error) {
+	return append(buffer, piece(index)...), nil
+}
 
 // offer offers a hundred pieces, and sends those that are lacking.
 func offer(ctx context.Context, t *Talk) error {

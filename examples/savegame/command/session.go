@@ -23,12 +23,12 @@ import (
 	"golang.org/x/term"
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/internal/flock"
 	"github.com/quivernet/quiver/rpc/cert"
 	"github.com/quivernet/quiver/rpc/users"
 	"github.com/quivernet/quiver/stream/cdc"
+	"github.com/quivernet/quiver/stream/manifest"
 )
 
 const (

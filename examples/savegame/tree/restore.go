@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/stream/cdc"
+	"github.com/quivernet/quiver/stream/manifest"
 )
 
 // RestoreOptions say how a save is restored.

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"unicode/utf8"
 
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/stream/cdc"
+	"github.com/quivernet/quiver/stream/manifest"
 )
 
 // ScanOptions say how [Scan] reads. The zero value reads everything.

@@ -16,10 +16,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/examples/savegame/store/storetest"
 	"github.com/quivernet/quiver/stream/cdc"
+	"github.com/quivernet/quiver/stream/manifest"
 )
 
 // A put of what has a damaged manifest was acknowledged, and nobody could have it.

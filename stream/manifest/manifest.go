@@ -16,10 +16,10 @@ import (
 	"github.com/quivernet/quiver/stream/cdc"
 )
 
-// Root is the path of the first entry: the save itself.
+// Root is the path of the first entry: the file or the folder itself.
 const Root = "."
 
-// Manifest is what a version holds. One that was scanned or parsed keeps the rules of [Manifest.Check].
+// Manifest is what a file or a folder holds. One that was scanned or parsed keeps the rules of [Manifest.Check].
 type Manifest struct {
 	Entries []Entry // the root first, then as a walk finds them: by name, what is in a folder right behind it
 }
