@@ -376,7 +376,8 @@ func readJSON(path string, v any) error {
 	return nil
 }
 
-// writeJSON replaces a file, for its owner alone, in one step: after a crash it is what it was, or what it should be.
+// writeJSON replaces a file, for its owner alone, in one step: after a crash it is what it was, or what it should be. google/renameio does
+// that too, but not on Windows, where this program runs as well.
 func writeJSON(path string, v any) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*") // of mode 0600
 	if err != nil {
