@@ -132,7 +132,7 @@ var outside = map[string][]string{
 	"github.com/zeebo/blake3":               {"stream", "stream/cdc"},                                         // digests
 	"golang.org/x/crypto":                   {"internal/sealed"},                                              // ChaCha20, which the standard library has inside TLS only; quic-go brings it along
 	"golang.org/x/net":                      {"internal/sealed", "internal/udp"},                              // batches of datagrams
-	"golang.org/x/sys":                      {"internal/udp", "internal/testkit", "internal/flock", "stream"}, // UDP segmentation offload; what the CPU has; locks of files
+	"golang.org/x/sys":                      {"internal/udp", "internal/testkit", "internal/files", "stream"}, // UDP segmentation offload; what the CPU has; locks of files
 }
 
 func TestDependencies(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/internal/flock"
+	"github.com/quivernet/quiver/internal/files"
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
@@ -110,7 +110,7 @@ func TestAFileThatIsJustWrittenIsReadAgain(t *testing.T) {
 	u, _ := inviting(t)
 	whole, err := os.ReadFile(u.path)
 	require.NoError(t, err)
-	writer, err := flock.Wait(u.path, time.Second)
+	writer, err := files.Lock(u.path, time.Second)
 	require.NoError(t, err)
 	_, err = writer.WriteAt([]byte("\nbob"), int64(len(whole)))
 	require.NoError(t, err)

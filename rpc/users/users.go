@@ -20,7 +20,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/quivernet/quiver/internal/flock"
+	"github.com/quivernet/quiver/internal/files"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -115,7 +115,7 @@ func List(path string) ([]Token, error) {
 	if err == nil || errors.Is(err, os.ErrNotExist) {
 		return tokens, err
 	}
-	f, lockErr := flock.Wait(path, editTime)
+	f, lockErr := files.Lock(path, editTime)
 	if lockErr != nil { // as who may only read it
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func Revoke(path, user, prefix string) (revoked int, err error) {
 // stays as it is. The text is written where it stands, and no line of it moves: so that a crash spoils no other line than
 // the one that changes, and that the file keeps its owner, its mode and its links: a server may read what root has edited.
 func edit(path string, change func(text string, tokens []Token) (string, error)) error {
-	f, err := flock.Wait(path, editTime)
+	f, err := files.Lock(path, editTime)
 	if err != nil {
 		return fmt.Errorf("token file: %w", err)
 	}

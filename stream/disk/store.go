@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quivernet/quiver/internal/files"
 	"github.com/quivernet/quiver/stream"
 )
 
@@ -102,12 +103,12 @@ func (s *Store) publish(identity string, digest stream.Digest, path string, mode
 	s.mu.Lock()
 	s.looks.changed(filepath.Dir(c.Name()))
 	s.mu.Unlock()
-	return syncFolder(filepath.Dir(path))
+	return files.SyncFolder(filepath.Dir(path))
 }
 
 // syncFolders flushes the names in an identity's folder, and those of that folder and of the store's. Unchanged ones cost nothing.
 func (s *Store) syncFolders(folder string) error {
-	return errors.Join(syncFolder(folder), syncFolder(s.path), syncFolder(filepath.Dir(s.path)))
+	return errors.Join(files.SyncFolder(folder), files.SyncFolder(s.path), files.SyncFolder(filepath.Dir(s.path)))
 }
 
 // Remove deletes the part and the content of a key, or fails with stream.ErrPartBusy while the part is being written.

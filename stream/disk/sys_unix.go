@@ -58,16 +58,3 @@ func requireSame(f *os.File, path string) error {
 	}
 	return requireRegular(locked, path)
 }
-
-// syncFolder flushes the names in a folder to the disk. It ignores the error of file systems that cannot do that.
-func syncFolder(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	err = f.Sync()
-	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
-		err = nil
-	}
-	return errors.Join(err, f.Close())
-}

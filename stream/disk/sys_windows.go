@@ -42,6 +42,3 @@ func openLocked(path string, create int) (*os.File, error) {
 	}
 	return os.NewFile(uintptr(handle), path), nil
 }
-
-// syncFolder does nothing: os opens folders only for reading here, and such handles cannot be flushed.
-func syncFolder(string) error { return nil }

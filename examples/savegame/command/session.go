@@ -24,7 +24,7 @@ import (
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
 	"github.com/quivernet/quiver/examples/savegame/versions"
-	"github.com/quivernet/quiver/internal/flock"
+	"github.com/quivernet/quiver/internal/files"
 	"github.com/quivernet/quiver/rpc/cert"
 	"github.com/quivernet/quiver/rpc/users"
 	"github.com/quivernet/quiver/stream/cdc"
@@ -348,7 +348,7 @@ func (p *profile) forget(name string) error {
 
 // edit changes the sightings, alone.
 func (p *profile) edit(change func(sightings map[string]sighting)) error {
-	lock, err := flock.Wait(p.seenFile()+".lock", 5*time.Second)
+	lock, err := files.Lock(p.seenFile()+".lock", 5*time.Second)
 	if err != nil {
 		return fmt.Errorf("it is done, but cannot be remembered here: %w", err)
 	}

@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/quivernet/quiver/internal/flock"
+	"github.com/quivernet/quiver/internal/files"
 )
 
 // takeLock takes a lock file until it is closed, and writes down who has it.
 func takeLock(path string) (*os.File, error) {
-	f, err := flock.Wait(path, 0)
-	if errors.Is(err, flock.ErrHeld) {
+	f, err := files.Lock(path, 0)
+	if errors.Is(err, files.ErrLocked) {
 		holder, _ := os.ReadFile(path) // empty: it is just being written
 		return nil, fmt.Errorf("folder %s is %w by another process, %s", filepath.Dir(path), ErrLocked, holder)
 	}

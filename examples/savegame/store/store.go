@@ -10,10 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/quivernet/quiver/internal/files"
 )
 
 // Store keeps immutable objects. Any number of goroutines may call it at once.
@@ -129,20 +129,5 @@ func (d disk) Rename(from, to string) error               { return os.Rename(d.p
 func (d disk) Remove(name string) error                   { return os.Remove(d.path(name)) }
 func (d disk) Mkdir(name string) error                    { return os.Mkdir(d.path(name), 0o700) }
 func (d disk) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(d.path(name)) }
+func (d disk) SyncDir(name string) error                  { return files.SyncFolder(d.path(name)) }
 func (d disk) Free() (int64, error)                       { return free(d.dir) }
-
-// SyncDir does nothing on Windows, which has no way to ask for it, and does not blame file systems that cannot do it.
-func (d disk) SyncDir(name string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	f, err := os.Open(d.path(name))
-	if err != nil {
-		return err
-	}
-	err = f.Sync()
-	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
-		err = nil
-	}
-	return errors.Join(err, f.Close())
-}

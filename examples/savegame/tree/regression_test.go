@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/internal/flock"
+	"github.com/quivernet/quiver/internal/files"
 	"github.com/quivernet/quiver/stream/cdc"
 )
 
@@ -220,7 +220,7 @@ func TestWhereNoModesAreKept(t *testing.T) {
 
 // Where the file system has no locks, another process was said to restore there.
 func TestWhereThereAreNoLocks(t *testing.T) {
-	t.Cleanup(func() { tryLock = flock.Try })
+	t.Cleanup(func() { tryLock = files.TryLock })
 	tryLock = func(*os.File) error { return syscall.ENOTSUP }
 	_, err := openWork(filepath.Join(t.TempDir(), "world"))
 	require.ErrorIs(t, err, syscall.ENOTSUP)

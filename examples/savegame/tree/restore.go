@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/quivernet/quiver/internal/files"
 	"github.com/quivernet/quiver/stream/cdc"
 	"github.com/quivernet/quiver/stream/manifest"
 )
@@ -342,13 +343,7 @@ func borne(err error) error {
 }
 
 // flushFolder does so with a folder that one may perhaps write to and not read: its names will be kept some seconds later.
-func flushFolder(path string) error {
-	f, err := os.Open(path)
-	if err == nil {
-		return errors.Join(borne(f.Sync()), f.Close())
-	}
-	return borne(err)
-}
+func flushFolder(path string) error { return borne(files.SyncFolder(path)) }
 
 // ErrNames means that this system cannot hold some names of a save, or takes two for one.
 var ErrNames = errors.New("this system cannot hold some names")

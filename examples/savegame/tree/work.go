@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quivernet/quiver/internal/flock"
+	"github.com/quivernet/quiver/internal/files"
 	"github.com/quivernet/quiver/stream/cdc"
 )
 
@@ -39,7 +39,7 @@ type workFolder struct {
 }
 
 // tryLock is what a test replaces by a file system that has no locks.
-var tryLock = flock.Try
+var tryLock = files.TryLock
 
 // errForeign means that somebody else made what has a work folder's name.
 var errForeign = errors.New("not this program's folder")
@@ -69,7 +69,7 @@ func openWork(target string) (*workFolder, error) {
 	if err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
-	if err = tryLock(lock); errors.Is(err, flock.ErrHeld) || !stands(root, lock) {
+	if err = tryLock(lock); errors.Is(err, files.ErrLocked) || !stands(root, lock) {
 		err = ErrBusy
 	}
 	if err != nil {

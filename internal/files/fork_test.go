@@ -1,6 +1,6 @@
 //go:build unix
 
-package flock
+package files
 
 import (
 	"os"
@@ -16,7 +16,7 @@ import (
 // forked holds a copy of the open file until it is loaded.
 func TestACopyOfTheFileThatIsClosedSoon(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	first, err := Wait(path, 0)
+	first, err := Lock(path, 0)
 	require.NoError(t, err)
 	forked, err := syscall.Dup(int(first.Fd()))
 	require.NoError(t, err)
@@ -24,7 +24,7 @@ func TestACopyOfTheFileThatIsClosedSoon(t *testing.T) {
 	copied := os.NewFile(uintptr(forked), path)
 	closed := make(chan error)
 	go func() { time.Sleep(5 * time.Millisecond); closed <- copied.Close() }()
-	second, err := Wait(path, 0)
+	second, err := Lock(path, 0)
 	require.NoError(t, err)
 	require.NoError(t, <-closed)
 	require.NoError(t, second.Close())
