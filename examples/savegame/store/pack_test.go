@@ -221,6 +221,28 @@ func TestPackThatCanNotBeRead(t *testing.T) {
 	})
 }
 
+// What can not be read back was put by nobody, and leaves nothing behind.
+func TestPackThatCanNotBeReadBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := storetest.NewForgetful(nil)
+		files, data := &gated{Files: unreadable{disk}}, some(5)
+		s, err := store.OpenOn(files)
+		require.NoError(t, err)
+		for key, err := range putTogether(t.Context(), s, files, "first", data) {
+			if key != "first" {
+				require.ErrorIs(t, err, fs.ErrPermission, key)
+			}
+		}
+		require.Equal(t, []string{"first"}, keys(t, s, ""))
+		waiting, err := disk.ReadDir("waiting")
+		require.NoError(t, err)
+		require.Empty(t, waiting)
+		s, err = store.OpenOn(disk)
+		require.NoError(t, err)
+		requireHas(t, s, map[string][]byte{"first": data["first"]})
+	})
+}
+
 // onDisk makes a store's folder on this machine's disk, with a pack of that name.
 func onDisk(t *testing.T) (dir, name string) {
 	_, files, _ := packed(t)
