@@ -278,7 +278,7 @@ func (c *Conn) onWake() {
 		}
 		return
 	}
-	c.extended.Woken.Store(true)
+	c.extended.Wake()
 	c.call()
 }
 

@@ -31,10 +31,12 @@ type Streams struct {
 	mu     sync.Mutex
 	topics map[string]topic
 	peers  map[*rpc.Conn]*Peer // of connections of whose end the world has not told
+	called []*Peer             // that have something to do; each once, which Peer.called notes
 
 	// Owned by the world's goroutine.
-	order    []*Peer       // peers that have joined, as ticks visit them
-	next     int           // index in order of the peer that the next tick visits first
+	joined   []*Peer       // peers whose connections have joined
+	due      []*Peer       // those of joined at which ticks look, in this order; each once, which Peer.listed notes
+	looked   time.Time     // when a tick last looked for overdue ones among all
 	lastTick time.Time     // when the newest tick began
 	tickEnds time.Time     // when that tick must end
 	interval time.Duration // between ticks, for pace and the queues of routes
@@ -129,7 +131,8 @@ func (s *Streams) forget(p *Peer) {
 // connected begins to tick the peer of a connection that has joined.
 func (s *Streams) connected(conn *rpc.Conn) {
 	p := s.peer(conn, true)
-	s.order = append(s.order, p)
+	s.joined, p.ticks = append(s.joined, p), true
+	s.list(p)
 	p.connected()
 }
 
@@ -142,7 +145,8 @@ func (s *Streams) disconnected(conn *rpc.Conn, cause error) {
 	if p == nil {
 		return
 	}
-	s.order = slices.DeleteFunc(s.order, func(other *Peer) bool { return other == p })
+	other := func(q *Peer) bool { return q == p }
+	s.joined, s.due, p.ticks = slices.DeleteFunc(s.joined, other), slices.DeleteFunc(s.due, other), false
 	p.end(cause)
 }
 
@@ -170,17 +174,58 @@ const (
 // tickPeers ticks the peers that have something to do, one after the other, until time is up. The next tick goes on behind the last one.
 func (s *Streams) tickPeers(now time.Time) {
 	s.tickEnds = s.clock().Add(max(leastTick, s.interval/tickShare))
-	for range s.order {
-		p := s.order[s.next%len(s.order)]
-		s.next = (s.next + 1) % len(s.order)
-		if !p.due(now) {
-			continue
-		}
+	s.takeCalled()
+	s.lookForOverdue(now)
+	ticked := 0
+	defer func() { s.due = slices.Delete(s.due, 0, ticked) }() // also when a function of the game panics
+	for _, p := range s.due {
+		ticked++
+		p.listed = false
 		p.tick(now)
 		if s.timeUp() {
 			s.wake()
 			return
 		}
+	}
+}
+
+// call has the next tick look at p. It is safe from any goroutine.
+func (s *Streams) call(p *Peer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.called = append(s.called, p)
+}
+
+// takeCalled lists the peers that have called.
+func (s *Streams) takeCalled() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, p := range s.called {
+		p.called.Store(false) // before the look: what comes from now on calls again
+		s.list(p)
+		s.called[i] = nil
+	}
+	s.called = s.called[:0]
+}
+
+// lookForOverdue lists, each lookAgain, the peers at which ticks must look although nothing has woken them.
+func (s *Streams) lookForOverdue(now time.Time) {
+	if since := now.Sub(s.looked); since >= 0 && since < lookAgain {
+		return
+	}
+	s.looked = now
+	for _, p := range s.joined {
+		if p.overdue(now) {
+			s.list(p)
+		}
+	}
+}
+
+// list has ticks look at p, if they do at all.
+func (s *Streams) list(p *Peer) {
+	if p.ticks && !p.listed {
+		p.listed = true
+		s.due = append(s.due, p)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -175,14 +174,14 @@ func (l *lanes) closing() bool {
 	return len(l.parting) > 0
 }
 
-// wakeAfter wakes the world after d, unless the timer runs already.
+// wakeAfter has a tick look at the peer after d, unless the timer runs already.
 func (l *lanes) wakeAfter(d time.Duration) {
 	if l.waking.Swap(true) {
 		return
 	}
 	l.timer = time.AfterFunc(d, func() {
 		l.waking.Store(false)
-		extend.Wake(l.peer.streams.world)
+		l.peer.wake()
 	})
 }
 

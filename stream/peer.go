@@ -22,7 +22,7 @@ type Peer struct {
 	live     *live
 	account  *budget.Account      // charged with what the peer makes this end hold
 	stocked  *budget.StockAccount // charged with what this end has read for the peer
-	awake    atomic.Bool          // the next tick must look at the peer
+	called   atomic.Bool          // it is in Streams.called
 	unstored atomic.Uint64        // incoming transfers with a key that go on without the store
 
 	mu    sync.Mutex
@@ -38,7 +38,11 @@ type Peer struct {
 	slices *sliceRoute // as chunks
 	lanes  lanes       // opens and closes those of window
 
-	ticked time.Time // when a tick last looked at the peer; owned by the world's goroutine
+	// Owned by the world's goroutine.
+	ticks  bool      // ticks look at the peer: its connection has joined, and has not ended
+	listed bool      // it is in Streams.due
+	rests  bool      // the last look found nothing to do
+	ticked time.Time // when a tick last looked at the peer
 }
 
 func newPeer(s *Streams, conn *rpc.Conn) *Peer {
@@ -51,6 +55,7 @@ func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 	p.receiver.peer = p
 	p.window = &window{conn: conn, stocked: p.stocked}
 	p.lanes.peer, p.lanes.asked = p, 1
+	extend.OnWake(conn, p.call)
 	return p
 }
 
@@ -100,25 +105,38 @@ func (p *Peer) start(h header, source source, opts []Option) (*Transfer, error) 
 
 // wake makes the next tick look at p, and wakes a world that waits for events. It is safe from any goroutine.
 func (p *Peer) wake() {
-	p.awake.Store(true)
+	p.call()
 	p.streams.wake()
 }
 
-// lookAgain is how long ticks pass over a peer that nothing has woken. Only reports of progress are due by time alone, and those ten
-// times less often.
-const lookAgain = 10 * time.Millisecond
+// call makes the next tick look at p. It is safe from any goroutine.
+func (p *Peer) call() {
+	if !p.called.Swap(true) {
+		p.streams.call(p)
+	}
+}
 
-// due reports whether a tick is to look at p.
-func (p *Peer) due(now time.Time) bool {
-	woken := extend.Woken(p.conn) // reading clears both this and awake, so read both
-	return p.awake.Swap(false) || woken || now.Sub(p.ticked) >= lookAgain || now.Before(p.ticked)
+// lookAgain is how long ticks pass over a peer that nothing has woken, lookAtRest over one that had nothing to do. Only reports of progress
+// and lanes are due by time alone, and those ten times less often.
+const (
+	lookAgain  = 10 * time.Millisecond
+	lookAtRest = 100 * time.Millisecond
+)
+
+// overdue reports whether a tick must look at p although nothing has woken it.
+func (p *Peer) overdue(now time.Time) bool {
+	after := lookAgain
+	if p.rests {
+		after = lookAtRest
+	}
+	return now.Sub(p.ticked) >= after || now.Before(p.ticked)
 }
 
 // tick takes what has come from the peer and sends what may leave to it.
 func (p *Peer) tick(now time.Time) {
 	p.ticked = now
 	p.must(p.lanes.tick(now))
-	if p.quiet() {
+	if p.rests = p.quiet(); p.rests {
 		return
 	}
 
@@ -237,7 +255,7 @@ func (p *Peer) snapshot() Stats {
 // handle makes fn the handler of a message, at either end.
 func handle[A any](b *rpc.Binding[*Peer], p pair[A], fn func(*Peer, A)) {
 	run := func(peer *Peer, _ *rpc.Call, arg A) {
-		peer.awake.Store(true)
+		peer.call()
 		fn(peer, arg)
 	}
 	rpc.On(b, rpc.Handle[A](p.up), run)
@@ -249,7 +267,7 @@ func bindPipes(s *Streams) {
 	pipe := rpc.Bind(s.world, controlClass, func(a *rpc.Actor) *Peer {
 		p := s.peer(a.Conn(), true)
 		p.control.pipe = a
-		p.awake.Store(true)
+		p.call()
 		return p
 	})
 	handle(pipe, sendLimits, func(p *Peer, m limits) { p.control.onLimits(m) })
@@ -266,7 +284,7 @@ func bindPipes(s *Streams) {
 		if len(p.window.lanes) < maxLanes {
 			p.window.lanes = append(p.window.lanes, a)
 			p.lanes.touched = true
-			p.awake.Store(true)
+			p.call()
 		}
 		return p
 	})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"testing"
 	"time"
 
@@ -75,4 +76,31 @@ func inMemory(tb testing.TB) loopback {
 		cancel()
 	})
 	return loopback{server: server, client: client, toClient: server.Peer(<-joined), toServer: client.Peer(conn)}
+}
+
+// BenchmarkIdlePeers is a tick of a world in which one peer has something, beside others that have nothing.
+func BenchmarkIdlePeers(b *testing.B) {
+	for _, others := range []int{0, 100, 1000, 5000} {
+		b.Run(strconv.Itoa(others), func(b *testing.B) {
+			world, s := newWorld(b, rpc.Config{MaxConns: 6000, MaxConnsPerAddress: -1, ReceiveLimit: 256 << 10, ReceiveBudget: 4 << 30}, Config{})
+			var one *Peer
+			for range others + 1 {
+				_, far := linktest.Pipe()
+				conn, err := world.Attach(plug{far})
+				require.NoError(b, err)
+				p := s.peer(conn, true)
+				p.ticks, p.control.greeted = true, true
+				s.joined = append(s.joined, p)
+				one = p
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range b.N {
+				one.call()
+				s.tick(time.Now())
+			}
+			b.StopTimer()
+			_ = world.Close(b.Context(), 0, "over")
+		})
+	}
 }

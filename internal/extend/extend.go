@@ -76,8 +76,9 @@ func Stats(conn any) (s bunch.Stats) {
 	return c.bunches.Stats()
 }
 
-// Woken reports whether a machine of the connection has had something for its owner since the last call of Woken.
-func Woken(conn any) bool { return ConnOf(conn).Woken.Swap(false) }
+// OnWake has fn called whenever a machine of the connection has something for its owner, on any goroutine: fn must not block. What it had
+// before is forgotten.
+func OnWake(conn any, fn func()) { ConnOf(conn).woken.Store(&fn) }
 
 // Wake makes a world that waits for events tick. It is safe from any goroutine. Unlike a post it is never refused: a closed world has
 // nothing to tick for.
@@ -157,7 +158,8 @@ func (w *World) Random(conn uint64) func(n int) int {
 type Conn struct {
 	Link      *link.Link    // set before the connection's traffic begins
 	Uninvited atomic.Uint64 // datagrams that arrived before the connection had joined
-	Woken     atomic.Bool   // a machine has something for its owner; the function Woken clears it
+
+	woken atomic.Pointer[func()] // see OnWake; nil = nobody listens
 
 	bunches  *bunch.Conn // the connection's own machine; under the link's lock, as machines
 	machines []*added
@@ -197,6 +199,13 @@ func (c *Conn) Take(w *World, own *bunch.Conn, joined *atomic.Bool) []link.Machi
 		all = append(all, a)
 	}
 	return all
+}
+
+// Wake calls what OnWake was given.
+func (c *Conn) Wake() {
+	if fn := c.woken.Load(); fn != nil {
+		(*fn)()
+	}
 }
 
 func (c *Conn) of(first byte) Machine {
