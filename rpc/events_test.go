@@ -337,7 +337,7 @@ func TestAcksRideOnTicks(t *testing.T) {
 			sent := func() uint64 { return conn.Stats().PacketsOut + server.joined[0].Stats().PacketsOut }
 			before, made := sent(), 0
 			for ; made < 100; made++ {
-				server.Post(func() { _ = blink.Call(a, made) })
+				server.Post(func() { _ = blink.Call(a, 1) })
 				time.Sleep(tick / 16)
 				client.Post(func() { _ = title.Call(mirror, callsign{Name: "it"}) })
 				time.Sleep(tick - tick/16)
