@@ -338,7 +338,7 @@ func (c *Conn) replace() {
 // admit announces a connection that has joined: the hooks and opens run as tasks.
 func (w *World) admit(c *Conn) {
 	w.announced, c.admitted = append(w.announced, c), true
-	w.frame.activate(c) // it may have called before
+	c.call() // the next Dispatch looks at what came before: while c waited in joining, nobody heard its calls
 	w.watchCalls(c)
 	w.log.Info("connected", "conn", c)
 	tellSealed(c)
