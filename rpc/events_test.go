@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -297,11 +298,16 @@ func TestChannelOfNobody(t *testing.T) {
 	require.False(t, a.Channel(a.Conn()).Open())
 }
 
-// TestRunLooksAtTheActive: what happens under Run happens in a world of so many connections that a step looks at the active ones alone.
-func TestRunLooksAtTheActive(t *testing.T) {
+// lookAtTheActive has the steps of Run look at the active connections alone, as with many of them.
+func lookAtTheActive(t *testing.T) {
 	few := fewConns
 	fewConns = -1
 	t.Cleanup(func() { fewConns = few })
+}
+
+// TestRunLooksAtTheActive: what happens under Run happens in a world of so many connections that a step looks at the active ones alone.
+func TestRunLooksAtTheActive(t *testing.T) {
+	lookAtTheActive(t)
 	for name, test := range map[string]func(*testing.T){
 		"a question ends with its world": TestThenIsToldWhenItsWorldCloses,
 		"a state that was not due":       TestStateThatWasNotDueUnderRun,
@@ -348,4 +354,74 @@ func TestAcksRideOnTicks(t *testing.T) {
 			end()
 		})
 	}
+}
+
+// TestMessageBeforeAdmission: what a client says while its connection waits for the end of the one before is heard, though nothing comes after it.
+func TestMessageBeforeAdmission(t *testing.T) {
+	lookAtTheActive(t)
+	synctest.Test(t, func(t *testing.T) {
+		var heard []string
+		server := newTestWorld(t, Config{
+			MaxConnsPerIdentity: 1,
+			Authenticate:        func(_ context.Context, token []byte) (string, error) { return string(token), nil },
+			OnMessage: func(_ *World, c *Conn, id uint8, payload []byte) error {
+				heard = append(heard, string(payload))
+				return nil
+			},
+		})
+		ann := func() *testWorld { return newTestWorld(t, Config{Token: []byte("ann")}) }
+		_, _, end := underRun(t, server, ann())
+		n := &network{t: t, server: server}
+		server.Post(func() { time.Sleep(5 * time.Second) }) // the next step learns at once that the first has ended and the second has joined
+		second := ann()
+		conn, err := n.connect(second)
+		require.NoError(t, err)
+		require.NoError(t, conn.SendMessage(1, []byte("hello")))
+		time.Sleep(time.Minute)
+		require.NoError(t, second.World.Close(t.Context(), 0, "end"))
+		second.Tick(time.Now())
+		end()
+		require.Equal(t, []string{"hello"}, heard)
+	})
+}
+
+// TestTicksLookAtAll: what a Flush holds back for UpdateRate leaves in the tick of TickRate in which it is due, however many connections there are.
+func TestTicksLookAtAll(t *testing.T) {
+	lookAtTheActive(t)
+	synctest.Test(t, func(t *testing.T) {
+		class := NewClass("Drummer", UpdateRate(50))
+		labels, beat := NewState[label](class), Client[int](class, "Beat", Unreliable, ForceQueue())
+		var heard []time.Duration
+		var called time.Time
+		bind := func(w *World) *Binding[*puppet] {
+			b := Bind(w, class, func(*Actor) *puppet { return new(puppet) })
+			Replicate(b, labels, func(p *puppet) *label { return &p.label })
+			On(b, beat, func(*puppet, *Call, int) { heard = append(heard, time.Since(called)) })
+			return b
+		}
+		server, client := newTestWorld(t, Config{TickRate: 100}), newTestWorld(t, Config{})
+		here, _ := bind(server.World), bind(client.World)
+		ctx, _, end := underRun(t, server, client)
+		var a *Actor
+		var p *puppet
+		require.NoError(t, server.Do(ctx, func() {
+			var err error
+			a, p, err = Spawn(here, server.joined[0], nil)
+			require.NoError(t, err)
+		}))
+		time.Sleep(time.Second)
+		for range 10 {
+			time.Sleep(103 * time.Millisecond)
+			require.NoError(t, server.Do(ctx, func() { p.label.Text += "." }))
+			time.Sleep(time.Millisecond)
+			require.NoError(t, server.Do(ctx, func() {
+				called = time.Now()
+				require.NoError(t, beat.Call(a, 1)) // the states were compared just now
+			}))
+		}
+		time.Sleep(time.Second)
+		end()
+		require.Len(t, heard, 10)
+		require.LessOrEqual(t, slices.Max(heard), 30*time.Millisecond+testDelay, "UpdateRate's 20 ms, and a tick")
+	})
 }

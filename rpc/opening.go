@@ -53,9 +53,9 @@ func (o *opening) mark(fields state.Mask) {
 
 // list makes the next Flush look at the opening.
 func (o *opening) list() {
+	o.conn.world.frame.activate(o.conn) // also when it is listed: more may leave now than in the last Flush
 	if !o.listed {
 		o.listed = true
-		o.conn.world.frame.activate(o.conn)
 		o.conn.shown.state.dirty = append(o.conn.shown.state.dirty, o)
 	}
 }

@@ -110,6 +110,7 @@ func (w *World) Run(ctx context.Context) error {
 			w.drive.Rest(false)
 			return context.Cause(ctx)
 		case <-tick:
+			lookedAtAll = time.Time{}
 		case <-settle.C:
 			happened = false
 		case <-w.drive.Wake():
@@ -129,8 +130,9 @@ func (w *World) owes() bool { return w.game.Owed()+len(w.local.waiting) > 0 }
 // settleTime is how soon Run ticks again by itself while the world is unsettled: 30 times a second.
 const settleTime = time.Second / 30
 
-// fewConns is with how many connections Run looks at all of them in each step. With more it does so once in settleTime, and else looks at those
-// that have called or that the game has touched: otherwise each message of one would cost as much as there are others. Tests set it.
+// fewConns is with how many connections Run looks at all of them in each step. With more it does so at each tick of Config.TickRate and once
+// in settleTime, and else looks at those that have called or that the game has touched: otherwise each message of one would cost as much as
+// there are others. Tests set it.
 var fewConns = 16
 
 // unsettled reports whether the world needs a tick even if nothing happens: states are on their way, or actors and views may move.
