@@ -232,13 +232,21 @@ func (c *Config) ackDelay() time.Duration {
 	return time.Second / time.Duration(c.TickRate) * 5 / 4
 }
 
-// pingTime is how often sealed traffic has a client send a packet over QUIC, which costs both ends as much as two sealed messages. Without
-// KeepAlive it is a second: then nothing else keeps QUIC from going idle at a peer with a shorter IdleTimeout.
-func (c *Config) pingTime() time.Duration {
-	if c.keepAlive() == 0 {
-		return time.Second
+// leastPeerIdle is what quic-go takes a peer's IdleTimeout for when that is shorter. The keep-alives of the other end are then too rare.
+const leastPeerIdle = 5 * time.Second
+
+// pingTime is how often sealed traffic has this end send a packet over QUIC, which costs both ends as much as two sealed messages; 0 = never. A
+// client pings each second when nothing else keeps QUIC from going idle, else more seldom. A server pings only when its own KeepAlive is off and
+// its IdleTimeout too short for the client's.
+func (c *Config) pingTime(server bool) time.Duration {
+	idle := c.idleTimeout()
+	switch {
+	case server && (c.keepAlive() > 0 || idle >= leastPeerIdle):
+		return 0
+	case c.keepAlive() == 0:
+		return min(idle/4, time.Second)
 	}
-	return min(max(c.idleTimeout()/4, time.Second), 5*time.Second)
+	return min(max(idle/4, time.Second), 5*time.Second)
 }
 
 func (c *Config) validate() error {

@@ -218,7 +218,7 @@ func (r *sealedCarrier) config(instance uint32) sealed.Config {
 		MaxPacket: r.quic.MaxPacket,
 		NoJumbo:   r.conn.world.config.NoJumbo,
 		Ping:      r.ping,
-		PingTime:  r.conn.world.config.pingTime(),
+		PingTime:  r.conn.world.config.pingTime(r.conn.server),
 		Observe:   func(now time.Time, c *pace.Controller) { source.Tell(now, c.Window(), c.Rate(), c.Loss()) },
 		Changed:   r.changed,
 		Ended:     r.wake,

@@ -94,3 +94,26 @@ func TestPlayThroughDarknessOfBothCarriers(t *testing.T) {
 		})
 	}
 }
+
+// TestPlayKeepsQUICAwake: sealed packets carry play, and QUIC goes idle at neither end, however short IdleTimeout and whoever has no KeepAlive.
+// quic-go takes a peer's IdleTimeout for five seconds when it is shorter, so the client's keep-alives came too late for such a server.
+func TestPlayKeepsQUICAwake(t *testing.T) {
+	on, off := time.Duration(0), time.Duration(-1)
+	for _, keep := range [][2]time.Duration{{on, off}, {off, on}, {off, off}} {
+		for _, idle := range [][2]time.Duration{{1, 0}, {2, 0}, {5, 0}, {0, 1}, {0, 2}, {1, 1}, {0, 0}} {
+			far := Config{Sealed: true, KeepAlive: keep[0], IdleTimeout: idle[0] * time.Second}
+			near := Config{Sealed: true, KeepAlive: keep[1], IdleTimeout: idle[1] * time.Second}
+			overSealedWith(t, clean, far, near, func(n *sealedNet) {
+				n.reach(n.near, sealed.Open)
+				n.reach(n.far, sealed.Open)
+				a := n.spawn(0)
+				for range testkit.Brief(12, 45) * 30 {
+					require.NoError(t, hit.Call(a, 1))
+					n.tick(1)
+				}
+				require.NoError(t, n.ends[0].Err(), "KeepAlive %v, IdleTimeout %v", keep, idle)
+				require.True(t, n.ends[0].Sealed())
+			})
+		}
+	}
+}

@@ -1,7 +1,6 @@
 package sealed
 
 import (
-	"cmp"
 	"net"
 	"slices"
 	"sync"
@@ -28,10 +27,10 @@ type Config struct {
 	NoJumbo bool
 
 	// Ping makes QUIC send a packet that is acked: when nothing was heard for a PTO, since only QUIC can find out where the peer is,
-	// of a client each PingTime while there is traffic, so that QUIC does not go idle, and beside bulk each five round trips until QUIC has
-	// found the largest packet. nil = never.
+	// each PingTime while there is traffic, so that QUIC does not go idle, and beside bulk each five round trips until QUIC has found the
+	// largest packet. nil = never.
 	Ping     func()
-	PingTime time.Duration // 0 = a second
+	PingTime time.Duration // 0 = pings for traffic alone never leave
 	// Observe is called under the lock, at most once a millisecond while there is work, to see what the controller knows of the
 	// path. nil = not called.
 	Observe func(now time.Time, c *pace.Controller)
@@ -93,7 +92,7 @@ func NewCarrier(socket *Socket, c Config) (*Carrier, error) {
 	}
 	r := &Carrier{config: c, mu: c.Mutex, socket: socket, session: session, done: make(chan struct{})}
 	r.run.writer = udp.NewWriter(socket.sys)
-	r.run.pinger.every = cmp.Or(c.PingTime, time.Second)
+	r.run.pinger.every = c.PingTime
 	r.inbox = newInbox(r.worker.wake)
 	r.worker = worker{work: r.loop, empty: r.inbox.empty, real: socket.sys.Raw != nil, token: make(chan struct{}, 1)}
 	r.inbox.lent = &socket.lent

@@ -15,7 +15,7 @@ const (
 
 // pinger decides when a carrier calls Config.Ping.
 type pinger struct {
-	every    time.Duration // Config.PingTime
+	every    time.Duration // Config.PingTime; 0 = not for traffic alone
 	last     time.Time     // when the last ping left
 	received uint64        // packets that the session had received then
 
@@ -38,7 +38,7 @@ func (p *pinger) at(s *Session) (at time.Time, ok bool) {
 }
 
 // due reports whether a ping must leave now, and notes that it does. The pings of each Config.PingTime keep QUIC at both ends from going idle:
-// the server's hears them, the client's their acks. So only clients send those.
+// the far end hears them, this end their acks. So one end is enough.
 func (p *pinger) due(now time.Time, s *Session) bool {
 	since := now.Sub(p.last)
 	if !s.started || since < minPing {
@@ -50,7 +50,7 @@ func (p *pinger) due(now time.Time, s *Session) bool {
 		quiet = true // once until a packet is received again
 	}
 	traffic := s.stats.Received != p.received || s.records.flying > 0
-	if !quiet && (!traffic || since < p.every || !s.config.Client) {
+	if !quiet && (!traffic || p.every == 0 || since < p.every) {
 		return false
 	}
 	p.last, p.received = now, s.stats.Received
