@@ -55,7 +55,7 @@ type Conn struct {
 	done       chan struct{}              // closed when both carriers have ended; OnDisconnect may not have run yet
 	gone       chan struct{}              // closed when no goroutine and no socket of it is left
 	work       sync.WaitGroup             // goroutines of the connection, which end soon after the link
-	called     atomic.Bool                // the next Dispatch looks at it: see call
+	called     atomic.Bool                // it is in inbox.called: set by call, cleared by the Dispatch that takes it
 
 	// Budgets and drops. Safe from any goroutine.
 	allowance *budget.Allowance // what Config.Rate and WorldRate leave it
@@ -340,8 +340,12 @@ func (c *Conn) unsettled() bool {
 	return c.times.ask.NeedsDriving() || c.mail.in.Owed() > 0
 }
 
-// call has the next Dispatch look at the connection, and wakes the world. It is safe from any goroutine.
+// call has the next Dispatch look at the connection, and wakes the world. Before Join it does nothing, because admit calls again: the inbox of a
+// world that nobody drives for a while must not keep connections that never join. It is safe from any goroutine.
 func (c *Conn) call() {
+	if !c.joined.Load() {
+		return
+	}
 	if !c.called.Swap(true) {
 		c.world.lobby.call(c)
 	}

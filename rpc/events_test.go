@@ -425,3 +425,18 @@ func TestTicksLookAtAll(t *testing.T) {
 		require.LessOrEqual(t, slices.Max(heard), 30*time.Millisecond+testDelay, "UpdateRate's 20 ms, and a tick")
 	})
 }
+
+// TestCallsBeforeJoinAreNotKept: connections that never join must not wait in the inbox for a Dispatch.
+func TestCallsBeforeJoinAreNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestWorld(t, Config{})
+		near, far := linktest.Pipe()
+		c, err := w.Attach(plug{far})
+		require.NoError(t, err)
+		c.call()
+		require.Empty(t, w.lobby.inbox.called)
+		near.Fail(context.Canceled)
+		c.Close(0, "")
+		require.NoError(t, c.Wait(t.Context()))
+	})
+}

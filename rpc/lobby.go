@@ -38,7 +38,7 @@ type lobby struct {
 type inbox struct {
 	joined  []*Conn
 	ended   []*Conn
-	called  []*Conn // have something for the world; each once, which Conn.called notes
+	called  []*Conn // have something for the world; each is in it once, see Conn.called
 	refused []*Conn // did not join, though Config.Login has run for them or was about to
 	posts   []func()
 }

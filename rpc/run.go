@@ -110,7 +110,7 @@ func (w *World) Run(ctx context.Context) error {
 			w.drive.Rest(false)
 			return context.Cause(ctx)
 		case <-tick:
-			lookedAtAll = time.Time{}
+			lookedAtAll = time.Time{} // the step of a tick looks at all
 		case <-settle.C:
 			happened = false
 		case <-w.drive.Wake():
@@ -409,7 +409,7 @@ func (f *frame) begin(now time.Time) {
 	f.now, f.open, f.beat = now, true, clock.Beat{Game: now, Real: time.Now()}
 }
 
-// activate has this step look at a connection, or the next one, outside a step.
+// activate has the running step look at an admitted connection; between two steps, the next one.
 func (f *frame) activate(c *Conn) {
 	if c.admitted && !c.active {
 		c.active = true

@@ -71,7 +71,7 @@ type turn struct {
 func (c *Conn) more() bool { return c.turn.waiting > 0 && !c.closing.Load() }
 
 // takeTurns runs the messages that have arrived, as far as time allows; those that arrive meanwhile wait for the next Dispatch.
-// With cork it looks at every connection, and corks it; else only at those that have called.
+// With cork it looks at every connection, and corks it; else only at the active ones.
 func (w *World) takeTurns(cork bool) {
 	t := &w.turns
 	t.settle() // a panic may have ended the last Dispatch before this

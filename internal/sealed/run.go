@@ -22,8 +22,9 @@ const (
 	busyWait = time.Millisecond
 	// heavyLoad is the load of three packets a turn. Play receives one and sends one; who moves bulk has some ten.
 	heavyLoad = 3 * 8
-	// followBulk is how long a carrier takes what QUIC told of the path for true while bulk is in flight, unless a packet came from elsewhere;
-	// without bulk it is followPlay, since to ask quic-go, whose memory is cold then, takes a tenth of a turn of play.
+	// followBulk is how long a carrier relies on what QUIC last told it of the path while bulk is in flight, unless a packet comes from
+	// elsewhere. Without bulk it is followPlay: to ask quic-go takes a tenth of a turn of play, because the memory of its connections is cold
+	// by then.
 	followBulk = 20 * time.Millisecond
 	followPlay = 100 * time.Millisecond
 	// observeTime is the least time between two calls of Config.Observe.
@@ -57,8 +58,8 @@ type runner struct {
 	to, from      net.Addr       // by Config.Addrs, at asked
 	remote, local netip.AddrPort // the same, to compare
 	aimed         bool           // writer has addresses
-	most          int            // bytes of a packet, by Config.MaxPacket at asked
-	asked         time.Time
+	most          int            // bytes of a packet, by Config.MaxPacket at asked; written under the lock
+	asked         time.Time      // when QUIC was last asked for addresses and size
 
 	state State // of the session, in the last turn
 
