@@ -11,11 +11,12 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// byPeer is how a talk ends where the answer says why.
-var byPeer = []error{stream.ErrRejected, stream.ErrClosed, stream.ErrCanceled}
+// byPeer are the errors of a talk that the other side ended, for a reason that the answer of the request has.
+var byPeer = []error{stream.ErrRejected, stream.ErrClosed, stream.ErrCanceled, errShort}
 
-// Beside asks a request and talks about it at once, until both have ended, or one has failed, which ends the other. It returns the first error.
-// Where the other side ended what was said, that is the request's, if it has one: it says why.
+// Beside runs ask, which asks a request, and talk, which has the talk that belongs to it, at once, and returns when both have. The first that
+// fails ends the context of the other, and its error is returned; but when the other side ended the talk, Beside waits for ask, whose error says
+// why, and prefers that. An answer does not end the talk: ctx has a deadline where the other side is not trusted to read on.
 func Beside(ctx context.Context, ask, talk func(ctx context.Context) error) error {
 	var broken error
 	both, ctx := errgroup.WithContext(ctx)

@@ -11,7 +11,7 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// TestBeside: one's failure ends the other, and the answer counts more than the end of what was said, whichever comes first.
+// TestBeside: one's failure ends the other, and the answer counts more than how the other side ended the talk, whichever comes first.
 func TestBeside(t *testing.T) {
 	failed := errors.New("failed")
 	rejected := fmt.Errorf("the blob: %w", stream.ErrRejected)
@@ -24,13 +24,15 @@ func TestBeside(t *testing.T) {
 	require.ErrorIs(t, Beside(t.Context(), returns(failed), waits), failed)
 	require.ErrorIs(t, Beside(t.Context(), waits, returns(failed)), failed)
 	require.ErrorIs(t, Beside(t.Context(), returns(nil), returns(rejected)), stream.ErrRejected)
-	heard := make(chan struct{})
-	err := Beside(t.Context(), func(context.Context) error {
-		<-heard
-		return failed
-	}, func(context.Context) error {
-		close(heard)
-		return rejected
-	})
-	require.Equal(t, failed, err)
+	for _, end := range []error{rejected, errShort} {
+		ended := make(chan struct{})
+		err := Beside(t.Context(), func(ctx context.Context) error {
+			<-ended
+			return failed
+		}, func(context.Context) error {
+			close(ended)
+			return end
+		})
+		require.Equal(t, failed, err)
+	}
 }

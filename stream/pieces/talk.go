@@ -2,6 +2,7 @@ package pieces
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -13,7 +14,7 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// Manifest is what Offer says.
+// Manifest is the name of the blob that Offer sends.
 const Manifest = "manifest"
 
 const (
@@ -27,17 +28,23 @@ const (
 // are not.
 var ErrViolation = errors.New("pieces: the other side breaks the protocol")
 
-// Talk is one side of what is said. The caller sets its fields. One goroutine at a time may use it, and none may be the world's.
+// Talk is one end of an exchange of pieces. The caller sets its fields, and one goroutine at a time calls its methods, none of which may be called
+// on the world's goroutine, for they wait. They wait until their context ends, whatever becomes of the connection: that of a request that
+// [Beside] asks ends with it, another one the caller ends by [rpc.Conn.Done].
+//
+// Any number of talks may go on at once on a connection, under different names. Each has one blob under way at a time, of which a receiver takes
+// stream.Config.MaxTransfers at once.
 type Talk struct {
-	Blob  *stream.Blob // both ends handle it by the Deliver of an Inbox
+	Blob  *stream.Blob // both ends have it handled by the Deliver of an Inbox
 	Peer  *stream.Peer
 	Inbox *stream.Inbox
-	Name  string // of what it is about
-	Most  int    // bytes of a piece
-	Rate  int    // bytes a second of the pieces that are sent; 0: no limit
+	Name  string // the same at both ends, and no other talk's of the connection, also not of one that has failed
+	Most  int    // the most bytes that a piece has; for chunks that cdc.Pack has packed, cdc.MaxPacked
+	Rate  int    // bytes a second at which Send reads pieces; 0: no limit
 
 	// Memory, unless nil, bounds the buffers of pieces that this and other talks hold, of Most bytes each. One is held while a piece that was
-	// announced does not come, and while the other side does not read one. It may be a *semaphore.Weighted of golang.org/x/sync.
+	// announced does not come, and while the other side does not read one: a peer that stops in the middle holds it until ctx ends. Memory may be
+	// a *semaphore.Weighted of golang.org/x/sync.
 	Memory Limiter
 }
 
@@ -52,13 +59,14 @@ func (t *Talk) options(blob string) []stream.Option {
 	return []stream.Option{stream.Name(t.Name + " " + blob), stream.Hash(stream.NoDigest)}
 }
 
-// Say says something in a blob of its own, and returns when the other side has heard it.
-func (t *Talk) Say(ctx context.Context, blob string, b []byte) error {
+// SendBlob sends b as a blob of its own, and returns when the other side has read it. The blob's name is not one of the three that the package uses.
+func (t *Talk) SendBlob(ctx context.Context, blob string, b []byte) error {
 	return t.Blob.Send(ctx, t.Peer, bytes.NewReader(b), int64(len(b)), t.options(blob)...)
 }
 
-// Take waits for what the other side says, and returns it to be read. More than most bytes are an ErrViolation.
-func (t *Talk) Take(ctx context.Context, blob string, most int) (*stream.IncomingBlob, error) {
+// TakeBlob waits for a blob of the other side, and returns it unread, so that its Size may be weighed first. When it has more than most bytes,
+// TakeBlob rejects it and fails with ErrViolation.
+func (t *Talk) TakeBlob(ctx context.Context, blob string, most int) (*stream.IncomingBlob, error) {
 	in, err := t.take(ctx, blob)
 	if err != nil {
 		return nil, err
@@ -75,29 +83,31 @@ func (t *Talk) take(ctx context.Context, blob string) (*stream.IncomingBlob, err
 	return t.Inbox.Take(ctx, t.Name+" "+blob)
 }
 
-// Hear waits for what the other side says, as Take does, and reads it.
-func (t *Talk) Hear(ctx context.Context, blob string, most int) ([]byte, error) {
-	in, err := t.Take(ctx, blob, most)
+// ReadBlob takes a blob as TakeBlob does, and reads it. It needs memory for what has come, whatever the header says.
+func (t *Talk) ReadBlob(ctx context.Context, blob string, most int) ([]byte, error) {
+	in, err := t.TakeBlob(ctx, blob, most)
 	if err != nil {
 		return nil, err
 	}
-	return io.ReadAll(in) // which takes memory as it comes
+	return io.ReadAll(in)
 }
 
-// Offer says a manifest of so many pieces, and returns which of them the other side lacks.
+// Offer sends a manifest, which describes count pieces, waits for the other side's Fetch, and returns which pieces that lacks, by indices that
+// ascend.
 func (t *Talk) Offer(ctx context.Context, manifest []byte, count int) (lacks []int, err error) {
-	if err := t.Say(ctx, Manifest, manifest); err != nil {
+	if err := t.SendBlob(ctx, Manifest, manifest); err != nil {
 		return nil, err
 	}
-	b, err := t.Hear(ctx, lacksBlob, (count+7)/8)
+	b, err := t.ReadBlob(ctx, lacksBlob, (count+7)/8)
 	if err != nil {
 		return nil, err
 	}
 	return fromBitmap(b, count)
 }
 
-// Send sends a piece for each of lacks, which appendPiece appends to a buffer, and returns when the other side has all. Once ctx has ended the
-// other side waits for no more.
+// Send sends the pieces that Offer returned, and returns when the other side has taken them all. It calls appendPiece for one after the other,
+// on the goroutine that called Send, and keeps nothing of what that returns. When appendPiece fails Send does at once, and the stream ends there:
+// the other side's Fetch fails with io.ErrUnexpectedEOF, and is not told why. When ctx ends Send cancels the stream.
 func (t *Talk) Send(ctx context.Context, lacks []int, appendPiece func(buffer []byte, index int) ([]byte, error)) error {
 	if len(lacks) == 0 {
 		return nil
@@ -106,13 +116,20 @@ func (t *Talk) Send(ctx context.Context, lacks []int, appendPiece func(buffer []
 	if err != nil {
 		return err
 	}
-	context.AfterFunc(ctx, func() { out.Cancel(context.Cause(ctx)) }) // which does nothing to one that the other side has
-	for _, index := range lacks {
-		if err := t.send(ctx, out, index, appendPiece); err != nil {
-			return err
-		}
+	cancel := func() { out.Cancel(context.Cause(ctx)) }
+	stop := context.AfterFunc(ctx, cancel)
+	for i := 0; i < len(lacks) && err == nil; i++ {
+		err = t.send(ctx, out, lacks[i], appendPiece)
 	}
-	return errors.Join(out.Close(), out.Wait(ctx))
+	_ = out.Close() // which never fails
+	if err != nil {
+		return err // what was sent goes on alone: one that is canceled before its header has left does not arrive, and Fetch would wait for it
+	}
+	defer stop()
+	if err = out.Wait(ctx); ctx.Err() != nil {
+		cancel()
+	}
+	return err
 }
 
 // send sends a piece, in a buffer that it holds until the stream has taken the piece.
@@ -122,66 +139,109 @@ func (t *Talk) send(ctx context.Context, out io.Writer, index int, appendPiece f
 		return err
 	}
 	defer t.giveBuffer(b)
-	if *b, err = appendPiece(*b, index); err != nil {
+	piece, err := appendPiece((*b)[header:], index)
+	if err != nil {
 		return err
 	}
-	binary.LittleEndian.PutUint32(*b, uint32(len(*b)-header))
+	if len(piece) > t.Most {
+		return fmt.Errorf("pieces: piece %d has %d bytes, Most is %d", index, len(piece), t.Most)
+	}
+	*b = append((*b)[:header], piece...) // where the piece stands already, unless the buffer was too small
+	binary.LittleEndian.PutUint32(*b, uint32(len(piece)))
 	_, err = out.Write(*b)
 	return err
 }
 
-// Fetch says which pieces of a manifest are lacking, in ascending order, and hands each of them on as it comes, in that order and nothing else. A
-// piece is valid until free is called, which each does once; another goroutine may do so.
+// Fetch tells the other side which pieces it shall send, by indices that ascend, and calls each for every one of them as it comes, in that
+// order, on the goroutine that called Fetch. The piece is each's until it calls free, on any goroutine; it does so in any case, also when it
+// fails, or the memory of the piece is never given back. Whether a piece is the right one each must find out. When it fails the other side's Send
+// fails too; the text of its error stays here.
 func (t *Talk) Fetch(ctx context.Context, lacks []int, each func(index int, piece []byte, free func()) error) error {
-	if err := t.Say(ctx, lacksBlob, toBitmap(lacks)); err != nil || len(lacks) == 0 {
+	if err := checkAscending(lacks); err != nil {
+		return err
+	}
+	if err := t.SendBlob(ctx, lacksBlob, toBitmap(lacks)); err != nil || len(lacks) == 0 {
 		return err
 	}
 	in, err := t.take(ctx, piecesBlob)
 	if err != nil {
 		return err
 	}
-	for _, index := range lacks {
-		b, err := t.receive(ctx, in)
-		if err != nil {
-			return err
-		}
-		if err := each(index, *b, func() { t.giveBuffer(b) }); err != nil {
-			return err
-		}
-	}
-	n, err := io.Copy(io.Discard, in) // to the end, where the sender learns that all has come
-	if err == nil && n > 0 {
-		err = fmt.Errorf("%w: %d bytes too many", ErrViolation, n)
+	err = t.receiveAll(ctx, in, lacks, each)
+	switch {
+	case errors.Is(err, ErrViolation):
+		in.Reject(err)
+	case err != nil:
+		in.Reject(errUntaken)
 	}
 	return err
 }
 
-// receive receives a piece in a buffer.
-func (t *Talk) receive(ctx context.Context, in io.Reader) (*[]byte, error) {
+func checkAscending(indices []int) error {
+	last := -1
+	for _, i := range indices {
+		if i <= last {
+			return fmt.Errorf("pieces: indices do not ascend: %d behind %d", i, last)
+		}
+		last = i
+	}
+	return nil
+}
+
+// errUntaken is what the sender is told when the receiver fails: the receiver's own errors may name files that are nobody's business.
+var errUntaken = errors.New("the receiver could not take a piece")
+
+// receiveAll receives the pieces that lack, and reads to the end of the stream, which tells the sender that all have come.
+func (t *Talk) receiveAll(ctx context.Context, in io.Reader, lacks []int, each func(index int, piece []byte, free func()) error) error {
+	for _, index := range lacks {
+		piece, free, err := t.receive(ctx, in)
+		if err != nil {
+			return err
+		}
+		if err := each(index, piece, free); err != nil {
+			return err
+		}
+	}
+	var beyond [1]byte
+	_, err := io.ReadFull(in, beyond[:])
+	switch err {
+	case nil:
+		return fmt.Errorf("%w: more bytes than the %d pieces have", ErrViolation, len(lacks))
+	case io.EOF:
+		return nil
+	}
+	return err
+}
+
+// receive receives a piece in a buffer, which free gives back once, however often it is called.
+func (t *Talk) receive(ctx context.Context, in io.Reader) (piece []byte, free func(), err error) {
 	var size [header]byte
 	if err := readWhole(in, size[:]); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	n := binary.LittleEndian.Uint32(size[:])
 	if int64(n) > int64(t.Most) {
-		return nil, fmt.Errorf("%w: a piece of %d bytes, the limit is %d", ErrViolation, n, t.Most)
+		return nil, nil, fmt.Errorf("%w: a piece of %d bytes, the limit is %d", ErrViolation, n, t.Most)
 	}
 	b, err := t.takeBuffer(ctx, int(n))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := readWhole(in, *b); err != nil {
 		t.giveBuffer(b)
-		return nil, err
+		return nil, nil, err
 	}
-	return b, nil
+	return *b, sync.OnceFunc(func() { t.giveBuffer(b) }), nil
 }
 
-// readWhole fills b. An end before that is an error.
+// errShort is how Fetch fails when Send has failed.
+var errShort = fmt.Errorf("pieces: the sender stopped before the last piece: %w", io.ErrUnexpectedEOF)
+
+// readWhole fills b, or fails with errShort when r ends before.
 func readWhole(r io.Reader, b []byte) error {
 	_, err := io.ReadFull(r, b)
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return errShort
 	}
 	return err
 }
@@ -189,10 +249,12 @@ func readWhole(r io.Reader, b []byte) error {
 // buffers are reused, so that a gigabyte leaves no garbage.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// takeBuffer waits for a buffer of that size.
+// takeBuffer waits until Memory has room, and returns a buffer of that size.
 func (t *Talk) takeBuffer(ctx context.Context, size int) (*[]byte, error) {
-	if t.Memory != nil && t.Memory.Acquire(ctx, 1) != nil {
-		return nil, context.Cause(ctx)
+	if t.Memory != nil {
+		if err := t.Memory.Acquire(ctx, 1); err != nil {
+			return nil, cmp.Or(context.Cause(ctx), err)
+		}
 	}
 	b := buffers.Get().(*[]byte)
 	*b = slices.Grow((*b)[:0], size)[:size]

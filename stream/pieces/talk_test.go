@@ -1,6 +1,7 @@
 package pieces
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/testkit"
@@ -73,7 +75,9 @@ func between(t *testing.T, sending, receiving func(ctx context.Context, talk *Ta
 		var ended atomic.Int32
 		talk := func(e *end, c *rpc.Conn, say func(context.Context, *Talk) error, result *error) {
 			talking.Go(func() {
-				*result = say(ctx, &Talk{Blob: talked, Peer: e.streams.Peer(c), Inbox: &e.inbox, Name: "7", Most: most, Memory: make(slots, 2)})
+				memory := make(slots, 2)
+				*result = say(ctx, &Talk{Blob: talked, Peer: e.streams.Peer(c), Inbox: &e.inbox, Name: "7", Most: most, Memory: memory})
+				assert.Empty(t, memory, "buffers that are still held")
 				ended.Add(1)
 			})
 		}
@@ -106,7 +110,7 @@ func TestWhatIsLackingFollows(t *testing.T) {
 	for _, lacks := range [][]int{nil, {0}, {0, 3, 7, 8, 99}} {
 		var got []int
 		sent, received := between(t, offer, func(ctx context.Context, talk *Talk) error {
-			b, err := talk.Hear(ctx, Manifest, 100)
+			b, err := talk.ReadBlob(ctx, Manifest, 100)
 			if err != nil || string(b) != "a hundred" {
 				return errors.Join(err, errors.New("another manifest"))
 			}
@@ -141,9 +145,9 @@ func TestLies(t *testing.T) {
 				if _, err := talk.Offer(ctx, nil, 1); err != nil {
 					return err
 				}
-				return talk.Say(ctx, piecesBlob, lie.said)
+				return talk.SendBlob(ctx, piecesBlob, lie.said)
 			}, func(ctx context.Context, talk *Talk) error {
-				if _, err := talk.Hear(ctx, Manifest, 0); err != nil {
+				if _, err := talk.ReadBlob(ctx, Manifest, 0); err != nil {
 					return err
 				}
 				return talk.Fetch(ctx, []int{0}, func(_ int, _ []byte, free func()) error {
@@ -158,15 +162,15 @@ func TestLies(t *testing.T) {
 
 func TestManifestsAndBitmapsHaveLimits(t *testing.T) {
 	_, received := between(t, offer, func(ctx context.Context, talk *Talk) error {
-		_, err := talk.Hear(ctx, Manifest, len("a hundred")-1)
+		_, err := talk.ReadBlob(ctx, Manifest, len("a hundred")-1)
 		return err
 	})
 	require.ErrorIs(t, received, ErrViolation)
 	sent, _ := between(t, offer, func(ctx context.Context, talk *Talk) error {
-		if _, err := talk.Hear(ctx, Manifest, 100); err != nil {
+		if _, err := talk.ReadBlob(ctx, Manifest, 100); err != nil {
 			return err
 		}
-		return talk.Say(ctx, lacksBlob, make([]byte, 14)) // of a hundred pieces it has 13
+		return talk.SendBlob(ctx, lacksBlob, make([]byte, 14)) // of a hundred pieces it has 13
 	})
 	require.ErrorIs(t, sent, ErrViolation)
 }
@@ -190,7 +194,7 @@ func TestUnreadPiecesAreBounded(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		for range 5 {
 			unread, pipe := io.Pipe()
-			talk := &Talk{Memory: memory}
+			talk := &Talk{Most: most, Memory: memory}
 			context.AfterFunc(ctx, func() { _ = unread.Close() })
 			sending.Go(func() {
 				require.Error(t, talk.send(ctx, pipe, 0, func(buffer []byte, index int) ([]byte, error) {
@@ -205,4 +209,168 @@ func TestUnreadPiecesAreBounded(t *testing.T) {
 		sending.Wait()
 		require.Empty(t, memory)
 	})
+}
+
+// fetch answers an offer of a hundred pieces with lacks, and frees each piece at once.
+func fetch(ctx context.Context, talk *Talk, lacks ...int) error {
+	if _, err := talk.ReadBlob(ctx, Manifest, 100); err != nil {
+		return err
+	}
+	return talk.Fetch(ctx, lacks, func(_ int, _ []byte, free func()) error {
+		free()
+		return nil
+	})
+}
+
+// A receiver that failed left the sender waiting until its context ended.
+func TestAFailedFetchEndsTheSend(t *testing.T) {
+	full := errors.New("the disk is full")
+	sent, received := between(t, offer, func(ctx context.Context, talk *Talk) error {
+		if _, err := talk.ReadBlob(ctx, Manifest, 100); err != nil {
+			return err
+		}
+		return talk.Fetch(ctx, []int{1, 2}, func(_ int, _ []byte, free func()) error {
+			free()
+			return full
+		})
+	})
+	require.ErrorIs(t, received, full)
+	require.ErrorIs(t, sent, stream.ErrRejected)
+	require.NotContains(t, sent.Error(), full.Error(), "it is the receiver's business")
+}
+
+// A sender that could not read a piece left the receiver waiting until its context ended.
+func TestAFailedSendEndsTheFetch(t *testing.T) {
+	gone := errors.New("the file is gone")
+	sent, received := between(t, func(ctx context.Context, talk *Talk) error {
+		lacks, err := talk.Offer(ctx, nil, 100)
+		if err != nil {
+			return err
+		}
+		return talk.Send(ctx, lacks, func([]byte, int) ([]byte, error) { return nil, gone })
+	}, func(ctx context.Context, talk *Talk) error { return fetch(ctx, talk, 1, 2) })
+	require.ErrorIs(t, sent, gone)
+	require.ErrorIs(t, received, io.ErrUnexpectedEOF)
+}
+
+// A sender that went on behind the last piece kept the receiver busy without end.
+func TestAnEndlessSendIsRefused(t *testing.T) {
+	_, received := between(t, func(ctx context.Context, talk *Talk) error {
+		if _, err := talk.Offer(ctx, nil, 1); err != nil {
+			return err
+		}
+		out, err := talk.Blob.Create(talk.Peer, talk.options(piecesBlob)...)
+		if err != nil {
+			return err
+		}
+		stop := context.AfterFunc(ctx, func() { out.Cancel(nil) })
+		defer stop()
+		for err == nil {
+			_, err = out.Write(make([]byte, most))
+		}
+		return err
+	}, func(ctx context.Context, talk *Talk) error { return fetch(ctx, talk, 0) })
+	require.ErrorIs(t, received, ErrViolation)
+}
+
+// A piece that no receiver takes, for it is larger than Most, was sent, and the receiver was said to break the protocol.
+func TestPiecesBeyondMostAreNotSent(t *testing.T) {
+	sent, received := between(t, func(ctx context.Context, talk *Talk) error {
+		lacks, err := talk.Offer(ctx, nil, 100)
+		if err != nil {
+			return err
+		}
+		return talk.Send(ctx, lacks, func(buffer []byte, _ int) ([]byte, error) { return append(buffer, make([]byte, most+1)...), nil })
+	}, func(ctx context.Context, talk *Talk) error { return fetch(ctx, talk, 7) })
+	require.ErrorContains(t, sent, "piece 7 has 1001 bytes, Most is 1000")
+	require.NotErrorIs(t, sent, ErrViolation)
+	require.ErrorIs(t, received, io.ErrUnexpectedEOF)
+}
+
+// What appendPiece returned instead of appending it lost its first four bytes, or panicked.
+func TestPiecesThatAreNotAppended(t *testing.T) {
+	for _, content := range []string{"", "a", "a whole piece"} {
+		sent, received := between(t, func(ctx context.Context, talk *Talk) error {
+			lacks, err := talk.Offer(ctx, nil, 100)
+			if err != nil {
+				return err
+			}
+			return talk.Send(ctx, lacks, func([]byte, int) ([]byte, error) { return []byte(content), nil })
+		}, func(ctx context.Context, talk *Talk) error {
+			if _, err := talk.ReadBlob(ctx, Manifest, 100); err != nil {
+				return err
+			}
+			return talk.Fetch(ctx, []int{1}, func(_ int, b []byte, free func()) error {
+				defer free()
+				assert.Equal(t, content, string(b))
+				return nil
+			})
+		})
+		require.NoError(t, sent)
+		require.NoError(t, received)
+	}
+}
+
+// Indices out of order panicked, and one that came twice had both ends wait.
+func TestLacksThatDoNotAscend(t *testing.T) {
+	for _, lacks := range [][]int{{9, 0}, {3, 3}, {-1}} {
+		err := new(Talk).Fetch(t.Context(), lacks, nil)
+		require.ErrorContains(t, err, "do not ascend")
+	}
+}
+
+// Who freed a piece twice, as by a defer and by hand, had two talks share a buffer.
+func TestAPieceIsFreedOnce(t *testing.T) {
+	memory := make(slots, 2)
+	memory <- struct{}{} // another talk's
+	talk := &Talk{Most: most, Memory: memory}
+	in := bytes.NewReader([]byte{1, 0, 0, 0, 'x'})
+	_, free, err := talk.receive(t.Context(), in)
+	require.NoError(t, err)
+	free()
+	free()
+	require.Len(t, memory, 1)
+}
+
+// following counts what waits for the end of a context.
+type following struct {
+	context.Context
+	now *atomic.Int32
+}
+
+func (f following) Value(any) any { return nil } // else package context knows the one inside
+
+func (f following) AfterFunc(fn func()) func() bool {
+	f.now.Add(1)
+	stop := context.AfterFunc(f.Context, fn)
+	return func() bool { f.now.Add(-1); return stop() }
+}
+
+// What was sent was kept until the context ended, which may be that of a connection.
+func TestSendLeavesNothingWithTheContext(t *testing.T) {
+	sent, received := between(t, func(ctx context.Context, talk *Talk) error {
+		lacks, err := talk.Offer(ctx, nil, 100)
+		if err != nil {
+			return err
+		}
+		f := following{ctx, new(atomic.Int32)}
+		err = talk.Send(f, lacks, appendPiece)
+		assert.Zero(t, f.now.Load())
+		return err
+	}, func(ctx context.Context, talk *Talk) error { return fetch(ctx, talk, 1) })
+	require.NoError(t, sent)
+	require.NoError(t, received)
+}
+
+// refusing is a Limiter that lets nobody wait.
+type refusing struct{ error }
+
+func (r refusing) Acquire(context.Context, int64) error { return r.error }
+func (refusing) Release(int64)                          {}
+
+// A Limiter that failed while the context went on made a nil buffer, and a panic.
+func TestALimiterMayRefuse(t *testing.T) {
+	full := errors.New("no room for more")
+	_, err := (&Talk{Memory: refusing{full}}).takeBuffer(t.Context(), 1)
+	require.Equal(t, full, err)
 }

@@ -311,14 +311,14 @@ func (c *Client) Get(ctx context.Context, name string, version int, use func(d *
 
 // open hears the version and its manifest.
 func (d *Download) open() error {
-	text, err := d.talk.Hear(d.ctx, versionBlob, maxVersion)
+	text, err := d.talk.ReadBlob(d.ctx, versionBlob, maxVersion)
 	if err == nil {
 		err = json.Unmarshal(text, &d.Version)
 	}
 	if err != nil {
 		return err
 	}
-	b, err := d.talk.Hear(d.ctx, pieces.Manifest, maxManifest)
+	b, err := d.talk.ReadBlob(d.ctx, pieces.Manifest, maxManifest)
 	if err != nil {
 		return err
 	}

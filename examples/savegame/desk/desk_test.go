@@ -405,7 +405,7 @@ func TestLies(t *testing.T) {
 	c := h.dial()
 	lie := func(n number, b []byte) *asking[Made] {
 		q := startAsking(t.Context(), c, askPut, n, putArgs{n, versions.Request{Name: "x", Machine: "m", Content: cdc.Sum(b)}})
-		require.NoError(t, q.Say(q.ctx, pieces.Manifest, b))
+		require.NoError(t, q.SendBlob(q.ctx, pieces.Manifest, b))
 		return q
 	}
 	t.Log("# no manifest")
@@ -418,7 +418,7 @@ func TestLies(t *testing.T) {
 	abc, abd := cdc.Pack(nil, []byte("abc")), cdc.Pack(nil, []byte("abd"))
 	for i, content := range [][]byte{framed(abd), {}, {0xff, 0xff, 0xff, 0xff, 0x7f}, framed(abc)[:2], append(framed(abc), 0)} {
 		q := lie(number(20+i), m.Append(nil))
-		bitmap, err := q.Hear(q.ctx, "lacks", 1)
+		bitmap, err := q.ReadBlob(q.ctx, "lacks", 1)
 		require.NoError(t, err)
 		require.Equal(t, []byte{1}, bitmap)
 		_, err = talks.Start(q.Peer, bytes.NewReader(content), int64(len(content)), q.options("pieces")...)
@@ -434,11 +434,11 @@ func TestLies(t *testing.T) {
 	_, err = put(t, c, versions.Request{}, []byte("abc"))
 	require.NoError(t, err)
 	get := startAsking(t.Context(), c, askGet, 41, getArgs{Number: 41, Name: "world"})
-	_, err = get.Hear(get.ctx, versionBlob, maxVersion)
+	_, err = get.ReadBlob(get.ctx, versionBlob, maxVersion)
 	require.NoError(t, err)
-	_, err = get.Hear(get.ctx, pieces.Manifest, maxManifest)
+	_, err = get.ReadBlob(get.ctx, pieces.Manifest, maxManifest)
 	require.NoError(t, err)
-	_, err = get.wait(get.Say(get.ctx, "lacks", []byte{2}))
+	_, err = get.wait(get.SendBlob(get.ctx, "lacks", []byte{2}))
 	require.ErrorIs(t, err, pieces.ErrViolation)
 }
 

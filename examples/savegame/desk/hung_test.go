@@ -156,11 +156,11 @@ func TestBitmapsHaveABitForEachChunk(t *testing.T) {
 	require.NoError(t, err)
 	n := c.next()
 	q := startAsking(t.Context(), c, askGet, n, getArgs{Number: n, Name: "world"})
-	_, err = q.Hear(q.ctx, versionBlob, maxVersion)
+	_, err = q.ReadBlob(q.ctx, versionBlob, maxVersion)
 	require.NoError(t, err)
-	_, err = q.Hear(q.ctx, pieces.Manifest, maxManifest)
+	_, err = q.ReadBlob(q.ctx, pieces.Manifest, maxManifest)
 	require.NoError(t, err)
-	_, err = q.wait(q.Say(q.ctx, "lacks", []byte{1, 0}))
+	_, err = q.wait(q.SendBlob(q.ctx, "lacks", []byte{1, 0}))
 	require.ErrorIs(t, err, pieces.ErrViolation, "two bytes for one chunk")
 }
 
@@ -169,7 +169,7 @@ func TestManifestThatIsTooLargeIsRefusedForGood(t *testing.T) {
 	c := newHost(t, versions.Config{}, nil).dial()
 	n := c.next()
 	q := startAsking(t.Context(), c, askPut, n, putArgs{n, versions.Request{Name: "world", Machine: "pc"}})
-	_, err := q.wait(q.Say(q.ctx, pieces.Manifest, make([]byte, maxManifest+1)))
+	_, err := q.wait(q.SendBlob(q.ctx, pieces.Manifest, make([]byte, maxManifest+1)))
 	require.ErrorIs(t, err, manifest.ErrManifest)
 	require.False(t, Transient(err))
 }

@@ -283,7 +283,7 @@ func (k *clerk) put(ctx context.Context, u *versions.User, a putArgs) (Made, err
 // receive hears the manifest, says which chunks are missing, and stores them.
 func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
 	t := k.talk(n, 0)
-	in, err := t.Take(ctx, pieces.Manifest, maxManifest)
+	in, err := t.TakeBlob(ctx, pieces.Manifest, maxManifest)
 	if errors.Is(err, pieces.ErrViolation) {
 		err = fmt.Errorf("%w: %w", manifest.ErrManifest, err)
 	}
@@ -328,7 +328,7 @@ func (k *clerk) get(ctx context.Context, u *versions.User, a getArgs) (none rpc.
 	defer k.server.memory.give(k.user, size)
 	t := k.talk(a.Number, a.Rate)
 	text, _ := json.Marshal(c.Version) // never fails: there are only strings, numbers and a time
-	if err := t.Say(ctx, versionBlob, text); err != nil {
+	if err := t.SendBlob(ctx, versionBlob, text); err != nil {
 		return none, err
 	}
 	lacks, err := t.Offer(ctx, c.Manifest, c.Chunks())
