@@ -8,9 +8,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/files"
@@ -136,4 +139,83 @@ func TestRevokeMakesNoFile(t *testing.T) {
 	_, err := Revoke(path, "ann", "")
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.NoFileExists(t, path)
+}
+
+// A note of two lines, as of a machine's name that came from outside, made a line of its own: a token of whoever chose it, or a file that kept
+// everybody out.
+func TestNotesStayInTheirLine(t *testing.T) {
+	path := fileOf(t, "ann:"+alpha+"\n")
+	for _, note := range []string{"pc\nbob:" + beta, "pc\r", "pc\x00", "pc\nwhat is this", "\xff"} {
+		_, err := Add(path, "ann", note)
+		require.ErrorContains(t, err, "note", "%q", note)
+	}
+	tokens, err := List(path)
+	require.NoError(t, err)
+	require.Len(t, tokens, 1)
+}
+
+// A token that was added while an editor put another file in the place of the token file was in neither.
+func TestAFileThatIsReplacedMeanwhile(t *testing.T) {
+	path := fileOf(t, "ann:"+alpha+"\n")
+	before, err := files.Lock(path, time.Second)
+	require.NoError(t, err)
+	added := make(chan error, 1)
+	go func() {
+		_, err := Add(path, "bob")
+		added <- err
+	}()
+	time.Sleep(100 * time.Millisecond) // for Add to wait for the lock
+	require.NoError(t, os.WriteFile(path+"2", []byte("cy:"+beta+"\n"), 0o600))
+	require.NoError(t, os.Rename(path+"2", path))
+	require.NoError(t, before.Close())
+	require.NoError(t, <-added)
+	tokens, err := List(path)
+	require.NoError(t, err)
+	require.Len(t, tokens, 2)
+}
+
+// A machine that had made too short a token of its own was told that the server can not check tokens, and tried again and again.
+func TestShortTokensOfMachines(t *testing.T) {
+	u, ann := inviting(t)
+	code, err := u.Invite(ann, time.Now())
+	require.NoError(t, err)
+	authenticate := u.Authenticator(nil)
+	for _, bad := range []string{"short", "two words of a token", strings.Repeat("x", maxToken+1)} {
+		_, err = authenticate(t.Context(), []byte(ByCode(code, bad, "pc")))
+		require.ErrorIs(t, err, ErrCode)
+		require.NotErrorIs(t, err, ErrUnchecked)
+	}
+	_, err = authenticate(t.Context(), []byte(ByCode(code, beta, "pc")))
+	require.NoError(t, err, "the code is still good")
+	require.NoError(t, os.Remove(u.path))
+	_, err = authenticate(t.Context(), []byte(beta))
+	require.Equal(t, ErrUnchecked, err)
+}
+
+// TestOneOfManyRedeemsACode however many present it at once.
+func TestOneOfManyRedeemsACode(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	u, ann := inviting(t)
+	code, err := u.Invite(ann, now)
+	require.NoError(t, err)
+	var all sync.WaitGroup
+	var in atomic.Int32
+	for i := range 20 {
+		all.Go(func() {
+			if _, err := u.byCode(code, fmt.Sprint(beta, i), now); err == nil {
+				in.Add(1)
+			} else {
+				assert.ErrorIs(t, err, ErrCode)
+			}
+		})
+	}
+	all.Wait()
+	require.EqualValues(t, 1, in.Load())
+}
+
+// Four characters of four bytes each were all of a token.
+func TestShownIsNoToken(t *testing.T) {
+	for secret, want := range map[string]string{"😀😁😂😃": "😀", "aäöü-0123456789": "aä", alpha: "alph"} {
+		require.Equal(t, want, Token{secret: secret}.Shown())
+	}
 }

@@ -27,18 +27,18 @@ import (
 const (
 	// minToken keeps out what a person thinks up. 16 random hex digits are 64 bits.
 	minToken = 16
-	// maxToken is what a login can carry, in bytes.
+	// maxToken is what a login can carry, in bytes: see rpc.Config.Token.
 	maxToken = 4096
-	// maxTokens bounds the tokens of one user, who may ask for codes of new ones without end: each login reads them all.
+	// maxTokens bounds the tokens of one user, who may ask for codes without end and redeem them: each login reads the whole file.
 	maxTokens = 1000
-	// shown is how many characters of a token Shown returns: enough to tell a user's tokens apart, too few to help who guesses.
+	// shown is how many bytes of a token Shown returns: enough to tell a user's tokens apart, too few to help who guesses.
 	shown = 4
 )
 
-// ErrUser means that the token file has no such user.
+// ErrUser means that the token file has no token of the user that begins so.
 var ErrUser = errors.New("no such user")
 
-// ErrTokens means that a user has as many tokens as there may be.
+// ErrTokens means that a user has a thousand tokens already.
 var ErrTokens = errors.New("too many tokens")
 
 // Token is a line of a token file.
@@ -48,8 +48,8 @@ type Token struct {
 	secret string
 }
 
-// Shown returns what may be shown of it: its first characters.
-func (t Token) Shown() string { return string([]rune(t.secret)[:shown]) }
+// Shown returns the first characters of the token, which a list may show, and by which Revoke finds it.
+func (t Token) Shown() string { return strings.ToValidUTF8(t.secret[:shown], "") }
 
 // parse returns the tokens of a file's text: a line is user:token, then perhaps # and a note, or nothing but that.
 func parse(text string) (tokens []Token, err error) {
@@ -90,13 +90,13 @@ func parseLine(line string) (t Token, err error) {
 // MaxName bounds a name in bytes.
 const MaxName = 79
 
-// ErrName means that a name is none.
+// ErrName means that a name breaks the rules of [CheckName].
 var ErrName = errors.New("bad name")
 
 var goodName = regexp.MustCompile(`^[\pL\pM\p{Nd}_()]([\pL\pM\p{Nd} ._()-]*[\pL\pM\p{Nd}_()-])?$`)
 
-// CheckName reports why a name can not be a user's or a machine's, nor that of a thing of theirs: it has letters, digits, spaces and ._-() of
-// which neither a dot, a dash nor a space begins it and neither a dot nor a space ends it. Large and small letters differ.
+// CheckName reports why a name can not be that of a user or a machine. A name has 1 to 79 bytes of letters, digits, spaces and ._-(); no dot, dash
+// or space begins it, and no dot or space ends it. So it may name a file on Linux as it is. Upper and lower case differ.
 func CheckName(name string) error {
 	if len(name) > MaxName || !goodName.MatchString(name) {
 		return fmt.Errorf("%w %.80q: one has 1 to %d bytes of letters, digits, spaces and ._-(), begins with no dot, dash or space, and ends with no dot or space",
@@ -108,8 +108,8 @@ func CheckName(name string) error {
 // editTime bounds how long one waits for others who edit a file: they do so for milliseconds.
 const editTime = 5 * time.Second
 
-// List returns the tokens of a file, in its order. One that is wrong is read again when nobody edits it: it may have ended in a line that is
-// just being written.
+// List returns the tokens of a file, in its order. A file with a wrong line it reads again once it has the lock that Add and Revoke hold while they
+// write: it may have seen half a line.
 func List(path string) ([]Token, error) {
 	_, tokens, err := read(path)
 	if err == nil || errors.Is(err, os.ErrNotExist) {
@@ -124,7 +124,7 @@ func List(path string) ([]Token, error) {
 	return tokens, err
 }
 
-// read returns a file's text and tokens as they are.
+// read returns a file's text and tokens, whoever writes to it meanwhile.
 func read(path string) (text string, tokens []Token, err error) {
 	b, err := os.ReadFile(path)
 	if err == nil {
@@ -137,8 +137,8 @@ func read(path string) (text string, tokens []Token, err error) {
 }
 
 // Add gives a user a new random token, makes the file at path when it is missing, and returns the token when the file
-// holds it durably. A user may have several: notes tell them apart. With a thousand it fails with [ErrTokens]. It may run
-// beside others, in other processes too, as Revoke may.
+// holds it durably. A user may have several: notes tell them apart. A note is one line of text and no secret. Add fails with [ErrName], and with
+// [ErrTokens] for one who has a thousand. Add and Revoke may run at once on one file, in several processes.
 func Add(path, user string, note ...string) (token string, err error) {
 	token = rand.Text()
 	return token, add(path, user, token, note...)
@@ -149,6 +149,9 @@ func add(path, user, token string, note ...string) error {
 	line := strings.Join(append([]string{user + ":" + token}, note...), " # ") + "\n"
 	if t, err := parseLine(line); err != nil || t.secret != token {
 		return cmp.Or(err, ErrToken)
+	}
+	if i := slices.IndexFunc(note, func(n string) bool { return !utf8.ValidString(n) || strings.ContainsFunc(n, unicode.IsControl) }); i >= 0 {
+		return fmt.Errorf("the note %.100q is not one line of text", note[i])
 	}
 	return edit(path, func(text string, tokens []Token) (string, error) {
 		if slices.ContainsFunc(tokens, func(t Token) bool { return t.secret == token }) {
@@ -165,8 +168,8 @@ func add(path, user, token string, note ...string) error {
 	})
 }
 
-// Revoke takes away the tokens of a user that begin with prefix, all when that is empty, and says how many those were. It
-// fails with [ErrUser] when there are none.
+// Revoke removes the tokens of a user that begin with prefix, such as a Shown, or all when that is empty, and returns how many those were. It
+// fails with [ErrUser] when there are none. A code for which the server's owner asked by the user's name lets the user in afterwards: see Invite.
 func Revoke(path, user, prefix string) (revoked int, err error) {
 	if _, err := os.Stat(path); err != nil {
 		return 0, fmt.Errorf("token file: %w", err)
@@ -193,7 +196,7 @@ func Revoke(path, user, prefix string) (revoked int, err error) {
 // stays as it is. The text is written where it stands, and no line of it moves: so that a crash spoils no other line than
 // the one that changes, and that the file keeps its owner, its mode and its links: a server may read what root has edited.
 func edit(path string, change func(text string, tokens []Token) (string, error)) error {
-	f, err := files.Lock(path, editTime)
+	f, err := lock(path)
 	if err != nil {
 		return fmt.Errorf("token file: %w", err)
 	}
@@ -210,16 +213,35 @@ func edit(path string, change func(text string, tokens []Token) (string, error))
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
+// lock locks the file that stands at path, which it makes when it is missing: not one in whose place an editor has put another meanwhile.
+func lock(path string) (*os.File, error) {
+	for range 10 {
+		f, err := files.Lock(path, editTime)
+		if err != nil {
+			return nil, err
+		}
+		locked, err := f.Stat()
+		named, namedErr := os.Stat(path)
+		if err == nil && namedErr == nil && os.SameFile(locked, named) {
+			return f, nil
+		}
+		if err := errors.Join(err, f.Close()); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("%s: other files take its place all the time", path)
+}
+
 // ErrToken means that the token file does not hold the token of a login.
 var ErrToken = errors.New("unknown token")
 
-// Users knows the tokens of a file, which it reads for each question, and the login codes by which machines come to have one. It is safe
-// for concurrent use.
+// Users knows the tokens of a file, which it reads again for each login, and the login codes, which it forgets when the server ends. Its methods
+// are safe for concurrent use, and those that read the file are not for the world's goroutine.
 type Users struct {
 	path string
 
-	// last has the login codes, the last one of each identity, or of each user for whom the server's owner asked: so there are no more than the
-	// token file has lines. They live in memory only. Guarded by mu.
+	// last has the newest login code of each identity, or user, that Invite was called with: so there are no more than the token file has lines,
+	// and users for whom the owner asked. Guarded by mu.
 	last map[string]code
 	mu   sync.Mutex
 }
@@ -231,10 +253,12 @@ func Open(path string) (*Users, error) {
 	return u, err
 }
 
-// Invite returns a login code for one more machine of the user of an identity, good for ten minutes from now, as long as that identity is, and
-// until it is given another one.
-// Whoever runs the server has it for a user's name alone, and that one stays good whatever becomes of the user's tokens. It is in three groups of
-// four: ABCD-EFGH-IJKL.
+// Invite returns a login code for one more machine, such as ABCD-EFGH-IJKL. It is good for ten minutes from now, and only until Invite is called
+// with the same argument again.
+//
+// A user asks for one by the identity of a connection, [rpc.Conn.Identity], and that code is void when the token of the identity is revoked. Who
+// runs the server calls Invite with a user's name alone, also that of a user who has no token yet: that code stays good whatever becomes of the
+// user's tokens. Never pass on a name that comes from a client.
 func (u *Users) Invite(identity string, now time.Time) (string, error) {
 	if err := CheckName(UserOf(identity)); err != nil {
 		return "", err
@@ -247,10 +271,10 @@ func (u *Users) Invite(identity string, now time.Time) (string, error) {
 	return letters[:4] + "-" + letters[4:8] + "-" + letters[8:], nil
 }
 
-// Identify returns whose token it is, and which: the user's name, a slash, which no name has, and 16 hex digits that stand
-// for the token until the program ends and tell nothing of it. It fails with [ErrToken] when the file does not hold the
-// token, and otherwise when the file cannot be read: nobody is let in by what it held before. What [ByCode] made it redeems
-// first, and fails with [ErrCode] or [ErrTokens] then.
+// Identify returns the identity of a login: the user's name, a slash, which no name has, and 16 hex digits that stand for the token until the
+// program ends and tell nothing of it. Presented is a token or what [ByCode] has made. Identify fails with [ErrToken] when the file does not hold
+// the token, with [ErrCode] or [ErrTokens] when the code admits nobody, and otherwise when the file can not be read: what it held before lets
+// nobody in. Now is time.Now(), but in tests.
 func (u *Users) Identify(presented []byte, now time.Time) (identity string, err error) {
 	token := string(presented)
 	if login := strings.Split(token, "\n"); len(login) == 3 {
@@ -270,11 +294,13 @@ func (u *Users) Identify(presented []byte, now time.Time) (identity string, err 
 	return "", ErrToken
 }
 
-// ErrUnchecked is what a client is told while the token file can not be read: that its token is wrong nobody knows.
+// ErrUnchecked is what a client is told while the token file can not be read. Its token may be right: it may try again.
 var ErrUnchecked = errors.New("the server can not check tokens now")
 
-// Authenticator returns what rpc.Config.Authenticate may be: Identify, of whose errors a client learns nothing about the server's files.
+// Authenticator returns a function for rpc.Config.Authenticate. It identifies who logs in; errors that concern the server's file it writes to
+// log, slog.Default() when that is nil, and the client is told ErrUnchecked instead.
 func (u *Users) Authenticator(log *slog.Logger) func(ctx context.Context, token []byte) (identity string, err error) {
+	log = cmp.Or(log, slog.Default())
 	return func(_ context.Context, token []byte) (identity string, err error) {
 		identity, err = u.Identify(token, time.Now())
 		wrong := func(kind error) bool { return errors.Is(err, kind) }
@@ -286,9 +312,11 @@ func (u *Users) Authenticator(log *slog.Logger) func(ctx context.Context, token 
 	}
 }
 
-// Watch ends the connections of a world whose tokens are revoked, with that code and some interval later, until ctx ends. While the tokens can
-// not be read nobody is sent away. The world must be driven.
+// Watch reads the file once in an interval, each second when that is 0, and closes the connections of a world whose tokens it does not hold, with
+// a code of the game's. It returns when ctx ends. While the file can not be read it closes none. Something must drive the world, and it must not
+// be Watch's goroutine.
 func (u *Users) Watch(ctx context.Context, w *rpc.World, code rpc.Code, interval time.Duration) {
+	interval = cmp.Or(max(interval, 0), time.Second)
 	for ctx.Err() == nil {
 		var present []*rpc.Conn
 		if w.Do(ctx, func() { present = w.Conns() }) == nil {
@@ -301,8 +329,8 @@ func (u *Users) Watch(ctx context.Context, w *rpc.World, code rpc.Code, interval
 	}
 }
 
-// dismiss ends those of some connections whose tokens the file does not hold. It reads the file when they are there already: a file that was
-// read before lacks the token of a machine that has just come by a code.
+// dismiss closes those of conns whose tokens the file does not hold. It reads the file after conns were listed: one that was read before lacks
+// the token of a machine that has just come by a code.
 func (u *Users) dismiss(conns []*rpc.Conn, code rpc.Code) {
 	valid, err := u.Valid()
 	if err != nil {
@@ -315,9 +343,12 @@ func (u *Users) dismiss(conns []*rpc.Conn, code rpc.Code) {
 	}
 }
 
-// redeem adds the token of a machine that has a code, and makes the code void for other tokens. For the same one that is no error again, and
-// nothing is done then: that token may have been revoked.
+// redeem adds the token of a machine that has a code, and makes the code void for other tokens. The same token again, after an answer that was
+// lost, is no error, and is not added again: it may have been revoked.
 func (u *Users) redeem(text, token, machine string, now time.Time) error {
+	if _, err := parseLine("machine:" + token); err != nil {
+		return fmt.Errorf("%w: %w", ErrCode, err)
+	}
 	if err := CheckName(machine); err != nil {
 		return fmt.Errorf("%w: %w", ErrCode, err)
 	}
@@ -343,7 +374,8 @@ func (u *Users) redeem(text, token, machine string, now time.Time) error {
 	return ErrCode
 }
 
-// admit adds a token for an identity that asked for a code. It reads the file for right codes only, as anybody may send wrong ones.
+// admit adds a token for the user of an identity that asked for a code. It reads the file, so redeem calls it for right codes only: anybody may
+// send wrong ones.
 func (u *Users) admit(identity, token, note string) error {
 	tokens, err := u.current()
 	_, digits, isToken := strings.Cut(identity, "/")
@@ -356,7 +388,7 @@ func (u *Users) admit(identity, token, note string) error {
 	return add(u.path, UserOf(identity), token, note)
 }
 
-// Valid returns what tells whether the file, as it is now, holds the token that Identify gave an identity for.
+// Valid reads the file, and returns a function that reports whether it held the token of an identity then.
 func (u *Users) Valid() (valid func(identity string) bool, err error) {
 	tokens, err := u.current()
 	return func(identity string) bool {
@@ -403,11 +435,14 @@ const (
 	codeLife = 10 * time.Minute
 )
 
-// ErrCode means that no login code is so, or not any more.
+// ErrCode means that nobody is admitted by a login code, for one of the reasons that its text names, or for the one that wraps it: a machine's name or
+// token that is none.
 var ErrCode = errors.New("the code is wrong, or was used, or is older than 10 minutes, or there is a newer one")
 
-// ByCode returns what a machine presents in a token's place to log in by a code: the code, and a token of the machine's own making, which it
-// logs in by from then on. A login whose answer was lost is simply made again.
+// ByCode returns what a machine presents in a token's place, as rpc.Config.Token, to log in by a code, which may be written in any case, with
+// dashes or without. The token is of the machine's own making: crypto/rand.Text makes a good one, and the machine keeps it before it logs in. It
+// has 16 to 4,000 bytes of UTF-8 without spaces. The machine's name is for the token's note, and keeps the rules of [CheckName]. A login whose answer
+// was lost is made again with the same three.
 func ByCode(code, token, machine string) string {
 	return strings.Join([]string{code, token, machine}, "\n")
 }
@@ -419,5 +454,5 @@ type code struct {
 	token   string // the MAC of the token that it was redeemed for; empty: it is open
 }
 
-// plain are the letters of a code, however a person writes it: codes have no digits 0, 1, 8 and 9.
+// plain makes a code, however a person writes it, its letters alone. Codes have no digits 0, 1, 8 and 9.
 var plain = strings.NewReplacer("-", "", " ", "", "0", "O", "1", "I", "8", "B")

@@ -45,7 +45,7 @@ func TestNewTokensAreNotRevoked(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
-		h.users.Watch(ctx, h.server.World(), Revoked, 0)
+		h.users.Watch(ctx, h.server.World(), Revoked, 1)
 		close(ended)
 	}()
 	defer func() { stop(); <-ended }()
