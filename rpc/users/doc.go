@@ -1,9 +1,19 @@
-// Package users knows who may come in to a server that has no platform's accounts: it has tokens in a file, and login codes.
+// Package users lets users log in to a server without the accounts of a platform: by tokens, which a file holds, and by login codes.
 //
-// A token file has a line for each token, user:token. [Add], [Revoke] and [List] are what an owner of a server does to it,
-// while the server runs or not. The server opens it with [Open]: [Users.Identify] makes the token of a login an identity,
-// and [Users.Valid] tells later which connections may stay. A world has both from [Users.Authenticator] and [Users.Watch].
+// The file has a line for each token, user:token, and perhaps a note behind " #". A user may have several, one for each machine. [Add], [Revoke]
+// and [List] are for who runs the server; they may run in another process, also while the server does. The server opens the file:
 //
-// A token is long, and nobody likes to carry it to another machine. Login codes are for that, which [Users.Invite] makes: short,
-// good for one machine within ten minutes, which has a token of its own making then ([ByCode]).
+//	known, err := users.Open("tokens.txt")
+//	world, err := rpc.NewWorld(rpc.Config{Authenticate: known.Authenticator(logger)})
+//	go known.Watch(ctx, world, 4001, time.Second) // ends connections whose token was revoked, by a code of the game, 1,024 or more
+//
+// A client logs in by rpc.Config.Token. [Users.Identify] makes a token an identity, which Conn.Identity returns and which is good until the server
+// ends: keep things under its user, which [UserOf] returns. A client that is refused gets a *rpc.CloseError of code rpc.PreLoginFailure, whose
+// Reason is the text of [ErrToken], [ErrTokens], [ErrCode] or [ErrUnchecked]; of these only ErrUnchecked is worth another try.
+//
+// A token is too long to be typed in on another machine. For that [Users.Invite] makes a login code, which is short and good for one machine within
+// ten minutes. The machine makes itself a token, by crypto/rand.Text, keeps it, and presents both as [ByCode] puts them together; from then on it
+// logs in by the token alone.
+//
+// Users does not count wrong tokens and codes: who lets others in than by package rpc, which slows down whoever tries many, must do that.
 package users
