@@ -7,13 +7,13 @@ import (
 	"github.com/zeebo/blake3"
 )
 
-// Chunk is a piece of a content.
+// Chunk names a part of some content, and does not hold its bytes.
 type Chunk struct {
 	Digest Digest // BLAKE3 of its bytes
 	Size   uint32 // 1 to [MaxChunk]
 }
 
-// Digest names bytes by their BLAKE3, 32 bytes of it.
+// Digest is the BLAKE3 of some bytes, 32 bytes long, by which they are named.
 type Digest [32]byte
 
 // Sum returns the digest of data.
@@ -22,7 +22,7 @@ func Sum(data []byte) Digest { return blake3.Sum256(data) }
 // String returns 64 hex digits.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
-// MaxEncodedSize bounds a digest that package rpc carries, as the text of it.
+// MaxEncodedSize is how long a digest is as an argument of package rpc, which carries its text.
 func (Digest) MaxEncodedSize() int { return hex.EncodedLen(len(Digest{})) }
 
 // MarshalText implements [encoding.TextMarshaler].
@@ -31,7 +31,7 @@ func (d Digest) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, d[:
 // UnmarshalText implements [encoding.TextUnmarshaler].
 func (d *Digest) UnmarshalText(text []byte) error {
 	if len(text) != d.MaxEncodedSize() {
-		return fmt.Errorf("a digest of %d characters, it has %d", len(text), d.MaxEncodedSize())
+		return fmt.Errorf("cdc: a digest of %d characters; one has %d hex digits", len(text), d.MaxEncodedSize())
 	}
 	_, err := hex.Decode(d[:], text)
 	return err

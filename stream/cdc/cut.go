@@ -25,7 +25,7 @@ const (
 // Other cuts would be no error: they would only cost a full put of everything once.
 const cutAlgorithm = "jc-v1.0.0"
 
-// Cutter cuts contents into chunks. It holds some MiB, so that one is kept for many files. One goroutine at a time may use it.
+// Cutter cuts content into chunks. It holds some MiB, so keep one for many files. One goroutine at a time may use it.
 type Cutter struct{ chunker *chunkers.Chunker }
 
 // NewCutter returns a cutter.
@@ -41,9 +41,9 @@ func NewCutter() *Cutter {
 // cutAhead is how many chunks wait at most to be hashed: cutting and hashing take about the same time.
 const cutAhead = 4
 
-// Cut reads r to its end and calls each with every chunk in order, and its bytes, which are valid for that call only. It
-// fails with the first error of each, after which it calls it no more, or of r. It calls each on one other goroutine, which hashes
-// meanwhile what was cut.
+// Cut reads r to its end, and calls each with every chunk in order, and with the bytes of it, which are valid during that call only. An empty r has
+// no chunk. It calls each on another goroutine, one call at a time, and returns when the last has returned: with the first error of each, which
+// ends the cutting, or of r.
 func (c *Cutter) Cut(r io.Reader, each func(chunk Chunk, data []byte) error) error {
 	c.chunker.Reset(r)
 	cut := make(chan *[]byte, cutAhead)

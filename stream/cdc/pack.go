@@ -9,7 +9,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// MaxPacked is how many bytes a packed chunk has at most.
+// MaxPacked is how many bytes a packed chunk has at most: what pieces.Talk.Most says of them.
 const MaxPacked = 1 + MaxChunk
 
 // The first byte of a packed chunk says what the others are.
@@ -28,7 +28,7 @@ const (
 	triedBytes  = 4 << 10 // of each place
 )
 
-// ErrChunk means that bytes are not the chunk that they should be.
+// ErrChunk means that bytes are not those of the chunk: its size or its digest is another one, or they can not be unpacked.
 var ErrChunk = errors.New("damaged chunk")
 
 // encoder and decoder serve any number of goroutines, of which as many at once as there are cores. Their options are right: there is no error.
@@ -39,7 +39,8 @@ var (
 		zstd.WithDecoderLowmem(true), zstd.WithDecoderConcurrency(0))
 )
 
-// Pack appends the packed form of a chunk's bytes to b, compressed where that pays. Any number may run at once.
+// Pack appends the packed form of a chunk's bytes, of which there are at most [MaxChunk], to b, compressed where that pays. It is safe for
+// concurrent use.
 func Pack(b, chunk []byte) []byte {
 	at := len(b)
 	if mayPay(b, chunk) {
@@ -65,9 +66,10 @@ func mayPay(b, chunk []byte) bool {
 	return pays(len(encoder.EncodeAll(some, some[len(some):])), len(some))
 }
 
-// Unpack returns the bytes of chunk c, which packed holds in packed form: a part of packed where they are not compressed, else in
-// buffer if they fit. It fails with [ErrChunk] when they have not its size and digest, and never unpacks more than its size. Any
-// number may run at once.
+// Unpack returns the bytes of chunk c, which packed holds in packed form. It returns a part of packed where that is not compressed, and uses the
+// memory of buffer otherwise, or new memory if c does not fit or buffer is nil; so the caller keeps packed and buffer as they are for as long as it
+// uses the bytes. It fails with [ErrChunk] when they do not have c's size and digest, and never unpacks more than c's size. It is safe for
+// concurrent use, of different buffers.
 func Unpack(buffer, packed []byte, c Chunk) ([]byte, error) {
 	if c.Size > MaxChunk || len(packed) == 0 || len(packed) > MaxPacked {
 		return nil, fmt.Errorf("%w %v: %d bytes packed, for %d", ErrChunk, c.Digest, len(packed), c.Size)
@@ -86,7 +88,7 @@ func Unpack(buffer, packed []byte, c Chunk) ([]byte, error) {
 // buffers are for the bytes of chunks.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// Verify fails as [Unpack] does, where that would.
+// Verify reports why [Unpack] would fail, as a store does that keeps chunks packed.
 func Verify(packed []byte, c Chunk) error {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)

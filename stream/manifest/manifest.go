@@ -19,9 +19,9 @@ import (
 // Root is the path of the first entry: the file or the folder itself.
 const Root = "."
 
-// Manifest is what a file or a folder holds. One that was scanned or parsed keeps the rules of [Manifest.Check].
+// Manifest describes a file or a folder. One that was parsed keeps the rules of [Manifest.Check]; who makes one calls that.
 type Manifest struct {
-	Entries []Entry // the root first, then as a walk finds them: by name, what is in a folder right behind it
+	Entries []Entry // the root first, then as fs.WalkDir finds them: by name, what is in a folder right behind it
 }
 
 // Kind is what an entry is.
@@ -36,16 +36,16 @@ const (
 
 // Entry is a file, a folder or a link of the tree.
 type Entry struct {
-	Path   string // relative to the root and with slashes on every system; the root's is "."
+	Path   string // relative to the root and with slashes on every system, as in package fs; the root's is "."
 	Kind   Kind
 	Mode   fs.FileMode // permission bits; zero of a link
 	Time   int64       // of the last modification, in nanoseconds since 1970; zero of a link
-	Target string      // of a link, as it stands there: it may lead anywhere, and nobody may follow it
+	Target string      // of a link, as it stands there: it may lead anywhere, so do not follow it
 	Size   int64       // of a file, in bytes; the sum of its chunks' sizes
 	Chunks []cdc.Chunk // of a file, in order
 }
 
-// Count returns how many entries are files, and how many bytes those have together.
+// Count returns how many entries are files, and how many bytes those have together. A chunk that several have counts for each.
 func (m *Manifest) Count() (files int, bytes int64) {
 	for i := range m.Entries {
 		bytes += m.Entries[i].Size
@@ -71,25 +71,30 @@ func (m *Manifest) Chunks() []cdc.Chunk {
 	return chunks
 }
 
-// Digest names the content: two manifests of one digest hold the same.
+// Digest returns the digest of the manifest's bytes: manifests with the same digest describe the same content.
 func (m *Manifest) Digest() cdc.Digest { return cdc.Sum(m.Append(nil)) }
 
 const (
 	// MaxPath bounds a path and a link's target in bytes: PATH_MAX of Linux, the largest among the systems.
 	MaxPath = 4096
 
-	// MaxEntries bounds the entries of a manifest: a world of a million files. An entry of a few bytes takes 25 times as many
-	// when it is parsed.
+	// MaxEntries bounds the entries of a manifest: a world of a million files. An entry of a few bytes takes up to 25 times as
+	// many once it is parsed.
 	MaxEntries = 1 << 20
 )
 
 // ErrManifest means that bytes are no manifest, or that a manifest breaks a rule. The text says which.
 var ErrManifest = errors.New("bad manifest")
 
-// Check reports the first rule that m breaks: the root first and no other of its path; paths clean, relative and without
-// ".."; sorted, each once, and what an entry is in is a folder; modes of permission bits, targets of links; chunks as large
-// as chunks are, of one size for each digest, of the file's size together, and of no more bytes than most in all files, unless
-// that is 0. Fields that a kind does not have it does not look at: the bytes of a manifest have them not.
+// Check reports the first of these rules that m breaks:
+//
+//   - The root stands first, is a file or a folder, and no other entry has its path.
+//   - Other paths keep to [CheckPath], stand in the order of a walk, each once, and in a folder that stands before them.
+//   - A mode has permission bits only, and a link has a target, of at most [MaxPath] bytes.
+//   - A chunk has 1 to [cdc.MaxChunk] bytes, and the same size wherever its digest stands; a file's Size is the sum of its chunks'.
+//   - There are at most [MaxEntries] entries, and all files together have at most most bytes; 0: no limit.
+//
+// It does not look at fields that an entry of that Kind does not have, for the bytes of a manifest leave them out.
 func (m *Manifest) Check(most int64) error {
 	c := checker{most: most, sizes: make(map[cdc.Digest]uint32)}
 	if len(m.Entries) > MaxEntries {
@@ -178,7 +183,7 @@ func (c *checker) chunks(e *Entry) error {
 	return nil
 }
 
-// CheckPath reports why p can be no path of an entry below the root.
+// CheckPath reports why p can not be the path of an entry below the root: it is not an [fs.ValidPath], has a NUL, or more than [MaxPath] bytes.
 func CheckPath(p string) error {
 	switch {
 	case len(p) > MaxPath:
@@ -252,8 +257,8 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// Parse returns the manifest whose bytes b are. It keeps the rules of [Manifest.Check], with the same limit, and nothing of b. Appending it
-// gives b again.
+// Parse returns the manifest whose bytes b are. It fails with [ErrManifest] when they are none, or break a rule of [Manifest.Check], which has the
+// same most. The manifest keeps no part of b, and Append gives b again.
 func Parse(b []byte, most int64) (*Manifest, error) {
 	p := parser{Reader: bytes.NewReader(b)}
 	if version := p.uvarint(); p.err == nil && version != wireVersion {
@@ -269,7 +274,10 @@ func Parse(b []byte, most int64) (*Manifest, error) {
 	if !bytes.Equal(m.Append(nil), b) {
 		return nil, fmt.Errorf("%w: it is not in its one form, or has %d bytes too many", ErrManifest, p.Len())
 	}
-	return m, m.Check(most)
+	if err := m.Check(most); err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // parser takes bytes from the front. What it returns after the first error is of no use. That numbers are in their shortest form and not too

@@ -116,8 +116,9 @@ func TestLimits(t *testing.T) {
 
 	const tooLarge = "more bytes than the limit of 39"
 	require.ErrorContains(t, sample().Check(39), tooLarge)
-	_, err = Parse(sample().Append(nil), 39)
+	m, err := Parse(sample().Append(nil), 39)
 	require.ErrorContains(t, err, tooLarge)
+	require.Nil(t, m, "what breaks a rule is of no use")
 	_, err = Parse(sample().Append(nil), 40)
 	require.NoError(t, err)
 }
