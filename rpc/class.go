@@ -95,9 +95,13 @@ func (c *Class) Name() string { return c.name }
 // String returns the class's name.
 func (c *Class) String() string { return c.name }
 
-// Errors declares what the class's handlers of requests fail with, and returns the class. A handler's error that is one of these is that at the
-// asker too, for errors.Is, and reads as it did, while of others the text arrives alone. Both ends declare the same: the Code of the first is 1.
-// Of an error that is several of them the first one counts. Call it once, in the class's package variable.
+// Errors declares the errors by which the class's handlers of requests fail, and returns the class. When a handler returns an error that is one of
+// them, by errors.Is, the asker's error is that one too, and has the handler's text; of another error only the text arrives.
+//
+//	var Shop = rpc.NewClass("Shop").Errors(ErrSoldOut, ErrPoor)
+//
+// Both ends declare the same errors in the same order, which the handshake does not compare: the Code of a [RequestError] is 1 for the first. When a
+// handler's error is several of them the first one counts. Call Errors once, in the class's package variable.
 func (c *Class) Errors(kinds ...error) *Class {
 	c.errors = kinds
 	return c

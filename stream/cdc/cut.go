@@ -11,7 +11,7 @@ import (
 )
 
 // Sizes of chunks. A change costs the chunks that it touches, so smaller ones make a better delta; each costs 35 bytes of
-// manifest, so larger ones make less to say: 1 GiB has about 6,700, a quarter of a megabyte of manifest.
+// manifest, so larger ones make a shorter one: 1 GiB has about 6,700, a quarter of a megabyte of manifest.
 const (
 	MinChunk     = 32 << 10 // but for the last of a file
 	AverageChunk = 128 << 10

@@ -43,7 +43,7 @@ func (s slots) Acquire(ctx context.Context, _ int64) error {
 
 func (s slots) Release(int64) { <-s }
 
-// end is a world of a test, and what it hears.
+// end is a world of a test, and the blobs that it receives.
 type end struct {
 	world   *rpc.World
 	streams *stream.Streams
@@ -73,10 +73,10 @@ func between(t *testing.T, sending, receiving func(ctx context.Context, talk *Ta
 		defer cancel()
 		var talking sync.WaitGroup
 		var ended atomic.Int32
-		talk := func(e *end, c *rpc.Conn, say func(context.Context, *Talk) error, result *error) {
+		talk := func(e *end, c *rpc.Conn, part func(context.Context, *Talk) error, result *error) {
 			talking.Go(func() {
 				memory := make(slots, 2)
-				*result = say(ctx, &Talk{Blob: talked, Peer: e.streams.Peer(c), Inbox: &e.inbox, Name: "7", Most: most, Memory: memory})
+				*result = part(ctx, &Talk{Blob: talked, Peer: e.streams.Peer(c), Inbox: &e.inbox, Name: "7", Most: most, Memory: memory})
 				assert.Empty(t, memory, "buffers that are still held")
 				ended.Add(1)
 			})
@@ -131,7 +131,7 @@ func TestWhatIsLackingFollows(t *testing.T) {
 func TestLies(t *testing.T) {
 	framed := func(b []byte) []byte { return append(binary.LittleEndian.AppendUint32(nil, uint32(len(b))), b...) }
 	for name, lie := range map[string]struct {
-		said []byte
+		sent []byte
 		want error
 	}{
 		"a piece too few":      {nil, io.ErrUnexpectedEOF},
@@ -145,7 +145,7 @@ func TestLies(t *testing.T) {
 				if _, err := talk.Offer(ctx, nil, 1); err != nil {
 					return err
 				}
-				return talk.SendBlob(ctx, piecesBlob, lie.said)
+				return talk.SendBlob(ctx, piecesBlob, lie.sent)
 			}, func(ctx context.Context, talk *Talk) error {
 				if _, err := talk.ReadBlob(ctx, Manifest, 0); err != nil {
 					return err
