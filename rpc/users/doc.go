@@ -1,7 +1,8 @@
 // Package users lets users log in to a server without the accounts of a platform: by tokens, which a file holds, and by login codes.
 //
 // The file has a line for each token, user:token, and perhaps a note behind " #". A user may have several, one for each machine. [Add], [Revoke]
-// and [List] are for who runs the server; they may run in another process, also while the server does. The server opens the file:
+// and [List] are for who runs the server; they may run in another process, also while the server does. A file that Add makes nobody else
+// may read (mode 0600), and a file that is there keeps its mode. The server opens it:
 //
 //	known, err := users.Open("tokens.txt")
 //	world, err := rpc.NewWorld(rpc.Config{Authenticate: known.Authenticator(logger)})

@@ -180,7 +180,7 @@ func TestShortTokensOfMachines(t *testing.T) {
 	code, err := u.Invite(ann, time.Now())
 	require.NoError(t, err)
 	authenticate := u.Authenticator(nil)
-	for _, bad := range []string{"short", "two words of a token", strings.Repeat("x", maxToken+1)} {
+	for _, bad := range []string{"short", "two words of a token", beta + " ", beta + "\r", strings.Repeat("x", maxToken+1)} {
 		_, err = authenticate(t.Context(), []byte(ByCode(code, bad, "pc")))
 		require.ErrorIs(t, err, ErrCode)
 		require.NotErrorIs(t, err, ErrUnchecked)
@@ -218,4 +218,19 @@ func TestShownIsNoToken(t *testing.T) {
 	for secret, want := range map[string]string{"😀😁😂😃": "😀", "aäöü-0123456789": "aä", alpha: "alph"} {
 		require.Equal(t, want, Token{secret: secret}.Shown())
 	}
+}
+
+// A machine's own token could have its first characters clear the terminal of whoever listed the tokens, or turn the line around.
+func TestTokensArePrintable(t *testing.T) {
+	u, ann := inviting(t)
+	code, err := u.Invite(ann, time.Now())
+	require.NoError(t, err)
+	for _, bad := range []string{"\x1b[2J" + beta, beta + "\x00", "\u202e" + beta, beta + "\x7f", "\ufeff" + beta, beta + "\u2028x"} {
+		_, err = u.byCode(code, bad, time.Now())
+		require.ErrorIs(t, err, ErrCode, "%q", bad)
+		_, err = Open(fileOf(t, "ann:"+bad))
+		require.ErrorContains(t, err, "line 1", "%q", bad)
+	}
+	_, err = u.byCode(code, "ключ-😀-"+beta, time.Now())
+	require.NoError(t, err)
 }

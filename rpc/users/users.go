@@ -84,7 +84,24 @@ func parseLine(line string) (t Token, err error) {
 	case len(token) < minToken || len(token) > maxToken:
 		return t, fmt.Errorf("the token has %d bytes and needs %d to %d; take a random one", len(token), minToken, maxToken)
 	}
-	return Token{user, strings.TrimSpace(note), token}, CheckName(user)
+	return Token{user, strings.TrimSpace(note), token}, cmp.Or(CheckName(user), checkPrintable(token))
+}
+
+// checkPrintable refuses tokens with control characters, which Shown would hand to a terminal.
+func checkPrintable(token string) error {
+	if strings.ContainsFunc(token, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return errors.New("the token has characters that can not be printed; take a random one")
+	}
+	return nil
+}
+
+// checkMade reports why a machine can not have made a token.
+func checkMade(token string) error {
+	t, err := parseLine("machine:" + token)
+	if err == nil && t.secret != token {
+		err = errors.New("a space ends the token")
+	}
+	return err
 }
 
 // MaxName bounds a name in bytes.
@@ -346,10 +363,7 @@ func (u *Users) dismiss(conns []*rpc.Conn, code rpc.Code) {
 // redeem adds the token of a machine that has a code, and makes the code void for other tokens. The same token again, after an answer that was
 // lost, is no error, and is not added again: it may have been revoked.
 func (u *Users) redeem(text, token, machine string, now time.Time) error {
-	if _, err := parseLine("machine:" + token); err != nil {
-		return fmt.Errorf("%w: %w", ErrCode, err)
-	}
-	if err := CheckName(machine); err != nil {
+	if err := cmp.Or(CheckName(machine), checkMade(token)); err != nil {
 		return fmt.Errorf("%w: %w", ErrCode, err)
 	}
 	u.mu.Lock()
@@ -441,7 +455,7 @@ var ErrCode = errors.New("the code is wrong, or was used, or is older than 10 mi
 
 // ByCode returns what a machine presents in a token's place, as rpc.Config.Token, to log in by a code, which may be written in any case, with
 // dashes or without. The token is of the machine's own making: crypto/rand.Text makes a good one, and the machine keeps it before it logs in. It
-// has 16 to 4,000 bytes of UTF-8 without spaces. The machine's name is for the token's note, and keeps the rules of [CheckName]. A login whose answer
+// has 16 to 4,000 bytes of UTF-8, which can be printed and are no spaces. The machine's name is for the token's note, and keeps the rules of [CheckName]. A login whose answer
 // was lost is made again with the same three.
 func ByCode(code, token, machine string) string {
 	return strings.Join([]string{code, token, machine}, "\n")
