@@ -154,8 +154,12 @@ func (c *congestion) verdict(t instant, others, learn bool) bool {
 	return true
 }
 
-// learn adds packets that have met a low queue to the baseline.
+// learn adds packets that have met a low queue to the baseline. What a longer gap than between looks has made it forget stays forgotten: whoever
+// kept a short queue full emptied it for a moment now and then, and so believed for ever what its start had lost.
 func (c *congestion) learn(t instant, low tally) {
+	if t-c.lowSeen > forgets/4 {
+		c.baseline.value *= c.faded(t)
+	}
 	c.baseline.count = max(c.baseline.count, priorLow)
 	c.baseline.note(low.lost, low.acked)
 	c.lowSeen = t
@@ -171,7 +175,12 @@ func (c *congestion) relearn(t instant, low tally) {
 
 // usual returns the share of random loss: the baseline, as far as it is not forgotten.
 func (c *congestion) usual(t instant) float64 {
-	return min(c.baseline.value, maxRandomLoss) * math.Exp2(-float64(t-c.lowSeen)/float64(forgets))
+	return min(c.baseline.value, maxRandomLoss) * c.faded(t)
+}
+
+// faded returns the part of the baseline that is not forgotten.
+func (c *congestion) faded(t instant) float64 {
+	return math.Exp2(-float64(t-c.lowSeen) / float64(forgets))
 }
 
 // forget forgets the baseline.

@@ -94,6 +94,8 @@ func TestBaselineFades(t *testing.T) {
 	c := &congestion{baseline: share{value: 0.08, count: memory}, lowSeen: time.Second}
 	require.InDelta(t, 0.08, c.usual(time.Second), 1e-9)
 	require.InDelta(t, 0.04, c.usual(2*time.Second), 1e-9)
+	c.learn(3*time.Second, tally{acked: 1})
+	require.InDelta(t, 0.02, c.usual(3*time.Second), 1e-3, "a single packet brings nothing back")
 	c.forget()
 	require.Zero(t, c.usual(time.Second))
 }
