@@ -10,13 +10,18 @@ const (
 	deepLife = 4 * time.Second
 	// shallow is the least delay that counts as a queue: clocks and timers blur by as much.
 	shallow = time.Millisecond
+	// leastDeep is how many packet times a queue is deep at least that drops packets of several senders: of one of five, cruising's aim of three and
+	// what leaves together are most. leastSeen is the least delay of such a queue, for clocks and interrupts blur by a tenth of a millisecond.
+	leastDeep, leastSeen = 8, time.Millisecond / 4
+	// leastPart is the part of a round trip that such a queue holds at least, in steps: a sixteenth. Over a long one a millisecond is none.
+	leastPart = 4
 	// priorLow is with how many packets, all acked, the baseline begins, so that the first loss does not count as usual.
 	priorLow = 64
 	// tolerance is how many times the baseline's share may be lost in deep queues before it counts; leastTolerance is added, for a
 	// lossless path: a packet in a thousand.
 	tolerance, leastTolerance = 1.5, 0.001
-	// jitterTolerance and jitterAlarm replace leastTolerance and alarmLeast in jitter, in which every lost packet seems to have met a
-	// deep queue. A short queue that others fill looks like jitter, too, and loses far more.
+	// jitterTolerance and jitterAlarm replace leastTolerance and alarmLeast over a faint queue, and in jitter, in which every lost packet seems to
+	// have met a deep queue. A short queue that others fill looks like jitter, too, and loses far more.
 	jitterTolerance, jitterAlarm = 0.005, 3
 	// alarmLeast is the excess of lost packets that is congestion on a lossless path, half a packet. It grows by alarmPerLoss with the
 	// baseline, up to alarmMost more. If it did not, 10 % of random loss would count as congestion.
@@ -89,10 +94,16 @@ func (c *congestion) noteQueue(t instant, queue time.Duration) {
 	c.deepest = max(c.slots[0], c.slots[1], c.slots[2], c.slots[3])
 }
 
-// isShallow reports whether no packet met a queue within deepLife. What packets that the pacer lets leave together wait for each other is none:
-// such a burst in a start made the random losses of the next four seconds seem to have met a queue. Nor is the time of one packet, for of two
-// that leave at once one waits for the other, or a quarter more, for the rate may be overestimated.
-func (c *congestion) isShallow() bool { return c.deepest < max(shallow+burstTime, c.grain*5/4) }
+// isShallow reports whether no packet met a queue within deepLife. The time of one packet is none, for of two that leave at once one waits for
+// the other, or a quarter more, for the rate may be overestimated. Nor is it one when what is faint is also no more than a few packets.
+func (c *congestion) isShallow() bool {
+	return c.isFaint() && c.deepest < max(leastDeep*c.grain, leastSeen, leastPart*c.step) || c.deepest < c.grain*5/4
+}
+
+// isFaint reports whether the deepest queue may be what clocks and timers blur, or what packets that the pacer lets leave together wait for
+// each other: such a burst in a start made the random losses of the next four seconds seem to have met a queue. It may be a whole queue as
+// well, over a short round trip: two that took its losses for random ones lost 3 % for ever, and one of them had nine tenths of the link.
+func (c *congestion) isFaint() bool { return c.deepest < shallow+burstTime }
 
 // lost takes a lost packet, and reports whether it met next to no queue.
 func (c *congestion) lost(sent instant) (empty bool) {
@@ -143,7 +154,7 @@ func (c *congestion) verdict(t instant, others, learn bool) bool {
 	}
 	usual := c.usual(t)
 	least, alarm := leastTolerance, alarmLeast
-	if c.jittery && !others {
+	if (c.jittery || c.isFaint()) && !others {
 		least, alarm = jitterTolerance, jitterAlarm
 	}
 	c.tally = max(c.tally+float64(judged.lost)-(tolerance*usual+least)*float64(judged.count()), 0)

@@ -9,18 +9,18 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// judged feeds a congestion with packets a millisecond apart, whose queue rises as a saw. Some are lost, which shows when
+// judged feeds a congestion with packets that leave apart from each other, whose queue rises as a saw. Some are lost, which shows when
 // the fourth after them has arrived.
-func judged(c *congestion, packets int, deepest time.Duration, lose func(i int) bool) (alarms int) {
+func judged(c *congestion, packets int, apart, deepest time.Duration, lose func(i int) bool) (alarms int) {
 	var lost []instant
 	for i := range packets {
-		t := instant(1+i) * ms
+		t := instant(1+i) * apart
 		if lose(i) {
 			lost = append(lost, t)
 		} else {
 			c.acked(t, t, deepest*time.Duration(i%40)/40)
 		}
-		for len(lost) > 0 && t >= lost[0]+4*ms {
+		for len(lost) > 0 && t >= lost[0]+4*apart {
 			c.lost(lost[0])
 			lost = lost[1:]
 		}
@@ -33,9 +33,28 @@ func judged(c *congestion, packets int, deepest time.Duration, lose func(i int) 
 
 func TestCongestionIsLossInDeepQueues(t *testing.T) {
 	t.Logf("# one packet in forty, always where the queue is deepest")
-	require.Greater(t, judged(new(congestion), 4000, 40*ms, func(i int) bool { return i%40 == 38 }), 50)
+	require.Greater(t, judged(new(congestion), 4000, ms, 40*ms, func(i int) bool { return i%40 == 38 }), 50)
 	t.Logf("# as many where it is shallow")
-	require.LessOrEqual(t, judged(new(congestion), 4000, 40*ms, func(i int) bool { return i%40 == 3 }), 1, "the first one, before a deep queue was seen")
+	require.LessOrEqual(t, judged(new(congestion), 4000, ms, 40*ms, func(i int) bool { return i%40 == 3 }), 1, "the first one, before a deep queue was seen")
+}
+
+// TestFaintQueue: over a short round trip a whole queue is no deeper than what clocks and timers blur. Its losses are a full queue's all the same,
+// if it is of more than a few packets; random ones are not.
+func TestFaintQueue(t *testing.T) {
+	const grain = 120 * time.Microsecond
+	trip := 10 * ms
+	judged := func(deepest time.Duration, lose func(i int) bool) (alarms int) {
+		return judged(&congestion{grain: grain, step: trip / 64}, 4000, grain, deepest, lose)
+	}
+	full := func(i int) bool { return i%40 == 38 }
+	require.Greater(t, judged(10*grain, full), 10)
+	require.Zero(t, judged(8*grain, full), "a few packets")
+	dice := testkit.Rand(t)
+	for _, share := range []float64{0.02, 0.05} {
+		require.LessOrEqual(t, judged(10*grain, func(int) bool { return dice.Float64() < share }), 8, "%g", share)
+	}
+	trip = 150 * ms
+	require.Zero(t, judged(10*grain, full), "over a long round trip")
 }
 
 func TestRandomLossIsNoCongestion(t *testing.T) {
@@ -43,12 +62,12 @@ func TestRandomLossIsNoCongestion(t *testing.T) {
 	for _, share := range []float64{0.01, 0.05, 0.1} {
 		random := func(int) bool { return dice.Float64() < share }
 		c := new(congestion)
-		alarms := judged(c, 20_000, 40*ms, random)
+		alarms := judged(c, 20_000, ms, 40*ms, random)
 		require.LessOrEqual(t, alarms, 40, "%g", share)
 		require.InDelta(t, share, c.usual(20_000*ms), 0.05)
 	}
 	t.Logf("# without a queue all loss is random")
-	require.Zero(t, judged(new(congestion), 4000, 0, func(i int) bool { return i%20 == 0 }))
+	require.Zero(t, judged(new(congestion), 4000, ms, 0, func(i int) bool { return i%20 == 0 }))
 }
 
 // TestRandomLossInJitter: a lost packet is judged by two that arrived, and so is each that did, or jitter would make it seem to have met
