@@ -423,6 +423,18 @@ func near() (rows []Row) {
 			rows = append(rows, neighbour(named(Path(100e6, 10*milli, 0, q), "2 + 2 with %v on 100 Mbit/s 10 ms, queue %.3g products", kind, q), "near", kind, 2))
 		}
 	}
+	return append(rows, togetherNear()...)
+}
+
+// togetherNear is flows of ours that begin together over queues that are no deeper than what clocks blur.
+func togetherNear() (rows []Row) {
+	for _, rate := range []int64{100e6, 1e9} {
+		for _, n := range []int{2, 8} {
+			s := named(Path(rate, 10*milli, 0, 1./8).With(n, Flow{Begin: second}, 0), "%d together on %d Mbit/s 10 ms, queue 0.125 products", n, mbit(rate))
+			s.For = 19 * second
+			rows = append(rows, Row{Family: "near", Scene: s, Judge: company(8*second, 0.05, 0.9)})
+		}
+	}
 	return rows
 }
 
