@@ -215,14 +215,14 @@ func (c *Config) helloTimeout() time.Duration {
 	return min(cmp.Or(c.HelloTimeout, 2*time.Second), c.handshakeTimeout())
 }
 
-// At tick rates from leastRideRate to mostRideRate a tick and a quarter is longer than the 40 ms for which acks wait otherwise, and no longer
-// than the 200 ms for which they may.
-const leastRideRate, mostRideRate = 7, 31
-
 func (c *Config) idleTimeout() time.Duration { return cmp.Or(c.IdleTimeout, 30*time.Second) }
 func (c *Config) keepAlive() time.Duration {
 	return max(0, cmp.Or(c.KeepAlive, 10*time.Second))
 }
+
+// At tick rates from leastRideRate to mostRideRate a tick and a quarter is longer than the 40 ms for which acks wait otherwise, and no longer
+// than the 200 ms for which they may.
+const leastRideRate, mostRideRate = 7, 31
 
 // ackDelay returns Bunch.AckDelay: by default it is as long as acks must wait to ride on the packets of ticks; 0 = the default of package bunch.
 func (c *Config) ackDelay() time.Duration {

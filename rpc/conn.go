@@ -55,7 +55,7 @@ type Conn struct {
 	done       chan struct{}              // closed when both carriers have ended; OnDisconnect may not have run yet
 	gone       chan struct{}              // closed when no goroutine and no socket of it is left
 	work       sync.WaitGroup             // goroutines of the connection, which end soon after the link
-	called     atomic.Bool                // it is in inbox.called: set by call, cleared by the Dispatch that takes it
+	called     atomic.Bool                // it is in World.callers
 
 	// Budgets and drops. Safe from any goroutine.
 	allowance *budget.Allowance // what Config.Rate and WorldRate leave it
@@ -346,9 +346,7 @@ func (c *Conn) call() {
 	if !c.joined.Load() {
 		return
 	}
-	if !c.called.Swap(true) {
-		c.world.lobby.call(c)
-	}
+	c.world.callers.Call(c, &c.called)
 	c.world.drive.Signal()
 }
 

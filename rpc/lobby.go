@@ -38,7 +38,6 @@ type lobby struct {
 type inbox struct {
 	joined  []*Conn
 	ended   []*Conn
-	called  []*Conn // have something for the world; each is in it once, see Conn.called
 	refused []*Conn // did not join, though Config.Login has run for them or was about to
 	posts   []func()
 }
@@ -335,13 +334,6 @@ func (l *lobby) hand(fn func()) {
 	l.inbox.posts = append(l.inbox.posts, fn)
 }
 
-// call hands a connection that has something for the world to the next Dispatch.
-func (l *lobby) call(c *Conn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.inbox.called = append(l.inbox.called, c)
-}
-
 // posted returns how many functions wait in the inbox.
 func (l *lobby) posted() int {
 	l.mu.Lock()
@@ -349,20 +341,14 @@ func (l *lobby) posted() int {
 	return len(l.inbox.posts)
 }
 
-// take empties the inbox for the world's goroutine. posts takes the functions, and does not keep the slice; called takes a connection.
-func (l *lobby) take(posts func(*[]func()), called func(*Conn)) (joined, ended, refused []*Conn) {
+// take empties the inbox for the world's goroutine. posts takes the functions, and does not keep the slice.
+func (l *lobby) take(posts func(*[]func())) (joined, ended, refused []*Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	in := &l.inbox
 	joined, ended, refused = in.joined, in.ended, in.refused
 	in.joined, in.ended, in.refused = nil, nil, nil
 	posts(&in.posts)
-	for i, c := range in.called {
-		c.called.Store(false) // before the world looks: what comes from now on calls again
-		called(c)
-		in.called[i] = nil
-	}
-	in.called = in.called[:0]
 	return joined, ended, refused
 }
 

@@ -332,7 +332,8 @@ func (w *World) runHooks() {
 
 // takeInbox takes what other goroutines have handed over to the world's.
 func (w *World) takeInbox() {
-	joined, ended, refused := w.lobby.take(w.game.Post, w.frame.activate)
+	w.callers.Take(w.frame.activate)
+	joined, ended, refused := w.lobby.take(w.game.Post)
 	w.ending = append(w.ending, ended...)
 	for _, c := range joined {
 		c.replaced = append(c.replaced, w.endedBefore(c)...)

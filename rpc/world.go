@@ -66,12 +66,13 @@ type World struct {
 	failWarn logs.Gates[*method] // for errors of calls
 
 	// Safe from any goroutine.
-	drive    *driver.Driver  // which goroutine drives the world, and what wakes it
-	lobby    lobby           // all connections, from their first packet to their end, and posts
-	dropped  atomic.Uint64   // posts, and calls of this world whose actor has ended
-	rate     *budget.Meter   // Config.WorldRate; nil = no limit
-	starting atomic.Int32    // sealed carriers that begin to send bulk now
-	sockets  *badnet.Sockets // sockets behind Config.Emulation; nil without that
+	drive    *driver.Driver       // which goroutine drives the world, and what wakes it
+	callers  driver.Callers[Conn] // connections that have something for the next Dispatch
+	lobby    lobby                // all connections, from their first packet to their end, and posts
+	dropped  atomic.Uint64        // posts, and calls of this world whose actor has ended
+	rate     *budget.Meter        // Config.WorldRate; nil = no limit
+	starting atomic.Int32         // sealed carriers that begin to send bulk now
+	sockets  *badnet.Sockets      // sockets behind Config.Emulation; nil without that
 }
 
 func init() {

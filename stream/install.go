@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/internal/budget"
+	"github.com/quivernet/quiver/internal/driver"
 	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/rpc"
 )
@@ -20,18 +21,18 @@ type Streams struct {
 	clock  func() time.Time // time.Now, for the time that a tick takes; tests set another
 
 	// Safe from any goroutine.
-	memory  *budget.Pool  // for what peers make this end hold
-	stock   *budget.Stock // for what this end reads for its own transfers
-	writers writers       // which transfer writes which content in a store
-	writing budget.Jobs   // goroutines of writers
-	replays chan struct{} // one for each transfer that reads or hashes what the receiver has stored, at either end
-	awake   atomic.Bool   // the world was asked for a tick, which has not begun
+	memory  *budget.Pool         // for what peers make this end hold
+	stock   *budget.Stock        // for what this end reads for its own transfers
+	writers writers              // which transfer writes which content in a store
+	writing budget.Jobs          // goroutines of writers
+	replays chan struct{}        // one for each transfer that reads or hashes what the receiver has stored, at either end
+	awake   atomic.Bool          // the world was asked for a tick, which has not begun
+	callers driver.Callers[Peer] // peers that have something for the next tick
 
 	// mu guards this group.
 	mu     sync.Mutex
 	topics map[string]topic
 	peers  map[*rpc.Conn]*Peer // of connections of whose end the world has not told
-	called []*Peer             // that have something to do; each once, which Peer.called notes
 
 	// Owned by the world's goroutine.
 	joined   []*Peer       // peers whose connections have joined
@@ -174,7 +175,7 @@ const (
 // tickPeers ticks the peers that have something to do, one after the other, until time is up. The next tick goes on behind the last one.
 func (s *Streams) tickPeers(now time.Time) {
 	s.tickEnds = s.clock().Add(max(leastTick, s.interval/tickShare))
-	s.takeCalled()
+	s.callers.Take(s.list)
 	s.lookForOverdue(now)
 	ticked := 0
 	defer func() { s.due = slices.Delete(s.due, 0, ticked) }() // also when a function of the game panics
@@ -187,25 +188,6 @@ func (s *Streams) tickPeers(now time.Time) {
 			return
 		}
 	}
-}
-
-// call has the next tick look at p. It is safe from any goroutine.
-func (s *Streams) call(p *Peer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.called = append(s.called, p)
-}
-
-// takeCalled lists the peers that have called.
-func (s *Streams) takeCalled() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, p := range s.called {
-		p.called.Store(false) // before the look: what comes from now on calls again
-		s.list(p)
-		s.called[i] = nil
-	}
-	s.called = s.called[:0]
 }
 
 // lookForOverdue lists, each lookAgain, the peers at which ticks must look although nothing has woken them.

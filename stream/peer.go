@@ -22,7 +22,7 @@ type Peer struct {
 	live     *live
 	account  *budget.Account      // charged with what the peer makes this end hold
 	stocked  *budget.StockAccount // charged with what this end has read for the peer
-	called   atomic.Bool          // it is in Streams.called
+	called   atomic.Bool          // it is in Streams.callers
 	unstored atomic.Uint64        // incoming transfers with a key that go on without the store
 
 	mu    sync.Mutex
@@ -110,14 +110,10 @@ func (p *Peer) wake() {
 }
 
 // call makes the next tick look at p. It is safe from any goroutine.
-func (p *Peer) call() {
-	if !p.called.Swap(true) {
-		p.streams.call(p)
-	}
-}
+func (p *Peer) call() { p.streams.callers.Call(p, &p.called) }
 
-// lookAgain is how long ticks pass over a peer that nothing has woken, lookAtRest over one that had nothing to do. Only reports of progress
-// and lanes are due by time alone, and those ten times less often.
+// lookAgain is how long ticks pass over a peer that nothing has woken, for reports of progress are due by time alone; lookAtRest how long over
+// one that had nothing to do.
 const (
 	lookAgain  = 10 * time.Millisecond
 	lookAtRest = 100 * time.Millisecond

@@ -58,8 +58,8 @@ func (p *pinger) due(now time.Time, s *Session) bool {
 }
 
 // searches reports whether a ping must leave for path MTU discovery, and notes that it does. most returns the largest packet in bytes that QUIC
-// has found the path to take. QUIC probes only when it sends anyway, which it hardly does beside sealed packets: with the pings of each second
-// alone a transfer's packets stay at 1,200 bytes for a second, and are full after five. Play has small packets and needs no larger ones.
+// has found the path to take. QUIC probes only when it sends anyway, which it hardly does beside sealed packets: with the pings
+// of PingTime alone a transfer's packets would be full only after several of those. Play has small packets and needs no larger ones.
 func (p *pinger) searches(now time.Time, s *Session, most func() int) bool {
 	if p.same >= searchPings || s.bulkInFlight() == 0 || now.Sub(p.last) < max(searchTrips*s.rtt(), minPing) {
 		return false
