@@ -1,0 +1,58 @@
+package crew
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestCrewWorksForEachOnce, in order when it has one member, with no goroutine left.
+func TestCrewWorksForEachOnce(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	synctest.Test(t, func(t *testing.T) {
+		var got []int
+		c := New(func(n int) { got = append(got, n) })
+		for n := range 3 {
+			c.Add(n)
+		}
+		synctest.Wait()
+		require.Equal(t, []int{0, 1, 2}, got)
+		require.Zero(t, c.members)
+		c.Add(3)
+		synctest.Wait()
+		require.Equal(t, []int{0, 1, 2, 3}, got)
+	})
+}
+
+// TestCrewIsSmall: however many wait, no more work at a time than there are processors.
+func TestCrewIsSmall(t *testing.T) {
+	const waiting = 1000
+	var mu sync.Mutex
+	var working, most, done int
+	synctest.Test(t, func(t *testing.T) {
+		begin := make(chan struct{})
+		c := New(func(int) {
+			mu.Lock()
+			working++
+			most = max(most, working)
+			mu.Unlock()
+			<-begin
+			mu.Lock()
+			defer mu.Unlock()
+			working--
+			done++
+		})
+		for n := range waiting {
+			c.Add(n)
+		}
+		synctest.Wait()
+		close(begin)
+		synctest.Wait()
+		require.Zero(t, c.members)
+	})
+	require.Equal(t, waiting, done)
+	require.Equal(t, runtime.GOMAXPROCS(0), most)
+}
