@@ -11,6 +11,7 @@ import (
 
 	"github.com/quivernet/quiver/internal/clock"
 	"github.com/quivernet/quiver/internal/driver"
+	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
@@ -459,13 +460,21 @@ func (f *frame) runHooksGuarded(game *tasks.Runner[*Conn]) {
 	}
 }
 
+// maxDirect is for how many connections a Flush sends on the world's goroutine, some 5 µs each, where the carrier cannot block. The packets
+// of more leave on goroutines of others, so that a tick does not spend its time in system calls.
+const maxDirect = 16
+
 // end ends the Flush: what was gathered leaves.
 func (f *frame) end() {
+	unlock := (*link.Link).Unlock
+	if len(f.corked) > maxDirect {
+		unlock = (*link.Link).UnlockLater
+	}
 	for i, c := range f.corked {
 		f.corked[i], c.corked = nil, false
 		c.link.Lock()
 		c.machine.Cork(false)
-		c.link.Unlock()
+		unlock(c.link)
 	}
 	for i, c := range f.active {
 		f.active[i], c.active = nil, false

@@ -138,15 +138,26 @@ func (l *Link) Expect(bytes int64) { l.expected.Store(bytes) }
 // Unlock releases the lock. If the writer sleeps and the carrier cannot block, it sends what may leave now; otherwise it wakes the
 // writer.
 func (l *Link) Unlock() {
-	if l.sealed.carrier == nil {
+	switch by := l.sealed.carrier; {
+	case by == nil:
 		l.release(l.parked && l.changed())
-	} else {
-		if l.changed() {
-			l.sealed.carrier.Wake()
-		}
+	case l.changed():
+		by.Unlock()
+	default:
 		l.mu.Unlock()
 	}
 	l.relieve()
+}
+
+// UnlockLater is Unlock for who unlocks many links in a row: the sealed carrier sends on its own goroutine.
+func (l *Link) UnlockLater() {
+	if l.sealed.carrier != nil && l.changed() {
+		l.sealed.carrier.Wake()
+		l.mu.Unlock()
+		l.relieve()
+		return
+	}
+	l.Unlock()
 }
 
 // release releases the lock. With look it first sends what may leave, in place of the writer, which sleeps.

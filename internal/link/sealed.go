@@ -12,6 +12,8 @@ import (
 type Sealed interface {
 	// Wake says that the source may have something to send. It is called under the lock.
 	Wake()
+	// Unlock says so, and releases the lock. The carrier may send on the caller's goroutine.
+	Unlock()
 }
 
 // sealed is the state of a link's sealed carrier.

@@ -14,9 +14,19 @@ import (
 )
 
 // bell is a sealed carrier that counts how often it is woken.
-type bell struct{ rung int }
+type bell struct {
+	link     *link.Link
+	rung     int
+	unlocked int // of those with an Unlock
+}
 
 func (b *bell) Wake() { b.rung++ }
+
+func (b *bell) Unlock() {
+	b.Wake()
+	b.unlocked++
+	b.link.Source().Unlock()
+}
 
 // slow is a machine whose bulk can be held.
 type slow struct {
@@ -45,10 +55,10 @@ type beside struct {
 }
 
 func newBeside(t *testing.T) *beside {
-	b := &beside{bell: new(bell), play: &machine{first: 1, size: 40}, bulk: &slow{machine: &machine{first: 2, size: 400, bulk: true}}}
+	b := &beside{play: &machine{first: 1, size: 40}, bulk: &slow{machine: &machine{first: 2, size: 400, bulk: true}}}
 	b.near, b.far = linktest.Pipe()
 	b.Link = link.New(b.near, link.Config{Wake: func() { b.woken++ }}, b.play, b.bulk)
-	b.source = b.Source()
+	b.source, b.bell = b.Source(), &bell{link: b.Link}
 	t.Cleanup(func() { end(b.Link); _ = b.far.CloseWithError(0, "") })
 	return b
 }
@@ -194,8 +204,9 @@ func TestViolationOverTheSealedCarrier(t *testing.T) {
 func TestDatagramByTheFirstCarrierWakesTheSealedOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := linktest.Pipe()
-		m, rings := &quietMachine{machine: &machine{first: 1}}, new(bell)
+		m := &quietMachine{machine: &machine{first: 1}}
 		l := link.New(near, link.Config{}, m)
+		rings := &bell{link: l}
 		l.Carry(rings)
 		synctest.Wait()
 		before := rings.rung
@@ -221,13 +232,29 @@ func (m *lentMachine) ReceiveLent(now time.Time, datagram []byte) error {
 	return m.Receive(now, append([]byte(nil), datagram...))
 }
 
+// TestUnlockLater wakes the sealed carrier, which does not send on the goroutine of the caller.
+func TestUnlockLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBeside(t)
+		b.Carry(b.bell)
+		rung, unlocked := b.bell.rung, b.bell.unlocked
+		b.Lock()
+		b.play.ready = 1
+		b.UnlockLater()
+		require.Equal(t, rung+1, b.bell.rung)
+		require.Equal(t, unlocked, b.bell.unlocked)
+		under(b.Link, func() { b.play.ready = 2 })
+		require.Equal(t, unlocked+1, b.bell.unlocked)
+	})
+}
+
 // TestSealedDatagramsAreLent: their memory is the carrier's. A machine that keeps datagrams copies what it keeps, or gets a copy.
 func TestSealedDatagramsAreLent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := linktest.Pipe()
 		first, second := &lentMachine{machine: &machine{first: 1}}, &machine{first: 2}
 		l := link.New(near, link.Config{}, first, second)
-		l.Carry(new(bell))
+		l.Carry(&bell{link: l})
 		source := l.Source()
 		source.Lock()
 		for _, datagram := range [][]byte{{1, 7}, {2, 8}} {
@@ -252,8 +279,9 @@ func TestSealedDatagramsAreLent(t *testing.T) {
 func TestTurnsForgetWhatTheyHaveSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := linktest.Pipe()
-		m, rings := &quietMachine{machine: &machine{first: 1}}, new(bell)
+		m := &quietMachine{machine: &machine{first: 1}}
 		l := link.New(near, link.Config{}, m)
+		rings := &bell{link: l}
 		l.Carry(rings)
 		synctest.Wait()
 		before := rings.rung
@@ -322,7 +350,7 @@ func TestNobodyBlocksBehindPings(t *testing.T) {
 		under(l, func() { first.below = 3 })
 		directly()
 
-		l.Carry(&bell{})
+		l.Carry(&bell{link: l})
 		source := l.Source()
 		source.Lock()
 		first.ready = 50

@@ -120,6 +120,9 @@ func (c *PacketConn) WriteTo(p []byte, addr net.Addr) (n int, err error) {
 	return len(p), nil
 }
 
+// NeverBlocks tells those who look for it that WriteTo may be called where nobody may wait.
+func (c *PacketConn) NeverBlocks() {}
+
 // LocalAddr returns a *net.UDPAddr.
 func (c *PacketConn) LocalAddr() net.Addr { return c.addr }
 

@@ -197,7 +197,7 @@ func BenchmarkStream(b *testing.B) {
 
 // BenchmarkInbox has 1 MiB of packets wait, as at a busy machine.
 func BenchmarkInbox(b *testing.B) {
-	in := newInbox(func() {})
+	in := newInbox(func(bool) {})
 	in.lent = new(atomic.Int64)
 	from, packet, now := netip.MustParseAddrPort("127.0.0.1:1"), make([]byte, 1200), time.Now()
 	in.setRemote(from)

@@ -14,6 +14,9 @@ import (
 // maxIDs is the number of this end's ids that are valid at a time. When more are issued, the oldest is retired.
 const maxIDs = 8
 
+// directTurns is how many turns others take in place of the carrier's goroutine. In the second they find what came during the first.
+const directTurns = 2
+
 // Config holds the settings of a carrier. Its functions must not block.
 type Config struct {
 	SessionConfig
@@ -40,7 +43,7 @@ type Config struct {
 	// called.
 	Turned func() bool
 	Woken  func()
-	// Changed is called without the lock, on the carrier's goroutine, when the state has changed. nil = not called.
+	// Changed is called without the lock, on the carrier's own goroutine, when the state has changed. nil = not called.
 	Changed func(State)
 	// Ended is called without the lock when Done has been closed, so that an owner need not wait for that. nil = not called.
 	Ended func()
@@ -57,10 +60,11 @@ type Carrier struct {
 	issued  []ID // this end's valid ids, the oldest first
 	first   []ID // the peer's first ids, for Start; not changed after NewCarrier
 
-	worker worker        // starts and stops the goroutine
+	worker worker        // says who takes the turns
+	blocks bool          // the socket's writes may block
 	done   chan struct{} // closed when the session has closed
 
-	run    runner // belongs to the goroutine
+	run    runner
 	counts carrierCounts
 }
 
@@ -93,8 +97,9 @@ func NewCarrier(socket *Socket, c Config) (*Carrier, error) {
 	r := &Carrier{config: c, mu: c.Mutex, socket: socket, session: session, done: make(chan struct{})}
 	r.run.writer = udp.NewWriter(socket.sys)
 	r.run.pinger.every = c.PingTime
-	r.inbox = newInbox(r.worker.wake)
-	r.worker = worker{work: r.loop, empty: r.inbox.empty, real: socket.sys.Raw != nil, token: make(chan struct{}, 1)}
+	r.inbox = newInbox(r.arrived)
+	r.blocks = socket.sys.Blocks()
+	r.worker = worker{hand: r.hand, work: r.loop, empty: r.inbox.empty, real: socket.sys.Raw != nil, token: make(chan struct{}, 1)}
 	r.inbox.lent = &socket.lent
 	remote, _ := c.Addrs()
 	r.inbox.setRemote(udp.AddrPort(remote))
@@ -150,11 +155,12 @@ func (c *Carrier) Lock() time.Time {
 	return time.Now()
 }
 
-// Unlock releases the lock and wakes the carrier, because the source may have something to send now.
+// Unlock releases the lock and sends what the source may have to send now: at once, in place of the carrier's goroutine, if that takes no
+// longer than play does and cannot block.
 func (c *Carrier) Unlock() {
 	c.session.Wake()
 	c.mu.Unlock()
-	c.worker.wake()
+	c.direct()
 }
 
 // Wake wakes the carrier, because its source has something to send. The caller holds the lock.
@@ -224,6 +230,78 @@ func (c *Carrier) end(err error) {
 	c.session.end(err)
 	c.mu.Unlock()
 	c.worker.wake()
+}
+
+// loop is the goroutine.
+func (c *Carrier) loop() {
+	for !c.settle() {
+		next, idle := c.heavyTurn()
+		switch {
+		case c.run.owes() || !idle || c.run.heavy() && c.worker.poll(next):
+		case c.run.stays():
+			if c.worker.sleep(next) {
+				return
+			}
+		case c.worker.rest(next):
+			return
+		}
+	}
+}
+
+// heavyTurn takes a turn of the goroutine. While others wait for processors it first waits until less bulk moves.
+func (c *Carrier) heavyTurn() (next time.Time, idle bool) {
+	if c.worker.crowded() && c.run.heavy() {
+		heavyTurns <- struct{}{}
+		defer func() { <-heavyTurns }()
+	}
+	return c.turn()
+}
+
+// arrived looks into the inbox. At once it does so on the caller's goroutine, the socket's reader.
+func (c *Carrier) arrived(atOnce bool) {
+	if atOnce {
+		c.direct()
+	} else {
+		c.worker.wake()
+	}
+}
+
+// direct works on the caller's goroutine, if nobody works and that takes no longer than play does. Two switches of goroutines cost as much
+// as a turn with play.
+func (c *Carrier) direct() {
+	switch {
+	case !c.worker.enter():
+	case c.light():
+		c.play()
+	default:
+		c.worker.start()
+	}
+}
+
+// hand has another goroutine work: one that takes turns for many carriers, or with bulk this carrier's own.
+func (c *Carrier) hand() {
+	if c.light() {
+		c.socket.crew.Add(c)
+	} else {
+		c.worker.start()
+	}
+}
+
+// light reports whether a turn takes no longer than play does, and never blocks. It is for who works.
+func (c *Carrier) light() bool { return !c.blocks && !c.run.owes() && !c.run.stays() }
+
+// play takes a turn or two. When there is more to do the carrier's own goroutine does it.
+func (c *Carrier) play() {
+	for range directTurns {
+		next, idle := c.turn()
+		if !idle || !c.light() {
+			break
+		}
+		if c.worker.rest(next) {
+			return
+		}
+	}
+	c.worker.start()
 }
 
 // Done is closed when the carrier has ended, by Close or by itself, and no longer uses the socket.

@@ -323,9 +323,9 @@ func TestHushIsAskedAbout(t *testing.T) {
 	})
 }
 
-// runs reports whether there is a goroutine.
+// runs reports whether somebody works.
 func (w *worker) runs() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.running
+	return w.working
 }

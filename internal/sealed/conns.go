@@ -14,6 +14,37 @@ import (
 // it sets "don't fragment" and searches the path MTU; with ReadMsgUDP and WriteMsgUDP it uses GSO and ECN. So there is one type for
 // each kind of socket, which has only methods that its socket has.
 
+const (
+	// longRead is how long a read takes that has waited for a packet; others take a few microseconds.
+	longRead = 20 * time.Microsecond
+	// promptTime is how long after a wait the reader still takes turns for carriers. One that has had no time to wait for so long would
+	// keep everybody's packets waiting; then the turns are for other goroutines.
+	promptTime = time.Millisecond
+)
+
+// reader knows for which carriers packets have come. It belongs to the goroutine that reads the socket, quic-go's.
+type reader struct {
+	boxes  []*inbox  // got their first packets since the last serve
+	waited time.Time // when packets ended the last wait for some
+}
+
+// noteRead notes a read, which may have waited.
+func (r *reader) noteRead(begin, end time.Time) {
+	if end.Sub(begin) >= longRead {
+		r.waited = end
+	}
+}
+
+// serve has carriers take the packets that have come by now.
+func (r *reader) serve(now time.Time) {
+	atOnce := now.Sub(r.waited) < promptTime
+	for _, b := range r.boxes {
+		b.look(atOnce)
+	}
+	clear(r.boxes)
+	r.boxes = r.boxes[:0]
+}
+
 // plainConn is the QUIC side of any socket.
 type plainConn struct {
 	net.PacketConn
@@ -23,10 +54,14 @@ type plainConn struct {
 // ReadFrom returns the next packet that is for QUIC.
 func (c *plainConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	for {
+		begin := time.Now()
 		n, from, err = c.PacketConn.ReadFrom(p)
-		if err != nil || c.socket.forQUIC(time.Now(), from, p[:n]) {
+		now := time.Now()
+		c.socket.reader.noteRead(begin, now)
+		if err != nil || c.socket.forQUIC(now, from, p[:n]) {
 			return n, from, err
 		}
+		c.socket.reader.serve(now)
 	}
 }
 
@@ -81,10 +116,14 @@ func (c *udpConn) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oobn int, er
 // ReadMsgUDP returns the next packet that is for QUIC.
 func (c *udpConn) ReadMsgUDP(b, oob []byte) (n, oobn, flags int, addr *net.UDPAddr, err error) {
 	for {
+		begin := time.Now()
 		n, oobn, flags, addr, err = c.udp.ReadMsgUDP(b, oob)
-		if err != nil || c.socket.forQUIC(time.Now(), addr, b[:n]) {
+		now := time.Now()
+		c.socket.reader.noteRead(begin, now)
+		if err != nil || c.socket.forQUIC(now, addr, b[:n]) {
 			return n, oobn, flags, addr, err
 		}
+		c.socket.reader.serve(now)
 	}
 }
 
@@ -92,20 +131,24 @@ func (c *udpConn) ReadMsgUDP(b, oob []byte) (n, oobn, flags int, addr *net.UDPAd
 // would parse what lay in ms before. It does so after some errors, too, so then ReadBatch empties ms.
 func (c *udpConn) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
 	for {
+		begin := time.Now()
 		n, err := c.batch.ReadBatch(ms, flags)
 		if err != nil {
 			empty(ms)
 			return 0, err
 		}
-		if n = c.keep(ms[:n]); n > 0 {
+		now := time.Now()
+		c.socket.reader.noteRead(begin, now)
+		n = c.keep(ms[:n], now)
+		c.socket.reader.serve(now)
+		if n > 0 {
 			return n, nil
 		}
 	}
 }
 
 // keep moves the packets for QUIC to the front and routes the others.
-func (c *udpConn) keep(ms []ipv4.Message) (n int) {
-	now := time.Now()
+func (c *udpConn) keep(ms []ipv4.Message, now time.Time) (n int) {
 	for i := range ms {
 		m := &ms[i]
 		if !c.socket.forQUIC(now, m.Addr, m.Buffers[0][:m.N]) {

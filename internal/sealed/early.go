@@ -56,7 +56,9 @@ func (e *early) deliver(b *inbox, ids []ID) {
 		switch {
 		case now.Sub(p.at) > earlyTime:
 		case slices.Contains(ids, p.id):
-			b.put(p.at, p.from, p.bytes)
+			if b.put(p.at, p.from, p.bytes) {
+				b.look(false)
+			}
 		default:
 			others = append(others, p)
 		}

@@ -40,6 +40,7 @@ type groConn struct {
 	readTime time.Time                 // when joined was read
 
 	asked      bool                  // await has called isReadable since it began
+	waited     bool                  // in await
 	isReadable func(fd uintptr) bool // checkReadable, bound once, so that await allocates nothing
 }
 
@@ -76,6 +77,7 @@ func (c *groConn) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
 				n++
 			}
 		}
+		c.socket.reader.serve(c.readTime)
 		if n > 0 {
 			return n, nil
 		}
@@ -102,7 +104,9 @@ func (c *groConn) fill(flags int) error {
 		return err
 	}
 	c.left = c.joined[:n]
-	c.readTime = time.Now()
+	if c.readTime = time.Now(); c.waited {
+		c.socket.reader.waited = c.readTime
+	}
 	c.beginMessage()
 	return nil
 }
@@ -120,7 +124,7 @@ func (c *groConn) await() error {
 	if c.socket.sys.Raw == nil {
 		return nil
 	}
-	c.asked = false
+	c.asked, c.waited = false, false
 	return c.socket.sys.Raw.Read(c.isReadable)
 }
 
@@ -128,7 +132,7 @@ func (c *groConn) await() error {
 // error, so the second call reports true.
 func (c *groConn) checkReadable(fd uintptr) bool {
 	again := c.asked
-	c.asked = true
+	c.asked, c.waited = true, again
 	return again || udp.IsReadable(fd)
 }
 

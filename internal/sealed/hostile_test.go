@@ -26,7 +26,7 @@ func TestHostileFlood(t *testing.T) {
 	r := testkit.Rand(t)
 	for _, size := range []int{Overhead + 1, 200, MaxPacket, blockBytes / 2, JumboPacket, 0} {
 		before, most := testkit.Heap(), 0
-		b := newInbox(func() {})
+		b := newInbox(func(bool) {})
 		b.setRemote(udp.AddrPort(here))
 		put := func(n int) {
 			for range n {
@@ -57,7 +57,7 @@ func TestHostileFlood(t *testing.T) {
 func TestNoInboxBorrowsAll(t *testing.T) {
 	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
 	flood := func(id ID) (b *inbox, taken uint64) {
-		b = newInbox(func() {})
+		b = newInbox(func(bool) {})
 		b.lent = &s.lent
 		b.setRemote(udp.AddrPort(here))
 		require.NoError(t, s.register(b, id))
@@ -94,7 +94,7 @@ func TestGuessedIDs(t *testing.T) {
 	require.EqualValues(t, 100_000, s.Stats().Unknown)
 	require.Less(t, testkit.Heap()-before, 1<<20)
 	require.Empty(t, s.boxes)
-	require.NoError(t, s.register(newInbox(func() {}), ID{1}))
+	require.NoError(t, s.register(newInbox(func(bool) {}), ID{1}))
 	require.Less(t, testkit.Heap()-before, 64<<10, "the moment is over")
 	runtime.KeepAlive(s)
 }
@@ -248,7 +248,7 @@ func FuzzDatagram(f *testing.F) {
 	f.Fuzz(func(t *testing.T, packet []byte, addressed bool) {
 		h := newHostile(t)
 		s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
-		box := newInbox(func() {})
+		box := newInbox(func(bool) {})
 		box.setRemote(udp.AddrPort(here))
 		if id := s.issue(box); addressed {
 			packet = append(appendHeader(nil, id, h.number+1), packet...)

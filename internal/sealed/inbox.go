@@ -54,7 +54,7 @@ func (b *block) append(at time.Duration, packet []byte) (ok bool) {
 // inbox holds the packets that have arrived for one carrier. The socket's reader puts packets into it, and the carrier takes all of
 // them at once; then the reader fills other blocks.
 type inbox struct {
-	wake   func()                         // called without mu when a packet is put into an empty inbox
+	look   func(atOnce bool)              // has the owner take what was put into the empty inbox, at once = on the caller's goroutine
 	base   time.Time                      // arrivals in records count from it
 	remote atomic.Pointer[netip.AddrPort] // the peer's address, by QUIC
 	lent   *atomic.Int64                  // bytes that all inboxes of the socket have borrowed; nil = none may
@@ -71,26 +71,26 @@ type inbox struct {
 	full, elsewhere atomic.Uint64 // packets that were dropped, by reason
 }
 
-func newInbox(wake func()) *inbox { return &inbox{wake: wake, base: time.Now()} }
+func newInbox(look func(atOnce bool)) *inbox { return &inbox{look: look, base: time.Now()} }
 
-// put copies a packet into the inbox, or drops and counts it.
-func (b *inbox) put(at time.Time, from netip.AddrPort, packet []byte) {
+// put copies a packet into the inbox, or drops and counts it. It is true for the first packet in an empty inbox: then the caller must call
+// look.
+func (b *inbox) put(at time.Time, from netip.AddrPort, packet []byte) (first bool) {
 	b.mu.Lock()
 	if remote := b.remote.Load(); (remote == nil || *remote != from) && !b.admit(at) {
 		b.mu.Unlock()
 		b.elsewhere.Add(1)
-		return
+		return false
 	}
-	first, came := b.first == nil, at.Sub(b.base)
+	came := at.Sub(b.base)
+	first = b.first == nil
 	if !b.last.append(came, packet) && (!b.grow() || !b.last.append(came, packet)) {
 		b.mu.Unlock()
 		b.full.Add(1)
-		return
+		return false
 	}
 	b.mu.Unlock()
-	if first {
-		b.wake()
-	}
+	return first
 }
 
 // grow adds a block, if the inbox may hold one more.

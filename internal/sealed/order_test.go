@@ -89,6 +89,41 @@ func (d *talk) say(n int) {
 // left returns how many packets a has sent.
 func (d *talk) left() uint64 { return d.near.conn.To(d.far.conn).Stats().Packets }
 
+// TestPlayLeavesAtOnce, on the goroutine that brings it; bulk has one of its own, for as long as it is in flight.
+func TestPlayLeavesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newTalk(t)
+		packets, started := d.left(), d.a.Stats().Goroutines
+		d.say(1)
+		require.Equal(t, packets+1, d.left())
+		require.False(t, d.goes())
+		require.Equal(t, started, d.a.Stats().Goroutines)
+
+		d.a.Lock()
+		d.up.bulk = 100
+		d.a.Unlock()
+		require.Greater(t, d.left(), packets+1, "the first flight is not kept waiting")
+		require.True(t, d.goes())
+		pass(5 * time.Second)
+		require.False(t, d.goes())
+		require.Len(t, d.down.got, 101)
+	})
+}
+
+// TestReaderTakesPlay: what comes while the socket's reader has time to wait needs no other goroutine.
+func TestReaderTakesPlay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newTalk(t)
+		started := d.b.Stats().Goroutines
+		for range 10 {
+			d.say(1)
+			pass(5 * ms)
+		}
+		require.Len(t, d.down.got, 10)
+		require.LessOrEqual(t, d.b.Stats().Goroutines, started+1, "the one whose timer sends the ack")
+	})
+}
+
 // gated is a socket whose writes wait for a gate.
 type gated struct {
 	net.PacketConn
@@ -105,7 +140,7 @@ func TestTickDoesNotWaitForTheSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTalk(t)
 		gate := gated{d.near.conn, make(chan struct{})}
-		d.near.socket.sys.Conn = gate
+		d.near.socket.sys.Conn, d.a.blocks = gate, true
 		packets := d.left()
 		for range 3 {
 			d.say(1)

@@ -52,7 +52,7 @@ type arrived struct {
 	opened
 }
 
-// runner is what the goroutine of a carrier keeps between two turns. Nobody else uses it.
+// runner is what a carrier keeps between two turns. It belongs to whoever works.
 type runner struct {
 	writer        udp.Writer
 	to, from      net.Addr       // by Config.Addrs, at asked
@@ -61,7 +61,11 @@ type runner struct {
 	most          int            // bytes of a packet, by Config.MaxPacket at asked; written under the lock
 	asked         time.Time      // when QUIC was last asked for addresses and size
 
-	state State // of the session, in the last turn
+	// What the last turn has found.
+	state   State // of the session
+	changed bool  // it changed, which Config.Changed was not told yet
+	pings   bool  // Ping is due, which may block
+	bulk    bool  // bulk is in flight
 
 	burst *burst // packets to be sent; nil between turns, unless the socket is blocked
 	batch *batch // packets that are received; nil as burst
@@ -72,7 +76,6 @@ type runner struct {
 
 	observed time.Time
 	pinger   pinger
-	pings    bool // the last turn found that Ping is due, which may block
 }
 
 // borrow takes the buffers for a turn, unless it has them because the socket was blocked.
@@ -101,42 +104,33 @@ func (r *runner) heavy() bool { return r.load > heavyLoad }
 // noteLoad notes how many packets a turn has received and built.
 func (r *runner) noteLoad() { r.load += r.batch.n + len(r.burst.built) - r.load/8 }
 
+// stays reports whether there is bulk, for which a goroutine waits.
+func (r *runner) stays() bool { return r.bulk || r.heavy() }
+
+// owes reports whether settle has something to do.
+func (r *runner) owes() bool { return r.changed || r.pings || r.state == Closed }
+
 // busy reports whether packets wait for a turn for long, because the processors have much else to do.
 func (r *runner) busy() bool { return r.waited > busyWait }
 
-// loop is the goroutine.
-func (c *Carrier) loop() {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		takesPlace := c.worker.crowded() && c.run.heavy()
-		if takesPlace {
-			heavyTurns <- struct{}{}
-		}
-		c.run.borrow()
-		next, idle := c.turn()
-		c.run.giveBack()
-		if takesPlace {
-			<-heavyTurns
-		}
-		if c.run.pings {
-			c.config.Ping()
-		}
-		if c.finished() {
-			return
-		}
-		if !idle || c.run.heavy() && c.worker.poll(next) {
-			continue
-		}
-		if c.worker.sleep(timer, next) {
-			return
-		}
+// settle does after a turn what may take long or block. It is true when the session has ended; then the carrier has, too.
+func (c *Carrier) settle() (ended bool) {
+	r := &c.run
+	if r.changed && c.config.Changed != nil {
+		c.config.Changed(r.state)
 	}
+	if r.pings {
+		c.config.Ping()
+	}
+	r.changed, r.pings = false, false
+	return c.finished()
 }
 
 // turn does what is due now. When it is idle, nothing more is due before next, or, when that is zero, before somebody wakes the carrier.
 func (c *Carrier) turn() (next time.Time, idle bool) {
 	r := &c.run
+	r.borrow()
+	defer r.giveBack()
 	if !r.taken.more() {
 		r.taken = c.inbox.take()
 	}
@@ -153,11 +147,14 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 	all := r.burst.sent == r.burst.n && c.collect(now)
 	next = c.next()
 	turned := c.config.Turned != nil && c.config.Turned()
-	changed := c.session.Changed()
+	r.changed = c.session.Changed() || r.changed
 	r.state = c.session.State()
+	r.bulk = c.session.bulkInFlight() > 0
 	c.mu.Unlock()
 	r.noteLoad()
-	c.tell(changed, turned)
+	if turned {
+		c.config.Woken()
+	}
 
 	more := r.taken.more()
 	if !more && r.taken.first != nil {
@@ -172,16 +169,6 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 		return next, all && idle
 	}
 	return time.Now().Add(blockedWait), idle
-}
-
-// tell calls the owner's functions for what a turn has changed, without the lock.
-func (c *Carrier) tell(changed, woken bool) {
-	if changed && c.config.Changed != nil {
-		c.config.Changed(c.run.state)
-	}
-	if woken {
-		c.config.Woken()
-	}
 }
 
 // follow makes the carrier send where QUIC sends, and packets as large as QUIC's, and tells the session when the path has changed.

@@ -63,7 +63,7 @@ func TestTurnIsShortForJumboPackets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newBed(t, netsim.Config{Delay: 10 * ms}, 0).a
 		for _, row := range []struct{ size, opened int }{{MaxPacket, turnPackets}, {100, turnPackets}, {JumboPacket, turnBytes/JumboPacket + 1}} {
-			box := newInbox(func() {})
+			box := newInbox(func(bool) {})
 			box.setRemote(udp.AddrPort(here))
 			for range turnPackets + 1 {
 				box.put(time.Now(), udp.AddrPort(here), make([]byte, row.size))

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/internal/crew"
 	"github.com/quivernet/quiver/internal/udp"
 )
 
@@ -36,6 +37,9 @@ type Socket struct {
 	mu    sync.RWMutex // guards boxes
 	boxes map[ID]*inbox
 
+	reader reader               // what quic-go reads
+	crew   *crew.Crew[*Carrier] // takes turns for carriers without bulk
+
 	early early        // packets with unknown ids, for carriers that are about to begin; guarded by its own lock
 	lent  atomic.Int64 // bytes that inboxes have borrowed, at most lentBytes
 
@@ -51,7 +55,7 @@ type SocketStats struct {
 
 // NewSocket wraps a socket, usually a *net.UDPConn. From now on nobody else may read from that; the caller closes it.
 func NewSocket(conn net.PacketConn, c SocketConfig) *Socket {
-	return &Socket{sys: udp.New(conn, !c.NoOffload), guard: c.Guard, boxes: make(map[ID]*inbox)}
+	return &Socket{sys: udp.New(conn, !c.NoOffload), guard: c.Guard, boxes: make(map[ID]*inbox), crew: crew.New((*Carrier).play)}
 }
 
 // QUIC returns the Conn for quic-go's Transport: the socket without the packets of carriers.
@@ -161,5 +165,7 @@ func (s *Socket) route(at time.Time, from net.Addr, packet []byte) {
 		return
 	}
 	s.kept.Add(1)
-	box.put(at, source, packet)
+	if box.put(at, source, packet) {
+		s.reader.boxes = append(s.reader.boxes, box)
+	}
 }

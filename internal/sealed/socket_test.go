@@ -80,7 +80,7 @@ func TestPacketsThatCameEarly(t *testing.T) {
 	for range 3 {
 		s.route(at, here, []byte(early)) // the last two take the places of the oldest two
 	}
-	box := newInbox(func() {})
+	box := newInbox(func(bool) {})
 	box.setRemote(udp.AddrPort(here))
 	require.NoError(t, s.register(box, ID{1}))
 	require.ErrorContains(t, s.register(box, ID{3}, ID{1}), "in use")
@@ -95,7 +95,7 @@ func TestPacketsThatCameEarly(t *testing.T) {
 
 func TestReadBatchKeepsOurs(t *testing.T) {
 	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
-	box := newInbox(func() {})
+	box := newInbox(func(bool) {})
 	box.setRemote(udp.AddrPort(here))
 	id := s.issue(box)
 	ours, unknown := sealedFor(id, "x"), sealedFor(ID{}, "y")
@@ -172,15 +172,20 @@ func TestReadFromKeepsOurs(t *testing.T) {
 }
 
 func TestInboxIsBounded(t *testing.T) {
-	wakes := 0
-	b := newInbox(func() { wakes++ })
+	firsts := 0
+	b := newInbox(func(bool) {})
 	b.setRemote(udp.AddrPort(here))
 	p := bytes.Repeat([]byte{7}, 1000)
+	put := func() {
+		if b.put(time.Now(), udp.AddrPort(here), p) {
+			firsts++
+		}
+	}
 	for range 2 * inboxBytes / 1000 {
-		b.put(time.Now(), udp.AddrPort(here), p)
+		put()
 	}
 	fit := inboxBytes / blockBytes * (len(block{}.records) / (1000 + inboxHeader))
-	require.Equal(t, 1, wakes)
+	require.Equal(t, 1, firsts)
 	require.EqualValues(t, 2*inboxBytes/1000-fit, b.full.Load())
 	waits := b.take()
 	n := 0
@@ -189,20 +194,44 @@ func TestInboxIsBounded(t *testing.T) {
 		require.Equal(t, p, packet)
 	}
 	require.Equal(t, fit, n)
-	b.put(time.Now(), udp.AddrPort(here), p)
+	put()
 	require.True(t, b.empty(), "what is being opened counts")
 	b.give(waits)
 	require.Zero(t, b.held)
-	b.put(time.Now(), udp.AddrPort(here), p)
-	require.Equal(t, 2, wakes)
+	put()
+	require.Equal(t, 2, firsts)
 	require.False(t, b.empty())
 	b.close()
-	b.put(time.Now(), udp.AddrPort(here), p)
+	put()
 	require.True(t, b.empty())
 }
 
+// TestBusyReader: a reader that has not waited for packets for a while leaves the turns to others.
+func TestBusyReader(t *testing.T) {
+	var looks []bool
+	var r reader
+	now := time.Now()
+	serve := func() bool {
+		looks = nil
+		r.boxes = append(r.boxes, newInbox(func(atOnce bool) { looks = append(looks, atOnce) }))
+		r.serve(now)
+		require.Empty(t, r.boxes)
+		require.Len(t, looks, 1)
+		return looks[0]
+	}
+	require.False(t, serve())
+	r.noteRead(now, now.Add(longRead))
+	now = now.Add(longRead)
+	require.True(t, serve())
+	now = now.Add(promptTime - 1)
+	r.noteRead(now, now.Add(1))
+	require.True(t, serve())
+	now = now.Add(1)
+	require.False(t, serve())
+}
+
 func TestElsewhereIsLimited(t *testing.T) {
-	b := newInbox(func() {})
+	b := newInbox(func(bool) {})
 	b.setRemote(udp.AddrPort(here))
 	other := netip.MustParseAddrPort("10.0.0.2:5")
 	now := time.Now()
@@ -266,7 +295,7 @@ func TestInboxBorrows(t *testing.T) {
 	p := bytes.Repeat([]byte{7}, 1000)
 	held := 0
 	for i := range boxes {
-		b := newInbox(func() {})
+		b := newInbox(func(bool) {})
 		b.lent = &s.lent
 		b.setRemote(udp.AddrPort(here))
 		boxes[i] = b
@@ -337,7 +366,7 @@ func TestGuard(t *testing.T) {
 // TestNoJumboPacketWaitsForItsCarrier: a carrier begins with smaller packets, and the room for early ones is theirs.
 func TestNoJumboPacketWaitsForItsCarrier(t *testing.T) {
 	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
-	b, id := newInbox(func() {}), NewID()
+	b, id := newInbox(func(bool) {}), NewID()
 	b.lent = &s.lent
 	b.setRemote(udp.AddrPort(here))
 	packet := []byte(sealedFor(id, "x"))

@@ -10,8 +10,7 @@ import (
 )
 
 const (
-	// linger is how long a goroutine without work waits for some before it ends. It is less than a tick at 30 Hz: the ticks of a quiet
-	// game wake its carriers, and should not keep their goroutines.
+	// linger is how long the goroutine of a carrier with bulk waits for work before it ends.
 	linger = 20 * time.Millisecond
 	// parkAfter is how far off the next work must be for the goroutine to end, and leave it to a timer.
 	parkAfter = 100 * time.Millisecond
@@ -26,40 +25,79 @@ const (
 // awake counts the goroutines of all workers of the process.
 var awake atomic.Int32
 
-// worker is a goroutine that exists while there is work. wake may be called concurrently; the other methods are for the goroutine.
+// worker says who works for a carrier: a goroutine, which exists while there is bulk; without bulk whoever brings work, in the goroutine's
+// place, if that never blocks. wake, enter and stop may be called concurrently; the other methods are for whoever works.
 type worker struct {
-	work  func()        // the goroutine: it works and calls sleep in turn, until that returns true
-	empty func() bool   // reports whether the inbox is empty; the goroutine ends only then, because wake is called only for the first packet in it
+	hand  func()        // has another goroutine work in place of the caller
+	work  func()        // works on a goroutine of its own, and calls sleep in turn, until that returns true
+	empty func() bool   // reports whether the inbox is empty; the work ends only then, because wake is called only for the first packet in it
 	real  bool          // the socket is the kernel's and time is real, not a test's
-	token chan struct{} // capacity 1; wakes a sleeping goroutine
+	token chan struct{} // capacity 1; holds a wake, and ends the sleep of the goroutine
+	timer *time.Timer   // of sleep; nil before the first
 
 	mu      sync.Mutex
-	running bool
+	working bool // somebody works
 	ended   bool
-	later   *time.Timer // calls wake when the next work is due
+	next    time.Time   // when work is due, while nobody works; zero = never
+	later   *time.Timer // calls expired at due; nil before the first
+	due     time.Time   // zero = later is not set
 
 	started atomic.Uint64 // how many goroutines were started
 }
 
-// wake makes the goroutine look for work, and starts it if there is none.
+// wake has somebody else look for work.
 func (w *worker) wake() {
+	if w.enter() {
+		w.hand()
+	}
+}
+
+// enter makes the caller the one who works. It is false when somebody works already, who will look again, or when the worker has ended.
+// The caller then works until rest is true, or calls hand or start.
+func (w *worker) enter() (ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case w.ended:
-	case w.running:
+	case w.working:
 		select {
 		case w.token <- struct{}{}:
 		default:
 		}
 	default:
-		w.running = true
-		w.started.Add(1)
-		if w.later != nil {
-			w.later.Stop()
-		}
-		go w.run()
+		w.working = true
+		return true
 	}
+	return false
+}
+
+// start has a goroutine go on in place of the caller.
+func (w *worker) start() {
+	w.started.Add(1)
+	go w.run()
+}
+
+// expired works on the goroutine of the timer, if work is due.
+func (w *worker) expired() {
+	if w.overdue() {
+		w.started.Add(1)
+		w.run()
+	}
+}
+
+// overdue makes the caller, the timer's goroutine, the one who works, if nobody does and work is due by now.
+func (w *worker) overdue() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.due = time.Time{}
+	if w.ended || w.working {
+		return false
+	}
+	w.working = !w.next.IsZero() && time.Until(w.next) <= 0
+	if !w.working {
+		w.schedule()
+	}
+	return w.working
 }
 
 // seen forgets a wake, and reports whether there was one. The goroutine calls it where it sees all that the owner did before, and looks into
@@ -102,7 +140,7 @@ func (w *worker) poll(next time.Time) bool {
 
 // sleep waits for a wake, or for the time next at which work is due; zero = none is. It reports whether the goroutine must end, because
 // there is no work for long.
-func (w *worker) sleep(timer *time.Timer, next time.Time) (end bool) {
+func (w *worker) sleep(next time.Time) (end bool) {
 	wait, rests := linger, true
 	if until := time.Until(next); !next.IsZero() && until <= parkAfter {
 		wait, rests = until, false
@@ -119,11 +157,15 @@ func (w *worker) sleep(timer *time.Timer, next time.Time) (end bool) {
 	if naps && udp.Nap(wait) {
 		return false
 	}
-	timer.Reset(wait)
+	if w.timer == nil {
+		w.timer = time.NewTimer(wait)
+	} else {
+		w.timer.Reset(wait)
+	}
 	select {
 	case <-w.token:
 		return false
-	case <-timer.C:
+	case <-w.timer.C:
 		return rests && w.rest(next)
 	}
 }
@@ -142,25 +184,32 @@ func (w *worker) adjust(wait time.Duration) (_ time.Duration, naps bool) {
 	return wait, wait < udp.TimerUnit && 2*crowd <= procs
 }
 
-// rest reports whether the goroutine may end, because there is no work. It then sets the timer that starts another one at next.
+// rest reports whether the caller may stop to work, because there is nothing to do before next. Then the timer calls expired at next.
 func (w *worker) rest(next time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.token) > 0 || !w.empty() {
 		return false
 	}
-	w.running = false
-	switch {
-	case next.IsZero():
-	case w.later == nil:
-		w.later = time.AfterFunc(time.Until(next), w.wake)
-	default:
-		w.later.Reset(time.Until(next))
-	}
+	w.working, w.next = false, next
+	w.schedule()
 	return true
 }
 
-// end makes wake do nothing from now on. Only the last goroutine calls it.
+// schedule sets the timer for next, unless it fires earlier, and sets it then: play puts next off in every turn, and to tell the runtime so
+// each time costs as much as a tenth of a turn, or a system call when the process is idle.
+func (w *worker) schedule() {
+	if w.next.IsZero() || !w.due.IsZero() && !w.due.After(w.next) {
+		return
+	}
+	if w.due = w.next; w.later == nil {
+		w.later = time.AfterFunc(time.Until(w.due), w.expired)
+	} else {
+		w.later.Reset(time.Until(w.due))
+	}
+}
+
+// end makes wake do nothing from now on. Only the last one who works calls it.
 func (w *worker) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -50,7 +50,7 @@ func TestWaitsOfACrowd(t *testing.T) {
 
 // TestSeenWakesAreForgotten: a wake that a turn has seen starts no other one.
 func TestSeenWakesAreForgotten(t *testing.T) {
-	w := worker{running: true, token: make(chan struct{}, 1)}
+	w := worker{working: true, token: make(chan struct{}, 1)}
 	require.False(t, w.seen())
 	w.wake()
 	w.wake()
@@ -67,7 +67,7 @@ func TestPoll(t *testing.T) {
 		require.True(t, w.poll(time.Time{}), "a packet comes")
 		require.Equal(t, 3, looks)
 	})
-	w := worker{real: true, running: true, token: make(chan struct{}, 1), empty: func() bool { return true }}
+	w := worker{real: true, working: true, token: make(chan struct{}, 1), empty: func() bool { return true }}
 	require.False(t, w.poll(time.Time{}), "nothing comes")
 	require.False(t, w.poll(time.Now().Add(time.Hour)))
 	require.True(t, w.poll(time.Now()), "something is due")
@@ -81,4 +81,31 @@ func TestPoll(t *testing.T) {
 	setAwake(t, 1)
 	w.real = false
 	require.False(t, w.poll(time.Time{}), "in virtual time")
+}
+
+// TestTimersThatAreOvertaken: play puts off what is due in each turn. The timer is not told so, and looks again when it fires.
+func TestTimersThatAreOvertaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var worked []time.Duration
+		begin := time.Now()
+		w := &worker{token: make(chan struct{}, 1), empty: func() bool { return true }}
+		w.work = func() {
+			worked = append(worked, time.Since(begin))
+			require.True(t, w.rest(time.Time{}))
+		}
+		for _, next := range []time.Duration{20 * ms, 50 * ms, 80 * ms} {
+			require.True(t, w.enter())
+			require.True(t, w.rest(begin.Add(next)))
+		}
+		pass(time.Second)
+		require.Equal(t, []time.Duration{80 * ms}, worked)
+
+		begin = time.Now()
+		for _, next := range []time.Duration{50 * ms, 20 * ms} {
+			require.True(t, w.enter())
+			require.True(t, w.rest(begin.Add(next)))
+		}
+		pass(time.Second)
+		require.Equal(t, []time.Duration{80 * ms, 20 * ms}, worked, "an earlier time counts at once")
+	})
 }

@@ -40,6 +40,12 @@ func New(conn net.PacketConn, offload bool) *Socket {
 	return s
 }
 
+// Blocks reports whether a write may block, because package net does it.
+func (s *Socket) Blocks() bool {
+	_, never := s.Conn.(interface{ NeverBlocks() })
+	return !never && (!writes || s.Raw == nil)
+}
+
 // SystemConn is a socket with kernel buffers, or one that acts like it.
 type SystemConn interface {
 	SetReadBuffer(bytes int) error

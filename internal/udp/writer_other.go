@@ -7,6 +7,8 @@ import (
 	"syscall"
 )
 
+const writes = false
+
 // systemWriter is never usable here: package net sends.
 type systemWriter struct{}
 

@@ -13,6 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// writes says that systemWriter writes to the kernel's sockets.
+const writes = true
+
 // systemWriter calls sendmsg itself, for package net hides that a call would block, and knows no segments.
 type systemWriter struct {
 	to   unix.Sockaddr // nil = not usable
