@@ -76,6 +76,7 @@ func TestBurstsAreLearntFromAnyPackets(t *testing.T) {
 	}
 	b.wanted = true
 	require.Equal(t, []int{16}, b.send(1, 0))
+	require.Equal(t, 16, (&Controller{burst: b.burst}).Together())
 }
 
 // Packets may arrive in another order.

@@ -379,6 +379,9 @@ func (c *Controller) Limited(inFlight int) {
 // Bursts says whether several packets should leave together, as far as the path passes them on at once. Otherwise the pacer spaces them.
 func (c *Controller) Bursts(wanted bool) { c.burst.wanted = wanted }
 
+// Together returns how many packets that left together have arrived within a millisecond; 0 = not known.
+func (c *Controller) Together() int { return c.burst.passed }
+
 // Waiting says about how many bytes wait to be sent, before the first packets of a transfer leave.
 func (c *Controller) Waiting(bytes int) { c.waiting = bytes }
 

@@ -109,7 +109,7 @@ func TestPlayFillsNoJumboPacket(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	s.a.source = playOnly{}
 	s.a.mtu.jumbo.takes = true
-	s.a.mtu.jumbo.weigh(1e9, 1<<20)
+	s.a.mtu.jumbo.weigh(1e9, 1<<20, 0)
 	for range 4 {
 		s.a.Wake()
 		p, _, ok := s.a.Build(s.now, make([]byte, 0, JumboPacket), SafePacket, true)
@@ -154,15 +154,19 @@ func TestPlayIsNeverJumbo(t *testing.T) {
 	var j jumbo
 	s := &Session{}
 	j.takes = true
-	j.weigh(1e9, 1<<20)
+	j.weigh(1e9, 1<<20, 0)
 	s.mtu.jumbo = j
 	require.Equal(t, JumboPacket, s.limit(forPayload, MaxPacket, true))
 	require.Equal(t, MaxPacket, s.limit(forPayload, MaxPacket, false), "the socket sends none")
 	require.Equal(t, MaxPacket, s.limit(forPlay, MaxPacket, true))
 	require.Equal(t, MaxPacket, s.limit(forReport, MaxPacket, true))
-	s.mtu.jumbo.weigh(1.7e6, 1<<20)
+	s.mtu.jumbo.weigh(1.7e6, 1<<20, jumboBurst-1)
 	require.Equal(t, MaxPacket, s.limit(forPayload, MaxPacket, true), "the path is slow")
-	s.mtu.jumbo.weigh(1e9, 3*JumboPacket)
+	s.mtu.jumbo.weigh(1.7e6, 1<<20, jumboBurst)
+	require.Equal(t, JumboPacket, s.limit(forPayload, MaxPacket, true), "the path is fast, and many share it")
+	s.mtu.jumbo.weigh(4e5, 1<<20, jumboBurst)
+	require.Equal(t, MaxPacket, s.limit(forPayload, MaxPacket, true), "a shaper may hold it")
+	s.mtu.jumbo.weigh(1e9, 3*JumboPacket, jumboBurst)
 	require.Equal(t, MaxPacket, s.limit(forPayload, MaxPacket, true), "the window is small")
 }
 
@@ -196,7 +200,7 @@ func TestPlayInAPacketWithBulk(t *testing.T) {
 // TestJumboSearchesAgain only long after a search in vain, and at once after a black hole, which may have been an outage.
 func TestJumboSearchesAgain(t *testing.T) {
 	var j jumbo
-	j.weigh(1e9, 1<<20)
+	j.weigh(1e9, 1<<20, 0)
 	large, small := &record{size: JumboPacket + overheadUDP}, &record{size: 100}
 	n := uint64(0)
 	for range jumboTries {
@@ -246,7 +250,7 @@ func TestJumboIsOfOnePath(t *testing.T) {
 	before := s.a.records.Next
 	s.a.Moved(s.now)
 	j := &s.a.mtu.jumbo
-	j.weigh(1e9, 1<<20)
+	j.weigh(1e9, 1<<20, 0)
 	s.a.mtu.acked(before-1, &record{size: JumboPacket + overheadUDP})
 	require.False(t, j.usable())
 	require.True(t, j.probeDue(0))
@@ -264,7 +268,7 @@ func TestPlayHasItsShareBesideJumboPackets(t *testing.T) {
 	require.False(t, s.hastens())
 
 	s.mtu.jumbo.takes = true
-	s.mtu.jumbo.weigh(1e9, 1<<20)
+	s.mtu.jumbo.weigh(1e9, 1<<20, 0)
 	s.full = JumboPacket + overheadUDP
 	require.Equal(t, bound, s.playBound())
 	require.False(t, s.hastens())

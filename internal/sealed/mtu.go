@@ -18,6 +18,11 @@ const (
 	// jumboTime is how long one may keep a bottleneck that is no faster than our rate, because play waits behind it: 1.8 MB/s. A link with
 	// such frames is far faster, and our rate but a share of it, unless a shaper holds it.
 	jumboTime = 5 * time.Millisecond
+	// sharedJumboTime is jumboTime on a path that has passed on jumboBurst packets within a millisecond, as many as fill one of them: there the
+	// rate is but our share of a far faster bottleneck. It still bounds what play waits behind a shaper that lets such bursts pass. Two hundred
+	// clients that load from one server over loopback have half a MB/s to one each, and send two fifths of the packets.
+	sharedJumboTime = 20 * time.Millisecond
+	jumboBurst      = (JumboPacket + MaxPacket - 1) / MaxPacket
 	// jumboWindow is how many of them the window must hold, so that acks come one by one.
 	jumboWindow = 4
 	// jumboTries is how many probes must be lost in a row for the path to take none (RFC 8899, section 5.1.2: MAX_PROBES), and jumboHold
@@ -108,9 +113,14 @@ type jumbo struct {
 	loss  float64       // share of jumbo packets that were lost, of about the last 16
 }
 
-// weigh notes the rate in bytes a second at which packets arrive, and the window in bytes.
-func (j *jumbo) weigh(rate float64, window int) {
-	j.pays = rate*jumboTime.Seconds() >= JumboPacket && window >= jumboWindow*JumboPacket
+// weigh notes the rate in bytes a second at which packets arrive, the window in bytes, and how many packets that left together have arrived
+// within a millisecond.
+func (j *jumbo) weigh(rate float64, window, together int) {
+	most := jumboTime
+	if together >= jumboBurst {
+		most = sharedJumboTime
+	}
+	j.pays = rate*most.Seconds() >= JumboPacket && window >= jumboWindow*JumboPacket
 }
 
 // usable reports whether bulk may travel in jumbo packets.

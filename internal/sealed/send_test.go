@@ -61,7 +61,7 @@ func TestCollectBuildsJumboPackets(t *testing.T) {
 			d.a.config.NoJumbo = c.no
 			d.a.session.source = newPieces(1000, 1000, 0)
 			d.a.session.mtu.jumbo.takes = true
-			d.a.session.mtu.jumbo.weigh(1e9, 1<<20)
+			d.a.session.mtu.jumbo.weigh(1e9, 1<<20, 0)
 			d.a.session.Wake()
 			d.a.run.borrow()
 			d.a.collect(now)

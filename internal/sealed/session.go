@@ -232,7 +232,7 @@ func (s *Session) bulkInFlight() int { return s.records.bytes - s.records.play }
 // tellController tells the controller that all acks and losses of a feedback were noted, and looks what its rate allows.
 func (s *Session) tellController(now time.Time) {
 	s.control.Feedback(now, s.records.bytes)
-	s.mtu.jumbo.weigh(s.control.Delivered(), s.control.Window())
+	s.mtu.jumbo.weigh(s.control.Delivered(), s.control.Window(), s.control.Together())
 }
 
 // InFlight returns the bytes, on the wire, of packets with payloads that are neither acked nor lost.
