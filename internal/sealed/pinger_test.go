@@ -65,6 +65,12 @@ func TestPingsWhileQUICSearches(t *testing.T) {
 	p.moved()
 	require.NotZero(t, count(2*2*searchTrips))
 
+	t.Logf("# bulk travels in jumbo packets")
+	p.moved()
+	s.a.mtu.jumbo = jumbo{takes: true, pays: true}
+	require.False(t, p.searches(s.now.Add(time.Hour), s.a, func() int { return size }))
+	s.a.mtu.jumbo = jumbo{}
+
 	t.Logf("# play alone")
 	s.a.records.play = s.a.records.bytes
 	p.moved()
