@@ -52,6 +52,7 @@ func (c *Conn) fill() {
 	for i := range c.levels {
 		if i == bulkLevel {
 			c.fillBesideBulk()
+			c.build.widen()
 		}
 		if c.build.full() || i == bulkLevel && !c.bulkOpen() {
 			return

@@ -217,9 +217,28 @@ func TestUnreliableKeepsItsPlaceAmongReliable(t *testing.T) {
 	require.Equal(t, "u", string(got[1].Payload))
 }
 
+// TestBulkFillsLargePackets, but play does not wait for the rest of one.
+func TestBulkFillsLargePackets(t *testing.T) {
+	const most = 8900
+	p := newPair(t, Config{})
+	play, bulk := p.open(0, Normal), p.open(0, Bulk)
+	p.send(0, play, Reliable, []byte("play"))
+	p.send(0, bulk, Reliable, pattern(40_000, 1))
+	c := p.ends[0]
+	both, _, ok := c.AppendPacket(p.now, nil, most)
+	require.True(t, ok)
+	require.Len(t, both, playDatagram, "bulk fills it")
+	for range 3 {
+		alone, _, ok := c.AppendPacket(p.now, nil, most)
+		require.True(t, ok)
+		require.Len(t, alone, most)
+		require.LessOrEqual(t, len(bunchesOf(t, alone)), most/EntryBytes+3, "most entries are in one piece")
+	}
+}
+
 func TestAtMost255BunchesAPacket(t *testing.T) {
 	p := newPair(t, Config{ReliableBuffer: 1024})
-	ch := p.open(0, Normal)
+	ch := p.open(0, Bulk)
 	for range 200 {
 		p.send(0, ch, Reliable, nil)
 		p.send(0, ch, ReliableUnordered, nil)

@@ -10,6 +10,7 @@ import (
 const (
 	minDatagram  = maxHeaderBytes + maxBunchHeader + EntryBytes // 1,163: an entry always fits
 	fullDatagram = 1404                                         // at which quic-go's path MTU discovery ends
+	playDatagram = 1420                                         // fills a sealed packet that is not jumbo; play must not wait for the rest of one that is
 	minPiece     = 16                                           // bytes; an entry is not cut for less
 	minFill      = 32                                           // the least room that is worth another piece, in bytes
 )
@@ -19,6 +20,7 @@ type builder struct {
 	buf     []byte           // AppendPacket's, with the packet so far
 	start   int              // index in buf of the packet's first byte
 	limit   int              // len(buf) when the packet is full
+	most    int              // the same, without play
 	bunches int              // in the packet
 	content recovery.Content // of the bunches
 	fresh   bool             // bunches that were never sent may be placed
@@ -26,6 +28,13 @@ type builder struct {
 }
 
 func (b *builder) room() int { return b.limit - len(b.buf) }
+
+// widen makes room for as much bulk as the packet may hold, unless play is in it.
+func (b *builder) widen() {
+	if !b.content.Play {
+		b.limit = b.most
+	}
+}
 
 // full reports whether another bunch is out of the question. A reliable message of one byte takes 8 where its channel's number is below 64:
 // 6 for the header, one for its length, and itself.
@@ -54,7 +63,7 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 	}
 
 	c.skipNumber(t)
-	c.build = builder{buf: buf, start: len(buf), limit: len(buf) + size, fresh: fresh, packet: c.sent.add()}
+	c.build = builder{buf: buf, start: len(buf), limit: len(buf) + min(size, playDatagram), most: len(buf) + size, fresh: fresh, packet: c.sent.add()}
 	c.appendHeader(t, content)
 	if content {
 		c.fill()

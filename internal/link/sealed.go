@@ -117,7 +117,7 @@ func (s Source) AppendPayload(now time.Time, buf []byte, room recovery.Room) (b 
 	l.holdBack(now, !room.Bulk)
 	for i := range l.slots {
 		m := l.slots[i].Machine
-		if b, number, ok := m.AppendPacket(now, buf, min(room.Max, maxDatagram)); ok {
+		if b, number, ok := m.AppendPacket(now, buf, room.Max); ok {
 			if i == 0 {
 				l.queued.next = number + 1
 			} else {
