@@ -12,14 +12,15 @@ import (
 // bursts is a path over which a burst sends.
 type bursts struct {
 	burst
-	now instant
+	now       instant
+	bytesEach int // of a packet
 }
 
 // together returns how many packets leave together.
 func (b *bursts) together() (n int) {
 	b.now += 100 * ms
 	for n == 0 || b.goesOn(b.now) {
-		b.leave(b.now)
+		b.leave(b.now, b.bytesEach)
 		n++
 	}
 	return n
@@ -59,6 +60,12 @@ func TestBursts(t *testing.T) {
 		b.lost()
 	}
 	require.Equal(t, []int{2, 2, 2}, b.send(3, 2*burstTime))
+
+	t.Logf("# jumbo packets")
+	b.send(4, 0)
+	b.bytesEach = 9000
+	require.Equal(t, []int{3, 3}, b.send(2, 0))
+	b.bytesEach = 0
 
 	t.Logf("# nobody wants them any more, but what was learnt stays")
 	b.send(4, 0)

@@ -119,7 +119,7 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	}
 	paused := t-c.lastSent > c.delay.base()
 	c.lastSent = t
-	c.burst.leave(t)
+	c.burst.leave(t, size)
 	if c.pacer.sent(t, size, c.Rate()) {
 		c.markLimited(inFlight)
 	}

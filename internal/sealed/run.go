@@ -95,8 +95,15 @@ func (r *runner) giveBack() {
 	}
 }
 
-// noteWait notes how long the first packet of a turn has waited in the inbox.
-func (r *runner) noteWait(wait time.Duration) { r.waited += (wait - r.waited) / 8 }
+// noteWait notes how long the first packet of a turn has waited in the inbox. A machine that is no longer busy is believed sooner than one that
+// becomes so: in a crowd a carrier has few turns, and by eighths its bursts would go on for half a second after others have ended.
+func (r *runner) noteWait(wait time.Duration) {
+	part := time.Duration(8)
+	if wait < r.waited {
+		part = 2
+	}
+	r.waited += (wait - r.waited) / part
+}
 
 // heavy reports whether the carrier moves much, as bulk does.
 func (r *runner) heavy() bool { return r.load > heavyLoad }

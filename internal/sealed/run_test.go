@@ -19,7 +19,10 @@ func TestBusy(t *testing.T) {
 	require.False(t, r.busy())
 	r.noteWait(5 * busyWait)
 	require.True(t, r.busy())
-	for range 10 {
+	for range 100 {
+		r.noteWait(5 * busyWait)
+	}
+	for range 3 { // few turns after the others have ended
 		r.noteWait(0)
 	}
 	require.False(t, r.busy())
