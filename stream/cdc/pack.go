@@ -22,10 +22,10 @@ const (
 const leastSaving = 16 // a sixteenth
 
 // What is tried first of a chunk that is much larger: what looks like noise in four places is not compressed, which costs a
-// tenth of trying it all.
+// twentieth of trying it all.
 const (
 	triedPlaces = 4
-	triedBytes  = 4 << 10 // of each place
+	triedBytes  = 2 << 10 // of each place
 )
 
 // ErrChunk means that bytes are not those of the chunk: its size or its digest is another one, or they can not be unpacked.
@@ -39,31 +39,36 @@ var (
 		zstd.WithDecoderLowmem(true), zstd.WithDecoderConcurrency(0))
 )
 
-// Pack appends the packed form of a chunk's bytes, of which there are at most [MaxChunk], to b, compressed where that pays. It is safe for
-// concurrent use.
+// Pack appends the packed form of a chunk's bytes, of which there are at most [MaxChunk], to b, compressed where that pays. Bytes that stand in
+// b's memory already, one behind its end, are not copied where it does not. It is safe for concurrent use.
 func Pack(b, chunk []byte) []byte {
-	at := len(b)
-	if mayPay(b, chunk) {
-		b = encoder.EncodeAll(chunk, append(b, packedZstd))
-		if pays(len(b)-at-1, len(chunk)) {
-			return b
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	if mayPay(buffer, chunk) {
+		*buffer = encoder.EncodeAll(chunk, (*buffer)[:0])
+		if pays(len(*buffer), len(chunk)) {
+			return append(append(b, packedZstd), *buffer...)
 		}
 	}
-	return append(append(b[:at], packedPlain), chunk...)
+	if at := len(b) + 1; at+len(chunk) <= cap(b) && len(chunk) > 0 && &chunk[0] == &b[:at+1][at] {
+		return append(b, packedPlain)[:at+len(chunk)]
+	}
+	return append(append(b, packedPlain), chunk...)
 }
 
 func pays(compressed, size int) bool { return compressed <= size-size/leastSaving }
 
-// mayPay reports whether compressing a chunk is worth a try, for which it uses the memory behind b.
-func mayPay(b, chunk []byte) bool {
+// mayPay reports whether compressing a chunk is worth a try, for which it uses a buffer.
+func mayPay(buffer *[]byte, chunk []byte) bool {
 	if len(chunk) < 2*triedPlaces*triedBytes {
 		return true
 	}
-	some := b[len(b):]
+	some := (*buffer)[:0]
 	for i := range triedPlaces {
 		some = append(some, chunk[i*(len(chunk)-triedBytes)/(triedPlaces-1):][:triedBytes]...)
 	}
-	return pays(len(encoder.EncodeAll(some, some[len(some):])), len(some))
+	*buffer = encoder.EncodeAll(some, some)
+	return pays(len(*buffer)-len(some), len(some))
 }
 
 // Unpack returns the bytes of chunk c, which packed holds in packed form. It returns a part of packed where that is not compressed, and uses the

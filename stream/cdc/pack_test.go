@@ -42,6 +42,9 @@ func TestPack(t *testing.T) {
 			data, err := Unpack([]byte("before"), packed, of(test.data))
 			require.NoError(t, err)
 			require.True(t, bytes.Equal(test.data, data))
+
+			inPlace := append([]byte("before?"), test.data...)
+			require.True(t, bytes.Equal(packed, Pack(inPlace[:6], inPlace[7:])[6:]))
 		})
 	}
 }
