@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -240,7 +241,6 @@ type putting struct {
 	lacks  []int
 	moved  func(bytes int)
 	packed int64 // bytes that were sent
-	buffer []byte
 }
 
 // send sends the manifest, and what the server lacks.
@@ -256,21 +256,22 @@ func (p *putting) send(ctx context.Context, t *pieces.Talk, manifest []byte) (er
 
 func (p *putting) pack(frame []byte, index int) ([]byte, error) {
 	c, before := p.chunks[index], len(frame)
-	data, err := p.source.ReadChunk(p.buffer, c) // the server verifies it
+	frame = slices.Grow(frame, cdc.MaxPacked)
+	data, err := p.source.ReadChunk(frame[before+1:before+1], c) // where Pack leaves it, if it can; the server verifies it
 	if err != nil {
 		return nil, err
 	}
 	frame = cdc.Pack(frame, data)
-	p.buffer = data
 	p.packed += int64(len(frame) - before)
 	p.moved(len(data))
 	return frame, nil
 }
 
 // changed fails where a file has other bytes by now than those that the server was told of.
-func (p *putting) changed() error {
+func (p *putting) changed() (err error) {
+	var buffer []byte
 	for _, i := range p.lacks {
-		if _, err := p.source.Chunk(p.buffer, p.chunks[i]); err != nil {
+		if buffer, err = p.source.Chunk(buffer, p.chunks[i]); err != nil {
 			return err
 		}
 	}
