@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 
 	"github.com/quivernet/quiver/stream"
@@ -134,17 +133,20 @@ func (t *Talk) Send(ctx context.Context, lacks []int, appendPiece func(buffer []
 
 // send sends a piece, in a buffer that it holds until the stream has taken the piece.
 func (t *Talk) send(ctx context.Context, out io.Writer, index int, appendPiece func(buffer []byte, index int) ([]byte, error)) error {
-	b, err := t.takeBuffer(ctx, header)
+	b, err := t.takeBuffer(ctx, &sent, header)
 	if err != nil {
 		return err
 	}
-	defer t.giveBuffer(b)
+	defer t.giveBuffer(&sent, b)
 	piece, err := appendPiece((*b)[header:], index)
 	if err != nil {
 		return err
 	}
 	if len(piece) > t.Most {
 		return fmt.Errorf("pieces: piece %d has %d bytes, Most is %d", index, len(piece), t.Most)
+	}
+	if most := header + cap(piece); most > cap(*b) {
+		*b = make([]byte, header, most) // for appendPiece to need no other memory next time
 	}
 	*b = append((*b)[:header], piece...) // where the piece stands already, unless the buffer was too small
 	binary.LittleEndian.PutUint32(*b, uint32(len(piece)))
@@ -223,15 +225,15 @@ func (t *Talk) receive(ctx context.Context, in io.Reader) (piece []byte, free fu
 	if int64(n) > int64(t.Most) {
 		return nil, nil, fmt.Errorf("%w: a piece of %d bytes, the limit is %d", ErrViolation, n, t.Most)
 	}
-	b, err := t.takeBuffer(ctx, int(n))
+	b, err := t.takeBuffer(ctx, &received, int(n))
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := readWhole(in, *b); err != nil {
-		t.giveBuffer(b)
+		t.giveBuffer(&received, b)
 		return nil, nil, err
 	}
-	return *b, sync.OnceFunc(func() { t.giveBuffer(b) }), nil
+	return *b, sync.OnceFunc(func() { t.giveBuffer(&received, b) }), nil
 }
 
 // errShort is how Fetch fails when Send has failed.
@@ -246,24 +248,30 @@ func readWhole(r io.Reader, b []byte) error {
 	return err
 }
 
-// buffers are reused, so that a gigabyte leaves no garbage.
-var buffers = sync.Pool{New: func() any { return new([]byte) }}
+// sent and received are buffers to be used again, so that a gigabyte leaves no garbage.
+var sent, received sync.Pool
 
 // takeBuffer waits until Memory has room, and returns a buffer of that size.
-func (t *Talk) takeBuffer(ctx context.Context, size int) (*[]byte, error) {
+func (t *Talk) takeBuffer(ctx context.Context, from *sync.Pool, size int) (*[]byte, error) {
 	if t.Memory != nil {
 		if err := t.Memory.Acquire(ctx, 1); err != nil {
 			return nil, cmp.Or(context.Cause(ctx), err)
 		}
 	}
-	b := buffers.Get().(*[]byte)
-	*b = slices.Grow((*b)[:0], size)[:size]
+	b, ok := from.Get().(*[]byte)
+	if !ok {
+		b = new([]byte)
+	}
+	if size > cap(*b) {
+		*b = make([]byte, size)
+	}
+	*b = (*b)[:size]
 	return b, nil
 }
 
 // giveBuffer gives one back.
-func (t *Talk) giveBuffer(b *[]byte) {
-	buffers.Put(b)
+func (t *Talk) giveBuffer(to *sync.Pool, b *[]byte) {
+	to.Put(b)
 	if t.Memory != nil {
 		t.Memory.Release(1)
 	}

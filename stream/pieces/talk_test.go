@@ -371,6 +371,6 @@ func (refusing) Release(int64)                          {}
 // A Limiter that failed while the context went on made a nil buffer, and a panic.
 func TestALimiterMayRefuse(t *testing.T) {
 	full := errors.New("no room for more")
-	_, err := (&Talk{Memory: refusing{full}}).takeBuffer(t.Context(), 1)
+	_, err := (&Talk{Memory: refusing{full}}).takeBuffer(t.Context(), &sent, 1)
 	require.Equal(t, full, err)
 }
