@@ -28,7 +28,7 @@ const (
 	jump       = AverageChunk / 2
 )
 
-// readStep is how much is read at once: what is behind a chunk's end is copied into the next one's buffer.
+// readStep is how much is read at once behind an average chunk: what is behind a chunk's end is copied into the next one's buffer.
 const readStep = 64 << 10
 
 // Cutter cuts content into chunks. One goroutine at a time may use it.
@@ -99,7 +99,7 @@ func fill(r io.Reader, data *[]byte) (end int, err error) {
 		if len(b) == MaxChunk {
 			return MaxChunk, nil
 		}
-		n, err := io.ReadAtLeast(r, b[len(b):min(len(b)+readStep, MaxChunk)], 1)
+		n, err := io.ReadAtLeast(r, b[len(b):min(max(len(b)+readStep, AverageChunk+1), MaxChunk)], 1)
 		*data = b[:len(b)+n]
 		if err == io.EOF {
 			return len(b), nil
