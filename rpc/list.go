@@ -27,7 +27,7 @@ func (l *List[K, V]) All() iter.Seq2[K, V] { return l.items.All() }
 
 // Set sets the value of a key. A list holds 2,048 keys, and 2,000,000,000 in its whole life: for one more Set returns ErrTooLong and
 // changes nothing. On a client it changes only the copy, until the server changes the item. When a key or value cannot be encoded,
-// such as a string beyond its bound, the next Flush logs that, and no client gets the item.
+// such as a string beyond its bound, [Spawn] fails, or the next Flush logs that, and no client gets the item.
 func (l *List[K, V]) Set(key K, value V) error {
 	if !l.items.Set(key, value) {
 		return fmt.Errorf("rpc: Set of a new key, %v, in a list of %d; it may have %d, and %d in all its time: %w", key, l.Len(), keyed.MaxItems, keyed.MaxEver, ErrTooLong)
@@ -141,9 +141,10 @@ func (r *listReplica[T, K, V]) declaration() *declaredState { return r.bound.dec
 func (r *listReplica[T, K, V]) changed() bool { return r.Changed() }
 func (r *listReplica[T, K, V]) differs() bool { return r.Changed() }
 
+func (r *listReplica[T, K, V]) encode() (state.Mask, error) { return 0, r.EncodeAll() }
+
 // A list has items and no fields: these methods of a replica do nothing.
 
-func (r *listReplica[T, K, V]) encode() (state.Mask, error)                 { return 0, nil }
 func (r *listReplica[T, K, V]) size(state.Mask) int                         { return 0 }
 func (r *listReplica[T, K, V]) appendTo(b []byte, _ state.Mask) []byte      { return b }
 func (r *listReplica[T, K, V]) remember()                                   {}

@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -28,4 +30,32 @@ func TestBytesBetweenFieldsAreNoChange(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, fields)
 	require.False(t, r.changed(), "looked at, and no field has changed")
+}
+
+// TestSpawnBeyondABound: what cannot travel is an error of Spawn, which names it and leaves no actor.
+func TestSpawnBeyondABound(t *testing.T) {
+	class := NewClass("Bag")
+	tag := NewState[label](class)
+	things := NewList[int, label](class, "Things")
+	inNet(t, 1, Config{Classes: []*Class{class}}, func(n *network) {
+		type bag struct {
+			tag    label
+			things List[int, label]
+		}
+		bags := Bind(n.server.World, class, func(*Actor) *bag { return new(bag) })
+		Replicate(bags, tag, func(b *bag) *label { return &b.tag })
+		ReplicateList(bags, things, func(b *bag) *List[int, label] { return &b.things })
+
+		long := label{strings.Repeat("x", 101)}
+		for want, set := range map[string]func(b *bag){
+			`Spawn of a "Bag": state Bag.label: label.Text: `: func(b *bag) { b.tag = long },
+			`Spawn of a "Bag": state Bag.Things: item 7: `:    func(b *bag) { require.NoError(t, b.things.Set(7, long)) },
+		} {
+			a, _, err := Spawn(bags, n.server.joined[0], set)
+			require.Nil(t, a)
+			require.ErrorContains(t, err, want)
+			require.ErrorContains(t, err, "its bound is 100")
+		}
+		require.Empty(t, slices.Collect(n.server.Actors()))
+	})
 }

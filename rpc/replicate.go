@@ -3,6 +3,7 @@ package rpc
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -98,12 +99,16 @@ func (a *Actor) compareList(r keeper) {
 	}
 }
 
-// encodeFirst encodes the states of a new object. Some clients may have the actor already, because its constructor made a call: that opened
-// it without these states, which follow in updates.
-func (a *Actor) encodeFirst() {
+// encodeFirst encodes the states of a new object. The error names fields and items that cannot travel. Some clients may have the actor
+// already, because its constructor made a call: that opened it without these states, which follow in updates.
+func (a *Actor) encodeFirst() (failed error) {
 	for r := range a.states.kept {
-		if _, list := r.(keeper); !list {
-			a.compare(r)
+		changed, err := r.encode()
+		if changed != 0 {
+			a.mark(changed << r.declaration().first)
+		}
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("rpc: Spawn of a %q: state %v: %w", a.class.name, r.declaration(), err))
 		}
 	}
 	if a.states.watched = false; len(a.openings) > 0 { // watch ran when there were no replicas, and added none
@@ -113,6 +118,7 @@ func (a *Actor) encodeFirst() {
 		o.late = a.states.initial()
 		o.look()
 	}
+	return failed
 }
 
 // compareAll compares all states of the actor, whether or not they are due.

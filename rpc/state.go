@@ -26,8 +26,8 @@ import (
 // server never had together. Put values that belong together, such as a position and its tick, in a nested struct: that is one field.
 //
 // Fields may be bools, numbers, strings and slices with a bound, arrays, structs of these, [Ref], and types derived from them. A
-// field takes at most 1,000 bytes encoded. A value beyond its bound does not travel: clients keep what they have of that field, zero
-// at first, also when [Spawn] returned no error, and the log says so. Tags, separated by commas:
+// field takes at most 1,000 bytes encoded. With a value beyond its bound [Spawn] fails; later it does not travel: clients keep
+// what they have of that field, and the log says so. Tags, separated by commas:
 //
 //	quiver:"owner"        only to the owner's client (UE: COND_OwnerOnly)
 //	quiver:"skipowner"    to all others (UE: COND_SkipOwner)

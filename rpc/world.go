@@ -286,13 +286,15 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 	}
 	w.actors.add(a)
 	w.relevance.join(a)
-	w.construct(a, set)
+	err := w.construct(a, set)
 	if a.dead {
 		return a, nil
 	}
 
 	// Who has it from the beginning: its owner, and everybody when it is AlwaysRelevant.
-	err := a.mustFit()
+	if err == nil {
+		err = a.mustFit()
+	}
 	if err == nil {
 		err = a.openToOwner()
 	}
@@ -307,9 +309,9 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 	return a, nil
 }
 
-// construct makes the objects of an actor that was spawned here. When a constructor panics, it destroys the actor, because Spawn
-// does not return it.
-func (w *World) construct(a *Actor, set func(object any)) {
+// construct makes the objects of an actor that was spawned here. The error says which of their states cannot travel as they are. When a
+// constructor panics, construct destroys the actor, because Spawn does not return it.
+func (w *World) construct(a *Actor, set func(object any)) error {
 	constructed := false
 	defer func() {
 		if !constructed {
@@ -321,11 +323,12 @@ func (w *World) construct(a *Actor, set func(object any)) {
 		w.game.During(tasks.Doing{What: "the function given to Spawn for ", Of: a.class}, func() { set(a.own.object) })
 	}
 	a.makeReplicas()
-	a.encodeFirst()
+	err := a.encodeFirst()
 	if a.relevancy.rule == byGrid {
 		w.game.During(tasks.Doing{}, a.locate)
 	}
 	constructed = true
+	return err
 }
 
 // openToAll opens an AlwaysRelevant actor for all connections.
