@@ -257,6 +257,10 @@ func dial(ctx context.Context, socket net.PacketConn, addr net.Addr, host string
 		free()
 		return nil, errors.New("a TLS config is needed; see cert.Pinned")
 	}
+	if err := world.lobby.mayBecomeClient(world.actors.alive.Load()); err != nil {
+		free()
+		return nil, err
+	}
 	conn, shared, unshare := world.share(socket, nil)
 	carrier, err := quicconn.Dial(ctx, conn, shared, addr, quicconn.TLS(config, host), world.config.quic(), func() {
 		unshare()

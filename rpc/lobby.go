@@ -91,13 +91,25 @@ func (l *lobby) over() bool {
 func (l *lobby) becomeClient(actors int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.client.Load() {
-		return nil
-	}
-	if actors > 0 || l.serial > 0 || l.listeners > 0 {
-		return fmt.Errorf("rpc: a world that listens, or has actors or clients, can not connect to a server: %w", ErrWrongRole)
+	if err := l.refuseClient(actors); err != nil {
+		return err
 	}
 	l.client.Store(true)
+	return nil
+}
+
+// mayBecomeClient returns the error of becomeClient, for those who must first find a server.
+func (l *lobby) mayBecomeClient(actors int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refuseClient(actors)
+}
+
+// refuseClient returns why the world can not become a client. mu is held.
+func (l *lobby) refuseClient(actors int64) error {
+	if !l.client.Load() && (actors > 0 || l.serial > 0 || l.listeners > 0) {
+		return fmt.Errorf("rpc: a world that listens, or has actors or clients, can not connect to a server: %w", ErrWrongRole)
+	}
 	return nil
 }
 

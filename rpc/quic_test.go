@@ -239,6 +239,22 @@ func TestDialFails(t *testing.T) {
 	}
 }
 
+// TestDialFromAServer: a world that cannot become a client says so at once, however long it would take to find the server.
+func TestDialFromAServer(t *testing.T) {
+	serverTLS, clientTLS := credentials(t)
+	synctest.Test(t, func(t *testing.T) {
+		world := newTestWorld(t, Config{})
+		near, far := netsim.Pipe(netsim.Config{}, netsim.Config{})
+		listener, err := ListenPacket(far, serverTLS, world.World)
+		require.NoError(t, err)
+		began := time.Now()
+		_, err = DialPacket(t.Context(), near, far.LocalAddr(), clientTLS, world.World) // where nobody takes its packets
+		require.ErrorIs(t, err, ErrWrongRole)
+		require.Equal(t, began, time.Now())
+		require.NoError(t, errors.Join(listener.Close(), near.Close(), far.Close()))
+	})
+}
+
 func TestDialGivesUpWithItsContext(t *testing.T) {
 	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
