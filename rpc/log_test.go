@@ -5,76 +5,30 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// What Call returns is logged as well, once a second for each method, also in a world that does not tick.
-func TestFailedCallsAreLogged(t *testing.T) {
+// TestFailedCallsAreTheCallers: what Call returns is logged only for who debugs calls.
+func TestFailedCallsAreTheCallers(t *testing.T) {
 	var log strings.Builder
-	config := Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), Bunch: bunch.Config{Overflow: bunch.OverflowError}}
-	inNet(t, 1, config, func(n *network) {
-		a := n.spawn(0)
-		lines := func() (warnings []string) {
-			for line := range strings.Lines(log.String()) {
-				if strings.Contains(line, "level=WARN") {
-					warnings = append(warnings, line)
-				}
-			}
-			log.Reset()
-			return warnings
-		}
-		for range 100 {
-			require.ErrorIs(t, bulk.Call(a, make(Raw, bunch.MaxBunchBytes+1)), bunch.ErrBunchTooLarge)
-			require.ErrorIs(t, title.Call(a, callsign{Name: "ninebytes"}), ErrTooLong)
-		}
-		got := lines()
-		require.Len(t, got, 2)
-		require.Contains(t, got[0], `msg="call failed" rpc=Hero.Bulk`)
-		require.Contains(t, got[0], "at most 65536 (Config.Bunch.MaxBunch;")
-		require.Contains(t, got[0], "more=0")
-		require.Contains(t, got[1], "rpc=Hero.Title")
-
-		time.Sleep(time.Second)
-		var err error
-		for err == nil {
-			err = bulk.Call(a, make(Raw, 60_000))
-		}
-		require.ErrorIs(t, err, bunch.ErrReliableBufferFull)
-		require.ErrorContains(t, fire.Call(a, shot{-1}), "ammo is negative")
-		got = lines()
-		require.Len(t, got, 2)
-		require.Contains(t, got[0], "reliable buffer full")
-		require.Contains(t, got[0], "more=99")
-		require.Contains(t, got[1], "rpc=Hero.Fire")
-
-		require.NoError(t, n.server.Destroy(a))
-		require.ErrorIs(t, bulk.Call(a, nil), ErrClosed)
-		time.Sleep(time.Second)
-		require.ErrorIs(t, bulk.Call(a, nil), ErrClosed)
-		require.Empty(t, lines(), "a race that every game has")
-	})
-}
-
-// A client that calls what it does not own hears of it at home.
-func TestRefusedCallsAreLoggedAtTheCaller(t *testing.T) {
-	var log strings.Builder
+	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	inNet(t, 0, Config{}, func(n *network) {
-		n.join(Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		n.join(Config{Logger: logger})
 		n.join(Config{})
 		a := n.spawn(1)
 		require.NoError(t, a.OpenTo(n.conns[0]))
 		n.tick(3)
-		for range 10 {
-			require.ErrorIs(t, fire.Call(n.mirror(0, a), shot{1}), ErrNotOwner)
-		}
-		require.Equal(t, 1, strings.Count(log.String(), "call failed"))
-		require.Regexp(t, `rpc: Hero\.Fire: the Hero of channel \d+ on conn 1 belongs to another client or to nobody: rpc: this connection does not own the actor`, log.String())
+		log.Reset()
+		require.ErrorIs(t, fire.Call(n.mirror(0, a), shot{1}), ErrNotOwner)
+		require.Empty(t, log.String())
+
+		require.NoError(t, n.clients[0].SetLogLevel(slog.LevelDebug, "reliable"))
+		require.ErrorIs(t, fire.Call(n.mirror(0, a), shot{1}), ErrNotOwner)
+		require.Regexp(t, `msg="call failed" category=reliable rpc=Hero.Fire error="rpc: Hero\.Fire: the Hero of channel \d+ on conn 1 belongs to another client or to nobody: `, log.String())
 	})
 }
 

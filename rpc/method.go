@@ -17,7 +17,7 @@ import (
 type Handle[A any] interface {
 	// Call calls the method on a. It belongs to the world's goroutine, like everything that touches actors. After an error
 	// nothing was sent and nothing will run, except that a Multicast which fails for one client goes on with the others. A nil
-	// actor is an error, too; it is not logged, for it has no world. A call that is sent encodes arg; one that runs in this
+	// actor is an error, too. Errors are logged at Debug only, in the category reliable. A call that is sent encodes arg; one that runs in this
 	// world keeps it as it is, but a copy of a Raw.
 	Call(a *Actor, arg A) error
 	// Delivery is the delivery that was declared.
@@ -82,26 +82,26 @@ func (h *ServerRPC[A]) takes(A)              {}
 func (h *ClientRPC[A]) declared() *method    { return h.m }
 func (h *MulticastRPC[A]) declared() *method { return h.m }
 
-// call makes one call, and logs its error, because callers often ignore it.
+// call makes one call. Of a call that fails only the caller learns, and who debugs calls: a caller that needs no warning ignores its error.
 func call[A any](a *Actor, m *method, arg A) error {
 	if !a.made() {
 		return fmt.Errorf("rpc: %v called on %s", m, noActor)
 	}
 	err := place(a, m, arg)
 	if err != nil {
-		a.world.callFailed(m, err)
+		a.world.logs.Failed(m, err)
 	}
 	return err
 }
 
-// callFailed logs an error that Call returns, at most once a second for each method. It leaves out ErrClosed: the end of an
-// actor or a connection is no mistake, and was logged before.
-func (w *World) callFailed(m *method, err error) {
+// unsent logs, at most once a second for each method, an answer, or a cancel, that could not be sent: nobody here gets that error. It leaves
+// out ErrClosed: the end of an actor or a connection is no mistake, and was logged before.
+func (w *World) unsent(m *method, err error) {
 	if errors.Is(err, ErrClosed) {
 		return
 	}
 	if hidden, ok := w.failWarn.Pass(m, time.Now()); ok { // the world's own time stands still between ticks
-		w.log.Warn("call failed", "rpc", m.String(), "error", err, "more", hidden)
+		w.log.Warn("answer or cancel of a request not sent", "rpc", m.String(), "error", err, "more", hidden)
 	}
 }
 

@@ -187,13 +187,13 @@ func (q *question) refuse(v ask.Verdict, cause error) {
 	}
 	if err := q.send(e.Buf); err != nil {
 		w.unheard(q.conn)
-		w.callFailed(m, err)
+		w.unsent(m, err)
 	}
 }
 
 // unsaid logs that an answer cannot travel, and answers with that error instead.
 func (q *question) unsaid(err error) {
-	q.actor.world.callFailed(q.method.pair, err)
+	q.actor.world.unsent(q.method.pair, err)
 	q.refuse(ask.Failed, err)
 }
 

@@ -175,7 +175,7 @@ func (r *Request[A, R]) Then(a *Actor, arg A, fn func(result R, err error)) erro
 	return r.put(q, arg, until)
 }
 
-// put asks, and logs its error, because callers often ignore it.
+// put asks.
 func (r *Request[A, R]) put(q *inquiry, arg A, until time.Time) error {
 	w, m := q.actor.world, r.question
 	p := m.args.Get().(*A)
@@ -185,7 +185,7 @@ func (r *Request[A, R]) put(q *inquiry, arg A, until time.Time) error {
 	if err == nil {
 		return nil
 	}
-	w.callFailed(m, err)
+	w.logs.Failed(m, err)
 	return q.failed(err)
 }
 

@@ -197,7 +197,7 @@ func (w *World) tellCanceled(q *inquiry) {
 		defer e.Release()
 		e.Buf = ask.AppendCancel(q.method.appendID(e.Buf), q.number)
 		if err := q.actor.send(o, q.method, e.Buf); err != nil {
-			w.callFailed(q.method, err)
+			w.unsent(q.method, err)
 		}
 	}
 }

@@ -63,7 +63,7 @@ type World struct {
 	requests requests            // that this world asks itself
 	handlers handlers            // of Request.Go
 	handling handling            // the call that is handled now
-	failWarn logs.Gates[*method] // for errors of calls
+	failWarn logs.Gates[*method] // for answers that could not be sent
 
 	// Safe from any goroutine.
 	drive    *driver.Driver       // which goroutine drives the world, and what wakes it

@@ -64,6 +64,13 @@ func (s *Set) Debug(c Category) *slog.Logger {
 	return nil
 }
 
+// Failed records the error of a call, which its caller has got and may ignore. UE: net.RPC.Debug.
+func (s *Set) Failed(rpc fmt.Stringer, err error) {
+	if log := s.Debug(Reliable); log != nil {
+		log.Debug("call failed", "rpc", rpc.String(), "error", err)
+	}
+}
+
 // SetLevel sets the level of categories from now on, by their names; without one that of all records, but for the categories
 // that have a level of their own.
 func (s *Set) SetLevel(level slog.Level, of ...string) error {

@@ -190,5 +190,5 @@ func (q *Queue[I]) reply() {
 	}
 	message := answer{Taken: q.taken, Have: q.have, Tick: q.worstTick, Left: micros(q.worst), Missed: q.stats.Missed}
 	q.worstTick = 0
-	_ = q.handle.answer.Call(q.actor, message) // which logs why not; the next one tells the same
+	_ = q.handle.answer.Call(q.actor, message) // the next one tells the same
 }
