@@ -221,6 +221,7 @@ func TestDialFails(t *testing.T) {
 		want   string
 	}{
 		{"another certificate", addr, otherTLS, "fingerprint"},
+		{"how to trust it", addr, &tls.Config{}, "use cert.Pinned with its fingerprint"},
 		{"a bad token", addr, clientTLS, "PreLoginFailure: no entry"},
 		{"no TLS", addr, nil, "a TLS config is needed"},
 		{"no port", "localhost", clientTLS, `Dial "localhost"`},

@@ -115,6 +115,7 @@ func dialError(ctx context.Context, err error) error {
 	var silent *quic.IdleTimeoutError
 	var slow *quic.HandshakeTimeoutError
 	var refused *quic.TransportError
+	var untrusted *tls.CertificateVerificationError
 	switch {
 	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		return fmt.Errorf("no server has answered there: %w", context.Cause(ctx))
@@ -124,6 +125,8 @@ func dialError(ctx context.Context, err error) error {
 		return fmt.Errorf("no server has answered there: %w", err)
 	case errors.As(err, &refused) && refused.Remote && refused.ErrorCode == quic.ConnectionRefused:
 		return &RefusedError{err}
+	case errors.As(err, &untrusted):
+		return fmt.Errorf("%w; to trust one certificate without an authority, whatever its names and dates, use cert.Pinned with its fingerprint", err)
 	}
 	return err
 }
