@@ -1,12 +1,14 @@
 package users
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -233,4 +235,56 @@ func TestTokensArePrintable(t *testing.T) {
 	}
 	_, err = u.byCode(code, "ключ-😀-"+beta, time.Now())
 	require.NoError(t, err)
+}
+
+// crashing is a disk that keeps each state in which a crash may leave it.
+type crashing struct {
+	synced, now []byte
+	left        []string
+}
+
+func (d *crashing) WriteAt(b []byte, at int64) (int, error) {
+	whole := append(d.now[:at:at], b...)
+	d.now = append(whole, d.now[min(len(whole), len(d.now)):]...)
+	for n := range len(d.now) + 1 { // what was written reaches the disk from its beginning
+		torn := slices.Concat(d.now[:n], d.synced[min(n, len(d.synced)):])
+		d.left = append(d.left, string(torn))
+		if bytes.HasSuffix(torn, []byte("\n")) {
+			d.left = append(d.left, string(torn)+strings.Repeat("\x00", len(d.now)-n))
+		}
+	}
+	return len(b), nil
+}
+
+func (d *crashing) Sync() error {
+	d.synced = slices.Clone(d.now)
+	return nil
+}
+
+// A crash while a token was added left a piece of its line, and that kept everybody out.
+func TestACrashKeepsNobodyOut(t *testing.T) {
+	for _, before := range []string{"ann:" + alpha + "\n", "ann:" + alpha} {
+		text := strings.TrimSuffix(before, "\n") + "\nbob:" + beta + " # laptop\n"
+		d := &crashing{synced: []byte(before), now: []byte(before)}
+		require.NoError(t, write(d, before, text))
+		require.Equal(t, text, string(d.now))
+		for _, left := range d.left {
+			path := fileOf(t, left)
+			u, err := Open(path)
+			require.NoError(t, err, "%q", left)
+			_, err = u.Identify([]byte(alpha), time.Now())
+			require.NoError(t, err, "%q", left)
+		}
+		for _, left := range d.left[:len(d.left)/2] { // what is added later stands in a line of its own, and the file is whole again
+			path := fileOf(t, left)
+			_, err := Add(path, "eve")
+			require.NoError(t, err)
+			after, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.NotContains(t, string(after), "\x00")
+			tokens, err := List(path)
+			require.NoError(t, err)
+			require.Equal(t, "eve", tokens[len(tokens)-1].User)
+		}
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -144,13 +145,17 @@ func List(path string) ([]Token, error) {
 // read returns a file's text and tokens, whoever writes to it meanwhile.
 func read(path string) (text string, tokens []Token, err error) {
 	b, err := os.ReadFile(path)
+	text = string(b)
+	if lines := strings.TrimRight(text, "\x00"); strings.HasSuffix(lines, "\n") {
+		text = lines // the rest is what some file systems leave, after a crash, of a line that was not yet on the disk
+	}
 	if err == nil {
-		tokens, err = parse(string(b))
+		tokens, err = parse(text)
 	}
 	if err != nil {
 		return "", nil, fmt.Errorf("token file %s: %w", path, err)
 	}
-	return string(b), tokens, nil
+	return text, tokens, nil
 }
 
 // Add gives a user a new random token, makes the file at path when it is missing, and returns the token when the file
@@ -211,7 +216,8 @@ func Revoke(path, user, prefix string) (revoked int, err error) {
 
 // edit locks a token file, which it makes when it is missing, and writes what change makes of its text. A file that is wrong
 // stays as it is. The text is written where it stands, and no line of it moves: so that a crash spoils no other line than
-// the one that changes, and that the file keeps its owner, its mode and its links: a server may read what root has edited.
+// the one that changes, and leaves no piece of a new one, and that the file keeps its owner, its mode and its links: a server may read what root
+// has edited.
 func edit(path string, change func(text string, tokens []Token) (string, error)) error {
 	f, err := lock(path)
 	if err != nil {
@@ -223,11 +229,34 @@ func edit(path string, change func(text string, tokens []Token) (string, error))
 		text, err = change(before, tokens)
 	}
 	if err == nil {
-		if _, err = f.WriteAt([]byte(text), 0); err != nil {
-			err = errors.Join(err, f.Truncate(int64(len(before)))) // a piece of a line would keep everybody out
+		if err = write(f, before, text); err != nil {
+			text = before // without what there was room for
 		}
+		err = errors.Join(err, f.Truncate(int64(len(text))))
 	}
 	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// disk is what write needs of a file.
+type disk interface {
+	io.WriterAt
+	Sync() error
+}
+
+// write writes text where before stood. A new line is a comment until all of it is on the disk, and becomes a token by its first byte: a piece
+// of a line, which is all that a crash may leave, would keep everybody out.
+func write(f disk, before, text string) error {
+	if start := len(before); len(text) > start {
+		start += strings.IndexFunc(text[start:], func(r rune) bool { return r != '\n' })
+		if _, err := f.WriteAt([]byte(text[:start]+"#"+text[start+1:]), 0); err != nil {
+			return err
+		}
+		if err := f.Sync(); err != nil {
+			return err
+		}
+	}
+	_, err := f.WriteAt([]byte(text), 0)
+	return err
 }
 
 // lock locks the file that stands at path, which it makes when it is missing: not one in whose place an editor has put another meanwhile.
