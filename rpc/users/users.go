@@ -30,8 +30,10 @@ const (
 	minToken = 16
 	// maxToken is what a login can carry, in bytes: see rpc.Config.Token.
 	maxToken = 4096
-	// maxTokens bounds the tokens of one user, who may ask for codes without end and redeem them: each login reads the whole file.
+	// maxTokens and maxMade bound what one user, who may ask for codes without end and redeem them, adds to the file, which each login reads: so
+	// many tokens, and so many bytes of each.
 	maxTokens = 1000
+	maxMade   = 128
 	// shown is how many bytes of a token Shown returns: enough to tell a user's tokens apart, too few to help who guesses.
 	shown = 4
 )
@@ -99,8 +101,11 @@ func checkPrintable(token string) error {
 // checkMade reports why a machine can not have made a token.
 func checkMade(token string) error {
 	t, err := parseLine("machine:" + token)
-	if err == nil && t.secret != token {
+	switch {
+	case err == nil && t.secret != token:
 		err = errors.New("a space ends the token")
+	case err == nil && len(token) > maxMade:
+		err = fmt.Errorf("the token has %d bytes, one that a machine makes has at most %d", len(token), maxMade)
 	}
 	return err
 }
@@ -484,8 +489,8 @@ var ErrCode = errors.New("the code is wrong, or was used, or is older than 10 mi
 
 // ByCode returns what a machine presents in a token's place, as rpc.Config.Token, to log in by a code, which may be written in any case, with
 // dashes or without. The token is of the machine's own making: crypto/rand.Text makes a good one, and the machine keeps it before it logs in. It
-// has 16 to 4,000 bytes of UTF-8, which can be printed and are no spaces. The machine's name is for the token's note, and keeps the rules of [CheckName]. A login whose answer
-// was lost is made again with the same three.
+// has 16 to 128 bytes of UTF-8, which can be printed and are no spaces. The machine's name is for the token's note, and keeps the rules of
+// [CheckName]. A login whose answer was lost is made again with the same three.
 func ByCode(code, token, machine string) string {
 	return strings.Join([]string{code, token, machine}, "\n")
 }
