@@ -6,7 +6,7 @@
 //
 //	known, err := users.Open("tokens.txt")
 //	world, err := rpc.NewWorld(rpc.Config{Authenticate: known.Authenticator(logger)})
-//	go known.Watch(ctx, world, 4001, time.Second) // ends connections whose token was revoked, by a code of the game, 1,024 or more
+//	go known.Watch(ctx, world, 4001, time.Second, logger) // ends connections whose token was revoked, by a code of the game, 1,024 or more
 //
 // A client logs in by rpc.Config.Token. [Users.Identify] makes a token an identity, which Conn.Identity returns and which is good until the server
 // ends: keep things under its user, which [UserOf] returns. A client that is refused gets a *rpc.CloseError of code rpc.PreLoginFailure, whose

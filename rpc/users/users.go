@@ -364,14 +364,22 @@ func (u *Users) Authenticator(log *slog.Logger) func(ctx context.Context, token 
 }
 
 // Watch reads the file once in an interval, each second when that is 0, and closes the connections of a world whose tokens it does not hold, with
-// a code of the game's. It returns when ctx ends. While the file can not be read it closes none. Something must drive the world, and it must not
-// be Watch's goroutine.
-func (u *Users) Watch(ctx context.Context, w *rpc.World, code rpc.Code, interval time.Duration) {
-	interval = cmp.Or(max(interval, 0), time.Second)
+// a code of the game's. It returns when ctx ends. While the file can not be read it closes none: it writes to log, slog.Default() when that
+// is nil, when that begins and when it is over. Something must drive the world, and it must not be Watch's goroutine.
+func (u *Users) Watch(ctx context.Context, w *rpc.World, code rpc.Code, interval time.Duration, log *slog.Logger) {
+	interval, log = cmp.Or(max(interval, 0), time.Second), cmp.Or(log, slog.Default())
+	blind := false
 	for ctx.Err() == nil {
 		var present []*rpc.Conn
 		if w.Do(ctx, func() { present = w.Conns() }) == nil {
-			u.dismiss(present, code)
+			err := u.dismiss(present, code)
+			switch {
+			case err != nil && !blind:
+				log.Error("tokens can not be checked: whose token is revoked stays connected", "error", err)
+			case err == nil && blind:
+				log.Info("tokens can be checked again")
+			}
+			blind = err != nil
 		}
 		select {
 		case <-ctx.Done():
@@ -382,16 +390,17 @@ func (u *Users) Watch(ctx context.Context, w *rpc.World, code rpc.Code, interval
 
 // dismiss closes those of conns whose tokens the file does not hold. It reads the file after conns were listed: one that was read before lacks
 // the token of a machine that has just come by a code.
-func (u *Users) dismiss(conns []*rpc.Conn, code rpc.Code) {
+func (u *Users) dismiss(conns []*rpc.Conn, code rpc.Code) error {
 	valid, err := u.Valid()
 	if err != nil {
-		return
+		return err
 	}
 	for _, c := range conns {
 		if !valid(c.Identity()) {
 			c.Close(code, "the token was revoked")
 		}
 	}
+	return nil
 }
 
 // redeem adds the token of a machine that has a code, and makes the code void for other tokens. The same token again, after an answer that was

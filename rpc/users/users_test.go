@@ -1,18 +1,22 @@
 package users
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/testkit"
+	"github.com/quivernet/quiver/rpc"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -308,4 +312,38 @@ func TestOneCodeAtATime(t *testing.T) {
 	_, err = u.Invite("bob", now.Add(codeLife))
 	require.NoError(t, err)
 	require.Len(t, u.last, 1, "what is too old is forgotten")
+}
+
+// TestWatchSaysThatItCannotRead: once when that begins, and once when it is over.
+func TestWatchSaysThatItCannotRead(t *testing.T) {
+	path := fileOf(t, "ann:"+alpha+"\n")
+	u, err := Open(path)
+	require.NoError(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		world, err := rpc.NewWorld(rpc.Config{})
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		var work sync.WaitGroup
+		work.Go(func() { _ = world.Run(ctx) })
+		work.Go(func() { u.Watch(ctx, world, 4001, 0, slog.New(slog.NewTextHandler(&log, nil))) })
+		said := func() string {
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			defer log.Reset()
+			return log.String()
+		}
+		require.Empty(t, said())
+		require.NoError(t, os.Rename(path, path+"2"))
+		text := said()
+		require.Equal(t, 1, strings.Count(text, "\n"), text)
+		require.Contains(t, text, "level=ERROR")
+		require.Contains(t, text, path)
+		require.NoError(t, os.Rename(path+"2", path))
+		text = said()
+		require.Equal(t, 1, strings.Count(text, "\n"), text)
+		require.Contains(t, text, "again")
+		stop()
+		work.Wait()
+	})
 }

@@ -1,10 +1,12 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -154,7 +156,9 @@ func reachable(addr net.Addr) string {
 func (s *server) run(ctx context.Context) error {
 	living, die := context.WithCancel(context.WithoutCancel(ctx))
 	var work sync.WaitGroup
-	work.Go(func() { s.config.Users.Watch(living, s.World(), desk.Revoked, watchInterval) })
+	work.Go(func() {
+		s.config.Users.Watch(living, s.World(), desk.Revoked, watchInterval, cmp.Or(s.config.Logger, slog.New(slog.DiscardHandler)))
+	})
 	work.Go(func() { s.collect(living) })
 	ended := make(chan error, 1)
 	go func() { ended <- s.World().Run(living) }()

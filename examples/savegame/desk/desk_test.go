@@ -314,7 +314,7 @@ func TestRevokedToken(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	ctx, stop := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
-	watching.Go(func() { h.users.Watch(ctx, h.server.World(), Revoked, 10*time.Millisecond) })
+	watching.Go(func() { h.users.Watch(ctx, h.server.World(), Revoked, 10*time.Millisecond, nil) })
 	defer watching.Wait()
 	defer stop()
 	c := h.dial()

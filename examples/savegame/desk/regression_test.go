@@ -26,7 +26,7 @@ func TestCodesOfARevokedToken(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
-		h.users.Watch(ctx, h.server.World(), Revoked, 10*time.Millisecond)
+		h.users.Watch(ctx, h.server.World(), Revoked, 10*time.Millisecond, nil)
 		close(ended)
 	}()
 	defer func() { stop(); <-ended }()
@@ -45,7 +45,7 @@ func TestNewTokensAreNotRevoked(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
-		h.users.Watch(ctx, h.server.World(), Revoked, 1)
+		h.users.Watch(ctx, h.server.World(), Revoked, 1, nil)
 		close(ended)
 	}()
 	defer func() { stop(); <-ended }()
