@@ -100,8 +100,9 @@ func (c *Class) String() string { return c.name }
 //
 //	var Shop = rpc.NewClass("Shop").Errors(ErrSoldOut, ErrPoor)
 //
-// Both ends declare the same errors in the same order, which the handshake does not compare: the Code of a [RequestError] is 1 for the first. When a
-// handler's error is several of them the first one counts. Call Errors once, in the class's package variable.
+// Both ends declare the same errors in the same order: the Code of a [RequestError] is 1 for the first. The handshake does not compare them, because
+// an error is only its text, which may differ from one system or release to the next. So append new ones: an end that does not know them gets their
+// texts alone. When a handler's error is several of them the first one counts. Call Errors once, in the class's package variable.
 func (c *Class) Errors(kinds ...error) *Class {
 	c.errors = kinds
 	return c
