@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -181,6 +182,9 @@ func login(ctx context.Context, s *session) error {
 	if len(code) <= codeLetters {
 		s.Token = rand.Text()
 		s.config.Token = users.ByCode(code, s.Token, s.Machine)
+	}
+	if err := os.MkdirAll(s.home, 0o700); err != nil { // before the code is used up
+		return err
 	}
 	return s.reach(ctx, func(ctx context.Context, client *desk.Client) (err error) {
 		if s.User, err = desk.Ask(ctx, client, desk.User, rpc.None{}); err != nil {

@@ -263,6 +263,7 @@ func TestProfile(t *testing.T) {
 	require.Regexp(t, `^a `, m.ok("ls"))
 	require.Regexp(t, `^b `, m.ok("ls", "--profile", "work"))
 	m.fails(exitDenied, []string{"ls", "--profile", "none"}, "ls: not logged in as --profile none; there is a login without --profile, with --profile work; or paste", "savegame login")
+	require.NoDirExists(t, filepath.Join(m.home, "none"), "only a login makes a profile")
 	m.fails(exitUsage, []string{"ls", "--profile", "../up"}, "../up")
 
 	t.Log("# a login that goes for another one says so")

@@ -219,9 +219,6 @@ func openProfile(home, name string) (p profile, err error) {
 	}
 	p.home, p.Machine = home, machineName()
 	if err == nil {
-		err = os.MkdirAll(p.home, 0o700)
-	}
-	if err == nil {
 		err = readJSON(p.file(), &p)
 	}
 	return p, err
