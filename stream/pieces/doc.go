@@ -26,7 +26,8 @@
 // [Talk] belongs to something that both ends know by one name, such as the number of a request, whose answer says how it ended: [Beside].
 // Without a request only the contexts end what the other side does not go on with.
 //
-// All pieces of a Send are one transfer, for which stream.Config.MaxBytes holds at the receiver: 64 MiB unless it says more.
+// All pieces of a Send are one transfer, for which stream.Config.MaxBytes holds at the receiver: 64 MiB unless it says more, or is negative, where
+// what each end takes is bounded by its manifests. Beyond it both ends fail with stream.ErrTooLarge.
 //
 // Each of the three is a blob of the talk's name, a space, and "manifest", "lacks" or "pieces". Lacks is a bitmap: eight pieces in a byte, the
 // lowest bit for the first, and nothing when none is lacking; then no pieces follow. Of each piece its size comes first, in four bytes, the lowest

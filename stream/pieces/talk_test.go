@@ -50,12 +50,12 @@ type end struct {
 	inbox   stream.Inbox
 }
 
-func newEnd(t *testing.T) *end {
+func newEnd(t *testing.T, config stream.Config) *end {
 	e := new(end)
 	var err error
 	e.world, err = rpc.NewWorld(rpc.Config{})
 	require.NoError(t, err)
-	e.streams, err = stream.Install(e.world, stream.Config{})
+	e.streams, err = stream.Install(e.world, config)
 	require.NoError(t, err)
 	talked.Handle(e.streams, e.inbox.Deliver)
 	return e
@@ -63,8 +63,13 @@ func newEnd(t *testing.T) *end {
 
 // between has a sender, which is a client, and a receiver talk on a bad network, and returns how both ended.
 func between(t *testing.T, sending, receiving func(ctx context.Context, talk *Talk) error) (sent, received error) {
+	return betweenWith(t, stream.Config{}, sending, receiving)
+}
+
+// betweenWith is between where both ends have a config.
+func betweenWith(t *testing.T, config stream.Config, sending, receiving func(ctx context.Context, talk *Talk) error) (sent, received error) {
 	rpctest.Run(t, rpctest.Bad, func(t *testing.T, net *rpctest.Network) {
-		server, client := newEnd(t), newEnd(t)
+		server, client := newEnd(t, config), newEnd(t, config)
 		var joined *rpc.Conn
 		server.world.OnConnect(func(c *rpc.Conn) { joined = c })
 		net.Server(server.world)
@@ -373,4 +378,31 @@ func TestALimiterMayRefuse(t *testing.T) {
 	full := errors.New("no room for more")
 	_, err := (&Talk{Memory: refusing{full}}).takeBuffer(t.Context(), &sent, 1)
 	require.Equal(t, full, err)
+}
+
+// TestSendBeyondMaxBytes: both ends learn which setting to raise.
+func TestSendBeyondMaxBytes(t *testing.T) {
+	const count = 2000
+	var all []int
+	for i := range count {
+		all = append(all, i)
+	}
+	send := func(ctx context.Context, t *Talk) error {
+		lacks, err := t.Offer(ctx, []byte("many"), count)
+		if err == nil {
+			err = t.Send(ctx, lacks, func(buffer []byte, _ int) ([]byte, error) { return append(buffer, make([]byte, most)...), nil })
+		}
+		return err
+	}
+	fetch := func(ctx context.Context, t *Talk) error {
+		if _, err := t.ReadBlob(ctx, Manifest, 9); err != nil {
+			return err
+		}
+		return t.Fetch(ctx, all, func(_ int, _ []byte, free func()) error { free(); return nil })
+	}
+	sent, received := betweenWith(t, stream.Config{MaxBytes: 1 << 20}, send, fetch)
+	for _, err := range []error{sent, received} {
+		require.ErrorIs(t, err, stream.ErrTooLarge)
+		require.ErrorContains(t, err, "stream.Config.MaxBytes, 1048576")
+	}
 }
