@@ -9,7 +9,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// MaxPacked is how many bytes a packed chunk has at most: what pieces.Talk.Most says of them.
+// MaxPacked is how many bytes a packed chunk has at most: what pieces.Talk.MaxPiece says of them.
 const MaxPacked = 1 + MaxChunk
 
 // The first byte of a packed chunk says what the others are.

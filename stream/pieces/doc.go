@@ -7,11 +7,11 @@
 //	Send    those pieces       ->
 //
 //	// The sender. Ask tells the receiver to begin, and its answer that all is well.
-//	err := pieces.Beside(ctx, func(ctx context.Context) error {
+//	err := pieces.WithRequest(ctx, func(ctx context.Context) error {
 //		_, err := Put.Ask(ctx, desk, 7)
 //		return err
 //	}, func(ctx context.Context) error {
-//		t := &pieces.Talk{Blob: talks, Peer: streams.Peer(conn), Inbox: &inbox, Name: "7", Most: 4096}
+//		t := &pieces.Talk{Blob: talks, Peer: streams.Peer(conn), Inbox: &inbox, Name: "7", MaxPiece: 4096}
 //		lacks, err := t.Offer(ctx, manifest, len(assets))
 //		if err != nil {
 //			return err
@@ -23,7 +23,7 @@
 //
 // A transfer that was interrupted is offered again under a new name, and less is lacking then. Only the game knows what a manifest says, and
 // whether a piece is the right one: the stream has no digest of its own. Packages cdc and manifest know both for files and folders. A
-// [Talk] belongs to something that both ends know by one name, such as the number of a request, whose answer says how it ended: [Beside].
+// [Talk] belongs to something that both ends know by one name, such as the number of a request, whose answer says how it ended: [WithRequest].
 // Without a request only the contexts end what the other side does not go on with.
 //
 // All pieces of a Send are one transfer, for which stream.Config.MaxBytes holds at the receiver: 64 MiB unless it says more, or is negative, where

@@ -36,7 +36,7 @@ func Example() {
 	talks.Handle(serverStreams, serverInbox.Deliver)
 	desks := rpc.Bind(server, deskClass, func(a *rpc.Actor) *rpc.Actor { return a })
 	rpc.OnRequest(desks, put, func(a *rpc.Actor, call *rpc.Call, number int) (string, error) {
-		t := &pieces.Talk{Blob: talks, Peer: serverStreams.Peer(a.Conn()), Inbox: serverInbox, Name: strconv.Itoa(number), Most: most}
+		t := &pieces.Talk{Blob: talks, Peer: serverStreams.Peer(a.Conn()), Inbox: serverInbox, Name: strconv.Itoa(number), MaxPiece: most}
 		put.Go(call, func(ctx context.Context) (string, error) { return receive(ctx, t, has) })
 		return "", nil // Go answers
 	})
@@ -56,11 +56,11 @@ func Example() {
 	names := []string{"lamp", "rope", "sword"}
 	for number := range 2 {
 		var answer string
-		err := pieces.Beside(ctx, func(ctx context.Context) (err error) {
+		err := pieces.WithRequest(ctx, func(ctx context.Context) (err error) {
 			answer, err = put.Ask(ctx, desk, number)
 			return err
 		}, func(ctx context.Context) error {
-			t := &pieces.Talk{Blob: talks, Peer: clientStreams.Peer(conn), Inbox: clientInbox, Name: strconv.Itoa(number), Most: most}
+			t := &pieces.Talk{Blob: talks, Peer: clientStreams.Peer(conn), Inbox: clientInbox, Name: strconv.Itoa(number), MaxPiece: most}
 			lacks, err := t.Offer(ctx, []byte(strings.Join(names, "\n")), len(names))
 			if err != nil {
 				return err

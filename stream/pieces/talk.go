@@ -29,19 +29,19 @@ var ErrViolation = errors.New("pieces: the other side breaks the protocol")
 
 // Talk is one end of an exchange of pieces. The caller sets its fields, and one goroutine at a time calls its methods, none of which may be called
 // on the world's goroutine, for they wait. They wait until their context ends, whatever becomes of the connection: that of a request that
-// [Beside] asks ends with it, another one the caller ends by [rpc.Conn.Done].
+// [WithRequest] asks ends with it, another one the caller ends by [rpc.Conn.Done].
 //
 // Any number of talks may go on at once on a connection, under different names. Each has one blob under way at a time, of which a receiver takes
 // stream.Config.MaxTransfers at once.
 type Talk struct {
-	Blob  *stream.Blob // both ends have it handled by the Deliver of an Inbox
-	Peer  *stream.Peer
-	Inbox *stream.Inbox
-	Name  string // the same at both ends, and no other talk's of the connection, also not of one that has failed
-	Most  int    // the most bytes that a piece has; for chunks that cdc.Pack has packed, cdc.MaxPacked
-	Rate  int    // bytes a second at which Send reads pieces; 0: no limit
+	Blob     *stream.Blob // both ends have it handled by the Deliver of an Inbox
+	Peer     *stream.Peer
+	Inbox    *stream.Inbox
+	Name     string // the same at both ends, and no other talk's of the connection, also not of one that has failed
+	MaxPiece int    // the most bytes that a piece has; for chunks that cdc.Pack has packed, cdc.MaxPacked
+	Rate     int    // bytes a second at which Send reads pieces; 0: no limit
 
-	// Memory, unless nil, bounds the buffers of pieces that this and other talks hold, of Most bytes each. One is held while a piece that was
+	// Memory, unless nil, bounds the buffers of pieces that this and other talks hold, of MaxPiece bytes each. One is held while a piece that was
 	// announced does not come, and while the other side does not read one: a peer that stops in the middle holds it until ctx ends. Memory may be
 	// a *semaphore.Weighted of golang.org/x/sync.
 	Memory Limiter
@@ -142,8 +142,8 @@ func (t *Talk) send(ctx context.Context, out io.Writer, index int, appendPiece f
 	if err != nil {
 		return err
 	}
-	if len(piece) > t.Most {
-		return fmt.Errorf("pieces: piece %d has %d bytes, Most is %d", index, len(piece), t.Most)
+	if len(piece) > t.MaxPiece {
+		return fmt.Errorf("pieces: piece %d has %d bytes, MaxPiece is %d", index, len(piece), t.MaxPiece)
 	}
 	if most := header + cap(piece); most > cap(*b) {
 		*b = make([]byte, header, most) // for appendPiece to need no other memory next time
@@ -222,8 +222,8 @@ func (t *Talk) receive(ctx context.Context, in io.Reader) (piece []byte, free fu
 		return nil, nil, err
 	}
 	n := binary.LittleEndian.Uint32(size[:])
-	if int64(n) > int64(t.Most) {
-		return nil, nil, fmt.Errorf("%w: a piece of %d bytes, the limit is %d", ErrViolation, n, t.Most)
+	if int64(n) > int64(t.MaxPiece) {
+		return nil, nil, fmt.Errorf("%w: a piece of %d bytes, the limit is %d", ErrViolation, n, t.MaxPiece)
 	}
 	b, err := t.takeBuffer(ctx, &received, int(n))
 	if err != nil {

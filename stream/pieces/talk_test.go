@@ -81,7 +81,7 @@ func betweenWith(t *testing.T, config stream.Config, sending, receiving func(ctx
 		talk := func(e *end, c *rpc.Conn, part func(context.Context, *Talk) error, result *error) {
 			talking.Go(func() {
 				memory := make(slots, 2)
-				*result = part(ctx, &Talk{Blob: talked, Peer: e.streams.Peer(c), Inbox: &e.inbox, Name: "7", Most: most, Memory: memory})
+				*result = part(ctx, &Talk{Blob: talked, Peer: e.streams.Peer(c), Inbox: &e.inbox, Name: "7", MaxPiece: most, Memory: memory})
 				assert.Empty(t, memory, "buffers that are still held")
 				ended.Add(1)
 			})
@@ -199,7 +199,7 @@ func TestUnreadPiecesAreBounded(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		for range 5 {
 			unread, pipe := io.Pipe()
-			talk := &Talk{Most: most, Memory: memory}
+			talk := &Talk{MaxPiece: most, Memory: memory}
 			context.AfterFunc(ctx, func() { _ = unread.Close() })
 			sending.Go(func() {
 				require.Error(t, talk.send(ctx, pipe, 0, func(buffer []byte, index int) ([]byte, error) {
@@ -278,8 +278,8 @@ func TestAnEndlessSendIsRefused(t *testing.T) {
 	require.ErrorIs(t, received, ErrViolation)
 }
 
-// A piece that no receiver takes, for it is larger than Most, was sent, and the receiver was said to break the protocol.
-func TestPiecesBeyondMostAreNotSent(t *testing.T) {
+// A piece that no receiver takes, for it is larger than MaxPiece, was sent, and the receiver was said to break the protocol.
+func TestPiecesBeyondMaxPieceAreNotSent(t *testing.T) {
 	sent, received := between(t, func(ctx context.Context, talk *Talk) error {
 		lacks, err := talk.Offer(ctx, nil, 100)
 		if err != nil {
@@ -287,7 +287,7 @@ func TestPiecesBeyondMostAreNotSent(t *testing.T) {
 		}
 		return talk.Send(ctx, lacks, func(buffer []byte, _ int) ([]byte, error) { return append(buffer, make([]byte, most+1)...), nil })
 	}, func(ctx context.Context, talk *Talk) error { return fetch(ctx, talk, 7) })
-	require.ErrorContains(t, sent, "piece 7 has 1001 bytes, Most is 1000")
+	require.ErrorContains(t, sent, "piece 7 has 1001 bytes, MaxPiece is 1000")
 	require.NotErrorIs(t, sent, ErrViolation)
 	require.ErrorIs(t, received, io.ErrUnexpectedEOF)
 }
@@ -328,7 +328,7 @@ func TestLacksThatDoNotAscend(t *testing.T) {
 func TestAPieceIsFreedOnce(t *testing.T) {
 	memory := make(slots, 2)
 	memory <- struct{}{} // another talk's
-	talk := &Talk{Most: most, Memory: memory}
+	talk := &Talk{MaxPiece: most, Memory: memory}
 	in := bytes.NewReader([]byte{1, 0, 0, 0, 'x'})
 	_, free, err := talk.receive(t.Context(), in)
 	require.NoError(t, err)

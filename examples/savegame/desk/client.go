@@ -176,7 +176,7 @@ func Ask[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R], a A) (R
 
 // askAndTalk asks the desk, and talks beside.
 func askAndTalk[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R], n number, a A, talking func(ctx context.Context, t *pieces.Talk) error) (answer R, err error) {
-	err = pieces.Beside(ctx, func(ctx context.Context) (err error) {
+	err = pieces.WithRequest(ctx, func(ctx context.Context) (err error) {
 		answer, err = Ask(ctx, c, r, a)
 		return err
 	}, func(ctx context.Context) error {

@@ -14,10 +14,10 @@ import (
 // byPeer are the errors of a talk that the other side ended, for a reason that the answer of the request has.
 var byPeer = []error{stream.ErrRejected, stream.ErrClosed, stream.ErrCanceled, errShort}
 
-// Beside runs ask, which asks a request, and talk, which has the talk that belongs to it, at once, and returns when both have. The first that
-// fails ends the context of the other, and its error is returned; but when the other side ended the talk, Beside waits for ask, whose error says
+// WithRequest runs ask, which asks a request, and talk, which has the talk that belongs to it, at once, and returns when both have. The first that
+// fails ends the context of the other, and its error is returned; but when the other side ended the talk, WithRequest waits for ask, whose error says
 // why, and prefers that. An answer does not end the talk: ctx has a deadline where the other side is not trusted to read on.
-func Beside(ctx context.Context, ask, talk func(ctx context.Context) error) error {
+func WithRequest(ctx context.Context, ask, talk func(ctx context.Context) error) error {
 	var broken error
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() error { return ask(ctx) })
