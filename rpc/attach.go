@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/link"
@@ -202,23 +201,8 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 		return nil, full
 	}
 
-	// The machine of its bunches. Until Join it takes little, and only on channel 0.
-	config := w.config.Bunch
-	config.Client, config.ReceiveLimit = !server, minReceiveLimit
-	config.AckDelay = w.config.ackDelay()
-	config.Random, config.Rate = w.extended.Random(c.id), c.allowance.Most()
-	if config.IdleTimeout == 0 {
-		config.IdleTimeout = w.config.idleTimeout()
-	}
 	now := time.Now()
-	c.trace = w.trace.Tap(c.id, c.String(), now, &config)
-	machine, err := bunch.NewConn(now, config)
-	if err != nil { // NewWorld has validated the config
-		panic(err)
-	}
-	machine.Refuse(bunch.Code(BunchPrematureChannel)) // a peer that opens a channel before Join is closed with that
-	c.machine = machine
-
+	c.machine = c.newMachine(now)
 	c.rates.Start(now)
 	c.sealed = newSealedCarrier(c)
 	closed := c.start(carrier)

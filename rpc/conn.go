@@ -143,6 +143,25 @@ func (s *copies) noteRazed(o opened) *CloseError {
 	return nil
 }
 
+// newMachine returns the machine of the connection's bunches. Until Join it takes little, and only on channel 0.
+func (c *Conn) newMachine(now time.Time) *bunch.Conn {
+	w := c.world
+	config := w.config.Bunch
+	config.Client, config.ReceiveLimit = !c.server, minReceiveLimit
+	config.AckDelay = w.config.ackDelay()
+	config.Random, config.Rate = w.extended.Random(c.id), c.allowance.Most()
+	if config.IdleTimeout == 0 {
+		config.IdleTimeout = w.config.idleTimeout()
+	}
+	c.trace = w.trace.Tap(c.id, c.String(), now, &config)
+	machine, err := bunch.NewConn(now, config)
+	if err != nil { // NewWorld has validated the config
+		panic(err)
+	}
+	machine.Refuse(bunch.Code(BunchPrematureChannel)) // a peer that opens a channel before Join is closed with that
+	return machine
+}
+
 // World returns the world that the connection belongs to.
 func (c *Conn) World() *World { return c.world }
 

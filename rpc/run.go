@@ -54,71 +54,97 @@ func (w *World) Tick(now time.Time) {
 func (w *World) Run(ctx context.Context) error {
 	w.enter(true)
 	defer w.drive.Exit()
-	var tick <-chan time.Time
+	r := run{world: w, settle: time.NewTimer(settleTime), happened: true}
+	r.settle.Stop()
+	defer r.settle.Stop()
 	if w.config.TickRate > 0 {
 		ticker := time.NewTicker(max(1, time.Second/time.Duration(w.config.TickRate)))
 		defer ticker.Stop()
-		tick = ticker.C
+		r.tick = ticker.C
 	}
-	settle := time.NewTimer(settleTime) // for unsettled
-	settle.Stop()
-	defer settle.Stop()
-
-	happened, lastDispatches := true, 0
-	var lookedAtAll time.Time
-	var gathering driver.Gathering
 	for {
-		now := time.Now()
-		if happened {
-			w.replicator.news = now
-		}
-		w.frame.all = len(w.announced) <= fewConns || now.Sub(lookedAtAll) >= settleTime
-		w.dispatch(now, false)
-		w.flush(now)
-
-		// Is more to be done, even if nothing happens?
-		switch {
-		case !w.frame.all:
-			settle.Reset(lookedAtAll.Add(settleTime).Sub(now))
-		case w.unsettled():
-			settle.Reset(settleTime)
-		}
-		if w.frame.all {
-			lookedAtAll = now
-		}
-		if len(w.local.waiting) > 0 || len(w.turns.late) > 0 {
-			w.drive.Signal()
-		}
-
-		// Is the world closed, and are the last functions of the game through?
+		r.step()
 		if w.lobby.over() {
-			if lastDispatches++; lastDispatches <= maxLastDispatches && w.owes() {
-				continue
+			if r.mayEnd() {
+				return ErrClosed
 			}
-			if n := w.local.drop() + w.game.Owed(); n > 0 {
-				w.dropped.Add(uint64(n))
-				w.log.Warn("the last functions of a closed world call and ask for ever: what is left is dropped", "functions", n)
-			}
-			return ErrClosed
+			continue
 		}
-
-		// Wait for something to happen.
-		w.rest()
-		happened = true
-		w.drive.Rest(true)
-		select {
-		case <-ctx.Done():
-			w.drive.Rest(false)
-			return context.Cause(ctx)
-		case <-tick:
-			lookedAtAll = time.Time{} // the step of a tick looks at all
-		case <-settle.C:
-			happened = false
-		case <-w.drive.Wake():
-			gathering.Yield(w.lobby.posted)
+		if err := r.wait(ctx); err != nil {
+			return err
 		}
-		w.drive.Rest(false)
 	}
+}
+
+// run is what Run knows from one step to the next.
+type run struct {
+	world *World
+
+	// What wakes it, besides the world's driver.
+	tick      <-chan time.Time // of Config.TickRate; nil = none
+	settle    *time.Timer      // runs while the world is unsettled
+	gathering driver.Gathering
+
+	happened    bool      // something else than settle has woken it
+	lookedAtAll time.Time // when a step last looked at all connections; zero = the next one does
+	last        int       // steps since the world was closed
+}
+
+// step is one Dispatch and Flush. It sets settle when more is to be done, even if nothing happens.
+func (r *run) step() {
+	w, now := r.world, time.Now()
+	if r.happened {
+		w.replicator.news = now
+	}
+	w.frame.all = len(w.announced) <= fewConns || now.Sub(r.lookedAtAll) >= settleTime
+	w.dispatch(now, false)
+	w.flush(now)
+
+	switch {
+	case !w.frame.all:
+		r.settle.Reset(r.lookedAtAll.Add(settleTime).Sub(now))
+	case w.unsettled():
+		r.settle.Reset(settleTime)
+	}
+	if w.frame.all {
+		r.lookedAtAll = now
+	}
+	if len(w.local.waiting) > 0 || len(w.turns.late) > 0 {
+		w.drive.Signal()
+	}
+}
+
+// mayEnd reports, in a closed world, whether the last functions of the game are through. It drops what they call and ask for ever.
+func (r *run) mayEnd() bool {
+	w := r.world
+	if r.last++; r.last <= maxLastDispatches && w.owes() {
+		return false
+	}
+	if n := w.local.drop() + w.game.Owed(); n > 0 {
+		w.dropped.Add(uint64(n))
+		w.log.Warn("the last functions of a closed world call and ask for ever: what is left is dropped", "functions", n)
+	}
+	return true
+}
+
+// wait waits for something to happen. The error is the cause of ctx, which has ended.
+func (r *run) wait(ctx context.Context) error {
+	w := r.world
+	w.rest()
+	r.happened = true
+	w.drive.Rest(true)
+	defer w.drive.Rest(false)
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-r.tick:
+		r.lookedAtAll = time.Time{} // the step of a tick looks at all
+	case <-r.settle.C:
+		r.happened = false
+	case <-w.drive.Wake():
+		r.gathering.Yield(w.lobby.posted)
+	}
+	return nil
 }
 
 // maxLastDispatches is how often Run dispatches after the world was closed, as long as the last functions of the game call and ask.
