@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/slices"
@@ -24,6 +25,10 @@ type Config struct {
 	MaxBytes     int64 // of one transfer, encoded; more is rejected, a blob at its header; default 64 MiB, negative: no limit
 	MaxTransfers int   // of one peer at once; others wait at their sender; default 4, at most 1,024, negative: none
 	MaxPending   int64 // bytes of one transfer that wait for the application; default 16 MiB, at least 64 KiB
+
+	// ReadTime is how long a transfer may wait until its receiver begins to read it, or has given it an OnBatch; default 5 min, negative: any
+	// time. Then the receiver rejects it: its handler may have dropped it, and the sender would wait for ever.
+	ReadTime time.Duration
 
 	// MaxMemory bounds what all peers make this world hold, or were promised as credit, in bytes of real memory; default
 	// 256 MiB. Half of it is kept for connections that hold at most 2 MiB: 64 of them by default. Of the other half a
@@ -65,6 +70,13 @@ func (c *Config) maxBytes() int64 {
 		return math.MaxInt64
 	}
 	return cmp.Or(c.MaxBytes, 64<<20)
+}
+
+func (c *Config) readTime() time.Duration {
+	if c.ReadTime < 0 {
+		return math.MaxInt64
+	}
+	return cmp.Or(c.ReadTime, 5*time.Minute)
 }
 
 func (c *Config) maxTransfers() int { return max(0, cmp.Or(c.MaxTransfers, 4)) }

@@ -28,6 +28,7 @@ type delivery struct {
 	verified bool      // the digest was right; pieces has all that is left
 	size     int64     // of the whole, once verified
 	onTick   bool      // the tick takes the pieces, for OnBatch
+	read     bool      // somebody has begun to take them
 
 	position int64 // bytes that the application has consumed
 	elements int64 // elements that it has consumed
@@ -169,6 +170,7 @@ func (d *delivery) tryPull() (piece, bool, error) {
 
 // pop takes the next piece, if there is one. The caller holds the lock.
 func (d *delivery) pop() (piece, bool, error) {
+	d.in.readerCame()
 	switch {
 	case d.in.finished && d.in.err != nil:
 		return piece{}, false, d.in.err

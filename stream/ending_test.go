@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/slices"
@@ -93,6 +94,36 @@ func testReceiverRejects(t *testing.T, via Backend) {
 		require.ErrorIs(n, err, ErrRejected)
 		require.ErrorContains(n, err, errTest.Error())
 		n.requireIdle()
+	})
+}
+
+// TestNobodyReads: a handler that drops its transfer does not leave the sender waiting for ever.
+func TestNobodyReads(t *testing.T) { overBackends(t, testNobodyReads) }
+
+func testNobodyReads(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via, client: Config{ReadTime: time.Minute}}, func(n *network) {
+		save.Handle(n.client.streams, func(*IncomingBlob) {})
+		err := n.mustStart(n.server.peer, content(1<<20)).Wait(n.ctx)
+		require.ErrorIs(n, err, ErrRejected)
+		require.ErrorContains(n, err, "nobody has read it for 1m0s (stream.Config.ReadTime)")
+		n.requireIdle()
+	})
+}
+
+// TestReaderTakesItsTime: who has begun to read, or takes batches in ticks, may pause.
+func TestReaderTakesItsTime(t *testing.T) {
+	inNetwork(t, setup{client: Config{ReadTime: time.Minute}}, func(n *network) {
+		save.Handle(n.client.streams, func(in *IncomingBlob) {
+			go func() {
+				var first [1]byte
+				_, err := io.ReadFull(in, first[:])
+				time.Sleep(90 * time.Second)
+				got, rest := io.ReadAll(in)
+				assert.NoError(n, errors.Join(err, rest))
+				assert.Len(n, got, 1<<20-1)
+			}()
+		})
+		require.NoError(n, n.mustStart(n.server.peer, content(1<<20)).Wait(n.ctx))
 	})
 }
 

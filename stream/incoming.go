@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/rpc"
@@ -70,6 +71,7 @@ type incoming struct {
 	err      error
 	done     chan struct{} // closed when finished
 
+	unread   *time.Timer // rejects the transfer when nobody begins to read it; nil until the handler has it
 	arrival  arrival
 	delivery delivery
 	answer   answer
@@ -97,8 +99,31 @@ func (in *incoming) start(t topic) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.finished {
+		in.expectReader()
 		in.peer.streams.writing.Begin(&in.peer.receiver.writing)
 		go (&writer{in: in}).run()
+	}
+}
+
+// expectReader rejects the transfer after Config.ReadTime, unless somebody reads it by then. The caller holds the lock.
+func (in *incoming) expectReader() {
+	if in.delivery.onTick || in.delivery.read {
+		return
+	}
+	most := in.peer.streams.config.readTime()
+	in.unread = time.AfterFunc(most, func() {
+		in.finish(stopped(ErrRejected, fmt.Errorf("nobody has read it for %v (stream.Config.ReadTime)", most)))
+	})
+}
+
+// readerCame notes that somebody reads the transfer. The caller holds the lock.
+func (in *incoming) readerCame() {
+	if in.delivery.read {
+		return
+	}
+	in.delivery.read = true
+	if in.unread != nil {
+		in.unread.Stop()
 	}
 }
 
@@ -129,6 +154,7 @@ func (in *incoming) finishLocked(err error) {
 		in.err = ending(err, byReceiver, in.peer.conn, &in.header, in.progressLocked())
 	}
 	close(in.done)
+	in.readerCame() // or needs not come any more
 	in.arrival.free()
 	in.delivery.free()
 	in.peer.wake()
