@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"runtime"
@@ -598,4 +599,17 @@ func dialTime(t *testing.T, up, down int64, on bool) (took time.Duration) {
 		require.NoError(t, errors.Join(a.Close(), b.Close()))
 	})
 	return took
+}
+
+// TestSmallBuffersAreTold: a socket whose buffers the kernel does not make as large as sealed packets need still works, and the log says so.
+func TestSmallBuffersAreTold(t *testing.T) {
+	var log strings.Builder
+	w := newTestWorld(t, Config{Sealed: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	require.NoError(t, err)
+	require.NoError(t, socket.Close()) // from now on it gets none
+	_, shared, free := w.share(socket, nil)
+	defer free()
+	require.NotNil(t, shared)
+	require.Contains(t, log.String(), `level=WARN msg="the socket's buffers are small for sealed packets" addr=127.0.0.1:`)
 }
