@@ -410,7 +410,7 @@ func TestConnsOfAnIdentity(t *testing.T) {
 			connect(n, "bob")
 			n.tick(3)
 			_, err := n.connect(newTestWorld(t, Config{Token: []byte("ann")}))
-			require.EqualError(t, err, `rpc: connection closed by the peer: LoginElsewhere: "ann" has 1 connections, the limit is Config.MaxConnsPerIdentity`)
+			require.EqualError(t, err, `rpc: connection closed by the peer: LoginElsewhere: "ann" has as many connections as Config.MaxConnsPerIdentity allows, 1`)
 			n.ends[0].Close(0, "goes")
 			n.tick(3)
 			connect(n, "ann")
@@ -488,7 +488,7 @@ func TestConnThatHasNoLinkYetMakesNoRoom(t *testing.T) {
 		c := &Conn{world: n.server.World, server: true, carrier: linkedCarrier(from{plug{far}, host("192.0.2.1")})}
 		require.Nil(t, n.server.enlist(c, c.origin(), nil))
 		_, err := n.connectFrom(host("192.0.2.2"), newTestWorld(t, Config{}))
-		require.ErrorContains(t, err, "ServerFull: 1 handshakes at once")
+		require.ErrorContains(t, err, "ServerFull: as many handshakes at once as Config.MaxHandshakes allows, 1")
 		n.server.lobby.leave(c.visit)
 		n.server.lobby.attaching.Done()
 	})

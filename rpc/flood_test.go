@@ -273,7 +273,7 @@ func TestRefusedAtTheDoor(t *testing.T) {
 		config Config
 		want   string
 	}{
-		{Config{MaxConnsPerAddress: 1}, "1 connections from 127.0.0.1/32, the limit is Config.MaxConnsPerAddress"},
+		{Config{MaxConnsPerAddress: 1}, "as many connections from 127.0.0.1/32 as Config.MaxConnsPerAddress allows, 1"},
 		{Config{MaxConnsPerAddress: 1, RetryAbove: -1}, "the server takes no handshake now, or none from this address"},
 	} {
 		server := newTestWorld(t, row.config)

@@ -311,7 +311,7 @@ func TestLimitsOfAWorld(t *testing.T) {
 		fits   int
 		reason string
 	}{
-		{"MaxConns", Config{MaxConns: 2}, 2, "2 connections, the limit is Config.MaxConns"},
+		{"MaxConns", Config{MaxConns: 2}, 2, "as many connections as Config.MaxConns allows, 2"},
 		{"ReceiveBudget", Config{ReceiveBudget: 600 << 10}, 2, "no 262144 bytes left of Config.ReceiveBudget, 614400"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

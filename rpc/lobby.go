@@ -264,7 +264,7 @@ func (l *lobby) claim(c *Conn) (replaced []*Conn, refused *CloseError) {
 	replaced, others, full := l.door.Claims.Claim(c.identity, c)
 	if full {
 		refused = &CloseError{Code: LoginElsewhere,
-			Reason: fmt.Sprintf("%q has %d connections, the limit is Config.MaxConnsPerIdentity", shape.Clip(c.identity), others)}
+			Reason: fmt.Sprintf("%q has as many connections as Config.MaxConnsPerIdentity allows, %d", shape.Clip(c.identity), others)}
 	}
 	return replaced, refused
 }

@@ -99,18 +99,18 @@ func TestStatNetOfAWorld(t *testing.T) {
 		// The second that is sampled has 29 to 31 calls: the last may still be on its way out.
 		digits := regexp.MustCompile(`\d`)
 		assert.Equal(t, digits.ReplaceAllString(statNetOfAWorld, "0"), "\n"+digits.ReplaceAllString(text, "0"), "%s", text)
-		assert.Contains(t, text, "2 connections, 0 saturated")
+		assert.Contains(t, text, "2 connected, 0 saturated")
 		assert.Contains(t, text, "2 here, 1 considered at each Flush, 1 relevant to somebody, 0 dormant")
 		for _, line := range strings.Split(text, "\n") {
 			require.LessOrEqual(t, utf8.RuneCountInString(line), 100)
 		}
-		require.Contains(t, n.clients[0].StatNet(), "client, 1 connections")
+		require.Contains(t, n.clients[0].StatNet(), "client, 1 connected")
 		require.NotContains(t, newTestWorld(t, Config{}).StatNet(), "Per connection")
 	})
 }
 
 const statNetOfAWorld = `
-World             server, 2 connections, 0 saturated, 0 closed by a full reliable buffer
+World             server, 2 connected, 0 saturated, 0 closed by a full reliable buffer
 Actors            2 here, 1 considered at each Flush, 1 relevant to somebody, 0 dormant
 Per connection            min          avg          max
   In rate               0 B/s      102 B/s      203 B/s

@@ -335,7 +335,7 @@ func (w *World) StatNet() string {
 			saturated++
 		}
 	}
-	t.List("World", w.role(), fmt.Sprintf("%d connections", len(conns)), fmt.Sprintf("%d saturated", saturated),
+	t.List("World", w.role(), fmt.Sprintf("%d connected", len(conns)), fmt.Sprintf("%d saturated", saturated),
 		fmt.Sprintf("%d closed by a full reliable buffer", w.overflows))
 	w.addActors(&t)
 	addSpans(&t, stats)

@@ -217,7 +217,7 @@ func TestOverflowNamesItsCulprits(t *testing.T) {
 		require.ErrorAs(t, err, &closed)
 		require.Equal(t, ReliableBufferOverflow, closed.Code)
 		require.Contains(t, closed.Reason, "8 × Hero.Bulk (240 entries)")
-		require.Contains(t, closed.Reason, "1 × Hero.Hit (1 entries)")
+		require.Contains(t, closed.Reason, "1 × Hero.Hit (1 entry)")
 		require.Contains(t, closed.Reason, "Config.Bunch.ReliableBuffer")
 		require.Contains(t, log.String(), "8 × Hero.Bulk")
 		require.NoError(t, bulk.Call(a, nil), "told once, then counted")
@@ -236,7 +236,7 @@ func TestOverflowNamesTheOpen(t *testing.T) {
 		for err == nil {
 			err = bulk.Call(a, make(Raw, 32<<10))
 		}
-		require.ErrorContains(t, err, "1 × open Hero (1 entries)")
+		require.ErrorContains(t, err, "1 × open Hero (1 entry)")
 		n.tick(5)
 	})
 }

@@ -165,7 +165,7 @@ func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
 	case t.kind == kindArray && t.shape != h.shape:
 		return fmt.Errorf("%w: the elements of %v have other fields here", ErrRejected, h)
 	case r.known() > config.maxTransfers():
-		return fmt.Errorf("%w: %d transfers are under way, the limit is stream.Config.MaxTransfers, %d", ErrRejected, r.known()-1, config.maxTransfers())
+		return fmt.Errorf("%w: as many transfers are under way as stream.Config.MaxTransfers allows, %d", ErrRejected, config.maxTransfers())
 	case r.writers() >= 2*config.maxTransfers():
 		return fmt.Errorf("%w: the store is still busy for %d transfers, some of which may have ended", ErrRejected, r.writers())
 	case max(h.size, h.count) > limit:

@@ -137,7 +137,7 @@ func (d *Door[C]) Begin(from netip.Prefix, proven bool, now time.Time) (v *Visit
 		out, full = d.fit(from)
 	}
 	if full == nil && out == nil && len(d.visits) >= d.Handshakes {
-		reason := fmt.Sprintf("%d handshakes at once, the limit is Config.MaxHandshakes", len(d.visits))
+		reason := fmt.Sprintf("as many handshakes at once as Config.MaxHandshakes allows, %d", len(d.visits))
 		out, full = d.MakeRoom(AmongHandshakes, proven, reason)
 	}
 	if full != nil {
@@ -178,10 +178,10 @@ func (d *Door[C]) fit(from netip.Prefix) (out *C, full *Full) {
 	}
 	has := d.addresses[from]
 	if d.Connections >= 0 && has.handshakes+has.inside >= d.Connections {
-		return d.evict(AmongConnections, from, fmt.Sprintf("%d connections from %v, the limit is Config.MaxConnsPerAddress", has.handshakes+has.inside, from))
+		return d.evict(AmongConnections, from, fmt.Sprintf("as many connections from %v as Config.MaxConnsPerAddress allows, %d", from, has.handshakes+has.inside))
 	}
 	if limit := d.share(); d.OfAddress >= 0 && has.handshakes >= limit {
-		return d.evict(AmongHandshakes, from, fmt.Sprintf("%d handshakes at once from %v, the limit is %d of Config.MaxHandshakesPerAddress and MaxHandshakes", has.handshakes, from, limit))
+		return d.evict(AmongHandshakes, from, fmt.Sprintf("as many handshakes at once from %v as Config.MaxHandshakesPerAddress and MaxHandshakes allow, %d", from, limit))
 	}
 	return nil, nil
 }

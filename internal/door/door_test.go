@@ -134,7 +134,7 @@ func TestProvingTheAddress(t *testing.T) {
 		v.conn = nil
 	}
 	_, full = e.Prove(third)
-	require.EqualError(t, full, "door: 2 handshakes at once from 192.0.2.1/32, the limit is 2 of Config.MaxHandshakesPerAddress and MaxHandshakes")
+	require.EqualError(t, full, "door: as many handshakes at once from 192.0.2.1/32 as Config.MaxHandshakesPerAddress and MaxHandshakes allow, 2")
 }
 
 func TestWhoMakesRoom(t *testing.T) {
@@ -157,12 +157,12 @@ func TestWhoMakesRoom(t *testing.T) {
 	require.Same(t, second, out, "all full: of the address that has most")
 
 	_, _, full = e.Begin(cat, false, e.now)
-	require.ErrorContains(t, full, "8 handshakes at once, the limit is Config.MaxHandshakes", "nobody makes room for a forged address")
+	require.ErrorContains(t, full, "as many handshakes at once as Config.MaxHandshakes allows, 8", "nobody makes room for a forged address")
 	for _, v := range e.visits {
 		v.conn = nil
 	}
 	_, _, full = e.Begin(netip.Prefix{}, true, e.now)
-	require.ErrorContains(t, full, "8 handshakes at once", "who waits for an answer makes no room")
+	require.ErrorContains(t, full, "as many handshakes at once as Config.MaxHandshakes allows, 8", "who waits for an answer makes no room")
 
 	t.Log("# who was answered and says no Join makes room, the last one to be answered last")
 	answered := []*Visit[client]{v, anns[3], anns[2]}
@@ -211,7 +211,7 @@ func TestThoseInsideCount(t *testing.T) {
 		e.Join(e.come(1, ann, true, false)[0])
 	}
 	_, _, full := e.Begin(ann, true, e.now)
-	require.ErrorContains(t, full, "3 connections from 192.0.2.1/32, the limit is Config.MaxConnsPerAddress")
+	require.ErrorContains(t, full, "as many connections from 192.0.2.1/32 as Config.MaxConnsPerAddress allows, 3")
 	require.Len(t, e.come(1, bob, true, false), 1)
 	e.Quit(ann)
 	require.Len(t, e.come(2, ann, true, false), 1)

@@ -60,7 +60,7 @@ func (e *Entry[C]) Admit(v *Visit[C], from netip.Prefix, now time.Time, enter fu
 		v, out, full = e.Begin(from, true, now)
 	}
 	if full == nil && out == nil && e.conns >= e.most {
-		out, full = e.MakeRoom(AmongConnections, true, fmt.Sprintf("%d connections, the limit is Config.MaxConns", e.conns))
+		out, full = e.MakeRoom(AmongConnections, true, fmt.Sprintf("as many connections as Config.MaxConns allows, %d", e.conns))
 	}
 	if full == nil {
 		full = enter()

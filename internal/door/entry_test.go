@@ -40,7 +40,7 @@ func TestEntryCountsEveryone(t *testing.T) {
 	second, _, full := e.Admit(nil, from, now, room)
 	require.Nil(t, full)
 	_, _, full = e.Admit(nil, from, now, room)
-	require.ErrorContains(t, full, "2 connections, the limit is Config.MaxConns")
+	require.ErrorContains(t, full, "as many connections as Config.MaxConns allows, 2")
 
 	e.Join(first)
 	e.Fail(second)

@@ -37,7 +37,11 @@ func (h *Holders) String() string {
 		if i > 0 {
 			text.WriteString(", ")
 		}
-		fmt.Fprintf(&text, "%d × %s (%d entries)", one.calls, one.name, one.entries)
+		of := "entries"
+		if one.entries == 1 {
+			of = "entry"
+		}
+		fmt.Fprintf(&text, "%d × %s (%d %s)", one.calls, one.name, one.entries, of)
 	}
 	if more := len(h.list) - maxHolders; more > 0 {
 		fmt.Fprintf(&text, " and %d other methods", more)

@@ -14,9 +14,9 @@ func TestHolders(t *testing.T) {
 	for range 3 {
 		h.Add("Player.Fire", 2)
 	}
-	require.Equal(t, "1 × open Player (1 entries), 3 × Player.Fire (6 entries)", h.String())
+	require.Equal(t, "1 × open Player (1 entry), 3 × Player.Fire (6 entries)", h.String())
 	for n := range 5 {
 		h.Add(fmt.Sprintf("Other%d", n), 1)
 	}
-	require.Contains(t, h.String(), "1 × Other2 (1 entries) and 2 other methods")
+	require.Contains(t, h.String(), "1 × Other2 (1 entry) and 2 other methods")
 }
