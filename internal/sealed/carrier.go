@@ -17,6 +17,10 @@ const maxIDs = 8
 // directTurns is how many turns others take in place of the carrier's goroutine. In the second they find what came during the first.
 const directTurns = 2
 
+// directBytes is how much others send in place of the carrier's goroutine: what a tick of play makes. A transfer that begins has queued its
+// first part when the goroutine comes, and so goes behind the play of the same step.
+const directBytes = 8 << 10
+
 // Config holds the settings of a carrier. Its functions must not block.
 type Config struct {
 	SessionConfig
@@ -62,6 +66,7 @@ type Carrier struct {
 
 	worker worker        // says who takes the turns
 	blocks bool          // the socket's writes may block
+	bulk   atomic.Bool   // is in flight, or waits: set under the lock
 	done   chan struct{} // closed when the session has closed
 
 	run    runner
@@ -158,16 +163,30 @@ func (c *Carrier) Lock() time.Time {
 // Unlock releases the lock and sends what the source may have to send now: at once, in place of the carrier's goroutine, if that takes no
 // longer than play does and cannot block.
 func (c *Carrier) Unlock() {
-	c.session.Wake()
+	c.mark()
 	c.mu.Unlock()
 	c.direct()
 }
 
 // Wake wakes the carrier, because its source has something to send. The caller holds the lock.
 func (c *Carrier) Wake() {
-	c.session.Wake()
+	c.mark()
 	c.worker.wake()
 }
+
+// mark notes that the source may have something to send, and whether that is bulk.
+func (c *Carrier) mark() {
+	c.session.Wake()
+	if c.waits() {
+		c.bulk.Store(true)
+	}
+}
+
+// waits reports whether more than play waits to be sent. The caller holds the lock.
+func (c *Carrier) waits() bool { return c.session.source.Waiting() > directBytes }
+
+// stays reports whether there is bulk, for which the carrier's own goroutine waits. It is for who works.
+func (c *Carrier) stays() bool { return c.bulk.Load() || c.run.heavy() }
 
 // Spares returns how many ids of the peer are left for changes of address. The owner asks the peer for more over QUIC.
 func (c *Carrier) Spares() int {
@@ -238,7 +257,7 @@ func (c *Carrier) loop() {
 		next, idle := c.heavyTurn()
 		switch {
 		case c.run.owes() || !idle || c.run.heavy() && c.worker.poll(next):
-		case c.run.stays():
+		case c.stays():
 			if c.worker.sleep(next) {
 				return
 			}
@@ -288,7 +307,7 @@ func (c *Carrier) hand() {
 }
 
 // light reports whether a turn takes no longer than play does, and never blocks. It is for who works.
-func (c *Carrier) light() bool { return !c.blocks && !c.run.owes() && !c.run.stays() }
+func (c *Carrier) light() bool { return !c.blocks && !c.run.owes() && !c.stays() }
 
 // play takes a turn or two. When there is more to do the carrier's own goroutine does it.
 func (c *Carrier) play() {

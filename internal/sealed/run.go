@@ -65,7 +65,6 @@ type runner struct {
 	state   State // of the session
 	changed bool  // it changed, which Config.Changed was not told yet
 	pings   bool  // Ping is due, which may block
-	bulk    bool  // bulk is in flight
 
 	burst *burst // packets to be sent; nil between turns, unless the socket is blocked
 	batch *batch // packets that are received; nil as burst
@@ -111,9 +110,6 @@ func (r *runner) heavy() bool { return r.load > heavyLoad }
 // noteLoad notes how many packets a turn has received and built.
 func (r *runner) noteLoad() { r.load += r.batch.n + len(r.burst.built) - r.load/8 }
 
-// stays reports whether there is bulk, for which a goroutine waits.
-func (r *runner) stays() bool { return r.bulk || r.heavy() }
-
 // owes reports whether settle has something to do.
 func (r *runner) owes() bool { return r.changed || r.pings || r.state == Closed }
 
@@ -156,7 +152,7 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 	turned := c.config.Turned != nil && c.config.Turned()
 	r.changed = c.session.Changed() || r.changed
 	r.state = c.session.State()
-	r.bulk = c.session.bulkInFlight() > 0
+	c.bulk.Store(c.session.bulkInFlight() > 0 || c.waits())
 	c.mu.Unlock()
 	r.noteLoad()
 	if turned {
