@@ -14,8 +14,8 @@
 // the reader empties the ring in its place, so that a congested way out never delays what comes in.
 //
 // A [Sealed] carrier may stand beside the first and carry in its place: see [Link.Carry]. It asks the link, which is its
-// [Source], when its pace lets it, under the link's lock and on a goroutine of its own; nothing leaves over the first
-// meanwhile, and what arrives there is taken.
+// [Source], when its pace lets it, under the link's lock: on a goroutine of its own, or for play on that of [Link.Unlock].
+// Nothing leaves over the first meanwhile, and what arrives there is taken.
 //
 // The link knows neither what a packet holds nor who its peer is. It does not see losses: a machine that does may
 // implement [BlackHoler] and [LossCounter]. When a path goes dark, quic-go cuts nothing and may block for long; the
