@@ -96,6 +96,11 @@ func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (news bool) {
 	if r.train && was == flying {
 		s.train.ack(r, at, s.guess) // which sampleRTT has just taken of this packet
 	}
+	if r.train && was == lost {
+		if shown, ok := s.train.late(r); ok {
+			s.control.Train(shown)
+		}
+	}
 	for _, token := range r.tokens[:r.payloads] {
 		s.source.Acked(s.time(t), token)
 		s.Wake()

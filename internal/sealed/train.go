@@ -28,6 +28,7 @@ type train struct {
 	bytes   int                         // bytes of the packets that arrived, not counting the first
 	way     time.Duration               // the least round trip of one, less its arrival by the peer's clock
 	at      [trainPackets]time.Duration // when each packet arrived
+	shown   pace.Train                  // what the packets that came in time have shown; no bytes = nothing yet
 }
 
 // running reports whether payloads must wait for the train.
@@ -73,8 +74,18 @@ func (tr *train) measured() (shown pace.Train, ok bool) {
 	} else {
 		shown.Even = true
 	}
-	*tr = train{again: true}
+	*tr = train{again: true, shown: shown}
 	return shown, true
+}
+
+// late adds a packet that counted as lost and has arrived: the path has carried it among the others, and held it up elsewhere. Where every
+// other packet is late, those that come in time show half of the rate. ok is false while nothing was shown.
+func (tr *train) late(r *record) (shown pace.Train, ok bool) {
+	if tr.shown.Bytes == 0 {
+		return shown, false
+	}
+	tr.shown.Bytes += int(r.size)
+	return tr.shown, true
 }
 
 // widest returns the widest gap between two arrivals. With jitter, or a link layer that batches, packets arrive in a few clumps, which

@@ -30,3 +30,26 @@ func TestTrainThatCameWhole(t *testing.T) {
 		require.False(t, ok, "it is told once")
 	}
 }
+
+// TestTrainOfWhichHalfIsLate: packets that counted as lost and arrive show that the path has carried them, too, and the train is told again.
+func TestTrainOfWhichHalfIsLate(t *testing.T) {
+	tr, r := train{open: trainPackets, sent: true}, &record{size: 1200}
+	_, ok := tr.late(r)
+	require.False(t, ok, "nothing was shown yet")
+	for i := range trainPackets {
+		if i%2 == 0 {
+			tr.ack(r, time.Second+time.Duration(i)*time.Millisecond, 0)
+		} else {
+			tr.lose()
+		}
+	}
+	shown, ok := tr.measured()
+	require.True(t, ok)
+	require.Equal(t, (trainPackets/2-1)*1200, shown.Bytes)
+	for range trainPackets / 2 {
+		shown, ok = tr.late(r)
+		require.True(t, ok)
+	}
+	require.Equal(t, (trainPackets-1)*1200, shown.Bytes)
+	require.Equal(t, (trainPackets-2)*time.Millisecond, shown.Span, "of those that came in time")
+}
