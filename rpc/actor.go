@@ -13,7 +13,7 @@ import (
 // Actor is an object that both sides know: the server spawns it, clients for which it is open have a copy. Its methods
 // belong to the world's goroutine.
 type Actor struct {
-	_ codec.Never `codec:"an actor can not be encoded; send a number of your own by which both ends know it"`
+	_ codec.Never `codec:"an actor cannot be encoded; send a number of your own by which both ends know it"`
 
 	world *World
 	class *Class

@@ -206,7 +206,7 @@ type endpoint[T, A any] struct {
 func endpointOf[T, A any](b *Binding[T], m *method) *endpoint[T, A] {
 	u := b.untyped
 	if m.class != u.class {
-		panic(fmt.Sprintf("rpc: %v can not be bound to %v as class %s: it belongs to class %s",
+		panic(fmt.Sprintf("rpc: %v cannot be bound to %v as class %s: it belongs to class %s",
 			m, reflect.TypeFor[T](), u.class.name, m.class.name))
 	}
 	if u.endpoints[m.id] == nil {

@@ -116,7 +116,7 @@ func TestBindingsThatPanic(t *testing.T) {
 	Check(b, aim, (*object).mayAim)
 	panics(t, "On(C.Aim): it has a handler already", func() { On(b, aim, (*object).aim) })
 	panics(t, "Check(C.Aim): it has a check already", func() { Check(b, aim, (*object).mayAim) })
-	panics(t, "Other.Aim can not be bound to *rpc.object as class C: it belongs to class Other", func() { On(b, foreign, (*object).aim) })
+	panics(t, "Other.Aim cannot be bound to *rpc.object as class C: it belongs to class Other", func() { On(b, foreign, (*object).aim) })
 	panics(t, "belongs to class Other", func() { Check(b, foreign, (*object).mayAim) })
 	panics(t, "On(C.Aim): no handler", func() { On(b, aim, (func(*object, *Call, vector))(nil)) })
 	panics(t, "Bind(C): no constructor", func() { Bind[*object](nil, class, nil) })

@@ -105,10 +105,10 @@ func (l *lobby) mayBecomeClient(actors int64) error {
 	return l.refuseClient(actors)
 }
 
-// refuseClient returns why the world can not become a client. mu is held.
+// refuseClient returns why the world cannot become a client. mu is held.
 func (l *lobby) refuseClient(actors int64) error {
 	if !l.client.Load() && (actors > 0 || l.serial > 0 || l.listeners > 0) {
-		return fmt.Errorf("rpc: a world that listens, or has actors or clients, can not connect to a server: %w", ErrWrongRole)
+		return fmt.Errorf("rpc: a world that listens, or has actors or clients, cannot connect to a server: %w", ErrWrongRole)
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func (a *Actor) ownerChanged() {
 // of the chain, the actor and all that it owns open for the new one, and both clients are told. It is an error when the actor would own
 // itself, directly or by others. When an owner is destroyed, the actors that it owned belong to the server. When a connection ends, all
 // actors of its chains are destroyed after OnDisconnect, each before its owner: SetOwner(a, nil) in OnDisconnect keeps an actor with all
-// that it owns; in OnClose of the pawn that owns it, it would be too late. When the new owner's client cannot take the actor, or can not
+// that it owns; in OnClose of the pawn that owns it, it would be too late. When the new owner's client cannot take the actor, or cannot
 // be told, SetOwner returns why, and that client still owns the actor. Server only. UE: SetOwner; there the actors that a leaving player's
 // pawn owned stay.
 func (w *World) SetOwner(a *Actor, to Owner) error {

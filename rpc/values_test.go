@@ -71,7 +71,7 @@ func TestValuesTravelByValueAndByPointer(t *testing.T) {
 func TestValueErrors(t *testing.T) {
 	keep := []byte("keep")
 	b, err := codec.AppendValue(keep, make(chan int))
-	require.ErrorContains(t, err, "a chan can not be encoded")
+	require.ErrorContains(t, err, "a chan cannot be encoded")
 	require.Equal(t, keep, b)
 	for _, v := range []any{nil, (*int)(nil)} {
 		_, err = codec.AppendValue(nil, v)
@@ -104,11 +104,11 @@ func TestActorsCanNotTravel(t *testing.T) {
 		typ  reflect.Type
 		want string
 	}{
-		{reflect.TypeFor[Actor](), "rpc.Actor: an actor can not be encoded"},
-		{reflect.TypeFor[struct{ Target *Actor }](), ".Target: an actor can not be encoded; send a number"},
-		{reflect.TypeFor[struct{ In struct{ Targets []*Actor } }](), ".In.Targets[]: an actor can not be encoded"},
-		{reflect.TypeFor[map[string][2]*Actor](), "[value][]: an actor can not be encoded"},
-		{reflect.TypeFor[struct{ Actor }](), ".Actor: an actor can not be encoded"},
+		{reflect.TypeFor[Actor](), "rpc.Actor: an actor cannot be encoded"},
+		{reflect.TypeFor[struct{ Target *Actor }](), ".Target: an actor cannot be encoded; send a number"},
+		{reflect.TypeFor[struct{ In struct{ Targets []*Actor } }](), ".In.Targets[]: an actor cannot be encoded"},
+		{reflect.TypeFor[map[string][2]*Actor](), "[value][]: an actor cannot be encoded"},
+		{reflect.TypeFor[struct{ Actor }](), ".Actor: an actor cannot be encoded"},
 		{reflect.TypeFor[struct{ C *Conn }](), ".C: rpc.Conn has no field that travels"},
 	} {
 		_, err := codec.Of(test.typ)

@@ -203,7 +203,7 @@ func (w *writer) unstored() body {
 	return w.hasher()
 }
 
-// lookup opens the complete content under a key, and returns how many elements it has. What can not be the content that the sender
+// lookup opens the complete content under a key, and returns how many elements it has. What cannot be the content that the sender
 // announces counts as missing and stays: a lie about it deletes nothing, and what an honest sender brings replaces it once it is verified.
 func (w *writer) lookup(store Store, identity, key string) (content Content, elements int64, err error) {
 	found, err := store.Lookup(identity, key)
@@ -221,7 +221,7 @@ func (w *writer) lookup(store Store, identity, key string) (content Content, ele
 	return content, elements, err
 }
 
-// match returns how many elements a complete content has; the error Is fs.ErrNotExist if it can not be what the sender announces.
+// match returns how many elements a complete content has; the error Is fs.ErrNotExist if it cannot be what the sender announces.
 func (w *writer) match(c Content) (elements int64, err error) {
 	h, name, digest := &w.in.header, w.in.header.named(), c.Digest()
 	switch {

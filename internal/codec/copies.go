@@ -18,7 +18,7 @@ func (c copies) check(s *schema, path string, copied bool) (err error) {
 	}
 	c[place{s, copied}] = true
 	if s.addressed && copied {
-		return fmt.Errorf("%s: in a map %v can not be written, for it has no address there: use pointers to it", path, s.typ)
+		return fmt.Errorf("%s: in a map %v cannot be written, for it has no address there: use pointers to it", path, s.typ)
 	}
 	switch s.form {
 	case formMap:

@@ -13,7 +13,7 @@ func opaqueOf(t reflect.Type) (string, error) {
 	p := reflect.PointerTo(t)
 	for _, hook := range msgpackHooks {
 		if p.Implements(hook) {
-			return "", fmt.Errorf("%v is a msgpack.%s, whose input can not be bounded; implement AppendBinary, MarshalBinary and UnmarshalBinary", t, hook.Name())
+			return "", fmt.Errorf("%v is a msgpack.%s, whose input cannot be bounded; implement AppendBinary, MarshalBinary and UnmarshalBinary", t, hook.Name())
 		}
 	}
 	write := firstOf(p, binaryMarshaler, textMarshaler)

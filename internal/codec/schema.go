@@ -220,7 +220,7 @@ func (b *schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (
 		s.elem, err = b.of(t.Elem(), path+"[]", tag)
 	case reflect.Pointer:
 		if t.Elem().Kind() == reflect.Pointer {
-			return fmt.Errorf("%s: a pointer to a pointer can not be encoded", path)
+			return fmt.Errorf("%s: a pointer to a pointer cannot be encoded", path)
 		}
 		s.form, s.name = formPointer, "*"
 		s.elem, err = b.of(t.Elem(), path, tag)
@@ -240,9 +240,9 @@ func (b *schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (
 		s.form, s.name = formStruct, "struct"
 		s.fields, err = b.fieldsOf(nil, t, nil, path)
 	case reflect.Interface, reflect.UnsafePointer:
-		err = fmt.Errorf("%s: an %v can not be encoded", path, t.Kind())
+		err = fmt.Errorf("%s: an %v cannot be encoded", path, t.Kind())
 	default:
-		err = fmt.Errorf("%s: a %v can not be encoded", path, t.Kind())
+		err = fmt.Errorf("%s: a %v cannot be encoded", path, t.Kind())
 	}
 	return err
 }
@@ -289,7 +289,7 @@ func (b *schemas) fieldsOf(fields []schemaField, t reflect.Type, outer []int, pa
 			}
 		}
 		if !f.IsExported() {
-			return nil, fmt.Errorf("%s.%s: an embedded field that is not exported can not be noinline", path, f.Name)
+			return nil, fmt.Errorf("%s.%s: an embedded field that is not exported cannot be noinline", path, f.Name)
 		}
 		fields = append(fields, schemaField{name: name, index: index, schema: sub})
 	}

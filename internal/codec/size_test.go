@@ -358,11 +358,11 @@ func TestUnboundedFieldsAreNamed(t *testing.T) {
 		"value": {reflect.TypeFor[struct {
 			M map[int]string `quiver:"max=3"`
 		}](), `.M[value] is unbounded; add each=N`},
-		"any":       {reflect.TypeFor[struct{ A any }](), ".A: an interface can not be encoded"},
+		"any":       {reflect.TypeFor[struct{ A any }](), ".A: an interface cannot be encoded"},
 		"text":      {reflect.TypeFor[struct{ T sizedText }](), `.T is unbounded`},
 		"recursive": {reflect.TypeFor[sizedNode](), "sizedNode.Next is unbounded: codec.sizedNode contains itself"},
-		"channel":   {reflect.TypeFor[struct{ C chan int }](), ".C: a chan can not be encoded"},
-		"complex":   {reflect.TypeFor[complex128](), "a complex128 can not be encoded"},
+		"channel":   {reflect.TypeFor[struct{ C chan int }](), ".C: a chan cannot be encoded"},
+		"complex":   {reflect.TypeFor[complex128](), "a complex128 cannot be encoded"},
 		"not a number": {reflect.TypeFor[struct {
 			S string `quiver:"max=x"`
 		}](), `.S: tag "max=x": "max=x" needs a number`},

@@ -232,7 +232,7 @@ func (w *walk) float(s *schema) error {
 		return err
 	}
 	if f := floatAt(start, s.bits); f != f {
-		return errors.New("it is NaN, which can not be a key")
+		return errors.New("it is NaN, which cannot be a key")
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ const (
 	defaultRTT      = 100 * time.Millisecond // until anything is known
 )
 
-// Config holds what a Controller can not measure. The zero value has the defaults.
+// Config holds what a Controller cannot measure. The zero value has the defaults.
 type Config struct {
 	// Packet is the size of a full packet on the wire in bytes, IP and UDP included. 0 = 1,500.
 	Packet int

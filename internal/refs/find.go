@@ -15,7 +15,7 @@ type Finder struct {
 
 var (
 	errActor = errors.New("an Actor does not travel: use a Ref, which Actor.Ref returns and World.Actor takes")
-	errInMap = errors.New("a Ref in a map can not be checked against what the other side has: use a slice")
+	errInMap = errors.New("a Ref in a map cannot be checked against what the other side has: use a slice")
 )
 
 // In reports whether values of t may hold a reference that [Finder.Each] visits. A reference in a map is an error, because Each could not

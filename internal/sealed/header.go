@@ -38,7 +38,7 @@ func appendHeader(b []byte, to ID, number uint64) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(number))
 }
 
-// checkHeader says why a packet can not be one of this version. A packet that it keeps is long enough to be unmasked.
+// checkHeader says why a packet cannot be one of this version. A packet that it keeps is long enough to be unmasked.
 func checkHeader(packet []byte) (why drop) {
 	switch {
 	case len(packet) <= Overhead || len(packet) > JumboPacket:

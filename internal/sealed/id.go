@@ -15,7 +15,7 @@ const (
 )
 
 // ID names, in a packet, the end of a carrier that receives it. It is random or derived from a secret, so that nobody off the path can
-// guess one, and an observer can not tell that two are of one carrier (RFC 9000, section 5.1).
+// guess one, and an observer cannot tell that two are of one carrier (RFC 9000, section 5.1).
 type ID [idBytes]byte
 
 // exportIDs derives the first ids of one direction of a carrier from the TLS connection, so that neither end has to send them.

@@ -71,7 +71,7 @@ func newGeneration(s *suite, index uint64, secret []byte) (*generation, error) {
 	return g, nil
 }
 
-// next derives the next generation. From that g can not be derived.
+// next derives the next generation. From that g cannot be derived.
 func (g *generation) next() (*generation, error) {
 	secret, err := hkdf.Expand(sha256.New, g.secret, "quiver sealed next", secretBytes)
 	if err != nil {

@@ -174,7 +174,7 @@ func (s *Session) Start(now time.Time, ids ...ID) {
 // AddIDs adds spare ids of the peer.
 func (s *Session) AddIDs(ids ...ID) { s.ids = append(s.ids, ids...) }
 
-// Rotate changes to a fresh id of the peer, so that an observer can not connect two addresses (RFC 9000, section 9.5). It is false when
+// Rotate changes to a fresh id of the peer, so that an observer cannot connect two addresses (RFC 9000, section 9.5). It is false when
 // there is no spare.
 func (s *Session) Rotate() bool {
 	if len(s.ids) < 2 {

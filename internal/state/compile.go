@@ -35,7 +35,7 @@ func (c *compiler) field(f reflect.StructField, path string, outer *scale) (form
 		return nil, t, fmt.Errorf("%s: tag %q: %w", path, t.text, err)
 	}
 	if !f.IsExported() {
-		return nil, t, fmt.Errorf("%s: it is not exported, so it can not be replicated; export it, or keep it outside of the state", path)
+		return nil, t, fmt.Errorf("%s: it is not exported, so it cannot be replicated; export it, or keep it outside of the state", path)
 	}
 	w := &wants{bounds: t.bounds, scale: t.scale, unit: t.unit}
 	if w.scale == nil {
@@ -172,9 +172,9 @@ func (c *compiler) list(t reflect.Type, path string, w *wants) (form, error) {
 func (c *compiler) record(t reflect.Type, path string, w *wants) (form, error) {
 	switch {
 	case t == timeType:
-		return nil, fmt.Errorf("%s: a time.Time can not be replicated; keep its UnixMilli in an int64, or a time.Duration", path)
+		return nil, fmt.Errorf("%s: a time.Time cannot be replicated; keep its UnixMilli in an int64, or a time.Duration", path)
 	case slices.Contains(c.open, t):
-		return nil, fmt.Errorf("%s: %v contains itself, so it can not be replicated; refer to another actor, or use a list", path, t)
+		return nil, fmt.Errorf("%s: %v contains itself, so it cannot be replicated; refer to another actor, or use a list", path, t)
 	}
 	c.open = append(c.open, t)
 	defer func() { c.open = c.open[:len(c.open)-1] }()
@@ -226,15 +226,15 @@ func counted(t reflect.Type) string {
 func refusal(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Map:
-		return "maps can not be replicated; use a list, or a slice of keys and values with a bound"
+		return "maps cannot be replicated; use a list, or a slice of keys and values with a bound"
 	case reflect.Pointer:
-		return "pointers can not be replicated; use the value itself, or a reference to an actor"
+		return "pointers cannot be replicated; use the value itself, or a reference to an actor"
 	case reflect.Interface:
-		return "interfaces can not be replicated; use a struct or a number that tells the cases apart"
+		return "interfaces cannot be replicated; use a struct or a number that tells the cases apart"
 	case reflect.Complex64, reflect.Complex128:
-		return "complex numbers can not be replicated; use two floats"
+		return "complex numbers cannot be replicated; use two floats"
 	}
-	return fmt.Sprintf("a %v can not be replicated; keep it outside of the state", t.Kind())
+	return fmt.Sprintf("a %v cannot be replicated; keep it outside of the state", t.Kind())
 }
 
 // blank reports whether a field is a blank struct{}, which does not travel.

@@ -123,6 +123,6 @@ func TestReferencesInArguments(t *testing.T) {
 		require.NoError(t, postAsk.Call(copyOf, pointer{other.Ref()}))
 		require.NoError(t, postAsk.Call(copyOf, pointer{hidden.Ref()}))
 		net.Advance(time.Second)
-		require.Equal(t, []rpc.Ref{0, hidden.Ref()}, mine.heard, "a client can not name what it was never shown")
+		require.Equal(t, []rpc.Ref{0, hidden.Ref()}, mine.heard, "a client cannot name what it was never shown")
 	})
 }

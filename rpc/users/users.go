@@ -93,12 +93,12 @@ func parseLine(line string) (t Token, err error) {
 // checkPrintable refuses tokens with control characters, which Shown would hand to a terminal.
 func checkPrintable(token string) error {
 	if strings.ContainsFunc(token, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return errors.New("the token has characters that can not be printed; take a random one")
+		return errors.New("the token has characters that cannot be printed; take a random one")
 	}
 	return nil
 }
 
-// checkMade reports why a machine can not have made a token.
+// checkMade reports why a machine cannot have made a token.
 func checkMade(token string) error {
 	t, err := parseLine("machine:" + token)
 	switch {
@@ -118,7 +118,7 @@ var ErrName = errors.New("bad name")
 
 var goodName = regexp.MustCompile(`^[\pL\pM\p{Nd}_()]([\pL\pM\p{Nd} ._()-]*[\pL\pM\p{Nd}_()-])?$`)
 
-// CheckName reports why a name can not be that of a user or a machine. A name has 1 to 79 bytes of letters, digits, spaces and ._-(); no dot, dash
+// CheckName reports why a name cannot be that of a user or a machine. A name has 1 to 79 bytes of letters, digits, spaces and ._-(); no dot, dash
 // or space begins it, and no dot or space ends it. So it may name a file on Linux as it is. Upper and lower case differ.
 func CheckName(name string) error {
 	if len(name) > MaxName || !goodName.MatchString(name) {
@@ -324,7 +324,7 @@ func (u *Users) Invite(identity string, now time.Time) (string, error) {
 
 // Identify returns the identity of a login: the user's name, a slash, which no name has, and 16 hex digits that stand for the token until the
 // program ends and tell nothing of it. Presented is a token or what [ByCode] has made. Identify fails with [ErrToken] when the file does not hold
-// the token, with [ErrCode] or [ErrTokens] when the code admits nobody, and otherwise when the file can not be read: what it held before lets
+// the token, with [ErrCode] or [ErrTokens] when the code admits nobody, and otherwise when the file cannot be read: what it held before lets
 // nobody in. Now is time.Now(), but in tests.
 func (u *Users) Identify(presented []byte, now time.Time) (identity string, err error) {
 	token := string(presented)
@@ -345,8 +345,8 @@ func (u *Users) Identify(presented []byte, now time.Time) (identity string, err 
 	return "", ErrToken
 }
 
-// ErrUnchecked is what a client is told while the token file can not be read. Its token may be right: it may try again.
-var ErrUnchecked = errors.New("the server can not check tokens now")
+// ErrUnchecked is what a client is told while the token file cannot be read. Its token may be right: it may try again.
+var ErrUnchecked = errors.New("the server cannot check tokens now")
 
 // Authenticator returns a function for rpc.Config.Authenticate. It identifies who logs in; errors that concern the server's file it writes to
 // log, slog.Default() when that is nil, and the client is told ErrUnchecked instead.
@@ -356,7 +356,7 @@ func (u *Users) Authenticator(log *slog.Logger) func(ctx context.Context, token 
 		identity, err = u.Identify(token, time.Now())
 		wrong := func(kind error) bool { return errors.Is(err, kind) }
 		if err != nil && !slices.ContainsFunc([]error{ErrToken, ErrTokens, ErrCode}, wrong) {
-			log.Error("tokens can not be checked", "error", err)
+			log.Error("tokens cannot be checked", "error", err)
 			return "", ErrUnchecked
 		}
 		return identity, err
@@ -364,7 +364,7 @@ func (u *Users) Authenticator(log *slog.Logger) func(ctx context.Context, token 
 }
 
 // Watch reads the file once in an interval, each second when that is 0, and closes the connections of a world whose tokens it does not hold, with
-// a code of the game's. It returns when ctx ends. While the file can not be read it closes none: it writes to log, slog.Default() when that
+// a code of the game's. It returns when ctx ends. While the file cannot be read it closes none: it writes to log, slog.Default() when that
 // is nil, when that begins and when it is over. Something must drive the world, and it must not be Watch's goroutine.
 func (u *Users) Watch(ctx context.Context, w *rpc.World, code rpc.Code, interval time.Duration, log *slog.Logger) {
 	interval, log = cmp.Or(max(interval, 0), time.Second), cmp.Or(log, slog.Default())
@@ -375,7 +375,7 @@ func (u *Users) Watch(ctx context.Context, w *rpc.World, code rpc.Code, interval
 			err := u.dismiss(present, code)
 			switch {
 			case err != nil && !blind:
-				log.Error("tokens can not be checked: whose token is revoked stays connected", "error", err)
+				log.Error("tokens cannot be checked: whose token is revoked stays connected", "error", err)
 			case err == nil && blind:
 				log.Info("tokens can be checked again")
 			}

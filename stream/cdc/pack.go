@@ -28,7 +28,7 @@ const (
 	triedBytes  = 2 << 10 // of each place
 )
 
-// ErrChunk means that bytes are not those of the chunk: its size or its digest is another one, or they can not be unpacked.
+// ErrChunk means that bytes are not those of the chunk: its size or its digest is another one, or they cannot be unpacked.
 var ErrChunk = errors.New("damaged chunk")
 
 // encoder and decoder serve any number of goroutines, of which as many at once as there are cores. Their options are right: there is no error.

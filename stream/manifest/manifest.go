@@ -183,7 +183,7 @@ func (c *checker) chunks(e *Entry) error {
 	return nil
 }
 
-// CheckPath reports why p can not be the path of an entry below the root: it is not an [fs.ValidPath], has a NUL, or more than [MaxPath] bytes.
+// CheckPath reports why p cannot be the path of an entry below the root: it is not an [fs.ValidPath], has a NUL, or more than [MaxPath] bytes.
 func CheckPath(p string) error {
 	switch {
 	case len(p) > MaxPath:
@@ -269,7 +269,7 @@ func Parse(b []byte, most int64) (*Manifest, error) {
 		p.entry(&m.Entries[i])
 	}
 	if p.err != nil {
-		return nil, fmt.Errorf("%w: it can not be read to its end: %w", ErrManifest, p.err)
+		return nil, fmt.Errorf("%w: it cannot be read to its end: %w", ErrManifest, p.err)
 	}
 	if !bytes.Equal(m.Append(nil), b) {
 		return nil, fmt.Errorf("%w: it is not in its one form, or has %d bytes too many", ErrManifest, p.Len())

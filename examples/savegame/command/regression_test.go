@@ -164,7 +164,7 @@ func TestATokenFileThatIsWrongForAWhile(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(tokens, append(good, "mistyped\n"...), 0o600))
 	ls := start(t, nil, m.args("ls")...)
-	require.NotEmpty(t, ls.stderr.line("can not check tokens now"))
+	require.NotEmpty(t, ls.stderr.line("cannot check tokens now"))
 	require.NoError(t, os.WriteFile(tokens, good, 0o600))
 	require.Zero(t, ls.wait(), ls.stderr)
 }

@@ -246,7 +246,7 @@ func logins(home string) (names []string) {
 	if has(home) {
 		names = append(names, "without --profile")
 	}
-	folders, _ := os.ReadDir(home) // where it can not be read there are none to name
+	folders, _ := os.ReadDir(home) // where it cannot be read there are none to name
 	for _, f := range folders {
 		if has(filepath.Join(home, f.Name())) && len(names) < 10 {
 			names = append(names, "with --profile "+f.Name())

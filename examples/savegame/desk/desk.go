@@ -153,7 +153,7 @@ func refuse(err error) error {
 }
 
 // Transient reports whether what failed may succeed a little later: the connection was lost, or the server stops, is full of
-// connections, can not check tokens, or does not answer.
+// connections, cannot check tokens, or does not answer.
 func Transient(err error) bool {
 	if closed, is := errors.AsType[*rpc.CloseError](err); is {
 		return closed.Temporary() || closed.Code == rpc.PreLoginFailure && closed.Reason == users.ErrUnchecked.Error()

@@ -66,7 +66,7 @@ func whole(f *zip.File, at, size int64) bool {
 	return at <= size && f.Method == zip.Store && f.CompressedSize64 == f.UncompressedSize64 && f.UncompressedSize64 <= uint64(size-at)
 }
 
-// unlessDamaged returns err where a file can not be read for now, nil where it is no archive, or the disk has lost it.
+// unlessDamaged returns err where a file cannot be read for now, nil where it is no archive, or the disk has lost it.
 func unlessDamaged(err error) error {
 	if errors.As(err, new(*fs.PathError)) && !errors.Is(err, syscall.EIO) {
 		return err

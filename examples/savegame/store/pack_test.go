@@ -212,7 +212,7 @@ func (u unreadable) Open(name string) (store.OpenFile, error) {
 	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
 }
 
-// What can not be read now may be good: nobody says that it is not there.
+// What cannot be read now may be good: nobody says that it is not there.
 func TestPackThatCanNotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, files, _ := packed(t)
@@ -221,7 +221,7 @@ func TestPackThatCanNotBeRead(t *testing.T) {
 	})
 }
 
-// What can not be read back was put by nobody, and leaves nothing behind.
+// What cannot be read back was put by nobody, and leaves nothing behind.
 func TestPackThatCanNotBeReadBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := storetest.NewForgetful(nil)

@@ -307,7 +307,7 @@ func (s *Source) Chunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 	return buffer, err
 }
 
-// ReadChunk reads what is where a chunk was, into buffer if it fits. It fails with [ErrChanged] when the file can not be read so far; whether it
+// ReadChunk reads what is where a chunk was, into buffer if it fits. It fails with [ErrChanged] when the file cannot be read so far; whether it
 // is the chunk still is for whoever verifies it.
 func (s *Source) ReadChunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 	at, has := s.chunks[c.Digest]

@@ -129,7 +129,7 @@ func TestWhoWaitsForRoomHoldsNobodyUp(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// An object that can not be read for a moment is not replaced: where that failed, too, an acknowledged version had lost it.
+// An object that cannot be read for a moment is not replaced: where that failed, too, an acknowledged version had lost it.
 func TestWhatCanNotBeReadStays(t *testing.T) {
 	p := newPlace(t, Config{})
 	deaf := &deaf{Store: p.store}
@@ -146,7 +146,7 @@ func TestWhatCanNotBeReadStays(t *testing.T) {
 	p.requireContent(u, "world", v.Number, s)
 }
 
-// deaf is a store that can not read one object, and put none.
+// deaf is a store that cannot read one object, and put none.
 type deaf struct {
 	store.Store
 	key string

@@ -49,7 +49,7 @@ func (u *User) load(ctx context.Context, known map[string][]Version) error {
 	return nil
 }
 
-// record returns a version that is known, or reads it. One that can not be read is damaged, and tried again whenever the user is asked for
+// record returns a version that is known, or reads it. One that cannot be read is damaged, and tried again whenever the user is asked for
 // anything.
 func (u *User) record(ctx context.Context, known []Version, name string, number int) (Version, error) {
 	at, found := slices.BinarySearchFunc(known, number, func(v Version, number int) int { return v.Number - number })
@@ -126,7 +126,7 @@ func (u *User) know(digest cdc.Digest, chunks []cdc.Chunk) *content {
 	return c
 }
 
-// learn has the chunks of a version known, unless its manifest is damaged, or can not be read: that one is tried again whenever the user
+// learn has the chunks of a version known, unless its manifest is damaged, or cannot be read: that one is tried again whenever the user
 // is asked for anything, and is in the way of nothing else.
 func (u *User) learn(ctx context.Context, v Version) error {
 	if v.Kind != Stored {
@@ -199,7 +199,7 @@ type Report struct {
 	Bytes                    int64 // as store.Occupied counts
 
 	// Findings are lines: "incomplete: NAME@3 of USER: why" of a version that cannot be had, for its record, its manifest or a chunk is missing
-	// or damaged, and "damaged: KEY: why" of a chunk or manifest that can not be read, or whose bytes are not those that its key names, and of
+	// or damaged, and "damaged: KEY: why" of a chunk or manifest that cannot be read, or whose bytes are not those that its key names, and of
 	// a file that held several; "; it is deleted" ends it where that was repaired.
 	Findings []string
 }
@@ -257,7 +257,7 @@ func (u *User) check(ctx context.Context, r *Report, repair bool) error {
 }
 
 // checkObject verifies a chunk or a manifest if it is there. A bad one counts as missing from then on, so that the next put of it
-// replaces it; so does one that can not be read, which stays.
+// replaces it; so does one that cannot be read, which stays.
 func (u *User) checkObject(ctx context.Context, o *object, r *Report, repair bool) error {
 	if !u.has(o) {
 		return nil
@@ -270,7 +270,7 @@ func (u *User) checkObject(ctx context.Context, o *object, r *Report, repair boo
 	}
 	finding := fmt.Sprintf("damaged: %s: %v", u.key(o.id), err)
 	u.spoiled(o.id)
-	if repair && errors.Is(err, ErrDamaged) { // what can not be read may be good
+	if repair && errors.Is(err, ErrDamaged) { // what cannot be read may be good
 		if err := u.all.store.Delete(ctx, u.key(o.id)); err != nil {
 			return err
 		}
@@ -294,7 +294,7 @@ func (u *User) lost(v Version) error {
 	lacks, _ := c.lacks()
 	switch {
 	case !c.known, !c.there:
-		return fmt.Errorf("%w: its manifest is missing or damaged, or can not be read", ErrDamaged)
+		return fmt.Errorf("%w: its manifest is missing or damaged, or cannot be read", ErrDamaged)
 	case len(lacks) > 0:
 		return fmt.Errorf("%w: %d of its %d chunks are missing or damaged", ErrDamaged, len(lacks), len(c.chunks))
 	}

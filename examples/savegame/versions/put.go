@@ -198,7 +198,7 @@ func (p *Put) store(ctx context.Context, o *object, data []byte) error {
 }
 
 // write makes an object. One that is there and does not hold what its key says, because the disk has damaged it, is replaced; one that
-// can not be read now stays: it may be good, and versions may need it.
+// cannot be read now stays: it may be good, and versions may need it.
 func (u *User) write(ctx context.Context, o *object, data []byte) error {
 	err := u.all.store.Put(ctx, u.key(o.id), data)
 	if !errors.Is(err, fs.ErrExist) {

@@ -225,7 +225,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// unlisted is a store that can not list the folder of a user.
+// unlisted is a store that cannot list the folder of a user.
 type unlisted struct {
 	store.Store
 	dir string

@@ -49,7 +49,7 @@ type Versions struct {
 }
 
 // Open opens the versions of a store. It reads all of them where there is a quota in total, otherwise a user's when they
-// are asked for first. With such a quota it fails when a user's can not be read: what all have together is not known then.
+// are asked for first. With such a quota it fails when a user's cannot be read: what all have together is not known then.
 func Open(ctx context.Context, s store.Store, c Config) (*Versions, error) {
 	c.Keep = cmp.Or(c.Keep, 10)
 	c.KeepFor = cmp.Or(c.KeepFor, 7*24*time.Hour)
