@@ -229,18 +229,26 @@ func (a *Actor) part(c *Class) part {
 
 // makeObjects calls the constructors that are bound to the actor's class and its components.
 func (a *Actor) makeObjects() {
+	a.bindComponents()
 	if a.own.binding != nil {
 		a.own.object = a.own.binding.construct(a)
 		a.enterClass()
 	}
+	for slot := range a.components {
+		if p := &a.components[slot]; p.binding != nil {
+			p.object = p.binding.construct(a)
+		}
+	}
+}
+
+// bindComponents notes what is bound to the components before any constructor runs, which may call a component's method.
+func (a *Actor) bindComponents() {
 	if len(a.class.components) == 0 {
 		return
 	}
 	a.components = make([]part, len(a.class.components))
 	for slot, class := range a.class.components {
-		if b := a.world.bindings[class]; b != nil {
-			a.components[slot] = part{b, b.construct(a)}
-		}
+		a.components[slot].binding = a.world.bindings[class]
 	}
 }
 

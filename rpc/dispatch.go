@@ -259,7 +259,8 @@ func (w *World) runLocal() {
 func (w *World) runLocalGuarded() {
 	defer w.game.Catch(nil)
 	for l, ok := w.local.running.Take(); ok; l, ok = w.local.running.Take() {
-		if l.actor.dead {
+		p := l.actor.part(l.method.class)
+		if l.actor.dead || !p.bound() { // or its constructor has returned no object
 			w.dropped.Add(1)
 			continue
 		}
@@ -268,7 +269,6 @@ func (w *World) runLocalGuarded() {
 			w.runQuestionHere(l)
 			continue
 		}
-		p := l.actor.part(l.method.class)
 		p.binding.handlers[l.method.id].local(p.object, &w.handling.call, l.arg)
 	}
 }

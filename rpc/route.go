@@ -90,14 +90,15 @@ func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 // localPlan returns the plan of a call that runs in this world, or an error when nothing handles it here.
 func (a *Actor) localPlan(m *method) (plan, error) {
 	if !a.handles(m) {
-		return plan{}, fmt.Errorf("rpc: %v runs on this side, where nothing handles it: %w", m, ErrUnbound)
+		return plan{}, fmt.Errorf("rpc: %v would run in this world: %w; bind one with On or OnRequest", m, ErrUnbound)
 	}
 	return plan{local: true}, nil
 }
 
+// handles reports whether m has a handler here. The object may not be there yet: a constructor may call, and what it calls runs after it.
 func (a *Actor) handles(m *method) bool {
-	p := a.part(m.class)
-	return p.bound() && p.binding.handlers[m.id].local != nil
+	b := a.part(m.class).binding
+	return b != nil && b.handlers[m.id].local != nil
 }
 
 // transmit sends an encoded call. A multicast goes on with other clients after an error, and returns the first one.

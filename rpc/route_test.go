@@ -3,6 +3,7 @@ package rpc
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -215,4 +216,53 @@ func TestUnboundIsSaid(t *testing.T) {
 	a, err := w.Spawn(lonely, nil)
 	require.NoError(t, err)
 	require.ErrorIs(t, ping.Call(a, None{}), ErrUnbound)
+	require.EqualError(t, ping.Call(a, None{}), "rpc: Lonely.Ping would run in this world: rpc: no handler bound; bind one with On or OnRequest")
+}
+
+// TestConstructorCallsThisWorld: a call that runs here waits for the next Dispatch, when the constructor has returned its object.
+func TestConstructorCallsThisWorld(t *testing.T) {
+	robot := NewClass("Robot")
+	arm := NewComponent(robot, "Arm")
+	wake := Client[int](robot, "Wake", Reliable)
+	shout := Multicast[int](robot, "Shout", Reliable)
+	grip := Server[int](arm, "Grip", Reliable)
+	w := newTestWorld(t, Config{})
+	var heard []string
+	note := func(name string) func(*Actor, *Call, int) {
+		return func(a *Actor, _ *Call, n int) { heard = append(heard, fmt.Sprint(name, n, a.Alive())) }
+	}
+	robots := Bind(w.World, robot, func(a *Actor) *Actor {
+		require.NoError(t, wake.Call(a, 1))
+		require.NoError(t, shout.Call(a, 2))
+		require.NoError(t, grip.Call(a, 3))
+		return a
+	})
+	arms := Bind(w.World, arm, func(a *Actor) *Actor {
+		require.NoError(t, grip.Call(a, 4))
+		return a
+	})
+	On(robots, wake, note("wake"))
+	On(robots, shout, note("shout"))
+	On(arms, grip, note("grip"))
+	_, err := w.Spawn(robot, nil)
+	require.NoError(t, err)
+	require.Empty(t, heard, "before the next Dispatch")
+	w.Tick(time.Now())
+	require.Equal(t, []string{"wake1 true", "shout2 true", "grip3 true", "grip4 true"}, heard)
+}
+
+// TestCallWithoutObjectIsDropped: a constructor may return a nil interface, and there is nothing on which its calls could run.
+func TestCallWithoutObjectIsDropped(t *testing.T) {
+	ghost := NewClass("Ghost")
+	boo := Client[None](ghost, "Boo", Reliable)
+	w := newTestWorld(t, Config{})
+	ghosts := Bind(w.World, ghost, func(a *Actor) fmt.Stringer {
+		require.NoError(t, boo.Call(a, None{}))
+		return nil
+	})
+	On(ghosts, boo, func(fmt.Stringer, *Call, None) { t.Error("a handler ran without an object") })
+	_, err := w.Spawn(ghost, nil)
+	require.NoError(t, err)
+	w.Tick(time.Now())
+	require.EqualValues(t, 1, w.Dropped())
 }

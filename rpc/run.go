@@ -51,6 +51,7 @@ func (w *World) Tick(now time.Time) {
 // something happens: a message comes, a post, a call in this world, or freed space that somebody watches. It ticks 30 times a second while
 // states are on their way, and on a server with clients while [At] or [Relevant] decides about actors; once more within a thirtieth of a second
 // after something has happened among more than 16 connections; and besides Config.TickRate times a second. Change states on the world's goroutine, by Post or Do: Run does not notice changes from elsewhere.
+// Run panics when another goroutine drives the world.
 func (w *World) Run(ctx context.Context) error {
 	w.enter(true)
 	defer w.drive.Exit()
@@ -234,8 +235,8 @@ func (w *World) await(ctx context.Context, done <-chan struct{}) error {
 // world would wait for ever.
 func (w *World) Inside() bool { return w.drive.Inside() }
 
-// Dropped returns how many posts were refused, and how many local calls found their actor destroyed; and what a closed
-// world did not run, whose last functions call and ask again each time.
+// Dropped returns how many posts were refused, and how many local calls found their actor destroyed or without an object; and what a
+// closed world did not run, whose last functions call and ask again each time.
 func (w *World) Dropped() uint64 { return w.dropped.Load() }
 
 func (w *World) post(fn func()) error {
