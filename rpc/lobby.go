@@ -108,7 +108,7 @@ func (l *lobby) mayBecomeClient(actors int64) error {
 // refuseClient returns why the world cannot become a client. mu is held.
 func (l *lobby) refuseClient(actors int64) error {
 	if !l.client.Load() && (actors > 0 || l.serial > 0 || l.listeners > 0) {
-		return fmt.Errorf("rpc: a world that listens, or has actors or clients, cannot connect to a server: %w", ErrWrongRole)
+		return fmt.Errorf("rpc: a world that listens, or has actors or clients, cannot connect to a server, but another of NewWorld can: %w", ErrWrongRole)
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func (l *lobby) listen() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.client.Load() {
-		return fmt.Errorf("rpc: Listen on a client's world: %w", ErrWrongRole)
+		return fmt.Errorf("rpc: Listen on a world that has connected to a server; take another of NewWorld: %w", ErrWrongRole)
 	}
 	if l.closed != nil {
 		return fmt.Errorf("rpc: Listen on a closed world: %w", ErrClosed)

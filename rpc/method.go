@@ -56,7 +56,8 @@ func Multicast[A any](class *Class, name string, d bunch.Delivery, opts ...Metho
 // goroutines, errors and what is retained.
 func (h *ServerRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
-// Call makes the client that owns a run the method. When no client owns a, the server runs it; called on a client, it runs there. See
+// Call makes the client that owns a run the method. When no client owns a, the server runs it; called on a client, it runs there. When
+// that client's connection has ended and OnDisconnect has not run, Call returns nil, and Drops.Gone of [Stats] counts it. See
 // [Handle] for goroutines, errors and what is retained.
 func (h *ClientRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
