@@ -89,7 +89,7 @@ func (a *Array[T]) Start(peer *Peer, items []T, opts ...Option) (*Transfer, erro
 // Send is Start and Wait; when ctx ends, the transfer is canceled.
 func (a *Array[T]) Send(ctx context.Context, peer *Peer, items []T, opts ...Option) error {
 	if peer.inside() {
-		return fmt.Errorf("%w: Array.Send", ErrBlocking)
+		return fmt.Errorf("%w: Array.Send; Start does not wait", ErrBlocking)
 	}
 	t, err := a.Start(peer, items, opts...)
 	if err != nil {

@@ -37,7 +37,7 @@ func (b *Blob) Start(peer *Peer, r io.Reader, size int64, opts ...Option) (*Tran
 // Send is Start and Wait; when ctx ends, the transfer is canceled.
 func (b *Blob) Send(ctx context.Context, peer *Peer, r io.Reader, size int64, opts ...Option) error {
 	if peer.inside() {
-		return fmt.Errorf("%w: Blob.Send", ErrBlocking)
+		return fmt.Errorf("%w: Blob.Send; Start does not wait", ErrBlocking)
 	}
 	t, err := b.Start(peer, r, size, opts...)
 	if err != nil {
@@ -81,7 +81,7 @@ type OutgoingBlob struct {
 // Write implements io.Writer.
 func (o *OutgoingBlob) Write(p []byte) (int, error) {
 	if o.peer.inside() {
-		return 0, fmt.Errorf("%w: OutgoingBlob.Write", ErrBlocking)
+		return 0, fmt.Errorf("%w: OutgoingBlob.Write; write on another goroutine", ErrBlocking)
 	}
 	if err := o.Err(); err != nil {
 		return 0, err

@@ -138,7 +138,7 @@ func (d *delivery) pull(ctx context.Context) (piece, error) {
 	}
 	in := d.in
 	if in.peer.streams.world.Inside() {
-		return piece{}, fmt.Errorf("%w: reading %v", ErrBlocking, &in.header)
+		return piece{}, fmt.Errorf("%w: reading %v; read on another goroutine", ErrBlocking, &in.header)
 	}
 
 	defer context.AfterFunc(ctx, func() {

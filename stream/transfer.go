@@ -105,7 +105,7 @@ func (t *Transfer) Wait(ctx context.Context) error {
 	default:
 	}
 	if t.peer.streams.world.Inside() {
-		return fmt.Errorf("%w: Transfer.Wait", ErrBlocking)
+		return fmt.Errorf("%w: Transfer.Wait; wait on another goroutine", ErrBlocking)
 	}
 	select {
 	case <-t.done:
