@@ -14,7 +14,8 @@ type Sample struct {
 	look      uint16  // low bits of the number of the look in which it left; 0 = none
 }
 
-// slowGaps late arrivals in a row show that the path is slow and does not stand still: packets that a stand has held up come all at once.
+// slowGaps late arrivals in a row show that the path is slow and does not stand still: after a stand only the first packet is late, for
+// those behind it come at once.
 const slowGaps = 3
 
 // point is one or several arrivals that count as one, because they came within a grain.
@@ -58,9 +59,9 @@ func (d *delivery) leave(t instant, inFlight int, paused bool) Sample {
 	return s
 }
 
-// arrive counts a packet that arrived; arrived is 0 when the time is unknown. Such a packet counts with the latest point if the packets of
-// that overtook it. If it left after them it counts with the next point: a feedback may have too few times for a clump, and then the first
-// packets of the clump have none.
+// arrive counts a packet that arrived; arrived is 0 when the time is unknown. Such a packet joins the latest point if it left before the
+// newest packet of that, which has then overtaken it. If it left later it counts with the next point: when packets came in a clump, a
+// feedback may have no room for all of their times, and leaves out those of the first.
 func (d *delivery) arrive(s Sample, size int, arrived instant) {
 	d.total += int64(size)
 	if s.limited {
@@ -128,8 +129,8 @@ func (d *delivery) crawls(gap time.Duration) bool {
 	return true
 }
 
-// goesOn reports whether the newest arrival has ended a stand.
-func (d *delivery) goesOn() bool {
+// standEnded reports whether the newest arrival has ended a stand.
+func (d *delivery) standEnded() bool {
 	return d.curve.next > d.begin && d.stand.ended == d.point(d.curve.next-1).from
 }
 
@@ -142,9 +143,9 @@ func (d *delivery) late(i int) time.Duration {
 // oldest returns the number of the first point that is kept and counts.
 func (d *delivery) oldest() int { return max(d.begin, d.curve.next-kept) }
 
-// flight returns the slope of the newest flight: of packets that arrived since there was last nothing to send, up to the first pause of
-// the sender after at least so many bytes. An earlier pause, behind a transfer's header say, does not make it limited. all is how many of its
-// bytes have arrived, those of the first point included.
+// flight returns the slope of the newest flight: of the packets that arrived since the sender last had nothing to send. It ends where the
+// sender first paused, once least bytes had left; a pause before that, such as behind a transfer's header, is part of the flight. all
+// is how many bytes of the flight have arrived, those of its first point included, which the slope leaves out.
 func (d *delivery) flight(least int, pause time.Duration) (s slope, all int, ok bool) {
 	first := d.curve.next - 1
 	for first > d.oldest() && d.point(first-1).at > d.resumedAt {
@@ -160,7 +161,8 @@ func (d *delivery) flight(least int, pause time.Duration) (s slope, all int, ok 
 	return d.slope(d.point(first), d.point(d.beforePause(first, least, pause))), all, true
 }
 
-// beforePause returns the last point before the sender paused, of those at least so many bytes behind first; else the newest point.
+// beforePause returns the last point before the sender's first pause that came when least bytes or more had arrived after the point first;
+// the newest point if there was none.
 func (d *delivery) beforePause(first, least int, pause time.Duration) int {
 	for i := first + 1; i < d.curve.next-1; i++ {
 		if d.point(i+1).sent-d.point(i).sent > pause && d.point(i).bytes-d.point(first).bytes >= int64(least) {
@@ -184,10 +186,10 @@ func (d *delivery) slope(first, last *point) slope {
 	}
 }
 
-// rate returns the slope over the last span, or a little more. It is not ok when too little has arrived.
+// rate returns the slope over the last span, or a little more. It is not ok when the curve does not reach back so far.
 func (d *delivery) rate(span time.Duration) (s slope, ok bool) { return d.rateOf(0, span) }
 
-// rateOf is rate, of at least so many bytes.
+// rateOf is rate over at least so many bytes.
 func (d *delivery) rateOf(bytes int64, span time.Duration) (s slope, ok bool) {
 	for i := d.curve.next - 2; i >= d.oldest(); i-- {
 		first, last := d.point(i), d.point(d.curve.next-1)

@@ -63,7 +63,7 @@ func (c *Controller) noteAck(t instant, newest Sample) (woke bool) {
 		c.round.fates = tally{}
 		c.wake(t, newest)
 		return true
-	case c.delivery.goesOn():
+	case c.delivery.standEnded():
 	case c.gap == 0:
 		c.gap = min(since, c.cfg.AckDelay)
 	default:
