@@ -13,14 +13,14 @@ import (
 type purpose uint8
 
 const (
-	nothing purpose = iota
-	forProbe
-	forTrain
-	forSize
-	forJumbo
-	forPayload
-	forPlay
-	forReport
+	nothing    purpose = iota // no packet may leave now
+	forProbe                  // to make the peer acknowledge something; carries payloads if there are any
+	forTrain                  // one of the padded packets, back to back, that measure the rate of the path
+	forSize                   // padding, to see whether the path takes packets of up to MaxPacket bytes
+	forJumbo                  // padding, to see whether the path takes JumboPacket bytes
+	forPayload                // bulk and play, when the pacer lets them
+	forPlay                   // play alone, ahead of the pacer
+	forReport                 // feedback alone
 )
 
 // AppendPacket builds and seals the next packet, as Build and Seal do. It may be a jumbo packet if size allows one.
@@ -39,7 +39,7 @@ func (s *Session) AppendPacket(now time.Time, buf []byte, size int) (packet []by
 // at a time, and in the order of their numbers.
 func (s *Session) Seal(packet []byte, number uint64) error {
 	if _, err := s.sealer.seal(packet[:len(packet)-tagBytes], number); err != nil {
-		return &Error{Kind: Worn, Reason: err.Error()}
+		return &Error{Kind: KeysUsedUp, Reason: err.Error()}
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func (s *Session) mayReport() bool { return s.records.silent < silentRecords }
 
 // wants reports whether the source may have a payload that leaves when the pacer lets it.
 func (s *Session) wants() bool {
-	return s.state == Open && !s.supply.quiet && !s.train.running() && s.records.Len() < maxRecords-sparedRecords
+	return s.state == Open && !s.supply.empty && !s.train.running() && s.records.Len() < maxRecords-sparedRecords
 }
 
 // leastPlay is how many packets of play may always be in flight.
@@ -118,7 +118,7 @@ const leastPlay = 4
 // wantsPlay reports whether play may leave although the pacer does not let it: it may have half of what the path holds in flight. A
 // flood of more waits for the pacer as bulk does; otherwise it would keep a queue that no pause drains.
 func (s *Session) wantsPlay() bool {
-	return s.state == Open && !s.supply.calm && s.records.Len() < maxRecords-sparedRecords && s.records.play < s.playBound()
+	return s.state == Open && !s.supply.noPlay && s.records.Len() < maxRecords-sparedRecords && s.records.play < s.playBound()
 }
 
 // playBound returns the bytes of play that may be in flight before the pacer counts.
@@ -127,10 +127,10 @@ func (s *Session) playBound() int { return max(leastPlay*s.playSize(), s.control
 // playSize is size for a packet of play, which is no jumbo packet.
 func (s *Session) playSize() int { return min(s.size(), MaxPacket+overheadUDP) }
 
-// hastens reports whether play asks for feedback soon, as bulk does: when the packet after this one would not fit into playBound, and, once
-// play has filled that, from half of it on. Otherwise each flight of a flood would wait for the peer's ack delay
+// wantsAckSoon reports whether play asks for feedback soon, as bulk does: when the packet after this one would not fit into playBound, and,
+// once play has filled that, from half of it on. Otherwise each flight of a flood would wait for the peer's ack delay
 // (TestFloodOfPlayOnAShortPath, rpc.TestFloodOfPlayOverSealedPackets).
-func (s *Session) hastens() bool {
+func (s *Session) wantsAckSoon() bool {
 	bound := s.playBound()
 	if s.supply.pressed {
 		bound /= 2
@@ -152,29 +152,35 @@ func (s *Session) size() int {
 	return min(s.full, MaxPacket+overheadUDP)
 }
 
-// mayLeave reports whether the pacer lets a packet leave now. Before that it tells the controller what a start depends on.
+// mayLeave reports whether the pacer lets a packet leave now.
 func (s *Session) mayLeave(t time.Duration) bool {
-	now := s.time(t)
 	if s.control.State() == pace.Start {
-		waiting := s.source.Waiting()
-		s.control.Waiting(waiting)
-		if waiting > trainPackets*s.size() { // less leaves in the first flight anyway, and does not count as bulk that starts
-			s.starting.note(true)
-		}
-		s.control.Starters(s.starting.among(), s.bulkInFlight())
+		s.tellStart()
 	}
+	now := s.time(t)
 	at, ok := s.control.Next(now, s.size(), s.records.bytes)
 	return ok && !at.After(now)
 }
 
-// build builds one packet. ok is false when there is nothing to put into it, which it also notes.
+// tellStart tells the controller, while it is in its Start, how much waits to leave and how many sessions of the owner start beside this
+// one. What fits into the first flight does not count as bulk that starts.
+func (s *Session) tellStart() {
+	waiting := s.source.Waiting()
+	s.control.Waiting(waiting)
+	if waiting > trainPackets*s.size() {
+		s.starting.note(true)
+	}
+	s.control.Starters(s.starting.among(), s.bulkInFlight())
+}
+
+// build builds one packet. When the source has nothing to put into it ok is false, and supply remembers that.
 func (s *Session) build(t time.Duration, why purpose, buf []byte, size int) (packet []byte, number uint64, ok bool) {
 	number = s.records.Next
 	if number == s.skips.next && why != forTrain {
 		number++
 	}
 	if number >= maxNumber {
-		s.end(&Error{Kind: Worn, Reason: "packet numbers are used up; a new carrier is needed"})
+		s.end(&Error{Kind: KeysUsedUp, Reason: "packet numbers are used up; a new carrier is needed"})
 		return buf, 0, false
 	}
 	b := appendHeader(buf[:0], s.ids[0], number)
@@ -193,18 +199,18 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, size int) (pac
 		b = s.appendSize(b, limit, &rec)
 	case forPayload:
 		if b = s.appendPayloads(t, b, Room{Max: limit, Bulk: true}, &rec); rec.payloads == 0 {
-			s.supply = supply{quiet: true, calm: true}
+			s.supply = supply{empty: true, noPlay: true}
 			s.control.Limited(s.records.bytes)
 			return buf, 0, false
 		}
 		limit = rec.fits(limit)
 	case forPlay:
 		if b = s.appendPayloads(t, b, Room{Max: limit}, &rec); rec.payloads == 0 {
-			s.supply.calm, s.supply.pressed = true, false
+			s.supply.noPlay, s.supply.pressed = true, false
 			return buf, 0, false
 		}
 	}
-	rides := rec.payloads > 0 && !rec.bulk && s.report.waits() && limit-len(b) >= leastFeedback
+	rides := rec.payloads > 0 && !rec.bulk && s.report.waits() && limit-len(b) >= leastFeedback // early, in room that is left
 	if why == forReport || rides || why != forTrain && s.report.due(t) {
 		b = s.appendReport(t, b, limit, why, &rec)
 	}
@@ -277,7 +283,8 @@ func (s *Session) appendPayloads(t time.Duration, b []byte, room Room, rec *reco
 			s.control.Played(s.time(t))
 			room.Max = min(room.Max, MaxPacket-tagBytes) // it would wait for the rest of a jumbo packet
 		}
-		if rec.bulk = rec.bulk || content.Bulk; content.Bulk || s.hastens() {
+		rec.bulk = rec.bulk || content.Bulk
+		if content.Bulk || s.wantsAckSoon() {
 			out[head] = frameData
 		}
 		binary.BigEndian.PutUint16(out[head+1:], uint16(n))

@@ -8,8 +8,9 @@ const (
 	Unheard Kind = iota
 	// Violation: a sealed packet of the peer broke the protocol. The owner must close the connection.
 	Violation
-	// Worn: the keys have sealed too many packets, or too many packets did not open. The owner may open another carrier.
-	Worn
+	// KeysUsedUp: the keys have sealed as many packets as they may, or too many packets did not open. The owner may open another
+	// carrier, which has keys of its own.
+	KeysUsedUp
 	// Stopped: the owner closed the carrier, or the socket was closed.
 	Stopped
 )

@@ -265,13 +265,13 @@ func TestPlayHasItsShareBesideJumboPackets(t *testing.T) {
 	s.full = MaxPacket + overheadUDP
 	bound := s.playBound()
 	s.records.play = bound - 2*s.full - 1
-	require.False(t, s.hastens())
+	require.False(t, s.wantsAckSoon())
 
 	s.mtu.jumbo.takes = true
 	s.mtu.jumbo.weigh(1e9, 1<<20, 0)
 	s.full = JumboPacket + overheadUDP
 	require.Equal(t, bound, s.playBound())
-	require.False(t, s.hastens())
+	require.False(t, s.wantsAckSoon())
 }
 
 // TestJumboPathGoesDark in a transfer: it goes on as soon as one without jumbo packets. The pacer charged those that left in the dark, one each

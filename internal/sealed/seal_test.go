@@ -216,7 +216,7 @@ func TestNumbersEnd(t *testing.T) {
 	require.False(t, ok)
 	var ended *Error
 	require.ErrorAs(t, s.a.Err(), &ended)
-	require.Equal(t, Worn, ended.Kind)
+	require.Equal(t, KeysUsedUp, ended.Kind)
 	require.ErrorContains(t, ended, "numbers are used up")
 }
 

@@ -73,9 +73,9 @@ type memoryTimer struct {
 
 // supply remembers what the source had when it was last asked.
 type supply struct {
-	quiet   bool // it had nothing
-	calm    bool // it had no play
-	pressed bool // it has had more play each time since play filled playBound
+	empty   bool // it had nothing; it is not asked again until Wake
+	noPlay  bool // it had no play; it is not asked for play alone until Wake
+	pressed bool // play in flight has filled playBound, and the source has had play each time since
 }
 
 // Session is one end of a carrier: a machine without clock, goroutine or lock.
@@ -205,7 +205,7 @@ func (s *Session) Blocked(now time.Time) {
 }
 
 // Wake says that the source may have something now.
-func (s *Session) Wake() { s.supply.quiet, s.supply.calm = false, false }
+func (s *Session) Wake() { s.supply.empty, s.supply.noPlay = false, false }
 
 // Close ends the session. It sends nothing: the owner tells the peer over QUIC.
 func (s *Session) Close() { s.end(&Error{Kind: Stopped, Reason: "closed"}) }

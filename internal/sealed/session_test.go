@@ -292,7 +292,7 @@ func TestManyForgeriesEnd(t *testing.T) {
 	err = s.a.Receive(s.now, p)
 	var why *Error
 	require.True(t, errors.As(err, &why))
-	require.Equal(t, Worn, why.Kind)
+	require.Equal(t, KeysUsedUp, why.Kind)
 }
 
 func TestMalformedEnds(t *testing.T) {
