@@ -26,8 +26,8 @@ type Config struct {
 	MaxTransfers int   // of one peer at once; others wait at their sender; default 4, at most 1,024, negative: none
 	MaxPending   int64 // bytes of one transfer that wait for the application; default 16 MiB, at least 64 KiB
 
-	// ReadTime is how long a transfer may wait until its receiver begins to read it, or has given it an OnBatch; default 5 min, negative: any
-	// time. Then the receiver rejects it: its handler may have dropped it, and the sender would wait for ever.
+	// ReadTime is how long this end waits until the game begins to read an incoming transfer, or gives it an OnBatch. Then it
+	// rejects the transfer: a handler may have dropped it, and its sender would wait for ever. Default 5 min, negative: any time.
 	ReadTime time.Duration
 
 	// MaxMemory bounds what all peers make this world hold, or were promised as credit, in bytes of real memory; default
@@ -36,8 +36,8 @@ type Config struct {
 	// transfer is rejected. The next part of an accepted transfer always has room.
 	//
 	// An eighth of it, in addition, is for what this world's own transfers have read and no peer has acknowledged, shared
-	// among all of them: 32 MiB by default, or 64 KiB for each transfer if that is more. Half of that is kept for peers that take what they
-	// are sent: content that waits for credit, or for a peer that has not acknowledged as much before, has little of it.
+	// among all of them: 32 MiB by default, or 64 KiB for each transfer if that is more. Half of it is kept for peers that have
+	// acknowledged more bytes than are held for them now: others get a small part of that half, content that waits for credit none.
 	MaxMemory int64
 
 	// MaxQueued bounds the outgoing transfers of one peer that have begun or wait for their turn; default 1,024.
@@ -48,7 +48,7 @@ type Config struct {
 	Store Store
 }
 
-// backend and the methods below return what a field says, or its default.
+// backend returns Backend or its default, as the methods below do for the fields of their names.
 func (c *Config) backend() Backend {
 	if c.Backend == nil {
 		return Window{}
@@ -124,7 +124,7 @@ func (c *Config) validate() error {
 	case c.maxPending() < minPending:
 		return fmt.Errorf("stream: Config.MaxPending is %d bytes, at least %d: the largest element must fit", c.MaxPending, minPending)
 	case c.maxMemory() < leastMemory:
-		return fmt.Errorf("stream: Config.MaxMemory is %d bytes, one transfer begins with %d", c.MaxMemory, leastMemory)
+		return fmt.Errorf("stream: Config.MaxMemory is %d bytes, at least %d: one transfer must be able to begin", c.MaxMemory, leastMemory)
 	case c.Hash == NoDigest:
 		return errors.New("stream: Config.Hash is NoDigest, which a transfer chooses for itself: Hash(NoDigest)")
 	case c.Hash != 0 && !c.Hash.known():

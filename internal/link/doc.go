@@ -13,13 +13,13 @@
 // queue of quic-go holds 128 datagrams and drops the newest without a word. While the writer is blocked in SendDatagram
 // the reader empties the ring in its place, so that a congested way out never delays what comes in.
 //
-// A [Sealed] carrier may stand beside the first and carry in its place: see [Link.Carry]. It asks the link, which is its
-// [Source], when its pace lets it, under the link's lock: on a goroutine of its own, or for play on that of [Link.Unlock].
-// Nothing leaves over the first meanwhile, and what arrives there is taken.
+// A [Sealed] carrier may carry in place of the first: see [Link.Carry]. Whenever its pacer lets a packet leave, it takes the next
+// datagram from the link, which is its [Source], under the link's lock: on a goroutine of its own, or for play on the one that calls
+// [Link.Unlock]. Meanwhile the link sends nothing over the first carrier, but still takes what arrives there.
 //
 // The link knows neither what a packet holds nor who its peer is. It does not see losses: a machine that does may
-// implement [BlackHoler] and [LossCounter]. When a path goes dark, quic-go cuts nothing and may block for long; the
-// brake is the machine's own probe timer, which stops bulk after two probes in a row.
+// implement [BlackHoler] and [LossCounter]. When a path goes dark, quic-go drops no datagram and SendDatagram may block
+// for long; what stops bulk then is the machine's own probe timer, after two probes in a row.
 //
 // Limits: [RingBytes] a connection, bursts of at most 96 datagrams, datagrams of at most 1,500 bytes, a reason of at
 // most 256 bytes, and one second for the drain of Close.
