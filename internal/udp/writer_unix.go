@@ -28,7 +28,7 @@ type systemWriter struct {
 	size   int
 	sent   int
 	err    error
-	send   func(fd uintptr) bool
+	send   func(fd uintptr)
 }
 
 func (w *systemWriter) ready() bool { return w.to != nil }
@@ -70,7 +70,7 @@ func sockaddr(s *Socket, to netip.AddrPort) unix.Sockaddr {
 func (w *systemWriter) write(s *Socket, batch []byte, size int) (sent int, err error) {
 	w.socket, w.batch, w.size = s, batch, size
 	w.sent, w.err = 0, nil
-	err = s.Raw.Write(w.send)
+	err = s.Raw.Control(w.send)
 	w.batch = nil // it is the caller's, and an idle writer would keep it
 	if err != nil {
 		return w.sent, err // the socket is closed
@@ -78,8 +78,9 @@ func (w *systemWriter) write(s *Socket, batch []byte, size int) (sent int, err e
 	return w.sent, w.err
 }
 
-// sendAll sends the batch, and always reports that the descriptor need not be waited for.
-func (w *systemWriter) sendAll(fd uintptr) bool {
+// sendAll sends the batch. It runs in RawConn.Control: RawConn.Write waits for another write that waits for room in the send buffer, such as one
+// of QUIC's, and who sends must not wait.
+func (w *systemWriter) sendAll(fd uintptr) {
 	if len(w.batch) > w.size && w.socket.GSO.Load() {
 		w.more = appendSegmentSize(append(w.more[:0], w.oob...), w.size)
 		err := w.sendOne(fd, w.batch, w.more)
@@ -89,14 +90,13 @@ func (w *systemWriter) sendAll(fd uintptr) bool {
 		}
 		if !refused {
 			w.finish(len(w.batch), err)
-			return true
+			return
 		}
 	}
 	for w.sent < len(w.batch) && !errors.Is(w.err, ErrBlocked) {
 		end := min(w.sent+w.size, len(w.batch))
 		w.finish(end-w.sent, w.sendOne(fd, w.batch[w.sent:end], w.oob))
 	}
-	return true
 }
 
 func (w *systemWriter) sendOne(fd uintptr, b, oob []byte) error {
