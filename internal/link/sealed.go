@@ -66,15 +66,16 @@ func (l *Link) Sealed() bool {
 	return l.sealed.carries.Load()
 }
 
-// Source is the link as its sealed carrier sees it. The carrier holds the link's lock during all methods but Lock and Woken.
+// Source is the link as its sealed carrier sees it. The carrier holds the link's lock during all methods but Lock, TryLock and Woken.
 type Source struct{ link *Link }
 
 // Source returns the link as a sealed carrier sees it.
 func (l *Link) Source() Source { return Source{l} }
 
-// Lock takes the link's lock, and Unlock releases it. Unlike [Link.Unlock] that does not look whether something may leave: the carrier
+// Lock takes the link's lock, TryLock does so unless somebody has it, and Unlock releases it. Unlike [Link.Unlock] that does not look whether something may leave: the carrier
 // does so in its turn.
-func (s Source) Lock() { s.link.mu.Lock() }
+func (s Source) Lock()         { s.link.mu.Lock() }
+func (s Source) TryLock() bool { return s.link.mu.TryLock() }
 func (s Source) Unlock() {
 	s.link.mu.Unlock()
 	s.link.relieve()

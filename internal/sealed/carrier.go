@@ -42,7 +42,7 @@ type Config struct {
 	// path. nil = not called.
 	Observe func(now time.Time, c *pace.Controller)
 	// Mutex guards session and source; the source's owner may use it, too. nil = the carrier has one of its own.
-	Mutex sync.Locker
+	Mutex Mutex
 	// Turned is called under the lock at the end of each turn; when it returns true, Woken is called without the lock. nil = not
 	// called.
 	Turned func() bool
@@ -53,13 +53,19 @@ type Config struct {
 	Ended func()
 }
 
+// Mutex is a lock for which who only tries need not wait.
+type Mutex interface {
+	sync.Locker
+	TryLock() bool
+}
+
 // Carrier runs a session over a socket. All methods may be called concurrently.
 type Carrier struct {
 	config Config
 	socket *Socket
 	inbox  *inbox // packets that the socket has routed here
 
-	mu      sync.Locker // guards session and issued
+	mu      Mutex // guards session and issued
 	session *Session
 	issued  []ID // this end's valid ids, the oldest first
 	first   []ID // the peer's first ids, for Start; not changed after NewCarrier
@@ -276,9 +282,11 @@ func (c *Carrier) heavyTurn() (next time.Time, idle bool) {
 	return c.turn()
 }
 
-// arrived looks into the inbox. At once it does so on the caller's goroutine, the socket's reader.
+// arrived looks into the inbox. At once it does so on the caller's goroutine, the socket's reader, if nobody has the lock: its owner may wait
+// for a processor, and all other carriers would wait with the reader.
 func (c *Carrier) arrived(atOnce bool) {
-	if atOnce {
+	if atOnce && c.mu.TryLock() {
+		c.mu.Unlock()
 		c.direct()
 	} else {
 		c.worker.wake()

@@ -135,6 +135,19 @@ func (g gated) WriteTo(p []byte, to net.Addr) (int, error) {
 	return g.PacketConn.WriteTo(p, to)
 }
 
+// TestReaderWaitsForNoLock: its turn for one carrier must not keep the packets of all others waiting.
+func TestReaderWaitsForNoLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newTalk(t)
+		d.b.mu.Lock()
+		d.b.arrived(true)
+		require.True(t, d.b.worker.runs(), "another goroutine takes the turn")
+		d.b.mu.Unlock()
+		synctest.Wait()
+		require.False(t, d.b.worker.runs())
+	})
+}
+
 // TestTickDoesNotWaitForTheSocket: the goroutine is inside a write that blocks. Whoever locks the carrier goes on.
 func TestTickDoesNotWaitForTheSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
