@@ -315,8 +315,8 @@ func (r *reader) resume(from, fromAt int64) {
 }
 
 // take returns the next block if it lies below limit, else nil; the caller owns it. A blob's first block is cut at the
-// limit, so that something leaves with the header.
-func (r *reader) take(limit int64) *block {
+// limit, so that something leaves with the header. pathFull says that the path has yet to take most of what was given to it before.
+func (r *reader) take(limit int64, pathFull bool) *block {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.hasLocked(limit) {
@@ -330,17 +330,18 @@ func (r *reader) take(limit int64) *block {
 		r.ready = r.ready[1:]
 	}
 	r.bytes -= c.size()
-	r.growAhead()
+	r.growAhead(pathFull)
 	r.recheck()
 	return c
 }
 
-// growAhead reads further ahead when ticks have taken all of a full ready before the goroutine could fill it again. The caller holds the lock.
-func (r *reader) growAhead() {
+// growAhead reads further ahead when ticks have taken all of a full ready before the goroutine could fill it again, unless the path has
+// enough to do meanwhile. The caller holds the lock.
+func (r *reader) growAhead(pathFull bool) {
 	if r.bytes > 0 {
 		return
 	}
-	if r.most >= r.ahead {
+	if r.most >= r.ahead && !pathFull {
 		r.ahead = min(2*r.ahead, mostAhead)
 	}
 	r.most = 0

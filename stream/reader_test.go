@@ -32,7 +32,7 @@ func unguarded(fn func()) bool {
 
 // drain takes all blocks below limit as the reader publishes them.
 func drain(rd *reader, limit int64) (got []byte) {
-	for c := rd.take(limit); c != nil; c = rd.take(limit) {
+	for c := rd.take(limit, false); c != nil; c = rd.take(limit, false) {
 		got = append(got, c.payload()...)
 		c.Free()
 		synctest.Wait()
@@ -49,17 +49,30 @@ func sumOf(data []byte) []byte {
 func TestReaderReadsFurtherAhead(t *testing.T) {
 	reading(t, content(8<<20), false, func(rd *reader, woken *int) {
 		for range 20 {
-			rd.take(math.MaxInt64).Free()
+			rd.take(math.MaxInt64, false).Free()
 			synctest.Wait()
 			require.Less(t, rd.bytes, leastAhead+blockBytes)
 		}
 		for _, want := range []int{leastAhead, 2 * leastAhead, mostAhead, mostAhead} {
 			require.GreaterOrEqual(t, rd.bytes, want)
 			require.Less(t, rd.bytes, want+blockBytes)
-			for c := rd.take(math.MaxInt64); c != nil; c = rd.take(math.MaxInt64) {
+			for c := rd.take(math.MaxInt64, false); c != nil; c = rd.take(math.MaxInt64, false) {
 				c.Free()
 			}
 			synctest.Wait()
+		}
+	})
+}
+
+// TestReaderOfAFullPath: while the path has enough to do, a reader reads no further ahead.
+func TestReaderOfAFullPath(t *testing.T) {
+	reading(t, content(4<<20), false, func(rd *reader, woken *int) {
+		for range 5 {
+			for c := rd.take(math.MaxInt64, true); c != nil; c = rd.take(math.MaxInt64, true) {
+				c.Free()
+			}
+			synctest.Wait()
+			require.Less(t, rd.bytes, leastAhead+blockBytes)
 		}
 	})
 }

@@ -203,7 +203,7 @@ func (t *Transfer) left() int64 {
 
 // sendPart sends the next part on r, whose open was true.
 func (t *Transfer) sendPart(r route) error {
-	c := t.reader.take(t.limit)
+	c := t.reader.take(t.limit, t.peer.window.waits)
 	if c == nil {
 		return nil // canceled in between
 	}

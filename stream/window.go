@@ -22,6 +22,7 @@ type window struct {
 
 	stocked *budget.StockAccount // of the connection; charged with the entries that lie on the lanes
 	held    int                  // bytes of those, as of the last note
+	waits   bool                 // as of the last note at least half of those had not left: the path has enough to do
 
 	peak, slots int // for Stats: the most entries that were ever outstanding on a lane, and how many its buffer has
 }
@@ -133,8 +134,9 @@ func (w *window) lanesFor(settings Window) ([]*rpc.Actor, Gate) {
 	return lanes, gate
 }
 
-// note brings the charge of the stock down to the entries that still lie on the lanes.
+// note brings the charge of the stock down to the entries that still lie on the lanes, and finds out how many of them wait.
 func (w *window) note() {
+	w.waits = false
 	if w.held == 0 {
 		return
 	}
@@ -146,6 +148,7 @@ func (w *window) note() {
 	acked := w.held - entries*bunch.EntryBytes
 	w.hold(-acked)
 	w.stocked.Acked(int64(acked))
+	w.waits = w.held > 0 && 2*extend.Stats(w.conn).Queued >= w.held
 }
 
 // hold charges the stock with n more bytes on the lanes; a negative n gives back.
