@@ -72,8 +72,8 @@ type Source struct{ link *Link }
 // Source returns the link as a sealed carrier sees it.
 func (l *Link) Source() Source { return Source{l} }
 
-// Lock takes the link's lock, TryLock does so unless somebody has it, and Unlock releases it. Unlike [Link.Unlock] that does not look whether something may leave: the carrier
-// does so in its turn.
+// Lock takes the link's lock, TryLock does so unless somebody has it, and Unlock releases it. Unlike [Link.Unlock] that does not look
+// whether something may leave: the carrier does so in its turn.
 func (s Source) Lock()         { s.link.mu.Lock() }
 func (s Source) TryLock() bool { return s.link.mu.TryLock() }
 func (s Source) Unlock() {
