@@ -279,6 +279,7 @@ func (c *Carrier) heavyTurn() (next time.Time, idle bool) {
 		heavyTurns <- struct{}{}
 		defer func() { <-heavyTurns }()
 	}
+	c.run.writer.MayWait = true
 	return c.turn()
 }
 
@@ -319,6 +320,7 @@ func (c *Carrier) light() bool { return !c.blocks && !c.run.owes() && !c.stays()
 
 // play takes a turn or two. When there is more to do the carrier's own goroutine does it.
 func (c *Carrier) play() {
+	c.run.writer.MayWait = false
 	for range directTurns {
 		next, idle := c.turn()
 		if !idle || !c.light() {

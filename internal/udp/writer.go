@@ -14,6 +14,10 @@ var ErrBlocked = errors.New("udp: the socket's send buffer is full")
 
 // Writer sends packets of one carrier. It is not safe for concurrent use.
 type Writer struct {
+	// MayWait makes Write wait for its turn among the writes to the socket. Bulk does: if the carriers of a crowd wrote at the same time, the
+	// processors would have no time for play, whose calls took three times as long. Who must not wait leaves it false.
+	MayWait bool
+
 	socket *Socket
 	to     net.Addr
 	system systemWriter
@@ -42,7 +46,7 @@ func source(s *Socket, from net.Addr) netip.Addr {
 // With ErrBlocked the rest is to be sent again; with other errors it is as good as lost on the way.
 func (w *Writer) Write(batch []byte, size int) (sent int, err error) {
 	if w.system.ready() {
-		return w.system.write(w.socket, batch, size)
+		return w.system.write(w.socket, batch, size, w.MayWait)
 	}
 	for sent < len(batch) {
 		end := min(sent+size, len(batch))

@@ -16,6 +16,6 @@ func (systemWriter) ready() bool { return false }
 
 func (systemWriter) aim(*Socket, netip.AddrPort, netip.Addr) {}
 
-func (systemWriter) write(*Socket, []byte, int) (int, error) { return 0, nil }
+func (systemWriter) write(*Socket, []byte, int, bool) (int, error) { return 0, nil }
 
 func isIPv6(syscall.RawConn) bool { return false }

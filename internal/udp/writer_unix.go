@@ -29,6 +29,7 @@ type systemWriter struct {
 	sent   int
 	err    error
 	send   func(fd uintptr)
+	wait   func(fd uintptr) bool // send, for RawConn.Write
 }
 
 func (w *systemWriter) ready() bool { return w.to != nil }
@@ -48,6 +49,7 @@ func (w *systemWriter) aim(s *Socket, to netip.AddrPort, from netip.Addr) {
 	}
 	if w.send == nil {
 		w.send = w.sendAll
+		w.wait = func(fd uintptr) bool { w.sendAll(fd); return true }
 	}
 }
 
@@ -67,10 +69,14 @@ func sockaddr(s *Socket, to netip.AddrPort) unix.Sockaddr {
 	return a
 }
 
-func (w *systemWriter) write(s *Socket, batch []byte, size int) (sent int, err error) {
+func (w *systemWriter) write(s *Socket, batch []byte, size int, mayWait bool) (sent int, err error) {
 	w.socket, w.batch, w.size = s, batch, size
 	w.sent, w.err = 0, nil
-	err = s.Raw.Control(w.send)
+	if mayWait {
+		err = s.Raw.Write(w.wait)
+	} else {
+		err = s.Raw.Control(w.send)
+	}
 	w.batch = nil // it is the caller's, and an idle writer would keep it
 	if err != nil {
 		return w.sent, err // the socket is closed
@@ -78,8 +84,8 @@ func (w *systemWriter) write(s *Socket, batch []byte, size int) (sent int, err e
 	return w.sent, w.err
 }
 
-// sendAll sends the batch. It runs in RawConn.Control: RawConn.Write waits for another write that waits for room in the send buffer, such as one
-// of QUIC's, and who sends must not wait.
+// sendAll sends the batch. RawConn.Write first waits for other writes to the socket, RawConn.Control does not: one of QUIC's may wait for room
+// in the send buffer.
 func (w *systemWriter) sendAll(fd uintptr) {
 	if len(w.batch) > w.size && w.socket.GSO.Load() {
 		w.more = appendSegmentSize(append(w.more[:0], w.oob...), w.size)
