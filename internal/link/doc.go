@@ -21,6 +21,6 @@
 // implement [BlackHoler] and [LossCounter]. When a path goes dark, quic-go drops no datagram and SendDatagram may block
 // for long; what stops bulk then is the machine's own probe timer, after two probes in a row.
 //
-// Limits: [RingBytes] a connection, bursts of at most 96 datagrams, datagrams of at most 1,500 bytes, a reason of at
-// most 256 bytes, and one second for the drain of Close.
+// Limits: [RingBytes] a connection, bursts of at most 96 datagrams, datagrams of at most 1,500 bytes over the first carrier, a
+// reason of at most 256 bytes, and one second for the drain of Close.
 package link

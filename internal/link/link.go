@@ -135,8 +135,8 @@ func (l *Link) lockedNow() time.Time {
 // from any goroutine.
 func (l *Link) Expect(bytes int64) { l.expected.Store(bytes) }
 
-// Unlock releases the lock. If the writer sleeps and the carrier cannot block, it sends what may leave now; otherwise it wakes the
-// writer.
+// Unlock releases the lock, and sends what may leave now, if that cannot block: in place of the writer when it sleeps, or of the sealed
+// carrier. Otherwise it wakes them.
 func (l *Link) Unlock() {
 	switch by := l.sealed.carrier; {
 	case by == nil:
@@ -149,15 +149,17 @@ func (l *Link) Unlock() {
 	l.relieve()
 }
 
-// UnlockLater is Unlock for who unlocks many links in a row: the sealed carrier sends on its own goroutine.
+// UnlockLater is Unlock for who unlocks many links in a row: the sealed carrier sends on another goroutine.
 func (l *Link) UnlockLater() {
-	if l.sealed.carrier != nil && l.changed() {
-		l.sealed.carrier.Wake()
-		l.mu.Unlock()
-		l.relieve()
+	if l.sealed.carrier == nil {
+		l.Unlock()
 		return
 	}
-	l.Unlock()
+	if l.changed() {
+		l.sealed.carrier.Wake()
+	}
+	l.mu.Unlock()
+	l.relieve()
 }
 
 // release releases the lock. With look it first sends what may leave, in place of the writer, which sleeps.

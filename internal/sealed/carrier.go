@@ -21,7 +21,8 @@ const directTurns = 2
 // first part when the goroutine comes, and so goes behind the play of the same step.
 const directBytes = 8 << 10
 
-// Config holds the settings of a carrier. Its functions must not block.
+// Config holds the settings of a carrier. Its functions must not block. Changed, Ping and Ended are called on the carrier's own goroutine, the
+// others on any that takes a turn: whoever unlocks the source, or reads the socket.
 type Config struct {
 	SessionConfig
 
@@ -47,7 +48,7 @@ type Config struct {
 	// called.
 	Turned func() bool
 	Woken  func()
-	// Changed is called without the lock, on the carrier's own goroutine, when the state has changed. nil = not called.
+	// Changed is called without the lock when the state has changed. nil = not called.
 	Changed func(State)
 	// Ended is called without the lock when Done has been closed, so that an owner need not wait for that. nil = not called.
 	Ended func()
@@ -183,15 +184,15 @@ func (c *Carrier) Wake() {
 // mark notes that the source may have something to send, and whether that is bulk.
 func (c *Carrier) mark() {
 	c.session.Wake()
-	if c.waits() {
+	if c.bulkWaits() {
 		c.bulk.Store(true)
 	}
 }
 
-// waits reports whether more than play waits to be sent. The caller holds the lock.
-func (c *Carrier) waits() bool { return c.session.source.Waiting() > directBytes }
+// bulkWaits reports whether more than play waits to be sent. The caller holds the lock.
+func (c *Carrier) bulkWaits() bool { return c.session.source.Waiting() > directBytes }
 
-// stays reports whether there is bulk, for which the carrier's own goroutine waits. It is for who works.
+// stays reports whether there is bulk, for whose next packets the carrier's own goroutine stays. It is for who works.
 func (c *Carrier) stays() bool { return c.bulk.Load() || c.run.heavy() }
 
 // Spares returns how many ids of the peer are left for changes of address. The owner asks the peer for more over QUIC.

@@ -14,37 +14,6 @@ import (
 // it sets "don't fragment" and searches the path MTU; with ReadMsgUDP and WriteMsgUDP it uses GSO and ECN. So there is one type for
 // each kind of socket, which has only methods that its socket has.
 
-const (
-	// longRead is how long a read takes that has waited for a packet; others take a few microseconds.
-	longRead = 20 * time.Microsecond
-	// promptTime is how long after a wait the reader still takes turns for carriers. One that has had no time to wait for so long would
-	// keep everybody's packets waiting; then the turns are for other goroutines.
-	promptTime = time.Millisecond
-)
-
-// reader knows for which carriers packets have come. It belongs to the goroutine that reads the socket, quic-go's.
-type reader struct {
-	boxes  []*inbox  // got their first packets since the last serve
-	waited time.Time // when packets ended the last wait for some
-}
-
-// noteRead notes a read, which may have waited.
-func (r *reader) noteRead(begin, end time.Time) {
-	if end.Sub(begin) >= longRead {
-		r.waited = end
-	}
-}
-
-// serve has carriers take the packets that have come by now.
-func (r *reader) serve(now time.Time) {
-	atOnce := now.Sub(r.waited) < promptTime
-	for _, b := range r.boxes {
-		b.look(atOnce)
-	}
-	clear(r.boxes)
-	r.boxes = r.boxes[:0]
-}
-
 // plainConn is the QUIC side of any socket.
 type plainConn struct {
 	net.PacketConn

@@ -152,7 +152,7 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 	turned := c.config.Turned != nil && c.config.Turned()
 	r.changed = c.session.Changed() || r.changed
 	r.state = c.session.State()
-	c.bulk.Store(c.session.bulkInFlight() > 0 || c.waits())
+	c.bulk.Store(c.session.bulkInFlight() > 0 || c.bulkWaits())
 	c.mu.Unlock()
 	r.noteLoad()
 	if turned {

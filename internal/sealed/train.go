@@ -60,8 +60,8 @@ func (tr *train) ack(r *record, at, rtt time.Duration) {
 	tr.arrived++
 }
 
-// measured returns what the train has shown, once. ok is false while it runs, and when too few packets arrived. When the packets did not come evenly the span includes the widest gap twice, because as much time may have passed
-// before the first packet.
+// measured returns what the train has shown, once. ok is false while it runs, and when too few packets arrived. When the packets did not
+// come evenly the span includes the widest gap twice, because as much time may have passed before the first packet.
 func (tr *train) measured() (shown pace.Train, ok bool) {
 	if tr.running() || tr.arrived < enoughTrain {
 		return shown, false

@@ -26,7 +26,7 @@ const (
 var awake atomic.Int32
 
 // worker says who works for a carrier: a goroutine, which exists while there is bulk; without bulk whoever brings work, in the goroutine's
-// place, if that never blocks. wake, enter and stop may be called concurrently; the other methods are for whoever works.
+// place, if that never blocks. wake, enter and expired may be called concurrently; the other methods are for whoever works.
 type worker struct {
 	hand  func()        // has another goroutine work in place of the caller
 	work  func()        // works on a goroutine of its own, and calls sleep in turn, until that returns true
@@ -100,7 +100,7 @@ func (w *worker) overdue() bool {
 	return w.working
 }
 
-// seen forgets a wake, and reports whether there was one. The goroutine calls it where it sees all that the owner did before, and looks into
+// seen forgets a wake, and reports whether there was one. Who works calls it where it sees all that the owner did before, and looks into
 // the inbox later.
 func (w *worker) seen() bool {
 	select {
@@ -184,7 +184,7 @@ func (w *worker) adjust(wait time.Duration) (_ time.Duration, naps bool) {
 	return wait, wait < udp.TimerUnit && 2*crowd <= procs
 }
 
-// rest reports whether the caller may stop to work, because there is nothing to do before next. Then the timer calls expired at next.
+// rest reports whether the caller may stop working, because there is nothing to do before next. Then the timer calls expired at next.
 func (w *worker) rest(next time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -196,8 +196,8 @@ func (w *worker) rest(next time.Time) bool {
 	return true
 }
 
-// schedule sets the timer for next, unless it fires earlier, and sets it then: play puts next off in every turn, and to tell the runtime so
-// each time costs as much as a tenth of a turn, or a system call when the process is idle.
+// schedule sets the timer for next. One that fires earlier it leaves alone, and overdue sets it again then: play puts next off in every turn,
+// and to tell the runtime so each time costs a tenth of a turn, or a system call when the process is idle.
 func (w *worker) schedule() {
 	if w.next.IsZero() || !w.due.IsZero() && !w.due.After(w.next) {
 		return

@@ -53,11 +53,9 @@ func TestALoginIsTriedAgain(t *testing.T) {
 // Each wrong code had the server read the whole token file.
 func TestWrongCodesReadNoTokens(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	u, ann := inviting(t)
-	code, err := u.Invite(ann, now)
-	require.NoError(t, err)
+	u, _, code := invited(t, now)
 	require.NoError(t, os.Rename(u.path, u.path+"2"))
-	_, err = u.byCode("AAAA-BBBB-CCCC", beta, now)
+	_, err := u.byCode("AAAA-BBBB-CCCC", beta, now)
 	require.ErrorIs(t, err, ErrCode)
 	_, err = u.byCode(code, beta, now)
 	require.ErrorIs(t, err, fs.ErrNotExist)
@@ -66,10 +64,8 @@ func TestWrongCodesReadNoTokens(t *testing.T) {
 // Who had a code when her token was revoked came in again by it.
 func TestCodesGoWithTheToken(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	u, ann := inviting(t)
-	code, err := u.Invite(ann, now)
-	require.NoError(t, err)
-	_, err = Revoke(u.path, "ann", "")
+	u, _, code := invited(t, now)
+	_, err := Revoke(u.path, "ann", "")
 	require.NoError(t, err)
 	_, err = u.byCode(code, beta, now)
 	require.ErrorIs(t, err, ErrCode)
@@ -160,16 +156,14 @@ func TestAFileThatIsReplacedMeanwhile(t *testing.T) {
 
 // A machine that had made too short a token of its own, or one that is too long, was told that the server cannot check tokens, and tried again and again.
 func TestTokensOfMachinesAreBounded(t *testing.T) {
-	u, ann := inviting(t)
-	code, err := u.Invite(ann, time.Now())
-	require.NoError(t, err)
+	u, _, code := invited(t, time.Now())
 	authenticate := u.Authenticator(nil)
 	for _, bad := range []string{"short", "two words of a token", beta + " ", beta + "\r", strings.Repeat("x", maxMade+1)} {
-		_, err = authenticate(t.Context(), []byte(ByCode(code, bad, "pc")))
+		_, err := authenticate(t.Context(), []byte(ByCode(code, bad, "pc")))
 		require.ErrorIs(t, err, ErrCode)
 		require.NotErrorIs(t, err, ErrUnchecked)
 	}
-	_, err = authenticate(t.Context(), []byte(ByCode(code, beta, "pc")))
+	_, err := authenticate(t.Context(), []byte(ByCode(code, beta, "pc")))
 	require.NoError(t, err, "the code is still good")
 	require.NoError(t, os.Remove(u.path))
 	_, err = authenticate(t.Context(), []byte(beta))
@@ -179,9 +173,7 @@ func TestTokensOfMachinesAreBounded(t *testing.T) {
 // TestOneOfManyRedeemsACode however many present it at once.
 func TestOneOfManyRedeemsACode(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	u, ann := inviting(t)
-	code, err := u.Invite(ann, now)
-	require.NoError(t, err)
+	u, _, code := invited(t, now)
 	var all sync.WaitGroup
 	var in atomic.Int32
 	for i := range 20 {
@@ -206,16 +198,14 @@ func TestShownIsNoToken(t *testing.T) {
 
 // A machine's own token could have its first characters clear the terminal of whoever listed the tokens, or turn the line around.
 func TestTokensArePrintable(t *testing.T) {
-	u, ann := inviting(t)
-	code, err := u.Invite(ann, time.Now())
-	require.NoError(t, err)
+	u, _, code := invited(t, time.Now())
 	for _, bad := range []string{"\x1b[2J" + beta, beta + "\x00", "\u202e" + beta, beta + "\x7f", "\ufeff" + beta, beta + "\u2028x"} {
-		_, err = u.byCode(code, bad, time.Now())
+		_, err := u.byCode(code, bad, time.Now())
 		require.ErrorIs(t, err, ErrCode, "%q", bad)
 		_, err = Open(fileOf(t, "ann:"+bad))
 		require.ErrorContains(t, err, "line 1", "%q", bad)
 	}
-	_, err = u.byCode(code, "ключ-😀-"+beta, time.Now())
+	_, err := u.byCode(code, "ключ-😀-"+beta, time.Now())
 	require.NoError(t, err)
 }
 

@@ -250,6 +250,14 @@ func inviting(t testing.TB) (u *Users, ann string) {
 	return u, ann
 }
 
+// invited is inviting, with a code for one more machine of ann's.
+func invited(t testing.TB, now time.Time) (u *Users, ann, code string) {
+	u, ann = inviting(t)
+	code, err := u.Invite(ann, now)
+	require.NoError(t, err)
+	return u, ann, code
+}
+
 func (u *Users) byCode(code, token string, now time.Time) (identity string, err error) {
 	return u.Identify([]byte(ByCode(code, token, "pc")), now)
 }
