@@ -31,19 +31,13 @@ const (
 // readStep is how much is read at once behind an average chunk: what is behind a chunk's end is copied into the next one's buffer.
 const readStep = 64 << 10
 
-// Cutter cuts content into chunks. One goroutine at a time may use it.
-type Cutter struct{}
-
-// NewCutter returns a cutter.
-func NewCutter() *Cutter { return new(Cutter) }
-
 // cutAhead is how many chunks wait at most to be hashed: cutting and hashing take about the same time.
 const cutAhead = 4
 
-// Cut reads r to its end, and calls each with every chunk in order, and with the bytes of it, which are valid during that call only. An empty r has
-// no chunk. It calls each on another goroutine, one call at a time, and returns when the last has returned: with the first error of each, which
-// ends the cutting, or of r.
-func (c *Cutter) Cut(r io.Reader, each func(chunk Chunk, data []byte) error) error {
+// Cut cuts what r holds to its end into chunks. It calls each with every chunk in order, and with the bytes of it, which are valid during that
+// call only; an empty r has no chunk. It calls each on another goroutine, one call at a time, and returns when the last has returned: with the
+// first error of each, which ends the cutting, or of r. It is safe for concurrent use.
+func Cut(r io.Reader, each func(chunk Chunk, data []byte) error) error {
 	cut := make(chan *[]byte, cutAhead)
 	both, ctx := errgroup.WithContext(context.Background())
 	both.Go(func() error {

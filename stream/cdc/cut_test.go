@@ -23,9 +23,9 @@ func random(seed uint64, size int64) io.Reader {
 }
 
 // cutAll returns the chunks of r, having checked that they are r's bytes, which want reads again.
-func cutAll(t testing.TB, c *Cutter, r, want io.Reader) (chunks []Chunk) {
+func cutAll(t testing.TB, r, want io.Reader) (chunks []Chunk) {
 	compare := make([]byte, MaxChunk)
-	require.NoError(t, c.Cut(r, func(chunk Chunk, data []byte) error {
+	require.NoError(t, Cut(r, func(chunk Chunk, data []byte) error {
 		if want != nil {
 			_, err := io.ReadFull(want, compare[:len(data)])
 			require.NoError(t, err)
@@ -47,23 +47,23 @@ func total(chunks []Chunk) (size int64) {
 }
 
 func TestCut(t *testing.T) {
-	c, seed := NewCutter(), testkit.Rand(t).Uint64()
+	seed := testkit.Rand(t).Uint64()
 	for _, size := range []int64{0, 1, MinChunk - 1, MinChunk, MinChunk + 1, AverageChunk, MaxChunk, MaxChunk + 1, 9_999_999} {
-		chunks := cutAll(t, c, random(seed, size), random(seed, size))
+		chunks := cutAll(t, random(seed, size), random(seed, size))
 		require.Equal(t, size, total(chunks))
 		for i, chunk := range chunks {
 			require.LessOrEqual(t, chunk.Size, uint32(MaxChunk))
 			require.True(t, chunk.Size >= MinChunk || i == len(chunks)-1)
 		}
-		require.Equal(t, chunks, cutAll(t, c, iotest.HalfReader(random(seed, size)), nil), "cuts follow the bytes, not the reads")
+		require.Equal(t, chunks, cutAll(t, iotest.HalfReader(random(seed, size)), nil), "cuts follow the bytes, not the reads")
 	}
-	zeros := cutAll(t, c, bytes.NewReader(make([]byte, 3<<20)), nil)
+	zeros := cutAll(t, bytes.NewReader(make([]byte, 3<<20)), nil)
 	require.Len(t, zeros, 6, "bytes without a cut give the largest chunks")
 }
 
 // The cuts stay where they are: others would make every save's next put a full one.
 func TestCutsAreTheSameForever(t *testing.T) {
-	chunks := cutAll(t, NewCutter(), random(1, 1<<20), nil)
+	chunks := cutAll(t, random(1, 1<<20), nil)
 	var sizes []uint32
 	for _, c := range chunks {
 		sizes = append(sizes, c.Size)
@@ -73,7 +73,7 @@ func TestCutsAreTheSameForever(t *testing.T) {
 
 // The cuts are those of the library whose algorithm it is, of noise and of bytes in which the masks match often or never.
 func TestCutsAreTheLibrarys(t *testing.T) {
-	r, c := testkit.Rand(t), NewCutter()
+	r := testkit.Rand(t)
 	library, err := chunkers.NewChunker("jc-v1.0.0", nil, &chunkers.ChunkerOpts{MinSize: MinChunk, NormalSize: AverageChunk, MaxSize: MaxChunk})
 	require.NoError(t, err)
 	for range 60 {
@@ -82,7 +82,7 @@ func TestCutsAreTheLibrarys(t *testing.T) {
 			content[i] = byte(r.IntN(values))
 		}
 		library.Reset(bytes.NewReader(content))
-		for _, chunk := range cutAll(t, c, iotest.HalfReader(bytes.NewReader(content)), nil) {
+		for _, chunk := range cutAll(t, iotest.HalfReader(bytes.NewReader(content)), nil) {
 			want, err := library.Next()
 			require.True(t, err == nil || err == io.EOF)
 			require.Equal(t, Chunk{Sum(want), uint32(len(want))}, chunk)
@@ -116,25 +116,24 @@ func TestAChangeCostsItsChunks(t *testing.T) {
 	const size, changed = 96 << 20, 1 << 20
 	r := testkit.Rand(t)
 	seed, other := r.Uint64(), r.Uint64()
-	c := NewCutter()
-	base := cutAll(t, c, random(seed, size), nil)
+	base := cutAll(t, random(seed, size), nil)
 	t.Logf("%d chunks of %d KiB on average", len(base), total(base)/int64(len(base))>>10)
 
 	for name, at := range map[string]int64{"front": 0, "somewhere": r.Int64N(size - changed), "end": size - changed} {
 		before, after := random(seed, at), random(seed, size)
 		skip(t, after, at+changed)
-		cost := delta(base, cutAll(t, c, io.MultiReader(before, random(other, changed), after), nil))
+		cost := delta(base, cutAll(t, io.MultiReader(before, random(other, changed), after), nil))
 		t.Logf("1 MiB changed at the %s: %d KiB", name, cost>>10)
 		require.LessOrEqual(t, cost, int64(most))
 	}
 	for _, inserted := range []int64{1, 4096, 1 << 20} {
-		cost := delta(base, cutAll(t, c, io.MultiReader(random(other, inserted), random(seed, size)), nil))
+		cost := delta(base, cutAll(t, io.MultiReader(random(other, inserted), random(seed, size)), nil))
 		t.Logf("%d bytes inserted at the front: %d KiB", inserted, cost>>10)
 		require.LessOrEqual(t, cost, min(inserted+1792<<10, most))
 	}
 	rest := random(seed, size)
 	skip(t, rest, 1)
-	cost := delta(base, cutAll(t, c, rest, nil))
+	cost := delta(base, cutAll(t, rest, nil))
 	t.Logf("a byte removed from the front: %d KiB", cost>>10)
 	require.LessOrEqual(t, cost, int64(1792<<10))
 }
@@ -145,29 +144,28 @@ func skip(t *testing.T, r io.Reader, n int64) {
 }
 
 func TestCutFailsWithItsReader(t *testing.T) {
-	c, broken := NewCutter(), errors.New("disk on fire")
-	err := c.Cut(io.MultiReader(random(1, 4<<20), iotest.ErrReader(broken)), func(Chunk, []byte) error { return nil })
+	broken := errors.New("disk on fire")
+	err := Cut(io.MultiReader(random(1, 4<<20), iotest.ErrReader(broken)), func(Chunk, []byte) error { return nil })
 	require.ErrorIs(t, err, broken)
-	cutAll(t, c, random(2, 1<<20), random(2, 1<<20)) // and can be used again
+	cutAll(t, random(2, 1<<20), random(2, 1<<20)) // and can be used again
 }
 
 func TestCutStopsWithItsCaller(t *testing.T) {
-	c, enough, calls := NewCutter(), errors.New("enough"), 0
+	enough, calls := errors.New("enough"), 0
 	for range 3 {
 		calls = 0
-		require.ErrorIs(t, c.Cut(random(1, 16<<20), func(Chunk, []byte) error { calls++; return enough }), enough)
+		require.ErrorIs(t, Cut(random(1, 16<<20), func(Chunk, []byte) error { calls++; return enough }), enough)
 		require.Equal(t, 1, calls)
 	}
-	cutAll(t, c, random(2, 1<<20), random(2, 1<<20))
+	cutAll(t, random(2, 1<<20), random(2, 1<<20))
 }
 
 func BenchmarkCut(b *testing.B) {
 	content := make([]byte, 64<<20)
 	_, _ = io.ReadFull(random(1, 64<<20), content)
 	b.SetBytes(int64(len(content)))
-	c := NewCutter()
 	for b.Loop() {
-		require.NoError(b, c.Cut(bytes.NewReader(content), func(Chunk, []byte) error { return nil }))
+		require.NoError(b, Cut(bytes.NewReader(content), func(Chunk, []byte) error { return nil }))
 	}
 }
 

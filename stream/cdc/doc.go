@@ -1,10 +1,9 @@
 // Package cdc cuts content into chunks that are named by their digests, so that what two versions of it share is stored and sent once (content
-// defined chunking). [Cutter] chooses the cuts by the bytes around them and not by their position: bytes that are inserted in front change the
+// defined chunking). [Cut] chooses the cuts by the bytes around them and not by their position: bytes that are inserted in front change the
 // chunk that they fall into and leave the others alone. [Pack] and [Unpack] turn a chunk into what a store or the wire carries, compressed where
 // that pays, and back.
 //
-//	cutter := cdc.NewCutter()
-//	err := cutter.Cut(file, func(c cdc.Chunk, data []byte) error {
+//	err := cdc.Cut(file, func(c cdc.Chunk, data []byte) error {
 //		chunks = append(chunks, c)
 //		if store[c.Digest] == nil {
 //			store[c.Digest] = cdc.Pack(nil, data)

@@ -13,12 +13,12 @@ import (
 func Example() {
 	save := make([]byte, 4<<20)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(save)
-	store, cutter := make(map[cdc.Digest][]byte), cdc.NewCutter()
+	store := make(map[cdc.Digest][]byte)
 
-	first := put(cutter, store, save)
+	first := put(store, save)
 	fmt.Println(len(first), "chunks,", len(store), "stored")
 	save = append([]byte("a knight arrives"), save...)
-	second := put(cutter, store, save)
+	second := put(store, save)
 	fmt.Println(len(second), "chunks,", len(store), "stored")
 
 	var got []byte
@@ -37,8 +37,8 @@ func Example() {
 }
 
 // put cuts a content, and packs the chunks that are new.
-func put(cutter *cdc.Cutter, store map[cdc.Digest][]byte, content []byte) (chunks []cdc.Chunk) {
-	err := cutter.Cut(bytes.NewReader(content), func(c cdc.Chunk, data []byte) error {
+func put(store map[cdc.Digest][]byte, content []byte) (chunks []cdc.Chunk) {
+	err := cdc.Cut(bytes.NewReader(content), func(c cdc.Chunk, data []byte) error {
 		chunks = append(chunks, c)
 		if store[c.Digest] == nil {
 			store[c.Digest] = cdc.Pack(nil, data)

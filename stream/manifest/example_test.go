@@ -49,7 +49,7 @@ func Example() {
 
 // scan walks a folder: in the order that a manifest has.
 func scan(folder fs.FS) (*manifest.Manifest, error) {
-	m, cutter := new(manifest.Manifest), cdc.NewCutter()
+	m := new(manifest.Manifest)
 	err := fs.WalkDir(folder, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -61,7 +61,7 @@ func scan(folder fs.FS) (*manifest.Manifest, error) {
 		e := manifest.Entry{Path: path, Kind: manifest.Dir, Mode: info.Mode().Perm(), Time: info.ModTime().UnixNano()}
 		if d.Type().IsRegular() {
 			e.Kind = manifest.File
-			err = cut(cutter, folder, &e)
+			err = cut(folder, &e)
 		}
 		m.Entries = append(m.Entries, e) // links and devices a real scan skips
 		return err
@@ -72,13 +72,13 @@ func scan(folder fs.FS) (*manifest.Manifest, error) {
 	return m, err
 }
 
-func cut(cutter *cdc.Cutter, folder fs.FS, e *manifest.Entry) error {
+func cut(folder fs.FS, e *manifest.Entry) error {
 	f, err := folder.Open(e.Path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	return cutter.Cut(f, func(c cdc.Chunk, _ []byte) error {
+	return cdc.Cut(f, func(c cdc.Chunk, _ []byte) error {
 		e.Chunks = append(e.Chunks, c)
 		e.Size += int64(c.Size)
 		return nil

@@ -45,7 +45,7 @@ var ErrChanged = errors.New("the file changed meanwhile; try again when nobody w
 // source.
 func Scan(ctx context.Context, paths []string, o ScanOptions) (*Source, error) {
 	source := &Source{Manifest: new(manifest.Manifest), chunks: make(map[cdc.Digest]piece)}
-	s := &scan{o, source, ctx, cdc.NewCutter()}
+	s := &scan{o, source, ctx}
 	if err := s.run(paths); err != nil {
 		return nil, errors.Join(err, source.Close())
 	}
@@ -55,8 +55,7 @@ func Scan(ctx context.Context, paths []string, o ScanOptions) (*Source, error) {
 type scan struct {
 	ScanOptions
 	*Source
-	ctx    context.Context
-	cutter *cdc.Cutter
+	ctx context.Context
 }
 
 func (s *scan) run(paths []string) error {
@@ -171,7 +170,7 @@ func (s *scan) file(at located) error {
 	}
 	defer f.Close()
 	e := manifest.Entry{Path: at.entry, Kind: manifest.File, Mode: before.Mode().Perm(), Time: before.ModTime().UnixNano()}
-	err = s.cutter.Cut(io.LimitReader(f, before.Size()+1), func(c cdc.Chunk, data []byte) error {
+	err = cdc.Cut(io.LimitReader(f, before.Size()+1), func(c cdc.Chunk, data []byte) error {
 		e.Chunks = append(e.Chunks, c)
 		e.Size += int64(c.Size)
 		if s.Read != nil {
