@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/crew"
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
@@ -98,6 +99,7 @@ func TestPlayLeavesAtOnce(t *testing.T) {
 		require.Equal(t, packets+1, d.left())
 		require.False(t, d.goes())
 		require.Equal(t, started, d.a.Stats().Goroutines)
+		require.False(t, d.a.run.writer.MayWait, "for other writes to the socket")
 
 		d.a.Lock()
 		d.up.bulk = 100
@@ -107,6 +109,7 @@ func TestPlayLeavesAtOnce(t *testing.T) {
 		pass(5 * time.Second)
 		require.False(t, d.goes())
 		require.Len(t, d.down.got, 101)
+		require.True(t, d.a.run.writer.MayWait)
 	})
 }
 
@@ -114,12 +117,15 @@ func TestPlayLeavesAtOnce(t *testing.T) {
 func TestReaderTakesPlay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTalk(t)
+		others := 0
+		d.far.socket.crew = crew.New(func(*Carrier) { others++ })
 		started := d.b.Stats().Goroutines
-		for range 10 {
+		for n := range 10 {
 			d.say(1)
 			pass(5 * ms)
+			require.Len(t, d.down.got, n+1)
 		}
-		require.Len(t, d.down.got, 10)
+		require.Zero(t, others)
 		require.LessOrEqual(t, d.b.Stats().Goroutines, started+1, "the one whose timer sends the ack")
 	})
 }
