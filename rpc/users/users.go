@@ -104,8 +104,8 @@ func checkMade(token string) error {
 	switch {
 	case err == nil && t.secret != token:
 		err = errors.New("a space ends the token")
-	case err == nil && len(token) > maxMade:
-		err = fmt.Errorf("the token has %d bytes, one that a machine makes has at most %d", len(token), maxMade)
+	case len(token) < minToken || len(token) > maxMade:
+		err = fmt.Errorf("the token has %d bytes, one that a machine makes has %d to %d", len(token), minToken, maxMade)
 	}
 	return err
 }
@@ -407,7 +407,7 @@ func (u *Users) dismiss(conns []*rpc.Conn, code rpc.Code) error {
 // lost, is no error, and is not added again: it may have been revoked.
 func (u *Users) redeem(text, token, machine string, now time.Time) error {
 	if err := cmp.Or(CheckName(machine), checkMade(token)); err != nil {
-		return fmt.Errorf("%w: %w", ErrCode, err)
+		return unlookedError{err}
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -492,9 +492,16 @@ const (
 	codeLife = 10 * time.Minute
 )
 
-// ErrCode means that nobody is admitted by a login code, for one of the reasons that its text names, or for the one that wraps it: a machine's name or
-// token that is none.
+// ErrCode means that nobody is admitted by a login code, for one of the reasons that its text names. Of a machine whose name or token is none the
+// error is an ErrCode, too, but its text says only what is wrong with those: nobody looked at the code, which may be good.
 var ErrCode = errors.New("the code is wrong, or was used, or is older than 10 minutes, or there is a newer one")
+
+// unlookedError is the ErrCode of a machine whose name or token is none.
+type unlookedError struct{ error }
+
+func (e unlookedError) Error() string        { return "nobody looked at the code: " + e.error.Error() }
+func (e unlookedError) Is(target error) bool { return target == ErrCode }
+func (e unlookedError) Unwrap() error        { return e.error }
 
 // ByCode returns what a machine presents in a token's place, as rpc.Config.Token, to log in by a code, which may be written in any case, with
 // dashes or without. The token is of the machine's own making: crypto/rand.Text makes a good one, and the machine keeps it before it logs in. It
