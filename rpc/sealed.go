@@ -467,7 +467,7 @@ func (s *SealedStats) carrier() []string {
 		return []string{"sealed", statnet.Rate(float64(s.Rate)), "packets of up to " + statnet.Count(s.MaxPacket) + " B",
 			fmt.Sprintf("carrier %d of this connection", s.Carriers)}
 	case s.State == "off":
-		return []string{"QUIC", "sealed is off: Config.Sealed is not set at both ends, or the connection does not use QUIC"}
+		return []string{"QUIC", "sealed is off: Config.Sealed is not set at both ends, or no QUIC, as in rpctest"}
 	case s.Err != nil:
 		return []string{"QUIC", "sealed is " + s.State, s.Err.Error()}
 	}

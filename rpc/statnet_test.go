@@ -72,6 +72,7 @@ func TestDropsRead(t *testing.T) {
 func TestStatNetSaysWhyQUICCarries(t *testing.T) {
 	carrier := func(s SealedStats) string { return strings.Join(s.carrier(), ", ") }
 	require.Contains(t, carrier(SealedStats{State: "off"}), "Config.Sealed")
+	require.Contains(t, Stats{Sealed: SealedStats{State: "off"}}.String(), " as in rpctest\n", "no part of the reason is cut")
 	require.Equal(t, "QUIC, sealed is opening", carrier(SealedStats{State: "opening"}))
 	require.Equal(t, "QUIC, sealed is closed, rpc: closed", carrier(SealedStats{State: "closed", Err: ErrClosed}))
 }
