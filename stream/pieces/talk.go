@@ -98,7 +98,10 @@ func (t *Talk) Offer(ctx context.Context, manifest []byte, count int) (lacks []i
 		return nil, err
 	}
 	b, err := t.ReadBlob(ctx, lacksBlob, (count+7)/8)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrViolation): // by a peer, or by a caller whose manifest has more pieces than count
+		return nil, fmt.Errorf("%w: Offer's count is %d", err, count)
+	case err != nil:
 		return nil, err
 	}
 	return fromBitmap(b, count)

@@ -178,6 +178,7 @@ func TestManifestsAndBitmapsHaveLimits(t *testing.T) {
 		return talk.SendBlob(ctx, lacksBlob, make([]byte, 14)) // of a hundred pieces it has 13
 	})
 	require.ErrorIs(t, sent, ErrViolation)
+	require.ErrorContains(t, sent, "lacks of 14 bytes, the limit is 13: Offer's count is 100", "the count may be the mistake")
 }
 
 func TestBitmap(t *testing.T) {
