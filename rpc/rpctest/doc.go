@@ -13,6 +13,9 @@
 // A [Network] drives all worlds by ticks, 30 a second unless SetTickRate says otherwise, on the goroutine of the test: handlers run
 // there, and the test may look at the game's state between two calls of it. Worlds must not be driven otherwise.
 //
+// What the test calls between two Advances leaves at once, so each reliable call takes an entry of the reliable buffer, and the 256th
+// of an actor overflows it. In a game's tick calls wait for the Flush, and small ones share an entry: for that make them in [Network.OnTick].
+//
 // Clients have paths of their own, so their copies of an actor are not of the same age: what one client has after Advance, another may
 // still wait for, when its packet was lost. Use [Network.Until] for each client, and not a time that was enough for one of them.
 //
