@@ -154,7 +154,8 @@ type Config struct {
 	NoJumbo bool
 
 	// Emulation puts a bad network in front of the sockets of [Listen] and [Dial], for both carriers; [World.SetEmulation] changes it
-	// at any time. nil = none, at no cost; otherwise packets leave one by one. For development. UE: PktLag, PktLoss and the like.
+	// at any time, unless it is nil: then there is none, at no cost. Otherwise packets leave one by one, also with &emulation.Settings{}, for
+	// a game that begins without. For development. UE: PktLag, PktLoss and the like.
 	Emulation *emulation.Settings
 
 	// Timers of QUIC.
