@@ -237,7 +237,7 @@ func (c *Conn) closeError() *CloseError {
 }
 
 // Close ends the connection, after it has delivered what was sent reliably, for at most a second. It returns at once; Done is
-// closed at the end. The reason, cut to 256 bytes, is told to the peer.
+// closed at the end. The peer is told the code, which is the game's own, 1,024 or more, or a [Code] that fits, and the reason, cut to 256 bytes.
 func (c *Conn) Close(code Code, reason string) {
 	if !c.stop(&CloseError{Code: code, Reason: reason}) {
 		return
