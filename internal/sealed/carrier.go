@@ -274,13 +274,14 @@ func (c *Carrier) loop() {
 	}
 }
 
-// heavyTurn takes a turn of the goroutine. While others wait for processors it first waits until less bulk moves.
+// heavyTurn takes a turn of the goroutine. While others wait for processors it first waits until less bulk moves. Without bulk it is a timer's,
+// say, and play waits for nobody.
 func (c *Carrier) heavyTurn() (next time.Time, idle bool) {
 	if c.worker.crowded() && c.run.heavy() {
 		heavyTurns <- struct{}{}
 		defer func() { <-heavyTurns }()
 	}
-	c.run.writer.MayWait = true
+	c.run.writer.MayWait = c.stays()
 	return c.turn()
 }
 

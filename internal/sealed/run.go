@@ -33,8 +33,8 @@ const (
 
 // heavyTurns holds a token for each running turn of a carrier that moves bulk, while more carriers have work than there are processors.
 // Its capacity is the number of processors when the process began, and carriers get room in the order in which they ask. Without it the
-// runtime would have hundreds of such goroutines ready, and every goroutine that play needs would wait for all of them. A turn never
-// waits for another carrier.
+// runtime would have hundreds of such goroutines ready, and every goroutine that play needs would wait for all of them. A turn waits
+// for no other one, only for writes to its socket.
 var heavyTurns = make(chan struct{}, runtime.GOMAXPROCS(0))
 
 // batches has the buffers of carriers that receive now.
