@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -15,42 +16,46 @@ import (
 // Each part that was opened used to look at each file of all identities, under the store's lock: an identity with a thousand files made
 // all others wait for a thousand looks.
 func TestPartsTakeNoLooksAtOthersFiles(t *testing.T) {
-	const files = 2000
-	dir := t.TempDir()
-	s := New(dir)
-	store(t, s, "first", "k", []byte("x"))
-	folder := filepath.Join(dir, hashName("mallory"))
-	require.NoError(t, os.Mkdir(folder, 0o700))
-	for i := range files {
-		require.NoError(t, os.WriteFile(filepath.Join(folder, hashName(fmt.Sprint(i))+partSuffix), []byte("x"), 0o600))
-	}
-	opened := 0
-	require.Less(t, testing.AllocsPerRun(20, func() {
-		require.NoError(t, openTestPart(t, s, mine, fmt.Sprint(opened), 10).Close())
-		opened++
-	}), files/4.0)
+	synctest.Test(t, func(t *testing.T) { // a second never passes
+		const files = 2000
+		dir := t.TempDir()
+		s := New(dir)
+		store(t, s, "first", "k", []byte("x"))
+		folder := filepath.Join(dir, hashName("mallory"))
+		require.NoError(t, os.Mkdir(folder, 0o700))
+		for i := range files {
+			require.NoError(t, os.WriteFile(filepath.Join(folder, hashName(fmt.Sprint(i))+partSuffix), []byte("x"), 0o600))
+		}
+		opened := 0
+		require.Less(t, testing.AllocsPerRun(20, func() {
+			require.NoError(t, openTestPart(t, s, mine, fmt.Sprint(opened), 10).Close())
+			opened++
+		}), files/4.0)
+	})
 }
 
 // Each part that was opened used to look at the folder of each identity, under the store's lock: with thousands of them, one client that
 // began transfers and gave them up kept a processor busy, and all others waiting.
 func TestPartsTakeNoLooksAtOtherFolders(t *testing.T) {
-	const identities = 2000
-	dir := t.TempDir()
-	s := New(dir)
-	for i := range identities {
-		folder := filepath.Join(dir, hashName(fmt.Sprint(i)))
-		require.NoError(t, os.Mkdir(folder, 0o700))
-		require.NoError(t, os.WriteFile(filepath.Join(folder, hashName("k")+partSuffix), []byte("x"), 0o600))
-	}
-	s.MaxBytes = identities + 10
-	require.NoError(t, openTestPart(t, s, mine, "first", 10).Close())
-	opened := 0
-	require.Less(t, testing.AllocsPerRun(20, func() {
-		require.NoError(t, openTestPart(t, s, fmt.Sprint("mallory ", opened%2), fmt.Sprint(opened), 10).Close())
-		opened++
-	}), identities/4.0)
-	_, err := s.Open(mine, "k", 11)
-	require.ErrorIs(t, err, stream.ErrStoreFull, "all count")
+	synctest.Test(t, func(t *testing.T) { // a second never passes
+		const identities = 2000
+		dir := t.TempDir()
+		s := New(dir)
+		for i := range identities {
+			folder := filepath.Join(dir, hashName(fmt.Sprint(i)))
+			require.NoError(t, os.Mkdir(folder, 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(folder, hashName("k")+partSuffix), []byte("x"), 0o600))
+		}
+		s.MaxBytes = identities + 10
+		require.NoError(t, openTestPart(t, s, mine, "first", 10).Close())
+		opened := 0
+		require.Less(t, testing.AllocsPerRun(20, func() {
+			require.NoError(t, openTestPart(t, s, fmt.Sprint("mallory ", opened%2), fmt.Sprint(opened), 10).Close())
+			opened++
+		}), identities/4.0)
+		_, err := s.Open(mine, "k", 11)
+		require.ErrorIs(t, err, stream.ErrStoreFull, "all count")
+	})
 }
 
 // Files of other identities count as soon as this process changes them, or finds what another process has named.
