@@ -252,6 +252,20 @@ func TestCloseDuringAFlood(t *testing.T) {
 	require.Empty(t, server.lobby.attached)
 }
 
+// TestRetryLogSaysWhy: a server with one client on the way in warned of its RetryAbove of 32.
+func TestRetryLogSaysWhy(t *testing.T) {
+	serverTLS, clientTLS := credentials(t)
+	_, listener, log := listenLogged(t, serverTLS)
+	for range 6 { // of one address: four begin without a proof
+		c, err := Dial(t.Context(), listener.Addr().String(), clientTLS, newTestWorld(t, Config{}).World)
+		require.NoError(t, err)
+		defer c.Close(0, "end of test")
+	}
+	warned := log.with("new clients must prove their address")
+	require.NotEmpty(t, warned)
+	require.Contains(t, warned[0], `why="several from there have begun without a proof"`)
+}
+
 func TestRetryAlways(t *testing.T) {
 	serverTLS, clientTLS := credentials(t)
 	server := newTestWorld(t, Config{RetryAbove: -1})

@@ -11,7 +11,8 @@
 // A client logs in by rpc.Config.Token. [Users.Identify] makes a token an identity, which Conn.Identity returns and which is good until the server
 // ends: keep things under its user, which [UserOf] returns. A client that is refused gets a *rpc.CloseError of code rpc.PreLoginFailure, whose
 // Reason is the text of [ErrToken], [ErrTokens], [ErrCode] or [ErrUnchecked], or says what is wrong with the name or token of a machine that comes
-// by a code; of these only ErrUnchecked is worth another try.
+// by a code; of these only ErrUnchecked is worth another try. After rpc.Config.MaxLoginFailures wrong ones the server may refuse a right one of
+// the same address, too: the Reason says when it may come again.
 //
 // A token is too long to be typed in on another machine. For that [Users.Invite] makes a login code, which is short and good for one machine within
 // ten minutes. The machine makes itself a token, by crypto/rand.Text, keeps it, and presents both as [ByCode] puts them together; from then on it
