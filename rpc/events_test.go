@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -62,11 +63,10 @@ func TestThenIsToldWhenItsWorldCloses(t *testing.T) {
 	})
 }
 
-// withSlowHero has a server and a client under Run, with an actor of the client's that is looked at twice a second. play runs when all is
-// quiet; a minute later the client has to have the text want.
-func withSlowHero(t *testing.T, want string, play func(ctx context.Context, server *testWorld, p *puppet)) {
+// withHero has a server and a client under Run, with an actor of the client's. play runs when all is quiet; a minute later the client has to
+// have the text want.
+func withHero(t *testing.T, class *Class, want string, play func(ctx context.Context, server *testWorld, a *Actor, p *puppet)) {
 	synctest.Test(t, func(t *testing.T) {
-		class := NewClass("SlowHero", UpdateRate(2))
 		labels := NewState[label](class)
 		bind := func(w *World) *Binding[*puppet] {
 			b := Bind(w, class, func(*Actor) *puppet { return new(puppet) })
@@ -84,7 +84,7 @@ func withSlowHero(t *testing.T, want string, play func(ctx context.Context, serv
 			require.NoError(t, err)
 		}))
 		time.Sleep(2 * time.Second)
-		play(ctx, server, p)
+		play(ctx, server, a, p)
 		time.Sleep(time.Minute)
 		text := ""
 		require.NoError(t, client.Do(ctx, func() {
@@ -99,7 +99,7 @@ func withSlowHero(t *testing.T, want string, play func(ctx context.Context, serv
 
 // TestStateThatWasNotDueUnderRun: a change that a Flush does not look at for UpdateRate leaves when it is due, though nothing else happens.
 func TestStateThatWasNotDueUnderRun(t *testing.T) {
-	withSlowHero(t, "two", func(ctx context.Context, server *testWorld, p *puppet) {
+	withHero(t, NewClass("SlowHero", UpdateRate(2)), "two", func(ctx context.Context, server *testWorld, _ *Actor, p *puppet) {
 		for _, text := range []string{"one", "two"} { // 200 ms apart: the second is not due yet
 			require.NoError(t, server.Do(ctx, func() { p.label.Text = text }))
 			time.Sleep(200 * time.Millisecond)
@@ -300,9 +300,9 @@ func TestChannelOfNobody(t *testing.T) {
 
 // lookAtTheActive has the steps of Run look at the active connections alone, as with many of them.
 func lookAtTheActive(t *testing.T) {
-	few := fewConns
-	fewConns = -1
-	t.Cleanup(func() { fewConns = few })
+	conns, states := fewConns, fewStates
+	fewConns, fewStates = -1, -1
+	t.Cleanup(func() { fewConns, fewStates = conns, states })
 }
 
 // TestRunLooksAtTheActive: what happens under Run happens in a world of so many connections that a step looks at the active ones alone.
@@ -354,6 +354,25 @@ func TestAcksRideOnTicks(t *testing.T) {
 			end()
 		})
 	}
+}
+
+// TestCrowdsDoNotCompareAtEachMessage: with many connections and states a message does not cost as much as there are actors, and what it changed
+// leaves soon after.
+func TestCrowdsDoNotCompareAtEachMessage(t *testing.T) {
+	lookAtTheActive(t)
+	withHero(t, NewClass("Crowded"), "99", func(ctx context.Context, server *testWorld, a *Actor, p *puppet) {
+		compared, last := 0, time.Now()
+		for i := range 100 {
+			require.NoError(t, server.Do(ctx, func() { p.label.Text = strconv.Itoa(i) }))
+			time.Sleep(settleTime / 10)
+			require.NoError(t, server.Do(ctx, func() {
+				if a.states.compared.After(last) {
+					compared, last = compared+1, a.states.compared
+				}
+			}))
+		}
+		require.InDelta(t, 10, compared, 1)
+	})
 }
 
 // TestMessageBeforeAdmission: what a client says while its connection waits for the end of the one before is heard, though nothing comes after it.
