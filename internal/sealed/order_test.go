@@ -109,7 +109,6 @@ func TestPlayLeavesAtOnce(t *testing.T) {
 		pass(5 * time.Second)
 		require.False(t, d.goes())
 		require.Len(t, d.down.got, 101)
-		require.True(t, d.a.run.writer.MayWait)
 	})
 }
 
