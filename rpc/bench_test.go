@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/clock"
 	"github.com/quivernet/quiver/internal/link/linktest"
 	"github.com/quivernet/quiver/rpc/dos"
 )
@@ -215,7 +216,7 @@ func BenchmarkWake(b *testing.B) {
 			for range b.N {
 				one.onWake()
 				w.frame.all = false
-				w.dispatch(time.Now(), false)
+				w.dispatch(clock.Beat{Real: time.Now()}, false)
 				w.flush(time.Now())
 			}
 		})

@@ -123,7 +123,7 @@ func (c *Conn) sendState(now time.Time) {
 	}
 	c.answerResync(now)
 
-	clock := c.link.Lock() // not the game's, which may jump
+	clock := c.link.LockNow() // not the game's, which may jump
 	defer c.link.Unlock()
 	c.world.frame.cork(c)
 

@@ -166,7 +166,7 @@ func (c *Conn) missed() { c.drops.Add(drops.Gone, 1) }
 func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	c := to.conn
 	c.times.ask.NoteTraffic()
-	now := c.link.Lock()
+	now := c.link.LockNow()
 	a.world.frame.cork(c)
 	if a.world.IsServer() && (!c.usable() || c.machine.Err() != nil) {
 		c.link.Unlock()

@@ -21,7 +21,7 @@ import (
 func (w *World) Dispatch(now time.Time) {
 	w.enter(true)
 	defer w.drive.Exit()
-	w.dispatch(now, true)
+	w.dispatch(clock.Beat{Game: now, Real: time.Now()}, true)
 }
 
 // Flush runs the OnTick hooks, sends states, and lets packets leave. Call it on the goroutine that called Dispatch, which counts as the
@@ -43,7 +43,7 @@ func (w *World) enter(drives bool) {
 func (w *World) Tick(now time.Time) {
 	w.enter(true)
 	defer w.drive.Exit()
-	w.dispatch(now, true)
+	w.dispatch(clock.Beat{Game: now, Real: time.Now()}, true)
 	w.flush(now)
 }
 
@@ -99,7 +99,7 @@ func (r *run) step() {
 		w.replicator.news = now
 	}
 	w.frame.all = len(w.announced) <= fewConns || now.Sub(r.lookedAtAll) >= settleTime
-	w.dispatch(now, false)
+	w.dispatch(clock.Beat{Game: now, Real: now}, false)
 	w.flush(now)
 
 	switch {
@@ -257,7 +257,7 @@ func (w *World) hand(fn func()) {
 // dispatch is one step of the world. With cork it takes from every connection and corks it; else only from those that called. Whatever
 // runs is taken off its queue before, so that a function of the game which never returns leaves the rest to the next
 // Dispatch.
-func (w *World) dispatch(now time.Time, cork bool) {
+func (w *World) dispatch(now clock.Beat, cork bool) {
 	w.frame.begin(now)
 	w.frame.all = w.frame.all || cork
 	w.beginFrame()
@@ -435,9 +435,7 @@ type frame struct {
 }
 
 // begin begins a Dispatch.
-func (f *frame) begin(now time.Time) {
-	f.now, f.open, f.beat = now, true, clock.Beat{Game: now, Real: time.Now()}
-}
+func (f *frame) begin(now clock.Beat) { f.now, f.open, f.beat = now.Game, true, now }
 
 // activate has the running step look at an admitted connection; between two steps, the next one.
 func (f *frame) activate(c *Conn) {

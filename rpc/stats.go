@@ -230,7 +230,7 @@ func (s *Stats) setRates(r statnet.Sample[float64]) {
 // sampleRates notes the counters of all connections once a second, so that Stats has the rates of the last one even if it is seldom
 // called. It also gives the trace its samples.
 func (w *World) sampleRates() {
-	now := time.Now() // the game's clock may stand still, or jump
+	now := w.frame.beat.Real // the game's clock may stand still, or jump
 	for _, c := range w.announced {
 		if c.trace.Due(now) {
 			c.link.Lock()

@@ -58,7 +58,7 @@ func Of(conn any, first byte) Machine { return ConnOf(conn).of(first) }
 // connection stands still meanwhile: fn must not block, and must call nothing of package rpc.
 func Drive(conn any, fn func(now time.Time)) {
 	l := ConnOf(conn).Link
-	now := l.Lock()
+	now := l.LockNow()
 	defer l.Unlock()
 	fn(now)
 }

@@ -143,7 +143,7 @@ func (l *Link) finish(err error) {
 // receiveRest gives the machines what came before the end, unless one of them fails.
 func (l *Link) receiveRest() {
 	for failed := false; !failed && !l.ring.empty(); {
-		failed = l.receive(l.Lock()) != nil
+		failed = l.receive(l.LockNow()) != nil
 		l.mu.Unlock()
 	}
 }

@@ -114,9 +114,12 @@ func New(c Carrier, cfg Config, machines ...Machine) *Link {
 	return l
 }
 
-// Lock takes the lock around the machines and returns the link's time, which never runs back. Until Unlock the connection stands
-// still, so the caller must not block. It may call Close, Abort, Err and Stats.
-func (l *Link) Lock() time.Time {
+// Lock takes the lock around the machines. Until Unlock the connection stands still, so the caller must not block. It may call Close, Abort,
+// Err and Stats.
+func (l *Link) Lock() { l.mu.Lock() }
+
+// LockNow is Lock, and returns the link's time, which never runs back.
+func (l *Link) LockNow() time.Time {
 	l.mu.Lock()
 	return l.lockedNow()
 }

@@ -28,7 +28,7 @@ type sealed struct {
 // other carrier, so the change alone resends nothing.
 func (l *Link) Carry(by Sealed) {
 	rtt := l.carrier.Path().SmoothedRTT
-	now := l.Lock()
+	now := l.LockNow()
 	defer l.Unlock()
 	if by == l.sealed.carrier {
 		return

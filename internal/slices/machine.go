@@ -274,7 +274,10 @@ func (m *Machine) Advance(now time.Time) error {
 
 // trimAt returns when spare memory is given up.
 func (m *Machine) trimAt() (at time.Time, ok bool) {
-	return m.active.Add(TrimAfter), !m.active.IsZero() && m.out.idle()
+	if m.active.IsZero() || !m.out.idle() {
+		return at, false
+	}
+	return m.active.Add(TrimAfter), true
 }
 
 // trim gives up spare memory.

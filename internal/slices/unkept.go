@@ -19,7 +19,10 @@ type unkept struct {
 
 // at returns when all slices without an ack leave again, whatever path there is by then. ok is false while slices are in flight.
 func (u *unkept) at(o *outbox) (at time.Time, ok bool) {
-	return u.since.Add(recovery.KeepTime << min(u.resends, mostResends)), !u.since.IsZero() && !o.idle() && o.flight.count == 0
+	if u.since.IsZero() || o.idle() || o.flight.count > 0 {
+		return at, false
+	}
+	return u.since.Add(recovery.KeepTime << min(u.resends, mostResends)), true
 }
 
 // leftPath is a path without fates that was left. Slices that took it may still be acked, until they have had time for that.
