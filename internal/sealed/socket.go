@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/internal/crew"
+	"github.com/quivernet/quiver/internal/timers"
 	"github.com/quivernet/quiver/internal/udp"
 )
 
@@ -39,6 +40,7 @@ type Socket struct {
 
 	reader reader               // what quic-go reads
 	crew   *crew.Crew[*Carrier] // takes turns for carriers without bulk
+	timers *timers.Queue        // of carriers, while they wait
 
 	early early        // packets with unknown ids, for carriers that are about to begin; guarded by its own lock
 	lent  atomic.Int64 // bytes that inboxes have borrowed, at most lentBytes
@@ -53,9 +55,16 @@ type SocketStats struct {
 	Size    uint64 // packets dropped because they were too short or too long to be sealed packets
 }
 
+// kernelTimers are those of all sockets of the kernel's: a process may have hundreds of clients. Others may live in a test's time.
+var kernelTimers = timers.New()
+
 // NewSocket wraps a socket, usually a *net.UDPConn. From now on nobody else may read from that; the caller closes it.
 func NewSocket(conn net.PacketConn, c SocketConfig) *Socket {
-	return &Socket{sys: udp.New(conn, !c.NoOffload), guard: c.Guard, boxes: make(map[ID]*inbox), crew: crew.New((*Carrier).play)}
+	s := &Socket{sys: udp.New(conn, !c.NoOffload), guard: c.Guard, boxes: make(map[ID]*inbox), crew: crew.New((*Carrier).play), timers: kernelTimers}
+	if s.sys.Raw == nil {
+		s.timers = timers.New()
+	}
+	return s
 }
 
 // QUIC returns the Conn for quic-go's Transport: the socket without the packets of carriers.

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/internal/timers"
 	"github.com/quivernet/quiver/internal/udp"
 )
 
@@ -32,15 +33,16 @@ type worker struct {
 	work  func()        // works on a goroutine of its own, and calls sleep in turn, until that returns true
 	empty func() bool   // reports whether the inbox is empty; the work ends only then, because wake is called only for the first packet in it
 	real  bool          // the socket is the kernel's and time is real, not a test's
+	queue *timers.Queue // of later
 	token chan struct{} // capacity 1; holds a wake, and ends the sleep of the goroutine
 	timer *time.Timer   // of sleep; nil before the first
 
 	mu      sync.Mutex
 	working bool // somebody works
 	ended   bool
-	next    time.Time   // when work is due, while nobody works; zero = never
-	later   *time.Timer // calls expired at due; nil before the first
-	due     time.Time   // zero = later is not set
+	next    time.Time    // when work is due, while nobody works; zero = never
+	later   timers.Timer // calls expired at due
+	due     time.Time    // zero = later is not set
 
 	started atomic.Uint64 // how many goroutines were started
 }
@@ -77,15 +79,14 @@ func (w *worker) start() {
 	go w.run()
 }
 
-// expired works on the goroutine of the timer, if work is due.
+// expired looks for work if some is due: the timer has fired.
 func (w *worker) expired() {
 	if w.overdue() {
-		w.started.Add(1)
-		w.run()
+		w.hand()
 	}
 }
 
-// overdue makes the caller, the timer's goroutine, the one who works, if nobody does and work is due by now.
+// overdue makes the caller the one who works, if nobody does and work is due by now.
 func (w *worker) overdue() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -196,16 +197,11 @@ func (w *worker) rest(next time.Time) bool {
 	return true
 }
 
-// schedule sets the timer for next. One that fires earlier it leaves alone, and overdue sets it again then: play puts next off in every turn,
-// and to tell the runtime so each time costs a tenth of a turn, or a system call when the process is idle.
+// schedule sets the timer for next. One that fires earlier it leaves alone, and overdue sets it again then: play puts next off in every turn.
 func (w *worker) schedule() {
-	if w.next.IsZero() || !w.due.IsZero() && !w.due.After(w.next) {
-		return
-	}
-	if w.due = w.next; w.later == nil {
-		w.later = time.AfterFunc(time.Until(w.due), w.expired)
-	} else {
-		w.later.Reset(time.Until(w.due))
+	if !w.next.IsZero() && (w.due.IsZero() || w.due.After(w.next)) {
+		w.due = w.next
+		w.queue.Set(&w.later, w.due)
 	}
 }
 
@@ -214,7 +210,5 @@ func (w *worker) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ended = true
-	if w.later != nil {
-		w.later.Stop()
-	}
+	w.queue.Stop(&w.later)
 }

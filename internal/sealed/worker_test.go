@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/timers"
 	"github.com/quivernet/quiver/internal/udp"
 )
 
@@ -88,8 +89,9 @@ func TestTimersThatAreOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var worked []time.Duration
 		begin := time.Now()
-		w := &worker{token: make(chan struct{}, 1), empty: func() bool { return true }}
-		w.work = func() {
+		w := &worker{token: make(chan struct{}, 1), empty: func() bool { return true }, queue: timers.New()}
+		w.later.Fire = w.expired
+		w.hand = func() {
 			worked = append(worked, time.Since(begin))
 			require.True(t, w.rest(time.Time{}))
 		}
