@@ -17,10 +17,10 @@ type Call struct {
 // Sent records a call that waits for its packet. buffer returns how many entries of the channel's reliable buffer are taken, and how many
 // it has. UE: net.Reliable.Debug, LogNetPartialBunch.
 func (s *Set) Sent(c Call, channel uint64, buffer func() (out, slots int)) {
-	if log := s.Debug(Partial); log != nil && c.Entries > 1 {
+	if log := s.debugIf(c.Entries > 1, Partial); log != nil {
 		log.Debug("sent in parts", "conn", c.Conn, "rpc", c.RPC.String(), "channel", channel, "bytes", c.Bytes, "entries", c.Entries)
 	}
-	if log := s.Debug(Reliable); log != nil && c.Reliable {
+	if log := s.debugIf(c.Reliable, Reliable); log != nil {
 		out, slots := buffer()
 		log.Debug("sent", "conn", c.Conn, "rpc", c.RPC.String(), "channel", channel, "bytes", c.Bytes, "entries", c.Entries, "out", out, "slots", slots)
 	}
@@ -28,10 +28,10 @@ func (s *Set) Sent(c Call, channel uint64, buffer func() (out, slots int)) {
 
 // Received records a call from the peer that is about to run, or to be refused.
 func (s *Set) Received(c Call, actor any) {
-	if log := s.Debug(Partial); log != nil && c.Entries > 1 {
+	if log := s.debugIf(c.Entries > 1, Partial); log != nil {
 		log.Debug("put together", "conn", c.Conn, "rpc", c.RPC.String(), "actor", actor, "bytes", c.Bytes)
 	}
-	if log := s.Debug(Reliable); log != nil && c.Reliable {
+	if log := s.debugIf(c.Reliable, Reliable); log != nil {
 		log.Debug("received", "conn", c.Conn, "rpc", c.RPC.String(), "actor", actor, "bytes", c.Bytes)
 	}
 }
@@ -59,7 +59,7 @@ func (s *Set) Actor(of Category, what string, conn, actor any) {
 
 // Updates records how many bytes of states a Flush handed over, how many actors still wait, and whether the pace held some back.
 func (s *Set) Updates(conn any, bytes, waiting int, held bool) {
-	if log := s.Debug(Rep); log != nil && (bytes > 0 || held) {
+	if log := s.debugIf(bytes > 0 || held, Rep); log != nil {
 		log.Debug("states sent", "conn", conn, "bytes", bytes, "actors waiting", waiting, "held", held)
 	}
 }

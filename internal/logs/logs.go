@@ -64,6 +64,14 @@ func (s *Set) Debug(c Category) *slog.Logger {
 	return nil
 }
 
+// debugIf is Debug of what is worth a record. Most calls are not, and to ask a handler for its level costs more than to look at a call.
+func (s *Set) debugIf(worth bool, c Category) *slog.Logger {
+	if !worth {
+		return nil
+	}
+	return s.Debug(c)
+}
+
 // Failed records the error of a call, which its caller has got and may ignore. UE: net.RPC.Debug.
 func (s *Set) Failed(rpc fmt.Stringer, err error) {
 	if log := s.Debug(Reliable); log != nil {

@@ -27,17 +27,17 @@ const (
 // feedback tells which packets arrived, and when.
 type feedback struct {
 	largest uint32        // low bits of the largest number received
+	nruns   int           // runs in use
+	ntimes  int           // earlier in use
 	delay   time.Duration // from the arrival of largest until this feedback was built
 	clock   uint64        // arrival of largest by the receiver's clock; the low 48 bits, 9 years, which the session unwraps
 
 	// Lengths of runs, from largest down: received packets, then missing ones, and so on.
-	runs  [maxRuns]uint64
-	nruns int // in use
+	runs [maxRuns]uint64
 
 	// From the second largest received number down: how much earlier each packet arrived than the received one above it, in clockUnit;
 	// negative when it arrived later.
 	earlier [maxTimes]int64
-	ntimes  int // in use
 }
 
 // append writes a feedback of at least one run.
