@@ -175,23 +175,21 @@ type blobSource struct {
 
 // pace is how fast a source is read.
 type pace struct {
-	rate int       // bytes a second; 0: any
-	due  time.Time // when what was read may be followed by more
+	rate  int                     // bytes a second; 0: any
+	skips func(offset int64) bool // the receiver has the content there, which is hashed and not sent, at any rate
+	due   time.Time               // when what was read may be followed by more
+}
+
+// holds reports whether content at an offset is read at the rate.
+func (p *pace) holds(offset int64) bool {
+	return p.rate > 0 && !p.skips(offset)
 }
 
 // limit returns as much of room as may be read at once, the bytes of a twentieth of a second or one: so a reader that is stopped ends soon.
-func (p *pace) limit(room []byte) []byte {
-	if p.rate > 0 {
-		room = room[:min(len(room), max(1, p.rate/20))]
-	}
-	return room
-}
+func (p *pace) limit(room []byte) []byte { return room[:min(len(room), max(1, p.rate/20))] }
 
 // wait waits for as long as n bytes take.
 func (p *pace) wait(n int) {
-	if p.rate == 0 {
-		return
-	}
 	if now := time.Now(); p.due.Before(now) {
 		p.due = now
 	}
@@ -213,7 +211,10 @@ func (s *blobSource) fill(c *block, _ int64) error {
 	if len(room) == 0 {
 		return io.EOF
 	}
-	room = s.pace.limit(room)
+	held := s.pace.holds(c.offset)
+	if held {
+		room = s.pace.limit(room)
+	}
 	for range maxEmptyReads {
 		n, err := s.r.Read(room)
 		if n < 0 || n > len(room) {
@@ -223,7 +224,9 @@ func (s *blobSource) fill(c *block, _ int64) error {
 		if s.left >= 0 {
 			s.left -= int64(n)
 		}
-		s.pace.wait(n)
+		if held {
+			s.pace.wait(n)
+		}
 		if err = s.ended(err); n > 0 || err != nil {
 			return err
 		}

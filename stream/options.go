@@ -52,8 +52,9 @@ func Lanes(n int) Option { return func(o *options) { o.lanes = n } }
 // so that the receiver's [Content] has the same. With [NoDigest] none is made.
 func Hash(a Algorithm) Option { return func(o *options) { o.hash = a } }
 
-// Rate limits how fast a blob's source is read, in bytes a second. The bytes of a twentieth of a second are read at once. 0, the default, is
-// no limit. Rate limits one transfer, rpc.Config.Rate all that a connection sends. An array's Send refuses it.
+// Rate limits how fast a blob's source is read, in bytes a second, but for what the receiver of a resumed transfer has. The bytes of a
+// twentieth of a second are read at once. 0, the default, is no limit. Rate limits one transfer, rpc.Config.Rate all that a connection sends.
+// An array's Send refuses it.
 func Rate(bytes int) Option { return func(o *options) { o.rate = bytes } }
 
 // resolve returns the options of a transfer: opts, and the Config where they say nothing.

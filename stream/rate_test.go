@@ -67,6 +67,33 @@ func testRateOfATransfer(t *testing.T, via Backend) {
 	})
 }
 
+// TestRateOfAResumedTransfer: it holds what is sent. What the receiver has stored is only hashed, and a transfer that is resumed again and
+// again at its Rate would never come beyond that.
+func TestRateOfAResumedTransfer(t *testing.T) { overBackends(t, testRateOfAResumedTransfer) }
+
+func testRateOfAResumedTransfer(t *testing.T, via Backend) {
+	const rate, size = 200_000, 1 << 20
+	inNetwork(t, setup{via: via, client: Config{Store: newMemoryStore()}}, func(n *network) {
+		got := collect(n.client.streams)
+		sent := content(size)
+		first := n.mustStart(n.server.peer, sent, Key("k"), Rate(rate))
+		for first.Progress().Acked < size*3/4 {
+			time.Sleep(time.Millisecond)
+		}
+		n.rejoin()
+		require.ErrorIs(n, (<-got).err, ErrClosed)
+
+		begin := time.Now()
+		second := n.mustStart(n.server.peer, sent, Key("k"), Rate(rate))
+		require.NoError(n, second.Wait(n.ctx))
+		rest := float64(size - second.Progress().Resumed)
+		require.InDelta(n, rest/rate, time.Since(begin).Seconds(), 0.5)
+		r := <-got
+		require.NoError(n, r.err)
+		require.True(n, bytes.Equal(sent, r.data))
+	})
+}
+
 // TestRateIsAGate: what waits in lanes while Config.Rate holds bulk back is no more than the gate's queue time at that rate, and
 // no lanes are opened for it: so a second transfer begins at once beside a first one.
 func TestRateIsAGate(t *testing.T) {

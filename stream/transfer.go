@@ -47,6 +47,9 @@ func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	t.progress.Total = h.total()
 	t.reader = newReader(s, h.hash, o.partSize(), h.early() == 0, p.stocked, p.wake, t.guard)
 	t.reader.turns, t.reader.whole = p.streams.replays, h.size
+	if blob, is := s.(*blobSource); is {
+		blob.pace = pace{rate: o.rate, skips: t.reader.receiverHas}
+	}
 	return t
 }
 
