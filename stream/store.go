@@ -9,7 +9,8 @@ import (
 // sent again. Each is named by the identity of the peer that sends it and the key that the peer gave it; no peer can see or
 // touch what another identity has stored. At a client the identity is the client's own, by which the server knows it: servers that know it
 // by the same one share what it stores, so their keys should be texts of digests, which are verified, or each has a store of its own, by
-// [Incoming.SetStore].
+// [Incoming.SetStore]. An identity that is another one after a restart of the server, as those of package rpc/users are, finds nothing
+// again: there a Store of the game's own asks another by users.UserOf of it.
 // Identity and key are arbitrary strings from outside.
 //
 // The methods of a Store, its parts and contents may wait for a disk: none is called on a world's goroutine. A Store must
