@@ -103,11 +103,11 @@ func (a *Actor) mayChange(by string) error {
 	case !a.made():
 		return fmt.Errorf("rpc: %s of %s", by, noActor)
 	case !a.world.IsServer():
-		return fmt.Errorf("rpc: %s of a %q on a client: %w", by, a.class.name, ErrWrongRole)
+		return fmt.Errorf("rpc: %s of %v on a client: %w", by, a, ErrWrongRole)
 	case a.dead:
-		return fmt.Errorf("rpc: %s of a %q: %w", by, a.class.name, ErrClosed)
+		return fmt.Errorf("rpc: %s of %v: %w", by, a, ErrClosed)
 	case a.torn:
-		return fmt.Errorf("rpc: %s of a %q: it is torn off: %w", by, a.class.name, ErrClosed)
+		return fmt.Errorf("rpc: %s of %v: it is torn off: %w", by, a, ErrClosed)
 	}
 	return nil
 }

@@ -183,7 +183,7 @@ func (a *Actor) OpenTo(c *Conn) error {
 // open opens the actor for c, where it must not be open.
 func (a *Actor) open(c *Conn) error {
 	if !c.usable() {
-		return fmt.Errorf("rpc: OpenTo of a %q for %v: %w", a.class.name, c, ErrClosed)
+		return fmt.Errorf("rpc: OpenTo of %v for %v: %w", a, c, ErrClosed)
 	}
 	message, err := a.openMessage(c, c.maxBunch)
 	if err != nil {
@@ -194,7 +194,7 @@ func (a *Actor) open(c *Conn) error {
 	channel, err := a.openOn(c, message)
 	c.link.Unlock()
 	if err != nil {
-		return fmt.Errorf("rpc: OpenTo of a %q for %v: %w", a.class.name, c, err)
+		return fmt.Errorf("rpc: OpenTo of %v for %v: %w", a, c, err)
 	}
 	hadCopy := c.shown.hasDetached(a)
 	a.forgetDetached(c)

@@ -88,11 +88,11 @@ func (w *World) SetOwner(a *Actor, to Owner) error {
 		return err
 	}
 	if a.world != w {
-		return fmt.Errorf("rpc: SetOwner of a %q of another world: %w", a.class.name, ErrWrongRole)
+		return fmt.Errorf("rpc: SetOwner of %v of another world: %w", a, ErrWrongRole)
 	}
 	owner, conn := endsOf(to)
 	if err := w.mayOwn(a, owner, conn); err != nil {
-		return fmt.Errorf("rpc: SetOwner of a %q: %w", a.class.name, err)
+		return fmt.Errorf("rpc: SetOwner of %v: %w", a, err)
 	}
 	if a.owner == owner && a.conn == conn {
 		return nil

@@ -34,7 +34,7 @@ type plan struct {
 // not know yet: it is counted in Drops.Gone.
 func (w *World) route(a *Actor, m *method) (plan, error) {
 	if m.class.root() != a.class {
-		return plan{}, fmt.Errorf("rpc: %v called on a %q: the actor is of another class", m, a.class.name)
+		return plan{}, fmt.Errorf("rpc: %v called on %v, which is of another class", m, a)
 	}
 	if a.dead {
 		return plan{}, a.deadError(m)

@@ -104,7 +104,7 @@ func TestCallsThatCanNotBeMade(t *testing.T) {
 		mirror := n.mirror(0, a)
 		other := NewClass("Other")
 		far := Client[None](other, "Far", Reliable)
-		require.ErrorContains(t, far.Call(a, None{}), `Other.Far called on a "Hero"`)
+		require.ErrorContains(t, far.Call(a, None{}), `Other.Far called on Hero 1`)
 		require.EqualError(t, bulk.Call(a, make(Raw, 65536)), fmt.Sprintf("rpc: Hero.Bulk: 65537 bytes encoded to %v, at most 65536 "+
 			"(Config.Bunch.MaxBunch; package stream sends more): bunch: message too large", n.conns[0]))
 
@@ -195,8 +195,8 @@ func TestActorOfAnotherWorld(t *testing.T) {
 	here, other := newTestWorld(t, Config{Classes: []*Class{hero}}), newTestWorld(t, Config{Classes: []*Class{hero}})
 	a, err := other.Spawn(hero, nil)
 	require.NoError(t, err)
-	require.ErrorContains(t, here.Destroy(a), `rpc: Destroy of a "Hero" of another world`)
-	require.ErrorContains(t, here.SetOwner(a, nil), `rpc: SetOwner of a "Hero" of another world`)
+	require.ErrorContains(t, here.Destroy(a), `rpc: Destroy of Hero 1 of another world`)
+	require.ErrorContains(t, here.SetOwner(a, nil), `rpc: SetOwner of Hero 1 of another world`)
 	require.True(t, a.Alive())
 }
 

@@ -111,9 +111,9 @@ func (s *State[S]) SetCondition(a *Actor, name string, on bool) error {
 	case !a.made():
 		return fmt.Errorf("rpc: SetCondition of %s", noActor)
 	case !a.world.IsServer():
-		return fmt.Errorf("rpc: SetCondition of a %q on a client: %w", a.class.name, ErrWrongRole)
+		return fmt.Errorf("rpc: SetCondition of %v on a client: %w", a, ErrWrongRole)
 	case d.class.root() != a.class:
-		return fmt.Errorf("rpc: SetCondition of %v: the actor is a %q", d, a.class.name)
+		return fmt.Errorf("rpc: SetCondition of %v: %v is of another class", d, a)
 	case !d.knows(name):
 		return fmt.Errorf("rpc: SetCondition of %v: no field is tagged if=%s", d, name)
 	default:

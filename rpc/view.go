@@ -33,9 +33,9 @@ func (c *Conn) SetView(a *Actor) error {
 	case !a.made():
 		return fmt.Errorf("rpc: SetView to %s", noActor)
 	case a.dead:
-		return fmt.Errorf("rpc: SetView to a %q: %w", a.class.name, ErrClosed)
+		return fmt.Errorf("rpc: SetView to %v: %w", a, ErrClosed)
 	case !a.own.binding.hasAt():
-		return fmt.Errorf("rpc: SetView to a %q: its class has no At", a.class.name)
+		return fmt.Errorf("rpc: SetView to %v: its class has no At", a)
 	}
 	c.shown.view.target, c.shown.view.fixed = a, false
 	return nil

@@ -347,9 +347,9 @@ func (w *World) Destroy(a *Actor) error {
 	case !a.made():
 		return fmt.Errorf("rpc: Destroy of %s", noActor)
 	case a.world != w:
-		return fmt.Errorf("rpc: Destroy of a %q of another world: %w", a.class.name, ErrWrongRole)
+		return fmt.Errorf("rpc: Destroy of %v of another world: %w", a, ErrWrongRole)
 	case !w.IsServer() && !a.torn && (a.name == "" || len(a.openings) > 0):
-		return fmt.Errorf("rpc: Destroy of a %q on a client: %w", a.class.name, ErrWrongRole)
+		return fmt.Errorf("rpc: Destroy of %v on a client, which ends only what is torn off, or placed and not open: %w", a, ErrWrongRole)
 	case a.dead:
 		return nil
 	case !w.IsServer():
