@@ -145,7 +145,7 @@ func (a *Actor) CloseTo(c *Conn) { a.closeTo(c, Relevancy) }
 func (a *Actor) UnloadTo(c *Conn) { a.closeTo(c, LevelUnloaded) }
 
 func (a *Actor) closeTo(c *Conn, reason CloseReason) {
-	if !a.world.IsServer() {
+	if !a.made() || !a.world.IsServer() || c == nil || c.world != a.world {
 		return
 	}
 	if o := a.openingOn(c); o != nil {

@@ -174,6 +174,9 @@ func (a *Actor) OpenTo(c *Conn) error {
 	if err := a.mayChange("OpenTo"); err != nil {
 		return err
 	}
+	if c == nil || c.world != a.world {
+		return fmt.Errorf("rpc: OpenTo of %v for %v, which is none of its world's connections: %w", a, c, ErrWrongRole)
+	}
 	if a.openingOn(c) != nil || c.shown.hasDormant(a) {
 		return nil
 	}

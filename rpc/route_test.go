@@ -200,6 +200,30 @@ func TestActorOfAnotherWorld(t *testing.T) {
 	require.True(t, a.Alive())
 }
 
+// TestConnOfAnotherWorld: where both ends stand in one program an actor opened on a client's own end, which closed the connection.
+func TestConnOfAnotherWorld(t *testing.T) {
+	inNet(t, 1, Config{}, func(n *network) {
+		a, other := n.spawn(0), newTestWorld(t, Config{Classes: []*Class{hero}})
+		stranger, err := other.Spawn(hero, nil)
+		require.NoError(t, err)
+		for _, c := range []*Conn{n.ends[0], nil} {
+			err := a.OpenTo(c)
+			require.ErrorIs(t, err, ErrWrongRole)
+			require.ErrorContains(t, err, "rpc: OpenTo of "+a.String())
+			a.CloseTo(c)
+			a.UnloadTo(c)
+		}
+		require.ErrorIs(t, stranger.OpenTo(n.conns[0]), ErrWrongRole)
+		err = n.conns[0].SetView(stranger)
+		require.ErrorIs(t, err, ErrWrongRole)
+		require.ErrorContains(t, err, "rpc: SetView to Hero 1 of another world")
+		n.tick(4)
+		require.NoError(t, hit.Call(a, 1))
+		n.tick(4)
+		require.Contains(t, n.clients[0].take(), "hit")
+	})
+}
+
 // TestNoClassIsSaid: it was a nil dereference somewhere below.
 func TestNoClassIsSaid(t *testing.T) {
 	_, err := newTestWorld(t, Config{}).Spawn(nil, nil)

@@ -22,7 +22,7 @@ type view struct {
 }
 
 // SetView makes the connection see from where a stands: a, and actors of classes with [At] that are near enough to it, are open for it.
-// When a is nil, or has ended, the connection sees as it does before any SetView: from the first actor that it owns whose class has At,
+// When a is nil, or ends later, the connection sees as it does before any SetView: from the first actor that it owns whose class has At,
 // itself or else through a chain, as the pawn of its controller. A connection that owns none sees only its own actors. Server only; it
 // belongs to the world's goroutine, and takes effect within 0.1 s. UE: SetViewTarget, and what the player controller possesses.
 func (c *Conn) SetView(a *Actor) error {
@@ -32,6 +32,8 @@ func (c *Conn) SetView(a *Actor) error {
 	case a == nil:
 	case !a.made():
 		return fmt.Errorf("rpc: SetView to %s", noActor)
+	case a.world != c.world:
+		return fmt.Errorf("rpc: SetView to %v of another world: %w", a, ErrWrongRole)
 	case a.dead:
 		return fmt.Errorf("rpc: SetView to %v: %w", a, ErrClosed)
 	case !a.own.binding.hasAt():
