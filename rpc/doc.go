@@ -68,7 +68,8 @@
 // A method Validate() error of an argument says whether it is well formed, whoever sent it. Call calls it before it sends, and
 // each side before any handler. [Check] says on the server whether the caller may do this now. On the server an error from
 // either closes the caller's connection with [ValidationFailed], because the client cheats. What an honest client may ask too
-// late, refuse inside the handler. Calls that a world makes to itself are not checked.
+// late, refuse inside the handler. About calls that a world makes to itself, as those of a listen server's host, only Validate is
+// asked, by Call, which returns its error.
 //
 // An argument that Validate refuses never leaves an honest client, for Call returns the error. A test that wants to see
 // [ValidationFailed] keeps the bound in a variable and lowers it while the call is on its way, or refuses in Check, which only the server

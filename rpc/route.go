@@ -62,7 +62,7 @@ func (a *Actor) deadError(m *method) error {
 	if a.conn != nil && !a.conn.usable() { // a client's actors end with their connection
 		return a.conn.closedFor(m)
 	}
-	return fmt.Errorf("rpc: %v: the actor is destroyed or its channel closed: %w", m, ErrClosed)
+	return fmt.Errorf("rpc: %v: %v is destroyed or its channel closed: %w", m, a, ErrClosed)
 }
 
 // closedFor returns the error of a call of m for a connection that is closed.
