@@ -172,6 +172,23 @@ func TestMismatchNamesTheDifference(t *testing.T) {
 	})
 }
 
+// TestMismatchNamesTheField: that a state has one field more was said, and not which.
+func TestMismatchNamesTheField(t *testing.T) {
+	inNet(t, 0, Config{ExplainMismatch: true, Classes: []*Class{gateOf[struct{ Open bool }]()}}, func(n *network) {
+		client, err := NewWorld(Config{Classes: []*Class{gateOf[struct{ Open, Locked bool }]()}})
+		require.NoError(t, err)
+		_, err = n.connect(&testWorld{World: client})
+		require.ErrorContains(t, err, "Locked")
+	})
+}
+
+// gateOf declares a class with a state.
+func gateOf[S any]() *Class {
+	c := NewClass("Gate")
+	NewState[S](c)
+	return c
+}
+
 // TestClassesStaySecret: whoever has not logged in learns no name of a class, a method or a field, unless that is asked for.
 func TestClassesStaySecret(t *testing.T) {
 	for _, explain := range []bool{false, true} {

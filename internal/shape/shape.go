@@ -69,6 +69,11 @@ func differ(client, server []string) string {
 	path, what, _ := strings.Cut(client[0], ": ")
 	serverPath, serverWhat, _ := strings.Cut(server[0], ": ")
 	switch {
+	case path == serverPath && isState(what) && isState(serverWhat): // of other numbers of fields; the fields say more
+		if d := diff(below(client), below(server)); d != "" {
+			return d
+		}
+		fallthrough
 	case path == serverPath:
 		return fmt.Sprintf("%s is %q at the client and %q at the server", path, what, serverWhat)
 	case !names(server, path):
@@ -95,6 +100,19 @@ func missing(line, has, lacks string) string {
 func isClass(line string) bool {
 	_, what, _ := strings.Cut(line, ": ")
 	return strings.HasPrefix(what, "class ")
+}
+
+// isState reports whether what stands in the line of a state, which counts its fields, whose lines follow.
+func isState(what string) bool { return strings.HasPrefix(what, "state of ") }
+
+// below returns the lines of what the first line has below it.
+func below(lines []string) []string {
+	path, _, _ := strings.Cut(lines[0], ": ")
+	n := 1
+	for n < len(lines) && strings.HasPrefix(lines[n], path+".") {
+		n++
+	}
+	return lines[1:n]
 }
 
 // names reports whether one of the lines has this path.
