@@ -44,7 +44,8 @@ type Config struct {
 	MaxQueued int
 
 	// Store keeps content that has a key, so that its transfer can be resumed: disk.New makes one in a folder. nil = no resume. A
-	// handler may give its transfer another one: [Incoming.SetStore].
+	// handler may give its transfer another one: [Incoming.SetStore]. Its limits refuse no transfer: one for which it has no room, or whose
+	// content another transfer writes now, goes on without it, and [Stats].Unstored counts it. A game that has quotas rejects in its handlers.
 	Store Store
 }
 
