@@ -228,9 +228,10 @@ func (l *Listener) keep(c *Conn, conn *quic.Conn) {
 // Dial connects world to the server at addr ("host:port") and returns when the server has welcomed it. Nobody needs to drive the
 // world for that. Every Dial makes a connection of its own, also beside one that is open: see [World.Connect]. cert.Pinned makes a
 // config that trusts one certificate.
-// When the server refuses, or the connection ends before, the error is a [*CloseError]. When nobody answers it is another error,
-// after which you may try again. An error is returned when the socket is free, which may take a second; after success [Conn.Wait]
-// waits for that.
+// When the server refuses, or the connection ends before, the error is a [*CloseError], whose Temporary says whether you may try again.
+// When nobody answers, for half of Config.HandshakeTimeout or until ctx ends, it is a net.Error whose Timeout is true, and you may. Others,
+// such as an address that is none, or cert.ErrPinned, come again. An error is returned when the socket is free, which may take a second;
+// after success [Conn.Wait] waits for that.
 func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*Conn, error) {
 	remote, host, err := quicconn.Resolve(ctx, addr)
 	if err != nil {

@@ -266,6 +266,9 @@ func TestDialGivesUpWithItsContext(t *testing.T) {
 	_, err = Dial(ctx, silent.LocalAddr().String(), clientTLS, newTestWorld(t, Config{}).World)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "no server has answered")
+	var late net.Error
+	require.ErrorAs(t, err, &late)
+	require.True(t, late.Timeout(), "so that a client knows that it may try again")
 }
 
 func TestListenAgainOnTheSamePort(t *testing.T) {
