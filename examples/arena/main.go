@@ -75,6 +75,7 @@ func main() {
 	for range Bots {
 		join("others")
 	}
+	fmt.Printf("%d bots play; one more joins in %v, and the figures come after half a minute\n", Bots, Settle+Part)
 	time.Sleep(Settle)
 	f.begin("before")
 	time.Sleep(Part)
