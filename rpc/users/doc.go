@@ -10,7 +10,8 @@
 //
 // A client logs in by rpc.Config.Token. [Users.Identify] makes a token an identity, which Conn.Identity returns and which is good until the server
 // ends: keep things under its user, which [UserOf] returns. A stream.Store is asked for what is stored under identities: put one that asks another
-// by their users before it, as PORTING.md has it, or no transfer goes on after the server has ended. A client that is refused gets a *rpc.CloseError of code rpc.PreLoginFailure, whose
+// by their users before it, as PORTING.md has it, or no transfer goes on after the server has ended. rpc.Config.MaxConnsPerIdentity counts each
+// machine of a user for itself. A client that is refused gets a *rpc.CloseError of code rpc.PreLoginFailure, whose
 // Reason is the text of [ErrToken], [ErrTokens], [ErrCode] or [ErrUnchecked], or says what is wrong with the name or token of a machine that comes
 // by a code; of these only ErrUnchecked is worth another try. After rpc.Config.MaxLoginFailures wrong ones the server may refuse a right one of
 // the same address, too: the Reason says when it may come again.
