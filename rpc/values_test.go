@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"reflect"
@@ -53,49 +52,6 @@ func encode(t testing.TB, v any) []byte {
 	b, err := codec.AppendValue(nil, v)
 	require.NoError(t, err)
 	return b
-}
-
-func TestValuesTravelByValueAndByPointer(t *testing.T) {
-	raw := Raw("bytes as they are")
-	for _, v := range []any{&vector{1, 2, 3}, &named{}, &packed{1, 2}, &raw, &None{}, new(string), &[]string{"a"}} {
-		b := encode(t, v)
-		require.Equal(t, b, encode(t, reflect.ValueOf(v).Elem().Interface()), "%T", v)
-		got := reflect.New(reflect.TypeOf(v).Elem())
-		rest, err := codec.DecodeValue(append(b, "rest"...), got.Interface())
-		require.NoError(t, err, "%T", v)
-		require.Equal(t, "rest", string(rest), "%T", v)
-		require.Equal(t, v, got.Interface())
-	}
-}
-
-func TestValueErrors(t *testing.T) {
-	keep := []byte("keep")
-	b, err := codec.AppendValue(keep, make(chan int))
-	require.ErrorContains(t, err, "a chan cannot be encoded")
-	require.Equal(t, keep, b)
-	for _, v := range []any{nil, (*int)(nil)} {
-		_, err = codec.AppendValue(nil, v)
-		require.Error(t, err)
-	}
-	for _, v := range []any{nil, 5, (*int)(nil)} {
-		_, err = codec.DecodeValue([]byte{1}, v)
-		require.ErrorContains(t, err, "must be a pointer to a value")
-	}
-	var raw Raw
-	for _, b := range [][]byte{nil, {2, 1}, {0xff}, bytes.Repeat([]byte{0xff}, 9)} {
-		_, err = codec.DecodeValue(b, &raw)
-		require.ErrorContains(t, err, "does not fit the")
-	}
-	_, err = codec.DecodeValue([]byte{3, 1, 2, 3}, &packed{})
-	require.ErrorContains(t, err, "packed takes 8 bytes")
-}
-
-// Decoding starts from nothing, so that what an earlier value left does not shine through.
-func TestDecodeValueForgetsWhatWasThere(t *testing.T) {
-	v := tree{Value: 9, Kids: []tree{{Value: 1}}, Next: &tree{}}
-	_, err := codec.DecodeValue(encode(t, tree{Value: 1}), &v)
-	require.NoError(t, err)
-	require.Equal(t, tree{Value: 1}, v)
 }
 
 // What only this package can refuse, because only here are actors known.
@@ -158,25 +114,5 @@ func BenchmarkEncode(b *testing.B) {
 			b.Fatal(err)
 		}
 		e.Release()
-	}
-}
-
-func BenchmarkAppendValue(b *testing.B) {
-	v := named{ID: 7, Name: "an item of some kind"}
-	var buf []byte
-	b.ReportAllocs()
-	for b.Loop() {
-		buf, _ = codec.AppendValue(buf[:0], &v)
-	}
-}
-
-func BenchmarkDecodeValue(b *testing.B) {
-	v := named{ID: 7, Name: "an item of some kind"}
-	buf := encode(b, &v)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := codec.DecodeValue(buf, &v); err != nil {
-			b.Fatal(err)
-		}
 	}
 }

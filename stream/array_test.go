@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/internal/codec"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -51,11 +50,10 @@ func TestElementsAreValidatedWhenTheyLeave(t *testing.T) {
 }
 
 func TestElementsAreValidatedWhenTheyArrive(t *testing.T) {
-	c, err := codec.Of(uprights.codec.Type())
-	require.NoError(t, err)
 	var b []byte
+	var err error
 	for _, u := range []upright{{1}, {2}, {360}} {
-		b, err = c.Append(b, &u)
+		b, err = uprights.codec.Append(b, &u)
 		require.NoError(t, err)
 	}
 	d, err := uprights.decode(b, 3)

@@ -9,8 +9,6 @@ const (
 	// maxPad is how many zero bits may follow the end: the rest of its byte, or the whole byte that the game appends where
 	// the end fills the one before.
 	maxPad = 8
-
-	longestCode = 15 // bits; a test looks
 )
 
 // frequencies are how often each byte was seen when the game's code was made. The end counts as 1.

@@ -152,9 +152,6 @@ func (c *Codec) Decode(payload []byte, p any) error {
 // Refuses reports whether Encode checks each value because the peer would refuse some values of the type.
 func (c *Codec) Refuses() bool { return c.picky }
 
-// Type returns the type of the values.
-func (c *Codec) Type() reflect.Type { return c.typ }
-
 // Name returns what the shape calls the type.
 func (c *Codec) Name() string { return c.name }
 

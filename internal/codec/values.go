@@ -19,24 +19,6 @@ func AppendValue(b []byte, v any) ([]byte, error) {
 	return b, nil
 }
 
-// DecodeValue reads one value that [AppendValue] wrote at the start of b into the one to which v points, and returns the bytes behind
-// it. It allocates nothing for lengths that b claims before their bytes are there. A Raw aliases b.
-func DecodeValue(b []byte, v any) (rest []byte, err error) {
-	t := reflect.TypeOf(v)
-	if t == nil || t.Kind() != reflect.Pointer || reflect.ValueOf(v).IsNil() {
-		return nil, fmt.Errorf("codec: DecodeValue(%T): must be a pointer to a value", v)
-	}
-	c, err := Of(t.Elem())
-	if err != nil {
-		return nil, fmt.Errorf("codec: DecodeValue: %w", err)
-	}
-	reflect.ValueOf(v).Elem().SetZero()
-	if rest, _, err = c.Next(b, v); err != nil {
-		return nil, fmt.Errorf("codec: DecodeValue(%T): %w", v, err)
-	}
-	return rest, nil
-}
-
 // codecOf returns the codec of v and a pointer to it.
 func codecOf(v any) (*Codec, any, error) {
 	t := reflect.TypeOf(v)

@@ -223,7 +223,6 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, size int) (pac
 // large by now; later it carries payloads, if there are any.
 func (s *Session) appendProbe(t time.Duration, b []byte, limit int, rec *record) []byte {
 	s.hearing.probes--
-	s.stats.Probes++
 	b = append(b, framePing)
 	rec.fate = flying
 	switch {
@@ -252,7 +251,6 @@ func (s *Session) appendTrain(t time.Duration, b []byte, limit int, rec *record)
 
 // appendSize fills a large packet up, to see whether the path takes it. It holds nothing whose loss would matter.
 func (s *Session) appendSize(b []byte, limit int, rec *record) []byte {
-	s.stats.Probes++
 	rec.fate = flying
 	return pad(append(b, framePing), limit)
 }
@@ -292,8 +290,6 @@ func (s *Session) appendPayloads(t time.Duration, b []byte, room Room, rec *reco
 		rec.tokens[rec.payloads] = token
 		rec.payloads++
 		rec.fate, rec.paced = flying, true
-		s.stats.Payloads++
-		s.stats.PayloadBytes += uint64(n)
 	}
 	return b
 }

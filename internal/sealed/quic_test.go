@@ -177,8 +177,8 @@ func TestLoopback(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			near, far := newLoopback(t, c.cfg), newLoopback(t, c.cfg)
 			ca, cb := exchange(t, near, far, 8<<20, 5000)
-			gso, gro := near.socket.Offload()
-			t.Logf("gso %v, gro %v: %+v\n%+v\n%+v", gso, gro, ca.Stats(), cb.Stats(), far.socket.Stats())
+			sys := near.socket.sys
+			t.Logf("gso %v, gro %v: %+v\n%+v\n%+v", sys.GSO.Load(), sys.GRO, ca.Stats(), cb.Stats(), far.socket.Stats())
 			require.Zero(t, ca.Stats().Dropped())
 			require.Zero(t, far.socket.Stats().Unknown)
 		})

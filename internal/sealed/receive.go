@@ -86,7 +86,6 @@ func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err erro
 				asks = max(asks, soon)
 			}
 			s.stats.Taken++
-			s.stats.TakenBytes += uint64(len(f.payload))
 			s.source.Receive(s.time(t), f.payload)
 			f.payload = nil // it would hold on to the inbox's memory
 		case frameFeedback:

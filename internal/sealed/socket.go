@@ -84,12 +84,6 @@ func (s *Socket) Stats() SocketStats {
 	return SocketStats{Kept: s.kept.Load(), Unknown: s.unknown.Load(), Size: s.size.Load()}
 }
 
-// LocalAddr returns the socket's address.
-func (s *Socket) LocalAddr() net.Addr { return s.sys.Conn.LocalAddr() }
-
-// Offload reports whether the kernel takes (send), and hands over (receive), many packets in one call.
-func (s *Socket) Offload() (send, receive bool) { return s.sys.GSO.Load(), s.sys.GRO }
-
 // register makes b the inbox of ids, and gives b the packets that arrived for them within the last earlyTime. It is an error when an id
 // is in use.
 func (s *Socket) register(b *inbox, ids ...ID) error {

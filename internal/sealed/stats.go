@@ -4,10 +4,8 @@ package sealed
 type Stats struct {
 	Sent, SentBytes         uint64 // sealed packets
 	Received, ReceivedBytes uint64 // packets that opened
-	Payloads, PayloadBytes  uint64 // sent
-	Taken, TakenBytes       uint64 // payloads received
+	Taken                   uint64 // payloads received
 	Feedbacks               uint64 // sent
-	Probes                  uint64 // sent
 	Acked, Lost, Spurious   uint64 // packets; those in Spurious counted as lost and arrived
 	Blocked                 uint64 // how often the socket took no more
 

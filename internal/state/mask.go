@@ -9,12 +9,6 @@ import (
 // Mask is a set of fields of one plan: bit i is field i.
 type Mask uint64
 
-// Has reports whether field i is in m.
-func (m Mask) Has(i int) bool { return m>>i&1 != 0 }
-
-// Len returns how many fields are in m.
-func (m Mask) Len() int { return bits.OnesCount64(uint64(m)) }
-
 // Each yields the fields in m in the order of their index.
 func (m Mask) Each(yield func(i int) bool) {
 	for ; m != 0; m &= m - 1 {

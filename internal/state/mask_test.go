@@ -82,9 +82,6 @@ func TestMaskHasOneForm(t *testing.T) {
 func TestMaskEach(t *testing.T) {
 	m := state.Mask(1<<63 | 1<<5 | 1)
 	assert.Equal(t, []int{0, 5, 63}, slices.Collect(m.Each))
-	assert.Equal(t, 3, m.Len())
-	assert.True(t, m.Has(63))
-	assert.False(t, m.Has(62))
 	for i := range m.Each {
 		assert.Zero(t, i)
 		break

@@ -42,11 +42,11 @@ type path struct {
 // link is one direction of a path. The hub's lock guards it.
 type link struct {
 	*netsim.Link
-	from, to *end
-	waiting  [][]byte // packets that were sent at this instant
-	delay    time.Duration
-	rate     int64        // bit/s; 0 = no bottleneck
-	window   atomic.Int64 // bytes that its end may have in flight; 0 = unknown
+	to      *end
+	waiting [][]byte // packets that were sent at this instant
+	delay   time.Duration
+	rate    int64        // bit/s; 0 = no bottleneck
+	window  atomic.Int64 // bytes that its end may have in flight; 0 = unknown
 }
 
 // join makes the path of one more client. All packets that leave the server share one bottleneck.
@@ -62,9 +62,9 @@ func (h *hub) join(profile emulation.Settings, seed uint64) (*path, error) {
 	p := &path{hub: h, addr: &net.UDPAddr{IP: net.IPv4(10, byte(h.joins>>16), byte(h.joins>>8), byte(h.joins)), Port: 7777}}
 	p.near, p.far = newEnd(h), newEnd(h)
 	p.far.addr = p.addr
-	p.up = &link{Link: netsim.NewLink(joined(out, in)), from: p.near, to: p.far}
+	p.up = &link{Link: netsim.NewLink(joined(out, in)), to: p.far}
 	out.Seed++
-	p.down = &link{Link: netsim.NewLink(joined(out, in)), from: p.far, to: p.near}
+	p.down = &link{Link: netsim.NewLink(joined(out, in)), to: p.near}
 	p.up.delay, p.down.delay = longest(out, in), longest(out, in)
 	p.up.rate, p.down.rate = out.Rate, out.Rate
 	p.near.out, p.far.out = p.up, p.down
