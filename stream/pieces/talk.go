@@ -120,14 +120,16 @@ func (t *Talk) Send(ctx context.Context, lacks []int, appendPiece func(buffer []
 	}
 	cancel := func() { out.Cancel(context.Cause(ctx)) }
 	stop := context.AfterFunc(ctx, cancel)
+	defer stop()
 	for i := 0; i < len(lacks) && err == nil; i++ {
 		err = t.send(ctx, out, lacks[i], appendPiece)
 	}
 	_ = out.Close() // which never fails
 	if err != nil {
-		return err // what was sent goes on alone: one that is canceled before its header has left does not arrive, and Fetch would wait for it
+		// What was sent goes on alone, whatever becomes of ctx: a stream that is canceled before its header has left does not arrive, and
+		// Fetch would wait for it.
+		return err
 	}
-	defer stop()
 	if err = out.Wait(ctx); ctx.Err() != nil {
 		cancel()
 	}

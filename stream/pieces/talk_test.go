@@ -259,6 +259,23 @@ func TestAFailedSendEndsTheFetch(t *testing.T) {
 	require.ErrorIs(t, received, io.ErrUnexpectedEOF)
 }
 
+// The context of a request ends when its function has returned, and that canceled the stream of a failed Send before its header had left: the
+// receiver waited.
+func TestAFailedSendEndsTheFetchThoughItsContextEnds(t *testing.T) {
+	gone := errors.New("the file is gone")
+	sent, received := between(t, func(ctx context.Context, talk *Talk) error {
+		lacks, err := talk.Offer(ctx, nil, 100)
+		if err != nil {
+			return err
+		}
+		request, end := context.WithCancel(ctx)
+		defer end()
+		return talk.Send(request, lacks, func([]byte, int) ([]byte, error) { return nil, gone })
+	}, func(ctx context.Context, talk *Talk) error { return fetch(ctx, talk, 1, 2) })
+	require.ErrorIs(t, sent, gone)
+	require.ErrorIs(t, received, io.ErrUnexpectedEOF)
+}
+
 // A sender that went on behind the last piece kept the receiver busy without end.
 func TestAnEndlessSendIsRefused(t *testing.T) {
 	_, received := between(t, func(ctx context.Context, talk *Talk) error {
