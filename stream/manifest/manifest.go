@@ -47,11 +47,9 @@ type Entry struct {
 
 // Count returns how many entries are files, and how many bytes those have together. A chunk that several have counts for each.
 func (m *Manifest) Count() (files int, bytes int64) {
-	for i := range m.Entries {
-		bytes += m.Entries[i].Size
-		if m.Entries[i].Kind == File {
-			files++
-		}
+	for e := range m.files {
+		files++
+		bytes += e.Size
 	}
 	return files, bytes
 }
@@ -60,8 +58,8 @@ func (m *Manifest) Count() (files int, bytes int64) {
 func (m *Manifest) Chunks() []cdc.Chunk {
 	var chunks []cdc.Chunk
 	seen := make(map[cdc.Digest]struct{})
-	for i := range m.Entries {
-		for _, c := range m.Entries[i].Chunks {
+	for e := range m.files {
+		for _, c := range e.Chunks {
 			if _, again := seen[c.Digest]; !again {
 				seen[c.Digest] = struct{}{}
 				chunks = append(chunks, c)
@@ -69,6 +67,15 @@ func (m *Manifest) Chunks() []cdc.Chunk {
 		}
 	}
 	return chunks
+}
+
+// files yields the entries that are files. Of others Size and Chunks mean nothing, and Check does not look at them.
+func (m *Manifest) files(yield func(*Entry) bool) {
+	for i := range m.Entries {
+		if e := &m.Entries[i]; e.Kind == File && !yield(e) {
+			return
+		}
+	}
 }
 
 // Digest returns the digest of the manifest's bytes: manifests with the same digest describe the same content.
