@@ -12,7 +12,21 @@ type Queue[T any] struct {
 }
 
 // Add appends t.
-func (q *Queue[T]) Add(t T) { q.items = append(q.items, t) }
+func (q *Queue[T]) Add(t T) {
+	q.makePlace()
+	q.items = append(q.items, t)
+}
+
+// makePlace moves what is left to the front when the array is full and half of it has left: the array of a queue that is never empty, as that
+// of a busy crew, would grow for ever.
+func (q *Queue[T]) makePlace() {
+	if len(q.items) < cap(q.items) || q.Len() > q.next {
+		return
+	}
+	n := copy(q.items, q.items[q.next:])
+	clear(q.items[n:])
+	q.items, q.next = q.items[:n], 0
+}
 
 // AddAll appends what another goroutine or tick has gathered, and leaves from empty. An empty queue swaps its array with from's, so that a
 // steady load allocates nothing.
@@ -21,6 +35,7 @@ func (q *Queue[T]) AddAll(from *[]T) {
 		q.items, q.next, *from = *from, 0, q.items[:0]
 		return
 	}
+	q.makePlace()
 	q.items = append(q.items, *from...)
 	clear(*from)
 	*from = (*from)[:0]

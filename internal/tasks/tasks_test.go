@@ -44,6 +44,27 @@ func TestQueueLosesNothing(t *testing.T) {
 	require.False(t, ok)
 }
 
+// TestQueueThatIsNeverEmpty needs memory for what is left, and not for all that has passed.
+func TestQueueThatIsNeverEmpty(t *testing.T) {
+	const left = 10
+	var q Queue[int]
+	for n := range 10_000 {
+		if batch := []int{n}; n%3 == 0 {
+			q.AddAll(&batch)
+		} else {
+			q.Add(n)
+		}
+		if n < left {
+			continue
+		}
+		first, ok := q.Take()
+		require.True(t, ok)
+		require.Equal(t, n-left, first)
+		require.Equal(t, left, q.Len())
+	}
+	require.LessOrEqual(t, cap(q.items), 4*left)
+}
+
 // TestQueueInOrder: whatever is added in whichever way, and wherever a panic stops, all comes out once, in order, and what has left is
 // not held on to.
 func TestQueueInOrder(t *testing.T) {
