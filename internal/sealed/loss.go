@@ -28,7 +28,7 @@ func (s *Session) detectLosses(t time.Duration) {
 	}
 	s.mtu.check(t, s.records.Next)
 	if s.state == Open {
-		s.train.repeat()
+		s.train.repeat(s.records.Next)
 	}
 	if shown, ok := s.train.measured(); ok {
 		s.control.Train(shown)
@@ -94,10 +94,10 @@ func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (news bool) {
 		s.control.Acked(s.time(t), r.sample, int(r.size), peerTime(at))
 	}
 	if r.train && was == flying {
-		s.train.ack(r, at, s.guess) // which sampleRTT has just taken of this packet
+		s.train.ack(r, n, at, s.guess) // which sampleRTT has just taken of this packet
 	}
 	if r.train && was == lost {
-		if shown, ok := s.train.late(r); ok {
+		if shown, ok := s.train.late(r, n); ok {
 			s.control.Train(shown)
 		}
 	}

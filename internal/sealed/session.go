@@ -189,6 +189,7 @@ func (s *Session) Moved(now time.Time) {
 	t := s.tick(now)
 	s.control.Reset(now)
 	s.mtu = mtu{first: s.records.Next}
+	s.train.moved(s.records.Next)
 	if m, ok := s.source.(Mover); ok {
 		m.Moved(now)
 	}

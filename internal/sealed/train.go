@@ -20,10 +20,11 @@ const (
 
 // train measures the path's rate by packets that leave back to back.
 type train struct {
-	left    int  // packets that must still be sent
-	sent    bool // a packet of the train was sent
-	again   bool // the train must not be repeated: this is the second one, or it was measured
-	open    int  // packets in flight
+	left    int    // packets that must still be sent
+	sent    bool   // a packet of the train was sent
+	again   bool   // the train must not be repeated: this is the second one, or it was measured
+	first   uint64 // number of its first packet that counts: those before are of a train that was repeated, or of another path
+	open    int    // packets in flight
 	arrived int
 	bytes   int                         // bytes of the packets that arrived, not counting the first
 	way     time.Duration               // the least round trip of one, less its arrival by the peer's clock
@@ -34,20 +35,26 @@ type train struct {
 // running reports whether payloads must wait for the train.
 func (tr *train) running() bool { return tr.left > 0 || tr.open > 0 }
 
-// repeat sends the train once more if all of it was lost: the peer did not listen yet, or the packets were too large.
-func (tr *train) repeat() {
+// repeat sends the train once more, from the packet number next on, if none of it counts: the peer did not listen yet, the packets were too large,
+// or the path has changed.
+func (tr *train) repeat(next uint64) {
 	if tr.sent && !tr.again && tr.arrived == 0 && !tr.running() {
-		*tr = train{left: trainPackets, again: true}
+		*tr = train{left: trainPackets, again: true, first: next}
 	}
+}
+
+// moved forgets what the train has shown of the path before: from now on packets from the number next on count.
+func (tr *train) moved(next uint64) {
+	tr.first, tr.arrived, tr.bytes, tr.shown = next, 0, 0, pace.Train{}
 }
 
 // lose notes that a packet is lost.
 func (tr *train) lose() { tr.open-- }
 
-// ack notes that the packet of r has arrived, at the time at by the peer's clock (0 = unknown), and that its round trip was rtt.
-func (tr *train) ack(r *record, at, rtt time.Duration) {
+// ack notes that packet n, of r, has arrived, at the time at by the peer's clock (0 = unknown), and that its round trip was rtt.
+func (tr *train) ack(r *record, n uint64, at, rtt time.Duration) {
 	tr.open--
-	if at == 0 {
+	if at == 0 || n < tr.first {
 		return
 	}
 	if tr.arrived == 0 || rtt-at < tr.way {
@@ -74,14 +81,14 @@ func (tr *train) measured() (shown pace.Train, ok bool) {
 	} else {
 		shown.Even = true
 	}
-	*tr = train{again: true, shown: shown}
+	*tr = train{again: true, first: tr.first, shown: shown}
 	return shown, true
 }
 
-// late adds a packet that counted as lost and has arrived: the path has carried it among the others, and held it up elsewhere. Where every
+// late adds packet n, of r, that counted as lost and has arrived: the path has carried it among the others, and held it up elsewhere. Where every
 // other packet is late, those that come in time show half of the rate. ok is false while nothing was shown.
-func (tr *train) late(r *record) (shown pace.Train, ok bool) {
-	if tr.shown.Bytes == 0 {
+func (tr *train) late(r *record, n uint64) (shown pace.Train, ok bool) {
+	if tr.shown.Bytes == 0 || n < tr.first {
 		return shown, false
 	}
 	tr.shown.Bytes += int(r.size)
