@@ -200,7 +200,7 @@ func (s *Session) ackSpan(t time.Duration, f *feedback, sp span) (news bool, err
 			return false, violation("ack for a packet number that was skipped")
 		default:
 			at := s.takeArrival(n)
-			if r.fate == flying {
+			if r.fate == flying && n >= s.mtu.first { // else it left over the path before
 				s.loss.rtt = t - r.sent
 				s.sampleRTT(t, r, f, at)
 			}

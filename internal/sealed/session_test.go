@@ -417,6 +417,25 @@ func TestMoved(t *testing.T) {
 	require.NotEmpty(t, s.build(s.a), "a probe of the new path")
 }
 
+// TestMovedForgetsProbes: what is told of a probe that left over the path before is no round trip of the new one.
+func TestMovedForgetsProbes(t *testing.T) {
+	for ptos := range 2 { // the second counts as the end of an outage
+		s := newStep(t, 0, nil).open()
+		s.a.hearing.probes = 1
+		probe := s.build(s.a)
+		require.Len(t, probe, 1)
+		s.now = s.now.Add(3 * time.Second)
+		s.a.hearing.ptos = ptos
+		s.a.Moved(s.now)
+		before, latest := s.a.rtt(), s.a.loss.rtt
+		s.deliver(s.b, probe...)
+		s.deliver(s.a, s.build(s.b)...)
+		require.Equal(t, s.now, s.a.time(s.a.hearing.heard))
+		require.Equal(t, latest, s.a.loss.rtt)
+		require.Equal(t, before, s.a.rtt(), "after %d probe timeouts", ptos)
+	}
+}
+
 // The controller's estimate and its clock outlive a session.
 func TestControllerOutlives(t *testing.T) {
 	c := pace.New(pace.Config{})
