@@ -355,7 +355,6 @@ func (c *Conn) refuse(code bunch.Code) {
 }
 
 // hello returns this side's Hello.
-// hello returns this side's Hello.
 func (h *handshake) hello() control.Hello {
 	c := h.conn
 	c.link.Lock()
