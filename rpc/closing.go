@@ -103,7 +103,7 @@ func (a *Actor) mayChange(by string) error {
 	case !a.made():
 		return fmt.Errorf("rpc: %s of %s", by, noActor)
 	case !a.world.IsServer():
-		return fmt.Errorf("rpc: %s of %v on a client: %w", by, a, ErrWrongRole)
+		return onClient(fmt.Sprintf("%s of %v", by, a))
 	case a.dead:
 		return fmt.Errorf("rpc: %s of %v: %w", by, a, ErrClosed)
 	case a.torn:

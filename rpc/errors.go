@@ -30,6 +30,16 @@ var (
 	ErrOnWorld = errors.New("rpc: blocking call on the world's goroutine")
 )
 
+// onClient returns the error of a server's method, by, that was called on a client.
+func onClient(by string) error {
+	return fmt.Errorf("rpc: %s on a client: only the server may, so ask it by a Server RPC: %w", by, ErrWrongRole)
+}
+
+// ofAnother returns the error of a method of a world, by, that was called with an actor of another world.
+func ofAnother(by string) error {
+	return fmt.Errorf("rpc: %s of another world; call that of Actor.World: %w", by, ErrWrongRole)
+}
+
 // Code says why a connection ended. Its numbers include those of [bunch.Code]; names are Unreal's (ENetCloseResult) where Unreal
 // has one. A game closes with codes of its own, from 1,024 on, or with one of these that fits.
 type Code uint16

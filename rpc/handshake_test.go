@@ -396,6 +396,7 @@ func TestRoles(t *testing.T) {
 		near, far := linktest.Pipe()
 		_, err := n.clients[0].Attach(plug{far})
 		require.ErrorIs(t, err, ErrWrongRole)
+		require.ErrorContains(t, err, "a client takes its end by Connect")
 		_, _, closed := far.Closed()
 		require.True(t, closed)
 		_, err = n.server.Connect(context.Background(), plug{near})

@@ -88,7 +88,7 @@ func (w *World) SetOwner(a *Actor, to Owner) error {
 		return err
 	}
 	if a.world != w {
-		return fmt.Errorf("rpc: SetOwner of %v of another world: %w", a, ErrWrongRole)
+		return ofAnother(fmt.Sprintf("SetOwner of %v", a))
 	}
 	owner, conn := endsOf(to)
 	if err := w.mayOwn(a, owner, conn); err != nil {

@@ -235,12 +235,12 @@ func (c *Conn) tellFailed(err error) {
 	}
 }
 
-// fullText says what fills a channel's reliable buffer. UE prints the same list on ReliableBufferOverflow.
+// fullText says what fills a channel's reliable buffer, and what to do about it. UE prints the same list on ReliableBufferOverflow.
 func (a *Actor) fullText(to *opening, size int) string {
 	machine := to.conn.machine
 	out, slots := machine.Reliable(to.channel)
-	return fmt.Sprintf("%d bytes need %d entries, %d of %d (Config.Bunch.ReliableBuffer) are taken: %s",
-		size, bunch.Entries(size), out, slots, a.holders(to))
+	return fmt.Sprintf("it needs %s for %s, and %d of %d (Config.Bunch.ReliableBuffer) are taken: %s; call less often or unreliably, or use package stream for bulk",
+		statnet.Plural(bunch.Entries(size), "entry", "entries"), statnet.Plural(size, "byte", "bytes"), out, slots, a.holders(to))
 }
 
 // holders lists the calls that wait for their acks, in the order in which each first appears.

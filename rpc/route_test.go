@@ -112,11 +112,18 @@ func TestCallsThatCanNotBeMade(t *testing.T) {
 		require.NoError(t, fire.Call(a, shot{}))
 		require.ErrorIs(t, fire.Call(a, shot{}), ErrBacklogFull)
 
-		require.ErrorIs(t, n.clients[0].Destroy(mirror), ErrWrongRole)
-		require.ErrorIs(t, n.clients[0].SetOwner(mirror, nil), ErrWrongRole)
-		require.ErrorIs(t, mirror.OpenTo(n.ends[0]), ErrWrongRole)
 		_, err := n.clients[0].Spawn(hero, nil)
-		require.ErrorIs(t, err, ErrWrongRole)
+		for by, err := range map[string]error{
+			`Spawn of a "Hero"`: err,
+			"Destroy of Hero 1, which is neither torn off, nor placed and not open,": n.clients[0].Destroy(mirror),
+			"SetOwner of Hero 1": n.clients[0].SetOwner(mirror, nil),
+			"OpenTo of Hero 1":   mirror.OpenTo(n.ends[0]),
+			"SetView":            n.ends[0].SetView(nil),
+			"SetViewPoint":       n.ends[0].SetViewPoint(0, 0, 0),
+		} {
+			require.ErrorIs(t, err, ErrWrongRole)
+			require.EqualError(t, err, "rpc: "+by+" on a client: only the server may, so ask it by a Server RPC: rpc: wrong role")
+		}
 
 		require.NoError(t, n.server.Destroy(a))
 		require.ErrorIs(t, hit.Call(a, 1), ErrClosed)
@@ -195,8 +202,8 @@ func TestActorOfAnotherWorld(t *testing.T) {
 	here, other := newTestWorld(t, Config{Classes: []*Class{hero}}), newTestWorld(t, Config{Classes: []*Class{hero}})
 	a, err := other.Spawn(hero, nil)
 	require.NoError(t, err)
-	require.ErrorContains(t, here.Destroy(a), `rpc: Destroy of Hero 1 of another world`)
-	require.ErrorContains(t, here.SetOwner(a, nil), `rpc: SetOwner of Hero 1 of another world`)
+	require.ErrorContains(t, here.Destroy(a), `rpc: Destroy of Hero 1 of another world; call that of Actor.World`)
+	require.ErrorContains(t, here.SetOwner(a, nil), `rpc: SetOwner of Hero 1 of another world; call that of Actor.World`)
 	require.True(t, a.Alive())
 }
 

@@ -111,7 +111,7 @@ func (s *State[S]) SetCondition(a *Actor, name string, on bool) error {
 	case !a.made():
 		return fmt.Errorf("rpc: SetCondition of %s", noActor)
 	case !a.world.IsServer():
-		return fmt.Errorf("rpc: SetCondition of %v on a client: %w", a, ErrWrongRole)
+		return onClient(fmt.Sprintf("SetCondition of %v", a))
 	case d.class.root() != a.class:
 		return fmt.Errorf("rpc: SetCondition of %v: %v is of another class", d, a)
 	case !d.knows(name):

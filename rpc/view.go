@@ -28,7 +28,7 @@ type view struct {
 func (c *Conn) SetView(a *Actor) error {
 	switch {
 	case !c.server:
-		return fmt.Errorf("rpc: SetView on a client: %w", ErrWrongRole)
+		return onClient("SetView")
 	case a == nil:
 	case !a.made():
 		return fmt.Errorf("rpc: SetView to %s", noActor)
@@ -47,7 +47,7 @@ func (c *Conn) SetView(a *Actor) error {
 // to the world's goroutine. UE: FNetViewer::ViewLocation.
 func (c *Conn) SetViewPoint(x, y, z float32) error {
 	if !c.server {
-		return fmt.Errorf("rpc: SetViewPoint on a client: %w", ErrWrongRole)
+		return onClient("SetViewPoint")
 	}
 	v := &c.shown.view
 	v.target, v.fixed, v.x, v.y, v.z = nil, true, x, y, z

@@ -219,6 +219,7 @@ func TestOverflowNamesItsCulprits(t *testing.T) {
 		require.Contains(t, closed.Reason, "8 × Hero.Bulk (240 entries)")
 		require.Contains(t, closed.Reason, "1 × Hero.Hit (1 entry)")
 		require.Contains(t, closed.Reason, "Config.Bunch.ReliableBuffer")
+		require.Contains(t, closed.Reason, "use package stream for bulk", "what to do instead")
 		require.Contains(t, log.String(), "8 × Hero.Bulk")
 		require.NoError(t, bulk.Call(a, nil), "told once, then counted")
 		require.EqualValues(t, 1, n.conns[0].Stats().Drops.Gone)

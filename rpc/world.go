@@ -269,7 +269,7 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 	case class == nil:
 		return nil, errors.New("rpc: Spawn of a nil *Class: take what NewClass returned")
 	case !w.IsServer():
-		return nil, fmt.Errorf("rpc: Spawn of a %q on a client: %w", class.name, ErrWrongRole)
+		return nil, onClient(fmt.Sprintf("Spawn of a %q", class.name))
 	case !slices.Contains(w.table.all(), class):
 		return nil, fmt.Errorf("rpc: Spawn of a %q: the class is neither bound nor in Config.Classes", class.name)
 	}
@@ -347,9 +347,9 @@ func (w *World) Destroy(a *Actor) error {
 	case !a.made():
 		return fmt.Errorf("rpc: Destroy of %s", noActor)
 	case a.world != w:
-		return fmt.Errorf("rpc: Destroy of %v of another world: %w", a, ErrWrongRole)
+		return ofAnother(fmt.Sprintf("Destroy of %v", a))
 	case !w.IsServer() && !a.torn && (a.name == "" || len(a.openings) > 0):
-		return fmt.Errorf("rpc: Destroy of %v on a client, which ends only what is torn off, or placed and not open: %w", a, ErrWrongRole)
+		return onClient(fmt.Sprintf("Destroy of %v, which is neither torn off, nor placed and not open,", a))
 	case a.dead:
 		return nil
 	case !w.IsServer():

@@ -60,7 +60,11 @@ type Stats struct {
 func (s Stats) String() string {
 	var t statnet.Table
 	t.List("Transfers", fmt.Sprintf("%d sending", s.Sending), fmt.Sprintf("%d waiting", s.Waiting), fmt.Sprintf("%d receiving", s.Receiving))
-	t.List("Lanes", fmt.Sprintf("%d open", s.Lanes), fmt.Sprintf("at most %d of %d entries out", s.PeakOut, s.Slots))
+	lanes := []string{fmt.Sprintf("%d open", s.Lanes)}
+	if s.Slots > 0 { // something was sent on one
+		lanes = append(lanes, fmt.Sprintf("at most %d of %d entries out", s.PeakOut, s.Slots))
+	}
+	t.List("Lanes", lanes...)
 	t.List("Slices", statnet.Count(s.Slices)+" sent", statnet.Count(s.SlicesResent)+" of them again", statnet.Count(s.SlicesSealed)+" sealed",
 		statnet.Count(s.RepairSlices)+" repair slices", statnet.Count(s.SlicesRestored)+" restored")
 	t.List("Drops", "slices refused "+statnet.Count(s.SlicesRefused), "late "+statnet.Count(s.Late), "not stored "+statnet.Count(s.Unstored))

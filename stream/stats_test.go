@@ -20,6 +20,7 @@ Lanes             32 open, at most 120 of 256 entries out
 Slices            12,345 sent, 67 of them again, 12,000 sealed, 40 repair slices, 12 restored
 Drops             slices refused 1, late 2, not stored 3
 `, "\n"+s.String())
+	require.Contains(t, Stats{Lanes: 4}.String(), "Lanes             4 open\n", "nothing was sent on them")
 }
 
 func TestProgressReads(t *testing.T) {

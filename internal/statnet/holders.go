@@ -37,14 +37,10 @@ func (h *Holders) String() string {
 		if i > 0 {
 			text.WriteString(", ")
 		}
-		of := "entries"
-		if one.entries == 1 {
-			of = "entry"
-		}
-		fmt.Fprintf(&text, "%d × %s (%d %s)", one.calls, one.name, one.entries, of)
+		fmt.Fprintf(&text, "%d × %s (%s)", one.calls, one.name, Plural(one.entries, "entry", "entries"))
 	}
 	if more := len(h.list) - maxHolders; more > 0 {
-		fmt.Fprintf(&text, " and %d other methods", more)
+		text.WriteString(" and " + Plural(more, "other method", "other methods"))
 	}
 	return text.String()
 }

@@ -279,7 +279,7 @@ func Parse(b []byte, most int64) (*Manifest, error) {
 		return nil, fmt.Errorf("%w: it cannot be read to its end: %w", ErrManifest, p.err)
 	}
 	if !bytes.Equal(m.Append(nil), b) {
-		return nil, fmt.Errorf("%w: it is not in its one form, or has %d bytes too many", ErrManifest, p.Len())
+		return nil, fmt.Errorf("%w: it is not in its one form, or there is something behind it", ErrManifest)
 	}
 	if err := m.Check(most); err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ func TestRoundTrip(t *testing.T) {
 				require.ErrorIs(t, err, ErrManifest, "%d of %d bytes", i, len(b))
 			}
 			_, err = Parse(append(b, 0), 0)
-			require.ErrorContains(t, err, "1 bytes too many")
+			require.ErrorContains(t, err, "or there is something behind it")
 		})
 	}
 }
