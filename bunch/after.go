@@ -9,7 +9,7 @@ func (c *Conn) After(number, earlier uint64) error {
 	if c.err != nil {
 		return c.err
 	}
-	ch, before := c.channels.open[number], c.channels.open[earlier]
+	ch, before := c.channels.find(number), c.channels.find(earlier)
 	switch {
 	case ch == nil:
 		return c.closedError(number)

@@ -9,6 +9,7 @@ import (
 // closed.
 type channels struct {
 	open    map[uint64]*channel
+	last    *channel // the open one that find has found last; nil = none
 	control *channel
 	peak    int // the most channels that open has held since it was made anew
 	limit   int // how many each side may have open of its own
@@ -29,6 +30,14 @@ func newChannels(client bool, limit int) channels {
 	c.control = &channel{priority: High, opened: true}
 	c.open[0] = c.control
 	return c
+}
+
+// find returns the open channel with a number, or nil. Most bunches are of the channel of the one before, and a map's memory is cold by then.
+func (c *channels) find(number uint64) *channel {
+	if c.last == nil || c.last.number != number {
+		c.last = c.open[number]
+	}
+	return c.last
 }
 
 // create opens the next channel of this side; nil when too many are open or all numbers were used.
@@ -114,6 +123,7 @@ func (c *channels) retire(ch *channel) bool {
 	}
 	c.peak = max(c.peak, len(c.open))
 	delete(c.open, ch.number)
+	c.last = nil
 	if ch.ours {
 		c.ours--
 	}

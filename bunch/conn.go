@@ -135,7 +135,7 @@ func (c *Conn) Refuse(code Code) { c.channels.refuse = code }
 
 // SetPriority moves a channel to another priority. Channel 0 has none: it stays ahead of all.
 func (c *Conn) SetPriority(number uint64, p Priority) error {
-	ch := c.channels.open[number]
+	ch := c.channels.find(number)
 	switch {
 	case ch == nil:
 		return c.closedError(number)
@@ -165,13 +165,13 @@ func (c *Conn) closedError(number uint64) error {
 
 // IsOpen reports whether a channel was opened, here or by the peer's first message, and was not closed here.
 func (c *Conn) IsOpen(number uint64) bool {
-	ch := c.channels.open[number]
+	ch := c.channels.find(number)
 	return ch != nil && !ch.outClosed
 }
 
 // Reliable returns how many entries of ch's reliable buffer are taken (UE: NumOutRec) and its size (RELIABLE_BUFFER).
 func (c *Conn) Reliable(number uint64) (out, slots int) {
-	if ch := c.channels.open[number]; ch != nil {
+	if ch := c.channels.find(number); ch != nil {
 		out = ch.outstanding()
 	}
 	return out, slotsOf(number, c.limits.ReliableBuffer)
@@ -192,7 +192,7 @@ func (c *Conn) Drained() bool { return c.flow.entries == 0 }
 // that it takes. Of a message whose first entry is acknowledged it still knows 16 bytes. A message that shares the entry of the one before
 // takes 0. The entries add up to the out of Reliable.
 func (c *Conn) Held(number uint64, visit func(head []byte, entries int)) {
-	ch := c.channels.open[number]
+	ch := c.channels.find(number)
 	if ch == nil {
 		return
 	}

@@ -112,7 +112,7 @@ func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) e
 // incoming returns the channel that a bunch of the peer names, or nil when the bunch is dropped. Only a reliable bunch begins a
 // channel; an unreliable one that overtook it is dropped.
 func (c *Conn) incoming(h header) (*channel, error) {
-	if ch := c.channels.open[h.channel]; ch != nil {
+	if ch := c.channels.find(h.channel); ch != nil {
 		return ch, nil
 	}
 	known, err := c.channels.known(h.channel)

@@ -104,7 +104,7 @@ const (
 // It is empty when nothing does: nothing waits, or only for the end of a tick ([Conn.Cork]). rated tells the two reasons apart
 // for which the owner holds bulk: that is its rate, and not the carrier's pace. Tracked messages do not count.
 func (c *Conn) Gate(number uint64, rated bool) string {
-	ch := c.channels.open[number]
+	ch := c.channels.find(number)
 	switch {
 	case ch == nil || c.err != nil:
 		return ""

@@ -16,7 +16,7 @@ func (c *Conn) Send(number uint64, d Delivery, payload []byte) error {
 	if len(payload) > c.limits.MaxBunch {
 		return fmt.Errorf("%w: %d bytes on channel %d, at most %d (MaxBunch)", ErrBunchTooLarge, len(payload), number, c.limits.MaxBunch)
 	}
-	ch := c.channels.open[number]
+	ch := c.channels.find(number)
 	if ch == nil || ch.outClosed {
 		return c.closedError(number)
 	}
@@ -42,7 +42,7 @@ func (c *Conn) Close(number uint64, payload []byte) error {
 	if c.err != nil {
 		return c.err
 	}
-	ch := c.channels.open[number]
+	ch := c.channels.find(number)
 	if ch == nil || ch.outClosed || number == 0 {
 		return c.closedError(number)
 	}
@@ -200,7 +200,7 @@ func (c *Conn) Flush() { c.cork.flushing, c.changed = c.cork.on, true }
 // QueueTime estimates how long the bytes of a channel that were never sent will wait: these and those that precede them, over the
 // delivery rate, or over Config.Rate when that is less; 0 while no rate is known.
 func (c *Conn) QueueTime(number uint64) time.Duration {
-	ch := c.channels.open[number]
+	ch := c.channels.find(number)
 	if ch == nil {
 		return 0
 	}
@@ -236,7 +236,7 @@ func (c *Conn) rate() float64 {
 // Watch asks for one Wake as soon as fewer than out entries of a channel's reliable buffer are taken and its QueueTime is at most
 // queued, or as soon as none is taken.
 func (c *Conn) Watch(number uint64, out int, queued time.Duration) {
-	ch := c.channels.open[number]
+	ch := c.channels.find(number)
 	if ch == nil {
 		return
 	}

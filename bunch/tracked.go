@@ -56,7 +56,7 @@ func (c *Conn) SendTracked(number, record uint64, payload []byte) error {
 	if most := min(EntryBytes, c.limits.MaxBunch); len(payload) > most {
 		return fmt.Errorf("%w: %d tracked bytes on channel %d, at most %d", ErrBunchTooLarge, len(payload), number, most)
 	}
-	ch := c.channels.open[number]
+	ch := c.channels.find(number)
 	switch {
 	case ch == nil || ch.outClosed:
 		return c.closedError(number)
@@ -80,14 +80,14 @@ func (c *Conn) SendTracked(number, record uint64, payload []byte) error {
 // Opened reports whether the peer keeps the tracked messages of a channel: this side opened it and has not closed it, and the peer has
 // acknowledged all of the message that opened it, so that it drops nothing that follows.
 func (c *Conn) Opened(number uint64) bool {
-	ch := c.channels.open[number]
+	ch := c.channels.find(number)
 	return ch != nil && ch.ours && ch.openAcked && !ch.outClosed
 }
 
 // Opening reports whether all reliable messages of a channel of this side have left, and the peer has not acknowledged its open: if no
 // packet is lost or overtaken, the channel is open at the peer when a tracked message comes.
 func (c *Conn) Opening(number uint64) bool {
-	ch := c.channels.open[number]
+	ch := c.channels.find(number)
 	return ch != nil && ch.opening()
 }
 

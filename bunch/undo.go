@@ -108,7 +108,7 @@ func (c *Conn) unsendDatagrams() {
 		size := min(len(u.payload)-int(u.part)*EntryBytes, EntryBytes)
 		c.stats.BunchesSent--
 		c.stats.PayloadSent -= uint64(size)
-		if c.channels.open[u.channel.number] == nil {
+		if c.channels.find(u.channel.number) == nil {
 			c.stats.DroppedUnreliable++ // closed by both meanwhile
 			continue
 		}

@@ -37,15 +37,6 @@ type Conn struct {
 	trace    *trace.Tap     // nil without Config.Trace
 	extended extend.Conn    // machines that package stream added
 
-	// The handshake. Written before joined is set.
-	visit         *visit        // its place at the door, set by enlist; the fields of the visit are under lobby.mu
-	replaced      []*Conn       // OnDisconnect runs for these before OnConnect does for this one: see lobby.claim and endedBefore
-	identity      string        // written under lobby.mu; read freely once loginAsked or joined is set
-	welcomed      chan struct{} // closed when joined
-	handshakeWake chan struct{} // of capacity 1; wakes shake for a message of the handshake
-	maxBunch      int           // most bytes of one message, by both ends' limits
-	peerSeals     bool          // the peer has Config.Sealed
-
 	// The state. Safe from any goroutine.
 	loginAsked atomic.Bool // on a server: Config.Login runs or has run, and identity is written
 	joined     atomic.Bool
@@ -56,17 +47,6 @@ type Conn struct {
 	gone       chan struct{}              // closed when no goroutine and no socket of it is left
 	work       sync.WaitGroup             // goroutines of the connection, which end soon after the link
 	called     atomic.Bool                // it is in World.callers
-
-	// Budgets and drops. Safe from any goroutine.
-	allowance *budget.Allowance // what Config.Rate and WorldRate leave it
-	reserved  atomic.Int64      // bytes of Config.ReceiveBudget
-	drops     drops.Counters
-	deferred  atomic.Uint64   // for Stats: Dispatches that left messages of this connection
-	rates     statnet.Sampler // rates of the last second, for Stats
-
-	// Actors. Owned by the world's goroutine.
-	shown  shown  // on a server
-	copies copies // on a client
 
 	// Calls. Owned by the world's goroutine, except mail.out (the link's lock) and the counters of times (atomic). watched is written,
 	// and read on other goroutines, under World.dos.mu.
@@ -84,6 +64,27 @@ type Conn struct {
 	// The world's goroutine writes channels under mu and reads it without; other goroutines read it under mu.
 	mu       sync.Mutex
 	channels map[uint64]*Actor // actors by channel
+	last     lastActor         // of the world's goroutine: see actorOf
+
+	// Actors. Owned by the world's goroutine.
+	copies copies // on a client
+	shown  shown  // on a server
+
+	// The handshake. Written before joined is set.
+	visit         *visit        // its place at the door, set by enlist; the fields of the visit are under lobby.mu
+	replaced      []*Conn       // OnDisconnect runs for these before OnConnect does for this one: see lobby.claim and endedBefore
+	identity      string        // written under lobby.mu; read freely once loginAsked or joined is set
+	welcomed      chan struct{} // closed when joined
+	handshakeWake chan struct{} // of capacity 1; wakes shake for a message of the handshake
+	maxBunch      int           // most bytes of one message, by both ends' limits
+	peerSeals     bool          // the peer has Config.Sealed
+
+	// Budgets and drops. Safe from any goroutine.
+	allowance *budget.Allowance // what Config.Rate and WorldRate leave it
+	reserved  atomic.Int64      // bytes of Config.ReceiveBudget
+	drops     drops.Counters
+	deferred  atomic.Uint64   // for Stats: Dispatches that left messages of this connection
+	rates     statnet.Sampler // rates of the last second, for Stats
 }
 
 // shown holds, on a server, the actors that a client has, and those that it is about to get or to lose.
@@ -319,8 +320,23 @@ func (c *Conn) setPriority(channel uint64, p bunch.Priority) {
 	_ = c.machine.SetPriority(channel, p)
 }
 
+// lastActor is the actor of a channel that actorOf has found last.
+type lastActor struct {
+	channel uint64
+	actor   *Actor // nil = none
+}
+
+// actorOf returns the actor of a channel, or nil. Most messages are for the actor of the one before, and a map's memory is cold by then.
+func (c *Conn) actorOf(channel uint64) *Actor {
+	if c.last.actor == nil || c.last.channel != channel {
+		c.last = lastActor{channel, c.channels[channel]}
+	}
+	return c.last.actor
+}
+
 // setChannel notes the actor of a channel; nil forgets the channel.
 func (c *Conn) setChannel(channel uint64, a *Actor) {
+	c.last = lastActor{}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if a == nil {

@@ -43,7 +43,7 @@ const ownerMethod = maxMethods
 // another packet makes them run.
 func (w *World) deliver(c *Conn, m bunch.Message) {
 	c.trace.Took()
-	a := c.channels[m.Channel]
+	a := c.actorOf(m.Channel)
 	if len(c.copies.reps.replicas) > 0 && (m.Delivery != bunch.Tracked || m.Number != c.copies.reps.packet) {
 		w.callRepNotifies(c)
 	}

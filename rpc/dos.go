@@ -82,7 +82,7 @@ func (w *World) unwatchCalls(c *Conn) {
 
 // deliverWatched delivers one message of a client unless its call is blocked, counts what it costs, and acts on the detector's report.
 func (w *World) deliverWatched(c *Conn, m bunch.Message) {
-	a := c.channels[m.Channel]
+	a := c.actorOf(m.Channel)
 	called := calledBy(a, m)
 	answers := c.answers(called, a, m)
 	u := c.usageOf(called, a, m, answers)
