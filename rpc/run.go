@@ -59,6 +59,7 @@ func (w *World) Run(ctx context.Context) error {
 	r := run{world: w, settle: time.NewTimer(settleTime), happened: true}
 	r.settle.Stop()
 	defer r.settle.Stop()
+	defer context.AfterFunc(ctx, w.drive.Signal)()
 	if w.config.TickRate > 0 {
 		ticker := time.NewTicker(max(1, time.Second/time.Duration(w.config.TickRate)))
 		defer ticker.Stop()
@@ -82,9 +83,10 @@ func (w *World) Run(ctx context.Context) error {
 type run struct {
 	world *World
 
-	// What wakes it, besides the world's driver.
+	// What wakes it, besides the world's driver, which is also told of the context's end: each channel costs every wait its part.
 	tick      <-chan time.Time // of Config.TickRate; nil = none
 	settle    *time.Timer      // runs while the world is unsettled
+	settled   <-chan time.Time // of settle; nil while that is not set
 	gathering driver.Gathering
 
 	happened    bool      // something else than settle has woken it
@@ -104,9 +106,9 @@ func (r *run) step() {
 
 	switch {
 	case !w.frame.all:
-		r.settle.Reset(r.lookedAtAll.Add(settleTime).Sub(now))
+		r.tickIn(r.lookedAtAll.Add(settleTime).Sub(now))
 	case w.unsettled():
-		r.settle.Reset(settleTime)
+		r.tickIn(settleTime)
 	}
 	if w.frame.all {
 		r.lookedAtAll = now
@@ -114,6 +116,12 @@ func (r *run) step() {
 	if len(w.local.waiting) > 0 || len(w.turns.late) > 0 {
 		w.drive.Signal()
 	}
+}
+
+// tickIn sets settle.
+func (r *run) tickIn(d time.Duration) {
+	r.settle.Reset(d)
+	r.settled = r.settle.C
 }
 
 // mayEnd reports, in a closed world, whether the last functions of the game are through. It drops what they call and ask for ever.
@@ -137,14 +145,15 @@ func (r *run) wait(ctx context.Context) error {
 	w.drive.Rest(true)
 	defer w.drive.Rest(false)
 	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	case <-r.tick:
 		r.lookedAtAll = time.Time{} // the step of a tick looks at all
-	case <-r.settle.C:
-		r.happened = false
+	case <-r.settled:
+		r.happened, r.settled = false, nil
 	case <-w.drive.Wake():
 		r.gathering.Yield(w.lobby.posted)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	return nil
 }
