@@ -50,10 +50,11 @@ type Conn struct {
 
 	// Calls. Owned by the world's goroutine, except mail.out (the link's lock) and the counters of times (atomic). watched is written,
 	// and read on other goroutines, under World.dos.mu.
-	admitted bool // it is in World.announced
-	active   bool // it is in frame.active
-	corked   bool // messages that are sent now leave at Flush
-	turn     turn // its part of a Dispatch
+	admitted bool         // it is in World.announced
+	active   bool         // it is in frame.active
+	corked   bool         // messages that are sent now leave at Flush
+	waiting  waitingCalls // a client's, that wait for actors which they name
+	turn     turn         // its part of a Dispatch
 	requests requests
 	mail     mail                      // messages of the game on the control channel
 	limits   map[*method]budget.Bucket // of Server RPCs with a RateLimit
@@ -119,7 +120,6 @@ func (s *shown) hasDormant(a *Actor) bool { return a.dormancy.on && s.detached[a
 type copies struct {
 	byRef     map[Ref]*Actor
 	reps      pending                  // OnRep functions that wait until all states of a packet are applied
-	waiting   waitingCalls             // calls that wait for actors which they name
 	referrers refs.Index[Ref, replica] // by actor: states that name it
 	razed     map[string]bool          // names of placed actors that the server destroyed before they were placed here
 }
@@ -367,9 +367,9 @@ func (c *Conn) unsettled() bool {
 	switch {
 	case !c.usable():
 		return false
-	case c.shown.state.pending():
+	case c.server && c.shown.state.pending():
 		return true
-	case len(c.copies.waiting.calls) > 0 || c.requests.asked.Len() > 0: // these end when their time is over
+	case len(c.waiting.calls) > 0 || c.requests.asked.Len() > 0: // these end when their time is over
 		return true
 	}
 	return c.times.ask.NeedsDriving() || c.mail.in.Owed() > 0

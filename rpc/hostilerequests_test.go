@@ -287,7 +287,7 @@ func TestRequestErrorsNameItOnce(t *testing.T) {
 func TestQuestionTwiceWhileItWaits(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		c := &Conn{world: n.clients[0].World, requests: newRequests(1)}
-		c.copies.waiting.calls = []waitingCall{{question: 3}}
+		c.waiting.calls = []waitingCall{{question: 3}}
 		payload := questionBytes(t, clerkAdmit, 3, shot{1})[len(clerkAdmit.question.appendID(nil)):]
 		violation := n.clients[0].invokeRequest(c, &Actor{class: clerk}, clerkAdmit.question, payload)
 		require.NotNil(t, violation)

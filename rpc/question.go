@@ -262,5 +262,5 @@ func (w *World) cancelQuestion(c *Conn, a *Actor, m *method, number uint64) {
 		q.end(errCanceled)
 		return
 	}
-	c.copies.waiting.cancel(a, m, number)
+	c.waiting.cancel(a, m, number)
 }

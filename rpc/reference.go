@@ -96,7 +96,7 @@ func (c *Conn) resolve(call *Call, m *method, p any, payload []byte) (wait bool)
 	if len(needs) == 0 {
 		return false
 	}
-	w := &c.copies.waiting
+	w := &c.waiting
 	if !m.waits || c.server || w.running || len(w.calls) == maxWaiting || w.bytes+len(payload) > maxWaitingBytes {
 		c.drops.Add(drops.UnknownRef, len(needs))
 		return false
@@ -113,7 +113,7 @@ func (c *Conn) resolve(call *Call, m *method, p any, payload []byte) (wait bool)
 // runAllWaiting runs, in Dispatch, the waiting calls whose time is over.
 func (w *World) runAllWaiting() {
 	for _, c := range w.frame.attended(w.announced) {
-		if len(c.copies.waiting.calls) > 0 {
+		if len(c.waiting.calls) > 0 {
 			w.runWaiting(c)
 		}
 	}
@@ -121,14 +121,14 @@ func (w *World) runAllWaiting() {
 
 // runWaiting runs the waiting calls whose actors are all open now, or whose time is over.
 func (w *World) runWaiting(c *Conn) {
-	for i := 0; i < len(c.copies.waiting.calls); {
-		call := c.copies.waiting.calls[i]
+	for i := 0; i < len(c.waiting.calls); {
+		call := c.waiting.calls[i]
 		if !call.actor.dead && w.frame.beat.Real.Before(call.until) && slices.ContainsFunc(call.needs, func(ref Ref) bool { return c.Actor(ref) == nil }) {
 			i++
 			continue
 		}
-		c.copies.waiting.calls = slices.Delete(c.copies.waiting.calls, i, i+1)
-		c.copies.waiting.bytes -= len(call.payload)
+		c.waiting.calls = slices.Delete(c.waiting.calls, i, i+1)
+		c.waiting.bytes -= len(call.payload)
 		w.runWaited(c, call)
 	}
 }
@@ -136,8 +136,8 @@ func (w *World) runWaiting(c *Conn) {
 // runWaited runs a call that has waited.
 func (w *World) runWaited(c *Conn, call waitingCall) {
 	defer w.game.Catch(c)
-	c.copies.waiting.running, w.handling.arrived = true, w.frame.now
-	defer func() { c.copies.waiting.running = false }()
+	c.waiting.running, w.handling.arrived = true, w.frame.now
+	defer func() { c.waiting.running = false }()
 	run := w.run
 	if call.method.role == isQuestion {
 		run = func(c *Conn, a *Actor, m *method, payload []byte) *CloseError {

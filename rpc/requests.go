@@ -131,7 +131,7 @@ func (w *World) invokeRequest(c *Conn, a *Actor, m *method, payload []byte) *Clo
 		w.cancelQuestion(c, a, m, number)
 		return nil
 	}
-	if _, runs := c.requests.questions.Get(number); runs || c.copies.waiting.asks(number) {
+	if _, runs := c.requests.questions.Get(number); runs || c.waiting.asks(number) {
 		return violationf(PayloadFail, "%v: question %d is asked twice", m, number)
 	}
 	if reason := w.refuse(c, a, m); reason != drops.None {

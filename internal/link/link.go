@@ -53,13 +53,13 @@ type Link struct {
 	mu       sync.Mutex
 	slots    []slot    // the machines, in order of priority; play's is the first
 	last     time.Time // newest time of the clock, which never runs back
-	mtu      mtu       // how large the next datagram may be
-	pacer    pacer     // when it may leave
-	queued   queued    // bounds the datagrams in the carrier's queue
-	rated    rated     // what Config.Rate holds back
 	sealed   sealed    // the second carrier
 	failed   error     // a machine's violation; no machine is called after it
 	uncorked bool      // a Close has uncorked the machines
+	rated    rated     // what Config.Rate holds back
+	queued   queued    // bounds the datagrams in the carrier's queue
+	mtu      mtu       // how large the next datagram may be
+	pacer    pacer     // when it may leave
 
 	// The writer's sleep, in which it has no goroutine. Guarded by mu too.
 	parked bool        // the writer has found nothing to do, and will not look again unless it is woken
@@ -79,8 +79,8 @@ type Link struct {
 	expected atomic.Int64 // see Expect
 
 	// The end.
+	draining atomic.Bool // Close waits until the peer has acknowledged all reliable data
 	closing  closing
-	draining atomic.Bool        // Close waits until the peer has acknowledged all reliable data
 	ctx      context.Context    // ends the reader and the writer
 	cancel   context.CancelFunc // of ctx
 	reading  sync.WaitGroup     // the reader's goroutine

@@ -183,7 +183,7 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, size int) (pac
 		s.end(&Error{Kind: KeysUsedUp, Reason: "packet numbers are used up; a new carrier is needed"})
 		return buf, 0, false
 	}
-	b := appendHeader(buf[:0], s.ids[0], number)
+	b := appendHeader(buf[:0], s.id, number)
 	limit := size - tagBytes
 	rec := record{sent: t, fate: silent}
 	switch why {

@@ -200,7 +200,7 @@ func (c *Carrier) stays() bool { return c.bulk.Load() || c.run.heavy() }
 func (c *Carrier) Spares() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return max(len(c.session.ids)-1, 0)
+	return len(c.session.spares)
 }
 
 // Session returns the session, which may be used only under the lock.

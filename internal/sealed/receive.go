@@ -64,7 +64,7 @@ func (s *Session) dropped(why drop) error {
 
 // consume handles the frames of a packet, and returns how soon they ask for feedback. An error is a violation.
 func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err error) {
-	f, told, payloads := &s.frame, false, 0
+	f, told, payloads := s.frame, false, 0
 	for len(frames) > 0 {
 		if frames, err = f.consume(frames); err != nil {
 			return never, violation(err.Error())

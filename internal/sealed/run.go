@@ -44,6 +44,7 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 type batch struct {
 	packets [turnPackets]arrived
 	n       int
+	frame   frame // lent to the session, for which it would be 2 KiB of cold memory
 }
 
 // arrived is a packet that was opened, and when it came.
@@ -141,6 +142,7 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 	c.mu.Lock()
 	woken := c.worker.seen()
 	now := time.Now()
+	c.session.frame = &r.batch.frame
 	c.follow(now)
 	c.receive(now)
 	_ = c.session.Advance(now) // Err says it later

@@ -92,7 +92,8 @@ type Session struct {
 	// Keys and ids.
 	sealer *sealer // used by Seal alone, which may run beside the other methods
 	opener *opener
-	ids    []ID // the peer's; the first is in use, the others are spares
+	id     ID   // the peer's that is in use
+	spares []ID // others of the peer's
 
 	// The state.
 	state   State
@@ -118,7 +119,7 @@ type Session struct {
 	clock  uint64 // the peer's clock in its latest feedback, unwrapped; 0 = none has come
 
 	// Scratch memory.
-	frame    frame     // the frame that is read; its feedback also for the report that is built
+	frame    *frame    // the frame that is read; its feedback also for the report that is built. A carrier lends its own
 	arrivals []arrival // of the feedback that is read
 
 	stats Stats
@@ -138,6 +139,7 @@ func NewSession(c SessionConfig) (*Session, error) {
 		return nil, err
 	}
 	s.skips.init(c.Seed)
+	s.frame = new(frame)
 	return s, nil
 }
 
@@ -162,8 +164,8 @@ func (s *Session) makeKeys() error {
 // Start begins to open the carrier with the peer's first ids.
 func (s *Session) Start(now time.Time, ids ...ID) {
 	t := s.tick(now)
-	s.ids = append(s.ids, ids...)
-	if s.started || len(s.ids) == 0 || s.state == Closed {
+	s.AddIDs(ids...)
+	if s.started || !s.Rotate() || s.state == Closed {
 		return
 	}
 	s.started = true
@@ -172,15 +174,15 @@ func (s *Session) Start(now time.Time, ids ...ID) {
 }
 
 // AddIDs adds spare ids of the peer.
-func (s *Session) AddIDs(ids ...ID) { s.ids = append(s.ids, ids...) }
+func (s *Session) AddIDs(ids ...ID) { s.spares = append(s.spares, ids...) }
 
 // Rotate changes to a fresh id of the peer, so that an observer cannot connect two addresses (RFC 9000, section 9.5). It is false when
 // there is no spare.
 func (s *Session) Rotate() bool {
-	if len(s.ids) < 2 {
+	if len(s.spares) == 0 {
 		return false
 	}
-	s.ids = s.ids[1:]
+	s.id, s.spares = s.spares[0], s.spares[1:]
 	return true
 }
 
