@@ -3,6 +3,7 @@
 package timers
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -63,7 +64,7 @@ func (q *Queue) forget(t *Timer) {
 	t.set = false
 	if q.stale++; 2*q.stale > len(q.waiting) {
 		q.waiting = slices.DeleteFunc(q.waiting, entry.stale)
-		slices.SortFunc(q.waiting, func(a, b entry) int { return int(a.at - b.at) }) // a sorted slice is a heap
+		slices.SortFunc(q.waiting, func(a, b entry) int { return cmp.Compare(a.at, b.at) }) // a sorted slice is a heap
 		q.stale = 0
 	}
 }
