@@ -13,19 +13,19 @@ type Queue[T any] struct {
 
 // Add appends t.
 func (q *Queue[T]) Add(t T) {
-	q.makePlace()
+	q.makePlace(1)
 	q.items = append(q.items, t)
 }
 
-// makePlace moves what is left to the front when the array is full and half of it has left: the array of a queue that is never empty, as that
-// of a busy crew, would grow for ever.
-func (q *Queue[T]) makePlace() {
-	if len(q.items) < cap(q.items) || q.Len() > q.next {
+// makePlace moves what is left to the front when n more do not fit into the array and half of it has left: the array of a queue that is never
+// empty, as that of a busy crew, would grow for ever.
+func (q *Queue[T]) makePlace(n int) {
+	if len(q.items)+n <= cap(q.items) || q.Len() > q.next {
 		return
 	}
-	n := copy(q.items, q.items[q.next:])
-	clear(q.items[n:])
-	q.items, q.next = q.items[:n], 0
+	left := copy(q.items, q.items[q.next:])
+	clear(q.items[left:])
+	q.items, q.next = q.items[:left], 0
 }
 
 // AddAll appends what another goroutine or tick has gathered, and leaves from empty. An empty queue swaps its array with from's, so that a
@@ -35,7 +35,7 @@ func (q *Queue[T]) AddAll(from *[]T) {
 		q.items, q.next, *from = *from, 0, q.items[:0]
 		return
 	}
-	q.makePlace()
+	q.makePlace(len(*from))
 	q.items = append(q.items, *from...)
 	clear(*from)
 	*from = (*from)[:0]

@@ -65,6 +65,24 @@ func TestQueueThatIsNeverEmpty(t *testing.T) {
 	require.LessOrEqual(t, cap(q.items), 4*left)
 }
 
+// TestQueueOfBatchesThatIsNeverEmpty: also when a batch seldom fills the array to its end.
+func TestQueueOfBatchesThatIsNeverEmpty(t *testing.T) {
+	for size := 2; size < 8; size++ {
+		var q Queue[int]
+		q.Add(0)
+		for range 10_000 {
+			batch := make([]int, size)
+			q.AddAll(&batch)
+			for range size {
+				_, ok := q.Take()
+				require.True(t, ok)
+			}
+			require.Equal(t, 1, q.Len())
+		}
+		require.LessOrEqual(t, cap(q.items), 8*size, "batches of %d", size)
+	}
+}
+
 // TestQueueInOrder: whatever is added in whichever way, and wherever a panic stops, all comes out once, in order, and what has left is
 // not held on to.
 func TestQueueInOrder(t *testing.T) {
