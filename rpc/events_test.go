@@ -445,6 +445,51 @@ func TestTicksLookAtAll(t *testing.T) {
 	})
 }
 
+// TestForceQueueInACrowd: also where a step does not compare the states, a call leaves behind those that were changed before it.
+func TestForceQueueInACrowd(t *testing.T) {
+	lookAtTheActive(t)
+	synctest.Test(t, func(t *testing.T) {
+		class := NewClass("Drummer")
+		labels, beat := NewState[label](class), Multicast[int](class, "Beat", Unreliable, ForceQueue())
+		heard := make(map[int]string)
+		bind := func(w *testWorld) *Binding[*puppet] {
+			b := Bind(w.World, class, func(*Actor) *puppet { return new(puppet) })
+			Replicate(b, labels, func(p *puppet) *label { return &p.label })
+			On(b, beat, func(p *puppet, _ *Call, n int) {
+				if !w.IsServer() {
+					heard[n] = p.label.Text
+				}
+			})
+			return b
+		}
+		server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
+		here, _ := bind(server), bind(client)
+		ctx, _, end := underRun(t, server, client)
+		var a *Actor
+		var p *puppet
+		require.NoError(t, server.Do(ctx, func() {
+			var err error
+			a, p, err = Spawn(here, server.joined[0], nil)
+			require.NoError(t, err)
+		}))
+		time.Sleep(time.Second)
+		want := make(map[int]string)
+		for n := range 20 {
+			want[n] = strconv.Itoa(n)
+			require.NoError(t, server.Do(ctx, func() {})) // its step compares
+			time.Sleep(time.Millisecond)
+			require.NoError(t, server.Do(ctx, func() {
+				p.label.Text = want[n]
+				require.NoError(t, beat.Call(a, n))
+			}))
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		end()
+		require.Equal(t, want, heard)
+	})
+}
+
 // TestCallsBeforeJoinAreNotKept: connections that never join must not wait in the inbox for a Dispatch.
 func TestCallsBeforeJoinAreNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -73,10 +73,11 @@ func (o *opening) queue(m *method, call []byte) error {
 	return nil
 }
 
-// callsDue reports whether queued calls may leave: the client lacks no state, so that they travel behind the states of the moment when
-// they were made, or newer ones.
+// callsDue reports whether queued calls may leave: this Flush has compared the states, and the client lacks none, so that they travel behind
+// the states of the moment when they were made, or newer ones.
 func (o *opening) callsDue(now time.Time) bool {
-	return !o.calls.Empty() && !o.closed && o.lacks == 0 && o.actor.states.due(now, o.actor.class.updatePeriod)
+	looked := o.conn.world.replicator.looked
+	return looked && !o.calls.Empty() && !o.closed && o.lacks == 0 && o.actor.states.due(now, o.actor.class.updatePeriod)
 }
 
 // requeue puts back calls that the machine has taken and not sent; when the channel is closed, it counts them as drops.

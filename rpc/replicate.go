@@ -17,6 +17,7 @@ import (
 // world's goroutine.
 type replicator struct {
 	states []comparison
+	looked bool      // the running or last Flush has compared states: see fewStates
 	left   bool      // some actors in states are open for nobody any more: see unwatch
 	fields []byte    // scratch: an update
 	warn   logs.Gate // lets one warning a second pass: a state cannot travel
@@ -37,7 +38,7 @@ func (w *World) replicate(now time.Time) {
 	if w.replicator.left {
 		w.replicator.unwatch()
 	}
-	if w.frame.all || len(w.replicator.states) <= fewStates {
+	if w.replicator.looked = w.frame.all || len(w.replicator.states) <= fewStates; w.replicator.looked {
 		w.replicator.compare(now)
 	}
 	for _, c := range w.frame.attended(w.announced) {
