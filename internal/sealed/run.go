@@ -44,7 +44,7 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 type batch struct {
 	packets [turnPackets]arrived
 	n       int
-	frame   frame // lent to the session, for which it would be 2 KiB of cold memory
+	frame   frame // lent to the session for the turn, for which it would be 2 KiB of cold memory
 }
 
 // arrived is a packet that was opened, and when it came.
@@ -155,6 +155,7 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 	r.changed = c.session.Changed() || r.changed
 	r.state = c.session.State()
 	c.bulk.Store(c.session.bulkInFlight() > 0 || c.bulkWaits())
+	c.session.frame = nil // or each carrier at rest would keep a batch in memory
 	c.mu.Unlock()
 	r.noteLoad()
 	if turned {

@@ -61,6 +61,22 @@ func TestWaitsAreNoted(t *testing.T) {
 	})
 }
 
+// TestNothingIsLentAtRest: a carrier between two turns keeps no buffers, of 6 KiB and more, from those that work.
+func TestNothingIsLentAtRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newTalk(t)
+		for range 2 {
+			d.say(1)
+			pass(time.Second)
+			for _, c := range []*Carrier{d.a, d.b} {
+				require.Nil(t, c.session.frame)
+				require.Nil(t, c.run.batch)
+				require.Nil(t, c.run.burst)
+			}
+		}
+	})
+}
+
 // TestTurnIsShortForJumboPackets, too: what one turn gives to the machines under the lock is bounded in packets and in bytes.
 func TestTurnIsShortForJumboPackets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -119,7 +119,7 @@ type Session struct {
 	clock  uint64 // the peer's clock in its latest feedback, unwrapped; 0 = none has come
 
 	// Scratch memory.
-	frame    *frame    // the frame that is read; its feedback also for the report that is built. A carrier lends its own
+	frame    *frame    // the frame that is read; its feedback also for the report that is built. A carrier lends one for each turn
 	arrivals []arrival // of the feedback that is read
 
 	stats Stats
