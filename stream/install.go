@@ -39,7 +39,7 @@ type Streams struct {
 	due      []*Peer       // those of joined at which ticks look, in this order; each once, which Peer.listed notes
 	looked   time.Time     // when a tick last looked for overdue ones among all
 	lastTick time.Time     // when the newest tick began
-	tickEnds time.Time     // when that tick must end
+	tickEnds time.Time     // when that tick must end; zero = it has found nothing to do so far
 	interval time.Duration // between ticks, for pace and the queues of routes
 }
 
@@ -174,7 +174,7 @@ const (
 
 // tickPeers ticks the peers that have something to do, one after the other, until time is up. The next tick goes on behind the last one.
 func (s *Streams) tickPeers(now time.Time) {
-	s.tickEnds = s.clock().Add(max(leastTick, s.interval/tickShare))
+	s.tickEnds = time.Time{}
 	s.callers.Take(s.list)
 	s.lookForOverdue(now)
 	ticked := 0
@@ -183,7 +183,7 @@ func (s *Streams) tickPeers(now time.Time) {
 		ticked++
 		p.listed = false
 		p.tick(now)
-		if s.timeUp() {
+		if !p.rests && s.timeUp() {
 			s.wake()
 			return
 		}
@@ -208,6 +208,13 @@ func (s *Streams) list(p *Peer) {
 	if p.ticks && !p.listed {
 		p.listed = true
 		s.due = append(s.due, p)
+	}
+}
+
+// begin has the tick's time run from now on, if it does not yet. Most ticks of a game find nothing to do, for which they need no clock.
+func (s *Streams) begin() {
+	if s.tickEnds.IsZero() {
+		s.tickEnds = s.clock().Add(max(leastTick, s.interval/tickShare))
 	}
 }
 

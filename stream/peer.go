@@ -133,6 +133,7 @@ func (p *Peer) tick(now time.Time) {
 	if p.rests = p.quiet(); p.rests {
 		return
 	}
+	p.streams.begin()
 
 	// What leaves in two ticks may wait in the queues: with less the path would idle when the next tick is late.
 	p.window.queue = max(defaultQueueTime, 2*p.streams.interval)
