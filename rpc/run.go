@@ -144,18 +144,31 @@ func (r *run) wait(ctx context.Context) error {
 	r.happened = true
 	w.drive.Rest(true)
 	defer w.drive.Rest(false)
-	select {
-	case <-r.tick:
-		r.lookedAtAll = time.Time{} // the step of a tick looks at all
-	case <-r.settled:
-		r.happened, r.settled = false, nil
-	case <-w.drive.Wake():
+	if r.sleep() {
 		r.gathering.Yield(w.lobby.posted)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return nil
+}
+
+// sleep waits for the driver, which is woken then, or a time. Most waits are for the driver alone, and cost half of a select.
+func (r *run) sleep() (woken bool) {
+	wake := r.world.drive.Wake()
+	if r.tick == nil && r.settled == nil {
+		<-wake
+		return true
+	}
+	select {
+	case <-r.tick:
+		r.lookedAtAll = time.Time{} // the step of a tick looks at all
+	case <-r.settled:
+		r.happened, r.settled = false, nil
+	case <-wake:
+		return true
+	}
+	return false
 }
 
 // maxLastDispatches is how often Run dispatches after the world was closed, as long as the last functions of the game call and ask.
