@@ -107,7 +107,9 @@ func TestOnlyBulkWaitsForTheSocket(t *testing.T) {
 		d.up.hold = true
 		d.start()
 		pass(2 * time.Second)
+		d.a.worker.mu.Lock() // which the one who works takes before
 		d.a.run.writer.MayWait = true
+		d.a.worker.mu.Unlock()
 		before := d.a.Stats().Received
 		pass(2 * trimAfter)
 		require.Equal(t, before, d.a.Stats().Received, "nobody but the timer brings work")
