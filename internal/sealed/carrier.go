@@ -111,7 +111,7 @@ func NewCarrier(socket *Socket, c Config) (*Carrier, error) {
 	r.run.pinger.every = c.PingTime
 	r.inbox = newInbox(r.arrived)
 	r.blocks = socket.sys.Blocks()
-	r.worker = worker{hand: r.hand, work: r.loop, empty: r.inbox.empty, real: socket.sys.Raw != nil, token: make(chan struct{}, 1), queue: socket.timers}
+	r.worker = worker{hand: r.hand, work: r.loop, empty: r.inbox.empty, real: socket.real, token: make(chan struct{}, 1), queue: socket.timers}
 	r.worker.later.Fire = r.worker.expired
 	r.inbox.lent = &socket.lent
 	remote, _ := c.Addrs()

@@ -33,6 +33,7 @@ type Guard interface {
 // Socket shares a UDP socket between QUIC and carriers. All methods may be called concurrently.
 type Socket struct {
 	sys   *udp.Socket
+	real  bool  // it is the kernel's, and time is real, not a test's
 	guard Guard // SocketConfig.Guard
 
 	mu    sync.RWMutex // guards boxes
@@ -55,13 +56,14 @@ type SocketStats struct {
 	Size    uint64 // packets dropped because they were too short or too long to be sealed packets
 }
 
-// kernelTimers are those of all sockets of the kernel's: a process may have hundreds of clients. Others may live in a test's time.
+// kernelTimers are those of all sockets of the kernel's: a process may have hundreds of clients. Others live in a test's time, and so do the
+// kernel's in a bubble of testing/synctest.
 var kernelTimers = timers.New()
 
 // NewSocket wraps a socket, usually a *net.UDPConn. From now on nobody else may read from that; the caller closes it.
 func NewSocket(conn net.PacketConn, c SocketConfig) *Socket {
 	s := &Socket{sys: udp.New(conn, !c.NoOffload), guard: c.Guard, boxes: make(map[ID]*inbox), crew: crew.New((*Carrier).play), timers: kernelTimers}
-	if s.sys.Raw == nil {
+	if s.real = s.sys.Raw != nil && kernelTimers.Shares(time.Now()); !s.real {
 		s.timers = timers.New()
 	}
 	return s

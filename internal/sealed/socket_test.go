@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/ipv4"
 
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/timers"
 	"github.com/quivernet/quiver/internal/udp"
 )
 
@@ -378,4 +379,28 @@ func TestNoJumboPacketWaitsForItsCarrier(t *testing.T) {
 	_, p := b.next(&waiting)
 	require.Len(t, p, len(packet))
 	require.False(t, waiting.more())
+}
+
+// TestTimersOfABubble: a test in a bubble that opens the kernel's sockets has timers of its own. The runtime ended the whole process when another
+// one used the same.
+func TestTimersOfABubble(t *testing.T) {
+	open := func() *Socket {
+		conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer conn.Close()
+		return NewSocket(conn, SocketConfig{})
+	}
+	for range 2 {
+		synctest.Test(t, func(*testing.T) {
+			s, fired := open(), 0
+			s.timers.Set(&timers.Timer{Fire: func() { fired++ }}, time.Now().Add(time.Second))
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			require.Equal(t, 1, fired)
+			require.False(t, s.real, "nor may who works wait for real time to pass")
+		})
+	}
+	s := open()
+	require.True(t, s.real)
+	require.Same(t, kernelTimers, s.timers)
 }

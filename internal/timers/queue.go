@@ -36,6 +36,10 @@ type Timer struct {
 // New returns a queue.
 func New() *Queue { return &Queue{epoch: time.Now()} }
 
+// Shares reports whether now is of the queue's time. That of a bubble of testing/synctest, which begins in the year 2000, is not; the runtime
+// ends a process where one timer is set in both.
+func (q *Queue) Shares(now time.Time) bool { return !now.Before(q.epoch) }
+
 // Set has t fire at a time or up to a millisecond later, and no longer when it was set to before.
 func (q *Queue) Set(t *Timer, at time.Time) {
 	q.mu.Lock()
