@@ -34,12 +34,15 @@ var binds = []struct {
 	{"Open: unequal parts become equal over some ten seconds, by looks that all make as large as each other and by yielding to the queues of others. Seeds differ: some are at 0.99, some at 0.8. New Reno is fairer.",
 		[]string{"crowd: 2", "crowd: 4", "crowd: 8", "crowd: 16", "crowd and weather: "}},
 	{"Open: who has most looks for more by a quarter of that, three times what a queue of an eighth holds: all lose, the others yield, and it does not, for it made the losses itself. Who yields adds half a packet in a round trip, " +
-		"of which its part is a hundred. Looks of no more than half the queue make it 0.7 to 0.9 with half of the losses, and the long one among short flows three times as fast; but then what a start has lost over a queue of a sixteenth takes 1.3 of the ideal to find again, and losses in runs cost up to twice the ideal.",
+		"of which its part is a hundred. Looks of no more than half the queue, once one has met drops, which double with each that finds more while nobody else is known, make it 0.9 with a third of the losses, and give one CUBIC over an eighth 0.47 for 0.37; " +
+		"but losses in runs then cost up to 16 % more time, and a latecomer of two over a quarter has 0.64 of its share for 0.92.",
 		[]string{"8 together on 1000 Mbit/s"}},
 	{"Open: over a round trip of 10 ms CUBIC leaves us 0.55 to 0.57, New Reno 0.48.",
 		[]string{"with cubic on 100 Mbit/s"}},
-	{"Open: a start that fills a queue of a quarter once drops all that the long one of ours sends for 40 ms, which then competes from a sixtieth of its rate, and looks for more only each 18 to 27 round trips, for a look has met drops. " +
-		"From half of its rate it has 0.34. With a look right after it has competed it has more than New Reno would, but New Reno beside it over a queue of an eighth 0.33. With looks of no more than half the queue it has 0.65: see Near.",
+	{"Open: the first flight of 256 KiB over 20 Mbit/s, which is nearly a product, fills a queue of a quarter once more than a start that doubles from ten packets. CUBIC in our place takes next to nothing from the long one, BBR as much.",
+		[]string{"each second beside reno"}},
+	{"Open: a start that fills a queue of a quarter once drops most of what the long one of ours sends for 40 ms. It goes on from 0.63 of its rate, and looks for more only each 18 to 27 round trips, for a look has met drops. " +
+		"From 0.7 of its rate it has 0.73, but New Reno beside it over a queue of an eighth 0.41. With looks of no more than half the queue it has 0.72, and with both 0.9: see Near.",
 		[]string{"short flows: "}},
 	{"A model that takes no notice of loss fills a queue of an eighth until 5 % and more are lost; who answers losses as New Reno does gets a thirtieth, New Reno itself as well.",
 		[]string{"with bbr, queue 0.125"}},
