@@ -5,10 +5,6 @@ const (
 	leastSteer, mostSteer = 0.75, 1.25
 	// idleRounds is how many rounds without a queue, though cruising steers for one, mean that somebody has left: a look need not wait.
 	idleRounds = 1
-	// leastLeft is the part of what came lately that a competition begins with at least, before it cuts that. When somebody starts over a short
-	// queue, nearly all that comes for a moment is his, though his share is less: a long transfer lost half and more to each of the short ones beside
-	// it, and wins back half a packet in a round trip. With all of it one New Reno over an eighth of the product has 0.41 beside us for 0.45.
-	leastLeft = 0.9
 )
 
 // stepCruise watches for a queue that stands, and looks for more rate now and then.
@@ -46,7 +42,7 @@ func (c *Controller) answerLoss(t instant) {
 		return
 	}
 	if c.rateBeforeQueue = c.Estimate(); c.recent > 0 {
-		c.rateBeforeQueue = min(max(c.recent, c.sureShare(t)), c.rateBeforeQueue)
+		c.rateBeforeQueue = min(c.recent, c.rateBeforeQueue)
 	}
 	c.compete(t)
 	c.halve(t)

@@ -305,15 +305,6 @@ func (c *Controller) borneOut() float64 {
 	return c.mostAfter(c.round.arrived(c.delivery.total))
 }
 
-// sureShare returns the rate that a competition begins with at least; 0 = none is sure. Over a deep queue what comes is our share of the path, and
-// what came soon after our own start may be more than that.
-func (c *Controller) sureShare(t instant) float64 {
-	if !c.delay.short() || t-c.start.over < minimumLife/2 {
-		return 0
-	}
-	return leastLeft * c.carried.value()
-}
-
 // passed is the part of so many bytes that was not lost, by what was decided since the state began.
 func (c *Controller) passed(bytes int) int {
 	arrived := int(c.delivery.total - c.before)

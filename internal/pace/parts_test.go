@@ -417,29 +417,6 @@ func TestPush(t *testing.T) {
 	require.InDelta(t, lookGain, c.push(), 1e-9, "which has ended")
 }
 
-// TestAStartOfOthersIsNoShare: what comes while somebody's start fills a short queue is no measure of what he leaves.
-func TestAStartOfOthersIsNoShare(t *testing.T) {
-	begins := func(recent float64, deep, since time.Duration) float64 {
-		c := New(Config{Packet: 1000})
-		c.delay.trip(1, 100*ms)
-		c.delay.noteDepth(1, deep)
-		c.rates.set(0, 1e6)
-		c.carried.add(0, 1e6)
-		c.enter(Cruise, 1) // from Start
-		c.recent = recent
-		c.competition.lossAnswered = 1 + since - ms
-		c.answerLoss(1 + since)
-		require.Equal(t, Compete, c.State())
-		return c.competition.window / multiplicative / 0.1
-	}
-	const long = minimumLife / 2
-	require.InDelta(t, leastLeft*1e6, begins(0.2e6, 20*ms, long), 1)
-	require.InDelta(t, 0.95e6, begins(0.95e6, 20*ms, long), 1)
-	require.InDelta(t, 1e6, begins(2e6, 20*ms, long), 1)
-	require.InDelta(t, 0.2e6, begins(0.2e6, 200*ms, long), 1, "over a deep queue it is our share")
-	require.InDelta(t, 0.2e6, begins(0.2e6, 20*ms, long-1), 1, "soon after our own start")
-}
-
 // TestPTOHasAFloor: when the smoothed variation has become small, a round trip of a clump is no silence yet.
 func TestPTOHasAFloor(t *testing.T) {
 	d := delay{}

@@ -48,9 +48,6 @@ func (c *Controller) enter(s State, t instant) {
 		c.pause = c.distance(t)
 	}
 	c.start.lost = 0
-	if c.state == Start {
-		c.start.over = t
-	}
 	if s != Start {
 		c.starters = 0
 	}
