@@ -98,11 +98,11 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 // without a valid token; addr may be forged, and suspect says that others were begun from there.
 func (w *World) mustProve(addr net.Addr, suspect bool) bool {
 	must, open := w.lobby.mustProve(suspect)
-	why := "as many are in their handshake as Config.RetryAbove allows"
-	if suspect {
-		why = "several from there have begun without a proof"
-	}
 	if must {
+		why := "as many are in their handshake as Config.RetryAbove allows"
+		if suspect {
+			why = "several from there have begun without a proof"
+		}
 		w.logs.Warn(logs.Retry, "new clients must prove their address", "addr", addr, "handshakes", open, "Config.RetryAbove", w.config.retryAbove(), "why", why)
 	}
 	return must

@@ -39,6 +39,18 @@ func underRun(t *testing.T, server, client *testWorld) (ctx context.Context, con
 	}
 }
 
+// spawnUnderRun is underRun with an actor of the client's, and returns when all is quiet.
+func spawnUnderRun[T any](t *testing.T, server, client *testWorld, here *Binding[T]) (ctx context.Context, a *Actor, object T, end func()) {
+	ctx, _, end = underRun(t, server, client)
+	require.NoError(t, server.Do(ctx, func() {
+		var err error
+		a, object, err = Spawn(here, server.joined[0], nil)
+		require.NoError(t, err)
+	}))
+	time.Sleep(2 * time.Second)
+	return ctx, a, object, end
+}
+
 // TestThenIsToldWhenItsWorldCloses: a question that a world asks itself ends with the world, and Then's function has to hear of it.
 func TestThenIsToldWhenItsWorldCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -75,15 +87,7 @@ func withHero(t *testing.T, class *Class, want string, play func(ctx context.Con
 		}
 		server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
 		here, there := bind(server.World), bind(client.World)
-		ctx, _, end := underRun(t, server, client)
-		var err error
-		var a *Actor
-		var p *puppet
-		require.NoError(t, server.Do(ctx, func() {
-			a, p, err = Spawn(here, server.joined[0], nil)
-			require.NoError(t, err)
-		}))
-		time.Sleep(2 * time.Second)
+		ctx, a, p, end := spawnUnderRun(t, server, client, here)
 		play(ctx, server, a, p)
 		time.Sleep(time.Minute)
 		text := ""
@@ -137,15 +141,11 @@ func afterAHook[S any](t *testing.T, byPost, byHook S) {
 				*s, changed = byHook, time.Time{}
 			}
 		})
-		ctx, _, end := underRun(t, server, client)
-		var a *Actor
+		ctx, a, object, end := spawnUnderRun(t, server, client, here)
 		require.NoError(t, server.Do(ctx, func() {
-			var err error
-			a, s, err = Spawn(here, server.joined[0], nil)
-			require.NoError(t, err)
+			s = object
+			*s, changed = byPost, server.frame.now
 		}))
-		time.Sleep(2 * time.Second)
-		require.NoError(t, server.Do(ctx, func() { *s, changed = byPost, server.frame.now }))
 		time.Sleep(time.Minute)
 		var got S
 		require.NoError(t, client.Do(ctx, func() {
@@ -420,15 +420,7 @@ func TestTicksLookAtAll(t *testing.T) {
 		}
 		server, client := newTestWorld(t, Config{TickRate: 100}), newTestWorld(t, Config{})
 		here, _ := bind(server.World), bind(client.World)
-		ctx, _, end := underRun(t, server, client)
-		var a *Actor
-		var p *puppet
-		require.NoError(t, server.Do(ctx, func() {
-			var err error
-			a, p, err = Spawn(here, server.joined[0], nil)
-			require.NoError(t, err)
-		}))
-		time.Sleep(time.Second)
+		ctx, a, p, end := spawnUnderRun(t, server, client, here)
 		for range 10 {
 			time.Sleep(103 * time.Millisecond)
 			require.NoError(t, server.Do(ctx, func() { p.label.Text += "." }))
@@ -464,15 +456,7 @@ func TestForceQueueInACrowd(t *testing.T) {
 		}
 		server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
 		here, _ := bind(server), bind(client)
-		ctx, _, end := underRun(t, server, client)
-		var a *Actor
-		var p *puppet
-		require.NoError(t, server.Do(ctx, func() {
-			var err error
-			a, p, err = Spawn(here, server.joined[0], nil)
-			require.NoError(t, err)
-		}))
-		time.Sleep(time.Second)
+		ctx, a, p, end := spawnUnderRun(t, server, client, here)
 		want := make(map[int]string)
 		for n := range 20 {
 			want[n] = strconv.Itoa(n)

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/quicconn"
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // forge makes the first packets of QUIC clients that never say more: real Initials, each with a connection id, keys and a
@@ -159,32 +159,9 @@ func heap() int {
 	return int(m.HeapInuse + m.StackInuse)
 }
 
-// lines is a log that several goroutines write.
-type lines struct {
-	mu  sync.Mutex
-	buf strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *lines) with(part string) (found []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.buf.String()) {
-		if strings.Contains(line, part) {
-			found = append(found, line)
-		}
-	}
-	return found
-}
-
 // listenLogged makes a server that listens until the test ends, and the lines that it logs.
-func listenLogged(t *testing.T, config *tls.Config) (*testWorld, *Listener, *lines) {
-	log := &lines{}
+func listenLogged(t *testing.T, config *tls.Config) (*testWorld, *Listener, *testkit.Log) {
+	log := &testkit.Log{}
 	server := newTestWorld(t, Config{Logger: slog.New(slog.NewTextHandler(log, nil))})
 	listener, err := Listen("127.0.0.1:0", config, server.World)
 	require.NoError(t, err)
@@ -224,7 +201,7 @@ func TestInitialFlood(t *testing.T) {
 	require.LessOrEqual(t, more, 4*limit+20, "quic-go has three or four a handshake")
 	require.Less(t, grown, 32<<20)
 	require.Less(t, amplified, 3.0)
-	warned := log.with("new clients must prove their address")
+	warned := log.With("new clients must prove their address")
 	require.NotEmpty(t, warned)
 	require.LessOrEqual(t, uint64(len(warned)), lasted+1, "one a second")
 }
@@ -261,7 +238,7 @@ func TestRetryLogSaysWhy(t *testing.T) {
 		require.NoError(t, err)
 		defer c.Close(0, "end of test")
 	}
-	warned := log.with("new clients must prove their address")
+	warned := log.With("new clients must prove their address")
 	require.NotEmpty(t, warned)
 	require.Contains(t, warned[0], `why="several from there have begun without a proof"`)
 }
@@ -316,5 +293,5 @@ func TestCrowdBehindOneAddressJoins(t *testing.T) {
 		require.NoError(t, err)
 		defer c.Close(0, "end of test")
 	}
-	require.Empty(t, log.with("answers of QUIC dropped"))
+	require.Empty(t, log.With("answers of QUIC dropped"))
 }

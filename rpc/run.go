@@ -51,8 +51,8 @@ func (w *World) Tick(now time.Time) {
 // something happens: a message comes, a post, a call in this world, or freed space that somebody watches. It ticks 30 times a second while
 // states are on their way, and on a server with clients while [At] or [Relevant] decides about actors; once more within a thirtieth of a second
 // after something has happened among more than 16 connections, where only such ticks send what has changed in more than 256 states; and besides
-// Config.TickRate times a second. Change states on the world's
-// goroutine, by Post or Do: Run does not notice changes from elsewhere. Run panics when another goroutine drives the world.
+// Config.TickRate times a second. Change states on the world's goroutine, by Post or Do: Run does not notice changes from elsewhere. Run
+// panics when another goroutine drives the world.
 func (w *World) Run(ctx context.Context) error {
 	w.enter(true)
 	defer w.drive.Exit()

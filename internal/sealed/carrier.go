@@ -275,8 +275,8 @@ func (c *Carrier) loop() {
 	}
 }
 
-// heavyTurn takes a turn of the goroutine. While others wait for processors it first waits until less bulk moves. Without bulk it is a timer's,
-// say, and play waits for nobody.
+// heavyTurn takes a turn of the goroutine. While others wait for processors it first waits until less bulk moves. A goroutine whose bulk has
+// left still takes turns for play, which waits for nobody.
 func (c *Carrier) heavyTurn() (next time.Time, idle bool) {
 	if c.worker.crowded() && c.run.heavy() {
 		heavyTurns <- struct{}{}

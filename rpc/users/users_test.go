@@ -322,33 +322,13 @@ func TestOneCodeAtATime(t *testing.T) {
 	require.Len(t, u.last, 1, "what is too old is forgotten")
 }
 
-// record is a log that a test reads while others write it.
-type record struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (r *record) Write(line []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.Write(line)
-}
-
-// take returns what was written since the last take.
-func (r *record) take() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	defer r.text.Reset()
-	return r.text.String()
-}
-
 // TestWatchSaysThatItCannotRead: once when that begins, and once when it is over.
 func TestWatchSaysThatItCannotRead(t *testing.T) {
 	path := fileOf(t, "ann:"+alpha+"\n")
 	u, err := Open(path)
 	require.NoError(t, err)
 	synctest.Test(t, func(t *testing.T) {
-		var log record
+		var log testkit.Log
 		world, err := rpc.NewWorld(rpc.Config{})
 		require.NoError(t, err)
 		ctx, stop := context.WithCancel(t.Context())
@@ -358,7 +338,7 @@ func TestWatchSaysThatItCannotRead(t *testing.T) {
 		said := func() string {
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
-			return log.take()
+			return log.Take()
 		}
 		require.Empty(t, said())
 		require.NoError(t, os.Rename(path, path+"2"))
