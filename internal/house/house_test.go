@@ -128,7 +128,7 @@ var outside = map[string][]string{
 	"golang.org/x/sync":                     {"stream/cdc", "stream/pieces"}, // errgroup
 	"github.com/quic-go/quic-go":            {"rpc", "internal/quicconn"},    // rpc listens and names quic-go's errors; all else that a connection needs of it is in quicconn
 	"github.com/vmihailenco/msgpack/v5":     {"internal/codec"},
-	"github.com/klauspost/reedsolomon":      {"internal/slices"},                                              // the codes of repair slices; pure arithmetic
+	"github.com/klauspost/reedsolomon":      {"internal/parity"},                                              // pure arithmetic
 	"github.com/zeebo/blake3":               {"stream", "stream/cdc"},                                         // digests
 	"golang.org/x/crypto":                   {"internal/sealed"},                                              // ChaCha20, which the standard library has inside TLS only; quic-go brings it along
 	"golang.org/x/net":                      {"internal/sealed", "internal/udp"},                              // batches of datagrams

@@ -11,6 +11,7 @@ import (
 	"github.com/quivernet/quiver/chunk"
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/parity"
 	"github.com/quivernet/quiver/internal/recovery"
 	"github.com/quivernet/quiver/internal/testkit"
 )
@@ -178,7 +179,7 @@ func TestSealedPayloadsThatAreNone(t *testing.T) {
 	e := newFatedEnd()
 	good := repair{id: 1, count: 28, parity: 3, index: 1, last: 9, shard: make([]byte, Size)}.append(nil)
 	bad := [][]byte{{0}, {protocol}, {repairByte}, good[:len(good)-1], append(bytes.Clone(good), 0), bytes.Repeat([]byte{0xff}, 1400)}
-	for at, value := range map[int]byte{3: maxRepaired, 4: maxParity + 1, 5: 3, 6: 0xff} {
+	for at, value := range map[int]byte{3: parity.MostShards, 4: parity.Most + 1, 5: 3, 6: 0xff} {
 		p := bytes.Clone(good)
 		p[at] = value
 		bad = append(bad, p)
@@ -288,7 +289,9 @@ func TestRepairWaitsForOneSlice(t *testing.T) {
 	message := content(partBytes)
 	all := slicesOf(t, &a.out, message)
 	var r repairs
-	r.loss.decided = priorMemory
+	for range 256 { // then the loss is believed
+		r.loss.Note()
+	}
 	repair := repairsOf(t, &r, &a.out, 0.1)
 	receive := func(s chunk.Slice) {
 		_ = b.Receive(netsim.Epoch, config.AppendSlice([]byte{protocol}, s))

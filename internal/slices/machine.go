@@ -201,7 +201,7 @@ func (m *Machine) Unsent(number uint64) {
 // Fate takes the carrier's word on a datagram. A lost slice leaves again. A slice that arrived stays until an ack says that the peer has
 // kept it.
 func (m *Machine) Fate(now time.Time, number uint64, arrived bool) {
-	m.repairs.loss.note()
+	m.repairs.loss.Note()
 	switch {
 	case !arrived:
 		m.Unsent(number)

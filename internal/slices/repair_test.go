@@ -10,6 +10,7 @@ import (
 
 	"github.com/quivernet/quiver/chunk"
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/parity"
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
@@ -53,7 +54,9 @@ func TestMendAnyLoss(t *testing.T) {
 	for range 200 {
 		var o outbox
 		var r repairs
-		r.loss.decided = priorMemory
+		for range 256 { // then the loss is believed
+			r.loss.Note()
+		}
 		box := newMendBox(8 << 20)
 		message := make([]byte, 1+random.IntN(partBytes))
 		for i := range message {
@@ -88,19 +91,8 @@ func contains(list []int, v int) bool {
 	return false
 }
 
-// TestRepairIsInProportion: more loss makes more repair slices; acked slices need none, and each chunk gets them once.
-func TestRepairIsInProportion(t *testing.T) {
-	require.Zero(t, parityFor(28, 0.00001))
-	before := 0
-	for _, loss := range []float64{0.001, 0.01, 0.02, 0.05, 0.1} {
-		n := parityFor(28, loss)
-		t.Logf("%d repair slices for 28 at a loss of %v", n, loss)
-		require.Greater(t, n, before)
-		before = n
-	}
-	require.Equal(t, maxParity, parityFor(28, 0.5))
-	require.Zero(t, parityFor(0, 0.1))
-
+// TestRepairsLeaveOnce: each chunk gets repair slices once, when its slices have left.
+func TestRepairsLeaveOnce(t *testing.T) {
 	var o outbox
 	var r repairs
 	require.NoError(t, o.send(content(100), memory{}))
@@ -126,15 +118,15 @@ func TestRestorerIsBounded(t *testing.T) {
 	require.Nil(t, box.restorer.set(Pipeline+50), "far ahead of what may come")
 	require.Equal(t, maxHeldRepairs, box.restorer.held)
 	for id := range uint16(Pipeline) {
-		for i := range maxParity {
-			box.repair(netsim.Epoch, repair{id: id, count: 28, parity: maxParity, index: i, last: 1, shard: make([]byte, Size)})
+		for i := range parity.Most {
+			box.repair(netsim.Epoch, repair{id: id, count: 28, parity: parity.Most, index: i, last: 1, shard: make([]byte, Size)})
 		}
 	}
 	require.Equal(t, maxHeldRepairs, box.restorer.held, "they contradict the first")
 	for id := range uint16(Pipeline) {
 		box.restorer.drop(id, box.memory.account)
-		for i := range maxParity {
-			box.repair(netsim.Epoch, repair{id: id, count: 28, parity: maxParity, index: i, last: 1, shard: make([]byte, Size)})
+		for i := range parity.Most {
+			box.repair(netsim.Epoch, repair{id: id, count: 28, parity: parity.Most, index: i, last: 1, shard: make([]byte, Size)})
 		}
 	}
 	require.Equal(t, maxHeldRepairs, box.restorer.held)
@@ -183,7 +175,7 @@ func TestRepairThatContradicts(t *testing.T) {
 
 // TestMalformedRepairs: what no sender makes is dropped and counted.
 func TestMalformedRepairs(t *testing.T) {
-	good := repair{id: 1, count: maxRepaired, parity: maxParity, index: maxParity - 1, last: Size, shard: make([]byte, Size)}
+	good := repair{id: 1, count: parity.MostShards, parity: parity.Most, index: parity.Most - 1, last: Size, shard: make([]byte, Size)}
 	_, err := parseRepair(good.append(nil))
 	require.NoError(t, err)
 	m := New(protocol, newRoom(1<<20))

@@ -1,33 +1,19 @@
 package slices
 
+import "github.com/quivernet/quiver/internal/parity"
+
 // repairs makes repair slices for chunks in flight, when all slices have left and no more messages are to follow: a loss at the end of
 // a transfer would cost a round trip in which nothing else is left to send.
 type repairs struct {
-	coders coders
-	next   uint64 // number of the next chunk to make repair slices for
-	loss   lossPrior
-	sent   uint64 // repair slices
+	codes parity.Codes
+	next  uint64 // number of the next chunk to make repair slices for
+	loss  parity.Loss
+	sent  uint64 // repair slices
 
 	// The repair slices of the chunk before next; current is the next of them to leave.
 	current repair
 	shards  [][]byte // the slices of that chunk, then its repair slices
 	memory  []byte   // of the last slice, filled up with zeros, and of the repair slices
-}
-
-// lossPrior corrects the measured share of losses while it is of few packets: it adds priorWeight packets with a share of priorLoss.
-type lossPrior struct{ decided int } // packets, at most priorMemory
-
-const (
-	priorLoss   = 0.02
-	priorWeight = 64  // packets
-	priorMemory = 256 // packets over which the carrier's controller measures losses (memory in internal/pace)
-)
-
-func (l *lossPrior) note() { l.decided = min(l.decided+1, priorMemory) }
-
-func (l *lossPrior) estimate(measured float64) float64 {
-	n := float64(l.decided)
-	return (measured*n + priorLoss*priorWeight) / (n + priorWeight)
 }
 
 // take returns the next repair slice for the chunks that o has in flight. Its shard is valid until the next call.
@@ -36,7 +22,7 @@ func (r *repairs) take(o *outbox, loss float64) (slice repair, ok bool) {
 		if r.next = max(r.next, o.chunks.Oldest); r.next >= o.chunks.Next {
 			return repair{}, false
 		}
-		r.prepare(o, r.next, r.loss.estimate(loss))
+		r.prepare(o, r.next, r.loss.Estimate(loss))
 		r.next++
 	}
 	slice = r.current
@@ -51,24 +37,24 @@ func (r *repairs) prepare(o *outbox, number uint64, loss float64) {
 	r.current = repair{}
 	c := o.chunk(number)
 	message, count := c.message, len(c.newest)
-	parity := parityFor(o.underWay(c), loss)
-	if parity == 0 || count > maxRepaired {
+	extra := parity.Count(o.underWay(c), loss)
+	if extra == 0 || count > parity.MostShards {
 		return
 	}
-	code, err := r.coders.get(count, parity)
+	code, err := r.codes.Get(count, extra)
 	if err != nil {
 		return
 	}
-	r.cutShards(message, count, parity)
+	r.cutShards(message, count, extra)
 	if code.Encode(r.shards) == nil {
-		r.current = repair{id: c.id, count: count, parity: parity, last: len(message) - (count-1)*Size}
+		r.current = repair{id: c.id, count: count, parity: extra, last: len(message) - (count-1)*Size}
 	}
 }
 
 // cutShards cuts a message into shards, and appends empty ones for its repair slices.
-func (r *repairs) cutShards(message []byte, count, parity int) {
+func (r *repairs) cutShards(message []byte, count, extra int) {
 	if r.memory == nil {
-		r.memory = make([]byte, (maxParity+1)*Size)
+		r.memory = make([]byte, (parity.Most+1)*Size)
 	}
 	r.shards = r.shards[:0]
 	for i := range count - 1 {
@@ -77,7 +63,7 @@ func (r *repairs) cutShards(message []byte, count, parity int) {
 	last := r.memory[:Size]
 	clear(last[copy(last, message[(count-1)*Size:]):])
 	r.shards = append(r.shards, last)
-	for i := range parity {
+	for i := range extra {
 		r.shards = append(r.shards, r.memory[(i+1)*Size:(i+2)*Size])
 	}
 }

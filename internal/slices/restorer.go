@@ -1,6 +1,9 @@
 package slices
 
-import "github.com/quivernet/quiver/chunk"
+import (
+	"github.com/quivernet/quiver/chunk"
+	"github.com/quivernet/quiver/internal/parity"
+)
 
 // maxHeldRepairs is how many repair slices may wait for others of their chunks. More are dropped, and the peer sends lost slices again.
 const maxHeldRepairs = 1024
@@ -16,7 +19,7 @@ const (
 type restorer struct {
 	held   int                   // repair slices in all sets
 	sets   map[uint16]*repairSet // by id of their chunk modulo Pipeline
-	coders coders
+	codes  parity.Codes
 	memory []byte // for the missing slices of one chunk
 
 	restored uint64 // slices made
@@ -24,9 +27,9 @@ type restorer struct {
 
 // repairSet holds the repair slices that came for one chunk.
 type repairSet struct {
-	repair                   // the first that came, without its shard
-	shards [maxParity][]byte // by index; nil = has not come
-	have   int               // how many have come
+	repair                     // the first that came, without its shard
+	shards [parity.Most][]byte // by index; nil = has not come
+	have   int                 // how many have come
 }
 
 // outcome tells what a restorer has done with a repair slice.
@@ -77,7 +80,7 @@ func (m *restorer) set(id uint16) *repairSet {
 
 // restore returns all slices of a chunk, of which have says which data holds.
 func (m *restorer) restore(set *repairSet, data []byte, have chunk.Ack) (shards [][]byte, ok bool) {
-	code, err := m.coders.get(set.count, set.parity)
+	code, err := m.codes.Get(set.count, set.parity)
 	if err != nil {
 		return nil, false
 	}
@@ -119,7 +122,7 @@ func (m *restorer) equip(account Account) bool {
 		if !account.Borrow(restoreBytes, false) {
 			return false
 		}
-		m.memory = make([]byte, (maxParity+1)*Size)
+		m.memory = make([]byte, (parity.Most+1)*Size)
 	}
 	return true
 }
@@ -129,7 +132,7 @@ func (m *restorer) trim(account Account) {
 	if m.memory != nil {
 		account.Repay(restoreBytes)
 	}
-	m.coders, m.memory = nil, nil
+	m.codes, m.memory = nil, nil
 }
 
 // drop forgets the set in the place of that id, whichever chunk it is for.
