@@ -116,6 +116,29 @@ func (ch *channel) opening() bool {
 // owesAnswer reports whether the peer has all of ch, which was closed here, and has not answered.
 func (ch *channel) owesAnswer() bool { return ch.outClosed && !ch.inClosed && ch.first == ch.next }
 
+// partial returns what is here of entry n. It is known unless its message was handed out.
+func (ch *channel) partial(n uint64) (p partial, known bool) {
+	if n < ch.expected {
+		i := len(ch.run.parts) - int(ch.expected-n)
+		if !ch.run.open || i < 0 {
+			return p, false
+		}
+		payload := ch.run.parts[i]
+		return partial{payload, []extent{{0, uint16(len(payload))}}}, true
+	}
+	i, parked := ch.in.find(n)
+	if !parked {
+		return p, true
+	}
+	switch s := ch.in.at(i); s.state {
+	case partly:
+		return partial{s.payload, s.have[:s.n]}, true
+	case full:
+		return partial{s.payload, []extent{{0, uint16(len(s.payload))}}}, true
+	}
+	return p, false
+}
+
 // ring holds the entries of consecutive sequences.
 type ring struct{ slots []entry } // a power of two, or none
 

@@ -160,7 +160,7 @@ func (o *owed) add(now time.Duration) {
 	}
 }
 
-// owedAt returns when the peer has owed too many answers for too long.
-func (c *Conn) owedAt() (time.Duration, bool) {
-	return c.owed.since + c.config.IdleTimeout, c.owed.count > maxOwed
+// until returns when the peer has owed too many answers for too long.
+func (o *owed) until(patience time.Duration) (time.Duration, bool) {
+	return o.since + patience, o.count > maxOwed
 }

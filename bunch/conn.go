@@ -31,6 +31,7 @@ type Conn struct {
 	unreliables backlog         // unreliable messages that wait
 	tracked     tracked         // state that waits, and the fates of state that left
 	repeats     repeats         // small calls that the next packet carries once more
+	repairs     repairs         // repair bunches for the end of a transfer
 	saturation  saturation      // what the owner holds back, and whether the path keeps up
 
 	// Path.
@@ -48,6 +49,7 @@ type Conn struct {
 	payloads   payloadMemory // memory of payloads until the owner takes their messages
 	unordered  run           // scratch memory of takeUnordered, which joins the entries of one message in it
 	assemblies assemblies    // unreliable messages in parts
+	restorer   restorer      // repair bunches that wait for more
 
 	// What the owner asks for.
 	wake    bool             // set when a message is ready, a watch fires or the connection ends; Wake clears it

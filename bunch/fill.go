@@ -14,7 +14,7 @@ func (c *Conn) hasContent(fresh bool) bool {
 			return true // perhaps all of it is held; then AppendPacket drops the packet, which is empty
 		}
 	}
-	return false
+	return fresh && c.bulkOpen() && c.repairs.due(&c.path, &c.levels[bulkLevel])
 }
 
 // unsent reports whether some bunch waits, for whatever reason.
@@ -61,6 +61,9 @@ func (c *Conn) fill() {
 		c.fillResends(&c.levels[i])
 		if c.build.fresh {
 			c.fillFresh(&c.levels[i])
+		}
+		if c.build.fresh && i == bulkLevel {
+			c.repairs.place(&c.build, &c.path, &c.levels[i])
 		}
 		if c.build.bunches > before {
 			c.build.content.Play = c.build.content.Play || i > 0 && i < bulkLevel
@@ -259,6 +262,9 @@ func (c *Conn) put(ch *channel, n uint64, e *entry, p *piece, h header) {
 		c.addQueued(ch, -int(p.end-p.off))
 	}
 
+	if ends := e.flags&flagWhole == flagEnd && p.off == 0; ends && !p.sent && ch.isBulk() && c.path.Fates {
+		c.repairs.note(ch, n)
+	}
 	p.queued, p.sent, e.started = false, true, true
 	p.copies++
 }

@@ -34,6 +34,7 @@ func (c *Conn) SetPath(now time.Time, p Path) {
 	if t := c.advanceClock(now); p.Fates != c.path.Fates || p.Epoch != c.path.Epoch {
 		c.move(t, p)
 	}
+	c.changed = c.changed || c.path.More && !p.More // repair bunches may leave
 	c.path.Path = p
 	if p.Window > 0 {
 		c.gate.PathWindow = p.Window
@@ -55,6 +56,7 @@ func (c *Conn) move(t time.Duration, p Path) {
 // nothing: an ack will say that the peer has kept the packet.
 func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	t := c.advanceClock(now)
+	c.repairs.loss.Note()
 	if !c.sent.Has(number) {
 		return
 	}

@@ -137,7 +137,7 @@ func (p *pair) move(end int, epoch *uint32, fates bool) {
 	p.verdicts = kept
 	*epoch++
 	p.fates[end] = fates
-	p.ends[end].SetPath(p.now, Path{Epoch: *epoch, Fates: fates, RTT: 2 * p.delay, Rate: 1e6})
+	p.ends[end].SetPath(p.now, Path{Epoch: *epoch, Fates: fates, RTT: 2 * p.delay, Rate: 1e6, Loss: 0.02})
 }
 
 // TestTailOfALossyPath: at the end, when nothing waits that was never sent, what was lost leaves in two packets on a path that

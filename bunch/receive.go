@@ -87,7 +87,7 @@ func (c *Conn) receivePacket(t time.Duration, number uint64, h *packetHeader, re
 // receiveBunch takes a bunch of packet number, whose datagram has size bytes.
 func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) error {
 	c.stats.BunchesReceived++
-	if h.tracked() {
+	if h.tracked() && !h.repairs() {
 		if err := c.mayTrack(h.channel); err != nil {
 			return err
 		}
@@ -101,6 +101,8 @@ func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) e
 		return nil
 	}
 	switch {
+	case h.repairs():
+		return c.receiveRepair(ch, h.flags, payload)
 	case h.reliable():
 		return c.receiveReliable(ch, h, payload, size)
 	case h.tracked():
@@ -122,7 +124,7 @@ func (c *Conn) incoming(h header) (*channel, error) {
 	case known:
 		c.stats.DroppedClosedChannel++
 		return nil, nil
-	case !h.reliable():
+	case !h.reliable() || h.repairs():
 		c.stats.DroppedBeforeOpen++
 		return nil, nil
 	}
@@ -161,6 +163,25 @@ func (c *Conn) receiveReliable(ch *channel, h header, payload []byte, size int) 
 	}
 	if h.delivery() == ReliableUnordered {
 		return c.takeUnordered(ch, i)
+	}
+	return nil
+}
+
+// receiveRepair takes a repair bunch, and then the entries that it restores.
+func (c *Conn) receiveRepair(ch *channel, flags byte, payload []byte) error {
+	r, err := parseRepair(flags, payload)
+	if err != nil {
+		return violation(BunchDataOverflow, "channel %d: %v", ch.number, err)
+	}
+	r.first = recovery.Number(ch.expected, r.first, 16)
+	last := r.first + uint64(r.count) - 1
+	if slots := slotsOf(ch.number, c.config.ReliableBuffer); last >= ch.expected+uint64(slots) {
+		return violation(MaxReliableExceeded, "channel %d: repair of sequence %d is %d ahead, the reliable buffer has %d entries", ch.number, last, last-ch.expected, slots)
+	}
+	for _, e := range c.restorer.receive(ch, r) {
+		if err := c.receiveReliable(ch, e.header, e.payload, len(e.payload)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

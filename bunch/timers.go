@@ -34,7 +34,7 @@ func (c *Conn) Advance(now time.Time) error {
 	if at, ok := c.idleAt(); ok && t >= at {
 		return c.fail(violation(ConnectionTimeout, "no answer for %v (IdleTimeout)", c.config.IdleTimeout))
 	}
-	if at, ok := c.owedAt(); ok && t >= at {
+	if at, ok := c.owed.until(c.config.IdleTimeout); ok && t >= at {
 		return c.fail(violation(ConnectionTimeout, "no answer to the closes of %d channels, at most %d may wait for longer than %v (IdleTimeout)", c.owed.count, maxOwed, c.config.IdleTimeout))
 	}
 
@@ -64,7 +64,7 @@ func (c *Conn) NextTimeout() (time.Time, bool) {
 	consider(c.ptoAt())
 	consider(c.limitProbeAt())
 	consider(c.idleAt())
-	consider(c.owedAt())
+	consider(c.owed.until(c.config.IdleTimeout))
 	consider(c.trimAt())
 	return c.start.Add(next), due
 }
@@ -84,7 +84,7 @@ func (c *Conn) idleAt() (time.Duration, bool) {
 
 // trimAt returns when trim is called next, while there is spare memory.
 func (c *Conn) trimAt() (at time.Duration, spare bool) {
-	spare = c.blocks.spare() || c.payloads.spare() || len(c.rings.items)+len(c.ready.spare.items) > 0
+	spare = c.blocks.spare() || c.payloads.spare() || len(c.rings.items)+len(c.ready.spare.items) > 0 || c.repairs.spare() || c.restorer.spare()
 	return c.trimmed + trimAfter, spare
 }
 
@@ -97,6 +97,8 @@ func (c *Conn) trim() {
 	c.rings.trim()
 	c.ready.spare.trim()
 	c.tracked.release()
+	c.repairs.trim()
+	c.restorer.trim()
 	c.sent.forget(c.now)
 	c.sent.Shrink(leastSent)
 }

@@ -3,6 +3,8 @@ package bunch
 import (
 	"encoding/binary"
 	"errors"
+
+	"github.com/quivernet/quiver/internal/parity"
 )
 
 // Packet flags. The others are reserved and must be zero.
@@ -15,7 +17,8 @@ const (
 	packetFlags = flagAcks | flagLimit | flagPing | flagAckNow
 )
 
-// Bunch flags. The two low bits are the delivery. A tracked bunch has no flag beside its own and those of Unreliable.
+// Bunch flags. The two low bits are the delivery. A tracked bunch has no flag beside its own and those of Unreliable; a repair bunch is told by
+// two of them.
 const (
 	deliveryMask = 0x03
 	flagOpen     = 1 << 2
@@ -26,6 +29,9 @@ const (
 	flagTracked  = 1 << 7
 	flagWhole    = flagBegin | flagEnd
 	trackedFlags = flagTracked | byte(Unreliable)
+
+	// flagRepair marks a repair bunch. BEGIN, END and the delivery may stand beside it.
+	flagRepair = flagTracked | flagPiece
 )
 
 const (
@@ -33,6 +39,7 @@ const (
 	maxHeaderBytes    = 52  // of all before the bunches: header, acks and limit
 	maxBunchHeader    = 11  // flags, channel (4), sequence, length: 9; a piece has 4 more, but at least minPiece bytes less
 	pieceBytes        = 4   // offset and total of a piece
+	repairFields      = 7   // of a repair bunch, between its channel number and its shard
 	maxBunches        = 255 // in a packet; Teeworlds' limit
 	maxAckRuns        = 64
 	maxChannelNumber  = 1<<30 - 1 // the largest varint of four bytes
@@ -167,6 +174,7 @@ func (h header) reliable() bool     { return h.delivery() <= ReliableUnordered }
 func (h header) whole() bool        { return h.flags&flagWhole == flagWhole }
 func (h header) inParts() bool      { return !h.reliable() && !h.whole() && !h.tracked() }
 func (h header) tracked() bool      { return h.flags&flagTracked != 0 }
+func (h header) repairs() bool      { return h.flags&flagRepair == flagRepair }
 
 // numbered reports whether the bunch has a sequence. A whole unreliable one needs none: its packet's number orders it.
 func (h header) numbered() bool { return h.reliable() || h.inParts() }
@@ -224,7 +232,10 @@ func parseBunch(b []byte) (h header, payload, rest []byte, err error) {
 		return h, nil, nil, errTruncated
 	}
 	b = b[1+n:]
-	if h.tracked() {
+	switch {
+	case h.repairs():
+		return splitRepair(h, b)
+	case h.tracked():
 		return parseTracked(h, b)
 	}
 
@@ -278,4 +289,59 @@ func (h header) check(length int) error {
 		return errors.New("piece that is empty or goes beyond its entry")
 	}
 	return nil
+}
+
+// repair is a repair bunch: one of the parity shards of a group, which is entries of a run, one after another. A group of count entries can be restored
+// from any count of its entries and repair bunches. Whoever gets too few loses nothing, since lost entries leave again.
+type repair struct {
+	flags byte   // flagRepair, the delivery, BEGIN when the first entry of the group begins the run, and END when its last one ends it
+	first uint64 // the sequence of the group's first entry
+	count int    // entries of the group
+	total int    // repair bunches of the group
+	index int    // of this one, below total
+	last  int    // bytes of the group's last entry: EntryBytes, unless it ends the run; the others have EntryBytes
+	shard []byte // EntryBytes of parity; the last entry counts as filled up with zeros
+}
+
+// repairHeader returns how many bytes of a repair bunch stand before its shard.
+func repairHeader(channel uint64) int { return 1 + varintLen(channel) + repairFields }
+
+// appendRepair appends a repair bunch.
+func appendRepair(b []byte, channel uint64, r repair) []byte {
+	b = appendVarint(append(b, r.flags), channel)
+	b = binary.BigEndian.AppendUint16(b, uint16(r.first))
+	b = append(b, byte(r.count-1), byte(r.total), byte(r.index))
+	b = binary.BigEndian.AppendUint16(b, uint16(r.last))
+	return append(b, r.shard...)
+}
+
+// splitRepair splits b, which begins behind the channel number of a repair bunch, where that ends.
+func splitRepair(h header, b []byte) (_ header, payload, rest []byte, err error) {
+	switch size := repairFields + EntryBytes; {
+	case h.flags&^(flagRepair|flagWhole|byte(ReliableUnordered)) != 0:
+		return h, nil, nil, errors.New("repair bunch with another flag")
+	case h.channel > maxChannelNumber:
+		return h, nil, nil, errors.New("channel number over 2^30-1")
+	case len(b) < size:
+		return h, nil, nil, errTruncated
+	default:
+		return h, b[:size], b[size:], nil
+	}
+}
+
+// parseRepair reads the payload that splitRepair returned. The shard aliases it, and first has the low 16 bits only.
+func parseRepair(flags byte, b []byte) (repair, error) {
+	r := repair{
+		flags: flags,
+		first: uint64(binary.BigEndian.Uint16(b)),
+		count: int(b[2]) + 1,
+		total: int(b[3]),
+		index: int(b[4]),
+		last:  int(binary.BigEndian.Uint16(b[5:])),
+		shard: b[repairFields:],
+	}
+	if r.count > maxRepaired || r.total > parity.Most || r.index >= r.total || r.last > EntryBytes || r.last < EntryBytes && r.flags&flagEnd == 0 {
+		return repair{}, errors.New("repair bunch of a group that cannot be")
+	}
+	return r, nil
 }

@@ -148,9 +148,13 @@ func (p *Peer) tick(now time.Time) {
 		return
 	}
 	err := p.control.send(now)
-	extend.Expect(p.conn, p.sender.left())
+	left := p.sender.left()
+	extend.Expect(p.conn, left)
 	if err == nil {
 		err = p.sender.pump()
+	}
+	if left > 0 {
+		extend.Expect(p.conn, p.sender.left())
 	}
 	if err == nil {
 		err = p.control.send(now) // the ends of transfers whose last part has just left

@@ -41,10 +41,11 @@ var rawTable = []sealedRow{
 	{10e6, 50 * time.Millisecond, 0.01, 4 << 20, 1.12, 1.08, Window{}},
 	{10e6, 100 * time.Millisecond, 0.05, 4 << 20, 1.20, 1.14, Window{}},
 	{100e6, 50 * time.Millisecond, 0, 4 << 20, 1.15, 1.06, Window{}},
-	{100e6, 50 * time.Millisecond, 0.01, 4 << 20, 1.25, 1.08, Window{}},
-	{100e6, 100 * time.Millisecond, 0.02, 4 << 20, 1.55, 1.10, Window{}},
-	{100e6, 100 * time.Millisecond, 0.05, 4 << 20, 1.60, 1.18, Window{}},
+	{100e6, 50 * time.Millisecond, 0.01, 4 << 20, 1.20, 1.12, Window{}},
+	{100e6, 100 * time.Millisecond, 0.02, 4 << 20, 1.40, 1.16, Window{}},
+	{100e6, 100 * time.Millisecond, 0.05, 4 << 20, 1.50, 1.24, Window{}},
 	{100e6, 50 * time.Millisecond, 0.01, 32 << 20, 1.15, 1.07, Window{}},
+	{100e6, 100 * time.Millisecond, 0.02, 256 << 10, 2.0, 1.3, Window{}},
 }
 
 func (r sealedRow) String() string {

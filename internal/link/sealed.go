@@ -53,6 +53,7 @@ func (l *Link) Ping() {
 func (l *Link) move(now time.Time, rtt time.Duration) {
 	p := &l.sealed.path
 	p.Epoch++
+	p.More = l.expected.Load() > 0
 	for i := range l.slots {
 		l.slots[i].window = 0
 		moved := *p

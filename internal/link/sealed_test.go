@@ -139,6 +139,34 @@ func TestChangeOfCarrierRaisesTheEpoch(t *testing.T) {
 	})
 }
 
+// TestExpectTellsTheMachines: they hear when more bulk is to come and when no more is, on every path, and not what it comes to meanwhile.
+func TestExpectTellsTheMachines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBeside(t)
+		b.Carry(b.bell)
+		heard := func() (more []bool) {
+			for _, p := range b.play.paths {
+				more = append(more, p.More)
+			}
+			require.Equal(t, b.play.paths, b.bulk.paths)
+			b.play.paths, b.bulk.paths = nil, nil
+			return more
+		}
+		heard()
+		for _, bytes := range []int64{0, 5, 9, 2} {
+			b.Expect(bytes)
+		}
+		require.Equal(t, []bool{true}, heard())
+		b.source.Lock()
+		b.source.Moved(time.Now())
+		b.source.Tell(time.Now(), 1000, 1e6, 0.1)
+		b.source.Unlock()
+		require.Equal(t, []bool{true, true}, heard())
+		b.Expect(0)
+		require.Equal(t, []bool{false}, heard())
+	})
+}
+
 // TestTimersUnderTheSealedCarrier: it asks when the machines are due, and runs them once at each time.
 func TestTimersUnderTheSealedCarrier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

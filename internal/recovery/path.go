@@ -15,6 +15,7 @@ type Path struct {
 	Window int     // bytes that the path holds
 	Rate   float64 // bytes a second
 	Loss   float64 // share of packets that are lost
+	More   bool    // the machines will be given more bulk than they hold
 }
 
 // KeepTime is how long after it arrived a datagram's content leaves again if it is not acked: the peer has not kept it.
