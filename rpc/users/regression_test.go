@@ -50,6 +50,25 @@ func TestALoginIsTriedAgain(t *testing.T) {
 	require.ErrorIs(t, err, ErrCode)
 }
 
+// A machine whose answer was lost logged in again, and was refused because its user had asked for one more code meanwhile.
+func TestALoginIsTriedAgainAfterTheNextInvite(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	u, ann, first := invited(t, now)
+	_, err := u.byCode(first, beta, now)
+	require.NoError(t, err)
+	second, err := u.Invite(ann, now)
+	require.NoError(t, err)
+	_, err = u.byCode(first, beta, now)
+	require.NoError(t, err)
+	_, err = u.byCode(first, beta+"2", now)
+	require.ErrorIs(t, err, ErrCode, "it was used")
+	_, err = u.byCode(second, beta+"2", now)
+	require.NoError(t, err)
+	_, err = u.Invite(ann, now.Add(codeLife))
+	require.NoError(t, err)
+	require.Len(t, u.codes, 1, "what is too old is forgotten")
+}
+
 // Each wrong code had the server read the whole token file.
 func TestWrongCodesReadNoTokens(t *testing.T) {
 	now := time.Unix(1e9, 0)

@@ -291,21 +291,21 @@ var ErrToken = errors.New("unknown token")
 type Users struct {
 	path string
 
-	// last has the newest login code of each identity, or user, that Invite was called with: so there are no more than the token file has lines,
-	// and users for whom the owner asked. Guarded by mu.
-	last map[string]code
-	mu   sync.Mutex
+	// codes has login codes that are not too old, by the MACs of their letters: those that were redeemed, each of which has added a line to the token
+	// file, and the newest of each identity, or user, that Invite was called with. Guarded by mu.
+	codes map[string]code
+	mu    sync.Mutex
 }
 
 // Open reads the token file at path, which must be there.
 func Open(path string) (*Users, error) {
-	u := &Users{path: path, last: make(map[string]code)}
+	u := &Users{path: path, codes: make(map[string]code)}
 	_, err := u.current()
 	return u, err
 }
 
 // Invite returns a login code for one more machine, such as ABCD-EFGH-IJKL. It is good for ten minutes from now, and only until Invite is called
-// with the same argument again.
+// with the same argument again; the machine that was let in by it may come by it again for the ten minutes, because the answer may have been lost.
 //
 // A user asks for one by the identity of a connection, [rpc.Conn.Identity], and that code is void when the token of the identity is revoked. Who
 // runs the server calls Invite with a user's name alone, also that of a user who has no token yet: that code stays good whatever becomes of the
@@ -316,9 +316,9 @@ func (u *Users) Invite(identity string, now time.Time) (string, error) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	maps.DeleteFunc(u.last, func(_ string, c code) bool { return !now.Before(c.ends) })
+	maps.DeleteFunc(u.codes, func(_ string, c code) bool { return !now.Before(c.ends) || c.identity == identity && c.token == "" })
 	letters := rand.Text()[:codeLetters]
-	u.last[identity] = code{letters: mac(letters), ends: now.Add(codeLife)}
+	u.codes[mac(letters)] = code{identity: identity, ends: now.Add(codeLife)}
 	return letters[:4] + "-" + letters[4:8] + "-" + letters[8:], nil
 }
 
@@ -412,23 +412,20 @@ func (u *Users) redeem(text, token, machine string, now time.Time) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	letters := mac(plain.Replace(strings.ToUpper(text)))
-	for identity, known := range u.last {
-		switch {
-		case known.letters != letters || !now.Before(known.ends):
-			continue
-		case known.token == mac(token):
-			return nil
-		case known.token != "":
-			return ErrCode
-		}
-		err := u.admit(identity, token, "login of "+machine+", "+now.Format("2006-01-02 15:04"))
-		if err == nil {
-			known.token = mac(token)
-			u.last[identity] = known
-		}
-		return err
+	c, known := u.codes[letters]
+	digits := mac(token)
+	switch {
+	case !known, !now.Before(c.ends), c.token != "" && c.token != digits:
+		return ErrCode
+	case c.token == digits:
+		return nil
 	}
-	return ErrCode
+	err := u.admit(c.identity, token, "login of "+machine+", "+now.Format("2006-01-02 15:04"))
+	if err == nil {
+		c.token = digits
+		u.codes[letters] = c
+	}
+	return err
 }
 
 // admit adds a token for the user of an identity that asked for a code. It reads the file, so redeem calls it for right codes only: anybody may
@@ -513,9 +510,9 @@ func ByCode(code, token, machine string) string {
 
 // code is a login code.
 type code struct {
-	letters string // their MAC
-	ends    time.Time
-	token   string // the MAC of the token that it was redeemed for; empty: it is open
+	identity string // or user, that Invite was called with
+	ends     time.Time
+	token    string // the MAC of the token that it was redeemed for; empty: it is open
 }
 
 // plain makes a code, however a person writes it, its letters alone. Codes have no digits 0, 1, 8 and 9.

@@ -310,7 +310,7 @@ func TestOneCodeAtATime(t *testing.T) {
 	require.NoError(t, err)
 	second, err := u.Invite(ann, now)
 	require.NoError(t, err)
-	require.Len(t, u.last, 2)
+	require.Len(t, u.codes, 2)
 	_, err = u.byCode(first, beta, now)
 	require.ErrorIs(t, err, ErrCode)
 	for i, code := range []string{owner, second} {
@@ -319,7 +319,7 @@ func TestOneCodeAtATime(t *testing.T) {
 	}
 	_, err = u.Invite("bob", now.Add(codeLife))
 	require.NoError(t, err)
-	require.Len(t, u.last, 1, "what is too old is forgotten")
+	require.Len(t, u.codes, 1, "what is too old is forgotten")
 }
 
 // TestWatchSaysThatItCannotRead: once when that begins, and once when it is over.
