@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
@@ -10,7 +9,8 @@ import (
 
 // Backend moves the parts of transfers. The sender chooses one, per install or per transfer.
 type Backend interface {
-	check() error
+	// window returns the settings of lanes; nil: parts travel as slices.
+	window() *Window
 }
 
 // Window moves parts as reliable RPCs on lanes: channels of their own behind play, each kept below its share of the
@@ -23,7 +23,9 @@ type Window struct {
 	Lanes int
 }
 
-func (w Window) check() error {
+func (w Window) window() *Window { return &w }
+
+func (w *Window) check() error {
 	switch {
 	case w.Share < 0 || w.Share >= 1:
 		return fmt.Errorf("stream: Window.Share is %v, must be above 0 and below 1", w.Share)
@@ -33,24 +35,15 @@ func (w Window) check() error {
 	return nil
 }
 
-// lanes returns the most lanes that the transfer may use.
-func (w Window) lanes() int {
-	return cmp.Or(w.Lanes, maxLanes)
-}
-
-// firstLanes returns how many lanes a server opens with the connection. They stay open.
-func (w Window) firstLanes() int {
-	return cmp.Or(w.Lanes, defaultLanes)
-}
-
-// defaultLanes carry 660 KB in the round trip in which a client asks for more: what 100 Mbit/s and 50 ms hold.
+// defaultLanes is how many lanes a server opens with the connection, which stay open. They carry 660 KB in the round trip in which a client
+// asks for more: what 100 Mbit/s and 50 ms hold.
 const defaultLanes = 4
 
 // Slices moves parts as chunks of slices, each slice a datagram of its own that is sent again until it is acked: Glenn
 // Fiedler's protocol, see package chunk. It leaves behind all play, like Window, but fills no reliable buffer.
 type Slices struct{}
 
-func (Slices) check() error { return nil }
+func (Slices) window() *Window { return nil }
 
 // sliceQueueTime is how long the unsent slices may take to leave in a world under Run, which the link wakes for more.
 const sliceQueueTime = 5 * time.Millisecond
@@ -58,12 +51,12 @@ const sliceQueueTime = 5 * time.Millisecond
 // slicePartBytes is the payload of a full part: with the longest header it fills whole slices.
 const slicePartBytes = slices.PartSlices*slices.Size - maxPartHeader
 
-// route carries the parts of one peer's transfers, in any order. It belongs to the world's goroutine.
+// route carries the parts of a transfer, in any order. It belongs to the world's goroutine.
 type route interface {
-	// open reports whether one more part of a transfer by via may leave now.
-	open(via Backend) bool
+	// open reports whether one more part may leave now.
+	open() bool
 	// send sends the part in b, which it frees, of the transfer with that id. The call of open before it was true.
-	send(via Backend, b *block, id uint64) error
-	// watch asks the world for a tick when open may have become true for via.
-	watch(via Backend)
+	send(b *block, id uint64) error
+	// watch asks the world for a tick when open may have become true.
+	watch()
 }

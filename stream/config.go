@@ -133,5 +133,8 @@ func (c *Config) validate() error {
 	case c.maxQueued() < 1:
 		return fmt.Errorf("stream: Config.MaxQueued is %d, at least 1", c.MaxQueued)
 	}
-	return c.backend().check()
+	if w := c.backend().window(); w != nil {
+		return w.check()
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -45,8 +46,8 @@ type lanes struct {
 // begin opens, on a server, the lanes that stay. There is one even if the backend is not [Window], for transfers that choose it by [Via].
 func (l *lanes) begin(backend Backend) error {
 	l.asked = 1
-	if w, ok := backend.(Window); ok {
-		l.asked = w.firstLanes()
+	if w := backend.window(); w != nil {
+		l.asked = cmp.Or(w.Lanes, defaultLanes)
 	}
 	l.stay = l.asked
 	return l.peer.window.grow(l.asked)
@@ -71,9 +72,9 @@ func (l *lanes) onLimits(n int) {
 
 // want opens lanes for t, whose header leaves now: as many as it names, or as fill the path.
 func (l *lanes) want(t *Transfer) error {
-	w, ok := t.opts.via.(Window)
+	w := t.opts.window
 	switch most := lanesOf(t.left()); {
-	case !ok || w.Lanes == 0 && most <= 1:
+	case w == nil || w.Lanes == 0 && most <= 1:
 		return nil
 	case w.Lanes == 0:
 		return l.ask(min(l.peer.window.pathLanes(), most))
@@ -88,13 +89,16 @@ func lanesOf(left int64) int { return int(min((left+laneBytes-1)/laneBytes, maxL
 // widen opens more lanes for a transfer that found all gates closed: as many as fill the path now, and at least twice as many when the
 // lanes are full. A transfer that names its number asks again, for lanes may have been closing when it began.
 func (l *lanes) widen(t *Transfer) error {
-	w, ok := t.opts.via.(Window)
-	if w.Lanes != 0 {
+	w := t.opts.window
+	switch {
+	case w == nil:
+		return nil
+	case w.Lanes != 0:
 		return l.ask(w.Lanes)
 	}
 	now := l.peer.streams.lastTick
 	most := min(len(l.peer.window.lanes)+lanesOf(t.left()), maxLanes)
-	if !ok || len(l.peer.window.lanes) < l.asked || l.asked >= most || now.Sub(l.widened) < widenPause {
+	if len(l.peer.window.lanes) < l.asked || l.asked >= most || now.Sub(l.widened) < widenPause {
 		return nil
 	}
 	l.widened = now

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -15,11 +16,13 @@ type options struct {
 	weight int
 	key    string
 	name   string
-	via    Backend   // never nil after resolve; its Lanes are those of the option
+	via    Backend
 	lanes  int       // 0 = what via says
 	hash   Algorithm // 0 = sender.hash chooses
 	rate   int
 	part   int // of the array: most bytes of elements in an RPC; 0 = the backend's
+
+	window *Window // what via and lanes say, set by resolve; nil: parts travel as slices
 }
 
 // MaxWeight is the largest weight of a transfer.
@@ -86,11 +89,11 @@ func resolve(config *Config, opts []Option) (options, error) {
 		return o, fmt.Errorf("stream: Lanes(%d) is not 1 to %d", o.lanes, maxLanes)
 	}
 
-	if w, ok := o.via.(Window); ok && o.lanes != 0 {
-		w.Lanes = o.lanes
-		o.via = w
+	if o.window = o.via.window(); o.window == nil {
+		return o, nil
 	}
-	return o, o.via.check()
+	o.window.Lanes = cmp.Or(o.lanes, o.window.Lanes)
+	return o, o.window.check()
 }
 
 // partSize returns the payload of a full part.
@@ -98,7 +101,7 @@ func (o *options) partSize() int {
 	if o.part > 0 {
 		return o.part
 	}
-	if _, ok := o.via.(Slices); ok {
+	if o.window == nil {
 		return slicePartBytes
 	}
 	return partBytes
@@ -107,13 +110,12 @@ func (o *options) partSize() int {
 // checkEntries fails when RPCs of an array's own MaxBytesPerRPC could overflow lanes whose buffers have slots entries, or when the share
 // of a buffer is less than one entry, so that no part could ever leave.
 func (o *options) checkEntries(slots int) error {
-	w, ok := o.via.(Window)
-	if !ok {
+	if o.window == nil {
 		return nil
 	}
 	entries := 1
 	if o.part > 0 {
 		entries = bunch.Entries(o.part + rpcOverhead)
 	}
-	return Gate{Share: w.Share}.Check(slots, entries)
+	return Gate{Share: o.window.Share}.Check(slots, entries)
 }

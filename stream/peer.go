@@ -182,12 +182,12 @@ func (p *Peer) check(err error) {
 	}
 }
 
-// route returns what carries the parts of a backend.
-func (p *Peer) route(via Backend) route {
-	if _, ok := via.(Slices); ok {
+// route returns what carries the parts of a transfer: lanes, with their settings, or slices when there are none.
+func (p *Peer) route(settings *Window) route {
+	if settings == nil {
 		return p.slices
 	}
-	return p.window
+	return &laneRoute{window: p.window, settings: settings}
 }
 
 // end runs when the world tells of the connection's end. It fails all transfers but those that the last parts complete.

@@ -24,7 +24,7 @@ func TestMaxBytesPerRPC(t *testing.T) {
 	items := testItems(5000)
 	for _, a := range []*Array[item]{tiny, tight, loose, larger} {
 		for _, via := range []Backend{Window{}, Slices{}} {
-			o := options{via: via, part: a.part}
+			o := options{window: via.window(), part: a.part}
 			require.Equal(t, a.part, o.partSize())
 			source, count := &arraySource[item]{array: a, items: items}, 0
 			for err := error(nil); err == nil; {
@@ -42,8 +42,8 @@ func TestMaxBytesPerRPC(t *testing.T) {
 			require.Equal(t, len(items), count)
 		}
 	}
-	require.Equal(t, partBytes, (&options{via: Window{}}).partSize())
-	require.Equal(t, slicePartBytes, (&options{via: Slices{}}).partSize())
+	require.Equal(t, partBytes, (&options{window: Window{}.window()}).partSize())
+	require.Equal(t, slicePartBytes, (&options{}).partSize())
 }
 
 func TestMaxBytesPerRPCArrives(t *testing.T) {

@@ -170,17 +170,16 @@ func (s *sender) pump() error {
 		}
 
 		// Its gate is closed: open more lanes if the path takes them, and let others have the tick.
-		route := s.peer.route(t.opts.via)
-		if !route.open(t.opts.via) {
+		if !t.route.open() {
 			if err := s.peer.lanes.widen(t); err != nil {
 				return err
 			}
-			route.watch(t.opts.via)
+			t.route.watch()
 			t.blocked = true
 			continue
 		}
 
-		switch err := t.sendPart(route); {
+		switch err := t.sendPart(); {
 		case errors.Is(err, rpc.ErrClosed):
 			return err
 		case err != nil:
@@ -214,17 +213,13 @@ func (s *sender) neediest() *Transfer {
 
 // usesLanes reports whether one of the transfers in sending uses lanes.
 func (s *sender) usesLanes() bool {
-	return slices.ContainsFunc(s.sending, func(t *Transfer) bool {
-		_, ok := t.opts.via.(Window)
-		return ok
-	})
+	return slices.ContainsFunc(s.sending, func(t *Transfer) bool { return t.opts.window != nil })
 }
 
 // lastChunkGiven reports whether no more parts will follow as chunks, from the transfers in sending.
 func (s *sender) lastChunkGiven() bool {
 	return !slices.ContainsFunc(s.sending, func(t *Transfer) bool {
-		_, chunks := t.opts.via.(Slices)
-		return chunks && !t.endSent && !t.have && !t.isFinished()
+		return t.opts.window == nil && !t.endSent && !t.have && !t.isFinished()
 	})
 }
 

@@ -27,7 +27,7 @@ func newSliceRoute(conn *rpc.Conn) *sliceRoute {
 func sliceLinkOf(conn *rpc.Conn) *sliceLink { return extend.Of(conn, sliceProtocol).(*sliceLink) }
 
 // open reports whether the machine takes one more part. Before it has measured the path it gets the round trip of the connection.
-func (s *sliceRoute) open(Backend) (open bool) {
+func (s *sliceRoute) open() (open bool) {
 	unmeasured := false
 	extend.Drive(s.conn, func(time.Time) {
 		open, unmeasured = s.link.Open(s.queue), s.link.Unmeasured()
@@ -40,7 +40,7 @@ func (s *sliceRoute) open(Backend) (open bool) {
 }
 
 // send gives the block to the machine, which frees it when all of its slices are acked.
-func (s *sliceRoute) send(_ Backend, b *block, id uint64) (err error) {
+func (s *sliceRoute) send(b *block, id uint64) (err error) {
 	message := b.message(id)
 	b.sliced = true
 	extend.Drive(s.conn, func(time.Time) { err = s.link.Send(message, b) })
@@ -51,7 +51,7 @@ func (s *sliceRoute) send(_ Backend, b *block, id uint64) (err error) {
 	return err
 }
 
-func (s *sliceRoute) watch(Backend) { extend.Drive(s.conn, func(time.Time) { s.link.Watch(s.queue) }) }
+func (s *sliceRoute) watch() { extend.Drive(s.conn, func(time.Time) { s.link.Watch(s.queue) }) }
 
 // end tells the machine whether no part will follow: the last chunk then gets repair slices.
 func (s *sliceRoute) end(ended bool) {

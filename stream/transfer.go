@@ -14,6 +14,7 @@ type Transfer struct {
 	peer   *Peer
 	header header // sender.begin sets its id, on the world's goroutine
 	opts   options
+	route  route // of its parts
 	reader *reader
 
 	// mu guards what any goroutine of the application may ask.
@@ -43,7 +44,7 @@ type Transfer struct {
 
 // newTransfer makes a transfer that reads nothing and is in no queue yet: see Peer.start.
 func newTransfer(p *Peer, h header, o options, s source) *Transfer {
-	t := &Transfer{peer: p, header: h, opts: o, weight: o.weight, done: make(chan struct{})}
+	t := &Transfer{peer: p, header: h, opts: o, route: p.route(o.window), weight: o.weight, done: make(chan struct{})}
 	t.progress.Total = h.total()
 	t.reader = newReader(s, h.hash, o.partSize(), h.early() == 0, p.stocked, p.wake, t.guard)
 	t.reader.turns, t.reader.whole = p.streams.replays, h.size
@@ -204,8 +205,8 @@ func (t *Transfer) left() int64 {
 	return max(size-t.next, 0)
 }
 
-// sendPart sends the next part on r, whose open was true.
-func (t *Transfer) sendPart(r route) error {
+// sendPart sends the next part on the route, whose open was true.
+func (t *Transfer) sendPart() error {
 	c := t.reader.take(t.limit, t.peer.window.waits)
 	if c == nil {
 		return nil // canceled in between
@@ -216,7 +217,7 @@ func (t *Transfer) sendPart(r route) error {
 		sent = c.index + int64(c.count)
 	}
 	t.next = c.end()
-	if err := r.send(t.opts.via, c, t.header.id); err != nil {
+	if err := t.route.send(c, t.header.id); err != nil {
 		return err
 	}
 	t.mu.Lock()

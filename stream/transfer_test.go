@@ -203,6 +203,20 @@ func testSharesFollowWeights(t *testing.T, via Backend) {
 	})
 }
 
+// A pointer to a backend is a Backend too, and ended the tick with a panic.
+func TestBackendsByPointer(t *testing.T) {
+	for _, via := range []Backend{&Window{Lanes: 2}, &Slices{}} {
+		inNetwork(t, setup{via: via}, func(n *network) {
+			got := collect(n.client.streams)
+			sent := content(1 << 20)
+			require.NoError(n, n.mustStart(n.server.peer, sent, Via(via)).Wait(n.ctx))
+			require.True(n, bytes.Equal(sent, (<-got).data))
+			_, slices := via.(*Slices)
+			require.Equal(n, slices, n.server.peer.Stats().Slices > 0)
+		})
+	}
+}
+
 func TestLanesShareATransfer(t *testing.T) {
 	for _, fromClient := range []bool{false, true} {
 		wide := link.Path{Cwnd: 8 << 20, MaxDatagram: 1243}

@@ -1,7 +1,7 @@
 package stream
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"time"
 
@@ -11,38 +11,18 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// window is the [route] that sends parts as reliable RPCs on lanes: open picks the lane, and the send that follows uses it. It belongs
-// to the world's goroutine.
+// window has the lanes of a peer, which the transfers to it share. It belongs to the world's goroutine.
 type window struct {
 	conn *rpc.Conn
 
-	lanes  []*rpc.Actor  // open: bindPipes adds them, [lanes] removes them
-	queue  time.Duration // how long a lane's unsent bytes may take to leave; each tick sets it
-	picked *rpc.Actor    // by open, for the send that follows; nil when no lane may take a part
+	lanes []*rpc.Actor  // open: bindPipes adds them, [lanes] removes them
+	queue time.Duration // how long a lane's unsent bytes may take to leave; each tick sets it
 
 	stocked *budget.StockAccount // of the connection; charged with the entries that lie on the lanes
 	held    int                  // bytes of those, as of the last note
 	waits   bool                 // as of the last note at least half of those had not left: the path has enough to do
 
 	peak, slots int // for Stats: the most entries that were ever outstanding on a lane, and how many its buffer has
-}
-
-var errNoLane = errors.New("stream: no lane is open")
-
-// open picks the lane for the next part: of those whose gate is open, the one with the fewest entries outstanding. It is false when
-// there is none.
-func (w *window) open(via Backend) bool {
-	lanes, gate := w.lanesFor(via.(Window))
-	w.picked = nil
-	least := 0
-	for _, lane := range lanes {
-		ch := lane.Channel(w.conn)
-		out, _ := ch.Reliable()
-		if (w.picked == nil || out < least) && gate.Open(ch) {
-			w.picked, least = lane, out
-		}
-	}
-	return w.picked != nil
 }
 
 // laneBytes is the most that a lane has in flight by default: half of a reliable buffer of 256, in full entries.
@@ -57,7 +37,7 @@ func (w *window) pathLanes() int {
 }
 
 // full reports whether every lane that the transfer may use has as many entries outstanding as its share allows.
-func (w *window) full(settings Window) bool {
+func (w *window) full(settings *Window) bool {
 	gate := Gate{Share: settings.Share, QueueTime: -1}
 	for _, lane := range w.usable(settings) {
 		if gate.Open(lane.Channel(w.conn)) {
@@ -68,37 +48,8 @@ func (w *window) full(settings Window) bool {
 }
 
 // usable returns the first lanes, as many as the settings of a transfer allow it.
-func (w *window) usable(settings Window) []*rpc.Actor {
-	return w.lanes[:min(len(w.lanes), settings.lanes())]
-}
-
-// send sends b on the lane that open picked. Its entries count against the world's stock until they are acked.
-func (w *window) send(via Backend, b *block, id uint64) error {
-	defer b.Free()
-	if w.picked == nil {
-		return errNoLane
-	}
-	message := b.message(id)
-	entries := bunch.Entries(len(message) + rpcOverhead)
-	_, slots := w.picked.Channel(w.conn).Reliable()
-	if err := (Gate{Share: via.(Window).Share}).Check(slots, entries); err != nil {
-		return err
-	}
-	if err := sendPart.call(w.picked, message); err != nil {
-		return err
-	}
-	w.hold(entries * bunch.EntryBytes)
-	out, slots := w.picked.Channel(w.conn).Reliable()
-	w.peak, w.slots = max(w.peak, out), slots
-	return nil
-}
-
-// watch asks for a tick when the gate of any lane that the transfer may use is open again.
-func (w *window) watch(via Backend) {
-	lanes, gate := w.lanesFor(via.(Window))
-	for _, lane := range lanes {
-		gate.watch(lane.Channel(w.conn))
-	}
+func (w *window) usable(settings *Window) []*rpc.Actor {
+	return w.lanes[:min(len(w.lanes), cmp.Or(settings.Lanes, maxLanes))]
 }
 
 // grow opens lanes, on a server, until there are n or the connection has no channel left: the game's actors may have the others. It
@@ -119,7 +70,7 @@ func (w *window) grow(n int) error {
 
 // lanesFor returns the lanes that a transfer may use now, and the gate before each. What is sent lies in their buffers until it is
 // acked, so while the world's stock is short there are fewer lanes, with less of each buffer.
-func (w *window) lanesFor(settings Window) ([]*rpc.Actor, Gate) {
+func (w *window) lanesFor(settings *Window) ([]*rpc.Actor, Gate) {
 	lanes, gate := w.usable(settings), Gate{Share: settings.Share, QueueTime: w.queue}
 	most := w.stocked.Limit()
 	if most >= int64(len(lanes))*laneBytes {
@@ -155,4 +106,53 @@ func (w *window) note() {
 func (w *window) hold(n int) {
 	w.held += n
 	w.stocked.Add(int64(n))
+}
+
+// laneRoute is the [route] that sends the parts of a transfer as reliable RPCs on lanes.
+type laneRoute struct {
+	*window
+	settings *Window    // of the transfer
+	picked   *rpc.Actor // the lane that open has picked for the send that follows; nil when none may take a part
+}
+
+// open picks the lane for the next part: of those whose gate is open, the one with the fewest entries outstanding. It is false when
+// there is none.
+func (r *laneRoute) open() bool {
+	lanes, gate := r.lanesFor(r.settings)
+	r.picked = nil
+	least := 0
+	for _, lane := range lanes {
+		ch := lane.Channel(r.conn)
+		out, _ := ch.Reliable()
+		if (r.picked == nil || out < least) && gate.Open(ch) {
+			r.picked, least = lane, out
+		}
+	}
+	return r.picked != nil
+}
+
+// send sends b on the lane that open picked. Its entries count against the world's stock until they are acked.
+func (r *laneRoute) send(b *block, id uint64) error {
+	defer b.Free()
+	message := b.message(id)
+	entries := bunch.Entries(len(message) + rpcOverhead)
+	_, slots := r.picked.Channel(r.conn).Reliable()
+	if err := (Gate{Share: r.settings.Share}).Check(slots, entries); err != nil {
+		return err
+	}
+	if err := sendPart.call(r.picked, message); err != nil {
+		return err
+	}
+	r.hold(entries * bunch.EntryBytes)
+	out, slots := r.picked.Channel(r.conn).Reliable()
+	r.peak, r.slots = max(r.peak, out), slots
+	return nil
+}
+
+// watch asks for a tick when the gate of any lane that the transfer may use is open again.
+func (r *laneRoute) watch() {
+	lanes, gate := r.lanesFor(r.settings)
+	for _, lane := range lanes {
+		gate.watch(lane.Channel(r.conn))
+	}
 }
