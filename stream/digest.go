@@ -30,12 +30,15 @@ const (
 // digestBytes is the length of every digest so far.
 const digestBytes = 32
 
-var algorithms = [...]struct {
+// algorithms are those that are known, and NoDigest.
+var algorithms = map[Algorithm]struct {
 	name  string
+	size  int // of a digest in bytes
 	begin func() hashState
 }{
-	SHA256: {"sha256", func() hashState { return sha256.New() }},
-	BLAKE3: {"blake3", func() hashState { return blake3.New() }},
+	SHA256:   {"sha256", digestBytes, func() hashState { return sha256.New() }},
+	BLAKE3:   {"blake3", digestBytes, func() hashState { return blake3.New() }},
+	NoDigest: {"NoDigest", 0, func() hashState { return unhashed{} }},
 }
 
 // hashState is a digest that is being made.
@@ -45,26 +48,13 @@ type hashState interface {
 }
 
 // known reports whether a makes digests.
-func (a Algorithm) known() bool { return a > 0 && int(a) < len(algorithms) }
+func (a Algorithm) known() bool { return a.size() > 0 }
 
 // ofTransfers reports whether a transfer may be hashed by a, or not hashed when a is NoDigest.
-func (a Algorithm) ofTransfers() bool { return a.known() || a == NoDigest }
+func (a Algorithm) ofTransfers() bool { return algorithms[a].begin != nil }
 
-// size returns the length of a digest in bytes.
-func (a Algorithm) size() int {
-	if a == NoDigest {
-		return 0
-	}
-	return digestBytes
-}
-
-// begin returns the state before any byte was written.
-func (a Algorithm) begin() hashState {
-	if a == NoDigest {
-		return unhashed{}
-	}
-	return algorithms[a].begin()
-}
+// size returns the length of a digest in bytes; 0 when a makes none.
+func (a Algorithm) size() int { return algorithms[a].size }
 
 // unhashed is the state of NoDigest.
 type unhashed struct{}
@@ -74,13 +64,10 @@ func (unhashed) Sum(b []byte) []byte         { return b }
 
 // String returns the name that digests in text begin with.
 func (a Algorithm) String() string {
-	switch {
-	case a == NoDigest:
-		return "NoDigest"
-	case !a.known():
-		return fmt.Sprintf("algorithm %d", uint8(a))
+	if known, ok := algorithms[a]; ok {
+		return known.name
 	}
-	return algorithms[a].name
+	return fmt.Sprintf("algorithm %d", uint8(a))
 }
 
 // New returns a Hasher to which nothing was written. The one of NoDigest makes the zero Digest. New panics when a is none of the
@@ -89,7 +76,7 @@ func (a Algorithm) New() *Hasher {
 	if !a.ofTransfers() {
 		panic(fmt.Sprintf("stream: %v is unknown", a))
 	}
-	return &Hasher{a, a.begin()}
+	return &Hasher{a, algorithms[a].begin()}
 }
 
 // Of returns the digest of data.
