@@ -83,7 +83,9 @@ func (a *assembly) queue(p part) {
 
 // copy copies p, which views a message, into a block, and counts the block's memory.
 func (a *assembly) copy(p part) *block {
-	c := copyPart(p)
+	c := newBlock(len(p.data))
+	c.offset, c.index, c.count = p.offset, p.index, p.count
+	c.append(p.data)
 	a.held += c.cost()
 	return c
 }
@@ -175,11 +177,4 @@ func trimAll(blocks []*block, base int64) []*block {
 		c.trim(base)
 		return false
 	})
-}
-
-func copyPart(p part) *block {
-	c := newBlock(len(p.data))
-	c.offset, c.index, c.count = p.offset, p.index, p.count
-	c.append(p.data)
-	return c
 }
