@@ -88,14 +88,7 @@ func (a *Array[T]) Start(peer *Peer, items []T, opts ...Option) (*Transfer, erro
 
 // Send is Start and Wait; when ctx ends, the transfer is canceled.
 func (a *Array[T]) Send(ctx context.Context, peer *Peer, items []T, opts ...Option) error {
-	if peer.inside() {
-		return fmt.Errorf("%w: Array.Send; Start does not wait", ErrBlocking)
-	}
-	t, err := a.Start(peer, items, opts...)
-	if err != nil {
-		return err
-	}
-	return t.waitOrCancel(ctx)
+	return send(ctx, peer, "Array.Send", func() (*Transfer, error) { return a.Start(peer, items, opts...) })
 }
 
 // arraySource encodes items.

@@ -36,14 +36,7 @@ func (b *Blob) Start(peer *Peer, r io.Reader, size int64, opts ...Option) (*Tran
 
 // Send is Start and Wait; when ctx ends, the transfer is canceled.
 func (b *Blob) Send(ctx context.Context, peer *Peer, r io.Reader, size int64, opts ...Option) error {
-	if peer.inside() {
-		return fmt.Errorf("%w: Blob.Send; Start does not wait", ErrBlocking)
-	}
-	t, err := b.Start(peer, r, size, opts...)
-	if err != nil {
-		return err
-	}
-	return t.waitOrCancel(ctx)
+	return send(ctx, peer, "Blob.Send", func() (*Transfer, error) { return b.Start(peer, r, size, opts...) })
 }
 
 // Create starts a blob whose content the caller writes. Each Write waits until the transfer has taken its bytes, so gather small ones

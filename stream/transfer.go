@@ -119,8 +119,15 @@ func (t *Transfer) Wait(ctx context.Context) error {
 	}
 }
 
-// waitOrCancel waits for the end of the transfer, and cancels it when ctx ends first.
-func (t *Transfer) waitOrCancel(ctx context.Context) error {
+// send starts a transfer to peer, waits for its end, and cancels it when ctx ends first. by is the method that was called.
+func send(ctx context.Context, peer *Peer, by string, start func() (*Transfer, error)) error {
+	if peer.inside() {
+		return fmt.Errorf("%w: %s; Start does not wait", ErrBlocking, by)
+	}
+	t, err := start()
+	if err != nil {
+		return err
+	}
 	select {
 	case <-t.done:
 	case <-ctx.Done():
