@@ -223,44 +223,25 @@ func (s *sender) lastChunkGiven() bool {
 	})
 }
 
-// find returns the transfer that a message of its receiver is about; nil when it has ended.
-func (s *sender) find(id uint64) *Transfer {
+// take gives a message of the receiver to the transfer that it is about, unless that has ended. An error is the receiver's violation.
+func (s *sender) take(id uint64, apply func(t *Transfer) error) {
 	for _, t := range s.sending {
 		if t.header.id == id && !t.over {
-			return t
+			s.peer.check(apply(t))
+			return
 		}
 	}
 	if id > s.lastID {
 		s.peer.violate("message about transfer %d, the last one is %d", id, s.lastID)
 	}
 	s.late++
-	return nil
 }
 
-// onAccept takes the receiver's answer to a header, as onGrant, onDone and onReject take its other messages. They run on the world's goroutine.
-func (s *sender) onAccept(m accept) {
-	if t := s.find(m.id); t != nil {
-		s.peer.check(t.onAccept(m))
-	}
-}
-
-func (s *sender) onGrant(m grant) {
-	if t := s.find(m.id); t != nil {
-		s.peer.check(t.onGrant(m))
-	}
-}
-
-func (s *sender) onDone(m done) {
-	if t := s.find(m.id); t != nil {
-		s.peer.check(t.onDone())
-	}
-}
-
-func (s *sender) onReject(m reject) {
-	if t := s.find(m.id); t != nil {
-		t.onReject(m.stop)
-	}
-}
+// onAccept takes the receiver's answer to a header, as the following take its other messages. They run on the world's goroutine.
+func (s *sender) onAccept(m accept) { s.take(m.id, func(t *Transfer) error { return t.onAccept(m) }) }
+func (s *sender) onGrant(m grant)   { s.take(m.id, func(t *Transfer) error { return t.onGrant(m) }) }
+func (s *sender) onDone(m done)     { s.take(m.id, (*Transfer).onDone) }
+func (s *sender) onReject(m reject) { s.take(m.id, func(t *Transfer) error { return t.onReject(m) }) }
 
 // share says how much of its connection a transfer has used: bytes sent, divided by weight. Of the transfers that can send,
 // the one that has used the least goes next, so over any time each gets a part of the bytes in proportion to its weight, to

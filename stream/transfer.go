@@ -318,7 +318,8 @@ func (t *Transfer) onDone() error {
 }
 
 // onReject ends the transfer for the reason that the receiver gives, or confirms that it ended.
-func (t *Transfer) onReject(s stop) {
+func (t *Transfer) onReject(m reject) error {
 	t.over = true
-	t.finish(peerFailure(s, byReceiver))
+	t.finish(peerFailure(m.stop, byReceiver))
+	return nil
 }
