@@ -19,19 +19,17 @@ import (
 type dosWatch struct {
 	detector *dos.Detector // nil = off; owned by the world's goroutine
 
-	mu     sync.Mutex            // guards counts, and all and severity of each watched; no function of the game runs under it
+	mu     sync.Mutex            // guards counts, and usages and severity of each watched; no function of the game runs under it
 	counts map[string]*dos.Count // by method name: the sums over all clients
 }
 
 // watched is what dosWatch knows of one connection. It belongs to the world's goroutine, except the fields under World.dos.mu.
 type watched struct {
 	peer     *dos.Peer
-	methods  map[*method]*usage
-	others   map[string]*usage // by name in brackets: messages that call no method
-	answers  uint64            // answers so far to questions of the server
-	logged   logs.Gate         // limits log records of changes of the state
-	all      []*usage          // under World.dos.mu
-	severity string            // under World.dos.mu
+	answers  uint64             // answers so far to questions of the server
+	logged   logs.Gate          // limits log records of changes of the state
+	usages   map[*method]*usage // written, and read on other goroutines, under World.dos.mu
+	severity string             // under World.dos.mu
 }
 
 // usage counts the calls of one method by one connection: for the detector (method), for Conn.Stats (count) and for World.MethodStats
@@ -41,12 +39,12 @@ type usage struct {
 	count, world *dos.Count
 }
 
-// Messages of a client that call no method are counted under these names. They are never blocked, because the protocol needs them.
-const (
-	usageAnswer  = "(answer)"         // answers to closes and messages of the server; they have no quota
-	usageControl = "(control)"        // messages on channel 0
-	usageClosed  = "(closed channel)" // calls that came after their channel was closed
-	usageOther   = "(other)"          // messages on an actor's channel that name no declared method
+// Messages of a client that call no method count as calls of these. They are never blocked, because the protocol needs them.
+var (
+	usageAnswer  = &method{label: "(answer)"}         // answers to closes and messages of the server; they have no quota
+	usageControl = &method{label: "(control)"}        // messages on channel 0
+	usageClosed  = &method{label: "(closed channel)"} // calls that came after their channel was closed
+	usageOther   = &method{label: "(other)"}          // messages on an actor's channel that name no declared method
 )
 
 // beginFrame begins a frame of the detector, in real time: a game's clock may jump.
@@ -69,7 +67,7 @@ func (w *World) watchCalls(c *Conn) {
 		peer := d.Join(c.identity)
 		w.dos.mu.Lock()
 		defer w.dos.mu.Unlock()
-		c.watched = &watched{peer: peer, methods: make(map[*method]*usage), others: make(map[string]*usage), severity: peer.State()}
+		c.watched = &watched{peer: peer, usages: make(map[*method]*usage), severity: peer.State()}
 	}
 }
 
@@ -171,40 +169,32 @@ func calledBy(a *Actor, m bunch.Message) *method {
 
 // usageOf returns the usage that counts a message.
 func (c *Conn) usageOf(called *method, a *Actor, m bunch.Message, answers bool) *usage {
-	if called != nil {
-		u := c.watched.methods[called]
-		if u == nil {
-			u = c.newUsage(called.String())
-			c.watched.methods[called] = u
-		}
+	switch {
+	case called != nil:
+	case answers:
+		called = usageAnswer
+	case m.Channel == 0:
+		called = usageControl
+	case a == nil || m.Open || m.Close:
+		called = usageClosed
+	default:
+		called = usageOther
+	}
+	if u := c.watched.usages[called]; u != nil {
 		return u
 	}
-	name := usageOther
-	switch {
-	case answers:
-		name = usageAnswer
-	case m.Channel == 0:
-		name = usageControl
-	case a == nil || m.Open || m.Close:
-		name = usageClosed
-	}
-	u := c.watched.others[name]
-	if u == nil {
-		u = c.newUsage(name)
-		c.watched.others[name] = u
-	}
-	return u
+	return c.newUsage(called)
 }
 
-func (c *Conn) newUsage(name string) *usage {
-	w := &c.world.dos
+func (c *Conn) newUsage(m *method) *usage {
+	w, name := &c.world.dos, m.String()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.counts[name] == nil {
 		w.counts[name] = &dos.Count{Method: name}
 	}
 	u := &usage{method: c.watched.peer.Method(name), count: &dos.Count{Method: name}, world: w.counts[name]}
-	c.watched.all = append(c.watched.all, u)
+	c.watched.usages[m] = u
 	return u
 }
 
@@ -268,7 +258,7 @@ func (c *Conn) methodStats() (severity string, counts []dos.Count) {
 	if c.watched == nil {
 		return "", nil
 	}
-	for _, u := range c.watched.all {
+	for _, u := range c.watched.usages {
 		counts = append(counts, *u.count)
 	}
 	return c.watched.severity, sortedCounts(counts)

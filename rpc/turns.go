@@ -360,7 +360,7 @@ func messageName(a *Actor, m bunch.Message) string {
 	case called != nil && m.Delivery != bunch.Tracked:
 		return called.String()
 	case m.Channel == 0:
-		return usageControl
+		return usageControl.label
 	case m.Delivery == bunch.Tracked:
 		return "(states)"
 	case m.Open:
@@ -368,7 +368,7 @@ func messageName(a *Actor, m bunch.Message) string {
 	case m.Close:
 		return "(close)"
 	case a == nil:
-		return usageClosed
+		return usageClosed.label
 	}
-	return usageOther
+	return usageOther.label
 }
