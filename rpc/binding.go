@@ -195,6 +195,16 @@ type checked[A any] interface {
 	declared() *method
 }
 
+// mustHook panics when the function of a hook is missing, or another was bound before.
+func mustHook(b *binding, by string, missing, bound bool) {
+	switch {
+	case missing:
+		panic(fmt.Sprintf("rpc: %s(%v): no function", by, b.class))
+	case bound:
+		panic(fmt.Sprintf("rpc: %s(%v): it has a function already", by, b.class))
+	}
+}
+
 // endpoint runs the calls of one method for one binding. They run one at a time on the world's goroutine, so all are decoded
 // into one arg.
 type endpoint[T, A any] struct {

@@ -65,16 +65,6 @@ func OnTearOff[T any](b *Binding[T], fn func(object T)) {
 	b.untyped.onTearOff = func(object any) { fn(object.(T)) }
 }
 
-// mustHook panics when the function of a hook is missing, or another was bound before.
-func mustHook(b *binding, by string, missing, bound bool) {
-	switch {
-	case missing:
-		panic(fmt.Sprintf("rpc: %s(%v): no function", by, b.class))
-	case bound:
-		panic(fmt.Sprintf("rpc: %s(%v): it has a function already", by, b.class))
-	}
-}
-
 // end ends the actor in this world and runs OnClose.
 func (a *Actor) end(reason CloseReason) {
 	if a.dead {
