@@ -80,12 +80,7 @@ func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 func On[T, A any](b *Binding[T], h Handle[A], fn func(object T, call *Call, arg A)) {
 	m := h.declared()
 	e := endpointOf[T, A](b, m)
-	switch {
-	case fn == nil:
-		panic(fmt.Sprintf("rpc: On(%v): no handler", m))
-	case e.run != nil:
-		panic(fmt.Sprintf("rpc: On(%v): it has a handler already", m))
-	}
+	mustHook("On", m, fn == nil, e.run != nil)
 	e.run = fn
 	b.untyped.handlers[m.id] = handler{remote: e.remote, local: e.local}
 }
@@ -97,13 +92,9 @@ func On[T, A any](b *Binding[T], h Handle[A], fn func(object T, call *Call, arg 
 func Check[T, A any](b *Binding[T], h checked[A], fn func(object T, call *Call, arg A) error) {
 	m := h.declared()
 	e := endpointOf[T, A](b, m)
-	switch {
-	case fn == nil:
-		panic(fmt.Sprintf("rpc: Check(%v): no check", m))
-	case m.kind != serverRPC:
+	mustHook("Check", m, fn == nil, e.check != nil)
+	if m.kind != serverRPC {
 		panic(fmt.Sprintf("rpc: Check(%v): only a server trusts its callers less", m))
-	case e.check != nil:
-		panic(fmt.Sprintf("rpc: Check(%v): it has a check already", m))
 	}
 	e.check = fn
 }
@@ -162,12 +153,7 @@ func (b *Binding[T]) All() iter.Seq2[*Actor, T] {
 // At panics when fn is nil, or b has one.
 func At[T any](b *Binding[T], fn func(object T) (x, y, z float32)) {
 	u := b.untyped
-	switch {
-	case fn == nil:
-		panic(fmt.Sprintf("rpc: At for class %s: no function", u.class.name))
-	case u.at != nil:
-		panic(fmt.Sprintf("rpc: At for class %s: it has a function already", u.class.name))
-	}
+	mustHook("At", u.class, fn == nil, u.at != nil)
 	u.at = func(object any) (x, y, z float32) { return fn(object.(T)) }
 }
 
@@ -180,12 +166,7 @@ func At[T any](b *Binding[T], fn func(object T) (x, y, z float32)) {
 // only as a view. Relevant panics when fn is nil, or b has one.
 func Relevant[T any](b *Binding[T], fn func(object T, viewer *Conn) bool) {
 	u := b.untyped
-	switch {
-	case fn == nil:
-		panic(fmt.Sprintf("rpc: Relevant for class %s: no function", u.class.name))
-	case u.relevant != nil:
-		panic(fmt.Sprintf("rpc: Relevant for class %s: it has a function already", u.class.name))
-	}
+	mustHook("Relevant", u.class, fn == nil, u.relevant != nil)
 	u.relevant = func(object any, viewer *Conn) bool { return fn(object.(T), viewer) }
 }
 
@@ -195,13 +176,13 @@ type checked[A any] interface {
 	declared() *method
 }
 
-// mustHook panics when the function of a hook is missing, or another was bound before.
-func mustHook(b *binding, by string, missing, bound bool) {
+// mustHook panics when the function is missing that by binds to a class, a method or a state, or when that has one already.
+func mustHook(by string, to fmt.Stringer, missing, bound bool) {
 	switch {
 	case missing:
-		panic(fmt.Sprintf("rpc: %s(%v): no function", by, b.class))
+		panic(fmt.Sprintf("rpc: %s(%v): no function", by, to))
 	case bound:
-		panic(fmt.Sprintf("rpc: %s(%v): it has a function already", by, b.class))
+		panic(fmt.Sprintf("rpc: %s(%v): it has a function already", by, to))
 	}
 }
 

@@ -54,14 +54,14 @@ func (r CloseReason) keeps() bool { return r == Dormancy || r == TearOff }
 // runs once for each object, after everything else. The actor is no longer alive then: calls on it fail, and Of and All leave it out.
 // OnClose panics when there is a function already. UE: EndPlay.
 func OnClose[T any](b *Binding[T], fn func(object T, why CloseReason)) {
-	mustHook(b.untyped, "OnClose", fn == nil, b.untyped.onClose != nil)
+	mustHook("OnClose", b.untyped.class, fn == nil, b.untyped.onClose != nil)
 	b.untyped.onClose = func(object any, why CloseReason) { fn(object.(T), why) }
 }
 
 // OnTearOff makes fn run on a client when the server has let go of an actor of the class: from then on the copy is the client's own.
 // It panics when there is a function already. UE: TornOff.
 func OnTearOff[T any](b *Binding[T], fn func(object T)) {
-	mustHook(b.untyped, "OnTearOff", fn == nil, b.untyped.onTearOff != nil)
+	mustHook("OnTearOff", b.untyped.class, fn == nil, b.untyped.onTearOff != nil)
 	b.untyped.onTearOff = func(object any) { fn(object.(T)) }
 }
 

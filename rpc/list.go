@@ -62,10 +62,8 @@ func NewList[K comparable, V any](class *Class, name string) *ListState[K, V] {
 // ReplicateList says where objects of b keep the list. where is called once for each object, as that of [Replicate].
 func ReplicateList[T any, K comparable, V any](b *Binding[T], s *ListState[K, V], where func(object T) *List[K, V]) {
 	d := s.declared
-	mustBind(b.untyped, d, where == nil, "ReplicateList")
-	if b.untyped.states[d.id] != nil {
-		panic(fmt.Sprintf("rpc: ReplicateList(%v): it is replicated already", d))
-	}
+	mustBind(b.untyped, d, "ReplicateList")
+	mustHook("ReplicateList", d, where == nil, b.untyped.states[d.id] != nil)
 	b.untyped.states[d.id] = &boundList[T, K, V]{declared: d, where: where}
 }
 
@@ -80,15 +78,8 @@ type ListChange[K comparable, V any] struct {
 // when there was no ReplicateList before, or when the list has a function already. UE: PostReplicatedAdd, PostReplicatedChange,
 // PreReplicatedRemove, which here comes after the removal.
 func OnList[T any, K comparable, V any](b *Binding[T], s *ListState[K, V], fn func(object T, change ListChange[K, V])) {
-	d := s.declared
-	mustBind(b.untyped, d, fn == nil, "OnList")
-	bound, ok := b.untyped.states[d.id].(*boundList[T, K, V])
-	switch {
-	case !ok:
-		panic(fmt.Sprintf("rpc: OnList(%v): call ReplicateList before", d))
-	case bound.onChange != nil:
-		panic(fmt.Sprintf("rpc: OnList(%v): it has a function already", d))
-	}
+	bound := mustHave[*boundList[T, K, V]](b.untyped, s.declared, "OnList", "ReplicateList")
+	mustHook("OnList", s.declared, fn == nil, bound.onChange != nil)
 	bound.onChange = fn
 }
 

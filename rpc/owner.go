@@ -55,7 +55,7 @@ func (w *World) mayOwn(a, owner *Actor, conn *Conn) error {
 // first owner, nor when the actor ends. It panics when there is a function already. UE: PossessedBy and UnPossessed on the server,
 // OnRep_Owner on clients.
 func OnOwner[T any](b *Binding[T], fn func(object T)) {
-	mustHook(b.untyped, "OnOwner", fn == nil, b.untyped.onOwner != nil)
+	mustHook("OnOwner", b.untyped.class, fn == nil, b.untyped.onOwner != nil)
 	b.untyped.onOwner = func(object any) { fn(object.(T)) }
 }
 

@@ -42,12 +42,12 @@ func TestAtAndRelevantArePickyAboutFunctions(t *testing.T) {
 	w, err := NewWorld(Config{})
 	require.NoError(t, err)
 	trees, elves := forest(w)
-	require.PanicsWithValue(t, "rpc: At for class Tree: it has a function already", func() { At(trees, (*oak).at) })
-	require.PanicsWithValue(t, "rpc: At for class Elf: no function", func() { At(elves, nil) })
-	require.PanicsWithValue(t, "rpc: Relevant for class Elf: it has a function already", func() {
+	require.PanicsWithValue(t, "rpc: At(Tree): it has a function already", func() { At(trees, (*oak).at) })
+	require.PanicsWithValue(t, "rpc: At(Elf): no function", func() { At(elves, nil) })
+	require.PanicsWithValue(t, "rpc: Relevant(Elf): it has a function already", func() {
 		Relevant(elves, func(*oak, *Conn) bool { return false })
 	})
-	require.PanicsWithValue(t, "rpc: Relevant for class Tree: no function", func() { Relevant(trees, nil) })
+	require.PanicsWithValue(t, "rpc: Relevant(Tree): no function", func() { Relevant(trees, nil) })
 	require.Panics(t, func() { CullDistance(0) })
 	require.EqualValues(t, 150, treeClass.cullDistance)
 }

@@ -57,12 +57,7 @@ func (r *Request[A, R]) takes(A)           {}
 func OnRequest[T, A, R any](b *Binding[T], r *Request[A, R], fn func(object T, call *Call, arg A) (R, error)) {
 	m := r.question
 	e := endpointOf[T, A](b, m)
-	switch {
-	case fn == nil:
-		panic(fmt.Sprintf("rpc: OnRequest(%v): no handler", m))
-	case e.run != nil:
-		panic(fmt.Sprintf("rpc: OnRequest(%v): it has a handler already", m))
-	}
+	mustHook("OnRequest", m, fn == nil, e.run != nil)
 	e.run = func(object T, call *Call, arg A) {
 		q := call.question
 		defer q.leave()

@@ -153,10 +153,8 @@ func (d *declaredState) knows(name string) bool {
 // already.
 func Replicate[T, S any](b *Binding[T], s *State[S], where func(object T) *S) {
 	d := s.declared
-	mustBind(b.untyped, d, where == nil, "Replicate")
-	if b.untyped.states[d.id] != nil {
-		panic(fmt.Sprintf("rpc: Replicate(%v): it is replicated already", d))
-	}
+	mustBind(b.untyped, d, "Replicate")
+	mustHook("Replicate", d, where == nil, b.untyped.states[d.id] != nil)
 	b.untyped.states[d.id] = &boundState[T, S]{declared: d, where: where}
 }
 
@@ -166,26 +164,26 @@ func Replicate[T, S any](b *Binding[T], s *State[S], where func(object T) *S) {
 // server. The order of several OnRep functions is not defined. OnRep panics when there was no Replicate before, or when s has a function
 // already. UE: OnRep_X, REPNOTIFY_OnChanged.
 func OnRep[T, S any](b *Binding[T], s *State[S], fn func(object T, old S)) {
-	d := s.declared
-	mustBind(b.untyped, d, fn == nil, "OnRep")
-	bound, ok := b.untyped.states[d.id].(*boundState[T, S])
-	switch {
-	case !ok:
-		panic(fmt.Sprintf("rpc: OnRep(%v): call Replicate before", d))
-	case bound.onRep != nil:
-		panic(fmt.Sprintf("rpc: OnRep(%v): it has a function already", d))
-	}
+	bound := mustHave[*boundState[T, S]](b.untyped, s.declared, "OnRep", "Replicate")
+	mustHook("OnRep", s.declared, fn == nil, bound.onRep != nil)
 	bound.onRep = fn
 }
 
-// mustBind panics when d cannot be bound to b.
-func mustBind(b *binding, d *declaredState, missing bool, by string) {
-	switch {
-	case missing:
-		panic(fmt.Sprintf("rpc: %s(%v): no function", by, d))
-	case d.class != b.class:
+// mustBind panics when d is of another class than b.
+func mustBind(b *binding, d *declaredState, by string) {
+	if d.class != b.class {
 		panic(fmt.Sprintf("rpc: %s(%v): the binding is of class %s", by, d, b.class.name))
 	}
+}
+
+// mustHave returns the keeper of d in b. It panics when d is of another class, or when before was not called yet.
+func mustHave[K stateKeeper](b *binding, d *declaredState, by, before string) K {
+	mustBind(b, d, by)
+	keeper, ok := b.states[d.id].(K)
+	if !ok {
+		panic(fmt.Sprintf("rpc: %s(%v): call %s before", by, d, before))
+	}
+	return keeper
 }
 
 // boundState finds the struct of a declared state in the objects of a binding.
