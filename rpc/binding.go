@@ -43,8 +43,8 @@ func (b *binding) replicate(object any, into []replica) {
 
 // handler runs the calls of one method.
 type handler struct {
-	// remote decodes, validates and checks the argument of a call from the peer, and runs it. The error is a *decodeError or a
-	// *validationError.
+	// remote decodes, validates and checks the argument of a call from the peer, and runs it. The error is a *validationError, or that of
+	// decoding.
 	remote func(object any, call *Call, payload []byte) error
 	// local runs a call that was made in this world.
 	local func(object any, call *Call, arg any)
@@ -210,14 +210,14 @@ func endpointOf[T, A any](b *Binding[T], m *method) *endpoint[T, A] {
 func (e *endpoint[T, A]) remote(object any, call *Call, payload []byte) error {
 	var zero A
 	e.arg = zero
-	if err := e.m.codec.Decode(payload, &e.arg); err != nil {
-		return &decodeError{method: e.m, size: len(payload), cause: err}
+	if err := e.m.decode(payload, &e.arg); err != nil {
+		return err
 	}
 	if e.m.refers && call.Conn.resolve(call, e.m, &e.arg, payload) {
 		return nil
 	}
-	if err := e.m.codec.Validate(&e.arg); err != nil {
-		return &validationError{method: e.m, cause: err}
+	if err := e.m.validate(&e.arg); err != nil {
+		return err
 	}
 	if e.check != nil {
 		doing := &call.Actor.world.game.Doing
@@ -235,19 +235,6 @@ func (e *endpoint[T, A]) remote(object any, call *Call, payload []byte) error {
 func (e *endpoint[T, A]) local(object any, call *Call, arg any) {
 	e.run(object.(T), call, arg.(A))
 }
-
-// decodeError says that the argument of a call is not what its method declares.
-type decodeError struct {
-	method *method
-	size   int // bytes
-	cause  error
-}
-
-func (e *decodeError) Error() string {
-	return fmt.Sprintf("rpc: %v: argument of %d bytes: %v", e.method, e.size, e.cause)
-}
-
-func (e *decodeError) Unwrap() error { return e.cause }
 
 // validationError is the error of a Validate or a Check.
 type validationError struct {

@@ -58,20 +58,18 @@ func TestRemoteCall(t *testing.T) {
 	require.Equal(t, []vector{{X: 1}}, o.aims)
 	require.Same(t, call, o.calls[0])
 
-	var decode *decodeError
 	err := remote(o, call, []byte{0x91, 0})
-	require.ErrorAs(t, err, &decode)
+	require.False(t, invalid(err))
 	require.ErrorContains(t, err, "rpc: C.Aim: argument of 2 bytes: it holds 1 elements instead of 3")
-	require.ErrorAs(t, remote(o, call, append(encode(t, vector{}), 0)), &decode)
+	require.ErrorContains(t, remote(o, call, append(encode(t, vector{}), 0)), "left over")
 
-	var invalid *validationError
 	err = remote(o, call, encode(t, vector{X: 2}))
-	require.ErrorAs(t, err, &invalid)
+	require.True(t, invalid(err))
 	require.EqualError(t, err, "rpc: C.Aim refused: too long")
 
 	o.err = errors.New("not now")
 	err = remote(o, call, encode(t, vector{}))
-	require.ErrorAs(t, err, &invalid)
+	require.True(t, invalid(err))
 	require.ErrorIs(t, err, o.err)
 	require.Len(t, o.aims, 1)
 }

@@ -116,8 +116,8 @@ func place[A any](a *Actor, m *method, arg A) error {
 	p := m.args.Get().(*A)
 	*p = arg
 	defer release(m, p)
-	if err := m.codec.Validate(p); err != nil {
-		return &validationError{method: m, cause: err}
+	if err := m.validate(p); err != nil {
+		return err
 	}
 	e := codec.NewEncoder()
 	defer e.Release()
@@ -255,6 +255,22 @@ func (m *method) encode(e *codec.Encoder, p any) error {
 func (m *method) encodeValue(e *codec.Encoder, p any) error {
 	if err := e.Encode(m.codec, p); err != nil {
 		return fmt.Errorf("rpc: %v: argument %v: %w", m, m.arg, err)
+	}
+	return nil
+}
+
+// decode reads the argument at p from the bytes that came.
+func (m *method) decode(payload []byte, p any) error {
+	if err := m.codec.Decode(payload, p); err != nil {
+		return fmt.Errorf("rpc: %v: argument of %d bytes: %w", m, len(payload), err)
+	}
+	return nil
+}
+
+// validate returns the error of the Validate of the argument at p, as a *validationError.
+func (m *method) validate(p any) error {
+	if err := m.codec.Validate(p); err != nil {
+		return &validationError{method: m, cause: err}
 	}
 	return nil
 }

@@ -239,8 +239,8 @@ func (r *Request[A, R]) reply(q *question, result R, err error) {
 	p := m.args.Get().(*R)
 	*p = result
 	defer release(m, p)
-	if err := m.codec.Validate(p); err != nil {
-		q.unsaid(&validationError{method: m, cause: err})
+	if err := m.validate(p); err != nil {
+		q.unsaid(err)
 		return
 	}
 	e := codec.NewEncoder()
@@ -269,8 +269,8 @@ type hearer[R any] struct {
 }
 
 func (h *hearer[R]) read(c *Conn, payload []byte) error {
-	if err := h.m.codec.Decode(payload, &h.result); err != nil {
-		return &decodeError{method: h.m, size: len(payload), cause: err}
+	if err := h.m.decode(payload, &h.result); err != nil {
+		return err
 	}
 	if raw, ok := any(&h.result).(*Raw); ok {
 		*raw = keep(raw).(Raw) // the asker may keep it, and a goroutine in Ask reads it later
@@ -278,10 +278,7 @@ func (h *hearer[R]) read(c *Conn, payload []byte) error {
 	if h.m.refers {
 		c.drops.Add(drops.UnknownRef, len(c.unknown(&h.result)))
 	}
-	if err := h.m.codec.Validate(&h.result); err != nil {
-		return &validationError{method: h.m, cause: err}
-	}
-	return nil
+	return h.m.validate(&h.result)
 }
 
 func (h *hearer[R]) take(result any) { h.result = result.(R) }

@@ -85,8 +85,8 @@ func (w *World) place(q *inquiry, p any, until time.Time, keep func() any) error
 	case !plan.remote && !plan.local: // the owner is going
 		return a.conn.closedFor(m)
 	}
-	if err := m.codec.Validate(p); err != nil {
-		return &validationError{method: m, cause: err}
+	if err := m.validate(p); err != nil {
+		return err
 	}
 	q.conn = plan.conn
 	table, ok := q.in(), false
