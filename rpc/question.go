@@ -134,7 +134,7 @@ func (w *World) unheard(c *Conn) {
 	c.drops.Add(drops.Answer, 1)
 }
 
-// answerHere gives the answer to the asker in this same world: to a goroutine in Ask, or in a task to the function of Then.
+// answerHere gives the answer to the asker in this same world.
 func (w *World) answerHere(q *question, result any) {
 	asked, ok := w.requests.asked.Take(q.number)
 	if !ok {
@@ -142,12 +142,7 @@ func (w *World) answerHere(q *question, result any) {
 		return
 	}
 	asked.to.take(result)
-	if asked.waits {
-		asked.to.hear(nil)
-		return
-	}
-	w.game.Later(nil, tasks.Doing{What: "the function for the answer of ", Of: asked.method}, func() { asked.to.hear(nil) })
-	w.drive.Signal()
+	asked.tell(nil)
 }
 
 // send sends an answer to the peer, unless the actor's channel has closed.

@@ -102,7 +102,7 @@ func (w *World) place(q *inquiry, p any, until time.Time, keep func() any) error
 	switch {
 	case err != nil:
 	case plan.local:
-		err = w.queueQuestion(q, keep())
+		err = w.local.add(localCall{actor: a, method: m, arg: keep(), question: q.number}, w.config.maxLocalCalls())
 	default:
 		err = w.transmit(a, m, plan, e.Buf)
 	}
@@ -111,11 +111,6 @@ func (w *World) place(q *inquiry, p any, until time.Time, keep func() any) error
 		q.number = 0
 	}
 	return err
-}
-
-// queueQuestion keeps a question that this world answers itself until the next Dispatch.
-func (w *World) queueQuestion(q *inquiry, arg any) error {
-	return w.local.add(localCall{actor: q.actor, method: q.method, arg: arg, question: q.number}, w.config.maxLocalCalls())
 }
 
 // invokeRequest handles a question, a cancel or an answer from the peer.
@@ -231,10 +226,13 @@ func (w *World) timeUp() error {
 	return fmt.Errorf("no answer came within %v, see Config.RequestTime: %w", w.config.requestTime(), context.DeadlineExceeded)
 }
 
-// end ends an inquiry without an answer. A function of the game is run as a task, because end may be called while another runs.
-func (q *inquiry) end(cause error) {
+// end ends an inquiry without an answer.
+func (q *inquiry) end(cause error) { q.tell(q.failed(cause)) }
+
+// tell tells who asked how the inquiry has ended: a goroutine in Ask, or the function of Then, in a task because another function of the game
+// may run now.
+func (q *inquiry) tell(err error) {
 	w := q.actor.world
-	err := q.failed(cause)
 	if q.waits {
 		q.to.hear(err)
 		return
