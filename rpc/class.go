@@ -127,10 +127,8 @@ func (c *Class) ofExtension() bool { return c.extended.Declarer != "" }
 // add appends a declared method; the order of declaration is the order on the wire.
 func (c *Class) add(m *method) {
 	root := c.root()
-	if root.closed.Load() {
-		panic(fmt.Sprintf("rpc: %s.%s is declared after a world began to use class %s; declare it in a package variable",
-			c.name, m.name, c.name))
-	}
+	m.class, m.id = c, len(root.methods)
+	c.mustBeOpen(m)
 	for _, other := range root.methods {
 		if other.class == c && other.name == m.name {
 			panic(fmt.Sprintf("rpc: class %s declares %s twice", c.name, m.name))
@@ -139,12 +137,18 @@ func (c *Class) add(m *method) {
 	if len(root.methods) == maxMethods {
 		panic(fmt.Sprintf("rpc: class %s has more than %d methods", root.name, maxMethods))
 	}
-	m.class, m.id = c, len(root.methods)
 	root.methods = append(root.methods, m)
 }
 
 // close notes that a world uses the class.
 func (c *Class) close() { c.root().closed.Store(true) }
+
+// mustBeOpen panics when a world uses the class, to which what is added.
+func (c *Class) mustBeOpen(what fmt.Stringer) {
+	if c.root().closed.Load() {
+		panic(fmt.Sprintf("rpc: %v is declared after a world began to use class %s; declare it in a package variable", what, c.name))
+	}
+}
 
 // mustName panics unless name can stand in the shape, where a space, a colon or a line break would end it.
 func mustName(what, name string) {
@@ -192,13 +196,11 @@ func shapeOf(classes []*Class) (s shape.Shape) {
 // time have no counterpart.
 func NewComponent(class *Class, name string) *Class {
 	mustName("component", name)
-	switch {
-	case class.actor != nil:
+	if class.actor != nil {
 		panic(fmt.Sprintf("rpc: NewComponent(%s, %q): a component has no components", class.name, name))
-	case class.closed.Load():
-		panic(fmt.Sprintf("rpc: NewComponent(%s, %q) after a world began to use the class; declare it in a package variable", class.name, name))
 	}
 	c := &Class{name: class.name + "." + name, actor: class, slot: len(class.components)}
+	class.mustBeOpen(c)
 	for _, other := range class.components {
 		if other.name == c.name {
 			panic(fmt.Sprintf("rpc: class %s declares component %s twice", class.name, name))
@@ -237,9 +239,7 @@ func (c *Class) stateOf(field int) *declaredState {
 // addState appends a declared state; the order of declaration is the order of fields on the wire.
 func (c *Class) addState(d *declaredState) {
 	root := c.root()
-	if root.closed.Load() {
-		panic(fmt.Sprintf("rpc: %v is declared after a world began to use class %s; declare it in a package variable", d, c.name))
-	}
+	c.mustBeOpen(d)
 	for _, other := range root.states {
 		if other.String() == d.String() {
 			panic(fmt.Sprintf("rpc: class %s declares %v twice", c.name, d))
