@@ -210,14 +210,7 @@ func (c *Conn) Done() <-chan struct{} { return c.done }
 // Wait waits until nothing is left of the connection: no goroutine, and after Dial no socket, which repeats a lost close for
 // up to a second after Done. It returns the cause of ctx when that ends first. A call of Config.Authenticate that ignores its
 // context keeps Wait waiting.
-func (c *Conn) Wait(ctx context.Context) error {
-	select {
-	case <-c.gone:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
+func (c *Conn) Wait(ctx context.Context) error { return waitFor(ctx, c.gone) }
 
 // Err returns why the connection ended, a *CloseError; nil until Done is closed. So it is still nil for a while after Close, when a
 // client's calls already fail with ErrClosed, and a server's are counted in Drops.Gone.

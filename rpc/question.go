@@ -85,12 +85,7 @@ func (h *handlers) wait(ctx context.Context) error {
 	if none == nil {
 		return nil
 	}
-	select {
-	case <-none:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return waitFor(ctx, none)
 }
 
 // keep files a copy of the running handler's question, to be answered later.

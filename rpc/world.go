@@ -8,7 +8,6 @@ import (
 	"iter"
 	"log/slog"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -228,27 +227,25 @@ func (w *World) catch(conn *Conn, doing tasks.Doing) {
 
 // waitClosed returns when the carriers of all connections have ended.
 func (w *World) waitClosed(ctx context.Context) error {
-	if err := waitFor(ctx, &w.lobby.attaching); err != nil {
+	attached := make(chan struct{})
+	go func() {
+		w.lobby.attaching.Wait()
+		close(attached)
+	}()
+	if err := waitFor(ctx, attached); err != nil {
 		return fmt.Errorf("rpc: closing the world: connections, or carriers that are being attached, are still closing: %w", err)
 	}
 	conns := w.lobby.all()
 	for i, c := range conns {
-		select {
-		case <-c.Done():
-		case <-ctx.Done():
-			return fmt.Errorf("rpc: closing the world: %d of %d connections are still closing: %w", len(conns)-i, len(conns), context.Cause(ctx))
+		if err := waitFor(ctx, c.Done()); err != nil {
+			return fmt.Errorf("rpc: closing the world: %d of %d connections are still closing: %w", len(conns)-i, len(conns), err)
 		}
 	}
 	return nil
 }
 
-// waitFor returns when work is done, or the cause of ctx.
-func waitFor(ctx context.Context, work *sync.WaitGroup) error {
-	done := make(chan struct{})
-	go func() {
-		work.Wait()
-		close(done)
-	}()
+// waitFor returns when done is closed, or the cause of ctx when that ends before.
+func waitFor(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
 		return nil
