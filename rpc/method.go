@@ -29,27 +29,38 @@ type Handle[A any] interface {
 }
 
 // ServerRPC is a call that runs on the server.
-type ServerRPC[A any] struct{ m *method }
+type ServerRPC[A any] struct{ declaration }
 
 // ClientRPC is a call that runs on the client that owns the actor.
-type ClientRPC[A any] struct{ m *method }
+type ClientRPC[A any] struct{ declaration }
 
 // MulticastRPC is a call that runs on the server and on every client for which the actor is open.
-type MulticastRPC[A any] struct{ m *method }
+type MulticastRPC[A any] struct{ declaration }
+
+// declaration is what the handles have in common.
+type declaration struct{ m *method }
+
+// Delivery implements [Handle].
+func (d declaration) Delivery() bunch.Delivery { return d.m.delivery }
+
+// String implements [Handle].
+func (d declaration) String() string { return d.m.String() }
+
+func (d declaration) declared() *method { return d.m }
 
 // Server declares a call that the owner of an actor makes and the server runs.
 func Server[A any](class *Class, name string, d bunch.Delivery, opts ...MethodOption) *ServerRPC[A] {
-	return &ServerRPC[A]{declare[A](class, name, serverRPC, d, opts)}
+	return &ServerRPC[A]{declaration{declare[A](class, name, serverRPC, d, opts)}}
 }
 
 // Client declares a call that the server makes and the owner of the actor runs.
 func Client[A any](class *Class, name string, d bunch.Delivery, opts ...MethodOption) *ClientRPC[A] {
-	return &ClientRPC[A]{declare[A](class, name, clientRPC, d, opts)}
+	return &ClientRPC[A]{declaration{declare[A](class, name, clientRPC, d, opts)}}
 }
 
 // Multicast declares a call that the server makes, and that it and every client with the actor run.
 func Multicast[A any](class *Class, name string, d bunch.Delivery, opts ...MethodOption) *MulticastRPC[A] {
-	return &MulticastRPC[A]{declare[A](class, name, multicastRPC, d, opts)}
+	return &MulticastRPC[A]{declaration{declare[A](class, name, multicastRPC, d, opts)}}
 }
 
 // Call makes the server run the method on a, which this client must own (ErrNotOwner). On the server it runs there. See [Handle] for
@@ -65,23 +76,7 @@ func (h *ClientRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 // goroutines, errors and what is retained.
 func (h *MulticastRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
-// Delivery implements [Handle].
-func (h *ServerRPC[A]) Delivery() bunch.Delivery { return h.m.delivery }
-
-// Delivery implements [Handle].
-func (h *ClientRPC[A]) Delivery() bunch.Delivery { return h.m.delivery }
-
-// Delivery implements [Handle].
-func (h *MulticastRPC[A]) Delivery() bunch.Delivery { return h.m.delivery }
-
-func (h *ServerRPC[A]) String() string    { return h.m.String() }
-func (h *ClientRPC[A]) String() string    { return h.m.String() }
-func (h *MulticastRPC[A]) String() string { return h.m.String() }
-
-func (h *ServerRPC[A]) declared() *method    { return h.m }
-func (h *ServerRPC[A]) takes(A)              {}
-func (h *ClientRPC[A]) declared() *method    { return h.m }
-func (h *MulticastRPC[A]) declared() *method { return h.m }
+func (h *ServerRPC[A]) takes(A) {}
 
 // call makes one call. Of a call that fails only the caller learns, and who debugs calls: a caller that needs no warning ignores its error.
 func call[A any](a *Actor, m *method, arg A) error {
