@@ -104,9 +104,6 @@ func newShown() shown {
 	return shown{openings: make(map[*Actor]*opening), detached: make(map[*Actor]CloseReason), leaving: leaving{channels: make(map[Ref]uint64)}}
 }
 
-// opened reports whether the actor is open for the client.
-func (s *shown) opened(a *Actor) bool { return s.openings[a] != nil }
-
 // hasDetached reports whether the client has a copy of a without a channel.
 func (s *shown) hasDetached(a *Actor) bool {
 	_, ok := s.detached[a]

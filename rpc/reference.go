@@ -41,7 +41,7 @@ func (c *Conn) Actor(ref Ref) *Actor {
 	if !c.server {
 		return c.copies.byRef[ref]
 	}
-	if a := c.world.actors.byRef[ref]; a != nil && (c.shown.opened(a) || c.shown.hasDetached(a)) {
+	if a := c.world.actors.byRef[ref]; a != nil && (a.openingOn(c) != nil || c.shown.hasDetached(a)) {
 		return a
 	}
 	return nil

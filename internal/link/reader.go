@@ -41,13 +41,13 @@ func (l *Link) hand(datagram []byte) bool {
 	if err == nil {
 		err = l.deliver(now, datagram, false)
 	}
-	woken, due := l.woken(), false
+	woken, works := l.woken(), false
 	if l.sealed.carrier != nil {
 		l.sealed.carrier.Wake() // the datagram may have moved a timer
 	} else {
-		due = l.due(now)
+		works = l.writerWorks(now)
 	}
-	l.parked = !due
+	l.parked = !works
 	l.mu.Unlock()
 
 	// Without the lock: ending calls the carrier, waking calls the world, and the writer takes the lock itself.
@@ -57,24 +57,24 @@ func (l *Link) hand(datagram []byte) bool {
 	case woken:
 		l.config.Wake()
 	}
-	if due {
+	if works {
 		l.signal()
 	}
 	return true
 }
 
-// due reports whether the sleeping writer has something to do. If a machine has a timer before the time until which the writer sleeps, due
-// lets it sleep only until that. The caller holds the lock.
-func (l *Link) due(now time.Time) bool {
-	due := l.draining.Load()
+// writerWorks reports whether the sleeping writer has something to do. If a machine has a timer before the time until which the writer
+// sleeps, it lets the writer sleep only until that. The caller holds the lock.
+func (l *Link) writerWorks(now time.Time) (works bool) {
+	works = l.draining.Load()
 	for i := range l.slots {
-		due = l.slots[i].changed() || due
+		works = l.slots[i].changed() || works
 		next, ok := l.slots[i].NextTimeout()
 		if ok && (next.Before(l.wakeAt) || !l.wakeAt.After(now)) {
 			l.sleepUntil(now.Add(sleep(now, next)))
 		}
 	}
-	return due
+	return works
 }
 
 // relieve empties the ring in place of the writer while that is in SendDatagram, which may block for long. It does not wait for the lock:
