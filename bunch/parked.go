@@ -1,6 +1,9 @@
 package bunch
 
-import "sort"
+import (
+	"cmp"
+	"slices"
+)
 
 // parked holds the entries of a channel that came before their turn, or only in part, in the order of their numbers. Its memory
 // grows with how many there are, not with how far ahead a peer's numbers are.
@@ -16,8 +19,7 @@ func (p *parked) find(n uint64) (i int, ok bool) {
 	if p.len() == 0 || p.at(p.len()-1).number < n {
 		return p.len(), false // most entries follow all others
 	}
-	i = sort.Search(p.len(), func(i int) bool { return p.at(i).number >= n })
-	return i, p.at(i).number == n
+	return slices.BinarySearchFunc(p.items[p.head:], n, func(s *slot, n uint64) int { return cmp.Compare(s.number, n) })
 }
 
 // drop takes out the first entry, and gives up memory that few entries do not need.
