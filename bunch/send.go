@@ -52,7 +52,7 @@ func (c *Conn) Close(number uint64, payload []byte) error {
 	c.changed = c.changed || !c.cork.on
 	var block []byte
 	if payload != nil {
-		block = append(appendVarint(c.blocks.get(len(payload)+2), uint64(len(payload))), payload...)
+		block = appendMessage(c.blocks.get(len(payload)+2), payload)
 	}
 	c.closeChannel(ch, byte(Reliable)|flagWhole|flagClose, block)
 	return nil
@@ -77,9 +77,7 @@ func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 	}
 
 	if len(payload) <= maxWhole {
-		block := c.blocks.get(len(payload) + 2)
-		block = append(appendVarint(block, uint64(len(payload))), payload...)
-		c.push(ch, byte(d)|flagWhole, block)
+		c.push(ch, byte(d)|flagWhole, appendMessage(c.blocks.get(len(payload)+2), payload))
 		return nil
 	}
 
@@ -121,7 +119,7 @@ func (c *Conn) merge(ch *channel, d Delivery, payload []byte) bool {
 	}
 	e.messages++
 	e.payload = c.blocks.grown(e.payload, size)
-	e.payload = append(appendVarint(e.payload, uint64(len(payload))), payload...)
+	e.payload = appendMessage(e.payload, payload)
 	e.pieces[0].end = uint16(len(e.payload))
 	c.addQueued(ch, size)
 	return true

@@ -204,8 +204,7 @@ func appendBunch(b []byte, h header, payload []byte) []byte {
 	b = append(b, h.flags)
 	b = appendVarint(b, h.channel)
 	if h.tracked() {
-		b = appendVarint(b, uint64(len(payload)))
-		return append(b, payload...)
+		return appendMessage(b, payload)
 	}
 	if h.numbered() {
 		b = binary.BigEndian.AppendUint16(b, h.sequence)
@@ -219,6 +218,11 @@ func appendBunch(b []byte, h header, payload []byte) []byte {
 	}
 	b = binary.BigEndian.AppendUint16(b, uint16(len(payload)))
 	return append(b, payload...)
+}
+
+// appendMessage appends a message with its length: of a whole bunch, which may hold several, or that of a tracked one.
+func appendMessage(b, message []byte) []byte {
+	return append(appendVarint(b, uint64(len(message))), message...)
 }
 
 // parseBunch reads the bunch at the head of b. payload aliases b.
