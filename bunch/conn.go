@@ -230,18 +230,17 @@ func visitWhole(b []byte, visit func(head []byte, entries int)) {
 
 // Wake reports whether, since its last call, something happened for which the owner may wait: messages are ready, a watch fired or the
 // connection ended.
-func (c *Conn) Wake() bool {
-	w := c.wake
-	c.wake = false
-	return w
-}
+func (c *Conn) Wake() bool { return once(&c.wake) }
 
 // Changed reports whether, since its last call, the owner did something that may let a packet leave, move NextTimeout or make Wake true, or
 // Receive was given something that may let a packet leave.
-func (c *Conn) Changed() bool {
-	changed := c.changed
-	c.changed = false
-	return changed
+func (c *Conn) Changed() bool { return once(&c.changed) }
+
+// once reports whether a flag is set, and clears it.
+func once(flag *bool) bool {
+	set := *flag
+	*flag = false
+	return set
 }
 
 // Content returns what the packet that AppendPacket returned last holds. Channel 0's messages are neither play nor bulk.

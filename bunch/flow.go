@@ -103,11 +103,7 @@ func (f *flow) take(cost int) bool {
 const tickTime = 50 * time.Millisecond
 
 // ReceiveLimited reports, once, that a higher SetReceiveLimit would let the peer send faster.
-func (c *Conn) ReceiveLimited() bool {
-	tight := c.flow.tight
-	c.flow.tight = false
-	return tight
-}
+func (c *Conn) ReceiveLimited() bool { return once(&c.flow.tight) }
 
 // SetReceiveLimit raises how many bytes reliable messages may hold here; the next packet tells the peer. It never lowers it.
 func (c *Conn) SetReceiveLimit(bytes int) {

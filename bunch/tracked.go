@@ -113,11 +113,7 @@ func (c *Conn) Fates(into []Fate) (n int) {
 
 // Missed reports, once, that tracked messages were dropped because too many wait here. The peer believes them kept, so the owner
 // must ask it for all of its state.
-func (c *Conn) Missed() bool {
-	missed := c.tracked.missed
-	c.tracked.missed = false
-	return missed
-}
+func (c *Conn) Missed() bool { return once(&c.tracked.missed) }
 
 // tell queues the fate of a message for Fates.
 func (c *Conn) tell(record uint64, kept bool) {
