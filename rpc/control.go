@@ -34,20 +34,10 @@ func (c *Conn) control(payload []byte) *CloseError {
 		return c.onMessage(m)
 	case control.Taken:
 		return c.onTaken(m)
-	}
-	r := c.sealed
-	if r == nil || !r.agreed.Load() {
-		return violationf(ControlChannelMessageFail, "%s arrived after Join", control.Name(payload[0]))
-	}
-	switch m := message.(type) {
-	case control.SealedOpen:
-		return r.onOpen(m)
-	case control.SealedShut:
-		return r.onShut(m)
-	case control.SealedAsk:
-		return r.onAsk(m)
-	case control.SealedIDs:
-		return r.onIDs(m)
+	case control.SealedOpen, control.SealedShut, control.SealedAsk, control.SealedIDs:
+		if r := c.sealed; r != nil && r.agreed.Load() {
+			return r.control(m)
+		}
 	}
 	return violationf(ControlChannelMessageFail, "%s arrived after Join", control.Name(payload[0]))
 }

@@ -58,12 +58,12 @@ type sealedCarrier struct {
 	attention atomic.Bool // maintain must look
 	pinging   atomic.Bool // a ping waits for its turn inside QUIC
 
-	carriers  carriers
-	instances control.Instances // the numbers of the carriers, as agreed with the peer
-	opens     uint32            // the instance that begins once the carrier before it has ended, on a server; 0 = none
-	owesIDs   bool              // the client has asked for spare ids of the instance that opens
-	state     sealed.State      // of the newest carrier, when maintain last logged it
-	control   *pace.Controller  // of all carriers; used under the link's lock while there is one
+	carriers   carriers
+	instances  control.Instances // the numbers of the carriers, as agreed with the peer
+	opens      uint32            // the instance that begins once the carrier before it has ended, on a server; 0 = none
+	owesIDs    bool              // the client has asked for spare ids of the instance that opens
+	state      sealed.State      // of the newest carrier, when maintain last logged it
+	controller *pace.Controller  // of all carriers; used under the link's lock while there is one
 }
 
 // carriers are the sealed carriers of one connection. Only the newest is in use. All methods are safe from any goroutine.
@@ -205,7 +205,7 @@ func (r *sealedCarrier) config(instance uint32) sealed.Config {
 			Instance:    instance,
 			Client:      !r.conn.server,
 			Source:      source,
-			Controller:  r.control,
+			Controller:  r.controller,
 			RTT:         r.quic.Path().SmoothedRTT,
 			Starting:    &r.conn.world.starting,
 			PlayDelay:   r.conn.machine.Params().AckDelay,
@@ -277,10 +277,10 @@ func (r *sealedCarrier) begin() {
 // beginInstance makes the carrier of an instance, which the caller starts. The one before must have ended: both have the same controller and
 // the same link. It is false when the connection is closed, or when there can be no carrier, which it logs.
 func (r *sealedCarrier) beginInstance(instance uint32) (ok bool) {
-	if r.control == nil {
-		r.control = pace.New(pace.Config{})
+	if r.controller == nil {
+		r.controller = pace.New(pace.Config{})
 	} else {
-		r.control.Reset(time.Now())
+		r.controller.Reset(time.Now())
 	}
 	carrier, err := r.carriers.add(r.quic.Socket(), r.config(instance))
 	if err != nil {
@@ -340,6 +340,21 @@ func (r *sealedCarrier) openNext() {
 		r.send(control.AppendSealed(nil, control.IDSealedOpen, r.instances.Newest()))
 		r.carriers.current().Start()
 	}
+}
+
+// control handles a message about carriers.
+func (r *sealedCarrier) control(message any) *CloseError {
+	switch m := message.(type) {
+	case control.SealedOpen:
+		return r.onOpen(m)
+	case control.SealedShut:
+		return r.onShut(m)
+	case control.SealedAsk:
+		return r.onAsk(m)
+	case control.SealedIDs:
+		return r.onIDs(m)
+	}
+	return nil
 }
 
 // onOpen notes, on a server, that the client has opened the next carrier. maintain begins it when the one before has ended, in this Dispatch
