@@ -156,7 +156,7 @@ func TestRemoteCallAllocations(t *testing.T) {
 // What was allocated to look into an error was so for every call without one.
 func TestJudgingAllocatesNothing(t *testing.T) {
 	var w World
-	require.Zero(t, testkit.Allocs(200, func() { _ = w.judge(nil, nil, nil) }))
+	require.Zero(t, testkit.Allocs(200, func() { _ = w.violationOf(nil, nil, nil) }))
 }
 
 func BenchmarkRemoteCall(b *testing.B) {

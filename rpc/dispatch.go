@@ -122,20 +122,20 @@ func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 	if m.role != isCall {
 		return w.invokeRequest(c, a, m, payload)
 	}
-	if reason := w.refuse(c, a, m); reason != drops.None {
+	if reason := w.dropReason(c, a, m); reason != drops.None {
 		c.drop(reason, a, m)
 		return nil
 	}
 	return w.run(c, a, m, payload)
 }
 
-// run runs a call from the peer that refuse lets pass.
+// run runs a call from the peer that dropReason lets pass.
 func (w *World) run(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
 	if a.dead {
 		c.drop(drops.Closed, a, m)
 		return nil
 	}
-	return w.judge(c, m, w.handle(c, a, m, nil, payload))
+	return w.violationOf(c, m, w.handle(c, a, m, nil, payload))
 }
 
 // handle runs the handler of a call from the peer, or of its question q.
@@ -150,8 +150,8 @@ func (w *World) handle(c *Conn, a *Actor, m *method, q *question, argument []byt
 	return err
 }
 
-// refuse returns why a call from the peer is dropped, before its argument is looked at.
-func (w *World) refuse(c *Conn, a *Actor, m *method) drops.Reason {
+// dropReason returns why a call from the peer is dropped, before its argument is looked at.
+func (w *World) dropReason(c *Conn, a *Actor, m *method) drops.Reason {
 	p := a.part(m.class)
 	switch {
 	case a.dead:
@@ -195,9 +195,9 @@ func (c *Conn) logged(m *method, bytes int) logs.Call {
 	return logs.Call{Conn: c, RPC: m, Bytes: bytes, Entries: bunch.Entries(bytes), Reliable: m.delivery <= bunch.ReliableUnordered}
 }
 
-// judge turns the error of handler.remote into a violation. A client trusts its server: there a call whose argument is refused is
+// violationOf turns the error of handler.remote into a violation. A client trusts its server: there a call whose argument is refused is
 // only dropped and counted.
-func (w *World) judge(c *Conn, m *method, err error) *CloseError {
+func (w *World) violationOf(c *Conn, m *method, err error) *CloseError {
 	switch {
 	case err == nil:
 		return nil

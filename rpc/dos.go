@@ -108,7 +108,7 @@ func (w *World) deliverWatched(c *Conn, m bunch.Message) {
 	}
 	w.dos.note(u, len(m.Payload), took, runs)
 	if r, ok := c.watched.peer.Report(); ok {
-		w.judged(c, r)
+		w.reported(c, r)
 	}
 }
 
@@ -206,10 +206,10 @@ func (w *dosWatch) note(u *usage, bytes int, took time.Duration, ran bool) {
 	u.world.Add(bytes, took, ran)
 }
 
-// judged acts on a report about a client: it logs, and notes the state of, or closes, all connections of its identity.
-func (w *World) judged(c *Conn, r dos.Report) {
+// reported acts on a report about a client: it logs, and notes the state of, or closes, all connections of its identity.
+func (w *World) reported(c *Conn, r dos.Report) {
 	if r.Log {
-		w.logJudged(c, r)
+		w.logReport(c, r)
 	}
 	for _, other := range w.announced {
 		if other.watched == nil || other.watched.peer != c.watched.peer {
@@ -224,8 +224,8 @@ func (w *World) judged(c *Conn, r dos.Report) {
 	}
 }
 
-// logJudged logs a change of a client's state, at most once a second.
-func (w *World) logJudged(c *Conn, r dos.Report) {
+// logReport logs a change of a client's state, at most once a second.
+func (w *World) logReport(c *Conn, r dos.Report) {
 	hidden, ok := c.watched.logged.Pass(time.Now())
 	if !ok {
 		return

@@ -118,11 +118,11 @@ func (h *handshake) receive(payload []byte) {
 		h.onLogin(m)
 	case control.Welcome:
 		h.conn.world.lobby.identify(h.conn, m.Identity)
-		h.conn.refuse(bunch.NoError) // the server opens channels once it has the Join
+		h.conn.refuseChannels(bunch.NoError) // the server opens channels once it has the Join
 		h.send(control.AppendJoin(nil))
 		h.beginSealed()
 	case control.Join:
-		h.conn.refuse(bunch.Code(BunchWrongChannel))
+		h.conn.refuseChannels(bunch.Code(BunchWrongChannel))
 	case control.Shape:
 		h.conn.Close(ProtocolMismatch, shape.Difference(h.conn.world.table.shape.Lines, m.Lines, m.Cut))
 	}
@@ -139,7 +139,7 @@ func (h *handshake) onHello(peer control.Hello) {
 		return
 	}
 	if peer.Shape != ours.Shape {
-		h.refuse(peer)
+		h.mismatched(peer)
 		return
 	}
 	c.link.Lock()
@@ -309,9 +309,9 @@ func (h *handshake) beginSealed() {
 	}
 }
 
-// refuse ends a handshake between ends whose classes differ. A client that has not logged in should not learn the game's classes: only
+// mismatched ends a handshake between ends whose classes differ. A client that has not logged in should not learn the game's classes: only
 // with Config.ExplainMismatch does the server send them, and the client names the difference in both logs.
-func (h *handshake) refuse(peer control.Hello) {
+func (h *handshake) mismatched(peer control.Hello) {
 	c := h.conn
 	client, server := c.sides(h.hello(), peer)
 	mismatch := violationf(ProtocolMismatch, "the classes differ: shape %x at the client, %x at the server; the server's Config.ExplainMismatch names the difference",
@@ -347,8 +347,8 @@ func (h *handshake) send(message []byte) {
 	}
 }
 
-// refuse sets the code with which the connection ends when the peer opens a channel; NoError allows it.
-func (c *Conn) refuse(code bunch.Code) {
+// refuseChannels sets the code with which the connection ends when the peer opens a channel; NoError allows it.
+func (c *Conn) refuseChannels(code bunch.Code) {
 	c.link.Lock()
 	defer c.link.Unlock()
 	c.machine.Refuse(code)

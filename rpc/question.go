@@ -211,7 +211,7 @@ var verdictOf = map[drops.Reason]ask.Verdict{
 	drops.Blocked: ask.Blocked,
 }
 
-// runQuestion runs a question of the peer that refuse lets pass.
+// runQuestion runs a question of the peer that dropReason lets pass.
 func (w *World) runQuestion(c *Conn, a *Actor, m *method, number uint64, argument []byte) *CloseError {
 	switch {
 	case a.dead:
@@ -227,7 +227,7 @@ func (w *World) runQuestion(c *Conn, a *Actor, m *method, number uint64, argumen
 	if !c.server && invalid(err) {
 		q.refuse(ask.Failed, err)
 	}
-	return w.judge(c, m, err)
+	return w.violationOf(c, m, err)
 }
 
 // runQuestionHere runs a question that this world asked itself.

@@ -129,7 +129,7 @@ func (w *World) invokeRequest(c *Conn, a *Actor, m *method, payload []byte) *Clo
 	if _, runs := c.requests.questions.Get(number); runs || c.waiting.asks(number) {
 		return violationf(PayloadFail, "%v: question %d is asked twice", m, number)
 	}
-	if reason := w.refuse(c, a, m); reason != drops.None {
+	if reason := w.dropReason(c, a, m); reason != drops.None {
 		w.dropQuestion(c, a, m, number, reason)
 		return nil
 	}
@@ -150,7 +150,7 @@ func (w *World) takeAnswer(c *Conn, a *Actor, m *method, payload []byte) *CloseE
 	}
 	if answer.Verdict == ask.Answered {
 		if err = q.to.read(c, answer.Result); err != nil && (c.server || !invalid(err)) {
-			return w.judge(c, m, err) // which closes; the question ends with the connection
+			return w.violationOf(c, m, err) // which closes; the question ends with the connection
 		}
 	} else {
 		err = q.verdict(answer)

@@ -238,13 +238,13 @@ func (r *sealedCarrier) changed(state sealed.State) {
 	}
 	r.conn.link.Carry(by)
 	if state == sealed.Closed {
-		r.judge(carrier.Err())
+		r.closeOnViolation(carrier.Err())
 	}
 	r.wake()
 }
 
-// judge closes the connection when its carrier ended because the peer broke the protocol.
-func (r *sealedCarrier) judge(err error) {
+// closeOnViolation closes the connection when its carrier ended because the peer broke the protocol.
+func (r *sealedCarrier) closeOnViolation(err error) {
 	var ended *sealed.Error
 	if errors.As(err, &ended) && ended.Kind == sealed.Violation {
 		r.conn.world.violated(r.conn, &CloseError{Code: SealedViolation, Reason: ended.Reason, cause: err})
