@@ -90,9 +90,9 @@ func call[A any](a *Actor, m *method, arg A) error {
 	return err
 }
 
-// unsent logs, at most once a second for each method, an answer, or a cancel, that could not be sent: nobody here gets that error. It leaves
+// logUnsent logs, at most once a second for each method, an answer, or a cancel, that could not be sent: nobody here gets that error. It leaves
 // out ErrClosed: the end of an actor or a connection is no mistake, and was logged before.
-func (w *World) unsent(m *method, err error) {
+func (w *World) logUnsent(m *method, err error) {
 	if errors.Is(err, ErrClosed) {
 		return
 	}

@@ -112,7 +112,7 @@ func (q *question) end(cause error) {
 func (w *World) resume(q *question) bool {
 	theirs := &w.requestsOf(q.conn).questions
 	if open, ok := theirs.Get(q.number); !ok || open != q {
-		w.unheard(q.conn)
+		w.countUnheard(q.conn)
 		return false
 	}
 	theirs.Take(q.number)
@@ -120,8 +120,8 @@ func (w *World) resume(q *question) bool {
 	return true
 }
 
-// unheard counts an answer for which nobody waits.
-func (w *World) unheard(c *Conn) {
+// countUnheard counts an answer for which nobody waits.
+func (w *World) countUnheard(c *Conn) {
 	if c == nil {
 		w.dropped.Add(1)
 		return
@@ -133,7 +133,7 @@ func (w *World) unheard(c *Conn) {
 func (w *World) answerHere(q *question, result any) {
 	asked, ok := w.requests.asked.Take(q.number)
 	if !ok {
-		w.unheard(nil)
+		w.countUnheard(nil)
 		return
 	}
 	asked.to.take(result)
@@ -144,7 +144,7 @@ func (w *World) answerHere(q *question, result any) {
 func (q *question) send(answer []byte) error {
 	o := q.actor.openingOn(q.conn)
 	if o == nil {
-		q.actor.world.unheard(q.conn)
+		q.actor.world.countUnheard(q.conn)
 		return nil
 	}
 	return q.actor.send(o, q.method.pair, answer)
@@ -176,19 +176,19 @@ func (q *question) refuse(v ask.Verdict, cause error) {
 		e.Buf = ask.AppendAnswer(e.Buf, q.number, v)
 	}
 	if err := q.send(e.Buf); err != nil {
-		w.unheard(q.conn)
-		w.unsent(m, err)
+		w.countUnheard(q.conn)
+		w.logUnsent(m, err)
 	}
 }
 
-// unsaid logs that an answer cannot travel, and answers with that error instead.
-func (q *question) unsaid(err error) {
-	q.actor.world.unsent(q.method.pair, err)
+// fail logs that an answer cannot travel, and answers with that error instead.
+func (q *question) fail(err error) {
+	q.actor.world.logUnsent(q.method.pair, err)
 	q.refuse(ask.Failed, err)
 }
 
-// missing answers, with an error, a question of this world's own whose handler has panicked.
-func (q *question) missing() {
+// failUnanswered answers, with an error, a question of this world's own whose handler has panicked.
+func (q *question) failUnanswered() {
 	if !q.said.Load() && q.kept == nil {
 		q.refuse(ask.Failed, errNoReturn)
 	}
@@ -238,7 +238,7 @@ func (w *World) runQuestionHere(l localCall) {
 	h := &w.handling
 	h.question = question{actor: l.actor, method: l.method, number: l.question}
 	h.call.question = &h.question
-	defer h.question.missing()
+	defer h.question.failUnanswered()
 	p := l.actor.part(l.method.class)
 	p.binding.handlers[l.method.id].local(p.object, &h.call, l.arg)
 	h.question.said.Store(true)

@@ -199,7 +199,7 @@ func (r *Request[A, R]) Later(call *Call) func(R, error) {
 	return func(result R, err error) {
 		w := kept.actor.world
 		if !kept.said.CompareAndSwap(false, true) {
-			w.unheard(kept.conn)
+			w.countUnheard(kept.conn)
 			return
 		}
 		w.hand(func() {
@@ -240,7 +240,7 @@ func (r *Request[A, R]) reply(q *question, result R, err error) {
 	*p = result
 	defer release(m, p)
 	if err := m.validate(p); err != nil {
-		q.unsaid(err)
+		q.fail(err)
 		return
 	}
 	e := codec.NewEncoder()
@@ -248,7 +248,7 @@ func (r *Request[A, R]) reply(q *question, result R, err error) {
 	if q.conn != nil || m.codec.Refuses() {
 		e.Buf = ask.AppendAnswer(m.appendID(e.Buf), q.number, ask.Answered)
 		if err := m.encodeValue(e, p); err != nil {
-			q.unsaid(err)
+			q.fail(err)
 			return
 		}
 	}
@@ -257,7 +257,7 @@ func (r *Request[A, R]) reply(q *question, result R, err error) {
 		return
 	}
 	if err := q.send(e.Buf); err != nil {
-		q.unsaid(err)
+		q.fail(err)
 	}
 }
 

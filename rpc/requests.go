@@ -173,7 +173,7 @@ func (w *World) giveUp(q *inquiry) {
 		return // it was not asked
 	}
 	if _, open := q.in().Take(q.number); !open {
-		w.unheard(q.conn) // the answer came just before
+		w.countUnheard(q.conn) // the answer came just before
 		return
 	}
 	w.tellCanceled(q)
@@ -192,7 +192,7 @@ func (w *World) tellCanceled(q *inquiry) {
 		defer e.Release()
 		e.Buf = ask.AppendCancel(q.method.appendID(e.Buf), q.number)
 		if err := q.actor.send(o, q.method, e.Buf); err != nil {
-			w.unsent(q.method, err)
+			w.logUnsent(q.method, err)
 		}
 	}
 }
