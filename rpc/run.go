@@ -400,7 +400,7 @@ func (w *World) takeInbox() {
 func (w *World) endedBefore(c *Conn) []*Conn {
 	return slices.DeleteFunc(slices.Clone(w.ending), func(old *Conn) bool {
 		same := !c.server || c.identity != "" && c.identity == old.identity
-		return !same || !slices.Contains(w.announced, old) && !slices.Contains(w.joining, old) // the second: old has joined after c
+		return !same || !old.admitted && !slices.Contains(w.joining, old) // the second: old has joined after c
 	})
 }
 
