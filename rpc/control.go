@@ -42,6 +42,17 @@ func (c *Conn) control(payload []byte) *CloseError {
 	return violationf(ControlChannelMessageFail, "%s arrived after Join", control.Name(payload[0]))
 }
 
+// sendAtOnce sends a message on channel 0 that does not wait for Flush, of the handshake or about carriers. When that is not possible it ends
+// the connection.
+func (c *Conn) sendAtOnce(message []byte) {
+	c.link.Lock()
+	err := c.machine.Send(0, bunch.Reliable, message)
+	c.link.Unlock()
+	if err != nil {
+		c.abort(closeErrorOf(fmt.Errorf("control message of %d bytes: %w", len(message), err))) // err may be the peer's violation
+	}
+}
+
 // sendControl sends a message on channel 0.
 func (c *Conn) sendControl(message []byte) {
 	c.link.Lock()
@@ -142,10 +153,7 @@ func (w *World) takeMessages() {
 			continue
 		}
 		c.mail.in.Told(t)
-		c.link.Lock()
-		w.frame.cork(c)
-		_ = c.machine.Send(0, bunch.Reliable, control.AppendTaken(nil, t)) // it fails only when the connection does
-		c.link.Unlock()
+		c.sendControl(control.AppendTaken(nil, t))
 	}
 }
 

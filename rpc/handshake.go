@@ -60,8 +60,8 @@ func (c *Conn) shake() {
 	}
 	defer h.timer.Stop()
 	if !c.server {
-		h.send(control.AppendHello(nil, h.hello()))
-		h.send(control.AppendLogin(nil, control.Login{Token: c.world.config.Token}))
+		h.conn.sendAtOnce(control.AppendHello(nil, h.hello()))
+		h.conn.sendAtOnce(control.AppendLogin(nil, control.Login{Token: c.world.config.Token}))
 	}
 	for !h.step() {
 	}
@@ -119,7 +119,7 @@ func (h *handshake) receive(payload []byte) {
 	case control.Welcome:
 		h.conn.world.lobby.identify(h.conn, m.Identity)
 		h.conn.refuseChannels(bunch.NoError) // the server opens channels once it has the Join
-		h.send(control.AppendJoin(nil))
+		h.conn.sendAtOnce(control.AppendJoin(nil))
 		h.beginSealed()
 	case control.Join:
 		h.conn.refuseChannels(bunch.Code(BunchWrongChannel))
@@ -150,7 +150,7 @@ func (h *handshake) onHello(peer control.Hello) {
 	case err != nil:
 		h.fail(violationf(ControlChannelMessagePayloadFail, "Hello: %v", err))
 	case c.server:
-		h.send(control.AppendHello(nil, ours))
+		h.conn.sendAtOnce(control.AppendHello(nil, ours))
 	}
 	c.peerSeals = peer.Features&control.FeatureSealed != 0
 	if c.sealed != nil {
@@ -283,7 +283,7 @@ func (h *handshake) welcome(identity string) {
 		}
 	}
 	h.greeting.Welcomed()
-	h.send(control.AppendWelcome(nil, control.Welcome{Identity: identity}))
+	h.conn.sendAtOnce(control.AppendWelcome(nil, control.Welcome{Identity: identity}))
 	h.beginSealed()
 }
 
@@ -323,7 +323,7 @@ func (h *handshake) mismatched(peer control.Hello) {
 	h.greeting.Refuse()
 	h.late = mismatch
 	h.timer.Reset(mismatchTime)
-	h.send(control.AppendShape(nil, c.world.table.shape.Lines))
+	h.conn.sendAtOnce(control.AppendShape(nil, c.world.table.shape.Lines))
 }
 
 // sides returns the two Hellos by who sent them, for reasons that stand in both logs: "here" would be wrong in one of them.
@@ -336,16 +336,6 @@ func (c *Conn) sides(ours, peers control.Hello) (client, server control.Hello) {
 
 // fail ends the connection; step returns when the link has ended.
 func (h *handshake) fail(cause *CloseError) { h.conn.abort(cause) }
-
-func (h *handshake) send(message []byte) {
-	c := h.conn
-	c.link.Lock()
-	err := c.machine.Send(0, bunch.Reliable, message)
-	c.link.Unlock()
-	if err != nil {
-		h.fail(closeErrorOf(fmt.Errorf("handshake message of %d bytes: %w", len(message), err))) // err may be the peer's violation
-	}
-}
 
 // refuseChannels sets the code with which the connection ends when the peer opens a channel; NoError allows it.
 func (c *Conn) refuseChannels(code bunch.Code) {

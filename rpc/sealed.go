@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/control"
 	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/pace"
@@ -317,13 +316,13 @@ func (r *sealedCarrier) maintain() {
 	}
 	switch {
 	case r.instances.Live() && state == sealed.Closed:
-		r.send(control.AppendSealed(nil, control.IDSealedShut, r.instances.Newest()))
+		r.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedShut, r.instances.Newest()))
 		r.instances.End(time.Now())
 		r.openNext()
 	case !r.instances.Live():
 		r.openNext()
 	case r.instances.Want(carrier.Spares()):
-		r.send(control.AppendSealed(nil, control.IDSealedAsk, r.instances.Newest()))
+		r.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedAsk, r.instances.Newest()))
 	}
 }
 
@@ -337,7 +336,7 @@ func (r *sealedCarrier) openNext() {
 		return
 	}
 	if r.beginInstance(r.instances.Newest() + 1) {
-		r.send(control.AppendSealed(nil, control.IDSealedOpen, r.instances.Newest()))
+		r.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedOpen, r.instances.Newest()))
 		r.carriers.current().Start()
 	}
 }
@@ -378,7 +377,7 @@ func (r *sealedCarrier) beginOpened() {
 	r.opens = 0
 	if !r.beginInstance(instance) {
 		r.instances.End(time.Now())
-		r.send(control.AppendSealed(nil, control.IDSealedShut, instance))
+		r.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedShut, instance))
 		return
 	}
 	r.carriers.current().Start()
@@ -429,7 +428,7 @@ func (r *sealedCarrier) sendIDs() {
 	for i := range ids {
 		ids[i] = carrier.Issue()
 	}
-	r.send(control.AppendSealed(nil, control.IDSealedIDs, r.instances.Newest(), ids...))
+	r.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedIDs, r.instances.Newest(), ids...))
 }
 
 // onIDs takes the spare ids that this end has asked for.
@@ -448,16 +447,6 @@ func (r *sealedCarrier) onIDs(m control.SealedIDs) *CloseError {
 // misplaced returns the violation of a message about an instance of which the peer may not speak now.
 func (r *sealedCarrier) misplaced(id byte, instance uint32) *CloseError {
 	return violationf(ControlChannelMessageFail, "%s of carrier %d arrived at carrier %d", control.Name(id), instance, r.instances.Newest())
-}
-
-func (r *sealedCarrier) send(message []byte) {
-	c := r.conn
-	c.link.Lock()
-	err := c.machine.Send(0, bunch.Reliable, message)
-	c.link.Unlock()
-	if err != nil && !c.closing.Load() {
-		c.abort(closeErrorOf(fmt.Errorf("control message of %d bytes: %w", len(message), err)))
-	}
 }
 
 // tellSealed logs, for a connection that has joined, that only one of its ends has Config.Sealed, and what to set where.
