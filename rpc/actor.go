@@ -124,12 +124,17 @@ func RelevantAsOwner() SpawnOption { return func(a *Actor) { a.relevancy.asOwner
 // keeps those that shall stay. UE: SpawnActorDeferred; there only the controller and its pawn are destroyed.
 func Spawn[T any](b *Binding[T], owner Owner, set func(object T), options ...SpawnOption) (*Actor, T, error) {
 	var object T
-	a, err := b.world.spawn(b.untyped.class, owner, options, func(made any) {
-		if object = made.(T); set != nil {
-			set(object)
-		}
-	})
+	a, err := b.world.spawn(b.untyped.class, owner, options, filler(&object, set))
 	return a, object, err
+}
+
+// filler returns the function that notes which object a constructor has made, and calls set with it, unless that is nil.
+func filler[T any](object *T, set func(T)) func(any) {
+	return func(made any) {
+		if *object = made.(T); set != nil {
+			set(*object)
+		}
+	}
 }
 
 // mustFit returns an error when an AlwaysRelevant actor's states do not fit an open message.

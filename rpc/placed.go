@@ -29,17 +29,12 @@ func Place[T any](b *Binding[T], name string, set func(object T), options ...Spa
 	if !validName(name) {
 		return nil, object, fmt.Errorf("rpc: Place of a %q: the name %q must have 1 to %d printable bytes", b.untyped.class.name, shape.Clip(name), maxNameBytes)
 	}
-	fill := func(made any) {
-		if object = made.(T); set != nil {
-			set(object)
-		}
-	}
 	var a *Actor
 	var err error
 	if b.world.IsServer() {
-		a, err = b.world.placeHere(b.untyped.class, name, fill, options)
+		a, err = b.world.placeHere(b.untyped.class, name, filler(&object, set), options)
 	} else {
-		a, err = b.world.placeCopy(b.untyped, name, fill)
+		a, err = b.world.placeCopy(b.untyped, name, filler(&object, set))
 	}
 	if err != nil {
 		return nil, object, fmt.Errorf("rpc: Place of a %q, %q: %w", b.untyped.class.name, name, err)
