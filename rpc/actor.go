@@ -154,8 +154,8 @@ func (a *Actor) openToOwner() error {
 	return a.OpenTo(a.conn)
 }
 
-// enterClass adds an actor that has its object to those of its class.
-func (a *Actor) enterClass() {
+// listInClass adds an actor that has its object to those of its class.
+func (a *Actor) listInClass() {
 	if !a.dead && a.own.object != nil {
 		a.own.binding.actors.Add(a, &a.seats.class)
 	}
@@ -237,7 +237,7 @@ func (a *Actor) makeObjects() {
 	a.bindComponents()
 	if a.own.binding != nil {
 		a.own.object = a.own.binding.construct(a)
-		a.enterClass()
+		a.listInClass()
 	}
 	for slot := range a.components {
 		if p := &a.components[slot]; p.binding != nil {

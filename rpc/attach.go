@@ -266,8 +266,8 @@ func (c *Conn) onWake() {
 	c.call()
 }
 
-// enter gives a connection that has joined to the world. It is false when the connection has ended or was evicted meanwhile.
-func (c *Conn) enter() (in bool) {
+// joinWorld gives a connection that has joined to the world. It is false when the connection has ended or was evicted meanwhile.
+func (c *Conn) joinWorld() (in bool) {
 	c.replace()
 	if !c.world.lobby.join(c) {
 		return false

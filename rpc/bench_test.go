@@ -49,7 +49,7 @@ func attachSilent(t testing.TB, w *testWorld) *Conn {
 	c, err := w.Attach(silentCarrier{make(chan struct{})})
 	require.NoError(t, err)
 	c.maxBunch = 65536
-	c.enter()
+	c.joinWorld()
 	t.Cleanup(func() {
 		c.abort(&CloseError{})
 		<-c.Done()

@@ -81,7 +81,7 @@ func (h *handshake) step() (over bool) {
 		return true
 	}
 	if h.greeting.Done() && h.late == nil && !c.closing.Load() {
-		return c.enter()
+		return c.joinWorld()
 	}
 	return false
 }

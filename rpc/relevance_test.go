@@ -304,7 +304,7 @@ func newWoods(t testing.TB, trees, viewers int) *woods {
 		c, err := w.Attach(silentCarrier{make(chan struct{})})
 		require.NoError(t, err)
 		c.maxBunch = 65536
-		c.enter()
+		c.joinWorld()
 	}
 	w.Dispatch(time.Now())
 	require.Len(t, w.announced, viewers)

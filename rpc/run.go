@@ -19,7 +19,7 @@ import (
 // that are made between it and Flush are gathered, so that a tick leaves in as few datagrams as possible. It panics when
 // another goroutine drives the world at the same time, or when a handler calls it. UE: UNetDriver::TickDispatch.
 func (w *World) Dispatch(now time.Time) {
-	w.enter(true)
+	w.beginDriving(true)
 	defer w.drive.Exit()
 	w.dispatch(clock.Beat{Game: now, Real: time.Now()}, true)
 }
@@ -27,13 +27,13 @@ func (w *World) Dispatch(now time.Time) {
 // Flush runs the OnTick hooks, sends states, and lets packets leave. Call it on the goroutine that called Dispatch, which counts as the
 // world's until another one dispatches: there Do and Ask return ErrOnWorld. UE: UNetDriver::TickFlush.
 func (w *World) Flush(now time.Time) {
-	w.enter(false)
+	w.beginDriving(false)
 	defer w.drive.Exit()
 	w.flush(now)
 }
 
-// enter begins to drive the world; with drives the calling goroutine is the world's from now on.
-func (w *World) enter(drives bool) {
+// beginDriving begins to drive the world; with drives the calling goroutine is the world's from now on.
+func (w *World) beginDriving(drives bool) {
 	if !w.drive.Enter(drives) {
 		panic("rpc: the world is driven twice at once: by two goroutines, or by a handler that ticks it")
 	}
@@ -41,7 +41,7 @@ func (w *World) enter(drives bool) {
 
 // Tick is Dispatch and Flush.
 func (w *World) Tick(now time.Time) {
-	w.enter(true)
+	w.beginDriving(true)
 	defer w.drive.Exit()
 	w.dispatch(clock.Beat{Game: now, Real: time.Now()}, true)
 	w.flush(now)
@@ -54,7 +54,7 @@ func (w *World) Tick(now time.Time) {
 // Config.TickRate times a second. Change states on the world's goroutine, by Post or Do: Run does not notice changes from elsewhere. Run
 // panics when another goroutine drives the world.
 func (w *World) Run(ctx context.Context) error {
-	w.enter(true)
+	w.beginDriving(true)
 	defer w.drive.Exit()
 	r := run{world: w, settle: time.NewTimer(settleTime), happened: true}
 	r.settle.Stop()

@@ -113,7 +113,7 @@ func TestSealedCarrierWakesAnEndedConnection(t *testing.T) {
 			require.NoError(t, err)
 			c, err := w.Attach(silentCarrier{make(chan struct{})})
 			require.NoError(t, err)
-			c.enter()
+			c.joinWorld()
 			carrier, err := sealed.NewCarrier(sealed.NewSocket(near, sealed.SocketConfig{}), sealed.Config{
 				SessionConfig: sealed.SessionConfig{
 					Exporter: func(_ string, _ []byte, n int) ([]byte, error) { return make([]byte, n), nil }, Instance: 1, Source: c.link.Source(),

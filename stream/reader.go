@@ -41,7 +41,7 @@ type reader struct {
 
 	// Safe from any goroutine.
 	held    *budget.Holding // charged with the blocks that were read and not freed
-	changed chan struct{}   // holds a token when admit must check again
+	changed chan struct{}   // holds a token when waitToRead must check again
 
 	// mu guards all fields below. These hold what the goroutine has read, for the tick.
 	mu     sync.Mutex
@@ -74,7 +74,7 @@ func newReader(s source, hash Algorithm, part int, waits bool, on *budget.StockA
 	return r
 }
 
-// recheck makes admit check again whether the goroutine may read.
+// recheck makes waitToRead check again whether the goroutine may read.
 func (r *reader) recheck() {
 	select {
 	case r.changed <- struct{}{}:
@@ -127,7 +127,7 @@ func (r *reader) whenUnused(fn func()) {
 func (r *reader) read() {
 	digest := r.hash.New()
 	var offset, index int64
-	for r.admit(offset) {
+	for r.waitToRead(offset) {
 		c := fullBlock(r.part)
 		c.offset, c.index = offset, index
 		stopAt := r.stopAt(c)
@@ -174,7 +174,7 @@ func (r *reader) inTurn(offset int64, fn func()) {
 			defer func() { <-r.turns }()
 			fn()
 			return
-		case <-r.changed: // admit checks what else has changed
+		case <-r.changed: // waitToRead checks what else has changed
 		}
 	}
 }
@@ -192,14 +192,12 @@ func (r *reader) isStopped() bool {
 	return r.stopped
 }
 
-// admit waits until the goroutine may read at offset; it is false when the reader was stopped. The goroutine holds no block meanwhile.
-func (r *reader) admit(offset int64) bool {
+// waitToRead waits until the goroutine may read at offset; it is false when the reader was stopped. The goroutine holds no block meanwhile.
+func (r *reader) waitToRead(offset int64) bool {
 	for r.mustWait(offset) {
 		<-r.changed
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return !r.stopped
+	return !r.isStopped()
 }
 
 // mustWait reports whether nothing may be read at offset now: before resume, when enough was read ahead, or when the stock is short.

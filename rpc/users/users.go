@@ -420,7 +420,7 @@ func (u *Users) redeem(text, token, machine string, now time.Time) error {
 	case c.token == digits:
 		return nil
 	}
-	err := u.admit(c.identity, token, "login of "+machine+", "+now.Format("2006-01-02 15:04"))
+	err := u.addFor(c.identity, token, "login of "+machine+", "+now.Format("2006-01-02 15:04"))
 	if err == nil {
 		c.token = digits
 		u.codes[letters] = c
@@ -428,9 +428,9 @@ func (u *Users) redeem(text, token, machine string, now time.Time) error {
 	return err
 }
 
-// admit adds a token for the user of an identity that asked for a code. It reads the file, so redeem calls it for right codes only: anybody may
+// addFor adds a token for the user of an identity that asked for a code. It reads the file, so redeem calls it for right codes only: anybody may
 // send wrong ones.
-func (u *Users) admit(identity, token, note string) error {
+func (u *Users) addFor(identity, token, note string) error {
 	tokens, err := u.current()
 	_, digits, isToken := strings.Cut(identity, "/")
 	switch {
