@@ -65,21 +65,13 @@ func (e *TooLargeError) Error() string {
 // linked makes a link.Carrier of a Carrier.
 type linked struct{ Carrier }
 
-// queued is linked with the optional SendQueue.
-type queued struct {
-	linked
-	size int
-}
-
-// linkedCarrier returns the link.Carrier of a carrier, with SendQueue if that has it.
-func linkedCarrier(carrier Carrier) link.Carrier {
-	if q, ok := carrier.(link.Queuer); ok {
-		return queued{linked{carrier}, q.SendQueue()}
+// SendQueue returns 0 when the Carrier does not have it.
+func (l linked) SendQueue() int {
+	if q, ok := l.Carrier.(link.Queuer); ok {
+		return q.SendQueue()
 	}
-	return linked{carrier}
+	return 0
 }
-
-func (q queued) SendQueue() int { return q.size }
 
 // RemoteAddr returns nil when the Carrier does not have it.
 func (l linked) RemoteAddr() net.Addr {
@@ -138,7 +130,7 @@ func (w *World) Attach(carrier Carrier) (*Conn, error) {
 		_ = carrier.CloseWithError(uint64(HostClosedConnection), "this is a client")
 		return nil, err
 	}
-	return w.attach(linkedCarrier(carrier), true, nil)
+	return w.attach(linked{carrier}, true, nil)
 }
 
 // Connect takes a carrier as the client's end of a connection and returns when the server has welcomed it. Nobody needs to
@@ -148,7 +140,7 @@ func (w *World) Attach(carrier Carrier) (*Conn, error) {
 // A client may connect again, to the same server or another, after a connection has ended or beside it. Each connection has
 // actors of its own, which [Actor.Conn] tells apart; they end in the Dispatch that runs its OnDisconnect.
 func (w *World) Connect(ctx context.Context, carrier Carrier) (*Conn, error) {
-	return w.connect(ctx, linkedCarrier(carrier))
+	return w.connect(ctx, linked{carrier})
 }
 
 func (w *World) connect(ctx context.Context, carrier link.Carrier) (*Conn, error) {

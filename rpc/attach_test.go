@@ -135,7 +135,7 @@ func TestCloseWaitsForWhatIsAttached(t *testing.T) {
 		w, err := NewWorld(Config{})
 		require.NoError(t, err)
 		near, _ := linktest.Pipe()
-		c := &Conn{world: w, server: true, carrier: linkedCarrier(plug{near})}
+		c := &Conn{world: w, server: true, carrier: linked{plug{near}}}
 		require.Nil(t, w.enlist(c, c.origin(), nil))
 		closed := make(chan error, 1)
 		go func() { closed <- w.Close(t.Context(), HostClosedConnection, "over") }()

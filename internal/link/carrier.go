@@ -34,7 +34,7 @@ const (
 
 // Queuer is an optional part of a [Carrier] that keeps datagrams in a queue, in order, until they leave.
 type Queuer interface {
-	// SendQueue returns how many datagrams may wait before SendDatagram blocks. It never changes.
+	// SendQueue returns how many datagrams may wait before SendDatagram blocks; 0 = it may always block. It never changes.
 	SendQueue() int
 }
 
