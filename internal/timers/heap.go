@@ -2,46 +2,56 @@ package timers
 
 import "time"
 
-// entry is a time that a timer was set to. Its place in memory is the heap's: to look for the first of a thousand one need not look at the timers.
+// entry is a time that a timer is set to. To find the first of a thousand one compares entries, and does not look at the timers.
 type entry struct {
-	at     time.Duration
-	timer  *Timer
-	number uint // of the Set
+	at    time.Duration
+	timer *Timer
 }
 
-// stale reports whether the timer was stopped or set anew.
-func (e entry) stale() bool { return e.number != e.timer.number }
-
-// heap has the first entry in front: those behind one, at 2n+1 and 2n+2, are not earlier.
+// heap has the first entry in front: those behind one, at 2n+1 and 2n+2, are not earlier. Each timer knows its place.
 type heap []entry
 
-func (h *heap) push(e entry) {
-	*h = append(*h, e)
-	s := *h
-	for n := len(s) - 1; n > 0 && e.at < s[(n-1)/2].at; n = (n - 1) / 2 {
-		s[n], s[(n-1)/2] = s[(n-1)/2], e
+func (h heap) put(n int, e entry) { h[n], e.timer.place = e, n+1 }
+
+// fix moves the entry at n, whose time has changed, to where it belongs.
+func (h heap) fix(n int) {
+	e := h[n]
+	for n > 0 && e.at < h[(n-1)/2].at {
+		h.put(n, h[(n-1)/2])
+		n = (n - 1) / 2
 	}
-}
-
-// pop takes out the first entry.
-func (h *heap) pop() entry {
-	s := *h
-	first, last := s[0], len(s)-1
-	s[0], s[last] = s[last], entry{}
-	*h = s[:last]
-	s[:last].sink()
-	return first
-}
-
-// sink puts the entry in front where it belongs.
-func (h heap) sink() {
-	for n, child := 0, 1; child < len(h); n, child = child, 2*child+1 {
+	for child := 2*n + 1; child < len(h); child = 2*n + 1 {
 		if child+1 < len(h) && h[child+1].at < h[child].at {
 			child++
 		}
-		if h[n].at <= h[child].at {
-			return
+		if e.at <= h[child].at {
+			break
 		}
-		h[n], h[child] = h[child], h[n]
+		h.put(n, h[child])
+		n = child
 	}
+	h.put(n, e)
+}
+
+// set adds an entry, or puts it in place of the one that its timer has.
+func (h *heap) set(e entry) {
+	if e.timer.place == 0 {
+		*h = append(*h, e)
+		e.timer.place = len(*h)
+	}
+	n := e.timer.place - 1
+	(*h)[n] = e
+	h.fix(n)
+}
+
+// remove takes out the entry at n, and returns its timer.
+func (h *heap) remove(n int) *Timer {
+	s, t := *h, (*h)[n].timer
+	last := len(s) - 1
+	s[n], s[last] = s[last], entry{}
+	*h, t.place = s[:last], 0
+	if n < last {
+		h.fix(n)
+	}
+	return t
 }

@@ -3,8 +3,6 @@
 package timers
 
 import (
-	"cmp"
-	"slices"
 	"sync"
 	"time"
 )
@@ -18,7 +16,6 @@ type Queue struct {
 	mu      sync.Mutex
 	epoch   time.Time // times of the queue count from here
 	waiting heap
-	stale   int           // times in waiting that were stopped, or set anew
 	next    time.Duration // when runtime fires; in the past it is not set
 	runtime *time.Timer   // nil before the first Set
 	fires   bool          // fire runs, and sets runtime at its end
@@ -29,8 +26,7 @@ type Queue struct {
 type Timer struct {
 	Fire func() // is called when the time has come; it is short and never blocks
 
-	set    bool
-	number uint // of the last Set or Stop
+	place int // one above its place in waiting; 0 = it is not set
 }
 
 // New returns a queue.
@@ -44,9 +40,7 @@ func (q *Queue) Shares(now time.Time) bool { return !now.Before(q.epoch) }
 func (q *Queue) Set(t *Timer, at time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.forget(t)
-	t.set = true
-	q.waiting.push(entry{at.Sub(q.epoch), t, t.number})
+	q.waiting.set(entry{at.Sub(q.epoch), t})
 	if first := q.waiting[0]; first.timer == t && !q.fires {
 		q.wake(first.at)
 	}
@@ -56,20 +50,8 @@ func (q *Queue) Set(t *Timer, at time.Time) {
 func (q *Queue) Stop(t *Timer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.forget(t)
-}
-
-// forget makes the time that t was set to stale. It drops all stale ones when they are most, so that they take no more memory than the others.
-func (q *Queue) forget(t *Timer) {
-	t.number++
-	if !t.set {
-		return
-	}
-	t.set = false
-	if q.stale++; 2*q.stale > len(q.waiting) {
-		q.waiting = slices.DeleteFunc(q.waiting, entry.stale)
-		slices.SortFunc(q.waiting, func(a, b entry) int { return cmp.Compare(a.at, b.at) }) // a sorted slice is a heap
-		q.stale = 0
+	if t.place > 0 {
+		q.waiting.remove(t.place - 1)
 	}
 }
 
@@ -94,22 +76,12 @@ func (q *Queue) fire() {
 	}
 	now := time.Since(q.epoch)
 	for len(q.waiting) > 0 && q.waiting[0].at <= now {
-		q.take()
+		q.due = append(q.due, q.waiting.remove(0))
 	}
 	q.callDue()
 	if len(q.waiting) > 0 {
 		q.next = now
 		q.wake(max(q.waiting[0].at, now+gap))
-	}
-}
-
-// take takes the first time out, and puts its timer into due.
-func (q *Queue) take() {
-	if e := q.waiting.pop(); e.stale() {
-		q.stale--
-	} else {
-		e.timer.set = false
-		q.due = append(q.due, e.timer)
 	}
 }
 
