@@ -36,7 +36,7 @@ func (c silentCarrier) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 
 // joined returns a server's world with a connection that has joined though nobody is there, and an actor open for it.
 func joined(t testing.TB) (*testWorld, *Actor) {
-	w := newTestWorld(t, Config{MaxConnsPerAddress: -1, MaxConns: 6000, ReceiveLimit: 256 << 10, ReceiveBudget: 4 << 30})
+	w := newTestWorld(t, Config{MaxConnsPerAddress: -1, MaxConns: 6000, ReceiveLimit: 256 << 10, ReceiveBudget: 1<<31 - 1})
 	c := attachSilent(t, w)
 	w.Tick(time.Now())
 	a, err := w.Spawn(hero, c)

@@ -82,7 +82,7 @@ func inMemory(tb testing.TB) loopback {
 func BenchmarkIdlePeers(b *testing.B) {
 	for _, others := range []int{0, 100, 1000, 5000} {
 		b.Run(strconv.Itoa(others), func(b *testing.B) {
-			world, s := newWorld(b, rpc.Config{MaxConns: 6000, MaxConnsPerAddress: -1, ReceiveLimit: 256 << 10, ReceiveBudget: 4 << 30}, Config{})
+			world, s := newWorld(b, rpc.Config{MaxConns: 6000, MaxConnsPerAddress: -1, ReceiveLimit: 256 << 10, ReceiveBudget: 1<<31 - 1}, Config{})
 			var one *Peer
 			for range others + 1 {
 				_, far := linktest.Pipe()

@@ -113,7 +113,7 @@ func (p *probe) delay(j job.Job) (configured, measured float64) {
 	for _, a := range got {
 		sum += a.at - p.sent[a.number]
 	}
-	onWire := time.Duration((probeBytes + netsim.UDPOverhead) * 8 * int(time.Second) / int(j.Rate))
+	onWire := (probeBytes + netsim.UDPOverhead) * 8 * time.Second / time.Duration(j.Rate)
 	return (j.RTT/2 + onWire).Seconds() * 1000, sum.Seconds() * 1000 / float64(len(got))
 }
 

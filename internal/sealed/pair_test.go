@@ -155,6 +155,6 @@ func TestTrainTellsWhatWasAhead(t *testing.T) {
 	var tr train
 	require.NoError(t, pair.Run(time.Second, func() bool { tr = client.train; return tr.arrived >= enoughTrain }))
 	trip := tr.way + slices.Min(tr.at[:tr.arrived])
-	packet := time.Duration((SafePacket + overheadUDP) * 8 * int(time.Second) / 20e6)
+	packet := (SafePacket + overheadUDP) * 8 * time.Second / 20e6
 	require.InDelta(t, 50*ms+2*packet, trip, float64(packet), "the packet itself, and its ack; the last of the train waits for 15 more")
 }
