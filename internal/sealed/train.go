@@ -43,9 +43,13 @@ func (tr *train) repeat(next uint64) {
 	}
 }
 
-// moved forgets what the train has shown of the path before: from now on packets from the number next on count.
+// moved forgets what the train has shown of the path before: from now on packets from the number next on count. If a part of it has still to
+// leave, all of it leaves over the new path: what is left may be too few packets to measure that.
 func (tr *train) moved(next uint64) {
 	tr.first, tr.arrived, tr.bytes, tr.shown = next, 0, 0, pace.Train{}
+	if tr.left > 0 {
+		tr.left = trainPackets
+	}
 }
 
 // lose notes that a packet is lost.

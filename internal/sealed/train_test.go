@@ -122,3 +122,23 @@ func TestTrainThatWasRepeated(t *testing.T) {
 	_, ok = tr.late(r, 99)
 	require.False(t, ok)
 }
+
+// TestTrainInterruptedByAMove: a train of which a part has left when the path changes begins anew, however little of it is left.
+func TestTrainInterruptedByAMove(t *testing.T) {
+	for left := 1; left < trainPackets; left++ {
+		tr := train{left: left, open: trainPackets - left, sent: true}
+		tr.moved(uint64(tr.open))
+		require.Equal(t, trainPackets, tr.left)
+		for n := range uint64(tr.open) { // over the path before
+			tr.ack(&record{size: 1200}, n, time.Second, 0)
+		}
+		first := tr.first
+		tr.open, tr.left = tr.left, 0
+		for n := range uint64(trainPackets) {
+			tr.ack(&record{size: 1200}, first+n, time.Second+time.Duration(n)*time.Millisecond, 0)
+		}
+		shown, ok := tr.measured()
+		require.True(t, ok)
+		require.True(t, shown.Whole)
+	}
+}
