@@ -40,10 +40,10 @@ func TestCopiesFollowAClient(t *testing.T) {
 	p.Came(third, id, 60, now)
 	require.Equal(t, third, copied(second), "nothing has come from the second address since it is proven")
 	p.Renew(connsAt())
-	require.Empty(t, p.moves.at)
-	require.Empty(t, p.moves.ids)
-	require.Empty(t, p.moves.homes)
-	require.Empty(t, p.moves.away)
+	require.Empty(t, p.conns)
+	require.Empty(t, p.homes)
+	require.Empty(t, p.byID)
+	require.False(t, p.Moving())
 }
 
 // TestCopiesFollowClientsThatSwap their addresses, as those of one NAT may, whichever is seen first.
@@ -88,8 +88,9 @@ func TestCopiesAreBounded(t *testing.T) {
 	for port := range uint16(1000) {
 		p.Came(at("10.0.0.2", 1000+port), ConnID{1}, 60, now)
 	}
-	require.Len(t, p.moves.ids, 1)
-	require.Len(t, p.moves.away, 1)
+	require.Len(t, p.homes, 1)
+	require.Len(t, p.byID, 1)
+	require.Equal(t, 1, p.moved)
 }
 
 // TestCopiesToManyAddressesAreBounded: a client that forges the addresses of a whole network, each by a packet of the least size and with any
@@ -116,7 +117,7 @@ func TestCopiesToManyAddressesAreBounded(t *testing.T) {
 	require.LessOrEqual(t, out, amplification*in+mostCopied)
 	require.Greater(t, out, mostCopied)
 	p.Renew(connsAt())
-	require.Empty(t, p.moves.copied)
+	require.Empty(t, p.homes)
 }
 
 // TestNothingIsRememberedOfClientsThatAreGone: neither of those that were seen where they were, nor of those that came and went in between.
@@ -126,11 +127,12 @@ func TestNothingIsRememberedOfClientsThatAreGone(t *testing.T) {
 		p.Prove(at("10.0.0.1", port))
 		p.Came(at("10.0.0.1", port), ConnID{byte(port), byte(port >> 8)}, 60, now)
 	}
-	require.Len(t, p.moves.ids, 1000)
+	require.Len(t, p.homes, 1000)
+	require.Len(t, p.byID, 1000)
 	p.Renew(connsAt(at("10.0.0.1", 7)))
-	require.Len(t, p.moves.ids, 1)
-	require.Len(t, p.moves.homes, 1)
-	require.Len(t, p.moves.at, 1)
+	require.Len(t, p.homes, 1)
+	require.Len(t, p.byID, 1)
+	require.Len(t, p.conns, 1)
 	p.Came(at("10.0.0.1", 8), ConnID{7}, 60, now)
 	also, ok := p.Copy(at("10.0.0.1", 7), 60, now)
 	require.True(t, ok)

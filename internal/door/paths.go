@@ -2,6 +2,7 @@ package door
 
 import (
 	"iter"
+	"maps"
 	"net/netip"
 	"time"
 )
@@ -30,15 +31,46 @@ const (
 	mostPaths = 4096
 )
 
+// ConnID is a connection id that a server has given out, of quicconn.ConnectionIDBytes.
+type ConnID [17]byte
+
 // Paths holds a server to the limit of RFC 9000, section 8, where it sends to addresses that nobody has proven: whose packets come from
 // there may have forged them. quic-go answers each PATH_CHALLENGE by a full packet, however small the one was in which it came. What comes
 // from such an address is never held back: a client that has moved proves the new one by it.
+//
+// Paths also knows where clients have perhaps moved to: whose packets have the connection id that came from another address before. A NAT
+// that gives a client another port does not tell it, so the id stays (RFC 9000, section 9.5).
 type Paths struct {
-	proven, before map[netip.AddrPort]struct{} // addresses of connections; before is empty, and the next proven
-	handshakes     map[netip.AddrPort]int      // bytes that may still be sent there, by the address of the handshake
-	newer, older   map[netip.Prefix]unproven   // by address, as AddressOf has it
-	turned         time.Time                   // when newer was begun
-	moves          moves
+	homes map[netip.AddrPort]*home // the proven addresses: those of connections
+	byID  map[ConnID]*home         // by the newest id of each; of two with one id the one from which that came last
+	conns map[uint64]place         // by their numbers
+	looks uint64                   // how often Renew was called
+	moved int                      // homes whose clients have perhaps moved away
+
+	handshakes   map[netip.AddrPort]int    // bytes that may still be sent there, by the address of the handshake
+	newer, older map[netip.Prefix]unproven // by address, as AddressOf has it
+	turned       time.Time                 // when newer was begun
+}
+
+// home is a proven address, and what is known of the client there.
+type home struct {
+	look   uint64         // number of the Renew that found a connection there; 0 = none has yet
+	id     ConnID         // the newest of packets from there, if known
+	known  bool           // a packet has come from there since the address was proven
+	away   netip.AddrPort // from where packets with that id have come since; not valid = from nowhere else
+	copied int            // bytes of copies for it beyond three times what came from away, whatever comes from there meanwhile
+}
+
+// place is where a connection is.
+type place struct {
+	at   netip.AddrPort
+	look uint64 // number of the Renew that found it there
+}
+
+// arrival is a client with its newest id at a proven address that it has moved to.
+type arrival struct {
+	at *home
+	id ConnID
 }
 
 // unproven is what has come from an address without a proof.
@@ -50,10 +82,9 @@ type unproven struct {
 // NewPaths returns Paths of a server without connections.
 func NewPaths() *Paths {
 	return &Paths{
-		proven: make(map[netip.AddrPort]struct{}), before: make(map[netip.AddrPort]struct{}),
+		homes: make(map[netip.AddrPort]*home), byID: make(map[ConnID]*home), conns: make(map[uint64]place),
 		handshakes: make(map[netip.AddrPort]int),
 		newer:      make(map[netip.Prefix]unproven),
-		moves:      newMoves(),
 	}
 }
 
@@ -61,30 +92,60 @@ func NewPaths() *Paths {
 func (p *Paths) Prove(at netip.AddrPort) {
 	if !p.Knows(at) {
 		p.settle(prefixOf(at.Addr()))
+		p.homes[at] = new(home)
 	}
-	p.proven[at] = struct{}{}
 }
 
-// Renew notes where all connections are, by their numbers, and forgets the other addresses.
+// Renew notes where all connections are, by their numbers, and forgets the other addresses. What is known of an address goes with the
+// connection that has left it: its packets may come from elsewhere already when it is proven.
 func (p *Paths) Renew(remotes iter.Seq2[uint64, netip.AddrPort]) {
-	p.proven, p.before = p.before, p.proven
-	p.moves.renew(func(yield func(uint64, netip.AddrPort) bool) {
-		for conn, at := range remotes {
-			if _, known := p.before[at]; !known {
-				p.settle(prefixOf(at.Addr()))
-			}
-			p.proven[at] = struct{}{}
-			if !yield(conn, at) {
-				return
-			}
-		}
-	})
-	for at := range p.before {
-		if !p.Knows(at) {
-			p.moves.gone(at)
+	p.looks++
+	var came []arrival // noted when all have left, for one may be where another was
+	for conn, at := range remotes {
+		p.Prove(at)
+		p.homes[at].look = p.looks
+		left := p.conns[conn].at
+		p.conns[conn] = place{at, p.looks}
+		if h := p.homes[left]; left != at && h != nil && h.known {
+			came = append(came, arrival{p.homes[at], h.id})
+			p.forget(h)
 		}
 	}
-	clear(p.before)
+	for _, c := range came {
+		p.identify(c.at, c.id)
+	}
+	maps.DeleteFunc(p.conns, func(_ uint64, c place) bool { return c.look != p.looks })
+	maps.DeleteFunc(p.homes, func(_ netip.AddrPort, h *home) bool {
+		if h.look != p.looks {
+			p.forget(h)
+		}
+		return h.look != p.looks
+	})
+}
+
+// identify notes the id of the client at a proven address.
+func (p *Paths) identify(h *home, id ConnID) {
+	p.forget(h)
+	h.id, h.known, p.byID[id] = id, true, h
+}
+
+// forget forgets who is at an address.
+func (p *Paths) forget(h *home) {
+	if p.byID[h.id] == h {
+		delete(p.byID, h.id)
+	}
+	h.known = false
+	p.moves(h, netip.AddrPort{})
+}
+
+// moves notes where the client of a proven address is perhaps; not valid = there.
+func (p *Paths) moves(h *home, to netip.AddrPort) {
+	if h.away.IsValid() {
+		p.moved--
+	}
+	if h.away = to; to.IsValid() {
+		p.moved++
+	}
 }
 
 // settle gives an address its allowance back, for somebody has just shown that he receives there. Otherwise a client that moves back and
@@ -120,32 +181,39 @@ func (p *Paths) Begin(from netip.AddrPort, proven bool, now time.Time) {
 func (p *Paths) End(from netip.AddrPort) { delete(p.handshakes, from) }
 
 // Proven returns how many addresses are known to be proven.
-func (p *Paths) Proven() int { return len(p.proven) }
+func (p *Paths) Proven() int { return len(p.homes) }
 
 // Knows reports whether an address was proven.
-func (p *Paths) Knows(at netip.AddrPort) bool {
-	_, ok := p.proven[at]
-	return ok
-}
+func (p *Paths) Knows(at netip.AddrPort) bool { return p.homes[at] != nil }
 
 // Stays notes a packet of a connection, and reports whether it came from a proven address, from which others with its id have come. Then
 // there is nothing else to note.
-func (p *Paths) Stays(from netip.AddrPort, id ConnID) bool { return p.moves.stays(from, id) }
+func (p *Paths) Stays(from netip.AddrPort, id ConnID) bool {
+	h := p.homes[from]
+	if h == nil || !h.known || h.id != id {
+		return false
+	}
+	p.moves(h, netip.AddrPort{})
+	return true
+}
 
 // Came notes a packet of a connection, so that three times its size may be sent to where it came from.
 func (p *Paths) Came(from netip.AddrPort, id ConnID, size int, now time.Time) {
 	if p.Stays(from, id) {
 		return
 	}
-	if p.Knows(from) {
-		p.moves.home(from, id)
+	if h := p.homes[from]; h != nil {
+		p.identify(h, id)
 		return
 	}
 	address := prefixOf(from.Addr())
 	if !address.IsValid() {
 		return
 	}
-	p.moves.abroad(from, id, size)
+	if h := p.byID[id]; h != nil {
+		p.moves(h, from)
+		h.copied = max(0, h.copied-amplification*size)
+	}
 	p.turn(now)
 	u := p.from(address)
 	u.left = min(u.left+amplification*size, pathAllowance)
@@ -153,19 +221,22 @@ func (p *Paths) Came(from netip.AddrPort, id ConnID, size int, now time.Time) {
 }
 
 // Moving reports whether a client has perhaps moved, so that Copy has something to say.
-func (p *Paths) Moving() bool { return len(p.moves.away) > 0 }
+func (p *Paths) Moving() bool { return p.moved > 0 }
 
 // Copy reports where that many bytes for an address are to be sent, too: where its client has perhaps moved to, as far as that leaves enough
 // to prove it, and mostCopied allows. QUIC proves a new address with a connection id that the client has given it, and asks for more at the
 // old one. Without copies a client that has moved a few times within a second would never hear that, and be dead until IdleTimeout.
 func (p *Paths) Copy(to netip.AddrPort, size int, now time.Time) (also netip.AddrPort, ok bool) {
-	also, ok = p.moves.away[to]
-	leaves := p.from(prefixOf(also.Addr())).left >= size+copiesLeave
-	if !ok || !leaves || p.moves.copied[to]+size > mostCopied || !p.MaySend(also, size, now) {
+	h := p.homes[to]
+	if h == nil || !h.away.IsValid() || h.copied+size > mostCopied {
 		return also, false
 	}
-	p.moves.copied[to] += size
-	return also, true
+	leaves := p.from(prefixOf(h.away.Addr())).left >= size+copiesLeave
+	if !leaves || !p.MaySend(h.away, size, now) {
+		return also, false
+	}
+	h.copied += size
+	return h.away, true
 }
 
 // MaySend reports whether that many bytes may be sent to an address, and takes them off what is left.
