@@ -182,72 +182,59 @@ func parseShape(r *reader) Shape {
 	return s
 }
 
+// format is how a message is called and parsed.
+type format struct {
+	name  string
+	parse func(r *reader) any
+}
+
+// formats are those of all messages, by their first bytes.
+var formats = map[byte]format{
+	idHello:      {"Hello", as(parseHello)},
+	idWelcome:    {"Welcome", as(parseWelcome)},
+	idShape:      {"Shape", as(parseShape)},
+	idLogin:      {"Login", as(parseLogin)},
+	idJoin:       {"Join", as(parseNothing[Join])},
+	idMessage:    {"Message", as(parseMessage)},
+	IDSealedOpen: {"SealedOpen", as(parseOf[SealedOpen])},
+	IDSealedShut: {"SealedShut", as(parseOf[SealedShut])},
+	IDSealedAsk:  {"SealedAsk", as(parseOf[SealedAsk])},
+	IDSealedIDs:  {"SealedIDs", as(parseIDs)},
+	idMissed:     {"Missed", as(parseNothing[Missed])},
+	idAskTime:    {"AskTime", as(parseNothing[AskTime])},
+	idTime:       {"Time", as(parseTime)},
+	idTaken:      {"Taken", as(parseTaken)},
+}
+
+// as forgets the type that a function returns.
+func as[T any](parse func(r *reader) T) func(r *reader) any {
+	return func(r *reader) any { return parse(r) }
+}
+
+func parseNothing[T any](*reader) (none T) { return none }
+
 // Parse parses one message of channel 0, and returns it as a value of its type: a Hello, a Login and so on. What it returns may
 // alias payload. An error is an *Error.
 func Parse(payload []byte) (message any, err error) {
 	if len(payload) == 0 {
 		return nil, &Error{PayloadFail, "a control message is empty"}
 	}
-	r := reader{b: payload[1:]}
-	switch payload[0] {
-	case idHello:
-		message = parseHello(&r)
-	case idLogin:
-		message = parseLogin(&r)
-	case idWelcome:
-		message = parseWelcome(&r)
-	case idJoin:
-		message = Join{}
-	case idMissed:
-		message = Missed{}
-	case idAskTime:
-		message = AskTime{}
-	case idTime:
-		message = parseTime(&r)
-	case idMessage:
-		message = parseMessage(&r)
-	case idTaken:
-		message = parseTaken(&r)
-	case idShape:
-		message = parseShape(&r)
-	default:
-		if message = parseSealed(payload[0], &r); message == nil {
-			return nil, &Error{Unknown, fmt.Sprintf("control message %d does not exist", payload[0])}
-		}
+	f, ok := formats[payload[0]]
+	if !ok {
+		return nil, &Error{Unknown, fmt.Sprintf("control message %d does not exist", payload[0])}
 	}
+	r := reader{b: payload[1:]}
+	message = f.parse(&r)
 	if err := r.end(); err != nil {
-		return nil, &Error{PayloadFail,
-			fmt.Sprintf("%s of %d bytes: %v", Name(payload[0]), len(payload), err)}
+		return nil, &Error{PayloadFail, fmt.Sprintf("%s of %d bytes: %v", f.name, len(payload), err)}
 	}
 	return message, nil
 }
 
 // Name returns the name of a message, given its first byte.
 func Name(id byte) string {
-	switch id {
-	case idHello:
-		return "Hello"
-	case idLogin:
-		return "Login"
-	case idWelcome:
-		return "Welcome"
-	case idJoin:
-		return "Join"
-	case idMissed:
-		return "Missed"
-	case idAskTime:
-		return "AskTime"
-	case idTime:
-		return "Time"
-	case idMessage:
-		return "Message"
-	case idTaken:
-		return "Taken"
-	case idShape:
-		return "Shape"
-	}
-	if name, ok := sealedNames[id]; ok {
-		return name
+	if f, ok := formats[id]; ok {
+		return f.name
 	}
 	return fmt.Sprintf("message %d", id)
 }

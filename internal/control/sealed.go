@@ -2,7 +2,7 @@ package control
 
 import (
 	"encoding/binary"
-	"fmt"
+	"errors"
 
 	"github.com/quivernet/quiver/internal/sealed"
 )
@@ -22,10 +22,6 @@ const (
 	IDSealedAsk  = 34
 	IDSealedIDs  = 35
 )
-
-var sealedNames = map[byte]string{
-	IDSealedOpen: "SealedOpen", IDSealedShut: "SealedShut", IDSealedAsk: "SealedAsk", IDSealedIDs: "SealedIDs",
-}
 
 // maxSealedIDs is the most ids in one message.
 const maxSealedIDs = 8
@@ -57,39 +53,27 @@ func AppendSealed(b []byte, id byte, instance uint32, ids ...sealed.ID) []byte {
 	return b
 }
 
-// parseSealed parses the body of a message. It returns nil for an id that is not one of the four.
-func parseSealed(id byte, r *reader) any {
-	switch id {
-	case IDSealedOpen:
-		return SealedOpen{parseInstance(r)}
-	case IDSealedIDs:
-		return SealedIDs{parseInstance(r), parseIDs(r)}
-	case IDSealedShut:
-		return SealedShut{parseInstance(r)}
-	case IDSealedAsk:
-		return SealedAsk{parseInstance(r)}
-	}
-	return nil
-}
+// parseOf parses a message that has nothing but its instance.
+func parseOf[T ~struct{ Instance uint32 }](r *reader) T { return T{readInstance(r)} }
 
-func parseInstance(r *reader) uint32 {
+func readInstance(r *reader) uint32 {
 	n := r.uvarint(1<<32 - 1)
 	if r.err == nil && n == 0 {
-		r.fail(fmt.Errorf("instances count from 1"))
+		r.fail(errors.New("instances count from 1"))
 	}
 	return uint32(n)
 }
 
-func parseIDs(r *reader) []sealed.ID {
+func parseIDs(r *reader) SealedIDs {
+	m := SealedIDs{Instance: readInstance(r)}
 	n := r.uvarint(maxSealedIDs)
 	if r.err == nil && n == 0 {
-		r.fail(fmt.Errorf("there are no ids"))
+		r.fail(errors.New("there are no ids"))
 	}
-	var ids []sealed.ID
 	for range n {
 		var id sealed.ID
 		copy(id[:], r.take(len(id)))
-		ids = append(ids, id)
+		m.IDs = append(m.IDs, id)
 	}
-	return ids
+	return m
 }
