@@ -98,50 +98,29 @@ func (a *Account) Charge() (Sums, int64) {
 // Hold notes n more bytes of memory. It returns false, and notes nothing, if they are beyond the promises and Terms.Early, or if the pool
 // has too few left. Bytes within the promises always fit, since those are charged already. An awaited chunk may use the room to go on.
 func (a *Account) Hold(n int64, awaited bool) bool {
-	return a.hold(n) || awaited && a.goOn(Sums{Held: n})
-}
-
-func (a *Account) hold(n int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	more, held := Sums{Held: n}, a.sums.Held+n
 	switch {
-	case a.closed || a.sums.Held+n > a.sums.Promised+a.terms.Early:
+	case a.closed:
 		return false
-	case a.sums.Held+n <= a.sums.Promised:
-		a.sums.Held += n
+	case held <= a.sums.Promised:
+		a.sums.Held = held
+		return true
+	case held <= a.sums.Promised+a.terms.Early && a.change(more):
 		return true
 	}
-	return a.change(Sums{Held: n})
+	return awaited && a.goOn(more)
 }
 
 // Borrow notes n bytes that are held besides all promises, if the pool has them. Records that an awaited chunk needs may use the room to
 // go on.
 func (a *Account) Borrow(n int64, awaited bool) bool {
-	return a.borrow(n) || awaited && a.goOn(Sums{Borrowed: n})
-}
-
-// goOn notes more bytes if the room to go on is large enough.
-func (a *Account) goOn(more Sums) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	after := a.sums.plus(more)
-	if a.closed || after.least() > a.charged {
-		return false
-	}
-	a.sums = after
-	return true
+	more := Sums{Borrowed: n}
+	return !a.closed && (a.change(more) || awaited && a.goOn(more))
 }
-
-// MustHold notes n more bytes of memory whatever the limits are. It is for few bytes, which are bounded elsewhere.
-func (a *Account) MustHold(n int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.sums.Held += n
-	a.settle()
-}
-
-// Drop notes that n bytes are held no more.
-func (a *Account) Drop(n int64) { a.MustHold(-n) }
 
 // Promise notes credit for n bytes, if the pool has them.
 func (a *Account) Promise(n int64) bool {
@@ -150,18 +129,20 @@ func (a *Account) Promise(n int64) bool {
 	return !a.closed && a.change(Sums{Promised: n})
 }
 
-// Withdraw takes back a promise.
-func (a *Account) Withdraw(n int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.sums.Promised -= n
-	a.settle()
-}
+// MustHold notes n more bytes of memory whatever the limits are. It is for few bytes, which are bounded elsewhere.
+func (a *Account) MustHold(n int64) { a.must(Sums{Held: n}) }
 
-func (a *Account) borrow(n int64) bool {
+// Drop notes that n bytes are held no more.
+func (a *Account) Drop(n int64) { a.must(Sums{Held: -n}) }
+
+// Withdraw takes back a promise.
+func (a *Account) Withdraw(n int64) { a.must(Sums{Promised: -n}) }
+
+func (a *Account) must(more Sums) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return !a.closed && a.change(Sums{Borrowed: n})
+	a.sums = a.sums.plus(more)
+	a.settle()
 }
 
 // MustBorrow notes n bytes that are held besides all promises, whatever the limits are. They do not use the room to go on.
@@ -178,6 +159,16 @@ func (a *Account) MustBorrow(n int64) {
 
 // Repay notes that n borrowed bytes are held no more.
 func (a *Account) Repay(n int64) { a.MustBorrow(-n) }
+
+// goOn notes more bytes if the room to go on is large enough. The caller holds the lock.
+func (a *Account) goOn(more Sums) bool {
+	after := a.sums.plus(more)
+	if after.least() > a.charged {
+		return false
+	}
+	a.sums = after
+	return true
+}
 
 // change charges the pool for more, and for all of the room to go on, or for nothing. The caller holds the lock.
 func (a *Account) change(more Sums) bool {
