@@ -27,24 +27,13 @@ func (f *array) append(b []byte, v reflect.Value) (_ []byte, err error) {
 func (f *array) read(b []byte, v reflect.Value) (_ []byte, err error) {
 	if f.raw {
 		first, rest, err := take(b, f.length)
-		copy(v.Bytes(), first)
+		if v.IsValid() {
+			copy(v.Bytes(), first)
+		}
 		return rest, err
 	}
 	for i := range f.length {
-		if b, err = f.elem.read(b, v.Index(i)); err != nil {
-			return nil, err
-		}
-	}
-	return b, nil
-}
-
-func (f *array) skip(b []byte) (_ []byte, err error) {
-	if f.raw {
-		_, rest, err := take(b, f.length)
-		return rest, err
-	}
-	for range f.length {
-		if b, err = f.elem.skip(b); err != nil {
+		if b, err = f.elem.read(b, element(v, i)); err != nil {
 			return nil, err
 		}
 	}

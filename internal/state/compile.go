@@ -120,10 +120,7 @@ func (c *compiler) float(t reflect.Type, path string, w *wants) (made form, err 
 		}
 		return made, err
 	}
-	if t.Kind() == reflect.Float32 {
-		return single{}, nil
-	}
-	return double{}, nil
+	return float{bits: t.Bits()}, nil
 }
 
 // unit makes the form of a direction when t is three floats of one type. Tags of floats in a struct do not matter then.

@@ -3,6 +3,7 @@ package state
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"reflect"
 )
@@ -15,82 +16,50 @@ const (
 
 var errNaN = errors.New("it is another NaN than the one that travels")
 
-// single is the form of a float32: 4 bytes.
-type single struct{ leaf }
-
-func (single) append(b []byte, v reflect.Value) ([]byte, error) {
-	x := float32(v.Float())
-	if x != x {
-		return binary.BigEndian.AppendUint32(b, quiet32), nil
-	}
-	return binary.BigEndian.AppendUint32(b, math.Float32bits(x)), nil
+// float is the form of a float32 or float64: 4 or 8 bytes.
+type float struct {
+	leaf
+	bits int
 }
 
-func (single) next(b []byte) (x float32, rest []byte, err error) {
-	first, rest, err := take(b, 4)
-	if err != nil {
-		return 0, nil, err
-	}
-	u := binary.BigEndian.Uint32(first)
-	if x = math.Float32frombits(u); x != x && u != quiet32 {
-		err = errNaN
-	}
-	return x, rest, err
-}
-
-func (f single) read(b []byte, v reflect.Value) ([]byte, error) {
-	x, rest, err := f.next(b)
-	if err == nil {
-		v.SetFloat(float64(x))
-	}
-	return rest, err
-}
-
-func (f single) skip(b []byte) ([]byte, error) {
-	_, rest, err := f.next(b)
-	return rest, err
-}
-
-func (single) least() int     { return 4 }
-func (single) most() int      { return 4 }
-func (single) String() string { return "float32" }
-
-// double is the form of a float64: 8 bytes.
-type double struct{ leaf }
-
-func (double) append(b []byte, v reflect.Value) ([]byte, error) {
+func (f float) append(b []byte, v reflect.Value) ([]byte, error) {
 	x := v.Float()
-	if x != x {
+	switch {
+	case f.bits == 32 && x != x:
+		return binary.BigEndian.AppendUint32(b, quiet32), nil
+	case f.bits == 32:
+		return binary.BigEndian.AppendUint32(b, math.Float32bits(float32(x))), nil
+	case x != x:
 		return binary.BigEndian.AppendUint64(b, quiet64), nil
 	}
 	return binary.BigEndian.AppendUint64(b, math.Float64bits(x)), nil
 }
 
-func (double) next(b []byte) (x float64, rest []byte, err error) {
-	first, rest, err := take(b, 8)
+func (f float) read(b []byte, v reflect.Value) ([]byte, error) {
+	first, rest, err := take(b, f.bits/8)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	u := binary.BigEndian.Uint64(first)
-	if x = math.Float64frombits(u); x != x && u != quiet64 {
+	x, quiet := f.parse(first)
+	switch {
+	case x != x && !quiet:
 		err = errNaN
-	}
-	return x, rest, err
-}
-
-func (f double) read(b []byte, v reflect.Value) ([]byte, error) {
-	x, rest, err := f.next(b)
-	if err == nil {
+	case v.IsValid():
 		v.SetFloat(x)
 	}
 	return rest, err
 }
 
-func (f double) skip(b []byte) ([]byte, error) {
-	_, rest, err := f.next(b)
-	return rest, err
+// parse returns a value, and whether it is the NaN that travels.
+func (f float) parse(b []byte) (x float64, quiet bool) {
+	if f.bits == 32 {
+		u := binary.BigEndian.Uint32(b)
+		return float64(math.Float32frombits(u)), u == quiet32
+	}
+	u := binary.BigEndian.Uint64(b)
+	return math.Float64frombits(u), u == quiet64
 }
 
-func (double) least() int     { return 8 }
-func (double) most() int      { return 8 }
-func (double) String() string { return "float64" }
+func (f float) least() int     { return f.bits / 8 }
+func (f float) most() int      { return f.bits / 8 }
+func (f float) String() string { return fmt.Sprintf("float%d", f.bits) }

@@ -5,13 +5,13 @@ import (
 	"reflect"
 )
 
-// form is how values of one type travel. read and skip accept the same bytes, and only those that append writes.
+// form is how values of one type travel.
 type form interface {
 	// append appends v to b. On an error, what it returns may end with a part of v.
 	append(b []byte, v reflect.Value) ([]byte, error)
-	// read fills in the settable v from the start of b. On an error v may be partly filled in.
+	// read fills in the settable v from the start of b, or only steps over the value when v is the zero Value. It accepts only what append
+	// writes. On an error v may be partly filled in.
 	read(b []byte, v reflect.Value) (rest []byte, err error)
-	skip(b []byte) (rest []byte, err error)
 	// references calls visit for every reference in v, a part of field i.
 	references(v reflect.Value, i int, visit func(i int, id uint64))
 
@@ -24,6 +24,14 @@ type form interface {
 type leaf struct{}
 
 func (leaf) references(reflect.Value, int, func(int, uint64)) {}
+
+// element returns element i of an array or slice to be read; the zero Value when none is.
+func element(v reflect.Value, i int) reflect.Value {
+	if v.IsValid() {
+		return v.Index(i)
+	}
+	return v
+}
 
 // endless is as large as the size of a form gets: sums and products of sizes are cut to it, so that they do not overflow.
 const endless = 1 << 30

@@ -43,34 +43,26 @@ func (f *list) next(b []byte) (n int, rest []byte, err error) {
 // read sets v to a new slice, so that an earlier value that shares the old one stays as it was.
 func (f *list) read(b []byte, v reflect.Value) ([]byte, error) {
 	n, rest, err := f.next(b)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if n == 0 {
+	case v.IsValid() && n == 0:
 		v.SetZero()
-		return rest, nil
+	case v.IsValid():
+		v.Set(reflect.MakeSlice(f.typ, n, n))
 	}
-	v.Set(reflect.MakeSlice(f.typ, n, n))
 	if f.raw {
-		return rest[copy(v.Bytes(), rest):], nil
+		if v.IsValid() {
+			copy(v.Bytes(), rest)
+		}
+		return rest[n:], nil
 	}
 	for i := range n {
-		if rest, err = f.elem.read(rest, v.Index(i)); err != nil {
+		if rest, err = f.elem.read(rest, element(v, i)); err != nil {
 			return nil, err
 		}
 	}
 	return rest, nil
-}
-
-func (f *list) skip(b []byte) ([]byte, error) {
-	n, rest, err := f.next(b)
-	if err == nil && f.raw {
-		return rest[n:], nil
-	}
-	for ; err == nil && n > 0; n-- {
-		rest, err = f.elem.skip(rest)
-	}
-	return rest, err
 }
 
 func (f *list) references(v reflect.Value, i int, visit func(int, uint64)) {

@@ -16,18 +16,14 @@ func (boolean) append(b []byte, v reflect.Value) ([]byte, error) {
 	return append(b, 0), nil
 }
 
-func (f boolean) read(b []byte, v reflect.Value) ([]byte, error) {
-	rest, err := f.skip(b)
-	if err == nil {
-		v.SetBool(b[0] == 1)
-	}
-	return rest, err
-}
-
-func (boolean) skip(b []byte) ([]byte, error) {
+func (boolean) read(b []byte, v reflect.Value) ([]byte, error) {
 	first, rest, err := take(b, 1)
-	if err == nil && first[0] > 1 {
+	switch {
+	case err != nil:
+	case first[0] > 1:
 		err = fmt.Errorf("a bool is 0 or 1, not %d", first[0])
+	case v.IsValid():
+		v.SetBool(first[0] == 1)
 	}
 	return rest, err
 }
@@ -52,17 +48,12 @@ func (f octet) append(b []byte, v reflect.Value) ([]byte, error) {
 func (f octet) read(b []byte, v reflect.Value) ([]byte, error) {
 	first, rest, err := take(b, 1)
 	switch {
-	case err != nil:
+	case err != nil || !v.IsValid():
 	case f.signed:
 		v.SetInt(int64(int8(first[0])))
 	default:
 		v.SetUint(uint64(first[0]))
 	}
-	return rest, err
-}
-
-func (octet) skip(b []byte) ([]byte, error) {
-	_, rest, err := take(b, 1)
 	return rest, err
 }
 
@@ -86,25 +77,15 @@ func (signed) append(b []byte, v reflect.Value) ([]byte, error) {
 	return binary.AppendUvarint(b, zigzag(v.Int())), nil
 }
 
-func (f signed) next(b []byte) (n int64, rest []byte, err error) {
-	u, rest, err := readUvarint(b)
-	n = unzigzag(u)
-	if err == nil && f.typ.OverflowInt(n) {
-		err = fmt.Errorf("%d does not fit %v", n, f.typ.Kind())
-	}
-	return n, rest, err
-}
-
 func (f signed) read(b []byte, v reflect.Value) ([]byte, error) {
-	n, rest, err := f.next(b)
-	if err == nil {
+	u, rest, err := readUvarint(b)
+	switch n := unzigzag(u); {
+	case err != nil:
+	case f.typ.OverflowInt(n):
+		err = fmt.Errorf("%d does not fit %v", n, f.typ.Kind())
+	case v.IsValid():
 		v.SetInt(n)
 	}
-	return rest, err
-}
-
-func (f signed) skip(b []byte) ([]byte, error) {
-	_, rest, err := f.next(b)
 	return rest, err
 }
 
@@ -122,24 +103,15 @@ func (unsigned) append(b []byte, v reflect.Value) ([]byte, error) {
 	return binary.AppendUvarint(b, v.Uint()), nil
 }
 
-func (f unsigned) next(b []byte) (n uint64, rest []byte, err error) {
-	n, rest, err = readUvarint(b)
-	if err == nil && f.typ.OverflowUint(n) {
-		err = fmt.Errorf("%d does not fit %v", n, f.typ.Kind())
-	}
-	return n, rest, err
-}
-
 func (f unsigned) read(b []byte, v reflect.Value) ([]byte, error) {
-	n, rest, err := f.next(b)
-	if err == nil {
+	n, rest, err := readUvarint(b)
+	switch {
+	case err != nil:
+	case f.typ.OverflowUint(n):
+		err = fmt.Errorf("%d does not fit %v", n, f.typ.Kind())
+	case v.IsValid():
 		v.SetUint(n)
 	}
-	return rest, err
-}
-
-func (f unsigned) skip(b []byte) ([]byte, error) {
-	_, rest, err := f.next(b)
 	return rest, err
 }
 

@@ -150,20 +150,11 @@ func (p *Plan) Append(b []byte, v reflect.Value, i int) ([]byte, error) {
 // their own. After an error the field may be partly filled in.
 func (p *Plan) Read(b []byte, v reflect.Value, i int) (rest []byte, err error) {
 	f := &p.fields[i]
-	if rest, err = f.form.read(b, v.Field(f.index)); err != nil {
-		return nil, f.failed(err)
-	}
-	return rest, nil
+	return f.read(b, v.Field(f.index))
 }
 
 // Skip steps over field i at the start of b. It accepts what Read accepts.
-func (p *Plan) Skip(b []byte, i int) (rest []byte, err error) {
-	f := &p.fields[i]
-	if rest, err = f.form.skip(b); err != nil {
-		return nil, f.failed(err)
-	}
-	return rest, nil
-}
+func (p *Plan) Skip(b []byte, i int) (rest []byte, err error) { return p.fields[i].read(b, reflect.Value{}) }
 
 // References calls visit for every reference in the struct v that refers to something: is not 0. It is in field i.
 func (p *Plan) References(v reflect.Value, visit func(i int, id uint64)) {
@@ -171,6 +162,13 @@ func (p *Plan) References(v reflect.Value, visit func(i int, id uint64)) {
 		f := &p.fields[i]
 		f.form.references(v.Field(f.index), i, visit)
 	}
+}
+
+func (f *field) read(b []byte, v reflect.Value) (rest []byte, err error) {
+	if rest, err = f.form.read(b, v); err != nil {
+		return nil, f.failed(err)
+	}
+	return rest, nil
 }
 
 func (f *field) failed(err error) error { return fmt.Errorf("%s: %w", f.path, err) }

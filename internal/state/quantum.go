@@ -112,19 +112,6 @@ func (f *quantised) append(b []byte, v reflect.Value) ([]byte, error) {
 	return binary.AppendUvarint(b, zigzag(n)), nil
 }
 
-// next refuses quanta that no value of the type has: many, of a large float32.
-func (f *quantised) next(b []byte) (x float64, rest []byte, err error) {
-	n, rest, err := f.nextQuanta(b)
-	if err != nil {
-		return 0, nil, err
-	}
-	x = f.value(n)
-	if f.quanta(x) != n {
-		err = fmt.Errorf("no value has %d quanta of %v", n, f.quantum)
-	}
-	return x, rest, err
-}
-
 func (f *quantised) nextQuanta(b []byte) (n int64, rest []byte, err error) {
 	if f.width > 0 {
 		u, rest, err := f.offset.next(b)
@@ -134,16 +121,16 @@ func (f *quantised) nextQuanta(b []byte) (n int64, rest []byte, err error) {
 	return unzigzag(u), rest, err
 }
 
+// read refuses quanta that no value of the type has: many, of a large float32.
 func (f *quantised) read(b []byte, v reflect.Value) ([]byte, error) {
-	x, rest, err := f.next(b)
-	if err == nil {
+	n, rest, err := f.nextQuanta(b)
+	switch x := f.value(n); {
+	case err != nil:
+	case f.quanta(x) != n:
+		err = fmt.Errorf("no value has %d quanta of %v", n, f.quantum)
+	case v.IsValid():
 		v.SetFloat(x)
 	}
-	return rest, err
-}
-
-func (f *quantised) skip(b []byte) ([]byte, error) {
-	_, rest, err := f.next(b)
 	return rest, err
 }
 

@@ -95,17 +95,12 @@ func (f *ranged) append(b []byte, v reflect.Value) ([]byte, error) {
 func (f *ranged) read(b []byte, v reflect.Value) ([]byte, error) {
 	n, rest, err := f.next(b)
 	switch {
-	case err != nil:
+	case err != nil || !v.IsValid():
 	case f.signed:
 		v.SetInt(int64(f.lowest + n))
 	default:
 		v.SetUint(f.lowest + n)
 	}
-	return rest, err
-}
-
-func (f *ranged) skip(b []byte) ([]byte, error) {
-	_, rest, err := f.next(b)
 	return rest, err
 }
 

@@ -28,16 +28,11 @@ func (f *record) append(b []byte, v reflect.Value) (_ []byte, err error) {
 
 func (f *record) read(b []byte, v reflect.Value) (_ []byte, err error) {
 	for _, p := range f.fields {
-		if b, err = p.form.read(b, v.Field(p.index)); err != nil {
-			return nil, fmt.Errorf("%s: %w", p.name, err)
+		inside := v
+		if v.IsValid() {
+			inside = v.Field(p.index)
 		}
-	}
-	return b, nil
-}
-
-func (f *record) skip(b []byte) (_ []byte, err error) {
-	for _, p := range f.fields {
-		if b, err = p.form.skip(b); err != nil {
+		if b, err = p.form.read(b, inside); err != nil {
 			return nil, fmt.Errorf("%s: %w", p.name, err)
 		}
 	}

@@ -27,27 +27,19 @@ func (f text) append(b []byte, v reflect.Value) ([]byte, error) {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...), nil
 }
 
-func (f text) next(b []byte) (s, rest []byte, err error) {
+func (f text) read(b []byte, v reflect.Value) ([]byte, error) {
 	n, rest, err := readCount(b, f.bound, "bytes")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if s, rest, err = take(rest, n); err == nil && !utf8.Valid(s) {
+	s, rest, err := take(rest, n)
+	switch {
+	case err != nil:
+	case !utf8.Valid(s):
 		err = errUTF8
-	}
-	return s, rest, err
-}
-
-func (f text) read(b []byte, v reflect.Value) ([]byte, error) {
-	s, rest, err := f.next(b)
-	if err == nil {
+	case v.IsValid():
 		v.SetString(string(s))
 	}
-	return rest, err
-}
-
-func (f text) skip(b []byte) ([]byte, error) {
-	_, rest, err := f.next(b)
 	return rest, err
 }
 

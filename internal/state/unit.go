@@ -68,33 +68,22 @@ func unfold(p, q int16) (x, y, z float64) {
 	return x / length, y / length, z / length
 }
 
-func (*unit) next(b []byte) (p, q int16, rest []byte, err error) {
-	first, rest, err := take(b, 4)
-	if err != nil {
-		return 0, 0, nil, err
-	}
-	p, q = int16(binary.BigEndian.Uint16(first)), int16(binary.BigEndian.Uint16(first[2:]))
-	if (p == nowhere) != (q == nowhere) {
-		err = errUnit
-	}
-	return p, q, rest, err
-}
-
 func (f *unit) read(b []byte, v reflect.Value) ([]byte, error) {
-	p, q, rest, err := f.next(b)
+	first, rest, err := take(b, 4)
 	if err != nil {
 		return nil, err
 	}
-	x, y, z := unfold(p, q)
-	f.part(v, 0).SetFloat(x)
-	f.part(v, 1).SetFloat(y)
-	f.part(v, 2).SetFloat(z)
+	p, q := int16(binary.BigEndian.Uint16(first)), int16(binary.BigEndian.Uint16(first[2:]))
+	if (p == nowhere) != (q == nowhere) {
+		return nil, errUnit
+	}
+	if v.IsValid() {
+		x, y, z := unfold(p, q)
+		f.part(v, 0).SetFloat(x)
+		f.part(v, 1).SetFloat(y)
+		f.part(v, 2).SetFloat(z)
+	}
 	return rest, nil
-}
-
-func (f *unit) skip(b []byte) ([]byte, error) {
-	_, _, rest, err := f.next(b)
-	return rest, err
 }
 
 func (*unit) least() int       { return 4 }
