@@ -173,7 +173,7 @@ func (s *Session) tellStart() {
 	s.control.Starters(s.starting.among(), s.bulkInFlight())
 }
 
-// build builds one packet. When the source has nothing to put into it ok is false, and supply remembers that.
+// build builds one packet. It is not ok when the source has nothing to put into it.
 func (s *Session) build(t time.Duration, why purpose, buf []byte, size int) (packet []byte, number uint64, ok bool) {
 	number = s.records.Next
 	if number == s.skips.next && why != forTrain {
@@ -183,33 +183,12 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, size int) (pac
 		s.end(&Error{Kind: KeysUsedUp, Reason: "packet numbers are used up; a new carrier is needed"})
 		return buf, 0, false
 	}
-	b := appendHeader(buf[:0], s.id, number)
-	limit := size - tagBytes
-	rec := record{sent: t, fate: silent}
-	switch why {
-	case forProbe:
-		b = s.appendProbe(t, b, limit, &rec)
-	case forTrain:
-		b = s.appendTrain(t, b, limit, &rec)
-	case forSize:
-		s.mtu.probeSent(t)
-		b = s.appendSize(b, limit, &rec)
-	case forJumbo:
-		s.mtu.jumbo.probeSent(number)
-		b = s.appendSize(b, limit, &rec)
-	case forPayload:
-		if b = s.appendPayloads(t, b, Room{Max: limit, Bulk: true}, &rec); rec.payloads == 0 {
-			s.supply = supply{empty: true, noPlay: true}
-			s.control.Limited(s.records.bytes)
-			return buf, 0, false
-		}
-		limit = rec.fits(limit)
-	case forPlay:
-		if b = s.appendPayloads(t, b, Room{Max: limit}, &rec); rec.payloads == 0 {
-			s.supply.noPlay, s.supply.pressed = true, false
-			return buf, 0, false
-		}
+	limit, rec := size-tagBytes, record{sent: t, fate: silent}
+	b, ok := s.appendContent(t, why, number, appendHeader(buf[:0], s.id, number), limit, &rec)
+	if !ok {
+		return buf, 0, false
 	}
+	limit = rec.fits(limit)
 	rides := rec.payloads > 0 && !rec.bulk && s.report.waits() && limit-len(b) >= leastFeedback // early, in room that is left
 	if why == forReport || rides || why != forTrain && s.report.due(t) {
 		b = s.appendReport(t, b, limit, why, &rec)
@@ -217,6 +196,34 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, size int) (pac
 	packet = slices.Grow(b, tagBytes)[:len(b)+tagBytes]
 	s.sent(t, packet, number, rec)
 	return packet, number, true
+}
+
+// appendContent appends what a packet is built for, except feedback. It is not ok when the source has nothing, which supply remembers.
+func (s *Session) appendContent(t time.Duration, why purpose, number uint64, b []byte, limit int, rec *record) (_ []byte, ok bool) {
+	switch why {
+	case forProbe:
+		return s.appendProbe(t, b, limit, rec), true
+	case forTrain:
+		return s.appendTrain(t, b, limit, rec), true
+	case forSize:
+		s.mtu.probeSent(t)
+		return s.appendSize(b, limit, rec), true
+	case forJumbo:
+		s.mtu.jumbo.probeSent(number)
+		return s.appendSize(b, limit, rec), true
+	case forPayload:
+		if b = s.appendPayloads(t, b, Room{Max: limit, Bulk: true}, rec); rec.payloads == 0 {
+			s.supply = supply{empty: true, noPlay: true}
+			s.control.Limited(s.records.bytes)
+			return b, false
+		}
+	case forPlay:
+		if b = s.appendPayloads(t, b, Room{Max: limit}, rec); rec.payloads == 0 {
+			s.supply.noPlay, s.supply.pressed = true, false
+			return b, false
+		}
+	}
+	return b, true
 }
 
 // appendProbe asks for an ack. While opening the probe is as large as every path takes, because the size that QUIC has found may be too

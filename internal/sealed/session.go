@@ -54,13 +54,6 @@ type Rate interface {
 	Spend(now time.Time, bytes int)
 }
 
-func (c *SessionConfig) train() int {
-	if c.NoTrain {
-		return 0
-	}
-	return trainPackets
-}
-
 // trimAfter is how often Advance gives up memory that is not needed; package bunch does so as often.
 const trimAfter = 10 * time.Second
 
@@ -169,7 +162,9 @@ func (s *Session) Start(now time.Time, ids ...ID) {
 		return
 	}
 	s.started = true
-	s.train.left = s.config.train()
+	if !s.config.NoTrain {
+		s.train.left = trainPackets
+	}
 	s.hearing = hearing{heard: t, asked: t, probes: 1} // a probe is small; the packets of the train may be too large
 }
 
