@@ -33,8 +33,9 @@ const (
 
 // heavyTurns holds a token for each running turn of a carrier that moves bulk, while more carriers have work than there are processors.
 // Its capacity is the number of processors when the process began, and carriers get room in the order in which they ask. Without it the
-// runtime would have hundreds of such goroutines ready, and every goroutine that play needs would wait for all of them. A turn waits
-// for no other one, only for writes to its socket.
+// runtime would have hundreds of such goroutines ready, and every goroutine that play needs would wait for all of them. A turn keeps its
+// token while it waits for other writes to its socket: otherwise each carrier of a crowd would build a burst meanwhile, which could not
+// leave yet. It waits for no other turn.
 var heavyTurns = make(chan struct{}, runtime.GOMAXPROCS(0))
 
 // batches has the buffers of carriers that receive now.
@@ -139,26 +140,9 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 		r.taken = c.inbox.take()
 	}
 	c.open()
-	c.mu.Lock()
-	woken := c.worker.seen()
-	now := time.Now()
-	c.session.frame = &r.batch.frame
-	c.follow(now)
-	c.receive(now)
-	_ = c.session.Advance(now) // Err says it later
-	c.observe(now)
-	r.pings = c.config.Ping != nil && (r.pinger.due(now, c.session) || c.config.MaxPacket != nil && r.pinger.searches(now, c.session, c.config.MaxPacket))
-	c.session.Controller().Bursts(r.busy())
-	all := r.burst.sent == r.burst.n && c.collect(now)
-	next = c.next()
-	turned := c.config.Turned != nil && c.config.Turned()
-	r.changed = c.session.Changed() || r.changed
-	r.state = c.session.State()
-	c.bulk.Store(c.session.bulkInFlight() > 0 || c.bulkWaits())
-	c.session.frame = nil // or each carrier at rest would keep a batch in memory
-	c.mu.Unlock()
+	f := c.step()
 	r.noteLoad()
-	if turned {
+	if f.turned {
 		c.config.Woken()
 	}
 
@@ -167,14 +151,46 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 		c.inbox.give(r.taken)
 		r.taken = taken{}
 	}
-	idle = !more && !(woken && !c.inbox.empty())
+	idle = !more && !(f.woken && !c.inbox.empty())
 	if r.burst.sent == r.burst.n {
-		return next, idle
+		return f.next, idle
 	}
 	if c.seal(); c.flush() {
-		return next, all && idle
+		return f.next, f.all && idle
 	}
 	return time.Now().Add(blockedWait), idle
+}
+
+// found is what a turn has found under the lock.
+type found struct {
+	next   time.Time // as turn returns it
+	woken  bool      // somebody has woken the carrier
+	all    bool      // there is no packet to build beyond the burst
+	turned bool      // Config.Turned was true
+}
+
+// step is the part of a turn under the lock: it gives the session what came, runs its timers and builds a burst.
+func (c *Carrier) step() (f found) {
+	r := &c.run
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.woken = c.worker.seen()
+	now := time.Now()
+	c.session.frame = &r.batch.frame
+	c.follow(now)
+	c.receive(now)
+	_ = c.session.Advance(now) // Err says it later
+	c.observe(now)
+	r.pings = c.config.Ping != nil && (r.pinger.due(now, c.session) || c.config.MaxPacket != nil && r.pinger.searches(now, c.session, c.config.MaxPacket))
+	c.session.Controller().Bursts(r.busy())
+	f.all = r.burst.sent == r.burst.n && c.collect(now)
+	f.next = c.next()
+	f.turned = c.config.Turned != nil && c.config.Turned()
+	r.changed = c.session.Changed() || r.changed
+	r.state = c.session.State()
+	c.bulk.Store(c.session.bulkInFlight() > 0 || c.bulkWaits())
+	c.session.frame = nil // or each carrier at rest would keep a batch in memory
+	return f
 }
 
 // follow makes the carrier send where QUIC sends, and packets as large as QUIC's, and tells the session when the path has changed.
