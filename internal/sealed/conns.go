@@ -2,7 +2,6 @@ package sealed
 
 import (
 	"net"
-	"syscall"
 	"time"
 
 	"golang.org/x/net/ipv4"
@@ -42,12 +41,8 @@ func (c *plainConn) WriteTo(p []byte, to net.Addr) (n int, err error) {
 // sizedConn is the QUIC side of a system's socket that is not a *net.UDPConn.
 type sizedConn struct {
 	*plainConn
-	system udp.SystemConn
+	udp.SystemConn
 }
-
-func (c *sizedConn) SetReadBuffer(bytes int) error         { return c.system.SetReadBuffer(bytes) }
-func (c *sizedConn) SetWriteBuffer(bytes int) error        { return c.system.SetWriteBuffer(bytes) }
-func (c *sizedConn) SyscallConn() (syscall.RawConn, error) { return c.system.SyscallConn() }
 
 // batchReader is the part of ipv4.PacketConn that reads, for sockets of both families.
 type batchReader interface {
@@ -56,22 +51,14 @@ type batchReader interface {
 
 // udpConn is the QUIC side of a *net.UDPConn.
 type udpConn struct {
-	*plainConn
+	sizedConn
 	udp   *net.UDPConn
 	batch batchReader
 }
 
-func newUDPConn(plain *plainConn, s *Socket) net.PacketConn {
-	c := &udpConn{plainConn: plain, udp: s.sys.UDP, batch: ipv4.NewPacketConn(s.sys.UDP)}
-	if s.sys.GRO {
-		return newGROConn(c)
-	}
-	return c
+func newUDPConn(plain *plainConn, u *net.UDPConn) *udpConn {
+	return &udpConn{sizedConn: sizedConn{plain, u}, udp: u, batch: ipv4.NewPacketConn(u)}
 }
-
-func (c *udpConn) SetReadBuffer(bytes int) error         { return c.udp.SetReadBuffer(bytes) }
-func (c *udpConn) SetWriteBuffer(bytes int) error        { return c.udp.SetWriteBuffer(bytes) }
-func (c *udpConn) SyscallConn() (syscall.RawConn, error) { return c.udp.SyscallConn() }
 
 // WriteMsgUDP sends a packet of QUIC's, or several.
 func (c *udpConn) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oobn int, err error) {
@@ -84,16 +71,17 @@ func (c *udpConn) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oobn int, er
 
 // ReadMsgUDP returns the next packet that is for QUIC.
 func (c *udpConn) ReadMsgUDP(b, oob []byte) (n, oobn, flags int, addr *net.UDPAddr, err error) {
-	for {
-		begin := time.Now()
-		n, oobn, flags, addr, err = c.udp.ReadMsgUDP(b, oob)
-		now := time.Now()
-		c.socket.reader.noteRead(begin, now)
-		if err != nil || c.socket.forQUIC(now, addr, b[:n]) {
-			return n, oobn, flags, addr, err
-		}
-		c.socket.reader.serve(now)
+	return readMsg(c, b, oob)
+}
+
+// readMsg reads a batch of one packet.
+func readMsg(c batchReader, b, oob []byte) (n, oobn, flags int, addr *net.UDPAddr, err error) {
+	m := []ipv4.Message{{Buffers: [][]byte{b}, OOB: oob}}
+	if _, err := c.ReadBatch(m, 0); err != nil {
+		return 0, 0, 0, nil, err
 	}
+	addr, _ = m[0].Addr.(*net.UDPAddr)
+	return m[0].N, m[0].NN, m[0].Flags, addr, nil
 }
 
 // ReadBatch fills the first of ms with at least one packet for QUIC, or returns an error. It never returns an empty batch: quic-go

@@ -61,12 +61,7 @@ func (c *groConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 
 // ReadMsgUDP returns the next packet that is for QUIC.
 func (c *groConn) ReadMsgUDP(b, oob []byte) (n, oobn, flags int, addr *net.UDPAddr, err error) {
-	m := []ipv4.Message{{Buffers: [][]byte{b}, OOB: oob}}
-	if _, err := c.ReadBatch(m, 0); err != nil {
-		return 0, 0, 0, nil, err
-	}
-	addr, _ = m[0].Addr.(*net.UDPAddr)
-	return m[0].N, m[0].NN, m[0].Flags, addr, nil
+	return readMsg(c, b, oob)
 }
 
 // ReadBatch waits for packets for QUIC, stores as many as there are in ms, and returns their number. An error comes without packets.

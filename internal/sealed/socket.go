@@ -73,10 +73,14 @@ func NewSocket(conn net.PacketConn, c SocketConfig) *Socket {
 func (s *Socket) QUIC() net.PacketConn {
 	plain := &plainConn{PacketConn: s.sys.Conn, socket: s}
 	if s.sys.UDP != nil {
-		return newUDPConn(plain, s)
+		c := newUDPConn(plain, s.sys.UDP)
+		if s.sys.GRO {
+			return newGROConn(c)
+		}
+		return c
 	}
 	if system, ok := s.sys.Conn.(udp.SystemConn); ok {
-		return &sizedConn{plainConn: plain, system: system}
+		return &sizedConn{plain, system}
 	}
 	return plain
 }
