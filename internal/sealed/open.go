@@ -17,6 +17,7 @@ const (
 	dropReplay       // opened before
 	dropKey          // of a generation whose key is not held
 	dropForged       // the tag is wrong
+	drops
 )
 
 // maxForged is how many packets may fail to open before the carrier ends: far below the 2^52 of RFC 9001, section 6.6, and

@@ -54,7 +54,7 @@ func (s *Session) greet(t time.Duration) {
 }
 
 func (s *Session) dropped(why drop) error {
-	s.stats.drop(why)
+	s.stats.Drops[why]++
 	if s.opener.forged < maxForged {
 		return nil
 	}

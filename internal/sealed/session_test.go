@@ -287,7 +287,7 @@ func TestManyForgeriesEnd(t *testing.T) {
 	require.NoError(t, err)
 	p[len(p)-1] ^= 1
 	require.NoError(t, s.a.Receive(s.now, bytes.Clone(p)))
-	require.EqualValues(t, 1, s.a.Stats().Forged)
+	require.EqualValues(t, 1, s.a.Stats().Drops[dropForged])
 	s.a.opener.forged = maxForged - 1
 	err = s.a.Receive(s.now, p)
 	var why *Error
@@ -574,6 +574,6 @@ func TestCopiesAreTakenOnce(t *testing.T) {
 	require.NoError(t, s.b.take(s.now, second))
 	require.Equal(t, before.Received+1, s.b.Stats().Received)
 	require.Equal(t, before.Taken+1, s.b.Stats().Taken)
-	require.Equal(t, before.Replay+1, s.b.Stats().Replay)
+	require.Equal(t, before.Drops[dropReplay]+1, s.b.Stats().Drops[dropReplay])
 	require.Equal(t, map[int]int{0: 1}, s.down.got)
 }

@@ -9,35 +9,15 @@ type Stats struct {
 	Acked, Lost, Spurious   uint64 // packets; those in Spurious counted as lost and arrived
 	Blocked                 uint64 // how often the socket took no more
 
-	// Packets that were dropped on arrival.
-	Size    uint64 // too short or too long
-	Version uint64 // of another version
-	Old     uint64 // below the replay window
-	Replay  uint64 // received before
-	Key     uint64 // of a generation whose key this end does not have
-	Forged  uint64 // did not open
+	Drops [drops]uint64 // packets that were dropped on arrival, by reason; the first is for none
 }
 
 // Dropped returns how many packets were dropped on arrival, for all reasons together.
-func (s Stats) Dropped() uint64 {
-	return s.Size + s.Version + s.Old + s.Replay + s.Key + s.Forged
-}
-
-func (s *Stats) drop(why drop) {
-	switch why {
-	case dropSize:
-		s.Size++
-	case dropVersion:
-		s.Version++
-	case dropOld:
-		s.Old++
-	case dropReplay:
-		s.Replay++
-	case dropKey:
-		s.Key++
-	case dropForged:
-		s.Forged++
+func (s Stats) Dropped() (n uint64) {
+	for _, d := range s.Drops {
+		n += d
 	}
+	return n
 }
 
 // Stats returns a copy of the counters.
