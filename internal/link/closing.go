@@ -3,9 +3,9 @@ package link
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 )
 
 const (
@@ -149,12 +149,4 @@ func (l *Link) receiveRest() {
 }
 
 // cut shortens s to at most n bytes without splitting a character.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
-}
+func cut(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }

@@ -238,14 +238,7 @@ func (e *encoder) descriptor(track, parent uint64, name string, counter []byte) 
 // character.
 func cut(s string) string {
 	s = strings.ToValidUTF8(s[:min(len(s), maxText+utf8.UTFMax)], "\uFFFD")
-	if len(s) <= maxText {
-		return s
-	}
-	end := maxText
-	for end > 0 && s[end]&0xc0 == 0x80 {
-		end--
-	}
-	return s[:end]
+	return strings.ToValidUTF8(s[:min(len(s), maxText)], "")
 }
 
 // actorName returns the name of an actor's tracks.
