@@ -33,8 +33,9 @@ func (q *queued) room(acked uint64) bool {
 	return acked >= q.least && q.next-min(acked, q.next) < uint64(q.capacity)
 }
 
-// direct lists what conclude must do after sendDirect, once the lock is released.
-type direct struct {
+// outcome is what was found under the lock and is to be done without it: ending calls the carrier, waking the world, and the writer takes the
+// lock itself.
+type outcome struct {
 	err   error         // ends the link
 	woken bool          // Config.Wake must be called
 	wake  bool          // the writer has something to do
@@ -42,11 +43,11 @@ type direct struct {
 }
 
 // sendDirect sends in place of the sleeping writer. The caller holds the lock throughout, which keeps packets in order.
-func (l *Link) sendDirect() (d direct) {
+func (l *Link) sendDirect() (o outcome) {
 	first := &l.slots[0]
 	if first.acker == nil || l.draining.Load() || l.failed != nil {
-		d.wake, l.parked = true, false
-		return d
+		o.wake, l.parked = true, false
+		return o
 	}
 	buffer := buffers.Get().(*[maxDatagram]byte)
 	defer buffers.Put(buffer)
@@ -57,20 +58,20 @@ func (l *Link) sendDirect() (d direct) {
 		}
 		t, err := l.look(path, buffer)
 		if err != nil {
-			return direct{err: violation(err)}
+			return outcome{err: violation(err)}
 		}
-		d.woken = d.woken || t.woken
-		d.hole = max(d.hole, t.hole)
+		o.woken = o.woken || t.woken
+		o.hole = max(o.hole, t.hole)
 		if t.packet == nil {
-			d.wake = !l.parked
-			return d
+			o.wake = !l.parked
+			return o
 		}
-		if d.err = l.launch(t); d.err != nil {
-			return d
+		if o.err = l.launch(t); o.err != nil {
+			return o
 		}
 	}
-	d.wake, l.parked = true, false
-	return d
+	o.wake, l.parked = true, false
+	return o
 }
 
 // launch gives a datagram to the carrier, whose queue has room, so it does not block.
@@ -83,17 +84,17 @@ func (l *Link) launch(t turn) error {
 	return nil
 }
 
-// conclude finishes the work of sendDirect that must run without the lock.
-func (l *Link) conclude(d direct) {
-	if d.err != nil {
-		l.end(d.err)
+// conclude does what was found. The caller does not hold the lock.
+func (l *Link) conclude(o outcome) {
+	if o.err != nil {
+		l.end(o.err)
 		return
 	}
-	l.warn(d.hole)
-	if d.woken {
+	l.warn(o.hole)
+	if o.woken {
 		l.config.Wake()
 	}
-	if d.wake {
+	if o.wake {
 		l.signal()
 	}
 }

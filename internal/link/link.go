@@ -181,9 +181,9 @@ func (l *Link) release(look bool) {
 		l.mu.Unlock()
 		return
 	}
-	d := l.sendDirect()
+	o := l.sendDirect()
 	l.mu.Unlock()
-	l.conclude(d)
+	l.conclude(o)
 }
 
 // drainSealed uncorks the machines and wakes the sealed carrier, when Close begins to drain: the writer, which else does so, may be blocked

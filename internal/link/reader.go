@@ -41,26 +41,27 @@ func (l *Link) hand(datagram []byte) bool {
 	if err == nil {
 		err = l.deliver(now, datagram, false)
 	}
-	woken, works := l.woken(), false
-	if l.sealed.carrier != nil {
-		l.sealed.carrier.Wake() // the datagram may have moved a timer
-	} else {
-		works = l.writerWorks(now)
+	o := l.received(err)
+	if l.sealed.carrier == nil {
+		o.wake = l.writerWorks(now)
 	}
-	l.parked = !works
+	l.parked = !o.wake
 	l.mu.Unlock()
-
-	// Without the lock: ending calls the carrier, waking calls the world, and the writer takes the lock itself.
-	switch {
-	case err != nil:
-		l.end(violation(err))
-	case woken:
-		l.config.Wake()
-	}
-	if works {
-		l.signal()
-	}
+	l.conclude(o)
 	return true
+}
+
+// received returns what is to be done after machines have received something. A sealed carrier looks at once, for a datagram may have moved a
+// timer. The caller holds the lock.
+func (l *Link) received(err error) (o outcome) {
+	o.woken = l.woken()
+	if err != nil {
+		o.err = violation(err)
+	}
+	if l.sealed.carrier != nil {
+		l.sealed.carrier.Wake()
+	}
+	return o
 }
 
 // writerWorks reports whether the sleeping writer has something to do. If a machine has a timer before the time until which the writer
@@ -81,18 +82,10 @@ func (l *Link) writerWorks(now time.Time) (works bool) {
 // every holder calls relieve after releasing it.
 func (l *Link) relieve() {
 	for l.sending.Load() && !l.ring.empty() && l.mu.TryLock() {
-		err := l.receive(l.lockedNow())
-		woken := err == nil && l.woken()
-		if l.sealed.carrier != nil {
-			l.sealed.carrier.Wake() // the writer is blocked and cannot do it
-		}
+		o := l.received(l.receive(l.lockedNow()))
 		l.mu.Unlock()
-		if err != nil {
-			l.end(violation(err))
+		if l.conclude(o); o.err != nil {
 			return
-		}
-		if woken {
-			l.config.Wake()
 		}
 	}
 }
