@@ -74,7 +74,7 @@ type signed struct {
 }
 
 func (signed) append(b []byte, v reflect.Value) ([]byte, error) {
-	return binary.AppendUvarint(b, zigzag(v.Int())), nil
+	return binary.AppendVarint(b, v.Int()), nil
 }
 
 func (f signed) read(b []byte, v reflect.Value) ([]byte, error) {

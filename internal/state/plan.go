@@ -154,7 +154,9 @@ func (p *Plan) Read(b []byte, v reflect.Value, i int) (rest []byte, err error) {
 }
 
 // Skip steps over field i at the start of b. It accepts what Read accepts.
-func (p *Plan) Skip(b []byte, i int) (rest []byte, err error) { return p.fields[i].read(b, reflect.Value{}) }
+func (p *Plan) Skip(b []byte, i int) (rest []byte, err error) {
+	return p.fields[i].read(b, reflect.Value{})
+}
 
 // References calls visit for every reference in the struct v that refers to something: is not 0. It is in field i.
 func (p *Plan) References(v reflect.Value, visit func(i int, id uint64)) {

@@ -109,7 +109,7 @@ func (f *quantised) append(b []byte, v reflect.Value) ([]byte, error) {
 	if f.width > 0 {
 		return f.appendTo(b, uint64(n-f.lowest)), nil
 	}
-	return binary.AppendUvarint(b, zigzag(n)), nil
+	return binary.AppendVarint(b, n), nil
 }
 
 func (f *quantised) nextQuanta(b []byte) (n int64, rest []byte, err error) {
@@ -140,7 +140,7 @@ func (f *quantised) most() int {
 	if f.width > 0 {
 		return f.width
 	}
-	return uvarintSize(zigzag(f.highest)) // which is -lowest, and one larger in zigzag
+	return len(binary.AppendVarint(nil, f.highest)) // which is -lowest, and one larger in zigzag
 }
 
 func (f *quantised) String() string {

@@ -3,7 +3,6 @@ package state
 import (
 	"encoding/binary"
 	"errors"
-	"math/bits"
 )
 
 var (
@@ -24,9 +23,7 @@ func readUvarint(b []byte) (n uint64, rest []byte, err error) {
 }
 
 // uvarintSize returns how many bytes the varint of n takes.
-func uvarintSize(n uint64) int { return (bits.Len64(n|1) + 6) / 7 }
+func uvarintSize(n uint64) int { return len(binary.AppendUvarint(nil, n)) }
 
-// zigzag maps 0, -1, 1, -2, … to 0, 1, 2, 3, …
-func zigzag(n int64) uint64 { return uint64(n<<1) ^ uint64(n>>63) }
-
+// unzigzag maps 0, 1, 2, 3, … to 0, -1, 1, -2, …
 func unzigzag(u uint64) int64 { return int64(u>>1) ^ -int64(u&1) }
