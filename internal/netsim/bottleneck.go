@@ -1,7 +1,6 @@
 package netsim
 
 import (
-	"slices"
 	"sync"
 	"time"
 )
@@ -10,19 +9,13 @@ import (
 // offered, because nothing overtakes. Links that share it use its lock.
 type bottleneck struct {
 	mu     sync.Mutex
-	rates  []rateChange // by time; the first is in force, the others come later
-	queue  int          // bytes that may wait
-	codel  *codel       // nil = drops at the tail only
-	police *bucket      // nil = none
+	rates  timeline[int64] // in bit/s; 0 = infinite
+	queue  int             // bytes that may wait
+	codel  *codel          // nil = drops at the tail only
+	police *bucket         // nil = none
 
 	busy time.Time // when the last packet will have left
 	rest uint64    // the part of a nanosecond by which busy was rounded down, in 1/rate ns
-}
-
-// rateChange is the rate from a time on, in bit/s; 0 = infinite.
-type rateChange struct {
-	at   time.Time
-	rate int64
 }
 
 func newBottleneck(c Config) *bottleneck {
@@ -35,7 +28,7 @@ func newBottleneck(c Config) *bottleneck {
 func (b *bottleneck) reset(c Config) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.rates, b.queue = []rateChange{{rate: c.Rate}}, c.queue()
+	b.rates, b.queue = always(c.Rate), c.queue()
 	b.codel, b.police = nil, nil
 	if c.CoDel {
 		b.codel = new(codel)
@@ -49,22 +42,18 @@ func (b *bottleneck) reset(c Config) {
 func (b *bottleneck) setRate(at time.Time, rate int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	i := len(b.rates)
-	for i > 1 && b.rates[i-1].at.After(at) {
-		i--
-	}
-	b.rates = slices.Insert(b.rates, i, rateChange{at, rate})
+	b.rates.set(at, rate)
 }
 
 // offer queues a packet and returns when its last bit leaves. ok is false when the policer, the queue or CoDel drops it.
 func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pass(now)
+	rate := b.rates.now(now)
 	if b.police != nil && !b.police.take(now, bytes) {
 		return time.Time{}, false
 	}
-	if b.rates[0].rate == 0 {
+	if rate == 0 {
 		return now, true
 	}
 	start, rest := b.busy, b.rest
@@ -83,18 +72,11 @@ func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool)
 	return depart, true
 }
 
-// pass drops the rates that a later one has replaced by now.
-func (b *bottleneck) pass(now time.Time) {
-	for len(b.rates) > 1 && !b.rates[1].at.After(now) {
-		b.rates = b.rates[1:]
-	}
-}
-
 // leave returns when the last of a number of bytes leaves, if the first leaves at start.
 func (b *bottleneck) leave(start time.Time, rest uint64, bytes int) (depart time.Time, newRest uint64) {
 	n := uint64(bytes)*8*uint64(time.Second) + rest
 	for i, r := range b.rates {
-		rate := uint64(r.rate)
+		rate := uint64(r.value)
 		depart = start.Add(time.Duration(n / rate))
 		if i+1 == len(b.rates) || !depart.After(b.rates[i+1].at) {
 			return depart, n % rate
@@ -119,7 +101,7 @@ func (b *bottleneck) carries(from, until time.Time) float64 {
 			end = b.rates[i+1].at
 		}
 		if end.After(from) {
-			bits += end.Sub(from).Seconds() * float64(r.rate)
+			bits += end.Sub(from).Seconds() * float64(r.value)
 			from = end
 		}
 	}
@@ -130,8 +112,7 @@ func (b *bottleneck) carries(from, until time.Time) float64 {
 func (b *bottleneck) backlog(now time.Time) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pass(now)
-	if b.rates[0].rate == 0 || !b.busy.After(now) {
+	if b.rates.now(now) == 0 || !b.busy.After(now) {
 		return 0
 	}
 	return int(b.carries(now, b.busy) + blur)
@@ -141,8 +122,7 @@ func (b *bottleneck) backlog(now time.Time) int {
 func (b *bottleneck) below(now time.Time, bytes int) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pass(now)
-	if b.rates[0].rate == 0 || !b.busy.After(now) || b.carries(now, b.busy) <= float64(bytes)+blur {
+	if b.rates.now(now) == 0 || !b.busy.After(now) || b.carries(now, b.busy) <= float64(bytes)+blur {
 		return now
 	}
 	from, until := now, b.busy

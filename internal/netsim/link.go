@@ -27,17 +27,12 @@ type Link struct {
 
 	// Events to come.
 	dark []span
-	mtu  []mtuChange // sorted by time; the first is in force when its time has come
+	mtu  timeline[int] // in bytes; 0 = no limit
 
 	stats Stats
 }
 
 type span struct{ from, until time.Time }
-
-type mtuChange struct {
-	at  time.Time
-	mtu int
-}
 
 // NewLink panics when the Config is not valid.
 func NewLink(cfg Config) *Link { return newLink(cfg, 0) }
@@ -49,7 +44,7 @@ func newLink(cfg Config, stream uint64) *Link {
 		cfg:        cfg,
 		dice:       newDice(cfg.Seed, stream),
 		bottleneck: newBottleneck(cfg),
-		mtu:        []mtuChange{{mtu: cfg.MTU}},
+		mtu:        always(cfg.MTU),
 	}
 }
 
@@ -102,13 +97,7 @@ func (l *Link) Dark(from, until time.Time) {
 }
 
 // SetMTU changes the path's MTU for packets sent at a time or later; 0 = no limit.
-func (l *Link) SetMTU(at time.Time, mtu int) {
-	i := len(l.mtu)
-	for i > 1 && l.mtu[i-1].at.After(at) {
-		i--
-	}
-	l.mtu = slices.Insert(l.mtu, i, mtuChange{at, mtu})
-}
+func (l *Link) SetMTU(at time.Time, mtu int) { l.mtu.set(at, mtu) }
 
 // SetRate changes the bottleneck's rate at a time, in bit/s, on a link that has a Config.Rate. Packets that were sent before
 // the call leave as they would have.
@@ -130,7 +119,7 @@ func (l *Link) SetConfig(cfg Config) {
 func (l *Link) SetBehind(cfg Config) {
 	cfg.mustValidate()
 	l.cfg = cfg
-	l.mtu = []mtuChange{{mtu: cfg.MTU}}
+	l.mtu = always(cfg.MTU)
 }
 
 // ShareBottleneck puts the link behind the bottleneck of another, before either carries a packet.
@@ -139,7 +128,7 @@ func (l *Link) ShareBottleneck(with *Link) { l.bottleneck = with.bottleneck }
 // MTU returns the MTU now in bytes; 0 = no limit.
 func (l *Link) MTU(now time.Time) int {
 	l.tick(now)
-	return l.mtu[0].mtu
+	return l.mtu.now(l.now)
 }
 
 // Backlog returns how many bytes, overhead included, wait for the bottleneck.
@@ -148,19 +137,16 @@ func (l *Link) Backlog(now time.Time) int { return l.bottleneck.backlog(now) }
 // Stats returns a copy of the counters.
 func (l *Link) Stats() Stats { return l.stats }
 
-// tick advances the link's clock and applies the MTU changes that are due.
+// tick advances the link's clock.
 func (l *Link) tick(now time.Time) {
 	if now.After(l.now) {
 		l.now = now
-	}
-	for len(l.mtu) > 1 && !l.mtu[1].at.After(l.now) {
-		l.mtu = l.mtu[1:]
 	}
 }
 
 // enter takes a packet through the MTU and the bottleneck.
 func (l *Link) enter(packet []byte) (depart time.Time, f Fate) {
-	if mtu := l.mtu[0].mtu; mtu > 0 && len(packet) > mtu {
+	if mtu := l.mtu.now(l.now); mtu > 0 && len(packet) > mtu {
 		return time.Time{}, LostMTU
 	}
 	if l.inFlight+len(packet) > maxInFlight {

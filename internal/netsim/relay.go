@@ -53,7 +53,7 @@ func NewRelay(target string, up, down Config) (*Relay, error) {
 	}
 	enlarge(listener)
 	r := &Relay{up: up, down: down, target: addr, listener: listener, sessions: make(map[netip.AddrPort]*session)}
-	r.work.Go(r.accept)
+	r.work.Go(func() { pump(listener, r.accept) })
 	return r, nil
 }
 
@@ -95,24 +95,12 @@ func enlarge(c *net.UDPConn) {
 	_ = c.SetWriteBuffer(socketBuffer)
 }
 
-// accept moves what clients send into their links.
-func (r *Relay) accept() {
-	buf := make([]byte, maxDatagram)
-	for failed := 0; failed < maxReadErrors; {
-		n, from, err := r.listener.ReadFromUDPAddrPort(buf)
-		switch {
-		case errors.Is(err, net.ErrClosed):
-			return
-		case err != nil:
-			failed++
-			continue
-		}
-		failed = 0
-		if s := r.session(from); s != nil {
-			_, _ = s.near.WriteTo(buf[:n], s.far.addr)
-		} else {
-			r.refused.Add(1)
-		}
+// accept moves what a client sends into its link.
+func (r *Relay) accept(packet []byte, from net.Addr) {
+	if s := r.session(from.(*net.UDPAddr).AddrPort()); s != nil {
+		_, _ = s.near.WriteTo(packet, s.far.addr)
+	} else {
+		r.refused.Add(1)
 	}
 }
 
@@ -134,23 +122,17 @@ func (r *Relay) session(client netip.AddrPort) *session {
 	join(s.far, s.near, newLink(r.down, stream+2))
 	r.sessions[client] = s
 
-	r.work.Go(func() {
-		pump(s.far, func(p []byte) { _, _ = upstream.Write(p) })
-	})
-	r.work.Go(func() {
-		pump(s.near, func(p []byte) { _, _ = r.listener.WriteToUDPAddrPort(p, client) })
-	})
-	r.work.Go(func() {
-		pump(upstream, func(p []byte) { _, _ = s.far.WriteTo(p, s.near.addr) })
-	})
+	r.work.Go(func() { pump(s.far, func(p []byte, _ net.Addr) { _, _ = upstream.Write(p) }) })
+	r.work.Go(func() { pump(s.near, func(p []byte, _ net.Addr) { _, _ = r.listener.WriteToUDPAddrPort(p, client) }) })
+	r.work.Go(func() { pump(upstream, func(p []byte, _ net.Addr) { _, _ = s.far.WriteTo(p, s.near.addr) }) })
 	return s
 }
 
 // pump passes every packet of a socket to a function until the socket is closed.
-func pump(from net.PacketConn, to func(p []byte)) {
+func pump(socket net.PacketConn, to func(packet []byte, from net.Addr)) {
 	buf := make([]byte, maxDatagram)
 	for failed := 0; failed < maxReadErrors; {
-		n, _, err := from.ReadFrom(buf)
+		n, from, err := socket.ReadFrom(buf)
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
@@ -159,6 +141,6 @@ func pump(from net.PacketConn, to func(p []byte)) {
 			continue
 		}
 		failed = 0
-		to(buf[:n])
+		to(buf[:n], from)
 	}
 }
