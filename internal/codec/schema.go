@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"cmp"
 	"encoding"
 	"fmt"
 	"reflect"
@@ -209,7 +210,7 @@ func (s *schema) scalar(t reflect.Type) bool {
 func (b *schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (err error) {
 	passed := t.Kind() == reflect.Array || t.Kind() == reflect.Pointer
 	if passed && tag.circles(t) {
-		return nil // field will report the tag; going on would never end
+		return nil // tagged will report the tag; going on would never end
 	}
 	switch t.Kind() {
 	case reflect.Slice:
@@ -235,7 +236,7 @@ func (b *schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (
 		}
 	case reflect.Struct:
 		if tag.left() {
-			return nil // field will report the tag; going on might never end
+			return nil // tagged will report the tag; going on might never end
 		}
 		s.form, s.name = formStruct, "struct"
 		s.fields, err = b.fieldsOf(nil, t, nil, path)
@@ -250,48 +251,32 @@ func (b *schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (
 // fieldsOf appends the fields of t, whose index is outer, as msgpack sees them: exported ones that are not tagged "-", and in place
 // of an embedded struct its fields.
 func (b *schemas) fieldsOf(fields []schemaField, t reflect.Type, outer []int, path string) ([]schemaField, error) {
-	before, names := len(fields), map[string]bool{} // names of embedded structs
+	before, embedded := len(fields), map[string]bool{} // names of embedded structs
 	for i := range t.NumField() {
 		f := t.Field(i)
-		index := append(slices.Clone(outer), i)
 		name, options, _ := strings.Cut(f.Tag.Get("msgpack"), ",")
-		switch {
-		case name == "-" || !f.IsExported() && !f.Anonymous:
+		if name == "-" || !f.IsExported() && !f.Anonymous {
 			continue
-		case strings.Contains(options, "intern"):
-			return nil, fmt.Errorf("%s.%s: interned strings are not supported", path, f.Name)
-		case strings.Contains(options, "alias"):
-			return nil, fmt.Errorf("%s.%s: aliases are not supported", path, f.Name)
-		case name == "":
-			name = f.Name
 		}
-		sub, err := b.field(f, path+"."+f.Name)
+		sub, inlined, err := b.field(f, options, path+"."+f.Name)
 		if err != nil {
 			return nil, err
 		}
-		if f.Anonymous && !strings.Contains(options, "noinline") {
-			inline := strings.Contains(options, "inline")
-			if sub.form != formStruct && (inline || !f.IsExported()) || sub.form == formPointer {
-				return nil, fmt.Errorf("%s.%s: embed an exported type or a struct, by value", path, f.Name)
-			}
-			if sub.form == formStruct {
-				own := len(fields)
-				if fields, err = b.fieldsOf(fields, f.Type, index, path); err != nil {
-					return nil, err
-				}
-				for _, inner := range fields[own:] {
-					if names[inner.name] { // msgpack would then take the struct for a field and not embed it
-						return nil, fmt.Errorf("%s.%s: its field %s has the name of a struct that is embedded before it", path, f.Name, inner.name)
-					}
-				}
-				names[name] = true
-				continue
+		name, index := cmp.Or(name, f.Name), append(slices.Clone(outer), i)
+		if !inlined {
+			fields = append(fields, schemaField{name: name, index: index, schema: sub})
+			continue
+		}
+		own := len(fields)
+		if fields, err = b.fieldsOf(fields, f.Type, index, path); err != nil {
+			return nil, err
+		}
+		for _, inner := range fields[own:] {
+			if embedded[inner.name] { // msgpack would then take the struct for a field and not embed it
+				return nil, fmt.Errorf("%s.%s: its field %s has the name of a struct that is embedded before it", path, f.Name, inner.name)
 			}
 		}
-		if !f.IsExported() {
-			return nil, fmt.Errorf("%s.%s: an embedded field that is not exported cannot be noinline", path, f.Name)
-		}
-		fields = append(fields, schemaField{name: name, index: index, schema: sub})
+		embedded[name] = true
 	}
 	if len(fields) == before && t.NumField() > 0 {
 		return nil, nothingOf(t, path)
@@ -299,8 +284,29 @@ func (b *schemas) fieldsOf(fields []schemaField, t reflect.Type, outer []int, pa
 	return fields, twice(fields, path)
 }
 
-// field returns the schema of a struct's field. It refuses a tag with a bound that nothing in the field needs.
-func (b *schemas) field(f reflect.StructField, path string) (*schema, error) {
+// field returns the schema of a struct's field, whose msgpack tag has options. With inlined its own fields stand in its place.
+func (b *schemas) field(f reflect.StructField, options, path string) (s *schema, inlined bool, err error) {
+	switch {
+	case strings.Contains(options, "intern"):
+		return nil, false, fmt.Errorf("%s: interned strings are not supported", path)
+	case strings.Contains(options, "alias"):
+		return nil, false, fmt.Errorf("%s: aliases are not supported", path)
+	}
+	if s, err = b.tagged(f, path); err != nil {
+		return nil, false, err
+	}
+	embeds, structure := f.Anonymous && !strings.Contains(options, "noinline"), s.form == formStruct
+	switch {
+	case embeds && (!structure && (strings.Contains(options, "inline") || !f.IsExported()) || s.form == formPointer):
+		return nil, false, fmt.Errorf("%s: embed an exported type or a struct, by value", path)
+	case !f.IsExported() && !(embeds && structure):
+		return nil, false, fmt.Errorf("%s: an embedded field that is not exported cannot be noinline", path)
+	}
+	return s, embeds && structure, nil
+}
+
+// tagged returns the schema of a struct's field. It refuses a quiver tag with a bound that nothing in the field needs.
+func (b *schemas) tagged(f reflect.StructField, path string) (*schema, error) {
 	tag, err := boundsOf(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: tag %q: %w", path, f.Tag.Get("quiver"), err)
