@@ -122,9 +122,6 @@ func (c *control) learn(t time.Duration, o *outbox, id uint16, a acked) {
 	c.detect(t, o, id, a.high)
 }
 
-// detectByTime gives up slices by the time threshold alone, when no ack was heard.
-func (c *control) detectByTime(t time.Duration, o *outbox) { c.detect(t, o, 0, 0) }
-
 // detect gives up the slices that are lost by now. An ack of chunk id was heard, whose newest sending that arrived is below high; high
 // 0 = no ack was heard. The packet threshold counts within that chunk only, because an ack covers all slices of one chunk: the ack of
 // another chunk may have been lost.
@@ -164,7 +161,7 @@ func (c *control) timeoutAt(f *flight) (at time.Duration, ok bool) {
 // advance runs the timers: it gives up slices by the time threshold, and after a probe timeout the oldest ones, which leave again as probes.
 func (c *control) advance(t time.Duration, o *outbox) {
 	if c.losses.Next != 0 && t >= c.losses.Next {
-		c.detectByTime(t, o)
+		c.detect(t, o, 0, 0)
 	}
 	if at, ok := c.timeoutAt(&o.flight); !ok || t < at {
 		return
