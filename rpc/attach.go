@@ -239,7 +239,7 @@ func (c *Conn) start(carrier link.Carrier) *CloseError {
 		config.Rate = c.allowance
 	}
 	return w.lobby.attach(c, func() {
-		c.link = link.New(carrier, config, machines...)
+		c.link = link.New(carrier, config, c.machine, machines...)
 		c.extended.Link = c.link
 		c.work.Go(c.shake)
 	})

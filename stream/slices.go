@@ -118,7 +118,4 @@ func (l *sliceLink) Wake() bool {
 // Drained is always true: a connection that closes does not wait for bulk.
 func (l *sliceLink) Drained() bool { return true }
 
-// Copies tells the link that the machine keeps no datagram that it receives.
-func (l *sliceLink) Copies() {}
-
 var _ extend.Machine = (*sliceLink)(nil)

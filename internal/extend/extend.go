@@ -5,6 +5,7 @@ package extend
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,19 +15,9 @@ import (
 	"github.com/quivernet/quiver/internal/link"
 )
 
-// Machine is a protocol of its own beside the calls of a connection, without clock, goroutine or lock. Receive keeps nothing of its
-// datagram. An error of Receive or Advance ends the connection. The link calls all methods under the one lock of the connection's
-// machines, which [Drive] takes, too.
-type Machine interface {
-	link.Machine
-	link.Flyer
-	link.LossCounter
-	link.Changer
-	link.Arriver
-	link.Holder
-	link.Seconder
-	link.Copier
-}
+// Machine is a protocol of its own beside the calls of a connection, without clock, goroutine or lock. An error of Receive or Advance ends
+// the connection. The link calls all methods under the one lock of the connection's machines, which [Drive] takes, too.
+type Machine interface{ link.Extension }
 
 // Package rpc sets these functions in its init, because an extension holds only a *rpc.World, a *rpc.Conn or a *rpc.Class. They panic for
 // values of other types.
@@ -180,25 +171,24 @@ func (a *added) Receive(now time.Time, datagram []byte) error {
 	return a.Machine.Receive(now, datagram)
 }
 
-// Take makes the machines of a connection and returns all in order of priority, own first. joined becomes true when the connection has
+// Take makes the machines of a connection and returns them in order of priority, behind own. joined becomes true when the connection has
 // joined.
-func (c *Conn) Take(w *World, own *bunch.Conn, joined *atomic.Bool) []link.Machine {
+func (c *Conn) Take(w *World, own *bunch.Conn, joined *atomic.Bool) (machines []link.Extension) {
 	c.bunches = own
 	w.mu.Lock()
-	machines := w.machines
+	makers := w.machines
 	w.mu.Unlock()
-	all := []link.Machine{own}
-	for _, newMachine := range machines {
+	taken := []byte{own.FirstByte()}
+	for _, newMachine := range makers {
 		a := &added{newMachine(), c, joined}
-		for _, other := range all {
-			if other.FirstByte() == a.FirstByte() {
-				panic(fmt.Sprintf("rpc: two machines have the first byte %#x", a.FirstByte()))
-			}
+		if slices.Contains(taken, a.FirstByte()) {
+			panic(fmt.Sprintf("rpc: two machines have the first byte %#x", a.FirstByte()))
 		}
+		taken = append(taken, a.FirstByte())
 		c.machines = append(c.machines, a)
-		all = append(all, a)
+		machines = append(machines, a)
 	}
-	return all
+	return machines
 }
 
 // Wake calls what OnWake was given.

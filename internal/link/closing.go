@@ -59,7 +59,7 @@ type closing struct {
 }
 
 // Close ends the connection as soon as all reliable data is acknowledged, at most 1 s from now. It returns at once, may
-// be called with or without the lock, and does nothing on a link that was closed before. Corked machines are uncorked.
+// be called with or without the lock, and does nothing on a link that was closed before. It uncorks play.
 func (l *Link) Close(code uint64, reason string) {
 	c := &l.closing
 	c.mu.Lock()

@@ -44,8 +44,7 @@ type outcome struct {
 
 // sendDirect sends in place of the sleeping writer. The caller holds the lock throughout, which keeps packets in order.
 func (l *Link) sendDirect() (o outcome) {
-	first := &l.slots[0]
-	if first.acker == nil || l.draining.Load() || l.failed != nil {
+	if l.queued.capacity == 0 || l.draining.Load() || l.failed != nil {
 		o.wake, l.parked = true, false
 		return o
 	}
@@ -53,7 +52,7 @@ func (l *Link) sendDirect() (o outcome) {
 	defer buffers.Put(buffer)
 	path := l.carrier.Path()
 	for range maxDirect {
-		if !l.queued.room(first.acker.Acked()) {
+		if !l.queued.room(l.play.Acked()) {
 			break
 		}
 		t, err := l.look(path, buffer)

@@ -17,9 +17,9 @@
 // datagram from the link, which is its [Source], under the link's lock: on a goroutine of its own, or for play on the one that calls
 // [Link.Unlock]. Meanwhile the link sends nothing over the first carrier, but still takes what arrives there.
 //
-// The link knows neither what a packet holds nor who its peer is. It does not see losses: a machine that does may
-// implement [BlackHoler] and [LossCounter]. When a path goes dark, quic-go drops no datagram and SendDatagram may block
-// for long; what stops bulk then is the machine's own probe timer, after two probes in a row.
+// The first machine is [Play]; those behind it are each an [Extension]. The link knows neither what a packet holds nor who its peer is, and
+// it sees no losses: the machines tell of them. When a path goes dark, quic-go drops no datagram and SendDatagram may block for long; what
+// stops bulk then is the machine's own probe timer, after two probes in a row.
 //
 // Limits: [RingBytes] a connection, bursts of at most 96 datagrams, datagrams of at most 1,500 bytes over the first carrier, a
 // reason of at most 256 bytes, and one second for the drain of Close.

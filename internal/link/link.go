@@ -51,11 +51,12 @@ type Link struct {
 
 	// mu guards this group.
 	mu       sync.Mutex
-	slots    []slot    // the machines, in order of priority; play's is the first
+	play     Play      // the first machine
+	slots    []slot    // all machines, in order of priority
 	last     time.Time // newest time of the clock, which never runs back
 	sealed   sealed    // the second carrier
 	failed   error     // a machine's violation; no machine is called after it
-	uncorked bool      // a Close has uncorked the machines
+	uncorked bool      // a Close has uncorked play
 	rated    rated     // what Config.Rate holds back
 	queued   queued    // bounds the datagrams in the carrier's queue
 	mtu      mtu       // how large the next datagram may be
@@ -89,16 +90,17 @@ type Link struct {
 
 // New starts a link and its reader, which ends with the connection. From now on the link owns c. It calls the machines, in order of
 // priority, only under its lock.
-func New(c Carrier, cfg Config, machines ...Machine) *Link {
+func New(c Carrier, cfg Config, play Play, extensions ...Extension) *Link {
 	l := &Link{
 		config:  cfg.withDefaults(),
 		carrier: c,
-		slots:   make([]slot, len(machines)),
+		play:    play,
+		slots:   []slot{{Machine: play, first: play.FirstByte(), second: play.FirstByte()}},
 		writing: make(chan struct{}, 1),
 		done:    make(chan struct{}),
 	}
-	for i, m := range machines {
-		l.slots[i] = newSlot(m)
+	for _, e := range extensions {
+		l.slots = append(l.slots, slot{Machine: e, first: e.FirstByte(), second: e.SecondByte(), extension: e})
 	}
 	l.rated.rate = cfg.Rate
 	l.writer = writer{Link: l, burst: burst{size: maxBurst}}
@@ -186,7 +188,7 @@ func (l *Link) release(look bool) {
 	l.conclude(o)
 }
 
-// drainSealed uncorks the machines and wakes the sealed carrier, when Close begins to drain: the writer, which else does so, may be blocked
+// drainSealed uncorks play and wakes the sealed carrier, when Close begins to drain: the writer, which else does so, may be blocked
 // in the first carrier.
 func (l *Link) drainSealed() {
 	l.mu.Lock()
@@ -201,7 +203,7 @@ func (l *Link) drainSealed() {
 func (l *Link) changed() bool {
 	changed := false
 	for i := range l.slots {
-		changed = l.slots[i].changed() || changed
+		changed = l.slots[i].Changed() || changed
 	}
 	return changed
 }

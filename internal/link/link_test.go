@@ -202,7 +202,7 @@ func TestClockNeverRunsBack(t *testing.T) {
 	var offset atomic.Int64
 	start := time.Unix(1000, 0)
 	a, _ := linktest.Pipe()
-	l := link.New(a, link.Config{Now: func() time.Time { return start.Add(time.Duration(offset.Load())) }})
+	l := link.New(a, link.Config{Now: func() time.Time { return start.Add(time.Duration(offset.Load())) }}, &machine{first: 1})
 	read := func() time.Time {
 		defer l.Unlock()
 		return l.LockNow()
@@ -386,7 +386,7 @@ func BenchmarkIdle(b *testing.B) {
 		links := make([]*link.Link, n)
 		before := memory()
 		for i := range links {
-			links[i] = link.New(idle{}, link.Config{})
+			links[i] = link.New(idle{}, link.Config{}, &machine{first: 1})
 		}
 		for _, l := range links {
 			for l.Stats().MaxDatagram == 0 {

@@ -2,6 +2,7 @@ package link_test
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/quivernet/quiver/internal/link"
@@ -47,7 +48,7 @@ type fate struct {
 }
 
 func (m *machine) Receive(now time.Time, datagram []byte) error {
-	m.received = append(m.received, datagram)
+	m.received = append(m.received, slices.Clone(datagram))
 	if m.onPacket != nil {
 		m.onPacket(now, datagram)
 	}
@@ -125,6 +126,17 @@ func (m *machine) Cork(on bool) {
 		m.uncorked++
 	}
 }
+
+func (m *machine) ReceiveLent(now time.Time, datagram []byte) error { return m.Receive(now, datagram) }
+
+func (m *machine) Changed() bool                    { return true }
+func (m *machine) InFlight() int                    { return 0 }
+func (m *machine) Waiting() (unreliable, bulk bool) { return false, false }
+func (m *machine) Hold(_, _ bool)                   {}
+func (m *machine) Acked() uint64                    { return 0 }
+func (m *machine) Overtaken(_, _ time.Time)         {}
+func (m *machine) SecondByte() byte                 { return m.first }
+func (m *machine) Arrived() time.Time               { return time.Time{} }
 
 // quietMachine says itself whether an Unlock matters.
 type quietMachine struct {

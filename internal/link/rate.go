@@ -33,9 +33,7 @@ func (l *Link) holdBack(now time.Time, paced bool) {
 	}
 	r.holding = play || bulk
 	for i := range l.slots {
-		if h := l.slots[i].holder; h != nil {
-			h.Hold(play, bulk)
-		}
+		l.slots[i].Hold(play, bulk)
 	}
 }
 
@@ -47,10 +45,8 @@ func (l *Link) askRate(now time.Time) {
 	r := &l.rated
 	unreliable, bulk := false, false
 	for i := range l.slots {
-		if h := l.slots[i].holder; h != nil {
-			u, b := h.Waiting()
-			unreliable, bulk = unreliable || u, bulk || b
-		}
+		u, b := l.slots[i].Waiting()
+		unreliable, bulk = unreliable || u, bulk || b
 	}
 	r.play, r.bulk = time.Time{}, time.Time{}
 	if unreliable {

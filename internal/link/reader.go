@@ -69,7 +69,7 @@ func (l *Link) received(err error) (o outcome) {
 func (l *Link) writerWorks(now time.Time) (works bool) {
 	works = l.draining.Load()
 	for i := range l.slots {
-		works = l.slots[i].changed() || works
+		works = l.slots[i].Changed() || works
 		next, ok := l.slots[i].NextTimeout()
 		if ok && (next.Before(l.wakeAt) || !l.wakeAt.After(now)) {
 			l.sleepUntil(now.Add(sleep(now, next)))
@@ -116,27 +116,19 @@ func (l *Link) deliver(now time.Time, datagram []byte, lent bool) error {
 		}
 		return nil
 	}
-	if s != &l.slots[0] {
+	switch {
+	case s.extension != nil:
 		l.counts.otherIn.Add(uint64(len(datagram)))
-	}
-	if lent {
-		l.failed = s.take(now, datagram)
-	} else {
 		l.failed = s.Receive(now, datagram)
-	}
-	if s.arriver != nil && l.failed == nil {
-		l.overtake(now, s)
+		if at, news := s.overtakes(); news && l.failed == nil {
+			l.play.Overtaken(now, at)
+		}
+	case lent:
+		l.failed = l.play.ReceiveLent(now, datagram)
+	default:
+		l.failed = l.play.Receive(now, datagram)
 	}
 	return l.failed
-}
-
-// overtake tells the first machine, play's, that a datagram of another machine has arrived, and when that left: packets of play that left
-// earlier may be lost. The caller holds the lock.
-func (l *Link) overtake(now time.Time, s *slot) {
-	if at := s.arriver.Arrived(); l.slots[0].overtaker != nil && at.After(s.arrived) {
-		s.arrived = at
-		l.slots[0].overtaker.Overtaken(now, at)
-	}
 }
 
 // slotFor returns the machine that the first byte of a datagram names, or nil.

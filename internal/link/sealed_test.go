@@ -276,7 +276,7 @@ func TestUnlockLater(t *testing.T) {
 	})
 }
 
-// TestSealedDatagramsAreLent: their memory is the carrier's. A machine that keeps datagrams copies what it keeps, or gets a copy.
+// TestSealedDatagramsAreLent: their memory is the carrier's, and a machine copies what it keeps.
 func TestSealedDatagramsAreLent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := linktest.Pipe()

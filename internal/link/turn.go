@@ -62,10 +62,8 @@ func (l *Link) look(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
 // black hole was found.
 func (l *Link) usePath(now time.Time, path Path) (hole time.Duration) {
 	l.mtu.update(path.MaxDatagram)
-	for i := range l.slots {
-		if l.slots[i].blackHole() {
-			hole = max(hole, l.mtu.blackHole(now))
-		}
+	if l.play.BlackHole() {
+		hole = l.mtu.blackHole(now)
 	}
 	size := l.mtu.max(now)
 	l.counts.max.Store(uint64(size))
@@ -81,11 +79,11 @@ func (l *Link) usePath(now time.Time, path Path) (hole time.Duration) {
 func (l *Link) share(window int) {
 	total := 0
 	for i := range l.slots {
-		total += l.slots[i].inFlight()
+		total += l.slots[i].InFlight()
 	}
 	for i := range l.slots {
 		s := &l.slots[i]
-		if part := max(window/2, window-total+s.inFlight()); part != s.window {
+		if part := max(window/2, window-total+s.InFlight()); part != s.window {
 			s.window = part
 			s.SetWindow(part)
 		}
@@ -164,15 +162,11 @@ func sleep(now, next time.Time) time.Duration {
 	return (min(d, longest) + grain - 1) / grain * grain
 }
 
-// uncork uncorks the machines once the link drains, so that what a tick gathers leaves.
+// uncork uncorks play once the link drains, so that what a tick gathers leaves.
 func (l *Link) uncork() {
 	if l.uncorked || !l.draining.Load() {
 		return
 	}
 	l.uncorked = true
-	for i := range l.slots {
-		if l.slots[i].corker != nil {
-			l.slots[i].corker.Cork(false)
-		}
-	}
+	l.play.Cork(false)
 }

@@ -145,7 +145,7 @@ func (w *writer) unsend(t turn, err error) bool {
 func (l *Link) sent(t turn) {
 	l.counts.datagramsOut.Add(1)
 	l.counts.bytesOut.Add(uint64(len(t.packet)))
-	if t.from != l.slots[0].Machine {
+	if t.from != l.play {
 		l.counts.otherOut.Add(uint64(len(t.packet)))
 	}
 }
@@ -173,7 +173,7 @@ func (w *writer) rest() {
 	var lost uint64
 	w.Lock()
 	for i := range w.slots {
-		lost += w.slots[i].lost()
+		lost += w.slots[i].Lost()
 	}
 	w.mu.Unlock()
 	w.burst.rest(lost)
