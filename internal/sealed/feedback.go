@@ -98,6 +98,49 @@ func (f *feedback) consumeLists(b []byte) (rest []byte, err error) {
 	return b, nil
 }
 
+// span is a range of packet numbers that arrived: low <= n < high.
+type span struct{ low, high uint64 }
+
+// spans fills in the ranges of numbers that were received, newest first, and returns how many there are.
+func (f *feedback) spans(largest uint64, spans *[maxRuns/2 + 1]span) (n int, err error) {
+	high := largest + 1
+	for i, run := range f.runs[:f.nruns] {
+		if run > high {
+			return 0, violation("ack runs reach below packet 0")
+		}
+		if i%2 == 0 {
+			spans[n] = span{high - run, high}
+			n++
+		}
+		high -= run
+	}
+	return n, nil
+}
+
+// arrived returns when the largest packet arrived, by the peer's clock; it is never 0.
+func (f *feedback) arrived() time.Duration { return time.Duration(f.clock)*clockUnit + 1 }
+
+// times appends the arrivals in f, the largest number first. The arrival of a packet that a later one has overtaken counts as unknown: a
+// queue keeps packets in order, so that one has waited elsewhere. Packets below fresh were overtaken by one of an earlier feedback.
+func (f *feedback) times(spans []span, fresh uint64, list []arrival) []arrival {
+	at := f.arrived()
+	first := at
+	for _, sp := range spans {
+		for number := sp.high; number > sp.low && len(list) <= f.ntimes; {
+			number--
+			if n := len(list); n > 0 {
+				at -= time.Duration(f.earlier[n-1]) * clockUnit
+			}
+			list = append(list, arrival{number: number})
+			if number >= fresh && at <= first {
+				first = at
+				list[len(list)-1].at = max(at, 1)
+			}
+		}
+	}
+	return list
+}
+
 // unwrap returns the clock with these low 48 bits that is nearest to last: the low bits wrap after 9 years. When last is 0, none has
 // come yet; then it returns one far above 0, so that a late feedback may still lie before it.
 func unwrap(last, low uint64) uint64 {

@@ -101,9 +101,6 @@ func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err erro
 	return asks, nil
 }
 
-// span is a range of packet numbers that arrived: low <= n < high.
-type span struct{ low, high uint64 }
-
 // receiveFeedback decides the fates of packets by feedback of the peer. An error is a violation.
 func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 	largest := recovery.Number(s.records.Next, uint64(f.largest), 32)
@@ -145,46 +142,6 @@ func (s *Session) ackDelay(f *feedback) time.Duration {
 		return 0
 	}
 	return min(f.delay, s.config.PlayDelay)
-}
-
-// spans fills in the ranges of numbers that were received, newest first, and returns how many there are.
-func (f *feedback) spans(largest uint64, spans *[maxRuns/2 + 1]span) (n int, err error) {
-	high := largest + 1
-	for i, run := range f.runs[:f.nruns] {
-		if run > high {
-			return 0, violation("ack runs reach below packet 0")
-		}
-		if i%2 == 0 {
-			spans[n] = span{high - run, high}
-			n++
-		}
-		high -= run
-	}
-	return n, nil
-}
-
-// arrived returns when the largest packet arrived, by the peer's clock; it is never 0.
-func (f *feedback) arrived() time.Duration { return time.Duration(f.clock)*clockUnit + 1 }
-
-// times appends the arrivals in f, the largest number first. The arrival of a packet that a later one has overtaken counts as unknown: a
-// queue keeps packets in order, so that one has waited elsewhere. Packets below fresh were overtaken by one of an earlier feedback.
-func (f *feedback) times(spans []span, fresh uint64, list []arrival) []arrival {
-	at := f.arrived()
-	first := at
-	for _, sp := range spans {
-		for number := sp.high; number > sp.low && len(list) <= f.ntimes; {
-			number--
-			if n := len(list); n > 0 {
-				at -= time.Duration(f.earlier[n-1]) * clockUnit
-			}
-			list = append(list, arrival{number: number})
-			if number >= fresh && at <= first {
-				first = at
-				list[len(list)-1].at = max(at, 1)
-			}
-		}
-	}
-	return list
 }
 
 // ackSpan acks the packets in a range; the ranges of a feedback must come in rising order. It leaps over runs that are acked already:
