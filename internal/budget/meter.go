@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// idleCredit is the time for which an idle meter saves up credit. UE: at most two ticks, 66 ms at 30 Hz.
-	idleCredit = 66 * time.Millisecond
-	// Floor is the least credit of a meter, in bytes: two datagrams for play and two for bulk. With less, a slow rate could never send
+	// idleSavings is the time that an idle meter saves up. UE: at most two ticks, 66 ms at 30 Hz.
+	idleSavings = 66 * time.Millisecond
+	// Floor is the least savings of a meter, in bytes: two datagrams for play and two for bulk. With less, a slow rate could never send
 	// one.
 	Floor = 6000
 	// turnBytes is how many bytes a connection's turn at the world's rate stands for: about a datagram.
@@ -22,11 +22,11 @@ const (
 
 // Meter counts what leaves against a rate in bytes a second. UE: QueuedBits, CurrentNetSpeed. A nil Meter has no limit.
 type Meter struct {
-	rate   int           // never changes
-	credit time.Duration // never changes
+	rate    int           // never changes
+	savings time.Duration // the most that an idle meter saves up; never changes
 
 	mu   sync.Mutex // guards the fields below
-	paid time.Time  // when all bytes that have left are paid for; at most credit in the past
+	paid time.Time  // when all bytes that have left are paid for; at most savings in the past
 	turn time.Time  // the next turn that is free
 }
 
@@ -36,7 +36,7 @@ func NewMeter(rate int) *Meter {
 		return nil
 	}
 	m := &Meter{rate: rate}
-	m.credit = max(idleCredit, m.time(Floor))
+	m.savings = max(idleSavings, m.time(Floor))
 	return m
 }
 
@@ -45,14 +45,14 @@ func (m *Meter) time(size int) time.Duration {
 	return time.Duration((int64(size)*int64(time.Second) + int64(m.rate) - 1) / int64(m.rate))
 }
 
-// spend counts bytes that leave, whether or not there is credit for them.
+// spend counts bytes that leave, whether or not anything was saved up for them.
 func (m *Meter) spend(now time.Time, size int) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.paid = later(m.paid, now.Add(-m.credit)).Add(m.time(size))
+	m.paid = later(m.paid, now.Add(-m.savings)).Add(m.time(size))
 }
 
 // play returns how long unreliable data must wait if queued bytes leave before it. UE: IsNetReady.
@@ -62,24 +62,24 @@ func (m *Meter) play(now time.Time, queued int) time.Duration {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return max(0, later(m.paid, now.Add(-m.credit)).Add(m.time(queued)).Sub(now))
+	return max(0, later(m.paid, now.Add(-m.savings)).Add(m.time(queued)).Sub(now))
 }
 
-// bulk returns how long bulk must wait. It leaves half of the credit to play, so that there is always some for a call.
+// bulk returns how long bulk must wait. It leaves half of the savings to play, so that there is always some for a call.
 func (m *Meter) bulk(now time.Time) time.Duration {
 	if m == nil {
 		return 0
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return max(0, m.paid.Sub(now.Add(-m.credit/2)))
+	return max(0, m.paid.Sub(now.Add(-m.savings/2)))
 }
 
 // book returns the next free turn for a connection with bulk. Turns go round, so connections that wait get equal shares.
 func (m *Meter) book(now time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	turn := later(m.turn, now.Add(-m.credit/2))
+	turn := later(m.turn, now.Add(-m.savings/2))
 	m.turn = turn.Add(m.time(turnBytes))
 	return turn
 }

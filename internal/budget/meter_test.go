@@ -15,7 +15,7 @@ func TestMeter(t *testing.T) {
 
 	m := NewMeter(100_000) // UE: the default NetSpeed
 	now := time.Unix(1000, 0)
-	t.Log("# play has the credit of 66 ms, bulk half of it")
+	t.Log("# play has the savings of 66 ms, bulk half of it")
 	play, bulk := 0, 0
 	for m.bulk(now) == 0 {
 		m.spend(now, 1000)
@@ -34,7 +34,7 @@ func TestMeter(t *testing.T) {
 	now = now.Add(20 * time.Millisecond)
 	require.Zero(t, m.play(now, 600))
 	require.Equal(t, 4*time.Millisecond, m.play(now, 1000))
-	t.Log("# an idle meter saves no more than its credit")
+	t.Log("# an idle meter saves no more than that")
 	now = now.Add(time.Hour)
 	for play = 0; m.play(now, 0) == 0; play += 1000 {
 		m.spend(now, 1000)

@@ -16,13 +16,13 @@ const (
 // pacer keeps the pace of quic-go's own pacer, so that datagrams wait in the machines and not inside the carrier, where
 // play cannot overtake bulk and the wait would look like a queue on the path. The zero pacer never waits.
 type pacer struct {
-	rate   float64 // bytes a second, 0 = unknown
-	size   float64 // of a full datagram, with its overhead
-	budget float64 // bytes that might leave at the time last
-	last   time.Time
+	rate  float64 // bytes a second, 0 = unknown
+	size  float64 // of a full datagram, with its overhead
+	saved float64 // bytes that might leave at the time last
+	last  time.Time
 }
 
-// use takes the carrier's path and the size of a full datagram, and fills the budget.
+// use takes the carrier's path and the size of a full datagram, and saves up bytes.
 func (p *pacer) use(now time.Time, path Path, size int) {
 	if path.Cwnd <= 0 || path.SmoothedRTT <= 0 {
 		p.rate = 0
@@ -30,17 +30,17 @@ func (p *pacer) use(now time.Time, path Path, size int) {
 	}
 	p.rate = paceGain * float64(path.Cwnd) / path.SmoothedRTT.Seconds()
 	p.size = float64(size + packetOverhead)
-	p.budget = min(p.budget+p.rate*now.Sub(p.last).Seconds(), max(paceBurst*p.size, p.rate*paceTime.Seconds()))
+	p.saved = min(p.saved+p.rate*now.Sub(p.last).Seconds(), max(paceBurst*p.size, p.rate*paceTime.Seconds()))
 	p.last = now
 }
 
 // wait returns how long no datagram may leave. It is at least a millisecond if it is not 0, so that several leave together.
 func (p *pacer) wait() time.Duration {
-	if p.rate == 0 || p.budget >= p.size {
+	if p.rate == 0 || p.saved >= p.size {
 		return 0
 	}
-	return max(time.Millisecond, time.Duration((p.size-p.budget)/p.rate*float64(time.Second)))
+	return max(time.Millisecond, time.Duration((p.size-p.saved)/p.rate*float64(time.Second)))
 }
 
 // sent counts a datagram.
-func (p *pacer) sent(size int) { p.budget = max(0, p.budget-float64(size+packetOverhead)) }
+func (p *pacer) sent(size int) { p.saved = max(0, p.saved-float64(size+packetOverhead)) }

@@ -33,8 +33,8 @@ const (
 // that is not used does not grow. Times count from any epoch. The zero Pace is ready to use; it is not safe for concurrent use.
 type Pace struct {
 	rate   float64       // bytes a second; 0 before the first Room
-	credit float64       // bytes that may leave now
-	at     time.Duration // when Room last added credit
+	saved  float64       // bytes that may leave now
+	at     time.Duration // when Room last added to saved
 	looked time.Duration // when Look last evaluated a round
 	rounds int           // argument of Look at that time
 	called time.Duration // when Look was last called
@@ -113,13 +113,13 @@ func (p *Pace) grow(now time.Duration, used float64, short bool) {
 // Room returns how many bytes may leave now; it is at most most.
 func (p *Pace) Room(now time.Duration, most int) int {
 	if p.rate == 0 {
-		p.rate, p.credit, p.at, p.looked = firstRate, firstRate*burst.Seconds(), now, now
+		p.rate, p.saved, p.at, p.looked = firstRate, firstRate*burst.Seconds(), now, now
 	}
 	span := min(now-p.at, longTick)
-	p.credit = min(p.credit+p.rate*span.Seconds(), max(p.rate*max(burst, span).Seconds(), 1200))
+	p.saved = min(p.saved+p.rate*span.Seconds(), max(p.rate*max(burst, span).Seconds(), 1200))
 	p.at = now
-	return min(most, max(0, int(p.credit)))
+	return min(most, max(0, int(p.saved)))
 }
 
 // Sent takes n bytes that were handed over off the room. Below 0 it gives back bytes that did not leave.
-func (p *Pace) Sent(n int) { p.credit -= float64(n) }
+func (p *Pace) Sent(n int) { p.saved -= float64(n) }
