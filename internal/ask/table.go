@@ -2,6 +2,7 @@
 package ask
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -111,15 +112,7 @@ func (t *Table[Q]) Any(fits func(Q) bool) bool {
 }
 
 func (t *Table[Q]) find(number uint64) (i int, ok bool) {
-	return slices.BinarySearchFunc(t.open, number, func(e entry[Q], number uint64) int {
-		switch {
-		case e.number < number:
-			return -1
-		case e.number > number:
-			return 1
-		}
-		return 0
-	})
+	return slices.BinarySearchFunc(t.open, number, func(e entry[Q], number uint64) int { return cmp.Compare(e.number, number) })
 }
 
 func (t *Table[Q]) remove(i int) Q {
