@@ -20,8 +20,8 @@ const (
 // packets of two addresses belong to one connection, whatever their ids are. Its key serves all generations. It is not safe for
 // concurrent use.
 type mask struct {
-	masker
-	bits [maskBytes]byte // scratch
+	compute masker
+	bits    [maskBytes]byte // scratch
 }
 
 // newMask derives the key from the secret of the first generation.
@@ -34,12 +34,12 @@ func newMask(s *suite, secret []byte) (*mask, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sealed: mask: %w", err)
 	}
-	return &mask{masker: masker}, nil
+	return &mask{compute: masker}, nil
 }
 
 // apply masks the number in header, or unmasks it. sealed are the bytes behind the header.
 func (m *mask) apply(header, sealed []byte) {
-	m.mask(&m.bits, sealed[:maskBytes])
+	m.compute(&m.bits, sealed[:maskBytes])
 	for i := range numberBytes {
 		header[numberAt+i] ^= m.bits[maskAt+i]
 	}

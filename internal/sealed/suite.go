@@ -20,9 +20,7 @@ type suite struct {
 }
 
 // masker computes, from a sample of the sealed bytes, the bits that mask a packet number (RFC 9001, section 5.4).
-type masker interface {
-	mask(bits *[maskBytes]byte, sample []byte)
-}
+type masker func(bits *[maskBytes]byte, sample []byte)
 
 // The suites of TLS 1.3 (RFC 8446, appendix B.4) that QUIC may use (RFC 9001, section 5.3) and Go has.
 var (
@@ -52,27 +50,21 @@ func newGCM(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// aesMasker is RFC 9001, section 5.4.3.
-type aesMasker struct{ cipher.Block }
-
+// newAESMasker is RFC 9001, section 5.4.3.
 func newAESMasker(key []byte) (masker, error) {
 	block, err := aes.NewCipher(key)
-	return aesMasker{block}, err
+	return func(bits *[maskBytes]byte, sample []byte) { block.Encrypt(bits[:], sample) }, err
 }
 
-func (m aesMasker) mask(bits *[maskBytes]byte, sample []byte) { m.Encrypt(bits[:], sample) }
-
-// chachaMasker is RFC 9001, section 5.4.4: the sample is a counter and a nonce.
-type chachaMasker struct{ key []byte }
-
-func newChaChaMasker(key []byte) (masker, error) { return chachaMasker{key}, nil }
-
-func (m chachaMasker) mask(bits *[maskBytes]byte, sample []byte) {
-	c, err := chacha20.NewUnauthenticatedCipher(m.key, sample[4:])
-	if err != nil {
-		panic(err) // only the length of a key or nonce can be wrong
-	}
-	c.SetCounter(binary.LittleEndian.Uint32(sample))
-	*bits = [maskBytes]byte{}
-	c.XORKeyStream(bits[:], bits[:])
+// newChaChaMasker is RFC 9001, section 5.4.4: the sample is a counter and a nonce.
+func newChaChaMasker(key []byte) (masker, error) {
+	return func(bits *[maskBytes]byte, sample []byte) {
+		c, err := chacha20.NewUnauthenticatedCipher(key, sample[4:])
+		if err != nil {
+			panic(err) // only the length of a key or nonce can be wrong
+		}
+		c.SetCounter(binary.LittleEndian.Uint32(sample))
+		*bits = [maskBytes]byte{}
+		c.XORKeyStream(bits[:], bits[:])
+	}, nil
 }

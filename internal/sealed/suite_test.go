@@ -69,7 +69,7 @@ func TestMaskVectors(t *testing.T) {
 		m, err := c.s.masker(key)
 		require.NoError(t, err)
 		var bits [maskBytes]byte
-		m.mask(&bits, sample)
+		m(&bits, sample)
 		require.Equal(t, c.mask, hex.EncodeToString(bits[:len(c.mask)/2]))
 	}
 }
