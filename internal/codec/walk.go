@@ -1,7 +1,6 @@
 package codec
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -191,31 +190,20 @@ func (w *walk) boolean() error {
 
 // number takes an integer of any width whose value fits s.
 func (w *walk) number(s *schema) error {
-	c := w.b[0]
-	w.b = w.b[1:]
-	if msgpcode.IsFixedNum(c) {
-		return fits(s, int64(int8(c)), false)
-	}
-	if c < msgpcode.Uint8 || c > msgpcode.Int64 {
+	c, size := w.b[0], 1
+	switch {
+	case msgpcode.IsFixedNum(c):
+	case c < msgpcode.Uint8 || c > msgpcode.Int64:
 		return wrongCode(c, "an integer")
+	default:
+		size += 1 << ((c - msgpcode.Uint8) % 4)
 	}
-	signed := c >= msgpcode.Int8
-	width := 1 << (c - msgpcode.Uint8)
-	if signed {
-		width = 1 << (c - msgpcode.Int8)
-	}
-	if len(w.b) < width {
+	if len(w.b) < size {
 		return errShort
 	}
-	var raw [8]byte
-	copy(raw[8-width:], w.b)
-	w.b = w.b[width:]
-	n := int64(binary.BigEndian.Uint64(raw[:]))
-	if signed {
-		shift := 64 - 8*width
-		return fits(s, n<<shift>>shift, false)
-	}
-	return fits(s, n, n < 0)
+	n, rest := readInteger(w.b)
+	w.b = rest
+	return fits(s, n, c == msgpcode.Uint64 && n < 0)
 }
 
 // float takes a float. A key that is not a number would never be found in its map, nor deleted.
