@@ -1,7 +1,6 @@
 package codec
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
@@ -13,26 +12,26 @@ func lengthAt(b []byte, short, code16, code32 byte) (length int, rest []byte, er
 	if len(b) == 0 {
 		return 0, nil, errShort
 	}
-	c, rest := b[0], b[1:]
-	var n uint64
-	switch {
+	header := 1
+	switch c := b[0]; {
 	case short != 0 && c&0xf0 == short:
-		n = uint64(c & 0x0f)
-	case short == 0 && c == code16-1 && len(rest) >= 1:
-		n, rest = uint64(rest[0]), rest[1:]
-	case c == code16 && len(rest) >= 2:
-		n, rest = uint64(binary.BigEndian.Uint16(rest)), rest[2:]
-	case c == code32 && len(rest) >= 4:
-		n, rest = uint64(binary.BigEndian.Uint32(rest)), rest[4:]
-	case c == code16 || c == code32 || short == 0 && c == code16-1:
-		return 0, nil, errShort
+	case short == 0 && c == code16-1:
+		header = 2
+	case c == code16:
+		header = 3
+	case c == code32:
+		header = 5
 	default:
 		return 0, nil, wrongCode(c, familyOf(code16))
 	}
-	if n > uint64(len(rest)) {
-		return 0, nil, fmt.Errorf("it claims a length of %d with %d bytes left", n, len(rest))
+	if len(b) < header {
+		return 0, nil, errShort
 	}
-	return int(n), rest, nil
+	length, rest = readLength(b)
+	if uint(length) > uint(len(rest)) { // an int of 32 bits may be negative
+		return 0, nil, fmt.Errorf("it claims a length of %d with %d bytes left", uint(length), len(rest))
+	}
+	return length, rest, nil
 }
 
 func familyOf(code16 byte) string {
