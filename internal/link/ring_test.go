@@ -59,18 +59,18 @@ func TestEmptyRingHoldsLittle(t *testing.T) {
 	var r ring
 	batch := make([][]byte, 100)
 	require.Zero(t, r.pop(batch))
-	require.Nil(t, r.slots)
+	require.Zero(t, r.slots.Cap())
 	for range 10 {
 		r.push([]byte{1})
 	}
 	require.Equal(t, 10, r.pop(batch))
-	require.Len(t, r.slots, 16)
+	require.Equal(t, 16, r.slots.Cap())
 	for range 300 {
 		r.push([]byte{1})
 	}
 	for r.pop(batch) > 0 {
 	}
-	require.Nil(t, r.slots)
+	require.Zero(t, r.slots.Cap())
 	require.Zero(t, r.bytes)
 }
 
