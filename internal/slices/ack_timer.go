@@ -56,15 +56,3 @@ func (t *ackTimer) next(now time.Time, r *chunk.Receiver) (chunk.Ack, bool) {
 	t.draining = ok
 	return a, ok
 }
-
-// ackAgain makes an ack due for a chunk whose last ack was lost or never left.
-func (t *ackTimer) ackAgain(id uint16, r *chunk.Receiver) {
-	r.Repeat(id)
-	t.draining = true
-}
-
-// ackAllAgain makes acks due for all chunks under way, and for those that were handed out last.
-func (t *ackTimer) ackAllAgain(r *chunk.Receiver) {
-	r.Restart()
-	t.draining = true
-}

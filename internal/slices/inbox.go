@@ -157,14 +157,16 @@ func (b *inbox) nextAck(now time.Time) (chunk.Ack, bool) { return b.acks.next(no
 // ackAgain makes an ack due for a chunk whose last ack was lost or never left.
 func (b *inbox) ackAgain(id uint16) {
 	if r := b.memory.receiver; r != nil {
-		b.acks.ackAgain(id, r)
+		r.Repeat(id)
+		b.acks.draining = true
 	}
 }
 
 // ackAllAgain makes acks due for all chunks under way, and for those that were handed out last.
 func (b *inbox) ackAllAgain() {
 	if r := b.memory.receiver; r != nil {
-		b.acks.ackAllAgain(r)
+		r.Restart()
+		b.acks.draining = true
 	}
 }
 

@@ -1,6 +1,7 @@
 package statnet
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -76,13 +77,8 @@ func (t *Table) line(s string) {
 	t.text.WriteByte('\n')
 }
 
-func left(s string, width int) string  { return s + pad(s, width) }
-func right(s string, width int) string { return pad(s, width) + s }
-
-// pad returns the spaces that s lacks.
-func pad(s string, width int) string {
-	return strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s)))
-}
+func left(s string, width int) string  { return fmt.Sprintf("%-*s", width, s) }
+func right(s string, width int) string { return fmt.Sprintf("%*s", width, s) }
 
 // cut shortens s to most characters, the last of which then shows that it was cut.
 func cut(s string, most int) string {
