@@ -90,22 +90,15 @@ func (g *Greeting) AwaitsHello() bool { return g.stage == awaitHello }
 // String returns the name of the stage.
 func (g Greeting) String() string { return g.stage.String() }
 
-func (s stage) String() string {
-	switch s {
-	case awaitHello:
-		return "waiting for the client's Hello"
-	case awaitLogin:
-		return "waiting for Login"
-	case awaitVerdict:
-		return "deciding about the Login"
-	case awaitJoin:
-		return "waiting for Join"
-	case awaitServerHello:
-		return "waiting for the server's Hello"
-	case awaitWelcome:
-		return "waiting for Welcome"
-	case refused:
-		return "refusing the client's classes"
-	}
-	return "the handshake was over"
+var stages = [...]string{
+	awaitHello:       "waiting for the client's Hello",
+	awaitLogin:       "waiting for Login",
+	awaitVerdict:     "deciding about the Login",
+	awaitJoin:        "waiting for Join",
+	awaitServerHello: "waiting for the server's Hello",
+	awaitWelcome:     "waiting for Welcome",
+	greeted:          "the handshake was over",
+	refused:          "refusing the client's classes",
 }
+
+func (s stage) String() string { return stages[s] }

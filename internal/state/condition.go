@@ -11,19 +11,13 @@ const (
 	Custom                     // all, while the game has it on. UE: COND_Custom
 )
 
+// words are what stands in a tag.
+var words = [...]string{None: "none", Owner: "owner", SkipOwner: "skipowner", Initial: "initial", Custom: "if"}
+
 // String returns the word that stands in a tag.
 func (c Condition) String() string {
-	switch c {
-	case None:
-		return "none"
-	case Owner:
-		return "owner"
-	case SkipOwner:
-		return "skipowner"
-	case Initial:
-		return "initial"
-	case Custom:
-		return "if"
+	if int(c) < len(words) {
+		return words[c]
 	}
 	return "unknown"
 }

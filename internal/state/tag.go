@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -62,16 +63,12 @@ func (t *tag) put(word, value string, valued bool) error {
 	if valued {
 		return fmt.Errorf("%q is not max, each, quant, range or if", word)
 	}
-	switch word {
-	case "owner":
-		return t.conditional(Owner, false)
-	case "skipowner":
-		return t.conditional(SkipOwner, false)
-	case "initial":
-		return t.conditional(Initial, false)
-	case "unit":
+	switch c := Condition(slices.Index(words[:], word)); {
+	case word == "unit":
 		t.unit = true
 		return nil
+	case c == Owner || c == SkipOwner || c == Initial:
+		return t.conditional(c, false)
 	}
 	return fmt.Errorf("%q is not owner, skipowner, initial, if=name, max=n, each=n, quant=step, range=low:high or unit", word)
 }
