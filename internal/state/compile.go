@@ -80,7 +80,7 @@ func (c *compiler) scalar(t reflect.Type, path string, w *wants) (form, error) {
 	switch k := t.Kind(); {
 	case t == c.reference:
 		c.refers = true
-		return reference{unsigned{typ: t}}, nil
+		return &reference{varint{integerOf(t)}}, nil
 	case k == reflect.Bool:
 		return boolean{}, nil
 	case k >= reflect.Int && k <= reflect.Uint64:
@@ -103,13 +103,10 @@ func (c *compiler) int(t reflect.Type, path string, w *wants) (made form, err er
 		}
 		return made, err
 	}
-	switch k := t.Kind(); {
-	case k == reflect.Int8 || k == reflect.Uint8:
-		return octet{signed: k == reflect.Int8}, nil
-	case k <= reflect.Int64:
-		return signed{typ: t}, nil
+	if t.Bits() == 8 {
+		return &octet{integerOf(t)}, nil
 	}
-	return unsigned{typ: t}, nil
+	return &varint{integerOf(t)}, nil
 }
 
 func (c *compiler) float(t reflect.Type, path string, w *wants) (made form, err error) {
@@ -152,7 +149,7 @@ func (c *compiler) array(t reflect.Type, path string, w *wants) (form, error) {
 		return nil, fmt.Errorf("%s: %v holds nothing; leave it out", path, t)
 	}
 	elem, err := c.form(t.Elem(), path+"[]", w)
-	_, raw := elem.(octet)
+	_, raw := elem.(*octet)
 	return &array{elem: elem, length: t.Len(), raw: raw && isByte(t.Elem())}, err
 }
 
@@ -162,7 +159,7 @@ func (c *compiler) list(t reflect.Type, path string, w *wants) (form, error) {
 		return nil, err
 	}
 	elem, err := c.form(t.Elem(), path+"[]", w)
-	_, raw := elem.(octet)
+	_, raw := elem.(*octet)
 	return &list{typ: t, elem: elem, bound: bound, raw: raw && isByte(t.Elem())}, err
 }
 

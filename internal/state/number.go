@@ -32,100 +32,97 @@ func (boolean) least() int     { return 1 }
 func (boolean) most() int      { return 1 }
 func (boolean) String() string { return "bool" }
 
-// octet is the form of an int8 or uint8: one byte. A varint would take two for half of the values.
-type octet struct {
+// integer is part of the forms of ints and uints. It holds a value as its 64 bits.
+type integer struct {
 	leaf
+	typ    reflect.Type
 	signed bool
 }
 
-func (f octet) append(b []byte, v reflect.Value) ([]byte, error) {
+// integerOf makes the integer of an int or uint type.
+func integerOf(t reflect.Type) integer { return integer{typ: t, signed: t.Kind() <= reflect.Int64} }
+
+func (f *integer) get(v reflect.Value) uint64 {
 	if f.signed {
-		return append(b, byte(v.Int())), nil
+		return uint64(v.Int())
 	}
-	return append(b, byte(v.Uint())), nil
+	return v.Uint()
 }
 
-func (f octet) read(b []byte, v reflect.Value) ([]byte, error) {
-	first, rest, err := take(b, 1)
+// set sets v, unless it is the zero Value.
+func (f *integer) set(v reflect.Value, n uint64) {
 	switch {
-	case err != nil || !v.IsValid():
+	case !v.IsValid():
 	case f.signed:
-		v.SetInt(int64(int8(first[0])))
+		v.SetInt(int64(n))
 	default:
-		v.SetUint(uint64(first[0]))
+		v.SetUint(n)
 	}
-	return rest, err
 }
 
-func (octet) least() int { return 1 }
-func (octet) most() int  { return 1 }
+func (f *integer) String() string { return f.typ.Kind().String() }
 
-func (f octet) String() string {
+// octet is the form of an int8 or uint8: one byte. A varint would take two for half of the values.
+type octet struct{ integer }
+
+func (f *octet) append(b []byte, v reflect.Value) ([]byte, error) {
+	return append(b, byte(f.get(v))), nil
+}
+
+func (f *octet) read(b []byte, v reflect.Value) ([]byte, error) {
+	first, rest, err := take(b, 1)
+	if err != nil {
+		return nil, err
+	}
+	n := uint64(first[0])
 	if f.signed {
-		return "int8"
+		n = uint64(int8(first[0]))
 	}
-	return "uint8"
+	f.set(v, n)
+	return rest, nil
 }
 
-// signed is the form of a larger int: a varint in zigzag.
-type signed struct {
-	leaf
-	typ reflect.Type
-}
+func (*octet) least() int { return 1 }
+func (*octet) most() int  { return 1 }
 
-func (signed) append(b []byte, v reflect.Value) ([]byte, error) {
-	return binary.AppendVarint(b, v.Int()), nil
-}
+// varint is the form of a larger int or uint: a varint, in zigzag if it is signed.
+type varint struct{ integer }
 
-func (f signed) read(b []byte, v reflect.Value) ([]byte, error) {
-	u, rest, err := readUvarint(b)
-	switch n := unzigzag(u); {
-	case err != nil:
-	case f.typ.OverflowInt(n):
-		err = fmt.Errorf("%d does not fit %v", n, f.typ.Kind())
-	case v.IsValid():
-		v.SetInt(n)
+func (f *varint) append(b []byte, v reflect.Value) ([]byte, error) {
+	if f.signed {
+		return binary.AppendVarint(b, v.Int()), nil
 	}
-	return rest, err
-}
-
-func (signed) least() int       { return 1 }
-func (f signed) most() int      { return (f.typ.Bits() + 6) / 7 }
-func (f signed) String() string { return f.typ.Kind().String() }
-
-// unsigned is the form of a larger uint: a varint.
-type unsigned struct {
-	leaf
-	typ reflect.Type
-}
-
-func (unsigned) append(b []byte, v reflect.Value) ([]byte, error) {
 	return binary.AppendUvarint(b, v.Uint()), nil
 }
 
-func (f unsigned) read(b []byte, v reflect.Value) ([]byte, error) {
+func (f *varint) read(b []byte, v reflect.Value) ([]byte, error) {
 	n, rest, err := readUvarint(b)
-	switch {
-	case err != nil:
-	case f.typ.OverflowUint(n):
-		err = fmt.Errorf("%d does not fit %v", n, f.typ.Kind())
-	case v.IsValid():
-		v.SetUint(n)
+	if err != nil {
+		return nil, err
 	}
-	return rest, err
+	if f.signed {
+		n = uint64(unzigzag(n))
+	}
+	switch {
+	case f.signed && f.typ.OverflowInt(int64(n)):
+		return nil, fmt.Errorf("%d does not fit %v", int64(n), f.typ.Kind())
+	case !f.signed && f.typ.OverflowUint(n):
+		return nil, fmt.Errorf("%d does not fit %v", n, f.typ.Kind())
+	}
+	f.set(v, n)
+	return rest, nil
 }
 
-func (unsigned) least() int       { return 1 }
-func (f unsigned) most() int      { return (f.typ.Bits() + 6) / 7 }
-func (f unsigned) String() string { return f.typ.Kind().String() }
+func (*varint) least() int  { return 1 }
+func (f *varint) most() int { return (f.typ.Bits() + 6) / 7 }
 
 // reference is the form of a reference to an actor: its id, 0 for none.
-type reference struct{ unsigned }
+type reference struct{ varint }
 
-func (reference) references(v reflect.Value, i int, visit func(int, uint64)) {
+func (*reference) references(v reflect.Value, i int, visit func(int, uint64)) {
 	if id := v.Uint(); id != 0 {
 		visit(i, id)
 	}
 }
 
-func (reference) String() string { return "reference" }
+func (*reference) String() string { return "reference" }

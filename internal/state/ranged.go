@@ -37,16 +37,14 @@ func (o offset) next(b []byte) (n uint64, rest []byte, err error) {
 
 // ranged is the form of an int or uint that is clamped to lowest..topmost. It sends the distance from lowest.
 type ranged struct {
-	leaf
+	integer
 	offset
-	typ             reflect.Type
-	signed          bool
 	lowest, topmost uint64
 }
 
 // newRanged makes the form of ints of type t from low to high, which are the texts of a range tag.
 func newRanged(t reflect.Type, low, high string) (form, error) {
-	f := &ranged{typ: t, signed: t.Kind() <= reflect.Int64}
+	f := &ranged{integer: integerOf(t)}
 	var wrongLow, wrongHigh error
 	if f.signed {
 		var lo, hi int64
@@ -74,15 +72,8 @@ func (f *ranged) below(a, b uint64) bool {
 	return a < b
 }
 
-func (f *ranged) value(v reflect.Value) uint64 {
-	if f.signed {
-		return uint64(v.Int())
-	}
-	return v.Uint()
-}
-
 func (f *ranged) append(b []byte, v reflect.Value) ([]byte, error) {
-	n := f.value(v)
+	n := f.get(v)
 	switch {
 	case f.below(n, f.lowest):
 		n = f.lowest
@@ -94,12 +85,8 @@ func (f *ranged) append(b []byte, v reflect.Value) ([]byte, error) {
 
 func (f *ranged) read(b []byte, v reflect.Value) ([]byte, error) {
 	n, rest, err := f.next(b)
-	switch {
-	case err != nil || !v.IsValid():
-	case f.signed:
-		v.SetInt(int64(f.lowest + n))
-	default:
-		v.SetUint(f.lowest + n)
+	if err == nil {
+		f.set(v, f.lowest+n)
 	}
 	return rest, err
 }
