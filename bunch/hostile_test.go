@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/parity"
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
@@ -113,6 +114,11 @@ func (h *hostile) entry(flags byte, channel uint64, sequence, messages, size int
 // piece is a byte of an entry.
 func (h *hostile) piece(channel uint64, sequence, total int) []byte {
 	return appendBunch(nil, header{flags: flagWhole | flagPiece, channel: channel, sequence: uint16(sequence), offset: uint16(total - 1), total: uint16(total)}, []byte{1})
+}
+
+// repair is a repair bunch for the end of a run of which nothing came, whose last entry is empty.
+func (h *hostile) repair(channel uint64, first, count, total, index int) []byte {
+	return appendRepair(nil, channel, repair{flags: flagRepair | flagEnd, first: uint64(first), count: count, total: total, index: index, shard: make([]byte, EntryBytes)})
 }
 
 // attacks are what peers tried, each until the connection ends or it has done what it could.
@@ -227,6 +233,23 @@ var attacks = []struct {
 		h.sends(0, h.entry(flagOpen, 1, 0, 1, 0))
 		for range 10_000 {
 			h.sends(1000, trackedBunch(1, "x"))
+		}
+	}},
+	{"empty ends of runs, restored", Config{ReceiveLimit: 4 << 20, ReliableBuffer: 16384}, 100, func(h *hostile) {
+		for i := 0; h.sends(0, h.repair(h.own[i%100], 2+i/100, 1, 1, 0)); i++ {
+		}
+	}},
+	{"repair bunches that wait, of as many groups and codes as may be", Config{ReceiveLimit: 4 << 20}, 100, func(h *hostile) {
+		for count := 1; count <= maxRepaired; count++ {
+			for index := range count { // the last of them restores
+				h.sends(0, h.repair(h.own[0], 1, count, min(count, parity.Most), min(index, parity.Most-1)))
+			}
+		}
+		for i := range 1000 {
+			h.sends(0, h.repair(h.own[i%100], 100, 2+i%15, parity.Most, 0))
+		}
+		for i := range parity.Most - 1 {
+			h.sends(0, h.repair(h.own[0], 101, parity.Most, parity.Most, i))
 		}
 	}},
 	{"pings, and no ack", Config{}, 0, func(h *hostile) {

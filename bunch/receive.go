@@ -179,7 +179,7 @@ func (c *Conn) receiveRepair(ch *channel, flags byte, payload []byte) error {
 		return violation(MaxReliableExceeded, "channel %d: repair of sequence %d is %d ahead, the reliable buffer has %d entries", ch.number, last, last-ch.expected, slots)
 	}
 	for _, e := range c.restorer.receive(ch, r) {
-		if err := c.receiveReliable(ch, e.header, e.payload, len(e.payload)); err != nil {
+		if err := c.receiveReliable(ch, e.header, e.payload, EntryBytes); err != nil {
 			return err
 		}
 	}
