@@ -14,8 +14,8 @@ type repairs struct {
 	sent  uint64         // repair bunches
 
 	// The repair bunches of the run that was taken out of runs last.
-	channel *channel
-	current repair   // the next of them to leave, as far as index is below total
+	run     sentRun
+	current repair   // the next of them to leave: see more
 	shards  [][]byte // the entries of its group, then its repair bunches
 	memory  []byte   // of the last entry, filled up with zeros, and of the repair bunches
 }
@@ -41,8 +41,9 @@ func (r *repairs) forget() {
 	}
 }
 
-// more reports whether repair bunches of current have not left.
-func (r *repairs) more() bool { return r.current.index < r.current.total }
+// more reports whether repair bunches of current have not left and may be of use. Once all of the group is acknowledged they are not, and after
+// 65,536 entries their sequence would be that of other entries.
+func (r *repairs) more() bool { return r.current.index < r.current.total && !r.run.acked() }
 
 // next makes current a repair bunch that has not left, and reports whether there is one.
 func (r *repairs) next(measured float64) bool {
@@ -76,7 +77,7 @@ func (r *repairs) prepare(ch *channel, last uint64, loss float64) {
 	}
 	r.cut(ch, g)
 	if code.Encode(r.shards) == nil {
-		r.channel, r.current = ch, g
+		r.run, r.current = sentRun{ch, last}, g
 	}
 }
 
@@ -138,7 +139,7 @@ func (r *repairs) due(path *pathState, bulk *level) bool {
 // place appends repair bunches to the packet as long as they fit.
 func (r *repairs) place(b *builder, path *pathState, bulk *level) {
 	for b.bunches < maxBunches && r.due(path, bulk) {
-		number := r.channel.number
+		number := r.run.channel.number
 		if b.room() < repairHeader(number)+EntryBytes {
 			return
 		}

@@ -297,3 +297,27 @@ func BenchmarkRestoreWorst(b *testing.B) {
 		}
 	}
 }
+
+// TestRepairsOfTheAcked: repair bunches that could not leave before their group was acknowledged never leave: after 65,536 entries their sequence
+// would be that of others.
+func TestRepairsOfTheAcked(t *testing.T) {
+	p, number := newFatedPair(t, 0.02)
+	c := p.ends[0]
+	p.send(0, number, Reliable, pattern(20_000, 1))
+	for c.Stats().RepairsSent == 0 {
+		b, _, ok := c.AppendPacket(p.now, nil, 1404)
+		require.True(t, ok)
+		p.put(0, b)
+	}
+	require.True(t, c.repairs.more())
+	path := c.path.Path
+	path.More = true
+	c.SetPath(p.now, path)
+	p.run(time.Second)
+	require.True(t, c.Drained())
+	before := c.Stats().RepairsSent
+	path.More = false
+	c.SetPath(p.now, path)
+	p.run(time.Second)
+	require.Equal(t, before, c.Stats().RepairsSent)
+}
