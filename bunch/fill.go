@@ -262,7 +262,7 @@ func (c *Conn) put(ch *channel, n uint64, e *entry, p *piece, h header) {
 		c.addQueued(ch, -int(p.end-p.off))
 	}
 
-	if ends := e.flags&flagWhole == flagEnd && p.off == 0; ends && !p.sent && ch.isBulk() && c.path.Fates {
+	if ends := e.flags&flagWhole == flagEnd && !e.started; ends && ch.isBulk() && c.path.Fates {
 		c.repairs.note(ch, n)
 	}
 	p.queued, p.sent, e.started = false, true, true

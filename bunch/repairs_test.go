@@ -298,6 +298,24 @@ func BenchmarkRestoreWorst(b *testing.B) {
 	}
 }
 
+// TestUnsentRunsAreNotedOnce: a run whose end did not leave, as often as that may be, is followed up once.
+func TestUnsentRunsAreNotedOnce(t *testing.T) {
+	p, number := newFatedPair(t, 0.02)
+	c := p.ends[0]
+	p.send(0, number, Reliable, pattern(20_000, 1))
+	for c.Queued() > 0 {
+		for range 100 {
+			_, n, ok := c.AppendPacket(p.now, nil, minDatagram)
+			require.True(t, ok)
+			c.Unsent(n)
+			require.Positive(t, c.Queued())
+		}
+		_, _, ok := c.AppendPacket(p.now, nil, minDatagram)
+		require.True(t, ok)
+	}
+	require.LessOrEqual(t, c.repairs.runs.len(), 1)
+}
+
 // TestRepairsOfTheAcked: repair bunches that could not leave before their group was acknowledged never leave: after 65,536 entries their sequence
 // would be that of others.
 func TestRepairsOfTheAcked(t *testing.T) {
