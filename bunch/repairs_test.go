@@ -298,6 +298,18 @@ func BenchmarkRestoreWorst(b *testing.B) {
 	}
 }
 
+// TestLastEntryIsNotRestored: an entry that came counts neither as restored nor as a duplicate.
+func TestLastEntryIsNotRestored(t *testing.T) {
+	p, number := newFatedPair(t, 0.02)
+	c := p.ends[1]
+	ch := c.channels.find(number)
+	require.NoError(t, c.receiveReliable(ch, header{flags: flagEnd, channel: number, sequence: 2}, make([]byte, 5), EntryBytes))
+	require.NoError(t, c.receiveRepair(ch, flagRepair|flagWhole, repairOf(1, 2, 1, 0, 5)))
+	require.EqualValues(t, 1, c.Stats().EntriesRestored)
+	require.Zero(t, c.Stats().DroppedDuplicate)
+	require.Len(t, p.take(1), 1)
+}
+
 // TestUnsentRunsAreNotedOnce: a run whose end did not leave, as often as that may be, is followed up once.
 func TestUnsentRunsAreNotedOnce(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)

@@ -74,8 +74,11 @@ func (m *restorer) trim() { *m = restorer{restored: m.restored, dropped: m.dropp
 // receive takes a repair bunch of ch, and returns the entries that it restores, which the caller receives as if they came.
 func (m *restorer) receive(ch *channel, r repair) []restored {
 	e, ok := entriesOf(ch, r)
-	missing := e.missing()
-	if !ok || missing == 0 || missing > r.total {
+	missing := 0
+	if ok {
+		missing = e.missing()
+	}
+	if missing == 0 || missing > r.total {
 		m.dropped++
 		return nil
 	}
@@ -103,6 +106,18 @@ func (p partial) has(off, end uint16) bool {
 	return slices.ContainsFunc(p.have, func(h extent) bool { return h.off <= off && end <= h.end })
 }
 
+// fillUp fills an entry up with zeros, which are here.
+func (p *partial) fillUp() {
+	size := uint16(len(p.payload))
+	p.payload = append(make([]byte, 0, EntryBytes), p.payload...)[:EntryBytes]
+	p.have = slices.Clone(p.have)
+	if last := len(p.have) - 1; p.have[last].end == size {
+		p.have[last].end = EntryBytes
+	} else {
+		p.have = append(p.have, extent{size, EntryBytes})
+	}
+}
+
 // entriesOf returns the entries of a group of ch. It is not ok when they are not part of a run that could be here, or in too many ranges.
 func entriesOf(ch *channel, r repair) (e entries, ok bool) {
 	e.all, e.cuts = make([]partial, r.count), []uint16{0, EntryBytes}
@@ -115,9 +130,8 @@ func entriesOf(ch *channel, r repair) (e entries, ok bool) {
 		if !known || p.payload != nil && len(p.payload) != size {
 			return e, false
 		}
-		if p.payload != nil && size < EntryBytes { // filled up with zeros
-			p.payload = append(make([]byte, 0, EntryBytes), p.payload...)[:EntryBytes]
-			p.have = append(slices.Clone(p.have), extent{uint16(size), EntryBytes})
+		if p.payload != nil && size < EntryBytes {
+			p.fillUp()
 		}
 		for _, h := range p.have {
 			e.cuts = append(e.cuts, h.off, h.end)
