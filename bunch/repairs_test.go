@@ -194,7 +194,7 @@ func TestRepairsOfNothing(t *testing.T) {
 			give(repairOf(1+first, 16, 16, index, 5))
 			give(repairOf(1+first, 16, 16, index, 5)) // twice
 		}
-		require.LessOrEqual(t, c.restorer.held, maxHeldRepairs+15)
+		require.LessOrEqual(t, c.restorer.held, maxHeldRepairs)
 	}
 	require.Zero(t, c.Stats().EntriesRestored)
 	held := uint64(c.restorer.held)

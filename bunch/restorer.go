@@ -7,19 +7,18 @@ import (
 )
 
 const (
-	// maxHeldRepairs is how many repair bunches may wait for others of their groups: 35 KiB. More push out the oldest group, whose lost entries
+	// maxHeldRepairs is how many repair bunches may wait for others of their groups: 51 KiB. More push out the oldest group, whose lost entries
 	// leave again.
 	maxHeldRepairs = 32
-	// maxCuts is how many different ends the missing ranges of a group may have: each range between two is restored on its own, which takes 0.1 ms
-	// at most. A lost packet makes two.
+	// maxCuts is how many different ends the missing ranges of a group may have: each range between two is restored on its own. A lost packet makes
+	// two.
 	maxCuts = 16
 )
 
 // restorer keeps repair bunches until they can restore the missing entries of their group.
 type restorer struct {
-	groups []*group // the oldest first
+	groups []*group // the one first for which none came for the longest time
 	held   int      // repair bunches in all groups
-	codes  parity.Codes
 
 	restored uint64 // entries
 	dropped  uint64 // repair bunches that came when all of their entries had, or for which there was no room
@@ -38,24 +37,25 @@ func (g *group) is(ch *channel, r repair) bool {
 	return g.channel == ch && g.first == r.first && g.count == r.count && g.total == r.total && g.last == r.last && g.flags == r.flags
 }
 
-// keep keeps a repair bunch and returns its group.
+// keep keeps a repair bunch and returns its group, which is the newest now.
 func (m *restorer) keep(ch *channel, r repair) *group {
-	i := slices.IndexFunc(m.groups, func(g *group) bool { return g.is(ch, r) })
-	if i < 0 {
-		for m.held >= maxHeldRepairs {
-			m.dropped += uint64(m.groups[0].have)
-			m.forget(m.groups[0])
-		}
-		i = len(m.groups)
-		m.groups = append(m.groups, &group{channel: ch, repair: r})
-		m.groups[i].shard = nil // which is memory of the packet
+	g := &group{channel: ch, repair: r}
+	g.shard = nil // which is memory of the packet
+	if i := slices.IndexFunc(m.groups, func(g *group) bool { return g.is(ch, r) }); i >= 0 {
+		g = m.groups[i]
+		m.groups = slices.Delete(m.groups, i, i+1)
 	}
-	g := m.groups[i]
-	if g.shards[r.index] == nil {
-		g.shards[r.index] = slices.Clone(r.shard)
-		g.have++
-		m.held++
+	m.groups = append(m.groups, g)
+	if g.shards[r.index] != nil {
+		return g
 	}
+	if m.held == maxHeldRepairs {
+		m.dropped += uint64(m.groups[0].have)
+		m.forget(m.groups[0])
+	}
+	g.shards[r.index] = slices.Clone(r.shard)
+	g.have++
+	m.held++
 	return g
 }
 
@@ -66,9 +66,9 @@ func (m *restorer) forget(g *group) {
 }
 
 // spare reports whether trim has memory to give up.
-func (m *restorer) spare() bool { return m.groups != nil || m.codes != nil }
+func (m *restorer) spare() bool { return m.groups != nil }
 
-// trim gives up the codes and what waits.
+// trim gives up what waits.
 func (m *restorer) trim() { *m = restorer{restored: m.restored, dropped: m.dropped + uint64(m.held)} }
 
 // receive takes a repair bunch of ch, and returns the entries that it restores, which the caller receives as if they came.
@@ -165,18 +165,11 @@ type restored struct {
 
 // restore makes the missing ranges of a group, which has enough, and returns the entries that they complete.
 func (m *restorer) restore(g *group, e entries) (all []restored) {
-	code, err := m.codes.Get(g.count, g.total)
-	if err != nil {
-		return nil // parseRepair lets no such group through
-	}
 	incomplete := e.copyIncomplete()
 	shards := make([][]byte, g.count+g.total)
 	for i := range e.cuts[1:] {
 		e.listShards(shards, g, e.cuts[i], e.cuts[i+1])
-		if code.ReconstructData(shards) != nil {
-			m.dropped += uint64(g.have)
-			return nil
-		}
+		parity.Restore(shards, g.count)
 	}
 	for _, k := range incomplete {
 		all = append(all, g.entry(k, e.all[k].payload))

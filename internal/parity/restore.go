@@ -1,0 +1,83 @@
+package parity
+
+import "github.com/klauspost/reedsolomon"
+
+// Restore makes those of the first count shards that are empty, which have room, from as many of the parity shards behind them, of which it
+// overwrites these. A parity shard that is nil has not come. It reports whether there was enough.
+//
+// It solves one equation for each missing shard, so the work grows with the shards that are missing; that of reedsolomon.ReconstructData grows with
+// the third power of count, whatever is missing, and a peer chooses which of them that is.
+func Restore(shards [][]byte, count int) bool {
+	var s system
+	for c, shard := range shards[:count] {
+		if len(shard) == 0 {
+			s.missing = append(s.missing, c)
+		}
+	}
+	if !s.take(shards, count) {
+		return false
+	}
+	s.solve()
+	for i, c := range s.missing {
+		shards[c] = append(shards[c], s.equations[i].sum...)
+	}
+	return true
+}
+
+// system is a system of linear equations for missing shards.
+type system struct {
+	missing   []int
+	equations []equation // as many
+}
+
+// equation says of which multiples of the missing shards sum is the sum.
+type equation struct {
+	factors []byte
+	sum     []byte
+}
+
+var field reedsolomon.LowLevel
+
+// take makes an equation of each of the first parity shards, and reports whether there are enough of them.
+func (s *system) take(shards [][]byte, count int) bool {
+	for i, sum := range shards[count:] {
+		if sum == nil || len(s.equations) == len(s.missing) {
+			continue
+		}
+		e := equation{sum: sum}
+		for c, shard := range shards[:count] {
+			switch factor := reedsolomon.Inv(byte(count+i) ^ byte(c)); {
+			case len(shard) == 0:
+				e.factors = append(e.factors, factor)
+			default:
+				field.GalMulSliceXor(factor, shard, sum)
+			}
+		}
+		s.equations = append(s.equations, e)
+	}
+	return len(s.equations) == len(s.missing)
+}
+
+// solve turns each equation into one for its missing shard alone. Each square part of a Cauchy matrix has an inverse, so no factor by which it
+// divides is zero.
+func (s *system) solve() {
+	for i, e := range s.equations {
+		e.multiply(reedsolomon.Inv(e.factors[i]))
+		for k, other := range s.equations {
+			if k != i {
+				other.add(other.factors[i], e)
+			}
+		}
+	}
+}
+
+func (e equation) multiply(factor byte) {
+	field.GalMulSlice(factor, e.factors, e.factors)
+	field.GalMulSlice(factor, e.sum, e.sum)
+}
+
+// add adds a multiple of another equation.
+func (e equation) add(factor byte, other equation) {
+	field.GalMulSliceXor(factor, other.factors, e.factors)
+	field.GalMulSliceXor(factor, other.sum, e.sum)
+}
