@@ -42,12 +42,18 @@ type wanted struct {
 
 func newScript(t testing.TB, data []byte) *script {
 	s := &script{bytes: data}
-	r := 8 << (s.next() % 5)
+	first := s.next()
+	r := 8 << (first % 5)
 	s.pair = newPair(t, Config{ReliableBuffer: r, Overflow: OverflowError, IdleTimeout: 100 * time.Hour,
 		History: 64 << (s.next() % 7), MaxChannels: 20, Random: dice(uint64(len(data)))})
 	for _, c := range s.ends {
 		c.skips.about = 12 // so that every script meets some
 		c.skips.draw(0)
+	}
+	for i, c := range s.ends {
+		if s.fates[i] = first >= 128; s.fates[i] {
+			c.SetPath(s.now, Path{Epoch: 1, Fates: true, Loss: 0.1, Rate: 1e6, Window: 1e6})
+		}
 	}
 	for i := range s.sides {
 		s.sides[i] = scriptSide{channels: []uint64{0}, closed: map[uint64]bool{}, want: map[uint64]*wanted{}}
@@ -223,7 +229,11 @@ func (s *script) emit(end int) {
 		return
 	}
 	require.LessOrEqual(s.t, len(b), s.max)
-	switch fate := s.next(); {
+	fate := s.next()
+	if s.fates[end] && (fate < 40 || fate >= 60) {
+		s.verdicts = append(s.verdicts, verdict{s.now.Add(2 * s.delay), end, n, fate >= 40})
+	}
+	switch {
 	case fate < 40: // lost
 	case fate < 60:
 		s.ends[end].Unsent(n)
@@ -259,6 +269,7 @@ func (s *script) arrive() {
 // pass moves time without asking for packets.
 func (s *script) pass(d time.Duration) {
 	s.now = s.now.Add(d)
+	s.tell()
 	for _, c := range s.ends {
 		require.NoError(s.t, c.Advance(s.now))
 	}
