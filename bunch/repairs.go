@@ -2,7 +2,7 @@ package bunch
 
 import "github.com/quivernet/quiver/internal/parity"
 
-// maxRepaired is how many entries a group has at most: a part of a transfer takes 30, and the work of restoring grows with the third power of that.
+// maxRepaired is how many entries a group has at most: a part of a transfer takes 30.
 const maxRepaired = 32
 
 // repairs makes repair bunches for long messages of bulk in flight, when all that waited has left and the owner gives no more: a loss at the end of

@@ -15,7 +15,7 @@ import (
 const (
 	// Most is how much parity there may be for what belongs together; where it would need more, another round trip is cheaper.
 	Most = 16
-	// MostShards is how many shards parity may be made for: the work grows with the third power of that.
+	// MostShards is how many shards parity may be made for: the work grows with that of the shards and of what is lost.
 	MostShards = 64
 )
 
@@ -76,7 +76,7 @@ func (c *Codes) Get(count, parity int) (reedsolomon.Encoder, error) {
 		return code, nil
 	}
 	code, err := reedsolomon.New(count, parity, reedsolomon.WithCauchyMatrix(), reedsolomon.WithMaxGoroutines(1),
-		reedsolomon.WithInversionCache(false)) // which would keep a matrix for each pattern of losses, and the peer chooses those
+		reedsolomon.WithInversionCache(false)) // Restore needs no inverted matrix
 	if err != nil {
 		return nil, fmt.Errorf("parity: %d shards for %d: %w", parity, count, err)
 	}

@@ -68,14 +68,10 @@ func (b *inbox) restore(now time.Time, id uint16) (whole bool) {
 		b.refused += uint64(set.have)
 		return false
 	}
-	shards, ok := b.restorer.restore(set, data, have)
-	if !ok {
-		return false
-	}
-	for i := range set.count {
+	for i, shard := range b.restorer.restore(set, data, have) {
 		if !have.Acked.Has(i) {
 			b.restorer.restored++
-			s := chunk.Slice{ChunkID: id, Index: i, Count: set.count, Data: set.unpad(i, shards[i])}
+			s := chunk.Slice{ChunkID: id, Index: i, Count: set.count, Data: set.unpad(i, shard)}
 			whole = b.add(now, s) || whole
 		}
 	}

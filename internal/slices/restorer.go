@@ -11,16 +11,15 @@ const maxHeldRepairs = 1024
 const (
 	// repairCost is the memory of a repair slice that waits: its shard's size class, and a repairSet, of which it may be the first.
 	repairCost = 1152 + 640
-	// restoreBytes is the memory that restoring takes: a chunk's missing slices, and the codes in use.
-	restoreBytes = 192 << 10
+	// restoreBytes is the memory that restoring takes: a chunk's missing slices, and the factors of equations for them.
+	restoreBytes = 24 << 10
 )
 
 // restorer keeps repair slices until they can restore the missing slices of their chunk.
 type restorer struct {
 	held   int                   // repair slices in all sets
 	sets   map[uint16]*repairSet // by id of their chunk modulo Pipeline
-	codes  parity.Codes
-	memory []byte // for the missing slices of one chunk
+	memory []byte                // for the missing slices of one chunk
 
 	restored uint64 // slices made
 }
@@ -78,14 +77,11 @@ func (m *restorer) set(id uint16) *repairSet {
 	return nil
 }
 
-// restore returns all slices of a chunk, of which have says which data holds.
-func (m *restorer) restore(set *repairSet, data []byte, have chunk.Ack) (shards [][]byte, ok bool) {
-	code, err := m.codes.Get(set.count, set.parity)
-	if err != nil {
-		return nil, false
-	}
+// restore returns all slices of a chunk, of which have says which data holds. There are enough repair slices, which it overwrites.
+func (m *restorer) restore(set *repairSet, data []byte, have chunk.Ack) (shards [][]byte) {
 	shards = m.gather(set, data, have)
-	return shards, code.ReconstructData(shards) == nil
+	parity.Restore(shards, set.count)
+	return shards[:set.count]
 }
 
 // unpad returns slice i of the chunk without the zeros that fill up the last one.
@@ -132,7 +128,7 @@ func (m *restorer) trim(account Account) {
 	if m.memory != nil {
 		account.Repay(restoreBytes)
 	}
-	m.codes, m.memory = nil, nil
+	m.memory = nil
 }
 
 // drop forgets the set in the place of that id, whichever chunk it is for.
