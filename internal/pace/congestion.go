@@ -15,6 +15,10 @@ const (
 	leastDeep, leastSeen = 8, time.Millisecond / 4
 	// leastPart is the part of a round trip that such a queue holds at least, in steps: a sixteenth. Over a long one a millisecond is none.
 	leastPart = 4
+	// highPart is the part of the deepest queue from which a queue may have been full: a full one drops near its greatest depth, which the packets
+	// have met that were the last to fit. Of the losses of scenes with short queues 98 of 100 met more than 0.8 of the deepest queue, and of the
+	// random ones beside a look's queue five of six less than 0.75.
+	highPart = 0.75
 	// priorLow is with how many packets, all acked, the baseline begins, so that the first loss does not count as usual.
 	priorLow = 64
 	// tolerance is how many times the baseline's share may be lost in deep queues before it counts; leastTolerance is added, for a
@@ -71,7 +75,7 @@ func (c *congestion) acked(t, sent instant, queue time.Duration) {
 	switch {
 	case c.isShallow() || met < c.deepest/4 && sent-before <= c.deepest/4:
 		c.batch.low.acked++
-	case met >= c.deepest/2:
+	case c.isHigh(met):
 		c.batch.high.acked++
 	}
 }
@@ -105,18 +109,25 @@ func (c *congestion) isShallow() bool {
 // well, over a short round trip: two that took its losses for random ones lost 3 % for ever, and one of them had nine tenths of the link.
 func (c *congestion) isFaint() bool { return c.deepest < shallow+burstTime }
 
-// lost takes a lost packet, and reports whether it met next to no queue.
-func (c *congestion) lost(sent instant) (empty bool) {
+// isHigh reports whether the queue may have been full. What has room for a packet and no more is full, too, if that is half of it: a queue of two
+// packets drops what arrives while it holds one. The rate may be overestimated, and the packet's time be half as much again.
+func (c *congestion) isHigh(queue time.Duration) bool {
+	most := time.Duration(highPart * float64(c.deepest))
+	return queue >= min(most, max(c.deepest-c.grain*3/2, c.deepest/2))
+}
+
+// lost takes a lost packet, and reports whether the queue that it met had room.
+func (c *congestion) lost(sent instant) (room bool) {
 	c.batch.all.lost++
 	queue, known := c.met(sent)
-	empty = c.isShallow() || queue < c.deepest/4
+	empty := c.isShallow() || queue < c.deepest/4
 	switch {
 	case empty && (known || c.isShallow()):
 		c.batch.low.lost++
-	case queue >= c.deepest/2:
+	case c.isHigh(queue):
 		c.batch.high.lost++
 	}
-	return empty
+	return empty || !c.isHigh(queue)
 }
 
 // met returns the greater of the queues that the packets just before and just after a lost one have met. It is not known when too much time

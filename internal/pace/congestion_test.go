@@ -57,6 +57,18 @@ func TestFaintQueue(t *testing.T) {
 	require.Zero(t, judged(10*grain, full), "over a long round trip")
 }
 
+// TestHighIsWithinAPacket: of a queue of two packets most that it drops meet one. Of a longer one a packet beside the deepest is nearly as deep.
+func TestHighIsWithinAPacket(t *testing.T) {
+	c := congestion{grain: ms, deepest: 2 * ms}
+	require.True(t, c.isHigh(ms))
+	require.False(t, c.isHigh(ms-1))
+	c.deepest = 20 * ms
+	require.True(t, c.isHigh(15*ms))
+	require.False(t, c.isHigh(15*ms-1))
+	c.grain = 0
+	require.True(t, c.isHigh(15*ms), "not known")
+}
+
 func TestRandomLossIsNoCongestion(t *testing.T) {
 	dice := testkit.Rand(t)
 	for _, share := range []float64{0.01, 0.05, 0.1} {

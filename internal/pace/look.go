@@ -120,10 +120,11 @@ func (c *Controller) judge(t instant) (found bool) {
 }
 
 // hasFound reports whether the look has found more rate. Rate that comes with a queue above the target, or after one, belongs to somebody
-// else, who drains; and behind a policer it lasts only as long as the bucket. Nor is it there when more is lost than random loss explains.
+// else, who drains; and behind a policer it lasts only as long as the bucket. Nor is it there when more is lost than random loss explains, of
+// which a run is one.
 func (c *Controller) hasFound(t instant) bool {
 	l, target := &c.look, c.delay.target()
-	more := l.outcome.count() >= leastLook && l.outcome.share() <= blind && c.Estimate() > l.from*(1+paid*(c.push()-1))
+	more := l.outcome.count() >= leastLook && l.outcome.events().share() <= blind && c.Estimate() > l.from*(1+paid*(c.push()-1))
 	return more && c.queue < target/2 && l.peak <= target && c.state != Compete && !c.startDroppedLately(t)
 }
 
@@ -135,7 +136,7 @@ func (c *Controller) close() {
 	if c.state != Compete && l.peak > c.delay.aim() && c.rates.value() > l.from {
 		c.rates.set(c.filling, l.from)
 	}
-	dropped := l.outcome.above(c.usual())
+	dropped := l.outcome.events().above(c.usual())
 	c.shallow = dropped && c.Estimate() < l.from*1.05
 	if dropped {
 		c.extra = 0

@@ -24,7 +24,7 @@ func (s *share) note(lost, acked int) {
 // tally counts the packets of a round or of a look.
 type tally struct {
 	lost, acked int
-	consecutive int // lost packets directly behind another lost one, over an empty queue
+	consecutive int // lost packets directly behind another lost one, while the queue had room
 }
 
 func (t *tally) add(more tally) {

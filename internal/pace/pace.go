@@ -224,8 +224,8 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 		c.round.losses().pass()
 		return
 	}
-	empty := c.congestion.lost(s.sent)
-	consecutive := c.run.add(s.number) && empty && !c.delay.long(c.batch.rtt)
+	room := c.congestion.lost(s.sent)
+	consecutive := c.run.add(s.number) && room && !c.delay.long(c.batch.rtt)
 	c.batch.addLost(consecutive)
 	c.burst.lost()
 	c.start.lost += size

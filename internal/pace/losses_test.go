@@ -1,0 +1,89 @@
+package pace
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// passing has 120 packets leave a cruising controller, one each millisecond, over 100 ms and a queue as deep as met says. Of the last 40 as many as
+// run says are lost, one behind the other, which shows when the next ones arrive.
+func passing(met func(i int) time.Duration, run int) *Controller {
+	c, begin := New(Config{Packet: 1000}), time.Unix(1000, 0)
+	c.rates.set(0, 1e6)
+	c.enter(Cruise, 1)
+	left := func(i int) time.Time { return begin.Add(time.Duration(i) * ms) }
+	var sent []Sample
+	for i := range 120 {
+		sent = append(sent, c.Sent(left(i), 1000, 100_000))
+	}
+	first := 80
+	for i, s := range sent {
+		now := left(i).Add(100*ms + met(i))
+		if i >= first && i < first+run {
+			continue
+		}
+		if i == first+run+3 {
+			for _, lost := range sent[first : first+run] {
+				c.Lost(now, lost, 1000)
+			}
+		}
+		c.Acked(now, s, 1000, now.Add(-50*ms))
+		c.Feedback(now, 100_000)
+	}
+	return c
+}
+
+// TestARunBesideAQueueIsOneEvent: a queue that drops is full, so a run of lost packets beside one that was deeper a moment ago was not dropped by
+// it, though a look may have made that queue. Each of them counted, a transfer alone believed that it competed, and that the queue was short.
+func TestARunBesideAQueueIsOneEvent(t *testing.T) {
+	rises := func(most, last time.Duration) func(i int) time.Duration {
+		return func(i int) time.Duration {
+			switch {
+			case i < 20:
+				return time.Duration(i) * most / 20
+			case i < 60:
+				return most
+			}
+			return last
+		}
+	}
+	for _, met := range []time.Duration{8 * ms, 12 * ms, 14 * ms} {
+		c := passing(rises(20*ms, met), 30)
+		require.Equal(t, 29, c.round.fates.consecutive, met)
+		require.False(t, c.flooded(), met)
+		require.Equal(t, Cruise, c.State(), met)
+		require.Zero(t, c.delay.depth, met)
+		require.Zero(t, c.competition.lossAnswered, met)
+	}
+	full := passing(rises(20*ms, 19*ms), 30)
+	require.Equal(t, Compete, full.State(), "a full queue")
+	require.Equal(t, 20*ms, full.delay.depth.Round(ms))
+}
+
+// TestARunInALookIsOneEvent: a look that met a run of losses has found what it found, and shows no path that drops in place of queueing.
+func TestARunInALookIsOneEvent(t *testing.T) {
+	looked := func(rate float64, outcome tally) (c *Controller, found bool) {
+		c = New(Config{Packet: 1000})
+		c.delay.trip(1, 50*ms)
+		c.rates.set(0, 1e6)
+		c.open(2, false)
+		c.rates.set(0, rate)
+		c.look.outcome = outcome
+		found = c.judge(3)
+		c.round.number = c.look.until
+		c.judge(4)
+		return c, found
+	}
+	run, each := tally{lost: 20, acked: 40, consecutive: 19}, tally{lost: 20, acked: 40}
+	_, found := looked(1.25e6, run)
+	require.True(t, found)
+	_, found = looked(1.25e6, each)
+	require.False(t, found)
+	c, _ := looked(1e6, run)
+	require.False(t, c.shallow)
+	require.NotZero(t, c.extra)
+	c, _ = looked(1e6, each)
+	require.True(t, c.shallow)
+}
