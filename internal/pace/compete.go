@@ -23,6 +23,9 @@ const (
 	// every delay looks like a queue until the least one is forgotten. Beside New Reno and CUBIC over a queue of four products, where
 	// losses are 10 s apart and more, each Dip costs some of our part.
 	doubtful = 2 * minimumLife
+	// outgrown is how many times the rate that a start has left must have grown for the path not to have a policer. A bucket may pass twice its
+	// rate for some looks.
+	outgrown = 4
 	// additive and multiplicative make AIMD as fast as New Reno's 1 and 0.5 (RFC 9438, section 4.3), and slower than quic-go's 1 and 0.7.
 	// The growth is additive because flows that grow in proportion to their windows never become equal.
 	additive, multiplicative = 0.53, 0.7
@@ -121,7 +124,8 @@ func (c *Controller) othersYield(t instant) bool {
 }
 
 // startDroppedLately reports whether a start has lately met losses in place of a queue, as behind a policer. While the policer's bucket
-// lasts, a look there finds more rate than the path has, and an empty queue means nothing.
+// lasts, a look there finds more rate than the path has, and an empty queue means nothing. But a path on which the rate has grown much since is
+// no policer's: an outage has swallowed the start.
 func (c *Controller) startDroppedLately(t instant) bool {
-	return c.start.dropped > 0 && t-c.start.dropped < minimumLife
+	return c.start.dropped > 0 && t-c.start.dropped < minimumLife && c.Estimate() < outgrown*c.start.left
 }

@@ -87,3 +87,32 @@ func TestARunInALookIsOneEvent(t *testing.T) {
 	c, _ = looked(1e6, each)
 	require.True(t, c.shallow)
 }
+
+// TestAPathIsNoPolicerFourTimesAsFast: a run swallowed all of a first flight but one packet, and the transfer went on at a three-hundredth of its
+// rate. For ten seconds no look was believed, as behind a policer: it took four times the ideal.
+func TestAPathIsNoPolicerFourTimesAsFast(t *testing.T) {
+	c := New(Config{Packet: 1000})
+	c.delay.trip(1, 50*ms)
+	c.hint = 1e6
+	c.round.fates = tally{lost: 49, acked: 1, consecutive: 48}
+	c.endByLoss(time.Second)
+	left := c.Estimate()
+	require.NotZero(t, left)
+	c.rates.set(0, 3.9*left)
+	require.True(t, c.startDroppedLately(2*time.Second))
+	c.rates.set(0, 4*left)
+	require.False(t, c.startDroppedLately(2*time.Second))
+}
+
+// TestALookOfFewPacketsIsNotInVain: a look of two packets can find nothing, so it does not put off the next one.
+func TestALookOfFewPacketsIsNotInVain(t *testing.T) {
+	for _, packets := range []int{leastLook - 1, leastLook} {
+		c := New(Config{Packet: 1000})
+		c.delay.trip(1, 50*ms)
+		c.rates.set(0, 1e5)
+		c.open(2, false)
+		c.look.outcome.acked = packets
+		c.close()
+		require.Equal(t, packets == leastLook, c.lookedInVain)
+	}
+}

@@ -348,6 +348,7 @@ func (c *Controller) endByLoss(t instant) {
 		c.trim()
 		c.rates.set(c.filling, multiplicative*c.Estimate())
 	}
+	c.start.left = c.Estimate()
 	c.enter(Drain, t)
 }
 

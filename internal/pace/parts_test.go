@@ -341,7 +341,7 @@ func TestFound(t *testing.T) {
 	require.True(t, look(5*ms, leastLook).judge(3))
 	require.False(t, look(5*ms, leastLook-1).judge(3), "too few packets to show a rate")
 	burnt := look(5*ms, leastLook)
-	burnt.start.dropped, burnt.shallow = 2, true
+	burnt.start.dropped, burnt.start.left, burnt.shallow = 2, 1e6, true
 	require.False(t, burnt.judge(3), "a start met losses just now")
 	require.True(t, burnt.shallow && burnt.look.until > 0, "and it is not over")
 	c := look(30*ms, leastLook)
@@ -377,6 +377,7 @@ func TestVacant(t *testing.T) {
 	c.enter(Cruise, 1)
 	require.Equal(t, Cruise, round())
 	require.Equal(t, Up, round())
+	c.look.outcome.acked = leastLook
 	c.close()
 	c.enter(Cruise, 1)
 	for range leastPause - 1 {

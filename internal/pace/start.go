@@ -30,6 +30,7 @@ type start struct {
 	lost     int     // bytes lost since the state began
 	doubtful bool    // most of the first flight was lost, and more of its fates are to come
 
+	left    float64 // the estimate that a start has left which losses have ended
 	dropped instant // when a start last met losses in place of a queue
 	ended   instant // when a start that had measured a rate ended, which answers losses of packets that left before
 	gaveUp  instant // when a start gave up a part of that rate; arrivals of packets that left before show no rate
