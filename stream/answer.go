@@ -83,11 +83,7 @@ func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 		return false, nil
 	}
 	in.arrival.parts.limit = max(in.arrival.parts.limit, limit)
-	m := grant{id: in.header.id, limit: in.arrival.parts.limit, acked: in.delivery.position}
-	if in.header.kind == kindArray {
-		m.acked = in.delivery.elements
-	}
-	return true, sendGrant.call(pipe, m)
+	return true, sendGrant.call(pipe, grant{id: in.header.id, limit: in.arrival.parts.limit, acked: in.delivery.units})
 }
 
 // take implements lender: it promises memory for n more bytes of credit. The caller holds the lock.

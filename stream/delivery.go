@@ -31,7 +31,7 @@ type delivery struct {
 	read     bool      // somebody has begun to take them
 
 	position int64 // bytes that the application has consumed
-	elements int64 // elements that it has consumed
+	units    int64 // bytes of a blob or elements of an array that it has consumed, for Progress
 
 	// Owned by the world's goroutine, and set by the handler.
 	push  func(batch any) // OnBatch
@@ -43,7 +43,7 @@ type piece struct {
 	block *block // of a blob, else nil
 	batch any    // of an array, a []T
 	bytes int64  // of content
-	count int64  // elements
+	units int64  // bytes of a blob, or elements
 	cost  int64  // memory
 	fresh bool   // decoded, or read from the store: charged by add; a block of parts was charged when it arrived
 }
@@ -62,7 +62,7 @@ type decoded struct {
 
 // piece returns the elements as a piece. They took bytes of content.
 func (d decoded) piece(bytes int) piece {
-	return piece{batch: d.batch, bytes: int64(bytes), count: int64(d.count), cost: d.memory, fresh: true}
+	return piece{batch: d.batch, bytes: int64(bytes), units: int64(d.count), cost: d.memory, fresh: true}
 }
 
 // add gives a piece to the application. A fresh one first waits for room; it is held meanwhile, and charged.
@@ -192,15 +192,15 @@ func (d *delivery) consumed(p piece) {
 	defer d.in.mu.Unlock()
 	d.release(p)
 	d.position += p.bytes
-	d.elements += p.count
+	d.units += p.units
 	d.in.answer.consumed()
 	d.complete()
 }
 
-// waiting returns the number of elements that wait for the application. The caller holds the lock.
+// waiting returns how many units wait for the application. The caller holds the lock.
 func (d *delivery) waiting() (n int64) {
 	for _, p := range d.pieces {
-		n += p.count
+		n += p.units
 	}
 	return n
 }

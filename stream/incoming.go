@@ -206,10 +206,9 @@ func (in *incoming) progress() Progress {
 }
 
 func (in *incoming) progressLocked() Progress {
-	p := Progress{Sent: in.arrival.parts.next, Acked: in.delivery.position, Total: in.header.total(), Resumed: in.answer.resumed}
+	p := Progress{Sent: in.arrival.parts.next, Acked: in.delivery.units, Total: in.header.total(), Resumed: in.answer.resumed}
 	switch {
 	case in.header.kind == kindArray:
-		p.Acked = in.delivery.elements
 		p.Sent = p.Acked + in.delivery.waiting()
 	case in.arrival.tail != nil:
 		p.Total = in.arrival.tail.size

@@ -89,7 +89,7 @@ func (p *Peer) start(h header, source source, opts []Option) (*Transfer, error) 
 	if err != nil {
 		return nil, err
 	}
-	if _, is := source.(*blobSource); !is && o.rate > 0 {
+	if h.kind != kindBlob && o.rate > 0 {
 		return nil, fmt.Errorf("stream: %v: Rate is for blobs", &h)
 	}
 	h.key, h.name, h.hash = o.key, o.name, p.sender.hash(o.hash)

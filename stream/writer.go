@@ -12,7 +12,7 @@ import (
 // hashes, stores, decodes and delivers what arrives, in order.
 type writer struct {
 	in      *incoming
-	decoded int64  // elements
+	decoded int64  // elements of an array
 	held    *piece // the last of what was stored, charged, which waits for more content, or until the whole is verified; nil = none
 }
 
@@ -127,7 +127,7 @@ func (w *writer) passHeld() error {
 
 // pass delivers a block to the application.
 func (w *writer) pass(c *block) error {
-	p := piece{block: c, bytes: int64(c.size()), cost: c.cost()}
+	p := piece{block: c, bytes: int64(c.size()), units: int64(c.size()), cost: c.cost()}
 	if w.in.header.kind == kindBlob {
 		if c.index != 0 || c.count != 0 {
 			return errors.New("a part of a blob has elements")
@@ -156,7 +156,7 @@ func (w *writer) passElements(c *block) error {
 			return fmt.Errorf("element %d: %w", w.decoded+int64(d.count), err)
 		}
 		p := d.piece(len(rest) - len(d.rest))
-		w.decoded, rest = w.decoded+p.count, d.rest
+		w.decoded, rest = w.decoded+p.units, d.rest
 		if err := w.in.delivery.add(p); err != nil {
 			return err
 		}
@@ -357,7 +357,7 @@ func (w *writer) replay(r io.ReaderAt, size int64, digest hasher) error {
 		if err := w.passHeld(); err != nil {
 			return err
 		}
-		w.decoded += p.count
+		w.decoded += p.units
 		w.hold(p)
 		return nil
 	})
@@ -371,7 +371,7 @@ func (w *writer) scan(r io.ReaderAt, size int64) (offset, index int64, err error
 	}
 	err = w.walk(r, size, func(p piece, _ []byte) error {
 		offset += p.bytes
-		index += p.count
+		index += p.units
 		return w.in.ended()
 	})
 	return offset, index, err
@@ -432,7 +432,7 @@ func (w *writer) walkBlob(r io.ReaderAt, size int64, visit func(p piece, raw []b
 		c.offset = offset
 		n := min(int64(len(c.room())), size-offset)
 		c.buf = c.buf[:len(c.buf)+int(n)]
-		p := piece{block: c, bytes: n, cost: c.cost(), fresh: true}
+		p := piece{block: c, bytes: n, units: n, cost: c.cost(), fresh: true}
 		w.in.peer.account.MustBorrow(p.cost) // until visit has charged it
 		err := w.inReplay(func() error { return readAt(r, c.payload(), offset) })
 		if err == nil {
