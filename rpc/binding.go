@@ -210,14 +210,14 @@ func endpointOf[T, A any](b *Binding[T], m *method) *endpoint[T, A] {
 func (e *endpoint[T, A]) remote(object any, call *Call, payload []byte) error {
 	var zero A
 	e.arg = zero
-	if err := e.m.decode(payload, &e.arg); err != nil {
-		return err
+	if err := e.m.codec.Decode(payload, &e.arg); err != nil {
+		return e.m.undecodable(len(payload), err)
 	}
 	if e.m.refers && call.Conn.resolve(call, e.m, &e.arg, payload) {
 		return nil
 	}
-	if err := e.m.validate(&e.arg); err != nil {
-		return err
+	if err := e.m.codec.Validate(&e.arg); err != nil {
+		return &validationError{method: e.m, cause: err}
 	}
 	if e.check != nil {
 		doing := &call.Actor.world.game.Doing

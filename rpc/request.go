@@ -269,8 +269,8 @@ type hearer[R any] struct {
 }
 
 func (h *hearer[R]) read(c *Conn, payload []byte) error {
-	if err := h.m.decode(payload, &h.result); err != nil {
-		return err
+	if err := h.m.codec.Decode(payload, &h.result); err != nil {
+		return h.m.undecodable(len(payload), err)
 	}
 	if raw, ok := any(&h.result).(*Raw); ok {
 		*raw = keep(raw).(Raw) // the asker may keep it, and a goroutine in Ask reads it later
