@@ -1,6 +1,10 @@
 package bunch
 
-import "github.com/quivernet/quiver/internal/parity"
+import (
+	"slices"
+
+	"github.com/quivernet/quiver/internal/parity"
+)
 
 // maxRepaired is how many entries a group has at most: a part of a transfer takes 30.
 const maxRepaired = 32
@@ -8,16 +12,15 @@ const maxRepaired = 32
 // repairs makes repair bunches for long messages of bulk in flight, when all that waited has left and the owner gives no more: a loss at the end of
 // a transfer would cost a round trip in which the path carries nothing else. It does so where the carrier tells fates.
 type repairs struct {
-	loss  parity.Loss
-	codes parity.Codes
-	runs  queue[sentRun] // those that have left and may not be acknowledged yet
-	sent  uint64         // repair bunches
+	loss parity.Loss
+	runs queue[sentRun] // those that have left and may not be acknowledged yet
+	sent uint64         // repair bunches
 
 	// The repair bunches of the run that was taken out of runs last.
 	run     sentRun
 	current repair   // the next of them to leave: see more
 	shards  [][]byte // the entries of its group, then its repair bunches
-	memory  []byte   // of the last entry, filled up with zeros, and of the repair bunches
+	memory  []byte   // of the repair bunches
 }
 
 // sentRun is a long message, or the first entries of one, that has left once.
@@ -71,14 +74,9 @@ func (r *repairs) prepare(ch *channel, last uint64, loss float64) {
 	if g.total = parity.Count(flying, loss); g.total == 0 {
 		return
 	}
-	code, err := r.codes.Get(g.count, g.total)
-	if err != nil {
-		return
-	}
 	r.cut(ch, g)
-	if code.Encode(r.shards) == nil {
-		r.run, r.current = sentRun{ch, last}, g
-	}
+	parity.Make(r.shards, g.count)
+	r.run, r.current = sentRun{ch, last}, g
 }
 
 // groupOf returns the group that ends with the entry last: those before it in its run, as many as may be, that are in the reliable buffer still; and
@@ -102,21 +100,16 @@ func groupOf(ch *channel, last uint64) (g repair, flying int, ok bool) {
 	return g, flying, true
 }
 
-// cut lists the entries of a group as shards, and behind them empty ones for its repair bunches.
+// cut lists the entries of a group as shards, and behind them memory for its repair bunches.
 func (r *repairs) cut(ch *channel, g repair) {
 	if r.memory == nil {
-		r.memory = make([]byte, (parity.Most+1)*EntryBytes)
+		r.memory = make([]byte, parity.Most*EntryBytes)
 	}
 	r.shards = r.shards[:0]
-	for i := range g.count - 1 {
-		r.shards = append(r.shards, ch.out.at(g.first+uint64(i)).payload)
+	for i := range uint64(g.count) {
+		r.shards = append(r.shards, ch.out.at(g.first+i).payload)
 	}
-	end := r.memory[:EntryBytes]
-	clear(end[copy(end, ch.out.at(g.first+uint64(g.count)-1).payload):])
-	r.shards = append(r.shards, end)
-	for i := range g.total {
-		r.shards = append(r.shards, r.memory[(i+1)*EntryBytes:(i+2)*EntryBytes])
-	}
+	r.shards = slices.AppendSeq(r.shards, slices.Chunk(r.memory[:g.total*EntryBytes], EntryBytes))
 }
 
 // spare reports whether trim has memory to give up, now or later.

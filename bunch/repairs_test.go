@@ -245,10 +245,7 @@ func TestRepairsInPieces(t *testing.T) {
 	ch := c.channels.find(number)
 	message := pattern(3*EntryBytes, 3)
 	shards := [][]byte{message[:EntryBytes], message[EntryBytes : 2*EntryBytes], message[2*EntryBytes:], make([]byte, EntryBytes)}
-	var codes parity.Codes
-	code, err := codes.Get(3, 1)
-	require.NoError(t, err)
-	require.NoError(t, code.Encode(shards))
+	parity.Make(shards, 3)
 
 	// Each range is missing of one entry only: one repair bunch restores all three.
 	cuts := []int{0, 400, 800, EntryBytes}

@@ -5,12 +5,7 @@
 // them, shard c multiplied by the inverse of (count+i) xor c.
 package parity
 
-import (
-	"fmt"
-	"math"
-
-	"github.com/klauspost/reedsolomon"
-)
+import "math"
 
 const (
 	// Most is how much parity there may be for what belongs together; where it would need more, another round trip is cheaper.
@@ -61,28 +56,4 @@ func (l *Loss) Note() { l.decided = min(l.decided+1, priorMemory) }
 func (l *Loss) Estimate(measured float64) float64 {
 	n := float64(l.decided)
 	return (measured*n + priorLoss*priorWeight) / (n + priorWeight)
-}
-
-// Codes are the codes in use, by count and parity. The zero value has none.
-type Codes map[[2]int]reedsolomon.Encoder
-
-// maxCodes is how many codes Codes holds; when there would be more, it drops all. Nearly all chunks, and messages, have the same count.
-const maxCodes = 8
-
-// Get returns the code for so many shards and so much parity.
-func (c *Codes) Get(count, parity int) (reedsolomon.Encoder, error) {
-	key := [2]int{count, parity}
-	if code := (*c)[key]; code != nil {
-		return code, nil
-	}
-	code, err := reedsolomon.New(count, parity, reedsolomon.WithCauchyMatrix(), reedsolomon.WithMaxGoroutines(1),
-		reedsolomon.WithInversionCache(false)) // Restore needs no inverted matrix
-	if err != nil {
-		return nil, fmt.Errorf("parity: %d shards for %d: %w", parity, count, err)
-	}
-	if len(*c) >= maxCodes || *c == nil {
-		*c = make(Codes)
-	}
-	(*c)[key] = code
-	return code, nil
 }

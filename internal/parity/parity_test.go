@@ -30,18 +30,3 @@ func TestLossBelievesFewPacketsLittle(t *testing.T) {
 	require.InDelta(t, 0.004, l.Estimate(0), 0.0005)
 	require.InDelta(t, 0.1, l.Estimate(0.12), 0.002)
 }
-
-// TestCodesAreBounded: a peer that asks for every count and parity makes no more than maxCodes codes be kept.
-func TestCodesAreBounded(t *testing.T) {
-	var codes Codes
-	for count := 1; count <= MostShards; count++ {
-		first, err := codes.Get(count, 1+count%Most)
-		require.NoError(t, err)
-		again, err := codes.Get(count, 1+count%Most)
-		require.NoError(t, err)
-		require.Same(t, first, again)
-		require.LessOrEqual(t, len(codes), maxCodes)
-	}
-	_, err := codes.Get(0, 1)
-	require.ErrorContains(t, err, "parity: 1 shards for 0")
-}

@@ -1,19 +1,22 @@
 package slices
 
-import "github.com/quivernet/quiver/internal/parity"
+import (
+	"slices"
+
+	"github.com/quivernet/quiver/internal/parity"
+)
 
 // repairs makes repair slices for chunks in flight, when all slices have left and no more messages are to follow: a loss at the end of
 // a transfer would cost a round trip in which nothing else is left to send.
 type repairs struct {
-	codes parity.Codes
-	next  uint64 // number of the next chunk to make repair slices for
-	loss  parity.Loss
-	sent  uint64 // repair slices
+	next uint64 // number of the next chunk to make repair slices for
+	loss parity.Loss
+	sent uint64 // repair slices
 
 	// The repair slices of the chunk before next; current is the next of them to leave.
 	current repair
 	shards  [][]byte // the slices of that chunk, then its repair slices
-	memory  []byte   // of the last slice, filled up with zeros, and of the repair slices
+	memory  []byte   // of the repair slices
 }
 
 // take returns the next repair slice for the chunks that o has in flight. Its shard is valid until the next call.
@@ -41,32 +44,19 @@ func (r *repairs) prepare(o *outbox, number uint64, loss float64) {
 	if extra == 0 || count > parity.MostShards {
 		return
 	}
-	code, err := r.codes.Get(count, extra)
-	if err != nil {
-		return
-	}
-	r.cutShards(message, count, extra)
-	if code.Encode(r.shards) == nil {
-		r.current = repair{id: c.id, count: count, parity: extra, last: len(message) - (count-1)*Size}
-	}
+	r.cutShards(message, extra)
+	parity.Make(r.shards, count)
+	r.current = repair{id: c.id, count: count, parity: extra, last: len(message) - (count-1)*Size}
 }
 
-// cutShards cuts a message into shards, and appends empty ones for its repair slices.
-func (r *repairs) cutShards(message []byte, count, extra int) {
+// cutShards cuts a message into shards, and appends memory for its repair slices.
+func (r *repairs) cutShards(message []byte, extra int) {
 	if r.memory == nil {
-		r.memory = make([]byte, (parity.Most+1)*Size)
+		r.memory = make([]byte, parity.Most*Size)
 	}
-	r.shards = r.shards[:0]
-	for i := range count - 1 {
-		r.shards = append(r.shards, message[i*Size:(i+1)*Size])
-	}
-	last := r.memory[:Size]
-	clear(last[copy(last, message[(count-1)*Size:]):])
-	r.shards = append(r.shards, last)
-	for i := range extra {
-		r.shards = append(r.shards, r.memory[(i+1)*Size:(i+2)*Size])
-	}
+	r.shards = slices.AppendSeq(r.shards[:0], slices.Chunk(message, Size))
+	r.shards = slices.AppendSeq(r.shards, slices.Chunk(r.memory[:extra*Size], Size))
 }
 
-// trim gives up the memory of the current chunk and the codes.
+// trim gives up the memory of the current chunk.
 func (r *repairs) trim() { *r = repairs{next: r.next, loss: r.loss, sent: r.sent} }

@@ -2,11 +2,28 @@ package parity
 
 import "github.com/klauspost/reedsolomon"
 
+var field reedsolomon.LowLevel
+
+// factor returns by what shard c of so many is multiplied in parity shard i.
+func factor(count, i, c int) byte { return reedsolomon.Inv(byte(count+i) ^ byte(c)) }
+
+// Make makes the parity shards, which stand behind the first count, of those. One that is shorter than they are counts as filled up with zeros.
+func Make(shards [][]byte, count int) {
+	for i, sum := range shards[count:] {
+		clear(sum)
+		for c, shard := range shards[:count] {
+			if len(shard) > 0 {
+				field.GalMulSliceXor(factor(count, i, c), shard, sum)
+			}
+		}
+	}
+}
+
 // Restore makes those of the first count shards that are empty, which have room, from as many of the parity shards behind them, of which it
 // overwrites these. A parity shard that is nil has not come. It reports whether there was enough.
 //
-// It solves one equation for each missing shard, so the work grows with the shards that are missing; that of reedsolomon.ReconstructData grows with
-// the third power of count, whatever is missing, and a peer chooses which of them that is.
+// It solves one equation for each missing shard, so the work grows with those: reedsolomon.ReconstructData inverts a matrix of count by count,
+// whatever is missing, and that a peer chooses.
 func Restore(shards [][]byte, count int) bool {
 	var s system
 	for c, shard := range shards[:count] {
@@ -36,8 +53,6 @@ type equation struct {
 	sum     []byte
 }
 
-var field reedsolomon.LowLevel
-
 // take makes an equation of each of the first parity shards, and reports whether there are enough of them.
 func (s *system) take(shards [][]byte, count int) bool {
 	for i, sum := range shards[count:] {
@@ -46,11 +61,10 @@ func (s *system) take(shards [][]byte, count int) bool {
 		}
 		e := equation{sum: sum}
 		for c, shard := range shards[:count] {
-			switch factor := reedsolomon.Inv(byte(count+i) ^ byte(c)); {
-			case len(shard) == 0:
-				e.factors = append(e.factors, factor)
-			default:
-				field.GalMulSliceXor(factor, shard, sum)
+			if f := factor(count, i, c); len(shard) == 0 {
+				e.factors = append(e.factors, f)
+			} else {
+				field.GalMulSliceXor(f, shard, sum)
 			}
 		}
 		s.equations = append(s.equations, e)
