@@ -6,8 +6,13 @@ import (
 	"github.com/quivernet/quiver/internal/parity"
 )
 
-// maxRepaired is how many entries a group has at most: a part of a transfer takes 30.
-const maxRepaired = 32
+const (
+	// maxRepaired is how many entries a group has at most: a part of a transfer takes 30.
+	maxRepaired = 32
+	// leastRepaired is how many entries a message has at least that gets repair bunches: for two or three entries they would be as many again, at
+	// every tick in which such a message leaves.
+	leastRepaired = 4
+)
 
 // repairs makes repair bunches for long messages of bulk in flight, when all that waited has left and the owner gives no more: a loss at the end of
 // a transfer would cost a round trip in which the path carries nothing else. It does so where the carrier tells fates.
@@ -80,7 +85,7 @@ func (r *repairs) prepare(ch *channel, last uint64, loss float64) {
 }
 
 // groupOf returns the group that ends with the entry last: those before it in its run, as many as may be, that are in the reliable buffer still; and
-// how many are not acknowledged. It is not ok for the one that opens the channel or closes it.
+// how many are not acknowledged. It is not ok for the one that opens the channel or closes it, nor for a short message.
 func groupOf(ch *channel, last uint64) (g repair, flying int, ok bool) {
 	end := ch.out.at(last)
 	g = repair{first: last + 1, last: len(end.payload)}
@@ -97,7 +102,7 @@ func groupOf(ch *channel, last uint64) (g repair, flying int, ok bool) {
 		}
 	}
 	g.count = int(last-g.first) + 1
-	return g, flying, true
+	return g, flying, g.flags&flagWhole != flagWhole || g.count >= leastRepaired
 }
 
 // cut lists the entries of a group as shards, and behind them memory for its repair bunches.

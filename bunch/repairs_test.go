@@ -137,11 +137,14 @@ func TestGroups(t *testing.T) {
 	count := maxParts - maxRepaired
 	require.Equal(t, repair{flags: flagRepair | flagBegin | byte(ReliableUnordered), first: g.first - uint64(count), count: count, last: EntryBytes}, before)
 	require.Equal(t, count, flying)
-	p.send(0, number, Reliable, pattern(2500, 0))
+	p.send(0, number, Reliable, pattern(3500, 0))
 	g, flying, ok = groupOf(ch, ch.next-1)
 	require.True(t, ok)
-	require.Equal(t, repair{flags: flagRepair | flagWhole, first: ch.next - 3, count: 3, last: 300}, g)
-	require.Equal(t, 3, flying)
+	require.Equal(t, repair{flags: flagRepair | flagWhole, first: ch.next - 4, count: 4, last: 200}, g)
+	require.Equal(t, 4, flying)
+	p.send(0, number, Reliable, pattern(2500, 0))
+	_, _, ok = groupOf(ch, ch.next-1)
+	require.False(t, ok, "short")
 }
 
 // repairOf returns the payload of a repair bunch.
