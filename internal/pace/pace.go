@@ -177,7 +177,7 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	c.congestion.jittery = c.delay.jitter() > 0
 	// Jitter is not a queue. Counted as one, 100 ms of it leave almost no packet that met a low queue, so random loss is never learnt:
 	// every second transfer on UE's profile Bad took its 5 % for a competitor's (stream.TestSealedOnABadPath).
-	c.congestion.acked(t, s.sent, max(0, queue-c.delay.jitter()))
+	c.congestion.acked(t, s.sent, max(0, queue-c.delay.jitter()), c.delay.long(c.batch.rtt))
 }
 
 // RoundTrip takes a round trip; of a batch the least counts. Acked calls it, and the owner for a probe that gets the first ack after an
@@ -224,8 +224,9 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 		c.round.losses().pass()
 		return
 	}
-	room := c.congestion.lost(s.sent)
-	consecutive := c.run.add(s.number) && room && !c.delay.long(c.batch.rtt)
+	long := c.delay.long(c.batch.rtt)
+	room := c.congestion.lost(s.sent, long)
+	consecutive := c.run.add(s.number) && room && !long
 	c.batch.addLost(consecutive)
 	c.burst.lost()
 	c.start.lost += size
