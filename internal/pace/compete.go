@@ -48,6 +48,9 @@ type competition struct {
 	yieldDepth   time.Duration // depth of the queue that dropped the packet
 }
 
+// lately reports whether there lately seemed to be a competitor.
+func (k *competition) lately(t instant) bool { return k.seen > 0 && t-k.seen < minimumLife }
+
 // compete enters Compete, with a window for the rate that we had before the queue stood, over the round trip with the queue.
 func (c *Controller) compete(t instant) {
 	least := min(leastDwell, dwellTrips*c.delay.base())

@@ -11,9 +11,9 @@ const (
 func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 	target := c.delay.target()
 	switch {
-	case c.competition.seen > 0 && t-c.competition.seen < minimumLife && c.queueRounds >= drainRounds:
+	case c.competition.lately(t) && c.queueRounds >= drainRounds:
 		c.compete(t)
-	case c.look.until == 0 && (b.full || c.flooded()):
+	case !c.look.drops(c.competition.lately(t)) && (b.full || c.flooded()):
 		c.answerLoss(t)
 	case c.queue > 2*target, ended && c.round.leastQueue > target, c.queue > target && c.excess(b):
 		switch {

@@ -31,6 +31,8 @@ type look struct {
 	number  uint16        // of the newest look; 0 = there was none
 	swift   bool          // it is a swift one
 	least   float64       // of its gain above 1
+	most    float64       // the same, so that a short queue holds what it adds; 0 = no bound
+	fits    bool          // a short queue holds what it adds
 	from    float64       // the estimate when it began
 	until   int64         // number of the round in which it is closed; 0 = no look is open
 	outcome tally         // fates of its packets
@@ -38,10 +40,18 @@ type look struct {
 	peak    time.Duration // the greatest queue since
 }
 
+// drops reports whether the look is open, and losses of a full queue meanwhile are its own. When others have lately filled that queue, a look that
+// fits it leaves them to those, and we yield.
+func (l *look) drops(others bool) bool { return l.until > 0 && !(l.fits && others) }
+
 // open begins a look.
 func (c *Controller) open(t instant, swift bool) {
 	c.enter(Up, t)
-	c.look = look{number: c.look.number + 1, swift: swift, least: c.play.lookGain(t) - 1, from: c.Estimate(), until: c.round.number + lookRounds, queue: c.queue}
+	most := c.fitting.most(t, &c.delay, c.fastest, c.supposed())
+	c.look = look{
+		number: c.look.number + 1, swift: swift, least: c.play.lookGain(t) - 1, most: most, fits: c.fitting.fits(most),
+		from: c.Estimate(), until: c.round.number + lookRounds, queue: c.queue,
+	}
 }
 
 // lookTime returns how long a look sends faster: as long as a sample, which would otherwise show only a part of it.
@@ -59,7 +69,11 @@ func (c *Controller) push() float64 {
 	if c.look.swift {
 		return swiftGain
 	}
-	return 1 + max(c.extra, c.look.least)
+	extra := max(c.extra, c.look.least)
+	if c.look.most > 0 {
+		extra = min(extra, c.look.most)
+	}
+	return 1 + extra
 }
 
 // payback returns the gain after a look: as much too low as the look's was too high, but not below emptyGain.
@@ -112,6 +126,7 @@ func (c *Controller) judge(t instant) (found bool) {
 	switch {
 	case c.hasFound(t):
 		l.until, c.shallow, c.lookedInVain = 0, false, false
+		c.fitting.found(c.competition.lately(t))
 		return true
 	case c.round.number >= l.until:
 		c.close()
@@ -140,6 +155,9 @@ func (c *Controller) close() {
 	c.shallow = dropped && c.Estimate() < l.from*1.05
 	if dropped {
 		c.extra = 0
+		if c.shallow && l.peak > c.delay.depth/2 { // a policer has no queue
+			c.fitting.drop(c.now)
+		}
 		return
 	}
 	wanted := l.least * c.delay.base().Seconds()

@@ -59,6 +59,7 @@ type Controller struct {
 
 	// Looks for more rate, from Cruise.
 	look       look
+	fitting    fitting
 	pause      int     // how many rounds of Cruise lie before the next one
 	extra      float64 // the next look's gain above 1, which is at least play.lookGain
 	play       play

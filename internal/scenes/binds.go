@@ -33,14 +33,13 @@ var binds = []struct {
 		[]string{"crowd: 4 one by one, queue 4"}},
 	{"Open: unequal parts become equal over some ten seconds, by looks that all make as large as each other and by yielding to the queues of others. Seeds differ: some are at 0.99, some at 0.8. New Reno is fairer.",
 		[]string{"crowd: 2", "crowd: 4", "crowd: 8", "crowd: 16", "crowd and weather: "}},
-	{"Open: who has most looks for more by a quarter of that, three times what a queue of an eighth holds: all lose, the others yield, and it does not, for it made the losses itself. Who yields adds half a packet in a round trip, " +
-		"of which its part is a hundred. Looks of no more than half the queue, once one has met drops, make it 0.9 with a third of the losses when they double with each that finds more, but not while others are known, and give one CUBIC over an eighth 0.47 for 0.37; " +
-		"but losses in runs then cost up to 16 % more time, and a latecomer of two over a quarter has 0.64 of its share for 0.92. A look that waits until half of the queue is empty waits for ever: it stands there.",
+	{"Open: who has most looks for more by a quarter of that, three times what a queue of an eighth holds, which its looks no longer do once one has met drops: 0.91 for 0.71. Who yields adds half a packet in a round trip, of which its part is a hundred. " +
+		"Not to look before half of the queue is empty makes it 0.95 and gives one CUBIC over an eighth 0.47 for 0.41, but 16 in weather lose 2.3 % for 1.5.",
 		[]string{"8 together on 1000 Mbit/s"}},
 	{"Open: over a round trip of 10 ms CUBIC leaves us 0.55 to 0.57, New Reno 0.48.",
 		[]string{"with cubic on 100 Mbit/s"}},
 	{"Open: a start that fills a queue of a quarter once drops all that the long one of ours sends for 40 ms, which then competes from a sixtieth of its rate, and looks for more only each 18 to 27 round trips, for a look has met drops. " +
-		"From all that came before, over short queues, it has 0.73, and 0.9 with looks of no more than half the queue, see Near; but then New Reno beside it over an eighth has 0.41. From 0.8 of that it has 0.44, and beside New Reno's short ones 0.8 for 0.73; but two over 1 Gbit/s and an eighth have 0.76 for 0.96. " +
+		"From 0.9 of all that came before, over short queues, it has 0.72 for 0.43; but then 16 in weather lose 2.3 % for 1.5, and two over 1 Gbit/s and an eighth become less equal. " +
 		"With a look right after it has competed it has more than New Reno would, but New Reno beside it over a queue of an eighth 0.33.",
 		[]string{"short flows: "}},
 	{"A model that takes no notice of loss fills a queue of an eighth until 5 % and more are lost; who answers losses as New Reno does gets a thirtieth, New Reno itself as well.",
