@@ -143,11 +143,12 @@ func (c *Controller) hasFound(t instant) bool {
 	return more && c.queue < target/2 && l.peak <= target && c.state != Compete && !c.startDroppedLately(t)
 }
 
-// close closes a look that has found nothing, or could not, for it had too few packets. If a queue stood meanwhile, the look took rate from others, and close gives that back. It
-// sets the gain of the next look by the queue that this one has made.
+// close closes a look that has found nothing. If a queue stood meanwhile, the look took rate from others, and close gives that back. It
+// sets the gain of the next look by the queue that this one has made. A look of too few packets to find anything puts the next one off only if no
+// start has met losses: an outage may have swallowed that, and left a rate of two packets a round trip.
 func (c *Controller) close() {
 	l := &c.look
-	l.until, c.lookedInVain = 0, l.outcome.count() >= leastLook
+	l.until, c.lookedInVain = 0, l.outcome.count() >= leastLook || c.start.dropped == 0
 	if c.state != Compete && l.peak > c.delay.aim() && c.rates.value() > l.from {
 		c.rates.set(c.filling, l.from)
 	}

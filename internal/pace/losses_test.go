@@ -104,15 +104,20 @@ func TestAPathIsNoPolicerFourTimesAsFast(t *testing.T) {
 	require.False(t, c.startDroppedLately(2*time.Second))
 }
 
-// TestALookOfFewPacketsIsNotInVain: a look of two packets can find nothing, so it does not put off the next one.
+// TestALookOfFewPacketsIsNotInVain: a look of two packets can find nothing, so after a start that met losses it does not put off the next one.
 func TestALookOfFewPacketsIsNotInVain(t *testing.T) {
-	for _, packets := range []int{leastLook - 1, leastLook} {
+	for _, row := range []struct {
+		packets int
+		dropped instant
+		inVain  bool
+	}{{leastLook, 1, true}, {leastLook - 1, 1, false}, {leastLook - 1, 0, true}} {
 		c := New(Config{Packet: 1000})
 		c.delay.trip(1, 50*ms)
 		c.rates.set(0, 1e5)
+		c.start.dropped = row.dropped
 		c.open(2, false)
-		c.look.outcome.acked = packets
+		c.look.outcome.acked = row.packets
 		c.close()
-		require.Equal(t, packets == leastLook, c.lookedInVain)
+		require.Equal(t, row.inVain, c.lookedInVain)
 	}
 }
