@@ -137,17 +137,20 @@ func (l *Link) lockedNow() time.Time {
 }
 
 // Expect says how many bytes of bulk the machines will be given later, besides those that they hold. The newest call counts. It is safe
-// from any goroutine.
+// from any goroutine that does not hold the lock.
 func (l *Link) Expect(bytes int64) {
 	if before := l.expected.Swap(bytes); (before > 0) == (bytes > 0) {
 		return
 	}
 	now := l.LockNow()
+	defer l.Unlock()
+	if l.failed != nil {
+		return
+	}
 	l.sealed.path.More = l.expected.Load() > 0
 	for i := range l.slots {
 		l.slots[i].SetPath(now, l.sealed.path)
 	}
-	l.Unlock()
 }
 
 // Unlock releases the lock, and sends what may leave now, if that cannot block: in place of the writer when it sleeps, or of the sealed
