@@ -198,11 +198,11 @@ func (t *Transfer) refreshWeight() {
 // hasPart reports whether a part was read and may be sent, as far as credit goes.
 func (t *Transfer) hasPart() bool { return !t.have && t.reader.has(t.limit) }
 
-// left returns how many bytes have yet to be sent. While the size is not known, it returns the credit that a transfer starts with.
+// left returns how many bytes have yet to be sent: none once the transfer has ended, though the receiver has yet to confirm that. While the size is not known, it returns the credit that a transfer starts with.
 func (t *Transfer) left() int64 {
 	size := t.header.size
 	switch ended, known := t.reader.size(); {
-	case t.have:
+	case t.have || t.isFinished():
 		return 0
 	case known:
 		size = ended
