@@ -48,9 +48,10 @@
 // round trip after it left; or when nothing comes for long. After two such timeouts in a row only probes leave.
 //
 // With rpc.Config.Sealed at both ends both backends travel in sealed packets, paced by a controller that does not take random
-// loss for congestion. When the last parts have left, repair slices, or repair bunches on lanes, follow in proportion to the loss, so that
-// the last losses cost no round trip. When sealed packets do not get through, QUIC carries; what was acked stays acked, and
-// [Transfer.Sealed] says which carries.
+// loss for congestion. When the last parts have left, repair slices, or repair bunches on lanes, follow in proportion to the
+// loss, so that the last losses cost no round trip. None follow between the bursts of a transfer whose source waits, or that
+// has a Rate. When sealed packets do not get through, QUIC carries; what was acked stays acked, and [Transfer.Sealed] says
+// which carries.
 //
 // WIRE.md has the bytes of both.
 //

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAttackCodes plays users, thieves and owners at random: who is let in must be who a simple model lets in.
-func TestAttackCodes(t *testing.T) {
+// TestRandomLogins plays users, thieves and owners at random: who is let in must be who a simple model lets in.
+func TestRandomLogins(t *testing.T) {
 	type known struct {
 		identity string
 		ends     time.Time

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAttackExpect: Expect from many goroutines, while carriers change, paths move and the connection ends. The machines' newest word is true.
-func TestAttackExpect(t *testing.T) {
+// TestExpectMeanwhile: Expect from many goroutines, while carriers change, paths move and the connection ends. The machines' newest word is true.
+func TestExpectMeanwhile(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBeside(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAttackTimers: many goroutines set and stop timers, also from Fire, and each timer that was set last fires.
-func TestAttackTimers(t *testing.T) {
+// TestRandomTimers: many goroutines set and stop timers, also from Fire, and each timer that was set last fires.
+func TestRandomTimers(t *testing.T) {
 	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) {
 			q := New()
