@@ -4,10 +4,11 @@ import "github.com/klauspost/reedsolomon"
 
 var field reedsolomon.LowLevel
 
-// factor returns by what shard c of so many is multiplied in parity shard i.
+// factor returns what shard c of count is multiplied by in parity shard i.
 func factor(count, i, c int) byte { return reedsolomon.Inv(byte(count+i) ^ byte(c)) }
 
-// Make makes the parity shards, which stand behind the first count, of those. One that is shorter than they are counts as filled up with zeros.
+// Make computes the parity of the first count shards into the shards behind them. A shard that is shorter than its parity counts as filled up with
+// zeros.
 func Make(shards [][]byte, count int) {
 	for i, sum := range shards[count:] {
 		clear(sum)
@@ -19,11 +20,11 @@ func Make(shards [][]byte, count int) {
 	}
 }
 
-// Restore makes those of the first count shards that are empty, which have room, from as many of the parity shards behind them, of which it
-// overwrites these. A parity shard that is nil has not come. It reports whether there was enough.
+// Restore fills in those of the first count shards that are empty; each must have the capacity of a whole one. It needs as many of the parity shards
+// behind them, where nil stands for one that has not come, and overwrites those that it uses. It reports whether there were enough.
 //
-// It solves one equation for each missing shard, so the work grows with those: reedsolomon.ReconstructData inverts a matrix of count by count,
-// whatever is missing, and that a peer chooses.
+// It solves one equation for each missing shard, so the work grows with their number. reedsolomon.ReconstructData would invert a matrix of count by
+// count, however few are missing, and a peer chooses count.
 func Restore(shards [][]byte, count int) bool {
 	var s system
 	for c, shard := range shards[:count] {
@@ -44,10 +45,10 @@ func Restore(shards [][]byte, count int) bool {
 // system is a system of linear equations for missing shards.
 type system struct {
 	missing   []int
-	equations []equation // as many
+	equations []equation // one for each of missing
 }
 
-// equation says of which multiples of the missing shards sum is the sum.
+// equation says that the missing shards, each multiplied by its factor, add up to sum.
 type equation struct {
 	factors []byte
 	sum     []byte
@@ -72,8 +73,8 @@ func (s *system) take(shards [][]byte, count int) bool {
 	return len(s.equations) == len(s.missing)
 }
 
-// solve turns each equation into one for its missing shard alone. Each square part of a Cauchy matrix has an inverse, so no factor by which it
-// divides is zero.
+// solve turns each equation into one for its missing shard alone, by Gauss-Jordan elimination. It needs no pivoting: each square part of a Cauchy
+// matrix has an inverse, so no factor by which it divides is zero.
 func (s *system) solve() {
 	for i, e := range s.equations {
 		e.multiply(reedsolomon.Inv(e.factors[i]))

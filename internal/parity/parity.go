@@ -1,5 +1,5 @@
-// Package parity says how many repair slices, parity shards, what is in flight at the end of a transfer needs, and makes them. A loss there would
-// cost a round trip in which nothing else is left to send.
+// Package parity makes parity shards for the slices or bunches that are in flight at the end of a transfer, and restores lost ones from them: a loss
+// there would cost a round trip in which nothing else is left to send. It also says how many parity shards are worth sending.
 //
 // The code is Reed-Solomon over GF(2^8) with the polynomial 0x11d and a Cauchy matrix: shard i of the parity of count shards is the sum of all of
 // them, shard c multiplied by the inverse of (count+i) xor c.
@@ -10,15 +10,15 @@ import "math"
 const (
 	// Most is how much parity there may be for what belongs together; where it would need more, another round trip is cheaper.
 	Most = 16
-	// MostShards is how many shards parity may be made for: the work grows with that of the shards and of what is lost.
+	// MostShards is how many shards parity may be made for: the work of restoring grows with that number times the number of lost shards.
 	MostShards = 64
 )
 
-// missRate is the share of chunks, or messages, whose parity may be too little.
+// missRate is the share of chunks, or groups of entries, whose parity may be too little.
 const missRate = 0.001
 
-// Count returns how much parity shards need so that it is too little with at most the probability missRate, when each of both is lost with the
-// probability loss: a quantile of the binomial distribution.
+// Count returns how many parity shards so many shards need, at most Most. With fewer than Most they are too few with a probability below missRate,
+// when each shard and each parity shard is lost with the probability loss: a quantile of the binomial distribution.
 func Count(shards int, loss float64) int {
 	for parity := range Most {
 		if tooFew(shards+parity, parity, loss) < missRate {
@@ -52,7 +52,8 @@ const (
 // Note counts a packet whose fate was told.
 func (l *Loss) Note() { l.decided = min(l.decided+1, priorMemory) }
 
-// Estimate returns the share of packets that are lost, as far as measured, which is of the packets that were counted, may be believed.
+// Estimate returns the share of packets that will probably be lost. measured is the share that was lost of those noted; the fewer these are, the
+// nearer is the estimate to priorLoss.
 func (l *Loss) Estimate(measured float64) float64 {
 	n := float64(l.decided)
 	return (measured*n + priorLoss*priorWeight) / (n + priorWeight)
