@@ -89,7 +89,7 @@ func (r *repairs) prepare(ch *channel, last uint64, loss float64) {
 func groupOf(ch *channel, last uint64) (g repair, flying int, ok bool) {
 	end := ch.out.at(last)
 	g = repair{first: last + 1, last: len(end.payload)}
-	for begins := false; !begins && g.first > ch.first && g.first+maxRepaired > last+1; {
+	for begins := false; !begins && g.first > ch.first && last+1-g.first < maxRepaired; {
 		g.first--
 		e := ch.out.at(g.first)
 		if e.flags&(flagOpen|flagClose) != 0 {
@@ -129,7 +129,8 @@ func (r *repairs) trim() {
 	}
 }
 
-// due reports whether a repair bunch is to leave: nothing of bulk waits, nor will the owner give more, and the path loses packets.
+// due reports whether a repair bunch is to leave: nothing of bulk waits, nor will the owner give more, and the path loses packets, or too few have
+// been sent to know that it does not.
 func (r *repairs) due(path *pathState, bulk *level) bool {
 	return path.Fates && !path.More && bulk.fresh.len()+bulk.resend.len() == 0 && r.loss.Estimate(path.Loss) >= tailLoss && r.next(path.Loss)
 }

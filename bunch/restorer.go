@@ -17,7 +17,7 @@ const (
 
 // restorer keeps repair bunches until they can restore the missing entries of their group.
 type restorer struct {
-	groups []*group // the one first for which none came for the longest time
+	groups []*group // by when a repair bunch last came for them, the oldest first
 	held   int      // repair bunches in all groups
 
 	restored uint64 // entries
@@ -106,7 +106,7 @@ func (p partial) has(off, end uint16) bool {
 	return slices.ContainsFunc(p.have, func(h extent) bool { return h.off <= off && end <= h.end })
 }
 
-// fillUp fills an entry up with zeros, which are here.
+// fillUp fills the last entry of a run up with zeros, and counts these as here.
 func (p *partial) fillUp() {
 	size := uint16(len(p.payload))
 	p.payload = append(make([]byte, 0, EntryBytes), p.payload...)[:EntryBytes]

@@ -295,8 +295,8 @@ func (h header) check(length int) error {
 	return nil
 }
 
-// repair is a repair bunch: one of the parity shards of a group, which is entries of a run, one after another. A group of count entries can be restored
-// from any count of its entries and repair bunches. Whoever gets too few loses nothing, since lost entries leave again.
+// repair is a repair bunch: one of the parity shards of a group, which is some consecutive entries of a run. A group of count entries can be
+// restored from any count of its entries and repair bunches. Whoever gets too few loses nothing, since lost entries leave again.
 type repair struct {
 	flags byte   // flagRepair, the delivery, BEGIN when the first entry of the group begins the run, and END when its last one ends it
 	first uint64 // the sequence of the group's first entry
@@ -319,7 +319,7 @@ func appendRepair(b []byte, channel uint64, r repair) []byte {
 	return append(b, r.shard...)
 }
 
-// splitRepair splits b, which begins behind the channel number of a repair bunch, where that ends.
+// splitRepair cuts off the rest of a repair bunch, which begins after its channel number. The payload is for parseRepair.
 func splitRepair(h header, b []byte) (_ header, payload, rest []byte, err error) {
 	switch size := repairFields + EntryBytes; {
 	case h.flags&^(flagRepair|flagWhole|byte(ReliableUnordered)) != 0:
