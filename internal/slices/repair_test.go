@@ -131,7 +131,7 @@ func TestRestorerIsBounded(t *testing.T) {
 	}
 	require.Equal(t, maxHeldRepairs, box.restorer.held)
 	require.NotZero(t, box.refused)
-	require.EqualValues(t, 10*Size, box.memory.account.(*room).left, "no room of olices")
+	require.EqualValues(t, 10*Size, box.memory.account.(*room).left, "no room of slices")
 }
 
 // full is an account that lends nothing.
@@ -264,16 +264,4 @@ func gfDivide(a, b byte) byte {
 		}
 	}
 	panic("no quotient")
-}
-
-func FuzzRepairSlice(f *testing.F) {
-	f.Add(repair{id: 1, count: 28, parity: 3, index: 1, last: 9, shard: make([]byte, Size)}.append(nil))
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		r, err := parseRepair(wire)
-		if err != nil {
-			return
-		}
-		require.Less(t, r.index, r.parity)
-		require.Equal(t, wire, r.append(nil))
-	})
 }
