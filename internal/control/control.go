@@ -42,12 +42,12 @@ const Version = 1
 
 // Limits of the messages.
 const (
-	MaxIdentity  = 1024    // bytes of an identity
-	MaxToken     = 4096    // bytes of a token
-	maxParam     = 1 << 30 // largest number in Params; all real ones are far smaller
-	maxAckDelay  = time.Minute
-	maxHeld      = 24 * time.Hour // a server that held a question for longer has lost its clients meanwhile
-	maxShapeSent = 4096           // lines of a Shape
+	MaxIdentity   = 1024    // bytes of an identity
+	MaxToken      = 4096    // bytes of a token
+	maxParam      = 1 << 30 // largest number in Params; all real ones are far smaller
+	maxAckDelay   = time.Minute
+	maxHeld       = 24 * time.Hour // a server that held a question for longer has lost its clients meanwhile
+	maxShapeLines = 4096
 	// maxShapeBytes bounds the Shape that a server sends to a client whose classes differ, so that it fits one message.
 	maxShapeBytes = 48 << 10
 )
@@ -150,7 +150,7 @@ func parseTime(r *reader) Time {
 // AppendShape appends a Shape with the lines that fit one message; Cut tells the reader whether some did not.
 func AppendShape(b []byte, lines []string) []byte {
 	size, n := 0, 0
-	for n < len(lines) && n < maxShapeSent && size+len(lines[n])+binary.MaxVarintLen16 <= maxShapeBytes {
+	for n < len(lines) && n < maxShapeLines && size+len(lines[n])+binary.MaxVarintLen16 <= maxShapeBytes {
 		size += len(lines[n]) + binary.MaxVarintLen16
 		n++
 	}
@@ -175,7 +175,7 @@ func parseShape(r *reader) Shape {
 	default:
 		s.Cut = cut[0] == 1
 	}
-	n := r.uvarint(maxShapeSent)
+	n := r.uvarint(maxShapeLines)
 	for i := uint64(0); i < n && r.err == nil; i++ {
 		s.Lines = append(s.Lines, string(r.bytes(maxShapeBytes)))
 	}
