@@ -195,11 +195,12 @@ func (l *Link) release(look bool) {
 // in the first carrier.
 func (l *Link) drainSealed() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.uncork()
 	if l.sealed.carrier != nil {
 		l.sealed.carrier.Wake()
 	}
+	l.mu.Unlock()
+	l.relieve()
 }
 
 // changed reports whether a machine's Changed is true. It asks every machine, because the answer clears it.

@@ -45,6 +45,7 @@ func (l *Link) Ping() {
 	l.mu.Lock()
 	l.queued.other()
 	l.mu.Unlock()
+	l.relieve()
 	ping := [pingBytes]byte{Ping}
 	_ = l.carrier.SendDatagram(ping[:]) // an error means that the connection has ended, which the reader notices
 }
