@@ -52,8 +52,8 @@ type handler struct {
 
 // Bind binds class in world: ctor makes the object of each of its actors. On a client ctor may ask [Actor.Owned] and [Actor.Ref]; the
 // states that came with the open are read into the object right after it, before any call. What ctor calls in this world runs in the
-// next Dispatch, on that object. Bind panics when the class is bound
-// already, or is added after the first connection. It belongs to the world's goroutine.
+// next Dispatch, on that object. Bind panics when the class is bound already, or is added after the first connection. It belongs to the
+// world's goroutine.
 func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 	switch {
 	case class == nil:

@@ -3,11 +3,9 @@ package rpc
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"reflect"
 	"sync"
-	"time"
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/codec"
@@ -17,8 +15,8 @@ import (
 type Handle[A any] interface {
 	// Call calls the method on a. It belongs to the world's goroutine, like everything that touches actors. After an error
 	// nothing was sent and nothing will run, except that a Multicast which fails for one client goes on with the others. A nil
-	// actor is an error, too. Errors are logged at Debug only, in the category reliable. A call that is sent encodes arg; one that runs in this
-	// world keeps it as it is, but a copy of a Raw.
+	// actor is an error, too. Errors are logged at Debug only, in the category reliable. A call that is sent encodes arg; one that
+	// runs in this world keeps arg itself, but of a Raw a copy.
 	Call(a *Actor, arg A) error
 	// Delivery is the delivery that was declared.
 	Delivery() bunch.Delivery
@@ -88,17 +86,6 @@ func call[A any](a *Actor, m *method, arg A) error {
 		a.world.logs.Failed(m, err)
 	}
 	return err
-}
-
-// logUnsent logs, at most once a second for each method, an answer, or a cancel, that could not be sent: nobody here gets that error. It leaves
-// out ErrClosed: the end of an actor or a connection is no mistake, and was logged before.
-func (w *World) logUnsent(m *method, err error) {
-	if errors.Is(err, ErrClosed) {
-		return
-	}
-	if hidden, ok := w.failWarn.Pass(m, time.Now()); ok { // the world's own time stands still between ticks
-		w.log.Warn("answer or cancel of a request not sent", "rpc", m.String(), "error", err, "more", hidden)
-	}
 }
 
 // place routes one call. For other worlds it encodes and sends the argument at once; for this one it keeps the value until the next

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/quivernet/quiver/internal/ask"
 	"github.com/quivernet/quiver/internal/budget"
@@ -178,6 +179,17 @@ func (q *question) refuse(v ask.Verdict, cause error) {
 	if err := q.send(e.Buf); err != nil {
 		w.countUnheard(q.conn)
 		w.logUnsent(m, err)
+	}
+}
+
+// logUnsent logs, at most once a second for each method, an answer, or a cancel, that could not be sent: nobody here gets that error. It leaves
+// out ErrClosed: the end of an actor or a connection is no mistake, and was logged before.
+func (w *World) logUnsent(m *method, err error) {
+	if errors.Is(err, ErrClosed) {
+		return
+	}
+	if hidden, ok := w.failWarn.Pass(m, time.Now()); ok { // the world's own time stands still between ticks
+		w.log.Warn("answer or cancel of a request not sent", "rpc", m.String(), "error", err, "more", hidden)
 	}
 }
 

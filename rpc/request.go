@@ -51,9 +51,9 @@ func (r *Request[A, R]) declared() *method { return r.question }
 func (r *Request[A, R]) takes(A)           {}
 
 // OnRequest makes fn answer r. It runs on the world's goroutine. Its error travels to the asker, as text, cut to 512 bytes, and with the
-// Code of a [*RequestError] that it is or wraps, else 0; it closes nothing. For an answer that takes time use [Request.Go] or [Request.Later]. When fn
-// destroys the actor, the answer is lost, and the asker gets ErrClosed. When fn panics, the connection ends: see Config.OnPanic. OnRequest
-// panics when r is of another class or has a function already.
+// Code of a [*RequestError] that it is or wraps, else 0; it closes nothing. For an answer that takes time use [Request.Go] or
+// [Request.Later]. When fn destroys the actor, the answer is lost, and the asker gets ErrClosed. When fn panics, the connection ends: see
+// Config.OnPanic. OnRequest panics when r is of another class or has a function already.
 func OnRequest[T, A, R any](b *Binding[T], r *Request[A, R], fn func(object T, call *Call, arg A) (R, error)) {
 	m := r.question
 	e := endpointOf[T, A](b, m)
