@@ -52,7 +52,7 @@ type congestion struct {
 	jittery    bool              // a deep queue may be jitter
 	grain      time.Duration     // time of a full packet at the bottleneck; 0 = unknown
 	neighbours latest[neighbour] // packets that arrived, by which lost ones are judged
-	step       time.Duration     // least time between two of them: with a 64th of the base round trip they reach back for four of these
+	step       time.Duration     // least time between two of them: a 64th of the base round trip, so that they reach back for four of those
 	newest     instant           // when the packet left that arrived last
 
 	baseline share
@@ -98,8 +98,9 @@ func (c *congestion) noteQueue(t instant, queue time.Duration) {
 	c.deepest = max(c.slots[0], c.slots[1], c.slots[2], c.slots[3])
 }
 
-// isShallow reports whether no packet met a queue within deepLife. The time of one packet is none, for of two that leave at once one waits for
-// the other, or a quarter more, for the rate may be overestimated. Nor is it one when what is faint is also no more than a few packets.
+// isShallow reports whether no packet met a queue within deepLife. A delay of less than 5/4 of a packet's time is no queue: of two packets that
+// leave at once one waits for the other, and the rate may be overestimated by a quarter. Nor is a faint one below the greatest of leastDeep,
+// leastSeen and leastPart.
 func (c *congestion) isShallow() bool {
 	return c.isFaint() && c.deepest < max(leastDeep*c.grain, leastSeen, leastPart*c.step) || c.deepest < c.grain*5/4
 }

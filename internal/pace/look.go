@@ -25,8 +25,8 @@ const (
 	shallowPause = 3
 )
 
-// look is a trial of more rate. A swift one sends in a fifth of a round trip about as much too much as another in a whole one: it shows
-// sooner whether there is room, for twice the rate, while nothing is known of others on the path.
+// look is a trial of more rate. A swift one sends at twice the rate for a fifth of a round trip, so in all about as much beyond the rate as another
+// does in a whole one: it shows sooner whether there is room, while nothing is known of others on the path.
 type look struct {
 	number  uint16        // of the newest look; 0 = there was none
 	swift   bool          // it is a swift one
