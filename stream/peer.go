@@ -149,7 +149,7 @@ func (p *Peer) tick(now time.Time) {
 	}
 	err := p.control.send(now)
 	left := p.sender.left()
-	extend.Expect(p.conn, left)
+	extend.Expect(p.conn, left) // before pump, so that no parity leaves ahead of parts, and after it, when these may have been the last
 	if err == nil {
 		err = p.sender.pump()
 	}
