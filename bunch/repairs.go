@@ -9,8 +9,8 @@ import (
 const (
 	// maxRepaired is how many entries a group has at most: a part of a transfer takes 30.
 	maxRepaired = 32
-	// leastRepaired is how many entries a message has at least that gets repair bunches: for two or three entries they would be as many again, at
-	// every tick in which such a message leaves.
+	// leastRepaired is how many entries a message needs to get repair bunches. Two or three entries would get as many again, and a game may send
+	// such messages at every tick.
 	leastRepaired = 4
 )
 

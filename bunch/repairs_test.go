@@ -201,18 +201,18 @@ func TestRepairsOfNothing(t *testing.T) {
 	}
 	require.Zero(t, c.Stats().EntriesRestored)
 	held := uint64(c.restorer.held)
-	require.EqualValues(t, 40*15+2, c.Stats().DroppedRepairs+held)
+	require.EqualValues(t, 40*30+2, c.Stats().DroppedRepairs+held)
 	_, due := c.NextTimeout()
 	require.True(t, due)
 	p.run(2 * trimAfter)
 	require.Zero(t, c.restorer.held)
-	require.EqualValues(t, 40*15+2, c.Stats().DroppedRepairs)
+	require.EqualValues(t, 40*30+2, c.Stats().DroppedRepairs)
 
 	// An entry that came is shorter than the group says.
 	h := header{flags: flagBegin, channel: number, sequence: 1}
 	require.NoError(t, c.receiveReliable(ch, h, make([]byte, 1000), 1000))
 	give(repairOf(1, 3, 16, 0, 5))
-	require.EqualValues(t, 40*15+3, c.Stats().DroppedRepairs)
+	require.EqualValues(t, 40*30+3, c.Stats().DroppedRepairs)
 }
 
 // TestRestoredLies: what a peer makes this side restore is taken as if it came: here a run within a run.

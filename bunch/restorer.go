@@ -47,6 +47,7 @@ func (m *restorer) keep(ch *channel, r repair) *group {
 	}
 	m.groups = append(m.groups, g)
 	if g.shards[r.index] != nil {
+		m.dropped++
 		return g
 	}
 	if m.held == maxHeldRepairs {

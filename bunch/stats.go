@@ -20,7 +20,7 @@ type Stats struct {
 	PacketsLost                  uint64 // sent and declared lost; some may have arrived late
 	PacketsMissing               uint64 // numbers of the peer's that did not come; it left some of them out
 	SpuriousLosses               uint64 // declared lost, acked later
-	RepairsSent, EntriesRestored uint64 // repair bunches; entries that were restored by the peer's
+	RepairsSent, EntriesRestored uint64 // repair bunches, of BunchesSent; entries that those of the peer restored
 	AcksOnlySent, ProbesSent     uint64
 
 	InFlight     int // bytes
@@ -31,7 +31,7 @@ type Stats struct {
 	// Drops by reason.
 	DroppedDuplicate     uint64 // packets and bunches that came twice
 	DroppedClosedChannel uint64 // bunches for a channel that is closed
-	DroppedRepairs       uint64 // repair bunches that came when all of their entries had, or for which there was no room
+	DroppedRepairs       uint64 // repair bunches that were not needed, because all of their entries or they themselves had come, or too many to keep
 	DroppedBeforeOpen    uint64 // unreliable and tracked messages for channels that are not open yet
 	DroppedLate          uint64 // UnreliableSequenced messages that a newer one overtook, and parts 512 packets behind their message
 	DroppedUnreliable    uint64 // unreliable messages that were too many (256 KiB may wait on either side, each with 64 bytes besides its own), or stale after an outage
@@ -45,6 +45,7 @@ func (c *Conn) Stats() Stats {
 	s.LatestRTT, s.SmoothedRTT, s.MinRTT, s.RTTVar = c.gate.Latest, c.gate.Smoothed, c.gate.Min, c.gate.Variance
 	s.PacketsMissing = c.received.missing
 	s.DroppedAssembly = c.assemblies.evicted
+	s.BunchesSent += c.repairs.sent
 	s.RepairsSent, s.EntriesRestored, s.DroppedRepairs = c.repairs.sent, c.restorer.restored, c.restorer.dropped
 	s.InFlight = c.sent.inFlight
 	s.Window, s.DeliveryRate = c.gate.Window(fullDatagram), recovery.Bytes(c.gate.Rate(), time.Second)

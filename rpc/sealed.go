@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -469,7 +468,7 @@ func (s *SealedStats) carrier() []string {
 	switch {
 	case s.Carries:
 		return []string{"sealed", statnet.Rate(float64(s.Rate)), "packets of up to " + statnet.Count(s.MaxPacket) + " B",
-			fmt.Sprintf("carrier %d of this connection", s.Carriers)}
+			statnet.Count(s.PacketsLost) + " of " + statnet.Count(s.PacketsOut) + " lost"}
 	case s.State == "off":
 		return []string{"QUIC", "sealed is off: Config.Sealed is not set at both ends, or no QUIC, as in rpctest"}
 	case s.Err != nil:

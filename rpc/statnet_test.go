@@ -22,9 +22,9 @@ func TestStatNetOfAConnection(t *testing.T) {
 		RateIn: 12_345, RateOut: 45_678, PacketRateIn: 30, PacketRateOut: 31.5, BunchRateIn: 40, BunchRateOut: 90.25,
 		LossIn: 0.002, LossOut: 0.0123, OutSaturation: 0.1,
 		BytesIn: 1_234_567, BytesOut: 9_876_543, PayloadOut: 8_888_888, PacketsIn: 3000, PacketsOut: 3150, BunchesIn: 4000, BunchesOut: 9025,
-		PacketsMissing: 6, PacketsLost: 38, PacketsOutOfOrder: 12, BunchesResent: 17, SpuriousLosses: 4, AcksAlone: 345,
+		PacketsMissing: 6, PacketsLost: 38, PacketsOutOfOrder: 12, BunchesResent: 17, RepairsOut: 4, EntriesRestored: 2, SpuriousLosses: 4, AcksAlone: 345,
 		InFlight: 4321, Window: 45_000, Queued: 999, DeliveryRate: 1_250_000, MaxDatagram: 1372,
-		Sealed:       SealedStats{State: "open", Carries: true, Carriers: 1, Rate: 1_300_000, MaxPacket: 8952},
+		Sealed:       SealedStats{State: "open", Carries: true, Carriers: 1, Rate: 1_300_000, MaxPacket: 8952, PacketsLost: 38, PacketsOut: 3500},
 		ChannelsOpen: 14, ActorsOpen: 11, SliceRateIn: 1200, SliceRateOut: 2_500_000, SliceBytesIn: 40_000, SliceBytesOut: 8_000_000,
 		Channels: []ChannelStats{
 			{Channel: 0, Out: 1, Slots: 256},
@@ -35,7 +35,7 @@ func TestStatNetOfAConnection(t *testing.T) {
 	}
 	require.Equal(t, `
 Ping              52.1 ms, 51.8 ms smoothed, 50.0 ms least, 1.2 ms jitter
-Carrier           sealed, 1.3 MB/s, packets of up to 8,952 B, carrier 1 of this connection
+Carrier           sealed, 1.3 MB/s, packets of up to 8,952 B, 38 of 3,500 lost
                            in          out
 Rate                12.3 kB/s    45.7 kB/s
 Packets               30.0 /s      31.5 /s
@@ -52,6 +52,8 @@ In all                 1.2 MB       9.9 MB
   spurious                               4
   out of order             12
   resent                                17
+  repair bunches                         4
+  restored                  2
   acks alone                           345
 Path              4.3 kB in flight of a window of 45.0 kB, 999 B queued, 1.2 MB/s delivered,
                   datagrams of 1372 B

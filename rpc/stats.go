@@ -45,10 +45,11 @@ type Stats struct {
 	PacketsLost, PacketsMissing uint64 // packets sent that were lost; packets not received although later ones were
 	PacketsOutOfOrder           uint64 // packets received after a later one
 	BytesIn, BytesOut           uint64
-	PayloadOut                  uint64 // bytes of BytesOut without headers and acks of bunches; resends count again
+	PayloadOut                  uint64 // bytes of BytesOut without headers, acks and repair bunches; resends count again
 	BunchesIn, BunchesOut       uint64
 	SliceBytesIn, SliceBytesOut uint64 // bytes of slices and their acks; resends count again
 	BunchesResent               uint64
+	RepairsOut, EntriesRestored uint64 // repair bunches sent, the parity behind a transfer by Window; entries that those of the peer restored
 	SpuriousLosses              uint64 // packets of PacketsLost, and of LossOut, that arrived later
 	Probes, AcksAlone           uint64
 
@@ -56,7 +57,7 @@ type Stats struct {
 	Window       int // bytes that bulk may have in flight
 	Queued       int // bytes that wait for a packet
 	DeliveryRate int // bytes a second that the path delivers when it is busy; more than RateOut when little is sent
-	MaxDatagram  int // largest datagram in bytes that the path takes now
+	MaxDatagram  int // largest datagram in bytes that QUIC takes now; how large sealed packets are is in Sealed
 	ReceiveLimit int // bytes of received reliable messages that may wait here
 
 	// Deferred counts the Dispatches that left messages of this connection to the next one: see Config.DispatchTime.
@@ -77,7 +78,7 @@ type Stats struct {
 	Severity string
 	Methods  []dos.Count
 
-	ChannelsOpen int            // the control channel, channels of actors, and the lanes of package stream
+	ChannelsOpen int            // the control channel, channels of actors, and those of package stream: its control and the lanes
 	ActorsOpen   int            // of ChannelsOpen: channels of the game's actors
 	Channels     []ChannelStats // channels with unacknowledged reliable entries, by number
 	Drops        Drops
@@ -116,8 +117,9 @@ type Drops struct {
 	// State counts updates of states that a client dropped, because it had no memory for them (it then asks for everything anew) or because
 	// they waited too long.
 	State uint64
-	// Bunches.
-	Duplicate, ClosedChannel, Unreliable, Late, BeforeOpen, Assembly uint64
+	// Bunches. Duplicate counts those that came twice: on a path that loses packets the end of a transfer is sent twice. Repairs counts
+	// repair bunches that were not needed.
+	Duplicate, ClosedChannel, Unreliable, Late, BeforeOpen, Assembly, Repairs uint64
 	// Datagrams.
 	RingFull, UnknownMachine, BeforeJoin uint64
 }
@@ -142,14 +144,14 @@ func (c *Conn) Stats() Stats {
 		PacketsIn: m.PacketsReceived, PacketsOut: m.PacketsSent, PacketsLost: m.PacketsLost, PacketsMissing: m.PacketsMissing,
 		BytesIn: m.BytesReceived, BytesOut: m.BytesSent, BunchesIn: m.BunchesReceived, BunchesOut: m.BunchesSent,
 		PacketsOutOfOrder: m.PacketsOutOfOrder, PayloadOut: m.PayloadSent,
-		BunchesResent: m.BunchesResent, SpuriousLosses: m.SpuriousLosses, Probes: m.ProbesSent, AcksAlone: m.AcksOnlySent,
+		BunchesResent: m.BunchesResent, RepairsOut: m.RepairsSent, EntriesRestored: m.EntriesRestored, SpuriousLosses: m.SpuriousLosses, Probes: m.ProbesSent, AcksAlone: m.AcksOnlySent,
 		InFlight: m.InFlight, Window: m.Window, Queued: m.Queued, DeliveryRate: m.DeliveryRate,
 		LossIn: share(m.PacketsMissing, m.PacketsMissing+m.PacketsReceived), LossOut: share(m.PacketsLost, m.PacketsSent),
 		SliceBytesIn: l.OtherIn, SliceBytesOut: l.OtherOut,
 		Channels: out, ChannelsOpen: len(channels), ActorsOpen: actors,
 		Drops: Drops{
 			Duplicate: m.DroppedDuplicate, ClosedChannel: m.DroppedClosedChannel, Unreliable: m.DroppedUnreliable, State: m.DroppedTracked, Late: m.DroppedLate,
-			BeforeOpen: m.DroppedBeforeOpen, Assembly: m.DroppedAssembly,
+			BeforeOpen: m.DroppedBeforeOpen, Assembly: m.DroppedAssembly, Repairs: m.DroppedRepairs,
 		},
 	}
 	s.setRates(c.rates.Of(now, counters(&m, &l)))
@@ -277,6 +279,8 @@ func (s Stats) String() string {
 	t.Row("  spurious", "", statnet.Count(s.SpuriousLosses))
 	t.Row("  out of order", statnet.Count(s.PacketsOutOfOrder), "")
 	t.Row("  resent", "", statnet.Count(s.BunchesResent))
+	t.Row("  repair bunches", "", statnet.Count(s.RepairsOut))
+	t.Row("  restored", statnet.Count(s.EntriesRestored), "")
 	t.Row("  acks alone", "", statnet.Count(s.AcksAlone))
 	t.List("Path", statnet.Bytes(float64(s.InFlight))+" in flight of a window of "+statnet.Bytes(float64(s.Window)),
 		statnet.Bytes(float64(s.Queued))+" queued", statnet.Rate(float64(s.DeliveryRate))+" delivered", fmt.Sprintf("datagrams of %d B", s.MaxDatagram))

@@ -39,7 +39,7 @@ type outcome struct {
 	err   error         // ends the link
 	woken bool          // Config.Wake must be called
 	wake  bool          // the writer has something to do
-	hole  time.Duration // as in turn
+	hole  time.Duration // how long only safe datagrams leave, when a black hole was found; else 0
 }
 
 // sendDirect sends in place of the sleeping writer. The caller holds the lock throughout, which keeps packets in order.

@@ -2,8 +2,8 @@ package pace
 
 const (
 	// fit is the part of a short queue that a look fills after one whose packets it has dropped. Cruising steers for a third of it, so that such a
-	// look loses nothing by itself: who has most of the path would else drop everybody's packets with a quarter of that, and be the only one
-	// who does not yield. Eight that began together on 1 Gbit/s over an eighth of the product stayed unequal.
+	// look loses nothing by itself. Otherwise who has most of the path would drop everybody's packets with a look of a quarter of that, and be
+	// the only one who does not yield: eight that began together on 1 Gbit/s over an eighth of the product stayed unequal.
 	fit = 0.5
 	// leastFit is the least that a look adds all the same: a smaller rise cannot be told from noise.
 	leastFit = 0.1

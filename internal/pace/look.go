@@ -145,7 +145,7 @@ func (c *Controller) hasFound(t instant) bool {
 
 // close closes a look that has found nothing. If a queue stood meanwhile, the look took rate from others, and close gives that back. It
 // sets the gain of the next look by the queue that this one has made. A look of too few packets to find anything puts the next one off only if no
-// start has met losses: an outage may have swallowed that, and left a rate of two packets a round trip.
+// start has met losses: an outage may have swallowed the start's packets, and left a rate of two packets a round trip.
 func (c *Controller) close() {
 	l := &c.look
 	l.until, c.lookedInVain = 0, l.outcome.count() >= leastLook || c.start.dropped == 0

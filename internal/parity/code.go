@@ -1,6 +1,10 @@
 package parity
 
-import "github.com/klauspost/reedsolomon"
+import (
+	"slices"
+
+	"github.com/klauspost/reedsolomon"
+)
 
 var field reedsolomon.LowLevel
 
@@ -32,9 +36,11 @@ func Restore(shards [][]byte, count int) bool {
 			s.missing = append(s.missing, c)
 		}
 	}
-	if !s.take(shards, count) {
+	came := slices.DeleteFunc(slices.Clone(shards[count:]), func(shard []byte) bool { return shard == nil })
+	if len(came) < len(s.missing) {
 		return false
 	}
+	s.take(shards, count)
 	s.solve()
 	for i, c := range s.missing {
 		shards[c] = append(shards[c], s.equations[i].sum...)
@@ -54,8 +60,8 @@ type equation struct {
 	sum     []byte
 }
 
-// take makes an equation of each of the first parity shards, and reports whether there are enough of them.
-func (s *system) take(shards [][]byte, count int) bool {
+// take makes an equation of each of the first parity shards that came, as many as there are missing.
+func (s *system) take(shards [][]byte, count int) {
 	for i, sum := range shards[count:] {
 		if sum == nil || len(s.equations) == len(s.missing) {
 			continue
@@ -70,7 +76,6 @@ func (s *system) take(shards [][]byte, count int) bool {
 		}
 		s.equations = append(s.equations, e)
 	}
-	return len(s.equations) == len(s.missing)
 }
 
 // solve turns each equation into one for its missing shard alone, by Gauss-Jordan elimination. It needs no pivoting: each square part of a Cauchy
