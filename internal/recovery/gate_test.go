@@ -156,6 +156,29 @@ func TestApplicationLimitedSamplesDoNotLower(t *testing.T) {
 	require.InDelta(t, 25_000, g.rate.value, 1)
 }
 
+// TestTrickleInAnothersQueue: what a trickle of bulk meets while the peer sends its own bulk says nothing about the path.
+func TestTrickleInAnothersQueue(t *testing.T) {
+	trickle := func(g *gateTest) {
+		for range 3 * rateRounds {
+			g.Limited(100)
+			g.round(100, 200*ms)
+		}
+	}
+	t.Log("# before the first bulk")
+	var g gateTest
+	g.round(100, 100*ms)
+	trickle(&g)
+	require.False(t, g.steady)
+
+	t.Log("# and after it")
+	for range flatRounds + 2 {
+		g.round(10_000, 100*ms)
+	}
+	require.True(t, g.steady)
+	trickle(&g)
+	require.InDelta(t, 100_000, g.rate.value, 1)
+}
+
 func TestRandomLossLeavesTheRate(t *testing.T) {
 	var g gateTest
 	g.round(10_000, 100*ms)

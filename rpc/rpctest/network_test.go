@@ -286,6 +286,34 @@ func TestBlobsInJitter(t *testing.T) {
 	}
 }
 
+// TestDownloadBehindAnUpload: the reports of a peer that takes a transfer meet the queue of the transfer. They ended the start of the peer's
+// own, which then began with four packets and took three times as long.
+func TestDownloadBehindAnUpload(t *testing.T) {
+	const size = 2 << 20 // 0.84 s at 20 Mbit/s
+	topic := stream.NewBlob("map")
+	rpctest.Run(t, emulation.Settings{PktLag: 50 * time.Millisecond, Rate: 20e6}, func(t *testing.T, net *rpctest.Network) {
+		server, down := streaming(t)
+		client, up := streaming(t)
+		for _, s := range []*stream.Streams{up, down} {
+			topic.Handle(s, func(in *stream.IncomingBlob) { go func() { _, _ = io.Copy(io.Discard, in) }() })
+		}
+		net.Server(server)
+		conn := net.Client(client)
+		net.Advance(time.Second)
+		for _, peer := range []*stream.Peer{up.Peer(conn), down.Peer(server.Conns()[0])} {
+			began := net.Elapsed()
+			transfer, err := topic.Start(peer, strings.NewReader(strings.Repeat("m", size)), size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			net.Until(time.Minute, func() bool { return transfer.Progress().Acked == size })
+			if took := net.Elapsed() - began; took > 1500*time.Millisecond {
+				t.Errorf("seed %d: it took %v", net.Seed(), took)
+			}
+		}
+	})
+}
+
 // streaming returns a world that streams.
 func streaming(t *testing.T) (*rpc.World, *stream.Streams) {
 	t.Helper()
