@@ -150,7 +150,7 @@ func (s *sender) earlyLeft() int64 {
 	left := s.early
 	for _, t := range s.sending {
 		if !t.accepted {
-			left -= t.limit
+			left -= t.early()
 		}
 	}
 	return max(left, 0)

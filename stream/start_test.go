@@ -66,3 +66,21 @@ func TestLeft(t *testing.T) {
 		require.Zero(t, left(-1, 9000, true))
 	})
 }
+
+// TestTransfersBehindSmallOnes: what small transfers leave of the bytes that may leave before headers are answered is for the next ones. A
+// transfer of 64 KiB took all of it, so that the next one waited for its answer, a whole round trip.
+func TestTransfersBehindSmallOnes(t *testing.T) {
+	overBackends(t, func(t *testing.T, via Backend) {
+		inNetwork(t, setup{via: via, delay: 100 * time.Millisecond}, func(n *network) {
+			got := collect(n.client.streams)
+			time.Sleep(time.Second)
+			for _, size := range []int64{64 << 10, -1, 64 << 10} {
+				begin := time.Now()
+				_, err := save.Start(n.server.peer, bytes.NewReader(content(64<<10)), size)
+				require.NoError(n, err)
+				require.NoError(n, (<-got).err)
+				require.Less(n, time.Since(begin), 200*time.Millisecond)
+			}
+		})
+	})
+}

@@ -198,18 +198,33 @@ func (t *Transfer) refreshWeight() {
 // hasPart reports whether a part was read and may be sent, as far as credit goes.
 func (t *Transfer) hasPart() bool { return !t.have && t.reader.has(t.limit) }
 
-// left returns how many bytes have yet to be sent: none once the transfer has ended, though the receiver has yet to confirm that. While the size is not known, it returns the credit that a transfer starts with.
+// size returns how many bytes the content has, -1 while nobody knows.
+func (t *Transfer) size() int64 {
+	if ended, known := t.reader.size(); known {
+		return ended
+	}
+	return t.header.size
+}
+
+// left returns how many bytes have yet to be sent: none once the transfer has ended, though the receiver has yet to confirm that. While the
+// size is not known, it returns the credit that a transfer starts with.
 func (t *Transfer) left() int64 {
-	size := t.header.size
-	switch ended, known := t.reader.size(); {
+	size := t.size()
+	switch {
 	case t.have || t.isFinished():
 		return 0
-	case known:
-		size = ended
 	case size < 0:
 		return firstCredit
 	}
 	return max(size-t.next, 0)
+}
+
+// early returns how many bytes the transfer sends at most before its header is answered.
+func (t *Transfer) early() int64 {
+	if size := t.size(); size >= 0 {
+		return min(t.limit, size)
+	}
+	return t.limit
 }
 
 // sendPart sends the next part on the route, whose open was true.
