@@ -85,7 +85,7 @@ type Config struct {
 	HandshakeTimeout time.Duration // from the carrier to Join; default 10 s
 	HelloTimeout     time.Duration // from the carrier to the client's Hello, which an honest client sends at once; default 2 s
 	ReceiveBudget    int           // bytes that reliable messages of all connections may hold here until they run; default 512 MiB
-	ReceiveLimit     int           // bytes of that for one connection: from Join on while few have joined, else as it uses them; at least 256 KiB, default 4 MiB
+	ReceiveLimit     int           // bytes of that for one connection: from Join on while few have joined, else as it uses them; at least 256 KiB, default 8 MiB
 	MaxLocalCalls    int           // calls made in this world that wait for the next Dispatch; default 4,096
 	MaxRequests      int           // open requests of a connection that this side asked, and as many that it will answer later; default 64
 	RequestTime      time.Duration // how long a [Request] may take when its context has no deadline; default 10 s, negative = any time
@@ -195,7 +195,7 @@ func (c *Config) retryAbove() int {
 func (c *Config) maxConnsPerAddress() int { return cmp.Or(c.MaxConnsPerAddress, 256) }
 func (c *Config) maxLoginFailures() int   { return cmp.Or(c.MaxLoginFailures, 8) }
 func (c *Config) receiveBudget() int      { return cmp.Or(c.ReceiveBudget, 512<<20) }
-func (c *Config) receiveLimit() int       { return cmp.Or(c.ReceiveLimit, 4<<20) }
+func (c *Config) receiveLimit() int       { return cmp.Or(c.ReceiveLimit, 8<<20) }
 func (c *Config) maxBunch() int           { return cmp.Or(c.Bunch.MaxBunch, bunch.MaxBunchBytes) }
 func (c *Config) maxLocalCalls() int      { return cmp.Or(c.MaxLocalCalls, 4096) }
 func (c *Config) maxRequests() int        { return cmp.Or(c.MaxRequests, 64) }

@@ -366,7 +366,7 @@ func TestTheOldestSilentOneMakesRoom(t *testing.T) {
 func TestReceiveLimitGrowsWithUse(t *testing.T) {
 	inNet(t, 2, Config{ReceiveBudget: 16 << 20, MaxConns: 8}, func(n *network) {
 		first, second := n.conns[0].Stats().ReceiveLimit, n.conns[1].Stats().ReceiveLimit
-		require.Equal(t, 480<<10, first, "what it has at Join: a 32nd of the 7 MiB that those who use it leave")
+		require.Equal(t, 704<<10, first, "what it has at Join: a 16th of the 7 MiB that those who use it leave")
 		require.Less(t, second, first)
 		require.Greater(t, second, 256<<10)
 		n.conns[0].raiseReceiveLimit()
@@ -383,8 +383,8 @@ func TestReceiveLimitGrowsWithUse(t *testing.T) {
 // would find it tight.
 func TestReceiveLimitAtJoin(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
-		require.Equal(t, 4<<20, n.conns[0].Stats().ReceiveLimit)
-		require.Equal(t, 4<<20, n.ends[0].Stats().ReceiveLimit)
+		require.Equal(t, 8<<20, n.conns[0].Stats().ReceiveLimit)
+		require.Equal(t, 8<<20, n.ends[0].Stats().ReceiveLimit)
 	})
 	inNet(t, 1, Config{ReceiveLimit: 1 << 20}, func(n *network) {
 		require.Equal(t, 1<<20, n.conns[0].Stats().ReceiveLimit)

@@ -33,8 +33,8 @@ func (m *Memory) Enter() bool {
 }
 
 // joinShare: one join takes at most a joinShare-th of the bytes that are free for joins. With the default Config the first connection
-// gets its whole limit of 4 MiB, the 32nd 1.7 MiB, the 100th 0.4 MiB.
-const joinShare = 32
+// gets its whole limit of 8 MiB, the 32nd 1.3 MiB, the 100th nothing beyond the least.
+const joinShare = 16
 
 // Join enlarges the reservation of a connection that has joined, by its share of the free bytes and up to limit, and returns it. So a
 // first transfer fills a long path at once; Grow would take two round trips for that. It leaves forUse alone, so that idle
