@@ -18,8 +18,7 @@ type Binding[T any] struct {
 type binding struct {
 	class     *Class
 	construct func(*Actor) any
-	handlers  []handler     // by method id; zero = no handler
-	endpoints []any         // by method id: an *endpoint[T, A], made by the first On or Check
+	handlers  []handler     // by method id: an *endpoint[T, A], made by the first On or Check; nil before
 	states    []stateKeeper // by state id; nil = not replicated here
 	at        func(object any) (x, y, z float32)
 	relevant  func(object any, viewer *Conn) bool
@@ -41,13 +40,20 @@ func (b *binding) replicate(object any, into []replica) {
 	}
 }
 
-// handler runs the calls of one method.
-type handler struct {
+// handler runs the calls of one method. It is an *endpoint without its types.
+type handler interface {
+	// bound reports whether On or OnRequest has given it a function: with a Check alone it runs nothing.
+	bound() bool
 	// remote decodes, validates and checks the argument of a call from the peer, and runs it. The error is a *validationError, or that of
 	// decoding.
-	remote func(object any, call *Call, payload []byte) error
+	remote(object any, call *Call, payload []byte) error
 	// local runs a call that was made in this world.
-	local func(object any, call *Call, arg any)
+	local(object any, call *Call, arg any)
+}
+
+// handles reports whether a handler runs the calls of m. b may be nil.
+func (b *binding) handles(m *method) bool {
+	return b != nil && b.handlers[m.id] != nil && b.handlers[m.id].bound()
 }
 
 // Bind binds class in world: ctor makes the object of each of its actors. On a client ctor may ask [Actor.Owned] and [Actor.Ref]; the
@@ -68,9 +74,8 @@ func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 			world.game.During(tasks.Doing{What: "the constructor of ", Of: class}, func() { object = ctor(a) })
 			return object
 		},
-		handlers:  make([]handler, len(class.root().methods)),
-		endpoints: make([]any, len(class.root().methods)),
-		states:    make([]stateKeeper, len(class.root().states)),
+		handlers: make([]handler, len(class.root().methods)),
+		states:   make([]stateKeeper, len(class.root().states)),
 	}
 	world.bind(b)
 	return &Binding[T]{b, world}
@@ -82,7 +87,6 @@ func On[T, A any](b *Binding[T], h Handle[A], fn func(object T, call *Call, arg 
 	e := endpointOf[T, A](b, m)
 	mustHook("On", m, fn == nil, e.run != nil)
 	e.run = fn
-	b.untyped.handlers[m.id] = handler{remote: e.remote, local: e.local}
 }
 
 // Check makes fn decide, before the handler of h runs, whether the caller may do this now. h is a *[ServerRPC], or a *[Request] to the
@@ -201,11 +205,13 @@ func endpointOf[T, A any](b *Binding[T], m *method) *endpoint[T, A] {
 		panic(fmt.Sprintf("rpc: %v cannot be bound to %v as class %s: it belongs to class %s",
 			m, reflect.TypeFor[T](), u.class.name, m.class.name))
 	}
-	if u.endpoints[m.id] == nil {
-		u.endpoints[m.id] = &endpoint[T, A]{m: m}
+	if u.handlers[m.id] == nil {
+		u.handlers[m.id] = &endpoint[T, A]{m: m}
 	}
-	return u.endpoints[m.id].(*endpoint[T, A])
+	return u.handlers[m.id].(*endpoint[T, A])
 }
+
+func (e *endpoint[T, A]) bound() bool { return e.run != nil }
 
 func (e *endpoint[T, A]) remote(object any, call *Call, payload []byte) error {
 	var zero A

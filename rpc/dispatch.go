@@ -156,7 +156,7 @@ func (w *World) dropReason(c *Conn, a *Actor, m *method) drops.Reason {
 	switch {
 	case a.dead:
 		return drops.Closed
-	case !p.bound() || p.binding.handlers[m.id].remote == nil:
+	case !p.bound() || !p.binding.handles(m):
 		return drops.Unbound
 	case c.server && a.conn != c && !m.anyCaller:
 		return drops.NotOwner

@@ -117,10 +117,19 @@ func TestHostileRequests(t *testing.T) {
 	}
 }
 
+// mute is the handler of questions that nobody answers.
+type mute struct{ handler }
+
+func (mute) bound() bool                     { return true }
+func (mute) remote(any, *Call, []byte) error { return nil }
+
+// muteAdmit makes an actor say nothing by itself when it is asked Admit.
+func muteAdmit(a *Actor) { a.own.binding.handlers[clerkAdmit.question.id] = mute{} }
+
 // TestBadAnswersEndTheirQuestion: with the connection at the server; a client that its server's answer does not please is not closed.
 func TestBadAnswersEndTheirQuestion(t *testing.T) {
 	withClerk(t, Config{}, func(n *network, here, there *Actor) {
-		there.own.binding.handlers[clerkAdmit.question.id].remote = func(any, *Call, []byte) error { return nil } // says nothing by itself
+		muteAdmit(there)
 		var heard []error
 		require.NoError(t, clerkAdmit.Then(here, shot{1}, func(_ int, err error) { heard = append(heard, err) }))
 		n.tick(2)
@@ -159,7 +168,7 @@ func TestAnswersNeverAskedFor(t *testing.T) {
 		b, err := n.server.Spawn(clerk, c)
 		require.NoError(t, err)
 		n.tick(3)
-		there.own.binding.handlers[clerkAdmit.question.id].remote = func(any, *Call, []byte) error { return nil }
+		muteAdmit(there)
 		require.NoError(t, clerkAdmit.Then(here, shot{1}, func(int, error) { heard++ }))
 		n.tick(2)
 		smuggle(t, n.mirror(0, b), answerBytes(clerkAdmit, append(ask.AppendAnswer(nil, 1, ask.Answered), 7)))

@@ -66,7 +66,6 @@ func OnRequest[T, A, R any](b *Binding[T], r *Request[A, R], fn func(object T, c
 			r.reply(q, result, err)
 		}
 	}
-	b.untyped.handlers[m.id] = handler{remote: e.remote, local: e.local}
 }
 
 // Ask asks and waits for the answer. Call it on any goroutine but the world's, where it returns [ErrOnWorld]: use Then there. Somebody

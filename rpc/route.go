@@ -96,10 +96,7 @@ func (a *Actor) localPlan(m *method) (plan, error) {
 }
 
 // handles reports whether m has a handler here. The object may not be there yet: a constructor may call, and what it calls runs after it.
-func (a *Actor) handles(m *method) bool {
-	b := a.part(m.class).binding
-	return b != nil && b.handlers[m.id].local != nil
-}
+func (a *Actor) handles(m *method) bool { return a.part(m.class).binding.handles(m) }
 
 // transmit sends an encoded call. A multicast goes on with other clients after an error, and returns the first one.
 func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
