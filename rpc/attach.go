@@ -375,7 +375,7 @@ func (w *World) expel(c *Conn) {
 		w.overflows++
 	}
 	c.requests.end(nil, err)
-	w.handlers.jobs.End(&c.requests.running, c.party())
+	w.background.jobs.End(&c.requests.running, c.party())
 	c.trace.Ended(err.Code.String())
 	w.log.Info("disconnected", "conn", c, "code", err.Code.String(), "reason", err.Reason, "remote", err.Remote)
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {

@@ -33,8 +33,8 @@ var (
 	errAnswered = errors.New("rpc: the answer is given")
 )
 
-// handlers are those that run on goroutines of their own.
-type handlers struct {
+// background has the handlers that run on goroutines of their own, by [Request.Go].
+type background struct {
 	jobs budget.Jobs // each connection's
 
 	mu      sync.Mutex
@@ -43,17 +43,17 @@ type handlers struct {
 }
 
 // start runs a handler, and is done with it when its answer has left for the asker, or the world is closed. It runs on the world's goroutine.
-func (h *handlers) start(q *question, run func()) {
+func (b *background) start(q *question, run func()) {
 	w := q.actor.world
 	of := w.requestsOf(q.conn)
-	h.jobs.Begin(&of.running)
-	h.count(1)
+	b.jobs.Begin(&of.running)
+	b.count(1)
 	go func() {
-		defer h.count(-1)
+		defer b.count(-1)
 		defer func() {
 			left := make(chan struct{})
 			w.hand(func() {
-				h.jobs.Return(&of.running)
+				b.jobs.Return(&of.running)
 				close(left)
 			})
 			select {
@@ -66,23 +66,23 @@ func (h *handlers) start(q *question, run func()) {
 	}()
 }
 
-func (h *handlers) count(n int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.running += n; h.running == 0 && h.none != nil {
-		close(h.none)
-		h.none = nil
+func (b *background) count(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.running += n; b.running == 0 && b.none != nil {
+		close(b.none)
+		b.none = nil
 	}
 }
 
 // wait returns when none runs, or with the cause of ctx.
-func (h *handlers) wait(ctx context.Context) error {
-	h.mu.Lock()
-	if h.running > 0 && h.none == nil {
-		h.none = make(chan struct{})
+func (b *background) wait(ctx context.Context) error {
+	b.mu.Lock()
+	if b.running > 0 && b.none == nil {
+		b.none = make(chan struct{})
 	}
-	none := h.none
-	h.mu.Unlock()
+	none := b.none
+	b.mu.Unlock()
 	if none == nil {
 		return nil
 	}
@@ -229,7 +229,7 @@ func (w *World) runQuestion(c *Conn, a *Actor, m *method, number uint64, argumen
 	case a.dead:
 		c.drop(drops.Closed, a, m)
 		return nil
-	case c.requests.questions.Full(), w.handlers.jobs.Of(&c.requests.running, c.party()) >= w.config.maxRequests():
+	case c.requests.questions.Full(), w.background.jobs.Of(&c.requests.running, c.party()) >= w.config.maxRequests():
 		w.dropQuestion(c, a, m, number, drops.Requests)
 		return nil
 	}

@@ -217,7 +217,7 @@ func (r *Request[A, R]) Later(call *Call) func(R, error) {
 // [World.WaitHandlers] waits for all of them. The handler must copy a Raw argument that fn uses.
 func (r *Request[A, R]) Go(call *Call, fn func(ctx context.Context) (R, error)) {
 	reply, ctx := r.Later(call), call.Context()
-	call.Actor.world.handlers.start(call.question.kept, func() {
+	call.Actor.world.background.start(call.question.kept, func() {
 		var result R
 		err := errNoReturn
 		defer func() { reply(result, err) }()

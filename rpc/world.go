@@ -55,14 +55,14 @@ type World struct {
 	sampled      time.Time // when sampleRates last ran
 
 	// What runs. Owned by the world's goroutine.
-	frame    frame               // the step from one Flush to the next
-	game     tasks.Runner[*Conn] // runs the game's functions, one at a time, and catches their panics
-	local    localCalls          // calls that run in this world
-	turns    turns               // whose messages run now, and for how long
-	requests requests            // that this world asks itself
-	handlers handlers            // of Request.Go
-	handling handling            // the call that is handled now
-	failWarn logs.Gates[*method] // for answers that could not be sent
+	frame      frame               // the step from one Flush to the next
+	game       tasks.Runner[*Conn] // runs the game's functions, one at a time, and catches their panics
+	local      localCalls          // calls that run in this world
+	turns      turns               // whose messages run now, and for how long
+	requests   requests            // that this world asks itself
+	background background          // handlers of Request.Go
+	handling   handling            // the call that is handled now
+	failWarn   logs.Gates[*method] // for answers that could not be sent
 
 	// Safe from any goroutine.
 	drive    *driver.Driver       // which goroutine drives the world, and what wakes it
@@ -213,7 +213,7 @@ func (w *World) Close(ctx context.Context, code Code, reason string) error {
 // WaitHandlers returns when no function of [Request.Go] runs, and the answers have been sent, or with the cause of ctx. The world must be
 // driven. A server that ends has its handlers refuse what is new, waits here for what runs, and closes the world; another wait, after Close,
 // is for those whose askers are gone and whose ctx has ended.
-func (w *World) WaitHandlers(ctx context.Context) error { return w.handlers.wait(ctx) }
+func (w *World) WaitHandlers(ctx context.Context) error { return w.background.wait(ctx) }
 
 // catch is deferred around functions of the game on other goroutines, as [tasks.Runner.Catch] is on the world's.
 func (w *World) catch(conn *Conn, doing tasks.Doing) {
