@@ -190,10 +190,13 @@ func (c *Conn) RemoteAddr() net.Addr {
 }
 
 // RTT returns the smoothed round trip time, 0 before the first sample.
-func (c *Conn) RTT() time.Duration {
+func (c *Conn) RTT() time.Duration { return c.counts().SmoothedRTT }
+
+// counts returns the counts of the machine.
+func (c *Conn) counts() bunch.Stats {
 	c.link.Lock()
 	defer c.link.Unlock()
-	return c.machine.Stats().SmoothedRTT
+	return c.machine.Stats()
 }
 
 // Sealed reports whether sealed packets now carry all that this end sends, instead of QUIC's datagrams: see [Config].Sealed,
@@ -381,36 +384,33 @@ type Channel struct {
 	number uint64
 }
 
-// Open reports whether the connection is usable and this side has not closed the channel.
-func (ch Channel) Open() bool {
-	if ch.conn == nil || !ch.conn.usable() {
-		return false
+// ask calls fn with the machine of the channel's connection, under the link's lock. It does nothing for the zero Channel.
+func (ch Channel) ask(fn func(machine *bunch.Conn)) {
+	if ch.conn != nil {
+		ch.conn.link.Lock()
+		defer ch.conn.link.Unlock()
+		fn(ch.conn.machine)
 	}
-	ch.conn.link.Lock()
-	defer ch.conn.link.Unlock()
-	return ch.conn.machine.IsOpen(ch.number)
+}
+
+// Open reports whether the connection is usable and this side has not closed the channel.
+func (ch Channel) Open() (open bool) {
+	ch.ask(func(machine *bunch.Conn) { open = ch.conn.usable() && machine.IsOpen(ch.number) })
+	return open
 }
 
 // Reliable returns how many entries of the channel's reliable buffer are taken, and how many it has; the last one is kept
 // for the close. UE: NumOutRec, RELIABLE_BUFFER.
 func (ch Channel) Reliable() (out, slots int) {
-	if ch.conn == nil {
-		return 0, 0
-	}
-	ch.conn.link.Lock()
-	defer ch.conn.link.Unlock()
-	return ch.conn.machine.Reliable(ch.number)
+	ch.ask(func(machine *bunch.Conn) { out, slots = machine.Reliable(ch.number) })
+	return out, slots
 }
 
 // QueueTime returns how long the bytes that wait on the channel, and on those that leave before it, will take to leave at the
 // present delivery rate.
-func (ch Channel) QueueTime() time.Duration {
-	if ch.conn == nil {
-		return 0
-	}
-	ch.conn.link.Lock()
-	defer ch.conn.link.Unlock()
-	return ch.conn.machine.QueueTime(ch.number)
+func (ch Channel) QueueTime() (queued time.Duration) {
+	ch.ask(func(machine *bunch.Conn) { queued = machine.QueueTime(ch.number) })
+	return queued
 }
 
 // Gate returns what holds back the calls of the channel now. When several things do, it is the first of these:
@@ -421,21 +421,12 @@ func (ch Channel) QueueTime() time.Duration {
 //	window           the path takes no more: its congestion window or pace, or an outage
 //
 // It is empty when nothing waits, or only for Flush. States do not count.
-func (ch Channel) Gate() string {
-	if ch.conn == nil {
-		return ""
-	}
-	ch.conn.link.Lock()
-	defer ch.conn.link.Unlock()
-	return ch.conn.gate(ch.number)
+func (ch Channel) Gate() (gate string) {
+	ch.ask(func(*bunch.Conn) { gate = ch.conn.gate(ch.number) })
+	return gate
 }
 
 // Watch makes Run tick once, as soon as fewer than out entries are taken and QueueTime is at most queued.
 func (ch Channel) Watch(out int, queued time.Duration) {
-	if ch.conn == nil {
-		return
-	}
-	ch.conn.link.Lock()
-	defer ch.conn.link.Unlock()
-	ch.conn.machine.Watch(ch.number, out, queued)
+	ch.ask(func(machine *bunch.Conn) { machine.Watch(ch.number, out, queued) })
 }

@@ -235,9 +235,7 @@ func (w *World) sampleRates() {
 	now := w.frame.beat.Real // the game's clock may stand still, or jump
 	for _, c := range w.announced {
 		if c.trace.Due(now) {
-			c.link.Lock()
-			m := c.machine.Stats()
-			c.link.Unlock()
+			m := c.counts()
 			c.trace.Sample(now, &m)
 		}
 	}
@@ -246,10 +244,7 @@ func (w *World) sampleRates() {
 	}
 	w.sampled = now
 	for _, c := range w.announced {
-		c.link.Lock()
-		m := c.machine.Stats()
-		c.link.Unlock()
-		l := c.link.Stats()
+		m, l := c.counts(), c.link.Stats()
 		c.rates.Of(now, counters(&m, &l))
 	}
 }
