@@ -92,15 +92,10 @@ func (l linked) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 
 // linkedError turns a Carrier's error into that of a link.Carrier.
 func linkedError(err error) error {
-	if err == nil {
-		return nil
-	}
-	var large *TooLargeError
-	var closed *CloseError
-	switch {
-	case errors.As(err, &large):
+	if large, ok := errors.AsType[*TooLargeError](err); ok {
 		return &link.TooLargeError{Max: large.Max}
-	case errors.As(err, &closed):
+	}
+	if closed, ok := errors.AsType[*CloseError](err); ok {
 		return &link.CloseError{Code: uint64(closed.Code), Reason: closed.Reason, Remote: closed.Remote, Cause: err}
 	}
 	return err

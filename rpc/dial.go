@@ -272,8 +272,7 @@ func dial(ctx context.Context, socket net.PacketConn, addr net.Addr, host string
 		unshare()
 		free()
 	})
-	var refused *quicconn.RefusedError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*quicconn.RefusedError](err); ok {
 		return nil, &CloseError{Code: ServerFull, Reason: "the server takes no handshake now, or none from this address", Remote: true, cause: refused.Unwrap()}
 	} else if err != nil {
 		return nil, err

@@ -212,8 +212,8 @@ func (w *World) violationOf(c *Conn, m *method, err error) *CloseError {
 
 // invalid reports whether err is that of a Validate or a Check.
 func invalid(err error) bool {
-	var refused *validationError
-	return errors.As(err, &refused)
+	_, refused := errors.AsType[*validationError](err)
+	return refused
 }
 
 // localCall is a call that runs in the world where it was made.

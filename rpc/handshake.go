@@ -364,8 +364,7 @@ var controlCodes = map[control.Kind]Code{
 
 // violation returns the CloseError of an error in the peer's messages, with the code that err has.
 func violation(err error) *CloseError {
-	var message *control.Error
-	if errors.As(err, &message) {
+	if message, ok := errors.AsType[*control.Error](err); ok {
 		return &CloseError{Code: controlCodes[message.Kind], Reason: message.Reason, cause: err}
 	}
 	var coded interface{ CloseCode() (uint64, string) }

@@ -156,9 +156,8 @@ func (q *question) refuse(v ask.Verdict, cause error) {
 	w, m := q.actor.world, q.method.pair
 	answer := ask.Answer{Number: q.number, Verdict: v}
 	if cause != nil {
-		var own *RequestError
 		answer.Code, answer.Text = m.class.codeOf(cause), cause.Error()
-		if errors.As(cause, &own) && own != nil {
+		if own, ok := errors.AsType[*RequestError](cause); ok && own != nil {
 			answer.Code, answer.Text = own.Code, own.Text
 		}
 		answer.Text = ask.Cut(answer.Text)

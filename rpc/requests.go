@@ -55,8 +55,7 @@ type receiver interface {
 
 // failed returns err as the RequestError of an inquiry.
 func (q *inquiry) failed(err error) error {
-	var known *RequestError
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*RequestError](err); ok {
 		return known
 	}
 	name := q.method.String()

@@ -226,8 +226,7 @@ func (a *Actor) sendFailed(to *opening, m *method, size int, err error) error {
 
 // tellFailed logs err if the call has closed its connection.
 func (c *Conn) tellFailed(err error) {
-	var cause *CloseError
-	if errors.As(err, &cause) {
+	if cause, ok := errors.AsType[*CloseError](err); ok {
 		c.world.log.Error("connection closed by a call", "conn", c, "code", cause.Code.String(), "reason", cause.Reason)
 	}
 }

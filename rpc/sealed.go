@@ -243,8 +243,7 @@ func (r *sealedCarrier) changed(state sealed.State) {
 
 // closeOnViolation closes the connection when its carrier ended because the peer broke the protocol.
 func (r *sealedCarrier) closeOnViolation(err error) {
-	var ended *sealed.Error
-	if errors.As(err, &ended) && ended.Kind == sealed.Violation {
+	if ended, ok := errors.AsType[*sealed.Error](err); ok && ended.Kind == sealed.Violation {
 		r.conn.world.violated(r.conn, &CloseError{Code: SealedViolation, Reason: ended.Reason, cause: err})
 	}
 }
