@@ -129,10 +129,8 @@ func (c *Class) add(m *method) {
 	root := c.root()
 	m.class, m.id = c, len(root.methods)
 	c.mustBeOpen(m)
-	for _, other := range root.methods {
-		if other.class == c && other.name == m.name {
-			panic(fmt.Sprintf("rpc: class %s declares %s twice", c.name, m.name))
-		}
+	if slices.ContainsFunc(root.methods, func(other *method) bool { return other.class == c && other.name == m.name }) {
+		panic(fmt.Sprintf("rpc: class %s declares %s twice", c.name, m.name))
 	}
 	if len(root.methods) == maxMethods {
 		panic(fmt.Sprintf("rpc: class %s has more than %d methods", root.name, maxMethods))
@@ -201,10 +199,8 @@ func NewComponent(class *Class, name string) *Class {
 	}
 	c := &Class{name: class.name + "." + name, actor: class, slot: len(class.components)}
 	class.mustBeOpen(c)
-	for _, other := range class.components {
-		if other.name == c.name {
-			panic(fmt.Sprintf("rpc: class %s declares component %s twice", class.name, name))
-		}
+	if slices.ContainsFunc(class.components, func(other *Class) bool { return other.name == c.name }) {
+		panic(fmt.Sprintf("rpc: class %s declares component %s twice", class.name, name))
 	}
 	class.components = append(class.components, c)
 	return c
@@ -240,10 +236,8 @@ func (c *Class) stateOf(field int) *declaredState {
 func (c *Class) addState(d *declaredState) {
 	root := c.root()
 	c.mustBeOpen(d)
-	for _, other := range root.states {
-		if other.String() == d.String() {
-			panic(fmt.Sprintf("rpc: class %s declares %v twice", c.name, d))
-		}
+	if slices.ContainsFunc(root.states, func(other *declaredState) bool { return other.String() == d.String() }) {
+		panic(fmt.Sprintf("rpc: class %s declares %v twice", c.name, d))
 	}
 	if root.fields += d.count; root.fields > state.MaxFields {
 		panic(fmt.Sprintf("rpc: class %s has %d replicated fields with those of %v, at most %d", root.name, root.fields, d, state.MaxFields))
@@ -258,9 +252,8 @@ type classTable struct {
 	mu      sync.Mutex
 	classes []*Class
 	frozen  bool
-	ids     map[*Class]int // set by freeze, like the following
-	shape   shape.Shape    // of all classes; the handshake compares it
-	hash    [32]byte       // of shape
+	shape   shape.Shape // of all classes, set by freeze; the handshake compares it
+	hash    [32]byte    // of shape
 }
 
 // add adds a class; to add it again does nothing.
@@ -273,10 +266,8 @@ func (t *classTable) add(class *Class) error {
 	if slices.Contains(t.classes, class) {
 		return nil
 	}
-	for _, other := range t.classes {
-		if other.name == class.name {
-			return fmt.Errorf("rpc: two classes are named %q", class.name)
-		}
+	if slices.ContainsFunc(t.classes, func(other *Class) bool { return other.name == class.name }) {
+		return fmt.Errorf("rpc: two classes are named %q", class.name)
 	}
 	if t.frozen {
 		return fmt.Errorf("rpc: class %q is added after the first connection; Bind it or name it in Config.Classes before", class.name)
@@ -297,10 +288,6 @@ func (t *classTable) freeze() {
 		return
 	}
 	t.classes = slices.SortedFunc(slices.Values(t.classes), func(a, b *Class) int { return strings.Compare(a.name, b.name) })
-	t.ids = make(map[*Class]int, len(t.classes))
-	for id, class := range t.classes {
-		t.ids[class] = id
-	}
 	t.shape = shapeOf(t.classes)
 	t.hash = t.shape.Hash()
 	t.frozen = true
@@ -318,7 +305,7 @@ func (t *classTable) id(class *Class) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.frozen {
-		return t.ids[class]
+		return slices.Index(t.classes, class)
 	}
 	return len(t.classes)
 }
