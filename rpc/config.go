@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
-	"github.com/quivernet/quiver/internal/badnet"
 	"github.com/quivernet/quiver/internal/control"
 	"github.com/quivernet/quiver/rpc/dos"
 	"github.com/quivernet/quiver/rpc/emulation"
@@ -252,36 +251,16 @@ func (c *Config) pingTime(server bool) time.Duration {
 }
 
 func (c *Config) validate() error {
-	for _, limit := range []struct {
-		name  string
-		value int
-	}{
-		{"MaxConns", c.MaxConns}, {"MaxHandshakes", c.MaxHandshakes}, {"ReceiveBudget", c.ReceiveBudget},
-		{"ReceiveLimit", c.ReceiveLimit}, {"MaxLocalCalls", c.MaxLocalCalls}, {"MaxPosts", c.MaxPosts},
-		{"Rate", c.Rate}, {"WorldRate", c.WorldRate}, {"TickRate", c.TickRate},
-		{"MaxConnsPerIdentity", c.MaxConnsPerIdentity}, {"MaxRPCPerNetUpdate", c.MaxRPCPerNetUpdate}, {"MaxRequests", c.MaxRequests},
-	} {
-		if limit.value < 0 {
-			return fmt.Errorf("rpc: Config.%s is %d, must not be negative", limit.name, limit.value)
-		}
-	}
-	for _, timeout := range []struct {
-		name  string
-		value time.Duration
-	}{
-		{"HandshakeTimeout", c.HandshakeTimeout}, {"HelloTimeout", c.HelloTimeout}, {"IdleTimeout", c.IdleTimeout},
-	} {
-		if timeout.value < 0 {
-			return fmt.Errorf("rpc: Config.%s is %v, must not be negative", timeout.name, timeout.value)
-		}
-	}
-	if c.Emulation != nil {
-		if _, _, err := badnet.Links(*c.Emulation); err != nil {
-			return err
-		}
-	}
-	if !(c.MessageRate >= 0) {
-		return fmt.Errorf("rpc: Config.MessageRate is %v, must not be negative", c.MessageRate)
+	negative := cmp.Or(
+		notNegative("MaxConns", c.MaxConns), notNegative("MaxHandshakes", c.MaxHandshakes), notNegative("ReceiveBudget", c.ReceiveBudget),
+		notNegative("ReceiveLimit", c.ReceiveLimit), notNegative("MaxLocalCalls", c.MaxLocalCalls), notNegative("MaxPosts", c.MaxPosts),
+		notNegative("Rate", c.Rate), notNegative("WorldRate", c.WorldRate), notNegative("TickRate", c.TickRate),
+		notNegative("MaxConnsPerIdentity", c.MaxConnsPerIdentity), notNegative("MaxRPCPerNetUpdate", c.MaxRPCPerNetUpdate),
+		notNegative("MaxRequests", c.MaxRequests), notNegative("HandshakeTimeout", c.HandshakeTimeout), notNegative("HelloTimeout", c.HelloTimeout),
+		notNegative("IdleTimeout", c.IdleTimeout), notNegative("MessageRate", c.MessageRate),
+	)
+	if negative != nil {
+		return negative
 	}
 	if len(c.Token) > control.MaxToken {
 		return fmt.Errorf("rpc: Config.Token has %d bytes, the limit is %d", len(c.Token), control.MaxToken)
@@ -294,6 +273,14 @@ func (c *Config) validate() error {
 	}
 	if _, err := bunch.NewConn(time.Unix(0, 0), c.Bunch); err != nil {
 		return errors.Join(errors.New("rpc: Config.Bunch is not valid"), err)
+	}
+	return nil
+}
+
+// notNegative returns an error when a field's value is negative, or not a number.
+func notNegative[T int | float64 | time.Duration](field string, value T) error {
+	if !(value >= 0) {
+		return fmt.Errorf("rpc: Config.%s is %v, must not be negative", field, value)
 	}
 	return nil
 }
