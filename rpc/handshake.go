@@ -362,15 +362,8 @@ var controlCodes = map[control.Kind]Code{
 	control.PayloadFail: ControlChannelMessagePayloadFail,
 }
 
-// violation returns the CloseError of an error in the peer's messages, with the code that err has.
+// violation returns the CloseError of an error of package control, which are all of one type.
 func violation(err error) *CloseError {
-	if message, ok := errors.AsType[*control.Error](err); ok {
-		return &CloseError{Code: controlCodes[message.Kind], Reason: message.Reason, cause: err}
-	}
-	var coded interface{ CloseCode() (uint64, string) }
-	if !errors.As(err, &coded) {
-		return &CloseError{Code: ControlChannelMessageFail, Reason: err.Error(), cause: err}
-	}
-	code, reason := coded.CloseCode()
-	return &CloseError{Code: codeOf(code), Reason: reason, cause: err}
+	message := err.(*control.Error)
+	return &CloseError{Code: controlCodes[message.Kind], Reason: message.Reason, cause: err}
 }
