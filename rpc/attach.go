@@ -181,8 +181,10 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 		c.copies = newCopies()
 	}
 
-	// A place in the world, if there is one.
-	if full := w.enlist(c, c.origin(), v); full != nil {
+	// A place in the world, if there is one. A handshake may have to end to make room.
+	out, full := w.lobby.enlist(c, c.origin(), v)
+	w.evict(out)
+	if full != nil {
 		w.logs.Warn(logs.Refused, "connection refused", "conn", c, "code", full.Code.String(), "reason", full.Reason)
 		_ = carrier.CloseWithError(uint64(full.Code), full.Reason)
 		return nil, full
@@ -198,13 +200,6 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 		c.Close(closed.Code, closed.Reason)
 	}
 	return c, nil
-}
-
-// enlist gives a new connection a place in the world, or returns why there is none. A handshake may have to end to make room.
-func (w *World) enlist(c *Conn, from netip.Prefix, v *visit) *CloseError {
-	out, refused := w.lobby.enlist(c, from, v)
-	w.evict(out)
-	return refused
 }
 
 // origin returns the address that limits count by; none on a client.

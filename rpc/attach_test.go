@@ -136,7 +136,8 @@ func TestCloseWaitsForWhatIsAttached(t *testing.T) {
 		require.NoError(t, err)
 		near, _ := linktest.Pipe()
 		c := &Conn{world: w, server: true, carrier: linked{plug{near}}}
-		require.Nil(t, w.enlist(c, c.origin(), nil))
+		_, refused := w.lobby.enlist(c, c.origin(), nil)
+		require.Nil(t, refused)
 		closed := make(chan error, 1)
 		go func() { closed <- w.Close(t.Context(), HostClosedConnection, "over") }()
 		synctest.Wait()
@@ -171,7 +172,7 @@ func TestListenThatFailed(t *testing.T) {
 	_, err := Listen("127.0.0.1:0", nil, w.World)
 	require.ErrorContains(t, err, "TLS config")
 	require.NoError(t, w.lobby.becomeClient(0))
-	require.ErrorIs(t, w.becomeServer(), ErrWrongRole)
+	require.ErrorIs(t, w.lobby.listen(), ErrWrongRole)
 
 	w = newTestWorld(t, Config{})
 	certificate, err := cert.Development()

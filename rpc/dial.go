@@ -62,7 +62,8 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 	if config == nil || len(config.Certificates) == 0 && config.GetCertificate == nil && config.GetConfigForClient == nil {
 		return nil, errors.New("rpc: Listen needs a TLS config with a certificate; see cert.Development")
 	}
-	if err := world.becomeServer(); err != nil {
+	world.freeze()
+	if err := world.lobby.listen(); err != nil {
 		return nil, err
 	}
 	paths := quicconn.NewPaths(world.heldBack)
@@ -127,12 +128,6 @@ func (w *World) onInitial(ctx context.Context, client *quic.ClientInfo) (context
 	}
 	context.AfterFunc(ctx, func() { w.lobby.leave(v) })
 	return context.WithValue(ctx, visitKey{}, v), nil
-}
-
-// becomeServer notes that the world has one more listener.
-func (w *World) becomeServer() error {
-	w.freeze()
-	return w.lobby.listen()
 }
 
 // Addr returns the address of the listener's socket.

@@ -486,7 +486,8 @@ func TestConnThatHasNoLinkYetMakesNoRoom(t *testing.T) {
 	inNet(t, 0, Config{MaxHandshakes: 1}, func(n *network) {
 		_, far := linktest.Pipe()
 		c := &Conn{world: n.server.World, server: true, carrier: linked{from{plug{far}, host("192.0.2.1")}}}
-		require.Nil(t, n.server.enlist(c, c.origin(), nil))
+		_, refused := n.server.lobby.enlist(c, c.origin(), nil)
+		require.Nil(t, refused)
 		_, err := n.connectFrom(host("192.0.2.2"), newTestWorld(t, Config{}))
 		require.ErrorContains(t, err, "ServerFull: as many handshakes at once as Config.MaxHandshakes allows, 1")
 		n.server.lobby.leave(c.visit)
