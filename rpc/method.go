@@ -104,6 +104,7 @@ func place[A any](a *Actor, m *method, arg A) error {
 	e := codec.NewEncoder()
 	defer e.Release()
 	if plan.remote || m.codec.Refuses() { // an argument that could not be sent is an error here, too
+		e.Buf = m.appendID(e.Buf)
 		if err := m.encode(e, p); err != nil {
 			return err
 		}
@@ -227,14 +228,8 @@ func deliveryName(d bunch.Delivery) string {
 // appendID appends the id of m, which begins every call.
 func (m *method) appendID(b []byte) []byte { return binary.AppendUvarint(b, uint64(m.id)) }
 
-// encode appends a call of m with the argument at p.
+// encode appends the argument at p.
 func (m *method) encode(e *codec.Encoder, p any) error {
-	e.Buf = m.appendID(e.Buf)
-	return m.encodeValue(e, p)
-}
-
-// encodeValue appends the argument at p.
-func (m *method) encodeValue(e *codec.Encoder, p any) error {
 	if err := e.Encode(m.codec, p); err != nil {
 		return fmt.Errorf("rpc: %v: argument %v: %w", m, m.arg, err)
 	}

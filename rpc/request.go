@@ -246,7 +246,7 @@ func (r *Request[A, R]) reply(q *question, result R, err error) {
 	defer e.Release()
 	if q.conn != nil || m.codec.Refuses() {
 		e.Buf = ask.AppendAnswer(m.appendID(e.Buf), q.number, ask.Answered)
-		if err := m.encodeValue(e, p); err != nil {
+		if err := m.encode(e, p); err != nil {
 			q.fail(err)
 			return
 		}

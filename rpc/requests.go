@@ -96,7 +96,7 @@ func (w *World) place(q *inquiry, p any, until time.Time, keep func() any) error
 	defer e.Release()
 	if plan.remote || m.codec.Refuses() {
 		e.Buf = ask.AppendQuestion(m.appendID(e.Buf), q.number)
-		err = m.encodeValue(e, p)
+		err = m.encode(e, p)
 	}
 	switch {
 	case err != nil:
