@@ -398,7 +398,7 @@ func TestBlockedSealedPackets(t *testing.T) {
 		t.Log("# the path carries again")
 		n.blocked.Store(false)
 		n.arrive(n.far, 1024)
-		require.GreaterOrEqual(t, time.Since(closed), control.LeastRetryTime-time.Second)
+		require.GreaterOrEqual(t, time.Since(closed), 9*time.Second, "the client waits for 10 s")
 		require.Equal(t, uint32(2), n.near.carriers.stats().Carriers)
 		require.True(t, n.ends[0].Sealed())
 		require.NoError(t, n.ends[0].Err())
@@ -436,7 +436,7 @@ func TestSealedSpares(t *testing.T) {
 		send(n.near, 4096)
 		n.arrive(n.far, 4096)
 		n.tick(10)
-		require.GreaterOrEqual(t, carrier.Spares(), control.FewSpares, "more were asked for")
+		require.GreaterOrEqual(t, carrier.Spares(), 2, "more were asked for")
 	})
 }
 

@@ -27,11 +27,13 @@ const (
 	idShape   = 2
 	idLogin   = 5
 	idJoin    = 9
-	idMessage = 20 // after Join
-	idMissed  = 40 // likewise
-	idAskTime = 41 // likewise
-	idTime    = 42 // likewise
-	idTaken   = 43 // likewise
+
+	// After Join.
+	idMessage = 20
+	idMissed  = 40
+	idAskTime = 41
+	idTime    = 42
+	idTaken   = 43
 )
 
 // FeatureSealed is the bit of Hello.Features for sealed carriers. A receiver ignores bits that it does not know: later versions use them.

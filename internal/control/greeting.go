@@ -41,8 +41,7 @@ func (g *Greeting) Receive(payload []byte) (message any, err error) {
 	}
 	next, ok := g.after(message)
 	if !ok {
-		return nil, &Error{Fail,
-			fmt.Sprintf("%s arrived while %v", Name(payload[0]), g.stage)}
+		return nil, &Error{Fail, fmt.Sprintf("%s arrived while %v", Name(payload[0]), g.stage)}
 	}
 	ignored := g.stage == refused
 	g.stage = next

@@ -3,16 +3,16 @@ package control
 import "time"
 
 const (
-	// LeastRetryTime is how long the client waits after a sealed carrier has closed until it opens the next one. The wait doubles, up to
+	// leastRetryTime is how long the client waits after a sealed carrier has closed until it opens the next one. The wait doubles, up to
 	// mostRetryTime, while none opens: a path that takes no sealed packets at all must not be tried for ever.
-	LeastRetryTime = 10 * time.Second
+	leastRetryTime = 10 * time.Second
 	mostRetryTime  = 10 * time.Minute
 	// A server lets a client open freeInstances at any time, and one more for each instanceTime since the first. instanceTime is half of
-	// LeastRetryTime, because messages that a dark path held up arrive together.
+	// leastRetryTime, because messages that a dark path held up arrive together.
 	freeInstances = 8
-	instanceTime  = LeastRetryTime / 2
-	// FewSpares is the number of spare ids below which an end asks for more.
-	FewSpares = 2
+	instanceTime  = leastRetryTime / 2
+	// fewSpares is the number of spare ids below which an end asks for more.
+	fewSpares = 2
 )
 
 // Instances is one end's record of the sealed carriers agreed on with the peer. They are instances, used one after another, each with a
@@ -27,7 +27,7 @@ type Instances struct {
 }
 
 // Begin says when the first instance begins.
-func (i *Instances) Begin(now time.Time) { i.began, i.pause = now, LeastRetryTime }
+func (i *Instances) Begin(now time.Time) { i.began, i.pause = now, leastRetryTime }
 
 // Newest returns the newest instance, 0 before the first.
 func (i *Instances) Newest() uint32 { return i.newest }
@@ -48,7 +48,7 @@ func (i *Instances) Fail(instance uint32, now time.Time) {
 func (i *Instances) End(now time.Time) { i.live, i.ended = false, now }
 
 // Opened notes that packets of the newest instance arrive, so the pause after its end is short again.
-func (i *Instances) Opened() { i.pause = LeastRetryTime }
+func (i *Instances) Opened() { i.pause = leastRetryTime }
 
 // Next returns how long the client must wait until it opens the next instance. 0 means that it opens it now; then Next doubles the next
 // wait.
@@ -63,7 +63,7 @@ func (i *Instances) Next(now time.Time) (wait time.Duration) {
 // Want reports whether the caller must ask the peer for more ids now, given the number of spare ones. After true it returns false until
 // Given.
 func (i *Instances) Want(spares int) bool {
-	if i.asked || spares >= FewSpares {
+	if i.asked || spares >= fewSpares {
 		return false
 	}
 	i.asked = true

@@ -41,6 +41,3 @@ func (t *Claims[C]) Disclaim(identity string, c *C) {
 		t.of[identity] = slices.Delete(have, i, i+1)
 	}
 }
-
-// Empty reports whether nobody has a connection.
-func (t *Claims[C]) Empty() bool { return len(t.of) == 0 }

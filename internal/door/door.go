@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// ForgedTime is the least time for which a handshake keeps its place if it failed before the client had proven its address. Everybody
+// forgedTime is the least time for which a handshake keeps its place if it failed before the client had proven its address. Everybody
 // knows the keys of Initial packets (RFC 9001, section 5.2), so without it a forged CONNECTION_CLOSE would free the place at once, and
 // each Initial costs the server a signature. With it there are at most rpc.Config.RetryAbove of them a second.
-const ForgedTime = time.Second
+const forgedTime = time.Second
 
 // Limits of a [Door].
 type Limits struct {
@@ -52,7 +52,7 @@ type Visit[C any] struct {
 	since  time.Time    // when it began
 	conn   *C           // not nil: this connection waits for the client, and may have to make room
 	asking bool         // Authenticate runs
-	left   bool         // joined or failed; the place is kept while asking, or for ForgedTime
+	left   bool         // joined or failed; the place is kept while asking, or for forgedTime
 	placed bool         // it is among the visits
 
 	welcomed bool // the client may join
@@ -230,7 +230,7 @@ func (d *Door[C]) Await(v *Visit[C], c *C, welcomed bool) {
 	d.visits = append(slices.Delete(d.visits, i, i+1), v)
 }
 
-// Leave ends a visit; a second call does nothing. Its place is freed now, or once ForgedTime has passed and Authenticate has returned.
+// Leave ends a visit; a second call does nothing. Its place is freed now, or once forgedTime has passed and Authenticate has returned.
 func (d *Door[C]) Leave(v *Visit[C]) {
 	v.left, v.conn = true, nil
 	if v.proven && !v.asking {
@@ -268,10 +268,10 @@ func (d *Door[C]) Join(v *Visit[C]) {
 // Quit notes that a client that had joined from the address is gone.
 func (d *Door[C]) Quit(from netip.Prefix) { d.count(from, 0, -1) }
 
-// sweep frees the places of handshakes that failed before the address was proven, once ForgedTime has passed since they began.
+// sweep frees the places of handshakes that failed before the address was proven, once forgedTime has passed since they began.
 func (d *Door[C]) sweep(now time.Time) {
 	d.visits = slices.DeleteFunc(d.visits, func(v *Visit[C]) bool {
-		gone := v.left && !v.proven && !v.asking && now.Sub(v.since) >= ForgedTime
+		gone := v.left && !v.proven && !v.asking && now.Sub(v.since) >= forgedTime
 		if gone {
 			v.placed = false
 		}

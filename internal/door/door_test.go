@@ -112,9 +112,9 @@ func TestForgedAddressesCountNowhere(t *testing.T) {
 		e.Leave(v)
 		e.Leave(v)
 	}
-	require.True(t, e.Crowded(e.now.Add(ForgedTime-1)))
+	require.True(t, e.Crowded(e.now.Add(forgedTime-1)))
 	require.Len(t, e.visits, 80)
-	e.Crowded(e.now.Add(ForgedTime))
+	e.Crowded(e.now.Add(forgedTime))
 	require.Len(t, e.visits, 48)
 }
 
@@ -248,7 +248,7 @@ func TestDoorScript(t *testing.T) {
 		for _, from := range inside {
 			e.Quit(from)
 		}
-		e.sweep(e.now.Add(ForgedTime))
+		e.sweep(e.now.Add(forgedTime))
 		require.Empty(t, e.visits)
 		require.Empty(t, e.addresses)
 	}

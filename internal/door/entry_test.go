@@ -94,7 +94,7 @@ func testEntryUnderFlood(t *testing.T, random *rand.Rand) {
 	for len(f.guests) > 0 {
 		f.depart(f.guests[0])
 	}
-	f.now = f.now.Add(ForgedTime)
+	f.now = f.now.Add(forgedTime)
 	require.Zero(t, f.Open(f.now))
 	require.Zero(t, f.Conns())
 	require.Empty(t, f.addresses)

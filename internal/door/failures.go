@@ -12,9 +12,9 @@ const (
 	failureMemory = 10 * time.Minute
 	// firstPause is the pause after the first failed login that is not free; each further one doubles it.
 	firstPause = 250 * time.Millisecond
-	// MaxPause is the longest pause. It leaves an address 360 guesses an hour; and when a neighbour behind the same address has guessed, a
+	// maxPause is the longest pause. It leaves an address 360 guesses an hour; and when a neighbour behind the same address has guessed, a
 	// player with a new token waits no longer than this after the neighbour has stopped.
-	MaxPause = 10 * time.Second
+	maxPause = 10 * time.Second
 	// maxFailures is how many addresses are remembered, with 64 B each.
 	maxFailures = 4096
 	// maxGoodTokens is how many digests of tokens that were right are remembered, with 16 B each and their place in a map.
@@ -24,7 +24,7 @@ const (
 // Failures slows down guesses of tokens. The rules:
 //
 //   - An address has some failed logins free (rpc.Config.MaxLoginFailures). From then on Authenticate is called for one of its
-//     logins at a time, with a pause after each failure that doubles with each, up to MaxPause. Logins during the pause are refused
+//     logins at a time, with a pause after each failure that doubles with each, up to maxPause. Logins during the pause are refused
 //     without calling Authenticate, and do not lengthen it.
 //   - Authenticate runs for no more logins of an address at once than may still fail for free; others wait for their turn. So it
 //     makes no difference how many guesses come at once, and a party behind one address joins a few at a time.
@@ -82,11 +82,8 @@ func (f *Failures) find(from netip.Prefix, now time.Time) *failure {
 
 // pause returns how long an address with count failures must wait before its next login.
 func (f *Failures) pause(count int) time.Duration {
-	doublings := max(0, count-f.free)
-	if doublings > 6 { // 250 ms << 6 is above MaxPause
-		return MaxPause
-	}
-	return min(firstPause<<doublings, MaxPause)
+	doublings := min(max(0, count-f.free), 6) // 250 ms << 6 is above maxPause
+	return min(firstPause<<doublings, maxPause)
 }
 
 // Passed notes a token that was right.

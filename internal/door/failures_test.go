@@ -76,7 +76,7 @@ func TestGuesserAndHisNeighbours(t *testing.T) {
 	requireAsked(t, f, bob, "new player", now) // another address
 	requireAsked(t, f, ann, "old player", now) // a token that was right before
 	pause := requirePause(t, f, ann, "new player", now)
-	require.LessOrEqual(t, pause, MaxPause)
+	require.LessOrEqual(t, pause, maxPause)
 
 	t.Log("# when he has stopped")
 	now = now.Add(pause)
@@ -86,7 +86,7 @@ func TestGuesserAndHisNeighbours(t *testing.T) {
 	require.Zero(t, pause, "its turn comes when that is answered")
 	f.Passed([]byte("new player"))
 	f.Failed(ann, []byte("guess"), now)
-	require.Equal(t, MaxPause, requirePause(t, f, ann, "guess", now), "a right token takes nothing back")
+	require.Equal(t, maxPause, requirePause(t, f, ann, "guess", now), "a right token takes nothing back")
 	requireAsked(t, f, ann, "guess", now.Add(failureMemory))
 
 	t.Log("# a token that was right and is not any more")
