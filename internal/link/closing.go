@@ -102,7 +102,10 @@ func (l *Link) end(cause error) {
 	if c.err != nil {
 		return
 	}
-	c.err = remote(cause)
+	c.err = cause
+	if closed, ok := errors.AsType[*CloseError](cause); ok { // the peer's, which the carrier's error has
+		c.err = closed
+	}
 	if c.asked != nil {
 		c.limit.Stop()
 		c.asked.Cause = c.err
@@ -112,20 +115,10 @@ func (l *Link) end(cause error) {
 	go l.finish(c.err)
 }
 
-// remote returns the peer's close, if the carrier's error has it, else the error.
-func remote(err error) error {
-	var closed *CloseError
-	if errors.As(err, &closed) {
-		return closed
-	}
-	return err
-}
-
 // finish closes the carrier, which frees a writer that is blocked in it, and waits for reader and writer.
 func (l *Link) finish(err error) {
 	code, reason := uint64(0), err.Error()
-	var closed *CloseError
-	if errors.As(err, &closed) {
+	if closed, ok := errors.AsType[*CloseError](err); ok {
 		code, reason = closed.Code, closed.Reason
 	}
 	_ = l.carrier.CloseWithError(code, cut(reason, maxReason)) // after an error the carrier has ended, too

@@ -36,7 +36,6 @@ func (l *Link) Carry(by Sealed) {
 	l.sealed.carrier = by
 	l.queued.other()
 	l.sealed.carries.Store(by != nil)
-	l.sealed.path = recovery.Path{Epoch: l.sealed.path.Epoch, Fates: by != nil}
 	l.move(now, rtt)
 }
 
@@ -50,23 +49,20 @@ func (l *Link) Ping() {
 	_ = l.carrier.SendDatagram(ping[:]) // an error means that the connection has ended, which the reader notices
 }
 
-// move tells the machines that their datagrams take another path from now on. The caller holds the lock.
+// move tells the machines that their datagrams take another path from now on, of which rtt is all that is known; 0 = not even that. The
+// caller holds the lock.
 func (l *Link) move(now time.Time, rtt time.Duration) {
-	p := &l.sealed.path
-	p.Epoch++
-	p.More = l.expected.Load() > 0
+	l.sealed.path = recovery.Path{Epoch: l.sealed.path.Epoch + 1, Fates: l.sealed.carrier != nil, More: l.expected.Load() > 0}
+	moved := l.sealed.path
+	moved.RTT = rtt
 	for i := range l.slots {
 		l.slots[i].window = 0
-		moved := *p
-		moved.RTT = rtt
 		l.slots[i].SetPath(now, moved)
 	}
 }
 
 // Sealed reports whether the sealed carrier carries.
-func (l *Link) Sealed() bool {
-	return l.sealed.carries.Load()
-}
+func (l *Link) Sealed() bool { return l.sealed.carries.Load() }
 
 // Source is the link as its sealed carrier sees it. The carrier holds the link's lock during all methods but Lock, TryLock and Woken.
 type Source struct{ link *Link }
@@ -86,7 +82,6 @@ func (s Source) Unlock() {
 // Moved says that the carrier's path has changed: what the machines have measured is of the old one.
 func (s Source) Moved(now time.Time) {
 	if l := s.link; l.sealed.carrier != nil {
-		l.sealed.path = recovery.Path{Epoch: l.sealed.path.Epoch, Fates: true}
 		l.move(now, 0)
 	}
 }

@@ -153,8 +153,8 @@ func (l *Link) sent(t turn) {
 // refused gives a datagram that was too large back to its machine, and returns the new limit. It returns any other error, which
 // must end the link. The caller holds the lock.
 func (l *Link) refused(t turn, err error) (size int, _ error) {
-	var tooLarge *TooLargeError
-	if !errors.As(err, &tooLarge) {
+	tooLarge, ok := errors.AsType[*TooLargeError](err)
+	if !ok {
 		return 0, fmt.Errorf("link: send: %w", err)
 	}
 	l.counts.tooLarge.Add(1)
