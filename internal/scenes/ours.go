@@ -209,6 +209,8 @@ func (s *source) Receive(now time.Time, b []byte) {
 	}
 }
 
+func (s *source) Moved(time.Time) {}
+
 func (s *source) Advance(now time.Time) {
 	s.now = now
 	for !s.nextCall.IsZero() && !now.Before(s.nextCall) {

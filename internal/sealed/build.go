@@ -262,12 +262,9 @@ func (s *Session) appendSize(b []byte, limit int, rec *record) []byte {
 	return pad(append(b, framePing), limit)
 }
 
-// pad fills a packet up; nothing may follow (see framePadding).
+// pad fills a packet up with framePadding, which is 0; nothing may follow.
 func pad(b []byte, limit int) []byte {
-	for len(b) < limit {
-		b = append(b, framePadding)
-	}
-	return b
+	return append(b, make([]byte, max(limit-len(b), 0))...)
 }
 
 // appendPayloads asks the source for payloads until it has none that fits. The packet may grow to room.Max bytes, without bulk to MaxPacket.

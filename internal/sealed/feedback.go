@@ -2,6 +2,7 @@ package sealed
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"time"
 )
 
@@ -152,12 +153,7 @@ func unwrap(last, low uint64) uint64 {
 	return last + ahead - half
 }
 
-func uvarintLen(v uint64) int {
-	n := 1
-	for ; v >= 0x80; v >>= 7 {
-		n++
-	}
-	return n
-}
+// uvarintLen returns how many bytes a varint takes, 7 bits in each.
+func uvarintLen(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
 
 func varintLen(v int64) int { return uvarintLen(uint64(v<<1) ^ uint64(v>>63)) }

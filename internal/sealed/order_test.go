@@ -54,6 +54,7 @@ func (s *numbered) decide() {
 func (s *numbered) Receive(_ time.Time, p []byte)  { s.got = append(s.got, binary.BigEndian.Uint64(p)) }
 func (s *numbered) Waiting() int                   { return 100*s.play + 1000*s.bulk }
 func (s *numbered) Advance(time.Time)              {}
+func (s *numbered) Moved(time.Time)                {}
 func (s *numbered) NextTimeout() (time.Time, bool) { return time.Time{}, false }
 
 // talk is a bed whose carriers are open and idle.

@@ -70,6 +70,8 @@ func (p *ticks) Receive(now time.Time, b []byte) {
 	p.pieces.Receive(now, b)
 }
 
+func (p *ticks) Moved(time.Time) {}
+
 func (p *ticks) Advance(now time.Time) {
 	for ; !p.next.After(now); p.next = p.next.Add(p.each) {
 		p.due = append(p.due, p.next)

@@ -100,4 +100,5 @@ func (sinkOnly) Lost(time.Time, uint64)         {}
 func (sinkOnly) Receive(time.Time, []byte)      {}
 func (sinkOnly) Waiting() int                   { return 0 }
 func (sinkOnly) Advance(time.Time)              {}
+func (sinkOnly) Moved(time.Time)                {}
 func (sinkOnly) NextTimeout() (time.Time, bool) { return time.Time{}, false }

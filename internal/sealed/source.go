@@ -12,11 +12,6 @@ type Room = recovery.Room
 // Content is what a payload holds.
 type Content = recovery.Content
 
-// Mover is an optional part of a [Source]: Moved says that the path has changed.
-type Mover interface {
-	Moved(now time.Time)
-}
-
 // Source has the payloads that a session sends, and takes those of the peer. It is a machine like the session that calls it, under
 // the carrier's lock: no method may block, and now never runs back.
 type Source interface {
@@ -35,6 +30,9 @@ type Source interface {
 
 	// Receive takes a payload of the peer, which it must not keep. Each comes once, in any order.
 	Receive(now time.Time, payload []byte)
+
+	// Moved says that the path has changed: what was measured is of the old one.
+	Moved(now time.Time)
 
 	// Advance runs the timers that are due. Afterwards NextTimeout lies after now, or there is none.
 	Advance(now time.Time)

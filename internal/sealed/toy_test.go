@@ -101,6 +101,8 @@ func (p *pieces) Receive(now time.Time, b []byte) {
 
 func (p *pieces) Waiting() int { return 0 }
 
+func (p *pieces) Moved(time.Time) {}
+
 func (p *pieces) Advance(now time.Time) {
 	if !p.refuseTil.IsZero() && !now.Before(p.refuseTil) {
 		p.refuseTil = time.Time{}
