@@ -49,11 +49,8 @@ func NewCarrier(conn *quic.Conn, socket *sealed.Socket) *Carrier {
 
 func (c *Carrier) SendDatagram(p []byte) error {
 	err := c.Conn.SendDatagram(p)
-	if err == nil {
-		return nil
-	}
-	var large *quic.DatagramTooLargeError
-	if !errors.As(err, &large) {
+	large, ok := errors.AsType[*quic.DatagramTooLargeError](err)
+	if !ok {
 		return peerClosed(err)
 	}
 	c.mu.Lock()
@@ -64,10 +61,7 @@ func (c *Carrier) SendDatagram(p []byte) error {
 
 func (c *Carrier) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	p, err := c.Conn.ReceiveDatagram(ctx)
-	if err != nil {
-		return nil, peerClosed(err)
-	}
-	return p, nil
+	return p, peerClosed(err)
 }
 
 func (c *Carrier) CloseWithError(code uint64, reason string) error {
@@ -100,8 +94,8 @@ func (c *Carrier) Path() link.Path {
 // probe doubles while the limit stays the same.
 func (c *Carrier) probe(now time.Time) {
 	c.probed = now
-	var large *quic.DatagramTooLargeError
-	if !errors.As(c.Conn.SendDatagram(oversized[:]), &large) {
+	large, ok := errors.AsType[*quic.DatagramTooLargeError](c.Conn.SendDatagram(oversized[:]))
+	if !ok {
 		return
 	}
 	c.pause = min(2*max(c.pause, minProbePause), maxProbePause)
@@ -112,11 +106,10 @@ func (c *Carrier) probe(now time.Time) {
 
 // peerClosed turns quic-go's error for a close by the peer into a link's *CloseError, with the peer's code and reason.
 func peerClosed(err error) error {
-	var app *quic.ApplicationError
-	if !errors.As(err, &app) || !app.Remote {
-		return err
+	if app, ok := errors.AsType[*quic.ApplicationError](err); ok && app.Remote {
+		return &link.CloseError{Code: uint64(app.ErrorCode), Reason: app.ErrorMessage, Remote: true, Cause: err}
 	}
-	return &link.CloseError{Code: uint64(app.ErrorCode), Reason: app.ErrorMessage, Remote: true, Cause: err}
+	return err
 }
 
 // Wait waits until the transport that [Dial] made for the carrier is closed. It returns at once on a server, whose carriers share a

@@ -106,26 +106,23 @@ func Dial(ctx context.Context, socket net.PacketConn, shared *sealed.Socket, add
 
 // closedHere reports whether this side closed a connection that has ended.
 func closedHere(conn *quic.Conn) bool {
-	var app *quic.ApplicationError
-	return errors.As(context.Cause(conn.Context()), &app) && !app.Remote
+	app, ok := errors.AsType[*quic.ApplicationError](context.Cause(conn.Context()))
+	return ok && !app.Remote
 }
 
 // dialError returns why no QUIC connection came about.
 func dialError(ctx context.Context, err error) error {
-	var silent *quic.IdleTimeoutError
-	var slow *quic.HandshakeTimeoutError
 	var refused *quic.TransportError
-	var untrusted *tls.CertificateVerificationError
 	switch {
 	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		return fmt.Errorf("no server has answered there: %w", context.Cause(ctx))
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.As(err, &silent), errors.As(err, &slow):
+	case errors.As(err, new(*quic.IdleTimeoutError)), errors.As(err, new(*quic.HandshakeTimeoutError)):
 		return fmt.Errorf("no server has answered there: %w", err)
 	case errors.As(err, &refused) && refused.Remote && refused.ErrorCode == quic.ConnectionRefused:
 		return &RefusedError{err}
-	case errors.As(err, &untrusted):
+	case errors.As(err, new(*tls.CertificateVerificationError)):
 		return fmt.Errorf("%w; to trust one certificate without an authority, whatever its names and dates, use cert.Pinned with its fingerprint", err)
 	}
 	return err
