@@ -23,7 +23,7 @@ type Streams struct {
 	// Safe from any goroutine.
 	memory  *budget.Pool         // for what peers make this end hold
 	stock   *budget.Stock        // for what this end reads for its own transfers
-	writers writers              // which transfer writes which content in a store
+	writers sync.Map             // which transfer, an *incoming, writes which content in a store, by storeKey
 	writing budget.Jobs          // goroutines of writers
 	replays chan struct{}        // one for each transfer that reads or hashes what the receiver has stored, at either end
 	awake   atomic.Bool          // the world was asked for a tick, which has not begun

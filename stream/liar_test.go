@@ -173,7 +173,7 @@ func (l *liar) requireGone() {
 		require.False(l, known)
 		_, charged := e.peer.account.Charge()
 		require.Zero(l, charged)
-		require.Zero(l, e.streams.writers.count())
+		require.Zero(l, e.streams.contentsWritten())
 		if !e.world.IsServer() {
 			require.Equal(l, e.streams.config.maxMemory(), e.streams.memory.Free())
 			require.Zero(l, e.streams.stock.Used())

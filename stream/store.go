@@ -1,9 +1,6 @@
 package stream
 
-import (
-	"io"
-	"sync"
-)
+import "io"
 
 // Store keeps incoming content between connections: parts that wait to be resumed, and complete contents that need not be
 // sent again. Each is named by the identity of the peer that sends it and the key that the peer gave it; no peer can see or
@@ -55,34 +52,3 @@ type Content interface {
 
 // storeKey names content in a store.
 type storeKey struct{ identity, key string }
-
-// writers knows which transfer of a world writes which content in a store. It is safe from any goroutine.
-type writers struct {
-	mu    sync.Mutex
-	parts map[storeKey]*incoming
-}
-
-func (w *writers) set(key storeKey, in *incoming) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.parts == nil {
-		w.parts = make(map[storeKey]*incoming)
-	}
-	w.parts[key] = in
-}
-
-// of returns the transfer that writes the content with a key, nil when none does.
-func (w *writers) of(key storeKey) *incoming {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.parts[key]
-}
-
-// drop forgets that in writes the content with a key, unless another transfer has taken over.
-func (w *writers) drop(key storeKey, in *incoming) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.parts[key] == in {
-		delete(w.parts, key)
-	}
-}

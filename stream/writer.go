@@ -24,7 +24,7 @@ func (w *writer) run() {
 		}
 	})
 	w.letGo()
-	w.in.peer.streams.writers.drop(storeKey{w.in.peer.conn.Identity(), w.in.header.key}, w.in)
+	w.in.peer.streams.writers.CompareAndDelete(storeKey{w.in.peer.conn.Identity(), w.in.header.key}, w.in)
 	w.in.peer.streams.writing.Return(&w.in.peer.receiver.writing)
 }
 
@@ -263,14 +263,15 @@ func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 	for pauses, stalled := 0, 0; ; pauses++ {
 		part, err := store.Open(key.identity, key.key, w.in.header.size)
 		if err == nil {
-			w.in.peer.streams.writers.set(key, w.in)
+			w.in.peer.streams.writers.Store(key, w.in)
 		}
 		if !errors.Is(err, ErrPartBusy) || pauses == busyPauses {
 			return part, err
 		}
 
 		// Who writes it, and has anything come over its connection since the last pause?
-		other := w.in.peer.streams.writers.of(key)
+		writes, _ := w.in.peer.streams.writers.Load(key)
+		other, _ := writes.(*incoming) // nil when nobody does
 		switch now, telling := other.heard(w.in.peer); {
 		case !telling:
 			stalled = 0
