@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -105,9 +106,7 @@ func (a *assembly) park(p part) error {
 	if p.offset < a.next {
 		return fmt.Errorf("%w at byte %d", errOverlap, p.offset)
 	}
-	i, found := slices.BinarySearchFunc(a.parked, p.offset, func(c *block, offset int64) int {
-		return int(min(max(c.offset-offset, -1), 1))
-	})
+	i, found := slices.BinarySearchFunc(a.parked, p.offset, func(c *block, offset int64) int { return cmp.Compare(c.offset, offset) })
 	last := p.offset + int64(len(p.data))
 	switch {
 	case found, i > 0 && a.parked[i-1].end() > p.offset, i < len(a.parked) && a.parked[i].offset < last:

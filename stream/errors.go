@@ -3,6 +3,7 @@ package stream
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -106,21 +107,18 @@ func ending(err error, end string, conn *rpc.Conn, h *header, p Progress) error 
 	if f.by == "" && f.kind != ErrClosed {
 		f.by = end
 	}
+	way, units, done := "from", p.of(p.Acked), "consumed"
+	if end == bySender {
+		way, units, done = "to", p.of(p.Sent), "sent"
+	}
 	f.what = h.String()
-	switch {
-	case f.kind == ErrDigest && end == bySender:
-		f.what += fmt.Sprintf(" with key %q to %v", h.key, conn)
-	case f.kind == ErrDigest:
-		f.what += fmt.Sprintf(" with key %q from %v", h.key, conn)
+	if f.kind == ErrDigest {
+		f.what += fmt.Sprintf(" with key %q %s %v", h.key, way, conn)
 	}
 	if f.by != "" {
 		f.what += " stopped by the " + f.by
 	}
-	if end == bySender {
-		f.what += fmt.Sprintf(", %s %s sent", p.of(p.Sent), h.units())
-	} else {
-		f.what += fmt.Sprintf(", %s %s consumed", p.of(p.Acked), h.units())
-	}
+	f.what += fmt.Sprintf(", %s %s %s", units, h.units(), done)
 	return &f
 }
 
@@ -150,17 +148,10 @@ func (f *failure) reason(text string) string {
 
 // stop returns the code and text by which this end tells the peer of the failure.
 func (f *failure) stop() stop {
-	s := stop{code: stopCanceled}
-	for code, kind := range stopKinds {
-		if kind == f.kind {
-			s.code = stopCode(code)
-		}
-	}
-	var secret *concealed
-	switch {
-	case errors.As(f.cause, &secret):
+	s := stop{code: stopCode(max(slices.Index(stopKinds[:], f.kind), int(stopCanceled)))} // ErrClosed has no code
+	if secret, ok := errors.AsType[*concealed](f.cause); ok {
 		s.reason = clip(secret.public, maxReasonBytes)
-	case f.cause != nil:
+	} else if f.cause != nil {
 		s.reason = clip(f.reason(f.cause.Error()), maxReasonBytes)
 	}
 	return s

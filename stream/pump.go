@@ -18,13 +18,6 @@ type Channel interface {
 	Reliable() (out, slots int)
 }
 
-type (
-	queueTimer interface{ QueueTime() time.Duration }
-	watcher    interface {
-		Watch(out int, queued time.Duration)
-	}
-)
-
 // Defaults of a Gate.
 const (
 	defaultShare     = 0.5 // of the reliable buffer (article)
@@ -68,7 +61,9 @@ func (g Gate) Check(slots, entries int) error {
 
 // watch asks for a tick when the gate is open again, if the channel has Watch.
 func (g Gate) watch(ch Channel) {
-	if w, ok := ch.(watcher); ok {
+	if w, ok := ch.(interface {
+		Watch(out int, queued time.Duration)
+	}); ok {
 		_, slots := ch.Reliable()
 		queued := g.queueTime()
 		if queued < 0 {
@@ -89,7 +84,7 @@ func (g Gate) queueTime() time.Duration {
 }
 
 func queueTime(ch Channel) time.Duration {
-	if q, ok := ch.(queueTimer); ok {
+	if q, ok := ch.(interface{ QueueTime() time.Duration }); ok {
 		return q.QueueTime()
 	}
 	return 0
