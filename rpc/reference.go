@@ -138,13 +138,13 @@ func (w *World) runWaited(c *Conn, call waitingCall) {
 	defer w.game.Catch(c)
 	c.waiting.running, w.handling.arrived = true, w.frame.now
 	defer func() { c.waiting.running = false }()
-	run := w.run
+	var violation *CloseError
 	if call.method.role == isQuestion {
-		run = func(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
-			return w.runQuestion(c, a, m, call.question, payload)
-		}
+		violation = w.runQuestion(c, call.actor, call.method, call.question, call.payload)
+	} else {
+		violation = w.run(c, call.actor, call.method, call.payload)
 	}
-	if violation := run(c, call.actor, call.method, call.payload); violation != nil {
+	if violation != nil {
 		w.violated(c, violation)
 	}
 }
