@@ -75,7 +75,7 @@ func TestAddedMachineTalksBesideTheCalls(t *testing.T) {
 		n.conns = n.server.joined
 
 		from, to := n.conns[0], n.ends[0]
-		extend.Drive(from, func(time.Time) {
+		extend.Drive(from, func() {
 			seven, eight := extend.Of(from, 7).(*parrot), extend.Of(from, 8).(*parrot)
 			seven.say, seven.changed = []string{"one", "two"}, true
 			eight.say, eight.changed = []string{"nobody hears"}, true
@@ -83,7 +83,7 @@ func TestAddedMachineTalksBesideTheCalls(t *testing.T) {
 		})
 		synctest.Wait()
 		time.Sleep(2 * testDelay)
-		extend.Drive(to, func(time.Time) { require.Equal(t, []string{"one", "two"}, extend.Of(to, 7).(*parrot).heard) })
+		extend.Drive(to, func() { require.Equal(t, []string{"one", "two"}, extend.Of(to, 7).(*parrot).heard) })
 		require.EqualValues(t, 1, to.Stats().Drops.UnknownMachine)
 		require.Nil(t, extend.Of(to, 8))
 		require.Nil(t, extend.Of(to, 1), "bunches are rpc's own")
@@ -102,7 +102,7 @@ func TestAddedMachineHearsNothingBeforeTheJoin(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, near.SendDatagram([]byte("\x07early")))
 		synctest.Wait()
-		extend.Drive(c, func(time.Time) { require.Empty(t, extend.Of(c, 7).(*parrot).heard) })
+		extend.Drive(c, func() { require.Empty(t, extend.Of(c, 7).(*parrot).heard) })
 		require.EqualValues(t, 1, c.Stats().Drops.BeforeJoin)
 		require.NoError(t, server.Close(context.Background(), 0, "end of test"))
 		require.NoError(t, near.CloseWithError(0, ""))

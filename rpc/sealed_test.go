@@ -170,7 +170,7 @@ func overSealedWith(t *testing.T, path netsim.Config, far, near Config, fn func(
 
 // send gives one side parcels.
 func send(r *sealedCarrier, count int) {
-	extend.Drive(r.conn, func(time.Time) { r.parcels().give(count) })
+	extend.Drive(r.conn, func() { r.parcels().give(count) })
 }
 
 // State returns how the newest carrier stands.
@@ -195,7 +195,7 @@ func (n *sealedNet) reach(r *sealedCarrier, want sealed.State) {
 
 // hasAll reports whether all parcels have arrived unharmed.
 func hasAll(r *sealedCarrier, count int) (all bool) {
-	extend.Drive(r.conn, func(time.Time) { all = len(r.parcels().got) == count && r.parcels().corrupt == 0 })
+	extend.Drive(r.conn, func() { all = len(r.parcels().got) == count && r.parcels().corrupt == 0 })
 	return all
 }
 

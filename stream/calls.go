@@ -367,12 +367,9 @@ type callList struct {
 	active []*Calling
 }
 
-// callListKey is the key under which a world keeps its list.
-type callListKey struct{}
-
 // callsOf returns the list of a world. The first Calls makes it, on the world's goroutine: it needs no Install.
 func callsOf(w *rpc.World) *callList {
-	return extend.Keep(w, callListKey{}, func() any {
+	return extend.Keep(w, func() any {
 		list := &callList{}
 		w.OnTick(list.tick)
 		return list

@@ -94,8 +94,8 @@ func (h *hostile) slice(id uint16, count int) {
 		s.Data = append(s.Data, make([]byte, 700)...)
 	}
 	format := chunk.Config{SliceSize: slices.Size}
-	extend.Drive(h.conn, func(now time.Time) {
-		_ = h.slices.link.Receive(now, format.AppendSlice([]byte{sliceProtocol}, s))
+	extend.Drive(h.conn, func() {
+		_ = h.slices.link.Receive(time.Now(), format.AppendSlice([]byte{sliceProtocol}, s))
 	})
 }
 
@@ -108,7 +108,7 @@ const (
 
 func (h *hostile) repair(id uint16, parity, index int) {
 	wire := []byte{repairProtocol, byte(id >> 8), byte(id), maxRepaired - 1, byte(parity), byte(index), 0, 1}
-	extend.Drive(h.conn, func(now time.Time) { _ = h.slices.link.Receive(now, append(wire, make([]byte, slices.Size)...)) })
+	extend.Drive(h.conn, func() { _ = h.slices.link.Receive(time.Now(), append(wire, make([]byte, slices.Size)...)) })
 }
 
 // act does something at random.

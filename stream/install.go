@@ -151,11 +151,6 @@ func (s *Streams) disconnected(conn *rpc.Conn, cause error) {
 	p.end(cause)
 }
 
-// fail closes a connection on which this end cannot go on.
-func (s *Streams) fail(p *Peer, err error) {
-	p.conn.Close(rpc.HostClosedConnection, err.Error())
-}
-
 // tick runs in every Flush.
 func (s *Streams) tick(now time.Time) {
 	s.awake.Store(false)

@@ -196,7 +196,7 @@ func (l *lanes) onLeave(lane *rpc.Actor) {
 		w.lanes = slices.Delete(w.lanes, i, i+1)
 		l.asked = len(w.lanes)
 		if err := l.peer.streams.world.Destroy(lane); err != nil {
-			l.peer.streams.fail(l.peer, err)
+			l.peer.fail(err)
 		}
 		return
 	}

@@ -159,7 +159,7 @@ func (l *liar) part() {
 	l.sent[m.id] = m.offset + int64(len(m.data))
 	message := append(appendPartHeader(nil, m), m.data...)
 	if l.random.IntN(2) == 0 {
-		extend.Drive(p.conn, func(time.Time) { _ = p.slices.link.Send(message, newBlock(1)) })
+		extend.Drive(p.conn, func() { _ = p.slices.link.Send(message, newBlock(1)) })
 	} else if len(lanes) > 0 {
 		_ = sendPart.call(lanes[l.random.IntN(len(lanes))], message)
 	}

@@ -65,12 +65,12 @@ func (p *Peer) connected() {
 	if !world.IsServer() {
 		return
 	}
-	if _, err := world.Spawn(controlClass, p.conn); err != nil {
-		p.streams.fail(p, err)
-		return
+	_, err := world.Spawn(controlClass, p.conn)
+	if err == nil {
+		err = p.lanes.begin(p.streams.config.backend())
 	}
-	if err := p.lanes.begin(p.streams.config.backend()); err != nil {
-		p.streams.fail(p, err)
+	if err != nil {
+		p.fail(err)
 	}
 }
 
@@ -166,9 +166,12 @@ func (p *Peer) tick(now time.Time) {
 // must closes the connection on an error of this end, unless it says that the connection is closed already.
 func (p *Peer) must(err error) {
 	if err != nil && !errors.Is(err, rpc.ErrClosed) {
-		p.streams.fail(p, err)
+		p.fail(err)
 	}
 }
+
+// fail closes the connection, on which this end cannot go on.
+func (p *Peer) fail(err error) { p.conn.Close(rpc.HostClosedConnection, err.Error()) }
 
 // violate closes the connection of a peer that broke a rule.
 func (p *Peer) violate(format string, args ...any) {

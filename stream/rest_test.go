@@ -121,7 +121,7 @@ func (e *end1) leftovers() (all []string) {
 		count("borrowed", what.Borrowed)
 	}
 	count("charged", charged-what.Borrowed)
-	extend.Drive(p.conn, func(time.Time) { count("slices unsent", int64(p.slices.link.Queued())) })
+	extend.Drive(p.conn, func() { count("slices unsent", int64(p.slices.link.Queued())) })
 	used := s.config.maxMemory() - s.memory.Free()
 	for _, peer := range s.joined {
 		_, charged := peer.account.Charge()

@@ -29,12 +29,12 @@ func sliceLinkOf(conn *rpc.Conn) *sliceLink { return extend.Of(conn, sliceProtoc
 // open reports whether the machine takes one more part. Before it has measured the path it gets the round trip of the connection.
 func (s *sliceRoute) open() (open bool) {
 	unmeasured := false
-	extend.Drive(s.conn, func(time.Time) {
+	extend.Drive(s.conn, func() {
 		open, unmeasured = s.link.Open(s.queue), s.link.Unmeasured()
 	})
 	if unmeasured {
 		rtt := extend.Stats(s.conn) // it takes the lock of the link, so not within Drive
-		extend.Drive(s.conn, func(time.Time) { s.link.Assume(rtt.SmoothedRTT, rtt.RTTVar) })
+		extend.Drive(s.conn, func() { s.link.Assume(rtt.SmoothedRTT, rtt.RTTVar) })
 	}
 	return open
 }
@@ -43,7 +43,7 @@ func (s *sliceRoute) open() (open bool) {
 func (s *sliceRoute) send(b *block, id uint64) (err error) {
 	message := b.message(id)
 	b.sliced = true
-	extend.Drive(s.conn, func(time.Time) { err = s.link.Send(message, b) })
+	extend.Drive(s.conn, func() { err = s.link.Send(message, b) })
 	if err != nil {
 		b.sliced = false
 		b.Free()
@@ -51,18 +51,18 @@ func (s *sliceRoute) send(b *block, id uint64) (err error) {
 	return err
 }
 
-func (s *sliceRoute) watch() { extend.Drive(s.conn, func(time.Time) { s.link.Watch(s.queue) }) }
+func (s *sliceRoute) watch() { extend.Drive(s.conn, func() { s.link.Watch(s.queue) }) }
 
 // end tells the machine whether no part will follow: the last chunk then gets repair slices.
 func (s *sliceRoute) end(ended bool) {
 	if ended != s.ended {
 		s.ended = ended
-		extend.Drive(s.conn, func(time.Time) { s.link.End(ended) })
+		extend.Drive(s.conn, func() { s.link.End(ended) })
 	}
 }
 
 // shrink frees the memory that the machine keeps for messages to come.
-func (s *sliceRoute) shrink() { extend.Drive(s.conn, func(time.Time) { s.link.Shrink() }) }
+func (s *sliceRoute) shrink() { extend.Drive(s.conn, func() { s.link.Shrink() }) }
 
 // received calls handle, which must not keep it, with each message that has arrived.
 func (s *sliceRoute) received(handle func(message []byte)) {
@@ -70,17 +70,17 @@ func (s *sliceRoute) received(handle func(message []byte)) {
 		return
 	}
 	var batch [][]byte
-	extend.Drive(s.conn, func(time.Time) { batch = s.link.Take() })
+	extend.Drive(s.conn, func() { batch = s.link.Take() })
 	for _, message := range batch {
 		s.link.Release(message)
 		handle(message)
 	}
-	extend.Drive(s.conn, func(time.Time) { s.link.GiveBack(batch) })
+	extend.Drive(s.conn, func() { s.link.GiveBack(batch) })
 }
 
 // stats is safe from any goroutine.
 func (s *sliceRoute) stats() (now slices.Stats) {
-	extend.Drive(s.conn, func(time.Time) { now = s.link.Stats() })
+	extend.Drive(s.conn, func() { now = s.link.Stats() })
 	return now
 }
 

@@ -155,7 +155,7 @@ func TestViolationsBySlices(t *testing.T) {
 		t.Run(says, func(t *testing.T) {
 			inNetwork(t, setup{}, func(n *network) {
 				server := n.server.peer
-				extend.Drive(server.conn, func(time.Time) {
+				extend.Drive(server.conn, func() {
 					for _, c := range chunks {
 						require.NoError(n, server.slices.link.Send(c, newBlock(1)))
 					}

@@ -45,13 +45,13 @@ func OnJoin(world any, hook func(conn any)) {
 // Drive only.
 func Of(conn any, first byte) Machine { return ConnOf(conn).of(first) }
 
-// Drive calls fn under the lock of the connection's machines, with the time for their methods; what fn changed may then leave. The
-// connection stands still meanwhile: fn must not block, and must call nothing of package rpc.
-func Drive(conn any, fn func(now time.Time)) {
+// Drive calls fn under the lock of the connection's machines; what fn changed may then leave. The connection stands still meanwhile: fn must
+// not block, and must call nothing of package rpc.
+func Drive(conn any, fn func()) {
 	l := ConnOf(conn).Link
-	now := l.LockNow()
+	l.Lock()
 	defer l.Unlock()
-	fn(now)
+	fn()
 }
 
 // Expect announces how many bytes of bulk an extension will still give its machine or send in calls. The more they are, the more carefully
@@ -78,8 +78,14 @@ func Wake(world any) { WorldOf(world).Wake() }
 // Closed returns a channel that is closed when the world is closed. It is safe from any goroutine.
 func Closed(world any) <-chan struct{} { return WorldOf(world).Closed }
 
-// Keep returns the value that a world keeps under key; the first call makes it by create. It belongs to the world's goroutine.
-func Keep(world, key any, create func() any) any { return WorldOf(world).keep(key, create) }
+// Keep returns the one value that a world keeps for an extension; the first call makes it by create. It belongs to the world's goroutine.
+func Keep(world any, create func() any) any {
+	w := WorldOf(world)
+	if w.kept == nil {
+		w.kept = create()
+	}
+	return w.kept
+}
 
 // Seed makes the random draws of a world's connections repeatable. It must be called before the first connection.
 func Seed(world any, seed uint64) { WorldOf(world).seed = &seed }
@@ -107,8 +113,8 @@ type World struct {
 	machines []func() Machine
 	closed   bool // the world has had a connection
 
-	kept map[any]any // belongs to the world's goroutine
-	seed *uint64     // set before the first connection; nil = random draws
+	kept any     // see Keep
+	seed *uint64 // set before the first connection; nil = random draws
 }
 
 func (w *World) add(newMachine func() Machine) {
@@ -125,16 +131,6 @@ func (w *World) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
-}
-
-func (w *World) keep(key any, create func() any) any {
-	if _, ok := w.kept[key]; !ok {
-		if w.kept == nil {
-			w.kept = map[any]any{}
-		}
-		w.kept[key] = create()
-	}
-	return w.kept[key]
 }
 
 // Random returns a function that draws a number from 0 to n-1 for connection number conn. The connection calls it under its link's lock.
