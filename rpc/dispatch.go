@@ -251,26 +251,27 @@ func (l *localCalls) drop() (calls int) {
 // runLocal runs the calls that were queued before this Dispatch; those that they queue wait for the next.
 func (w *World) runLocal() {
 	w.local.running.AddAll(&w.local.waiting) // behind those that a panic left over
-	for !w.local.running.Empty() {
-		w.runLocalGuarded()
-	}
+	w.game.All(w.runNextLocal)
 }
 
-func (w *World) runLocalGuarded() {
-	defer w.game.Catch(nil)
-	for l, ok := w.local.running.Take(); ok; l, ok = w.local.running.Take() {
-		p := l.actor.part(l.method.class)
-		if l.actor.dead || !p.bound() { // or its constructor has returned no object
-			w.dropped.Add(1)
-			continue
-		}
-		w.handling.call, w.game.Doing = Call{Actor: l.actor, Now: w.frame.now, Arrived: w.frame.now}, tasks.Doing{Of: l.method}
-		if l.method.role == isQuestion {
-			w.runQuestionHere(l)
-			continue
-		}
+// runNextLocal runs the next call; it is false when there is none.
+func (w *World) runNextLocal() bool {
+	l, ok := w.local.running.Take()
+	if !ok {
+		return false
+	}
+	p := l.actor.part(l.method.class)
+	if l.actor.dead || !p.bound() { // or its constructor has returned no object
+		w.dropped.Add(1)
+		return true
+	}
+	w.handling.call, w.game.Doing = Call{Actor: l.actor, Now: w.frame.now, Arrived: w.frame.now}, tasks.Doing{Of: l.method}
+	if l.method.role == isQuestion {
+		w.runQuestionHere(l)
+	} else {
 		p.binding.handlers[l.method.id].local(p.object, &w.handling.call, l.arg)
 	}
+	return true
 }
 
 // Context returns, in the handler of a [Request], a context that ends when the answer was given, or nobody waits for it any more: the

@@ -491,21 +491,18 @@ func (f *frame) cork(c *Conn) {
 	}
 }
 
-// runHooks runs the OnTick hooks from index hook on, and goes on behind one that panics.
+// runHooks runs the OnTick hooks from index hook on.
 func (f *frame) runHooks(game *tasks.Runner[*Conn]) {
-	for f.hook < len(f.onTick) {
-		f.runHooksGuarded(game)
-	}
-	f.hook = 0
-}
-
-func (f *frame) runHooksGuarded(game *tasks.Runner[*Conn]) {
-	defer game.Catch(nil)
-	for f.hook < len(f.onTick) {
+	game.All(func() bool {
+		if f.hook == len(f.onTick) {
+			return false
+		}
 		f.hook++
 		game.Doing = tasks.Doing{What: "an OnTick hook"}
 		f.onTick[f.hook-1](f.now)
-	}
+		return true
+	})
+	f.hook = 0
 }
 
 // maxDirect is for how many connections a Flush sends on the world's goroutine, some 5 µs each, where the carrier cannot block. The packets

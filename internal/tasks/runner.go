@@ -42,20 +42,33 @@ func (r *Runner[C]) runTask(t task[C]) {
 // Post moves the functions in from to the queue of posts, and leaves from empty.
 func (r *Runner[C]) Post(from *[]func()) { r.posts.AddAll(from) }
 
-// RunPosts runs the queued posts. A post that panics does not keep later ones from running.
+// RunPosts runs the queued posts.
 func (r *Runner[C]) RunPosts() {
-	for !r.posts.Empty() {
-		r.runPosts()
+	r.All(func() bool {
+		fn, ok := r.posts.Take()
+		if ok {
+			r.Doing = Doing{What: "a posted function"}
+			fn()
+		}
+		return ok
+	})
+}
+
+// All calls next until that returns false. Each call runs one function of the game, which belongs to no connection; if that panics, All goes
+// on with the next.
+func (r *Runner[C]) All(next func() bool) {
+	for r.untilPanic(next) {
 	}
 }
 
-func (r *Runner[C]) runPosts() {
+// untilPanic is true when a panic has ended it.
+func (r *Runner[C]) untilPanic(next func() bool) (panicked bool) {
 	var nobody C
 	defer r.Catch(nobody)
-	for fn, ok := r.posts.Take(); ok; fn, ok = r.posts.Take() {
-		r.Doing = Doing{What: "a posted function"}
-		fn()
+	panicked = true
+	for next() {
 	}
+	return false
 }
 
 // During calls fn, which is part of the function that runs, under the name doing. If fn panics, Doing keeps that name.
