@@ -157,17 +157,7 @@ const (
 	multicastRPC
 )
 
-func (k kind) String() string {
-	switch k {
-	case serverRPC:
-		return "Server"
-	case clientRPC:
-		return "Client"
-	case multicastRPC:
-		return "Multicast"
-	}
-	return fmt.Sprintf("kind(%d)", uint8(k))
-}
+func (k kind) String() string { return [...]string{"Server", "Client", "Multicast"}[k] }
 
 // method is one declared call, without its types.
 type method struct {
