@@ -49,7 +49,11 @@ type tree struct {
 }
 
 func encode(t testing.TB, v any) []byte {
-	b, err := codec.AppendValue(nil, v)
+	p := reflect.New(reflect.TypeOf(v))
+	p.Elem().Set(reflect.ValueOf(v))
+	c, err := codec.Of(reflect.TypeOf(v))
+	require.NoError(t, err)
+	b, err := c.Append(nil, p.Interface())
 	require.NoError(t, err)
 	return b
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/bunch"
-	"github.com/quivernet/quiver/internal/codec"
 	"github.com/quivernet/quiver/internal/control"
 )
 
@@ -27,9 +26,7 @@ func smuggle(t *testing.T, a *Actor, payload []byte) {
 // encoded is a call as it stands on the wire.
 func encoded(t *testing.T, m *method, arg any) []byte {
 	t.Helper()
-	payload, err := codec.AppendValue(binary.AppendUvarint(nil, uint64(m.id)), arg)
-	require.NoError(t, err)
-	return payload
+	return append(binary.AppendUvarint(nil, uint64(m.id)), encode(t, arg)...)
 }
 
 // titleBytes is a call of Title as a hostile client writes it.

@@ -42,7 +42,12 @@ func (w wrapped[T, A]) Delivery() bunch.Delivery { return w.call.Delivery() }
 
 // overhead returns the bytes of the argument beside the items.
 func (w wrapped[T, A]) overhead() (int, error) {
-	b, err := codec.AppendValue(nil, w.wrap(nil))
+	rest := w.wrap(nil)
+	c, err := codec.Of(reflect.TypeFor[A]())
+	if err != nil {
+		return 0, err
+	}
+	b, err := c.Append(nil, &rest)
 	return len(b), err
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/internal/codec"
 	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/rpc"
 )
@@ -405,7 +404,7 @@ func TestElementsOverABoundAreRefusedOnReceipt(t *testing.T) {
 		if strings.Contains(want, "MaxEle") {
 			topic = NewArray[item]("small", MaxElementBytes(10))
 		}
-		b, err := codec.AppendValue(nil, &item{ID: 1})
+		b, err := topic.codec.Append(nil, &item{ID: 1})
 		require.NoError(t, err)
 		b = appendItem(b, bad.name, bad.tags)
 		d, err := topic.decode(b, 2)

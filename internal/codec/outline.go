@@ -1,6 +1,9 @@
 package codec
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // maxLines bounds the outline of one type, which grows exponentially with types that nest one another several times.
 const maxLines = 1024
@@ -51,11 +54,9 @@ func (s *outline) inside(path string, v *schema) {
 }
 
 func (s *outline) part(path string, v *schema) {
-	for i, outer := range s.open {
-		if outer == v {
-			s.line(path, "as "+s.paths[i])
-			return
-		}
+	if i := slices.Index(s.open, v); i >= 0 {
+		s.line(path, "as "+s.paths[i])
+		return
 	}
 	s.line(path, v.name)
 	s.inside(path, v)
