@@ -150,7 +150,7 @@ func TestGroups(t *testing.T) {
 // repairOf returns the payload of a repair bunch.
 func repairOf(first, count, total, index, last int) []byte {
 	b := binary.BigEndian.AppendUint16(nil, uint16(first))
-	b = append(b, byte(count-1), byte(total), byte(index))
+	b = append(b, byte(count-1), byte((total-1)<<4|index))
 	b = binary.BigEndian.AppendUint16(b, uint16(last))
 	return append(b, make([]byte, EntryBytes)...)
 }
@@ -162,13 +162,11 @@ func TestRepairsRefused(t *testing.T) {
 		payload []byte
 		code    Code
 	}{
-		"no repair bunches":       {flagEnd, repairOf(1, 3, 0, 0, 5), BunchDataOverflow},
-		"too many repair bunches": {flagEnd, repairOf(1, 3, parity.Most+1, 0, 5), BunchDataOverflow},
-		"index":                   {flagEnd, repairOf(1, 3, 4, 4, 5), BunchDataOverflow},
-		"too many entries":        {flagEnd, repairOf(1, maxRepaired+1, 4, 0, 5), BunchDataOverflow},
-		"last entry too large":    {flagEnd, repairOf(1, 3, 4, 0, EntryBytes+1), BunchDataOverflow},
-		"last entry too small":    {0, repairOf(1, 3, 4, 0, 5), BunchDataOverflow},
-		"too far ahead":           {flagEnd, repairOf(300, 3, 4, 0, 5), MaxReliableExceeded},
+		"index":                {flagEnd, repairOf(1, 3, 4, 4, 5), BunchDataOverflow},
+		"too many entries":     {flagEnd, repairOf(1, maxRepaired+1, 4, 0, 5), BunchDataOverflow},
+		"last entry too large": {flagEnd, repairOf(1, 3, 4, 0, EntryBytes+1), BunchDataOverflow},
+		"last entry too small": {0, repairOf(1, 3, 4, 0, 5), BunchDataOverflow},
+		"too far ahead":        {flagEnd, repairOf(300, 3, 4, 0, 5), MaxReliableExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, number := newFatedPair(t, 0.02)
@@ -350,4 +348,23 @@ func TestRepairsOfTheAcked(t *testing.T) {
 	c.SetPath(p.now, path)
 	p.run(time.Second)
 	require.Equal(t, before, c.Stats().RepairsSent)
+}
+
+// TestRepairsOnTheGreatestChannel: its number takes four bytes, and the least datagram holds a repair bunch beside the largest header.
+func TestRepairsOnTheGreatestChannel(t *testing.T) {
+	p := newPair(t, Config{})
+	p.max = minDatagram
+	p.ends[0].channels.ourNext, p.ends[1].channels.peerNext = maxChannelNumber, maxChannelNumber
+	ch := p.open(0, Bulk)
+	p.send(0, ch, Reliable, nil)
+	p.run(time.Second)
+	p.take(1)
+	p.ends[0].SetPath(p.now, Path{Epoch: 1, Fates: true, Loss: 0.02, Rate: 1e6, Window: 1e6})
+	p.send(0, ch, Reliable, pattern(20_000, 0))
+	sent := p.sent[0]
+	p.drop = func(int, []byte) bool { return p.sent[0] == sent+2 }
+	p.run(p.delay + time.Millisecond)
+	requireMessages(t, p.take(1), []int{20_000})
+	require.NotZero(t, p.ends[1].Stats().EntriesRestored)
+	require.LessOrEqual(t, maxHeaderBytes+repairHeader(ch)+EntryBytes, minDatagram)
 }

@@ -3,8 +3,6 @@ package bunch
 import (
 	"encoding/binary"
 	"errors"
-
-	"github.com/quivernet/quiver/internal/parity"
 )
 
 // Packet flags. The others are reserved and must be zero.
@@ -37,9 +35,9 @@ const (
 const (
 	packetHeaderBytes = 6   // protocol, flags, number
 	maxHeaderBytes    = 52  // of all before the bunches: header, acks and limit
-	maxBunchHeader    = 11  // flags, channel (4), sequence, length: 9; a piece has 4 more, but at least minPiece bytes less
+	maxBunchHeader    = 11  // of a repair bunch; an entry's is 9: flags, channel (4), sequence, length; a piece has 4 more, but at least minPiece bytes less
 	pieceBytes        = 4   // offset and total of a piece
-	repairFields      = 7   // of a repair bunch, between its channel number and its shard
+	repairFields      = 6   // of a repair bunch, between its channel number and its shard
 	maxBunches        = 255 // in a packet; Teeworlds' limit
 	maxAckRuns        = 64
 	maxChannelNumber  = 1<<30 - 1 // the largest varint of four bytes
@@ -301,7 +299,7 @@ type repair struct {
 	flags byte   // flagRepair, the delivery, BEGIN when the first entry of the group begins the run, and END when its last one ends it
 	first uint64 // the sequence of the group's first entry
 	count int    // entries of the group
-	total int    // repair bunches of the group
+	total int    // repair bunches of the group, 1 to 16
 	index int    // of this one, below total
 	last  int    // bytes of the group's last entry: EntryBytes, unless it ends the run; the others have EntryBytes
 	shard []byte // EntryBytes of parity; the last entry counts as filled up with zeros
@@ -314,7 +312,7 @@ func repairHeader(channel uint64) int { return 1 + varintLen(channel) + repairFi
 func appendRepair(b []byte, channel uint64, r repair) []byte {
 	b = appendVarint(append(b, r.flags), channel)
 	b = binary.BigEndian.AppendUint16(b, uint16(r.first))
-	b = append(b, byte(r.count-1), byte(r.total), byte(r.index))
+	b = append(b, byte(r.count-1), byte((r.total-1)<<4|r.index))
 	b = binary.BigEndian.AppendUint16(b, uint16(r.last))
 	return append(b, r.shard...)
 }
@@ -339,12 +337,12 @@ func parseRepair(flags byte, b []byte) (repair, error) {
 		flags: flags,
 		first: uint64(binary.BigEndian.Uint16(b)),
 		count: int(b[2]) + 1,
-		total: int(b[3]),
-		index: int(b[4]),
-		last:  int(binary.BigEndian.Uint16(b[5:])),
+		total: int(b[3]>>4) + 1,
+		index: int(b[3] & 0x0f),
+		last:  int(binary.BigEndian.Uint16(b[4:])),
 		shard: b[repairFields:],
 	}
-	if r.count > maxRepaired || r.total > parity.Most || r.index >= r.total || r.last > EntryBytes || r.last < EntryBytes && r.flags&flagEnd == 0 {
+	if r.count > maxRepaired || r.index >= r.total || r.last > EntryBytes || r.last < EntryBytes && r.flags&flagEnd == 0 {
 		return repair{}, errors.New("repair bunch of a group that cannot be")
 	}
 	return r, nil
