@@ -350,6 +350,76 @@ func TestRepairsOfTheAcked(t *testing.T) {
 	require.Equal(t, before, c.Stats().RepairsSent)
 }
 
+// TestUnsentRepairsLeaveAgain: repair bunches of a packet that did not leave, also of a jumbo one, are counted only when they have.
+func TestUnsentRepairsLeaveAgain(t *testing.T) {
+	for _, size := range []int{1404, 20_000} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			p, number := newFatedPair(t, 0.1)
+			c := p.ends[0]
+			sizes := []int{40_000, 20_000, 50_000}
+			for i, size := range sizes {
+				p.send(0, number, Reliable, pattern(size, i))
+			}
+			want := uint64(0)
+			for {
+				before := c.Stats()
+				_, n, ok := c.AppendPacket(p.now, nil, size)
+				if !ok {
+					break
+				}
+				unsent := c.Stats().RepairsSent
+				c.Unsent(n)
+				require.Equal(t, before, c.Stats())
+				b, _, ok := c.AppendPacket(p.now, nil, size)
+				require.True(t, ok)
+				require.Equal(t, unsent, c.Stats().RepairsSent)
+				want += repairsIn(t, b)
+				p.put(0, b)
+			}
+			require.Equal(t, want, c.Stats().RepairsSent)
+			require.Greater(t, want, uint64(12), "of five groups")
+			p.run(p.delay + time.Millisecond)
+			requireMessages(t, p.take(1), sizes)
+		})
+	}
+}
+
+// repairsIn counts the repair bunches of a packet.
+func repairsIn(t *testing.T, packet []byte) (count uint64) {
+	var h packetHeader
+	rest, err := parsePacketHeader(packet, &h)
+	require.NoError(t, err)
+	for len(rest) > 0 {
+		var bh header
+		bh, _, rest, err = parseBunch(rest)
+		require.NoError(t, err)
+		if bh.repairs() {
+			count++
+		}
+	}
+	return count
+}
+
+// TestUnsentRepairsOutliveTrimming: a carrier may say late that a packet did not leave.
+func TestUnsentRepairsOutliveTrimming(t *testing.T) {
+	p, number := newFatedPair(t, 0.02)
+	c := p.ends[0]
+	p.send(0, number, Reliable, pattern(5000, 1))
+	for c.repairs.current.index == 0 || c.repairs.more() {
+		b, _, ok := c.AppendPacket(p.now, nil, 1404)
+		require.True(t, ok)
+		p.put(0, b)
+	}
+	before := c.Stats().RepairsSent
+	c.trim()
+	c.Unsent(c.sent.Next - 1)
+	require.Equal(t, before-1, c.Stats().RepairsSent)
+	require.True(t, c.repairs.more())
+	p.run(time.Second)
+	require.Equal(t, before, c.Stats().RepairsSent)
+	require.Len(t, p.take(1), 1)
+}
+
 // TestRepairsOnTheGreatestChannel: its number takes four bytes, and the least datagram holds a repair bunch beside the largest header.
 func TestRepairsOnTheGreatestChannel(t *testing.T) {
 	p := newPair(t, Config{})

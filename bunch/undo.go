@@ -37,6 +37,7 @@ func (c *Conn) settle() {
 	}
 	c.undo.datagrams = c.undo.datagrams[:0]
 	c.settleTracked()
+	c.repairs.placed = 0
 }
 
 // Unsent takes back the packet that AppendPacket returned last, because the datagram did not leave: its bunches, acks and limit wait
@@ -63,6 +64,7 @@ func (c *Conn) Unsent(number uint64) {
 	}
 	c.unsendDatagrams()
 	c.unsendTracked()
+	c.repairs.unsend()
 
 	// So does what it asked, told and acknowledged.
 	if p.probe {
