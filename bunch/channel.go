@@ -117,26 +117,18 @@ func (ch *channel) opening() bool {
 func (ch *channel) owesAnswer() bool { return ch.outClosed && !ch.inClosed && ch.first == ch.next }
 
 // partial returns what is here of entry n. It is known unless its message was handed out.
-func (ch *channel) partial(n uint64) (p partial, known bool) {
+func (ch *channel) partial(n uint64) (s slot, known bool) {
 	if n < ch.expected {
 		i := len(ch.run.parts) - int(ch.expected-n)
 		if !ch.run.open || i < 0 {
-			return p, false
+			return s, false
 		}
-		payload := ch.run.parts[i]
-		return partial{payload, []extent{{0, uint16(len(payload))}}}, true
+		return slot{payload: ch.run.parts[i], state: full}, true
 	}
-	i, parked := ch.in.find(n)
-	if !parked {
-		return p, true
+	if i, parked := ch.in.find(n); parked {
+		s = *ch.in.at(i)
 	}
-	switch s := ch.in.at(i); s.state {
-	case partly:
-		return partial{s.payload, s.have[:s.n]}, true
-	case full:
-		return partial{s.payload, []extent{{0, uint16(len(s.payload))}}}, true
-	}
-	return p, false
+	return s, s.state != taken
 }
 
 // ring holds the entries of consecutive sequences.

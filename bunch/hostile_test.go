@@ -118,7 +118,7 @@ func (h *hostile) piece(channel uint64, sequence, total int) []byte {
 
 // repair is a repair bunch for the end of a run of which nothing came, whose last entry is empty.
 func (h *hostile) repair(channel uint64, first, count, total, index int) []byte {
-	return appendRepair(nil, channel, repair{flags: flagRepair | flagEnd, first: uint64(first), count: count, total: total, index: index, shard: make([]byte, EntryBytes)})
+	return appendRepair(nil, repair{group{channel: channel, flags: flagRepair | flagEnd, first: uint64(first), count: count, total: total}, index, make([]byte, EntryBytes)})
 }
 
 // attacks are what peers tried, each until the connection ends or it has done what it could.

@@ -1,6 +1,7 @@
 package bunch
 
 import (
+	"slices"
 	"time"
 
 	"github.com/quivernet/quiver/internal/recovery"
@@ -102,7 +103,7 @@ func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) e
 	}
 	switch {
 	case h.repairs():
-		return c.receiveRepair(ch, h.flags, payload)
+		return c.receiveRepair(ch, h, payload)
 	case h.reliable():
 		return c.receiveReliable(ch, h, payload, size)
 	case h.tracked():
@@ -135,8 +136,7 @@ func (c *Conn) incoming(h header) (*channel, error) {
 	return ch, c.charge(ch, channelCost)
 }
 
-// receiveReliable takes a reliable bunch: an entry or a piece of one. What is next in order is processed at once; what came early is parked
-// until the entries before it have come, and an unordered message may leave from there.
+// receiveReliable takes a reliable bunch, an entry or a piece of one, and then the entries that can be restored since that is whole.
 func (c *Conn) receiveReliable(ch *channel, h header, payload []byte, size int) error {
 	n := recovery.Number(ch.expected, uint64(h.sequence), 16)
 	if n < ch.expected {
@@ -146,30 +146,40 @@ func (c *Conn) receiveReliable(ch *channel, h header, payload []byte, size int) 
 	if ahead := n - ch.expected; ahead >= uint64(slotsOf(ch.number, c.config.ReliableBuffer)) {
 		return violation(MaxReliableExceeded, "channel %d: sequence %d is %d ahead, the reliable buffer has %d entries", ch.number, n, ahead, slotsOf(ch.number, c.config.ReliableBuffer))
 	}
+	whole, err := c.receiveEntry(ch, n, h, payload, size)
+	if !whole || err != nil || c.restorer.held == 0 {
+		return err
+	}
+	return c.receiveRestored(ch, c.restorer.complete(ch, n))
+}
+
+// receiveEntry takes entry n, or a piece of it, and reports whether it is whole now. What is next in order is processed at once; what came early is
+// parked until the entries before it have come, and an unordered message may leave from there.
+func (c *Conn) receiveEntry(ch *channel, n uint64, h header, payload []byte, size int) (whole bool, err error) {
 	if n == ch.expected && h.flags&flagPiece == 0 && (ch.in.len() == 0 || ch.in.at(0).number > n) {
-		return c.receiveNext(ch, h.flags, payload, size)
+		return true, c.receiveNext(ch, h.flags, payload, size)
 	}
 
 	s, i := ch.in.park(n, &c.payloads)
 	if s.state >= full {
 		c.stats.DroppedDuplicate++
-		return nil
+		return false, nil
 	}
 	if err := c.store(ch, s, h, payload, size); err != nil || s.state != full {
-		return err
+		return false, err
 	}
 	if n == ch.expected {
-		return c.advance(ch)
+		return true, c.advance(ch)
 	}
 	if h.delivery() == ReliableUnordered {
-		return c.takeUnordered(ch, i)
+		return true, c.takeUnordered(ch, i)
 	}
-	return nil
+	return true, nil
 }
 
 // receiveRepair takes a repair bunch, and then the entries that it restores.
-func (c *Conn) receiveRepair(ch *channel, flags byte, payload []byte) error {
-	r, err := parseRepair(flags, payload)
+func (c *Conn) receiveRepair(ch *channel, h header, payload []byte) error {
+	r, err := parseRepair(h, payload)
 	if err != nil {
 		return violation(BunchDataOverflow, "channel %d: %v", ch.number, err)
 	}
@@ -178,8 +188,14 @@ func (c *Conn) receiveRepair(ch *channel, flags byte, payload []byte) error {
 	if slots := slotsOf(ch.number, c.config.ReliableBuffer); last >= ch.expected+uint64(slots) {
 		return violation(MaxReliableExceeded, "channel %d: repair of sequence %d is %d ahead, the reliable buffer has %d entries", ch.number, last, last-ch.expected, slots)
 	}
-	for _, e := range c.restorer.receive(ch, r) {
-		if err := c.receiveReliable(ch, e.header, e.payload, EntryBytes); err != nil {
+	return c.receiveRestored(ch, c.restorer.receive(ch, r))
+}
+
+// receiveRestored takes entries that were restored as if they came, the last one first: what stands behind a close must be here when that is
+// processed.
+func (c *Conn) receiveRestored(ch *channel, restored []slot) error {
+	for _, s := range slices.Backward(restored) {
+		if _, err := c.receiveEntry(ch, s.number, header{flags: s.flags}, s.payload, EntryBytes); err != nil {
 			return err
 		}
 	}

@@ -82,14 +82,14 @@ func (r *repairs) prepare(ch *channel, last uint64, loss float64) {
 	}
 	r.cut(ch, g)
 	parity.Make(r.shards, g.count)
-	r.run, r.current = sentRun{ch, last}, g
+	r.run, r.current = sentRun{ch, last}, repair{group: g}
 }
 
 // groupOf returns the group that ends with the entry last: those before it in its run, as many as may be, that are in the reliable buffer still; and
 // how many are not acknowledged. It is not ok for the one that opens the channel or closes it, nor for a short message.
-func groupOf(ch *channel, last uint64) (g repair, flying int, ok bool) {
+func groupOf(ch *channel, last uint64) (g group, flying int, ok bool) {
 	end := ch.out.at(last)
-	g = repair{first: last + 1, last: len(end.payload)}
+	g = group{channel: ch.number, first: last + 1, last: len(end.payload)}
 	for begins := false; !begins && g.first > ch.first && last+1-g.first < maxRepaired; {
 		g.first--
 		e := ch.out.at(g.first)
@@ -107,7 +107,7 @@ func groupOf(ch *channel, last uint64) (g repair, flying int, ok bool) {
 }
 
 // cut lists the entries of a group as shards, and behind them memory for its repair bunches.
-func (r *repairs) cut(ch *channel, g repair) {
+func (r *repairs) cut(ch *channel, g group) {
 	if r.memory == nil {
 		r.memory = make([]byte, parity.Most*EntryBytes)
 	}
@@ -146,12 +146,11 @@ func (r *repairs) due(path *pathState, bulk *level) bool {
 // place appends repair bunches to the packet as long as they fit. They are of one run, so that Unsent can take them back.
 func (r *repairs) place(b *builder, path *pathState, bulk *level) {
 	for b.bunches < maxBunches && (r.placed == 0 || r.more()) && r.due(path, bulk) {
-		number := r.run.channel.number
-		if b.room() < repairHeader(number)+EntryBytes {
+		if b.room() < maxBunchHeader+EntryBytes {
 			return
 		}
 		r.current.shard = r.shards[r.current.count+r.current.index]
-		b.buf = appendRepair(b.buf, number, r.current)
+		b.buf = appendRepair(b.buf, r.current)
 		b.bunches++
 		r.current.index++
 		r.placed++

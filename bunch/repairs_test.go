@@ -130,17 +130,17 @@ func TestGroups(t *testing.T) {
 	p.send(0, number, ReliableUnordered, pattern(MaxBunchBytes, 0))
 	g, flying, ok := groupOf(ch, ch.next-1)
 	require.True(t, ok)
-	require.Equal(t, repair{flags: flagRepair | flagEnd | byte(ReliableUnordered), first: ch.next - maxRepaired, count: maxRepaired, last: MaxBunchBytes % EntryBytes}, g)
+	require.Equal(t, group{channel: number, flags: flagRepair | flagEnd | byte(ReliableUnordered), first: ch.next - maxRepaired, count: maxRepaired, last: MaxBunchBytes % EntryBytes}, g)
 	require.Equal(t, maxRepaired, flying)
 	before, flying, ok := groupOf(ch, g.first-1)
 	require.True(t, ok)
 	count := maxParts - maxRepaired
-	require.Equal(t, repair{flags: flagRepair | flagBegin | byte(ReliableUnordered), first: g.first - uint64(count), count: count, last: EntryBytes}, before)
+	require.Equal(t, group{channel: number, flags: flagRepair | flagBegin | byte(ReliableUnordered), first: g.first - uint64(count), count: count, last: EntryBytes}, before)
 	require.Equal(t, count, flying)
 	p.send(0, number, Reliable, pattern(3500, 0))
 	g, flying, ok = groupOf(ch, ch.next-1)
 	require.True(t, ok)
-	require.Equal(t, repair{flags: flagRepair | flagWhole, first: ch.next - 4, count: 4, last: 200}, g)
+	require.Equal(t, group{channel: number, flags: flagRepair | flagWhole, first: ch.next - 4, count: 4, last: 200}, g)
 	require.Equal(t, 4, flying)
 	p.send(0, number, Reliable, pattern(2500, 0))
 	_, _, ok = groupOf(ch, ch.next-1)
@@ -170,7 +170,7 @@ func TestRepairsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, number := newFatedPair(t, 0.02)
-			err := p.ends[1].receiveRepair(p.ends[1].channels.find(number), flagRepair|row.flags, row.payload)
+			err := p.ends[1].receiveRepair(p.ends[1].channels.find(number), header{channel: number, flags: flagRepair | row.flags}, row.payload)
 			var v *Error
 			require.ErrorAs(t, err, &v)
 			require.Equal(t, row.code, v.Code)
@@ -178,18 +178,18 @@ func TestRepairsRefused(t *testing.T) {
 	}
 }
 
-// TestRepairsOfNothing: repair bunches of what was handed out, of what contradicts what came, or of too little are counted, hold no more memory than
+// TestRepairsOfNothing: repair bunches of what was handed out, or of what contradicts what came are counted, hold no more memory than
 // maxHeldRepairs, and nothing after trimming.
 func TestRepairsOfNothing(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[1]
 	ch := c.channels.find(number)
-	give := func(payload []byte) { require.NoError(t, c.receiveRepair(ch, flagRepair|flagWhole, payload)) }
+	give := func(payload []byte) {
+		require.NoError(t, c.receiveRepair(ch, header{channel: number, flags: flagRepair | flagWhole}, payload))
+	}
 
 	give(repairOf(0, 1, 2, 0, 5))
 	require.EqualValues(t, 1, c.Stats().DroppedRepairs, "handed out")
-	give(repairOf(1, 30, 4, 0, 5))
-	require.EqualValues(t, 2, c.Stats().DroppedRepairs, "nothing came: four are too few for 30")
 	for first := range 40 {
 		for index := range 15 {
 			give(repairOf(1+first, 16, 16, index, 5))
@@ -199,18 +199,18 @@ func TestRepairsOfNothing(t *testing.T) {
 	}
 	require.Zero(t, c.Stats().EntriesRestored)
 	held := uint64(c.restorer.held)
-	require.EqualValues(t, 40*30+2, c.Stats().DroppedRepairs+held)
+	require.EqualValues(t, 40*30+1, c.Stats().DroppedRepairs+held)
 	_, due := c.NextTimeout()
 	require.True(t, due)
 	p.run(2 * trimAfter)
 	require.Zero(t, c.restorer.held)
-	require.EqualValues(t, 40*30+2, c.Stats().DroppedRepairs)
+	require.EqualValues(t, 40*30+1, c.Stats().DroppedRepairs)
 
 	// An entry that came is shorter than the group says.
 	h := header{flags: flagBegin, channel: number, sequence: 1}
 	require.NoError(t, c.receiveReliable(ch, h, make([]byte, 1000), 1000))
 	give(repairOf(1, 3, 16, 0, 5))
-	require.EqualValues(t, 40*30+3, c.Stats().DroppedRepairs)
+	require.EqualValues(t, 40*30+2, c.Stats().DroppedRepairs)
 }
 
 // TestRestoredLies: what a peer makes this side restore is taken as if it came: here a run within a run.
@@ -219,9 +219,9 @@ func TestRestoredLies(t *testing.T) {
 	c := p.ends[1]
 	ch := c.channels.find(number)
 	require.NoError(t, c.receiveReliable(ch, header{flags: flagBegin, channel: number, sequence: 1}, make([]byte, EntryBytes), EntryBytes))
-	require.NoError(t, c.receiveRepair(ch, flagRepair|flagWhole, repairOf(2, 2, 2, 0, 5)))
+	require.NoError(t, c.receiveRepair(ch, header{channel: number, flags: flagRepair | flagWhole}, repairOf(2, 2, 2, 0, 5)))
 	var v *Error
-	require.ErrorAs(t, c.receiveRepair(ch, flagRepair|flagWhole, repairOf(2, 2, 2, 1, 5)), &v)
+	require.ErrorAs(t, c.receiveRepair(ch, header{channel: number, flags: flagRepair | flagWhole}, repairOf(2, 2, 2, 1, 5)), &v)
 	require.Equal(t, PartialInitialReliableDestroy, v.Code)
 }
 
@@ -259,7 +259,7 @@ func TestRepairsInPieces(t *testing.T) {
 		}
 	}
 	payload := append(repairOf(1, 3, 1, 0, EntryBytes)[:repairFields], shards[3]...)
-	require.NoError(t, c.receiveRepair(ch, flagRepair|flagWhole, payload))
+	require.NoError(t, c.receiveRepair(ch, header{channel: number, flags: flagRepair | flagWhole}, payload))
 	require.EqualValues(t, 3, c.Stats().EntriesRestored)
 	got := p.take(1)
 	require.Len(t, got, 1)
@@ -270,27 +270,25 @@ func TestRepairsInPieces(t *testing.T) {
 		require.NoError(t, c.receiveReliable(ch, h, make([]byte, 37), 1400))
 	}
 	dropped := c.Stats().DroppedRepairs
-	require.NoError(t, c.receiveRepair(ch, flagRepair|flagWhole, repairOf(4, 11, 16, 0, EntryBytes)))
+	require.NoError(t, c.receiveRepair(ch, header{channel: number, flags: flagRepair | flagWhole}, repairOf(4, 11, 16, 0, EntryBytes)))
 	require.Equal(t, dropped+1, c.Stats().DroppedRepairs)
 }
 
 // BenchmarkRestoreWorst is the most work that a message can make a receiver do to restore it: every entry but half in as many ranges as it takes.
 func BenchmarkRestoreWorst(b *testing.B) {
-	var m restorer
-	ch := &channel{number: 1, opened: true}
 	for b.Loop() {
-		g := &group{channel: ch, repair: repair{flags: flagRepair | flagBegin, count: maxRepaired, total: parity.Most, last: EntryBytes}, have: parity.Most}
-		for i := range g.shards {
-			g.shards[i] = make([]byte, EntryBytes)
+		set := &repairSet{group: group{flags: flagRepair | flagBegin, count: maxRepaired, total: parity.Most, last: EntryBytes}, have: parity.Most}
+		for i := range set.shards {
+			set.shards[i] = make([]byte, EntryBytes)
 		}
-		e := entries{all: make([]partial, maxRepaired)}
+		e := entries{all: make([]slot, maxRepaired)}
 		for i := range maxCuts + 2 {
 			e.cuts = append(e.cuts, uint16(i*EntryBytes/(maxCuts+1)))
 		}
 		for i := range e.all[parity.Most:] {
-			e.all[i] = partial{make([]byte, EntryBytes), []extent{{0, EntryBytes}}}
+			e.all[i] = slot{payload: make([]byte, EntryBytes), state: full}
 		}
-		if len(m.restore(g, e)) != parity.Most {
+		if len(e.restore(set)) != parity.Most {
 			b.Fatal("not restored")
 		}
 	}
@@ -302,7 +300,7 @@ func TestLastEntryIsNotRestored(t *testing.T) {
 	c := p.ends[1]
 	ch := c.channels.find(number)
 	require.NoError(t, c.receiveReliable(ch, header{flags: flagEnd, channel: number, sequence: 2}, make([]byte, 5), EntryBytes))
-	require.NoError(t, c.receiveRepair(ch, flagRepair|flagWhole, repairOf(1, 2, 1, 0, 5)))
+	require.NoError(t, c.receiveRepair(ch, header{channel: number, flags: flagRepair | flagWhole}, repairOf(1, 2, 1, 0, 5)))
 	require.EqualValues(t, 1, c.Stats().EntriesRestored)
 	require.Zero(t, c.Stats().DroppedDuplicate)
 	require.Len(t, p.take(1), 1)
@@ -436,5 +434,84 @@ func TestRepairsOnTheGreatestChannel(t *testing.T) {
 	p.run(p.delay + time.Millisecond)
 	requireMessages(t, p.take(1), []int{20_000})
 	require.NotZero(t, p.ends[1].Stats().EntriesRestored)
-	require.LessOrEqual(t, maxHeaderBytes+repairHeader(ch)+EntryBytes, minDatagram)
+	require.Len(t, appendRepair(nil, repair{group: group{channel: ch}, shard: make([]byte, EntryBytes)}), maxBunchHeader+EntryBytes)
+}
+
+// TestLateEntryStartsRestoring: an entry, or a piece of one, that comes after the repair bunches restores what is missing still.
+func TestLateEntryStartsRestoring(t *testing.T) {
+	message := pattern(4*EntryBytes, 3)
+	shards := make([][]byte, 0, 6)
+	for i := range 4 {
+		shards = append(shards, message[i*EntryBytes:][:EntryBytes])
+	}
+	shards = append(shards, make([]byte, EntryBytes), make([]byte, EntryBytes))
+	parity.Make(shards, 4)
+	for _, d := range []Delivery{Reliable, ReliableUnordered} {
+		for late := range 4 {
+			for _, pieces := range []int{1, 2} {
+				t.Run(fmt.Sprint(d, late, pieces), func(t *testing.T) {
+					p, number := newFatedPair(t, 0.02)
+					c := p.ends[1]
+					ch := c.channels.find(number)
+					give := func(i int) {
+						h := header{flags: byte(d), channel: number, sequence: uint16(1 + i)}
+						switch i {
+						case 0:
+							h.flags |= flagBegin
+						case 3:
+							h.flags |= flagEnd
+						}
+						for k := range pieces {
+							h, payload := h, shards[i]
+							if pieces > 1 {
+								h.flags |= flagPiece
+								h.offset, h.total = uint16(k*EntryBytes/2), EntryBytes
+								payload = payload[h.offset:][:EntryBytes/2]
+							}
+							require.NoError(t, c.receiveBunch(5, h, payload, EntryBytes))
+						}
+					}
+					give((late + 2) % 4)
+					for i := range 2 {
+						payload := append(repairOf(1, 4, 2, i, EntryBytes)[:repairFields], shards[4+i]...)
+						require.NoError(t, c.receiveRepair(ch, header{channel: number, flags: flagRepair | flagWhole | byte(d)}, payload))
+					}
+					require.Empty(t, p.take(1))
+					give(late)
+					got := p.take(1)
+					require.Len(t, got, 1)
+					require.Equal(t, message, got[0].Payload)
+					require.EqualValues(t, 2, c.Stats().EntriesRestored)
+					require.Zero(t, c.restorer.held)
+				})
+			}
+		}
+	}
+}
+
+// TestContradictedRepairsGo: repair bunches that wait go as soon as something came that cannot be of their group.
+func TestContradictedRepairsGo(t *testing.T) {
+	p, number := newFatedPair(t, 0.02)
+	c := p.ends[1]
+	require.NoError(t, c.receiveRepair(c.channels.find(number), header{channel: number, flags: flagRepair | flagWhole}, repairOf(1, 3, 2, 0, 5)))
+	require.Equal(t, 1, c.restorer.held)
+	require.NoError(t, c.receiveBunch(5, header{flags: flagWhole, channel: number, sequence: 1}, []byte{1, 1}, 10))
+	require.Zero(t, c.restorer.held)
+	require.EqualValues(t, 1, c.Stats().DroppedRepairs)
+}
+
+// TestRestoredBehindAClose: entries behind a close end the connection as any others do, whether or not they were restored.
+func TestRestoredBehindAClose(t *testing.T) {
+	p, number := newFatedPair(t, 0.02)
+	c := p.ends[1]
+	ch := c.channels.find(number)
+	whole := append(appendVarint(nil, maxWhole), make([]byte, maxWhole)...)
+	require.Len(t, whole, EntryBytes)
+	require.NoError(t, c.receiveBunch(5, header{flags: flagEnd, channel: number, sequence: 2}, make([]byte, EntryBytes), 1400))
+	require.NoError(t, c.receiveBunch(5, header{flags: flagWhole | flagClose, channel: number, sequence: 3}, whole, 1400))
+	require.NoError(t, c.receiveRepair(ch, header{channel: number, flags: flagRepair | flagWhole}, repairOf(1, 4, 2, 0, 5)))
+	var v *Error
+	require.ErrorAs(t, c.receiveRepair(ch, header{channel: number, flags: flagRepair | flagWhole}, repairOf(1, 4, 2, 1, 5)), &v)
+	require.Equal(t, BunchDataOverflow, v.Code)
+	require.Contains(t, v.Error(), "behind its close")
 }

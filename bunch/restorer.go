@@ -17,139 +17,124 @@ const (
 
 // restorer keeps repair bunches until they can restore the missing entries of their group.
 type restorer struct {
-	groups []*group // by when a repair bunch last came for them, the oldest first
-	held   int      // repair bunches in all groups
+	sets []*repairSet // by when a repair bunch last came for them, the oldest first
+	held int          // repair bunches in all sets
 
 	restored uint64 // entries
 	dropped  uint64 // repair bunches that came when all of their entries had, or for which there was no room
 }
 
-// group holds the repair bunches that came of one group.
-type group struct {
-	channel *channel
-	repair                      // the first that came, without its shard
-	shards  [parity.Most][]byte // by index; nil = has not come
-	have    int                 // how many have come
+// repairSet holds the repair bunches that came of one group.
+type repairSet struct {
+	group
+	shards [parity.Most][]byte // by index; nil = has not come
+	have   int                 // how many have come
 }
 
-// is reports whether r belongs to the group.
-func (g *group) is(ch *channel, r repair) bool {
-	return g.channel == ch && g.first == r.first && g.count == r.count && g.total == r.total && g.last == r.last && g.flags == r.flags
-}
-
-// keep keeps a repair bunch and returns its group, which is the newest now.
-func (m *restorer) keep(ch *channel, r repair) *group {
-	g := &group{channel: ch, repair: r}
-	g.shard = nil // which is memory of the packet
-	if i := slices.IndexFunc(m.groups, func(g *group) bool { return g.is(ch, r) }); i >= 0 {
-		g = m.groups[i]
-		m.groups = slices.Delete(m.groups, i, i+1)
+// receive takes a repair bunch of ch, and returns the entries that it restores, which the caller receives as if they came.
+func (m *restorer) receive(ch *channel, r repair) []slot {
+	restored := m.restore(ch, m.keep(r))
+	if m.held > maxHeldRepairs {
+		m.discard(m.sets[0])
 	}
-	m.groups = append(m.groups, g)
-	if g.shards[r.index] != nil {
+	return restored
+}
+
+// complete returns the entries that can be restored since entry n of ch has come.
+func (m *restorer) complete(ch *channel, n uint64) []slot {
+	for _, set := range m.sets {
+		if set.channel == ch.number && n-set.first < uint64(set.count) {
+			return m.restore(ch, set)
+		}
+	}
+	return nil
+}
+
+// keep keeps a repair bunch and returns its set, which is the newest now.
+func (m *restorer) keep(r repair) *repairSet {
+	set := &repairSet{group: r.group}
+	if i := slices.IndexFunc(m.sets, func(s *repairSet) bool { return s.group == r.group }); i >= 0 {
+		set = m.sets[i]
+		m.sets = slices.Delete(m.sets, i, i+1)
+	}
+	m.sets = append(m.sets, set)
+	if set.shards[r.index] != nil {
 		m.dropped++
-		return g
+		return set
 	}
-	if m.held == maxHeldRepairs {
-		m.dropped += uint64(m.groups[0].have)
-		m.forget(m.groups[0])
-	}
-	g.shards[r.index] = slices.Clone(r.shard)
-	g.have++
+	set.shards[r.index] = slices.Clone(r.shard)
+	set.have++
 	m.held++
-	return g
+	return set
 }
 
-// forget forgets a group.
-func (m *restorer) forget(g *group) {
-	m.held -= g.have
-	m.groups = slices.DeleteFunc(m.groups, func(other *group) bool { return other == g })
+// drop forgets a set.
+func (m *restorer) drop(set *repairSet) {
+	m.held -= set.have
+	m.sets = slices.DeleteFunc(m.sets, func(other *repairSet) bool { return other == set })
+}
+
+// discard drops a set that restores nothing.
+func (m *restorer) discard(set *repairSet) {
+	m.dropped += uint64(set.have)
+	m.drop(set)
 }
 
 // spare reports whether trim has memory to give up.
-func (m *restorer) spare() bool { return m.groups != nil }
+func (m *restorer) spare() bool { return m.sets != nil }
 
 // trim gives up what waits.
 func (m *restorer) trim() { *m = restorer{restored: m.restored, dropped: m.dropped + uint64(m.held)} }
 
-// receive takes a repair bunch of ch, and returns the entries that it restores, which the caller receives as if they came.
-func (m *restorer) receive(ch *channel, r repair) []restored {
-	e, ok := entriesOf(ch, r)
-	missing := 0
-	if ok {
-		missing = e.missing()
-	}
-	if missing == 0 || missing > r.total {
-		m.dropped++
+// restore makes the missing ranges of a set's group, and returns the entries that they complete: none while it has too few repair bunches, and when
+// they are of no use.
+func (m *restorer) restore(ch *channel, set *repairSet) (restored []slot) {
+	e := entriesOf(ch, set.group)
+	switch missing := e.missing(); {
+	case missing == 0:
+		m.discard(set)
+		return nil
+	case missing > set.have:
 		return nil
 	}
-	g := m.keep(ch, r)
-	if g.have < missing {
-		return nil
-	}
-	m.forget(g)
-	return m.restore(g, e)
+	m.drop(set)
+	restored = e.restore(set)
+	m.restored += uint64(len(restored))
+	return restored
 }
 
 // entries are those of a group, as far as they are here. Ranges of bytes between two cuts are here or missing as a whole.
 type entries struct {
-	all  []partial
+	all  []slot
 	cuts []uint16 // ascending, from 0 to EntryBytes
 }
 
-// partial is what is here of an entry.
-type partial struct {
-	payload []byte   // EntryBytes, or nil when nothing is here
-	have    []extent // the ranges that are
-}
-
-func (p partial) has(off, end uint16) bool {
-	return slices.ContainsFunc(p.have, func(h extent) bool { return h.off <= off && end <= h.end })
-}
-
-// fillUp fills the last entry of a run up with zeros, and counts these as here.
-func (p *partial) fillUp() {
-	size := uint16(len(p.payload))
-	p.payload = append(make([]byte, 0, EntryBytes), p.payload...)[:EntryBytes]
-	p.have = slices.Clone(p.have)
-	if last := len(p.have) - 1; p.have[last].end == size {
-		p.have[last].end = EntryBytes
-	} else {
-		p.have = append(p.have, extent{size, EntryBytes})
-	}
-}
-
-// entriesOf returns the entries of a group of ch. It is not ok when they are not part of a run that could be here, or in too many ranges.
-func entriesOf(ch *channel, r repair) (e entries, ok bool) {
-	e.all, e.cuts = make([]partial, r.count), []uint16{0, EntryBytes}
+// entriesOf returns the entries of a group of ch: none when they are not part of a run that could be here, or in too many ranges.
+func entriesOf(ch *channel, g group) entries {
+	e := entries{make([]slot, g.count), []uint16{0, EntryBytes}}
 	for i := range e.all {
-		size := EntryBytes
-		if i == r.count-1 {
-			size = r.last
+		s, known := ch.partial(g.first + uint64(i))
+		if !known || s.state != empty && (len(s.payload) != g.size(i) || !s.fillUp()) {
+			return entries{}
 		}
-		p, known := ch.partial(r.first + uint64(i))
-		if !known || p.payload != nil && len(p.payload) != size {
-			return e, false
-		}
-		if p.payload != nil && size < EntryBytes {
-			p.fillUp()
-		}
-		for _, h := range p.have {
+		for _, h := range s.have[:s.n] {
 			e.cuts = append(e.cuts, h.off, h.end)
 		}
-		e.all[i] = p
+		e.all[i] = s
 	}
 	slices.Sort(e.cuts)
-	e.cuts = slices.Compact(e.cuts)
-	return e, len(e.cuts) <= maxCuts+2
+	if e.cuts = slices.Compact(e.cuts); len(e.cuts) > maxCuts+2 {
+		return entries{}
+	}
+	return e
 }
 
 // missing returns of how many entries the same range is missing at most: as many repair bunches restore all.
 func (e entries) missing() (most int) {
-	for i := range e.cuts[1:] {
+	for i := range len(e.cuts) - 1 {
 		count := 0
-		for _, p := range e.all {
-			if !p.has(e.cuts[i], e.cuts[i+1]) {
+		for k := range e.all {
+			if !e.all[k].has(e.cuts[i], e.cuts[i+1]) {
 				count++
 			}
 		}
@@ -158,61 +143,36 @@ func (e entries) missing() (most int) {
 	return most
 }
 
-// restored is an entry that was restored.
-type restored struct {
-	header
-	payload []byte
-}
-
-// restore makes the missing ranges of a group, which has enough, and returns the entries that they complete.
-func (m *restorer) restore(g *group, e entries) (all []restored) {
-	incomplete := e.copyIncomplete()
-	shards := make([][]byte, g.count+g.total)
-	for i := range e.cuts[1:] {
-		e.listShards(shards, g, e.cuts[i], e.cuts[i+1])
-		parity.Restore(shards, g.count)
-	}
-	for _, k := range incomplete {
-		all = append(all, g.entry(k, e.all[k].payload))
-	}
-	m.restored += uint64(len(all))
-	return all
-}
-
-// listShards lists one range of the entries of a group and of its repair bunches. What is missing is empty; of an entry it has room.
-func (e entries) listShards(shards [][]byte, g *group, off, end uint16) {
-	for k, p := range e.all {
-		if shards[k] = p.payload[off:off:end]; p.has(off, end) {
-			shards[k] = p.payload[off:end]
-		}
-	}
-	for k, shard := range g.shards[:g.total] {
-		if shards[g.count+k] = nil; shard != nil {
-			shards[g.count+k] = shard[off:end]
-		}
-	}
-}
-
-// copyIncomplete gives the entries that are not whole memory of their own, and returns which they are.
-func (e entries) copyIncomplete() (incomplete []int) {
+// restore makes the missing ranges from the repair bunches of a set, which are enough, and returns the entries that they complete.
+func (e entries) restore(set *repairSet) (restored []slot) {
 	for k := range e.all {
-		if p := &e.all[k]; !p.has(0, EntryBytes) {
-			p.payload = append(make([]byte, 0, EntryBytes), p.payload...)[:EntryBytes]
-			incomplete = append(incomplete, k)
+		if s := &e.all[k]; s.state == empty {
+			s.payload = make([]byte, EntryBytes)
 		}
 	}
-	return incomplete
+	shards := make([][]byte, set.count+set.total)
+	for i := range e.cuts[1:] {
+		e.gather(shards, set, e.cuts[i], e.cuts[i+1])
+		parity.Restore(shards, set.count)
+	}
+	for k, s := range e.all {
+		if s.state != full {
+			restored = append(restored, slot{number: set.first + uint64(k), flags: set.flagsOf(k), payload: s.payload[:set.size(k)]})
+		}
+	}
+	return restored
 }
 
-// entry returns entry k of the group, which was restored.
-func (g *group) entry(k int, payload []byte) restored {
-	h := header{flags: g.flags & deliveryMask, channel: g.channel.number, sequence: uint16(g.first + uint64(k))}
-	if k == 0 {
-		h.flags |= g.flags & flagBegin
+// gather lists one range of the entries of a group and of its repair bunches. What is missing is empty; of an entry it has room.
+func (e entries) gather(shards [][]byte, set *repairSet, off, end uint16) {
+	for k, s := range e.all {
+		if shards[k] = s.payload[off:off:end]; s.has(off, end) {
+			shards[k] = s.payload[off:end]
+		}
 	}
-	if k == g.count-1 {
-		h.flags |= g.flags & flagEnd
-		payload = payload[:g.last]
+	for k, shard := range set.shards[:set.total] {
+		if shards[set.count+k] = nil; shard != nil {
+			shards[set.count+k] = shard[off:end]
+		}
 	}
-	return restored{h, payload}
 }

@@ -1,6 +1,9 @@
 package bunch
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // slotState tells how much of its entry a slot has.
 type slotState uint8
@@ -47,6 +50,21 @@ func (s *slot) add(off, end uint16) (ok bool) {
 	}
 	s.n = uint8(len(kept))
 	return true
+}
+
+// has reports whether all of [off, end) is there, of which a part is only if all of it is.
+func (s *slot) has(off, end uint16) bool {
+	return s.state == full || slices.ContainsFunc(s.have[:s.n], func(h extent) bool { return h.off <= off && end <= h.end })
+}
+
+// fillUp fills the last entry of a run up with zeros, which count as here, in memory of its own; ok is false when the pieces are too many.
+func (s *slot) fillUp() (ok bool) {
+	size := len(s.payload)
+	if size == EntryBytes {
+		return true
+	}
+	s.payload = append(make([]byte, 0, EntryBytes), s.payload...)[:EntryBytes]
+	return s.state == full || s.add(uint16(size), EntryBytes)
 }
 
 // complete reports whether all bytes are there.

@@ -293,24 +293,47 @@ func (h header) check(length int) error {
 	return nil
 }
 
-// repair is a repair bunch: one of the parity shards of a group, which is some consecutive entries of a run. A group of count entries can be
-// restored from any count of its entries and repair bunches. Whoever gets too few loses nothing, since lost entries leave again.
+// group is some consecutive entries of a run that share repair bunches.
+type group struct {
+	channel uint64
+	flags   byte   // flagRepair, the delivery, BEGIN when its first entry begins the run, and END when its last one ends it
+	first   uint64 // the sequence of its first entry
+	count   int    // its entries
+	total   int    // its repair bunches, 1 to 16
+	last    int    // bytes of its last entry: EntryBytes, unless that ends the run; the others have EntryBytes
+}
+
+// size returns how many bytes entry k has.
+func (g group) size(k int) int {
+	if k == g.count-1 {
+		return g.last
+	}
+	return EntryBytes
+}
+
+// flagsOf returns the flags of entry k.
+func (g group) flagsOf(k int) byte {
+	flags := g.flags & deliveryMask
+	if k == 0 {
+		flags |= g.flags & flagBegin
+	}
+	if k == g.count-1 {
+		flags |= g.flags & flagEnd
+	}
+	return flags
+}
+
+// repair is a repair bunch: one of the parity shards of a group. A group of count entries can be restored from any count of its entries and repair
+// bunches. Whoever gets too few loses nothing, since lost entries leave again.
 type repair struct {
-	flags byte   // flagRepair, the delivery, BEGIN when the first entry of the group begins the run, and END when its last one ends it
-	first uint64 // the sequence of the group's first entry
-	count int    // entries of the group
-	total int    // repair bunches of the group, 1 to 16
+	group
 	index int    // of this one, below total
-	last  int    // bytes of the group's last entry: EntryBytes, unless it ends the run; the others have EntryBytes
 	shard []byte // EntryBytes of parity; the last entry counts as filled up with zeros
 }
 
-// repairHeader returns how many bytes of a repair bunch stand before its shard.
-func repairHeader(channel uint64) int { return 1 + varintLen(channel) + repairFields }
-
 // appendRepair appends a repair bunch.
-func appendRepair(b []byte, channel uint64, r repair) []byte {
-	b = appendVarint(append(b, r.flags), channel)
+func appendRepair(b []byte, r repair) []byte {
+	b = appendVarint(append(b, r.flags), r.channel)
 	b = binary.BigEndian.AppendUint16(b, uint16(r.first))
 	b = append(b, byte(r.count-1), byte((r.total-1)<<4|r.index))
 	b = binary.BigEndian.AppendUint16(b, uint16(r.last))
@@ -332,18 +355,12 @@ func splitRepair(h header, b []byte) (_ header, payload, rest []byte, err error)
 }
 
 // parseRepair reads the payload that splitRepair returned. The shard aliases it, and first has the low 16 bits only.
-func parseRepair(flags byte, b []byte) (repair, error) {
-	r := repair{
-		flags: flags,
-		first: uint64(binary.BigEndian.Uint16(b)),
-		count: int(b[2]) + 1,
-		total: int(b[3]>>4) + 1,
-		index: int(b[3] & 0x0f),
-		last:  int(binary.BigEndian.Uint16(b[4:])),
-		shard: b[repairFields:],
-	}
+func parseRepair(h header, b []byte) (r repair, err error) {
+	r.channel, r.flags, r.first = h.channel, h.flags, uint64(binary.BigEndian.Uint16(b))
+	r.count, r.total, r.index = int(b[2])+1, int(b[3]>>4)+1, int(b[3]&0x0f)
+	r.last, r.shard = int(binary.BigEndian.Uint16(b[4:])), b[repairFields:]
 	if r.count > maxRepaired || r.index >= r.total || r.last > EntryBytes || r.last < EntryBytes && r.flags&flagEnd == 0 {
-		return repair{}, errors.New("repair bunch of a group that cannot be")
+		return r, errors.New("repair bunch of a group that cannot be")
 	}
 	return r, nil
 }
