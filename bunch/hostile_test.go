@@ -252,6 +252,11 @@ var attacks = []struct {
 			h.sends(0, h.repair(h.own[0], 101, parity.Most, parity.Most, i))
 		}
 	}},
+	{"a repair bunch for each of 100 channels, and no entry", Config{}, 100, func(h *hostile) {
+		for i := range 1000 {
+			h.sends(0, h.repair(h.own[i%100], 2, maxRepaired, 1+i%parity.Most, 0))
+		}
+	}},
 	{"pings, and no ack", Config{}, 0, func(h *hostile) {
 		for range 10_000 {
 			h.packet(appendPacketHeader(nil, &packetHeader{flags: flagPing | flagAckNow, number: h.number}))

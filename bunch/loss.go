@@ -130,7 +130,7 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	if was == lost {
 		c.stats.SpuriousLosses++
 	}
-	if c.judges(n) {
+	if c.path.judges(n) {
 		c.gate.Acked(t, &p.mark, p.size)
 		c.blackHole.Acked(n, p.size > minDatagram)
 		if was == lost {
@@ -234,7 +234,7 @@ func (c *Conn) losePacket(t time.Duration, n uint64, p *packet) {
 	c.sent.decide(p, lost)
 	p.lostUntil = t + lostMemory*c.pto()
 	c.stats.PacketsLost++
-	if c.judges(n) {
+	if c.path.judges(n) {
 		c.blackHole.Lost(n, p.size > minDatagram)
 		c.gate.Lost(&p.mark, p.size)
 	}

@@ -27,6 +27,9 @@ func (w *pathState) lossy(own float64) bool {
 	return own >= playLoss
 }
 
+// judges reports whether the fate of a packet counts for the path: the carrier tells no fates, and the packet took the present path.
+func (w *pathState) judges(number uint64) bool { return !w.Fates && number >= w.foreign }
+
 // SetPath tells the connection about the path. When packets take another path from now on, those in flight may still arrive: none is sent
 // again because of the change, and their fates say nothing about the new path. While the carrier tells fates, it paces and finds the lost
 // packets; this side still probes when nothing is acknowledged.
@@ -72,9 +75,6 @@ func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 		c.changed = true
 	}
 }
-
-// judges reports whether the fate of a packet counts for the path: the carrier tells no fates, and the packet took the present path.
-func (c *Conn) judges(number uint64) bool { return !c.path.Fates && number >= c.path.foreign }
 
 // giveUpArrivedAt returns when the oldest packet in flight is given up, if the carrier has said that it arrived: had the peer kept it, its ack would
 // have come by then.

@@ -105,7 +105,11 @@ func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) e
 	case h.repairs():
 		return c.receiveRepair(ch, h, payload)
 	case h.reliable():
-		return c.receiveReliable(ch, h, payload, size)
+		whole, err := c.receiveReliable(ch, h, payload, size)
+		if !whole || err != nil || c.restorer.held == 0 {
+			return err
+		}
+		return c.receiveRestored(ch, c.restorer.complete(ch, h.sequence))
 	case h.tracked():
 		return c.receiveTracked(ch, number, payload, size)
 	}
@@ -136,26 +140,17 @@ func (c *Conn) incoming(h header) (*channel, error) {
 	return ch, c.charge(ch, channelCost)
 }
 
-// receiveReliable takes a reliable bunch, an entry or a piece of one, and then the entries that can be restored since that is whole.
-func (c *Conn) receiveReliable(ch *channel, h header, payload []byte, size int) error {
+// receiveReliable takes a reliable bunch, an entry or a piece of one, and reports whether that made the entry whole. What is next in order is
+// processed at once; what came early is parked until the entries before it have come, and an unordered message may leave from there.
+func (c *Conn) receiveReliable(ch *channel, h header, payload []byte, size int) (whole bool, err error) {
 	n := recovery.Number(ch.expected, uint64(h.sequence), 16)
 	if n < ch.expected {
 		c.stats.DroppedDuplicate++
-		return nil
+		return false, nil
 	}
 	if ahead := n - ch.expected; ahead >= uint64(slotsOf(ch.number, c.config.ReliableBuffer)) {
-		return violation(MaxReliableExceeded, "channel %d: sequence %d is %d ahead, the reliable buffer has %d entries", ch.number, n, ahead, slotsOf(ch.number, c.config.ReliableBuffer))
+		return false, violation(MaxReliableExceeded, "channel %d: sequence %d is %d ahead, the reliable buffer has %d entries", ch.number, n, ahead, slotsOf(ch.number, c.config.ReliableBuffer))
 	}
-	whole, err := c.receiveEntry(ch, n, h, payload, size)
-	if !whole || err != nil || c.restorer.held == 0 {
-		return err
-	}
-	return c.receiveRestored(ch, c.restorer.complete(ch, n))
-}
-
-// receiveEntry takes entry n, or a piece of it, and reports whether it is whole now. What is next in order is processed at once; what came early is
-// parked until the entries before it have come, and an unordered message may leave from there.
-func (c *Conn) receiveEntry(ch *channel, n uint64, h header, payload []byte, size int) (whole bool, err error) {
 	if n == ch.expected && h.flags&flagPiece == 0 && (ch.in.len() == 0 || ch.in.at(0).number > n) {
 		return true, c.receiveNext(ch, h.flags, payload, size)
 	}
@@ -195,7 +190,7 @@ func (c *Conn) receiveRepair(ch *channel, h header, payload []byte) error {
 // processed.
 func (c *Conn) receiveRestored(ch *channel, restored []slot) error {
 	for _, s := range slices.Backward(restored) {
-		if _, err := c.receiveEntry(ch, s.number, header{flags: s.flags}, s.payload, EntryBytes); err != nil {
+		if _, err := c.receiveReliable(ch, header{flags: s.flags, sequence: uint16(s.number)}, s.payload, EntryBytes); err != nil {
 			return err
 		}
 	}

@@ -27,8 +27,7 @@ type restorer struct {
 // repairSet holds the repair bunches that came of one group.
 type repairSet struct {
 	group
-	shards [parity.Most][]byte // by index; nil = has not come
-	have   int                 // how many have come
+	parity.Set
 }
 
 // receive takes a repair bunch of ch, and returns the entries that it restores, which the caller receives as if they came.
@@ -40,10 +39,10 @@ func (m *restorer) receive(ch *channel, r repair) []slot {
 	return restored
 }
 
-// complete returns the entries that can be restored since entry n of ch has come.
-func (m *restorer) complete(ch *channel, n uint64) []slot {
+// complete returns the entries that can be restored since the entry of ch with a sequence has come.
+func (m *restorer) complete(ch *channel, sequence uint16) []slot {
 	for _, set := range m.sets {
-		if set.channel == ch.number && n-set.first < uint64(set.count) {
+		if set.channel == ch.number && int(sequence-uint16(set.first)) < set.count {
 			return m.restore(ch, set)
 		}
 	}
@@ -58,25 +57,24 @@ func (m *restorer) keep(r repair) *repairSet {
 		m.sets = slices.Delete(m.sets, i, i+1)
 	}
 	m.sets = append(m.sets, set)
-	if set.shards[r.index] != nil {
+	if set.Has(r.index) {
 		m.dropped++
 		return set
 	}
-	set.shards[r.index] = slices.Clone(r.shard)
-	set.have++
+	set.Add(r.index, r.shard)
 	m.held++
 	return set
 }
 
 // drop forgets a set.
 func (m *restorer) drop(set *repairSet) {
-	m.held -= set.have
+	m.held -= set.Have
 	m.sets = slices.DeleteFunc(m.sets, func(other *repairSet) bool { return other == set })
 }
 
 // discard drops a set that restores nothing.
 func (m *restorer) discard(set *repairSet) {
-	m.dropped += uint64(set.have)
+	m.dropped += uint64(set.Have)
 	m.drop(set)
 }
 
@@ -94,7 +92,7 @@ func (m *restorer) restore(ch *channel, set *repairSet) (restored []slot) {
 	case missing == 0:
 		m.discard(set)
 		return nil
-	case missing > set.have:
+	case missing > set.Have:
 		return nil
 	}
 	m.drop(set)
@@ -113,8 +111,12 @@ type entries struct {
 func entriesOf(ch *channel, g group) entries {
 	e := entries{make([]slot, g.count), []uint16{0, EntryBytes}}
 	for i := range e.all {
+		size := EntryBytes
+		if i == g.count-1 {
+			size = g.last
+		}
 		s, known := ch.partial(g.first + uint64(i))
-		if !known || s.state != empty && (len(s.payload) != g.size(i) || !s.fillUp()) {
+		if !known || s.state != empty && (len(s.payload) != size || !s.fillUp()) {
 			return entries{}
 		}
 		for _, h := range s.have[:s.n] {
@@ -146,33 +148,24 @@ func (e entries) missing() (most int) {
 // restore makes the missing ranges from the repair bunches of a set, which are enough, and returns the entries that they complete.
 func (e entries) restore(set *repairSet) (restored []slot) {
 	for k := range e.all {
-		if s := &e.all[k]; s.state == empty {
+		s := &e.all[k]
+		if s.number, s.flags = set.first+uint64(k), set.flags&deliveryMask; s.state == empty {
 			s.payload = make([]byte, EntryBytes)
 		}
 	}
-	shards := make([][]byte, set.count+set.total)
-	for i := range e.cuts[1:] {
-		e.gather(shards, set, e.cuts[i], e.cuts[i+1])
-		parity.Restore(shards, set.count)
-	}
-	for k, s := range e.all {
-		if s.state != full {
-			restored = append(restored, slot{number: set.first + uint64(k), flags: set.flagsOf(k), payload: s.payload[:set.size(k)]})
+	shards := make([][]byte, set.count)
+	for i, end := range e.cuts[1:] {
+		off := e.cuts[i]
+		for k, s := range e.all {
+			if shards[k] = s.payload[off:off:end]; s.has(off, end) {
+				shards[k] = s.payload[off:end]
+			}
 		}
+		set.Restore(shards, int(off), int(end))
 	}
-	return restored
-}
-
-// gather lists one range of the entries of a group and of its repair bunches. What is missing is empty; of an entry it has room.
-func (e entries) gather(shards [][]byte, set *repairSet, off, end uint16) {
-	for k, s := range e.all {
-		if shards[k] = s.payload[off:off:end]; s.has(off, end) {
-			shards[k] = s.payload[off:end]
-		}
-	}
-	for k, shard := range set.shards[:set.total] {
-		if shards[set.count+k] = nil; shard != nil {
-			shards[set.count+k] = shard[off:end]
-		}
-	}
+	first, last := &e.all[0], &e.all[set.count-1]
+	first.flags |= set.flags & flagBegin
+	last.flags |= set.flags & flagEnd
+	last.payload = last.payload[:set.last]
+	return slices.DeleteFunc(e.all, func(s slot) bool { return s.state == full })
 }

@@ -303,26 +303,6 @@ type group struct {
 	last    int    // bytes of its last entry: EntryBytes, unless that ends the run; the others have EntryBytes
 }
 
-// size returns how many bytes entry k has.
-func (g group) size(k int) int {
-	if k == g.count-1 {
-		return g.last
-	}
-	return EntryBytes
-}
-
-// flagsOf returns the flags of entry k.
-func (g group) flagsOf(k int) byte {
-	flags := g.flags & deliveryMask
-	if k == 0 {
-		flags |= g.flags & flagBegin
-	}
-	if k == g.count-1 {
-		flags |= g.flags & flagEnd
-	}
-	return flags
-}
-
 // repair is a repair bunch: one of the parity shards of a group. A group of count entries can be restored from any count of its entries and repair
 // bunches. Whoever gets too few loses nothing, since lost entries leave again.
 type repair struct {

@@ -24,26 +24,44 @@ func Make(shards [][]byte, count int) {
 	}
 }
 
-// Restore fills in those of the first count shards that are empty; each must have the capacity of a whole one. It needs as many of the parity shards
-// behind them, where nil stands for one that has not come, and overwrites those that it uses. It reports whether there were enough.
+// Set holds the parity shards that came.
+type Set struct {
+	Have   int          // how many
+	shards [Most][]byte // by index; nil = has not come
+}
+
+// Has reports whether parity shard i has come.
+func (s *Set) Has(i int) bool { return s.shards[i] != nil }
+
+// Add keeps a copy of parity shard i, which has not come before.
+func (s *Set) Add(i int, shard []byte) {
+	s.shards[i] = slices.Clone(shard)
+	s.Have++
+}
+
+// Restore fills in those shards that are empty; each must have the capacity of a whole one. They are bytes off to end of those of which the set is
+// parity. It needs as many parity shards, of which it overwrites these bytes, and reports whether there were enough.
 //
-// It solves one equation for each missing shard, so the work grows with their number. reedsolomon.ReconstructData would invert a matrix of count by
-// count, however few are missing, and a peer chooses count.
-func Restore(shards [][]byte, count int) bool {
-	var s system
-	for c, shard := range shards[:count] {
+// It solves one equation for each missing shard, so the work grows with their number. reedsolomon.ReconstructData would invert a matrix of as many
+// rows as there are shards, however few are missing, and a peer chooses that.
+func (s *Set) Restore(shards [][]byte, off, end int) bool {
+	var y system
+	for c, shard := range shards {
 		if len(shard) == 0 {
-			s.missing = append(s.missing, c)
+			y.missing = append(y.missing, c)
 		}
 	}
-	came := slices.DeleteFunc(slices.Clone(shards[count:]), func(shard []byte) bool { return shard == nil })
-	if len(came) < len(s.missing) {
+	if s.Have < len(y.missing) {
 		return false
 	}
-	s.take(shards, count)
-	s.solve()
-	for i, c := range s.missing {
-		shards[c] = append(shards[c], s.equations[i].sum...)
+	for i, sum := range s.shards {
+		if sum != nil && len(y.equations) < len(y.missing) {
+			y.take(shards, i, sum[off:end])
+		}
+	}
+	y.solve()
+	for i, c := range y.missing {
+		shards[c] = append(shards[c], y.equations[i].sum...)
 	}
 	return true
 }
@@ -60,22 +78,17 @@ type equation struct {
 	sum     []byte
 }
 
-// take makes an equation of each of the first parity shards that came, as many as there are missing.
-func (s *system) take(shards [][]byte, count int) {
-	for i, sum := range shards[count:] {
-		if sum == nil || len(s.equations) == len(s.missing) {
-			continue
+// take makes an equation of parity shard i, which is sum.
+func (s *system) take(shards [][]byte, i int, sum []byte) {
+	e := equation{sum: sum}
+	for c, shard := range shards {
+		if f := factor(len(shards), i, c); len(shard) == 0 {
+			e.factors = append(e.factors, f)
+		} else {
+			field.GalMulSliceXor(f, shard, sum)
 		}
-		e := equation{sum: sum}
-		for c, shard := range shards[:count] {
-			if f := factor(count, i, c); len(shard) == 0 {
-				e.factors = append(e.factors, f)
-			} else {
-				field.GalMulSliceXor(f, shard, sum)
-			}
-		}
-		s.equations = append(s.equations, e)
 	}
+	s.equations = append(s.equations, e)
 }
 
 // solve turns each equation into one for its missing shard alone, by Gauss-Jordan elimination. It needs no pivoting: each square part of a Cauchy

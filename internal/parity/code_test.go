@@ -12,6 +12,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
+const mostShards = 64
+
 // encoded returns random shards of a size and their parity.
 func encoded(random *rand.Rand, count, parity, size int) [][]byte {
 	shards := make([][]byte, count+parity)
@@ -29,7 +31,7 @@ func encoded(random *rand.Rand, count, parity, size int) [][]byte {
 func TestMake(t *testing.T) {
 	random := testkit.Rand(t)
 	for range 100 {
-		count, parity, size := 1+random.IntN(MostShards), 1+random.IntN(Most), 1+random.IntN(1200)
+		count, parity, size := 1+random.IntN(mostShards), 1+random.IntN(Most), 1+random.IntN(1200)
 		shards := encoded(random, count, parity, size)
 		short := random.IntN(size)
 		clear(shards[count-1][short:])
@@ -47,36 +49,56 @@ func TestMake(t *testing.T) {
 	}
 }
 
-// lose makes some of the shards missing, and of the parity all but as many.
-func lose(shards [][]byte, random *rand.Rand, count, lost int) {
+// lose makes some of the shards missing, and returns as many of the parity.
+func lose(all [][]byte, random *rand.Rand, count, lost int) (shards [][]byte, set Set) {
+	shards = slices.Clone(all[:count])
 	for _, c := range random.Perm(count)[:lost] {
 		shards[c] = make([]byte, 0, len(shards[c]))
 	}
-	for _, i := range random.Perm(len(shards) - count)[lost:] {
-		shards[count+i] = nil
+	for _, i := range random.Perm(len(all) - count)[:lost] {
+		set.Add(i, all[count+i])
 	}
+	return shards, set
 }
 
 // TestRestore restores shards of any count and size, of which any are missing, from any of the parity; when more are missing it does not.
 func TestRestore(t *testing.T) {
 	random := testkit.Rand(t)
 	for range testkit.Brief(300, 3000) {
-		count, parity := 1+random.IntN(MostShards), 1+random.IntN(Most)
+		count, parity := 1+random.IntN(mostShards), 1+random.IntN(Most)
 		size, lost := 1+random.IntN(1200), random.IntN(1+min(count, parity))
 		name := fmt.Sprintf("%d of %d shards of %d bytes, %d for parity", lost, count, size, parity)
 		all := encoded(random, count, parity, size)
-		want := make([][]byte, count)
-		for i := range want {
-			want[i] = slices.Clone(all[i])
-		}
-		lose(all, random, count, lost)
-		require.True(t, Restore(all, count), name)
-		require.Equal(t, want, all[:count], name)
+		shards, set := lose(all, random, count, lost)
+		require.Equal(t, lost, set.Have)
+		require.True(t, set.Restore(shards, 0, size), name)
+		require.Equal(t, all[:count], shards, name)
 	}
-	few := encoded(random, 5, 2, 10)
-	few[0], few[1], few[6] = few[0][:0], few[1][:0], nil
-	require.False(t, Restore(few, 5))
+	all := encoded(random, 5, 2, 10)
+	few, set := lose(all, random, 5, 1)
+	few[0], few[1] = few[0][:0], few[1][:0]
+	require.False(t, set.Restore(few, 0, 10))
 	require.Empty(t, few[0])
+}
+
+// TestRestoreRanges: a range of the shards is restored from that of the parity, whichever others are missing.
+func TestRestoreRanges(t *testing.T) {
+	random := testkit.Rand(t)
+	all := encoded(random, 5, 2, 30)
+	var set Set
+	set.Add(1, all[6])
+	require.True(t, set.Has(1))
+	require.False(t, set.Has(0))
+	for i, c := range []int{2, 0, 4} {
+		off, end := 10*i, 10*i+10
+		var shards [][]byte
+		for _, shard := range all[:5] {
+			shards = append(shards, shard[off:end])
+		}
+		shards[c] = make([]byte, 0, 10)
+		require.True(t, set.Restore(shards, off, end))
+		require.Equal(t, all[c][off:end], shards[c])
+	}
 }
 
 func BenchmarkMake(b *testing.B) {
@@ -90,12 +112,12 @@ func BenchmarkRestore(b *testing.B) {
 	for _, lost := range []int{1, 4, Most} {
 		for _, size := range []int{65, 1100} {
 			b.Run(fmt.Sprintf("%d of 32, %d bytes", lost, size), func(b *testing.B) {
-				shards := encoded(rand.New(rand.NewPCG(1, 1)), 32, Most, size)
-				lose(shards, rand.New(rand.NewPCG(1, 1)), 32, lost)
-				missing := slices.Clone(shards)
+				all := encoded(rand.New(rand.NewPCG(1, 1)), 32, Most, size)
+				missing, set := lose(all, rand.New(rand.NewPCG(1, 1)), 32, lost)
+				shards := slices.Clone(missing)
 				for b.Loop() {
 					copy(shards, missing)
-					Restore(shards, 32)
+					set.Restore(shards, 0, size)
 				}
 			})
 		}

@@ -7,12 +7,8 @@ package parity
 
 import "math"
 
-const (
-	// Most is how much parity there may be for what belongs together; where it would need more, another round trip is cheaper.
-	Most = 16
-	// MostShards is how many shards parity may be made for: the work of restoring grows with that number times the number of lost shards.
-	MostShards = 64
-)
+// Most is how much parity there may be for what belongs together; where it would need more, another round trip is cheaper.
+const Most = 16
 
 // missRate is the share of chunks, or groups of entries, whose parity may be too little.
 const missRate = 0.001

@@ -177,9 +177,9 @@ func TestCarrierAloneTellsLosses(t *testing.T) {
 // TestSealedPayloadsThatAreNone are dropped and counted.
 func TestSealedPayloadsThatAreNone(t *testing.T) {
 	e := newFatedEnd()
-	good := repair{id: 1, count: 28, parity: 3, index: 1, last: 9, shard: make([]byte, Size)}.append(nil)
+	good := repair{id: 1, count: 28, total: 3, index: 1, last: 9, shard: make([]byte, Size)}.append(nil)
 	bad := [][]byte{{0}, {protocol}, {repairByte}, good[:len(good)-1], append(bytes.Clone(good), 0), bytes.Repeat([]byte{0xff}, 1400)}
-	for at, value := range map[int]byte{3: parity.MostShards, 4: parity.Most + 1, 5: 3, 6: 0xff} {
+	for at, value := range map[int]byte{3: maxRepaired, 4: parity.Most + 1, 5: 3, 6: 0xff} {
 		p := bytes.Clone(good)
 		p[at] = value
 		bad = append(bad, p)
@@ -313,7 +313,7 @@ func TestRepairWaitsForOneSlice(t *testing.T) {
 // memory stays within its account.
 func FuzzFates(f *testing.F) {
 	f.Add(uint64(1), []byte{protocol, 1, 2, 3})
-	f.Add(uint64(2), repair{id: 0, count: 5, parity: 3, index: 1, last: 9, shard: make([]byte, Size)}.append(nil))
+	f.Add(uint64(2), repair{id: 0, count: 5, total: 3, index: 1, last: 9, shard: make([]byte, Size)}.append(nil))
 	f.Fuzz(func(t *testing.T, seed uint64, foreign []byte) {
 		if len(foreign) == 0 {
 			return
@@ -362,7 +362,7 @@ func TestFarChunkWithoutRoom(t *testing.T) {
 func TestRefusedRepairHoldsNothing(t *testing.T) {
 	account := budget.NewAccount(budget.NewPool(repairCost-1), budget.Terms{Floor: 1 << 30, Early: 1 << 30})
 	m := new(restorer)
-	require.Equal(t, noRoom, m.keep(repair{id: 7, count: 2, parity: 1, last: 100, shard: make([]byte, Size)}, account))
+	require.Equal(t, noRoom, m.keep(repair{id: 7, count: 2, total: 1, last: 100, shard: make([]byte, Size)}, account))
 	require.Nil(t, m.sets)
 	sums, _ := account.Charge()
 	require.Zero(t, sums.Borrowed)

@@ -60,12 +60,12 @@ func (b *inbox) restore(now time.Time, id uint16) (whole bool) {
 	case !b.misses(id), have.Count != 0 && have.Count != set.count, got == set.count:
 		b.restorer.drop(id, b.memory.account)
 		return false
-	case got+set.have < set.count:
+	case got+set.Have < set.count:
 		return false
 	}
 	defer b.restorer.drop(id, b.memory.account)
 	if !b.restorer.equip(b.memory.account) {
-		b.refused += uint64(set.have)
+		b.refused += uint64(set.Have)
 		return false
 	}
 	for i, shard := range b.restorer.restore(set, data, have) {

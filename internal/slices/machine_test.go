@@ -320,7 +320,7 @@ func TestSpareMemoryGivesWay(t *testing.T) {
 		m := New(protocol, account)
 		fill := func(id uint16) {
 			for refused := m.in.refused; m.in.refused == refused; id++ {
-				r := repair{id: id, count: PartSlices, parity: 1, last: 1, shard: make([]byte, Size)}
+				r := repair{id: id, count: PartSlices, total: 1, last: 1, shard: make([]byte, Size)}
 				require.NoError(t, m.Receive(netsim.Epoch, r.append(nil)))
 			}
 		}

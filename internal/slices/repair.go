@@ -14,20 +14,24 @@ import (
 //	byte     repairByte
 //	uint16   id of the chunk, big endian
 //	byte     count of its slices, less one
-//	byte     parity, how many repair slices there are
-//	byte     index of this one, below parity
+//	byte     total, how many repair slices there are
+//	byte     index of this one, below total
 //	uint16   bytes of the last slice, big endian
 //	bytes    the shard, Size of it
 //
 // The code is that of internal/parity. The last slice is filled up with zeros.
 type repair struct {
-	id     uint16 // of the chunk
-	count  int    // slices of the chunk
-	parity int    // repair slices of the chunk
-	index  int    // of this one, below parity
-	last   int    // bytes of the chunk's last slice
-	shard  []byte
+	id    uint16 // of the chunk
+	count int    // slices of the chunk
+	total int    // repair slices of the chunk
+	index int    // of this one, below total
+	last  int    // bytes of the chunk's last slice
+	shard []byte
 }
+
+// maxRepaired is how many slices a chunk has at most that gets repair slices: the work of restoring grows with that number times the number of lost
+// slices.
+const maxRepaired = 64
 
 const (
 	repairByte   = 0x04
@@ -38,7 +42,7 @@ const (
 func (r repair) append(b []byte) []byte {
 	b = append(b, repairByte)
 	b = binary.BigEndian.AppendUint16(b, r.id)
-	b = append(b, byte(r.count-1), byte(r.parity), byte(r.index))
+	b = append(b, byte(r.count-1), byte(r.total), byte(r.index))
 	b = binary.BigEndian.AppendUint16(b, uint16(r.last))
 	return append(b, r.shard...)
 }
@@ -49,15 +53,15 @@ func parseRepair(b []byte) (repair, error) {
 		return repair{}, fmt.Errorf("%w: repair slice of %d bytes", errMalformed, len(b))
 	}
 	r := repair{
-		id:     binary.BigEndian.Uint16(b[1:]),
-		count:  int(b[3]) + 1,
-		parity: int(b[4]),
-		index:  int(b[5]),
-		last:   int(binary.BigEndian.Uint16(b[6:])),
-		shard:  b[repairHeader:],
+		id:    binary.BigEndian.Uint16(b[1:]),
+		count: int(b[3]) + 1,
+		total: int(b[4]),
+		index: int(b[5]),
+		last:  int(binary.BigEndian.Uint16(b[6:])),
+		shard: b[repairHeader:],
 	}
-	if r.parity > parity.Most || r.index >= r.parity || r.count > parity.MostShards || r.last < 1 || r.last > Size {
-		return repair{}, fmt.Errorf("%w: repair slice %d of %d for %d slices", errMalformed, r.index, r.parity, r.count)
+	if r.total > parity.Most || r.index >= r.total || r.count > maxRepaired || r.last < 1 || r.last > Size {
+		return repair{}, fmt.Errorf("%w: repair slice %d of %d for %d slices", errMalformed, r.index, r.total, r.count)
 	}
 	return r, nil
 }

@@ -112,21 +112,21 @@ func TestRestorerIsBounded(t *testing.T) {
 	box := newMendBox(10 * Size)
 	for id := range uint16(Pipeline + 100) {
 		for i := range 4 {
-			box.repair(netsim.Epoch, repair{id: id, count: 28, parity: 4, index: i, last: 1, shard: make([]byte, Size)})
+			box.repair(netsim.Epoch, repair{id: id, count: 28, total: 4, index: i, last: 1, shard: make([]byte, Size)})
 		}
 	}
 	require.Nil(t, box.restorer.set(Pipeline+50), "far ahead of what may come")
 	require.Equal(t, maxHeldRepairs, box.restorer.held)
 	for id := range uint16(Pipeline) {
 		for i := range parity.Most {
-			box.repair(netsim.Epoch, repair{id: id, count: 28, parity: parity.Most, index: i, last: 1, shard: make([]byte, Size)})
+			box.repair(netsim.Epoch, repair{id: id, count: 28, total: parity.Most, index: i, last: 1, shard: make([]byte, Size)})
 		}
 	}
 	require.Equal(t, maxHeldRepairs, box.restorer.held, "they contradict the first")
 	for id := range uint16(Pipeline) {
 		box.restorer.drop(id, box.memory.account)
 		for i := range parity.Most {
-			box.repair(netsim.Epoch, repair{id: id, count: 28, parity: parity.Most, index: i, last: 1, shard: make([]byte, Size)})
+			box.repair(netsim.Epoch, repair{id: id, count: 28, total: parity.Most, index: i, last: 1, shard: make([]byte, Size)})
 		}
 	}
 	require.Equal(t, maxHeldRepairs, box.restorer.held)
@@ -143,7 +143,7 @@ func (full) Borrow(int64, bool) bool { return false }
 func TestRestorerHoldsNothingUncharged(t *testing.T) {
 	box := newMendBox(8 << 20)
 	box.memory.account = full{newRoom(0)}
-	box.repair(netsim.Epoch, repair{count: 28, parity: 4, last: 1, shard: make([]byte, Size)})
+	box.repair(netsim.Epoch, repair{count: 28, total: 4, last: 1, shard: make([]byte, Size)})
 	require.EqualValues(t, 1, box.refused)
 	require.Nil(t, box.restorer.set(0))
 }
@@ -156,7 +156,7 @@ func TestRepairThatContradicts(t *testing.T) {
 	message := content(20_000)
 	all := slicesOf(t, &o, message)
 	box.slice(netsim.Epoch, all[0])
-	other := repair{id: 0, count: 60, parity: 2, last: 5, shard: make([]byte, Size)}
+	other := repair{id: 0, count: 60, total: 2, last: 5, shard: make([]byte, Size)}
 	box.repair(netsim.Epoch, other)
 	right := repairsOf(t, &r, &o, 0.05)
 	box.repair(netsim.Epoch, right[0])
@@ -175,14 +175,14 @@ func TestRepairThatContradicts(t *testing.T) {
 
 // TestMalformedRepairs: what no sender makes is dropped and counted.
 func TestMalformedRepairs(t *testing.T) {
-	good := repair{id: 1, count: parity.MostShards, parity: parity.Most, index: parity.Most - 1, last: Size, shard: make([]byte, Size)}
+	good := repair{id: 1, count: maxRepaired, total: parity.Most, index: parity.Most - 1, last: Size, shard: make([]byte, Size)}
 	_, err := parseRepair(good.append(nil))
 	require.NoError(t, err)
 	m := New(protocol, newRoom(1<<20))
 	for name, change := range map[string]func(r *repair){
 		"too many slices":            func(r *repair) { r.count++ },
-		"too many repairs":           func(r *repair) { r.parity++ },
-		"no repairs":                 func(r *repair) { r.parity, r.index = 0, 0 },
+		"too many repairs":           func(r *repair) { r.total++ },
+		"no repairs":                 func(r *repair) { r.total, r.index = 0, 0 },
 		"index behind the last":      func(r *repair) { r.index++ },
 		"no bytes in the last slice": func(r *repair) { r.last = 0 },
 		"a last slice too large":     func(r *repair) { r.last++ },
@@ -196,7 +196,7 @@ func TestMalformedRepairs(t *testing.T) {
 }
 
 func FuzzRepair(f *testing.F) {
-	f.Add(uint64(1), repair{id: 1, count: 28, parity: 3, index: 1, last: 9, shard: make([]byte, Size)}.append(nil))
+	f.Add(uint64(1), repair{id: 1, count: 28, total: 3, index: 1, last: 9, shard: make([]byte, Size)}.append(nil))
 	f.Add(uint64(2), []byte{repairByte})
 	f.Fuzz(func(t *testing.T, seed uint64, packet []byte) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -214,7 +214,7 @@ func FuzzRepair(f *testing.F) {
 		}
 		require.Equal(t, packet, r.append(nil))
 		for range 20 {
-			r.index = random.IntN(r.parity)
+			r.index = random.IntN(r.total)
 			box.repair(netsim.Epoch.Add(time.Second), r)
 		}
 		require.GreaterOrEqual(t, box.memory.account.(*room).left, int64(-256*Size))
@@ -242,7 +242,7 @@ func TestRepairOnTheWire(t *testing.T) {
 		}
 	}
 	packet := all[0].append(nil)
-	require.Equal(t, []byte{0x04, 0, 0, 2, byte(all[0].parity), 0, 0, 77}, packet[:8])
+	require.Equal(t, []byte{0x04, 0, 0, 2, byte(all[0].total), 0, 0, 77}, packet[:8])
 }
 
 // gfDivide finds the x with x*b = a in GF(2^8) with the polynomial 0x11d.

@@ -21,7 +21,7 @@ type repairs struct {
 
 // take returns the next repair slice for the chunks that o has in flight. Its shard is valid until the next call.
 func (r *repairs) take(o *outbox, loss float64) (slice repair, ok bool) {
-	for r.next <= o.chunks.Oldest || r.current.index >= r.current.parity { // the current chunk is acked, or all its repair slices have left
+	for r.next <= o.chunks.Oldest || r.current.index >= r.current.total { // the current chunk is acked, or all its repair slices have left
 		if r.next = max(r.next, o.chunks.Oldest); r.next >= o.chunks.Next {
 			return repair{}, false
 		}
@@ -41,16 +41,16 @@ func (r *repairs) prepare(o *outbox, number uint64, loss float64) {
 	c := o.chunk(number)
 	message, count := c.message, len(c.newest)
 	extra := parity.Count(o.underWay(c), loss)
-	if extra == 0 || count > parity.MostShards {
+	if extra == 0 || count > maxRepaired {
 		return
 	}
-	r.cutShards(message, extra)
+	r.cut(message, extra)
 	parity.Make(r.shards, count)
-	r.current = repair{id: c.id, count: count, parity: extra, last: len(message) - (count-1)*Size}
+	r.current = repair{id: c.id, count: count, total: extra, last: len(message) - (count-1)*Size}
 }
 
-// cutShards cuts a message into shards, and appends memory for its repair slices.
-func (r *repairs) cutShards(message []byte, extra int) {
+// cut cuts a message into shards, and appends memory for its repair slices.
+func (r *repairs) cut(message []byte, extra int) {
 	if r.memory == nil {
 		r.memory = make([]byte, parity.Most*Size)
 	}

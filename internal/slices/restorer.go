@@ -26,9 +26,8 @@ type restorer struct {
 
 // repairSet holds the repair slices that came for one chunk.
 type repairSet struct {
-	repair                     // the first that came, without its shard
-	shards [parity.Most][]byte // by index; nil = has not come
-	have   int                 // how many have come
+	repair // the first that came, without its shard
+	parity.Set
 }
 
 // outcome tells what a restorer has done with a repair slice.
@@ -48,9 +47,9 @@ func (m *restorer) keep(r repair, account Account) outcome {
 		m.drop(r.id, account)
 	}
 	switch {
-	case set != nil && (set.count != r.count || set.parity != r.parity || set.last != r.last):
+	case set != nil && (set.count != r.count || set.total != r.total || set.last != r.last):
 		return contradicts
-	case set != nil && set.shards[r.index] != nil:
+	case set != nil && set.Has(r.index):
 		return known
 	case m.held == maxHeldRepairs || !account.Borrow(repairCost, false):
 		return noRoom
@@ -63,8 +62,7 @@ func (m *restorer) keep(r repair, account Account) outcome {
 		}
 		m.sets[r.id%Pipeline] = set
 	}
-	set.shards[r.index] = append([]byte(nil), r.shard...)
-	set.have++
+	set.Add(r.index, r.shard)
 	m.held++
 	return kept
 }
@@ -77,13 +75,6 @@ func (m *restorer) set(id uint16) *repairSet {
 	return nil
 }
 
-// restore returns all slices of a chunk, of which have says which data holds. There are enough repair slices, which it overwrites.
-func (m *restorer) restore(set *repairSet, data []byte, have chunk.Ack) (shards [][]byte) {
-	shards = m.gather(set, data, have)
-	parity.Restore(shards, set.count)
-	return shards[:set.count]
-}
-
 // unpad returns slice i of the chunk without the zeros that fill up the last one.
 func (s *repairSet) unpad(i int, shard []byte) []byte {
 	if i == s.count-1 {
@@ -92,24 +83,24 @@ func (s *repairSet) unpad(i int, shard []byte) []byte {
 	return shard
 }
 
-// gather returns the shards of a chunk: slices, then repair slices. Missing slices are empty and have room for the restored one.
-func (m *restorer) gather(set *repairSet, data []byte, have chunk.Ack) [][]byte {
-	shards, free := make([][]byte, set.count+set.parity), m.memory
-	for i := range set.count {
+// restore returns all slices of a chunk, of which have says which data holds. There are enough repair slices, which it overwrites.
+func (m *restorer) restore(set *repairSet, data []byte, have chunk.Ack) (all [][]byte) {
+	all, free := make([][]byte, set.count), m.memory
+	for i := range all {
 		last := i == set.count-1
 		if have.Acked.Has(i) && !last {
-			shards[i] = data[i*Size : (i+1)*Size]
+			all[i] = data[i*Size : (i+1)*Size]
 			continue
 		}
-		shards[i], free = free[:0:Size], free[Size:]
+		all[i], free = free[:0:Size], free[Size:]
 		if have.Acked.Has(i) {
-			n := copy(shards[i][:Size], data[i*Size:][:set.last])
-			shards[i] = shards[i][:Size]
-			clear(shards[i][n:])
+			n := copy(all[i][:Size], data[i*Size:][:set.last])
+			all[i] = all[i][:Size]
+			clear(all[i][n:])
 		}
 	}
-	copy(shards[set.count:], set.shards[:set.parity])
-	return shards
+	set.Restore(all, 0, Size)
+	return all
 }
 
 // equip makes the memory that restore needs, and reports whether there was room for it. If not, the peer sends lost slices again.
@@ -134,8 +125,8 @@ func (m *restorer) trim(account Account) {
 // drop forgets the set in the place of that id, whichever chunk it is for.
 func (m *restorer) drop(id uint16, account Account) {
 	if set := m.sets[id%Pipeline]; set != nil {
-		account.Repay(int64(set.have) * repairCost)
-		m.held -= set.have
+		account.Repay(int64(set.Have) * repairCost)
+		m.held -= set.Have
 		delete(m.sets, id%Pipeline)
 	}
 }
