@@ -108,7 +108,8 @@ type SpawnOption func(*Actor)
 func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.relevancy.always = true } }
 
 // OnlyRelevantToOwner opens an actor for nobody but its owner, however near others are, and even when its class has neither At
-// nor Relevant. The last owner's copy closes 5 s after SetOwner. UE: bOnlyRelevantToOwner.
+// nor Relevant. The last owner's copy closes with SetOwner. UE: bOnlyRelevantToOwner; there it closes after RelevantTimeout, and gets nothing
+// meanwhile.
 func OnlyRelevantToOwner() SpawnOption { return func(a *Actor) { a.relevancy.onlyOwner = true } }
 
 // RelevantAsOwner makes an actor relevant to those to whom its owner is, as a weapon is to those who see the pawn that bears it. It
@@ -151,7 +152,7 @@ func (a *Actor) openToOwner() error {
 	if a.conn == nil || a.conn.expected() {
 		return nil
 	}
-	return a.OpenTo(a.conn)
+	return a.open(a.conn)
 }
 
 // listInClass adds an actor that has its object to those of its class.

@@ -13,6 +13,9 @@ import (
 func TestOwnershipIsTold(t *testing.T) {
 	inNet(t, 2, Config{}, func(n *network) {
 		a := n.spawn(0)
+		require.NoError(t, a.OpenTo(n.conns[0]), "it stays open there, whoever owns it")
+		require.NoError(t, a.OpenTo(n.conns[1]))
+		n.tick(3)
 		first := n.mirror(0, a)
 		require.True(t, first.Owned())
 		require.Same(t, n.conns[0], a.Conn())
@@ -35,6 +38,27 @@ func TestOwnershipIsTold(t *testing.T) {
 		require.NoError(t, n.server.SetOwner(a, n.conns[0]), "open there already")
 		n.tick(3)
 		require.True(t, first.Owned())
+	})
+}
+
+// TestLastOwnerKeepsNothing that was open there only because it was the owner, dormant or not. It kept its copies and got all that changed.
+func TestLastOwnerKeepsNothing(t *testing.T) {
+	inNet(t, 2, Config{}, func(n *network) {
+		pawn, bag, asleep, shown := n.spawn(0), n.spawn(0), n.spawn(0), n.spawn(0, AlwaysRelevant())
+		for _, a := range []*Actor{bag, asleep, shown} {
+			require.NoError(t, n.server.SetOwner(a, pawn))
+		}
+		copies := []*Actor{n.mirror(0, pawn), n.mirror(0, bag), n.mirror(0, asleep), n.mirror(0, shown)}
+		require.NoError(t, asleep.SetDormant(true))
+		n.tick(3)
+		n.clients[0].take()
+		require.NoError(t, n.server.SetOwner(pawn, n.conns[1]))
+		n.tick(3)
+		require.Equal(t, []string{"close Relevancy", "close Relevancy", "close Relevancy"}, n.clients[0].take())
+		require.Equal(t, []bool{true, true, true, false}, []bool{copies[0].dead, copies[1].dead, copies[2].dead, copies[3].dead})
+		for _, a := range []*Actor{pawn, bag, shown} {
+			require.True(t, n.mirror(1, a).Owned())
+		}
 	})
 }
 

@@ -174,6 +174,7 @@ func TestDismissalsWaitForChannels(t *testing.T) {
 func TestDormantActorsCostNothing(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		a := n.spawn(0)
+		require.NoError(t, a.OpenTo(n.conns[0]), "it stays open there, whoever owns it")
 		require.NotEmpty(t, n.server.replicator.states)
 		require.NoError(t, a.SetDormant(true))
 		n.tick(3)

@@ -178,6 +178,7 @@ func (a *Actor) OpenTo(c *Conn) error {
 	if c == nil || c.world != a.world {
 		return fmt.Errorf("rpc: OpenTo of %v for %v, which is none of its world's connections: %w", a, c, ErrWrongRole)
 	}
+	a.relevancy.named = true
 	if a.openingOn(c) != nil || c.shown.hasDormant(a) {
 		return nil
 	}

@@ -77,8 +77,9 @@ func (a *Actor) ownerChanged() {
 }
 
 // SetOwner gives the actor to a connection, to another actor or to the server itself (nil). When that changes the connection at the end
-// of the chain, the actor and all that it owns open for the new one, and both clients are told. It is an error when the actor would own
-// itself, directly or by others. When an owner is destroyed, the actors that it owned belong to the server. When a connection ends, all
+// of the chain, the actor and all that it owns open for the new one, and both clients are told. For the last one an actor closes at once
+// that was open there only because of its owner: its class has neither [At] nor [Relevant], or it is [OnlyRelevantToOwner], and nobody
+// called [Actor.OpenTo] of it. It is an error when the actor would own itself, directly or by others. When an owner is destroyed, the actors that it owned belong to the server. When a connection ends, all
 // actors of its chains are destroyed after OnDisconnect, each before its owner: SetOwner(a, nil) in OnDisconnect keeps an actor with all
 // that it owns; in OnClose of the pawn that owns it, it would be too late. When the new owner's client cannot take the actor, or cannot
 // be told, SetOwner returns why, and that client still owns the actor. Server only. UE: SetOwner; there the actors that a leaving player's
@@ -162,12 +163,14 @@ func (a *Actor) household(list []*Actor) []*Actor {
 	return list
 }
 
-// tellOwners tells the old owner's client and the new one's, and opens the actor for the new one.
+// tellOwners tells the old owner's client, or closes the actor there, and tells the new one's, or opens it there.
 func (a *Actor) tellOwners(previous, conn *Conn) error {
 	if a.torn || conn != nil && conn.expected() {
 		return nil
 	}
-	if previous != nil {
+	if a.wasFor(previous) {
+		a.CloseTo(previous)
+	} else if previous != nil {
 		_ = a.tellOwner(previous) // an error means that the connection is closing
 	}
 	switch {
@@ -177,6 +180,12 @@ func (a *Actor) tellOwners(previous, conn *Conn) error {
 		return a.open(conn)
 	}
 	return a.tellOwner(conn)
+}
+
+// wasFor reports whether the actor was open for its last owner only because that owned it: what is private is for nobody else.
+func (a *Actor) wasFor(previous *Conn) bool {
+	r := &a.relevancy
+	return previous != nil && !r.always && !r.named && (r.rule == byHand || r.rule == byOwner) && a != previous.shown.view.target
 }
 
 // orphan gives the actors that a owns to the server, and returns all whose connection has changed.

@@ -216,7 +216,10 @@ var explosions = []explosion{
 	{"constructor client", "the constructor of Mine", func(s *panicScene) { s.spawnNow(mine, s.conns[0]) }, firstEnd, nil},
 	{"OnClose client", "OnClose of Mine", func(s *panicScene) { require.NoError(s.t, s.server.Destroy(s.mines[0])) }, firstEnd, nil},
 	{"OnTearOff client", "OnTearOff of Mine", func(s *panicScene) { require.NoError(s.t, s.mines[0].TearOff()) }, firstEnd, nil},
-	{"OnOwner client", "OnOwner of Mine", func(s *panicScene) { require.NoError(s.t, s.server.SetOwner(s.mines[0], nil)) }, firstEnd, nil},
+	{"OnOwner client", "OnOwner of Mine", func(s *panicScene) {
+		require.NoError(s.t, s.mines[0].OpenTo(s.conns[0]), "it stays open there")
+		require.NoError(s.t, s.server.SetOwner(s.mines[0], nil))
+	}, firstEnd, nil},
 	{"OnTick", "an OnTick hook", func(*panicScene) {}, nobody, nil},
 	{"post", "a posted function", post(func(*panicScene) { fuse("post") }), nobody, nil},
 	{"constructor server", "the constructor of Mine", post(func(s *panicScene) { s.spawnNow(mine, s.conns[0]) }), nobody, nil},

@@ -30,6 +30,7 @@ const (
 // actorRelevancy says, on a server, for whom an actor is open. Spawn sets it, before the constructor runs.
 type actorRelevancy struct {
 	always, onlyOwner, asOwner bool // the options of Spawn
+	named                      bool // OpenTo was called: the game says who has it
 
 	rule relevancyRule // who decides; byHand again once the actor has ended or is torn off
 	slot int           // its place in slots(), if there are any

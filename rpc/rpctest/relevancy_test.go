@@ -355,7 +355,7 @@ func TestRelevancyAndByHand(t *testing.T) {
 	})
 }
 
-// 12.3a: only relevant to owner, when the owner changes.
+// 12.3a: only relevant to owner, when the owner changes: the last one has nothing more of it.
 func TestOnlyRelevantToOwner(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		r := newTerrain(t, net, 2, rpc.Config{})
@@ -363,10 +363,7 @@ func TestOnlyRelevantToOwner(t *testing.T) {
 		net.Advance(10 * time.Second)
 		require.True(t, r.has(0, s))
 		require.NoError(t, r.server.SetOwner(s.actor, r.conns[1]))
-		net.Advance(4800 * time.Millisecond)
-		require.True(t, r.has(0, s))
-		require.True(t, r.has(1, s))
-		net.Advance(time.Second)
+		net.Advance(soon)
 		require.False(t, r.has(0, s))
 		require.Equal(t, []rpc.CloseReason{rpc.Relevancy}, r.copied(0, s).closed)
 		require.True(t, r.has(1, s))
