@@ -147,9 +147,9 @@ func (a *Actor) mustFit() error {
 	return err
 }
 
-// openToOwner opens a new actor for the connection at the end of its chain of owners.
+// openToOwner opens a new actor for the connection at the end of its chain of owners, unless its constructor has.
 func (a *Actor) openToOwner() error {
-	if a.conn == nil || a.conn.expected() {
+	if a.conn == nil || a.conn.expected() || a.openingOn(a.conn) != nil {
 		return nil
 	}
 	return a.open(a.conn)
