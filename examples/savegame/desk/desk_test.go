@@ -345,6 +345,10 @@ func (s *slow) Put(ctx context.Context, key string, data []byte) error {
 	return s.Store.Put(ctx, key, data)
 }
 
+func (s *slow) Start(ctx context.Context, key string, data []byte) (wait func() error, err error) {
+	return func() error { return nil }, s.Put(ctx, key, data)
+}
+
 func TestDrain(t *testing.T) {
 	s := &slow{entered: make(chan struct{}, 1), goOn: make(chan struct{})}
 	h := newHost(t, versions.Config{}, func(inner store.Store) store.Store { s.Store = inner; return s })

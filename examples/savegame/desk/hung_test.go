@@ -176,27 +176,27 @@ func TestManifestThatIsTooLargeIsRefusedForGood(t *testing.T) {
 
 // A put whose client stalled kept the memory of all chunks that had been stored at once, four megabytes of it.
 func TestStalledPutsHoldNoChunks(t *testing.T) {
-	const puts = 4 // as many streams as a connection may send at once
+	const puts, chunks = 4, 26 // of each; as many streams as a connection may send at once
 	h := newHost(t, versions.Config{}, nil)
 	c := h.dial()
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	var content [puts][]byte
 	for i := range content {
-		content[i] = noise(uint64(i), (storers+2)*cdc.MaxChunk)
+		content[i] = noise(uint64(i), chunks*cdc.MaxChunk)
 	}
 	before := testkit.Heap()
 	for _, data := range content {
 		stallPut(ctx, t, c, data)
 	}
-	for stored := 0; stored < puts*(storers+1); time.Sleep(time.Millisecond) {
+	for stored := 0; stored < puts*(chunks-1); time.Sleep(time.Millisecond) {
 		stored = 0
 		for _, err := range h.store.List(t.Context(), "") {
 			require.NoError(t, err)
 			stored++
 		}
 	}
-	require.Eventually(t, func() bool { return testkit.Heap()-before < puts*storers*cdc.MaxChunk/2 }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return testkit.Heap()-before < puts*chunks*cdc.MaxChunk/2 }, time.Minute, 10*time.Millisecond)
 	runtime.KeepAlive(content)
 }
 

@@ -27,6 +27,17 @@ func (l late) Put(ctx context.Context, key string, data []byte) error {
 	return l.Store.Put(ctx, key, data)
 }
 
+func (l late) Start(ctx context.Context, key string, data []byte) (wait func() error, err error) {
+	put, err := l.Store.Start(ctx, key, data)
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		time.Sleep(l.by)
+		return put()
+	}, nil
+}
+
 // Over 100 Mbit/s with a round trip of 50 ms, of which 1 % is lost each way, a put and a get make use of the link, also beside a
 // store that takes a while for each chunk. Time is virtual: neither computing nor the disk takes any.
 func TestLossyLink(t *testing.T) {

@@ -18,9 +18,9 @@ const (
 	// keptMemory comes on top, for users who hold littleMemory at most: without it four users who stall would make all others wait.
 	keptMemory   = 64 << 20
 	littleMemory = 1 << 20
-	// userChunks is how many chunks of one user's puts and gets may be in memory: 32 MiB, as many as two puts at full pace have and some more. A further
-	// one waits, and no other user does.
-	userChunks = 64
+	// userChunks is how many chunks of one user's puts and gets may be in memory: 16 MiB, as many as ten puts at full pace have. A further one
+	// waits, and no other user does.
+	userChunks = 32
 )
 
 // memory bounds what the requests that go on have in memory. It is safe for concurrent use.

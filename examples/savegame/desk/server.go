@@ -262,9 +262,14 @@ func (k *clerk) whose(context.Context, *versions.User, rpc.None) (user string, e
 	return k.user, nil
 }
 
-// storers is how many chunks of one put are verified and stored at once, while one more comes in: 4 MiB of them mostly, 12 at most, so that
-// a server with one put stays below 64 MB. A folder makes half of them durable together, and the others come meanwhile.
-const storers = 24
+const (
+	// verifiers is how many chunks of one put are verified and given to the store at once, while one more comes in. With more of them a chunk is
+	// out of a processor's cache before its turn comes.
+	verifiers = 2
+	// unflushed is how many chunks of one put the store may have taken and not flushed: more than two of its packs have, unless files are small.
+	// Nothing of them is in memory here.
+	unflushed = 512
+)
 
 // put makes a version of what the client sends.
 func (k *clerk) put(ctx context.Context, u *versions.User, a putArgs) (Made, error) {
@@ -302,16 +307,22 @@ func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
 	if err != nil {
 		return err
 	}
+	verifying, ctx := errgroup.WithContext(ctx)
+	verifying.SetLimit(verifiers)
 	storing, ctx := errgroup.WithContext(ctx)
-	storing.SetLimit(storers)
+	storing.SetLimit(unflushed)
 	err = t.Fetch(ctx, lacks, func(index int, packed []byte, free func()) error {
-		storing.Go(func() error {
-			defer free()
-			return p.Chunk(ctx, index, packed)
+		verifying.Go(func() error {
+			stored, err := p.Chunk(ctx, index, packed)
+			if free(); err == nil {
+				storing.Go(stored)
+			}
+			return err
 		})
 		return context.Cause(ctx)
 	})
-	return cmp.Or(storing.Wait(), err)
+	err = cmp.Or(verifying.Wait(), err)
+	return cmp.Or(storing.Wait(), err) // the store's error ends the others
 }
 
 // get says a version, its manifest, and the chunks of it that the client wants.

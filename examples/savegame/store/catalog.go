@@ -19,17 +19,17 @@ type catalog struct {
 	folders map[string]map[string]*pack // of each folder its objects, by the last element of their keys
 }
 
-// look returns what is in a file that has a name or will have it: the objects of a pack, or else one, which may be somebody else's. So it is
-// with an error by which a pack is damaged, too.
-func (c *catalog) look(file, name string) (*pack, error) {
-	info, err := c.files.Stat(file)
+// look returns what is in a file: the objects of a pack, or else one, which may be somebody else's. So it is with an error by which a pack is
+// damaged, too.
+func (c *catalog) look(name string) (*pack, error) {
+	info, err := c.files.Stat(name)
 	if err != nil {
 		return nil, err
 	}
 	p := &pack{name, info.ModTime(), make(map[string]span)}
 	if isPack(name) {
 		var opened OpenFile
-		if opened, err = c.files.Open(file); err == nil {
+		if opened, err = c.files.Open(name); err == nil {
 			err = errors.Join(p.read(opened, info.Size()), opened.Close())
 		}
 	}

@@ -1,12 +1,10 @@
 package store
 
 import (
-	"archive/zip"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"iter"
 	"maps"
@@ -81,6 +79,7 @@ func OpenOn(files Files) (*Folder, error) {
 			return nil, err
 		}
 	}
+	f.queue.build = f.build
 	return f, f.read(".")
 }
 
@@ -102,7 +101,7 @@ func (f *Folder) read(dir string) error {
 
 // found notes what is in a file that was there before. What a damaged one had is missing.
 func (f *Folder) found(name string) error {
-	p, err := f.look(name, name)
+	p, err := f.look(name)
 	if unlessDamaged(err) != nil {
 		return err
 	}
@@ -215,19 +214,18 @@ func (f *Folder) shrink(p *pack, keys []string, changed map[string]struct{}) err
 	if len(left) == 0 {
 		return f.remove(p, changed)
 	}
-	return f.show(p.name, p, len(left), func(to io.Writer) error {
-		archive := zip.NewWriter(to)
-		for _, name := range slices.Sorted(maps.Keys(left)) {
-			data, err := f.get(path.Join(keyOf(path.Dir(p.name)), name))
-			if err == nil {
-				err = addTo(archive, name, data)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return archive.Close()
-	})
+	b := f.build()
+	for _, name := range slices.Sorted(maps.Keys(left)) {
+		data, err := f.get(path.Join(keyOf(path.Dir(p.name)), name))
+		b.err = cmp.Or(b.err, err)
+		b.pack(name, data)
+	}
+	return f.show(p.name, p, b)
+}
+
+// build returns a file that waits.
+func (f *Folder) build() *building {
+	return newBuilding(f.files, path.Join(waitingFolder, strconv.FormatUint(f.counter.Add(1), 10)))
 }
 
 func fileOf(key string) string { return objectsFolder + "/" + key }
@@ -237,31 +235,52 @@ func keyOf(file string) string { return strings.TrimPrefix(file, objectsFolder+"
 // Put implements [Store]. It does not heed ctx once it waits. What is put while others are made durable waits until they are, and is made so
 // together.
 func (f *Folder) Put(ctx context.Context, key string, data []byte) error {
-	if err := f.check(ctx, key); err != nil {
-		return err
+	wait, err := f.start(ctx, key, data, true)
+	if err == nil {
+		err = wait()
 	}
-	o := &newObject{key: key, data: data}
-	b, first, twin := f.queue.join(o)
-	if twin {
+	return err
+}
+
+// Start implements [Store].
+func (f *Folder) Start(ctx context.Context, key string, data []byte) (wait func() error, err error) {
+	return f.start(ctx, key, data, false)
+}
+
+// start is Start, of data that is lent until wait returns, perhaps.
+func (f *Folder) start(ctx context.Context, key string, data []byte, lent bool) (wait func() error, err error) {
+	if err := f.check(ctx, key); err != nil {
+		return nil, err
+	}
+	b, in, first := f.queue.join(key, len(data))
+	if in == nil {
 		<-b.done
-		return f.Put(ctx, key, data) // which finds what the other one has put, or that it failed
+		return f.start(ctx, key, data, lent) // which finds what the other one has put, or that it failed
 	}
 	if first {
-		f.changing <- struct{}{}
-		if path.Dir(key) == f.crowd {
-			b.gather()
-		}
-		f.queue.close()
-		f.crowd = b.crowd()
-		for _, o := range b.objects {
-			o.err = f.absent(o.key)
-		}
-		b.each(f.put)
-		<-f.changing
-		close(b.done)
+		go f.commit(b)
 	}
-	<-b.done
-	return o.err
+	defer b.adding.Done()
+	if err := f.absent(key); err != nil {
+		f.queue.leave(b, key)
+		return nil, err
+	}
+	in.add(key, data, lent)
+	return func() error { <-b.done; return in.err }, nil
+}
+
+// commit makes a batch durable, after the one before.
+func (f *Folder) commit(b *batch) {
+	f.changing <- struct{}{}
+	if b.folder == f.crowd {
+		b.gather()
+	}
+	f.queue.close()
+	f.crowd = b.crowd()
+	b.each(f.put)
+	f.queue.end()
+	<-f.changing
+	close(b.done)
 }
 
 // absent fails where a key has an object already, or is a folder of others, or in one that is an object.
@@ -283,65 +302,40 @@ func (f *Folder) absent(key string) error {
 	}
 }
 
-// put makes objects of one folder: one alone is a file, several are a pack.
-func (f *Folder) put(folder string, objects []*newObject) error {
-	if first := objects[0]; len(objects) == 1 {
-		return f.show(fileOf(first.key), nil, 1, func(to io.Writer) error {
-			_, err := to.Write(first.data)
-			return err
-		})
+// put gives a file of a folder its name: a lone object's is its key's, and that of several is a pack's.
+func (f *Folder) put(folder string, b *building) error {
+	switch {
+	case b.first == "":
+		return nil
+	case b.archive == nil:
+		return f.show(fileOf(b.first), nil, b)
 	}
-	return f.show(packName(fileOf(folder)), nil, len(objects), func(to io.Writer) error {
-		archive := zip.NewWriter(to)
-		for _, o := range objects {
-			if err := addTo(archive, o.key, o.data); err != nil {
-				return err
-			}
-		}
-		return archive.Close()
-	})
+	return f.show(packName(fileOf(folder)), nil, b)
 }
 
-// show makes a file of so many objects durably, in the place of another one unless that is nil: its bytes are flushed, and it is known what is
-// where, before it has its name.
-func (f *Folder) show(name string, old *pack, holds int, fill func(io.Writer) error) error {
-	waiting := path.Join(waitingFolder, strconv.FormatUint(f.counter.Add(1), 10))
-	err := f.write(waiting, fill)
+// show gives a file its name durably, in the place of another one unless that is nil: its bytes are flushed before it has the name.
+func (f *Folder) show(name string, old *pack, b *building) error {
+	err := b.finish()
 	if err == nil {
-		err = f.rename(waiting, name, old, holds)
+		err = f.rename(name, old, b)
 	}
 	if err != nil {
-		_ = f.files.Remove(waiting) // or the next Open does
+		_ = f.files.Remove(b.waiting) // or the next Open does
 		return err
 	}
 	return f.sync(path.Dir(name)) // many at once do so in one write of the file system's journal
 }
 
-// write makes a file whose bytes are durable.
-func (f *Folder) write(name string, fill func(io.Writer) error) error {
-	file, err := f.files.Create(name)
-	if err != nil {
-		return err
-	}
-	if err = fill(file); err == nil {
-		err = file.Sync()
-	}
-	return errors.Join(err, file.Close())
-}
-
 // rename gives what waits its name, and notes what it holds.
-func (f *Folder) rename(waiting, name string, old *pack, holds int) error {
-	p, err := f.look(waiting, name)
-	if err == nil && len(p.objects) != holds {
-		err = fmt.Errorf("of %d objects %d can be read that were just written", holds, len(p.objects))
-	}
+func (f *Folder) rename(name string, old *pack, b *building) error {
+	info, err := f.files.Stat(b.waiting)
 	if err != nil {
 		return err
 	}
 	f.names.Lock()
 	defer f.names.Unlock()
 	if err = f.mkdirAll(path.Dir(name)); err == nil {
-		err = f.files.Rename(waiting, name)
+		err = f.files.Rename(b.waiting, name)
 	}
 	if err != nil {
 		return err
@@ -349,7 +343,7 @@ func (f *Folder) rename(waiting, name string, old *pack, holds int) error {
 	if old != nil {
 		f.forget(old)
 	}
-	f.remember(p)
+	f.remember(&pack{name, info.ModTime(), b.objects})
 	return nil
 }
 

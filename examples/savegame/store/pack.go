@@ -34,15 +34,6 @@ func isPack(name string) bool {
 // IsDamagedPack reports whether what List told under a key is no object, but a file that held several and that is damaged.
 func IsDamagedPack(key string) bool { return isPack(key) }
 
-// addTo adds an object to an archive.
-func addTo(archive *zip.Writer, key string, data []byte) error {
-	body, err := archive.CreateHeader(&zip.FileHeader{Name: path.Base(key), Method: zip.Store})
-	if err == nil {
-		_, err = body.Write(data)
-	}
-	return err
-}
-
 // read notes what is in the pack of size bytes. Of one that is damaged it notes nothing: what was in it is missing.
 func (p *pack) read(from io.ReaderAt, size int64) error {
 	archive, err := zip.NewReader(io.NewSectionReader(from, 0, size), size) // which knows no negative offsets

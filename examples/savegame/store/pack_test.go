@@ -20,6 +20,7 @@ import (
 
 	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/examples/savegame/store/storetest"
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // gated is a file system on which nothing new is made while its gate is closed.
@@ -221,25 +222,44 @@ func TestPackThatCanNotBeRead(t *testing.T) {
 	})
 }
 
-// What cannot be read back was put by nobody, and leaves nothing behind.
-func TestPackThatCanNotBeReadBack(t *testing.T) {
+// full is a file system that has room for a hundred bytes more at a time.
+type full struct{ store.Files }
+
+func (f full) Create(name string) (store.File, error) {
+	file, err := f.Files.Create(name)
+	return fullFile{file}, err
+}
+
+type fullFile struct{ store.File }
+
+func (f fullFile) Write(p []byte) (int, error) {
+	if len(p) > 100 {
+		return 0, syscall.ENOSPC
+	}
+	return f.File.Write(p)
+}
+
+// What has no room was put by nobody, and leaves nothing behind.
+func TestPackThatHasNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		disk := storetest.NewForgetful(nil)
-		files, data := &gated{Files: unreadable{disk}}, some(5)
-		s, err := store.OpenOn(files)
-		require.NoError(t, err)
-		for key, err := range putTogether(t.Context(), s, files, "first", data) {
-			if key != "first" {
-				require.ErrorIs(t, err, fs.ErrPermission, key)
+		for name, size := range map[string]int{"its end": 0, "an object": 2 << 20} {
+			t.Log("#", name)
+			disk := storetest.NewForgetful(nil)
+			files, data := &gated{Files: full{disk}}, some(5)
+			data["a/2"] = make([]byte, size)
+			s, err := store.OpenOn(files)
+			require.NoError(t, err)
+			for key, err := range putTogether(t.Context(), s, files, "first", data) {
+				if key != "first" {
+					require.ErrorIs(t, err, syscall.ENOSPC, key)
+				}
 			}
+			require.Equal(t, []string{"first"}, keys(t, s, ""))
+			waiting, err := disk.ReadDir("waiting")
+			require.NoError(t, err)
+			require.Empty(t, waiting)
+			require.NoError(t, s.Put(t.Context(), "a/3", data["a/3"]))
 		}
-		require.Equal(t, []string{"first"}, keys(t, s, ""))
-		waiting, err := disk.ReadDir("waiting")
-		require.NoError(t, err)
-		require.Empty(t, waiting)
-		s, err = store.OpenOn(disk)
-		require.NoError(t, err)
-		requireHas(t, s, map[string][]byte{"first": data["first"]})
 	})
 }
 
@@ -285,6 +305,36 @@ func TestDamagedPack(t *testing.T) {
 		require.Equal(t, []string{"a/" + filepath.Base(name), "a/3"}, keys(t, s, ""))
 		require.True(t, store.IsDamagedPack(keys(t, s, "")[0]))
 	})
+}
+
+// TestPackOfManyBlocks: what is begun one after the other is read as it was put, also from a disk that takes whole blocks past its pages, and its
+// bytes are the caller's again at once.
+func TestPackOfManyBlocks(t *testing.T) {
+	dir := t.TempDir()
+	s, err := store.Open(dir)
+	require.NoError(t, err)
+	noise, r := make([]byte, 400_000), testkit.Rand(t)
+	for i := range noise {
+		noise[i] = byte(r.Uint32())
+	}
+	data, waits, buffer := make(map[string][]byte), []func() error(nil), make([]byte, 300_000)
+	for i := range 40 {
+		from := r.IntN(100_000)
+		key, object := fmt.Sprintf("a/%d", i), noise[from:from+r.IntN(len(buffer))]
+		data[key] = object
+		wait, err := s.Start(t.Context(), key, buffer[:copy(buffer, object)])
+		require.NoError(t, err)
+		waits = append(waits, wait)
+	}
+	for _, wait := range waits {
+		require.NoError(t, wait())
+	}
+	requireHas(t, s, data)
+	require.NoError(t, s.Close())
+	s, err = store.Open(dir)
+	require.NoError(t, err)
+	requireHas(t, s, data)
+	require.NoError(t, s.Close())
 }
 
 // What was in a pack that somebody removed was there and not there, until the store was opened again: no put brought it back.

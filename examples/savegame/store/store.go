@@ -29,6 +29,10 @@ type Store interface {
 	// reads data until it returns.
 	Put(ctx context.Context, key string, data []byte) error
 
+	// Start begins a Put and returns when it has read data, or with the error with which that has failed already. What it returns waits for the
+	// rest of the Put, and is called once, on any goroutine: so who has many objects keeps none of them until it is durable.
+	Start(ctx context.Context, key string, data []byte) (wait func() error, err error)
+
 	// List returns the objects in a folder, which is what stands before a slash of their keys, and in the folders in it; all
 	// when dir is empty. Those of one folder are in the order of their names. A folder that cannot be read is an error, behind which it goes on. An object that is
 	// put or deleted meanwhile may be in it or not.

@@ -40,7 +40,7 @@ func BenchmarkPut(b *testing.B) {
 		var storing errgroup.Group
 		storing.SetLimit(32)
 		for _, i := range lacks {
-			storing.Go(func() error { return p.Chunk(b.Context(), i, packed[i]) })
+			storing.Go(func() error { return chunk(b.Context(), p, i, packed[i]) })
 		}
 		require.NoError(b, storing.Wait())
 		_, _, err = p.Commit(b.Context())

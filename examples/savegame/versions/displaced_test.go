@@ -119,7 +119,7 @@ func TestWhoWaitsForRoomHoldsNobodyUp(t *testing.T) {
 	alice.records.Lock() // as while she displaces
 	var chunks sync.WaitGroup
 	for _, i := range lacks {
-		chunks.Go(func() { assert.NoError(t, waits.Chunk(ctx, i, cdc.Pack(nil, next.data[i]))) })
+		chunks.Go(func() { assert.NoError(t, chunk(ctx, waits, i, cdc.Pack(nil, next.data[i]))) })
 	}
 	time.Sleep(10 * time.Millisecond)
 	p.put(p.user("bob"), Request{Name: "world"}, saveOf(noise(1, 1000))) // else it never returns
@@ -167,6 +167,11 @@ func (d *deaf) Put(ctx context.Context, key string, data []byte) error {
 	return err
 }
 
+func (d *deaf) Start(ctx context.Context, key string, data []byte) (wait func() error, err error) {
+	err = d.Put(ctx, key, data)
+	return done, err
+}
+
 // A put that was cut off has made room all the same, and who goes on with it hears of that.
 func TestWhatACutOffPutDisplacedIsTold(t *testing.T) {
 	const size = 100_000
@@ -179,7 +184,7 @@ func TestWhatACutOffPutDisplacedIsTold(t *testing.T) {
 	require.NoError(t, err)
 	_, err = cut.Lacks(ctx, next.bytes)
 	require.NoError(t, err)
-	require.NoError(t, cut.Chunk(ctx, 0, cdc.Pack(nil, next.data[0])))
+	require.NoError(t, chunk(ctx, cut, 0, cdc.Pack(nil, next.data[0])))
 	cut.Abandon()
 
 	p.put(u, Request{Name: "world", Seen: second.Ref()}, next)
@@ -236,7 +241,7 @@ func TestADeleteWithoutRoomIsNotTheEnd(t *testing.T) {
 	abandoned := begin2(t, u, given)
 	_, err := abandoned.Lacks(ctx, given.bytes)
 	require.NoError(t, err)
-	require.NoError(t, abandoned.Chunk(ctx, 0, cdc.Pack(nil, given.data[0])))
+	require.NoError(t, chunk(ctx, abandoned, 0, cdc.Pack(nil, given.data[0])))
 	abandoned.Abandon()
 	store.shared[u.key(given.manifest.Chunks()[0])] = true
 

@@ -74,7 +74,11 @@ func put(ctx context.Context, u *versions.User, r versions.Request, text string)
 		return versions.Version{}, err
 	}
 	for _, i := range lacks {
-		if err := p.Chunk(ctx, i, cdc.Pack(nil, []byte(text))); err != nil {
+		stored, err := p.Chunk(ctx, i, cdc.Pack(nil, []byte(text)))
+		if err == nil {
+			err = stored() // many at once where there are many
+		}
+		if err != nil {
 			return versions.Version{}, err
 		}
 	}

@@ -58,6 +58,15 @@ func noise(seed uint64, size int) string {
 	return string(b)
 }
 
+// chunk gives a put a chunk, and returns when that is stored.
+func chunk(ctx context.Context, p *Put, index int, packed []byte) error {
+	stored, err := p.Chunk(ctx, index, packed)
+	if err == nil {
+		err = stored()
+	}
+	return err
+}
+
 // place is where a test keeps saves.
 type place struct {
 	t     *testing.T
@@ -102,7 +111,7 @@ func put(ctx context.Context, u *User, r Request, s save) (v Version, sent int, 
 		return v, 0, err
 	}
 	for _, i := range lacks {
-		if err := p.Chunk(ctx, i, cdc.Pack(nil, s.data[i])); err != nil {
+		if err := chunk(ctx, p, i, cdc.Pack(nil, s.data[i])); err != nil {
 			return v, sent, err
 		}
 		sent++
@@ -208,6 +217,20 @@ func (s *slow) Put(ctx context.Context, key string, data []byte) error {
 	err := s.Store.Put(ctx, key, data)
 	runtime.Gosched()
 	return err
+}
+
+func (s *slow) Start(ctx context.Context, key string, data []byte) (wait func() error, err error) {
+	runtime.Gosched()
+	put, err := s.Store.Start(ctx, key, data)
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		runtime.Gosched()
+		err := put()
+		runtime.Gosched()
+		return err
+	}, nil
 }
 
 func (s *slow) Delete(ctx context.Context, keys ...string) error {

@@ -154,35 +154,49 @@ func (c *content) lacks() (lacks []int, needs int64) {
 	return lacks, needs
 }
 
-// Chunk takes a chunk, packed, and returns when it is stored. It fails with [cdc.ErrChunk] when it is not the chunk with
-// that index, and with [*Full]. Any number may run at once, so long as Commit or Abandon does not; it takes many to make use
-// of a disk.
-func (p *Put) Chunk(ctx context.Context, index int, packed []byte) error {
+// Chunk takes a chunk, packed, and returns when it has read it; stored returns when it is stored, and is called once. Either fails with
+// [cdc.ErrChunk] when it is not the chunk with that index, and with [*Full]. Any number may run at once, so long as Commit or Abandon does not.
+func (p *Put) Chunk(ctx context.Context, index int, packed []byte) (stored func() error, err error) {
 	u := p.user
 	if p.content == nil || index < 0 || index >= len(p.content.chunks) {
-		return fmt.Errorf("%w %d: the manifest has it not", cdc.ErrChunk, index)
+		return nil, fmt.Errorf("%w %d: the manifest has it not", cdc.ErrChunk, index)
 	}
 	o := p.content.chunks[index]
 	if u.has(o) {
-		return nil
+		return done, nil
 	}
 	if err := cdc.Verify(packed, o.id); err != nil {
-		return err
+		return nil, err
 	}
-	if err := p.store(ctx, o, packed); err != nil {
-		return fmt.Errorf("storing a chunk: %w", err)
+	wait, err := p.store(ctx, o, packed)
+	if err != nil {
+		return nil, fmt.Errorf("storing a chunk: %w", err)
 	}
-	return nil
+	return func() error {
+		if err := wait(); err != nil {
+			return fmt.Errorf("storing a chunk: %w", err)
+		}
+		return nil
+	}, nil
 }
 
-// store stores an object, and makes room for it. It is not canceled while it writes: nobody would know whether the object is there.
-func (p *Put) store(ctx context.Context, o *object, data []byte) error {
-	u, size := p.user, int64(len(data))
-	if err := u.room(ctx, store.Occupied(size)); err != nil {
+// store makes room for an object and begins to store it. That is not canceled while it writes: nobody would know whether the object is there.
+func (p *Put) store(ctx context.Context, o *object, data []byte) (wait func() error, err error) {
+	size := int64(len(data))
+	if err := p.user.room(ctx, store.Occupied(size)); err != nil {
 		p.full.Store(isFull(err))
-		return err
+		return nil, err
 	}
-	err := u.write(context.WithoutCancel(ctx), o, data)
+	written, err := p.user.write(context.WithoutCancel(ctx), o, data)
+	if err != nil {
+		return nil, p.wrote(o, size, err)
+	}
+	return func() error { return p.wrote(o, size, written()) }, nil
+}
+
+// wrote notes what became of an object that was being stored.
+func (p *Put) wrote(o *object, size int64, err error) error {
+	u := p.user
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.hold(-store.Occupied(size))
@@ -197,25 +211,32 @@ func (p *Put) store(ctx context.Context, o *object, data []byte) error {
 	return nil
 }
 
-// write makes an object. One that is there and does not hold what its key says, because the disk has damaged it, is replaced; one that
+// write begins to make an object. One that is there and does not hold what its key says, because the disk has damaged it, is replaced; one that
 // cannot be read now stays: it may be good, and versions may need it.
-func (u *User) write(ctx context.Context, o *object, data []byte) error {
-	err := u.all.store.Put(ctx, u.key(o.id), data)
+func (u *User) write(ctx context.Context, o *object, data []byte) (wait func() error, err error) {
+	if wait = done; o.id.Size > 0 {
+		wait, err = u.all.store.Start(ctx, u.key(o.id), data)
+	} else {
+		err = u.all.store.Put(ctx, u.key(o.id), data) // a manifest, which is not to be copied: it may be large
+	}
 	if !errors.Is(err, fs.ErrExist) {
-		return err
+		return wait, err
 	}
 	u.replacing.Lock()
 	defer u.replacing.Unlock()
 	for errors.Is(err, fs.ErrExist) { // again where it is of another put, which was faster
 		if _, err = u.fetch(ctx, o.id); !errors.Is(err, ErrDamaged) {
-			return err
+			break
 		}
 		if err = u.all.store.Delete(ctx, u.key(o.id)); err == nil {
 			err = u.all.store.Put(ctx, u.key(o.id), data)
 		}
 	}
-	return err
+	return done, err
 }
+
+// done is what waits for nothing.
+func done() error { return nil }
 
 // Commit makes the version and returns it, once it is durable, and ends the put. Where the content is the newest version
 // already it returns that. It fails with [ErrLacks], and with [*Conflict] when another put was faster.
@@ -232,7 +253,11 @@ func (p *Put) Commit(ctx context.Context) (Version, Outcome, error) {
 		return Version{}, "", fmt.Errorf("%w: %d of %d", ErrLacks, len(lacks), len(p.content.chunks))
 	}
 	if !u.has(p.content.object) {
-		if err := p.store(ctx, p.content.object, p.bytes); err != nil {
+		wait, err := p.store(ctx, p.content.object, p.bytes)
+		if err == nil {
+			err = wait()
+		}
+		if err != nil {
 			return Version{}, "", fmt.Errorf("storing the manifest: %w", err)
 		}
 	}

@@ -147,7 +147,7 @@ func (w *world) abandonedPut(u *User, name string) {
 	lacks, err := p.Lacks(w.t.Context(), s.bytes)
 	w.excuse(err)
 	for _, i := range lacks {
-		w.excuse(p.Chunk(w.t.Context(), i, cdc.Pack(nil, s.data[i])))
+		w.excuse(chunk(w.t.Context(), p, i, cdc.Pack(nil, s.data[i])))
 	}
 	w.did["abandoned"]++
 }

@@ -105,7 +105,7 @@ func TestWhatWasNeverFinishedGoesFirstWhateverTheClockSays(t *testing.T) {
 	cut := begin2(t, u, saveOf(noise(3, size)))
 	_, err := cut.Lacks(ctx, saveOf(noise(3, size)).bytes)
 	require.NoError(t, err)
-	require.NoError(t, cut.Chunk(ctx, 0, cdc.Pack(nil, []byte(noise(3, size)))))
+	require.NoError(t, chunk(ctx, cut, 0, cdc.Pack(nil, []byte(noise(3, size)))))
 	cut.Abandon()
 
 	p.now = p.now.Add(-time.Hour)

@@ -125,7 +125,7 @@ func TestPutsAtOnce(t *testing.T) {
 			lacks, err := put.Lacks(ctx, s.bytes)
 			require.NoError(t, err)
 			for _, at := range lacks {
-				require.NoError(t, put.Chunk(ctx, at, cdc.Pack(nil, s.data[at])))
+				require.NoError(t, chunk(ctx, put, at, cdc.Pack(nil, s.data[at])))
 			}
 			puts = append(puts, put)
 		}
@@ -183,7 +183,7 @@ func TestAPutMustBeWhatItSays(t *testing.T) {
 		return put
 	}
 	put := begin(s)
-	require.ErrorIs(t, put.Chunk(ctx, 0, nil), cdc.ErrChunk, "before the manifest")
+	require.ErrorIs(t, chunk(ctx, put, 0, nil), cdc.ErrChunk, "before the manifest")
 	_, _, err := put.Commit(ctx)
 	require.ErrorIs(t, err, ErrLacks)
 	_, err = put.Lacks(ctx, saveOf("other").bytes)
@@ -194,15 +194,15 @@ func TestAPutMustBeWhatItSays(t *testing.T) {
 	_, err = put.Lacks(ctx, s.bytes)
 	require.Error(t, err)
 	for _, i := range []int{-1, 2} {
-		require.ErrorIs(t, put.Chunk(ctx, i, cdc.Pack(nil, s.data[0])), cdc.ErrChunk)
+		require.ErrorIs(t, chunk(ctx, put, i, cdc.Pack(nil, s.data[0])), cdc.ErrChunk)
 	}
-	require.ErrorIs(t, put.Chunk(ctx, 0, cdc.Pack(nil, s.data[1])), cdc.ErrChunk)
-	require.ErrorIs(t, put.Chunk(ctx, 0, nil), cdc.ErrChunk)
-	require.NoError(t, put.Chunk(ctx, 0, cdc.Pack(nil, s.data[0])))
+	require.ErrorIs(t, chunk(ctx, put, 0, cdc.Pack(nil, s.data[1])), cdc.ErrChunk)
+	require.ErrorIs(t, chunk(ctx, put, 0, nil), cdc.ErrChunk)
+	require.NoError(t, chunk(ctx, put, 0, cdc.Pack(nil, s.data[0])))
 	_, _, err = put.Commit(ctx)
 	require.ErrorIs(t, err, ErrLacks)
 	require.ErrorContains(t, err, "1 of 2")
-	require.NoError(t, put.Chunk(ctx, 1, cdc.Pack(nil, s.data[1])))
+	require.NoError(t, chunk(ctx, put, 1, cdc.Pack(nil, s.data[1])))
 	_, _, err = put.Commit(ctx)
 	require.NoError(t, err)
 	_, _, err = put.Commit(ctx)
@@ -257,7 +257,7 @@ func TestPutGoesOn(t *testing.T) {
 	put := begin2(t, p.user("alice"), s)
 	_, err := put.Lacks(t.Context(), s.bytes)
 	require.NoError(t, err)
-	require.NoError(t, put.Chunk(t.Context(), 1, cdc.Pack(nil, s.data[1])))
+	require.NoError(t, chunk(t.Context(), put, 1, cdc.Pack(nil, s.data[1])))
 	put.Abandon()
 	put.Abandon()
 	require.Len(t, p.requireSound(), 1)
@@ -526,7 +526,7 @@ func TestCheckVerifiesWhatNoVersionHasYet(t *testing.T) {
 	put := begin2(t, u, s)
 	_, err := put.Lacks(ctx, s.bytes)
 	require.NoError(t, err)
-	require.NoError(t, put.Chunk(ctx, 0, cdc.Pack(nil, s.data[0])))
+	require.NoError(t, chunk(ctx, put, 0, cdc.Pack(nil, s.data[0])))
 	put.Abandon()
 	p.store.(*storetest.Memory).Damage(u.key(s.manifest.Chunks()[0]))
 	r, err := p.all.Check(ctx, true)

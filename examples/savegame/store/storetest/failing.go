@@ -70,6 +70,19 @@ func (f *Failing) Put(ctx context.Context, key string, data []byte) error {
 	return f.call(func() error { return f.Store.Put(ctx, key, data) })
 }
 
+// Start implements [store.Store]. What it returns fails, if it does, after all was done.
+func (f *Failing) Start(ctx context.Context, key string, data []byte) (wait func() error, err error) {
+	before, after := f.fails()
+	if before != nil {
+		return nil, before
+	}
+	put, err := f.Store.Start(ctx, key, data)
+	if err != nil {
+		return nil, errors.Join(err, after)
+	}
+	return func() error { return errors.Join(put(), after) }, nil
+}
+
 // Room implements [store.Store].
 func (f *Failing) Room(ctx context.Context) (bytes int64, err error) {
 	err = f.call(func() (err error) {

@@ -24,8 +24,21 @@ func (s *Small) Room(ctx context.Context) (int64, error) {
 
 // Put fails as on a full disk when the object does not fit beside those that are there.
 func (s *Small) Put(ctx context.Context, key string, data []byte) error {
-	if free, err := s.Room(ctx); err != nil || store.Occupied(int64(len(data))) > free {
+	if !s.fits(ctx, data) {
 		return syscall.ENOSPC
 	}
 	return s.Store.Put(ctx, key, data)
+}
+
+// Start fails as Put does.
+func (s *Small) Start(ctx context.Context, key string, data []byte) (wait func() error, err error) {
+	if !s.fits(ctx, data) {
+		return nil, syscall.ENOSPC
+	}
+	return s.Store.Start(ctx, key, data)
+}
+
+func (s *Small) fits(ctx context.Context, data []byte) bool {
+	free, err := s.Room(ctx)
+	return err == nil && store.Occupied(int64(len(data))) <= free
 }
