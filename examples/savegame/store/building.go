@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"path"
-	"sync"
 )
 
 // building is a file of objects of one folder that waits for its bytes to be durable, and then has a name.
@@ -20,17 +19,9 @@ type building struct {
 
 	file    File        // nil: nothing was written
 	archive *zip.Writer // nil: it has one object at most
-	block   *[]byte     // of the archive, what is not written yet
-	size    int64       // of the archive
+	size    int64       // of what was written of the archive
 	objects map[string]span
 }
-
-// blocks are of so many bytes that a disk is busy with one for longer than the next system call takes. All that is made so large begins where a
-// block of memory does: so a file system may take it from there.
-var blocks = sync.Pool{New: func() any {
-	b := make([]byte, 0, 256*BlockBytes)
-	return &b
-}}
 
 func newBuilding(files Files, waiting string) *building {
 	return &building{files: files, waiting: waiting, turn: make(chan struct{}, 1), objects: make(map[string]span)}
@@ -57,7 +48,6 @@ func (b *building) add(key string, data []byte, lent bool) {
 // pack adds an object to the archive.
 func (b *building) pack(key string, data []byte) {
 	if b.archive == nil && b.create() {
-		b.block = blocks.Get().(*[]byte)
 		b.archive = zip.NewWriter(b)
 	}
 	if b.err != nil {
@@ -84,32 +74,17 @@ func (b *building) create() bool {
 }
 
 // Write takes what the archive writes.
-func (b *building) Write(p []byte) (written int, err error) {
-	for written < len(p) && err == nil {
-		n := min(len(p)-written, cap(*b.block)-len(*b.block))
-		*b.block = append(*b.block, p[written:written+n]...)
-		if written += n; len(*b.block) == cap(*b.block) {
-			err = b.empty(len(*b.block))
-		}
-	}
-	b.size += int64(written)
-	return written, err
-}
-
-// empty writes the first n bytes of what is not written yet.
-func (b *building) empty(n int) (err error) {
-	if n > 0 {
-		_, err = b.file.Write((*b.block)[:n])
-	}
-	*b.block = append((*b.block)[:0], (*b.block)[n:]...)
-	return err
+func (b *building) Write(p []byte) (int, error) {
+	n, err := b.file.Write(p)
+	b.size += int64(n)
+	return n, err
 }
 
 // finish makes the bytes durable.
 func (b *building) finish() error {
 	switch {
 	case b.archive != nil && b.err == nil:
-		b.err = b.end()
+		b.err = b.archive.Close()
 	case b.archive == nil && b.create():
 		b.objects[path.Base(b.first)] = span{0, int64(len(b.alone))}
 		_, b.err = b.file.Write(b.alone)
@@ -120,21 +95,6 @@ func (b *building) finish() error {
 	if b.file != nil {
 		b.err = errors.Join(b.err, b.file.Close())
 	}
-	if b.block != nil {
-		*b.block = (*b.block)[:0]
-		blocks.Put(b.block)
-	}
-	b.alone, b.archive, b.block = nil, nil, nil
+	b.alone, b.archive = nil, nil
 	return b.err
-}
-
-// end writes the rest of an archive: whole blocks, and then what is left.
-func (b *building) end() error {
-	err := b.archive.Close()
-	for _, left := range []int{len(*b.block) % BlockBytes, 0} {
-		if err == nil {
-			err = b.empty(len(*b.block) - left)
-		}
-	}
-	return err
 }
