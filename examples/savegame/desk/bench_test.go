@@ -50,6 +50,7 @@ func BenchmarkFirstPut(b *testing.B) {
 			_, _ = Ask(b.Context(), c, Erase, Edit{Name: "world", Machine: "pc", Force: true}) // what is not there is not erased
 			c.Close()
 			require.NoError(b, os.RemoveAll(folder))
+			syscall.Sync() // else the disk would still be busy with it below
 		}
 	}
 	for way, name := range []string{"bare", "stored", "put"} {

@@ -11,7 +11,7 @@ import (
 // batch is the puts that came while the one before was made durable, and are made so together.
 type batch struct {
 	folder string // of its first object
-	keys   map[string]struct{}
+	keys   map[string]bool
 	files  map[string]*building // by folder
 	bytes  int
 	adding sync.WaitGroup // those whose objects are being written
@@ -48,7 +48,7 @@ func (b *batch) crowd() string {
 // add adds an object to come, and returns in which file it goes.
 func (b *batch) add(key string, size int, build func() *building) *building {
 	folder := path.Dir(key)
-	b.keys[key] = struct{}{}
+	b.keys[key] = true
 	if b.files[folder] == nil {
 		b.files[folder] = build()
 	}
@@ -93,13 +93,13 @@ func (q *queue) join(key string, size int) (b *batch, in *building, first bool) 
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, b := range []*batch{q.committed, q.next} {
-		if b != nil && has(b.keys, key) {
+		if b != nil && b.keys[key] {
 			return b, nil, false
 		}
 	}
 	if first = q.next == nil; first {
 		q.next = &batch{
-			folder: path.Dir(key), keys: make(map[string]struct{}), files: make(map[string]*building),
+			folder: path.Dir(key), keys: make(map[string]bool), files: make(map[string]*building),
 			ready: make(chan struct{}), done: make(chan struct{}),
 		}
 	}
@@ -113,11 +113,6 @@ func (q *queue) leave(b *batch, key string) {
 	if delete(b.keys, key); len(b.keys) == 0 {
 		b.stopGathering()
 	}
-}
-
-func has(keys map[string]struct{}, key string) bool {
-	_, has := keys[key]
-	return has
 }
 
 // close has who comes now join the batch after that.

@@ -168,24 +168,14 @@ func (p *Put) Chunk(ctx context.Context, index int, packed []byte) (stored func(
 	if err := cdc.Verify(packed, o.id); err != nil {
 		return nil, err
 	}
-	wait, err := p.store(ctx, o, packed)
-	if err != nil {
-		return nil, fmt.Errorf("storing a chunk: %w", err)
-	}
-	return func() error {
-		if err := wait(); err != nil {
-			return fmt.Errorf("storing a chunk: %w", err)
-		}
-		return nil
-	}, nil
+	return p.store(ctx, o, packed)
 }
 
 // store makes room for an object and begins to store it. That is not canceled while it writes: nobody would know whether the object is there.
 func (p *Put) store(ctx context.Context, o *object, data []byte) (wait func() error, err error) {
 	size := int64(len(data))
 	if err := p.user.room(ctx, store.Occupied(size)); err != nil {
-		p.full.Store(isFull(err))
-		return nil, err
+		return nil, p.fails(err)
 	}
 	written, err := p.user.write(context.WithoutCancel(ctx), o, data)
 	if err != nil {
@@ -202,13 +192,18 @@ func (p *Put) wrote(o *object, size int64, err error) error {
 	u.hold(-store.Occupied(size))
 	if err != nil {
 		u.stale.Store(true)
-		p.full.Store(isFull(err))
-		return err
+		return p.fails(err)
 	}
 	if !o.there { // or another put was faster
 		u.stored(o, size, u.all.config.Now())
 	}
 	return nil
+}
+
+// fails says why an object was not stored, and notes whether there was no room.
+func (p *Put) fails(err error) error {
+	p.full.Store(isFull(err))
+	return fmt.Errorf("storing the content: %w", err)
 }
 
 // write begins to make an object. One that is there and does not hold what its key says, because the disk has damaged it, is replaced; one that
@@ -258,7 +253,7 @@ func (p *Put) Commit(ctx context.Context) (Version, Outcome, error) {
 			err = wait()
 		}
 		if err != nil {
-			return Version{}, "", fmt.Errorf("storing the manifest: %w", err)
+			return Version{}, "", err
 		}
 	}
 	if err := u.lock(ctx); err != nil {
