@@ -29,8 +29,8 @@ type Store interface {
 	// reads data until it returns.
 	Put(ctx context.Context, key string, data []byte) error
 
-	// Start begins a Put and returns when it has read data, or with the error with which that has failed already. What it returns waits for the
-	// rest of the Put, and is called once, on any goroutine: so who has many objects keeps none of them until it is durable.
+	// Start begins a Put and returns when it has read data, or with the error with which that has failed already, as fs.ErrExist always does. What it
+	// returns waits for the rest of the Put, and is called once, on any goroutine: so who has many objects keeps none of them until it is durable.
 	Start(ctx context.Context, key string, data []byte) (wait func() error, err error)
 
 	// List returns the objects in a folder, which is what stands before a slash of their keys, and in the folders in it; all
