@@ -276,8 +276,8 @@ func (f *Folder) commit(b *batch) {
 		b.gather()
 	}
 	f.queue.close()
-	f.crowd = b.crowd()
 	b.each(f.put)
+	f.crowd = b.crowd()
 	f.queue.end()
 	<-f.changing
 	close(b.done)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/examples/savegame/store"
@@ -110,6 +111,22 @@ func TestOnePutOfAKeyWins(t *testing.T) {
 			require.Len(t, keys(t, s, fmt.Sprintf("other/%d", round)), 8)
 		}
 	})
+}
+
+// TestPutOfWhatIsThereBesideOthers: who finds that an object is there leaves a batch which is committed meanwhile, for the others or for nobody.
+// The committing goroutine looked at the keys of the batch before all had left.
+func TestPutOfWhatIsThereBesideOthers(t *testing.T) {
+	s := storetest.NewMemory(nil)
+	require.NoError(t, s.Put(t.Context(), "a/there", nil))
+	for round := range 200 {
+		var putting sync.WaitGroup
+		putting.Go(func() { assert.ErrorIs(t, s.Put(t.Context(), "a/there", nil), fs.ErrExist) })
+		if round%2 == 0 {
+			putting.Go(func() { assert.NoError(t, s.Put(t.Context(), fmt.Sprintf("a/%d", round), nil)) })
+		}
+		putting.Wait()
+	}
+	require.Len(t, keys(t, s, "a"), 101)
 }
 
 func TestStoreHeedsItsContext(t *testing.T) {
