@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"sync"
@@ -100,11 +101,11 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 func (w *World) mustProve(addr net.Addr, suspect bool) bool {
 	must, open := w.lobby.mustProve(suspect)
 	if must {
-		why := "as many are in their handshake as Config.RetryAbove allows"
-		if suspect {
-			why = "several from there have begun without a proof"
+		level, why := slog.LevelWarn, "as many are in their handshake as Config.RetryAbove allows"
+		if suspect { // as with any household behind one address
+			level, why = slog.LevelInfo, "several from there have begun without a proof"
 		}
-		w.logs.Warn(logs.Retry, "new clients must prove their address", "addr", addr, "handshakes", open, "Config.RetryAbove", w.config.retryAbove(), "why", why)
+		w.logs.Log(logs.Retry, level, "new clients must prove their address", "addr", addr, "handshakes", open, "Config.RetryAbove", w.config.retryAbove(), "why", why)
 	}
 	return must
 }

@@ -24,7 +24,7 @@ var (
 	ErrClosed = errors.New("rpc: closed")
 	// ErrDormant: a client called a Server RPC on a dormant actor, which has no channel; see [Actor.SetDormant].
 	ErrDormant = errors.New("rpc: the actor is dormant")
-	// ErrBacklogFull: a bounded queue of the world is full.
+	// ErrBacklogFull: a bounded queue of the world, or of its streams, is full.
 	ErrBacklogFull = errors.New("rpc: backlog full")
 	// ErrOnWorld: a call that waits for the world was made on the world's goroutine, where it would never return.
 	ErrOnWorld = errors.New("rpc: blocking call on the world's goroutine")

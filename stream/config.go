@@ -41,6 +41,7 @@ type Config struct {
 	MaxMemory int64
 
 	// MaxQueued bounds the outgoing transfers of one peer that have begun or wait for their turn; default 1,024.
+	// One more fails with an error that wraps rpc.ErrBacklogFull.
 	MaxQueued int
 
 	// Store keeps content that has a key, so that its transfer can be resumed: disk.New makes one in a folder. nil = no resume. A

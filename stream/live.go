@@ -39,7 +39,8 @@ func (l *live) addOutgoing(t *Transfer, most int) (int, error) {
 	case l.err != nil:
 		return 0, l.err
 	case len(l.outgoing) >= most:
-		return 0, fmt.Errorf("stream: %v to %v: %d transfers are under way or waiting, the limit is stream.Config.MaxQueued, %d", &t.header, t.peer.conn, len(l.outgoing), most)
+		return 0, fmt.Errorf("stream: %v to %v: %d transfers are under way or waiting, the limit is stream.Config.MaxQueued, %d: %w",
+			&t.header, t.peer.conn, len(l.outgoing), most, rpc.ErrBacklogFull)
 	}
 	l.outgoing[t] = struct{}{}
 	return len(l.outgoing), nil

@@ -31,7 +31,7 @@ const MaxWeight = 1000
 // Weight sets the transfer's share of the connection beside its other transfers: 1, the default, to MaxWeight.
 func Weight(n int) Option { return func(o *options) { o.weight = n } }
 
-// Key names the content, in at most 128 bytes; the text of its [Digest] is best. If the receiver has a Store, a transfer that was
+// Key names the content, which must never change under its key, in at most 128 bytes; the text of its [Digest] is best. If the receiver has a Store, a transfer that was
 // interrupted and starts again with the same key goes on where it stopped, and content that is stored already is not sent again.
 // What a blob's receiver gets under a key that is the text of a digest, as [Digest.String] makes it, has that digest: other content that comes
 // or is found in the store fails with ErrDigest, or is fetched anew. The content is hashed twice if [Hash] is another algorithm. What the

@@ -274,6 +274,7 @@ func testTransfersWaitForTheirTurn(t *testing.T, via Backend) {
 		}
 		_, err := save.Start(n.server.peer, bytes.NewReader(nil), 0)
 		require.ErrorContains(n, err, "MaxQueued, 5")
+		require.ErrorIs(n, err, rpc.ErrBacklogFull)
 		time.Sleep(time.Second)
 		require.Len(n, arrived, 2)
 		require.Equal(n, 3, n.server.peer.Stats().Waiting)

@@ -1,6 +1,8 @@
 package logs
 
 import (
+	"context"
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -56,6 +58,11 @@ type strangers struct {
 // Warn writes a warning about unknown clients. If one with the same cause was written within the last second it only counts this one. It
 // is safe from any goroutine.
 func (s *Set) Warn(of Cause, message string, args ...any) {
+	s.Log(of, slog.LevelWarn, message, args...)
+}
+
+// Log is Warn with another level.
+func (s *Set) Log(of Cause, level slog.Level, message string, args ...any) {
 	s.strangers.mu.Lock()
 	hidden, ok := s.strangers.gates[of].Pass(time.Now())
 	s.strangers.mu.Unlock()
@@ -65,5 +72,5 @@ func (s *Set) Warn(of Cause, message string, args ...any) {
 	if hidden > 0 {
 		args = append(args, "hidden", hidden)
 	}
-	s.All.Warn(message, args...)
+	s.All.Log(context.Background(), level, message, args...)
 }
