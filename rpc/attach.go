@@ -185,7 +185,7 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 	out, full := w.lobby.enlist(c, c.origin(), v)
 	w.evict(out)
 	if full != nil {
-		w.logs.Warn(logs.Refused, "connection refused", "conn", c, "code", full.Code.String(), "reason", full.Reason)
+		w.logs.Stranger(logs.Refused, "connection refused", "conn", c, "code", full.Code.String(), "reason", full.Reason)
 		_ = carrier.CloseWithError(uint64(full.Code), full.Reason)
 		return nil, full
 	}
@@ -272,7 +272,7 @@ func (c *Conn) finish() {
 	joined := w.lobby.detach(c)
 	if !joined {
 		c.trace.Ended("the handshake failed")
-		w.logs.Warn(logs.Failed, "handshake failed", "conn", c, "error", c.closeError())
+		w.logs.Stranger(logs.Failed, "handshake failed", "conn", c, "error", c.closeError())
 	}
 	close(c.done)
 	w.drive.Signal()

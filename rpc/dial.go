@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net"
 	"sync"
@@ -101,18 +100,18 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 func (w *World) mustProve(addr net.Addr, suspect bool) bool {
 	must, open := w.lobby.mustProve(suspect)
 	if must {
-		level, why := slog.LevelWarn, "as many are in their handshake as Config.RetryAbove allows"
-		if suspect { // as with any household behind one address
-			level, why = slog.LevelInfo, "several from there have begun without a proof"
+		cause, why := logs.Retry, "as many are in their handshake as Config.RetryAbove allows"
+		if suspect {
+			cause, why = logs.Household, "several from there have begun without a proof"
 		}
-		w.logs.Log(logs.Retry, level, "new clients must prove their address", "addr", addr, "handshakes", open, "Config.RetryAbove", w.config.retryAbove(), "why", why)
+		w.logs.Stranger(cause, "new clients must prove their address", "addr", addr, "handshakes", open, "Config.RetryAbove", w.config.retryAbove(), "why", why)
 	}
 	return must
 }
 
 // heldBack warns that QUIC's packets to an address do not leave.
 func (w *World) heldBack(to net.Addr) {
-	w.logs.Warn(logs.Unproven, "answers of QUIC dropped: little came from an address that no client has proven", "addr", to)
+	w.logs.Stranger(logs.Unproven, "answers of QUIC dropped: little came from an address that no client has proven", "addr", to)
 }
 
 // visitKey is the key of the visit in the context of a QUIC connection.
@@ -124,7 +123,7 @@ func (w *World) onInitial(ctx context.Context, client *quic.ClientInfo) (context
 	v, out, none := w.lobby.arrive(client.RemoteAddr, client.AddrVerified)
 	w.evict(out)
 	if full := serverFull(none); full != nil {
-		w.logs.Warn(logs.Refused, "handshake refused", "addr", client.RemoteAddr, "code", full.Code.String(), "reason", full.Reason)
+		w.logs.Stranger(logs.Refused, "handshake refused", "addr", client.RemoteAddr, "code", full.Code.String(), "reason", full.Reason)
 		return nil, full
 	}
 	context.AfterFunc(ctx, func() { w.lobby.leave(v) })

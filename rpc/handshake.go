@@ -216,7 +216,7 @@ func (h *handshake) answer(v verdict) {
 	switch {
 	case c.closing.Load():
 	case v.err != nil:
-		c.world.logs.Warn(logs.Login, "login refused", "conn", c, "error", v.err)
+		c.world.logs.Stranger(logs.Login, "login refused", "conn", c, "error", v.err)
 		c.Close(PreLoginFailure, v.err.Error())
 	case len(v.identity) > control.MaxIdentity:
 		h.fail(violationf(PreLoginFailure, "Authenticate returned an identity of %d bytes, the limit is %d", len(v.identity), control.MaxIdentity))

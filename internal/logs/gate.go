@@ -37,15 +37,16 @@ func (g Gates[K]) Pass(key K, now time.Time) (hidden int, ok bool) {
 	return hidden, ok
 }
 
-// Cause is something that unknown clients can make a world warn about.
+// Cause is something that unknown clients can make a world log.
 type Cause uint8
 
 const (
-	Retry    Cause = iota // a client must prove its address
-	Refused               // a client finds no room
-	Failed                // a client does not join
-	Login                 // a client's token is refused
-	Unproven              // a packet would go to where no client is
+	Retry     Cause = iota // a client must prove its address
+	Household              // the same, since several have begun from there
+	Refused                // a client finds no room
+	Failed                 // a client does not join
+	Login                  // a client's token is refused
+	Unproven               // a packet would go to where no client is
 	causes
 )
 
@@ -55,14 +56,9 @@ type strangers struct {
 	gates [causes]Gate
 }
 
-// Warn writes a warning about unknown clients. If one with the same cause was written within the last second it only counts this one. It
-// is safe from any goroutine.
-func (s *Set) Warn(of Cause, message string, args ...any) {
-	s.Log(of, slog.LevelWarn, message, args...)
-}
-
-// Log is Warn with another level.
-func (s *Set) Log(of Cause, level slog.Level, message string, args ...any) {
+// Stranger logs what unknown clients do: a warning, unless honest ones do it, too. If a record with the same cause was written within the last
+// second it only counts this one. It is safe from any goroutine.
+func (s *Set) Stranger(of Cause, message string, args ...any) {
 	s.strangers.mu.Lock()
 	hidden, ok := s.strangers.gates[of].Pass(time.Now())
 	s.strangers.mu.Unlock()
@@ -71,6 +67,10 @@ func (s *Set) Log(of Cause, level slog.Level, message string, args ...any) {
 	}
 	if hidden > 0 {
 		args = append(args, "hidden", hidden)
+	}
+	level := slog.LevelWarn
+	if of == Household {
+		level = slog.LevelInfo
 	}
 	s.All.Log(context.Background(), level, message, args...)
 }
