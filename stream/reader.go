@@ -11,8 +11,8 @@ import (
 const (
 	// mostAhead is how much content a transfer reads at most before the tick takes it: 31 MB/s at 60 ticks a second.
 	mostAhead = 512 << 10
-	// leastAhead is with how much it begins. It doubles when a tick takes all of it, and halves while the path has enough to do, so that of
-	// many transfers over slow paths each holds little.
+	// leastAhead is with how much it begins. It doubles when a tick takes all of it, so that of many transfers over slow paths each holds
+	// little.
 	leastAhead = 128 << 10
 )
 
@@ -328,17 +328,14 @@ func (r *reader) take(limit int64, pathFull bool) *block {
 		r.ready = r.ready[1:]
 	}
 	r.bytes -= c.size()
-	r.adjustAhead(pathFull)
+	r.growAhead(pathFull)
 	r.recheck()
 	return c
 }
 
-// adjustAhead reads further ahead when ticks have taken all of a full ready before the goroutine could fill it again, and less far while the
-// path has enough to do: what is read then only waits. The caller holds the lock.
-func (r *reader) adjustAhead(pathFull bool) {
-	if pathFull {
-		r.ahead = max(r.ahead/2, leastAhead)
-	}
+// growAhead reads further ahead when ticks have taken all of a full ready before the goroutine could fill it again, unless the path has
+// enough to do meanwhile. The caller holds the lock.
+func (r *reader) growAhead(pathFull bool) {
 	if r.bytes > 0 {
 		return
 	}

@@ -77,24 +77,6 @@ func TestReaderOfAFullPath(t *testing.T) {
 	})
 }
 
-// TestReaderOnAPathThatFills: what it reads ahead while the path takes all is too much once the path has enough to do.
-func TestReaderOnAPathThatFills(t *testing.T) {
-	reading(t, content(8<<20), false, func(rd *reader, woken *int) {
-		for range 3 {
-			for c := rd.take(math.MaxInt64, false); c != nil; c = rd.take(math.MaxInt64, false) {
-				c.Free()
-			}
-			synctest.Wait()
-		}
-		require.GreaterOrEqual(t, rd.bytes, mostAhead)
-		for rd.bytes > leastAhead {
-			rd.take(math.MaxInt64, true).Free()
-		}
-		synctest.Wait()
-		require.Less(t, rd.bytes, leastAhead+blockBytes)
-	})
-}
-
 func TestReaderReadsAheadAndNotFurther(t *testing.T) {
 	data := content(2 << 20)
 	reading(t, data, false, func(rd *reader, woken *int) {
