@@ -149,10 +149,18 @@ func (a *Actor) mustFit() error {
 
 // openToOwner opens a new actor for the connection at the end of its chain of owners, unless its constructor has.
 func (a *Actor) openToOwner() error {
-	if a.conn == nil || a.conn.expected() || a.openingOn(a.conn) != nil {
+	if a.conn == nil || a.conn.expected() {
 		return nil
 	}
-	return a.open(a.conn)
+	return a.show(a.conn)
+}
+
+// show opens the actor for c, unless c has it: it is open there, or asleep.
+func (a *Actor) show(c *Conn) error {
+	if a.openingOn(c) != nil || c.shown.hasDormant(a) {
+		return nil
+	}
+	return a.open(c)
 }
 
 // listInClass adds an actor that has its object to those of its class.

@@ -62,6 +62,26 @@ func TestLastOwnerKeepsNothing(t *testing.T) {
 	})
 }
 
+// TestLastOwnersPlacedCopy lives on without a channel, and its client knows that it is not the owner any more.
+func TestLastOwnersPlacedCopy(t *testing.T) {
+	inNet(t, 2, Config{}, func(n *network) {
+		var doors []*Actor
+		for _, w := range []*testWorld{n.server, n.clients[0], n.clients[1]} {
+			door, _, err := Place(w.binding, "door", nil)
+			require.NoError(t, err)
+			doors = append(doors, door)
+		}
+		for i := range 4 {
+			require.NoError(t, n.server.SetOwner(doors[0], n.conns[i%2]))
+			require.NoError(t, doors[0].SetDormant(i == 2))
+			n.tick(5)
+			require.True(t, doors[1+i%2].Owned())
+			require.False(t, doors[2-i%2].Owned())
+		}
+		require.False(t, doors[1].dead)
+	})
+}
+
 func TestDestroy(t *testing.T) {
 	inNet(t, 2, Config{}, func(n *network) {
 		a := n.spawn(0, AlwaysRelevant())

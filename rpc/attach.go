@@ -343,7 +343,7 @@ func (w *World) openAlways(a *Actor, c *Conn) error {
 	if a.dead || a.torn { // meanwhile
 		return nil
 	}
-	err := a.OpenTo(c)
+	err := a.show(c)
 	if err == nil || !c.usable() || a.dead {
 		return nil
 	}

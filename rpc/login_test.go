@@ -77,3 +77,40 @@ func TestLoginComesBehindTheEndBefore(t *testing.T) {
 		})
 	}
 }
+
+// TestLastOwnerOfALogin: what Login gave to a client closes there like all else when another one gets it, also in Login. It stayed open, for
+// the library had opened it as a game does; and while the other one had yet to join, nobody told the last owner.
+func TestLastOwnerOfALogin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var pawn *Actor
+		n := &network{t: t, server: newTestWorld(t, Config{Login: func(w *World, c *Conn) (err error) {
+			if pawn == nil {
+				pawn, err = w.Spawn(hero, c)
+				return err
+			}
+			return w.SetOwner(pawn, c)
+		}})}
+		join := func() *Actor {
+			joined := make(chan error, 1)
+			go func() { _, err := n.connect(newTestWorld(t, Config{})); joined <- err }()
+			for len(joined) == 0 {
+				time.Sleep(testDelay)
+				n.server.Tick(time.Now())
+			}
+			require.NoError(t, <-joined)
+			n.tick(3)
+			n.conns = n.server.joined
+			copied := n.mirror(len(n.clients)-1, pawn)
+			require.True(t, copied.Owned())
+			return copied
+		}
+		first := join()
+		second := join()
+		require.True(t, first.dead)
+		require.NoError(t, n.server.SetOwner(pawn, n.conns[0]))
+		n.tick(3)
+		require.True(t, second.dead)
+		require.True(t, n.mirror(0, pawn).Owned())
+		n.close()
+	})
+}

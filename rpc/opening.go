@@ -179,10 +179,7 @@ func (a *Actor) OpenTo(c *Conn) error {
 		return fmt.Errorf("rpc: OpenTo of %v for %v, which is none of its world's connections: %w", a, c, ErrWrongRole)
 	}
 	a.relevancy.named = true
-	if a.openingOn(c) != nil || c.shown.hasDormant(a) {
-		return nil
-	}
-	return a.open(c)
+	return a.show(c)
 }
 
 // open opens the actor for c, where it must not be open.

@@ -163,18 +163,21 @@ func (a *Actor) household(list []*Actor) []*Actor {
 	return list
 }
 
-// tellOwners tells the old owner's client, or closes the actor there, and tells the new one's, or opens it there.
+// tellOwners tells the old owner's client, or closes the actor there, and tells the new one's, or opens it there; one that has yet to join
+// hears of it when it has.
 func (a *Actor) tellOwners(previous, conn *Conn) error {
-	if a.torn || conn != nil && conn.expected() {
+	if a.torn {
 		return nil
 	}
-	if a.wasFor(previous) {
-		a.CloseTo(previous)
-	} else if previous != nil {
+	closes := a.wasFor(previous)
+	if previous != nil && (!closes || a.name != "") { // a placed copy outlives its channel
 		_ = a.tellOwner(previous) // an error means that the connection is closing
 	}
+	if closes {
+		a.CloseTo(previous)
+	}
 	switch {
-	case conn == nil:
+	case conn == nil || conn.expected():
 		return nil
 	case a.openingOn(conn) == nil:
 		return a.open(conn)
