@@ -20,8 +20,10 @@ const (
 	startSamples  = 4                    // or after so many round trips in a row that show a queue
 	minStartQueue = 4 * time.Millisecond // MIN_RTT_THRESH and MAX_RTT_THRESH of HyStart++ (RFC 9406, section 4.3)
 	maxStartQueue = 16 * time.Millisecond
-	// trickle: bytes that arrive in a round trip are a trickle below this part of what the path holds.
+	// trickle: bytes that arrive in a round trip are a trickle below this part of what the path holds, and below leastTrickle, which is less
+	// than leastPackets hold: a queue of that stands anyway.
 	trickle       = 1. / 16
+	leastTrickle  = 2 << 10
 	bulkPause     = time.Second // after a pause of so long, or of four round trips, the start begins again
 	unknownWindow = 1 << 30
 
@@ -105,19 +107,16 @@ func (g *Gate) queueBegins() bool {
 
 // Measure samples the rate by the newest packet of an ack, which left at sent; the owner calls Acked and Update before. A sample that the
 // application limited counts less, unless it met a queue that it may have built: then the path was the limit. Rounds that the application
-// limited do not age rates, and do not end the start: the reports of a peer that takes a transfer are bulk, too, and meet the queue of
-// the bulk that it takes.
+// limited do not age rates, and those of a trickle do not end the start: the reports of a peer that takes a transfer are bulk, too, and meet
+// the queue of the bulk that it takes.
 func (g *Gate) Measure(now, sent time.Duration, m *Mark) {
 	limited := m.limited && (g.trickles(m) || !g.queueStands())
-	over := g.rate.roundOver(m)
-	if over && !m.limited {
+	if g.rate.roundOver(m) && !limited {
 		g.checkGrowth()
-	}
-	if over && !limited {
 		g.rate.age()
 	}
 	g.rate.sample(now, sent, m, g.Min/2, limited)
-	if !m.limited {
+	if !m.limited || !g.trickles(m) {
 		g.steady = g.queueBegins() || g.queueStands() || g.steady
 	}
 	g.drain(now)
@@ -125,7 +124,7 @@ func (g *Gate) Measure(now, sent time.Duration, m *Mark) {
 
 // trickles reports whether no more than a trickle arrived since the packet of m left: the queue that it met is another's.
 func (g *Gate) trickles(m *Mark) bool {
-	return float64(g.rate.delivered-m.delivered) < g.rate.value*g.Min.Seconds()*trickle
+	return float64(g.rate.delivered-m.delivered) < max(g.rate.value*g.Min.Seconds()*trickle, leastTrickle)
 }
 
 // checkGrowth ends the start when the rate has stopped growing.

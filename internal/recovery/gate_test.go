@@ -227,3 +227,42 @@ func TestRateFitsAnInt(t *testing.T) {
 	require.Equal(t, 1<<31-1, Bytes(1e15, time.Hour))
 	require.Equal(t, 1000, Bytes(1e6, ms))
 }
+
+// TestStartOfASourceThatTicks: a source that brings a little more at each tick than the path takes has nothing to send between the ticks, and
+// yet the queue is its own. The start did not end, and 1.2 s of a queue stood in front of play.
+func TestStartOfASourceThatTicks(t *testing.T) {
+	const size, tick, rtt = 1200, 33 * ms, 100 * ms
+	for _, rate := range []float64{45_000, 90_000, 450_000} { // bytes a second that the path takes
+		var g Gate
+		g.Update(0, rtt, 0)
+		type packet struct {
+			sent, acked time.Duration
+			mark        Mark
+		}
+		var flying []packet
+		var free, most time.Duration // when the path takes the next packet, and the longest queue
+		waiting := 0.
+		for now := time.Duration(0); now < 10*time.Second; now += ms {
+			for ; len(flying) > 0 && flying[0].acked <= now; flying = flying[1:] {
+				p := &flying[0]
+				g.Update(now, now-p.sent, 0)
+				g.Acked(now, &p.mark, size)
+				g.Measure(now, p.sent, &p.mark)
+			}
+			if now%tick == 0 {
+				waiting = min(waiting+rate/0.9*tick.Seconds(), rate)
+			}
+			for ; waiting >= size && (len(flying)+1)*size <= g.Window(size); waiting -= size {
+				g.Bulk(now)
+				free = max(free, now) + time.Duration(size/rate*float64(time.Second))
+				flying = append(flying, packet{now, free + rtt, g.Sent(now, len(flying)*size)})
+			}
+			if waiting < size {
+				g.Limited(len(flying) * size)
+			}
+			most = max(most, free-now)
+		}
+		require.True(t, g.steady, rate)
+		require.Less(t, most, 300*ms, rate)
+	}
+}
