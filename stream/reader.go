@@ -237,11 +237,11 @@ func (r *reader) checkAligned(offset int64) error {
 	return fmt.Errorf("%w: the first %d elements take %d bytes here, the receiver has %d stored", ErrDigest, r.fromAt, offset, r.from)
 }
 
-// size returns how many bytes the source had, once it has ended.
+// size returns how many bytes the source had, once it has ended well.
 func (r *reader) size() (bytes int64, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.total.size, r.finished
+	return r.total.size, r.finished && r.err == nil
 }
 
 // publish offers c to the tick and reports whether it keeps c's memory. Small blocks are copied into the last one, so

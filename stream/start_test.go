@@ -2,7 +2,9 @@ package stream
 
 import (
 	"bytes"
+	"io"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -81,6 +83,31 @@ func TestTransfersBehindSmallOnes(t *testing.T) {
 				require.NoError(n, (<-got).err)
 				require.Less(n, time.Since(begin), 200*time.Millisecond)
 			}
+		})
+	})
+}
+
+// TestTransferBehindOneThatFails: what has left of a transfer before its answer counts until the receiver knows that its source has failed. It
+// counted no more, and while the receiver's world hung the next transfer was a violation.
+func TestTransferBehindOneThatFails(t *testing.T) {
+	overBackends(t, func(t *testing.T, via Backend) {
+		inNetwork(t, setup{via: via}, func(n *network) {
+			got := collect(n.server.streams)
+			time.Sleep(time.Second)
+			n.do(n.server.world, func() {
+				hangs := make(chan struct{})
+				go func() {
+					defer close(hangs)
+					_, err := save.Start(n.client.peer, io.MultiReader(bytes.NewReader(content(900<<10)), iotest.ErrReader(io.ErrClosedPipe)), 1<<20)
+					require.NoError(n, err)
+					time.Sleep(200 * time.Millisecond)
+					n.mustStart(n.client.peer, content(1<<20))
+					time.Sleep(200 * time.Millisecond)
+				}()
+				<-hangs
+			})
+			require.ErrorIs(n, (<-got).err, ErrCanceled)
+			require.NoError(n, (<-got).err)
 		})
 	})
 }
