@@ -178,8 +178,11 @@ func (a *Actor) OpenTo(c *Conn) error {
 	if c == nil || c.world != a.world {
 		return fmt.Errorf("rpc: OpenTo of %v for %v, which is none of its world's connections: %w", a, c, ErrWrongRole)
 	}
-	a.relevancy.named = true
-	return a.show(c)
+	err := a.show(c)
+	if err == nil {
+		a.relevancy.named = true
+	}
+	return err
 }
 
 // open opens the actor for c, where it must not be open.

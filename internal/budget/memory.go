@@ -33,7 +33,7 @@ func (m *Memory) Enter() bool {
 }
 
 // joinShare: one join takes at most a joinShare-th of the bytes that are free for joins. With the default Config the first connection
-// gets its whole limit of 8 MiB, the 32nd 1.3 MiB, the 100th nothing beyond the least.
+// gets its whole limit of 8 MiB, the 32nd 1.3 MiB, the 100th 14 KiB beyond the least.
 const joinShare = 16
 
 // Join enlarges the reservation of a connection that has joined, by its share of the free bytes and up to limit, and returns it. So a
