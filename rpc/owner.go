@@ -77,14 +77,15 @@ func (a *Actor) ownerChanged() {
 }
 
 // SetOwner gives the actor to a connection, to another actor or to the server itself (nil). When that changes the connection at the end
-// of the chain, the actor and all that it owns open for the new one, and both clients are told. For the last one an actor closes at once
-// that was open there only because of its owner: its class has neither [At] nor [Relevant], or it is [OnlyRelevantToOwner], and nobody
-// called [Actor.OpenTo] of it. Such an actor opens again for a client only when that has acknowledged the close, a round trip later, so one
-// that goes to and fro faster than that falls behind: call OpenTo for those among whom it does. It is an error when the actor would own itself, directly or by others. When an owner is destroyed, the actors that it owned belong to the server. When a connection ends, all
-// actors of its chains are destroyed after OnDisconnect, each before its owner: SetOwner(a, nil) in OnDisconnect keeps an actor with all
-// that it owns; in OnClose of the pawn that owns it, it would be too late. When the new owner's client cannot take the actor, or cannot
-// be told, SetOwner returns why, and that client still owns the actor. Server only. UE: SetOwner; there the actors that a leaving player's
-// pawn owned stay.
+// of the chain, the actor and all that it owns open for the new one, and both clients are told. For the last one an actor closes at
+// once that was open there only because of its owner: its class has neither [At] nor [Relevant], or it is [OnlyRelevantToOwner], and
+// nobody called [Actor.OpenTo] of it. Such an actor opens again for a client only when that has acknowledged the close, a round trip
+// later, so one that goes to and fro faster than that falls behind: call OpenTo for those among whom it does. It is an error when the
+// actor would own itself, directly or by others. When an owner is destroyed, the actors that it owned belong to the server. When a
+// connection ends, all actors of its chains are destroyed after OnDisconnect, each before its owner: SetOwner(a, nil) in OnDisconnect
+// keeps an actor with all that it owns; in OnClose of the pawn that owns it, it would be too late. When the new owner's client cannot
+// take the actor, or cannot be told, SetOwner returns why, and that client still owns the actor. Server only. UE: SetOwner; there the
+// actors that a leaving player's pawn owned stay.
 func (w *World) SetOwner(a *Actor, to Owner) error {
 	if err := a.mayChange("SetOwner"); err != nil {
 		return err
