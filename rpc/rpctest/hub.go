@@ -18,11 +18,10 @@ const settleTime = time.Nanosecond
 
 // hub carries the packets of all paths. A single timer drives it, so that the order of all events follows from the seed.
 type hub struct {
-	mu     sync.Mutex
-	paths  []*path // in the order of joining, without those that have ended
-	joins  int
-	timer  *time.Timer
-	shared time.Time // when share was last called for the end of a sharePeriod
+	mu    sync.Mutex
+	paths []*path // in the order of joining, without those that have ended
+	joins int
+	timer *time.Timer
 }
 
 func newHub() *hub {
@@ -48,8 +47,6 @@ type link struct {
 	delay   time.Duration
 	rate    int64        // bit/s; 0 = no bottleneck
 	window  atomic.Int64 // bytes that its end may have in flight; 0 = unknown
-	sent    int          // bytes that left in this sharePeriod
-	busy    bool         // busyBytes left in the last one
 }
 
 // join makes the path of one more client. All packets that leave the server share one bottleneck.
@@ -83,46 +80,14 @@ func (h *hub) join(profile emulation.Settings, seed uint64) (*path, error) {
 // queueTime is the queue in front of a link that a congestion control which knows the rate would allow.
 const queueTime = 20 * time.Millisecond
 
-const (
-	// sharePeriod is how often the server's uplink is shared anew among the ends that send.
-	sharePeriod = 100 * time.Millisecond
-	// busyBytes makes an end one that sends: more than play does.
-	busyBytes = 8 << 10
-	// firstWindow is what an end that begins to send may have in flight besides, as with QUIC (RFC 9002, section 7.2, and quic-go's 32 packets).
-	firstWindow = 32 * maxDatagram
-)
-
-// share sets how many bytes each end may have in flight: the bandwidth-delay product of its path, and for the server's ends that send an
-// equal share of the uplink's. The caller holds the lock.
+// share sets how many bytes each end may have in flight: the bandwidth-delay product of its path, and for the server's ends an equal
+// share of the uplink's. The caller holds the lock.
 func (h *hub) share() {
-	sending := 0
-	for _, p := range h.paths {
-		if p.down.busy {
-			sending++
-		}
-	}
 	for _, p := range h.paths {
 		trip := p.up.delay + p.down.delay + queueTime
 		p.up.window.Store(int64(trip.Seconds() * float64(p.up.rate) / 8))
-		uplink := int64(trip.Seconds() * float64(p.down.rate) / 8)
-		if p.down.busy {
-			p.down.window.Store(uplink / int64(sending))
-		} else {
-			p.down.window.Store(max(uplink/int64(len(h.paths)), min(uplink/int64(sending+1), firstWindow)))
-		}
+		p.down.window.Store(int64(trip.Seconds() * float64(p.down.rate) / 8 / float64(len(h.paths))))
 	}
-}
-
-// shareAnew ends a sharePeriod, if it is over. The caller holds the lock.
-func (h *hub) shareAnew(now time.Time) {
-	if now.Sub(h.shared) < sharePeriod {
-		return
-	}
-	for _, p := range h.paths {
-		p.down.busy, p.down.sent = p.down.sent >= busyBytes, 0
-	}
-	h.shared = now
-	h.share()
 }
 
 // joined returns the Config of one link that does what the links out and in do one after the other.
@@ -174,7 +139,6 @@ func (h *hub) send(l *link, packet []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l.waiting = append(l.waiting, slices.Clone(packet))
-	l.sent += len(packet)
 	h.timer.Reset(settleTime)
 }
 
@@ -183,7 +147,6 @@ func (h *hub) carry() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
-	h.shareAnew(now)
 	next := now.Add(time.Hour)
 	for _, p := range h.paths {
 		for _, l := range []*link{p.up, p.down} {

@@ -314,39 +314,6 @@ func TestDownloadBehindAnUpload(t *testing.T) {
 	})
 }
 
-// TestIdleClientsLeaveTheUplink: who only plays takes no part of the server's uplink from a transfer. Each of n clients had an n-th of it.
-func TestIdleClientsLeaveTheUplink(t *testing.T) {
-	const size = 2 << 20 // 0.84 s at 20 Mbit/s
-	topic := stream.NewBlob("map")
-	rpctest.Run(t, emulation.Settings{PktLag: 25 * time.Millisecond, Rate: 20e6}, func(t *testing.T, net *rpctest.Network) {
-		server, down := streaming(t)
-		net.Server(server)
-		for range 16 {
-			client, up := streaming(t)
-			topic.Handle(up, func(in *stream.IncomingBlob) { go func() { _, _ = io.Copy(io.Discard, in) }() })
-			net.Client(client)
-		}
-		for _, takers := range []int{1, 4} {
-			net.Advance(time.Second)
-			began := net.Elapsed()
-			var all []*stream.Transfer
-			for _, conn := range server.Conns()[:takers] {
-				transfer, err := topic.Start(down.Peer(conn), strings.NewReader(strings.Repeat("m", size/takers)), int64(size/takers))
-				if err != nil {
-					t.Fatal(err)
-				}
-				all = append(all, transfer)
-			}
-			net.Until(time.Minute, func() bool {
-				return !slices.ContainsFunc(all, func(tr *stream.Transfer) bool { return tr.Progress().Acked < int64(size/takers) })
-			})
-			if took := net.Elapsed() - began; took > 1300*time.Millisecond {
-				t.Errorf("seed %d: %d took %v", net.Seed(), takers, took)
-			}
-		}
-	})
-}
-
 // streaming returns a world that streams.
 func streaming(t *testing.T) (*rpc.World, *stream.Streams) {
 	t.Helper()
