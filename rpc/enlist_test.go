@@ -398,7 +398,9 @@ func TestConnsOfAnIdentity(t *testing.T) {
 			require.Len(t, n.server.Conns(), 2)
 			n.close()
 			for _, identity := range []string{"ann", "bob"} {
+				world.lobby.mu.Lock()
 				_, others, _ := world.lobby.door.Claims.Claim(identity, new(Conn))
+				world.lobby.mu.Unlock()
 				require.Zero(t, others)
 			}
 		})

@@ -276,7 +276,10 @@ func TestClientLeavesWhileItIsWelcomed(t *testing.T) {
 			cancel()
 		}
 		time.Sleep(time.Second)
-		_, others, _ := n.server.lobby.door.Claims.Claim("ann", new(Conn))
+		l := &n.server.lobby
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		_, others, _ := l.door.Claims.Claim("ann", new(Conn))
 		require.Zero(t, others)
 	})
 }
