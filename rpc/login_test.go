@@ -40,6 +40,18 @@ func TestLoginThatPanics(t *testing.T) {
 	})
 }
 
+// logIn has one more client join a server whose Login runs in its ticks.
+func (n *network) logIn() {
+	joined := make(chan error, 1)
+	go func() { _, err := n.connect(newTestWorld(n.t, Config{})); joined <- err }()
+	for len(joined) == 0 {
+		time.Sleep(testDelay)
+		n.server.Tick(time.Now())
+	}
+	require.NoError(n.t, <-joined)
+	n.tick(3)
+}
+
 // TestLoginComesBehindTheEndBefore: what a game saves in OnDisconnect it may load in Login, whether the player has left and come again before
 // the world looked, or logs in from elsewhere. The progress of an old connection would else be lost, and the new one's overwrite it.
 func TestLoginComesBehindTheEndBefore(t *testing.T) {
@@ -54,22 +66,12 @@ func TestLoginComesBehindTheEndBefore(t *testing.T) {
 					OnConnect:           func(*World, *Conn) { heard = append(heard, "connect") },
 					OnDisconnect:        func(*World, *Conn, error) { heard = append(heard, "disconnect") },
 				})}
-				join := func() {
-					joined := make(chan error, 1)
-					go func() { _, err := n.connect(newTestWorld(t, Config{})); joined <- err }()
-					for len(joined) == 0 {
-						time.Sleep(testDelay)
-						n.server.Tick(time.Now())
-					}
-					require.NoError(t, <-joined)
-					n.tick(3)
-				}
-				join()
+				n.logIn()
 				if leaves {
 					n.ends[0].Close(0, "bye")
 					<-n.ends[0].Done()
 				}
-				join()
+				n.logIn()
 				require.Equal(t, []string{"login", "connect", "disconnect", "login", "connect"}, heard)
 				require.Empty(t, n.server.loggingIn)
 				n.close()
@@ -91,14 +93,7 @@ func TestLastOwnerOfALogin(t *testing.T) {
 			return w.SetOwner(pawn, c)
 		}})}
 		join := func() *Actor {
-			joined := make(chan error, 1)
-			go func() { _, err := n.connect(newTestWorld(t, Config{})); joined <- err }()
-			for len(joined) == 0 {
-				time.Sleep(testDelay)
-				n.server.Tick(time.Now())
-			}
-			require.NoError(t, <-joined)
-			n.tick(3)
+			n.logIn()
 			n.conns = n.server.joined
 			copied := n.mirror(len(n.clients)-1, pawn)
 			require.True(t, copied.Owned())

@@ -20,8 +20,8 @@ const (
 	startSamples  = 4                    // or after so many round trips in a row that show a queue
 	minStartQueue = 4 * time.Millisecond // MIN_RTT_THRESH and MAX_RTT_THRESH of HyStart++ (RFC 9406, section 4.3)
 	maxStartQueue = 16 * time.Millisecond
-	// trickle: bytes that arrive in a round trip are a trickle below this part of what the path holds, and below leastTrickle, which is less
-	// than leastPackets hold: a queue of that stands anyway.
+	// trickle: bytes that arrive in a round trip are a trickle below this part of what the path holds, and always below leastTrickle:
+	// that is less than leastPackets hold, so a queue of it stands anyway.
 	trickle       = 1. / 16
 	leastTrickle  = 2 << 10
 	bulkPause     = time.Second // after a pause of so long, or of four round trips, the start begins again
