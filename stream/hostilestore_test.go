@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/crew"
 )
 
 // slowStore is a store that takes time to look for contents and to read them, and knows how many were looked for or open at once.
@@ -95,7 +97,7 @@ func TestCanceledTransfersAskNoStoreWithoutEnd(t *testing.T) {
 func TestReplaysAreBounded(t *testing.T) {
 	store := &slowStore{memoryStore: newMemoryStore()}
 	inNetwork(t, setup{server: Config{Store: store}}, func(n *network) {
-		n.server.streams.replays = make(chan struct{}, 2)
+		n.server.streams.turns = crew.NewTurns(2)
 		save.Handle(n.server.streams, func(in *IncomingBlob) { go func() { _, _ = io.Copy(io.Discard, in) }() })
 		sent := content(1 << 20)
 		send := func(key string) *Transfer {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/internal/budget"
+	"github.com/quivernet/quiver/internal/crew"
 	"github.com/quivernet/quiver/internal/driver"
 	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/rpc"
@@ -25,7 +26,7 @@ type Streams struct {
 	stock   *budget.Stock        // for what this end reads for its own transfers
 	writers sync.Map             // which transfer, an *incoming, writes which content in a store, by storeKey
 	writing budget.Jobs          // goroutines of writers
-	replays chan struct{}        // one for each transfer that reads or hashes what the receiver has stored, at either end
+	turns   crew.Turns           // of transfers that read or hash what nothing paces; as many at once as half of the processors
 	awake   atomic.Bool          // the world was asked for a tick, which has not begun
 	callers driver.Callers[Peer] // peers that have something for the next tick
 
@@ -65,7 +66,7 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 		peers:  make(map[*rpc.Conn]*Peer),
 		clock:  time.Now,
 
-		replays: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
+		turns: crew.NewTurns(max(1, runtime.GOMAXPROCS(0)/2)),
 	}
 	if err := bind(s); err != nil {
 		return nil, err

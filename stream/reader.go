@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/quivernet/quiver/internal/budget"
+	"github.com/quivernet/quiver/internal/crew"
 )
 
 const (
@@ -37,7 +38,7 @@ type reader struct {
 	whole  int64                           // bytes of the content, as the header says; not above 0 = nobody knows
 	wake   func()                          // called when a tick found nothing and now there is something
 	guard  func(fn func()) (returned bool) // runs fn, which calls functions of the game; false when it panicked
-	turns  chan struct{}                   // has a token for each reader that hashes what the receiver has; nil = there may be any number
+	turns  crew.Turns                      // of hashing what nothing paces; nil = it takes none
 
 	// Safe from any goroutine.
 	held    *budget.Holding // charged with the blocks that were read and not freed
@@ -161,23 +162,26 @@ func (r *reader) fill(c *block, stopAt int64, digest *Hasher) (err error) {
 	return err
 }
 
-// inTurn runs fn, for content at an offset. When the receiver has that already, nothing paces this goroutine: an answer of a few bytes has
-// all of a content read and hashed. So fn waits for its turn, as [writer.inReplay] does. It does not run once the reader was stopped.
+// inTurn runs fn, for content at an offset. Where nothing paces this goroutine, fn waits for its turn, as [writer.inReplay] does. It does
+// not run once the reader was stopped.
 func (r *reader) inTurn(offset int64, fn func()) {
-	if r.turns == nil || !r.receiverHas(offset) {
+	if r.turns == nil || r.paced(offset) {
 		fn()
 		return
 	}
 	for !r.isStopped() {
-		select {
-		case r.turns <- struct{}{}:
-			defer func() { <-r.turns }()
+		if r.turns.Take(r.changed) { // waitToRead checks what else has changed
+			defer r.turns.End()
 			fn()
 			return
-		case <-r.changed: // waitToRead checks what else has changed
 		}
 	}
 }
+
+// paced reports whether the goroutine reads the content at an offset only once content before it has left. The first leastAhead bytes wait
+// for nothing: when hundreds of transfers start together, all of them are read and hashed at once. What the receiver has does not leave: an
+// answer of a few bytes has all of it read and hashed.
+func (r *reader) paced(offset int64) bool { return offset >= leastAhead && !r.receiverHas(offset) }
 
 // receiverHas reports whether the receiver has the content at an offset, so that it is not sent.
 func (r *reader) receiverHas(offset int64) bool {

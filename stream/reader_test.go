@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/crew"
 )
 
 // reading runs a reader over size bytes in a bubble.
@@ -89,6 +91,22 @@ func TestReaderReadsAheadAndNotFurther(t *testing.T) {
 		require.True(t, ok)
 		require.NoError(t, err)
 		require.Equal(t, end{size: 2 << 20, sum: sumOf(data)}, total)
+	})
+}
+
+// What a reader reads before anything can leave takes turns with what other readers read then. Nothing after that waits for a turn.
+func TestReaderTakesTurnsAtTheStart(t *testing.T) {
+	reading(t, content(8<<20), true, func(rd *reader, woken *int) {
+		rd.turns = crew.NewTurns(1)
+		rd.turns.Take(nil)
+		rd.resume(0, 0)
+		synctest.Wait()
+		require.Nil(t, rd.take(math.MaxInt64, false))
+		rd.turns.End()
+		synctest.Wait()
+		require.GreaterOrEqual(t, rd.bytes, leastAhead)
+		rd.turns.Take(nil)
+		require.GreaterOrEqual(t, len(drain(rd, math.MaxInt64)), 4<<20)
 	})
 }
 

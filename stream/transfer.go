@@ -47,7 +47,7 @@ func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	t := &Transfer{peer: p, header: h, opts: o, route: p.route(o.window), weight: o.weight, done: make(chan struct{})}
 	t.progress.Total = h.total()
 	t.reader = newReader(s, h.hash, o.partSize(), h.early() == 0, p.stocked, p.wake, t.guard)
-	t.reader.turns, t.reader.whole = p.streams.replays, h.size
+	t.reader.turns, t.reader.whole = p.streams.turns, h.size
 	if blob, is := s.(*blobSource); is {
 		blob.pace = pace{rate: o.rate, skips: t.reader.receiverHas}
 	}

@@ -1,4 +1,5 @@
-// Package crew has a few goroutines do the small work of many. A goroutine for each would cost more to start than the work itself.
+// Package crew says how many goroutines work at once: a [Crew] of a few does the small work of many, where a goroutine for each would cost
+// more to start than the work itself, and heavy work takes [Turns].
 package crew
 
 import (

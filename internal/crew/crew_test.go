@@ -56,3 +56,30 @@ func TestCrewIsSmall(t *testing.T) {
 	require.Equal(t, waiting, done)
 	require.Equal(t, runtime.GOMAXPROCS(0), most)
 }
+
+// TestTurnsAreBounded, and go on in the order in which they were asked for; who stops waiting gets none.
+func TestTurnsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := NewTurns(1)
+		stop := make(chan struct{})
+		require.True(t, turns.Take(nil))
+		var got []int
+		for n := range 3 {
+			go func() {
+				turns.Take(nil)
+				defer turns.End()
+				got = append(got, n)
+			}()
+			synctest.Wait()
+		}
+		stopped := make(chan bool)
+		go func() { stopped <- turns.Take(stop) }()
+		synctest.Wait()
+		require.Empty(t, got)
+		close(stop)
+		require.False(t, <-stopped)
+		turns.End()
+		synctest.Wait()
+		require.Equal(t, []int{0, 1, 2}, got)
+	})
+}

@@ -279,8 +279,8 @@ func (c *Carrier) loop() {
 // left still takes turns for play, which waits for nobody.
 func (c *Carrier) heavyTurn() (next time.Time, idle bool) {
 	if c.worker.crowded() && c.run.heavy() {
-		heavyTurns <- struct{}{}
-		defer func() { <-heavyTurns }()
+		heavyTurns.Take(nil)
+		defer heavyTurns.End()
 	}
 	c.run.writer.MayWait = c.stays()
 	return c.turn()

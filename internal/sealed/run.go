@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quivernet/quiver/internal/crew"
 	"github.com/quivernet/quiver/internal/udp"
 )
 
@@ -31,12 +32,10 @@ const (
 	observeTime = time.Millisecond
 )
 
-// heavyTurns holds a token for each running turn of a carrier that moves bulk, while more carriers have work than there are processors.
-// Its capacity is the number of processors when the process began, and carriers get room in the order in which they ask. Without it the
-// runtime would have hundreds of such goroutines ready, and every goroutine that play needs would wait for all of them. A turn keeps its
-// token while it waits for other writes to its socket: otherwise each carrier of a crowd would build a burst meanwhile, which could not
-// leave yet. It waits for no other turn.
-var heavyTurns = make(chan struct{}, runtime.GOMAXPROCS(0))
+// heavyTurns are the turns of carriers that move bulk, while more carriers have work than there are processors: as many at once as there
+// were processors when the process began. A carrier keeps its turn while it waits for other writes to its socket: otherwise each carrier of
+// a crowd would build a burst meanwhile, which could not leave yet. It waits for no other turn.
+var heavyTurns = crew.NewTurns(runtime.GOMAXPROCS(0))
 
 // batches has the buffers of carriers that receive now.
 var batches = sync.Pool{New: func() any { return new(batch) }}
