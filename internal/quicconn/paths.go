@@ -39,14 +39,14 @@ func NewPaths(warn func(to net.Addr)) *Paths { return &Paths{warn: warn, limit: 
 func shortHeader(packet []byte) bool { return packet[0]&0x80 == 0 }
 
 // Came notes a packet that QUIC gets.
-func (p *Paths) Came(from net.Addr, packet []byte) {
+func (p *Paths) Came(from netip.AddrPort, packet []byte) {
 	if !shortHeader(packet) || len(packet) <= ConnectionIDBytes {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if at, id := udp.AddrPort(from), door.ConnID(packet[1:]); !p.limit.Stays(at, id) { // as nearly all do
-		p.limit.Came(at, id, len(packet), time.Now())
+	if id := door.ConnID(packet[1:]); !p.limit.Stays(from, id) { // as nearly all do
+		p.limit.Came(from, id, len(packet), time.Now())
 	}
 }
 

@@ -26,7 +26,7 @@ func (c *plainConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 		n, from, err = c.PacketConn.ReadFrom(p)
 		now := time.Now()
 		c.socket.reader.noteRead(begin, now)
-		if err != nil || c.socket.forQUIC(now, from, p[:n]) {
+		if err != nil || c.socket.forQUIC(now, udp.AddrPort(from), p[:n]) {
 			return n, from, err
 		}
 		c.socket.reader.serve(now)
@@ -108,7 +108,7 @@ func (c *udpConn) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
 func (c *udpConn) keep(ms []ipv4.Message, now time.Time) (n int) {
 	for i := range ms {
 		m := &ms[i]
-		if !c.socket.forQUIC(now, m.Addr, m.Buffers[0][:m.N]) {
+		if !c.socket.forQUIC(now, udp.AddrPort(m.Addr), m.Buffers[0][:m.N]) {
 			continue
 		}
 		if n < i {

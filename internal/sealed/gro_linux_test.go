@@ -14,11 +14,11 @@ func TestReadJoined(t *testing.T) {
 	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
 	ours := "\x04" // though too short for an id
 	end := errors.New("closed")
-	c := &groConn{udpConn: &udpConn{sizedConn: sizedConn{plainConn: &plainConn{socket: s}}, batch: &script{joined: testkit.GRO, end: end, batches: [][]string{
+	c := &groConn{udpConn: &udpConn{sizedConn: sizedConn{plainConn: &plainConn{socket: s}}}, joined: &script{joined: testkit.GRO, end: end, batches: [][]string{
 		{"@single", "gro:2:@a@b@c@", "gro:1:" + ours + "@" + ours + "A", ""},
 		{ours, "gro:1:" + ours + ours},
 		{"@last"},
-	}}}}
+	}}}
 	var got []string
 	ms := messages(2)
 	for {

@@ -65,8 +65,8 @@ func TestNoInboxBorrowsAll(t *testing.T) {
 		tooLong := append(p[:len(p):len(p)], make([]byte, JumboPacket-MaxPacket+1)...)
 		before := s.Stats().Kept
 		for range 5_000 {
-			s.route(time.Now(), here, p)
-			s.route(time.Now(), here, tooLong)
+			s.route(time.Now(), udp.AddrPort(here), p)
+			s.route(time.Now(), udp.AddrPort(here), tooLong)
 		}
 		require.EqualValues(t, 5_000, s.Stats().Kept-before, "what is too long is none")
 		return b, 5_000 - b.full.Load()
@@ -89,7 +89,7 @@ func TestGuessedIDs(t *testing.T) {
 	before := testkit.Heap()
 	for i := range 100_000 {
 		binary.BigEndian.PutUint64(p[1:], uint64(i)*0x9e3779b97f4a7c15)
-		s.route(time.Time{}, here, p)
+		s.route(time.Time{}, udp.AddrPort(here), p)
 	}
 	require.EqualValues(t, 100_000, s.Stats().Unknown)
 	require.Less(t, testkit.Heap()-before, 1<<20)
@@ -257,7 +257,7 @@ func FuzzDatagram(f *testing.F) {
 			return
 		}
 		before := h.a.opener.window
-		s.route(time.Now(), here, packet)
+		s.route(time.Now(), udp.AddrPort(here), packet)
 		for waits := box.take(); waits.more(); {
 			_, p := box.next(&waits)
 			require.NoError(t, h.a.Receive(h.now, p))

@@ -3,6 +3,7 @@ package sealed
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,7 +25,7 @@ type SocketConfig struct {
 // empty.
 type Guard interface {
 	// Came notes a packet that QUIC gets. Only QUIC's reader calls it.
-	Came(from net.Addr, packet []byte)
+	Came(from netip.AddrPort, packet []byte)
 	// Route reports whether QUIC may send packets, one or, with GSO, several in a row, and where a copy of them goes; nil = nowhere. Those
 	// that it refuses are dropped, and QUIC takes them for sent.
 	Route(to net.Addr, packets []byte) (also net.Addr, ok bool)
@@ -75,7 +76,7 @@ func (s *Socket) QUIC() net.PacketConn {
 	if s.sys.UDP != nil {
 		c := newUDPConn(plain, s.sys.UDP)
 		if s.sys.GRO {
-			return newGROConn(c)
+			return &groConn{udpConn: c, joined: udp.NewReader(s.sys)}
 		}
 		return c
 	}
@@ -129,7 +130,7 @@ func (s *Socket) retire(ids ...ID) {
 }
 
 // forQUIC reports whether a packet is for QUIC. If not, it has routed the packet, or dropped it.
-func (s *Socket) forQUIC(at time.Time, from net.Addr, packet []byte) bool {
+func (s *Socket) forQUIC(at time.Time, from netip.AddrPort, packet []byte) bool {
 	if isSealed(packet) {
 		s.route(at, from, packet)
 		return false
@@ -157,16 +158,16 @@ func (s *Socket) send(packets []byte, to net.Addr, write func(to net.Addr) (int,
 }
 
 // route copies a packet that is not for QUIC into the inbox of its id, without opening it. at is its time of arrival.
-func (s *Socket) route(at time.Time, from net.Addr, packet []byte) {
+func (s *Socket) route(at time.Time, from netip.AddrPort, packet []byte) {
 	if len(packet) < Overhead || len(packet) > JumboPacket {
 		s.size.Add(1)
 		return
 	}
-	id, source := ID(packet[1:1+idBytes]), udp.AddrPort(from)
+	id := ID(packet[1 : 1+idBytes])
 	s.mu.RLock()
 	box := s.boxes[id]
 	if box == nil && len(packet) <= MaxPacket { // a carrier that begins sends no jumbo packet
-		s.early.keep(at, source, id, packet) // under the lock, so that register does not miss it
+		s.early.keep(at, from, id, packet) // under the lock, so that register does not miss it
 	}
 	s.mu.RUnlock()
 	if box == nil {
@@ -174,7 +175,7 @@ func (s *Socket) route(at time.Time, from net.Addr, packet []byte) {
 		return
 	}
 	s.kept.Add(1)
-	if box.put(at, source, packet) {
+	if box.put(at, from, packet) {
 		s.reader.boxes = append(s.reader.boxes, box)
 	}
 }

@@ -48,11 +48,27 @@ func (s *script) ReadBatch(ms []ipv4.Message, _ int) (int, error) {
 	return len(batch), nil
 }
 
+// oobBytes is the size of the out-of-band bytes that quic-go asks for.
+const oobBytes = 128
+
+// Read has joined packets.
+func (s *script) Read() (ms []udp.Message, waited bool, err error) {
+	read := messages(4)
+	for i := range read {
+		read[i].Buffers[0] = make([]byte, JumboPacket)
+	}
+	n, err := s.ReadBatch(read, 0)
+	for _, m := range read[:n] {
+		ms = append(ms, udp.Message{From: udp.AddrPort(m.Addr), Data: m.Buffers[0][:m.N], OOB: m.OOB[:m.NN]})
+	}
+	return ms, false, err
+}
+
 // messages are what quic-go reads into.
 func messages(n int) []ipv4.Message {
 	ms := make([]ipv4.Message, n)
 	for i := range ms {
-		ms[i] = ipv4.Message{Buffers: [][]byte{make([]byte, MaxPacket)}, OOB: make([]byte, groOOB)}
+		ms[i] = ipv4.Message{Buffers: [][]byte{make([]byte, MaxPacket)}, OOB: make([]byte, oobBytes)}
 	}
 	return ms
 }
@@ -74,12 +90,12 @@ func TestPacketsThatCameEarly(t *testing.T) {
 	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
 	at := time.Now()
 	late, early, others := sealedFor(ID{1}, "a"), sealedFor(ID{1}, "b"), sealedFor(ID{2}, "c")
-	s.route(at.Add(-2*earlyTime), here, []byte(late))
+	s.route(at.Add(-2*earlyTime), udp.AddrPort(here), []byte(late))
 	for range earlyPackets - 2 {
-		s.route(at, here, []byte(others))
+		s.route(at, udp.AddrPort(here), []byte(others))
 	}
 	for range 3 {
-		s.route(at, here, []byte(early)) // the last two take the places of the oldest two
+		s.route(at, udp.AddrPort(here), []byte(early)) // the last two take the places of the oldest two
 	}
 	box := newInbox(func(bool) {})
 	box.setRemote(udp.AddrPort(here))
@@ -278,7 +294,7 @@ func TestOtherReads(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "@quic", string(b[:n]))
 		require.Equal(t, udp.LocalAddr().String(), from.String())
-		n, _, _, addr, err := q.ReadMsgUDP(b, make([]byte, groOOB))
+		n, _, _, addr, err := q.ReadMsgUDP(b, make([]byte, oobBytes))
 		require.NoError(t, err)
 		require.Equal(t, "@quic", string(b[:n]))
 		require.Equal(t, udp.LocalAddr().String(), addr.String())
@@ -324,7 +340,7 @@ type guards struct {
 	came                  []byte
 }
 
-func (g *guards) Came(_ net.Addr, packet []byte) { g.came = append(g.came, packet...) }
+func (g *guards) Came(_ netip.AddrPort, packet []byte) { g.came = append(g.came, packet...) }
 
 func (g *guards) Route(to net.Addr, _ []byte) (also net.Addr, ok bool) {
 	if to == g.copied {
@@ -371,8 +387,8 @@ func TestNoJumboPacketWaitsForItsCarrier(t *testing.T) {
 	b.lent = &s.lent
 	b.setRemote(udp.AddrPort(here))
 	packet := []byte(sealedFor(id, "x"))
-	s.route(time.Now(), here, append(packet[:len(packet):len(packet)], make([]byte, MaxPacket)...))
-	s.route(time.Now(), here, packet)
+	s.route(time.Now(), udp.AddrPort(here), append(packet[:len(packet):len(packet)], make([]byte, MaxPacket)...))
+	s.route(time.Now(), udp.AddrPort(here), packet)
 	require.NoError(t, s.register(b, id))
 	waiting := b.take()
 	require.True(t, waiting.more())

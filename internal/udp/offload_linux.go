@@ -63,10 +63,3 @@ func isOffloadError(err error) (refused, forGood bool) {
 	}
 	return false, false
 }
-
-// IsReadable reports whether a socket has a packet or an error for its reader, or may have.
-func IsReadable(fd uintptr) bool {
-	one := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	n, err := unix.Poll(one[:], 0)
-	return n > 0 || err != nil
-}

@@ -2,7 +2,10 @@
 
 package udp
 
-import "syscall"
+import (
+	"errors"
+	"syscall"
+)
 
 // Only Linux cuts and joins UDP packets.
 
@@ -16,4 +19,11 @@ func SegmentSize([]byte) int { return 0 }
 
 func isOffloadError(error) (refused, forGood bool) { return false, false }
 
-func IsReadable(uintptr) bool { return true }
+// Reader is never used.
+type Reader struct{}
+
+func NewReader(*Socket) *Reader { return new(Reader) }
+
+func (*Reader) Read() (ms []Message, waited bool, err error) {
+	return nil, false, errors.ErrUnsupported
+}

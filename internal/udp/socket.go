@@ -46,6 +46,20 @@ func (s *Socket) Blocks() bool {
 	return !never && (!writes || s.Raw == nil)
 }
 
+const (
+	// readMessages is how many joined packets of up to joinedBytes one call reads.
+	readMessages = 4
+	joinedBytes  = 64 << 10
+	oobBytes     = 128 // out-of-band bytes for ECN and segment size; the size that quic-go uses
+)
+
+// Message is what a [Reader] reads: packets of one flow and one size that came in a row, joined by the kernel. Only the last may be shorter.
+type Message struct {
+	From netip.AddrPort // in the form of AddrPort
+	Data []byte
+	OOB  []byte // the size is in it: see SegmentSize
+}
+
 // SystemConn is a socket with kernel buffers, or one that acts like it.
 type SystemConn interface {
 	SetReadBuffer(bytes int) error
@@ -73,8 +87,13 @@ func named(a netip.Addr) netip.Addr {
 	if err != nil {
 		return a
 	}
-	if i, err := net.InterfaceByIndex(n); err == nil {
-		return a.WithZone(i.Name)
+	return a.WithZone(zoneName(n))
+}
+
+// zoneName returns the name of an interface; its number if there is none.
+func zoneName(index int) string {
+	if i, err := net.InterfaceByIndex(index); err == nil {
+		return i.Name
 	}
-	return a
+	return strconv.Itoa(index)
 }
