@@ -26,7 +26,7 @@ type Streams struct {
 	stock   *budget.Stock        // for what this end reads for its own transfers
 	writers sync.Map             // which transfer, an *incoming, writes which content in a store, by storeKey
 	writing budget.Jobs          // goroutines of writers
-	turns   crew.Turns           // of transfers that read or hash what nothing paces; as many at once as half of the processors
+	turns   *crew.Turns          // of transfers that read or hash what nothing paces; as many at once as half of the processors
 	awake   atomic.Bool          // the world was asked for a tick, which has not begun
 	callers driver.Callers[Peer] // peers that have something for the next tick
 

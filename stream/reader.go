@@ -38,7 +38,7 @@ type reader struct {
 	whole  int64                           // bytes of the content, as the header says; not above 0 = nobody knows
 	wake   func()                          // called when a tick found nothing and now there is something
 	guard  func(fn func()) (returned bool) // runs fn, which calls functions of the game; false when it panicked
-	turns  crew.Turns                      // of hashing what nothing paces; nil = it takes none
+	turns  *crew.Turns                     // of hashing what nothing paces; nil = it takes none
 
 	// Safe from any goroutine.
 	held    *budget.Holding // charged with the blocks that were read and not freed
