@@ -68,6 +68,14 @@ func (ch *channel) runFrom(n uint64) int {
 // hasFresh reports whether placeFresh has something to place.
 func (ch *channel) hasFresh() bool { return ch.fresh < ch.next || ch.unreliable.len() > 0 }
 
+// begunUnreliable returns how many unreliable messages have begun to leave in parts: 1 or, mostly, 0.
+func (ch *channel) begunUnreliable() int {
+	if ch.unreliable.len() > 0 && ch.unreliable.peek().part > 0 {
+		return 1
+	}
+	return 0
+}
+
 // isBulk reports whether the messages of a channel are bulk.
 func (ch *channel) isBulk() bool { return ch.priority == Bulk && ch.number != 0 }
 
@@ -178,6 +186,15 @@ func (q *queue[T]) pop() T {
 	if q.head == len(q.items) {
 		q.reset()
 	}
+	return v
+}
+
+// take removes the value at index i and returns it.
+func (q *queue[T]) take(i int) T {
+	items := q.items[q.head:]
+	v := items[i]
+	copy(items[1:i+1], items[:i])
+	q.pop()
 	return v
 }
 

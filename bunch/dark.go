@@ -39,10 +39,3 @@ func (c *Conn) leaveDark() {
 		c.saturation.stale = c.now - c.darkTime()
 	}
 }
-
-// dropStale drops the unreliable messages of ch that are stale; they are at the head of its queue.
-func (c *Conn) dropStale(ch *channel) {
-	for ch.unreliable.len() > 0 && ch.unreliable.peek().at < c.saturation.stale {
-		c.dropUnreliable(ch)
-	}
-}

@@ -343,6 +343,6 @@ func (c *Conn) retire(ch *channel) {
 		c.release(ch.number, channelCost)
 	}
 	for ch.unreliable.len() > 0 {
-		c.dropUnreliable(ch)
+		c.dropUnreliable(ch, 0)
 	}
 }

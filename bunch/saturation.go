@@ -9,6 +9,11 @@ const (
 	// maxStanding is how many bytes of unreliable messages may wait on a saturated path; then the oldest of a channel make room
 	// for its new one. At 50 kB/s it is 0.6 s, and maxUnreliable would be 5 s.
 	maxStanding = 32 << 10
+	// freshTime, and a round trip on top, is how long an unreliable message may wait for the rate or the path, or up to half as long again:
+	// see chances. So what is too much for one tick has six ticks at 30 Hz to leave, and the round trip for which a window, or a channel
+	// behind [Conn.After], waits for acks. What comes later shows a player what he would have answered by then. UE drops unreliable RPCs
+	// at once when the connection is saturated, and multicasts beyond two of a kind until the actor's next update.
+	freshTime = 200 * time.Millisecond
 )
 
 // saturation remembers whether the owner holds messages back, and finds out whether the path cannot take them.
@@ -20,6 +25,29 @@ type saturation struct {
 	young    int           // unreliable messages queued since the last tick ended
 	added    volume        // bytes that were queued since the last tick ended
 	stale    time.Duration // unreliable and tracked messages queued before then have waited through an outage
+	chances  chances       // to leave, which tell the unreliable messages that have waited for too long
+}
+
+// chances are times at which unreliable messages could leave, but for the rate and the room. A message that was queued before one of them,
+// which lies freshTime and a round trip back, has waited for too long. The time at which it was queued does not tell that: Send has no
+// clock, so that may be long before, and a tick may be long.
+type chances struct {
+	at  [5]time.Duration // the newest first, a quarter of the time that a message may wait apart or more
+	old time.Duration    // unreliable messages queued before then have waited for too long
+}
+
+// take notes a chance to leave, of messages that may wait for most.
+func (c *chances) take(now, most time.Duration) {
+	for _, at := range c.at {
+		if now-at >= most {
+			c.old = at
+			break
+		}
+	}
+	if now-c.at[0] >= most/4 {
+		copy(c.at[1:], c.at[:])
+		c.at[0] = now
+	}
 }
 
 // volume is a number of bytes of play, and one of bulk.

@@ -20,6 +20,7 @@ func (p *pair) taken(end int) (counts [4]int) {
 // What the rate holds stays, and all else passes it, on the same channel too; lost reliable messages leave again.
 func TestHoldLetsReliablePlayPass(t *testing.T) {
 	p := newPair(t, Config{})
+	p.delay = 5 * time.Millisecond // all is settled before messages are old
 	play, bulk := p.open(0, Normal), p.open(0, Bulk)
 	p.send(0, play, Reliable, nil)
 	p.send(0, bulk, Reliable, nil)
@@ -41,7 +42,7 @@ func TestHoldLetsReliablePlayPass(t *testing.T) {
 	p.send(1, play, Reliable, nil) // an ack for it passes
 	unreliable, waits := c.Waiting()
 	require.True(t, unreliable && waits)
-	p.run(time.Second)
+	p.run(200 * time.Millisecond)
 	require.Equal(t, [4]int{Reliable: 10}, p.taken(1))
 	require.Equal(t, 1, p.taken(0)[Reliable])
 	out, _ := p.ends[1].Reliable(play)
@@ -157,4 +158,97 @@ func TestUnreliableMessagesThatStandSaturate(t *testing.T) {
 	t.Log("# until it has left")
 	tick(0, false)
 	require.False(t, tick(1000, false))
+}
+
+// ticker is one end of a pair that ticks at 30 Hz, with an open channel.
+type ticker struct {
+	*pair
+	*Conn
+	channel uint64
+}
+
+func newTicker(t *testing.T) *ticker {
+	p := newPair(t, Config{})
+	k := &ticker{p, p.ends[0], p.open(0, Normal)}
+	p.send(0, k.channel, Reliable, nil)
+	p.run(time.Second)
+	p.take(1)
+	return k
+}
+
+// tick sends an unreliable message of size bytes at each of some ticks.
+func (k *ticker) tick(ticks, size int) {
+	for range ticks {
+		k.Cork(true)
+		k.send(0, k.channel, Unreliable, pattern(size, 0))
+		k.Cork(false)
+		k.run(time.Second / 30)
+	}
+}
+
+// TestUnreliableMessagesDoNotGrowOld: held for long, only those of the last 200 ms and a round trip are left, or of half as long again.
+// Reliable ones wait on.
+func TestUnreliableMessagesDoNotGrowOld(t *testing.T) {
+	k := newTicker(t)
+	k.Hold(true, false)
+	k.tick(7, 10)
+	require.Equal(t, 7, k.unreliables.messages, "as many ticks are no long wait")
+	for range 90 {
+		k.tick(1, 10)
+		require.GreaterOrEqual(t, k.unreliables.messages, 7)
+		require.LessOrEqual(t, k.unreliables.messages, 12)
+	}
+	t.Log("# a channel that gets no more forgets them too")
+	aside := k.open(0, Normal)
+	k.send(0, aside, Reliable, nil)
+	for range 20 {
+		k.send(0, aside, Unreliable, nil)
+		k.run(time.Second / 30)
+	}
+	require.LessOrEqual(t, k.unreliables.messages, 12)
+	k.run(time.Second)
+	require.Equal(t, 0, k.unreliables.messages)
+	require.Equal(t, uint64(97+20), k.Stats().DroppedUnreliable, "each is counted")
+	k.Hold(false, false)
+	k.tick(1, 10)
+	k.run(time.Second)
+	require.Equal(t, [4]int{Unreliable: 1, Reliable: 1}, k.taken(1))
+	k.settled()
+}
+
+// TestMessagesAgeFromTheirFirstChance: neither a long tick, nor the quiet before, in which nothing told the machine the time, makes a message
+// old.
+func TestMessagesAgeFromTheirFirstChance(t *testing.T) {
+	k := newTicker(t)
+	for range 3 {
+		k.pair.now = k.pair.now.Add(5 * time.Second) // as idle as when no packet comes
+		k.Cork(true)
+		k.send(0, k.channel, Unreliable, []byte("early"))
+		k.run(2 * time.Second)
+		k.send(0, k.channel, Unreliable, []byte("late"))
+		k.Cork(false)
+		k.run(time.Second)
+		require.Equal(t, [4]int{Unreliable: 2}, k.taken(1))
+	}
+	require.Zero(t, k.Stats().DroppedUnreliable)
+	k.settled()
+}
+
+// TestLongMessageThatHasBegunGoesOn: of messages that each take longer to leave than one may wait, some arrive.
+func TestLongMessageThatHasBegunGoesOn(t *testing.T) {
+	k := newTicker(t)
+	for tick := range 300 {
+		k.Hold(tick%5 > 0, false) // a packet at every fifth tick
+		k.Cork(true)
+		k.send(0, k.channel, Unreliable, pattern(8*EntryBytes, 0))
+		k.Cork(false)
+		packet, _, ok := k.AppendPacket(k.pair.now, nil, k.max)
+		if ok {
+			k.pair.put(0, packet)
+		}
+		k.Hold(true, false)
+		k.run(time.Second / 30)
+	}
+	require.GreaterOrEqual(t, k.taken(1)[Unreliable], 300/5/8-1)
+	k.settled()
 }

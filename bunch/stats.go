@@ -34,7 +34,7 @@ type Stats struct {
 	DroppedRepairs       uint64 // repair bunches that were not needed, because all of their entries or they themselves had come, or too many to keep
 	DroppedBeforeOpen    uint64 // unreliable and tracked messages for channels that are not open yet
 	DroppedLate          uint64 // UnreliableSequenced messages that a newer one overtook, and parts 512 packets behind their message
-	DroppedUnreliable    uint64 // unreliable messages that were too many (256 KiB may wait on either side, each with 64 bytes besides its own), or stale after an outage
+	DroppedUnreliable    uint64 // unreliable messages that were too many (256 KiB may wait on either side, each with 64 bytes besides its own), that waited for longer than 200 ms and a round trip, or through an outage
 	DroppedTracked       uint64 // tracked messages that were too many (as above), or here stale after an outage or closed with their channel
 	DroppedAssembly      uint64 // unreliable messages in parts that never became whole
 }

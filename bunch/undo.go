@@ -117,11 +117,7 @@ func (c *Conn) unsendDatagrams() {
 		if u.part == 0 && u.parts() > 1 {
 			u.channel.nextMessage--
 		}
-		back, ok := u.pushBack()
-		if !ok {
-			continue // what follows it was dropped, and counted, meanwhile
-		}
-		c.unreliables.add(back, size)
+		c.unreliables.add(u.pushBack(), size)
 		c.addQueued(u.channel, size)
 		c.schedule(u.channel)
 	}
@@ -129,17 +125,14 @@ func (c *Conn) unsendDatagrams() {
 }
 
 // pushBack puts an unreliable bunch back at the head of its queue, and returns by how many messages that grew. The last part of a
-// message, or a whole one, is a message of its own there; an earlier part joins the rest of its message, which is at the head.
-// ok is false when that rest was dropped.
-func (u *unsentDatagram) pushBack() (messages int, ok bool) {
+// message, or a whole one, is a message of its own there; an earlier part joins the rest of its message, which is at the head: nothing
+// drops that before the next packet.
+func (u *unsentDatagram) pushBack() (messages int) {
 	q := &u.channel.unreliable
 	if int(u.part) == u.parts()-1 {
 		q.unpop(u.datagram)
-		return 1, true
-	}
-	if q.len() == 0 || q.peek().part != u.part+1 {
-		return 0, false
+		return 1
 	}
 	q.peek().part = u.part
-	return 0, true
+	return 0
 }

@@ -126,8 +126,8 @@ func TestUnsentUnreliableOfAClosedChannel(t *testing.T) {
 	p.settled()
 }
 
-// TestUnsentPartOfADroppedMessage: what waited of the message made room for newer ones meanwhile.
-func TestUnsentPartOfADroppedMessage(t *testing.T) {
+// TestUnsentPartOfAMessageAmongTooMany: the message of which a part has left makes no room for newer ones, those behind it do.
+func TestUnsentPartOfAMessageAmongTooMany(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := p.ends[0], p.open(0, Normal)
 	p.send(0, ch, Reliable, nil)
@@ -145,8 +145,9 @@ func TestUnsentPartOfADroppedMessage(t *testing.T) {
 	p.run(time10)
 	got := p.take(1)
 	require.Len(t, got, 5)
-	for i, m := range got {
-		require.Equal(t, pattern(41_000, 2+i), m.Payload)
+	require.Equal(t, pattern(60_000, 1), got[0].Payload)
+	for i, m := range got[1:] {
+		require.Equal(t, pattern(41_000, 3+i), m.Payload)
 	}
 	require.Equal(t, uint64(1), c.Stats().DroppedUnreliable)
 	require.Zero(t, c.unreliables)

@@ -31,11 +31,12 @@ func (d *datagram) bunch(channel uint64) (h header, payload []byte) {
 	return h, payload[:min(len(payload), EntryBytes)]
 }
 
-// sendUnreliable queues an unreliable message. When too many wait, the oldest of its channel make room for it, for a newer one is worth more;
-// when other channels have them, it is dropped and counted itself.
+// sendUnreliable queues an unreliable message. When too many wait, the oldest of its channel make room for it, for a newer one is worth more,
+// but not one that has begun to leave in parts: where each takes long, nothing but beginnings would arrive. When there are no others, it is
+// dropped and counted itself.
 func (c *Conn) sendUnreliable(ch *channel, d Delivery, payload []byte) {
-	for c.crowded(len(payload)) && ch.unreliable.len() > 0 {
-		c.dropUnreliable(ch)
+	for begun := ch.begunUnreliable(); c.crowded(len(payload)) && ch.unreliable.len() > begun; {
+		c.dropUnreliable(ch, begun)
 	}
 	if c.crowded(len(payload)) {
 		c.stats.DroppedUnreliable++
@@ -57,9 +58,9 @@ func (c *Conn) sendUnreliable(ch *channel, d Delivery, payload []byte) {
 	c.schedule(ch)
 }
 
-// dropUnreliable drops the oldest message of ch, or what is left of it when some of its parts have left.
-func (c *Conn) dropUnreliable(ch *channel) {
-	u := ch.unreliable.pop()
+// dropUnreliable drops the message of ch at index i of those that wait, or what is left of it when some of its parts have left.
+func (c *Conn) dropUnreliable(ch *channel, i int) {
+	u := ch.unreliable.take(i)
 	left := len(u.payload) - int(u.part)*EntryBytes
 	c.unreliables.add(-1, -left)
 	c.addQueued(ch, -left)
@@ -67,6 +68,18 @@ func (c *Conn) dropUnreliable(ch *channel) {
 	c.stats.DroppedUnreliable++
 	if c.traced() {
 		c.trace(Event{Kind: "dropped", Channel: ch.number, Bytes: left, Delivery: u.delivery})
+	}
+}
+
+// dropStale drops the unreliable messages of ch that have waited through an outage, or for too long and have not begun to leave in parts; they
+// are at the head of its queue.
+func (c *Conn) dropStale(ch *channel) {
+	for ch.unreliable.len() > 0 {
+		u := ch.unreliable.peek()
+		if u.at >= c.saturation.stale && (u.at >= c.saturation.chances.old || u.part > 0) {
+			return
+		}
+		c.dropUnreliable(ch, 0)
 	}
 }
 

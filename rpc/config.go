@@ -129,9 +129,10 @@ type Config struct {
 	WorldRate int // of all connections together; those with bulk share equally what is left for it
 
 	// QueueUnreliable queues unreliable calls that cannot leave at once, as every Multicast is queued: up to 256 KiB a connection, 64
-	// bytes a call included, or 32 KiB while one has waited for 66 ms; the oldest of an actor make room. Without it a Server or
-	// Client RPC is dropped while Rate is used up, or while a call has waited for 66 ms. Call returns nil in both cases: [Conn.Stats]
-	// counts the drops, as Drops.Unreliable and Drops.Saturated.
+	// bytes a call included, or 32 KiB while one has waited for 66 ms; the oldest of an actor make room. One that has waited for 200
+	// ms and a round trip, or half as long again, and of which nothing has left, is dropped. Without QueueUnreliable a Server or Client
+	// RPC is dropped while Rate is used up, or while a call has waited for 66 ms. Call returns nil in all cases: [Conn.Stats] counts the
+	// drops, as Drops.Unreliable and Drops.Saturated.
 	QueueUnreliable bool
 
 	// MaxRPCPerNetUpdate is how often one unreliable Multicast of an actor leaves between two of its updates, which are Flushes at least

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/budget"
@@ -219,4 +220,41 @@ func TestCloseDoesNotWaitForTheRate(t *testing.T) {
 		<-n.conns[0].Done()
 		require.LessOrEqual(t, time.Since(start), time.Second, "the drain's limit")
 	})
+}
+
+// At twice the rate new unreliable calls arrive and old ones do not, and each is heard or counted. Multicasts of 13 s ago arrived.
+func TestUnreliableCallsGrowNotOld(t *testing.T) {
+	const rate, seconds, size = 2000, 20, 133
+	for _, row := range []struct {
+		name   string
+		config Config
+		call   Handle[Raw]
+		actors int
+	}{
+		{"multicasts", Config{}, roar, 1},
+		{"multicasts of many actors", Config{}, roar, 15},
+		{"queued", Config{QueueUnreliable: true}, wave, 1},
+		{"calls", Config{}, wave, 1},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			row.config.Rate = rate
+			inNet(t, 1, row.config, func(n *network) {
+				actors := make([]*Actor, row.actors)
+				for i := range actors {
+					actors[i] = n.spawn(0)
+				}
+				calls := seconds * 30
+				for i := range calls {
+					require.NoError(t, row.call.Call(actors[i%len(actors)], stamped(size)))
+					n.tick(1)
+				}
+				n.tick(30 * 10)
+				w, drops := n.clients[0], n.conns[0].Stats().Drops
+				t.Logf("%d of %d arrived, the oldest took %v; dropped %d at the call, %d in the queue", w.waves/size, calls, w.wavesAt, drops.Saturated, drops.Unreliable)
+				assert.Equal(t, calls, w.waves/size+int(drops.Saturated+drops.Unreliable), "each is heard or counted")
+				assert.Greater(t, w.waves, rate*seconds/2)
+				assert.LessOrEqual(t, w.wavesAt, 400*time.Millisecond)
+			})
+		})
+	}
 }
