@@ -21,7 +21,7 @@ func checkConn(t testing.TB, c *Conn) {
 		return
 	}
 	copies := checkFlights(t, c)
-	entries, owed, unreliables := 0, 0, backlog{}
+	entries, owed, behind, unreliables := 0, 0, 0, backlog{}
 	var queued [levels]int
 	for number, ch := range c.channels.open {
 		if number != ch.number {
@@ -46,6 +46,9 @@ func checkConn(t testing.TB, c *Conn) {
 		}
 		queued[level] += waiting
 		held := ch.earlier != nil
+		if held {
+			behind += ch.unreliable.len()
+		}
 		if held && (ch.inFreshQueue || ch.fresh > 0 || ch.earlier.outstanding() == 0 || ch.earlier.later != ch) {
 			t.Fatalf("channel %d comes after channel %d, and is not held", number, ch.earlier.number)
 		}
@@ -63,6 +66,7 @@ func checkConn(t testing.TB, c *Conn) {
 	same(t, int64(owed), int64(c.owed.count), "answers that the peer owes")
 	same(t, int64(unreliables.messages), int64(c.unreliables.messages), "unreliable messages that wait")
 	same(t, int64(unreliables.bytes), int64(c.unreliables.bytes), "unreliable bytes that wait")
+	same(t, int64(behind), int64(c.saturation.behind), "unreliable messages behind other channels")
 	checkTracked(t, c)
 	checkReceiver(t, c)
 }

@@ -22,7 +22,8 @@ type saturation struct {
 	bulkHeld bool          // the owner holds bulk
 	standing bool          // at every Cork(true) since, some unreliable message of an earlier tick still waited
 	since    time.Duration // when standing became true
-	young    int           // unreliable messages queued since the last tick ended
+	young    int           // unreliable messages queued since the last tick ended, but for those behind
+	behind   int           // unreliable messages that wait for the ack of another channel, see After: the path is not why
 	added    volume        // bytes that were queued since the last tick ended
 	stale    time.Duration // unreliable and tracked messages queued before then have waited through an outage
 	chances  chances       // to leave, which tell the unreliable messages that have waited for too long

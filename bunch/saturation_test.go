@@ -234,6 +234,33 @@ func TestMessagesAgeFromTheirFirstChance(t *testing.T) {
 	k.settled()
 }
 
+// TestWaitForAnotherChannelSaturatesNothing: what comes after a channel whose close is not acknowledged waits for that, and not for the path.
+func TestWaitForAnotherChannelSaturatesNothing(t *testing.T) {
+	k := newTicker(t)
+	k.delay = 150 * time.Millisecond
+	second, aside := k.open(0, Normal), k.open(0, Normal)
+	k.send(0, aside, Reliable, nil)
+	require.NoError(t, k.Conn.Close(k.channel, nil))
+	require.NoError(t, k.After(second, k.channel))
+	k.send(0, second, Reliable, nil)
+	sent := 0
+	for ; k.saturation.behind == sent; sent++ {
+		require.Less(t, sent, 100)
+		k.Cork(true)
+		k.send(0, second, Unreliable, nil)
+		k.send(0, aside, Unreliable, nil)
+		k.Cork(false)
+		k.run(time.Second / 30)
+		_, saturated := k.Unreliable()
+		require.False(t, saturated)
+	}
+	require.Greater(t, sent, 8)
+	require.Zero(t, k.saturation.behind)
+	k.run(time.Second)
+	require.Equal(t, [4]int{Unreliable: 2 * sent, Reliable: 3}, k.taken(1), "the close is one")
+	k.settled()
+}
+
 // TestLongMessageThatHasBegunGoesOn: of messages that each take longer to leave than one may wait, some arrive.
 func TestLongMessageThatHasBegunGoesOn(t *testing.T) {
 	k := newTicker(t)

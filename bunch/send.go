@@ -183,7 +183,7 @@ func (c *Conn) Cork(on bool) {
 	c.changed = c.changed || c.cork.on && !on && (c.unsent() || c.flow.update)
 	if on && !c.cork.on {
 		c.cork.since = c.now
-		c.saturation.beginTick(c.now, c.unreliables.messages)
+		c.saturation.beginTick(c.now, c.unreliables.messages-c.saturation.behind)
 		c.countTick()
 	}
 	if !on {
@@ -293,6 +293,7 @@ func (c *Conn) releaseLater(ch *channel) {
 		return
 	}
 	ch.later, later.earlier = nil, nil
+	c.saturation.behind -= later.unreliable.len()
 	c.schedule(later)
 	c.changed = true
 }

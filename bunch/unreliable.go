@@ -52,7 +52,11 @@ func (c *Conn) sendUnreliable(ch *channel, d Delivery, payload []byte) {
 		u.payload = append(make([]byte, 0, len(payload)), payload...)
 	}
 	c.unreliables.add(1, len(payload))
-	c.saturation.young++
+	if ch.earlier != nil {
+		c.saturation.behind++
+	} else {
+		c.saturation.young++
+	}
 	ch.unreliable.push(u)
 	c.addQueued(ch, len(payload))
 	c.schedule(ch)
@@ -64,6 +68,9 @@ func (c *Conn) dropUnreliable(ch *channel, i int) {
 	left := len(u.payload) - int(u.part)*EntryBytes
 	c.unreliables.add(-1, -left)
 	c.addQueued(ch, -left)
+	if ch.earlier != nil {
+		c.saturation.behind--
+	}
 	c.blocks.put(u.payload)
 	c.stats.DroppedUnreliable++
 	if c.traced() {

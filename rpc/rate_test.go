@@ -258,3 +258,32 @@ func TestUnreliableCallsGrowNotOld(t *testing.T) {
 		})
 	}
 }
+
+// An actor that opens again waits for the acknowledgement of its close. Calls of it wait with it; that is no reason to drop those of others.
+func TestReopeningSaturatesNothing(t *testing.T) {
+	inNet(t, 1, Config{}, func(n *network) {
+		for i := range 2 {
+			n.pipes[0][i].SetDelay(150 * time.Millisecond)
+		}
+		n.tick(30)
+		a, b := n.spawn(0), n.spawn(0)
+		n.tick(30)
+		n.clients[0].take()
+		a.CloseTo(n.conns[0])
+		for i := range 12 {
+			require.NoError(t, blink.Call(a, i))
+			require.NoError(t, blink.Call(b, i))
+			n.tick(1)
+		}
+		n.tick(30)
+		heard := 0
+		for _, what := range n.clients[0].take() {
+			if what == "blink" {
+				heard++
+			}
+		}
+		drops := n.conns[0].Stats().Drops
+		t.Logf("heard %d, dropped %d %d", heard, drops.Saturated, drops.Unreliable)
+		require.Equal(t, 24, heard)
+	})
+}
