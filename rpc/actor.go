@@ -115,7 +115,9 @@ func OnlyRelevantToOwner() SpawnOption { return func(a *Actor) { a.relevancy.onl
 // RelevantAsOwner makes an actor relevant to those to whom its owner is, as a weapon is to those who see the pawn that bears it. It
 // counts as standing where its owner does, or where the view of the connection that owns it does, see [Conn.SetView], with the cull
 // distance of that actor; when that actor is AlwaysRelevant, all who see from somewhere see it. When there is no such actor, or
-// [Relevant] decides about it, only the owner has the actor. UE: bNetUseOwnerRelevancy.
+// [Relevant] decides about it, only the owner has the actor, and the last owner's copy closes with SetOwner. Other copies close 5 s
+// after their client last saw the owner, also the last owner's. While the server itself owns it, it is where its own class's [At] says;
+// nobody has it then when there is none. UE: bNetUseOwnerRelevancy, RelevantTimeout.
 func RelevantAsOwner() SpawnOption { return func(a *Actor) { a.relevancy.asOwner = true } }
 
 // Spawn makes an actor of b's class, which owner owns, or the server itself (nil). It calls set, unless that is nil, with the object that

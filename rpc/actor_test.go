@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,18 +46,21 @@ func TestOwnershipIsTold(t *testing.T) {
 func TestLastOwnerKeepsNothing(t *testing.T) {
 	inNet(t, 2, Config{}, func(n *network) {
 		pawn, bag, asleep, shown := n.spawn(0), n.spawn(0), n.spawn(0), n.spawn(0, AlwaysRelevant())
-		for _, a := range []*Actor{bag, asleep, shown} {
+		tool := n.spawn(0, RelevantAsOwner()) // nobody else sees it, for its owner stands nowhere
+		for _, a := range []*Actor{bag, asleep, shown, tool} {
 			require.NoError(t, n.server.SetOwner(a, pawn))
 		}
-		copies := []*Actor{n.mirror(0, pawn), n.mirror(0, bag), n.mirror(0, asleep), n.mirror(0, shown)}
+		copies := []*Actor{n.mirror(0, pawn), n.mirror(0, bag), n.mirror(0, asleep), n.mirror(0, tool), n.mirror(0, shown)}
 		require.NoError(t, asleep.SetDormant(true))
 		n.tick(3)
 		n.clients[0].take()
 		require.NoError(t, n.server.SetOwner(pawn, n.conns[1]))
 		n.tick(3)
-		require.Equal(t, []string{"close Relevancy", "close Relevancy", "close Relevancy"}, n.clients[0].take())
-		require.Equal(t, []bool{true, true, true, false}, []bool{copies[0].dead, copies[1].dead, copies[2].dead, copies[3].dead})
-		for _, a := range []*Actor{pawn, bag, shown} {
+		require.Equal(t, slices.Repeat([]string{"close Relevancy"}, 4), n.clients[0].take())
+		for i, a := range copies {
+			require.Equal(t, i < 4, a.dead, "copy %d", i)
+		}
+		for _, a := range []*Actor{pawn, bag, tool, shown} {
 			require.True(t, n.mirror(1, a).Owned())
 		}
 	})

@@ -78,8 +78,9 @@ func (a *Actor) ownerChanged() {
 
 // SetOwner gives the actor to a connection, to another actor or to the server itself (nil). When that changes the connection at the end
 // of the chain, the actor and all that it owns open for the new one, and both clients are told. For the last one an actor closes at
-// once that was open there only because of its owner: its class has neither [At] nor [Relevant], or it is [OnlyRelevantToOwner], and
-// nobody called [Actor.OpenTo] of it. Such an actor opens again for a client only when that has acknowledged the close, a round trip
+// once that was open there only because of its owner: its class has neither [At] nor [Relevant], or it is [OnlyRelevantToOwner], or
+// [RelevantAsOwner] of one that stands nowhere, and nobody called [Actor.OpenTo] of it. Other actors close 5 s after they were last
+// relevant, as always. One that closed at once opens again for a client only when that has acknowledged the close, a round trip
 // later, so one that goes to and fro faster than that falls behind: call OpenTo for those among whom it does. It is an error when the
 // actor would own itself, directly or by others. When an owner is destroyed, the actors that it owned belong to the server. When a
 // connection ends, all actors of its chains are destroyed after OnDisconnect, each before its owner: SetOwner(a, nil) in OnDisconnect
@@ -190,7 +191,8 @@ func (a *Actor) tellOwners(previous, conn *Conn) error {
 // wasFor reports whether the actor was open for its last owner only because that owned it: what is private is for nobody else.
 func (a *Actor) wasFor(previous *Conn) bool {
 	r := &a.relevancy
-	return previous != nil && !r.always && !r.named && (r.rule == byHand || r.rule == byOwner) && a != previous.shown.view.target
+	private := r.rule == byHand || r.rule == byOwner || r.asOwner && r.rule == byGrid && !a.world.relevance.grid.Has(r.slot)
+	return private && previous != nil && !r.always && !r.named && a != previous.shown.view.target
 }
 
 // orphan gives the actors that a owns to the server, and returns all whose connection has changed.

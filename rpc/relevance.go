@@ -384,10 +384,11 @@ func (a *Actor) position() (x, y, z float32, ok bool) {
 	return x, y, z, true
 }
 
-// locate tells the grid where an actor stands, and from how far it is seen there. An actor that is RelevantAsOwner stands where its owner does.
+// locate tells the grid where an actor stands, and from how far it is seen there. An actor that is RelevantAsOwner stands where its owner does,
+// while it has one.
 func (a *Actor) locate() {
 	stands := a
-	if a.relevancy.asOwner {
+	if a.relevancy.asOwner && (a.owner != nil || a.conn != nil) {
 		if stands = a.owner; stands == nil {
 			stands = a.conn.viewTarget()
 		}

@@ -113,6 +113,9 @@ func (g *Grid) Remove(id int) {
 	}
 }
 
+// Has reports whether an item is somewhere.
+func (g *Grid) Has(id int) bool { return id < len(g.items) && g.items[id].cell > 0 }
+
 // Len returns how many items are somewhere.
 func (g *Grid) Len() (n int) {
 	for _, l := range g.levels {

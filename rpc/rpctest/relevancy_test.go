@@ -370,6 +370,38 @@ func TestOnlyRelevantToOwner(t *testing.T) {
 	})
 }
 
+// 12.3a and b: as its owner. Those to whom the new owner is not relevant keep the actor for the 5 s, the last owner's client too; where nobody but
+// the owner had it, the last one's copy closes at once. While nobody owns it, it is where it lies, if its class has At.
+func TestRelevantAsOwner(t *testing.T) {
+	off(t, func(t *testing.T, net *rpctest.Network) {
+		r := newTerrain(t, net, 4, rpc.Config{})
+		first, _, far := r.scout(0, 0), r.scout(1, 50), r.scout(2, 5000)
+		gun, lying := r.spawn(r.server.medals, -1, 0, rpc.RelevantAsOwner()), r.scout(-1, 10, rpc.RelevantAsOwner())
+		haveAfter := func(d time.Duration, s *scout, want ...bool) {
+			t.Helper()
+			net.Advance(d)
+			for client := range want {
+				require.Equal(t, want[client], r.has(client, s), "client %d", client)
+			}
+		}
+		haveAfter(soon, lying, true, true, false, false)
+		haveAfter(0, gun, false, false, false, false)
+		require.NoError(t, r.server.SetOwner(gun.actor, first.actor))
+		haveAfter(soon, gun, true, true, false, false)
+		require.NoError(t, r.server.SetOwner(gun.actor, far.actor))
+		require.NoError(t, r.server.SetOwner(lying.actor, far.actor))
+		haveAfter(4500*time.Millisecond, gun, true, true, true, false)
+		haveAfter(time.Second, gun, false, false, true, false)
+		haveAfter(0, lying, false, false, true, false)
+
+		t.Log("# an owner who stands nowhere")
+		require.NoError(t, r.server.SetOwner(gun.actor, r.conns[3]))
+		haveAfter(6*time.Second, gun, false, false, false, true)
+		require.NoError(t, r.server.SetOwner(gun.actor, first.actor))
+		haveAfter(soon, gun, true, true, false, false)
+	})
+}
+
 // Who joins late has what is near within the time of a survey, the nearest first.
 func TestLateJoinerSeesWhatIsNear(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
