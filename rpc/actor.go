@@ -159,10 +159,35 @@ func (a *Actor) openToOwner() error {
 
 // show opens the actor for c, unless c has it: it is open there, or asleep.
 func (a *Actor) show(c *Conn) error {
+	a.resume(c)
 	if a.openingOn(c) != nil || c.shown.hasDormant(a) {
 		return nil
 	}
 	return a.open(c)
+}
+
+// partFrom closes the actor for its last owner. Where the client has yet to acknowledge the open, the close waits for that, so that resume can
+// take it back: else an actor that goes to and fro would open and close more often than a round trip allows, and fall ever further behind.
+func (a *Actor) partFrom(previous *Conn) {
+	o := a.openingOn(previous)
+	if o == nil || !previous.usable() || o.acknowledged() {
+		a.CloseTo(previous)
+		return
+	}
+	o.parted = true
+	o.look()
+	if a.name == "" { // else it has been told
+		_ = a.tellOwner(previous) // an error means that the connection is closing
+	}
+	a.world.departing = append(a.world.departing, o)
+}
+
+// resume takes back that the actor will close for c, which has it again.
+func (a *Actor) resume(c *Conn) {
+	if o := a.openingOn(c); o != nil && o.parted {
+		o.parted = false
+		o.look()
+	}
 }
 
 // listInClass adds an actor that has its object to those of its class.

@@ -1,10 +1,12 @@
 package rpc
 
 import (
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -64,6 +66,93 @@ func TestLastOwnerKeepsNothing(t *testing.T) {
 			require.True(t, n.mirror(1, a).Owned())
 		}
 	})
+}
+
+// TestOwnersThatTakeTurns over a round trip of 200 ms, at each tick for 40 s. Each hears all that is called while it is the owner, and nothing of
+// the others' turns. Every turn opened the actor anew after the close before, and what was told at the end came 80 s late.
+func TestOwnersThatTakeTurns(t *testing.T) {
+	inNet(t, 2, Config{}, func(n *network) {
+		for i := range 2 {
+			n.pipes[i][0].SetDelay(100 * time.Millisecond)
+			n.pipes[i][1].SetDelay(100 * time.Millisecond)
+		}
+		n.tick(30)
+		a := n.spawn(0)
+		n.tick(10)
+		var told, heard [2][]string
+		listen := func() {
+			for i, w := range n.clients {
+				for _, what := range w.take() {
+					switch {
+					case strings.HasPrefix(what, "tell"):
+						heard[i] = append(heard[i], what)
+					case strings.HasPrefix(what, "label"), strings.HasPrefix(what, "open"):
+						require.NotContains(t, what, fmt.Sprint("for ", 1-i))
+					}
+				}
+			}
+		}
+		for turn := range 1201 {
+			i := (turn + 1) % 2
+			*a.text() = fmt.Sprint("for ", i, " at ", turn)
+			require.NoError(t, n.server.SetOwner(a, n.conns[i]))
+			require.NoError(t, tell.Call(a, fmt.Sprint(turn)))
+			told[i] = append(told[i], fmt.Sprint("tell ", turn))
+			n.tick(1)
+			listen()
+		}
+		n.tick(18)
+		listen()
+		require.Equal(t, told, heard)
+		require.Equal(t, *a.text(), n.clients[1].binding.first().label.Text)
+		require.True(t, n.mirror(1, a).Owned())
+		require.Nil(t, a.openingOn(n.conns[0]))
+		require.Nil(t, n.clients[0].binding.first())
+		require.Empty(t, n.server.departing)
+	})
+}
+
+// TestLastOwnerBeforeItsOpen: what happens to an actor that will close for its last owner as soon as that has acknowledged the open.
+func TestLastOwnerBeforeItsOpen(t *testing.T) {
+	for name, test := range map[string]struct {
+		do    func(n *network, a *Actor)
+		keeps bool // the last owner's copy stays
+	}{
+		"nothing":                   {func(*network, *Actor) {}, false},
+		"OpenTo":                    {func(n *network, a *Actor) { require.NoError(n.t, a.OpenTo(n.conns[0])) }, true},
+		"CloseTo":                   {func(n *network, a *Actor) { a.CloseTo(n.conns[0]) }, false},
+		"TearOff":                   {func(n *network, a *Actor) { require.NoError(n.t, a.TearOff()) }, false},
+		"SetDormant":                {func(n *network, a *Actor) { require.NoError(n.t, a.SetDormant(true)) }, false},
+		"multicast":                 {func(n *network, a *Actor) { require.NoError(n.t, blast.Call(a, 1)) }, false},
+		"Destroy":                   {func(n *network, a *Actor) { require.NoError(n.t, n.server.Destroy(a)) }, false},
+		"the end of its connection": {func(n *network, a *Actor) { n.conns[0].Close(0, "") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inNet(t, 2, Config{}, func(n *network) {
+				a := n.named(0, "his")
+				require.NoError(t, n.server.SetOwner(a, n.conns[1]))
+				*a.text() = "hers"
+				test.do(n, a)
+				n.tick(10)
+				heard := n.clients[0].take()
+				if !test.keeps {
+					require.NotContains(t, heard, "explode")
+					require.NotContains(t, heard, "label hers")
+				}
+				p := n.clients[0].binding.first()
+				require.Equal(t, test.keeps, p != nil && p.actor.Alive(), "%v", heard)
+				require.Empty(t, n.server.departing)
+			})
+		})
+	}
+}
+
+// first returns an object of a binding, nil when there is none.
+func (b *Binding[T]) first() (object T) {
+	for _, object = range b.All() {
+		break
+	}
+	return object
 }
 
 // TestLastOwnersPlacedCopy lives on without a channel, and its client knows that it is not the owner any more.

@@ -159,6 +159,9 @@ func (a *Actor) closeAll(reason CloseReason) {
 
 // closeOpening closes one opening of the actor.
 func (a *Actor) closeOpening(o *opening, reason CloseReason) {
+	if o.parted && reason.keeps() { // the actor is not for that client any more
+		reason = Relevancy
+	}
 	payload := a.lastPayload(o, reason)
 	a.forget(o)
 	o.conn.setChannel(o.channel, nil)

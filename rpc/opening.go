@@ -29,6 +29,7 @@ type opening struct {
 	told   state.Mask // fields that left in an update since the open, whatever its fate: lastPayload sends them again
 	listed bool       // it is in stateOutbox.dirty
 	closed bool
+	parted bool            // the client was the owner, gets nothing more, and has yet to acknowledge the open: see Actor.partFrom
 	since  time.Time       // when the last update was handed over, or else when the actor opened; for urgency
 	claim  float64         // what urgency has returned, for stateOutbox.sort
 	late   state.Mask      // initial fields that the open could not carry, because the constructor called OpenTo
@@ -97,6 +98,9 @@ func (o *opening) look() {
 	}
 	before := o.sees
 	o.sees = o.actor.fieldsFor(o.conn) | o.late
+	if o.parted {
+		o.sees = 0
+	}
 	o.lacks &= o.sees
 	o.mark(o.sees &^ before)
 }
@@ -109,6 +113,13 @@ const farPriority = 0.2
 func (o *opening) urgency(now time.Time) float64 {
 	nearness := 1 - (1-farPriority)*math.Sqrt(float64(o.far))
 	return now.Sub(o.since).Seconds() * o.actor.class.updatePriority * nearness
+}
+
+// acknowledged reports whether the client has acknowledged the open.
+func (o *opening) acknowledged() bool {
+	o.conn.link.Lock()
+	defer o.conn.link.Unlock()
+	return o.conn.machine.Opened(o.channel)
 }
 
 // settled reports whether the client has all of the lists, and no queued call waits.

@@ -77,11 +77,12 @@ func (a *Actor) ownerChanged() {
 }
 
 // SetOwner gives the actor to a connection, to another actor or to the server itself (nil). When that changes the connection at the end
-// of the chain, the actor and all that it owns open for the new one, and both clients are told. For the last one an actor closes at
-// once that was open there only because of its owner: its class has neither [At] nor [Relevant], or it is [OnlyRelevantToOwner], or
+// of the chain, the actor and all that it owns open for the new one, and both clients are told. For the last one an actor closes at once
+// that was open there only because of its owner: its class has neither [At] nor [Relevant], or it is [OnlyRelevantToOwner], or
 // [RelevantAsOwner] of one that stands nowhere, and nobody called [Actor.OpenTo] of it. Other actors close 5 s after they were last
-// relevant, as always. One that closed at once opens again for a client only when that has acknowledged the close, a round trip
-// later, so one that goes to and fro faster than that falls behind: call OpenTo for those among whom it does. It is an error when the
+// relevant, as always. When that client has yet to acknowledge the open, the close waits for that, and is taken back if the client owns
+// the actor again; meanwhile it gets nothing. One that closed opens again for a client only when that has acknowledged the close, a
+// round trip later: when an actor goes to and fro faster than that, call OpenTo for those among whom it does. It is an error when the
 // actor would own itself, directly or by others. When an owner is destroyed, the actors that it owned belong to the server. When a
 // connection ends, all actors of its chains are destroyed after OnDisconnect, each before its owner: SetOwner(a, nil) in OnDisconnect
 // keeps an actor with all that it owns; in OnClose of the pawn that owns it, it would be too late. When the new owner's client cannot
@@ -145,6 +146,7 @@ func (a *Actor) inherit(conn *Conn) (heirs []*Actor, first error) {
 	heirs = a.household(nil)
 	for _, heir := range heirs {
 		heir.conn = conn
+		heir.resume(conn)
 		for _, o := range heir.openings {
 			o.look()
 		}
@@ -177,7 +179,7 @@ func (a *Actor) tellOwners(previous, conn *Conn) error {
 		_ = a.tellOwner(previous) // an error means that the connection is closing
 	}
 	if closes {
-		a.CloseTo(previous)
+		a.partFrom(previous)
 	}
 	switch {
 	case conn == nil || conn.expected():
@@ -186,6 +188,20 @@ func (a *Actor) tellOwners(previous, conn *Conn) error {
 		return a.open(conn)
 	}
 	return a.tellOwner(conn)
+}
+
+// closeParted closes, in Flush, the openings of last owners whose clients have acknowledged the open.
+func (w *World) closeParted() {
+	w.departing = slices.DeleteFunc(w.departing, func(o *opening) bool {
+		if o.closed || !o.parted {
+			return true
+		}
+		if !o.acknowledged() {
+			return false
+		}
+		o.actor.closeOpening(o, Relevancy)
+		return true
+	})
 }
 
 // wasFor reports whether the actor was open for its last owner only because that owned it: what is private is for nobody else.

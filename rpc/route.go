@@ -121,7 +121,9 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	}
 	var first error
 	for i := range a.openings {
-		if c := a.openings[i].conn; !c.usable() {
+		if c := a.openings[i].conn; a.openings[i].parted {
+			continue
+		} else if !c.usable() {
 			c.missed()
 			continue
 		}
