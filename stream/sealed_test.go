@@ -93,6 +93,33 @@ func TestTransferMovesBetweenCarriers(t *testing.T) {
 	})
 }
 
+// TestBackendsShareTheSealedCarrier: a transfer by one backend has its part beside a larger one by the other. Slices waited until no window had
+// anything left.
+func TestBackendsShareTheSealedCarrier(t *testing.T) {
+	path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 20e6, Seed: testkit.Seed(t)}
+	for _, via := range [][2]Backend{{Window{}, Slices{}}, {Slices{}, Window{}}} {
+		overSealed(t, path, func(t *testing.T, l loopback) {
+			took, begin := make(chan time.Duration, 1), time.Now()
+			save.Handle(l.server, func(in *IncomingBlob) {
+				go func() {
+					_, _ = io.Copy(io.Discard, in)
+					if in.Name() == "small" {
+						took <- time.Since(begin)
+					}
+				}()
+			})
+			_, err := save.Start(l.toServer, generated(4<<20), 4<<20, Via(via[0]))
+			require.NoError(t, err)
+			_, err = save.Start(l.toServer, generated(1<<20), 1<<20, Via(via[1]), Name("small"))
+			require.NoError(t, err)
+			small := <-took
+			t.Logf("%T beside %T: %v", via[1], via[0], small)
+			require.Greater(t, small, 600*time.Millisecond, "half of the path are 0.9 s")
+			require.Less(t, small, 1300*time.Millisecond)
+		})
+	}
+}
+
 // TestSealedAfterTheConnection: an ended connection carries nothing, but a transfer that it interrupted goes on saying what did at last.
 func TestSealedAfterTheConnection(t *testing.T) {
 	for _, via := range []Backend{Slices{}, Window{}} {

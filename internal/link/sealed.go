@@ -1,6 +1,7 @@
 package link
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,7 @@ type sealed struct {
 	carries atomic.Bool
 	path    recovery.Path // the path that the machines were last told
 	at      time.Time     // the now of the last advance
+	ahead   int           // bytes of bulk that the first machine has sent more than the others while those had some, too
 }
 
 // Carry makes the sealed carrier by carry all datagrams from now on, or QUIC if by is nil. Datagrams in flight may still arrive over the
@@ -106,25 +108,63 @@ func (s Source) Tell(now time.Time, window int, rate, loss float64) {
 	}
 }
 
-// AppendPayload appends a datagram of the first machine that has one.
+// AppendPayload appends a datagram of the first machine that has one. Bulk of the first machine waits while it is ahead of that of the
+// others, so that neither starves.
 func (s Source) AppendPayload(now time.Time, buf []byte, room recovery.Room) (b []byte, token uint64, content recovery.Content, ok bool) {
 	l := s.link
 	if l.sealed.carrier == nil || !s.advance(now) {
 		return buf, 0, content, false
 	}
 	l.holdBack(now, !room.Bulk)
+	if l.sealed.ahead > 0 && room.Bulk && !l.Rated() && s.othersWait() {
+		play, first := !l.rated.play.IsZero(), l.slots[0].Machine
+		first.Hold(play, true)
+		b, token, content, ok = s.appendFirst(now, buf, room.Max)
+		first.Hold(play, false)
+	}
+	if !ok {
+		b, token, content, ok = s.appendFirst(now, buf, room.Max)
+	}
+	return b, token, content, ok
+}
+
+// appendFirst appends a datagram of the first machine that has one.
+func (s Source) appendFirst(now time.Time, buf []byte, most int) (b []byte, token uint64, content recovery.Content, ok bool) {
+	l := s.link
 	for i := range l.slots {
 		m := l.slots[i].Machine
-		if b, number, ok := m.AppendPacket(now, buf, room.Max); ok {
+		if b, number, ok := m.AppendPacket(now, buf, most); ok {
+			bytes, content := len(b)-len(buf), m.Content()
 			if i == 0 {
 				l.queued.next = number + 1
 			} else {
-				l.counts.otherOut.Add(uint64(len(b) - len(buf)))
+				l.counts.otherOut.Add(uint64(bytes))
 			}
-			return b, number&^placeMask | uint64(i)<<placeShift, m.Content(), true
+			if content.Bulk {
+				s.countBulk(i, bytes)
+			}
+			return b, number&^placeMask | uint64(i)<<placeShift, content, true
 		}
 	}
 	return buf, 0, content, false
+}
+
+// countBulk counts bytes of bulk of the machine in a place.
+func (s Source) countBulk(place, bytes int) {
+	switch ahead := &s.link.sealed.ahead; {
+	case place > 0:
+		*ahead = max(*ahead-bytes, -bytes)
+	case s.othersWait():
+		*ahead += bytes
+	default:
+		*ahead = 0
+	}
+}
+
+// othersWait reports whether a machine behind the first has bulk that may leave.
+func (s Source) othersWait() bool {
+	others := s.link.slots[1:]
+	return slices.ContainsFunc(others, func(o slot) bool { _, bulk := o.Waiting(); return bulk })
 }
 
 // Acked notes that a datagram has arrived, Lost that it is lost.

@@ -55,9 +55,16 @@ type beside struct {
 }
 
 func newBeside(t *testing.T) *beside {
-	b := &beside{play: &machine{first: 1, size: 40}, bulk: &slow{machine: &machine{first: 2, size: 400, bulk: true}}}
+	play := &machine{first: 1, size: 40}
+	b := newBesideOf(t, play, &slow{machine: &machine{first: 2, size: 400, bulk: true}})
+	b.play = play
+	return b
+}
+
+func newBesideOf(t *testing.T, play link.Play, bulk *slow) *beside {
+	b := &beside{bulk: bulk}
 	b.near, b.far = linktest.Pipe()
-	b.Link = link.New(b.near, link.Config{Wake: func() { b.woken++ }}, b.play, b.bulk)
+	b.Link = link.New(b.near, link.Config{Wake: func() { b.woken++ }}, play, bulk)
 	b.source, b.bell = b.Source(), &bell{link: b.Link}
 	t.Cleanup(func() { end(b.Link); _ = b.far.CloseWithError(0, "") })
 	return b
@@ -108,6 +115,33 @@ func TestSealedCarries(t *testing.T) {
 		synctest.Wait()
 		under(b.Link, func() { require.Equal(t, [][]byte{{1, 7}}, b.play.received) })
 		require.Zero(t, b.Stats().DroppedUnknown, "a ping is for nobody")
+	})
+}
+
+// TestBulkOfBothMachines: the sealed carrier has bulk of both machines leave, byte for byte. That of the second waited until the
+// first had none left.
+func TestBulkOfBothMachines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := &slow{machine: &machine{first: 1, size: 1200, bulk: true}}
+		b := newBesideOf(t, first, &slow{machine: &machine{first: 2, size: 400, bulk: true}})
+		b.Carry(b.bell)
+		under(b.Link, func() { first.ready, b.bulk.ready = 50, 50 })
+		sent := [2]int{}
+		for range 40 {
+			size, token, _, ok := b.ask(true)
+			require.True(t, ok)
+			sent[token>>56] += size
+		}
+		require.InDelta(t, sent[0], sent[1], 1200)
+		require.False(t, first.held)
+
+		t.Log("# alone each has all")
+		first.ready, b.bulk.ready = 5, 0
+		for range 5 {
+			_, token, _, ok := b.ask(true)
+			require.True(t, ok)
+			require.Zero(t, token>>56)
+		}
 	})
 }
 
