@@ -40,12 +40,13 @@ func TestMemoryOfAValueIsBoundedByItsOwnBytes(t *testing.T) {
 
 // What decoding takes is known, so that who keeps values can charge for them.
 func TestNextTellsMemory(t *testing.T) {
+	text, pointer := int(reflect.TypeFor[string]().Size()), int(reflect.TypeFor[*vector]().Size())
 	for _, test := range []struct {
 		value any
 		want  int
 	}{
-		{new(int), 0}, {&[3]bool{}, 0}, {new([]string), 0}, {&[]string{"", "abc"}, 2*16 + 3}, {&[]uint64{1, 2}, 16},
-		{&[]*vector{nil, {}}, 2*8 + 12}, {&map[int8]int16{1: 1}, 48 + 8*5}, {&Raw{1, 2, 3}, 3}, {&packed{}, 8}, {&None{}, 0},
+		{new(int), 0}, {&[3]bool{}, 0}, {new([]string), 0}, {&[]string{"", "abc"}, 2*text + 3}, {&[]uint64{1, 2}, 16},
+		{&[]*vector{nil, {}}, 2*pointer + 12}, {&map[int8]int16{1: 1}, 48 + 8*5}, {&Raw{1, 2, 3}, 3}, {&packed{}, 8}, {&None{}, 0},
 	} {
 		_, memory, err := take(encode(t, test.value), reflect.New(reflect.TypeOf(test.value).Elem()).Interface())
 		require.NoError(t, err)

@@ -302,7 +302,7 @@ func TestElementSize(t *testing.T) {
 		want int
 	}{
 		"bool":       {reflect.TypeFor[bool](), 1},
-		"int":        {reflect.TypeFor[int](), 9},
+		"int":        {reflect.TypeFor[int](), 1 + strconv.IntSize/8},
 		"int8":       {reflect.TypeFor[int8](), 2},
 		"uint16":     {reflect.TypeFor[uint16](), 3},
 		"float32":    {reflect.TypeFor[float32](), 5},

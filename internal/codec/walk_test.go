@@ -114,9 +114,8 @@ func TestWalkBoundsMemory(t *testing.T) {
 	_, err := sizeOf[[]thick](t, payload)
 	require.ErrorContains(t, err, "over 64 KiB and 64 times its size in memory")
 
-	type pair struct{ A, B []int }
-	maps := append([]byte{0xdc, 0x20, 0x00}, bytes.Repeat([]byte{0x81, 0x00, 0x92, 0xc0, 0xc0}, 0x2000)...)
-	_, err = sizeOf[[]map[int8]pair](t, maps)
+	maps := append([]byte{0xdc, 0x20, 0x00}, bytes.Repeat([]byte{0x81, 0x00, 0x94, 0xc0, 0xc0, 0xc0, 0xc0}, 0x2000)...)
+	_, err = sizeOf[[]map[int8][4][]int](t, maps) // each has room for eight entries
 	require.ErrorContains(t, err, "over 64 KiB and 64 times its size in memory")
 
 	nils := append([]byte{0xdc, 0xff, 0xff}, bytes.Repeat([]byte{0xc0}, 0xffff)...)

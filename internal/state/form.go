@@ -33,8 +33,9 @@ func element(v reflect.Value, i int) reflect.Value {
 	return v
 }
 
-// endless is as large as the size of a form gets: sums and products of sizes are cut to it, so that they do not overflow.
-const endless = 1 << 30
+// endless is as large as the size of a form gets: sums and products of sizes are cut to it, so that they do not overflow; two of
+// it fit an int of 32 bits.
+const endless = 1 << 29
 
 func times(n, size int) int { return int(min(int64(min(n, endless))*int64(size), endless)) }
 

@@ -147,7 +147,10 @@ type (
 		}
 	}
 	doubling struct {
-		A, B [40]struct{ A, B [20]struct{ A, B int } }
+		A, B [40]struct{ A, B [20]struct{ A, B int64 } }
+	}
+	vast struct {
+		A, B string `quiver:"max=2147483647"`
 	}
 	mixed struct {
 		X, Y float32
@@ -184,6 +187,7 @@ func TestRefusals(t *testing.T) {
 		{empty{}, "", "struct.F: state_test.empty has no fields; leave it out"},
 		{[0]int{}, "", "struct.F: [0]int holds nothing; leave it out"},
 		{doubling{}, "", "struct.F: it may take 64000 bytes, a field at most 1000; bound it lower, split it, or use a list"},
+		{vast{}, "", "struct.F: it may take any number of bytes, a field at most 1000; bound it lower, split it, or use a list"},
 		{secret{}, "", `struct.F.In.A: tag "owner": only a field of the state itself has a condition`},
 
 		{0, "fast", `struct.F: tag "fast": "fast" is not owner, skipowner, initial, if=name, max=n, each=n, quant=step, range=low:high or unit`},

@@ -44,7 +44,7 @@ func (f text) read(b []byte, v reflect.Value) ([]byte, error) {
 }
 
 func (text) least() int       { return 1 }
-func (f text) most() int      { return min(uvarintSize(uint64(f.bound))+f.bound, endless) }
+func (f text) most() int      { return min(uvarintSize(uint64(f.bound))+min(f.bound, endless), endless) }
 func (f text) String() string { return fmt.Sprintf("string, max %d", f.bound) }
 
 // within returns an error if n, a number of the things that of names, is above the bound of a tag.
