@@ -36,7 +36,8 @@ func (c silentCarrier) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 
 // joined returns a server's world with a connection that has joined though nobody is there, and an actor open for it.
 func joined(t testing.TB) (*testWorld, *Actor) {
-	w := newTestWorld(t, Config{MaxConnsPerAddress: -1, MaxConns: 6000, ReceiveLimit: 256 << 10, ReceiveBudget: 1<<31 - 1})
+	w := newTestWorld(t, Config{MaxConnsPerAddress: -1, MaxConns: 6000, ReceiveLimit: 256 << 10, ReceiveBudget: 1<<31 - 1,
+		HelloTimeout: time.Hour, IdleTimeout: time.Hour}) // no time of a busy machine's ends the connection
 	c := attachSilent(t, w)
 	w.Tick(time.Now())
 	a, err := w.Spawn(hero, c)

@@ -289,7 +289,7 @@ type woods struct {
 }
 
 func newWoods(t testing.TB, trees, viewers int) *woods {
-	world, err := NewWorld(Config{MaxConns: viewers, MaxHandshakes: viewers})
+	world, err := NewWorld(Config{MaxConns: viewers, MaxHandshakes: viewers, HelloTimeout: time.Hour, IdleTimeout: time.Hour})
 	require.NoError(t, err)
 	w := &woods{World: world, now: time.Now()}
 	binding, _ := forest(world)
@@ -315,6 +315,9 @@ func newWoods(t testing.TB, trees, viewers int) *woods {
 		w.step()
 	}
 	t.Cleanup(func() {
+		for _, c := range w.announced {
+			require.NoError(t, c.Err(), "a viewer has left before the end")
+		}
 		require.NoError(t, w.Close(context.Background(), 0, ""))
 		w.Tick(time.Now())
 	})
