@@ -119,6 +119,9 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+// changingLosses are the losses of paths on which the carrier changes.
+var changingLosses = []float64{0, 0.05, 0.2}
+
 // TestConformanceOfAChangingCarrier: with a sealed carrier that opens late, or falls silent and comes back while content is
 // under way, whichever carries its parts.
 func TestConformanceOfAChangingCarrier(t *testing.T) {
@@ -142,17 +145,18 @@ func TestConformanceOfAChangingCarrier(t *testing.T) {
 		},
 	} {
 		backends := []Backend{Window{}, Window{Lanes: 4}, Slices{}}
-		if testing.Short() { // the time is real
+		if testing.Short() {
 			backends = backends[testkit.Seed(t)%3:][:1]
 		}
-		for _, via := range backends {
-			t.Run(fmt.Sprintf("%s/%T%+v", name, via, via), func(t *testing.T) {
+		for i := range len(backends) * len(changingLosses) {
+			via, loss := backends[i/len(changingLosses)], changingLosses[i%len(changingLosses)]
+			t.Run(fmt.Sprintf("%s/%T%+v/loss %v", name, via, via, loss), func(t *testing.T) {
 				var up, down gate
 				up.shut.Store(true)
 				down.shut.Store(true)
 				seed := testkit.Seed(t)
-				path := netsim.Config{Delay: 10 * time.Millisecond, Rate: 3e6, Duplicate: 0.01, Reorder: 0.01, Seed: seed}
-				callers, config := new(callers), rpc.Config{Sealed: true, Classes: []*rpc.Class{playerClass}}
+				path := netsim.Config{Delay: 10 * time.Millisecond, Rate: 3e6, Loss: loss, Duplicate: 0.01, Reorder: 0.01, Seed: seed}
+				callers, config := new(callers), rpc.Config{Sealed: true, IdleTimeout: 10 * time.Minute, Classes: []*rpc.Class{playerClass}}
 				overWays(t, up.over(path), down.over(path), config, callers.bind, func(t *testing.T, l loopback) {
 					over, done := make(chan struct{}), make(chan struct{})
 					go func() {
