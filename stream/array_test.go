@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"reflect"
 	"testing"
 	"time"
 
@@ -71,7 +72,9 @@ type shelf struct {
 // What waits for the application is charged by what it takes, and no batch takes much more than batchBytes.
 func TestDecodedElementsAreChargedByTheirMemory(t *testing.T) {
 	shelves := NewArray[shelf]("shelves", MaxElementBytes(200))
-	const each = 8 + 24 + 48 + 8*(8+32+1) + 3*16 // the struct, a map with room for eight, three names
+	own, text := int(reflect.TypeFor[shelf]().Size()), int(reflect.TypeFor[string]().Size())
+	align := reflect.TypeFor[uint64]().Align() // of a slot, whose key is one byte
+	each := own + 48 + 8*(align+32+1) + 3*text // with a map that has room for eight, and three names
 	one := bytes.Clone([]byte{0x92, 0x80, 0x93, 0xa0, 0xa0, 0xa0})
 	d, err := shelves.decode(one, 1)
 	require.NoError(t, err)

@@ -20,6 +20,7 @@ import (
 type hall struct {
 	*network
 	worlds []*rpc.World
+	zeros  []byte // that all blobs read
 }
 
 func inHall(t *testing.T, via Backend, config Config, fn func(h *hall)) {
@@ -54,8 +55,11 @@ func (h *hall) enter(pending int64, take func(in *IncomingBlob)) (near *Peer, pi
 
 // send starts eight blobs of zeros.
 func (h *hall) send(p *Peer, size int) (all []*Transfer) {
+	if len(h.zeros) < size {
+		h.zeros = make([]byte, size)
+	}
 	for range 8 {
-		t, err := save.Start(p, bytes.NewReader(make([]byte, size)), int64(size))
+		t, err := save.Start(p, bytes.NewReader(h.zeros[:size]), int64(size))
 		require.NoError(h, err)
 		all = append(all, t)
 	}
