@@ -80,7 +80,11 @@ func Example() {
 		return &clientChat{a, heard}
 	})
 	rpc.On(mine, hear, (*clientChat).hear)
-	conn, err := rpc.Dial(ctx, listener.Addr().String(), cert.Pinned(cert.Fingerprint(certificate)), client)
+	pin, err := cert.Pinned(cert.Fingerprint(certificate))
+	if err != nil {
+		panic(err)
+	}
+	conn, err := rpc.Dial(ctx, listener.Addr().String(), pin, client)
 	if err != nil {
 		panic(err)
 	}

@@ -23,7 +23,9 @@ func credentials(t testing.TB) (server, client *tls.Config) {
 	t.Helper()
 	certificate, err := cert.Development()
 	require.NoError(t, err)
-	return &tls.Config{Certificates: []tls.Certificate{certificate}}, cert.Pinned(cert.Fingerprint(certificate))
+	pin, err := cert.Pinned(cert.Fingerprint(certificate))
+	require.NoError(t, err)
+	return &tls.Config{Certificates: []tls.Certificate{certificate}}, pin
 }
 
 // overQUIC connects two worlds by quic-go over an emulated path, in the fake time of a bubble. At a loss of 20 % one Hello in

@@ -70,7 +70,9 @@ func newLoopback(tb testing.TB, config Config) loopback {
 	ctx, cancel := context.WithCancel(context.Background())
 	go serverWorld.Run(ctx)
 	go clientWorld.Run(ctx)
-	conn, err := rpc.Dial(ctx, listener.Addr().String(), cert.Pinned(cert.Fingerprint(certificate)), clientWorld)
+	pin, err := cert.Pinned(cert.Fingerprint(certificate))
+	require.NoError(tb, err)
+	conn, err := rpc.Dial(ctx, listener.Addr().String(), pin, clientWorld)
 	require.NoError(tb, err)
 	tb.Cleanup(func() {
 		_ = clientWorld.Close(ctx, 0, "over")
@@ -104,7 +106,8 @@ func benchQUIC(b *testing.B, data []byte, hashed bool) {
 	listener, err := quic.Listen(socket, &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"bench"}}, config)
 	require.NoError(b, err)
 	defer listener.Close()
-	client := cert.Pinned(cert.Fingerprint(certificate))
+	client, err := cert.Pinned(cert.Fingerprint(certificate))
+	require.NoError(b, err)
 	client.NextProtos = []string{"bench"}
 	conn, err := quic.DialAddr(b.Context(), listener.Addr().String(), client, config)
 	require.NoError(b, err)

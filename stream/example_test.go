@@ -77,7 +77,11 @@ func Example() {
 		in.OnEnd(func(err error) { ended <- err })
 	})
 	go client.Run(ctx)
-	conn, err := rpc.Dial(ctx, listener.Addr().String(), cert.Pinned(cert.Fingerprint(certificate)), client)
+	pin, err := cert.Pinned(cert.Fingerprint(certificate))
+	if err != nil {
+		log.Fatal(err)
+	}
+	conn, err := rpc.Dial(ctx, listener.Addr().String(), pin, client)
 	if err != nil {
 		log.Fatal(err)
 	}

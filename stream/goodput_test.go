@@ -52,7 +52,8 @@ func newPlain(t *testing.T, near, far net.PacketConn) *plain {
 	p := &plain{server: &quic.Transport{Conn: far, ConnectionIDLength: 17}, client: &quic.Transport{Conn: near, ConnectionIDLength: 17}}
 	p.listener, err = p.server.Listen(&tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"plain"}}, config)
 	require.NoError(t, err)
-	pin := cert.Pinned(cert.Fingerprint(certificate))
+	pin, err := cert.Pinned(cert.Fingerprint(certificate))
+	require.NoError(t, err)
 	pin.NextProtos = []string{"plain"}
 	pin.Time = func() time.Time { return certificate.Leaf.NotBefore.Add(time.Hour) }
 	p.conn, err = p.client.Dial(t.Context(), far.LocalAddr(), pin, config)

@@ -25,7 +25,10 @@ func ServerTLS(protocols ...string) *tls.Config {
 // ClientTLS trusts Certificate, also in a bubble, whose time is long past.
 func ClientTLS(protocols ...string) *tls.Config {
 	c := Certificate()
-	config := cert.Pinned(cert.Fingerprint(c))
+	config, err := cert.Pinned(cert.Fingerprint(c))
+	if err != nil {
+		panic(err)
+	}
 	config.NextProtos = protocols
 	config.Time = func() time.Time { return c.Leaf.NotBefore.Add(time.Hour) }
 	return config

@@ -67,7 +67,7 @@ func main() {
 	join := func(who string) *bot {
 		seed++
 		b := newBot(rpc.Config{Sealed: true, Emulation: &network}, seed, f, who)
-		must(rpc.Dial(ctx, listener.Addr().String(), cert.Pinned(cert.Fingerprint(certificate)), b.world))
+		must(rpc.Dial(ctx, listener.Addr().String(), must(cert.Pinned(cert.Fingerprint(certificate))), b.world))
 		drive(b.world, b.tick)
 		return b
 	}

@@ -124,6 +124,10 @@ func serve(ctx context.Context, dir, token, addr string, ready func(addr, finger
 
 // visit connects, puts or gets what name says when the server has spawned the desk, and leaves.
 func visit(ctx context.Context, addr, fingerprint, token, dir, verb, name string) error {
+	pin, err := cert.Pinned(fingerprint)
+	if err != nil {
+		return err
+	}
 	p, err := newPlace(dir, rpc.Config{Token: []byte(token)})
 	if err != nil {
 		return err
@@ -132,7 +136,7 @@ func visit(ctx context.Context, addr, fingerprint, token, dir, verb, name string
 	Files.Handle(p.streams, func(in *stream.IncomingBlob) { files <- in }) // one at a time is asked for
 	rpc.Bind(p.world, Desk, func(a *rpc.Actor) *place { desks <- a; return p })
 	go p.world.Run(ctx)
-	conn, err := rpc.Dial(ctx, addr, cert.Pinned(fingerprint), p.world)
+	conn, err := rpc.Dial(ctx, addr, pin, p.world)
 	if err != nil {
 		return err
 	}

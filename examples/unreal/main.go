@@ -48,10 +48,14 @@ type sockets struct {
 }
 
 func (n *sockets) join(w *rpc.World) error {
+	pin, err := cert.Pinned(n.pin)
+	if err != nil {
+		return err
+	}
 	n.worlds = append(n.worlds, w)
 	joined := make(chan error, 1)
 	go func() { // Dial waits, and the worlds must tick meanwhile
-		_, err := rpc.Dial(context.Background(), n.addr, cert.Pinned(n.pin), w)
+		_, err := rpc.Dial(context.Background(), n.addr, pin, w)
 		joined <- err
 	}()
 	if !n.until(patience, func() bool { return len(joined) > 0 }) {

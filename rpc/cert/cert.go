@@ -157,21 +157,21 @@ func fingerprintOf(der []byte) string {
 var ErrPinned = errors.New("cert: the server's certificate is not the pinned one")
 
 // Pinned returns the configuration of a client that trusts the certificate with this [Fingerprint] (case and
-// colons do not matter) and no other, whatever its names and dates: dialing then fails with [ErrPinned]. A malformed fingerprint
-// matches none.
-func Pinned(fingerprint string) *tls.Config {
+// colons do not matter) and no other, whatever its names and dates: dialing then fails with [ErrPinned]. What is no fingerprint is an
+// error here.
+func Pinned(fingerprint string) (*tls.Config, error) {
 	want := strings.ToLower(strings.NewReplacer(":", "", " ", "").Replace(fingerprint))
+	if raw, err := hex.DecodeString(want); err != nil || len(raw) != sha256.Size {
+		return nil, fmt.Errorf("cert: the fingerprint %q is not the %d hex digits of a SHA-256", fingerprint, 2*sha256.Size)
+	}
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
 		InsecureSkipVerify: true, // names and dates; VerifyConnection decides, and the handshake proves the key
 		VerifyConnection:   func(state tls.ConnectionState) error { return verifyPin(want, state.PeerCertificates) },
-	}
+	}, nil
 }
 
 func verifyPin(want string, certs []*x509.Certificate) error {
-	if raw, err := hex.DecodeString(want); err != nil || len(raw) != sha256.Size {
-		return fmt.Errorf("%w: the pinned fingerprint %q is not the %d hex digits of a SHA-256", ErrPinned, want, 2*sha256.Size)
-	}
 	if len(certs) == 0 {
 		return fmt.Errorf("%w: the server has no certificate; the pinned fingerprint is %s", ErrPinned, want)
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -63,6 +64,12 @@ func shake(t *testing.T, cert tls.Certificate, client *tls.Config) error {
 	return err
 }
 
+func pinned(t *testing.T, fingerprint string) *tls.Config {
+	config, err := Pinned(fingerprint)
+	require.NoError(t, err)
+	return config
+}
+
 func TestPinned(t *testing.T) {
 	cert, err := Development()
 	require.NoError(t, err)
@@ -70,19 +77,20 @@ func TestPinned(t *testing.T) {
 	require.NoError(t, err)
 	pin := Fingerprint(cert)
 
-	require.NoError(t, shake(t, cert, Pinned(pin)))
-	require.NoError(t, shake(t, cert, Pinned(strings.ToUpper(pin[:2])+":"+pin[2:])))
-	require.ErrorContains(t, shake(t, other, Pinned(pin)),
+	require.NoError(t, shake(t, cert, pinned(t, pin)))
+	require.NoError(t, shake(t, cert, pinned(t, strings.ToUpper(pin[:2])+":"+pin[2:])))
+	require.ErrorContains(t, shake(t, other, pinned(t, pin)),
 		"the server's has fingerprint "+Fingerprint(other)+", pinned is "+pin)
-	require.ErrorIs(t, shake(t, other, Pinned(pin)), ErrPinned)
+	require.ErrorIs(t, shake(t, other, pinned(t, pin)), ErrPinned)
 	for _, bad := range []string{"", "abc", pin[:62], pin + "00", strings.Repeat("x", 64)} {
-		require.ErrorContains(t, shake(t, cert, Pinned(bad)), "is not the 64 hex digits of a SHA-256")
+		_, err := Pinned(bad)
+		require.EqualError(t, err, fmt.Sprintf("cert: the fingerprint %q is not the 64 hex digits of a SHA-256", bad))
 	}
 	require.ErrorContains(t, verifyPin(pin, nil), "no certificate")
 
 	stolen := other // the pinned certificate without its key
 	stolen.Certificate = cert.Certificate
-	require.Error(t, shake(t, stolen, Pinned(pin)))
+	require.Error(t, shake(t, stolen, pinned(t, pin)))
 }
 
 func TestLoadCertificate(t *testing.T) {
@@ -93,7 +101,7 @@ func TestLoadCertificate(t *testing.T) {
 	second, err := Load(dir)
 	require.NoError(t, err)
 	require.Equal(t, Fingerprint(first), Fingerprint(second))
-	require.NoError(t, shake(t, second, Pinned(Fingerprint(first))))
+	require.NoError(t, shake(t, second, pinned(t, Fingerprint(first))))
 
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)

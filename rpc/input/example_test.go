@@ -98,7 +98,12 @@ func Example() {
 	}
 	defer listener.Close()
 	client, mine := carts(rpc.Config{})
-	if _, err := rpc.Dial(ctx, listener.Addr().String(), cert.Pinned(cert.Fingerprint(certificate)), client); err != nil {
+	pin, err := cert.Pinned(cert.Fingerprint(certificate))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := rpc.Dial(ctx, listener.Addr().String(), pin, client); err != nil {
 		fmt.Println(err)
 		return
 	}

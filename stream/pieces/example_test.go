@@ -50,7 +50,7 @@ func Example() {
 	talks.Handle(clientStreams, clientInbox.Deliver)
 	rpc.Bind(client, deskClass, func(a *rpc.Actor) *rpc.Actor { opened <- a; return a })
 	go client.Run(ctx)
-	conn := must(rpc.Dial(ctx, listener.Addr().String(), cert.Pinned(cert.Fingerprint(certificate)), client))
+	conn := must(rpc.Dial(ctx, listener.Addr().String(), must(cert.Pinned(cert.Fingerprint(certificate))), client))
 	desk := <-opened
 
 	names := []string{"lamp", "rope", "sword"}

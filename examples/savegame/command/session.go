@@ -95,7 +95,11 @@ func visiting(do func(context.Context, *session, *desk.Client) error) func(conte
 // reach runs fn with a connected client. After an error that may pass by itself it does so again over a new connection, until nothing has
 // moved for as long as --patience says, but for the time for which the server was there.
 func (s *session) reach(ctx context.Context, fn func(context.Context, *desk.Client) error) error {
-	s.config.Server, s.config.TLS = s.Server, cert.Pinned(s.Fingerprint)
+	pin, err := cert.Pinned(s.Fingerprint)
+	if err != nil {
+		return fail(exitDenied, "server %s: %v; log in again", s.Server, err)
+	}
+	s.config.Server, s.config.TLS = s.Server, pin
 	pauses, patience := backoff.NewExponentialBackOff(), s.Duration("patience")
 	pauses.MaxInterval = maxPause
 	for deadline, said := time.Now().Add(patience), ""; ; {

@@ -31,13 +31,17 @@ func (p *player) down() caller { return caller{callDown, p.away} }
 // join connects the player. One player at a time may join.
 func (p *player) join(ctx context.Context) error {
 	s, opened := p.stage, make(chan *rpc.Actor, 1)
+	pin, err := cert.Pinned(s.fingerprint)
+	if err != nil {
+		return err
+	}
 	socket, err := s.link.client()
 	if err != nil {
 		return err
 	}
 	s.ends = append(s.ends, socket.Close)
 	p.client, err = desk.Dial(ctx, desk.ClientConfig{
-		Server: s.link.server.LocalAddr().String(), TLS: cert.Pinned(s.fingerprint), Token: p.token, Socket: socket,
+		Server: s.link.server.LocalAddr().String(), TLS: pin, Token: p.token, Socket: socket,
 		Backend: s.Backend, QUIC: s.QUIC, Setup: func(w *rpc.World) { s.game.bind(w, opened, callDown) },
 	})
 	if err != nil {

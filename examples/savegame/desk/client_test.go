@@ -41,7 +41,9 @@ func dialTo(t *testing.T, welcome func(w *rpc.World, c *rpc.Conn)) *Client {
 		require.NoError(t, listener.Close())
 		require.ErrorIs(t, <-ended, rpc.ErrClosed)
 	})
-	client, err := Dial(t.Context(), ClientConfig{Server: listener.Addr().String(), TLS: cert.Pinned(cert.Fingerprint(certificate))})
+	pin, err := cert.Pinned(cert.Fingerprint(certificate))
+	require.NoError(t, err)
+	client, err := Dial(t.Context(), ClientConfig{Server: listener.Addr().String(), TLS: pin})
 	require.NoError(t, err)
 	return client
 }

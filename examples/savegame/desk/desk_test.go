@@ -90,7 +90,9 @@ func (h *host) listen(socket net.PacketConn) {
 		require.NoError(h.t, listener.Close())
 		require.ErrorIs(h.t, <-ended, rpc.ErrClosed)
 	})
-	h.config.Server, h.config.TLS = listener.Addr().String(), cert.Pinned(cert.Fingerprint(certificate))
+	h.config.Server = listener.Addr().String()
+	h.config.TLS, err = cert.Pinned(cert.Fingerprint(certificate))
+	require.NoError(h.t, err)
 }
 
 func (h *host) dial() *Client {
