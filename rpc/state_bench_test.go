@@ -28,6 +28,7 @@ func newWalkers(t testing.TB, n int) (*World, []*walker) {
 	Replicate(b, bodies, func(o *walker) *body { return &o.body })
 	gone := &Conn{world: w, server: true}
 	gone.closing.Store(true)
+	w.frame.all = true // as in a tick
 	var all []*walker
 	for range n {
 		a, o, err := Spawn(b, nil, nil)
@@ -51,4 +52,15 @@ func BenchmarkChangingActors(b *testing.B) {
 		w.replicate(time.Now())
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(all)/8), "ns/changed")
+}
+
+// BenchmarkStillActors tells what ten thousand states cost, of which one changes.
+func BenchmarkStillActors(b *testing.B) {
+	w, all := newWalkers(b, 10_000)
+	b.ReportAllocs()
+	for tick := 0; b.Loop(); tick++ {
+		all[tick%len(all)].body.X += 0.1
+		w.replicate(time.Now())
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(all)), "ns/state")
 }
