@@ -199,6 +199,23 @@ func TestGateOfAChannel(t *testing.T) {
 			assert.Contains(t, n.server.StatNet(), "1 saturated")
 		})
 	})
+	t.Run("a burst", func(t *testing.T) {
+		inNet(t, 1, Config{Rate: 20_000, QueueUnreliable: true}, func(n *network) {
+			a := n.spawn(0)
+			for i := range 90 {
+				if i == 40 || i == 70 {
+					for range 20 {
+						require.NoError(t, wave.Call(a, make(Raw, 500)))
+					}
+				}
+				n.tick(1)
+			}
+			share := n.conns[0].Stats().OutSaturation
+			assert.Positive(t, share)
+			assert.Less(t, share, 0.5)
+			assert.Contains(t, n.server.StatNet(), "1 connected, 0 saturated")
+		})
+	})
 	t.Run("rate", func(t *testing.T) {
 		inNet(t, 1, Config{Rate: 2000, QueueUnreliable: true}, func(n *network) {
 			a := n.spawn(0)

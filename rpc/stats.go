@@ -321,16 +321,20 @@ func (d Drops) reasons() (reasons []string) {
 	return reasons
 }
 
+// saturatedShare is the OutSaturation from which on StatNet counts a connection as saturated. A burst that takes a tick or two, as when
+// many actors open at once, is no reason to look for one.
+const saturatedShare = 0.5
+
 // StatNet returns the numbers of the world and a line for each connection that has joined, as a table of at most 100 columns;
 // [Conn.Stats] has all numbers of one connection. It belongs to the world's goroutine. It is for consoles: it takes about 2 µs for each
-// connection and 10 ns for each actor. UE: stat net.
+// connection and 10 ns for each actor. Connections whose OutSaturation is half or more count as saturated. UE: stat net.
 func (w *World) StatNet() string {
 	var t statnet.Table
 	conns := w.Conns()
 	stats := make([]Stats, len(conns))
 	saturated := 0
 	for i, c := range conns {
-		if stats[i] = c.Stats(); stats[i].OutSaturation > 0 {
+		if stats[i] = c.Stats(); stats[i].OutSaturation >= saturatedShare {
 			saturated++
 		}
 	}
