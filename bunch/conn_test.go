@@ -54,7 +54,7 @@ func TestLimitsWithoutEnd(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, "hello", string(m.Payload))
 	}
-	require.Greater(t, p.ends[0].flow.limit, uint64(math.MaxInt/2))
+	require.Greater(t, p.ends[0].flow.limit, uint64(math.MaxInt/4))
 }
 
 func TestAgreeTakesTheSmaller(t *testing.T) {
