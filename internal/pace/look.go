@@ -169,7 +169,7 @@ func (c *Controller) close() {
 
 // distance returns how many rounds to cruise before the next look. It depends on the time, which differs between controllers.
 func (c *Controller) distance(t instant) int {
-	pause := leastPause + int(uint64(t)/1024*0x9E3779B97F4A7C15>>32)%(mostPause-leastPause+1)
+	pause := leastPause + int(uint64(t)/1024*0x9E3779B97F4A7C15>>32%(mostPause-leastPause+1))
 	if c.shallow {
 		pause *= shallowPause
 	}

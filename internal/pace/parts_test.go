@@ -777,3 +777,12 @@ func TestFirstWindowsTellARate(t *testing.T) {
 	require.Positive(t, c.Estimate())
 	require.Greater(t, c.Window(), 32*size)
 }
+
+// TestDistanceBetweenLooks: whatever the time, also where an int has 32 bits.
+func TestDistanceBetweenLooks(t *testing.T) {
+	var c Controller
+	for at := instant(0); at < 1000*1024; at += 1024 {
+		require.GreaterOrEqual(t, c.distance(at), leastPause, "%d", at)
+		require.LessOrEqual(t, c.distance(at), mostPause, "%d", at)
+	}
+}
