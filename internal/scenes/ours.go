@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -166,7 +167,7 @@ func (s *source) Waiting() int {
 	if s.now.Before(s.begin) {
 		return 0
 	}
-	return (s.total - int(s.next) + len(s.again)) * piece
+	return int(min(int64(s.total-int(s.next)+len(s.again))*piece, math.MaxInt32)) // which an int is large enough for
 }
 
 func appendPiece(b []byte, n uint32) []byte {
