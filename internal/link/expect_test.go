@@ -68,3 +68,12 @@ func TestExpectMeanwhile(t *testing.T) {
 		})
 	}
 }
+
+// TestExpectOfGigabytes: what a transfer of 5 GiB announces is no negative number where an int has 32 bits.
+func TestExpectOfGigabytes(t *testing.T) {
+	b := newBeside(t)
+	b.Expect(5 << 30)
+	b.source.Lock()
+	defer b.source.Unlock()
+	require.GreaterOrEqual(t, b.source.Waiting(), 1<<30)
+}

@@ -189,9 +189,12 @@ func (s Source) Receive(now time.Time, datagram []byte) {
 	}
 }
 
+// mostExpected is how many announced bytes count: what the machines hold besides still fits into an int of 32 bits.
+const mostExpected = 1 << 30
+
 // Waiting returns the bytes that were never sent, including those that Expect has announced.
 func (s Source) Waiting() (bytes int) {
-	bytes = int(s.link.expected.Load())
+	bytes = int(min(s.link.expected.Load(), mostExpected))
 	for i := range s.link.slots {
 		bytes += s.link.slots[i].Queued()
 	}
