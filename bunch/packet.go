@@ -57,7 +57,7 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 	// Is there anything to send? Then there must be room for its record.
 	fresh := c.freshAllowed()
 	if fresh && c.unreliables.messages > 0 {
-		c.saturation.chances.take(t, freshTime+c.gate.Smoothed)
+		c.saturation.chances.note(t, freshTime+c.gate.Smoothed)
 	}
 	content, must := c.hasContent(fresh), c.must(t)
 	if !content && !must || !c.makeRoom(t, must) {

@@ -9,11 +9,6 @@ const (
 	// maxStanding is how many bytes of unreliable messages may wait on a saturated path; then the oldest of a channel make room
 	// for its new one. At 50 kB/s it is 0.6 s, and maxUnreliable would be 5 s.
 	maxStanding = 32 << 10
-	// freshTime, and a round trip on top, is how long an unreliable message may wait for the rate or the path, or up to half as long again:
-	// see chances. So what is too much for one tick has six ticks at 30 Hz to leave, and the round trip for which a window, or a channel
-	// behind [Conn.After], waits for acks. What comes later shows a player what he would have answered by then. UE drops unreliable RPCs
-	// at once when the connection is saturated, and multicasts beyond two of a kind until the actor's next update.
-	freshTime = 200 * time.Millisecond
 )
 
 // saturation remembers whether the owner holds messages back, and finds out whether the path cannot take them.
@@ -29,35 +24,8 @@ type saturation struct {
 	chances  chances       // to leave, which tell the unreliable messages that have waited for too long
 }
 
-// chances are times at which unreliable messages could leave, but for the rate and the room. A message that was queued before one of them,
-// which lies freshTime and a round trip back, has waited for too long. The time at which it was queued does not tell that: Send has no
-// clock, so that may be long before, and a tick may be long.
-type chances struct {
-	at  [5]time.Duration // the newest first, a quarter of the time that a message may wait apart or more
-	old time.Duration    // unreliable messages queued before then have waited for too long
-}
-
-// take notes a chance to leave, of messages that may wait for most.
-func (c *chances) take(now, most time.Duration) {
-	for _, at := range c.at {
-		if now-at >= most {
-			c.old = at
-			break
-		}
-	}
-	if now-c.at[0] >= most/4 {
-		copy(c.at[1:], c.at[:])
-		c.at[0] = now
-	}
-}
-
 // volume is a number of bytes of play, and one of bulk.
 type volume struct{ play, bulk int }
-
-// backlog counts the unreliable messages that wait, and their bytes. It counts messages too, because one may have no bytes.
-type backlog struct{ messages, bytes int }
-
-func (b *backlog) add(messages, bytes int) { b.messages, b.bytes = b.messages+messages, b.bytes+bytes }
 
 // Hold keeps back unreliable and tracked messages, or bulk, until the next call; an owner calls it when its rate is used up. Acks,
 // control, probes, and reliable messages of the other priorities with their resends pass.
@@ -91,14 +59,14 @@ func (s *saturation) beginTick(now time.Duration, waiting int) {
 // countTick counts a tick, and whether bytes of play from an earlier one still wait at its beginning.
 func (c *Conn) countTick() {
 	c.stats.Ticks++
-	if play, _ := c.standing(); play {
+	if play, _ := c.leftOver(); play {
 		c.stats.TicksSaturated++
 	}
 }
 
-// standing reports whether bytes of play, and whether bytes of bulk, wait that were queued before the last tick ended: path or rate
+// leftOver reports whether bytes of play, and whether bytes of bulk, wait that were queued before the last tick ended: path or rate
 // do not take them.
-func (c *Conn) standing() (play, bulk bool) {
+func (c *Conn) leftOver() (play, bulk bool) {
 	waiting := c.tracked.bytes
 	for i := range bulkLevel {
 		waiting += c.levels[i].queued
@@ -171,7 +139,7 @@ func (c *Conn) rateGates(ch *channel, rated bool) bool {
 // windowGates reports whether the path keeps back what ch has. The carrier asks for packets as soon as it takes some, so messages
 // from before this tick wait for the path; with an owner that never corks, all that wait do.
 func (c *Conn) windowGates(ch *channel) bool {
-	play, bulk := c.standing()
+	play, bulk := c.leftOver()
 	switch {
 	case c.dark() || c.sent.spread() >= c.limits.History-1 || ch.resend.len() > 0 || c.stats.Ticks == 0:
 		return true

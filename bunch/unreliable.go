@@ -2,9 +2,43 @@ package bunch
 
 import "time"
 
-// maxUnreliable is how much the waiting unreliable messages may cost, and likewise the tracked ones. Beyond it the oldest unreliable
-// messages of a channel make room for its new one; a new tracked message is dropped.
-const maxUnreliable = 256 << 10
+const (
+	// maxUnreliable is how much the waiting unreliable messages may cost, and likewise the tracked ones. Beyond it the oldest unreliable
+	// messages of a channel make room for its new one; a new tracked message is dropped.
+	maxUnreliable = 256 << 10
+	// freshTime, and a round trip on top, is how long an unreliable message may wait for the rate or the path, or up to half as long again:
+	// see chances. So what is too much for one tick has six ticks at 30 Hz to leave, and the round trip for which a window, or a channel
+	// behind [Conn.After], waits for acks. What comes later shows a player what he would have answered by then. UE drops unreliable RPCs
+	// at once when the connection is saturated, and multicasts beyond two of a kind until the actor's next update.
+	freshTime = 200 * time.Millisecond
+)
+
+// backlog counts the unreliable messages that wait, and their bytes. It counts messages too, because one may have no bytes.
+type backlog struct{ messages, bytes int }
+
+func (b *backlog) add(messages, bytes int) { b.messages, b.bytes = b.messages+messages, b.bytes+bytes }
+
+// chances are times at which unreliable messages could leave, but for the rate and the room. A message that was queued before one of them,
+// which lies freshTime and a round trip back, has waited for too long. The time at which it was queued does not tell that: Send has no
+// clock, so that may be long before, and a tick may be long.
+type chances struct {
+	at  [5]time.Duration // the newest first, a quarter of the time that a message may wait apart or more
+	old time.Duration    // unreliable messages queued before then have waited for too long
+}
+
+// note notes a chance to leave, of messages that may wait for most.
+func (c *chances) note(now, most time.Duration) {
+	for _, at := range c.at {
+		if now-at >= most {
+			c.old = at
+			break
+		}
+	}
+	if now-c.at[0] >= most/4 {
+		copy(c.at[1:], c.at[:])
+		c.at[0] = now
+	}
+}
 
 // datagram is an unreliable message on its way out.
 type datagram struct {
