@@ -3,51 +3,58 @@ package bunch
 import "time"
 
 const (
-	// When unreliable messages of earlier ticks have waited at every tick for standingTime, the path counts as saturated. UE: two ticks of
-	// credit (QueuedBits), at 30 Hz.
+	// standingTime is how long unreliable messages of earlier ticks must have waited, at every tick, before the path counts as saturated.
+	// UE: two ticks of credit (QueuedBits), at 30 Hz.
 	standingTime = 66 * time.Millisecond
-	// maxStanding is how many bytes of unreliable messages may wait on a saturated path; then the oldest of a channel make room
-	// for its new one. At 50 kB/s it is 0.6 s, and maxUnreliable would be 5 s.
+	// maxStanding is how many bytes of unreliable messages may wait on a saturated path. Beyond it the oldest ones of a channel make room for
+	// its new one. At 50 kB/s these bytes take 0.6 s; the 256 KiB of maxUnreliable would take 5 s.
 	maxStanding = 32 << 10
 )
 
-// saturation remembers whether the owner holds messages back, and finds out whether the path cannot take them.
+// saturation finds out whether more is sent than the path, or the owner's rate, takes. A tick begins with Cork(true) and ends with Cork(false).
 type saturation struct {
-	held     bool          // the owner holds unreliable and tracked messages
-	bulkHeld bool          // the owner holds bulk
-	standing bool          // at every Cork(true) since, some unreliable message of an earlier tick still waited
+	// Set by Hold.
+	held     bool // the owner holds unreliable and tracked messages
+	bulkHeld bool // the owner holds bulk
+
+	// Whether unreliable messages keep waiting; set by Cork(true).
+	standing bool          // when the newest tick began, unreliable messages of earlier ticks still waited
 	since    time.Duration // when standing became true
-	young    int           // unreliable messages queued since the last tick ended, but for those behind
-	behind   int           // unreliable messages that wait for the ack of another channel, see After: the path is not why
-	added    volume        // bytes that were queued since the last tick ended
-	stale    time.Duration // unreliable and tracked messages queued before then have waited through an outage
-	chances  chances       // to leave, which tell the unreliable messages that have waited for too long
+
+	// What waits, so far as it is not a sign of saturation.
+	young  int    // unreliable messages queued since the last tick ended, without those that are behind
+	behind int    // unreliable messages that wait for the ack of another channel, see After
+	added  volume // bytes queued since the last tick ended
+
+	// Which messages are too old to leave; dropStale drops them.
+	stale   time.Duration // unreliable and tracked messages queued before then have waited through an outage; set by leaveDark
+	chances chances       // tells the unreliable messages that have waited for too long without one
 }
 
-// volume is a number of bytes of play, and one of bulk.
+// volume is how many bytes there are of play, and how many of bulk.
 type volume struct{ play, bulk int }
 
-// Hold keeps back unreliable and tracked messages, or bulk, until the next call; an owner calls it when its rate is used up. Acks,
-// control, probes, and reliable messages of the other priorities with their resends pass.
+// Hold keeps back unreliable and tracked messages, or bulk, until the next call; an owner calls it when its rate is used up. Acks, control
+// messages, probes, and reliable messages of priorities above bulk always pass, resends as well.
 func (c *Conn) Hold(unreliable, bulk bool) {
 	c.saturation.held, c.saturation.bulkHeld = unreliable, bulk
 }
 
-// Waiting reports whether unreliable or tracked messages, and whether bulk would leave now if the owner held nothing.
+// Waiting reports what would leave now if the owner held nothing: whether unreliable or tracked messages would, and whether bulk would.
 func (c *Conn) Waiting() (unreliable, bulk bool) {
 	fresh, lv := c.freshAllowed(), &c.levels[bulkLevel]
 	bulk = c.windowOpen() && (lv.resend.len() > 0 || fresh && lv.fresh.len() > 0)
 	return fresh && c.unreliables.messages+c.tracked.waiting.len() > 0, bulk
 }
 
-// Unreliable returns the bytes of unreliable messages that wait. They saturate the path, or the rate, when messages of earlier ticks were
-// left at every Cork(true) for 66 ms.
+// Unreliable returns how many bytes of unreliable messages wait, and whether they saturate the path or the rate: for 66 ms, messages of
+// earlier ticks have still waited at every Cork(true).
 func (c *Conn) Unreliable() (bytes int, saturated bool) {
 	s := &c.saturation
 	return c.unreliables.bytes, s.standing && c.now-s.since >= standingTime
 }
 
-// beginTick notes at the beginning of a tick whether unreliable messages of earlier ticks still wait.
+// beginTick notes whether unreliable messages of earlier ticks still wait when a tick begins; waiting counts all that wait but for those behind.
 func (s *saturation) beginTick(now time.Duration, waiting int) {
 	old := waiting > s.young
 	if old && !s.standing {
@@ -56,7 +63,7 @@ func (s *saturation) beginTick(now time.Duration, waiting int) {
 	s.standing = old
 }
 
-// countTick counts a tick, and whether bytes of play from an earlier one still wait at its beginning.
+// countTick counts a tick that begins, and whether play of an earlier tick still waits.
 func (c *Conn) countTick() {
 	c.stats.Ticks++
 	if play, _ := c.leftOver(); play {
@@ -64,8 +71,7 @@ func (c *Conn) countTick() {
 	}
 }
 
-// leftOver reports whether bytes of play, and whether bytes of bulk, wait that were queued before the last tick ended: path or rate
-// do not take them.
+// leftOver reports whether bytes of play, and whether bytes of bulk, still wait that were queued before the last tick ended.
 func (c *Conn) leftOver() (play, bulk bool) {
 	waiting := c.tracked.bytes
 	for i := range bulkLevel {
@@ -98,8 +104,8 @@ const (
 //	rate             the owner's rate is used up, see [Conn.Hold]
 //	window           the path takes no more: its congestion window, or packets whose fate is open, or an outage
 //
-// It is empty when nothing does: nothing waits, or only for the end of a tick ([Conn.Cork]). rated tells the two reasons apart
-// for which the owner holds bulk: that is its rate, and not the carrier's pace. Tracked messages do not count.
+// It is empty when nothing waits, or only for the end of a tick ([Conn.Cork]). rated says why the owner holds bulk, if it does: because of its
+// rate, and not of the carrier's pace. Tracked messages do not count.
 func (c *Conn) Gate(number uint64, rated bool) string {
 	ch := c.channels.find(number)
 	switch {
@@ -128,7 +134,7 @@ func (c *Conn) flowGates(ch *channel) bool {
 	return !e.started && !c.flow.allows(e.cost(), ch.priority)
 }
 
-// rateGates reports whether the owner holds back what ch has: bulk, or unreliable messages alone.
+// rateGates reports whether the owner holds back all that ch has: bulk, or nothing but unreliable messages.
 func (c *Conn) rateGates(ch *channel, rated bool) bool {
 	if ch.isBulk() {
 		return c.saturation.bulkHeld && rated
@@ -136,8 +142,8 @@ func (c *Conn) rateGates(ch *channel, rated bool) bool {
 	return c.saturation.held && ch.unreliable.len() > 0 && ch.fresh == ch.next && ch.resend.len() == 0
 }
 
-// windowGates reports whether the path keeps back what ch has. The carrier asks for packets as soon as it takes some, so messages
-// from before this tick wait for the path; with an owner that never corks, all that wait do.
+// windowGates reports whether the path keeps back what ch has. The carrier asks for packets whenever it takes some, so messages that are older
+// than this tick wait for the path. So do all messages of an owner that never corks (Ticks is 0).
 func (c *Conn) windowGates(ch *channel) bool {
 	play, bulk := c.leftOver()
 	switch {

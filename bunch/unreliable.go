@@ -6,10 +6,10 @@ const (
 	// maxUnreliable is how much the waiting unreliable messages may cost, and likewise the tracked ones. Beyond it the oldest unreliable
 	// messages of a channel make room for its new one; a new tracked message is dropped.
 	maxUnreliable = 256 << 10
-	// freshTime, and a round trip on top, is how long an unreliable message may wait for the rate or the path, or up to half as long again:
-	// see chances. So what is too much for one tick has six ticks at 30 Hz to leave, and the round trip for which a window, or a channel
-	// behind [Conn.After], waits for acks. What comes later shows a player what he would have answered by then. UE drops unreliable RPCs
-	// at once when the connection is saturated, and multicasts beyond two of a kind until the actor's next update.
+	// freshTime and a round trip are how long an unreliable message may wait for the rate or the path; chances stretches that by half at most.
+	// So what is too much for one tick has six ticks at 30 Hz to leave, and the round trip in which a window opens, or the channel that it
+	// comes [Conn.After] is acked. What comes later is too old for a player to react to. UE drops an unreliable RPC at the
+	// call when the connection is saturated, and a multicast when two of its kind wait already for the actor's next update.
 	freshTime = 200 * time.Millisecond
 )
 
@@ -18,23 +18,23 @@ type backlog struct{ messages, bytes int }
 
 func (b *backlog) add(messages, bytes int) { b.messages, b.bytes = b.messages+messages, b.bytes+bytes }
 
-// chances are times at which unreliable messages could leave, but for the rate and the room. A message that was queued before one of them,
-// which lies freshTime and a round trip back, has waited for too long. The time at which it was queued does not tell that: Send has no
-// clock, so that may be long before, and a tick may be long.
+// chances are the moments at which unreliable messages waited and a packet might have taken them, had the owner's rate and the packet's room
+// allowed it. A message that was queued before such a moment, and still waits freshTime and a round trip after it, is too old. The age of a
+// message alone does not say that: Send takes no time, so at may lie long before the call, and in a long tick it cannot leave.
 type chances struct {
-	at  [5]time.Duration // the newest first, a quarter of the time that a message may wait apart or more
-	old time.Duration    // unreliable messages queued before then have waited for too long
+	at  [5]time.Duration // the newest first, at least a quarter of the permitted wait apart
+	old time.Duration    // unreliable messages queued before then are too old
 }
 
-// note notes a chance to leave, of messages that may wait for most.
-func (c *chances) note(now, most time.Duration) {
+// note notes a chance at now; wait is how long a message may wait after one.
+func (c *chances) note(now, wait time.Duration) {
 	for _, at := range c.at {
-		if now-at >= most {
+		if now-at >= wait {
 			c.old = at
 			break
 		}
 	}
-	if now-c.at[0] >= most/4 {
+	if now-c.at[0] >= wait/4 {
 		copy(c.at[1:], c.at[:])
 		c.at[0] = now
 	}
