@@ -136,7 +136,7 @@ func (ch *channel) partial(n uint64) (s slot, known bool) {
 	if i, parked := ch.in.find(n); parked {
 		s = *ch.in.at(i)
 	}
-	return s, s.state != taken
+	return s, s.state != delivered
 }
 
 // ring holds the entries of consecutive sequences.

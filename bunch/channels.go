@@ -110,8 +110,8 @@ func (c *channels) checkLimit(number uint64) error {
 
 func (c *channels) isOurs(number uint64) bool { return number&1 == c.ourNext&1 }
 
-// taken notes that the peer's close of ch was processed.
-func (c *channels) taken(ch *channel) {
+// peerClosed notes that the peer's close of ch was processed.
+func (c *channels) peerClosed(ch *channel) {
 	if !ch.ours {
 		c.theirs--
 	}

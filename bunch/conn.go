@@ -47,7 +47,7 @@ type Conn struct {
 	ready      readyList     // messages for Next and Take
 	flow       flow          // limits of reliable bytes, in both directions
 	payloads   payloadMemory // memory of payloads until the owner takes their messages
-	unordered  run           // scratch memory of takeUnordered, which joins the entries of one message in it
+	unordered  run           // scratch memory of deliverUnordered, which joins the entries of one message in it
 	assemblies assemblies    // unreliable messages in parts
 	restorer   restorer      // repair bunches that wait for more
 

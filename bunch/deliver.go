@@ -8,17 +8,14 @@ const maxMessages = 32
 
 // deliverWhole hands out the messages of a whole bunch. The price of the entry is given back when the last one is fetched.
 func (c *Conn) deliverWhole(ch *channel, s *slot) error {
-	m := Message{Delivery: Delivery(s.flags & deliveryMask), Open: s.flags&flagOpen != 0}
-	closes := s.flags&flagClose != 0
 	if len(s.payload) == 0 {
-		if !closes {
+		if s.flags&flagClose == 0 {
 			return violation(BunchDataOverflow, "channel %d: a whole bunch without a message", ch.number)
 		}
-		m.Delivery, m.Close, m.cost = Reliable, true, int32(paid(s, 1))
-		c.deliver(ch, &m)
+		c.deliver(ch, bareClose(s))
 		return nil
 	}
-
+	m := Message{Delivery: Delivery(s.flags & deliveryMask), Open: s.flags&flagOpen != 0}
 	b := s.payload
 	for count := 1; len(b) > 0; count++ {
 		size, n := consumeVarint(b)
@@ -31,12 +28,17 @@ func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 		end := n + int(size)
 		m.Payload = b[n:end:end]
 		if b = b[end:]; len(b) == 0 {
-			m.Close, m.cost, m.pinned = closes, int32(paid(s, count)), s.pinned
+			m.Close, m.cost, m.pinned = s.flags&flagClose != 0, int32(paid(s, count)), s.pinned
 		}
 		c.deliver(ch, &m)
 		m.Open = false
 	}
 	return nil
+}
+
+// bareClose returns the message of a whole bunch that only closes: a reliable one without a payload.
+func bareClose(s *slot) *Message {
+	return &Message{Delivery: Reliable, Open: s.flags&flagOpen != 0, Close: true, cost: int32(paid(s, 1))}
 }
 
 // deliver appends a message to the ready list.
@@ -59,9 +61,9 @@ func (c *Conn) Waited(now time.Time, m *Message) time.Duration {
 	return time.Duration(max(0, since)) * grain
 }
 
-// takeUnordered hands out the unordered message of the i-th parked entry if all of it is there, though earlier entries are
+// deliverUnordered hands out the unordered message of the i-th parked entry if all of it is there, though earlier entries are
 // missing. A message that opens or closes the channel waits for its turn.
-func (c *Conn) takeUnordered(ch *channel, i int) error {
+func (c *Conn) deliverUnordered(ch *channel, i int) error {
 	if !ch.opened {
 		return nil // the message that opens the channel must be handed out first
 	}
@@ -69,10 +71,10 @@ func (c *Conn) takeUnordered(ch *channel, i int) error {
 	if !ok {
 		return nil
 	}
-	for i := first; i <= last; i++ {
-		s := ch.in.at(i)
-		s.state = taken
-		if err := c.take(ch, &c.unordered, s); err != nil {
+	for k := first; k <= last; k++ {
+		s := ch.in.at(k)
+		s.state = delivered
+		if err := c.deliverEntry(ch, &c.unordered, s); err != nil {
 			return err
 		}
 		s.payload = nil

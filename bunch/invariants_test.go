@@ -199,7 +199,7 @@ func charged(c *Conn) (reliable, control int) {
 }
 
 func slotCharge(s *slot) int {
-	if s.state == taken {
+	if s.state == delivered {
 		return entryCost
 	}
 	messages := 1
@@ -237,7 +237,7 @@ func checkReceiver(t testing.TB, c *Conn) {
 		pinned += ch.run.pinned
 		for i := range ch.in.len() {
 			s := ch.in.at(i)
-			if s.state != taken {
+			if s.state != delivered {
 				pinned += int(s.pinned)
 			}
 			if s.number < ch.expected || i > 0 && s.number <= ch.in.at(i-1).number {

@@ -97,7 +97,7 @@ func paid(s *slot, messages int) int {
 		return 0
 	}
 	cost := price(s.flags&^flagClose, len(s.payload), messages)
-	if s.state == taken {
+	if s.state == delivered {
 		cost -= entryCost
 	}
 	return cost

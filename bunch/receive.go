@@ -167,7 +167,7 @@ func (c *Conn) receiveReliable(ch *channel, h header, payload []byte, size int) 
 		return true, c.advance(ch)
 	}
 	if h.delivery() == ReliableUnordered {
-		return true, c.takeUnordered(ch, i)
+		return true, c.deliverUnordered(ch, i)
 	}
 	return true, nil
 }
@@ -269,7 +269,7 @@ func (c *Conn) advance(ch *channel) error {
 			return nil
 		}
 		ch.expected++
-		if s.state == taken {
+		if s.state == delivered {
 			c.release(ch.number, entryCost)
 		} else if err := c.process(ch, s.number, s); err != nil {
 			return err
@@ -284,7 +284,7 @@ func (c *Conn) process(ch *channel, n uint64, s *slot) error {
 	if err := checkOpen(ch, n, s.flags); err != nil {
 		return err
 	}
-	if err := c.take(ch, &ch.run, s); err != nil {
+	if err := c.deliverEntry(ch, &ch.run, s); err != nil {
 		return err
 	}
 	if s.flags&flagClose != 0 {
@@ -294,8 +294,8 @@ func (c *Conn) process(ch *channel, n uint64, s *slot) error {
 	return nil
 }
 
-// take hands out the messages that an entry completes; r is the run of which it may be part.
-func (c *Conn) take(ch *channel, r *run, s *slot) error {
+// deliverEntry hands out the messages that an entry completes; r is the run of which it may be part.
+func (c *Conn) deliverEntry(ch *channel, r *run, s *slot) error {
 	if s.flags&flagWhole != flagWhole {
 		return c.addToRun(ch, r, s)
 	}
@@ -327,7 +327,7 @@ func (c *Conn) closed(ch *channel) {
 	}
 	ch.inClosed = true
 	c.assemblies.evictAll(ch)
-	c.channels.taken(ch)
+	c.channels.peerClosed(ch)
 	if !ch.outClosed {
 		c.closeChannel(ch, flagAnswer, nil)
 	}

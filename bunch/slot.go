@@ -12,7 +12,7 @@ const (
 	empty slotState = iota
 	partly
 	full
-	taken // an unordered entry whose message was handed out
+	delivered // an unordered entry whose message was handed out
 )
 
 // slot holds one entry that arrived, whole or in pieces.
