@@ -2,11 +2,11 @@ package bunch
 
 import "time"
 
-// maxMessages is how many messages a whole bunch may hold. Each costs the receiver messageCost, however short it is, so a bound on them bounds
-// what 1,100 bytes make it hold.
+// maxMessages is how many messages a whole bunch may hold. Each takes messageCost at the receiver, however short it is: without a limit 1,100
+// bytes could make it hold as many messages.
 const maxMessages = 32
 
-// deliverWhole hands out the messages of a whole bunch. The price of the entry is given back when the last one is fetched.
+// deliverWhole hands out the messages of a whole bunch. The last one carries the price of the entry, which Take gives back.
 func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 	if len(s.payload) == 0 {
 		if s.flags&flagClose == 0 {
@@ -41,7 +41,7 @@ func bareClose(s *slot) *Message {
 	return &Message{Delivery: Reliable, Open: s.flags&flagOpen != 0, Close: true, cost: int32(paid(s, 1))}
 }
 
-// deliver appends a message to the ready list.
+// deliver appends a message to the ready list, and asks the owner to take it.
 func (c *Conn) deliver(ch *channel, m *Message) {
 	m.Channel, m.at = ch.number, grains(c.now)
 	ch.opened = ch.opened || m.Open
@@ -54,15 +54,15 @@ func (c *Conn) deliver(ch *channel, m *Message) {
 
 func grains(t time.Duration) uint32 { return uint32(t / grain) }
 
-// Waited returns for how long a message has been complete at now; its owner may call it when it handles the message, however long
-// after Take. It is exact to 16 µs. Any goroutine may call it, at any time.
+// Waited returns how long a message has been complete at now, to 16 µs. Whoever handles the message may call it, at any time after Take and on
+// any goroutine.
 func (c *Conn) Waited(now time.Time, m *Message) time.Duration {
 	since := int32(grains(now.Sub(c.start)) - m.at)
 	return time.Duration(max(0, since)) * grain
 }
 
-// deliverUnordered hands out the unordered message of the i-th parked entry if all of it is there, though earlier entries are
-// missing. A message that opens or closes the channel waits for its turn.
+// deliverUnordered hands out the unordered message to which the i-th parked entry belongs, if all of it has arrived, although earlier entries are
+// missing. A message that opens or closes the channel waits for them.
 func (c *Conn) deliverUnordered(ch *channel, i int) error {
 	if !ch.opened {
 		return nil // the message that opens the channel must be handed out first
@@ -92,13 +92,12 @@ func (c *Conn) Next() (Message, bool) {
 // Ready returns how many complete messages wait for Next or Take.
 func (c *Conn) Ready() int { return c.ready.len() }
 
-// takeBytes is how many bytes one Take hands out at most, unless a single message has more. Messages that were taken are charged to no
-// limit, so an owner that stops in the middle of them must not hold many bytes.
+// takeBytes is how many bytes one Take hands out at most, unless a single message has more. Messages that were taken count against no limit, so
+// an owner that stops in the middle of a batch must not hold many bytes.
 const takeBytes = 16 << 10
 
-// Take moves at most len(into) complete messages, the oldest first, and returns how many: at most 16 KiB of them, but always one
-// if there is one. They count as consumed. The others wait here, and hold the peer up once they reach the ReceiveLimit (see
-// [Config]).
+// Take moves complete messages, the oldest first, and returns how many: as many as fit, or 16 KiB of them, but one of any length. They
+// count as consumed. The others wait here, and stop the peer once they reach the ReceiveLimit (see [Config]).
 func (c *Conn) Take(into []Message) int {
 	n, size, cost := 0, 0, 0
 	for n < len(into) && c.ready.len() > 0 {
@@ -115,8 +114,8 @@ func (c *Conn) Take(into []Message) int {
 	return n
 }
 
-// Reuse takes back the memory of a message from Next or Take that nobody uses any more, for a later message. It keeps that of one long
-// message at most, and gives it up when no other comes for a while.
+// Reuse takes back a message from Next or Take that nobody uses any more, and keeps its memory for a later one. It keeps the memory of one long
+// message at most, and drops it when no other comes for a while.
 func (c *Conn) Reuse(m *Message) {
 	if m.joined {
 		c.payloads.spent = m.Payload[:0]
@@ -124,7 +123,7 @@ func (c *Conn) Reuse(m *Message) {
 	*m = Message{}
 }
 
-// fetched counts a message as waiting no more, and returns how much it gives back of the peer's limit.
+// fetched counts out a message that Take moves, and returns what that gives back of the peer's limit.
 func (c *Conn) fetched(m *Message) (cost int) {
 	c.payloads.pinned -= int(m.pinned)
 	switch {

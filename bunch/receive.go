@@ -294,7 +294,7 @@ func (c *Conn) process(ch *channel, n uint64, s *slot) error {
 	return nil
 }
 
-// deliverEntry hands out the messages that an entry completes; r is the run of which it may be part.
+// deliverEntry hands out the messages that an entry completes; r is the run that it continues, if it is part of one.
 func (c *Conn) deliverEntry(ch *channel, r *run, s *slot) error {
 	if s.flags&flagWhole != flagWhole {
 		return c.addToRun(ch, r, s)

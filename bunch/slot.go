@@ -12,7 +12,7 @@ const (
 	empty slotState = iota
 	partly
 	full
-	delivered // an unordered entry whose message was handed out
+	delivered // an unordered entry whose message was handed out ahead of its turn
 )
 
 // slot holds one entry that arrived, whole or in pieces.
