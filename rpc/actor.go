@@ -179,7 +179,7 @@ func (a *Actor) partFrom(previous *Conn) {
 	if a.name == "" { // else it has been told
 		_ = a.tellOwner(previous) // an error means that the connection is closing
 	}
-	a.world.departing = append(a.world.departing, o)
+	a.world.parted = append(a.world.parted, o)
 }
 
 // resume takes back that the actor will close for c, which has it again.

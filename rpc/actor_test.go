@@ -108,7 +108,7 @@ func TestOwnersThatTakeTurns(t *testing.T) {
 		require.True(t, n.mirror(1, a).Owned())
 		require.Nil(t, a.openingOn(n.conns[0]))
 		require.Nil(t, n.clients[0].binding.first())
-		require.Empty(t, n.server.departing)
+		require.Empty(t, n.server.parted)
 	})
 }
 
@@ -141,7 +141,7 @@ func TestLastOwnerBeforeItsOpen(t *testing.T) {
 				}
 				p := n.clients[0].binding.first()
 				require.Equal(t, test.keeps, p != nil && p.actor.Alive(), "%v", heard)
-				require.Empty(t, n.server.departing)
+				require.Empty(t, n.server.parted)
 			})
 		})
 	}

@@ -328,7 +328,7 @@ func (w *World) admit(c *Conn) {
 // openOwned opens, as tasks, the actors that Config.Login gave to a connection that has now joined.
 func (w *World) openOwned(c *Conn) {
 	for a := range c.shown.owned.all {
-		for _, heir := range a.household(nil) {
+		for _, heir := range a.withOwned(nil) {
 			w.game.Later(c, tasks.Doing{What: "the state of ", Of: heir.class}, func() {
 				if heir.conn == c {
 					w.openAlways(heir, c)

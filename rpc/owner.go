@@ -143,7 +143,7 @@ func (a *Actor) inherit(conn *Conn) (heirs []*Actor, first error) {
 	if previous == conn {
 		return nil, nil
 	}
-	heirs = a.household(nil)
+	heirs = a.withOwned(nil)
 	for _, heir := range heirs {
 		heir.conn = conn
 		heir.resume(conn)
@@ -159,8 +159,8 @@ func (a *Actor) inherit(conn *Conn) (heirs []*Actor, first error) {
 	return heirs, first
 }
 
-// household appends the actor and all that it owns, owners first.
-func (a *Actor) household(list []*Actor) []*Actor {
+// withOwned appends the actor and all that it owns, owners first.
+func (a *Actor) withOwned(list []*Actor) []*Actor {
 	list = append(list, a)
 	for i := len(list) - 1; i < len(list); i++ {
 		list = slices.AppendSeq(list, list[i].children.all)
@@ -174,7 +174,7 @@ func (a *Actor) tellOwners(previous, conn *Conn) error {
 	if a.torn {
 		return nil
 	}
-	closes := a.wasFor(previous)
+	closes := a.onlyAsOwner(previous)
 	if previous != nil && (!closes || a.name != "") { // a placed copy outlives its channel
 		_ = a.tellOwner(previous) // an error means that the connection is closing
 	}
@@ -192,7 +192,7 @@ func (a *Actor) tellOwners(previous, conn *Conn) error {
 
 // closeParted closes, in Flush, the openings of last owners whose clients have acknowledged the open.
 func (w *World) closeParted() {
-	w.departing = slices.DeleteFunc(w.departing, func(o *opening) bool {
+	w.parted = slices.DeleteFunc(w.parted, func(o *opening) bool {
 		if o.closed || !o.parted {
 			return true
 		}
@@ -204,8 +204,8 @@ func (w *World) closeParted() {
 	})
 }
 
-// wasFor reports whether the actor was open for its last owner only because that owned it: what is private is for nobody else.
-func (a *Actor) wasFor(previous *Conn) bool {
+// onlyAsOwner reports whether the actor was open for its last owner only because that owned it: what is private is for nobody else.
+func (a *Actor) onlyAsOwner(previous *Conn) bool {
 	r := &a.relevancy
 	private := r.rule == byHand || r.rule == byOwner || r.asOwner && r.rule == byGrid && !a.world.relevance.grid.Has(r.slot)
 	return private && previous != nil && !r.always && !r.named && a != previous.shown.view.target

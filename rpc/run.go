@@ -188,7 +188,7 @@ var fewConns = 16
 
 // unsettled reports whether the world needs a tick even if nothing happens: states are on their way, or actors and views may move.
 func (w *World) unsettled() bool {
-	if w.relevance.members > 0 && len(w.announced) > 0 || len(w.fallingAsleep)+len(w.departing) > 0 || w.requests.asked.Len() > 0 || w.replicator.behind {
+	if w.relevance.members > 0 && len(w.announced) > 0 || len(w.fallingAsleep)+len(w.parted) > 0 || w.requests.asked.Len() > 0 || w.replicator.behind {
 		return true
 	}
 	return slices.ContainsFunc(w.announced, (*Conn).unsettled)
