@@ -108,15 +108,15 @@ type SpawnOption func(*Actor)
 func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.relevancy.always = true } }
 
 // OnlyRelevantToOwner opens an actor for nobody but its owner, however near others are, and even when its class has neither At
-// nor Relevant. The last owner's copy closes with SetOwner. UE: bOnlyRelevantToOwner; there it closes after RelevantTimeout, and gets nothing
+// nor Relevant. The previous owner's copy closes with SetOwner. UE: bOnlyRelevantToOwner; there it closes after RelevantTimeout, and gets nothing
 // meanwhile.
 func OnlyRelevantToOwner() SpawnOption { return func(a *Actor) { a.relevancy.onlyOwner = true } }
 
 // RelevantAsOwner makes an actor relevant to those to whom its owner is, as a weapon is to those who see the pawn that bears it. It
 // counts as standing where its owner does, or where the view of the connection that owns it does, see [Conn.SetView], with the cull
 // distance of that actor; when that actor is AlwaysRelevant, all who see from somewhere see it. When there is no such actor, or
-// [Relevant] decides about it, only the owner has the actor, and the last owner's copy closes with SetOwner. Other copies close 5 s
-// after their client last saw the owner, also the last owner's. While the server itself owns it, it is where its own class's [At] says;
+// [Relevant] decides about it, only the owner has the actor, and the previous owner's copy closes with SetOwner. Other copies close 5 s
+// after their client last saw the owner, also the previous owner's. While the server itself owns it, it is where its own class's [At] says;
 // nobody has it then when there is none. UE: bNetUseOwnerRelevancy, RelevantTimeout.
 func RelevantAsOwner() SpawnOption { return func(a *Actor) { a.relevancy.asOwner = true } }
 
@@ -166,8 +166,9 @@ func (a *Actor) show(c *Conn) error {
 	return a.open(c)
 }
 
-// partFrom closes the actor for its last owner. Where the client has yet to acknowledge the open, the close waits for that, so that resume can
-// take it back: else an actor that goes to and fro would open and close more often than a round trip allows, and fall ever further behind.
+// partFrom closes the actor for its previous connection. If the client has yet to acknowledge the open, the close waits for that, so that resume
+// can still take it back. Otherwise an actor that goes to and fro would open and close more often than a round trip allows, and fall ever
+// further behind.
 func (a *Actor) partFrom(previous *Conn) {
 	o := a.openingOn(previous)
 	if o == nil || !previous.usable() || o.acknowledged() {
@@ -176,7 +177,7 @@ func (a *Actor) partFrom(previous *Conn) {
 	}
 	o.parted = true
 	o.look()
-	if a.name == "" { // else it has been told
+	if a.name == "" { // tellOwners has told the copy of a placed actor
 		_ = a.tellOwner(previous) // an error means that the connection is closing
 	}
 	a.world.parted = append(a.world.parted, o)

@@ -29,7 +29,7 @@ type opening struct {
 	told   state.Mask // fields that left in an update since the open, whatever its fate: lastPayload sends them again
 	listed bool       // it is in stateOutbox.dirty
 	closed bool
-	parted bool            // the client was the owner, gets nothing more, and has yet to acknowledge the open: see Actor.partFrom
+	parted bool            // it closes once the client, which was the owner, has acknowledged the open; until then nothing is sent: see Actor.partFrom
 	since  time.Time       // when the last update was handed over, or else when the actor opened; for urgency
 	claim  float64         // what urgency has returned, for stateOutbox.sort
 	late   state.Mask      // initial fields that the open could not carry, because the constructor called OpenTo

@@ -7,11 +7,12 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// Owner owns actors. It is a *[Conn], or another *[Actor] of the same server. A chain of owners ends at a connection or at the
-// server itself. That end is [Actor.Conn]: it may call Server RPCs, runs Client RPCs, and has the fields that are for the owner. UE:
-// AActor::Owner; the chain of GetNetConnection.
+// Owner owns actors. It is a *[Conn], or another *[Actor] of the same server, which may have an owner as well. Such a chain ends at a
+// connection, [Actor.Conn], or at the server itself. The client of that connection may call Server RPCs, runs Client RPCs, and gets the fields
+// that are for the owner. UE: AActor::Owner; the chain of GetNetConnection.
 type Owner interface {
-	// ends returns both ends of the chain: the actor that owns directly, nil when none does, and the connection at the far end.
+	// ends returns both ends of the chain: the actor that owns directly, nil when it is no actor, and the connection at the far end, nil when
+	// that is the server.
 	ends() (owner *Actor, conn *Conn)
 }
 
@@ -24,7 +25,7 @@ func (a *Actor) ends() (*Actor, *Conn) {
 	return a, a.conn
 }
 
-// endsOf returns o.ends; nothing when o is nil.
+// endsOf returns the ends of o, which is nil for the server itself.
 func endsOf(o Owner) (owner *Actor, conn *Conn) {
 	if o == nil {
 		return nil, nil
@@ -32,14 +33,14 @@ func endsOf(o Owner) (owner *Actor, conn *Conn) {
 	return o.ends()
 }
 
-// mayOwn returns why owner and conn cannot own a; a is nil when it is yet to be made.
+// mayOwn returns an error when the ends of an owner, owner and conn, cannot own a. Spawn, which has yet to make the actor, passes nil for a.
 func (w *World) mayOwn(a, owner *Actor, conn *Conn) error {
 	switch {
 	case owner != nil && owner.world != w, conn != nil && conn.world != w:
 		return fmt.Errorf("the owner is of another world: %w", ErrWrongRole)
 	case owner != nil && (owner.dead || owner.torn):
 		return fmt.Errorf("the owner, %v, is destroyed or torn off: %w", owner, ErrClosed)
-	case conn != nil && !conn.expected() && !conn.usable(): // in this order, for it may join between the two
+	case conn != nil && !conn.expected() && !conn.usable(): // in this order: a connection that joins meanwhile is still found usable
 		return fmt.Errorf("the owner is %v: %w", conn, ErrClosed)
 	}
 	for o := owner; o != nil && a != nil; o = o.owner {
@@ -76,18 +77,24 @@ func (a *Actor) ownerChanged() {
 	}
 }
 
-// SetOwner gives the actor to a connection, to another actor or to the server itself (nil). When that changes the connection at the end
-// of the chain, the actor and all that it owns open for the new one, and both clients are told. For the last one an actor closes at once
-// that was open there only because of its owner: its class has neither [At] nor [Relevant], or it is [OnlyRelevantToOwner], or
-// [RelevantAsOwner] of one that stands nowhere, and nobody called [Actor.OpenTo] of it. Other actors close 5 s after they were last
-// relevant, as always. When that client has yet to acknowledge the open, the close waits for that, and is taken back if the client owns
-// the actor again; meanwhile it gets nothing. One that closed opens again for a client only when that has acknowledged the close, a
-// round trip later: when an actor goes to and fro faster than that, call OpenTo for those among whom it does. It is an error when the
-// actor would own itself, directly or by others. When an owner is destroyed, the actors that it owned belong to the server. When a
-// connection ends, all actors of its chains are destroyed after OnDisconnect, each before its owner: SetOwner(a, nil) in OnDisconnect
-// keeps an actor with all that it owns; in OnClose of the pawn that owns it, it would be too late. When the new owner's client cannot
-// take the actor, or cannot be told, SetOwner returns why, and that client still owns the actor. Server only. UE: SetOwner; there the
-// actors that a leaving player's pawn owned stay.
+// SetOwner gives the actor to a connection, to another actor, or to the server itself (nil). Server only. UE: SetOwner; there the actors that a
+// leaving player's pawn owned stay.
+//
+// When this changes the connection at the end of the chain, the actor and all that it owns open for the new connection, and the clients of both
+// are told. When the new client cannot take the actor, or cannot be told, SetOwner returns why; it owns the actor all the same. It is an error
+// if the actor would own itself, directly or through others.
+//
+// The previous client's copy closes at once if the client had it only as the owner: the class has neither [At] nor [Relevant], or the actor is
+// [OnlyRelevantToOwner], or [RelevantAsOwner] of one that stands nowhere, and nobody has called its [Actor.OpenTo]. Other copies close 5 s
+// after they were last relevant, as always.
+//
+// A copy whose open the client has yet to acknowledge closes only then; meanwhile it gets nothing, and if the client owns the actor again it
+// stays. A copy that has closed opens again only when the client has acknowledged the close, a round trip later. So when an actor goes to and
+// fro faster than that, call OpenTo for the clients among whom it does.
+//
+// When an owner is destroyed, the actors that it owned belong to the server. When a connection ends, all actors of its chains are destroyed
+// after OnDisconnect, each before its owner. SetOwner(a, nil) in OnDisconnect keeps a and all that a owns; in OnClose of the pawn that owns a it
+// comes too late.
 func (w *World) SetOwner(a *Actor, to Owner) error {
 	if err := a.mayChange("SetOwner"); err != nil {
 		return err
@@ -105,7 +112,7 @@ func (w *World) SetOwner(a *Actor, to Owner) error {
 	a.unlist()
 	a.listAt(owner, conn)
 	heirs, err := a.inherit(conn)
-	if len(heirs) == 0 { // another actor of the same client's owns it
+	if len(heirs) == 0 { // the connection is the same
 		a.ownerChanged()
 	}
 	for _, heir := range heirs {
@@ -136,8 +143,8 @@ func (a *Actor) unlist() {
 	a.owner = nil
 }
 
-// inherit makes conn the end of the chain for the actor and all that it owns, and tells the clients. It returns these actors, none when
-// nothing has changed.
+// inherit makes conn the end of the chain for the actor and all that it owns, and tells the clients. It returns these actors; none when conn was
+// the end already.
 func (a *Actor) inherit(conn *Conn) (heirs []*Actor, first error) {
 	previous := a.conn
 	if previous == conn {
@@ -159,7 +166,7 @@ func (a *Actor) inherit(conn *Conn) (heirs []*Actor, first error) {
 	return heirs, first
 }
 
-// withOwned appends the actor and all that it owns, owners first.
+// withOwned appends the actor and all that it owns, directly or through others, each after its owner.
 func (a *Actor) withOwned(list []*Actor) []*Actor {
 	list = append(list, a)
 	for i := len(list) - 1; i < len(list); i++ {
@@ -168,14 +175,14 @@ func (a *Actor) withOwned(list []*Actor) []*Actor {
 	return list
 }
 
-// tellOwners tells the old owner's client, or closes the actor there, and tells the new one's, or opens it there; one that has yet to join
-// hears of it when it has.
+// tellOwners tells the clients of both connections that the owner has changed. Where the previous one had the actor only as its owner, it closes
+// there; where the new one does not have it, it opens. A client that has yet to join is told by openOwned when it has.
 func (a *Actor) tellOwners(previous, conn *Conn) error {
 	if a.torn {
 		return nil
 	}
 	closes := a.onlyAsOwner(previous)
-	if previous != nil && (!closes || a.name != "") { // a placed copy outlives its channel
+	if previous != nil && (!closes || a.name != "") { // the copy of a placed actor outlives its channel
 		_ = a.tellOwner(previous) // an error means that the connection is closing
 	}
 	if closes {
@@ -190,7 +197,7 @@ func (a *Actor) tellOwners(previous, conn *Conn) error {
 	return a.tellOwner(conn)
 }
 
-// closeParted closes, in Flush, the openings of last owners whose clients have acknowledged the open.
+// closeParted runs in Flush. It closes the parted openings whose clients have acknowledged the open, and forgets those that were closed or resumed.
 func (w *World) closeParted() {
 	w.parted = slices.DeleteFunc(w.parted, func(o *opening) bool {
 		if o.closed || !o.parted {
@@ -204,7 +211,8 @@ func (w *World) closeParted() {
 	})
 }
 
-// onlyAsOwner reports whether the actor was open for its last owner only because that owned it: what is private is for nobody else.
+// onlyAsOwner reports whether the actor was open for its previous connection only because that owned it. A private actor is relevant to nobody
+// but its owner. It stays open all the same when it is AlwaysRelevant, when the game has called OpenTo, and for a client that views from it.
 func (a *Actor) onlyAsOwner(previous *Conn) bool {
 	r := &a.relevancy
 	private := r.rule == byHand || r.rule == byOwner || r.asOwner && r.rule == byGrid && !a.world.relevance.grid.Has(r.slot)
@@ -221,7 +229,7 @@ func (a *Actor) orphan() (heirs []*Actor) {
 	return heirs
 }
 
-// destroyOwned destroys the actors that the connection still owns, each in a task, and before each actor those that it owns.
+// destroyOwned destroys the actors that a connection which has ended still owns: each in a task of its own, and before its owner.
 func (c *Conn) destroyOwned() {
 	a := c.shown.owned.First()
 	if a == nil {
@@ -234,8 +242,8 @@ func (c *Conn) destroyOwned() {
 	_ = c.world.Destroy(a)
 }
 
-// Owner returns, on the server, the actor that owns this one; nil when a connection or the server itself does. Clients do not know it: use
-// a [Ref] in a state to tell them. UE: GetOwner.
+// Owner returns, on the server, the actor that owns this one; nil when a connection or the server itself does. Clients do not know it: put a
+// [Ref] into a state to tell them. UE: GetOwner.
 func (a *Actor) Owner() *Actor { return a.owner }
 
 // ownerName names who owns the actor, on the server.

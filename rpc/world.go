@@ -42,7 +42,7 @@ type World struct {
 	relevance  relevance  // on a server: for whom they are open
 
 	fallingAsleep []*Actor   // on a server: dormant actors whose channels the next Flush closes
-	parted        []*opening // on a server: of last owners; they close once the client has acknowledged the open
+	parted        []*opening // on a server: openings that Actor.partFrom keeps until the client has acknowledged the open
 
 	// The connections that joined. Owned by the world's goroutine, except parts of dos.
 	announced    []*Conn      // admitted, and not expelled
