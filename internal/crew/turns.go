@@ -19,11 +19,12 @@ const (
 // All methods may be called concurrently.
 type Turns struct {
 	tokens chan struct{}
-	paid   atomic.Int64 // Unix time in nanoseconds until which the share of the time is spent
+	began  time.Time
+	paid   atomic.Int64 // nanoseconds after began until which the share of the time is spent: a clock that is set back does not change that
 }
 
 // NewTurns lets n goroutines work at once.
-func NewTurns(n int) *Turns { return &Turns{tokens: make(chan struct{}, n)} }
+func NewTurns(n int) *Turns { return &Turns{tokens: make(chan struct{}, n), began: time.Now()} }
 
 // Take waits for a turn, which [Turns.End] ends; it is false when stop has a value or is closed first. Then it yields: the runtime has a
 // goroutine that another wakes run before all that are ready already, and so heavy work would hand on its processor to heavy work alone.
@@ -39,14 +40,13 @@ func (t *Turns) Take(stop <-chan struct{}) bool {
 
 // yield lets other goroutines go first, while that is cheap.
 func (t *Turns) yield() {
-	begin := time.Now()
-	paid := time.Duration(t.paid.Load() - begin.UnixNano())
-	if paid > yieldShare*yieldBurst {
+	now, paid := time.Since(t.began), time.Duration(t.paid.Load())
+	if paid-now > yieldShare*yieldBurst {
 		return
 	}
 	runtime.Gosched()
-	if took := time.Since(begin); took >= longYield {
-		t.paid.Store(begin.Add(max(0, paid) + yieldShare*took).UnixNano())
+	if took := time.Since(t.began) - now; took >= longYield {
+		t.paid.Store(int64(max(now, paid) + yieldShare*took))
 	}
 }
 
