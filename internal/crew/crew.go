@@ -9,20 +9,20 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// Crew works for those that were added, in their order, with at most as many goroutines as there are processors. They exist while somebody
-// waits. Add may be called concurrently.
+// Crew calls a function for each value that was added, in the order of Add, on at most as many goroutines as there are processors. It starts
+// them when needed, and they end when no value waits. Add may be called concurrently.
 type Crew[T any] struct {
-	work func(T)
+	work func(T) // never changes
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	waiting tasks.Queue[T]
-	members int // goroutines
+	members int // goroutines that run
 }
 
 // New returns a crew whose work is short and never blocks.
 func New[T any](work func(T)) *Crew[T] { return &Crew[T]{work: work} }
 
-// Add has work called for one, soon and on another goroutine.
+// Add has a member call work for one.
 func (c *Crew[T]) Add(one T) {
 	c.mu.Lock()
 	c.waiting.Add(one)
@@ -42,7 +42,7 @@ func (c *Crew[T]) run() {
 	}
 }
 
-// take takes the first one out. When it is false the goroutine is no member any more.
+// take takes the first value out. When there is none, it counts the calling goroutine out, which then ends.
 func (c *Crew[T]) take() (one T, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

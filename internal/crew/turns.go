@@ -6,28 +6,30 @@ import (
 	"time"
 )
 
-// Yields of longYield and more are counted: together they may take yieldBurst, and a part in yieldShare of the time. Where goroutines compute
-// all the time a yield lasts until each of them has had the 10 ms that the runtime gives it, and bulk would stand still.
+// A yield that lasts longYield or more counts against a budget: yieldBurst at once, and one part in yieldShare of the time in the long run. Where
+// other goroutines compute without a pause, a yield lasts until each of them has had the 10 ms that the runtime gives it: without a budget
+// bulk would stand still.
 const (
 	longYield  = 5 * time.Millisecond
 	yieldBurst = 100 * time.Millisecond
 	yieldShare = 20
 )
 
-// Turns bounds how many goroutines do heavy work at once, and lets whatever else is ready go first. Of a hundred goroutines that were all
-// ready, every one that play needs would wait for its processor behind all of them. Goroutines get turns in the order in which they ask.
-// All methods may be called concurrently.
+// Turns bounds how many goroutines do heavy work at once, and lets all others that are ready go first. If a hundred goroutines with heavy work
+// were ready, one that play needs would wait for a processor behind all of them. Goroutines get turns in the order in which they ask. All
+// methods may be called concurrently.
 type Turns struct {
 	tokens chan struct{}
-	began  time.Time
-	paid   atomic.Int64 // nanoseconds after began until which the share of the time is spent: a clock that is set back does not change that
+	began  time.Time    // the origin of paid
+	paid   atomic.Int64 // nanoseconds since began at which the yields so far are within yieldShare again; yield writes it
 }
 
 // NewTurns lets n goroutines work at once.
 func NewTurns(n int) *Turns { return &Turns{tokens: make(chan struct{}, n), began: time.Now()} }
 
-// Take waits for a turn, which [Turns.End] ends; it is false when stop has a value or is closed first. Then it yields: the runtime has a
-// goroutine that another wakes run before all that are ready already, and so heavy work would hand on its processor to heavy work alone.
+// Take waits for a turn, which [Turns.End] ends, or until stop is closed or has a value, and reports whether it has got one. Before it returns
+// with a turn, it yields: the runtime runs a goroutine that another has woken before those that were ready already, so otherwise heavy work
+// would pass its processor on to nothing but heavy work.
 func (t *Turns) Take(stop <-chan struct{}) bool {
 	select {
 	case t.tokens <- struct{}{}:
@@ -38,7 +40,7 @@ func (t *Turns) Take(stop <-chan struct{}) bool {
 	}
 }
 
-// yield lets other goroutines go first, while that is cheap.
+// yield lets other goroutines go first, while the budget lasts. Of long yields that overlap, the last to end counts: the budget need not be exact.
 func (t *Turns) yield() {
 	now, paid := time.Since(t.began), time.Duration(t.paid.Load())
 	if paid-now > yieldShare*yieldBurst {
@@ -50,5 +52,5 @@ func (t *Turns) yield() {
 	}
 }
 
-// End lets another goroutine have the turn that Take has given.
+// End ends the turn that Take has given.
 func (t *Turns) End() { <-t.tokens }

@@ -10,29 +10,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reader reads from a socket for which the kernel joins packets (udp(7), UDP_GRO). One goroutine may use it. It calls recvmmsg itself, and
-// allocates nothing: golang.org/x/net makes two addresses for each message.
+// Reader reads from a socket for which the kernel joins packets (udp(7), UDP_GRO). One goroutine may use it. It calls recvmmsg itself in order
+// to allocate nothing: golang.org/x/net allocates two addresses for each message.
 type Reader struct {
 	socket *Socket
-	held   *messages             // of the last Read; nil while Read waits
-	read   func(fd uintptr) bool // readable, for RawConn.Read: a function that is made once allocates nothing later
+	held   *readBatch            // has the messages that the last Read returned; nil while Read waits
+	read   func(fd uintptr) bool // readable, for RawConn.Read; bound once in NewReader, so that Read allocates no closure
 	zone   zoneNames
 
-	// Results of readable.
-	n      int
+	// What the last call of readable found, for Read.
+	n      int // messages
 	waited bool
 	err    error
 }
 
-// messages is what one call of recvmmsg fills: 256 KiB. A Reader takes them when there is something to read, so that hundreds of sockets
-// that wait hold none.
-type messages struct {
-	headers [readMessages]messageHeader // point at the fields below, once and for all
+// readBatch is what one call of recvmmsg fills: 256 KiB. A Reader takes one from the pool only when there is something to read, so hundreds
+// of sockets that wait hold none.
+type readBatch struct {
+	headers [readMessages]messageHeader // point at the fields below, and never change that
 	names   [readMessages]unix.RawSockaddrInet6
 	iovecs  [readMessages]unix.Iovec
 	list    [readMessages]Message
 	oob     [readMessages][oobBytes]byte
-	data    [readMessages][joinedBytes]byte // last, for the garbage collector looks at what lies before a pointer
+	data    [readMessages][joinedBytes]byte // last: the garbage collector scans a value only up to its last pointer
 }
 
 // messageHeader is recvmmsg(2)'s mmsghdr.
@@ -41,26 +41,27 @@ type messageHeader struct {
 	n uint32 // bytes of data
 }
 
-var freeMessages = sync.Pool{New: func() any {
-	m := new(messages)
-	for i := range m.headers {
-		h, data := &m.headers[i], &m.iovecs[i]
-		data.Base = &m.data[i][0]
+// readBatches has the batches that no Reader holds.
+var readBatches = sync.Pool{New: func() any {
+	b := new(readBatch)
+	for i := range b.headers {
+		h, data := &b.headers[i], &b.iovecs[i]
+		data.Base = &b.data[i][0]
 		data.SetLen(joinedBytes)
-		h.Iov, h.Name, h.Control = data, (*byte)(unsafe.Pointer(&m.names[i])), &m.oob[i][0]
+		h.Iov, h.Name, h.Control = data, (*byte)(unsafe.Pointer(&b.names[i])), &b.oob[i][0]
 		h.SetIovlen(1)
 	}
-	return m
+	return b
 }}
 
-// NewReader returns a Reader of a socket that has GRO.
+// NewReader returns a Reader of a socket with GRO.
 func NewReader(s *Socket) *Reader {
 	r := &Reader{socket: s}
 	r.read = r.readable
 	return r
 }
 
-// Read returns the next messages, which are valid until the next Read, and whether it had to wait for them.
+// Read returns the next messages, which are valid until the next Read, and whether it had to wait for them. It reads at least one.
 func (r *Reader) Read() (ms []Message, waited bool, err error) {
 	r.free()
 	r.n, r.waited, r.err = 0, false, nil
@@ -73,62 +74,63 @@ func (r *Reader) Read() (ms []Message, waited bool, err error) {
 	return r.messages(), r.waited, nil
 }
 
-// free gives the last messages back.
+// free gives back the batch of the last Read.
 func (r *Reader) free() {
 	if r.held != nil {
-		freeMessages.Put(r.held)
+		readBatches.Put(r.held)
 		r.held = nil
 	}
 }
 
-// readable reads what there is, and is false when that is nothing: RawConn.Read then waits, and calls it again.
-func (r *Reader) readable(fd uintptr) bool {
-	m := freeMessages.Get().(*messages)
-	n, errno := m.receive(fd)
+// readable reads what has arrived, and returns false when that is nothing: RawConn.Read then waits, and calls it again.
+func (r *Reader) readable(fd uintptr) (done bool) {
+	b := readBatches.Get().(*readBatch)
+	n, errno := b.receive(fd)
 	switch errno {
 	case 0:
-		r.held, r.n = m, n
+		r.held, r.n = b, n
 		return true
 	case unix.EAGAIN:
 		r.waited = true
 	default:
 		r.err = os.NewSyscallError("recvmmsg", errno)
 	}
-	freeMessages.Put(m)
+	readBatches.Put(b)
 	return r.err != nil
 }
 
-func (m *messages) receive(fd uintptr) (n int, errno unix.Errno) {
-	for i := range m.headers {
-		h := &m.headers[i]
-		h.Namelen = uint32(unsafe.Sizeof(m.names[i]))
+// receive sets the lengths in the headers, which the kernel overwrites, and calls recvmmsg, again when a signal interrupts it.
+func (b *readBatch) receive(fd uintptr) (n int, errno unix.Errno) {
+	for i := range b.headers {
+		h := &b.headers[i]
+		h.Namelen = uint32(unsafe.Sizeof(b.names[i]))
 		h.SetControllen(oobBytes)
 	}
 	for {
-		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&m.headers)), readMessages, unix.MSG_DONTWAIT, 0, 0)
+		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&b.headers)), readMessages, unix.MSG_DONTWAIT, 0, 0)
 		if errno != unix.EINTR {
 			return int(n), errno
 		}
 	}
 }
 
-// messages returns what was read.
+// messages returns what readable has read, in the memory of the batch.
 func (r *Reader) messages() []Message {
-	m := r.held
+	b := r.held
 	for i := range r.n {
-		h := &m.headers[i]
-		m.list[i] = Message{Data: m.data[i][:h.n], OOB: m.oob[i][:h.Controllen], From: r.zone.addrPort(&m.names[i])}
+		h := &b.headers[i]
+		b.list[i] = Message{Data: b.data[i][:h.n], OOB: b.oob[i][:h.Controllen], From: r.zone.addrPort(&b.names[i])}
 	}
-	return m.list[:r.n]
+	return b.list[:r.n]
 }
 
-// zoneNames knows the name of the interface of the last address that had a zone.
+// zoneNames keeps the name of the interface of the last address that had a zone: to ask the system for each packet would be slow.
 type zoneNames struct {
 	index uint32
 	name  string
 }
 
-// addrPort returns an address as the kernel writes it, in the form of [AddrPort]. Both kinds begin with family and port.
+// addrPort converts an address that the kernel has written to the form of [AddrPort]. Addresses of IPv4 and IPv6 both begin with family and port.
 func (z *zoneNames) addrPort(name *unix.RawSockaddrInet6) netip.AddrPort {
 	digits := (*[2]byte)(unsafe.Pointer(&name.Port))
 	port := uint16(digits[0])<<8 | uint16(digits[1])
@@ -142,7 +144,7 @@ func (z *zoneNames) addrPort(name *unix.RawSockaddrInet6) netip.AddrPort {
 	return netip.AddrPortFrom(addr, port)
 }
 
-// of returns the name of an interface, its number when it has none.
+// of returns the name of an interface, or its number when it has none.
 func (z *zoneNames) of(index uint32) string {
 	if z.index != index {
 		z.index, z.name = index, zoneName(int(index))
