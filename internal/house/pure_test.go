@@ -42,7 +42,7 @@ func TestMachinesArePure(t *testing.T) {
 		}
 	}
 	require.Contains(t, packages, "bunch")
-	build.Default.CgoEnabled = false // types need no C, nor a compiler for it
+	build.Default.CgoEnabled = false                                  // types need no C, nor a compiler for it
 	source := importer.ForCompiler(token.NewFileSet(), "source", nil) // it keeps what it has read
 	for pkg, files := range packages {
 		for _, f := range files {
