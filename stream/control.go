@@ -11,7 +11,7 @@ import (
 type control struct {
 	peer    *Peer
 	pipe    *rpc.Actor // nil, at a client, until the server has opened it
-	greeted bool       // our limits were sent and have not changed since; lanes.ask clears it
+	greeted bool       // our limits were sent and have not changed since
 	full    bool       // the pipe's gate was shut after the last message
 }
 
@@ -59,6 +59,9 @@ func (c *control) greet() error {
 	m := limits{transfers: config.maxTransfers(), lanes: c.peer.lanes.asked, early: int(config.early()), hashes: config.hashes()}
 	return sendLimits.call(c.pipe, m)
 }
+
+// limitsChanged has our limits sent again.
+func (c *control) limitsChanged() { c.greeted = false }
 
 // onLimits takes the peer's limits.
 func (c *control) onLimits(m limits) {

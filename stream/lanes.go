@@ -32,8 +32,8 @@ type lanes struct {
 	widened time.Time // when widen last looked at the path
 
 	// Used by a server, which opens at most mostOpenings lanes in openingTime.
-	opened  int       // lanes opened since opening
-	opening time.Time // when opened was last set to 0
+	opened      int       // lanes opened since openedSince
+	openedSince time.Time // when opened was last set to 0
 
 	// Used by a client.
 	touched bool         // a lane or a part has come since used
@@ -42,6 +42,8 @@ type lanes struct {
 	timer   *time.Timer  // wakes a world that waits for events when lanes may have been idle for laneIdle
 	waking  atomic.Bool  // the timer runs
 }
+
+func (l *lanes) onServer() bool { return l.peer.streams.world.IsServer() }
 
 // begin opens, on a server, the lanes that stay. There is one even if the backend is not [Window], for transfers that choose it by [Via].
 func (l *lanes) begin(backend Backend) error {
@@ -63,7 +65,7 @@ func (l *lanes) stop() {
 // onLimits takes the number of lanes in the peer's limits: a client learns how many stay, a server how many its client wants.
 func (l *lanes) onLimits(n int) {
 	switch {
-	case !l.peer.streams.world.IsServer():
+	case !l.onServer():
 		l.stay = n
 	case n > l.asked:
 		l.asked = n // for the next tick
@@ -73,18 +75,21 @@ func (l *lanes) onLimits(n int) {
 // want opens lanes for t, whose header leaves now: as many as it names, or as fill the path.
 func (l *lanes) want(t *Transfer) error {
 	w := t.opts.window
-	switch most := lanesOf(t.left()); {
-	case w == nil || w.Lanes == 0 && most <= 1:
+	switch {
+	case w == nil:
 		return nil
-	case w.Lanes == 0:
+	case w.Lanes != 0:
+		return l.ask(w.Lanes)
+	}
+	if most := lanesFilledBy(t.left()); most > 1 {
 		return l.ask(min(l.peer.window.pathLanes(), most))
 	}
-	return l.ask(w.Lanes)
+	return nil
 }
 
-// lanesOf returns how many lanes the bytes that are left fill. More would have nothing to carry, and each costs both ends an actor: without this bound
+// lanesFilledBy returns how many lanes the bytes that are left fill. More would have nothing to carry, and each costs both ends an actor: without this bound
 // two hundred clients that took 1 MiB each opened twenty lanes.
-func lanesOf(left int64) int { return int(min((left+laneBytes-1)/laneBytes, maxLanes)) }
+func lanesFilledBy(left int64) int { return int(min((left+laneBytes-1)/laneBytes, maxLanes)) }
 
 // widen opens more lanes for a transfer that found all gates closed: as many as fill the path now, and at least twice as many when the
 // lanes are full. A transfer that names its number asks again, for lanes may have been closing when it began.
@@ -96,14 +101,14 @@ func (l *lanes) widen(t *Transfer) error {
 	case w.Lanes != 0:
 		return l.ask(w.Lanes)
 	}
-	now := l.peer.streams.lastTick
-	most := min(len(l.peer.window.lanes)+lanesOf(t.left()), maxLanes)
-	if len(l.peer.window.lanes) < l.asked || l.asked >= most || now.Sub(l.widened) < widenPause {
+	now, window := l.peer.streams.lastTick, l.peer.window
+	most := min(len(window.lanes)+lanesFilledBy(t.left()), maxLanes)
+	if len(window.lanes) < l.asked || l.asked >= most || now.Sub(l.widened) < widenPause {
 		return nil
 	}
 	l.widened = now
-	n := l.peer.window.pathLanes()
-	if l.peer.window.full(w) {
+	n := window.pathLanes()
+	if window.full(w) {
 		n = max(n, 2*l.asked)
 	}
 	return l.ask(min(n, most))
@@ -115,16 +120,16 @@ func (l *lanes) ask(n int) error {
 		return nil
 	}
 	l.asked = n
-	if l.peer.streams.world.IsServer() {
+	if l.onServer() {
 		return l.open(l.peer.streams.lastTick)
 	}
-	l.peer.control.greeted = false
+	l.peer.control.limitsChanged()
 	return nil
 }
 
 // tick, which runs in each tick of the world, keeps the number of lanes right: a server opens the lanes that are missing, a client lets go of idle ones.
 func (l *lanes) tick(now time.Time) error {
-	if l.peer.streams.world.IsServer() {
+	if l.onServer() {
 		return l.open(now)
 	}
 	return l.letGo(now)
@@ -132,14 +137,15 @@ func (l *lanes) tick(now time.Time) error {
 
 // open opens, on a server, the lanes that are missing, as far as mostOpenings lets it; a later tick opens the others.
 func (l *lanes) open(now time.Time) error {
-	before := len(l.peer.window.lanes)
-	if now.Sub(l.opening) >= openingTime {
-		l.opening, l.opened = now, 0
+	window := l.peer.window
+	before := len(window.lanes)
+	if now.Sub(l.openedSince) >= openingTime {
+		l.openedSince, l.opened = now, 0
 	}
 	want := min(l.asked, before+mostOpenings-l.opened)
-	err := l.peer.window.grow(want)
-	l.opened += len(l.peer.window.lanes) - before
-	if len(l.peer.window.lanes) < want { // the connection has no channel left: try again after openingTime, not in each tick
+	err := window.grow(want)
+	l.opened += len(window.lanes) - before
+	if len(window.lanes) < want { // the connection has no channel left: try again after openingTime, not in each tick
 		l.opened = mostOpenings
 	}
 	return err

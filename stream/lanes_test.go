@@ -139,7 +139,7 @@ func TestLanesForWhatIsLeft(t *testing.T) {
 			out := n.mustStart(n.server.peer, content(int(size)))
 			require.NoError(n, out.Wait(n.ctx))
 			require.NoError(n, (<-got).err)
-			require.LessOrEqual(n, n.server.peer.Stats().Lanes, max(defaultLanes, lanesOf(size)), "%d bytes", size)
+			require.LessOrEqual(n, n.server.peer.Stats().Lanes, max(defaultLanes, lanesFilledBy(size)), "%d bytes", size)
 		}
 	})
 }
