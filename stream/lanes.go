@@ -9,26 +9,27 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// laneIdle is how long no part must travel, either way, before a client lets go of the lanes that were opened for a transfer.
+// laneIdle is how long no part has travelled, either way, when a client lets go of the lanes that were opened for a transfer.
 const laneIdle = 10 * time.Second
 
 const (
-	// mostOpenings is how many lanes a server opens for a connection within openingTime: all that there can be, twice as often as an
-	// honest client lets go of idle ones. A client that lets go of lanes at once gets no more until that time is over.
+	// A server opens at most mostOpenings lanes for a connection in openingTime: all that there can be, twice as often as an honest client can
+	// let go of them. A client that lets go of lanes as soon as they are open gets no more until that time is over.
 	openingTime  = laneIdle / 2
 	mostOpenings = maxLanes
 )
 
-// widenPause is the least time between two looks at the path by widen: under Run, ticks may come every few microseconds.
+// widenPause is the least time between two looks of widen at the path: under World.Run, ticks may come every few microseconds.
 const widenPause = time.Millisecond
 
-// lanes opens and closes the lanes of a peer, on which [window] sends. A transfer asks for as many as fill its path. Only the server
-// opens and closes lanes: a client asks for more in its limits, and lets go of those that are idle. It belongs to the world's goroutine.
+// lanes decides how many lanes a peer has. A lane is an actor whose channel, with a reliable buffer of its own, carries parts of transfers;
+// [window] has the lanes themselves, and sends on them. A transfer asks for as many as fill its path. Only the server opens and closes lanes: a
+// client asks for more in its limits, and lets go of those that are idle. The type belongs to the world's goroutine, except waking.
 type lanes struct {
 	peer *Peer
 
-	asked   int       // lanes that there are to be; a client asks for them in its limits
-	stay    int       // lanes that were opened with the connection, and stay; 0 at a client until the server has told it
+	asked   int       // how many lanes there should be; a client tells the server in its limits
+	stay    int       // how many were opened with the connection, and stay; 0 at a client until the server's limits come
 	widened time.Time // when widen last looked at the path
 
 	// Used by a server, which opens at most mostOpenings lanes in openingTime.
@@ -36,16 +37,16 @@ type lanes struct {
 	openedSince time.Time // when opened was last set to 0
 
 	// Used by a client.
-	touched bool         // a lane or a part has come since used
-	used    time.Time    // when a tick last found touched set, or a transfer that sends on lanes
-	parting []*rpc.Actor // let go by this client, and not closed by the server yet
-	timer   *time.Timer  // wakes a world that waits for events when lanes may have been idle for laneIdle
-	waking  atomic.Bool  // the timer runs
+	touched bool         // a lane was opened, or a part has arrived, since the last tick; bindPipes sets it
+	used    time.Time    // the last tick that found touched set, or a transfer that sends on lanes
+	parting []*rpc.Actor // this client has let go of them, and the server has yet to close them
+	timer   *time.Timer  // wakes a world that waits for events once lanes may have been idle for laneIdle
+	waking  atomic.Bool  // the timer runs; its goroutine clears it
 }
 
 func (l *lanes) onServer() bool { return l.peer.streams.world.IsServer() }
 
-// begin opens, on a server, the lanes that stay. There is one even if the backend is not [Window], for transfers that choose it by [Via].
+// begin opens, on a server, the lanes that stay: one even if the backend is not [Window], for transfers that choose Window by [Via].
 func (l *lanes) begin(backend Backend) error {
 	l.asked = 1
 	if w := backend.window(); w != nil {
@@ -72,7 +73,7 @@ func (l *lanes) onLimits(n int) {
 	}
 }
 
-// want opens lanes for t, whose header leaves now: as many as it names, or as fill the path.
+// want asks for lanes for t, whose header leaves now: as many as its Window names, or as many as fill the path and t can fill.
 func (l *lanes) want(t *Transfer) error {
 	w := t.opts.window
 	switch {
@@ -87,12 +88,12 @@ func (l *lanes) want(t *Transfer) error {
 	return nil
 }
 
-// lanesFilledBy returns how many lanes the bytes that are left fill. More would have nothing to carry, and each costs both ends an actor: without this bound
-// two hundred clients that took 1 MiB each opened twenty lanes.
+// lanesFilledBy returns how many lanes the bytes that are left of a transfer fill. More would carry nothing, and each costs both ends an actor:
+// without this bound two hundred clients that took 1 MiB each opened twenty lanes each.
 func lanesFilledBy(left int64) int { return int(min((left+laneBytes-1)/laneBytes, maxLanes)) }
 
-// widen opens more lanes for a transfer that found all gates closed: as many as fill the path now, and at least twice as many when the
-// lanes are full. A transfer that names its number asks again, for lanes may have been closing when it began.
+// widen asks for more lanes for a transfer that has found the gates of all lanes closed: as many as fill the path now, and at least twice as many
+// as before if all are full. A transfer whose Window names their number asks for that again, because ask refuses while lanes are closing.
 func (l *lanes) widen(t *Transfer) error {
 	w := t.opts.window
 	switch {
@@ -114,7 +115,7 @@ func (l *lanes) widen(t *Transfer) error {
 	return l.ask(min(n, most))
 }
 
-// ask opens lanes until there are n, or asks the server for them.
+// ask opens lanes until there are n; a client asks the server to. It does nothing while lanes that a client has let go of are closing.
 func (l *lanes) ask(n int) error {
 	if n <= max(l.asked, len(l.peer.window.lanes)) || l.closing() {
 		return nil
@@ -127,7 +128,7 @@ func (l *lanes) ask(n int) error {
 	return nil
 }
 
-// tick, which runs in each tick of the world, keeps the number of lanes right: a server opens the lanes that are missing, a client lets go of idle ones.
+// tick runs whenever a tick of the world looks at the peer: a server opens the lanes that are missing, a client lets go of idle ones.
 func (l *lanes) tick(now time.Time) error {
 	if l.onServer() {
 		return l.open(now)
@@ -135,7 +136,7 @@ func (l *lanes) tick(now time.Time) error {
 	return l.letGo(now)
 }
 
-// open opens, on a server, the lanes that are missing, as far as mostOpenings lets it; a later tick opens the others.
+// open opens, on a server, the lanes that are missing, but at most mostOpenings in openingTime; later ticks open the others.
 func (l *lanes) open(now time.Time) error {
 	window := l.peer.window
 	before := len(window.lanes)
@@ -151,8 +152,8 @@ func (l *lanes) open(now time.Time) error {
 	return err
 }
 
-// letGo lets go, on a client, of the lanes that do not stay, once no lane was used for laneIdle. Its message on each lane tells the
-// server, which alone can close it, that nothing more comes there.
+// letGo lets go, on a client, of the lanes that do not stay, once no lane has been used for laneIdle. A message on each of them tells the server,
+// which alone can close it, that nothing more comes there.
 func (l *lanes) letGo(now time.Time) error {
 	w := l.peer.window
 	if l.touched || l.peer.sender.usesLanes() {
@@ -177,14 +178,14 @@ func (l *lanes) letGo(now time.Time) error {
 	return nil
 }
 
-// closing reports, on a client, whether the server has yet to close lanes that were let go. Until then the client asks for no more:
-// the server would count those as open.
+// closing reports, on a client, whether the server has yet to close lanes that the client has let go of; it forgets those that are closed. The
+// client asks for no more until then, because the server would count them as open.
 func (l *lanes) closing() bool {
 	l.parting = slices.DeleteFunc(l.parting, func(a *rpc.Actor) bool { return !a.Alive() })
 	return len(l.parting) > 0
 }
 
-// wakeAfter has a tick look at the peer after d, unless the timer runs already.
+// wakeAfter wakes the world after d, to look at the peer, unless the timer runs already.
 func (l *lanes) wakeAfter(d time.Duration) {
 	if l.waking.Swap(true) {
 		return
@@ -195,7 +196,7 @@ func (l *lanes) wakeAfter(d time.Duration) {
 	})
 }
 
-// onLeave closes, on a server, a lane that its client has let go. Parts on their way to the client arrive before the close.
+// onLeave closes, on a server, a lane that its client has let go of. Parts on their way to the client arrive before the close.
 func (l *lanes) onLeave(lane *rpc.Actor) {
 	w := l.peer.window
 	if i := slices.Index(w.lanes, lane); i >= 0 && len(w.lanes) > l.stay {

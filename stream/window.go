@@ -11,32 +11,32 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// window has the lanes of a peer, which the transfers to it share. It belongs to the world's goroutine.
+// window has the lanes of a peer, which all transfers to it share. It belongs to the world's goroutine.
 type window struct {
 	conn *rpc.Conn
 
-	lanes []*rpc.Actor  // open: bindPipes adds them, [lanes] removes them
+	lanes []*rpc.Actor  // those that are open; bindPipes adds them, type lanes removes them
 	queue time.Duration // how long a lane's unsent bytes may take to leave; each tick sets it
 
-	stocked *budget.StockAccount // of the connection; charged with the entries that lie on the lanes
-	held    int                  // bytes of those, as of the last note
-	waits   bool                 // as of the last note at least half of those had not left: the path has enough to do
+	stocked *budget.StockAccount // the connection's account at the world's stock; charged with held
+	held    int                  // bytes of the entries on the lanes that were not acked at the last note, or were sent since
+	waits   bool                 // at least half of held had not left at the last note: the path has enough to do
 
 	peak, slots int // for Stats: the most entries that were ever outstanding on a lane, and how many its buffer has
 }
 
-// laneBytes is the most that a lane has in flight by default: half of a reliable buffer of 256, in full entries.
+// laneBytes is the most that a lane has in flight by default: half of a reliable buffer of 256 full entries.
 const laneBytes = 128 * bunch.EntryBytes
 
-// pathLanes returns how many lanes fill the path: those that carry what it holds, and as many again for parts that wait behind a loss. The
-// congestion window is too small a measure while the path has carried little; then rate times round trip counts.
+// pathLanes returns how many lanes fill the path: as many as carry what it holds, as many again for parts that wait behind a loss, and one. While
+// the path has carried little, its congestion window is too small a measure, and rate times round trip counts instead.
 func (w *window) pathLanes() int {
 	s := extend.Stats(w.conn)
 	product := int(float64(s.DeliveryRate) * s.SmoothedRTT.Seconds())
 	return min(2*(max(s.Window, product)/laneBytes)+1, maxLanes)
 }
 
-// full reports whether every lane that the transfer may use has as many entries outstanding as its share allows.
+// full reports whether every lane that a transfer may use has as many entries outstanding as the transfer's Share allows.
 func (w *window) full(settings *Window) bool {
 	gate := Gate{Share: settings.Share, QueueTime: -1}
 	for _, lane := range w.usable(settings) {
@@ -47,7 +47,7 @@ func (w *window) full(settings *Window) bool {
 	return true
 }
 
-// usable returns the first lanes, as many as the settings of a transfer allow it.
+// usable returns the lanes that a transfer may use: the first ones, as many as its settings allow.
 func (w *window) usable(settings *Window) []*rpc.Actor {
 	return w.lanes[:min(len(w.lanes), cmp.Or(settings.Lanes, maxLanes))]
 }
@@ -68,8 +68,8 @@ func (w *window) grow(n int) error {
 	return nil
 }
 
-// lanesFor returns the lanes that a transfer may use now, and the gate before each. What is sent lies in their buffers until it is
-// acked, so while the world's stock is short there are fewer lanes, with less of each buffer.
+// lanesFor returns the lanes that a transfer may use now, and the gate before each. What is sent stays in their buffers until it is acked, so
+// while the world's stock is short a transfer gets fewer lanes, and less of the buffer of each.
 func (w *window) lanesFor(settings *Window) ([]*rpc.Actor, Gate) {
 	lanes, gate := w.usable(settings), Gate{Share: settings.Share, QueueTime: w.queue}
 	most := w.stocked.Limit()
@@ -85,7 +85,7 @@ func (w *window) lanesFor(settings *Window) ([]*rpc.Actor, Gate) {
 	return lanes, gate
 }
 
-// note brings the charge of the stock down to the entries that still lie on the lanes, and finds out how many of them wait.
+// note runs once a tick. It brings held and the stock's charge down to the entries that are still not acked, and sets waits.
 func (w *window) note() {
 	w.waits = false
 	if w.held == 0 {
@@ -102,7 +102,7 @@ func (w *window) note() {
 	w.waits = w.held > 0 && 2*extend.Stats(w.conn).Queued >= w.held
 }
 
-// hold charges the stock with n more bytes on the lanes; a negative n gives back.
+// hold adds n to held and charges the stock with it; a negative n gives back.
 func (w *window) hold(n int) {
 	w.held += n
 	w.stocked.Add(int64(n))
@@ -112,11 +112,10 @@ func (w *window) hold(n int) {
 type laneRoute struct {
 	*window
 	settings *Window    // of the transfer
-	picked   *rpc.Actor // the lane that open has picked for the send that follows; nil when none may take a part
+	picked   *rpc.Actor // open picks it for the send that follows; nil when no lane takes a part
 }
 
-// open picks the lane for the next part: of those whose gate is open, the one with the fewest entries outstanding. It is false when
-// there is none.
+// open picks the lane for the next part: of those whose gate is open, the one with the fewest entries outstanding. It reports whether there is one.
 func (r *laneRoute) open() bool {
 	lanes, gate := r.lanesFor(r.settings)
 	r.picked = nil
@@ -149,7 +148,7 @@ func (r *laneRoute) send(b *block, id uint64) error {
 	return nil
 }
 
-// watch asks for a tick when the gate of any lane that the transfer may use is open again.
+// watch asks for a tick as soon as the gate of any lane that the transfer may use opens.
 func (r *laneRoute) watch() {
 	lanes, gate := r.lanesFor(r.settings)
 	for _, lane := range lanes {
