@@ -1,12 +1,12 @@
 package pace
 
 const (
-	// brakeShare is the share lost over brakeRounds above which the brake acts: more than any random loss that the controller bears. It
-	// acts on an excess that persists, not on one burst (RFC 8084, section 3).
+	// The brake acts when more than brakeShare of the packets was lost in brakeRounds: more than any random loss that the controller tolerates.
+	// It acts on an excess that lasts, not on one burst (RFC 8084, section 3).
 	brakeShare  = 0.15
 	brakeRounds = 3
-	// brakeGoesOn is the share above which the brake adds rounds until it can tell losses in runs from chance. One long run in each round is what
-	// a peer makes that acks a stretch of what came and nothing else, and what no weather brings for long.
+	// brakeGoesOn is the share above which the brake adds rounds until it can tell losses in runs from chance. One long run in every round is made
+	// by a peer that acks a stretch of what came and nothing else; no bad network makes it for long.
 	brakeGoesOn = 0.4
 )
 

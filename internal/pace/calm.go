@@ -5,8 +5,8 @@ import "time"
 // calmSamples is how many batches a stretch must have for its greatest delay to show what jitter does.
 const calmSamples = 8
 
-// calm finds how high delays rise without a queue. A stretch is one round or more, and calm is the least, over the last 10 s, of the
-// greatest delay in a stretch: jitter, and deliveries in clumps, spread the delays of every round; a queue of ours does not stand in all.
+// calm finds how high delays rise without a queue: it is the least, over the last 10 s, of the greatest delays in stretches of one round or more.
+// Jitter, and deliveries in clumps, raise the greatest delay of every stretch; a queue of ours does not stand in all of them.
 type calm struct {
 	greatest time.Duration // delay of a batch in this stretch
 	samples  int           // batches in this stretch

@@ -4,17 +4,19 @@
 // and the least delay, from which the queue at the bottleneck follows. It paces at that rate, steers for a queue of a few
 // packets as TCP Vegas does, looks for more rate every few rounds, and empties the queue that a look has left.
 //
-// It begins with what a train of packets shows, or else with 32 packets in a round trip. The first flight of a long transfer is short; what
-// arrives of it tells whether others fill the path already, and a newcomer begins with what they leave.
+// It starts at the rate that a train of packets has shown (see [Train]), or else with 32 packets in a round trip. The first flight of a long
+// transfer is short: what arrives of it tells whether others fill the path already, and then the controller takes what they leave.
 //
-// What a queue is and what weather: delays that every round comes up to are jitter or clumps, not a queue of ours (calm), and what
-// the path held up while it stood still tells of neither a queue nor a rate (stand).
-// A lost packet is judged by the queue that its neighbours met: losses in low queues are random, and do not slow it down up
-// to 10 %; those in high queues beyond that are congestion, however few (congestion). Loss above 15 % that lasts halves
-// whatever is believed (brake, RFC 8084), and losses that were none give back what they cost (undo). Where somebody else
-// fills the queue, or it is too short to be seen, it shares as New Reno does until the queue is gone (Compete).
+// A delay is not always a queue. Delays that recur in every round are jitter, or deliveries in clumps (calm). Packets that the path held up
+// while it delivered nothing at all tell of neither a queue nor a rate (stand).
 //
-// The scenes of internal/scenes show what comes of it in weather, in crowds and beside others (RFC 9743).
+// A loss is not always congestion. A lost packet is judged by the queue that its neighbours met (congestion): losses in low queues are random,
+// and cost no rate up to 10 %; in high queues any loss beyond the random ones is congestion. When more than 15 % are lost for some rounds, the
+// rate is halved whatever the model says (brake, RFC 8084). When packets that counted as lost arrive after all, what the losses cost is given
+// back (undo). Where others fill the queue, or it is too short to be seen, the controller shares as New Reno does, until the queue is gone
+// (Compete).
+//
+// The scenes of internal/scenes show the controller on bad paths, in crowds, and beside other algorithms (RFC 9743).
 //
 // The controller is pure: it has no clock and no goroutine. Its owner numbers packets, keeps a [Sample] beside each,
 // detects losses, and tells the controller what became of them; [Controller.Next] says when the next packet may leave.

@@ -1,32 +1,33 @@
 package pace
 
 const (
-	// fit is the part of a short queue that a look fills after one whose packets it has dropped. Cruising steers for a third of it, so that such a
-	// look loses nothing by itself. Otherwise who has most of the path would drop everybody's packets with a look of a quarter of that, and be
-	// the only one who does not yield: eight that began together on 1 Gbit/s over an eighth of the product stayed unequal.
+	// fit is the part of a short queue that looks may fill once the queue has dropped packets of a look. Cruise steers for a third of the queue,
+	// so such a look loses nothing by itself. A look of a quarter of the rate would not do: that of the controller with the largest share would
+	// have everybody's packets dropped, and it alone would not yield. Eight that began together on 1 Gbit/s, over a queue of an eighth of the
+	// product, stayed unequal.
 	fit = 0.5
 	// leastFit is the least that a look adds all the same: a smaller rise cannot be told from noise.
 	leastFit = 0.1
 )
 
-// fitting is how large looks may be, since a short queue has dropped packets of one.
+// fitting bounds looks after a short queue has dropped packets of one.
 type fitting struct {
-	dropped instant // when that was; 0 = never
+	dropped instant // when it last did; 0 = never
 	times   float64 // how many times fit the next look may fill
 }
 
 // drop notes that a short queue has dropped packets of a look.
 func (f *fitting) drop(t instant) { *f = fitting{dropped: t, times: 1} }
 
-// found doubles how much looks may fill, after one that has found more while nobody else seems to be there: so room is soon found again.
+// found doubles how much looks may fill, after a look that has found more while nobody else seems to use the path.
 func (f *fitting) found(others bool) {
 	if !others {
 		f.times *= 2
 	}
 }
 
-// most returns the most that a look may add, as a part of the rate, for a short queue to hold it; 0 = no bound. How many bytes that queue has follows
-// from the greatest rate that was ever believed of the path: so all add the same, and who has little of the path the most for it.
+// most returns the most that a look may add, as a part of the rate, so that a short queue holds it; 0 = no bound. The bytes of that queue follow
+// from the fastest rate that was ever believed of the path. So all controllers add about the same bytes, which is a larger part of a small share.
 func (f *fitting) most(t instant, d *delay, fastest, rate float64) float64 {
 	if f.dropped == 0 || t-f.dropped > minimumLife || !d.short() {
 		return 0

@@ -2,7 +2,7 @@ package pace
 
 import "time"
 
-// Train says what a train has shown. Its rate counts only while next to nothing was measured, as by play alone.
+// Train says what a train has shown. Its rate counts only in Start, and while at most an eighth of it was measured, as of play alone.
 func (c *Controller) Train(t Train) {
 	c.burst.train(t)
 	if t.Bytes <= 0 || t.Span < leastSpan || c.state != Start {
@@ -21,10 +21,10 @@ func (c *Controller) Train(t Train) {
 	c.hint, c.careful = rate, true
 }
 
-// Blocked says that the socket's buffer is full: there is a queue in this machine.
+// Blocked says that the socket's buffer is full: there is a queue on this host.
 func (c *Controller) Blocked(now time.Time) { c.yield(c.tick(now)) }
 
-// yield answers a queue at once, in the way of the present state.
+// yield answers a queue at once, without waiting for acks, as the state demands.
 func (c *Controller) yield(t instant) {
 	switch c.state {
 	case Start:

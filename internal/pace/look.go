@@ -3,17 +3,17 @@ package pace
 import "time"
 
 const (
-	// lookGain is the gain of a look, BBR's too: in a round trip it makes a queue of a quarter of one, which is the target.
+	// lookGain is the gain of a look, as in BBR: in a round trip it makes a queue of a quarter of a round trip, which is the target.
 	lookGain = 1.25
 	// mostGain bounds the gain when the path is shared.
 	mostGain = 2
 	// swiftGain is the gain of a swift look, which lasts swiftPart of a round trip.
 	swiftGain, swiftPart = 2, 0.2
-	// leastLook is how many packets of a look must be decided to show a rate. With fewer, two lost ones that count as passed add a
-	// fifth by chance.
+	// leastLook is how many packets of a look must have arrived or be lost to show a rate. With fewer, two lost ones that count as passed
+	// add a fifth to it by chance.
 	leastLook = 8
-	// paid is the part of the rate that a look has added which must arrive for more to be tried: one of two controllers that share a
-	// full bottleneck gets half of it, at the other's cost.
+	// paid is the part of the rate added by a look that must arrive for the look to have found more. Of two controllers that share a full
+	// bottleneck, the one that looks gets half of what it adds, at the other's cost.
 	paid = 0.8
 	// lookRounds is how many rounds it takes at most until the packets of a look are decided.
 	lookRounds = 4
@@ -25,23 +25,24 @@ const (
 	shallowPause = 3
 )
 
-// look is a trial of more rate. A swift one sends at twice the rate for a fifth of a round trip, so in all about as much beyond the rate as another
-// does in a whole one: it shows sooner whether there is room, while nothing is known of others on the path.
+// look is a trial of more rate, the newest one. A swift look sends at twice the rate for a fifth of a round trip. In all it sends about as much
+// beyond the rate as another look does in a whole round trip, and shows sooner whether there is room; it is for paths of whose other users
+// nothing is known.
 type look struct {
-	number  uint16        // of the newest look; 0 = there was none
+	number  uint16        // counts looks; 0 = there was none
 	swift   bool          // it is a swift one
-	least   float64       // of its gain above 1
-	most    float64       // the same, so that a short queue holds what it adds; 0 = no bound
+	least   float64       // the least that its gain lies above 1
+	most    float64       // the most that its gain lies above 1, so that a short queue holds what the look adds; 0 = no bound
 	fits    bool          // a short queue holds what it adds
 	from    float64       // the estimate when it began
-	until   int64         // number of the round in which it is closed; 0 = no look is open
+	until   int64         // number of the round in which it is closed; 0 = it is closed
 	outcome tally         // fates of its packets
 	queue   time.Duration // the queue when it began
-	peak    time.Duration // the greatest queue since
+	peak    time.Duration // the greatest queue since then
 }
 
-// drops reports whether the look is open, and losses of a full queue meanwhile are its own. When others have lately filled that queue, a look that
-// fits it leaves them to those, and we yield.
+// drops reports whether losses of a full queue are the look's own: it is open, and has filled the queue itself. When others have lately filled that
+// queue, and the look fits into it, the losses are theirs, and the controller yields.
 func (l *look) drops(others bool) bool { return l.until > 0 && !(l.fits && others) }
 
 // open begins a look.
@@ -63,8 +64,8 @@ func (c *Controller) lookTime() time.Duration {
 	return max(time.Duration(swiftPart*float64(base)), 2*c.delay.jitter(), leastLook*c.delay.grain/swiftGain)
 }
 
-// push returns the gain of a look. All controllers that share a bottleneck should add the same to it, a quarter of the whole rate, so that a
-// smaller share grows faster. The queue that the last look has made shows which part of the whole our rate is: see close.
+// push returns the gain of a look. All controllers that share a bottleneck should add the same number of bytes, a quarter of its whole rate, so
+// that a smaller share grows faster. The queue that the last look made shows which part of the whole our rate is: see close.
 func (c *Controller) push() float64 {
 	if c.look.swift {
 		return swiftGain
@@ -76,7 +77,7 @@ func (c *Controller) push() float64 {
 	return 1 + extra
 }
 
-// payback returns the gain after a look: as much too low as the look's was too high, but not below emptyGain.
+// payback returns the gain after a look: as far below 1 as the look's was above it, but not below emptyGain.
 func (c *Controller) payback() float64 { return max(2-c.push(), emptyGain) }
 
 // stepUp ends the look early when the queue has grown.
@@ -101,7 +102,7 @@ func (c *Controller) paybackTime() time.Duration {
 	return time.Duration(float64(c.lookTime()) * (c.push() - 1) / (1 - c.payback()))
 }
 
-// endLook ends the look. What it has found arrives during the drain that follows.
+// endLook ends the faster sending of a look. The look stays open: its packets are decided during the drain that follows.
 func (c *Controller) endLook(t instant) {
 	c.enter(Drain, t)
 	c.payingBack = true
@@ -116,7 +117,7 @@ func (c *Controller) afterLook() {
 	}
 }
 
-// judge closes a look that has found more rate, or whose packets are decided, and reports whether it has found more.
+// judge closes a look once it has found more rate, or once all its packets are decided, and reports whether it has found more.
 func (c *Controller) judge(t instant) (found bool) {
 	l := &c.look
 	if l.until == 0 {
@@ -134,18 +135,19 @@ func (c *Controller) judge(t instant) (found bool) {
 	return false
 }
 
-// hasFound reports whether the look has found more rate. Rate that comes with a queue above the target, or after one, belongs to somebody
-// else, who drains; and behind a policer it lasts only as long as the bucket. Nor is it there when more is lost than random loss explains, of
-// which a run is one.
+// hasFound reports whether the look has found more rate. It has not if there was a queue above the target: then the rate is somebody else's, who
+// drains. It has not right after a start met losses: behind a policer more rate lasts only as long as the bucket. And it has not if more was lost
+// than random loss explains; losses in a run count as one.
 func (c *Controller) hasFound(t instant) bool {
 	l, target := &c.look, c.delay.target()
 	more := l.outcome.count() >= leastLook && l.outcome.events().share() <= blind && c.Estimate() > l.from*(1+paid*(c.push()-1))
 	return more && c.queue < target/2 && l.peak <= target && c.state != Compete && !c.startDroppedLately(t)
 }
 
-// close closes a look that has found nothing. If a queue stood meanwhile, the look took rate from others, and close gives that back. It
-// sets the gain of the next look by the queue that this one has made. A look of too few packets to find anything puts the next one off only if no
-// start has met losses: an outage may have swallowed the start's packets, and left a rate of two packets a round trip.
+// close closes a look that has found nothing. If a queue stood meanwhile, the look took rate from others, and close gives that back. It sets the
+// gain of the next look by the queue that this one made. A look with too few packets to find anything counts as one in vain, which puts the next
+// one off, only if no start has met losses: otherwise an outage may have swallowed the start's packets, and left a rate of two packets a round
+// trip.
 func (c *Controller) close() {
 	l := &c.look
 	l.until, c.lookedInVain = 0, l.outcome.count() >= leastLook || c.start.dropped == 0

@@ -3,18 +3,18 @@ package pace
 import "time"
 
 const (
-	// unknownWindow is how many packets may leave in the first round trip of an unknown path: three times the initial window of RFC 9002,
-	// section 7.2, because they are paced.
+	// unknownWindow is how many packets may leave in the first round trip of an unknown path. It is three times the initial window of RFC 9002,
+	// section 7.2: packets are paced here, so they do not arrive at a queue all at once.
 	unknownWindow = 32
-	// maxFirstFlight bounds a first flight when only a train or an old estimate is known: a token bucket passes a train at line rate,
-	// and must not get a whole bandwidth-delay product of that.
+	// maxFirstFlight bounds a first flight when only a train or an old estimate is known. A token bucket passes a train at line rate: of a
+	// bandwidth-delay product at that rate most would be lost.
 	maxFirstFlight = 512 << 10
-	// startCost is the part by which a careful first flight may lengthen a transfer. leastFlight is the part of the product that it has at
-	// least: it is small, so that many that start at once on a full link do not fill it once more each.
+	// startCost is the part by which a careful first flight may lengthen a transfer. leastFlight is the least part of the bandwidth-delay
+	// product in that flight: it is small, so that many that start at once on a full link do not each send a whole product more.
 	startCost, leastFlight = 0.03, 0.125
 	// darkPTOs is the number of PTOs without an ack that make the path dark.
 	darkPTOs = 3
-	// deadline is how long sending goes on without an ack.
+	// deadline is how long sending goes on without an ack; then the state is Stopped.
 	deadline = 10 * time.Second
 )
 
@@ -37,7 +37,8 @@ func (c *Controller) Next(now time.Time, size, inFlight int) (at time.Time, ok b
 		return c.local.time(t), true
 	case c.state == Dark, inFlight+size > c.Window():
 		next = max(c.lastAck, c.lastSent) + c.PTO()
-		c.pacer.waited, c.delivery.full = false, c.state != Dark // a pause in the dark is not the window's
+		c.pacer.waited = false
+		c.delivery.full = c.state != Dark // in the dark it is not the window that makes the sender pause
 	}
 	return c.local.time(next), true
 }
@@ -53,7 +54,7 @@ func (c *Controller) noteSilence(t instant, inFlight int) {
 	}
 }
 
-// noteAck notes an ack, and reports whether it ends a silence, whose losses do not count.
+// noteAck notes an ack, and reports whether it ends a silence; then the losses of its batch do not count.
 func (c *Controller) noteAck(t instant, newest Sample) (woke bool) {
 	since := t - c.lastAck
 	c.lastAck = t
@@ -72,9 +73,9 @@ func (c *Controller) noteAck(t instant, newest Sample) (woke bool) {
 	return false
 }
 
-// wake goes on after a silence. When the first packet to arrive left before the silence, the path only stood still, and is the same as
-// before. Otherwise it may be another: the controller starts anew, at half of its old rate. The losses before a silence do not count, and a peer
-// can be silent on purpose, so no more is believed than what came before bears out.
+// wake goes on after a silence. When the first packet to arrive had left before the silence, the path only stood still, and is the same as before.
+// Otherwise it may be another path: the controller starts anew, at half of its old rate. The losses before a silence do not count. A peer may use
+// that by being silent on purpose, so the rate is no more than the earlier arrivals bear out.
 func (c *Controller) wake(t instant, newest Sample) {
 	rate := min(c.Estimate(), c.borneOut())
 	if newest.sent < c.since && c.rates.value() > 0 {
@@ -153,16 +154,16 @@ func (c *Controller) gain() float64 {
 	return c.steer()
 }
 
-// steer returns the gain that brings the queue to the aim within one and a half round trips. The effect shows a round trip late: a loop with
-// that delay is stable if it corrects less than pi/2 of the error in a round trip, and two thirds overshoots little.
+// steer returns the gain that brings the queue to the aim within one and a half round trips. Its effect is seen a round trip late. A control loop
+// with that delay is stable if it corrects less than pi/2 of the error in a round trip; two thirds overshoot little.
 func (c *Controller) steer() float64 {
 	horizon := 3 * max(c.delay.base(), minStanding) / 2
 	off := (c.delay.aim() - c.queueAhead()).Seconds() / horizon.Seconds()
 	return min(max(1+off, leastSteer), mostSteer)
 }
 
-// queueAhead returns the queue that the next packet will meet. The queue that packets have met is a round trip old, so in the first round after a
-// drain the bytes in flight show whether it is gone. Later they are too fine a measure, because the estimate is the greatest of some rounds.
+// queueAhead returns the queue that the next packet will meet. What acked packets have met is a round trip old, so in the first round of a state
+// the bytes in flight show whether the queue is gone. Later they do not, because the estimate, the greatest of some rounds, is too high for that.
 func (c *Controller) queueAhead() time.Duration {
 	estimate := c.Estimate()
 	if estimate == 0 || c.rounds > 0 {
@@ -202,9 +203,9 @@ func (c *Controller) Window() int {
 	return int(max(product+held, c.leastWindow()))
 }
 
-// firstPart returns how many bytes of a hint's product may leave before the hint is confirmed, which takes a round trip. The longer the
-// transfer, the fewer they are: a long transfer loses little by that wait, a short one much. And the more begin together, of whom the owner
-// does not know, the fewer.
+// firstPart returns how many bytes of a hint's bandwidth-delay product may leave before arrivals confirm the hint, which takes a round trip. A long
+// transfer loses little by that wait, and so has fewer. There are fewer, too, the more others begin at the same time of whom the owner does
+// not know.
 func (c *Controller) firstPart(product float64) int {
 	unseen := max(c.crowd/float64(max(c.starters, 1)), 1)
 	part := 1 - startCost*unseen*float64(c.waiting)/product

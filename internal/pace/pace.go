@@ -12,26 +12,26 @@ type Controller struct {
 	// The path, as measured by acks.
 	delay    delay
 	delivery delivery
-	rates    maximum       // of the last rounds in which the sender tried to fill the path
-	carried  maximum       // what came in each of them in a second, by our own clock
-	filling  int64         // how many such rounds there were: others do not age the estimate
+	rates    maximum       // rates of arrival in the last rounds in which the sender tried to fill the path
+	carried  maximum       // bytes a second that arrived in each of those rounds, by our own clock
+	filling  int64         // number of such rounds; other rounds do not age the estimate
 	fastest  float64       // the greatest estimate of this path so far
 	smallest int           // bytes of the smallest packet that arrived
 	limited  bool          // the newest sample is of limited packets: see Sample
-	sparse   bool          // and those left at less than a quarter of the estimate
+	sparse   bool          // the newest sample is of packets that left at less than a quarter of the estimate
 	recent   float64       // rate of arrival in the newest sample
 	gap      time.Duration // usual time between two feedbacks while data is in flight
-	queue    time.Duration // the least that packets of the newest batch met
+	queue    time.Duration // the shortest queue that a packet of the newest batch met
 
 	// Lost packets: how many, and what they mean.
 	loss       share      // of all packets
 	congestion congestion // tells those of a full queue
 	brake      brake
 	undo       undo
-	credit     float64 // bytes of lost packets that may count as passed
+	credit     float64 // bytes of lost packets that may count as passed; Acked adds to it, countAsPassed takes from it
 
-	waiting  int      // bytes of bulk that wait, by the owner
-	starters starters // how many controllers start, this one included; the most since something is in flight
+	waiting  int      // bytes of bulk that wait; the owner sets it by Waiting
+	starters starters // how many controllers start, this one included: the most while something has been in flight; set by Starters
 
 	batch     batch // gathers fates until Feedback
 	round     round // the current one
@@ -42,25 +42,25 @@ type Controller struct {
 	// The state, and what the states share.
 	state           State
 	since           instant // when the state began
-	before          int64   // delivery.total then
-	rounds          int     // that have ended since then
-	quietRounds     int     // in a row, with next to no queue
+	before          int64   // delivery.total when the state began
+	rounds          int     // rounds that have ended since the state began
+	quietRounds     int     // rounds in a row with next to no queue
 	lookedInVain    bool    // a look in quietRounds found nothing
 	unmoved         unmoved // the queue, while draining and competing
-	queueRounds     int     // in a row, with a queue above half of the target
-	rateBeforeQueue float64 // the estimate before queueRounds
+	queueRounds     int     // rounds in a row with a queue above half of the target
+	rateBeforeQueue float64 // the estimate when queueRounds began
 
 	// Start.
 	hint    float64 // rate to begin at, from the train or an old estimate; 0 = a rate was measured, or nothing is known
-	even    bool    // the train came evenly
-	crowd   float64 // how many seem to begin together, by the train
+	even    bool    // the packets of the train arrived evenly
+	crowd   float64 // how many connections seem to begin together, by the train
 	careful bool    // the hint was measured: begin at it, not at twice it, until the first flight confirms it
 	start   start
 
 	// Looks for more rate, from Cruise.
 	look       look
 	fitting    fitting
-	pause      int     // how many rounds of Cruise lie before the next one
+	pause      int     // how many rounds of Cruise lie before the next look
 	extra      float64 // the next look's gain above 1, which is at least play.lookGain
 	play       play
 	payingBack bool // Drain follows a look, which has made no queue above twice the target
@@ -71,8 +71,8 @@ type Controller struct {
 	// Silence.
 	lastAck    instant // when the last ack came; or, if later, when a packet left while none was in flight
 	lastSent   instant
-	pathSince  instant // when the path changed: packets that left before count for nothing
-	lightSince instant // when the path was last dark: losses of packets that left before count for nothing
+	pathSince  instant // when the path changed; acks of packets that left before count for nothing
+	lightSince instant // when the packet left that ended the last outage; losses of packets that left before count for nothing
 	inFlight   int     // bytes, at the last Feedback
 
 	pacer pacer
@@ -83,12 +83,12 @@ type Controller struct {
 type batch struct {
 	tally
 	newest   Sample
-	rtt      time.Duration // the least
-	ackDelay time.Duration // by which the receiver held back the acks
-	way      least         // one-way delay above the least of all
+	rtt      time.Duration // the least of the batch
+	ackDelay time.Duration // how long the receiver held back the acks
+	way      least         // how far the one-way delays lie above the least of the path
 	queue    least         // the same, of packets that no stand of the path has held up
-	full     bool          // some were lost because a queue is full
-	lately   bool          // some that were lost left after the last cut of competition
+	full     bool          // a packet was lost because a queue is full; judgeLosses sets it
+	lately   bool          // a packet was lost that left after the last cut of competition
 }
 
 // New returns a controller that knows nothing of its path.
@@ -135,7 +135,7 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	return s
 }
 
-// Played says that play leaves, which the queue of a look delays.
+// Played says that play leaves. While it goes on looks are smaller, because play waits in the queue that a look makes.
 func (c *Controller) Played(now time.Time) { c.play.last = c.tick(now) }
 
 // AckDelay says how long the receiver has held back the acks that follow, up to Feedback. It is taken off their round trips, but not
@@ -181,8 +181,8 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	c.congestion.acked(t, s.sent, max(0, queue-c.delay.jitter()), c.delay.long(c.batch.rtt))
 }
 
-// RoundTrip takes a round trip; of a batch the least counts. Acked calls it, and the owner for a probe that gets the first ack after an
-// outage: Sent does not know probes. It must not be called for every probe: crowds then share a path less fairly.
+// RoundTrip takes a round trip; of a batch the least counts. Acked calls it. The owner calls it for the probe whose ack ends an outage, because
+// probes are not reported by Sent. It must not call it for every probe: crowds then share a path less fairly.
 func (c *Controller) RoundTrip(rtt time.Duration) {
 	b := &c.batch
 	if c.delay.rtt.known && rtt-b.ackDelay >= c.delay.rtt.least {
@@ -276,7 +276,7 @@ func (c *Controller) judgeLosses(t instant, b *batch) {
 	c.delay.forget(t)
 }
 
-// endRound ends a round: it asks the brake, and closes what is gathered by rounds.
+// endRound ends a round: it asks the brake, and passes the round's numbers to what counts in rounds.
 func (c *Controller) endRound(t instant) {
 	if halve, most := c.brake.roundOver(c.round.fates, c.round.arrived(c.delivery.total)); halve {
 		c.halveAll(t, most)
@@ -290,7 +290,7 @@ func (c *Controller) endRound(t instant) {
 	c.round.next(t, c.delivery.total, c.queue)
 }
 
-// proven is the estimate, as far as what has arrived in this round bears it out when it is no more than a hint.
+// proven returns the estimate. While that is only a hint, it returns no more than the arrivals of this round bear out.
 func (c *Controller) proven() float64 {
 	if c.rates.value() > 0 {
 		return c.Estimate()
@@ -298,8 +298,8 @@ func (c *Controller) proven() float64 {
 	return min(c.Estimate(), c.mostAfter(c.round.arrived(c.delivery.total)))
 }
 
-// borneOut is the greatest rate that the bytes of the last rounds bear out, by our own clock: twice what came in a round trip, or what a first
-// flight may prove.
+// borneOut returns the greatest rate that the arrivals of the last rounds bear out, by our own clock: twice what came in a round trip, or as much
+// as a first flight may prove.
 func (c *Controller) borneOut() float64 {
 	if most := c.carried.value(); most > 0 {
 		return 2 * most
@@ -307,7 +307,7 @@ func (c *Controller) borneOut() float64 {
 	return c.mostAfter(c.round.arrived(c.delivery.total))
 }
 
-// passed is the part of so many bytes that was not lost, by what was decided since the state began.
+// passed returns how many of so many bytes get through, by the share that was lost since the state began.
 func (c *Controller) passed(bytes int) int {
 	arrived := int(c.delivery.total - c.before)
 	return int(float64(bytes) * float64(arrived) / float64(max(arrived+c.start.lost, 1)))
@@ -327,7 +327,7 @@ func (c *Controller) halveAll(t instant, most int) {
 	}
 }
 
-// goLonger forgets the least delays, which the path does not have any more, and starts anew at the rate of before.
+// goLonger begins anew on a path that has become longer: it forgets the least delays, and starts at the rate from before.
 func (c *Controller) goLonger(t instant) {
 	c.delay.forgetLeast(t, c.round.leastQueue)
 	c.queueRounds, c.unmoved = 0, unmoved{}
@@ -362,8 +362,8 @@ func (c *Controller) believeLess() {
 	c.doubt()
 }
 
-// doubt lowers the rate, after a start has lost much of its first flight, to the rate at which the later half of that arrived: a token
-// bucket lets the earlier half pass. That answers the losses so far.
+// doubt answers a start that has lost much of its first flight: it lowers the rate to that at which the later half of the flight arrived, because
+// a token bucket lets the earlier half pass. The losses so far are answered by that, and count no more.
 func (c *Controller) doubt() {
 	flight, _, _ := c.delivery.flight(0, c.delay.base()/2)
 	if late, ok := c.delivery.rateOf(int64(2*c.cfg.Packet), flight.took/2); ok && late.arrival < c.rates.value() {
@@ -372,14 +372,14 @@ func (c *Controller) doubt() {
 	}
 }
 
-// Limited says that there is nothing to send although the path would take more. So the rate that the inFlight bytes will show never
-// lowers the estimate.
+// Limited says that there is nothing to send although the path would take more. The inFlight bytes will show too low a rate, which then does not
+// lower the estimate.
 func (c *Controller) Limited(inFlight int) {
 	c.pacer.waited = false
 	c.markLimited(inFlight)
 }
 
-// Bursts says whether several packets should leave together, as far as the path passes them on at once. Otherwise the pacer spaces them.
+// Bursts says whether the owner wants packets to leave in bursts, as long as the path passes on at once. Otherwise the pacer spaces all of them.
 func (c *Controller) Bursts(wanted bool) { c.burst.wanted = wanted }
 
 // Together returns how many packets that left together have arrived within a millisecond; 0 = not known.
@@ -388,17 +388,17 @@ func (c *Controller) Together() int { return c.burst.passed }
 // Waiting says about how many bytes wait to be sent, before the first packets of a transfer leave.
 func (c *Controller) Waiting(bytes int) { c.waiting = bytes }
 
-// Starters says how many controllers start now whose paths may share a link, this one included, and how many bytes of bulk this one has in
-// flight. Each begins with its part of the rate that its train has promised: at the whole rate of each most would be lost, and a controller
-// sees nothing of the others for a round trip. While it has something in flight the number only grows, because a controller that has ended
-// its start keeps the rate that it found.
+// Starters says how many controllers whose paths may share a link start now, this one included, and how many bytes of bulk this one has in
+// flight. Each begins with its part of the rate that its train has promised: if all began at the whole rate, most would be lost, and a
+// controller sees nothing of the others for a round trip. While this one has something in flight the number only grows, because a controller
+// whose start has ended keeps the rate that it found.
 func (c *Controller) Starters(n, inFlight int) {
 	if c.starters = max(c.starters, starters(n)); inFlight == 0 {
 		c.starters = starters(n)
 	}
 }
 
-// Guess gives a round trip of other packets, QUIC's or those that open the carrier. The least one counts, until Acked has given one.
+// Guess gives a round trip of other packets, QUIC's or those that open the carrier. The least one counts, until Acked gives the first of our own.
 func (c *Controller) Guess(rtt time.Duration) {
 	if d := &c.delay; !d.rtt.known && rtt > 0 && (d.guess == 0 || rtt < d.guess) {
 		d.smoothed, d.varied, d.guess = rtt, rtt/2, rtt
@@ -419,7 +419,7 @@ func (c *Controller) Estimate() float64 {
 	return max(c.hint, c.rates.value())
 }
 
-// Delivered returns the rate in bytes a second at which packets have arrived, whatever a train promised; 0 = none is known.
+// Delivered returns the rate in bytes a second at which packets have arrived; unlike Estimate it leaves out what a train promised. 0 = unknown.
 func (c *Controller) Delivered() float64 { return c.rates.value() }
 
 // Queue returns how long the latest packets have waited in a queue.
@@ -478,8 +478,8 @@ func (c *Controller) learn(t instant, b *batch) {
 	}
 }
 
-// leastStand returns how late an arrival must be to show a stand; 0 = none does. In a path's first start gaps may come from trains and bursts of
-// others that begin, too: taken for stands they hid the queue, and sixteen that began within 100 ms lost 6 % instead of 3.
+// leastStand returns how late an arrival must be to show a stand; 0 = no arrival does. In a path's first start gaps may also come from the trains
+// and bursts of others that begin: when they counted as stands, they hid the queue, and sixteen that began within 100 ms lost 6 % instead of 3.
 func (c *Controller) leastStand() time.Duration {
 	if c.state == Start && c.look.number == 0 {
 		return 0

@@ -5,11 +5,11 @@ import "time"
 // round is a round trip: it ends when a packet that left after its beginning arrives.
 type round struct {
 	number      int64
-	began       instant       // when it began
-	end         int64         // delivery.total when it began: it ends when a packet arrives that left after that
-	fates       tally         // of packets that were decided in it
-	sent        [4]tally      // of packets by the round in which they left, its number modulo 4
-	lost        [4]losses     // by the round in which they counted as lost, the same
+	began       instant
+	end         int64         // delivery.total when the round began; the round ends when a packet arrives that left later
+	fates       tally         // fates of the packets that were decided in this round
+	sent        [4]tally      // fates by the round in which the packets left, at its number modulo 4
+	lost        [4]losses     // losses by the round in which the packets counted as lost, at its number modulo 4
 	leastQueue  time.Duration // the least queue of its batches: the queue that stands
 	mostQueue   time.Duration // the greatest one
 	leastBefore time.Duration // leastQueue of the last round
@@ -28,8 +28,8 @@ func (r *round) next(t instant, total int64, queue time.Duration) {
 	*r.losses() = losses{}
 }
 
-// sentIn returns the fates of packets that left in a round, one of the last four. A loss is found later than the arrival of a packet that
-// left beside it, by up to a round trip when packets come late: packets that are decided in one round did not leave in one.
+// sentIn returns the fates of the packets that left in a round, one of the last four. The packets that are decided in one round did not all leave
+// in one: when packets come late, a loss is found up to a round trip after the arrival of a packet that left at the same time.
 func (r *round) sentIn(number uint8) *tally { return &r.sent[number%uint8(len(r.sent))] }
 
 // losses returns those of this round.

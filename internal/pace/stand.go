@@ -7,9 +7,9 @@ import "time"
 // shows how long the stand was, and nothing about a queue or the path's rate: a controller that took it for a queue used a tenth of a path
 // that stood still for half of the time.
 type stand struct {
-	least time.Duration // an arrival that is later than this ends a stand; 0 = none does
-	ended instant       // arrival that ended the latest stand, by the receiver's clock; 0 = none
-	lates int           // such arrivals in a row
+	least time.Duration // an arrival that is later than this ends a stand; 0 = no arrival does; learn sets it
+	ended instant       // the arrival that ended the latest stand, by the receiver's clock; 0 = there was none
+	lates int           // arrivals in a row that were later than least
 }
 
 // note notes an arrival and how late it is: see delivery.late. After slowGaps late ones in a row the path is slow, and there was no stand.

@@ -2,14 +2,16 @@ package pace
 
 import "time"
 
-// longerRounds is how many rounds in a row a queue must stand unmoved, though we yield to it, to be none. BBR leaves it unmoved for six at most.
+// longerRounds: what looks like a queue, and stands unmoved for so many rounds in a row although the controller yields to it, is none. Beside BBR a
+// queue stands unmoved for six rounds at most.
 const longerRounds = 8
 
-// unmoved is a queue that stands in some rounds in a row, and hardly moves. One that others share with us moves: they take the place that we
-// leave in it, or drain it to look, and when it is full it drops. The delay of a path that has become longer stays what it is.
+// unmoved tells a queue from a path that has become longer. It counts the rounds in a row in which the queue hardly moved. A queue that others
+// share with us moves: they take the place that we leave in it, or drain it to look, and when it is full it drops. The delay of a longer path
+// stays what it is.
 type unmoved struct {
 	rounds      int
-	least, most time.Duration // in all of them
+	least, most time.Duration // of the queue in these rounds
 }
 
 // roundOver adds a round. It begins anew unless the round counts, loses nothing, and meets the queue of those before.
