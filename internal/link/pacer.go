@@ -3,26 +3,26 @@ package link
 import "time"
 
 const (
-	// paceGain is how many windows leave in a round trip: what quic-go sends in slow start. Later it sends 5/4 (RFC 9002, section
-	// 7.7), and then the window bounds what is in flight.
+	// paceGain is how many windows may leave in a round trip: as many as quic-go sends in slow start. After it quic-go sends 5/4 of a window
+	// (RFC 9002, section 7.7), but then the window bounds what is in flight anyway.
 	paceGain = 2
-	// paceBurst datagrams, or as many as take paceTime, leave without a pause, as in quic-go.
+	// paceBurst datagrams, or as many as the rate allows in paceTime, leave without a pause, as in quic-go.
 	paceBurst = 10
 	paceTime  = 2 * time.Millisecond
 	// packetOverhead is the number of bytes that QUIC adds to a datagram: header, connection id, frame and tag.
 	packetOverhead = 40
 )
 
-// pacer keeps the pace of quic-go's own pacer, so that datagrams wait in the machines and not inside the carrier, where
-// play cannot overtake bulk and the wait would look like a queue on the path. The zero pacer never waits.
+// pacer sends no faster than quic-go's own pacer does, so that datagrams wait in the machines and not inside quic-go, where play cannot overtake
+// bulk and the wait would look like a queue on the path. It is a token bucket. The zero pacer never waits. The link's lock guards it.
 type pacer struct {
-	rate  float64 // bytes a second, 0 = unknown
-	size  float64 // of a full datagram, with its overhead
-	saved float64 // bytes that might leave at the time last
-	last  time.Time
+	rate  float64   // bytes a second; 0 = unknown, and nothing waits
+	size  float64   // bytes of a full datagram, with its overhead
+	saved float64   // bytes that may leave without a pause
+	last  time.Time // when use last added to saved
 }
 
-// use takes the carrier's path and the size of a full datagram, and saves up bytes.
+// use takes the rate from the carrier's path, and adds to saved what it allows since the last use; size is that of a full datagram.
 func (p *pacer) use(now time.Time, path Path, size int) {
 	if path.Cwnd <= 0 || path.SmoothedRTT <= 0 {
 		p.rate = 0
@@ -34,7 +34,7 @@ func (p *pacer) use(now time.Time, path Path, size int) {
 	p.last = now
 }
 
-// wait returns how long no datagram may leave. It is at least a millisecond if it is not 0, so that several leave together.
+// wait returns how long no datagram may leave: 0, or at least a millisecond, so that several leave together.
 func (p *pacer) wait() time.Duration {
 	if p.rate == 0 || p.saved >= p.size {
 		return 0
@@ -42,5 +42,5 @@ func (p *pacer) wait() time.Duration {
 	return max(time.Millisecond, time.Duration((p.size-p.saved)/p.rate*float64(time.Second)))
 }
 
-// sent counts a datagram.
+// sent counts a datagram that leaves.
 func (p *pacer) sent(size int) { p.saved = max(0, p.saved-float64(size+packetOverhead)) }

@@ -7,21 +7,20 @@ import "time"
 type Rate interface {
 	// Play returns how long unreliable data must wait.
 	Play(now time.Time) time.Duration
-	// Bulk returns how long bulk must wait. It is called only while bulk waits: it counts the caller among those who share the rate.
+	// Bulk returns how long bulk must wait. It is called only while bulk waits, because it counts the caller among those that share the rate.
 	Bulk(now time.Time) time.Duration
 	// Spend counts a datagram that leaves.
 	Spend(now time.Time, bytes int)
 }
 
-// rated remembers what the rate of a link holds back.
+// rated remembers what the rate of a link holds back. The link's lock guards it.
 type rated struct {
-	rate       Rate      // nil = none
+	rate       Rate      // nil = no limit
 	play, bulk time.Time // when unreliable data and bulk may leave again; zero = they are not held back
-	holding    bool      // some machine was told to hold back something
+	holding    bool      // the last call of Machine.Hold held something back
 }
 
-// holdBack tells the machines to hold back what the rate does not allow now. With paced it holds back all bulk, because the carrier has
-// no room for it.
+// holdBack tells the machines what to hold back: what the rate does not allow now, and all bulk if paced says that the carrier has no room for it.
 func (l *Link) holdBack(now time.Time, paced bool) {
 	r := &l.rated
 	if r.rate != nil {

@@ -2,17 +2,17 @@ package link
 
 import "time"
 
-// turn is the work that look has found under the lock, and that the writer does after releasing it.
+// turn is the work that look finds under the lock, and that the writer does after it has released it.
 type turn struct {
 	packet []byte  // the next datagram; nil = none
-	number uint64  // of packet, by its machine
-	from   Machine // that built packet
+	number uint64  // of packet, as its machine counts
+	from   Machine // the machine that built packet
 
 	now     time.Time     // the time of the turn
 	more    bool          // datagrams wait in the ring
 	woken   bool          // Config.Wake must be called
 	drained bool          // the drain of a Close is complete
-	hole    time.Duration // how long only safe datagrams leave, when a black hole was found; else 0
+	hole    time.Duration // how long only datagrams of a safe size leave, because larger ones vanish (a black hole); else 0
 }
 
 // longest bounds a sleep, so that rounding a timeout far in the future does not overflow.
@@ -58,8 +58,8 @@ func (l *Link) look(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
 	return t, nil
 }
 
-// usePath tells the machines their part of the window, and sizes the next datagram. It returns how long only safe ones leave, if a
-// black hole was found.
+// usePath tells the machines their parts of the carrier's window, and sets the size of the next datagram. When it finds a black hole, it returns
+// how long only datagrams of a safe size leave.
 func (l *Link) usePath(now time.Time, path Path) (hole time.Duration) {
 	l.mtu.update(path.MaxDatagram)
 	if l.play.BlackHole() {
@@ -74,8 +74,8 @@ func (l *Link) usePath(now time.Time, path Path) (hole time.Duration) {
 	return hole
 }
 
-// share divides the window: each machine gets what the others do not have in flight, but at least half, so that one with a higher
-// priority cannot starve it.
+// share divides the window. Each machine gets what the others do not have in flight, but at least half, so that no machine of higher priority
+// starves it.
 func (l *Link) share(window int) {
 	total := 0
 	for i := range l.slots {
@@ -90,7 +90,7 @@ func (l *Link) share(window int) {
 	}
 }
 
-// ask takes the next datagram from the first machine in order of priority that has one.
+// ask takes the next datagram, from the machine with the highest priority that has one.
 func (l *Link) ask(t *turn, buffer *[maxDatagram]byte) {
 	size := l.mtu.max(t.now)
 	for i := range l.slots {
@@ -105,7 +105,8 @@ func (l *Link) ask(t *turn, buffer *[maxDatagram]byte) {
 	}
 }
 
-// park sets how long the writer may sleep, while the lock is still held. From now on an Unlock wakes the writer or sends in its place.
+// park sets how long the writer may sleep; held is how long the pacer lets nothing leave. Until the next turn an Unlock with news wakes the writer,
+// or sends in its place.
 func (l *Link) park(t *turn, held time.Duration) {
 	l.parked = true
 	l.changed() // forgets the changes so far, which this turn has seen
@@ -145,7 +146,7 @@ func (l *Link) nextTimeout() (next time.Time, ok bool) {
 	return next, !next.IsZero()
 }
 
-// sleepUntil sets the timer that wakes the writer. It leaves a timer that is no longer needed running, which wakes the writer in vain.
+// sleepUntil sets the timer that wakes the writer. A zero time leaves a timer running that is no longer needed, and wakes the writer in vain.
 func (l *Link) sleepUntil(at time.Time) {
 	if !at.IsZero() && !at.Equal(l.wakeAt) {
 		l.wakeAt = at
@@ -162,7 +163,7 @@ func sleep(now, next time.Time) time.Duration {
 	return (min(d, longest) + grain - 1) / grain * grain
 }
 
-// uncork uncorks play once the link drains, so that what a tick gathers leaves.
+// uncork uncorks play once, when the link drains, so that what an open tick has gathered leaves.
 func (l *Link) uncork() {
 	if l.uncorked || !l.draining.Load() {
 		return

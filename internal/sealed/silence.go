@@ -3,8 +3,8 @@ package sealed
 import "time"
 
 const (
-	// silentPTOs is how many probe timeouts without an ack make a carrier silent; while bulk is in flight, silentTime must have passed,
-	// too. See silentAfter.
+	// silentPTOs is after how many probe timeouts without an ack a carrier is silent. While bulk is in flight silentTime must have passed, too:
+	// see silentAfter.
 	silentPTOs = 3
 	silentTime = time.Second
 	// A carrier without an ack closes after stopTime.
@@ -19,18 +19,18 @@ type hearing struct {
 	heard    time.Duration // when the last ack arrived or, if that was later, when a packet left while none was in flight
 	asked    time.Duration // when the last packet left that asks for an ack
 	received time.Duration // when the last packet of the peer was received; 0 = none
-	gap      time.Duration // longest time between two of them lately, at most silentTime
+	gap      time.Duration // longest time between two packets of the peer lately, at most silentTime
 	probes   int           // number of probes that must leave now, whatever the pacer allows
 	ptos     int           // probe timeouts in a row without an ack
-	idly     bool          // the last packet that asked for an ack lets it wait, because it has only play
-	other    otherCarrier
+	idly     bool          // the last packet that asked for an ack lets the peer delay it, because it has only play
+	other    otherCarrier  // whether the path, or only this carrier, is silent
 }
 
 // ack notes an ack at t.
 func (h *hearing) ack(t time.Duration) { h.heard, h.ptos, h.other = t, 0, otherCarrier{} }
 
-// ask notes that a packet left at t which asks for an ack, and with idly lets it wait. When none was in flight (empty), silence counts
-// from t on.
+// ask notes that a packet left at t which asks for an ack; idly says that the peer may delay that. When none was in flight before (empty), silence
+// counts from t on.
 func (h *hearing) ask(t time.Duration, idly, empty bool) {
 	if empty {
 		h.heard = t
@@ -38,8 +38,8 @@ func (h *hearing) ask(t time.Duration, idly, empty bool) {
 	h.asked, h.idly = t, idly
 }
 
-// miss notes that an ack did not come in time: a probe must leave. While the carrier opens two must, which RFC 9002, section 6.2.4, allows, for it
-// waits for nothing else. On a path that loses a tenth each way one of five single probes gets no answer, and the next wait is up to a second.
+// miss notes that an ack did not come in time: a probe must leave. While the carrier opens, and waits for nothing else, two leave, as RFC 9002,
+// section 6.2.4, allows. On a path that loses a tenth each way one of five single probes gets no answer, and the next wait is up to a second.
 func (h *hearing) miss(opening bool) {
 	h.probes = 1
 	if opening {
@@ -48,7 +48,8 @@ func (h *hearing) miss(opening bool) {
 	h.ptos++
 }
 
-// receive notes that a packet was received at t. Each one shortens gap by a sixteenth, so that a burst a tick does not hide the ticks.
+// receive notes that a packet was received at t. gap falls by only a sixteenth with each packet, so that it still shows the time between ticks when
+// every tick sends a burst.
 func (h *hearing) receive(t time.Duration) {
 	if h.received > 0 {
 		h.gap = max(h.gap-h.gap/16, min(t-h.received, silentTime))
@@ -56,8 +57,8 @@ func (h *hearing) receive(t time.Duration) {
 	h.received = t
 }
 
-// overdueAt returns when a peer that has sent before should have been heard again. Its silence may mean that our own address has changed,
-// which only QUIC's packets can tell it. ok is false when that is longer than silentTime: then silence means nothing.
+// overdueAt returns when a peer that has sent before should have been heard again. If it has not, our own address may have changed, which only
+// QUIC's packets can tell the peer. ok is false when it sends so seldom that its silence means nothing.
 func (h *hearing) overdueAt(pto time.Duration) (time.Duration, bool) {
 	wait := max(pto, 2*h.gap)
 	return h.received + wait, h.received > 0 && wait < silentTime
@@ -82,8 +83,8 @@ func (o *otherCarrier) watch(t time.Duration, packets uint64, patience time.Dura
 	o.lookAt = t + patience/2
 }
 
-// until returns until when this carrier must not count as silent. When the path comes back, either carrier may be heard first, so it
-// has two more probe timeouts after the other one was heard. While the other one is silent, too, it is the time of the next look.
+// until returns until when this carrier must not count as silent. When the path comes back, either carrier may be heard first, so this one gets two
+// more probe timeouts after the other was heard. While the other is silent, too, it is not silent before the next look.
 func (o *otherCarrier) until(patience time.Duration) time.Duration {
 	if o.heardAt > 0 {
 		return o.heardAt + 2*patience
@@ -121,9 +122,8 @@ func (s *Session) pto() time.Duration {
 	return 3*s.guess + maxReportDelay // the variance begins as half the round trip (RFC 9002, section 5.3), and counts four times
 }
 
-// probeAfter returns how long the session waits for an ack before it sends a probe, or has QUIC ping: what the peer may let an ack of play wait
-// is in it. It bounds the probe timeout, which one late ack may make seconds long: in that time a silent carrier would end without having
-// asked.
+// probeAfter returns how long the session waits for an ack before it sends a probe, or has QUIC ping. It adds what the peer may delay an ack of
+// play. It bounds the probe timeout, which one late ack may make seconds long: a silent carrier would end before it has sent a probe.
 func (s *Session) probeAfter() time.Duration {
 	wait := min(s.pto(), max(silentTime, 2*s.rtt()))
 	if s.hearing.idly {
@@ -132,7 +132,7 @@ func (s *Session) probeAfter() time.Duration {
 	return wait
 }
 
-// ptoAt returns when the next probe is due. While opening the wait doubles each time, for the peer may not listen yet.
+// ptoAt returns when the next probe is due. While opening the wait doubles with each, because the peer may not listen yet.
 func (s *Session) ptoAt() (time.Duration, bool) {
 	if !s.started || s.hearing.probes > 0 || !s.waiting() {
 		return 0, false
@@ -145,7 +145,7 @@ func (s *Session) ptoAt() (time.Duration, bool) {
 	return s.hearing.asked + wait, true
 }
 
-// silentAt returns when the carrier becomes silent if no ack comes, or, when it is, when it ends.
+// silentAt returns when the carrier becomes silent if no ack comes; when it is silent already, when it ends.
 func (s *Session) silentAt() (time.Duration, bool) {
 	switch {
 	case !s.started || !s.waiting():
@@ -156,9 +156,8 @@ func (s *Session) silentAt() (time.Duration, bool) {
 	return max(s.hearing.heard+s.silentAfter(), s.hearing.other.until(s.patience())), true
 }
 
-// silentAfter returns how long nothing must be acked before the carrier is silent. With play alone in flight it is silentPTOs, so that the
-// other carrier takes over soon. With bulk, while opening, and without another carrier it is at least silentTime: on a short path
-// silentPTOs are only 80 ms.
+// silentAfter returns after how long without an ack the carrier is silent. With only play in flight it is silentPTOs, so that the other carrier
+// takes over soon. With bulk, while opening, and without another carrier it is at least silentTime: on a short path silentPTOs are only 80 ms.
 func (s *Session) silentAfter() time.Duration {
 	if s.config.Other != nil && s.state == Open && s.records.play == s.records.bytes {
 		return silentPTOs * s.patience()
@@ -172,8 +171,8 @@ func (s *Session) watchAt() (at time.Duration, ok bool) {
 	return at, s.config.Other != nil && s.state == Open && s.waiting()
 }
 
-// patience returns the probe timeout, bounded so that it does not grow with the variance: one late ack after an outage would make play wait
-// for seconds in the next outage, though QUIC could carry it.
+// patience returns the probe timeout, but bounds the part of the variance: after one late ack play would wait for seconds in the next outage,
+// although QUIC could carry it.
 func (s *Session) patience() time.Duration {
 	_, smoothed, _ := s.control.RTT()
 	if smoothed == 0 {
