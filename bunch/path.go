@@ -20,15 +20,15 @@ type pathState struct {
 }
 
 // lossy reports whether the path loses packets. own is the share that this side has seen, which counts where no carrier tells fates.
-func (w *pathState) lossy(own float64) bool {
-	if w.Fates {
-		return w.Loss >= playLoss
+func (p *pathState) lossy(own float64) bool {
+	if p.Fates {
+		return p.Loss >= playLoss
 	}
 	return own >= playLoss
 }
 
 // judges reports whether the fate of a packet counts for the path: the carrier tells no fates, and the packet took the present path.
-func (w *pathState) judges(number uint64) bool { return !w.Fates && number >= w.foreign }
+func (p *pathState) judges(number uint64) bool { return !p.Fates && number >= p.foreign }
 
 // SetPath tells the connection about the path. When packets take another path from now on, those in flight may still arrive: none is sent
 // again because of the change, and their fates say nothing about the new path. While the carrier tells fates, it paces and finds the lost
@@ -47,10 +47,10 @@ func (c *Conn) SetPath(now time.Time, p Path) {
 // move leaves a path. A carrier that told fates still tells those of packets in flight.
 func (c *Conn) move(t time.Duration, p Path) {
 	c.leaveDark()
-	w := &c.path
-	w.since, w.foreign = t, c.sent.Next
-	w.stale = w.stale || !w.Fates && c.sent.flying > 0
-	w.until = t + recovery.Overdue(max(p.RTT, c.gate.Current()), c.peerAckDelay)
+	path := &c.path
+	path.since, path.foreign = t, c.sent.Next
+	path.stale = path.stale || !path.Fates && c.sent.flying > 0
+	path.until = t + recovery.Overdue(max(p.RTT, c.gate.Current()), c.peerAckDelay)
 	c.loss.Next, c.loss.ptos = 0, 0
 	c.changed = true
 }

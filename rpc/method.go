@@ -226,9 +226,9 @@ func (m *method) encode(e *codec.Encoder, p any) error {
 	return nil
 }
 
-// undecodable returns the error of an argument of some bytes that cannot be decoded.
-func (m *method) undecodable(bytes int, err error) error {
-	return fmt.Errorf("rpc: %v: argument of %d bytes: %w", m, bytes, err)
+// undecodable returns the error of an argument of size bytes that cannot be decoded.
+func (m *method) undecodable(size int, err error) error {
+	return fmt.Errorf("rpc: %v: argument of %d bytes: %w", m, size, err)
 }
 
 // validate returns the error of the Validate of the argument at p, as a *validationError. Calls do so themselves, which saves them 2 ns.

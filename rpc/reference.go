@@ -55,14 +55,14 @@ var (
 
 // unknown returns the references in the argument at p that name no actor which is open on c, and sets them to 0. Otherwise a
 // client could name actors that it was never shown.
-func (c *Conn) unknown(p any) (refs []Ref) {
+func (c *Conn) unknown(p any) (unknown []Ref) {
 	references.Each(reflect.ValueOf(p).Elem(), func(v reflect.Value) {
 		if ref := Ref(v.Uint()); ref != 0 && c.Actor(ref) == nil {
-			refs = append(refs, ref)
+			unknown = append(unknown, ref)
 			v.SetUint(0)
 		}
 	})
-	return refs
+	return unknown
 }
 
 const (

@@ -88,12 +88,12 @@ func (w *World) takeTurns(cork bool) {
 		w.look(c)
 	}
 	t.begin(w.config.dispatchTime())
-	prompt := t.total
+	promptEnd := t.total
 	if len(t.late) > 0 {
 		t.order()
-		prompt -= t.total / 4 // else prompt connections that use up every Dispatch would keep the late ones waiting for ever
+		promptEnd -= t.total / 4 // else prompt connections that use up every Dispatch would keep the late ones waiting for ever
 	}
-	w.serve(&t.prompt, t.share/turnParts, prompt)
+	w.serve(&t.prompt, t.share/turnParts, promptEnd)
 	w.serve(&t.late, t.share, t.total)
 	t.settle()
 	for _, c := range t.late {
@@ -177,7 +177,7 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 	w.game.Doing = tasks.Doing{}
 	c.turn.last = t.number
 	end := t.elapsed + min(limit, t.share-c.turn.used)
-	look := 1 // the message after which the clock is read again
+	nextLook := 1 // the message after which the clock is read again
 	for n := 1; n <= turnCalls; n++ {
 		m, ok := w.nextMessage(c)
 		if !ok {
@@ -191,7 +191,7 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 		}
 		if !c.more() {
 			w.callRepNotifies(c)
-		} else if n < look {
+		} else if n < nextLook {
 			continue
 		}
 
@@ -202,9 +202,9 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 		if t.share > 0 && t.elapsed >= end {
 			break
 		}
-		look = n + 1
+		nextLook = n + 1
 		if t.elapsed-before < quickTime {
-			look = n + quickCalls
+			nextLook = n + quickCalls
 		}
 	}
 	w.finishPacket(c)
@@ -224,9 +224,9 @@ func (w *World) finishPacket(c *Conn) {
 }
 
 // note keeps the longest time between two looks at the clock, and what ran in it: of several quick calls, the last.
-func (u *turn) note(doing tasks.Doing, time time.Duration) {
-	if time > u.longest {
-		u.slowest, u.longest = doing, time
+func (u *turn) note(doing tasks.Doing, took time.Duration) {
+	if took > u.longest {
+		u.slowest, u.longest = doing, took
 	}
 }
 

@@ -150,9 +150,9 @@ func (a *arrival) next() (*block, error) {
 		case a.tail != nil && a.parts.next > a.tail.size:
 			return nil, fmt.Errorf("%w: its sender hashed %d bytes, %d came", ErrDigest, a.tail.size, a.parts.next)
 		case a.in.delivery.room() && len(a.parts.ready) > 0:
-			c := a.parts.take()
-			a.taken += c.cost()
-			return c, nil
+			b := a.parts.take()
+			a.taken += b.cost()
+			return b, nil
 		case a.tail != nil && a.parts.next == a.tail.size && len(a.parts.ready) == 0:
 			return nil, nil
 		}
@@ -173,18 +173,18 @@ func (a *arrival) waitTail() (end, error) {
 	return *a.tail, nil
 }
 
-// isLast reports whether c is known to end the content.
-func (a *arrival) isLast(c *block) bool {
+// isLast reports whether b is known to end the content.
+func (a *arrival) isLast(b *block) bool {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
 	h := &a.in.header
 	switch {
 	case a.tail != nil:
-		return c.end() >= a.tail.size
+		return b.end() >= a.tail.size
 	case h.kind == kindArray:
-		return c.index+int64(c.count) >= h.count
+		return b.index+int64(b.count) >= h.count
 	}
-	return h.size >= 0 && c.end() >= h.size
+	return h.size >= 0 && b.end() >= h.size
 }
 
 // consumed gives back the memory of a block that the writer took. The caller holds the lock.

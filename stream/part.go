@@ -80,69 +80,69 @@ func fullBlock(most int) *block {
 	return &block{buf: memory[: maxPartHeader : maxPartHeader+most], pooled: memory}
 }
 
-func (c *block) payload() []byte { return c.buf[maxPartHeader:] }
-func (c *block) size() int       { return len(c.buf) - maxPartHeader }
-func (c *block) end() int64      { return c.offset + int64(c.size()) }
-func (c *block) room() []byte    { return c.buf[len(c.buf):cap(c.buf)] }
-func (c *block) append(p []byte) { c.buf = append(c.buf, p...) }
+func (b *block) payload() []byte { return b.buf[maxPartHeader:] }
+func (b *block) size() int       { return len(b.buf) - maxPartHeader }
+func (b *block) end() int64      { return b.offset + int64(b.size()) }
+func (b *block) room() []byte    { return b.buf[len(b.buf):cap(b.buf)] }
+func (b *block) append(p []byte) { b.buf = append(b.buf, p...) }
 
 // blockCost is the memory of a block without its buffer, and of its places in lists.
 const blockCost = 128
 
 // cost returns the memory that a block takes.
-func (c *block) cost() int64 { return slices.Allocated(int64(cap(c.buf))) + blockCost }
+func (b *block) cost() int64 { return slices.Allocated(int64(cap(b.buf))) + blockCost }
 
 // heldBytes returns the most memory that n bytes of parts take, with what the allocator adds, the blocks themselves, and blocks
 // that are not full.
 func heldBytes(n int64) int64 { return n + n/4 + 2*blockBytes }
 
 // chargeTo charges the block to h until it is freed.
-func (c *block) chargeTo(h *budget.Holding) {
-	c.holder, c.held = h, c.cost()
-	h.Take(c.held)
+func (b *block) chargeTo(h *budget.Holding) {
+	b.holder, b.held = h, b.cost()
+	h.Take(b.held)
 }
 
 // message writes the part's header before the payload, in place, and returns both.
-func (c *block) message(id uint64) []byte {
+func (b *block) message(id uint64) []byte {
 	var scratch [maxPartHeader]byte
-	head := appendPartHeader(scratch[:0], part{id: id, offset: c.offset, index: c.index, count: c.count})
+	head := appendPartHeader(scratch[:0], part{id: id, offset: b.offset, index: b.index, count: b.count})
 	start := maxPartHeader - len(head)
-	copy(c.buf[start:], head)
-	return c.buf[start:]
+	copy(b.buf[start:], head)
+	return b.buf[start:]
 }
 
 // trim drops the payload below offset.
-func (c *block) trim(offset int64) {
-	if n := int(offset - c.offset); n > 0 {
-		kept := copy(c.payload(), c.payload()[n:])
-		c.buf = c.buf[:maxPartHeader+kept]
-		c.offset = offset
+func (b *block) trim(offset int64) {
+	if n := int(offset - b.offset); n > 0 {
+		kept := copy(b.payload(), b.payload()[n:])
+		b.buf = b.buf[:maxPartHeader+kept]
+		b.offset = offset
 	}
 }
 
 // cut takes the payload below offset off the front, into a block of its own.
-func (c *block) cut(offset int64) *block {
-	front := newBlock(int(offset - c.offset))
-	front.offset = c.offset
-	front.append(c.payload()[:offset-c.offset])
-	if c.holder != nil {
-		front.chargeTo(c.holder)
+func (b *block) cut(offset int64) *block {
+	front := newBlock(int(offset - b.offset))
+	front.offset = b.offset
+	front.append(b.payload()[:offset-b.offset])
+	if b.holder != nil {
+		front.chargeTo(b.holder)
 	}
-	c.trim(offset)
+	b.trim(offset)
 	return front
 }
 
 // Free gives the memory back. Neither the block nor its payload may be used afterwards.
-func (c *block) Free() {
-	if c.pooled != nil {
-		pool.Put(c.pooled)
+func (b *block) Free() {
+	if b.pooled != nil {
+		pool.Put(b.pooled)
 	}
-	c.pooled, c.buf = nil, nil
-	if h := c.holder; h != nil {
-		c.holder = nil
-		if c.sliced {
-			h.Acked(c.held)
+	b.pooled, b.buf = nil, nil
+	if h := b.holder; h != nil {
+		b.holder = nil
+		if b.sliced {
+			h.Acked(b.held)
 		}
-		h.Give(c.held)
+		h.Give(b.held)
 	}
 }

@@ -128,10 +128,10 @@ func (c *Carrier) Socket() *sealed.Socket { return c.socket }
 // CipherSuite returns the cipher suite of the TLS connection.
 func (c *Carrier) CipherSuite() uint16 { return c.Conn.ConnectionState().TLS.CipherSuite }
 
-// Export derives keys of the TLS connection.
-func (c *Carrier) Export(label string, context []byte, length int) ([]byte, error) {
-	tls := c.Conn.ConnectionState().TLS
-	return tls.ExportKeyingMaterial(label, context, length)
+// Export derives keys from the TLS connection (RFC 5705); value is the context.
+func (c *Carrier) Export(label string, value []byte, length int) ([]byte, error) {
+	state := c.Conn.ConnectionState().TLS
+	return state.ExportKeyingMaterial(label, value, length)
 }
 
 // Addrs returns the addresses to which and from which the connection sends.

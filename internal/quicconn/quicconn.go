@@ -83,13 +83,13 @@ func (e *RefusedError) Unwrap() error { return e.cause }
 
 // Dial connects to addr over a transport of its own on a socket, which shared, when not nil, shares with sealed packets. free is called
 // when the socket is no longer used: before Dial returns an error, or once the carrier has ended, for which [Carrier.Wait] waits.
-func Dial(ctx context.Context, socket net.PacketConn, shared *sealed.Socket, addr net.Addr, tls *tls.Config, config *quic.Config, free func()) (*Carrier, error) {
+func Dial(ctx context.Context, socket net.PacketConn, shared *sealed.Socket, addr net.Addr, tlsConfig *tls.Config, config *quic.Config, free func()) (*Carrier, error) {
 	transport := &quic.Transport{Conn: socket, ConnectionIDLength: ConnectionIDBytes}
 	release := func() {
 		_ = transport.Close()
 		free()
 	}
-	conn, err := transport.Dial(ctx, addr, tls, config)
+	conn, err := transport.Dial(ctx, addr, tlsConfig, config)
 	if err != nil {
 		release()
 		return nil, dialError(ctx, err)
