@@ -3,14 +3,14 @@ package bunch
 import "time"
 
 const (
-	// darkTimeouts is the number of probe timeouts without an ack after which the path counts as out. One lost ack does not take that long.
+	// darkTimeouts is after how many probe timeouts without an ack the path counts as out. When only one ack is lost, the next comes sooner.
 	darkTimeouts = 2
-	// carrierTime is how long a carrier that tells fates has at least: it hands over to another one sooner than that, unless that one is
-	// silent, too.
+	// carrierTime is the least time without an ack and without an arrival that makes a path dark whose carrier tells fates. Such a carrier
+	// hands over to the other one sooner, unless that one is silent, too.
 	carrierTime = time.Second
 )
 
-// darkTime returns the time without an ack after which what waits in the dark is stale.
+// darkTime returns the time without an ack after which the path is dark, and after which messages that wait in the dark are stale.
 func (c *Conn) darkTime() time.Duration { return darkTimeouts * c.pto() }
 
 // dark reports whether the path is out: nothing was acknowledged for darkTime; where a carrier tells fates, nothing has arrived either,

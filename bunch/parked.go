@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// parked holds the entries of a channel that came before their turn, or only in part, in the order of their numbers. Its memory
-// grows with how many there are, not with how far ahead a peer's numbers are.
+// parked holds the entries of a channel that arrived before their turn, or only in part, in the order of their numbers. Its memory grows with how
+// many they are, and not with how far ahead the numbers of a peer lie.
 type parked struct{ queue[*slot] }
 
 // keptParked is the number of entries for which an empty list keeps room; channelCost covers it.
@@ -17,7 +17,7 @@ func (p *parked) at(i int) *slot { return p.items[p.head+i] }
 // find returns the index of entry n, or where it belongs.
 func (p *parked) find(n uint64) (i int, ok bool) {
 	if p.len() == 0 || p.at(p.len()-1).number < n {
-		return p.len(), false // most entries follow all others
+		return p.len(), false // as for most entries: they arrive in order
 	}
 	return slices.BinarySearchFunc(p.items[p.head:], n, func(s *slot, n uint64) int { return cmp.Compare(s.number, n) })
 }
@@ -35,8 +35,8 @@ func (p *parked) drop() *slot {
 	return s
 }
 
-// unorderedAround returns the first and last entry of the unordered message of which the i-th is part. It is not ok while entries of it
-// are missing.
+// unorderedAround returns the indexes of the first and the last entry of the unordered message to which the i-th entry belongs. ok is false while
+// entries of it are missing.
 func (p *parked) unorderedAround(i int) (first, last int, ok bool) {
 	if !p.at(i).mayOvertake() {
 		return 0, 0, false

@@ -19,7 +19,8 @@ type pathState struct {
 	arrived time.Duration // when the carrier last said that a packet of this path had arrived
 }
 
-// lossy reports whether the path loses packets. own is the share that this side has seen, which counts where no carrier tells fates.
+// lossy reports whether the path loses playLoss of its packets or more, by the carrier if it tells fates, else by own, the share that this side has
+// seen.
 func (p *pathState) lossy(own float64) bool {
 	if p.Fates {
 		return p.Loss >= playLoss
@@ -27,12 +28,12 @@ func (p *pathState) lossy(own float64) bool {
 	return own >= playLoss
 }
 
-// judges reports whether the fate of a packet counts for the path: the carrier tells no fates, and the packet took the present path.
+// judges reports whether an ack or loss of a packet tells of the path: the packet took the present one, and no carrier tells fates.
 func (p *pathState) judges(number uint64) bool { return !p.Fates && number >= p.foreign }
 
-// SetPath tells the connection about the path. When packets take another path from now on, those in flight may still arrive: none is sent
-// again because of the change, and their fates say nothing about the new path. While the carrier tells fates, it paces and finds the lost
-// packets; this side still probes when nothing is acknowledged.
+// SetPath tells the connection about the path. When that is another one (Epoch or Fates differ), packets in flight may still arrive: none is sent
+// again because of the change, and their fates say nothing about the new path. While the carrier tells fates, it paces and finds lost packets;
+// this side still probes when nothing is acknowledged.
 func (c *Conn) SetPath(now time.Time, p Path) {
 	if t := c.advanceClock(now); p.Fates != c.path.Fates || p.Epoch != c.path.Epoch {
 		c.move(t, p)
@@ -44,7 +45,7 @@ func (c *Conn) SetPath(now time.Time, p Path) {
 	}
 }
 
-// move leaves a path. A carrier that told fates still tells those of packets in flight.
+// move leaves a path. If its carrier told fates, it still tells those of the packets in flight; else they count as lost at path.until.
 func (c *Conn) move(t time.Duration, p Path) {
 	c.leaveDark()
 	path := &c.path
@@ -55,8 +56,8 @@ func (c *Conn) move(t time.Duration, p Path) {
 	c.changed = true
 }
 
-// Fate tells whether a packet arrived; a carrier that tells fates calls it. The bunches of a lost one leave again. Arriving frees
-// nothing: an ack will say that the peer has kept the packet.
+// Fate tells whether a packet has arrived; a carrier that tells fates calls it. The bunches of a lost packet leave again. Those of one that has
+// arrived stay until an ack says that the peer has kept it.
 func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	t := c.advanceClock(now)
 	c.repairs.loss.Note()
@@ -86,7 +87,7 @@ func (c *Conn) giveUpArrivedAt() (time.Duration, bool) {
 	return c.sent.At(n).arrived + recovery.KeepTime, true
 }
 
-// giveUpForeign declares the packets lost that took another path. They have had time to be acknowledged.
+// giveUpForeign declares the packets lost that took another path and have not been acknowledged by now.
 func (c *Conn) giveUpForeign(t time.Duration) {
 	c.path.stale = false
 	for n, ok := c.sent.firstFlying(); ok && n < c.path.foreign; n, ok = c.sent.firstFlying() {

@@ -3,16 +3,16 @@ package bunch
 import "time"
 
 const (
-	// skipAbout is the mean distance of packet numbers that are left out. Each costs an immediate ack from the peer, and two bytes
-	// in each of its acks until one of them is acknowledged: an extra packet in 500 at most.
+	// skipAbout is the mean distance between packet numbers that are left out. Each costs an immediate ack of the peer's, and two bytes in its
+	// acks until one of those is acknowledged: one packet more in 500 at most.
 	skipAbout = 500
-	// skipLeast is the least distance: one more than the packet threshold of 3 (RFC 9002, 6.1.1), so that no more than one of the
-	// numbers that it counts was left out.
+	// skipLeast is the least distance: one more than the packet threshold of 3 (RFC 9002, 6.1.1), so that of the numbers which the threshold
+	// counts at most one was left out.
 	skipLeast = 4
 )
 
-// skips decides which packet numbers are never sent. To the peer they look like lost packets. A peer that acknowledges packets it has not
-// received, so that this side sends faster than the path can take, sooner or later acknowledges one of them (RFC 9000, 21.4).
+// skips decides which packet numbers are never sent; to the peer they look like lost packets. A peer may acknowledge packets that it has not
+// received, to make this side send faster than the path can take. Sooner or later it acknowledges one of these (RFC 9000, 21.4).
 type skips struct {
 	random func(n int) int // nil = none is left out
 	about  int             // mean distance

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// turnCalls is the most messages of a connection that run before the others have their turn. One hold of the link's lock takes as
-	// many: enough that lock and turn cost less than a tenth of the calls.
+	// turnCalls is the most messages of a connection that run before the others have their turn. They are taken under the link's lock at once:
+	// so many that lock and turn cost less than a tenth of the calls.
 	turnCalls = 32
-	// turnParts is the least number of turns into which the share of a prompt connection is divided. If a turn were as long as the
-	// share, clients that begin to flood would keep all others waiting in their first Dispatch.
+	// turnParts is the least number of turns into which the share of a prompt connection is divided. If a turn were as long as the share,
+	// clients that begin to flood would keep all others waiting in the Dispatch in which they begin.
 	turnParts = 8
 	// When less than quickTime has passed between two looks at the clock, the next look comes quickCalls messages later: a look
 	// takes a third of the time of a small call.
@@ -36,10 +36,10 @@ const (
 	endedTime = time.Second
 )
 
-// turns shares a Dispatch among the connections that have messages. First come, round by round, the prompt connections, whose
-// messages all ran in the last Dispatch. Then come the late ones: first the one that has waited longest, so that none waits for
-// ever, then those with the fewest messages, which are least to blame. Messages that may not run now stay in the machine, where
-// flow control makes the peer wait. All of it belongs to the world's goroutine.
+// turns shares the time of a Dispatch among the connections that have messages. First come, round by round, the prompt connections, whose messages
+// all ran in the last Dispatch. Then come the late ones: first the one that has waited longest, so that none waits for ever, then those with the
+// fewest messages, which are least to blame. Messages that may not run in this Dispatch stay in the machine, where flow control makes the peer
+// wait. All of it belongs to the world's goroutine.
 type turns struct {
 	prompt []*Conn // connections whose messages all ran in the last Dispatch; nil in the place of one that has had its turns
 	late   []*Conn // connections of which messages were left; nil as in prompt
@@ -70,8 +70,8 @@ type turn struct {
 // more reports whether messages are left that may run in this Dispatch.
 func (c *Conn) more() bool { return c.turn.waiting > 0 && !c.closing.Load() }
 
-// takeTurns runs the messages that have arrived, as far as time allows; those that arrive meanwhile wait for the next Dispatch.
-// With cork it looks at every connection, and corks it; else only at the active ones.
+// takeTurns runs the messages that have arrived, as far as time allows; those that arrive meanwhile wait for the next Dispatch. With cork it looks
+// at every connection, and corks it; otherwise it looks only at the active ones.
 func (w *World) takeTurns(cork bool) {
 	t := &w.turns
 	t.settle() // a panic may have ended the last Dispatch before this
@@ -120,7 +120,8 @@ func (t *turns) begin(share time.Duration) {
 	}
 }
 
-// order sorts the late connections: the one that has waited longest, then by how many messages they have, to a factor of two.
+// order sorts the late connections: first the one that has waited longest, then the others by how many messages they have, which it compares to a
+// factor of two.
 func (t *turns) order() {
 	slices.SortStableFunc(t.late, func(a, b *Conn) int {
 		return cmp.Compare(bits.Len(uint(a.turn.waiting)), bits.Len(uint(b.turn.waiting)))
@@ -136,8 +137,8 @@ func (t *turns) order() {
 	t.late[0] = c
 }
 
-// serve gives the connections of queue turns of at most limit each, round by round, until none has more messages or until is
-// over. A connection stays in the queue during its turn, so that settle finds it when a function of the game panics.
+// serve gives the connections of a queue turns of at most limit each, round by round, until no connection has more messages, or the Dispatch has
+// lasted for until. A connection stays in the queue during its turn, so that settle finds it when a function of the game panics.
 func (w *World) serve(queue *[]*Conn, limit, until time.Duration) {
 	t := &w.turns
 	for i := 0; i < len(*queue) && (until == 0 || t.elapsed < until); i++ {
@@ -169,7 +170,7 @@ func (t *turns) settle() {
 	t.prompt, t.served = t.prompt[:0], t.served[:0]
 }
 
-// runTurn runs messages of c until it has none, has run turnCalls, or limit is over; then the last call may still take longer.
+// runTurn runs messages of c until it has none, turnCalls have run, or limit is over; a call that runs then is not interrupted.
 func (w *World) runTurn(c *Conn, limit time.Duration) {
 	t := &w.turns
 	defer t.pass(c, t.elapsed)
@@ -210,7 +211,7 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 	w.finishPacket(c)
 }
 
-// finishPacket applies the rest of a packet of which some states were applied: the game sees all states of a packet or none.
+// finishPacket applies the states of a packet of which some were applied already: the game sees all states of a packet or none.
 func (w *World) finishPacket(c *Conn) {
 	for len(c.copies.reps.replicas) > 0 {
 		m := w.peek(c)
@@ -223,7 +224,7 @@ func (w *World) finishPacket(c *Conn) {
 	}
 }
 
-// note keeps the longest time between two looks at the clock, and what ran in it: of several quick calls, the last.
+// note keeps the longest time between two looks at the clock, and what ran in that time; of several quick calls, the last one.
 func (u *turn) note(doing tasks.Doing, took time.Duration) {
 	if took > u.longest {
 		u.slowest, u.longest = doing, took
@@ -280,13 +281,14 @@ func (w *World) peek(c *Conn) *bunch.Message {
 	return nil
 }
 
-// take takes messages from the machine. If ReceiveLimit holds up the peer, it raises that.
+// take takes messages from the machine. It raises the ReceiveLimit if that holds up the peer, and asks the peer for all its state if the machine had
+// to drop some.
 func (c *Conn) take(into []bunch.Message) int {
 	c.link.Lock()
 	n := c.machine.Take(into)
 	limited := c.machine.ReceiveLimited()
 	if c.machine.Missed() {
-		_ = c.machine.Send(0, bunch.Reliable, control.AppendMissed(nil)) // which fails with the connection only
+		_ = c.machine.Send(0, bunch.Reliable, control.AppendMissed(nil)) // it fails only when the connection has
 	}
 	c.link.Unlock()
 	if limited {
@@ -295,7 +297,7 @@ func (c *Conn) take(into []bunch.Message) int {
 	return n
 }
 
-// tellLate counts, and logs at most once a second, that messages were left over at the end of the Dispatch.
+// tellLate counts that messages of the connection were left when the Dispatch ended, and logs it at most once a second.
 func (c *Conn) tellLate() {
 	c.deferred.Add(1)
 	hidden, ok := c.lateWarn.Pass(c.world.frame.now)
@@ -315,7 +317,7 @@ func (c *Conn) tellLate() {
 		"limit", t.total, "all", t.elapsed)
 }
 
-// waits reports whether a connection that has ended may still run messages, for endedTime.
+// waits reports whether messages of a connection that has ended may still run: for endedTime, if some were left.
 func (c *Conn) waits() bool {
 	if !c.turn.late || c.closing.Load() {
 		return false
@@ -326,7 +328,7 @@ func (c *Conn) waits() bool {
 	return time.Since(c.turn.ended) < endedTime
 }
 
-// discard drops and counts the messages left over of a connection that is expelled.
+// discard drops and counts the messages that a connection has left when it is expelled.
 func (w *World) discard(c *Conn) {
 	t := &w.turns
 	t.late = slices.DeleteFunc(t.late, func(other *Conn) bool { return other == c })
