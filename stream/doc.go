@@ -31,7 +31,7 @@
 // N entries, so at most R/2-1+N are ever outstanding. Under Tick the buffer refills once a tick; under Run also when acks
 // free entries. Parts travel on lanes, channels that leave after all others. A connection opens more of them when its path
 // holds more than half a buffer, up to 32, or what [Lanes] says, as far as the game's actors leave it channels. Transfers of
-// a connection share it by [Weight]. [Calls] and [Pump] apply the algorithm to your own RPCs and channels.
+// a connection share it, and begin, by [Weight]. [Calls] and [Pump] apply the algorithm to your own RPCs and channels.
 //
 // The receiver's credit is the second brake: 1 MiB may leave with the header; after that the sender may be 4 to 16 MiB ahead of the
 // application, by how much memory is free. An application that does not read makes its own sender wait, and no other.

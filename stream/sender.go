@@ -20,7 +20,8 @@ type sender struct {
 	starting []*Transfer
 
 	// Owned by the world's goroutine.
-	queue   []*Transfer // wait until one of sending has ended
+	queue   []*Transfer // wait for a place at the peer, in order of Start
+	passed  int         // how many began before the first of queue, one after the other
 	sending []*Transfer // by id, from the header until the receiver has sent done or reject
 	lastID  uint64      // id in the newest header
 	shares  shares      // of sending
@@ -76,7 +77,7 @@ func (s *sender) start(t *Transfer) error {
 // Config.MaxTransfers.
 const readAtOnce = 4
 
-// collect moves what start has appended to queue, and forgets transfers that were canceled there.
+// collect moves what start has appended to queue, forgets transfers that were canceled there, and weighs the others.
 func (s *sender) collect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,6 +85,7 @@ func (s *sender) collect() {
 	clear(s.starting)
 	s.starting = s.starting[:0]
 	s.queue = slices.DeleteFunc(s.queue, func(t *Transfer) bool {
+		t.refreshWeight()
 		finished := t.isFinished()
 		if finished {
 			s.peer.live.removeOutgoing(t)
@@ -120,13 +122,64 @@ func (s *sender) sendControl(pipe *rpc.Actor) (sent bool, err error) {
 	return s.begin(pipe)
 }
 
+const (
+	// keptPlaces says how many of the places at a peer are kept for heavier transfers: one of so many. With the default of MaxTransfers one is,
+	// and a heavy transfer need not wait until one of four long ones has ended.
+	keptPlaces = 4
+	// mostPassed is how many transfers that are heavier may begin, one after the other, before the one that has waited longest.
+	mostPassed = 7
+)
+
+// next returns the index in queue of the transfer that begins next: the heaviest, of equal ones the first, and after mostPassed others the
+// first. It returns -1 when none may begin now.
+func (s *sender) next() int {
+	if len(s.queue) == 0 || len(s.sending) >= s.atOnce {
+		return -1
+	}
+	heaviest := 0
+	for i, t := range s.queue {
+		if t.share.weight > s.queue[heaviest].share.weight {
+			heaviest = i
+		}
+	}
+	switch {
+	case s.passed >= mostPassed && s.hasPlace(s.queue[0].share.weight):
+		return 0
+	case s.hasPlace(s.queue[heaviest].share.weight):
+		return heaviest
+	}
+	return -1
+}
+
+// hasPlace reports whether a transfer of some weight may begin, of which the peer takes one more: as long as those that are as heavy, and have
+// more to send, have not filled all places but the kept ones. What only waits for the receiver's word fills none: it ends soon.
+func (s *sender) hasPlace(weight int) bool {
+	filled := 0
+	for _, t := range s.sending {
+		if !t.gone() && t.share.weight >= weight {
+			filled++
+		}
+	}
+	return filled < s.atOnce-s.atOnce/keptPlaces
+}
+
+// dequeue removes a transfer from queue and returns it.
+func (s *sender) dequeue(i int) *Transfer {
+	t := s.queue[i]
+	s.queue = slices.Delete(s.queue, i, i+1)
+	if s.passed++; i == 0 {
+		s.passed = 0
+	}
+	return t
+}
+
 // begin sends the header of the next transfer, if the peer takes one more.
 func (s *sender) begin(pipe *rpc.Actor) (bool, error) {
-	if len(s.queue) == 0 || len(s.sending) >= s.atOnce {
+	i := s.next()
+	if i < 0 {
 		return false, nil
 	}
-	t := s.queue[0]
-	s.queue = s.queue[1:]
+	t := s.dequeue(i)
 	_, slots := pipe.Channel(s.peer.conn).Reliable() // lanes have as many
 	if err := t.opts.checkEntries(slots); err != nil {
 		t.finish(err)

@@ -145,11 +145,13 @@ func (t *Transfer) Cancel(cause error) {
 	}
 }
 
-// SetWeight changes the transfer's [Weight] from the next tick on; n is clamped to 1 to MaxWeight.
+// SetWeight changes the transfer's [Weight] from the next tick on, also its turn while it waits; n is clamped to 1 to MaxWeight. So a game
+// that sends what is nearest first need not hold transfers back: it starts all of them, and weighs them anew when the player has moved.
 func (t *Transfer) SetWeight(n int) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.weight = min(max(n, 1), MaxWeight)
+	t.mu.Unlock()
+	t.peer.wake() // it may begin now
 }
 
 // read starts the goroutine that reads the source, once.
@@ -197,6 +199,9 @@ func (t *Transfer) refreshWeight() {
 
 // hasPart reports whether a part was read and may be sent, as far as credit goes.
 func (t *Transfer) hasPart() bool { return !t.have && t.reader.has(t.limit) }
+
+// gone reports whether all of the content has left, or nothing more of it will.
+func (t *Transfer) gone() bool { return t.endSent || t.have || t.isFinished() }
 
 // size returns how many bytes the content has, -1 while nobody knows.
 func (t *Transfer) size() int64 {
