@@ -9,6 +9,7 @@ import (
 	"iter"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/quivernet/quiver/internal/codec"
 	"github.com/quivernet/quiver/rpc"
@@ -169,10 +170,15 @@ func tooLong(err error) error {
 // Handle gives incoming transfers of the array to fn, on the world's goroutine. It panics when the array has a handler
 // already.
 func (a *Array[T]) Handle(s *Streams, fn func(*IncomingArray[T])) {
-	s.handle(a.name, topic{kind: kindArray, shape: a.shape, open: func(in *incoming) {
+	s.handle(a.name, topic{kind: kindArray, shape: a.shape, fields: a.fields, open: func(in *incoming) {
 		in.decode = a.decode
 		fn(&IncomingArray[T]{Incoming: Incoming{in}})
 	}})
+}
+
+// fields describes the elements for a sender whose own differ.
+func (a *Array[T]) fields() string {
+	return strings.Join(a.codec.AppendOutline([]string{a.codec.Name()}, ""), ", ")
 }
 
 // decode is a decodeFunc. It stops when the batch takes batchBytes of memory.

@@ -146,7 +146,8 @@ func testArrayOfOtherFieldsIsRefused(t *testing.T, via Backend) {
 		theirs.Handle(n.client.streams, func(*IncomingArray[other]) { t.Error("accepted") })
 		err := items.Send(n.ctx, n.server.peer, testItems(10))
 		require.ErrorIs(n, err, ErrRejected)
-		require.ErrorContains(n, err, "other fields")
+		require.EqualError(n, err, `stream: rejected: array "items" stopped by the receiver at its header: `+
+			`"the elements of array \"items\" have other fields here: struct, .ID: uint32, .Count: uint32"`)
 	})
 }
 

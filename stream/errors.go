@@ -12,7 +12,7 @@ import (
 
 // Errors that end a transfer. What Err and Read return, and what Wait returns once the transfer has ended, wraps one of
 // them or ErrDigest, and the error behind it if that arose at this end. Its text names the topic, the end that stopped the
-// transfer, how far it had come, and why:
+// transfer, how far it had come or that its header was refused, and why:
 //
 //	stream: canceled: blob "save" stopped by the sender, 65536 of 300000 bytes sent: reading the source: disk on fire
 //
@@ -70,6 +70,8 @@ type failure struct {
 	by    string // the end that stopped it; "" where the connection ended
 	what  string // the transfer and how far it had come; "" until it ends
 	cause error  // nil where none was given
+
+	unanswered bool // the receiver rejected it in place of an answer to its header: what was sent until then was for nothing
 }
 
 // canceled returns the error of a transfer that this end canceled for cause.
@@ -118,7 +120,11 @@ func ending(err error, end string, conn *rpc.Conn, h *header, p Progress) error 
 	if f.by != "" {
 		f.what += " stopped by the " + f.by
 	}
-	f.what += fmt.Sprintf(", %s %s %s", units, h.units(), done)
+	if f.unanswered {
+		f.what += " at its header"
+	} else {
+		f.what += fmt.Sprintf(", %s %s %s", units, h.units(), done)
+	}
 	return &f
 }
 
@@ -159,7 +165,7 @@ func (f *failure) stop() stop {
 
 // peerFailure returns the error for a stop that the peer has sent; by names the end that stopped the transfer. The reason is quoted, since it
 // comes from outside.
-func peerFailure(s stop, by string) error {
+func peerFailure(s stop, by string) *failure {
 	f := &failure{kind: stopKinds[s.code], by: by}
 	if s.reason != "" {
 		f.cause = errors.New(strconv.Quote(s.reason))

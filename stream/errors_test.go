@@ -35,7 +35,7 @@ func TestFailuresSayWhatHappened(t *testing.T) {
 			`stream: canceled: blob "save" stopped by the sender, 0 bytes sent: reading the source: a reason of the test`,
 			`stream: canceled: blob "save" stopped by the sender, 0 bytes consumed: "the sender could not read its source"`},
 		{"rejected", strings.NewReader("x"), 1, func(in *IncomingBlob) { in.Reject(errTest) }, ErrRejected, nil,
-			`stream: rejected: blob "save" stopped by the receiver, [01] of 1 bytes sent: "a reason of the test"`,
+			`stream: rejected: blob "save" stopped by the receiver at its header: "a reason of the test"`,
 			`stream: rejected: blob "save" stopped by the receiver, 0 of 1 bytes consumed: a reason of the test`},
 		{"canceled without a reason", strings.NewReader("x"), 1, func(in *IncomingBlob) { in.Cancel(nil) }, ErrCanceled, nil,
 			`stream: canceled: blob "save" stopped by the receiver, [01] of 1 bytes sent`,

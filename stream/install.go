@@ -46,9 +46,10 @@ type Streams struct {
 
 // topic is a declared name that has a handler here.
 type topic struct {
-	kind  kind
-	shape uint64          // of an array's elements
-	open  func(*incoming) // gives a transfer to the handler
+	kind   kind
+	shape  uint64          // of an array's elements
+	fields func() string   // describes those elements
+	open   func(*incoming) // gives a transfer to the handler
 }
 
 // Install makes world stream, in both directions and with every peer. Call it once, before the world's first

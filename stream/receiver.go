@@ -163,7 +163,7 @@ func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
 	case h.parts != 0:
 		return fmt.Errorf("%w: the parts of %v have digests of kind %d, which is unknown here", ErrRejected, h, h.parts)
 	case t.kind == kindArray && t.shape != h.shape:
-		return fmt.Errorf("%w: the elements of %v have other fields here", ErrRejected, h)
+		return fmt.Errorf("%w: the elements of %v have other fields here: %s", ErrRejected, h, t.fields())
 	case r.known() > config.maxTransfers():
 		return fmt.Errorf("%w: as many transfers are under way as stream.Config.MaxTransfers allows, %d", ErrRejected, config.maxTransfers())
 	case r.writers() >= 2*config.maxTransfers():

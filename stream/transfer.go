@@ -340,6 +340,8 @@ func (t *Transfer) onDone() error {
 // onReject ends the transfer for the reason that the receiver gives, or confirms that it ended.
 func (t *Transfer) onReject(m reject) error {
 	t.over = true
-	t.finish(peerFailure(m.stop, byReceiver))
+	f := peerFailure(m.stop, byReceiver)
+	f.unanswered = f.kind == ErrRejected && !t.accepted
+	t.finish(f)
 	return nil
 }
