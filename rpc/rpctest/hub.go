@@ -47,6 +47,10 @@ type link struct {
 	delay   time.Duration
 	rate    int64        // bit/s; 0 = no bottleneck
 	window  atomic.Int64 // bytes that its end may have in flight; 0 = unknown
+
+	// Of the way to one client, behind the server's uplink.
+	last     *netsim.Link // a bottleneck of its own; nil = none yet
+	lastRate int64        // bit/s of that; 0 = it holds nothing up
 }
 
 // join makes the path of one more client. All packets that leave the server share one bottleneck.
@@ -81,12 +85,16 @@ func (h *hub) join(profile emulation.Settings, seed uint64) (*path, error) {
 const queueTime = 20 * time.Millisecond
 
 // share sets how many bytes each end may have in flight: the bandwidth-delay product of its path, and for the server's ends an equal
-// share of the uplink's. The caller holds the lock.
+// share of the uplink's, or that of a client's own downlink if that is less. The caller holds the lock.
 func (h *hub) share() {
 	for _, p := range h.paths {
 		trip := p.up.delay + p.down.delay + queueTime
 		p.up.window.Store(int64(trip.Seconds() * float64(p.up.rate) / 8))
-		p.down.window.Store(int64(trip.Seconds() * float64(p.down.rate) / 8 / float64(len(h.paths))))
+		down := float64(p.down.rate) / float64(len(h.paths))
+		if own := float64(p.down.lastRate); own > 0 && (down == 0 || own < down) {
+			down = own
+		}
+		p.down.window.Store(int64(trip.Seconds() * down / 8))
 	}
 }
 
@@ -104,7 +112,7 @@ func longest(out, in netsim.Config) time.Duration {
 }
 
 // set changes both directions. With one, which changes a single client's path, the server's uplink stays as it is, because all clients
-// share it.
+// share it, and a rate bounds what comes behind it.
 func (p *path) set(profile emulation.Settings, one bool) error {
 	out, in, err := badnet.Links(profile)
 	if err != nil {
@@ -116,9 +124,11 @@ func (p *path) set(profile emulation.Settings, one bool) error {
 	p.up.rate = out.Rate
 	if one {
 		p.down.SetBehind(joined(out, in))
+		p.down.narrow(netsim.Config{Rate: out.Rate, Queue: out.Queue})
 	} else {
 		p.down.SetConfig(joined(out, in))
 		p.down.rate = out.Rate
+		p.down.narrow(netsim.Config{})
 	}
 	p.up.delay, p.down.delay = longest(out, in), longest(out, in)
 	p.hub.share()
@@ -163,6 +173,17 @@ func (h *hub) carry() {
 	}
 }
 
+// narrow gives the end of the link a bottleneck of its own, or takes it away when the Config has none.
+func (l *link) narrow(cfg netsim.Config) {
+	l.lastRate = cfg.Rate
+	switch {
+	case l.last != nil:
+		l.last.SetConfig(cfg)
+	case cfg.Rate > 0:
+		l.last = netsim.NewLink(cfg)
+	}
+}
+
 // carry delivers what has arrived, and returns when the next packet does.
 func (l *link) carry(now time.Time) (next time.Time, ok bool) {
 	for _, packet := range l.waiting {
@@ -170,11 +191,23 @@ func (l *link) carry(now time.Time) (next time.Time, ok bool) {
 	}
 	clear(l.waiting)
 	l.waiting = l.waiting[:0]
+	if l.last == nil {
+		return drain(l.Link, now, l.to.deliver)
+	}
+	next, ok = drain(l.Link, now, func(packet []byte) { l.last.Send(now, packet) })
+	if at, more := drain(l.last, now, l.to.deliver); more && (!ok || at.Before(next)) {
+		next, ok = at, true
+	}
+	return next, ok
+}
+
+// drain gives take what has arrived over a link, and returns when the next packet does.
+func drain(l *netsim.Link, now time.Time, take func(packet []byte)) (next time.Time, ok bool) {
 	for {
 		packet, ok := l.Deliver(now)
 		if !ok {
 			return l.NextTimeout()
 		}
-		l.to.deliver(packet)
+		take(packet)
 	}
 }

@@ -2,6 +2,8 @@ package rpctest_test
 
 import (
 	"fmt"
+	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/emulation"
 	"github.com/quivernet/quiver/rpc/rpctest"
+	"github.com/quivernet/quiver/stream"
 )
 
 // TestUpdatesOnNarrowPaths: 400 soldiers that all change at each tick are 1 Mbit/s. Where that does not pass, updates take what does,
@@ -45,4 +48,38 @@ func TestUpdatesOnNarrowPaths(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSlowDownlinkOfOneClient: EmulateOne's Rate bounds what comes to that client, too, and no other, without a queue that stands in front of
+// it, until Emulate takes it away. It bounded what the client sends alone.
+func TestSlowDownlinkOfOneClient(t *testing.T) {
+	const size = 125_000 // a second at 1 Mbit/s
+	topic, slow := stream.NewBlob("map"), emulation.Settings{PktLag: 20 * time.Millisecond, Rate: 1e6}
+	rpctest.Run(t, emulation.Settings{PktLag: 20 * time.Millisecond, Rate: 100e6}, func(t *testing.T, net *rpctest.Network) {
+		server, down := streaming(t)
+		net.Server(server)
+		for range 2 {
+			client, up := streaming(t)
+			topic.Handle(up, func(in *stream.IncomingBlob) { go func() { _, _ = io.Copy(io.Discard, in) }() })
+			net.Client(client)
+		}
+		net.Advance(time.Second)
+		first, second := server.Conns()[0], server.Conns()[1]
+		took := func(to *rpc.Conn) float64 {
+			began := net.Elapsed()
+			transfer, err := topic.Start(down.Peer(to), strings.NewReader(strings.Repeat("m", size)), size)
+			require.NoError(t, err)
+			require.True(t, net.Until(time.Minute, func() bool { return transfer.Progress().Acked == size }))
+			return (net.Elapsed() - began).Seconds()
+		}
+		net.EmulateOne(first, slow)
+		require.InDelta(t, 1.2, took(first), 0.25)
+		require.Less(t, first.Stats().SmoothedRTT, 150*time.Millisecond)
+		require.Less(t, took(second), 0.4)
+		net.EmulateOne(first, emulation.Settings{PktLag: 20 * time.Millisecond})
+		require.Less(t, took(first), 0.4)
+		net.EmulateOne(first, slow)
+		net.Emulate(emulation.Settings{PktLag: 20 * time.Millisecond, Rate: 100e6})
+		require.Less(t, took(first), 0.4)
+	})
 }
