@@ -13,6 +13,10 @@
 // A [Network] drives all worlds by ticks, 30 a second unless SetTickRate says otherwise, on the goroutine of the test: handlers run
 // there, and the test may look at the game's state between two calls of it. Worlds must not be driven otherwise.
 //
+// Only Client, Join, Advance and Until tick, so a test must not wait otherwise for what a tick does: for a channel, say, that the end of a
+// transfer closes. It waits with Until, or on a goroutine of its own while the test advances. A test that waits for a virtual hour without a
+// tick panics and says so.
+//
 // What the test calls between two Advances leaves at once, so each reliable call takes an entry of the reliable buffer, and the 256th
 // of an actor overflows it. In a game's tick calls wait for the Flush, and small ones share an entry: for that make them in [Network.OnTick].
 //
@@ -20,12 +24,13 @@
 // still wait for, when its packet was lost. Use [Network.Until] for each client, and not a time that was enough for one of them.
 //
 // The seed also decides what connections draw, and the program runs on one processor meanwhile: so a failure comes again with
-// QUIVER_SEED. What the game itself draws, it should draw from [Network.Seed]; goroutines of its own may still run in any order,
+// QUIVER_SEED. What the game itself draws, it should draw from [Network.Seed], and where it calls, starts or spawns it must not range over a map,
+// whose order is drawn anew each time; goroutines of its own may still run in any order,
 // and so does everything under the race detector, which shuffles goroutines on purpose, and
 // once in some hundred runs on a machine that is busy with other things.
 //
 // Each client has a path of its own to the server and back, with what the [emulation.Settings] says in each direction. [emulation.Settings].Rate is
-// the server's uplink, which its clients share, and each client's own. Neither TLS, QUIC nor sealed packets are part of it: where
+// the server's uplink, which its clients share, and each client's own; a slow downlink of one client is that of [Network.EmulateOne]. Neither TLS, QUIC nor sealed packets are part of it: where
 // Rate bounds a path, its carrier behaves like a congestion control that knows it. Of the uplink each of n clients has an n-th, also while
 // the others send nothing: a transfer to one of many takes up to n times as long as over a real one. What the network does to those, the option
 // rpc.Config.Emulation shows in real time. Nor are QUIC's keep-alives and idle timeout: a path that is dark ends a connection only

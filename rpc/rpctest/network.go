@@ -38,6 +38,9 @@ const (
 	defaultTickRate = 30
 	// joinTime is the longest time that a client may take to join.
 	joinTime = 30 * time.Second
+	// mostIdle is how long a network may not tick: a test that waits for what only a tick does waits for ever, and minutes of real time until
+	// go test ends it, for timers keep virtual time going.
+	mostIdle = time.Hour
 )
 
 // Network is a server and its clients, joined by emulated paths. Only the goroutine of the test may call its methods.
@@ -51,6 +54,7 @@ type Network struct {
 	onTick   []func(now time.Time)
 	driving  bool                     // worlds are being driven, so their handlers must not tick the network
 	paused   map[*rpc.World]time.Time // when each pause ends
+	idle     *time.Timer              // runs stuck after mostIdle without a tick
 
 	server  *rpc.World
 	hub     *hub
@@ -82,9 +86,16 @@ func Run(t *testing.T, profile emulation.Settings, fn func(t *testing.T, net *Ne
 		defer tellSeed(t.Name(), seed)
 		n := &Network{t: t, seed: seed, profile: profile, began: time.Now(), next: time.Now(), hub: newHub(), paused: make(map[*rpc.World]time.Time)}
 		n.SetTickRate(defaultTickRate)
+		n.idle = time.AfterFunc(mostIdle, n.stuck)
 		defer n.close()
 		fn(t, n)
 	})
+}
+
+// stuck panics, for the goroutine of the test, which waits, can be told nothing.
+func (n *Network) stuck() {
+	panic(fmt.Sprintf("rpctest: %s: no tick for %v of virtual time: does the test wait, on a channel perhaps, for what only a tick does? "+
+		"Wait with Network.Until, or on a goroutine of its own while the test advances", n.t.Name(), mostIdle))
 }
 
 // tellSeed is deferred: it prints the seed of a test that panics. The panic ends the program, so a log of the test would come too late.
@@ -216,6 +227,7 @@ func (n *Network) tick() {
 		n.t.Fatal("rpctest: Client, Join, Advance or Until called from a handler of the game: only the test and OnTick may")
 	}
 	n.next = n.next.Add(n.interval)
+	n.idle.Reset(mostIdle)
 	time.Sleep(time.Until(n.next))
 	synctest.Wait()
 	now := time.Now()
@@ -259,7 +271,8 @@ func (n *Network) Emulate(profile emulation.Settings) {
 	}
 }
 
-// EmulateOne changes the emulation of one client's path, except the server's uplink, which other clients share.
+// EmulateOne changes the emulation of one client's path, except the server's uplink, which other clients share. A Rate bounds the client's
+// uplink, and its downlink behind the server's uplink, until Emulate or EmulateOne says otherwise.
 func (n *Network) EmulateOne(conn *rpc.Conn, profile emulation.Settings) {
 	n.t.Helper()
 	n.emulate(n.find(conn), profile, true)
@@ -307,4 +320,5 @@ func (n *Network) close() {
 		_ = n.server.Close(ctx, rpc.HostClosedConnection, "the test is over")
 	}
 	n.tick()
+	n.idle.Stop()
 }

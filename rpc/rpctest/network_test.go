@@ -192,7 +192,6 @@ func TestRefusedClients(t *testing.T) {
 	})
 }
 
-// TestUplinkIsShared: what the server sends to all of its clients has one bottleneck.
 // mistakes are what a user may do wrong, and what the output of the test then says.
 var mistakes = map[string]struct {
 	make func(net *rpctest.Network)
@@ -201,6 +200,7 @@ var mistakes = map[string]struct {
 	"leak":  {func(*rpctest.Network) { go func() { <-make(chan bool) }() }, "TestMistakes: repeat with QUIVER_SEED=7"},
 	"panic": {func(*rpctest.Network) { panic("mistake") }, "TestMistakes: repeat with QUIVER_SEED=7"},
 	"dark":  {func(net *rpctest.Network) { net.Dark(nil, time.Second) }, "rpctest: a nil connection"},
+	"waits": {func(*rpctest.Network) { <-make(chan bool) }, "TestMistakes: no tick for 1h0m0s of virtual time"},
 }
 
 // TestMistakes has this program run again, once for each mistake, because some of them end it.
@@ -220,6 +220,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// TestUplinkIsShared: what the server sends to all of its clients has one bottleneck.
 func TestUplinkIsShared(t *testing.T) {
 	for clients, most := range map[int]float64{1: 0.8, 4: 3.5} {
 		rpctest.Run(t, emulation.Settings{PktLag: 10 * time.Millisecond, Rate: 1_000_000}, func(t *testing.T, net *rpctest.Network) {
