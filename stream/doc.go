@@ -72,6 +72,15 @@
 // When a function of the game panics and rpc.Config.OnPanic takes the panic, its transfer fails with ErrPanicked at both
 // ends, and the connection goes on.
 //
+// # Snapshots and edits
+//
+// A world that is sent in snapshots is kept up to date by calls, and transfers are not ordered with calls, nor with one another: an edit may
+// arrive before the snapshot that has it already, or after a newer one, and a transfer that its sender has canceled for a newer one may have
+// been complete at the receiver. So count: the snapshot's [Name] says which version of what it is, each edit carries the version that it
+// makes, and the receiver keeps edits until [Incoming.OnEnd], applies those above the snapshot's version, drops the others, and drops a
+// snapshot that is older than what it has. The items of an array are lent until its transfer is done: give Start a copy of what goes on
+// changing. The example SnapshotsAndEdits does this.
+//
 // # Limits
 //
 // Everything that a peer can make this end hold has a limit in [Config], or a constant: 4 transfers at once of 64 MiB each,
