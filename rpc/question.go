@@ -21,7 +21,7 @@ type question struct {
 	method *method
 	number uint64      // by which the asker knows it
 	kept   *question   // of the running handler's question: the copy that keep has made for Later
-	said   atomic.Bool // it is answered, or the function of Later was called
+	said   atomic.Bool // it is answered, or its answer is on the way to the world's goroutine
 
 	ctx    context.Context // made by Call.Context; nil before
 	cancel context.CancelCauseFunc
@@ -94,6 +94,16 @@ func (q *question) keep() {
 	kept := &question{conn: q.conn, actor: q.actor, method: q.method, number: q.number, ctx: q.ctx, cancel: q.cancel}
 	q.kept = kept
 	kept.actor.world.requestsOf(q.conn).questions.Put(q.number, kept)
+}
+
+// say takes for an answer the only place that a question which was kept has. When an earlier one has it, say counts the new one as dropped.
+// It is safe from any goroutine.
+func (q *question) say() bool {
+	if q.said.CompareAndSwap(false, true) {
+		return true
+	}
+	q.actor.world.countUnheard(q.conn)
+	return false
 }
 
 // leave ends the context of a question whose handler has returned or panicked, unless it will be answered later.

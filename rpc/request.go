@@ -62,8 +62,11 @@ func OnRequest[T, A, R any](b *Binding[T], r *Request[A, R], fn func(object T, c
 		q := call.question
 		defer q.leave()
 		result, err := fn(object, call, arg)
-		if q.kept == nil {
+		switch {
+		case q.kept == nil:
 			r.reply(q, result, err)
+		case err != nil && q.kept.say():
+			r.replyTo(q.kept, result, err)
 		}
 	}
 }
@@ -183,9 +186,10 @@ func (r *Request[A, R]) put(q *inquiry, arg A, until time.Time) error {
 	return q.failed(err)
 }
 
-// Later says, inside the handler, that the answer takes time: what the handler returns is then ignored. Call the function that Later
-// returns once, from any goroutine, to give the answer. An answer for which nobody waits any more, and a second one, are dropped and
-// counted (Drops.Answers); [Call.Context] ends when nobody waits. Later panics when the call is not of r.
+// Later says, inside the handler, that the answer takes time: the result that the handler returns with a nil error is then ignored, while an
+// error that it returns is the answer, as without Later. Call the function that Later returns once, from any goroutine, to give the answer.
+// An answer for which nobody waits any more, and a second one, are dropped and counted (Drops.Answers); [Call.Context] ends when nobody
+// waits. Later panics when the call is not of r.
 func (r *Request[A, R]) Later(call *Call) func(R, error) {
 	q := call.question
 	if q == nil || q.method != r.question {
@@ -196,16 +200,9 @@ func (r *Request[A, R]) Later(call *Call) func(R, error) {
 	}
 	kept := q.kept
 	return func(result R, err error) {
-		w := kept.actor.world
-		if !kept.said.CompareAndSwap(false, true) {
-			w.countUnheard(kept.conn)
-			return
+		if kept.say() {
+			kept.actor.world.hand(func() { r.replyTo(kept, result, err) })
 		}
-		w.hand(func() {
-			if w.resume(kept) {
-				r.reply(kept, result, err)
-			}
-		})
 	}
 }
 
@@ -227,6 +224,13 @@ func (r *Request[A, R]) Go(call *Call, fn func(ctx context.Context) (R, error)) 
 
 // errNoReturn answers a question whose handler has panicked.
 var errNoReturn = errors.New("the handler did not return")
+
+// replyTo answers a question that was kept, on the world's goroutine, if somebody still waits.
+func (r *Request[A, R]) replyTo(kept *question, result R, err error) {
+	if kept.actor.world.resume(kept) {
+		r.reply(kept, result, err)
+	}
+}
 
 // reply answers a question, on the world's goroutine. If result cannot travel, it answers with that error, and logs it.
 func (r *Request[A, R]) reply(q *question, result R, err error) {

@@ -169,7 +169,7 @@ func (s *street) later() (answers *[]func(receipt, error), waiting *[]context.Co
 	s.here.buyer = func(call *rpc.Call, _ offer) (receipt, error) {
 		*answers = append(*answers, buy.Later(call))
 		*waiting = append(*waiting, call.Context())
-		return receipt{-1}, errors.New("ignored")
+		return receipt{-1}, nil // ignored
 	}
 	return answers, waiting
 }
@@ -658,6 +658,39 @@ func TestLaterFromAnotherGoroutine(t *testing.T) {
 		require.EqualValues(t, 20, s.conns[0].Stats().Drops.Answers, "the second answers")
 		require.Panics(t, func() { buy.Later(&rpc.Call{Actor: s.here.actor}) })
 		require.NoError(t, (&rpc.Call{}).Context().Err())
+	})
+}
+
+// TestErrorsAfterLater: the asker hears the error at once, and the answer that comes later is dropped and counted. An answer that came before
+// stands.
+func TestErrorsAfterLater(t *testing.T) {
+	off(t, func(t *testing.T, net *rpctest.Network) {
+		s := newStreet(t, net, rpc.Config{}, rpc.Config{})
+		var answer func(receipt, error)
+		var waiting context.Context
+		s.here.buyer = func(call *rpc.Call, o offer) (receipt, error) {
+			answer, waiting = buy.Later(call), call.Context()
+			if o.Gold > 0 {
+				answer(receipt{o.Gold}, nil)
+			}
+			return receipt{-1}, errors.New("could not even begin")
+		}
+		for _, shop := range []*rpc.Actor{s.there.actor, s.here.actor} {
+			o := then(s, buy, shop, offer{})
+			net.Advance(time.Second)
+			require.Equal(t, &rpc.RequestError{Request: "Shop.Buy", Text: "could not even begin", Refused: true}, o.err)
+			require.Error(t, waiting.Err())
+			answer(receipt{5}, nil)
+			net.Advance(time.Second)
+			require.Equal(t, 1, o.times)
+
+			o = then(s, buy, shop, offer{Gold: 7})
+			net.Advance(time.Second)
+			require.NoError(t, o.err)
+			require.Equal(t, 7, o.result.Number)
+		}
+		require.EqualValues(t, 2, s.conns[0].Stats().Drops.Answers)
+		require.EqualValues(t, 2, s.server.Dropped())
 	})
 }
 
