@@ -23,7 +23,8 @@ import (
 )
 
 // Conn is a connection to one peer. Its methods are safe from any goroutine, except [Conn.Actor], [Conn.View], [Conn.SetView],
-// [Conn.SetViewPoint] and [Conn.ServerTime], which belong to the world's. UE: UNetConnection.
+// [Conn.SetViewPoint] and [Conn.ServerTime], which belong to the world's. A nil *Conn is what [Call] has of a call that was made in this
+// world: String, Identity, RemoteAddr and RTT tell nothing of it, Close does nothing, and SendMessage is an error. UE: UNetConnection.
 type Conn struct {
 	world  *World
 	id     uint64 // within its world
@@ -164,9 +165,9 @@ func (c *Conn) newMachine(now time.Time) *bunch.Conn {
 func (c *Conn) World() *World { return c.world }
 
 // Identity returns the identity that the server's Config.Authenticate has found by the client's token. It is empty until the
-// connection has joined; on a server it is known in Config.Login.
+// connection has joined, and of a nil *Conn; on a server it is known in Config.Login.
 func (c *Conn) Identity() string {
-	if !c.joined.Load() && !c.loginAsked.Load() {
+	if c == nil || !c.joined.Load() && !c.loginAsked.Load() {
 		return ""
 	}
 	return c.identity
@@ -183,6 +184,9 @@ func (c *Conn) party() budget.Party {
 
 // RemoteAddr returns the peer's address, nil when the carrier has none.
 func (c *Conn) RemoteAddr() net.Addr {
+	if c == nil {
+		return nil
+	}
 	if addressed, ok := c.carrier.(interface{ RemoteAddr() net.Addr }); ok {
 		return addressed.RemoteAddr()
 	}
@@ -190,7 +194,12 @@ func (c *Conn) RemoteAddr() net.Addr {
 }
 
 // RTT returns the smoothed round trip time, 0 before the first sample.
-func (c *Conn) RTT() time.Duration { return c.counts().SmoothedRTT }
+func (c *Conn) RTT() time.Duration {
+	if c == nil {
+		return 0
+	}
+	return c.counts().SmoothedRTT
+}
 
 // counts returns the counts of the machine.
 func (c *Conn) counts() bunch.Stats {
@@ -233,7 +242,7 @@ func (c *Conn) closeError() *CloseError {
 // Close ends the connection, after it has delivered what was sent reliably, for at most a second. It returns at once; Done is
 // closed at the end. The peer is told the code, which is the game's own, 1,024 or more, or a [Code] that fits, and the reason, cut to 256 bytes.
 func (c *Conn) Close(code Code, reason string) {
-	if !c.stop(&CloseError{Code: code, Reason: reason}) {
+	if c == nil || !c.stop(&CloseError{Code: code, Reason: reason}) {
 		return
 	}
 	c.link.Lock()
@@ -278,6 +287,9 @@ func (c *Conn) expected() bool {
 }
 
 func (c *Conn) String() string {
+	if c == nil {
+		return "no conn"
+	}
 	name := fmt.Sprintf("conn %d", c.id)
 	if identity := c.Identity(); identity != "" {
 		name += fmt.Sprintf(" %q", identity)
@@ -291,6 +303,9 @@ func (c *Conn) String() string {
 // LogValue implements slog.LogValuer. A client's shows the local address as well: each world counts its connections anew, so all clients of
 // a program have a connection 1 to one server.
 func (c *Conn) LogValue() slog.Value {
+	if c == nil {
+		return slog.StringValue(c.String())
+	}
 	attrs := []slog.Attr{slog.Uint64("id", c.id)}
 	if identity := c.Identity(); identity != "" {
 		attrs = append(attrs, slog.String("identity", identity))

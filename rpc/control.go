@@ -78,6 +78,8 @@ type mail struct {
 // It is safe from any goroutine. UE: NMT_GameSpecific.
 func (c *Conn) SendMessage(id uint8, payload []byte) error {
 	switch {
+	case c == nil:
+		return fmt.Errorf("rpc: message %d for a nil *Conn: the call that a handler answers was made in this world", id)
 	case len(payload) > control.MaxMessage:
 		return fmt.Errorf("rpc: message %d for %v: %d bytes, the limit is %d: %w", id, c, len(payload), control.MaxMessage, bunch.ErrBunchTooLarge)
 	case !c.joined.Load() && !c.closing.Load() && !c.ended.Load():

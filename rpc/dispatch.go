@@ -17,7 +17,7 @@ import (
 // Call tells a handler or a check about its call, besides the argument. It is valid only until that returns.
 type Call struct {
 	Actor *Actor
-	Conn  *Conn     // of the caller; nil when the call was made in this world
+	Conn  *Conn     // of the caller; nil when the call was made in this world: see Conn for what may be asked of that
 	Now   time.Time // of the Dispatch
 
 	// Arrived is the time at which the call came, after the last Dispatch. It is Now for a call that was made in this world, or that

@@ -297,3 +297,25 @@ func TestCallWithoutObjectIsDropped(t *testing.T) {
 	w.Tick(time.Now())
 	require.EqualValues(t, 1, w.Dropped())
 }
+
+// TestHandlersOfOnesOwnCalls: what a handler asks of its caller has an answer when the server has called itself.
+func TestHandlersOfOnesOwnCalls(t *testing.T) {
+	w := newTestWorld(t, Config{})
+	a, err := w.Spawn(hero, nil)
+	require.NoError(t, err)
+	heard := false
+	w.onFire = func(call *Call, _ shot) {
+		heard = true
+		require.Nil(t, call.Conn)
+		require.Empty(t, call.Conn.Identity())
+		require.Nil(t, call.Conn.RemoteAddr())
+		require.Zero(t, call.Conn.RTT())
+		require.Equal(t, "no conn", fmt.Sprint(call.Conn))
+		require.Equal(t, "no conn", call.Conn.LogValue().String())
+		require.ErrorContains(t, call.Conn.SendMessage(1, nil), "made in this world")
+		call.Conn.Close(1024, "nobody to close")
+	}
+	require.NoError(t, fire.Call(a, shot{1}))
+	w.Tick(time.Now())
+	require.True(t, heard)
+}

@@ -106,7 +106,7 @@ func TestDestroyedOwnersLeaveTheirActors(t *testing.T) {
 		require.Same(t, gun.actor, scope.actor.Owner())
 		for _, s := range []*trooper{gun, scope} {
 			require.Nil(t, s.actor.Conn())
-			require.Equal(t, []string{"owner <nil>"}, s.heard)
+			require.Equal(t, []string{"owner no conn"}, s.heard)
 			require.Equal(t, []string{"owned false"}, c.at(0, s).heard)
 		}
 	})
