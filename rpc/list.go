@@ -91,6 +91,7 @@ type boundList[T any, K comparable, V any] struct {
 }
 
 func (b *boundList[T, K, V]) of(object any) replica {
+	mustKeep(object, "ReplicateList", b.declared)
 	r := &listReplica[T, K, V]{bound: b, object: object.(T)}
 	list := b.where(r.object)
 	if list == nil {

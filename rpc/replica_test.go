@@ -59,3 +59,22 @@ func TestSpawnBeyondABound(t *testing.T) {
 		require.Empty(t, slices.Collect(n.server.Actors()))
 	})
 }
+
+// TestObjectsThatAreNil: a constructor that returns nil has nowhere to keep states. The panic names its class.
+func TestObjectsThatAreNil(t *testing.T) {
+	class := NewClass("Vase")
+	tag := NewState[label](class)
+	type vase struct{ tag label }
+	nothing := func(*Actor) *vase { return nil }
+	w := newTestWorld(t, Config{})
+	Replicate(Bind(w.World, class, nothing), tag, func(v *vase) *label { return &v.tag })
+	const want = "rpc: Replicate(Vase.label): the constructor of class Vase has returned a nil *rpc.vase, which keeps no state"
+	require.PanicsWithValue(t, want, func() { _, _ = w.Spawn(class, nil) })
+
+	list := NewClass("Shelf")
+	books := NewList[int, int](list, "Books")
+	w = newTestWorld(t, Config{})
+	ReplicateList(Bind(w.World, list, nothing), books, func(*vase) *List[int, int] { return nil })
+	require.PanicsWithValue(t, "rpc: ReplicateList(Shelf.Books): the constructor of class Shelf has returned a nil *rpc.vase, which keeps no state",
+		func() { _, _ = w.Spawn(list, nil) })
+}

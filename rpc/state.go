@@ -150,7 +150,7 @@ func (d *declaredState) knows(name string) bool {
 
 // Replicate makes b replicate s from the struct that where returns. The world calls where once for each object, right after its
 // constructor; the struct must stay valid as long as the actor lives. Replicate panics when s is of another class, or b replicates s
-// already.
+// already, and the constructor must not return a nil pointer.
 func Replicate[T, S any](b *Binding[T], s *State[S], where func(object T) *S) {
 	d := s.declared
 	mustBind(b.untyped, d, "Replicate")
@@ -199,7 +199,15 @@ type stateKeeper interface {
 	of(object any) replica
 }
 
+// mustKeep panics when a constructor has returned a nil pointer, in which by can find no state.
+func mustKeep(object any, by string, d *declaredState) {
+	if v := reflect.ValueOf(object); v.Kind() == reflect.Pointer && v.IsNil() {
+		panic(fmt.Sprintf("rpc: %s(%v): the constructor of class %s has returned a nil %T, which keeps no state", by, d, d.class.name, object))
+	}
+}
+
 func (b *boundState[T, S]) of(object any) replica {
+	mustKeep(object, "Replicate", b.declared)
 	r := &replicaOf[T, S]{bound: b, object: object.(T)}
 	if r.live = b.where(r.object); r.live == nil {
 		panic(fmt.Sprintf("rpc: Replicate(%v): where returned nil", b.declared))
