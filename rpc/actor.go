@@ -108,8 +108,8 @@ type SpawnOption func(*Actor)
 func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.relevancy.always = true } }
 
 // OnlyRelevantToOwner opens an actor for nobody but its owner, however near others are, and even when its class has neither At
-// nor Relevant. The previous owner's copy closes with SetOwner. UE: bOnlyRelevantToOwner; there it closes after RelevantTimeout, and gets nothing
-// meanwhile.
+// nor Relevant. The previous owner's copy closes with SetOwner. With AlwaysRelevant beside it Spawn returns an error. UE:
+// bOnlyRelevantToOwner; there it closes after RelevantTimeout, and gets nothing meanwhile.
 func OnlyRelevantToOwner() SpawnOption { return func(a *Actor) { a.relevancy.onlyOwner = true } }
 
 // RelevantAsOwner makes an actor relevant to those to whom its owner is, as a weapon is to those who see the pawn that bears it. It
@@ -138,6 +138,17 @@ func filler[T any](object *T, set func(T)) func(any) {
 			set(*object)
 		}
 	}
+}
+
+// choose applies the options of Spawn.
+func (a *Actor) choose(options []SpawnOption) error {
+	for _, option := range options {
+		option(a)
+	}
+	if a.relevancy.always && a.relevancy.onlyOwner {
+		return fmt.Errorf("rpc: Spawn of a %q: AlwaysRelevant is for everybody and OnlyRelevantToOwner for nobody else: name one", a.class.name)
+	}
+	return nil
 }
 
 // mustFit returns an error when an AlwaysRelevant actor's states do not fit an open message.

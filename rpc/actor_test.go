@@ -316,6 +316,8 @@ func TestSpawnThatCanNotBe(t *testing.T) {
 	inNet(t, 1, Config{Bunch: bunch.Config{MaxBunch: 100}}, func(n *network) {
 		_, err := n.server.Spawn(NewClass("Stranger"), nil)
 		require.ErrorContains(t, err, `Spawn of a "Stranger": the class is neither bound nor in Config.Classes`)
+		_, err = n.server.Spawn(hero, nil, AlwaysRelevant(), OnlyRelevantToOwner())
+		require.ErrorContains(t, err, `Spawn of a "Hero": AlwaysRelevant is for everybody and OnlyRelevantToOwner for nobody else: name one`)
 		long := func(p *puppet) { p.label.Text = strings.Repeat("x", 100) }
 		_, _, err = Spawn(n.server.binding, n.conns[0], long)
 		require.ErrorIs(t, err, bunch.ErrBunchTooLarge)

@@ -274,14 +274,14 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 	if err := w.mayOwn(nil, owner, conn); err != nil {
 		return nil, fmt.Errorf("rpc: Spawn of a %q: %w", class.name, err)
 	}
+	a := &Actor{world: w, class: class, own: part{binding: w.bindings[class]}, conn: conn}
+	if err := a.choose(options); err != nil {
+		return nil, err
+	}
 
 	// The actor lives from here on: its constructor may call, open and destroy it.
-	a := &Actor{world: w, class: class, own: part{binding: w.bindings[class]}, conn: conn}
 	w.actors.number(a)
 	a.listAt(owner, conn)
-	for _, option := range options {
-		option(a)
-	}
 	w.actors.add(a)
 	w.relevance.join(a)
 	err := w.construct(a, set)
