@@ -165,6 +165,9 @@ func (c *Conn) closedError(number uint64) error {
 	return fmt.Errorf("%w: channel %d", ErrClosed, number)
 }
 
+// AllReady yields the complete messages that wait for Next or Take, the oldest first. They stay there and must not be changed.
+func (c *Conn) AllReady(yield func(*Message) bool) { c.ready.each(yield) }
+
 // IsOpen reports whether a channel was opened, here or by the peer's first message, and was not closed here.
 func (c *Conn) IsOpen(number uint64) bool {
 	ch := c.channels.find(number)

@@ -1,6 +1,9 @@
 package bunch
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // same and atMost are cheap enough to be called millions of times.
 func same(t testing.TB, want, got int64, what string) {
@@ -172,7 +175,7 @@ func checkEntries(t testing.TB, c *Conn, ch *channel, copies map[pieceKey]uint16
 
 // charged returns what the peer's limit, and that of channel 0, must be charged with for what c holds.
 func charged(c *Conn) (reliable, control int) {
-	for _, m := range c.ready.all() {
+	for _, m := range slices.Collect(c.AllReady) {
 		switch {
 		case m.Delivery >= Unreliable:
 		case m.Channel == 0:
@@ -209,23 +212,9 @@ func slotCharge(s *slot) int {
 	return price(s.flags&^flagOpen, len(s.payload), messages)
 }
 
-// all returns the messages of the list.
-func (l *readyList) all() (messages []Message) {
-	from := l.from
-	for b := l.first; b != nil; b = b.next {
-		to := len(b.messages)
-		if b == l.last {
-			to = l.to
-		}
-		messages = append(messages, b.messages[from:to]...)
-		from = 0
-	}
-	return messages
-}
-
 func checkReceiver(t testing.TB, c *Conn) {
 	unreliable, pinned := 0, 0
-	ready := c.ready.all()
+	ready := slices.Collect(c.AllReady)
 	same(t, int64(len(ready)), int64(c.ready.len()), "messages that wait")
 	for i := range ready {
 		pinned += int(ready[i].pinned)

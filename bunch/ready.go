@@ -42,6 +42,17 @@ func (l *readyList) grow() {
 	l.last, l.to = b, 0
 }
 
+// each yields the messages, the oldest first.
+func (l *readyList) each(yield func(*Message) bool) {
+	for b, from, left := l.first, l.from, l.n; left > 0; b, from = b.next, 0 {
+		for i := from; i < len(b.messages) && left > 0; i++ {
+			if left--; !yield(&b.messages[i]) {
+				return
+			}
+		}
+	}
+}
+
 // pop moves the oldest message to m.
 func (l *readyList) pop(m *Message) {
 	oldest := l.peek()

@@ -58,7 +58,9 @@ func (b *binding) handles(m *method) bool {
 
 // Bind binds class in world: ctor makes the object of each of its actors. On a client ctor may ask [Actor.Owned] and [Actor.Ref]; the
 // states that came with the open are read into the object right after it, before any call. What ctor calls in this world runs in the
-// next Dispatch, on that object. Bind panics when the class is bound already, or is added after the first connection. It belongs to the
+// next Dispatch, on that object. What a client's ctor calls on the server leaves as from anywhere else; when the actor's close has come
+// with its open, the call has the error that it would have after the close: [ErrDormant], of an actor that is dormant or was placed, else
+// [ErrClosed]. Bind panics when the class is bound already, or is added after the first connection. It belongs to the
 // world's goroutine.
 func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 	switch {

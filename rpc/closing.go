@@ -286,10 +286,7 @@ const maxDetached = 1 << 18
 
 // takeClose handles, on a client, the close of an actor's channel by the server.
 func (w *World) takeClose(c *Conn, a *Actor, m bunch.Message) *CloseError {
-	reason, rest := Destroyed, []byte(nil)
-	if len(m.Payload) > 0 {
-		reason, rest = CloseReason(m.Payload[0]), m.Payload[1:]
-	}
+	reason, rest := readClose(m.Payload)
 	switch {
 	case reason > TearOff:
 		return violationf(PayloadFail, "close of %v for reason %d, which does not exist", a, reason)
@@ -306,6 +303,14 @@ func (w *World) takeClose(c *Conn, a *Actor, m bunch.Message) *CloseError {
 	c.world.logs.Closed(c, a, m.Channel, reason)
 	w.closeActor(c, a, m.Channel, reason)
 	return nil
+}
+
+// readClose splits the payload of a close into its reason and the last state.
+func readClose(payload []byte) (reason CloseReason, rest []byte) {
+	if len(payload) == 0 {
+		return Destroyed, nil
+	}
+	return CloseReason(payload[0]), payload[1:]
 }
 
 // lastState applies, on a client, the last state of a copy that lives on without its channel. Updates that arrive later are older, so it

@@ -26,10 +26,10 @@ type dormancy struct {
 // that it has met, until they wake or are destroyed.
 //
 // A Client RPC or Multicast on a dormant actor wakes it until the next Flush for the clients that the call goes to, as
-// [Actor.FlushDormancy] does for all. A Server RPC of its owner returns ErrDormant at the client. One that is on its way when the actor
-// falls asleep is dropped at the server and counted in Drops.ActorClosed, and the client is not told: use a [Request], which ends with
-// ErrDormant, or wake the actor first, by a call on an actor that is not dormant. SetOwner and Destroy reach dormant copies. Server only.
-// UE: SetNetDormancy(DORM_DormantAll) and DORM_Awake.
+// [Actor.FlushDormancy] does for all. A Server RPC of its owner returns ErrDormant at the client, in the constructor of a copy that
+// comes dormant, too. One that is on its way when the actor falls asleep is dropped at the server and counted in Drops.ActorClosed, and the
+// client is not told: use a [Request], which ends with ErrDormant, or wake the actor first, by a call on an actor that is not dormant.
+// SetOwner and Destroy reach dormant copies. Server only. UE: SetNetDormancy(DORM_DormantAll) and DORM_Awake.
 func (a *Actor) SetDormant(on bool) error {
 	if err := a.mayChange("SetDormant"); err != nil {
 		return err
@@ -52,8 +52,8 @@ func (a *Actor) FlushDormancy() error {
 	return nil
 }
 
-// Dormant reports on the server whether SetDormant has made the actor dormant, on a client whether the client's copy is dormant. UE:
-// NetDormancy.
+// Dormant reports on the server whether SetDormant has made the actor dormant, on a client whether the client's copy is dormant. A copy that
+// comes dormant is so once its constructor and its first OnRep have run. UE: NetDormancy.
 func (a *Actor) Dormant() bool { return a.dormancy.on && !a.dead }
 
 // dormantAtFlush makes the next Flush send what the game has changed in a dormant actor, lists included, and close its channels.

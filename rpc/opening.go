@@ -122,6 +122,16 @@ func (o *opening) acknowledged() bool {
 	return o.conn.machine.Opened(o.channel)
 }
 
+// closeArrived returns the error of a call on a channel whose close has arrived and waits for its turn, or is handled now, with the open
+// that it came with: the error that the call will have after it. It is called under the link's lock.
+func (o *opening) closeArrived(m *method) error {
+	reason, cause := o.actor.world.turns.arrivedClose(o.conn, o.channel), ErrClosed
+	if reason == Dormancy || o.actor.parks(reason) {
+		cause = ErrDormant
+	}
+	return fmt.Errorf("rpc: %v on %v, whose close for %v has arrived on %v: %w", m, o.actor, reason, o.conn, cause)
+}
+
 // settled reports whether the client has all of the lists, and no queued call waits.
 func (o *opening) settled() bool {
 	return o.items == 0 && o.calls.Empty() && o.lacks&o.actor.class.listFields() == 0

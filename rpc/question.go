@@ -192,9 +192,9 @@ func (q *question) refuse(v ask.Verdict, cause error) {
 }
 
 // logUnsent logs, at most once a second for each method, an answer, or a cancel, that could not be sent: nobody here gets that error. It leaves
-// out ErrClosed: the end of an actor or a connection is no mistake, and was logged before.
+// out ErrClosed and ErrDormant: the end of an actor, of its channel or of a connection is no mistake, and was logged before.
 func (w *World) logUnsent(m *method, err error) {
-	if errors.Is(err, ErrClosed) {
+	if errors.Is(err, ErrClosed) || errors.Is(err, ErrDormant) {
 		return
 	}
 	if hidden, ok := w.failWarn.Pass(m, time.Now()); ok { // the world's own time stands still between ticks

@@ -212,6 +212,8 @@ func (a *Actor) sendFailed(to *opening, m *method, size int, err error) error {
 	case errors.Is(err, bunch.ErrBunchTooLarge):
 		return fmt.Errorf("rpc: %v: %d bytes encoded to %v, at most %d (Config.Bunch.MaxBunch; package stream sends more): %w",
 			m, size, to.conn, to.conn.maxBunch, bunch.ErrBunchTooLarge)
+	case errors.Is(err, bunch.ErrClosed):
+		return to.closeArrived(m)
 	case errors.Is(err, bunch.ErrReliableBufferFull):
 		return fmt.Errorf("rpc: %v: to %v, %s: %w", m, to.conn, a.fullText(to, size), bunch.ErrReliableBufferFull)
 	case !errors.As(err, &fatal):

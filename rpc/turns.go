@@ -3,6 +3,7 @@ package rpc
 import (
 	"cmp"
 	"context"
+	"iter"
 	"log/slog"
 	"math/bits"
 	"slices"
@@ -53,6 +54,7 @@ type turns struct {
 
 	messages  [turnCalls]bunch.Message // of the connection whose turn it is; valid from next to end
 	next, end int
+	of        *Conn // that connection; nil between turns
 }
 
 // turn is a connection's part of a Dispatch. It belongs to the world's goroutine.
@@ -240,6 +242,7 @@ func (t *turns) pass(c *Conn, start time.Duration) {
 		clear(t.messages[t.next:t.end])
 		t.next, t.end = 0, 0
 	}
+	t.of = nil
 }
 
 // nextMessage takes the next message of c that may run in this Dispatch.
@@ -262,6 +265,35 @@ func (w *World) nextMessage(c *Conn) (m bunch.Message, ok bool) {
 	return m, true
 }
 
+// pending yields the messages of c that have not run, the next one first. It is called under the link's lock.
+func (t *turns) pending(c *Conn) iter.Seq[*bunch.Message] {
+	return func(yield func(*bunch.Message) bool) {
+		for i := range c.turn.spare {
+			if !yield(&c.turn.spare[i]) {
+				return
+			}
+		}
+		for i := t.next; t.of == c && i < t.end; i++ {
+			if !yield(&t.messages[i]) {
+				return
+			}
+		}
+		c.machine.AllReady(yield)
+	}
+}
+
+// arrivedClose returns the reason of the close that has arrived on a channel and waits for its turn. A close that waits no more came with the
+// open that is handled now, and has no reason of its own: see openAndClose. It is called under the link's lock.
+func (t *turns) arrivedClose(c *Conn, channel uint64) CloseReason {
+	for m := range t.pending(c) {
+		if m.Close && m.Channel == channel {
+			reason, _ := readClose(m.Payload)
+			return reason
+		}
+	}
+	return Destroyed
+}
+
 // peek returns the message that nextMessage would take, nil when there is none.
 func (w *World) peek(c *Conn) *bunch.Message {
 	t, u := &w.turns, &c.turn
@@ -269,7 +301,7 @@ func (w *World) peek(c *Conn) *bunch.Message {
 		return nil
 	}
 	if len(u.spare) == 0 && t.next == t.end {
-		t.next, t.end = 0, c.take(t.messages[:min(turnCalls, u.waiting)])
+		t.of, t.next, t.end = c, 0, c.take(t.messages[:min(turnCalls, u.waiting)])
 	}
 	switch {
 	case len(u.spare) > 0:

@@ -318,3 +318,66 @@ func TestDormancyOnABadNetwork(t *testing.T) {
 		}
 	})
 }
+
+var (
+	drone     = rpc.NewClass("Drone")
+	droneBuzz = rpc.Server[int](drone, "Buzz", rpc.Reliable, rpc.AnyCaller())
+	droneHum  = rpc.Server[int](drone, "Hum", rpc.Unreliable, rpc.AnyCaller())
+	droneAsk  = rpc.ServerRequest[int, int](drone, "Ask", rpc.AnyCaller())
+)
+
+// TestConstructorsThatCallWhatCloses: when the close has come with the open, a call in the constructor has the error that it would have after
+// the close.
+func TestConstructorsThatCallWhatCloses(t *testing.T) {
+	for name, row := range map[string]struct {
+		end  func(server *rpc.World, a *rpc.Actor, c *rpc.Conn) error
+		want error
+	}{
+		"dormant":   {func(_ *rpc.World, a *rpc.Actor, _ *rpc.Conn) error { return a.SetDormant(true) }, rpc.ErrDormant},
+		"destroyed": {func(w *rpc.World, a *rpc.Actor, _ *rpc.Conn) error { return w.Destroy(a) }, rpc.ErrClosed},
+		"torn off":  {func(_ *rpc.World, a *rpc.Actor, _ *rpc.Conn) error { return a.TearOff() }, rpc.ErrClosed},
+		"closed":    {func(_ *rpc.World, a *rpc.Actor, c *rpc.Conn) error { a.CloseTo(c); return nil }, rpc.ErrClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			off(t, func(t *testing.T, net *rpctest.Network) {
+				var got []error
+				server, client := droneWorld(t, nil), droneWorld(t, func(a *rpc.Actor) {
+					got = []error{droneBuzz.Call(a, 1), droneHum.Call(a, 1), droneAsk.Then(a, 1, func(int, error) { t.Error("it was asked") })}
+				})
+				net.Server(server)
+				conn := net.Client(client)
+				server.Post(func() {
+					for range 40 { // more than one Take
+						a, err := server.Spawn(drone, nil, rpc.AlwaysRelevant())
+						require.NoError(t, err)
+						require.NoError(t, row.end(server, a, server.Conns()[0]))
+					}
+				})
+				net.Advance(time.Second)
+				require.Len(t, got, 3)
+				for _, err := range got {
+					require.ErrorIs(t, err, row.want)
+				}
+				require.NoError(t, conn.Err())
+				for a := range client.Actors() {
+					if row.want == rpc.ErrDormant {
+						require.ErrorIs(t, droneBuzz.Call(a, 1), row.want, "later, too")
+					}
+				}
+			})
+		})
+	}
+}
+
+func droneWorld(t *testing.T, construct func(*rpc.Actor)) *rpc.World {
+	w, err := rpc.NewWorld(rpc.Config{})
+	require.NoError(t, err)
+	type object struct{ actor *rpc.Actor }
+	rpc.Bind(w, drone, func(a *rpc.Actor) *object {
+		if construct != nil {
+			construct(a)
+		}
+		return &object{a}
+	})
+	return w
+}
