@@ -387,3 +387,16 @@ func TestManyChannelsOpenAtOnce(t *testing.T) {
 	p.run(time10)
 	p.settled()
 }
+
+// TestLeastRoundTripIsBelowTheMean: where a new minimum is less than ten seconds old, its ack delay and its few samples do not show.
+func TestLeastRoundTripIsBelowTheMean(t *testing.T) {
+	c, err := NewConn(epoch, Config{})
+	require.NoError(t, err)
+	c.gate.Update(0, 120*ms, 0)
+	c.gate.Update(11*time.Second, 160*ms, 40*ms)
+	require.Equal(t, 160*ms, c.gate.Min)
+	s := c.Stats()
+	require.Equal(t, 125*ms, s.SmoothedRTT)
+	require.Equal(t, 125*ms, s.MinRTT)
+	require.Equal(t, 160*ms, s.LatestRTT)
+}

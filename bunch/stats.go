@@ -8,7 +8,7 @@ import (
 
 // Stats is a snapshot of one connection. Counters only grow.
 type Stats struct {
-	LatestRTT, SmoothedRTT, MinRTT, RTTVar time.Duration // MinRTT is the least of about the last 10 s
+	LatestRTT, SmoothedRTT, MinRTT, RTTVar time.Duration // MinRTT is the least of about the last 10 s, at most SmoothedRTT
 
 	PacketsSent, PacketsReceived uint64
 	BytesSent, BytesReceived     uint64
@@ -42,7 +42,8 @@ type Stats struct {
 // Stats returns the counters and the present state.
 func (c *Conn) Stats() Stats {
 	s := c.stats
-	s.LatestRTT, s.SmoothedRTT, s.MinRTT, s.RTTVar = c.gate.Latest, c.gate.Smoothed, c.gate.Min, c.gate.Variance
+	s.LatestRTT, s.SmoothedRTT, s.RTTVar = c.gate.Latest, c.gate.Smoothed, c.gate.Variance
+	s.MinRTT = min(c.gate.Min, c.gate.Smoothed) // a new Min begins with a few samples, the first with its ack delay (RFC 9002, 5.2); no mean has that (5.3)
 	s.PacketsMissing = c.received.missing
 	s.DroppedAssembly = c.assemblies.evicted
 	s.BunchesSent += c.repairs.sent

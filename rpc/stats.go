@@ -22,8 +22,8 @@ import (
 // default), without the overhead of QUIC or sealed packets. Slices are counted separately. Their losses, and all that is on the wire, are in
 // Sealed.
 type Stats struct {
-	// Round trip times: the newest, which includes the peer's ack delay; the mean, without that delay; and the least of about the last 10 s.
-	// UE: Ping.
+	// Round trip times: the newest, which includes the peer's ack delay; the mean, without that delay; and the least of about the last 10 s,
+	// never above the mean. UE: Ping.
 	RTT, SmoothedRTT, MinRTT time.Duration
 	Jitter                   time.Duration // mean deviation of the round trip time
 
