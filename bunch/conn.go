@@ -165,6 +165,15 @@ func (c *Conn) closedError(number uint64) error {
 	return fmt.Errorf("%w: channel %d", ErrClosed, number)
 }
 
+// Untaken returns for how long the owner of the other end has taken too little for the next reliable message of a channel to leave, while the
+// other end answers: its world stands still, or falls behind. It is 0 when nothing waits for that, or the path is silent.
+func (c *Conn) Untaken(number uint64) time.Duration {
+	if ch := c.channels.find(number); ch == nil || !c.flow.blocked || !c.flowGates(ch) || c.dark() {
+		return 0
+	}
+	return c.now - c.flow.waitsFrom
+}
+
 // AllReady yields the complete messages that wait for Next or Take, the oldest first. They stay there and must not be changed.
 func (c *Conn) AllReady(yield func(*Message) bool) { c.ready.each(yield) }
 

@@ -149,12 +149,16 @@ func TestControlPassesAStoppedWorld(t *testing.T) {
 	}
 	p.run(time10)
 	require.True(t, p.ends[0].flow.blocked)
+	require.InDelta(t, time10.Seconds(), p.ends[0].Untaken(ch).Seconds(), 1)
+	require.Zero(t, p.ends[0].Untaken(0), "control waits for nobody")
 	p.send(0, 0, Reliable, []byte("control"))
 	p.send(0, ch, Unreliable, []byte("unreliable"))
 	p.run(100 * ms)
 	got := p.take(1)
 	require.Equal(t, "unreliable", string(got[len(got)-1].Payload))
 	require.Equal(t, "control", string(got[len(got)-2].Payload))
+	p.run(time10)
+	require.Less(t, p.ends[0].Untaken(ch), time10, "since the last limit")
 
 	r := newReceiver(t, Config{})
 	var err error

@@ -239,9 +239,17 @@ func (c *Conn) tellFailed(err error) {
 func (a *Actor) fullText(to *opening, size int) string {
 	machine := to.conn.machine
 	out, slots := machine.Reliable(to.channel)
-	return fmt.Sprintf("it needs %s for %s, and %d of %d (Config.Bunch.ReliableBuffer) are taken: %s; call less often or unreliably, or use package stream for bulk",
-		statnet.Plural(bunch.Entries(size), "entry", "entries"), statnet.Plural(size, "byte", "bytes"), out, slots, a.holders(to))
+	advice := "call less often or unreliably, or use package stream for bulk"
+	if untaken := machine.Untaken(to.channel); untaken >= longUntaken {
+		advice = fmt.Sprintf("the other side answers, but its world has taken nothing for %v: it stands still, or nobody drives it", untaken.Round(100*time.Millisecond))
+	}
+	return fmt.Sprintf("it needs %s for %s, and %d of %d (Config.Bunch.ReliableBuffer) are taken: %s; %s",
+		statnet.Plural(bunch.Entries(size), "entry", "entries"), statnet.Plural(size, "byte", "bytes"), out, slots, a.holders(to), advice)
 }
+
+// longUntaken is how long a world must have taken nothing to be blamed for a full buffer: a world that ticks takes what has come at each tick,
+// and no tick should be so long.
+const longUntaken = time.Second
 
 // holders lists the calls that wait for their acks, in the order in which each first appears.
 func (a *Actor) holders(to *opening) string {

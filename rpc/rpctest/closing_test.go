@@ -323,6 +323,7 @@ var (
 	drone     = rpc.NewClass("Drone")
 	droneBuzz = rpc.Server[int](drone, "Buzz", rpc.Reliable, rpc.AnyCaller())
 	droneHum  = rpc.Server[int](drone, "Hum", rpc.Unreliable, rpc.AnyCaller())
+	droneLoad = rpc.Server[rpc.Raw](drone, "Load", rpc.Reliable, rpc.AnyCaller())
 	droneAsk  = rpc.ServerRequest[int, int](drone, "Ask", rpc.AnyCaller())
 )
 

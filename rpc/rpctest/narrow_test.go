@@ -83,3 +83,34 @@ func TestSlowDownlinkOfOneClient(t *testing.T) {
 		require.Less(t, took(first), 0.4)
 	})
 }
+
+// TestOverflowOfAWorldThatStands: when the buffer is full because the other side takes nothing, its text says so, and else how to call.
+func TestOverflowOfAWorldThatStands(t *testing.T) {
+	for _, stands := range []bool{true, false} {
+		off(t, func(t *testing.T, net *rpctest.Network) {
+			server, client := droneWorld(t, nil), droneWorld(t, nil)
+			net.Server(server)
+			net.Client(client)
+			server.Post(func() { _, _ = server.Spawn(drone, nil, rpc.AlwaysRelevant()) })
+			net.Advance(time.Second)
+			if stands {
+				net.Pause(server, time.Hour)
+			}
+			var err error
+			for calls := 0; err == nil && calls < 500; calls++ {
+				for a := range client.Actors() {
+					err = droneLoad.Call(a, make(rpc.Raw, 20_000))
+				}
+				if stands {
+					net.Advance(100 * time.Millisecond)
+				}
+			}
+			require.ErrorContains(t, err, "ReliableBufferOverflow")
+			if stands {
+				require.Regexp(t, `the other side answers, but its world has taken nothing for \d+(\.\d)?s: it stands still, or nobody drives it$`, err.Error())
+			} else {
+				require.ErrorContains(t, err, "call less often or unreliably")
+			}
+		})
+	}
+}
