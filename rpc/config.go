@@ -52,8 +52,9 @@ type Config struct {
 	// actors that the client is to own: they open right after its Join, before anything that OnConnect sends. Or it refuses the
 	// client with an error, which the client reads. [Conn.Identity] is known. OnDisconnect has run for connections of that identity
 	// that have ended, so Login may load what it saved. Until OnConnect nothing can be sent to the client: Client RPCs to it are
-	// errors. If it never joins, its actors are destroyed, and OnDisconnect does not run. Login counts as part of HandshakeTimeout,
-	// so a world that does not tick lets nobody in. UE: PreLogin is Authenticate, Login is Login, PostLogin is OnConnect.
+	// errors. If it is refused or never joins, its actors are destroyed, also those that SetOwner gave it, and OnDisconnect does not
+	// run: OnConnect is the place to give back what it left. Login counts as part of HandshakeTimeout, so a world that does not tick lets
+	// nobody in. UE: PreLogin is Authenticate, Login is Login, PostLogin is OnConnect.
 	Login func(*World, *Conn) error
 	// Token is presented by a client to the server's Authenticate: any bytes, at most 4 KiB.
 	Token []byte

@@ -22,6 +22,8 @@ import (
 // bulk; when a packet is lost, the newest values of its fields go again. The open carries all fields, so a client's object has them
 // before any call. Otherwise calls and states are not ordered with each other.
 //
+// A client may write its own copy, to predict for example: nobody is told, and what it wrote stays until the server changes that field.
+//
 // Each field travels by itself, as properties do in Unreal: after a loss the struct may hold fields of different Flushes, which the
 // server never had together. Put values that belong together, such as a position and its tick, in a nested struct: that is one field.
 //
