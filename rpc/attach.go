@@ -257,6 +257,7 @@ func (c *Conn) joinWorld() (in bool) {
 	c.tellLimit()
 	close(c.welcomed)
 	c.onWake()
+	c.expectDispatch()
 	return true
 }
 

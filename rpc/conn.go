@@ -393,6 +393,16 @@ func (c *Conn) call() {
 	c.world.drive.Signal()
 }
 
+// expectDispatch has the log of a server say so when nobody drives it, for which a client now waits: to neither of them anything else would.
+func (c *Conn) expectDispatch() {
+	if c.server {
+		c.world.lobby.expectDispatch(func() {
+			c.world.log.Warn("clients wait for a Dispatch: nobody drives the world (World.Run, Tick, or Dispatch and Flush), or a function of the game does not return",
+				"conn", c, "for", undrivenTime)
+		})
+	}
+}
+
 // Channel is an actor's channel on one connection. The zero Channel is closed. Its methods are safe from any goroutine.
 type Channel struct {
 	conn   *Conn

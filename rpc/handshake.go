@@ -237,6 +237,7 @@ func (h *handshake) logIn(identity string) {
 	if err := c.world.post(h.decideLogin); err != nil {
 		h.verdict <- verdict{identity: identity, err: err, loggedIn: true}
 	}
+	c.expectDispatch()
 }
 
 // decideLogin runs Config.Login, once OnDisconnect has run for the connections of that identity that have ended.

@@ -40,7 +40,13 @@ type inbox struct {
 	ended   []*Conn
 	refused []*Conn // did not join, though Config.Login has run for them or was about to
 	posts   []func()
+
+	taken   uint64 // how often a Dispatch has taken all of it
+	watched bool   // a timer looks whether one does; for good once none did
 }
+
+// undrivenTime is for how long clients wait for a Dispatch before the log says so.
+const undrivenTime = 5 * time.Second
 
 // visit is a connection's place at the door.
 type visit = door.Visit[Conn]
@@ -358,10 +364,33 @@ func (l *lobby) take(posts func(*[]func())) (joined, ended, refused []*Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	in := &l.inbox
+	in.taken++
 	joined, ended, refused = in.joined, in.ended, in.refused
 	in.joined, in.ended, in.refused = nil, nil, nil
 	posts(&in.posts)
 	return joined, ended, refused
+}
+
+// expectDispatch calls alarm, once in the life of the world, when no Dispatch has taken the inbox within undrivenTime, though a client waits.
+func (l *lobby) expectDispatch(alarm func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.inbox.watched || l.closed != nil {
+		return
+	}
+	l.inbox.watched = true
+	taken := l.inbox.taken
+	time.AfterFunc(undrivenTime, func() {
+		l.mu.Lock()
+		overdue, again := l.closed == nil && l.inbox.taken == taken, len(l.inbox.joined) > 0
+		l.inbox.watched = overdue
+		l.mu.Unlock()
+		if overdue {
+			alarm()
+		} else if again {
+			l.expectDispatch(alarm)
+		}
+	})
 }
 
 // stats returns the counts of handshakes.

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -70,5 +71,33 @@ func TestStoppedWorldMakesItsPeersWait(t *testing.T) {
 		n.tick(60)
 		require.Equal(t, made, heardCalls(busy, payload))
 		require.Empty(t, append(caller.left, busy.left...))
+	})
+}
+
+// TestWorldThatNobodyDrives: its log says so, once, with Login and without, when a client waits; a world that ticks is not blamed.
+func TestWorldThatNobodyDrives(t *testing.T) {
+	const text = "nobody drives the world"
+	var log strings.Builder
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	inNet(t, 1, Config{Logger: logger}, func(n *network) {
+		n.tick(300)
+		require.NotContains(t, log.String(), text)
+		for range 2 {
+			_, err := n.connect(newTestWorld(t, Config{}))
+			require.NoError(t, err)
+			time.Sleep(2 * undrivenTime)
+			synctest.Wait()
+			require.Equal(t, 1, strings.Count(log.String(), text))
+		}
+		n.tick(10)
+	})
+	log.Reset()
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{t: t, server: newTestWorld(t, Config{Logger: logger, Login: func(*World, *Conn) error { return nil }})}
+		_, err := n.connect(newTestWorld(t, Config{}))
+		require.ErrorContains(t, err, "HandshakeTimeout")
+		synctest.Wait()
+		require.Equal(t, 1, strings.Count(log.String(), text))
+		n.close()
 	})
 }
