@@ -425,6 +425,7 @@ func TestTicksLookAtAll(t *testing.T) {
 			time.Sleep(103 * time.Millisecond)
 			require.NoError(t, server.Do(ctx, func() { p.label.Text += "." }))
 			time.Sleep(time.Millisecond)
+			synctest.Wait() // the client has read called
 			require.NoError(t, server.Do(ctx, func() {
 				called = time.Now()
 				require.NoError(t, beat.Call(a, 1)) // the states were compared just now
