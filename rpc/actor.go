@@ -191,7 +191,10 @@ func (a *Actor) partFrom(previous *Conn) {
 	if a.name == "" { // tellOwners has told the copy of a placed actor
 		_ = a.tellOwner(previous) // an error means that the connection is closing
 	}
-	a.world.parted = append(a.world.parted, o)
+	if !o.inParted { // one that was resumed stays there until the next Flush
+		o.inParted = true
+		a.world.parted = append(a.world.parted, o)
+	}
 }
 
 // resume takes back that the actor will close for c, which has it again.
@@ -199,6 +202,15 @@ func (a *Actor) resume(c *Conn) {
 	if o := a.openingOn(c); o != nil && o.parted {
 		o.parted = false
 		o.look()
+	}
+}
+
+// closeIfParted closes the parted openings of the actor at once. Their placed copies then live on without a channel, as those of other last owners do.
+func (a *Actor) closeIfParted() {
+	for _, o := range slices.Clone(a.openings) {
+		if o.parted {
+			a.closeOpening(o, Relevancy)
+		}
 	}
 }
 

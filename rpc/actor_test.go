@@ -147,6 +147,52 @@ func TestLastOwnerBeforeItsOpen(t *testing.T) {
 	}
 }
 
+// TestOwnerOfPartOfATick: an actor goes to a client and on to another within each tick, while neither has acknowledged the open. It waits for
+// that once, not once a tick.
+func TestOwnerOfPartOfATick(t *testing.T) {
+	inNet(t, 2, Config{}, func(n *network) {
+		for i := range 2 {
+			n.pipes[i][0].SetDelay(time.Second)
+			n.pipes[i][1].SetDelay(time.Second)
+		}
+		a := n.spawn(-1)
+		for range 30 {
+			require.NoError(t, n.server.SetOwner(a, n.conns[0]))
+			require.NoError(t, n.server.SetOwner(a, n.conns[1]))
+			n.tick(1)
+			require.Len(t, n.server.parted, 1)
+		}
+		n.tick(200)
+		require.Empty(t, n.server.parted)
+		require.Nil(t, a.openingOn(n.conns[0]))
+		require.True(t, n.mirror(1, a).Owned())
+	})
+}
+
+// TestTearOffBeforeTheLastOwnersOpen: a placed copy of the last owner's is torn off whether or not its client had acknowledged the open. One
+// that had not stayed a copy for ever.
+func TestTearOffBeforeTheLastOwnersOpen(t *testing.T) {
+	for _, ticks := range []int{0, 5} {
+		inNet(t, 2, Config{}, func(n *network) {
+			var doors []*Actor
+			for _, w := range []*testWorld{n.server, n.clients[0], n.clients[1]} {
+				door, _, err := Place(w.binding, "door", nil)
+				require.NoError(t, err)
+				doors = append(doors, door)
+			}
+			require.NoError(t, n.server.SetOwner(doors[0], n.conns[0]))
+			n.tick(ticks)
+			require.NoError(t, n.server.SetOwner(doors[0], n.conns[1]))
+			require.NoError(t, doors[0].TearOff())
+			n.tick(10)
+			for _, door := range doors {
+				require.True(t, door.TornOff() && door.Alive(), "after %d ticks", ticks)
+			}
+			require.Empty(t, doors[0].dormancy.detachedAt)
+		})
+	}
+}
+
 // first returns an object of a binding, nil when there is none.
 func (b *Binding[T]) first() (object T) {
 	for _, object = range b.All() {

@@ -114,6 +114,7 @@ func (a *Actor) TearOff() error {
 		return err
 	}
 	a.dormancy.on = false
+	a.closeIfParted()
 	a.reopen(Dormancy, LevelUnloaded, Relevancy)
 	a.raze()
 	a.torn = true

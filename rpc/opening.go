@@ -29,13 +29,16 @@ type opening struct {
 	told   state.Mask // fields that left in an update since the open, whatever its fate: lastPayload sends them again
 	listed bool       // it is in stateOutbox.dirty
 	closed bool
-	parted bool            // it closes once the client, which was the owner, has acknowledged the open; until then nothing is sent: see Actor.partFrom
 	since  time.Time       // when the last update was handed over, or else when the actor opened; for urgency
 	claim  float64         // what urgency has returned, for stateOutbox.sort
 	late   state.Mask      // initial fields that the open could not carry, because the constructor called OpenTo
 	lists  []keyed.Lacking // by list of the class; nil when it has none, or before the actor has its replicas
 	items  int             // updates of lists whose fate is not known
 	calls  outbox.Calls    // of ForceQueue methods; they wait until the states have left
+
+	// On a server: the last owner's.
+	parted   bool // it closes once the client, which was the owner, has acknowledged the open; until then nothing is sent: see Actor.partFrom
+	inParted bool // it is in World.parted
 
 	// On a server: relevancy.
 	relevant time.Duration // relevance.elapsed when the actor was last relevant to the connection

@@ -200,14 +200,11 @@ func (a *Actor) tellOwners(previous, conn *Conn) error {
 // closeParted runs in Flush. It closes the parted openings whose clients have acknowledged the open, and forgets those that were closed or resumed.
 func (w *World) closeParted() {
 	w.parted = slices.DeleteFunc(w.parted, func(o *opening) bool {
-		if o.closed || !o.parted {
-			return true
+		if o.parted && !o.closed && o.acknowledged() {
+			o.actor.closeOpening(o, Relevancy)
 		}
-		if !o.acknowledged() {
-			return false
-		}
-		o.actor.closeOpening(o, Relevancy)
-		return true
+		o.inParted = o.parted && !o.closed
+		return !o.inParted
 	})
 }
 
