@@ -23,7 +23,7 @@ type sealed struct {
 	carries atomic.Bool
 	path    recovery.Path // the path that the machines were last told
 	at      time.Time     // the now of the last advance
-	ahead   int           // bytes of bulk that the first machine has sent more than the others while those had some, too
+	ahead   int           // bytes of bulk that the first machine has sent more than the others while those had some, too: a datagram at most
 }
 
 // Carry makes the sealed carrier by carry all datagrams from now on, or QUIC if by is nil. Datagrams in flight may still arrive over the
@@ -154,8 +154,8 @@ func (s Source) countBulk(place, bytes int) {
 	switch ahead := &s.link.sealed.ahead; {
 	case place > 0:
 		*ahead = max(*ahead-bytes, -bytes)
-	case s.othersWait():
-		*ahead += bytes
+	case s.othersWait(): // when it was ahead already, the others had nothing to send: all of theirs is under way
+		*ahead = min(*ahead, 0) + bytes
 	default:
 		*ahead = 0
 	}

@@ -31,10 +31,11 @@ func (b *bell) Unlock() {
 // slow is a machine whose bulk can be held.
 type slow struct {
 	*machine
-	held bool
+	held   bool
+	flying bool // some of it is under way
 }
 
-func (m *slow) Waiting() (unreliable, bulk bool) { return false, m.ready > 0 }
+func (m *slow) Waiting() (unreliable, bulk bool) { return false, m.ready > 0 || m.flying }
 func (m *slow) Hold(_, bulk bool)                { m.held = bulk }
 func (m *slow) AppendPacket(now time.Time, buf []byte, size int) ([]byte, uint64, bool) {
 	if m.held {
@@ -142,6 +143,30 @@ func TestBulkOfBothMachines(t *testing.T) {
 			require.True(t, ok)
 			require.Zero(t, token>>56)
 		}
+	})
+}
+
+// TestBulkThatIsUnderWay waits for its acks, and slices of it may yet wait for more to leave. What the first machine sends meanwhile is not
+// counted against it: it stood still later until the others had sent as much.
+func TestBulkThatIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := &slow{machine: &machine{first: 1, size: 1200, bulk: true}}
+		b := newBesideOf(t, first, &slow{machine: &machine{first: 2, size: 400, bulk: true}, flying: true})
+		b.Carry(b.bell)
+		first.ready = 1000
+		for range 500 {
+			_, token, _, ok := b.ask(true)
+			require.True(t, ok)
+			require.Zero(t, token>>56)
+		}
+		b.bulk.ready = 1000
+		sent := [2]int{}
+		for range 40 {
+			size, token, _, ok := b.ask(true)
+			require.True(t, ok)
+			sent[token>>56] += size
+		}
+		require.InDelta(t, sent[0], sent[1], 2400)
 	})
 }
 
