@@ -169,12 +169,7 @@ func (r *reader) inTurn(offset int64, fn func()) {
 		fn()
 		return
 	}
-	for !r.isStopped() {
-		if r.turns.Take(r.changed) { // waitToRead checks what else has changed
-			defer r.turns.End()
-			fn()
-			return
-		}
+	for !r.isStopped() && !r.turns.Do(r.changed, fn) { // waitToRead checks what else has changed
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -107,6 +108,30 @@ func TestReaderTakesTurnsAtTheStart(t *testing.T) {
 		require.GreaterOrEqual(t, rd.bytes, leastAhead)
 		rd.turns.Take(nil)
 		require.GreaterOrEqual(t, len(drain(rd, math.MaxInt64)), 4<<20)
+	})
+}
+
+// waiting is a source that is lent, as an array is, and waits for ever in a function of the game.
+type waiting struct{ free chan struct{} }
+
+func (s waiting) fill(*block, int64) error { <-s.free; return io.EOF }
+func (s waiting) callee() string           { return "AppendBinary" }
+func (s waiting) lent() bool               { return true }
+
+// TestReaderBesideOneThatWaits: a function of the game that waits in its turn does not keep others from theirs. All transfers of the process
+// stood still with it, and none could bring what it waited for.
+func TestReaderBesideOneThatWaits(t *testing.T) {
+	reading(t, content(1<<20), true, func(rd *reader, woken *int) {
+		rd.turns = crew.NewTurns(1)
+		other := newReader(waiting{make(chan struct{})}, BLAKE3, partBytes, false, stockOf(math.MaxInt64), func() {}, unguarded)
+		other.turns = rd.turns
+		go other.run()
+		defer close(other.source.(waiting).free)
+		synctest.Wait()
+		rd.resume(0, 0)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.GreaterOrEqual(t, rd.bytes, leastAhead)
 	})
 }
 

@@ -380,13 +380,11 @@ func (w *writer) scan(r io.ReaderAt, size int64) (offset, index int64, err error
 
 // inReplay runs fn, which reads a piece of what is stored or hashes it, as one of as many at once as half of the processors: a header of a
 // few bytes has all of a content read, and what plays beside is not to wait for that. It fails when the transfer ends before.
-func (w *writer) inReplay(fn func() error) error {
-	turns := w.in.peer.streams.turns
-	if !turns.Take(w.in.done) {
+func (w *writer) inReplay(fn func() error) (err error) {
+	if !w.in.peer.streams.turns.Do(w.in.done, func() { err = fn() }) {
 		return w.in.ended()
 	}
-	defer turns.End()
-	return fn()
+	return err
 }
 
 // walk reads the first size bytes of r in pieces. It ends early when an array has no whole element left.

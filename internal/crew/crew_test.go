@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -81,5 +82,28 @@ func TestTurnsAreBounded(t *testing.T) {
 		turns.End()
 		synctest.Wait()
 		require.Equal(t, []int{0, 1, 2}, got)
+	})
+}
+
+// TestTurnThatWaits counts no more after a while, so that others get theirs; it ends once, whatever fn does.
+func TestTurnThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := NewTurns(1)
+		first, ended := make(chan struct{}), make(chan struct{})
+		go func() {
+			turns.Do(nil, func() { <-first })
+			close(ended)
+		}()
+		synctest.Wait()
+		begin := time.Now()
+		for range 3 {
+			require.True(t, turns.Do(nil, func() {}))
+			require.Panics(t, func() { turns.Do(nil, func() { panic("fn") }) })
+		}
+		require.Equal(t, mostTurn, time.Since(begin))
+		close(first)
+		<-ended
+		require.True(t, turns.Take(nil))
+		require.False(t, turns.Do(ended, func() { t.Error("there is one turn") }))
 	})
 }

@@ -15,6 +15,10 @@ const (
 	yieldShare = 20
 )
 
+// mostTurn is how long a turn of Do counts. A turn computes for milliseconds: one that takes so long waits for something, where not a hundred
+// goroutines compute all the time.
+const mostTurn = time.Second
+
 // Turns bounds how many goroutines do heavy work at once, and lets all others that are ready go first. If a hundred goroutines with heavy work
 // were ready, one that play needs would wait for a processor behind all of them. Goroutines get turns in the order in which they ask. All
 // methods may be called concurrently.
@@ -38,6 +42,22 @@ func (t *Turns) Take(stop <-chan struct{}) bool {
 	case <-stop:
 		return false
 	}
+}
+
+// Do runs fn in a turn, and is false when Take is. The turn counts for mostTurn at most: fn may call functions of the game, and while one waits,
+// for another's turn even, everybody else would.
+func (t *Turns) Do(stop <-chan struct{}, fn func()) bool {
+	if !t.Take(stop) {
+		return false
+	}
+	over := time.AfterFunc(mostTurn, t.End)
+	defer func() {
+		if over.Stop() {
+			t.End()
+		}
+	}()
+	fn()
+	return true
 }
 
 // yield lets other goroutines go first, while the budget lasts. Of long yields that overlap, the last to end counts: the budget need not be exact.
