@@ -67,6 +67,8 @@ func (s *Session) Build(now time.Time, buf []byte, size int, jumbo bool) (packet
 // that smaller packets arrive.
 func (s *Session) limit(why purpose, most int, jumbo bool) int {
 	switch {
+	case s.train.thin && (why == forTrain || why == forProbe && s.state == Opening):
+		return thinPacket
 	case why == forProbe:
 		return min(most, SafePacket)
 	case why == forSize:
@@ -109,7 +111,7 @@ func (s *Session) mayReport() bool { return s.records.silent < silentRecords }
 
 // wants reports whether the source may have a payload that leaves when the pacer lets it.
 func (s *Session) wants() bool {
-	return s.state == Open && !s.supply.empty && !s.train.running() && s.records.Len() < maxRecords-sparedRecords
+	return s.state == Open && !s.supply.empty && !s.train.holds() && s.records.Len() < maxRecords-sparedRecords
 }
 
 // leastPlay is how many packets of play may always be in flight.

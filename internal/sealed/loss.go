@@ -32,6 +32,7 @@ func (s *Session) detectLosses(t time.Duration) {
 	}
 	if shown, ok := s.train.measured(); ok {
 		s.control.Train(shown)
+		s.train.fill(s.records.Next)
 	}
 }
 

@@ -163,7 +163,7 @@ func (s *Session) Start(now time.Time, ids ...ID) {
 	}
 	s.started = true
 	if !s.config.NoTrain {
-		s.train.left = trainPackets
+		s.train = train{left: trainPackets, thin: s.config.RTT > nearRTT}
 	}
 	s.hearing = hearing{heard: t, asked: t, probes: 1} // a probe is small; the packets of the train may be too large
 }

@@ -16,6 +16,17 @@ const (
 	// unevenTrain is the widest gap between packets that arrived evenly, as a multiple of the mean gap: three packets lost in a row make
 	// four.
 	unevenTrain = 4
+
+	// nearRTT is the longest round trip of a path that is surely not too slow for full packets: QUIC has measured it with one and a half such
+	// of its handshake at least, so the path carries 230 kbit/s. Another may be as slow as it may be far, and gets a thin train first.
+	nearRTT = 64 * time.Millisecond
+	// thinPacket is the size in bytes of a thin train's packets: play right after the join waits behind them.
+	thinPacket = 100
+	// thinSpan is the longest time in which a thin train arrives evenly and a full one follows, which takes 24 ms then: so little time may be
+	// that of interrupts. One that came unevenly was spread by jitter, and not by a slow path, if it took at most thinJitter.
+	thinSpan, thinJitter = 2 * time.Millisecond, 50 * time.Millisecond
+	// blindSpan is the longest time in which a train arrives and shows nothing.
+	blindSpan = 100 * time.Microsecond
 )
 
 // train measures the path's rate by packets that leave back to back.
@@ -23,6 +34,8 @@ type train struct {
 	left    int    // packets that must still be sent
 	sent    bool   // a packet of the train was sent
 	again   bool   // the train must not be repeated: this is the second one, or it was measured
+	thin    bool   // its packets are small
+	known   bool   // a thin one has shown some rate before, so payloads need not wait for this one
 	first   uint64 // number of its first packet that counts: those before are of a train that was repeated, or of another path
 	open    int    // packets in flight
 	arrived int
@@ -32,14 +45,29 @@ type train struct {
 	shown   pace.Train                  // what the packets that came in time have shown; no bytes = nothing yet
 }
 
-// running reports whether payloads must wait for the train.
+// running reports whether fates of its packets are not known.
 func (tr *train) running() bool { return tr.left > 0 || tr.open > 0 }
+
+// holds reports whether payloads must wait for the train.
+func (tr *train) holds() bool { return tr.running() && !tr.known }
 
 // repeat sends the train once more, from the packet number next on, if none of it counts: the peer did not listen yet, the packets were too large,
 // or the path has changed.
 func (tr *train) repeat(next uint64) {
 	if tr.sent && !tr.again && tr.arrived == 0 && !tr.running() {
-		*tr = train{left: trainPackets, again: true, first: next}
+		*tr = train{left: trainPackets, again: true, thin: tr.thin, first: next}
+	}
+}
+
+// fill sends the train once more, with full packets from the number next on, when a thin one has shown that the path is not slow, but not well
+// how fast it is.
+func (tr *train) fill(next uint64) {
+	most := thinJitter
+	if tr.shown.Even {
+		most = thinSpan
+	}
+	if tr.thin && tr.shown.Span <= most {
+		*tr = train{left: trainPackets, again: true, first: next, known: tr.shown.Span > blindSpan}
 	}
 }
 
@@ -48,7 +76,7 @@ func (tr *train) repeat(next uint64) {
 func (tr *train) moved(next uint64) {
 	tr.first, tr.arrived, tr.bytes, tr.shown = next, 0, 0, pace.Train{}
 	if tr.left > 0 {
-		tr.left = trainPackets
+		tr.left, tr.known = trainPackets, false
 	}
 }
 
@@ -85,7 +113,10 @@ func (tr *train) measured() (shown pace.Train, ok bool) {
 	} else {
 		shown.Even = true
 	}
-	*tr = train{again: true, first: tr.first, shown: shown}
+	if tr.thin { // which shows neither how long bursts may be nor, being over so soon, how many of what was ahead were trains
+		shown.Whole, shown.Trip = false, 0
+	}
+	*tr = train{again: true, thin: tr.thin, first: tr.first, shown: shown}
 	return shown, true
 }
 

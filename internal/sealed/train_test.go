@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
 )
 
 // TestTrainThatCameWhole: only a train of which nothing is lost shows how many packets may leave together.
@@ -141,4 +143,75 @@ func TestTrainInterruptedByAMove(t *testing.T) {
 		require.True(t, ok)
 		require.True(t, shown.Whole)
 	}
+}
+
+// TestThinTrain: on a path that may be slow a train is of small packets, and so are pings while the carrier opens. A full one follows where the
+// path is fast or its jitter hides how fast it is, and payloads do not wait for that.
+func TestThinTrain(t *testing.T) {
+	for _, c := range []struct {
+		rate   int64
+		jitter time.Duration
+		full   int // packets above SafePacket's size that leave before there is bulk
+	}{{64e3, 0, 0}, {256e3, 0, 0}, {2e6, 0, 0}, {100e6, 0, trainPackets}, {100e6, 10 * ms, trainPackets}} {
+		configure := func(config *SessionConfig) { config.RTT = nearRTT + ms }
+		a, b := newPieces(1000, 40, 0), newPieces(1000, 0, 40)
+		a.hold = true
+		client, server := ends(t, a, b, configure)
+		client.Start(netsim.Epoch, ID{1})
+		server.Start(netsim.Epoch, ID{2})
+		full, small := 0, 0
+		path := netsim.Config{Delay: 25 * ms, Rate: c.rate, Jitter: c.jitter, Seed: 1} // a few seeds in a thousand spread all packets evenly, or gather them
+		there := path
+		there.Lose = func(_ uint64, p []byte) bool {
+			if len(p) > thinPacket {
+				full++
+			} else {
+				small++
+			}
+			return false
+		}
+		pair := netsim.NewPair(client, server, netsim.PairConfig{AtoB: there, BtoA: path, Max: SafePacket})
+		require.NoError(t, pair.RunFor(3*time.Second))
+		require.Equal(t, Open, client.State())
+		require.Equal(t, c.full, full, "%d bit/s, jitter %v", c.rate, c.jitter)
+		require.Greater(t, small, trainPackets)
+		if c.jitter == 0 {
+			require.InEpsilon(t, float64(c.rate)/8, client.Controller().Estimate(), 0.1)
+		}
+		a.hold = false
+		client.Wake()
+		require.NoError(t, pair.Run(time.Minute, a.delivered))
+	}
+}
+
+// TestFullTrainBehindAThinOne: payloads wait for it only if the thin one has come too fast to show a rate, or the path has changed.
+func TestFullTrainBehindAThinOne(t *testing.T) {
+	thin := func(gap time.Duration) *train {
+		tr := &train{open: trainPackets, sent: true, thin: true}
+		for n := range uint64(trainPackets) {
+			tr.ack(&record{size: 128}, n, time.Second+time.Duration(n)*gap, 50*ms)
+		}
+		shown, ok := tr.measured()
+		require.True(t, ok)
+		require.False(t, shown.Whole)
+		require.Zero(t, shown.Trip)
+		tr.fill(20)
+		return tr
+	}
+	slow := thin(ms)
+	require.Zero(t, slow.left)
+	_, ok := slow.late(&record{size: 128}, 3)
+	require.True(t, ok)
+
+	fast := thin(20 * time.Microsecond)
+	require.Equal(t, trainPackets, fast.left)
+	require.True(t, fast.running())
+	require.False(t, fast.holds())
+	require.False(t, fast.thin)
+	_, ok = fast.late(&record{size: 128}, 3)
+	require.False(t, ok, "that was of the thin one")
+	fast.moved(30)
+	require.True(t, fast.holds())
+
+	require.True(t, thin(time.Microsecond).holds())
 }
