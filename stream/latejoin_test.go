@@ -73,7 +73,7 @@ func TestLateJoinersShareTheStock(t *testing.T) {
 		l.rush(content(1 << 20))
 		time.Sleep(time.Second)
 		l.do(l.server.world, func() {
-			require.Greater(l, peak, most/2)
+			require.Greater(l, peak, most/4, "that much was in it at a tick, so the stock has bound them")
 			require.LessOrEqual(l, peak, most+clients*(leastStock+2*blockBytes))
 		})
 		require.LessOrEqual(l, stock.Used(), int64(leastStock+mostAhead))
