@@ -26,10 +26,9 @@ type Config struct {
 	MaxTransfers int   // of one peer at once: see below; default 4, at most 1,024, negative: none
 	MaxPending   int64 // bytes of one transfer that wait for the application; default 16 MiB, at least 64 KiB
 
-	// Transfers beyond MaxTransfers wait at their sender, and the heaviest begins first: see [Weight]. The sender keeps a quarter of the places
-	// for those that are heavier than what fills the others and has yet to leave: of four long transfers of one weight three go on at once,
-	// and a heavier one that is started then begins at once. A place is free again when the sender knows that its transfer was consumed, a
-	// round trip after the last byte has left: over a long way many small transfers go faster with more places.
+	// Transfers beyond MaxTransfers wait at their sender, and the heaviest begins first: see [Weight]. However heavy, it waits until a place
+	// is free: when the sender knows that a transfer was consumed, a round trip after the last byte has left. With more places many small
+	// transfers go faster over a long way, and a heavy one need not wait for the end of a long one.
 
 	// ReadTime is how long this end waits until the game begins to read an incoming transfer, or gives it an OnBatch. Then it
 	// rejects the transfer: a handler may have dropped it, and its sender would wait for ever. Default 5 min, negative: any time.

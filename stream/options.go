@@ -30,8 +30,7 @@ const MaxWeight = 1000
 
 // Weight sets the transfer's share of the connection beside its other transfers: 1, the default, to MaxWeight. Of those that wait, because
 // the peer takes no more at once (its [Config].MaxTransfers), the heaviest begins first, and of equal ones the first. None waits for ever:
-// when seven heavier ones have begun before the one that has waited longest, it takes the next place that is not kept for heavier ones.
-// [Transfer.SetWeight] changes the weight, also of one that waits.
+// when seven heavier ones have begun before the one that has waited longest, it takes the next place. [Transfer.SetWeight] changes the weight, also of one that waits.
 func Weight(n int) Option { return func(o *options) { o.weight = n } }
 
 // Key names the content, which must never change under its key, in at most 128 bytes; the text of its [Digest] is best. If the receiver has a Store, a transfer that was

@@ -122,19 +122,18 @@ func (s *sender) sendControl(pipe *rpc.Actor) (sent bool, err error) {
 	return s.begin(pipe)
 }
 
-const (
-	// keptPlaces says how many of the places at a peer are kept for heavier transfers: one of so many. With the default of MaxTransfers one is,
-	// and a heavy transfer need not wait until one of four long ones has ended.
-	keptPlaces = 4
-	// mostPassed is how many transfers that are heavier may begin, one after the other, before the one that has waited longest.
-	mostPassed = 7
-)
+// mostPassed is how many transfers that are heavier may begin, one after the other, before the one that has waited longest.
+const mostPassed = 7
 
 // next returns the index in queue of the transfer that begins next: the heaviest, of equal ones the first, and after mostPassed others the
-// first. It returns -1 when none may begin now.
+// first. It returns -1 when none may begin now. No place is kept for heavier ones, since as many transfers as the peer takes may wait for
+// each other.
 func (s *sender) next() int {
 	if len(s.queue) == 0 || len(s.sending) >= s.atOnce {
 		return -1
+	}
+	if s.passed >= mostPassed {
+		return 0
 	}
 	heaviest := 0
 	for i, t := range s.queue {
@@ -142,25 +141,7 @@ func (s *sender) next() int {
 			heaviest = i
 		}
 	}
-	switch {
-	case s.passed >= mostPassed && s.hasPlace(s.queue[0].share.weight):
-		return 0
-	case s.hasPlace(s.queue[heaviest].share.weight):
-		return heaviest
-	}
-	return -1
-}
-
-// hasPlace reports whether a transfer of some weight may begin, of which the peer takes one more: as long as those that are as heavy, and have
-// more to send, have not filled all places but the kept ones. What only waits for the receiver's word fills none: it ends soon.
-func (s *sender) hasPlace(weight int) bool {
-	filled := 0
-	for _, t := range s.sending {
-		if !t.gone() && t.share.weight >= weight {
-			filled++
-		}
-	}
-	return filled < s.atOnce-s.atOnce/keptPlaces
+	return heaviest
 }
 
 // dequeue removes a transfer from queue and returns it.

@@ -31,8 +31,8 @@ func (c checked) Validate() error {
 // Answers of a few bytes had a sender read and hash all of its content, of as many transfers at once as peers take: whoever is said to have
 // all but the end of it is not sent it, and nothing else paced the readers.
 func TestSkippedContentIsReadInTurns(t *testing.T) {
-	mute := &slowStore{memoryStore: newMemoryStore(), looks: 10 * time.Minute}           // so that the client gives no answer of its own
-	inNetwork(t, setup{client: Config{Store: mute, MaxTransfers: 5}}, func(n *network) { // one place is kept for heavier ones
+	mute := &slowStore{memoryStore: newMemoryStore(), looks: 10 * time.Minute} // so that the client gives no answer of its own
+	inNetwork(t, setup{client: Config{Store: mute}}, func(n *network) {
 		checks.Handle(n.client.streams, func(*IncomingArray[checked]) {})
 		elements := make([]checked, alreadyStored+1)
 		for i := range elements {

@@ -200,9 +200,6 @@ func (t *Transfer) refreshWeight() {
 // hasPart reports whether a part was read and may be sent, as far as credit goes.
 func (t *Transfer) hasPart() bool { return !t.have && t.reader.has(t.limit) }
 
-// gone reports whether all of the content has left, or nothing more of it will.
-func (t *Transfer) gone() bool { return t.endSent || t.have || t.isFinished() }
-
 // size returns how many bytes the content has, -1 while nobody knows.
 func (t *Transfer) size() int64 {
 	if ended, known := t.reader.size(); known {

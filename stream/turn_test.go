@@ -1,57 +1,13 @@
 package stream
 
 import (
-	"bytes"
 	"io"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/quivernet/quiver/internal/netsim"
-	"github.com/quivernet/quiver/internal/testkit"
 )
-
-// TestHeavyTransferBehindLongOnes: a heavy transfer need not wait for the end of those that fill all places but the one that is kept for it. A
-// hundred elements of MaxWeight behind five arrays of 1 Mi waited until the first of four had ended, 8.9 s.
-func TestHeavyTransferBehindLongOnes(t *testing.T) {
-	overBackends(t, func(t *testing.T, via Backend) {
-		path := netsim.Config{Delay: 20 * time.Millisecond, Rate: 4e6, Seed: testkit.Seed(t)}
-		overQUIC(t, path, func(t *testing.T, l loopback) {
-			got := make(chan string, 8)
-			save.Handle(l.server, func(in *IncomingBlob) {
-				go func() {
-					_, _ = io.Copy(io.Discard, in)
-					got <- in.Name()
-				}()
-			})
-			start := func(size int, name string, weight int) *Transfer {
-				tr, err := save.Start(l.toServer, bytes.NewReader(content(size)), int64(size), Via(via), Name(name), Weight(weight))
-				require.NoError(t, err)
-				return tr
-			}
-			for range 5 {
-				start(1<<20, "long", 1)
-			}
-			time.Sleep(100 * time.Millisecond)
-			begin := time.Now()
-			start(200, "heavy", MaxWeight)
-			require.Equal(t, "heavy", <-got)
-			require.Less(t, time.Since(begin), time.Second)
-			lifted := start(300, "lifted", 1)
-			time.Sleep(100 * time.Millisecond)
-			require.Empty(t, got)
-			lifted.SetWeight(2)
-			begin = time.Now()
-			require.Equal(t, "lifted", <-got)
-			require.Less(t, time.Since(begin), time.Second)
-			for range 5 {
-				require.Equal(t, "long", <-got)
-			}
-		})
-	})
-}
 
 // turns starts blobs at a server, which has one place for them at a client, and returns in which order they begin.
 type turns struct {
@@ -120,5 +76,20 @@ func TestLightTransfersHaveTheirTurn(t *testing.T) {
 			n.end()
 		}
 		n.requireIdle()
+	})
+}
+
+// TestEqualTransfersHaveAllPlaces: four that wait for each other's end begin all. savegame's server asks four clerks of a user for blobs at
+// once, and stood still when one of the places was kept for heavier transfers.
+func TestEqualTransfersHaveAllPlaces(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		arrived := make(chan *IncomingBlob, 64)
+		save.Handle(n.client.streams, func(in *IncomingBlob) { arrived <- in })
+		for range 4 {
+			_, err := save.Create(n.server.peer)
+			require.NoError(n, err)
+		}
+		time.Sleep(time.Second)
+		require.Len(n, arrived, 4)
 	})
 }
