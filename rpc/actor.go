@@ -205,7 +205,8 @@ func (a *Actor) resume(c *Conn) {
 	}
 }
 
-// closeIfParted closes the parted openings of the actor at once. Their placed copies then live on without a channel, as those of other last owners do.
+// closeIfParted closes the parted openings of the actor at once. Their placed copies then live on without a channel, as those of other previous
+// owners do.
 func (a *Actor) closeIfParted() {
 	for _, o := range slices.Clone(a.openings) {
 		if o.parted {

@@ -169,17 +169,22 @@ func TestOwnerOfPartOfATick(t *testing.T) {
 	})
 }
 
+// placeDoors places an actor at the server and at both clients, and returns them in this order.
+func (n *network) placeDoors() (doors []*Actor) {
+	for _, w := range append([]*testWorld{n.server}, n.clients...) {
+		door, _, err := Place(w.binding, "door", nil)
+		require.NoError(n.t, err)
+		doors = append(doors, door)
+	}
+	return doors
+}
+
 // TestTearOffBeforeTheLastOwnersOpen: a placed copy of the last owner's is torn off whether or not its client had acknowledged the open. One
 // that had not stayed a copy for ever.
 func TestTearOffBeforeTheLastOwnersOpen(t *testing.T) {
 	for _, ticks := range []int{0, 5} {
 		inNet(t, 2, Config{}, func(n *network) {
-			var doors []*Actor
-			for _, w := range []*testWorld{n.server, n.clients[0], n.clients[1]} {
-				door, _, err := Place(w.binding, "door", nil)
-				require.NoError(t, err)
-				doors = append(doors, door)
-			}
+			doors := n.placeDoors()
 			require.NoError(t, n.server.SetOwner(doors[0], n.conns[0]))
 			n.tick(ticks)
 			require.NoError(t, n.server.SetOwner(doors[0], n.conns[1]))
@@ -204,12 +209,7 @@ func (b *Binding[T]) first() (object T) {
 // TestLastOwnersPlacedCopy lives on without a channel, and its client knows that it is not the owner any more.
 func TestLastOwnersPlacedCopy(t *testing.T) {
 	inNet(t, 2, Config{}, func(n *network) {
-		var doors []*Actor
-		for _, w := range []*testWorld{n.server, n.clients[0], n.clients[1]} {
-			door, _, err := Place(w.binding, "door", nil)
-			require.NoError(t, err)
-			doors = append(doors, door)
-		}
+		doors := n.placeDoors()
 		for i := range 4 {
 			require.NoError(t, n.server.SetOwner(doors[0], n.conns[i%2]))
 			require.NoError(t, doors[0].SetDormant(i == 2))

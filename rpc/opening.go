@@ -36,8 +36,8 @@ type opening struct {
 	items  int             // updates of lists whose fate is not known
 	calls  outbox.Calls    // of ForceQueue methods; they wait until the states have left
 
-	// On a server: the last owner's.
-	parted   bool // it closes once the client, which was the owner, has acknowledged the open; until then nothing is sent: see Actor.partFrom
+	// On a server: of a client that has owned the actor.
+	parted   bool // it closes once the client has acknowledged the open; until then nothing is sent: see Actor.partFrom
 	inParted bool // it is in World.parted
 
 	// On a server: relevancy.

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -121,14 +122,12 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	}
 	var first error
 	for i := range a.openings {
-		if c := a.openings[i].conn; a.openings[i].parted {
-			continue
-		} else if !c.usable() {
-			c.missed()
-			continue
-		}
-		if err := a.send(a.openings[i], m, payload); err != nil && first == nil {
-			first = err
+		switch o := a.openings[i]; {
+		case o.parted: // its client has owned the actor, and gets nothing more
+		case !o.conn.usable():
+			o.conn.missed()
+		default:
+			first = cmp.Or(first, a.send(o, m, payload))
 		}
 	}
 	return first

@@ -30,11 +30,12 @@ const MaxWeight = 1000
 
 // Weight sets the transfer's share of the connection beside its other transfers: 1, the default, to MaxWeight. Of those that wait, because
 // the peer takes no more at once (its [Config].MaxTransfers), the heaviest begins first, and of equal ones the first. None waits for ever:
-// when seven heavier ones have begun before the one that has waited longest, it takes the next place. [Transfer.SetWeight] changes the weight, also of one that waits.
+// when seven heavier ones have begun before the one that has waited longest, it takes the next place. [Transfer.SetWeight] changes the weight,
+// also of one that waits.
 func Weight(n int) Option { return func(o *options) { o.weight = n } }
 
-// Key names the content, which must never change under its key, in at most 128 bytes; the text of its [Digest] is best. If the receiver has a Store, a transfer that was
-// interrupted and starts again with the same key goes on where it stopped, and content that is stored already is not sent again.
+// Key names the content, which must never change under its key, in at most 128 bytes; the text of its [Digest] is best. If the receiver has
+// a Store, a transfer that was interrupted and starts again with the same key goes on where it stopped, and content that is stored already is not sent again.
 // What a blob's receiver gets under a key that is the text of a digest, as [Digest.String] makes it, has that digest: other content that comes
 // or is found in the store fails with ErrDigest, or is fetched anew. The content is hashed twice if [Hash] is another algorithm. What the
 // receiver has stored under a key is taken for the sender's and not compared with it, so a sender that gives its content another content's

@@ -15,8 +15,8 @@ const (
 	yieldShare = 20
 )
 
-// mostTurn is how long a turn of Do counts. A turn computes for milliseconds: one that takes so long waits for something, where not a hundred
-// goroutines compute all the time.
+// mostTurn is how long a turn of Do counts. A turn computes for milliseconds. One that takes so long waits for something, unless a hundred
+// other goroutines compute without a pause.
 const mostTurn = time.Second
 
 // Turns bounds how many goroutines do heavy work at once, and lets all others that are ready go first. If a hundred goroutines with heavy work
@@ -44,8 +44,8 @@ func (t *Turns) Take(stop <-chan struct{}) bool {
 	}
 }
 
-// Do runs fn in a turn, and is false when Take is. The turn counts for mostTurn at most: fn may call functions of the game, and while one waits,
-// for another's turn even, everybody else would.
+// Do runs fn in a turn, unless Take is false, and reports which. The turn counts for mostTurn at most: fn may call functions of the game, and
+// one of them may wait, even for what another goroutine does in its own turn.
 func (t *Turns) Do(stop <-chan struct{}, fn func()) bool {
 	if !t.Take(stop) {
 		return false

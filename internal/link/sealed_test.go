@@ -79,6 +79,16 @@ func (b *beside) ask(bulk bool) (size int, token uint64, isBulk, ok bool) {
 	return len(packet), token, content.Bulk, ok
 }
 
+// sendBulk has the sealed carrier ask for n datagrams, and returns how many bytes of them each machine has sent.
+func (b *beside) sendBulk(t *testing.T, n int) (sent [2]int) {
+	for range n {
+		size, token, _, ok := b.ask(true)
+		require.True(t, ok)
+		sent[token>>56] += size
+	}
+	return sent
+}
+
 // TestSealedCarries: nothing leaves by the first carrier, what arrives there is taken, and each fate finds its machine.
 func TestSealedCarries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -127,12 +137,7 @@ func TestBulkOfBothMachines(t *testing.T) {
 		b := newBesideOf(t, first, &slow{machine: &machine{first: 2, size: 400, bulk: true}})
 		b.Carry(b.bell)
 		under(b.Link, func() { first.ready, b.bulk.ready = 50, 50 })
-		sent := [2]int{}
-		for range 40 {
-			size, token, _, ok := b.ask(true)
-			require.True(t, ok)
-			sent[token>>56] += size
-		}
+		sent := b.sendBulk(t, 40)
 		require.InDelta(t, sent[0], sent[1], 1200)
 		require.False(t, first.held)
 
@@ -160,12 +165,7 @@ func TestBulkThatIsUnderWay(t *testing.T) {
 			require.Zero(t, token>>56)
 		}
 		b.bulk.ready = 1000
-		sent := [2]int{}
-		for range 40 {
-			size, token, _, ok := b.ask(true)
-			require.True(t, ok)
-			sent[token>>56] += size
-		}
+		sent := b.sendBulk(t, 40)
 		require.InDelta(t, sent[0], sent[1], 2400)
 	})
 }
