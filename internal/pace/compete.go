@@ -60,6 +60,7 @@ func (c *Controller) compete(t instant) {
 	c.competition.seen = t
 	c.competition.window = max(c.rateBeforeQueue*c.delay.smoothed.Seconds(), c.leastWindow())
 	c.competition.cut = t
+	c.fates = tally{}
 	c.enter(Compete, t)
 }
 
@@ -109,8 +110,10 @@ func (c *Controller) resign(t instant) {
 
 // alone reports whether nobody else seems to fill the queue any more.
 func (c *Controller) alone(t instant) bool {
-	gone := c.round.leastQueue < c.delay.target()/2
+	gone := c.round.leastQueue < c.delay.target()/2 && !c.congestion.stands
 	switch {
+	case c.floodedLately():
+		return false
 	case c.delay.short():
 		return gone && (c.competition.emptyRounds >= vacantRounds && !c.startDroppedLately(t) || t-c.since >= c.competition.dwell)
 	case c.othersYield(t):

@@ -50,6 +50,8 @@ type congestion struct {
 	slot       int64             // number of the newest slot
 	deepest    time.Duration     // the greatest of slots
 	jittery    bool              // a deep queue may be jitter
+	long       bool              // the newest round trips show a queue above the target
+	stands     bool              // all round trips of the last round did: nothing has met a low queue
 	grain      time.Duration     // time of a full packet at the bottleneck; 0 = unknown
 	neighbours latest[neighbour] // packets that arrived, by which lost ones are judged
 	step       time.Duration     // least time between two of them: a 64th of the base round trip, so that they reach back for four of those
@@ -64,7 +66,7 @@ type congestion struct {
 
 // acked notes a packet that arrived, with the queue that it met. It counts with the greater queue of it and its predecessor, because a lost
 // packet is judged by two, too: in jitter the greater of two delays looks like a deep queue far more often than a single one.
-func (c *congestion) acked(t, sent instant, queue time.Duration, long bool) {
+func (c *congestion) acked(t, sent instant, queue time.Duration) {
 	before, met := c.newest, max(queue, c.neighbour(0).queue)
 	c.newest = sent
 	if sent-c.neighbour(0).sent >= c.step {
@@ -73,9 +75,9 @@ func (c *congestion) acked(t, sent instant, queue time.Duration, long bool) {
 	c.noteQueue(t, queue)
 	c.batch.all.acked++
 	switch {
-	case c.isShallow() || met < c.deepest/4 && sent-before <= c.deepest/4:
+	case c.isLow(met) && (c.isShallow() || sent-before <= c.deepest/4):
 		c.batch.low.acked++
-	case c.isHigh(met, long):
+	case c.isHigh(met):
 		c.batch.high.acked++
 	}
 }
@@ -110,12 +112,19 @@ func (c *congestion) isShallow() bool {
 // well, over a short round trip: two that took its losses for random ones lost 3 % for ever, and one of them had nine tenths of the link.
 func (c *congestion) isFaint() bool { return c.deepest < shallow+burstTime }
 
-// isHigh reports whether the queue may have been full. When long says that round trips show a queue above the target, half of the deepest may have
-// been: others fill it with us, and of four beside four CUBICs over a product the CUBICs had 0.44 for 0.46 when it did not count. What has
-// room for a packet and no more is full, too, if that is half of it: a queue of two packets drops what comes while it holds one. The rate may be
-// overestimated, and the packet's time be half as much again.
-func (c *congestion) isHigh(queue time.Duration, long bool) bool {
-	if long {
+// isLow reports whether the queue had room for many packets. When one stands, it had not, though it never looked deeper: what begins
+// while many others keep a queue full has not seen the path without it. Such flows took a tenth of all losses for random ones, and one of fifty
+// had a fifth of the link.
+func (c *congestion) isLow(queue time.Duration) bool {
+	return !c.stands && (c.isShallow() || queue < c.deepest/4)
+}
+
+// isHigh reports whether the queue may have been full. When round trips are long, half of the deepest may have been: others fill it with us, and of
+// four beside four CUBICs over a product the CUBICs had 0.44 for 0.46 when it did not count. What has room for a packet and no more is full, too, if
+// that is half of it: a queue of two packets drops what comes while it holds one. The rate may be overestimated, and the packet's time be half as
+// much again.
+func (c *congestion) isHigh(queue time.Duration) bool {
+	if c.long {
 		return queue >= c.deepest/2
 	}
 	most := time.Duration(highPart * float64(c.deepest))
@@ -123,11 +132,11 @@ func (c *congestion) isHigh(queue time.Duration, long bool) bool {
 }
 
 // lost takes a lost packet, and reports whether the queue that it met had room.
-func (c *congestion) lost(sent instant, long bool) (room bool) {
+func (c *congestion) lost(sent instant) (room bool) {
 	c.batch.all.lost++
 	queue, known := c.met(sent)
-	empty := c.isShallow() || queue < c.deepest/4
-	room = empty || !c.isHigh(queue, long)
+	empty := c.isLow(queue)
+	room = empty || !c.isHigh(queue)
 	switch {
 	case empty && (known || c.isShallow()):
 		c.batch.low.lost++
@@ -167,7 +176,7 @@ func (c *congestion) verdict(t instant, others, learn bool) bool {
 	switch {
 	case others:
 		judged = b.all
-	case c.isShallow():
+	case c.isShallow() && !c.stands:
 		judged.lost = 0
 	}
 	usual := c.usual(t)

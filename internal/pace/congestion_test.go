@@ -18,10 +18,10 @@ func judged(c *congestion, packets int, apart, deepest time.Duration, lose func(
 		if lose(i) {
 			lost = append(lost, t)
 		} else {
-			c.acked(t, t, deepest*time.Duration(i%40)/40, false)
+			c.acked(t, t, deepest*time.Duration(i%40)/40)
 		}
 		for len(lost) > 0 && t >= lost[0]+4*apart {
-			c.lost(lost[0], false)
+			c.lost(lost[0])
 			lost = lost[1:]
 		}
 		if i%8 == 7 && c.verdict(t, false, true) {
@@ -60,14 +60,16 @@ func TestFaintQueue(t *testing.T) {
 // TestHighIsWithinAPacket: of a queue of two packets most that it drops meet one. Of a longer one a packet beside the deepest is nearly as deep.
 func TestHighIsWithinAPacket(t *testing.T) {
 	c := congestion{grain: ms, deepest: 2 * ms}
-	require.True(t, c.isHigh(ms, false))
-	require.False(t, c.isHigh(ms-1, false))
+	require.True(t, c.isHigh(ms))
+	require.False(t, c.isHigh(ms-1))
 	c.deepest = 20 * ms
-	require.True(t, c.isHigh(15*ms, false))
-	require.False(t, c.isHigh(15*ms-1, false))
-	require.True(t, c.isHigh(10*ms, true), "round trips show a queue")
+	require.True(t, c.isHigh(15*ms))
+	require.False(t, c.isHigh(15*ms-1))
+	c.long = true
+	require.True(t, c.isHigh(10*ms), "round trips show a queue")
+	c.long = false
 	c.grain = 0
-	require.True(t, c.isHigh(15*ms, false), "not known")
+	require.True(t, c.isHigh(15*ms), "not known")
 }
 
 func TestRandomLossIsNoCongestion(t *testing.T) {
@@ -97,9 +99,9 @@ func TestRandomLossInJitter(t *testing.T) {
 			missing = append(missing, at)
 			continue
 		}
-		c.acked(at, at, time.Duration(dice.Int64N(int64(3*ms))), false)
+		c.acked(at, at, time.Duration(dice.Int64N(int64(3*ms))))
 		for ; len(missing) > 0 && missing[0] < at-ms; missing = missing[1:] {
-			c.lost(missing[0], false)
+			c.lost(missing[0])
 		}
 		c.verdict(at, false, true)
 	}
@@ -112,10 +114,10 @@ func TestLossesOfALongWindow(t *testing.T) {
 	for i := range 20_000 {
 		at := instant(1+i) * ms / 10
 		if i%20 != 0 {
-			c.acked(at, at, time.Duration(i%1000)*10*ms/1000, false)
+			c.acked(at, at, time.Duration(i%1000)*10*ms/1000)
 		}
 		if i%20 == 0 && i > 1000 {
-			c.lost(at-1000*ms/10, false)
+			c.lost(at - 1000*ms/10)
 		}
 		c.verdict(at, false, true)
 	}
@@ -136,9 +138,9 @@ func TestBaselineFades(t *testing.T) {
 func TestLossBesideARival(t *testing.T) {
 	c := new(congestion)
 	for i := range 40 {
-		c.acked(instant(i+1)*ms, instant(i+1)*ms, 0, false)
+		c.acked(instant(i+1)*ms, instant(i+1)*ms, 0)
 	}
-	c.lost(20*ms, false)
+	c.lost(20 * ms)
 	require.True(t, c.verdict(50*ms, true, false))
 }
 
@@ -174,4 +176,14 @@ func TestCalm(t *testing.T) {
 		c.roundOver(4*time.Second, run.tally, run.even)
 		require.Equal(t, run.want, c.above(50*ms), "%v", run)
 	}
+}
+
+// TestNothingIsLowInALongRoundTrip: who begins while many others keep the queue full knows the path's delay only over that queue. Losses in it are
+// no random ones, though the queue looks empty.
+func TestNothingIsLowInALongRoundTrip(t *testing.T) {
+	full := func(i int) bool { return i%20 == 0 }
+	known := &congestion{long: true, stands: true}
+	require.Greater(t, judged(known, 4000, ms, 0, full), 20)
+	require.Zero(t, known.usual(4000*ms))
+	require.Zero(t, judged(new(congestion), 4000, ms, 0, full))
 }

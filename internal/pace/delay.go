@@ -136,7 +136,7 @@ func (d *delay) long(trip time.Duration) bool {
 	if d.guess > 0 {
 		least = min(least, d.guess)
 	}
-	return max(d.latest, trip) > least+d.calmTrip.above(d.rtt.least)+d.target()
+	return trip > least+d.calmTrip.above(d.rtt.least)+d.target()
 }
 
 // firstReach returns the reach for a first flight. Our own first round trip may include the queue of all controllers that began at the same time,

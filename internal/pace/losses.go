@@ -46,6 +46,13 @@ func (t *tally) takeBack() {
 	t.lost, t.consecutive = max(t.lost-1, 0), max(t.consecutive-1, 0)
 }
 
+// fade halves what has grown beyond memory, so that the newest packets count most.
+func (t *tally) fade() {
+	if t.count() > memory {
+		t.lost, t.acked, t.consecutive = t.lost/2, t.acked/2, t.consecutive/2
+	}
+}
+
 func (t tally) count() int { return t.lost + t.acked }
 
 func (t tally) share() float64 {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // passing has 120 packets leave a cruising controller, one each millisecond, over 100 ms and a queue as deep as met says. Of the last 40 as many as
@@ -119,5 +121,30 @@ func TestALookOfFewPacketsIsNotInVain(t *testing.T) {
 		c.look.outcome.acked = row.packets
 		c.close()
 		require.Equal(t, row.inVain, c.lookedInVain)
+	}
+}
+
+// TestFloodOfFewPackets: in a crowd a round has three packets, of which no share shows anything. Those of many rounds do.
+func TestFloodOfFewPackets(t *testing.T) {
+	dice := testkit.Rand(t)
+	flooded := func(share float64) bool {
+		c := New(Config{})
+		for range 400 {
+			for range 3 {
+				if dice.Float64() < share {
+					c.round.fates.lost++
+				} else {
+					c.round.fates.acked++
+				}
+			}
+			if c.endRound(0); c.floodedLately() {
+				return true
+			}
+		}
+		return false
+	}
+	require.True(t, flooded(0.35))
+	for range 20 {
+		require.False(t, flooded(maxRandomLoss/2))
 	}
 }

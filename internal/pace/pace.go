@@ -36,6 +36,7 @@ type Controller struct {
 	batch     batch // gathers fates until Feedback
 	round     round // the current one
 	lostRound uint8 // round in which the newest lost packet left
+	fates     tally // of the last rounds, since a start or the beginning of a competition
 	run       run
 	number    uint16 // of the newest packet that left
 
@@ -178,7 +179,8 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	c.congestion.jittery = c.delay.jitter() > 0
 	// Jitter is not a queue. Counted as one, 100 ms of it leave almost no packet that met a low queue, so random loss is never learnt:
 	// every second transfer on UE's profile Bad took its 5 % for a competitor's (stream.TestSealedOnABadPath).
-	c.congestion.acked(t, s.sent, max(0, queue-c.delay.jitter()), c.delay.long(c.batch.rtt))
+	c.congestion.long = c.delay.long(max(c.delay.latest, c.batch.rtt))
+	c.congestion.acked(t, s.sent, max(0, queue-c.delay.jitter()))
 }
 
 // RoundTrip takes a round trip; of a batch the least counts. Acked calls it. The owner calls it for the probe whose ack ends an outage, because
@@ -225,9 +227,9 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 		c.round.losses().pass()
 		return
 	}
-	long := c.delay.long(c.batch.rtt)
-	room := c.congestion.lost(s.sent, long)
-	consecutive := c.run.add(s.number) && room && !long
+	c.congestion.long = c.delay.long(max(c.delay.latest, c.batch.rtt))
+	room := c.congestion.lost(s.sent)
+	consecutive := c.run.add(s.number) && room && !c.congestion.long
 	c.batch.addLost(consecutive)
 	c.burst.lost()
 	c.start.lost += size
@@ -281,6 +283,9 @@ func (c *Controller) endRound(t instant) {
 	if halve, most := c.brake.roundOver(c.round.fates, c.round.arrived(c.delivery.total)); halve {
 		c.halveAll(t, most)
 	}
+	c.fates.add(c.round.fates)
+	c.fates.fade()
+	c.congestion.stands = c.delay.long(c.round.leastTrip)
 	c.carried.add(c.filling, float64(c.round.arrived(c.delivery.total))/max(t-c.round.began, c.delay.base()).Seconds())
 	if !c.limited {
 		c.filling++
@@ -445,6 +450,9 @@ func (c *Controller) tick(now time.Time) instant {
 // learn learns from the acked packets of a batch: round trips, queue and rate.
 func (c *Controller) learn(t instant, b *batch) {
 	c.delay.trip(t, b.rtt)
+	if c.round.leastTrip == 0 || b.rtt < c.round.leastTrip {
+		c.round.leastTrip = b.rtt
+	}
 	c.delay.calmTrip.note(b.rtt)
 	if b.way.known {
 		c.delay.calmWay.note(b.way.value + c.delay.way.least)

@@ -48,6 +48,9 @@ func (c *Controller) enter(s State, t instant) {
 		c.pause = c.distance(t)
 	}
 	c.start.lost = 0
+	if c.state == Start {
+		c.fates = tally{}
+	}
 	if s != Start {
 		c.starters = 0
 	}

@@ -153,3 +153,20 @@ func TestShortQueueIsSeen(t *testing.T) {
 		require.Less(t, lost[1], c.lost, "%d, queue of %g: %.3f", c.n, c.queue, lost)
 	}
 }
+
+// TestThickCrowd plays so many that each has two or three packets in a round trip. No round shows a share of loss then, and the path without
+// its queue is never seen: they took a fifth and a quarter of all packets lost for a path's random loss, and some had twice as much as others.
+func TestThickCrowd(t *testing.T) {
+	seed := testkit.Seed(t)
+	for _, c := range []struct {
+		rate, queue float64
+		flows       int
+		most        float64
+	}{{2e6, 4, 16, 0.15}, {10e6, 1, 32, 0.215}} {
+		s := Path(int64(c.rate), 50*milli, 0, c.queue).With(c.flows, Flow{Begin: second}, 4*milli)
+		s.For = 24 * second
+		r := Run(s, seed)
+		require.Less(t, r.Drops(Ours, 14*second, 24*second), c.most)
+		require.Greater(t, Jain(r.Rates(Ours, 14*second, 24*second)), 0.65)
+	}
+}
