@@ -76,7 +76,7 @@ func (c *Controller) loses(numbers ...uint16) {
 func TestUndo(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 50*ms)
-	c.rateBeforeQueue = 1e6
+	c.queueing.rateBefore = 1e6
 	c.compete(10 * ms)
 	window := c.Window()
 	c.loses(60, 61)
@@ -122,7 +122,7 @@ func TestUndo(t *testing.T) {
 	t.Logf("# and so does a hint")
 	c = New(Config{Packet: 1000})
 	c.delay.trip(1, 50*ms)
-	c.hint, c.delivery.total = 2e6, 100_000
+	c.start.hint, c.delivery.total = 2e6, 100_000
 	c.loses(60)
 	c.halveAll(100*ms, 100_000)
 	require.EqualValues(t, 1e6, c.Estimate())
@@ -132,7 +132,7 @@ func TestUndo(t *testing.T) {
 	t.Logf("# but no more of it than what has come may prove")
 	c = New(Config{Packet: 1000})
 	c.delay.trip(1, 50*ms)
-	c.hint, c.delivery.total = 200e6, 10_000
+	c.start.hint, c.delivery.total = 200e6, 10_000
 	c.loses(60)
 	c.endByLoss(100 * ms)
 	c.Spurious(Sample{sent: 60 * ms, number: 60})
@@ -144,7 +144,7 @@ func TestUndo(t *testing.T) {
 func TestUndoOfTwo(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 50*ms)
-	c.rateBeforeQueue = 1e6
+	c.queueing.rateBefore = 1e6
 	c.compete(10 * ms)
 	window := c.Window()
 	c.loses(60)

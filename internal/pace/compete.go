@@ -58,7 +58,7 @@ func (c *Controller) compete(t instant) {
 		c.competition.dwell = least
 	}
 	c.competition.seen = t
-	c.competition.window = max(c.rateBeforeQueue*c.delay.smoothed.Seconds(), c.leastWindow())
+	c.competition.window = max(c.queueing.rateBefore*c.delay.smoothed.Seconds(), c.leastWindow())
 	c.competition.cut = t
 	c.fates = tally{}
 	c.enter(Compete, t)
@@ -75,7 +75,7 @@ func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 		c.halve(t)
 	case ended && c.alone(t):
 		c.resign(t)
-	case ended && c.unmoved.rounds >= longerRounds:
+	case ended && c.queueing.unmoved.rounds >= longerRounds:
 		c.goLonger(t)
 	case t-max(c.since, c.competition.cut) > doubtful:
 		c.competition.interrupted = true
@@ -98,8 +98,8 @@ func (c *Controller) resign(t instant) {
 	window := c.competition.window / max(c.delay.smoothed, 1).Seconds()
 	rate := min(window, c.rates.value())
 	if c.competition.emptyRounds >= vacantRounds {
-		rate = max(rate, multiplicative*c.rateBeforeQueue)
-		if left := c.competition.emptyFates; left.count() > plenty && (left.share() < faint || window < sunk*c.rateBeforeQueue) {
+		rate = max(rate, multiplicative*c.queueing.rateBefore)
+		if left := c.competition.emptyFates; left.count() > plenty && (left.share() < faint || window < sunk*c.queueing.rateBefore) {
 			c.congestion.relearn(t, left)
 		}
 	}

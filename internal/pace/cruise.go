@@ -11,7 +11,7 @@ const (
 func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 	target := c.delay.target()
 	switch {
-	case c.competition.lately(t) && c.queueRounds >= drainRounds:
+	case c.competition.lately(t) && c.queueing.rounds >= drainRounds:
 		c.compete(t)
 	case !c.look.drops(c.competition.lately(t)) && (b.full || c.flooded()):
 		c.answerLoss(t)
@@ -26,7 +26,7 @@ func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 		c.enter(Drain, t)
 	case t-c.delay.nearLeast > minimumLife/2:
 		c.enter(Dip, t)
-	case ended && (c.rounds >= c.pause || c.hasRoom()) && c.delivery.limited <= c.delivery.total:
+	case ended && (c.rounds >= c.looks.pause || c.hasRoom()) && c.delivery.limited <= c.delivery.total:
 		c.open(t, false)
 	}
 }
@@ -41,8 +41,8 @@ func (c *Controller) answerLoss(t instant) {
 		c.enter(Drain, t)
 		return
 	}
-	if c.rateBeforeQueue = c.Estimate(); c.recent > 0 {
-		c.rateBeforeQueue = min(c.recent, c.rateBeforeQueue)
+	if c.queueing.rateBefore = c.Estimate(); c.recent > 0 {
+		c.queueing.rateBefore = min(c.recent, c.queueing.rateBefore)
 	}
 	c.compete(t)
 	c.halve(t)
@@ -65,5 +65,5 @@ func (c *Controller) excess(b batch) bool { return b.lost > 0 && c.round.fates.a
 // hasRoom reports whether the bottleneck seems to have room: it has no queue though we steer for one. When a look has found nothing all the
 // same, because the path drops or the sender is too slow, the next one waits for its time.
 func (c *Controller) hasRoom() bool {
-	return c.rounds > idleRounds && c.quietRounds >= idleRounds && c.look.until == 0 && !c.lookedInVain && !c.shallow
+	return c.rounds > idleRounds && c.queueing.quietRounds >= idleRounds && c.look.until == 0 && !c.looks.inVain && !c.looks.shallow
 }

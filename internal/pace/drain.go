@@ -18,7 +18,7 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 		c.doubt()
 	}
 	switch {
-	case c.payingBack:
+	case c.looks.payingBack:
 		c.afterLook()
 	case c.queue <= c.delay.aim() && c.inFlight <= c.Window():
 		c.enter(Cruise, t)
@@ -29,7 +29,7 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 		}
 	case c.round.leastQueue > c.delay.target() && c.round.shrinks():
 		c.trim()
-	case c.queueRounds >= drainRounds && !c.round.shrinks():
+	case c.queueing.rounds >= drainRounds && !c.round.shrinks():
 		c.compete(t)
 	default:
 		c.enter(Cruise, t)

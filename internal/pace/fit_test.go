@@ -51,7 +51,7 @@ func TestLooksFitAShortQueue(t *testing.T) {
 	found(c)
 	c.rates.set(0, 1e6)
 	require.InDelta(t, 1.2, push(c, 5), 1e-9, "there was room")
-	require.InDelta(t, lookGain, push(c, c.fitting.dropped+minimumLife+1), 1e-9, "long ago")
+	require.InDelta(t, lookGain, push(c, c.looks.fitting.dropped+minimumLife+1), 1e-9, "long ago")
 	c.delay.noteDepth(5, time.Second)
 	require.InDelta(t, lookGain, push(c, 5), 1e-9, "a deep queue")
 }
@@ -71,7 +71,7 @@ func TestLossesOfFittingLooks(t *testing.T) {
 	c.competition.seen = 2
 	require.False(t, drops(3))
 	require.True(t, drops(3+minimumLife))
-	c.fitting.times = 2
+	c.looks.fitting.times = 2
 	c.open(3, false)
 	require.True(t, drops(3), "it may be too large")
 }

@@ -8,17 +8,17 @@ func (c *Controller) Train(t Train) {
 	if t.Bytes <= 0 || t.Span < leastSpan || c.state != Start {
 		return
 	}
-	c.even = t.Even
+	c.start.even = t.Even
 	rate := float64(t.Bytes) / t.Span.Seconds()
 	if c.rates.value() > rate/8 {
 		return
 	}
-	c.crowd = t.crowd(c.delay.guess)
+	c.start.crowd = t.crowd(c.delay.guess)
 	if !t.Even {
-		c.hint, c.careful = max(c.hint, rate), false
+		c.start.hint, c.start.careful = max(c.start.hint, rate), false
 		return
 	}
-	c.hint, c.careful = rate, true
+	c.start.hint, c.start.careful = rate, true
 }
 
 // Blocked says that the socket's buffer is full: there is a queue on this host.

@@ -17,12 +17,6 @@ const (
 	paid = 0.8
 	// lookRounds is how many rounds it takes at most until the packets of a look are decided.
 	lookRounds = 4
-
-	// leastPause and mostPause are how many rounds lie between two looks: BBR looks in one round of 8. The number varies, so that two
-	// controllers do not look at the same time for long.
-	leastPause, mostPause = 6, 9
-	// shallowPause is how many times as long the pause is when a look costs losses: then they are 1 % of the packets.
-	shallowPause = 3
 )
 
 // look is a trial of more rate, the newest one. A swift look sends at twice the rate for a fifth of a round trip. In all it sends about as much
@@ -48,9 +42,9 @@ func (l *look) drops(others bool) bool { return l.until > 0 && !(l.fits && other
 // open begins a look.
 func (c *Controller) open(t instant, swift bool) {
 	c.enter(Up, t)
-	most := c.fitting.most(t, &c.delay, c.fastest, c.supposed())
+	most := c.looks.fitting.most(t, &c.delay, c.fastest, c.supposed())
 	c.look = look{
-		number: c.look.number + 1, swift: swift, least: c.play.lookGain(t) - 1, most: most, fits: c.fitting.fits(most),
+		number: c.look.number + 1, swift: swift, least: c.looks.play.lookGain(t) - 1, most: most, fits: c.looks.fitting.fits(most),
 		from: c.Estimate(), until: c.round.number + lookRounds, queue: c.queue,
 	}
 }
@@ -70,7 +64,7 @@ func (c *Controller) push() float64 {
 	if c.look.swift {
 		return swiftGain
 	}
-	extra := max(c.extra, c.look.least)
+	extra := max(c.looks.extra, c.look.least)
 	if c.look.most > 0 {
 		extra = min(extra, c.look.most)
 	}
@@ -92,7 +86,7 @@ func (c *Controller) lapse(t instant) {
 	switch {
 	case c.state == Up && t-c.since > c.lookTime():
 		c.endLook(t)
-	case c.state == Drain && c.payingBack && t-c.since >= c.paybackTime():
+	case c.state == Drain && c.looks.payingBack && t-c.since >= c.paybackTime():
 		c.enter(Cruise, t)
 	}
 }
@@ -105,14 +99,14 @@ func (c *Controller) paybackTime() time.Duration {
 // endLook ends the faster sending of a look. The look stays open: its packets are decided during the drain that follows.
 func (c *Controller) endLook(t instant) {
 	c.enter(Drain, t)
-	c.payingBack = true
+	c.looks.payingBack = true
 }
 
 // afterLook makes the drain last until the queue is gone, if the look has made more of it than it should. Otherwise the drain ends after
 // paybackTime: the queue is seen a round trip late, and the bottleneck would be idle while the controller waits to see it gone.
 func (c *Controller) afterLook() {
 	if c.queue > 2*c.delay.target() {
-		c.payingBack = false
+		c.looks.payingBack = false
 		c.trimIfSteady()
 	}
 }
@@ -126,8 +120,8 @@ func (c *Controller) judge(t instant) (found bool) {
 	l.peak = max(l.peak, c.queue)
 	switch {
 	case c.hasFound(t):
-		l.until, c.shallow, c.lookedInVain = 0, false, false
-		c.fitting.found(c.competition.lately(t))
+		l.until, c.looks.shallow, c.looks.inVain = 0, false, false
+		c.looks.fitting.found(c.competition.lately(t))
 		return true
 	case c.round.number >= l.until:
 		c.close()
@@ -150,30 +144,21 @@ func (c *Controller) hasFound(t instant) bool {
 // trip.
 func (c *Controller) close() {
 	l := &c.look
-	l.until, c.lookedInVain = 0, l.outcome.count() >= leastLook || c.start.dropped == 0
+	l.until, c.looks.inVain = 0, l.outcome.count() >= leastLook || c.start.dropped == 0
 	if c.state != Compete && l.peak > c.delay.aim() && c.rates.value() > l.from {
 		c.rates.set(c.filling, l.from)
 	}
 	dropped := l.outcome.events().above(c.usual())
-	c.shallow = dropped && c.Estimate() < l.from*1.05
+	c.looks.shallow = dropped && c.Estimate() < l.from*1.05
 	if dropped {
-		c.extra = 0
-		if c.shallow && l.peak > c.delay.depth/2 { // a policer has no queue
-			c.fitting.drop(c.now)
+		c.looks.extra = 0
+		if c.looks.shallow && l.peak > c.delay.depth/2 { // a policer has no queue
+			c.looks.fitting.drop(c.now)
 		}
 		return
 	}
 	wanted := l.least * c.delay.base().Seconds()
 	rise := max(l.peak-l.queue, 1).Seconds()
 	added := (c.push() - 1) * c.lookTime().Seconds() / c.delay.base().Seconds()
-	c.extra = min(added*min(max(wanted/rise, 0.5), 2), mostGain-1)
-}
-
-// distance returns how many rounds to cruise before the next look. It depends on the time, which differs between controllers.
-func (c *Controller) distance(t instant) int {
-	pause := leastPause + int(uint64(t)/1024*0x9E3779B97F4A7C15>>32%(mostPause-leastPause+1))
-	if c.shallow {
-		pause *= shallowPause
-	}
-	return pause
+	c.looks.extra = min(added*min(max(wanted/rise, 0.5), 2), mostGain-1)
 }

@@ -96,7 +96,7 @@ func (c *Controller) usual() float64 { return c.congestion.usual(c.now) }
 // rate. It counts no more than usual loss explains, and none on a path that drops in place of queueing: there losses show that the rate
 // is too high.
 func (c *Controller) countAsPassed(size int) {
-	if c.shallow || c.queue > c.delay.target() || c.credit < float64(size) {
+	if c.looks.shallow || c.queue > c.delay.target() || c.credit < float64(size) {
 		return
 	}
 	c.credit -= float64(size)

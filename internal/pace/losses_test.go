@@ -84,10 +84,10 @@ func TestARunInALookIsOneEvent(t *testing.T) {
 	_, found = looked(1.25e6, each)
 	require.False(t, found)
 	c, _ := looked(1e6, run)
-	require.False(t, c.shallow)
-	require.NotZero(t, c.extra)
+	require.False(t, c.looks.shallow)
+	require.NotZero(t, c.looks.extra)
 	c, _ = looked(1e6, each)
-	require.True(t, c.shallow)
+	require.True(t, c.looks.shallow)
 }
 
 // TestAPathIsNoPolicerFourTimesAsFast: a run swallowed all of a first flight but one packet, and the transfer went on at a three-hundredth of its
@@ -95,7 +95,7 @@ func TestARunInALookIsOneEvent(t *testing.T) {
 func TestAPathIsNoPolicerFourTimesAsFast(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 50*ms)
-	c.hint = 1e6
+	c.start.hint = 1e6
 	c.round.fates = tally{lost: 49, acked: 1, consecutive: 48}
 	c.endByLoss(time.Second)
 	left := c.Estimate()
@@ -120,7 +120,7 @@ func TestALookOfFewPacketsIsNotInVain(t *testing.T) {
 		c.open(2, false)
 		c.look.outcome.acked = row.packets
 		c.close()
-		require.Equal(t, row.inVain, c.lookedInVain)
+		require.Equal(t, row.inVain, c.looks.inVain)
 	}
 }
 

@@ -12,10 +12,6 @@ const (
 	// startCost is the part by which a careful first flight may lengthen a transfer. leastFlight is the least part of the bandwidth-delay
 	// product in that flight: it is small, so that many that start at once on a full link do not each send a whole product more.
 	startCost, leastFlight = 0.03, 0.125
-	// darkPTOs is the number of PTOs without an ack that make the path dark.
-	darkPTOs = 3
-	// deadline is how long sending goes on without an ack; then the state is Stopped.
-	deadline = 10 * time.Second
 )
 
 // Next returns when a packet may leave while inFlight bytes are in flight; a time that is not after now means at once. The answer
@@ -36,70 +32,16 @@ func (c *Controller) Next(now time.Time, size, inFlight int) (at time.Time, ok b
 	case c.state == Stopped: // the owner has given up all that was in flight, and sends again because another packet was acked
 		return c.local.time(t), true
 	case c.state == Dark, inFlight+size > c.Window():
-		next = max(c.lastAck, c.lastSent) + c.PTO()
+		next = max(c.silence.lastAck, c.silence.lastSent) + c.PTO()
 		c.pacer.waited = false
 		c.delivery.full = c.state != Dark // in the dark it is not the window that makes the sender pause
 	}
 	return c.local.time(next), true
 }
 
-// noteSilence enters Dark or Stopped when no ack has come for long.
-func (c *Controller) noteSilence(t instant, inFlight int) {
-	switch silence := t - c.lastAck; {
-	case inFlight == 0 || c.state == Stopped:
-	case silence > deadline:
-		c.enter(Stopped, t)
-	case silence > darkPTOs*c.PTO() && c.state != Dark:
-		c.enter(Dark, t)
-	}
-}
-
-// noteAck notes an ack, and reports whether it ends a silence; then the losses of its batch do not count.
-func (c *Controller) noteAck(t instant, newest Sample) (woke bool) {
-	since := t - c.lastAck
-	c.lastAck = t
-	switch {
-	case c.state == Dark || c.state == Stopped:
-		c.lightSince = newest.sent
-		c.round.fates = tally{}
-		c.wake(t, newest)
-		return true
-	case c.delivery.standEnded():
-	case c.gap == 0:
-		c.gap = min(since, c.cfg.AckDelay)
-	default:
-		c.gap += (min(since, c.cfg.AckDelay+c.delay.base()) - c.gap) / 16
-	}
-	return false
-}
-
-// wake goes on after a silence. When the first packet to arrive had left before the silence, the path only stood still, and is the same as before.
-// Otherwise it may be another path: the controller starts anew, at half of its old rate. The losses before a silence do not count. A peer may use
-// that by being silent on purpose, so the rate is no more than the earlier arrivals bear out.
-func (c *Controller) wake(t instant, newest Sample) {
-	rate := min(c.Estimate(), c.borneOut())
-	if newest.sent < c.since && c.rates.value() > 0 {
-		c.rates.set(c.filling, rate)
-		c.enter(Cruise, t)
-	} else {
-		c.begin(t, min(rate, c.Estimate()/2))
-	}
-}
-
-// resume is called when a packet leaves while none is in flight. After minimumLife without one it starts anew.
-func (c *Controller) resume(t instant) {
-	c.lastAck = t
-	if c.round.arrived(c.delivery.total) == 0 {
-		c.round.began = t
-	}
-	if c.lastSent > 0 && t-c.lastSent > minimumLife {
-		c.begin(t, c.Estimate())
-	}
-}
-
 // begin enters Start at a rate that was measured before; 0 = none was. It gives up a look that is open.
 func (c *Controller) begin(t instant, rate float64) {
-	c.hint, c.careful, c.crowd = rate, rate > 0, 1
+	c.start.hint, c.start.careful, c.start.crowd = rate, rate > 0, 1
 	if c.delay.rtt.known {
 		c.delay.guess = 0
 	}
@@ -121,7 +63,7 @@ func (c *Controller) Rate() float64 {
 	if c.Estimate() == 0 {
 		return startGain * c.supposed()
 	}
-	if c.careful || c.hint > 0 && c.starters > 1 {
+	if c.start.careful || c.start.hint > 0 && c.starters > 1 {
 		return max(c.starters.part(c.Estimate()), least)
 	}
 	return max(c.gain()*c.Estimate(), least)
@@ -139,14 +81,14 @@ func (c *Controller) supposed() float64 {
 func (c *Controller) gain() float64 {
 	switch c.state {
 	case Start:
-		if c.careful {
+		if c.start.careful {
 			return 1
 		}
 		return startGain
 	case Up:
 		return c.push()
 	case Drain:
-		if c.payingBack {
+		if c.looks.payingBack {
 			return c.payback()
 		}
 		return emptyGain
@@ -185,7 +127,7 @@ func (c *Controller) Window() int {
 	held := estimate * (2 * c.gap).Seconds() // by the receiver, in acks to come
 	switch c.state {
 	case Start:
-		if c.careful || c.hint > 0 && (c.rounds == 0 || c.starters > 1) {
+		if c.start.careful || c.start.hint > 0 && (c.rounds == 0 || c.starters > 1) {
 			return c.firstPart(estimate * c.delay.firstReach().Seconds())
 		}
 		product *= startWindow
@@ -194,7 +136,7 @@ func (c *Controller) Window() int {
 	case Up:
 		product *= lookGain * c.push()
 	case Drain:
-		if c.payingBack {
+		if c.looks.payingBack {
 			product *= lookGain * c.push()
 		}
 	case Cruise:
@@ -207,7 +149,7 @@ func (c *Controller) Window() int {
 // transfer loses little by that wait, and so has fewer. There are fewer, too, the more others begin at the same time of whom the owner does
 // not know.
 func (c *Controller) firstPart(product float64) int {
-	unseen := max(c.crowd/float64(max(c.starters, 1)), 1)
+	unseen := max(c.start.crowd/float64(max(c.starters, 1)), 1)
 	part := 1 - startCost*unseen*float64(c.waiting)/product
 	least := float64((trainPackets + 2) * c.cfg.Packet)
 	return int(min(max(c.starters.part(max(part, leastFlight)*product), min(least, product), c.leastWindow()), maxFirstFlight))

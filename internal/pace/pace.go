@@ -41,40 +41,20 @@ type Controller struct {
 	number    uint16 // of the newest packet that left
 
 	// The state, and what the states share.
-	state           State
-	since           instant // when the state began
-	before          int64   // delivery.total when the state began
-	rounds          int     // rounds that have ended since the state began
-	quietRounds     int     // rounds in a row with next to no queue
-	lookedInVain    bool    // a look in quietRounds found nothing
-	unmoved         unmoved // the queue, while draining and competing
-	queueRounds     int     // rounds in a row with a queue above half of the target
-	rateBeforeQueue float64 // the estimate when queueRounds began
+	state  State
+	since  instant // when the state began
+	before int64   // delivery.total when the state began
+	rounds int     // rounds that have ended since the state began
 
-	// Start.
-	hint    float64 // rate to begin at, from the train or an old estimate; 0 = a rate was measured, or nothing is known
-	even    bool    // the packets of the train arrived evenly
-	crowd   float64 // how many connections seem to begin together, by the train
-	careful bool    // the hint was measured: begin at it, not at twice it, until the first flight confirms it
-	start   start
-
-	// Looks for more rate, from Cruise.
-	look       look
-	fitting    fitting
-	pause      int     // how many rounds of Cruise lie before the next look
-	extra      float64 // the next look's gain above 1, which is at least play.lookGain
-	play       play
-	payingBack bool // Drain follows a look, which has made no queue above twice the target
-	shallow    bool // the last look met loss in place of a queue: the path drops what exceeds its rate
-
+	start       start
+	look        look // the newest one
+	looks       looks
 	competition competition
+	queueing    queueing
+	silence     silence
 
-	// Silence.
-	lastAck    instant // when the last ack came; or, if later, when a packet left while none was in flight
-	lastSent   instant
-	pathSince  instant // when the path changed; acks of packets that left before count for nothing
-	lightSince instant // when the packet left that ended the last outage; losses of packets that left before count for nothing
-	inFlight   int     // bytes, at the last Feedback
+	pathSince instant // when the path changed; acks of packets that left before count for nothing
+	inFlight  int     // bytes, at the last Feedback
 
 	pacer pacer
 	burst burst
@@ -102,7 +82,7 @@ func (c *Controller) Reset(now time.Time) {
 	fresh.delivery.total = c.delivery.total
 	fresh.round.end = c.delivery.total
 	fresh.look.number = c.look.number
-	fresh.pathSince, fresh.lightSince, fresh.lastAck = t, t, t
+	fresh.pathSince, fresh.silence.lightSince, fresh.silence.lastAck = t, t, t
 	*c = fresh
 }
 
@@ -119,8 +99,8 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	if inFlight == 0 {
 		c.resume(t)
 	}
-	paused := t-c.lastSent > c.delay.base()
-	c.lastSent = t
+	paused := t-c.silence.lastSent > c.delay.base()
+	c.silence.lastSent = t
 	c.burst.leave(t, size)
 	if c.pacer.sent(t, size, c.Rate()) {
 		c.markLimited(inFlight)
@@ -137,7 +117,7 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 }
 
 // Played says that play leaves. While it goes on looks are smaller, because play waits in the queue that a look makes.
-func (c *Controller) Played(now time.Time) { c.play.last = c.tick(now) }
+func (c *Controller) Played(now time.Time) { c.looks.play.last = c.tick(now) }
 
 // AckDelay says how long the receiver has held back the acks that follow, up to Feedback. It is taken off their round trips, but not
 // below the least that was seen (RFC 9002, section 5.3). Nothing is taken off the first: a receiver may lie.
@@ -219,7 +199,7 @@ func (c *Controller) ownTime(size int) time.Duration {
 // Lost says that a packet counts as lost. It may still be Acked later.
 func (c *Controller) Lost(now time.Time, s Sample, size int) {
 	c.tick(now)
-	if s.sent < c.lightSince {
+	if s.sent < c.silence.lightSince {
 		return
 	}
 	c.undo.noteLost(s)
@@ -290,8 +270,8 @@ func (c *Controller) endRound(t instant) {
 	if !c.limited {
 		c.filling++
 	}
-	c.delay.calmWay.roundOver(t, c.round.fates, c.even)
-	c.delay.calmTrip.roundOver(t, c.round.fates, c.even)
+	c.delay.calmWay.roundOver(t, c.round.fates, c.start.even)
+	c.delay.calmTrip.roundOver(t, c.round.fates, c.start.even)
 	c.round.next(t, c.delivery.total, c.queue)
 }
 
@@ -322,7 +302,7 @@ func (c *Controller) passed(bytes int) int {
 func (c *Controller) halveAll(t instant, most int) {
 	c.remember(t, brakeRounds)
 	c.rates.set(c.filling, min(c.supposed()/2, 2*c.overTrip(most)))
-	c.hint, c.rateBeforeQueue = 0, min(c.rateBeforeQueue, c.rates.value())
+	c.start.hint, c.queueing.rateBefore = 0, min(c.queueing.rateBefore, c.rates.value())
 	c.congestion.forget()
 	if c.state == Compete {
 		c.competition.window = min(c.competition.window, c.Estimate()*c.delay.smoothed.Seconds())
@@ -335,8 +315,8 @@ func (c *Controller) halveAll(t instant, most int) {
 // goLonger begins anew on a path that has become longer: it forgets the least delays, and starts at the rate from before.
 func (c *Controller) goLonger(t instant) {
 	c.delay.forgetLeast(t, c.round.leastQueue)
-	c.queueRounds, c.unmoved = 0, unmoved{}
-	c.begin(t, c.rateBeforeQueue)
+	c.queueing.rounds, c.queueing.unmoved = 0, unmoved{}
+	c.begin(t, c.queueing.rateBefore)
 }
 
 // endByLoss ends a start that meets losses. If it has measured a rate, it reduces that once, as for any loss: then others on the path have
@@ -363,7 +343,7 @@ func (c *Controller) endByLoss(t instant) {
 func (c *Controller) believeLess() {
 	rate := min(c.supposed()*max(1-c.round.fates.share(), leastHint), c.mostAfter(c.round.arrived(c.delivery.total)))
 	c.rates.set(c.filling, rate)
-	c.hint, c.start.doubtful = 0, true
+	c.start.hint, c.start.doubtful = 0, true
 	c.doubt()
 }
 
@@ -421,7 +401,7 @@ func (c *Controller) State() State { return c.state }
 
 // Estimate returns the estimated rate of the bottleneck in bytes a second, or of our share of it.
 func (c *Controller) Estimate() float64 {
-	return max(c.hint, c.rates.value())
+	return max(c.start.hint, c.rates.value())
 }
 
 // Delivered returns the rate in bytes a second at which packets have arrived; unlike Estimate it leaves out what a train promised. 0 = unknown.
@@ -481,7 +461,7 @@ func (c *Controller) learn(t instant, b *batch) {
 	if known := c.rates.value(); known > 0 {
 		c.delay.grain = over(c.cfg.Packet, known)
 		if c.state != Start {
-			c.hint = 0
+			c.start.hint = 0
 		}
 	}
 }

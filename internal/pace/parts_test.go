@@ -171,7 +171,7 @@ func TestUsualLossPasses(t *testing.T) {
 	c.countAsPassed(1000)
 	c.countAsPassed(1000)
 	require.EqualValues(t, 2000, c.delivery.total, "two of three: more than that is not usual")
-	c.credit, c.shallow = 5000, true
+	c.credit, c.looks.shallow = 5000, true
 	c.countAsPassed(1000)
 	require.EqualValues(t, 2000, c.delivery.total, "a path that drops instead of queueing gets no credit")
 }
@@ -220,7 +220,7 @@ func TestTrim(t *testing.T) {
 func TestCompete(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 60*ms)
-	c.rateBeforeQueue = 1e6
+	c.queueing.rateBefore = 1e6
 	c.compete(10 * ms)
 	require.Equal(t, 60000, c.Window())
 	c.queue, c.round.leastQueue, c.delay.depth = 30*ms, 30*ms, 240*ms
@@ -245,7 +245,7 @@ func TestAlone(t *testing.T) {
 	rounds := func(filled time.Duration) (n int) {
 		c := New(Config{Packet: 1000})
 		c.delay.trip(1, 60*ms)
-		c.rateBeforeQueue = 1e6
+		c.queueing.rateBefore = 1e6
 		c.compete(10 * ms)
 		c.competition.yielded, c.competition.yieldDepth, c.delay.depth = 20*ms, filled, filled
 		for c.State() == Compete {
@@ -267,7 +267,7 @@ func TestDoubt(t *testing.T) {
 		c := New(Config{Packet: 1000})
 		c.delay.trip(1, 60*ms)
 		c.rates.set(0, 1e6)
-		c.rateBeforeQueue = 1e6
+		c.queueing.rateBefore = 1e6
 		c.compete(10 * ms)
 		c.queue, c.round.leastQueue, c.delay.depth = 90*ms, 90*ms, 240*ms
 		c.step(10*ms+doubtful, batch{}, true)
@@ -341,9 +341,9 @@ func TestFound(t *testing.T) {
 	require.True(t, look(5*ms, leastLook).judge(3))
 	require.False(t, look(5*ms, leastLook-1).judge(3), "too few packets to show a rate")
 	burnt := look(5*ms, leastLook)
-	burnt.start.dropped, burnt.start.left, burnt.shallow = 2, 1e6, true
+	burnt.start.dropped, burnt.start.left, burnt.looks.shallow = 2, 1e6, true
 	require.False(t, burnt.judge(3), "a start met losses just now")
-	require.True(t, burnt.shallow && burnt.look.until > 0, "and it is not over")
+	require.True(t, burnt.looks.shallow && burnt.look.until > 0, "and it is not over")
 	c := look(30*ms, leastLook)
 	require.False(t, c.judge(3))
 	c.round.number = c.look.until
@@ -407,14 +407,14 @@ func TestPush(t *testing.T) {
 	require.InDelta(t, 2, after(5*ms, tally{acked: 100}), 1e-9)
 	require.InDelta(t, 2, after(5*ms, tally{acked: 100}), 1e-9, "the bound")
 	require.InDelta(t, 1.5, after(100*ms, tally{acked: 100}), 1e-9)
-	require.False(t, c.shallow)
+	require.False(t, c.looks.shallow)
 	require.InDelta(t, 1.25, after(0, tally{lost: 20, acked: 80}), 1e-9, "no queue, but losses")
-	require.True(t, c.shallow)
+	require.True(t, c.looks.shallow)
 
 	c.Played(time.Unix(1, 0))
-	c.open(c.play.last+playLasts-1, false)
+	c.open(c.looks.play.last+playLasts-1, false)
 	require.InDelta(t, playGain, c.push(), 1e-9, "beside play")
-	c.open(c.play.last+playLasts, false)
+	c.open(c.looks.play.last+playLasts, false)
 	require.InDelta(t, lookGain, c.push(), 1e-9, "which has ended")
 }
 
@@ -456,7 +456,7 @@ func TestLossEndsACarefulStart(t *testing.T) {
 		for _, state := range test.states {
 			c.flight(now, 20, test.arrives)
 			require.Equal(t, state, c.State(), name)
-			require.Equal(t, state == Start, c.careful, name)
+			require.Equal(t, state == Start, c.start.careful, name)
 			now = now.Add(60 * ms)
 		}
 	}
@@ -508,7 +508,7 @@ func TestStartIsAnsweredOnce(t *testing.T) {
 func TestTokenBucket(t *testing.T) {
 	c := New(Config{Packet: 1500})
 	c.delay.trip(1, 50*ms)
-	c.hint, c.delivery.grain = 125e6, 800*time.Microsecond
+	c.start.hint, c.delivery.grain = 125e6, 800*time.Microsecond
 	for i := range 400 {
 		if at := instant(i) * 12 * time.Microsecond; i < 20 || i%50 == 49 {
 			c.delivery.arrive(Sample{sent: time.Second + at}, 1500, 2*time.Second+at)
@@ -525,7 +525,7 @@ func TestTokenBucket(t *testing.T) {
 // has: else a game that has talked for a while begins bulk at a quarter of the rate, and then, finding the rest, with a queue.
 func TestTwoPacketsConfirmNothing(t *testing.T) {
 	c := New(Config{Packet: 1000})
-	c.hint, c.careful = 1e6, true
+	c.start.hint, c.start.careful = 1e6, true
 	at := instant(time.Second)
 	arrive := func(n int, each time.Duration, resumed bool) {
 		for range n {
@@ -536,7 +536,7 @@ func TestTwoPacketsConfirmNothing(t *testing.T) {
 	arrive(60, time.Millisecond, true)
 	arrive(3, 5*time.Millisecond, false)
 	c.stepStart(at, batch{}, false)
-	require.True(t, c.careful)
+	require.True(t, c.start.careful)
 	require.EqualValues(t, 1e6, c.Estimate())
 	arrive(40, 2*time.Millisecond, false)
 	c.stepStart(at, batch{}, false)
@@ -559,7 +559,7 @@ func TestAHeaderLimitsNothing(t *testing.T) {
 		c.Acked(now.Add(time.Duration(100+n)*time.Millisecond), s, size, now.Add(time.Duration(50+n)*time.Millisecond))
 		c.Feedback(now.Add(time.Duration(100+n)*time.Millisecond), size*(60-n))
 	}
-	require.False(t, c.careful)
+	require.False(t, c.start.careful)
 	require.InEpsilon(t, 1e6, c.rates.value(), 0.1)
 }
 
@@ -603,7 +603,7 @@ func TestAShortFlightConfirms(t *testing.T) {
 	flight := f.first()
 	require.Greater(t, len(flight)*f.size, 500_000)
 	f.arrive(flight, 50*ms)
-	require.False(t, f.careful)
+	require.False(t, f.start.careful)
 	require.InEpsilon(t, 125e6, f.Estimate(), 0.1)
 }
 
@@ -619,7 +619,7 @@ func TestAFlightThatLostItsTailConfirms(t *testing.T) {
 			next = append(next, f.Sent(f.begin.Add(50*ms+time.Duration(n)*f.each), f.size, lost*f.size))
 		}
 		f.arrive(next, 100*ms)
-		require.False(t, f.careful, "%d lost", lost)
+		require.False(t, f.start.careful, "%d lost", lost)
 		require.InEpsilon(t, 2.5e6, f.Estimate(), 0.15, "%d lost", lost)
 	}
 }
@@ -782,7 +782,7 @@ func TestFirstWindowsTellARate(t *testing.T) {
 func TestDistanceBetweenLooks(t *testing.T) {
 	var c Controller
 	for at := instant(0); at < 1000*1024; at += 1024 {
-		require.GreaterOrEqual(t, c.distance(at), leastPause, "%d", at)
-		require.LessOrEqual(t, c.distance(at), mostPause, "%d", at)
+		require.GreaterOrEqual(t, c.looks.distance(at), leastPause, "%d", at)
+		require.LessOrEqual(t, c.looks.distance(at), mostPause, "%d", at)
 	}
 }

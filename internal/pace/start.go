@@ -23,8 +23,13 @@ const (
 	leastHint = 0.125
 )
 
-// start is the progress of a start, and the times of the last starts that losses or a queue have ended.
+// start is what a start begins with, its progress, and the times of the last starts that losses or a queue have ended.
 type start struct {
+	hint    float64 // rate to begin at, from the train or an old estimate; 0 = a rate was measured, or nothing is known
+	careful bool    // the hint was measured: begin at it, not at twice it, until the first flight confirms it
+	even    bool    // the packets of the train arrived evenly
+	crowd   float64 // how many connections seem to begin together, by the train
+
 	full     float64 // rate of the last round that grew: the next one must exceed it by growth
 	flat     int     // rounds in a row that did not
 	lost     int     // bytes lost since the state began
@@ -58,7 +63,7 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 		c.confirm(t, flight)
 	case b.lost > 0 && fates.share() > blind && fates.above(blind):
 		c.endByLoss(t)
-	case c.queue > c.delay.startFull() && c.outpaced() && !c.careful:
+	case c.queue > c.delay.startFull() && c.outpaced() && !c.start.careful:
 		if c.rates.value() == 0 {
 			c.believeLess()
 		} else {
@@ -67,7 +72,7 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 		c.dropHint()
 		c.trim()
 		c.enter(Drain, t)
-	case !ended || c.rounds < 2 || c.careful || b.newest.limited:
+	case !ended || c.rounds < 2 || c.start.careful || b.newest.limited:
 	case c.dropHint() > c.start.full*growth:
 		c.start.grew(c.Estimate())
 	default:
@@ -83,7 +88,7 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 // known either, for those are found only when the next flight arrives.
 func (c *Controller) firstFlight() (s slope, ok bool) {
 	heard := int(c.delivery.total-c.before) + c.start.lost
-	if !c.careful || heard < trainPackets*c.cfg.Packet {
+	if !c.start.careful || heard < trainPackets*c.cfg.Packet {
 		return slope{}, false
 	}
 	least := trainPackets / 2 * c.cfg.Packet
@@ -97,20 +102,20 @@ func (c *Controller) confirm(t instant, s slope) {
 	filled := s.arrival < outpacedPart*s.sent && s.grown > 2*burstTime
 	rate := min(s.shown(), c.mostAfter(c.passed(c.Window())))
 	if c.starters > 1 {
-		rate = min(rate, c.starters.part(c.hint))
+		rate = min(rate, c.starters.part(c.start.hint))
 	}
 	if filled {
 		// Others fill the path, and the flight took a share of the queue from them: its rate is too high. The hint is the path's rate.
 		// The queue grew by what they and we sent beyond that, so what they leave is the rest; but the hint may be too high.
-		rate = min(rate, max(s.sent-c.hint*(s.sent/s.arrival-1), leastShare*s.arrival))
+		rate = min(rate, max(s.sent-c.start.hint*(s.sent/s.arrival-1), leastShare*s.arrival))
 	}
-	c.hint, c.rateBeforeQueue = 0, min(c.rateBeforeQueue, s.arrival)
+	c.start.hint, c.queueing.rateBefore = 0, min(c.queueing.rateBefore, s.arrival)
 	c.rates.set(c.filling, rate)
 	switch {
 	case filled:
 		c.enter(Drain, t)
 	case c.starters > 1: // the others may not need their parts of the hint: double ours each round trip until the path is full
-		c.careful, c.start.gaveUp = false, t
+		c.start.careful, c.start.gaveUp = false, t
 		c.goOn(t)
 	default:
 		c.open(t, true)
@@ -134,7 +139,7 @@ func (c *Controller) outpaced() bool {
 // dropHint gives up the hint if a rate was measured, and returns the estimate.
 func (c *Controller) dropHint() float64 {
 	if c.rates.value() > 0 {
-		c.hint = 0
+		c.start.hint = 0
 	}
 	return c.Estimate()
 }

@@ -51,7 +51,7 @@ func TestAStartersFlightIsGrownFrom(t *testing.T) {
 	f := newFlier(1400, 12.5e6, 1<<20)
 	f.Starters(8, 0)
 	f.arrive(f.first(), 50*ms) // as fast as the whole path
-	require.False(t, f.careful)
+	require.False(t, f.start.careful)
 	require.Equal(t, Start, f.State())
 	require.InEpsilon(t, 12.5e6/8, f.Estimate(), 0.01)
 	require.InEpsilon(t, startGain*12.5e6/8, f.Rate(), 0.01)
@@ -61,9 +61,9 @@ func TestAStartersFlightIsGrownFrom(t *testing.T) {
 // A hint that was left beside the queue made it send the whole path's rate a second later.
 func TestAHintIsNoRateBeforeAQueue(t *testing.T) {
 	f := newFlier(1400, 12.5e6, 1<<20)
-	f.rateBeforeQueue = f.Estimate() // of the round in which the queue was met
+	f.queueing.rateBefore = f.Estimate() // of the round in which the queue was met
 	f.confirm(0, slope{sent: 12.5e6, arrival: 1e6, grown: 40 * ms, took: 40 * ms, bytes: 20 * 1400})
-	require.LessOrEqual(t, f.rateBeforeQueue, 1e6)
+	require.LessOrEqual(t, f.queueing.rateBefore, 1e6)
 	f.compete(0)
 	require.LessOrEqual(t, f.Rate(), 2e6)
 }

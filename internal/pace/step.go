@@ -31,7 +31,7 @@ func (c *Controller) step(t instant, b batch, ended bool) {
 func (c *Controller) goOn(t instant) {
 	if c.delay.short() {
 		c.enter(Cruise, t)
-		c.pause = 0
+		c.looks.pause = 0
 		return
 	}
 	c.enter(Start, t)
@@ -45,7 +45,7 @@ func (c *Controller) enter(s State, t instant) {
 		c.pacer.next = min(c.pacer.next, t)
 	}
 	if s == Cruise {
-		c.pause = c.distance(t)
+		c.looks.pause = c.looks.distance(t)
 	}
 	c.start.lost = 0
 	if c.state == Start {
@@ -54,26 +54,16 @@ func (c *Controller) enter(s State, t instant) {
 	if s != Start {
 		c.starters = 0
 	}
-	c.careful, c.competition.interrupted = c.careful && s == Start, c.competition.interrupted && s == Dip
-	c.state, c.since, c.before, c.rounds, c.payingBack = s, t, c.delivery.total, 0, false
+	c.start.careful, c.competition.interrupted = c.start.careful && s == Start, c.competition.interrupted && s == Dip
+	c.state, c.since, c.before, c.rounds, c.looks.payingBack = s, t, c.delivery.total, 0, false
 }
 
-// countRounds counts the rounds in a row in which a queue stood, and those in which there was next to none. It keeps the estimate before
-// the former.
+// countRounds counts the rounds in a row of which something was true.
 func (c *Controller) countRounds() {
-	if c.quietRounds++; c.round.mostQueue > max(c.delay.aim()/2, c.delay.jitter()/4) {
-		c.quietRounds, c.lookedInVain = 0, false
-	}
+	c.queueing.roundOver(&c.round, &c.delay, c.Estimate())
+	c.looks.inVain = c.looks.inVain && c.queueing.quietRounds > 0
 	c.countEmptyRounds()
-	c.unmoved.roundOver(&c.round, c.delay.grain, (c.state == Drain || c.state == Compete) && c.round.leastQueue > c.delay.target())
-	if c.round.leastQueue <= c.delay.target()/2 {
-		c.queueRounds = 0
-		return
-	}
-	if c.queueRounds == 0 {
-		c.rateBeforeQueue = c.Estimate()
-	}
-	c.queueRounds++
+	c.queueing.unmoved.roundOver(&c.round, c.delay.grain, (c.state == Drain || c.state == Compete) && c.round.leastQueue > c.delay.target())
 }
 
 // countEmptyRounds counts, while competing, the rounds in a row in which no packet met a queue that jitter does not explain. The greatest

@@ -51,7 +51,7 @@ func (u *undo) noteSpurious(s Sample) (all bool) {
 
 // Spurious says that a packet which counted as lost has arrived. The owner calls it before the packet's Acked.
 func (c *Controller) Spurious(s Sample) {
-	if s.sent < c.lightSince {
+	if s.sent < c.silence.lightSince {
 		return
 	}
 	c.round.spurious(s)
