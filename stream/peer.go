@@ -36,7 +36,7 @@ type Peer struct {
 	// The routes of parts. Owned by the world's goroutine.
 	window *window     // as reliable RPCs on lanes
 	slices *sliceRoute // as chunks
-	lanes  lanes       // opens and closes those of window
+	lanes  lanes       // how many lanes window should have
 
 	// Owned by the world's goroutine.
 	ticks  bool      // ticks look at the peer: its connection has joined, and has not ended
@@ -54,7 +54,7 @@ func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 	p.sender.peer, p.sender.atOnce, p.sender.early = p, 1, minPending
 	p.receiver.peer = p
 	p.window = &window{conn: conn, stocked: p.stocked}
-	p.lanes.peer, p.lanes.asked = p, 1
+	p.lanes = newLanes(p)
 	extend.OnWake(conn, p.call)
 	return p
 }
@@ -67,7 +67,7 @@ func (p *Peer) connected() {
 	}
 	_, err := world.Spawn(controlClass, p.conn)
 	if err == nil {
-		err = p.lanes.begin(p.streams.config.backend())
+		err = p.lanes.server.begin(p.streams.config.backend())
 	}
 	if err != nil {
 		p.fail(err)
@@ -285,14 +285,14 @@ func bindPipes(s *Streams) {
 		p := s.peer(a.Conn(), true)
 		if len(p.window.lanes) < maxLanes {
 			p.window.lanes = append(p.window.lanes, a)
-			p.lanes.touched = true
+			p.lanes.touch()
 			p.call()
 		}
 		return p
 	})
 	handle(lanes, sendPart, func(p *Peer, message rpc.Raw) {
-		p.lanes.touched = true
+		p.lanes.touch()
 		p.receiver.onPart(message)
 	})
-	rpc.On(lanes, leaveLane, func(p *Peer, call *rpc.Call, _ rpc.Raw) { p.lanes.onLeave(call.Actor) })
+	rpc.On(lanes, leaveLane, func(p *Peer, call *rpc.Call, _ rpc.Raw) { p.lanes.server.onLeave(call.Actor) })
 }

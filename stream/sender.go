@@ -173,7 +173,7 @@ func (s *sender) begin(pipe *rpc.Actor) (bool, error) {
 	s.sending = append(s.sending, t)
 	s.shares.join(&t.share)
 	t.read()
-	if err := s.peer.lanes.want(t); err != nil {
+	if err := s.peer.lanes.start(t); err != nil {
 		return false, err
 	}
 	return true, sendHeader.call(pipe, t.header)

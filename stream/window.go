@@ -15,7 +15,7 @@ import (
 type window struct {
 	conn *rpc.Conn
 
-	lanes []*rpc.Actor  // those that are open; bindPipes adds them, type lanes removes them
+	lanes []*rpc.Actor  // those that are open; bindPipes adds them, serverLanes and clientLanes remove them
 	queue time.Duration // how long a lane's unsent bytes may take to leave; each tick sets it
 
 	stocked *budget.StockAccount // the connection's account at the world's stock; charged with held

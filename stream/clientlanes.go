@@ -1,0 +1,78 @@
+package stream
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/quivernet/quiver/rpc"
+)
+
+// laneIdle is how long no part has travelled, either way, when a client lets go of the lanes that were opened for a transfer.
+const laneIdle = 10 * time.Second
+
+// clientLanes lets go, on a client, of the lanes that were opened for transfers, once none has been used for laneIdle. Owned by the world's
+// goroutine, except waking.
+type clientLanes struct {
+	peer *Peer
+	stay int // how many were opened with the connection, and stay; 0 until the server's limits come
+
+	// Whether the lanes are idle.
+	touched bool        // a lane was opened, or a part has arrived, since the last tick
+	used    time.Time   // the last tick that found touched set, or a transfer that sends on lanes
+	timer   *time.Timer // wakes a world that waits for events once lanes may have been idle for laneIdle; nil until it is first needed
+	waking  atomic.Bool // the timer runs; its goroutine clears it
+
+	parting []*rpc.Actor // this end has let go of them, and the server has yet to close them
+}
+
+// letGo lets go of the lanes that do not stay, if they are idle. A message on each of them tells the server, which alone can close it, that nothing
+// more comes there.
+func (c *clientLanes) letGo(now time.Time) error {
+	w := c.peer.window
+	if c.touched || c.peer.sender.usesLanes() {
+		c.touched, c.used = false, now
+	}
+	if c.stay == 0 || len(w.lanes) <= c.stay {
+		return nil
+	}
+	if wait := laneIdle - now.Sub(c.used); wait > 0 {
+		c.wakeAfter(wait)
+		return nil
+	}
+	for _, lane := range w.lanes[c.stay:] {
+		if err := leaveLane.Call(lane, nil); err != nil {
+			return err
+		}
+	}
+	c.parting = append(c.parting, w.lanes[c.stay:]...)
+	clear(w.lanes[c.stay:])
+	w.lanes = w.lanes[:c.stay]
+	c.peer.lanes.asked = c.stay
+	return nil
+}
+
+// closing reports whether the server has yet to close lanes that this end has let go of; it forgets those that are closed. The client asks for
+// no more until then, because the server would count them as open.
+func (c *clientLanes) closing() bool {
+	c.parting = slices.DeleteFunc(c.parting, func(a *rpc.Actor) bool { return !a.Alive() })
+	return len(c.parting) > 0
+}
+
+// wakeAfter wakes the world after d, to look at the peer, unless the timer runs already.
+func (c *clientLanes) wakeAfter(d time.Duration) {
+	if c.waking.Swap(true) {
+		return
+	}
+	c.timer = time.AfterFunc(d, func() {
+		c.waking.Store(false)
+		c.peer.wake()
+	})
+}
+
+// stop ends the timer.
+func (c *clientLanes) stop() {
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+}
