@@ -20,12 +20,12 @@ const worst = 10
 func (d *Document) heatMaps() ([]picture, error) {
 	var all []picture
 	for _, p := range d.panels() {
-		text, err := p.heatMap()
+		drawn, err := p.heatMap()
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, picture{"Time over ideal: " + p.title(),
-			"1 is as fast as the link can be; blue is near it, red ten times as long or more, '>' was cut. Columns are RTT and loss.", text})
+			"1 is as fast as the link can be; blue is near it, red ten times as long or more, '>' was cut. Columns are RTT and loss.", drawn})
 	}
 	return all, nil
 }

@@ -34,17 +34,17 @@ func (d *Document) wires() ([]picture, error) {
 		if len(means) == 0 {
 			continue
 		}
-		plot := newPlot("", "bytes on the wire / payload")
+		chart := newPlot("", "bytes on the wire / payload")
 		bars, err := plotter.NewBarChart(means, 0.5*vg.Inch)
 		if err != nil {
 			return nil, err
 		}
 		bars.Color, bars.LineStyle.Width = plotutil.Color(2), 0
-		plot.Add(plotter.NewGrid(), bars)
-		plot.NominalX(p.peers...)
-		plot.X.Tick.Label.Rotation, plot.X.Tick.Label.XAlign, plot.X.Tick.Label.YAlign = 0.35, -0.9, -0.5
-		plot.Y.Min, plot.X.Min, plot.X.Max = 0, -0.6, float64(len(p.peers))-0.4
-		text, err := svg(3*vg.Inch, plot)
+		chart.Add(plotter.NewGrid(), bars)
+		chart.NominalX(p.peers...)
+		chart.X.Tick.Label.Rotation, chart.X.Tick.Label.XAlign, chart.X.Tick.Label.YAlign = 0.35, -0.9, -0.5
+		chart.Y.Min, chart.X.Min, chart.X.Max = 0, -0.6, float64(len(p.peers))-0.4
+		text, err := svg(3*vg.Inch, chart)
 		if err != nil {
 			return nil, err
 		}

@@ -262,3 +262,13 @@ func TestNothingLeftOpen(t *testing.T) {
 		}
 	}
 }
+
+// TestNoImportIsShadowed: who reads slices or state in a file means the package that it imports.
+func TestNoImportIsShadowed(t *testing.T) {
+	for _, f := range production(t) {
+		imported := f.ImportNames()
+		for _, id := range f.Declared() {
+			assert.False(t, imported[id.Name], "%s declares %s, which the file imports", f.Fset.Position(id.Pos()), id.Name)
+		}
+	}
+}

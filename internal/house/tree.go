@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -48,16 +49,16 @@ func Files(root string) ([]File, error) {
 	var files []File
 	fset := token.NewFileSet()
 	own := ownFolders(root)
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(at string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && path != root && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") || !own(path)):
+		case d.IsDir() && at != root && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") || !own(at)):
 			return filepath.SkipDir
-		case d.IsDir() || filepath.Ext(path) != ".go":
+		case d.IsDir() || filepath.Ext(at) != ".go":
 			return nil
 		}
-		f, err := parse(fset, root, path)
+		f, err := parse(fset, root, at)
 		files = append(files, f)
 		return err
 	})
@@ -66,7 +67,7 @@ func Files(root string) ([]File, error) {
 
 // ownFolders returns a function that reports whether a folder below root belongs to the repository: git tracks a file in it. Any other
 // is its user's, who may write as he likes. A copy without git has no record of whose a folder is, so there all are the repository's.
-func ownFolders(root string) func(path string) bool {
+func ownFolders(root string) func(dir string) bool {
 	tracked, err := exec.Command("git", "-C", root, "ls-files", "-z").Output()
 	if err != nil || len(tracked) == 0 {
 		return func(string) bool { return true }
@@ -77,18 +78,18 @@ func ownFolders(root string) func(path string) bool {
 			own[dir] = true
 		}
 	}
-	return func(path string) bool {
-		rel, err := filepath.Rel(root, path)
+	return func(dir string) bool {
+		rel, err := filepath.Rel(root, dir)
 		return err == nil && own[filepath.ToSlash(rel)]
 	}
 }
 
-func parse(fset *token.FileSet, root, path string) (File, error) {
-	syntax, err := parser.ParseFile(fset, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+func parse(fset *token.FileSet, root, at string) (File, error) {
+	syntax, err := parser.ParseFile(fset, at, nil, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		return File{}, err
 	}
-	rel, err := filepath.Rel(root, path)
+	rel, err := filepath.Rel(root, at)
 	if err != nil {
 		return File{}, err
 	}
@@ -110,6 +111,24 @@ func (f File) Imports() []string {
 	}
 	return paths
 }
+
+// ImportNames returns the names by which f speaks of the packages that it imports; without one of its own, a package has that of its folder,
+// without -go, or of the folder above that of a version.
+func (f File) ImportNames() map[string]bool {
+	names := make(map[string]bool)
+	for i, at := range f.Imports() {
+		name := strings.TrimSuffix(path.Base(version.ReplaceAllString(at, "")), "-go")
+		if own := f.Syntax.Imports[i].Name; own != nil {
+			name = own.Name
+		}
+		names[name] = true
+	}
+	delete(names, "_")
+	return names
+}
+
+// version ends the path of a module from its second major version on.
+var version = regexp.MustCompile(`/v[0-9]+$`)
 
 // Functions returns the name and length in lines of every function with a body, literals left to their function.
 func (f File) Functions() map[string]int {

@@ -71,7 +71,7 @@ type client struct {
 // Run calls fn in the virtual time of a synctest bubble, and then ends all connections. It draws a new seed each time, logs it when the
 // test fails, and takes it from the environment variable QUIVER_SEED instead if that is set. A test that leaves a goroutine behind panics
 // at its end, for nothing else can end a bubble.
-func Run(t *testing.T, profile emulation.Settings, fn func(t *testing.T, net *Network)) {
+func Run(t *testing.T, profile emulation.Settings, fn func(t *testing.T, n *Network)) {
 	t.Helper()
 	seed := drawSeed(t)
 	enterAlone()

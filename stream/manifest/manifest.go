@@ -45,13 +45,13 @@ type Entry struct {
 	Chunks []cdc.Chunk // of a file, in order
 }
 
-// Count returns how many entries are files, and how many bytes those have together. A chunk that several have counts for each.
-func (m *Manifest) Count() (files int, bytes int64) {
+// Count returns how many entries are files, and how many bytes, size, those have together. A chunk that several have counts for each.
+func (m *Manifest) Count() (files int, size int64) {
 	for e := range m.files {
 		files++
-		bytes += e.Size
+		size += e.Size
 	}
-	return files, bytes
+	return files, size
 }
 
 // Chunks returns every chunk once, in the order in which they first appear. "Chunk 7 of the manifest" is Chunks()[7].

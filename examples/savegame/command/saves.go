@@ -24,14 +24,14 @@ import (
 
 // saveCommands declares what looks at saves and edits them.
 func saveCommands() []*cli.Command {
-	json := func() cli.Flag {
+	asJSON := func() cli.Flag {
 		return &cli.BoolFlag{Name: "json", Usage: "print a JSON array, with digests of what the versions hold"}
 	}
 	return []*cli.Command{
 		client("login", "HOST:PORT CODE", "make this machine a player's, by a line that serve or invite printed", login),
 		client("invite", "", "print the line that logs your next machine in", visiting(invite)),
-		client("ls", "", "list the saves, each by its newest version", visiting(ls), json()),
-		client("history", "NAME", "list the versions of a save", visiting(history), json()),
+		client("ls", "", "list the saves, each by its newest version", visiting(ls), asJSON()),
+		client("history", "NAME", "list the versions of a save", visiting(history), asJSON()),
 		client("restore", "NAME[@VERSION]", "make an old version the newest, also of a save in the trash", visiting(restore)),
 		client("rm", "NAME", "put a save into the trash, where restore finds it for a while", visiting(remove),
 			&cli.BoolFlag{Name: "forever", Usage: "delete all its versions instead"},

@@ -244,8 +244,8 @@ type putting struct {
 }
 
 // send sends the manifest, and what the server lacks.
-func (p *putting) send(ctx context.Context, t *pieces.Talk, manifest []byte) (err error) {
-	if p.lacks, err = t.Offer(ctx, manifest, len(p.chunks)); err != nil {
+func (p *putting) send(ctx context.Context, t *pieces.Talk, encoded []byte) (err error) {
+	if p.lacks, err = t.Offer(ctx, encoded, len(p.chunks)); err != nil {
 		return err
 	}
 	moved, stop := p.watch(p.label, p.chunks, p.lacks)

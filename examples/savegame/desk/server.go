@@ -152,8 +152,8 @@ func (s *Server) newClerk(a *rpc.Actor) *clerk {
 }
 
 // talk begins what is said about a request.
-func (k *clerk) talk(n number, rate int) *pieces.Talk {
-	t := n.talk(k.server.streams.Peer(k.conn), &k.inbox, rate)
+func (k *clerk) talk(n number, perSecond int) *pieces.Talk {
+	t := n.talk(k.server.streams.Peer(k.conn), &k.inbox, perSecond)
 	t.Memory = k.server.memory.chunks(k.user)
 	return t
 }
