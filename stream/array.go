@@ -108,13 +108,13 @@ type arraySource[T any] struct {
 func (s *arraySource[T]) callee() string { return fmt.Sprintf("the encoding of element %d", s.next) }
 func (s *arraySource[T]) lent() bool     { return true }
 
-func (s *arraySource[T]) fill(c *block, stopAt int64) error {
+func (s *arraySource[T]) fill(b *block, stopAt int64) error {
 	most := len(s.items)
 	if stopAt >= 0 {
 		most = min(most, int(stopAt))
 	}
-	for s.next < most && (c.count == 0 || len(c.room()) >= s.array.element) {
-		if err := s.encode(c); err != nil {
+	for s.next < most && (b.count == 0 || len(b.room()) >= s.array.element) {
+		if err := s.encode(b); err != nil {
 			return err
 		}
 	}
@@ -124,14 +124,14 @@ func (s *arraySource[T]) fill(c *block, stopAt int64) error {
 	return nil
 }
 
-// encode appends the next item to c. An item that is larger than an empty block makes it grow, and travels alone.
-func (s *arraySource[T]) encode(c *block) error {
-	grown, err := s.array.append(c.buf, &s.items[s.next])
+// encode appends the next item to b. An item that is larger than an empty block makes it grow, and travels alone.
+func (s *arraySource[T]) encode(b *block) error {
+	grown, err := s.array.append(b.buf, &s.items[s.next])
 	if err != nil {
 		return fmt.Errorf("element %d: %w", s.next, err)
 	}
-	c.buf = grown
-	c.count++
+	b.buf = grown
+	b.count++
 	s.next++
 	return nil
 }

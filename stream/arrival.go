@@ -19,7 +19,7 @@ type arrival struct {
 }
 
 // add takes a part, on the world's goroutine. An error is the sender's violation.
-func (a *arrival) add(m part) error {
+func (a *arrival) add(p part) error {
 	in := a.in
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -27,15 +27,15 @@ func (a *arrival) add(m part) error {
 		in.peer.receiver.late++
 		return nil
 	}
-	if most := in.peer.streams.config.maxBytes(); m.offset+int64(len(m.data)) > most {
+	if most := in.peer.streams.config.maxBytes(); p.offset+int64(len(p.data)) > most {
 		in.finishLocked(fmt.Errorf("%w: it goes beyond stream.Config.MaxBytes, %d", ErrTooLarge, most))
 		return nil
 	}
-	if err := a.countEarly(len(m.data)); err != nil {
+	if err := a.countEarly(len(p.data)); err != nil {
 		return err
 	}
 	a.changed.Signal()
-	if err := a.charge(m); err != nil {
+	if err := a.charge(p); err != nil {
 		return err
 	}
 	return a.checkEnd()
@@ -63,19 +63,19 @@ func (a *arrival) uncountEarly() {
 }
 
 // charge adds a part and charges its memory. When the budget has no room for it, the transfer is refused. The caller holds the lock.
-func (a *arrival) charge(m part) error {
-	p := a.in.peer
+func (a *arrival) charge(p part) error {
+	peer := a.in.peer
 	before := a.parts.held
-	if err := a.parts.add(m); err != nil {
+	if err := a.parts.add(p); err != nil {
 		return err
 	}
 	more := a.parts.held - before
-	if more > 0 && p.receiver.hold(more) {
+	if more > 0 && peer.receiver.hold(more) {
 		return nil
 	}
-	p.account.MustHold(more)
+	peer.account.MustHold(more)
 	if more > 0 {
-		a.in.finishLocked(p.receiver.noMemory())
+		a.in.finishLocked(peer.receiver.noMemory())
 	}
 	return nil
 }

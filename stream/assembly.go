@@ -84,21 +84,21 @@ func (a *assembly) queue(p part) {
 
 // copy copies p, which views a message, into a block, and counts the block's memory.
 func (a *assembly) copy(p part) *block {
-	c := newBlock(len(p.data))
-	c.offset, c.index, c.count = p.offset, p.index, p.count
-	c.append(p.data)
-	a.held += c.cost()
-	return c
+	b := newBlock(len(p.data))
+	b.offset, b.index, b.count = p.offset, p.index, p.count
+	b.append(p.data)
+	a.held += b.cost()
+	return b
 }
 
 // queueParked makes a parked block ready: as it is, or, when it is small, copied as queue does.
-func (a *assembly) queueParked(c *block) {
-	if c.size() > partBytes/4 {
-		a.ready = append(a.ready, c)
+func (a *assembly) queueParked(b *block) {
+	if b.size() > partBytes/4 {
+		a.ready = append(a.ready, b)
 		return
 	}
-	a.held -= c.cost()
-	a.queue(part{offset: c.offset, index: c.index, count: c.count, data: c.payload()})
+	a.held -= b.cost()
+	a.queue(part{offset: b.offset, index: b.index, count: b.count, data: b.payload()})
 }
 
 // park keeps a part whose predecessor is missing.
@@ -106,7 +106,7 @@ func (a *assembly) park(p part) error {
 	if p.offset < a.next {
 		return fmt.Errorf("%w at byte %d", errOverlap, p.offset)
 	}
-	i, found := slices.BinarySearchFunc(a.parked, p.offset, func(c *block, offset int64) int { return cmp.Compare(c.offset, offset) })
+	i, found := slices.BinarySearchFunc(a.parked, p.offset, func(b *block, offset int64) int { return cmp.Compare(b.offset, offset) })
 	last := p.offset + int64(len(p.data))
 	switch {
 	case found, i > 0 && a.parked[i-1].end() > p.offset, i < len(a.parked) && a.parked[i].offset < last:
@@ -133,8 +133,8 @@ func (a *assembly) resume(base int64) {
 	a.ready = trimAll(a.ready, base)
 	a.parked = trimAll(a.parked, base)
 	a.held = 0
-	for _, c := range slices.Concat(a.ready, a.parked) {
-		a.held += c.cost()
+	for _, b := range slices.Concat(a.ready, a.parked) {
+		a.held += b.cost()
 	}
 	for len(a.parked) > 0 && a.parked[0].offset <= a.next {
 		a.next = max(a.next, a.parked[0].end())
@@ -148,32 +148,32 @@ func (a *assembly) take() *block {
 	if len(a.ready) == 0 {
 		return nil
 	}
-	c := a.ready[0]
+	b := a.ready[0]
 	a.ready[0] = nil
 	a.ready = a.ready[1:]
-	a.held -= c.cost()
-	return c
+	a.held -= b.cost()
+	return b
 }
 
 // free gives all memory back.
 func (a *assembly) free() {
-	for _, c := range a.ready {
-		c.Free()
+	for _, b := range a.ready {
+		b.Free()
 	}
-	for _, c := range a.parked {
-		c.Free()
+	for _, b := range a.parked {
+		b.Free()
 	}
 	a.ready, a.parked, a.held = nil, nil, 0
 }
 
 // trimAll frees the blocks below base, and cuts the one that base lies in.
 func trimAll(blocks []*block, base int64) []*block {
-	return slices.DeleteFunc(blocks, func(c *block) bool {
-		if c.end() <= base {
-			c.Free()
+	return slices.DeleteFunc(blocks, func(b *block) bool {
+		if b.end() <= base {
+			b.Free()
 			return true
 		}
-		c.trim(base)
+		b.trim(base)
 		return false
 	})
 }

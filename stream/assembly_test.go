@@ -16,9 +16,9 @@ func partOf(all []byte, offset, end int) part {
 
 // takeAll empties the assembly.
 func takeAll(a *assembly) (got []byte) {
-	for c := a.take(); c != nil; c = a.take() {
-		got = append(got, c.payload()...)
-		c.Free()
+	for b := a.take(); b != nil; b = a.take() {
+		got = append(got, b.payload()...)
+		b.Free()
 	}
 	return got
 }
@@ -100,8 +100,8 @@ func TestAssemblyKeepsElementsTogether(t *testing.T) {
 	require.NoError(t, a.add(part{offset: 0, index: 0, count: 2, data: []byte("aabb")}))
 	require.NoError(t, a.add(part{offset: 4, index: 2, count: 1, data: []byte("cc")}))
 	require.NoError(t, a.add(part{offset: 6, index: 9, count: 1, data: []byte("xx")}))
-	c := a.take()
-	require.Equal(t, 3, c.count)
-	c = a.take()
-	require.EqualValues(t, 9, c.index) // a gap in the elements stays visible
+	b := a.take()
+	require.Equal(t, 3, b.count)
+	b = a.take()
+	require.EqualValues(t, 9, b.index) // a gap in the elements stays visible
 }

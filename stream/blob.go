@@ -196,15 +196,15 @@ const maxEmptyReads = 100
 func (s *blobSource) callee() string { return "Read of the source" }
 func (s *blobSource) lent() bool     { return false }
 
-func (s *blobSource) fill(c *block, _ int64) error {
-	room := c.room()
+func (s *blobSource) fill(b *block, _ int64) error {
+	room := b.room()
 	if s.left >= 0 {
 		room = room[:min(int64(len(room)), s.left)]
 	}
 	if len(room) == 0 {
 		return io.EOF
 	}
-	held := s.pace.holds(c.offset)
+	held := s.pace.holds(b.offset)
 	if held {
 		room = s.pace.limit(room)
 	}
@@ -213,7 +213,7 @@ func (s *blobSource) fill(c *block, _ int64) error {
 		if n < 0 || n > len(room) {
 			return fmt.Errorf("%T read %d bytes into a buffer of %d", s.r, n, len(room))
 		}
-		c.buf = c.buf[:len(c.buf)+n]
+		b.buf = b.buf[:len(b.buf)+n]
 		if s.left >= 0 {
 			s.left -= int64(n)
 		}

@@ -75,8 +75,8 @@ func FuzzAssembly(f *testing.F) {
 				resumed = true
 			}
 			held := int64(0)
-			for _, c := range append(a.ready, a.parked...) {
-				held += c.cost()
+			for _, b := range append(a.ready, a.parked...) {
+				held += b.cost()
 			}
 			require.Equal(t, held, a.held)
 			require.LessOrEqual(t, a.end(), a.limit)

@@ -86,10 +86,10 @@ func newIncoming(p *Peer, id uint64) *incoming {
 }
 
 // begin notes the header. An error is the sender's violation.
-func (in *incoming) begin(m header) error {
+func (in *incoming) begin(h header) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.header, in.known = m, true
+	in.header, in.known = h, true
 	return in.arrival.checkEnd()
 }
 

@@ -273,7 +273,7 @@ func bindPipes(s *Streams) {
 		return p
 	})
 	handle(pipe, sendLimits, func(p *Peer, m limits) { p.control.onLimits(m) })
-	handle(pipe, sendHeader, func(p *Peer, m header) { p.receiver.onHeader(m) })
+	handle(pipe, sendHeader, func(p *Peer, h header) { p.receiver.onHeader(h) })
 	handle(pipe, sendEnd, func(p *Peer, m end) { p.receiver.onEnd(m) })
 	handle(pipe, sendCancel, func(p *Peer, m cancel) { p.receiver.onCancel(m) })
 	handle(pipe, sendAccept, func(p *Peer, m accept) { p.sender.onAccept(m) })

@@ -19,9 +19,9 @@ const (
 
 // source yields a transfer's content. Only the reader's goroutine uses it.
 type source interface {
-	// fill adds content to the empty block c and returns io.EOF, with or without content, when there is no more. An
+	// fill adds content to the empty block b and returns io.EOF, with or without content, when there is no more. An
 	// array's source stops before the element stopAt, unless that is negative.
-	fill(c *block, stopAt int64) error
+	fill(b *block, stopAt int64) error
 	// callee names the function of the game that fill called last, for an error when it has panicked.
 	callee() string
 	// lent reports whether fill reads memory that is the caller's again once the transfer has ended.
@@ -129,16 +129,16 @@ func (r *reader) read() {
 	digest := r.hash.New()
 	var offset, index int64
 	for r.waitToRead(offset) {
-		c := fullBlock(r.part)
-		c.offset, c.index = offset, index
-		stopAt := r.stopAt(c)
-		err := r.fill(c, stopAt, digest)
-		offset, index = c.end(), c.index+int64(c.count)
+		b := fullBlock(r.part)
+		b.offset, b.index = offset, index
+		stopAt := r.stopAt(b)
+		err := r.fill(b, stopAt, digest)
+		offset, index = b.end(), b.index+int64(b.count)
 		if index == stopAt && err == nil {
 			err = r.checkAligned(offset)
 		}
-		if c.size() == 0 || !r.publish(c) {
-			c.Free()
+		if b.size() == 0 || !r.publish(b) {
+			b.Free()
 		}
 		if err != nil {
 			r.finish(offset, index, digest, err)
@@ -149,16 +149,16 @@ func (r *reader) read() {
 
 // fill fills a block from the source and hashes it. An array's elements are encoded in the turn, too; a blob's Read may wait, and must not
 // keep others from their turns.
-func (r *reader) fill(c *block, stopAt int64, digest *Hasher) (err error) {
+func (r *reader) fill(b *block, stopAt int64, digest *Hasher) (err error) {
 	if r.source.lent() {
-		r.inTurn(c.offset, func() {
-			err = r.source.fill(c, stopAt)
-			digest.Write(c.payload())
+		r.inTurn(b.offset, func() {
+			err = r.source.fill(b, stopAt)
+			digest.Write(b.payload())
 		})
 		return err
 	}
-	err = r.source.fill(c, stopAt)
-	r.inTurn(c.offset, func() { digest.Write(c.payload()) })
+	err = r.source.fill(b, stopAt)
+	r.inTurn(b.offset, func() { digest.Write(b.payload()) })
 	return err
 }
 
@@ -215,11 +215,11 @@ func (r *reader) mayLeave(offset int64) bool {
 	return offset < r.from || ends <= r.limit
 }
 
-// stopAt returns the element before which fill must stop, because the receiver goes on there; -1 when c does not begin before it.
-func (r *reader) stopAt(c *block) int64 {
+// stopAt returns the element before which fill must stop, because the receiver goes on there; -1 when b does not begin before it.
+func (r *reader) stopAt(b *block) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c.index < r.fromAt {
+	if b.index < r.fromAt {
 		return r.fromAt
 	}
 	return -1
@@ -243,25 +243,25 @@ func (r *reader) size() (bytes int64, known bool) {
 	return r.total.size, r.finished && r.err == nil
 }
 
-// publish offers c to the tick and reports whether it keeps c's memory. Small blocks are copied into the last one, so
+// publish offers b to the tick and reports whether it keeps b's memory. Small blocks are copied into the last one, so
 // that a source of small reads does not become many small parts; one that grew for a large element stays as it is.
-func (r *reader) publish(c *block) (kept bool) {
+func (r *reader) publish(b *block) (kept bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stopped || c.end() <= r.from {
+	if r.stopped || b.end() <= r.from {
 		return false
 	}
-	c.trim(r.from)
-	r.bytes += c.size()
+	b.trim(r.from)
+	r.bytes += b.size()
 	r.most = max(r.most, r.bytes)
 	defer r.wakeTick()
-	if n := len(r.ready); n > 0 && r.ready[n-1].size()+c.size() <= r.part {
-		r.ready[n-1].append(c.payload())
-		r.ready[n-1].count += c.count
+	if n := len(r.ready); n > 0 && r.ready[n-1].size()+b.size() <= r.part {
+		r.ready[n-1].append(b.payload())
+		r.ready[n-1].count += b.count
 		return false
 	}
-	c.chargeTo(r.held)
-	r.ready = append(r.ready, c)
+	b.chargeTo(r.held)
+	r.ready = append(r.ready, b)
 	return true
 }
 
@@ -305,8 +305,8 @@ func (r *reader) resume(from, fromAt int64) {
 	r.checkTotal()
 	r.ready = trimAll(r.ready, from)
 	r.bytes = 0
-	for _, c := range r.ready {
-		r.bytes += c.size()
+	for _, b := range r.ready {
+		r.bytes += b.size()
 	}
 	r.recheck()
 }
@@ -319,17 +319,17 @@ func (r *reader) take(limit int64, pathFull bool) *block {
 	if !r.hasLocked(limit) {
 		return nil
 	}
-	c := r.ready[0]
-	if c.end() > limit {
-		c = c.cut(limit)
+	b := r.ready[0]
+	if b.end() > limit {
+		b = b.cut(limit)
 	} else {
 		r.ready[0] = nil
 		r.ready = r.ready[1:]
 	}
-	r.bytes -= c.size()
+	r.bytes -= b.size()
 	r.growAhead(pathFull)
 	r.recheck()
-	return c
+	return b
 }
 
 // growAhead reads further ahead when ticks have taken all of a full ready before the goroutine could fill it again, unless the path has
@@ -360,8 +360,8 @@ func (r *reader) hasLocked(limit int64) bool {
 		r.wanted = !r.finished
 		return false
 	}
-	c := r.ready[0]
-	return c.end() <= limit || c.offset == 0 && c.count == 0 && limit > 0
+	b := r.ready[0]
+	return b.end() <= limit || b.offset == 0 && b.count == 0 && limit > 0
 }
 
 // result returns the size and digest of the whole once all of it was taken, or why it could not be read.
@@ -376,8 +376,8 @@ func (r *reader) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stopped = true
-	for _, c := range r.ready {
-		c.Free()
+	for _, b := range r.ready {
+		b.Free()
 	}
 	r.ready, r.bytes = nil, 0
 	r.recheck()

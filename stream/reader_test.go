@@ -35,9 +35,9 @@ func unguarded(fn func()) bool {
 
 // drain takes all blocks below limit as the reader publishes them.
 func drain(rd *reader, limit int64) (got []byte) {
-	for c := rd.take(limit, false); c != nil; c = rd.take(limit, false) {
-		got = append(got, c.payload()...)
-		c.Free()
+	for b := rd.take(limit, false); b != nil; b = rd.take(limit, false) {
+		got = append(got, b.payload()...)
+		b.Free()
 		synctest.Wait()
 	}
 	return got
@@ -59,8 +59,8 @@ func TestReaderReadsFurtherAhead(t *testing.T) {
 		for _, want := range []int{leastAhead, 2 * leastAhead, mostAhead, mostAhead} {
 			require.GreaterOrEqual(t, rd.bytes, want)
 			require.Less(t, rd.bytes, want+blockBytes)
-			for c := rd.take(math.MaxInt64, false); c != nil; c = rd.take(math.MaxInt64, false) {
-				c.Free()
+			for b := rd.take(math.MaxInt64, false); b != nil; b = rd.take(math.MaxInt64, false) {
+				b.Free()
 			}
 			synctest.Wait()
 		}
@@ -71,8 +71,8 @@ func TestReaderReadsFurtherAhead(t *testing.T) {
 func TestReaderOfAFullPath(t *testing.T) {
 	reading(t, content(4<<20), false, func(rd *reader, woken *int) {
 		for range 5 {
-			for c := rd.take(math.MaxInt64, true); c != nil; c = rd.take(math.MaxInt64, true) {
-				c.Free()
+			for b := rd.take(math.MaxInt64, true); b != nil; b = rd.take(math.MaxInt64, true) {
+				b.Free()
 			}
 			synctest.Wait()
 			require.Less(t, rd.bytes, leastAhead+blockBytes)

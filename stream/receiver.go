@@ -92,19 +92,19 @@ func (r *receiver) known() int {
 }
 
 // onHeader begins a transfer. Its first parts may have overtaken the header.
-func (r *receiver) onHeader(m header) {
-	if m.id != r.lastHeader+1 {
-		r.peer.violate("header of transfer %d follows that of %d", m.id, r.lastHeader)
+func (r *receiver) onHeader(h header) {
+	if h.id != r.lastHeader+1 {
+		r.peer.violate("header of transfer %d follows that of %d", h.id, r.lastHeader)
 		return
 	}
-	r.lastHeader = m.id
-	in := r.find(m.id)
+	r.lastHeader = h.id
+	in := r.find(h.id)
 	if in == nil {
-		if in = r.expect(m.id); in == nil {
+		if in = r.expect(h.id); in == nil {
 			return
 		}
 	}
-	if err := in.begin(m); err != nil {
+	if err := in.begin(h); err != nil {
 		r.peer.violate("%v", err)
 		return
 	}
@@ -225,27 +225,27 @@ func (r *receiver) hold(n int64) bool {
 
 // onPart takes a part that came on a lane or as a chunk. It may overtake the transfer's header, which travels on the control pipe.
 func (r *receiver) onPart(message []byte) {
-	m, err := parsePart(message)
+	p, err := parsePart(message)
 	if err != nil {
 		r.peer.violate("%v", err)
 		return
 	}
-	in := r.find(m.id)
+	in := r.find(p.id)
 	if in == nil {
-		if m.id <= r.lastHeader {
+		if p.id <= r.lastHeader {
 			r.late++
 			return
 		}
-		if most := r.maxUnannounced(); m.id > r.lastHeader+uint64(most) {
-			r.peer.violate("part of transfer %d, the last header was %d and the limit is %d at once", m.id, r.lastHeader, most)
+		if most := r.maxUnannounced(); p.id > r.lastHeader+uint64(most) {
+			r.peer.violate("part of transfer %d, the last header was %d and the limit is %d at once", p.id, r.lastHeader, most)
 			return
 		}
-		if in = r.expect(m.id); in == nil {
+		if in = r.expect(p.id); in == nil {
 			return
 		}
 	}
-	if err := in.arrival.add(m); err != nil {
-		r.peer.violate("transfer %d: %v", m.id, err)
+	if err := in.arrival.add(p); err != nil {
+		r.peer.violate("transfer %d: %v", p.id, err)
 	}
 }
 

@@ -300,11 +300,11 @@ func TestCutElementIsComparedWithWhatIsStored(t *testing.T) {
 
 // storePrefix stores the first bytes of an array's encoding, the last one with damage.
 func (n *network) storePrefix(store Store, all []item, size int, damage byte) {
-	c := fullBlock(partBytes)
-	defer c.Free()
+	b := fullBlock(partBytes)
+	defer b.Free()
 	source := &arraySource[item]{array: items, items: all}
-	require.ErrorIs(n, source.fill(c, -1), io.EOF)
-	prefix := bytes.Clone(c.payload()[:size])
+	require.ErrorIs(n, source.fill(b, -1), io.EOF)
+	prefix := bytes.Clone(b.payload()[:size])
 	prefix[size-1] ^= damage
 	part, err := store.Open("", "k", -1)
 	require.NoError(n, err)

@@ -28,16 +28,16 @@ func TestMaxBytesPerRPC(t *testing.T) {
 			require.Equal(t, a.part, o.partSize())
 			source, count := &arraySource[item]{array: a, items: items}, 0
 			for err := error(nil); err == nil; {
-				c := fullBlock(o.partSize())
-				err = source.fill(c, -1)
-				require.LessOrEqual(t, c.size(), a.part)
+				b := fullBlock(o.partSize())
+				err = source.fill(b, -1)
+				require.LessOrEqual(t, b.size(), a.part)
 				if err == nil {
-					require.Greater(t, c.size(), a.part-a.element)
+					require.Greater(t, b.size(), a.part-a.element)
 				} else {
 					require.ErrorIs(t, err, io.EOF)
 				}
-				count += c.count
-				c.Free()
+				count += b.count
+				b.Free()
 			}
 			require.Equal(t, len(items), count)
 		}

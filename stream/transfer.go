@@ -231,17 +231,17 @@ func (t *Transfer) early() int64 {
 
 // sendPart sends the next part on the route, whose open was true.
 func (t *Transfer) sendPart() error {
-	c := t.reader.take(t.limit, t.peer.window.waits)
-	if c == nil {
+	b := t.reader.take(t.limit, t.peer.window.waits)
+	if b == nil {
 		return nil // canceled in between
 	}
-	t.peer.sender.shares.serve(&t.share, c.size())
-	sent := c.end()
+	t.peer.sender.shares.serve(&t.share, b.size())
+	sent := b.end()
 	if t.header.kind == kindArray {
-		sent = c.index + int64(c.count)
+		sent = b.index + int64(b.count)
 	}
-	t.next = c.end()
-	if err := t.route.send(c, t.header.id); err != nil {
+	t.next = b.end()
+	if err := t.route.send(b, t.header.id); err != nil {
 		return err
 	}
 	t.mu.Lock()

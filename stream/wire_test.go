@@ -87,11 +87,11 @@ func TestPartOnTheWire(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, p, got)
 
-	c := fullBlock(partBytes)
-	defer c.Free()
-	c.offset, c.index, c.count = 300, 2, 3
-	c.append(p.data)
-	require.Equal(t, wire, c.message(1))
+	b := fullBlock(partBytes)
+	defer b.Free()
+	b.offset, b.index, b.count = 300, 2, 3
+	b.append(p.data)
+	require.Equal(t, wire, b.message(1))
 
 	for _, bad := range []string{"", "\x00\x01\x00\x00x", "\x01\x01\x00\x00", "\x01\x01\x00\x02x", "\x01"} {
 		_, err := parsePart([]byte(bad))
@@ -100,12 +100,12 @@ func TestPartOnTheWire(t *testing.T) {
 }
 
 func TestPartFitsItsRPC(t *testing.T) {
-	c := fullBlock(partBytes)
-	defer c.Free()
-	c.offset, c.index, c.count = 1<<62, 1<<62, partBytes
-	c.append(make([]byte, partBytes))
-	require.LessOrEqual(t, len(c.message(1<<62))+2, defaultRPCBytes)
-	require.Empty(t, c.room())
+	b := fullBlock(partBytes)
+	defer b.Free()
+	b.offset, b.index, b.count = 1<<62, 1<<62, partBytes
+	b.append(make([]byte, partBytes))
+	require.LessOrEqual(t, len(b.message(1<<62))+2, defaultRPCBytes)
+	require.Empty(t, b.room())
 }
 
 func TestReasonsAreClipped(t *testing.T) {

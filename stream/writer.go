@@ -30,57 +30,57 @@ func (w *writer) run() {
 
 // receive delivers the whole content. It deletes what was stored when the digest differs, and else keeps it to be resumed.
 func (w *writer) receive() error {
-	b, err := w.prepare()
-	if err != nil || b == nil {
+	to, err := w.prepare()
+	if err != nil || to == nil {
 		return err
 	}
 	ended := false
 	defer func() {
 		if !ended { // a function of the game panicked
-			_ = b.Close()
+			_ = to.Close()
 		}
 	}()
-	err = w.transfer(b)
+	err = w.transfer(to)
 	ended = true
 	if errors.Is(err, ErrDigest) {
-		return closedWith(err, b.Delete())
+		return closedWith(err, to.Delete())
 	}
-	return closedWith(err, b.Close())
+	return closedWith(err, to.Close())
 }
 
 // transfer delivers blocks as they come. The last one waits until the whole is verified, so that an application which reads
 // to a known size has not read content that is wrong.
-func (w *writer) transfer(b body) error {
+func (w *writer) transfer(to body) error {
 	var last *block
 	for last == nil {
-		c, err := w.in.arrival.next()
+		b, err := w.in.arrival.next()
 		if err != nil {
 			return err
 		}
-		if c == nil { // the end message came after the last block
+		if b == nil { // the end message came after the last block
 			break
 		}
 
-		if _, err := b.Write(c.payload()); err != nil {
+		if _, err := to.Write(b.payload()); err != nil {
 			return bodyError(err)
 		}
-		if w.in.arrival.isLast(c) {
-			last = c
+		if w.in.arrival.isLast(b) {
+			last = b
 			break
 		}
 
 		if err := w.passHeld(); err != nil {
 			return err
 		}
-		if err := w.pass(c); err != nil {
+		if err := w.pass(b); err != nil {
 			return err
 		}
 	}
-	return w.conclude(b, last)
+	return w.conclude(to, last)
 }
 
 // conclude verifies the whole and delivers its last block, nil when there is none.
-func (w *writer) conclude(b body, last *block) error {
+func (w *writer) conclude(to body, last *block) error {
 	tail, err := w.in.arrival.waitTail()
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (w *writer) conclude(b body, last *block) error {
 	if last != nil && last.end() != tail.size {
 		return fmt.Errorf("%w: its sender hashed %d bytes, %d came", ErrDigest, tail.size, last.end())
 	}
-	if err := b.Commit(w.in.header.hash.digest(tail.sum)); err != nil {
+	if err := to.Commit(w.in.header.hash.digest(tail.sum)); err != nil {
 		return bodyError(err)
 	}
 	if err := w.passHeld(); err != nil {
@@ -126,18 +126,18 @@ func (w *writer) passHeld() error {
 }
 
 // pass delivers a block to the application.
-func (w *writer) pass(c *block) error {
-	p := piece{block: c, bytes: int64(c.size()), units: int64(c.size()), cost: c.cost()}
+func (w *writer) pass(b *block) error {
+	p := piece{block: b, bytes: int64(b.size()), units: int64(b.size()), cost: b.cost()}
 	if w.in.header.kind == kindBlob {
-		if c.index != 0 || c.count != 0 {
+		if b.index != 0 || b.count != 0 {
 			return errors.New("a part of a blob has elements")
 		}
 		return w.in.delivery.add(p)
 	}
-	if err := w.passElements(c); err != nil {
+	if err := w.passElements(b); err != nil {
 		return err
 	}
-	c.Free()
+	b.Free()
 	w.in.mu.Lock()
 	defer w.in.mu.Unlock()
 	w.in.delivery.release(p)
@@ -145,10 +145,10 @@ func (w *writer) pass(c *block) error {
 }
 
 // passElements decodes a block and delivers its elements, in batches of limited memory.
-func (w *writer) passElements(c *block) error {
-	rest, last := c.payload(), c.index+int64(c.count)
-	if c.index != w.decoded || last > w.in.header.count {
-		return fmt.Errorf("elements %d to %d follow element %d of %d", c.index, last-1, w.decoded-1, w.in.header.count)
+func (w *writer) passElements(b *block) error {
+	rest, last := b.payload(), b.index+int64(b.count)
+	if b.index != w.decoded || last > w.in.header.count {
+		return fmt.Errorf("elements %d to %d follow element %d of %d", b.index, last-1, w.decoded-1, w.in.header.count)
 	}
 	for w.decoded < last {
 		d, err := w.in.decode(rest, int(last-w.decoded))
@@ -425,15 +425,15 @@ func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte)
 // walkBlob is walk for a blob.
 func (w *writer) walkBlob(r io.ReaderAt, size int64, visit func(p piece, raw []byte) error) error {
 	for offset := int64(0); offset < size; {
-		c := fullBlock(partBytes)
-		c.offset = offset
-		n := min(int64(len(c.room())), size-offset)
-		c.buf = c.buf[:len(c.buf)+int(n)]
-		p := piece{block: c, bytes: n, units: n, cost: c.cost(), fresh: true}
+		b := fullBlock(partBytes)
+		b.offset = offset
+		n := min(int64(len(b.room())), size-offset)
+		b.buf = b.buf[:len(b.buf)+int(n)]
+		p := piece{block: b, bytes: n, units: n, cost: b.cost(), fresh: true}
 		w.in.peer.account.MustBorrow(p.cost) // until visit has charged it
-		err := w.inReplay(func() error { return readAt(r, c.payload(), offset) })
+		err := w.inReplay(func() error { return readAt(r, b.payload(), offset) })
 		if err == nil {
-			err = visit(p, c.payload())
+			err = visit(p, b.payload())
 		}
 		w.in.peer.account.Repay(p.cost)
 		if err != nil {
