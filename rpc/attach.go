@@ -292,11 +292,11 @@ func (c *Conn) replace() {
 		c.abort(refused)
 	}
 	c.replaced = append(c.replaced, old...)
-	for _, o := range old {
-		o.abort(&CloseError{Code: LoginElsewhere,
+	for _, other := range old {
+		other.abort(&CloseError{Code: LoginElsewhere,
 			Reason: fmt.Sprintf("%q logged in from elsewhere; Config.MaxConnsPerIdentity is %d", shape.Clip(c.identity), c.world.config.MaxConnsPerIdentity)})
 		select {
-		case <-o.done:
+		case <-other.done:
 		case <-c.link.Done():
 		}
 	}

@@ -263,7 +263,7 @@ type leaving struct {
 const minLeaving = 64
 
 // add remembers the channel of an actor that was closed.
-func (l *leaving) add(a Ref, channel uint64, machine *bunch.Conn) {
+func (l *leaving) add(ref Ref, channel uint64, machine *bunch.Conn) {
 	if len(l.channels) >= l.sweepAt {
 		maps.DeleteFunc(l.channels, func(_ Ref, channel uint64) bool {
 			out, _ := machine.Reliable(channel)
@@ -271,13 +271,13 @@ func (l *leaving) add(a Ref, channel uint64, machine *bunch.Conn) {
 		})
 		l.sweepAt = max(minLeaving, 2*len(l.channels))
 	}
-	l.channels[a] = channel
+	l.channels[ref] = channel
 }
 
 // take returns the last channel of an actor that opens again, and forgets it.
-func (l *leaving) take(a Ref) (channel uint64, ok bool) {
-	channel, ok = l.channels[a]
-	delete(l.channels, a)
+func (l *leaving) take(ref Ref) (channel uint64, ok bool) {
+	channel, ok = l.channels[ref]
+	delete(l.channels, ref)
 	return channel, ok
 }
 
@@ -286,8 +286,8 @@ func (l *leaving) take(a Ref) (channel uint64, ok bool) {
 const maxDetached = 1 << 18
 
 // takeClose handles, on a client, the close of an actor's channel by the server.
-func (w *World) takeClose(c *Conn, a *Actor, m bunch.Message) *CloseError {
-	reason, rest := readClose(m.Payload)
+func (w *World) takeClose(c *Conn, a *Actor, message bunch.Message) *CloseError {
+	reason, rest := readClose(message.Payload)
 	switch {
 	case reason > TearOff:
 		return violationf(PayloadFail, "close of %v for reason %d, which does not exist", a, reason)
@@ -301,8 +301,8 @@ func (w *World) takeClose(c *Conn, a *Actor, m bunch.Message) *CloseError {
 		}
 		w.callRepNotifies(c)
 	}
-	c.world.logs.Closed(c, a, m.Channel, reason)
-	w.closeActor(c, a, m.Channel, reason)
+	c.world.logs.Closed(c, a, message.Channel, reason)
+	w.closeActor(c, a, message.Channel, reason)
 	return nil
 }
 

@@ -272,10 +272,10 @@ func (c *Conn) stop(cause *CloseError) bool {
 }
 
 // reuse gives the memory of a message back to the machine.
-func (c *Conn) reuse(m *bunch.Message) {
+func (c *Conn) reuse(message *bunch.Message) {
 	c.link.Lock()
 	defer c.link.Unlock()
-	c.machine.Reuse(m)
+	c.machine.Reuse(message)
 }
 
 // usable reports whether the connection has joined and is neither closed nor ended, so that something may be sent.

@@ -35,8 +35,8 @@ func (c *Conn) control(payload []byte) *CloseError {
 	case control.Taken:
 		return c.onTaken(m)
 	case control.SealedOpen, control.SealedShut, control.SealedAsk, control.SealedIDs:
-		if r := c.sealed; r != nil && r.agreed.Load() {
-			return r.control(m)
+		if s := c.sealed; s != nil && s.agreed.Load() {
+			return s.control(m)
 		}
 	}
 	return violationf(ControlChannelMessageFail, "%s arrived after Join", control.Name(payload[0]))

@@ -41,38 +41,38 @@ const ownerMethod = maxMethods
 
 // deliver handles one message of a connection. OnRep functions wait until all states of a packet are applied: the first message of
 // another packet makes them run.
-func (w *World) deliver(c *Conn, m bunch.Message) {
+func (w *World) deliver(c *Conn, message bunch.Message) {
 	c.trace.Took()
-	a := c.actorOf(m.Channel)
-	if len(c.copies.reps.replicas) > 0 && (m.Delivery != bunch.Tracked || m.Number != c.copies.reps.packet) {
+	a := c.actorOf(message.Channel)
+	if len(c.copies.reps.replicas) > 0 && (message.Delivery != bunch.Tracked || message.Number != c.copies.reps.packet) {
 		w.callRepNotifies(c)
 	}
-	w.handling.arrived, w.handling.spent = c.arrivedAt(&m), false
-	if m.Channel != 0 {
+	w.handling.arrived, w.handling.spent = c.arrivedAt(&message), false
+	if message.Channel != 0 {
 		c.times.ask.NoteTraffic()
 	}
 	var violation *CloseError
 	switch {
-	case m.Delivery == bunch.Tracked && a != nil:
-		c.copies.reps.packet = m.Number
-		violation = w.applyUpdate(c, a, m)
-	case m.Channel == 0:
+	case message.Delivery == bunch.Tracked && a != nil:
+		c.copies.reps.packet = message.Number
+		violation = w.applyUpdate(c, a, message)
+	case message.Channel == 0:
 		w.game.Doing = tasks.Doing{}
-		violation = c.control(m.Payload)
-	case c.server && (m.Open || m.Close && a != nil):
-		violation = violationf(BunchWrongChannel, "a client opened or closed channel %d, which only the server may", m.Channel)
-	case m.Open:
-		violation = w.openActor(c, m)
-	case a == nil && !m.Close:
+		violation = c.control(message.Payload)
+	case c.server && (message.Open || message.Close && a != nil):
+		violation = violationf(BunchWrongChannel, "a client opened or closed channel %d, which only the server may", message.Channel)
+	case message.Open:
+		violation = w.openActor(c, message)
+	case a == nil && !message.Close:
 		c.drops.Add(drops.Closed, 1)
 	case a == nil: // the peer answers a close of ours
-	case m.Close:
-		violation = w.takeClose(c, a, m)
+	case message.Close:
+		violation = w.takeClose(c, a, message)
 	default:
-		violation = w.invoke(c, a, m.Payload)
+		violation = w.invoke(c, a, message.Payload)
 	}
-	if w.handling.spent && len(m.Payload) > bunch.EntryBytes {
-		c.reuse(&m)
+	if w.handling.spent && len(message.Payload) > bunch.EntryBytes {
+		c.reuse(&message)
 	}
 	if violation != nil {
 		w.violated(c, violation)
@@ -80,9 +80,9 @@ func (w *World) deliver(c *Conn, m bunch.Message) {
 }
 
 // arrivedAt returns when a message of the running Dispatch came, by the game's clock.
-func (c *Conn) arrivedAt(m *bunch.Message) time.Time {
+func (c *Conn) arrivedAt(message *bunch.Message) time.Time {
 	b := c.world.frame.beat
-	return b.Game.Add(-c.machine.Waited(b.Real, m))
+	return b.Game.Add(-c.machine.Waited(b.Real, message))
 }
 
 // violated closes a connection whose peer broke a rule, and logs it.

@@ -79,34 +79,34 @@ func (w *World) unwatchCalls(c *Conn) {
 }
 
 // deliverWatched delivers one message of a client unless its call is blocked, counts what it costs, and acts on the detector's report.
-func (w *World) deliverWatched(c *Conn, m bunch.Message) {
-	a := c.actorOf(m.Channel)
-	called := calledBy(a, m)
-	answers := c.answers(called, a, m)
-	u := c.usageOf(called, a, m, answers)
+func (w *World) deliverWatched(c *Conn, message bunch.Message) {
+	a := c.actorOf(message.Channel)
+	called := calledBy(a, message)
+	answers := c.answers(called, a, message)
+	u := c.usageOf(called, a, message, answers)
 	peer, runs := c.watched.peer, true
 	switch {
 	case answers:
-	case blockable(called, m.Payload):
-		runs = peer.Call(u.method, len(m.Payload))
+	case blockable(called, message.Payload):
+		runs = peer.Call(u.method, len(message.Payload))
 	default:
-		peer.Count(u.method, len(m.Payload))
+		peer.Count(u.method, len(message.Payload))
 	}
 	var took time.Duration
 	if runs {
 		began := time.Since(w.turns.began)
-		w.deliver(c, m)
+		w.deliver(c, message)
 		took = time.Since(w.turns.began) - began
 	}
 	switch {
 	case !runs:
-		w.block(c, a, called, m.Payload)
+		w.block(c, a, called, message.Payload)
 	case answers:
 		peer.Serve(took)
 	default:
 		peer.Done(u.method, took)
 	}
-	w.dos.note(u, len(m.Payload), took, runs)
+	w.dos.note(u, len(message.Payload), took, runs)
 	if r, ok := c.watched.peer.Report(); ok {
 		w.reported(c, r)
 	}
@@ -115,15 +115,15 @@ func (w *World) deliverWatched(c *Conn, m bunch.Message) {
 // answers reports whether a message answers something that the server has sent, which is not the client's load. There can be no more
 // of them than the server has sent closes, messages and questions: an answer to no message is a violation, a channel is closed once,
 // and answers beyond the questions count as calls.
-func (c *Conn) answers(called *method, a *Actor, m bunch.Message) bool {
+func (c *Conn) answers(called *method, a *Actor, message bunch.Message) bool {
 	switch {
 	case called != nil && called.role == isAnswer:
 		c.watched.answers++
 		return c.watched.answers <= c.requests.asked.Added()
-	case m.Channel == 0:
-		return control.IsTaken(m.Payload)
+	case message.Channel == 0:
+		return control.IsTaken(message.Payload)
 	}
-	return a == nil && m.Close
+	return a == nil && message.Close
 }
 
 // blockable reports whether a message may be blocked: it is a call, or the question of a request. Answers and cancels end what is open
@@ -157,25 +157,25 @@ func questionIn(called *method, payload []byte) (number uint64, cancel, ok bool)
 }
 
 // calledBy returns the method that a message calls, nil when it calls none.
-func calledBy(a *Actor, m bunch.Message) *method {
-	if a == nil || m.Open || m.Close {
+func calledBy(a *Actor, message bunch.Message) *method {
+	if a == nil || message.Open || message.Close {
 		return nil
 	}
-	if id, n := binary.Uvarint(m.Payload); n > 0 && id < uint64(len(a.class.methods)) {
+	if id, n := binary.Uvarint(message.Payload); n > 0 && id < uint64(len(a.class.methods)) {
 		return a.class.methods[id]
 	}
 	return nil
 }
 
 // usageOf returns the usage that counts a message.
-func (c *Conn) usageOf(called *method, a *Actor, m bunch.Message, answers bool) *usage {
+func (c *Conn) usageOf(called *method, a *Actor, message bunch.Message, answers bool) *usage {
 	switch {
 	case called != nil:
 	case answers:
 		called = usageAnswer
-	case m.Channel == 0:
+	case message.Channel == 0:
 		called = usageControl
-	case a == nil || m.Open || m.Close:
+	case a == nil || message.Open || message.Close:
 		called = usageClosed
 	default:
 		called = usageOther
@@ -187,21 +187,21 @@ func (c *Conn) usageOf(called *method, a *Actor, m bunch.Message, answers bool) 
 }
 
 func (c *Conn) newUsage(m *method) *usage {
-	w, name := &c.world.dos, m.String()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.counts[name] == nil {
-		w.counts[name] = &dos.Count{Method: name}
+	d, name := &c.world.dos, m.String()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.counts[name] == nil {
+		d.counts[name] = &dos.Count{Method: name}
 	}
-	u := &usage{method: c.watched.peer.Method(name), count: &dos.Count{Method: name}, world: w.counts[name]}
+	u := &usage{method: c.watched.peer.Method(name), count: &dos.Count{Method: name}, world: d.counts[name]}
 	c.watched.usages[m] = u
 	return u
 }
 
 // note counts a message for Stats, on the world's goroutine.
-func (w *dosWatch) note(u *usage, bytes int, took time.Duration, ran bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (d *dosWatch) note(u *usage, bytes int, took time.Duration, ran bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	u.count.Add(bytes, took, ran)
 	u.world.Add(bytes, took, ran)
 }
@@ -252,9 +252,9 @@ func (w *World) MethodStats() []dos.Count {
 
 // methodStats returns the counts of one connection, and its severity.
 func (c *Conn) methodStats() (severity string, counts []dos.Count) {
-	w := &c.world.dos
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	d := &c.world.dos
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if c.watched == nil {
 		return "", nil
 	}

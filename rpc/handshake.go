@@ -91,13 +91,13 @@ func (h *handshake) take() {
 	c := h.conn
 	for !h.greeting.Done() && !c.closing.Load() {
 		c.link.Lock()
-		m, ok := c.machine.Next()
+		message, ok := c.machine.Next()
 		c.link.Unlock()
 		if !ok {
 			return
 		}
 		c.trace.Took()
-		h.receive(m.Payload) // on channel 0: the machine refuses others before Join
+		h.receive(message.Payload) // on channel 0: the machine refuses others before Join
 	}
 }
 
@@ -305,8 +305,8 @@ func (h *handshake) expire() {
 // beginSealed begins the first sealed carrier if both ends have Config.Sealed. It is called after this side has sent its last message
 // of the handshake, which would have to wait behind the carrier's train on a slow path. So a client that has not logged in gets none.
 func (h *handshake) beginSealed() {
-	if r := h.conn.sealed; r != nil && r.agreed.Load() {
-		r.begin()
+	if s := h.conn.sealed; s != nil && s.agreed.Load() {
+		s.begin()
 	}
 }
 

@@ -329,42 +329,42 @@ type opened struct {
 }
 
 // readOpen parses an open message, on a client.
-func (w *World) readOpen(m bunch.Message) (o opened, violation *CloseError) {
+func (w *World) readOpen(message bunch.Message) (o opened, violation *CloseError) {
 	classes := w.table.all()
-	id, n := binary.Uvarint(m.Payload)
+	id, n := binary.Uvarint(message.Payload)
 	switch {
-	case n <= 0 || n == len(m.Payload):
-		return o, violationf(PayloadFail, "open message of %d bytes on channel %d is too short", len(m.Payload), m.Channel)
+	case n <= 0 || n == len(message.Payload):
+		return o, violationf(PayloadFail, "open message of %d bytes on channel %d is too short", len(message.Payload), message.Channel)
 	case id >= uint64(len(classes)):
-		return o, violationf(PayloadFail, "open message on channel %d names class %d of %d", m.Channel, id, len(classes))
+		return o, violationf(PayloadFail, "open message on channel %d names class %d of %d", message.Channel, id, len(classes))
 	}
-	ref, k := binary.Uvarint(m.Payload[n+1:])
-	o = opened{class: classes[id], flags: m.Payload[n], ref: Ref(ref)}
+	ref, k := binary.Uvarint(message.Payload[n+1:])
+	o = opened{class: classes[id], flags: message.Payload[n], ref: Ref(ref)}
 	if k <= 0 || ref == 0 || o.flags&^(flagOwned|flagState|flagPlaced) != 0 {
-		return o, violationf(PayloadFail, "open message on channel %d has flags %#x and names actor %d", m.Channel, o.flags, ref)
+		return o, violationf(PayloadFail, "open message on channel %d has flags %#x and names actor %d", message.Channel, o.flags, ref)
 	}
-	o.states = m.Payload[n+1+k:]
+	o.states = message.Payload[n+1+k:]
 	if o.flags&flagPlaced != 0 {
 		var ok bool
 		if o.name, o.states, ok = readName(o.states); !ok {
-			return o, violationf(PayloadFail, "open message on channel %d places actor %d under no name", m.Channel, ref)
+			return o, violationf(PayloadFail, "open message on channel %d places actor %d under no name", message.Channel, ref)
 		}
 	}
 	return o, nil
 }
 
 // openActor makes, on a client, a copy of the actor that the server opened, or gives the channel to a copy that has none.
-func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
-	o, violation := w.readOpen(m)
+func (w *World) openActor(c *Conn, message bunch.Message) *CloseError {
+	o, violation := w.readOpen(message)
 	if violation != nil {
 		return violation
 	}
 	named := c.copies.byRef[o.ref] != nil // then states that name it have been told before
-	a, violation := w.adopt(c, m, o)
+	a, violation := w.adopt(c, message, o)
 	switch {
 	case violation != nil:
 		return violation
-	case a == nil && m.Close && o.name != "":
+	case a == nil && message.Close && o.name != "":
 		return c.copies.noteRazed(o)
 	}
 
@@ -377,13 +377,13 @@ func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
 	}
 
 	// Its channel.
-	c.setPriority(m.Channel, o.class.extended.Priority)
-	a.openings, a.dormancy.on = []*opening{{actor: a, conn: c, channel: m.Channel}}, false
+	c.setPriority(message.Channel, o.class.extended.Priority)
+	a.openings, a.dormancy.on = []*opening{{actor: a, conn: c, channel: message.Channel}}, false
 	a.states.newest = make([]uint64, o.class.fields)
-	c.setChannel(m.Channel, a)
-	c.world.logs.Opened(c, a, m.Channel)
-	if m.Close {
-		defer w.closeActor(c, a, m.Channel, Destroyed) // also when the constructor panics
+	c.setChannel(message.Channel, a)
+	c.world.logs.Opened(c, a, message.Channel)
+	if message.Close {
+		defer w.closeActor(c, a, message.Channel, Destroyed) // also when the constructor panics
 	}
 
 	// Its objects and their first states, and then all that has waited for it.

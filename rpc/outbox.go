@@ -87,22 +87,22 @@ type stateRoom struct {
 
 // open returns the room of this Flush. Of what the last one handed over, unsent bytes were taken back; behind says that these were some,
 // or that there was no room for all.
-func (r *stateRoom) open(clock time.Time, machine *bunch.Conn, unsent int, behind bool) int {
-	if r.began.IsZero() {
-		r.began = clock
+func (s *stateRoom) open(clock time.Time, machine *bunch.Conn, unsent int, behind bool) int {
+	if s.began.IsZero() {
+		s.began = clock
 	}
-	r.machine.Adapt(unsent)
-	since := clock.Sub(r.began)
+	s.machine.Adapt(unsent)
+	since := clock.Sub(s.began)
 	recent, least, rounds := machine.RecentRTT()
-	r.path.Look(since, recent, least, rounds, r.given-unsent, behind)
-	r.path.Sent(-unsent)
-	return r.path.Room(since, r.machine.Bytes())
+	s.path.Look(since, recent, least, rounds, s.given-unsent, behind)
+	s.path.Sent(-unsent)
+	return s.path.Room(since, s.machine.Bytes())
 }
 
 // fill notes how many bytes of the room the Flush has used.
-func (r *stateRoom) fill(given int) {
-	r.given = given
-	r.path.Sent(given)
+func (s *stateRoom) fill(given int) {
+	s.given = given
+	s.path.Sent(given)
 }
 
 const (

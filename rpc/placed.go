@@ -124,14 +124,14 @@ func readName(b []byte) (name string, rest []byte, ok bool) {
 }
 
 // adopt returns the copy to which an open message gives a channel: a dormant one, or one that was placed here. It is nil when there is none.
-func (w *World) adopt(c *Conn, m bunch.Message, o opened) (*Actor, *CloseError) {
+func (w *World) adopt(c *Conn, message bunch.Message, o opened) (*Actor, *CloseError) {
 	a := c.copies.byRef[o.ref]
 	if placed := w.actors.placed[o.name]; a == nil && placed != nil && placed.conn == nil && !placed.torn {
 		a = placed
 	}
 	if a != nil && (!a.dormancy.on || a.class != o.class || a.name != o.name) {
 		return nil, violationf(PayloadFail, "open message on channel %d for a %v %q, but %v %q lives already: open %v, dormant %v, torn off %v",
-			m.Channel, o.class, o.name, a, a.name, len(a.openings) > 0, a.dormancy.on, a.torn)
+			message.Channel, o.class, o.name, a, a.name, len(a.openings) > 0, a.dormancy.on, a.torn)
 	}
 	if a != nil && a.conn == nil {
 		a.conn, a.ref = c, o.ref

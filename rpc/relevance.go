@@ -94,27 +94,27 @@ type slots struct {
 }
 
 // mark files the openings of a connection by slot, until unmark, so that a survey finds the opening of an actor without a map.
-func (r *slots) mark(openings []*opening) {
+func (s *slots) mark(openings []*opening) {
 	for _, o := range openings {
-		if o.actor.slots() == r {
-			r.Here[o.actor.relevancy.slot] = o
+		if o.actor.slots() == s {
+			s.Here[o.actor.relevancy.slot] = o
 		}
 	}
 }
 
 // unmark undoes mark, which an opening that has closed meanwhile has left by forget.
-func (r *slots) unmark(openings []*opening) {
+func (s *slots) unmark(openings []*opening) {
 	for _, o := range openings {
-		if o.actor.slots() == r {
-			r.Here[o.actor.relevancy.slot] = nil
+		if o.actor.slots() == s {
+			s.Here[o.actor.relevancy.slot] = nil
 		}
 	}
 }
 
 // forget is called when an opening closes: a function of the game may close it between mark and unmark. r may be nil.
-func (r *slots) forget(o *opening) {
-	if r != nil && r.Here[o.actor.relevancy.slot] == o {
-		r.Here[o.actor.relevancy.slot] = nil
+func (s *slots) forget(o *opening) {
+	if s != nil && s.Here[o.actor.relevancy.slot] == o {
+		s.Here[o.actor.relevancy.slot] = nil
 	}
 }
 

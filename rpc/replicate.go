@@ -229,25 +229,25 @@ type pending struct {
 }
 
 // applyUpdate applies an update from the server to an actor's states, or runs the calls that came behind them.
-func (w *World) applyUpdate(c *Conn, a *Actor, m bunch.Message) *CloseError {
+func (w *World) applyUpdate(c *Conn, a *Actor, message bunch.Message) *CloseError {
 	// An update without fields holds calls.
 	var scratch [2]byte
-	if calls, ok := bytes.CutPrefix(m.Payload, state.AppendMask(scratch[:0], 0, a.class.fields)); ok && len(calls) > 0 && m.Delivery == bunch.Tracked {
+	if calls, ok := bytes.CutPrefix(message.Payload, state.AppendMask(scratch[:0], 0, a.class.fields)); ok && len(calls) > 0 && message.Delivery == bunch.Tracked {
 		return w.runQueued(c, a, calls)
 	}
 
-	fields, rest, err := state.ReadMask(m.Payload, a.class.fields)
+	fields, rest, err := state.ReadMask(message.Payload, a.class.fields)
 	if err == nil {
-		rest, err = w.readFields(c, a, fields, rest, m.Number)
+		rest, err = w.readFields(c, a, fields, rest, message.Number)
 	}
 	if err != nil {
-		return violationf(PayloadFail, "state of %v, %d bytes: %v", a, len(m.Payload), err)
+		return violationf(PayloadFail, "state of %v, %d bytes: %v", a, len(message.Payload), err)
 	}
 	if len(rest) > 0 {
-		return violationf(PayloadFail, "state of %v: %d bytes left over of %d", a, len(rest), len(m.Payload))
+		return violationf(PayloadFail, "state of %v: %d bytes left over of %d", a, len(rest), len(message.Payload))
 	}
 	if log := w.logs.Debug(logs.Rep); log != nil {
-		log.Debug("state applied", "conn", c, "actor", a, "bytes", len(m.Payload), "packet", m.Number)
+		log.Debug("state applied", "conn", c, "actor", a, "bytes", len(message.Payload), "packet", message.Number)
 	}
 	return nil
 }

@@ -312,11 +312,11 @@ const (
 func (w *World) maintainSealed() {
 	begun, until := 0, time.Time{}
 	for _, c := range w.frame.active {
-		r := c.sealed
-		if r == nil || !r.attention.Load() {
+		s := c.sealed
+		if s == nil || !s.attention.Load() {
 			continue
 		}
-		if r.opens > 0 {
+		if s.opens > 0 {
 			if begun == 0 {
 				until = time.Now().Add(beginTime)
 			} else if begun == maxBegun || time.Now().After(until) {
@@ -325,8 +325,8 @@ func (w *World) maintainSealed() {
 			}
 			begun++
 		}
-		r.attention.Store(false)
-		r.maintain()
+		s.attention.Store(false)
+		s.maintain()
 	}
 }
 

@@ -188,263 +188,263 @@ func (s *SealedStats) add(c sealed.CarrierStats) {
 }
 
 // wake makes the world's goroutine run maintain. It is safe from any goroutine.
-func (r *sealedCarrier) wake() {
-	r.attention.Store(true)
-	r.conn.call()
+func (s *sealedCarrier) wake() {
+	s.attention.Store(true)
+	s.conn.call()
 }
 
 // config returns the config of an instance. Its source of packets is the connection's link, whose lock is also the session's.
-func (r *sealedCarrier) config(instance uint32) sealed.Config {
-	source := r.conn.link.Source()
+func (s *sealedCarrier) config(instance uint32) sealed.Config {
+	source := s.conn.link.Source()
 	c := sealed.Config{
 		SessionConfig: sealed.SessionConfig{
-			Exporter:    r.quic.Export,
-			CipherSuite: r.quic.CipherSuite(),
+			Exporter:    s.quic.Export,
+			CipherSuite: s.quic.CipherSuite(),
 			Instance:    instance,
-			Client:      !r.conn.server,
+			Client:      !s.conn.server,
 			Source:      source,
-			Controller:  r.controller,
-			RTT:         r.quic.Path().SmoothedRTT,
-			Starting:    &r.conn.world.starting,
-			PlayDelay:   r.conn.machine.Params().AckDelay,
-			Other:       r.quic.Received,
+			Controller:  s.controller,
+			RTT:         s.quic.Path().SmoothedRTT,
+			Starting:    &s.conn.world.starting,
+			PlayDelay:   s.conn.machine.Params().AckDelay,
+			Other:       s.quic.Received,
 		},
 		Mutex:     source,
 		Turned:    source.Turned,
 		Woken:     source.Woken,
-		Addrs:     r.quic.Addrs,
-		MaxPacket: r.quic.MaxPacket,
-		NoJumbo:   r.conn.world.config.NoJumbo,
-		Ping:      r.ping,
-		PingTime:  r.conn.world.config.pingTime(r.conn.server),
+		Addrs:     s.quic.Addrs,
+		MaxPacket: s.quic.MaxPacket,
+		NoJumbo:   s.conn.world.config.NoJumbo,
+		Ping:      s.ping,
+		PingTime:  s.conn.world.config.pingTime(s.conn.server),
 		Observe:   func(now time.Time, c *pace.Controller) { source.Tell(now, c.Window(), c.Rate(), c.Loss()) },
-		Changed:   r.changed,
-		Ended:     r.wake,
+		Changed:   s.changed,
+		Ended:     s.wake,
 	}
-	if r.conn.allowance.Limited() {
-		c.Rate = r.conn.allowance
+	if s.conn.allowance.Limited() {
+		c.Rate = s.conn.allowance
 	}
 	return c
 }
 
 // changed is called on the carrier's goroutine when its state has changed. Only an open carrier carries.
-func (r *sealedCarrier) changed(state sealed.State) {
-	carrier := r.carriers.current()
+func (s *sealedCarrier) changed(state sealed.State) {
+	carrier := s.carriers.current()
 	var by link.Sealed
 	if state == sealed.Open {
 		by = carrier
 	}
-	r.conn.link.Carry(by)
+	s.conn.link.Carry(by)
 	if state == sealed.Closed {
-		r.closeOnViolation(carrier.Err())
+		s.closeOnViolation(carrier.Err())
 	}
-	r.wake()
+	s.wake()
 }
 
 // closeOnViolation closes the connection when its carrier ended because the peer broke the protocol.
-func (r *sealedCarrier) closeOnViolation(err error) {
+func (s *sealedCarrier) closeOnViolation(err error) {
 	if ended, ok := errors.AsType[*sealed.Error](err); ok && ended.Kind == sealed.Violation {
-		r.conn.world.violated(r.conn, &CloseError{Code: SealedViolation, Reason: ended.Reason, cause: err})
+		s.conn.world.violated(s.conn, &CloseError{Code: SealedViolation, Reason: ended.Reason, cause: err})
 	}
 }
 
 // ping makes QUIC send a packet that is acknowledged. It is called on the carrier's goroutine. One ping at a time waits, because QUIC may
 // block while the path is dark.
-func (r *sealedCarrier) ping() {
-	r.wake() // maintain looks after the spare ids at this pace
-	if r.pinging.Swap(true) {
+func (s *sealedCarrier) ping() {
+	s.wake() // maintain looks after the spare ids at this pace
+	if s.pinging.Swap(true) {
 		return
 	}
-	r.conn.work.Go(func() {
-		defer r.pinging.Store(false)
-		r.conn.link.Ping()
+	s.conn.work.Go(func() {
+		defer s.pinging.Store(false)
+		s.conn.link.Ping()
 	})
 }
 
 // begin begins the first carrier, on the goroutine of the handshake. It starts beginDelay later.
-func (r *sealedCarrier) begin() {
-	r.instances.Begin(time.Now())
-	if !r.beginInstance(1) {
-		r.instances.Fail(1, time.Now())
+func (s *sealedCarrier) begin() {
+	s.instances.Begin(time.Now())
+	if !s.beginInstance(1) {
+		s.instances.Fail(1, time.Now())
 		return
 	}
-	time.AfterFunc(beginDelay, r.carriers.current().Start)
+	time.AfterFunc(beginDelay, s.carriers.current().Start)
 }
 
 // beginInstance makes the carrier of an instance, which the caller starts. The one before must have ended: both have the same controller and
 // the same link. It is false when the connection is closed, or when there can be no carrier, which it logs.
-func (r *sealedCarrier) beginInstance(instance uint32) (ok bool) {
-	if r.controller == nil {
-		r.controller = pace.New(pace.Config{})
+func (s *sealedCarrier) beginInstance(instance uint32) (ok bool) {
+	if s.controller == nil {
+		s.controller = pace.New(pace.Config{})
 	} else {
-		r.controller.Reset(time.Now())
+		s.controller.Reset(time.Now())
 	}
-	carrier, err := r.carriers.add(r.quic.Socket(), r.config(instance))
+	carrier, err := s.carriers.add(s.quic.Socket(), s.config(instance))
 	if err != nil {
-		r.conn.world.log.Error("no sealed carrier", "conn", r.conn, "instance", instance, "error", err)
+		s.conn.world.log.Error("no sealed carrier", "conn", s.conn, "instance", instance, "error", err)
 	}
 	if carrier == nil {
 		return false
 	}
-	r.instances.Renew(instance)
-	r.state = sealed.Opening
+	s.instances.Renew(instance)
+	s.state = sealed.Opening
 	return true
 }
 
 // maintain runs on the world's goroutine after wake: it logs a new state, follows a carrier that has closed by the next, and asks for
 // spare ids.
-func (r *sealedCarrier) maintain() {
-	carrier := r.carriers.current()
+func (s *sealedCarrier) maintain() {
+	carrier := s.carriers.current()
 	switch {
-	case !r.conn.usable():
+	case !s.conn.usable():
 		return
-	case r.opens > 0:
-		r.beginOpened()
+	case s.opens > 0:
+		s.beginOpened()
 		return
 	case carrier == nil:
 		return
 	}
 	state := carrier.State()
-	if state != r.state {
-		r.state = state
-		r.conn.world.log.Info("sealed carrier is "+state.String(), "conn", r.conn, "instance", r.instances.Newest())
+	if state != s.state {
+		s.state = state
+		s.conn.world.log.Info("sealed carrier is "+state.String(), "conn", s.conn, "instance", s.instances.Newest())
 	}
 	if state == sealed.Open {
-		r.instances.Opened()
+		s.instances.Opened()
 	}
 	switch {
-	case r.instances.Live() && state == sealed.Closed:
-		r.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedShut, r.instances.Newest()))
-		r.instances.End(time.Now())
-		r.openNext()
-	case !r.instances.Live():
-		r.openNext()
-	case r.instances.Want(carrier.Spares()):
-		r.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedAsk, r.instances.Newest()))
+	case s.instances.Live() && state == sealed.Closed:
+		s.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedShut, s.instances.Newest()))
+		s.instances.End(time.Now())
+		s.openNext()
+	case !s.instances.Live():
+		s.openNext()
+	case s.instances.Want(carrier.Spares()):
+		s.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedAsk, s.instances.Newest()))
 	}
 }
 
 // openNext begins the next carrier, on a client, and tells the server; or it wakes maintain when it is time for that.
-func (r *sealedCarrier) openNext() {
-	if r.conn.server || !r.carriers.over() {
+func (s *sealedCarrier) openNext() {
+	if s.conn.server || !s.carriers.over() {
 		return
 	}
-	if wait := r.instances.Next(time.Now()); wait > 0 {
-		r.carriers.retryAfter(wait, r.wake)
+	if wait := s.instances.Next(time.Now()); wait > 0 {
+		s.carriers.retryAfter(wait, s.wake)
 		return
 	}
-	if r.beginInstance(r.instances.Newest() + 1) {
-		r.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedOpen, r.instances.Newest()))
-		r.carriers.current().Start()
+	if s.beginInstance(s.instances.Newest() + 1) {
+		s.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedOpen, s.instances.Newest()))
+		s.carriers.current().Start()
 	}
 }
 
 // control handles a message about carriers.
-func (r *sealedCarrier) control(message any) *CloseError {
+func (s *sealedCarrier) control(message any) *CloseError {
 	switch m := message.(type) {
 	case control.SealedOpen:
-		return r.onOpen(m)
+		return s.onOpen(m)
 	case control.SealedShut:
-		return r.onShut(m)
+		return s.onShut(m)
 	case control.SealedAsk:
-		return r.onAsk(m)
+		return s.onAsk(m)
 	case control.SealedIDs:
-		return r.onIDs(m)
+		return s.onIDs(m)
 	}
 	return nil
 }
 
 // onOpen notes, on a server, that the client has opened the next carrier. maintain begins it when the one before has ended, in this Dispatch
 // or in a later one: no tick waits for that.
-func (r *sealedCarrier) onOpen(m control.SealedOpen) *CloseError {
-	if !r.conn.server || !r.instances.MayOpen(m.Instance, time.Now()) {
-		return r.misplaced(control.IDSealedOpen, m.Instance)
+func (s *sealedCarrier) onOpen(m control.SealedOpen) *CloseError {
+	if !s.conn.server || !s.instances.MayOpen(m.Instance, time.Now()) {
+		return s.misplaced(control.IDSealedOpen, m.Instance)
 	}
-	r.instances.Renew(m.Instance)
-	r.opens, r.owesIDs = m.Instance, false
-	r.attention.Store(true)
+	s.instances.Renew(m.Instance)
+	s.opens, s.owesIDs = m.Instance, false
+	s.attention.Store(true)
 	return nil
 }
 
 // beginOpened begins the carrier that the client has opened, if the one before has ended; if not, its end wakes maintain again.
-func (r *sealedCarrier) beginOpened() {
-	if !r.carriers.over() {
+func (s *sealedCarrier) beginOpened() {
+	if !s.carriers.over() {
 		return
 	}
-	instance := r.opens
-	r.opens = 0
-	if !r.beginInstance(instance) {
-		r.instances.End(time.Now())
-		r.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedShut, instance))
+	instance := s.opens
+	s.opens = 0
+	if !s.beginInstance(instance) {
+		s.instances.End(time.Now())
+		s.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedShut, instance))
 		return
 	}
-	r.carriers.current().Start()
-	if r.owesIDs {
-		r.sendIDs()
+	s.carriers.current().Start()
+	if s.owesIDs {
+		s.sendIDs()
 	}
 }
 
 // onShut closes a carrier that the peer has closed.
-func (r *sealedCarrier) onShut(m control.SealedShut) *CloseError {
-	current, ok := r.instances.Has(m.Instance)
+func (s *sealedCarrier) onShut(m control.SealedShut) *CloseError {
+	current, ok := s.instances.Has(m.Instance)
 	if !ok {
-		return r.misplaced(control.IDSealedShut, m.Instance)
+		return s.misplaced(control.IDSealedShut, m.Instance)
 	}
 	if !current {
 		return nil
 	}
-	r.instances.End(time.Now())
-	if r.opens > 0 { // it has not begun; the one before ends already, if there was one
-		r.opens = 0
+	s.instances.End(time.Now())
+	if s.opens > 0 { // it has not begun; the one before ends already, if there was one
+		s.opens = 0
 		return nil
 	}
-	r.carriers.current().Close()
-	r.wake()
+	s.carriers.current().Close()
+	s.wake()
 	return nil
 }
 
 // onAsk sends the spare ids that the peer has asked for.
-func (r *sealedCarrier) onAsk(m control.SealedAsk) *CloseError {
-	current, ok := r.instances.Has(m.Instance)
+func (s *sealedCarrier) onAsk(m control.SealedAsk) *CloseError {
+	current, ok := s.instances.Has(m.Instance)
 	if !ok {
-		return r.misplaced(control.IDSealedAsk, m.Instance)
+		return s.misplaced(control.IDSealedAsk, m.Instance)
 	}
 	switch {
 	case !current:
-	case r.opens > 0:
-		r.owesIDs = true
+	case s.opens > 0:
+		s.owesIDs = true
 	default:
-		r.sendIDs()
+		s.sendIDs()
 	}
 	return nil
 }
 
 // sendIDs sends the peer spare ids of the newest carrier.
-func (r *sealedCarrier) sendIDs() {
-	carrier := r.carriers.current()
+func (s *sealedCarrier) sendIDs() {
+	carrier := s.carriers.current()
 	ids := make([]sealed.ID, moreIDs)
 	for i := range ids {
 		ids[i] = carrier.Issue()
 	}
-	r.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedIDs, r.instances.Newest(), ids...))
+	s.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedIDs, s.instances.Newest(), ids...))
 }
 
 // onIDs takes the spare ids that this end has asked for.
-func (r *sealedCarrier) onIDs(m control.SealedIDs) *CloseError {
-	current, ok := r.instances.Given(m.Instance)
+func (s *sealedCarrier) onIDs(m control.SealedIDs) *CloseError {
+	current, ok := s.instances.Given(m.Instance)
 	if !ok {
-		return r.misplaced(control.IDSealedIDs, m.Instance)
+		return s.misplaced(control.IDSealedIDs, m.Instance)
 	}
 	if current {
-		r.carriers.current().AddIDs(m.IDs...)
-		r.wake()
+		s.carriers.current().AddIDs(m.IDs...)
+		s.wake()
 	}
 	return nil
 }
 
 // misplaced returns the violation of a message about an instance of which the peer may not speak now.
-func (r *sealedCarrier) misplaced(id byte, instance uint32) *CloseError {
-	return violationf(ControlChannelMessageFail, "%s of carrier %d arrived at carrier %d", control.Name(id), instance, r.instances.Newest())
+func (s *sealedCarrier) misplaced(id byte, instance uint32) *CloseError {
+	return violationf(ControlChannelMessageFail, "%s of carrier %d arrived at carrier %d", control.Name(id), instance, s.instances.Newest())
 }
 
 // tellSealed logs, for a connection that has joined, that only one of its ends has Config.Sealed, and what to set where.

@@ -182,15 +182,15 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 	end := t.elapsed + min(limit, t.share-c.turn.used)
 	nextLook := 1 // the message after which the clock is read again
 	for n := 1; n <= turnCalls; n++ {
-		m, ok := w.nextMessage(c)
+		message, ok := w.nextMessage(c)
 		if !ok {
 			w.callRepNotifies(c)
 			return
 		}
 		if c.watched == nil {
-			w.deliver(c, m)
+			w.deliver(c, message)
 		} else {
-			w.deliverWatched(c, m)
+			w.deliverWatched(c, message)
 		}
 		if !c.more() {
 			w.callRepNotifies(c)
@@ -216,8 +216,8 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 // finishPacket applies the states of a packet of which some were applied already: the game sees all states of a packet or none.
 func (w *World) finishPacket(c *Conn) {
 	for len(c.copies.reps.replicas) > 0 {
-		m := w.peek(c)
-		if m == nil || m.Delivery != bunch.Tracked || m.Number != c.copies.reps.packet {
+		message := w.peek(c)
+		if message == nil || message.Delivery != bunch.Tracked || message.Number != c.copies.reps.packet {
 			w.callRepNotifies(c)
 			return
 		}
@@ -246,13 +246,13 @@ func (t *turns) pass(c *Conn, start time.Duration) {
 }
 
 // nextMessage takes the next message of c that may run in this Dispatch.
-func (w *World) nextMessage(c *Conn) (m bunch.Message, ok bool) {
+func (w *World) nextMessage(c *Conn) (message bunch.Message, ok bool) {
 	t, u := &w.turns, &c.turn
 	next := w.peek(c)
 	if next == nil {
-		return m, false
+		return message, false
 	}
-	m, *next = *next, bunch.Message{}
+	message, *next = *next, bunch.Message{}
 	switch len(u.spare) {
 	case 0:
 		t.next++
@@ -262,7 +262,7 @@ func (w *World) nextMessage(c *Conn) (m bunch.Message, ok bool) {
 		u.spare = u.spare[1:]
 	}
 	u.waiting--
-	return m, true
+	return message, true
 }
 
 // pending yields the messages of c that have not run, the next one first. It is called under the link's lock.
@@ -285,9 +285,9 @@ func (t *turns) pending(c *Conn) iter.Seq[*bunch.Message] {
 // arrivedClose returns the reason of the close that has arrived on a channel and waits for its turn. A close that waits no more came with the
 // open that is handled now, and has no reason of its own: see openAndClose. It is called under the link's lock.
 func (t *turns) arrivedClose(c *Conn, channel uint64) CloseReason {
-	for m := range t.pending(c) {
-		if m.Close && m.Channel == channel {
-			reason, _ := readClose(m.Payload)
+	for message := range t.pending(c) {
+		if message.Close && message.Channel == channel {
+			reason, _ := readClose(message.Payload)
 			return reason
 		}
 	}
@@ -388,18 +388,18 @@ func (w *World) discard(c *Conn) {
 }
 
 // messageName names a message of a connection, for a log: the method that it calls or, in brackets, what else it is.
-func messageName(a *Actor, m bunch.Message) string {
-	called := calledBy(a, m)
+func messageName(a *Actor, message bunch.Message) string {
+	called := calledBy(a, message)
 	switch {
-	case called != nil && m.Delivery != bunch.Tracked:
+	case called != nil && message.Delivery != bunch.Tracked:
 		return called.String()
-	case m.Channel == 0:
+	case message.Channel == 0:
 		return usageControl.label
-	case m.Delivery == bunch.Tracked:
+	case message.Delivery == bunch.Tracked:
 		return "(states)"
-	case m.Open:
+	case message.Open:
 		return "(open)"
-	case m.Close:
+	case message.Close:
 		return "(close)"
 	case a == nil:
 		return usageClosed.label
