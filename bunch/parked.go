@@ -55,12 +55,12 @@ func (p *parked) unorderedAround(i int) (first, last int, ok bool) {
 }
 
 // park finds the slot of entry n, or makes an empty one.
-func (p *parked) park(n uint64, m *payloadMemory) (s *slot, i int) {
+func (p *parked) park(n uint64, memory *payloadMemory) (s *slot, i int) {
 	i, ok := p.find(n)
 	if ok {
 		return p.at(i), i
 	}
-	s = m.slot(n)
+	s = memory.slot(n)
 	p.insert(i, s)
 	return s, i
 }

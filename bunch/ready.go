@@ -17,34 +17,34 @@ type readyBlock struct {
 	next     *readyBlock
 }
 
-func (l *readyList) len() int       { return l.n }
-func (l *readyList) peek() *Message { return &l.first.messages[l.from] }
+func (r *readyList) len() int       { return r.n }
+func (r *readyList) peek() *Message { return &r.first.messages[r.from] }
 
-func (l *readyList) push(m *Message) {
-	if l.last == nil || l.to == len(l.last.messages) {
-		l.grow()
+func (r *readyList) push(m *Message) {
+	if r.last == nil || r.to == len(r.last.messages) {
+		r.grow()
 	}
-	l.last.messages[l.to] = *m
-	l.to++
-	l.n++
+	r.last.messages[r.to] = *m
+	r.to++
+	r.n++
 }
 
-func (l *readyList) grow() {
-	b := l.spare.take()
+func (r *readyList) grow() {
+	b := r.spare.take()
 	if b == nil {
 		b = new(readyBlock)
 	}
-	if l.last == nil {
-		l.first, l.from = b, 0
+	if r.last == nil {
+		r.first, r.from = b, 0
 	} else {
-		l.last.next = b
+		r.last.next = b
 	}
-	l.last, l.to = b, 0
+	r.last, r.to = b, 0
 }
 
 // each yields the messages, the oldest first.
-func (l *readyList) each(yield func(*Message) bool) {
-	for b, from, left := l.first, l.from, l.n; left > 0; b, from = b.next, 0 {
+func (r *readyList) each(yield func(*Message) bool) {
+	for b, from, left := r.first, r.from, r.n; left > 0; b, from = b.next, 0 {
 		for i := from; i < len(b.messages) && left > 0; i++ {
 			if left--; !yield(&b.messages[i]) {
 				return
@@ -54,22 +54,22 @@ func (l *readyList) each(yield func(*Message) bool) {
 }
 
 // pop moves the oldest message to m.
-func (l *readyList) pop(m *Message) {
-	oldest := l.peek()
+func (r *readyList) pop(m *Message) {
+	oldest := r.peek()
 	*m, *oldest = *oldest, Message{}
-	l.from++
-	if l.n--; l.n == 0 || l.from == len(l.first.messages) {
-		l.shrink()
+	r.from++
+	if r.n--; r.n == 0 || r.from == len(r.first.messages) {
+		r.shrink()
 	}
 }
 
 // shrink lets go of the first block, which is empty.
-func (l *readyList) shrink() {
-	b := l.first
-	l.first, l.from = b.next, 0
-	if l.first == nil {
-		l.last = nil
+func (r *readyList) shrink() {
+	b := r.first
+	r.first, r.from = b.next, 0
+	if r.first == nil {
+		r.last = nil
 	}
 	b.next = nil
-	l.spare.put(b)
+	r.spare.put(b)
 }

@@ -31,73 +31,73 @@ type repairSet struct {
 }
 
 // receive takes a repair bunch of ch, and returns the entries that it restores, which the caller receives as if they came.
-func (m *restorer) receive(ch *channel, r repair) []slot {
-	restored := m.restore(ch, m.keep(r))
-	if m.held > maxHeldRepairs {
-		m.discard(m.sets[0])
+func (r *restorer) receive(ch *channel, rep repair) []slot {
+	restored := r.restore(ch, r.keep(rep))
+	if r.held > maxHeldRepairs {
+		r.discard(r.sets[0])
 	}
 	return restored
 }
 
 // complete returns the entries that can be restored since the entry of ch with a sequence has come.
-func (m *restorer) complete(ch *channel, sequence uint16) []slot {
-	for _, set := range m.sets {
+func (r *restorer) complete(ch *channel, sequence uint16) []slot {
+	for _, set := range r.sets {
 		if set.channel == ch.number && int(sequence-uint16(set.first)) < set.count {
-			return m.restore(ch, set)
+			return r.restore(ch, set)
 		}
 	}
 	return nil
 }
 
 // keep keeps a repair bunch and returns its set, which is the newest now.
-func (m *restorer) keep(r repair) *repairSet {
-	set := &repairSet{group: r.group}
-	if i := slices.IndexFunc(m.sets, func(s *repairSet) bool { return s.group == r.group }); i >= 0 {
-		set = m.sets[i]
-		m.sets = slices.Delete(m.sets, i, i+1)
+func (r *restorer) keep(rep repair) *repairSet {
+	set := &repairSet{group: rep.group}
+	if i := slices.IndexFunc(r.sets, func(s *repairSet) bool { return s.group == rep.group }); i >= 0 {
+		set = r.sets[i]
+		r.sets = slices.Delete(r.sets, i, i+1)
 	}
-	m.sets = append(m.sets, set)
-	if set.Has(r.index) {
-		m.dropped++
+	r.sets = append(r.sets, set)
+	if set.Has(rep.index) {
+		r.dropped++
 		return set
 	}
-	set.Add(r.index, r.shard)
-	m.held++
+	set.Add(rep.index, rep.shard)
+	r.held++
 	return set
 }
 
 // drop forgets a set.
-func (m *restorer) drop(set *repairSet) {
-	m.held -= set.Have
-	m.sets = slices.DeleteFunc(m.sets, func(other *repairSet) bool { return other == set })
+func (r *restorer) drop(set *repairSet) {
+	r.held -= set.Have
+	r.sets = slices.DeleteFunc(r.sets, func(other *repairSet) bool { return other == set })
 }
 
 // discard drops a set that restores nothing.
-func (m *restorer) discard(set *repairSet) {
-	m.dropped += uint64(set.Have)
-	m.drop(set)
+func (r *restorer) discard(set *repairSet) {
+	r.dropped += uint64(set.Have)
+	r.drop(set)
 }
 
 // spare reports whether trim has memory to give up.
-func (m *restorer) spare() bool { return m.sets != nil }
+func (r *restorer) spare() bool { return r.sets != nil }
 
 // trim gives up what waits.
-func (m *restorer) trim() { *m = restorer{restored: m.restored, dropped: m.dropped + uint64(m.held)} }
+func (r *restorer) trim() { *r = restorer{restored: r.restored, dropped: r.dropped + uint64(r.held)} }
 
 // restore makes the missing ranges of a set's group, and returns the entries that they complete: none while it has too few repair bunches, and when
 // they are of no use.
-func (m *restorer) restore(ch *channel, set *repairSet) (restored []slot) {
+func (r *restorer) restore(ch *channel, set *repairSet) (restored []slot) {
 	e := entriesOf(ch, set.group)
 	switch missing := e.missing(); {
 	case missing == 0:
-		m.discard(set)
+		r.discard(set)
 		return nil
 	case missing > set.Have:
 		return nil
 	}
-	m.drop(set)
+	r.drop(set)
 	restored = e.restore(set)
-	m.restored += uint64(len(restored))
+	r.restored += uint64(len(restored))
 	return restored
 }
 
@@ -119,8 +119,8 @@ func entriesOf(ch *channel, g group) entries {
 		if !known || s.state != empty && (len(s.payload) != size || !s.fillUp()) {
 			return entries{}
 		}
-		for _, h := range s.have[:s.n] {
-			e.cuts = append(e.cuts, h.off, h.end)
+		for _, got := range s.have[:s.n] {
+			e.cuts = append(e.cuts, got.off, got.end)
 		}
 		e.all[i] = s
 	}

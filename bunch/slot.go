@@ -34,12 +34,12 @@ type extent struct{ off, end uint16 }
 func (s *slot) add(off, end uint16) (ok bool) {
 	merged := extent{off, end}
 	kept := s.have[:0]
-	for _, h := range s.have[:s.n] {
-		if h.end < merged.off || h.off > merged.end {
-			kept = append(kept, h)
+	for _, e := range s.have[:s.n] {
+		if e.end < merged.off || e.off > merged.end {
+			kept = append(kept, e)
 			continue
 		}
-		merged = extent{min(h.off, merged.off), max(h.end, merged.end)}
+		merged = extent{min(e.off, merged.off), max(e.end, merged.end)}
 	}
 	if len(kept) == maxPieces {
 		return false
@@ -54,7 +54,7 @@ func (s *slot) add(off, end uint16) (ok bool) {
 
 // has reports whether all of [off, end) is there, of which a part is only if all of it is.
 func (s *slot) has(off, end uint16) bool {
-	return s.state == full || slices.ContainsFunc(s.have[:s.n], func(h extent) bool { return h.off <= off && end <= h.end })
+	return s.state == full || slices.ContainsFunc(s.have[:s.n], func(e extent) bool { return e.off <= off && end <= e.end })
 }
 
 // fillUp fills the last entry of a run up with zeros, which count as here, in memory of its own; ok is false when the pieces are too many.
@@ -97,8 +97,8 @@ func newPayloadMemory() payloadMemory {
 }
 
 // slot returns an empty slot for entry n.
-func (m *payloadMemory) slot(n uint64) *slot {
-	s := m.slots.take()
+func (p *payloadMemory) slot(n uint64) *slot {
+	s := p.slots.take()
 	if s == nil {
 		s = new(slot)
 	}
@@ -107,56 +107,56 @@ func (m *payloadMemory) slot(n uint64) *slot {
 }
 
 // free takes back a slot whose entry was processed.
-func (m *payloadMemory) free(s *slot) {
+func (p *payloadMemory) free(s *slot) {
 	s.payload = nil
-	m.slots.put(s)
+	p.slots.put(s)
 }
 
 // keep puts payload into s. It aliases the datagram, which has size bytes; but it copies the payload when the datagram is lent, when the
 // payload is less than a quarter of it, or when maxPinned is reached. A payload of all size bytes is memory of our own.
-func (m *payloadMemory) keep(s *slot, payload []byte, size int) {
+func (p *payloadMemory) keep(s *slot, payload []byte, size int) {
 	beyond := size - len(payload)
-	mayAlias := beyond == 0 || !m.lent && beyond <= 3*len(payload)
-	if mayAlias && m.pin(s, beyond) {
+	mayAlias := beyond == 0 || !p.lent && beyond <= 3*len(payload)
+	if mayAlias && p.pin(s, beyond) {
 		s.payload = payload
 		return
 	}
-	m.block(s, len(payload))
+	p.block(s, len(payload))
 	copy(s.payload, payload)
 }
 
 // block gives s memory of its own. Parts of a run get blocks, which join takes back.
-func (m *payloadMemory) block(s *slot, size int) {
-	if s.flags&flagWhole != flagWhole && size >= EntryBytes/2 && m.pin(s, EntryBytes-size) {
-		s.payload, s.pooled = m.blocks.get(EntryBytes)[:size], true
+func (p *payloadMemory) block(s *slot, size int) {
+	if s.flags&flagWhole != flagWhole && size >= EntryBytes/2 && p.pin(s, EntryBytes-size) {
+		s.payload, s.pooled = p.blocks.get(EntryBytes)[:size], true
 		return
 	}
 	s.payload = make([]byte, size)
 }
 
 // pin notes that the payload of s keeps beyond bytes in memory besides its own, and reports whether it may.
-func (m *payloadMemory) pin(s *slot, beyond int) bool {
-	if m.pinned+beyond > maxPinned {
+func (p *payloadMemory) pin(s *slot, beyond int) bool {
+	if p.pinned+beyond > maxPinned {
 		return false
 	}
-	m.pinned += beyond
+	p.pinned += beyond
 	s.pinned = uint16(beyond)
 	return true
 }
 
 // takeSpent returns the memory of a message that Conn.Reuse has kept, if that has room for size bytes and is at most twice as large;
 // else nil.
-func (m *payloadMemory) takeSpent(size int) (memory []byte) {
-	if room := cap(m.spent); room < size || room > 2*size {
+func (p *payloadMemory) takeSpent(size int) (memory []byte) {
+	if room := cap(p.spent); room < size || room > 2*size {
 		return nil
 	}
-	memory, m.spent = m.spent, nil
+	memory, p.spent = p.spent, nil
 	return memory
 }
 
 // join copies the parts of a run into its message, and takes back their memory.
-func (m *payloadMemory) join(r *run) (message []byte) {
-	if message = m.takeSpent(r.size); message == nil {
+func (p *payloadMemory) join(r *run) (message []byte) {
+	if message = p.takeSpent(r.size); message == nil {
 		message = bytes.Join(r.parts, nil) // does not zero the memory before it copies
 	} else {
 		for _, part := range r.parts {
@@ -165,29 +165,29 @@ func (m *payloadMemory) join(r *run) (message []byte) {
 	}
 	for i, part := range r.parts {
 		if r.pooled&(1<<i) != 0 {
-			m.blocks.put(part[:0])
+			p.blocks.put(part[:0])
 		}
 	}
 	clear(r.parts)
-	m.parts = r.parts[:0]
-	m.pinned -= r.pinned
+	p.parts = r.parts[:0]
+	p.pinned -= r.pinned
 	return message
 }
 
 // takeParts returns an empty list for the parts of a run.
-func (m *payloadMemory) takeParts() (parts [][]byte) {
-	parts, m.parts = m.parts, nil
+func (p *payloadMemory) takeParts() (parts [][]byte) {
+	parts, p.parts = p.parts, nil
 	return parts
 }
 
 // spare reports whether trim may have memory to give up.
-func (m *payloadMemory) spare() bool {
-	return m.blocks.spare() || len(m.slots.items) > 0 || m.parts != nil || m.spent != nil
+func (p *payloadMemory) spare() bool {
+	return p.blocks.spare() || len(p.slots.items) > 0 || p.parts != nil || p.spent != nil
 }
 
 // trim gives up the memory that nobody needed since the last trim.
-func (m *payloadMemory) trim() {
-	m.blocks.trim()
-	m.slots.trim()
-	m.parts, m.spent = nil, nil
+func (p *payloadMemory) trim() {
+	p.blocks.trim()
+	p.slots.trim()
+	p.parts, p.spent = nil, nil
 }

@@ -104,7 +104,7 @@ type Event struct {
 func (c *Conn) traced() bool { return c.config.Trace != nil }
 
 // trace tells an event of now.
-func (c *Conn) trace(e Event) {
-	e.At = c.now
-	c.config.Trace(e)
+func (c *Conn) trace(ev Event) {
+	ev.At = c.now
+	c.config.Trace(ev)
 }

@@ -40,8 +40,8 @@ type trackedMessage struct {
 }
 
 // size returns how many bytes the message's bunch takes.
-func (m *trackedMessage) size() int {
-	return trackedHeader(m.channel.number, len(m.payload)) + len(m.payload)
+func (t *trackedMessage) size() int {
+	return trackedHeader(t.channel.number, len(t.payload)) + len(t.payload)
 }
 
 // SendTracked queues a message of at most EntryBytes that leaves at most once, whole, behind all but bulk; payload is copied.
@@ -64,16 +64,16 @@ func (c *Conn) SendTracked(number, record uint64, payload []byte) error {
 		return fmt.Errorf("bunch: channel %d takes no tracked messages: the peer opened it, or its open has not left", number)
 	}
 
-	m := trackedMessage{channel: ch, record: record, payload: payload, at: c.now}
-	if unreliablePrice(c.tracked.waiting.len()+1, c.tracked.bytes+m.size()) > maxUnreliable {
+	t := trackedMessage{channel: ch, record: record, payload: payload, at: c.now}
+	if unreliablePrice(c.tracked.waiting.len()+1, c.tracked.bytes+t.size()) > maxUnreliable {
 		c.stats.DroppedTracked++
 		c.tell(record, false)
 		return nil
 	}
-	m.payload = append(c.blocks.get(len(payload)), payload...)
+	t.payload = append(c.blocks.get(len(payload)), payload...)
 	c.changed = c.changed || !c.cork.on
-	c.tracked.bytes += m.size()
-	c.tracked.waiting.push(m)
+	c.tracked.bytes += t.size()
+	c.tracked.waiting.push(t)
 	return nil
 }
 
@@ -129,31 +129,31 @@ func (c *Conn) tellAll(p *packet, kept bool) {
 
 // unqueue takes out the oldest message that waits.
 func (c *Conn) unqueue() trackedMessage {
-	m := c.tracked.waiting.pop()
-	c.tracked.bytes -= m.size()
-	return m
+	t := c.tracked.waiting.pop()
+	c.tracked.bytes -= t.size()
+	return t
 }
 
 // giveUp tells the owner that a message is lost: it will not leave.
-func (c *Conn) giveUp(m trackedMessage) {
-	c.blocks.put(m.payload)
-	c.tell(m.record, false)
+func (c *Conn) giveUp(t trackedMessage) {
+	c.blocks.put(t.payload)
+	c.tell(t.record, false)
 }
 
 // dropTracked gives up a message that its owner did not take back.
-func (c *Conn) dropTracked(m trackedMessage) {
+func (c *Conn) dropTracked(t trackedMessage) {
 	c.stats.DroppedTracked++
-	c.giveUp(m)
+	c.giveUp(t)
 }
 
 // closeTracked drops the waiting messages of a channel: nothing follows its close.
 func (c *Conn) closeTracked(ch *channel) {
-	c.tracked.waiting.remove(func(m trackedMessage) bool {
-		if m.channel != ch {
+	c.tracked.waiting.remove(func(t trackedMessage) bool {
+		if t.channel != ch {
 			return false
 		}
-		c.tracked.bytes -= m.size()
-		c.dropTracked(m)
+		c.tracked.bytes -= t.size()
+		c.dropTracked(t)
 		return true
 	})
 }
@@ -164,12 +164,12 @@ func (c *Conn) trackedReady() bool { return c.tracked.waiting.len() > 0 && !c.sa
 // fillTracked places the oldest messages, as many as fit.
 func (c *Conn) fillTracked() {
 	for c.trackedReady() && !c.build.full() {
-		m := c.tracked.waiting.peek()
-		if m.at < c.saturation.stale {
+		t := c.tracked.waiting.peek()
+		if t.at < c.saturation.stale {
 			c.dropTracked(c.unqueue())
 			continue
 		}
-		if m.size() > c.build.room() {
+		if t.size() > c.build.room() {
 			return
 		}
 		c.placeTracked(c.unqueue())
@@ -177,31 +177,31 @@ func (c *Conn) fillTracked() {
 }
 
 // placeTracked appends a message to the packet, and its record to the packet's, through which tellAll will tell its fate.
-func (c *Conn) placeTracked(m trackedMessage) {
+func (c *Conn) placeTracked(t trackedMessage) {
 	b := &c.build
-	b.buf = appendBunch(b.buf, header{flags: trackedFlags, channel: m.channel.number}, m.payload)
+	b.buf = appendBunch(b.buf, header{flags: trackedFlags, channel: t.channel.number}, t.payload)
 	b.bunches++
-	b.packet.records = append(b.packet.records, m.record)
-	c.undo.tracked = append(c.undo.tracked, m)
+	b.packet.records = append(b.packet.records, t.record)
+	c.undo.tracked = append(c.undo.tracked, t)
 	c.stats.BunchesSent++
-	c.stats.PayloadSent += uint64(len(m.payload))
+	c.stats.PayloadSent += uint64(len(t.payload))
 	if c.traced() {
-		c.trace(Event{Kind: "bunch", Channel: m.channel.number, Bytes: len(m.payload), Delivery: Tracked})
+		c.trace(Event{Kind: "bunch", Channel: t.channel.number, Bytes: len(t.payload), Delivery: Tracked})
 	}
 }
 
 // unsendTracked puts the tracked messages of a packet that never left back to the head, unless their channel closed meanwhile.
 func (c *Conn) unsendTracked() {
 	for i := len(c.undo.tracked) - 1; i >= 0; i-- {
-		m := c.undo.tracked[i]
+		t := c.undo.tracked[i]
 		c.stats.BunchesSent--
-		c.stats.PayloadSent -= uint64(len(m.payload))
-		if m.channel.outClosed {
-			c.dropTracked(m)
+		c.stats.PayloadSent -= uint64(len(t.payload))
+		if t.channel.outClosed {
+			c.dropTracked(t)
 			continue
 		}
-		c.tracked.bytes += m.size()
-		c.tracked.waiting.unpop(m)
+		c.tracked.bytes += t.size()
+		c.tracked.waiting.unpop(t)
 	}
 	clear(c.undo.tracked)
 	c.undo.tracked = c.undo.tracked[:0]
@@ -209,8 +209,8 @@ func (c *Conn) unsendTracked() {
 
 // settleTracked frees the payloads that unsendTracked would need.
 func (c *Conn) settleTracked() {
-	for i, m := range c.undo.tracked {
-		c.blocks.put(m.payload)
+	for i, t := range c.undo.tracked {
+		c.blocks.put(t.payload)
 		c.undo.tracked[i] = trackedMessage{}
 	}
 	c.undo.tracked = c.undo.tracked[:0]

@@ -68,7 +68,7 @@ func (d *datagram) bunch(channel uint64) (h header, payload []byte) {
 // sendUnreliable queues an unreliable message. When too many wait, the oldest of its channel make room for it, for a newer one is worth more,
 // but not one that has begun to leave in parts: where each takes long, nothing but beginnings would arrive. When there are no others, it is
 // dropped and counted itself.
-func (c *Conn) sendUnreliable(ch *channel, d Delivery, payload []byte) {
+func (c *Conn) sendUnreliable(ch *channel, delivery Delivery, payload []byte) {
 	for begun := ch.begunUnreliable(); c.crowded(len(payload)) && ch.unreliable.len() > begun; {
 		c.dropUnreliable(ch, begun)
 	}
@@ -77,13 +77,13 @@ func (c *Conn) sendUnreliable(ch *channel, d Delivery, payload []byte) {
 		return
 	}
 	if c.traced() {
-		c.trace(Event{Kind: "queued", Channel: ch.number, Bytes: len(payload), Delivery: d})
+		c.trace(Event{Kind: "queued", Channel: ch.number, Bytes: len(payload), Delivery: delivery})
 	}
-	u := datagram{delivery: d, after: ch.next, at: c.now}
+	d := datagram{delivery: delivery, after: ch.next, at: c.now}
 	if len(payload) <= EntryBytes {
-		u.payload = append(c.blocks.get(len(payload)), payload...)
+		d.payload = append(c.blocks.get(len(payload)), payload...)
 	} else {
-		u.payload = append(make([]byte, 0, len(payload)), payload...)
+		d.payload = append(make([]byte, 0, len(payload)), payload...)
 	}
 	c.unreliables.add(1, len(payload))
 	if ch.earlier != nil {
@@ -91,24 +91,24 @@ func (c *Conn) sendUnreliable(ch *channel, d Delivery, payload []byte) {
 	} else {
 		c.saturation.young++
 	}
-	ch.unreliable.push(u)
+	ch.unreliable.push(d)
 	c.addQueued(ch, len(payload))
 	c.schedule(ch)
 }
 
 // dropUnreliable drops the message of ch at index i of those that wait, or what is left of it when some of its parts have left.
 func (c *Conn) dropUnreliable(ch *channel, i int) {
-	u := ch.unreliable.take(i)
-	left := len(u.payload) - int(u.part)*EntryBytes
+	d := ch.unreliable.take(i)
+	left := len(d.payload) - int(d.part)*EntryBytes
 	c.unreliables.add(-1, -left)
 	c.addQueued(ch, -left)
 	if ch.earlier != nil {
 		c.saturation.behind--
 	}
-	c.blocks.put(u.payload)
+	c.blocks.put(d.payload)
 	c.stats.DroppedUnreliable++
 	if c.traced() {
-		c.trace(Event{Kind: "dropped", Channel: ch.number, Bytes: left, Delivery: u.delivery})
+		c.trace(Event{Kind: "dropped", Channel: ch.number, Bytes: left, Delivery: d.delivery})
 	}
 }
 
@@ -116,8 +116,8 @@ func (c *Conn) dropUnreliable(ch *channel, i int) {
 // are at the head of its queue.
 func (c *Conn) dropStale(ch *channel) {
 	for ch.unreliable.len() > 0 {
-		u := ch.unreliable.peek()
-		if u.at >= c.saturation.stale && (u.at >= c.saturation.chances.old || u.part > 0) {
+		d := ch.unreliable.peek()
+		if d.at >= c.saturation.stale && (d.at >= c.saturation.chances.old || d.part > 0) {
 			return
 		}
 		c.dropUnreliable(ch, 0)
@@ -127,15 +127,15 @@ func (c *Conn) dropStale(ch *channel) {
 // placeUnreliable places the next part of the oldest unreliable message of ch, if it fits. No ack is awaited for it: once the packet is
 // settled nothing remembers it.
 func (c *Conn) placeUnreliable(ch *channel) placed {
-	u := ch.unreliable.peek()
-	if u.part == 0 {
-		u.message = ch.nextMessage
+	d := ch.unreliable.peek()
+	if d.part == 0 {
+		d.message = ch.nextMessage
 	}
-	h, payload := u.bunch(ch.number)
+	h, payload := d.bunch(ch.number)
 	if h.size()+len(payload) > c.build.room() {
 		return noRoom
 	}
-	if h.inParts() && u.part == 0 {
+	if h.inParts() && d.part == 0 {
 		ch.nextMessage++
 	}
 
@@ -144,13 +144,13 @@ func (c *Conn) placeUnreliable(ch *channel) placed {
 	c.stats.BunchesSent++
 	c.stats.PayloadSent += uint64(len(payload))
 	if c.traced() {
-		c.trace(Event{Kind: "bunch", Channel: ch.number, Sequence: uint64(u.parts() - 1 - int(u.part)), Bytes: len(payload), Delivery: u.delivery})
+		c.trace(Event{Kind: "bunch", Channel: ch.number, Sequence: uint64(d.parts() - 1 - int(d.part)), Bytes: len(payload), Delivery: d.delivery})
 	}
 
-	c.undo.datagrams = append(c.undo.datagrams, unsentDatagram{channel: ch, datagram: *u})
+	c.undo.datagrams = append(c.undo.datagrams, unsentDatagram{channel: ch, datagram: *d})
 	c.unreliables.add(0, -len(payload))
 	c.addQueued(ch, -len(payload))
-	if u.part++; int(u.part) == u.parts() {
+	if d.part++; int(d.part) == d.parts() {
 		c.unreliables.add(-1, 0)
 		ch.unreliable.pop()
 	}
