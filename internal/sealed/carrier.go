@@ -98,38 +98,38 @@ type CarrierStats struct {
 
 // NewCarrier makes a carrier. It listens at once, and sends nothing before Start. The owner must close it before the connection
 // or the socket.
-func NewCarrier(socket *Socket, c Config) (*Carrier, error) {
-	session, err := NewSession(c.SessionConfig)
+func NewCarrier(socket *Socket, config Config) (*Carrier, error) {
+	session, err := NewSession(config.SessionConfig)
 	if err != nil {
 		return nil, err
 	}
-	if c.Mutex == nil {
-		c.Mutex = new(sync.Mutex)
+	if config.Mutex == nil {
+		config.Mutex = new(sync.Mutex)
 	}
-	r := &Carrier{config: c, mu: c.Mutex, socket: socket, session: session, done: make(chan struct{})}
-	r.run.writer = udp.NewWriter(socket.sys)
-	r.run.pinger.every = c.PingTime
-	r.inbox = newInbox(r.arrived)
-	r.blocks = socket.sys.Blocks()
-	r.worker = worker{hand: r.hand, work: r.loop, empty: r.inbox.empty, real: socket.real, token: make(chan struct{}, 1), queue: socket.timers}
-	r.worker.later.Fire = r.worker.expired
-	r.inbox.lent = &socket.lent
-	remote, _ := c.Addrs()
-	r.inbox.setRemote(udp.AddrPort(remote))
+	c := &Carrier{config: config, mu: config.Mutex, socket: socket, session: session, done: make(chan struct{})}
+	c.run.writer = udp.NewWriter(socket.sys)
+	c.run.pinger.every = config.PingTime
+	c.inbox = newInbox(c.arrived)
+	c.blocks = socket.sys.Blocks()
+	c.worker = worker{hand: c.hand, work: c.loop, empty: c.inbox.empty, real: socket.real, token: make(chan struct{}, 1), queue: socket.timers}
+	c.worker.later.Fire = c.worker.expired
+	c.inbox.lent = &socket.lent
+	remote, _ := config.Addrs()
+	c.inbox.setRemote(udp.AddrPort(remote))
 	ours, theirs := ToClient, ToServer
-	if !c.Client {
+	if !config.Client {
 		ours, theirs = theirs, ours
 	}
-	if r.first, err = exportIDs(c.Exporter, c.Instance, theirs); err != nil {
+	if c.first, err = exportIDs(config.Exporter, config.Instance, theirs); err != nil {
 		return nil, err
 	}
-	if r.issued, err = exportIDs(c.Exporter, c.Instance, ours); err != nil {
+	if c.issued, err = exportIDs(config.Exporter, config.Instance, ours); err != nil {
 		return nil, err
 	}
-	if err = socket.register(r.inbox, r.issued...); err != nil {
+	if err = socket.register(c.inbox, c.issued...); err != nil {
 		return nil, err
 	}
-	return r, nil
+	return c, nil
 }
 
 // Issue makes one more id for the peer, which has used one up, and retires the oldest when there are too many.

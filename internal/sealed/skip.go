@@ -16,15 +16,15 @@ type skips struct {
 }
 
 // init draws the first number to skip. A zero seed stands for a random one.
-func (k *skips) init(seed [32]byte) {
+func (s *skips) init(seed [32]byte) {
 	if seed == [32]byte{} {
 		_, _ = rand.Read(seed[:]) // never fails
 	}
-	k.dice = mrand.New(mrand.NewChaCha8(seed))
-	k.next = k.distance()
+	s.dice = mrand.New(mrand.NewChaCha8(seed))
+	s.next = s.distance()
 }
 
 // draw draws the next number to skip, once packet number leaves.
-func (k *skips) draw(number uint64) { k.next = number + k.distance() }
+func (s *skips) draw(number uint64) { s.next = number + s.distance() }
 
-func (k *skips) distance() uint64 { return 1 + uint64(k.dice.IntN(2*skipAbout-1)) }
+func (s *skips) distance() uint64 { return 1 + uint64(s.dice.IntN(2*skipAbout-1)) }

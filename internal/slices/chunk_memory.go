@@ -26,109 +26,109 @@ const (
 )
 
 // equip makes the receiver unless there is one, and reports whether there was room for its records.
-func (m *chunkMemory) equip() bool {
-	if m.receiver != nil {
+func (c *chunkMemory) equip() bool {
+	if c.receiver != nil {
 		return true
 	}
-	if !m.account.Borrow(ReceiverBytes, true) {
+	if !c.account.Borrow(ReceiverBytes, true) {
 		return false
 	}
 	r, err := chunk.NewReceiver(config)
 	if err != nil {
 		panic(err) // never: config is valid
 	}
-	m.receiver, m.places = r, Places
+	c.receiver, c.places = r, Places
 	return true
 }
 
 // begin takes the first slice of a chunk, and reports whether there was room for the chunk. It is the chunk ahead places
 // behind the next one to be handed out. Awaited means that no later message is handed out before it has come.
-func (m *chunkMemory) begin(now time.Time, s chunk.Slice, ahead int, awaited bool) bool {
-	if !m.hold(s.Count, ahead, awaited) {
+func (c *chunkMemory) begin(now time.Time, s chunk.Slice, ahead int, awaited bool) bool {
+	if !c.hold(s.Count, ahead, awaited) {
 		return false
 	}
-	m.receiver.Insert(now, s)
-	if n := len(m.spares); n > 0 {
-		data, _, _ := m.receiver.Partial(s.ChunkID)
-		m.account.Repay(m.spares[n-1] - spareBytes(data, s.Count)) // the receiver used this memory, and hold has charged what the slices need
-		m.spares = m.spares[:n-1]
+	c.receiver.Insert(now, s)
+	if n := len(c.spares); n > 0 {
+		data, _, _ := c.receiver.Partial(s.ChunkID)
+		c.account.Repay(c.spares[n-1] - spareBytes(data, s.Count)) // the receiver used this memory, and hold has charged what the slices need
+		c.spares = c.spares[:n-1]
 	}
 	return true
 }
 
 // hold charges the content of a chunk, and the records up to its own.
-func (m *chunkMemory) hold(slices, ahead int, awaited bool) bool {
-	if !m.account.Hold(ChunkBytes(slices), awaited) {
+func (c *chunkMemory) hold(slices, ahead int, awaited bool) bool {
+	if !c.account.Hold(ChunkBytes(slices), awaited) {
 		return false
 	}
-	if !m.widen(ahead) {
-		m.account.Drop(ChunkBytes(slices))
+	if !c.widen(ahead) {
+		c.account.Drop(ChunkBytes(slices))
 		return false
 	}
 	return true
 }
 
 // widen makes records up to that of the chunk, if there is room for them.
-func (m *chunkMemory) widen(ahead int) bool {
-	if ahead < m.places || ahead >= Pipeline {
+func (c *chunkMemory) widen(ahead int) bool {
+	if ahead < c.places || ahead >= Pipeline {
 		return true
 	}
-	wider := m.places
+	wider := c.places
 	for wider <= ahead {
 		wider *= 2
 	}
-	if !m.account.Borrow(int64(wider-m.places)*placeBytes, false) {
+	if !c.account.Borrow(int64(wider-c.places)*placeBytes, false) {
 		return false
 	}
-	m.receiver.SetReceiveQueue(wider)
-	m.places = wider
+	c.receiver.SetReceiveQueue(wider)
+	c.places = wider
 	return true
 }
 
 // narrow gives up the records beyond Places. No chunk may be under way.
-func (m *chunkMemory) narrow() {
-	if m.places > Places {
-		m.receiver.SetReceiveQueue(Places)
-		m.account.Repay(int64(m.places-Places) * placeBytes)
-		m.places = Places
+func (c *chunkMemory) narrow() {
+	if c.places > Places {
+		c.receiver.SetReceiveQueue(Places)
+		c.account.Repay(int64(c.places-Places) * placeBytes)
+		c.places = Places
 	}
 }
 
 // partial returns the memory of a chunk's slices and which of them have come; with a Count of 0, none has.
-func (m *chunkMemory) partial(id uint16) (data []byte, have chunk.Ack) {
-	if m.receiver != nil {
-		data, have, _ = m.receiver.Partial(id)
+func (c *chunkMemory) partial(id uint16) (data []byte, have chunk.Ack) {
+	if c.receiver != nil {
+		data, have, _ = c.receiver.Partial(id)
 	}
 	return data, have
 }
 
 // release notes that the caller is done with a message, or accounts for it now. It touches nothing but the account.
-func (m *chunkMemory) release(message []byte) {
+func (c *chunkMemory) release(message []byte) {
 	count := sliceCount(message)
-	m.account.Drop(ChunkBytes(count))
-	m.account.Repay(spareBytes(message, count))
+	c.account.Drop(ChunkBytes(count))
+	c.account.Repay(spareBytes(message, count))
 }
 
 // giveBack takes the memory of a message that was released, for a later chunk. It keeps no memory larger than a full part's.
-func (m *chunkMemory) giveBack(message []byte) {
+func (c *chunkMemory) giveBack(message []byte) {
 	memory := Allocated(int64(cap(message)))
-	if len(m.spares) < spareChunks && cap(message) <= PartSlices*Size && m.account.Borrow(memory, false) {
-		m.spares = append(m.spares, memory)
-		m.receiver.Recycle(message)
+	if len(c.spares) < spareChunks && cap(message) <= PartSlices*Size && c.account.Borrow(memory, false) {
+		c.spares = append(c.spares, memory)
+		c.receiver.Recycle(message)
 	}
 }
 
 // trim gives up spare memory, and the records beyond Places if no chunk is under way: open is how many are.
-func (m *chunkMemory) trim(open int) {
-	if m.receiver == nil {
+func (c *chunkMemory) trim(open int) {
+	if c.receiver == nil {
 		return
 	}
-	m.receiver.Trim()
+	c.receiver.Trim()
 	if open == 0 {
-		m.narrow()
+		c.narrow()
 	}
-	for _, memory := range m.spares {
-		m.account.Repay(memory)
+	for _, memory := range c.spares {
+		c.account.Repay(memory)
 	}
-	m.spares = nil
+	c.spares = nil
 }

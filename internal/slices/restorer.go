@@ -41,35 +41,35 @@ const (
 )
 
 // keep takes a repair slice of a chunk that was not handed out. The set of an earlier chunk in its place goes: that chunk was handed out.
-func (m *restorer) keep(r repair, account Account) outcome {
-	set := m.set(r.id)
+func (r *restorer) keep(rep repair, account Account) outcome {
+	set := r.set(rep.id)
 	if set == nil {
-		m.drop(r.id, account)
+		r.drop(rep.id, account)
 	}
 	switch {
-	case set != nil && (set.count != r.count || set.total != r.total || set.last != r.last):
+	case set != nil && (set.count != rep.count || set.total != rep.total || set.last != rep.last):
 		return contradicts
-	case set != nil && set.Has(r.index):
+	case set != nil && set.Has(rep.index):
 		return known
-	case m.held == maxHeldRepairs || !account.Borrow(repairCost, false):
+	case r.held == maxHeldRepairs || !account.Borrow(repairCost, false):
 		return noRoom
 	}
 	if set == nil {
-		set = &repairSet{repair: r}
+		set = &repairSet{repair: rep}
 		set.shard = nil // which is memory of the packet
-		if m.sets == nil {
-			m.sets = make(map[uint16]*repairSet)
+		if r.sets == nil {
+			r.sets = make(map[uint16]*repairSet)
 		}
-		m.sets[r.id%Pipeline] = set
+		r.sets[rep.id%Pipeline] = set
 	}
-	set.Add(r.index, r.shard)
-	m.held++
+	set.Add(rep.index, rep.shard)
+	r.held++
 	return kept
 }
 
 // set returns the repair slices that came for a chunk, or nil.
-func (m *restorer) set(id uint16) *repairSet {
-	if set := m.sets[id%Pipeline]; set != nil && set.id == id {
+func (r *restorer) set(id uint16) *repairSet {
+	if set := r.sets[id%Pipeline]; set != nil && set.id == id {
 		return set
 	}
 	return nil
@@ -84,8 +84,8 @@ func (s *repairSet) unpad(i int, shard []byte) []byte {
 }
 
 // restore returns all slices of a chunk, of which have says which data holds. There are enough repair slices, which it overwrites.
-func (m *restorer) restore(set *repairSet, data []byte, have chunk.Ack) (all [][]byte) {
-	all, free := make([][]byte, set.count), m.memory
+func (r *restorer) restore(set *repairSet, data []byte, have chunk.Ack) (all [][]byte) {
+	all, free := make([][]byte, set.count), r.memory
 	for i := range all {
 		last := i == set.count-1
 		if have.Acked.Has(i) && !last {
@@ -104,38 +104,38 @@ func (m *restorer) restore(set *repairSet, data []byte, have chunk.Ack) (all [][
 }
 
 // equip makes the memory that restore needs, and reports whether there was room for it. If not, the peer sends lost slices again.
-func (m *restorer) equip(account Account) bool {
-	if m.memory == nil {
+func (r *restorer) equip(account Account) bool {
+	if r.memory == nil {
 		if !account.Borrow(restoreBytes, false) {
 			return false
 		}
-		m.memory = make([]byte, (parity.Most+1)*Size)
+		r.memory = make([]byte, (parity.Most+1)*Size)
 	}
 	return true
 }
 
 // trim gives up spare memory. Repair slices that wait stay.
-func (m *restorer) trim(account Account) {
-	if m.memory != nil {
+func (r *restorer) trim(account Account) {
+	if r.memory != nil {
 		account.Repay(restoreBytes)
 	}
-	m.memory = nil
+	r.memory = nil
 }
 
 // drop forgets the set in the place of that id, whichever chunk it is for.
-func (m *restorer) drop(id uint16, account Account) {
-	if set := m.sets[id%Pipeline]; set != nil {
+func (r *restorer) drop(id uint16, account Account) {
+	if set := r.sets[id%Pipeline]; set != nil {
 		account.Repay(int64(set.Have) * repairCost)
-		m.held -= set.Have
-		delete(m.sets, id%Pipeline)
+		r.held -= set.Have
+		delete(r.sets, id%Pipeline)
 	}
 }
 
 // dropAll forgets all sets.
-func (m *restorer) dropAll(account Account) {
+func (r *restorer) dropAll(account Account) {
 	for id := range uint16(Pipeline) {
-		if m.held > 0 {
-			m.drop(id, account)
+		if r.held > 0 {
+			r.drop(id, account)
 		}
 	}
 }
