@@ -168,7 +168,7 @@ func (c *Conn) closedError(number uint64) error {
 // Untaken returns for how long the owner of the other end has taken too little for the next reliable message of a channel to leave, while the
 // other end answers: its world stands still, or falls behind. It is 0 when nothing waits for that, or the path is silent.
 func (c *Conn) Untaken(number uint64) time.Duration {
-	if ch := c.channels.find(number); ch == nil || !c.flow.blocked || !c.flowGates(ch) || c.dark() {
+	if ch := c.channels.find(number); ch == nil || !c.flow.blocked || !c.heldByFlow(ch) || c.dark() {
 		return 0
 	}
 	return c.now - c.flow.waitsFrom

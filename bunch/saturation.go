@@ -115,18 +115,18 @@ func (c *Conn) Gate(number uint64, rated bool) string {
 		return gateBuffer
 	case !ch.hasFresh() && ch.resend.len() == 0:
 		return ""
-	case c.flowGates(ch):
+	case c.heldByFlow(ch):
 		return gateFlow
-	case c.rateGates(ch, rated):
+	case c.heldByRate(ch, rated):
 		return gateRate
-	case c.windowGates(ch):
+	case c.heldByWindow(ch):
 		return gateWindow
 	}
 	return ""
 }
 
-// flowGates reports whether the next entry of ch waits for a higher limit of the peer's.
-func (c *Conn) flowGates(ch *channel) bool {
+// heldByFlow reports whether the next entry of ch waits for a higher limit of the peer's.
+func (c *Conn) heldByFlow(ch *channel) bool {
 	if ch.number == 0 || ch.fresh == ch.next || ch.resend.len() > 0 {
 		return false
 	}
@@ -134,17 +134,17 @@ func (c *Conn) flowGates(ch *channel) bool {
 	return !e.started && !c.flow.allows(e.cost(), ch.priority)
 }
 
-// rateGates reports whether the owner holds back all that ch has: bulk, or nothing but unreliable messages.
-func (c *Conn) rateGates(ch *channel, rated bool) bool {
+// heldByRate reports whether the owner holds back all that ch has: bulk, or nothing but unreliable messages.
+func (c *Conn) heldByRate(ch *channel, rated bool) bool {
 	if ch.isBulk() {
 		return c.saturation.bulkHeld && rated
 	}
 	return c.saturation.held && ch.unreliable.len() > 0 && ch.fresh == ch.next && ch.resend.len() == 0
 }
 
-// windowGates reports whether the path keeps back what ch has. The carrier asks for packets whenever it takes some, so messages that are older
+// heldByWindow reports whether the path keeps back what ch has. The carrier asks for packets whenever it takes some, so messages that are older
 // than this tick wait for the path. So do all messages of an owner that never corks (Ticks is 0).
-func (c *Conn) windowGates(ch *channel) bool {
+func (c *Conn) heldByWindow(ch *channel) bool {
 	play, bulk := c.leftOver()
 	switch {
 	case c.dark() || c.sent.spread() >= c.limits.History-1 || ch.resend.len() > 0 || c.stats.Ticks == 0:

@@ -162,7 +162,7 @@ func (a *Actor) mustFit() error {
 
 // openToOwner opens a new actor for the connection at the end of its chain of owners, unless its constructor has.
 func (a *Actor) openToOwner() error {
-	if a.conn == nil || a.conn.expected() {
+	if a.conn == nil || a.conn.mayJoin() {
 		return nil
 	}
 	return a.show(a.conn)

@@ -231,7 +231,7 @@ func (c *Conn) start(carrier link.Carrier) *CloseError {
 	return w.lobby.attach(c, func() {
 		c.link = link.New(carrier, config, c.machine, machines...)
 		c.extended.Link = c.link
-		c.work.Go(c.shake)
+		c.work.Go(c.runHandshake)
 	})
 }
 

@@ -87,8 +87,8 @@ func (a *Actor) end(reason CloseReason) {
 	}
 }
 
-// mayChange returns an error when by, a method that only a server may call, cannot be called on the actor.
-func (a *Actor) mayChange(by string) error {
+// checkAuthority returns an error when by, a method that only a server may call, cannot be called on the actor.
+func (a *Actor) checkAuthority(by string) error {
 	switch {
 	case !a.made():
 		return fmt.Errorf("rpc: %s of %s", by, noActor)
@@ -110,7 +110,7 @@ func (a *Actor) TearOff() error {
 	if a.made() && a.torn && !a.dead {
 		return nil
 	}
-	if err := a.mayChange("TearOff"); err != nil {
+	if err := a.checkAuthority("TearOff"); err != nil {
 		return err
 	}
 	a.dormancy.on = false

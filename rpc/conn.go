@@ -77,7 +77,7 @@ type Conn struct {
 	replaced      []*Conn       // OnDisconnect runs for these before OnConnect does for this one: see lobby.claim and endedBefore
 	identity      string        // written under lobby.mu; read freely once loginAsked or joined is set
 	welcomed      chan struct{} // closed when joined
-	handshakeWake chan struct{} // of capacity 1; wakes shake for a message of the handshake
+	handshakeWake chan struct{} // of capacity 1; wakes runHandshake for a message of the handshake
 	maxBunch      int           // most bytes of one message, by both ends' limits
 	peerSeals     bool          // the peer has Config.Sealed
 
@@ -281,8 +281,8 @@ func (c *Conn) reuse(message *bunch.Message) {
 // usable reports whether the connection has joined and is neither closed nor ended, so that something may be sent.
 func (c *Conn) usable() bool { return c.joined.Load() && !c.closing.Load() && !c.ended.Load() }
 
-// expected reports whether a client is in Config.Login or behind it and may still join: it may own actors already.
-func (c *Conn) expected() bool {
+// mayJoin reports whether a client is in Config.Login or behind it and may still join: it may own actors already.
+func (c *Conn) mayJoin() bool {
 	return c.loginAsked.Load() && !c.joined.Load() && !c.closing.Load() && !c.ended.Load()
 }
 

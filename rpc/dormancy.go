@@ -31,7 +31,7 @@ type dormancy struct {
 // client is not told: use a [Request], which ends with ErrDormant, or wake the actor first, by a call on an actor that is not dormant.
 // SetOwner and Destroy reach dormant copies. Server only. UE: SetNetDormancy(DORM_DormantAll) and DORM_Awake.
 func (a *Actor) SetDormant(on bool) error {
-	if err := a.mayChange("SetDormant"); err != nil {
+	if err := a.checkAuthority("SetDormant"); err != nil {
 		return err
 	}
 	if a.dormancy.on = on; on {
@@ -45,7 +45,7 @@ func (a *Actor) SetDormant(on bool) error {
 // FlushDormancy makes the next Flush send the state of a dormant actor to all clients that have a copy. The actor stays dormant; call it
 // before or after the changes. For an actor that is awake each Flush does so anyway. Server only. UE: FlushNetDormancy.
 func (a *Actor) FlushDormancy() error {
-	if err := a.mayChange("FlushDormancy"); err != nil {
+	if err := a.checkAuthority("FlushDormancy"); err != nil {
 		return err
 	}
 	a.wake()

@@ -17,7 +17,7 @@ import (
 // mismatchTime is how long a server waits for a client whose classes differ to name the difference and close.
 const mismatchTime = 2 * time.Second
 
-// handshake is one side of a connection's handshake. It runs on a goroutine of its own (shake), so it advances though nobody ticks.
+// handshake is one side of a connection's handshake. It runs on a goroutine of its own (Conn.runHandshake), so it advances though nobody ticks.
 type handshake struct {
 	conn     *Conn
 	greeting control.Greeting
@@ -25,7 +25,7 @@ type handshake struct {
 	deadline time.Time   // of the whole handshake
 	late     *CloseError // set when the classes differ: the timer ends the connection with it
 	ctx      context.Context
-	verdict  chan verdict // of capacity 1; Authenticate's goroutine sends, shake receives
+	verdict  chan verdict // of capacity 1; Authenticate's goroutine sends, runHandshake receives
 }
 
 // verdict is the decision of Authenticate about a client, or of Login after it.
@@ -41,8 +41,8 @@ var errNoLogin = errors.New("Config.Login did not return")
 // errNoAnswer is the verdict when Authenticate panicked, which is not the client's fault.
 var errNoAnswer = errors.New("Config.Authenticate did not return")
 
-// shake runs the handshake of c until it has joined or ended.
-func (c *Conn) shake() {
+// runHandshake runs the handshake of c until it has joined or ended.
+func (c *Conn) runHandshake() {
 	first := c.world.config.handshakeTimeout()
 	deadline := time.Now().Add(first)
 	if c.server {
@@ -134,7 +134,7 @@ func (h *handshake) onHello(peer control.Hello) {
 	ours := h.hello()
 	h.timer.Reset(time.Until(h.deadline))
 	if peer.Version != ours.Version {
-		client, server := c.sides(ours, peer)
+		client, server := c.bySide(ours, peer)
 		h.fail(violationf(ProtocolMismatch, "the client speaks version %d and the server version %d", client.Version, server.Version))
 		return
 	}
@@ -244,12 +244,12 @@ func (h *handshake) logIn(identity string) {
 func (h *handshake) decideLogin() {
 	c, w := h.conn, h.conn.world
 	v := verdict{identity: c.identity, err: errNoLogin, loggedIn: true}
-	if c.expected() && len(w.endedBefore(c)) > 0 {
+	if c.mayJoin() && len(w.endedBefore(c)) > 0 {
 		w.loggingIn = append(w.loggingIn, h)
 		return
 	}
 	defer func() { h.verdict <- v }()
-	if c.expected() {
+	if c.mayJoin() {
 		v.err = w.login(c)
 	}
 }
@@ -314,7 +314,7 @@ func (h *handshake) beginSealed() {
 // with Config.ExplainMismatch does the server send them, and the client names the difference in both logs.
 func (h *handshake) mismatched(peer control.Hello) {
 	c := h.conn
-	client, server := c.sides(h.hello(), peer)
+	client, server := c.bySide(h.hello(), peer)
 	mismatch := violationf(ProtocolMismatch, "the classes differ: shape %x at the client, %x at the server; the server's Config.ExplainMismatch names the difference",
 		client.Shape[:4], server.Shape[:4])
 	if !c.server || !c.world.config.ExplainMismatch {
@@ -327,8 +327,8 @@ func (h *handshake) mismatched(peer control.Hello) {
 	h.conn.sendAtOnce(control.AppendShape(nil, c.world.table.shape.Lines))
 }
 
-// sides returns the two Hellos by who sent them, for reasons that stand in both logs: "here" would be wrong in one of them.
-func (c *Conn) sides(ours, peers control.Hello) (client, server control.Hello) {
+// bySide returns the two Hellos by who sent them, for reasons that stand in both logs: "here" would be wrong in one of them.
+func (c *Conn) bySide(ours, peers control.Hello) (client, server control.Hello) {
 	if c.server {
 		return peers, ours
 	}

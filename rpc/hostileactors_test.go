@@ -142,7 +142,7 @@ func TestArgumentFullOfRefs(t *testing.T) {
 		arg[i] = a.ref
 	}
 	began := time.Now()
-	require.Empty(t, last.unknown(&arg))
+	require.Empty(t, last.clearUnknown(&arg))
 	took := time.Since(began)
 	t.Logf("%d references to an actor that is open for %d: %v", refs, conns, took)
 }

@@ -196,7 +196,7 @@ const (
 // class has [At] or [Relevant], the actor stays open until it was not relevant to c for 5 s. A dormant actor falls asleep there again
 // at the next Flush. Server only.
 func (a *Actor) OpenTo(c *Conn) error {
-	if err := a.mayChange("OpenTo"); err != nil {
+	if err := a.checkAuthority("OpenTo"); err != nil {
 		return err
 	}
 	if c == nil || c.world != a.world {

@@ -11,36 +11,36 @@ import (
 // connection, [Actor.Conn], or at the server itself. The client of that connection may call Server RPCs, runs Client RPCs, and gets the fields
 // that are for the owner. UE: AActor::Owner; the chain of GetNetConnection.
 type Owner interface {
-	// ends returns both ends of the chain: the actor that owns directly, nil when it is no actor, and the connection at the far end, nil when
+	// chainEnds returns both ends of the chain: the actor that owns directly, nil when it is no actor, and the connection at the far end, nil when
 	// that is the server.
-	ends() (owner *Actor, conn *Conn)
+	chainEnds() (owner *Actor, conn *Conn)
 }
 
-func (c *Conn) ends() (*Actor, *Conn) { return nil, c }
+func (c *Conn) chainEnds() (*Actor, *Conn) { return nil, c }
 
-func (a *Actor) ends() (*Actor, *Conn) {
+func (a *Actor) chainEnds() (*Actor, *Conn) {
 	if a == nil {
 		return nil, nil
 	}
 	return a, a.conn
 }
 
-// endsOf returns the ends of o, which is nil for the server itself.
-func endsOf(o Owner) (owner *Actor, conn *Conn) {
+// chainEndsOf returns the ends of the chain of o, which is nil for the server itself.
+func chainEndsOf(o Owner) (owner *Actor, conn *Conn) {
 	if o == nil {
 		return nil, nil
 	}
-	return o.ends()
+	return o.chainEnds()
 }
 
-// mayOwn returns an error when the ends of an owner, owner and conn, cannot own a. Spawn, which has yet to make the actor, passes nil for a.
-func (w *World) mayOwn(a, owner *Actor, conn *Conn) error {
+// checkOwner returns an error when an owner with these ends of its chain cannot own a. Spawn, which has yet to make the actor, passes nil for a.
+func (w *World) checkOwner(a, owner *Actor, conn *Conn) error {
 	switch {
 	case owner != nil && owner.world != w, conn != nil && conn.world != w:
 		return fmt.Errorf("the owner is of another world: %w", ErrWrongRole)
 	case owner != nil && (owner.dead || owner.torn):
 		return fmt.Errorf("the owner, %v, is destroyed or torn off: %w", owner, ErrClosed)
-	case conn != nil && !conn.expected() && !conn.usable(): // in this order: a connection that joins meanwhile is still found usable
+	case conn != nil && !conn.mayJoin() && !conn.usable(): // in this order: a connection that joins meanwhile is still found usable
 		return fmt.Errorf("the owner is %v: %w", conn, ErrClosed)
 	}
 	for o := owner; o != nil && a != nil; o = o.owner {
@@ -96,14 +96,14 @@ func (a *Actor) ownerChanged() {
 // after OnDisconnect, each before its owner. SetOwner(a, nil) in OnDisconnect keeps a and all that a owns; in OnClose of the pawn that owns a it
 // comes too late.
 func (w *World) SetOwner(a *Actor, to Owner) error {
-	if err := a.mayChange("SetOwner"); err != nil {
+	if err := a.checkAuthority("SetOwner"); err != nil {
 		return err
 	}
 	if a.world != w {
 		return ofAnother(fmt.Sprintf("SetOwner of %v", a))
 	}
-	owner, conn := endsOf(to)
-	if err := w.mayOwn(a, owner, conn); err != nil {
+	owner, conn := chainEndsOf(to)
+	if err := w.checkOwner(a, owner, conn); err != nil {
 		return fmt.Errorf("rpc: SetOwner of %v: %w", a, err)
 	}
 	if a.owner == owner && a.conn == conn {
@@ -189,7 +189,7 @@ func (a *Actor) tellOwners(previous, conn *Conn) error {
 		a.partFrom(previous)
 	}
 	switch {
-	case conn == nil || conn.expected():
+	case conn == nil || conn.mayJoin():
 		return nil
 	case a.openingOn(conn) == nil:
 		return a.open(conn)

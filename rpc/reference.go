@@ -53,9 +53,9 @@ var (
 	references = refs.Finder{Ref: refType, Actor: reflect.TypeFor[Actor]()}
 )
 
-// unknown returns the references in the argument at p that name no actor which is open on c, and sets them to 0. Otherwise a
+// clearUnknown sets the references in the argument at p that name no actor which is open on c to 0, and returns what they were. Otherwise a
 // client could name actors that it was never shown.
-func (c *Conn) unknown(p any) (unknown []Ref) {
+func (c *Conn) clearUnknown(p any) (unknown []Ref) {
 	references.Each(reflect.ValueOf(p).Elem(), func(v reflect.Value) {
 		if ref := Ref(v.Uint()); ref != 0 && c.Actor(ref) == nil {
 			unknown = append(unknown, ref)
@@ -92,7 +92,7 @@ type waitingCall struct {
 // resolve sets references in an argument that name no open actor to 0. If the call shall wait for those actors instead, it keeps the
 // call and returns true.
 func (c *Conn) resolve(call *Call, m *method, p any, payload []byte) (wait bool) {
-	needs := c.unknown(p)
+	needs := c.clearUnknown(p)
 	if len(needs) == 0 {
 		return false
 	}

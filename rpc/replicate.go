@@ -290,7 +290,7 @@ func (w *World) readFields(c *Conn, a *Actor, fields state.Mask, b []byte, packe
 		if r == nil || packet < a.states.newest[i] {
 			b, err = d.plan.Skip(b, i-d.first)
 		} else {
-			c.touch(r)
+			c.rememberOnce(r)
 			a.states.newest[i] = packet
 			b, err = r.read(b, i-d.first)
 		}
@@ -306,12 +306,12 @@ func (c *Conn) readList(r replica, b []byte, packet uint64) error {
 	if r == nil {
 		return nil
 	}
-	c.touch(r)
+	c.rememberOnce(r)
 	return r.(keeper).readItems(b, packet)
 }
 
-// touch remembers a state before a packet changes it for the first time.
-func (c *Conn) touch(r replica) {
+// rememberOnce remembers a state before a packet changes it for the first time.
+func (c *Conn) rememberOnce(r replica) {
 	for _, other := range c.copies.reps.replicas {
 		if other == r {
 			return

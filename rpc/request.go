@@ -279,7 +279,7 @@ func (h *hearer[R]) read(c *Conn, payload []byte) error {
 		*raw = keep(raw).(Raw) // the asker may keep it, and a goroutine in Ask reads it later
 	}
 	if h.m.refers {
-		c.drops.Add(drops.UnknownRef, len(c.unknown(&h.result)))
+		c.drops.Add(drops.UnknownRef, len(c.clearUnknown(&h.result)))
 	}
 	return h.m.validate(&h.result)
 }

@@ -79,10 +79,10 @@ func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 		return a.localPlan(m)
 	case a.torn:
 		return plan{}, fmt.Errorf("rpc: %v: %v is torn off, and its owner's copy no longer ours: %w", m, a, ErrClosed)
-	case a.conn.expected():
+	case a.conn.mayJoin():
 		return plan{}, fmt.Errorf("rpc: %v for %v: it has not joined yet; OnConnect is the first place for calls to it", m, a.conn)
 	case !a.conn.usable():
-		a.conn.missed()
+		a.conn.countGone()
 		return plan{}, nil
 	}
 	return plan{remote: true, conn: a.conn}, nil
@@ -105,7 +105,7 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 		o := a.openingOn(p.conn)
 		if o == nil {
 			if err := a.open(p.conn); err != nil && !p.conn.usable() {
-				p.conn.missed()
+				p.conn.countGone()
 				return nil
 			} else if err != nil {
 				return err
@@ -125,7 +125,7 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 		switch o := a.openings[i]; {
 		case o.parted: // its client has owned the actor, and gets nothing more
 		case !o.conn.usable():
-			o.conn.missed()
+			o.conn.countGone()
 		default:
 			first = cmp.Or(first, a.send(o, m, payload))
 		}
@@ -157,8 +157,8 @@ func (c *Conn) saturated(now time.Time) bool {
 	return standing || c.allowance.Behind(now, queued) > 0
 }
 
-// missed counts a call to a client whose connection is closing or has ended. It is not logged, for it is nobody's mistake.
-func (c *Conn) missed() { c.drops.Add(drops.Gone, 1) }
+// countGone counts a call to a client whose connection is closing or has ended. It is not logged, for it is nobody's mistake.
+func (c *Conn) countGone() { c.drops.Add(drops.Gone, 1) }
 
 // send sends a call on one channel. When the connection is saturated, it drops an unreliable call that is not a multicast, as UE does.
 func (a *Actor) send(to *opening, m *method, payload []byte) error {
@@ -168,7 +168,7 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	a.world.frame.cork(c)
 	if a.world.IsServer() && (!c.usable() || c.machine.Err() != nil) {
 		c.link.Unlock()
-		c.missed()
+		c.countGone()
 		return nil
 	}
 	if m.kind != multicastRPC && m.delivery > bunch.ReliableUnordered && c.saturated(now) {
@@ -196,7 +196,7 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 
 	// Without the lock: closing and logging may take long.
 	if err != nil {
-		c.tellFailed(err)
+		c.logFailed(err)
 		return err
 	}
 	a.world.logs.Sent(c.logged(m, len(payload)), to.channel, Channel{c, to.channel}.Reliable)
@@ -227,8 +227,8 @@ func (a *Actor) sendFailed(to *opening, m *method, size int, err error) error {
 	return cause
 }
 
-// tellFailed logs err if the call has closed its connection.
-func (c *Conn) tellFailed(err error) {
+// logFailed logs err if the call has closed its connection.
+func (c *Conn) logFailed(err error) {
 	if cause, ok := errors.AsType[*CloseError](err); ok {
 		c.world.log.Error("connection closed by a call", "conn", c, "code", cause.Code.String(), "reason", cause.Reason)
 	}

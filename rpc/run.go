@@ -349,7 +349,7 @@ func (w *World) admitJoined() {
 func (w *World) expelEnded() {
 	for i := 0; i < len(w.ending); {
 		c := w.ending[i]
-		if c.waits() || slices.Contains(w.joining, c) {
+		if c.mayStillRun() || slices.Contains(w.joining, c) {
 			i++
 			continue
 		}

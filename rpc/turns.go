@@ -69,8 +69,8 @@ type turn struct {
 	ended   time.Time       // when the world learned that the connection has ended; zero while it lives
 }
 
-// more reports whether messages are left that may run in this Dispatch.
-func (c *Conn) more() bool { return c.turn.waiting > 0 && !c.closing.Load() }
+// hasMessages reports whether messages are left that may run in this Dispatch.
+func (c *Conn) hasMessages() bool { return c.turn.waiting > 0 && !c.closing.Load() }
 
 // takeTurns runs the messages that have arrived, as far as time allows; those that arrive meanwhile wait for the next Dispatch. With cork it looks
 // at every connection, and corks it; otherwise it looks only at the active ones.
@@ -99,7 +99,7 @@ func (w *World) takeTurns(cork bool) {
 	w.serve(&t.late, t.share, t.total)
 	t.settle()
 	for _, c := range t.late {
-		c.tellLate()
+		c.noteLate()
 	}
 }
 
@@ -110,7 +110,7 @@ func (w *World) look(c *Conn) bool {
 	c.turn.waiting = len(c.turn.spare) + c.machine.Ready()
 	c.link.Unlock()
 	c.turn.used, c.turn.longest, c.turn.slowest = 0, 0, tasks.Doing{}
-	return c.more()
+	return c.hasMessages()
 }
 
 // begin sets the time limits of a Dispatch; a share of 0 means none.
@@ -145,12 +145,12 @@ func (w *World) serve(queue *[]*Conn, limit, until time.Duration) {
 	t := &w.turns
 	for i := 0; i < len(*queue) && (until == 0 || t.elapsed < until); i++ {
 		c := (*queue)[i]
-		if c.more() {
+		if c.hasMessages() {
 			w.runTurn(c, limit)
 		}
 		(*queue)[i] = nil
 		switch {
-		case !c.more():
+		case !c.hasMessages():
 			c.turn.late = false
 		case t.share > 0 && c.turn.used >= t.share:
 			t.served = append(t.served, c)
@@ -192,7 +192,7 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 		} else {
 			w.deliverWatched(c, message)
 		}
-		if !c.more() {
+		if !c.hasMessages() {
 			w.callRepNotifies(c)
 		} else if n < nextLook {
 			continue
@@ -297,7 +297,7 @@ func (t *turns) arrivedClose(c *Conn, channel uint64) CloseReason {
 // peek returns the message that nextMessage would take, nil when there is none.
 func (w *World) peek(c *Conn) *bunch.Message {
 	t, u := &w.turns, &c.turn
-	if !c.more() {
+	if !c.hasMessages() {
 		return nil
 	}
 	if len(u.spare) == 0 && t.next == t.end {
@@ -329,8 +329,8 @@ func (c *Conn) take(into []bunch.Message) int {
 	return n
 }
 
-// tellLate counts that messages of the connection were left when the Dispatch ended, and logs it at most once a second.
-func (c *Conn) tellLate() {
+// noteLate counts that messages of the connection were left when the Dispatch ended, and logs it at most once a second.
+func (c *Conn) noteLate() {
 	c.deferred.Add(1)
 	hidden, ok := c.lateWarn.Pass(c.world.frame.now)
 	if !ok {
@@ -349,8 +349,8 @@ func (c *Conn) tellLate() {
 		"limit", t.total, "all", t.elapsed)
 }
 
-// waits reports whether messages of a connection that has ended may still run: for endedTime, if some were left.
-func (c *Conn) waits() bool {
+// mayStillRun reports whether messages of a connection that has ended may run all the same: for endedTime, if some were left.
+func (c *Conn) mayStillRun() bool {
 	if !c.turn.late || c.closing.Load() {
 		return false
 	}

@@ -262,7 +262,7 @@ func (w *World) Spawn(class *Class, owner Owner, options ...SpawnOption) (*Actor
 
 // spawn is Spawn: set, unless it is nil, is called with the object that the constructor returned, before the actor opens for anybody.
 func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(object any)) (*Actor, error) {
-	owner, conn := endsOf(to)
+	owner, conn := chainEndsOf(to)
 	switch {
 	case class == nil:
 		return nil, errors.New("rpc: Spawn of a nil *Class: take what NewClass returned")
@@ -271,7 +271,7 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 	case !slices.Contains(w.table.all(), class):
 		return nil, fmt.Errorf("rpc: Spawn of a %q: the class is neither bound nor in Config.Classes", class.name)
 	}
-	if err := w.mayOwn(nil, owner, conn); err != nil {
+	if err := w.checkOwner(nil, owner, conn); err != nil {
 		return nil, fmt.Errorf("rpc: Spawn of a %q: %w", class.name, err)
 	}
 	a := &Actor{world: w, class: class, own: part{binding: w.bindings[class]}, conn: conn}
