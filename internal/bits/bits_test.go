@@ -57,16 +57,6 @@ func TestErrorSticks(t *testing.T) {
 	require.ErrorIs(t, r.Finish(), bits.ErrRange, "the first error is kept")
 }
 
-func TestFloat64(t *testing.T) {
-	w := bits.NewWriter(nil)
-	w.Float64(math.Pi)
-	b := w.Bytes()
-	require.Equal(t, math.Float64bits(math.Pi), binary.LittleEndian.Uint64(b))
-	r := bits.NewReader(b)
-	require.Equal(t, math.Pi, r.Float64())
-	require.NoError(t, r.Finish())
-}
-
 func TestWideValuesAreMasked(t *testing.T) {
 	w := bits.NewWriter(nil)
 	w.Bits(0xffffffff, 3)

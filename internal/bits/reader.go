@@ -92,9 +92,6 @@ func (r *Reader) Uint64() uint64 {
 // Float32 reads the bits of IEEE 754.
 func (r *Reader) Float32() float32 { return math.Float32frombits(r.Bits(32)) }
 
-// Float64 reads what Writer.Float64 wrote.
-func (r *Reader) Float64() float64 { return math.Float64frombits(r.Uint64()) }
-
 // Align skips to the next byte boundary, if any; ErrPadding when a bit skipped is not zero.
 func (r *Reader) Align() {
 	n := -r.pos & 7

@@ -59,9 +59,6 @@ func (w *Writer) Uint64(v uint64) {
 // Float32 writes the bits of IEEE 754.
 func (w *Writer) Float32(v float32) { w.Bits(math.Float32bits(v), 32) }
 
-// Float64 writes the bits of IEEE 754 as Uint64 does.
-func (w *Writer) Float64(v float64) { w.Uint64(math.Float64bits(v)) }
-
 // Align writes zero bits up to the next byte boundary, if any.
 func (w *Writer) Align() {
 	if w.count > 0 {
