@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// channel is one channel's state in both directions.
+// channel is one channel's state in both directions. It belongs to its Conn, whose owner's lock guards it.
 type channel struct {
 	number   uint64
 	priority Priority

@@ -26,6 +26,7 @@ const (
 // declared once, in a package that client and server share, and bound to behaviour on each side with [Bind].
 // Declare a class and its methods in package variables: once a world uses a class, nothing can be added.
 type Class struct {
+	// Written by the declarations, on one goroutine, and only read once a world uses the class.
 	name     string
 	methods  []*method
 	states   []*declaredState
@@ -42,7 +43,7 @@ type Class struct {
 	slot       int      // of a component: its index in components of that class
 	components []*Class // in the order of their declaration
 
-	closed atomic.Bool // a world uses it: nothing can be added
+	closed atomic.Bool // a world uses it: nothing can be added; safe from any goroutine
 }
 
 // ClassOption adjusts a class where it is declared.

@@ -23,12 +23,12 @@ type opening struct {
 	reliable int // messages that were sent reliably, the open included
 
 	// On a server: the states.
-	sees   state.Mask // fields that the client may have, by their conditions; without those tagged initial
-	lacks  state.Mask // fields of sees whose newest values the client may lack, and that are not on their way
-	fresh  state.Mask // fields of lacks that updateEarly has not sent since they changed
-	told   state.Mask // fields that left in an update since the open, whatever its fate: lastPayload sends them again
-	listed bool       // it is in stateOutbox.dirty
-	closed bool
+	sees   state.Mask      // fields that the client may have, by their conditions; without those tagged initial
+	lacks  state.Mask      // fields of sees whose newest values the client may lack, and that are not on their way
+	fresh  state.Mask      // fields of lacks that updateEarly has not sent since they changed
+	told   state.Mask      // fields that left in an update since the open, whatever its fate: lastPayload sends them again
+	listed bool            // it is in stateOutbox.dirty
+	closed bool            // Actor.forget has taken it from its actor and connection
 	since  time.Time       // when the last update was handed over, or else when the actor opened; for urgency
 	claim  float64         // what urgency has returned, for stateOutbox.sort
 	late   state.Mask      // initial fields that the open could not carry, because the constructor called OpenTo

@@ -79,17 +79,17 @@ func (w *World) Run(ctx context.Context) error {
 	}
 }
 
-// run is what Run knows from one step to the next.
+// run is what Run knows from one step to the next. Only the goroutine in Run uses it.
 type run struct {
 	world *World
 
-	// What wakes it, besides the world's driver, which is also told of the context's end: each channel costs every wait its part.
+	// What ends a sleep. The driver does so too, also when the context ends, because a select takes the longer the more channels it has.
 	tick      <-chan time.Time // of Config.TickRate; nil = none
 	settle    *time.Timer      // runs while the world is unsettled
-	settled   <-chan time.Time // of settle; nil while that is not set
+	settled   <-chan time.Time // of settle; nil while that does not run
 	gathering driver.Gathering
 
-	happened    bool      // something else than settle has woken it
+	happened    bool      // something else than settle has ended the last sleep
 	lookedAtAll time.Time // when a step last looked at all connections; zero = the next one does
 	last        int       // steps since the world was closed
 }

@@ -48,7 +48,7 @@ type SealedStats struct {
 // after another: the first begins at the end of the handshake, and when one has closed, the client opens the next. While one is open and
 // not silent it carries all. A carrier has no goroutine while it is idle.
 //
-// Methods without a word about it belong to the world's goroutine, and before Join to that of the handshake.
+// Unless their comments say otherwise, its methods belong to the world's goroutine, and before Join to that of the handshake.
 type sealedCarrier struct {
 	conn      *Conn
 	quic      *quicconn.Carrier

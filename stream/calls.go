@@ -150,7 +150,7 @@ func isMulticast[A any](call Caller[A]) bool {
 	return ok
 }
 
-// Calling is one [Calls] on its way.
+// Calling is one [Calls] on its way. Its methods are safe from any goroutine.
 type Calling struct {
 	// Set by Calls.
 	name  string // of the RPC, for errors

@@ -59,12 +59,12 @@ type inbox struct {
 	remote atomic.Pointer[netip.AddrPort] // the peer's address, by QUIC
 	lent   *atomic.Int64                  // bytes that all inboxes of the socket have borrowed; nil = none may
 
-	mu          sync.Mutex
-	first, last *block    // blocks of the packets that wait
-	held        int       // bytes of all blocks, including those that take has handed out
-	extra       int       // bytes borrowed from the socket
-	second      time.Time // when the second began that others counts
-	others      int       // packets from elsewhere in that second
+	mu          sync.Mutex // guards the fields below, up to closed
+	first, last *block     // blocks of the packets that wait
+	held        int        // bytes of all blocks, including those that take has handed out
+	extra       int        // bytes borrowed from the socket
+	second      time.Time  // when the second began that others counts
+	others      int        // packets from elsewhere in that second
 	closed      bool
 
 	strayed         atomic.Bool   // a packet came from elsewhere since the carrier looked

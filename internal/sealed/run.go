@@ -67,14 +67,16 @@ type runner struct {
 	changed bool  // it changed, which Config.Changed was not told yet
 	pings   bool  // Ping is due, which may block
 
+	// Memory of a turn.
 	burst *burst // packets to be sent; nil between turns, unless the socket is blocked
 	batch *batch // packets that are received; nil as burst
 	taken taken  // packets from the inbox
 
+	// What decides how the next turns work.
 	waited time.Duration // smoothed: how long packets wait in the inbox
 	load   int           // packets of the last turns, each turn counting 7/8 of the one after it
 
-	observed time.Time
+	observed time.Time // when Config.Observe was last called
 	pinger   pinger
 }
 

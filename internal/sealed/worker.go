@@ -37,8 +37,8 @@ type worker struct {
 	token chan struct{} // capacity 1; holds a wake, and ends the sleep of the goroutine
 	timer *time.Timer   // of sleep; nil before the first
 
-	mu      sync.Mutex
-	working bool // somebody works
+	mu      sync.Mutex // guards the fields below, up to due
+	working bool       // somebody works
 	ended   bool
 	next    time.Time    // when work is due, while nobody works; zero = never
 	later   timers.Timer // calls expired at due
