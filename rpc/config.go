@@ -88,7 +88,7 @@ type Config struct {
 	ReceiveLimit     int           // bytes of that for one connection: from Join on while few have joined, else as it uses them; at least 256 KiB, default 8 MiB
 	MaxLocalCalls    int           // calls made in this world that wait for the next Dispatch; default 4,096
 	MaxRequests      int           // open requests of a connection that this side asked, and as many that it will answer later; default 64
-	RequestTime      time.Duration // how long a [Request] may take when its context has no deadline; default 10 s, negative = any time
+	RequestTime      time.Duration // how long a [Request] may take that has no limit of its own, a context's deadline or ThenWithin's; default 10 s, negative = any time
 	MessageRate      float64       // messages of [Conn.SendMessage] that a connection runs in a second, while others wait; default 64
 	MaxPosts         int           // functions that wait for the next Dispatch; default 65,536
 

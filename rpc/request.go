@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,8 +19,8 @@ import (
 // RPC; where an RPC is silently dropped, a question is answered with an error. UE has no counterpart: games use a Server RPC and a Client
 // RPC with a number.
 //
-// A request ends once: with its answer, with the error of the far handler, when its time is over (Config.RequestTime, or the deadline
-// of a context), when it is canceled, when the actor's channel closes, or with the connection. Every error of one is a
+// A request ends once: with its answer, with the error of the far handler, when its time is over (Config.RequestTime, the deadline of a
+// context, or the limit of ThenWithin), when it is canceled, when the actor's channel closes, or with the connection. Every error of one is a
 // [*RequestError]. While a request is open its actor does not fall asleep.
 type Request[A, R any] struct{ question, answer *method }
 
@@ -84,7 +85,7 @@ func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err
 	w := a.world
 	if _, bounded := ctx.Deadline(); !bounded && w.config.requestTime() > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, w.config.requestTime(), w.timeUp())
+		ctx, cancel = context.WithTimeoutCause(ctx, w.config.requestTime(), w.timeUp(0))
 		defer cancel()
 	}
 	wait := &waiter[R]{wasPut: make(chan struct{}), done: make(chan struct{})}
@@ -156,17 +157,32 @@ func (w *waiter[R]) finish(result R, err error) {
 }
 
 // Then asks, on the world's goroutine, and calls fn there once, in a later Dispatch, with the answer or the error. When Then itself
-// returns an error, nothing was asked, and fn is not called. The request ends after Config.RequestTime.
+// returns an error, nothing was asked, and fn is not called. The request ends after Config.RequestTime; see ThenWithin.
 func (r *Request[A, R]) Then(a *Actor, arg A, fn func(result R, err error)) error {
+	return r.then("Then", a, arg, 0, fn)
+}
+
+// ThenWithin is Then for a request that ends after limit, whatever Config.RequestTime is: fn hears context.DeadlineExceeded in the first
+// Dispatch after it, and the far side that nobody waits any more. When limit is not above 0, ThenWithin returns that error, and nothing was
+// asked.
+func (r *Request[A, R]) ThenWithin(limit time.Duration, a *Actor, arg A, fn func(result R, err error)) error {
+	if limit <= 0 {
+		return (&inquiry{method: r.question}).failed(fmt.Errorf("asked with a limit of %v: %w", limit, context.DeadlineExceeded))
+	}
+	return r.then("ThenWithin", a, arg, limit, fn)
+}
+
+// then is Then and ThenWithin, which by names. A limit of 0 is Config.RequestTime.
+func (r *Request[A, R]) then(by string, a *Actor, arg A, limit time.Duration, fn func(result R, err error)) error {
 	switch {
 	case !a.made():
 		return fmt.Errorf("rpc: %v asked of %s", r, noActor)
 	case fn == nil:
-		return fmt.Errorf("rpc: Then of %v: no function for the answer", r)
+		return fmt.Errorf("rpc: %s of %v: no function for the answer", by, r)
 	}
-	q := &inquiry{actor: a, method: r.question, to: &hearer[R]{m: r.answer, then: fn}}
+	q := &inquiry{actor: a, method: r.question, to: &hearer[R]{m: r.answer, then: fn}, limit: limit}
 	var until time.Time
-	if limit := a.world.config.requestTime(); limit > 0 {
+	if limit = cmp.Or(limit, a.world.config.requestTime()); limit > 0 {
 		until = time.Now().Add(limit)
 	}
 	return r.put(q, arg, until)

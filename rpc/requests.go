@@ -39,11 +39,12 @@ func newRequests(limit int) (r requests) {
 // inquiry is a question that this side asks.
 type inquiry struct {
 	actor  *Actor
-	method *method  // of the question
-	conn   *Conn    // nil: this world answers
-	number uint64   // 0: not asked yet
-	to     receiver // of the answer
-	waits  bool     // a goroutine in Ask waits; else a function of the game runs
+	method *method       // of the question
+	conn   *Conn         // nil: this world answers
+	number uint64        // 0: not asked yet
+	limit  time.Duration // of ThenWithin; 0: Config.RequestTime, or the context of Ask
+	to     receiver      // of the answer
+	waits  bool          // a goroutine in Ask waits; else a function of the game runs
 }
 
 // receiver takes the answer: a hearer without its type.
@@ -216,12 +217,15 @@ func (w *World) expire(r *requests) {
 	now := time.Now()
 	for q, due := r.asked.TakeDue(now); due; q, due = r.asked.TakeDue(now) {
 		w.tellCanceled(q)
-		q.end(w.timeUp())
+		q.end(w.timeUp(q.limit))
 	}
 }
 
-// timeUp returns the error of an inquiry that nobody answered in time.
-func (w *World) timeUp() error {
+// timeUp returns the error of an inquiry that nobody answered in time. A limit of 0 is Config.RequestTime.
+func (w *World) timeUp(limit time.Duration) error {
+	if limit > 0 {
+		return fmt.Errorf("no answer came within %v: %w", limit, context.DeadlineExceeded)
+	}
 	return fmt.Errorf("no answer came within %v, see Config.RequestTime: %w", w.config.requestTime(), context.DeadlineExceeded)
 }
 

@@ -454,6 +454,53 @@ func TestRequestsInTheDark(t *testing.T) {
 	})
 }
 
+// TestRequestsWithLimitsOfTheirOwn: each ends in its own time, sooner or later than Config.RequestTime, and the far side hears of it.
+func TestRequestsWithLimitsOfTheirOwn(t *testing.T) {
+	off(t, func(t *testing.T, net *rpctest.Network) {
+		s := newStreet(t, net, rpc.Config{}, rpc.Config{RequestTime: 2 * time.Second})
+		answers, waiting := s.later()
+		within := func(limit time.Duration, a *rpc.Actor) *outcome[receipt] {
+			o := new(outcome[receipt])
+			require.NoError(t, buy.ThenWithin(limit, a, offer{}, func(result receipt, err error) {
+				*o = outcome[receipt]{o.times + 1, result, err, net.Elapsed()}
+			}))
+			return o
+		}
+		began := net.Elapsed()
+		long, usual, short := within(5*time.Second, s.there.actor), then(s, buy, s.there.actor, offer{}), within(time.Second, s.there.actor)
+		here := within(time.Second, s.here.actor) // of the server, of itself
+		s.until(func() bool { return usual.times == 1 })
+		require.InDelta(t, 1, (short.at - began).Seconds(), 0.1)
+		require.InDelta(t, 1, (here.at - began).Seconds(), 0.1)
+		require.InDelta(t, 2, (usual.at - began).Seconds(), 0.1)
+		for _, o := range []*outcome[receipt]{short, here} {
+			require.ErrorIs(t, requestError(t, o.err), context.DeadlineExceeded)
+			require.ErrorContains(t, o.err, "no answer came within 1s: ")
+		}
+		require.ErrorContains(t, usual.err, "no answer came within 2s, see Config.RequestTime")
+		net.Advance(time.Second)
+		require.Len(t, *answers, 4)
+		ended := 0
+		for i, ctx := range *waiting {
+			if ctx.Err() != nil {
+				ended++
+				continue
+			}
+			(*answers)[i](receipt{7}, nil)
+		}
+		require.Equal(t, 3, ended)
+		s.until(func() bool { return long.times == 1 })
+		require.NoError(t, long.err)
+		require.Equal(t, 7, long.result.Number)
+
+		none := buy.ThenWithin(0, s.there.actor, offer{}, func(receipt, error) { t.Error("the function ran") })
+		require.ErrorIs(t, requestError(t, none), context.DeadlineExceeded)
+		require.ErrorContains(t, none, "Shop.Buy has no answer: asked with a limit of 0s")
+		require.ErrorContains(t, buy.ThenWithin(time.Second, s.there.actor, offer{}, nil), "no function")
+		net.Advance(time.Second)
+	})
+}
+
 // TestCanceledRequests: the far side hears of it, and has room again.
 func TestCanceledRequests(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
