@@ -60,7 +60,8 @@ type Config struct {
 	Token []byte
 
 	// ExplainMismatch makes a server send its classes, methods and fields to a client whose own differ, before any login, so
-	// that both logs name the first difference. Without it they show only the two hashes. For development.
+	// that both logs say how many classes each end has, and name the first difference. Without it they show only the two hashes. For
+	// development.
 	ExplainMismatch bool
 
 	// TickRate makes Run tick that often a second, besides on events. 0 = events only. From 7 to 31 it also raises the default of

@@ -124,7 +124,7 @@ func (h *handshake) receive(payload []byte) {
 	case control.Join:
 		h.conn.refuseChannels(bunch.Code(BunchWrongChannel))
 	case control.Shape:
-		h.conn.Close(ProtocolMismatch, shape.Difference(h.conn.world.table.shape.Lines, m.Lines, m.Cut))
+		h.conn.Close(ProtocolMismatch, shape.Mismatch(h.conn.world.table.shape.Lines, m.Lines, m.Cut))
 	}
 }
 

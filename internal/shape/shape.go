@@ -36,6 +36,25 @@ func (s *Shape) Class(index int, name, declarer string) {
 // Hash returns a digest of all lines, which the ends compare in their Hellos.
 func (s *Shape) Hash() [32]byte { return sha256.Sum256([]byte(strings.Join(s.Lines, "\n"))) }
 
+// Mismatch says how many classes a client and its server have, and names their first difference. Its arguments are those of Difference.
+func Mismatch(client, server []string, cut bool) string {
+	more := ""
+	if cut {
+		more = " or more"
+	}
+	return fmt.Sprintf("%d classes at the client, %d%s at the server: %s", classes(client), classes(server), more, Difference(client, server, cut))
+}
+
+// classes counts the classes of a shape.
+func classes(lines []string) (n int) {
+	for _, line := range lines {
+		if isClass(line) {
+			n++
+		}
+	}
+	return n
+}
+
 // Difference names the first difference between a client's lines and its server's. The server's come from the wire; cut says that they
 // end early.
 func Difference(client, server []string, cut bool) string {

@@ -28,6 +28,21 @@ func TestDifferenceInACutShape(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("%q is missing at the client", lines[5]), Difference(lines[:5], cut, true))
 }
 
+// TestMismatchCountsClasses: how many each end has tells a forgotten Bind from an end that is older.
+func TestMismatchCountsClasses(t *testing.T) {
+	var client, server Shape
+	client.Class(0, "Player", "")
+	client.Add("Player.Fire", "Server, Reliable, none")
+	client.Class(1, "Voxel", "")
+	server.Class(0, "Player", "")
+	server.Add("Player.Fire", "Server, Unreliable, none")
+	server.Class(1, "Pipe", "stream.Install")
+	server.Class(2, "Voxel", "")
+	differs := `Player.Fire is "Server, Reliable, none" at the client and "Server, Unreliable, none" at the server`
+	require.Equal(t, "2 classes at the client, 3 at the server: "+differs, Mismatch(client.Lines, server.Lines, false))
+	require.Equal(t, "2 classes at the client, 3 or more at the server: "+differs, Mismatch(client.Lines, server.Lines, true))
+}
+
 func TestTheSameDoNotDiffer(t *testing.T) {
 	var ours, theirs Shape
 	for _, s := range []*Shape{&ours, &theirs} {
