@@ -77,6 +77,14 @@ type level struct {
 	resend queue[*channel] // channels with lost entries
 	fresh  queue[*channel] // channels with messages that were never sent
 	queued int             // bytes of those messages
+	behind int             // of queued: bytes that wait for the ack of another channel, see After
+}
+
+// add counts bytes of ch that begin to wait, or that wait no more when they are negative.
+func (l *level) add(ch *channel, bytes int) {
+	if l.queued += bytes; ch.earlier != nil {
+		l.behind += bytes
+	}
 }
 
 // NewConn returns a connection that begins at now.
@@ -150,8 +158,8 @@ func (c *Conn) SetPriority(number uint64, p Priority) error {
 	if from == to {
 		return nil
 	}
-	from.queued -= ch.queuedBytes
-	to.queued += ch.queuedBytes
+	from.add(ch, -ch.queuedBytes)
+	to.add(ch, ch.queuedBytes)
 	isChannel := func(other *channel) bool { return other == ch }
 	from.resend.remove(isChannel)
 	from.fresh.remove(isChannel)

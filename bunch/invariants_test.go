@@ -25,7 +25,7 @@ func checkConn(t testing.TB, c *Conn) {
 	}
 	copies := checkFlights(t, c)
 	entries, owed, behind, unreliables := 0, 0, 0, backlog{}
-	var queued [levels]int
+	var queued, behindBytes [levels]int
 	for number, ch := range c.channels.open {
 		if number != ch.number {
 			t.Fatalf("channel %d is filed under %d", ch.number, number)
@@ -51,6 +51,7 @@ func checkConn(t testing.TB, c *Conn) {
 		held := ch.earlier != nil
 		if held {
 			behind += ch.unreliable.len()
+			behindBytes[level] += waiting
 		}
 		if held && (ch.inFreshQueue || ch.fresh > 0 || ch.earlier.outstanding() == 0 || ch.earlier.later != ch) {
 			t.Fatalf("channel %d comes after channel %d, and is not held", number, ch.earlier.number)
@@ -61,8 +62,8 @@ func checkConn(t testing.TB, c *Conn) {
 	}
 	checkQueues(t, c)
 	for i := range queued {
-		if queued[i] != c.levels[i].queued {
-			t.Fatalf("level %d: %d bytes wait, %d are counted", i, queued[i], c.levels[i].queued)
+		if lv := &c.levels[i]; queued[i] != lv.queued || behindBytes[i] != lv.behind {
+			t.Fatalf("level %d: %d bytes wait, %d are counted; %d of them behind other channels, %d are counted", i, queued[i], lv.queued, behindBytes[i], lv.behind)
 		}
 	}
 	same(t, int64(entries), int64(c.flow.entries), "entries in reliable buffers")

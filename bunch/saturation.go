@@ -24,7 +24,7 @@ type saturation struct {
 	// What waits, so far as it is not a sign of saturation.
 	young  int    // unreliable messages queued since the last tick ended, without those that are behind
 	behind int    // unreliable messages that wait for the ack of another channel, see After
-	added  volume // bytes queued since the last tick ended
+	added  volume // bytes queued since the last tick ended, without those that are behind
 
 	// Which messages are too old to leave; dropStale drops them.
 	stale   time.Duration // unreliable and tracked messages queued before then have waited through an outage; set by leaveDark
@@ -71,13 +71,15 @@ func (c *Conn) countTick() {
 	}
 }
 
-// leftOver reports whether bytes of play, and whether bytes of bulk, still wait that were queued before the last tick ended.
+// leftOver reports whether bytes of play, and whether bytes of bulk, still wait for the path or the rate that were queued before the last tick
+// ended.
 func (c *Conn) leftOver() (play, bulk bool) {
 	waiting := c.tracked.bytes
 	for i := range bulkLevel {
-		waiting += c.levels[i].queued
+		waiting += c.levels[i].queued - c.levels[i].behind
 	}
-	return waiting > c.saturation.added.play, c.levels[bulkLevel].queued > c.saturation.added.bulk
+	lv := &c.levels[bulkLevel]
+	return waiting > c.saturation.added.play, lv.queued-lv.behind > c.saturation.added.bulk
 }
 
 // crowded reports whether there is no room for an unreliable message of size bytes. maxUnreliable bounds memory, so it counts
@@ -91,15 +93,17 @@ func (c *Conn) crowded(size int) bool {
 
 // Gates of [Conn.Gate].
 const (
-	gateBuffer = "reliable buffer"
-	gateFlow   = "flow control"
-	gateRate   = "rate"
-	gateWindow = "window"
+	gateBuffer  = "reliable buffer"
+	gateEarlier = "earlier channel"
+	gateFlow    = "flow control"
+	gateRate    = "rate"
+	gateWindow  = "window"
 )
 
 // Gate returns what keeps the messages of a channel back now, the nearest to the owner first:
 //
 //	reliable buffer  no slot is free: the next reliable Send overflows
+//	earlier channel  the peer has not acknowledged all of the channel that it comes after, see [Conn.After]
 //	flow control     the peer allows no more reliable bytes until it has taken some (its ReceiveLimit)
 //	rate             the owner's rate is used up, see [Conn.Hold]
 //	window           the path takes no more: its congestion window, or packets whose fate is open, or an outage
@@ -115,6 +119,8 @@ func (c *Conn) Gate(number uint64, rated bool) string {
 		return gateBuffer
 	case !ch.hasFresh() && ch.resend.len() == 0:
 		return ""
+	case ch.earlier != nil:
+		return gateEarlier
 	case c.heldByFlow(ch):
 		return gateFlow
 	case c.heldByRate(ch, rated):

@@ -243,6 +243,10 @@ func TestWaitForAnotherChannelSaturatesNothing(t *testing.T) {
 	require.NoError(t, k.Conn.Close(k.channel, nil))
 	require.NoError(t, k.After(second, k.channel))
 	k.send(0, second, Reliable, nil)
+	require.Equal(t, "earlier channel", k.Gate(second, true))
+	require.NoError(t, k.SetPriority(second, Bulk))
+	checkConn(t, k.Conn)
+	require.NoError(t, k.SetPriority(second, High))
 	sent := 0
 	for ; k.saturation.behind == sent; sent++ {
 		require.Less(t, sent, 100)
@@ -253,9 +257,11 @@ func TestWaitForAnotherChannelSaturatesNothing(t *testing.T) {
 		k.run(time.Second / 30)
 		_, saturated := k.Unreliable()
 		require.False(t, saturated)
+		require.Contains(t, []string{"earlier channel", ""}, k.Gate(second, true))
 	}
 	require.Greater(t, sent, 8)
 	require.Zero(t, k.saturation.behind)
+	require.Zero(t, k.Stats().TicksSaturated)
 	k.run(time.Second)
 	require.Equal(t, [4]int{Unreliable: 2 * sent, Reliable: 3}, k.taken(1), "the close is one")
 	k.settled()

@@ -141,14 +141,14 @@ func (c *Conn) push(ch *channel, flags byte, block []byte) {
 // addQueued counts bytes of ch that begin to wait, or that wait no more when bytes is negative.
 func (c *Conn) addQueued(ch *channel, bytes int) {
 	switch {
-	case bytes < 0:
+	case bytes < 0 || ch.earlier != nil:
 	case ch.isBulk():
 		c.saturation.added.bulk += bytes
 	default:
 		c.saturation.added.play += bytes
 	}
 	ch.queuedBytes += bytes
-	c.level(ch).queued += bytes
+	c.level(ch).add(ch, bytes)
 }
 
 // schedule puts ch into the queues of its level that it belongs to.
@@ -292,6 +292,7 @@ func (c *Conn) releaseLater(ch *channel) {
 	if later == nil || ch.first < ch.next {
 		return
 	}
+	c.level(later).behind -= later.queuedBytes
 	ch.later, later.earlier = nil, nil
 	c.saturation.behind -= later.unreliable.len()
 	c.schedule(later)

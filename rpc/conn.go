@@ -441,6 +441,7 @@ func (ch Channel) QueueTime() (queued time.Duration) {
 // Gate returns what holds back the calls of the channel now. When several things do, it is the first of these:
 //
 //	reliable buffer  no entry is free: the next reliable call closes the connection, or is an error (Config.Bunch.Overflow)
+//	earlier channel  the actor was closed for the client and opens again: the client has yet to acknowledge that close
 //	flow control     the peer takes no more reliable bytes before it has dispatched some: its Config.ReceiveLimit
 //	rate             Config.Rate or WorldRate is used up, for unreliable calls and bulk
 //	window           the path takes no more: its congestion window or pace, or an outage
