@@ -199,9 +199,8 @@ func (a *Actor) partFrom(previous *Conn) {
 
 // resume takes back that the actor will close for c, which has it again.
 func (a *Actor) resume(c *Conn) {
-	if o := a.openingOn(c); o != nil && o.parted {
-		o.parted = false
-		o.look()
+	if o := a.openingOn(c); o != nil {
+		o.stay()
 	}
 }
 

@@ -37,7 +37,7 @@ type opening struct {
 	calls  outbox.Calls    // of ForceQueue methods; they wait until the states have left
 
 	// On a server: of a client that has owned the actor.
-	parted   bool // it closes once the client has acknowledged the open; until then nothing is sent: see Actor.partFrom
+	parted   bool // it closes once the client has acknowledged the open; until then nothing is sent: see Actor.partFrom and stay
 	inParted bool // it is in World.parted
 
 	// On a server: relevancy.
@@ -116,6 +116,21 @@ const farPriority = 0.2
 func (o *opening) urgency(now time.Time) float64 {
 	nearness := 1 - (1-farPriority)*math.Sqrt(float64(o.far))
 	return now.Sub(o.since).Seconds() * o.actor.class.updatePriority * nearness
+}
+
+// isRelevant notes that the actor is relevant to the client now. So it stays open: also where the client had it as its owner, and has yet to
+// acknowledge the open.
+func (o *opening) isRelevant(far float32) {
+	o.relevant, o.far = o.conn.world.relevance.elapsed, far
+	o.stay()
+}
+
+// stay takes back that the opening will close: see Actor.partFrom.
+func (o *opening) stay() {
+	if o.parted {
+		o.parted = false
+		o.look()
+	}
 }
 
 // acknowledged reports whether the client has acknowledged the open.

@@ -88,9 +88,9 @@ func (a *Actor) ownerChanged() {
 // [OnlyRelevantToOwner], or [RelevantAsOwner] of one that stands nowhere, and nobody has called its [Actor.OpenTo]. Other copies close 5 s
 // after they were last relevant, as always.
 //
-// A copy whose open the client has yet to acknowledge closes only then; meanwhile it gets nothing, and if the client owns the actor again it
-// stays. A copy that has closed opens again only when the client has acknowledged the close, a round trip later. So when an actor goes to and
-// fro faster than that, call OpenTo for the clients among whom it does.
+// A copy whose open the client has yet to acknowledge closes only then; meanwhile it gets nothing. It stays if by then the client owns the actor
+// again, or the actor is relevant to it. A copy that has closed opens again only when the client has acknowledged the close, a round trip
+// later. So when an actor goes to and fro faster than that, call OpenTo for the clients among whom it does.
 //
 // When an owner is destroyed, the actors that it owned belong to the server. When a connection ends, all actors of its chains are destroyed
 // after OnDisconnect, each before its owner. SetOwner(a, nil) in OnDisconnect keeps a and all that a owns; in OnClose of the pawn that owns a it

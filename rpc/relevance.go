@@ -237,7 +237,7 @@ func (c *Conn) survey() {
 	}
 	for _, f := range r.found {
 		if o := r.placed.Here[f.ID]; o != nil {
-			o.relevant, o.far = r.elapsed, f.Far
+			o.isRelevant(f.Far)
 		} else {
 			c.want(r.placed.Items[f.ID], f.Far)
 		}
@@ -250,7 +250,7 @@ func (c *Conn) survey() {
 	for _, o := range c.shown.view.openings {
 		switch {
 		case o.actor.concerns(c):
-			o.relevant, o.far = r.elapsed, 0
+			o.isRelevant(0)
 		case o.actor.relevancy.rule == byGame || o.relevant == r.elapsed:
 		case r.elapsed-o.relevant >= relevantTime:
 			r.unseen = append(r.unseen, o)

@@ -402,6 +402,42 @@ func TestRelevantAsOwner(t *testing.T) {
 	})
 }
 
+// TestLastOwnerWhoSeesIt: an actor that leaves its owner before the client has acknowledged the open, and is relevant to that client all the
+// same, keeps the copy that is on its way. It closed, and opened again two round trips later.
+func TestLastOwnerWhoSeesIt(t *testing.T) {
+	for name, options := range map[string]rpc.SpawnOption{"near its new owner": rpc.RelevantAsOwner(), "the view of the client": rpc.OnlyRelevantToOwner()} {
+		t.Run(name, func(t *testing.T) {
+			rpctest.Run(t, emulation.Settings{PktLag: 200 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
+				r := newTerrain(t, net, 2, rpc.Config{})
+				net.Advance(time.Second)
+				bearer := r.scout(0, 0)
+				require.NoError(t, r.conns[1].SetViewPoint(50, 0, 0))
+				b := r.server.medals
+				if name == "the view of the client" {
+					b = r.server.scouts
+				}
+				gun := r.spawn(b, 1, 1000, options)
+				require.NoError(t, r.server.SetOwner(gun.actor, bearer.actor))
+				if b == r.server.scouts {
+					require.NoError(t, r.conns[1].SetView(gun.actor))
+				}
+				gun.spot.Count = 7
+				net.Advance(3 * time.Second)
+				require.True(t, r.has(1, gun))
+				require.Equal(t, 1, r.clients[1].opened[gun.actor.Ref()])
+				require.False(t, r.copied(1, gun).actor.Owned())
+				require.True(t, r.copied(0, gun).actor.Owned())
+				if b == r.server.scouts {
+					require.EqualValues(t, 7, r.copied(1, gun).spot.Count, "it gets updates again")
+				}
+				require.NoError(t, r.conns[1].SetViewPoint(9000, 0, 0))
+				net.Advance(6 * time.Second)
+				require.False(t, r.has(1, gun), "it closes as anybody's")
+			})
+		})
+	}
+}
+
 // Who joins late has what is near within the time of a survey, the nearest first.
 func TestLateJoinerSeesWhatIsNear(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
