@@ -281,6 +281,12 @@ func (a *Actor) parts(yield func(part) bool) {
 	}
 }
 
+// awaitsAcks reports whether OnOpenAcked was called for the actor's class, or for that of a component. The objects may not be made yet.
+func (a *Actor) awaitsAcks() bool {
+	awaits := func(p part) bool { return p.binding != nil && p.binding.onOpenAcked != nil }
+	return awaits(a.own) || slices.ContainsFunc(a.components, awaits)
+}
+
 // part returns the object of the actor's class, or of one of its components.
 func (a *Actor) part(c *Class) part {
 	switch {

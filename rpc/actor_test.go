@@ -129,6 +129,12 @@ func TestLastOwnerBeforeItsOpen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inNet(t, 2, Config{}, func(n *network) {
+				acked := 0
+				OnOpenAcked(n.server.binding, func(_ *puppet, c *Conn) {
+					if c == n.conns[0] {
+						acked++
+					}
+				})
 				a := n.named(0, "his")
 				require.NoError(t, n.server.SetOwner(a, n.conns[1]))
 				*a.text() = "hers"
@@ -141,6 +147,10 @@ func TestLastOwnerBeforeItsOpen(t *testing.T) {
 				}
 				p := n.clients[0].binding.first()
 				require.Equal(t, test.keeps, p != nil && p.actor.Alive(), "%v", heard)
+				require.Equal(t, test.keeps, acked == 1)
+				if n.conns[0].usable() {
+					require.Empty(t, n.conns[0].shown.unacked)
+				}
 				require.Empty(t, n.server.parted)
 			})
 		})

@@ -16,16 +16,17 @@ type Binding[T any] struct {
 
 // binding is a Binding without its type.
 type binding struct {
-	class     *Class
-	construct func(*Actor) any
-	handlers  []handler     // by method id: an *endpoint[T, A], made by the first On or Check; nil before
-	states    []stateKeeper // by state id; nil = not replicated here
-	at        func(object any) (x, y, z float32)
-	relevant  func(object any, viewer *Conn) bool
-	actors    actors // of the class, with their objects
-	onClose   func(object any, why CloseReason)
-	onOwner   func(object any)
-	onTearOff func(object any)
+	class       *Class
+	construct   func(*Actor) any
+	handlers    []handler     // by method id: an *endpoint[T, A], made by the first On or Check; nil before
+	states      []stateKeeper // by state id; nil = not replicated here
+	at          func(object any) (x, y, z float32)
+	relevant    func(object any, viewer *Conn) bool
+	actors      actors // of the class, with their objects
+	onClose     func(object any, why CloseReason)
+	onOwner     func(object any)
+	onTearOff   func(object any)
+	onOpenAcked func(object any, c *Conn)
 }
 
 // hasAt reports whether objects of the binding have a position. b may be nil.

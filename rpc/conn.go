@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -93,6 +94,7 @@ type Conn struct {
 type shown struct {
 	owned      actors                 // that the connection itself owns, not by another actor
 	openings   map[*Actor]*opening    // actors that are open for the client
+	unacked    []*opening             // of openings: whose open the client has yet to acknowledge, and for which OnOpenAcked runs then
 	view       view                   // from where the client sees
 	state      stateOutbox            // states of actors that are open
 	detached   map[*Actor]CloseReason // copies without a channel, dormant or placed, and the reason of their last close; never Destroyed
@@ -103,6 +105,19 @@ type shown struct {
 
 func newShown() shown {
 	return shown{openings: make(map[*Actor]*opening), detached: make(map[*Actor]CloseReason), leaving: leaving{channels: make(map[Ref]uint64)}}
+}
+
+// takeAcked takes the acknowledged ones out of unacked, and forgets those that have closed. One that will close as soon as it is acknowledged
+// stays, for that may be taken back. It is called under the link's lock.
+func (s *shown) takeAcked(machine *bunch.Conn) (acked []*opening) {
+	s.unacked = slices.DeleteFunc(s.unacked, func(o *opening) bool {
+		if !o.closed && !o.parted && machine.Opened(o.channel) {
+			acked = append(acked, o)
+			return true
+		}
+		return o.closed
+	})
+	return acked
 }
 
 // hasDetached reports whether the client has a copy of a without a channel.
@@ -375,7 +390,7 @@ func (c *Conn) unsettled() bool {
 	switch {
 	case !c.usable():
 		return false
-	case c.server && c.shown.state.pending():
+	case c.server && (c.shown.state.pending() || len(c.shown.unacked) > 0):
 		return true
 	case len(c.waiting.calls) > 0 || c.requests.asked.Len() > 0: // these end when their time is over
 		return true

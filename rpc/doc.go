@@ -55,7 +55,7 @@
 // # The life of an actor
 //
 // The server spawns an actor, or places one that has a name in a level ([Place]), for a connection, for another actor, or for
-// nobody: the chain of owners decides whose it is. Each client for which it is open has a copy. A copy ends, and [OnClose] runs, when the
+// nobody: the chain of owners decides whose it is. Each client for which it is open has a copy: [OnOpenAcked] tells the server from when on. A copy ends, and [OnClose] runs, when the
 // actor is destroyed, when it closes for that client, or when the connection ends. A copy lives on without a channel while the actor is
 // dormant ([Actor.SetDormant]), and as the client's own when the actor is torn off ([Actor.TearOff]). [CloseReason] has Unreal's five
 // reasons, and what a client does for each. [NewComponent] gives an actor more objects, which share its channel.

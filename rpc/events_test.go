@@ -101,6 +101,21 @@ func withHero(t *testing.T, class *Class, want string, play func(ctx context.Con
 	})
 }
 
+// TestOpenAckedUnderRun: OnOpenAcked runs though nothing but the ack arrives.
+func TestOpenAckedUnderRun(t *testing.T) {
+	withHero(t, NewClass("SeenHero"), "", func(ctx context.Context, server *testWorld, _ *Actor, _ *puppet) {
+		time.Sleep(time.Second)
+		told := 0
+		require.NoError(t, server.Do(ctx, func() {
+			OnOpenAcked(server.binding, func(*puppet, *Conn) { told++ })
+			_, err := server.Spawn(hero, server.joined[0])
+			require.NoError(t, err)
+		}))
+		time.Sleep(time.Second)
+		require.NoError(t, server.Do(ctx, func() { require.Equal(t, 1, told) }))
+	})
+}
+
 // TestStateThatWasNotDueUnderRun: a change that a Flush does not look at for UpdateRate leaves when it is due, though nothing else happens.
 func TestStateThatWasNotDueUnderRun(t *testing.T) {
 	withHero(t, NewClass("SlowHero", UpdateRate(2)), "two", func(ctx context.Context, server *testWorld, _ *Actor, p *puppet) {

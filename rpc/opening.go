@@ -13,6 +13,7 @@ import (
 	"github.com/quivernet/quiver/internal/keyed"
 	"github.com/quivernet/quiver/internal/outbox"
 	"github.com/quivernet/quiver/internal/state"
+	"github.com/quivernet/quiver/internal/tasks"
 )
 
 // opening is an actor's channel on one connection. It belongs to the world's goroutine.
@@ -245,6 +246,9 @@ func (a *Actor) open(c *Conn) error {
 	o := &opening{actor: a, conn: c, channel: channel, reliable: 1, sees: a.fieldsFor(c), since: a.world.frame.now, relevant: a.world.relevance.elapsed}
 	a.openings = append(a.openings, o)
 	c.shown.openings[a] = o
+	if a.awaitsAcks() {
+		c.shown.unacked = append(c.shown.unacked, o)
+	}
 	c.shown.view.add(o)
 	c.setChannel(channel, a)
 	a.world.watch(a)
@@ -268,6 +272,30 @@ func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 		err = errors.Join(err, c.machine.Close(channel, nil))
 	}
 	return channel, err
+}
+
+// OnOpenAcked makes fn run on the server, in Dispatch, when a client has acknowledged that an actor of the class was opened for it. From then on
+// no call and no state that is sent to it can come before the actor: the client makes its copy in its next Dispatch, if it has not yet. fn runs
+// once for each open, so again when the actor opens again, for c, after it had closed there or was dormant. It does not run for an open that
+// closes before it is acknowledged. What a client knows only by what the game does with the copy, such as that it has loaded a level, the game
+// must still tell by a call. OnOpenAcked panics when there is a function already. UE: OpenAcked of the actor's channel.
+func OnOpenAcked[T any](b *Binding[T], fn func(object T, c *Conn)) {
+	mustHook("OnOpenAcked", b.untyped.class, fn == nil, b.untyped.onOpenAcked != nil)
+	b.untyped.onOpenAcked = func(object any, c *Conn) { fn(object.(T), c) }
+}
+
+// tellAcked queues OnOpenAcked for the objects of an actor that has just been acknowledged.
+func (o *opening) tellAcked() {
+	for p := range o.actor.parts {
+		if p.binding.onOpenAcked == nil {
+			continue
+		}
+		o.conn.world.game.Later(o.conn, tasks.Doing{What: "OnOpenAcked of ", Of: p.binding.class}, func() {
+			if !o.closed { // by an earlier one
+				p.binding.onOpenAcked(p.object, o.conn)
+			}
+		})
+	}
 }
 
 // channelOn opens a channel of the machine. When an earlier channel of the actor was closed, nothing leaves on the new one before the

@@ -329,6 +329,22 @@ func (w *World) construct(a *Actor, set func(object any)) error {
 	return err
 }
 
+// tellAcked runs OnOpenAcked for the openings that clients have acknowledged.
+func (w *World) tellAcked() {
+	for _, c := range w.frame.attended(w.announced) {
+		if len(c.shown.unacked) == 0 {
+			continue
+		}
+		c.link.Lock()
+		acked := c.shown.takeAcked(c.machine)
+		c.link.Unlock()
+		for _, o := range acked {
+			o.tellAcked()
+		}
+	}
+	w.game.RunTasks()
+}
+
 // openToAll opens an AlwaysRelevant actor for all connections.
 func (w *World) openToAll(a *Actor) {
 	for _, c := range w.announced {

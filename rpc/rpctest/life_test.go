@@ -100,6 +100,85 @@ func TestListingsWhileActorsComeAndGo(t *testing.T) {
 	})
 }
 
+// The server hears, once for each open, that a client has an actor, and the client has it a tick later at the latest.
+func TestOnOpenAcked(t *testing.T) {
+	everywhere(t, func(t *testing.T, net *rpctest.Network) {
+		c := newCamp(t, net, 2, rpc.Config{})
+		type open struct {
+			client int
+			of     *trooper
+		}
+		heard, want := make(map[open]int), make(map[open]int)
+		var now []open
+		rpc.OnOpenAcked(c.server.binding, func(s *trooper, conn *rpc.Conn) {
+			now = append(now, open{slices.Index(c.conns, conn), s})
+			heard[now[len(now)-1]]++
+		})
+		expect := func() {
+			t.Helper()
+			for end := net.Elapsed() + settle; net.Elapsed() < end; {
+				had := now
+				now = nil
+				net.Advance(time.Second / 30)
+				for _, o := range had {
+					require.NotNil(t, c.at(o.client, o.of))
+				}
+			}
+			require.Equal(t, want, heard)
+		}
+		s, gone := c.spawn(0, nil), c.spawn(0, nil)
+		require.NoError(t, c.server.Destroy(gone.actor))
+		want[open{0, s}], want[open{1, s}] = 1, 1
+		expect()
+
+		t.Log("# an actor that opens again, and a late joiner")
+		require.NoError(t, s.actor.SetDormant(true))
+		expect()
+		require.NoError(t, s.actor.SetDormant(false))
+		want[open{0, s}], want[open{1, s}] = 2, 2
+		expect()
+		s.actor.CloseTo(c.conns[1])
+		require.NoError(t, s.actor.OpenTo(c.conns[1]))
+		want[open{1, s}] = 3
+		expect()
+		c.join()
+		want[open{2, s}] = 1
+		expect()
+	})
+}
+
+// A component hears it as well, and what it does to the actor holds for those after it.
+func TestOnOpenAckedOfAComponent(t *testing.T) {
+	off(t, func(t *testing.T, net *rpctest.Network) {
+		class := rpc.NewClass("Chest")
+		lock := rpc.NewComponent(class, "Lock")
+		server, err := rpc.NewWorld(rpc.Config{})
+		require.NoError(t, err)
+		chests := rpc.Bind(server, class, func(a *rpc.Actor) *rpc.Actor { return a })
+		locks := rpc.Bind(server, lock, func(a *rpc.Actor) *rpc.Actor { return a })
+		var heard []string
+		rpc.OnOpenAcked(chests, func(a *rpc.Actor, c *rpc.Conn) {
+			heard = append(heard, "chest")
+			if len(heard) > 2 {
+				require.NoError(t, server.Destroy(a))
+			}
+		})
+		rpc.OnOpenAcked(locks, func(*rpc.Actor, *rpc.Conn) { heard = append(heard, "lock") })
+		require.Panics(t, func() { rpc.OnOpenAcked(locks, func(*rpc.Actor, *rpc.Conn) {}) })
+		require.Panics(t, func() { rpc.OnOpenAcked[*rpc.Actor](chests, nil) })
+		net.Server(server)
+		client, err := rpc.NewWorld(rpc.Config{Classes: []*rpc.Class{class}})
+		require.NoError(t, err)
+		net.Client(client)
+		for range 2 {
+			_, err := server.Spawn(class, nil, rpc.AlwaysRelevant())
+			require.NoError(t, err)
+			net.Advance(time.Second)
+		}
+		require.Equal(t, []string{"chest", "lock", "chest"}, heard)
+	})
+}
+
 // UE: EndPlay runs once, with its reason.
 func TestOnCloseRunsOnceWithItsReason(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
