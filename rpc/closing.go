@@ -94,6 +94,9 @@ func (a *Actor) checkAuthority(by string) error {
 		return fmt.Errorf("rpc: %s of %s", by, noActor)
 	case !a.world.IsServer():
 		return onClient(fmt.Sprintf("%s of %v", by, a))
+	}
+	a.world.mustBeInside(by, nil)
+	switch {
 	case a.dead:
 		return fmt.Errorf("rpc: %s of %v: %w", by, a, ErrClosed)
 	case a.torn:
@@ -139,6 +142,7 @@ func (a *Actor) closeTo(c *Conn, reason CloseReason) {
 	if !a.made() || !a.world.IsServer() || c == nil || c.world != a.world {
 		return
 	}
+	a.world.mustBeInside("CloseTo or UnloadTo", nil)
 	if o := a.openingOn(c); o != nil {
 		a.closeOpening(o, reason)
 	} else if c.shown.hasDetached(a) && a.parks(reason) {

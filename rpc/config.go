@@ -32,6 +32,12 @@ type Config struct {
 	// UGameInstance::HandleGameNetControlMessage.
 	OnMessage func(w *World, c *Conn, id uint8, payload []byte) error
 
+	// CheckGoroutine makes calls and questions, Spawn, Place on a server, Destroy, SetOwner, and what else says who has an actor, panic on another
+	// goroutine than the one that drove the world last. Before the first Dispatch each may prepare the world. A check takes some 10 µs, as
+	// much as the calls of a whole tick: for development, where the race detector is too slow for the game. Off it costs nothing. UE:
+	// check(IsInGameThread()).
+	CheckGoroutine bool
+
 	// OnPanic is told of every panic in a function of the game: handlers, checks, hooks, constructors, posts, Validate,
 	// UnmarshalBinary, Authenticate, Login, and those of package stream's transfers: handlers, OnBatch, OnEnd, Readers, Stores,
 	// elements' encodings. function names it, as the log does: "Player.Fire", or `blob "savegame": the handler`. The world goes on.

@@ -34,6 +34,7 @@ type plan struct {
 // When the owner's connection is closing or has ended, and OnDisconnect has not run, a Client RPC is not an error on the server, which can
 // not know yet: it is counted in Drops.Gone.
 func (w *World) route(a *Actor, m *method) (plan, error) {
+	w.mustBeInside("", m)
 	if m.class.root() != a.class {
 		return plan{}, fmt.Errorf("rpc: %v called on %v, which is of another class", m, a)
 	}

@@ -164,6 +164,41 @@ func TestLocalCallsRunInTheNextDispatch(t *testing.T) {
 	require.Empty(t, w.take())
 }
 
+// TestCheckGoroutine: who touches actors on another goroutine than the world's learns it at once, with the option, and before anything happens.
+func TestCheckGoroutine(t *testing.T) {
+	for _, checks := range []bool{false, true} {
+		w := newTestWorld(t, Config{CheckGoroutine: checks})
+		elsewhere := func(do func()) (panicked any) {
+			done := make(chan any)
+			go func() {
+				defer func() { done <- recover() }()
+				do()
+			}()
+			return <-done
+		}
+		var a *Actor
+		require.Nil(t, elsewhere(func() { a, _ = w.Spawn(hero, nil) }), "nobody drives the world yet")
+		w.Tick(time.Now())
+		require.NoError(t, fire.Call(a, shot{}))
+		for name, do := range map[string]func(){
+			"Hero.Fire":           func() { _ = fire.Call(a, shot{}) },
+			"Spawn":               func() { _, _ = w.Spawn(hero, nil) },
+			"SetOwner":            func() { _ = w.SetOwner(a, nil) },
+			"SetDormant":          func() { _ = a.SetDormant(false) },
+			"CloseTo or UnloadTo": func() { a.CloseTo(&Conn{world: w.World}) },
+			"Destroy":             func() { _ = w.Destroy(a) },
+		} {
+			panicked := elsewhere(do)
+			if !checks {
+				require.Nil(t, panicked)
+				continue
+			}
+			require.Equal(t, "rpc: "+name+" is called on another goroutine than the one that drives the world: use World.Post or World.Do there", panicked)
+			require.True(t, a.Alive())
+		}
+	}
+}
+
 // TestRunOnBothSides: nobody ticks; calls and answers travel as they are made.
 func TestRunOnBothSides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

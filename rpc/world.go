@@ -262,6 +262,7 @@ func (w *World) Spawn(class *Class, owner Owner, options ...SpawnOption) (*Actor
 
 // spawn is Spawn: set, unless it is nil, is called with the object that the constructor returned, before the actor opens for anybody.
 func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(object any)) (*Actor, error) {
+	w.mustBeInside("Spawn", nil)
 	owner, conn := chainEndsOf(to)
 	switch {
 	case class == nil:
@@ -345,6 +346,21 @@ func (w *World) tellAcked() {
 	w.game.RunTasks()
 }
 
+// mustBeInside panics when Config.CheckGoroutine is set and the caller is not on the world's goroutine. what names the method, and of names what
+// it is called for; it may be nil.
+func (w *World) mustBeInside(what string, of fmt.Stringer) {
+	if w.config.CheckGoroutine {
+		w.checkGoroutine(tasks.Doing{What: what, Of: of})
+	}
+}
+
+// checkGoroutine is the part of mustBeInside that is not inlined.
+func (w *World) checkGoroutine(doing tasks.Doing) {
+	if w.drive.Elsewhere() {
+		panic(fmt.Sprintf("rpc: %v is called on another goroutine than the one that drives the world: use World.Post or World.Do there", doing))
+	}
+}
+
 // openToAll opens an AlwaysRelevant actor for all connections.
 func (w *World) openToAll(a *Actor) {
 	for _, c := range w.announced {
@@ -362,6 +378,9 @@ func (w *World) Destroy(a *Actor) error {
 		return fmt.Errorf("rpc: Destroy of %s", noActor)
 	case a.world != w:
 		return ofAnother(fmt.Sprintf("Destroy of %v", a))
+	}
+	w.mustBeInside("Destroy", nil)
+	switch {
 	case !w.IsServer() && !a.torn && (a.name == "" || len(a.openings) > 0):
 		return onClient(fmt.Sprintf("Destroy of %v, which is neither torn off, nor placed and not open,", a))
 	case a.dead:

@@ -44,6 +44,9 @@ func (d *Driver) Inside() bool {
 	return !d.rests.Load() && d.last.Load() == goroutineID(new([64]byte))
 }
 
+// Elsewhere reports whether a goroutine drives the world, or did, and the caller is on another one.
+func (d *Driver) Elsewhere() bool { return d.last.Load() != 0 && !d.Inside() }
+
 // Wake returns the channel on which the driver waits: it receives one value after any number of Signals.
 func (d *Driver) Wake() <-chan struct{} { return d.wake }
 
