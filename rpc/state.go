@@ -25,7 +25,8 @@ import (
 // A client may write its own copy, to predict for example: nobody is told, and what it wrote stays until the server changes that field.
 //
 // Each field travels by itself, as properties do in Unreal: after a loss the struct may hold fields of different Flushes, which the
-// server never had together. Put values that belong together, such as a position and its tick, in a nested struct: that is one field.
+// server never had together. Put values that belong together, such as a position and its tick, in a nested struct: that is one field. So is an
+// array or a slice: when one element changes, all of it travels. Elements that change one at a time belong in a [List].
 //
 // Fields may be bools, numbers, strings and slices with a bound, arrays, structs of these, [Ref], and types derived from them. A
 // field takes at most 1,000 bytes encoded. With a value beyond its bound [Spawn] fails; later it does not travel: clients keep
