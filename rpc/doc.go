@@ -83,9 +83,9 @@
 // # Seeing it
 //
 // [Stats] of a connection prints itself as a table, and [World.StatNet] returns that of a world: UE's stat net. [Channel.Gate] says why
-// calls wait: for the reliable buffer, the peer, the rate or the path. [Config].Trace writes a file for ui.perfetto.dev, as -NetTrace
-// does for Networking Insights: calls and the packets that they leave in, acks, losses and resends, handlers, queues and round trip
-// times. [World.SetLogLevel] switches records of one category on, as UE's LogNet, LogNetTraffic or LogRep.
+// calls wait: for the reliable buffer, the end of an earlier copy, the peer, the rate or the path. [Config].Trace writes a file for
+// ui.perfetto.dev, as -NetTrace does for Networking Insights: calls and the packets that they leave in, acks, losses and resends, handlers,
+// queues and round trip times. [World.SetLogLevel] switches records of one category on, as UE's LogNet, LogNetTraffic or LogRep.
 //
 // # Arguments
 //

@@ -173,6 +173,17 @@ func TestGateOfAChannel(t *testing.T) {
 			assert.Contains(t, n.conns[0].Stats().String(), "held by reliable buffer")
 		})
 	})
+	t.Run("earlier channel", func(t *testing.T) {
+		inNet(t, 1, Config{}, func(n *network) {
+			a := n.spawn(0)
+			n.tick(5)
+			a.CloseTo(n.conns[0])
+			require.NoError(t, bulk.Call(a, make(Raw, 5000)))
+			assert.Equal(t, "earlier channel", a.Channel(n.conns[0]).Gate())
+			n.tick(5)
+			assert.Empty(t, a.Channel(n.conns[0]).Gate())
+		})
+	})
 	t.Run("flow control", func(t *testing.T) {
 		inNet(t, 1, Config{ReceiveLimit: minReceiveLimit}, func(n *network) {
 			a := n.spawn(0)
