@@ -289,7 +289,7 @@ type woods struct {
 }
 
 func newWoods(t testing.TB, trees, viewers int) *woods {
-	world, err := NewWorld(Config{MaxConns: viewers, MaxHandshakes: viewers, HelloTimeout: time.Hour, IdleTimeout: time.Hour})
+	world, err := NewWorld(Config{MaxConns: viewers, MaxHandshakes: viewers, HelloTimeout: time.Hour, HandshakeTimeout: time.Hour, IdleTimeout: time.Hour})
 	require.NoError(t, err)
 	w := &woods{World: world, now: time.Now()}
 	binding, _ := forest(world)
