@@ -47,6 +47,8 @@ type host struct {
 	tokens string // the file
 	server *Server
 	config ClientConfig // of alice
+
+	fingerprint string // of its certificate
 }
 
 func newHost(t testing.TB, c versions.Config, wrap func(store.Store) store.Store) *host {
@@ -91,7 +93,8 @@ func (h *host) listen(socket net.PacketConn) {
 		require.ErrorIs(h.t, <-ended, rpc.ErrClosed)
 	})
 	h.config.Server = listener.Addr().String()
-	h.config.TLS, err = cert.Pinned(cert.Fingerprint(certificate))
+	h.fingerprint = cert.Fingerprint(certificate)
+	h.config.TLS, err = cert.Pinned(h.fingerprint)
 	require.NoError(h.t, err)
 }
 
