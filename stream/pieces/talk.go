@@ -107,56 +107,26 @@ func (t *Talk) Offer(ctx context.Context, manifest []byte, count int) (lacks []i
 	return fromBitmap(b, count)
 }
 
-// Send sends the pieces that Offer returned, and returns when the other side has taken them all. It calls appendPiece for one after the other,
-// on the goroutine that called Send, and keeps nothing of what that returns. When appendPiece fails Send does at once, and the stream ends there:
-// the other side's Fetch fails with io.ErrUnexpectedEOF, and is not told why. When ctx ends Send cancels the stream.
+// Send sends the pieces that Offer returned, and returns when the other side has taken them all. It calls appendPiece for one after the other, on
+// a goroutine of the stream and never once it has returned, and keeps nothing of what that returns. When appendPiece fails Send does at once, and
+// the stream ends there: the other side's Fetch fails with io.ErrUnexpectedEOF, and is not told why. When ctx ends Send cancels the stream.
 func (t *Talk) Send(ctx context.Context, lacks []int, appendPiece func(buffer []byte, index int) ([]byte, error)) error {
 	if len(lacks) == 0 {
 		return nil
 	}
-	out, err := t.Blob.Create(t.Peer, append(t.options(piecesBlob), stream.Rate(max(0, t.Rate)))...)
-	if err != nil {
-		return err
+	sending, stop := context.WithCancelCause(ctx)
+	s := &source{Talk: t, ctx: sending, fail: stop, lacks: lacks, appendPiece: appendPiece}
+	out, err := t.Blob.Start(t.Peer, s, -1, append(t.options(piecesBlob), stream.Rate(max(0, t.Rate)))...)
+	if err == nil {
+		err = out.Wait(sending)
 	}
-	cancel := func() { out.Cancel(context.Cause(ctx)) }
-	stop := context.AfterFunc(ctx, cancel)
-	defer stop()
-	for i := 0; i < len(lacks) && err == nil; i++ {
-		err = t.send(ctx, out, lacks[i], appendPiece)
+	if ctx.Err() != nil && out != nil {
+		// Only then: after an error of appendPiece what was sent goes on alone. A stream that is canceled before its header has left does not
+		// arrive, and Fetch would wait for it.
+		out.Cancel(context.Cause(ctx))
 	}
-	_ = out.Close() // which never fails
-	if err != nil {
-		// What was sent goes on alone, whatever becomes of ctx: a stream that is canceled before its header has left does not arrive, and
-		// Fetch would wait for it.
-		return err
-	}
-	if err = out.Wait(ctx); ctx.Err() != nil {
-		cancel()
-	}
-	return err
-}
-
-// send sends a piece, in a buffer that it holds until the stream has taken the piece.
-func (t *Talk) send(ctx context.Context, out io.Writer, index int, appendPiece func(buffer []byte, index int) ([]byte, error)) error {
-	b, err := t.takeBuffer(ctx, &sent, header)
-	if err != nil {
-		return err
-	}
-	defer t.giveBuffer(&sent, b)
-	piece, err := appendPiece((*b)[header:], index)
-	if err != nil {
-		return err
-	}
-	if len(piece) > t.MaxPiece {
-		return fmt.Errorf("pieces: piece %d has %d bytes, MaxPiece is %d", index, len(piece), t.MaxPiece)
-	}
-	if most := header + cap(piece); most > cap(*b) {
-		*b = make([]byte, header, most) // for appendPiece to need no other memory next time
-	}
-	*b = append((*b)[:header], piece...) // where the piece stands already, unless the buffer was too small
-	binary.LittleEndian.PutUint32(*b, uint32(len(piece)))
-	_, err = out.Write(*b)
-	return err
+	stop(err) // the stream's goroutine may wait for a buffer
+	return cmp.Or(s.end(), err)
 }
 
 // Fetch tells the other side which pieces it shall send, by indices that ascend, and calls each for every one of them as it comes, in that

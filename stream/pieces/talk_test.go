@@ -195,24 +195,26 @@ func TestBitmap(t *testing.T) {
 func TestUnreadPiecesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := make(slots, 2)
-		var made atomic.Int32
+		var made, failed atomic.Int32
 		var sending sync.WaitGroup
 		ctx, leave := context.WithCancel(t.Context())
 		for range 5 {
-			unread, pipe := io.Pipe()
-			talk := &Talk{MaxPiece: most, Memory: memory}
-			context.AfterFunc(ctx, func() { _ = unread.Close() })
+			s := &source{Talk: &Talk{MaxPiece: most, Memory: memory}, ctx: ctx, lacks: []int{0}, fail: func(error) { failed.Add(1) }}
+			s.appendPiece = func(buffer []byte, index int) ([]byte, error) {
+				made.Add(1)
+				return appendPiece(buffer, index)
+			}
 			sending.Go(func() {
-				require.Error(t, talk.send(ctx, pipe, 0, func(buffer []byte, index int) ([]byte, error) {
-					made.Add(1)
-					return appendPiece(buffer, index)
-				}))
+				_, _ = s.Read(make([]byte, 1))
+				<-ctx.Done()
+				_ = s.end()
 			})
 		}
 		synctest.Wait()
 		require.EqualValues(t, 2, made.Load())
 		leave()
 		sending.Wait()
+		require.EqualValues(t, 3, failed.Load(), "those that had no buffer")
 		require.Empty(t, memory)
 	})
 }

@@ -1,0 +1,98 @@
+package pieces
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// source is what Send sends: the pieces, each made when the stream comes to it. The stream reads it straight into its own memory.
+type source struct {
+	*Talk
+	ctx         context.Context // of buffers
+	fail        func(err error) // called at most once
+	appendPiece func(buffer []byte, index int) ([]byte, error)
+
+	mu    sync.Mutex
+	lacks []int   // not made yet
+	held  *[]byte // the piece that is being read; nil: none
+	rest  []byte  // of held, to be read
+	err   error   // why it has ended; io.EOF: it is read, or nobody reads it any more
+}
+
+// Read implements io.Reader. It fills p with as many pieces as it takes, and ends early where one cannot be made.
+func (s *source) Read(p []byte) (n int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n < len(p) {
+		if s.held == nil && s.err == nil {
+			s.next()
+		}
+		if s.err != nil {
+			return n, io.EOF
+		}
+		k := copy(p[n:], s.rest)
+		n, s.rest = n+k, s.rest[k:]
+		if len(s.rest) == 0 {
+			s.free()
+		}
+	}
+	return n, nil
+}
+
+// next makes the next piece. The caller holds mu, as that of free does.
+func (s *source) next() {
+	if len(s.lacks) == 0 {
+		s.err = io.EOF
+		return
+	}
+	if s.err = s.fill(s.lacks[0]); s.err != nil {
+		s.fail(s.err)
+	}
+	s.lacks = s.lacks[1:]
+}
+
+// fill makes a piece, in a buffer that is held until the piece has been read.
+func (s *source) fill(index int) (err error) {
+	b, err := s.takeBuffer(s.ctx, &sent, header)
+	if err != nil {
+		return err
+	}
+	s.held = b
+	piece, err := s.appendPiece((*b)[header:], index)
+	if err != nil {
+		return err
+	}
+	if len(piece) > s.MaxPiece {
+		return fmt.Errorf("pieces: piece %d has %d bytes, MaxPiece is %d", index, len(piece), s.MaxPiece)
+	}
+	if most := header + cap(piece); most > cap(*b) {
+		*b = make([]byte, header, most) // for appendPiece to need no other memory next time
+	}
+	*b = append((*b)[:header], piece...) // where the piece stands already, unless the buffer was too small
+	binary.LittleEndian.PutUint32(*b, uint32(len(piece)))
+	s.rest = *b
+	return nil
+}
+
+// free gives the buffer back.
+func (s *source) free() {
+	if s.held != nil {
+		s.giveBuffer(&sent, s.held)
+		s.held, s.rest = nil, nil
+	}
+}
+
+// end makes no piece from now on, and returns why one could not be made.
+func (s *source) end() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free()
+	if s.err == nil || s.err == io.EOF {
+		s.err = io.EOF
+		return nil
+	}
+	return s.err
+}
