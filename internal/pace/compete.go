@@ -60,7 +60,7 @@ func (c *Controller) compete(t instant) {
 	c.competition.seen = t
 	c.competition.window = max(c.queueing.rateBefore*c.delay.smoothed.Seconds(), c.leastWindow())
 	c.competition.cut = t
-	c.fates = tally{}
+	c.flood.begin(&c.round)
 	c.enter(Compete, t)
 }
 
@@ -110,9 +110,9 @@ func (c *Controller) resign(t instant) {
 
 // alone reports whether nobody else seems to fill the queue any more.
 func (c *Controller) alone(t instant) bool {
-	gone := c.round.leastQueue < c.delay.target()/2 && !c.congestion.stands
+	gone := c.round.leastQueue < c.delay.target()/2
 	switch {
-	case c.floodedLately():
+	case c.flood.shows():
 		return false
 	case c.delay.short():
 		return gone && (c.competition.emptyRounds >= vacantRounds && !c.startDroppedLately(t) || t-c.since >= c.competition.dwell)

@@ -51,7 +51,7 @@ type congestion struct {
 	deepest    time.Duration     // the greatest of slots
 	jittery    bool              // a deep queue may be jitter
 	long       bool              // the newest round trips show a queue above the target
-	stands     bool              // all round trips of the last round did: nothing has met a low queue
+	stands     bool              // all round trips of the last drainRounds rounds did: nothing has met a low queue
 	grain      time.Duration     // time of a full packet at the bottleneck; 0 = unknown
 	neighbours latest[neighbour] // packets that arrived, by which lost ones are judged
 	step       time.Duration     // least time between two of them: a 64th of the base round trip, so that they reach back for four of those

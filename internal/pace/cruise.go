@@ -50,14 +50,10 @@ func (c *Controller) answerLoss(t instant) {
 
 // flooded reports whether more was lost than any random loss explains, whatever the queue: of the packets decided in this round, and also of
 // those that left in the same round as the newest lost one. The first alone is not enough: a round may begin with two losses. In a crowd a round
-// has but a few packets, which show nothing: then those of many rounds count.
+// shows nothing: then the last packets count.
 func (c *Controller) flooded() bool {
-	return c.round.fates.floods() && c.round.sentIn(c.lostRound).floods() || c.floodedLately()
+	return c.round.fates.floods() && c.round.sentIn(c.lostRound).floods() || c.flood.shows()
 }
-
-// floodedLately reports whether more was lost in the last rounds than any random loss explains. Fewer packets than a quarter of memory show nothing:
-// of three, chance takes all now and then.
-func (c *Controller) floodedLately() bool { return c.fates.count() >= memory/4 && c.fates.floods() }
 
 // excess reports whether a batch has losses, and its round more of them than random loss explains.
 func (c *Controller) excess(b batch) bool { return b.lost > 0 && c.round.fates.above(c.usual()) }

@@ -21,9 +21,11 @@ type delay struct {
 	guess            time.Duration // round trip of other packets, before acks have shown one; 0 = unknown
 	way              minimum       // of one-way delays
 	grain            time.Duration // time of a packet at the bottleneck
+	finest           time.Duration // the least grain of this path so far; 0 = unknown
 	nearLeast        instant       // when the one-way delay was last near its minimum
 	calmTrip         calm          // of round trips
 	calmWay          calm          // of one-way delays
+	longRounds       int           // rounds in a row of which every round trip was long
 	depth            time.Duration // of the bottleneck's queue, by losses; 0 = unknown
 	depthAt          instant       // when those were
 }
@@ -45,6 +47,13 @@ func (d *delay) arrive(t instant, way time.Duration) {
 	d.way.add(t, way)
 	if way <= d.way.least+d.near() {
 		d.nearLeast = t
+	}
+}
+
+// noteGrain notes the time of a packet at the bottleneck, which depends on our share of it.
+func (d *delay) noteGrain(grain time.Duration) {
+	if d.grain = grain; d.finest == 0 || grain < d.finest {
+		d.finest = grain
 	}
 }
 
@@ -115,9 +124,15 @@ func (d *delay) startFull() time.Duration {
 	return min(d.target(), max(d.depth/2, leastStartFull))
 }
 
-// jitter returns how far the one-way delay rises above its least without a queue; 0 when that is too little to tell.
+// jitter returns how far the one-way delay rises above its least without a queue; 0 when that is too little to tell. While no queue stands, more than
+// a quarter of the round trip is jitter even at a rate that has fallen low: else it would be a queue, in which random losses keep the rate low.
+// One of fifty transfers on UE's profile Bad went on so for minutes. Less may be a short queue that many keep full.
 func (d *delay) jitter() time.Duration {
-	if j := d.spread(); j > max(jitterGrains*d.grain, 2*time.Millisecond) {
+	least := jitterGrains * d.grain
+	if !d.stands() {
+		least = min(least, max(jitterGrains*d.finest, d.base()/4))
+	}
+	if j := d.spread(); j > max(least, 2*time.Millisecond) {
 		return j
 	}
 	return 0
@@ -138,6 +153,16 @@ func (d *delay) long(trip time.Duration) bool {
 	}
 	return trip > least+d.calmTrip.above(d.rtt.least)+d.target()
 }
+
+// roundOver adds a round, by its least round trip.
+func (d *delay) roundOver(trip time.Duration) {
+	if d.longRounds++; !d.long(trip) {
+		d.longRounds = 0
+	}
+}
+
+// stands reports whether a queue stands, by round trips. It is somebody else's, for it outlasts our draining.
+func (d *delay) stands() bool { return d.longRounds >= drainRounds }
 
 // firstReach returns the reach for a first flight. Our own first round trip may include the queue of all controllers that began at the same time,
 // and a flight for that would be too long; the guess is from before.

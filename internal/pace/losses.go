@@ -46,13 +46,6 @@ func (t *tally) takeBack() {
 	t.lost, t.consecutive = max(t.lost-1, 0), max(t.consecutive-1, 0)
 }
 
-// fade halves what has grown beyond memory, so that the newest packets count most.
-func (t *tally) fade() {
-	if t.count() > memory {
-		t.lost, t.acked, t.consecutive = t.lost/2, t.acked/2, t.consecutive/2
-	}
-}
-
 func (t tally) count() int { return t.lost + t.acked }
 
 func (t tally) share() float64 {
@@ -85,6 +78,30 @@ func (t tally) spread() float64 { return 2*float64(t.lost)/float64(max(t.lost-t.
 
 // floods reports whether more was lost than any random loss explains.
 func (t tally) floods() bool { return t.share() > blind && t.beyond(maxRandomLoss) }
+
+// flood gathers the fates of the last packets, for in a crowd a round has but two or three, which show nothing.
+type flood struct {
+	fates tally
+	from  int64 // number of the round in which it began to gather
+}
+
+// begin begins anew, with packets that leave after this round: those of a start, and of the time before a competition, are answered.
+func (f *flood) begin(r *round) { *f = flood{from: r.number} }
+
+// roundOver adds the packets that left three rounds ago, whose fates are known. What has grown beyond memory is halved, so that the newest count most.
+func (f *flood) roundOver(r *round) {
+	left := r.number - int64(len(r.sent)) + 1
+	if left <= f.from {
+		return
+	}
+	if f.fates.add(*r.sentIn(uint8(left))); f.fates.count() > memory {
+		f.fates = tally{lost: f.fates.lost / 2, acked: f.fates.acked / 2, consecutive: f.fates.consecutive / 2}
+	}
+}
+
+// shows reports whether more was lost than any random loss explains. Fewer packets than a quarter of memory show nothing: of three, chance takes all
+// now and then.
+func (f *flood) shows() bool { return f.fates.count() >= memory/4 && f.fates.floods() }
 
 // creditPackets is by how many packets random loss may exceed its share for a while: three standard deviations of 5 % of 500 packets.
 const creditPackets = 16

@@ -127,24 +127,48 @@ func TestALookOfFewPacketsIsNotInVain(t *testing.T) {
 // TestFloodOfFewPackets: in a crowd a round has three packets, of which no share shows anything. Those of many rounds do.
 func TestFloodOfFewPackets(t *testing.T) {
 	dice := testkit.Rand(t)
-	flooded := func(share float64) bool {
-		c := New(Config{})
-		for range 400 {
+	shows := func(share float64, rounds int) bool {
+		var f flood
+		var r round
+		for range rounds {
 			for range 3 {
-				if dice.Float64() < share {
-					c.round.fates.lost++
+				if left := r.sentIn(uint8(r.number)); dice.Float64() < share {
+					left.lost++
 				} else {
-					c.round.fates.acked++
+					left.acked++
 				}
 			}
-			if c.endRound(0); c.floodedLately() {
+			if f.roundOver(&r); f.shows() {
 				return true
 			}
+			r.next(0, 0, 0)
 		}
 		return false
 	}
-	require.True(t, flooded(0.35))
+	require.True(t, shows(0.35, 400))
+	require.False(t, shows(1, 3+memory/4/3), "too few")
 	for range 20 {
-		require.False(t, flooded(maxRandomLoss/2))
+		require.False(t, shows(maxRandomLoss/2, 400))
 	}
+}
+
+// TestAFloodIsAnsweredOnce: what left before it was answered, in a start or before a competition, counts no more.
+func TestAFloodIsAnsweredOnce(t *testing.T) {
+	c := New(Config{})
+	lose := func(rounds int) {
+		for range rounds {
+			*c.round.sentIn(uint8(c.round.number)) = tally{lost: 50, acked: 50}
+			c.endRound(0)
+		}
+	}
+	lose(8)
+	require.True(t, c.flooded())
+	c.enter(Drain, 0)
+	require.False(t, c.flooded(), "a start has ended")
+	lose(3)
+	require.False(t, c.flooded(), "no packet's fate is known that left later")
+	lose(3)
+	require.True(t, c.flooded())
+	c.compete(0)
+	require.False(t, c.flooded())
 }

@@ -36,7 +36,7 @@ type Controller struct {
 	batch     batch // gathers fates until Feedback
 	round     round // the current one
 	lostRound uint8 // round in which the newest lost packet left
-	fates     tally // of the last rounds, since a start or the beginning of a competition
+	flood     flood
 	run       run
 	number    uint16 // of the newest packet that left
 
@@ -263,9 +263,9 @@ func (c *Controller) endRound(t instant) {
 	if halve, most := c.brake.roundOver(c.round.fates, c.round.arrived(c.delivery.total)); halve {
 		c.halveAll(t, most)
 	}
-	c.fates.add(c.round.fates)
-	c.fates.fade()
-	c.congestion.stands = c.delay.long(c.round.leastTrip)
+	c.flood.roundOver(&c.round)
+	c.delay.roundOver(c.round.leastTrip)
+	c.congestion.stands = c.delay.stands()
 	c.carried.add(c.filling, float64(c.round.arrived(c.delivery.total))/max(t-c.round.began, c.delay.base()).Seconds())
 	if !c.limited {
 		c.filling++
@@ -459,7 +459,7 @@ func (c *Controller) learn(t instant, b *batch) {
 		c.rates.add(c.filling, rate)
 	}
 	if known := c.rates.value(); known > 0 {
-		c.delay.grain = over(c.cfg.Packet, known)
+		c.delay.noteGrain(over(c.cfg.Packet, known))
 		if c.state != Start {
 			c.start.hint = 0
 		}

@@ -786,3 +786,48 @@ func TestDistanceBetweenLooks(t *testing.T) {
 		require.LessOrEqual(t, c.looks.distance(at), mostPause, "%d", at)
 	}
 }
+
+// TestJitterBesideALowRate: at a twentieth of the path a packet takes forty of its times. What is less than two of those was no jitter, so it was
+// a queue, in which random losses kept the rate as low: one of seventy transfers on UE's profile Bad went on so for minutes.
+func TestJitterBesideALowRate(t *testing.T) {
+	d := delay{}
+	d.way.add(1, 100*ms)
+	for range calmSamples {
+		d.calmWay.note(160 * ms)
+	}
+	d.calmWay.roundOver(1, tally{}, true)
+	d.noteGrain(2 * ms)
+	require.Equal(t, 60*ms, d.jitter())
+	d.noteGrain(40 * ms)
+	require.Equal(t, 60*ms, d.jitter())
+
+	t.Logf("# a queue that stands and swings looks the same")
+	d.trip(1, 50*ms)
+	for range drainRounds {
+		require.Equal(t, 60*ms, d.jitter())
+		d.roundOver(160 * ms)
+	}
+	require.Zero(t, d.jitter())
+	d.roundOver(55 * ms)
+	require.Equal(t, 60*ms, d.jitter())
+}
+
+// TestJitterEndsNoStartOfPlay: of play, which leaves a packet now and then, jitter makes later ones arrive more slowly than they left.
+func TestJitterEndsNoStartOfPlay(t *testing.T) {
+	c, now := New(Config{}), time.Unix(1000, 0)
+	c.Train(Train{Bytes: 16 * 1500, Span: 10 * ms})
+	var flying []Sample
+	for n := range 80 {
+		now = now.Add(33 * ms)
+		flying = append(flying, c.Sent(now, 100, 100*len(flying)))
+		c.Limited(100 * len(flying))
+		if len(flying) < 8 {
+			continue
+		}
+		late := time.Duration(n%4) * 30 * ms
+		c.Acked(now, flying[0], 100, now.Add(late-100*ms))
+		c.Feedback(now, 100*len(flying[1:]))
+		flying = flying[1:]
+		require.Equal(t, Start, c.State(), "packet %d", n)
+	}
+}

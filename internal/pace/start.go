@@ -63,7 +63,7 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 		c.confirm(t, flight)
 	case b.lost > 0 && fates.share() > blind && fates.above(blind):
 		c.endByLoss(t)
-	case c.queue > c.delay.startFull() && c.outpaced() && !c.start.careful:
+	case c.queue > c.delay.startFull() && c.outpaced() && !c.start.careful && !b.newest.limited:
 		if c.rates.value() == 0 {
 			c.believeLess()
 		} else {

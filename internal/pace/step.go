@@ -49,7 +49,7 @@ func (c *Controller) enter(s State, t instant) {
 	}
 	c.start.lost = 0
 	if c.state == Start {
-		c.fates = tally{}
+		c.flood.begin(&c.round)
 	}
 	if s != Start {
 		c.starters = 0
