@@ -7,9 +7,8 @@
 //	Send    those pieces       ->
 //
 //	// The sender. Ask tells the receiver to begin, and its answer that all is well.
-//	err := pieces.WithRequest(ctx, func(ctx context.Context) error {
-//		_, err := Put.Ask(ctx, desk, 7)
-//		return err
+//	kept, err := pieces.WithRequest(ctx, func(ctx context.Context) (Kept, error) {
+//		return Put.Ask(ctx, desk, 7)
 //	}, func(ctx context.Context) error {
 //		t := &pieces.Talk{Blob: talks, Peer: streams.Peer(conn), Inbox: &inbox, Name: "7", MaxPiece: 4096}
 //		lacks, err := t.Offer(ctx, manifest, len(assets))

@@ -55,10 +55,8 @@ func Example() {
 
 	names := []string{"lamp", "rope", "sword"}
 	for number := range 2 {
-		var answer string
-		err := pieces.WithRequest(ctx, func(ctx context.Context) (err error) {
-			answer, err = put.Ask(ctx, desk, number)
-			return err
+		answer, err := pieces.WithRequest(ctx, func(ctx context.Context) (string, error) {
+			return put.Ask(ctx, desk, number)
 		}, func(ctx context.Context) error {
 			t := &pieces.Talk{Blob: talks, Peer: clientStreams.Peer(conn), Inbox: clientInbox, Name: strconv.Itoa(number), MaxPiece: most}
 			lacks, err := t.Offer(ctx, []byte(strings.Join(names, "\n")), len(names))

@@ -16,19 +16,27 @@ func TestWithRequest(t *testing.T) {
 	failed := errors.New("failed")
 	rejected := fmt.Errorf("the blob: %w", stream.ErrRejected)
 	returns := func(err error) func(context.Context) error { return func(context.Context) error { return err } }
+	answers := func(err error) func(context.Context) (int, error) {
+		return func(context.Context) (int, error) { return 7, err }
+	}
 	waits := func(ctx context.Context) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
-	require.NoError(t, WithRequest(t.Context(), returns(nil), returns(nil)))
-	require.ErrorIs(t, WithRequest(t.Context(), returns(failed), waits), failed)
-	require.ErrorIs(t, WithRequest(t.Context(), waits, returns(failed)), failed)
-	require.ErrorIs(t, WithRequest(t.Context(), returns(nil), returns(rejected)), stream.ErrRejected)
+	answer, err := WithRequest(t.Context(), answers(nil), returns(nil))
+	require.NoError(t, err)
+	require.Equal(t, 7, answer)
+	_, err = WithRequest(t.Context(), answers(failed), waits)
+	require.ErrorIs(t, err, failed)
+	_, err = WithRequest(t.Context(), func(ctx context.Context) (int, error) { return 0, waits(ctx) }, returns(failed))
+	require.ErrorIs(t, err, failed)
+	_, err = WithRequest(t.Context(), answers(nil), returns(rejected))
+	require.ErrorIs(t, err, stream.ErrRejected)
 	for _, end := range []error{rejected, errShort} {
 		ended := make(chan struct{})
-		err := WithRequest(t.Context(), func(ctx context.Context) error {
+		_, err := WithRequest(t.Context(), func(ctx context.Context) (int, error) {
 			<-ended
-			return failed
+			return 0, failed
 		}, func(context.Context) error {
 			close(ended)
 			return end

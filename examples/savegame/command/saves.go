@@ -103,7 +103,7 @@ func restore(ctx context.Context, s *session, client *desk.Client) error {
 	if err != nil {
 		return err
 	}
-	stored, err := desk.Ask(ctx, client, desk.Restore, desk.Edit{Name: name, Version: number, Machine: s.Machine})
+	stored, err := desk.Restore.Ask(ctx, client.Desk(), desk.Edit{Name: name, Version: number, Machine: s.Machine})
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func remove(ctx context.Context, s *session, client *desk.Client) error {
 	}
 	seen, err := s.seenLast(name)
 	if err == nil {
-		_, err = desk.Ask(ctx, client, desk.Remove, desk.Edit{Name: name, Machine: s.Machine, Seen: seen})
+		_, err = desk.Remove.Ask(ctx, client.Desk(), desk.Edit{Name: name, Machine: s.Machine, Seen: seen})
 	}
 	if err != nil && !(s.again && errors.Is(err, versions.ErrTrash)) {
 		return err
@@ -140,7 +140,7 @@ func remove(ctx context.Context, s *session, client *desk.Client) error {
 func (s *session) erase(ctx context.Context, client *desk.Client, name string) error {
 	seen, err := s.seenLast(name)
 	if err == nil {
-		_, err = desk.Ask(ctx, client, desk.Erase, desk.Edit{Name: name, Machine: s.Machine, Seen: seen, Force: s.Bool("force")})
+		_, err = desk.Erase.Ask(ctx, client.Desk(), desk.Edit{Name: name, Machine: s.Machine, Seen: seen, Force: s.Bool("force")})
 	}
 	if errors.Is(err, versions.ErrConflict) {
 		return fail(exitConflict, "%v; --force deletes it all the same, and %s", err, shown(name))
@@ -187,7 +187,7 @@ func login(ctx context.Context, s *session) error {
 		return err
 	}
 	return s.reach(ctx, func(ctx context.Context, client *desk.Client) (err error) {
-		if s.User, err = desk.Ask(ctx, client, desk.User, rpc.None{}); err != nil {
+		if s.User, err = desk.User.Ask(ctx, client.Desk(), rpc.None{}); err != nil {
 			return err
 		}
 		if err := writeJSON(s.file(), s.profile); err != nil {
@@ -201,7 +201,7 @@ func login(ctx context.Context, s *session) error {
 
 // invite prints the line for another machine of the user's.
 func invite(ctx context.Context, s *session, client *desk.Client) error {
-	code, err := desk.Ask(ctx, client, desk.Invite, rpc.None{})
+	code, err := desk.Invite.Ask(ctx, client.Desk(), rpc.None{})
 	if err == nil {
 		s.note("paste this line on the other machine within 10 minutes:")
 		s.say("%s", pasteLine(s.Server, code, s.Fingerprint))

@@ -137,8 +137,8 @@ func (c *Client) connect(ctx context.Context) (err error) {
 // Conn returns the connection.
 func (c *Client) Conn() *rpc.Conn { return c.conn }
 
-// World returns the world, which the client drives.
-func (c *Client) World() *rpc.World { return c.world }
+// Desk returns the actor that answers [Restore], [Remove], [Erase], [Invite] and [User].
+func (c *Client) Desk() *rpc.Actor { return c.desk }
 
 // Close ends the connection, at most a few seconds later.
 func (c *Client) Close() { c.CloseFor("the client is done") }
@@ -154,6 +154,11 @@ func (c *Client) CloseFor(reason string) {
 
 func (c *Client) next() number { return number(c.numbers.Add(1)) }
 
+// talk begins what is said about a request.
+func (c *Client) talk(n number) *pieces.Talk {
+	return n.talk(c.streams.Peer(c.conn), &c.inbox, c.config.Rate)
+}
+
 func (c *Client) watch(label string, all []cdc.Chunk, lacks []int) (moved func(bytes int), stop func()) {
 	if c.config.Watch == nil {
 		return func(int) {}, func() {}
@@ -163,26 +168,6 @@ func (c *Client) watch(label string, all []cdc.Chunk, lacks []int) (moved func(b
 		bytes += int64(all[i].Size)
 	}
 	return c.config.Watch(label, bytes)
-}
-
-// Ask asks the desk. The connection's end is a *rpc.CloseError.
-func Ask[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R], a A) (R, error) {
-	answer, err := r.Ask(ctx, c.desk, a)
-	if errors.Is(err, rpc.ErrClosed) && c.conn.Err() != nil {
-		err = c.conn.Err()
-	}
-	return answer, err
-}
-
-// askAndTalk asks the desk, and talks beside.
-func askAndTalk[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R], n number, a A, talking func(ctx context.Context, t *pieces.Talk) error) (answer R, err error) {
-	err = pieces.WithRequest(ctx, func(ctx context.Context) (err error) {
-		answer, err = Ask(ctx, c, r, a)
-		return err
-	}, func(ctx context.Context) error {
-		return talking(ctx, n.talk(c.streams.Peer(c.conn), &c.inbox, c.config.Rate))
-	})
-	return answer, err
 }
 
 // List returns the newest version of each of the client's saves by name, of those in the trash as well.
@@ -199,7 +184,7 @@ func (c *Client) History(ctx context.Context, name string) ([]versions.Version, 
 // list asks for pages until one is not full.
 func (c *Client) list(ctx context.Context, name string) (list []versions.Version, err error) {
 	for a := (listArgs{Name: name}); ; {
-		page, err := Ask(ctx, c, askList, a)
+		page, err := askList.Ask(ctx, c.desk, a)
 		if list = append(list, page.Versions...); err != nil || len(page.Versions) < mostListed {
 			return list, err
 		}
@@ -225,7 +210,11 @@ func (c *Client) Put(ctx context.Context, src *tree.Source, r versions.Request) 
 	b, n := src.Manifest.Append(nil), c.next()
 	r.Content = cdc.Sum(b)
 	p := &putting{Client: c, label: "put " + r.Name, source: src, chunks: src.Manifest.Chunks()}
-	m, err := askAndTalk(ctx, c, askPut, n, putArgs{n, r}, func(ctx context.Context, t *pieces.Talk) error { return p.send(ctx, t, b) })
+	m, err := pieces.WithRequest(ctx, func(ctx context.Context) (Made, error) {
+		return askPut.Ask(ctx, c.desk, putArgs{n, r})
+	}, func(ctx context.Context) error {
+		return p.send(ctx, c.talk(n), b)
+	})
 	if errors.Is(err, cdc.ErrChunk) {
 		err = cmp.Or(p.changed(), err)
 	}
@@ -293,8 +282,10 @@ type Download struct {
 // do.
 func (c *Client) Get(ctx context.Context, name string, version int, use func(d *Download) error) error {
 	n, used := c.next(), false
-	_, err := askAndTalk(ctx, c, askGet, n, getArgs{n, name, version, c.config.Rate}, func(ctx context.Context, t *pieces.Talk) error {
-		d := &Download{ctx: ctx, client: c, talk: t}
+	_, err := pieces.WithRequest(ctx, func(ctx context.Context) (rpc.None, error) {
+		return askGet.Ask(ctx, c.desk, getArgs{n, name, version, c.config.Rate})
+	}, func(ctx context.Context) error {
+		d := &Download{ctx: ctx, client: c, talk: c.talk(n)}
 		err := d.open()
 		if err == nil {
 			err = use(d)

@@ -58,7 +58,7 @@ func TestServerWithManyDesks(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	require.NoError(t, client.World().Do(ctx, func() { require.True(t, client.desk.Alive()) }))
+	require.NoError(t, client.world.Do(ctx, func() { require.True(t, client.desk.Alive()) }))
 	closed := make(chan struct{})
 	go func() {
 		client.Close()

@@ -48,7 +48,7 @@ var (
 	askList = rpc.ServerRequest[listArgs, listPage](Class, "List", rpc.RateLimit(maxVersions/mostListed))
 )
 
-// Requests of a client that are a question and its answer, for [Ask].
+// Requests of a client that are a question and its answer: ask them of [Client.Desk].
 var (
 	// Restore makes a new version of what an old one holds, also of a save in the trash.
 	Restore = rpc.ServerRequest[Edit, Made](Class, "Restore", rpc.RateLimit(askRate))

@@ -37,8 +37,10 @@ func startAsking[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R],
 	q, talking := &asking[R]{over: make(chan struct{}), ended: make(chan struct{})}, make(chan struct{})
 	go func() {
 		defer close(q.ended)
-		q.answer, q.err = askAndTalk(ctx, c, r, n, a, func(ctx context.Context, t *pieces.Talk) error {
-			q.ctx, q.Talk = ctx, t
+		q.answer, q.err = pieces.WithRequest(ctx, func(ctx context.Context) (R, error) {
+			return r.Ask(ctx, c.desk, a)
+		}, func(ctx context.Context) error {
+			q.ctx, q.Talk = ctx, c.talk(n)
 			close(talking)
 			select {
 			case <-q.over:

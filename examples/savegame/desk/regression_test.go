@@ -31,7 +31,7 @@ func TestCodesOfARevokedToken(t *testing.T) {
 	}()
 	defer func() { stop(); <-ended }()
 	thief := h.dial()
-	code, err := Ask(t.Context(), thief, Invite, rpc.None{})
+	code, err := Invite.Ask(t.Context(), thief.Desk(), rpc.None{})
 	require.NoError(t, err)
 	_, err = users.Revoke(h.tokens, "alice", "")
 	require.NoError(t, err)
@@ -55,7 +55,7 @@ func TestNewTokensAreNotRevoked(t *testing.T) {
 		h.config.Token = users.ByCode(code, newToken(), "pc")
 		c, err := Dial(t.Context(), h.config)
 		require.NoError(t, err)
-		_, err = Ask(t.Context(), c, User, rpc.None{})
+		_, err = User.Ask(t.Context(), c.Desk(), rpc.None{})
 		require.NoError(t, err)
 		c.Close()
 	}
