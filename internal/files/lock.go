@@ -1,4 +1,5 @@
-// Package files is what several rooms do to files of this machine: locks that one process at a time holds, and folders whose names are made durable.
+// Package files is what rooms ask of the system about files of this machine: locks that one process at a time holds, folders whose names are made
+// durable, names that are swapped, owners, and the room that a disk has.
 package files
 
 import (

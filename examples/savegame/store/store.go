@@ -134,4 +134,4 @@ func (d disk) Remove(name string) error                   { return os.Remove(d.p
 func (d disk) Mkdir(name string) error                    { return os.Mkdir(d.path(name), 0o700) }
 func (d disk) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(d.path(name)) }
 func (d disk) SyncDir(name string) error                  { return files.SyncFolder(d.path(name)) }
-func (d disk) Free() (int64, error)                       { return free(d.dir) }
+func (d disk) Free() (int64, error)                       { return files.Free(d.dir) }

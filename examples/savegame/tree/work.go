@@ -38,8 +38,11 @@ type workFolder struct {
 	lock *os.File // holds others off until it is closed
 }
 
-// tryLock is what a test replaces by a file system that has no locks.
-var tryLock = files.TryLock
+// What a test replaces: by a file system that has no locks, and by one that cannot swap names.
+var (
+	tryLock  = files.TryLock
+	exchange = files.Exchange
+)
 
 // errForeign means that somebody else made what has a work folder's name.
 var errForeign = errors.New("not this program's folder")
@@ -58,7 +61,7 @@ func openWork(target string) (*workFolder, error) {
 		return nil, made
 	}
 	info, err := os.Lstat(p)
-	if err != nil || !info.IsDir() || made != nil && !isMine(p, info) { // somebody else's, in /tmp
+	if err != nil || !info.IsDir() || made != nil && !files.IsMine(p, info) { // somebody else's, in /tmp
 		return nil, errors.Join(fmt.Errorf("%s is %w", p, errForeign), err)
 	}
 	root, err := os.OpenRoot(p)
