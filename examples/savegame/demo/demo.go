@@ -4,16 +4,33 @@ package demo
 
 import (
 	"context"
+	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"net"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 
+	"github.com/dustin/go-humanize"
+	"golang.org/x/sync/errgroup"
+
 	"github.com/quivernet/quiver/examples/savegame/desk"
+	"github.com/quivernet/quiver/examples/savegame/store"
+	"github.com/quivernet/quiver/examples/savegame/tree"
+	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/cert"
+	"github.com/quivernet/quiver/rpc/users"
 	"github.com/quivernet/quiver/stream"
 )
 
@@ -49,4 +66,186 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 		}
 	}
 	return s.report(), nil
+}
+
+// stage is a demo's server and clients, and what is measured of them.
+type stage struct {
+	Options
+	dir         string
+	ends        []func() error // of what has begun
+	source      *tree.Source
+	server      net.PacketConn
+	hub         *netsim.Hub // the server's socket; nil: all are on the loopback
+	fingerprint string
+	game        *gameplay
+	players     []*player // beside several clients that transfer the last one only plays
+}
+
+// path is of a file in the demo's folder.
+func (s *stage) path(name string) string { return filepath.Join(s.dir, name) }
+
+// scan finds what is uploaded.
+func (s *stage) scan(ctx context.Context) (err error) {
+	if s.File == "" {
+		s.File = s.path("generated")
+		if err := generate(s.File, s.Size, s.Way.Seed); err != nil {
+			return err
+		}
+	}
+	if s.source, err = tree.Scan(ctx, []string{s.File}, tree.ScanOptions{}); err == nil {
+		s.ends = append(s.ends, s.source.Close)
+	}
+	return err
+}
+
+// invite makes the players. Each is a user: users share nothing at the server, so that each sends all.
+func (s *stage) invite(context.Context) (err error) {
+	s.players = make([]*player, s.Clients+min(s.Clients-1, 1))
+	for i := range s.players {
+		name := fmt.Sprintf("player%d", i+1)
+		s.players[i] = &player{stage: s, target: s.path(name)}
+		if s.players[i].token, err = users.Add(s.path("tokens"), name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serve starts the server.
+func (s *stage) serve(ctx context.Context) (err error) {
+	config := desk.ServerConfig{Backend: s.Backend}
+	if config.Users, err = users.Open(s.path("tokens")); err != nil {
+		return err
+	}
+	folder, err := store.Open(s.path("server"))
+	if err != nil {
+		return err
+	}
+	s.ends = append(s.ends, folder.Close)
+	if config.Versions, err = versions.Open(ctx, folder, versions.Config{}); err != nil {
+		return err
+	}
+	server, err := desk.NewServer(config)
+	if err != nil {
+		return err
+	}
+	s.game.host(server.World())
+	certificate, err := cert.Development()
+	if err != nil {
+		return err
+	}
+	if s.server, err = s.listen(); err != nil {
+		return err
+	}
+	s.ends = append(s.ends, s.server.Close)
+	s.fingerprint = cert.Fingerprint(certificate)
+	listener, err := rpc.ListenPacket(s.server, &tls.Config{Certificates: []tls.Certificate{certificate}}, server.World())
+	if err != nil {
+		return err
+	}
+	var running sync.WaitGroup
+	running.Go(func() { _ = server.World().Run(context.Background()) })
+	s.ends = append(s.ends, listener.Close, func() error {
+		defer running.Wait()
+		return server.Close(context.Background(), "the demo is over")
+	})
+	return nil
+}
+
+// listen opens the server's socket: on the loopback when the link would do nothing.
+func (s *stage) listen() (net.PacketConn, error) {
+	if s.Way.Delay > 0 || s.Way.Jitter > 0 || s.Way.Loss > 0 || s.Way.Rate > 0 {
+		s.hub = netsim.NewHub(s.Way)
+		return s.hub.PacketConn, nil
+	}
+	return loopback()
+}
+
+func loopback() (net.PacketConn, error) { return net.ListenPacket("udp4", "127.0.0.1:0") }
+
+// socket opens the socket of one more client.
+func (s *stage) socket() (net.PacketConn, error) {
+	if s.hub == nil {
+		return loopback()
+	}
+	return s.hub.Join(), nil
+}
+
+// play measures the gameplay alone, then beside the uploads, then beside the downloads.
+func (s *stage) play(ctx context.Context) error {
+	for _, p := range s.players {
+		if err := p.join(ctx); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(s.News, "gameplay alone, for", s.Quiet)
+	if err := s.alone(ctx, s.players[0]); err != nil {
+		return err
+	}
+	fmt.Fprintln(s.News, "upload")
+	if err := s.transfer(ctx, (*player).up, (*player).upload); err != nil {
+		return err
+	}
+	fmt.Fprintln(s.News, "download")
+	return s.transfer(ctx, (*player).down, (*player).download)
+}
+
+// alone has a player call, and be called, without a transfer.
+func (s *stage) alone(ctx context.Context, p *player) error {
+	quiet, cancel := context.WithTimeout(ctx, s.Quiet)
+	defer cancel()
+	return s.game.beside(ctx, map[caller]series{p.up(): unloaded, p.down(): unloaded}, func() error {
+		<-quiet.Done()
+		return context.Cause(ctx)
+	})
+}
+
+// transfer has clients transfer at once, beside calls of all players in the same direction.
+func (s *stage) transfer(ctx context.Context, from func(*player) caller, do func(*player, context.Context) error) error {
+	callers := map[caller]series{from(s.players[len(s.players)-1]): bystander}
+	all, transferring := errgroup.WithContext(ctx)
+	for _, p := range s.players[:s.Clients] {
+		callers[from(p)] = loaded
+	}
+	return s.game.beside(ctx, callers, func() error {
+		for _, p := range s.players[:s.Clients] {
+			all.Go(func() error { return do(p, transferring) })
+		}
+		return all.Wait()
+	})
+}
+
+// generate makes a save of exactly size bytes; the same seed makes the same one. Like a game's it is records, which compress,
+// and terrain, which does not: so much of that that what travels is about the size.
+func generate(path string, size int64, seed uint64) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	records := strings.Repeat("a chest at 17 42 with 1 lantern\n", int(min(size, 1<<30)/512)) // a sixteenth
+	var seeds [32]byte
+	binary.LittleEndian.PutUint64(seeds[:], seed)
+	_, err = io.CopyN(f, io.MultiReader(strings.NewReader(records), rand.NewChaCha8(seeds)), size)
+	return errors.Join(err, f.Close())
+}
+
+// ParseRate takes bits a second, which have the units of bytes: 0, 10mbit, 512kbit/s and the like.
+func ParseRate(s string) (int64, error) {
+	n, err := humanize.ParseBytes(strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(s), "/s"), "bit"))
+	if err != nil || n > 1e12 {
+		return 0, errors.New("it is a rate like 512kbit or 10mbit, up to 1000gbit")
+	}
+	return int64(n), nil
+}
+
+// ParseLoss takes 1%, 0.5%, or 0.01.
+func ParseLoss(s string) (loss float64, err error) {
+	number, percent := strings.CutSuffix(s, "%")
+	if loss, err = strconv.ParseFloat(number, 64); percent {
+		loss /= 100
+	}
+	if err != nil || !(loss >= 0 && loss < 1) {
+		return 0, errors.New("it is a share like 1%, below 100%")
+	}
+	return loss, nil
 }

@@ -35,13 +35,13 @@ func (p *player) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	socket, err := s.link.client()
+	socket, err := s.socket()
 	if err != nil {
 		return err
 	}
 	s.ends = append(s.ends, socket.Close)
 	p.client, err = desk.Dial(ctx, desk.ClientConfig{
-		Server: s.link.server.LocalAddr().String(), TLS: pin, Token: p.token, Socket: socket,
+		Server: s.server.LocalAddr().String(), TLS: pin, Token: p.token, Socket: socket,
 		Backend: s.Backend, QUIC: s.QUIC, Setup: func(w *rpc.World) { s.game.bind(w, opened, callDown) },
 	})
 	if err != nil {

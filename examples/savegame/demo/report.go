@@ -41,7 +41,11 @@ type Report struct {
 // report gathers what was measured, while all are connected.
 func (s *stage) report() *Report {
 	_, bytes := s.source.Manifest.Count()
-	stored, link := s.players[0].stored, s.link.stats()
+	stored := s.players[0].stored
+	var link netsim.Stats
+	if s.hub != nil {
+		link = s.hub.Stats()
+	}
 	r := &Report{
 		Bytes: bytes, SentBytes: stored.Bytes, Chunks: stored.Sent, Ideal: ideal(bytes*int64(s.Clients), s.Way), DigestOK: true,
 		LinkBytes: link.CarriedBytes, LinkLoss: float64(link.Dropped()) / float64(max(1, link.Packets)),
