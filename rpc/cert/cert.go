@@ -21,6 +21,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/quivernet/quiver/internal/files"
 )
 
 // certificateFile holds certificate and key in one file, so that neither can be there without the other.
@@ -107,36 +109,23 @@ func writeCertificate(path string, cert tls.Certificate) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), certificateFile+".*") // mode 0600
+	made, err := files.WriteBeside(path, data)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return err
-	}
+	defer os.Remove(made)
 	defer syncFolders(filepath.Dir(path))
-	if err := os.Link(f.Name(), path); err == nil || errors.Is(err, fs.ErrExist) {
+	if err := os.Link(made, path); err == nil || errors.Is(err, fs.ErrExist) {
 		return nil
 	}
-	return os.Rename(f.Name(), path) // a file system without links
+	return os.Rename(made, path) // a file system without links
 }
 
 // syncFolders has the system keep the names in a folder and its own, where it can: clients pin the certificate at once, and one that a power
 // failure took would be followed by another.
 func syncFolders(folder string) {
 	for _, path := range []string{folder, filepath.Dir(folder)} {
-		if f, err := os.Open(path); err == nil {
-			_ = f.Sync() // not every system flushes folders
-			_ = f.Close()
-		}
+		_ = files.SyncFolder(path) // which not everybody may read
 	}
 }
 

@@ -81,6 +81,16 @@ func (m *Manifest) files(yield func(*Entry) bool) {
 // Digest returns the digest of the manifest's bytes: manifests with the same digest describe the same content.
 func (m *Manifest) Digest() cdc.Digest { return cdc.Sum(m.Append(nil)) }
 
+// Data returns a digest of m without modes and times, which not every file system keeps: manifests with the same one have the same files, folders
+// and links.
+func (m *Manifest) Data() cdc.Digest {
+	bare := Manifest{slices.Clone(m.Entries)}
+	for i := range bare.Entries {
+		bare.Entries[i].Mode, bare.Entries[i].Time = 0, 0
+	}
+	return bare.Digest()
+}
+
 const (
 	// MaxPath bounds a path and a link's target in bytes: PATH_MAX of Linux, the largest among the systems.
 	MaxPath = 4096

@@ -63,6 +63,24 @@ func TestWhatAManifestHolds(t *testing.T) {
 }
 
 // What Check does not look at, because the bytes leave it out, counted at the end that made the manifest, and at the other one not.
+// Modes and times are not of the data, and all else is.
+func TestData(t *testing.T) {
+	data, touched := sample().Data(), sample()
+	touched.Entries[2].Mode, touched.Entries[3].Time = 0o400, 8
+	require.Equal(t, data, touched.Data())
+	require.NotEqual(t, sample().Digest(), touched.Digest())
+	require.Equal(t, os.FileMode(0o400), touched.Entries[2].Mode, "it stays as it is")
+	for _, change := range []func(*Entry){
+		func(e *Entry) { e.Path = "a/y" },
+		func(e *Entry) { e.Chunks[0], e.Chunks[1] = e.Chunks[1], e.Chunks[0] },
+		func(e *Entry) { e.Kind = Dir },
+	} {
+		m := sample()
+		change(&m.Entries[3])
+		require.NotEqual(t, data, m.Data())
+	}
+}
+
 func TestFieldsOfOtherKindsDoNotCount(t *testing.T) {
 	m := sample()
 	m.Entries[1].Size, m.Entries[1].Chunks = 30, []cdc.Chunk{chunk(30)} // a folder

@@ -44,8 +44,8 @@ func serveFlags() []cli.Flag {
 		sizeFlag("max-size", "", "`BYTES` of one save, like 10GB (default: what the disk has)"),
 		sizeFlag("quota", "", "`BYTES` of the store for each user, where old versions make room for new ones (default: the disk, but for its last 256 MiB)"),
 		sizeFlag("total-quota", "", "`BYTES` of the store for all users (default: the disk)"),
-		&cli.IntFlag{Name: "keep", Value: 10, Usage: "`VERSIONS` of a save that stay however old they are"},
-		&cli.DurationFlag{Name: "keep-for", Value: 7 * 24 * time.Hour, Usage: "`TIME` for which all versions stay, and removed saves"},
+		&cli.IntFlag{Name: "keep", Value: 10, Usage: "`VERSIONS` of a save that stay however old they are", Validator: atLeast(1)},
+		&cli.DurationFlag{Name: "keep-for", Value: 7 * 24 * time.Hour, Usage: "`TIME` for which all versions stay, and removed saves", Validator: atLeast[time.Duration](1)},
 		&cli.DurationFlag{Name: "drain", Value: 30 * time.Second, Usage: "`TIME` that running puts and gets have at the end"},
 		oneOf("log", "`LEVEL` of the log: off, debug, info, warn or error", "info", "off", "debug", "warn", "error"),
 	}
@@ -65,9 +65,6 @@ func serve(ctx context.Context, j *job) (err error) {
 	s.config.Logger, s.config.LogLevel = j.logger()
 	config := versions.Config{Keep: j.Int("keep"), KeepFor: j.Duration("keep-for"), Quota: j.size("quota"), TotalQuota: j.size("total-quota"),
 		MaxSize: j.size("max-size")}
-	if config.Keep < 1 || config.KeepFor <= 0 {
-		return usage("--keep %d and --keep-for %v must be more than nothing", config.Keep, config.KeepFor)
-	}
 	socket, err := net.ListenPacket("udp", j.String("addr")) // first: a server that cannot begin leaves nothing behind
 	if _, malformed := errors.AsType[*net.AddrError](err); malformed {
 		return usage("%w; choose another --addr", err)
@@ -214,16 +211,19 @@ func serverCommands() []*cli.Command {
 // tokens returns the token file.
 func (j *job) tokens() string { return filepath.Join(j.String("dir"), tokenFile) }
 
-// noServer says that a folder lacks what a server's has.
-func noServer(dir, has string) error {
-	return usage("%s is no server's folder, which has %s; say --dir FOLDER, as serve was told", dir, has)
+// noServer says, of an error by which something is missing, that the folder lacks what a server's has.
+func noServer(j *job, err error, has string) error {
+	if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return usage("%s is no server's folder, which has %s; say --dir FOLDER, as serve was told", j.String("dir"), has)
 }
 
 // check verifies a server's folder.
 func check(ctx context.Context, j *job) (err error) {
 	path := filepath.Join(j.String("dir"), storeFolder)
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
-		return noServer(j.String("dir"), "a folder "+storeFolder)
+		return noServer(j, os.ErrNotExist, "a folder "+storeFolder)
 	}
 	folder, err := store.Open(path)
 	if err != nil {
@@ -247,7 +247,7 @@ func check(ctx context.Context, j *job) (err error) {
 		return fail(exitUnsound, "the store in %s is unsound; after check --repair, put again what is incomplete", j.String("dir"))
 	}
 	j.say("sound: %s of %s, %s in %s", english.Plural(r.Versions, "version", ""), english.Plural(r.Users, "user", ""),
-		sizeText(r.Bytes), english.Plural(r.Objects, "object", ""))
+		versions.SizeText(r.Bytes), english.Plural(r.Objects, "object", ""))
 	return nil
 }
 
@@ -266,22 +266,16 @@ func addToken(_ context.Context, j *job) error {
 
 func revokeTokens(_ context.Context, j *job) error {
 	n, err := users.Revoke(j.tokens(), j.args[0], j.args[1])
-	if errors.Is(err, os.ErrNotExist) {
-		return noServer(j.String("dir"), "a file "+tokenFile)
-	}
 	if err == nil {
 		j.say("revoked %s of %s", english.Plural(n, "token", ""), j.args[0])
 	}
-	return err
+	return noServer(j, err, "a file "+tokenFile)
 }
 
 func listTokens(_ context.Context, j *job) error {
 	tokens, err := users.List(j.tokens())
-	if errors.Is(err, os.ErrNotExist) {
-		return noServer(j.String("dir"), "a file "+tokenFile)
-	}
 	for _, t := range tokens {
 		j.say("%s", strings.TrimSpace(plain(fmt.Sprintf("%s %s… %s", t.User, t.Shown(), t.Note))))
 	}
-	return err
+	return noServer(j, err, "a file "+tokenFile)
 }

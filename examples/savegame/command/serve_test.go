@@ -180,7 +180,7 @@ func TestServeRefuses(t *testing.T) {
 	requireFailure(t, runProgram("", "serve", "--dir", dir, "--addr", server.addr), exitFailed, "--addr")
 	require.NoDirExists(t, dir, "a server that cannot begin leaves nothing behind")
 	requireFailure(t, runProgram("", "serve", "--dir", dir, "--quota", "much"), exitUsage, "-quota", "much", "64MiB")
-	requireFailure(t, runProgram("", "serve", "--dir", dir, "--keep", "0"), exitUsage, "--keep 0")
+	requireFailure(t, runProgram("", "serve", "--dir", dir, "--keep", "0"), exitUsage, "-keep", "at least 1")
 }
 
 func TestCheck(t *testing.T) {

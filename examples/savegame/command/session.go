@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
-	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 	"github.com/schollz/progressbar/v3"
 	"github.com/urfave/cli/v3"
@@ -179,12 +178,9 @@ func newBar(out io.Writer, label string, total int64) *progressbar.ProgressBar {
 		progressbar.OptionSetSpinnerChangeInterval(0), progressbar.OptionThrottle(barInterval))
 }
 
-// sizeText writes bytes for people.
-func sizeText(bytes int64) string { return humanize.Bytes(uint64(max(bytes, 0))) }
-
 // contentText says how much a version holds.
 func contentText(v versions.Version) string {
-	return fmt.Sprintf("%s in %s", sizeText(v.Size), english.Plural(v.Files, "file", ""))
+	return fmt.Sprintf("%s in %s", versions.SizeText(v.Size), english.Plural(v.Files, "file", ""))
 }
 
 // noteDisplaced says which versions are gone for good, also when --quiet is given.
@@ -196,7 +192,7 @@ func (s *session) noteDisplaced(displaced []string) {
 
 // report says what a transfer did.
 func (s *session) report(v versions.Version, bytes int64, moved string, begin time.Time) {
-	s.say("%s %s: version %d, %s, %s %s in %.1f s", s.Name, plain(v.Name), v.Number, contentText(v), sizeText(bytes), moved, time.Since(begin).Seconds())
+	s.say("%s %s: version %d, %s, %s %s in %.1f s", s.Name, plain(v.Name), v.Number, contentText(v), versions.SizeText(bytes), moved, time.Since(begin).Seconds())
 }
 
 // profile is what a login leaves: where the server is, and who this machine is there.
@@ -273,19 +269,10 @@ func machineName() string {
 // look at a version from another folder is no consent to lose it from this one.
 type sighting struct {
 	Ref  versions.Ref
-	Data cdc.Digest // what dataOf says of it
+	Data cdc.Digest // of its manifest
 	Time int64      // of the save itself, as its manifest has it
 
 	Exclude []string `json:",omitempty"` // what puts of it leave out
-}
-
-// dataOf names what is in a save apart from modes and times, which do not survive every file system.
-func dataOf(m *manifest.Manifest) cdc.Digest {
-	bare := manifest.Manifest{Entries: slices.Clone(m.Entries)}
-	for i := range bare.Entries {
-		bare.Entries[i].Mode, bare.Entries[i].Time = 0, 0
-	}
-	return bare.Digest()
 }
 
 func (p *profile) seenFile() string { return filepath.Join(p.home, "seen.json") }
@@ -332,7 +319,7 @@ func (p *profile) remember(v versions.Version, m *manifest.Manifest, exclude []s
 		if exclude == nil {
 			exclude = sightings[key].Exclude
 		}
-		sightings[key] = sighting{v.Ref(), dataOf(m), m.Entries[0].Time, exclude}
+		sightings[key] = sighting{v.Ref(), m.Data(), m.Entries[0].Time, exclude}
 	})
 }
 
@@ -377,19 +364,11 @@ func readJSON(path string, v any) error {
 	return nil
 }
 
-// writeJSON replaces a file, for its owner alone, in one step: after a crash it is what it was, or what it should be. google/renameio does
-// that too, but not on Windows, where this program runs as well.
+// writeJSON replaces a file, for its owner alone.
 func writeJSON(path string, v any) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*") // of mode 0600
+	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	err = errors.Join(json.NewEncoder(f).Encode(v), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return files.Replace(path, b)
 }

@@ -185,7 +185,7 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 			return err
 		}
 	}
-	if p.piped && p.last.Data == dataOf(p.source.Manifest) {
+	if p.piped && p.last.Data == p.source.Manifest.Data() {
 		p.source.Manifest.Entries[0].Time = p.last.Time // the temporary file's says nothing
 	}
 	begin := time.Now()
@@ -215,7 +215,7 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 func (p *putting) said(stored desk.Stored, begin time.Time) {
 	switch {
 	case stored.Outcome == versions.Mended:
-		p.say("put %s: version %d was damaged, and has all of it again, %s sent", p.request.Name, stored.Version.Number, sizeText(stored.Bytes))
+		p.say("put %s: version %d was damaged, and has all of it again, %s sent", p.request.Name, stored.Version.Number, versions.SizeText(stored.Bytes))
 	case stored.Version.Ref() == p.request.Seen:
 		p.say("put %s: version %d has all of it already", p.request.Name, stored.Version.Number)
 	default:
@@ -357,7 +357,7 @@ func (g *getting) look(ctx context.Context, path string, m *manifest.Manifest) (
 // knows reports whether a version has what is local: m, or one that this machine saw. Nothing is in all of them. What no save can hold is
 // in none, and stays where the rest is m already.
 func (g *getting) knows(local *tree.Source, m *manifest.Manifest) (bool, error) {
-	entries, data := local.Manifest.Entries, dataOf(local.Manifest)
+	entries, data := local.Manifest.Entries, local.Manifest.Data()
 	if slices.ContainsFunc(local.Notes, func(n tree.Note) bool { return n.Left }) {
 		return local.Manifest.Digest() == m.Digest(), nil
 	}
@@ -366,7 +366,7 @@ func (g *getting) knows(local *tree.Source, m *manifest.Manifest) (bool, error) 
 	}
 	sightings, err := g.seen()
 	held := slices.ContainsFunc(slices.Collect(maps.Values(sightings)), func(s sighting) bool { return s.Data == data })
-	return held || data == dataOf(m), err
+	return held || data == m.Data(), err
 }
 
 // restore makes a path of this machine hold the version.

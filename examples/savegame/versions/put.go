@@ -81,7 +81,8 @@ func (u *User) place(r Request) (name string, o Outcome, err error) {
 	switch {
 	case o == Added && latest.has(r.Content):
 		return r.Name, Unchanged, nil
-	case latest.Number == 0, latest.has(r.Content), latest.seen(r.Seen), r.Mode == Force:
+	case latest.Number == 0, latest.has(r.Content), r.Mode == Force,
+		latest.has(r.Seen.Content): // perhaps as another version, as before a Restore
 		return r.Name, o, nil
 	case r.Mode == KeepBoth:
 		name, o = u.aside(r)

@@ -29,9 +29,9 @@ type Full struct {
 func (e *Full) Error() string {
 	if e.Setting == "disk" {
 		return fmt.Sprintf("the disk of the saves is full: %s do not fit beside %s that stay; %s are free, and the reserve of %s must stay so",
-			sizeText(e.Needs), sizeText(e.Kept), sizeText(e.Free), sizeText(e.Reserve))
+			SizeText(e.Needs), SizeText(e.Kept), SizeText(e.Free), SizeText(e.Reserve))
 	}
-	return fmt.Sprintf("%s exceeded: %s do not fit beside %s that stay; the limit is %s", e.Setting, sizeText(e.Needs), sizeText(e.Kept), sizeText(e.Limit))
+	return fmt.Sprintf("%s exceeded: %s do not fit beside %s that stay; the limit is %s", e.Setting, SizeText(e.Needs), SizeText(e.Kept), SizeText(e.Limit))
 }
 
 // isFull reports whether there was no room, or, as others had filled the disk meanwhile, not even of the reserve.

@@ -169,9 +169,6 @@ func (v Version) Ref() Ref { return Ref{v.Number, v.Content} }
 // has reports whether that is what v holds.
 func (v Version) has(content cdc.Digest) bool { return v.Kind == Stored && v.Content == content }
 
-// seen reports whether whoever saw r last has seen what v holds: r may be another version of that content, as before a Restore.
-func (v Version) seen(r Ref) bool { return v.has(r.Content) }
-
 // Errors of saves that are not there.
 var (
 	ErrNoSave    = errors.New("no such save")
@@ -197,7 +194,7 @@ func (e *Conflict) Error() string {
 	if e.Latest.Kind == Damaged {
 		return fmt.Sprintf("version %d of %q is damaged, so nobody knows what would be replaced", e.Latest.Number, e.Latest.Name)
 	}
-	text := fmt.Sprintf("version %d of %q, %s, put by %s on %s, ", e.Latest.Number, e.Latest.Name, sizeText(e.Latest.Size), e.Latest.Machine,
+	text := fmt.Sprintf("version %d of %q, %s, put by %s on %s, ", e.Latest.Number, e.Latest.Name, SizeText(e.Latest.Size), e.Latest.Machine,
 		e.Latest.Time.Format(timeText))
 	switch {
 	case e.Seen.Number == 0:
@@ -216,8 +213,8 @@ func (e *Conflict) Error() string {
 // timeText is how errors write times: with the zone, for the machine that reads them may be in another.
 const timeText = "2006-01-02 15:04 MST"
 
-// sizeText writes bytes for people.
-func sizeText(bytes int64) string { return humanize.Bytes(uint64(max(bytes, 0))) }
+// SizeText writes bytes for people.
+func SizeText(bytes int64) string { return humanize.Bytes(uint64(max(bytes, 0))) }
 
 // record is the bytes of a version.
 type record struct {

@@ -1,0 +1,33 @@
+package files
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+)
+
+// Replace makes path a file of these bytes, for its owner alone, in one step: after a crash it is what it was, or what it should be.
+func Replace(path string, data []byte) error {
+	made, err := WriteBeside(path, data)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(made, path); err != nil {
+		return errors.Join(err, os.Remove(made))
+	}
+	return nil
+}
+
+// WriteBeside makes a file of these bytes, for its owner alone, in the folder of path, and returns its name. The bytes are durable then, and the
+// name is not.
+func WriteBeside(path string, data []byte) (made string, err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // of mode 0600
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(f.Name()))
+	}
+	return f.Name(), nil
+}
