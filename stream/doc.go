@@ -20,7 +20,7 @@
 // returns a [Transfer], which the sender can watch, wait for, weigh and cancel. The receiver's handler gets an [IncomingArray] or
 // [IncomingBlob], which it consumes, rejects or cancels. The same lines work from server to client and from client to server. Only
 // the sender starts a transfer: a client that wants a download asks for it by an RPC of the game, or the server starts it in its
-// OnConnect. An [Inbox] keeps such a transfer for the code that asked. [Blob.Create] is for content that is written, not read.
+// OnConnect. A peer's [Inbox] keeps such a transfer for the code that asked. [Blob.Create] is for content that is written, not read.
 //
 // # How it travels
 //

@@ -12,10 +12,7 @@ import (
 const inboxLimit = 64
 
 // Inbox keeps blobs until they are taken by their [Name]: a request of the game names the blob that belongs to it, and either may come first.
-// The zero value is empty. Keep one for each connection, from OnConnect to OnDisconnect: look it up on the world's goroutine, and take
-// from it on another. Its methods are safe for concurrent use.
-//
-//	streamed.Handle(streams, func(in *stream.IncomingBlob) { inboxes[in.Conn()].Deliver(in) })
+// Each [Peer] has one, which [ToInbox] delivers to. The zero value is empty. Its methods are safe for concurrent use.
 type Inbox struct {
 	mu      sync.Mutex
 	waiting map[string]*delivered // by name; not taken yet
@@ -28,6 +25,12 @@ type delivered struct {
 	ended   bool
 	unwatch func() bool // stops watching the context of the Take that returned it; nil before that
 }
+
+// ToInbox delivers a blob to the inbox of the peer that sends it, where [Inbox.Take] finds it. It is a handler:
+//
+//	streamed.Handle(streams, stream.ToInbox)
+//	in, err := streams.Peer(conn).Inbox().Take(ctx, "save 7") // on a goroutine that is not the world's
+func ToInbox(in *IncomingBlob) { in.in.peer.inbox.Deliver(in) }
 
 // Deliver puts a blob into the inbox; the blob's handler calls it. It rejects the blob when one of the same name waits, or when 64 wait.
 // A blob that fails before it is taken is forgotten, and another of its name may take its place.

@@ -20,9 +20,8 @@ import (
 // withInbox has the blobs that a client sends wait in an inbox of the server.
 func withInbox(t *testing.T, fn func(t *testing.T, l loopback, inbox *Inbox)) {
 	overQUICWith(t, netsim.Config{}, rpc.Config{}, func(server, client *rpc.World) {}, func(t *testing.T, l loopback) {
-		inbox := new(Inbox)
-		require.NoError(t, l.toClient.Conn().World().Do(t.Context(), func() { save.Handle(l.server, inbox.Deliver) }))
-		fn(t, l, inbox)
+		require.NoError(t, l.toClient.Conn().World().Do(t.Context(), func() { save.Handle(l.server, ToInbox) }))
+		fn(t, l, l.toClient.Inbox())
 	})
 }
 

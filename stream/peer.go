@@ -28,6 +28,8 @@ type Peer struct {
 	mu    sync.Mutex
 	stats Stats // as of the last tick
 
+	inbox Inbox // of what ToInbox is given
+
 	// What each end does with transfers. Owned by the world's goroutine, except what sender says is not.
 	control  control  // exchanges messages about them
 	sender   sender   // those to the peer
@@ -76,6 +78,9 @@ func (p *Peer) connected() {
 
 // Conn returns the connection.
 func (p *Peer) Conn() *rpc.Conn { return p.conn }
+
+// Inbox returns the peer's inbox, which has the blobs that [ToInbox] delivers.
+func (p *Peer) Inbox() *Inbox { return &p.inbox }
 
 // inside reports whether the caller is on the goroutine of the peer's world. It is false for a nil Peer.
 func (p *Peer) inside() bool { return p != nil && p.streams.world.Inside() }

@@ -10,7 +10,7 @@
 //	kept, err := pieces.WithRequest(ctx, func(ctx context.Context) (Kept, error) {
 //		return Put.Ask(ctx, desk, 7)
 //	}, func(ctx context.Context) error {
-//		t := &pieces.Talk{Blob: talks, Peer: streams.Peer(conn), Inbox: &inbox, Name: "7", MaxPiece: 4096}
+//		t := &pieces.Talk{Blob: talks, Peer: streams.Peer(conn), Name: "7", MaxPiece: 4096}
 //		lacks, err := t.Offer(ctx, manifest, len(assets))
 //		if err != nil {
 //			return err

@@ -29,14 +29,14 @@ func Example() {
 	defer cancel()
 	certificate := must(cert.Development())
 
-	// The server has the lamp already. Of several clients each connection has an Inbox of its own: see stream.Inbox.
+	// The server has the lamp already.
 	has := map[string]string{"lamp": "a lamp"}
 	server := must(rpc.NewWorld(rpc.Config{OnConnect: func(w *rpc.World, c *rpc.Conn) { must(w.Spawn(deskClass, c)) }}))
-	serverStreams, serverInbox := must(stream.Install(server, stream.Config{})), new(stream.Inbox)
-	talks.Handle(serverStreams, serverInbox.Deliver)
+	serverStreams := must(stream.Install(server, stream.Config{}))
+	talks.Handle(serverStreams, stream.ToInbox)
 	desks := rpc.Bind(server, deskClass, func(a *rpc.Actor) *rpc.Actor { return a })
 	rpc.OnRequest(desks, put, func(a *rpc.Actor, call *rpc.Call, number int) (string, error) {
-		t := &pieces.Talk{Blob: talks, Peer: serverStreams.Peer(a.Conn()), Inbox: serverInbox, Name: strconv.Itoa(number), MaxPiece: most}
+		t := &pieces.Talk{Blob: talks, Peer: serverStreams.Peer(a.Conn()), Name: strconv.Itoa(number), MaxPiece: most}
 		put.Go(call, func(ctx context.Context) (string, error) { return receive(ctx, t, has) })
 		return "", nil // Go answers
 	})
@@ -46,8 +46,8 @@ func Example() {
 
 	// The client.
 	client, opened := must(rpc.NewWorld(rpc.Config{})), make(chan *rpc.Actor, 1)
-	clientStreams, clientInbox := must(stream.Install(client, stream.Config{})), new(stream.Inbox)
-	talks.Handle(clientStreams, clientInbox.Deliver)
+	clientStreams := must(stream.Install(client, stream.Config{}))
+	talks.Handle(clientStreams, stream.ToInbox)
 	rpc.Bind(client, deskClass, func(a *rpc.Actor) *rpc.Actor { opened <- a; return a })
 	go client.Run(ctx)
 	conn := must(rpc.Dial(ctx, listener.Addr().String(), must(cert.Pinned(cert.Fingerprint(certificate))), client))
@@ -58,7 +58,7 @@ func Example() {
 		answer, err := pieces.WithRequest(ctx, func(ctx context.Context) (string, error) {
 			return put.Ask(ctx, desk, number)
 		}, func(ctx context.Context) error {
-			t := &pieces.Talk{Blob: talks, Peer: clientStreams.Peer(conn), Inbox: clientInbox, Name: strconv.Itoa(number), MaxPiece: most}
+			t := &pieces.Talk{Blob: talks, Peer: clientStreams.Peer(conn), Name: strconv.Itoa(number), MaxPiece: most}
 			lacks, err := t.Offer(ctx, []byte(strings.Join(names, "\n")), len(names))
 			if err != nil {
 				return err

@@ -34,9 +34,8 @@ var ErrViolation = errors.New("pieces: the other side breaks the protocol")
 // Any number of talks may go on at once on a connection, under different names. Each has one blob under way at a time, of which a receiver takes
 // stream.Config.MaxTransfers at once.
 type Talk struct {
-	Blob     *stream.Blob // both ends have it handled by the Deliver of an Inbox
+	Blob     *stream.Blob // both ends have it handled by stream.ToInbox
 	Peer     *stream.Peer
-	Inbox    *stream.Inbox
 	Name     string // the same at both ends, and no other talk's of the connection, also not of one that has failed
 	MaxPiece int    // the most bytes that a piece has; for chunks that cdc.Pack has packed, cdc.MaxPacked
 	Rate     int    // bytes a second at which Send reads pieces; 0: no limit
@@ -79,7 +78,7 @@ func (t *Talk) TakeBlob(ctx context.Context, blob string, most int) (*stream.Inc
 }
 
 func (t *Talk) take(ctx context.Context, blob string) (*stream.IncomingBlob, error) {
-	return t.Inbox.Take(ctx, t.Name+" "+blob)
+	return t.Peer.Inbox().Take(ctx, t.Name+" "+blob)
 }
 
 // ReadBlob takes a blob as TakeBlob does, and reads it. It needs memory for what has come, whatever the header says.

@@ -43,11 +43,10 @@ func (s slots) Acquire(ctx context.Context, _ int64) error {
 
 func (s slots) Release(int64) { <-s }
 
-// end is a world of a test, and the blobs that it receives.
+// end is a world of a test.
 type end struct {
 	world   *rpc.World
 	streams *stream.Streams
-	inbox   stream.Inbox
 }
 
 func newEnd(t *testing.T, config stream.Config) *end {
@@ -57,7 +56,7 @@ func newEnd(t *testing.T, config stream.Config) *end {
 	require.NoError(t, err)
 	e.streams, err = stream.Install(e.world, config)
 	require.NoError(t, err)
-	talked.Handle(e.streams, e.inbox.Deliver)
+	talked.Handle(e.streams, stream.ToInbox)
 	return e
 }
 
@@ -81,7 +80,7 @@ func betweenWith(t *testing.T, config stream.Config, sending, receiving func(ctx
 		talk := func(e *end, c *rpc.Conn, part func(context.Context, *Talk) error, result *error) {
 			talking.Go(func() {
 				memory := make(slots, 2)
-				*result = part(ctx, &Talk{Blob: talked, Peer: e.streams.Peer(c), Inbox: &e.inbox, Name: "7", MaxPiece: most, Memory: memory})
+				*result = part(ctx, &Talk{Blob: talked, Peer: e.streams.Peer(c), Name: "7", MaxPiece: most, Memory: memory})
 				assert.Empty(t, memory, "buffers that are still held")
 				ended.Add(1)
 			})

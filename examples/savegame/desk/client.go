@@ -59,7 +59,6 @@ type Client struct {
 	streams *stream.Streams
 	conn    *rpc.Conn
 	desk    *rpc.Actor
-	inbox   stream.Inbox
 	numbers atomic.Uint32
 	run     sync.WaitGroup
 	stop    context.CancelFunc
@@ -115,7 +114,7 @@ func (c *Client) build(opened chan<- *rpc.Actor) (err error) {
 		}
 		return c
 	})
-	talks.Handle(c.streams, c.inbox.Deliver)
+	talks.Handle(c.streams, stream.ToInbox)
 	if c.config.Setup != nil {
 		c.config.Setup(c.world)
 	}
@@ -156,7 +155,7 @@ func (c *Client) next() number { return number(c.numbers.Add(1)) }
 
 // talk begins what is said about a request.
 func (c *Client) talk(n number) *pieces.Talk {
-	return n.talk(c.streams.Peer(c.conn), &c.inbox, c.config.Rate)
+	return n.talk(c.streams.Peer(c.conn), c.config.Rate)
 }
 
 func (c *Client) watch(label string, all []cdc.Chunk, lacks []int) (moved func(bytes int), stop func()) {

@@ -84,20 +84,20 @@ func TestListsTakeNoMoreMemoryThanTheyMay(t *testing.T) {
 	require.LessOrEqual(t, maxVersions*int(unsafe.Sizeof(versions.Version{})), 64<<20)
 }
 
+// peer returns the server's end of the one connection.
+func (h *host) peer() (p *stream.Peer) {
+	require.NoError(h.t, h.server.World().Do(h.t.Context(), func() { p = h.server.streams.Peer(h.server.World().Conns()[0]) }))
+	return p
+}
+
 // TestWhatEndedBeforeItWasTaken: all that is said may be there, and its end, before anybody waits for it.
 func TestWhatEndedBeforeItWasTaken(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	c := h.dial()
-	var peer *stream.Peer
-	require.NoError(t, h.server.World().Do(t.Context(), func() {
-		for _, k := range h.server.clerks {
-			peer = k.talk(0, 0).Peer
-		}
-	}))
-	require.NoError(t, talks.Send(t.Context(), peer, strings.NewReader(""), 0, stream.Name("7 manifest")))
+	require.NoError(t, talks.Send(t.Context(), h.peer(), strings.NewReader(""), 0, stream.Name("7 manifest")))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	b, err := (&pieces.Talk{Inbox: &c.inbox, Name: "7"}).ReadBlob(ctx, pieces.Manifest, 1)
+	b, err := number(7).talk(c.streams.Peer(c.conn), 0).ReadBlob(ctx, pieces.Manifest, 1)
 	require.NoError(t, err)
 	require.Empty(t, b)
 }
@@ -106,16 +106,10 @@ func TestWhatEndedBeforeItWasTaken(t *testing.T) {
 func TestChunksThatFailEndTheirBlob(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	c := h.dial()
-	var clerk *clerk
-	require.NoError(t, h.server.World().Do(t.Context(), func() {
-		for _, k := range h.server.clerks {
-			clerk = k
-		}
-	}))
 	broken := errors.New("broken")
-	says := number(7).talk(c.streams.Peer(c.conn), nil, 0)
+	says := number(7).talk(c.streams.Peer(c.conn), 0)
 	require.ErrorIs(t, says.Send(t.Context(), []int{0}, func([]byte, int) ([]byte, error) { return nil, broken }), broken)
-	in, err := clerk.inbox.Take(t.Context(), "7 pieces")
+	in, err := h.peer().Inbox().Take(t.Context(), "7 pieces")
 	require.NoError(t, err)
 	ended, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()

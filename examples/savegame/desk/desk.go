@@ -67,8 +67,8 @@ var (
 type number uint32
 
 // talk returns what is said beside a request: manifests and chunks, which have digests, and their version.
-func (n number) talk(peer *stream.Peer, inbox *stream.Inbox, rate int) *pieces.Talk {
-	return &pieces.Talk{Blob: talks, Peer: peer, Inbox: inbox, Name: strconv.FormatUint(uint64(n), 10), MaxPiece: cdc.MaxPacked, Rate: rate}
+func (n number) talk(peer *stream.Peer, rate int) *pieces.Talk {
+	return &pieces.Talk{Blob: talks, Peer: peer, Name: strconv.FormatUint(uint64(n), 10), MaxPiece: cdc.MaxPacked, Rate: rate}
 }
 
 var talks = stream.NewBlob("talk")

@@ -49,14 +49,13 @@ type Server struct {
 	log     *slog.Logger
 	memory  memory
 
-	draining atomic.Bool          // nothing new is done
-	clerks   map[*rpc.Conn]*clerk // owned by the world's goroutine
+	draining atomic.Bool // nothing new is done
 }
 
 // NewServer returns a server without connections. The caller drives its world.
 func NewServer(config ServerConfig) (*Server, error) {
 	s := &Server{
-		config: config, log: cmp.Or(config.Logger, slog.New(slog.DiscardHandler)), clerks: make(map[*rpc.Conn]*clerk),
+		config: config, log: cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		memory: memory{buffers: userChunks, of: make(map[string]*share)},
 	}
 	var err error
@@ -90,9 +89,8 @@ func (s *Server) bind() {
 	onUsers(b, Erase, (*clerk).erase)
 	onUsers(b, Invite, (*clerk).invite)
 	onUsers(b, User, (*clerk).whose)
-	talks.Handle(s.streams, s.deliver)
+	talks.Handle(s.streams, stream.ToInbox)
 	s.world.OnConnect(s.welcome)
-	s.world.OnDisconnect(func(c *rpc.Conn, _ error) { delete(s.clerks, c) })
 }
 
 // welcome opens a desk for a new client. One that comes while the server stops is told so, and may try again.
@@ -104,14 +102,6 @@ func (s *Server) welcome(c *rpc.Conn) {
 	if _, err := s.world.Spawn(Class, c); err != nil {
 		c.Close(rpc.ServerFull, err.Error())
 	}
-}
-
-func (s *Server) deliver(in *stream.IncomingBlob) {
-	if k := s.clerks[in.Conn()]; k != nil {
-		k.inbox.Deliver(in)
-		return
-	}
-	in.Reject(errors.New("the client left"))
 }
 
 // World returns the world, for the caller to drive.
@@ -138,7 +128,6 @@ type clerk struct {
 	conn   *rpc.Conn
 	user   string
 	log    *slog.Logger
-	inbox  stream.Inbox
 
 	lines  *rate.Limiter // of refusals in the log
 	hidden atomic.Int64  // of those that were not logged
@@ -147,13 +136,12 @@ type clerk struct {
 func (s *Server) newClerk(a *rpc.Actor) *clerk {
 	k := &clerk{server: s, conn: a.Conn(), user: users.UserOf(a.Conn().Identity()), lines: rate.NewLimiter(1, refusalLines)}
 	k.log = s.log.With("conn", k.conn, "user", k.user)
-	s.clerks[k.conn] = k
 	return k
 }
 
 // talk begins what is said about a request.
 func (k *clerk) talk(n number, perSecond int) *pieces.Talk {
-	t := n.talk(k.server.streams.Peer(k.conn), &k.inbox, perSecond)
+	t := n.talk(k.server.streams.Peer(k.conn), perSecond)
 	t.Memory = k.server.memory.chunks(k.user)
 	return t
 }
