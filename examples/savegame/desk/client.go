@@ -24,14 +24,8 @@ import (
 	"github.com/quivernet/quiver/stream/pieces"
 )
 
-const (
-	// idleTimeout is after how much silence an end takes the other for gone.
-	idleTimeout = 10 * time.Second
-	// keepAlive is how often an end that has nothing to say shows that it is there.
-	keepAlive = 3 * time.Second
-	// closeTime is how long an end waits for its last words to arrive.
-	closeTime = 3 * time.Second
-)
+// closeTime is how long a client waits for its last words to arrive.
+const closeTime = 3 * time.Second
 
 // ClientConfig says where a client goes.
 type ClientConfig struct {
@@ -91,19 +85,13 @@ func Dial(ctx context.Context, config ClientConfig) (_ *Client, err error) {
 
 // build makes the world.
 func (c *Client) build(opened chan<- *rpc.Actor) (err error) {
-	c.world, err = rpc.NewWorld(rpc.Config{
+	c.world, c.streams, err = newWorld(c.config.Backend, rpc.Config{
 		Token:       []byte(c.config.Token),
 		Sealed:      !c.config.QUIC,
-		IdleTimeout: idleTimeout,
-		KeepAlive:   keepAlive,
 		RequestTime: -1, // a commit waits for all chunks
 		Logger:      c.config.Logger,
 		LogLevel:    c.config.LogLevel,
 	})
-	if err != nil {
-		return err
-	}
-	c.streams, err = stream.Install(c.world, stream.Config{Backend: c.config.Backend, MaxBytes: -1, MaxPending: maxPending})
 	if err != nil {
 		return err
 	}
@@ -114,7 +102,6 @@ func (c *Client) build(opened chan<- *rpc.Actor) (err error) {
 		}
 		return c
 	})
-	talks.Handle(c.streams, stream.ToInbox)
 	if c.config.Setup != nil {
 		c.config.Setup(c.world)
 	}

@@ -25,6 +25,7 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
@@ -72,6 +73,27 @@ func (n number) talk(peer *stream.Peer, rate int) *pieces.Talk {
 }
 
 var talks = stream.NewBlob("talk")
+
+const (
+	// idleTimeout is after how much silence an end takes the other for gone.
+	idleTimeout = 10 * time.Second
+	// keepAlive is how often an end that has nothing to say shows that it is there.
+	keepAlive = 3 * time.Second
+	// maxPending is how many bytes of a stream wait for a disk: enough for 100 Mbit/s at 300 ms.
+	maxPending = 4 << 20
+)
+
+// newWorld makes the world of an end, where talks wait in the inboxes of its peers.
+func newWorld(backend stream.Backend, c rpc.Config) (w *rpc.World, s *stream.Streams, err error) {
+	c.IdleTimeout, c.KeepAlive = idleTimeout, keepAlive
+	if w, err = rpc.NewWorld(c); err != nil {
+		return nil, nil, err
+	}
+	if s, err = stream.Install(w, stream.Config{Backend: backend, MaxBytes: -1, MaxPending: maxPending}); err == nil {
+		talks.Handle(s, stream.ToInbox)
+	}
+	return w, s, err
+}
 
 const (
 	versionBlob = "version" // in JSON

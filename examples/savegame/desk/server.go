@@ -28,8 +28,6 @@ const (
 	Revoked rpc.Code = 1024
 	// maxJobs is how many requests of one client go on at once.
 	maxJobs = 16
-	// maxPending is how many bytes of a stream wait for a disk: enough for 100 Mbit/s at 300 ms.
-	maxPending = 4 << 20
 )
 
 // ServerConfig says what a server serves.
@@ -59,20 +57,15 @@ func NewServer(config ServerConfig) (*Server, error) {
 		memory: memory{buffers: userChunks, of: make(map[string]*share)},
 	}
 	var err error
-	s.world, err = rpc.NewWorld(rpc.Config{
+	s.world, s.streams, err = newWorld(config.Backend, rpc.Config{
 		Authenticate:    config.Users.Authenticator(s.log),
 		ExplainMismatch: true, // the classes are in this repository
 		Sealed:          true, // for the clients that have it too
-		IdleTimeout:     idleTimeout,
-		KeepAlive:       keepAlive,
 		MaxRequests:     maxJobs,
 		Logger:          config.Logger,
 		LogLevel:        config.LogLevel,
 	})
 	if err != nil {
-		return nil, err
-	}
-	if s.streams, err = stream.Install(s.world, stream.Config{Backend: config.Backend, MaxBytes: -1, MaxPending: maxPending}); err != nil {
 		return nil, err
 	}
 	s.bind()
@@ -89,7 +82,6 @@ func (s *Server) bind() {
 	onUsers(b, Erase, (*clerk).erase)
 	onUsers(b, Invite, (*clerk).invite)
 	onUsers(b, User, (*clerk).whose)
-	talks.Handle(s.streams, stream.ToInbox)
 	s.world.OnConnect(s.welcome)
 }
 

@@ -288,7 +288,7 @@ func (r *Restore) Commit(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, r.work.release())
 	}
-	if err := errors.Join(kept, r.kept, borne(os.Chmod(r.target, r.manifest.Entries[0].Mode)), r.work.discard()); err != nil {
+	if err := errors.Join(kept, r.kept, tolerate(os.Chmod(r.target, r.manifest.Entries[0].Mode)), r.work.discard()); err != nil {
 		return fmt.Errorf("%s: it is restored, but: %w", r.target, err)
 	}
 	return nil
@@ -330,12 +330,12 @@ func (r *Restore) sealEntry(ctx context.Context, i, flag int) error {
 	if e.Path == manifest.Root {
 		mode |= 0o200 // a folder that may not be written to cannot be moved
 	}
-	return errors.Join(borne(root.Chtimes(name, time.Time{}, time.Unix(0, e.Time))), r.work.chmod(name, mode), borne(f.Sync()), f.Close())
+	return errors.Join(tolerate(root.Chtimes(name, time.Time{}, time.Unix(0, e.Time))), r.work.chmod(name, mode), tolerate(f.Sync()), f.Close())
 }
 
-// borne returns an error unless a file system says by it that it cannot do what was asked, for which it is not blamed: FAT has neither modes
+// tolerate returns an error unless a file system says by it that it cannot do what was asked, for which it is not blamed: FAT has neither modes
 // nor owners, and Windows does not flush folders.
-func borne(err error) error {
+func tolerate(err error) error {
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) {
 		return nil
 	}
@@ -343,7 +343,7 @@ func borne(err error) error {
 }
 
 // flushFolder does so with a folder that one may perhaps write to and not read: its names will be kept some seconds later.
-func flushFolder(dir string) error { return borne(files.SyncFolder(dir)) }
+func flushFolder(dir string) error { return tolerate(files.SyncFolder(dir)) }
 
 // ErrNames means that this system cannot hold some names of a save, or takes two for one.
 var ErrNames = errors.New("this system cannot hold some names")

@@ -86,7 +86,7 @@ var chmod = (*os.Root).Chmod
 
 // chmod gives a name its mode, where the file system has any.
 func (w *workFolder) chmod(name string, mode fs.FileMode) error {
-	return borne(chmod(w.root, name, mode))
+	return tolerate(chmod(w.root, name, mode))
 }
 
 // stands reports whether a lock file has its name still: who held it may have removed it before we got it, and it holds nobody off then.
