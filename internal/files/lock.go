@@ -13,7 +13,8 @@ import (
 var ErrLocked = errors.New("another process holds the lock")
 
 // TryLock locks an open file until it is closed or the process ends, however that ends. It fails with [ErrLocked] when the file
-// is locked already. Do not remove a lock file: two processes could then lock two files of one name.
+// is locked already. Who removes a lock file has all others ask [Stands]: two processes could
+// else lock two files of one name.
 func TryLock(f *os.File) error { return tryLock(f.Fd()) }
 
 // leastPatience is how long Lock tries at least: a program that starts another one has a copy of its open files, and so of a
@@ -35,4 +36,12 @@ func Lock(path string, patience time.Duration) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
 	}
 	return f, nil
+}
+
+// Stands reports whether an open file has its name still. Where lock files are removed, or others put in their place, who got a lock asks this:
+// the lock of a file that has lost its name holds nobody off.
+func Stands(f *os.File) bool {
+	ours, err := f.Stat()
+	named, gone := os.Stat(f.Name())
+	return err == nil && gone == nil && os.SameFile(ours, named)
 }

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -25,4 +26,27 @@ func TestOneHoldsIt(t *testing.T) {
 
 	_, err = Lock(filepath.Join(path, "below"), 0)
 	require.Error(t, err)
+}
+
+// A file that was removed, or in whose place another one is, stands no more.
+func TestStands(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	f, err := Lock(path, 0)
+	require.NoError(t, err)
+	require.True(t, Stands(f))
+	require.NoError(t, f.Close())
+	require.False(t, Stands(f), "it is closed")
+
+	root, err := os.OpenRoot(filepath.Dir(path))
+	require.NoError(t, err)
+	f, err = root.Open("lock")
+	require.NoError(t, err)
+	require.True(t, Stands(f))
+	moved := path + " moved"
+	require.NoError(t, os.Rename(path, moved))
+	require.False(t, Stands(f))
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	require.False(t, Stands(f))
+	require.NoError(t, f.Close())
+	require.NoError(t, root.Close())
 }

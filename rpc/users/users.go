@@ -271,12 +271,10 @@ func lock(path string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		locked, err := f.Stat()
-		named, namedErr := os.Stat(path)
-		if err == nil && namedErr == nil && os.SameFile(locked, named) {
+		if files.Stands(f) {
 			return f, nil
 		}
-		if err := errors.Join(err, f.Close()); err != nil {
+		if err := f.Close(); err != nil {
 			return nil, err
 		}
 	}

@@ -122,14 +122,15 @@ func remove(ctx context.Context, s *session, client *desk.Client) error {
 	if err != nil {
 		return err
 	}
-	if s.Bool("forever") {
-		return s.erase(ctx, client, name)
-	}
 	seen, err := s.seenLast(name)
-	if err == nil {
-		_, err = desk.Remove.Ask(ctx, client.Desk(), desk.Edit{Name: name, Machine: s.Machine, Seen: seen})
+	if err != nil {
+		return err
 	}
-	if err != nil && !(s.again && errors.Is(err, versions.ErrTrash)) {
+	edit := desk.Edit{Name: name, Machine: s.Machine, Seen: seen, Force: s.Bool("force")}
+	if s.Bool("forever") {
+		return s.erase(ctx, client, edit)
+	}
+	if _, err = desk.Remove.Ask(ctx, client.Desk(), edit); err != nil && !(s.again && errors.Is(err, versions.ErrTrash)) {
 		return err
 	}
 	s.say("removed %s; savegame restore %s brings it back", name, name)
@@ -137,11 +138,9 @@ func remove(ctx context.Context, s *session, client *desk.Client) error {
 }
 
 // erase deletes a save for good, unless its newest version is one that this machine has not seen.
-func (s *session) erase(ctx context.Context, client *desk.Client, name string) error {
-	seen, err := s.seenLast(name)
-	if err == nil {
-		_, err = desk.Erase.Ask(ctx, client.Desk(), desk.Edit{Name: name, Machine: s.Machine, Seen: seen, Force: s.Bool("force")})
-	}
+func (s *session) erase(ctx context.Context, client *desk.Client, edit desk.Edit) error {
+	name := edit.Name
+	_, err := desk.Erase.Ask(ctx, client.Desk(), edit)
 	if errors.Is(err, versions.ErrConflict) {
 		return fail(exitConflict, "%v; --force deletes it all the same, and %s", err, shown(name))
 	}

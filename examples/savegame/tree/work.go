@@ -72,7 +72,7 @@ func openWork(target string) (*workFolder, error) {
 	if err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
-	if err = tryLock(lock); errors.Is(err, files.ErrLocked) || !stands(root, lock) {
+	if err = tryLock(lock); errors.Is(err, files.ErrLocked) || !files.Stands(lock) { // who held it may have removed it before we got it
 		err = ErrBusy
 	}
 	if err != nil {
@@ -87,13 +87,6 @@ var chmod = (*os.Root).Chmod
 // chmod gives a name its mode, where the file system has any.
 func (w *workFolder) chmod(name string, mode fs.FileMode) error {
 	return tolerate(chmod(w.root, name, mode))
-}
-
-// stands reports whether a lock file has its name still: who held it may have removed it before we got it, and it holds nobody off then.
-func stands(root *os.Root, lock *os.File) bool {
-	ours, err := lock.Stat()
-	named, gone := root.Lstat(workLock)
-	return err == nil && gone == nil && os.SameFile(ours, named)
 }
 
 // recover clears up after a crash in publish, or behind it: what was moved aside goes back when nothing has come in its place, and else is
