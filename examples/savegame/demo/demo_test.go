@@ -86,20 +86,6 @@ func TestClientsShareTheBottleneck(t *testing.T) {
 	}
 }
 
-func TestJain(t *testing.T) {
-	of := func(rates ...float64) float64 {
-		clients := make([]times, len(rates))
-		for i, r := range rates {
-			clients[i].Upload = r
-		}
-		return jain(clients, func(t times) float64 { return t.Upload })
-	}
-	require.InDelta(t, 1, of(5), 1e-9)
-	require.InDelta(t, 1, of(3, 3, 3), 1e-9)
-	require.InDelta(t, 0.25, of(1, 0, 0, 0), 1e-9)
-	require.InDelta(t, 0.9, of(1, 2), 1e-9)
-}
-
 func TestIdeal(t *testing.T) {
 	way := netsim.Config{Delay: 25 * time.Millisecond}
 	require.InDelta(t, 0.025, ideal(1<<20, way), 1e-9)
@@ -107,18 +93,6 @@ func TestIdeal(t *testing.T) {
 	require.InDelta(t, 8.025, ideal(10e6, way), 1e-9)
 	way.Loss = 0.5
 	require.InDelta(t, 16.025, ideal(10e6, way), 1e-9)
-}
-
-func TestPercentile(t *testing.T) {
-	g := newGameplay()
-	require.Zero(t, g.percentile(loaded, 99))
-	for i := range 200 {
-		g.delays[loaded] = append(g.delays[loaded], time.Duration(200-i)*time.Millisecond)
-	}
-	require.Equal(t, 198.0, g.percentile(loaded, 99))
-	require.Equal(t, 100.0, g.percentile(loaded, 50))
-	require.Equal(t, 1.0, g.percentile(loaded, 0))
-	require.Equal(t, 200.0, g.percentile(loaded, 100))
 }
 
 func TestGeneratedSaves(t *testing.T) {

@@ -4,12 +4,11 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"math"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/internal/scenes"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -122,14 +121,9 @@ func (g *gameplay) beside(ctx context.Context, callers map[caller]series, fn fun
 	return err
 }
 
-// percentile returns the nearest-rank percentile of a series in milliseconds, p from 0 to 100; 0 when there was no call.
+// percentile returns one of a series in milliseconds, p from 0 to 1; 0 when there was no call.
 func (g *gameplay) percentile(of series, p float64) float64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	sorted := slices.Sorted(slices.Values(g.delays[of]))
-	if len(sorted) == 0 {
-		return 0
-	}
-	rank := int(math.Ceil(p / 100 * float64(len(sorted))))
-	return float64(sorted[max(rank, 1)-1].Microseconds()) / 1000
+	return float64(scenes.Percentile(g.delays[of], p).Microseconds()) / 1000
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/scenes"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -50,8 +51,8 @@ func (s *stage) report() *Report {
 		Bytes: bytes, SentBytes: stored.Bytes, Chunks: stored.Sent, Ideal: ideal(bytes*int64(s.Clients), s.Way), DigestOK: true,
 		LinkBytes: link.CarriedBytes, LinkLoss: float64(link.Dropped()) / float64(max(1, link.Packets)),
 		Carrier: "sealed",
-		RPCP99:  s.game.percentile(loaded, 99), RPCP99Unloaded: s.game.percentile(unloaded, 99),
-		BystanderP50: s.game.percentile(bystander, 50), BystanderP99: s.game.percentile(bystander, 99),
+		RPCP99:  s.game.percentile(loaded, 0.99), RPCP99Unloaded: s.game.percentile(unloaded, 0.99),
+		BystanderP50: s.game.percentile(bystander, 0.5), BystanderP99: s.game.percentile(bystander, 0.99),
 	}
 	for _, p := range s.players {
 		for _, c := range []rpc.Stats{p.here.Conn().Stats(), p.away.Conn().Stats()} {
@@ -60,23 +61,14 @@ func (s *stage) report() *Report {
 			}
 		}
 	}
+	var up, down []float64 // rates
 	for _, p := range s.players[:s.Clients] {
+		up, down = append(up, 1/p.took.Upload), append(down, 1/p.took.Download)
 		r.Clients, r.DigestOK = append(r.Clients, p.took), r.DigestOK && p.same
 		r.Upload, r.Download = max(r.Upload, p.took.Upload), max(r.Download, p.took.Download)
 	}
-	r.Jain = min(
-		jain(r.Clients, func(t times) float64 { return 1 / t.Upload }),
-		jain(r.Clients, func(t times) float64 { return 1 / t.Download }))
+	r.Jain = min(scenes.Jain(up), scenes.Jain(down))
 	return r
-}
-
-// jain returns Jain's fairness index of what clients got: 1 when that is the same, 1/n when one of n got all.
-func jain(clients []times, got func(times) float64) float64 {
-	var sum, squares float64
-	for _, c := range clients {
-		sum, squares = sum+got(c), squares+got(c)*got(c)
-	}
-	return sum * sum / (float64(len(clients)) * squares)
 }
 
 // ideal is how many seconds so many bytes take on a link that carries nothing else: the last one leaves when all were sent,
