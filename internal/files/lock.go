@@ -13,8 +13,7 @@ import (
 var ErrLocked = errors.New("another process holds the lock")
 
 // TryLock locks an open file until it is closed or the process ends, however that ends. It fails with [ErrLocked] when the file
-// is locked already. Who removes a lock file has all others ask [Stands]: two processes could
-// else lock two files of one name.
+// is locked already. Who removes a lock file has all others ask [Stands]: else two processes could lock two files of one name.
 func TryLock(f *os.File) error { return tryLock(f.Fd()) }
 
 // leastPatience is how long Lock tries at least: a program that starts another one has a copy of its open files, and so of a

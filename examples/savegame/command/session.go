@@ -24,6 +24,7 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/desk"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/internal/files"
+	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/cert"
 	"github.com/quivernet/quiver/rpc/users"
 	"github.com/quivernet/quiver/stream/cdc"
@@ -98,7 +99,7 @@ func (s *session) reach(ctx context.Context, fn func(context.Context, *desk.Clie
 	if err != nil {
 		return fail(exitDenied, "server %s: %v; log in again", s.Server, err)
 	}
-	s.config.Server, s.config.TLS = s.Server, pin
+	s.config.Connect = func(ctx context.Context, w *rpc.World) (*rpc.Conn, error) { return rpc.Dial(ctx, s.Server, pin, w) }
 	pauses, patience := backoff.NewExponentialBackOff(), s.Duration("patience")
 	pauses.MaxInterval = maxPause
 	for deadline, said := time.Now().Add(patience), ""; ; {

@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -12,18 +11,24 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// The gameplay beside a demo's transfers: reliable calls of 100 bytes, 30 times a second.
+// The gameplay beside a demo's transfers: reliable calls, 30 times a second.
 const (
-	callBytes    = 100
 	callInterval = time.Second / 30
 	arrivalTime  = 30 * time.Second // bounds how long the last call may take
 )
 
 var (
 	class    = rpc.NewClass("Gameplay")
-	callUp   = rpc.Server[rpc.Raw](class, "Up", rpc.Reliable)
-	callDown = rpc.Client[rpc.Raw](class, "Down", rpc.Reliable)
+	callUp   = rpc.Server[move](class, "Up", rpc.Reliable)
+	callDown = rpc.Client[move](class, "Down", rpc.Reliable)
 )
+
+// move is what a call says: some 100 bytes.
+type move struct {
+	Sent time.Duration // since the gameplay's start
+	Of   series
+	Rest [90]byte // what a game would say
+}
 
 // series is of calls whose delays are looked at together.
 type series byte
@@ -47,7 +52,7 @@ type gameplay struct {
 
 // caller is an end that makes calls.
 type caller struct {
-	handle rpc.Handle[rpc.Raw]
+	handle rpc.Handle[move]
 	actor  *rpc.Actor
 }
 
@@ -62,7 +67,7 @@ func (g *gameplay) host(w *rpc.World) {
 }
 
 // bind has a world offer its actors to opened, and answer for calls to them.
-func (g *gameplay) bind(w *rpc.World, opened chan<- *rpc.Actor, heard rpc.Handle[rpc.Raw]) {
+func (g *gameplay) bind(w *rpc.World, opened chan<- *rpc.Actor, heard rpc.Handle[move]) {
 	b := rpc.Bind(w, class, func(a *rpc.Actor) *gameplay {
 		opened <- a
 		return g
@@ -71,24 +76,18 @@ func (g *gameplay) bind(w *rpc.World, opened chan<- *rpc.Actor, heard rpc.Handle
 }
 
 // hear notes how long a call was under way.
-func (g *gameplay) hear(_ *rpc.Call, payload rpc.Raw) {
-	if len(payload) != callBytes {
-		return
-	}
-	of, delay := series(payload[8]), time.Since(g.start)-time.Duration(binary.LittleEndian.Uint64(payload))
+func (g *gameplay) hear(_ *rpc.Call, m move) {
+	delay := time.Since(g.start) - m.Sent
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.delays[of] = append(g.delays[of], delay)
+	g.delays[m.Of] = append(g.delays[m.Of], delay)
 	g.flying.Add(-1)
 }
 
 // say makes one call. It runs on the caller's world's goroutine.
 func (g *gameplay) say(c caller, of series) {
-	payload := make(rpc.Raw, callBytes)
-	binary.LittleEndian.PutUint64(payload, uint64(time.Since(g.start)))
-	payload[8] = byte(of)
 	g.flying.Add(1)
-	if err := c.handle.Call(c.actor, payload); err != nil {
+	if err := c.handle.Call(c.actor, move{Sent: time.Since(g.start), Of: of}); err != nil {
 		g.flying.Add(-1)
 	}
 }

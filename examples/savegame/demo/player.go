@@ -41,8 +41,11 @@ func (p *player) join(ctx context.Context) error {
 	}
 	s.ends = append(s.ends, socket.Close)
 	p.client, err = desk.Dial(ctx, desk.ClientConfig{
-		Server: s.server.LocalAddr().String(), TLS: pin, Token: p.token, Socket: socket,
-		Backend: s.Backend, QUIC: s.QUIC, Setup: func(w *rpc.World) { s.game.bind(w, opened, callDown) },
+		Token: p.token, Backend: s.Backend, QUIC: s.QUIC,
+		Connect: func(ctx context.Context, w *rpc.World) (*rpc.Conn, error) {
+			s.game.bind(w, opened, callDown)
+			return rpc.DialPacket(ctx, socket, s.server.LocalAddr(), pin, w)
+		},
 	})
 	if err != nil {
 		return err

@@ -21,7 +21,6 @@ import (
 
 	"github.com/quivernet/quiver/examples/savegame/tree"
 	"github.com/quivernet/quiver/examples/savegame/versions"
-	"github.com/quivernet/quiver/rpc/cert"
 	"github.com/quivernet/quiver/stream"
 	"github.com/quivernet/quiver/stream/disk"
 )
@@ -110,11 +109,7 @@ func run(b *testing.B, path string, send func(b *testing.B, c *Client, path stri
 func dialServer(b *testing.B, lines *json.Decoder) *Client {
 	var at address
 	require.NoError(b, lines.Decode(&at))
-	config := ClientConfig{Server: at.Server, Token: at.Token}
-	pinned, err := cert.Pinned(at.Fingerprint)
-	require.NoError(b, err)
-	config.TLS = pinned
-	c, err := Dial(b.Context(), config)
+	c, err := Dial(b.Context(), ClientConfig{Connect: to(b, at.Server, at.Fingerprint, nil), Token: at.Token})
 	require.NoError(b, err)
 	return c
 }
@@ -133,7 +128,7 @@ func TestServesTheBenchmark(t *testing.T) {
 		takeBlob(h, storedBlob, disk.New(t.TempDir()))
 	}))
 	said := json.NewEncoder(os.Stdout)
-	require.NoError(t, said.Encode(address{h.config.Server, h.config.Token, h.fingerprint}))
+	require.NoError(t, said.Encode(address{h.addr, h.config.Token, h.fingerprint}))
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	require.NoError(t, said.Encode(usedSoFar(t)))
 }

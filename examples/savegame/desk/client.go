@@ -3,12 +3,10 @@ package desk
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,20 +25,17 @@ import (
 // closeTime is how long a client waits for its last words to arrive.
 const closeTime = 3 * time.Second
 
-// ClientConfig says where a client goes.
+// ClientConfig says where a client goes, and as whom.
 type ClientConfig struct {
-	Server   string // host:port
-	TLS      *tls.Config
+	// Connect connects the client's world, as by rpc.Dial. It may bind more classes to it before.
+	Connect  func(ctx context.Context, w *rpc.World) (*rpc.Conn, error)
 	Token    string         // or what users.ByCode has made
-	Socket   net.PacketConn // of the caller; nil: one is made
 	Backend  stream.Backend // nil: the stream package's default
 	QUIC     bool           // all travels in QUIC's datagrams, not in sealed packets
 	Rate     int            // bytes of chunks a second, either way; 0: no limit
 	Logger   *slog.Logger
 	LogLevel *slog.LevelVar
 
-	// Setup, unless nil, may bind more classes to the world before it connects.
-	Setup func(*rpc.World)
 	// Watch, unless nil, is told how many bytes of chunks, unpacked, each put and get has to move, then what has moved again, and by stop
 	// that all has, or will not.
 	Watch func(label string, bytes int64) (moved func(bytes int), stop func())
@@ -65,7 +60,7 @@ func Dial(ctx context.Context, config ClientConfig) (_ *Client, err error) {
 	if err = c.build(opened); err != nil {
 		return nil, err
 	}
-	if err = c.connect(ctx); err != nil {
+	if c.conn, err = config.Connect(ctx, c.world); err != nil {
 		return nil, err
 	}
 	running, stop := context.WithCancel(context.Background())
@@ -102,22 +97,7 @@ func (c *Client) build(opened chan<- *rpc.Actor) (err error) {
 		}
 		return c
 	})
-	if c.config.Setup != nil {
-		c.config.Setup(c.world)
-	}
 	return nil
-}
-
-func (c *Client) connect(ctx context.Context) (err error) {
-	if c.config.Socket == nil {
-		c.conn, err = rpc.Dial(ctx, c.config.Server, c.config.TLS, c.world)
-		return err
-	}
-	addr, err := net.ResolveUDPAddr("udp", c.config.Server)
-	if err == nil {
-		c.conn, err = rpc.DialPacket(ctx, c.config.Socket, addr, c.config.TLS, c.world)
-	}
-	return err
 }
 
 // Conn returns the connection.

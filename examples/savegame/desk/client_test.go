@@ -41,9 +41,7 @@ func dialTo(t *testing.T, welcome func(w *rpc.World, c *rpc.Conn)) *Client {
 		require.NoError(t, listener.Close())
 		require.ErrorIs(t, <-ended, rpc.ErrClosed)
 	})
-	pin, err := cert.Pinned(cert.Fingerprint(certificate))
-	require.NoError(t, err)
-	client, err := Dial(t.Context(), ClientConfig{Server: listener.Addr().String(), TLS: pin})
+	client, err := Dial(t.Context(), ClientConfig{Connect: to(t, listener.Addr().String(), cert.Fingerprint(certificate), nil)})
 	require.NoError(t, err)
 	return client
 }

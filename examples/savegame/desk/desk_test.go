@@ -48,7 +48,21 @@ type host struct {
 	server *Server
 	config ClientConfig // of alice
 
-	fingerprint string // of its certificate
+	addr, fingerprint string // of the server, and of its certificate
+}
+
+// to connects to a server, from a socket unless that is nil.
+func to(t testing.TB, addr, fingerprint string, socket net.PacketConn) func(context.Context, *rpc.World) (*rpc.Conn, error) {
+	pin, err := cert.Pinned(fingerprint)
+	require.NoError(t, err)
+	return func(ctx context.Context, w *rpc.World) (*rpc.Conn, error) {
+		if socket == nil {
+			return rpc.Dial(ctx, addr, pin, w)
+		}
+		at, err := net.ResolveUDPAddr("udp", addr)
+		require.NoError(t, err)
+		return rpc.DialPacket(ctx, socket, at, pin, w)
+	}
 }
 
 func newHost(t testing.TB, c versions.Config, wrap func(store.Store) store.Store) *host {
@@ -92,10 +106,8 @@ func (h *host) listen(socket net.PacketConn) {
 		require.NoError(h.t, listener.Close())
 		require.ErrorIs(h.t, <-ended, rpc.ErrClosed)
 	})
-	h.config.Server = listener.Addr().String()
-	h.fingerprint = cert.Fingerprint(certificate)
-	h.config.TLS, err = cert.Pinned(h.fingerprint)
-	require.NoError(h.t, err)
+	h.addr, h.fingerprint = listener.Addr().String(), cert.Fingerprint(certificate)
+	h.config.Connect = to(h.t, h.addr, h.fingerprint, nil)
 }
 
 func (h *host) dial() *Client {

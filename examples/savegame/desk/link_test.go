@@ -58,7 +58,7 @@ func transferOverLossyLink(t *testing.T) {
 		time.Sleep(time.Minute) // what is left of the connection ends
 	})
 	h := newHostOn(t, there, versions.Config{}, func(store.Store) store.Store { return late{storetest.NewMemory(nil), by} })
-	h.config.Socket = here
+	h.config.Connect = to(t, h.addr, h.fingerprint, here)
 	c, content := h.dial(), noise(2, size)
 	ideal := (way.Delay + time.Duration(size*8/float64(way.Rate)/(1-way.Loss)*float64(time.Second))).Seconds()
 
