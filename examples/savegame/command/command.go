@@ -128,22 +128,22 @@ func (j *job) note(format string, args ...any) {
 func (j *job) say(format string, args ...any) { fmt.Fprintf(j.Writer, format+"\n", args...) }
 
 // logger returns the logger of a level, nil for off.
-func (j *job) logger() (*slog.Logger, *slog.LevelVar) {
-	level := new(slog.LevelVar)
+func (j *job) logger() *slog.Logger {
+	var level slog.Level
 	if level.UnmarshalText([]byte(j.String("log"))) != nil {
-		return nil, nil
+		return nil
 	}
-	return slog.New(slog.NewTextHandler(j.ErrWriter, &slog.HandlerOptions{Level: level})), level
+	return slog.New(slog.NewTextHandler(j.ErrWriter, &slog.HandlerOptions{Level: level}))
 }
 
-// text is a flag with a value that check takes.
-func text(name, value, usage string, check func(string) error) cli.Flag {
+// checked is a flag with a value that check takes.
+func checked(name, value, usage string, check func(string) error) cli.Flag {
 	return &cli.StringFlag{Name: name, Value: value, Usage: usage, Validator: check}
 }
 
 // oneOf is a flag that takes one of some words, the first by default.
 func oneOf(name, usage string, words ...string) cli.Flag {
-	return text(name, words[0], usage, func(word string) error {
+	return checked(name, words[0], usage, func(word string) error {
 		if !slices.Contains(words, word) {
 			return fmt.Errorf("it is one of %s", strings.Join(words, ", "))
 		}
@@ -158,7 +158,7 @@ func carrierFlag() cli.Flag {
 
 // sizeFlag is a flag that takes bytes.
 func sizeFlag(name, value, usage string) cli.Flag {
-	return text(name, value, usage, func(text string) error {
+	return checked(name, value, usage, func(text string) error {
 		if n, err := humanize.ParseBytes(text); err != nil || n == 0 || n > math.MaxInt64 {
 			return errors.New("it is a size like 500KB, 64MiB or 1.5GB")
 		}

@@ -50,8 +50,7 @@ func TestPlain(t *testing.T) {
 func TestLogIsPlain(t *testing.T) {
 	var out bytes.Buffer
 	c := command("x", "", "", func(_ context.Context, j *job) error {
-		log, _ := j.logger()
-		log.With("client", forged).Info(forged, "error", errors.New(forged), forged, forged)
+		j.logger().With("client", forged).Info(forged, "error", errors.New(forged), forged, forged)
 		return nil
 	}, oneOf("log", "", "info"))
 	c.ErrWriter = &out

@@ -61,8 +61,7 @@ type server struct {
 
 // serve runs a server until it is interrupted.
 func serve(ctx context.Context, j *job) (err error) {
-	s := &server{job: j}
-	s.config.Logger, s.config.LogLevel = j.logger()
+	s := &server{job: j, config: desk.ServerConfig{Logger: j.logger()}}
 	config := versions.Config{Keep: j.Int("keep"), KeepFor: j.Duration("keep-for"), Quota: j.size("quota"), TotalQuota: j.size("total-quota"),
 		MaxSize: j.size("max-size")}
 	socket, err := net.ListenPacket("udp", j.String("addr")) // first: a server that cannot begin leaves nothing behind

@@ -81,7 +81,7 @@ func newSession(j *job) (s *session, err error) {
 	s.config.Token = s.Token
 	s.config.Rate, s.config.Watch = int(min(s.size("bwlimit"), math.MaxInt32)), s.watch
 	s.config.QUIC = s.String("carrier") == "quic"
-	s.config.Logger, s.config.LogLevel = s.logger()
+	s.config.Logger = s.logger()
 	return s, nil
 }
 
@@ -138,11 +138,8 @@ func (s *session) once(ctx context.Context, fn func(context.Context, *desk.Clien
 	dialing, cancel := context.WithTimeoutCause(ctx, min(dialTime, max(s.Duration("patience"), time.Second)), errNoAnswer)
 	defer cancel()
 	client, err := desk.Dial(dialing, s.config)
-	if err != nil && dialing.Err() != nil {
-		return context.Cause(dialing)
-	}
 	if err != nil {
-		return err
+		return cmp.Or(context.Cause(dialing), err)
 	}
 	defer client.Close()
 	if err = fn(ctx, client); ctx.Err() != nil {

@@ -28,13 +28,12 @@ const closeTime = 3 * time.Second
 // ClientConfig says where a client goes, and as whom.
 type ClientConfig struct {
 	// Connect connects the client's world, as by rpc.Dial. It may bind more classes to it before.
-	Connect  func(ctx context.Context, w *rpc.World) (*rpc.Conn, error)
-	Token    string         // or what users.ByCode has made
-	Backend  stream.Backend // nil: the stream package's default
-	QUIC     bool           // all travels in QUIC's datagrams, not in sealed packets
-	Rate     int            // bytes of chunks a second, either way; 0: no limit
-	Logger   *slog.Logger
-	LogLevel *slog.LevelVar
+	Connect func(ctx context.Context, w *rpc.World) (*rpc.Conn, error)
+	Token   string         // or what users.ByCode has made
+	Backend stream.Backend // nil: the stream package's default
+	QUIC    bool           // all travels in QUIC's datagrams, not in sealed packets
+	Rate    int            // bytes of chunks a second, either way; 0: no limit
+	Logger  *slog.Logger
 
 	// Watch, unless nil, is told how many bytes of chunks, unpacked, each put and get has to move, then what has moved again, and by stop
 	// that all has, or will not.
@@ -85,7 +84,6 @@ func (c *Client) build(opened chan<- *rpc.Actor) (err error) {
 		Sealed:      !c.config.QUIC,
 		RequestTime: -1, // a commit waits for all chunks
 		Logger:      c.config.Logger,
-		LogLevel:    c.config.LogLevel,
 	})
 	if err != nil {
 		return err

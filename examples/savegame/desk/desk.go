@@ -21,6 +21,7 @@ package desk
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"strconv"
@@ -85,7 +86,8 @@ const (
 
 // newWorld makes the world of an end, where talks wait in the inboxes of its peers.
 func newWorld(backend stream.Backend, c rpc.Config) (w *rpc.World, s *stream.Streams, err error) {
-	c.IdleTimeout, c.KeepAlive = idleTimeout, keepAlive
+	c.IdleTimeout, c.KeepAlive, c.LogLevel = idleTimeout, keepAlive, new(slog.LevelVar)
+	c.LogLevel.Set(slog.LevelDebug) // the logger's handler knows what it takes
 	if w, err = rpc.NewWorld(c); err != nil {
 		return nil, nil, err
 	}

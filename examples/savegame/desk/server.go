@@ -36,7 +36,6 @@ type ServerConfig struct {
 	Users    *users.Users
 	Backend  stream.Backend // nil: the stream package's default
 	Logger   *slog.Logger
-	LogLevel *slog.LevelVar
 }
 
 // Server is the desks of all clients.
@@ -63,7 +62,6 @@ func NewServer(config ServerConfig) (*Server, error) {
 		Sealed:          true, // for the clients that have it too
 		MaxRequests:     maxJobs,
 		Logger:          config.Logger,
-		LogLevel:        config.LogLevel,
 	})
 	if err != nil {
 		return nil, err
