@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"math"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -211,6 +212,20 @@ func CheckPath(p string) error {
 		return errors.New("the path has a NUL")
 	}
 	return nil
+}
+
+// notWindows fits what Windows refuses, drops the end of, or takes for a device, with any extension.
+var notWindows = regexp.MustCompile(`[\x00-\x1f<>:"|?*\\]|[. ]$|^(?i:CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(COM|LPT)[0-9¹²³]) *(\.|$)`)
+
+// NotOnWindows returns the paths of which Windows cannot hold the last name: it refuses it, drops its end, or takes it for a device. It does not
+// tell names that are too long there, or that differ only in upper and lower case.
+func (m *Manifest) NotOnWindows() (paths []string) {
+	for i := range m.Entries {
+		if p := m.Entries[i].Path; p != Root && notWindows.MatchString(path.Base(p)) {
+			paths = append(paths, p)
+		}
+	}
+	return paths
 }
 
 func checkTarget(target string) error {

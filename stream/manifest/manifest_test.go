@@ -81,6 +81,15 @@ func TestData(t *testing.T) {
 	}
 }
 
+func TestNotOnWindows(t *testing.T) {
+	for _, fine := range []string{"a", "a b", "comet", "LPT", "COM10", "nulls", "ä", ".dot"} {
+		require.Empty(t, (&Manifest{[]Entry{{Path: Root, Kind: Dir}, {Path: "a/" + fine, Kind: File}}}).NotOnWindows(), fine)
+	}
+	for _, bad := range []string{"NUL", "aux.txt", "com1", "Lpt9 .x", "COM²", "conin$", "a:b", "a\\b", "what?", "a\x01", "end.", "end "} {
+		require.Equal(t, []string{"a/" + bad}, (&Manifest{[]Entry{{Path: Root, Kind: Dir}, {Path: "a/" + bad, Kind: File}}}).NotOnWindows(), bad)
+	}
+}
+
 func TestFieldsOfOtherKindsDoNotCount(t *testing.T) {
 	m := sample()
 	m.Entries[1].Size, m.Entries[1].Chunks = 30, []cdc.Chunk{chunk(30)} // a folder

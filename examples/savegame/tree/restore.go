@@ -9,9 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
 
@@ -86,10 +84,10 @@ func Tidy(ctx context.Context, target string, look func(ctx context.Context, tar
 		return nil
 	}
 	work, err := openWork(target)
-	if err != nil {
-		if errors.Is(err, ErrBusy) || errors.Is(err, errForeign) {
-			return nil
-		}
+	switch {
+	case errors.Is(err, ErrBusy), errors.Is(err, errForeign):
+		return nil
+	case err != nil:
 		return err
 	}
 	kept, err := work.recover(ctx, target, look)
@@ -117,9 +115,10 @@ func (r *Restore) begin(ctx context.Context, local *Source) error {
 	if r.kept, err = r.work.recover(ctx, r.target, r.look); err != nil {
 		return err
 	}
+	// Names that are too long, or that the file system takes for others of the save, fail when they are staged.
 	if runtime.GOOS == "windows" {
-		if err := checkNames(r.manifest); err != nil {
-			return err
+		if bad := r.manifest.NotOnWindows(); len(bad) > 0 {
+			return fmt.Errorf("%w, %d of them: %q", ErrNames, len(bad), bad[:min(len(bad), 3)])
 		}
 	}
 	kept, err := r.unseal()
@@ -347,21 +346,3 @@ func flushFolder(dir string) error { return tolerate(files.SyncFolder(dir)) }
 
 // ErrNames means that this system cannot hold some names of a save, or takes two for one.
 var ErrNames = errors.New("this system cannot hold some names")
-
-// notWindows fits what Windows refuses, drops the end of, or takes for a device, with any extension.
-var notWindows = regexp.MustCompile(`[\x00-\x1f<>:"|?*\\]|[. ]$|^(?i:CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(COM|LPT)[0-9¹²³]) *(\.|$)`)
-
-// checkNames fails with [ErrNames] when Windows cannot hold every path of m. Names that are too long, or that the file
-// system takes for others of the save, fail when they are staged.
-func checkNames(m *manifest.Manifest) error {
-	var problems []string
-	for i := range m.Entries[1:] {
-		if p := m.Entries[i+1].Path; notWindows.MatchString(path.Base(p)) {
-			problems = append(problems, fmt.Sprintf("%q", p))
-		}
-	}
-	if n := len(problems); n > 0 {
-		return fmt.Errorf("%w, %d of them: %s", ErrNames, n, strings.Join(problems[:min(n, 3)], ", "))
-	}
-	return nil
-}

@@ -353,28 +353,6 @@ func TestTheTargetMayBeALink(t *testing.T) {
 }
 
 func TestNamesThatASystemCannotHold(t *testing.T) {
-	for name, test := range map[string]struct {
-		names []string
-		bad   int
-	}{
-		"fine":       {[]string{"a", "a b", "comet", "LPT", "COM10", "nulls", "ä", ".dot"}, 0},
-		"devices":    {[]string{"NUL", "aux.txt", "com1", "Lpt9 .x", "COM²", "conin$"}, 6},
-		"characters": {[]string{"a:b", "a\\b", "what?", "a\x01", "end.", "end "}, 6},
-	} {
-		t.Run(name, func(t *testing.T) {
-			m := &manifest.Manifest{Entries: []manifest.Entry{{Path: ".", Kind: manifest.Dir}}}
-			for _, n := range test.names {
-				m.Entries = append(m.Entries, manifest.Entry{Path: n, Kind: manifest.File})
-			}
-			err := checkNames(m)
-			if test.bad == 0 {
-				require.NoError(t, err)
-				return
-			}
-			require.ErrorIs(t, err, ErrNames)
-			require.ErrorContains(t, err, fmt.Sprintf("%d of them", test.bad))
-		})
-	}
 	m := &manifest.Manifest{Entries: []manifest.Entry{{Path: ".", Kind: manifest.Dir}, {Path: strings.Repeat("x", 256), Kind: manifest.File}}}
 	target := filepath.Join(folder(t), "target")
 	_, err := NewRestore(t.Context(), m, target, RestoreOptions{})

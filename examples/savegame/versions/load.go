@@ -180,17 +180,16 @@ func (u *User) fetch(ctx context.Context, id cdc.Chunk) ([]byte, error) {
 }
 
 // verify fails with ErrDamaged unless these are a chunk, packed, or a manifest.
-func verify(id cdc.Chunk, b []byte) error {
-	switch {
-	case id.Size == 0 && cdc.Sum(b) != id.Digest:
-		return fmt.Errorf("%w: manifest %v has other bytes", ErrDamaged, id.Digest)
-	case id.Size == 0:
-		return nil
+func verify(id cdc.Chunk, b []byte) (err error) {
+	if id.Size > 0 {
+		err = cdc.Verify(b, id)
+	} else if cdc.Sum(b) != id.Digest {
+		err = fmt.Errorf("manifest %v has other bytes", id.Digest)
 	}
-	if err := cdc.Verify(b, id); err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	return nil
+	return err
 }
 
 // Report is what Check found. What is not in Findings is good.

@@ -99,11 +99,11 @@ func (u *User) aside(r Request) (name string, o Outcome) {
 			return name, Unchanged // its answer was lost
 		}
 	}
-	now := u.all.config.Now()
-	for name = asideAt(r.Name, r.Machine, now); len(u.names[name]) > 0; now = now.Add(1e9) {
-		name = asideAt(r.Name, r.Machine, now.Add(1e9))
+	for now := u.all.config.Now(); ; now = now.Add(time.Second) {
+		if name = asideAt(r.Name, r.Machine, now); len(u.names[name]) == 0 {
+			return name, Added
+		}
 	}
-	return name, Added
 }
 
 // Lacks takes the manifest's bytes, keeps them, and returns which of its chunks the user does not have: indices of what
@@ -282,7 +282,7 @@ func (p *Put) Abandon() {
 	if !p.end() {
 		return
 	}
-	ctx, before := context.Background(), time.Unix(0, 0) // which nothing is: only what never came is forgotten
+	ctx, before := context.Background(), time.Unix(0, 0) // nothing was stored before that: only what never came is forgotten
 	if p.full.Load() {
 		before = ever
 	}

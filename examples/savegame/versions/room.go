@@ -236,7 +236,7 @@ func (u *User) forget(ctx context.Context, name string, versions []Version) erro
 	u.freed.Versions += len(versions)
 	u.freed.Bytes += bytes
 	u.forsake(versions)
-	return u.free(ctx, time.Unix(0, 1))
+	return u.free(ctx, time.Unix(0, 1)) // what forsake has taken the age from
 }
 
 // forsake takes the age from the contents and chunks of versions that are deleted, so that free deletes them at once, without Config.Grace,
