@@ -127,11 +127,11 @@ func (j *job) note(format string, args ...any) {
 // say prints a result.
 func (j *job) say(format string, args ...any) { fmt.Fprintf(j.Writer, format+"\n", args...) }
 
-// logger returns the logger of a level, nil for off.
+// logger returns the logger of a level, one that drops all for off.
 func (j *job) logger() *slog.Logger {
 	var level slog.Level
 	if level.UnmarshalText([]byte(j.String("log"))) != nil {
-		return nil
+		return slog.New(slog.DiscardHandler)
 	}
 	return slog.New(slog.NewTextHandler(j.ErrWriter, &slog.HandlerOptions{Level: level}))
 }

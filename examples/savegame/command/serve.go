@@ -1,12 +1,10 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -152,9 +150,7 @@ func reachable(addr net.Addr) string {
 func (s *server) run(ctx context.Context) error {
 	living, die := context.WithCancel(context.WithoutCancel(ctx))
 	var work sync.WaitGroup
-	work.Go(func() {
-		s.config.Users.Watch(living, s.World(), desk.Revoked, watchInterval, cmp.Or(s.config.Logger, slog.New(slog.DiscardHandler)))
-	})
+	work.Go(func() { s.config.Users.Watch(living, s.World(), desk.Revoked, watchInterval, s.config.Logger) })
 	work.Go(func() { s.collect(living) })
 	ended := make(chan error, 1)
 	go func() { ended <- s.World().Run(living) }()
@@ -178,7 +174,7 @@ func (s *server) run(ctx context.Context) error {
 func (s *server) collect(ctx context.Context) {
 	for ctx.Err() == nil {
 		did, err := s.config.Versions.Collect(ctx)
-		if s.config.Logger != nil && ctx.Err() == nil && (err != nil || did.Objects > 0) {
+		if ctx.Err() == nil && (err != nil || did.Objects > 0) {
 			s.config.Logger.Info("deleted what has had its time", "versions", did.Versions, "objects", did.Objects, "bytes", did.Bytes, "error", err)
 		}
 		select {
