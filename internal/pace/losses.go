@@ -79,7 +79,9 @@ func (t tally) spread() float64 { return 2*float64(t.lost)/float64(max(t.lost-t.
 // floods reports whether more was lost than any random loss explains.
 func (t tally) floods() bool { return t.share() > blind && t.beyond(maxRandomLoss) }
 
-// flood gathers the fates of the last packets, for in a crowd a round has but two or three, which show nothing.
+// flood gathers the fates of the last packets, for in a crowd a round has but two or three, which show nothing. A round of trainPackets shows its
+// floods by itself, and ends the gathering: what a stall or a policer dropped once halved the rate again and again, and kept a transfer competing that
+// was alone.
 type flood struct {
 	fates tally
 	from  int64 // number of the round in which it began to gather
@@ -94,7 +96,12 @@ func (f *flood) roundOver(r *round) {
 	if left <= f.from {
 		return
 	}
-	if f.fates.add(*r.sentIn(uint8(left))); f.fates.count() > memory {
+	sent := *r.sentIn(uint8(left))
+	if sent.count() >= trainPackets {
+		f.fates = tally{}
+		return
+	}
+	if f.fates.add(sent); f.fates.count() > memory {
 		f.fates = tally{lost: f.fates.lost / 2, acked: f.fates.acked / 2, consecutive: f.fates.consecutive / 2}
 	}
 }

@@ -152,22 +152,41 @@ func TestFloodOfFewPackets(t *testing.T) {
 	}
 }
 
+// TestARoundOfManyShowsItsFlood: a round of as many packets as a train needs no others, and what was gathered before it is over.
+func TestARoundOfManyShowsItsFlood(t *testing.T) {
+	var f flood
+	var r round
+	play := func(left tally, rounds int) {
+		for range rounds {
+			*r.sentIn(uint8(r.number)) = left
+			f.roundOver(&r)
+			r.next(0, 0, 0)
+		}
+	}
+	play(tally{lost: trainPackets, acked: trainPackets}, 9)
+	require.False(t, f.shows(), "each has shown it")
+	play(tally{lost: 2, acked: 2}, 3+memory/4/4)
+	require.True(t, f.shows())
+	play(tally{acked: trainPackets}, 4)
+	require.False(t, f.shows())
+}
+
 // TestAFloodIsAnsweredOnce: what left before it was answered, in a start or before a competition, counts no more.
 func TestAFloodIsAnsweredOnce(t *testing.T) {
 	c := New(Config{})
 	lose := func(rounds int) {
 		for range rounds {
-			*c.round.sentIn(uint8(c.round.number)) = tally{lost: 50, acked: 50}
+			*c.round.sentIn(uint8(c.round.number)) = tally{lost: trainPackets / 4, acked: trainPackets / 4}
 			c.endRound(0)
 		}
 	}
-	lose(8)
+	lose(12)
 	require.True(t, c.flooded())
 	c.enter(Drain, 0)
 	require.False(t, c.flooded(), "a start has ended")
 	lose(3)
 	require.False(t, c.flooded(), "no packet's fate is known that left later")
-	lose(3)
+	lose(9)
 	require.True(t, c.flooded())
 	c.compete(0)
 	require.False(t, c.flooded())
