@@ -19,6 +19,7 @@ type delay struct {
 	latest           time.Duration
 	smoothed, varied time.Duration // RFC 6298
 	guess            time.Duration // round trip of other packets, before acks have shown one; 0 = unknown
+	since            instant       // when acks first showed one; the guess is forgotten minimumLife later
 	way              minimum       // of one-way delays
 	grain            time.Duration // time of a packet at the bottleneck
 	finest           time.Duration // the least grain of this path so far; 0 = unknown
@@ -34,6 +35,12 @@ type delay struct {
 func (d *delay) trip(t instant, rtt time.Duration) {
 	d.rtt.add(t, rtt)
 	d.latest = rtt
+	if d.since == 0 {
+		d.since = t
+	}
+	if t-d.since > minimumLife {
+		d.guess = 0
+	}
 	if d.smoothed == 0 {
 		d.smoothed, d.varied = rtt, rtt/2
 		return

@@ -662,6 +662,19 @@ func TestAGuessIsOfTheFirstStart(t *testing.T) {
 	require.GreaterOrEqual(t, c.Window(), 200_000)
 }
 
+// TestAGuessPasses: a path that was shorter when QUIC measured it has no queue for ever, and random losses are learnt on it again.
+func TestAGuessPasses(t *testing.T) {
+	d := delay{guess: 20 * ms}
+	for at := instant(1); at < minimumLife; at += 100 * ms {
+		d.trip(at, 100*ms)
+		d.roundOver(100 * ms)
+	}
+	require.True(t, d.stands())
+	d.trip(2*minimumLife, 100*ms)
+	d.roundOver(100 * ms)
+	require.False(t, d.stands())
+}
+
 // TestDwellIsOfRoundTrips: over round trips of 3 ms a start that had lost competed with nobody for 2 s, in which random losses held it at a
 // fifth of the rate.
 func TestDwellIsOfRoundTrips(t *testing.T) {
