@@ -111,8 +111,13 @@ func (a *Actor) forgetDetached(c *Conn) {
 	}
 }
 
-// wake opens the actor for all clients that have a dormant copy.
-func (a *Actor) wake() { a.reopen(Dormancy) }
+// wake opens the actor for all clients that have a dormant copy. Others, whose copy has yet to fall asleep, get what has changed as well.
+func (a *Actor) wake() {
+	a.reopen(Dormancy)
+	if a.dormancy.on && len(a.openings) > 0 {
+		a.dormantAtFlush()
+	}
+}
 
 // reopen opens the actor for all clients whose copy lost its channel for one of the reasons.
 func (a *Actor) reopen(reasons ...CloseReason) {

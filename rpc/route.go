@@ -112,6 +112,8 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 				return err
 			}
 			o = a.openingOn(p.conn)
+		} else if a.dormancy.on { // it has yet to fall asleep there
+			a.dormantAtFlush()
 		}
 		return a.send(o, m, payload)
 	}

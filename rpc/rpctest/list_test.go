@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/emulation"
 	"github.com/quivernet/quiver/rpc/rpctest"
 )
 
@@ -112,6 +113,31 @@ func TestListsAfterFlushDormancy(t *testing.T) {
 			c.requireSameAsleep(s)
 		}
 	})
+}
+
+// TestListsWhileFallingAsleep: what changes before a client has acknowledged what sends its copy to sleep goes too, with what wakes the actor.
+func TestListsWhileFallingAsleep(t *testing.T) {
+	for name, wake := range map[string]func(s *trooper) error{
+		"FlushDormancy": func(s *trooper) error { return s.actor.FlushDormancy() },
+		"a Client RPC":  func(s *trooper) error { return salute.Call(s.actor, 1) },
+		"a Multicast":   func(s *trooper) error { return cheer.Call(s.actor, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rpctest.Run(t, emulation.Settings{PktLag: 200 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
+				c := newCamp(t, net, 1, rpc.Config{})
+				s := c.spawn(0, func(s *trooper) { _ = s.bag.Set(1, item{Name: "key"}) })
+				require.NoError(t, s.actor.SetDormant(true))
+				net.Advance(100 * time.Millisecond) // the open is on its way
+				s.wares.Gold++
+				s.bag.Delete(1)
+				require.NoError(t, s.bag.Set(2, item{Name: "coin"}))
+				require.NoError(t, wake(s))
+				net.Advance(3 * time.Second)
+				require.True(t, c.at(0, s).actor.Dormant())
+				c.requireSameAsleep(s)
+			})
+		})
+	}
 }
 
 // requireSameAsleep asserts that a client's copy, which sleeps, is as the server has it.
