@@ -181,10 +181,17 @@ func (p *pace) holds(offset int64) bool {
 // limit returns as much of room as may be read at once, the bytes of a twentieth of a second or one: so a reader that is stopped ends soon.
 func (p *pace) limit(room []byte) []byte { return room[:min(len(room), max(1, p.rate/20))] }
 
-// wait waits for as long as n bytes take.
+// catchUp is how much time that a source has missed it may make good.
+const catchUp = 250 * time.Millisecond
+
+// wait waits for as long as n bytes take, less what was missed: reads that take their time, and sleeps that end late on a busy machine,
+// do not lower the rate.
 func (p *pace) wait(n int) {
-	if now := time.Now(); p.due.Before(now) {
+	now := time.Now()
+	if p.due.IsZero() {
 		p.due = now
+	} else if earliest := now.Add(-catchUp); p.due.Before(earliest) {
+		p.due = earliest
 	}
 	p.due = p.due.Add(time.Duration(n) * time.Second / time.Duration(p.rate))
 	time.Sleep(time.Until(p.due))

@@ -59,8 +59,8 @@ func Lanes(n int) Option { return func(o *options) { o.lanes = n } }
 func Hash(a Algorithm) Option { return func(o *options) { o.hash = a } }
 
 // Rate limits how fast a blob's source is read, in bytes a second, but for what the receiver of a resumed transfer has. The bytes of a
-// twentieth of a second are read at once. 0, the default, is no limit. Rate limits one transfer, rpc.Config.Rate all that a connection sends.
-// An array's Send refuses it.
+// twentieth of a second are read at once, and what a slow source or a busy machine has missed is made good, up to a quarter of a second. 0,
+// the default, is no limit. Rate limits one transfer, rpc.Config.Rate all that a connection sends. An array's Send refuses it.
 func Rate(bytes int) Option { return func(o *options) { o.rate = bytes } }
 
 // resolve returns the options of a transfer: opts, and the Config where they say nothing.

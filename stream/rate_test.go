@@ -3,6 +3,7 @@ package stream
 import (
 	"bytes"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -65,6 +66,44 @@ func testRateOfATransfer(t *testing.T, via Backend) {
 		_, err = items.Start(n.server.peer, testItems(1), Rate(1))
 		require.ErrorContains(n, err, "Rate is for blobs")
 	})
+}
+
+// TestRateOfASlowSource: a source that takes its time for each Read, as on a busy disk, but could keep up, does so.
+func TestRateOfASlowSource(t *testing.T) { overBackends(t, testRateOfASlowSource) }
+
+func testRateOfASlowSource(t *testing.T, via Backend) {
+	const rate, size = 200_000, 1 << 20
+	inNetwork(t, setup{via: via}, func(n *network) {
+		got := collect(n.client.streams)
+		begin := time.Now()
+		slow, err := save.Start(n.server.peer, &slowSource{bytes.NewReader(content(size))}, size, Rate(rate))
+		require.NoError(n, err)
+		require.NoError(n, slow.Wait(n.ctx))
+		require.InEpsilon(n, float64(size)/rate, time.Since(begin).Seconds(), 0.05)
+		require.NoError(n, (<-got).err)
+	})
+}
+
+// TestCatchUpIsBounded: after a source has stood still its rate is what it was, but for a quarter of a second.
+func TestCatchUpIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pace{rate: 1000}
+		p.wait(100)
+		time.Sleep(10 * time.Second)
+		begin := time.Now()
+		for range 20 {
+			p.wait(100)
+		}
+		require.Equal(t, 2*time.Second-catchUp, time.Since(begin))
+	})
+}
+
+// slowSource takes 30 ms for each Read, in which 200 kB/s are 6 kB.
+type slowSource struct{ *bytes.Reader }
+
+func (s *slowSource) Read(p []byte) (int, error) {
+	time.Sleep(30 * time.Millisecond)
+	return s.Reader.Read(p)
 }
 
 // TestRateOfAResumedTransfer: it holds what is sent. What the receiver has stored is only hashed, and a transfer that is resumed again and
