@@ -21,9 +21,9 @@ type dormancy struct {
 // SetDormant says whether the actor is dormant. The next Flush sends the state of a dormant actor with the close of its channels, and
 // clients keep their copies as they are; for a client that does not have all items of its lists yet, or while a [Request] is open, a later
 // Flush does. From then on the actor costs nothing at a tick, whatever the game changes in it. Clients for which it becomes relevant later
-// get a dormant copy. When it wakes it opens for all clients that have a copy: the same object goes on there, gets the present state, and
-// OnRep runs for what differs. Relevancy does not end a dormant copy: a client that goes away keeps the copies of all dormant actors
-// that it has met, until they wake or are destroyed.
+// get a dormant copy. SetDormant(true) of what sleeps already brings nothing to its copies: FlushDormancy does. When it wakes it opens for
+// all clients that have a copy: the same object goes on there, gets the present state, and OnRep runs for what differs. Relevancy does not
+// end a dormant copy: a client that goes away keeps the copies of all dormant actors that it has met, until they wake or are destroyed.
 //
 // A Client RPC or Multicast on a dormant actor wakes it until the next Flush for the clients that the call goes to, as
 // [Actor.FlushDormancy] does for all. A Server RPC of its owner returns ErrDormant at the client, in the constructor of a copy that
