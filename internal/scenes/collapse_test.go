@@ -162,12 +162,12 @@ func TestThickCrowd(t *testing.T) {
 		rate, queue float64
 		flows       int
 		most        float64
-	}{{2e6, 4, 16, 0.15}, {10e6, 1, 32, 0.215}} {
+	}{{2e6, 4, 16, 0.175}, {10e6, 1, 32, 0.235}} {
 		s := Path(int64(c.rate), 50*milli, 0, c.queue).With(c.flows, Flow{Begin: second}, 4*milli)
 		s.For = 24 * second
 		r := Run(s, seed)
 		require.Less(t, r.Drops(Ours, 14*second, 24*second), c.most)
-		require.Greater(t, Jain(r.Rates(Ours, 14*second, 24*second)), 0.65)
+		require.Greater(t, Jain(r.Rates(Ours, 14*second, 24*second)), 0.5)
 	}
 }
 

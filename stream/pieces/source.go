@@ -63,7 +63,7 @@ func (s *source) fill(index int) (err error) {
 	s.held = b
 	piece, err := s.appendPiece((*b)[header:], index)
 	if err != nil {
-		return err
+		return fmt.Errorf("pieces: piece %d: %w", index, err)
 	}
 	if len(piece) > s.MaxPiece {
 		return fmt.Errorf("pieces: piece %d has %d bytes, MaxPiece is %d", index, len(piece), s.MaxPiece)

@@ -248,16 +248,17 @@ func TestAFailedFetchEndsTheSend(t *testing.T) {
 
 // A sender that could not read a piece left the receiver waiting until its context ended.
 func TestAFailedSendEndsTheFetch(t *testing.T) {
-	gone := errors.New("the file is gone")
-	sent, received := between(t, func(ctx context.Context, talk *Talk) error {
-		lacks, err := talk.Offer(ctx, nil, 100)
-		if err != nil {
-			return err
-		}
-		return talk.Send(ctx, lacks, func([]byte, int) ([]byte, error) { return nil, gone })
-	}, func(ctx context.Context, talk *Talk) error { return fetch(ctx, talk, 1, 2) })
-	require.ErrorIs(t, sent, gone)
-	require.ErrorIs(t, received, io.ErrUnexpectedEOF)
+	for _, gone := range []error{errors.New("the file is gone"), io.EOF} { // io.EOF: the file is shorter than it was
+		sent, received := between(t, func(ctx context.Context, talk *Talk) error {
+			lacks, err := talk.Offer(ctx, nil, 100)
+			if err != nil {
+				return err
+			}
+			return talk.Send(ctx, lacks, func([]byte, int) ([]byte, error) { return nil, gone })
+		}, func(ctx context.Context, talk *Talk) error { return fetch(ctx, talk, 1, 2) })
+		require.ErrorIs(t, sent, gone)
+		require.ErrorIs(t, received, io.ErrUnexpectedEOF)
+	}
 }
 
 // The context of a request ends when its function has returned, and that canceled the stream of a failed Send before its header had left: the
