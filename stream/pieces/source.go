@@ -17,29 +17,30 @@ type source struct {
 
 	mu    sync.Mutex
 	lacks []int   // not made yet
-	held  *[]byte // the piece that is being read; nil: none
+	held  *[]byte // has the piece that is being read, or has room for the next in the same Read; nil: none
 	rest  []byte  // of held, to be read
 	err   error   // why it has ended; io.EOF: it is read, or nobody reads it any more
 }
 
-// Read implements io.Reader. It fills p with as many pieces as it takes, and ends early where one cannot be made.
+// Read implements io.Reader. It fills p with as many pieces as it takes, and ends early where one cannot be made. They share a buffer: what it
+// has read of one never waits for the memory of another.
 func (s *source) Read(p []byte) (n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for n < len(p) {
-		if s.held == nil && s.err == nil {
+	for n < len(p) && s.err == nil {
+		if len(s.rest) == 0 {
 			s.next()
-		}
-		if s.err != nil {
-			return n, io.EOF
 		}
 		k := copy(p[n:], s.rest)
 		n, s.rest = n+k, s.rest[k:]
-		if len(s.rest) == 0 {
-			s.free()
-		}
 	}
-	return n, nil
+	if len(s.rest) == 0 {
+		s.free()
+	}
+	if s.err != nil {
+		err = io.EOF
+	}
+	return n, err
 }
 
 // next makes the next piece. The caller holds mu, as that of free does.
@@ -56,19 +57,20 @@ func (s *source) next() {
 
 // fill makes a piece, in a buffer that is held until the piece has been read.
 func (s *source) fill(index int) (err error) {
-	b, err := s.takeBuffer(s.ctx, &sent, header)
-	if err != nil {
-		return err
+	if s.held == nil {
+		if s.held, err = s.takeBuffer(s.ctx, &sent, header); err != nil {
+			return err
+		}
 	}
-	s.held = b
-	piece, err := s.appendPiece((*b)[header:], index)
+	b := s.held
+	piece, err := s.appendPiece((*b)[header:header], index)
 	if err != nil {
 		return fmt.Errorf("pieces: piece %d: %w", index, err)
 	}
 	if len(piece) > s.MaxPiece {
 		return fmt.Errorf("pieces: piece %d has %d bytes, MaxPiece is %d", index, len(piece), s.MaxPiece)
 	}
-	if most := header + cap(piece); most > cap(*b) {
+	if most := header + min(cap(piece), s.MaxPiece); most > cap(*b) {
 		*b = make([]byte, header, most) // for appendPiece to need no other memory next time
 	}
 	*b = append((*b)[:header], piece...) // where the piece stands already, unless the buffer was too small

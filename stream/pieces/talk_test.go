@@ -426,3 +426,41 @@ func TestSendBeyondMaxBytes(t *testing.T) {
 		require.ErrorContains(t, err, "stream.Config.MaxBytes, 1048576")
 	}
 }
+
+// Pieces that were made waited, unsent, for memory that a receiver of the same program held until it had the rest of one of them.
+func TestWhatIsMadeDoesNotWaitForMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := make(slots, 1)
+		s := &source{Talk: &Talk{MaxPiece: most, Memory: memory}, ctx: t.Context(), lacks: []int{0, 1}, fail: func(error) {}, appendPiece: appendPiece}
+		n, err := s.Read(make([]byte, header))
+		require.NoError(t, err)
+		got := make(chan bool)
+		go func() {
+			require.NoError(t, memory.Acquire(t.Context(), 1)) // by the receiver, which knows the size
+			<-got
+			memory.Release(1)
+		}()
+		synctest.Wait()
+		all := make([]byte, 1000)
+		go func() {
+			k, _ := s.Read(all[n:])
+			n += k
+			close(got)
+		}()
+		synctest.Wait()
+		require.GreaterOrEqual(t, n, header+len(piece(0)))
+		require.NoError(t, s.end())
+		require.Empty(t, memory)
+	})
+}
+
+// Pieces that are parts of something large made each buffer as large as what was behind them.
+func TestPiecesOfALargeWhole(t *testing.T) {
+	whole := make([]byte, 1<<20)
+	s := &source{Talk: &Talk{MaxPiece: most}, ctx: t.Context(), lacks: []int{0}}
+	s.appendPiece = func([]byte, int) ([]byte, error) { return whole[:most], nil }
+	_, err := s.Read(make([]byte, header))
+	require.NoError(t, err)
+	require.LessOrEqual(t, cap(*s.held), 2*most)
+	require.NoError(t, s.end())
+}
