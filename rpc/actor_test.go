@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -155,6 +156,36 @@ func TestLastOwnerBeforeItsOpen(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestOpenAckedBeforeCalls: OnOpenAcked runs before the first call that the client makes on the actor, also when both came while it ran for another.
+func TestOpenAckedBeforeCalls(t *testing.T) {
+	inNet(t, 1, Config{}, func(n *network) {
+		client := n.clients[0]
+		client.onConstruct = func(a *Actor) { require.NoError(t, fire.Call(a, shot{})) }
+		n.pipes[0][1].SetDelay(100 * time.Millisecond)
+		var heard []string
+		OnOpenAcked(n.server.binding, func(p *puppet, _ *Conn) {
+			heard = append(heard, "acked "+p.actor.String())
+			for range 10 { // it takes its time
+				client.Tick(time.Now())
+				time.Sleep(10 * time.Millisecond)
+				synctest.Wait()
+			}
+		})
+		n.server.onFire = func(call *Call, _ shot) { heard = append(heard, "fire "+call.Actor.String()) }
+		var want []string
+		for range 4 {
+			a := n.named(0, "")
+			n.tick(1)
+			want = append(want, "acked "+a.String(), "fire "+a.String())
+		}
+		n.tick(30)
+		require.ElementsMatch(t, want, heard)
+		for i := 0; i < len(want); i += 2 {
+			require.Less(t, slices.Index(heard, want[i]), slices.Index(heard, want[i+1]), "%v", heard)
+		}
+	})
 }
 
 // TestOwnerOfPartOfATick: an actor goes to a client and on to another within each tick, while neither has acknowledged the open. It waits for

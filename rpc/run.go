@@ -287,7 +287,6 @@ func (w *World) dispatch(now clock.Beat, cork bool) {
 	w.game.RunTasks() // those that a panic left over, and those of takeInbox
 	w.runLocal()
 	w.admitJoined()
-	w.tellAcked()
 	w.takeTurns(cork)
 	w.runAllWaiting()
 	w.expireRequests()

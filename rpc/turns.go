@@ -89,6 +89,7 @@ func (w *World) takeTurns(cork bool) {
 	for _, c := range t.late {
 		w.look(c)
 	}
+	w.tellAcked() // after the look: so OnOpenAcked of an actor runs before the calls that came with the ack, or after it
 	t.begin(w.config.dispatchTime())
 	promptEnd := t.total
 	if len(t.late) > 0 {
