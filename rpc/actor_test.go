@@ -188,6 +188,26 @@ func TestOpenAckedBeforeCalls(t *testing.T) {
 	})
 }
 
+// TestOpenAckedEndsWithItsConnection: once the game has closed a connection, or a function has panicked for it, no more run for it.
+func TestOpenAckedEndsWithItsConnection(t *testing.T) {
+	for name, end := range map[string]func(c *Conn){"Close": func(c *Conn) { c.Close(0, "") }, "a panic": func(*Conn) { panic("in OnOpenAcked") }} {
+		t.Run(name, func(t *testing.T) {
+			inNet(t, 2, Config{OnPanic: func(*Conn, string, any, []byte) {}}, func(n *network) {
+				var acked [2]int
+				OnOpenAcked(n.server.binding, func(_ *puppet, c *Conn) {
+					if acked[slices.Index(n.conns, c)]++; c == n.conns[0] {
+						end(c)
+					}
+				})
+				n.named(-1, "", AlwaysRelevant())
+				n.named(-1, "", AlwaysRelevant())
+				n.tick(10)
+				require.Equal(t, [2]int{1, 2}, acked)
+			})
+		})
+	}
+}
+
 // TestOwnerOfPartOfATick: an actor goes to a client and on to another within each tick, while neither has acknowledged the open. It waits for
 // that once, not once a tick.
 func TestOwnerOfPartOfATick(t *testing.T) {
