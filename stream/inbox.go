@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 )
 
 // inboxLimit is the number of blobs that may wait in an inbox. They hold little, for until somebody reads a blob no more than its credit comes; the
@@ -23,6 +24,7 @@ type Inbox struct {
 type delivered struct {
 	*IncomingBlob
 	ended   bool
+	until   time.Time   // when it is forgotten, though it is complete: one that is empty needs nobody to read it; zero until it has ended
 	unwatch func() bool // stops watching the context of the Take that returned it; nil before that
 }
 
@@ -33,7 +35,8 @@ type delivered struct {
 func ToInbox(in *IncomingBlob) { in.in.peer.inbox.Deliver(in) }
 
 // Deliver puts a blob into the inbox; the blob's handler calls it. It rejects the blob when one of the same name waits, or when 64 wait.
-// A blob that fails before it is taken is forgotten, and another of its name may take its place.
+// A blob that fails before it is taken is forgotten, as one does that nobody reads for [Config].ReadTime, and another of its name may take its
+// place.
 func (i *Inbox) Deliver(in *IncomingBlob) {
 	d := &delivered{IncomingBlob: in}
 	if err := i.put(d); err != nil {
@@ -81,10 +84,11 @@ func (i *Inbox) put(d *delivered) error {
 	return nil
 }
 
-// sweep forgets blobs that have failed, before OnEnd tells of it in a later tick. The caller holds the lock.
+// sweep forgets blobs that have failed, before OnEnd tells of it in a later tick, and empty ones that nobody has taken for Config.ReadTime. The
+// caller holds the lock.
 func (i *Inbox) sweep() {
 	for name, d := range i.waiting {
-		if d.Err() != nil {
+		if d.Err() != nil || !d.until.IsZero() && time.Now().After(d.until) {
 			delete(i.waiting, name)
 		}
 	}
@@ -122,7 +126,11 @@ func (i *Inbox) end(d *delivered, err error) {
 	if d.unwatch != nil {
 		d.unwatch()
 	}
-	if err != nil && i.waiting[d.Name()] == d {
+	switch {
+	case i.waiting[d.Name()] != d:
+	case err != nil:
 		delete(i.waiting, d.Name())
+	default:
+		d.until = time.Now().Add(d.in.peer.streams.config.readTime())
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 	"weak"
 
 	"github.com/stretchr/testify/require"
@@ -176,5 +177,27 @@ func TestInboxForgetsWhatWasTaken(t *testing.T) {
 			return weak.Make(in.in)
 		}()
 		require.Eventually(t, func() bool { runtime.GC(); return taken.Value() == nil }, 1e10, 5e7)
+	})
+}
+
+// TestEmptyBlobsThatNobodyTakes: blobs that are complete as they come, for they are empty, filled the inbox until the connection ended.
+func TestEmptyBlobsThatNobodyTakes(t *testing.T) {
+	inNetwork(t, setup{client: Config{ReadTime: time.Minute}}, func(n *network) {
+		save.Handle(n.client.streams, ToInbox)
+		put := func(name string) error {
+			return save.Send(n.ctx, n.server.peer, strings.NewReader(""), 0, Name(name))
+		}
+		for i := range inboxLimit {
+			require.NoError(n, put(fmt.Sprint(i)))
+		}
+		require.ErrorContains(n, put("one more"), "64 blobs wait")
+		time.Sleep(50 * time.Second)
+		_, err := n.client.peer.Inbox().Take(n.ctx, "7")
+		require.NoError(n, err)
+		require.NoError(n, put("7"))
+		time.Sleep(20 * time.Second)
+		require.NoError(n, put("8"))
+		_, err = n.client.peer.Inbox().Take(n.ctx, "7")
+		require.NoError(n, err, "the second of its name is younger")
 	})
 }
