@@ -107,7 +107,8 @@ func (t *Talk) Offer(ctx context.Context, manifest []byte, count int) (lacks []i
 }
 
 // Send sends the pieces that Offer returned, and returns when the other side has taken them all. It calls appendPiece for one after the other, on
-// a goroutine of the stream and never once it has returned, so it waits for a call that runs, and keeps nothing of what that returns. When
+// a goroutine of the stream and never once it has returned, so it waits for a call that runs, and keeps nothing of what that returns. A piece
+// leaves once those behind it have filled a part, or there are no more: appendPiece must not wait for the other side to take one. When
 // appendPiece fails Send does at once, and the stream ends there: the other side's Fetch fails with io.ErrUnexpectedEOF, and is not told why. When
 // ctx ends Send cancels the stream.
 func (t *Talk) Send(ctx context.Context, lacks []int, appendPiece func(buffer []byte, index int) ([]byte, error)) error {
