@@ -375,6 +375,7 @@ func (w *World) expel(c *Conn) {
 	for _, ref := range slices.Sorted(maps.Keys(c.copies.byRef)) {
 		w.game.Later(c, tasks.Doing{}, func() { c.endDetached(ref) })
 	}
+	c.shown.unacked = nil
 	for a := range c.shown.detached {
 		a.forgetDetached(c)
 	}

@@ -42,7 +42,7 @@ func (a *Actor) SetDormant(on bool) error {
 	return nil
 }
 
-// FlushDormancy makes the next Flush send the state of a dormant actor to all clients that have a copy. The actor stays dormant; call it
+// FlushDormancy makes the next Flush send the states and lists of a dormant actor to all clients that have a copy. The actor stays dormant; call it
 // before or after the changes. For an actor that is awake each Flush does so anyway. Server only. UE: FlushNetDormancy.
 func (a *Actor) FlushDormancy() error {
 	if err := a.checkAuthority("FlushDormancy"); err != nil {
