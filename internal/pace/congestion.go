@@ -112,9 +112,9 @@ func (c *congestion) isShallow() bool {
 // well, over a short round trip: two that took its losses for random ones lost 3 % for ever, and one of them had nine tenths of the link.
 func (c *congestion) isFaint() bool { return c.deepest < shallow+burstTime }
 
-// isLow reports whether the queue had room for many packets. When one stands, it had not, though it never looked deeper: what begins
-// while many others keep a queue full has not seen the path without it. Such flows took a tenth of all losses for random ones, and one of fifty
-// had a fifth of the link.
+// isLow reports whether the queue had room for many packets. While a queue stands it has not, even if it never looked deeper: a flow that begins
+// while many others keep the queue full has never seen the path without it. Such flows took a tenth of all packets for random losses, and one of
+// fifty had a fifth of the link.
 func (c *congestion) isLow(queue time.Duration) bool {
 	return !c.stands && (c.isShallow() || queue < c.deepest/4)
 }

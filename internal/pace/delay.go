@@ -57,7 +57,7 @@ func (d *delay) arrive(t instant, way time.Duration) {
 	}
 }
 
-// noteGrain notes the time of a packet at the bottleneck, which depends on our share of it.
+// noteGrain notes the time that a packet takes at our share of the bottleneck.
 func (d *delay) noteGrain(grain time.Duration) {
 	if d.grain = grain; d.finest == 0 || grain < d.finest {
 		d.finest = grain
@@ -131,9 +131,10 @@ func (d *delay) startFull() time.Duration {
 	return min(d.target(), max(d.depth/2, leastStartFull))
 }
 
-// jitter returns how far the one-way delay rises above its least without a queue; 0 when that is too little to tell. While no queue stands, more than
-// a quarter of the round trip is jitter even at a rate that has fallen low: else it would be a queue, in which random losses keep the rate low.
-// One of fifty transfers on UE's profile Bad went on so for minutes. Less may be a short queue that many keep full.
+// jitter returns how far the one-way delay rises above its least without a queue; 0 when that is too little to tell. While no queue stands, a rise by
+// more than a quarter of the round trip is jitter, at however low a rate. When it counted only above jitterGrains, it looked like a queue once the
+// rate had fallen, the random losses in it kept the rate low, and one of forty transfers on UE's profile Bad took minutes. A smaller rise may be a
+// short queue that many keep full.
 func (d *delay) jitter() time.Duration {
 	least := jitterGrains * d.grain
 	if !d.stands() {
@@ -168,7 +169,7 @@ func (d *delay) roundOver(trip time.Duration) {
 	}
 }
 
-// stands reports whether a queue stands, by round trips. It is somebody else's, for it outlasts our draining.
+// stands reports whether round trips show a queue that has outlasted our draining, and so is somebody else's.
 func (d *delay) stands() bool { return d.longRounds >= drainRounds }
 
 // firstReach returns the reach for a first flight. Our own first round trip may include the queue of all controllers that began at the same time,

@@ -79,9 +79,9 @@ func (t tally) spread() float64 { return 2*float64(t.lost)/float64(max(t.lost-t.
 // floods reports whether more was lost than any random loss explains.
 func (t tally) floods() bool { return t.share() > blind && t.beyond(maxRandomLoss) }
 
-// flood gathers the fates of the last packets, for in a crowd a round has but two or three, which show nothing. A round of trainPackets shows its
-// floods by itself, and ends the gathering: what a stall or a policer dropped once halved the rate again and again, and kept a transfer competing that
-// was alone.
+// flood gathers the fates of the last packets over many rounds. In a crowd a flow has two or three packets in a round, too few to show anything. A
+// round of trainPackets shows a flood by itself, and ends the gathering. Before it did, losses of one moment, at a stall or a policer, lowered the
+// rate again and again, and kept a transfer competing that was alone.
 type flood struct {
 	fates tally
 	from  int64 // number of the round in which it began to gather
@@ -90,7 +90,8 @@ type flood struct {
 // begin begins anew, with packets that leave after this round: those of a start, and of the time before a competition, are answered.
 func (f *flood) begin(r *round) { *f = flood{from: r.number} }
 
-// roundOver adds the packets that left three rounds ago, whose fates are known. What has grown beyond memory is halved, so that the newest count most.
+// roundOver adds the packets that left three rounds ago, whose fates are known by now. It halves what has grown beyond memory, so that the newest
+// packets count most.
 func (f *flood) roundOver(r *round) {
 	left := r.number - int64(len(r.sent)) + 1
 	if left <= f.from {
@@ -106,8 +107,8 @@ func (f *flood) roundOver(r *round) {
 	}
 }
 
-// shows reports whether more was lost than any random loss explains. Fewer packets than a quarter of memory show nothing: of three, chance takes all
-// now and then.
+// shows reports whether more was lost than any random loss explains. Less than a quarter of memory shows nothing: three of three packets are lost by
+// chance now and then.
 func (f *flood) shows() bool { return f.fates.count() >= memory/4 && f.fates.floods() }
 
 // creditPackets is by how many packets random loss may exceed its share for a while: three standard deviations of 5 % of 500 packets.

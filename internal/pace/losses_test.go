@@ -124,7 +124,7 @@ func TestALookOfFewPacketsIsNotInVain(t *testing.T) {
 	}
 }
 
-// TestFloodOfFewPackets: in a crowd a round has three packets, of which no share shows anything. Those of many rounds do.
+// TestFloodOfFewPackets: three packets of a round show nothing, those of many rounds do.
 func TestFloodOfFewPackets(t *testing.T) {
 	dice := testkit.Rand(t)
 	shows := func(share float64, rounds int) bool {

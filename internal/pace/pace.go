@@ -264,7 +264,7 @@ func (c *Controller) endRound(t instant) {
 		c.halveAll(t, most)
 	}
 	c.flood.roundOver(&c.round)
-	c.delay.roundOver(c.round.leastTrip)
+	c.delay.roundOver(c.round.leastTrip.value)
 	c.congestion.stands = c.delay.stands()
 	c.carried.add(c.filling, float64(c.round.arrived(c.delivery.total))/max(t-c.round.began, c.delay.base()).Seconds())
 	if !c.limited {
@@ -430,9 +430,7 @@ func (c *Controller) tick(now time.Time) instant {
 // learn learns from the acked packets of a batch: round trips, queue and rate.
 func (c *Controller) learn(t instant, b *batch) {
 	c.delay.trip(t, b.rtt)
-	if c.round.leastTrip == 0 || b.rtt < c.round.leastTrip {
-		c.round.leastTrip = b.rtt
-	}
+	c.round.leastTrip.note(b.rtt)
 	c.delay.calmTrip.note(b.rtt)
 	if b.way.known {
 		c.delay.calmWay.note(b.way.value + c.delay.way.least)

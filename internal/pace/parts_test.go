@@ -800,8 +800,8 @@ func TestDistanceBetweenLooks(t *testing.T) {
 	}
 }
 
-// TestJitterBesideALowRate: at a twentieth of the path a packet takes forty of its times. What is less than two of those was no jitter, so it was
-// a queue, in which random losses kept the rate as low: one of seventy transfers on UE's profile Bad went on so for minutes.
+// TestJitterBesideALowRate: at a twentieth of the path's rate a packet seems to take twenty times as long. Jitter of less than two such times was taken
+// for a queue, in which random losses kept the rate low.
 func TestJitterBesideALowRate(t *testing.T) {
 	d := delay{}
 	d.way.add(1, 100*ms)
@@ -825,7 +825,7 @@ func TestJitterBesideALowRate(t *testing.T) {
 	require.Equal(t, 60*ms, d.jitter())
 }
 
-// TestJitterEndsNoStartOfPlay: of play, which leaves a packet now and then, jitter makes later ones arrive more slowly than they left.
+// TestJitterEndsNoStartOfPlay: play sends a packet now and then, and jitter makes some arrive more slowly than they left, as behind a queue.
 func TestJitterEndsNoStartOfPlay(t *testing.T) {
 	c, now := New(Config{}), time.Unix(1000, 0)
 	c.Train(Train{Bytes: 16 * 1500, Span: 10 * ms})

@@ -10,7 +10,7 @@ type round struct {
 	fates       tally         // fates of the packets that were decided in this round
 	sent        [4]tally      // fates by the round in which the packets left, at its number modulo 4
 	lost        [4]losses     // losses by the round in which the packets counted as lost, at its number modulo 4
-	leastTrip   time.Duration // the least round trip of its batches; 0 = none
+	leastTrip   least         // of the round trips of its batches
 	leastQueue  time.Duration // the least queue of its batches: the queue that stands
 	mostQueue   time.Duration // the greatest one
 	leastBefore time.Duration // leastQueue of the last round
