@@ -30,9 +30,10 @@ type Call struct {
 // handling is the call that the world's goroutine handles now. Handlers get pointers into it, so that a call allocates nothing.
 type handling struct {
 	call     Call
-	question question  // of call, when it is a request's
-	arrived  time.Time // when the message came
-	spent    bool      // its handler has run and keeps no byte of it; false of a request, which a goroutine may still answer
+	question question    // of call, when it is a request's
+	arrived  time.Time   // when the message came
+	closes   CloseReason // of the message, if it closes a channel; Destroyed if it opens that as well, see openAndClose
+	spent    bool        // its handler has run and keeps no byte of it; false of a request, which a goroutine may still answer
 }
 
 // ownerMethod is the id of the message by which the server tells a client whether it owns the actor. No class has so many
@@ -43,6 +44,9 @@ const ownerMethod = maxMethods
 // another packet makes them run.
 func (w *World) deliver(c *Conn, message bunch.Message) {
 	c.trace.Took()
+	if w.handling.closes = Destroyed; message.Close && !message.Open { // before any OnRep runs
+		w.handling.closes, _ = readClose(message.Payload)
+	}
 	a := c.actorOf(message.Channel)
 	if len(c.copies.reps.replicas) > 0 && (message.Delivery != bunch.Tracked || message.Number != c.copies.reps.packet) {
 		w.callRepNotifies(c)

@@ -26,10 +26,11 @@ type dormancy struct {
 // end a dormant copy: a client that goes away keeps the copies of all dormant actors that it has met, until they wake or are destroyed.
 //
 // A Client RPC or Multicast on a dormant actor wakes it until the next Flush for the clients that the call goes to, as
-// [Actor.FlushDormancy] does for all. A Server RPC of its owner returns ErrDormant at the client, in the constructor of a copy that
-// comes dormant, too. One that is on its way when the actor falls asleep is dropped at the server and counted in Drops.ActorClosed, and the
-// client is not told: use a [Request], which ends with ErrDormant, or wake the actor first, by a call on an actor that is not dormant.
-// SetOwner and Destroy reach dormant copies. Server only. UE: SetNetDormancy(DORM_DormantAll) and DORM_Awake.
+// [Actor.FlushDormancy] does for all. A Server RPC of its owner returns ErrDormant at the client, as soon as the close has arrived:
+// in the constructor of a copy that comes dormant, and in the last OnRep. One that is on its way when the actor falls asleep is dropped
+// at the server and counted in Drops.ActorClosed, and the client is not told: use a [Request], which ends with ErrDormant, or wake the actor
+// first, by a call on an actor that is not dormant. SetOwner and Destroy reach dormant copies. Server only. UE:
+// SetNetDormancy(DORM_DormantAll) and DORM_Awake.
 func (a *Actor) SetDormant(on bool) error {
 	if err := a.checkAuthority("SetDormant"); err != nil {
 		return err

@@ -22,8 +22,8 @@ var (
 	ErrUnbound = errors.New("rpc: no handler bound")
 	// ErrClosed: the actor, the connection or the world is gone, or the actor's close has arrived.
 	ErrClosed = errors.New("rpc: closed")
-	// ErrDormant: a client called a Server RPC on a dormant actor, which has no channel, or in the constructor of one that falls asleep
-	// at once; see [Actor.SetDormant].
+	// ErrDormant: a client called a Server RPC on a dormant actor, which has no channel, or one whose close for that has arrived; see
+	// [Actor.SetDormant].
 	ErrDormant = errors.New("rpc: the actor is dormant")
 	// ErrBacklogFull: a bounded queue of the world, or of its streams, is full.
 	ErrBacklogFull = errors.New("rpc: backlog full")

@@ -141,10 +141,14 @@ func (o *opening) acknowledged() bool {
 	return o.conn.machine.Opened(o.channel)
 }
 
-// closeArrived returns the error of a call on a channel whose close has arrived and waits for its turn, or is handled now, with the open
-// that it came with: the error that the call will have after it. It is called under the link's lock.
+// closeArrived returns the error of a call on a channel whose close has arrived and waits for its turn, or is handled now: the error that the
+// call will have after it. It is called under the link's lock.
 func (o *opening) closeArrived(m *method) error {
-	reason, cause := o.actor.world.turns.arrivedClose(o.conn, o.channel), ErrClosed
+	w, cause := o.actor.world, ErrClosed
+	reason, waits := w.turns.waitingClose(o.conn, o.channel)
+	if !waits {
+		reason = w.handling.closes
+	}
 	if reason == Dormancy || o.actor.parks(reason) {
 		cause = ErrDormant
 	}

@@ -283,16 +283,16 @@ func (t *turns) pending(c *Conn) iter.Seq[*bunch.Message] {
 	}
 }
 
-// arrivedClose returns the reason of the close that has arrived on a channel and waits for its turn. A close that waits no more came with the
-// open that is handled now, and has no reason of its own: see openAndClose. It is called under the link's lock.
-func (t *turns) arrivedClose(c *Conn, channel uint64) CloseReason {
+// waitingClose returns the reason of the close of a channel that waits for its turn; ok is false when none does. It is called under the link's
+// lock.
+func (t *turns) waitingClose(c *Conn, channel uint64) (reason CloseReason, ok bool) {
 	for message := range t.pending(c) {
 		if message.Close && message.Channel == channel {
-			reason, _ := readClose(message.Payload)
-			return reason
+			reason, _ = readClose(message.Payload)
+			return reason, true
 		}
 	}
-	return Destroyed
+	return Destroyed, false
 }
 
 // peek returns the message that nextMessage would take, nil when there is none.

@@ -325,7 +325,10 @@ var (
 	droneHum  = rpc.Server[int](drone, "Hum", rpc.Unreliable, rpc.AnyCaller())
 	droneLoad = rpc.Server[rpc.Raw](drone, "Load", rpc.Reliable, rpc.AnyCaller())
 	droneAsk  = rpc.ServerRequest[int, int](drone, "Ask", rpc.AnyCaller())
+	droneTank = rpc.NewState[fuel](drone)
 )
+
+type fuel struct{ Left int32 }
 
 // TestConstructorsThatCallWhatCloses: when the close has come with the open, a call in the constructor has the error that it would have after
 // the close.
@@ -342,7 +345,8 @@ func TestConstructorsThatCallWhatCloses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			off(t, func(t *testing.T, net *rpctest.Network) {
 				var got []error
-				server, client := droneWorld(t, nil), droneWorld(t, func(a *rpc.Actor) {
+				server, _ := droneWorld(t, nil)
+				client, _ := droneWorld(t, func(a *rpc.Actor) {
 					got = []error{droneBuzz.Call(a, 1), droneHum.Call(a, 1), droneAsk.Then(a, 1, func(int, error) { t.Error("it was asked") })}
 				})
 				net.Server(server)
@@ -370,15 +374,52 @@ func TestConstructorsThatCallWhatCloses(t *testing.T) {
 	}
 }
 
-func droneWorld(t *testing.T, construct func(*rpc.Actor)) *rpc.World {
+// TestOnRepThatCallsWhatCloses: a call in an OnRep that the close brings with it, or that runs only when it comes, has the error that it
+// would have after the close. It had ErrClosed, of an actor that falls asleep, too.
+func TestOnRepThatCallsWhatCloses(t *testing.T) {
+	for want, end := range map[error]func(*rpc.Actor) error{
+		rpc.ErrDormant: func(a *rpc.Actor) error { return a.SetDormant(true) },
+		rpc.ErrClosed:  (*rpc.Actor).TearOff,
+	} {
+		for _, ticks := range []int{0, 1} { // between the state and the close; with one, the state leaves before
+			t.Run(fmt.Sprint(want, ", ", ticks), func(t *testing.T) {
+				off(t, func(t *testing.T, net *rpctest.Network) {
+					var got []error
+					server, drones := droneWorld(t, nil)
+					client, copies := droneWorld(t, nil)
+					rpc.OnRep(copies, droneTank, func(d *droneObject, _ fuel) { got = append(got, droneBuzz.Call(d.actor, 1)) })
+					net.Server(server)
+					net.Client(client)
+					a, object, err := rpc.Spawn(drones, nil, nil, rpc.AlwaysRelevant())
+					require.NoError(t, err)
+					net.Advance(time.Second)
+					net.Pause(client, time.Second)
+					object.tank.Left++
+					net.Advance(time.Duration(ticks) * time.Second / 30)
+					require.NoError(t, end(a))
+					net.Advance(2 * time.Second)
+					require.Len(t, got, 1)
+					require.ErrorIs(t, got[0], want)
+				})
+			})
+		}
+	}
+}
+
+type droneObject struct {
+	actor *rpc.Actor
+	tank  fuel
+}
+
+func droneWorld(t *testing.T, construct func(*rpc.Actor)) (*rpc.World, *rpc.Binding[*droneObject]) {
 	w, err := rpc.NewWorld(rpc.Config{})
 	require.NoError(t, err)
-	type object struct{ actor *rpc.Actor }
-	rpc.Bind(w, drone, func(a *rpc.Actor) *object {
+	b := rpc.Bind(w, drone, func(a *rpc.Actor) *droneObject {
 		if construct != nil {
 			construct(a)
 		}
-		return &object{a}
+		return &droneObject{actor: a}
 	})
-	return w
+	rpc.Replicate(b, droneTank, func(d *droneObject) *fuel { return &d.tank })
+	return w, b
 }

@@ -88,7 +88,8 @@ func TestSlowDownlinkOfOneClient(t *testing.T) {
 func TestOverflowOfAWorldThatStands(t *testing.T) {
 	for _, stands := range []bool{true, false} {
 		off(t, func(t *testing.T, net *rpctest.Network) {
-			server, client := droneWorld(t, nil), droneWorld(t, nil)
+			server, _ := droneWorld(t, nil)
+			client, _ := droneWorld(t, nil)
 			net.Server(server)
 			net.Client(client)
 			server.Post(func() { _, _ = server.Spawn(drone, nil, rpc.AlwaysRelevant()) })
