@@ -119,9 +119,9 @@ func (o *opening) urgency(now time.Time) float64 {
 	return now.Sub(o.since).Seconds() * o.actor.class.updatePriority * nearness
 }
 
-// isRelevant notes that the actor is relevant to the client now. So it stays open: also where the client had it as its owner, and has yet to
+// noteRelevant notes that the actor is relevant to the client now. So it stays open: also where the client had it as its owner, and has yet to
 // acknowledge the open.
-func (o *opening) isRelevant(far float32) {
+func (o *opening) noteRelevant(far float32) {
 	o.relevant, o.far = o.conn.world.relevance.elapsed, far
 	o.stay()
 }

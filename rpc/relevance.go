@@ -111,7 +111,7 @@ func (s *slots) unmark(openings []*opening) {
 	}
 }
 
-// forget is called when an opening closes: a function of the game may close it between mark and unmark. r may be nil.
+// forget is called when an opening closes: a function of the game may close it between mark and unmark. s may be nil.
 func (s *slots) forget(o *opening) {
 	if s != nil && s.Here[o.actor.relevancy.slot] == o {
 		s.Here[o.actor.relevancy.slot] = nil
@@ -237,7 +237,7 @@ func (c *Conn) survey() {
 	}
 	for _, f := range r.found {
 		if o := r.placed.Here[f.ID]; o != nil {
-			o.isRelevant(f.Far)
+			o.noteRelevant(f.Far)
 		} else {
 			c.want(r.placed.Items[f.ID], f.Far)
 		}
@@ -250,7 +250,7 @@ func (c *Conn) survey() {
 	for _, o := range c.shown.view.openings {
 		switch {
 		case o.actor.concerns(c):
-			o.isRelevant(0)
+			o.noteRelevant(0)
 		case o.actor.relevancy.rule == byGame || o.relevant == r.elapsed:
 		case r.elapsed-o.relevant >= relevantTime:
 			r.unseen = append(r.unseen, o)
