@@ -256,8 +256,8 @@ func (c *Conn) joinWorld() (in bool) {
 	}
 	c.tellLimit()
 	close(c.welcomed)
+	c.expectDispatch() // before the wake, which brings one: a world that has nothing else to do is not overdue
 	c.onWake()
-	c.expectDispatch()
 	return true
 }
 

@@ -408,12 +408,13 @@ func (c *Conn) call() {
 	c.world.drive.Signal()
 }
 
-// expectDispatch has the log of a server say so when nobody drives it, for which a client now waits: to neither of them anything else would.
+// expectDispatch has a server's log say so when a client waits for a Dispatch and none comes: nothing else tells either of them. It is called
+// before what brings that Dispatch.
 func (c *Conn) expectDispatch() {
 	if c.server {
 		c.world.lobby.expectDispatch(func() {
 			c.world.log.Warn("clients wait for a Dispatch: nobody drives the world (World.Run, Tick, or Dispatch and Flush), or a function of the game does not return",
-				"conn", c, "for", undrivenTime)
+				"for", undrivenTime)
 		})
 	}
 }

@@ -234,10 +234,10 @@ func (h *handshake) logIn(identity string) {
 	if !c.world.config.RefuseLoginElsewhere {
 		c.replace()
 	}
+	c.expectDispatch() // before the post, as in joinWorld
 	if err := c.world.post(h.decideLogin); err != nil {
 		h.verdict <- verdict{identity: identity, err: err, loggedIn: true}
 	}
-	c.expectDispatch()
 }
 
 // decideLogin runs Config.Login, once OnDisconnect has run for the connections of that identity that have ended.

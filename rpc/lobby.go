@@ -42,7 +42,8 @@ type inbox struct {
 	posts   []func()
 
 	taken   uint64 // how often a Dispatch has taken all of it
-	watched bool   // a timer looks whether one does; for good once none did
+	awaited uint64 // what taken is once no client waits
+	watched bool   // a timer looks whether a Dispatch comes; for good once none did
 }
 
 // undrivenTime is for how long clients wait for a Dispatch before the log says so.
@@ -375,20 +376,33 @@ func (l *lobby) take(posts func(*[]func())) (joined, ended, refused []*Conn) {
 func (l *lobby) expectDispatch(alarm func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.inbox.watched || l.closed != nil {
+	in := &l.inbox
+	in.awaited = in.taken + 1
+	if in.watched || l.closed != nil {
 		return
 	}
-	l.inbox.watched = true
-	taken := l.inbox.taken
+	in.watched = true
+	l.watch(alarm)
+}
+
+// watch sets the timer of expectDispatch, again and again while clients wait. It is called under mu.
+func (l *lobby) watch(alarm func()) {
+	in := &l.inbox
+	taken := in.taken
 	time.AfterFunc(undrivenTime, func() {
 		l.mu.Lock()
-		overdue, again := l.closed == nil && l.inbox.taken == taken, len(l.inbox.joined) > 0
-		l.inbox.watched = overdue
+		waits := l.closed == nil && in.awaited > in.taken
+		overdue := waits && in.taken == taken
+		switch {
+		case overdue:
+		case waits: // for less than undrivenTime
+			l.watch(alarm)
+		default:
+			in.watched = false
+		}
 		l.mu.Unlock()
 		if overdue {
 			alarm()
-		} else if again {
-			l.expectDispatch(alarm)
 		}
 	})
 }

@@ -101,3 +101,27 @@ func TestWorldThatNobodyDrives(t *testing.T) {
 		n.close()
 	})
 }
+
+// TestWorldThatStopsSoonAfterAJoin: its log says so for the client that comes next, also when that waits for Login, and not for OnConnect.
+func TestWorldThatStopsSoonAfterAJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		n := &network{t: t, server: newTestWorld(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), Login: func(*World, *Conn) error { return nil }})}
+		ticked := make(chan struct{})
+		go func() {
+			defer close(ticked)
+			for range 10 {
+				n.server.Tick(time.Now())
+				time.Sleep(undrivenTime / 20)
+			}
+		}()
+		_, err := n.connect(newTestWorld(t, Config{}))
+		require.NoError(t, err)
+		<-ticked
+		_, err = n.connect(newTestWorld(t, Config{}))
+		require.ErrorContains(t, err, "HandshakeTimeout")
+		synctest.Wait()
+		require.Equal(t, 1, strings.Count(log.String(), "nobody drives the world"))
+		n.close()
+	})
+}
