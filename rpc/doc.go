@@ -55,10 +55,11 @@
 // # The life of an actor
 //
 // The server spawns an actor, or places one that has a name in a level ([Place]), for a connection, for another actor, or for
-// nobody: the chain of owners decides whose it is. Each client for which it is open has a copy: [OnOpenAcked] tells the server from when on. A copy ends, and [OnClose] runs, when the
-// actor is destroyed, when it closes for that client, or when the connection ends. A copy lives on without a channel while the actor is
-// dormant ([Actor.SetDormant]), and as the client's own when the actor is torn off ([Actor.TearOff]). [CloseReason] has Unreal's five
-// reasons, and what a client does for each. [NewComponent] gives an actor more objects, which share its channel.
+// nobody: the chain of owners decides whose it is. Each client for which it is open has a copy, and [OnOpenAcked] runs at the server
+// when the client has acknowledged that. A copy ends, and [OnClose] runs, when the actor is destroyed, when it closes for that
+// client, or when the connection ends. A copy lives on without a channel while the actor is dormant ([Actor.SetDormant]), and as the
+// client's own when the actor is torn off ([Actor.TearOff]). [CloseReason] has Unreal's five reasons, and what a client does for
+// each. [NewComponent] gives an actor more objects, which share its channel.
 //
 // A client is let in by Config.Authenticate, which knows its token, and Config.Login, which knows the world (UE: PreLogin, Login);
 // OnConnect is the first place where calls reach it (UE: PostLogin).
