@@ -32,15 +32,6 @@ func SyncFolder(path string) error {
 	return errors.Join(err, f.Close())
 }
 
-// Free returns how many bytes an ordinary user may still write to the disk that a folder is on.
-func Free(folder string) (bytes int64, err error) {
-	var s unix.Statfs_t
-	if err := unix.Statfs(folder, &s); err != nil {
-		return 0, err
-	}
-	return int64(s.Bavail) * int64(s.Bsize), nil
-}
-
 // IsMine reports whether a folder is of who runs this program, as far as its file system has owners: FAT says of all files that they are
 // of who has mounted it, those that we make there as well.
 func IsMine(folder string, info fs.FileInfo) bool {
