@@ -62,7 +62,6 @@ func TestWhatAManifestHolds(t *testing.T) {
 	require.NotEqual(t, digest, m.Digest())
 }
 
-// What Check does not look at, because the bytes leave it out, counted at the end that made the manifest, and at the other one not.
 // Modes and times are not of the data, and all else is.
 func TestData(t *testing.T) {
 	data, touched := sample().Data(), sample()
@@ -90,6 +89,7 @@ func TestNotOnWindows(t *testing.T) {
 	}
 }
 
+// What Check does not look at, because the bytes leave it out, counted at the end that made the manifest, and at the other one not.
 func TestFieldsOfOtherKindsDoNotCount(t *testing.T) {
 	m := sample()
 	m.Entries[1].Size, m.Entries[1].Chunks = 30, []cdc.Chunk{chunk(30)} // a folder
