@@ -132,8 +132,8 @@ func (t *Talk) Send(ctx context.Context, lacks []int, appendPiece func(buffer []
 
 // Fetch tells the other side which pieces it shall send, by indices that ascend, and calls each for every one of them as it comes, in that
 // order, on the goroutine that called Fetch. The piece is each's until it calls free, on any goroutine; it does so in any case, also when it
-// fails, or the memory of the piece is never given back. Whether a piece is the right one each must find out. When it fails the other side's Send
-// fails too; the text of its error stays here.
+// fails, or the memory of the piece is never given back. Whether a piece is the right one each must find out. When it fails, or panics,
+// the other side's Send fails too; the text of its error stays here.
 func (t *Talk) Fetch(ctx context.Context, lacks []int, each func(index int, piece []byte, free func()) error) error {
 	if err := checkAscending(lacks); err != nil {
 		return err
@@ -145,12 +145,14 @@ func (t *Talk) Fetch(ctx context.Context, lacks []int, each func(index int, piec
 	if err != nil {
 		return err
 	}
-	err = t.receiveAll(ctx, in, lacks, each)
-	switch {
-	case errors.Is(err, ErrViolation):
-		in.Reject(err)
-	case err != nil:
-		in.Reject(errUntaken)
+	reason := errUntaken // of a panic, too
+	defer func() {
+		if reason != nil {
+			in.Reject(reason)
+		}
+	}()
+	if err = t.receiveAll(ctx, in, lacks, each); err == nil || errors.Is(err, ErrViolation) {
+		reason = err
 	}
 	return err
 }

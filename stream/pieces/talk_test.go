@@ -246,6 +246,22 @@ func TestAFailedFetchEndsTheSend(t *testing.T) {
 	require.NotContains(t, sent.Error(), full.Error(), "it is the receiver's business")
 }
 
+// Fetch kept the stream when each panicked, so where the caller recovers the sender waited as long as the connection lived.
+func TestAPanicOfEachEndsTheSend(t *testing.T) {
+	sent, received := between(t, offer, func(ctx context.Context, talk *Talk) (err error) {
+		if _, err := talk.ReadBlob(ctx, Manifest, 100); err != nil {
+			return err
+		}
+		defer func() { err = fmt.Errorf("recovered: %v", recover()) }()
+		return talk.Fetch(ctx, []int{1, 2}, func(_ int, _ []byte, free func()) error {
+			defer free()
+			panic("a mistake")
+		})
+	})
+	require.EqualError(t, received, "recovered: a mistake")
+	require.ErrorIs(t, sent, stream.ErrRejected)
+}
+
 // A sender that could not read a piece left the receiver waiting until its context ended.
 func TestAFailedSendEndsTheFetch(t *testing.T) {
 	for _, gone := range []error{errors.New("the file is gone"), io.EOF} { // io.EOF: the file is shorter than it was
