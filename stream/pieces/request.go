@@ -5,8 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
-
-	"golang.org/x/sync/errgroup"
+	"sync"
 
 	"github.com/quivernet/quiver/stream"
 )
@@ -17,22 +16,44 @@ var byPeer = []error{stream.ErrRejected, stream.ErrClosed, stream.ErrCanceled, e
 // WithRequest runs ask, which asks a request, and talk, which has the talk that belongs to it, at once, and returns the answer when both have
 // ended. The first that fails ends the context of the other, and its error is returned; but when the other side ended the talk, WithRequest waits
 // for ask, whose error says why, and prefers that. An answer does not end the talk: ctx has a deadline where the other side is not trusted to read
-// on.
+// on. Talk runs on the goroutine that called WithRequest, so its panic is the caller's, once ask has ended; ask runs on one of its own.
 func WithRequest[R any](ctx context.Context, ask func(ctx context.Context) (R, error), talk func(ctx context.Context) error) (answer R, err error) {
-	var broken error
-	both, ctx := errgroup.WithContext(ctx)
-	both.Go(func() (err error) {
+	both, ctx := newPair(ctx)
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		var err error
 		answer, err = ask(ctx)
-		return err
+		both.fail(err)
 	})
-	both.Go(func() error {
-		err := talk(ctx)
-		if slices.ContainsFunc(byPeer, func(end error) bool { return errors.Is(err, end) }) {
-			broken = err
-			return nil
-		}
-		return err
+	defer asking.Wait()
+	defer both.end(nil) // when talk panics
+	broken := talk(ctx)
+	if !slices.ContainsFunc(byPeer, func(end error) bool { return errors.Is(broken, end) }) {
+		both.fail(broken)
+	}
+	asking.Wait()
+	return answer, cmp.Or(both.err, broken)
+}
+
+// pair is what ask and talk share.
+type pair struct {
+	end   context.CancelCauseFunc // of their context
+	first sync.Once
+	err   error // the first one
+}
+
+func newPair(ctx context.Context) (*pair, context.Context) {
+	ctx, end := context.WithCancelCause(ctx)
+	return &pair{end: end}, ctx
+}
+
+// fail ends the context, when err is not nil.
+func (p *pair) fail(err error) {
+	if err == nil {
+		return
+	}
+	p.first.Do(func() {
+		p.err = err
+		p.end(err)
 	})
-	err = both.Wait()
-	return answer, cmp.Or(err, broken)
 }

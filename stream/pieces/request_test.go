@@ -44,3 +44,17 @@ func TestWithRequest(t *testing.T) {
 		require.Equal(t, failed, err)
 	}
 }
+
+// A panic of ask or talk ended the program, whatever rpc.Config.OnPanic says, for it was on a goroutine on which nobody recovers.
+func TestWithRequestPanics(t *testing.T) {
+	ended := false
+	asks := func(ctx context.Context) (int, error) {
+		<-ctx.Done()
+		ended = true
+		return 0, context.Cause(ctx)
+	}
+	require.PanicsWithValue(t, "a mistake", func() {
+		_, _ = WithRequest(t.Context(), asks, func(context.Context) error { panic("a mistake") })
+	})
+	require.True(t, ended, "the request goes on")
+}
