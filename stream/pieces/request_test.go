@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -57,4 +58,16 @@ func TestWithRequestPanics(t *testing.T) {
 		_, _ = WithRequest(t.Context(), asks, func(context.Context) error { panic("a mistake") })
 	})
 	require.True(t, ended, "the request goes on")
+}
+
+// A blob that a limit of the receiver refuses never comes to its handler, which waits for it: WithRequest waited with it, as long as ctx let it.
+func TestWithRequestWaitsForNoAnswerWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := fmt.Errorf("full: %w", stream.ErrRejected)
+		_, err := WithRequest(t.Context(), func(ctx context.Context) (int, error) {
+			<-ctx.Done()
+			return 0, errors.New("no answer")
+		}, func(context.Context) error { return refused })
+		require.Equal(t, refused, err)
+	})
 }
