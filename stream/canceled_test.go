@@ -30,3 +30,21 @@ func TestCanceledTransfersHaveNothingLeft(t *testing.T) {
 		})
 	})
 }
+
+// TestCanceledTransfersLeaveTheirMemory: the receiver kept the credit of a canceled transfer until it had confirmed the cancel, so the one that
+// replaces it, whose header comes with the cancel, was rejected for want of memory.
+func TestCanceledTransfersLeaveTheirMemory(t *testing.T) {
+	overBackends(t, func(t *testing.T, via Backend) {
+		memory := Config{MaxMemory: leastMemory + incomingBytes, MaxPending: minPending} // of one transfer, and the record of another
+		inNetwork(t, setup{via: via, client: memory, tick: 100 * time.Millisecond}, func(n *network) {
+			collect(n.client.streams)
+			stuck, feed := io.Pipe()
+			defer feed.Close()
+			first, err := save.Start(n.server.peer, stuck, 8<<20)
+			require.NoError(n, err)
+			time.Sleep(time.Second)
+			first.Cancel(errTest)
+			require.NoError(n, n.mustStart(n.server.peer, content(100)).Wait(n.ctx))
+		})
+	})
+}

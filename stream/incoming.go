@@ -160,6 +160,12 @@ func (in *incoming) finishLocked(err error) {
 	in.peer.wake()
 }
 
+// withdraw gives back the memory that was promised for its credit.
+func (in *incoming) withdraw() {
+	in.peer.account.Withdraw(in.answer.promised)
+	in.answer.promised = 0
+}
+
 // heard returns the number of bytes that have come over the transfer's connection, from which the writer of another transfer tells
 // whether this one is dead. They tell nothing when the connection is p's own or somebody else's, or when the transfer may stand still
 // because the application takes nothing.

@@ -184,8 +184,8 @@ func (r *receiver) noMemory() error {
 	return fmt.Errorf("%w: the transfers of all peers fill stream.Config.MaxMemory, %d bytes", ErrRejected, r.peer.streams.config.maxMemory())
 }
 
-// reserve makes the account promise memory for the first credit of a transfer. When there is not enough, it halves the credit until the
-// account agrees. It reports false when not even minPending is left.
+// reserve makes the account promise memory for the first credit of a transfer. When there is not enough, it takes back what nobody needs, and
+// halves the credit until the account agrees. It reports false when not even minPending is left.
 func (r *receiver) reserve(in *incoming) bool {
 	ahead := r.peer.streams.config.firstCredit(r.peer.streams.memory.Free())
 	if h := &in.header; h.kind == kindBlob && h.size >= 0 {
@@ -195,6 +195,7 @@ func (r *receiver) reserve(in *incoming) bool {
 		switch {
 		case first:
 			r.peer.slices.shrink()
+			r.withdrawFailed()
 		case ahead <= minPending:
 			return false
 		default:
@@ -205,10 +206,18 @@ func (r *receiver) reserve(in *incoming) bool {
 	return true
 }
 
+// withdrawFailed takes back the credit of transfers that have failed, which take no more; this end has yet to say so to the sender.
+func (r *receiver) withdrawFailed() {
+	for _, in := range r.receiving {
+		if in.cause() != nil {
+			in.withdraw()
+		}
+	}
+}
+
 // settle gives back the promised memory of a transfer that has ended, the memory of its records, and its part of early.
 func (r *receiver) settle(in *incoming) {
-	r.peer.account.Withdraw(in.answer.promised)
-	in.answer.promised = 0
+	in.withdraw()
 	r.peer.account.Repay(incomingBytes)
 	in.arrival.uncountEarly()
 }
