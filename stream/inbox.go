@@ -13,8 +13,10 @@ import (
 const inboxLimit = 64
 
 // Inbox keeps blobs until they are taken by their [Name]: a request of the game names the blob that belongs to it, and either may come first.
-// Each [Peer] has one, which [ToInbox] delivers to. The zero value is empty. Its methods are safe for concurrent use.
+// Each [Peer] has one, which [ToInbox] delivers to. The zero value is empty, and no peer's. Its methods are safe for concurrent use.
 type Inbox struct {
+	live *live // of its peer; nil: it is no peer's. newPeer sets it
+
 	mu      sync.Mutex
 	waiting map[string]*delivered // by name; not taken yet
 	news    chan struct{}         // closed by the next Deliver; nil = no Take waits for that
@@ -47,16 +49,22 @@ func (i *Inbox) Deliver(in *IncomingBlob) {
 }
 
 // Take waits for the blob with a name. Do not call it on the world's goroutine. When ctx ends before all of the blob is read, Take rejects
-// it with the cause of ctx, which the sender is told. The end of the connection does not end Take: make ctx end with [rpc.Conn.Done].
+// it with the cause of ctx, which the sender is told. When the connection of the inbox's peer ends first Take fails with [ErrClosed]; in an Inbox
+// that is no peer's it waits on: make ctx end with [rpc.Conn.Done].
 func (i *Inbox) Take(ctx context.Context, name string) (*IncomingBlob, error) {
-	for {
+	for ended := false; ; {
 		d, news := i.take(name)
-		if d != nil {
+		switch {
+		case d != nil:
 			i.watch(ctx, d)
 			return d.IncomingBlob, nil
+		case ended: // and nothing comes any more
+			return nil, fmt.Errorf("stream: blob %q has not come: %w", name, i.live.err)
 		}
 		select {
 		case <-news:
+		case <-i.live.ended():
+			ended = true
 		case <-ctx.Done():
 			return nil, fmt.Errorf("stream: blob %q has not come: %w", name, context.Cause(ctx))
 		}

@@ -201,3 +201,23 @@ func TestEmptyBlobsThatNobodyTakes(t *testing.T) {
 		require.NoError(n, err, "the second of its name is younger")
 	})
 }
+
+// TestTakeEndsWithTheConnection: who waits for a blob of a peer that leaves would wait until a context of its own ends.
+func TestTakeEndsWithTheConnection(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		save.Handle(n.client.streams, ToInbox)
+		inbox, taken := n.client.peer.Inbox(), make(chan error)
+		go func() {
+			_, err := inbox.Take(n.ctx, "never")
+			taken <- err
+		}()
+		require.NoError(n, save.Send(n.ctx, n.server.peer, strings.NewReader(""), 0, Name("came")))
+		n.rejoin()
+		err := <-taken
+		require.ErrorIs(n, err, ErrClosed)
+		require.ErrorContains(n, err, `"never"`)
+		require.ErrorContains(n, err, "cut")
+		_, err = inbox.Take(n.ctx, "came")
+		require.NoError(n, err, "what has come is there")
+	})
+}

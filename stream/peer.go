@@ -52,7 +52,7 @@ func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 		streams: s, conn: conn, live: newLive(), account: sliceLinkOf(conn).account, stocked: s.stock.NewAccount(),
 		slices: newSliceRoute(conn),
 	}
-	p.control.peer = p
+	p.inbox.live, p.control.peer = p.live, p
 	p.sender.peer, p.sender.atOnce, p.sender.early = p, 1, minPending
 	p.receiver.peer = p
 	p.window = &window{conn: conn, stocked: p.stocked}

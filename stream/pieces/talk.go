@@ -28,8 +28,8 @@ const (
 var ErrViolation = errors.New("pieces: the other side breaks the protocol")
 
 // Talk is one end of an exchange of pieces. The caller sets its fields, and one goroutine at a time calls its methods, none of which may be called
-// on the world's goroutine, for they wait. They wait until their context ends, whatever becomes of the connection: that of a request that
-// [WithRequest] asks ends with it, another one the caller ends by [rpc.Conn.Done].
+// on the world's goroutine, for they wait. They fail when their context ends or the connection does; while they wait for Memory only the context ends
+// them: that of a request that [WithRequest] asks ends with the connection, another one the caller ends by [rpc.Conn.Done].
 //
 // Any number of talks may go on at once on a connection, under different names. Each has one blob under way at a time, of which a receiver takes
 // stream.Config.MaxTransfers at once.
