@@ -39,14 +39,14 @@ func WithRequest[R any](ctx context.Context, ask func(ctx context.Context) (R, e
 		both.fail(broken)
 	}
 	asking.Wait()
-	return answer, cmp.Or(both.err, broken)
+	return answer, cmp.Or(both.cause(), broken)
 }
 
 // pair is what ask and talk share.
 type pair struct {
 	end   context.CancelCauseFunc // of their context
 	first sync.Once
-	err   error // the first one
+	err   error // the first one; first writes it
 }
 
 func newPair(ctx context.Context) (*pair, context.Context) {
@@ -63,4 +63,10 @@ func (p *pair) fail(err error) {
 		p.err = err
 		p.end(err)
 	})
+}
+
+// cause returns the first error. No other is one after it.
+func (p *pair) cause() error {
+	p.first.Do(func() {})
+	return p.err
 }
