@@ -111,19 +111,20 @@ func testPlayBesideBulk(t *testing.T, loss float64, via Backend) {
 	require.Less(t, quantile(beside, 0.5), quantile(alone, 0.5)+frame/3, "6 to 8 ms more; 13 with 4 packets that wait")
 }
 
-// TestPlayRightAfterTheJoin: on a slow path play of the first seconds waits no more than twice as long as over QUIC. It waited for sixteen full
-// packets each way, which measured the path: 1.5 s at 128 kbit/s.
+// TestPlayRightAfterTheJoin: on a slow path play of the first seconds waits no more than twice as long as over QUIC, and for one full packet more:
+// whether one is on the path before the slowest call is chance. It waited for sixteen of them each way, which measured the path: 1.5 s at 128 kbit/s.
 func TestPlayRightAfterTheJoin(t *testing.T) {
 	nothing := func(loopback) {}
 	for _, rate := range []int64{64e3, 128e3, 256e3} {
+		packet := time.Duration(1452 * 8 * int64(time.Second) / rate)
 		slow := netsim.Config{Delay: 20 * time.Millisecond, Rate: rate, Seed: testkit.Seed(t)}
 		fast := netsim.Config{Delay: 20 * time.Millisecond, Rate: 10e6}
 		for _, way := range [][2]netsim.Config{{slow, slow}, {slow, fast}, {fast, slow}} {
 			sealedUp, sealedDown := playAtOnce(t, way[0], way[1], true, 100*time.Millisecond, nothing)
 			up, down := playAtOnce(t, way[0], way[1], false, 100*time.Millisecond, nothing)
 			t.Logf("%d bit/s up, %d down: %v up and %v down, over QUIC %v and %v", way[0].Rate, way[1].Rate, sealedUp, sealedDown, up, down)
-			require.LessOrEqual(t, sealedUp, 2*up)
-			require.LessOrEqual(t, sealedDown, 2*down)
+			require.LessOrEqual(t, sealedUp, 2*up+packet)
+			require.LessOrEqual(t, sealedDown, 2*down+packet)
 		}
 	}
 }
