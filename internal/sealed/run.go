@@ -28,8 +28,9 @@ const (
 	// by then.
 	followBulk = 20 * time.Millisecond
 	followPlay = 100 * time.Millisecond
-	// observeTime is the least time between two calls of Config.Observe.
-	observeTime = time.Millisecond
+	// observeBulk is the least time between two calls of Config.Observe while bulk is in flight, observePlay without.
+	observeBulk = time.Millisecond
+	observePlay = 100 * time.Millisecond
 )
 
 // heavyTurns are the turns of carriers that move bulk, while more carriers have work than there are processors: as many at once as there
@@ -262,7 +263,11 @@ func (c *Carrier) receive(now time.Time) {
 
 func (c *Carrier) observe(now time.Time) {
 	r := &c.run
-	if c.config.Observe != nil && now.Sub(r.observed) >= observeTime {
+	age := observePlay
+	if c.session.bulkInFlight() > 0 {
+		age = observeBulk
+	}
+	if c.config.Observe != nil && now.Sub(r.observed) >= age {
 		r.observed = now
 		c.config.Observe(now, c.session.Controller())
 	}

@@ -53,11 +53,11 @@ func (b *burst) add(start, end int) {
 
 // collect builds packets until as many as one call sends are there, or the session has no more, which is all. When the pacer holds bulk back
 // behind a full call, as it does behind each burst on a busy machine, collect asks for one more packet: usually there is none, which spares a
-// turn.
+// turn. Only bulk has jumbo packets.
 func (c *Carrier) collect(now time.Time) (all bool) {
 	b := c.run.burst
 	b.reset()
-	jumbo := !c.config.NoJumbo && c.socket.sys.GSO.Load()
+	jumbo := c.bulk.Load() && !c.config.NoJumbo && c.socket.sys.GSO.Load()
 	for at, n := 0, 0; n < burstPackets; n++ {
 		if n == udp.MaxSegments && c.session.MayLeave(now) {
 			return false

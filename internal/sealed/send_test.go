@@ -62,7 +62,7 @@ func TestCollectBuildsJumboPackets(t *testing.T) {
 			d.a.session.source = newPieces(1000, 1000, 0)
 			d.a.session.mtu.jumbo.takes = true
 			d.a.session.mtu.jumbo.weigh(1e9, 1<<20, 0)
-			d.a.session.Wake()
+			d.a.mark()
 			d.a.run.borrow()
 			d.a.collect(now)
 			largest, bytes := 0, 0
