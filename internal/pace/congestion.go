@@ -213,7 +213,7 @@ func (c *congestion) relearn(t instant, low tally) {
 
 // usual returns the share of random loss: the baseline, as far as it is not forgotten.
 func (c *congestion) usual(t instant) float64 {
-	return min(c.baseline.value, maxRandomLoss) * c.faded(t)
+	return c.random() * c.faded(t)
 }
 
 // faded returns the part of the baseline that is not forgotten.
@@ -222,4 +222,7 @@ func (c *congestion) faded(t instant) float64 {
 }
 
 // forget forgets the baseline.
+// random is the share of random loss that was last known, however long ago.
+func (c *congestion) random() float64 { return min(c.baseline.value, maxRandomLoss) }
+
 func (c *congestion) forget() { c.baseline, c.tally = share{}, 0 }

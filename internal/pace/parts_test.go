@@ -286,21 +286,22 @@ func TestDoubt(t *testing.T) {
 	require.Equal(t, 60530, c.Window(), "as before")
 }
 
-// TestUnmovedQueue: a queue that moves by a thirtieth at most is the delay of a longer path, if nothing is lost in it.
+// TestUnmovedQueue: a queue that moves by a thirtieth at most is the delay of a longer path, if no more is lost in it than at random.
 func TestUnmovedQueue(t *testing.T) {
-	stood := func(queues ...time.Duration) int {
+	stood := func(random float64, fates tally, queues ...time.Duration) int {
 		var u unmoved
 		for _, q := range queues {
-			u.roundOver(&round{leastQueue: q, mostQueue: q + ms}, ms/2, true)
+			u.roundOver(&round{leastQueue: q, mostQueue: q + ms, fates: fates}, ms/2, random, true)
 		}
 		return u.rounds
 	}
-	require.Equal(t, 5, stood(90*ms, 91*ms, 90*ms, 90*ms, 91*ms))
-	require.Equal(t, 2, stood(90*ms, 91*ms, 85*ms, 85*ms, 86*ms), "it has moved, and stands since")
-	require.LessOrEqual(t, stood(90*ms, 92*ms, 94*ms, 96*ms, 98*ms), 1)
-	u := unmoved{rounds: 5}
-	u.roundOver(&round{fates: tally{lost: 1}}, ms, true)
-	require.Zero(t, u.rounds)
+	require.Equal(t, 5, stood(0, tally{}, 90*ms, 91*ms, 90*ms, 90*ms, 91*ms))
+	require.Equal(t, 2, stood(0, tally{}, 90*ms, 91*ms, 85*ms, 85*ms, 86*ms), "it has moved, and stands since")
+	require.LessOrEqual(t, stood(0, tally{}, 90*ms, 92*ms, 94*ms, 96*ms, 98*ms), 1)
+	still := []time.Duration{90 * ms, 90 * ms, 90 * ms, 90 * ms, 90 * ms, 90 * ms, 90 * ms, 90 * ms}
+	require.Equal(t, 8, stood(0.05, tally{lost: 1, acked: 19}, still...), "what is lost at random")
+	require.Zero(t, stood(0, tally{lost: 1, acked: 19}, still...), "a full queue drops")
+	require.Less(t, stood(0.05, tally{lost: 1, acked: 3}, still...), 8, "rounds of four packets, of which one is lost, show in all that it drops")
 }
 
 // A queue that stays though we drain is somebody else's; one that goes is our own, of a path that has become slower.

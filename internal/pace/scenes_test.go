@@ -100,6 +100,19 @@ func TestLongerRoute(t *testing.T) {
 	})
 }
 
+// TestLongerRouteWithLoss: random losses began the count of unmoved rounds anew, and one transfer in six to ten had a tenth of the path for ever.
+func TestLongerRouteWithLoss(t *testing.T) {
+	for _, loss := range []float64{0.01, 0.05} {
+		t.Logf("# 50 ms, then 150 ms from 3 s, %g lost", loss)
+		survey(t, func(seed uint64) []figure {
+			s := newStage(link{20e6, 50 * ms, loss}, seed)
+			s.at(3*time.Second, func() { s.there.delay, s.back.delay = 75*ms, 75*ms })
+			s.goodput(8 * time.Second)
+			return []figure{atLeast("from 5 s after, of the link", s.goodput(18*time.Second)/20/useful/(1-loss), 0.7)}
+		})
+	}
+}
+
 func TestPauses(t *testing.T) {
 	t.Logf("# something to send in 100 ms of each 300 ms: the estimate stays; nothing for 20 s: the old rate to begin with")
 	survey(t, func(seed uint64) (f []figure) {

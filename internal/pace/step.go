@@ -60,10 +60,10 @@ func (c *Controller) enter(s State, t instant) {
 
 // countRounds counts the rounds in a row of which something was true.
 func (c *Controller) countRounds() {
-	c.queueing.roundOver(&c.round, &c.delay, c.Estimate())
+	c.queueing.roundOver(&c.round, &c.delay, c.Estimate(), c.congestion.random())
 	c.looks.inVain = c.looks.inVain && c.queueing.quietRounds > 0
 	c.countEmptyRounds()
-	c.queueing.unmoved.roundOver(&c.round, c.delay.grain, (c.state == Drain || c.state == Compete) && c.round.leastQueue > c.delay.target())
+	c.queueing.unmoved.roundOver(&c.round, c.delay.grain, c.queueing.randomBefore, (c.state == Drain || c.state == Compete) && c.round.leastQueue > c.delay.target())
 }
 
 // countEmptyRounds counts, while competing, the rounds in a row in which no packet met a queue that jitter does not explain. The greatest

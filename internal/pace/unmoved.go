@@ -12,17 +12,28 @@ const longerRounds = 8
 type unmoved struct {
 	rounds      int
 	least, most time.Duration // of the queue in these rounds
+	fates       tally         // of the packets that were decided in these rounds
 }
 
-// roundOver adds a round. It begins anew unless the round counts, loses nothing, and meets the queue of those before.
-func (u *unmoved) roundOver(r *round, grain time.Duration, counts bool) {
+// roundOver adds a round. It begins anew unless the round counts, meets the queue of those before, and no more is lost in all of them than
+// the path loses at random.
+func (u *unmoved) roundOver(r *round, grain time.Duration, random float64, counts bool) {
 	if u.rounds == 0 {
 		u.least, u.most = r.leastQueue, r.mostQueue
 	}
 	u.least, u.most = min(u.least, r.leastQueue), max(u.most, r.mostQueue)
-	if !counts || r.fates.lost > 0 || u.most-u.least > max(u.least/32, 2*grain) {
+	u.fates.add(r.fates)
+	if !counts || u.drops(random) || u.most-u.least > max(u.least/32, 2*grain) {
 		*u = unmoved{}
 		return
 	}
 	u.rounds++
+}
+
+// drops reports whether a queue drops: whether more is lost than random loss of that share explains.
+func (u *unmoved) drops(random float64) bool {
+	if random < leastTolerance {
+		return u.fates.lost > 0
+	}
+	return u.fates.above(random)
 }
