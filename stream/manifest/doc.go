@@ -1,6 +1,6 @@
 // Package manifest describes a file or a folder that is to travel or to be kept: a tree of files, each cut into chunks that are named by
-// their digests. Package cdc cuts them, and package pieces sends those that the other side lacks. Manifest itself reads and writes no files: the
-// example scans a folder.
+// their digests. Package cdc cuts them, and package pieces sends those that the other side lacks. Manifest itself reads and writes no files:
+// package tree does. The example scans an fs.FS.
 //
 //	m := &manifest.Manifest{Entries: []manifest.Entry{
 //		{Path: manifest.Root, Kind: manifest.Dir, Mode: 0o755},

@@ -23,12 +23,12 @@ import (
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
 	"github.com/quivernet/quiver/examples/savegame/store"
-	"github.com/quivernet/quiver/examples/savegame/tree"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/cert"
 	"github.com/quivernet/quiver/rpc/users"
 	"github.com/quivernet/quiver/stream/cdc"
+	"github.com/quivernet/quiver/stream/tree"
 )
 
 // Run runs one command line, without the program's name, and returns the exit code; an error is one line on stderr. When

@@ -19,11 +19,11 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
-	"github.com/quivernet/quiver/examples/savegame/tree"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc/users"
 	"github.com/quivernet/quiver/stream/cdc"
 	"github.com/quivernet/quiver/stream/manifest"
+	"github.com/quivernet/quiver/stream/tree"
 )
 
 // standard names standard input to put and standard output to get.

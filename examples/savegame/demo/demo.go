@@ -25,13 +25,13 @@ import (
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
 	"github.com/quivernet/quiver/examples/savegame/store"
-	"github.com/quivernet/quiver/examples/savegame/tree"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/cert"
 	"github.com/quivernet/quiver/rpc/users"
 	"github.com/quivernet/quiver/stream"
+	"github.com/quivernet/quiver/stream/tree"
 )
 
 // Options say what a demo does.

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
-	"github.com/quivernet/quiver/examples/savegame/tree"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/cert"
+	"github.com/quivernet/quiver/stream/tree"
 )
 
 // player is a client that plays, and hands a save in and out beside.

@@ -19,10 +19,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/examples/savegame/tree"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/stream"
 	"github.com/quivernet/quiver/stream/disk"
+	"github.com/quivernet/quiver/stream/tree"
 )
 
 const (

@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quivernet/quiver/examples/savegame/tree"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/users"
@@ -20,6 +19,7 @@ import (
 	"github.com/quivernet/quiver/stream/cdc"
 	"github.com/quivernet/quiver/stream/manifest"
 	"github.com/quivernet/quiver/stream/pieces"
+	"github.com/quivernet/quiver/stream/tree"
 )
 
 // closeTime is how long a client waits for its last words to arrive.

@@ -24,7 +24,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/quivernet/quiver/examples/savegame/store"
-	"github.com/quivernet/quiver/examples/savegame/tree"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/internal/testkit"
 	"github.com/quivernet/quiver/rpc"
@@ -34,6 +33,7 @@ import (
 	"github.com/quivernet/quiver/stream/cdc"
 	"github.com/quivernet/quiver/stream/manifest"
 	"github.com/quivernet/quiver/stream/pieces"
+	"github.com/quivernet/quiver/stream/tree"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }

@@ -7,9 +7,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/quivernet/quiver/examples/savegame/tree"
 	"github.com/quivernet/quiver/stream/cdc"
 	"github.com/quivernet/quiver/stream/manifest"
+	"github.com/quivernet/quiver/stream/tree"
 )
 
 // A save goes to a store, which here is a map, and from there to another place. What the store has, and what that place
