@@ -12,8 +12,7 @@ import (
 	"github.com/quivernet/quiver/stream/tree"
 )
 
-// A save goes to a store, which here is a map, and from there to another place. What the store has, and what that place
-// has, stays where it is.
+// A folder goes to a store, which here is a map, and from there to another place. Only those chunks move that the store, or that place, lacks.
 func Example() {
 	ctx, dir := context.Background(), mustTemp()
 	defer os.RemoveAll(dir)

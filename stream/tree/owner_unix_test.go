@@ -20,5 +20,5 @@ func TestTheWorkFolderIsOnesOwn(t *testing.T) {
 		return
 	}
 	_, err = openWork(target)
-	require.ErrorContains(t, err, "is not this program's folder")
+	require.ErrorContains(t, err, "is somebody else's")
 }

@@ -20,25 +20,26 @@ import (
 	"github.com/quivernet/quiver/stream/manifest"
 )
 
-// RestoreOptions say how a save is restored.
+// RestoreOptions say how [NewRestore] restores. The zero value fetches all, and replaces whatever is at the target.
 type RestoreOptions struct {
 	Local *Source // whose chunks need no fetching, most often a scan of the target; not used once NewRestore has returned; nil: none
 
-	// Look, unless nil, is called with the target right before Commit replaces it, when all else is done: its error ends the commit. It is
-	// called again with what was replaced, as somebody may have written to that in between: its error is a [*Kept].
-	Look func(ctx context.Context, target string) error
+	// MayReplace, unless nil, is asked about the target right before Commit replaces it, when all else is done: its error ends the commit. It is
+	// asked again about what was replaced, which has another path then, as somebody may have written to that in between: its error is a
+	// [*KeptError].
+	MayReplace func(ctx context.Context, p string) error
 }
 
-// Restore is a save on its way to its place. What has arrived waits in a work folder beside the target, and goes on to
+// Restore is what a manifest describes, on its way to its target. What has arrived waits in a work folder beside the target, and goes on to
 // wait there when the restore is closed, or the process killed. One goroutine at a time may use it.
 type Restore struct {
-	manifest *manifest.Manifest
-	target   string // absolute, behind links
-	work     *workFolder
-	look     func(ctx context.Context, target string) error
-	lacks    map[cdc.Digest][]place // where a chunk that is not there belongs
-	buffer   []byte                 // of a chunk
-	kept     error                  // what a commit before had replaced, a [*Kept], or nil
+	manifest   *manifest.Manifest
+	target     string // absolute, behind links
+	work       *workFolder
+	mayReplace func(ctx context.Context, p string) error
+	lacks      map[cdc.Digest][]place // where a chunk that is not there belongs
+	buffer     []byte                 // of a chunk
+	kept       error                  // what a commit before had replaced, a [*KeptError], or nil
 }
 
 // place is where a chunk belongs.
@@ -50,32 +51,41 @@ type place struct {
 // ErrBusy means that another process restores to the same place.
 var ErrBusy = errors.New("another process restores there")
 
-// NewRestore prepares to make target, which m describes: a manifest that keeps its rules. What stands there goes, once the
-// save is there; the folder that the target is in must be there. It fails with [ErrNames] and [ErrBusy]. It looks at what an
-// earlier restore of the same target has staged, and takes from options.Local what that has; the caller closes the restore.
+// NewRestore prepares to make target what m describes. What is there stays until Commit replaces it; the folder that the target is in must be
+// there. It looks at what an earlier restore of the same target has staged, and takes from RestoreOptions.Local what that has. The caller closes
+// the restore. It fails with [manifest.ErrManifest] when m breaks a rule, and with [ErrNames] and [ErrBusy].
 func NewRestore(ctx context.Context, m *manifest.Manifest, target string, o RestoreOptions) (*Restore, error) {
-	if o.Look == nil {
-		o.Look = func(context.Context, string) error { return nil }
-	}
 	target, err := resolve(target)
 	if err != nil {
 		return nil, err
+	}
+	if err := m.Check(0); err != nil {
+		return nil, fmt.Errorf("%s: %w", target, err)
 	}
 	work, err := openWork(target)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", target, err)
 	}
-	r := &Restore{m, target, work, o.Look, make(map[cdc.Digest][]place), make([]byte, cdc.MaxChunk), nil}
+	r := &Restore{m, target, work, orAnything(o.MayReplace), make(map[cdc.Digest][]place), make([]byte, cdc.MaxChunk), nil}
 	if err := r.begin(ctx, o.Local); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }
 
-// Tidy removes what a restore of the target had replaced that was killed behind that; for a target which is what it should be, so that none
-// is restored. As in Commit, look is asked about it, and the error is a [*Kept] when it is kept. What was staged goes on to wait. Tidy does
-// nothing while another process restores there, or where somebody else's folder stands in a work folder's place.
-func Tidy(ctx context.Context, target string, look func(ctx context.Context, target string) error) error {
+// orAnything returns mayReplace, or where that is nil what lets anything be replaced.
+func orAnything(mayReplace func(context.Context, string) error) func(context.Context, string) error {
+	if mayReplace == nil {
+		return func(context.Context, string) error { return nil }
+	}
+	return mayReplace
+}
+
+// Tidy removes what a restore had replaced that was killed right then. Who finds that the target is what it should be, and so restores nothing,
+// calls it; NewRestore does the same. As in Commit, mayReplace is asked, unless it is nil, and the error is a [*KeptError] when what was replaced
+// is kept. What was staged goes on to wait. Tidy does nothing while another process restores there, or where somebody else's folder stands in
+// the work folder's place.
+func Tidy(ctx context.Context, target string, mayReplace func(ctx context.Context, p string) error) error {
 	target, err := resolve(target)
 	if err != nil {
 		return err
@@ -90,7 +100,7 @@ func Tidy(ctx context.Context, target string, look func(ctx context.Context, tar
 	case err != nil:
 		return err
 	}
-	kept, err := work.recover(ctx, target, look)
+	kept, err := work.recover(ctx, target, orAnything(mayReplace))
 	if err != nil {
 		return errors.Join(err, work.release())
 	}
@@ -112,13 +122,13 @@ func resolve(target string) (string, error) {
 
 func (r *Restore) begin(ctx context.Context, local *Source) error {
 	var err error
-	if r.kept, err = r.work.recover(ctx, r.target, r.look); err != nil {
+	if r.kept, err = r.work.recover(ctx, r.target, r.mayReplace); err != nil {
 		return err
 	}
-	// Names that are too long, or that the file system takes for others of the save, fail when they are staged.
+	// Names that are too long, or that the file system takes for others of the manifest, fail when they are staged.
 	if runtime.GOOS == "windows" {
 		if bad := r.manifest.NotOnWindows(); len(bad) > 0 {
-			return fmt.Errorf("%w, %d of them: %q", ErrNames, len(bad), bad[:min(len(bad), 3)])
+			return fmt.Errorf("%s: %w, %d of them: %q", r.target, ErrNames, len(bad), bad[:min(len(bad), 3)])
 		}
 	}
 	kept, err := r.unseal()
@@ -156,12 +166,12 @@ func (r *Restore) unseal() (kept map[string]bool, err error) {
 		kinds[r.staged(i)] = r.manifest.Entries[i].Kind
 	}
 	root := r.work.root
-	return kept, fs.WalkDir(root.FS(), workNew, func(name string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(root.FS(), workNew, func(name string, d fs.DirEntry, err error) error {
 		switch kind := kinds[name]; {
 		case name == workNew && errors.Is(err, fs.ErrNotExist):
 			return nil
 		case err != nil:
-			return fmt.Errorf("work folder %s: %w", r.work.path, err)
+			return err
 		case kind == manifest.Dir && d.IsDir():
 			kept[name] = true
 			return r.work.chmod(name, 0o700) // it is read after this
@@ -173,6 +183,10 @@ func (r *Restore) unseal() (kept map[string]bool, err error) {
 		}
 		return root.Remove(name)
 	})
+	if err != nil {
+		err = fmt.Errorf("work folder %s: %w", r.work.path, err)
+	}
+	return kept, err
 }
 
 // stage makes an entry as far as it is not there, and notes which of its chunks are lacking.
@@ -239,6 +253,9 @@ func (r *Restore) Lacks() (lacks []int) {
 // Put writes a chunk, which packed holds as [cdc.Pack] packs it, wherever it belongs, and keeps nothing of packed. It
 // fails with [cdc.ErrChunk] when that is not the chunk. A chunk that is there already is no error.
 func (r *Restore) Put(c cdc.Chunk, packed []byte) error {
+	if err := r.over(); err != nil {
+		return err
+	}
 	data, err := cdc.Unpack(r.buffer, packed, c)
 	if err != nil {
 		return err
@@ -265,25 +282,36 @@ func (r *Restore) fill(c cdc.Chunk, data []byte) error {
 // Close ends the restore. What has arrived waits for the next one. It does nothing after a commit.
 func (r *Restore) Close() error { return r.work.close() }
 
-// Commit makes the save appear at its target, when no chunk is lacking: it gives files and folders their modes and times,
-// has the system keep them, and puts all in place in one step. Until that step the target stays as it was, and ctx may
-// end the commit; the restore is closed then, and a new one goes on. A folder is replaced in one step on Linux; elsewhere
-// what it replaces is moved aside first, and a crash at that moment leaves no folder, until the next NewRestore of the target
-// puts it back. With [*Kept] the save is there, and what it replaced as well.
+// over fails when the restore was closed or committed.
+func (r *Restore) over() error {
+	if r.work.root == nil {
+		return fmt.Errorf("%s: the restore is over: %w", r.target, fs.ErrClosed)
+	}
+	return nil
+}
+
+// Commit makes the target what the manifest describes, when no chunk is lacking: it gives files and folders their modes and times, has the system
+// keep them, and puts all in place in one step. Until that step the target stays as it was, and ctx may end the commit. After an error the
+// restore is only good to be closed, and a new one goes on where it was. A folder is replaced in one step on Linux; elsewhere what it replaces is
+// moved aside first, and a crash at that moment leaves no folder, until the next NewRestore of the target puts it back. With [*KeptError] the
+// target is as it should be, and what it replaced is there as well.
 func (r *Restore) Commit(ctx context.Context) error {
+	if err := r.over(); err != nil {
+		return err
+	}
 	if n := len(r.lacks); n > 0 {
-		return fmt.Errorf("%s: %d chunks are lacking", r.target, n)
+		return fmt.Errorf("%s: %d chunks of %d are lacking", r.target, n, len(r.manifest.Chunks()))
 	}
 	if err := r.seal(ctx); err != nil {
 		return err
 	}
-	if err := r.look(ctx, r.target); err != nil {
+	if err := r.mayReplace(ctx, r.target); err != nil {
 		return err
 	}
 	if err := r.work.publish(r.target); err != nil {
 		return fmt.Errorf("%s: %w", r.target, err)
 	}
-	kept, err := r.work.rescue(context.WithoutCancel(ctx), r.target, r.look)
+	kept, err := r.work.rescue(context.WithoutCancel(ctx), r.target, r.mayReplace)
 	if err != nil {
 		return errors.Join(err, r.work.release())
 	}
@@ -344,5 +372,5 @@ func tolerate(err error) error {
 // flushFolder does so with a folder that one may perhaps write to and not read: its names will be kept some seconds later.
 func flushFolder(dir string) error { return tolerate(files.SyncFolder(dir)) }
 
-// ErrNames means that this system cannot hold some names of a save, or takes two for one.
+// ErrNames means that this system cannot hold some names of a manifest, or takes two for one.
 var ErrNames = errors.New("this system cannot hold some names")

@@ -127,7 +127,7 @@ func TestRestoreGoesOn(t *testing.T) {
 	r := begun(t, from.Manifest, target, RestoreOptions{})
 	all := len(from.Manifest.Chunks())
 	require.Len(t, r.Lacks(), all)
-	require.ErrorContains(t, r.Commit(t.Context()), fmt.Sprintf("%d chunks are lacking", all))
+	require.ErrorContains(t, r.Commit(t.Context()), fmt.Sprintf("%d chunks of %d are lacking", all, all))
 	fetch(t, r, from, 2)
 	require.Len(t, r.Lacks(), all-2)
 
@@ -321,17 +321,47 @@ func TestNothingLeavesTheFolder(t *testing.T) {
 
 	bad := &manifest.Manifest{Entries: []manifest.Entry{{Path: ".", Kind: manifest.Dir},
 		{Path: "sub", Kind: manifest.Link, Target: outside}, {Path: "sub/victim", Kind: manifest.File}}}
-	require.ErrorIs(t, bad.Check(0), manifest.ErrManifest)
-	_, err = NewRestore(t.Context(), bad, filepath.Join(dir, "other"), RestoreOptions{})
-	require.Error(t, err)
+	requireRefused(t, bad, filepath.Join(dir, "other"))
 	bad.Entries[1] = manifest.Entry{Path: "../outside/new", Kind: manifest.File}
-	_, err = NewRestore(t.Context(), bad, filepath.Join(dir, "other"), RestoreOptions{})
-	require.Error(t, err)
+	requireRefused(t, bad, filepath.Join(dir, "other"))
 
 	content, err := os.ReadFile(filepath.Join(outside, "victim"))
 	require.NoError(t, err)
 	require.Equal(t, "untouched", string(content))
 	require.NoFileExists(t, filepath.Join(outside, "new"))
+}
+
+func requireRefused(t *testing.T, m *manifest.Manifest, target string) {
+	t.Helper()
+	_, err := NewRestore(t.Context(), m, target, RestoreOptions{})
+	require.ErrorIs(t, err, manifest.ErrManifest)
+	require.ErrorContains(t, err, target)
+	requireTidy(t, target)
+}
+
+// A manifest that somebody made by hand, and that breaks a rule, made a restore panic.
+func TestOnlyManifestsThatKeepTheirRules(t *testing.T) {
+	target := filepath.Join(folder(t), "target")
+	requireRefused(t, new(manifest.Manifest), target)
+	large := cdc.Chunk{Size: cdc.MaxChunk + 1}
+	requireRefused(t, &manifest.Manifest{Entries: []manifest.Entry{{Path: ".", Kind: manifest.File, Size: int64(large.Size), Chunks: []cdc.Chunk{large}}}}, target)
+}
+
+// What was closed panicked when it was used.
+func TestARestoreThatIsOver(t *testing.T) {
+	from, target := scanned(t, ScanOptions{}, game(t)), filepath.Join(folder(t), "target")
+	c := from.Manifest.Chunks()[0]
+	data, err := from.Chunk(nil, c)
+	require.NoError(t, err)
+	r := begun(t, from.Manifest, target, RestoreOptions{})
+	require.NoError(t, r.Close())
+	require.ErrorIs(t, r.Put(c, cdc.Pack(nil, data)), fs.ErrClosed)
+	r = begun(t, from.Manifest, target, RestoreOptions{Local: from})
+	require.NoError(t, r.Commit(t.Context()))
+	err = r.Commit(t.Context())
+	require.ErrorIs(t, err, fs.ErrClosed)
+	require.ErrorContains(t, err, target)
+	requireSame(t, from, target)
 }
 
 func TestTheTargetMayBeALink(t *testing.T) {

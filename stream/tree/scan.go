@@ -24,11 +24,11 @@ type ScanOptions struct {
 	Read    func(bytes int) // unless nil is called after each chunk that was read, on Scan's goroutine: to show how far it is
 }
 
-// Note says something about a path that a person should know.
+// Note says something about a path of a scan that a person should know.
 type Note struct {
-	Path string
-	Text string
-	Left bool // of Scan: the manifest does not have it
+	Path    string
+	Text    string
+	LeftOut bool // the manifest does not have it
 }
 
 func (n Note) String() string { return n.Path + ": " + n.Text }
@@ -41,8 +41,8 @@ var ErrChanged = errors.New("the file changed meanwhile; try again when nobody w
 // is read again, and fails with [ErrChanged] when that does not help. Different files are read at different moments.
 //
 // Notes tell of pipes, sockets, devices and names that no manifest holds, which are left out, and of links that lead out
-// of the folder. What cannot be read fails the scan, which names it: a save with a hole is none. The caller closes the
-// source.
+// of the folder. What cannot be read fails the scan, which names it: the manifest has all, or there is none. It fails with
+// [manifest.ErrManifest] when there is more than one can hold. The caller closes the source.
 func Scan(ctx context.Context, paths []string, o ScanOptions) (*Source, error) {
 	source := &Source{Manifest: new(manifest.Manifest), chunks: make(map[cdc.Digest]piece)}
 	s := &scan{o, source, ctx}
@@ -72,7 +72,15 @@ func (s *scan) run(paths []string) error {
 			return err
 		}
 	}
-	return s.Manifest.Check(0)
+	return s.check()
+}
+
+// check fails when a manifest cannot hold what was scanned.
+func (s *scan) check() error {
+	if err := s.Manifest.Check(0); err != nil {
+		return fmt.Errorf("%s: %w", s.roots[0], err)
+	}
+	return nil
 }
 
 func (s *scan) walk(root located) error {
@@ -99,6 +107,9 @@ func (s *scan) entry(at located) error {
 	if s.ctx.Err() != nil {
 		return context.Cause(s.ctx)
 	}
+	if len(s.Manifest.Entries) > manifest.MaxEntries {
+		return s.Manifest.Check(0) // which would fail at the end as well, and there may be many more
+	}
 	info, err := at.root.Lstat(at.name)
 	if err != nil {
 		return err
@@ -116,7 +127,7 @@ func (s *scan) entry(at located) error {
 	case fs.ModeSymlink:
 		return s.link(at)
 	case 0:
-		for range 3 { // a game that saves does not save three times in a row
+		for range 3 { // who writes a file does not write it three times in a row
 			if err = s.file(at); !errors.Is(err, ErrChanged) {
 				break
 			}
@@ -297,7 +308,7 @@ func (s *Source) add(e manifest.Entry, at located) {
 	}
 }
 
-// Chunk is ReadChunk, and fails with [ErrChanged], naming the file, when the bytes are not the chunk's any more.
+// Chunk reads a chunk of the manifest, into buffer if it fits. It fails with [ErrChanged], naming the file, when the bytes are not there any more.
 func (s *Source) Chunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 	buffer, err := s.ReadChunk(buffer, c)
 	if err == nil && cdc.Sum(buffer) != c.Digest {
@@ -306,8 +317,8 @@ func (s *Source) Chunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 	return buffer, err
 }
 
-// ReadChunk reads what is where a chunk was, into buffer if it fits. It fails with [ErrChanged] when the file cannot be read so far; whether it
-// is the chunk still is for whoever verifies it.
+// ReadChunk reads what is where a chunk was, into buffer if it fits. It fails with [ErrChanged], naming the file, when that cannot be read so
+// far. Whether the bytes are the chunk still, who gets them verifies: this saves a second look, where the other side looks anyway.
 func (s *Source) ReadChunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 	at, has := s.chunks[c.Digest]
 	if !has {

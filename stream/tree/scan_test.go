@@ -127,6 +127,18 @@ func TestScanOfOneAndOfSeveral(t *testing.T) {
 	require.ErrorContains(t, err, `exclude "[]a"`)
 }
 
+// What no manifest holds is refused as soon as there is too much of it, and the error says where, and what the limit is.
+func TestScanOfTooMany(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"a": "", "b": ""})
+	source := &Source{Manifest: &manifest.Manifest{Entries: make([]manifest.Entry, manifest.MaxEntries-1)}, chunks: make(map[cdc.Digest]piece)}
+	err := (&scan{ScanOptions{}, source, t.Context()}).run([]string{dir})
+	require.NoError(t, source.Close())
+	require.ErrorIs(t, err, manifest.ErrManifest)
+	require.ErrorContains(t, err, dir)
+	require.ErrorContains(t, err, "the limit is 1048576")
+}
+
 func TestExclude(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"logs/x": "", "keep/logs.txt": "", "keep/a.tmp": "", "b.tmp": "", "cache/sub/x": "", "cache/y": "", workPrefix + "0123456789abcdef/new/x": ""})

@@ -18,7 +18,7 @@ func TestNotes(t *testing.T) {
 	require.Equal(t, []string{".", "a", "a/in", "a/out", "abs", "b"}, pathsOf(s))
 	var left, told []string
 	for _, n := range s.Notes {
-		if n.Left {
+		if n.LeftOut {
 			left = append(left, n.Path)
 		} else {
 			told = append(told, n.Path)

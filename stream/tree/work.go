@@ -17,10 +17,10 @@ import (
 )
 
 // workPrefix begins the name of a work folder.
-const workPrefix = ".savegame-"
+const workPrefix = ".quiver-"
 
 // workName fits a work folder's name and, as good as always, nobody else's.
-var workName = regexp.MustCompile(`^\.savegame-[0-9a-f]{16}$`)
+var workName = regexp.MustCompile(`^\.quiver-[0-9a-f]{16}$`)
 
 // What is in a work folder.
 const (
@@ -31,7 +31,7 @@ const (
 	workGone  = "gone"  // what is being removed
 )
 
-// workFolder is where a save is staged, beside its place and so on the same file system.
+// workFolder is where files are staged, beside its place and so on the same file system.
 type workFolder struct {
 	path string
 	root *os.Root
@@ -45,7 +45,7 @@ var (
 )
 
 // errForeign means that somebody else made what has a work folder's name.
-var errForeign = errors.New("not this program's folder")
+var errForeign = errors.New("somebody else's, and a restore needs the name")
 
 // workPath returns the work folder of a target.
 func workPath(target string) string {
@@ -70,10 +70,12 @@ func openWork(target string) (*workFolder, error) {
 	}
 	lock, err := root.OpenFile(workLock, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, errors.Join(err, root.Close())
+		return nil, errors.Join(fmt.Errorf("work folder %s: %w", p, err), root.Close())
 	}
 	if err = tryLock(lock); errors.Is(err, files.ErrLocked) || !files.Stands(lock) { // who held it may have removed it before we got it
 		err = ErrBusy
+	} else if err != nil {
+		err = fmt.Errorf("lock in %s: %w", p, err)
 	}
 	if err != nil {
 		return nil, errors.Join(err, lock.Close(), root.Close())
@@ -89,15 +91,15 @@ func (w *workFolder) chmod(name string, mode fs.FileMode) error {
 	return tolerate(chmod(w.root, name, mode))
 }
 
-// recover clears up after a crash in publish, or behind it: what was moved aside goes back when nothing has come in its place, and else is
-// looked at as rescue does.
-func (w *workFolder) recover(ctx context.Context, target string, look func(context.Context, string) error) (kept, err error) {
+// recover clears up after a crash in publish, or behind it: what was moved aside goes back when nothing has come in its place, and else rescue
+// asks about it.
+func (w *workFolder) recover(ctx context.Context, target string, mayReplace func(context.Context, string) error) (kept, err error) {
 	if _, err := os.Lstat(target); errors.Is(err, fs.ErrNotExist) {
 		if err := os.Rename(filepath.Join(w.path, workOld), target); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 	}
-	if kept, err = w.rescue(ctx, target, look); err != nil {
+	if kept, err = w.rescue(ctx, target, mayReplace); err != nil {
 		return nil, err
 	}
 	return kept, errors.Join(w.drop(workOld), w.drop(workReady))
@@ -138,26 +140,28 @@ func (w *workFolder) swap(ready, target string) error {
 	return nil
 }
 
-// Kept means that the save is at its place, and that what stood there was written to at the last moment and is kept beside it.
-type Kept struct{ Path string }
+// KeptError means that the restore is done, and that what stood at its target was written to at the last moment and is kept beside it.
+type KeptError struct {
+	Path string // of what is kept
+}
 
-func (e *Kept) Error() string {
+func (e *KeptError) Error() string {
 	return "what was there was written to at the last moment, and is kept as " + e.Path
 }
 
-// rescue looks at what was replaced, and returns a [*Kept] when it had to move that to a name of its own. When ctx ends first, all stays
+// rescue asks about what was replaced, and returns a [*KeptError] when it had to move that to a name of its own. When ctx ends first, all stays
 // where it is.
-func (w *workFolder) rescue(ctx context.Context, target string, look func(context.Context, string) error) (kept, err error) {
+func (w *workFolder) rescue(ctx context.Context, target string, mayReplace func(context.Context, string) error) (kept, err error) {
 	for _, name := range []string{workReady, workOld} {
 		replaced := filepath.Join(w.path, name)
-		if _, err := os.Lstat(replaced); err != nil || look(ctx, replaced) == nil {
+		if _, err := os.Lstat(replaced); err != nil || mayReplace(ctx, replaced) == nil {
 			continue
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		aside := beside(target)
-		kept, err = errors.Join(kept, &Kept{aside}), errors.Join(err, os.Rename(replaced, aside))
+		kept, err = errors.Join(kept, &KeptError{aside}), errors.Join(err, os.Rename(replaced, aside))
 	}
 	return kept, err
 }
@@ -174,8 +178,8 @@ func beside(target string) string {
 	}
 }
 
-// drop removes what a save has replaced. It is renamed first: a part of it, which a crash may leave, would look to the next restore like a save
-// in which somebody has deleted files.
+// drop removes what was replaced. It is renamed first: a part of it, which a crash may leave, would look to the next restore like something in
+// which somebody has deleted files.
 func (w *workFolder) drop(name string) error {
 	if err := w.remove(workGone); err != nil {
 		return err

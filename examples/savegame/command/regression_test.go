@@ -46,10 +46,10 @@ func TestOnlyWorkFoldersAreLeftOut(t *testing.T) {
 	one := newMachine(t, startServer(t).paste)
 	two := one.another()
 	one.write("world/a", "1")
-	one.write("world/.savegame-settings", "mine")
+	one.write("world/.quiver-settings", "mine")
 	one.ok("put", one.path("world"))
 	two.ok("get", "world", two.path("world"))
-	two.holds("world/.savegame-settings", "mine")
+	two.holds("world/.quiver-settings", "mine")
 }
 
 // What a game saved while a get flushed its files was lost.
@@ -69,7 +69,7 @@ func TestGetLooksAgainRightBeforeItReplaces(t *testing.T) {
 
 	get := start(t, nil, two.args("get", "world", two.path("world"))...)
 	for sealed := false; !sealed && get.stdout.String() == ""; { // until the first staged file has its time
-		staged, err := filepath.Glob(filepath.Join(two.dir, ".savegame-*", "new", "level"))
+		staged, err := filepath.Glob(filepath.Join(two.dir, ".quiver-*", "new", "level"))
 		require.NoError(t, err)
 		if len(staged) > 0 {
 			info, err := os.Stat(staged[0])

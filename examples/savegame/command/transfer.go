@@ -130,7 +130,7 @@ func (p *putting) scan(ctx context.Context, paths []string) (err error) {
 		return err
 	}
 	for _, n := range p.source.Notes {
-		if n.Left {
+		if n.LeftOut {
 			p.left++
 			fmt.Fprintf(p.ErrWriter, "left out: %s\n", plain(n.String()))
 		} else {
@@ -358,7 +358,7 @@ func (g *getting) look(ctx context.Context, path string, m *manifest.Manifest) (
 // in none, and stays where the rest is m already.
 func (g *getting) knows(local *tree.Source, m *manifest.Manifest) (bool, error) {
 	entries, data := local.Manifest.Entries, local.Manifest.Data()
-	if slices.ContainsFunc(local.Notes, func(n tree.Note) bool { return n.Left }) {
+	if slices.ContainsFunc(local.Notes, func(n tree.Note) bool { return n.LeftOut }) {
 		return local.Manifest.Digest() == m.Digest(), nil
 	}
 	if len(entries) == 1 && entries[0].Kind == manifest.Dir {
@@ -372,7 +372,7 @@ func (g *getting) knows(local *tree.Source, m *manifest.Manifest) (bool, error) 
 // restore makes a path of this machine hold the version.
 func (g *getting) restore(ctx context.Context, d *desk.Download, path string, local *tree.Source) error {
 	begin, received := time.Now(), int64(0)
-	r, err := tree.NewRestore(ctx, d.Manifest, path, tree.RestoreOptions{Local: local, Look: g.lookAgain(d)})
+	r, err := tree.NewRestore(ctx, d.Manifest, path, tree.RestoreOptions{Local: local, MayReplace: g.lookAgain(d)})
 	if err != nil {
 		return err
 	}
@@ -400,9 +400,9 @@ func (g *getting) lookAgain(d *desk.Download) func(ctx context.Context, path str
 	}
 }
 
-// noteKept notes a [*tree.Kept] for the end of the command, and returns other errors.
+// noteKept notes a [*tree.KeptError] for the end of the command, and returns other errors.
 func (g *getting) noteKept(err error) error {
-	if errors.As(err, new(*tree.Kept)) {
+	if errors.As(err, new(*tree.KeptError)) {
 		g.changed, err = fail(exitConflict, "%w", err), nil
 	}
 	return err
