@@ -273,7 +273,9 @@ func (c *Conn) finish() {
 	joined := w.lobby.detach(c)
 	if !joined {
 		c.trace.Ended("the handshake failed")
-		w.logs.Stranger(logs.Failed, "handshake failed", "conn", c, "error", c.closeError())
+		if !c.refused.Load() {
+			w.logs.Stranger(logs.Failed, "handshake failed", "conn", c, "error", c.closeError())
+		}
 	}
 	close(c.done)
 	w.drive.Signal()

@@ -32,6 +32,7 @@ type handshake struct {
 type verdict struct {
 	identity string
 	err      error
+	failures int  // logins of the client's address that Authenticate has refused
 	loggedIn bool // Login has run
 }
 
@@ -177,7 +178,7 @@ func (h *handshake) ask(token []byte) {
 	}
 	v := verdict{err: errNoAnswer}
 	defer func() {
-		if h.heard(token, v.err) {
+		if h.heard(token, &v) {
 			h.verdict <- v
 		}
 	}()
@@ -198,10 +199,10 @@ func (h *handshake) turn(token []byte) (may bool) {
 
 // heard notes the verdict of Authenticate on a token, and reports whether to tell the client. A verdict that the client is not told is
 // not noted as success either, so that it cannot find it out by a later login.
-func (h *handshake) heard(token []byte, err error) (tell bool) {
-	late, gone := !time.Now().Before(h.deadline), h.ctx.Err() != nil
+func (h *handshake) heard(token []byte, v *verdict) (tell bool) {
+	err, late, gone := v.err, !time.Now().Before(h.deadline), h.ctx.Err() != nil
 	silent := late || err == errNoAnswer || gone && errors.Is(err, context.Canceled) // then err says nothing about the token
-	h.conn.world.lobby.heard(h.conn.visit, token, err != nil && !silent, err == nil && !silent && !gone)
+	v.failures = h.conn.world.lobby.heard(h.conn.visit, token, err != nil && !silent, err == nil && !silent && !gone)
 	return !late && !gone
 }
 
@@ -216,13 +217,24 @@ func (h *handshake) answer(v verdict) {
 	switch {
 	case c.closing.Load():
 	case v.err != nil:
-		c.world.logs.Stranger(logs.Login, "login refused", "conn", c, "error", v.err)
-		c.Close(PreLoginFailure, v.err.Error())
+		h.refuse(v)
 	case len(v.identity) > control.MaxIdentity:
 		h.fail(violationf(PreLoginFailure, "Authenticate returned an identity of %d bytes, the limit is %d", len(v.identity), control.MaxIdentity))
 	default:
 		h.welcome(v.identity)
 	}
+}
+
+// refuse tells the client that its login was refused, and the log as well, how often that address was if it was not the first time.
+func (h *handshake) refuse(v verdict) {
+	c := h.conn
+	args := []any{"conn", c, "error", v.err}
+	if v.failures > 1 {
+		args = append(args, "failures", v.failures)
+	}
+	c.refused.Store(true)
+	c.world.logs.Stranger(logs.Login, "login refused", args...)
+	c.Close(PreLoginFailure, v.err.Error())
 }
 
 // logIn has Config.Login decide, on the world's goroutine, which sends the verdict. First it ends the connections that c replaces, because

@@ -225,18 +225,20 @@ func (l *lobby) turn(v *visit, token []byte) (may bool, pause time.Duration) {
 	return false, 0
 }
 
-// heard notes that Authenticate has answered, and whether it refused the token or let it pass.
-func (l *lobby) heard(v *visit, token []byte, refused, passed bool) {
+// heard notes that Authenticate has answered, and whether it refused the token or let it pass. It returns how many of the client's address
+// were refused.
+func (l *lobby) heard(v *visit, token []byte, refused, passed bool) (failures int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.door.Answered(v)
 	l.answered.Broadcast()
 	switch {
 	case refused:
-		l.door.Refused(v, token, time.Now())
+		return l.door.Refused(v, token, time.Now())
 	case passed:
 		l.door.Failures.Passed(token)
 	}
+	return 0
 }
 
 // identify notes the identity of a connection, before it has joined.

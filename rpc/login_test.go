@@ -2,11 +2,16 @@ package rpc
 
 import (
 	"context"
+	"errors"
+	"log/slog"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // TestLoginThatPanics: the client is told, what it was given is gone, and the world goes on.
@@ -54,6 +59,30 @@ func (n *network) logIn() {
 
 // TestLoginComesBehindTheEndBefore: what a game saves in OnDisconnect it may load in Login, whether the player has left and come again before
 // the world looked, or logs in from elsewhere. The progress of an old connection would else be lost, and the new one's overwrite it.
+// TestARefusedLoginIsOneLine: it was two warnings, and none said that an address tried again and again.
+func TestARefusedLoginIsOneLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &testkit.Log{}
+		n := &network{t: t, server: newTestWorld(t, Config{Logger: slog.New(slog.NewTextHandler(log, nil)),
+			Authenticate: func(context.Context, []byte) (string, error) { return "", errors.New("the token is unknown") }})}
+		for range 3 {
+			_, err := n.connectFrom(&net.UDPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 1234}, newTestWorld(t, Config{}))
+			require.ErrorContains(t, err, "the token is unknown")
+			time.Sleep(2 * time.Second) // a warning of each kind a second
+			synctest.Wait()
+		}
+		lines := log.With("level=WARN")
+		require.Len(t, lines, 3, "%q", lines)
+		for _, line := range lines {
+			require.Contains(t, line, `msg="login refused"`)
+			require.Contains(t, line, "conn.addr=192.0.2.7:1234")
+			require.Contains(t, line, `error="the token is unknown"`)
+		}
+		require.NotContains(t, lines[0], "failures=")
+		require.Contains(t, lines[2], "failures=3")
+	})
+}
+
 func TestLoginComesBehindTheEndBefore(t *testing.T) {
 	for name, leaves := range map[string]bool{"left": true, "from elsewhere": false} {
 		t.Run(name, func(t *testing.T) {

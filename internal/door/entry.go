@@ -117,8 +117,8 @@ func (e *Entry[C]) MayAsk(v *Visit[C], token []byte, now time.Time) (may bool, p
 	return may, pause
 }
 
-// Refused notes that Authenticate refused the token of a visit's client.
-func (e *Entry[C]) Refused(v *Visit[C], token []byte, now time.Time) {
-	e.Failures.Failed(v.From(), token, now)
+// Refused notes that Authenticate refused the token of a visit's client, and returns how many of its address it has refused.
+func (e *Entry[C]) Refused(v *Visit[C], token []byte, now time.Time) (count int) {
 	e.Counts.LoginsFailed++
+	return e.Failures.Failed(v.From(), token, now)
 }
