@@ -134,8 +134,8 @@ func (w *World) onInitial(ctx context.Context, client *quic.ClientInfo) (context
 func (l *Listener) Addr() net.Addr { return l.listener.Addr() }
 
 // Close stops accepting, closes the listener's connections with HostClosedConnection, and returns when they have ended and the
-// socket is free: at once when there are none, and none was closed a moment ago, else after about two seconds at most. To tell clients a
-// code and a reason of the game's call [World.Close] before.
+// socket is free: at once when there are none, and none was closed a moment ago, or when their clients had nothing to say, else after
+// about two seconds at most. To tell clients a code and a reason of the game's call [World.Close] before.
 func (l *Listener) Close() error {
 	var err error
 	l.close.Do(func() { err = l.shutdown() })
@@ -148,7 +148,7 @@ func (l *Listener) shutdown() error {
 	l.accepting.Wait()
 	conns, linger := l.snapshot()
 	for c, conn := range conns {
-		linger = max(linger, quicconn.LingerTime(conn))
+		linger = max(linger, lingerTime(c, conn))
 		c.Close(HostClosedConnection, "the server closed its listener")
 	}
 	for c := range conns {
@@ -162,6 +162,16 @@ func (l *Listener) shutdown() error {
 		err = errors.Join(err, l.socket.Close())
 	}
 	return err
+}
+
+// lingerTime returns how long a connection should still answer: not at all when its peer has been silent for as long, for then it is about to
+// send nothing.
+func lingerTime(c *Conn, conn *quic.Conn) time.Duration {
+	linger := quicconn.LingerTime(conn)
+	if c.link.Silence() >= linger {
+		return 0
+	}
+	return linger
 }
 
 // snapshot returns the connections, and how long those that have ended must still answer.
@@ -210,7 +220,7 @@ func (l *Listener) keep(c *Conn, conn *quic.Conn) {
 	defer l.mu.Unlock()
 	l.conns[c] = conn
 	context.AfterFunc(conn.Context(), func() {
-		linger := time.Now().Add(quicconn.LingerTime(conn))
+		linger := time.Now().Add(lingerTime(c, conn))
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		delete(l.conns, c)

@@ -188,6 +188,9 @@ func TestCloseOfAWorldIsRepeated(t *testing.T) {
 		c, err := DialPacket(t.Context(), near, far.LocalAddr(), clientTLS, client.World)
 		require.NoError(t, err)
 		time.Sleep(time.Second)
+		_ = c.SendMessage(1, make([]byte, 100))
+		client.Tick(time.Now())
+		time.Sleep(30 * time.Millisecond)
 		far.To(near).Dark(20 * time.Millisecond)
 		require.NoError(t, server.Close(t.Context(), 1024, "maintenance"))
 		free := make(chan error, 1)
@@ -204,6 +207,34 @@ func TestCloseOfAWorldIsRepeated(t *testing.T) {
 		require.EqualError(t, told, "rpc: connection closed by the peer: Code(1024): maintenance")
 		require.NoError(t, errors.Join(near.Close(), far.Close()))
 	})
+}
+
+// TestIdleServerStopsAtOnce: a server without a client, or whose client had nothing to say, waited three probe timeouts for packets that
+// nobody was about to send: up to a second, as the round trips of a handshake are long where the processor is busy.
+func TestIdleServerStopsAtOnce(t *testing.T) {
+	for name, clients := range map[string]int{"no client": 0, "an idle one": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
+				near, far := netsim.Pipe(netsim.Config{Delay: 100 * time.Millisecond}, netsim.Config{Delay: 100 * time.Millisecond})
+				serverTLS, clientTLS := credentials(t)
+				listener, err := ListenPacket(far, serverTLS, server.World)
+				require.NoError(t, err)
+				for range clients {
+					_, err = DialPacket(t.Context(), near, far.LocalAddr(), clientTLS, client.World)
+					require.NoError(t, err)
+				}
+				time.Sleep(5 * time.Second)
+				began := time.Now()
+				require.NoError(t, server.Close(t.Context(), HostClosedConnection, "the server shuts down"))
+				require.NoError(t, listener.Close())
+				require.Equal(t, began, time.Now())
+				time.Sleep(time.Second)
+				require.Empty(t, client.lobby.all(), "and the client knows")
+				require.NoError(t, errors.Join(near.Close(), far.Close()))
+			})
+		})
+	}
 }
 
 func TestDialFails(t *testing.T) {

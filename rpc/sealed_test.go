@@ -339,6 +339,7 @@ func TestNoSealedCarrier(t *testing.T) {
 		require.Equal(t, "closed", n.server.joined[0].Stats().Sealed.State, "nothing came there")
 		require.NoError(t, listener.Close())
 		n.close()
+		require.NoError(t, end.Wait(t.Context()))
 		require.NoError(t, errors.Join(a.Close(), b.Close()))
 	})
 }

@@ -61,6 +61,7 @@ type Link struct {
 	queued   queued    // bounds the datagrams in the carrier's queue
 	mtu      mtu       // how large the next datagram may be
 	pacer    pacer     // when it may leave
+	heard    time.Time // when a machine last got something, or when the link began
 
 	// The writer's sleep, in which it has no goroutine. Guarded by mu too.
 	parked bool        // the writer has found nothing to do, and will not look again unless it is woken
@@ -98,6 +99,7 @@ func New(c Carrier, cfg Config, play Play, extensions ...Extension) *Link {
 		slots:   []slot{{Machine: play, first: play.FirstByte(), second: play.FirstByte()}},
 		writing: make(chan struct{}, 1),
 		done:    make(chan struct{}),
+		heard:   time.Now(),
 	}
 	for _, e := range extensions {
 		l.slots = append(l.slots, slot{Machine: e, first: e.FirstByte(), second: e.SecondByte(), extension: e})
@@ -219,4 +221,11 @@ func (l *Link) woken() bool {
 		woken = l.slots[i].Wake() || woken
 	}
 	return woken
+}
+
+// Silence returns for how long nothing has come for a machine. It takes the lock.
+func (l *Link) Silence() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.heard)
 }

@@ -116,6 +116,7 @@ func (l *Link) deliver(now time.Time, datagram []byte, lent bool) error {
 		}
 		return nil
 	}
+	l.heard = now
 	switch {
 	case s.extension != nil:
 		l.counts.otherIn.Add(uint64(len(datagram)))
