@@ -29,13 +29,12 @@ type Store interface {
 	// reads data until it returns.
 	Put(ctx context.Context, key string, data []byte) error
 
-	// Start begins a Put and returns when it has read data, or with the error with which that has failed already, as fs.ErrExist always does. What it
-	// returns waits for the rest of the Put, and is called once, on any goroutine: so who has many objects keeps none of them until it is durable.
+	// Start begins a Put, and returns when it has read data. If the Put has failed by then, Start fails: with fs.ErrExist it always does. wait
+	// returns when the Put is done. It is called once, on any goroutine. So who puts many objects need not keep them until they are durable.
 	Start(ctx context.Context, key string, data []byte) (wait func() error, err error)
 
-	// List returns the objects in a folder, which is what stands before a slash of their keys, and in the folders in it; all
-	// when dir is empty. Those of one folder are in the order of their names. A folder that cannot be read is an error, behind which it goes on. An object that is
-	// put or deleted meanwhile may be in it or not.
+	// List returns the objects below a folder, dir/ being how their keys begin; all when dir is empty. Those of one folder are in the order of
+	// their names. A folder that cannot be read is an error, and List goes on behind it. It may have an object that is put or deleted meanwhile.
 	List(ctx context.Context, dir string) iter.Seq2[Object, error]
 
 	// Delete takes objects away, durably when it returns. One that is not there is no error.

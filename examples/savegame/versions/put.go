@@ -203,7 +203,9 @@ func (p *Put) wrote(o *object, size int64, err error) error {
 
 // fails says why an object was not stored, and notes whether there was no room.
 func (p *Put) fails(err error) error {
-	p.full.Store(isFull(err))
+	if isFull(err) {
+		p.full.Store(true) // and it stays so, whatever the others fail with that it ends
+	}
 	return fmt.Errorf("storing the content: %w", err)
 }
 

@@ -45,6 +45,17 @@ func TestPutMendsADamagedManifest(t *testing.T) {
 	}
 }
 
+// A put that had found no room forgot that when its other chunks, which it ends, failed for another reason: what had arrived stayed in the way.
+func TestNoRoomIsNotForgotten(t *testing.T) {
+	p := newPlace(t, Config{})
+	put, err := p.user("alice").Begin(t.Context(), Request{Name: "world", Machine: "pc"})
+	require.NoError(t, err)
+	defer put.Abandon()
+	require.Error(t, put.fails(new(Full)))
+	require.Error(t, put.fails(context.Canceled))
+	require.True(t, put.full.Load())
+}
+
 // What the record of a kept conflict displaced was told to nobody.
 func TestWhatAKeptConflictDisplacedIsTold(t *testing.T) {
 	const size = 100_000

@@ -239,7 +239,7 @@ func decode(name string, number int, b []byte) Version {
 	return Version{Name: name, Number: number, Kind: Damaged}
 }
 
-// maxMachine bounds what the name of a kept conflict has of a machine's.
+// maxMachine is how many bytes of the machine's name go into the name of a save that KeepBoth makes.
 const maxMachine = 20
 
 // escaped are the characters that escape writes as their bytes in hex.
