@@ -57,8 +57,6 @@ func (n *network) logIn() {
 	n.tick(3)
 }
 
-// TestLoginComesBehindTheEndBefore: what a game saves in OnDisconnect it may load in Login, whether the player has left and come again before
-// the world looked, or logs in from elsewhere. The progress of an old connection would else be lost, and the new one's overwrite it.
 // TestARefusedLoginIsOneLine: it was two warnings, and none said that an address tried again and again.
 func TestARefusedLoginIsOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -83,6 +81,8 @@ func TestARefusedLoginIsOneLine(t *testing.T) {
 	})
 }
 
+// TestLoginComesBehindTheEndBefore: what a game saves in OnDisconnect it may load in Login, whether the player has left and come again before
+// the world looked, or logs in from elsewhere. The progress of an old connection would else be lost, and the new one's overwrite it.
 func TestLoginComesBehindTheEndBefore(t *testing.T) {
 	for name, leaves := range map[string]bool{"left": true, "from elsewhere": false} {
 		t.Run(name, func(t *testing.T) {
