@@ -203,6 +203,27 @@ var mistakes = map[string]struct {
 	"waits": {func(*rpctest.Network) { <-make(chan bool) }, "TestMistakes: no tick for 1h0m0s of virtual time"},
 }
 
+// A client that comes again in the world that it has ticks as often as before: what it simulates in OnTick would run faster each time.
+func TestWorldThatComesAgainTicksOnce(t *testing.T) {
+	rpctest.Run(t, rpctest.Average, func(t *testing.T, net *rpctest.Network) {
+		server, _ := newWorld(t, net, rpc.Config{}, nil)
+		net.Server(server)
+		client, _ := newWorld(t, net, rpc.Config{}, nil)
+		for range 3 {
+			net.Client(client).Close(2000, "comes again")
+			net.Advance(3 * time.Second)
+		}
+		ticks, flushes := 0, 0
+		net.OnTick(func(time.Time) { ticks++ })
+		client.OnTick(func(time.Time) { flushes++ })
+		net.Client(client)
+		net.Advance(time.Second)
+		if ticks == 0 || flushes != ticks {
+			t.Errorf("the world flushed %d times in %d ticks", flushes, ticks)
+		}
+	})
+}
+
 // TestMistakes has this program run again, once for each mistake, because some of them end it.
 func TestMistakes(t *testing.T) {
 	const variable = "RPCTEST_MISTAKE"
