@@ -280,13 +280,13 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 		return nil, err
 	}
 
-	// The actor lives from here on: its constructor may call, open and destroy it.
+	// The actor lives from here on: its constructor may call, open, tear off and destroy it.
 	w.actors.number(a)
 	a.listAt(owner, conn)
 	w.actors.add(a)
 	w.relevance.join(a)
 	err := w.construct(a, set)
-	if a.dead {
+	if a.dead || a.torn && err == nil {
 		return a, nil
 	}
 

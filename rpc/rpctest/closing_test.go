@@ -213,6 +213,21 @@ func TestLevelUnloadedEndsTheCopy(t *testing.T) {
 	})
 }
 
+// What its own set tears off opens for nobody afterwards: not for its owner, and not for who joins later.
+func TestTornOffBeforeItOpens(t *testing.T) {
+	off(t, func(t *testing.T, net *rpctest.Network) {
+		c := newCamp(t, net, 1, rpc.Config{})
+		s := c.spawn(0, func(s *trooper) { require.NoError(t, s.actor.TearOff()) })
+		require.True(t, s.actor.Alive() && s.actor.TornOff())
+		late := newBarracks(t, rpc.Config{})
+		net.Client(late.World)
+		net.Advance(settle)
+		for _, b := range append(c.clients, late) {
+			require.Empty(t, refs(b))
+		}
+	})
+}
+
 // 12.3e: after the last update the channel closes; the client's copy lives on, becomes its own authority, and TornOff runs.
 func TestTornOffCopiesAreTheClientsOwn(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
