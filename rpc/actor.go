@@ -121,10 +121,11 @@ func OnlyRelevantToOwner() SpawnOption { return func(a *Actor) { a.relevancy.onl
 func RelevantAsOwner() SpawnOption { return func(a *Actor) { a.relevancy.asOwner = true } }
 
 // Spawn makes an actor of b's class, which owner owns, or the server itself (nil). It calls set, unless that is nil, with the object that
-// b's constructor returned, and opens the actor for the connection that owns it: the open carries the states as set leaves them. When one
-// of them is beyond a bound Spawn destroys the actor, and the error names the field. Spawn returns the object too. After a connection has
-// ended and OnDisconnect has run, the actors that it owns are destroyed, and all that they own in turn; [World.SetOwner] in OnDisconnect
-// keeps those that shall stay. UE: SpawnActorDeferred; there only the controller and its pawn are destroyed.
+// b's constructor returned, and opens the actor for the connection that owns it: the open carries the states as set leaves them. A call to
+// a client from the constructor or set, or an OpenTo there, opens the actor earlier, without the states, which follow in no order with calls:
+// make it after Spawn. When a state is beyond a bound Spawn destroys the actor, and the error names the field. Spawn returns the object too.
+// After a connection has ended and OnDisconnect has run, the actors that it owns are destroyed, and all that they own in turn;
+// [World.SetOwner] in OnDisconnect keeps those that shall stay. UE: SpawnActorDeferred; there only the controller and its pawn are destroyed.
 func Spawn[T any](b *Binding[T], owner Owner, set func(object T), options ...SpawnOption) (*Actor, T, error) {
 	var object T
 	a, err := b.world.spawn(b.untyped.class, owner, options, filler(&object, set))

@@ -106,9 +106,9 @@ func (a *Actor) checkAuthority(by string) error {
 }
 
 // TearOff lets go of the actor: its clients get its present state with the last message of its channels, and keep their copies as their
-// own. Calls that were made before still arrive. From then on the actor is open for nobody and opens for nobody: on both sides calls
-// run where they are made, except Client RPCs to its owner, which return ErrClosed on the server. Destroy it when this side needs it no
-// more; clients destroy their copies with [World.Destroy]. Server only. UE: TearOff.
+// own. Calls that were made before still arrive, except those of [ForceQueue] that wait. From then on the actor is open for nobody and
+// opens for nobody: on both sides calls run where they are made, except Client RPCs to its owner, which return ErrClosed on the server.
+// Destroy it when this side needs it no more; clients destroy their copies with [World.Destroy]. Server only. UE: TearOff.
 func (a *Actor) TearOff() error {
 	if a.made() && a.torn && !a.dead {
 		return nil

@@ -65,7 +65,7 @@ const (
 	ControlChannelMessageFail
 	// ControlChannelMessagePayloadFail: a handshake message that cannot be decoded.
 	ControlChannelMessagePayloadFail
-	// PreLoginFailure: Config.Authenticate refused the token.
+	// PreLoginFailure: Config.Authenticate refused the token, or Config.Login the client; the reason is the text of the error.
 	PreLoginFailure
 	// ServerFull: a limit on connections, handshakes or memory is reached.
 	ServerFull

@@ -274,7 +274,9 @@ func ForceSend() MethodOption { return func(m *method) { m.policy |= forceSend }
 // ForceQueue makes calls of an unreliable Client or Multicast RPC leave behind the states and lists of their actor, in the next Flush
 // that [UpdateRate] lets update it. So the handler finds the states of that Flush, and OnRep has run, unless packets are lost or overtake
 // each other. Calls wait as long as the states wait, for the path, the rate or the client's open, however long that is; beyond 8 KiB
-// an actor they are dropped, and counted in Drops.Saturated. An argument has at most 1,000 bytes. UE: ForceQueue.
+// an actor they are dropped, and counted in Drops.Saturated. So are those that wait when the actor closes for the client, as Drops.ActorClosed:
+// one that is made in the tick in which its actor is destroyed or torn off reaches no client. The close of an actor that falls asleep waits
+// for them. An argument has at most 1,000 bytes. UE: ForceQueue.
 func ForceQueue() MethodOption { return func(m *method) { m.policy |= forceQueue } }
 
 // mustForce panics when m cannot have its send policy.

@@ -20,7 +20,7 @@ import (
 // The game changes the struct in place. At each Flush the server encodes it and compares each field with its last encoding, so a
 // change below the quantum, or from NaN to NaN, sends nothing. Fields that have changed go to each client behind calls and before
 // bulk; when a packet is lost, the newest values of its fields go again. The open carries all fields, so a client's object has them
-// before any call. Otherwise calls and states are not ordered with each other.
+// before any call, unless the server's constructor or set made one: see [Spawn]. Otherwise calls and states are not ordered with each other.
 //
 // A client may write its own copy, to predict for example: nobody is told, and what it wrote stays until the server changes that field.
 //
