@@ -310,17 +310,21 @@ func (k *clerk) get(ctx context.Context, u *versions.User, a getArgs) (none rpc.
 		return none, err
 	}
 	defer c.Close()
-	size := int64(len(c.Manifest))
+	size := c.ManifestSize()
 	if err := k.server.memory.take(k.user, size); err != nil {
 		return none, err
 	}
 	defer k.server.memory.give(k.user, size)
+	b, err := c.Manifest(ctx)
+	if err != nil {
+		return none, err
+	}
 	t := k.talk(a.Number, a.Rate)
 	text, _ := json.Marshal(c.Version) // never fails: there are only strings, numbers and a time
 	if err := t.SendBlob(ctx, versionBlob, text); err != nil {
 		return none, err
 	}
-	lacks, err := t.Offer(ctx, c.Manifest, c.Chunks())
+	lacks, err := t.Offer(ctx, b, c.Chunks())
 	if err != nil {
 		return none, err
 	}

@@ -42,7 +42,12 @@ func Example() {
 		return
 	}
 	defer c.Close()
-	m, err := manifest.Parse(c.Manifest, 0)
+	b, err := c.Manifest(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	m, err := manifest.Parse(b, 0)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -135,10 +135,12 @@ func get(ctx context.Context, u *User, name string, number int) (s save, err err
 		return s, err
 	}
 	defer c.Close()
-	if s.manifest, err = manifest.Parse(c.Manifest, 0); err != nil {
+	if s.bytes, err = c.Manifest(ctx); err != nil {
 		return s, err
 	}
-	s.bytes = c.Manifest
+	if s.manifest, err = manifest.Parse(s.bytes, 0); err != nil {
+		return s, err
+	}
 	for i, id := range s.manifest.Chunks() {
 		packed, err := c.Chunk(ctx, i)
 		if err != nil {

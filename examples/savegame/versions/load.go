@@ -44,7 +44,7 @@ func (u *User) load(ctx context.Context, known map[string][]Version) error {
 	for _, known := range u.names {
 		records -= int64(len(known))
 	}
-	u.names = names
+	u.names, u.sorted = names, nil
 	u.charge(recordBytes * records)
 	return nil
 }
@@ -138,7 +138,7 @@ func (u *User) learn(ctx context.Context, v Version) error {
 	if known {
 		return nil
 	}
-	chunks, _, err := u.manifest(ctx, v.Content)
+	chunks, err := u.manifest(ctx, v.Content)
 	switch {
 	case err == nil:
 		u.mu.Lock()
@@ -153,15 +153,15 @@ func (u *User) learn(ctx context.Context, v Version) error {
 }
 
 // manifest reads a manifest. With ErrDamaged the store has none that can be used, and the next put of it brings it back.
-func (u *User) manifest(ctx context.Context, digest cdc.Digest) (chunks []cdc.Chunk, b []byte, err error) {
-	id := cdc.Chunk{Digest: digest}
-	if b, err = u.fetch(ctx, id); err != nil {
-		return nil, nil, fmt.Errorf("its manifest: %w", err)
+func (u *User) manifest(ctx context.Context, digest cdc.Digest) (chunks []cdc.Chunk, err error) {
+	b, err := u.fetch(ctx, cdc.Chunk{Digest: digest})
+	if err != nil {
+		return nil, fmt.Errorf("its manifest: %w", err)
 	}
 	if _, chunks, err = u.all.parse(b, 0); err != nil {
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	return chunks, b, err
+	return chunks, err
 }
 
 // fetch reads a chunk or a manifest. With ErrDamaged the store has it not, or has other bytes: it is spoiled then.

@@ -55,6 +55,7 @@ type Put struct {
 	bytes   []byte // of the manifest
 	version Version
 	content *content    // nil before Lacks
+	named   int         // manifests and chunks that the user remembers for it, whether they came or not
 	mends   bool        // Lacks has found that the newest version has the content, and lacks some of it
 	full    atomic.Bool // there was no room for it
 	ended   atomic.Bool
@@ -131,6 +132,7 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	c := u.know(v.Content, chunks)
+	p.named = 1 + len(chunks)
 	lacks, needs := c.lacks()
 	if err := u.over(disk, u.kept(), needs+store.Occupied(int64(len(b)))+recordBytes); err != nil {
 		return nil, err
@@ -284,15 +286,22 @@ func (p *Put) Abandon() {
 	if !p.end() {
 		return
 	}
-	ctx, before := context.Background(), time.Unix(0, 0) // nothing was stored before that: only what never came is forgotten
+	u, ctx, before := p.user, context.Background(), time.Unix(0, 0) // nothing was stored before that: only what never came is forgotten
 	if p.full.Load() {
 		before = ever
 	}
-	if p.user.lock(ctx) == nil {
-		_ = p.user.free(ctx, before) // or Collect does
-		p.user.records.Unlock()
+	if p.named == 0 || u.lock(ctx) != nil {
+		return
+	}
+	defer u.records.Unlock()
+	if u.abandoned += p.named; p.full.Load() || u.abandoned > u.swept/sweepPart {
+		_ = u.free(ctx, before) // or Collect does
 	}
 }
+
+// sweepPart is what part of all that free last looked at abandoned puts may name until it looks again: who begins small puts and abandons them
+// would else have it look at all chunks of all versions for each.
+const sweepPart = 8
 
 // end reports whether it is the put's end.
 func (p *Put) end() bool {

@@ -230,6 +230,7 @@ func (u *User) forget(ctx context.Context, name string, versions []Version) erro
 	u.names[name] = slices.DeleteFunc(slices.Clone(u.names[name]), func(v Version) bool { return slices.Contains(versions, v) })
 	if len(u.names[name]) == 0 {
 		delete(u.names, name)
+		u.sorted = nil
 	}
 	bytes := recordBytes * int64(len(versions))
 	u.charge(-bytes)
@@ -289,7 +290,7 @@ func (u *User) free(ctx context.Context, before time.Time) error {
 func (u *User) takeOut(before int64) (out []*object) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.damaged() {
+	if u.abandoned = 0; u.damaged() {
 		return nil
 	}
 	needed, had := u.needed(false), len(u.objects)
@@ -307,6 +308,10 @@ func (u *User) takeOut(before int64) (out []*object) {
 		u.objects = maps.Collect(maps.All(u.objects)) // deleting alone gives no memory back
 	}
 	maps.DeleteFunc(u.contents, func(_ cdc.Digest, c *content) bool { return !needed[c.object] }) // their chunks may be gone
+	u.swept = had
+	for _, c := range u.contents {
+		u.swept += len(c.chunks)
+	}
 	return out
 }
 
@@ -327,6 +332,9 @@ func (u *User) damaged() bool {
 func (u *User) needed(newest bool) map[*object]bool {
 	needed := make(map[*object]bool)
 	add := func(c *content) {
+		if needed[c.object] {
+			return // many versions may have one content
+		}
 		needed[c.object] = true
 		for _, chunk := range c.chunks {
 			needed[chunk] = true

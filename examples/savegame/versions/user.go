@@ -27,7 +27,12 @@ type User struct {
 	// and by who deletes objects: so nothing that is referred to is ever deleted. Locked first, by lock.
 	records sync.Mutex
 	names   map[string][]Version // by number
+	sorted  []string             // the keys of names, for List; nil: not known
 	freed   Collected            // since Collect began last
+
+	// abandoned counts the manifests and chunks that puts named which were abandoned since takeOut looked last, and swept those at which it
+	// looked then: see [Put.Abandon]. Guarded by records.
+	abandoned, swept int
 
 	// displaced is what was deleted to make room, until Displaced tells. Guarded by records.
 	displaced []Version
@@ -140,10 +145,15 @@ func (u *User) List(ctx context.Context, after string, most int) (newest []Versi
 		return nil, err
 	}
 	defer u.records.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(u.names)) {
-		if name > after && len(newest) < most {
-			newest = append(newest, u.newest(name))
-		}
+	if u.sorted == nil {
+		u.sorted = slices.Sorted(maps.Keys(u.names))
+	}
+	at, found := slices.BinarySearch(u.sorted, after)
+	if found {
+		at++
+	}
+	for _, name := range u.sorted[at:min(at+most, len(u.sorted))] {
+		newest = append(newest, u.newest(name))
 	}
 	return newest, nil
 }
@@ -224,6 +234,9 @@ func (u *User) create(ctx context.Context, v Version) (Version, error) {
 		return Version{}, fmt.Errorf("making version %d of %q: %w", v.Number, v.Name, err)
 	}
 	u.charge(recordBytes)
+	if len(u.names[v.Name]) == 0 {
+		u.sorted = nil
+	}
 	u.names[v.Name] = append(u.names[v.Name], v)
 	return v, nil
 }
@@ -323,13 +336,13 @@ func (u *User) unseen(name string, seen Ref) (newest Version) {
 
 // Content is a version that is being read. As long as it is open nothing of it is deleted, whatever becomes of the version.
 type Content struct {
-	Version  Version
-	Manifest []byte // its bytes
-	user     *User
-	content  *content
+	Version Version
+	user    *User
+	content *content
 }
 
-// Open opens a version of a save; number 0 is the newest. It fails with ErrNoSave, ErrNoVersion, ErrTrash or ErrDamaged.
+// Open opens a version of a save; number 0 is the newest. It fails with ErrNoSave, ErrNoVersion, ErrTrash or ErrDamaged. It reads the manifest
+// only where nobody has yet: to parse a large one for each get would hold up all other users, who wait for their turn to parse.
 func (u *User) Open(ctx context.Context, name string, number int) (*Content, error) {
 	if err := u.lock(ctx); err != nil {
 		return nil, err
@@ -339,15 +352,37 @@ func (u *User) Open(ctx context.Context, name string, number int) (*Content, err
 	if err != nil {
 		return nil, err
 	}
-	chunks, b, err := u.manifest(ctx, v.Content)
-	if err != nil {
-		return nil, fmt.Errorf("version %d of %q: %w", v.Number, v.Name, err)
-	}
 	u.mu.Lock()
-	defer u.mu.Unlock()
-	c := u.know(v.Content, chunks)
+	c := u.content(v.Content)
+	readable := c.known && c.there
+	u.mu.Unlock()
+	if !readable {
+		chunks, err := u.manifest(ctx, v.Content)
+		if err != nil {
+			return nil, fmt.Errorf("version %d of %q: %w", v.Number, v.Name, err)
+		}
+		u.mu.Lock()
+		c = u.know(v.Content, chunks)
+		u.mu.Unlock()
+	}
 	c.running.Add(1)
-	return &Content{v, b, u, c}, nil
+	return &Content{v, u, c}, nil
+}
+
+// ManifestSize returns how many bytes the manifest has.
+func (c *Content) ManifestSize() int64 {
+	c.user.mu.Lock()
+	defer c.user.mu.Unlock()
+	return c.content.size
+}
+
+// Manifest reads the manifest. It fails with ErrDamaged when the store has lost or damaged it.
+func (c *Content) Manifest(ctx context.Context) ([]byte, error) {
+	b, err := c.user.fetch(ctx, c.content.id)
+	if err != nil {
+		return nil, fmt.Errorf("version %d of %q: its manifest: %w", c.Version.Number, c.Version.Name, err)
+	}
+	return b, nil
 }
 
 // Chunks returns how many chunks it has.
