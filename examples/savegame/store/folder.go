@@ -140,8 +140,12 @@ func (f *Folder) Get(ctx context.Context, key string) ([]byte, error) {
 // Room implements [Store].
 func (f *Folder) Room(context.Context) (int64, error) { return f.files.Free() }
 
-// deletedAtOnce is of how many files objects are deleted at once, which keeps puts from the store.
-const deletedAtOnce = 32
+// deletedAtOnce is of how many files objects are deleted at once, which keeps puts from the store, and rewrittenAtOnce how many bytes of packs are
+// written again at most, those of the last one apart: no more than a put makes durable.
+const (
+	deletedAtOnce   = 32
+	rewrittenAtOnce = enough
+)
 
 // Delete implements [Store]. Folders that it leaves empty go as well. Each pack is written again once, whatever the order of the keys: those of
 // which least stays go first, as each gives room to write the next one. After an error it goes on with the others.
@@ -153,10 +157,22 @@ func (f *Folder) Delete(ctx context.Context, keys ...string) error {
 	packs := f.packsOf(keys)
 	stay := func(p *pack) int { return len(p.objects) - len(packs[p]) }
 	order := slices.SortedFunc(maps.Keys(packs), func(a, b *pack) int { return stay(a) - stay(b) })
-	for some := range slices.Chunk(order, deletedAtOnce) {
-		failed = cmp.Or(failed, f.delete(some, packs))
+	for len(order) > 0 {
+		n := atOnce(order, packs)
+		failed = cmp.Or(failed, f.delete(order[:n], packs))
+		order = order[n:]
 	}
 	return failed
+}
+
+// atOnce returns from how many of the first files objects are deleted at once.
+func atOnce(order []*pack, keys map[*pack][]string) (n int) {
+	for bytes := int64(0); n < min(len(order), deletedAtOnce) && bytes < rewrittenAtOnce; n++ {
+		if p := order[n]; len(keys[p]) < len(p.objects) {
+			bytes += p.size()
+		}
+	}
+	return n
 }
 
 // packsOf returns in what files objects are.

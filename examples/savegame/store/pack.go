@@ -23,6 +23,14 @@ type pack struct {
 // span is where in its pack an object is.
 type span struct{ offset, size int64 }
 
+// size returns how many bytes its objects have.
+func (p *pack) size() (bytes int64) {
+	for _, at := range p.objects {
+		bytes += at.size
+	}
+	return bytes
+}
+
 // packName returns a name for a new pack of several objects of a folder.
 func packName(folder string) string { return folder + "/+" + rand.Text() + ".zip" }
 

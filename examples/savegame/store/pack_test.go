@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -27,15 +28,17 @@ import (
 type gated struct {
 	store.Files
 
-	mu   sync.Mutex
-	gate chan struct{} // closed when it is opened; nil: it is open
-	made atomic.Int32  // files
+	mu    sync.Mutex
+	gate  chan struct{} // closed when it is opened; nil: it is open
+	made  atomic.Int32  // files
+	names []string      // of those
 }
 
 func (g *gated) Create(name string) (store.File, error) {
 	g.made.Add(1)
 	g.mu.Lock()
 	gate := g.gate
+	g.names = append(g.names, path.Base(name))
 	g.mu.Unlock()
 	if gate != nil {
 		<-gate
@@ -415,5 +418,39 @@ func TestAFullDiskLosesWholePacksFirst(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, s.Delete(t.Context(), "a/10", "a/20", "a/30", "a/31", "a/32", "a/40"))
 		require.Equal(t, []string{"1", "2", "3", "4", "a/11", "a/12", "a/21", "a/22", "a/41", "a/42"}, keys(t, s, ""))
+	})
+}
+
+// Who deleted an object of each of many packs kept all puts waiting until 32 of them were written again, of 8 MiB each at least.
+func TestPutsGoBetweenPacksThatAreWrittenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		files := &gated{Files: storetest.NewForgetful(nil)}
+		s, err := store.OpenOn(files)
+		require.NoError(t, err)
+		var deleted []string
+		for _, folder := range []string{"a", "b", "c"} {
+			data := map[string][]byte{folder: nil, folder + "s/1": nil, folder + "s/2": make([]byte, 8<<20)}
+			for key, err := range putTogether(t.Context(), s, files, folder, data) {
+				require.NoError(t, err, key)
+			}
+			deleted = append(deleted, folder+"s/1")
+		}
+		files.names = nil
+		open, errs := files.shut(), make(chan error, 2)
+		go func() { errs <- s.Delete(t.Context(), deleted...) }()
+		synctest.Wait()
+		go func() { errs <- s.Put(t.Context(), "put", nil) }()
+		synctest.Wait()
+		open()
+		require.NoError(t, <-errs)
+		require.NoError(t, <-errs)
+		var numbers []int
+		for _, name := range files.names {
+			n, err := strconv.Atoi(name)
+			require.NoError(t, err)
+			numbers = append(numbers, n)
+		}
+		require.Len(t, numbers, 4)
+		require.IsIncreasing(t, numbers, "the put, whose file was the second one that had a number, waits for one pack")
 	})
 }

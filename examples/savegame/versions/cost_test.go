@@ -128,3 +128,36 @@ func TestNeededLooksAtEachContentOnce(t *testing.T) {
 	}
 	require.Len(t, u.needed(false), 1001)
 }
+
+// Each save that was erased had the store write again all that stood together with its chunks: 8 MiB for a request of 100 bytes, or 256 MiB of 32
+// packs, while everybody's puts waited.
+func TestLittleIsNotDeletedAtOnce(t *testing.T) {
+	p := newPlace(t, Config{})
+	u := p.user("alice")
+	chunks := manyChunks(1, 100)
+	p.put(u, Request{Name: "rest"}, saveOf(chunks[60:]...))
+	for i := range 60 {
+		p.put(u, Request{Name: fmt.Sprint("one ", i)}, saveOf(chunks[i]))
+	}
+	erase := func(name string) {
+		require.NoError(t, u.Erase(t.Context(), name, "desktop", Ref{}, true))
+	}
+	used, deletions := u.used.Load(), 0
+	for i := range 30 {
+		before := u.freed.Objects
+		erase(fmt.Sprint("one ", i))
+		if u.freed.Objects > before {
+			deletions++
+		}
+	}
+	require.InDelta(t, 2, deletions, 1, "of 30")
+	require.Less(t, u.used.Load(), used*3/4)
+	_, err := p.all.Collect(t.Context())
+	require.NoError(t, err)
+	require.Len(t, u.objects, 1+40+2*30, "Collect deletes what is left")
+
+	before := u.freed.Objects
+	erase("rest")
+	require.Greater(t, u.freed.Objects, before, "much goes at once")
+	require.Empty(t, p.requireSound())
+}

@@ -295,7 +295,7 @@ func (p *Put) Abandon() {
 	}
 	defer u.records.Unlock()
 	if u.abandoned += p.named; p.full.Load() || u.abandoned > u.swept/sweepPart {
-		_ = u.free(ctx, before) // or Collect does
+		_ = u.free(ctx, before, 0) // or Collect does
 	}
 }
 

@@ -108,7 +108,7 @@ func (u *User) kept() int64 {
 // would be left alone. Where that is nothing, or would make no room, it returns why. The caller holds records.
 func (u *User) displace(ctx context.Context, full error) error {
 	had := u.freed
-	if err := u.free(ctx, ever); !errors.Is(err, syscall.ENOSPC) && (err != nil || u.freed.Objects > had.Objects) {
+	if err := u.free(ctx, ever, 0); !errors.Is(err, syscall.ENOSPC) && (err != nil || u.freed.Objects > had.Objects) {
 		return err
 	}
 	oldest, err := u.oldest(ctx)
@@ -237,10 +237,14 @@ func (u *User) forget(ctx context.Context, name string, versions []Version) erro
 	u.freed.Versions += len(versions)
 	u.freed.Bytes += bytes
 	u.forsake(versions)
-	return u.free(ctx, time.Unix(0, 1)) // what forsake has taken the age from
+	return u.free(ctx, time.Unix(0, 1), u.used.Load()/worthPart) // what forsake has taken the age from
 }
 
-// forsake takes the age from the contents and chunks of versions that are deleted, so that free deletes them at once, without Config.Grace,
+// worthPart is what part of a user's bytes those of deleted versions must be to be deleted at once: the store writes all else anew that stands
+// together with them, and keeps everybody's puts waiting meanwhile. What is less goes when there is no room, or with Collect.
+const worthPart = 8
+
+// forsake takes the age from the contents and chunks of versions that are deleted, so that free deletes them without Config.Grace,
 // unless something else needs them.
 func (u *User) forsake(versions []Version) {
 	u.mu.Lock()
@@ -255,10 +259,11 @@ func (u *User) forsake(versions []Version) {
 	}
 }
 
-// free deletes what nothing needs and was stored before a time: all at once, as the store knows best what stands together. Where the disk has
-// no room to write again what some of it stands in, the rest goes: it fails with ENOSPC when that is nothing. The caller holds records.
-func (u *User) free(ctx context.Context, before time.Time) error {
-	out := u.takeOut(before.UnixNano())
+// free deletes what nothing needs and was stored before a time, if that has least bytes or more: all at once, as the store knows best what stands
+// together. Where the disk has no room to write again what some of it stands in, the rest goes: it fails with ENOSPC when that is nothing. The caller
+// holds records.
+func (u *User) free(ctx context.Context, before time.Time, least int64) error {
+	out := u.takeOut(before.UnixNano(), least)
 	if len(out) == 0 {
 		return nil
 	}
@@ -287,15 +292,24 @@ func (u *User) free(ctx context.Context, before time.Time) error {
 }
 
 // takeOut returns what free is to delete, and has forgotten it: from then on a put stores it anew.
-func (u *User) takeOut(before int64) (out []*object) {
+func (u *User) takeOut(before, least int64) (out []*object) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.abandoned = 0; u.damaged() {
+	if u.damaged() {
 		return nil
 	}
-	needed, had := u.needed(false), len(u.objects)
+	needed, had, bytes := u.needed(false), len(u.objects), int64(0)
+	goes := func(o *object) bool { return !needed[o] && !(o.there && o.time >= before) }
+	for _, o := range u.objects {
+		if o.there && goes(o) {
+			bytes += store.Occupied(o.size)
+		}
+	}
+	if bytes < least {
+		return nil
+	}
 	for id, o := range u.objects {
-		if needed[o] || o.there && o.time >= before {
+		if !goes(o) {
 			continue
 		}
 		if o.there || o.bad {
@@ -308,7 +322,7 @@ func (u *User) takeOut(before int64) (out []*object) {
 		u.objects = maps.Collect(maps.All(u.objects)) // deleting alone gives no memory back
 	}
 	maps.DeleteFunc(u.contents, func(_ cdc.Digest, c *content) bool { return !needed[c.object] }) // their chunks may be gone
-	u.swept = had
+	u.abandoned, u.swept = 0, had
 	for _, c := range u.contents {
 		u.swept += len(c.chunks)
 	}
@@ -386,6 +400,6 @@ func (u *User) collect(ctx context.Context) (Collected, error) {
 	for name := range u.names {
 		err = errors.Join(err, u.retain(ctx, name))
 	}
-	err = errors.Join(err, u.free(ctx, u.all.config.Now().Add(-u.all.config.Grace)))
+	err = errors.Join(err, u.free(ctx, u.all.config.Now().Add(-u.all.config.Grace), 0))
 	return u.freed, err
 }

@@ -285,7 +285,8 @@ func (u *User) Restore(ctx context.Context, name string, number int, machine str
 
 // Erase deletes all versions of a save, for good. Unless it is forced it fails with [*Conflict] when some of them holds what the machine has not
 // seen, and nobody put that into the trash who had. A save that is erased half way is in
-// the trash; where the disk has no room for the trash's record, its newest version is left.
+// the trash; where the disk has no room for the trash's record, its newest version is left. What only these versions needed goes with them or, where
+// that is little, when room is needed or with Collect.
 func (u *User) Erase(ctx context.Context, name, machine string, seen Ref, force bool) error {
 	if err := u.lock(ctx, machine); err != nil {
 		return err
