@@ -2,6 +2,7 @@ package desk
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 
 	"golang.org/x/sync/semaphore"
@@ -36,12 +37,13 @@ type memory struct {
 type share struct {
 	manifests int64 // bytes
 	buffers   *semaphore.Weighted
+	verifying *semaphore.Weighted // of processors: see userProcessors
 }
 
 // share returns a user's. The caller holds mu.
 func (m *memory) share(user string) *share {
 	if m.of[user] == nil {
-		m.of[user] = &share{buffers: semaphore.NewWeighted(m.buffers)}
+		m.of[user] = &share{buffers: semaphore.NewWeighted(m.buffers), verifying: semaphore.NewWeighted(userProcessors())}
 	}
 	return m.of[user]
 }
@@ -51,6 +53,17 @@ func (m *memory) chunks(user string) *semaphore.Weighted {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.share(user).buffers
+}
+
+// userProcessors is on how many processors chunks of one user's puts are verified at once: half of them, or as many as one put takes. A chunk of 512 KiB
+// comes as a hundred bytes where it is all zeros, so that a megabyte a second of those would keep four processors busy.
+func userProcessors() int64 { return int64(max(verifiers, runtime.GOMAXPROCS(0)/2)) }
+
+// verifying returns the semaphore of a user's processors.
+func (m *memory) verifying(user string) *semaphore.Weighted {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.share(user).verifying
 }
 
 // take fails with ErrBusy when there are not so many bytes for a manifest of a user's.

@@ -87,6 +87,25 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	})
 }
 
+// As many chunks of a user's puts as had buffers were verified at once, on all processors: at 600 KB/s chunks of 512 KiB that are all zeros, and come
+// as a hundred bytes, keep one busy.
+func TestOneUserTakesNotAllProcessors(t *testing.T) {
+	h := newHost(t, versions.Config{}, nil)
+	alice, hers := h.dial(), h.server.memory.verifying("alice")
+	require.NoError(t, hers.Acquire(t.Context(), userProcessors()))
+	putting := make(chan error, 1)
+	go func() {
+		_, err := put(t, alice, versions.Request{}, noise(1, 1<<20))
+		putting <- err
+	}()
+	h.config.Token = addUser(t, h, "bob")
+	_, err := put(t, h.dial(), versions.Request{}, noise(1, 1<<20))
+	require.NoError(t, err, "others do not wait")
+	require.Empty(t, putting)
+	hers.Release(userProcessors())
+	require.NoError(t, <-putting)
+}
+
 // Four users who announced manifests of 32 MiB, and sent none, had all others' puts, gets and lists refused for as long as they liked.
 func TestFourUsersTakeNotAllMemory(t *testing.T) {
 	m := memory{of: make(map[string]*share)}

@@ -285,14 +285,20 @@ func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
 	if err != nil {
 		return err
 	}
+	processors := k.server.memory.verifying(k.user)
 	verifying, ctx := errgroup.WithContext(ctx)
 	verifying.SetLimit(verifiers)
 	storing, ctx := errgroup.WithContext(ctx)
 	storing.SetLimit(unflushed)
 	err = t.Fetch(ctx, lacks, func(index int, packed []byte, free func()) error {
 		verifying.Go(func() error {
+			defer free()
+			if err := processors.Acquire(ctx, 1); err != nil {
+				return cmp.Or(context.Cause(ctx), err)
+			}
 			stored, err := p.Chunk(ctx, index, packed)
-			if free(); err == nil {
+			processors.Release(1)
+			if free(); err == nil { // before the wait for what is not flushed
 				storing.Go(stored)
 			}
 			return err
