@@ -22,7 +22,11 @@ func (s *Session) detectLosses(t time.Duration) {
 	s.loss.Begin(t, rtt)
 	n, ok := s.records.firstFlying()
 	for ; ok && n < s.loss.Largest; n++ {
-		if r := s.records.At(n); r.fate == flying && s.loss.Lost(t, n, r.sent) {
+		r := s.records.At(n)
+		if r.fate == flying && !s.loss.Lost(t, n, r.sent) {
+			break // and none that left after it
+		}
+		if r.fate == flying {
 			s.lose(t, n, lost)
 		}
 	}

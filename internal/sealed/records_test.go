@@ -88,3 +88,54 @@ func BenchmarkRepeatedFeedback(b *testing.B) {
 		}
 	}
 }
+
+// TestLossesEndAtTheFirstThatIsNotLost: each feedback with news had all packets in flight looked at, 86 µs for 16,000 of them and one of 60 bytes,
+// under the link's lock. What left after a packet that is not lost yet is not either.
+func TestLossesEndAtTheFirstThatIsNotLost(t *testing.T) {
+	s, _ := ends(t, sinkOnly{}, sinkOnly{}, nil)
+	s.tick(netsim.Epoch)
+	s.loss.rtt = 100 * ms
+	for i := range 10 {
+		s.records.push(record{fate: flying, sent: time.Duration(i) * 50 * ms})
+	}
+	s.records.At(8).sent = 0 // which does not happen: who looks at it finds it lost
+	s.loss.Spurious(0, time.Millisecond)
+	s.loss.Largest = 9
+	s.detectLosses(350 * ms)
+	for n, want := range []fate{lost, lost, lost, lost, lost, flying, flying, flying, flying, flying} {
+		require.Equal(t, want, s.records.At(uint64(n)).fate, n)
+	}
+	require.Equal(t, 375*ms, s.loss.Next, "when the first of the others is")
+}
+
+// BenchmarkScatteredFeedback: what one costs that acks one more of many packets in flight, of which the oldest stays unacked. Once a late packet has
+// turned the packet threshold off none of them counts as lost for a few round trips.
+func BenchmarkScatteredFeedback(b *testing.B) {
+	s, _ := ends(b, sinkOnly{}, sinkOnly{}, nil)
+	const count = maxRecords - 2
+	s.tick(netsim.Epoch)
+	s.loss.Spurious(0, time.Second)
+	s.guess = time.Second
+	for n := uint64(0); ; n++ {
+		if n%count == 0 { // all are flying
+			b.StopTimer()
+			s.records, s.loss.Largest = records{}, 0
+			for range count + 2 {
+				s.records.push(record{fate: flying})
+			}
+			b.StartTimer()
+		}
+		if !b.Loop() {
+			return
+		}
+		f := feedback{largest: count, nruns: 3, clock: 1}
+		at := count - 2 - n%(count-2)
+		f.runs[0], f.runs[1], f.runs[2] = 1, count-at, 1
+		if at == count-1 {
+			continue
+		}
+		if err := s.receiveFeedback(0, &f); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
