@@ -50,3 +50,25 @@ func exchange(now time.Time, from, to *Machine, buf []byte) {
 		}
 	}
 }
+
+// BenchmarkScatteredAcks: what an ack costs that acks one more slice of a chunk, while many others are in flight over QUIC and none of them counts as
+// lost yet.
+func BenchmarkScatteredAcks(b *testing.B) {
+	const flight = 8_000
+	var c control
+	var o outbox
+	now := time.Unix(1, 0)
+	o.since(now)
+	for range flight {
+		o.flight.launch(sending{id: 1})
+	}
+	c.reached = flight
+	c.gate.Assume(time.Hour, 0)
+	o.chunks.Push(leastChunks)
+	for b.Loop() {
+		c.detect(time.Second, &o, 0, flight)
+	}
+	if c.lost > 0 {
+		b.Fatal(c.lost)
+	}
+}

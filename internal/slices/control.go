@@ -124,26 +124,47 @@ func (c *control) learn(t time.Duration, o *outbox, id uint16, a acked) {
 
 // detect gives up the slices that are lost by now. An ack of chunk id was heard, whose newest sending that arrived is below high; high
 // 0 = no ack was heard. The packet threshold counts within that chunk only, because an ack covers all slices of one chunk: the ack of
-// another chunk may have been lost.
+// another chunk may have been lost. By time no sending is lost that left after one that is not, so behind that only the chunk's are looked at.
 func (c *control) detect(t time.Duration, o *outbox, id uint16, high uint64) {
 	c.losses.Largest = high
 	c.losses.Begin(t, max(c.gate.Current(), c.gate.Latest)+ackDelay)
 	n, ok := o.flight.firstFlying()
 	for ; ok && n < c.reached; n++ {
-		s := o.flight.At(n)
-		if s.fate != flying {
-			continue
+		place := high // no ack of its chunk was heard: only time counts
+		if o.flight.At(n).id == id {
+			place = n
 		}
-		place := n
-		if s.id != id {
-			place = high // no ack of its chunk was heard: only time counts
-		}
-		if c.losses.Lost(t, place, s.at) {
-			c.lost++
-			o.chunk(uint64(s.id)).givenUp.Set(int(s.index))
-			c.lose(o, n)
+		if !c.settles(t, o, n, place) {
+			break
 		}
 	}
+	if !ok || high == 0 {
+		return
+	}
+	of := o.chunk(uint64(id))
+	if of.block == nil || of.id != id {
+		return // it is acked whole
+	}
+	for _, newest := range of.newest {
+		if number := newest - 1; newest > n && number < c.reached {
+			c.settles(t, o, number, number)
+		}
+	}
+}
+
+// settles gives a sending up if it is lost by now, and reports whether it flies no more. Its place counts for the packet threshold.
+func (c *control) settles(t time.Duration, o *outbox, number, place uint64) bool {
+	s := o.flight.At(number)
+	switch {
+	case s.fate != flying:
+	case !c.losses.Lost(t, place, s.at):
+		return false
+	default:
+		c.lost++
+		o.chunk(uint64(s.id)).givenUp.Set(int(s.index))
+		c.lose(o, number)
+	}
+	return true
 }
 
 // lose gives up a sending.

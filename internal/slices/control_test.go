@@ -203,3 +203,40 @@ func TestResendsTellOfAQueue(t *testing.T) {
 		}
 	}
 }
+
+// TestLossesEndAtTheFirstThatIsNotLost: each ack of a slice had all slices in flight looked at, 104 µs for 8,000 of them and one of 40 bytes. Behind
+// the first that is not lost by time only those of the chunk are, which others of it have overtaken.
+func TestLossesEndAtTheFirstThatIsNotLost(t *testing.T) {
+	var c control
+	var o outbox
+	o.since(time.Unix(1, 0))
+	for range 2 { // chunk 0 has slices 0 to 5, and chunk 1 has 6 to 11
+		require.NoError(t, o.send(content(6*Size), memory{}))
+	}
+	now := time.Unix(1, 0)
+	for range 12 {
+		_, _, ok := o.next(now)
+		require.True(t, ok)
+		now = now.Add(50 * time.Millisecond)
+	}
+	c.reached = 12
+	c.gate.Assume(100*time.Millisecond, 0)
+	o.flight.At(8).at = 0 // which does not happen: who looks at it finds it lost
+	o.flight.At(11).fate = landed
+	lost := func(at time.Duration, id uint16, high uint64) (numbers []uint64) {
+		before := make(map[uint64]bool)
+		for n := range uint64(12) {
+			before[n] = o.flight.At(n).fate == flying
+		}
+		c.detect(at, &o, id, high)
+		for n := range uint64(12) {
+			if before[n] && o.flight.At(n).fate != flying {
+				numbers = append(numbers, n)
+			}
+		}
+		return numbers
+	}
+	require.Equal(t, []uint64{0, 1, 2, 3}, lost(300*time.Millisecond, 0, 0), "by time")
+	require.Equal(t, []uint64{6, 7, 8}, lost(300*time.Millisecond, 1, 12), "three of the chunk were acked behind them")
+	require.Equal(t, []uint64{4}, lost(350*time.Millisecond, 0, 0))
+}
