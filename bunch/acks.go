@@ -65,6 +65,22 @@ func (s *span) cut(n uint64) {
 	s.low = min(s.low, s.high)
 }
 
+// clear clears the bits of the numbers from first to last, whole words at a time: a peer may leave out as many numbers as it likes.
+func (r *received) clear(first, last uint64) {
+	if last-first >= seenWindow {
+		first = last - seenWindow + 1
+	}
+	for n := first; n <= last; n++ {
+		w, m := r.bit(n)
+		if n%64 == 0 && last-n >= 63 {
+			*w = 0
+			n += 63
+			continue
+		}
+		*w &^= m
+	}
+}
+
 // ackTimer decides when the next ack leaves.
 type ackTimer struct {
 	asking   int           // packets received since the last ack sent that ask for one
@@ -98,10 +114,7 @@ func (r *received) add(now time.Duration, n uint64) bool {
 	} else {
 		// The bits of n and of the numbers that it skips still stand for numbers a seenWindow ago.
 		r.missing += n - r.next
-		for i := range min(n-r.next+1, seenWindow) {
-			w, m := r.bit(n - i)
-			*w &^= m
-		}
+		r.clear(r.next, n)
 		r.next, r.at = n+1, now
 		r.fresh.join(span{n, n + 1})
 	}

@@ -203,9 +203,13 @@ func (c *Conn) detectLosses(t time.Duration) {
 	}
 	for ; ok && n < max(c.loss.Largest, c.loss.overtaken); n++ {
 		p := c.sent.At(n)
-		if p.fate == flying && (p.prompt || n < c.loss.Largest) && c.loss.Lost(t, n+c.sent.skippedAfter(n), p.at) {
-			c.losePacket(t, n, p)
+		if p.fate != flying || !p.prompt && n >= c.loss.Largest {
+			continue
 		}
+		if !c.loss.Lost(t, n+c.sent.skippedAfter(n), p.at) {
+			return // and none that left after it
+		}
+		c.losePacket(t, n, p)
 	}
 }
 
