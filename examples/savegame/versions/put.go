@@ -95,8 +95,11 @@ func (u *User) place(r Request) (name string, o Outcome, err error) {
 // aside is place for who keeps both.
 func (u *User) aside(r Request) (name string, o Outcome) {
 	prefix := aside(r.Name, r.Machine)
-	for name := range u.names {
-		if strings.HasPrefix(name, prefix) && u.newest(name).has(r.Content) {
+	for _, name := range from(u.sorted.of(u.names), prefix) {
+		if !strings.HasPrefix(name, prefix) {
+			break
+		}
+		if u.newest(name).has(r.Content) {
 			return name, Unchanged // its answer was lost
 		}
 	}

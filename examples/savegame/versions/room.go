@@ -230,7 +230,7 @@ func (u *User) forget(ctx context.Context, name string, versions []Version) erro
 	u.names[name] = slices.DeleteFunc(slices.Clone(u.names[name]), func(v Version) bool { return slices.Contains(versions, v) })
 	if len(u.names[name]) == 0 {
 		delete(u.names, name)
-		u.sorted = nil
+		u.sorted.drop(name)
 	}
 	bytes := recordBytes * int64(len(versions))
 	u.charge(-bytes)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,7 +26,7 @@ type User struct {
 	// and by who deletes objects: so nothing that is referred to is ever deleted. Locked first, by lock.
 	records sync.Mutex
 	names   map[string][]Version // by number
-	sorted  []string             // the keys of names, for List; nil: not known
+	sorted  sorted               // the keys of names
 	freed   Collected            // since Collect began last
 
 	// abandoned counts the manifests and chunks that puts named which were abandoned since takeOut looked last, and swept those at which it
@@ -145,14 +144,8 @@ func (u *User) List(ctx context.Context, after string, most int) (newest []Versi
 		return nil, err
 	}
 	defer u.records.Unlock()
-	if u.sorted == nil {
-		u.sorted = slices.Sorted(maps.Keys(u.names))
-	}
-	at, found := slices.BinarySearch(u.sorted, after)
-	if found {
-		at++
-	}
-	for _, name := range u.sorted[at:min(at+most, len(u.sorted))] {
+	names := from(u.sorted.of(u.names), after+"\x00") // which stands right behind it
+	for _, name := range names[:min(most, len(names))] {
 		newest = append(newest, u.newest(name))
 	}
 	return newest, nil
@@ -234,9 +227,7 @@ func (u *User) create(ctx context.Context, v Version) (Version, error) {
 		return Version{}, fmt.Errorf("making version %d of %q: %w", v.Number, v.Name, err)
 	}
 	u.charge(recordBytes)
-	if len(u.names[v.Name]) == 0 {
-		u.sorted = nil
-	}
+	u.sorted.add(v.Name)
 	u.names[v.Name] = append(u.names[v.Name], v)
 	return v, nil
 }

@@ -1,0 +1,38 @@
+package versions
+
+import (
+	"maps"
+	"slices"
+)
+
+// sorted is the names of a user's saves in their order; nil: nobody has asked. So a request for some of them does not cost what all of them do.
+type sorted []string
+
+// of returns the names, which are the keys of all.
+func (s *sorted) of(all map[string][]Version) []string {
+	if *s == nil {
+		*s = slices.AppendSeq(make([]string, 0, len(all)), maps.Keys(all))
+		slices.Sort(*s)
+	}
+	return *s
+}
+
+// from returns those of names that are not below the first one.
+func from(names []string, first string) []string {
+	at, _ := slices.BinarySearch(names, first)
+	return names[at:]
+}
+
+// add notes a name that is new.
+func (s *sorted) add(name string) {
+	if at, found := slices.BinarySearch(*s, name); *s != nil && !found {
+		*s = slices.Insert(*s, at, name)
+	}
+}
+
+// drop notes that a name is gone.
+func (s *sorted) drop(name string) {
+	if at, found := slices.BinarySearch(*s, name); found {
+		*s = slices.Delete(*s, at, at+1)
+	}
+}
