@@ -62,7 +62,8 @@ func TestCollectBuildsJumboPackets(t *testing.T) {
 			d.a.session.source = newPieces(1000, 1000, 0)
 			d.a.session.mtu.jumbo.takes = true
 			d.a.session.mtu.jumbo.weigh(1e9, 1<<20, 0)
-			d.a.mark()
+			d.a.session.Wake()
+			d.a.bulk.Store(true)
 			d.a.run.borrow()
 			d.a.collect(now)
 			largest, bytes := 0, 0
