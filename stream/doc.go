@@ -86,6 +86,6 @@
 // Everything that a peer can make this end hold has a limit in [Config], or a constant: 4 transfers at once of 64 MiB each,
 // 16 MiB of each unread, 256 MiB for the world; topics of 64 bytes, names of 255, keys of 128; 32 lanes.
 //
-// Only Send, Wait, Read, Batches, Collect, Inbox.Take and an OutgoingBlob's Write block. On the world's goroutine all but Take, which
-// must not be called there, return ErrBlocking instead of waiting.
+// Only Send, Wait, Read, Batches, Collect, Inbox.Take and an OutgoingBlob's Write block. On the world's goroutine they return
+// ErrBlocking instead of waiting; an Inbox that is no peer's cannot tell.
 package stream

@@ -15,7 +15,7 @@ const inboxLimit = 64
 // Inbox keeps blobs until they are taken by their [Name]: a request of the game names the blob that belongs to it, and either may come first.
 // Each [Peer] has one, which [ToInbox] delivers to. The zero value is empty, and no peer's. Its methods are safe for concurrent use.
 type Inbox struct {
-	live *live // of its peer; nil: it is no peer's. newPeer sets it
+	peer *Peer // whose it is; nil = nobody's. newPeer sets it
 
 	mu      sync.Mutex
 	waiting map[string]*delivered // by name; not taken yet
@@ -48,10 +48,13 @@ func (i *Inbox) Deliver(in *IncomingBlob) {
 	in.OnEnd(func(err error) { i.end(d, err) })
 }
 
-// Take waits for the blob with a name. Do not call it on the world's goroutine. When ctx ends before all of the blob is read, Take rejects
+// Take waits for the blob with a name. On the goroutine of its peer's world it returns [ErrBlocking]. When ctx ends before all of the blob is read, Take rejects
 // it with the cause of ctx, which the sender is told. When the connection of the inbox's peer ends first Take fails with [ErrClosed]; in an Inbox
 // that is no peer's it waits on: make ctx end with [rpc.Conn.Done].
 func (i *Inbox) Take(ctx context.Context, name string) (*IncomingBlob, error) {
+	if i.peer.inside() {
+		return nil, fmt.Errorf("%w: Inbox.Take of %q; take on another goroutine", ErrBlocking, name)
+	}
 	for ended := false; ; {
 		d, news := i.take(name)
 		switch {
@@ -59,11 +62,11 @@ func (i *Inbox) Take(ctx context.Context, name string) (*IncomingBlob, error) {
 			i.watch(ctx, d)
 			return d.IncomingBlob, nil
 		case ended: // and nothing comes any more
-			return nil, fmt.Errorf("stream: blob %q has not come: %w", name, i.live.err)
+			return nil, fmt.Errorf("stream: blob %q has not come: %w", name, i.peer.live.err)
 		}
 		select {
 		case <-news:
-		case <-i.live.ended():
+		case <-i.peer.gone():
 			ended = true
 		case <-ctx.Done():
 			return nil, fmt.Errorf("stream: blob %q has not come: %w", name, context.Cause(ctx))

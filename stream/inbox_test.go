@@ -219,5 +219,7 @@ func TestTakeEndsWithTheConnection(t *testing.T) {
 		require.ErrorContains(n, err, "cut")
 		_, err = inbox.Take(n.ctx, "came")
 		require.NoError(n, err, "what has come is there")
+		n.do(n.client.world, func() { _, err = inbox.Take(n.ctx, "never") })
+		require.ErrorIs(n, err, ErrBlocking)
 	})
 }

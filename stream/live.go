@@ -31,14 +31,6 @@ func newLive() *live {
 	}
 }
 
-// ended returns the channel that is closed when the connection has ended: err can be read then. That of nil is never closed.
-func (l *live) ended() <-chan struct{} {
-	if l == nil {
-		return nil
-	}
-	return l.over
-}
-
 // addOutgoing adds an outgoing transfer, unless there are most already, and returns how many there are with it.
 func (l *live) addOutgoing(t *Transfer, most int) (int, error) {
 	l.mu.Lock()

@@ -52,7 +52,7 @@ func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 		streams: s, conn: conn, live: newLive(), account: sliceLinkOf(conn).account, stocked: s.stock.NewAccount(),
 		slices: newSliceRoute(conn),
 	}
-	p.inbox.live, p.control.peer = p.live, p
+	p.inbox.peer, p.control.peer = p, p
 	p.sender.peer, p.sender.atOnce, p.sender.early = p, 1, minPending
 	p.receiver.peer = p
 	p.window = &window{conn: conn, stocked: p.stocked}
@@ -84,6 +84,14 @@ func (p *Peer) Inbox() *Inbox { return &p.inbox }
 
 // inside reports whether the caller is on the goroutine of the peer's world. It is false for a nil Peer.
 func (p *Peer) inside() bool { return p != nil && p.streams.world.Inside() }
+
+// gone returns the channel that is closed when the connection has ended: live.err can be read then. That of a nil Peer is never closed.
+func (p *Peer) gone() <-chan struct{} {
+	if p == nil {
+		return nil
+	}
+	return p.live.over
+}
 
 // start makes a transfer and queues it for the next tick.
 func (p *Peer) start(h header, source source, opts []Option) (*Transfer, error) {
