@@ -50,6 +50,7 @@ type Scene struct {
 	Name        string
 	There, Back netsim.Config
 	Rates       []Rate // changes of There.Rate, by time
+	Trips       []Trip // changes of the round trip, by time
 	Dark        []Span // when neither way carries anything
 	Flows       []Flow
 	OneServer   bool          // our flows belong to one server, which knows how many of them start
@@ -60,6 +61,12 @@ type Scene struct {
 type Rate struct {
 	At  time.Duration
 	Bit int64 // bit/s
+}
+
+// Trip is a change of the round trip, as by a route or a satellite: of packets that leave later.
+type Trip struct {
+	At  time.Duration
+	RTT time.Duration
 }
 
 // Span is a period since the scene's beginning.
@@ -143,6 +150,7 @@ type stage struct {
 	flows   []flow
 	there   *netsim.Link // the first of the links that share the bottleneck
 	sampled time.Duration
+	changed int           // how many of Trips have been
 	starts  *atomic.Int32 // how many flows of the one server start now; nil = not OneServer
 	result  Result
 }
@@ -184,6 +192,7 @@ func (st *stage) act() bool {
 	next := st.first()
 	st.now = next.Now().Sub(netsim.Epoch)
 	st.sample(st.now)
+	st.changeTrip()
 	if st.now >= st.For || st.done() {
 		return false
 	}
@@ -220,6 +229,18 @@ func (st *stage) add(i int, f Flow, seed uint64) {
 		p.B.Link.Dark(netsim.Epoch.Add(d.From), netsim.Epoch.Add(d.Until))
 	}
 	st.pairs, st.live, st.flows = append(st.pairs, p), append(st.live, p), append(st.flows, watched)
+}
+
+// changeTrip changes the round trip of all pairs when it is time. No packet has left since, for pairs are played in the order of their events.
+func (st *stage) changeTrip() {
+	for ; st.changed < len(st.Trips) && st.Trips[st.changed].At <= st.now; st.changed++ {
+		there, back, half := st.There, st.Back, st.Trips[st.changed].RTT/2
+		for i, p := range st.pairs {
+			there.Delay, back.Delay = half+st.Flows[i].Delay, half+st.Flows[i].Delay
+			p.A.Link.SetBehind(there)
+			p.B.Link.SetBehind(back)
+		}
+	}
 }
 
 // first returns the pair whose next event is the earliest: pairs share bottlenecks, so packets enter those in their order.

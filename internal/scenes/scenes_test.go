@@ -52,6 +52,19 @@ func TestSameSeedSameScene(t *testing.T) {
 	require.Equal(t, a.Queue, b.Queue)
 }
 
+// TestTripsChange: the round trip of all flows does when it is time, also when nothing else happens then, and that of a flow with a delay keeps it.
+func TestTripsChange(t *testing.T) {
+	s := Path(20e6, 20*ms, 0, 1).With(2, Flow{Kind: Play}, 0)
+	s.Flows[1].Delay = 30 * ms
+	s.Trips, s.For = []Trip{{2 * second, 100 * ms}, {2 * second, 200 * ms}}, 4*second
+	r := Run(s, testkit.Seed(t))
+	for i, least := range []time.Duration{10 * ms, 40 * ms} {
+		delays := r.Flows[i].Delays
+		require.InDelta(t, least, delays[0], 1e6)
+		require.InDelta(t, least+90*ms, delays[len(delays)-1], 1e6)
+	}
+}
+
 // TestOneEndsFirst plays a transfer that ends while another goes on: a pair of machines in which nothing happens any more was
 // stepped for ever.
 func TestOneEndsFirst(t *testing.T) {

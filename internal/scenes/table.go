@@ -301,6 +301,31 @@ func changes() (rows []Row) {
 		s.Dark = []Span{{2500 * milli, 2500*milli + dark}}
 		rows = append(rows, Row{Family: "change", Scene: s, Judge: inTime(0), Beside: Reno, Compare: beside})
 	}
+	return append(rows, trips()...)
+}
+
+// trips are paths whose round trip changes: another route, a handover, a satellite that passes on.
+func trips() (rows []Row) {
+	for _, c := range [][2]time.Duration{{20, 200}, {50, 150}, {150, 30}} {
+		for _, loss := range []float64{0, 0.01, 0.05} {
+			s := named(single(Path(20e6, c[0]*milli, loss, 1), 8*mib), "20 Mbit/s %d ms %g %%, %d ms from 1 s on", c[0], 100*loss, c[1])
+			s.Trips = []Trip{{2 * second, c[1] * milli}}
+			rows = append(rows, Row{Family: "change", Scene: s, Judge: inTime(0), Beside: Reno, Compare: func(ours, theirs Result) []Figure {
+				return []Figure{atMost("of a quic stream", ratio(ours)/ratio(theirs), 1)}
+			}})
+		}
+	}
+	for _, loss := range []float64{0, 0.005} {
+		s := named(single(Path(50e6, 40*milli, loss, 1), 0), "50 Mbit/s %g %%, 40, 70, 55, 90 ms, another one every 5 s after 40 ms of darkness", 100*loss)
+		for i, trip := range []time.Duration{70, 55, 90, 40, 70, 55, 90} {
+			at := time.Duration(i+1) * 5 * second
+			s.Trips, s.Dark = append(s.Trips, Trip{at, trip * milli}), append(s.Dark, Span{at, at + 40*milli})
+		}
+		s.For = 40 * second
+		rows = append(rows, Row{Family: "change", Scene: s, Beside: Reno, Compare: func(ours, theirs Result) []Figure {
+			return []Figure{atLeast("of the link", ours.Share(Ours, 4*second, s.For), 0), atLeast("of a quic stream's", ours.Share(Ours, 4*second, s.For)/theirs.Share(Reno, 4*second, s.For), 1)}
+		}})
+	}
 	return rows
 }
 
