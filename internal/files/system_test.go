@@ -3,6 +3,7 @@ package files
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,6 +29,18 @@ func TestExchange(t *testing.T) {
 		require.Equal(t, folder, info.IsDir(), name)
 	}
 	require.Error(t, Exchange(a, filepath.Join(t.TempDir(), "none")))
+}
+
+// Linux says where something is mounted; what is in there, and a folder of one's own, is no such place.
+func TestMounted(t *testing.T) {
+	require.False(t, Mounted(t.TempDir()))
+	require.False(t, Mounted(filepath.Join(t.TempDir(), "none")))
+	if runtime.GOOS != "linux" {
+		require.False(t, Mounted("/"))
+		return
+	}
+	require.True(t, Mounted("/proc"))
+	require.False(t, Mounted("/proc/self"))
 }
 
 // Only root can make a folder of somebody else's.

@@ -24,9 +24,9 @@ import (
 type RestoreOptions struct {
 	Local *Source // whose chunks need no fetching, most often a scan of the target; not used once NewRestore has returned; nil: none
 
-	// MayReplace, unless nil, is asked about the target right before Commit replaces it, when all else is done: its error ends the commit. It is
-	// asked again about what was replaced, which has another path then, as somebody may have written to that in between: its error is a
-	// [*KeptError].
+	// MayReplace, unless nil, is asked about the target right before Commit replaces it, when all else is done, also where nothing is there yet:
+	// its error ends the commit. It is asked again about what was replaced, which has another path then, as somebody may have written to that in
+	// between: its error is a [*KeptError].
 	MayReplace func(ctx context.Context, p string) error
 }
 
@@ -48,15 +48,20 @@ type place struct {
 	offset int64
 }
 
-// ErrBusy means that another process restores to the same place.
-var ErrBusy = errors.New("another process restores there")
+// ErrBusy means that another restore to the same place is open, in this process or in another.
+var ErrBusy = errors.New("another restore to there is under way")
 
-// NewRestore prepares to make target what m describes. What is there stays until Commit replaces it; the folder that the target is in must be
-// there. It looks at what an earlier restore of the same target has staged, and takes from RestoreOptions.Local what that has. The caller closes
-// the restore. It fails with [manifest.ErrManifest] when m breaks a rule, and with [ErrNames] and [ErrBusy].
+// NewRestore prepares to make target what m describes. What is there stays until Commit replaces it, a file, a folder or whatever it is; the
+// folder that the target is in must be there. A target that is a link stays one, and what it leads to is replaced; one that leads nowhere is
+// replaced itself. Nothing can replace what is mounted, so that fails, on Linux at once and elsewhere in Commit. It looks at what an earlier
+// restore of the same target has staged, and takes from RestoreOptions.Local what that has. The caller closes the restore. It fails with
+// [manifest.ErrManifest] when m breaks a rule, and with [ErrNames] and [ErrBusy].
 func NewRestore(ctx context.Context, m *manifest.Manifest, target string, o RestoreOptions) (*Restore, error) {
 	target, err := resolve(target)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkPlace(target); err != nil {
 		return nil, err
 	}
 	if err := m.Check(0); err != nil {
@@ -107,19 +112,6 @@ func Tidy(ctx context.Context, target string, mayReplace func(ctx context.Contex
 	return errors.Join(kept, work.close())
 }
 
-// resolve follows links to what is there, or to the folder where it will be.
-func resolve(target string) (string, error) {
-	target, err := filepath.Abs(target)
-	if err != nil {
-		return "", err
-	}
-	if there, err := filepath.EvalSymlinks(target); err == nil {
-		return there, nil
-	}
-	dir, err := filepath.EvalSymlinks(filepath.Dir(target))
-	return filepath.Join(dir, filepath.Base(target)), err
-}
-
 func (r *Restore) begin(ctx context.Context, local *Source) error {
 	var err error
 	if r.kept, err = r.work.recover(ctx, r.target, r.mayReplace); err != nil {
@@ -149,8 +141,11 @@ func (r *Restore) failed(i int, err error) error {
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, fs.ErrExist) {
+	switch {
+	case errors.Is(err, fs.ErrExist):
 		err = fmt.Errorf("%w: another one is the same here", ErrNames)
+	case errors.Is(err, syscall.ENAMETOOLONG):
+		err = fmt.Errorf("%w: %w", ErrNames, reason(err))
 	}
 	return fmt.Errorf("file %s: %w", filepath.Join(r.target, filepath.FromSlash(r.manifest.Entries[i].Path)), reason(err))
 }
@@ -250,8 +245,8 @@ func (r *Restore) Lacks() (lacks []int) {
 	return lacks
 }
 
-// Put writes a chunk, which packed holds as [cdc.Pack] packs it, wherever it belongs, and keeps nothing of packed. It
-// fails with [cdc.ErrChunk] when that is not the chunk. A chunk that is there already is no error.
+// Put writes a chunk, which packed holds as [cdc.Pack] packs it, wherever it belongs, and keeps nothing of packed. It fails with [cdc.ErrChunk]
+// when that is not the chunk. A chunk that is there already, or that the manifest does not have, is no error.
 func (r *Restore) Put(c cdc.Chunk, packed []byte) error {
 	if err := r.over(); err != nil {
 		return err

@@ -387,6 +387,7 @@ func TestNamesThatASystemCannotHold(t *testing.T) {
 	target := filepath.Join(folder(t), "target")
 	_, err := NewRestore(t.Context(), m, target, RestoreOptions{})
 	require.ErrorIs(t, err, syscall.ENAMETOOLONG)
+	require.ErrorIs(t, err, ErrNames)
 	require.ErrorContains(t, err, "xxx")
 	require.NoDirExists(t, target)
 }

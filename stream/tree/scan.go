@@ -40,9 +40,9 @@ var ErrChanged = errors.New("the file changed meanwhile; try again when nobody w
 // under its own name. A path may be a link and is followed; links below it are not. A file that changes while it is read
 // is read again, and fails with [ErrChanged] when that does not help. Different files are read at different moments.
 //
-// Notes tell of pipes, sockets, devices and names that no manifest holds, which are left out, and of links that lead out
-// of the folder. What cannot be read fails the scan, which names it: the manifest has all, or there is none. It fails with
-// [manifest.ErrManifest] when there is more than one can hold. The caller closes the source.
+// Notes tell of pipes, sockets, devices and names that no manifest holds, which are left out, and of links that lead out of the folder. The work
+// folders of restores that have not ended are left out as well, without a note. What cannot be read fails the scan, which names it: the manifest
+// has all, or there is none. It fails with [manifest.ErrManifest] when there is more than one can hold. The caller closes the source.
 func Scan(ctx context.Context, paths []string, o ScanOptions) (*Source, error) {
 	source := &Source{Manifest: new(manifest.Manifest), chunks: make(map[cdc.Digest]piece)}
 	s := &scan{o, source, ctx}
@@ -263,7 +263,7 @@ func (s *Source) open(paths []string) error {
 }
 
 func openRoot(p string) (at located, time int64, err error) {
-	p, err = filepath.Abs(p)
+	p, err = absolute(p)
 	at = located{name: ".", entry: filepath.Base(p)} // a link's name, not that of what it leads to
 	if err == nil {
 		p, err = filepath.EvalSymlinks(p)
