@@ -66,7 +66,7 @@ func (s *Store) Open(identity, key string, size int64) (stream.Part, error) {
 	return p, nil
 }
 
-// Lookup opens the complete content, which is an *os.File too: its Name is the path.
+// Lookup opens the complete content. It has the methods of an [os.File] as well: c.(interface{ Name() string }).Name() is its path.
 func (s *Store) Lookup(identity, key string) (stream.Content, error) {
 	c, err := s.lookup(s.file(identity, key))
 	if err != nil {
