@@ -62,7 +62,7 @@ func root() *cli.Command {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		root.Version = info.Main.Version
 	}
-	root.Flags = []cli.Flag{&cli.BoolFlag{Name: "quiet", Usage: "show neither progress nor notes"}}
+	root.Flags = []cli.Flag{&cli.BoolFlag{Name: "quiet", Usage: "show neither progress nor notes, but what is left out or deleted"}}
 	root.ExitErrHandler = func(context.Context, *cli.Command, error) {} // Run prints
 	return root
 }
