@@ -4,8 +4,7 @@ import (
 	"context"
 	"io"
 	"slices"
-
-	"golang.org/x/sync/errgroup"
+	"sync"
 
 	"github.com/PlakarKorp/go-cdc-chunkers/chunkers/jc"
 )
@@ -34,26 +33,26 @@ const readStep = 64 << 10
 // cutAhead is how many chunks wait at most to be hashed: cutting and hashing take about the same time.
 const cutAhead = 4
 
-// Cut cuts what r holds to its end into chunks. It calls each with every chunk in order, and with the bytes of it, which are valid during that
-// call only; an empty r has no chunk. It calls each on another goroutine, one call at a time, and returns when the last has returned: with the
-// first error of each, which ends the cutting, or of r. It is safe for concurrent use.
+// Cut cuts what r holds to its end into chunks. It calls each with every chunk in order, on the goroutine that called Cut, and with the bytes of
+// it, which are valid during that call only; an empty r has no chunk. It reads r on another goroutine meanwhile, which has ended when Cut returns:
+// with the first error of each, which ends the cutting, or of r. It is safe for concurrent use.
 func Cut(r io.Reader, each func(chunk Chunk, data []byte) error) error {
-	cut := make(chan *[]byte, cutAhead)
-	both, ctx := errgroup.WithContext(context.Background())
-	both.Go(func() error {
+	cut, read := make(chan *[]byte, cutAhead), make(chan error, 1)
+	ctx, stop := context.WithCancel(context.Background())
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer stop() // also when each panics
+	reading.Go(func() {
 		defer close(cut)
-		return send(ctx, r, cut)
+		read <- send(ctx, r, cut)
 	})
-	both.Go(func() error {
-		for data := range cut {
-			if err := each(Chunk{Sum(*data), uint32(len(*data))}, *data); err != nil {
-				return err
-			}
-			buffers.Put(data)
+	for data := range cut {
+		if err := each(Chunk{Sum(*data), uint32(len(*data))}, *data); err != nil {
+			return err
 		}
-		return nil
-	})
-	return both.Wait()
+		buffers.Put(data)
+	}
+	return <-read
 }
 
 // send cuts r and sends each chunk's bytes, in a buffer that goes back to buffers.

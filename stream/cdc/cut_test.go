@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 	"testing/iotest"
 
@@ -152,4 +153,17 @@ func BenchmarkSum(b *testing.B) {
 	for b.Loop() {
 		Sum(content)
 	}
+}
+
+// A panic of each ended the process, where the caller could not recover it, and a test that failed in each never ended: runtime.Goexit.
+func TestEachIsOnTheCallersGoroutine(t *testing.T) {
+	r := bytes.NewReader(make([]byte, 20*MaxChunk))
+	require.PanicsWithValue(t, "each fails", func() { _ = Cut(r, func(Chunk, []byte) error { panic("each fails") }) })
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = Cut(bytes.NewReader(make([]byte, 20*MaxChunk)), func(Chunk, []byte) error { runtime.Goexit(); return nil })
+	}()
+	<-ended
+	require.Positive(t, r.Len(), "it is not read to its end first")
 }

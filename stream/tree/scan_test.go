@@ -213,3 +213,12 @@ func TestReadTellsHowFarItIs(t *testing.T) {
 	_, err := Scan(ctx, []string{p}, ScanOptions{Read: func(int) { cancel(broken) }})
 	require.ErrorIs(t, err, broken)
 }
+
+// Read was called on a goroutine of its own, where its panic ended the process.
+func TestReadIsOnTheScansGoroutine(t *testing.T) {
+	dir := folder(t)
+	write(t, dir, map[string]string{"file": "x"})
+	require.PanicsWithValue(t, "read fails", func() {
+		_, _ = Scan(t.Context(), []string{dir}, ScanOptions{Read: func(int) { panic("read fails") }})
+	})
+}
