@@ -78,7 +78,11 @@ func (s *session) list(all []versions.Version, err error) error {
 	first := make(map[string]int) // the first version of each content
 	for _, v := range all {
 		key := v.Name + "@" + v.Content.String()
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", v.Name, v.Number, describe(v, first[key]), v.Time.Local().Format(time.DateTime), v.Machine)
+		when := ""
+		if !v.Time.IsZero() { // of a damaged record nobody knows it
+			when = v.Time.Local().Format(time.DateTime)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", v.Name, v.Number, describe(v, first[key]), when, v.Machine)
 		first[key] = cmp.Or(first[key], v.Number)
 	}
 	return w.Flush()

@@ -195,7 +195,7 @@ func serverCommands() []*cli.Command {
 	return []*cli.Command{
 		serve,
 		command("check", "", "read all that a stopped server keeps, and verify it", check,
-			&cli.BoolFlag{Name: "repair", Usage: "delete what is damaged, so that a put of the same content brings it back"}),
+			&cli.BoolFlag{Name: "repair", Usage: "delete what is damaged, so that a put of the same content brings it back, and versions whose record is damaged, for good"}),
 		group("token", "say who may come in, while the server runs or not",
 			command("add", "USER", "give a user a new token, and print the line that logs a machine in by it", addToken),
 			command("revoke", "USER [PREFIX]", "take a user's tokens away, or those that begin with PREFIX", revokeTokens),

@@ -217,6 +217,15 @@ func TestCheck(t *testing.T) {
 	require.Zero(t, again.stop())
 	require.Zero(t, check().code)
 
+	t.Log("# a damaged record has no time to show, and goes with a repair")
+	require.NoError(t, os.WriteFile(filepath.Join(server.dir, "store/objects/users/_player/names/_world/00000001"), []byte("{}"), 0o600))
+	again = startServerIn(t, server.dir, server.addr)
+	require.Regexp(t, `^world +1 +damaged *\n$`, m.ok("history", "world"))
+	require.Zero(t, again.stop())
+	requireFailure(t, check(), exitUnsound, "--repair")
+	require.Regexp(t, `(?m)^incomplete: world@1 of player: .*its record; it is deleted$`, check("--repair").stdout)
+	require.Zero(t, check().code)
+
 	none := filepath.Join(t.TempDir(), "none")
 	requireFailure(t, runProgram("", "check", "--dir", none), exitUsage, none+" is no server's folder", "--dir FOLDER")
 	requireFailure(t, runProgram("", "check", "--dir", filepath.Dir(none)), exitUsage, "is no server's folder")

@@ -206,20 +206,6 @@ type Report struct {
 // Sound reports whether every version is complete and every object verified.
 func (r *Report) Sound() bool { return len(r.Findings) == 0 }
 
-// Check reads everything that users have, also what no version has yet, as the next put relies on it. With repair it
-// deletes what is corrupt, so that a put of the same content brings it back. A user's versions cannot be read or made while
-// it looks at that user's.
-func (v *Versions) Check(ctx context.Context, repair bool) (r Report, err error) {
-	err = v.each(ctx, "checking", func(u *User) error { return u.check(ctx, &r, repair) })
-	for o := range v.store.List(ctx, "users") { // each has met the errors
-		if store.IsDamagedPack(o.Key) {
-			r.Findings = append(r.Findings, "damaged: "+o.Key+": what this file held is missing; it may be deleted once that was put again")
-		}
-	}
-	slices.Sort(r.Findings)
-	return r, err
-}
-
 func (u *User) check(ctx context.Context, r *Report, repair bool) error {
 	if err := u.lock(ctx); err != nil {
 		return err
@@ -247,8 +233,8 @@ func (u *User) check(ctx context.Context, r *Report, repair bool) error {
 		r.Objects += len(versions)
 		r.Bytes += recordBytes * int64(len(versions))
 		for _, v := range versions {
-			if err := u.lost(v); err != nil {
-				r.Findings = append(r.Findings, fmt.Sprintf("incomplete: %s@%d of %s: %v", v.Name, v.Number, u.name, err))
+			if err := u.checkVersion(ctx, v, r, repair); err != nil {
+				return err
 			}
 		}
 	}
@@ -274,6 +260,27 @@ func (u *User) checkObject(ctx context.Context, o *object, r *Report, repair boo
 			return err
 		}
 		finding += "; it is deleted"
+	}
+	r.Findings = append(r.Findings, finding)
+	return nil
+}
+
+// checkVersion finds out whether a version can be had. No put brings a damaged record back, and while there is one nobody knows what it needs, so
+// nothing of its user is freed: a repair deletes it, unless it cannot be read for now.
+func (u *User) checkVersion(ctx context.Context, v Version, r *Report, repair bool) error {
+	lost := u.lost(v)
+	if lost == nil {
+		return nil
+	}
+	finding := fmt.Sprintf("incomplete: %s@%d of %s: %v", v.Name, v.Number, u.name, lost)
+	if key := u.recordKey(v.Name, v.Number); repair && v.Kind == Damaged {
+		if _, err := u.all.store.Get(ctx, key); err == nil {
+			if err := u.all.store.Delete(ctx, key); err != nil {
+				return err
+			}
+			u.stale.Store(true)
+			finding += "; it is deleted"
+		}
 	}
 	r.Findings = append(r.Findings, finding)
 	return nil

@@ -296,3 +296,35 @@ func TestCheckNamesADamagedPack(t *testing.T) {
 	require.Len(t, r.Findings, 1)
 	require.Contains(t, r.Findings[0], "damaged: users/_alice/+X.zip: ")
 }
+
+// A damaged record was in the way for good: check --repair left it, said that a put would bring it back, and while nobody knew what it needs
+// nothing of its user was freed.
+func TestRepairDeletesADamagedRecord(t *testing.T) {
+	p := newPlace(t, Config{})
+	unread := &deaf{Store: p.store}
+	p.store = unread
+	p.open(Config{})
+	u, ctx := p.user("alice"), t.Context()
+	first := p.put(u, Request{Name: "world"}, saveOf("one"))
+	second := p.put(u, Request{Name: "world", Seen: first.Ref()}, saveOf("two"))
+	check := func(repair bool) []string {
+		p.open(Config{})
+		r, err := p.all.Check(ctx, repair)
+		require.NoError(t, err)
+		return r.Findings
+	}
+	key, found := u.recordKey("world", 1), "incomplete: world@1 of alice: it is damaged: its record"
+	unread.key = key
+	require.Equal(t, []string{found}, check(true), "what cannot be read may be good")
+	unread.key = ""
+	require.Empty(t, check(false))
+
+	require.NoError(t, p.store.Delete(ctx, key))
+	require.NoError(t, p.store.Put(ctx, key, []byte("{}")))
+	require.Equal(t, []string{found}, check(false))
+	require.Equal(t, []string{found + "; it is deleted"}, check(true))
+	require.Empty(t, check(false))
+	u = p.user("alice")
+	require.Equal(t, []string{"world@2 put"}, p.history(u, "world"))
+	p.put(u, Request{Name: "world", Seen: second.Ref()}, saveOf("three"))
+}

@@ -74,6 +74,20 @@ func (v *Versions) User(ctx context.Context, name string) (*User, error) {
 	return u, u.read(ctx)
 }
 
+// Check reads everything that users have, also what no version has yet, as the next put relies on it. With repair it deletes what is corrupt, so
+// that a put of the same content brings it back, and versions whose record is corrupt, for good. A user's versions cannot be read or made while
+// it looks at that user's.
+func (v *Versions) Check(ctx context.Context, repair bool) (r Report, err error) {
+	err = v.each(ctx, "checking", func(u *User) error { return u.check(ctx, &r, repair) })
+	for o := range v.store.List(ctx, "users") { // each has met the errors
+		if store.IsDamagedPack(o.Key) {
+			r.Findings = append(r.Findings, "damaged: "+o.Key+": what this file held is missing; it may be deleted once that was put again")
+		}
+	}
+	slices.Sort(r.Findings)
+	return r, err
+}
+
 func (v *Versions) user(name string) *User {
 	v.mu.Lock()
 	defer v.mu.Unlock()
