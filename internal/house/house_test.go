@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -269,6 +270,23 @@ func TestNoImportIsShadowed(t *testing.T) {
 		imported := f.ImportNames()
 		for _, id := range f.Declared() {
 			assert.False(t, imported[id.Name], "%s declares %s, which the file imports", f.Fset.Position(id.Pos()), id.Name)
+		}
+	}
+}
+
+// ciFolder finds the folders that .ci/run names, also several in braces.
+var ciFolder = regexp.MustCompile(`\./([a-z][a-z/]*[a-z])(/\{([a-z,]+)\})?`)
+
+// TestCIFolders: twice a folder moved, and .ci/run named its old place until somebody ran it.
+func TestCIFolders(t *testing.T) {
+	root, _ := tree(t)
+	run, err := os.ReadFile(filepath.Join(root, ".ci", "run"))
+	require.NoError(t, err)
+	found := ciFolder.FindAllStringSubmatch(string(run), -1)
+	require.NotEmpty(t, found)
+	for _, f := range found {
+		for _, inside := range strings.Split(f[3], ",") {
+			assert.DirExists(t, filepath.Join(root, filepath.FromSlash(f[1]), inside), ".ci/run names %s", f[0])
 		}
 	}
 }
