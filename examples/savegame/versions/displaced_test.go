@@ -269,3 +269,23 @@ func TestADeleteWithoutRoomIsNotTheEnd(t *testing.T) {
 	require.Empty(t, p.requireSound())
 	require.Zero(t, u.used.Load())
 }
+
+// Where no delete had room, all versions of a save but the newest went one after the other, to no avail: to delete what only one of them needed was
+// not tried, as that was little.
+func TestOneVersionGoesInVain(t *testing.T) {
+	const size = 100_000
+	p := newPlace(t, Config{})
+	crowded := &tight{p.store, make(map[string]bool)}
+	p.store = crowded
+	p.open(Config{Quota: 20 * (store.Occupied(size+1) + 2*recordBytes)})
+	u, seen := p.user("alice"), Ref{}
+	for i := range uint64(19) {
+		s := saveOf(noise(i, size))
+		crowded.shared[u.key(s.manifest.Chunks()[0])], crowded.shared[u.key(cdc.Chunk{Digest: s.digest()})] = true, true
+		seen = p.put(u, Request{Name: "world", Seen: seen}, s).Ref()
+	}
+	require.Empty(t, u.Displaced())
+	_, _, err := put(t.Context(), u, Request{Name: "world", Seen: seen}, saveOf(noise(100, size), noise(101, size), noise(102, size)))
+	require.True(t, isFull(err), "%v", err)
+	require.Equal(t, []string{"world@1"}, u.Displaced())
+}

@@ -105,7 +105,8 @@ func (u *User) kept() int64 {
 }
 
 // displace deletes what goes first: what was never finished, then the oldest version, with the record of the trash that
-// would be left alone. Where that is nothing, or would make no room, it returns why. The caller holds records.
+// would be left alone, and what only that needed, however little: where it cannot be deleted no other version goes. Where that is nothing, or would
+// make no room, it returns why. The caller holds records.
 func (u *User) displace(ctx context.Context, full error) error {
 	had := u.freed
 	if err := u.free(ctx, ever, 0); !errors.Is(err, syscall.ENOSPC) && (err != nil || u.freed.Objects > had.Objects) {
@@ -115,7 +116,7 @@ func (u *User) displace(ctx context.Context, full error) error {
 	if len(oldest) == 0 || err != nil {
 		return errors.Join(err, full)
 	}
-	if err = u.forget(ctx, oldest[0].Name, oldest); u.freed.Versions > had.Versions {
+	if err = u.forget(ctx, oldest[0].Name, oldest, 0); u.freed.Versions > had.Versions {
 		u.displaced = append(u.displaced, oldest...)
 		u.displaced = u.displaced[max(0, len(u.displaced)-mostDisplaced):]
 	}
@@ -187,7 +188,7 @@ var ever = time.Unix(0, math.MaxInt64)
 
 // retain deletes the versions of a save that have had their time. The caller holds records.
 func (u *User) retain(ctx context.Context, name string) error {
-	return u.forget(ctx, name, u.outdated(u.names[name], u.all.config.Now()))
+	return u.forget(ctx, name, u.outdated(u.names[name], u.all.config.Now()), u.used.Load()/worthPart)
 }
 
 func (u *User) outdated(versions []Version, now time.Time) (old []Version) {
@@ -208,9 +209,9 @@ func (u *User) outdated(versions []Version, now time.Time) (old []Version) {
 	return old
 }
 
-// forget deletes versions, and then what only they needed. The last one goes when the others are gone for sure: where it
-// is the trash's record, none of them may come back. The caller holds records.
-func (u *User) forget(ctx context.Context, name string, versions []Version) error {
+// forget deletes versions, and then what only they needed, if that has least bytes or more. The last version goes when the others are gone for
+// sure: where it is the trash's record, none of them may come back. The caller holds records.
+func (u *User) forget(ctx context.Context, name string, versions []Version, least int64) error {
 	if len(versions) == 0 {
 		return nil
 	}
@@ -237,7 +238,7 @@ func (u *User) forget(ctx context.Context, name string, versions []Version) erro
 	u.freed.Versions += len(versions)
 	u.freed.Bytes += bytes
 	u.forsake(versions)
-	return u.free(ctx, time.Unix(0, 1), u.used.Load()/worthPart) // what forsake has taken the age from
+	return u.free(ctx, time.Unix(0, 1), least) // what forsake has taken the age from
 }
 
 // worthPart is what part of a user's bytes those of deleted versions must be to be deleted at once: the store writes all else anew that stands

@@ -297,7 +297,7 @@ func (u *User) Erase(ctx context.Context, name, machine string, seen Ref, force 
 			return err
 		}
 	}
-	err := u.forget(ctx, name, u.names[name])
+	err := u.forget(ctx, name, u.names[name], u.used.Load()/worthPart)
 	if errors.Is(err, syscall.ENOSPC) && u.newest(name).Number == 0 {
 		return nil // it is gone, and what it held goes when there is room
 	}
