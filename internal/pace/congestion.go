@@ -221,8 +221,8 @@ func (c *congestion) faded(t instant) float64 {
 	return math.Exp2(-float64(t-c.lowSeen) / float64(forgets))
 }
 
-// forget forgets the baseline.
-// random is the share of random loss that was last known, however long ago.
+// random returns the share of random loss that was last known, however long ago.
 func (c *congestion) random() float64 { return min(c.baseline.value, maxRandomLoss) }
 
+// forget forgets the baseline.
 func (c *congestion) forget() { c.baseline, c.tally = share{}, 0 }
