@@ -48,9 +48,9 @@ func (i *Inbox) Deliver(in *IncomingBlob) {
 	in.OnEnd(func(err error) { i.end(d, err) })
 }
 
-// Take waits for the blob with a name. On the goroutine of its peer's world it returns [ErrBlocking]. When ctx ends before all of the blob is read, Take rejects
-// it with the cause of ctx, which the sender is told. When the connection of the inbox's peer ends first Take fails with [ErrClosed]; in an Inbox
-// that is no peer's it waits on: make ctx end with [rpc.Conn.Done].
+// Take waits for the blob with a name. On the goroutine of its peer's world it returns [ErrBlocking]. When the connection of the inbox's peer ends
+// first, Take fails with [ErrClosed]; in an Inbox that is no peer's it waits on: make ctx end with [rpc.Conn.Done]. When ctx ends after Take has
+// returned, and before all of the blob is read, the blob is rejected with the cause of ctx, which the sender is told.
 func (i *Inbox) Take(ctx context.Context, name string) (*IncomingBlob, error) {
 	if i.peer.inside() {
 		return nil, fmt.Errorf("%w: Inbox.Take of %q; take on another goroutine", ErrBlocking, name)

@@ -39,8 +39,8 @@ type Config struct {
 	// largest packet. nil = never.
 	Ping     func()
 	PingTime time.Duration // 0 = pings for traffic alone never leave
-	// Observe is called under the lock, at most once a millisecond while there is work, to see what the controller knows of the
-	// path. nil = not called.
+	// Observe is called under the lock, while there is work, to see what the controller knows of the path: at most once a millisecond
+	// beside bulk, and else each 100 ms. nil = not called.
 	Observe func(now time.Time, c *pace.Controller)
 	// Mutex guards session and source; the source's owner may use it, too. nil = the carrier has one of its own.
 	Mutex Mutex

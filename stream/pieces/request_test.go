@@ -46,7 +46,7 @@ func TestWithRequest(t *testing.T) {
 	}
 }
 
-// A panic of ask or talk ended the program, whatever rpc.Config.OnPanic says, for it was on a goroutine on which nobody recovers.
+// A panic of talk ended the program, whatever rpc.Config.OnPanic says, for it was on a goroutine on which nobody recovers.
 func TestWithRequestPanics(t *testing.T) {
 	ended := false
 	asks := func(ctx context.Context) (int, error) {
