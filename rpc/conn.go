@@ -45,7 +45,7 @@ type Conn struct {
 	closing    atomic.Bool                // this side has closed: nothing more is dispatched or sent
 	cause      atomic.Pointer[CloseError] // why this side closed, by the first who did
 	ended      atomic.Bool                // the link has ended; written under lobby.mu
-	refused    atomic.Bool                // its login was, which the log has: it has no need to know that the handshake failed
+	refused    atomic.Bool                // its login was refused, and the log says so: finish does not log a failed handshake besides
 	done       chan struct{}              // closed when both carriers have ended; OnDisconnect may not have run yet
 	gone       chan struct{}              // closed when no goroutine and no socket of it is left
 	work       sync.WaitGroup             // goroutines of the connection, which end soon after the link

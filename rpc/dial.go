@@ -164,8 +164,8 @@ func (l *Listener) shutdown() error {
 	return err
 }
 
-// lingerTime returns how long a connection should still answer: not at all when its peer has been silent for as long, for then it is about to
-// send nothing.
+// lingerTime returns how long a connection should still answer packets after its close; 0 when its peer has been silent for that long, for
+// then it has nothing to send.
 func lingerTime(c *Conn, conn *quic.Conn) time.Duration {
 	linger := quicconn.LingerTime(conn)
 	if c.link.Silence() >= linger {

@@ -225,7 +225,8 @@ func (h *handshake) answer(v verdict) {
 	}
 }
 
-// refuse tells the client that its login was refused, and the log as well, how often that address was if it was not the first time.
+// refuse tells the client and the log that its login was refused. The log also says how many logins of the address Authenticate has refused,
+// from the second on.
 func (h *handshake) refuse(v verdict) {
 	c := h.conn
 	args := []any{"conn", c, "error", v.err}

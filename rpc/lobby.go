@@ -42,7 +42,7 @@ type inbox struct {
 	posts   []func()
 
 	taken   uint64 // how often a Dispatch has taken all of it
-	awaited uint64 // what taken is once no client waits
+	awaited uint64 // no client waits any more once taken is as high
 	watched bool   // a timer looks whether a Dispatch comes; for good once none did
 }
 

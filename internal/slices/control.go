@@ -124,7 +124,8 @@ func (c *control) learn(t time.Duration, o *outbox, id uint16, a acked) {
 
 // detect gives up the slices that are lost by now. An ack of chunk id was heard, whose newest sending that arrived is below high; high
 // 0 = no ack was heard. The packet threshold counts within that chunk only, because an ack covers all slices of one chunk: the ack of
-// another chunk may have been lost. By time no sending is lost that left after one that is not, so behind that only the chunk's are looked at.
+// another chunk may have been lost. What left after a sending that is not lost by time is not lost by time either, so behind the first such
+// sending only those of chunk id are looked at.
 func (c *control) detect(t time.Duration, o *outbox, id uint16, high uint64) {
 	c.losses.Largest = high
 	c.losses.Begin(t, max(c.gate.Current(), c.gate.Latest)+ackDelay)
@@ -152,7 +153,7 @@ func (c *control) detect(t time.Duration, o *outbox, id uint16, high uint64) {
 	}
 }
 
-// settles gives a sending up if it is lost by now, and reports whether it flies no more. Its place counts for the packet threshold.
+// settles gives a sending up if it is lost by now, and reports whether it flies no more. The packet threshold takes place for its number.
 func (c *control) settles(t time.Duration, o *outbox, number, place uint64) bool {
 	s := o.flight.At(number)
 	switch {

@@ -65,7 +65,7 @@ func (p *pair) fail(err error) {
 	})
 }
 
-// cause returns the first error. No other is one after it.
+// cause returns the first error. After it, fail does nothing.
 func (p *pair) cause() error {
 	p.first.Do(func() {})
 	return p.err

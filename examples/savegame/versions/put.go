@@ -302,8 +302,8 @@ func (p *Put) Abandon() {
 	}
 }
 
-// sweepPart is what part of all that free last looked at abandoned puts may name until it looks again: who begins small puts and abandons them
-// would else have it look at all chunks of all versions for each.
+// sweepPart: free looks again once abandoned puts have named an eighth as many manifests and chunks as it looked at the last time. If it looked
+// after each of them, who begins small puts and abandons them would have it look at all chunks of all versions each time.
 const sweepPart = 8
 
 // end reports whether it is the put's end.

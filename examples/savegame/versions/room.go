@@ -241,8 +241,8 @@ func (u *User) forget(ctx context.Context, name string, versions []Version, leas
 	return u.free(ctx, time.Unix(0, 1), least) // what forsake has taken the age from
 }
 
-// worthPart is what part of a user's bytes those of deleted versions must be to be deleted at once: the store writes all else anew that stands
-// together with them, and keeps everybody's puts waiting meanwhile. What is less goes when there is no room, or with Collect.
+// worthPart: what only deleted versions needed is deleted at once if it has an eighth of the user's bytes, for the store writes again whatever
+// shares a file with it, and everybody's puts wait meanwhile. What has less is deleted when room is needed, or by Collect.
 const worthPart = 8
 
 // forsake takes the age from the contents and chunks of versions that are deleted, so that free deletes them without Config.Grace,

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// sorted is the names of a user's saves in their order; nil: nobody has asked. So a request for some of them does not cost what all of them do.
+// sorted has the names of a user's saves in order, so that a request for a few of them does not sort all. nil = nobody has asked yet.
 type sorted []string
 
 // of returns the names, which are the keys of all.
@@ -17,7 +17,7 @@ func (s *sorted) of(all map[string][]Version) []string {
 	return *s
 }
 
-// from returns those of names that are not below the first one.
+// from returns names, which are sorted, from first on.
 func from(names []string, first string) []string {
 	at, _ := slices.BinarySearch(names, first)
 	return names[at:]

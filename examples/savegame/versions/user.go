@@ -29,8 +29,8 @@ type User struct {
 	sorted  sorted               // the keys of names
 	freed   Collected            // since Collect began last
 
-	// abandoned counts the manifests and chunks that puts named which were abandoned since takeOut looked last, and swept those at which it
-	// looked then: see [Put.Abandon]. Guarded by records.
+	// abandoned counts the manifests and chunks that were named by puts which were abandoned since takeOut last looked, and swept is how many
+	// it looked at then: see sweepPart. Guarded by records.
 	abandoned, swept int
 
 	// displaced is what was deleted to make room, until Displaced tells. Guarded by records.
