@@ -102,6 +102,26 @@ func TestWhatIsWrittenAtTheLastMomentIsKept(t *testing.T) {
 	}
 }
 
+// What was replaced could not be moved to a name of its own, and the error did not say that the target is as it should be, nor what else was kept.
+func TestWhatCannotBeKept(t *testing.T) {
+	dir := folder(t)
+	target := filepath.Join(dir, "target")
+	write(t, dir, map[string]string{"new/level": "new", "target/level": "old"})
+	from := scanned(t, ScanOptions{}, filepath.Join(dir, "new"))
+	look := func(_ context.Context, path string) error {
+		if path == target {
+			return nil
+		}
+		return errors.Join(errors.New("it has changed"), os.RemoveAll(path)) // so that the rename fails
+	}
+	r := begun(t, from.Manifest, target, RestoreOptions{Local: from, MayReplace: look})
+	err := r.Commit(t.Context())
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.ErrorContains(t, err, target+": it is restored, but: ")
+	require.False(t, errors.As(err, new(*KeptError)), "it is not kept")
+	requireSame(t, from, target)
+}
+
 // What a game wrote at the last moment was deleted by the next restore when the one that replaced it was killed, or when the name of what was
 // to be kept became too long.
 func TestWhatIsWrittenAtTheLastMomentOutlivesACrash(t *testing.T) {

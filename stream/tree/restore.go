@@ -307,10 +307,11 @@ func (r *Restore) Commit(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", r.target, err)
 	}
 	kept, err := r.work.rescue(context.WithoutCancel(ctx), r.target, r.mayReplace)
+	end := r.work.discard
 	if err != nil {
-		return errors.Join(err, r.work.release())
+		end = r.work.release // for the next restore what could not be moved waits there
 	}
-	if err := errors.Join(kept, r.kept, tolerate(os.Chmod(r.target, r.manifest.Entries[0].Mode)), r.work.discard()); err != nil {
+	if err := errors.Join(err, kept, r.kept, tolerate(os.Chmod(r.target, r.manifest.Entries[0].Mode)), end()); err != nil {
 		return fmt.Errorf("%s: it is restored, but: %w", r.target, err)
 	}
 	return nil

@@ -100,7 +100,7 @@ func (w *workFolder) recover(ctx context.Context, target string, mayReplace func
 		}
 	}
 	if kept, err = w.rescue(ctx, target, mayReplace); err != nil {
-		return nil, err
+		return nil, errors.Join(err, kept)
 	}
 	return kept, errors.Join(w.drop(workOld), w.drop(workReady))
 }
@@ -149,8 +149,8 @@ func (e *KeptError) Error() string {
 	return "what was there was written to at the last moment, and is kept as " + e.Path
 }
 
-// rescue asks about what was replaced, and returns a [*KeptError] when it had to move that to a name of its own. When ctx ends first, all stays
-// where it is.
+// rescue asks about what was replaced, and returns in kept a [*KeptError] when it had to move that to a name of its own. What cannot be moved
+// stays where it is, as all does when ctx ends first.
 func (w *workFolder) rescue(ctx context.Context, target string, mayReplace func(context.Context, string) error) (kept, err error) {
 	for _, name := range []string{workReady, workOld} {
 		replaced := filepath.Join(w.path, name)
@@ -161,7 +161,11 @@ func (w *workFolder) rescue(ctx context.Context, target string, mayReplace func(
 			return nil, context.Cause(ctx)
 		}
 		aside := beside(target)
-		kept, err = errors.Join(kept, &KeptError{aside}), errors.Join(err, os.Rename(replaced, aside))
+		if failed := os.Rename(replaced, aside); failed != nil {
+			err = errors.Join(err, failed)
+		} else {
+			kept = errors.Join(kept, &KeptError{aside})
+		}
 	}
 	return kept, err
 }
