@@ -153,6 +153,25 @@ func TestWhatIsWrittenAtTheLastMomentOutlivesACrash(t *testing.T) {
 	requireTidy(t, target)
 }
 
+// A restore whose context ended while it asked about what the one before had replaced deleted that.
+func TestWhatWasReplacedOutlivesACanceledRestore(t *testing.T) {
+	dir := folder(t)
+	target := filepath.Join(dir, "target")
+	write(t, dir, map[string]string{"target": "new", "newer": "newer"})
+	work, err := openWork(target)
+	require.NoError(t, err)
+	write(t, work.path, map[string]string{workReady: "the game saves"})
+	require.NoError(t, work.release())
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	from := scanned(t, ScanOptions{}, filepath.Join(dir, "newer"))
+	look := func(ctx context.Context, _ string) error { return ctx.Err() }
+	_, err = NewRestore(ctx, from.Manifest, target, RestoreOptions{MayReplace: look})
+	require.ErrorIs(t, err, context.Canceled)
+	require.FileExists(t, filepath.Join(work.path, workReady))
+}
+
 // A restore that was killed while it removed what it had replaced left a part of that, which the next one took for what a game had written.
 func TestKilledWhileItRemovesWhatWasReplaced(t *testing.T) {
 	dir := folder(t)

@@ -213,12 +213,13 @@ func (w *workFolder) remove(name string) error {
 	}), removeAll(w.root, name))
 }
 
-// close keeps what is staged, and the folder only for that. It does nothing when the folder is closed.
+// close keeps what is staged, and what rescue has yet to ask about or could not move, and the folder only for those. It does nothing when the folder
+// is closed.
 func (w *workFolder) close() error {
 	if w.root == nil {
 		return nil
 	}
-	for _, name := range []string{workNew, workOld} {
+	for _, name := range []string{workNew, workReady, workOld} {
 		if _, err := w.root.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 			return w.release()
 		}
