@@ -19,6 +19,7 @@ import (
 
 	"github.com/quivernet/quiver/internal/files"
 	"github.com/quivernet/quiver/stream/cdc"
+	"github.com/quivernet/quiver/stream/manifest"
 )
 
 // A restore that ends removes the lock of its folder: who had opened that, and got it then, held nothing, and another one got in.
@@ -170,6 +171,31 @@ func TestWhatWasReplacedOutlivesACanceledRestore(t *testing.T) {
 	_, err = NewRestore(ctx, from.Manifest, target, RestoreOptions{MayReplace: look})
 	require.ErrorIs(t, err, context.Canceled)
 	require.FileExists(t, filepath.Join(work.path, workReady))
+}
+
+// What the restore before had replaced was kept, and nobody heard of it, unless the restore that kept it was committed.
+func TestWhatIsKeptIsTold(t *testing.T) {
+	dir := folder(t)
+	target := filepath.Join(dir, "target")
+	write(t, dir, map[string]string{"target": "new"})
+	file := scanned(t, ScanOptions{}, target).Manifest
+	tooLong := &manifest.Manifest{Entries: []manifest.Entry{{Path: ".", Kind: manifest.Dir}, {Path: strings.Repeat("x", 256), Kind: manifest.File}}}
+	look := func(context.Context, string) error { return errors.New("it has changed") }
+	for name, m := range map[string]*manifest.Manifest{"closed": file, "failed": tooLong} {
+		t.Run(name, func(t *testing.T) {
+			work, err := openWork(target)
+			require.NoError(t, err)
+			write(t, work.path, map[string]string{workReady: "the game saves"})
+			require.NoError(t, work.release())
+			r, err := NewRestore(t.Context(), m, target, RestoreOptions{MayReplace: look})
+			if name == "closed" {
+				require.NoError(t, err)
+				err = r.Close()
+				require.NoError(t, r.Close(), "it was told")
+			}
+			requireKept(t, err, "")
+		})
+	}
 }
 
 // A restore that was killed while it removed what it had replaced left a part of that, which the next one took for what a game had written.

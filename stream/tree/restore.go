@@ -39,7 +39,7 @@ type Restore struct {
 	mayReplace func(ctx context.Context, p string) error
 	lacks      map[cdc.Digest][]place // where a chunk that is not there belongs
 	buffer     []byte                 // of a chunk
-	kept       error                  // what a commit before had replaced, a [*KeptError], or nil
+	kept       error                  // what a commit before had replaced, a [*KeptError]; nil: nothing, or the caller was told
 }
 
 // place is where a chunk belongs.
@@ -55,7 +55,8 @@ var ErrBusy = errors.New("another restore to there is under way")
 // folder that the target is in must be there. A target that is a link stays one, and what it leads to is replaced; one that leads nowhere is
 // replaced itself. Nothing can replace what is mounted, so that fails, on Linux at once and elsewhere in Commit. It looks at what an earlier
 // restore of the same target has staged, and takes from RestoreOptions.Local what that has. The caller closes the restore. It fails with
-// [manifest.ErrManifest] when m breaks a rule, and with [ErrNames] and [ErrBusy].
+// [manifest.ErrManifest] when m breaks a rule, and with [ErrNames] and [ErrBusy]; when it fails after it has kept what an earlier restore had
+// replaced, the error is a [*KeptError], too.
 func NewRestore(ctx context.Context, m *manifest.Manifest, target string, o RestoreOptions) (*Restore, error) {
 	target, err := resolve(target)
 	if err != nil {
@@ -274,8 +275,15 @@ func (r *Restore) fill(c cdc.Chunk, data []byte) error {
 	return nil
 }
 
-// Close ends the restore. What has arrived waits for the next one. It does nothing after a commit.
-func (r *Restore) Close() error { return r.work.close() }
+// Close ends the restore. What has arrived waits for the next one. It fails with [*KeptError] when NewRestore had to keep what an earlier restore
+// had replaced, unless Commit has said so. It does nothing after a commit.
+func (r *Restore) Close() error { return errors.Join(r.takeKept(), r.work.close()) }
+
+// takeKept returns kept once, so that its caller hears of it once.
+func (r *Restore) takeKept() (kept error) {
+	kept, r.kept = r.kept, nil
+	return kept
+}
 
 // over fails when the restore was closed or committed.
 func (r *Restore) over() error {
@@ -311,7 +319,7 @@ func (r *Restore) Commit(ctx context.Context) error {
 	if err != nil {
 		end = r.work.release // for the next restore what could not be moved waits there
 	}
-	if err := errors.Join(err, kept, r.kept, tolerate(os.Chmod(r.target, r.manifest.Entries[0].Mode)), end()); err != nil {
+	if err := errors.Join(err, kept, r.takeKept(), tolerate(os.Chmod(r.target, r.manifest.Entries[0].Mode)), end()); err != nil {
 		return fmt.Errorf("%s: it is restored, but: %w", r.target, err)
 	}
 	return nil

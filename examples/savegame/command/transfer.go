@@ -370,13 +370,13 @@ func (g *getting) knows(local *tree.Source, m *manifest.Manifest) (bool, error) 
 }
 
 // restore makes a path of this machine hold the version.
-func (g *getting) restore(ctx context.Context, d *desk.Download, path string, local *tree.Source) error {
+func (g *getting) restore(ctx context.Context, d *desk.Download, path string, local *tree.Source) (err error) {
 	begin, received := time.Now(), int64(0)
 	r, err := tree.NewRestore(ctx, d.Manifest, path, tree.RestoreOptions{Local: local, MayReplace: g.lookAgain(d)})
 	if err != nil {
 		return err
 	}
-	defer r.Close()
+	defer func() { err = errors.Join(err, g.noteKept(r.Close())) }()
 	if lacks := r.Lacks(); len(lacks) > 0 {
 		err = d.Fetch(lacks, func(c cdc.Chunk, packed []byte) error {
 			received += int64(len(packed))
