@@ -24,6 +24,7 @@ type delay struct {
 	grain            time.Duration // time of a packet at the bottleneck
 	finest           time.Duration // the least grain of this path so far; 0 = unknown
 	nearLeast        instant       // when the one-way delay was last near its minimum
+	back             time.Duration // what stands on the way back: by how much each round trip of the last round exceeded the least one beyond the queue there
 	calmTrip         calm          // of round trips
 	calmWay          calm          // of one-way delays
 	longRounds       int           // rounds in a row of which every round trip was long
@@ -151,6 +152,9 @@ func (d *delay) spread() time.Duration { return d.calmWay.above(d.way.least) }
 
 // reach returns the round trip that a full window must span, with the jitter and the clumps of both ways.
 func (d *delay) reach() time.Duration { return d.base() + d.calmTrip.above(d.rtt.least) }
+
+// behind returns by how much what stands on the way back, such as somebody's upload before our acks, makes a round trip longer than reach.
+func (d *delay) behind() time.Duration { return max(d.base()+d.back-d.reach(), 0) }
 
 // long reports whether round trips show a queue: the last batch's, or trip, the least of this one. A peer that lies about times of arrival cannot
 // hide it, nor do many that begin together, whose acks know no other delay of the path than that over their common queue.

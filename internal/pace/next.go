@@ -123,7 +123,7 @@ func (c *Controller) Window() int {
 	if estimate == 0 {
 		return int(c.starters.unknown()) * c.cfg.Packet
 	}
-	product := estimate * c.delay.reach().Seconds()
+	product := estimate*c.delay.reach().Seconds() + c.unheard()
 	held := estimate * (2 * c.gap).Seconds() // by the receiver, in acks to come
 	switch c.state {
 	case Start:
@@ -143,6 +143,13 @@ func (c *Controller) Window() int {
 		product *= lookGain
 	}
 	return int(max(product+held, c.leastWindow()))
+}
+
+// unheard returns how many bytes have arrived whose acks stand on the way back. Without them the window would leave a path idle on which somebody
+// uploads. Only the peer knows on which way a round trip is spent; so it counts with what came in a round trip by our own clock: a peer that lies
+// may have a queue filled as others fill it, and no faster.
+func (c *Controller) unheard() float64 {
+	return min(c.Estimate(), c.carried.value()) * c.delay.behind().Seconds()
 }
 
 // firstPart returns how many bytes of a hint's bandwidth-delay product may leave before arrivals confirm the hint, which takes a round trip. A long

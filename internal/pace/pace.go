@@ -265,6 +265,7 @@ func (c *Controller) endRound(t instant) {
 	}
 	c.flood.roundOver(&c.round)
 	c.delay.roundOver(c.round.leastTrip.value)
+	c.delay.back = c.round.leastBack.value
 	c.congestion.stands = c.delay.stands()
 	c.carried.add(c.filling, float64(c.round.arrived(c.delivery.total))/max(t-c.round.began, c.delay.base()).Seconds())
 	if !c.limited {
@@ -434,6 +435,7 @@ func (c *Controller) learn(t instant, b *batch) {
 	c.delay.calmTrip.note(b.rtt)
 	if b.way.known {
 		c.delay.calmWay.note(b.way.value + c.delay.way.least)
+		c.round.leastBack.note(b.rtt - c.delay.base() - max(b.way.value, 0))
 	}
 	if b.queue.known {
 		c.queue = max(b.queue.value-c.delay.jitter(), 0)

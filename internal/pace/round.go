@@ -11,6 +11,7 @@ type round struct {
 	sent        [4]tally      // fates by the round in which the packets left, at its number modulo 4
 	lost        [4]losses     // losses by the round in which the packets counted as lost, at its number modulo 4
 	leastTrip   least         // of the round trips of its batches
+	leastBack   least         // of what waited on the way back
 	leastQueue  time.Duration // the least queue of its batches: the queue that stands
 	mostQueue   time.Duration // the greatest one
 	leastBefore time.Duration // leastQueue of the last round

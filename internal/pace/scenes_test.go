@@ -113,6 +113,30 @@ func TestLongerRouteWithLoss(t *testing.T) {
 	}
 }
 
+// TestUploadOnTheWayBack: acks wait behind somebody's upload, for up to a fifth of a second. The window, which spans the least round trip, left
+// a third to three quarters of the path idle, though the queue there was empty.
+func TestUploadOnTheWayBack(t *testing.T) {
+	for _, l := range []link{{2e6, 30 * ms, 0}, {8e6, 30 * ms, 0}, {30e6, 10 * ms, 0}, {30e6, 80 * ms, 0.001}} {
+		t.Logf("# %v, and a queue on the way back that grows to 200 ms over 4 s and falls by a third", l)
+		survey(t, func(seed uint64) []figure {
+			s := newStage(l, seed)
+			queue := 60 * ms
+			for at := 2 * time.Second; at < 16*time.Second; at += 50 * ms {
+				s.at(at, func() {
+					if queue += 2500 * time.Microsecond; queue > 200*ms {
+						queue = queue * 2 / 3
+					}
+					s.back.delay = l.rtt/2 + queue
+				})
+			}
+			s.goodput(5 * time.Second)
+			q := watchQueue(s.world, 10*ms)
+			got := s.goodput(16*time.Second) * 1e6 / float64(l.rate) / useful
+			return []figure{atLeast("of the link", got, 0.8), atMost("queue, ms", q.mean().Seconds()*1e3, 20)}
+		}, 3)
+	}
+}
+
 func TestPauses(t *testing.T) {
 	t.Logf("# something to send in 100 ms of each 300 ms: the estimate stays; nothing for 20 s: the old rate to begin with")
 	survey(t, func(seed uint64) (f []figure) {
