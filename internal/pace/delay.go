@@ -153,8 +153,14 @@ func (d *delay) spread() time.Duration { return d.calmWay.above(d.way.least) }
 // reach returns the round trip that a full window must span, with the jitter and the clumps of both ways.
 func (d *delay) reach() time.Duration { return d.base() + d.calmTrip.above(d.rtt.least) }
 
-// behind returns by how much what stands on the way back, such as somebody's upload before our acks, makes a round trip longer than reach.
-func (d *delay) behind() time.Duration { return max(d.base()+d.back-d.reach(), 0) }
+// behind returns by how much what stands on the way back, such as somebody's upload before our acks, makes a round trip longer than reach. What is
+// below the target counts not: acks wait a little anyway, and of eight over a short queue those that had most got more.
+func (d *delay) behind() time.Duration {
+	if d.back <= d.target() {
+		return 0
+	}
+	return max(d.base()+d.back-d.reach(), 0)
+}
 
 // long reports whether round trips show a queue: the last batch's, or trip, the least of this one. A peer that lies about times of arrival cannot
 // hide it, nor do many that begin together, whose acks know no other delay of the path than that over their common queue.
