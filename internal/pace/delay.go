@@ -154,7 +154,7 @@ func (d *delay) spread() time.Duration { return d.calmWay.above(d.way.least) }
 func (d *delay) reach() time.Duration { return d.base() + d.calmTrip.above(d.rtt.least) }
 
 // behind returns by how much what stands on the way back, such as somebody's upload before our acks, makes a round trip longer than reach. What is
-// below the target counts not: acks wait a little anyway, and of eight over a short queue those that had most got more.
+// below the target does not count: acks wait a little anyway, and of eight flows over a short queue those that had most got more.
 func (d *delay) behind() time.Duration {
 	if d.back <= d.target() {
 		return 0
