@@ -14,11 +14,8 @@ func TestCanceledTransfersHaveNothingLeft(t *testing.T) {
 	overBackends(t, func(t *testing.T, via Backend) {
 		inNetwork(t, setup{via: via, delay: 200 * time.Millisecond, tick: 10 * time.Millisecond}, func(n *network) {
 			collect(n.client.streams)
-			stuck, feed := io.Pipe()
+			long, feed := n.startStuck()
 			defer feed.Close()
-			long, err := save.Start(n.server.peer, stuck, 8<<20)
-			require.NoError(n, err)
-			time.Sleep(time.Second)
 			left := func() (bytes int64) {
 				require.NoError(n, n.server.world.Do(n.ctx, func() { bytes = n.server.peer.sender.left() }))
 				return bytes
@@ -38,13 +35,19 @@ func TestCanceledTransfersLeaveTheirMemory(t *testing.T) {
 		memory := Config{MaxMemory: leastMemory + incomingBytes, MaxPending: minPending} // of one transfer, and the record of another
 		inNetwork(t, setup{via: via, client: memory, tick: 100 * time.Millisecond}, func(n *network) {
 			collect(n.client.streams)
-			stuck, feed := io.Pipe()
+			first, feed := n.startStuck()
 			defer feed.Close()
-			first, err := save.Start(n.server.peer, stuck, 8<<20)
-			require.NoError(n, err)
-			time.Sleep(time.Second)
 			first.Cancel(errTest)
 			require.NoError(n, n.mustStart(n.server.peer, content(100)).Wait(n.ctx))
 		})
 	})
+}
+
+// startStuck starts a transfer of 8 MiB whose source gives nothing until feed is closed, and waits until it is under way.
+func (n *network) startStuck() (t *Transfer, feed io.Closer) {
+	source, feed := io.Pipe()
+	t, err := save.Start(n.server.peer, source, 8<<20)
+	require.NoError(n, err)
+	time.Sleep(time.Second)
+	return t, feed
 }

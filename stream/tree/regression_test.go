@@ -74,6 +74,13 @@ func gameSaves(t *testing.T, file string, exchanges bool) (stop func()) {
 	return stop
 }
 
+// killed returns a restore that was killed in its commit, by a panic. It has the work folder until that is released.
+func killed(t *testing.T, from *Source, target string, mayReplace func(context.Context, string) error) *Restore {
+	r := begun(t, from.Manifest, target, RestoreOptions{Local: from, MayReplace: mayReplace})
+	require.Panics(t, func() { _ = r.Commit(t.Context()) })
+	return r
+}
+
 func requireKept(t *testing.T, err error, file string) {
 	kept, is := errors.AsType[*KeptError](err)
 	require.True(t, is)
@@ -139,9 +146,7 @@ func TestWhatIsWrittenAtTheLastMomentOutlivesACrash(t *testing.T) {
 	}
 	stop := gameSaves(t, "", true)
 	from := scanned(t, ScanOptions{}, filepath.Join(dir, "new"))
-	r, err := NewRestore(t.Context(), from.Manifest, target, RestoreOptions{Local: from, MayReplace: look})
-	require.NoError(t, err)
-	require.Panics(t, func() { _ = r.Commit(t.Context()) })
+	r := killed(t, from, target, look)
 	require.NoError(t, r.work.release())
 
 	stop()
@@ -218,9 +223,7 @@ func TestKilledWhileItRemovesWhatWasReplaced(t *testing.T) {
 		}
 		return real(root, name)
 	}
-	r, err := NewRestore(t.Context(), from.Manifest, target, RestoreOptions{Local: from, MayReplace: look})
-	require.NoError(t, err)
-	require.Panics(t, func() { _ = r.Commit(t.Context()) })
+	r := killed(t, from, target, look)
 	require.NoError(t, r.work.release())
 
 	next := begun(t, from.Manifest, target, RestoreOptions{Local: from, MayReplace: look})
@@ -243,9 +246,7 @@ func TestTidy(t *testing.T) {
 		}
 		return nil
 	}
-	r, err := NewRestore(t.Context(), from.Manifest, target, RestoreOptions{Local: from, MayReplace: look})
-	require.NoError(t, err)
-	require.Panics(t, func() { _ = r.Commit(t.Context()) })
+	r := killed(t, from, target, look)
 	require.NoError(t, Tidy(t.Context(), target, look), "another process restores")
 	require.Equal(t, 2, looks)
 	require.NoError(t, r.work.release())

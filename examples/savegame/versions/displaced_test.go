@@ -131,10 +131,7 @@ func TestWhoWaitsForRoomHoldsNobodyUp(t *testing.T) {
 
 // An object that cannot be read for a moment is not replaced: where that failed, too, an acknowledged version had lost it.
 func TestWhatCanNotBeReadStays(t *testing.T) {
-	p := newPlace(t, Config{})
-	deaf := &deaf{Store: p.store}
-	p.store = deaf
-	p.open(Config{})
+	p, deaf := newDeafPlace(t, Config{})
 	u, s := p.user("alice"), saveOf(noise(1, 1000))
 	v := p.put(u, Request{Name: "world"}, s)
 	c := s.manifest.Chunks()[0]
@@ -144,6 +141,15 @@ func TestWhatCanNotBeReadStays(t *testing.T) {
 	require.ErrorIs(t, err, storetest.ErrFailing)
 	deaf.key = ""
 	p.requireContent(u, "world", v.Number, s)
+}
+
+// newDeafPlace returns a place whose store is a deaf one.
+func newDeafPlace(t *testing.T, config Config) (*place, *deaf) {
+	p := newPlace(t, config)
+	d := &deaf{Store: p.store}
+	p.store = d
+	p.open(config)
+	return p, d
 }
 
 // deaf is a store that cannot read one object, and put none.

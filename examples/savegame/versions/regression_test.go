@@ -141,10 +141,7 @@ func TestWhatIsDamagedIsNotRestored(t *testing.T) {
 
 // One manifest in a bad place of the disk took all saves of its user, the whole server where there is a quota in total, and the check.
 func TestWhatCanNotBeReadIsInNobodysWay(t *testing.T) {
-	p := newPlace(t, Config{})
-	deaf := &deaf{Store: p.store}
-	p.store = deaf
-	p.open(Config{})
+	p, deaf := newDeafPlace(t, Config{})
 	u, ctx := p.user("alice"), t.Context()
 	v := p.put(u, Request{Name: "world"}, saveOf("one"))
 	p.put(u, Request{Name: "other"}, saveOf("two"))
@@ -172,10 +169,7 @@ func TestWhatCanNotBeReadIsInNobodysWay(t *testing.T) {
 // One record in a bad place of the disk took all saves of its user.
 func TestARecordThatCanNotBeReadIsInNobodysWay(t *testing.T) {
 	config := Config{Keep: 1, KeepFor: time.Hour}
-	p := newPlace(t, config)
-	deaf := &deaf{Store: p.store}
-	p.store = deaf
-	p.open(config)
+	p, deaf := newDeafPlace(t, config)
 	u, ctx := p.user("alice"), t.Context()
 	first := p.put(u, Request{Name: "world"}, saveOf("one"))
 	second := p.put(u, Request{Name: "world", Seen: first.Ref()}, saveOf("two"))
@@ -300,10 +294,7 @@ func TestCheckNamesADamagedPack(t *testing.T) {
 // A damaged record was in the way for good: check --repair left it, said that a put would bring it back, and while nobody knew what it needs
 // nothing of its user was freed.
 func TestRepairDeletesADamagedRecord(t *testing.T) {
-	p := newPlace(t, Config{})
-	unread := &deaf{Store: p.store}
-	p.store = unread
-	p.open(Config{})
+	p, unread := newDeafPlace(t, Config{})
 	u, ctx := p.user("alice"), t.Context()
 	first := p.put(u, Request{Name: "world"}, saveOf("one"))
 	second := p.put(u, Request{Name: "world", Seen: first.Ref()}, saveOf("two"))

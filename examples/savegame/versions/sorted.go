@@ -11,8 +11,7 @@ type sorted []string
 // of returns the names, which are the keys of all.
 func (s *sorted) of(all map[string][]Version) []string {
 	if *s == nil {
-		*s = slices.AppendSeq(make([]string, 0, len(all)), maps.Keys(all))
-		slices.Sort(*s)
+		*s = slices.Sorted(maps.Keys(all))
 	}
 	return *s
 }
