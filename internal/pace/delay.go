@@ -24,7 +24,7 @@ type delay struct {
 	grain            time.Duration // time of a packet at the bottleneck
 	finest           time.Duration // the least grain of this path so far; 0 = unknown
 	nearLeast        instant       // when the one-way delay was last near its minimum
-	back             time.Duration // what stands on the way back: by how much each round trip of the last round exceeded the least one beyond the queue there
+	back             time.Duration // the least wait on the way back in the last round: by how much its round trips exceed the least one, less the queue there
 	calmTrip         calm          // of round trips
 	calmWay          calm          // of one-way delays
 	longRounds       int           // rounds in a row of which every round trip was long

@@ -131,7 +131,7 @@ func (t *Talk) Send(ctx context.Context, lacks []int, appendPiece func(buffer []
 }
 
 // Fetch tells the other side which pieces it shall send, by indices that ascend, and calls each for every one of them as it comes, in that
-// order, on the goroutine that called Fetch. The piece is each's until it calls free, on any goroutine; it does so in any case, also when it
+// order, on the goroutine that called Fetch. The piece is each's until it first calls free, on any goroutine; it does so in any case, also when it
 // fails, or the memory of the piece is never given back. Whether a piece is the right one each must find out. When it fails, or panics,
 // the other side's Send fails too; the text of its error stays here.
 func (t *Talk) Fetch(ctx context.Context, lacks []int, each func(index int, piece []byte, free func()) error) error {

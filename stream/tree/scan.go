@@ -127,7 +127,7 @@ func (s *scan) entry(at located) error {
 	case fs.ModeSymlink:
 		return s.link(at)
 	case 0:
-		for range 3 { // who writes a file does not write it three times in a row
+		for range 3 { // nobody writes a file three times in a row
 			if err = s.file(at); !errors.Is(err, ErrChanged) {
 				break
 			}
@@ -318,7 +318,8 @@ func (s *Source) Chunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 }
 
 // ReadChunk reads what is where a chunk was, into buffer if it fits. It fails with [ErrChanged], naming the file, when that cannot be read so
-// far. Whether the bytes are the chunk still, who gets them verifies: this saves a second look, where the other side looks anyway.
+// far. It does not verify that the bytes are
+// still the chunk: that saves a hash where the other side verifies them anyway.
 func (s *Source) ReadChunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 	at, has := s.chunks[c.Digest]
 	if !has {

@@ -31,7 +31,7 @@ const (
 	workGone  = "gone"  // what is being removed
 )
 
-// workFolder is where files are staged, beside its place and so on the same file system.
+// workFolder is where files are staged, beside their target and so on the same file system.
 type workFolder struct {
 	path string
 	root *os.Root
