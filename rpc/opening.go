@@ -281,9 +281,9 @@ func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 // OnOpenAcked makes fn run on the server, in Dispatch, when a client has acknowledged that an actor of the class was opened for it. From then on
 // no call and no state that is sent to it can come before the actor: the client makes its copy in its next Dispatch, if it has not yet. fn runs
 // once for each open, so again when the actor opens again, for c, after it had closed there or was dormant. It does not run for an open that
-// closes before it is acknowledged, or at that moment (see SetOwner), nor once this side has closed c. What a client knows only by what the game does with the copy, such as that
-// it has loaded a level, the game must still tell by a call. OnOpenAcked panics when there is a function already. UE: OpenAcked of the actor's
-// channel.
+// closes before it is acknowledged, or at that moment (see SetOwner), nor once this side has closed c. What a client knows only by what
+// the game does with the copy, such as that it has loaded a level, the game must still tell by a call. OnOpenAcked panics when there is a
+// function already. UE: OpenAcked of the actor's channel.
 func OnOpenAcked[T any](b *Binding[T], fn func(object T, c *Conn)) {
 	mustHook("OnOpenAcked", b.untyped.class, fn == nil, b.untyped.onOpenAcked != nil)
 	b.untyped.onOpenAcked = func(object any, c *Conn) { fn(object.(T), c) }
