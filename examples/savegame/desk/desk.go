@@ -167,8 +167,11 @@ var kinds = []error{
 
 // refuse makes of an error what a client is told: of one that is nobody's business no more than that.
 func refuse(err error) error {
-	if errors.As(err, new(*versions.Full)) || errors.Is(err, syscall.ENOSPC) {
-		return fmt.Errorf("%w: %w", ErrFull, err)
+	if full, is := errors.AsType[*versions.Full](err); is {
+		return fmt.Errorf("%w: %w", ErrFull, full)
+	}
+	if errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("%w: %w", ErrFull, syscall.ENOSPC) // what wraps it names a file of the server
 	}
 	if slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) }) {
 		return err

@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,4 +126,14 @@ func TestFourUsersTakeNotAllMemory(t *testing.T) {
 	m.give("mallory1", userMemory)
 	m.give("mallory2", userMemory)
 	require.NoError(t, m.take("alice", userMemory/2))
+}
+
+// A client was told where on the server's disk its save was to be.
+func TestRefusalsNameNoFileOfTheServer(t *testing.T) {
+	no := &fs.PathError{Op: "write", Path: "/srv/saves/alice", Err: syscall.ENOSPC}
+	for _, err := range []error{no, fmt.Errorf("storing: %w", no), fmt.Errorf("%w: %w", &versions.Full{Setting: "disk"}, no)} {
+		require.ErrorIs(t, refuse(err), ErrFull)
+		require.NotContains(t, refuse(err).Error(), "srv")
+	}
+	require.ErrorContains(t, refuse(fmt.Errorf("storing: %w", &versions.Full{Setting: "quota"})), "quota exceeded")
 }
