@@ -1,7 +1,5 @@
 package bunch
 
-import "slices"
-
 const (
 	maxAssemblies = 4       // how many a channel may have; the next one evicts the oldest
 	assemblyCost  = 2 << 10 // price of an assembly besides its bytes; its slices of parts take 1,440 bytes
@@ -21,19 +19,58 @@ type assembly struct {
 	have     int              // parts that came
 	size     int              // bytes of those
 	parts    [maxParts][]byte // by part number; nil until it comes
+
+	// Neighbours; nil = none.
+	older, newer *assembly // of the connection
+	sibling      *assembly // the next newer one of the channel
 }
 
-func (a *assembly) is(ch *channel, h header) bool {
-	return a.channel == ch && a.message == h.sequence && a.delivery == h.delivery()
+func (a *assembly) is(h header) bool { return a.message == h.sequence && a.delivery == h.delivery() }
+
+// siblings are the assemblies of a channel, the oldest first.
+type siblings struct{ oldest *assembly }
+
+// find returns the assembly of the message of a part; nil when it has none.
+func (s *siblings) find(h header) *assembly {
+	of := s.oldest
+	for of != nil && !of.is(h) {
+		of = of.sibling
+	}
+	return of
+}
+
+func (s *siblings) len() (n int) {
+	for of := s.oldest; of != nil; of = of.sibling {
+		n++
+	}
+	return n
+}
+
+func (s *siblings) add(of *assembly) {
+	last := &s.oldest
+	for *last != nil {
+		last = &(*last).sibling
+	}
+	*last = of
+}
+
+func (s *siblings) remove(of *assembly) {
+	link := &s.oldest
+	for *link != of {
+		link = &(*link).sibling
+	}
+	*link = of.sibling
 }
 
 // assemblies are the unreliable messages of a connection that are not whole. They share maxParked with the whole unreliable and tracked
-// messages that wait for the owner: when room is short, the oldest assembly goes.
+// messages that wait for the owner: when room is short, the oldest assembly goes. However many there are, a part takes no longer: a peer chooses
+// its channels, and packets of tiny parts of new messages on many of them took 20 times as long as others.
 type assemblies struct {
-	list    []assembly // oldest first
-	price   int        // of the list
-	waiting int        // price of the whole messages that wait for Take
-	evicted uint64     // assemblies that were given up
+	oldest, newest *assembly // of all; nil = none
+	spare          *assembly // the last one that was dropped, empty; nil = none
+	price          int       // of all
+	waiting        int       // price of the whole messages that wait for Take
+	evicted        uint64    // assemblies that were given up
 }
 
 // fits reports whether there is room for messages or parts of such a price.
@@ -42,96 +79,98 @@ func (a *assemblies) fits(price int) bool { return a.price+a.waiting+price <= ma
 // stale reports whether a part is of an older message than the assembly that has the same number. When it is of a newer one, stale
 // drops that assembly: some of its parts were lost, and 65,536 messages have left since.
 func (a *assemblies) stale(ch *channel, number uint64, h header) bool {
-	i := a.find(ch, h)
-	if i < 0 {
+	of := ch.assemblies.find(h)
+	if of == nil {
 		return false
 	}
-	newest := a.list[i].newest
+	newest := of.newest
 	if number > newest+partSpan {
-		a.evict(i)
+		a.evict(of)
 	}
 	return number+partSpan < newest
 }
 
 // place finds or begins the assembly of a message and makes room for more bytes. It drops the oldest assemblies: of the channel when
-// that has too many, else of the connection. It returns -1 when whole messages that wait leave no room.
-func (a *assemblies) place(ch *channel, h header, more int) int {
-	i := a.find(ch, h)
-	if i < 0 {
-		if ch.assemblies == maxAssemblies {
-			a.evict(a.oldestOf(ch))
+// that has too many, else of the connection. It returns nil when whole messages that wait leave no room.
+func (a *assemblies) place(ch *channel, h header, more int) *assembly {
+	of := ch.assemblies.find(h)
+	if of == nil {
+		if ch.assemblies.len() == maxAssemblies {
+			a.evict(ch.assemblies.oldest)
 		}
-		a.list = append(a.list, assembly{channel: ch, message: h.sequence, delivery: h.delivery()})
-		i = len(a.list) - 1
-		ch.assemblies++
-		a.price += assemblyCost
+		of = a.begin(ch, h)
 	}
 
 	for !a.fits(more) {
 		// Never the message that is to get the bytes, unless it is the only one.
-		oldest := 0
-		if i == 0 && len(a.list) > 1 {
-			oldest = 1
+		oldest := a.oldest
+		if oldest == of && of.newer != nil {
+			oldest = of.newer
 		}
 		a.evict(oldest)
-		if len(a.list) == 0 {
-			return -1
-		}
-		if oldest < i {
-			i--
+		if oldest == of {
+			return nil
 		}
 	}
-	return i
+	return of
 }
 
-func (a *assemblies) find(ch *channel, h header) int {
-	if ch.assemblies == 0 {
-		return -1
+// begin adds an assembly, the newest of all.
+func (a *assemblies) begin(ch *channel, h header) *assembly {
+	of := a.spare
+	if a.spare = nil; of == nil {
+		of = new(assembly)
 	}
-	for i := range a.list {
-		if a.list[i].is(ch, h) {
-			return i
-		}
+	of.channel, of.message, of.delivery = ch, h.sequence, h.delivery()
+	if of.older = a.newest; of.older == nil {
+		a.oldest = of
+	} else {
+		of.older.newer = of
 	}
-	return -1
-}
-
-func (a *assemblies) oldestOf(ch *channel) int {
-	for i := range a.list {
-		if a.list[i].channel == ch {
-			return i
-		}
-	}
-	return -1
+	a.newest = of
+	ch.assemblies.add(of)
+	a.price += assemblyCost
+	return of
 }
 
 // evict gives up a message that is not whole.
-func (a *assemblies) evict(i int) {
+func (a *assemblies) evict(of *assembly) {
 	a.evicted++
-	a.drop(i)
+	a.drop(of)
 }
 
 // evictAll gives up those of a channel that is closed.
 func (a *assemblies) evictAll(ch *channel) {
-	for ch.assemblies > 0 {
-		a.evict(a.oldestOf(ch))
+	for ch.assemblies.oldest != nil {
+		a.evict(ch.assemblies.oldest)
 	}
 }
 
-func (a *assemblies) drop(i int) {
-	a.list[i].channel.assemblies--
-	a.price -= assemblyCost + a.list[i].size
-	a.list = slices.Delete(a.list, i, i+1)
+// drop takes an assembly out.
+func (a *assemblies) drop(of *assembly) {
+	a.price -= assemblyCost + of.size
+	of.channel.assemblies.remove(of)
+	if of.older == nil {
+		a.oldest = of.newer
+	} else {
+		of.older.newer = of.newer
+	}
+	if of.newer == nil {
+		a.newest = of.older
+	} else {
+		of.newer.older = of.older
+	}
+	*of = assembly{}
+	a.spare = of
 }
 
 // finish returns the message of an assembly that has all parts, and drops the assembly.
-func (a *assemblies) finish(i int) []byte {
-	whole := &a.list[i]
+func (a *assemblies) finish(whole *assembly) []byte {
 	message := make([]byte, 0, whole.size)
 	for _, p := range whole.parts[:whole.count] {
 		message = append(message, p...)
 	}
-	a.drop(i)
+	a.drop(whole)
 	return message
 }
 
@@ -147,12 +186,11 @@ func (c *Conn) assemble(ch *channel, number uint64, h header, payload []byte) (w
 		c.stats.DroppedLate++
 		return nil, 0, nil
 	}
-	i := c.assemblies.place(ch, h, len(payload))
-	if i < 0 {
+	a := c.assemblies.place(ch, h, len(payload))
+	if a == nil {
 		c.stats.DroppedUnreliable++
 		return nil, 0, nil
 	}
-	a := &c.assemblies.list[i]
 	if a.parts[index] != nil || a.count != 0 && (ends || index >= a.count) {
 		c.stats.DroppedDuplicate++
 		return nil, 0, nil
@@ -174,5 +212,5 @@ func (c *Conn) assemble(ch *channel, number uint64, h header, payload []byte) (w
 		return nil, 0, nil
 	}
 	last = a.newest
-	return c.assemblies.finish(i), last, nil
+	return c.assemblies.finish(a), last, nil
 }

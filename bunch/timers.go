@@ -84,7 +84,8 @@ func (c *Conn) idleAt() (time.Duration, bool) {
 
 // trimAt returns when trim is called next, while there is spare memory.
 func (c *Conn) trimAt() (at time.Duration, spare bool) {
-	spare = c.blocks.spare() || c.payloads.spare() || len(c.rings.items)+len(c.ready.spare.items) > 0 || c.repairs.spare() || c.restorer.spare()
+	spare = c.blocks.spare() || c.payloads.spare() || len(c.rings.items)+len(c.ready.spare.items) > 0 || c.repairs.spare() || c.restorer.spare() ||
+		c.assemblies.spare != nil
 	return c.trimmed + trimAfter, spare
 }
 
@@ -99,6 +100,7 @@ func (c *Conn) trim() {
 	c.tracked.release()
 	c.repairs.trim()
 	c.restorer.trim()
+	c.assemblies.spare = nil
 	c.sent.forget(c.now)
 	c.sent.Shrink(leastSent)
 }
