@@ -420,3 +420,23 @@ func TestLossesEndAtTheFirstThatIsNotLost(t *testing.T) {
 	l.detectLosses(l.at.Sub(l.start))
 	require.EqualValues(t, 1, l.Stats().PacketsLost)
 }
+
+// TestAcksAgainLookAtNothing: each ack had the records of all that it names looked at, 15 µs for 2,000 of them and an ack of 15 bytes. A peer keeps
+// as many by an old packet that it does not acknowledge.
+func TestAcksAgainLookAtNothing(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.sendPackets(40)
+	for n := uint32(1); n < 20; n++ {
+		l.mustAck(n, n)
+	}
+	l.mustAck(1, 39)
+	require.Zero(t, l.sent.Oldest, "it is lost, and may still be acknowledged")
+	for n := uint64(1); n < 39; n++ {
+		l.sent.At(n).fate = skipped // which does not happen: who looks at it finds a peer that invents acks
+	}
+	require.NoError(t, l.ack(1, 39))
+	require.NoError(t, l.ack(5, 39))
+	l.sent.At(38).fate = acked
+	require.NoError(t, l.ack(2, 38))
+	require.Equal(t, AckSequenceMismatch, l.ack(0, 37).(*Error).Code)
+}
