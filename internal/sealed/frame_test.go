@@ -288,6 +288,48 @@ func TestReportTellsOfTheLateAtOnce(t *testing.T) {
 	require.Less(t, take(30)[0], uint64(10), "once")
 }
 
+// TestTimesOfNumbersThatLeap: whatever numbers a peer leaves out, a report has the times of those that came since the one before the last.
+func TestTimesOfNumbersThatLeap(t *testing.T) {
+	random := testkit.Rand(t)
+	r := newReport(0)
+	var w window
+	var f feedback
+	came := make(map[uint64]time.Duration)
+	reported := []uint64{0, 0} // one above the largest number of each report
+	take := func(n uint64, at time.Duration) {
+		if came[n] == 0 && !w.below(n) {
+			w.mark(n)
+			r.note(at, at, n, soon)
+			came[n] = at
+		}
+	}
+	for at := time.Duration(1); at < 2000; at++ {
+		take(w.next+uint64(random.IntN([]int{1, 3, 70, 300, 4000, windowSize + 200}[random.IntN(6)])), at*ms)
+		if random.IntN(3) == 0 {
+			take(w.next-1-min(w.next-1, uint64(random.IntN(300))), at*ms)
+		}
+		if random.IntN(3) > 0 {
+			continue
+		}
+		r.fill(at*ms, &f, &w, SafePacket)
+		var want []int64
+		last := came[w.next-1]
+		for n := w.next - 1; n > max(w.floor(), reported[len(reported)-2]) && len(want) < maxTimes; {
+			n--
+			if came[n] == 0 {
+				continue
+			}
+			if r.arrival(n).number != n {
+				break
+			}
+			want = append(want, int64((last-came[n])/clockUnit))
+			last = came[n]
+		}
+		require.Equal(t, want, append([]int64(nil), f.earlier[:f.ntimes]...))
+		reported = append(reported, w.next)
+	}
+}
+
 // A report never exceeds its room.
 func TestReportRoom(t *testing.T) {
 	r := newReport(0)
