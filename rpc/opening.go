@@ -144,6 +144,9 @@ func (o *opening) acknowledged() bool {
 // closeArrived returns the error of a call on a channel whose close has arrived and waits for its turn, or is handled now: the error that the
 // call will have after it. It is called under the link's lock.
 func (o *opening) closeArrived(m *method) error {
+	if o.conn.server { // a violation, for which the connection will close: its reason says nothing
+		return fmt.Errorf("rpc: %v on %v: the client has closed channel %d on %v: %w", m, o.actor, o.channel, o.conn, ErrClosed)
+	}
 	w, cause := o.actor.world, ErrClosed
 	reason, waits := w.turns.waitingClose(o.conn, o.channel)
 	if !waits {

@@ -118,6 +118,25 @@ func TestClientMayNotOpenOrCloseChannels(t *testing.T) {
 	}
 }
 
+// TestCallBehindAClientsClose: the error said what the reason in the client's close stands for in a server's, and was found among all of the
+// client's messages that waited, some ten thousand for each call of the game.
+func TestCallBehindAClientsClose(t *testing.T) {
+	inNet(t, 1, Config{}, func(n *network) {
+		a := n.spawn(0)
+		c := n.ends[0]
+		c.link.Lock()
+		require.NoError(t, c.machine.Close(a.openings[0].channel, []byte{byte(Dormancy)}))
+		c.link.Unlock()
+		time.Sleep(time.Second / 2)
+		err := tell.Call(a, "too late")
+		require.ErrorIs(t, err, ErrClosed)
+		require.NotErrorIs(t, err, ErrDormant)
+		require.ErrorContains(t, err, "the client has closed channel 2")
+		n.tick(4)
+		require.ErrorContains(t, c.Err(), BunchWrongChannel.String())
+	})
+}
+
 func TestServerViolationsCloseTheClientsEnd(t *testing.T) {
 	for _, row := range []struct {
 		name    string
