@@ -96,6 +96,7 @@ func (f *flight) ready(r *resend, now time.Duration) int {
 }
 
 // due returns when the slice that waits longest for its ack must be sent again, or never. The slices behind it left later, so they
+// are due no earlier.
 func (f *flight) due(r *resend) time.Duration {
 	if f.waiting.head == none {
 		return never
