@@ -109,6 +109,15 @@ type Packet struct {
 // ErrMalformed is wrapped by every error about the bytes of a packet.
 var ErrMalformed = errors.New("chunk: malformed packet")
 
+// The errors that a stranger can cause, who does not know the protocol id, or a packet of the other direction. They are made beforehand,
+// so that a flood of bad packets costs no memory.
+var (
+	errShort    = fmt.Errorf("%w: shorter than its checksum", ErrMalformed)
+	errChecksum = fmt.Errorf("%w: the checksum does not match: damaged, or another protocol id", ErrMalformed)
+	errNotSlice = fmt.Errorf("%w: a receiver got an ack", ErrMalformed)
+	errNotAck   = fmt.Errorf("%w: a sender got a slice", ErrMalformed)
+)
+
 // AppendSlice appends a packet with a slice of the article's 1,024 bytes to b; protocolID 0 means the reference's. It panics if there
 // can be no such slice.
 func AppendSlice(b []byte, protocolID uint32, s Slice) []byte {
@@ -185,8 +194,11 @@ func (f format) endPacket(w bits.Writer, start int) []byte {
 }
 
 func (f format) parse(packet []byte) (p Packet, err error) {
-	if err := bits.Verify(packet, f.protocolID); err != nil {
-		return Packet{}, fmt.Errorf("%w: %d bytes: %w", ErrMalformed, len(packet), err)
+	if len(packet) < bits.ChecksumSize {
+		return Packet{}, errShort
+	}
+	if bits.Verify(packet, f.protocolID) != nil {
+		return Packet{}, errChecksum
 	}
 	r := bits.NewReader(packet)
 	r.Uint32()

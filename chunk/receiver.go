@@ -1,9 +1,6 @@
 package chunk
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // Receiver puts chunks together and acks them. It has no clock and no lock; its owner gives it packets, takes chunks, and
 // asks it for acks after each batch of packets and again at NextTimeout.
@@ -113,7 +110,7 @@ func (r *Receiver) Stats() ReceiverStats { return r.stats }
 func (r *Receiver) ReceiveSlice(now time.Time, packet []byte) error {
 	p, err := r.format.parse(packet)
 	if err == nil && p.Kind != KindSlice {
-		err = fmt.Errorf("%w: a receiver got an %v", ErrMalformed, p.Kind)
+		err = errNotSlice
 	}
 	if err != nil {
 		r.stats.Malformed++

@@ -206,6 +206,20 @@ func TestMalformedPackets(t *testing.T) {
 	require.Equal(t, "hello", string(data))
 }
 
+// TestStrangersCostNoMemory: what anybody can send, who does not know the protocol id, is refused without an allocation.
+func TestStrangersCostNoMemory(t *testing.T) {
+	s, r := must(chunk.NewSender(chunk.Config{})), must(chunk.NewReceiver(chunk.Config{}))
+	slice := chunk.AppendSlice(nil, protocolID, slicesOf(0, []byte("hello"))[0])
+	ack := chunk.AppendAck(nil, protocolID, ackOf(0, 1))
+	for name, b := range map[string][]byte{
+		"random": content(1037, 1), "short": {1, 2}, "empty": nil, "cut": slice[:10], "another protocol": chunk.AppendAck(nil, 1, ackOf(0, 1)),
+	} {
+		require.Zero(t, testing.AllocsPerRun(100, func() { _, _ = r.ReceiveSlice(epoch, b), s.ReceiveAck(epoch, b) }), name)
+	}
+	t.Log("# nor does a packet of the other kind, where both directions share a socket")
+	require.Zero(t, testing.AllocsPerRun(100, func() { _, _ = r.ReceiveSlice(epoch, ack), s.ReceiveAck(epoch, slice) }))
+}
+
 func TestRecycle(t *testing.T) {
 	r := must(chunk.NewReceiver(chunk.Config{}))
 	var first *byte

@@ -180,7 +180,7 @@ func (s *Sender) NextTimeout() (at time.Time, ok bool) {
 func (s *Sender) ReceiveAck(now time.Time, packet []byte) error {
 	p, err := s.format.parse(packet)
 	if err == nil && p.Kind != KindAck {
-		err = fmt.Errorf("%w: a sender got a %v", ErrMalformed, p.Kind)
+		err = errNotAck
 	}
 	if err != nil {
 		s.stats.Malformed++
