@@ -1,6 +1,7 @@
 package chunk_test
 
 import (
+	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -96,6 +97,23 @@ func TestAckOutlivesTheChunk(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, []chunk.Ack{ackOf(0, 1, 0)}, acks(r, epoch), "taken before its ack left")
 	require.Empty(t, acks(r, epoch))
+}
+
+// TestAcksOf1024ChunksBack: so many may be in flight at once.
+func TestAcksOf1024ChunksBack(t *testing.T) {
+	r := must(chunk.NewReceiver(chunk.Config{}))
+	for id := range uint16(1100) {
+		require.True(t, r.Insert(epoch, slicesOf(id, []byte("x"))[0]))
+		acks(r, epoch)
+		_, _, ok := r.Chunk()
+		require.True(t, ok)
+	}
+	require.False(t, r.Insert(after(time.Second), slicesOf(1100-1024, []byte("x"))[0]))
+	require.Equal(t, []chunk.Ack{ackOf(1100-1024, 1, 0)}, acks(r, after(time.Second)))
+	require.False(t, r.Insert(after(time.Minute), slicesOf(1100-1025, []byte("x"))[0]))
+	require.Empty(t, acks(r, after(time.Minute)))
+	text := must(os.ReadFile("WIRE.md"))
+	require.Contains(t, string(text), "(1,024 chunks back are remembered.)")
 }
 
 // TestReceiveQueueChanges: a queue that grows or shrinks keeps what is there, for its acks may have left.
