@@ -100,7 +100,7 @@ func (c Config) format() format {
 	return newFormat(c.ProtocolID, c.effective().SliceSize)
 }
 
-// Errors of Send.
+// Errors of Send: what it returns Is one of these (errors.Is).
 var (
 	ErrEmpty     = errors.New("chunk: a chunk has at least 1 byte")
 	ErrTooLarge  = errors.New("chunk: chunk too large")

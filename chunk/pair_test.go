@@ -142,6 +142,65 @@ func TestPipelineHasNoGaps(t *testing.T) {
 	require.Greater(t, took[1], took[4]+14*100*ms)
 }
 
+// TestPipelineThatFillsAPath: one chunk more than leave in a round trip, and five times as many where 1 % is lost.
+func TestPipelineThatFillsAPath(t *testing.T) {
+	for _, test := range []struct {
+		rate, pipeline int
+		loss, share    float64
+	}{
+		{625_000, 2, 0, 0.98}, {12_500_000, 4, 0, 0.98}, {12_500_000, 12, 0.01, 0.9},
+	} {
+		const chunks = 64
+		p := newPair(chunk.Config{Rate: test.rate, Pipeline: test.pipeline}, netsim.Config{Delay: 25 * ms, Loss: test.loss, Seed: 1})
+		for range chunks {
+			send(t, p.s, make([]byte, 256<<10))
+		}
+		require.NoError(t, p.run(5*time.Minute, chunks))
+		ideal := time.Duration(float64(chunks*256<<10) / float64(test.rate) * 1e9)
+		share := float64(ideal) / float64(p.took)
+		t.Logf("%d bytes a second, %d chunks in flight, loss %v: %.2f of the rate", test.rate, test.pipeline, test.loss, share)
+		require.Greater(t, share, test.share)
+	}
+}
+
+// TestOneEndAlone shows why both ends begin anew together, under another protocol id.
+func TestOneEndAlone(t *testing.T) {
+	carry := func(now time.Time, s *chunk.Sender, r *chunk.Receiver) (got []string) {
+		for b, ok := s.AppendSlice(now, nil); ok; b, ok = s.AppendSlice(now, nil) {
+			_ = r.ReceiveSlice(now, b)
+		}
+		for b, ok := r.AppendAck(now, nil); ok; b, ok = r.AppendAck(now, nil) {
+			_ = s.ReceiveAck(now, b)
+		}
+		for _, data, ok := r.Chunk(); ok; _, data, ok = r.Chunk() {
+			got = append(got, string(data))
+		}
+		return got
+	}
+	free := chunk.Config{Rate: -1}
+	s, r := must(chunk.NewSender(free)), must(chunk.NewReceiver(free))
+	send(t, s, []byte("old"))
+	require.Equal(t, []string{"old"}, carry(epoch, s, r))
+	t.Log("# a new sender: the receiver acks what it never took")
+	s = must(chunk.NewSender(free))
+	send(t, s, []byte("new"))
+	require.Empty(t, carry(after(time.Second), s, r))
+	require.True(t, s.Done())
+	t.Log("# a new receiver: it waits for chunk 0, which never comes")
+	r = must(chunk.NewReceiver(free))
+	send(t, s, []byte("next"))
+	require.Empty(t, carry(after(2*time.Second), s, r))
+	require.False(t, s.Done())
+	late, ok := s.AppendSlice(after(time.Minute), nil)
+	require.True(t, ok)
+	t.Log("# both anew, under another id: what is late of the old pair is malformed")
+	other := chunk.Config{Rate: -1, ProtocolID: 7}
+	s, r = must(chunk.NewSender(other)), must(chunk.NewReceiver(other))
+	require.ErrorIs(t, r.ReceiveSlice(epoch, late), chunk.ErrMalformed)
+	send(t, s, []byte("new"))
+	require.Equal(t, []string{"new"}, carry(epoch, s, r))
+}
+
 func TestOutage(t *testing.T) {
 	p := newPair(chunk.Config{Rate: 1_250_000, Pipeline: 4}, netsim.Config{Delay: 25 * ms})
 	for i := range uint64(8) {

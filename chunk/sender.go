@@ -61,7 +61,8 @@ func NewSender(c Config) (*Sender, error) {
 }
 
 // Send takes a chunk of 1 byte to MaxSlices slices. The caller must not change the bytes until the chunk is finished: until Finished
-// is above its number. Numbers count from 0; the id on the wire is their low 16 bits.
+// is above its number. Numbers count from 0; the id on the wire is their low 16 bits. An error Is ErrEmpty, ErrTooLarge or, until a chunk
+// is finished, ErrQueueFull; nothing of the chunk is kept.
 func (s *Sender) Send(data []byte) (number uint64, err error) {
 	limit := MaxSlices * s.config.SliceSize
 	switch {
