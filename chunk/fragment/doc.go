@@ -10,5 +10,6 @@
 // its type. [AppendRegular] and [ParseRegular] are such packets, and Config.Regular makes a Reassembler take them.
 //
 // Limits: 1,024 bytes a fragment, 255 fragments a block, blocks 256 sequence numbers apart. A Reassembler belongs to one
-// peer, has no clock and no lock, and holds at most what [Config.Bound] says, whatever arrives.
+// peer, has no clock and no lock, and holds at most what [Config.Bound] says, whatever arrives. A peer that begins to number anew,
+// after a restart, belongs to another one, under another ProtocolID: the former would refuse up to 256 blocks as received before.
 package fragment

@@ -151,6 +151,18 @@ func TestOutage(t *testing.T) {
 	}
 }
 
+// TestPeerNumbersAnew: a Reassembler takes blocks of a peer's next life for old ones until they pass the newest.
+func TestPeerNumbersAnew(t *testing.T) {
+	r := newReassembler(t, Config{})
+	for i := range uint16(201) {
+		complete(t, r, epoch, packets(t, i, content(2*Size, 1))...)
+	}
+	for i := range uint16(201) {
+		refuse(t, r, epoch.Add(time.Hour), packets(t, i, content(2*Size, 2))[0], ErrDuplicate)
+	}
+	complete(t, newReassembler(t, Config{}), epoch, packets(t, 0, content(2*Size, 2))...)
+}
+
 func TestEviction(t *testing.T) {
 	r := newReassembler(t, Config{MaxFragments: 4, MaxBytes: 4 * Size})
 	a, b, c := packets(t, 1, content(3*Size, 1)), packets(t, 2, content(3*Size, 2)), packets(t, 3, content(4*Size, 3))

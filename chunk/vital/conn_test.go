@@ -255,6 +255,35 @@ func TestSmallPackets(t *testing.T) {
 	require.True(t, errors.Is(c.Err(), nil))
 }
 
+// TestVitalChunkThatNeverFits: its connection ends, so Config.MaxPacket is at most the least size that AppendPacket is given.
+func TestVitalChunkThatNeverFits(t *testing.T) {
+	c := newConn(t, Config{})
+	send(t, c, Vital, strings.Repeat("v", 500), "behind it")
+	c.Flush()
+	for now, ok := epoch, true; ok; now, ok = c.NextTimeout() {
+		require.NoError(t, c.Receive(now, plain(PacketHeader{})))
+		if c.Advance(now) != nil {
+			break
+		}
+		for b, _, ok := c.AppendPacket(now, nil, 300); ok; b, _, ok = c.AppendPacket(now, nil, 300) {
+			_, all := chunks(t, V06, b)
+			require.Empty(t, all)
+		}
+	}
+	require.ErrorIs(t, c.Err(), ErrNotAcked)
+}
+
+// TestDamageIsNotSeen: the protocol leaves checksums to UDP.
+func TestDamageIsNotSeen(t *testing.T) {
+	c := newConn(t, Config{})
+	b := plain(PacketHeader{}, vitalChunk(1, "hello"))
+	b[len(b)-1] ^= 1
+	require.NoError(t, c.Receive(epoch, b))
+	got := drain(c)
+	require.Len(t, got, 1)
+	require.Equal(t, "helln", string(got[0].Data))
+}
+
 func TestSlowReader(t *testing.T) {
 	cfg := Config{ReceiveBytes: 4096}
 	a, b := newConn(t, cfg), newConn(t, cfg)

@@ -14,4 +14,7 @@
 // Limits: 1,400 B a packet, compressed or not, 1,023 B a chunk in 0.6 and 1,387 B in 0.7, 511 vital chunks or 32 KiB
 // without an acknowledgement. A token in the header is looked at before anything is decompressed; DDNet's travels inside, so
 // that a stranger's packet costs there what it takes to decompress 1,400 bytes, some 15 µs.
+//
+// The protocol has no checksum. UDP's finds most damage; what that misses counts, and so does what somebody writes who has seen the
+// token. Only the token tells packets of an earlier connection, so both ends draw new ones for each.
 package vital

@@ -9,7 +9,7 @@ import (
 // halfSpace is up to how far behind a sequence counts as received before.
 const halfSpace = 1 << (sequenceBits - 1)
 
-// Receive takes a packet, which it does not keep. A packet that is damaged, foreign or out of place is dropped and
+// Receive takes a packet, which it does not keep. A packet that cannot be read, is foreign or out of place is dropped and
 // counted. The error is what ended the connection.
 func (c *Conn) Receive(now time.Time, packet []byte) error {
 	c.tick(now)
