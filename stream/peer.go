@@ -52,6 +52,7 @@ func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 		streams: s, conn: conn, live: newLive(), account: sliceLinkOf(conn).account, stocked: s.stock.NewAccount(),
 		slices: newSliceRoute(conn),
 	}
+	p.account.Bill(extend.PartyOf(conn))
 	p.inbox.peer, p.control.peer = p, p
 	p.sender.peer, p.sender.atOnce, p.sender.early = p, 1, minPending
 	p.receiver.peer = p

@@ -5,31 +5,53 @@ import "sync"
 // Pool is the memory of a world for the transfers that its peers send. Half of it is kept for small charges, so that a connection that
 // comes late or holds little has room for a small transfer besides many that take all they can get. It is safe from any goroutine.
 type Pool struct {
-	mu   sync.Mutex // guards left
-	left int64      // bytes
-	kept int64      // bytes; never changes
+	kept int64 // bytes
+
+	mu      sync.Mutex      // guards the fields below
+	left    int64           // bytes
+	charged map[Party]int64 // bytes that the accounts of each party are charged for; without those that are charged for none
 }
 
-// NewPool returns a pool that holds the given number of bytes.
-func NewPool(bytes int64) *Pool { return &Pool{left: bytes, kept: bytes / 2} }
+// partyPart: the accounts of one party have at most a quarter of the kept part. Of a hundred connections that one client begins, and that then
+// send nothing, each would have its floor, and nobody else could begin a transfer.
+const partyPart = 4
 
-// take takes n bytes or, if it returns false, none. Up to small of them may come from the kept part. The rest may take half of the bytes
-// that are free beside the kept part, so that no connection takes them all.
-func (p *Pool) take(n, small int64) bool {
+// NewPool returns a pool that holds the given number of bytes.
+func NewPool(bytes int64) *Pool {
+	return &Pool{left: bytes, kept: bytes / 2, charged: make(map[Party]int64)}
+}
+
+// take takes n bytes for a party or, if it returns false, none. Up to small of them may come from the kept part, as long as the party has no more of
+// that than floor, or its part. The rest may take half of the bytes that are free beside the kept part, so that no connection takes them all.
+func (p *Pool) take(party Party, n, small, floor int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if party != (Party{}) {
+		small = min(small, max(0, max(floor, p.kept/partyPart)-p.charged[party]))
+	}
 	if n > p.left || n > small && n-small > (p.left-small-p.kept)/2 {
 		return false
 	}
-	p.left -= n
+	p.charge(party, n)
 	return true
 }
 
-// give returns n bytes. If n is negative, it takes them, whatever is left.
-func (p *Pool) give(n int64) {
+// give returns n bytes of a party. If n is negative, it takes them, whatever is left.
+func (p *Pool) give(party Party, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.left += n
+	p.charge(party, -n)
+}
+
+// charge charges a party for n bytes. The caller holds the lock.
+func (p *Pool) charge(party Party, n int64) {
+	p.left -= n
+	if party == (Party{}) {
+		return
+	}
+	if p.charged[party] += n; p.charged[party] == 0 {
+		delete(p.charged, party)
+	}
 }
 
 // Free returns how many bytes are left.
@@ -58,6 +80,7 @@ type Account struct {
 	terms Terms
 
 	mu      sync.Mutex // guards the fields below
+	party   Party      // whose account it is; zero = not known
 	sums    Sums
 	charged int64 // what the pool was charged: from sums.least to sums.most
 	closed  bool
@@ -65,6 +88,15 @@ type Account struct {
 
 // NewAccount returns an account of a connection that holds nothing yet.
 func NewAccount(world *Pool, terms Terms) *Account { return &Account{world: world, terms: terms} }
+
+// Bill says whose account it is. A party that is zero, which has neither an identity nor an address, is none.
+func (a *Account) Bill(party Party) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.world.give(a.party, a.charged)
+	a.world.give(party, -a.charged)
+	a.party = party
+}
 
 // Sums are the bytes for which an account is charged.
 type Sums struct {
@@ -151,7 +183,7 @@ func (a *Account) MustBorrow(n int64) {
 	defer a.mu.Unlock()
 	a.sums.Borrowed += n
 	if !a.closed {
-		a.world.give(-n)
+		a.world.give(a.party, -n)
 		a.charged += n
 	}
 	a.settle()
@@ -174,7 +206,7 @@ func (a *Account) goOn(more Sums) bool {
 func (a *Account) change(more Sums) bool {
 	after := a.sums.plus(more)
 	need := after.most(a.terms.GoOn) - a.charged
-	if need > 0 && !a.world.take(need, min(need, max(0, a.terms.Floor-a.charged))) {
+	if need > 0 && !a.world.take(a.party, need, min(need, max(0, a.terms.Floor-a.charged)), a.terms.Floor) {
 		return false
 	}
 	a.sums = after
@@ -189,7 +221,7 @@ func (a *Account) settle() {
 		return
 	}
 	charged := min(max(a.charged, a.sums.least()), a.sums.most(a.terms.GoOn))
-	a.world.give(a.charged - charged)
+	a.world.give(a.party, a.charged-charged)
 	a.charged = charged
 }
 
@@ -198,6 +230,6 @@ func (a *Account) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = true
-	a.world.give(a.charged)
+	a.world.give(a.party, a.charged)
 	a.charged = 0
 }
