@@ -35,17 +35,26 @@ const (
 
 // competition is the state of Compete, and what the other states know of competitors.
 type competition struct {
-	window      float64       // bytes
-	cut         instant       // when the window was last cut: losses of packets that left before are of the same epoch
-	emptyRounds int           // in a row, with next to no queue
-	emptyFates  tally         // of packets decided in emptyRounds
-	interrupted bool          // a Dip interrupts it
+	window      float64 // bytes
+	cut         instant // when the window was last cut: losses of packets that left before are of the same epoch
+	emptyRounds int     // in a row, with next to no queue
+	emptyFates  tally   // of packets decided in emptyRounds
+	interrupted bool    // a Dip interrupts it
+	sharing     sharing
 	dwell       time.Duration // least time that it lasts on a short queue
 
 	seen         instant       // when there last seemed to be a competitor
 	lossAnswered instant       // when losses of a full queue were last answered without competing
 	yielded      instant       // when a loss last made us yield to a competitor
 	yieldDepth   time.Duration // depth of the queue that dropped the packet
+}
+
+// gain returns by how much packets leave faster than the window in a round trip.
+func (k *competition) gain() float64 {
+	if k.sharing.on {
+		return sharingGain
+	}
+	return lookGain
 }
 
 // lately reports whether there lately seemed to be a competitor.
@@ -66,6 +75,9 @@ func (c *Controller) compete(t instant) {
 
 // stepCompete is congestion avoidance as in New Reno (RFC 5681, section 3.1), until nobody else seems to be there.
 func (c *Controller) stepCompete(t instant, b batch, ended bool) {
+	if c.competition.sharing.on && c.unshare(t, b) {
+		return
+	}
 	switch {
 	case b.lately && (b.full || c.flooded() || c.queue > c.delay.target()):
 		c.competition.seen = t
@@ -77,7 +89,7 @@ func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 		c.resign(t)
 	case ended && c.queueing.unmoved.rounds >= longerRounds:
 		c.goLonger(t)
-	case t-max(c.since, c.competition.cut) > doubtful:
+	case !c.competition.sharing.on && t-max(c.since, c.competition.cut) > doubtful:
 		c.competition.interrupted = true
 		c.enter(Dip, t)
 	case ended:
@@ -88,6 +100,7 @@ func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 // halve cuts the window, for losses of one epoch.
 func (c *Controller) halve(t instant) {
 	c.remember(t, 1)
+	c.competition.sharing.last = c.competition.window
 	c.competition.window = max(c.competition.window*multiplicative, leastCompete*float64(c.cfg.Packet))
 	c.competition.cut = t
 }
@@ -112,6 +125,8 @@ func (c *Controller) resign(t instant) {
 func (c *Controller) alone(t instant) bool {
 	gone := c.round.leastQueue < c.delay.target()/2
 	switch {
+	case c.competition.sharing.on:
+		return c.competition.window > vacated*c.competition.sharing.last
 	case c.flood.shows():
 		return false
 	case c.delay.short():

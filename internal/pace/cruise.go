@@ -26,6 +26,8 @@ func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 		c.enter(Drain, t)
 	case t-c.delay.nearLeast > minimumLife/2:
 		c.enter(Dip, t)
+	case ended && c.wantsYield(t):
+		c.beginYield(t)
 	case ended && (c.rounds >= c.looks.pause || c.hasRoom()) && c.delivery.limited <= c.delivery.total:
 		c.open(t, false)
 	}

@@ -13,8 +13,13 @@
 // A loss is not always congestion. A lost packet is judged by the queue that its neighbours met (congestion): losses in low queues are random,
 // and cost no rate up to 10 %; in high queues any loss beyond the random ones is congestion. When more than 15 % are lost for some rounds, the
 // rate is halved whatever the model says (brake, RFC 8084). When packets that counted as lost arrive after all, what the losses cost is given
-// back (undo). Where others fill the queue, or it is too short to be seen, the controller shares as New Reno does, until the queue is gone
-// (Compete).
+// back (undo).
+//
+// Random losses do not depend on how much is sent. Those of a policer do, of CoDel, and of a queue of a few packets, which no delay shows. So losses
+// that last for seconds are tested: the controller yields, and sees whether they go (Yield).
+//
+// Where others fill the queue, or losses went with a Yield, the controller shares as New Reno does (Compete), until the queue is gone or nobody
+// takes what it leaves.
 //
 // The scenes of internal/scenes show the controller on bad paths, in crowds, and beside other algorithms (RFC 9743).
 //

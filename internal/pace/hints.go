@@ -33,7 +33,7 @@ func (c *Controller) yield(t instant) {
 		}
 		c.dropHint()
 		c.enter(Drain, t)
-	case Cruise, Up:
+	case Cruise, Up, Yield:
 		c.enter(Drain, t)
 	case Compete:
 		if t-c.competition.cut > c.delay.smoothed {

@@ -58,7 +58,7 @@ func (c *Controller) Rate() float64 {
 	case Dark, Stopped:
 		return float64(c.cfg.Packet) / c.PTO().Seconds()
 	case Compete:
-		return max(lookGain*c.competition.window/max(c.delay.smoothed, 1).Seconds(), least)
+		return max(c.competition.gain()*c.competition.window/max(c.delay.smoothed, 1).Seconds(), least)
 	}
 	if c.Estimate() == 0 {
 		return startGain * c.supposed()
@@ -92,6 +92,9 @@ func (c *Controller) gain() float64 {
 			return c.payback()
 		}
 		return emptyGain
+	}
+	if c.state == Yield {
+		return yieldGain
 	}
 	return c.steer()
 }
@@ -139,6 +142,8 @@ func (c *Controller) Window() int {
 		if c.looks.payingBack {
 			product *= lookGain * c.push()
 		}
+	case Yield:
+		product *= yieldGain * lookGain
 	case Cruise:
 		product *= lookGain
 	}

@@ -50,6 +50,7 @@ type Controller struct {
 	look        look // the newest one
 	looks       looks
 	competition competition
+	yielding    yielding
 	queueing    queueing
 	silence     silence
 
@@ -130,6 +131,7 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 		return
 	}
 	b := &c.batch
+	c.yielding.fates.acked++
 	c.credit = min(c.credit+float64(size)*c.usual()/(1-c.usual()), float64(creditPackets*c.cfg.Packet))
 	b.acked++
 	c.round.sentIn(s.round).acked++
@@ -209,6 +211,7 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 	}
 	c.congestion.long = c.delay.long(max(c.delay.latest, c.batch.rtt))
 	room := c.congestion.lost(s.sent)
+	c.yielding.lost(s.number == c.run.newest+1)
 	consecutive := c.run.add(s.number) && room && !c.congestion.long
 	c.batch.addLost(consecutive)
 	c.burst.lost()
@@ -264,6 +267,7 @@ func (c *Controller) endRound(t instant) {
 		c.halveAll(t, most)
 	}
 	c.flood.roundOver(&c.round)
+	c.yielding.roundOver(c.round.number)
 	c.delay.roundOver(c.round.leastTrip.value)
 	c.delay.back = c.round.leastBack.value
 	c.congestion.stands = c.delay.stands()

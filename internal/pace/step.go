@@ -21,6 +21,8 @@ func (c *Controller) step(t instant, b batch, ended bool) {
 		c.stepUp(t, b)
 	case Dip:
 		c.stepDip(t, ended)
+	case Yield:
+		c.stepYield(t)
 	case Compete:
 		c.stepCompete(t, b, ended)
 	}
@@ -55,6 +57,8 @@ func (c *Controller) enter(s State, t instant) {
 		c.starters = 0
 	}
 	c.start.careful, c.competition.interrupted = c.start.careful && s == Start, c.competition.interrupted && s == Dip
+	c.competition.sharing = sharing{}
+	c.yielding.leave(c.state, s, t, c.round.number)
 	c.state, c.since, c.before, c.rounds, c.looks.payingBack = s, t, c.delivery.total, 0, false
 }
 

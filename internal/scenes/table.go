@@ -17,7 +17,7 @@ const (
 // Table returns all rows: the families that RFC 9743, section 5, asks of a congestion control, and the weather of homes.
 func Table() []Row {
 	return bound(slices.Concat(loss(), jitter(), clumps(), reordering(), weather(), bursts(), queues(), changes(), stalls(), wayBack(), products(),
-		crowds(), crowdsInWeather(), near(), roundTrips(), neighbours(), shorts(), constants(), play(), starts(), rushes(), little()))
+		crowds(), crowdsInWeather(), near(), roundTrips(), neighbours(), unqueued(), shorts(), constants(), play(), starts(), rushes(), little()))
 }
 
 // single is one transfer of ours over a path.
@@ -479,6 +479,23 @@ func neighbours() (rows []Row) {
 			for _, k := range []int{1, 2, 4} {
 				s := named(Path(20e6, 50*milli, 0, q), "%d + %d with %v, queue %.3g products", k, k, kind, q)
 				rows = append(rows, neighbour(s, "neighbours", kind, k))
+			}
+		}
+	}
+	return rows
+}
+
+// unqueued is neighbours on paths that drop what exceeds their rate before a queue stands that a round trip could show.
+func unqueued() (rows []Row) {
+	const rate = 20e6
+	police, codel, short := Path(100e6, 50*milli, 0, 10), Path(rate, 100*milli, 0, 10), Path(rate, 50*milli, 0, 0)
+	police.There.Police, police.There.Bucket = rate, 30_000 // a quarter of a product
+	codel.There.CoDel = true
+	short.There.Queue = 4 * 1300
+	for _, kind := range []Kind{Reno, Cubic} {
+		for _, k := range []int{1, 2, 4} {
+			for _, s := range []Scene{named(police, "a policer"), named(codel, "100 ms, CoDel"), named(short, "a queue of 4 packets")} {
+				rows = append(rows, neighbour(named(s, "%d + %d with %v, %s", k, k, kind, s.Name), "neighbours without a queue", kind, k))
 			}
 		}
 	}
