@@ -35,9 +35,10 @@ type Config struct {
 	ReadTime time.Duration
 
 	// MaxMemory bounds what all peers make this world hold, or were promised as credit, in bytes of real memory; default
-	// 256 MiB. Half of it is kept for connections that hold at most 2 MiB: 64 of them by default. Of the other half a
-	// connection takes at most half of what is free. When a transfer needs more, credit makes its sender wait, or the
-	// transfer is rejected. The next part of an accepted transfer always has room.
+	// 256 MiB. Half of it is kept for connections that hold at most 2 MiB: 64 of them by default, 16 of one identity or,
+	// without one, of one address. Of the other half a connection takes at most half of what is free. When a transfer
+	// needs more, credit makes its sender wait, or the transfer is rejected. The next part of an accepted transfer always
+	// has room.
 	//
 	// An eighth of it, in addition, is for what this world's own transfers have read and no peer has acknowledged, shared
 	// among all of them: 32 MiB by default, or 64 KiB for each transfer if that is more. Half of it is kept for peers that have
