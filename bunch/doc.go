@@ -29,8 +29,9 @@
 // While the path loses packets, small reliable messages of play leave once more in the next packet that leaves anyway. When that comes, a
 // message whose first packet was lost is late by the time between the two, and not by a round trip and more.
 //
-// Over a carrier that tells fates ([Conn.SetPath], [Conn.Fate]) the end of bulk is followed by repair bunches, unless the path is known to lose hardly any
-// packet: parity that restores lost entries of long messages at once. Otherwise the last losses would cost a round trip in which nothing else leaves.
+// Over a carrier that tells fates ([Conn.SetPath], [Conn.Fate]) the end of bulk is followed by repair bunches, unless the path is known to lose
+// hardly any packet: parity that restores lost entries of long messages at once. Otherwise the last losses would cost a round trip in which
+// nothing else leaves.
 //
 // When nothing was acknowledged for two probe timeouts the path is out: only probes leave, and messages that were never sent wait.
 // While unreliable or tracked messages are among these, the probes are small and twice as frequent. When the path is back, unreliable

@@ -401,8 +401,8 @@ func TestLeastRoundTripIsBelowTheMean(t *testing.T) {
 	require.Equal(t, 160*ms, s.LatestRTT)
 }
 
-// TestLossesEndAtTheFirstThatIsNotLost: each ack had all packets in flight looked at, 137 µs for 4,000 of them and an ack of ten bytes. What left after
-// a packet that is not lost yet is not either.
+// TestLossesEndAtTheFirstThatIsNotLost: each ack had all packets in flight looked at, 137 µs for 4,000 of them and an ack of ten bytes. What
+// left after a packet that is not lost yet is not lost either.
 func TestLossesEndAtTheFirstThatIsNotLost(t *testing.T) {
 	l := newLossTest(t, Config{})
 	for range 8 {

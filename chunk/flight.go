@@ -95,8 +95,7 @@ func (f *flight) ready(r *resend, now time.Duration) int {
 	return none
 }
 
-// due returns when the slice that waits longest for its ack must be sent again, or never. The slices behind it left later, so they
-// are due no earlier.
+// due returns when the slice that waits longest for its ack must be sent again, or never. No slice behind it is sent again before it.
 func (f *flight) due(r *resend) time.Duration {
 	if f.waiting.head == none {
 		return never

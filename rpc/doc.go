@@ -35,10 +35,10 @@
 //
 // A [Request] is two reliable calls on the actor's channel, a question and its answer. [ServerRequest] declares a question that the
 // owner asks and the server answers; [ClientRequest] is the other way round. [OnRequest] binds the function that answers. [Request.Ask]
-// waits for the answer, on any goroutine but the world's; there use [Request.Then], or [Request.ThenWithin] with a limit of its own. A handler that has to wait goes on on a
-// goroutine of its own by [Request.Go]; one whose answer comes in another way gives it by [Request.Later]. Each request ends once, at
-// the latest when its time is over, its actor's channel closes or its connection ends; an error is a [*RequestError], and what
-// [Class.Errors] declares is at the asker what it was at the handler.
+// waits for the answer, on any goroutine but the world's; there use [Request.Then], or [Request.ThenWithin] with a limit of its own. A handler
+// that has to wait moves to a goroutine of its own by [Request.Go]; one whose answer comes in another way gives it by [Request.Later]. Each
+// request ends once, at the latest when its time is over, its actor's channel closes or its connection ends; an error is a [*RequestError],
+// and what [Class.Errors] declares is at the asker what it was at the handler.
 //
 // Before any actor exists a framework can send messages: [Conn.SendMessage] and Config.OnMessage.
 //

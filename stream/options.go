@@ -35,7 +35,8 @@ const MaxWeight = 1000
 func Weight(n int) Option { return func(o *options) { o.weight = n } }
 
 // Key names the content, which must never change under its key, in at most 128 bytes; the text of its [Digest] is best. If the receiver has
-// a Store, a transfer that was interrupted and starts again with the same key goes on where it stopped, and content that is stored already is not sent again.
+// a Store, a transfer that was interrupted and starts again with the same key goes on where it stopped, and content that is stored already is
+// not sent again.
 // What a blob's receiver gets under a key that is the text of a digest, as [Digest.String] makes it, has that digest: other content that comes
 // or is found in the store fails with ErrDigest, or is fetched anew. The content is hashed twice if [Hash] is another algorithm. What the
 // receiver has stored under a key is taken for the sender's and not compared with it, so a sender that gives its content another content's

@@ -56,7 +56,8 @@ func (f Fragment) check() error {
 	return nil
 }
 
-// Append appends f as a packet; protocolID 0 is the reference's. It panics when f breaks the limits that its fields name; what Split returns never does.
+// Append appends f as a packet; protocolID 0 is the reference's. It panics when f breaks the limits that its fields name; what Split returns
+// never does.
 func Append(b []byte, protocolID uint32, f Fragment) []byte {
 	if err := f.check(); err != nil {
 		panic(fmt.Sprintf("fragment: cannot append fragment %d of %d with %d bytes: index under count, count 1 to %d, bytes 1 to %d, and %d before the last",

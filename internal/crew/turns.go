@@ -44,8 +44,8 @@ func (t *Turns) Take(stop <-chan struct{}) bool {
 	}
 }
 
-// Do runs fn in a turn. When Take returns false, fn does not run, and Do returns false too. The turn counts for mostTurn at most: fn may call functions of the game, and
-// one of them may wait, even for what another goroutine does in its own turn.
+// Do runs fn in a turn. When Take returns false, fn does not run, and Do returns false too. The turn counts for mostTurn at most: fn may call
+// functions of the game, and one of them may wait, even for what another goroutine does in its own turn.
 func (t *Turns) Do(stop <-chan struct{}, fn func()) bool {
 	if !t.Take(stop) {
 		return false

@@ -2,10 +2,15 @@ package house
 
 import (
 	"go/ast"
+	"go/token"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestCommentsStandAboveTheirs holds that no comment begins with the name of another declaration of its file: what is inserted between a
@@ -39,4 +44,50 @@ func docsOf(f File) map[string]*ast.CommentGroup {
 		}
 	}
 	return docs
+}
+
+// TestCommentsEndTheirSentence holds that the comment above a declaration ends as a sentence does, or with an indented block: a last line that an
+// edit has lost leaves half a promise behind.
+func TestCommentsEndTheirSentence(t *testing.T) {
+	_, files := tree(t)
+	for _, f := range files {
+		for _, doc := range declared(f) {
+			lines := strings.Split(strings.TrimSpace(doc.Text()), "\n")
+			last := lines[len(lines)-1]
+			ended := strings.HasPrefix(last, "\t") || strings.ContainsAny(last[max(0, len(last)-1):], ".:?!)")
+			assert.True(t, ended || last == "", "%s: a comment ends with %q", f.Path, last)
+		}
+	}
+}
+
+// declared returns the comments above the package clause and the top-level declarations of f.
+func declared(f File) []*ast.CommentGroup {
+	docs := []*ast.CommentGroup{f.Syntax.Doc}
+	for _, d := range f.Syntax.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			docs = append(docs, d.Doc)
+		case *ast.GenDecl:
+			if d.Tok != token.IMPORT { // of "C" it is C
+				docs = append(docs, d.Doc)
+			}
+		}
+	}
+	return docs
+}
+
+// commentColumns is the most columns of a line with nothing but a comment; a tab is one.
+const commentColumns = 150
+
+func TestCommentLinesFit(t *testing.T) {
+	root, files := tree(t)
+	for _, f := range files {
+		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(f.Path)))
+		require.NoError(t, err)
+		for i, line := range strings.Split(string(text), "\n") {
+			if n := utf8.RuneCountInString(line); strings.HasPrefix(strings.TrimSpace(line), "//") {
+				assert.LessOrEqual(t, n, commentColumns, "%s:%d", f.Path, i+1)
+			}
+		}
+	}
 }

@@ -801,8 +801,8 @@ func TestDistanceBetweenLooks(t *testing.T) {
 	}
 }
 
-// TestJitterBesideALowRate: at a twentieth of the path's rate a packet seems to take twenty times as long. Jitter of less than two such times was taken
-// for a queue, in which random losses kept the rate low.
+// TestJitterBesideALowRate: at a twentieth of the path's rate a packet seems to take twenty times as long. Jitter of less than two such times
+// was taken for a queue, in which random losses kept the rate low.
 func TestJitterBesideALowRate(t *testing.T) {
 	d := delay{}
 	d.way.add(1, 100*ms)

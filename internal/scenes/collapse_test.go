@@ -171,8 +171,8 @@ func TestThickCrowd(t *testing.T) {
 	}
 }
 
-// TestSixteenThatFillAShortQueue plays a queue of 12 ms that sixteen keep full. Jitter that counted from a packet's time at the whole rate, and not at
-// the share of one, was all of it: a tenth of all packets was lost for 4 %, and one had four times as much as others.
+// TestSixteenThatFillAShortQueue plays a queue of 12 ms that sixteen keep full. Jitter that counted from a packet's time at the whole rate, and
+// not at the share of one, was all of it: a tenth of all packets was lost for 4 %, and one had four times as much as others.
 func TestSixteenThatFillAShortQueue(t *testing.T) {
 	s := Path(20e6, 50*ms, 0, 0.25).With(16, Flow{Begin: second}, 100*ms)
 	s.For = 16 * second

@@ -25,5 +25,5 @@ func readUvarint(b []byte) (n uint64, rest []byte, err error) {
 // uvarintSize returns how many bytes the varint of n takes.
 func uvarintSize(n uint64) int { return len(binary.AppendUvarint(nil, n)) }
 
-// unzigzag maps 0, 1, 2, 3, … to 0, -1, 1, -2, …
+// unzigzag maps 0, 1, 2, 3 and so on to 0, -1, 1, -2 and so on.
 func unzigzag(u uint64) int64 { return int64(u>>1) ^ -int64(u&1) }

@@ -30,11 +30,12 @@
 // once in some hundred runs on a machine that is busy with other things.
 //
 // Each client has a path of its own to the server and back, with what the [emulation.Settings] says in each direction. [emulation.Settings].Rate is
-// the server's uplink, which its clients share, and each client's own; [Network.EmulateOne] gives one client a slow downlink behind it. Neither
-// TLS, QUIC nor sealed packets are part of it: where Rate bounds a path, its carrier behaves like a congestion control that knows it. Of the uplink each of n clients has an n-th, also while
-// the others send nothing: a transfer to one of many takes up to n times as long as over a real one. What the network does to those, the option
-// rpc.Config.Emulation shows in real time. Nor are QUIC's keep-alives and idle timeout: a path that is dark ends a connection only
-// when something waits for an answer.
+// the server's uplink, which its clients share, and each client's own; [Network.EmulateOne] gives one client a slow downlink behind it. Of the
+// uplink each of n clients has an n-th, also while the others send nothing: a transfer to one of many takes up to n times as long as over a real
+// one. Where Rate bounds a path, the carrier behaves like a congestion control that knows the rate.
+//
+// The network has no TLS, no QUIC and no sealed packets; the option rpc.Config.Emulation shows in real time what a path does to them. It has no
+// keep-alives and no idle timeout of QUIC either: a path that is dark ends a connection only when something waits for an answer.
 //
 // So a game may keep its config, but of rpc.Config the fields Sealed, NoJumbo, Emulation, IdleTimeout and KeepAlive change nothing
 // here, nor does [rpc.World.SetEmulation]: the weather is that of [Run], [Network.Emulate] and [Network.EmulateOne].

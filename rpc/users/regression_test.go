@@ -173,7 +173,8 @@ func TestAFileThatIsReplacedMeanwhile(t *testing.T) {
 	require.Len(t, tokens, 2)
 }
 
-// A machine that had made too short a token of its own, or one that is too long, was told that the server cannot check tokens, and tried again and again.
+// A machine that had made too short a token of its own, or one that is too long, was told that the server cannot check tokens, and tried again
+// and again.
 func TestTokensOfMachinesAreBounded(t *testing.T) {
 	u, _, code := invited(t, time.Now())
 	authenticate := u.Authenticator(nil)
