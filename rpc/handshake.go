@@ -14,18 +14,19 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// mismatchTime is how long a server waits for a client whose classes differ to name the difference and close.
+// mismatchTime is how long a server waits for a client whose classes differ to name the difference and close. The client closes as soon as it
+// has the server's lines, so this is time for their trip and the close's, with resends.
 const mismatchTime = 2 * time.Second
 
 // handshake is one side of a connection's handshake. It runs on a goroutine of its own (Conn.runHandshake), so it advances though nobody ticks.
 type handshake struct {
 	conn     *Conn
 	greeting control.Greeting
-	timer    *time.Timer // fires at the deadline; on a server first at HelloTimeout, until Hello has come
-	deadline time.Time   // of the whole handshake
-	late     *CloseError // set when the classes differ: the timer ends the connection with it
-	ctx      context.Context
-	verdict  chan verdict // of capacity 1; Authenticate's goroutine sends, runHandshake receives
+	timer    *time.Timer     // fires at the deadline; on a server first at HelloTimeout, until Hello has come, or after mismatchTime
+	deadline time.Time       // of the whole handshake
+	late     *CloseError     // set when the classes differ: the timer ends the connection with it
+	ctx      context.Context // Authenticate's; ends with the handshake
+	verdict  chan verdict    // whoever has decided sends, and step receives; of capacity 1, so nobody waits: only one decides at a time
 }
 
 // verdict is the decision of Authenticate about a client, or of Login after it.
@@ -186,7 +187,8 @@ func (h *handshake) ask(token []byte) {
 	v.identity, v.err = h.conn.world.config.Authenticate(h.ctx, token)
 }
 
-// turn waits until Authenticate may be asked about a token. It is false when the client was refused, or is gone.
+// turn waits until Authenticate may be asked about a token. It is false when the client has left, or when too many logins have failed: then turn
+// has sent the verdict.
 func (h *handshake) turn(token []byte) (may bool) {
 	w, v := h.conn.world, h.conn.visit
 	may, pause := w.lobby.turn(v, token)
@@ -197,8 +199,8 @@ func (h *handshake) turn(token []byte) (may bool) {
 	return may
 }
 
-// heard notes the verdict of Authenticate on a token, and reports whether to tell the client. A verdict that the client is not told is
-// not noted as success either, so that it cannot find it out by a later login.
+// heard notes what Authenticate has decided about a token, sets v.failures, and reports whether to send the verdict. A success that the client
+// is not told of is not noted either, so that no later login shows it.
 func (h *handshake) heard(token []byte, v *verdict) (tell bool) {
 	err, late, gone := v.err, !time.Now().Before(h.deadline), h.ctx.Err() != nil
 	silent := late || err == errNoAnswer || gone && errors.Is(err, context.Canceled) // then err says nothing about the token
@@ -238,8 +240,8 @@ func (h *handshake) refuse(v verdict) {
 	c.Close(PreLoginFailure, v.err.Error())
 }
 
-// logIn has Config.Login decide, on the world's goroutine, which sends the verdict. First it ends the connections that c replaces, because
-// Login may load what their OnDisconnect saves.
+// logIn posts decideLogin to the world's goroutine. First it ends the connections that this one replaces, because Config.Login may load what
+// their OnDisconnect saves.
 func (h *handshake) logIn(identity string) {
 	c := h.conn
 	c.world.lobby.identify(c, identity)
@@ -253,7 +255,8 @@ func (h *handshake) logIn(identity string) {
 	}
 }
 
-// decideLogin runs Config.Login, once OnDisconnect has run for the connections of that identity that have ended.
+// decideLogin runs Config.Login and sends its verdict. While OnDisconnect has yet to run for connections of the identity that have ended, the
+// handshake waits in World.loggingIn.
 func (h *handshake) decideLogin() {
 	c, w := h.conn, h.conn.world
 	v := verdict{identity: c.identity, err: errNoLogin, loggedIn: true}
@@ -267,7 +270,7 @@ func (h *handshake) decideLogin() {
 	}
 }
 
-// logInWaiting looks again at the logins that wait.
+// logInWaiting tries each login in loggingIn again; those that must still wait return there.
 func (w *World) logInWaiting() {
 	for range w.loggingIn {
 		h := w.loggingIn[0]
@@ -284,7 +287,7 @@ func (w *World) login(c *Conn) (err error) {
 	return w.config.Login(w, c)
 }
 
-// welcome sends the client its identity, unless that has too many connections.
+// welcome sends the client its identity. With Config.RefuseLoginElsewhere it closes the connection when the identity has no place for another.
 func (h *handshake) welcome(identity string) {
 	c := h.conn
 	if !c.loginAsked.Load() {
@@ -301,7 +304,7 @@ func (h *handshake) welcome(identity string) {
 	h.beginSealed()
 }
 
-// expire ends a handshake that takes too long.
+// expire ends a handshake that takes too long, or whose classes differ.
 func (h *handshake) expire() {
 	config := h.conn.world.config
 	late := h.late
@@ -370,13 +373,14 @@ func (h *handshake) hello() control.Hello {
 	return ours
 }
 
+// controlCodes are the codes that close a connection for the errors of package control.
 var controlCodes = map[control.Kind]Code{
 	control.Unknown:     ControlChannelMessageUnknown,
 	control.Fail:        ControlChannelMessageFail,
 	control.PayloadFail: ControlChannelMessagePayloadFail,
 }
 
-// violation returns the CloseError of an error of package control, which are all of one type.
+// violation returns the CloseError for an error of package control, each of which is a *control.Error.
 func violation(err error) *CloseError {
 	message := err.(*control.Error)
 	return &CloseError{Code: controlCodes[message.Kind], Reason: message.Reason, cause: err}

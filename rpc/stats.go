@@ -31,13 +31,13 @@ type Stats struct {
 	// only of packets that ask for an ack, not of packets with acks alone. The receiver counts missing numbers, and cannot tell a loss from
 	// the 0.2 % of numbers that the peer skips on purpose.
 	LossIn, LossOut float64
-	// Rates a second, over the last full second that a Flush or a call of Stats has measured; within the first second, since the start. UE:
-	// In and Out Rate, Packets and Bunches.
+	// Rates a second, over the last second, or longer where neither Flush nor Stats was called for longer; within the first second, since the
+	// start. UE: In and Out Rate, Packets and Bunches.
 	RateIn, RateOut             float64 // bytes
 	PacketRateIn, PacketRateOut float64
 	BunchRateIn, BunchRateOut   float64
 	SliceRateIn, SliceRateOut   float64 // bytes
-	// OutSaturation is the share, 0 to 1, of the ticks in that second that began while calls or states of an earlier tick still waited,
+	// OutSaturation is the share, 0 to 1, of the ticks in that time that began while calls or states of an earlier tick still waited,
 	// because the path or Config.Rate did not take them. Bulk, which fills what is left, does not count. UE: Out Saturation.
 	OutSaturation float64
 
@@ -99,7 +99,8 @@ type Drops struct {
 	NotOwner, RateLimited, Unbound, ActorClosed, Invalid uint64
 	// Blocked counts calls of the peer that Config.DoS blocked.
 	Blocked uint64
-	// Ended counts messages that had not run a second after their connection ended, or when this side closed it.
+	// Ended counts messages that were dropped because their connection ended: at once when this side closed it, else after a second in which
+	// they might still run.
 	Ended uint64
 	// Saturated counts unreliable calls made here that did not leave: see Config.QueueUnreliable.
 	Saturated uint64
@@ -114,8 +115,8 @@ type Drops struct {
 	Requests, Answers uint64
 	// Messages counts messages of the peer's [Conn.SendMessage] that arrived while Config.OnMessage was nil.
 	Messages uint64
-	// State counts updates of states that a client dropped, because it had no memory for them (it then asks for everything anew) or because
-	// they waited too long.
+	// State counts updates of states: on a client those that it dropped because too many waited, after which it asks for everything anew; on a
+	// server those that did not leave because too many waited, an outage made them stale, or their channel closed.
 	State uint64
 	// Bunches. Duplicate counts those that came twice: on a path that loses packets the end of a transfer is sent twice. Repairs counts
 	// repair bunches that were not needed.
@@ -252,8 +253,8 @@ func (w *World) sampleRates() {
 // fullest is the number of channels that a table names: those with the fullest reliable buffers.
 const fullest = 5
 
-// String returns the numbers as a table of at most 100 columns. Any carrier that does not use QUIC, such as rpctest's, stands
-// there as QUIC with sealed off. UE: stat net, of one connection.
+// String returns the numbers as a table of at most 100 columns. It shows a carrier that does not use QUIC, such as rpctest's, as QUIC with
+// sealed off. UE: stat net, of one connection.
 func (s Stats) String() string {
 	var t statnet.Table
 	t.List("Ping", statnet.Ms(s.RTT), statnet.Ms(s.SmoothedRTT)+" smoothed", statnet.Ms(s.MinRTT)+" least", statnet.Ms(s.Jitter)+" jitter")
@@ -322,7 +323,7 @@ func (d Drops) reasons() (reasons []string) {
 }
 
 // saturatedShare is the OutSaturation from which on StatNet counts a connection as saturated. A burst that takes a tick or two, as when
-// many actors open at once, is no reason to look for one.
+// many actors open at once, does not count.
 const saturatedShare = 0.5
 
 // StatNet returns the numbers of the world and a line for each connection that has joined, as a table of at most 100 columns;
