@@ -8,14 +8,15 @@ import (
 
 const (
 	idBytes = 8
-	// firstIDs is how many ids of each end both know when a carrier begins: one to use and three spares.
+	// firstIDs is how many ids of each end both know when a carrier begins: one to use and three spares. An end asks for more when fewer than two
+	// are left (control.Instances), so that one is there for a change of address before the answer.
 	firstIDs = 4
 
 	idLabel = "EXPORTER-quiver-sealed-id-1"
 )
 
-// ID names, in a packet, the end of a carrier that receives it. It is random or derived from a secret, so that nobody off the path can
-// guess one, and an observer cannot tell that two are of one carrier (RFC 9000, section 5.1).
+// ID names, in a packet, the end of a carrier that receives the packet. It is random or derived from a secret, so that nobody off the path can
+// guess one, and an observer cannot tell that two ids are of one carrier (RFC 9000, section 5.1).
 type ID [idBytes]byte
 
 // exportIDs derives the first ids of one direction of a carrier from the TLS connection, so that neither end has to send them.

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// numberAt is the offset of the packet number in the header. The sealed bytes follow it; the first of them are the sample of which
-	// the mask is made. The shortest packet has one byte of frames and the tag, so the sample is never short.
+	// numberAt is the offset of the packet number in the header. The sealed bytes follow the number; the first of them are the sample from
+	// which the mask is made. The shortest packet has one byte of frames and the tag of 16, so the sample is never short.
 	numberAt = 1 + idBytes
 	// maskAt skips the byte of the mask that RFC 9001 uses for flags in the first byte: sealed packets have none.
 	maskAt = 1
@@ -17,8 +17,8 @@ const (
 )
 
 // mask hides the packet numbers of one direction of a carrier (RFC 9001, section 5.4). In clear they would show an observer that
-// packets of two addresses belong to one connection, whatever their ids are. Its key serves all generations. It is not safe for
-// concurrent use.
+// packets of two addresses belong to one connection, whatever their ids are. One key serves all generations, as in RFC 9001. A mask is
+// not safe for concurrent use.
 type mask struct {
 	compute masker
 	bits    [maskBytes]byte // scratch
