@@ -1,13 +1,13 @@
 package bunch
 
-// maxPieces is the most pieces into which an entry is cut.
+// maxPieces is the most pieces into which an entry is cut, and the most ranges of one that a receiver keeps apart (WIRE.md, Pieces).
 const maxPieces = 6
 
 // piece is a range of an entry's bytes. A piece in flight is never cut, so that a late ack of an earlier, larger range
 // always covers whole pieces.
 type piece struct {
 	off, end uint16 // from off to end-1
-	copies   uint16 // packets in flight that carry it; no more than sentPackets holds
+	copies   uint16 // packets in flight that carry it: no more than sentPackets holds
 	queued   bool   // it waits to leave, for the first time or again
 	sent     bool   // it left at least once
 	acked    bool
@@ -43,8 +43,8 @@ func (e *entry) queued() int {
 	return -1
 }
 
-// onlyCopy returns the index of the piece that an item names, if one packet in flight carries it and it does not wait to leave again; else -1,
-// also when the item's bytes were cut into several pieces since.
+// onlyCopy returns the index of the piece that an item names, if just one packet in flight carries it and it does not wait to leave again; else
+// -1, also when the item's bytes were cut into several pieces since.
 func (e *entry) onlyCopy(it item) int {
 	for i := range e.all() {
 		if p := &e.pieces[i]; p.off == it.off && p.end == it.end && p.copies == 1 && !p.queued && !p.acked {
@@ -76,7 +76,8 @@ func (e *entry) cost() int {
 	return 0
 }
 
-// cut splits piece i so that its first part has size bytes, and reports whether that was possible.
+// cut splits piece i so that its first part has size bytes. It is false, and changes nothing, if the piece is in flight, the entry has maxPieces,
+// or one part would be empty.
 func (e *entry) cut(i, size int) bool {
 	p := &e.pieces[i]
 	if e.n == maxPieces || p.copies > 0 || size <= 0 || size >= int(p.end-p.off) {

@@ -10,17 +10,17 @@ import (
 const (
 	minDatagram  = maxHeaderBytes + maxBunchHeader + EntryBytes // 1,163: an entry always fits
 	fullDatagram = 1404                                         // at which quic-go's path MTU discovery ends
-	playDatagram = 1420                                         // fills a sealed packet that is not jumbo; play must not wait for the rest of one that is
-	minPiece     = 16                                           // bytes; an entry is not cut for less
-	minFill      = 32                                           // the least room that is worth another piece, in bytes
+	playDatagram = 1420                                         // the most with play: fills a common sealed packet; a jumbo one would make play wait for bulk
+	minPiece     = 16                                           // bytes; an entry is not cut for less: the header of a piece takes nearly as many
+	minFill      = 32                                           // the least room that is worth another piece with its header, in bytes
 )
 
 // builder makes one packet.
 type builder struct {
 	buf     []byte           // AppendPacket's, with the packet so far
 	start   int              // index in buf of the packet's first byte
-	limit   int              // len(buf) when the packet is full
-	most    int              // the same, without play
+	limit   int              // len(buf) at which the packet is full
+	most    int              // limit of a packet without play: see widen
 	bunches int              // in the packet
 	content recovery.Content // of the bunches
 	fresh   bool             // bunches that were never sent may be placed
@@ -29,7 +29,7 @@ type builder struct {
 
 func (b *builder) room() int { return b.limit - len(b.buf) }
 
-// widen makes room for as much bulk as the packet may hold, unless play is in it.
+// widen raises the limit to what a packet without play may hold, unless play is in this one.
 func (b *builder) widen() {
 	if !b.content.Play {
 		b.limit = b.most
@@ -92,9 +92,9 @@ func (c *Conn) corkEnds() time.Duration { return c.cork.since + c.config.AckDela
 // mustPing reports whether a packet has to leave that asks for an ack at once.
 func (c *Conn) mustPing() bool { return c.loss.probes > 0 || c.flow.probe }
 
-// makeRoom makes room for the record of another packet, and reports whether it could. Records are full when the peer sends much and
-// acknowledges nothing: then the oldest packet counts as lost. While that is in flight, only a packet that must leave may push it
-// out: its bunches leave again, and otherwise their packets would push out the next ones, without end.
+// makeRoom makes room for the record of another packet, and reports whether it could. Records are full when the peer acknowledges nothing. Then
+// the oldest packet makes room; if it is in flight it counts as lost first, and only for a packet that must leave: the bunches of the lost one
+// leave again, and without this bound their packets would push out the next ones, without end.
 func (c *Conn) makeRoom(t time.Duration, must bool) bool {
 	if !c.sent.full() {
 		return true
@@ -214,10 +214,9 @@ func (c *Conn) putInFlight(t time.Duration, p *packet, flags *byte) {
 	p.prompt = *flags&flagAckNow != 0
 }
 
-// wantsAck reports whether a packet with bulk asks for an ack at once. That is so when an eighth of the window has left since
-// the last one that did, but at least two packets: then a small window opens as steadily as QUIC's own, which acknowledges every
-// second packet (RFC 9000, 13.2.2). And it is so when too few packets are in flight for the peer to ack them before its ack delay is over,
-// and the window holds back those that would follow.
+// wantsAck reports whether a packet with bulk asks for an ack at once. One does after each eighth of the window, but at least two packets:
+// so a small window opens as steadily as that of QUIC, whose receivers acknowledge every second packet (RFC 9000, section 13.2.2). A packet asks
+// as well when the window holds back the next one and too few are in flight for the peer to ack them before its ack delay is over.
 func (c *Conn) wantsAck() bool {
 	c.sent.unasked++
 	if c.sent.unasked < max(2, c.gate.Window(fullDatagram)/(8*fullDatagram)) && (c.sent.flying >= 2*ackEvery || c.windowOpen()) {

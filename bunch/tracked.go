@@ -14,7 +14,7 @@ import (
 // Fate tells what became of a message of [Conn.SendTracked].
 type Fate struct {
 	Record uint64 // the argument of SendTracked
-	Kept   bool   // the peer's machine has it; else nobody knows, or it never left
+	Kept   bool   // the peer's machine has the message; else it may have, or the message never left
 }
 
 // tracked holds the tracked messages that wait, and the fates of those that left. Those in flight are in packet.records.
@@ -22,7 +22,7 @@ type tracked struct {
 	waiting queue[trackedMessage] // messages that were never sent
 	bytes   int                   // of the bunches of waiting
 	fates   queue[Fate]           // fates that the owner has not fetched
-	missed  bool                  // a message that arrived was dropped for lack of room; for Missed
+	missed  bool                  // a message that arrived was dropped because too many waited; for Missed
 }
 
 // release lets the collector have the lists that are empty.
@@ -46,9 +46,9 @@ func (t *trackedMessage) size() int {
 
 // SendTracked queues a message of at most EntryBytes that leaves at most once, whole, behind all but bulk; payload is copied.
 // Unless it returns an error, [Conn.Fates] tells record once: kept when the packet that brought it was acknowledged; lost when
-// that counts as lost, whatever an ack says later, or when the message did not leave: taken back, closed with its channel,
-// stale after an outage, or more than 256 KiB of them waiting. It takes channels of this side whose open has left ([Conn.Opening]),
-// but kept is a promise only from [Conn.Opened] on; for others, and for ErrBunchTooLarge and ErrClosed, nothing changes.
+// that packet counts as lost, whatever an ack says later, or when the message did not leave: taken back, closed with its channel,
+// stale after an outage, or more than 256 KiB of them waiting. The channel must be one of this side whose open has left ([Conn.Opening]);
+// kept is a promise only from [Conn.Opened] on. After an error nothing has changed.
 func (c *Conn) SendTracked(number, record uint64, payload []byte) error {
 	if c.err != nil {
 		return c.err
@@ -111,8 +111,8 @@ func (c *Conn) Fates(into []Fate) (n int) {
 	return n
 }
 
-// Missed reports, once, that tracked messages were dropped because too many wait here. The peer believes them kept, so the owner
-// must ask it for all of its state.
+// Missed reports, once, that tracked messages of the peer were dropped because too many wait here. The peer believes them kept, so the owner
+// must ask the peer for all of its state.
 func (c *Conn) Missed() bool { return once(&c.tracked.missed) }
 
 // tell queues the fate of a message for Fates.
@@ -127,7 +127,7 @@ func (c *Conn) tellAll(p *packet, kept bool) {
 	}
 }
 
-// unqueue takes out the oldest message that waits.
+// unqueue removes and returns the oldest message that waits.
 func (c *Conn) unqueue() trackedMessage {
 	t := c.tracked.waiting.pop()
 	c.tracked.bytes -= t.size()
@@ -158,7 +158,7 @@ func (c *Conn) closeTracked(ch *channel) {
 	})
 }
 
-// trackedReady reports whether tracked messages wait and the owner does not hold them; freshAllowed has a say, too.
+// trackedReady reports whether tracked messages wait and the owner does not hold them. They leave only while freshAllowed is true, too.
 func (c *Conn) trackedReady() bool { return c.tracked.waiting.len() > 0 && !c.saturation.held }
 
 // fillTracked places the oldest messages, as many as fit.
@@ -176,7 +176,7 @@ func (c *Conn) fillTracked() {
 	}
 }
 
-// placeTracked appends a message to the packet, and its record to the packet's, through which tellAll will tell its fate.
+// placeTracked appends a message to the packet, and its record to the packet's records, from which tellAll tells its fate.
 func (c *Conn) placeTracked(t trackedMessage) {
 	b := &c.build
 	b.buf = appendBunch(b.buf, header{flags: trackedFlags, channel: t.channel.number}, t.payload)
@@ -224,8 +224,8 @@ func (c *Conn) mayTrack(number uint64) error {
 	return nil
 }
 
-// receiveTracked takes a tracked bunch of packet number. It hands out messages as they come, even overtaken ones: each may hold the
-// newest value of something. The owner compares their numbers.
+// receiveTracked takes a tracked bunch of packet number. It hands out messages as they come, even overtaken ones, because each may hold the
+// newest value of something: the owner compares Message.Number.
 func (c *Conn) receiveTracked(ch *channel, number uint64, payload []byte, size int) error {
 	if !ch.opened {
 		c.stats.DroppedBeforeOpen++
