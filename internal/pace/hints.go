@@ -2,7 +2,8 @@ package pace
 
 import "time"
 
-// Train says what a train has shown. Its rate counts only in Start, and while at most an eighth of it was measured, as of play alone.
+// Train says what a train has shown. In Start its rate becomes the hint, unless more than an eighth of that was measured already: play alone
+// shows less.
 func (c *Controller) Train(t Train) {
 	c.burst.train(t)
 	if t.Bytes <= 0 || t.Span < leastSpan || c.state != Start {
