@@ -52,7 +52,7 @@ func violation(err error) *CloseError {
 
 // closing holds the state of a link's end. Close asks for the end, and end carries it out, each at most once.
 type closing struct {
-	mu    sync.Mutex
+	mu    sync.Mutex  // taken last: with or without the link's lock
 	asked *CloseError // set by Close, which waits for the drain; nil before
 	limit *time.Timer // ends the drain after drainTime
 	err   error       // why the link ended
@@ -93,8 +93,8 @@ func (l *Link) Err() error {
 	return l.closing.err
 }
 
-// end ends the link; only the first call counts. After a Close the error is that of the Close, and cause is its Cause; a nil
-// cause means that the drain was complete. finish does the rest on a goroutine of its own, so that no caller waits for the carrier.
+// end ends the link; only the first call counts. After a Close the link's error is the Close's, with cause as its Cause; a nil cause, which only
+// a Close can have, means that the drain was complete. finish does the rest on a goroutine of its own, so that no caller waits for the carrier.
 func (l *Link) end(cause error) {
 	c := &l.closing
 	c.mu.Lock()
@@ -115,7 +115,8 @@ func (l *Link) end(cause error) {
 	go l.finish(c.err)
 }
 
-// finish closes the carrier, which frees a writer that is blocked in it, and waits for reader and writer.
+// finish closes the carrier, which frees a writer that is blocked in it, waits for reader and writer, gives the machines what has arrived, and
+// tells the owner of the end.
 func (l *Link) finish(err error) {
 	code, reason := uint64(0), err.Error()
 	if closed, ok := errors.AsType[*CloseError](err); ok {
@@ -133,7 +134,7 @@ func (l *Link) finish(err error) {
 	l.config.Ended()
 }
 
-// receiveRest gives the machines what came before the end, unless one of them fails.
+// receiveRest gives the machines the rest of the ring, until one of them fails.
 func (l *Link) receiveRest() {
 	for failed := false; !failed && !l.ring.empty(); {
 		failed = l.receive(l.LockNow()) != nil

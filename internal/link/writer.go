@@ -12,7 +12,7 @@ const (
 	// batchSize is how many datagrams are received in one hold of the lock, so that a tick never waits for long.
 	batchSize = 32
 
-	// grain is the unit to which every sleep is rounded up, so that timers close to each other share one wake-up.
+	// grain is the unit to which every sleep of the writer is rounded up, so that timers close to each other share one wake-up. A rest takes one.
 	grain = 100 * time.Microsecond
 	// overdue is how long the writer sleeps when a machine's timeout is past and it has nothing to send: an error in a machine
 	// must not make the writer spin.
@@ -22,7 +22,7 @@ const (
 	maxRefusals = 8
 )
 
-// Buffers are taken only while there is something to send or to receive, so an idle connection holds none.
+// Pools of what a link needs only while there is something to send or to receive, so an idle connection holds none.
 var (
 	buffers = sync.Pool{New: func() any { return new([maxDatagram]byte) }}
 	batches = sync.Pool{New: func() any { return new([batchSize][]byte) }}
@@ -66,7 +66,7 @@ func (w *writer) expired() {
 	w.signal()
 }
 
-// write is the goroutine: it takes turns until there is nothing to do.
+// write is the writer's goroutine: it takes turns until there is nothing to do or the link ends.
 func (w *writer) write() {
 	w.writing <- struct{}{}
 	defer func() { <-w.writing }()
@@ -86,8 +86,8 @@ func (w *writer) write() {
 	}
 }
 
-// step takes one turn, and then does without the lock what that has found. goOn is false when the link ends, idle is true when there
-// was nothing to do.
+// step takes one turn under the lock, and does afterwards, without the lock, what the turn has found. goOn is false when the link ends, idle is
+// true when there was nothing to do.
 func (w *writer) step() (goOn, idle bool) {
 	t, err := w.turn()
 	if err != nil {
@@ -110,7 +110,7 @@ func (w *writer) step() (goOn, idle bool) {
 	return true, true
 }
 
-// send passes a datagram to the carrier and rests when a burst is full.
+// send passes a datagram to the carrier and rests when a burst is full. It is false when the link ends.
 func (w *writer) send(t turn) bool {
 	w.sending.Store(true)
 	w.relieve() // of datagrams that the reader put into the ring before sending was set
@@ -127,7 +127,8 @@ func (w *writer) send(t turn) bool {
 	return true
 }
 
-// unsend gives a datagram that the carrier has refused back to its machine; any other error ends the link.
+// unsend gives a datagram that the carrier has refused as too large back to its machine. After any other error, or too many refusals in a row,
+// it ends the link and is false.
 func (w *writer) unsend(t turn, err error) bool {
 	w.Lock()
 	size, err := w.refused(t, err)
@@ -150,8 +151,8 @@ func (l *Link) sent(t turn) {
 	}
 }
 
-// refused gives a datagram that was too large back to its machine, and returns the new limit. It returns any other error, which
-// must end the link. The caller holds the lock.
+// refused gives a datagram that was too large back to its machine, and returns the new limit. After any error that it returns the link must end.
+// The caller holds the lock.
 func (l *Link) refused(t turn, err error) (size int, _ error) {
 	tooLarge, ok := errors.AsType[*TooLargeError](err)
 	if !ok {
@@ -166,8 +167,8 @@ func (l *Link) refused(t turn, err error) (size int, _ error) {
 	return size, nil
 }
 
-// rest lets other goroutines run after a full burst: the receiver's reader may be in this process. After losses it really
-// pauses, which helps a receiver elsewhere, too.
+// rest lets other goroutines run after a full burst: the receiver's reader may be in this process. While losses keep the bursts short it sleeps
+// for a grain, which helps a receiver elsewhere, too.
 func (w *writer) rest() {
 	w.counts.rests.Add(1)
 	var lost uint64
