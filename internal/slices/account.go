@@ -4,7 +4,7 @@ package slices
 // may charge it at any time: its methods are safe from any goroutine and never wait.
 type Account interface {
 	// Hold charges n bytes of content for which credit promised room. It is false, and charges nothing, when the credit or the
-	// memory is used up. Awaited bytes may use the room that is kept for transfers under way: no later message is handed
+	// memory is used up. Awaited bytes may use the room that is kept for transfers under way, because no later message is handed
 	// out before they have come.
 	Hold(n int64, awaited bool) bool
 	// Drop notes that the machine no longer holds n bytes of content, or that its owner accounts for them now.
@@ -28,7 +28,7 @@ func Allocated(n int64) int64 {
 // ChunkBytes returns how many bytes of memory a chunk with this number of slices takes.
 func ChunkBytes(slices int) int64 { return Allocated(int64(slices * Size)) }
 
-// spareBytes returns how many bytes of data, a chunk's memory, its slices do not need: it may have served a larger chunk before.
+// spareBytes returns how many bytes of a chunk's memory its slices do not need: data may have served a larger chunk before.
 func spareBytes(data []byte, slices int) int64 {
 	return max(0, Allocated(int64(cap(data)))-ChunkBytes(slices))
 }

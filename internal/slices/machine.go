@@ -301,7 +301,7 @@ func (m *Machine) NextTimeout() (next time.Time, ok bool) {
 		at, ok := m.control.timeoutAt(&m.out.flight)
 		first.add(m.out.time(at), ok)
 	}
-	return first.at, first.any
+	return first.at, first.known
 }
 
 // Waiting reports whether slices may be waiting for the connection's rate.
