@@ -3,15 +3,16 @@ package codec
 import "fmt"
 
 // copies finds parts that could never be written: msgpack writes some types only by their address, but keys and values of a map are
-// copies without one. It holds the schemas that were checked, in a map and outside of one.
+// copies without an address. It holds the places that were checked.
 type copies map[place]bool
 
+// place is a schema inside of a map, or outside.
 type place struct {
 	schema *schema
-	copied bool
+	copied bool // inside: the value has no address
 }
 
-// check returns an error that names such a part of s, which stands at path; copied = s is in a map.
+// check returns an error that names a part of s without the address that it needs; s stands at path, and copied says that it is in a map.
 func (c copies) check(s *schema, path string, copied bool) (err error) {
 	if s == nil || c[place{s, copied}] {
 		return nil

@@ -8,7 +8,7 @@ import (
 )
 
 // maxPooledBytes is the largest message after which an encoder goes back to its pool, so that the pool does not keep buffers of rare
-// large messages. It is the default maximum of a message.
+// large messages: the default maximum of a message (bunch.MaxBunchBytes).
 const maxPooledBytes = 64 << 10
 
 // Encoder writes a message into a buffer that it keeps for the next one.
@@ -72,8 +72,7 @@ func (e *Encoder) Encode(c *Codec, p any) (err error) {
 }
 
 // appendBinary gives a value only the room behind the buffer's content to append itself to, so that a mistake of the value's does not
-// reach the content. Then it appends the result: usually that lies in the room already; if it is memory of the value's own, that does
-// not become the buffer.
+// reach the content. Then it appends the result, which usually lies in that room already: memory of the value's own must not become the buffer.
 func (e *Encoder) appendBinary(p encoding.BinaryAppender) error {
 	b, err := p.AppendBinary(e.Buf[len(e.Buf):])
 	if err == nil {

@@ -5,12 +5,13 @@ import (
 	"slices"
 )
 
-// Worst-case bytes of msgpack's headers.
+// Worst-case bytes of msgpack's headers, and of times.
 const (
-	lengthHeader = 5 // of a string, []byte, slice or map: code and u32
-	customHeader = 6 // of an extension type or a type that encodes itself: code, u32 and type
-	timeBytes    = 15
-	// timeBinaryBytes is the longest AppendBinary of a time.Time, with its length: a time that travels by itself has that form.
+	lengthHeader = 5  // of a string, []byte, slice or map: code and u32
+	customHeader = 6  // of an extension type or a type that encodes itself: code, u32 and type
+	timeBytes    = 15 // a time inside of another value: msgpack's timestamp 96
+	// timeBinaryBytes is the longest AppendBinary of a time.Time, with the length that Codec.Append writes: a time that travels by itself has
+	// that form.
 	timeBinaryBytes = 1 + 16
 	// sizeCap is where sums and products of absurd bounds stop, so that they do not overflow; no message is so large.
 	sizeCap = int64(1) << 31
@@ -34,6 +35,7 @@ type sizer struct {
 	varies bool      // some part needs a bound
 }
 
+// codec returns the worst-case size of what Codec.Append writes for c.
 func (s *sizer) codec(c *Codec) (int64, error) {
 	name := c.typ.Name()
 	if name == "" {
@@ -83,7 +85,7 @@ func (s *sizer) value(v *schema, path, missing string) (int64, error) {
 	return s.composite(v, path, missing)
 }
 
-// composite returns the size of a value that consists of others.
+// composite returns the worst-case size of a value that consists of others.
 func (s *sizer) composite(v *schema, path, missing string) (int64, error) {
 	if slices.Contains(s.open, v) {
 		return 0, fmt.Errorf("%s is unbounded: %v contains itself; give it a MaxEncodedSize() int method, or use MaxElementBytes", path, v.typ)
@@ -102,7 +104,7 @@ func (s *sizer) composite(v *schema, path, missing string) (int64, error) {
 	return s.many(v, path, missing)
 }
 
-// many returns the size of a slice or map.
+// many returns the worst-case size of a slice or map.
 func (s *sizer) many(v *schema, path, missing string) (int64, error) {
 	s.varies = true
 	if _, err := atMost(0, v.max, path, missing); err != nil {
