@@ -45,7 +45,7 @@
 //
 // Over QUIC slices leave behind all play and within the congestion window, which they share with lanes, and keep at most
 // 20 ms of queue. A slice is sent again when three later ones of its chunk have arrived; when any later one has, 9/8 of the
-// round trip after it left; or when nothing comes for long. After two such timeouts in a row only probes leave.
+// round trip after it left (RFC 9002, section 6.1); or after a probe timeout. After two timeouts in a row only probes leave.
 //
 // With rpc.Config.Sealed at both ends both backends travel in sealed packets, paced by a controller that does not take random
 // loss for congestion. When the last parts have left, repair slices, or repair bunches on lanes, follow in proportion to the

@@ -16,20 +16,20 @@ type Transfer struct {
 	opts   options
 	route  route // of its parts
 	reader *reader
+	done   chan struct{} // closed once finished, when the reader no longer uses the caller's items
 
-	// mu guards what any goroutine of the application may ask.
+	// mu guards what any goroutine of the application may ask or set.
 	mu       sync.Mutex
-	weight   int      // share of the connection, beside its other transfers
+	weight   int      // as SetWeight last said; refreshWeight hands it to share
 	progress Progress // as of the last tick
 	reading  bool     // the reader's goroutine was started
 	sealed   bool     // sealed packets carried the content when noteSealed last looked
-	finished bool
-	err      error
-	done     chan struct{} // closed once finished, when the reader no longer uses the caller's items
+	finished bool     // the transfer has ended at this end
+	err      error    // why, nil when it is complete
 
 	// What the receiver has said. Owned by the world's goroutine.
 	accepted bool  // it has answered the header
-	have     bool  // it has all of the content in its store
+	have     bool  // its store has all of the content
 	granted  int64 // limit in its newest message
 	over     bool  // it has sent done or reject
 
@@ -54,7 +54,7 @@ func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	return t
 }
 
-// guard runs fn, which calls functions of the game that its source names.
+// guard runs fn, which calls functions of the game. It is false when one has panicked; the source says which.
 func (t *Transfer) guard(fn func()) (returned bool) {
 	return t.peer.streams.world.Guard(t.peer.conn, func() string { return t.header.function(t.reader.source.callee()) }, fn)
 }
@@ -71,8 +71,8 @@ func (t *Transfer) Progress() Progress {
 	return t.progress
 }
 
-// Sealed reports whether sealed packets carry the content now, or carried the last of it: see rpc.Config.Sealed. Why they do not is in the
-// [rpc.SealedStats] of the connection. Its end changes nothing.
+// Sealed reports whether sealed packets carry the content now, or carried the last of it: see rpc.Config.Sealed. If they do not, the
+// [rpc.SealedStats] of the connection say why. Once the transfer or its connection has ended, the result stays.
 func (t *Transfer) Sealed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,7 +82,7 @@ func (t *Transfer) Sealed() bool {
 	return t.peer.conn.Sealed()
 }
 
-// noteSealed keeps, for Sealed, which carrier the connection uses, because that is not known after its end. The caller holds the lock.
+// noteSealed keeps, for Sealed, which carrier the connection uses: after its end the connection does not know. The caller holds mu.
 func (t *Transfer) noteSealed() {
 	if !t.finished && t.peer.conn.Err() == nil {
 		t.sealed = t.peer.conn.Sealed()
@@ -145,8 +145,8 @@ func (t *Transfer) Cancel(cause error) {
 	}
 }
 
-// SetWeight changes the transfer's [Weight] from the next tick on, also its turn while it waits; n is clamped to 1 to MaxWeight. So a game
-// that sends what is nearest first need not hold transfers back: it starts all of them, and weighs them anew when the player has moved.
+// SetWeight changes the transfer's [Weight] from the next tick on, also among those that wait to begin; n is clamped to 1 to MaxWeight. So a
+// game that sends what is nearest first need not hold transfers back: it starts all of them, and weighs them anew when the player has moved.
 func (t *Transfer) SetWeight(n int) {
 	t.mu.Lock()
 	t.weight = min(max(n, 1), MaxWeight)
@@ -208,8 +208,8 @@ func (t *Transfer) size() int64 {
 	return t.header.size
 }
 
-// left returns how many bytes have yet to be sent: none once the transfer has ended, though the receiver has yet to confirm that. While the
-// size is not known, it returns the credit that a transfer starts with.
+// left returns how many bytes have yet to be sent: none once the receiver has all, or the transfer has ended at this end. While the size is
+// not known, it returns the credit that a transfer starts with.
 func (t *Transfer) left() int64 {
 	size := t.size()
 	switch {
@@ -229,7 +229,7 @@ func (t *Transfer) early() int64 {
 	return t.limit
 }
 
-// sendPart sends the next part on the route, whose open was true.
+// sendPart sends the next part on the route. The caller has seen route.open return true.
 func (t *Transfer) sendPart() error {
 	b := t.reader.take(t.limit, t.peer.window.waits)
 	if b == nil {
@@ -324,7 +324,7 @@ func (t *Transfer) onGrant(m grant) error {
 	return nil
 }
 
-// onDone ends the transfer well. An error is the receiver's violation.
+// onDone ends the transfer as complete. An error is the receiver's violation.
 func (t *Transfer) onDone() error {
 	if !t.endSent && !t.have {
 		return fmt.Errorf("transfer %d done before its end was sent", t.header.id)
