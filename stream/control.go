@@ -65,7 +65,7 @@ type control struct {
 	peer    *Peer
 	pipe    *rpc.Actor // nil, at a client, until the server has opened it
 	greeted bool       // our limits were sent and have not changed since
-	full    bool       // the pipe's gate was shut after the last message
+	full    bool       // the pipe's gate was shut when takesMore last looked
 }
 
 // open reports whether messages can be sent.
@@ -75,16 +75,15 @@ func (c *control) open() bool { return c.pipe != nil && c.pipe.Alive() }
 func (c *control) send(now time.Time) error {
 	for !c.full || c.takesMore() {
 		sent, err := c.sendOne(now)
-		if err != nil || !sent {
+		if err != nil || !sent || !c.takesMore() {
 			return err
 		}
-		c.takesMore()
 	}
 	return nil
 }
 
-// takesMore looks, after each message and while the pipe is full, whether it takes one more. Between messages its entries only become
-// fewer, so that a tick with nothing to send need not look.
+// takesMore reports whether the pipe takes another message, and keeps the answer in full; if not, it asks for a tick once the pipe does. send
+// calls it after each message and while the pipe is full: between messages outstanding entries only become fewer, so an idle tick need not look.
 func (c *control) takesMore() bool {
 	gate := Gate{QueueTime: time.Hour} // no limit: the messages are small and wait behind no bulk
 	channel := c.pipe.Channel(c.peer.conn)
@@ -113,7 +112,7 @@ func (c *control) greet() error {
 	return sendLimits.call(c.pipe, m)
 }
 
-// limitsChanged has our limits sent again.
+// limitsChanged makes the next tick send our limits again.
 func (c *control) limitsChanged() { c.greeted = false }
 
 // onLimits takes the peer's limits.
