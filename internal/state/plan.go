@@ -18,11 +18,11 @@ type Plan struct {
 	all        Mask
 	refers     Mask // fields that hold references
 	comparable bool
-	zero       []byte // the encoding of a zero value
-	ends       []uint16
+	zero       []byte   // the encoding of a zero value
+	ends       []uint16 // where each field ends in zero
 }
 
-// Field describes one field of a plan to its users.
+// Field is what a plan's user sees of one field.
 type Field struct {
 	Name      string
 	Condition Condition
@@ -37,8 +37,8 @@ type field struct {
 	form  form
 }
 
-// Compile makes the plan of the struct type t, or an error that names the field that cannot travel and what to do.
-// reference is the type of references to actors, a uint64; without any it is nil.
+// Compile makes the plan of the struct type t, or returns an error that names the field that cannot travel and what to do.
+// reference is the type of references to actors, a uint64; nil when there are none.
 func Compile(t, reference reflect.Type) (*Plan, error) {
 	if t.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("%v: a state is a struct, by value", t)
@@ -158,7 +158,7 @@ func (p *Plan) Skip(b []byte, i int) (rest []byte, err error) {
 	return p.fields[i].read(b, reflect.Value{})
 }
 
-// References calls visit for every reference in the struct v that refers to something: is not 0. It is in field i.
+// References calls visit for every reference in the struct v that is not 0; i is the field that holds it.
 func (p *Plan) References(v reflect.Value, visit func(i int, id uint64)) {
 	for i := range p.refers.Each {
 		f := &p.fields[i]

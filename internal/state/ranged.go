@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// offset encodes a number from 0 to highest, big-endian, in as many bytes as highest needs.
+// offset encodes numbers from 0 to highest, big-endian, each in as many bytes as highest needs.
 type offset struct {
 	highest uint64
 	width   int // in bytes
@@ -35,7 +35,7 @@ func (o offset) next(b []byte) (n uint64, rest []byte, err error) {
 	return n, rest, err
 }
 
-// ranged is the form of an int or uint that is clamped to lowest..topmost. It sends the distance from lowest.
+// ranged is the form of an int or uint that is clamped to lowest..topmost. What travels is the distance from lowest.
 type ranged struct {
 	integer
 	offset

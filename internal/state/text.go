@@ -46,21 +46,3 @@ func (f text) read(b []byte, v reflect.Value) ([]byte, error) {
 func (text) least() int       { return 1 }
 func (f text) most() int      { return min(uvarintSize(uint64(f.bound))+min(f.bound, endless), endless) }
 func (f text) String() string { return fmt.Sprintf("string, max %d", f.bound) }
-
-// within returns an error if n, a number of the things that of names, is above the bound of a tag.
-func within(n, bound int, of string) error {
-	if n <= bound {
-		return nil
-	}
-	return fmt.Errorf("it holds %d %s, its bound is %d (quiver tag)", n, of, bound)
-}
-
-// readCount reads a number of the things that of names, and checks it against their bound.
-func readCount(b []byte, bound int, of string) (n int, rest []byte, err error) {
-	u, rest, err := readUvarint(b)
-	if err != nil {
-		return 0, nil, err
-	}
-	n = int(min(u, 1<<31-1))
-	return n, rest, within(n, bound, of)
-}
