@@ -12,7 +12,7 @@ import (
 
 const (
 	// packetsBack is by how many packets the oldest packet that can still arrive is behind the newest: a connection drops older ones as
-	// duplicates.
+	// duplicates (seenWindow in package bunch).
 	packetsBack = 8192
 	// maxHeld is how many items a client's list may have. It is more than MaxItems: new items may come before the update that removes
 	// others, and items that the client set itself count, too.
@@ -36,7 +36,7 @@ type Copy[K comparable, V any] struct {
 	plan *state.Plan
 	name fmt.Stringer // names the list in errors
 
-	tells   bool                // Read notes changes
+	tells   bool                // Read notes changes for Next
 	changes []Change[K, V]      // that Next has not returned yet
 	gone    map[uint32]struct{} // items that late packets must not bring back
 	graves  []tombstone         // one for each of gone, in the order in which they went

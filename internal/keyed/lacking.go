@@ -5,6 +5,13 @@ import (
 	"slices"
 )
 
+const (
+	// censusBit marks a census: items have smaller numbers.
+	censusBit = 1 << 31
+	// censusItems is how many items a census may have; each takes 1 to 5 bytes, so a census fits a message.
+	censusItems = 200
+)
+
 // Items is the part of a [Source] that does not depend on its types.
 type Items interface {
 	Numbers(into []uint32) []uint32
@@ -42,7 +49,7 @@ func (l *Lacking) AddAll(list Items, census bool) {
 // Empty reports whether l lists nothing.
 func (l *Lacking) Empty() bool { return len(l.numbers) == 0 }
 
-// Take removes the first items, appends them to b as long as b stays within most bytes, but at least one, and appends their numbers to
+// Take removes the first items, at least one and more while b stays within most bytes, appends them to b, and appends their numbers to
 // taken. The caller adds the numbers again if the message is lost. Take stops at maxCensuses censuses, which is all that a reader
 // accepts: more can be due when several messages were lost and the list has become short since.
 func (l *Lacking) Take(b []byte, taken []uint32, list Items, most int) ([]byte, []uint32) {
@@ -71,13 +78,6 @@ func (l *Lacking) take(n int) {
 	}
 	l.numbers = slices.Delete(l.numbers, 0, n)
 }
-
-const (
-	// censusBit marks a census: items have smaller numbers.
-	censusBit = 1 << 31
-	// censusItems is how many items a census may have; each takes 1 to 5 bytes, so it fits a message.
-	censusItems = 200
-)
 
 // append appends an item or a census. If a census does not reach the end of the list, append adds another one from there on.
 func (l *Lacking) append(b []byte, list Items, number uint32, most int) []byte {

@@ -28,8 +28,8 @@ type List[K comparable, V any] struct {
 	byKey   map[K]*item[K, V]
 	items   []*item[K, V] // in the order of their numbers
 	last    uint32        // number of the newest item
-	changed []uint32      // server: numbers of items that were set or removed since TakeChanged last ran
-	watched bool          // server: some client has the list, so changes are noted in changed
+	changed []uint32      // at a server: numbers of items that were set or removed since TakeChanged last ran
+	watched bool          // at a server: some client has the list, so changes are noted in changed
 }
 
 // item is one item of a list.
@@ -37,9 +37,11 @@ type item[K comparable, V any] struct {
 	number uint32
 	dirty  bool // its number is in changed
 	pair   pair[K, V]
-	shadow state.Shadow // server: the item as encoded last
-	sound  bool         // server: it was encoded at least once
-	packet uint64       // client: number of the packet that brought it; 0 = the game set it here
+	// At a server.
+	shadow  state.Shadow // the item as encoded last
+	encoded bool         // the item was encoded at least once
+
+	packet uint64 // at a client: number of the packet that brought the item; 0 = the game set it here
 }
 
 // pair is the part of an item that travels.

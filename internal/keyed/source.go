@@ -53,7 +53,7 @@ func (s *Source[K, V]) TakeChanged() (numbers []uint32, err error) {
 		}
 		item.dirty = false
 		changed, failed := s.encodeItem(item)
-		if err = errors.Join(err, failed); changed && item.sound {
+		if err = errors.Join(err, failed); changed && item.encoded {
 			numbers = append(numbers, number)
 		}
 	}
@@ -66,7 +66,7 @@ func (s *Source[K, V]) encodeItem(item *item[K, V]) (changed bool, err error) {
 	if err != nil {
 		return mask != 0, fmt.Errorf("item %v: %w", item.pair.Key, err)
 	}
-	changed, item.sound = mask != 0 || !item.sound, true
+	changed, item.encoded = mask != 0 || !item.encoded, true
 	return changed, nil
 }
 
@@ -83,7 +83,7 @@ func (s *Source[K, V]) EncodeAll() (err error) {
 // Numbers appends the numbers of all encoded items, in order.
 func (s *Source[K, V]) Numbers(into []uint32) []uint32 {
 	for _, item := range s.list.items {
-		if item.sound {
+		if item.encoded {
 			into = append(into, item.number)
 		}
 	}
@@ -93,7 +93,7 @@ func (s *Source[K, V]) Numbers(into []uint32) []uint32 {
 // AppendItem appends the last encoding of an item, or a removal if there is no such item.
 func (s *Source[K, V]) AppendItem(b []byte, number uint32) []byte {
 	item := s.list.find(number)
-	if item == nil || !item.sound {
+	if item == nil || !item.encoded {
 		return binary.AppendUvarint(b, uint64(number)<<1|1)
 	}
 	b = binary.AppendUvarint(b, uint64(number)<<1)
