@@ -14,8 +14,8 @@ type budget struct {
 	runs bool          // time adds bytes
 }
 
-// rest stops adding bytes until the next call of add, because there is nothing to send. It keeps those of one slice: unused time must
-// not become a burst.
+// rest stops the adding of bytes until the next call of add, because there is nothing to send. The budget keeps the bytes of one slice and
+// gives up the rest: unused time must not become a burst.
 func (b *budget) rest(most int) {
 	b.held, b.runs = min(b.held, int64(most)*int64(time.Second)), false
 }

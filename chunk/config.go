@@ -11,8 +11,8 @@ const (
 	// largest chunks.
 	maxPipeline = 1024
 
-	maxRate  = 2_000_000_000 // bytes a second; an int has room for it everywhere
-	maxDelay = 10 * time.Second
+	maxRate  = 2_000_000_000    // bytes a second; an int has room for it everywhere
+	maxDelay = 10 * time.Second // of ResendDelay and AckDelay
 )
 
 // Config configures either end. A zero field takes its default, and the zero Config is the article's protocol, compatible with its
@@ -26,12 +26,12 @@ type Config struct {
 	Pipeline int
 	// SendQueue is how many chunks may wait in front of those in flight; 0 = 64, negative = none.
 	SendQueue int
-	// ReceiveQueue is how many chunks a receiver holds, under way and finished, until they are taken. It ignores slices of
-	// others, which come again. This bounds its memory to ReceiveQueue * MaxSlices * SliceSize. It should not be below the sender's
-	// Pipeline. 0 = Pipeline.
+	// ReceiveQueue is how many chunks a receiver holds, under way and finished, until they are taken; slices of further chunks it
+	// ignores, and they come again. So a receiver holds at most ReceiveQueue * MaxSlices * SliceSize bytes. ReceiveQueue should not be
+	// below the sender's Pipeline. 0 = Pipeline.
 	ReceiveQueue int
 
-	Rate     int // bytes a second; 0 = 125,000, the article's most aggressive one; negative = no limit, because the driver has its own
+	Rate     int // bytes a second; 0 = 125,000, the article's most aggressive one; negative = no limit, for drivers that have their own
 	Overhead int // bytes charged to Rate for a packet besides its slice, such as headers; 0 = none, as in the article's figures
 
 	// Burst sends the first chunk after idleness whole, free of Rate, then pauses for 100 ms. It is for chunks of up to

@@ -131,7 +131,7 @@ func (f *flight) lose(i int) {
 }
 
 // ack adds a set to the acked slices, and returns how many are new. It never unsets one: a bit is "like a fuse getting blown", the
-// article says. It calls hear for each new slice before that changes.
+// article says. It calls hear for each new slice before that slice becomes acked.
 func (f *flight) ack(set Bits, hear func(i int)) (blown int) {
 	for word := range set {
 		for fresh := set[word] &^ f.acked[word]; fresh != 0; fresh &= fresh - 1 {
