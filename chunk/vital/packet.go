@@ -8,7 +8,7 @@ import (
 // Flags in the first byte of a packet.
 const (
 	control06    = 0x10
-	connless     = 0x20 // both
+	connless     = 0x20 // in 0.6 and 0.7
 	resend06     = 0x40
 	compressed06 = 0x80
 	token06      = 0x08
@@ -100,7 +100,7 @@ func ParsePacketHeader(v Version, b []byte) (PacketHeader, int, error) {
 	return h, n, nil
 }
 
-// checkControl looks at the payload of a control packet.
+// checkControl refuses a control packet that has chunks or no message.
 func (h PacketHeader) checkControl(payload []byte) error {
 	if h.Control && (h.Chunks > 0 || len(payload) == 0) {
 		return errControl
@@ -145,8 +145,8 @@ func appendPacket(b []byte, v Version, h PacketHeader, payload []byte, plain boo
 	return append(b, payload...)
 }
 
-// ParsePacket reads what AppendPacket wrote. The payload aliases the packet or, when that was compressed, begins at buf[0:];
-// it takes at most 1,400 bytes with its header, whatever the packet says. Its chunks are not looked at: see ParseChunk.
+// ParsePacket reads what AppendPacket wrote. The payload aliases the packet or, when that was compressed, begins at buf[0:]; payload and
+// header together have at most 1,400 bytes, whatever the packet says. ParsePacket does not look at chunks: see ParseChunk.
 func ParsePacket(v Version, packet, buf []byte) (h PacketHeader, payload []byte, err error) {
 	h, n, err := ParsePacketHeader(v, packet)
 	if err != nil {
@@ -169,7 +169,7 @@ func (h PacketHeader) decompressed(v Version, payload, buf []byte) ([]byte, erro
 }
 
 // AppendToken appends DDNet's security token, which stands behind the chunks or the control message of a packet of 0.6, and
-// is compressed with them. Both ends of a connection write the same.
+// is compressed with them. Both ends of a connection write the same token.
 func AppendToken(payload []byte, token uint32) []byte {
 	return binary.BigEndian.AppendUint32(payload, token)
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// halfSpace is up to how far behind a sequence counts as received before.
+// halfSpace is half of all sequences: one that is up to so many behind counts as received before, any other as still to come.
 const halfSpace = 1 << (sequenceBits - 1)
 
 // Receive takes a packet, which it does not keep. A packet that cannot be read, is foreign or out of place is dropped and
@@ -35,8 +35,8 @@ func (c *Conn) Receive(now time.Time, packet []byte) error {
 	return c.err
 }
 
-// open returns the payload of a packet of the peer: its token is right, and its chunks are whole. A token in the header is
-// looked at before anything is decompressed; DDNet's stands inside.
+// open returns the payload of a packet once its token is right and its chunks are whole. A token in the header is checked before anything is
+// decompressed; DDNet's stands inside.
 func (c *Conn) open(h PacketHeader, payload []byte) ([]byte, error) {
 	if h.Tokened != c.cfg.header().Tokened || h.Tokened && h.Token != c.cfg.Token {
 		return nil, errToken
@@ -137,7 +137,8 @@ func (c *Conn) control(body []byte) {
 	}
 }
 
-// deliver takes a chunk that is not vital, or the next vital one. A later one makes the next packet ask for a resend.
+// deliver takes a chunk that is not vital, or the next vital one. A later vital one makes the next packet ask for a resend. Chunks that are not
+// vital may fill half of the inbox and its memory, so that vital ones find room.
 func (c *Conn) deliver(chunk Chunk) {
 	if chunk.Flags&Vital == 0 {
 		if c.inbox.len >= c.cfg.ReceiveBytes/chunkShare/2 || c.arrived.used+len(chunk.Data) > c.cfg.ReceiveBytes/2 || !c.accept(chunk) {
