@@ -106,7 +106,7 @@ func Tidy(ctx context.Context, target string, mayReplace func(ctx context.Contex
 	case err != nil:
 		return err
 	}
-	kept, err := work.recover(ctx, target, orAnything(mayReplace))
+	kept, err := work.cleanUp(ctx, target, orAnything(mayReplace))
 	if err != nil {
 		return errors.Join(err, work.release())
 	}
@@ -115,7 +115,7 @@ func Tidy(ctx context.Context, target string, mayReplace func(ctx context.Contex
 
 func (r *Restore) begin(ctx context.Context, local *Source) error {
 	var err error
-	if r.kept, err = r.work.recover(ctx, r.target, r.mayReplace); err != nil {
+	if r.kept, err = r.work.cleanUp(ctx, r.target, r.mayReplace); err != nil {
 		return err
 	}
 	// Names that are too long, or that the file system takes for others of the manifest, fail when they are staged.

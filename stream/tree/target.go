@@ -37,7 +37,7 @@ func resolve(target string) (string, error) {
 	return filepath.Join(dir, filepath.Base(target)), err
 }
 
-// checkPlace reports why nothing could be renamed to a resolved target: the restore is told before it fetches all.
+// checkPlace reports why nothing could be renamed to a resolved target, so that a restore fails before it has fetched anything.
 func checkPlace(target string) error {
 	switch _, err := os.Lstat(target); {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):

@@ -91,9 +91,9 @@ func (w *workFolder) chmod(name string, mode fs.FileMode) error {
 	return tolerate(chmod(w.root, name, mode))
 }
 
-// recover clears up after a crash in publish, or behind it: what was moved aside goes back when nothing has come in its place, and else rescue
-// asks about it.
-func (w *workFolder) recover(ctx context.Context, target string, mayReplace func(context.Context, string) error) (kept, err error) {
+// cleanUp ends what a crash in publish, or behind it, has left undone: what was moved aside goes back when nothing has come in its place, and
+// else rescue asks about it.
+func (w *workFolder) cleanUp(ctx context.Context, target string, mayReplace func(context.Context, string) error) (kept, err error) {
 	if _, err := os.Lstat(target); errors.Is(err, fs.ErrNotExist) {
 		if err := os.Rename(filepath.Join(w.path, workOld), target); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
@@ -105,7 +105,7 @@ func (w *workFolder) recover(ctx context.Context, target string, mayReplace func
 	return kept, errors.Join(w.drop(workOld), w.drop(workReady))
 }
 
-// publish puts what is staged in its place. What was there goes to the work folder: in one step where the system can.
+// publish puts what is staged in its place, and what was there into the work folder: in one step where the system can.
 func (w *workFolder) publish(target string) error {
 	if err := w.root.Rename(workNew, workReady); err != nil { // so that no crash has it taken for something staged
 		return err
@@ -116,6 +116,7 @@ func (w *workFolder) publish(target string) error {
 	return errors.Join(flushFolder(w.path), flushFolder(filepath.Dir(target)))
 }
 
+// swap puts what is ready in the place of target, and what was there into the work folder: as workReady after an exchange, else as workOld.
 func (w *workFolder) swap(ready, target string) error {
 	old, err := os.Lstat(target)
 	isNew := errors.Is(err, fs.ErrNotExist)
@@ -170,20 +171,20 @@ func (w *workFolder) rescue(ctx context.Context, target string, mayReplace func(
 	return kept, err
 }
 
-// beside returns a name that nothing has, of a target and the time, with as much of the target's as file systems take: 255 bytes.
+// beside returns a name that nothing has, made of the target's name, shortened to what file systems take (255 bytes), and the time.
 func beside(target string) string {
 	dir, name := filepath.Split(target)
 	for now := time.Now(); ; now = now.Add(time.Millisecond) {
 		suffix := now.Format(" (conflict 2006-01-02 15.04.05.000)")
 		aside := dir + strings.ToValidUTF8(name[:min(len(name), 255-len(suffix))], "") + suffix
-		if _, err := os.Lstat(aside); err != nil { // where it is another one than fs.ErrNotExist the rename fails too
+		if _, err := os.Lstat(aside); err != nil { // after any error but fs.ErrNotExist the rename fails too
 			return aside
 		}
 	}
 }
 
-// drop removes what was replaced. It is renamed first: a part of it, which a crash may leave, would look to the next restore like something in
-// which somebody has deleted files.
+// drop removes what was replaced. It renames that first: what a crash leaves of it would look to the next restore like a folder in which
+// somebody has deleted files.
 func (w *workFolder) drop(name string) error {
 	if err := w.remove(workGone); err != nil {
 		return err
@@ -213,8 +214,8 @@ func (w *workFolder) remove(name string) error {
 	}), removeAll(w.root, name))
 }
 
-// close keeps what is staged, and what rescue has yet to ask about or could not move, and the folder only for those. It does nothing when the folder
-// is closed.
+// close closes the folder, and removes it unless it holds what is staged, or what rescue has yet to ask about or could not move. It does nothing
+// when the folder is closed already.
 func (w *workFolder) close() error {
 	if w.root == nil {
 		return nil
@@ -227,14 +228,14 @@ func (w *workFolder) close() error {
 	return w.discard()
 }
 
-// release lets go of the folder.
+// release closes the folder and gives up its lock; what is in it stays.
 func (w *workFolder) release() error {
 	err := errors.Join(w.lock.Close(), w.root.Close())
 	w.root = nil
 	return err
 }
 
-// discard removes the folder and closes it.
+// discard removes the folder with all that is in it, and closes it.
 func (w *workFolder) discard() error {
 	err := errors.Join(w.remove(workNew), w.drop(workReady), w.drop(workOld), w.root.Remove(workLock), w.release())
 	if gone := os.Remove(w.path); !errors.Is(gone, fs.ErrExist) { // another restore has begun in it
