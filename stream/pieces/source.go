@@ -8,22 +8,23 @@ import (
 	"sync"
 )
 
-// source is what Send sends: the pieces, each made when the stream comes to it. The stream reads it straight into its own memory.
+// source is what Send sends: the pieces, each made when the stream comes to it. The stream reads straight into its own memory.
 type source struct {
 	*Talk
-	ctx         context.Context // of buffers
+	ctx         context.Context // ends the wait for a buffer
 	fail        func(err error) // called at most once
 	appendPiece func(buffer []byte, index int) ([]byte, error)
 
+	// mu guards the rest: Read and what it calls run on a goroutine of the stream, end on that of Send.
 	mu    sync.Mutex
 	lacks []int   // not made yet
-	held  *[]byte // has the piece that is being read, or has room for the next in the same Read; nil: none
+	held  *[]byte // from the pool sent: has the piece that is being read, or has room for the next one in the same Read; nil = none
 	rest  []byte  // of held, to be read
-	err   error   // why it has ended; io.EOF: it is read, or nobody reads it any more
+	err   error   // why the source has ended; io.EOF: all is read, or nobody reads on
 }
 
-// Read implements io.Reader. It fills p with as many pieces as it takes, and ends early where one cannot be made. They share a buffer: what it
-// has read of one never waits for the memory of another.
+// Read implements io.Reader. It fills p with as many pieces as p takes, and ends early where one cannot be made. The pieces of a Read share a
+// buffer, so that no piece that was begun waits for the memory of another.
 func (s *source) Read(p []byte) (n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,7 +44,7 @@ func (s *source) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// next makes the next piece. The caller holds mu, as that of free does.
+// next makes the next piece, or ends the source. The caller holds mu.
 func (s *source) next() {
 	if len(s.lacks) == 0 {
 		s.err = io.EOF
@@ -79,7 +80,7 @@ func (s *source) fill(index int) (err error) {
 	return nil
 }
 
-// free gives the buffer back.
+// free gives the buffer back. The caller holds mu.
 func (s *source) free() {
 	if s.held != nil {
 		s.giveBuffer(&sent, s.held)
@@ -87,7 +88,7 @@ func (s *source) free() {
 	}
 }
 
-// end makes no piece from now on, and returns why one could not be made.
+// end ends the source: no piece is made from now on. It waits for a Read that runs, and returns why a piece could not be made.
 func (s *source) end() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
