@@ -7,15 +7,15 @@ import (
 )
 
 const (
-	// listAgain is how long a list of all folders stays valid, but for those that this process changes. Otherwise each part would cost as
+	// listAgain is how long a list of all folders stays valid, but for those that this process changes. Without it each part would cost as
 	// many looks as there are identities.
 	listAgain = time.Second
 	// lookAgain is how long a look into a folder stays valid if this process has changed nothing in it, and no list finds that another
-	// process has changed a name. Otherwise an identity with a thousand files would cost each list a thousand looks.
+	// process has changed a name. Without it an identity with a thousand files would cost each list the sizes of a thousand files.
 	lookAgain = 10 * time.Second
 )
 
-// looks knows how many bytes the folders of a store hold. The store's lock guards it: all who open parts wait for a look.
+// looks knows how many bytes the folders of a store hold. Store.mu guards it, so opening a part waits for a look of another.
 type looks struct {
 	path string // of the store
 	walk func(folder string) ([]storedFile, error)
@@ -32,7 +32,7 @@ type look struct {
 	at       time.Time
 }
 
-// changed notes that this process changes what is in a folder.
+// changed notes that this process changes what is in a folder, so that the next question looks into it again.
 func (l *looks) changed(folder string) {
 	delete(l.looked, folder)
 	l.stale[folder] = true
@@ -73,7 +73,7 @@ func (l *looks) lookAtStale(own string) error {
 	return nil
 }
 
-// lookAtAll looks into all folders but own, which stays stale. That removes expired parts and empty folders.
+// lookAtAll looks into all folders but own, which stays stale. A look removes expired parts and an empty folder (see Store.walkFolder).
 func (l *looks) lookAtAll(own string) error {
 	folders, err := os.ReadDir(l.path)
 	if err != nil {
@@ -97,7 +97,7 @@ func (l *looks) lookAtAll(own string) error {
 	return nil
 }
 
-// look looks into a folder, unless the last look is still valid; ok is false when there is none.
+// look looks into a folder, unless the last look is still valid; ok is false when there is no such folder.
 func (l *looks) look(folder string) (found look, ok bool, err error) {
 	info, err := os.Lstat(folder)
 	if err != nil || !info.IsDir() {

@@ -16,13 +16,14 @@ import (
 type part struct {
 	store    *Store
 	path     string
-	file     *os.File
-	size     int64 // of the whole content; -1 when unknown
-	reserved int64 // bytes that the limits count for this part; guarded by store.mu
+	file     *os.File // replaced by rename where open files cannot be renamed
+	size     int64    // of the whole content; -1 when unknown
+	reserved int64    // bytes that the limits count for this part; guarded by store.mu
 
-	offset atomic.Int64
-	ended  bool // committed, closed or deleted
-	closed bool
+	// One goroutine at a time uses a part: see stream.Store.
+	offset atomic.Int64 // bytes stored
+	ended  bool         // committed, closed or deleted
+	closed bool         // file is closed
 }
 
 var _ stream.Part = (*part)(nil)
@@ -47,7 +48,7 @@ func (s *Store) openPart(path string, size int64) (*part, error) {
 	return nil, errors.Join(err, p.release())
 }
 
-// release closes the file, and removes it when it holds nothing.
+// release closes the file, and removes it when it is empty.
 func (p *part) release() error {
 	p.closed = true
 	if p.offset.Load() > 0 {
@@ -98,8 +99,8 @@ func (p *part) load() error {
 // createTries is how often create tries to make a file, while another process may remove its folder.
 const createTries = 20
 
-// create opens the file, and makes missing folders and a missing file. Another part may remove an identity's empty folder (see
-// Store.walkFolder): in this process the lock prevents that meanwhile, but another process may do it at any time.
+// create opens the file, and makes missing folders and a missing file. A walk for another part may remove an identity's empty folder (see
+// Store.walkFolder): in this process store.mu prevents that meanwhile, but another process may do it at any time.
 func (p *part) create() (err error) {
 	p.store.mu.Lock()
 	defer p.store.mu.Unlock()

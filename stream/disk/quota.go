@@ -73,10 +73,10 @@ func (s *Store) reserve(p *part, size int64) error {
 	return nil
 }
 
-// makeRoom removes an identity's contents and parts, the least recently used first, until one more file of size bytes fits; others is how
-// many bytes other identities store. It removes no files of those, and none at all if that would not be enough.
+// makeRoom removes contents and parts of an identity, whose files are given, the least recently used first, until one more file of size bytes
+// fits. It removes nothing if that would not be enough, and nothing of other identities, which store so many bytes as others says.
 func (s *Store) makeRoom(files []storedFile, others, size int64) error {
-	now, least := usage{all: others}, usage{all: others} // least: if all files were removed that may be
+	now, least := usage{all: others}, usage{all: others} // least: what would stay if all went that may be removed
 	for _, f := range files {
 		now.add(f, 1)
 		if f.open {
@@ -97,13 +97,13 @@ func (s *Store) makeRoom(files []storedFile, others, size int64) error {
 	return s.fits(now, size)
 }
 
-// usage counts the files and bytes of one identity that its limits apply to.
+// usage counts what the limits of a Store apply to.
 type usage struct {
-	files, bytes int64 // of the identity
+	files, bytes int64 // of one identity
 	all          int64 // bytes of all identities
 }
 
-// add adds a file of the identity.
+// add adds a file of the identity so many times; -1 takes it away.
 func (u *usage) add(f storedFile, times int64) {
 	u.all += times * f.size
 	u.files += times
@@ -113,15 +113,15 @@ func (u *usage) add(f storedFile, times int64) {
 // fits returns why one more file of size bytes does not fit, nil when it does.
 func (s *Store) fits(u usage, size int64) error {
 	for _, l := range []struct {
-		what, setting   string
-		used, need, max int64
+		what, setting    string
+		used, need, most int64
 	}{
 		{"files of one identity", "MaxIdentityFiles", u.files, 1, int64(cmp.Or(s.MaxIdentityFiles, defaultIdentityFiles))},
 		{"bytes of one identity", "MaxIdentityBytes", u.bytes, size, cmp.Or(s.MaxIdentityBytes, defaultIdentityBytes)},
 		{"bytes", "MaxBytes", u.all, size, cmp.Or(s.MaxBytes, defaultStoreBytes)},
 	} {
-		if l.max >= 0 && l.need > l.max-l.used {
-			return fmt.Errorf("%w: %d %s have to stay and %d more do not fit into %s = %d", stream.ErrStoreFull, l.used, l.what, l.need, l.setting, l.max)
+		if l.most >= 0 && l.need > l.most-l.used {
+			return fmt.Errorf("%w: %d %s have to stay and %d more do not fit into %s = %d", stream.ErrStoreFull, l.used, l.what, l.need, l.setting, l.most)
 		}
 	}
 	return nil
@@ -208,7 +208,7 @@ func (s *Store) walkFolder(path string) (files []storedFile, err error) {
 	return files, nil
 }
 
-// stored describes one entry of an identity's folder; it is false for files that are not the store's, and for expired parts.
+// stored describes one entry of an identity's folder. It is false for files that are not the store's, and for expired parts, which it removes.
 func (s *Store) stored(folder string, e fs.DirEntry) (storedFile, bool) {
 	f := storedFile{path: filepath.Join(folder, e.Name())}
 	_, f.blob = blobDigest(e.Name())
