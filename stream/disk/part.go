@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 
 	"github.com/quivernet/quiver/stream"
 )
@@ -21,9 +20,9 @@ type part struct {
 	reserved int64    // bytes that the limits count for this part; guarded by store.mu
 
 	// One goroutine at a time uses a part: see stream.Store.
-	offset atomic.Int64 // bytes stored
-	ended  bool         // committed, closed or deleted
-	closed bool         // file is closed
+	offset int64 // bytes stored
+	ended  bool  // committed, closed or deleted
+	closed bool  // file is closed
 }
 
 var _ stream.Part = (*part)(nil)
@@ -36,7 +35,7 @@ func (s *Store) openPart(path string, size int64) (*part, error) {
 	p := &part{store: s, path: path, size: size}
 	err := p.load()
 	if err == nil {
-		err = s.reserve(p, max(p.offset.Load(), size))
+		err = s.reserve(p, max(p.offset, size))
 	}
 	if err == nil {
 		return p, nil
@@ -51,7 +50,7 @@ func (s *Store) openPart(path string, size int64) (*part, error) {
 // release closes the file, and removes it when it is empty.
 func (p *part) release() error {
 	p.closed = true
-	if p.offset.Load() > 0 {
+	if p.offset > 0 {
 		return p.file.Close()
 	}
 	return removeOpen(p.file, p.path)
@@ -92,7 +91,7 @@ func (p *part) load() error {
 			return err
 		}
 	}
-	p.offset.Store(stored)
+	p.offset = stored
 	return nil
 }
 
@@ -128,18 +127,18 @@ func makeFolder(folder string) error {
 	return os.MkdirAll(folder, 0o700)
 }
 
-func (p *part) Offset() int64 { return p.offset.Load() }
+func (p *part) Offset() int64 { return p.offset }
 
 func (p *part) Write(b []byte) (int, error) {
 	if p.ended {
 		return 0, fmt.Errorf("disk: writing a part: %w", fs.ErrClosed)
 	}
-	offset := p.offset.Load()
+	offset := p.offset
 	if err := p.store.grow(p, offset+int64(len(b))); err != nil {
 		return 0, fmt.Errorf("disk: writing a part: %w", err)
 	}
 	n, err := p.file.WriteAt(b, offset)
-	p.offset.Store(offset + int64(n))
+	p.offset = offset + int64(n)
 	if err != nil {
 		return n, fmt.Errorf("disk: writing a part: %w", err)
 	}
