@@ -69,7 +69,7 @@ const (
 	PreLoginFailure
 	// ServerFull: a limit on connections, handshakes or memory is reached.
 	ServerFull
-	// HandshakeTimeout: the handshake took longer than Config.HandshakeTimeout.
+	// HandshakeTimeout: the handshake took longer than Config.HandshakeTimeout, or the client's first message than Config.HelloTimeout.
 	HandshakeTimeout
 	// BunchPrematureChannel: something arrived on an actor's channel before Join.
 	BunchPrematureChannel
@@ -133,8 +133,8 @@ func (e *CloseError) Error() string {
 func (e *CloseError) Unwrap() error { return e.cause }
 
 // Temporary reports whether a new connection may succeed a little later: the peer was lost (ConnectionTimeout, ConnectionLost), has no
-// room or time now (ServerFull, HandshakeTimeout), or said HostClosedConnection, as a server does that shuts down. It is false after
-// this side's own Close, and for codes of the game.
+// room or time now (ServerFull, HandshakeTimeout), or said HostClosedConnection, as a server does that shuts down. It is false when this side
+// closed with HostClosedConnection, and for codes of the game.
 func (e *CloseError) Temporary() bool {
 	switch e.Code {
 	case ConnectionTimeout, ConnectionLost, ServerFull, HandshakeTimeout:
