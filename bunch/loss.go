@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// lostMemory is the number of PTOs for which the record of a lost packet stays, so that a late ack frees its entries. For as
-	// long RFC 9000, 10.2, expects packets that are still under way.
+	// lostMemory is the number of PTOs for which the record of a lost packet stays, so that a late ack frees its entries. RFC 9000, section
+	// 10.2, expects packets that are still under way for as long.
 	lostMemory = 3
 	// probePackets is the most that RFC 9002, 6.2.4, allows for one timeout.
 	probePackets = 2
@@ -24,7 +24,7 @@ type loss struct {
 	repeat     uint64        // number of the packet whose bunches the next probe sends again
 	unanswered time.Duration // when the last ack came, or a packet left while none was in flight
 	overtaken  uint64        // one above the newest packet that a datagram of another machine has overtaken
-	besideTill time.Duration // when datagrams of other machines are no longer expected
+	besideTill time.Duration // until when more datagrams of other machines are expected
 }
 
 // receiveAcks takes the acks of a packet: it settles the packets that they name, measures the path, and finds lost packets.
@@ -146,7 +146,7 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	return true
 }
 
-// ackItem frees the bytes of an entry, and the entry with its last one.
+// ackItem marks the pieces that an item covers as acked, and frees the entries that this completes at the front of the buffer.
 func (c *Conn) ackItem(it item, flying bool) {
 	ch := it.channel
 	if it.sequence < ch.first {
@@ -199,8 +199,8 @@ func (c *Conn) popAcked(ch *channel) {
 	c.retire(ch)
 }
 
-// detectLosses declares packets lost that others overtook (RFC 9002, 6.1). It leaves packets to a carrier that tells fates, and
-// those that took another path to giveUpForeign.
+// detectLosses declares packets lost that others overtook (RFC 9002, section 6.1). It judges none over a carrier that tells fates, and none that
+// took another path, which giveUpForeign does.
 func (c *Conn) detectLosses(t time.Duration) {
 	c.loss.Begin(t, max(c.gate.Current(), c.gate.Latest))
 	n, ok := c.sent.firstFlying()
@@ -299,9 +299,9 @@ func (c *Conn) ptoAt() (time.Duration, bool) {
 	return c.sent.lastAsk + c.gate.Backoff(c.loss.ptos, c.peerAckDelay), true
 }
 
-// probe answers a probe timeout with two packets (RFC 9002, 6.2.4). They repeat as many bunches as two small packets hold, and the
-// copies in flight stay there. The oldest go first; the next timeout in a row goes on where this one ended, round and round,
-// so that all have the same chance on a path that loses nearly everything.
+// probe answers a probe timeout with two packets (RFC 9002, section 6.2.4), or with one that repeats nothing while asksOften. The two repeat as many
+// bunches as two small packets hold, whose copies in flight stay there. The oldest go first; the next timeout in a row goes on where this one
+// ended, round and round, so that all have the same chance on a path that loses nearly everything.
 func (c *Conn) probe() {
 	if c.loss.ptos++; c.loss.ptos == 1 {
 		c.loss.repeat = 0
