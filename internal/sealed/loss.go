@@ -40,12 +40,15 @@ func (s *Session) detectLosses(t time.Duration) {
 	}
 }
 
-// lose notes that packet n counts as lost, and tells the source. The record stays, because the packet may only be late.
+// lose notes that packet n counts as lost, with f, lost or abandoned, as its fate, and tells the source. The record stays, because the packet may
+// only be late.
 func (s *Session) lose(t time.Duration, n uint64, f fate) {
 	r := s.records.At(n)
 	s.records.land(r, f)
 	s.mtu.lost(t, n, r)
-	if f == abandoned { // others keep the time of skipped numbers near them: an ack that is made up for both must meet one
+	// The record of a lost packet keeps the until that it left with, as do those of skipped numbers near it: none outlives them, so an ack that is
+	// made up for both meets a skipped number. That of an abandoned one may be over.
+	if f == abandoned {
 		r.until = t + silentPTOs*s.pto()
 	}
 	s.stats.Lost++
