@@ -319,3 +319,21 @@ func TestRepairDeletesADamagedRecord(t *testing.T) {
 	require.Equal(t, []string{"world@2 put"}, p.history(u, "world"))
 	p.put(u, Request{Name: "world", Seen: second.Ref()}, saveOf("three"))
 }
+
+// A put over a version of which several chunks were damaged said that it had all of it again, and had brought back the one that a get had met.
+func TestPutMendsAllThatIsDamaged(t *testing.T) {
+	p := newPlace(t, Config{})
+	u, ctx, s := p.user("alice"), t.Context(), saveOf("one", "two", "three", "four")
+	v := p.put(u, Request{Name: "world"}, s)
+	for _, c := range s.manifest.Chunks()[1:] {
+		p.store.(*storetest.Memory).Damage(u.key(c))
+	}
+	_, err := get(ctx, u, "world", 0)
+	require.ErrorIs(t, err, ErrDamaged)
+	again, sent, err := put(ctx, u, Request{Name: "world", Seen: v.Ref()}, s)
+	require.NoError(t, err)
+	require.Equal(t, v.Ref(), again.Ref())
+	require.Equal(t, 3, sent)
+	p.requireContent(u, "world", 0, s)
+	require.Empty(t, p.requireSound())
+}
