@@ -260,7 +260,7 @@ func addToken(_ context.Context, j *job) error {
 }
 
 func revokeTokens(_ context.Context, j *job) error {
-	n, err := users.Revoke(j.tokens(), j.args[0], j.args[1])
+	n, err := users.Revoke(j.tokens(), j.args[0], strings.TrimRight(j.args[1], "…"))
 	if err == nil {
 		j.say("revoked %s of %s", english.Plural(n, "token", ""), j.args[0])
 	}

@@ -114,7 +114,7 @@ func TestRevokedTokenEndsAConnection(t *testing.T) {
 	m := newMachine(t, []string{"login", server.addr, line[2]})
 	put, stdin := m.uploading("x", "--log", "info")
 	require.Regexp(t, "^ann "+token[:4]+`…\nann \S{4}… login of .+, \d{4}-\d\d-\d\d \d\d:\d\d\n$`, tokens("ls").stdout)
-	require.Equal(t, "revoked 1 token of ann\n", tokens("revoke", "ann", token[:8]).stdout)
+	require.Equal(t, "revoked 1 token of ann\n", tokens("revoke", "ann", token[:8]+"…").stdout, "as token ls shows it")
 	require.NotEmpty(t, put.stderr.line("the token was revoked"), "the connection ends though nothing is asked")
 	require.NoError(t, stdin.Close())
 	require.Equal(t, exitDenied, put.wait())
