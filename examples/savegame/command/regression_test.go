@@ -236,3 +236,33 @@ func TestAPutHasSeenWhatWasThereWhenItBegan(t *testing.T) {
 	require.NoError(t, content.Close())
 	require.Equal(t, exitConflict, slow.wait(), slow.stdout)
 }
+
+// The server was set back to a backup: a get of what it had then lost the version that only the player's machine had by now.
+func TestGetDoesNotLoseWhatABackupLacks(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	one := newMachine(t, server.paste)
+	two := one.another()
+	one.ok("put", one.write("world", "1"))
+	two.ok("get", "world", two.path("world"))
+	require.Zero(t, server.stop())
+	backup := filepath.Join(t.TempDir(), "server")
+	require.NoError(t, os.CopyFS(backup, os.DirFS(server.dir)))
+	server = startServerIn(t, server.dir, server.addr)
+	one.ok("put", one.write("world", "the last evening"))
+	require.Zero(t, server.stop())
+
+	startServerIn(t, backup, server.addr)
+	get := []string{"get", "world", one.path("world")}
+	one.fails(exitConflict, []string{"put", one.path("world")}, "is of another save than version 2", "or the server has an older backup")
+	one.fails(exitConflict, get, "changes that no version has, or none any more")
+	one.fails(exitConflict, []string{"get", "world@1", one.path("world")}, "or none any more")
+	two.ok("put", two.write("world", "another evening"))
+	one.fails(exitConflict, get, "or none any more")
+	one.holds("world", "the last evening")
+
+	t.Log("# what is kept beside may be replaced")
+	one.ok("put", "--keep-both", one.path("world"))
+	one.ok(get...)
+	one.holds("world", "another evening")
+}

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dustin/go-humanize/english"
@@ -241,6 +241,8 @@ type getting struct {
 	path   string // where it goes; empty: to the save's name
 	prints bool   // it goes on to standard output
 
+	history func() ([]versions.Version, error) // of the save, asked for once
+
 	changed error // unless nil says what became of changes that came too late to keep the save from its place
 }
 
@@ -291,6 +293,7 @@ func parseSave(text string) (name string, number int, err error) {
 
 // fetch gets the save on one connection.
 func (g *getting) fetch(ctx context.Context, client *desk.Client) error {
+	g.history = sync.OnceValues(func() ([]versions.Version, error) { return client.History(ctx, g.name) })
 	return client.Get(ctx, g.name, g.number, func(d *desk.Download) error { return g.use(ctx, d) })
 }
 
@@ -354,8 +357,8 @@ func (g *getting) look(ctx context.Context, path string, m *manifest.Manifest) (
 	return local, nil
 }
 
-// knows reports whether a version has what is local: m, or one that this machine saw. Nothing is in all of them. What no save can hold is
-// in none, and stays where the rest is m already.
+// knows reports whether a version has what is local: m, or one that this machine saw, unless the server has lost that. Nothing is in all of
+// them. What no save can hold is in none, and stays where the rest is m already.
 func (g *getting) knows(local *tree.Source, m *manifest.Manifest) (bool, error) {
 	entries, data := local.Manifest.Entries, local.Manifest.Data()
 	if slices.ContainsFunc(local.Notes, func(n tree.Note) bool { return n.LeftOut }) {
@@ -365,8 +368,24 @@ func (g *getting) knows(local *tree.Source, m *manifest.Manifest) (bool, error) 
 		return true, nil
 	}
 	sightings, err := g.seen()
-	held := slices.ContainsFunc(slices.Collect(maps.Values(sightings)), func(s sighting) bool { return s.Data == data })
-	return held || data == m.Data(), err
+	held := data == m.Data()
+	for key, s := range sightings {
+		if held || err != nil || s.Data != data {
+			continue
+		}
+		if held = true; strings.HasPrefix(key, g.key(g.name)) {
+			held, err = g.follows(s.Ref)
+		}
+	}
+	return held, err
+}
+
+// follows reports whether the save's versions are those that this machine saw, and what came after: not when the server has an older state of
+// them, from a backup, or when the save began anew.
+func (g *getting) follows(seen versions.Ref) (bool, error) {
+	all, err := g.history()
+	at := slices.IndexFunc(all, func(v versions.Version) bool { return v.Number >= seen.Number })
+	return at >= 0 && (all[at].Number > seen.Number || all[at].Ref() == seen), err
 }
 
 // restore makes a path of this machine hold the version.

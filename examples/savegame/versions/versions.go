@@ -215,8 +215,8 @@ func (e *Conflict) Error() string {
 		text += "was never seen here"
 	case e.Seen.Number < e.Latest.Number:
 		text += fmt.Sprintf("is newer: version %d was seen here last", e.Seen.Number)
-	default:
-		text += fmt.Sprintf("is of another save than version %d, which was seen here last", e.Seen.Number) // that was erased
+	default: // that save was erased, or the version came after the backup
+		text += fmt.Sprintf("is of another save than version %d, which was seen here last, or the server has an older backup", e.Seen.Number)
 	}
 	if e.Trash.Number > 0 {
 		text += fmt.Sprintf("; it is in the trash, where %s put it on %s", e.Trash.Machine, e.Trash.Time.Format(timeText))
