@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"net"
 	"os"
 	"path"
 	"runtime/debug"
@@ -259,6 +260,8 @@ func explain(server string, err error) error {
 		return fail(exitDenied, "server %s does not accept the token or code: %s; log in again with a line that the server's owner, or another machine of yours (savegame invite), prints", server, closed.Reason)
 	case errors.As(err, &closed):
 		return fmt.Errorf("server %s: the connection ended: %v: %s", server, closed.Code, closed.Reason)
+	case errors.As(err, new(*net.DNSError)):
+		return fail(exitUnreached, "server %s: %w", server, err)
 	case desk.Transient(err):
 		return fmt.Errorf("server %s: %w", server, err)
 	}

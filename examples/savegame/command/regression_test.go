@@ -266,3 +266,37 @@ func TestGetDoesNotLoseWhatABackupLacks(t *testing.T) {
 	one.ok(get...)
 	one.holds("world", "another evening")
 }
+
+// A machine whose network was away for a moment, and with it the server's name, gave up at once.
+func TestANameThatIsNotFoundForAWhile(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	m.fails(exitUnreached, []string{"ls", "--server", "server.invalid:7777", "--patience", "1s"}, "server.invalid")
+	var s *session
+	tries, server, said := 0, "", newOutput()
+	command := client("look", "", "", visiting(func(_ context.Context, now *session, _ *desk.Client) error {
+		if tries++; tries > 1 {
+			return nil
+		}
+		s, server = now, now.Server
+		s.Server = "server.invalid:7777"
+		return desk.ErrBusy
+	}))
+	root := group("savegame", "", command)
+	root.Flags = []cli.Flag{&cli.BoolFlag{Name: "quiet"}}
+	root.Writer = io.Discard
+	root.ErrWriter = writerFunc(func(b []byte) (int, error) {
+		if strings.Contains(string(b), "lookup") {
+			s.Server = server
+		}
+		return said.Write(b)
+	})
+	require.NoError(t, root.Run(t.Context(), append([]string{"savegame"}, m.args("look")...)), said)
+	require.Equal(t, 2, tries)
+	require.Contains(t, said.String(), "lookup")
+}
+
+// writerFunc is a writer that is a function.
+type writerFunc func(b []byte) (int, error)
+
+func (w writerFunc) Write(b []byte) (int, error) { return w(b) }

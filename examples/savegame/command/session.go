@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,6 +70,7 @@ type session struct {
 	config desk.ClientConfig
 	moved  atomic.Bool // content has travelled on this connection
 	again  bool        // it was asked before, and may have been done
+	met    bool        // a connection was there
 }
 
 // newSession reads the flags and the login.
@@ -117,7 +119,7 @@ func (s *session) reach(ctx context.Context, fn func(context.Context, *desk.Clie
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case !desk.Transient(err):
+		case !desk.Transient(err) && !(s.met && errors.As(err, new(*net.DNSError))): // the name is found again when this machine's network is back
 			return explain(s.Server, err)
 		case !time.Now().Before(deadline):
 			return fail(exitUnreached, "%w; given up after --patience %v without progress%s", explain(s.Server, err), patience, s.kept)
@@ -142,6 +144,7 @@ func (s *session) once(ctx context.Context, fn func(context.Context, *desk.Clien
 		return cmp.Or(context.Cause(dialing), err)
 	}
 	defer client.Close()
+	s.met = true
 	if err = fn(ctx, client); ctx.Err() != nil {
 		client.CloseFor("the client was interrupted")
 	}
