@@ -119,6 +119,7 @@ func (l *Link) SetConfig(cfg Config) {
 func (l *Link) SetBehind(cfg Config) {
 	cfg.mustValidate()
 	l.cfg = cfg
+	l.dice.bad = l.dice.bad && cfg.Burst.Enter > 0 // without bursts nothing would end the one that is under way
 	l.mtu = always(cfg.MTU)
 }
 

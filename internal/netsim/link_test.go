@@ -497,6 +497,17 @@ func TestSetConfig(t *testing.T) {
 	require.Len(t, drained(l), 2)
 }
 
+// A run of losses that is under way ends when bursts are switched off: nothing else would ever end it.
+func TestBurstsSwitchedOff(t *testing.T) {
+	bursts := Config{Burst: Burst{Enter: 1, Leave: 1e-9}}
+	l := NewLink(bursts)
+	require.Equal(t, LostBurst, l.Send(Epoch, nil))
+	l.SetConfig(bursts)
+	require.Equal(t, LostBurst, l.Send(Epoch, nil))
+	l.SetConfig(Config{})
+	require.Equal(t, Carried, l.Send(Epoch, nil))
+}
+
 // drained returns the first bytes of all that is under way, in the order of arrival.
 func drained(l *Link) (first []byte) {
 	for at, ok := l.NextTimeout(); ok; at, ok = l.NextTimeout() {
