@@ -103,8 +103,11 @@ func (c *Copy[K, V]) readItem(b []byte, number uint32, packet uint64) (_ []byte,
 		if item.pair.Key != fresh.pair.Key {
 			return nil, fmt.Errorf("item %d of %v has changed its key", number, c.name)
 		}
-		item.packet, item.pair = packet, fresh.pair
-		c.note(Change[K, V]{Key: item.pair.Key, Value: item.pair.Value})
+		// An item may come again as it was: its ack was late, or all items are sent anew.
+		again := c.tells && item.packet > 0 && reflect.DeepEqual(item.pair.Value, fresh.pair.Value)
+		if item.packet, item.pair = packet, fresh.pair; !again {
+			c.note(Change[K, V]{Key: item.pair.Key, Value: item.pair.Value})
+		}
 		return b, nil
 	}
 	if _, gone := c.gone[number]; gone {

@@ -119,6 +119,34 @@ func TestListRemovalsComeLate(t *testing.T) {
 	require.Zero(t, client.Len())
 }
 
+// An item that comes again as it was, because an ack was lost or because all items are sent anew, is no change.
+func TestWhatComesAgainIsNoChange(t *testing.T) {
+	server, client := newShelf(t), newShelf(t)
+	changes := func() (told []Change[int, int]) {
+		for change, ok := client.copy.Next(); ok; change, ok = client.copy.Next() {
+			told = append(told, change)
+		}
+		return told
+	}
+	require.True(t, server.Set(7, 70))
+	server.tell(t, client, 1)
+	require.Equal(t, []Change[int, int]{{Key: 7, Value: 70, Added: true}}, changes())
+	server.tell(t, client, 1)
+	require.Empty(t, changes())
+
+	require.True(t, client.Set(7, 71), "a prediction that was wrong")
+	server.tell(t, client, 1)
+	require.Equal(t, []Change[int, int]{{Key: 7, Value: 70}}, changes())
+	require.True(t, server.Set(7, 72))
+	server.tell(t, client, 1)
+	require.Equal(t, []Change[int, int]{{Key: 7, Value: 72}}, changes())
+
+	require.True(t, client.Set(8, 80), "the server sets it, too: it is told of for the first time")
+	require.True(t, server.Set(8, 80))
+	server.tell(t, client, 2)
+	require.Equal(t, []Change[int, int]{{Key: 8, Value: 80}}, changes())
+}
+
 // TestLossyUpdates: messages are lost and come late; once all that was lost is added again the client has the list, and its changes add
 // up to it.
 func TestLossyUpdates(t *testing.T) {

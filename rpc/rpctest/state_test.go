@@ -91,8 +91,9 @@ func newBarracks(t testing.TB, config rpc.Config) *barracks {
 	})
 	rpc.ReplicateList(b.binding, soldierBag, func(s *trooper) *rpc.List[itemID, item] { return &s.bag })
 	rpc.OnList(b.binding, soldierBag, func(s *trooper, c rpc.ListChange[itemID, item]) {
-		_, had := s.told[c.Key]
+		before, had := s.told[c.Key]
 		require.Equal(t, c.Added, !had && !c.Removed, "%+v", c)
+		require.False(t, !c.Added && !c.Removed && before == c.Value, "%+v is no change", c)
 		if s.told[c.Key] = c.Value; c.Removed {
 			delete(s.told, c.Key)
 		}
