@@ -401,6 +401,7 @@ func (c *Conn) endActor(channel uint64) {
 		a.forget(o)
 	}
 	if !c.server {
+		a.states.unfile(c) // no OnRep follows: torn-off copies that its states name may end later
 		a.end(Disconnected)
 	}
 }
@@ -408,6 +409,7 @@ func (c *Conn) endActor(channel uint64) {
 // endDetached ends, on a client whose connection has ended, a copy without a channel. A torn-off copy is the client's own and lives on.
 func (c *Conn) endDetached(ref Ref) {
 	if a := c.copies.byRef[ref]; a != nil && !a.torn {
+		a.states.unfile(c)
 		a.end(Disconnected)
 	}
 }

@@ -274,6 +274,27 @@ func TestTornOffCopiesAreTheClientsOwn(t *testing.T) {
 	})
 }
 
+// A copy that ended with its connection hears nothing more, also when a body that it named is destroyed later: that outlives the connection.
+func TestNothingFollowsTheEndOfAConnection(t *testing.T) {
+	off(t, func(t *testing.T, net *rpctest.Network) {
+		c := newCamp(t, net, 1, rpc.Config{})
+		body := c.spawn(0, nil)
+		awake := c.spawn(0, func(s *trooper) { s.wares.Mate = body.actor.Ref() })
+		asleep := c.spawn(0, func(s *trooper) { s.wares.Mate = body.actor.Ref() })
+		net.Advance(settle)
+		require.NoError(t, asleep.actor.SetDormant(true))
+		require.NoError(t, body.actor.TearOff())
+		net.Advance(settle)
+		corpse, mourners := c.at(0, body), []*trooper{c.at(0, awake), c.at(0, asleep)}
+		c.clients[0].conn.Close(0, "bye")
+		net.Advance(settle)
+		require.NoError(t, c.clients[0].Destroy(corpse.actor))
+		for _, m := range mourners {
+			require.Equal(t, "end Disconnected", m.heard[len(m.heard)-1])
+		}
+	})
+}
+
 // A dormant actor that is torn off reaches the copies that sleep.
 func TestTearOffReachesDormantCopies(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
