@@ -124,6 +124,8 @@ func RelevantAsOwner() SpawnOption { return func(a *Actor) { a.relevancy.asOwner
 // b's constructor returned, and opens the actor for the connection that owns it: the open carries the states as set leaves them. A call to
 // a client from the constructor or set, or an OpenTo there, opens the actor earlier, without the states, which follow in no order with calls:
 // make it after Spawn. When a state is beyond a bound Spawn destroys the actor, and the error names the field. Spawn returns the object too.
+// For an owner whose connection has begun to close Spawn returns [ErrClosed] and makes nothing. The actors of that connection live on until
+// OnDisconnect has run, so a game that spawns for them at a tick, such as a pawn for a controller, meets this error whenever a player leaves.
 // After a connection has ended and OnDisconnect has run, the actors that it owns are destroyed, and all that they own in turn;
 // [World.SetOwner] in OnDisconnect keeps those that shall stay. UE: SpawnActorDeferred; there only the controller and its pawn are destroyed.
 func Spawn[T any](b *Binding[T], owner Owner, set func(object T), options ...SpawnOption) (*Actor, T, error) {

@@ -81,8 +81,9 @@ func (a *Actor) ownerChanged() {
 // leaving player's pawn owned stay.
 //
 // When this changes the connection at the end of the chain, the actor and all that it owns open for the new connection, and the clients of both
-// are told. When the new client cannot take the actor, or cannot be told, SetOwner returns why; it owns the actor all the same. It is an error
-// if the actor would own itself, directly or through others.
+// are told. When the new client cannot take the actor, or cannot be told, SetOwner returns why; it owns the actor all the same. Two errors
+// change nothing: the actor would own itself, directly or through others; and [ErrClosed], because the new owner's connection has begun to
+// close, which happens before OnDisconnect runs, or because the new owner or the actor has ended.
 //
 // The previous client's copy closes at once if the client had it only as the owner: the class has neither [At] nor [Relevant], or the actor is
 // [OnlyRelevantToOwner], or [RelevantAsOwner] of one that stands nowhere, and nobody has called its [Actor.OpenTo]. Other copies close 5 s

@@ -92,6 +92,28 @@ func TestCyclesOfOwnersAreRefused(t *testing.T) {
 	})
 }
 
+// A connection that has begun to close takes no more actors, although what it owns lives until OnDisconnect has run.
+func TestNothingIsGivenToAConnectionThatCloses(t *testing.T) {
+	off(t, func(t *testing.T, net *rpctest.Network) {
+		c := newCamp(t, net, 1, rpc.Config{})
+		own, other := c.spawn(0, nil), c.spawn(-1, nil)
+		net.Advance(time.Second)
+		c.conns[0].Close(1024, "kicked")
+		require.True(t, own.actor.Alive())
+		for _, owner := range []rpc.Owner{c.conns[0], own.actor} {
+			a, _, err := rpc.Spawn(c.server.binding, owner, nil)
+			require.ErrorIs(t, err, rpc.ErrClosed)
+			require.Nil(t, a)
+			require.ErrorIs(t, c.server.SetOwner(other.actor, owner), rpc.ErrClosed)
+			require.Nil(t, other.actor.Conn())
+			require.Nil(t, other.actor.Owner())
+		}
+		net.Advance(3 * time.Second)
+		require.False(t, own.actor.Alive())
+		require.True(t, other.actor.Alive())
+	})
+}
+
 // UE: what a destroyed actor owned has no owner; its clients hear of it.
 func TestDestroyedOwnersLeaveTheirActors(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
