@@ -11,13 +11,13 @@ const (
 	// declared it lost long ago, and sent its bunches again.
 	seenWindow = 2 * maxHistory
 	// ackEvery is the number of packets that ask for an ack after which one leaves at once, so that ack-only packets are at most 1 in 8 of
-	// those received. RFC 9000, 13.2.2, has 2; bulk asks for acks as often as it needs them (see wantsAck).
+	// those received. RFC 9000, section 13.2.2, has 2; bulk asks for acks as often as it needs them (see wantsAck).
 	ackEvery = 8
-	// gapAckInterval is the least time between two acks for gaps. RFC 9000, 13.2.1, acknowledges each packet out of order at once, which
+	// gapAckInterval is the least time between two acks for gaps. RFC 9000, section 13.2.1, acknowledges each packet out of order at once, which
 	// on a path that reorders all packets is an ack for each.
 	gapAckInterval = time.Millisecond
 	// pingEvery: every 16th ack-only packet asks for an ack. It tells which of our acks have come, so that the next ones may leave out what
-	// these named (RFC 9000, 13.2.4).
+	// these named (RFC 9000, section 13.2.4).
 	pingEvery      = 16
 	ackHeaderBytes = 7 // largest, delay, number of runs
 )

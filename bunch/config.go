@@ -22,7 +22,7 @@ type Config struct {
 
 	// Random returns a number from 0 to n-1 that the peer cannot guess, as IntN of math/rand/v2 does. It decides which packet
 	// numbers, about one in 500, are left out. A peer that acknowledges one of them makes its acks up, so that this side sends
-	// faster than the path takes (RFC 9000, 21.4); the connection closes with AckSequenceMismatch. nil leaves none out.
+	// faster than the path takes (RFC 9000, section 21.4); the connection closes with AckSequenceMismatch. nil leaves none out.
 	Random func(n int) int
 }
 

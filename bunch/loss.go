@@ -10,7 +10,7 @@ const (
 	// lostMemory is the number of PTOs for which the record of a lost packet stays, so that a late ack frees its entries. RFC 9000, section
 	// 10.2, expects packets that are still under way for as long.
 	lostMemory = 3
-	// probePackets is the most that RFC 9002, 6.2.4, allows for one timeout.
+	// probePackets is the most that RFC 9002, section 6.2.4, allows for one timeout.
 	probePackets = 2
 	// besideTime is how long more datagrams of another machine are expected after one arrived.
 	besideTime = time.Second
@@ -104,7 +104,7 @@ func (c *Conn) ackRange(t time.Duration, low, high uint64) (newest *packet, err 
 	return newest, nil
 }
 
-// sampleRTT takes the round trip of p, the largest packet that an ack names and one that it acknowledges for the first time (RFC 9002, 5.1).
+// sampleRTT takes the round trip of p, the largest packet that an ack names and one that it acknowledges for the first time (RFC 9002, section 5.1).
 // The wait that the peer reports counts up to the delay that it has agreed to (5.3).
 func (c *Conn) sampleRTT(t time.Duration, p *packet, delay uint16) {
 	wait := time.Duration(delay) * ackDelayUnit * time.Microsecond
@@ -221,7 +221,7 @@ func (c *Conn) detectLosses(t time.Duration) {
 
 // Overtaken tells that a datagram of others on the same path arrived, and when it had left. It is for lone packets of play beside
 // others' bulk: no packet of ours whose ack would show their loss follows them soon. While such datagrams arrive, packets of play
-// ask for an ack at once, and those that left before one of them are lost after 9/8 of the round trip (RFC 9002, 6.1.2).
+// ask for an ack at once, and those that left before one of them are lost after 9/8 of the round trip (RFC 9002, section 6.1.2).
 func (c *Conn) Overtaken(now, sent time.Time) {
 	t, at := c.advanceClock(now), sent.Sub(c.start)
 	c.loss.besideTill = t + besideTime
@@ -285,7 +285,7 @@ func (c *Conn) requeue(it item, wanted func(*piece) bool) (bytes int) {
 	return bytes
 }
 
-// pto returns the probe timeout, without backoff (RFC 9002, 6.2.1).
+// pto returns the probe timeout, without backoff (RFC 9002, section 6.2.1).
 func (c *Conn) pto() time.Duration { return c.gate.PTO(c.peerAckDelay) }
 
 // ptoAt returns when the next probe is due.

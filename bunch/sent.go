@@ -151,7 +151,7 @@ func (s *sentPackets) takeBack() {
 	s.undecided = min(s.undecided, s.Next)
 }
 
-// skippedAfter returns how many of the next three numbers were left out: the packet threshold (RFC 9002, 6.1.1) must not count
+// skippedAfter returns how many of the next three numbers were left out: the packet threshold (RFC 9002, section 6.1.1) must not count
 // them as packets that overtook n.
 func (s *sentPackets) skippedAfter(n uint64) (count uint64) {
 	for next := n + 1; next < min(n+skipLeast, s.Next); next++ {

@@ -6,13 +6,13 @@ const (
 	// skipAbout is the mean distance between packet numbers that are left out. Each costs an immediate ack of the peer's, and two bytes in its
 	// acks until one of those is acknowledged: one packet more in 500 at most.
 	skipAbout = 500
-	// skipLeast is the least distance: one more than the packet threshold of 3 (RFC 9002, 6.1.1), so that of the numbers which the threshold
+	// skipLeast is the least distance: one more than the packet threshold of 3 (RFC 9002, section 6.1.1), so that of the numbers which the threshold
 	// counts at most one was left out.
 	skipLeast = 4
 )
 
 // skips decides which packet numbers are never sent; to the peer they look like lost packets. A peer may acknowledge packets that it has not
-// received, to make this side send faster than the path can take. Sooner or later it acknowledges one of these (RFC 9000, 21.4).
+// received, to make this side send faster than the path can take. Sooner or later it acknowledges one of these (RFC 9000, section 21.4).
 type skips struct {
 	random func(n int) int // nil = none is left out
 	about  int             // mean distance

@@ -43,7 +43,8 @@ type Stats struct {
 func (c *Conn) Stats() Stats {
 	s := c.stats
 	s.LatestRTT, s.SmoothedRTT, s.RTTVar = c.gate.Latest, c.gate.Smoothed, c.gate.Variance
-	s.MinRTT = min(c.gate.Min, c.gate.Smoothed) // a new Min begins with a few samples, the first with its ack delay (RFC 9002, 5.2); no mean has that (5.3)
+	// A new Min begins with a few samples, the first with its ack delay (RFC 9002, section 5.2); no mean has that (section 5.3).
+	s.MinRTT = min(c.gate.Min, c.gate.Smoothed)
 	s.PacketsMissing = c.received.missing
 	s.DroppedAssembly = c.assemblies.evicted
 	s.BunchesSent += c.repairs.sent

@@ -41,7 +41,7 @@
 // A slice is sent again no sooner than RTT * 1.25 after the last time, 100 ms while the RTT is not known, and on paths
 // shorter than 60 ms a little later, because a receiver may wait Config.AckDelay with its ack. A growing queue is no loss: so a
 // slice that no later one has overtaken waits as long as acks of others keep coming, and when it has been sent again without an
-// ack the delay doubles (RFC 6298, 5.5), up to 16 times itself or a second, until the ack of a slice that was sent once
+// ack the delay doubles (RFC 6298, section 5.5), up to 16 times itself or a second, until the ack of a slice that was sent once
 // tells the round trip. When no ack at all came for eight such delays, single slices leave, one per doubled delay, until an ack
 // comes. None of this reacts to congestion: on a shared path the driver sets the rate, or takes slices as its own controller
 // allows.

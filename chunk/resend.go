@@ -29,7 +29,7 @@ const (
 //
 // A slice is late when its ack has not come within the delay: the round trip times 1.25, as in the article. If a slice that was sent
 // later is acked, the late one is probably lost. Otherwise the path may have become slower, or its queue longer. Then the slice
-// waits as long as acks of others keep coming (RFC 6298, 5.3), and each time that slices are sent again for want of an ack the delay
+// waits as long as acks of others keep coming (RFC 6298, section 5.3), and each time that slices are sent again for want of an ack the delay
 // doubles (5.5), until an ack tells a round trip (5.7). An owner who tells the round trip (SetRTT) gets the article's delay as it is.
 type resend struct {
 	first    time.Duration // the delay while the RTT is not known

@@ -296,7 +296,7 @@ func TestSilence(t *testing.T) {
 	s := must(chunk.NewSender(chunk.Config{Rate: -1}))
 	send(t, s, make([]byte, 10*1024))
 	require.Len(t, indexes(s, epoch), 10)
-	for _, now := range []time.Duration{100 * ms, 300 * ms, 700 * ms} { // doubled each time: RFC 6298, 5.5
+	for _, now := range []time.Duration{100 * ms, 300 * ms, 700 * ms} { // doubled each time: RFC 6298, section 5.5
 		require.Empty(t, indexes(s, after(now-1)))
 		require.Len(t, indexes(s, after(now)), 10)
 	}

@@ -35,7 +35,7 @@ type Config struct {
 	ReadTime time.Duration
 
 	// MaxMemory bounds what all peers make this world hold, or were promised as credit, in bytes of real memory; default
-	// 256 MiB. Half of it is kept for connections that hold at most 2 MiB: 64 of them by default, 16 of one identity or,
+	// 256 MiB. Half of it is kept for connections that hold at most 2 MiB: 64 of them by default, 56 of one identity or,
 	// without one, of one address. Of the other half a connection takes at most half of what is free. When a transfer
 	// needs more, credit makes its sender wait, or the transfer is rejected. The next part of an accepted transfer always
 	// has room.

@@ -7,50 +7,51 @@ import "sync"
 type Pool struct {
 	kept int64 // bytes
 
-	mu      sync.Mutex      // guards the fields below
-	left    int64           // bytes
-	charged map[Party]int64 // bytes that the accounts of each party are charged for; without those that are charged for none
+	mu    sync.Mutex      // guards the fields below
+	left  int64           // bytes
+	small map[Party]int64 // bytes for which the accounts of each party are charged, of each its Terms.Floor at most; none of Party{}
 }
 
-// partyPart: the accounts of one party have at most a quarter of the kept part. Of a hundred connections that one client begins, and that then
-// send nothing, each would have its floor, and nobody else could begin a transfer.
-const partyPart = 4
+// partyPart: the accounts of one party have at most seven eighths of the kept part, which is enough for a crowd of machines with one login. A
+// hundred connections of one client that send nothing had all of it, and nobody else could begin a transfer.
+const partyPart = 7. / 8
 
 // NewPool returns a pool that holds the given number of bytes.
 func NewPool(bytes int64) *Pool {
-	return &Pool{left: bytes, kept: bytes / 2, charged: make(map[Party]int64)}
+	return &Pool{left: bytes, kept: bytes / 2, small: make(map[Party]int64)}
 }
 
-// take takes n bytes for a party or, if it returns false, none. Up to small of them may come from the kept part, as long as the party has no more of
-// that than floor, or its part. The rest may take half of the bytes that are free beside the kept part, so that no connection takes them all.
-func (p *Pool) take(party Party, n, small, floor int64) bool {
+// take takes n bytes for a party or, if it returns false, none. Up to small of them may come from the kept part, if that leaves some of it to
+// other parties. The rest may take half of the bytes that are free beside the kept part, so that no connection takes them all.
+func (p *Pool) take(party Party, n, small int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	kept := small
 	if party != (Party{}) {
-		small = min(small, max(0, max(floor, p.kept/partyPart)-p.charged[party]))
+		kept = min(small, max(0, int64(partyPart*float64(p.kept))-p.small[party]))
 	}
-	if n > p.left || n > small && n-small > (p.left-small-p.kept)/2 {
+	if n > p.left || n > kept && n-kept > (p.left-kept-p.kept)/2 {
 		return false
 	}
-	p.charge(party, n)
+	p.charge(party, n, small)
 	return true
 }
 
-// give returns n bytes of a party. If n is negative, it takes them, whatever is left.
-func (p *Pool) give(party Party, n int64) {
+// give returns n bytes of a party, small of them of what Terms.Floor bounds. If n is negative, it takes them, whatever is left.
+func (p *Pool) give(party Party, n, small int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.charge(party, -n)
+	p.charge(party, -n, -small)
 }
 
-// charge charges a party for n bytes. The caller holds the lock.
-func (p *Pool) charge(party Party, n int64) {
+// charge charges a party. The caller holds the lock.
+func (p *Pool) charge(party Party, n, small int64) {
 	p.left -= n
 	if party == (Party{}) {
 		return
 	}
-	if p.charged[party] += n; p.charged[party] == 0 {
-		delete(p.charged, party)
+	if p.small[party] += small; p.small[party] == 0 {
+		delete(p.small, party)
 	}
 }
 
@@ -89,14 +90,24 @@ type Account struct {
 // NewAccount returns an account of a connection that holds nothing yet.
 func NewAccount(world *Pool, terms Terms) *Account { return &Account{world: world, terms: terms} }
 
-// Bill says whose account it is. A party that is zero, which has neither an identity nor an address, is none.
+// Bill says whose account it is. Party{}, which has neither an identity nor an address, is nobody.
 func (a *Account) Bill(party Party) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.world.give(a.party, a.charged)
-	a.world.give(party, -a.charged)
+	charged := a.charged
+	a.charge(0)
 	a.party = party
+	a.charge(charged)
 }
+
+// charge charges the pool, whatever is left there. The caller holds the lock.
+func (a *Account) charge(bytes int64) {
+	a.world.give(a.party, a.charged-bytes, a.small(a.charged)-a.small(bytes))
+	a.charged = bytes
+}
+
+// small returns how much of a charge may come from the kept part of the pool.
+func (a *Account) small(charged int64) int64 { return min(charged, a.terms.Floor) }
 
 // Sums are the bytes for which an account is charged.
 type Sums struct {
@@ -183,8 +194,7 @@ func (a *Account) MustBorrow(n int64) {
 	defer a.mu.Unlock()
 	a.sums.Borrowed += n
 	if !a.closed {
-		a.world.give(a.party, -n)
-		a.charged += n
+		a.charge(a.charged + n)
 	}
 	a.settle()
 }
@@ -206,7 +216,7 @@ func (a *Account) goOn(more Sums) bool {
 func (a *Account) change(more Sums) bool {
 	after := a.sums.plus(more)
 	need := after.most(a.terms.GoOn) - a.charged
-	if need > 0 && !a.world.take(a.party, need, min(need, max(0, a.terms.Floor-a.charged)), a.terms.Floor) {
+	if need > 0 && !a.world.take(a.party, need, a.small(a.charged+need)-a.small(a.charged)) {
 		return false
 	}
 	a.sums = after
@@ -220,9 +230,7 @@ func (a *Account) settle() {
 	if a.closed {
 		return
 	}
-	charged := min(max(a.charged, a.sums.least()), a.sums.most(a.terms.GoOn))
-	a.world.give(a.party, a.charged-charged)
-	a.charged = charged
+	a.charge(min(max(a.charged, a.sums.least()), a.sums.most(a.terms.GoOn)))
 }
 
 // Close returns the whole charge to the pool. Memory that is still held is freed with its transfers.
@@ -230,6 +238,5 @@ func (a *Account) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = true
-	a.world.give(a.party, a.charged)
-	a.charged = 0
+	a.charge(0)
 }

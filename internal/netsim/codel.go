@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	// codelTarget is the standing queue that CoDel allows (RFC 8289, 4.3).
+	// codelTarget is the standing queue that CoDel allows (RFC 8289, section 4.3).
 	codelTarget = 5 * time.Millisecond
-	// codelInterval is how long a queue must stand until CoDel drops (RFC 8289, 4.3).
+	// codelInterval is how long a queue must stand until CoDel drops (RFC 8289, section 4.3).
 	codelInterval = 100 * time.Millisecond
 )
 

@@ -13,7 +13,7 @@ func TestRTT(t *testing.T) {
 	require.Equal(t, initialRTT, r.Current())
 	require.Equal(t, 2*initialRTT+40*ms, r.PTO(40*ms))
 
-	t.Log("# RFC 9002, 5.3: the first sample sets all; the wait comes off only when the minimum allows")
+	t.Log("# RFC 9002, section 5.3: the first sample sets all; the wait comes off only when the minimum allows")
 	r.Update(0, 100*ms, 30*ms)
 	require.Equal(t, 100*ms, r.Smoothed)
 	require.Equal(t, 50*ms, r.Variance)

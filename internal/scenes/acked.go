@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// A receiver acks every ackEvery-th packet, each packet within ackDelay, and a gap at once (RFC 9000, 13.2).
+	// A receiver acks every ackEvery-th packet, each packet within ackDelay, and a gap at once (RFC 9000, section 13.2).
 	ackEvery = 2
 	ackDelay = 25 * time.Millisecond
 	// ackNumbers is the most packet numbers that an ack lists; they are the newest.

@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	cubicC    = 0.4 // RFC 9438, 5.1
-	cubicBeta = 0.7 // RFC 9438, 4.6
+	cubicC    = 0.4 // RFC 9438, section 5.1
+	cubicBeta = 0.7 // RFC 9438, section 4.6
 )
 
 // cubic is CUBIC (RFC 9438) with quic-go's end of slow start, which is nearly that of HyStart++ (RFC 9406).
@@ -38,7 +38,7 @@ func (c *cubic) acked(a ack) {
 	}
 	t := (a.now - c.begin + c.start.least).Seconds()
 	target := min(max(c.origin+cubicC*math.Pow(t-c.k, 3), c.cwnd), 1.5*c.cwnd)
-	c.friend += 3 * (1 - cubicBeta) / (1 + cubicBeta) / c.cwnd // RFC 9438, 4.3
+	c.friend += 3 * (1 - cubicBeta) / (1 + cubicBeta) / c.cwnd // RFC 9438, section 4.3
 	c.cwnd = max(c.cwnd+(target-c.cwnd)/c.cwnd, c.friend)
 }
 
@@ -57,7 +57,7 @@ func (c *cubic) lost(now, sent time.Duration, _ int) {
 	}
 	c.cut, c.slow, c.begin = now, false, 0
 	if c.cwnd < c.most {
-		c.most = c.cwnd * (1 + cubicBeta) / 2 // fast convergence, RFC 9438, 4.7
+		c.most = c.cwnd * (1 + cubicBeta) / 2 // fast convergence, RFC 9438, section 4.7
 	} else {
 		c.most = c.cwnd
 	}
