@@ -3,8 +3,8 @@ package bunch
 import "time"
 
 // flow bounds the memory that reliable bunches hold at the receiver. As with MAX_DATA (RFC 9000, section 4.1) the receiver tells an absolute limit,
-// and the sender charges the price of each entry to it. Channel 0 is exempt, so that control messages get through while a world stands still; it has a
-// bound of its own, maxControl.
+// and the sender charges the price of each entry to it. Channel 0 is exempt, so that control messages get through while a world stands still; it
+// has a bound of its own, maxControl.
 type flow struct {
 	entries int // in all reliable buffers of this side
 

@@ -31,22 +31,40 @@ const (
 	additive, multiplicative = 0.53, 0.7
 	// leastCompete is the least window of a competitor, in packets: 16 flows of four would by themselves lose 15 %.
 	leastCompete = 2
+	// sharingGain is by how much packets leave faster than the window in a round trip. Where there is no queue, lookGain would lose packets of
+	// four fifths of the rate.
+	sharingGain = 1.02
+	// unused is the part of the first window at which a loss shows that nobody has taken what we left, and vacated is how many times the window of
+	// the last loss shows that those have left who had.
+	unused, vacated = 0.95, 1.5
+	// sharingRounds is how many rounds pass until the losses that are left are judged: while we yielded, others may have filled the path.
+	sharingRounds = 10
+	// halfWindow is the part of the first window below which the losses that are left are judged. They are random when halfLosses of their share
+	// are left; at windows below an eighth less will do, in proportion, for random losses come in spells and their share varies.
+	halfWindow, halfLosses = 0.5, 0.5
 )
 
 // competition is the state of Compete, and what the other states know of competitors.
 type competition struct {
-	window      float64 // bytes
-	cut         instant // when the window was last cut: losses of packets that left before are of the same epoch
-	emptyRounds int     // in a row, with next to no queue
-	emptyFates  tally   // of packets decided in emptyRounds
-	interrupted bool    // a Dip interrupts it
-	sharing     sharing
+	window      float64       // bytes
+	cut         instant       // when the window was last cut: losses of packets that left before are of the same epoch
+	emptyRounds int           // in a row, with next to no queue
+	emptyFates  tally         // of packets decided in emptyRounds
+	interrupted bool          // a Dip interrupts it
+	sharing     sharing       // on a path that drops in place of queueing
 	dwell       time.Duration // least time that it lasts on a short queue
 
 	seen         instant       // when there last seemed to be a competitor
 	lossAnswered instant       // when losses of a full queue were last answered without competing
 	yielded      instant       // when a loss last made us yield to a competitor
 	yieldDepth   time.Duration // depth of the queue that dropped the packet
+}
+
+// sharing is a competition on a path that drops in place of queueing: it ends for other reasons.
+type sharing struct {
+	on    bool
+	first float64 // the window when it began
+	last  float64 // the window that met the last loss
 }
 
 // gain returns by how much packets leave faster than the window in a round trip.
@@ -71,6 +89,32 @@ func (c *Controller) compete(t instant) {
 	c.competition.cut = t
 	c.flood.begin(&c.round)
 	c.enter(Compete, t)
+}
+
+// share competes, because the losses go when we yield.
+func (c *Controller) share(t instant) {
+	c.congestion.forget()
+	c.queueing.rateBefore = c.Estimate()
+	c.compete(t)
+	c.competition.sharing = sharing{on: true, first: c.competition.window}
+	c.halve(t)
+	c.yielding.begin(t, c.round.number+sharingRounds)
+}
+
+// unshare goes on as before the test when losses are random after all, or nobody has taken what we left, and reports whether it does.
+func (c *Controller) unshare(t instant, b batch) bool {
+	y, part := &c.yielding, c.competition.window/c.competition.sharing.first
+	if part > halfWindow {
+		y.begin(t, c.round.number)
+	}
+	now := y.now()
+	random := now.lost >= yieldLosses && now.share() > y.share*min(halfLosses, 4*part)
+	if alone := b.lately && b.full && part > unused; !random && !alone {
+		return false
+	}
+	c.rates.set(c.filling, c.queueing.rateBefore)
+	c.endYield(t)
+	return true
 }
 
 // stepCompete is congestion avoidance as in New Reno (RFC 5681, section 3.1), until nobody else seems to be there.

@@ -21,6 +21,10 @@ var binds = []struct {
 	{"Open: of the first flight half comes in time, and what comes in time is all that its judgement sees: half of the rate. The look behind it is shorter than the packets are late, so it sees half of what it adds, and the next one is nine round trips later; with losses a start may end at a third. " +
 		"An earlier next look makes 5 % lost 2.0 for 2.5, but 0 % 1.8 for 1.45. BBR is faster; New Reno and CUBIC take up to 28 with losses, though they detect them alike.",
 		[]string{"every other packet late"}},
+	{"Open: what one of four leaves by a Yield four others take within four round trips, ours among them, before the Yield ends: its losses stay, and seem random. In one-to-one company they go, and it shares.",
+		[]string{"neighbours without a queue: 2", "neighbours without a queue: 4"}},
+	{"Open: half of the losses of CoDel, or of the queue, are the other's, and a Yield shows them as well.",
+		[]string{"neighbours without a queue: 1"}},
 	{"A policer lets the train pass at 1 Gbit/s. The first flight of 512 KiB that this promises loses 406 packets of 3,700, which is 11 %: before a round trip is over nothing tells it from a path of 1 Gbit/s. One of a quarter of that makes 32 MiB over such a path take 1.6 of the ideal for 1.37. BBR loses more.",
 		[]string{"policed"}},
 	{"Open: the rate changes every five round trips. It keeps a queue of a few packets, which runs dry where the rate rises, and finds the rise with the next look, when the rate is about to fall. Others live off a queue of a product.",

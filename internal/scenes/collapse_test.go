@@ -17,6 +17,7 @@ const collapse = 4
 
 // far are parts of the names of rows that miss a bound by more than that. Why stands in their Binds.
 var far = []string{"with bbr, queue 0.125", "policed", "within 50 ms, many",
+	"4 + 4 with reno, a policer", "4 + 4 with cubic, a policer", "4 + 4 with reno, a queue of 4 packets", "4 + 4 with cubic, a queue of 4 packets",
 	"256 KiB by ours each second beside ours, queue 0.25", "100 Mbit/s 40 ms 5 %, every other packet late by 40ms"}
 
 // TestNoCollapse plays an eighth of the table, drawn anew each time, and holds that nothing is far beyond its bounds.
