@@ -21,6 +21,7 @@ var binds = []struct {
 	{"Open: of the first flight half comes in time, and what comes in time is all that its judgement sees: half of the rate. The look behind it is shorter than the packets are late, so it sees half of what it adds, and the next one is nine round trips later; with losses a start may end at a third. " +
 		"An earlier next look makes 5 % lost 2.0 for 2.5, but 0 % 1.8 for 1.45. BBR is faster; New Reno and CUBIC take up to 28 with losses, though they detect them alike.",
 		[]string{"every other packet late"}},
+	{"New Reno in our place leaves CUBIC no more of it.", []string{"1 + 1 with cubic, a policer", "1 + 1 with cubic, a queue of 4 packets"}},
 	{"Open: what one of four leaves by a Yield four others take within four round trips, ours among them, before the Yield ends: its losses stay, and seem random. In one-to-one company they go, and it shares.",
 		[]string{"neighbours without a queue: 2", "neighbours without a queue: 4"}},
 	{"Open: half of the losses of CoDel, or of the queue, are the other's, and a Yield shows them as well.",
