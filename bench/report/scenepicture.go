@@ -138,11 +138,11 @@ func (v view) shares() string {
 	return s
 }
 
-// capacity is the bottleneck's mean rate from a time to the end, in bit/s.
+// capacity is the mean of what the path carries from a time to the end, in bit/s.
 func (v view) capacity(from time.Duration) float64 {
 	sum, n := 0.0, 0.0
 	for t := from; t < v.end; t += scenes.Step {
-		sum, n = sum+v.Scene.RateAt(t), n+1
+		sum, n = sum+v.Scene.CarriesAt(t), n+1
 	}
 	return sum / max(n, 1)
 }
@@ -159,7 +159,7 @@ func (v view) kinds() (kinds []scenes.Kind) {
 func (v view) rates() (*plot.Plot, error) {
 	var limit plotter.XYs
 	for t := v.begin; t < v.end; t += v.each {
-		limit = append(limit, plotter.XY{X: t.Seconds(), Y: v.Scene.RateAt(t) / 1e6})
+		limit = append(limit, plotter.XY{X: t.Seconds(), Y: v.Scene.CarriesAt(t) / 1e6})
 	}
 	p, err := v.flows("goodput, Mbit/s", v.each, func(f scenes.FlowResult, from, until time.Duration) float64 {
 		return f.Rate(from, until) / 1e6

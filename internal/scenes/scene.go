@@ -98,6 +98,14 @@ func (s Scene) RateAt(t time.Duration) float64 {
 	return max(float64(rate), 1)
 }
 
+// CarriesAt returns what the path carries at a time, in bit/s: the bottleneck's rate, or that of the policer before it.
+func (s Scene) CarriesAt(t time.Duration) float64 {
+	if police := float64(s.There.Police); police > 0 {
+		return min(police, s.RateAt(t))
+	}
+	return s.RateAt(t)
+}
+
 // Path returns a scene without flows. Both ways have the rate in bit/s, half of rtt as delay and the share loss of random loss; the
 // bottleneck queues queue bandwidth-delay products.
 func Path(rate int64, rtt time.Duration, loss, queue float64) Scene {
