@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -151,22 +150,6 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 	v.Base, v.Machine = p.request.Seen.Number, p.request.Machine
 	p.bytes, p.content, p.version = b, c, v
 	return lacks, nil
-}
-
-// examine reads what the user has of a content of which some is known to be bad: a disk that damages one file damages others, and a put brings
-// back all that is known to be.
-func (u *User) examine(ctx context.Context, ids []cdc.Chunk) error {
-	u.mu.Lock()
-	bad := slices.ContainsFunc(ids, func(id cdc.Chunk) bool { return u.objects[id] != nil && u.objects[id].bad })
-	there := slices.DeleteFunc(ids, func(id cdc.Chunk) bool { return u.objects[id] == nil || !u.objects[id].there })
-	u.mu.Unlock()
-	for _, id := range there {
-		if !bad || ctx.Err() != nil {
-			break
-		}
-		_, _ = u.fetch(ctx, id) // notes what is damaged; what cannot be read now may be good
-	}
-	return context.Cause(ctx)
 }
 
 // lacks returns which chunks are not there, and the room that they need at most. The caller holds the user's mu.

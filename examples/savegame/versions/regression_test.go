@@ -337,3 +337,26 @@ func TestPutMendsAllThatIsDamaged(t *testing.T) {
 	p.requireContent(u, "world", 0, s)
 	require.Empty(t, p.requireSound())
 }
+
+// Each put that was begun over a damaged version, and abandoned, had all of it read.
+func TestWhatIsWholeIsNotReadForEachPut(t *testing.T) {
+	p := newPlace(t, Config{})
+	u, ctx, s := p.user("alice"), t.Context(), saveOf("one", "two", "three")
+	p.put(u, Request{Name: "world"}, s)
+	damage := func(i int) { p.store.(*storetest.Memory).Damage(u.key(s.manifest.Chunks()[i])) }
+	lacks := func() int {
+		begun := begin2(t, u, s)
+		defer begun.Abandon()
+		lacks, err := begun.Lacks(ctx, s.bytes)
+		require.NoError(t, err)
+		return len(lacks)
+	}
+	damage(0)
+	_, err := get(ctx, u, "world", 0)
+	require.ErrorIs(t, err, ErrDamaged)
+	require.Equal(t, 1, lacks())
+	damage(1)
+	require.Equal(t, 1, lacks())
+	p.now = p.now.Add(readAgain + time.Second)
+	require.Equal(t, 2, lacks())
+}

@@ -56,6 +56,7 @@ type object struct {
 	there bool
 	size  int64 // of what is not there: what it has at most
 	time  int64 // when it was stored, in nanoseconds since 1970; 0: a version had it that is gone
+	read  int64 // when examine last read it, likewise
 	bad   bool  // the store has it not, or has other bytes: it is not there until a put brings it back, whatever the store lists
 }
 
@@ -65,6 +66,45 @@ type content struct {
 	running atomic.Int32 // puts and gets that refer to it, which begin while records is held
 	known   bool         // whether chunks is what it has; not when the store has not the manifest, or another one
 	chunks  []*object    // as manifest.Chunks has them
+}
+
+// readAgain is after how long examine reads again what it has found whole: else whoever begins puts and abandons them has all read each time.
+const readAgain = time.Hour
+
+// examine reads what the user has of a content of which some is known to be bad: a disk that damages one file damages others, and a put brings
+// back all that is known to be.
+func (u *User) examine(ctx context.Context, ids []cdc.Chunk) error {
+	now := u.all.config.Now()
+	for _, o := range u.unexamined(ids, now.Add(-readAgain)) {
+		if ctx.Err() != nil {
+			break
+		}
+		_, _ = u.fetch(ctx, o.id) // notes what is damaged; what cannot be read now may be good
+		u.mu.Lock()
+		o.read = now.UnixNano()
+		u.mu.Unlock()
+	}
+	return context.Cause(ctx)
+}
+
+// unexamined returns what is there of a content and was not read since a time; nothing where none of the content is bad.
+func (u *User) unexamined(ids []cdc.Chunk, since time.Time) (all []*object) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	bad := false
+	for _, id := range ids {
+		o := u.objects[id]
+		if o == nil {
+			continue
+		}
+		if bad = bad || o.bad; o.there && o.read < since.UnixNano() {
+			all = append(all, o)
+		}
+	}
+	if !bad {
+		return nil
+	}
+	return all
 }
 
 // lock takes records, and reads from the store what is not known. It fails unless these are names.
