@@ -95,7 +95,8 @@ type ChannelStats struct {
 
 // Drops counts, by reason, what was dropped of what the peer sent and of what was meant for the peer.
 type Drops struct {
-	// Calls.
+	// Calls. At a server NotOwner, ActorClosed and UnknownRefs are no sign of a cheat: a call may leave before its client hears that the actor has
+	// another owner, or has ended.
 	NotOwner, RateLimited, Unbound, ActorClosed, Invalid uint64
 	// Blocked counts calls of the peer that Config.DoS blocked.
 	Blocked uint64
