@@ -24,7 +24,7 @@ var binds = []struct {
 	{"New Reno in our place leaves CUBIC no more of it.", []string{"1 + 1 with cubic, a policer", "1 + 1 with cubic, a queue of 4 packets"}},
 	{"Open: what one of four leaves by a Yield four others take within four round trips, ours among them, before the Yield ends: its losses stay, and seem random. In one-to-one company they go, and it shares.",
 		[]string{"neighbours without a queue: 2", "neighbours without a queue: 4"}},
-	{"Open: half of the losses of CoDel, or of the queue, are the other's, and a Yield shows them as well.",
+	{"Open: half of the losses of CoDel, or of the queue, are the other's, and a Yield shows them as well. Over a queue of four packets they stay in five of 24 runs, behind a policer in one.",
 		[]string{"neighbours without a queue: 1"}},
 	{"A policer lets the train pass at 1 Gbit/s. The first flight of 512 KiB that this promises loses 406 packets of 3,700, which is 11 %: before a round trip is over nothing tells it from a path of 1 Gbit/s. One of a quarter of that makes 32 MiB over such a path take 1.6 of the ideal for 1.37. BBR loses more.",
 		[]string{"policed"}},
