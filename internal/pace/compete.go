@@ -113,7 +113,7 @@ func (c *Controller) unshare(t instant, b batch) bool {
 		return false
 	}
 	c.rates.set(c.filling, c.queueing.rateBefore)
-	c.endYield(t)
+	c.endTest(t)
 	return true
 }
 

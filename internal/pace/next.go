@@ -92,8 +92,7 @@ func (c *Controller) gain() float64 {
 			return c.payback()
 		}
 		return emptyGain
-	}
-	if c.state == Yield {
+	case Yield:
 		return yieldGain
 	}
 	return c.steer()

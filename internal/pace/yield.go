@@ -16,7 +16,7 @@ const (
 	// backRounds is for how many rounds losses may stay away after a Yield: looks that make them are 3 mostPause apart.
 	backRounds = 40
 	// firstYield is how long a path is used before the first Yield: a shorter transfer starves nobody. The pause behind a Yield that showed random
-	// losses is yieldPause times as long as that took, so that it costs 2 % of the rate.
+	// losses is yieldPause times as long as that took, so that it costs 2 % of the rate. Where the path changes, firstYield counts again.
 	firstYield, yieldPause = 6 * time.Second, 16
 	// risen is how many times the slowest estimate of a test shows that the path has changed.
 	risen = 1.5
@@ -52,7 +52,7 @@ func (y *yielding) leave(from, to State, t instant, round int64) {
 	case Cruise, Up, Drain, Dip:
 		return
 	case Start:
-		y.next, y.slowest = max(y.next, t+firstYield), 0
+		y.slowest = 0 // the path has changed: wantsYield begins anew
 	case Yield:
 		if to != Cruise && to != Compete { // something interrupts it
 			y.end(t, round)
@@ -134,7 +134,7 @@ func (c *Controller) stepYield(t instant) {
 	switch {
 	case float64(y.now().lost) > yieldGone*max(y.expected(), yieldLosses), // before its time: random losses cost less so
 		c.flooded(), c.queue > 2*c.delay.target(), t-c.since > 2*mostYield:
-		c.endYield(t)
+		c.endTest(t)
 	case y.expected() < yieldLosses || t-c.since < leastYield:
 	case y.gone:
 		c.share(t)
@@ -144,8 +144,8 @@ func (c *Controller) stepYield(t instant) {
 	}
 }
 
-// endYield ends the test, because the losses are random, and goes on as before.
-func (c *Controller) endYield(t instant) {
+// endTest ends the test, because the losses are random, and goes on as before.
+func (c *Controller) endTest(t instant) {
 	c.yielding.took += t - c.since
 	c.yielding.end(t, c.round.number)
 	c.enter(Cruise, t)
