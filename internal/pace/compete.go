@@ -31,17 +31,6 @@ const (
 	additive, multiplicative = 0.53, 0.7
 	// leastCompete is the least window of a competitor, in packets: 16 flows of four would by themselves lose 15 %.
 	leastCompete = 2
-	// sharingGain is by how much packets leave faster than the window in a round trip. Where there is no queue, lookGain would lose packets of
-	// four fifths of the rate.
-	sharingGain = 1.02
-	// unused is the part of the first window at which a loss shows that nobody has taken what we left, and vacated is how many times the window of
-	// the last loss shows that those have left who had.
-	unused, vacated = 0.95, 1.5
-	// sharingRounds is how many rounds pass until the losses that are left are judged: while we yielded, others may have filled the path.
-	sharingRounds = 10
-	// halfWindow is the part of the first window below which the losses that are left are judged. They are random when halfLosses of their share
-	// are left; at windows below an eighth less will do, in proportion, for random losses come in spells and their share varies.
-	halfWindow, halfLosses = 0.5, 0.5
 )
 
 // competition is the state of Compete, and what the other states know of competitors.
@@ -58,13 +47,6 @@ type competition struct {
 	lossAnswered instant       // when losses of a full queue were last answered without competing
 	yielded      instant       // when a loss last made us yield to a competitor
 	yieldDepth   time.Duration // depth of the queue that dropped the packet
-}
-
-// sharing is a competition on a path that drops in place of queueing: it ends for other reasons.
-type sharing struct {
-	on    bool
-	first float64 // the window when it began
-	last  float64 // the window that met the last loss
 }
 
 // gain returns by how much packets leave faster than the window in a round trip.
@@ -91,38 +73,11 @@ func (c *Controller) compete(t instant) {
 	c.enter(Compete, t)
 }
 
-// share competes, because the losses go when we yield.
-func (c *Controller) share(t instant) {
-	c.congestion.forget()
-	c.queueing.rateBefore = c.Estimate()
-	c.compete(t)
-	c.competition.sharing = sharing{on: true, first: c.competition.window}
-	c.halve(t)
-	c.yielding.begin(t, c.round.number+sharingRounds)
-}
-
-// unshare goes on as before the test when losses are random after all, or nobody has taken what we left, and reports whether it does.
-func (c *Controller) unshare(t instant, b batch) bool {
-	y, part := &c.yielding, c.competition.window/c.competition.sharing.first
-	if part > halfWindow {
-		y.begin(t, c.round.number)
-	}
-	now := y.now()
-	random := now.lost >= yieldLosses && now.share() > y.share*min(halfLosses, 4*part)
-	if alone := b.lately && b.full && part > unused; !random && !alone {
-		return false
-	}
-	c.rates.set(c.filling, c.queueing.rateBefore)
-	c.endTest(t)
-	return true
-}
-
 // stepCompete is congestion avoidance as in New Reno (RFC 5681, section 3.1), until nobody else seems to be there.
 func (c *Controller) stepCompete(t instant, b batch, ended bool) {
-	if c.competition.sharing.on && c.unshare(t, b) {
-		return
-	}
 	switch {
+	case c.competition.sharing.on:
+		c.stepShare(t, b, ended)
 	case b.lately && (b.full || c.flooded() || c.queue > c.delay.target()):
 		c.competition.seen = t
 		if c.queue > 2*c.delay.target() && c.congestion.baseline.value < rare { // others may have been lost at random
@@ -133,7 +88,7 @@ func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 		c.resign(t)
 	case ended && c.queueing.unmoved.rounds >= longerRounds:
 		c.goLonger(t)
-	case !c.competition.sharing.on && t-max(c.since, c.competition.cut) > doubtful:
+	case t-max(c.since, c.competition.cut) > doubtful:
 		c.competition.interrupted = true
 		c.enter(Dip, t)
 	case ended:
@@ -144,7 +99,6 @@ func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 // halve cuts the window, for losses of one epoch.
 func (c *Controller) halve(t instant) {
 	c.remember(t, 1)
-	c.competition.sharing.last = c.competition.window
 	c.competition.window = max(c.competition.window*multiplicative, leastCompete*float64(c.cfg.Packet))
 	c.competition.cut = t
 }
@@ -169,8 +123,6 @@ func (c *Controller) resign(t instant) {
 func (c *Controller) alone(t instant) bool {
 	gone := c.round.leastQueue < c.delay.target()/2
 	switch {
-	case c.competition.sharing.on:
-		return c.competition.window > vacated*c.competition.sharing.last
 	case c.flood.shows():
 		return false
 	case c.delay.short():

@@ -46,7 +46,11 @@ func (c *Controller) answerLoss(t instant) {
 	if c.queueing.rateBefore = c.Estimate(); c.recent > 0 {
 		c.queueing.rateBefore = min(c.recent, c.queueing.rateBefore)
 	}
+	dropped := c.congestion.isShallow() && c.flooded() // in place of queueing
 	c.compete(t)
+	if dropped {
+		c.beginSharing(t)
+	}
 	c.halve(t)
 }
 

@@ -49,12 +49,20 @@ func (c *Controller) noteAck(t instant, newest Sample) (woke bool) {
 // wake goes on after a silence. When the first packet to arrive had left before the silence, the path only stood still, and is the same as before.
 // Otherwise it may be another path: the controller starts anew, at half of its old rate. The losses before a silence do not count. A peer may use
 // that by being silent on purpose, so the rate is no more than the earlier arrivals bear out.
+//
+// A path that drops in place of queueing is shared as before: where others leave little of it, most silences are no more than a few packets that
+// all were lost.
 func (c *Controller) wake(t instant, newest Sample) {
 	rate := min(c.Estimate(), c.borneOut())
-	if newest.sent < c.since && c.rates.value() > 0 {
+	switch {
+	case c.competition.sharing.on:
+		c.enter(Compete, t)
+		c.rest(t, c.competition.sharing.rest)
+		c.halve(t)
+	case newest.sent < c.since && c.rates.value() > 0:
 		c.rates.set(c.filling, rate)
 		c.enter(Cruise, t)
-	} else {
+	default:
 		c.begin(t, min(rate, c.Estimate()/2))
 	}
 }

@@ -57,7 +57,9 @@ func (c *Controller) enter(s State, t instant) {
 		c.starters = 0
 	}
 	c.start.careful, c.competition.interrupted = c.start.careful && s == Start, c.competition.interrupted && s == Dip
-	c.competition.sharing = sharing{}
+	if s != Compete && s != Dark && s != Stopped {
+		c.competition.sharing = sharing{}
+	}
 	c.yielding.leave(c.state, s, t, c.round.number)
 	c.state, c.since, c.before, c.rounds, c.looks.payingBack = s, t, c.delivery.total, 0, false
 }

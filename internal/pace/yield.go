@@ -16,8 +16,9 @@ const (
 	// backRounds is for how many rounds losses may stay away after a Yield: looks that make them are 3 mostPause apart.
 	backRounds = 40
 	// firstYield is how long a path is used before the first Yield: a shorter transfer starves nobody. The pause behind a Yield that showed random
-	// losses is yieldPause times as long as that took, so that it costs 2 % of the rate. Where the path changes, firstYield counts again.
-	firstYield, yieldPause = 6 * time.Second, 16
+	// losses is yieldPause times as long as that took, so that it costs 2 % of the rate. Where the rate has grown since, laterYield counts: who takes
+	// a path from others may soon have all of it.
+	firstYield, laterYield, yieldPause = 6 * time.Second, 2 * time.Second, 16
 	// risen is how many times the slowest estimate of a test shows that the path has changed.
 	risen = 1.5
 	// decidedRounds is how many rounds pass until the packets of a round are decided.
@@ -105,13 +106,22 @@ func (y *yielding) end(t instant, round int64) {
 	y.begin(t, round)
 }
 
+// anew begins a test of losses that the present rate makes.
+func (y *yielding) anew(t instant, round int64) {
+	first := y.slowest == 0
+	if y.end(t, round); !first {
+		y.next = t + laterYield
+	}
+}
+
 // wantsYield reports whether it is time for a Yield, the first of a test or the second. It ends a test whose losses have not come again.
 func (c *Controller) wantsYield(t instant) bool {
 	y, rate := &c.yielding, c.supposed()
-	if y.slowest = min(y.slowest, rate); y.slowest == 0 || rate > risen*y.slowest {
-		y.end(t, c.round.number)
+	if y.slowest == 0 || rate > risen*y.slowest {
+		y.anew(t, c.round.number)
 		y.slowest = rate
 	}
+	y.slowest = min(y.slowest, rate)
 	if !y.gone {
 		return y.suspects(t, over(c.cfg.Packet, yieldGain*rate))
 	}

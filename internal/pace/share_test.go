@@ -1,0 +1,107 @@
+package pace
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// sharer plays rounds of 100 packets to a controller that shares a path; lost says how many of them are, by the window in packets.
+type sharer struct {
+	*Controller
+	t    instant
+	lost func(window float64) int
+}
+
+func newSharer(lost func(window float64) int) *sharer {
+	s := &sharer{Controller: New(Config{Packet: 1000}), t: time.Second, lost: lost}
+	s.delay.trip(s.t, 50*ms)
+	s.rates.set(0, 2e6) // 100 packets a round trip
+	s.share(s.t)
+	return s
+}
+
+func (s *sharer) packets() float64 { return s.competition.window / 1000 }
+
+// rounds plays rounds until the time or until the controller leaves Compete.
+func (s *sharer) rounds(d time.Duration) {
+	for end := s.t + d; s.t < end && s.state == Compete; s.t += 50 * ms {
+		lost := s.lost(s.packets())
+		s.yielding.fates.lost += lost
+		s.yielding.fates.acked += 100 - lost
+		s.yielding.roundOver(s.round.number)
+		s.round.number++
+		s.stepShare(s.t, batch{}, true)
+	}
+}
+
+func TestMoreLossThanUsual(t *testing.T) {
+	s := sharing{usual: tally{lost: 4, acked: 396}}
+	require.False(t, s.exceeds(tally{lost: 4, acked: 76}))
+	require.True(t, s.exceeds(tally{lost: 5, acked: 75}))
+	s.usual = tally{acked: 100}
+	require.False(t, s.exceeds(tally{lost: 4, acked: 96}), "it is not known that so little is lost")
+	s.usual = tally{lost: 40, acked: 3960}
+	require.True(t, s.exceeds(tally{lost: 65, acked: 2935}))
+}
+
+// Where as much is lost whatever the window is, nobody else needs the path: two surges show that, and the rate of the goal is gone on with.
+func TestSurgesShowRandomLosses(t *testing.T) {
+	s := newSharer(func(float64) int { return 2 })
+	s.competition.window = 8e3
+	s.rounds(20 * time.Second)
+	require.Equal(t, Cruise, s.state)
+	require.Less(t, s.t, 15*time.Second)
+	require.InDelta(t, 2e6, s.Estimate(), 1e5)
+	require.Greater(t, s.yielding.next, s.t+10*time.Second)
+}
+
+// Where more is lost when the window grows, others need the path.
+func TestSurgeThatFails(t *testing.T) {
+	s := newSharer(func(window float64) int { return 1 + max(0, int(window)-60) })
+	s.competition.window = 30e3
+	s.rounds(60 * time.Second)
+	require.Equal(t, Compete, s.state)
+	require.Equal(t, mostRest, s.competition.sharing.rest)
+	require.Zero(t, s.competition.sharing.proofs)
+}
+
+// When others leave the path just as a surge begins, its losses may seem random. The next one is told by what is lost now.
+func TestSurgeThatShowsRandomLossesByChance(t *testing.T) {
+	s := newSharer(func(float64) int { return 3 })
+	s.competition.window = 20e3
+	for s.competition.sharing.proofs == 0 {
+		s.rounds(50 * ms)
+	}
+	require.Equal(t, s.competition.sharing.base, s.competition.window)
+	s.lost = func(window float64) int { return int(window) / 30 }
+	s.rounds(60 * time.Second)
+	require.Equal(t, Compete, s.state)
+	require.Zero(t, s.competition.sharing.proofs)
+}
+
+// A path that loses nothing has room: surge by surge the window grows to what it holds.
+func TestSurgesTakeWhatIsFree(t *testing.T) {
+	s := newSharer(func(window float64) int { return max(0, int(window)-800) })
+	s.rounds(60 * time.Second)
+	require.Equal(t, Compete, s.state)
+	require.Greater(t, s.packets(), 400.)
+}
+
+// Where others leave a path little of which is left, all of a few packets in a row are lost now and then. Then it is shared as before.
+func TestSharingOutlastsSilence(t *testing.T) {
+	s := newSharer(func(float64) int { return 0 })
+	first, window := s.competition.sharing.first, s.competition.window
+	s.enter(Dark, s.t)
+	s.wake(s.t+time.Second, Sample{})
+	require.Equal(t, Compete, s.state)
+	require.True(t, s.competition.sharing.on)
+	require.Equal(t, first, s.competition.sharing.first)
+	require.InDelta(t, multiplicative*window, s.competition.window, 1)
+
+	s.enter(Cruise, s.t)
+	s.enter(Dark, s.t)
+	s.wake(s.t+time.Second, Sample{})
+	require.NotEqual(t, Compete, s.state)
+}
