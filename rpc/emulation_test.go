@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,6 +84,26 @@ func TestEmulationsEnd(t *testing.T) {
 		require.Zero(t, server.sockets.Len())
 		require.Zero(t, client.sockets.Len())
 	})
+}
+
+// TestEmulationOfAnySocket: a socket of the caller may be any net.PacketConn, also behind an emulation.
+func TestEmulationOfAnySocket(t *testing.T) {
+	for _, sealed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			config := Config{Sealed: sealed, Emulation: &emulation.Settings{PktLag: time.Millisecond}}
+			server, client := newTestWorld(t, config), newTestWorld(t, config)
+			serverTLS, clientTLS := credentials(t)
+			near, far := netsim.Pipe(netsim.Config{}, netsim.Config{})
+			listener, err := ListenPacket(struct{ net.PacketConn }{far}, serverTLS, server.World)
+			require.NoError(t, err)
+			end, err := DialPacket(t.Context(), struct{ net.PacketConn }{near}, far.LocalAddr(), clientTLS, client.World)
+			require.NoError(t, err)
+			end.Close(0, "")
+			require.NoError(t, listener.Close())
+			require.NoError(t, end.Wait(context.Background()))
+			require.NoError(t, errors.Join(near.Close(), far.Close()))
+		})
+	}
 }
 
 func TestEmulationsThatMakeNoSense(t *testing.T) {

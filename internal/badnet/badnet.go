@@ -77,7 +77,7 @@ func (s *Sockets) Add(socket net.PacketConn) (emulated net.PacketConn, free func
 	defer s.mu.Unlock()
 	e := netsim.Emulate(socket, s.out, s.in)
 	s.open = append(s.open, e)
-	return e, func() {
+	return e.Conn(), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.open = slices.DeleteFunc(s.open, func(other *netsim.Emulated) bool { return other == e })

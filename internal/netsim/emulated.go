@@ -215,6 +215,14 @@ func (e *Emulated) SyscallConn() (syscall.RawConn, error) {
 	return system.SyscallConn()
 }
 
+// Conn returns the Emulated without the methods that its socket lacks: QUIC calls those that it finds, and takes no error of SyscallConn.
+func (e *Emulated) Conn() net.PacketConn {
+	if _, err := e.system(); err != nil {
+		return struct{ net.PacketConn }{e}
+	}
+	return e
+}
+
 // kernelSocket is what a socket of the kernel has beside net.PacketConn.
 type kernelSocket interface {
 	SetReadBuffer(bytes int) error
