@@ -81,6 +81,10 @@
 // snapshot that is older than what it has. The items of an array are lent until its transfer is done: give Start a copy of what goes on
 // changing. The example SnapshotsAndEdits does this.
 //
+// Versions belong to one connection. When it ends the receiver forgets them, and may keep the content: edits pass by who is away, and a
+// server that has come back with an older save counts on from there, so its snapshots and edits would look old. With the content's digest a
+// receiver that returns can ask which parts it still has, and the answer says their versions.
+//
 // # Limits
 //
 // Everything that a peer can make this end hold has a limit in [Config], or a constant: 4 transfers at once of 64 MiB each,
