@@ -1,6 +1,7 @@
 package chunk
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -69,22 +70,14 @@ func (c Config) Validate() error {
 
 // effective returns c with its defaults filled in, and with 0 for none.
 func (c Config) effective() Config {
-	c.SliceSize = either(c.SliceSize, defaultSliceSize)
-	c.Pipeline = either(c.Pipeline, 1)
-	c.SendQueue = max(either(c.SendQueue, 64), 0)
-	c.ReceiveQueue = either(c.ReceiveQueue, c.Pipeline)
-	c.Rate = either(c.Rate, 125_000)
-	c.ResendDelay = either(c.ResendDelay, 100*time.Millisecond)
-	c.AckDelay = max(either(c.AckDelay, 10*time.Millisecond), 0)
+	c.SliceSize = cmp.Or(c.SliceSize, defaultSliceSize)
+	c.Pipeline = cmp.Or(c.Pipeline, 1)
+	c.SendQueue = max(cmp.Or(c.SendQueue, 64), 0)
+	c.ReceiveQueue = cmp.Or(c.ReceiveQueue, c.Pipeline)
+	c.Rate = cmp.Or(c.Rate, 125_000)
+	c.ResendDelay = cmp.Or(c.ResendDelay, 100*time.Millisecond)
+	c.AckDelay = max(cmp.Or(c.AckDelay, 10*time.Millisecond), 0)
 	return c
-}
-
-func either[T comparable](v, otherwise T) T {
-	var zero T
-	if v == zero {
-		return otherwise
-	}
-	return v
 }
 
 // Parse is the function of the same name for this ProtocolID and SliceSize.

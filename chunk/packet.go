@@ -1,6 +1,7 @@
 package chunk
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	mathbits "math/bits"
@@ -143,7 +144,7 @@ type format struct {
 
 // newFormat returns a format; protocol id 0 means the reference's.
 func newFormat(protocolID uint32, sliceSize int) format {
-	return format{either(protocolID, defaultProtocolID), sliceSize}
+	return format{cmp.Or(protocolID, defaultProtocolID), sliceSize}
 }
 
 // endCheck is the last word of every packet.

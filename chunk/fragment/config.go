@@ -1,6 +1,7 @@
 package fragment
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -60,15 +61,8 @@ func (c Config) Bound() int {
 	return c.maxBytes()/Size*cellBytes + c.maxFragments()*Size + tableBytes
 }
 
-func (c Config) maxFragments() int { return orDefault(c.MaxFragments, MaxCount) }
+func (c Config) maxFragments() int { return cmp.Or(c.MaxFragments, MaxCount) }
 
-func (c Config) maxBytes() int { return orDefault(c.MaxBytes, defaultMaxBytes) }
+func (c Config) maxBytes() int { return cmp.Or(c.MaxBytes, defaultMaxBytes) }
 
-func (c Config) lifetime() time.Duration { return min(orDefault(c.Lifetime, defaultLifetime), longest) }
-
-func orDefault[T uint32 | int | time.Duration](v, def T) T {
-	if v == 0 {
-		return def
-	}
-	return v
-}
+func (c Config) lifetime() time.Duration { return min(cmp.Or(c.Lifetime, defaultLifetime), longest) }

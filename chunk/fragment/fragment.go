@@ -1,6 +1,7 @@
 package fragment
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -72,7 +73,7 @@ func Append(b []byte, protocolID uint32, f Fragment) []byte {
 	w.Bits(uint32(f.Count), 8)
 	w.Raw(f.Data)
 	b = w.Bytes()
-	bits.Seal(b[start:], orDefault(protocolID, defaultProtocolID))
+	bits.Seal(b[start:], cmp.Or(protocolID, defaultProtocolID))
 	return b
 }
 
@@ -81,7 +82,7 @@ func Parse(packet []byte, protocolID uint32) (Fragment, error) {
 	if len(packet) <= typeOffset {
 		return Fragment{}, errShort
 	}
-	if bits.Verify(packet, orDefault(protocolID, defaultProtocolID)) != nil {
+	if bits.Verify(packet, cmp.Or(protocolID, defaultProtocolID)) != nil {
 		return Fragment{}, ErrChecksum
 	}
 	return parseBody(packet)

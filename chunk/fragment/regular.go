@@ -1,6 +1,7 @@
 package fragment
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 
@@ -56,7 +57,7 @@ func AppendRegular(b []byte, protocolID uint32, r Regular) []byte {
 	}
 	w.Check(endCheck)
 	b = w.Bytes()
-	bits.Seal(b[start:], orDefault(protocolID, defaultProtocolID))
+	bits.Seal(b[start:], cmp.Or(protocolID, defaultProtocolID))
 	return b
 }
 
@@ -67,7 +68,7 @@ func ParseRegular(packet []byte, protocolID uint32, buf []byte) (Regular, error)
 	if len(packet) <= typeOffset {
 		return Regular{}, errShort
 	}
-	if bits.Verify(packet, orDefault(protocolID, defaultProtocolID)) != nil {
+	if bits.Verify(packet, cmp.Or(protocolID, defaultProtocolID)) != nil {
 		return Regular{}, ErrChecksum
 	}
 	r := Regular{Sequence: binary.LittleEndian.Uint16(packet[bits.ChecksumSize:]), Type: int(packet[typeOffset] & 3)}

@@ -1,6 +1,7 @@
 package vital
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -98,23 +99,16 @@ func (c Config) Validate() error {
 
 // effective returns c with its defaults.
 func (c Config) effective() Config {
-	c.MaxPacket = orDefault(c.MaxPacket, maxPacket)
-	c.StoreBytes = orDefault(c.StoreBytes, defaultStore)
-	c.QueueBytes = orDefault(c.QueueBytes, defaultQueue)
-	c.ReceiveBytes = orDefault(c.ReceiveBytes, defaultReceive)
-	c.Timeout = min(orDefault(c.Timeout, defaultTimeout), longest)
-	c.KeepAlive = min(orDefault(c.KeepAlive, defaultKeepAlive), longest)
-	c.FlushAfter = min(orDefault(c.FlushAfter, defaultFlush), longest)
-	c.ResendAfter = min(orDefault(c.ResendAfter, defaultResend), longest)
-	c.AckAfter = orDefault(c.AckAfter, defaultAck)
+	c.MaxPacket = cmp.Or(c.MaxPacket, maxPacket)
+	c.StoreBytes = cmp.Or(c.StoreBytes, defaultStore)
+	c.QueueBytes = cmp.Or(c.QueueBytes, defaultQueue)
+	c.ReceiveBytes = cmp.Or(c.ReceiveBytes, defaultReceive)
+	c.Timeout = min(cmp.Or(c.Timeout, defaultTimeout), longest)
+	c.KeepAlive = min(cmp.Or(c.KeepAlive, defaultKeepAlive), longest)
+	c.FlushAfter = min(cmp.Or(c.FlushAfter, defaultFlush), longest)
+	c.ResendAfter = min(cmp.Or(c.ResendAfter, defaultResend), longest)
+	c.AckAfter = cmp.Or(c.AckAfter, defaultAck)
 	return c
-}
-
-func orDefault[T int | time.Duration](v, def T) T {
-	if v == 0 {
-		return def
-	}
-	return v
 }
 
 // header returns the header of the next packet but for what changes.
