@@ -35,7 +35,7 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 func (c *Conn) ready() bool {
 	return c.due > 0 || c.again < c.until || c.mayAsk() ||
 		!c.ackAt.IsZero() && !c.now.Before(c.ackAt) ||
-		c.queue.len > 0 && c.passed(c.spoke, c.cfg.FlushAfter)
+		c.queue.Len() > 0 && c.passed(c.spoke, c.cfg.FlushAfter)
 }
 
 func (c *Conn) mayAsk() bool { return c.ask && !c.now.Before(c.askAt) }
@@ -130,8 +130,8 @@ func (c *Conn) packResends(p *packing) bool {
 
 // packQueue moves chunks from the head of the queue.
 func (c *Conn) packQueue(p *packing) {
-	for c.queue.len > 0 {
-		next := c.queue.at(0)
+	for c.queue.Len() > 0 {
+		next := c.queue.At(c.queue.Oldest)
 		vital := next.flags == Vital
 		fits := false
 		if vital {
@@ -156,7 +156,8 @@ func (c *Conn) packQueue(p *packing) {
 
 // shift takes the head of the queue away, sent or dropped.
 func (c *Conn) shift(sent bool) {
-	next := c.queue.pop()
+	next := *c.queue.At(c.queue.Oldest)
+	c.queue.Oldest++
 	c.due = max(0, c.due-1)
 	if sent {
 		c.stats.Chunks++
@@ -170,7 +171,7 @@ func (c *Conn) shift(sent bool) {
 
 // addVital appends the chunk with a sequence from the store when it fits.
 func (c *Conn) addVital(p *packing, sequence uint64, flags Flags) bool {
-	r := c.record(sequence)
+	r := c.store.At(sequence)
 	if !p.add(Header{Flags: flags, Sequence: int(sequence & sequenceMask)}, c.kept.bytes(r.span)) {
 		return false
 	}
@@ -179,11 +180,9 @@ func (c *Conn) addVital(p *packing, sequence uint64, flags Flags) bool {
 	return true
 }
 
-func (c *Conn) record(sequence uint64) *record { return c.store.at(int(sequence - c.acked - 1)) }
-
 // mark notes that a vital chunk was sent, or could not be, now.
 func (c *Conn) mark(sequence uint64) {
-	r := c.record(sequence)
+	r := c.store.At(sequence)
 	r.last = c.now
 	if r.first.IsZero() {
 		r.first = c.now

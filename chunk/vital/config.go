@@ -27,8 +27,9 @@ const (
 	// longest bounds times, so that no sum of them overflows: 146 years.
 	longest = 1 << 62
 
-	chunkShare = 16 // bytes of a limit that allow one chunk, however small the chunk is
-	maxReason  = 256
+	chunkShare  = 16 // bytes of a limit that allow one chunk, however small the chunk is
+	firstPlaces = 8  // chunks for which a list has room at first
+	maxReason   = 256
 
 	unknownToken = 0xffffffff // DDNet's, before a peer knows the right one
 )

@@ -1,6 +1,10 @@
 package vital
 
-import "time"
+import (
+	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
+)
 
 // Conn is one end of a connection. It has no clock: its methods take the time as now, and treat a time before the latest one as the
 // latest. It is not safe for concurrent use.
@@ -14,15 +18,14 @@ type Conn struct {
 	err   error
 
 	// Sequence numbers count from 1 and never wrap here; the wire carries their low 10 bits.
-	acked    uint64 // largest sequence that the peer has acknowledged
 	fresh    uint64 // smallest sequence that was never sent
 	received uint64 // largest sequence that was taken, in order
 	seen     uint64 // largest sequence that arrived, taken or not
 
-	// Sending. Record i of store has vital sequence acked + 1 + i.
-	store   queue[record]
+	// Sending.
+	store   recovery.Ring[record] // vital chunks by sequence, from the first that the peer has not acknowledged
 	kept    ring
-	queue   queue[item]
+	queue   recovery.Ring[item]
 	pending ring // data of queued items that are not vital
 	due     int  // number of items at the head of queue that must leave now
 	tail    tail
@@ -31,7 +34,7 @@ type Conn struct {
 	rtt     time.Duration // smoothed, measured by vital chunks that were sent once; 0 = not known
 
 	// Receiving.
-	inbox   queue[item]
+	inbox   recovery.Ring[item]
 	arrived ring
 	handed  span // data that Next returned last
 	starved bool // a vital chunk found no room; until there is some, missing chunks are not asked for
@@ -79,6 +82,7 @@ func NewConn(now time.Time, cfg Config) (*Conn, error) {
 	}
 	cfg = cfg.effective()
 	c := &Conn{cfg: cfg, now: now, heard: now, spoke: now, fresh: 1, again: 1, until: 1, scratch: make([]byte, 0, maxPacket)}
+	c.store.Oldest, c.store.Next = 1, 1
 	c.kept.limit, c.pending.limit, c.arrived.limit = cfg.StoreBytes, cfg.QueueBytes, cfg.ReceiveBytes
 	return c, nil
 }
@@ -94,10 +98,10 @@ func (c *Conn) Stats() Stats {
 }
 
 // Outstanding returns the number of vital chunks that the peer has not acknowledged, unsent ones included.
-func (c *Conn) Outstanding() int { return c.store.len }
+func (c *Conn) Outstanding() int { return c.store.Len() }
 
 // Queued returns the number of chunks that wait to be sent for the first time.
-func (c *Conn) Queued() int { return c.queue.len }
+func (c *Conn) Queued() int { return c.queue.Len() }
 
 // tick advances the time to now, unless now is earlier.
 func (c *Conn) tick(now time.Time) {

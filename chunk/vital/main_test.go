@@ -1,8 +1,6 @@
 package vital
 
 import (
-	"github.com/quivernet/quiver/internal/testkit"
-
 	"encoding/hex"
 	"encoding/json"
 	"os"
@@ -10,6 +8,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/recovery"
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -104,28 +105,28 @@ func checkAlways(t testing.TB, c *Conn) {
 	if c.err != nil {
 		return
 	}
-	sum := func(q *queue[item], vital bool) (cost int) {
-		for i := range q.len {
-			if it := q.at(i); vital || it.flags&Vital == 0 {
+	sum := func(q *recovery.Ring[item], vital bool) (cost int) {
+		for n := q.Oldest; n < q.Next; n++ {
+			if it := q.At(n); vital || it.flags&Vital == 0 {
 				cost += it.cost
 			}
 		}
 		return cost
 	}
 	kept, unsent := 0, 0
-	for i := range c.store.len {
-		kept += c.store.at(i).cost
+	for n := c.store.Oldest; n < c.store.Next; n++ {
+		kept += c.store.At(n).cost
 	}
-	for i := range c.queue.len {
-		if c.queue.at(i).flags == Vital {
+	for n := c.queue.Oldest; n < c.queue.Next; n++ {
+		if c.queue.At(n).flags == Vital {
 			unsent++
 		}
 	}
 	switch {
-	case c.acked+uint64(c.store.len) != c.fresh-1+uint64(unsent):
-		t.Fatalf("acked %d, stored %d, fresh %d, %d unsent", c.acked, c.store.len, c.fresh, unsent)
-	case c.store.len > maxOutstanding || kept != c.kept.used || kept > c.cfg.StoreBytes:
-		t.Fatalf("%d chunks stored with %d bytes, %d in use", c.store.len, kept, c.kept.used)
+	case c.store.Next != c.fresh+uint64(unsent):
+		t.Fatalf("acked %d, stored %d, fresh %d, %d unsent", c.store.Oldest-1, c.store.Len(), c.fresh, unsent)
+	case c.store.Len() > maxOutstanding || kept != c.kept.used || kept > c.cfg.StoreBytes:
+		t.Fatalf("%d chunks stored with %d bytes, %d in use", c.store.Len(), kept, c.kept.used)
 	case sum(&c.queue, false) != c.pending.used || c.pending.used > c.cfg.QueueBytes:
 		t.Fatalf("%d bytes queued", c.pending.used)
 	case sum(&c.inbox, true)+c.handed.cost != c.arrived.used || c.arrived.used > c.cfg.ReceiveBytes:

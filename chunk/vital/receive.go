@@ -64,7 +64,7 @@ func (c *Conn) cutToken(payload []byte) ([]byte, error) {
 
 // take handles a packet of the peer.
 func (c *Conn) take(h PacketHeader, body []byte) {
-	before := c.acked
+	before := c.store.Oldest
 	stale, ok := c.acknowledge(h.Ack)
 	if !ok {
 		c.stats.BadAck++
@@ -74,7 +74,7 @@ func (c *Conn) take(h PacketHeader, body []byte) {
 	if stale {
 		c.stats.StaleAcks++
 	} else {
-		c.asked = h.Resend || c.asked && c.acked == before
+		c.asked = h.Resend || c.asked && c.store.Oldest == before
 	}
 	if h.Control {
 		c.control(body)
@@ -91,22 +91,23 @@ func (c *Conn) take(h PacketHeader, body []byte) {
 // acknowledge frees what the peer has. A packet that another overtook brings an older number, which is stale; a number
 // that was never sent, or not lately, is not ok.
 func (c *Conn) acknowledge(ack int) (stale, ok bool) {
-	ahead := (uint64(ack) - c.acked) & sequenceMask
-	if ahead > c.fresh-1-c.acked {
+	acked := c.store.Oldest - 1
+	ahead := (uint64(ack) - acked) & sequenceMask
+	if ahead > c.fresh-1-acked {
 		behind := 1<<sequenceBits - ahead
-		return true, behind <= halfSpace && behind <= c.acked
+		return true, behind <= halfSpace && behind <= acked
 	}
 	var newest record
 	for range ahead {
-		newest = c.store.pop()
+		newest = *c.store.At(c.store.Oldest)
+		c.store.Oldest++
 		c.kept.free(newest.span)
-		c.acked++
 	}
 	if ahead > 0 {
 		c.moved = c.now
 		c.measure(newest)
 	}
-	c.again = max(c.again, c.acked+1)
+	c.again = max(c.again, c.store.Oldest)
 	c.until = max(c.until, c.again)
 	return false, true
 }
@@ -141,7 +142,7 @@ func (c *Conn) control(body []byte) {
 // vital may fill half of the inbox and its memory, so that vital ones find room.
 func (c *Conn) deliver(chunk Chunk) {
 	if chunk.Flags&Vital == 0 {
-		if c.inbox.len >= c.cfg.ReceiveBytes/chunkShare/2 || c.arrived.used+len(chunk.Data) > c.cfg.ReceiveBytes/2 || !c.accept(chunk) {
+		if c.inbox.Len() >= c.cfg.ReceiveBytes/chunkShare/2 || c.arrived.used+len(chunk.Data) > c.cfg.ReceiveBytes/2 || !c.accept(chunk) {
 			c.stats.Full++
 		}
 		return
@@ -177,7 +178,7 @@ func (c *Conn) confirm(flags Flags) {
 
 // accept puts a chunk up for Next.
 func (c *Conn) accept(chunk Chunk) bool {
-	if c.inbox.len >= c.cfg.ReceiveBytes/chunkShare {
+	if c.inbox.Len() >= c.cfg.ReceiveBytes/chunkShare {
 		return false
 	}
 	s, ok := c.arrived.put(chunk.Data)
@@ -188,7 +189,7 @@ func (c *Conn) accept(chunk Chunk) bool {
 	if c.cfg.Version != V06 { // as in the game, which shows Resend to the application in 0.6 only
 		flags &= Vital
 	}
-	c.inbox.push(item{span: s, flags: flags, sequence: chunk.Sequence})
+	*c.inbox.Push(firstPlaces) = item{span: s, flags: flags, sequence: chunk.Sequence}
 	c.stats.Delivered++
 	return true
 }
@@ -198,13 +199,14 @@ func (c *Conn) accept(chunk Chunk) bool {
 func (c *Conn) Next() (Chunk, bool) {
 	c.arrived.free(c.handed)
 	c.handed = span{}
-	if c.starved && c.arrived.used < c.cfg.ReceiveBytes/2 && c.inbox.len < c.cfg.ReceiveBytes/chunkShare/2 {
+	if c.starved && c.arrived.used < c.cfg.ReceiveBytes/2 && c.inbox.Len() < c.cfg.ReceiveBytes/chunkShare/2 {
 		c.starved, c.ask = false, true
 	}
-	if c.inbox.len == 0 {
+	if c.inbox.Len() == 0 {
 		return Chunk{}, false
 	}
-	next := c.inbox.pop()
+	next := c.inbox.At(c.inbox.Oldest)
+	c.inbox.Oldest++
 	c.handed = next.span
 	return Chunk{Header{next.flags, next.size, next.sequence}, c.arrived.bytes(next.span)}, true
 }

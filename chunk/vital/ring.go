@@ -47,32 +47,3 @@ func (r *ring) free(s span) {
 		r.head -= r.limit
 	}
 }
-
-// queue is a first-in, first-out list that keeps its storage.
-type queue[T any] struct {
-	items []T
-	head  int
-	len   int
-}
-
-func (q *queue[T]) push(v T) {
-	if q.len == len(q.items) {
-		items := make([]T, max(8, 2*q.len))
-		for i := range q.len {
-			items[i] = *q.at(i)
-		}
-		q.items, q.head = items, 0
-	}
-	q.len++
-	*q.at(q.len - 1) = v
-}
-
-// at returns the i-th from the head. The length of items is a power of two.
-func (q *queue[T]) at(i int) *T { return &q.items[(q.head+i)&(len(q.items)-1)] }
-
-func (q *queue[T]) pop() T {
-	v := *q.at(0)
-	q.head = (q.head + 1) & (len(q.items) - 1)
-	q.len--
-	return v
-}

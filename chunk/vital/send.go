@@ -24,26 +24,26 @@ func (c *Conn) Send(flags Flags, data []byte) error {
 		return err
 	}
 	c.extend(flags, len(data))
-	c.queue.push(item{span: s, flags: flags})
+	*c.queue.Push(firstPlaces) = item{span: s, flags: flags}
 	return nil
 }
 
 func (c *Conn) storeChunk(data []byte) (span, error) {
-	if c.store.len >= maxOutstanding {
-		return span{}, fmt.Errorf("%w: %d vital chunks are not acknowledged", ErrStoreFull, c.store.len)
+	if c.store.Len() >= maxOutstanding {
+		return span{}, fmt.Errorf("%w: %d vital chunks are not acknowledged", ErrStoreFull, c.store.Len())
 	}
 	s, ok := c.kept.put(data)
 	if !ok {
 		return span{}, fmt.Errorf("%w: %d bytes in %d vital chunks are not acknowledged, and %d more exceed Config.StoreBytes = %d",
-			ErrStoreFull, c.kept.used, c.store.len, len(data), c.cfg.StoreBytes)
+			ErrStoreFull, c.kept.used, c.store.Len(), len(data), c.cfg.StoreBytes)
 	}
-	c.store.push(record{span: s})
+	*c.store.Push(firstPlaces) = record{span: s}
 	return s, nil
 }
 
 func (c *Conn) queueChunk(data []byte) (span, error) {
-	if c.queue.len >= c.cfg.QueueBytes/chunkShare {
-		return span{}, fmt.Errorf("%w: %d chunks wait, which Config.QueueBytes = %d allows", ErrQueueFull, c.queue.len, c.cfg.QueueBytes)
+	if c.queue.Len() >= c.cfg.QueueBytes/chunkShare {
+		return span{}, fmt.Errorf("%w: %d chunks wait, which Config.QueueBytes = %d allows", ErrQueueFull, c.queue.Len(), c.cfg.QueueBytes)
 	}
 	s, ok := c.pending.put(data)
 	if !ok {
@@ -54,18 +54,18 @@ func (c *Conn) queueChunk(data []byte) (span, error) {
 
 // extend counts a new chunk into the packet at the queue's end. When it does not fit, all before it is due.
 func (c *Conn) extend(flags Flags, size int) {
-	if c.queue.len == 0 {
+	if c.queue.Len() == 0 {
 		c.tail = tail{}
 	}
 	if c.tail.bytes+size+c.cfg.reserve() > c.cfg.payload(c.cfg.MaxPacket) || c.tail.chunks >= maxChunks {
-		c.due, c.tail = c.queue.len, tail{}
+		c.due, c.tail = c.queue.Len(), tail{}
 	}
 	c.tail.bytes += 2 + int(flags&Vital) + size
 	c.tail.chunks++
 }
 
 // Flush makes all queued chunks leave at once.
-func (c *Conn) Flush() { c.due = c.queue.len }
+func (c *Conn) Flush() { c.due = c.queue.Len() }
 
 // Close makes the next packet close the connection, which is then over. A reason over 256 bytes is cut; it ends with its
 // first zero byte.

@@ -26,14 +26,14 @@ func (c *Conn) Advance(now time.Time) error {
 }
 
 // unheard reports whether a vital chunk was sent and is not acknowledged.
-func (c *Conn) unheard() bool { return c.acked+1 < c.fresh }
+func (c *Conn) unheard() bool { return c.store.Oldest < c.fresh }
 
 // oldest returns the oldest vital chunk, when it was sent or did not fit a packet, or nil.
 func (c *Conn) oldest() *record {
-	if c.store.len == 0 || c.store.at(0).first.IsZero() {
+	if c.store.Len() == 0 || c.store.At(c.store.Oldest).first.IsZero() {
 		return nil
 	}
-	return c.store.at(0)
+	return c.store.At(c.store.Oldest)
 }
 
 // waiting returns since when nothing of what was sent was acknowledged.
@@ -47,16 +47,16 @@ func (c *Conn) waiting(oldest *record) time.Time {
 // answer sends again whatever was sent and is not acknowledged.
 func (c *Conn) answer() {
 	c.asked, c.answerAt = false, c.now.Add(c.interval())
-	c.again, c.until = c.acked+1, c.fresh
+	c.again, c.until = c.store.Oldest, c.fresh
 	c.stats.Answers++
 }
 
 // resendOldest sends chunks again that wait too long, at most one packet of them; the game sends only the first such chunk.
 func (c *Conn) resendOldest() {
-	c.again, c.until = c.acked+1, c.acked+2
-	bytes := c.record(c.again).size + maxHeaderBytes
+	c.again, c.until = c.store.Oldest, c.store.Oldest+1
+	bytes := c.store.At(c.again).size + maxHeaderBytes
 	for ; c.until < c.fresh && c.until-c.again < maxChunks; c.until++ {
-		r := c.record(c.until)
+		r := c.store.At(c.until)
 		if bytes+r.size+c.cfg.reserve() > c.cfg.payload(c.cfg.MaxPacket) || !c.passed(r.last, c.resendAfter()) {
 			return
 		}
@@ -78,9 +78,9 @@ func (c *Conn) NextTimeout() (at time.Time, ok bool) {
 		at = earlier(at, c.waiting(oldest).Add(c.cfg.Timeout+1))
 	}
 	if c.unheard() {
-		at = earlier(at, c.store.at(0).last.Add(c.resendAfter()+1))
+		at = earlier(at, c.store.At(c.store.Oldest).last.Add(c.resendAfter()+1))
 	}
-	if c.queue.len > 0 {
+	if c.queue.Len() > 0 {
 		at = earlier(at, c.spoke.Add(c.cfg.FlushAfter+1))
 	}
 	if c.asked {
