@@ -1,9 +1,6 @@
 package netsim
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // The caller of these methods holds mu.
 
@@ -25,25 +22,18 @@ func (c *PacketConn) put(d datagram) bool {
 		c.recycle(d.data)
 		return false
 	}
-	if c.head > len(c.inbox)/2 {
-		c.inbox = slices.Delete(c.inbox, 0, c.head)
-		c.head = 0
-	}
-	c.inbox = append(c.inbox, d)
+	*c.inbox.Push(firstFlying) = d
 	c.waiting += len(d.data)
 	return true
 }
 
 func (c *PacketConn) take() (d datagram, ok bool) {
-	if c.head == len(c.inbox) {
+	if c.inbox.Len() == 0 {
 		return datagram{}, false
 	}
-	d = c.inbox[c.head]
-	c.inbox[c.head] = datagram{}
-	c.head++
-	if c.head == len(c.inbox) {
-		c.inbox, c.head = c.inbox[:0], 0
-	}
+	first := c.inbox.At(c.inbox.Oldest)
+	d, *first = *first, datagram{}
+	c.inbox.Oldest++
 	c.waiting -= len(d.data)
 	return d, true
 }

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
 )
 
 const (
@@ -44,8 +46,7 @@ type PacketConn struct {
 	// Reading: mu guards what follows, and the links of the paths in.
 	mu      sync.Mutex
 	in      []*Path // to this socket
-	inbox   []datagram
-	head    int // index of the oldest packet in inbox
+	inbox   recovery.Ring[datagram]
 	waiting int // bytes in inbox
 	limit   int // largest value of waiting
 	free    [][]byte
@@ -134,7 +135,8 @@ func (c *PacketConn) Close() error {
 	close(c.done)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.inbox, c.head, c.waiting, c.free = nil, 0, 0, nil
+	c.inbox.Trim()
+	c.waiting, c.free = 0, nil
 	return nil
 }
 
