@@ -2,14 +2,15 @@ package bunch
 
 import (
 	"encoding/binary"
-	"math/bits"
 	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
 )
 
 const (
 	// seenWindow is how many packet numbers are remembered; an older one counts as a duplicate. At twice the history its sender has
 	// declared it lost long ago, and sent its bunches again.
-	seenWindow = 2 * maxHistory
+	seenWindow = recovery.WindowSize
 	// ackEvery is the number of packets that ask for an ack after which one leaves at once, so that ack-only packets are at most 1 in 8 of
 	// those received. RFC 9000, section 13.2.2, has 2; bulk asks for acks as often as it needs them (see wantsAck).
 	ackEvery = 8
@@ -24,11 +25,10 @@ const (
 
 // received remembers which packets came and decides when they are acknowledged.
 type received struct {
-	seen    [seenWindow / 64]uint64 // bit number%seenWindow is set for a number that came
-	next    uint64                  // one above the largest number that came
-	floor   uint64                  // acks name no numbers below it: the peer has acknowledged an ack that named them, or they are too old
-	at      time.Duration           // arrival of the largest number
-	missing uint64                  // numbers below next that have not come
+	recovery.Window
+	floor   uint64        // acks name no numbers below it: the peer has acknowledged an ack that named them, or they are too old
+	at      time.Duration // arrival of the largest number
+	missing uint64        // numbers below Next that have not come
 	toTell
 
 	ackTimer
@@ -65,22 +65,6 @@ func (s *span) cut(n uint64) {
 	s.low = min(s.low, s.high)
 }
 
-// clear clears the bits of the numbers from first to last, whole words at a time: a peer may leave out as many numbers as it likes.
-func (r *received) clear(first, last uint64) {
-	if last-first >= seenWindow {
-		first = last - seenWindow + 1
-	}
-	for n := first; n <= last; n++ {
-		w, m := r.bit(n)
-		if n%64 == 0 && last-n >= 63 {
-			*w = 0
-			n += 63
-			continue
-		}
-		*w &^= m
-	}
-}
-
 // ackTimer decides when the next ack leaves.
 type ackTimer struct {
 	asking   int           // packets received since the last ack sent that ask for one
@@ -90,39 +74,23 @@ type ackTimer struct {
 	acksOnly int           // ack-only packets sent since the last packet that asked
 }
 
-func (r *received) bit(n uint64) (word *uint64, mask uint64) {
-	i := n % seenWindow
-	return &r.seen[i/64], 1 << (i % 64)
-}
-
-func (r *received) has(n uint64) bool {
-	w, m := r.bit(n)
-	return *w&m != 0
-}
-
 // add notes packet n and reports whether it is new.
 func (r *received) add(now time.Duration, n uint64) bool {
-	if n+seenWindow < r.next {
+	if r.Below(n) || r.Has(n) {
 		return false
 	}
-	if n < r.next {
-		if r.has(n) {
-			return false
-		}
+	if n < r.Next {
 		r.missing--
 		r.late.join(span{n, n + 1})
 	} else {
-		// The bits of n and of the numbers that it skips still stand for numbers a seenWindow ago.
-		r.missing += n - r.next
-		r.clear(r.next, n)
-		r.next, r.at = n+1, now
+		r.missing += n - r.Next
+		r.at = now
 		r.fresh.join(span{n, n + 1})
 	}
-	w, m := r.bit(n)
-	*w |= m
+	r.Mark(n)
 
 	r.floor = min(r.floor, n) // an ack must name a late one, too
-	r.floor = max(r.floor, r.next-min(r.next, seenWindow))
+	r.floor = max(r.floor, r.Floor())
 	return true
 }
 
@@ -180,15 +148,15 @@ func (r *received) ackUnsent(before ackTimer, toTell toTell) {
 func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte, covered bool) {
 	// The header; the number of runs follows once it is known.
 	delay := min((now-r.at).Microseconds()/ackDelayUnit, 1<<16-1)
-	b = binary.BigEndian.AppendUint32(b, uint32(r.next-1))
+	b = binary.BigEndian.AppendUint32(b, uint32(r.Next-1))
 	b = binary.BigEndian.AppendUint16(b, uint16(delay))
 	count := len(b)
 	b = append(b, 0)
 	limit := len(b) + room - ackHeaderBytes
 
 	// The first run ends with the largest number, whatever was left out before: the peer measures its round trip.
-	low := r.runDown(r.next, true)
-	b = appendVarint(b, r.next-low)
+	low := r.runDown(r.Next, true)
+	b = appendVarint(b, r.Next-low)
 	nruns, below := 1, low
 	if r.turnToOlder(low) {
 		below = r.left.high
@@ -240,19 +208,8 @@ func (r *received) toldDownTo(low uint64) {
 
 // runDown returns the lowest n >= floor so that all of [n, high) have the given state.
 func (r *received) runDown(high uint64, state bool) uint64 {
-	for high > r.floor {
-		i := (high - 1) % seenWindow
-		word := r.seen[i/64]
-		if !state {
-			word = ^word
-		}
-		have := bits.LeadingZeros64(^(word << (63 - i%64)))
-		have = min(have, int(i%64)+1)
-		step := min(uint64(have), high-r.floor)
-		high -= step
-		if have < int(i%64)+1 {
-			break
-		}
+	if high <= r.floor || r.Has(high-1) != state {
+		return high
 	}
-	return high
+	return high - r.Run(high-1, r.floor)
 }

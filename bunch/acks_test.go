@@ -16,7 +16,7 @@ const ms = time.Millisecond
 // arrived notes packets, each of which asks for an ack at now.
 func (r *received) arrived(now time.Duration, numbers ...uint64) {
 	for _, n := range numbers {
-		gap := n != r.next
+		gap := n != r.Next
 		if r.add(now, n) {
 			r.ask(now, 40*ms, gap, false)
 		}
@@ -49,6 +49,7 @@ func TestReceivedRemembers(t *testing.T) {
 	require.Equal(t, uint64(1), r.missing)
 
 	t.Logf("# a jump forgets what is %d back", seenWindow)
+	require.Equal(t, 2*maxHistory, seenWindow)
 	require.True(t, r.add(0, seenWindow+3))
 	require.False(t, r.add(0, 3), "too old to tell")
 	require.True(t, r.add(0, 4), "the oldest that can be told")
@@ -163,7 +164,7 @@ func (r *received) tell(t *testing.T, told map[uint64]bool, room int) {
 	require.LessOrEqual(t, len(b), room)
 	require.False(t, covered && !r.left.empty())
 	for _, n := range ackedNumbers(t, b) {
-		require.True(t, r.has(n), n)
+		require.True(t, r.Has(n), n)
 		told[n] = true
 	}
 }
@@ -190,17 +191,17 @@ func TestAcksAgainstAModel(t *testing.T) {
 		var r received
 		came := map[uint64]bool{}
 		first := random.Uint64N(1 << 33)
-		r.next, r.floor = first, first
+		r.Next, r.floor = first, first
 		for range 1 + random.IntN(300) {
-			n := r.next + uint64(random.IntN(6))
+			n := r.Next + uint64(random.IntN(6))
 			if random.IntN(4) == 0 {
-				n = r.next - min(r.next-first, random.Uint64N(100))
+				n = r.Next - min(r.Next-first, random.Uint64N(100))
 			}
 			require.Equal(t, !came[n], r.add(0, n), n)
 			came[n] = true
 		}
 		missing := uint64(0)
-		for n := first; n < r.next; n++ {
+		for n := first; n < r.Next; n++ {
 			if !came[n] {
 				missing++
 			}
@@ -211,7 +212,7 @@ func TestAcksAgainstAModel(t *testing.T) {
 		var h packetHeader
 		_, err := parsePacketHeader(append([]byte{Protocol, flagAcks, 0, 0, 0, 0}, b...), &h)
 		require.NoError(t, err)
-		high := recovery.Number(r.next, uint64(h.largest), 32) + 1
+		high := recovery.Number(r.Next, uint64(h.largest), 32) + 1
 		for i, run := range h.runs[:h.nruns] {
 			for n := high; i%2 == 0 && n > high-run; n-- {
 				require.True(t, came[n-1], "%d did not come", n-1)
@@ -299,7 +300,7 @@ func TestNumbersThatLeap(t *testing.T) {
 		next = max(next, n+1)
 		for range 20 {
 			n := next - min(next, 1+uint64(random.IntN(seenWindow)))
-			require.Equal(t, came[n], r.has(n), n)
+			require.Equal(t, came[n], r.Has(n), n)
 		}
 	}
 }

@@ -246,7 +246,7 @@ func checkReceiver(t testing.TB, c *Conn) {
 	for a := c.assemblies.oldest; a != nil; a = a.newer {
 		parked += assemblyCost + a.size
 		perChannel[a.channel]++
-		atMost(t, int64(a.newest)+1, int64(c.received.next), "packet of an assembly")
+		atMost(t, int64(a.newest)+1, int64(c.received.Next), "packet of an assembly")
 	}
 	same(t, int64(parked), int64(c.assemblies.price), "price of the assemblies")
 	for ch, n := range perChannel {

@@ -130,7 +130,7 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 		c.tellAll(p, true)
 	}
 	c.sent.decide(p, acked)
-	c.received.floor = max(c.received.floor, min(p.covers, c.received.next))
+	c.received.floor = max(c.received.floor, min(p.covers, c.received.Next))
 
 	// What that says about the path.
 	if was == lost {

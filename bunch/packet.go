@@ -129,7 +129,7 @@ func (c *Conn) appendHeader(t time.Duration, content bool) {
 		b.buf, covered = c.received.appendAcks(b.buf, t, room)
 		b.buf[b.start+1] |= flagAcks
 		if covered {
-			b.packet.covers = c.received.next
+			b.packet.covers = c.received.Next
 		}
 	}
 

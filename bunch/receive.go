@@ -20,9 +20,9 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 		return c.fail(violation(ReadHeaderFail, "packet of %d bytes: %v", len(datagram), err))
 	}
 
-	number := recovery.Number(c.received.next, uint64(h.number), 32) // RFC 9000, A.3
-	gap := number != c.received.next                                 // it makes a gap, or fills one
-	late := number < c.received.next
+	number := recovery.Number(c.received.Next, uint64(h.number), 32) // RFC 9000, A.3
+	gap := number != c.received.Next                                 // it makes a gap, or fills one
+	late := number < c.received.Next
 	if !c.received.add(t, number) {
 		c.stats.DroppedDuplicate++
 		return nil

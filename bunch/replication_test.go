@@ -182,7 +182,7 @@ func (r *replication) fetch(end int) {
 		require.False(r.t, s.handed[record], "handed out once")
 		want := pattern(len(m.Payload), int(record))
 		require.Equal(r.t, want[8:], m.Payload[8:])
-		require.Less(r.t, m.Number, r.ends[end].received.next)
+		require.Less(r.t, m.Number, r.ends[end].received.Next)
 		s.handed[record] = true
 	}
 	s.missed = r.ends[end].Missed() || s.missed

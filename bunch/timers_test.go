@@ -138,7 +138,7 @@ func TestHistoryShrinks(t *testing.T) {
 	}
 	p.run(time10)
 	r := &p.ends[1].received
-	require.Less(t, r.next-r.floor, uint64(16*8+20))
+	require.Less(t, r.Next-r.floor, uint64(16*8+20))
 	p.settled()
 }
 

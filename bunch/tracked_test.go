@@ -580,7 +580,7 @@ func TestTrackedOnAClosedChannelOfTheReceivers(t *testing.T) {
 	require.NoError(t, c.Close(ch, nil))
 	p.run(time10)
 	require.Empty(t, c.channels.open[ch])
-	requireCode(t, BunchBadChannelIndex, c.Receive(p.now, packetOf(uint32(c.received.next), trackedBunch(ch, "x"))))
+	requireCode(t, BunchBadChannelIndex, c.Receive(p.now, packetOf(uint32(c.received.Next), trackedBunch(ch, "x"))))
 }
 
 // TestRandomTrackedBunches: whatever follows the flag, the connection goes on or ends with a code.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/recovery"
 )
 
 func BenchmarkSeal(b *testing.B) {
@@ -49,7 +51,7 @@ func BenchmarkOpen(b *testing.B) {
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
 		if n%count == 0 {
-			o.window = window{}
+			o.window = recovery.Window{}
 		}
 		copy(scratch, packets[n%count])
 		if why := o.mark(o.open(scratch)); why != kept {

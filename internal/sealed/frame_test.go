@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/recovery"
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
@@ -88,9 +89,9 @@ func FuzzFrame(f *testing.F) {
 // What a report tells is what the sender understands.
 func TestReportSpans(t *testing.T) {
 	r := newReport(0)
-	var w window
+	var w recovery.Window
 	for i, n := range []uint64{0, 1, 2, 4, 5, 9, 8} {
-		w.mark(n)
+		w.Mark(n)
 		r.note(time.Duration(i)*ms, time.Duration(i)*ms, n, soon)
 	}
 	var f feedback
@@ -122,9 +123,9 @@ func TestReportSpans(t *testing.T) {
 // the feedback's clock.
 func TestReportKeepsTheNewestArrival(t *testing.T) {
 	r := newReport(0)
-	var w window
+	var w recovery.Window
 	for i, n := range []uint64{0, leastArrivals + 8, 8} {
-		w.mark(n)
+		w.Mark(n)
 		r.note(time.Duration(i)*ms, time.Duration(i)*ms, n, soon)
 	}
 	var f feedback
@@ -137,10 +138,10 @@ func TestReportKeepsTheNewestArrival(t *testing.T) {
 // that are lost eight in a row, or had no room, it knows nothing.
 func TestReportCoversWhatItTells(t *testing.T) {
 	r := newReport(0)
-	var w window
+	var w recovery.Window
 	var f feedback
 	for n := range uint64(40) {
-		w.mark(n)
+		w.Mark(n)
 		r.note(0, 0, n, soon)
 		covers := r.fill(0, &f, &w, 1000)
 		low := uint64(f.largest) + 1
@@ -155,7 +156,7 @@ func TestReportCoversWhatItTells(t *testing.T) {
 		}
 	}
 	for n := uint64(41); n < 100; n += 2 {
-		w.mark(n)
+		w.Mark(n)
 		r.note(0, 0, n, soon)
 	}
 	require.Zero(t, r.fill(0, &f, &w, leastFeedback))
@@ -167,10 +168,10 @@ func TestReportCoversWhatItTells(t *testing.T) {
 func TestReportReachesBelowWhatIsLate(t *testing.T) {
 	rng := testkit.Rand(t)
 	r := newReport(0)
-	var w window
+	var w recovery.Window
 	for n := range uint64(2000) {
 		if n < 1792 || n == 1999 || rng.IntN(10) >= 3 {
-			w.mark(n)
+			w.Mark(n)
 			r.note(0, 0, n, soon)
 		}
 	}
@@ -182,23 +183,23 @@ func TestReportReachesBelowWhatIsLate(t *testing.T) {
 func TestReportTellsOfTheLate(t *testing.T) {
 	const late, each = 500, 4
 	r := newReport(0)
-	var w window
+	var w recovery.Window
 	var f feedback
 	told := map[uint64]bool{}
 	for n := uint64(0); n < 6000; n += each {
 		for i := n; i < n+each; i++ {
 			if i%2 == 0 {
-				w.mark(i)
+				w.Mark(i)
 				r.note(0, 0, i, soon)
 			}
 			if i%2 == 1 && i > late {
-				w.mark(i - late)
+				w.Mark(i - late)
 				r.note(0, 0, i-late, soon)
 			}
 		}
 		r.fill(0, &f, &w, SafePacket)
 		high := uint64(f.largest) + 1
-		require.True(t, w.has(high-1))
+		require.True(t, w.Has(high-1))
 		for i, run := range f.runs[:f.nruns] {
 			for k := high - run; k < high && i%2 == 0; k++ {
 				told[k] = true
@@ -215,11 +216,11 @@ func TestReportTellsOfTheLate(t *testing.T) {
 // told as well.
 func TestReportTurnsToOlderAgain(t *testing.T) {
 	r := newReport(0)
-	var w window
+	var w recovery.Window
 	var f feedback
 	gaps := func(from, to uint64) {
 		for n := from; n < to; n += 2 {
-			w.mark(n)
+			w.Mark(n)
 			r.note(0, 0, n, soon)
 		}
 	}
@@ -246,18 +247,18 @@ func TestReportTurnsToOlderAgain(t *testing.T) {
 // same, and soon, or it would count as lost.
 func TestReportTellsOfWhatCameBelowItsFloor(t *testing.T) {
 	r := newReport(0)
-	var w window
+	var w recovery.Window
 	var f feedback
 	for n := range uint64(12) {
 		if n != 5 {
-			w.mark(n)
+			w.Mark(n)
 			r.note(0, 0, n, soon)
 		}
 	}
 	require.EqualValues(t, 12, r.fill(0, &f, &w, SafePacket))
 	require.EqualValues(t, []uint64{6, 1, 5}, f.runs[:f.nruns])
 	r.floor = 12
-	w.mark(5)
+	w.Mark(5)
 	r.note(0, 0, 5, soon)
 	r.cameLate(5)
 	r.fill(0, &f, &w, SafePacket)
@@ -267,12 +268,12 @@ func TestReportTellsOfWhatCameBelowItsFloor(t *testing.T) {
 // TestReportTellsOfTheLateAtOnce: a report reaches back over the last eight, but what came below them is in the next one.
 func TestReportTellsOfTheLateAtOnce(t *testing.T) {
 	r := newReport(0)
-	var w window
+	var w recovery.Window
 	var f feedback
 	take := func(n uint64) (runs []uint64) {
-		w.mark(n)
+		w.Mark(n)
 		r.note(0, 0, n, soon)
-		if n+1 < w.next {
+		if n+1 < w.Next {
 			r.cameLate(n)
 		}
 		r.fill(0, &f, &w, SafePacket)
@@ -292,29 +293,29 @@ func TestReportTellsOfTheLateAtOnce(t *testing.T) {
 func TestTimesOfNumbersThatLeap(t *testing.T) {
 	random := testkit.Rand(t)
 	r := newReport(0)
-	var w window
+	var w recovery.Window
 	var f feedback
 	came := make(map[uint64]time.Duration)
 	reported := []uint64{0, 0} // one above the largest number of each report
 	take := func(n uint64, at time.Duration) {
-		if came[n] == 0 && !w.below(n) {
-			w.mark(n)
+		if came[n] == 0 && !w.Below(n) {
+			w.Mark(n)
 			r.note(at, at, n, soon)
 			came[n] = at
 		}
 	}
 	for at := time.Duration(1); at < 2000; at++ {
-		take(w.next+uint64(random.IntN([]int{1, 3, 70, 300, 4000, windowSize + 200}[random.IntN(6)])), at*ms)
+		take(w.Next+uint64(random.IntN([]int{1, 3, 70, 300, 4000, recovery.WindowSize + 200}[random.IntN(6)])), at*ms)
 		if random.IntN(3) == 0 {
-			take(w.next-1-min(w.next-1, uint64(random.IntN(300))), at*ms)
+			take(w.Next-1-min(w.Next-1, uint64(random.IntN(300))), at*ms)
 		}
 		if random.IntN(3) > 0 {
 			continue
 		}
 		r.fill(at*ms, &f, &w, SafePacket)
 		var want []int64
-		last := came[w.next-1]
-		for n := w.next - 1; n > max(w.floor(), reported[len(reported)-2]) && len(want) < maxTimes; {
+		last := came[w.Next-1]
+		for n := w.Next - 1; n > max(w.Floor(), reported[len(reported)-2]) && len(want) < maxTimes; {
 			n--
 			if came[n] == 0 {
 				continue
@@ -326,16 +327,16 @@ func TestTimesOfNumbersThatLeap(t *testing.T) {
 			last = came[n]
 		}
 		require.Equal(t, want, append([]int64(nil), f.earlier[:f.ntimes]...))
-		reported = append(reported, w.next)
+		reported = append(reported, w.Next)
 	}
 }
 
 // A report never exceeds its room.
 func TestReportRoom(t *testing.T) {
 	r := newReport(0)
-	var w window
+	var w recovery.Window
 	for n := uint64(0); n < 6000; n += 1 + n%7 {
-		w.mark(n)
+		w.Mark(n)
 		r.note(time.Duration(n*n)*time.Microsecond, time.Duration(n*n)*time.Microsecond, n, soon)
 	}
 	for room := leastFeedback; room < 600; room++ {

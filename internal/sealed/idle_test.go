@@ -95,9 +95,9 @@ func TestUnwrap(t *testing.T) {
 func (s *step) at(from, to *Session, number uint64) {
 	from.records = records{Ring: recovery.Ring[record]{Oldest: number, Next: number}, first: number}
 	from.skips.draw(number)
-	to.opener.window = window{next: number}
+	to.opener.window = recovery.Window{Next: number}
 	to.report.floor, to.report.marks = number, [reportMemory]uint64{}
-	for to.opener.current.index < (number-windowSize)>>generationBits {
+	for to.opener.current.index < (number-recovery.WindowSize)>>generationBits {
 		var err error
 		to.opener.current, err = to.opener.current.next()
 		require.NoError(s, err)

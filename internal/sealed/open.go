@@ -36,10 +36,10 @@ type opened struct {
 // read, and mark under the session's lock.
 type opener struct {
 	current *generation
-	later   *generation // the one after current; nil while it is far off
-	mask    *mask       // hides and shows packet numbers
-	window  window      // numbers that came; written by mark, so others may read it under the lock
-	forged  uint64      // packets that did not open
+	later   *generation     // the one after current; nil while it is far off
+	mask    *mask           // hides and shows packet numbers
+	window  recovery.Window // numbers that came; written by mark, so others may read it under the lock
+	forged  uint64          // packets that did not open
 
 	// Scratch memory.
 	nonce  [nonceBytes]byte
@@ -64,7 +64,7 @@ func (o *opener) open(packet []byte) (p opened) {
 	sealed := packet[headerBytes:]
 	copy(o.header[:], packet)
 	o.mask.apply(o.header[:], sealed)
-	p.number = recovery.Number(o.window.next, uint64(truncated(o.header[:])), 32)
+	p.number = recovery.Number(o.window.Next, uint64(truncated(o.header[:])), 32)
 	if p.why = o.fresh(p.number); p.why != kept {
 		return p
 	}
@@ -84,9 +84,9 @@ func (o *opener) open(packet []byte) (p opened) {
 // fresh says why a packet with that number must be dropped, if it must.
 func (o *opener) fresh(number uint64) drop {
 	switch {
-	case o.window.below(number):
+	case o.window.Below(number):
 		return dropOld
-	case o.window.has(number):
+	case o.window.Has(number):
 		return dropReplay
 	}
 	return kept
@@ -100,7 +100,7 @@ func (o *opener) mark(p opened) (why drop) {
 	}
 	switch p.why {
 	case kept:
-		o.window.mark(p.number)
+		o.window.Mark(p.number)
 		o.turn()
 	case dropForged:
 		o.forged++
@@ -123,9 +123,9 @@ func (o *opener) keys(number uint64) *generation {
 // when the whole replay window lies in the next.
 func (o *opener) turn() {
 	switch {
-	case o.later == nil && o.window.next > o.current.index<<generationBits+1<<(generationBits-1):
+	case o.later == nil && o.window.Next > o.current.index<<generationBits+1<<(generationBits-1):
 		o.later, _ = o.current.next() // only the length of a key can be wrong, and it was right before
-	case o.later != nil && o.window.floor()>>generationBits > o.current.index:
+	case o.later != nil && o.window.Floor()>>generationBits > o.current.index:
 		o.current, o.later = o.later, nil
 	}
 }

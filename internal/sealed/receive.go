@@ -19,7 +19,7 @@ func (s *Session) take(at time.Time, p opened) error {
 	if s.state == Closed {
 		return nil
 	}
-	before := s.opener.window.next
+	before := s.opener.window.Next
 	if why := s.opener.mark(p); why != kept {
 		return s.dropped(why)
 	}
@@ -35,7 +35,7 @@ func (s *Session) take(at time.Time, p opened) error {
 		asks = atOnce
 	}
 	s.report.note(t, at.Sub(s.epoch), p.number, asks)
-	if p.number+1 < s.opener.window.next {
+	if p.number+1 < s.opener.window.Next {
 		s.report.cameLate(p.number)
 	}
 	if !s.greeted {

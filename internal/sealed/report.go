@@ -1,6 +1,10 @@
 package sealed
 
-import "time"
+import (
+	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
+)
 
 const (
 	// reportAfter packets that ask for feedback make it due at once.
@@ -161,8 +165,8 @@ func (r *report) due(t time.Duration) bool {
 // fill writes a report of at most room bytes into f. When it holds all that the peer may not know, fill returns one above the largest
 // number, else 0. When a report of all numbers has too little room, every second report continues below it: there may be packets that came
 // late, which the peer would otherwise count as lost.
-func (r *report) fill(t time.Duration, f *feedback, w *window, room int) (covers uint64) {
-	newest, known := w.next-1, min(max(r.floor, w.floor()), w.next-1)
+func (r *report) fill(t time.Duration, f *feedback, w *recovery.Window, room int) (covers uint64) {
+	newest, known := w.Next-1, min(max(r.floor, w.Floor()), w.Next-1)
 	r.pending, r.play, r.urgent, r.alone = 0, 0, false, false
 	r.last = t
 	arrived := r.arrival(newest).at
@@ -180,7 +184,7 @@ func (r *report) fill(t time.Duration, f *feedback, w *window, room int) (covers
 	}
 	room, rest := r.fillRuns(f, w, room, newest, floor)
 	r.fillTimes(f, w, room)
-	r.marks[r.count%reportMemory] = w.next
+	r.marks[r.count%reportMemory] = w.Next
 	r.count++
 	r.late = false
 	switch {
@@ -188,7 +192,7 @@ func (r *report) fill(t time.Duration, f *feedback, w *window, room int) (covers
 		return 0
 	case rest == 0:
 		r.left = 0
-		return w.next
+		return w.Next
 	case r.left <= known:
 		r.left = rest
 	}
@@ -196,15 +200,15 @@ func (r *report) fill(t time.Duration, f *feedback, w *window, room int) (covers
 }
 
 // turnToOlder reports whether this report must cover older numbers, and returns the largest of them that was received.
-func (r *report) turnToOlder(w *window, known uint64) (from uint64, ok bool) {
+func (r *report) turnToOlder(w *recovery.Window, known uint64) (from uint64, ok bool) {
 	if r.older = !r.older && r.left > known; !r.older {
 		return 0, false
 	}
 	from = r.left - 1
-	if w.has(from) {
+	if w.Has(from) {
 		return from, true
 	}
-	missing := w.run(from, known)
+	missing := w.Run(from, known)
 	if r.older = from-known >= missing; !r.older {
 		r.left = 0
 		return 0, false
@@ -214,12 +218,12 @@ func (r *report) turnToOlder(w *window, known uint64) (from uint64, ok bool) {
 
 // fillRuns fills in the runs from one number down to the floor, and keeps room for a few times. rest is one above the largest number for
 // which there was no room, 0 when there was room for all.
-func (r *report) fillRuns(f *feedback, w *window, room int, from, floor uint64) (left int, rest uint64) {
+func (r *report) fillRuns(f *feedback, w *recovery.Window, room int, from, floor uint64) (left int, rest uint64) {
 	const keep = 4
 	f.largest, f.nruns = uint32(from), 0
 	n := from
 	for f.nruns < maxRuns {
-		run := w.run(n, floor)
+		run := w.Run(n, floor)
 		if room-uvarintLen(run) < keep {
 			break
 		}
@@ -237,16 +241,16 @@ func (r *report) fillRuns(f *feedback, w *window, room int, from, floor uint64) 
 // fillTimes lists the arrivals since the report before the last one. It ends the list where a distance would be longer than maxEarlier,
 // or an arrival is not known: the packets from there on are acked without a time. It leaps over numbers that are missing: a peer may leave out
 // thousands, and a look at each took 0.1 ms for one packet of 30 bytes.
-func (r *report) fillTimes(f *feedback, w *window, room int) {
-	floor := w.floor()
+func (r *report) fillTimes(f *feedback, w *recovery.Window, room int) {
+	floor := w.Floor()
 	if r.count >= 2 {
 		floor = max(floor, r.marks[(r.count-2)%reportMemory])
 	}
-	at := r.arrival(w.next-1).at / clockUnit
-	for n := w.next - 1; n > floor && f.ntimes < maxTimes; {
+	at := r.arrival(w.Next-1).at / clockUnit
+	for n := w.Next - 1; n > floor && f.ntimes < maxTimes; {
 		n--
-		if !w.has(n) {
-			n -= w.run(n, floor) - 1
+		if !w.Has(n) {
+			n -= w.Run(n, floor) - 1
 			continue
 		}
 		a := r.arrival(n)

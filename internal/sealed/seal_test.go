@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"crypto/aes"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -114,10 +113,10 @@ func TestSealAndOpen(t *testing.T) {
 	late := tb.packet(1, "late")
 	require.Equal(t, "b", tb.take(tb.packet(2, "b")))
 	require.Equal(t, "replay", tb.take(tb.packet(2, "b")))
-	require.Equal(t, "far", tb.take(tb.packet(windowSize, "far")))
+	require.Equal(t, "far", tb.take(tb.packet(recovery.WindowSize, "far")))
 	require.Equal(t, "late", tb.take(late), "the last number of the window")
 	require.Equal(t, "replay", tb.take(late))
-	require.Equal(t, "farther", tb.take(tb.packet(1+windowSize, "farther")))
+	require.Equal(t, "farther", tb.take(tb.packet(1+recovery.WindowSize, "farther")))
 	require.Equal(t, "old", tb.take(late))
 	require.Equal(t, "size", tb.take(late[:Overhead]), "no frames")
 	require.Equal(t, "size", tb.take(make([]byte, JumboPacket+1)))
@@ -131,7 +130,7 @@ func TestCopiesOpenedAtOnce(t *testing.T) {
 	p := tb.packet(3, "once")
 	first, second := tb.open(bytes.Clone(p)), tb.open(bytes.Clone(p))
 	require.Equal(t, first, second)
-	late, far := tb.open(tb.packet(4, "late")), tb.open(tb.packet(5+windowSize, "far"))
+	late, far := tb.open(tb.packet(4, "late")), tb.open(tb.packet(5+recovery.WindowSize, "far"))
 	require.Equal(t, kept, tb.mark(first))
 	require.Equal(t, dropReplay, tb.mark(second))
 	require.Equal(t, kept, tb.mark(far))
@@ -189,14 +188,14 @@ func TestGenerations(t *testing.T) {
 	require.Nil(t, tb.later)
 	require.Equal(t, "half", tb.take(tb.packet(edge/2, "half")))
 	require.NotNil(t, tb.later)
-	tb.window.next = edge - 10
+	tb.window.Next = edge - 10
 	late := tb.packet(edge-2, "late")
 	require.Equal(t, "last", tb.take(tb.packet(edge-1, "last")))
 	first := tb.packet(edge, "first")
 	require.EqualValues(t, 1, tb.sealer.keys.index)
 	require.Equal(t, "first", tb.take(first))
 	require.Equal(t, "late", tb.take(late), "the old key is still held")
-	require.Equal(t, "on", tb.take(tb.packet(edge+windowSize, "on")))
+	require.Equal(t, "on", tb.take(tb.packet(edge+recovery.WindowSize, "on")))
 	require.EqualValues(t, 1, tb.current.index, "and no more")
 	require.Equal(t, "old", tb.take(first))
 	far := append(appendHeader(nil, ID{}, 3*edge), make([]byte, 40)...)
@@ -204,7 +203,7 @@ func TestGenerations(t *testing.T) {
 	require.Equal(t, "key", tb.take(far), "of the one after the next")
 
 	again := newTube(t)
-	again.window.next = edge
+	again.window.Next = edge
 	again.turn()
 	require.Equal(t, "first", again.take(first), "and the next one before the current is left")
 }
@@ -247,45 +246,4 @@ func FuzzOpen(f *testing.F) {
 		}
 		require.Equal(t, "still", tb.take(tb.packet(9, "still")))
 	})
-}
-
-// The window agrees with a set.
-func TestWindow(t *testing.T) {
-	r := rand.New(rand.NewPCG(testkit.Seed(t), 1))
-	for range 20 {
-		var w window
-		set := make(map[uint64]bool)
-		steps := []int{1, 3, 70, windowSize / 2, 3 * windowSize}[r.IntN(5)]
-		for range 3000 {
-			n := w.next + uint64(r.IntN(steps))
-			if r.IntN(2) == 0 && w.next > 0 {
-				n = w.next - 1 - min(w.next-1, uint64(r.IntN(windowSize)))
-			}
-			if w.below(n) {
-				require.Less(t, n, w.floor())
-				continue
-			}
-			require.GreaterOrEqual(t, n, w.floor())
-			require.Equal(t, set[n], w.has(n), "%d", n)
-			w.mark(n)
-			set[n] = true
-		}
-		checkRuns(t, &w, set)
-	}
-}
-
-func checkRuns(t *testing.T, w *window, set map[uint64]bool) {
-	n := w.next - 1
-	for {
-		run := w.run(n, w.floor())
-		for i := range run {
-			require.Equal(t, set[n], set[n-i])
-		}
-		if n-w.floor() < run {
-			require.Equal(t, n-w.floor()+1, run)
-			return
-		}
-		n -= run
-		require.NotEqual(t, set[n], set[n+1])
-	}
 }

@@ -1,0 +1,72 @@
+package recovery
+
+import "math/bits"
+
+// WindowSize is how many packet numbers, up to the largest, a [Window] remembers.
+const WindowSize = 1 << 13
+
+// Window remembers which of the newest packet numbers were received, to refuse copies and replays and to make acks.
+type Window struct {
+	Next  uint64 // one above the largest
+	words [WindowSize / 64]uint64
+}
+
+// Below reports whether n is too old to be told from a copy.
+func (w *Window) Below(n uint64) bool { return n+WindowSize < w.Next }
+
+// Has reports whether n, which is not below the window, was received.
+func (w *Window) Has(n uint64) bool {
+	return n < w.Next && w.words[n/64%uint64(len(w.words))]&(1<<(n%64)) != 0
+}
+
+// Mark notes that n, which is not below the window, was received.
+func (w *Window) Mark(n uint64) {
+	if n >= w.Next {
+		w.clear(n)
+		w.Next = n + 1
+	}
+	w.words[n/64%uint64(len(w.words))] |= 1 << (n % 64)
+}
+
+// clear forgets the old numbers in the places of those from Next to n, whole words at a time: a peer may leave out as many numbers as it likes.
+func (w *Window) clear(n uint64) {
+	if n-w.Next >= WindowSize {
+		w.words = [WindowSize / 64]uint64{}
+		return
+	}
+	for i := w.Next; i <= n; {
+		word := &w.words[i/64%uint64(len(w.words))]
+		if i%64 == 0 && n-i >= 63 {
+			*word = 0
+			i += 64
+			continue
+		}
+		*word &^= 1 << (i % 64)
+		i++
+	}
+}
+
+// Run returns how many numbers in a row, from n down to floor, were received, or are missing, as n is.
+func (w *Window) Run(n, floor uint64) uint64 {
+	received := w.Has(n)
+	length := uint64(0)
+	for {
+		word := w.words[n/64%uint64(len(w.words))]
+		if !received {
+			word = ^word
+		}
+		bit := n % 64
+		same := min(uint64(bits.LeadingZeros64(^(word << (63 - bit)))), bit+1)
+		length += same
+		if n-floor < same {
+			return length - (same - (n - floor + 1))
+		}
+		if same <= bit {
+			return length
+		}
+		n -= same
+	}
+}
+
+// Floor returns the smallest number that is not below the window.
+func (w *Window) Floor() uint64 { return w.Next - min(w.Next, WindowSize) }
