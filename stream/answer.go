@@ -78,7 +78,7 @@ func (a *answer) accept(pipe *rpc.Actor, now time.Time) error {
 // grant gives credit, or reports progress, if that is due. The caller holds the lock.
 func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	in, s := a.in, a.in.peer.streams
-	limit, due := a.credit.next(now, func() time.Duration { return s.pace(in.peer.conn) }, a)
+	limit, due := a.credit.next(now, func() time.Duration { return s.pace(in.peer.conn) }, a.lend)
 	if !due {
 		return false, nil
 	}
@@ -86,8 +86,8 @@ func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	return true, sendGrant.call(pipe, grant{id: in.header.id, limit: in.arrival.parts.limit, acked: in.delivery.units})
 }
 
-// take implements lender: it promises memory for n more bytes of credit. The caller holds the lock.
-func (a *answer) take(n int64) bool {
+// lend promises memory for n more bytes of credit, or for none. The caller holds the lock.
+func (a *answer) lend(n int64) bool {
 	memory := heldBytes(n) - heldBytes(0)
 	if !a.in.peer.account.Promise(memory) {
 		return false

@@ -15,10 +15,9 @@ const laneIdle = 10 * time.Second
 // goroutine, except waking.
 type clientLanes struct {
 	peer *Peer
-	stay int // how many were opened with the connection, and stay; 0 until the server's limits come
 
 	// Whether the lanes are idle.
-	touched bool        // a lane was opened, or a part has arrived, since the last tick
+	touched bool        // a lane was opened, or a part has arrived, since the last tick; nobody asks at a server
 	used    time.Time   // the last tick that found touched set, or a transfer that sends on lanes
 	timer   *time.Timer // wakes a world that waits for events once lanes may have been idle for laneIdle; nil until it is first needed
 	waking  atomic.Bool // the timer runs; its goroutine clears it
@@ -29,26 +28,26 @@ type clientLanes struct {
 // letGo lets go of the lanes that do not stay, if they are idle. A message on each of them tells the server, which alone can close it, that nothing
 // more comes there.
 func (c *clientLanes) letGo(now time.Time) error {
-	w := c.peer.window
+	w, stay := c.peer.window, c.peer.lanes.stay
 	if c.touched || c.peer.sender.usesLanes() {
 		c.touched, c.used = false, now
 	}
-	if c.stay == 0 || len(w.lanes) <= c.stay {
+	if stay == 0 || len(w.lanes) <= stay {
 		return nil
 	}
 	if wait := laneIdle - now.Sub(c.used); wait > 0 {
 		c.wakeAfter(wait)
 		return nil
 	}
-	for _, lane := range w.lanes[c.stay:] {
+	for _, lane := range w.lanes[stay:] {
 		if err := leaveLane.Call(lane, nil); err != nil {
 			return err
 		}
 	}
-	c.parting = append(c.parting, w.lanes[c.stay:]...)
-	clear(w.lanes[c.stay:])
-	w.lanes = w.lanes[:c.stay]
-	c.peer.lanes.asked = c.stay
+	c.parting = append(c.parting, w.lanes[stay:]...)
+	clear(w.lanes[stay:])
+	w.lanes = w.lanes[:stay]
+	c.peer.lanes.asked = stay
 	return nil
 }
 

@@ -59,11 +59,11 @@ func (c *credit) due() bool {
 }
 
 // next returns the limit to grant, if a grant or a report of progress is due now. It doubles ahead when half of that was consumed
-// within pace, which is 2 RTT or 2 ticks.
-func (c *credit) next(now time.Time, pace func() time.Duration, memory lender) (limit int64, ok bool) {
+// within pace, which is 2 RTT or 2 ticks, and lend has promised the memory.
+func (c *credit) next(now time.Time, pace func() time.Duration, lend func(bytes int64) bool) (limit int64, ok bool) {
 	if c.consumed-c.mark >= c.ahead/2 {
 		if c.ahead < c.max && now.Sub(c.markTime) <= pace() {
-			c.grow(memory)
+			c.grow(lend)
 		}
 		c.mark, c.markTime = c.consumed, now
 	}
@@ -76,13 +76,10 @@ func (c *credit) next(now time.Time, pace func() time.Duration, memory lender) (
 	return c.limit, true
 }
 
-// lender promises memory for n more bytes of credit, or for none.
-type lender interface{ take(n int64) bool }
-
-// grow doubles ahead, up to max, if memory lends as much.
-func (c *credit) grow(memory lender) {
+// grow doubles ahead, up to max, if memory is lent for as much.
+func (c *credit) grow(lend func(bytes int64) bool) {
 	more := min(c.ahead, c.max-c.ahead)
-	if memory.take(more) {
+	if lend(more) {
 		c.ahead += more
 	}
 }

@@ -11,19 +11,14 @@ const widenPause = time.Millisecond
 type lanes struct {
 	peer    *Peer
 	asked   int       // how many lanes there should be; a client tells its server in its limits
+	stay    int       // how many were opened with the connection, and stay; at a client 0 until the server's limits come
 	widened time.Time // when widen last looked at the path
 
-	// One of them is nil.
-	server *serverLanes // on a server
-	client *clientLanes // on a client
+	server serverLanes // used by a server alone
+	client clientLanes // used by a client alone
 }
 
-func newLanes(p *Peer) lanes {
-	if p.streams.world.IsServer() {
-		return lanes{peer: p, asked: 1, server: &serverLanes{peer: p}}
-	}
-	return lanes{peer: p, asked: 1, client: &clientLanes{peer: p}}
-}
+func (l *lanes) onServer() bool { return l.peer.streams.world.IsServer() }
 
 // start asks for lanes for t, whose header leaves now: as many as its Window names, or as many as fill the path and t can fill.
 func (l *lanes) start(t *Transfer) error {
@@ -73,7 +68,7 @@ func (l *lanes) ask(n int) error {
 	if n <= max(l.asked, len(l.peer.window.lanes)) {
 		return nil
 	}
-	if l.server != nil {
+	if l.onServer() {
 		l.asked = n
 		return l.server.open(l.peer.streams.lastTick)
 	}
@@ -86,31 +81,17 @@ func (l *lanes) ask(n int) error {
 
 // onLimits takes the number of lanes in the peer's limits: a server learns how many its client wants, a client how many stay.
 func (l *lanes) onLimits(n int) {
-	if l.server != nil {
+	if l.onServer() {
 		l.asked = max(l.asked, n) // for the next tick
 		return
 	}
-	l.client.stay = n
+	l.stay = n
 }
 
 // tick runs whenever a tick of the world looks at the peer: a server opens the lanes that are missing, a client lets go of idle ones.
 func (l *lanes) tick(now time.Time) error {
-	if l.server != nil {
+	if l.onServer() {
 		return l.server.open(now)
 	}
 	return l.client.letGo(now)
-}
-
-// touch notes that a lane was opened, or that a part has arrived on one.
-func (l *lanes) touch() {
-	if l.client != nil {
-		l.client.touched = true
-	}
-}
-
-// stop runs at the end of the connection.
-func (l *lanes) stop() {
-	if l.client != nil {
-		l.client.stop()
-	}
 }

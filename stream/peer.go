@@ -57,7 +57,7 @@ func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 	p.sender.peer, p.sender.atOnce, p.sender.early = p, 1, minPending
 	p.receiver.peer = p
 	p.window = &window{conn: conn, stocked: p.stocked}
-	p.lanes = newLanes(p)
+	p.lanes.peer, p.lanes.server.peer, p.lanes.client.peer, p.lanes.asked = p, p, p, 1
 	extend.OnWake(conn, p.call)
 	return p
 }
@@ -211,7 +211,7 @@ func (p *Peer) route(settings *Window) route {
 func (p *Peer) end(cause error) {
 	p.slices.received(p.receiver.onPart)
 	p.live.end(cause)
-	p.lanes.stop()
+	p.lanes.client.stop()
 	p.sender.end()
 	received := p.receiver.end()
 	p.streams.writing.End(&p.receiver.writing, extend.PartyOf(p.conn))
@@ -299,13 +299,13 @@ func bindPipes(s *Streams) {
 		p := s.peer(a.Conn(), true)
 		if len(p.window.lanes) < maxLanes {
 			p.window.lanes = append(p.window.lanes, a)
-			p.lanes.touch()
+			p.lanes.client.touched = true
 			p.call()
 		}
 		return p
 	})
 	handle(lanes, sendPart, func(p *Peer, message rpc.Raw) {
-		p.lanes.touch()
+		p.lanes.client.touched = true
 		p.receiver.onPart(message)
 	})
 	rpc.On(lanes, leaveLane, func(p *Peer, call *rpc.Call, _ rpc.Raw) { p.lanes.server.onLeave(call.Actor) })

@@ -18,7 +18,6 @@ const (
 // serverLanes opens the lanes of a connection on a server, and closes those that its client has let go of. Owned by the world's goroutine.
 type serverLanes struct {
 	peer *Peer
-	stay int // how many were opened with the connection, and stay
 
 	// At most mostOpenings lanes are opened in openingTime.
 	opened      int       // lanes opened since openedSince
@@ -27,12 +26,12 @@ type serverLanes struct {
 
 // begin opens the lanes that stay: one even if the backend is not [Window], for transfers that choose Window by [Via].
 func (s *serverLanes) begin(backend Backend) error {
-	s.stay = 1
+	stay := 1
 	if w := backend.window(); w != nil {
-		s.stay = cmp.Or(w.Lanes, defaultLanes)
+		stay = cmp.Or(w.Lanes, defaultLanes)
 	}
-	s.peer.lanes.asked = s.stay
-	return s.peer.window.grow(s.stay)
+	s.peer.lanes.stay, s.peer.lanes.asked = stay, stay
+	return s.peer.window.grow(stay)
 }
 
 // open opens the lanes that are missing, but at most mostOpenings in openingTime; later ticks open the others.
@@ -54,7 +53,7 @@ func (s *serverLanes) open(now time.Time) error {
 // onLeave closes a lane that the client has let go of. Parts on their way to the client arrive before the close.
 func (s *serverLanes) onLeave(lane *rpc.Actor) {
 	w := s.peer.window
-	if i := slices.Index(w.lanes, lane); i >= 0 && len(w.lanes) > s.stay {
+	if i := slices.Index(w.lanes, lane); i >= 0 && len(w.lanes) > s.peer.lanes.stay {
 		w.lanes = slices.Delete(w.lanes, i, i+1)
 		s.peer.lanes.asked = len(w.lanes)
 		if err := s.peer.streams.world.Destroy(lane); err != nil {
@@ -62,5 +61,5 @@ func (s *serverLanes) onLeave(lane *rpc.Actor) {
 		}
 		return
 	}
-	s.peer.violate("a lane was let go, of %d that stay", s.stay)
+	s.peer.violate("a lane was let go, of %d that stay", s.peer.lanes.stay)
 }
