@@ -5,6 +5,8 @@ const (
 	leastSteer, mostSteer = 0.75, 1.25
 	// idleRounds is how many rounds without a queue, though cruising steers for one, mean that somebody has left: a look need not wait.
 	idleRounds = 1
+	// deluge is the share lost that a policer makes of a start, and next to no weather.
+	deluge = 0.25
 )
 
 // stepCruise watches for a queue that stands, and looks for more rate now and then.
@@ -46,10 +48,10 @@ func (c *Controller) answerLoss(t instant) {
 	if c.queueing.rateBefore = c.Estimate(); c.recent > 0 {
 		c.queueing.rateBefore = min(c.recent, c.queueing.rateBefore)
 	}
-	dropped := c.congestion.isShallow() && c.flooded() // in place of queueing
+	dropped := c.dropsForQueueing()
 	c.compete(t)
 	if dropped {
-		c.beginSharing(t)
+		c.beginSharing(t, true)
 	}
 	c.halve(t)
 }
@@ -59,6 +61,13 @@ func (c *Controller) answerLoss(t instant) {
 // shows nothing: then the last packets count.
 func (c *Controller) flooded() bool {
 	return c.round.fates.floods() && c.round.sentIn(c.lostRound).floods() || c.flood.shows()
+}
+
+// dropsForQueueing reports whether the path drops in place of queueing: no queue was seen, and a quarter of the packets is lost, or more.
+func (c *Controller) dropsForQueueing() bool {
+	round := c.round.fates
+	drops := round.count() >= trainPackets && round.share() > deluge || c.flood.shows() && c.flood.fates.share() > deluge
+	return drops && c.congestion.isShallow()
 }
 
 // excess reports whether a batch has losses, and its round more of them than random loss explains.

@@ -29,11 +29,12 @@ const (
 // neither a queue nor a loss shows that nobody is. Random losses would keep that window small for ever, so now and then a surge doubles it, again and
 // again: losses that others or we ourselves make become more then, and random ones do not.
 type sharing struct {
-	on     bool
-	first  float64       // the window when it began
-	next   instant       // when the next surge may begin
-	rest   time.Duration // from the last surge to the next
-	proofs int           // surges in a row that have shown random losses
+	on      bool
+	byFlood bool          // a flood began it, and no Yield has shown that the path is such: a queue that is seen ends it
+	first   float64       // the window when it began
+	next    instant       // when the next surge may begin
+	rest    time.Duration // from the last surge to the next
+	proofs  int           // surges in a row that have shown random losses
 
 	surges bool    // a surge is on
 	base   float64 // the window when it began
@@ -54,13 +55,13 @@ func (c *Controller) share(t instant) {
 	c.congestion.forget()
 	c.queueing.rateBefore = c.Estimate()
 	c.compete(t)
-	c.beginSharing(t)
+	c.beginSharing(t, false)
 	c.halve(t)
 }
 
-// beginSharing makes a competition that begins one on such a path.
-func (c *Controller) beginSharing(t instant) {
-	c.competition.sharing = sharing{on: true, first: c.competition.window}
+// beginSharing makes a competition that begins one on such a path. byFlood says that no Yield has shown that it is one.
+func (c *Controller) beginSharing(t instant, byFlood bool) {
+	c.competition.sharing = sharing{on: true, byFlood: byFlood, first: c.competition.window}
 	c.rest(t, 0)
 }
 
@@ -75,6 +76,8 @@ func (c *Controller) rest(t instant, d time.Duration) {
 // stepShare is congestion avoidance, with a surge now and then.
 func (c *Controller) stepShare(t instant, b batch, ended bool) {
 	switch {
+	case c.competition.sharing.byFlood && c.queue > c.delay.target(): // the path has a queue after all
+		c.competition.sharing = sharing{}
 	case c.competition.sharing.surges:
 		c.stepSurge(t)
 	case b.lately && (b.full || c.flooded() || c.queue > c.delay.target()):

@@ -105,3 +105,28 @@ func TestSharingOutlastsSilence(t *testing.T) {
 	s.wake(s.t+time.Second, Sample{})
 	require.NotEqual(t, Compete, s.state)
 }
+
+// A quarter of the packets lost, over no queue: the path drops in place of queueing, until a queue is seen.
+func TestDelugeBeginsSharing(t *testing.T) {
+	c := New(Config{Packet: 1000})
+	c.delay.trip(time.Second, 50*ms)
+	c.rates.set(0, 2e6)
+	c.round.fates = tally{lost: 30, acked: 70}
+	require.True(t, c.dropsForQueueing())
+	c.congestion.noteQueue(time.Second, 20*ms)
+	require.False(t, c.dropsForQueueing(), "a queue was seen")
+	c.congestion.noteQueue(20*time.Second, 0)
+	require.True(t, c.dropsForQueueing())
+	c.round.fates = tally{lost: 20, acked: 80}
+	require.False(t, c.dropsForQueueing(), "weather")
+	c.round.fates = tally{lost: 5, acked: 5}
+	require.False(t, c.dropsForQueueing(), "too few to tell")
+
+	c.enter(Cruise, time.Second)
+	c.compete(time.Second)
+	c.beginSharing(time.Second, true)
+	c.queue = c.delay.target() + 1
+	c.stepCompete(2*time.Second, batch{}, false)
+	require.Equal(t, Compete, c.state)
+	require.False(t, c.competition.sharing.on)
+}
