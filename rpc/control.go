@@ -34,7 +34,7 @@ func (c *Conn) control(payload []byte) *CloseError {
 		return c.onMessage(m)
 	case control.Taken:
 		return c.onTaken(m)
-	case control.SealedOpen, control.SealedShut, control.SealedAsk, control.SealedIDs:
+	case control.Sealed:
 		if s := c.sealed; s != nil && s.agreed.Load() {
 			return s.control(m)
 		}

@@ -340,30 +340,40 @@ func (s *sealedCarrier) openNext() {
 }
 
 // control handles a message about carriers.
-func (s *sealedCarrier) control(message any) *CloseError {
-	switch m := message.(type) {
-	case control.SealedOpen:
-		return s.onOpen(m)
-	case control.SealedShut:
-		return s.onShut(m)
-	case control.SealedAsk:
-		return s.onAsk(m)
-	case control.SealedIDs:
-		return s.onIDs(m)
+func (s *sealedCarrier) control(m control.Sealed) *CloseError {
+	current, ok := s.instances.Has(m.Instance)
+	switch m.Kind {
+	case control.IDSealedOpen:
+		current, ok = true, s.conn.server && s.instances.MayOpen(m.Instance, time.Now())
+	case control.IDSealedIDs:
+		current, ok = s.instances.Given(m.Instance)
+	}
+	switch {
+	case !ok:
+		return violationf(ControlChannelMessageFail, "%s of carrier %d arrived at carrier %d", control.Name(m.Kind), m.Instance, s.instances.Newest())
+	case !current: // that carrier is over: the message crossed its end
+		return nil
+	}
+	switch m.Kind {
+	case control.IDSealedOpen:
+		s.onOpen(m.Instance)
+	case control.IDSealedShut:
+		s.onShut()
+	case control.IDSealedAsk:
+		s.onAsk()
+	case control.IDSealedIDs:
+		s.carriers.current().AddIDs(m.IDs...)
+		s.wake()
 	}
 	return nil
 }
 
 // onOpen notes, on a server, that the client has opened the next carrier. maintain begins it when the one before has ended, in this Dispatch
 // or in a later one: no tick waits for that.
-func (s *sealedCarrier) onOpen(m control.SealedOpen) *CloseError {
-	if !s.conn.server || !s.instances.MayOpen(m.Instance, time.Now()) {
-		return s.misplaced(control.IDSealedOpen, m.Instance)
-	}
-	s.instances.Renew(m.Instance)
-	s.opens, s.owesIDs = m.Instance, false
+func (s *sealedCarrier) onOpen(instance uint32) {
+	s.instances.Renew(instance)
+	s.opens, s.owesIDs = instance, false
 	s.attention.Store(true)
-	return nil
 }
 
 // beginOpened begins the carrier that the client has opened, if the one before has ended; if not, its end wakes maintain again.
@@ -384,39 +394,24 @@ func (s *sealedCarrier) beginOpened() {
 	}
 }
 
-// onShut closes a carrier that the peer has closed.
-func (s *sealedCarrier) onShut(m control.SealedShut) *CloseError {
-	current, ok := s.instances.Has(m.Instance)
-	if !ok {
-		return s.misplaced(control.IDSealedShut, m.Instance)
-	}
-	if !current {
-		return nil
-	}
+// onShut closes the newest carrier, which the peer has closed.
+func (s *sealedCarrier) onShut() {
 	s.instances.End(time.Now())
 	if s.opens > 0 { // it has not begun; the one before ends already, if there was one
 		s.opens = 0
-		return nil
+		return
 	}
 	s.carriers.current().Close()
 	s.wake()
-	return nil
 }
 
-// onAsk sends the spare ids that the peer has asked for.
-func (s *sealedCarrier) onAsk(m control.SealedAsk) *CloseError {
-	current, ok := s.instances.Has(m.Instance)
-	if !ok {
-		return s.misplaced(control.IDSealedAsk, m.Instance)
-	}
-	switch {
-	case !current:
-	case s.opens > 0:
+// onAsk sends the spare ids that the peer has asked for, once the carrier has begun.
+func (s *sealedCarrier) onAsk() {
+	if s.opens > 0 {
 		s.owesIDs = true
-	default:
-		s.sendIDs()
+		return
 	}
-	return nil
+	s.sendIDs()
 }
 
 // sendIDs sends the peer spare ids of the newest carrier.
@@ -427,24 +422,6 @@ func (s *sealedCarrier) sendIDs() {
 		ids[i] = carrier.Issue()
 	}
 	s.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedIDs, s.instances.Newest(), ids...))
-}
-
-// onIDs takes the spare ids that this end has asked for.
-func (s *sealedCarrier) onIDs(m control.SealedIDs) *CloseError {
-	current, ok := s.instances.Given(m.Instance)
-	if !ok {
-		return s.misplaced(control.IDSealedIDs, m.Instance)
-	}
-	if current {
-		s.carriers.current().AddIDs(m.IDs...)
-		s.wake()
-	}
-	return nil
-}
-
-// misplaced returns the violation of a message about an instance of which the peer may not speak now.
-func (s *sealedCarrier) misplaced(id byte, instance uint32) *CloseError {
-	return violationf(ControlChannelMessageFail, "%s of carrier %d arrived at carrier %d", control.Name(id), instance, s.instances.Newest())
 }
 
 // tellSealed logs, for a connection that has joined, that only one of its ends has Config.Sealed, and what to set where.

@@ -165,8 +165,8 @@ func TestCrowdOpensCarriersInTurns(t *testing.T) {
 	for _, c := range server.joined {
 		c.sealed.carriers.current().Close()
 		c.sealed.carriers.wait()
-		require.Nil(t, c.sealed.onShut(control.SealedShut{Instance: 1}))
-		require.Nil(t, c.sealed.onOpen(control.SealedOpen{Instance: 2}))
+		require.Nil(t, c.sealed.control(control.Sealed{Kind: control.IDSealedShut, Instance: 1}))
+		require.Nil(t, c.sealed.control(control.Sealed{Kind: control.IDSealedOpen, Instance: 2}))
 	}
 	begun := 0
 	for begun < crowd {

@@ -198,10 +198,10 @@ var formats = map[byte]format{
 	idLogin:      {"Login", as(parseLogin)},
 	idJoin:       {"Join", as(parseNothing[Join])},
 	idMessage:    {"Message", as(parseMessage)},
-	IDSealedOpen: {"SealedOpen", as(parseOf[SealedOpen])},
-	IDSealedShut: {"SealedShut", as(parseOf[SealedShut])},
-	IDSealedAsk:  {"SealedAsk", as(parseOf[SealedAsk])},
-	IDSealedIDs:  {"SealedIDs", as(parseIDs)},
+	IDSealedOpen: {"SealedOpen", parseSealed(IDSealedOpen)},
+	IDSealedShut: {"SealedShut", parseSealed(IDSealedShut)},
+	IDSealedAsk:  {"SealedAsk", parseSealed(IDSealedAsk)},
+	IDSealedIDs:  {"SealedIDs", parseSealed(IDSealedIDs)},
 	idMissed:     {"Missed", as(parseNothing[Missed])},
 	idAskTime:    {"AskTime", as(parseNothing[AskTime])},
 	idTime:       {"Time", as(parseTime)},
@@ -288,6 +288,15 @@ func (r *reader) uvarint(limit uint64) uint64 {
 		return 0
 	}
 	r.b = r.b[k:]
+	return n
+}
+
+// positive takes a number from 1 to limit; none says what 0 would mean.
+func (r *reader) positive(limit uint64, none string) uint64 {
+	n := r.uvarint(limit)
+	if r.err == nil && n == 0 {
+		r.fail(errors.New(none))
+	}
 	return n
 }
 

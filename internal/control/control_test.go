@@ -152,14 +152,8 @@ func appendControl(message any) []byte {
 		return AppendMessage(nil, m)
 	case Taken:
 		return AppendTaken(nil, m)
-	case SealedOpen:
-		return AppendSealed(nil, IDSealedOpen, m.Instance)
-	case SealedIDs:
-		return AppendSealed(nil, IDSealedIDs, m.Instance, m.IDs...)
-	case SealedShut:
-		return AppendSealed(nil, IDSealedShut, m.Instance)
-	case SealedAsk:
-		return AppendSealed(nil, IDSealedAsk, m.Instance)
+	case Sealed:
+		return AppendSealed(nil, m.Kind, m.Instance, m.IDs...)
 	}
 	return AppendJoin(nil)
 }

@@ -2,7 +2,6 @@ package control
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 )
 
@@ -55,13 +54,7 @@ func parseMessage(r *reader) (m Message) {
 	return Message{id[0], r.take(len(r.b))}
 }
 
-func parseTaken(r *reader) Taken {
-	n := r.uvarint(Window)
-	if r.err == nil && n == 0 {
-		r.fail(errors.New("nothing was taken"))
-	}
-	return Taken{int(n)}
-}
+func parseTaken(r *reader) Taken { return Taken{int(r.positive(Window, "nothing was taken"))} }
 
 // Outgoing counts the messages of this side that no Taken has covered.
 type Outgoing struct{ open int }

@@ -2,7 +2,6 @@ package control
 
 import (
 	"encoding/binary"
-	"errors"
 
 	"github.com/quivernet/quiver/internal/sealed"
 )
@@ -26,20 +25,12 @@ const (
 // maxSealedIDs is the most ids in one message.
 const maxSealedIDs = 8
 
-// SealedOpen is sent by a client that opens an instance.
-type SealedOpen struct{ Instance uint32 }
-
-// SealedIDs answers SealedAsk with spare ids.
-type SealedIDs struct {
+// Sealed is a message about sealed carriers.
+type Sealed struct {
+	Kind     byte // one of the four ids
 	Instance uint32
-	IDs      []sealed.ID
+	IDs      []sealed.ID // spare ones; only a SealedIDs has some
 }
-
-// SealedShut is sent by an end that no longer has a carrier of that instance.
-type SealedShut struct{ Instance uint32 }
-
-// SealedAsk asks for spare ids of an instance.
-type SealedAsk struct{ Instance uint32 }
 
 // AppendSealed appends a message with one of the four ids. Only a SealedIDs has ids.
 func AppendSealed(b []byte, id byte, instance uint32, ids ...sealed.ID) []byte {
@@ -53,27 +44,21 @@ func AppendSealed(b []byte, id byte, instance uint32, ids ...sealed.ID) []byte {
 	return b
 }
 
-// parseOf parses a message that has nothing but its instance.
-func parseOf[T ~struct{ Instance uint32 }](r *reader) T { return T{readInstance(r)} }
-
-func readInstance(r *reader) uint32 {
-	n := r.uvarint(1<<32 - 1)
-	if r.err == nil && n == 0 {
-		r.fail(errors.New("instances count from 1"))
+// parseSealed returns the function that parses messages with one of the four ids.
+func parseSealed(id byte) func(r *reader) any {
+	return func(r *reader) any {
+		m := Sealed{Kind: id, Instance: uint32(r.positive(1<<32-1, "instances count from 1"))}
+		if id != IDSealedIDs {
+			return m
+		}
+		for range r.positive(maxSealedIDs, "there are no ids") {
+			m.IDs = append(m.IDs, readID(r))
+		}
+		return m
 	}
-	return uint32(n)
 }
 
-func parseIDs(r *reader) SealedIDs {
-	m := SealedIDs{Instance: readInstance(r)}
-	n := r.uvarint(maxSealedIDs)
-	if r.err == nil && n == 0 {
-		r.fail(errors.New("there are no ids"))
-	}
-	for range n {
-		var id sealed.ID
-		copy(id[:], r.take(len(id)))
-		m.IDs = append(m.IDs, id)
-	}
-	return m
+func readID(r *reader) (id sealed.ID) {
+	copy(id[:], r.take(len(id)))
+	return id
 }

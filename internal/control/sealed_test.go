@@ -13,11 +13,11 @@ func TestSealedMessages(t *testing.T) {
 		payload []byte
 		want    any
 	}{
-		{AppendSealed(nil, IDSealedOpen, 1), SealedOpen{1}},
-		{AppendSealed(nil, IDSealedIDs, 1, ids...), SealedIDs{1, ids}},
-		{AppendSealed(nil, IDSealedIDs, 1<<32-1, most...), SealedIDs{1<<32 - 1, most}},
-		{AppendSealed(nil, IDSealedShut, 300), SealedShut{300}},
-		{AppendSealed(nil, IDSealedAsk, 300), SealedAsk{300}},
+		{AppendSealed(nil, IDSealedOpen, 1), Sealed{IDSealedOpen, 1, nil}},
+		{AppendSealed(nil, IDSealedIDs, 1, ids...), Sealed{IDSealedIDs, 1, ids}},
+		{AppendSealed(nil, IDSealedIDs, 1<<32-1, most...), Sealed{IDSealedIDs, 1<<32 - 1, most}},
+		{AppendSealed(nil, IDSealedShut, 300), Sealed{IDSealedShut, 300, nil}},
+		{AppendSealed(nil, IDSealedAsk, 300), Sealed{IDSealedAsk, 300, nil}},
 	} {
 		requireMessage(t, test.want, test.payload)
 	}
