@@ -5,18 +5,17 @@ import (
 	"reflect"
 )
 
-// array is the form of an array with one or more elements.
-type array struct {
-	elem   form
-	length int
-	raw    bool // each element is one byte, encoded as itself
+// sequence is part of the forms of arrays and slices: their elements, one after another.
+type sequence struct {
+	elem form
+	raw  bool // each element is one byte, encoded as itself
 }
 
-func (f *array) append(b []byte, v reflect.Value) (_ []byte, err error) {
-	if f.raw && v.CanAddr() {
+func (f *sequence) append(b []byte, v reflect.Value) (_ []byte, err error) {
+	if f.raw && (v.Kind() == reflect.Slice || v.CanAddr()) {
 		return append(b, v.Bytes()...), nil
 	}
-	for i := range f.length {
+	for i := range v.Len() {
 		if b, err = f.elem.append(b, v.Index(i)); err != nil {
 			return b, err
 		}
@@ -24,26 +23,41 @@ func (f *array) append(b []byte, v reflect.Value) (_ []byte, err error) {
 	return b, nil
 }
 
-func (f *array) read(b []byte, v reflect.Value) (_ []byte, err error) {
+// read reads n elements into v, which has so many, or steps over them when v is the zero Value.
+func (f *sequence) read(b []byte, v reflect.Value, n int) (_ []byte, err error) {
 	if f.raw {
-		first, rest, err := take(b, f.length)
+		first, rest, err := take(b, n)
 		if v.IsValid() {
 			copy(v.Bytes(), first)
 		}
 		return rest, err
 	}
-	for i := range f.length {
-		if b, err = f.elem.read(b, element(v, i)); err != nil {
+	for i := range n {
+		element := v
+		if v.IsValid() {
+			element = v.Index(i)
+		}
+		if b, err = f.elem.read(b, element); err != nil {
 			return nil, err
 		}
 	}
 	return b, nil
 }
 
-func (f *array) references(v reflect.Value, i int, visit func(int, uint64)) {
-	for k := range f.length {
+func (f *sequence) references(v reflect.Value, i int, visit func(int, uint64)) {
+	for k := range v.Len() {
 		f.elem.references(v.Index(k), i, visit)
 	}
+}
+
+// array is the form of an array with one or more elements.
+type array struct {
+	sequence
+	length int
+}
+
+func (f *array) read(b []byte, v reflect.Value) ([]byte, error) {
+	return f.sequence.read(b, v, f.length)
 }
 
 func (f *array) least() int     { return times(f.length, f.elem.least()) }

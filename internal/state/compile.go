@@ -148,9 +148,8 @@ func (c *compiler) array(t reflect.Type, path string, w *wants) (form, error) {
 	if t.Len() == 0 {
 		return nil, fmt.Errorf("%s: %v holds nothing; leave it out", path, t)
 	}
-	elem, err := c.form(t.Elem(), path+"[]", w)
-	_, raw := elem.(*octet)
-	return &array{elem: elem, length: t.Len(), raw: raw && isByte(t.Elem())}, err
+	elements, err := c.sequence(t, path, w)
+	return &array{elements, t.Len()}, err
 }
 
 func (c *compiler) list(t reflect.Type, path string, w *wants) (form, error) {
@@ -158,9 +157,15 @@ func (c *compiler) list(t reflect.Type, path string, w *wants) (form, error) {
 	if err != nil {
 		return nil, err
 	}
+	elements, err := c.sequence(t, path, w)
+	return &list{elements, t, bound}, err
+}
+
+// sequence makes the form of the elements of an array or slice.
+func (c *compiler) sequence(t reflect.Type, path string, w *wants) (sequence, error) {
 	elem, err := c.form(t.Elem(), path+"[]", w)
 	_, raw := elem.(*octet)
-	return &list{typ: t, elem: elem, bound: bound, raw: raw && isByte(t.Elem())}, err
+	return sequence{elem, raw && t.Elem().Kind() == reflect.Uint8}, err
 }
 
 func (c *compiler) record(t reflect.Type, path string, w *wants) (form, error) {
@@ -235,4 +240,3 @@ func refusal(t reflect.Type) string {
 func blank(f reflect.StructField) bool { return f.Name == "_" && f.Type == emptyType }
 
 func isFloat(t reflect.Type) bool { return t.Kind() == reflect.Float32 || t.Kind() == reflect.Float64 }
-func isByte(t reflect.Type) bool  { return t.Kind() == reflect.Uint8 }

@@ -25,14 +25,6 @@ type leaf struct{}
 
 func (leaf) references(reflect.Value, int, func(int, uint64)) {}
 
-// element returns element i of an array or slice to be read; the zero Value when none is.
-func element(v reflect.Value, i int) reflect.Value {
-	if v.IsValid() {
-		return v.Index(i)
-	}
-	return v
-}
-
 // endless is as large as the size of a form gets: sums and products of sizes are cut to it, so that they do not overflow; two of
 // it fit an int of 32 bits.
 const endless = 1 << 29

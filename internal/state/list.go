@@ -8,27 +8,16 @@ import (
 
 // list is the form of a slice with at most bound elements. An empty slice is read as nil.
 type list struct {
+	sequence
 	typ   reflect.Type
-	elem  form
 	bound int
-	raw   bool // each element is one byte, encoded as itself
 }
 
-func (f *list) append(b []byte, v reflect.Value) (_ []byte, err error) {
-	n := v.Len()
-	if err := within(n, f.bound, "elements"); err != nil {
+func (f *list) append(b []byte, v reflect.Value) ([]byte, error) {
+	if err := within(v.Len(), f.bound, "elements"); err != nil {
 		return b, err
 	}
-	b = binary.AppendUvarint(b, uint64(n))
-	if f.raw {
-		return append(b, v.Bytes()...), nil
-	}
-	for i := range n {
-		if b, err = f.elem.append(b, v.Index(i)); err != nil {
-			return b, err
-		}
-	}
-	return b, nil
+	return f.sequence.append(binary.AppendUvarint(b, uint64(v.Len())), v)
 }
 
 // next reads the number of elements. It is an error if rest is too short to hold them.
@@ -51,24 +40,7 @@ func (f *list) read(b []byte, v reflect.Value) ([]byte, error) {
 	case v.IsValid():
 		v.Set(reflect.MakeSlice(f.typ, n, n))
 	}
-	if f.raw {
-		if v.IsValid() {
-			copy(v.Bytes(), rest)
-		}
-		return rest[n:], nil
-	}
-	for i := range n {
-		if rest, err = f.elem.read(rest, element(v, i)); err != nil {
-			return nil, err
-		}
-	}
-	return rest, nil
-}
-
-func (f *list) references(v reflect.Value, i int, visit func(int, uint64)) {
-	for k := range v.Len() {
-		f.elem.references(v.Index(k), i, visit)
-	}
+	return f.sequence.read(rest, v, n)
 }
 
 func (*list) least() int { return 1 }
