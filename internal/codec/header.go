@@ -6,45 +6,20 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// lengthAt reads a header of one family of msgpack's. Its length has 4 bits behind the code short (or, if short is 0, 8 bits behind
-// code16-1), 16 bits or 32 bits. It refuses a length greater than the number of bytes left, because each element takes at least one.
-func lengthAt(b []byte, short, code16, code32 byte) (length int, rest []byte, err error) {
-	if len(b) == 0 {
-		return 0, nil, errShort
-	}
-	header := 1
-	switch c := b[0]; {
-	case short != 0 && c&0xf0 == short:
-	case short == 0 && c == code16-1:
-		header = 2
-	case c == code16:
-		header = 3
-	case c == code32:
-		header = 5
-	default:
-		return 0, nil, wrongCode(c, familyOf(code16))
-	}
-	if len(b) < header {
-		return 0, nil, errShort
-	}
-	length, rest = readLength(b)
-	if uint(length) > uint(len(rest)) { // an int of 32 bits may be negative
-		return 0, nil, fmt.Errorf("it claims a length of %d with %d bytes left", uint(length), len(rest))
-	}
-	return length, rest, nil
+// family is a family of msgpack's codes, for values that begin with a length.
+type family struct {
+	name           string
+	short, mask    byte // codes that hold the length, and the bits by which they are known; a mask of 0: there are none
+	code8          byte // before a length of 8 bits; 0 = there is none
+	code16, code32 byte // before one of 16 and of 32 bits
 }
 
-func familyOf(code16 byte) string {
-	switch code16 {
-	case msgpcode.Array16:
-		return "an array"
-	case msgpcode.Map16:
-		return "a map"
-	case msgpcode.Bin16:
-		return "bytes"
-	}
-	return "a string"
-}
+var (
+	arrayCodes  = family{"an array", msgpcode.FixedArrayLow, 0xf0, 0, msgpcode.Array16, msgpcode.Array32}
+	mapCodes    = family{"a map", msgpcode.FixedMapLow, 0xf0, 0, msgpcode.Map16, msgpcode.Map32}
+	stringCodes = family{"a string", msgpcode.FixedStrLow, 0xe0, msgpcode.Str8, msgpcode.Str16, msgpcode.Str32}
+	bytesCodes  = family{"bytes", 0, 0, msgpcode.Bin8, msgpcode.Bin16, msgpcode.Bin32}
+)
 
 // fits checks that n fits s; huge means that n is an unsigned number above the largest int64.
 func fits(s *schema, n int64, huge bool) error {

@@ -125,7 +125,7 @@ func (w *walk) composite(s *schema, depth int) error {
 }
 
 func (w *walk) slice(s *schema, depth int) error {
-	n, err := w.length(msgpcode.FixedArrayLow, msgpcode.Array16, msgpcode.Array32)
+	n, err := w.length(&arrayCodes)
 	if err == nil {
 		err = within(n, s.max, "elements")
 	}
@@ -139,7 +139,7 @@ func (w *walk) slice(s *schema, depth int) error {
 }
 
 func (w *walk) mapping(s *schema, depth int) error {
-	n, err := w.length(msgpcode.FixedMapLow, msgpcode.Map16, msgpcode.Map32)
+	n, err := w.length(&mapCodes)
 	if err == nil {
 		err = within(n, s.max, "entries")
 	}
@@ -250,7 +250,7 @@ func (w *walk) time() error {
 
 // bytes takes the byte string of s.
 func (w *walk) bytes(s *schema) error {
-	n, err := w.length(0, msgpcode.Bin16, msgpcode.Bin32)
+	n, err := w.length(&bytesCodes)
 	if err != nil {
 		return err
 	}
@@ -265,12 +265,9 @@ func (w *walk) bytes(s *schema) error {
 
 // text takes a string.
 func (w *walk) text(s *schema) error {
-	n, err := w.stringLen()
+	n, err := w.length(&stringCodes)
 	if err != nil {
 		return err
-	}
-	if n > len(w.b) {
-		return errShort
 	}
 	if err := s.holds(n); err != nil {
 		return err
@@ -281,30 +278,37 @@ func (w *walk) text(s *schema) error {
 	return w.take(n, w.spend(n))
 }
 
-func (w *walk) stringLen() (int, error) {
-	if c := w.b[0]; msgpcode.IsFixedString(c) {
-		w.b = w.b[1:]
-		return int(c & msgpcode.FixedStrMask), nil
-	}
-	return w.length(0, msgpcode.Str16, msgpcode.Str32)
-}
-
 // arrayLen takes the header of an array that must have want elements.
 func (w *walk) arrayLen(want int) error {
-	n, err := w.length(msgpcode.FixedArrayLow, msgpcode.Array16, msgpcode.Array32)
+	n, err := w.length(&arrayCodes)
 	if err == nil && n != want {
 		return fmt.Errorf("it holds %d elements instead of %d", n, want)
 	}
 	return err
 }
 
-// length takes a header; see lengthAt.
-func (w *walk) length(short, code16, code32 byte) (n int, err error) {
-	n, rest, err := lengthAt(w.b, short, code16, code32)
-	if err == nil {
-		w.b = rest
+// length takes a header. It refuses a length greater than the number of bytes left, because each element takes at least one.
+func (w *walk) length(f *family) (n int, err error) {
+	size := 1
+	switch c := w.b[0]; {
+	case f.mask != 0 && c&f.mask == f.short:
+	case c == f.code8 && c != 0:
+		size = 2
+	case c == f.code16:
+		size = 3
+	case c == f.code32:
+		size = 5
+	default:
+		return 0, wrongCode(c, f.name)
 	}
-	return n, err
+	if len(w.b) < size {
+		return 0, errShort
+	}
+	n, w.b = readLength(w.b)
+	if uint(n) > uint(len(w.b)) { // an int of 32 bits may be negative
+		return 0, fmt.Errorf("it claims a length of %d with %d bytes left", uint(n), len(w.b))
+	}
+	return n, nil
 }
 
 // take takes n bytes unless err is set.
