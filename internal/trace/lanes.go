@@ -1,5 +1,7 @@
 package trace
 
+import "slices"
+
 // maxLanes is how many slices of one kind may overlap in a track; the encoder draws further ones as instants.
 const maxLanes = 64
 
@@ -17,42 +19,26 @@ type lane struct {
 	until int64 // when the last slice ended, in ns of the trace's clock
 }
 
-// lane returns the place in l.all of a lane that is free at time from, -1 when maxLanes are taken. The caller opens a slice on it.
-func (e *encoder) lane(l *lanes, from int64) int {
-	for i := range l.all {
-		if free := &l.all[i]; !free.open && free.until <= from {
-			free.open = true
-			return i
-		}
-	}
-	if len(l.all) == maxLanes {
-		return -1
-	}
-	l.all = append(l.all, lane{track: e.id(), open: true})
-	e.declare(l.all[len(l.all)-1].track, l.parent, l.name)
-	return len(l.all) - 1
-}
-
 // idle reports whether no slice is open.
 func (l *lanes) idle() bool {
-	for i := range l.all {
-		if l.all[i].open {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(l.all, func(one lane) bool { return one.open })
 }
 
 // open begins a slice on a free lane and returns the lane's place. Without a free lane it begins an instant and returns -1. The caller
 // adds notes and calls end.
 func (e *encoder) open(l *lanes, at int64, name string) (place int) {
-	kind, track := uint64(sliceBegin), uint64(0)
-	if place = e.lane(l, at); place < 0 {
-		kind, track = instant, l.parent
-	} else {
-		track = l.all[place].track
+	place = slices.IndexFunc(l.all, func(one lane) bool { return !one.open && one.until <= at })
+	switch {
+	case place < 0 && len(l.all) == maxLanes:
+		e.begin(instant, l.parent, at, name)
+		return -1
+	case place < 0:
+		place = len(l.all)
+		l.all = append(l.all, lane{track: e.id()})
+		e.declare(l.all[place].track, l.parent, l.name)
 	}
-	e.begin(kind, track, at, name)
+	l.all[place].open = true
+	e.begin(sliceBegin, l.all[place].track, at, name)
 	return place
 }
 
