@@ -396,7 +396,7 @@ func (c *Conn) unsettled() bool {
 	case len(c.waiting.calls) > 0 || c.requests.asked.Len() > 0: // these end when their time is over
 		return true
 	}
-	return c.times.ask.NeedsDriving() || c.mail.in.Owed() > 0
+	return c.times.ask.NeedsDriving() || c.mail.in.Open() > 0
 }
 
 // call has the next Dispatch look at the connection, and wakes the world. Before Join it does nothing, because admit calls again: the inbox of a

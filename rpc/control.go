@@ -66,9 +66,9 @@ const controlReserve = 16
 
 // mail counts the messages of the game on a connection's control channel.
 type mail struct {
-	out   control.Outgoing // under the link's lock
-	in    control.Incoming // owned by the world's goroutine, like limit
-	limit budget.Bucket    // of Config.MessageRate
+	out   control.Mail  // under the link's lock
+	in    control.Mail  // owned by the world's goroutine, like limit
+	limit budget.Bucket // of Config.MessageRate
 }
 
 // SendMessage sends a message of the game to the other side's Config.OnMessage, reliably and in order with its other messages. It needs
@@ -97,7 +97,7 @@ func (c *Conn) SendMessage(id uint8, payload []byte) error {
 	if err := c.machine.Send(0, bunch.Reliable, control.AppendMessage(nil, control.Message{ID: id, Payload: payload})); err != nil {
 		return fmt.Errorf("rpc: message %d for %v: %w", id, c, err)
 	}
-	c.mail.out.Sent()
+	c.mail.out.Add()
 	return nil
 }
 
@@ -105,7 +105,7 @@ func (c *Conn) SendMessage(id uint8, payload []byte) error {
 func (c *Conn) onMessage(m control.Message) *CloseError {
 	w := c.world
 	switch {
-	case !c.mail.in.Receive():
+	case !c.mail.in.Add():
 		return violationf(ControlChannelMessageFail, "message %d arrived while %d were under way", m.ID, control.Window)
 	case w.config.OnMessage == nil:
 		c.dropMessage(drops.Message, m.ID, "Config.OnMessage is nil")
@@ -143,7 +143,7 @@ func (c *Conn) dropMessage(reason drops.Reason, id uint8, why string) {
 // takeMessages tells peers, at the pace of Config.MessageRate, that messages of theirs have run: then they may send as many more.
 func (w *World) takeMessages() {
 	for _, c := range w.frame.attended(w.announced) {
-		owed := c.mail.in.Owed()
+		owed := c.mail.in.Open()
 		if owed == 0 || !c.usable() {
 			continue
 		}
@@ -154,7 +154,7 @@ func (w *World) takeMessages() {
 		if t.Count == 0 {
 			continue
 		}
-		c.mail.in.Told(t)
+		c.mail.in.Taken(t)
 		c.sendControl(control.AppendTaken(nil, t))
 	}
 }

@@ -56,38 +56,29 @@ func parseMessage(r *reader) (m Message) {
 
 func parseTaken(r *reader) Taken { return Taken{int(r.positive(Window, "nothing was taken"))} }
 
-// Outgoing counts the messages of this side that no Taken has covered.
-type Outgoing struct{ open int }
+// Mail counts the messages of one direction that no Taken has covered, at either end.
+type Mail struct{ open int }
 
-// Full reports whether the window is full: the peer must send a Taken before another message may leave.
-func (o *Outgoing) Full() bool { return o.open >= Window }
+// Full reports whether the window is full: the next message needs a Taken before it.
+func (m *Mail) Full() bool { return m.open >= Window }
 
-// Sent counts a message that leaves.
-func (o *Outgoing) Sent() { o.open++ }
-
-// Taken makes room in the window. It returns false if the peer has taken more messages than it was sent.
-func (o *Outgoing) Taken(t Taken) bool {
-	if t.Count > o.open {
+// Add counts a message. It returns false, and does nothing, if that is beyond the window.
+func (m *Mail) Add() bool {
+	if m.Full() {
 		return false
 	}
-	o.open -= t.Count
+	m.open++
 	return true
 }
 
-// Incoming counts the peer's messages that this side has not reported by a Taken.
-type Incoming struct{ open int }
+// Open returns how many messages no Taken has covered yet.
+func (m *Mail) Open() int { return m.open }
 
-// Receive counts a message that has arrived. It returns false if the message is beyond the window.
-func (i *Incoming) Receive() bool {
-	if i.open >= Window {
+// Taken makes room in the window. It returns false, and does nothing, for a Taken of more messages than there are.
+func (m *Mail) Taken(t Taken) bool {
+	if t.Count > m.open {
 		return false
 	}
-	i.open++
+	m.open -= t.Count
 	return true
 }
-
-// Owed returns how many messages have arrived that no Taken has reported yet.
-func (i *Incoming) Owed() int { return i.open }
-
-// Told notes that a Taken has left.
-func (i *Incoming) Told(t Taken) { i.open -= t.Count }

@@ -22,20 +22,18 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestWindow: neither side counts more than there is.
+// TestWindow: neither end counts more than there is.
 func TestWindow(t *testing.T) {
-	var out Outgoing
-	var in Incoming
+	var m Mail
 	for range Window {
-		require.False(t, out.Full())
-		out.Sent()
-		require.True(t, in.Receive())
+		require.False(t, m.Full())
+		require.True(t, m.Add())
 	}
-	require.True(t, out.Full())
-	require.False(t, in.Receive())
-	require.Equal(t, Window, in.Owed())
-	in.Told(Taken{3})
-	require.True(t, out.Taken(Taken{3}))
-	require.False(t, out.Full())
-	require.False(t, out.Taken(Taken{Window - 2}))
+	require.True(t, m.Full())
+	require.False(t, m.Add())
+	require.Equal(t, Window, m.Open())
+	require.True(t, m.Taken(Taken{3}))
+	require.False(t, m.Full())
+	require.False(t, m.Taken(Taken{Window - 2}))
+	require.Equal(t, Window-3, m.Open())
 }
