@@ -284,3 +284,33 @@ func TestACrashKeepsNobodyOut(t *testing.T) {
 		}
 	}
 }
+
+// TestLoginsCostNoTokens: each login made a MAC of every token that the file holds, which took longer than the handshake once there were
+// some thousand.
+func TestLoginsCostNoTokens(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.txt")
+	token, err := Add(path, "ann")
+	require.NoError(t, err)
+	u, err := Open(path)
+	require.NoError(t, err)
+	for range 100 {
+		_, err := u.Identify([]byte(token), time.Now())
+		require.NoError(t, err)
+		_, err = u.Identify([]byte("a token that is not there"), time.Now())
+		require.ErrorIs(t, err, ErrToken)
+	}
+	require.EqualValues(t, 1, u.made.Load())
+
+	other, err := Add(path, "bob")
+	require.NoError(t, err)
+	_, err = u.Identify([]byte(other), time.Now())
+	require.NoError(t, err, "the file is read for each login")
+	_, err = Revoke(path, "ann", "")
+	require.NoError(t, err)
+	_, err = u.Identify([]byte(token), time.Now())
+	require.ErrorIs(t, err, ErrToken)
+	require.EqualValues(t, 3, u.made.Load())
+	require.NoError(t, os.Remove(path))
+	_, err = u.Identify([]byte(other), time.Now())
+	require.ErrorIs(t, err, os.ErrNotExist, "what it held lets nobody in")
+}

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -134,26 +135,27 @@ const editTime = 5 * time.Second
 // List returns the tokens of a file, in its order. A file with a wrong line it reads again once it has the lock that Add and Revoke hold while they
 // write: it may have seen half a line.
 func List(path string) ([]Token, error) {
-	_, tokens, err := read(path)
+	_, tokens, err := list(path)
+	return tokens, err
+}
+
+// list is List, and returns the text, too.
+func list(path string) (text string, tokens []Token, err error) {
+	text, tokens, err = read(path)
 	if err == nil || errors.Is(err, os.ErrNotExist) {
-		return tokens, err
+		return text, tokens, err
 	}
 	f, lockErr := files.Lock(path, editTime)
 	if lockErr != nil { // as who may only read it
-		return nil, err
+		return "", nil, err
 	}
 	defer f.Close()
-	_, tokens, err = read(path)
-	return tokens, err
+	return read(path)
 }
 
 // read returns a file's text and tokens, whoever writes to it meanwhile.
 func read(path string) (text string, tokens []Token, err error) {
-	b, err := os.ReadFile(path)
-	text = string(b)
-	if lines := strings.TrimRight(text, "\x00"); strings.HasSuffix(lines, "\n") {
-		text = lines // the rest is what some file systems leave, after a crash, of a line that was not yet on the disk
-	}
+	text, err = readText(path)
 	if err == nil {
 		tokens, err = parse(text)
 	}
@@ -161,6 +163,16 @@ func read(path string) (text string, tokens []Token, err error) {
 		return "", nil, fmt.Errorf("token file %s: %w", path, err)
 	}
 	return text, tokens, nil
+}
+
+// readText returns a file's text.
+func readText(path string) (text string, err error) {
+	b, err := os.ReadFile(path)
+	text = string(b)
+	if lines := strings.TrimRight(text, "\x00"); strings.HasSuffix(lines, "\n") {
+		text = lines // the rest is what some file systems leave, after a crash, of a line that was not yet on the disk
+	}
+	return text, err
 }
 
 // Add gives a user a new random token, makes the file at path when it is missing, and returns the token when the file
@@ -293,6 +305,16 @@ type Users struct {
 	// file, and the newest of each identity, or user, that Invite was called with. Guarded by mu.
 	codes map[string]code
 	mu    sync.Mutex
+
+	// known is what the file held when it was last read: a login reads it again, but works only for what has changed.
+	known atomic.Pointer[table]
+	made  atomic.Int64 // tables, for tests
+}
+
+// table has the user of each token's MAC in a text. It is never changed.
+type table struct {
+	text  string
+	users map[string]string
 }
 
 // Open reads the token file at path, which must be there.
@@ -455,9 +477,14 @@ func UserOf(identity string) string {
 	return user
 }
 
-// current returns the user of each token's MAC, as the file has them now.
+// current returns the user of each token's MAC, as the file has them now. It makes the MACs anew only when the file has another text: else
+// each login would cost as much as there are tokens.
 func (u *Users) current() (map[string]string, error) {
-	tokens, err := List(u.path)
+	known := u.known.Load()
+	if text, err := readText(u.path); err == nil && known != nil && text == known.text {
+		return known.users, nil
+	}
+	text, tokens, err := list(u.path)
 	if err != nil {
 		return nil, err
 	}
@@ -465,6 +492,8 @@ func (u *Users) current() (map[string]string, error) {
 	for _, t := range tokens {
 		users[mac(t.secret)] = t.User
 	}
+	u.made.Add(1)
+	u.known.Store(&table{text, users})
 	return users, nil
 }
 
