@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
@@ -309,7 +310,7 @@ func (w *World) admit(c *Conn) {
 	w.announced, c.admitted = append(w.announced, c), true
 	c.call() // the next Dispatch looks at what came before: while c waited in joining, nobody heard its calls
 	w.watchCalls(c)
-	w.log.Info("connected", "conn", c)
+	w.logs.Guest(slog.LevelInfo, logs.Joined, c.party(), "connected", "conn", c)
 	tellSealed(c)
 	c.trace.Joined(c.identity)
 	for _, hook := range w.extended.Joined {
@@ -370,7 +371,7 @@ func (w *World) expel(c *Conn) {
 	c.requests.end(nil, err)
 	w.background.jobs.End(&c.requests.running, c.party())
 	c.trace.Ended(err.Code.String())
-	w.log.Info("disconnected", "conn", c, "code", err.Code.String(), "reason", err.Reason, "remote", err.Remote)
+	w.logs.Guest(slog.LevelInfo, logs.Left, c.party(), "disconnected", "conn", c, "code", err.Code.String(), "reason", err.Reason, "remote", err.Remote)
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		w.game.Later(c, tasks.Doing{}, func() { c.endActor(channel) })
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"time"
 
@@ -91,7 +92,7 @@ func (c *Conn) arrivedAt(message *bunch.Message) time.Time {
 
 // violated closes a connection whose peer broke a rule, and logs it.
 func (w *World) violated(c *Conn, cause *CloseError) {
-	w.log.Warn("connection closed for a violation", "conn", c, "code", cause.Code.String(), "reason", cause.Reason)
+	w.logs.Guest(slog.LevelWarn, logs.Violated, c.party(), "connection closed for a violation", "conn", c, "code", cause.Code.String(), "reason", cause.Reason)
 	c.abort(cause)
 }
 

@@ -2,12 +2,14 @@ package rpc
 
 import (
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/internal/control"
 	"github.com/quivernet/quiver/internal/link"
+	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/pace"
 	"github.com/quivernet/quiver/internal/quicconn"
 	"github.com/quivernet/quiver/internal/sealed"
@@ -307,7 +309,7 @@ func (s *sealedCarrier) maintain() {
 	state := carrier.State()
 	if state != s.state {
 		s.state = state
-		s.conn.world.log.Info("sealed carrier is "+state.String(), "conn", s.conn, "instance", s.instances.Newest())
+		s.conn.world.logs.Guest(slog.LevelInfo, logs.Carried, s.conn.party(), "sealed carrier is "+state.String(), "conn", s.conn, "instance", s.instances.Newest())
 	}
 	if state == sealed.Open {
 		s.instances.Opened()
@@ -436,7 +438,7 @@ func tellSealed(c *Conn) {
 	if c.peerSeals {
 		here, there = there, here
 	}
-	c.world.log.Info("QUIC carries all: the "+here+" has rpc.Config.Sealed, and the "+there+" has not; set it at both", "conn", c)
+	c.world.logs.Guest(slog.LevelInfo, logs.Carried, c.party(), "QUIC carries all: the "+here+" has rpc.Config.Sealed, and the "+there+" has not; set it at both", "conn", c)
 }
 
 // carrier says, for a table, which carrier carries, and why.

@@ -50,10 +50,11 @@ const (
 	causes
 )
 
-// strangers holds a gate for each cause.
+// strangers holds a gate for each cause, and what clients that have joined have had.
 type strangers struct {
-	mu    sync.Mutex // guards gates, and is taken last
-	gates [causes]Gate
+	mu     sync.Mutex // guards the others, and is taken last
+	gates  [causes]Gate
+	guests [deeds]guests
 }
 
 // Stranger logs what unknown clients do: a warning, unless honest ones do it, too. If a record with the same cause was written within the last
@@ -73,4 +74,45 @@ func (s *Set) Stranger(of Cause, message string, args ...any) {
 		level = slog.LevelInfo
 	}
 	s.All.Log(context.Background(), level, message, args...)
+}
+
+// Deed is something that clients which have joined can make a world log again and again.
+type Deed uint8
+
+const (
+	Joined   Deed = iota // a client has joined
+	Left                 // its connection has ended
+	Violated             // it broke a rule
+	Carried              // its sealed carrier has another state, or there is none
+	deeds
+)
+
+const (
+	// guestLines is how many records of a deed one party has in a minute, and allLines how many all have: enough for those of a server that
+	// begins anew, and too few to fill a disk.
+	guestLines = 20
+	allLines   = 300
+)
+
+// guests counts the records of one deed in a minute. The zero guests is ready to use.
+type guests struct {
+	begun  time.Time // the minute
+	lines  int
+	of     map[any]int // lines, by party
+	hidden int         // records that were not written, since the last that was
+}
+
+// pass reports whether a record about a party may be written now. hidden is the number of records that were not, since the last one.
+func (g *guests) pass(party any, now time.Time) (hidden int, ok bool) {
+	if since := now.Sub(g.begun); since >= time.Minute || since < 0 {
+		g.begun, g.lines, g.of = now, 0, make(map[any]int)
+	}
+	if g.lines >= allLines || g.of[party] >= guestLines {
+		g.hidden++
+		return 0, false
+	}
+	g.lines++
+	g.of[party]++
+	hidden, g.hidden = g.hidden, 0
+	return hidden, true
 }

@@ -32,3 +32,30 @@ func TestGatesAreApart(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, 2, hidden)
 }
+
+// TestGuests: a party that does something again and again has few records in a minute and leaves others theirs, and all have no more than a
+// disk takes. What is not written is counted.
+func TestGuests(t *testing.T) {
+	var g guests
+	now := time.Unix(1000, 0)
+	pass := func(party any) string {
+		hidden, ok := g.pass(party, now)
+		return fmt.Sprint(hidden, ok)
+	}
+	for range guestLines {
+		require.Equal(t, "0 true", pass("a"))
+	}
+	for range 5 {
+		require.Equal(t, "0 false", pass("a"))
+	}
+	require.Equal(t, "5 true", pass("b"))
+	for i := range 2 * allLines {
+		pass(i)
+	}
+	require.Equal(t, allLines, g.lines)
+	require.Len(t, g.of, allLines-guestLines+1)
+	now = now.Add(time.Minute)
+	require.Equal(t, fmt.Sprint(allLines+guestLines+1, " true"), pass("a"))
+	now = now.Add(-time.Hour)
+	require.Equal(t, "0 true", pass("a"), "the clock was set back")
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // Category is what a record is about.
@@ -77,6 +78,21 @@ func (s *Set) Failed(rpc fmt.Stringer, err error) {
 	if log := s.Debug(Reliable); log != nil {
 		log.Debug("call failed", "rpc", rpc.String(), "error", err)
 	}
+}
+
+// Guest logs what a client that has joined did, unless its party, or all clients, have had enough records of that in this minute: then it
+// only counts this one. It is safe from any goroutine.
+func (s *Set) Guest(level slog.Level, of Deed, party any, message string, args ...any) {
+	s.strangers.mu.Lock()
+	hidden, ok := s.strangers.guests[of].pass(party, time.Now())
+	s.strangers.mu.Unlock()
+	if !ok {
+		return
+	}
+	if hidden > 0 {
+		args = append(args, "hidden", hidden)
+	}
+	s.All.Log(context.Background(), level, message, args...)
 }
 
 // SetLevel sets the level of categories from now on, by their names; without one that of all records, but for the categories
