@@ -78,6 +78,9 @@ func (a *answer) accept(pipe *rpc.Actor, now time.Time) error {
 // grant gives credit, or reports progress, if that is due. The caller holds the lock.
 func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	in, s := a.in, a.in.peer.streams
+	if moved := a.credit.due() || a.credit.consumed != a.credit.reported; moved && !a.renew() {
+		return false, nil // its sender waits for memory
+	}
 	limit, due := a.credit.next(now, func() time.Duration { return s.pace(in.peer.conn) }, a.lend)
 	if !due {
 		return false, nil
@@ -93,6 +96,20 @@ func (a *answer) lend(n int64) bool {
 		return false
 	}
 	a.promised += memory
+	return true
+}
+
+// renew has the memory promised anew that takeBack gave back, if there is so much again. It reports whether all credit is covered. The caller
+// holds the lock.
+func (a *answer) renew() bool {
+	lacks := heldBytes(a.credit.ahead) - a.promised
+	if !a.replied || lacks <= 0 {
+		return true
+	}
+	if !a.in.peer.account.Promise(lacks) {
+		return false
+	}
+	a.promised += lacks
 	return true
 }
 

@@ -3,6 +3,7 @@ package stream
 import (
 	"fmt"
 	"sync"
+	"time"
 )
 
 // arrival holds the parts of an incoming transfer that the writer has not taken, and the sender's end message. The world's goroutine adds
@@ -14,6 +15,7 @@ type arrival struct {
 	parts   assembly
 	tail    *end  // the end message; nil until it comes
 	taken   int64 // memory in bytes of blocks that the writer took and that are not consumed yet
+	usage   usage // of the credit
 
 	early int64 // bytes that came before this end sent its answer, a part of receiver.early; owned by the world's goroutine
 }
@@ -65,10 +67,12 @@ func (a *arrival) uncountEarly() {
 // charge adds a part and charges its memory. When the budget has no room for it, the transfer is refused. The caller holds the lock.
 func (a *arrival) charge(p part) error {
 	peer := a.in.peer
-	before := a.parts.held
+	before, next := a.parts.held, a.parts.next
 	if err := a.parts.add(p); err != nil {
 		return err
 	}
+	a.usage.move(time.Now(), next, a.parts.next)
+	a.in.answer.renew()
 	more := a.parts.held - before
 	if more > 0 && peer.receiver.hold(more) {
 		return nil
@@ -78,6 +82,13 @@ func (a *arrival) charge(p part) error {
 		a.in.finishLocked(peer.receiver.noMemory())
 	}
 	return nil
+}
+
+// stuck reports whether the sender owes what the transfer waits for, and has brought less of it lately than the memory that waits with it. It
+// returns since when nothing has come. The caller holds the lock.
+func (a *arrival) stuck(now time.Time) (since time.Time, stuck bool) {
+	recent := a.usage.recent(now, a.parts.next)
+	return a.usage.moved, a.in.waitsForSender() && (recent == 0 || recent < a.parts.held)
 }
 
 // resume drops the parts below offset, which are stored already. The caller holds the lock.

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"math"
 	"time"
 
 	"github.com/quivernet/quiver/internal/slices"
@@ -82,4 +83,47 @@ func (c *credit) grow(lend func(bytes int64) bool) {
 	if lend(more) {
 		c.ahead += more
 	}
+}
+
+// idleTime is how long a sender may do nothing with what it was given before others, if they need it, get it.
+const idleTime = 30 * time.Second
+
+// usage tells how much of its credit a sender needs: what has come in order in the last one to two idleTimes. Of a transfer that has just
+// begun nobody knows. incoming.mu guards it.
+type usage struct {
+	moved time.Time // when something came in order for the last time, or when the transfer began
+
+	// The windows, of idleTime at least.
+	mark   time.Time // when the running one began
+	at     int64     // offset where it began
+	before int64     // bytes that came in the one before
+}
+
+func newUsage(now time.Time) usage { return usage{moved: now, mark: now, before: math.MaxInt64 / 2} }
+
+// move notes that the content in order ended at one offset, and now ends at another.
+func (u *usage) move(now time.Time, from, to int64) {
+	if to > from {
+		u.roll(now, from)
+		u.moved = now
+	}
+}
+
+// recent returns how many bytes have come lately, given where the content in order ends.
+func (u *usage) recent(now time.Time, end int64) int64 {
+	u.roll(now, end)
+	return u.before + end - u.at
+}
+
+// roll begins another window when the running one is over. What it brought came in its first idleTime, else another one would run.
+func (u *usage) roll(now time.Time, end int64) {
+	lasted := now.Sub(u.mark)
+	if lasted < idleTime {
+		return
+	}
+	u.before = end - u.at
+	if lasted >= 2*idleTime {
+		u.before = 0
+	}
+	u.mark, u.at = now, end
 }

@@ -403,3 +403,113 @@ func (n *network) attach(server, client *rpc.World) (near, far *rpc.Conn) {
 func (n *network) deafen(w *rpc.World, p *Peer) {
 	n.do(w, func() { p.sender.lastID = 1 << 60 })
 }
+
+// TestIdleTransfersLeaveRoom: peers of many accounts begin transfers and send nothing, or what cannot be used, for ever. They had all memory
+// for as long as they were connected.
+func TestIdleTransfersLeaveRoom(t *testing.T) {
+	const peers = 40
+	begin := func(h *hostile) {
+		for range 4 {
+			h.header(kindBlob, save.name, 0)
+		}
+	}
+	for _, row := range []struct {
+		name   string
+		first  func(h *hostile)
+		answer func(h *hostile) // once the headers were answered
+		drip   bool
+	}{
+		{"nothing but headers", begin, func(*hostile) {}, false},
+		{"a byte now and then", begin, func(*hostile) {}, true},
+		{"all but the first bytes", begin, func(h *hostile) {
+			for id := range uint64(4) {
+				for place := range int64(3) {
+					h.part(1+id, 1+place, 16_000)
+				}
+			}
+		}, true},
+		{"parts without a header", func(h *hostile) {
+			for id := range uint64(4) {
+				for place := range int64(30) {
+					h.part(1+id, place, 8200)
+				}
+			}
+		}, func(*hostile) {}, false},
+		{"slices of chunks that never become whole", func(h *hostile) {
+			for id := range uint16(200) {
+				h.slice(id, chunk.MaxSlices)
+			}
+		}, func(*hostile) {}, false},
+		{"repair slices", func(h *hostile) {
+			for id := range uint16(200) {
+				for index := range maxParity {
+					h.repair(id, maxParity, index)
+				}
+			}
+		}, func(*hostile) {}, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newSiege(t, Config{MaxMemory: 16 << 20}, peers)
+				save.Handle(n.streams, func(in *IncomingBlob) { go func() { _, _ = io.Copy(io.Discard, in) }() })
+				got := n.take()
+				n.attack(func(_ int, h *hostile) { row.first(h) })
+				n.attack(func(_ int, h *hostile) { row.answer(h) })
+				_, peer := n.join()
+				data := content(5 << 20)
+				require.ErrorIs(t, honest.Send(t.Context(), peer, bytes.NewReader(data), int64(len(data))), ErrRejected, "there is no room")
+				for i := range 8 {
+					time.Sleep(idleTime / 4)
+					if row.drip {
+						n.attack(func(_ int, h *hostile) { h.drip(int64(i)) })
+					}
+				}
+				require.NoError(t, honest.Send(t.Context(), peer, bytes.NewReader(data), int64(len(data))))
+				require.True(t, bytes.Equal(data, <-got))
+				n.end()
+			})
+		})
+	}
+}
+
+// TestPausedSendersGoOn: transfers that stand still for long go on, whether others took what was promised to them or not, while there is room.
+func TestPausedSendersGoOn(t *testing.T) {
+	const senders = 10
+	for _, taken := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newSiege(t, Config{MaxMemory: 16 << 20}, 0)
+			got, data := n.take(), content(300_000)
+			var gates []*io.PipeWriter
+			sent := make(chan error, senders)
+			for range senders {
+				from, gate := io.Pipe()
+				gates = append(gates, gate)
+				_, peer := n.join()
+				go func() { sent <- honest.Send(t.Context(), peer, from, int64(len(data))) }()
+				_, err := gate.Write(data[:100_000])
+				require.NoError(t, err)
+			}
+			time.Sleep(3 * idleTime)
+			if free := n.streams.memory.Free(); taken {
+				n.do(n.world, func() { n.streams.takeBack(time.Now()) })
+				require.Greater(t, n.streams.memory.Free(), free)
+			}
+			for range senders {
+				go func() { _, _ = gates[0].Write(data[100_000:]) }()
+				require.NoError(t, <-sent)
+				require.True(t, bytes.Equal(data, <-got))
+				gates = gates[1:]
+			}
+			n.end()
+		})
+	}
+}
+
+// drip sends the next byte of each transfer.
+func (h *hostile) drip(at int64) {
+	for id := range h.ids {
+		if m := (part{id: 1 + id, offset: at, data: []byte{1}}); h.mayLeave(m) {
+			h.receiver.onPart(append(appendPartHeader(nil, m), m.data...))
+		}
+	}
+}

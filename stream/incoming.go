@@ -82,6 +82,7 @@ func newIncoming(p *Peer, id uint64) *incoming {
 	in.arrival.in, in.delivery.in, in.answer.in = in, in, in
 	in.arrival.changed.L, in.delivery.ready.L = &in.mu, &in.mu
 	in.arrival.parts.limit = p.streams.config.early()
+	in.arrival.usage = newUsage(time.Now())
 	return in
 }
 
@@ -164,6 +165,45 @@ func (in *incoming) finishLocked(err error) {
 func (in *incoming) withdraw() {
 	in.peer.account.Withdraw(in.answer.promised)
 	in.answer.promised = 0
+}
+
+// waitsForSender reports whether the transfer goes on as soon as its sender sends what it may: neither the store nor the application holds it
+// up. The caller holds the lock.
+func (in *incoming) waitsForSender() bool {
+	return !in.finished && (in.answer.replied || !in.known) && len(in.arrival.parts.ready) == 0 && len(in.delivery.pieces) == 0
+}
+
+// takeBack gives back the memory that was promised for credit that the sender has not used lately. When it does use that, renew has the
+// memory promised anew, if there is some then. It reports whether the transfer is stuck, and since when.
+func (in *incoming) takeBack(now time.Time) (since time.Time, stuck bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.waitsForSender() {
+		return since, false
+	}
+	needs := int64(0)
+	if recent := in.arrival.usage.recent(now, in.arrival.parts.next); recent > 0 {
+		needs = heldBytes(min(recent, in.answer.credit.ahead))
+	}
+	if over := in.answer.promised - needs; over > 0 {
+		in.peer.account.Withdraw(over)
+		in.answer.promised = needs
+	}
+	return in.arrival.stuck(now)
+}
+
+// holds returns how much of the account is charged for what the transfer holds.
+func (in *incoming) holds() int64 {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return incomingBytes + in.arrival.parts.held + in.arrival.taken + in.delivery.borrowed
+}
+
+// evict ends a transfer that is stuck, for others need its memory.
+func (in *incoming) evict(idle time.Duration) {
+	in.finish(fmt.Errorf("%w: nothing that can be used has come for %v, and others need its part of stream.Config.MaxMemory, %d bytes",
+		ErrRejected, idle, in.peer.streams.config.maxMemory()))
+	in.withdraw()
 }
 
 // heard returns the number of bytes that have come over the transfer's connection, from which the writer of another transfer tells

@@ -42,6 +42,8 @@ type Streams struct {
 	lastTick time.Time     // when the newest tick began
 	tickEnds time.Time     // when that tick must end; zero = it has found nothing to do so far
 	interval time.Duration // between ticks, for pace and the queues of routes
+	sought   time.Time     // when those that are stuck were last looked for
+	stuck    []stalled     // who was found, the longest first
 }
 
 // topic is a declared name that has a handler here.
@@ -223,6 +225,61 @@ func (s *Streams) wake() {
 	if s.awake.CompareAndSwap(false, true) {
 		extend.Wake(s.world)
 	}
+}
+
+// lookForStuck is how long what was found about those that use little of their memory is good for.
+const lookForStuck = 100 * time.Millisecond
+
+// makeRoom takes from all transfers, while the kept half of the memory is in use, what they have not used lately, and ends those that are stuck,
+// the longest first, while less is left than a connection may always have.
+func (s *Streams) makeRoom(now time.Time) {
+	if s.memory.Free() >= s.config.maxMemory()/2 {
+		return
+	}
+	if now.Sub(s.sought) >= lookForStuck {
+		s.takeBack(now)
+	}
+	for len(s.stuck) > 0 && s.crowded() {
+		who := s.stuck[0].hoarder
+		s.stuck = s.stuck[1:]
+		if since, stuck := who.takeBack(now); stuck {
+			who.evict(now.Sub(since).Round(time.Second))
+		}
+	}
+}
+
+// crowded reports whether less memory is left than a connection may always have.
+func (s *Streams) crowded() bool {
+	return s.memory.Free() < min(s.config.terms().Floor, s.config.maxMemory()/4)
+}
+
+// takeBack notes who is stuck, when it has taken from all what they have not used lately.
+func (s *Streams) takeBack(now time.Time) {
+	s.sought, s.stuck = now, nil
+	note := func(who hoarder) {
+		if since, stuck := who.takeBack(now); stuck {
+			s.stuck = append(s.stuck, stalled{who, since})
+		}
+	}
+	for _, p := range s.joined {
+		note(&p.receiver)
+		for _, in := range p.receiver.receiving {
+			note(in)
+		}
+	}
+	slices.SortFunc(s.stuck, func(a, b stalled) int { return a.since.Compare(b.since) })
+}
+
+// hoarder is what may hold memory that others need: a transfer, or a peer with slices of chunks that do not become whole.
+type hoarder interface {
+	takeBack(now time.Time) (since time.Time, stuck bool)
+	evict(idle time.Duration)
+}
+
+// stalled is a hoarder whose peer has not gone on since then.
+type stalled struct {
+	hoarder
+	since time.Time
 }
 
 // handle makes t the topic with that name.

@@ -184,8 +184,8 @@ func (r *receiver) noMemory() error {
 	return fmt.Errorf("%w: the transfers of all peers fill stream.Config.MaxMemory, %d bytes", ErrRejected, r.peer.streams.config.maxMemory())
 }
 
-// reserve makes the account promise memory for the first credit of a transfer. When there is not enough, it takes back what nobody needs, and
-// halves the credit until the account agrees. It reports false when not even minPending is left.
+// reserve makes the account promise memory for the first credit of a transfer. When there is not enough, it takes back what nobody needs, ends
+// transfers that are stuck, and halves the credit until the account agrees. It reports false when not even minPending is left.
 func (r *receiver) reserve(in *incoming) bool {
 	ahead := r.peer.streams.config.firstCredit(r.peer.streams.memory.Free())
 	if h := &in.header; h.kind == kindBlob && h.size >= 0 {
@@ -196,6 +196,7 @@ func (r *receiver) reserve(in *incoming) bool {
 		case first:
 			r.peer.slices.shrink()
 			r.withdrawFailed()
+			r.peer.streams.makeRoom(time.Now())
 		case ahead <= minPending:
 			return false
 		default:
@@ -204,6 +205,39 @@ func (r *receiver) reserve(in *incoming) bool {
 	}
 	in.answer.reserved, in.answer.promised = ahead, heldBytes(ahead)
 	return true
+}
+
+// idleChunks is how much memory the machine of slices may have of a connection that sends nothing whole: more than its records.
+const idleChunks = 4 * minPending
+
+// takeBack gives back repair slices that wait for nothing, and reports whether the machine of slices still has more memory than the peer has
+// lately sent in it.
+func (r *receiver) takeBack(now time.Time) (since time.Time, stuck bool) {
+	s := r.peer.slices
+	keeps := func() bool { return r.chunks() > max(idleChunks, s.usage.recent(now, s.handed)) }
+	if !keeps() {
+		return since, false
+	}
+	s.yield()
+	return s.usage.moved, keeps()
+}
+
+// chunks returns how much of the account is charged for what the machine of slices holds.
+func (r *receiver) chunks() int64 {
+	sums, _ := r.peer.account.Charge()
+	held := sums.Held + sums.Borrowed
+	for _, in := range r.receiving {
+		held -= in.holds()
+	}
+	return held
+}
+
+// evict closes the connection of a peer whose slices become nothing whole: they cannot be dropped, for it does not send again what was acked.
+func (r *receiver) evict(idle time.Duration) {
+	r.peer.fail(fmt.Errorf("stream: nothing whole has come of slices for %v, and others need their part of stream.Config.MaxMemory, %d bytes",
+		idle, r.peer.streams.config.maxMemory()))
+	r.peer.account.Close()
+	r.peer.slices.discard()
 }
 
 // withdrawFailed takes back the credit of transfers that have failed, which take no more; this end has yet to say so to the sender.
@@ -252,6 +286,9 @@ func (r *receiver) onPart(message []byte) {
 		if in = r.expect(p.id); in == nil {
 			return
 		}
+	}
+	if r.peer.streams.crowded() {
+		r.peer.streams.makeRoom(time.Now())
 	}
 	if err := in.arrival.add(p); err != nil {
 		r.peer.violate("transfer %d: %v", p.id, err)

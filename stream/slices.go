@@ -17,10 +17,13 @@ type sliceRoute struct {
 	link  *sliceLink
 	queue time.Duration // how long the unsent slices may take to leave; each tick sets it
 	ended bool          // the machine was told that no part will follow
+
+	handed int64 // bytes of messages that the machine has handed over
+	usage  usage // of the machine's memory for them
 }
 
 func newSliceRoute(conn *rpc.Conn) *sliceRoute {
-	return &sliceRoute{conn: conn, link: sliceLinkOf(conn)}
+	return &sliceRoute{conn: conn, link: sliceLinkOf(conn), usage: newUsage(time.Now())}
 }
 
 // sliceLinkOf returns the machine that Install has added to each connection.
@@ -64,6 +67,12 @@ func (s *sliceRoute) end(ended bool) {
 // shrink frees the memory that the machine keeps for messages to come.
 func (s *sliceRoute) shrink() { extend.Drive(s.conn, func() { s.link.Shrink() }) }
 
+// discard frees what the peer has sent, when its connection ends.
+func (s *sliceRoute) discard() { extend.Drive(s.conn, func() { s.link.Discard() }) }
+
+// yield frees, too, what the peer sends again.
+func (s *sliceRoute) yield() { extend.Drive(s.conn, func() { s.link.Yield() }) }
+
 // received calls handle, which must not keep it, with each message that has arrived.
 func (s *sliceRoute) received(handle func(message []byte)) {
 	if !s.link.news.Swap(false) {
@@ -72,6 +81,8 @@ func (s *sliceRoute) received(handle func(message []byte)) {
 	var batch [][]byte
 	extend.Drive(s.conn, func() { batch = s.link.Take() })
 	for _, message := range batch {
+		s.usage.move(time.Now(), s.handed, s.handed+int64(len(message)))
+		s.handed += int64(len(message))
 		s.link.Release(message)
 		handle(message)
 	}

@@ -186,6 +186,14 @@ func (in *inbox) giveBack(whole [][]byte) {
 	}
 }
 
+// discard forgets all, and charges nobody for it.
+func (in *inbox) discard() {
+	in.memory = chunkMemory{account: in.memory.account}
+	in.acks = ackTimer{pace: in.acks.pace}
+	in.restorer = restorer{restored: in.restorer.restored}
+	in.messages, in.open = nil, 0
+}
+
 // trim gives up spare memory.
 func (in *inbox) trim() {
 	in.memory.trim(in.open)

@@ -398,6 +398,12 @@ func (m *Machine) GiveBack(messages [][]byte) { m.in.giveBack(messages) }
 // Shrink gives up the spare memory that is kept for later messages of the peer.
 func (m *Machine) Shrink() { m.in.trim() }
 
+// Yield gives up what Shrink does, and the repair slices that wait: the peer sends again what they would restore.
+func (m *Machine) Yield() { m.in.makeRoom(true) }
+
+// Discard forgets all that the peer has sent. The account must be closed, so that what still comes is refused: the connection ends.
+func (m *Machine) Discard() { m.in.discard() }
+
 // Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats {
 	return Stats{
