@@ -483,9 +483,9 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// TestEscalationNamesTheMethod: the report of a state that lasted too long names a method, even if its calls have ended, or began before
-// blameTime, or the client has left.
-func TestEscalationNamesTheMethod(t *testing.T) {
+// TestEscalationNamesTheMethods: the report of an escalation names the method that went on and the one that led into the state, even if the
+// calls of that have ended, or began before blameTime, or the client has left meanwhile.
+func TestEscalationNamesTheMethods(t *testing.T) {
 	profile := plain()
 	profile.States[2].Period, profile.States[2].Window = Load{Calls: 30}, 8*time.Second
 	for _, leaves := range []bool{false, true} {
@@ -512,9 +512,10 @@ func TestEscalationNamesTheMethod(t *testing.T) {
 				require.True(t, r.Kick)
 				reason = r.Reason
 			}
+			s.calls(p, "A.Other", 4) // a second's share of 30 in 8 s
 		}
-		require.Contains(t, reason, "AutoEscalate")
-		require.Contains(t, reason, "A.Often")
+		require.Equal(t, `"Burst" went on for 4s (States[2].AutoEscalate) with A.Other: 16 calls; it began with 30 calls within 8s (States[2].Period.Calls), `+
+			"most of A.Often", reason)
 	}
 }
 

@@ -14,7 +14,9 @@ type Method struct {
 	recent Load  // load since the second from
 	from   int64 // at most blameTime ago
 
-	inState Load   // load during the peer's state number visit
+	// Since the peer's state number visit began:
+	inState Load
+	blocked int    // calls
 	visit   uint64 // see Peer.visit
 
 	ran   Load      // load of the calls that ran in the RepeatWindow
@@ -41,7 +43,7 @@ func (p *Peer) Method(name string) *Method {
 
 func (m *Method) add(second int64, visit uint64, load Load) {
 	if m.visit != visit {
-		m.inState, m.visit = Load{}, visit
+		m.inState, m.blocked, m.visit = Load{}, 0, visit
 	}
 	m.inState.add(load)
 	if second-m.from >= blameTime {
@@ -66,25 +68,33 @@ func (p *Peer) blocks(m *Method, bytes int) bool {
 	return false
 }
 
-// most names the method with the greatest load of a kind, and that load.
-func (p *Peer) most(kind string) string {
-	var top *Method
+// most returns the method with the greatest load of a kind, nil when there is none.
+func (p *Peer) most(kind string) (top *Method) {
 	for _, m := range p.methods {
 		if p.second-m.from < blameTime && !m.exempt && (top == nil || m.recent.more(kind, top.recent)) {
 			top = m
 		}
 	}
-	if top == nil {
-		return ""
-	}
-	return fmt.Sprintf("; most is of %s: %s in %d s", top.name, top.recent.of(kind), p.second-top.from+1)
+	return top
 }
 
-// blamed returns the method with the greatest load of the kind that led into the state, counted since then or, if that is 0 for all, in
-// the state before. It returns nil when no load was counted.
+// recently names a method that most has returned, and its load until a second.
+func (m *Method) recently(kind string, second int64) string {
+	if m == nil {
+		return ""
+	}
+	return fmt.Sprintf("; most is of %s: %s in %d s", m.name, m.recent.of(kind), second-m.from+1)
+}
+
+// blamed returns the method of which the state has blocked the most calls or, if it has blocked none, that with the greatest load of the
+// kind that was reached last, both counted since the state began or, without any load since, in the state before. It returns nil when no
+// load was counted.
 func (p *Peer) blamed() (top *Method) {
 	for _, m := range p.methods {
-		if !m.exempt && (top == nil || m.visit > top.visit || m.visit == top.visit && m.inState.more(p.kind, top.inState)) {
+		if m.exempt || top != nil && m.visit < top.visit {
+			continue
+		}
+		if top == nil || m.visit > top.visit || m.blocked > top.blocked || m.blocked == top.blocked && m.inState.more(p.kind, top.inState) {
 			top = m
 		}
 	}
@@ -94,10 +104,13 @@ func (p *Peer) blamed() (top *Method) {
 // mostInState names the method that blamed returns.
 func (p *Peer) mostInState() string {
 	top := p.blamed()
-	if top == nil {
+	switch {
+	case top == nil:
 		return ""
+	case top.blocked > 0:
+		return fmt.Sprintf(" with %s: %d calls, %d of them blocked", top.name, top.inState.Calls, top.blocked)
 	}
-	return fmt.Sprintf("; most is of %s: %s", top.name, top.inState.of(p.kind))
+	return fmt.Sprintf(" with %s: %s", top.name, top.inState.of(p.kind))
 }
 
 // shorten drops all methods but the one that blamed returns, because the peer has left.

@@ -14,9 +14,9 @@ type Peer struct {
 
 	state     int
 	earned    [maxStates]int64 // by state: the last second in which a quota of it was reached, or its limits blocked a call
-	steady    int64            // the second since which each second has earned the state
 	visit     uint64           // number of states that the peer was in before this one
-	kind      string           // kind of the quota whose reaching led into the state
+	kind      string           // kind of the quota that was reached last
+	cause     string           // which quota led into the state, or into that from which it escalated
 	tolerated int64            // the second from which the time of handlers counts, after the last tolerated join
 
 	frame   uint64 // number of the frame that inFrame counts
@@ -25,6 +25,13 @@ type Peer struct {
 	history [maxWindow]record // load of the last seconds, by second modulo maxWindow
 	// The least load that leads into a higher state: within this frame, and within the rest of the current second.
 	frameBound, secondBound Load
+
+	// What came since the state began, which AutoEscalate counts.
+	began      int64  // the second in which the state began
+	beganFrame uint64 // and the frame
+	fresh      record // load of the current second
+	blocked    bool   // a call was blocked in the current second
+	busy       int64  // number of seconds in which the peer went on
 
 	methods []*Method
 	report  *Report // a change that Report has not returned yet
@@ -47,7 +54,7 @@ type Report struct {
 
 // newPeer returns a peer whose states have all cooled off.
 func newPeer(d *Detector, identity string) *Peer {
-	p := &Peer{detector: d, identity: identity, second: d.second, steady: d.second, tolerated: math.MinInt64 / 2}
+	p := &Peer{detector: d, identity: identity, second: d.second, tolerated: math.MinInt64 / 2}
 	for i := range p.earned {
 		p.earned[i] = math.MinInt64 / 2
 	}
@@ -64,7 +71,8 @@ func (p *Peer) Call(m *Method, bytes int) bool {
 	if m.exempt || m.unblocked || !p.blocks(m, bytes) {
 		return true
 	}
-	p.earned[p.state] = p.second
+	p.earned[p.state], p.blocked = p.second, true
+	m.blocked++
 	return false
 }
 
@@ -109,6 +117,7 @@ func (p *Peer) use(m *Method, load Load) {
 		p.inFrame.add(load)
 	}
 	now.add(load)
+	p.fresh.add(load)
 	m.add(p.second, p.visit, load)
 	if _, ok := p.frameBound.reached(p.inFrame); ok {
 		p.escalate()
@@ -124,6 +133,9 @@ func (p *Peer) catchUp() {
 		return
 	}
 	p.history[p.second%maxWindow].frame.peak(p.inFrame)
+	if p.frame != p.beganFrame {
+		p.fresh.frame.peak(p.inFrame)
+	}
 	p.frame, p.inFrame = d.frame, Load{}
 	if p.second == d.second {
 		return
@@ -132,7 +144,7 @@ func (p *Peer) catchUp() {
 		p.endSecond()
 	}
 	if p.second < d.second { // no call came for longer than the history
-		p.second, p.steady = d.second, d.second
+		p.second, p.busy = d.second, 0
 	}
 	p.cool()
 	p.bound()
@@ -145,29 +157,57 @@ func (p *Peer) endSecond() {
 			p.earned[i] = p.second
 		}
 	}
-	if p.earned[p.state] != p.second {
-		p.steady = p.second + 1
-	}
+	p.goOn()
 	p.second++
 	p.history[p.second%maxWindow] = record{}
 }
 
-// cool leaves the states that have cooled off. If none has, and AutoEscalate has passed, it enters the next higher state.
+// goOn counts the second that has passed if the peer went on in it: a call was blocked, a quota of a frame was reached, or a second's share
+// of a quota of the period. The count begins anew when the peer did not, and all since the state began reaches no quota either.
+func (p *Peer) goOn() {
+	s := &p.detector.profile.States[p.state]
+	kind, ok := s.Frame.reached(p.fresh.frame)
+	if !ok {
+		kind, ok = s.share().reached(p.fresh.Load)
+	}
+	if ok {
+		p.kind = kind
+	}
+	if ok || p.blocked {
+		p.busy++
+	} else if p.rests(s) {
+		p.busy = 0
+	}
+	p.fresh, p.blocked = record{}, false
+}
+
+// rests reports whether the seconds after that in which the state began reach no quota of its period.
+func (p *Peer) rests(s *State) bool {
+	window := min(int64(s.Window/time.Second), p.second-p.began)
+	used := p.past(time.Duration(window) * time.Second)
+	if window > 0 {
+		used.add(p.history[p.second%maxWindow].Load)
+	}
+	_, ok := s.Period.reached(used)
+	return !ok
+}
+
+// cool leaves the states that have cooled off. If none has, and the peer went on for AutoEscalate, it enters the next higher state.
 func (p *Peer) cool() {
 	states := p.detector.profile.States
 	was := p.state
 	for p.state > 0 && p.second-p.earned[p.state] > seconds(states[p.state].Cooloff) {
 		p.state--
-		p.steady = p.second
 	}
 	if p.state < was {
-		p.visit++
+		p.begin()
 		p.tell(was, "it has cooled off")
 		return
 	}
 	limit := states[p.state].AutoEscalate
-	if limit > 0 && p.second-p.steady >= seconds(limit) && p.state+1 < len(states) {
-		p.enter(p.state+1, fmt.Sprintf("%q lasted for %v (States[%d].AutoEscalate)", states[was].Name, limit, was)+p.mostInState(), p.kind)
+	if limit > 0 && p.busy >= seconds(limit) && p.state+1 < len(states) {
+		p.enter(p.state+1, fmt.Sprintf("%q went on for %v (States[%d].AutoEscalate)%s; it began with %s",
+			states[was].Name, limit, was, p.mostInState(), p.cause))
 	}
 }
 
@@ -175,25 +215,34 @@ func (p *Peer) cool() {
 func (p *Peer) escalate() {
 	for i := len(p.detector.profile.States) - 1; i > p.state; i-- {
 		if h, ok := p.hit(i); ok {
-			p.enter(i, h.String()+p.most(h.kind), h.kind)
+			top := p.most(h.kind)
+			p.kind, p.cause = h.kind, h.cause(top)
+			p.enter(i, h.String()+top.recently(h.kind, p.second))
 			return
 		}
 	}
 }
 
 // enter enters a higher state. A state that kicks ends at once: a client that comes back is in the state below it.
-func (p *Peer) enter(state int, reason, kind string) {
+func (p *Peer) enter(state int, reason string) {
 	was := p.state
 	for i := 1; i <= state; i++ {
 		p.earned[i] = p.second
 	}
-	p.state, p.steady, p.kind = state, p.second, kind
-	p.visit++
+	p.state = state
+	p.begin()
 	p.tell(was, reason)
 	if p.detector.profile.States[state].Kick {
 		p.state, p.inFrame, p.history = state-1, Load{}, [maxWindow]record{}
 	}
 	p.bound()
+}
+
+// begin begins to count what comes in a state.
+func (p *Peer) begin() {
+	p.visit++
+	p.began, p.beganFrame = p.second, p.frame
+	p.fresh, p.blocked, p.busy = record{}, false, 0
 }
 
 // tell makes the report of a change, unless Report has not returned that of a kick yet.
@@ -216,11 +265,24 @@ type reach struct {
 }
 
 func (r *reach) String() string {
-	within := "in one frame"
+	return fmt.Sprintf("%s, the quota is %s (States[%d].%s.%s)", r.load(), r.quota.of(r.kind), r.state, r.field, r.kind)
+}
+
+// load says how much was used, and in which time.
+func (r *reach) load() string {
 	if r.field == "Period" {
-		within = fmt.Sprintf("within %v", r.window)
+		return fmt.Sprintf("%s within %v", r.used.of(r.kind), r.window)
 	}
-	return fmt.Sprintf("%s %s, the quota is %s (States[%d].%s.%s)", r.used.of(r.kind), within, r.quota.of(r.kind), r.state, r.field, r.kind)
+	return r.used.of(r.kind) + " in one frame"
+}
+
+// cause is String in short, for the report of a later escalation: a close reason has room for 256 bytes.
+func (r *reach) cause(top *Method) string {
+	s := fmt.Sprintf("%s (States[%d].%s.%s)", r.load(), r.state, r.field, r.kind)
+	if top != nil {
+		s += ", most of " + top.name
+	}
+	return s
 }
 
 // hit returns a quota of a state that is reached, by the greatest frame of the current second or by the window that ends with it.

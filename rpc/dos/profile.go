@@ -28,10 +28,14 @@ type State struct {
 	Repeat       Load
 	RepeatWindow time.Duration // 1 to 16 s
 
-	Cooloff      time.Duration // how long no quota must be reached and no call blocked before the state is left; rounded up to seconds
-	AutoEscalate time.Duration // after how long with either in each second the next state begins; 0 = never. UE: AutoEscalateTime
-	Log          bool          // log a warning when the state begins, and a line when it has cooled off. UE: bLogEscalate
-	Kick         bool          // close the connections when the state begins. UE: bKickPlayer
+	Cooloff time.Duration // how long no quota must be reached and no call blocked before the state is left; rounded up to seconds
+	// AutoEscalate is after how many seconds in which the client goes on the next state begins, rounded up; 0 = never. It goes on in a
+	// second in which a call is blocked, or its load reaches a quota of Frame, or of Period its share of a second. What led into the state
+	// does not count, however long it stays in the Window. The count begins anew with a second in which the client does not go on, and
+	// until which all that came since the state began reaches no quota of it either. UE: AutoEscalateTime
+	AutoEscalate time.Duration
+	Log          bool // log a warning when the state begins, and a line when it has cooled off. UE: bLogEscalate
+	Kick         bool // close the connections when the state begins. UE: bKickPlayer
 }
 
 // Profile sets the load that a server allows. It must not change while a world uses it.
@@ -94,6 +98,13 @@ func (s *State) validate() error {
 		return fmt.Errorf("RepeatWindow is %v, must be 1 to %d s", s.RepeatWindow, maxWindow)
 	}
 	return nil
+}
+
+// share returns what a second has of the quotas of the period, rounded up.
+func (s *State) share() *Load {
+	n := max(1, int(s.Window/time.Second))
+	up := func(quota int) int { return (quota + n - 1) / n }
+	return &Load{up(s.Period.Calls), up(s.Period.Bytes), time.Duration(up(int(s.Period.Time)))}
 }
 
 func (l *Load) negative() bool { return l.Calls < 0 || l.Bytes < 0 || l.Time < 0 }

@@ -41,6 +41,7 @@ type guardhouse struct {
 	ticks   int
 	waited  []int // ticks between the making of an honest step and its handler
 	stepped int
+	sleep   time.Duration // how long the next honest step's handler takes
 	ran     map[string]int
 	guests  []*intruder
 	conns   map[string][]*rpc.Conn // of the server, by identity
@@ -72,6 +73,8 @@ func newGuardhouse(t *testing.T, net *rpctest.Network, profile *dos.Profile, con
 	rpc.On(b, step, func(_ *rpc.Actor, _ *rpc.Call, tick int) {
 		g.waited = append(g.waited, g.ticks-tick)
 		g.stepped++
+		time.Sleep(g.sleep)
+		g.sleep = 0
 	})
 	rpc.On(b, poke, func(*rpc.Actor, *rpc.Call, int) { count("poke") })
 	rpc.On(b, knock, func(*rpc.Actor, *rpc.Call, int) { count("knock") })

@@ -167,3 +167,28 @@ func TestQuestionsOfTheServerPunishNobody(t *testing.T) {
 		require.Equal(t, 2400, answered)
 	})
 }
+
+// TestOneSlowHandlerPunishesNobody: a disk or a busy machine makes a handler of one client take long once: it calls 60 times a second
+// over a path with losses and jitter, plays on as before, and none of its calls is blocked.
+func TestOneSlowHandlerPunishesNobody(t *testing.T) {
+	for _, slow := range []time.Duration{130, 210, 410, 700} {
+		slow *= time.Millisecond
+		t.Run(slow.String(), func(t *testing.T) {
+			rpctest.Run(t, rpctest.Bad, func(t *testing.T, net *rpctest.Network) {
+				g := newGuardhouse(t, net, dos.Default(), rpc.Config{})
+				i := g.join("ann")
+				g.play(30*time.Second, func(n int) {
+					g.step(i, 2)
+					if n == 200 {
+						g.sleep = slow
+					}
+					unpunished(t, i.conn, g.conns["ann"][0], "Hitch", "Burst", "PersistentBurst", "DoS", "ExpensiveDoS")
+				})
+				require.Zero(t, g.sleep, "it was slow")
+				net.Advance(10 * time.Second)
+				require.NoError(t, i.conn.Err())
+				require.Equal(t, i.made, g.stepped, "all ran")
+			})
+		})
+	}
+}

@@ -1,0 +1,137 @@
+package dos
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// player is a client in a scene that looks at every report.
+type player struct {
+	*scene
+	peer    *Peer
+	blocked int
+	states  []string // each that it entered from below
+	reason  string   // of the kick
+	at      map[string]time.Duration
+}
+
+func newPlayer(t *testing.T, profile *Profile) *player {
+	t.Helper()
+	profile.JoinTolerance = 0
+	s := newScene(t, profile)
+	return &player{scene: s, peer: s.d.Join("ann"), at: make(map[string]time.Duration)}
+}
+
+// calls makes a call of a method whose handler takes some time.
+func (p *player) calls(method string, took time.Duration) {
+	m := p.peer.Method(method)
+	if p.peer.Call(m, 20) {
+		p.peer.Done(m, took)
+	} else {
+		p.blocked++
+	}
+	if r, ok := p.peer.Report(); ok && r.Up {
+		p.states, p.at[r.To] = append(p.states, r.To), p.now.Sub(p.d.epoch)
+		if r.Kick {
+			p.reason = r.Reason
+		}
+	}
+}
+
+// honest makes the calls of a client that calls 60 times a second, which wait while the server is in a handler.
+func (p *player) honest(d time.Duration) {
+	const tick = time.Second / 30
+	for end := p.now.Add(d); p.now.Before(end); p.frame(tick) {
+		p.calls("Pawn.Move", 200*time.Microsecond)
+		p.calls("Pawn.Move", 200*time.Microsecond)
+	}
+}
+
+// slow makes one call whose handler takes long, and then the calls that have waited meanwhile.
+func (p *player) slow(took time.Duration) {
+	p.calls("Pawn.Dig", took)
+	p.frame(took)
+	for range 60 * took / time.Second {
+		p.calls("Pawn.Move", 200*time.Microsecond)
+	}
+}
+
+// TestOneEventIsNoFlood: an honest client goes on after a handler that took long once, and after others in a while: no call of it is
+// blocked, and the state that such a handler leads into does not escalate.
+func TestOneEventIsNoFlood(t *testing.T) {
+	for took, most := range map[time.Duration]string{
+		130 * time.Millisecond: "PersistentBurst", 210 * time.Millisecond: "DoS", 340 * time.Millisecond: "DoS",
+		410 * time.Millisecond: "ExpensiveDoS", 900 * time.Millisecond: "ExpensiveDoS",
+	} {
+		for _, every := range []time.Duration{time.Hour, 5 * time.Second, 7300 * time.Millisecond} {
+			t.Run(fmt.Sprint(took, " every ", every), func(t *testing.T) {
+				p := newPlayer(t, Default())
+				p.honest(10300 * time.Millisecond)
+				for range 8 {
+					p.slow(took)
+					p.honest(min(every, time.Minute))
+				}
+				require.Zero(t, p.blocked)
+				require.Subset(t, []string{"Hitch", "Burst", most}, p.states)
+				p.honest(2 * time.Minute)
+				require.Equal(t, "Normal", p.peer.State())
+			})
+		}
+	}
+}
+
+// TestFloodsThatGoOn: whoever goes on is kicked as fast as Default promises: within 2 + 2 s where calls are blocked, within a second more
+// where no limit of a method blocks any, and within twice that time when he rests in every other second.
+func TestFloodsThatGoOn(t *testing.T) {
+	const frame = 100 * time.Millisecond // which the end of a second waits for
+	many := func(n int, took time.Duration) func(p *player) {
+		return func(p *player) {
+			for i := range n {
+				p.calls(fmt.Sprint("Pawn.Skill", i), took)
+			}
+		}
+	}
+	for name, row := range map[string]struct {
+		second func(p *player) // what comes at the beginning of each tenth of a second
+		rests  bool
+		kicked time.Duration // after DoS began, at the latest
+		say    string
+	}{
+		"one expensive method":   {func(p *player) { p.calls("Pawn.Dig", 12*time.Millisecond) }, false, 4 * time.Second, "Pawn.Dig"},
+		"a dear one beside play": {func(p *player) { p.calls("Pawn.Move", 0); p.calls("Pawn.Dig", 12*time.Millisecond) }, false, 4 * time.Second, "Pawn.Dig"},
+		"many methods":           {many(12, 900*time.Microsecond), false, 5 * time.Second, "Pawn.Skill"},
+		"every other second":     {many(24, 900*time.Microsecond), true, 10 * time.Second, "Pawn.Skill"},
+		"cheap calls":            {many(3, 0), false, 0, ""}, // 30 of each a second are no flood
+		"many cheap calls": {func(p *player) {
+			for range 60 {
+				p.calls("Pawn.Move", time.Microsecond)
+			}
+		}, false, 4 * time.Second, "Pawn.Move"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, offset := range []time.Duration{0, 50 * time.Millisecond, 450 * time.Millisecond, 950 * time.Millisecond} {
+				p := newPlayer(t, Default())
+				p.frame(offset)
+				for n := 0; n < 200 && p.reason == ""; n++ {
+					if !row.rests || n/10%2 == 0 {
+						row.second(p)
+					}
+					p.frame(frame)
+				}
+				if row.kicked == 0 {
+					require.Empty(t, p.reason)
+					continue
+				}
+				require.Contains(t, p.at, "DoS")
+				require.Contains(t, p.at, "Kick", "it is %s", p.peer.State())
+				require.LessOrEqual(t, p.at["Kick"]-p.at["DoS"], row.kicked+frame)
+				require.Contains(t, p.reason, row.say)
+				require.NotContains(t, p.reason, " 0s of handlers")
+				t.Logf("DoS after %v, Kick after %v: %s", p.at["DoS"], p.at["Kick"], p.reason)
+			}
+		})
+	}
+}
