@@ -34,8 +34,12 @@
 // uplink each of n clients has an n-th, also while the others send nothing: a transfer to one of many takes up to n times as long as over a real
 // one. Where Rate bounds a path, the carrier behaves like a congestion control that knows the rate.
 //
+// A server may restart: the test closes its world, and another takes its place by [Network.Server].
+//
 // The network has no TLS, no QUIC and no sealed packets; the option rpc.Config.Emulation shows in real time what a path does to them. It has no
 // keep-alives and no idle timeout of QUIC either: a path that is dark ends a connection only when something waits for an answer.
+// Clients keep their addresses: where one changes on a real network, QUIC and sealed packets go on below the game, which sees a moment without
+// packets, as after [Network.Dark].
 //
 // So a game may keep its config, but of rpc.Config the fields Sealed, NoJumbo, Emulation, IdleTimeout and KeepAlive change nothing
 // here, nor does [rpc.World.SetEmulation]: the weather is that of [Run], [Network.Emulate] and [Network.EmulateOne].

@@ -57,6 +57,7 @@ type Network struct {
 	idle     *time.Timer              // runs stuck after mostIdle without a tick
 
 	server  *rpc.World
+	ended   []*rpc.World // servers before this one, which are closed
 	hub     *hub
 	clients []*client
 	worlds  []*rpc.World // of the clients: one that comes again is driven once a tick
@@ -129,14 +130,21 @@ func (n *Network) SetTickRate(hz int) { n.interval = time.Second / time.Duration
 // OnTick adds a simulation: fn is called in each tick after the Dispatch and before the Flush of all worlds.
 func (n *Network) OnTick(fn func(now time.Time)) { n.onTick = append(n.onTick, fn) }
 
-// Server makes w the server and returns it. A network has one server, and needs it before the first client.
+// Server makes w the server and returns it. A network has one server, and needs it before the first client. Another takes its place after
+// [rpc.World.Close], as if the server had restarted: clients join it by Client or Join anew, with their worlds or with new ones, and the
+// closed world is driven on, so that its last functions run. Between the two a Join fails.
 func (n *Network) Server(w *rpc.World) *rpc.World {
 	n.t.Helper()
 	if n.server != nil {
-		n.t.Fatal("rpctest: the network has a server already")
+		select {
+		case <-extend.Closed(n.server):
+		default:
+			n.t.Fatal("rpctest: the network has a server already, and its World.Close was not called")
+		}
+		n.ended = append(n.ended, n.server)
 	}
 	n.server = w
-	extend.Seed(w, n.seed)
+	extend.Seed(w, n.seed+uint64(len(n.ended))) // or a second server would draw what the first one drew
 	return w
 }
 
@@ -249,7 +257,7 @@ func (n *Network) each(fn func(w *rpc.World)) {
 	n.driving = true
 	defer func() { n.driving = false }()
 	n.drive(n.server, fn)
-	for _, w := range n.worlds {
+	for _, w := range slices.Concat(n.ended, n.worlds) {
 		n.drive(w, fn)
 	}
 }
@@ -320,7 +328,7 @@ func (n *Network) close() {
 	for _, w := range n.worlds {
 		_ = w.Close(ctx, rpc.HostClosedConnection, "the test is over")
 	}
-	if n.server != nil {
+	if n.server != nil { // those before it were closed by the test
 		_ = n.server.Close(ctx, rpc.HostClosedConnection, "the test is over")
 	}
 	n.tick()

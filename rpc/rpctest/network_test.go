@@ -200,6 +200,12 @@ var mistakes = map[string]struct {
 	"leak":  {func(*rpctest.Network) { go func() { <-make(chan bool) }() }, "TestMistakes: repeat with QUIVER_SEED=7"},
 	"panic": {func(*rpctest.Network) { panic("mistake") }, "TestMistakes: repeat with QUIVER_SEED=7"},
 	"dark":  {func(net *rpctest.Network) { net.Dark(nil, time.Second) }, "rpctest: a nil connection"},
+	"two servers": {func(net *rpctest.Network) {
+		for range 2 {
+			w, _ := rpc.NewWorld(rpc.Config{})
+			net.Server(w)
+		}
+	}, "its World.Close was not called"},
 	"waits": {func(*rpctest.Network) { <-make(chan bool) }, "TestMistakes: no tick for 1h0m0s of virtual time"},
 }
 
