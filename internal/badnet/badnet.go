@@ -42,8 +42,13 @@ func Links(e emulation.Settings) (out, in netsim.Config, err error) {
 	in = netsim.Config{
 		Loss: e.PktIncomingLoss / 100, Delay: e.PktIncomingLagMin, Jitter: max(0, e.PktIncomingLagMax-e.PktIncomingLagMin), Seed: e.Seed,
 	}
+	if e.IncomingRate > 0 {
+		in.Rate, in.Queue = e.IncomingRate, e.Queue
+	}
 	if err = out.Validate(); err == nil {
-		err = in.Validate()
+		if err = in.Validate(); err != nil {
+			err = fmt.Errorf("what comes: %w", err)
+		}
 	}
 	if err != nil {
 		return out, in, fmt.Errorf("rpc: Emulation: %w", err)

@@ -1,7 +1,10 @@
 package badnet
 
 import (
+	"errors"
+	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -33,6 +36,10 @@ func TestLinks(t *testing.T) {
 		"PktLag goes first":  {settings: emulation.Settings{PktLag: 10 * ms, PktLagMin: 30 * ms, PktLagMax: 80 * ms}, out: netsim.Config{Delay: 10 * ms}},
 		"jitter":             {settings: emulation.Settings{PktJitter: 25 * ms}, out: netsim.Config{Alternate: 25 * ms}},
 		"a bottleneck":       {settings: emulation.Settings{Rate: 1e6, Queue: 9000}, out: netsim.Config{Rate: 1e6, Queue: 9000}},
+		"a bottleneck of what comes": {
+			settings: emulation.Settings{IncomingRate: 1e6, Queue: 9000, PktIncomingLagMin: 10 * ms, PktIncomingLagMax: 10 * ms},
+			out:      netsim.Config{Queue: 9000}, in: netsim.Config{Rate: 1e6, Queue: 9000, Delay: 10 * ms},
+		},
 		"what comes": {
 			settings: emulation.Settings{PktIncomingLoss: 5, PktIncomingLagMin: 10 * ms, PktIncomingLagMax: 30 * ms},
 			in:       netsim.Config{Loss: 0.05, Delay: 10 * ms, Jitter: 20 * ms},
@@ -50,4 +57,46 @@ func TestLinks(t *testing.T) {
 	require.ErrorContains(t, err, "Settings.PktLoss is 101")
 	_, _, err = Links(emulation.Settings{Rate: 1e15})
 	require.ErrorContains(t, err, "Rate is 1000000000000000 bit/s")
+	_, _, err = Links(emulation.Settings{IncomingRate: 1e15})
+	require.ErrorContains(t, err, "what comes: netsim: Rate is 1000000000000000 bit/s")
+}
+
+// TestIncomingRate: a socket behind a slow downlink takes no more than its rate, keeps what waits in a queue of so many bytes, and drops what
+// does not fit there; what it sends leaves at once.
+func TestIncomingRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := netsim.Pipe(netsim.Config{}, netsim.Config{})
+		defer func() { require.NoError(t, errors.Join(near.Close(), far.Close())) }()
+		out, in, err := Links(emulation.Settings{IncomingRate: 80_000, Queue: 20_560})
+		require.NoError(t, err)
+		slow, free := NewSockets(out, in).Add(near)
+		defer free()
+		began, b := time.Now(), make([]byte, 1000)
+		for range 50 {
+			_, err = far.WriteTo(b, near.LocalAddr())
+			require.NoError(t, err)
+		}
+		require.NoError(t, slow.SetReadDeadline(began.Add(time.Minute)))
+		arrived, last := 0, began
+		for ; ; arrived++ {
+			if _, _, err = slow.ReadFrom(b); err != nil {
+				break
+			}
+			last = time.Now()
+		}
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.Equal(t, 20, arrived, "of 1,028 bytes with the headers")
+		require.InDelta(t, 20*1028*8/80_000.0, last.Sub(began).Seconds(), 0.01)
+
+		began = time.Now()
+		for range 50 {
+			_, err = slow.WriteTo(b, far.LocalAddr())
+			require.NoError(t, err)
+		}
+		for range 50 {
+			_, _, err = far.ReadFrom(b)
+			require.NoError(t, err)
+		}
+		require.Zero(t, time.Since(began))
+	})
 }

@@ -29,7 +29,10 @@ type Settings struct {
 	// What Unreal's has not.
 	LossBurst float64 // length of a run of losses in the mean; up to 1 each packet is lost or not for itself
 	Rate      int64   // bit/s that the socket may send, for all peers together; 0 = no bottleneck
-	Queue     int     // bytes that wait for Rate; 0 = what leaves in a round trip of the emulated delays, 64 KiB at least
+	// IncomingRate is what may come, as over a slow downlink, in bit/s for all peers together; 0 = no bottleneck. At a client it slows down
+	// what the server sends to this one. A socket's bottlenecks have a queue each, which drops packets that do not fit.
+	IncomingRate int64
+	Queue        int // bytes, headers included, that wait for either; 0 = what passes in a round trip of the delays emulated there, 64 KiB at least
 
 	Seed uint64 // decides which packets meet what; the same seed gives the nth packet of a socket the same fate
 }
@@ -84,8 +87,8 @@ func (e Settings) validateSizes() error {
 		return fmt.Errorf("emulation: Settings.PktLossMinSize and PktLossMaxSize: %d to %d is no range of sizes", e.PktLossMinSize, e.PktLossMaxSize)
 	case !(e.LossBurst >= 0):
 		return fmt.Errorf("emulation: Settings.LossBurst is %v, no length of a run", e.LossBurst)
-	case e.Rate < 0 || e.Queue < 0:
-		return fmt.Errorf("emulation: Settings.Rate is %d bit/s and Queue %d bytes; neither can be negative", e.Rate, e.Queue)
+	case min(e.Rate, e.IncomingRate) < 0 || e.Queue < 0:
+		return fmt.Errorf("emulation: Settings.Rate is %d bit/s, IncomingRate %d bit/s and Queue %d bytes; none can be negative", e.Rate, e.IncomingRate, e.Queue)
 	}
 	return nil
 }

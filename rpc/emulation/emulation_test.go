@@ -25,4 +25,5 @@ func TestEveryProfileMakesSense(t *testing.T) {
 	require.NoError(t, Settings{PktLossMinSize: 9}.Validate())
 	require.ErrorContains(t, Settings{LossBurst: math.NaN()}.Validate(), "emulation: Settings.LossBurst is NaN")
 	require.ErrorContains(t, Settings{Rate: -1}.Validate(), "emulation: Settings.Rate is -1 bit/s")
+	require.ErrorContains(t, Settings{IncomingRate: -1}.Validate(), "IncomingRate -1 bit/s")
 }

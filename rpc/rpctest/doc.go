@@ -30,7 +30,8 @@
 // once in some hundred runs on a machine that is busy with other things.
 //
 // Each client has a path of its own to the server and back, with what the [emulation.Settings] says in each direction. [emulation.Settings].Rate is
-// the server's uplink, which its clients share, and each client's own; [Network.EmulateOne] gives one client a slow downlink behind it. Of the
+// the server's uplink, which its clients share, and each client's own; [Network.EmulateOne] gives one client a slow downlink behind it.
+// [emulation.Settings].IncomingRate is the downlink of each client; the server's own has no bottleneck. Of the
 // uplink each of n clients has an n-th, also while the others send nothing: a transfer to one of many takes up to n times as long as over a real
 // one. Where Rate bounds a path, the carrier behaves like a congestion control that knows the rate.
 //

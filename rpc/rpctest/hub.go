@@ -71,6 +71,7 @@ func (h *hub) join(profile emulation.Settings, seed uint64) (*path, error) {
 	p.down = &link{Link: netsim.NewLink(joined(out, in)), to: p.near}
 	p.up.delay, p.down.delay = longest(out, in), longest(out, in)
 	p.up.rate, p.down.rate = out.Rate, out.Rate
+	p.down.narrow(downlink(in))
 	p.near.out, p.far.out = p.up, p.down
 	p.near.peer, p.far.peer = p.far, p.near
 	if len(h.paths) > 0 {
@@ -106,6 +107,9 @@ func joined(out, in netsim.Config) netsim.Config {
 	return out
 }
 
+// downlink returns the Config of the bottleneck alone of what comes.
+func downlink(in netsim.Config) netsim.Config { return netsim.Config{Rate: in.Rate, Queue: in.Queue} }
+
 // longest returns the longest time that a packet is under way if it waits in no queue.
 func longest(out, in netsim.Config) time.Duration {
 	return out.Delay + out.Jitter + in.Delay + in.Jitter + out.Alternate + out.ReorderDelay
@@ -124,12 +128,14 @@ func (p *path) set(profile emulation.Settings, one bool) error {
 	p.up.rate = out.Rate
 	if one {
 		p.down.SetBehind(joined(out, in))
-		p.down.narrow(netsim.Config{Rate: out.Rate, Queue: out.Queue})
+		if out.Rate > 0 && (in.Rate == 0 || out.Rate < in.Rate) {
+			in.Rate, in.Queue = out.Rate, out.Queue
+		}
 	} else {
 		p.down.SetConfig(joined(out, in))
 		p.down.rate = out.Rate
-		p.down.narrow(netsim.Config{})
 	}
+	p.down.narrow(downlink(in))
 	p.up.delay, p.down.delay = longest(out, in), longest(out, in)
 	p.hub.share()
 	return nil

@@ -81,6 +81,12 @@ func TestSlowDownlinkOfOneClient(t *testing.T) {
 		net.EmulateOne(first, slow)
 		net.Emulate(emulation.Settings{PktLag: 20 * time.Millisecond, Rate: 100e6})
 		require.Less(t, took(first), 0.4)
+		slow.Rate, slow.IncomingRate = 100e6, 1e6
+		net.EmulateOne(first, slow)
+		require.InDelta(t, 1.2, took(first), 0.25)
+		require.Less(t, took(second), 0.4)
+		net.Emulate(slow)
+		require.InDelta(t, 1.2, took(second), 0.25)
 	})
 }
 
