@@ -79,7 +79,7 @@
 // been complete at the receiver. So count: the snapshot's [Name] says which version of what it is, each edit carries the version that it
 // makes, and the receiver keeps edits until [Incoming.OnEnd], applies those above the snapshot's version, drops the others, and drops a
 // snapshot that is older than what it has. The items of an array are lent until its transfer is done: give Start a copy of what goes on
-// changing. The example SnapshotsAndEdits does this.
+// changing. The example SnapshotsAndEdits, in stream/snapshot_test.go, does this.
 //
 // Versions belong to one connection. When it ends the receiver forgets them, and may keep the content: edits pass by who is away, and a
 // server that has come back with an older save counts on from there, so its snapshots and edits would look old. With the content's digest a
