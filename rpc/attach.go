@@ -122,7 +122,7 @@ func (w *World) HandshakeStats() HandshakeStats { return w.lobby.stats() }
 // OnConnect, or with Done. From the call on the world owns the carrier, even when Attach returns an error.
 func (w *World) Attach(carrier Carrier) (*Conn, error) {
 	if !w.IsServer() {
-		err := fmt.Errorf("rpc: Attach on a client's world; a client takes its end by Connect: %w", ErrWrongRole)
+		err := errorf("rpc: Attach on a client's world; a client takes its end by Connect: %w", ErrWrongRole)
 		_ = carrier.CloseWithError(uint64(HostClosedConnection), "this is a client")
 		return nil, err
 	}

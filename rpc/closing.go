@@ -98,9 +98,9 @@ func (a *Actor) checkAuthority(by string) error {
 	a.world.mustBeInside(by, nil)
 	switch {
 	case a.dead:
-		return fmt.Errorf("rpc: %s of %v: %w", by, a, ErrClosed)
+		return errorf("rpc: %s of %v: %w", by, a, ErrClosed)
 	case a.torn:
-		return fmt.Errorf("rpc: %s of %v: it is torn off: %w", by, a, ErrClosed)
+		return errorf("rpc: %s of %v: it is torn off: %w", by, a, ErrClosed)
 	}
 	return nil
 }

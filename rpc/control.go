@@ -81,21 +81,21 @@ func (c *Conn) SendMessage(id uint8, payload []byte) error {
 	case c == nil:
 		return fmt.Errorf("rpc: message %d for a nil *Conn: the call that a handler answers was made in this world", id)
 	case len(payload) > control.MaxMessage:
-		return fmt.Errorf("rpc: message %d for %v: %d bytes, the limit is %d: %w", id, c, len(payload), control.MaxMessage, bunch.ErrBunchTooLarge)
+		return errorf("rpc: message %d for %v: %d bytes, the limit is %d: %w", id, c, len(payload), control.MaxMessage, bunch.ErrBunchTooLarge)
 	case !c.joined.Load() && !c.closing.Load() && !c.ended.Load():
 		return fmt.Errorf("rpc: message %d for %v: it has not joined yet; OnConnect is the first place for messages to it", id, c)
 	case !c.usable():
-		return fmt.Errorf("rpc: message %d for %v: %w", id, c, c.closeError())
+		return errorf("rpc: message %d for %v: %w", id, c, c.closeError())
 	}
 	c.link.Lock()
 	defer c.link.Unlock()
 	out, slots := c.machine.Reliable(0)
 	if c.mail.out.Full() || out+bunch.Entries(len(payload)+2)+controlReserve > slots {
-		return fmt.Errorf("rpc: message %d for %v: as many as may be (%d, or the reliable buffer of the control channel) are under way that the other side has not run: %w",
+		return errorf("rpc: message %d for %v: as many as may be (%d, or the reliable buffer of the control channel) are under way that the other side has not run: %w",
 			id, c, control.Window, ErrBacklogFull)
 	}
 	if err := c.machine.Send(0, bunch.Reliable, control.AppendMessage(nil, control.Message{ID: id, Payload: payload})); err != nil {
-		return fmt.Errorf("rpc: message %d for %v: %w", id, c, err)
+		return errorf("rpc: message %d for %v: %w", id, c, err)
 	}
 	c.mail.out.Add()
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"sync"
@@ -42,11 +41,11 @@ type Listener struct {
 func Listen(addr string, config *tls.Config, world *World) (*Listener, error) {
 	local, err := net.ResolveUDPAddr("udp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("rpc: Listen on %q: %w", addr, err)
+		return nil, errorf("rpc: Listen on %q: %w", addr, err)
 	}
 	socket, err := net.ListenUDP("udp", local)
 	if err != nil {
-		return nil, fmt.Errorf("rpc: Listen on %q: %w", addr, err)
+		return nil, errorf("rpc: Listen on %q: %w", addr, err)
 	}
 	l, err := ListenPacket(socket, config, world)
 	if err != nil {
@@ -86,7 +85,7 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 		_ = transport.Close()
 		unshare()
 		world.lobby.unlisten()
-		return nil, fmt.Errorf("rpc: Listen on %v: %w", socket.LocalAddr(), err)
+		return nil, errorf("rpc: Listen on %v: %w", socket.LocalAddr(), err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Listener{world: world, shared: shared, paths: paths, unshare: unshare, transport: transport, listener: listener, cancel: cancel, conns: make(map[*Conn]*quic.Conn)}
@@ -240,15 +239,15 @@ func (l *Listener) keep(c *Conn, conn *quic.Conn) {
 func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*Conn, error) {
 	remote, host, err := quicconn.Resolve(ctx, addr)
 	if err != nil {
-		return nil, fmt.Errorf("rpc: Dial %q: %w", addr, err)
+		return nil, errorf("rpc: Dial %q: %w", addr, err)
 	}
 	socket, err := net.ListenUDP("udp", nil)
 	if err != nil {
-		return nil, fmt.Errorf("rpc: Dial %q: %w", addr, err)
+		return nil, errorf("rpc: Dial %q: %w", addr, err)
 	}
 	c, err := dial(ctx, socket, remote, host, config, world, func() { _ = socket.Close() })
 	if err != nil {
-		return nil, fmt.Errorf("rpc: Dial %q: %w", addr, err)
+		return nil, errorf("rpc: Dial %q: %w", addr, err)
 	}
 	return c, nil
 }
@@ -257,7 +256,7 @@ func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*
 func DialPacket(ctx context.Context, socket net.PacketConn, addr net.Addr, config *tls.Config, world *World) (*Conn, error) {
 	c, err := dial(ctx, socket, addr, "", config, world, func() {})
 	if err != nil {
-		return nil, fmt.Errorf("rpc: Dial %v: %w", addr, err)
+		return nil, errorf("rpc: Dial %v: %w", addr, err)
 	}
 	return c, nil
 }

@@ -239,7 +239,7 @@ type localCalls struct {
 // add keeps a call for the next Dispatch.
 func (l *localCalls) add(call localCall, most int) error {
 	if len(l.waiting) >= most {
-		return fmt.Errorf("rpc: %v does not run here: %d local calls wait for a Dispatch, the limit is Config.MaxLocalCalls: %w",
+		return errorf("rpc: %v does not run here: %d local calls wait for a Dispatch, the limit is Config.MaxLocalCalls: %w",
 			call.method, len(l.waiting), ErrBacklogFull)
 	}
 	l.waiting = append(l.waiting, call)

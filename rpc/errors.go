@@ -3,6 +3,7 @@ package rpc
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/quic-go/quic-go"
 
@@ -31,14 +32,33 @@ var (
 	ErrOnWorld = errors.New("rpc: blocking call on the world's goroutine")
 )
 
+// errorf is fmt.Errorf for a format that begins with "rpc: ": errors of this package among args are told without that. They are wrapped as
+// they are.
+func errorf(format string, args ...any) error {
+	for i, arg := range args {
+		if err, ok := arg.(error); ok && strings.HasPrefix(err.Error(), prefix) {
+			args[i] = unprefixed{err}
+		}
+	}
+	return fmt.Errorf(format, args...)
+}
+
+const prefix = "rpc: " // of the texts of this package's errors
+
+// unprefixed is an error whose text follows another of this package.
+type unprefixed struct{ error }
+
+func (e unprefixed) Error() string { return strings.TrimPrefix(e.error.Error(), prefix) }
+func (e unprefixed) Unwrap() error { return e.error }
+
 // onClient returns the error of a server's method, by, that was called on a client.
 func onClient(by string) error {
-	return fmt.Errorf("rpc: %s on a client: only the server may, so ask it by a Server RPC: %w", by, ErrWrongRole)
+	return errorf("rpc: %s on a client: only the server may, so ask it by a Server RPC: %w", by, ErrWrongRole)
 }
 
 // ofAnother returns the error of a method of a world, by, that was called with an actor of another world.
 func ofAnother(by string) error {
-	return fmt.Errorf("rpc: %s of another world; call that of Actor.World: %w", by, ErrWrongRole)
+	return errorf("rpc: %s of another world; call that of Actor.World: %w", by, ErrWrongRole)
 }
 
 // Code says why a connection ended. Its numbers include those of [bunch.Code]; names are Unreal's (ENetCloseResult) where Unreal

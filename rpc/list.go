@@ -30,7 +30,7 @@ func (l *List[K, V]) All() iter.Seq2[K, V] { return l.items.All() }
 // such as a string beyond its bound, [Spawn] fails, or the next Flush logs that, and no client gets the item.
 func (l *List[K, V]) Set(key K, value V) error {
 	if !l.items.Set(key, value) {
-		return fmt.Errorf("rpc: Set of a new key, %v, in a list of %d; it may have %d, and %d in all its time: %w", key, l.Len(), keyed.MaxItems, keyed.MaxEver, ErrTooLong)
+		return errorf("rpc: Set of a new key, %v, in a list of %d; it may have %d, and %d in all its time: %w", key, l.Len(), keyed.MaxItems, keyed.MaxEver, ErrTooLong)
 	}
 	return nil
 }

@@ -115,7 +115,7 @@ func (l *lobby) mayBecomeClient(actors int64) error {
 // refuseClient returns why the world cannot become a client. mu is held.
 func (l *lobby) refuseClient(actors int64) error {
 	if !l.client.Load() && (actors > 0 || l.serial > 0 || l.listeners > 0) {
-		return fmt.Errorf("rpc: a world that listens, or has actors or clients, cannot connect to a server, but another of NewWorld can: %w", ErrWrongRole)
+		return errorf("rpc: a world that listens, or has actors or clients, cannot connect to a server, but another of NewWorld can: %w", ErrWrongRole)
 	}
 	return nil
 }
@@ -125,10 +125,10 @@ func (l *lobby) listen() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.client.Load() {
-		return fmt.Errorf("rpc: Listen on a world that has connected to a server; take another of NewWorld: %w", ErrWrongRole)
+		return errorf("rpc: Listen on a world that has connected to a server; take another of NewWorld: %w", ErrWrongRole)
 	}
 	if l.closed != nil {
-		return fmt.Errorf("rpc: Listen on a closed world: %w", ErrClosed)
+		return errorf("rpc: Listen on a closed world: %w", ErrClosed)
 	}
 	l.listeners++
 	return nil
@@ -340,9 +340,9 @@ func (l *lobby) post(fn func()) error {
 	defer l.mu.Unlock()
 	switch {
 	case l.closed != nil:
-		return fmt.Errorf("rpc: post to a closed world: %w", ErrClosed)
+		return errorf("rpc: post to a closed world: %w", ErrClosed)
 	case len(l.inbox.posts) >= l.config.maxPosts():
-		return fmt.Errorf("rpc: %d posts wait for a Dispatch, the limit is Config.MaxPosts: %w", len(l.inbox.posts), ErrBacklogFull)
+		return errorf("rpc: %d posts wait for a Dispatch, the limit is Config.MaxPosts: %w", len(l.inbox.posts), ErrBacklogFull)
 	}
 	l.inbox.posts = append(l.inbox.posts, fn)
 	return nil

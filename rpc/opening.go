@@ -3,7 +3,6 @@ package rpc
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 	"math/bits"
 	"time"
@@ -68,7 +67,7 @@ func (o *opening) list() {
 // queue keeps a call of a ForceQueue method until the states have left.
 func (o *opening) queue(m *method, call []byte) error {
 	if most := o.conn.maxUpdate() - binary.MaxVarintLen16; len(call) > most {
-		return fmt.Errorf("rpc: %v: %d bytes with ForceQueue to %v, at most %d travel with states: %w", m, len(call), o.conn, most, bunch.ErrBunchTooLarge)
+		return errorf("rpc: %v: %d bytes with ForceQueue to %v, at most %d travel with states: %w", m, len(call), o.conn, most, bunch.ErrBunchTooLarge)
 	}
 	if !o.calls.Add(call) {
 		o.conn.drop(drops.Saturated, o.actor, m)
@@ -145,7 +144,7 @@ func (o *opening) acknowledged() bool {
 // call will have after it. It is called under the link's lock.
 func (o *opening) closeArrived(m *method) error {
 	if o.conn.server { // a violation, for which the connection will close: its reason says nothing
-		return fmt.Errorf("rpc: %v on %v: the client has closed channel %d on %v: %w", m, o.actor, o.channel, o.conn, ErrClosed)
+		return errorf("rpc: %v on %v: the client has closed channel %d on %v: %w", m, o.actor, o.channel, o.conn, ErrClosed)
 	}
 	w, cause := o.actor.world, ErrClosed
 	reason, waits := w.turns.waitingClose(o.conn, o.channel)
@@ -155,7 +154,7 @@ func (o *opening) closeArrived(m *method) error {
 	if reason == Dormancy || o.actor.parks(reason) {
 		cause = ErrDormant
 	}
-	return fmt.Errorf("rpc: %v on %v, whose close for %v has arrived on %v: %w", m, o.actor, reason, o.conn, cause)
+	return errorf("rpc: %v on %v, whose close for %v has arrived on %v: %w", m, o.actor, reason, o.conn, cause)
 }
 
 // settled reports whether the client has all of the lists, and no queued call waits.
@@ -223,7 +222,7 @@ func (a *Actor) OpenTo(c *Conn) error {
 		return err
 	}
 	if c == nil || c.world != a.world {
-		return fmt.Errorf("rpc: OpenTo of %v for %v, which is none of its world's connections: %w", a, c, ErrWrongRole)
+		return errorf("rpc: OpenTo of %v for %v, which is none of its world's connections: %w", a, c, ErrWrongRole)
 	}
 	err := a.show(c)
 	if err == nil {
@@ -235,7 +234,7 @@ func (a *Actor) OpenTo(c *Conn) error {
 // open opens the actor for c, where it must not be open.
 func (a *Actor) open(c *Conn) error {
 	if !c.usable() {
-		return fmt.Errorf("rpc: OpenTo of %v for %v: %w", a, c, ErrClosed)
+		return errorf("rpc: OpenTo of %v for %v: %w", a, c, ErrClosed)
 	}
 	message, err := a.openMessage(c, c.maxBunch)
 	if err != nil {
@@ -246,7 +245,7 @@ func (a *Actor) open(c *Conn) error {
 	channel, err := a.openOn(c, message)
 	c.link.Unlock()
 	if err != nil {
-		return fmt.Errorf("rpc: OpenTo of %v for %v: %w", a, c, err)
+		return errorf("rpc: OpenTo of %v for %v: %w", a, c, err)
 	}
 	hadCopy := c.shown.hasDetached(a)
 	a.forgetDetached(c)
@@ -330,7 +329,7 @@ func (a *Actor) openMessage(c *Conn, most int) ([]byte, error) {
 	}
 	message := a.appendFields(a.openHead(c, flagState), fields)
 	if len(message) > most {
-		return nil, fmt.Errorf("rpc: the states of a %q make an open message of %d bytes, the limit is Config.Bunch.MaxBunch, %d: %w",
+		return nil, errorf("rpc: the states of a %q make an open message of %d bytes, the limit is Config.Bunch.MaxBunch, %d: %w",
 			a.class.name, len(message), most, bunch.ErrBunchTooLarge)
 	}
 	return message, nil

@@ -105,7 +105,7 @@ func (w *World) SetOwner(a *Actor, to Owner) error {
 	}
 	owner, conn := chainEndsOf(to)
 	if err := w.checkOwner(a, owner, conn); err != nil {
-		return fmt.Errorf("rpc: SetOwner of %v: %w", a, err)
+		return errorf("rpc: SetOwner of %v: %w", a, err)
 	}
 	if a.owner == owner && a.conn == conn {
 		return nil

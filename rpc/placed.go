@@ -37,7 +37,7 @@ func Place[T any](b *Binding[T], name string, set func(object T), options ...Spa
 		a, err = b.world.placeCopy(b.untyped, name, filler(&object, set))
 	}
 	if err != nil {
-		return nil, object, fmt.Errorf("rpc: Place of a %q, %q: %w", b.untyped.class.name, name, err)
+		return nil, object, errorf("rpc: Place of a %q, %q: %w", b.untyped.class.name, name, err)
 	}
 	if a.own.object != nil {
 		object = a.own.object.(T)

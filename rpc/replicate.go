@@ -115,7 +115,7 @@ func (a *Actor) encodeFirst() (failed error) {
 			a.mark(changed << r.declaration().first)
 		}
 		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("rpc: Spawn of a %q: state %v: %w", a.class.name, r.declaration(), err))
+			failed = errors.Join(failed, errorf("rpc: Spawn of a %q: state %v: %w", a.class.name, r.declaration(), err))
 		}
 	}
 	if a.states.watched = false; len(a.openings) > 0 { // watch ran when there were no replicas, and added none

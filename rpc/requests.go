@@ -60,7 +60,7 @@ func (q *inquiry) failed(err error) error {
 		return known
 	}
 	name := q.method.String()
-	return &RequestError{Request: name, Text: strings.TrimPrefix(err.Error(), "rpc: "+name+": "), cause: err}
+	return &RequestError{Request: name, Text: strings.TrimPrefix(unprefixed{err}.Error(), name+": "), cause: err}
 }
 
 // in returns the table that has the inquiry.
@@ -91,7 +91,7 @@ func (w *World) place(q *inquiry, p any, until time.Time, keep func() any) error
 	q.conn = plan.conn
 	table, ok := q.in(), false
 	if q.number, ok = table.Add(q, until); !ok {
-		return fmt.Errorf("rpc: %v: %d requests are open, the limit is Config.MaxRequests: %w", m, table.Len(), ErrBacklogFull)
+		return errorf("rpc: %v: %d requests are open, the limit is Config.MaxRequests: %w", m, table.Len(), ErrBacklogFull)
 	}
 	e := codec.NewEncoder()
 	defer e.Release()

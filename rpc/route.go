@@ -51,9 +51,9 @@ func (w *World) route(a *Actor, m *method) (plan, error) {
 	case a.conn != nil && !a.conn.usable():
 		return plan{}, a.conn.closedFor(m)
 	case a.dormancy.on:
-		return plan{}, fmt.Errorf("rpc: %v on %v: %w", m, a, ErrDormant)
+		return plan{}, errorf("rpc: %v on %v: %w", m, a, ErrDormant)
 	case !a.owned && !m.anyCaller:
-		return plan{}, fmt.Errorf("rpc: %v: the %s of channel %d on %v belongs to another client or to nobody: %w",
+		return plan{}, errorf("rpc: %v: the %s of channel %d on %v belongs to another client or to nobody: %w",
 			m, a.class.name, a.Channel(a.conn).number, a.conn, ErrNotOwner)
 	}
 	return plan{remote: true, conn: a.conn}, nil
@@ -64,12 +64,12 @@ func (a *Actor) deadError(m *method) error {
 	if a.conn != nil && !a.conn.usable() { // a client's actors end with their connection
 		return a.conn.closedFor(m)
 	}
-	return fmt.Errorf("rpc: %v: %v is destroyed or its channel closed: %w", m, a, ErrClosed)
+	return errorf("rpc: %v: %v is destroyed or its channel closed: %w", m, a, ErrClosed)
 }
 
 // closedFor returns the error of a call of m for a connection that is closed.
 func (c *Conn) closedFor(m *method) error {
-	return fmt.Errorf("rpc: %v for %v: %w", m, c, c.closeError())
+	return errorf("rpc: %v for %v: %w", m, c, c.closeError())
 }
 
 func (w *World) routeServer(a *Actor, m *method) (plan, error) {
@@ -79,7 +79,7 @@ func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	case m.kind == serverRPC || a.conn == nil:
 		return a.localPlan(m)
 	case a.torn:
-		return plan{}, fmt.Errorf("rpc: %v: %v is torn off, and its owner's copy no longer ours: %w", m, a, ErrClosed)
+		return plan{}, errorf("rpc: %v: %v is torn off, and its owner's copy no longer ours: %w", m, a, ErrClosed)
 	case a.conn.mayJoin():
 		return plan{}, fmt.Errorf("rpc: %v for %v: it has not joined yet; OnConnect is the first place for calls to it", m, a.conn)
 	case !a.conn.usable():
@@ -92,7 +92,7 @@ func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 // localPlan returns the plan of a call that runs in this world, or an error when nothing handles it here.
 func (a *Actor) localPlan(m *method) (plan, error) {
 	if !a.handles(m) {
-		return plan{}, fmt.Errorf("rpc: %v would run in this world: %w; bind one with On or OnRequest", m, ErrUnbound)
+		return plan{}, errorf("rpc: %v would run in this world: %w; bind one with On or OnRequest", m, ErrUnbound)
 	}
 	return plan{local: true}, nil
 }
@@ -212,14 +212,14 @@ func (a *Actor) sendFailed(to *opening, m *method, size int, err error) error {
 	var fatal *bunch.Error
 	switch {
 	case errors.Is(err, bunch.ErrBunchTooLarge):
-		return fmt.Errorf("rpc: %v: %d bytes encoded to %v, at most %d (Config.Bunch.MaxBunch; package stream sends more): %w",
+		return errorf("rpc: %v: %d bytes encoded to %v, at most %d (Config.Bunch.MaxBunch; package stream sends more): %w",
 			m, size, to.conn, to.conn.maxBunch, bunch.ErrBunchTooLarge)
 	case errors.Is(err, bunch.ErrClosed):
 		return to.closeArrived(m)
 	case errors.Is(err, bunch.ErrReliableBufferFull):
-		return fmt.Errorf("rpc: %v: to %v, %s: %w", m, to.conn, a.fullText(to, size), bunch.ErrReliableBufferFull)
+		return errorf("rpc: %v: to %v, %s: %w", m, to.conn, a.fullText(to, size), bunch.ErrReliableBufferFull)
 	case !errors.As(err, &fatal):
-		return fmt.Errorf("rpc: %v to %v: %w", m, to.conn, err)
+		return errorf("rpc: %v to %v: %w", m, to.conn, err)
 	}
 	reason := fatal.Reason
 	if fatal.Code == bunch.ReliableBufferOverflow {

@@ -122,7 +122,7 @@ func TestCallsThatCanNotBeMade(t *testing.T) {
 			"SetViewPoint":       n.ends[0].SetViewPoint(0, 0, 0),
 		} {
 			require.ErrorIs(t, err, ErrWrongRole)
-			require.EqualError(t, err, "rpc: "+by+" on a client: only the server may, so ask it by a Server RPC: rpc: wrong role")
+			require.EqualError(t, err, "rpc: "+by+" on a client: only the server may, so ask it by a Server RPC: wrong role")
 		}
 
 		require.NoError(t, n.server.Destroy(a))
@@ -150,7 +150,7 @@ func TestCallAfterTheCloseSaysWhy(t *testing.T) {
 		n.conns[0].Close(1024, "round over")
 		require.NoError(t, hit.Call(a, 1), "the game may not have heard of it")
 		<-n.ends[0].Done()
-		want := "rpc: Hero.Fire for conn 1: rpc: connection closed by the peer: Code(1024): round over"
+		want := "rpc: Hero.Fire for conn 1: connection closed by the peer: Code(1024): round over"
 		says(fire.Call(mirror, shot{}), want)
 		n.tick(3)
 		require.Equal(t, []string{"close Disconnected"}, n.clients[0].take())
@@ -247,7 +247,7 @@ func TestUnboundIsSaid(t *testing.T) {
 	a, err := w.Spawn(lonely, nil)
 	require.NoError(t, err)
 	require.ErrorIs(t, ping.Call(a, None{}), ErrUnbound)
-	require.EqualError(t, ping.Call(a, None{}), "rpc: Lonely.Ping would run in this world: rpc: no handler bound; bind one with On or OnRequest")
+	require.EqualError(t, ping.Call(a, None{}), "rpc: Lonely.Ping would run in this world: no handler bound; bind one with On or OnRequest")
 }
 
 // TestConstructorCallsThisWorld: a call that runs here waits for the next Dispatch, when the constructor has returned its object.

@@ -250,7 +250,7 @@ func (w *World) await(ctx context.Context, done <-chan struct{}) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-grace.C:
-		return fmt.Errorf("rpc: Do: the world was closed, and nobody drives it: %w", w.lobby.cause())
+		return errorf("rpc: Do: the world was closed, and nobody drives it: %w", w.lobby.cause())
 	}
 }
 

@@ -33,9 +33,9 @@ func (c *Conn) SetView(a *Actor) error {
 	case !a.made():
 		return fmt.Errorf("rpc: SetView to %s", noActor)
 	case a.world != c.world:
-		return fmt.Errorf("rpc: SetView to %v of another world: %w", a, ErrWrongRole)
+		return errorf("rpc: SetView to %v of another world: %w", a, ErrWrongRole)
 	case a.dead:
-		return fmt.Errorf("rpc: SetView to %v: %w", a, ErrClosed)
+		return errorf("rpc: SetView to %v: %w", a, ErrClosed)
 	case !a.own.binding.hasAt():
 		return fmt.Errorf("rpc: SetView to %v: its class has no At", a)
 	}

@@ -112,7 +112,7 @@ func NewWorld(config Config) (*World, error) {
 	if config.DoS != nil {
 		var err error
 		if w.dos.detector, err = dos.New(config.DoS); err != nil {
-			return nil, fmt.Errorf("rpc: Config.DoS: %w", err)
+			return nil, errorf("rpc: Config.DoS: %w", err)
 		}
 		w.dos.counts = make(map[string]*dos.Count)
 	}
@@ -206,7 +206,7 @@ func (w *World) Close(ctx context.Context, code Code, reason string) error {
 	}
 	err := w.waitClosed(ctx)
 	if failed := w.trace.Close(ctx); failed != nil {
-		err = errors.Join(err, fmt.Errorf("rpc: closing the world: Config.Trace: %w", failed))
+		err = errors.Join(err, errorf("rpc: closing the world: Config.Trace: %w", failed))
 	}
 	return err
 }
@@ -234,12 +234,12 @@ func (w *World) waitClosed(ctx context.Context) error {
 		close(attached)
 	}()
 	if err := waitFor(ctx, attached); err != nil {
-		return fmt.Errorf("rpc: closing the world: connections, or carriers that are being attached, are still closing: %w", err)
+		return errorf("rpc: closing the world: connections, or carriers that are being attached, are still closing: %w", err)
 	}
 	conns := w.lobby.all()
 	for i, c := range conns {
 		if err := waitFor(ctx, c.Done()); err != nil {
-			return fmt.Errorf("rpc: closing the world: %d of %d connections are still closing: %w", len(conns)-i, len(conns), err)
+			return errorf("rpc: closing the world: %d of %d connections are still closing: %w", len(conns)-i, len(conns), err)
 		}
 	}
 	return nil
@@ -273,7 +273,7 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 		return nil, fmt.Errorf("rpc: Spawn of a %q: the class is neither bound nor in Config.Classes", class.name)
 	}
 	if err := w.checkOwner(nil, owner, conn); err != nil {
-		return nil, fmt.Errorf("rpc: Spawn of a %q: %w", class.name, err)
+		return nil, errorf("rpc: Spawn of a %q: %w", class.name, err)
 	}
 	a := &Actor{world: w, class: class, own: part{binding: w.bindings[class]}, conn: conn}
 	if err := a.choose(options); err != nil {

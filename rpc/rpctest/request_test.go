@@ -413,7 +413,7 @@ func TestAnswersThatCanNotTravel(t *testing.T) {
 		s := newStreet(t, net, rpc.Config{}, rpc.Config{})
 		o := then(s, browse, s.there.actor, 70_000)
 		net.Advance(time.Second)
-		require.ErrorContains(t, o.err, "rpc: Shop.Browse has no answer: rpc: Shop.Browse.Answer: 7000")
+		require.ErrorContains(t, o.err, "rpc: Shop.Browse has no answer: Shop.Browse.Answer: 7000")
 		require.ErrorContains(t, o.err, "at most 65536 (Config.Bunch.MaxBunch")
 		require.False(t, requestError(t, o.err).Refused)
 	})
