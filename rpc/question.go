@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -169,6 +170,9 @@ func (q *question) refuse(v ask.Verdict, cause error) {
 		answer.Code, answer.Text = m.class.codeOf(cause), cause.Error()
 		if own, ok := errors.AsType[*RequestError](cause); ok && own != nil {
 			answer.Code, answer.Text = own.Code, own.Text
+		}
+		if v != ask.Refused { // the text is this package's
+			answer.Text = strings.TrimPrefix(answer.Text, prefix)
 		}
 		answer.Text = ask.Cut(answer.Text)
 	}
