@@ -65,6 +65,26 @@ func TestNobodyTakesAll(t *testing.T) {
 	}
 }
 
+// TestPolicerIsShared plays two of ours beside two New Renos behind a policer: one of ours had nine tenths for ever, for its losses looked random.
+func TestPolicerIsShared(t *testing.T) {
+	played := 0
+	for _, row := range unqueued() {
+		if row.Scene.Name != "2 + 2 with reno, a policer" {
+			continue
+		}
+		played++
+		drawn := testkit.Seed(t)
+		for seed := drawn; seed < drawn+3; seed++ {
+			r := Run(row.Scene, seed)
+			theirs, ours := r.Share(Reno, 10*second, 50*second), r.Share(Ours, 10*second, 50*second)
+			require.Greater(t, theirs/(theirs+ours), 0.2, "seed %d", seed)
+			require.Greater(t, Jain(r.Rates(Ours, 10*second, 50*second)), 0.6, "seed %d", seed)
+			require.Less(t, r.Drops(Ours, 10*second, 50*second), 0.05, "seed %d", seed)
+		}
+	}
+	require.Equal(t, 1, played)
+}
+
 // TestFullPacketsBesidePlay plays what went on for a minute at a tenth of the rate: beside small packets each full one seemed to meet a
 // queue, of its own time at the bottleneck. So random losses were a short full queue's, and none was learnt to be usual.
 func TestFullPacketsBesidePlay(t *testing.T) {
