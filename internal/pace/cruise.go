@@ -30,7 +30,7 @@ func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 		c.enter(Dip, t)
 	case ended && c.wantsYield(t):
 		c.beginYield(t)
-	case ended && (c.rounds >= c.looks.pause || c.hasRoom()) && c.delivery.limited <= c.delivery.total:
+	case ended && (c.rounds >= c.looks.pause || c.hasRoom()) && !c.lacksData():
 		c.open(t, false)
 	}
 }

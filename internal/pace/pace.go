@@ -395,6 +395,10 @@ func (c *Controller) Guess(rtt time.Duration) {
 	}
 }
 
+// lacksData reports whether the sender has lately had too little to send for its window. A window that nobody fills shows nothing (RFC 7661): else
+// one surge after another would raise it to any size, and the next bulk would leave at that.
+func (c *Controller) lacksData() bool { return c.delivery.limited > c.delivery.total }
+
 // markLimited marks the inFlight bytes as limited: the path might have carried more.
 func (c *Controller) markLimited(inFlight int) {
 	c.delivery.limited = c.delivery.total + int64(inFlight)

@@ -96,7 +96,7 @@ func (c *Controller) stepShare(t instant, b batch, ended bool) {
 func (c *Controller) wantsSurge(t instant) bool {
 	y := &c.yielding
 	known := y.now().count() >= plenty && (y.now().lost >= leastLosses || t-y.began > mostYield)
-	return t >= c.competition.sharing.next && known && !c.flooded()
+	return t >= c.competition.sharing.next && known && !c.flooded() && !c.lacksData()
 }
 
 // beginSurge begins a surge.
@@ -124,6 +124,9 @@ func (c *Controller) surge(t instant, window float64) {
 func (c *Controller) stepSurge(t instant) {
 	s, now := &c.competition.sharing, c.yielding.now()
 	switch {
+	case c.lacksData():
+		c.competition.window = s.base
+		c.rest(t, s.rest)
 	case c.flooded(), c.queue > 2*c.delay.target(), now.count() > 0 && s.exceeds(now):
 		c.competition.window, s.proofs = s.before, 0
 		c.halve(t)

@@ -106,6 +106,24 @@ func TestSharingOutlastsSilence(t *testing.T) {
 	require.NotEqual(t, Compete, s.state)
 }
 
+// Who has little to send does not find out by surges what a path has: the window would grow without an end.
+func TestNoSurgeWithoutData(t *testing.T) {
+	s := newSharer(func(float64) int { return 0 })
+	s.delivery.limited = 1
+	window := s.packets()
+	s.rounds(60 * time.Second)
+	require.Less(t, s.packets(), window+0.6*60*20)
+
+	s = newSharer(func(float64) int { return 0 })
+	for !s.competition.sharing.surges {
+		s.rounds(50 * ms)
+	}
+	s.delivery.limited = 1
+	s.rounds(50 * ms)
+	require.False(t, s.competition.sharing.surges)
+	require.Equal(t, s.competition.sharing.base, s.competition.window)
+}
+
 // A quarter of the packets lost, over no queue: the path drops in place of queueing, until a queue is seen.
 func TestDelugeBeginsSharing(t *testing.T) {
 	c := New(Config{Packet: 1000})
