@@ -140,12 +140,9 @@ func (o *opening) acknowledged() bool {
 	return o.conn.machine.Opened(o.channel)
 }
 
-// closeArrived returns the error of a call on a channel whose close has arrived and waits for its turn, or is handled now: the error that the
-// call will have after it. It is called under the link's lock.
+// closeArrived returns the error of a client's call on a channel whose close has arrived and waits for its turn, or is handled now: the error that
+// the call will have after it. It is called under the link's lock.
 func (o *opening) closeArrived(m *method) error {
-	if o.conn.server { // a violation, for which the connection will close: its reason says nothing
-		return errorf("rpc: %v on %v: the client has closed channel %d on %v: %w", m, o.actor, o.channel, o.conn, ErrClosed)
-	}
 	w, cause := o.actor.world, ErrClosed
 	reason, waits := w.turns.waitingClose(o.conn, o.channel)
 	if !waits {

@@ -189,6 +189,12 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	if m.policy == forceSend {
 		c.machine.Flush()
 	}
+	if a.world.IsServer() && errors.Is(err, bunch.ErrClosed) { // the client has closed the channel: a violation, for which the connection will end
+		c.trace.About("", "", 0)
+		c.link.Unlock()
+		c.countGone()
+		return nil
+	}
 	if err != nil {
 		c.trace.About("", "", 0)
 		err = a.sendFailed(to, m, len(payload), err)

@@ -107,7 +107,8 @@ type Drops struct {
 	Saturated uint64
 	// Throttled counts unreliable Multicasts made here beyond Config.MaxRPCPerNetUpdate.
 	Throttled uint64
-	// Gone counts Client RPCs and Multicasts made here after the connection began to close and before OnDisconnect ran.
+	// Gone counts Client RPCs and Multicasts made here after the connection began to close and before OnDisconnect ran. The client may have begun it
+	// by breaking a rule.
 	Gone uint64
 	// UnknownRefs counts references in the peer's arguments to actors that are not open on the connection; the handler sees 0 instead.
 	UnknownRefs uint64
