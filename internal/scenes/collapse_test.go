@@ -206,11 +206,12 @@ func TestSixteenThatFillAShortQueue(t *testing.T) {
 }
 
 // TestAFloodOfManyIsOver plays what drops many packets now and then, and nothing between: a policer with a short bucket, and a path that stands still
-// for longer than its queue holds. A transfer alone there took 1.4 of the time that it takes since such a flood is answered once.
+// for longer than its queue holds. A transfer alone there took 1.4 of the time that it takes since such a flood is answered once. Behind the policer
+// it shares from its start on, in case others are there: that takes 1.2 times as long, 1.84 of the ideal, and New Reno 1.46.
 func TestAFloodOfManyIsOver(t *testing.T) {
 	policed := single(Path(20e6, 100*ms, 0, 1), 10*mib)
 	policed.There.Police, policed.There.Bucket, policed.There.Rate, policed.There.Queue = 20e6, 15<<10, 100e6, 1<<20
-	require.Less(t, ratio(Run(policed, 1000)), 1.75*5) // of the ideal at 100 Mbit/s
+	require.Less(t, ratio(Run(policed, 1000)), 1.9*5) // of the ideal at 100 Mbit/s
 	still := Path(20e6, 100*ms, 0, 2).Stalls(200*ms, 500*ms, 16*second, 5)
 	still.Flows, still.For = []Flow{{Begin: second}}, 16*second
 	var rates []float64
