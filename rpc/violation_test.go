@@ -118,7 +118,8 @@ func TestClientMayNotOpenOrCloseChannels(t *testing.T) {
 	}
 }
 
-// TestCallBehindAClientsClose: the game is not told of what the client does against the rules. Its call is counted, as any for a connection that ends.
+// TestCallBehindAClientsClose: the game is not told of what the client does against the rules. Its call is counted, as any for a connection that
+// ends.
 func TestCallBehindAClientsClose(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		a := n.spawn(0)
