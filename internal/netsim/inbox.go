@@ -2,6 +2,9 @@ package netsim
 
 import "time"
 
+// firstWaiting is how many packets an inbox has room for at first.
+const firstWaiting = 8
+
 // The caller of these methods holds mu.
 
 // collect moves what has arrived by now into the inbox and returns when the next packet arrives; zero = none under way.
@@ -22,7 +25,7 @@ func (c *PacketConn) put(d datagram) bool {
 		c.recycle(d.data)
 		return false
 	}
-	*c.inbox.Push(firstFlying) = d
+	*c.inbox.Push(firstWaiting) = d
 	c.waiting += len(d.data)
 	return true
 }

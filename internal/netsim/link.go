@@ -4,16 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/quivernet/quiver/internal/recovery"
 )
 
 // maxInFlight is how many bytes may be under way in a link, so that a sender over a path without a bottleneck cannot
 // take all memory. What exceeds it is dropped as LostQueue. 256 MiB is 2 s at 1 Gbit/s.
 const maxInFlight = 256 << 20
-
-// firstFlying is how many packets under way a link has room for at first.
-const firstFlying = 8
 
 // Link is one direction of a path: a pure value without clock or goroutine. It is not safe for concurrent use. Times
 // may come from any clock; one that runs back counts as the latest time seen.
@@ -25,9 +20,10 @@ type Link struct {
 	count      uint64 // packets given to Send
 
 	// On the way.
-	flying   recovery.Ring[arrival] // by time; of packets that arrive at the same time the one sent first comes first
-	inFlight int                    // bytes
-	newest   time.Time              // latest arrival of the packets that were not held back
+	flying   arrivals
+	inFlight int       // bytes
+	order    uint64    // of the next arrival
+	newest   time.Time // latest arrival of the packets that were not held back
 
 	// Events to come.
 	dark []span
@@ -37,12 +33,6 @@ type Link struct {
 }
 
 type span struct{ from, until time.Time }
-
-// arrival is a packet on its way.
-type arrival struct {
-	at     time.Time
-	packet []byte
-}
 
 // NewLink panics when the Config is not valid.
 func NewLink(cfg Config) *Link { return newLink(cfg, 0) }
@@ -81,24 +71,22 @@ func (l *Link) Send(now time.Time, packet []byte) Fate {
 // Deliver returns the next packet that has arrived by now. The bytes are the caller's.
 func (l *Link) Deliver(now time.Time) (packet []byte, ok bool) {
 	l.tick(now)
-	if at, ok := l.NextTimeout(); !ok || at.After(l.now) {
+	if len(l.flying) == 0 || l.flying[0].at.After(l.now) {
 		return nil, false
 	}
-	first := l.flying.At(l.flying.Oldest)
-	packet, first.packet = first.packet, nil
-	l.flying.Oldest++
-	l.inFlight -= len(packet)
+	a := l.flying.pop()
+	l.inFlight -= len(a.packet)
 	l.stats.Delivered++
-	l.stats.DeliveredBytes += uint64(len(packet))
-	return packet, true
+	l.stats.DeliveredBytes += uint64(len(a.packet))
+	return a.packet, true
 }
 
 // NextTimeout returns when the next packet arrives. ok is false when none is on its way.
 func (l *Link) NextTimeout() (at time.Time, ok bool) {
-	if l.flying.Len() == 0 {
+	if len(l.flying) == 0 {
 		return time.Time{}, false
 	}
-	return l.flying.At(l.flying.Oldest).at, true
+	return l.flying[0].at, true
 }
 
 // Dark makes every packet vanish that leaves the bottleneck from one time until another. What was sent before the call
@@ -242,13 +230,8 @@ func (l *Link) clumped(at time.Time) time.Time {
 	return at.Add(l.cfg.Clump - 1).Truncate(l.cfg.Clump)
 }
 
-// push puts a packet behind those that arrive no later: mostly the last place, since only what was held back is overtaken.
 func (l *Link) push(at time.Time, packet []byte) {
-	n := l.flying.Next
-	l.flying.Push(firstFlying)
-	for ; n > l.flying.Oldest && l.flying.At(n-1).at.After(at); n-- {
-		*l.flying.At(n) = *l.flying.At(n - 1)
-	}
-	*l.flying.At(n) = arrival{at, packet}
+	l.flying.push(arrival{at: at, order: l.order, packet: packet})
+	l.order++
 	l.inFlight += len(packet)
 }

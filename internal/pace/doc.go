@@ -18,9 +18,9 @@
 // Random losses do not depend on how much is sent. Those of a policer do, of CoDel, and of a queue of a few packets, which no delay shows. So losses
 // that last for seconds are tested: the controller yields, and sees whether they go (Yield).
 //
-// Where others fill the queue, losses went with a Yield, or more is lost than at random, the controller shares as New Reno does (Compete). It does so
-// until the queue is gone. Where no queue was seen, now and then it doubles its window instead, and goes on doing so until losses grow with it; when
-// they do not, they are random after all (sharing).
+// Where others fill the queue, the controller shares as New Reno does (Compete), until the queue is gone. So it does where losses went with a Yield,
+// or a quarter is lost over no queue. There it doubles its window now and then, again and again, until losses grow with it; when they do not, they are
+// random after all, and it stops sharing (sharing).
 //
 // The scenes of internal/scenes show the controller on bad paths, in crowds, and beside other algorithms (RFC 9743).
 //
