@@ -19,8 +19,8 @@
 // that last for seconds are tested: the controller yields, and sees whether they go (Yield).
 //
 // Where others fill the queue, the controller shares as New Reno does (Compete), until the queue is gone. So it does where losses went with a Yield,
-// or a quarter is lost over no queue. There it doubles its window now and then, again and again, until losses grow with it; when they do not, they are
-// random after all, and it stops sharing (sharing).
+// or a quarter is lost over no queue. There it doubles its window now and then, again and again, until losses grow with it; when they do not, they
+// are random after all, and it stops sharing (sharing).
 //
 // The scenes of internal/scenes show the controller on bad paths, in crowds, and beside other algorithms (RFC 9743).
 //
