@@ -62,7 +62,8 @@ func ofAnother(by string) error {
 }
 
 // Code says why a connection ended. Its numbers include those of [bunch.Code]; names are Unreal's (ENetCloseResult) where Unreal
-// has one. A game closes with codes of its own, from 1,024 on, or with one of these that fits.
+// has one; go doc shows them all behind one of them, as HostClosedConnection. A game closes with codes of its own, from 1,024 on, or with one of
+// these that fits.
 type Code uint16
 
 const (

@@ -35,7 +35,8 @@
 // uplink each of n clients has an n-th, also while the others send nothing: a transfer to one of many takes up to n times as long as over a real
 // one. Where Rate bounds a path, the carrier behaves like a congestion control that knows the rate.
 //
-// A server may restart: the test closes its world, and another takes its place by [Network.Server].
+// A server may restart: the test closes its world, by w.Close(t.Context(), rpc.HostClosedConnection, "restart"), and another takes its place by
+// [Network.Server].
 //
 // The network has no TLS, no QUIC and no sealed packets; the option rpc.Config.Emulation shows in real time what a path does to them. It has no
 // keep-alives and no idle timeout of QUIC either: a path that is dark ends a connection only when something waits for an answer.
