@@ -233,9 +233,9 @@ func (l *Listener) keep(c *Conn, conn *quic.Conn) {
 // world for that. Every Dial makes a connection of its own, also beside one that is open: see [World.Connect]. cert.Pinned makes a
 // config that trusts one certificate.
 // When the server refuses, or the connection ends before, the error is a [*CloseError], whose Temporary says whether you may try again.
-// When nobody answers, for half of Config.HandshakeTimeout or until ctx ends, it is a net.Error whose Timeout is true, and you may. Others,
-// such as an address that is none, or cert.ErrPinned, come again. An error is returned when the socket is free, which may take a second;
-// after success [Conn.Wait] waits for that.
+// When nobody answers, for half of Config.HandshakeTimeout or until ctx ends, it is a net.Error whose Timeout is true, and you may; so it is
+// where this machine has no network meanwhile. Others, such as an address that is none, or cert.ErrPinned, come again. An error is returned
+// when the socket is free, which may take a second; after success [Conn.Wait] waits for that.
 func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*Conn, error) {
 	remote, host, err := quicconn.Resolve(ctx, addr)
 	if err != nil {
@@ -293,7 +293,8 @@ func (c *Config) quic() *quic.Config {
 	return quicconn.Config(c.idleTimeout(), c.keepAlive(), c.handshakeTimeout())
 }
 
-// share prepares a socket for QUIC and, if the config says so, for sealed packets beside it. guard, unless nil, watches over QUIC's.
+// share prepares a socket for QUIC and, if the config says so, for sealed packets beside it. Packets that the system refuses are lost there,
+// and end no connection. guard, unless nil, watches over QUIC's.
 // The caller calls free when it uses the socket no more.
 func (w *World) share(socket net.PacketConn, guard sealed.Guard) (conn net.PacketConn, shared *sealed.Socket, free func()) {
 	if _, ok := socket.(*net.UDPConn); ok && w.config.Sealed { // quic-go sets the buffers of other sockets itself
@@ -305,12 +306,9 @@ func (w *World) share(socket net.PacketConn, guard sealed.Guard) (conn net.Packe
 	if w.sockets != nil {
 		socket, free = w.sockets.Add(socket)
 	}
-	switch {
-	case w.config.Sealed:
+	if w.config.Sealed {
 		shared = sealed.NewSocket(socket, sealed.SocketConfig{Guard: guard})
 		return shared.QUIC(), shared, free
-	case guard != nil:
-		return sealed.NewSocket(socket, sealed.SocketConfig{Guard: guard, NoOffload: true}).QUIC(), nil, free
 	}
-	return socket, nil, free
+	return sealed.NewSocket(socket, sealed.SocketConfig{Guard: guard, NoOffload: true}).QUIC(), nil, free
 }

@@ -91,8 +91,9 @@ func Dial(ctx context.Context, socket net.PacketConn, shared *sealed.Socket, add
 	}
 	conn, err := transport.Dial(ctx, addr, tlsConfig, config)
 	if err != nil {
+		err = dialError(ctx, err, unsent(socket))
 		release()
-		return nil, dialError(ctx, err)
+		return nil, err
 	}
 	carrier := NewCarrier(conn, shared)
 	carrier.free = make(chan struct{})
@@ -110,16 +111,28 @@ func closedHere(conn *quic.Conn) bool {
 	return ok && !app.Remote
 }
 
+// unsent returns why the system refused the newest packet of QUIC's, if the socket is one of package sealed's; nil if it did not.
+func unsent(socket net.PacketConn) error {
+	if s, ok := socket.(interface{ Unsent() error }); ok {
+		return s.Unsent()
+	}
+	return nil
+}
+
 // dialError returns why no QUIC connection came about.
-func dialError(ctx context.Context, err error) error {
+func dialError(ctx context.Context, err, unsent error) error {
+	silent := "no server has answered there"
+	if unsent != nil {
+		silent = fmt.Sprintf("no packet could leave for it: %v", unsent)
+	}
 	var refused *quic.TransportError
 	switch {
 	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
-		return fmt.Errorf("no server has answered there: %w", context.Cause(ctx))
+		return fmt.Errorf("%s: %w", silent, context.Cause(ctx))
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(err, new(*quic.IdleTimeoutError)), errors.As(err, new(*quic.HandshakeTimeoutError)):
-		return fmt.Errorf("no server has answered there: %w", err)
+		return fmt.Errorf("%s: %w", silent, err)
 	case errors.As(err, &refused) && refused.Remote && refused.ErrorCode == quic.ConnectionRefused:
 		return &RefusedError{err}
 	case errors.As(err, new(*tls.CertificateVerificationError)):

@@ -33,6 +33,14 @@ func (c *plainConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	}
 }
 
+// Unsent returns why the system refused the newest packet of QUIC's; nil if it did not.
+func (c *plainConn) Unsent() error {
+	if err := c.socket.unsent.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
 // WriteTo sends a packet of QUIC's.
 func (c *plainConn) WriteTo(p []byte, to net.Addr) (n int, err error) {
 	return c.socket.send(p, to, func(to net.Addr) (int, error) { return c.PacketConn.WriteTo(p, to) })

@@ -47,6 +47,8 @@ type Socket struct {
 	early early        // packets with unknown ids, for carriers that are about to begin; guarded by its own lock
 	lent  atomic.Int64 // bytes that inboxes have borrowed, at most lentBytes
 
+	unsent atomic.Pointer[error] // why the newest packet of QUIC's did not leave; nil = it did
+
 	kept, unknown, size atomic.Uint64 // see SocketStats
 }
 
@@ -141,8 +143,24 @@ func (s *Socket) forQUIC(at time.Time, from netip.AddrPort, packet []byte) bool 
 	return true
 }
 
-// send sends packets of QUIC's by write, to where the guard says.
+// send sends packets of QUIC's by write, to where the guard says. Those that are as good as lost on the way are taken for sent, for quic-go ends
+// a connection of which a packet fails.
 func (s *Socket) send(packets []byte, to net.Addr, write func(to net.Addr) (int, error)) (int, error) {
+	n, err := s.guarded(packets, to, write)
+	if err == nil {
+		if s.unsent.Load() != nil {
+			s.unsent.Store(nil)
+		}
+		return n, nil
+	}
+	if lost := err; udp.IsLoss(lost) {
+		s.unsent.Store(&lost)
+		return len(packets), nil
+	}
+	return n, err
+}
+
+func (s *Socket) guarded(packets []byte, to net.Addr, write func(to net.Addr) (int, error)) (int, error) {
 	if s.guard == nil || len(packets) == 0 {
 		return write(to)
 	}

@@ -1,0 +1,12 @@
+//go:build unix
+
+package udp
+
+import "syscall"
+
+// losses are the errors of a packet that the system refuses to send now, although it may take the next one. EPERM and EACCES are those of
+// firewalls, EINVAL that of routes which swallow packets, and of a source address that the machine has no longer.
+var losses = []syscall.Errno{
+	syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.ENETDOWN, syscall.EHOSTDOWN, syscall.EADDRNOTAVAIL, syscall.ENODEV, syscall.ENXIO,
+	syscall.ECONNREFUSED, syscall.EPERM, syscall.EACCES, syscall.EINVAL, syscall.ENOBUFS, syscall.ENOMEM,
+}

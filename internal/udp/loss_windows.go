@@ -1,0 +1,13 @@
+package udp
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/windows"
+)
+
+// losses are the errors of a packet that the system refuses to send now, although it may take the next one.
+var losses = []syscall.Errno{
+	windows.WSAENETUNREACH, windows.WSAEHOSTUNREACH, windows.WSAENETDOWN, windows.WSAEHOSTDOWN, windows.WSAEADDRNOTAVAIL, windows.WSAENETRESET,
+	windows.WSAECONNRESET, windows.WSAECONNREFUSED, windows.WSAEACCES, windows.WSAEINVAL, windows.WSAENOBUFS,
+}

@@ -1,0 +1,101 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+)
+
+// unplugged is a socket of a machine that may have no network: then the system refuses each packet.
+type unplugged struct {
+	net.PacketConn
+	out atomic.Bool
+}
+
+var errUnplugged = &net.OpError{Op: "write", Net: "udp", Err: os.NewSyscallError("sendmsg", syscall.ENETUNREACH)}
+
+func (u *unplugged) WriteTo(p []byte, to net.Addr) (int, error) {
+	if u.out.Load() {
+		return 0, errUnplugged
+	}
+	return u.PacketConn.WriteTo(p, to)
+}
+
+// TestConnectionsSurviveWithoutANetwork: between two networks a machine has none, and the system refuses what it sends. That is as good as
+// lost on the way, at a client and at a server: within IdleTimeout the connection goes on.
+func TestConnectionsSurviveWithoutANetwork(t *testing.T) {
+	for _, sealed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			n := &network{t: t, server: newTestWorld(t, Config{Sealed: sealed}), clients: []*testWorld{newTestWorld(t, Config{Sealed: sealed})}}
+			path := netsim.Config{Delay: 20 * time.Millisecond}
+			near, far := netsim.Pipe(path, path)
+			client, server := &unplugged{PacketConn: near}, &unplugged{PacketConn: far}
+			serverTLS, clientTLS := credentials(t)
+			listener, err := ListenPacket(server, serverTLS, n.server.World)
+			require.NoError(t, err)
+			end, err := DialPacket(t.Context(), client, far.LocalAddr(), clientTLS, n.clients[0].World)
+			require.NoError(t, err)
+			n.ends = []*Conn{end}
+			n.tick(8)
+			n.await()
+
+			for _, u := range []*unplugged{client, server} {
+				u.out.Store(true)
+				require.NoError(t, end.SendMessage(1, []byte("from a tunnel")))
+				n.tick(8 * 30)
+				u.out.Store(false)
+				n.tick(4 * 30)
+				require.NoError(t, end.Err())
+				require.Zero(t, end.Stats().Queued+end.Stats().InFlight, "the message has arrived")
+			}
+
+			require.NoError(t, listener.Close())
+			require.NoError(t, end.Wait(context.Background()))
+			n.tick(1)
+			require.NoError(t, errors.Join(near.Close(), far.Close()))
+		})
+	}
+}
+
+// TestDialWithoutANetwork: who is between two networks may try again, and reads what the system said; when the network comes back
+// meanwhile, the dial succeeds.
+func TestDialWithoutANetwork(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
+			near, far := netsim.Pipe(netsim.Config{}, netsim.Config{})
+			socket := &unplugged{PacketConn: near}
+			socket.out.Store(true)
+			serverTLS, clientTLS := credentials(t)
+			listener, err := ListenPacket(far, serverTLS, server.World)
+			require.NoError(t, err)
+			if back {
+				time.AfterFunc(2*time.Second, func() { socket.out.Store(false) })
+			}
+			conn, err := DialPacket(t.Context(), socket, far.LocalAddr(), clientTLS, client.World)
+			if back {
+				require.NoError(t, err)
+				conn.Close(0, "")
+				require.NoError(t, conn.Wait(context.Background()))
+			} else {
+				var late net.Error
+				require.ErrorAs(t, err, &late)
+				require.True(t, late.Timeout(), err)
+				require.ErrorContains(t, err, syscall.ENETUNREACH.Error())
+			}
+			require.NoError(t, listener.Close())
+			time.Sleep(time.Minute)
+			require.NoError(t, errors.Join(near.Close(), far.Close()))
+		})
+	}
+}
