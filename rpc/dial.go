@@ -230,8 +230,8 @@ func (l *Listener) keep(c *Conn, conn *quic.Conn) {
 }
 
 // Dial connects world to the server at addr ("host:port") and returns when the server has welcomed it. Nobody needs to drive the
-// world for that. Every Dial makes a connection of its own, also beside one that is open: see [World.Connect]. cert.Pinned makes a
-// config that trusts one certificate.
+// world for that. Every Dial makes a connection of its own, also beside one that is open: see [World.Connect]. Of a host's addresses it tries
+// one: the first of IPv4 to which this machine has a route, else the first of IPv6. cert.Pinned makes a config that trusts one certificate.
 // When the server refuses, or the connection ends before, the error is a [*CloseError], whose Temporary says whether you may try again.
 // When nobody answers, for half of Config.HandshakeTimeout or until ctx ends, it is a net.Error whose Timeout is true, and you may; so it is
 // where this machine has no network meanwhile. Others, such as an address that is none, or cert.ErrPinned, come again. An error is returned

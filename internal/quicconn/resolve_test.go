@@ -1,0 +1,49 @@
+package quicconn
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestChooseAmongAddresses(t *testing.T) {
+	for _, row := range []struct {
+		name           string
+		ips, unreached []string
+		want           string
+	}{
+		{"IPv4 first", []string{"2001:db8::1", "192.0.2.1", "192.0.2.2"}, nil, "192.0.2.1"},
+		{"a network of IPv6 alone", []string{"192.0.2.1", "2001:db8::1"}, []string{"192.0.2.1"}, "2001:db8::1"},
+		{"a network of IPv4 alone", []string{"2001:db8::1", "192.0.2.1"}, []string{"2001:db8::1"}, "192.0.2.1"},
+		{"one of two networks", []string{"192.0.2.1", "198.51.100.1"}, []string{"192.0.2.1"}, "198.51.100.1"},
+		{"no network", []string{"2001:db8::1", "192.0.2.1"}, []string{"192.0.2.1", "2001:db8::1"}, "192.0.2.1"},
+		{"one address", []string{"2001:db8::1"}, []string{"2001:db8::1"}, "2001:db8::1"},
+	} {
+		var ips []net.IPAddr
+		for _, ip := range row.ips {
+			ips = append(ips, net.IPAddr{IP: net.ParseIP(ip)})
+		}
+		got := choose(ips, func(ip net.IPAddr) bool { return !slices.Contains(row.unreached, ip.String()) })
+		require.Equal(t, row.want, got.String(), row.name)
+	}
+}
+
+// TestResolverOutOfReach: who has no network now, and so no resolver, may try again.
+func TestResolverOutOfReach(t *testing.T) {
+	old := net.DefaultResolver
+	defer func() { net.DefaultResolver = old }()
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Net: "udp", Err: errors.New("network is unreachable")}
+	}}
+	_, _, err := Resolve(t.Context(), "game.example.com:7777")
+	var late net.Error
+	require.ErrorAs(t, err, &late)
+	require.True(t, late.Timeout(), err)
+	require.ErrorContains(t, err, "network is unreachable")
+	_, _, err = Resolve(t.Context(), "no port")
+	require.False(t, errors.As(err, &late) && late.Timeout())
+}
