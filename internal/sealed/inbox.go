@@ -77,7 +77,7 @@ func newInbox(look func(atOnce bool)) *inbox { return &inbox{look: look, base: t
 // look.
 func (b *inbox) put(at time.Time, from netip.AddrPort, packet []byte) (first bool) {
 	b.mu.Lock()
-	if remote := b.remote.Load(); (remote == nil || *remote != from) && !b.admit(at) {
+	if !b.isRemote(from) && !b.admit(at) {
 		b.mu.Unlock()
 		b.elsewhere.Add(1)
 		return false
@@ -91,6 +91,17 @@ func (b *inbox) put(at time.Time, from netip.AddrPort, packet []byte) (first boo
 	}
 	b.mu.Unlock()
 	return first
+}
+
+// isRemote reports whether from is the peer's address. That of a link-local server may have been dialed without a zone, which packets from there
+// have.
+func (b *inbox) isRemote(from netip.AddrPort) bool {
+	remote := b.remote.Load()
+	if remote == nil || *remote == from {
+		return remote != nil
+	}
+	zone := from.Addr().Zone()
+	return zone != "" && *remote == netip.AddrPortFrom(from.Addr().WithZone(""), from.Port())
 }
 
 // grow adds a block, if the inbox may hold one more.

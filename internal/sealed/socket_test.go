@@ -188,6 +188,29 @@ func TestReadFromKeepsOurs(t *testing.T) {
 	})
 }
 
+// TestLinkLocalAddressWithoutAZone: who dials such an address, and has one network, reaches the server. What comes from there has the zone of
+// the interface, and is not from elsewhere; what comes from another zone than the one that was dialed is.
+func TestLinkLocalAddressWithoutAZone(t *testing.T) {
+	b := newInbox(func(bool) {})
+	for _, row := range []struct {
+		remote, from string
+		same         bool
+	}{
+		{"[fe80::1]:7777", "[fe80::1%eth0]:7777", true},
+		{"[fe80::1%eth0]:7777", "[fe80::1%eth0]:7777", true},
+		{"[fe80::1%eth0]:7777", "[fe80::1%eth1]:7777", false},
+		{"[fe80::1]:7777", "[fe80::1%eth0]:7778", false},
+		{"[fe80::1]:7777", "[fe80::2%eth0]:7777", false},
+		{"192.0.2.1:7777", "192.0.2.1:7777", true},
+		{"192.0.2.1:7777", "192.0.2.2:7777", false},
+	} {
+		b.setRemote(netip.MustParseAddrPort(row.remote))
+		b.strayed.Store(false)
+		b.put(time.Now(), netip.MustParseAddrPort(row.from), make([]byte, 100))
+		require.Equal(t, !row.same, b.strayed.Load(), "%s from %s", row.remote, row.from)
+	}
+}
+
 func TestInboxIsBounded(t *testing.T) {
 	firsts := 0
 	b := newInbox(func(bool) {})
