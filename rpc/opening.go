@@ -210,7 +210,7 @@ const (
 	flagPlaced             // the actor's name follows its number
 )
 
-// OpenTo opens the actor for c, if it is not open there: its states, and calls from now on, reach c. When c may still have an
+// OpenTo opens the actor for c, if it is not open there: its states as they are now, and calls from now on, reach c. When c may still have an
 // earlier copy, because CloseTo was called only a round trip ago, the open waits until c is known to have ended that copy. When the
 // class has [At] or [Relevant], the actor stays open until it was not relevant to c for 5 s, which another OpenTo does not prolong: for
 // a spectator who is to see everything let Relevant return true. A dormant actor falls asleep there again at the next Flush. Server only.

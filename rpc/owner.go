@@ -53,8 +53,8 @@ func (w *World) checkOwner(a, owner *Actor, conn *Conn) error {
 
 // OnOwner makes fn run when the owner of an actor of the class has changed: on the server when [World.SetOwner] gave it another, or when
 // its [Actor.Conn] has changed with an owner further up the chain; on a client when [Actor.Owned] has changed. It does not run for the
-// first owner, nor when the actor ends. It panics when there is a function already. UE: PossessedBy and UnPossessed on the server,
-// OnRep_Owner on clients.
+// first owner, nor when the actor ends. On the server the opens for the new owner have been made by then, with the states as they were. It
+// panics when there is a function already. UE: PossessedBy and UnPossessed on the server, OnRep_Owner on clients.
 func OnOwner[T any](b *Binding[T], fn func(object T)) {
 	mustHook("OnOwner", b.untyped.class, fn == nil, b.untyped.onOwner != nil)
 	b.untyped.onOwner = func(object any) { fn(object.(T)) }
@@ -81,9 +81,12 @@ func (a *Actor) ownerChanged() {
 // leaving player's pawn owned stay.
 //
 // When this changes the connection at the end of the chain, the actor and all that it owns open for the new connection, and the clients of both
-// are told. When the new client cannot take the actor, or cannot be told, SetOwner returns why; it owns the actor all the same. Two errors
-// change nothing: the actor would own itself, directly or through others; and [ErrClosed], because the new owner's connection has begun to
-// close, which happens before OnDisconnect runs, or because the new owner or the actor has ended.
+// are told. An open that need not wait is made in SetOwner, with the states as they are then, the owner's fields as well, and [OnOwner] runs
+// after it: clear before what the previous owner had and the new one must not see. In Unreal what is set by the end of the tick counts.
+//
+// When the new client cannot take the actor, or cannot be told, SetOwner returns why; it owns the actor all the same. Two errors change nothing:
+// the actor would own itself, directly or through others; and [ErrClosed], because the new owner's connection has begun to close, which happens
+// before OnDisconnect runs, or because the new owner or the actor has ended.
 //
 // The previous client's copy closes at once if the client had it only as the owner: the class has neither [At] nor [Relevant], or the actor is
 // [OnlyRelevantToOwner], or [RelevantAsOwner] of one that stands nowhere, and nobody has called its [Actor.OpenTo]. Other copies close 5 s

@@ -36,7 +36,8 @@ func (w *World) Actor(ref Ref) *Actor {
 	return nil
 }
 
-// Actor returns the actor that ref names when it is open for c, or dormant there, else nil. It belongs to the world's goroutine.
+// Actor returns the actor that ref names when it is open for c, or when c has a copy of it without a channel, as of a dormant or a placed one;
+// else nil. [Actor.Channel] tells which. It belongs to the world's goroutine.
 func (c *Conn) Actor(ref Ref) *Actor {
 	if !c.server {
 		return c.copies.byRef[ref]

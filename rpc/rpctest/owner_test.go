@@ -53,6 +53,28 @@ func TestTheOwnerChainDecidesTheConnection(t *testing.T) {
 	})
 }
 
+// The open for a new owner is made in SetOwner: it has what is set before, and what is set after follows.
+func TestTheOpenForANewOwnerHasWhatIsThere(t *testing.T) {
+	off(t, func(t *testing.T, net *rpctest.Network) {
+		c := newCamp(t, net, 2, rpc.Config{})
+		for _, before := range []bool{false, true} {
+			_, s, err := rpc.Spawn(c.server.binding, c.conns[0], func(s *trooper) { s.pose.Ammo = 30 })
+			require.NoError(t, err)
+			net.Advance(settle)
+			first := uint16(30)
+			if before {
+				s.pose.Ammo, first = 7, 7
+			}
+			require.NoError(t, c.server.SetOwner(s.actor, c.conns[1]))
+			s.pose.Ammo = 7
+			require.True(t, net.Until(settle, func() bool { return c.at(1, s) != nil }))
+			require.Equal(t, first, c.at(1, s).pose.Ammo)
+			net.Advance(settle)
+			require.EqualValues(t, 7, c.at(1, s).pose.Ammo)
+		}
+	})
+}
+
 func last(heard []string) string { return heard[len(heard)-1] }
 
 // An actor opens for the connection at the new end of its chain, whoever sees it else.
