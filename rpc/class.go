@@ -49,8 +49,8 @@ type Class struct {
 // ClassOption adjusts a class where it is declared.
 type ClassOption func(*Class)
 
-// UpdateRate bounds how often a second Flush compares the states of an actor of the class; without it each Flush does. UE:
-// NetUpdateFrequency.
+// UpdateRate bounds how often a second, in the mean, Flush compares the states of an actor of the class; without it each Flush does. The rate may
+// be that of the ticks, or no part of it. UE: NetUpdateFrequency.
 func UpdateRate(perSecond float64) ClassOption {
 	if !(perSecond > 0) {
 		panic(fmt.Sprintf("rpc: UpdateRate(%v) must be above 0", perSecond))

@@ -225,6 +225,7 @@ type actorStates struct {
 	conditions map[condition]bool // server: set by SetCondition; missing = off
 	watched    bool               // server: the world's replicator compares them
 	compared   time.Time          // server: when a Flush last compared them
+	late       time.Duration      // by how much that was later than it might have been; less than the period
 	newest     []uint64           // client: by field, the number of the packet that brought its value
 }
 
@@ -245,10 +246,19 @@ func (s *actorStates) of(d *declaredState) replica {
 	return s.replicas[d.id]
 }
 
-// due reports whether a Flush at now may compare the states, given the least period of their class. If so, it notes that the Flush does.
+// due reports whether a Flush at now may compare the states, given the least period of their class in the mean. If so, it notes that the Flush
+// does. One that came late, for there was no Flush at the time, lets the next one come as much earlier: else a class whose rate is that of the
+// ticks would miss each tick that a jittering clock brings early.
 func (s *actorStates) due(now time.Time, period time.Duration) bool {
-	if since := now.Sub(s.compared); since > 0 && since < period { // a game's clock may go back
+	switch since := now.Sub(s.compared); {
+	case since == 0 && !s.compared.IsZero(): // by this Flush
+		return true
+	case since < 0 || since >= 3*period: // a game's clock may go back; a tick that came early makes up to two periods
+		s.late = 0
+	case since+s.late < period:
 		return false
+	default:
+		s.late = min(since+s.late-period, period-1)
 	}
 	s.compared = now
 	return true
