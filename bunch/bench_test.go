@@ -35,6 +35,32 @@ func benchmarkMessages(b *testing.B, priority Priority, size, batch int) {
 	b.ReportMetric(float64(got)/b.Elapsed().Seconds(), "messages/s")
 }
 
+// BenchmarkTracked hands over updates as a server of many actors does, of which most are updated in every third tick: 120, 4 and 4.
+func BenchmarkTracked(b *testing.B) {
+	s := newSteady(b, Normal)
+	s.channel = s.opened(Normal)
+	payload := make([]byte, 12)
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		updates := 4
+		if n%3 == 0 {
+			updates = 120
+		}
+		for i := range updates {
+			if err := s.ends[0].SendTracked(s.channel, uint64(i), payload); err != nil {
+				b.Fatal(err)
+			}
+		}
+		s.exchange()
+		s.fetch()
+		s.tick()
+		s.exchange()
+		var fates [64]Fate
+		for s.ends[0].Fates(fates[:]) > 0 {
+		}
+	}
+}
+
 // BenchmarkReceiveAcks takes acks with gaps while 2,000 packets fly.
 func BenchmarkReceiveAcks(b *testing.B) {
 	c, ch := newClient(b, Config{ReliableBuffer: 16384})

@@ -158,10 +158,11 @@ func (r *ring) move(slots []entry, first, next uint64) []entry {
 // queue is a first-in-first-out list that reuses its memory.
 type queue[T any] struct {
 	items []T
-	head  int
+	head  int32
+	slack int32 // how often in a row the list was emptied that had used little of its memory
 }
 
-func (q *queue[T]) len() int { return len(q.items) - q.head }
+func (q *queue[T]) len() int { return len(q.items) - int(q.head) }
 func (q *queue[T]) peek() *T { return &q.items[q.head] }
 
 func (q *queue[T]) push(v T) {
@@ -171,7 +172,7 @@ func (q *queue[T]) push(v T) {
 
 // compact moves the items to the front when the memory has no room behind them but more than half of it is free.
 func (q *queue[T]) compact() {
-	if len(q.items) == cap(q.items) && q.head > len(q.items)/2 {
+	if len(q.items) == cap(q.items) && int(q.head) > len(q.items)/2 {
 		n := copy(q.items, q.items[q.head:])
 		clear(q.items[n:])
 		q.items, q.head = q.items[:n], 0
@@ -183,7 +184,7 @@ func (q *queue[T]) pop() T {
 	v := q.items[q.head]
 	q.items[q.head] = zero
 	q.head++
-	if q.head == len(q.items) {
+	if int(q.head) == len(q.items) {
 		q.reset()
 	}
 	return v
@@ -198,13 +199,22 @@ func (q *queue[T]) take(i int) T {
 	return v
 }
 
-// reset empties the list. It gives up large memory of which the list used less than an eighth.
+// reset empties the list. It gives up large memory of which the list used less than an eighth, time and again: one tick in three may bring many
+// items, and those between few.
 func (q *queue[T]) reset() {
-	if cap(q.items) > 64 && len(q.items) < cap(q.items)/8 {
-		q.items = nil
+	switch {
+	case cap(q.items) <= 64 || len(q.items) >= cap(q.items)/8:
+		q.slack = 0
+	case q.slack < mostSlack:
+		q.slack++
+	default:
+		q.items, q.slack = nil, 0
 	}
 	q.items, q.head = q.items[:0], 0
 }
+
+// mostSlack is how often a list may be emptied that uses little of its memory, before it gives that up: two seconds of ticks.
+const mostSlack = 64
 
 // release lets the collector have the memory of an empty list.
 func (q *queue[T]) release() {
@@ -228,7 +238,7 @@ func (q *queue[T]) insert(i int, v T) {
 		q.unpop(v)
 	default:
 		q.compact()
-		q.items = slices.Insert(q.items, q.head+i, v)
+		q.items = slices.Insert(q.items, int(q.head)+i, v)
 	}
 }
 

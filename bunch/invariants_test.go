@@ -35,7 +35,7 @@ func checkConn(t testing.TB, c *Conn) {
 		if ch.owesAnswer() {
 			owed++
 		}
-		for i := ch.unreliable.head; i < len(ch.unreliable.items); i++ {
+		for i := int(ch.unreliable.head); i < len(ch.unreliable.items); i++ {
 			u := ch.unreliable.items[i]
 			unreliables.add(1, len(u.payload)-int(u.part)*EntryBytes)
 			waiting += len(u.payload) - int(u.part)*EntryBytes
@@ -140,7 +140,7 @@ func checkFlights(t testing.TB, c *Conn) map[pieceKey]uint16 {
 // checkEntries asserts that each byte of the reliable buffer is acked, flies or is queued, and returns how many never left.
 func checkEntries(t testing.TB, c *Conn, ch *channel, copies map[pieceKey]uint16) (waiting int) {
 	resends := make(map[uint64]bool)
-	for i := ch.resend.head; i < len(ch.resend.items); i++ {
+	for i := int(ch.resend.head); i < len(ch.resend.items); i++ {
 		resends[ch.resend.items[i]] = true
 	}
 	for n := ch.first; n < ch.next; n++ {

@@ -164,6 +164,30 @@ func TestQueue(t *testing.T) {
 	require.LessOrEqual(t, cap(q.items), 8*(len(model)+100))
 }
 
+// A queue that is full in one tick and nearly empty in the next two keeps its memory; one that stays nearly empty gives it up.
+func TestQueueKeepsTheMemoryOfABusyTick(t *testing.T) {
+	var q queue[int]
+	fill := func(n int) {
+		for i := range n {
+			q.push(i)
+		}
+		for q.len() > 0 {
+			q.pop()
+		}
+	}
+	fill(300)
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		fill(2)
+		fill(2)
+		fill(300)
+	}))
+	for range mostSlack + 1 {
+		require.GreaterOrEqual(t, cap(q.items), 300)
+		fill(2)
+	}
+	require.Zero(t, cap(q.items))
+}
+
 // TestReliableBuffersBorrowRings: a channel keeps places for a tick of play, and borrows those for more.
 func TestReliableBuffersBorrowRings(t *testing.T) {
 	p := newPair(t, Config{})
