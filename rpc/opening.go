@@ -81,7 +81,7 @@ func (o *opening) queue(m *method, call []byte) error {
 // the states of the moment when they were made, or newer ones.
 func (o *opening) callsDue(now time.Time) bool {
 	looked := o.conn.world.replicator.looked
-	return looked && !o.calls.Empty() && !o.closed && o.lacks == 0 && o.actor.states.due(now, o.actor.class.updatePeriod)
+	return looked && !o.calls.Empty() && !o.closed && o.lacks == 0 && o.actor.states.due(now, o.actor.class.updatePeriod, o.actor.ref)
 }
 
 // requeue puts back calls that the machine has taken and not sent; when the channel is closed, it counts them as drops.

@@ -60,7 +60,7 @@ func (r *replicator) compare(now time.Time) {
 	for i := range r.states {
 		switch c := &r.states[i]; {
 		case !c.replica.changed():
-		case c.actor.states.due(now, c.actor.class.updatePeriod):
+		case c.actor.states.due(now, c.actor.class.updatePeriod, c.actor.ref):
 			c.actor.compare(c.replica)
 		case r.news.IsZero(): // there will be another Flush anyway
 		case c.actor.states.compared.Before(r.news) || c.replica.differs():

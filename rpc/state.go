@@ -248,13 +248,14 @@ func (s *actorStates) of(d *declaredState) replica {
 
 // due reports whether a Flush at now may compare the states, given the least period of their class in the mean. If so, it notes that the Flush
 // does. One that came late, for there was no Flush at the time, lets the next one come as much earlier: else a class whose rate is that of the
-// ticks would miss each tick that a jittering clock brings early.
-func (s *actorStates) due(now time.Time, period time.Duration) bool {
+// ticks would miss each tick that a jittering clock brings early. After a pause the next one comes earlier by a part of the period that differs
+// from actor to actor, so that those which were spawned or opened together do not all leave in the same tick.
+func (s *actorStates) due(now time.Time, period time.Duration, of Ref) bool {
 	switch since := now.Sub(s.compared); {
 	case since == 0 && !s.compared.IsZero(): // by this Flush
 		return true
 	case since < 0 || since >= 3*period: // a game's clock may go back; a tick that came early makes up to two periods
-		s.late = 0
+		s.late = time.Duration(float64(period) * float64(uint32(of)*0x9E3779B1) / (1 << 32)) // multiples of the golden ratio
 	case since+s.late < period:
 		return false
 	default:

@@ -18,11 +18,12 @@ func TestUpdateRateIsReached(t *testing.T) {
 			class := NewClass("Beacon", UpdateRate(rate))
 			start := time.Unix(1000, 0)
 			var s actorStates
+			ref := Ref(random.Uint64())
 			var at []time.Time
 			const seconds = 20
 			for tick := range seconds * hz {
 				jitter := time.Duration(random.IntN(2_000_001)) - time.Millisecond
-				if now := start.Add(time.Duration(tick)*time.Second/time.Duration(hz) + jitter); s.due(now, class.updatePeriod) {
+				if now := start.Add(time.Duration(tick)*time.Second/time.Duration(hz) + jitter); s.due(now, class.updatePeriod, ref) {
 					at = append(at, now)
 				}
 			}
@@ -44,7 +45,7 @@ func TestUpdateRateMakesUpForNoPause(t *testing.T) {
 	now := time.Unix(1000, 0)
 	due := func(after time.Duration) bool {
 		now = now.Add(after)
-		return a.states.due(now, 100*time.Millisecond)
+		return a.states.due(now, 100*time.Millisecond, 0)
 	}
 	require.True(t, due(0))
 	require.True(t, due(0), "for all states in one Flush")
@@ -61,4 +62,23 @@ func TestUpdateRateMakesUpForNoPause(t *testing.T) {
 	require.True(t, due(time.Millisecond))
 	require.True(t, due(-time.Hour), "the clock was set back")
 	require.False(t, due(99*time.Millisecond))
+}
+
+// Actors that were spawned together, or came in sight together, do not travel together: each tick has about as many updates.
+func TestUpdateRateSpreadsActors(t *testing.T) {
+	const actors, hz = 3000, 30
+	states := make([]actorStates, actors)
+	now := time.Unix(1000, 0)
+	for tick := range 4 * hz {
+		due := 0
+		for i := range states {
+			if states[i].due(now, 100*time.Millisecond, Ref(i+1)) {
+				due++
+			}
+		}
+		if tick > 0 {
+			require.InDelta(t, actors/3, due, actors/100, "tick %d", tick)
+		}
+		now = now.Add(time.Second / hz)
+	}
 }
