@@ -22,8 +22,10 @@ type Config struct {
 	Classes []*Class
 	// OnConnect runs on the world's goroutine for every connection that has joined; on a client after Dial.
 	OnConnect func(*World, *Conn)
-	// OnDisconnect runs on the world's goroutine once for every connection that had joined. It runs before OnConnect of a later
-	// connection of the same identity, and on a client before OnConnect of any later one. The error is a *CloseError.
+	// OnDisconnect runs on the world's goroutine once for every connection that had joined. When it has ended, OnDisconnect runs before
+	// OnConnect of the next connection of the same identity, and on a client before that of any. One that is closing, for up to a second after
+	// [Conn.Close], has not ended, and another may join beside it: a client that dials again waits for [Conn.Done] of the old one first, and
+	// at a server MaxConnsPerIdentity 1 ends the old one first. The error is a *CloseError.
 	OnDisconnect func(*World, *Conn, error)
 
 	// OnMessage runs on the world's goroutine, in Dispatch, for every message that the other side sends by [Conn.SendMessage], in order.

@@ -162,7 +162,7 @@ func (o *opening) settled() bool {
 // giveBack notes that the client may lack again what an update held. It also gives back the urgency that the opening had before the
 // update, unless a newer one has left: else an update that was taken back would wait behind those that were never handed over.
 func (o *opening) giveBack(sent *sentState) {
-	if sent.items != nil && sent.fields&o.actor.class.listFields() != 0 {
+	if sent.list {
 		o.lists[o.actor.class.stateOf(bits.TrailingZeros64(uint64(sent.fields))).list].Add(sent.items)
 	}
 	o.mark(sent.fields)

@@ -35,7 +35,8 @@ func (s *stateOutbox) pending() bool {
 type sentState struct {
 	to     *opening
 	fields state.Mask // that go again when it is lost; none when it is early, or holds calls
-	items  []uint32   // numbers of the items, when fields is a list
+	list   bool       // fields is a list
+	items  []uint32   // then the numbers of the items
 	calls  []byte     // calls of ForceQueue methods; then there are no fields
 	at     time.Time  // when it was handed over
 	since  time.Time  // opening.since before that
@@ -43,7 +44,7 @@ type sentState struct {
 
 // settle notes that an update is no longer on its way.
 func (s *sentState) settle() {
-	if s.fields&s.to.actor.class.listFields() != 0 {
+	if s.list { // not asked of the class: memory that most updates need not touch
 		s.to.items--
 	}
 }
@@ -236,7 +237,7 @@ func (c *Conn) update(o *opening, now time.Time) int {
 	} else {
 		b = o.appendList(b, sent)
 	}
-	if sent.fields&lists != 0 {
+	if sent.list = sent.fields&lists != 0; sent.list {
 		o.items++
 	}
 	o.told |= sent.fields
