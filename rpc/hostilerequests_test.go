@@ -97,11 +97,11 @@ func TestHostileRequests(t *testing.T) {
 			return [][]byte{answerBytes(clerkAsk, ask.AppendAnswer(nil, 3, ask.Answered))}
 		},
 			WrongDirection, "Clerk.Ask.Answer"},
-		"no verdict":      {func(*testing.T) [][]byte { return [][]byte{answerBytes(clerkAdmit, []byte{3})} }, PayloadFail, "without a number and a verdict"},
+		"no verdict":      {func(*testing.T) [][]byte { return [][]byte{answerBytes(clerkAdmit, []byte{3})} }, PayloadFail, "ends too early"},
 		"unknown verdict": {func(*testing.T) [][]byte { return [][]byte{answerBytes(clerkAdmit, []byte{3, 99})} }, PayloadFail, "verdict 99"},
 		"long text": {func(*testing.T) [][]byte {
 			return [][]byte{answerBytes(clerkAdmit, append([]byte{3, byte(ask.Refused), 0}, make([]byte, ask.MaxText+1)...))}
-		}, PayloadFail, "an error of"},
+		}, PayloadFail, "a text of"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withClerk(t, Config{}, func(n *network, _, there *Actor) {

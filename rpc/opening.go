@@ -13,6 +13,7 @@ import (
 	"github.com/quivernet/quiver/internal/outbox"
 	"github.com/quivernet/quiver/internal/state"
 	"github.com/quivernet/quiver/internal/tasks"
+	"github.com/quivernet/quiver/internal/wire"
 )
 
 // opening is an actor's channel on one connection. It belongs to the world's goroutine.
@@ -340,7 +341,7 @@ func (a *Actor) openHead(c *Conn, flags byte) []byte {
 	}
 	head := append(binary.AppendUvarint(nil, uint64(id)), flags|a.ownerFlags(c))
 	if head = binary.AppendUvarint(head, uint64(a.ref)); a.name != "" {
-		head = appendName(head, a.name)
+		head = wire.AppendBytes(head, a.name)
 	}
 	return head
 }
@@ -378,25 +379,24 @@ type opened struct {
 // readOpen parses an open message, on a client.
 func (w *World) readOpen(message bunch.Message) (o opened, violation *CloseError) {
 	classes := w.table.all()
-	id, n := binary.Uvarint(message.Payload)
+	r := wire.Reader{Left: message.Payload}
+	id := r.Uvarint(wire.Any)
+	o.flags, o.ref = r.Byte(), Ref(r.Positive(wire.Any, "its actor has no number"))
+	if o.flags&flagPlaced != 0 {
+		o.name = string(r.Bytes(maxNameBytes))
+	}
+	o.states = r.Left
 	switch {
-	case n <= 0 || n == len(message.Payload):
-		return o, violationf(PayloadFail, "open message of %d bytes on channel %d is too short", len(message.Payload), message.Channel)
+	case r.Err != nil:
+		return o, violationf(PayloadFail, "open message of %d bytes on channel %d: %v", len(message.Payload), message.Channel, r.Err)
 	case id >= uint64(len(classes)):
 		return o, violationf(PayloadFail, "open message on channel %d names class %d of %d", message.Channel, id, len(classes))
+	case o.flags&^(flagOwned|flagState|flagPlaced) != 0:
+		return o, violationf(PayloadFail, "open message on channel %d has flags %#x", message.Channel, o.flags)
+	case o.flags&flagPlaced != 0 && !validName(o.name):
+		return o, violationf(PayloadFail, "open message on channel %d places actor %d under the name %q", message.Channel, o.ref, o.name)
 	}
-	ref, k := binary.Uvarint(message.Payload[n+1:])
-	o = opened{class: classes[id], flags: message.Payload[n], ref: Ref(ref)}
-	if k <= 0 || ref == 0 || o.flags&^(flagOwned|flagState|flagPlaced) != 0 {
-		return o, violationf(PayloadFail, "open message on channel %d has flags %#x and names actor %d", message.Channel, o.flags, ref)
-	}
-	o.states = message.Payload[n+1+k:]
-	if o.flags&flagPlaced != 0 {
-		var ok bool
-		if o.name, o.states, ok = readName(o.states); !ok {
-			return o, violationf(PayloadFail, "open message on channel %d places actor %d under no name", message.Channel, ref)
-		}
-	}
+	o.class = classes[id]
 	return o, nil
 }
 

@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -106,21 +105,6 @@ func (w *World) razeFor(c *Conn) {
 	for _, a := range w.actors.razed {
 		a.dismiss(c, Destroyed)
 	}
-}
-
-// appendName appends the name of a placed actor to the head of an open message.
-func appendName(b []byte, name string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(name))), name...)
-}
-
-// readName reads the name of a placed actor; ok is false when it is malformed.
-func readName(b []byte) (name string, rest []byte, ok bool) {
-	size, n := binary.Uvarint(b)
-	if n <= 0 || size > maxNameBytes || size > uint64(len(b)-n) {
-		return "", nil, false
-	}
-	name = string(b[n : n+int(size)])
-	return name, b[n+int(size):], validName(name)
 }
 
 // adopt returns the copy to which an open message gives a channel: a dormant one, or one that was placed here. It is nil when there is none.

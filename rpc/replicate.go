@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/state"
+	"github.com/quivernet/quiver/internal/wire"
 )
 
 // replicator compares, on a server, the states of actors at each Flush. Actors that are open for nobody are not among them. It belongs to the
@@ -255,19 +255,17 @@ func (w *World) applyUpdate(c *Conn, a *Actor, message bunch.Message) *CloseErro
 // runQueued runs calls of ForceQueue methods, after OnRep has run for the states that came before them.
 func (w *World) runQueued(c *Conn, a *Actor, calls []byte) *CloseError {
 	w.callRepNotifies(c)
-	for len(calls) > 0 && !c.closing.Load() {
-		size, n := binary.Uvarint(calls)
-		if n <= 0 || size > uint64(len(calls)-n) {
-			return violationf(PayloadFail, "calls behind the state of %v: a length of %d in %d bytes", a, size, len(calls))
+	for r := (wire.Reader{Left: calls}); len(r.Left) > 0 && !c.closing.Load(); {
+		call := r.Bytes(wire.Any)
+		if r.Err != nil {
+			return violationf(PayloadFail, "calls behind the state of %v, %d bytes: %v", a, len(calls), r.Err)
 		}
-		call := calls[n : n+int(size)]
 		if m := calledBy(a, bunch.Message{Payload: call}); m == nil || m.policy != forceQueue {
 			return violationf(PayloadFail, "a call behind the state of %v that is of no ForceQueue method", a)
 		}
 		if violation := w.invoke(c, a, call); violation != nil {
 			return violation
 		}
-		calls = calls[n+int(size):]
 	}
 	return nil
 }

@@ -85,10 +85,10 @@ func appendPartHeader(b []byte, p part) []byte {
 
 // parsePart reads a part from a message. Its data aliases b and is never empty, and every element takes a byte at least.
 func parsePart(b []byte) (part, error) {
-	p := parser{b: b}
-	v := part{id: p.id(), offset: p.offset(), index: p.offset(), count: int(p.upTo(uint64(len(b))))}
-	v.data = p.b
-	if p.bad || len(v.data) == 0 || v.count > len(v.data) {
+	p := parse(b)
+	v := part{id: p.id(), offset: p.offset(), index: p.offset(), count: int(p.Uvarint(uint64(len(b))))}
+	v.data = p.Left
+	if p.Err != nil || len(v.data) == 0 || v.count > len(v.data) {
 		return part{}, fmt.Errorf("%w: part of %d bytes", errMalformed, len(b))
 	}
 	return v, nil

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"unicode/utf8"
+
+	"github.com/quivernet/quiver/internal/wire"
 )
 
 // Limits of what one message may say.
@@ -199,12 +201,12 @@ func (m limits) AppendBinary(b []byte) ([]byte, error) {
 
 // UnmarshalBinary implements encoding.BinaryUnmarshaler, as for every message below.
 func (m *limits) UnmarshalBinary(b []byte) error {
-	p := parser{b: b}
-	m.transfers = int(p.upTo(maxIncoming))
-	m.lanes = int(p.upTo(maxLanes))
-	m.early = int(p.upTo(earlyBytes))
+	p := parse(b)
+	m.transfers = int(p.Uvarint(maxIncoming))
+	m.lanes = int(p.Uvarint(maxLanes))
+	m.early = int(p.Uvarint(earlyBytes))
 	m.hashes = nil
-	for _, code := range p.take(int(p.upTo(maxHashes))) {
+	for _, code := range p.Bytes(maxHashes) {
 		m.hashes = append(m.hashes, Algorithm(code))
 	}
 	return p.end("limits")
@@ -214,9 +216,9 @@ func (m *limits) UnmarshalBinary(b []byte) error {
 func (h header) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendUvarint(b, h.id)
 	b = append(b, byte(h.kind))
-	b = appendText(b, h.topic)
-	b = appendText(b, h.name)
-	b = appendText(b, h.key)
+	b = wire.AppendBytes(b, h.topic)
+	b = wire.AppendBytes(b, h.name)
+	b = wire.AppendBytes(b, h.key)
 	b = append(b, byte(h.hash), h.parts)
 	if h.kind == kindArray {
 		b = binary.AppendUvarint(b, uint64(h.count))
@@ -226,26 +228,26 @@ func (h header) AppendBinary(b []byte) ([]byte, error) {
 }
 
 func (h *header) UnmarshalBinary(b []byte) error {
-	p := parser{b: b}
+	p := parse(b)
 	h.id = p.id()
-	h.kind = kind(p.byte())
+	h.kind = kind(p.Byte())
 	h.topic = p.text(maxTopicBytes)
 	h.name = p.text(maxNameBytes)
 	h.key = p.text(maxKeyBytes)
-	h.hash = Algorithm(p.byte())
+	h.hash = Algorithm(p.Byte())
 	if h.hash == 0 || h.hash == NoDigest && h.key != "" {
-		p.fail()
+		p.Fail(fmt.Errorf("algorithm %d for a key of %d bytes", h.hash, len(h.key)))
 	}
-	h.parts = p.byte()
+	h.parts = p.Byte()
 	h.size = -1
 	switch h.kind {
 	case kindArray:
 		h.count = p.offset()
-		h.shape = p.uint64()
+		h.shape = p.Uint64()
 	case kindBlob:
 		h.size = p.offset() - 1
 	default:
-		p.fail()
+		p.Fail(fmt.Errorf("kind %d does not exist", h.kind))
 	}
 	return p.end("header")
 }
@@ -259,9 +261,9 @@ func (m accept) AppendBinary(b []byte) ([]byte, error) {
 }
 
 func (m *accept) UnmarshalBinary(b []byte) error {
-	p := parser{b: b}
+	p := parse(b)
 	m.id = p.id()
-	m.have = p.flag()
+	m.have = p.Flag()
 	m.offset = p.offset()
 	m.index = p.offset()
 	m.limit = p.offset()
@@ -275,7 +277,7 @@ func (m grant) AppendBinary(b []byte) ([]byte, error) {
 }
 
 func (m *grant) UnmarshalBinary(b []byte) error {
-	p := parser{b: b}
+	p := parse(b)
 	m.id = p.id()
 	m.limit = p.offset()
 	m.acked = p.offset()
@@ -286,15 +288,15 @@ func (m end) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendUvarint(b, m.id)
 	b = binary.AppendUvarint(b, uint64(m.size))
 	b = binary.AppendUvarint(b, uint64(m.count))
-	return appendText(b, string(m.sum)), nil
+	return wire.AppendBytes(b, m.sum), nil
 }
 
 func (m *end) UnmarshalBinary(b []byte) error {
-	p := parser{b: b}
+	p := parse(b)
 	m.id = p.id()
 	m.size = p.offset()
 	m.count = p.offset()
-	m.sum = []byte(p.text(maxSumBytes))
+	m.sum = append([]byte{}, p.Bytes(maxSumBytes)...)
 	return p.end("end")
 }
 
@@ -304,7 +306,7 @@ func (m reject) AppendBinary(b []byte) ([]byte, error) { return appendStop(b, m.
 func (m *reject) UnmarshalBinary(b []byte) (err error) { m.id, m.stop, err = parseStop(b); return err }
 func (m done) AppendBinary(b []byte) ([]byte, error)   { return binary.AppendUvarint(b, m.id), nil }
 func (m *done) UnmarshalBinary(b []byte) error {
-	p := parser{b: b}
+	p := parse(b)
 	m.id = p.id()
 	return p.end("done")
 }
@@ -312,23 +314,18 @@ func (m *done) UnmarshalBinary(b []byte) error {
 func appendStop(b []byte, id uint64, s stop) []byte {
 	b = binary.AppendUvarint(b, id)
 	b = append(b, byte(s.code))
-	return appendText(b, clip(s.reason, maxReasonBytes))
+	return wire.AppendBytes(b, clip(s.reason, maxReasonBytes))
 }
 
 func parseStop(b []byte) (uint64, stop, error) {
-	p := parser{b: b}
+	p := parse(b)
 	id := p.id()
-	code := stopCode(p.byte())
+	code := stopCode(p.Byte())
 	if code == 0 || code >= stopCodes {
-		p.fail()
+		p.Fail(fmt.Errorf("code %d does not exist", code))
 	}
 	reason := p.text(maxReasonBytes)
 	return id, stop{code, reason}, p.end("stop")
-}
-
-func appendText(b []byte, s string) []byte {
-	b = binary.AppendUvarint(b, uint64(len(s)))
-	return append(b, s...)
 }
 
 func boolByte(on bool) byte {
@@ -338,78 +335,23 @@ func boolByte(on bool) byte {
 	return 0
 }
 
-// parser takes fields off the front of b. After the first malformed one it sets bad, and every field is zero: check once, by end.
-type parser struct {
-	b   []byte
-	bad bool
-}
+// parser takes the fields of a message.
+type parser struct{ wire.Reader }
 
-func (p *parser) fail() { p.bad, p.b = true, nil }
+func parse(b []byte) parser { return parser{wire.Reader{Left: b}} }
 
-// upTo reads a varint that is at most limit.
-func (p *parser) upTo(limit uint64) uint64 {
-	v, n := binary.Uvarint(p.b)
-	if n <= 0 || v > limit {
-		p.fail()
-		return 0
-	}
-	p.b = p.b[n:]
-	return v
-}
+// id takes the id of a transfer.
+func (p *parser) id() uint64 { return p.Positive(math.MaxInt64, "ids begin at 1") }
 
-// id reads the id of a transfer, which is never 0.
-func (p *parser) id() uint64 {
-	id := p.upTo(math.MaxInt64)
-	if id == 0 {
-		p.fail()
-	}
-	return id
-}
+// offset takes an offset, count or limit of at most 2^62: the sum of two does not overflow.
+func (p *parser) offset() int64 { return int64(p.Uvarint(1 << 62)) }
 
-// offset reads an offset, count or limit of at most 2^62: the sum of two does not overflow.
-func (p *parser) offset() int64 { return int64(p.upTo(1 << 62)) }
-
-func (p *parser) take(n int) []byte {
-	if len(p.b) < n {
-		p.fail()
-		return nil
-	}
-	taken := p.b[:n]
-	p.b = p.b[n:]
-	return taken
-}
-
-func (p *parser) byte() byte {
-	if b := p.take(1); b != nil {
-		return b[0]
-	}
-	return 0
-}
-
-func (p *parser) flag() bool {
-	b := p.byte()
-	if b > 1 {
-		p.fail()
-	}
-	return b == 1
-}
-
-func (p *parser) uint64() uint64 {
-	if b := p.take(8); b != nil {
-		return binary.BigEndian.Uint64(b)
-	}
-	return 0
-}
-
-func (p *parser) text(limit int) string {
-	n := p.upTo(uint64(limit))
-	return string(p.take(int(n)))
-}
+func (p *parser) text(limit uint64) string { return string(p.Bytes(limit)) }
 
 // end returns an error when a field was malformed or bytes are left over.
 func (p *parser) end(message string) error {
-	if p.bad || len(p.b) != 0 {
-		return fmt.Errorf("%w: %s", errMalformed, message)
+	if err := p.End(); err != nil {
+		return fmt.Errorf("%w: %s: %w", errMalformed, message, err)
 	}
 	return nil
 }

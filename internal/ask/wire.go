@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
+
+	"github.com/quivernet/quiver/internal/wire"
 )
 
 // A question and its answer are arguments of two reliable calls on the actor's channel:
@@ -82,27 +84,23 @@ func Cut(text string) string {
 
 // ReadAnswer parses an answer.
 func ReadAnswer(b []byte) (a Answer, err error) {
-	number, n := binary.Uvarint(b)
-	if n <= 0 || n == len(b) || number == 0 {
-		return a, fmt.Errorf("answer of %d bytes without a number and a verdict", len(b))
+	r := wire.Reader{Left: b}
+	a.Number, a.Verdict = r.Positive(wire.Any, "it has no number"), Verdict(r.Byte())
+	switch a.Verdict {
+	case Answered:
+		a.Result = r.Take(len(r.Left))
+	case Refused, Failed:
+		a.Code = uint32(r.Uvarint(1<<32 - 1))
+		if len(r.Left) > MaxText {
+			r.Fail(fmt.Errorf("a text of %d bytes", len(r.Left)))
+		}
+		a.Text = strings.ToValidUTF8(string(r.Take(len(r.Left))), "")
 	}
-	a.Number, a.Verdict = number, Verdict(b[n])
-	rest := b[n+1:]
-	switch {
-	case a.Verdict >= verdicts:
-		return a, fmt.Errorf("answer to question %d: verdict %d does not exist", number, a.Verdict)
-	case a.Verdict == Answered:
-		a.Result = rest
-		return a, nil
-	case a.Verdict > Failed && len(rest) > 0:
-		return a, fmt.Errorf("answer to question %d: %d bytes left over", number, len(rest))
-	case a.Verdict > Failed:
-		return a, nil
+	if a.Verdict >= verdicts {
+		r.Fail(fmt.Errorf("verdict %d does not exist", a.Verdict))
 	}
-	code, n := binary.Uvarint(rest)
-	if n <= 0 || code > 1<<32-1 || len(rest)-n > MaxText {
-		return a, fmt.Errorf("answer to question %d: an error of %d bytes", number, len(rest))
+	if err := r.End(); err != nil {
+		return a, fmt.Errorf("answer of %d bytes to question %d: %w", len(b), a.Number, err)
 	}
-	a.Code, a.Text = uint32(code), strings.ToValidUTF8(string(rest[n:]), "")
 	return a, nil
 }

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+
+	"github.com/quivernet/quiver/internal/wire"
 )
 
 // Raw is a value that is not encoded: its bytes travel as they are.
@@ -221,12 +223,12 @@ func (c *Codec) nextDelimited(b []byte, p any) (rest []byte, memory int, err err
 	if c.kind == kindNone {
 		return b, 0, nil
 	}
-	size, k := binary.Uvarint(b)
-	if k <= 0 || size > uint64(len(b)-k) {
-		return nil, 0, fmt.Errorf("its length does not fit the %d bytes left", len(b))
+	r := wire.Reader{Left: b}
+	payload := r.Bytes(wire.Any)
+	if r.Err != nil {
+		return nil, 0, r.Err
 	}
-	end := k + int(size)
-	return b[end:], int(size), c.Decode(b[k:end:end], p)
+	return r.Left, len(payload), c.Decode(payload, p)
 }
 
 func leftOver(n int) error {

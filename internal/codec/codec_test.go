@@ -288,7 +288,7 @@ func TestAppendErrors(t *testing.T) {
 	require.Equal(t, keep, b)
 	for _, b := range [][]byte{nil, {2, 1}, {0xff}, bytes.Repeat([]byte{0xff}, 9)} {
 		_, _, err = take(b, new(Raw))
-		require.ErrorContains(t, err, "does not fit the")
+		require.ErrorContains(t, err, "ends too early")
 	}
 	_, _, err = take([]byte{3, 1, 2, 3}, &packed{})
 	require.ErrorContains(t, err, "packed takes 8 bytes")

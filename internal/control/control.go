@@ -4,11 +4,11 @@ package control
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/wire"
 )
 
 // Handshake messages travel on channel 0, one to a message: an id, then the body. The order is strict:
@@ -102,32 +102,32 @@ func AppendHello(b []byte, h Hello) []byte {
 	return append(b, h.Shape[:]...)
 }
 
-func parseHello(r *reader) Hello {
-	h := Hello{Version: r.uvarint(1 << 32)}
-	if h.Version != Version && r.err == nil { // what follows only it knows
-		r.b = nil
+func parseHello(r *wire.Reader) Hello {
+	h := Hello{Version: r.Uvarint(1 << 32)}
+	if h.Version != Version { // what follows only it knows
+		r.Left = nil
 		return h
 	}
-	h.Features = r.uvarint(0)
+	h.Features = r.Uvarint(wire.Any)
 	for _, n := range []*int{&h.Params.ReliableBuffer, &h.Params.MaxBunch, &h.Params.History, &h.Params.MaxChannels} {
-		*n = int(r.uvarint(maxParam))
+		*n = int(r.Uvarint(maxParam))
 	}
-	h.Params.AckDelay = time.Duration(r.uvarint(uint64(maxAckDelay/time.Microsecond))) * time.Microsecond
-	copy(h.Shape[:], r.take(len(h.Shape)))
+	h.Params.AckDelay = time.Duration(r.Uvarint(uint64(maxAckDelay/time.Microsecond))) * time.Microsecond
+	copy(h.Shape[:], r.Take(len(h.Shape)))
 	return h
 }
 
 func AppendLogin(b []byte, l Login) []byte {
-	return appendBytes(append(b, idLogin), l.Token)
+	return wire.AppendBytes(append(b, idLogin), l.Token)
 }
 
-func parseLogin(r *reader) Login { return Login{Token: append([]byte(nil), r.bytes(MaxToken)...)} }
+func parseLogin(r *wire.Reader) Login { return Login{Token: append([]byte(nil), r.Bytes(MaxToken)...)} }
 
 func AppendWelcome(b []byte, w Welcome) []byte {
-	return appendBytes(append(b, idWelcome), []byte(w.Identity))
+	return wire.AppendBytes(append(b, idWelcome), w.Identity)
 }
 
-func parseWelcome(r *reader) Welcome { return Welcome{Identity: string(r.bytes(MaxIdentity))} }
+func parseWelcome(r *wire.Reader) Welcome { return Welcome{Identity: string(r.Bytes(MaxIdentity))} }
 
 func AppendJoin(b []byte) []byte { return append(b, idJoin) }
 
@@ -140,13 +140,8 @@ func AppendTime(b []byte, t Time) []byte {
 	return binary.AppendUvarint(b, uint64(t.Held))
 }
 
-func parseTime(r *reader) Time {
-	now := r.take(8)
-	held := time.Duration(r.uvarint(uint64(maxHeld)))
-	if r.err != nil {
-		return Time{}
-	}
-	return Time{Now: int64(binary.BigEndian.Uint64(now)), Held: held}
+func parseTime(r *wire.Reader) Time {
+	return Time{Now: int64(r.Uint64()), Held: time.Duration(r.Uvarint(uint64(maxHeld)))}
 }
 
 // AppendShape appends a Shape with the lines that fit one message; Cut tells the reader whether some did not.
@@ -163,23 +158,15 @@ func AppendShape(b []byte, lines []string) []byte {
 	b = append(b, idShape, cut)
 	b = binary.AppendUvarint(b, uint64(n))
 	for _, line := range lines[:n] {
-		b = appendBytes(b, []byte(line))
+		b = wire.AppendBytes(b, line)
 	}
 	return b
 }
 
-func parseShape(r *reader) Shape {
-	var s Shape
-	switch cut := r.take(1); {
-	case r.err != nil:
-	case cut[0] > 1:
-		r.fail(fmt.Errorf("flag %d is neither 0 nor 1", cut[0]))
-	default:
-		s.Cut = cut[0] == 1
-	}
-	n := r.uvarint(maxShapeLines)
-	for i := uint64(0); i < n && r.err == nil; i++ {
-		s.Lines = append(s.Lines, string(r.bytes(maxShapeBytes)))
+func parseShape(r *wire.Reader) Shape {
+	s := Shape{Cut: r.Flag()}
+	for range r.Count(maxShapeLines, 1) {
+		s.Lines = append(s.Lines, string(r.Bytes(maxShapeBytes)))
 	}
 	return s
 }
@@ -187,7 +174,7 @@ func parseShape(r *reader) Shape {
 // format is how a message is called and parsed.
 type format struct {
 	name  string
-	parse func(r *reader) any
+	parse func(r *wire.Reader) any
 }
 
 // formats are those of all messages, by their first bytes.
@@ -209,11 +196,11 @@ var formats = map[byte]format{
 }
 
 // as forgets the type that a function returns.
-func as[T any](parse func(r *reader) T) func(r *reader) any {
-	return func(r *reader) any { return parse(r) }
+func as[T any](parse func(r *wire.Reader) T) func(r *wire.Reader) any {
+	return func(r *wire.Reader) any { return parse(r) }
 }
 
-func parseNothing[T any](*reader) (none T) { return none }
+func parseNothing[T any](*wire.Reader) (none T) { return none }
 
 // Parse parses one message of channel 0, and returns it as a value of its type: a Hello, a Login and so on. What it returns may
 // alias payload. An error is an *Error.
@@ -225,9 +212,9 @@ func Parse(payload []byte) (message any, err error) {
 	if !ok {
 		return nil, &Error{Unknown, fmt.Sprintf("control message %d does not exist", payload[0])}
 	}
-	r := reader{b: payload[1:]}
+	r := wire.Reader{Left: payload[1:]}
 	message = f.parse(&r)
-	if err := r.end(); err != nil {
+	if err := r.End(); err != nil {
 		return nil, &Error{PayloadFail, fmt.Sprintf("%s of %d bytes: %v", f.name, len(payload), err)}
 	}
 	return message, nil
@@ -257,67 +244,3 @@ type Error struct {
 }
 
 func (e *Error) Error() string { return "control: " + e.Reason }
-
-func appendBytes(b, p []byte) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(p))), p...)
-}
-
-var errShort = errors.New("it ends too early")
-
-// reader takes values from a message; after the first failure it returns zeros.
-type reader struct {
-	b   []byte
-	err error
-}
-
-func (r *reader) fail(err error) {
-	if r.err == nil {
-		r.b, r.err = nil, err
-	}
-}
-
-// uvarint takes a number of at most limit; limit 0 allows any.
-func (r *reader) uvarint(limit uint64) uint64 {
-	n, k := binary.Uvarint(r.b)
-	switch {
-	case k <= 0:
-		r.fail(errShort)
-		return 0
-	case limit > 0 && n > limit:
-		r.fail(fmt.Errorf("%d is above the limit of %d", n, limit))
-		return 0
-	}
-	r.b = r.b[k:]
-	return n
-}
-
-// positive takes a number from 1 to limit; none says what 0 would mean.
-func (r *reader) positive(limit uint64, none string) uint64 {
-	n := r.uvarint(limit)
-	if r.err == nil && n == 0 {
-		r.fail(errors.New(none))
-	}
-	return n
-}
-
-func (r *reader) take(n int) []byte {
-	if n > len(r.b) {
-		r.fail(errShort)
-		return nil
-	}
-	p := r.b[:n]
-	r.b = r.b[n:]
-	return p
-}
-
-// bytes takes a byte string of at most limit bytes; it aliases the message.
-func (r *reader) bytes(limit int) []byte {
-	return r.take(int(r.uvarint(uint64(limit))))
-}
-
-func (r *reader) end() error {
-	if r.err == nil && len(r.b) > 0 {
-		return errors.New("bytes are left over")
-	}
-	return r.err
-}

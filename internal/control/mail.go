@@ -3,6 +3,8 @@ package control
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/quivernet/quiver/internal/wire"
 )
 
 // After Join the game's own messages travel on channel 0 in both directions, in order:
@@ -42,19 +44,15 @@ func AppendTaken(b []byte, t Taken) []byte {
 // IsTaken reports whether a message is a Taken.
 func IsTaken(payload []byte) bool { return len(payload) > 0 && payload[0] == idTaken }
 
-func parseMessage(r *reader) (m Message) {
-	id := r.take(1)
-	if r.err != nil {
-		return m
+func parseMessage(r *wire.Reader) Message {
+	id := r.Byte()
+	if len(r.Left) > MaxMessage {
+		r.Fail(fmt.Errorf("its %d bytes are above the limit of %d", len(r.Left), MaxMessage))
 	}
-	if len(r.b) > MaxMessage {
-		r.fail(fmt.Errorf("its %d bytes are above the limit of %d", len(r.b), MaxMessage))
-		return m
-	}
-	return Message{id[0], r.take(len(r.b))}
+	return Message{id, r.Take(len(r.Left))}
 }
 
-func parseTaken(r *reader) Taken { return Taken{int(r.positive(Window, "nothing was taken"))} }
+func parseTaken(r *wire.Reader) Taken { return Taken{int(r.Positive(Window, "nothing was taken"))} }
 
 // Mail counts the messages of one direction that no Taken has covered, at either end.
 type Mail struct{ open int }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/quivernet/quiver/internal/sealed"
+	"github.com/quivernet/quiver/internal/wire"
 )
 
 // The messages about sealed carriers travel on channel 0 after Join, if both ends have the feature. Instance 1 begins with Welcome and
@@ -45,20 +46,20 @@ func AppendSealed(b []byte, id byte, instance uint32, ids ...sealed.ID) []byte {
 }
 
 // parseSealed returns the function that parses messages with one of the four ids.
-func parseSealed(id byte) func(r *reader) any {
-	return func(r *reader) any {
-		m := Sealed{Kind: id, Instance: uint32(r.positive(1<<32-1, "instances count from 1"))}
+func parseSealed(id byte) func(r *wire.Reader) any {
+	return func(r *wire.Reader) any {
+		m := Sealed{Kind: id, Instance: uint32(r.Positive(1<<32-1, "instances count from 1"))}
 		if id != IDSealedIDs {
 			return m
 		}
-		for range r.positive(maxSealedIDs, "there are no ids") {
+		for range r.Positive(maxSealedIDs, "there are no ids") {
 			m.IDs = append(m.IDs, readID(r))
 		}
 		return m
 	}
 }
 
-func readID(r *reader) (id sealed.ID) {
-	copy(id[:], r.take(len(id)))
+func readID(r *wire.Reader) (id sealed.ID) {
+	copy(id[:], r.Take(len(id)))
 	return id
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/quivernet/quiver/internal/state"
+	"github.com/quivernet/quiver/internal/wire"
 )
 
 const (
@@ -153,25 +154,17 @@ func (c *Copy[K, V]) readGone(number uint32, packet uint64) {
 
 // readCensus removes items that a census leaves out, if they came in an earlier packet. Items that the client set itself stay.
 func (c *Copy[K, V]) readCensus(b []byte, packet uint64) ([]byte, error) {
-	var head [3]uint64 // first, last, count
-	for i := range head {
-		v, n := binary.Uvarint(b)
-		if n <= 0 || v >= censusBit {
-			return nil, fmt.Errorf("census of %v", c.name)
-		}
-		head[i], b = v, b[n:]
-	}
-	first, last, count := head[0], head[1], head[2]
-	if count > uint64(len(b)) {
-		return nil, fmt.Errorf("census of %v: %d numbers in %d bytes", c.name, count, len(b))
-	}
+	r := wire.Reader{Left: b}
+	first, last, count := r.Uvarint(censusBit-1), r.Uvarint(censusBit-1), r.Count(censusBit-1, 1)
 	kept, number := make(map[uint32]bool, count), first
 	for range count {
-		v, n := binary.Uvarint(b)
-		if number += v; n <= 0 || number > last {
-			return nil, fmt.Errorf("census of %v, from %d to %d: number %d", c.name, first, last, number)
+		if number += r.Uvarint(censusBit - 1); number > last {
+			r.Fail(fmt.Errorf("number %d", number))
 		}
-		kept[uint32(number)], b = true, b[n:]
+		kept[uint32(number)] = true
+	}
+	if r.Err != nil {
+		return nil, fmt.Errorf("census of %v, from %d to %d: %w", c.name, first, last, r.Err)
 	}
 	at, _ := c.list.place(uint32(first))
 	for _, item := range slices.Clone(c.list.items[at:]) {
@@ -182,7 +175,7 @@ func (c *Copy[K, V]) readCensus(b []byte, packet uint64) ([]byte, error) {
 			c.readGone(item.number, packet)
 		}
 	}
-	return b, nil
+	return r.Left, nil
 }
 
 func (c *Copy[K, V]) bury(number uint32, packet uint64) {

@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/quivernet/quiver/internal/wire"
 	"github.com/quivernet/quiver/stream/cdc"
 )
 
@@ -269,9 +269,9 @@ func (m *Manifest) Append(b []byte) []byte {
 }
 
 func appendEntry(b []byte, e *Entry) []byte {
-	b = append(appendString(b, e.Path), byte(e.Kind))
+	b = append(wire.AppendBytes(b, e.Path), byte(e.Kind))
 	if e.Kind == Link {
-		return appendString(b, e.Target)
+		return wire.AppendBytes(b, e.Target)
 	}
 	b = binary.AppendUvarint(b, uint64(e.Mode))
 	b = binary.AppendVarint(b, e.Time)
@@ -285,23 +285,19 @@ func appendEntry(b []byte, e *Entry) []byte {
 	return b
 }
 
-func appendString(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
 // Parse returns the manifest whose bytes b are. It fails with [ErrManifest] when they are none, or break a rule of [Manifest.Check], which has the
 // same most. The manifest keeps no part of b, and Append gives b again.
 func Parse(b []byte, most int64) (*Manifest, error) {
-	p := parser{Reader: bytes.NewReader(b)}
-	if version := p.uvarint(); p.err == nil && version != wireVersion {
+	r := wire.Reader{Left: b}
+	if version := r.Byte(); r.Err == nil && version != wireVersion {
 		return nil, fmt.Errorf("%w: version %d, this program knows %d", ErrManifest, version, wireVersion)
 	}
-	m := &Manifest{Entries: make([]Entry, p.count(MaxEntries, minEntry))}
+	m := &Manifest{Entries: make([]Entry, r.Count(MaxEntries, minEntry))}
 	for i := range m.Entries {
-		p.entry(&m.Entries[i])
+		parseEntry(&r, &m.Entries[i])
 	}
-	if p.err != nil {
-		return nil, fmt.Errorf("%w: it cannot be read to its end: %w", ErrManifest, p.err)
+	if r.Err != nil {
+		return nil, fmt.Errorf("%w: it cannot be read to its end: %w", ErrManifest, r.Err)
 	}
 	if !bytes.Equal(m.Append(nil), b) {
 		return nil, fmt.Errorf("%w: it is not in its one form, or there is something behind it", ErrManifest)
@@ -312,60 +308,24 @@ func Parse(b []byte, most int64) (*Manifest, error) {
 	return m, nil
 }
 
-// parser takes bytes from the front. What it returns after the first error is of no use. That numbers are in their shortest form and not too
-// large for their field Parse sees by what it would write.
-type parser struct {
-	*bytes.Reader
-	err error // the first one
-}
-
-func (p *parser) entry(e *Entry) {
-	e.Path, e.Kind = p.string(), Kind(p.uvarint())
+// parseEntry takes an entry; after a failure it is of no use. That numbers are in their shortest form Parse sees by what it would write.
+func parseEntry(r *wire.Reader, e *Entry) {
+	e.Path, e.Kind = string(r.Bytes(MaxPath)), Kind(r.Byte())
 	if e.Kind == Link {
-		e.Target = p.string()
+		e.Target = string(r.Bytes(MaxPath))
 		return
 	}
-	e.Mode, e.Time = fs.FileMode(p.uvarint()), p.varint()
+	e.Mode, e.Time = fs.FileMode(r.Uvarint(math.MaxUint32)), r.Varint()
 	if e.Kind != File {
 		return
 	}
-	if n := p.count(math.MaxInt, minWireChunk); n > 0 {
+	if n := r.Count(math.MaxInt, minWireChunk); n > 0 {
 		e.Chunks = make([]cdc.Chunk, n)
 	}
 	for i := range e.Chunks {
 		c := &e.Chunks[i]
-		_, _ = p.Read(c.Digest[:]) // count has seen that they are there, unless sizes are longer, and then the next one fails
-		c.Size = uint32(p.uvarint())
+		copy(c.Digest[:], r.Take(len(c.Digest)))
+		c.Size = uint32(r.Uvarint(math.MaxUint32))
 		e.Size += int64(c.Size)
 	}
-}
-
-func (p *parser) uvarint() uint64 {
-	v, err := binary.ReadUvarint(p)
-	p.err = cmp.Or(p.err, err)
-	return v
-}
-
-func (p *parser) varint() int64 {
-	v, err := binary.ReadVarint(p)
-	p.err = cmp.Or(p.err, err)
-	return v
-}
-
-// count returns how many things of at least size bytes follow: no more than the limit, and than there are bytes for.
-func (p *parser) count(limit, size int) int {
-	n := p.uvarint()
-	if n > uint64(limit) || n > uint64(p.Len()/size) {
-		p.err = cmp.Or(p.err, fmt.Errorf("%d of something in %d bytes, the limit is %d", n, p.Len(), limit))
-	}
-	if p.err != nil {
-		return 0
-	}
-	return int(n)
-}
-
-func (p *parser) string() string {
-	b := make([]byte, p.count(MaxPath, 1))
-	_, _ = p.Read(b) // as many as there are
-	return string(b)
 }
