@@ -39,7 +39,7 @@ func (v foreignVector) write(t *testing.T, kind chunk.Kind) []byte {
 	} else {
 		w.Int(v.NumSlices, 1, 32)
 		for _, bit := range v.Acked {
-			w.Bool(bit == '1')
+			w.Bits(uint32(bit-'0'), 1)
 		}
 	}
 	w.Check("end of packet")

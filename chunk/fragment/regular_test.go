@@ -42,11 +42,11 @@ func (v bodyVector) body(t *testing.T) ([]byte, int) {
 		}
 	case 3:
 		floats(v.Position)
-		w.Bool(v.AtRest)
+		w.Int(map[bool]int32{true: 1}[v.AtRest], 0, 1)
 		floats(v.Velocity)
 	}
-	n := w.Len()
-	return w.Bytes(), n
+	size := [...]int{1: 5 + 6 + 7, 2: 15 + 8*len(v.Items), 3: 1 + 32*len(v.Position) + 32*len(v.Velocity)}
+	return w.Bytes(), size[v.Type]
 }
 
 // TestAppendRegularVectors writes the reference's regular packets from their fields, bit for bit, and reads them.

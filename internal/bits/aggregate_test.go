@@ -45,9 +45,10 @@ func (p inner) write(t *testing.T, w *bits.Writer) {
 		}
 	case 2:
 		floats(t, w, p.Position)
-		resting := p.resting(t)
-		w.Bool(resting)
-		if !resting {
+		if p.resting(t) {
+			w.Bits(1, 1)
+		} else {
+			w.Bits(0, 1)
 			floats(t, w, p.Velocity)
 		}
 	}

@@ -17,15 +17,14 @@ func FuzzStream(f *testing.F) {
 	f.Fuzz(func(t *testing.T, program, data []byte) {
 		r, w := bits.NewReader(data), bits.NewWriter(nil)
 		for _, c := range program {
-			at := len(data)*8 - r.Left()
-			copyField(&r, &w, c)
-			if r.Err() != nil {
+			if copyField(&r, &w, c); r.Err() != nil {
 				break
 			}
-			require.Equal(t, len(data)*8-r.Left(), w.Len(), "instruction %d at bit %d", c, at)
 		}
-		if n := w.Len() / 8; r.Err() == nil {
-			require.True(t, bytes.Equal(data[:n], w.Bytes()[:n]))
+		if read := len(data)*8 - r.Left(); r.Err() == nil {
+			written := w.Bytes()
+			require.Len(t, written, (read+7)/8)
+			require.True(t, bytes.Equal(data[:read/8], written[:read/8]))
 		}
 		require.GreaterOrEqual(t, r.Left(), 0)
 	})
@@ -35,7 +34,7 @@ func FuzzStream(f *testing.F) {
 func copyField(r *bits.Reader, w *bits.Writer, c byte) {
 	n := int(c>>3) + 1
 	top := int32(1)<<(n-1) + 4
-	switch c & 7 {
+	switch c % 5 {
 	case 0:
 		v := r.Bits(n)
 		copied(r, func() { w.Bits(v, n) })
@@ -43,20 +42,11 @@ func copyField(r *bits.Reader, w *bits.Writer, c byte) {
 		v := r.Int(-5, top&0x3fffffff)
 		copied(r, func() { w.Int(v, -5, top&0x3fffffff) })
 	case 2:
-		v := r.Bool()
-		copied(r, func() { w.Bool(v) })
-	case 3:
-		v := r.Uint64()
-		copied(r, func() { w.Uint64(v) })
-	case 4:
 		r.Align()
 		copied(r, w.Align)
-	case 5:
+	case 3:
 		p := r.Raw(n - 1)
 		copied(r, func() { w.Raw(p) })
-	case 6:
-		s := r.Text(int32(n) + 1)
-		copied(r, func() { w.Text(s, int32(n)+1) })
 	default:
 		r.Check("end of packet")
 		copied(r, func() { w.Check("end of packet") })

@@ -3,7 +3,6 @@ package bits
 import (
 	"errors"
 	"fmt"
-	"math"
 )
 
 // What a Reader finds wrong.
@@ -37,20 +36,15 @@ func (r *Reader) fail(err error) {
 	}
 }
 
-// has reports whether n more bits can be read, and fails when not.
-func (r *Reader) has(n int) bool {
-	if r.err == nil && n > r.Left() {
-		r.fail(ErrShort)
-	}
-	return r.err == nil
-}
-
 // Bits reads n bits, 1 to 32.
 func (r *Reader) Bits(n int) uint32 {
 	if n < 1 || n > 32 {
 		panic(fmt.Sprintf("bits: a field of %d bits; 1 to 32 are possible", n))
 	}
-	if !r.has(n) {
+	if r.err == nil && n > r.Left() {
+		r.fail(ErrShort)
+	}
+	if r.err != nil {
 		return 0
 	}
 	var v uint64
@@ -74,23 +68,8 @@ func (r *Reader) Int(least, most int32) int32 {
 	return int32(v + uint32(least))
 }
 
-// Bool reads one bit.
-func (r *Reader) Bool() bool { return r.Bits(1) == 1 }
-
 // Uint32 reads 32 bits.
 func (r *Reader) Uint32() uint32 { return r.Bits(32) }
-
-// Uint64 reads the low half, then the high half.
-func (r *Reader) Uint64() uint64 {
-	if !r.has(64) {
-		return 0
-	}
-	low := uint64(r.Bits(32))
-	return low | uint64(r.Bits(32))<<32
-}
-
-// Float32 reads the bits of IEEE 754.
-func (r *Reader) Float32() float32 { return math.Float32frombits(r.Bits(32)) }
 
 // Align skips to the next byte boundary, if any; ErrPadding when a bit skipped is not zero.
 func (r *Reader) Align() {
@@ -119,9 +98,6 @@ func (r *Reader) Raw(n int) []byte {
 	r.pos += n * 8
 	return r.data[first : first+n : first+n]
 }
-
-// Text reads what Writer.Text wrote with the same size.
-func (r *Reader) Text(size int32) string { return string(r.Raw(int(r.Int(0, size-1)))) }
 
 // Check aligns, then reads 32 bits; ErrCheck when they are not Hash(text).
 func (r *Reader) Check(text string) {

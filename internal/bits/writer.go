@@ -1,21 +1,16 @@
 package bits
 
-import (
-	"fmt"
-	"math"
-)
+import "fmt"
 
 // Writer appends a bit stream to a byte slice. A stream begins with a byte of its own, whatever stood in the slice before.
 type Writer struct {
-	buf   []byte
-	start int // where the stream begins in buf
-
+	buf     []byte
 	scratch uint64 // bits not yet in buf, low ones first; the others are zero
 	count   int    // how many they are, under 8 between calls
 }
 
 // NewWriter returns a Writer that appends to buf.
-func NewWriter(buf []byte) Writer { return Writer{buf: buf, start: len(buf)} }
+func NewWriter(buf []byte) Writer { return Writer{buf: buf} }
 
 // Bits writes the low n bits of v, 1 to 32.
 func (w *Writer) Bits(v uint32, n int) {
@@ -38,26 +33,8 @@ func (w *Writer) Int(v, least, most int32) {
 	w.Bits(uint32(v)-uint32(least), n)
 }
 
-// Bool writes one bit.
-func (w *Writer) Bool(v bool) {
-	if v {
-		w.Bits(1, 1)
-	} else {
-		w.Bits(0, 1)
-	}
-}
-
 // Uint32 writes 32 bits.
 func (w *Writer) Uint32(v uint32) { w.Bits(v, 32) }
-
-// Uint64 writes the low half, then the high half.
-func (w *Writer) Uint64(v uint64) {
-	w.Bits(uint32(v), 32)
-	w.Bits(uint32(v>>32), 32)
-}
-
-// Float32 writes the bits of IEEE 754.
-func (w *Writer) Float32(v float32) { w.Bits(math.Float32bits(v), 32) }
 
 // Align writes zero bits up to the next byte boundary, if any.
 func (w *Writer) Align() {
@@ -72,25 +49,11 @@ func (w *Writer) Raw(p []byte) {
 	w.buf = append(w.buf, p...)
 }
 
-// Text writes the length of s as Int in [0, size-1], then its bytes. size is the buffer that the reader has for it, with
-// room for a terminator that is not sent.
-func (w *Writer) Text(s string, size int32) {
-	if len(s) >= int(size) {
-		panic(fmt.Sprintf("bits: a text of %d bytes; the reader's buffer of %d holds %d", len(s), size, size-1))
-	}
-	w.Int(int32(len(s)), 0, size-1)
-	w.Align()
-	w.buf = append(w.buf, s...)
-}
-
 // Check aligns, then writes the 32 bits of Hash(text).
 func (w *Writer) Check(text string) {
 	w.Align()
 	w.Bits(Hash(text), 32)
 }
-
-// Len returns how many bits were written.
-func (w *Writer) Len() int { return (len(w.buf)-w.start)*8 + w.count }
 
 // Bytes aligns and returns the slice with the stream appended.
 func (w *Writer) Bytes() []byte {
