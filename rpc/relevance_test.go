@@ -172,12 +172,12 @@ func TestRelevanceForgetsAll(t *testing.T) {
 		r := &w.relevance
 		require.Empty(t, w.announced)
 		require.Zero(t, r.members)
-		require.Zero(t, r.grid.Len())
 		require.Empty(t, w.replicator.states)
 		for _, in := range []*slots{&r.placed, &r.asked} {
 			require.NotEmpty(t, in.Items)
 			for i := range in.Items {
 				require.Nil(t, in.Items[i])
+				require.False(t, r.grid.Has(i))
 				require.Nil(t, in.Here[i])
 			}
 		}

@@ -116,14 +116,6 @@ func (g *Grid) Remove(id int) {
 // Has reports whether an item is somewhere.
 func (g *Grid) Has(id int) bool { return id < len(g.items) && g.items[id].cell > 0 }
 
-// Len returns how many items are somewhere.
-func (g *Grid) Len() (n int) {
-	for _, l := range g.levels {
-		n += l.items
-	}
-	return n
-}
-
 // Near appends to found the items that a point is near enough to. One that is not a point is near to none.
 func (g *Grid) Near(found []Found, x, y, z float32) []Found {
 	if !finite(x) || !finite(y) || !finite(z) {

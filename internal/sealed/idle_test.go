@@ -24,7 +24,7 @@ func (s *step) send(n int) {
 		s.exchange(10 * ms)
 	}
 	require.Empty(s, s.errors)
-	require.True(s, s.up.delivered(), "%v %v, control %v, %d acked, at %v", s.a, s.a.Stats(), s.a.Controller().State(), s.up.ackedN, s.a.now)
+	require.True(s, s.up.delivered(), "%v %v, control %v, %d acked, at %v", s.a.State(), s.a.Stats(), s.a.Controller().State(), s.up.ackedN, s.a.now)
 	require.Equal(s, Open, s.a.State())
 	require.Equal(s, Open, s.b.State())
 }

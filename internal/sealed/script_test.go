@@ -52,8 +52,8 @@ func runScript(t *testing.T, program []byte) {
 		s.exchange(20 * ms)
 	}
 	require.Empty(t, s.errors)
-	require.True(t, s.up.delivered(), "%v", s.a)
-	require.True(t, s.down.delivered(), "%v", s.b)
+	require.True(t, s.up.delivered(), "%v: %+v", s.a.State(), s.a.Stats())
+	require.True(t, s.down.delivered(), "%v: %+v", s.b.State(), s.b.Stats())
 	require.Empty(t, append(s.up.faults, s.down.faults...))
 	require.Zero(t, s.up.bad+s.down.bad)
 }

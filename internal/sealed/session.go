@@ -1,7 +1,6 @@
 package sealed
 
 import (
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -343,9 +342,4 @@ func (s *Session) NextTimeout() (time.Time, bool) {
 func (s *Session) MayLeave(now time.Time) bool {
 	t := s.tick(now)
 	return s.wants() && s.mayLeave(t)
-}
-
-// String is for tests and logs.
-func (s *Session) String() string {
-	return fmt.Sprintf("sealed session %d: %v, %d packets in flight", s.config.Instance, s.state, s.records.flying)
 }
