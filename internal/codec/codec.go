@@ -5,6 +5,7 @@ import (
 	"encoding"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"sync"
@@ -178,7 +179,7 @@ func (c *Codec) Size() Size {
 	if err != nil {
 		return Size{Least: c.least(), Unbounded: err, Fixed: !s.varies}
 	}
-	return Size{Least: c.least(), Most: int(min(n, sizeCap-1)), Fixed: !s.varies}
+	return Size{Least: c.least(), Most: int(min(n, math.MaxInt32)), Fixed: !s.varies}
 }
 
 func (c *Codec) least() int {
@@ -186,7 +187,7 @@ func (c *Codec) least() int {
 	case kindNone:
 		return 0
 	case kindMsgpack:
-		return int(min(least(c.schema), sizeCap-1))
+		return int(min(least(c.schema), math.MaxInt32))
 	}
 	return 1 // a length of 0
 }

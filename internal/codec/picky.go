@@ -25,9 +25,6 @@ func pickyWithin(s *schema, open map[*schema]bool, key bool) bool {
 	return slices.ContainsFunc(s.fields, func(f schemaField) bool { return pickyWithin(f.schema, open, key) })
 }
 
-// tooHeavy stands for an excess that is not bounded; sums are cut to it, so that they do not overflow.
-const tooHeavy = int64(1) << 40
-
 // least returns the fewest bytes of an encoded value of s.
 func least(s *schema) int64 {
 	switch s.form {
@@ -38,11 +35,11 @@ func least(s *schema) int64 {
 	case formTime:
 		return 6
 	case formArray:
-		return add(countHeader(s.length), mul(int64(s.length), least(s.elem)))
+		return clamp(countHeader(s.length) + times(s.length, least(s.elem)))
 	case formStruct:
 		n := countHeader(len(s.fields))
 		for _, f := range s.fields {
-			n = add(n, least(f.schema))
+			n = clamp(n + least(f.schema))
 		}
 		return n
 	}
@@ -65,27 +62,15 @@ func excess(s *schema) int64 {
 		return max(-memoryRatio, int64(s.elem.size)+excess(s.elem))
 	case formSlice:
 		if int64(s.elem.size)+excess(s.elem) > 0 {
-			return tooHeavy // each element adds to the excess, and their number is not bounded here
+			return endless // each element adds to the excess, and their number is not bounded here
 		}
 		return -memoryRatio
 	case formMap:
 		slot := int64(slotSize(s))
 		if 3*slot+excess(s.key)+excess(s.elem) > 0 { // an entry takes 16/7 slots at the most
-			return tooHeavy
+			return endless
 		}
 		return -memoryRatio + mapHeader + mapTable + mapSlots*slot
 	}
 	return -memoryRatio * least(s)
 }
-
-func times(n int, each int64) int64 {
-	switch {
-	case each == 0 || int64(n) <= tooHeavy/max(each, -each):
-		return int64(n) * each
-	case each < 0:
-		return -tooHeavy
-	}
-	return tooHeavy
-}
-
-func clamp(n int64) int64 { return max(-tooHeavy, min(n, tooHeavy)) }

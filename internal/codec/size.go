@@ -13,8 +13,8 @@ const (
 	// timeBinaryBytes is the longest AppendBinary of a time.Time, with the length that Codec.Append writes: a time that travels by itself has
 	// that form.
 	timeBinaryBytes = 1 + 16
-	// sizeCap is where sums and products of absurd bounds stop, so that they do not overflow; no message is so large.
-	sizeCap = int64(1) << 31
+	// endless is where sums and products of absurd sizes stop, so that they do not overflow; no value is so large.
+	endless = int64(1) << 40
 )
 
 // Size is how large values of a type can get.
@@ -97,7 +97,7 @@ func (s *sizer) composite(v *schema, path, missing string) (int64, error) {
 		return s.value(v.elem, path, missing)
 	case formArray:
 		each, err := s.value(v.elem, path+"[]", missing)
-		return add(countHeader(v.length), mul(int64(v.length), each)), err
+		return clamp(countHeader(v.length) + times(v.length, each)), err
 	case formStruct:
 		return s.structure(v, path)
 	}
@@ -119,7 +119,7 @@ func (s *sizer) many(v *schema, path, missing string) (int64, error) {
 		inside = path + "[value]"
 	}
 	each, err := s.value(v.elem, inside, eachTag)
-	return add(lengthHeader, mul(int64(v.max), add(key, each))), err
+	return clamp(lengthHeader + times(v.max, key+each)), err
 }
 
 func (s *sizer) structure(v *schema, path string) (int64, error) {
@@ -129,7 +129,7 @@ func (s *sizer) structure(v *schema, path string) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		total = add(total, n)
+		total = clamp(total + n)
 	}
 	return total, nil
 }
@@ -139,7 +139,7 @@ func atMost(header int64, bound int, path, missing string) (int64, error) {
 	if bound == unbounded {
 		return 0, fmt.Errorf("%s is unbounded; add %s, a MaxEncodedSize() int method to its type, or use MaxElementBytes", path, missing)
 	}
-	return add(header, int64(bound)), nil
+	return header + int64(bound), nil
 }
 
 // countHeader returns the size of msgpack's header for n elements.
@@ -153,11 +153,14 @@ func countHeader(n int) int64 {
 	return lengthHeader
 }
 
-func add(a, b int64) int64 { return min(a+b, sizeCap) }
+func clamp(n int64) int64 { return max(-endless, min(n, endless)) }
 
-func mul(a, b int64) int64 {
-	if b != 0 && a > sizeCap/b {
-		return sizeCap
+func times(n int, each int64) int64 {
+	switch {
+	case each == 0 || int64(n) <= endless/max(each, -each):
+		return int64(n) * each
+	case each < 0:
+		return -endless
 	}
-	return a * b
+	return endless
 }

@@ -72,12 +72,12 @@ func (w *walk) value(s *schema, depth int) error {
 		return w.number(s)
 	case formFloat:
 		return w.float(s)
-	case formString:
-		return w.text(s)
 	case formBytes, formOpaque: // msgpack writes a nil for no bytes, too
-		return w.orNil(func() error { return w.bytes(s) })
+		return w.orNil(func() error { return w.bytes(s, &bytesCodes) })
 	case formByteArray:
-		return w.bytes(s)
+		return w.bytes(s, &bytesCodes)
+	case formString:
+		return w.bytes(s, &stringCodes)
 	case formTime:
 		return w.time()
 	}
@@ -248,9 +248,9 @@ func (w *walk) time() error {
 	return w.take(head+size, nil)
 }
 
-// bytes takes the byte string of s.
-func (w *walk) bytes(s *schema) error {
-	n, err := w.length(&bytesCodes)
+// bytes takes the string or bytes of s.
+func (w *walk) bytes(s *schema, f *family) error {
+	n, err := w.length(f)
 	if err != nil {
 		return err
 	}
@@ -260,19 +260,7 @@ func (w *walk) bytes(s *schema) error {
 	if err := s.holds(n); err != nil {
 		return err
 	}
-	return w.take(n, w.spend(n))
-}
-
-// text takes a string.
-func (w *walk) text(s *schema) error {
-	n, err := w.length(&stringCodes)
-	if err != nil {
-		return err
-	}
-	if err := s.holds(n); err != nil {
-		return err
-	}
-	if !utf8.Valid(w.b[:n]) {
+	if s.form == formString && !utf8.Valid(w.b[:n]) {
 		return errUTF8
 	}
 	return w.take(n, w.spend(n))
