@@ -93,7 +93,7 @@ type slots struct {
 	relevancy.Slots[Actor, opening]
 }
 
-// mark files the openings of a connection by slot, until unmark, so that a survey finds the opening of an actor without a map.
+// mark files the openings of a connection by slot, until forget, so that a survey finds the opening of an actor without a map.
 func (s *slots) mark(openings []*opening) {
 	for _, o := range openings {
 		if o.actor.slots() == s {
@@ -102,16 +102,8 @@ func (s *slots) mark(openings []*opening) {
 	}
 }
 
-// unmark undoes mark, which an opening that has closed meanwhile has left by forget.
-func (s *slots) unmark(openings []*opening) {
-	for _, o := range openings {
-		if o.actor.slots() == s {
-			s.Here[o.actor.relevancy.slot] = nil
-		}
-	}
-}
-
-// forget is called when an opening closes: a function of the game may close it between mark and unmark. s may be nil.
+// forget undoes mark for one opening, if that is marked: also when it closes, which a function of the game may bring about meanwhile. s may be
+// nil.
 func (s *slots) forget(o *opening) {
 	if s != nil && s.Here[o.actor.relevancy.slot] == o {
 		s.Here[o.actor.relevancy.slot] = nil
@@ -228,7 +220,7 @@ func (w *World) continueRounds() {
 func (c *Conn) survey() {
 	r := &c.world.relevance
 	x, y, z, ok := c.viewpoint()
-	defer c.settle(&r.placed)
+	defer c.settle()
 	r.placed.mark(c.shown.view.openings)
 
 	// What is near: it is open already, or settle will open it.
@@ -278,7 +270,7 @@ func (c *Conn) ask(count int) {
 		return
 	}
 
-	defer c.settle(&r.asked)
+	defer c.settle()
 	r.asked.mark(c.shown.view.openings)
 	for range count {
 		a := r.asked.Items[q.slot]
@@ -315,10 +307,12 @@ func (a *Actor) seenBy(c *Conn) bool {
 	return a.own.binding.relevant(a.own.object, c)
 }
 
-// settle ends a survey or a round of questions: it closes the actors in unseen, and then opens those in wanted, the nearest first.
-func (c *Conn) settle(of *slots) {
+// settle ends a survey or a round of questions: it undoes mark, closes the actors in unseen, and then opens those in wanted, the nearest first.
+func (c *Conn) settle() {
 	r := &c.world.relevance
-	of.unmark(c.shown.view.openings)
+	for _, o := range c.shown.view.openings {
+		o.actor.slots().forget(o)
+	}
 
 	for _, o := range r.unseen {
 		if !o.closed {
