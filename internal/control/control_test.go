@@ -117,6 +117,9 @@ func FuzzControl(f *testing.F) {
 	f.Add(AppendJoin(nil))
 	f.Add(AppendMessage(nil, Message{7, []byte("hello")}))
 	f.Add(AppendTaken(nil, Taken{3}))
+	f.Add(AppendMissed(nil))
+	f.Add(AppendAskTime(nil))
+	f.Add(AppendTime(nil, Time{Now: 1 << 60, Held: time.Second}))
 	f.Add(AppendShape(nil, []string{"a: b", "c"}))
 	f.Add(AppendSealed(nil, IDSealedOpen, 1))
 	f.Add(AppendSealed(nil, IDSealedIDs, 1, sealed.ID{1}, sealed.ID{2}))
@@ -136,6 +139,12 @@ func FuzzControl(f *testing.F) {
 // appendControl encodes what Parse returned.
 func appendControl(message any) []byte {
 	switch m := message.(type) {
+	case Missed:
+		return AppendMissed(nil)
+	case AskTime:
+		return AppendAskTime(nil)
+	case Time:
+		return AppendTime(nil, m)
 	case Hello:
 		return AppendHello(nil, m)
 	case Login:
