@@ -11,20 +11,20 @@ import (
 
 // judged feeds a congestion with packets that leave apart from each other, whose queue rises as a saw. Some are lost, which shows when
 // the fourth after them has arrived.
-func judged(c *congestion, packets int, apart, deepest time.Duration, lose func(i int) bool) (alarms int) {
+func judged(c *congestion, s sight, packets int, apart, deepest time.Duration, lose func(i int) bool) (alarms int) {
 	var lost []instant
 	for i := range packets {
 		t := instant(1+i) * apart
 		if lose(i) {
 			lost = append(lost, t)
 		} else {
-			c.acked(t, t, deepest*time.Duration(i%40)/40)
+			c.acked(t, t, deepest*time.Duration(i%40)/40, 0, s)
 		}
 		for len(lost) > 0 && t >= lost[0]+4*apart {
-			c.lost(lost[0])
+			c.lost(lost[0], s)
 			lost = lost[1:]
 		}
-		if i%8 == 7 && c.verdict(t, false, true) {
+		if i%8 == 7 && c.verdict(t, s, false, true) {
 			alarms++
 		}
 	}
@@ -33,9 +33,9 @@ func judged(c *congestion, packets int, apart, deepest time.Duration, lose func(
 
 func TestCongestionIsLossInDeepQueues(t *testing.T) {
 	t.Logf("# one packet in forty, always where the queue is deepest")
-	require.Greater(t, judged(new(congestion), 4000, ms, 40*ms, func(i int) bool { return i%40 == 38 }), 50)
+	require.Greater(t, judged(new(congestion), sight{}, 4000, ms, 40*ms, func(i int) bool { return i%40 == 38 }), 50)
 	t.Logf("# as many where it is shallow")
-	require.LessOrEqual(t, judged(new(congestion), 4000, ms, 40*ms, func(i int) bool { return i%40 == 3 }), 1, "the first one, before a deep queue was seen")
+	require.LessOrEqual(t, judged(new(congestion), sight{}, 4000, ms, 40*ms, func(i int) bool { return i%40 == 3 }), 1, "the first one, before a deep queue was seen")
 }
 
 // TestFaintQueue: over a short round trip a whole queue is no deeper than what clocks and timers blur. Its losses are a full queue's all the same,
@@ -44,7 +44,7 @@ func TestFaintQueue(t *testing.T) {
 	const grain = 120 * time.Microsecond
 	trip := 10 * ms
 	judged := func(deepest time.Duration, lose func(i int) bool) (alarms int) {
-		return judged(&congestion{grain: grain, step: trip / 64}, 4000, grain, deepest, lose)
+		return judged(new(congestion), sight{grain: grain, step: trip / 64}, 4000, grain, deepest, lose)
 	}
 	full := func(i int) bool { return i%40 == 38 }
 	require.Greater(t, judged(10*grain, full), 10)
@@ -59,17 +59,14 @@ func TestFaintQueue(t *testing.T) {
 
 // TestHighIsWithinAPacket: of a queue of two packets most that it drops meet one. Of a longer one a packet beside the deepest is nearly as deep.
 func TestHighIsWithinAPacket(t *testing.T) {
-	c := congestion{grain: ms, deepest: 2 * ms}
-	require.True(t, c.isHigh(ms))
-	require.False(t, c.isHigh(ms-1))
-	c.deepest = 20 * ms
-	require.True(t, c.isHigh(15*ms))
-	require.False(t, c.isHigh(15*ms-1))
-	c.long = true
-	require.True(t, c.isHigh(10*ms), "round trips show a queue")
-	c.long = false
-	c.grain = 0
-	require.True(t, c.isHigh(15*ms), "not known")
+	d, s := deepest{queue: 2 * ms}, sight{grain: ms}
+	require.True(t, d.isHigh(ms, s))
+	require.False(t, d.isHigh(ms-1, s))
+	d.queue = 20 * ms
+	require.True(t, d.isHigh(15*ms, s))
+	require.False(t, d.isHigh(15*ms-1, s))
+	require.True(t, d.isHigh(10*ms, sight{grain: ms, long: true}), "round trips show a queue")
+	require.True(t, d.isHigh(15*ms, sight{}), "not known")
 }
 
 func TestRandomLossIsNoCongestion(t *testing.T) {
@@ -77,12 +74,12 @@ func TestRandomLossIsNoCongestion(t *testing.T) {
 	for _, share := range []float64{0.01, 0.05, 0.1} {
 		random := func(int) bool { return dice.Float64() < share }
 		c := new(congestion)
-		alarms := judged(c, 20_000, ms, 40*ms, random)
+		alarms := judged(c, sight{}, 20_000, ms, 40*ms, random)
 		require.LessOrEqual(t, alarms, 40, "%g", share)
 		require.InDelta(t, share, c.usual(20_000*ms), 0.05)
 	}
 	t.Logf("# without a queue all loss is random")
-	require.Zero(t, judged(new(congestion), 4000, ms, 0, func(i int) bool { return i%20 == 0 }))
+	require.Zero(t, judged(new(congestion), sight{}, 4000, ms, 0, func(i int) bool { return i%20 == 0 }))
 }
 
 // TestRandomLossInJitter: a lost packet is judged by two that arrived, and so is each that did, or jitter would make it seem to have met
@@ -99,27 +96,27 @@ func TestRandomLossInJitter(t *testing.T) {
 			missing = append(missing, at)
 			continue
 		}
-		c.acked(at, at, time.Duration(dice.Int64N(int64(3*ms))))
+		c.acked(at, at, time.Duration(dice.Int64N(int64(3*ms))), 0, sight{})
 		for ; len(missing) > 0 && missing[0] < at-ms; missing = missing[1:] {
-			c.lost(missing[0])
+			c.lost(missing[0], sight{})
 		}
-		c.verdict(at, false, true)
+		c.verdict(at, sight{}, false, true)
 	}
 	require.InDelta(t, 0.05, learnt/packets, 0.025)
 }
 
 // TestLossesOfALongWindow: where packets come late, a lost one is given up when a thousand later ones have arrived.
 func TestLossesOfALongWindow(t *testing.T) {
-	c := &congestion{step: 50 * ms / 64}
+	c, s := new(congestion), sight{step: 50 * ms / 64}
 	for i := range 20_000 {
 		at := instant(1+i) * ms / 10
 		if i%20 != 0 {
-			c.acked(at, at, time.Duration(i%1000)*10*ms/1000)
+			c.acked(at, at, time.Duration(i%1000)*10*ms/1000, 0, s)
 		}
 		if i%20 == 0 && i > 1000 {
-			c.lost(at - 1000*ms/10)
+			c.lost(at-1000*ms/10, s)
 		}
-		c.verdict(at, false, true)
+		c.verdict(at, s, false, true)
 	}
 	require.InDelta(t, 0.05, c.baseline.value, 0.02)
 }
@@ -138,10 +135,10 @@ func TestBaselineFades(t *testing.T) {
 func TestLossBesideARival(t *testing.T) {
 	c := new(congestion)
 	for i := range 40 {
-		c.acked(instant(i+1)*ms, instant(i+1)*ms, 0)
+		c.acked(instant(i+1)*ms, instant(i+1)*ms, 0, 0, sight{})
 	}
-	c.lost(20 * ms)
-	require.True(t, c.verdict(50*ms, true, false))
+	c.lost(20*ms, sight{})
+	require.True(t, c.verdict(50*ms, sight{}, true, false))
 }
 
 func TestCalm(t *testing.T) {
@@ -182,8 +179,8 @@ func TestCalm(t *testing.T) {
 // no random ones, though the queue looks empty.
 func TestNothingIsLowInALongRoundTrip(t *testing.T) {
 	full := func(i int) bool { return i%20 == 0 }
-	known := &congestion{long: true, stands: true}
-	require.Greater(t, judged(known, 4000, ms, 0, full), 20)
+	known := new(congestion)
+	require.Greater(t, judged(known, sight{long: true, stands: true}, 4000, ms, 0, full), 20)
 	require.Zero(t, known.usual(4000*ms))
-	require.Zero(t, judged(new(congestion), 4000, ms, 0, full))
+	require.Zero(t, judged(new(congestion), sight{}, 4000, ms, 0, full))
 }

@@ -67,7 +67,7 @@ func (c *Controller) flooded() bool {
 func (c *Controller) dropsForQueueing() bool {
 	round := c.round.fates
 	drops := round.count() >= trainPackets && round.share() > deluge || c.flood.shows() && c.flood.fates.share() > deluge
-	return drops && c.congestion.isShallow()
+	return drops && c.congestion.deepest.isShallow(c.sight())
 }
 
 // excess reports whether a batch has losses, and its round more of them than random loss explains.

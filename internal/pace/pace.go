@@ -90,7 +90,7 @@ func (c *Controller) Reset(now time.Time) {
 // Rest gives up the memory of single packets, after a silence in which nothing was in flight. What was learnt from them stays.
 func (c *Controller) Rest() {
 	c.delivery.curve, c.delivery.begin = latest[point]{}, 0
-	c.congestion.neighbours = latest[neighbour]{}
+	c.congestion.neighbours.places = latest[neighbour]{}
 }
 
 // Sent records that a packet of size bytes on the wire left while inFlight others were under way, and returns what to
@@ -158,11 +158,7 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	} else {
 		b.queue.note(queue)
 	}
-	c.congestion.jittery = c.delay.jitter() > 0
-	// Jitter is not a queue. Counted as one, 100 ms of it leave almost no packet that met a low queue, so random loss is never learnt:
-	// every second transfer on UE's profile Bad took its 5 % for a competitor's (stream.TestSealedOnABadPath).
-	c.congestion.long = c.delay.long(max(c.delay.latest, c.batch.rtt))
-	c.congestion.acked(t, s.sent, max(0, queue-c.delay.jitter()))
+	c.congestion.acked(t, s.sent, queue, c.delay.jitter(), c.sight())
 }
 
 // RoundTrip takes a round trip; of a batch the least counts. Acked calls it. The owner calls it for the probe whose ack ends an outage, because
@@ -182,9 +178,16 @@ func (c *Controller) noteSize(size int) {
 	if c.smallest == 0 || size < c.smallest {
 		c.smallest = size
 	}
-	if c.fastest = max(c.fastest, c.Estimate()); c.fastest > 0 {
-		c.congestion.grain = over(c.cfg.Packet, c.fastest)
+	c.fastest = max(c.fastest, c.Estimate())
+}
+
+// sight returns what rates and round trips show of the bottleneck now.
+func (c *Controller) sight() sight {
+	s := sight{step: c.delivery.grain, long: c.delay.long(max(c.delay.latest, c.batch.rtt)), stands: c.delay.stands()}
+	if c.fastest > 0 {
+		s.grain = over(c.cfg.Packet, c.fastest)
 	}
+	return s
 }
 
 // ownTime returns how much longer a packet of size bytes takes at the bottleneck than the smallest one. The least delay may be that of a small
@@ -209,10 +212,10 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 		c.round.losses().pass()
 		return
 	}
-	c.congestion.long = c.delay.long(max(c.delay.latest, c.batch.rtt))
-	room := c.congestion.lost(s.sent)
+	seen := c.sight()
+	room := c.congestion.lost(s.sent, seen)
 	c.yielding.lost(s.number == c.run.newest+1)
-	consecutive := c.run.add(s.number) && room && !c.congestion.long
+	consecutive := c.run.add(s.number) && room && !seen.long
 	c.batch.addLost(consecutive)
 	c.burst.lost()
 	c.start.lost += size
@@ -255,8 +258,8 @@ func (c *Controller) judgeLosses(t instant, b *batch) {
 	c.round.fates.add(b.tally)
 	c.loss.note(b.lost, b.acked)
 	learn := c.state != Start && c.round.fates.share() < blind
-	if b.full = c.congestion.verdict(t, c.state == Compete, learn) && !c.sparse; b.full && (c.state != Start || c.round.fates.events().above(maxRandomLoss)) {
-		c.delay.noteDepth(t, c.congestion.deepest)
+	if b.full = c.congestion.verdict(t, c.sight(), c.state == Compete, learn) && !c.sparse; b.full && (c.state != Start || c.round.fates.events().above(maxRandomLoss)) {
+		c.delay.noteDepth(t, c.congestion.deepest.queue)
 	}
 	c.delay.forget(t)
 }
@@ -270,7 +273,6 @@ func (c *Controller) endRound(t instant) {
 	c.yielding.roundOver(c.round.number)
 	c.delay.roundOver(c.round.leastTrip.value)
 	c.delay.back = c.round.leastBack.value
-	c.congestion.stands = c.delay.stands()
 	c.carried.add(c.filling, float64(c.round.arrived(c.delivery.total))/max(t-c.round.began, c.delay.base()).Seconds())
 	if !c.limited {
 		c.filling++
@@ -450,7 +452,6 @@ func (c *Controller) learn(t instant, b *batch) {
 		c.round.note(c.queue)
 	}
 	c.delivery.grain, c.delivery.stand.least = c.delay.base()/64, c.leastStand()
-	c.congestion.step = c.delivery.grain
 	s, ok := c.sample(b.newest)
 	if !ok {
 		return

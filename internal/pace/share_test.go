@@ -131,9 +131,9 @@ func TestDelugeBeginsSharing(t *testing.T) {
 	c.rates.set(0, 2e6)
 	c.round.fates = tally{lost: 30, acked: 70}
 	require.True(t, c.dropsForQueueing())
-	c.congestion.noteQueue(time.Second, 20*ms)
+	c.congestion.deepest.note(time.Second, 20*ms)
 	require.False(t, c.dropsForQueueing(), "a queue was seen")
-	c.congestion.noteQueue(20*time.Second, 0)
+	c.congestion.deepest.note(20*time.Second, 0)
 	require.True(t, c.dropsForQueueing())
 	c.round.fates = tally{lost: 20, acked: 80}
 	require.False(t, c.dropsForQueueing(), "weather")
