@@ -1,6 +1,10 @@
 package vital
 
-import "time"
+import (
+	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
+)
 
 // Advance runs timers. The error is what ended the connection. Afterwards NextTimeout lies after now or a packet is
 // ready.
@@ -73,36 +77,23 @@ func (c *Conn) NextTimeout() (at time.Time, ok bool) {
 	if c.closing != nil || c.due > 0 || c.again < c.until {
 		return c.now, true
 	}
-	at = earlier(c.heard.Add(c.cfg.Timeout+1), c.spoke.Add(c.cfg.KeepAlive+1))
+	var first recovery.Earliest
+	first.Add(c.heard.Add(c.cfg.Timeout+1), true)
+	first.Add(c.spoke.Add(c.cfg.KeepAlive+1), true)
 	if oldest := c.oldest(); oldest != nil {
-		at = earlier(at, c.waiting(oldest).Add(c.cfg.Timeout+1))
+		first.Add(c.waiting(oldest).Add(c.cfg.Timeout+1), true)
 	}
 	if c.unheard() {
-		at = earlier(at, c.store.At(c.store.Oldest).last.Add(c.resendAfter()+1))
+		first.Add(c.store.At(c.store.Oldest).last.Add(c.resendAfter()+1), true)
 	}
-	if c.queue.Len() > 0 {
-		at = earlier(at, c.spoke.Add(c.cfg.FlushAfter+1))
-	}
-	if c.asked {
-		at = earlier(at, c.answerAt)
-	}
-	if c.ask {
-		at = earlier(at, c.askAt)
-	} else if c.missing() {
-		at = earlier(at, c.againAt)
-	}
-	if !c.ackAt.IsZero() {
-		at = earlier(at, c.ackAt)
-	}
+	first.Add(c.spoke.Add(c.cfg.FlushAfter+1), c.queue.Len() > 0)
+	first.Add(c.answerAt, c.asked)
+	first.Add(c.askAt, c.ask)
+	first.Add(c.againAt, !c.ask && c.missing())
+	first.Add(c.ackAt, !c.ackAt.IsZero())
+	at, ok = first.Time()
 	if at.Before(c.now) {
 		at = c.now
 	}
-	return at, true
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
+	return at, ok
 }

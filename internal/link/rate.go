@@ -70,11 +70,3 @@ func (r *rated) spend(now time.Time, bytes int) {
 		r.rate.Spend(now, bytes)
 	}
 }
-
-// until returns when something that is held back may leave, zero when nothing is.
-func (r *rated) until() time.Time {
-	if !r.play.IsZero() && (r.bulk.IsZero() || r.play.Before(r.bulk)) {
-		return r.play
-	}
-	return r.bulk
-}

@@ -1,6 +1,10 @@
 package link
 
-import "time"
+import (
+	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
+)
 
 // turn is the work that look finds under the lock, and that the writer does after it has released it.
 type turn struct {
@@ -136,14 +140,14 @@ func (l *Link) drained() bool {
 
 // nextTimeout returns when the next timer of a machine is due, or when something that the rate holds back may leave, whichever is
 // earlier.
-func (l *Link) nextTimeout() (next time.Time, ok bool) {
-	next = l.rated.until()
+func (l *Link) nextTimeout() (time.Time, bool) {
+	var first recovery.Earliest
+	first.Add(l.rated.play, !l.rated.play.IsZero())
+	first.Add(l.rated.bulk, !l.rated.bulk.IsZero())
 	for i := range l.slots {
-		if at, ok := l.slots[i].NextTimeout(); ok && (next.IsZero() || at.Before(next)) {
-			next = at
-		}
+		first.Add(l.slots[i].NextTimeout())
 	}
-	return next, !next.IsZero()
+	return first.Time()
 }
 
 // sleepUntil sets the timer that wakes the writer. A zero time leaves a timer running that is no longer needed, and wakes the writer in vain.

@@ -1,6 +1,10 @@
 package netsim
 
-import "time"
+import (
+	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
+)
 
 // firstWaiting is how many packets an inbox has room for at first.
 const firstWaiting = 8
@@ -9,12 +13,12 @@ const firstWaiting = 8
 
 // collect moves what has arrived by now into the inbox and returns when the next packet arrives; zero = none under way.
 func (c *PacketConn) collect(now time.Time) (next time.Time) {
+	var first recovery.Earliest
 	for _, path := range c.in {
 		path.arrive(now)
-		if at, ok := path.link.NextTimeout(); ok && (next.IsZero() || at.Before(next)) {
-			next = at
-		}
+		first.Add(path.link.NextTimeout())
 	}
+	next, _ = first.Time()
 	return next
 }
 

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
 )
 
 // Limits of a Pair, so that no machine keeps it from ending.
@@ -238,17 +240,13 @@ func (p *Pair) again() (bool, error) {
 
 // next returns the time of the next event.
 func (p *Pair) next() (at time.Time, ok bool) {
-	earlier := func(t time.Time, is bool) {
-		if is && (!ok || t.Before(at)) {
-			at, ok = t, true
-		}
-	}
+	var first recovery.Earliest
 	for _, s := range []*Side{p.A, p.B} {
-		earlier(s.Link.NextTimeout())
-		earlier(s.timeout(p.now))
+		first.Add(s.Link.NextTimeout())
+		first.Add(s.timeout(p.now))
 	}
-	earlier(p.tick, !p.tick.IsZero())
-	return at, ok
+	first.Add(p.tick, !p.tick.IsZero())
+	return first.Time()
 }
 
 // moveTo sets the clock, and counts how long it moves without a packet.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/internal/crew"
+	"github.com/quivernet/quiver/internal/recovery"
 	"github.com/quivernet/quiver/internal/udp"
 )
 
@@ -275,16 +276,13 @@ func (c *Carrier) observe(now time.Time) {
 
 // next returns when something is due; zero = not before somebody wakes the carrier. The caller holds the lock.
 func (c *Carrier) next() time.Time {
-	next, ok := c.session.NextTimeout()
+	var first recovery.Earliest
+	first.Add(c.session.NextTimeout())
 	if c.config.Ping != nil {
-		if at, pings := c.run.pinger.at(c.session); pings && (!ok || at.Before(next)) {
-			return at
-		}
+		first.Add(c.run.pinger.at(c.session))
 	}
-	if !ok {
-		return time.Time{}
-	}
-	return next
+	at, _ := first.Time()
+	return at
 }
 
 // finished reports whether the session has ended. If so, it cleans up and closes Done.

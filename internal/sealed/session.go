@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/internal/pace"
+	"github.com/quivernet/quiver/internal/recovery"
 )
 
 const (
@@ -312,11 +313,9 @@ func (s *Session) NextTimeout() (time.Time, bool) {
 	if ok && !s.asks() && !at.After(s.time(s.now)) {
 		ok = false // the source waits for what it may not send; it is asked again after an ack, or when the pacer lets it
 	}
-	earlier := func(t time.Duration, is bool) {
-		if e := s.time(t); is && (!ok || e.Before(at)) {
-			at, ok = e, true
-		}
-	}
+	var first recovery.Earliest
+	first.Add(at, ok)
+	earlier := func(t time.Duration, is bool) { first.Add(s.time(t), is) }
 	earlier(s.loss.Next, s.loss.Next > 0)
 	earlier(s.ptoAt())
 	earlier(s.silentAt())
@@ -330,12 +329,9 @@ func (s *Session) NextTimeout() (time.Time, bool) {
 		earlier(s.report.dueAt())
 	}
 	if s.wants() {
-		now := s.time(s.now)
-		if next, may := s.control.Next(now, s.size(), s.records.bytes); may {
-			earlier(next.Sub(s.epoch), true)
-		}
+		first.Add(s.control.Next(s.time(s.now), s.size(), s.records.bytes))
 	}
-	return at, ok
+	return first.Time()
 }
 
 // MayLeave reports whether the source may have bulk that the pacer lets leave now.

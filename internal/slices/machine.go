@@ -289,19 +289,19 @@ func (m *Machine) trim() {
 }
 
 // NextTimeout returns when Advance or AppendPacket must be called again.
-func (m *Machine) NextTimeout() (next time.Time, ok bool) {
-	var first earliest
+func (m *Machine) NextTimeout() (time.Time, bool) {
+	var first recovery.Earliest
 	at, ok := m.in.acks.dueAt()
-	first.add(at, ok && !m.ackDue)
-	first.add(m.unkept.at(&m.out))
-	first.add(m.trimAt())
-	first.add(m.left.until, m.left.below > 0)
+	first.Add(at, ok && !m.ackDue)
+	first.Add(m.unkept.at(&m.out))
+	first.Add(m.trimAt())
+	first.Add(m.left.until, m.left.below > 0)
 	if !m.path.Fates {
-		first.add(m.out.time(m.control.losses.Next), m.control.losses.Next != 0)
+		first.Add(m.out.time(m.control.losses.Next), m.control.losses.Next != 0)
 		at, ok := m.control.timeoutAt(&m.out.flight)
-		first.add(m.out.time(at), ok)
+		first.Add(m.out.time(at), ok)
 	}
-	return first.at, first.known
+	return first.Time()
 }
 
 // Waiting reports whether slices may be waiting for the connection's rate.

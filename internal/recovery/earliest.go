@@ -1,0 +1,19 @@
+package recovery
+
+import "time"
+
+// Earliest is the earliest of the times that were added, as the next timeout of a machine with several timers.
+type Earliest struct {
+	at    time.Time
+	known bool // a time was added
+}
+
+// Add adds at, if ok.
+func (e *Earliest) Add(at time.Time, ok bool) {
+	if ok && (!e.known || at.Before(e.at)) {
+		e.at, e.known = at, true
+	}
+}
+
+// Time returns the earliest time. ok is false when none was added.
+func (e *Earliest) Time() (at time.Time, ok bool) { return e.at, e.known }
