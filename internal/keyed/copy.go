@@ -105,10 +105,8 @@ func (c *Copy[K, V]) readItem(b []byte, number uint32, packet uint64) (_ []byte,
 			return nil, fmt.Errorf("item %d of %v has changed its key", number, c.name)
 		}
 		// An item may come again as it was: its ack was late, or all items are sent anew.
-		again := c.tells && item.packet > 0 && reflect.DeepEqual(item.pair.Value, fresh.pair.Value)
-		if item.packet, item.pair = packet, fresh.pair; !again {
-			c.note(Change[K, V]{Key: item.pair.Key, Value: item.pair.Value})
-		}
+		c.noteUnless(item, Change[K, V]{Key: item.pair.Key, Value: fresh.pair.Value})
+		item.packet, item.pair = packet, fresh.pair
 		return b, nil
 	}
 	if _, gone := c.gone[number]; gone {
@@ -124,13 +122,14 @@ func (c *Copy[K, V]) readItem(b []byte, number uint32, packet uint64) (_ []byte,
 // although the update that says so may not have come yet.
 func (c *Copy[K, V]) enter(item *item[K, V]) {
 	other := c.list.byKey[item.pair.Key]
-	change := Change[K, V]{Key: item.pair.Key, Value: item.pair.Value, Added: true}
-	if other != nil {
+	if other == nil {
+		c.note(Change[K, V]{Key: item.pair.Key, Value: item.pair.Value, Added: true})
+	} else {
 		if other.number > item.number && other.packet > 0 {
 			c.bury(item.number, item.packet)
 			return
 		}
-		change.Added = false
+		c.noteUnless(other, Change[K, V]{Key: item.pair.Key, Value: item.pair.Value}) // it may have been removed and set as it was
 		c.list.remove(other)
 		if other.packet > 0 { // otherwise its number is the client's own, and the server may use it later
 			c.bury(other.number, item.packet)
@@ -138,7 +137,6 @@ func (c *Copy[K, V]) enter(item *item[K, V]) {
 	}
 	c.list.add(item)
 	c.list.last = max(c.list.last, item.number)
-	c.note(change)
 }
 
 func (c *Copy[K, V]) readGone(number uint32, packet uint64) {
@@ -201,6 +199,13 @@ func (c *Copy[K, V]) forget(packet uint64) {
 func (c *Copy[K, V]) note(change Change[K, V]) {
 	if c.tells {
 		c.changes = append(c.changes, change)
+	}
+}
+
+// noteUnless notes a change unless the item that it changes came with that value.
+func (c *Copy[K, V]) noteUnless(item *item[K, V], change Change[K, V]) {
+	if c.tells && (item.packet == 0 || !reflect.DeepEqual(item.pair.Value, change.Value)) {
+		c.note(change)
 	}
 }
 

@@ -145,6 +145,16 @@ func TestWhatComesAgainIsNoChange(t *testing.T) {
 	require.True(t, server.Set(8, 80))
 	server.tell(t, client, 2)
 	require.Equal(t, []Change[int, int]{{Key: 8, Value: 80}}, changes())
+
+	server.Delete(7)
+	require.True(t, server.Set(7, 72), "and the client is told of the new item before it is of the removal")
+	server.tell(t, client, 3)
+	server.tell(t, client, 1)
+	require.Empty(t, changes())
+	server.Delete(7)
+	require.True(t, server.Set(7, 73))
+	server.tell(t, client, 4)
+	require.Equal(t, []Change[int, int]{{Key: 7, Value: 73}}, changes())
 }
 
 // TestLossyUpdates: messages are lost and come late; once all that was lost is added again the client has the list, and its changes add
