@@ -207,7 +207,7 @@ func (s *sealedCarrier) config(instance uint32) sealed.Config {
 			Source:      source,
 			Controller:  s.controller,
 			RTT:         s.quic.Path().SmoothedRTT,
-			Starting:    &s.conn.world.starting,
+			Siblings:    &s.conn.world.siblings,
 			PlayDelay:   s.conn.machine.Params().AckDelay,
 			Other:       s.quic.Received,
 		},

@@ -16,6 +16,7 @@ import (
 	"github.com/quivernet/quiver/internal/driver"
 	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/internal/logs"
+	"github.com/quivernet/quiver/internal/sealed"
 	"github.com/quivernet/quiver/internal/tasks"
 	"github.com/quivernet/quiver/internal/trace"
 	"github.com/quivernet/quiver/rpc/dos"
@@ -71,7 +72,7 @@ type World struct {
 	lobby    lobby                // all connections, from their first packet to their end, and posts
 	dropped  atomic.Uint64        // posts, and calls of this world whose actor has ended
 	rate     *budget.Meter        // Config.WorldRate; nil = no limit
-	starting atomic.Int32         // sealed carriers that begin to send bulk now
+	siblings sealed.Siblings      // what the sealed carriers know of each other
 	sockets  *badnet.Sockets      // sockets behind Config.Emulation; nil without that
 }
 

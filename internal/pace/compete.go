@@ -40,6 +40,7 @@ type competition struct {
 	emptyRounds int           // in a row, with next to no queue
 	emptyFates  tally         // of packets decided in emptyRounds
 	interrupted bool          // a Dip interrupts it
+	began       instant       // when it last began
 	sharing     sharing       // on a path that drops in place of queueing
 	dwell       time.Duration // least time that it lasts on a short queue
 
@@ -60,13 +61,20 @@ func (k *competition) gain() float64 {
 // lately reports whether there lately seemed to be a competitor.
 func (k *competition) lately(t instant) bool { return k.seen > 0 && t-k.seen < minimumLife }
 
-// compete enters Compete, with a window for the rate that we had before the queue stood, over the round trip with the queue.
+// compete enters Compete, with a window for the rate that we had before the queue stood, or before a common Dip of which a rival has made use,
+// over the round trip with the queue.
 func (c *Controller) compete(t instant) {
 	least := min(leastDwell, dwellTrips*c.delay.base())
 	if c.competition.dwell = max(least, min(2*c.competition.dwell, least<<mostDoublings)); c.competition.seen == 0 || t-c.competition.seen > minimumLife {
 		c.competition.dwell = least
 	}
-	c.competition.seen = t
+	switch since := t - c.dips.began; {
+	case since > 2*c.dips.rest:
+		c.dips.rest = leastDipRest
+	case since < minimumLife: // a rival has taken what a common Dip has left
+		c.queueing.rateBefore = max(c.queueing.rateBefore, c.dips.rate)
+	}
+	c.competition.seen, c.competition.began = t, t
 	c.competition.window = max(c.queueing.rateBefore*c.delay.smoothed.Seconds(), c.leastWindow())
 	c.competition.cut = t
 	c.flood.begin(&c.round)

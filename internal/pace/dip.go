@@ -1,14 +1,86 @@
 package pace
 
-// stepDip ends the dip after a round trip in which every packet met a path that was left half empty. When there is still a queue, it is a
-// competitor's, and a competition that the dip has interrupted goes on.
+import "time"
+
+const (
+	// leastDippers is how many controllers of one owner must compete for them to dip together. Two hardly ever take each other for rivals.
+	leastDippers = 3
+	// leastDipRest is the time from one common Dip to the next. It doubles, up to mostDipRest, each time the queue does not go: the rests of all are
+	// multiples of each other, so that they begin at the same moment.
+	leastDipRest, mostDipRest = 4 * time.Second, 32 * time.Second
+	// dipRounds is how many rounds a common Dip lasts at most: a queue of four products is gone by then.
+	dipRounds = 4
+	// dipSpread is over how many rounds more the looks behind a common Dip are spread, which has put all who took part in step.
+	dipSpread = 8
+)
+
+// dips are Dips in which all who compete take part, as far as one owner knows of them. Many controllers that share a path take the queue of the
+// others for a rival's, compete, and would fill it for ever, because the queue stays when one of them yields. So all who have lately competed dip at
+// the same times. When the queue goes, it was theirs, and they cruise again. When it does not, it is somebody else's.
+type dips struct {
+	many   bool          // several controllers of the owner compete; set by Competitors
+	common bool          // the Dip that goes on is a common one
+	began  instant       // when the newest common one began; 0 = there was none
+	rate   float64       // at which packets left before that
+	rest   time.Duration // from one to the next: leastDipRest times a power of two; set by compete
+}
+
+// wantsDip reports whether it is time for a common Dip.
+func (c *Controller) wantsDip(t instant) bool {
+	k := &c.competition
+	if !c.dips.many || !k.lately(t) || k.sharing.on || c.lacksData() || c.slot(t) == c.slot(max(k.began, c.dips.began)) {
+		return false
+	}
+	return c.state == Compete || c.state == Cruise || c.state == Drain || c.state == Up
+}
+
+// slot returns the number of the common Dip that was due last. It counts by the clock, and not from when a controller began, for all to agree.
+func (c *Controller) slot(t instant) int64 {
+	return c.local.time(t).UnixNano() / int64(max(c.dips.rest, leastDipRest))
+}
+
+// dipTogether begins a common Dip.
+func (c *Controller) dipTogether(t instant) {
+	competes, inFlight := c.state == Compete, float64(c.inFlight)
+	if competes {
+		inFlight = c.competition.window
+	}
+	c.dips.began, c.dips.rate = t, min(c.rates.value(), inFlight/max(c.delay.smoothed, 1).Seconds())
+	c.enter(Dip, t)
+	c.dips.common, c.competition.interrupted = true, competes
+}
+
+// stepDip ends the dip after a round trip in which every packet met a path that was left half empty, and a common one a little later if the queue
+// is not gone by then. When there is still a queue, it is a competitor's, and a competition that the dip has interrupted goes on.
 func (c *Controller) stepDip(t instant, ended bool) {
+	stands := c.round.leastQueue >= c.delay.target()/2
 	switch {
 	case c.rounds < 2 || !ended:
-	case c.competition.interrupted && c.round.leastQueue >= c.delay.target()/2:
+	case c.dips.common && !stands:
+		c.stopCompeting(t)
+	case c.dips.common && c.rounds < dipRounds:
+	case c.competition.interrupted && stands:
+		c.putOffDip()
 		c.enter(Compete, t)
 	default:
+		c.putOffDip()
 		c.delay.nearLeast = t
 		c.enter(Cruise, t)
 	}
+}
+
+// putOffDip puts the next common Dip off when this one has not emptied the queue.
+func (c *Controller) putOffDip() {
+	if c.dips.common {
+		c.dips.rest = min(2*c.dips.rest, mostDipRest)
+	}
+}
+
+// stopCompeting ends a competition, because the queue was that of all who have dipped: each goes on at the rate that it had, and has to see a queue
+// outlast a Drain before it competes again.
+func (c *Controller) stopCompeting(t instant) {
+	c.rates.set(c.filling, c.dips.rate)
+	c.competition.seen, c.queueing.rounds, c.delay.nearLeast = 0, 0, t
+	c.enter(Cruise, t)
+	c.looks.pause += int(scatter(t) % dipSpread)
 }

@@ -21,9 +21,12 @@ type looks struct {
 
 // distance returns how many rounds to cruise before the next look. It depends on the time, which differs between controllers.
 func (l *looks) distance(t instant) int {
-	pause := leastPause + int(uint64(t)/1024*0x9E3779B97F4A7C15>>32%(mostPause-leastPause+1))
+	pause := leastPause + int(scatter(t)%(mostPause-leastPause+1))
 	if l.shallow {
 		pause *= shallowPause
 	}
 	return pause
 }
+
+// scatter returns a number that depends on the time as if by chance.
+func scatter(t instant) uint64 { return uint64(t) / 1024 * 0x9E3779B97F4A7C15 >> 32 }

@@ -134,6 +134,9 @@ func (c *Controller) Window() int {
 		}
 		product *= startWindow
 	case Dip:
+		if c.dips.common { // of the base round trip: in a standing queue the reach may be longer
+			return int(max(c.dips.rate*c.delay.base().Seconds(), c.leastWindow())) / 2
+		}
 		product /= 2
 	case Up:
 		product *= lookGain * c.push()

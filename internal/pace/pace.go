@@ -50,6 +50,7 @@ type Controller struct {
 	look        look // the newest one
 	looks       looks
 	competition competition
+	dips        dips
 	yielding    yielding
 	queueing    queueing
 	silence     silence
@@ -379,6 +380,12 @@ func (c *Controller) Together() int { return c.burst.passed }
 
 // Waiting says about how many bytes wait to be sent, before the first packets of a transfer leave.
 func (c *Controller) Waiting(bytes int) { c.waiting = bytes }
+
+// Competes reports whether there lately seemed to be a competitor.
+func (c *Controller) Competes() bool { return c.competition.lately(c.now) }
+
+// Competitors says how many controllers of the owner compete now, this one included. When there are several, they dip together: see dips.
+func (c *Controller) Competitors(n int) { c.dips.many = n >= leastDippers }
 
 // Starters says how many controllers whose paths may share a link start now, this one included, and how many bytes of bulk this one has in
 // flight. Each begins with its part of the rate that its train has promised: if all began at the whole rate, most would be lost, and a

@@ -29,6 +29,10 @@ func (c *Controller) step(t instant, b batch, ended bool) {
 		c.goOn(t)
 		return
 	}
+	if c.wantsDip(t) {
+		c.dipTogether(t)
+		return
+	}
 	switch c.state {
 	case Start:
 		c.stepStart(t, b, ended)
@@ -79,6 +83,7 @@ func (c *Controller) enter(s State, t instant) {
 	if s != Compete && s != Dark && s != Stopped {
 		c.competition.sharing = sharing{}
 	}
+	c.dips.common = false
 	c.yielding.leave(c.state, s, t, c.round.number)
 	c.state, c.since, c.before, c.rounds, c.looks.payingBack = s, t, c.delivery.total, 0, false
 }

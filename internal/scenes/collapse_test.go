@@ -85,6 +85,21 @@ func TestPolicerIsShared(t *testing.T) {
 	require.Equal(t, 1, played)
 }
 
+// TestDownloadsOfOneServerLeaveTheQueue plays eight of one server's beside play: each took the queue of the others for a rival's, and together they
+// kept 100 to 200 ms of queue for ever.
+func TestDownloadsOfOneServerLeaveTheQueue(t *testing.T) {
+	s := Path(20e6, 50*milli, 0, 4).With(1, Flow{Kind: Play}, 0).With(8, Flow{Kind: Ours, Begin: second}, 200*milli)
+	s.OneServer, s.For = true, 30*second
+	drawn := testkit.Seed(t)
+	for seed := drawn; seed < drawn+3; seed++ {
+		r := Run(s, seed)
+		delays := r.Flows[0].Delays
+		require.Less(t, Percentile(delays[len(delays)/2:], 0.5)-25*milli, 60*milli, "seed %d", seed)
+		require.Greater(t, r.Share(Ours, 15*second, s.For), 0.8, "seed %d", seed)
+		require.Greater(t, Jain(r.Rates(Ours, 15*second, s.For)), 0.6, "seed %d", seed)
+	}
+}
+
 // TestFullPacketsBesidePlay plays what went on for a minute at a tenth of the rate: beside small packets each full one seemed to meet a
 // queue, of its own time at the bottleneck. So random losses were a short full queue's, and none was learnt to be usual.
 func TestFullPacketsBesidePlay(t *testing.T) {

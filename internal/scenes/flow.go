@@ -1,10 +1,10 @@
 package scenes
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/sealed"
 )
 
 // lead returns how long before Begin the flow's machines run.
@@ -16,10 +16,10 @@ func (f Flow) lead() time.Duration {
 }
 
 // ends makes the two machines of a flow, and the value that tells the stage what the flow has done.
-func (f Flow) ends(seed uint64, begin time.Time, rate int64, rtt time.Duration, starts *atomic.Int32) (a, b netsim.Machine, watched flow) {
+func (f Flow) ends(seed uint64, begin time.Time, rate int64, rtt time.Duration, siblings *sealed.Siblings) (a, b netsim.Machine, watched flow) {
 	switch f.Kind {
 	case Ours:
-		a, b, o := newOurs(f, seed, begin, rate, rtt, starts)
+		a, b, o := newOurs(f, seed, begin, rate, rtt, siblings)
 		return a, b, o
 	case Constant:
 		s := &ticker{next: begin, size: piece, each: time.Duration((piece + netsim.UDPOverhead) * 8e9 / f.Rate)}

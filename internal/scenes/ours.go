@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"math"
-	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/internal/netsim"
@@ -43,7 +42,7 @@ func (o ours) ended() time.Duration {
 }
 
 // newOurs makes the two sessions of a flow of ours. The path has a rate in bit/s and a round trip rtt.
-func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration, starts *atomic.Int32) (client, server netsim.Machine, o ours) {
+func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration, siblings *sealed.Siblings) (client, server netsim.Machine, o ours) {
 	o.from = &source{begin: begin, total: pieces(f.Bytes), pause: f.Pause, have: make(map[uint32]bool)}
 	if f.Refill > 0 {
 		o.from.refillEvery, o.from.refillPieces = f.Refill, int(1.2*float64(rate)/8*f.Refill.Seconds())/maxPacket
@@ -52,7 +51,7 @@ func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration
 		o.from.nextCall = begin.Add(-f.lead() + time.Duration(seed*2654435761%33)*time.Millisecond)
 	}
 	o.to = &source{want: pieces(f.Bytes), have: make(map[uint32]bool)}
-	a, b := newSession(o.from, true, seed, f.Train, rtt, starts), newSession(o.to, false, seed, 0, rtt, nil)
+	a, b := newSession(o.from, true, seed, f.Train, rtt, siblings), newSession(o.to, false, seed, 0, rtt, nil)
 	a.Start(begin.Add(-f.lead()), sealed.ID{1})
 	b.Start(begin.Add(-f.lead()), sealed.ID{2})
 	o.session = a
@@ -64,8 +63,8 @@ func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration
 
 // newSession makes one end, which knows the round trip that QUIC measured, as on a real connection. train is the rate in bit/s that the
 // opening train would have shown; 0 = the session sends a real train.
-func newSession(s sealed.Source, client bool, seed uint64, train float64, rtt time.Duration, starts *atomic.Int32) *sealed.Session {
-	c := sealed.SessionConfig{Exporter: export(seed), Instance: 1, Client: client, Source: s, RTT: rtt, Starting: starts, Controller: pace.New(pace.Config{})}
+func newSession(s sealed.Source, client bool, seed uint64, train float64, rtt time.Duration, siblings *sealed.Siblings) *sealed.Session {
+	c := sealed.SessionConfig{Exporter: export(seed), Instance: 1, Client: client, Source: s, RTT: rtt, Siblings: siblings, Controller: pace.New(pace.Config{})}
 	if train > 0 {
 		const bytes = 16 * 1500
 		c.NoTrain = true

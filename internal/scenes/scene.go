@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/sealed"
 )
 
 // Kind is the kind of sender of a flow.
@@ -53,7 +53,7 @@ type Scene struct {
 	Trips       []Trip // changes of the round trip, by time
 	Dark        []Span // when neither way carries anything
 	Flows       []Flow
-	OneServer   bool          // our flows belong to one server, which knows how many of them start
+	OneServer   bool          // our flows belong to one server, which knows how many of them start, and compete
 	For         time.Duration // the scene ends after it, or when all flows with a size have ended
 }
 
@@ -151,16 +151,16 @@ const Step = 20 * time.Millisecond
 // stage is a scene that is being played.
 type stage struct {
 	Scene
-	seed    uint64
-	now     time.Duration
-	pairs   []*netsim.Pair
-	live    []*netsim.Pair // the pairs in which something will still happen
-	flows   []flow
-	there   *netsim.Link // the first of the links that share the bottleneck
-	sampled time.Duration
-	changed int           // how many of Trips have been
-	starts  *atomic.Int32 // how many flows of the one server start now; nil = not OneServer
-	result  Result
+	seed     uint64
+	now      time.Duration
+	pairs    []*netsim.Pair
+	live     []*netsim.Pair // the pairs in which something will still happen
+	flows    []flow
+	there    *netsim.Link // the first of the links that share the bottleneck
+	sampled  time.Duration
+	changed  int              // how many of Trips have been
+	siblings *sealed.Siblings // of the one server's flows; nil = not OneServer
+	result   Result
 }
 
 // flow is a running flow as the stage sees it.
@@ -183,7 +183,7 @@ func Run(s Scene, seed uint64) Result {
 func newStage(s Scene, seed uint64) *stage {
 	st := &stage{Scene: s, seed: seed}
 	if s.OneServer {
-		st.starts = new(atomic.Int32)
+		st.siblings = new(sealed.Siblings)
 	}
 	for i, f := range s.Flows {
 		st.add(i, f, seed)
@@ -221,7 +221,7 @@ func (st *stage) add(i int, f Flow, seed uint64) {
 	back.Delay += f.Delay
 	there.Seed, back.Seed = seed+uint64(i)*7919, seed+uint64(i)*7919
 	begin := netsim.Epoch.Add(f.Begin)
-	a, b, watched := f.ends(seed+uint64(i), begin, st.There.Rate, there.Delay+back.Delay, st.starts)
+	a, b, watched := f.ends(seed+uint64(i), begin, st.There.Rate, there.Delay+back.Delay, st.siblings)
 	p := netsim.NewPair(a, b, netsim.PairConfig{AtoB: there, BtoA: back, Start: begin.Add(-f.lead()), Max: maxPacket})
 	if i > 0 {
 		p.A.Link.ShareBottleneck(st.pairs[0].A.Link)

@@ -172,7 +172,7 @@ func (s *Session) tellStart() {
 	if waiting > trainPackets*s.size() {
 		s.starting.note(true)
 	}
-	s.control.Starters(s.starting.among(), s.bulkInFlight())
+	s.control.Starters(s.starting.count(), s.bulkInFlight())
 }
 
 // build builds one packet. It is not ok when the source has nothing to put into it.

@@ -1,7 +1,6 @@
 package sealed
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/internal/pace"
@@ -32,8 +31,7 @@ type SessionConfig struct {
 	// Rate counts all packets. nil = they are not counted.
 	Rate Rate
 
-	// Starting counts the sessions of one owner that start to send bulk, which may share an uplink. nil = this is the only one.
-	Starting *atomic.Int32
+	Siblings *Siblings // nil = this session is its owner's only one
 
 	// RTT is the round trip that QUIC has measured; 0 = unknown.
 	RTT time.Duration
@@ -104,7 +102,8 @@ type Session struct {
 	train    train         // the packets that measure the path at first
 	mtu      mtu           // how large a packet may be
 	loss     loss          // finds lost packets
-	starting starting      // whether the session is one that starts to send bulk
+	starting among         // it starts to send bulk
+	competes among         // it lately seemed to have a competitor
 	guess    time.Duration // round trip until the controller has measured it
 
 	// Receiving.
@@ -120,7 +119,10 @@ type Session struct {
 
 // NewSession makes a session that has its keys and waits for the peer's ids.
 func NewSession(c SessionConfig) (*Session, error) {
-	s := &Session{config: c, source: c.Source, control: c.Controller, guess: c.RTT, report: newReport(c.PlayDelay), starting: starting{all: c.Starting}}
+	s := &Session{config: c, source: c.Source, control: c.Controller, guess: c.RTT, report: newReport(c.PlayDelay)}
+	if c.Siblings != nil {
+		s.starting.all, s.competes.all = &c.Siblings.starting, &c.Siblings.competing
+	}
 	if s.control == nil {
 		s.control = pace.New(pace.Config{})
 	}
@@ -227,6 +229,7 @@ func (s *Session) bulkInFlight() int { return s.records.bytes - s.records.play }
 
 // tellController tells the controller that all acks and losses of a feedback were noted, and looks what its rate allows.
 func (s *Session) tellController(now time.Time) {
+	s.control.Competitors(s.competes.count())
 	s.control.Feedback(now, s.records.bytes)
 	s.mtu.jumbo.weigh(s.control.Delivered(), s.control.Window(), s.control.Together())
 }
@@ -243,6 +246,7 @@ func (s *Session) end(err error) {
 	s.setState(Closed)
 	s.abandon(s.now)
 	s.starting.note(false)
+	s.competes.note(false)
 }
 
 // tick returns the session's time, which never runs back.
@@ -279,6 +283,7 @@ func (s *Session) Advance(now time.Time) error {
 	if s.control.State() != pace.Start || s.bulkInFlight() == 0 {
 		s.starting.note(false)
 	}
+	s.competes.note(s.control.Competes() && s.bulkInFlight() > 0)
 	s.records.forget(t)
 	if t >= s.memory.trimmed+trimAfter {
 		s.trim(t)

@@ -21,18 +21,18 @@ func (b bulky) Waiting() int { return (b.total - b.next) * b.size }
 func TestStartersAreCounted(t *testing.T) {
 	const piece = 1024
 	run := func(total int, link netsim.Config, until func(client *Session, a bulky) bool) (*atomic.Int32, *Session, int32) {
-		var starting atomic.Int32
+		var siblings Siblings
 		most := int32(0)
 		a, b := bulky{newPieces(piece, total, 0)}, newPieces(piece, 0, total)
-		client, server := ends(t, a, b, func(c *SessionConfig) { c.Starting = &starting })
+		client, server := ends(t, a, b, func(c *SessionConfig) { c.Siblings = &siblings })
 		client.Start(netsim.Epoch, ID{1})
 		server.Start(netsim.Epoch, ID{2})
 		pair := netsim.NewPair(client, server, netsim.PairConfig{AtoB: link, BtoA: link, Max: SafePacket})
 		require.NoError(t, pair.Run(time.Minute, func() bool {
-			most = max(most, starting.Load())
+			most = max(most, siblings.starting.Load())
 			return until(client, a)
 		}))
-		return &starting, client, most
+		return &siblings.starting, client, most
 	}
 	slow := netsim.Config{Delay: 25 * ms, Rate: 20e6}
 	arrived := func(_ *Session, a bulky) bool { return a.delivered() }
@@ -55,6 +55,25 @@ func TestStartersAreCounted(t *testing.T) {
 	require.Zero(t, starting.Load(), "it has ended")
 }
 
+// TestCompetitorsAreCounted: a session counts once while it competes, and not when it has ended, or has nothing in flight.
+func TestCompetitorsAreCounted(t *testing.T) {
+	var siblings Siblings
+	client, server := ends(t, bulky{newPieces(1024, 0, 0)}, bulky{newPieces(1024, 0, 0)}, func(c *SessionConfig) { c.Siblings = &siblings })
+	for range 2 {
+		client.competes.note(true)
+		server.competes.note(true)
+		require.Equal(t, 2, client.competes.count())
+	}
+	client.Start(netsim.Epoch, ID{1})
+	require.NoError(t, client.Advance(netsim.Epoch))
+	require.Equal(t, 1, server.competes.count(), "nothing is in flight")
+	server.Close()
+	require.Zero(t, server.competes.count())
+	alone := new(among)
+	alone.note(true)
+	require.Equal(t, 1, alone.count(), "without siblings")
+}
+
 // busy are calls and pieces that say how many wait.
 type busy struct{ *ticks }
 
@@ -63,11 +82,11 @@ func (b busy) Waiting() int { return (b.pieces.total - b.pieces.next) * b.size }
 // TestWhoPlaysIsNoStarterForEver: a few packets of bulk do not end a start, and play beside them is never without any in flight. A hundred
 // players who had once taken some KB let every later transfer of their server begin with a hundredth.
 func TestWhoPlaysIsNoStarterForEver(t *testing.T) {
-	var starting atomic.Int32
+	var siblings Siblings
 	a, b := newTicks(time.Second/60, 20, 0), newTicks(time.Second/60, 0, 20)
 	client, server := ends(t, busy{a}, busy{b}, func(c *SessionConfig) {
 		if c.Client {
-			c.Starting = &starting
+			c.Siblings = &siblings
 		}
 	})
 	client.Start(netsim.Epoch, ID{1})
@@ -76,5 +95,5 @@ func TestWhoPlaysIsNoStarterForEver(t *testing.T) {
 	pair := netsim.NewPair(client, server, netsim.PairConfig{AtoB: link, BtoA: link, Max: SafePacket})
 	_ = pair.Run(20*time.Second, func() bool { return false })
 	require.True(t, a.pieces.delivered())
-	require.Zero(t, starting.Load())
+	require.Zero(t, siblings.starting.Load())
 }
