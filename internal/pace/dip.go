@@ -25,18 +25,24 @@ type dips struct {
 	rest   time.Duration // from one to the next: leastDipRest times a power of two; set by compete
 }
 
+// slot returns the number of the common Dip that was due last. It counts by the clock, and not from when a controller began, for all to agree.
+func (d *dips) slot(now time.Time) int64 { return now.UnixNano() / int64(max(d.rest, leastDipRest)) }
+
+// putOff puts the next common Dip off when this one has not emptied the queue.
+func (d *dips) putOff() {
+	if d.common {
+		d.rest = min(2*d.rest, mostDipRest)
+	}
+}
+
 // wantsDip reports whether it is time for a common Dip.
 func (c *Controller) wantsDip(t instant) bool {
-	k := &c.competition
-	if !c.dips.many || !k.lately(t) || k.sharing.on || c.lacksData() || c.slot(t) == c.slot(max(k.began, c.dips.began)) {
+	d, k := &c.dips, &c.competition
+	if !d.many || !k.lately(t) || k.sharing.on || c.lacksData() || c.inFlight == 0 || c.rates.value() == 0 ||
+		d.slot(c.local.time(t)) == d.slot(c.local.time(max(k.began, d.began))) {
 		return false
 	}
 	return c.state == Compete || c.state == Cruise || c.state == Drain || c.state == Up
-}
-
-// slot returns the number of the common Dip that was due last. It counts by the clock, and not from when a controller began, for all to agree.
-func (c *Controller) slot(t instant) int64 {
-	return c.local.time(t).UnixNano() / int64(max(c.dips.rest, leastDipRest))
 }
 
 // dipTogether begins a common Dip.
@@ -60,19 +66,12 @@ func (c *Controller) stepDip(t instant, ended bool) {
 		c.stopCompeting(t)
 	case c.dips.common && c.rounds < dipRounds:
 	case c.competition.interrupted && stands:
-		c.putOffDip()
+		c.dips.putOff()
 		c.enter(Compete, t)
 	default:
-		c.putOffDip()
+		c.dips.putOff()
 		c.delay.nearLeast = t
 		c.enter(Cruise, t)
-	}
-}
-
-// putOffDip puts the next common Dip off when this one has not emptied the queue.
-func (c *Controller) putOffDip() {
-	if c.dips.common {
-		c.dips.rest = min(2*c.dips.rest, mostDipRest)
 	}
 }
 
