@@ -472,6 +472,56 @@ func TestIdleTransfersLeaveRoom(t *testing.T) {
 	}
 }
 
+// TestStuckTransfersEnd: peers fill all memory that they were promised with parts behind one that never comes, and an honest consumer is slow.
+// The next honest peer gets the memory of a stuck transfer, which ends and is counted.
+func TestStuckTransfersEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSiege(t, Config{MaxMemory: 16 << 20}, 40)
+		save.Handle(n.streams, func(in *IncomingBlob) { go func() { _, _ = io.Copy(io.Discard, in) }() })
+		slow, read, got := true, make(chan struct{}), make(chan []byte, 2)
+		honest.Handle(n.streams, func(in *IncomingBlob) {
+			waits := slow
+			slow = false
+			go func() {
+				if waits {
+					<-read
+				}
+				data, _ := io.ReadAll(in)
+				got <- data
+			}()
+		})
+		n.attack(func(_ int, h *hostile) {
+			for range 4 {
+				h.header(kindBlob, save.name, 0)
+			}
+		})
+		n.attack(func(_ int, h *hostile) {
+			for id := range uint64(4) {
+				for place := range int64(300) {
+					h.part(1+id, 1+place, 16_000)
+				}
+			}
+		})
+		data, sent := content(5<<20), make(chan error, 2)
+		for range 2 {
+			_, peer := n.join()
+			go func() { sent <- honest.Send(t.Context(), peer, bytes.NewReader(data), int64(len(data))) }()
+			time.Sleep(3 * idleTime)
+		}
+		close(read)
+		for range 2 {
+			require.NoError(t, <-sent)
+			require.True(t, bytes.Equal(data, <-got))
+		}
+		evicted := uint64(0)
+		for _, h := range n.peers {
+			evicted += h.Stats().Evicted
+		}
+		require.Positive(t, evicted)
+		n.end()
+	})
+}
+
 // TestPausedSendersGoOn: transfers that stand still for long go on, whether others took what was promised to them or not, while there is room.
 func TestPausedSendersGoOn(t *testing.T) {
 	const senders = 10

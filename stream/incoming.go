@@ -201,6 +201,7 @@ func (in *incoming) holds() int64 {
 
 // evict ends a transfer that is stuck, for others need its memory.
 func (in *incoming) evict(idle time.Duration) {
+	in.peer.receiver.evicted++
 	in.finish(fmt.Errorf("%w: nothing that can be used has come for %v, and others need its part of stream.Config.MaxMemory, %d bytes",
 		ErrRejected, idle, in.peer.streams.config.maxMemory()))
 	in.withdraw()

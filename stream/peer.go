@@ -264,7 +264,7 @@ func (p *Peer) snapshot() Stats {
 	return Stats{
 		Sending: len(p.sender.sending), Waiting: len(p.sender.queue), Receiving: len(p.receiver.receiving),
 		Lanes: len(p.window.lanes), PeakOut: p.window.peak, Slots: p.window.slots,
-		Late: p.sender.late + p.receiver.late, Unstored: p.unstored.Load(),
+		Late: p.sender.late + p.receiver.late, Evicted: p.receiver.evicted, Unstored: p.unstored.Load(),
 	}
 }
 

@@ -18,6 +18,7 @@ type receiver struct {
 	receiving  []*incoming // in order of arrival; each from its first part or header until this end has sent done or reject
 	lastHeader uint64      // id of the newest header; 0 before the first
 	early      int64       // bytes of parts that came before this end answered their headers; config.early limits them
+	evicted    uint64      // transfers that were ended because they were stuck, and others needed their memory
 	late       uint64      // parts and messages that were dropped because their transfer had ended
 
 	writing budget.ConnJobs // goroutines of writers; those of ended transfers may still wait for the store. Used by Streams.writing

@@ -53,6 +53,7 @@ type Stats struct {
 	RepairSlices, SlicesRestored uint64 // repair slices sent; slices that this end restored from those that came
 	SlicesRefused                uint64 // dropped on arrival: no room, or malformed
 	Late                         uint64 // parts and messages that were dropped because their transfer had ended
+	Evicted                      uint64 // incoming transfers that ended with ErrRejected, for they were stuck and others needed their memory
 	Unstored                     uint64 // incoming transfers with a key that go on without the Store, which was full or busy, or has a blob that an array's key names; they cannot be resumed
 }
 
@@ -67,6 +68,6 @@ func (s Stats) String() string {
 	t.List("Lanes", lanes...)
 	t.List("Slices", statnet.Count(s.Slices)+" sent", statnet.Count(s.SlicesResent)+" of them again", statnet.Count(s.SlicesSealed)+" sealed",
 		statnet.Count(s.RepairSlices)+" repair slices", statnet.Count(s.SlicesRestored)+" restored")
-	t.List("Drops", "slices refused "+statnet.Count(s.SlicesRefused), "late "+statnet.Count(s.Late), "not stored "+statnet.Count(s.Unstored))
+	t.List("Drops", "slices refused "+statnet.Count(s.SlicesRefused), "late "+statnet.Count(s.Late), "evicted "+statnet.Count(s.Evicted), "not stored "+statnet.Count(s.Unstored))
 	return t.String()
 }

@@ -12,13 +12,13 @@ import (
 func TestStatsRead(t *testing.T) {
 	s := Stats{
 		Sending: 2, Waiting: 1, Receiving: 3, Lanes: 32, PeakOut: 120, Slots: 256,
-		Slices: 12_345, SlicesResent: 67, SlicesSealed: 12_000, RepairSlices: 40, SlicesRestored: 12, SlicesRefused: 1, Late: 2, Unstored: 3,
+		Slices: 12_345, SlicesResent: 67, SlicesSealed: 12_000, RepairSlices: 40, SlicesRestored: 12, SlicesRefused: 1, Late: 2, Evicted: 4, Unstored: 3,
 	}
 	require.Equal(t, `
 Transfers         2 sending, 1 waiting, 3 receiving
 Lanes             32 open, at most 120 of 256 entries out
 Slices            12,345 sent, 67 of them again, 12,000 sealed, 40 repair slices, 12 restored
-Drops             slices refused 1, late 2, not stored 3
+Drops             slices refused 1, late 2, evicted 4, not stored 3
 `, "\n"+s.String())
 	require.Contains(t, Stats{Lanes: 4}.String(), "Lanes             4 open\n", "nothing was sent on them")
 }
