@@ -19,14 +19,15 @@ const (
 // the same times. When the queue goes, it was theirs, and they cruise again. When it does not, it is somebody else's.
 type dips struct {
 	many   bool          // several controllers of the owner compete; set by Competitors
+	epoch  instant       // the times of common Dips count from it, which is the same for all of them; set by Competitors
 	common bool          // the Dip that goes on is a common one
 	began  instant       // when the newest common one began; 0 = there was none
 	rate   float64       // at which packets left before that
 	rest   time.Duration // from one to the next: leastDipRest times a power of two; set by compete
 }
 
-// slot returns the number of the common Dip that was due last. It counts by the clock, and not from when a controller began, for all to agree.
-func (d *dips) slot(now time.Time) int64 { return now.UnixNano() / int64(max(d.rest, leastDipRest)) }
+// slot returns the number of the common Dip that was due last.
+func (d *dips) slot(t instant) int64 { return int64((t - d.epoch) / max(d.rest, leastDipRest)) }
 
 // putOff puts the next common Dip off when this one has not emptied the queue.
 func (d *dips) putOff() {
@@ -39,7 +40,7 @@ func (d *dips) putOff() {
 func (c *Controller) wantsDip(t instant) bool {
 	d, k := &c.dips, &c.competition
 	if !d.many || !k.lately(t) || k.sharing.on || c.lacksData() || c.inFlight == 0 || c.rates.value() == 0 ||
-		d.slot(c.local.time(t)) == d.slot(c.local.time(max(k.began, d.began))) {
+		d.slot(t) == d.slot(max(k.began, d.began)) {
 		return false
 	}
 	return c.state == Compete || c.state == Cruise || c.state == Drain || c.state == Up

@@ -384,8 +384,11 @@ func (c *Controller) Waiting(bytes int) { c.waiting = bytes }
 // Competes reports whether there lately seemed to be a competitor.
 func (c *Controller) Competes() bool { return c.competition.lately(c.now) }
 
-// Competitors says how many controllers of the owner compete now, this one included. When there are several, they dip together: see dips.
-func (c *Controller) Competitors(n int) { c.dips.many = n >= leastDippers }
+// Competitors says how many controllers of the owner compete now, this one included. When there are several, they dip together: see dips. The times
+// of that count from epoch, some time before, which all of them are told alike.
+func (c *Controller) Competitors(n int, epoch time.Time) {
+	c.dips.many, c.dips.epoch = n >= leastDippers, c.local.at(epoch)
+}
 
 // Starters says how many controllers whose paths may share a link start now, this one included, and how many bytes of bulk this one has in
 // flight. Each begins with its part of the rate that its train has promised: if all began at the whole rate, most would be lost, and a

@@ -229,7 +229,9 @@ func (s *Session) bulkInFlight() int { return s.records.bytes - s.records.play }
 
 // tellController tells the controller that all acks and losses of a feedback were noted, and looks what its rate allows.
 func (s *Session) tellController(now time.Time) {
-	s.control.Competitors(s.competes.count())
+	if siblings := s.config.Siblings; siblings != nil {
+		s.control.Competitors(s.competes.count(), siblings.since(now))
+	}
 	s.control.Feedback(now, s.records.bytes)
 	s.mtu.jumbo.weigh(s.control.Delivered(), s.control.Window(), s.control.Together())
 }

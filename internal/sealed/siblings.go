@@ -1,11 +1,24 @@
 package sealed
 
-import "sync/atomic"
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
 
 // Siblings are the sessions of one owner, which may share an uplink. It is safe for concurrent use.
 type Siblings struct {
 	starting  atomic.Int32 // those that start to send bulk
 	competing atomic.Int32 // those that lately seemed to have a competitor
+
+	begin sync.Once
+	epoch time.Time // when the first one heard from its peer; begin sets it
+}
+
+// since returns the time from which all of them count; now is that of the first call. A clock that is set meanwhile changes nothing.
+func (s *Siblings) since(now time.Time) time.Time {
+	s.begin.Do(func() { s.epoch = now })
+	return s.epoch
 }
 
 // among counts a session among those of its siblings that do something.
