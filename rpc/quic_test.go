@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -302,6 +303,34 @@ func TestDialGivesUpWithItsContext(t *testing.T) {
 	var late net.Error
 	require.ErrorAs(t, err, &late)
 	require.True(t, late.Timeout(), "so that a client knows that it may try again")
+}
+
+// narrow is a socket of an interface that takes no packet of more than 1,199 bytes.
+type narrow struct{ net.PacketConn }
+
+func (n narrow) WriteTo(p []byte, addr net.Addr) (int, error) {
+	if len(p) > 1199 {
+		return 0, &net.OpError{Op: "write", Net: "udp", Addr: addr, Err: syscall.EMSGSIZE}
+	}
+	return n.PacketConn.WriteTo(p, addr)
+}
+
+// TestDialFromANarrowInterface: QUIC's first packet does not fit, and Dial says so at once. Another try would meet the same interface.
+func TestDialFromANarrowInterface(t *testing.T) {
+	_, clientTLS := credentials(t)
+	synctest.Test(t, func(t *testing.T) {
+		near, far := netsim.Pipe(netsim.Config{}, netsim.Config{})
+		for _, sealed := range []bool{false, true} {
+			began := time.Now()
+			_, err := DialPacket(t.Context(), narrow{near}, far.LocalAddr(), clientTLS, newTestWorld(t, Config{Sealed: sealed}).World)
+			require.ErrorContains(t, err, "takes no packet of 1,200 bytes")
+			require.ErrorIs(t, err, syscall.EMSGSIZE)
+			require.Equal(t, began, time.Now())
+			var late net.Error
+			require.False(t, errors.As(err, &late) && late.Timeout())
+		}
+		require.NoError(t, errors.Join(near.Close(), far.Close()))
+	})
 }
 
 func TestListenAgainOnTheSamePort(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -134,6 +135,8 @@ func dialError(ctx context.Context, err, unsent error) error {
 		return context.Cause(ctx)
 	case errors.As(err, new(*quic.IdleTimeoutError)), errors.As(err, new(*quic.HandshakeTimeoutError)):
 		return fmt.Errorf("%s: %w", silent, err)
+	case errors.As(err, &refused) && !refused.Remote && errors.Is(unsent, syscall.EMSGSIZE):
+		return fmt.Errorf("this machine's interface to it takes no packet of 1,200 bytes, with which QUIC begins: %w", unsent)
 	case errors.As(err, &refused) && refused.Remote && refused.ErrorCode == quic.ConnectionRefused:
 		return &RefusedError{err}
 	case errors.As(err, new(*tls.CertificateVerificationError)):

@@ -153,8 +153,9 @@ func (s *Socket) send(packets []byte, to net.Addr, write func(to net.Addr) (int,
 		}
 		return n, nil
 	}
-	if lost := err; udp.IsLoss(lost) {
-		s.unsent.Store(&lost)
+	refused := err
+	s.unsent.Store(&refused)
+	if udp.IsLoss(err) {
 		return len(packets), nil
 	}
 	return n, err
