@@ -253,6 +253,8 @@ func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*
 }
 
 // DialPacket is Dial from a socket of the caller, who closes it after [Conn.Wait], or after an error.
+// Where the socket's receive buffer cannot be made larger, as that of a socket with no SetReadBuffer, quic-go says so once by package log, unless
+// the environment has QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING=true.
 func DialPacket(ctx context.Context, socket net.PacketConn, addr net.Addr, config *tls.Config, world *World) (*Conn, error) {
 	c, err := dial(ctx, socket, addr, "", config, world, func() {})
 	if err != nil {
