@@ -92,6 +92,9 @@ func (c *Copy[K, V]) readItem(b []byte, number uint32, packet uint64) (_ []byte,
 			return nil, fmt.Errorf("item %d of %v: %w", number, c.name, err)
 		}
 	}
+	if _, gone := c.gone[number]; gone { // an item of that number is the client's own, whatever its key
+		return b, nil
+	}
 	item := c.list.find(number)
 	if item != nil && item.packet == 0 && item.pair.Key != fresh.pair.Key {
 		c.list.renumber(item)
@@ -107,9 +110,6 @@ func (c *Copy[K, V]) readItem(b []byte, number uint32, packet uint64) (_ []byte,
 		// An item may come again as it was: its ack was late, or all items are sent anew.
 		c.noteUnless(item, Change[K, V]{Key: item.pair.Key, Value: fresh.pair.Value})
 		item.packet, item.pair = packet, fresh.pair
-		return b, nil
-	}
-	if _, gone := c.gone[number]; gone {
 		return b, nil
 	}
 	if c.enter(fresh); len(c.list.items) > maxHeld {

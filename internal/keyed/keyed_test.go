@@ -98,6 +98,32 @@ func TestListSetAtAClientStays(t *testing.T) {
 	require.False(t, ok, "nothing has changed")
 }
 
+// What a client sets in its copy stays its own when the server's item of that key and number comes behind the removal of it. It became an item
+// that the server was thought to have, which no census removed.
+func TestListSetAtAClientIsNoLateItem(t *testing.T) {
+	server, client := newShelf(t), newShelf(t)
+	require.True(t, client.Set(7, 70))
+	require.True(t, server.Set(7, 71)) // both are number 1
+	_, err := server.source.TakeChanged()
+	require.NoError(t, err)
+	late := server.source.AppendItem(nil, 1)
+	require.True(t, server.Delete(7))
+	server.sent = 2
+	server.tell(t, client, 1)
+	require.NoError(t, client.copy.Read(late, 2, true))
+	client.requireBook(t, 7, 70)
+	_, ok := client.copy.Next()
+	require.False(t, ok, "the server has no such item")
+
+	require.True(t, server.Set(7, 72))
+	server.tell(t, client, 2)
+	client.requireBook(t, 7, 72)
+	client.requireSound(t)
+	require.True(t, server.Delete(7))
+	server.tell(t, client, 2)
+	require.Zero(t, client.Len())
+}
+
 // A full list of which much changes has, at a client for a while, what is gone beside what is new.
 func TestListRemovalsComeLate(t *testing.T) {
 	server, client := newShelf(t), newShelf(t)
