@@ -158,6 +158,7 @@ func (c *Copy[K, V]) readCensus(b []byte, packet uint64) ([]byte, error) {
 	for range count {
 		if number += r.Uvarint(censusBit - 1); number > last {
 			r.Fail(fmt.Errorf("number %d", number))
+			break
 		}
 		kept[uint32(number)] = true
 	}

@@ -1,6 +1,7 @@
 package keyed
 
 import (
+	"bytes"
 	"encoding/binary"
 	"maps"
 	"testing"
@@ -267,6 +268,15 @@ func TestHostileUpdates(t *testing.T) {
 		b = appendCensus(b, 0, 5, nil)
 	}
 	require.ErrorContains(t, newShelf(t).copy.Read(b, 1, true), "more than 8 censuses of Shelf.Books")
+}
+
+// TestHostileCensusIsReadNoFurther: a census that breaks a rule costs no more for all the numbers behind that.
+func TestHostileCensusIsReadNoFurther(t *testing.T) {
+	client := newShelf(t)
+	census := append([]byte{0, 1, 1, 0xff, 0x7f}, bytes.Repeat([]byte{1}, 1<<14)...) // 16,383 numbers, all but the first above the last
+	require.Less(t, testing.AllocsPerRun(1, func() {
+		require.ErrorContains(t, client.copy.Read(census, 9, true), "number 2")
+	}), 1000.0)
 }
 
 func TestCompileRefuses(t *testing.T) {
