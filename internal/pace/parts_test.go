@@ -286,6 +286,41 @@ func TestDoubt(t *testing.T) {
 	require.Equal(t, 60530, c.Window(), "as before")
 }
 
+// TestCommonDips: those of one owner who compete dip at multiples of 4 s from its epoch. While the queue stays, it is a rival's, and each rest is
+// twice as long as the one before. When it goes, it was theirs, and they cruise at the rate that they had.
+func TestCommonDips(t *testing.T) {
+	began := time.Now()
+	c := New(Config{Packet: 1000})
+	epoch := c.tick(began) + 1500*ms
+	c.Competitors(leastDippers, began.Add(1500*ms))
+	step := func(at, queue time.Duration) {
+		c.queue, c.round.leastQueue = queue, queue
+		c.step(epoch+instant(at), batch{lately: c.State() == Compete}, true)
+	}
+	dip := func(at, queue time.Duration) {
+		step(at-ms, 90*ms)
+		require.Equal(t, Compete, c.State(), at)
+		for i := range dipRounds {
+			step(at+time.Duration(i)*60*ms, 90*ms)
+			require.Equal(t, Dip, c.State(), at)
+		}
+		step(at+dipRounds*60*ms, queue)
+	}
+	c.delay.trip(1, 60*ms)
+	c.rates.set(0, 1e6)
+	c.inFlight, c.queueing.rateBefore, c.delay.depth = 60000, 1e6, 240*ms
+	c.compete(epoch + instant(100*ms))
+	for _, at := range []time.Duration{4, 8, 16, 32, 64, 96} {
+		dip(at*time.Second, 90*ms)
+		require.Equal(t, Compete, c.State(), at)
+	}
+	c.competition.window, c.delay.smoothed = 60000, 60*ms
+	dip(128*time.Second, 0)
+	require.Equal(t, Cruise, c.State())
+	require.InDelta(t, multiplicative*1e6, c.rates.value(), 1e3, "it has met a loss just before")
+	require.False(t, c.Competes())
+}
+
 // TestUnmovedQueue: a queue that moves by a thirtieth at most is the delay of a longer path, if no more is lost in it than at random.
 func TestUnmovedQueue(t *testing.T) {
 	stood := func(random float64, fates tally, queues ...time.Duration) int {
