@@ -1,0 +1,78 @@
+package quicconn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+
+	"github.com/quic-go/quic-go"
+
+	"github.com/quivernet/quiver/internal/sealed"
+)
+
+// RefusedError is the error of a dial when the server takes no handshake now, or none from this address.
+type RefusedError struct{ cause error }
+
+func (e *RefusedError) Error() string { return e.cause.Error() }
+
+func (e *RefusedError) Unwrap() error { return e.cause }
+
+// Dial connects to addr over a transport of its own on a socket, which shared, when not nil, shares with sealed packets. free is called
+// when the socket is no longer used: before Dial returns an error, or once the carrier has ended, for which [Carrier.Wait] waits.
+func Dial(ctx context.Context, socket net.PacketConn, shared *sealed.Socket, addr net.Addr, tlsConfig *tls.Config, config *quic.Config, free func()) (*Carrier, error) {
+	transport := &quic.Transport{Conn: socket, ConnectionIDLength: ConnectionIDBytes}
+	release := func() {
+		_ = transport.Close()
+		free()
+	}
+	conn, err := transport.Dial(ctx, addr, tlsConfig, config)
+	if err != nil {
+		err = dialError(ctx, err, unsent(socket))
+		release()
+		return nil, err
+	}
+	carrier := NewCarrier(conn, shared)
+	carrier.free = make(chan struct{})
+	context.AfterFunc(conn.Context(), func() {
+		time.Sleep(LingerTime(conn)) // the transport outlives the connection, to repeat a close that was lost
+		release()
+		close(carrier.free)
+	})
+	return carrier, nil
+}
+
+// unsent returns why the system refused the newest packet of QUIC's, if the socket is one of package sealed's; nil if it did not.
+func unsent(socket net.PacketConn) error {
+	if s, ok := socket.(interface{ Unsent() error }); ok {
+		return s.Unsent()
+	}
+	return nil
+}
+
+// dialError returns why no QUIC connection came about.
+func dialError(ctx context.Context, err, unsent error) error {
+	silent := "no server has answered there"
+	if unsent != nil {
+		silent = fmt.Sprintf("no packet could leave for it: %v", unsent)
+	}
+	var refused *quic.TransportError
+	switch {
+	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+		return fmt.Errorf("%s: %w", silent, context.Cause(ctx))
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, new(*quic.IdleTimeoutError)), errors.As(err, new(*quic.HandshakeTimeoutError)):
+		return fmt.Errorf("%s: %w", silent, err)
+	case errors.As(err, &refused) && !refused.Remote && errors.Is(unsent, syscall.EMSGSIZE):
+		return fmt.Errorf("this machine's interface to it takes no packet of 1,200 bytes, with which QUIC begins: %w", unsent)
+	case errors.As(err, &refused) && refused.Remote && refused.ErrorCode == quic.ConnectionRefused:
+		return &RefusedError{err}
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		return fmt.Errorf("%w; to trust one certificate without an authority, whatever its names and dates, use cert.Pinned with its fingerprint", err)
+	}
+	return err
+}
