@@ -230,14 +230,14 @@ func (l *Listener) keep(c *Conn, conn *quic.Conn) {
 }
 
 // Dial connects world to the server at addr ("host:port") and returns when the server has welcomed it. Nobody needs to drive the
-// world for that. Every Dial makes a connection of its own, also beside one that is open: see [World.Connect]. Of a host's addresses it tries
-// one: the first of IPv4 to which this machine has a route, else the first of IPv6. cert.Pinned makes a config that trusts one certificate.
+// world for that. Every Dial makes a connection of its own, also beside one that is open: see [World.Connect]. Of a host's addresses, IPv4
+// first, it tries another one after each quarter of a second (RFC 8305). cert.Pinned makes a config that trusts one certificate.
 // When the server refuses, or the connection ends before, the error is a [*CloseError], whose Temporary says whether you may try again.
 // When nobody answers, for half of Config.HandshakeTimeout or until ctx ends, it is a net.Error whose Timeout is true, and you may; so it is
 // where this machine has no network meanwhile. Others, such as an address that is none, or cert.ErrPinned, come again. An error is returned
 // when the socket is free, which may take a second; after success [Conn.Wait] waits for that.
 func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*Conn, error) {
-	remote, host, err := quicconn.Resolve(ctx, addr)
+	remotes, host, err := quicconn.Resolve(ctx, addr)
 	if err != nil {
 		return nil, errorf("rpc: Dial %q: %w", addr, err)
 	}
@@ -245,7 +245,7 @@ func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*
 	if err != nil {
 		return nil, errorf("rpc: Dial %q: %w", addr, err)
 	}
-	c, err := dial(ctx, socket, remote, host, config, world, func() { _ = socket.Close() })
+	c, err := dial(ctx, socket, remotes, host, config, world, func() { _ = socket.Close() })
 	if err != nil {
 		return nil, errorf("rpc: Dial %q: %w", addr, err)
 	}
@@ -256,7 +256,7 @@ func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*
 // Where the socket's receive buffer cannot be made larger, as that of a socket with no SetReadBuffer, quic-go says so once by package log, unless
 // the environment has QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING=true.
 func DialPacket(ctx context.Context, socket net.PacketConn, addr net.Addr, config *tls.Config, world *World) (*Conn, error) {
-	c, err := dial(ctx, socket, addr, "", config, world, func() {})
+	c, err := dial(ctx, socket, []net.Addr{addr}, "", config, world, func() {})
 	if err != nil {
 		return nil, errorf("rpc: Dial %v: %w", addr, err)
 	}
@@ -264,7 +264,7 @@ func DialPacket(ctx context.Context, socket net.PacketConn, addr net.Addr, confi
 }
 
 // dial connects over a transport of its own. free is called when the socket is no longer used.
-func dial(ctx context.Context, socket net.PacketConn, addr net.Addr, host string, config *tls.Config, world *World, free func()) (*Conn, error) {
+func dial(ctx context.Context, socket net.PacketConn, addrs []net.Addr, host string, config *tls.Config, world *World, free func()) (*Conn, error) {
 	if config == nil {
 		free()
 		return nil, errors.New("a TLS config is needed; see cert.Pinned")
@@ -274,7 +274,7 @@ func dial(ctx context.Context, socket net.PacketConn, addr net.Addr, host string
 		return nil, err
 	}
 	conn, shared, unshare := world.share(socket, nil)
-	carrier, err := quicconn.Dial(ctx, conn, shared, addr, quicconn.TLS(config, host), world.config.quic(), func() {
+	carrier, err := quicconn.Dial(ctx, conn, shared, addrs, quicconn.TLS(config, host), world.config.quic(), func() {
 		unshare()
 		free()
 	})

@@ -305,6 +305,52 @@ func TestDialGivesUpWithItsContext(t *testing.T) {
 	require.True(t, late.Timeout(), "so that a client knows that it may try again")
 }
 
+// homes is a socket of which one address is dead, and another one is a second address of the first peer.
+type homes struct {
+	net.PacketConn
+	dead, second, first net.Addr
+}
+
+func (h homes) WriteTo(p []byte, addr net.Addr) (int, error) {
+	switch addr {
+	case h.dead:
+		return len(p), nil
+	case h.second:
+		addr = h.first
+	}
+	return h.PacketConn.WriteTo(p, addr)
+}
+
+// TestDialAnotherAddress: a host of which one address is dead is reached by the other one; one with two that live is joined once.
+func TestDialAnotherAddress(t *testing.T) {
+	serverTLS, clientTLS := credentials(t)
+	for _, sealed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			slow := netsim.Config{Delay: 200 * time.Millisecond} // the second address is tried before the first can have answered
+			near, far := netsim.Pipe(slow, slow)
+			dead, second := &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}, &net.UDPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 2}
+			server := newTestWorld(t, Config{Sealed: sealed})
+			listener, err := ListenPacket(far, serverTLS, server.World)
+			require.NoError(t, err)
+			socket := homes{near, dead, second, far.LocalAddr()}
+			for _, addrs := range [][]net.Addr{{dead, far.LocalAddr()}, {far.LocalAddr(), second}} {
+				client := newTestWorld(t, Config{Sealed: sealed})
+				conn, err := dial(t.Context(), socket, addrs, "", clientTLS, client.World, func() {})
+				require.NoError(t, err)
+				n := &network{t: t, server: server, clients: []*testWorld{client}}
+				n.tick(60)
+				require.Len(t, server.Conns(), 1)
+				conn.Close(HostClosedConnection, "")
+				require.NoError(t, conn.Wait(t.Context()))
+				n.tick(30)
+				require.Empty(t, server.Conns())
+			}
+			require.NoError(t, listener.Close())
+			require.NoError(t, errors.Join(near.Close(), far.Close()))
+		})
+	}
+}
+
 // narrow is a socket of an interface that takes no packet of more than 1,199 bytes.
 type narrow struct{ net.PacketConn }
 

@@ -21,17 +21,22 @@ func (e *RefusedError) Error() string { return e.cause.Error() }
 
 func (e *RefusedError) Unwrap() error { return e.cause }
 
-// Dial connects to addr over a transport of its own on a socket, which shared, when not nil, shares with sealed packets. free is called
-// when the socket is no longer used: before Dial returns an error, or once the carrier has ended, for which [Carrier.Wait] waits.
-func Dial(ctx context.Context, socket net.PacketConn, shared *sealed.Socket, addr net.Addr, tlsConfig *tls.Config, config *quic.Config, free func()) (*Carrier, error) {
+// Dial connects to the address that answers first, over a transport of its own on a socket, which shared, when not nil, shares with sealed packets.
+// free is called when the socket is no longer used: before Dial returns an error, or once the carrier has ended, for which [Carrier.Wait] waits.
+func Dial(ctx context.Context, socket net.PacketConn, shared *sealed.Socket, addrs []net.Addr, tlsConfig *tls.Config, config *quic.Config, free func()) (*Carrier, error) {
 	transport := &quic.Transport{Conn: socket, ConnectionIDLength: ConnectionIDBytes}
 	release := func() {
 		_ = transport.Close()
 		free()
 	}
-	conn, err := transport.Dial(ctx, addr, tlsConfig, config)
+	conn, err := dialFirst(ctx, addrs, func(ctx context.Context, addr net.Addr) (*quic.Conn, error) {
+		conn, err := transport.Dial(ctx, addr, tlsConfig, config)
+		if err != nil {
+			return nil, dialError(ctx, err, unsent(socket))
+		}
+		return conn, nil
+	})
 	if err != nil {
-		err = dialError(ctx, err, unsent(socket))
 		release()
 		return nil, err
 	}

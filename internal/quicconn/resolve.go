@@ -8,9 +8,11 @@ import (
 	"slices"
 )
 
-// Resolve looks addr up. Of several addresses it takes the first IPv4 one, as package net does, among those to which this machine has a route: in
-// a mobile network of IPv6 alone a server's IPv4 address is out of reach. The error is a timeout where another try may succeed.
-func Resolve(ctx context.Context, addr string) (remote *net.UDPAddr, host string, err error) {
+// mostAddresses is how many addresses of a host are dialed at most.
+const mostAddresses = 6
+
+// Resolve looks addr up, and returns the addresses to dial in their order: see order. The error is a timeout where another try may succeed.
+func Resolve(ctx context.Context, addr string) (remotes []net.Addr, host string, err error) {
 	host, service, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, "", err
@@ -29,8 +31,10 @@ func Resolve(ctx context.Context, addr string) (remote *net.UDPAddr, host string
 	if len(ips) == 0 {
 		return nil, "", fmt.Errorf("%s has no address (port %d)", host, port)
 	}
-	best := choose(ips, func(ip net.IPAddr) bool { return routed(ip, port) })
-	return &net.UDPAddr{IP: best.IP, Port: port, Zone: best.Zone}, host, nil
+	for _, ip := range order(ips, func(ip net.IPAddr) bool { return routed(ip, port) }) {
+		remotes = append(remotes, &net.UDPAddr{IP: ip.IP, Port: port, Zone: ip.Zone})
+	}
+	return remotes, host, nil
 }
 
 // unresolved makes a failure of the resolver's that passes a timeout, as one of a machine that has no network now: who dials asks for that.
@@ -44,16 +48,28 @@ func unresolved(err error) error {
 	return &passing
 }
 
-// choose returns the first IPv4 address of those with a route, else the first of those, else the first one.
-func choose(ips []net.IPAddr, routed func(net.IPAddr) bool) net.IPAddr {
-	if len(ips) == 1 {
-		return ips[0]
-	}
+// order returns the addresses to which this machine has a route, or all if it has one to none: in a mobile network of IPv6 alone a server's IPv4
+// address is out of reach. The families take turns, IPv4 first as in package net (RFC 8305, section 4).
+func order(ips []net.IPAddr, routed func(net.IPAddr) bool) (ordered []net.IPAddr) {
 	if with := slices.DeleteFunc(slices.Clone(ips), func(ip net.IPAddr) bool { return !routed(ip) }); len(with) > 0 {
 		ips = with
 	}
-	first := slices.IndexFunc(ips, func(ip net.IPAddr) bool { return ip.IP.To4() != nil })
-	return ips[max(first, 0)]
+	var families [2][]net.IPAddr
+	for _, ip := range ips {
+		family := 1
+		if ip.IP.To4() != nil {
+			family = 0
+		}
+		families[family] = append(families[family], ip)
+	}
+	for i := range ips {
+		for _, family := range families {
+			if i < len(family) {
+				ordered = append(ordered, family[i])
+			}
+		}
+	}
+	return ordered[:min(len(ordered), mostAddresses)]
 }
 
 // routed reports whether this machine has a route to ip. It sends nothing.

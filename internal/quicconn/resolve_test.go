@@ -10,26 +10,30 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestChooseAmongAddresses(t *testing.T) {
+func TestOrderOfAddresses(t *testing.T) {
 	for _, row := range []struct {
 		name           string
 		ips, unreached []string
-		want           string
+		want           []string
 	}{
-		{"IPv4 first", []string{"2001:db8::1", "192.0.2.1", "192.0.2.2"}, nil, "192.0.2.1"},
-		{"a network of IPv6 alone", []string{"192.0.2.1", "2001:db8::1"}, []string{"192.0.2.1"}, "2001:db8::1"},
-		{"a network of IPv4 alone", []string{"2001:db8::1", "192.0.2.1"}, []string{"2001:db8::1"}, "192.0.2.1"},
-		{"one of two networks", []string{"192.0.2.1", "198.51.100.1"}, []string{"192.0.2.1"}, "198.51.100.1"},
-		{"no network", []string{"2001:db8::1", "192.0.2.1"}, []string{"192.0.2.1", "2001:db8::1"}, "192.0.2.1"},
-		{"one address", []string{"2001:db8::1"}, []string{"2001:db8::1"}, "2001:db8::1"},
+		{"IPv4 first, and in turns", []string{"2001:db8::1", "192.0.2.1", "192.0.2.2"}, nil, []string{"192.0.2.1", "2001:db8::1", "192.0.2.2"}},
+		{"a network of IPv6 alone", []string{"192.0.2.1", "2001:db8::1"}, []string{"192.0.2.1"}, []string{"2001:db8::1"}},
+		{"a network of IPv4 alone", []string{"2001:db8::1", "192.0.2.1"}, []string{"2001:db8::1"}, []string{"192.0.2.1"}},
+		{"one of two networks", []string{"192.0.2.1", "198.51.100.1"}, []string{"192.0.2.1"}, []string{"198.51.100.1"}},
+		{"no network", []string{"2001:db8::1", "192.0.2.1"}, []string{"192.0.2.1", "2001:db8::1"}, []string{"192.0.2.1", "2001:db8::1"}},
+		{"one address", []string{"2001:db8::1"}, []string{"2001:db8::1"}, []string{"2001:db8::1"}},
 	} {
 		var ips []net.IPAddr
 		for _, ip := range row.ips {
 			ips = append(ips, net.IPAddr{IP: net.ParseIP(ip)})
 		}
-		got := choose(ips, func(ip net.IPAddr) bool { return !slices.Contains(row.unreached, ip.String()) })
-		require.Equal(t, row.want, got.String(), row.name)
+		var got []string
+		for _, ip := range order(ips, func(ip net.IPAddr) bool { return !slices.Contains(row.unreached, ip.String()) }) {
+			got = append(got, ip.String())
+		}
+		require.Equal(t, row.want, got, row.name)
 	}
+	require.Len(t, order(make([]net.IPAddr, 1000), func(net.IPAddr) bool { return true }), mostAddresses)
 }
 
 // TestResolverOutOfReach: who has no network now, and so no resolver, may try again.
