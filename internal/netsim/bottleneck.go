@@ -11,7 +11,8 @@ type bottleneck struct {
 	mu     sync.Mutex
 	rates  timeline[int64] // in bit/s; 0 = infinite
 	queue  int             // bytes that may wait
-	codel  *codel          // nil = drops at the tail only
+	codel  *codel          // nil = none
+	pie    *pie            // nil = none
 	police *bucket         // nil = none
 
 	busy time.Time // when the last packet will have left
@@ -24,14 +25,17 @@ func newBottleneck(c Config) *bottleneck {
 	return b
 }
 
-// reset sets the rate, queue, CoDel and policer of c for packets that are offered from now on.
+// reset sets the rate, queue, its management and policer of c for packets that are offered from now on.
 func (b *bottleneck) reset(c Config) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.rates, b.queue = always(c.Rate), c.queue()
-	b.codel, b.police = nil, nil
+	b.codel, b.pie, b.police = nil, nil, nil
 	if c.CoDel {
 		b.codel = new(codel)
+	}
+	if c.PIE {
+		b.pie = newPIE(c.Seed)
 	}
 	if c.Police > 0 {
 		b.police = &bucket{rate: c.Police, size: float64(c.Bucket), tokens: float64(c.Bucket)}
@@ -45,7 +49,7 @@ func (b *bottleneck) setRate(at time.Time, rate int64) {
 	b.rates.set(at, rate)
 }
 
-// offer queues a packet and returns when its last bit leaves. ok is false when the policer, the queue or CoDel drops it.
+// offer queues a packet and returns when its last bit leaves. ok is false when the policer, the queue, CoDel or PIE drops it.
 func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,6 +70,9 @@ func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool)
 		return time.Time{}, false
 	}
 	if b.codel != nil && b.codel.drops(start, start.Sub(now), idle) {
+		return time.Time{}, false
+	}
+	if b.pie != nil && b.pie.drops(now, b.busy, b.carries(now, b.busy)) {
 		return time.Time{}, false
 	}
 	b.busy, b.rest = depart, rest

@@ -109,3 +109,29 @@ func TestCoDel(t *testing.T) {
 	require.Greater(t, then, first, "faster and faster")
 	require.Zero(t, drops(10*time.Second, 11*time.Second, time.Millisecond), "the queue is gone")
 }
+
+// PIE leaves a burst alone, and drops what keeps a queue under constant overload at some 15 ms.
+func TestPIE(t *testing.T) {
+	b := newBottleneck(Config{Rate: 8_000_000, Queue: 1 << 20, PIE: true, Seed: 1})
+	offer := func(from, until time.Duration, each time.Duration) (offered, dropped, waited int) {
+		for at := from; at < until; at += each {
+			depart, ok := b.offer(Epoch.Add(at), 1000)
+			if offered++; !ok {
+				dropped++
+				continue
+			}
+			waited += int(depart.Sub(Epoch.Add(at)) / time.Millisecond)
+		}
+		return offered, dropped, waited
+	}
+	_, dropped, _ := offer(0, time.Second, time.Millisecond)
+	require.Zero(t, dropped, "no queue")
+	_, dropped, _ = offer(time.Second, 1130*time.Millisecond, 900*time.Microsecond)
+	require.Zero(t, dropped, "130 ms of a tenth more than the link takes")
+	offer(1130*time.Millisecond, 10*time.Second, 900*time.Microsecond)
+	offered, dropped, waited := offer(10*time.Second, 40*time.Second, 900*time.Microsecond)
+	require.InDelta(t, 0.1, float64(dropped)/float64(offered), 0.02)
+	require.InDelta(t, 15, float64(waited)/float64(offered-dropped), 4)
+	_, dropped, _ = offer(41*time.Second, 42*time.Second, time.Millisecond)
+	require.Zero(t, dropped, "the queue is gone")
+}

@@ -48,6 +48,10 @@ var binds = []struct {
 		"From 0.9 of all that came before, over short queues, it has 0.72 for 0.43; but then 16 in weather lose 2.3 % for 1.5, and two over 1 Gbit/s and an eighth become less equal. " +
 		"With a look right after it has competed it has more than New Reno would, but New Reno beside it over a queue of an eighth 0.33.",
 		[]string{"short flows: "}},
+	{"BBR of the first version takes no notice of PIE's losses; who answers them as New Reno does gets a seventh, New Reno and CUBIC as well.",
+		[]string{"with bbr, PIE"}},
+	{"Open: PIE drops at random from a queue of 15 ms. Four of ours lose 1.3 % there and have 0.57 of the path beside New Reno, 0.66 beside CUBIC; one or two leave the others theirs.",
+		[]string{"with reno, PIE", "with cubic, PIE"}},
 	{"A model that takes no notice of loss fills a queue of an eighth until 5 % and more are lost; who answers losses as New Reno does gets a thirtieth, New Reno itself as well.",
 		[]string{"with bbr, queue 0.125"}},
 	{"Open: BBR of the first version keeps two products in flight, which leaves New Reno and CUBIC little more than the bound; it leaves us less.",

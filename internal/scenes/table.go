@@ -17,7 +17,7 @@ const (
 // Table returns all rows: the families that RFC 9743, section 5, asks of a congestion control, and the weather of homes.
 func Table() []Row {
 	return bound(slices.Concat(loss(), jitter(), clumps(), reordering(), weather(), bursts(), queues(), changes(), stalls(), wayBack(), products(),
-		crowds(), crowdsInWeather(), near(), roundTrips(), neighbours(), unqueued(), shorts(), constants(), play(), starts(), rushes(), little()))
+		satellites(), narrow(), crowds(), crowdsInWeather(), near(), roundTrips(), neighbours(), unqueued(), shorts(), constants(), play(), starts(), rushes(), little()))
 }
 
 // single is one transfer of ours over a path.
@@ -216,6 +216,9 @@ func queues() (rows []Row) {
 		s := named(single(Path(rate, 50*milli, 0, 10), int(rate/20e6)*4*mib), "%d Mbit/s 50 ms, CoDel", mbit(rate))
 		s.There.CoDel = true
 		rows = append(rows, Row{Family: "queue", Scene: s, Judge: standing})
+		s = named(s, "%d Mbit/s 50 ms, PIE", mbit(rate))
+		s.There.CoDel, s.There.PIE = false, true
+		rows = append(rows, Row{Family: "queue", Scene: s, Judge: standing})
 		p := named(single(Path(rate, 50*milli, 0, 1), int(rate/20e6)*4*mib), "%d Mbit/s 50 ms, policed", mbit(rate))
 		p.There.Police, p.There.Bucket = rate, max(p.Product()/4, 15_000)
 		p.There.Rate, p.There.Queue = 1e9, 1<<20
@@ -370,6 +373,36 @@ func products() []Row {
 	}
 }
 
+// satellites is transfers over a geostationary satellite.
+func satellites() (rows []Row) {
+	for _, rate := range []int64{2e6, 10e6, 50e6} {
+		for _, loss := range []float64{0, 0.01} {
+			s := named(single(Path(rate, 600*milli, loss, 1), int(rate/8)*10), "%d Mbit/s 600 ms %g %%", mbit(rate), loss*100)
+			rows = append(rows, Row{Family: "satellite", Scene: s, Judge: inTime(1.4)})
+		}
+	}
+	return rows
+}
+
+// narrow is transfers, and the play of somebody else, over links on which a packet takes 10 to 40 ms. The handshake of QUIC over slower ones takes
+// so long that sealed sessions begin with small packets, which no row plays.
+func narrow() (rows []Row) {
+	const playRate = 30 * (100 + netsim.UDPOverhead) * 8
+	for _, rate := range []int64{256e3, 512e3, 1e6} {
+		for _, q := range []float64{4, 20} {
+			s := single(Path(rate, 60*milli, 0, q), int(rate/8)*20)
+			s = named(s.With(1, Flow{Kind: Play}, 0), "%d kbit/s 60 ms, queue %.3g products", rate/1000, q)
+			rows = append(rows, Row{Family: "narrow", Scene: s, Judge: func(r Result) []Figure {
+				fewest := time.Duration(4 * 1300 * 8e9 / rate) // a window of four packets, the least of New Reno and BBR
+				wait := Percentile(r.Flows[1].Delays, 0.5) - r.Scene.RTT()/2
+				return []Figure{atMost("time", ratio(r)*float64(rate-playRate)/float64(rate), 1.2), {Name: "wire", Value: wire(r)},
+					atMost("play's wait in ms", wait.Seconds()*1e3, (r.Scene.RTT()/4+fewest).Seconds()*1e3)}
+			}})
+		}
+	}
+	return rows
+}
+
 // company judges flows of ours that share a path, over the 10 s that begin at from.
 func company(from time.Duration, lost, fair float64) func(Result) []Figure {
 	return func(r Result) []Figure {
@@ -480,6 +513,11 @@ func neighbours() (rows []Row) {
 				s := named(Path(20e6, 50*milli, 0, q), "%d + %d with %v, queue %.3g products", k, k, kind, q)
 				rows = append(rows, neighbour(s, "neighbours", kind, k))
 			}
+		}
+		for _, k := range []int{1, 2, 4} {
+			s := named(Path(20e6, 50*milli, 0, 10), "%d + %d with %v, PIE", k, k, kind)
+			s.There.PIE = true
+			rows = append(rows, neighbour(s, "neighbours", kind, k))
 		}
 	}
 	return rows
