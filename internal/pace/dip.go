@@ -3,7 +3,7 @@ package pace
 import "time"
 
 const (
-	// leastDippers is how many controllers of one owner must compete for them to dip together. Two hardly ever take each other for rivals.
+	// leastDippers is how many controllers of one owner must compete for one queue to dip together. Two hardly ever take each other for rivals.
 	leastDippers = 3
 	// leastDipRest is the time from one common Dip to the next. It doubles, up to mostDipRest, each time the queue does not go: the rests of all are
 	// multiples of each other, so that they begin at the same moment.
@@ -18,7 +18,7 @@ const (
 // others for a rival's, compete, and would fill it for ever, because the queue stays when one of them yields. So all who have lately competed dip at
 // the same times. When the queue goes, it was theirs, and they cruise again. When it does not, it is somebody else's.
 type dips struct {
-	many   bool          // several controllers of the owner compete; set by Competitors
+	many   bool          // several controllers of the owner compete for one queue; set by Competitors
 	epoch  instant       // the times of common Dips count from it, which is the same for all of them; set by Competitors
 	common bool          // the Dip that goes on is a common one
 	began  instant       // when the newest common one began; 0 = there was none

@@ -22,8 +22,8 @@
 // or a quarter is lost over no queue. There it doubles its window now and then, again and again, until losses grow with it; when they do not, they
 // are random after all, and it stops sharing (sharing).
 //
-// Many controllers of one owner that share a path take each other's queue for a rival's. So when several of them compete, they empty the queue
-// together now and then, and see whether it was theirs (dips).
+// Many controllers of one owner that share a path take each other's queue for a rival's. So when several of them compete for one queue, they empty
+// it together now and then, and see whether it was theirs (dips).
 //
 // The scenes of internal/scenes show the controller on bad paths, in crowds, and beside other algorithms (RFC 9743).
 //

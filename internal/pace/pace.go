@@ -384,8 +384,8 @@ func (c *Controller) Waiting(bytes int) { c.waiting = bytes }
 // Competes reports whether there lately seemed to be a competitor.
 func (c *Controller) Competes() bool { return c.competition.lately(c.now) }
 
-// Competitors says how many controllers of the owner compete now, this one included. When there are several, they dip together: see dips. The times
-// of that count from epoch, some time before, which all of them are told alike.
+// Competitors says how many controllers of the owner, this one included, compete now and see the same queue. When there are several, they dip
+// together: see dips. The times of that count from epoch, some time before, which all of them are told alike.
 func (c *Controller) Competitors(n int, epoch time.Time) {
 	c.dips.many, c.dips.epoch = n >= leastDippers, c.local.at(epoch)
 }

@@ -1,6 +1,9 @@
 package scenes
 
 import (
+	"cmp"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/sealed"
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
@@ -259,4 +263,34 @@ func TestNoNeighbourStarves(t *testing.T) {
 		slices.Sort(parts)
 		require.GreaterOrEqual(t, parts[len(parts)/2], 0.4, parts)
 	}
+}
+
+// TestHomesOfOneServer plays downloads of one server to homes that share nothing else, each beside a rival of its own: dipping at the same times as
+// the others, they lost a fifth of their parts.
+func TestHomesOfOneServer(t *testing.T) {
+	const homes = 16
+	drawn := testkit.Seed(t)
+	parts := func(siblings func() *sealed.Siblings) (sum float64) {
+		draw := rand.New(rand.NewPCG(drawn, 0))
+		var live []*stage
+		for i := range uint64(homes) {
+			s := Path(int64(5e6*math.Pow(8, draw.Float64())), time.Duration(20+60*draw.Float64())*milli, 0, 0.5*math.Pow(8, draw.Float64()))
+			s = s.With(1, Flow{Kind: Cubic}, 0).With(1, Flow{Kind: Ours, Begin: 3 * second}, 0)
+			s.For = 40 * second
+			live = append(live, newStageOf(s, drawn+i<<32, siblings()))
+		}
+		for len(live) > 0 {
+			next := slices.MinFunc(live, func(a, b *stage) int { return cmp.Compare(a.now, b.now) })
+			if !next.act() {
+				next.finish()
+				ours, rival := next.result.Share(Ours, 10*second, next.For), next.result.Share(Cubic, 10*second, next.For)
+				sum += ours / (ours + rival)
+				live = slices.DeleteFunc(live, func(s *stage) bool { return s == next })
+			}
+		}
+		return sum
+	}
+	world := new(sealed.Siblings)
+	alone := parts(func() *sealed.Siblings { return new(sealed.Siblings) })
+	require.Greater(t, parts(func() *sealed.Siblings { return world }), 0.88*alone, "seed %d", drawn)
 }

@@ -181,10 +181,15 @@ func Run(s Scene, seed uint64) Result {
 }
 
 func newStage(s Scene, seed uint64) *stage {
-	st := &stage{Scene: s, seed: seed}
 	if s.OneServer {
-		st.siblings = new(sealed.Siblings)
+		return newStageOf(s, seed, new(sealed.Siblings))
 	}
+	return newStageOf(s, seed, nil)
+}
+
+// newStageOf is newStage with a server's sessions, of which those on other stages know, too; nil = each flow of ours belongs to another program.
+func newStageOf(s Scene, seed uint64, siblings *sealed.Siblings) *stage {
+	st := &stage{Scene: s, seed: seed, siblings: siblings}
 	for i, f := range s.Flows {
 		st.add(i, f, seed)
 	}

@@ -103,7 +103,7 @@ type Session struct {
 	mtu      mtu           // how large a packet may be
 	loss     loss          // finds lost packets
 	starting among         // it starts to send bulk
-	competes among         // it lately seemed to have a competitor
+	competes competitor    // of its siblings, if it lately seemed to have a competitor
 	guess    time.Duration // round trip until the controller has measured it
 
 	// Receiving.
@@ -121,7 +121,7 @@ type Session struct {
 func NewSession(c SessionConfig) (*Session, error) {
 	s := &Session{config: c, source: c.Source, control: c.Controller, guess: c.RTT, report: newReport(c.PlayDelay)}
 	if c.Siblings != nil {
-		s.starting.all, s.competes.all = &c.Siblings.starting, &c.Siblings.competing
+		s.starting.all, s.competes.siblings = &c.Siblings.starting, c.Siblings
 	}
 	if s.control == nil {
 		s.control = pace.New(pace.Config{})
@@ -230,10 +230,20 @@ func (s *Session) bulkInFlight() int { return s.records.bytes - s.records.play }
 // tellController tells the controller that all acks and losses of a feedback were noted, and looks what its rate allows.
 func (s *Session) tellController(now time.Time) {
 	if siblings := s.config.Siblings; siblings != nil {
-		s.control.Competitors(s.competes.count(), siblings.since(now))
+		s.control.Competitors(s.competes.together, siblings.since(now))
 	}
 	s.control.Feedback(now, s.records.bytes)
 	s.mtu.jumbo.weigh(s.control.Delivered(), s.control.Window(), s.control.Together())
+}
+
+// noteCompetes tells the siblings whether it competes.
+func (s *Session) noteCompetes(now time.Time) {
+	if s.bulkInFlight() == 0 {
+		s.competes.leave()
+		return
+	}
+	latest, _, _ := s.control.RTT()
+	s.competes.note(s.control.Competes(), now, latest)
 }
 
 // InFlight returns the bytes, on the wire, of packets with payloads that are neither acked nor lost.
@@ -248,7 +258,7 @@ func (s *Session) end(err error) {
 	s.setState(Closed)
 	s.abandon(s.now)
 	s.starting.note(false)
-	s.competes.note(false)
+	s.competes.leave()
 }
 
 // tick returns the session's time, which never runs back.
@@ -285,7 +295,7 @@ func (s *Session) Advance(now time.Time) error {
 	if s.control.State() != pace.Start || s.bulkInFlight() == 0 {
 		s.starting.note(false)
 	}
-	s.competes.note(s.control.Competes() && s.bulkInFlight() > 0)
+	s.noteCompetes(now)
 	s.records.forget(t)
 	if t >= s.memory.trimmed+trimAfter {
 		s.trim(t)

@@ -1,6 +1,7 @@
 package sealed
 
 import (
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -55,23 +56,71 @@ func TestStartersAreCounted(t *testing.T) {
 	require.Zero(t, starting.Load(), "it has ended")
 }
 
-// TestCompetitorsAreCounted: a session counts once while it competes, and not when it has ended, or has nothing in flight.
-func TestCompetitorsAreCounted(t *testing.T) {
+// TestCompetitorsOfOneQueue: those whose round trips move together for some seconds share a queue, if they are a third of all that compete.
+func TestCompetitorsOfOneQueue(t *testing.T) {
+	const all, here = 5, 3 // three behind one uplink, two at home
+	var siblings Siblings
+	var competitors []*competitor
+	come := func(n int) {
+		for range n {
+			competitors = append(competitors, &competitor{siblings: &siblings})
+		}
+	}
+	draw := rand.New(rand.NewPCG(1, 0)) // in which no two homes are alike by chance
+	play := func(from, until int) {
+		for s := from; s < until; s++ {
+			for i := range competitors {
+				queue := time.Duration(s%4) * 10 * ms // at the uplink
+				if i >= here {
+					queue = time.Duration(200*draw.Float64()) * ms
+				}
+				for part := range 10 {
+					now := netsim.Epoch.Add(time.Duration(s)*time.Second + time.Duration(part)*100*ms)
+					competitors[i].note(true, now, time.Duration(20*i)*ms+queue)
+				}
+			}
+		}
+	}
+	together := func() (n []int) {
+		for _, c := range competitors {
+			n = append(n, c.together)
+		}
+		return n
+	}
+	come(all)
+	play(0, leastSamples+1)
+	require.Equal(t, make([]int, all), together(), "too soon: the first second was none")
+	play(leastSamples+1, 12)
+	require.Equal(t, []int{here, here, here, 0, 0}, together())
+	competitors[0].leave()
+	play(20, 20+leastSamples+3) // all join again, behind a gap
+	require.Equal(t, []int{here, here, here, 0, 0}, together())
+
+	t.Log("# three of many do not fill an uplink")
+	come(all)
+	play(40, 50)
+	require.Equal(t, make([]int, 2*all), together())
+	for _, c := range competitors {
+		c.leave()
+	}
+	require.Empty(t, siblings.competing)
+	alone := new(competitor)
+	alone.note(true, netsim.Epoch, 0)
+	require.Zero(t, alone.together, "without siblings")
+}
+
+// TestCompetitorsLeave: a session that has nothing in flight, or has ended, is no competitor.
+func TestCompetitorsLeave(t *testing.T) {
 	var siblings Siblings
 	client, server := ends(t, bulky{newPieces(1024, 0, 0)}, bulky{newPieces(1024, 0, 0)}, func(c *SessionConfig) { c.Siblings = &siblings })
-	for range 2 {
-		client.competes.note(true)
-		server.competes.note(true)
-		require.Equal(t, 2, client.competes.count())
-	}
+	client.competes.note(true, netsim.Epoch, 0)
+	server.competes.note(true, netsim.Epoch, 0)
+	require.Len(t, siblings.competing, 2)
 	client.Start(netsim.Epoch, ID{1})
 	require.NoError(t, client.Advance(netsim.Epoch))
-	require.Equal(t, 1, server.competes.count(), "nothing is in flight")
+	require.Len(t, siblings.competing, 1, "nothing is in flight")
 	server.Close()
-	require.Zero(t, server.competes.count())
-	alone := new(among)
-	alone.note(true)
-	require.Equal(t, 1, alone.count(), "without siblings")
+	require.Empty(t, siblings.competing)
 }
 
 // busy are calls and pieces that say how many wait.
