@@ -162,3 +162,53 @@ func TestLittleIsNotDeletedAtOnce(t *testing.T) {
 	require.Greater(t, u.freed.Objects, before, "much goes at once")
 	require.Empty(t, p.requireSound())
 }
+
+// history has a user remember a save of many versions, each of another content, of which the store knows nothing.
+func history(u *User, name string, count int) []Version {
+	for i := range count {
+		content := cdc.Sum(fmt.Append(nil, i))
+		u.know(content, nil)
+		u.names[name] = append(u.names[name], Version{Name: name, Number: i + 1, Kind: Stored, Content: content})
+	}
+	return u.names[name]
+}
+
+// Each page of a history, and each get of an old version, looked at all versions from the first on: a tenth of a millisecond for a request of 30
+// bytes where there are 20,000.
+func TestPagesDoNotLookAtAllVersions(t *testing.T) {
+	p := newPlace(t, Config{})
+	u := p.user("alice")
+	all := history(u, "world", 1000)
+	all[3].Number, all[4].Number = 2000, 900 // which does not happen: who looks at them finds them
+	page, err := u.History(t.Context(), "world", 500, 64)
+	require.NoError(t, err)
+	require.Len(t, page, 64)
+	require.Equal(t, 501, page[0].Number)
+	v, err := u.find("world", 900)
+	require.NoError(t, err)
+	require.Equal(t, all[899], v)
+	for after, want := range map[int]int{-1: 64, 936: 64, 999: 1, 1000: 0, 3000: 0} {
+		page, err := u.History(t.Context(), "world", after, 64)
+		require.NoError(t, err)
+		require.Len(t, page, want, after)
+	}
+}
+
+// An erase of what the machine had not seen compared each version that was new to it with each that it knew, and one of many versions each of
+// those with each that was there: a request of 100 bytes took 36 s of a processor where there were 100,000 versions, and 50 a second may come.
+// These would take two minutes so.
+func TestErasesCompareNoVersionWithAllOthers(t *testing.T) {
+	const count = 100_000
+	p := newPlace(t, Config{})
+	u := p.user("alice")
+	all := history(u, "world", count)
+	seen := all[count/2].Ref()
+	require.ErrorIs(t, u.Erase(t.Context(), "world", "desktop", seen, false), ErrConflict)
+	require.Equal(t, all[count-1], u.unseen("world", seen))
+	for i := count/2 + 1; i < count; i++ {
+		all[i].Content = all[i-count/2].Content // they are returns to what was seen
+	}
+	require.Zero(t, u.unseen("world", seen))
+	require.NoError(t, u.forget(t.Context(), "world", all[:count-1], 1<<62))
+	require.Equal(t, all[count-1:], u.names["world"])
+}

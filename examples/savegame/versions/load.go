@@ -52,7 +52,7 @@ func (u *User) load(ctx context.Context, known map[string][]Version) error {
 // record returns a version that is known, or reads it. One that cannot be read is damaged, and tried again whenever the user is asked for
 // anything.
 func (u *User) record(ctx context.Context, known []Version, name string, number int) (Version, error) {
-	at, found := slices.BinarySearchFunc(known, number, func(v Version, number int) int { return v.Number - number })
+	at, found := numbered(known, number)
 	if found && known[at].Kind != Damaged {
 		return known[at], nil
 	}

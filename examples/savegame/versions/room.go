@@ -209,8 +209,8 @@ func (u *User) outdated(versions []Version, now time.Time) (old []Version) {
 	return old
 }
 
-// forget deletes versions, and then what only they needed, if that has least bytes or more. The last version goes when the others are gone for
-// sure: where it is the trash's record, none of them may come back. The caller holds records.
+// forget deletes versions, given by number, and then what only they needed, if that has least bytes or more. The last version goes when the
+// others are gone for sure: where it is the trash's record, none of them may come back. The caller holds records.
 func (u *User) forget(ctx context.Context, name string, versions []Version, least int64) error {
 	if len(versions) == 0 {
 		return nil
@@ -228,7 +228,10 @@ func (u *User) forget(ctx context.Context, name string, versions []Version, leas
 		u.stale.Store(true)
 		return err
 	}
-	u.names[name] = slices.DeleteFunc(slices.Clone(u.names[name]), func(v Version) bool { return slices.Contains(versions, v) })
+	u.names[name] = slices.DeleteFunc(slices.Clone(u.names[name]), func(v Version) (gone bool) {
+		_, gone = numbered(versions, v.Number)
+		return gone
+	})
 	if len(u.names[name]) == 0 {
 		delete(u.names, name)
 		u.sorted.drop(name)

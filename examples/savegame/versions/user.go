@@ -219,12 +219,17 @@ func (u *User) History(ctx context.Context, name string, after, most int) (page 
 	if len(u.names[name]) == 0 {
 		return nil, fmt.Errorf("%w: %q", ErrNoSave, name)
 	}
-	for _, v := range u.names[name] {
-		if v.Number > after && len(page) < most {
-			page = append(page, v)
-		}
+	versions := u.names[name]
+	at, found := numbered(versions, after)
+	if found {
+		at++
 	}
-	return page, nil
+	return slices.Clone(versions[at:min(at+most, len(versions))]), nil
+}
+
+// numbered returns where the version with a number stands among those of a save, and whether it does.
+func numbered(versions []Version, number int) (at int, found bool) {
+	return slices.BinarySearchFunc(versions, number, func(v Version, number int) int { return cmp.Compare(v.Number, number) })
 }
 
 // find returns a stored version of a save; number 0 is the newest. The caller holds records.
@@ -233,12 +238,12 @@ func (u *User) find(name string, number int) (Version, error) {
 	if len(versions) == 0 {
 		return Version{}, fmt.Errorf("%w: %q", ErrNoSave, name)
 	}
-	at := len(versions) - 1
+	at, found := len(versions)-1, true
 	if number != 0 {
-		at = slices.IndexFunc(versions, func(v Version) bool { return v.Number == number })
+		at, found = numbered(versions, number)
 	}
 	switch {
-	case at < 0:
+	case !found:
 		return Version{}, fmt.Errorf("%w: %d of %q", ErrNoVersion, number, name)
 	case versions[at].Kind == Trash:
 		return Version{}, fmt.Errorf("%w: %q, since %s", ErrTrash, name, versions[at].Time.Format(timeText))
@@ -357,10 +362,17 @@ func (u *User) conflict(v Version, seen Ref) error {
 // an earlier one.
 func (u *User) unseen(name string, seen Ref) (newest Version) {
 	all := u.names[name]
-	known := slices.IndexFunc(all, func(v Version) bool { return v.Ref() == seen }) + 1
-	for _, v := range all[known:] {
-		if v.Kind != Trash && !slices.ContainsFunc(all[:known], func(old Version) bool { return old.has(v.Content) }) {
-			newest = v
+	known := 0
+	if at, found := numbered(all, seen.Number); found && all[at].Ref() == seen {
+		known = at + 1
+	}
+	held := make(map[cdc.Digest]bool) // by what is known
+	for _, v := range all[:known] {
+		held[v.Content] = held[v.Content] || v.Kind == Stored
+	}
+	for _, v := range slices.Backward(all[known:]) {
+		if v.Kind != Trash && !held[v.Content] {
+			return v
 		}
 	}
 	return newest
