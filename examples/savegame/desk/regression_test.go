@@ -137,3 +137,31 @@ func TestRefusalsNameNoFileOfTheServer(t *testing.T) {
 	}
 	require.ErrorContains(t, refuse(fmt.Errorf("storing: %w", &versions.Full{Setting: "quota"})), "quota exceeded")
 }
+
+// A user who connected from a few addresses, or had a few tokens, took all places of the server by connections that asked for nothing.
+func TestOneUserTakesNotAllConnections(t *testing.T) {
+	h := newHost(t, versions.Config{}, nil)
+	h.server.conns = 2
+	var err error
+	first, bob := h.dial(), h.config
+	h.config.Token, err = users.Add(h.tokens, "alice")
+	require.NoError(t, err)
+	h.dial()
+	_, err = Dial(t.Context(), h.config)
+	require.ErrorContains(t, err, "alice has 3 connections, of 2")
+	require.True(t, Transient(err), "one may end")
+	bob.Token, err = users.Add(h.tokens, "bob")
+	require.NoError(t, err)
+	second, err := Dial(t.Context(), bob)
+	require.NoError(t, err)
+	second.Close()
+
+	first.Close()
+	require.Eventually(t, func() bool {
+		again, err := Dial(t.Context(), h.config)
+		if err == nil {
+			again.Close()
+		}
+		return err == nil
+	}, 10*time.Second, time.Millisecond)
+}

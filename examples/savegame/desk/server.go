@@ -28,6 +28,9 @@ const (
 	Revoked rpc.Code = 1024
 	// maxJobs is how many requests of one client go on at once.
 	maxJobs = 16
+	// maxConns is how many connections one user may have: an eighth of what the server takes, so that a token and a few addresses do not suffice to keep
+	// all others out. A machine has one for each command that runs.
+	maxConns = 128
 )
 
 // ServerConfig says what a server serves.
@@ -45,6 +48,7 @@ type Server struct {
 	streams *stream.Streams
 	log     *slog.Logger
 	memory  memory
+	conns   int // of each user: maxConns
 
 	draining atomic.Bool // nothing new is done
 }
@@ -53,7 +57,7 @@ type Server struct {
 func NewServer(config ServerConfig) (*Server, error) {
 	s := &Server{
 		config: config, log: cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
-		memory: memory{buffers: userChunks, of: make(map[string]*share)},
+		memory: memory{buffers: userChunks, of: make(map[string]*share)}, conns: maxConns,
 	}
 	var err error
 	s.world, s.streams, err = newWorld(config.Backend, rpc.Config{
@@ -83,15 +87,30 @@ func (s *Server) bind() {
 	s.world.OnConnect(s.welcome)
 }
 
-// welcome opens a desk for a new client. One that comes while the server stops is told so, and may try again.
+// welcome opens a desk for a new client. One that comes while the server stops, or when its user has too many, is told so, and may try again.
 func (s *Server) welcome(c *rpc.Conn) {
 	if s.draining.Load() {
 		c.Close(rpc.HostClosedConnection, ErrStopping.Error())
 		return
 	}
+	user := users.UserOf(c.Identity())
+	if has := s.connsOf(user); has > s.conns {
+		c.Close(rpc.ServerFull, fmt.Sprintf("%s has %d connections, of %d", user, has, s.conns))
+		return
+	}
 	if _, err := s.world.Spawn(Class, c); err != nil {
 		c.Close(rpc.ServerFull, err.Error())
 	}
+}
+
+// connsOf returns how many connections a user has.
+func (s *Server) connsOf(user string) (n int) {
+	for _, c := range s.world.Conns() {
+		if users.UserOf(c.Identity()) == user {
+			n++
+		}
+	}
+	return n
 }
 
 // World returns the world, for the caller to drive.
