@@ -58,6 +58,31 @@ func TestPartsTakeNoLooksAtOtherFolders(t *testing.T) {
 	})
 }
 
+// Each write to a part of unknown size looked twice at all files of its identity, under the store's lock, where less than growBytes was left: a byte
+// of an identity with a thousand files took 3 ms, for which all others waited.
+func TestWritesNearALimitTakeNoLooks(t *testing.T) {
+	const files, limit = 2000, 100_000
+	for _, set := range []func(s *Store){func(s *Store) { s.MaxIdentityBytes = limit }, func(s *Store) { s.MaxBytes = limit }} {
+		dir := t.TempDir()
+		s := New(dir)
+		s.MaxIdentityFiles = -1
+		set(s)
+		p := openTestPart(t, s, mine, "k", -1)
+		for i := range files {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, hashName(mine), hashName(fmt.Sprint(i))+partSuffix), nil, 0o600))
+		}
+		require.Less(t, testing.AllocsPerRun(100, func() {
+			_, err := p.Write([]byte("x"))
+			require.NoError(t, err)
+		}), files/4.0)
+		_, err := p.Write(make([]byte, limit-p.Offset()))
+		require.NoError(t, err, "nothing is kept from the part itself")
+		_, err = p.Write([]byte("x"))
+		require.ErrorIs(t, err, stream.ErrStoreFull)
+		require.NoError(t, p.Close())
+	}
+}
+
 // Files of other identities count as soon as this process changes them, or finds what another process has named.
 func TestOthersFilesCountWhenTheyChange(t *testing.T) {
 	dir := t.TempDir()

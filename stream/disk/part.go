@@ -35,7 +35,7 @@ func (s *Store) openPart(path string, size int64) (*part, error) {
 	p := &part{store: s, path: path, size: size}
 	err := p.load()
 	if err == nil {
-		err = s.reserve(p, max(p.offset, size))
+		err = s.reserve(p, max(p.offset, size), 0)
 	}
 	if err == nil {
 		return p, nil

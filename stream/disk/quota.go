@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,14 +45,12 @@ func (s *Store) grow(p *part, size int64) error {
 	if size <= reserved {
 		return nil
 	}
-	if s.reserve(p, size+growBytes) == nil {
-		return nil
-	}
-	return s.reserve(p, size)
+	return s.reserve(p, size, growBytes)
 }
 
-// reserve counts size bytes for p, and removes files that must make room for them.
-func (s *Store) reserve(p *part, size int64) error {
+// reserve counts size bytes for p, and so many more if they fit, and removes files that must make room for them. When more do not fit it counts
+// half of the room that is left, for else each write near a limit would walk the folders.
+func (s *Store) reserve(p *part, size, more int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	folder := filepath.Dir(p.path)
@@ -64,18 +63,24 @@ func (s *Store) reserve(p *part, size int64) error {
 		return err
 	}
 	files = slices.DeleteFunc(files, func(f storedFile) bool { return f.path == p.path })
-	if err := s.makeRoom(files, others, size); err != nil {
+	if _, err = s.makeRoom(files, others, size+more); err != nil && more > 0 {
+		var stored usage
+		stored, err = s.makeRoom(files, others, size)
+		more = min(more, (s.room(stored)-size)/2)
+	}
+	if err != nil {
 		return err
 	}
-	p.reserved = size
+	p.reserved = size + more
 	s.open[p.path] = p
 	s.looks.changed(folder)
 	return nil
 }
 
 // makeRoom removes contents and parts of an identity, whose files are given, the least recently used first, until one more file of size bytes
-// fits. It removes nothing if that would not be enough, and nothing of other identities, which store so many bytes as others says.
-func (s *Store) makeRoom(files []storedFile, others, size int64) error {
+// fits. It removes nothing if that would not be enough, and nothing of other identities, which store so many bytes as others says. It returns
+// what is stored then.
+func (s *Store) makeRoom(files []storedFile, others, size int64) (now usage, err error) {
 	now, least := usage{all: others}, usage{all: others} // least: what would stay if all went that may be removed
 	for _, f := range files {
 		now.add(f, 1)
@@ -84,17 +89,17 @@ func (s *Store) makeRoom(files []storedFile, others, size int64) error {
 		}
 	}
 	if err := s.fits(least, size); err != nil {
-		return err
+		return now, err
 	}
 	for _, f := range leastUsedFirst(files) {
 		if s.fits(now, size) == nil {
-			return nil
+			return now, nil
 		}
 		if f.evict() == nil {
 			now.add(f, -1)
 		}
 	}
-	return s.fits(now, size)
+	return now, s.fits(now, size)
 }
 
 // usage counts what the limits of a Store apply to.
@@ -125,6 +130,18 @@ func (s *Store) fits(u usage, size int64) error {
 		}
 	}
 	return nil
+}
+
+// room returns how many bytes one more file may have.
+func (s *Store) room(u usage) int64 {
+	left := int64(math.MaxInt64)
+	if most := cmp.Or(s.MaxIdentityBytes, defaultIdentityBytes); most >= 0 {
+		left = most - u.bytes
+	}
+	if most := cmp.Or(s.MaxBytes, defaultStoreBytes); most >= 0 {
+		left = min(left, most-u.all)
+	}
+	return left
 }
 
 // Trim removes parts and contents of an identity, the least recently used first, until what is left exceeds neither limit: bytes in all,
