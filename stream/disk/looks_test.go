@@ -58,8 +58,8 @@ func TestPartsTakeNoLooksAtOtherFolders(t *testing.T) {
 	})
 }
 
-// Each write to a part of unknown size looked twice at all files of its identity, under the store's lock, where less than growBytes was left: a byte
-// of an identity with a thousand files took 3 ms, for which all others waited.
+// Each write to a part of unknown size looked twice at all files of its identity, under the store's lock, where less than growBytes was left: a
+// byte of an identity with a thousand files took two thousand looks, for which all others waited.
 func TestWritesNearALimitTakeNoLooks(t *testing.T) {
 	const files, limit = 2000, 100_000
 	for _, set := range []func(s *Store){func(s *Store) { s.MaxIdentityBytes = limit }, func(s *Store) { s.MaxBytes = limit }} {
@@ -79,6 +79,21 @@ func TestWritesNearALimitTakeNoLooks(t *testing.T) {
 		require.NoError(t, err, "nothing is kept from the part itself")
 		_, err = p.Write([]byte("x"))
 		require.ErrorIs(t, err, stream.ErrStoreFull)
+		require.NoError(t, p.Close())
+	}
+}
+
+// Each write waited for the store's lock, under which the parts of others look at the disk, though room for it was counted before.
+func TestWritesWaitForNoLooks(t *testing.T) {
+	s := New(t.TempDir())
+	for _, size := range []int64{10, -1} {
+		p := openTestPart(t, s, mine, fmt.Sprint(size), size)
+		_, err := p.Write([]byte("x"))
+		require.NoError(t, err)
+		s.mu.Lock() // as during a look
+		_, err = p.Write([]byte("y"))
+		s.mu.Unlock()
+		require.NoError(t, err)
 		require.NoError(t, p.Close())
 	}
 }

@@ -17,7 +17,7 @@ type part struct {
 	path     string
 	file     *os.File // replaced by rename where open files cannot be renamed
 	size     int64    // of the whole content; -1 when unknown
-	reserved int64    // bytes that the limits count for this part; guarded by store.mu
+	reserved int64    // bytes that the limits count for this part; written under store.mu by who uses the part, who alone reads it without
 
 	// One goroutine at a time uses a part: see stream.Store.
 	offset int64 // bytes stored

@@ -34,15 +34,12 @@ type storedFile struct {
 	open bool // a part that this process writes
 }
 
-// grow makes room so that p may have size bytes.
+// grow makes room so that p may have size bytes. It takes no lock unless more must be counted, for others may look at the disk meanwhile.
 func (s *Store) grow(p *part, size int64) error {
 	if p.size >= 0 && size > p.size {
 		return fmt.Errorf("%w: more than the %d bytes that were announced", stream.ErrTooLarge, p.size)
 	}
-	s.mu.Lock()
-	reserved := p.reserved
-	s.mu.Unlock()
-	if size <= reserved {
+	if size <= p.reserved {
 		return nil
 	}
 	return s.reserve(p, size, growBytes)
