@@ -58,6 +58,7 @@ func Cut(r io.Reader, each func(chunk Chunk, data []byte) error) error {
 // send cuts r and sends each chunk's bytes, in a buffer that goes back to buffers.
 func send(ctx context.Context, r io.Reader, cut chan<- *[]byte) error {
 	data := chunkBuffer(nil)
+	defer func() { buffers.Put(data) }() // the one behind the last chunk
 	for {
 		end, err := fill(r, data)
 		if err != nil || end == 0 {
