@@ -304,3 +304,23 @@ func TestKilled(t *testing.T) {
 	require.Regexp(t, `^sound: [^\n]*\n$`, r.stdout)
 	t.Logf("%d rounds, killed: %v; %s", *rounds, s.kills, r.stdout)
 }
+
+// A get into a pipe that nobody reads any more, which the system kills in mid-write, left the whole save in the folder of temporary files.
+func TestGetIntoAClosedPipeLeavesNothing(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	require.Zero(t, m.run("content", "put", "-", "--to", "x").code)
+	program, err := os.Executable()
+	require.NoError(t, err)
+	reader, writer, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, reader.Close())
+	defer writer.Close()
+	dir := t.TempDir()
+	get := exec.Command(program, m.args("get", "x", "-")...)
+	get.Env, get.Stdout = append(os.Environ(), asProgram+"=1", "TMPDIR="+dir), writer
+	require.ErrorContains(t, get.Run(), "broken pipe")
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}

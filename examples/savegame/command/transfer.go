@@ -276,6 +276,7 @@ func (g *getting) print(ctx context.Context) error {
 		return err
 	}
 	defer f.Close()
+	_ = os.RemoveAll(dir) // a reader that goes away has the system kill this; where an open file stays, it is removed in the end
 	_, err = io.Copy(out, f)
 	return err
 }
