@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
+	"github.com/quivernet/quiver/rpc"
 )
 
 // A put without a login ended in a panic.
@@ -294,6 +295,14 @@ func TestANameThatIsNotFoundForAWhile(t *testing.T) {
 	require.NoError(t, root.Run(t.Context(), append([]string{"savegame"}, m.args("look")...)), said)
 	require.Equal(t, 2, tries)
 	require.Contains(t, said.String(), "lookup")
+}
+
+// A server of another version was told of by a protocol's name for it, and a list of classes.
+func TestAServerOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	err := explain("host:7777", &rpc.CloseError{Code: rpc.ProtocolMismatch, Reason: "one class more"})
+	require.EqualError(t, err, "server host:7777 runs another version of savegame, and both must be the same: one class more")
+	require.Equal(t, exitFailed, exitCode(err))
 }
 
 // writerFunc is a writer that is a function.
