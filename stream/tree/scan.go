@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"syscall"
+	"time"
 	"unicode/utf8"
 
 	"github.com/quivernet/quiver/stream/cdc"
@@ -122,7 +124,7 @@ func (s *scan) entry(at located) error {
 	}
 	switch info.Mode().Type() {
 	case fs.ModeDir:
-		s.add(manifest.Entry{Path: at.entry, Kind: manifest.Dir, Mode: info.Mode().Perm(), Time: info.ModTime().UnixNano()}, at)
+		s.add(manifest.Entry{Path: at.entry, Kind: manifest.Dir, Mode: info.Mode().Perm(), Time: nanoseconds(info.ModTime())}, at)
 		return nil
 	case fs.ModeSymlink:
 		return s.link(at)
@@ -180,7 +182,7 @@ func (s *scan) file(at located) error {
 		return err
 	}
 	defer f.Close()
-	e := manifest.Entry{Path: at.entry, Kind: manifest.File, Mode: before.Mode().Perm(), Time: before.ModTime().UnixNano()}
+	e := manifest.Entry{Path: at.entry, Kind: manifest.File, Mode: before.Mode().Perm(), Time: nanoseconds(before.ModTime())}
 	err = cdc.Cut(io.LimitReader(f, before.Size()+1), func(c cdc.Chunk, data []byte) error {
 		e.Chunks = append(e.Chunks, c)
 		e.Size += int64(c.Size)
@@ -238,12 +240,12 @@ type piece struct {
 func (s *Source) open(paths []string) error {
 	top := manifest.Entry{Path: manifest.Root, Kind: manifest.Dir, Mode: 0o755}
 	for _, p := range paths {
-		at, time, err := openRoot(p)
+		at, modified, err := openRoot(p)
 		if err != nil {
 			return err
 		}
 		s.roots = append(s.roots, at)
-		top.Time = max(top.Time, time)
+		top.Time = max(top.Time, modified)
 	}
 	switch len(paths) {
 	case 0:
@@ -262,7 +264,7 @@ func (s *Source) open(paths []string) error {
 	return nil
 }
 
-func openRoot(p string) (at located, time int64, err error) {
+func openRoot(p string) (at located, modified int64, err error) {
 	p, err = absolute(p)
 	at = located{name: ".", entry: filepath.Base(p)} // a link's name, not that of what it leads to
 	if err == nil {
@@ -281,7 +283,19 @@ func openRoot(p string) (at located, time int64, err error) {
 		return at, 0, fmt.Errorf("%s is neither a file nor a folder", p)
 	}
 	at.root, err = os.OpenRoot(p)
-	return at, info.ModTime().UnixNano(), err
+	return at, nanoseconds(info.ModTime()), err
+}
+
+// nanoseconds returns a time as a manifest has it, which holds those from 1677 to 2262: the nearest one of them.
+func nanoseconds(t time.Time) int64 {
+	first, last := time.Unix(0, math.MinInt64), time.Unix(0, math.MaxInt64)
+	switch {
+	case t.Before(first):
+		t = first
+	case t.After(last):
+		t = last
+	}
+	return t.UnixNano()
 }
 
 // String names the file on this system.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -93,6 +94,16 @@ func TestScanFolder(t *testing.T) {
 	require.Equal(t, "x", string(data))
 	_, err = s.Chunk(nil, cdc.Chunk{Size: 1})
 	require.Error(t, err)
+}
+
+// A file of the year 2300 came back as one of 1901, and one of 1601, which is where the times of NTFS begin, as one of 2185.
+func TestTimesBeyondWhatAManifestHolds(t *testing.T) {
+	for year, want := range map[int]int64{1601: math.MinInt64, 2300: math.MaxInt64} {
+		require.Equal(t, want, nanoseconds(time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)), year)
+	}
+	for _, at := range []int64{math.MinInt64, -1, 0, 1, math.MaxInt64} {
+		require.Equal(t, at, nanoseconds(time.Unix(0, at)))
+	}
 }
 
 func TestScanOfOneAndOfSeveral(t *testing.T) {
