@@ -206,8 +206,10 @@ func CheckPath(p string) error {
 	switch {
 	case len(p) > MaxPath:
 		return fmt.Errorf("a path of %d bytes, the limit is %d", len(p), MaxPath)
+	case !utf8.ValidString(p):
+		return errors.New("the path is not UTF-8")
 	case p == Root, !fs.ValidPath(p):
-		return errors.New("the path is not clean and relative, in UTF-8 and with slashes")
+		return errors.New("the path is not clean and relative, with slashes")
 	case strings.ContainsRune(p, 0):
 		return errors.New("the path has a NUL")
 	}

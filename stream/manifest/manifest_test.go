@@ -117,7 +117,7 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 		"up inside":       {func(m *Manifest) { m.Entries[3].Path = "a/../x" }, "not clean"},
 		"absolute":        {func(m *Manifest) { m.Entries[5].Path = "/etc/passwd" }, "not clean"},
 		"empty element":   {func(m *Manifest) { m.Entries[3].Path = "a//z" }, "not clean"},
-		"no UTF-8":        {func(m *Manifest) { m.Entries[5].Path = "\xff" }, "not clean"},
+		"no UTF-8":        {func(m *Manifest) { m.Entries[5].Path = "\xff" }, "not UTF-8"},
 		"NUL":             {func(m *Manifest) { m.Entries[5].Path = "x\x00" }, "NUL"},
 		"long":            {func(m *Manifest) { m.Entries[5].Path = strings.Repeat("x", MaxPath+1) }, "4097 bytes"},
 		"twice":           {func(m *Manifest) { m.Entries[3].Path = "a/empty" }, "stands behind"},
