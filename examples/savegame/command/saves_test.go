@@ -303,8 +303,9 @@ func TestLeftOut(t *testing.T) {
 	require.NoError(t, os.Mkdir(m.path("folder"), 0o700))
 	m.write("folder/a", "1")
 	m.write("folder/bad\xff", "2")
-	m.fails(exitPartly, []string{"--quiet", "put", m.path("folder")}, "without 1 thing")
+	m.fails(exitPartly, []string{"--quiet", "put", m.path("folder")}, "version 1 is without 1 thing")
 	require.Contains(t, m.ok("ls"), "folder")
+	m.fails(exitPartly, []string{"put", m.path("folder")}, "version 1 is without 1 thing") // none is made
 }
 
 func TestLoginByToken(t *testing.T) {

@@ -206,7 +206,7 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 		return err
 	}
 	if p.left > 0 {
-		return fail(exitPartly, "the version is made, but without %s, as said above", english.Plural(p.left, "thing that no save can hold", "things that no save can hold"))
+		return fail(exitPartly, "version %d is without %s, as said above", stored.Version.Number, english.Plural(p.left, "thing that no save can hold", "things that no save can hold"))
 	}
 	return nil
 }
