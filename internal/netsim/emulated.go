@@ -138,12 +138,18 @@ func (e *Emulated) arrived(p []byte) (n int, from net.Addr) {
 		addr, data := cutAddr(packet)
 		return copy(p, data), addr
 	}
+	_ = e.setWake()
+	return 0, nil
+}
+
+// setWake makes the socket stop reading at the caller's deadline, or when the next packet comes through the link. The caller holds the
+// lock of in.
+func (e *Emulated) setWake() error {
 	wake := e.in.deadline
 	if at, ok := e.in.link.NextTimeout(); ok && (wake.IsZero() || at.Before(wake)) {
 		wake = at
 	}
-	_ = e.PacketConn.SetReadDeadline(wake) // under the lock, so that it replaces none that the caller sets meanwhile
-	return 0, nil
+	return e.PacketConn.SetReadDeadline(wake)
 }
 
 // arrive gives the link the n bytes that were read into the buffer.
@@ -170,7 +176,7 @@ func (e *Emulated) SetReadDeadline(t time.Time) error {
 	e.in.Lock()
 	defer e.in.Unlock()
 	e.in.deadline = t
-	return e.PacketConn.SetReadDeadline(t)
+	return e.setWake()
 }
 
 // SetDeadline implements net.PacketConn.
@@ -179,7 +185,7 @@ func (e *Emulated) SetDeadline(t time.Time) error {
 	return e.SetReadDeadline(t)
 }
 
-// Close drops the packets under way, except those that are due to leave now.
+// Close drops the packets under way.
 func (e *Emulated) Close() error {
 	e.out.Lock()
 	e.out.closed = true

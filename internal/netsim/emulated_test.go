@@ -90,6 +90,35 @@ func TestEmulatedReaderIsWoken(t *testing.T) {
 	require.ErrorIs(t, err, net.ErrClosed)
 }
 
+// signalled tells when a reader is about to wait in the socket.
+type signalled struct {
+	net.PacketConn
+	reads chan struct{}
+}
+
+func (s signalled) ReadFrom(p []byte) (int, net.Addr, error) {
+	s.reads <- struct{}{}
+	return s.PacketConn.ReadFrom(p)
+}
+
+// TestEmulatedDeadlineKeepsPackets: a deadline that is set while a packet is under way does not delay the packet.
+func TestEmulatedDeadlineKeepsPackets(t *testing.T) {
+	e, plain := sockets(t, Config{}, Config{Delay: 100 * time.Millisecond})
+	reads := make(chan struct{}, 100)
+	e.PacketConn = signalled{e.PacketConn, reads}
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := e.ReadFrom(make([]byte, 100))
+		done <- err
+	}()
+	_, err := plain.WriteTo([]byte("hello"), e.LocalAddr())
+	require.NoError(t, err)
+	<-reads
+	<-reads // the packet is in the link
+	require.NoError(t, e.SetReadDeadline(time.Now().Add(3*time.Second)))
+	require.NoError(t, <-done)
+}
+
 // TestEmulatedKeepsZones: a link-local address is none without its interface.
 func TestEmulatedKeepsZones(t *testing.T) {
 	interfaces, err := net.Interfaces()
