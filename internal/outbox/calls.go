@@ -19,7 +19,7 @@ type Calls struct {
 // Empty reports whether no call waits.
 func (c *Calls) Empty() bool { return len(c.queued) == 0 }
 
-// Add appends a call. It returns false, and does nothing, when the queue would exceed maxCalls bytes.
+// Add appends a call. It returns false, and does nothing, when the queue and the call have more than maxCalls bytes.
 func (c *Calls) Add(call []byte) bool {
 	if len(c.queued)+len(call) > maxCalls {
 		return false

@@ -37,10 +37,27 @@ func TestCallsAreBounded(t *testing.T) {
 		n++
 	}
 	require.Equal(t, 8, n)
+
+	c = Calls{}
+	require.False(t, c.Add(make([]byte, maxCalls+1)))
+	require.True(t, c.Empty())
+	require.True(t, c.Add(make([]byte, maxCalls)))
+}
+
+// TestCutIsExact: the length before a call counts, too.
+func TestCutIsExact(t *testing.T) {
+	var c Calls
+	require.True(t, c.Add([]byte("one")))
+	require.True(t, c.Add([]byte("two")))
+	require.Empty(t, c.Cut(nil, 3))
+	require.Equal(t, "\x03one", string(c.Cut(nil, 7)))
+	require.Equal(t, "\x03two", string(c.Cut(nil, 4)))
 }
 
 func TestRoom(t *testing.T) {
 	var r Room
+	r.Adapt(0)
+	require.Equal(t, 2*minRoom, r.Bytes())
 	for range 10 {
 		r.Adapt(0)
 	}

@@ -62,6 +62,7 @@ func TestRingShrinks(t *testing.T) {
 		r.Oldest = r.Next - uint64(c.left)
 		r.Shrink(4)
 		require.Equal(t, c.places, r.Cap(), "%d left", c.left)
+		require.Zero(t, testing.AllocsPerRun(1, func() { r.Shrink(4) }))
 		for n := r.Oldest; n < r.Next; n++ {
 			require.Equal(t, n, *r.At(n))
 		}

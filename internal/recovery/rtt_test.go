@@ -81,3 +81,21 @@ func TestMinIsOfNow(t *testing.T) {
 	require.Equal(t, 60*time.Millisecond, r.Min, "nothing was measured in 10 s")
 	require.Equal(t, 6*time.Millisecond, r.Least)
 }
+
+// TestRecent: a batch is full with 8 samples, but not within a round trip.
+func TestRecent(t *testing.T) {
+	var r RTT
+	for i := range time.Duration(recentSamples) {
+		require.Zero(t, r.Rounds)
+		r.Update(i*20*ms, 100*ms+i*ms, 0)
+	}
+	require.Equal(t, 1, r.Rounds)
+	require.Equal(t, 100*ms, r.Recent)
+	r.Assume(100*ms, 0)
+	for i := range time.Duration(recentSamples) + 12 {
+		r.Update(i*5*ms, 100*ms, 0)
+		require.Zero(t, r.Rounds, "sample %d", i)
+	}
+	r.Update(100*ms, 100*ms, 0)
+	require.Equal(t, 1, r.Rounds)
+}
