@@ -480,3 +480,20 @@ func TestPiecesOfALargeWhole(t *testing.T) {
 	require.LessOrEqual(t, cap(*s.held), 2*most)
 	require.NoError(t, s.end())
 }
+
+// Send has returned once its source has ended: what the caller's function reads may be gone.
+func TestAnEndedSourceMakesNoPiece(t *testing.T) {
+	s := &source{Talk: &Talk{MaxPiece: most}, ctx: t.Context(), lacks: []int{1, 2}, appendPiece: appendPiece}
+	p := make([]byte, 5)
+	n, err := s.Read(p)
+	require.NoError(t, err)
+	require.Equal(t, 5, n)
+	require.NoError(t, s.end())
+	s.appendPiece = func(buffer []byte, _ int) ([]byte, error) {
+		t.Error("called after the end")
+		return buffer, nil
+	}
+	n, err = s.Read(p)
+	require.Zero(t, n)
+	require.Equal(t, io.EOF, err)
+}
