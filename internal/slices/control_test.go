@@ -129,6 +129,30 @@ func TestSpuriousLossIsLearntThoughTheSliceHasLeftAgain(t *testing.T) {
 	require.NotEmpty(t, c.leave())
 }
 
+// TestLossThatIsRepairedIsNotSpurious: a round trip after the slice has left again its ack tells of that sending.
+func TestLossThatIsRepairedIsNotSpurious(t *testing.T) {
+	c := newConversation(t)
+	for id := range uint16(2) {
+		c.give(9)
+		require.Len(t, c.leave(), 9)
+		c.pass(40 * time.Millisecond)
+		c.ack(id, 9, 1, 2, 3, 4)
+		require.Equal(t, [][2]int{{int(id), 0}}, c.leave(), "three later ones are there")
+		c.pass(40 * time.Millisecond)
+		c.ack(id, 9, 0, 1, 2, 3, 4, 5, 6, 7, 8)
+		require.EqualValues(t, id+1, c.Lost())
+	}
+}
+
+func TestFlightForgetsWhatHasLanded(t *testing.T) {
+	var f flight
+	for range 10 * firstSendings {
+		f.land(f.At(f.launch(sending{size: Datagram})), landed)
+	}
+	require.Equal(t, firstSendings, f.Cap())
+	require.Zero(t, f.bytes)
+}
+
 func TestProbesGoOnThroughAnOutage(t *testing.T) {
 	c := newConversation(t)
 	c.give(9)

@@ -188,7 +188,7 @@ func (in *inbox) giveBack(whole [][]byte) {
 
 // discard forgets all, and charges nobody for it.
 func (in *inbox) discard() {
-	in.memory = chunkMemory{account: in.memory.account}
+	in.memory.receiver, in.memory.places, in.memory.spares = nil, 0, nil // the account is not written: Release may read it
 	in.acks = ackTimer{pace: in.acks.pace}
 	in.restorer = restorer{restored: in.restorer.restored}
 	in.messages, in.open = nil, 0

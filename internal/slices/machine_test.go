@@ -12,6 +12,7 @@ import (
 
 	"github.com/quivernet/quiver/chunk"
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/recovery"
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
@@ -437,4 +438,57 @@ func FuzzMachine(f *testing.F) {
 			require.GreaterOrEqual(t, m.out.unsent, 0)
 		}
 	})
+}
+
+func TestSlicesWithoutMemoryAreRefused(t *testing.T) {
+	m := New(protocol, full{newRoom(1 << 20)})
+	s := chunk.Slice{Count: 1, Data: []byte{1}}
+	require.NoError(t, m.Receive(netsim.Epoch, config.AppendSlice([]byte{protocol}, s)))
+	require.EqualValues(t, 1, m.Stats().Refused)
+	require.False(t, m.Wake())
+	require.Empty(t, m.Take())
+}
+
+// TestReleaseWhileAllIsDiscarded: the race detector sees it if Release reads what Discard writes.
+func TestReleaseWhileAllIsDiscarded(t *testing.T) {
+	m := New(protocol, newRoom(1<<20))
+	s := chunk.Slice{Count: 1, Data: []byte{1}}
+	require.NoError(t, m.Receive(netsim.Epoch, config.AppendSlice([]byte{protocol}, s)))
+	whole := m.Take()
+	require.Len(t, whole, 1)
+	released := make(chan struct{})
+	go func() {
+		defer close(released)
+		m.Release(whole[0])
+	}()
+	m.Discard()
+	<-released
+	require.NotNil(t, m.in.memory.account)
+}
+
+// TestAcksLeaveAgain: the ack of a slice that came leaves again when it was lost, and on another path without fates.
+func TestAcksLeaveAgain(t *testing.T) {
+	m := New(protocol, newRoom(1<<20))
+	now := netsim.Epoch
+	require.NoError(t, m.Receive(now, config.AppendSlice([]byte{protocol}, chunk.Slice{Count: 1, Data: []byte{1}})))
+	_, number, ok := m.AppendPacket(now, nil, Datagram)
+	require.True(t, ok)
+	_, _, ok = m.AppendPacket(now, nil, Datagram)
+	require.False(t, ok)
+
+	m.Unsent(number)
+	_, again, ok := m.AppendPacket(now, nil, Datagram)
+	require.True(t, ok)
+	require.Equal(t, number, again)
+
+	m.SetPath(now, recovery.Path{Epoch: 1})
+	_, again, ok = m.AppendPacket(now, nil, Datagram)
+	require.True(t, ok)
+	require.Equal(t, number, again)
+
+	m.Discard()
+	m.Unsent(number)
+	m.SetPath(now, recovery.Path{Epoch: 2})
+	_, _, ok = m.AppendPacket(now, nil, Datagram)
+	require.False(t, ok)
 }
