@@ -144,6 +144,26 @@ func TestLossThatIsRepairedIsNotSpurious(t *testing.T) {
 	}
 }
 
+// TestHeldSlicesWait: the rounds in which the connection's rate holds slices back do not end the start of the gate.
+func TestHeldSlicesWait(t *testing.T) {
+	c := newConversation(t)
+	const window = 1 << 20
+	c.SetWindow(window)
+	c.give(20)
+	var there []int
+	for i := range 10 {
+		c.Hold(false, true)
+		require.Empty(t, c.leave())
+		c.Hold(false, false)
+		_, _, ok := c.AppendPacket(c.now, nil, Datagram)
+		require.True(t, ok)
+		c.pass(40 * time.Millisecond)
+		there = append(there, i)
+		c.ack(0, 20, there...)
+	}
+	require.InDelta(t, window/0.04, c.control.gate.Estimate(), 1)
+}
+
 func TestFlightForgetsWhatHasLanded(t *testing.T) {
 	var f flight
 	for range 10 * firstSendings {

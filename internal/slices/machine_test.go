@@ -222,7 +222,7 @@ func TestAcksOfWhatNeverLeft(t *testing.T) {
 func TestMalformedSlicesAreDroppedAndCounted(t *testing.T) {
 	m, now := New(protocol, newRoom(1<<20)), netsim.Epoch
 	good := config.AppendSlice([]byte{protocol}, chunk.Slice{ChunkID: 0, Index: 0, Count: 1, Data: []byte("whole")})
-	bad := [][]byte{{protocol}, good[:len(good)-1], append(bytes.Clone(good), 0), bytes.Repeat([]byte{protocol}, 60)}
+	bad := [][]byte{{}, {protocol}, good[:len(good)-1], append(bytes.Clone(good), 0), bytes.Repeat([]byte{protocol}, 60)}
 	for i := range good[1:] {
 		flipped := bytes.Clone(good)
 		flipped[1+i] ^= 4
