@@ -7,9 +7,9 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// maxPooledBytes is the largest message after which an encoder goes back to its pool, so that the pool does not keep buffers of rare
-// large messages: the default maximum of a message (bunch.MaxBunchBytes).
-const maxPooledBytes = 64 << 10
+// maxPooledBytes is the largest buffer that goes back to the pool with its encoder, so that the pool does not keep those of rare large
+// messages. It is twice the default maximum of a message (bunch.MaxBunchBytes): append makes more room than a message needs.
+const maxPooledBytes = 128 << 10
 
 // Encoder writes a message into a buffer that it keeps for the next one.
 type Encoder struct {
@@ -30,7 +30,7 @@ func NewEncoder() *Encoder { return encoders.Get().(*Encoder) }
 
 // Release ends the use of e and its buffer.
 func (e *Encoder) Release() {
-	if cap(e.Buf) > 2*maxPooledBytes || len(e.Buf) > maxPooledBytes {
+	if cap(e.Buf) > maxPooledBytes {
 		return
 	}
 	e.Buf = e.Buf[:0]
