@@ -53,8 +53,11 @@ type Stats struct {
 	RepairSlices, SlicesRestored uint64 // repair slices sent; slices that this end restored from those that came
 	SlicesRefused                uint64 // dropped on arrival: no room, or malformed
 	Late                         uint64 // parts and messages that were dropped because their transfer had ended
-	Evicted                      uint64 // incoming transfers that ended with ErrRejected, for they were stuck and others needed their memory
-	Unstored                     uint64 // incoming transfers with a key that go on without the Store, which was full or busy, or has a blob that an array's key names; they cannot be resumed
+	// Evicted counts incoming transfers that were stuck while others needed their memory. They ended with ErrRejected.
+	Evicted uint64
+	// Unstored counts incoming transfers with a key that the Store does not keep: it was full or busy, or it keeps a blob under the key of an
+	// array. They go on, but they cannot be resumed.
+	Unstored uint64
 }
 
 // String formats the numbers as a table of at most 100 columns, which fits below that of rpc.Stats.

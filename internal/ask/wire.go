@@ -74,7 +74,7 @@ func AppendError(b []byte, number uint64, v Verdict, code uint32, text string) [
 	return append(b, Cut(text)...)
 }
 
-// Cut shortens a text to MaxText bytes without splitting a character.
+// Cut shortens a text to MaxText bytes without splitting a character, and leaves out bytes that are not UTF-8.
 func Cut(text string) string {
 	if len(text) > MaxText {
 		text = text[:MaxText]
