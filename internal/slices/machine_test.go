@@ -492,3 +492,35 @@ func TestAcksLeaveAgain(t *testing.T) {
 	_, _, ok = m.AppendPacket(now, nil, Datagram)
 	require.False(t, ok)
 }
+
+// TestFatedPathHasNoTimersOfControl: the carrier tells what becomes of slices in flight.
+func TestFatedPathHasNoTimersOfControl(t *testing.T) {
+	m, now := New(protocol, newRoom(1<<20)), netsim.Epoch
+	m.SetPath(now, recovery.Path{Epoch: 1, Fates: true, RTT: 100 * time.Millisecond})
+	now = now.Add(time.Minute)
+	require.NoError(t, m.Advance(now))
+	require.NoError(t, m.Send(content(Size), memory{}))
+	_, _, ok := m.AppendPacket(now, nil, Datagram)
+	require.True(t, ok)
+	_, ok = m.NextTimeout()
+	require.False(t, ok)
+}
+
+// TestMovedAcksAndRoundTrips: a path without fates has its own pace of acks, and its round trip is unknown until a slice or Assume tells it.
+func TestMovedAcksAndRoundTrips(t *testing.T) {
+	m, now := New(protocol, newRoom(1<<20)), netsim.Epoch
+	require.True(t, m.Unmeasured())
+	for epoch, path := range []recovery.Path{{Fates: true}, {}} {
+		path.Epoch = uint32(epoch + 1)
+		m.Changed()
+		m.SetPath(now, path)
+		require.True(t, m.Changed(), "a packet may leave")
+		require.Equal(t, !path.Fates, m.Unmeasured())
+	}
+	require.NoError(t, m.Receive(now, config.AppendSlice([]byte{protocol}, chunk.Slice{Count: 2, Data: content(Size)})))
+	at, ok := m.NextTimeout()
+	require.True(t, ok)
+	require.Equal(t, now.Add(ackDelay), at)
+	m.Assume(100*time.Millisecond, time.Millisecond)
+	require.False(t, m.Unmeasured())
+}
