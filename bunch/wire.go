@@ -150,7 +150,7 @@ func parseAcks(b []byte, h *packetHeader) (rest []byte, err error) {
 			return nil, errTruncated
 		}
 		if v == 0 || v >= 1<<32 {
-			return nil, errors.New("ack run of no packets")
+			return nil, errors.New("ack run of no packets, or of 2^32 and more")
 		}
 		h.runs[i], b = v, b[n:]
 	}

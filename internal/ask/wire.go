@@ -55,7 +55,7 @@ func ReadQuestion(b []byte) (number uint64, cancel bool, argument []byte, err er
 	head, n := binary.Uvarint(b)
 	number, cancel = head>>1, head&1 == 1
 	switch {
-	case n <= 0 || number == 0:
+	case number == 0: // also where there is none
 		return 0, false, nil, fmt.Errorf("question of %d bytes without a number", len(b))
 	case cancel && len(b) > n:
 		return 0, false, nil, fmt.Errorf("cancel of question %d: %d bytes left over", number, len(b)-n)

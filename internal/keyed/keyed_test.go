@@ -82,6 +82,7 @@ func TestListSetAtAClient(t *testing.T) {
 	client.requireBook(t, 10, 91)
 	client.requireBook(t, 7, 70)
 	require.Equal(t, 4, client.Len())
+	client.requireSound(t)
 }
 
 // What a client sets in its copy stays when the server says that an item of the same number is gone, or tells all that it has.
@@ -123,6 +124,62 @@ func TestListSetAtAClientIsNoLateItem(t *testing.T) {
 	require.True(t, server.Delete(7))
 	server.tell(t, client, 2)
 	require.Zero(t, client.Len())
+}
+
+// TestLateItemStaysGone: an item that comes behind the one that took its key is gone, also when that one is gone, too.
+func TestLateItemStaysGone(t *testing.T) {
+	server, client := newShelf(t), newShelf(t)
+	require.True(t, server.Set(7, 70))
+	_, err := server.source.TakeChanged()
+	require.NoError(t, err)
+	late := server.source.AppendItem(nil, 1)
+	require.True(t, server.Delete(7))
+	require.True(t, server.Set(7, 71))
+	server.sent = 2
+	server.tell(t, client, 2)
+	require.NoError(t, client.copy.Read(late, 1, true))
+	client.requireBook(t, 7, 71)
+	require.True(t, server.Delete(7))
+	server.tell(t, client, 2)
+	require.NoError(t, client.copy.Read(late, 2, true))
+	require.Zero(t, client.Len())
+
+	t.Log("# what no packet can bring back any more is forgotten")
+	require.NotEmpty(t, client.copy.gone)
+	require.NoError(t, client.copy.Read(nil, server.sent+packetsBack+1, true))
+	require.Empty(t, client.copy.gone)
+	require.Empty(t, client.copy.graves)
+}
+
+// TestCensus removes the items of its range that it leaves out, from its first number to its last.
+func TestCensus(t *testing.T) {
+	server, client := newShelf(t), newShelf(t)
+	for key := range 6 {
+		require.True(t, server.Set(key, 10*key)) // number key+1
+	}
+	server.tell(t, client, 1, 2, 3, 4, 5, 6)
+	require.NoError(t, client.copy.Read(appendCensus(nil, 2, 5, []uint32{3, 4}), server.sent, true))
+	require.Equal(t, 6, client.Len(), "it came with the items")
+	require.NoError(t, client.copy.Read(appendCensus(nil, 2, 5, []uint32{3, 4}), server.sent+1, true))
+	require.Equal(t, map[int]int{0: 0, 2: 20, 3: 30, 5: 50}, maps.Collect(client.All()))
+}
+
+// TestAddAll: who lacks all gets the items that there are, and drops the others.
+func TestAddAll(t *testing.T) {
+	server, client := newShelf(t), newShelf(t)
+	for key := range 3 {
+		require.True(t, server.Set(key, 10*key))
+	}
+	server.tell(t, client, 1, 2, 3)
+	server.Delete(1)
+	var lacking Lacking
+	lacking.AddAll(&server.source, true)
+	b, _ := lacking.Take(nil, nil, &server.source, 1000)
+	require.True(t, lacking.Empty())
+	for _, reader := range []*shelf{client, newShelf(t)} {
+		require.NoError(t, reader.copy.Read(b, server.sent+1, true))
+		require.Equal(t, map[int]int{0: 0, 2: 20}, maps.Collect(reader.All()))
+	}
 }
 
 // A full list of which much changes has, at a client for a while, what is gone beside what is new.
@@ -281,6 +338,8 @@ func TestHostileCensusIsReadNoFurther(t *testing.T) {
 
 func TestCompileRefuses(t *testing.T) {
 	_, err := Compile[float32, int](nil)
+	require.ErrorContains(t, err, "has floats in it")
+	_, err = Compile[struct{ At [2]struct{ X float64 } }, int](nil)
 	require.ErrorContains(t, err, "has floats in it")
 	_, err = Compile[int, struct {
 		Text string `quiver:"max=1000"`

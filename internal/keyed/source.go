@@ -64,7 +64,7 @@ func (s *Source[K, V]) TakeChanged() (numbers []uint32, err error) {
 func (s *Source[K, V]) encodeItem(item *item[K, V]) (changed bool, err error) {
 	mask, err := item.shadow.Update(s.plan, reflect.ValueOf(&item.pair).Elem())
 	if err != nil {
-		return mask != 0, fmt.Errorf("item %v: %w", item.pair.Key, err)
+		return false, fmt.Errorf("item %v: %w", item.pair.Key, err)
 	}
 	changed, item.encoded = mask != 0 || !item.encoded, true
 	return changed, nil

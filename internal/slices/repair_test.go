@@ -107,6 +107,34 @@ func TestRepairsLeaveOnce(t *testing.T) {
 	require.Empty(t, repairsOf(t, &r, &o, 0.05), "nothing of it has left")
 }
 
+// TestNoRepairsOfWideChunks: a peer takes no repair slice of a chunk of more than maxRepaired slices.
+func TestNoRepairsOfWideChunks(t *testing.T) {
+	var o outbox
+	var r repairs
+	slicesOf(t, &o, content((maxRepaired+1)*Size))
+	require.Empty(t, repairsOf(t, &r, &o, 0.05))
+	slicesOf(t, &o, content(maxRepaired*Size))
+	require.NotEmpty(t, repairsOf(t, &r, &o, 0.05))
+}
+
+// TestNoRepairsOfAckedChunks: what is left of a chunk's repair slices does not leave once the chunk is acked.
+func TestNoRepairsOfAckedChunks(t *testing.T) {
+	var o outbox
+	var r repairs
+	a := chunk.Ack{Count: len(slicesOf(t, &o, content(partBytes)))}
+	first, ok := r.take(&o, 0.3)
+	require.True(t, ok)
+	require.Greater(t, first.total, 1)
+	require.NoError(t, o.send(content(100), memory{}))
+	for i := range a.Count {
+		a.Acked.Set(i)
+	}
+	c, fresh := o.news(&a)
+	o.acknowledge(netsim.Epoch, c, &fresh)
+	_, ok = r.take(&o, 0.3)
+	require.False(t, ok, "nothing of the second chunk has left")
+}
+
 // TestRestorerIsBounded gives a restorer repair slices of a chunk that never comes.
 func TestRestorerIsBounded(t *testing.T) {
 	box := newMendBox(10 * Size)

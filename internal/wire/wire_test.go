@@ -28,6 +28,9 @@ func TestFields(t *testing.T) {
 	require.Empty(t, r.Bytes(0))
 	require.EqualValues(t, 9, r.Byte())
 	require.NoError(t, r.End())
+
+	r = Reader{Left: []byte{2, 1, 2, 3, 4}}
+	require.Equal(t, 2, r.Count(2, 2), "there is just room for two")
 }
 
 func TestFailures(t *testing.T) {

@@ -17,7 +17,7 @@ type Peer struct {
 	visit     uint64           // number of states that the peer was in before this one
 	kind      string           // kind of the quota that was reached last
 	cause     string           // which quota led into the state, or into that from which it escalated
-	tolerated int64            // the second from which the time of handlers counts, after the last tolerated join
+	tolerated int64            // before this second the time of handlers does not count, since the peer has just joined
 
 	frame   uint64 // number of the frame that inFrame counts
 	inFrame Load
@@ -31,7 +31,7 @@ type Peer struct {
 	beganFrame uint64 // and the frame
 	fresh      record // load of the current second
 	blocked    bool   // a call was blocked in the current second
-	busy       int64  // number of seconds in which the peer went on
+	busy       int64  // how many seconds goOn has counted
 
 	methods []*Method
 	report  *Report // a change that Report has not returned yet
