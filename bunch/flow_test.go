@@ -36,6 +36,13 @@ func TestFlowCounts(t *testing.T) {
 	f.sent = 512<<10 - 100
 	require.True(t, f.allows(100, Normal))
 	require.False(t, f.allows(101, Normal))
+
+	t.Log("# bulk leaves playLimit to play; what was charged already may leave in any case")
+	require.False(t, f.allows(1, Bulk))
+	require.True(t, f.allows(0, Bulk))
+	f.sent = 512<<10 - playLimit - 1
+	require.True(t, f.allows(1, Bulk))
+	require.False(t, f.allows(2, Bulk))
 }
 
 // TestAccountsAgree sends thousands of messages of all kinds both ways over a bad path.
