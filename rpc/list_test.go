@@ -40,3 +40,51 @@ func TestMissedBeforeAnItemIsDue(t *testing.T) {
 		require.Equal(t, 2, theirs.books.Len())
 	})
 }
+
+// squad has a list of actors.
+type squad struct {
+	members List[int, Ref]
+	told    []ListChange[int, Ref]
+}
+
+// TestListNamesAnActorThatOpensLater: OnList runs again for the items that name an actor when it opens at the client, and when it ends.
+func TestListNamesAnActorThatOpensLater(t *testing.T) {
+	class := NewClass("Squad")
+	members := NewList[int, Ref](class, "Members")
+	bind := func(w *World) *Binding[*squad] {
+		b := Bind(w, class, func(*Actor) *squad { return &squad{} })
+		ReplicateList(b, members, func(s *squad) *List[int, Ref] { return &s.members })
+		OnList(b, members, func(s *squad, c ListChange[int, Ref]) { s.told = append(s.told, c) })
+		return b
+	}
+	inNet(t, 0, Config{}, func(n *network) {
+		squads := bind(n.server.World)
+		client := newTestWorld(t, Config{})
+		copies := bind(client.World)
+		_, err := n.connect(client)
+		require.NoError(t, err)
+		n.tick(10)
+		conn := n.server.World.announced[0]
+		first, s, err := Spawn(squads, nil, nil)
+		require.NoError(t, err)
+		second, _, err := Spawn(squads, nil, nil)
+		require.NoError(t, err)
+		require.NoError(t, first.OpenTo(conn))
+		require.NoError(t, s.members.Set(7, second.Ref()))
+		require.NoError(t, s.members.Set(8, 0))
+		n.tick(20)
+		theirs, ok := copies.At(first.Ref())
+		require.True(t, ok)
+		require.Len(t, theirs.told, 2)
+
+		moved := []ListChange[int, Ref]{{Key: 7, Value: second.Ref()}}
+		theirs.told = nil
+		require.NoError(t, second.OpenTo(conn))
+		n.tick(20)
+		require.Equal(t, moved, theirs.told)
+		theirs.told = nil
+		second.CloseTo(conn)
+		n.tick(20)
+		require.Equal(t, moved, theirs.told)
+	})
+}
