@@ -177,6 +177,13 @@ func TestTrickleInAnothersQueue(t *testing.T) {
 	require.True(t, g.steady)
 	trickle(&g)
 	require.InDelta(t, 100_000, g.rate.value, 1)
+
+	t.Log("# more than a trickle may have built the queue itself")
+	g = gateTest{}
+	g.round(100, 100*ms)
+	g.Limited(100)
+	g.round(10_000, 200*ms)
+	require.True(t, g.steady)
 }
 
 func TestRandomLossLeavesTheRate(t *testing.T) {

@@ -60,3 +60,14 @@ func TestLossesWaitForTheLate(t *testing.T) {
 	require.Equal(t, 135*ms, delay(20*s, 40*ms))
 	require.Equal(t, 80*ms, delay(40*s, 40*ms), "it is forgotten, but not that packets overtake each other")
 }
+
+// TestLongestIsOfLately: a duration counts for lateLife at least, and at most for twice that.
+func TestLongestIsOfLately(t *testing.T) {
+	var l longest
+	l.add(0, 100*ms)
+	l.add(lateLife+time.Second, 50*ms)
+	require.Equal(t, 100*ms, l.value(2*lateLife))
+	require.Equal(t, 50*ms, l.value(2*lateLife+2*time.Second))
+	require.Equal(t, 50*ms, l.value(3*lateLife))
+	require.Zero(t, l.value(3*lateLife+3*time.Second))
+}

@@ -8,30 +8,54 @@ import (
 )
 
 // delivers counts and samples a packet that left at sent and arrived by now.
-func (r *rate) delivers(now, sent time.Duration, m *Mark, size int, shortest time.Duration) {
-	r.count(m, size)
-	r.deliveredAt = now
-	r.sample(now, sent, m, shortest, false)
+func (g *Gate) delivers(now, sent time.Duration, m *Mark, size int, shortest time.Duration) {
+	g.Acked(now, m, size)
+	g.rate.sample(now, sent, m, shortest, false)
 }
 
-// TestRateBeginsAtTheLastSample: a sample begins where the packet left that was sampled before it.
+// TestRateBeginsAtTheLastSample: a sample begins where the packet left that was sampled before it, and where the last one arrived.
 func TestRateBeginsAtTheLastSample(t *testing.T) {
-	var r rate
-	first := r.mark(0, 0)
-	second := r.mark(100*ms, 1000)
-	r.delivers(100*ms, 0, &first, 1000, 0)
-	r.delivers(200*ms, 100*ms, &second, 1000, 0)
-	third := r.mark(200*ms, 1000)
-	r.delivers(300*ms, 200*ms, &third, 4000, 0)
-	require.InDelta(t, 40_000, r.value, 1, "4,000 bytes in 100 ms")
+	var g Gate
+	first := g.Sent(0, 0)
+	second := g.Sent(100*ms, 1000)
+	g.delivers(100*ms, 0, &first, 1000, 0)
+	g.delivers(200*ms, 100*ms, &second, 1000, 0)
+	third := g.Sent(200*ms, 1000)
+	g.delivers(300*ms, 200*ms, &third, 4000, 0)
+	require.InDelta(t, 40_000, g.rate.value, 1, "4,000 bytes in 100 ms")
 }
 
 func TestShortSamplesDoNotCount(t *testing.T) {
-	var r rate
-	m := r.mark(0, 0)
-	r.delivers(49*ms, 0, &m, 1000, 50*ms)
-	require.Zero(t, r.value)
-	m = r.mark(100*ms, 0)
-	r.delivers(150*ms, 100*ms, &m, 1000, 50*ms)
-	require.InDelta(t, 20_000, r.value, 1)
+	var g Gate
+	m := g.Sent(0, 0)
+	g.delivers(49*ms, 0, &m, 1000, 50*ms)
+	require.Zero(t, g.rate.value)
+	m = g.Sent(100*ms, 0)
+	g.delivers(150*ms, 100*ms, &m, 1000, 50*ms)
+	require.InDelta(t, 20_000, g.rate.value, 1)
+}
+
+// TestRoundEndsOnce: a round ends with the ack of a packet that left after the last round had ended.
+func TestRoundEndsOnce(t *testing.T) {
+	var g Gate
+	first, second := g.Sent(0, 0), g.Sent(0, 1000)
+	g.Acked(100*ms, &first, 1000)
+	require.True(t, g.rate.roundOver(&first))
+	third := g.Sent(100*ms, 1000)
+	g.Acked(100*ms, &second, 1000)
+	require.False(t, g.rate.roundOver(&second))
+	g.Acked(200*ms, &third, 1000)
+	require.True(t, g.rate.roundOver(&third))
+}
+
+// TestLimitedUntilItArrived: what leaves once all has arrived that was in flight when the owner had no more is not limited.
+func TestLimitedUntilItArrived(t *testing.T) {
+	var g Gate
+	first := g.Sent(0, 0)
+	g.Limited(1000)
+	second := g.Sent(50*ms, 1000)
+	require.True(t, second.limited)
+	g.Acked(100*ms, &first, 1000)
+	third := g.Sent(100*ms, 1000)
+	require.False(t, third.limited)
 }
