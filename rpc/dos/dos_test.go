@@ -184,6 +184,22 @@ func TestAutoEscalation(t *testing.T) {
 	require.Equal(t, "Burst Kick", s.log[len(s.log)-1])
 }
 
+// TestAutoEscalationByFrames: a client also goes on when one frame of each second reaches the quota of a frame.
+func TestAutoEscalationByFrames(t *testing.T) {
+	profile := plain()
+	profile.States[1].AutoEscalate = 3 * time.Second
+	profile.States[2].Period, profile.States[3].Period = Load{Calls: 1000}, Load{Calls: 2000}
+	s := newScene(t, profile)
+	p := s.d.Join("")
+	for range 4 { // the first leads into the state
+		s.calls(p, "A.B", 10)
+		require.Equal(t, "Hitch", p.State())
+		s.frame(time.Second)
+	}
+	s.calls(p, "A.B", 1)
+	require.Equal(t, "Burst", p.State())
+}
+
 // TestLongRestIsNoLongState: a client that calls nothing for longer than the history has not earned its state in each second.
 func TestLongRestIsNoLongState(t *testing.T) {
 	profile := plain()
