@@ -73,11 +73,7 @@ func (r *Reader) Uint32() uint32 { return r.Bits(32) }
 
 // Align skips to the next byte boundary, if any; ErrPadding when a bit skipped is not zero.
 func (r *Reader) Align() {
-	n := -r.pos & 7
-	if r.err != nil || n == 0 {
-		return
-	}
-	if r.Bits(n) != 0 {
+	if n := -r.pos & 7; n > 0 && r.Bits(n) != 0 {
 		r.fail(ErrPadding)
 	}
 }
