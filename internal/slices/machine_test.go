@@ -524,3 +524,23 @@ func TestMovedAcksAndRoundTrips(t *testing.T) {
 	m.Assume(100*time.Millisecond, time.Millisecond)
 	require.False(t, m.Unmeasured())
 }
+
+// TestWatchWakesOnce: the owner of a machine that takes messages is woken once; how much may wait on a path with fates is what it carries in time.
+func TestWatchWakesOnce(t *testing.T) {
+	m := New(protocol, newRoom(1<<20))
+	m.SetPath(netsim.Epoch, recovery.Path{Epoch: 1, Fates: true, Rate: 1e6})
+	require.NoError(t, m.Send(content(80_000), memory{}))
+	require.True(t, m.Open(100*time.Millisecond))
+	require.False(t, m.Open(10*time.Millisecond))
+
+	m.Watch(10 * time.Millisecond)
+	require.False(t, m.Wake())
+	for !m.Open(10 * time.Millisecond) {
+		_, _, ok := m.AppendPacket(netsim.Epoch, nil, Datagram)
+		require.True(t, ok)
+	}
+	require.True(t, m.Wake())
+	_, _, ok := m.AppendPacket(netsim.Epoch, nil, Datagram)
+	require.True(t, ok)
+	require.False(t, m.Wake())
+}
