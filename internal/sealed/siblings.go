@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// leastPart is the least part of all that compete that must share a queue: an uplink that is full stands before all of them. Of 64 homes that all have
-// the same link some see the same by chance.
+// leastPart is the least part of all that compete that must share a queue: an uplink that is full stands before all of them. Of 64 homes that have
+// links alike some see the same by chance.
 const leastPart = 1. / 3
 
 // Siblings are the sessions of one owner, which may share an uplink. It is safe for concurrent use.

@@ -22,6 +22,9 @@ const (
 	// waitingFolder holds objects until they are flushed. What is in it when a store is opened is a dead process's.
 	waitingFolder = "waiting"
 	lockFile      = "lock"
+	// formatPrefix and version are the name of an empty folder, which is made in one step. A program that writes packs which this one would take for
+	// damaged, and check --repair delete, has another version.
+	formatPrefix, version = "format ", "1"
 )
 
 // Folder is a [Store] in a folder of this machine.
@@ -65,7 +68,10 @@ func Open(dir string) (*Folder, error) {
 // OpenOn opens a store on a file system that nobody else uses.
 func OpenOn(files Files) (*Folder, error) {
 	f := &Folder{catalog: catalog{files: files, folders: make(map[string]map[string]*pack)}, changing: make(chan struct{}, 1)}
-	for _, dir := range []string{objectsFolder, waitingFolder} {
+	if err := f.checkFormat(); err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{objectsFolder, waitingFolder, formatPrefix + version} {
 		if err := f.mkdirAll(dir); err != nil {
 			return nil, err
 		}
@@ -81,6 +87,17 @@ func OpenOn(files Files) (*Folder, error) {
 	}
 	f.queue.build = f.build
 	return f, f.read(".")
+}
+
+// checkFormat refuses a store of another format.
+func (f *Folder) checkFormat() error {
+	entries, err := f.files.ReadDir(".")
+	for _, e := range entries {
+		if v, ok := strings.CutPrefix(e.Name(), formatPrefix); ok && v != version {
+			return fmt.Errorf("it has format %s, of a newer program; this one knows format %s", v, version)
+		}
+	}
+	return err
 }
 
 // read flushes a folder and all in it, as the process before may have died between a rename and its flush, and notes what objects there are.

@@ -29,6 +29,23 @@ func TestFolderHasOneOwner(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
+// TestStoreOfAnotherFormat: what a newer program has written is refused, and not taken for damaged.
+func TestStoreOfAnotherFormat(t *testing.T) {
+	dir := t.TempDir()
+	s, err := store.Open(dir)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.DirExists(t, filepath.Join(dir, "format 1"))
+	require.NoError(t, os.Remove(filepath.Join(dir, "format 1"))) // older programs made none
+	s, err = store.Open(dir)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.NoError(t, os.Rename(filepath.Join(dir, "format 1"), filepath.Join(dir, "format 2")))
+	_, err = store.Open(dir)
+	require.ErrorContains(t, err, dir+": it has format 2, of a newer program; this one knows format 1")
+	require.NoDirExists(t, filepath.Join(dir, "format 1"))
+}
+
 func TestFolderSaysWhatRoomThereIs(t *testing.T) {
 	files := storetest.NewForgetful(testkit.Rand(t))
 	s, err := store.OpenOn(files)
