@@ -604,6 +604,29 @@ func play() (rows []Row) {
 			return []Figure{atMost("p99 above the unloaded, ms", (Percentile(r.Flows[0].Delays, 0.99)-25*milli).Seconds()*1e3, 25)}
 		}})
 	}
+	return append(append(rows, playBesideAServer()...), playInTransfers()...)
+}
+
+// playBesideAServer is play of somebody else beside downloads of one server, which find out together that the queue is theirs.
+func playBesideAServer() (rows []Row) {
+	for _, q := range []float64{1, 4} {
+		for _, n := range []int{8, 16} {
+			s := Path(20e6, 50*milli, 0, q).With(1, Flow{Kind: Play}, 0).With(n, Flow{Kind: Ours, Begin: second}, 200*milli)
+			s = named(s, "play beside %d of one server, queue %.3g products", n, q)
+			s.OneServer, s.For = true, 40*second
+			rows = append(rows, Row{Family: "play", Scene: s, Judge: func(r Result) []Figure {
+				delays := r.Flows[0].Delays
+				wait := Percentile(delays[len(delays)/2:], 0.5) - r.Scene.RTT()/2
+				return []Figure{atMost("median wait of the second half, ms", wait.Seconds()*1e3, 25),
+					atLeast("Jain", Jain(r.Rates(Ours, 20*second, 40*second)), 0.9), atLeast("used", r.Share(Ours, 20*second, 40*second)*maxPacketWire, 0.9)}
+			}})
+		}
+	}
+	return rows
+}
+
+// playInTransfers is play that shares its connection with a transfer.
+func playInTransfers() (rows []Row) {
 	for _, rate := range []int64{2e6, 10e6, 50e6} {
 		for _, rtt := range []time.Duration{20 * milli, 50 * milli, 100 * milli} {
 			s := named(Path(rate, rtt, 0, 1).With(1, Flow{Begin: 2 * second, Plays: true}, 0), "play in the connection of a transfer, %d Mbit/s %v", mbit(rate), rtt)
