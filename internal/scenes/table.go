@@ -395,7 +395,7 @@ func narrow() (rows []Row) {
 			rows = append(rows, Row{Family: "narrow", Scene: s, Judge: func(r Result) []Figure {
 				fewest := time.Duration(4 * 1300 * 8e9 / rate) // a window of four packets, the least of New Reno and BBR
 				wait := Percentile(r.Flows[1].Delays, 0.5) - r.Scene.RTT()/2
-				return []Figure{atMost("time", ratio(r)*float64(rate-playRate)/float64(rate), 1.2), {Name: "wire", Value: wire(r)},
+				return []Figure{atMost("time at what play leaves", ratio(r)*float64(rate-playRate)/float64(rate), 1.2), {Name: "wire", Value: wire(r)},
 					atMost("play's wait in ms", wait.Seconds()*1e3, (r.Scene.RTT()/4+fewest).Seconds()*1e3)}
 			}})
 		}
