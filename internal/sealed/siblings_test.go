@@ -67,16 +67,18 @@ func TestCompetitorsOfOneQueue(t *testing.T) {
 		}
 	}
 	draw := rand.New(rand.NewPCG(1, 0)) // in which no two homes are alike by chance
+	step := 10 * ms
 	play := func(from, until int) {
 		for s := from; s < until; s++ {
 			for i := range competitors {
-				queue := time.Duration(s%4) * 10 * ms // at the uplink
+				queue := time.Duration(s%4) * step // at the uplink
 				if i >= here {
 					queue = time.Duration(200*draw.Float64()) * ms
 				}
 				for part := range 10 {
 					now := netsim.Epoch.Add(time.Duration(s)*time.Second + time.Duration(part)*100*ms)
-					competitors[i].note(true, now, time.Duration(20*i)*ms+queue)
+					jitter := time.Duration((part+i)%2) * 20 * ms
+					competitors[i].note(true, now, time.Duration(20*i)*ms+queue+jitter)
 				}
 			}
 		}
@@ -95,6 +97,12 @@ func TestCompetitorsOfOneQueue(t *testing.T) {
 	competitors[0].leave()
 	play(20, 20+leastSamples+3) // all join again, behind a gap
 	require.Equal(t, []int{here, here, here, 0, 0}, together())
+
+	t.Log("# what stands still tells nothing")
+	step = 0
+	play(30, 38)
+	require.Equal(t, make([]int, all), together())
+	step = 10 * ms
 
 	t.Log("# three of many do not fill an uplink")
 	come(all)
