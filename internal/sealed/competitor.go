@@ -34,7 +34,7 @@ func (c *competitor) note(competes bool, now time.Time, trip time.Duration) {
 	if c.siblings == nil {
 		return
 	}
-	number := int64(now.Sub(c.siblings.since(now)) / time.Second)
+	number := max(int64(now.Sub(c.siblings.since(now))/time.Second), 0) // an owner's clock may run back
 	if competes == c.in && number == c.now.number {
 		c.now.sum, c.now.count = c.now.sum+trip, c.now.count+1
 		return
@@ -43,7 +43,7 @@ func (c *competitor) note(competes bool, now time.Time, trip time.Duration) {
 	defer c.siblings.mu.Unlock()
 	c.join(competes)
 	if number != c.now.number {
-		c.sample()
+		c.sample(number)
 		c.now = second{number, trip, 1}
 	}
 	c.together = c.siblings.together(c)
@@ -55,6 +55,7 @@ func (c *competitor) leave() {
 		c.siblings.mu.Lock()
 		defer c.siblings.mu.Unlock()
 		c.join(false)
+		c.together = 0
 	}
 }
 
@@ -70,17 +71,18 @@ func (c *competitor) join(competes bool) {
 	}
 }
 
-// sample keeps the mean of the second that has ended. Behind a gap all begins anew, without the second that has begun in its midst.
-func (c *competitor) sample() {
-	if c.now.count == 0 {
-		return
+// sample keeps the mean of the second that has ended; next is the one that begins. Behind a gap all begins anew,
+// without the second that has begun in its midst.
+func (c *competitor) sample(next int64) {
+	switch ended := c.now.number; {
+	case next != ended+1:
+		c.newest, c.oldest = 0, 1
+	case c.newest == 0 || c.newest+1 != ended:
+		c.newest, c.oldest = ended, ended+1
+	default:
+		c.newest, c.oldest = ended, max(c.oldest, ended-samples+1)
+		c.trips[ended%samples] = c.now.sum / time.Duration(c.now.count)
 	}
-	if c.now.number != c.newest+1 {
-		c.newest, c.oldest = c.now.number, c.now.number+1
-		return
-	}
-	c.newest, c.oldest = c.now.number, max(c.oldest, c.now.number-samples+1)
-	c.trips[c.newest%samples] = c.now.sum / time.Duration(c.now.count)
 }
 
 // movesWith reports whether the round trips of both have moved together.

@@ -90,28 +90,31 @@ func TestCompetitorsOfOneQueue(t *testing.T) {
 		return n
 	}
 	come(all)
-	play(0, leastSamples+1)
+	step = 0
+	play(1, 10)
+	require.Equal(t, make([]int, all), together(), "what stands still tells nothing, not even in the first seconds")
+	step = 10 * ms
+	play(20, 20+leastSamples+1)
 	require.Equal(t, make([]int, all), together(), "too soon: the first second was none")
-	play(leastSamples+1, 12)
+	play(20+leastSamples+1, 32)
 	require.Equal(t, []int{here, here, here, 0, 0}, together())
 	competitors[0].leave()
-	play(20, 20+leastSamples+3) // all join again, behind a gap
+	require.Zero(t, competitors[0].together)
+	play(40, 40+leastSamples+3) // all join again, behind a gap
 	require.Equal(t, []int{here, here, here, 0, 0}, together())
-
-	t.Log("# what stands still tells nothing")
-	step = 0
-	play(30, 38)
-	require.Equal(t, make([]int, all), together())
-	step = 10 * ms
 
 	t.Log("# three of many do not fill an uplink")
 	come(all)
-	play(40, 50)
+	play(60, 70)
 	require.Equal(t, make([]int, 2*all), together())
 	for _, c := range competitors {
 		c.leave()
 	}
 	require.Empty(t, siblings.competing)
+	for s := range time.Duration(5) {
+		competitors[0].note(true, netsim.Epoch.Add((s-9)*time.Second), 0) // a clock that has run back
+	}
+	competitors[0].leave()
 	alone := new(competitor)
 	alone.note(true, netsim.Epoch, 0)
 	require.Zero(t, alone.together, "without siblings")
