@@ -19,7 +19,8 @@ type attempt struct {
 }
 
 // dialFirst dials one address after the other: the next one when attemptDelay has passed, or at once when one has failed. It returns the connection
-// of the first that answers, and gives up the others. When none does, the error is the first that says more than that nobody has answered.
+// of the first that answers, and gives up the others. When none does, the error is the first that says more than that nobody has answered, or
+// that the caller has given up.
 func dialFirst(ctx context.Context, addrs []net.Addr, dial func(context.Context, net.Addr) (*quic.Conn, error)) (*quic.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -43,7 +44,7 @@ func dialFirst(ctx context.Context, addrs []net.Addr, dial func(context.Context,
 				giveUp(ended, dialing)
 				return a.conn, nil
 			}
-			if failed == nil || isSilence(failed) && !isSilence(a.err) {
+			if failed == nil || isSilence(failed) && !isSilence(a.err) || errors.Is(ctx.Err(), context.Canceled) {
 				failed = a.err
 			}
 			if ctx.Err() != nil {

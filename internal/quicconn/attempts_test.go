@@ -74,3 +74,18 @@ func TestNoAddressBehindTheEnd(t *testing.T) {
 		require.Equal(t, 1, tried)
 	})
 }
+
+// TestCanceledAmongAddresses: who gives up is told that, whatever an address has said before.
+func TestCanceledAmongAddresses(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	addrs := []net.Addr{&net.UDPAddr{Port: 1}, &net.UDPAddr{Port: 2}}
+	_, err := dialFirst(ctx, addrs, func(ctx context.Context, addr net.Addr) (*quic.Conn, error) {
+		if addr == addrs[0] {
+			return nil, errors.New("refused")
+		}
+		cancel()
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	})
+	require.ErrorIs(t, err, context.Canceled)
+}

@@ -31,10 +31,13 @@ func Dial(ctx context.Context, socket net.PacketConn, shared *sealed.Socket, add
 	}
 	conn, err := dialFirst(ctx, addrs, func(ctx context.Context, addr net.Addr) (*quic.Conn, error) {
 		conn, err := transport.Dial(ctx, addr, tlsConfig, config)
-		if err != nil {
-			return nil, dialError(ctx, err, unsent(socket))
+		if err == nil {
+			return conn, nil
 		}
-		return conn, nil
+		if err = dialError(ctx, err, unsent(socket)); len(addrs) > 1 {
+			err = fmt.Errorf("%v: %w", addr, err)
+		}
+		return nil, err
 	})
 	if err != nil {
 		release()
