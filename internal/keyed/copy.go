@@ -92,7 +92,7 @@ func (c *Copy[K, V]) readItem(b []byte, number uint32, packet uint64) (_ []byte,
 			return nil, fmt.Errorf("item %d of %v: %w", number, c.name, err)
 		}
 	}
-	if _, gone := c.gone[number]; gone { // an item of that number is the client's own, whatever its key
+	if _, gone := c.gone[number]; gone { // if there is an item of that number, the client itself has set it
 		return b, nil
 	}
 	item := c.list.find(number)

@@ -12,6 +12,8 @@ const (
 	pieBurst = 150 * time.Millisecond
 	// pieAlpha and pieBeta are the gains of a second of queue beyond the target, and of a second by which it has grown.
 	pieAlpha, pieBeta = 0.125, 1.25
+	// pieIdle is a time without a packet after which nothing is left to remember.
+	pieIdle = time.Minute
 	// pieFew is the queue in bytes, two packets, of which nothing is dropped.
 	pieFew = 3000
 	// pieStream is the stream of the seed from which PIE draws; dice have others.
@@ -35,8 +37,8 @@ func newPIE(seed uint64) *pie {
 
 // drops reports whether to drop the packet that comes at now, when waiting bytes are queued, the last of which leaves at busy.
 func (p *pie) drops(now, busy time.Time, waiting float64) bool {
-	if p.next.IsZero() {
-		p.next = now
+	if now.Sub(p.next) > pieIdle {
+		*p = pie{rng: p.rng, next: now, burst: pieBurst}
 	}
 	for ; !p.next.After(now); p.next = p.next.Add(pieUpdate) {
 		p.look(max(busy.Sub(p.next), 0))

@@ -393,10 +393,10 @@ func narrow() (rows []Row) {
 			s := single(Path(rate, 60*milli, 0, q), int(rate/8)*20)
 			s = named(s.With(1, Flow{Kind: Play}, 0), "%d kbit/s 60 ms, queue %.3g products", rate/1000, q)
 			rows = append(rows, Row{Family: "narrow", Scene: s, Judge: func(r Result) []Figure {
-				fewest := time.Duration(4 * 1300 * 8e9 / rate) // a window of four packets, the least of New Reno and BBR
+				fourPackets := time.Duration(4 * 1300 * 8e9 / rate) // the least window of BBR
 				wait := Percentile(r.Flows[1].Delays, 0.5) - r.Scene.RTT()/2
 				return []Figure{atMost("time at what play leaves", ratio(r)*float64(rate-playRate)/float64(rate), 1.2), {Name: "wire", Value: wire(r)},
-					atMost("play's wait in ms", wait.Seconds()*1e3, (r.Scene.RTT()/4+fewest).Seconds()*1e3)}
+					atMost("play's wait in ms", wait.Seconds()*1e3, (r.Scene.RTT()/4+fourPackets).Seconds()*1e3)}
 			}})
 		}
 	}

@@ -22,9 +22,9 @@ const (
 	// waitingFolder holds objects until they are flushed. What is in it when a store is opened is a dead process's.
 	waitingFolder = "waiting"
 	lockFile      = "lock"
-	// formatPrefix and version are the name of an empty folder, which is made in one step. A program that writes packs which this one would take for
-	// damaged, and check --repair delete, has another version.
-	formatPrefix, version = "format ", "1"
+	// formatPrefix and format are the name of an empty folder, which is made in one step. A program that writes packs which this one would take for
+	// damaged, and check --repair delete, has another format.
+	formatPrefix, format = "format ", "1"
 )
 
 // Folder is a [Store] in a folder of this machine.
@@ -71,7 +71,7 @@ func OpenOn(files Files) (*Folder, error) {
 	if err := f.checkFormat(); err != nil {
 		return nil, err
 	}
-	for _, dir := range []string{objectsFolder, waitingFolder, formatPrefix + version} {
+	for _, dir := range []string{objectsFolder, waitingFolder, formatPrefix + format} {
 		if err := f.mkdirAll(dir); err != nil {
 			return nil, err
 		}
@@ -93,8 +93,8 @@ func OpenOn(files Files) (*Folder, error) {
 func (f *Folder) checkFormat() error {
 	entries, err := f.files.ReadDir(".")
 	for _, e := range entries {
-		if v, ok := strings.CutPrefix(e.Name(), formatPrefix); ok && v != version {
-			return fmt.Errorf("it has format %s, of a newer program; this one knows format %s", v, version)
+		if has, ok := strings.CutPrefix(e.Name(), formatPrefix); ok && has != format {
+			return fmt.Errorf("it has format %s, of a newer program; this one knows format %s", has, format)
 		}
 	}
 	return err
