@@ -66,8 +66,6 @@ var binds = []struct {
 		[]string{"2 + 2 with cubic, queue 1"}},
 	{"On a queue of four products, over which a round trip takes 250 ms, CUBIC grows with time and not with round trips; it leaves New Reno and BBR less than the bound, too.",
 		[]string{"with cubic, queue 4"}},
-	{"Open: sixteen over a queue of one product see by their round trips that they share it, some seconds later than others, which have more meanwhile.",
-		[]string{"of one server, queue 1"}},
 	{"Four and more fill the queue as New Reno does, for each takes the queue of the others for a rival's; New Reno, CUBIC and BBR fill it, too.",
 		[]string{"play beside"}},
 	{"Open: a train that says less than the path carries is believed for three round trips, until a look tries more; to begin without would be faster.",
