@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // steady moves messages from one end to the other without a wire between, and acks back.
@@ -105,7 +107,7 @@ func TestSteadyStateAllocatesOnlyPayloads(t *testing.T) {
 			for range 500 {
 				round()
 			}
-			require.Equal(t, c.allocs, testing.AllocsPerRun(500, round))
+			requireAllocs(t, c.allocs, round)
 		})
 	}
 	t.Run("a small one beside a large one is copied", func(t *testing.T) {
@@ -122,7 +124,7 @@ func TestSteadyStateAllocatesOnlyPayloads(t *testing.T) {
 		for range 500 {
 			round()
 		}
-		require.Equal(t, 1.0, testing.AllocsPerRun(500, round))
+		requireAllocs(t, 1, round)
 	})
 	t.Run("a long one whose memory comes back", func(t *testing.T) {
 		s := newSteady(t, Normal)
@@ -140,7 +142,7 @@ func TestSteadyStateAllocatesOnlyPayloads(t *testing.T) {
 		for range 500 {
 			round()
 		}
-		require.Zero(t, testing.AllocsPerRun(500, round))
+		requireAllocs(t, 0, round)
 	})
 	for _, lends := range []bool{false, true} {
 		t.Run(fmt.Sprintf("a long one is assembled, packets are lent: %v", lends), func(t *testing.T) {
@@ -157,7 +159,7 @@ func TestSteadyStateAllocatesOnlyPayloads(t *testing.T) {
 			for range 500 {
 				round()
 			}
-			require.Equal(t, 1.0, testing.AllocsPerRun(500, round))
+			requireAllocs(t, 1, round)
 		})
 	}
 }
@@ -212,7 +214,15 @@ func TestTrackedAllocatesOnlyPayloads(t *testing.T) {
 			for range 500 {
 				round()
 			}
-			require.Equal(t, c.allocs, testing.AllocsPerRun(500, round))
+			requireAllocs(t, c.allocs, round)
 		})
+	}
+}
+
+// requireAllocs wants that many allocations of each round. The race detector has pools forget memory now and then: a round only has to run then.
+func requireAllocs(t *testing.T, want float64, round func()) {
+	t.Helper()
+	if got := testing.AllocsPerRun(500, round); !testkit.Race {
+		require.Equal(t, want, got)
 	}
 }

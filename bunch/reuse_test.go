@@ -2,47 +2,55 @@ package bunch
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestReusedMemory lies under one later message of about the same size, and under none that the owner still has.
+// TestReusedMemory lies under later messages, and under none that its owner still has: here two connections share it.
 func TestReusedMemory(t *testing.T) {
-	s := newSteady(t, Normal)
-	s.lends = true
-	receive := func(fill byte, size int) Message {
-		s.send(0, s.channel, Reliable, bytes.Repeat([]byte{fill}, size))
+	type held struct {
+		fill byte
+		Message
+	}
+	random := rand.New(rand.NewPCG(testkit.Seed(t), 0))
+	ends := []*steady{newSteady(t, Normal), newSteady(t, Normal)}
+	var has []held
+	for fill := range byte(200) {
+		s := ends[random.IntN(2)]
+		s.lends = true
+		s.send(0, s.channel, Reliable, bytes.Repeat([]byte{fill}, bulkBytes-random.IntN(bulkBytes/4)))
 		s.exchange()
 		m, ok := s.ends[1].Next()
 		require.True(t, ok)
 		s.tick()
 		s.exchange()
-		return m
+		has = append(has, held{fill, m})
+		for len(has) > random.IntN(20) {
+			i := random.IntN(len(has))
+			require.True(t, bytes.Equal(bytes.Repeat([]byte{has[i].fill}, len(has[i].Payload)), has[i].Payload), "message %d", has[i].fill)
+			ends[random.IntN(2)].ends[1].Reuse(&has[i].Message)
+			require.Zero(t, has[i].Message)
+			has = append(has[:i], has[i+1:]...)
+		}
 	}
-	lies := func(m Message, memory *byte) bool { return &m.Payload[0] == memory }
+}
 
-	first, second := receive(1, 20_000), receive(2, 20_000)
-	memory := &first.Payload[0]
-	s.ends[1].Reuse(&first)
-	require.Zero(t, first)
-	small := receive(3, 9_000)
-	require.False(t, lies(small, memory), "it would hold twice what is charged for it")
-	third := receive(4, 19_000)
-	require.True(t, lies(third, memory))
-	fourth := receive(5, 20_000)
-	require.False(t, lies(fourth, memory), "the third has it")
-	for _, m := range []struct {
-		fill byte
-		Message
-	}{{2, second}, {3, small}, {4, third}, {5, fourth}} {
-		require.True(t, bytes.Equal(bytes.Repeat([]byte{m.fill}, len(m.Payload)), m.Payload), "message %d", m.fill)
+// TestMessageMemory takes no more than a message's price, and is used again for those of bulk alone.
+func TestMessageMemory(t *testing.T) {
+	for size := range bulkBytes + 1 {
+		memory := messageMemory(size)
+		require.Empty(t, memory)
+		require.GreaterOrEqual(t, cap(memory), size)
+		if size > 1024 { // the allocator rounds short ones up by more
+			require.LessOrEqual(t, cap(memory), inMemory(size)+1024, "%d bytes", size)
+		}
 	}
-	s.ends[1].Reuse(&third)
-	s.now = s.now.Add(time.Minute)
-	require.NoError(t, s.ends[1].Advance(s.now))
-	require.False(t, lies(receive(6, 20_000), memory), "no message came for long")
+	require.Equal(t, bulkBytes, cap(messageMemory(bulkBytes)))
+	require.Equal(t, bulkBytes, cap(messageMemory(bulkBytes/9*8+8)))
 }
 
 // TestReuseOfSharedMemory does nothing: a short message lies in a datagram, beside others.
@@ -52,6 +60,7 @@ func TestReuseOfSharedMemory(t *testing.T) {
 	s.exchange()
 	m, ok := s.ends[1].Next()
 	require.True(t, ok)
+	require.False(t, m.joined)
 	s.ends[1].Reuse(&m)
-	require.Nil(t, s.ends[1].payloads.spent)
+	require.Zero(t, m)
 }

@@ -1,8 +1,8 @@
 package bunch
 
 import (
-	"bytes"
 	"slices"
+	"sync"
 )
 
 // slotState tells how much of its entry a slot has.
@@ -87,13 +87,8 @@ type payloadMemory struct {
 	pinned int  // bytes that payloads keep in memory besides their own
 	lent   bool // the datagram that is being received stays the caller's: see Conn.ReceiveLent
 	slots  spares[*slot]
-	blocks blocks   // for parts of runs
+	blocks blocks   // for parts of runs: full ones
 	parts  [][]byte // an empty list for the parts of the next run
-	spent  []byte   // memory for the message of a later run, from Conn.Reuse; nil = none
-}
-
-func newPayloadMemory() payloadMemory {
-	return payloadMemory{slots: spares[*slot]{most: maxSlots}, blocks: newBlocks(maxInSpare)}
 }
 
 // slot returns an empty slot for entry n.
@@ -144,24 +139,24 @@ func (p *payloadMemory) pin(s *slot, beyond int) bool {
 	return true
 }
 
-// takeSpent returns the memory of a message that Conn.Reuse has kept, if that has room for size bytes and is at most twice as large;
-// else nil.
-func (p *payloadMemory) takeSpent(size int) (memory []byte) {
-	if room := cap(p.spent); room < size || room > 2*size {
-		return nil
+// bulkBytes is how long the messages are of which bulk is made: half of the largest one, as the streamer sends them. See Conn.Reuse.
+const bulkBytes = MaxBunchBytes / 2
+
+var bulkMessages = sync.Pool{New: func() any { return new([bulkBytes]byte) }}
+
+// messageMemory returns empty memory for a message of size bytes, which takes no more than inMemory says.
+func messageMemory(size int) []byte {
+	if size <= bulkBytes && inMemory(size) >= bulkBytes {
+		return bulkMessages.Get().(*[bulkBytes]byte)[:0]
 	}
-	memory, p.spent = p.spent, nil
-	return memory
+	return slices.Grow([]byte(nil), size)
 }
 
 // join copies the parts of a run into its message, and takes back their memory.
 func (p *payloadMemory) join(r *run) (message []byte) {
-	if message = p.takeSpent(r.size); message == nil {
-		message = bytes.Join(r.parts, nil) // does not zero the memory before it copies
-	} else {
-		for _, part := range r.parts {
-			message = append(message, part...)
-		}
+	message = messageMemory(r.size)
+	for _, part := range r.parts {
+		message = append(message, part...)
 	}
 	for i, part := range r.parts {
 		if r.pooled&(1<<i) != 0 {
@@ -181,13 +176,10 @@ func (p *payloadMemory) takeParts() (parts [][]byte) {
 }
 
 // spare reports whether trim may have memory to give up.
-func (p *payloadMemory) spare() bool {
-	return p.blocks.spare() || len(p.slots.items) > 0 || p.parts != nil || p.spent != nil
-}
+func (p *payloadMemory) spare() bool { return len(p.slots.items) > 0 || p.parts != nil }
 
 // trim gives up the memory that nobody needed since the last trim.
 func (p *payloadMemory) trim() {
-	p.blocks.trim()
 	p.slots.trim()
-	p.parts, p.spent = nil, nil
+	p.parts = nil
 }

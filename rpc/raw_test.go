@@ -8,26 +8,28 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRawMakesRoom for that of a later call, once its handler has returned. Other arguments never do.
+// TestRawMakesRoom for that of a later call, once its handler has returned, where it is as long as bulk's. Other arguments never do.
 func TestRawMakesRoom(t *testing.T) {
+	const size = 32_000
 	inNet(t, 1, Config{}, func(n *network) {
 		a, client := n.spawn(0), n.clients[0]
-		var heard []Raw
+		heard := make(map[*byte]bool)
 		client.onBulk = func(b Raw) {
-			require.Equal(t, bytes.Repeat(b[:1], 20_000), []byte(b))
-			heard = append(heard, b)
+			require.Equal(t, bytes.Repeat(b[:1], size), []byte(b))
+			heard[&b[0]] = true
 		}
 		var told []string
-		for i := range 4 {
+		for i := range 20 {
 			letter := string(rune('a' + i))
-			require.NoError(t, bulk.Call(a, Raw(strings.Repeat(letter, 20_000))))
+			for range 2 {
+				require.NoError(t, bulk.Call(a, Raw(strings.Repeat(letter, size))))
+				n.tick(10)
+			}
+			require.NoError(t, tell.Call(a, strings.Repeat(letter, size)))
 			n.tick(10)
-			require.NoError(t, tell.Call(a, strings.Repeat(letter, 20_000)))
-			n.tick(10)
-			told = append(told, "tell "+strings.Repeat(letter, 20_000))
+			told = append(told, "tell "+strings.Repeat(letter, size))
 		}
-		require.Len(t, heard, 4)
-		require.Equal(t, &heard[0][0], &heard[2][0], "the handler kept what it had to copy")
+		require.Less(t, len(heard), 40, "the handler kept what it had to copy")
 		require.Equal(t, told, client.take())
 	})
 }
