@@ -122,10 +122,7 @@ type disk struct{ dir string }
 
 func (d disk) path(name string) string { return filepath.Join(d.dir, filepath.FromSlash(name)) }
 
-func (d disk) Create(name string) (File, error) {
-	return os.OpenFile(d.path(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-}
-
+func (d disk) Create(name string) (File, error)           { return files.CreateDirect(d.path(name)) }
 func (d disk) Open(name string) (OpenFile, error)         { return os.Open(d.path(name)) }
 func (d disk) Stat(name string) (fs.FileInfo, error)      { return os.Lstat(d.path(name)) }
 func (d disk) Rename(from, to string) error               { return os.Rename(d.path(from), d.path(to)) }

@@ -1,0 +1,26 @@
+package files
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// setDirect says whether what is written to f passes the system's cache, and reports whether the file system does so.
+func setDirect(f *os.File, on bool) (ok bool) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	_ = conn.Control(func(fd uintptr) {
+		flags, err := unix.FcntlInt(fd, unix.F_GETFL, 0)
+		if flags &^= unix.O_DIRECT; on {
+			flags |= unix.O_DIRECT
+		}
+		if err == nil {
+			_, err = unix.FcntlInt(fd, unix.F_SETFL, flags)
+		}
+		ok = err == nil
+	})
+	return ok
+}
