@@ -96,7 +96,7 @@ func NewConn(now time.Time, config Config) (*Conn, error) {
 	c := &Conn{config: config, limits: config.params(), start: now}
 	c.channels = newChannels(config.Client, config.MaxChannels)
 	c.peerAckDelay = config.AckDelay
-	c.blocks.small.most, c.payloads.slots.most = maxSpare, maxSlots
+	c.blocks, c.payloads = newBlocks(maxSmall, maxFull), newPayloadMemory()
 	c.rings.most, c.ready.spare.most = maxRings, maxReadySpare
 	c.flow.init(config.ReceiveLimit)
 	c.skips.init(config.Random)

@@ -87,8 +87,12 @@ type payloadMemory struct {
 	pinned int  // bytes that payloads keep in memory besides their own
 	lent   bool // the datagram that is being received stays the caller's: see Conn.ReceiveLent
 	slots  spares[*slot]
-	blocks blocks   // for parts of runs: full ones
+	blocks blocks   // for parts of runs
 	parts  [][]byte // an empty list for the parts of the next run
+}
+
+func newPayloadMemory() payloadMemory {
+	return payloadMemory{slots: spares[*slot]{most: maxSlots}, blocks: newBlocks(0, maxPieceRoom)}
 }
 
 // slot returns an empty slot for entry n.
@@ -176,10 +180,13 @@ func (p *payloadMemory) takeParts() (parts [][]byte) {
 }
 
 // spare reports whether trim may have memory to give up.
-func (p *payloadMemory) spare() bool { return len(p.slots.items) > 0 || p.parts != nil }
+func (p *payloadMemory) spare() bool {
+	return p.blocks.spare() || len(p.slots.items) > 0 || p.parts != nil
+}
 
 // trim gives up the memory that nobody needed since the last trim.
 func (p *payloadMemory) trim() {
+	p.blocks.trim()
 	p.slots.trim()
 	p.parts = nil
 }

@@ -57,7 +57,7 @@ func TestSlotAgainstAModel(t *testing.T) {
 // TestParkedAgainstAModel: a list of what came early finds each entry, and has no more room than a few times what is in it.
 func TestParkedAgainstAModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(testkit.Seed(t), 0))
-	memory := payloadMemory{slots: spares[*slot]{most: maxSlots}}
+	memory := newPayloadMemory()
 	ch := &channel{}
 	model := map[uint64]*slot{}
 	for range 20_000 {
@@ -112,7 +112,7 @@ func TestEntryCuts(t *testing.T) {
 }
 
 func TestBlocksAreReused(t *testing.T) {
-	b := blocks{spares[[]byte]{most: maxSpare}}
+	b := newBlocks(maxSmall, maxFull)
 	small, full := b.get(128), b.get(129)
 	require.Equal(t, smallBlock, cap(small))
 	require.Equal(t, EntryBytes, cap(full))
@@ -123,12 +123,11 @@ func TestBlocksAreReused(t *testing.T) {
 	require.Equal(t, &small[0], &b.get(1)[:1][0], "the small one came back")
 	b.put(nil)
 	b.put(make([]byte, 5))
-	b.put(make([]byte, 0, EntryBytes))
-	require.Empty(t, b.small.items)
-	for range 2 * maxSpare {
-		b.put(make([]byte, 0, smallBlock))
+	for range 2 * maxFull {
+		b.put(make([]byte, 0, EntryBytes))
 	}
-	require.Len(t, b.small.items, maxSpare)
+	require.Len(t, b.full.items, maxFull)
+	require.Empty(t, b.small.items)
 }
 
 func TestQueue(t *testing.T) {

@@ -1,9 +1,6 @@
 package bunch
 
-import (
-	"slices"
-	"sync"
-)
+import "slices"
 
 // spares is a stack of memory for reuse.
 type spares[T any] struct {
@@ -39,27 +36,31 @@ func (s *spares[T]) trim() {
 	s.least = len(s.items)
 }
 
+// blocks keeps payload memory for reuse, so that steady traffic allocates nothing.
+type blocks struct{ small, full spares[[]byte] } // of smallBlock and of EntryBytes
+
+func newBlocks(small, full int) blocks {
+	return blocks{small: spares[[]byte]{most: small}, full: spares[[]byte]{most: full}}
+}
+
 const (
-	smallBlock = 128 // bytes
-	maxSpare   = 256 // small blocks kept for reuse: one reliable buffer
-	maxRings   = 32  // rings kept for reuse: one for each lane of a Window
+	smallBlock   = 128            // bytes
+	maxSmall     = 256            // small blocks kept for reuse: one reliable buffer
+	maxRings     = 32             // rings kept for reuse: one for each lane of a Window
+	maxFull      = 128 * maxRings // full blocks kept for reuse: a lane fills half of its reliable buffer
+	maxPieceRoom = 64             // full blocks kept for arriving pieces: two long messages, of which every other entry comes in pieces
 )
-
-// blocks gives payloads their memory, and takes it back, so that steady traffic allocates nothing. Small blocks stay with the connection.
-// Full ones, of EntryBytes, are those of all connections: bulk has thousands in flight, and most connections have none.
-type blocks struct{ small spares[[]byte] }
-
-var fullBlocks = sync.Pool{New: func() any { return new([EntryBytes]byte) }}
 
 // get returns an empty block with room for size bytes, at most EntryBytes.
 func (b *blocks) get(size int) []byte {
-	if size > smallBlock {
-		return fullBlocks.Get().(*[EntryBytes]byte)[:0]
+	spare, room := &b.full, EntryBytes
+	if size <= smallBlock {
+		spare, room = &b.small, smallBlock
 	}
-	if block := b.small.take(); block != nil {
+	if block := spare.take(); block != nil {
 		return block[:0]
 	}
-	return make([]byte, 0, smallBlock)
+	return make([]byte, 0, room)
 }
 
 // put takes a block back. Memory that is not from get (nil, slices of datagrams) is left to the collector.
@@ -68,7 +69,7 @@ func (b *blocks) put(block []byte) {
 	case smallBlock:
 		b.small.put(block)
 	case EntryBytes:
-		fullBlocks.Put((*[EntryBytes]byte)(block[:EntryBytes]))
+		b.full.put(block)
 	}
 }
 
@@ -80,4 +81,12 @@ func (b *blocks) grown(block []byte, more int) []byte {
 	bigger := append(b.get(len(block)+more), block...)
 	b.put(block)
 	return bigger
+}
+
+// spare reports whether trim can give up memory, now or later.
+func (b *blocks) spare() bool { return len(b.small.items)+len(b.full.items) > 0 }
+
+func (b *blocks) trim() {
+	b.small.trim()
+	b.full.trim()
 }

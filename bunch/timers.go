@@ -84,7 +84,7 @@ func (c *Conn) idleAt() (time.Duration, bool) {
 
 // trimAt returns when trim is called next, while there is spare memory.
 func (c *Conn) trimAt() (at time.Duration, spare bool) {
-	spare = len(c.blocks.small.items) > 0 || c.payloads.spare() || len(c.rings.items)+len(c.ready.spare.items) > 0 || c.repairs.spare() || c.restorer.spare() ||
+	spare = c.blocks.spare() || c.payloads.spare() || len(c.rings.items)+len(c.ready.spare.items) > 0 || c.repairs.spare() || c.restorer.spare() ||
 		c.assemblies.spare != nil
 	return c.trimmed + trimAfter, spare
 }
@@ -93,7 +93,7 @@ func (c *Conn) trimAt() (at time.Duration, spare bool) {
 // while play goes on.
 func (c *Conn) trim() {
 	c.trimmed = c.now
-	c.blocks.small.trim()
+	c.blocks.trim()
 	c.payloads.trim()
 	c.rings.trim()
 	c.ready.spare.trim()
