@@ -1,6 +1,10 @@
 package bunch
 
-import "time"
+import (
+	"time"
+
+	"github.com/quivernet/quiver/internal/pages"
+)
 
 // maxMessages is how many messages a whole bunch may hold. Each takes messageCost at the receiver, however short it is: without a limit 1,100
 // bytes could make it hold as many messages.
@@ -114,11 +118,11 @@ func (c *Conn) Take(into []Message) int {
 	return n
 }
 
-// Reuse takes back a message from Next or Take that nobody uses any more. If it is about as long as those of which bulk is made, seven eighths
-// of 32 KiB to all of them, a later message of any connection lies in its memory.
+// Reuse takes back a message from Next or Take that nobody uses any more. The page in which a message of bulk lies, of 28 to 32 KiB, is there for
+// any connection then.
 func (c *Conn) Reuse(m *Message) {
-	if m.joined && cap(m.Payload) == bulkBytes {
-		bulkMessages.Put((*[bulkBytes]byte)(m.Payload[:bulkBytes]))
+	if m.joined && cap(m.Payload) == pages.Size {
+		pages.Give((*pages.Page)(m.Payload[:pages.Size]))
 	}
 	*m = Message{}
 }

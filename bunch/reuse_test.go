@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/pages"
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
@@ -22,7 +23,7 @@ func TestReusedMemory(t *testing.T) {
 	for fill := range byte(200) {
 		s := ends[random.IntN(2)]
 		s.lends = true
-		s.send(0, s.channel, Reliable, bytes.Repeat([]byte{fill}, bulkBytes-random.IntN(bulkBytes/4)))
+		s.send(0, s.channel, Reliable, bytes.Repeat([]byte{fill}, pages.Size-random.IntN(pages.Size/4)))
 		s.exchange()
 		m, ok := s.ends[1].Next()
 		require.True(t, ok)
@@ -41,7 +42,7 @@ func TestReusedMemory(t *testing.T) {
 
 // TestMessageMemory takes no more than a message's price, and is used again for those of bulk alone.
 func TestMessageMemory(t *testing.T) {
-	for size := range bulkBytes + 1 {
+	for size := range pages.Size + 1 {
 		memory := messageMemory(size)
 		require.Empty(t, memory)
 		require.GreaterOrEqual(t, cap(memory), size)
@@ -49,8 +50,8 @@ func TestMessageMemory(t *testing.T) {
 			require.LessOrEqual(t, cap(memory), inMemory(size)+1024, "%d bytes", size)
 		}
 	}
-	require.Equal(t, bulkBytes, cap(messageMemory(bulkBytes)))
-	require.Equal(t, bulkBytes, cap(messageMemory(bulkBytes/9*8+8)))
+	require.Equal(t, pages.Size, cap(messageMemory(pages.Size)))
+	require.Equal(t, pages.Size, cap(messageMemory(pages.Size/9*8+8)))
 }
 
 // TestReuseOfSharedMemory does nothing: a short message lies in a datagram, beside others.

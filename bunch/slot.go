@@ -2,7 +2,8 @@ package bunch
 
 import (
 	"slices"
-	"sync"
+
+	"github.com/quivernet/quiver/internal/pages"
 )
 
 // slotState tells how much of its entry a slot has.
@@ -143,15 +144,10 @@ func (p *payloadMemory) pin(s *slot, beyond int) bool {
 	return true
 }
 
-// bulkBytes is how long the messages are of which bulk is made: half of the largest one, as the streamer sends them. See Conn.Reuse.
-const bulkBytes = MaxBunchBytes / 2
-
-var bulkMessages = sync.Pool{New: func() any { return new([bulkBytes]byte) }}
-
-// messageMemory returns empty memory for a message of size bytes, which takes no more than inMemory says.
+// messageMemory returns empty memory for a message of size bytes, which takes no more than inMemory says: a page, where that fits. See Conn.Reuse.
 func messageMemory(size int) []byte {
-	if size <= bulkBytes && inMemory(size) >= bulkBytes {
-		return bulkMessages.Get().(*[bulkBytes]byte)[:0]
+	if size <= pages.Size && inMemory(size) >= pages.Size {
+		return pages.Take()[:0]
 	}
 	return slices.Grow([]byte(nil), size)
 }

@@ -29,7 +29,7 @@ func newRoom(bytes int64) *budget.Account {
 func fullWorld(t *testing.T) (*budget.Pool, *budget.Account) {
 	var config Config
 	world := budget.NewPool(config.maxMemory())
-	a := budget.NewAccount(world, config.terms())
+	a := budget.NewAccount(world, config.terms(config.early()))
 	require.True(t, a.Promise(heldBytes(minPending)))
 	budget.NewAccount(world, budget.Terms{}).MustBorrow(world.Free())
 	require.Zero(t, world.Free())
@@ -98,7 +98,7 @@ func TestWhatWasPromisedComesInWhileTheRoomIsInUse(t *testing.T) {
 // TestAwaitedChunkIsRefusedWithoutRoom: who was promised nothing has no room to go on.
 func TestAwaitedChunkIsRefusedWithoutRoom(t *testing.T) {
 	var config Config
-	a := budget.NewAccount(budget.NewPool(goOnBytes), config.terms())
+	a := budget.NewAccount(budget.NewPool(goOnBytes), config.terms(config.early()))
 	box := slices.New(sliceProtocol, a)
 	require.NoError(t, box.Receive(netsim.Epoch, datagramsOf(t, content(100))[0]))
 	require.EqualValues(t, 1, box.Stats().Refused)

@@ -52,7 +52,7 @@ func (a *arrival) countEarly(n int) error {
 	}
 	a.early += int64(n)
 	r.early += int64(n)
-	if most := r.peer.streams.config.early(); r.early > most {
+	if most := r.mostEarly(); r.early > most {
 		return fmt.Errorf("%w: %d bytes came before answers, the limit is %d", errNoCredit, r.early, most)
 	}
 	return nil

@@ -106,11 +106,13 @@ const (
 	leastStock = 2 * blockBytes
 )
 
-// terms returns what a connection may always have of Config.MaxMemory, however much others hold: the parts that come before their headers are
-// answered (Early), the chunk that content waits for (GoOn), and in all (Floor) both of these and one transfer with the least credit.
-func (c *Config) terms() budget.Terms {
-	early := heldBytes(c.early()) + slices.Allocated(sliceRounding)
-	return budget.Terms{Floor: early + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes, Early: early, GoOn: goOnBytes}
+// terms returns what a connection may have of Config.MaxMemory that may send early bytes before its headers are answered: those bytes, with what
+// chunks take beyond them at worst (Early), the chunk that content waits for (GoOn), and, however much others hold (Floor), both of these, with a
+// part of what chunks take as large as that of the early bytes, and one transfer with the least credit.
+func (c *Config) terms(early int64) budget.Terms {
+	rounding := slices.Allocated(sliceRounding)
+	floor := heldBytes(early) + rounding*early/c.early() + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes
+	return budget.Terms{Floor: floor, Early: heldBytes(early) + rounding, GoOn: goOnBytes}
 }
 
 // minPending is the least credit of a transfer. The largest element fits into it, and without that it could never come.

@@ -108,7 +108,7 @@ func (c *control) sendOne(now time.Time) (sent bool, err error) {
 func (c *control) greet() error {
 	c.greeted = true
 	config := &c.peer.streams.config
-	m := limits{transfers: config.maxTransfers(), lanes: c.peer.lanes.asked, early: int(config.early()), hashes: config.hashes()}
+	m := limits{transfers: config.maxTransfers(), lanes: c.peer.lanes.asked, early: int(c.peer.receiver.mayEarly), hashes: config.hashes()}
 	return sendLimits.call(c.pipe, m)
 }
 

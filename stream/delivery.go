@@ -239,7 +239,7 @@ func (d *delivery) free() {
 	d.in.peer.account.Repay(d.borrowed)
 	d.borrowed = 0
 	if d.in.err != nil {
-		d.pieces = nil // not freed to the pool: a reader may still use one
+		d.pieces = nil // not freed: a reader may still use one
 	}
 	d.ready.Broadcast()
 }

@@ -71,6 +71,10 @@ type incoming struct {
 	err      error
 	done     chan struct{} // closed when finished
 
+	// Owned by the world's goroutine.
+	waits bool      // for memory: its header has come, and no handler has it
+	came  time.Time // when its header came
+
 	unread   *time.Timer // rejects the transfer when nobody begins to read it; nil until the handler has it
 	arrival  arrival
 	delivery delivery
@@ -81,7 +85,7 @@ func newIncoming(p *Peer, id uint64) *incoming {
 	in := &incoming{peer: p, header: header{id: id, size: -1}, store: p.streams.config.Store, done: make(chan struct{})}
 	in.arrival.in, in.delivery.in, in.answer.in = in, in, in
 	in.arrival.changed.L, in.delivery.ready.L = &in.mu, &in.mu
-	in.arrival.parts.limit = p.streams.config.early()
+	in.arrival.parts.limit = p.receiver.mostEarly()
 	in.arrival.usage = newUsage(time.Now())
 	return in
 }

@@ -44,6 +44,8 @@ type Streams struct {
 	interval time.Duration // between ticks, for pace and the queues of routes
 	sought   time.Time     // when those that are stuck were last looked for
 	stuck    []stalled     // who was found, the longest first
+	opened   time.Time     // when a transfer that had waited for memory was last opened
+	early    int64         // bytes that all of joined may send before headers are answered
 }
 
 // topic is a declared name that has a handler here.
@@ -74,7 +76,7 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 	if err := bind(s); err != nil {
 		return nil, err
 	}
-	extend.Add(world, func() extend.Machine { return newSliceLink(budget.NewAccount(s.memory, s.config.terms())) })
+	extend.Add(world, func() extend.Machine { return newSliceLink(budget.NewAccount(s.memory, s.config.terms(minPending))) })
 	extend.OnJoin(world, func(conn any) { s.connected(conn.(*rpc.Conn)) })
 	world.OnDisconnect(s.disconnected)
 	world.OnTick(s.tick)
@@ -124,6 +126,19 @@ func (s *Streams) peer(conn *rpc.Conn, joined bool) *Peer {
 	return p
 }
 
+// earlyPart: a connection that joins may send the 32nd part of what is left early, minPending at least, and nothing once all is given away: from the
+// 120th on, by default. So the first ones may send earlyBytes, and all of a crowd that begins at once find memory for what they have sent.
+const earlyPart = 32
+
+// shareEarly returns how many bytes a connection that joins may send before its headers are answered.
+func (s *Streams) shareEarly() (share int64) {
+	if left := max(s.config.maxMemory()/8, s.config.early()) - s.early; left >= minPending {
+		share = min(max(left/earlyPart, minPending), s.config.early())
+	}
+	s.early += share
+	return share
+}
+
 // forget drops a peer whose connection has ended. One that has joined stays until the world tells of its end.
 func (s *Streams) forget(p *Peer) {
 	s.mu.Lock()
@@ -136,6 +151,8 @@ func (s *Streams) forget(p *Peer) {
 // connected begins to tick the peer of a connection that has joined.
 func (s *Streams) connected(conn *rpc.Conn) {
 	p := s.peer(conn, true)
+	p.receiver.mayEarly = s.shareEarly()
+	p.account.SetTerms(s.config.terms(p.receiver.mayEarly))
 	s.joined, p.ticks = append(s.joined, p), true
 	s.list(p)
 	p.connected()
@@ -149,6 +166,9 @@ func (s *Streams) disconnected(conn *rpc.Conn, cause error) {
 	s.mu.Unlock()
 	if p == nil {
 		return
+	}
+	if p.ticks {
+		s.early -= p.receiver.mayEarly
 	}
 	other := func(q *Peer) bool { return q == p }
 	s.joined, s.due, p.ticks = slices.DeleteFunc(s.joined, other), slices.DeleteFunc(s.due, other), false
@@ -250,7 +270,7 @@ func (s *Streams) makeRoom(now time.Time) {
 
 // crowded reports whether less memory is left than a connection may always have.
 func (s *Streams) crowded() bool {
-	return s.memory.Free() < min(s.config.terms().Floor, s.config.maxMemory()/4)
+	return s.memory.Free() < min(s.config.terms(s.config.early()).Floor, s.config.maxMemory()/4)
 }
 
 // takeBack notes who is stuck, when it has taken from all what they have not used lately.

@@ -3,10 +3,10 @@ package stream
 import (
 	"encoding/binary"
 	"fmt"
-	"sync"
 
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/codec"
+	"github.com/quivernet/quiver/internal/pages"
 	"github.com/quivernet/quiver/internal/slices"
 )
 
@@ -97,23 +97,20 @@ func parsePart(b []byte) (part, error) {
 // block is a run of content in memory of its own. The payload stands behind room for a part's header, so that the
 // message which carries it needs no copy.
 type block struct {
-	offset int64             // of its first byte in the content
-	index  int64             // of its first element, in an array
-	count  int               // elements in it, in an array
-	buf    []byte            // maxPartHeader, then the payload
-	pooled *[blockBytes]byte // memory that Free returns to the pool; nil = none
-	holder *budget.Holding   // of the outgoing transfer that it was read for; nil = none
-	held   int64             // bytes that were charged to holder
-	sliced bool              // the machine of slices has it, and frees it once the peer has acknowledged all of it
+	offset int64           // of its first byte in the content
+	index  int64           // of its first element, in an array
+	count  int             // elements in it, in an array
+	buf    []byte          // maxPartHeader, then the payload
+	page   *pages.Page     // memory that Free gives back; nil = none
+	holder *budget.Holding // of the outgoing transfer that it was read for; nil = none
+	held   int64           // bytes that were charged to holder
+	sliced bool            // the machine of slices has it, and frees it once the peer has acknowledged all of it
 }
 
-// blockBytes is the memory of a full part.
+// blockBytes is the memory of a full part: nearly a page.
 const blockBytes = maxPartHeader + partBytes
 
-// pool holds the memory of full parts; the garbage collector bounds it.
-var pool = sync.Pool{New: func() any { return new([blockBytes]byte) }}
-
-// newBlock returns an empty block with room for size bytes or a little more. Its memory is pooled when size is nearly a full part.
+// newBlock returns an empty block with room for size bytes or a little more: in a page when size is nearly a full part.
 func newBlock(size int) *block {
 	if size <= partBytes*7/8 || size > partBytes {
 		return &block{buf: make([]byte, maxPartHeader, maxPartHeader+size)}
@@ -121,13 +118,13 @@ func newBlock(size int) *block {
 	return fullBlock(partBytes)
 }
 
-// fullBlock returns an empty block with room for most bytes. Its memory is pooled unless that is more than a full part.
+// fullBlock returns an empty block with room for most bytes: in a page unless that is more than a full part.
 func fullBlock(most int) *block {
 	if most > partBytes {
 		return &block{buf: make([]byte, maxPartHeader, maxPartHeader+most)}
 	}
-	memory := pool.Get().(*[blockBytes]byte)
-	return &block{buf: memory[: maxPartHeader : maxPartHeader+most], pooled: memory}
+	page := pages.Take()
+	return &block{buf: page[: maxPartHeader : maxPartHeader+most], page: page}
 }
 
 func (b *block) payload() []byte { return b.buf[maxPartHeader:] }
@@ -184,10 +181,10 @@ func (b *block) cut(offset int64) *block {
 
 // Free gives the memory back. Neither the block nor its payload may be used afterwards.
 func (b *block) Free() {
-	if b.pooled != nil {
-		pool.Put(b.pooled)
+	if b.page != nil {
+		pages.Give(b.page)
 	}
-	b.pooled, b.buf = nil, nil
+	b.page, b.buf = nil, nil
 	if h := b.holder; h != nil {
 		b.holder = nil
 		if b.sliced {

@@ -17,9 +17,11 @@ type receiver struct {
 
 	receiving  []*incoming // in order of arrival; each from its first part or header until this end has sent done or reject
 	lastHeader uint64      // id of the newest header; 0 before the first
-	early      int64       // bytes of parts that came before this end answered their headers; config.early limits them
+	early      int64       // bytes of parts that came before this end answered their headers
+	mayEarly   int64       // how many those may be, as the limits message says: see Streams.shareEarly
 	evicted    uint64      // transfers that were ended because they were stuck, and others needed their memory
 	late       uint64      // parts and messages that were dropped because their transfer had ended
+	looked     time.Time   // when a timer was last started that looks for memory
 
 	writing budget.ConnJobs // goroutines of writers; those of ended transfers may still wait for the store. Used by Streams.writing
 }
@@ -110,9 +112,13 @@ func (r *receiver) onHeader(h header) {
 		return
 	}
 	if in.cause() == nil { // it was not refused before its header came
-		r.open(in)
+		in.waits, in.came = true, time.Now()
+		r.openWaiting(in.came) // behind those that wait already
 	}
 }
+
+// mostEarly returns how many bytes may come before this end answers their headers: minPending leave before the peer has heard its share.
+func (r *receiver) mostEarly() int64 { return max(r.mayEarly, minPending) }
 
 // maxUnannounced returns the number of transfers whose parts may come before their headers. It is at least one: even a receiver that
 // takes no transfers must let one begin in order to refuse it.
@@ -136,18 +142,49 @@ func (r *receiver) expect(id uint64) *incoming {
 	return in
 }
 
-// open hands the transfer to the handler of its topic, or refuses it.
+// open hands the transfer to the handler of its topic, or refuses it, or has it wait where there is no memory for it now.
 func (r *receiver) open(in *incoming) {
 	t, handled := r.peer.streams.topic(in.header.topic)
-	if err := r.refusal(in, t, handled); err != nil {
+	err := r.refusal(in, t, handled)
+	if in.waits = err == nil && !r.reserve(in); in.waits {
+		return
+	}
+	if err != nil {
 		in.finish(err)
 		return
 	}
-	if !r.reserve(in) {
-		in.finish(r.noMemory())
-		return
-	}
 	in.start(t)
+}
+
+// openWaiting opens the transfers that wait for memory, in their order, until there is none again. It refuses one that has waited for idleTime, if
+// no other of the world that waited was opened meanwhile: who holds the memory needs it for long.
+func (r *receiver) openWaiting(now time.Time) {
+	s := r.peer.streams
+	for _, in := range r.receiving {
+		if !in.waits || in.cause() != nil {
+			continue
+		}
+		if r.open(in); !in.waits {
+			s.opened = now
+			continue
+		}
+		if min(now.Sub(in.came), now.Sub(s.opened)) < idleTime {
+			r.lookAgain(now)
+			return
+		}
+		in.finish(r.noMemory())
+	}
+}
+
+// lookForMemory is how long a transfer waits at most although there is memory for it again.
+const lookForMemory = 100 * time.Millisecond
+
+// lookAgain has a tick come in a while, which a world that waits for events would not have by itself.
+func (r *receiver) lookAgain(now time.Time) {
+	if since := now.Sub(r.looked); since < 0 || since >= lookForMemory {
+		r.looked = now
+		time.AfterFunc(lookForMemory, r.peer.wake)
+	}
 }
 
 // refusal returns the error that refuses the transfer, nil when it may begin. It does not look at memory: see reserve.

@@ -275,7 +275,7 @@ func TestCreditFindsRoom(t *testing.T) {
 		for left := int(config.early()); left > 0 && len(messages) < slices.Places; left -= payload {
 			messages = append(messages, content(min(payload, left)+maxPartHeader))
 		}
-		box := slices.New(sliceProtocol, newRoom(config.terms().Early))
+		box := slices.New(sliceProtocol, newRoom(config.terms(config.early()).Early))
 		first := (len(messages[0]) + slices.Size - 1) / slices.Size
 		for _, datagram := range datagramsOf(t, messages...)[first:] {
 			require.NoError(t, box.Receive(netsim.Epoch, datagram))

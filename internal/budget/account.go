@@ -78,10 +78,10 @@ type Terms struct {
 // awaited chunk: it comes in, is handed over, and its room is there for the next.
 type Account struct {
 	world *Pool
-	terms Terms
 
 	mu      sync.Mutex // guards the fields below
-	party   Party      // whose account it is; zero = not known
+	terms   Terms
+	party   Party // whose account it is; zero = not known
 	sums    Sums
 	charged int64 // what the pool was charged: from sums.least to sums.most
 	closed  bool
@@ -98,6 +98,17 @@ func (a *Account) Bill(party Party) {
 	a.charge(0)
 	a.party = party
 	a.charge(charged)
+}
+
+// SetTerms changes the rules, also for what is held.
+func (a *Account) SetTerms(terms Terms) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	charged := a.charged
+	a.charge(0)
+	a.terms = terms
+	a.charge(charged)
+	a.settle()
 }
 
 // charge charges the pool, whatever is left there. The caller holds the lock.

@@ -21,6 +21,7 @@ var machines = []string{"bunch", "chunk", "chunk/fragment", "chunk/vital", "inte
 var (
 	shared = []string{"internal/bits", "internal/parity", "internal/recovery", "internal/wire"}
 	below  = map[string][]string{
+		"bunch":            {"internal/pages"},           // memory, with a lock behind it; what the machine does is the same whichever it gets
 		"internal/control": {"bunch", "internal/sealed"}, // the parameters of a Hello, and the ids of sealed carriers
 		"internal/keyed":   {"internal/state"},
 		"internal/slices":  {"chunk"},

@@ -1,0 +1,97 @@
+package stream
+
+import (
+	"context"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/slices"
+	"github.com/quivernet/quiver/rpc"
+)
+
+// TestCrowdThatUploads: many more bring a blob at once than there is memory for. Most were refused; all of them get their turn.
+func TestCrowdThatUploads(t *testing.T) {
+	overBackends(t, func(t *testing.T, via Backend) {
+		const clients, size = 48, 300_000
+		inNetwork(t, setup{via: via, server: Config{MaxMemory: 8 << 20}, rpc: rpc.Config{MaxConnsPerAddress: -1}}, func(n *network) {
+			arrived := collect(n.server.streams)
+			var all []*Transfer
+			for range clients {
+				w, s := newWorld(n, rpc.Config{}, Config{Backend: via})
+				go func() { _ = w.Run(n.ctx) }()
+				context.AfterFunc(n.ctx, func() { _ = w.Close(context.Background(), 0, "test over") })
+				_, far := n.attach(n.server.world, w)
+				all = append(all, n.mustStart(s.Peer(far), content(size)))
+			}
+			for _, sent := range all {
+				require.NoError(n, sent.Wait(n.ctx))
+				require.Len(n, (<-arrived).data, size)
+			}
+			n.do(n.server.world, func() { require.NotZero(n, n.server.streams.opened, "some have waited") })
+			time.Sleep(time.Minute)
+			require.GreaterOrEqual(n, n.server.streams.memory.Free(), int64(8<<20-clients*slices.ReceiverBytes), "the records of machines stay")
+		})
+	})
+}
+
+// waitForMemory has a world send five blobs to one that has memory for three, and nobody reads.
+func waitForMemory(t *testing.T, fn func(n *network, all []*Transfer, arrived <-chan *IncomingBlob)) {
+	overBackends(t, func(t *testing.T, via Backend) {
+		config := Config{MaxMemory: leastMemory + 2*heldBytes(minPending) + 64<<10, MaxPending: minPending, ReadTime: time.Hour}
+		inNetwork(t, setup{via: via, client: config}, func(n *network) {
+			arrived := make(chan *IncomingBlob, 5)
+			save.Handle(n.client.streams, func(in *IncomingBlob) { arrived <- in })
+			var all []*Transfer
+			for i := range 5 {
+				all = append(all, n.mustStart(n.server.peer, content(100+i)))
+			}
+			time.Sleep(idleTime - time.Second)
+			require.Len(n, arrived, 3)
+			fn(n, all, arrived)
+		})
+	})
+}
+
+// TestTransfersWaitForMemory in the order of their headers; who gives up meanwhile is out.
+func TestTransfersWaitForMemory(t *testing.T) {
+	waitForMemory(t, func(n *network, all []*Transfer, arrived <-chan *IncomingBlob) {
+		all[3].Cancel(nil)
+		require.ErrorIs(n, all[3].Wait(n.ctx), ErrCanceled)
+		for _, i := range []int{0, 1, 2, 4} {
+			got, err := io.ReadAll(<-arrived)
+			require.NoError(n, err)
+			require.Equal(n, content(100+i), got)
+			require.NoError(n, all[i].Wait(n.ctx))
+		}
+		n.requireIdle()
+	})
+}
+
+// TestNoMemoryForLong: a transfer that waits is refused when none that waited had its turn for idleTime, and not before.
+func TestNoMemoryForLong(t *testing.T) {
+	waitForMemory(t, func(n *network, all []*Transfer, arrived <-chan *IncomingBlob) {
+		_, err := io.ReadAll(<-arrived)
+		require.NoError(n, err)
+		time.Sleep(idleTime - time.Second)
+		require.NoError(n, all[4].Err(), "the fourth had its turn meanwhile")
+		require.Len(n, arrived, 3)
+		time.Sleep(2 * time.Second)
+		require.ErrorContains(n, all[4].Err(), "MaxMemory")
+		require.ErrorIs(n, all[4].Err(), ErrRejected)
+	})
+}
+
+// TestConnectionEndsWhileTransfersWait: all end with it, and what they held is given back.
+func TestConnectionEndsWhileTransfersWait(t *testing.T) {
+	waitForMemory(t, func(n *network, all []*Transfer, _ <-chan *IncomingBlob) {
+		n.server.peer.conn.Close(0, "enough")
+		for _, sent := range all {
+			require.ErrorIs(n, sent.Wait(n.ctx), ErrClosed)
+		}
+		time.Sleep(5 * time.Second)
+		require.Equal(n, n.client.streams.config.maxMemory(), n.client.streams.memory.Free())
+	})
+}
