@@ -35,10 +35,11 @@ type Config struct {
 	ReadTime time.Duration
 
 	// MaxMemory bounds what all peers make this world hold, or were promised as credit, in bytes of real memory; default
-	// 256 MiB. Half of it is kept for connections that hold at most 2 MiB: 64 of them by default, 56 of one identity or,
-	// without one, of one address. Of the other half a connection takes at most half of what is free. When a transfer
-	// needs more, credit makes its sender wait, or the transfer is rejected. The next part of an accepted transfer always
-	// has room.
+	// 256 MiB. Half of it is kept for connections that hold little: by default 2 MiB for the first ones, and a third of a MiB
+	// where there are more than a hundred. One identity or, without one, one address, has seven eighths of that half at most. Of the
+	// other half a connection takes at most half of what is free. A transfer for which there is no memory waits for it, and is
+	// rejected when none that waited had its turn for 30 s. When a running one needs more, credit makes its sender wait. The next part
+	// of it always has room.
 	//
 	// An eighth of it, in addition, is for what this world's own transfers have read and no peer has acknowledged, shared
 	// among all of them: 32 MiB by default, or 64 KiB for each transfer if that is more. Half of it is kept for peers that have
@@ -119,8 +120,11 @@ func (c *Config) terms(early int64) budget.Terms {
 const minPending = 64 << 10
 
 // incomingBytes is the memory of a transfer besides its content: its records, the stacks of two goroutines, and a Hasher of
-// BLAKE3.
-const incomingBytes = 20 << 10
+// BLAKE3. One that waits for memory, or for its header, has no more than waitingBytes: its records.
+const (
+	incomingBytes = 20 << 10
+	waitingBytes  = 4 << 10
+)
 
 // leastMemory is the least MaxMemory: one transfer can begin with the least credit, and go on.
 var leastMemory = incomingBytes + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes

@@ -72,8 +72,9 @@ type incoming struct {
 	done     chan struct{} // closed when finished
 
 	// Owned by the world's goroutine.
-	waits bool      // for memory: its header has come, and no handler has it
-	came  time.Time // when its header came
+	waits   bool      // for memory: its header has come, and no handler has it
+	came    time.Time // when its header came
+	records int64     // what is borrowed for its records, and for its goroutines once it runs
 
 	unread   *time.Timer // rejects the transfer when nobody begins to read it; nil until the handler has it
 	arrival  arrival
@@ -200,7 +201,7 @@ func (in *incoming) takeBack(now time.Time) (since time.Time, stuck bool) {
 func (in *incoming) holds() int64 {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return incomingBytes + in.arrival.parts.held + in.arrival.taken + in.delivery.borrowed
+	return in.records + in.arrival.parts.held + in.arrival.taken + in.delivery.borrowed
 }
 
 // evict ends a transfer that is stuck, for others need its memory.

@@ -137,7 +137,8 @@ func (r *receiver) expect(id uint64) *incoming {
 		return nil
 	}
 	r.peer.watch()
-	r.peer.account.MustBorrow(incomingBytes)
+	in.records = waitingBytes
+	r.peer.account.MustBorrow(in.records)
 	r.receiving = append(r.receiving, in)
 	return in
 }
@@ -242,6 +243,8 @@ func (r *receiver) reserve(in *incoming) bool {
 		}
 	}
 	in.answer.reserved, in.answer.promised = ahead, heldBytes(ahead)
+	r.peer.account.MustBorrow(incomingBytes - in.records)
+	in.records = incomingBytes
 	return true
 }
 
@@ -290,7 +293,7 @@ func (r *receiver) withdrawFailed() {
 // settle gives back the promised memory of a transfer that has ended, the memory of its records, and its part of early.
 func (r *receiver) settle(in *incoming) {
 	in.withdraw()
-	r.peer.account.Repay(incomingBytes)
+	r.peer.account.Repay(in.records)
 	in.arrival.uncountEarly()
 }
 
