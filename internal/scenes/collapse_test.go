@@ -213,9 +213,14 @@ func TestThickCrowd(t *testing.T) {
 	}{{2e6, 4, 16, 0.175}, {10e6, 1, 32, 0.235}} {
 		s := Path(int64(c.rate), 50*milli, 0, c.queue).With(c.flows, Flow{Begin: second}, 4*milli)
 		s.For = 24 * second
-		r := Run(s, seed)
-		require.Less(t, r.Drops(Ours, 14*second, 24*second), c.most)
-		require.Greater(t, Jain(r.Rates(Ours, 14*second, 24*second)), 0.5)
+		var lost []float64
+		for i := range uint64(3) {
+			r := Run(s, seed+i)
+			lost = append(lost, r.Drops(Ours, 14*second, 24*second))
+			require.Greater(t, Jain(r.Rates(Ours, 14*second, 24*second)), 0.5)
+		}
+		slices.Sort(lost)
+		require.Less(t, lost[1], c.most, "%.3f", lost)
 	}
 }
 
