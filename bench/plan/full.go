@@ -16,7 +16,7 @@ func Full(runs int) []job.Job {
 	jobs = append(jobs, inTurns(cleans(64<<20, runs))...)
 	jobs = append(jobs, inTurns(callJobs(3*time.Second, runs))...)
 	jobs = append(jobs, inTurns(crowds(5*time.Second, runs, crowdOf{200, 30}, crowdOf{500, 30}, crowdOf{1000, 10}))...)
-	jobs = append(jobs, inTurns(lateJoins(runs, rushOf{scenario.ModeDown, 200, 1 << 20}, rushOf{scenario.ModeUp, 64, 4 << 20}))...)
+	jobs = append(jobs, inTurns(lateJoins(runs, rushOf{scenario.ModeDown, 200, 1 << 20}, rushOf{scenario.ModeUp, 64, 4 << 20}, rushOf{scenario.ModeUp, 200, 1 << 20}))...)
 	jobs = append(jobs, blocks(1000, 0, 0.01, 0.02, 0.05)...)
 	jobs = append(jobs, series(0, 0.01)...)
 	jobs = append(jobs, starts(3*runs, 0, 0.01)...)

@@ -77,9 +77,15 @@ func (p *Pair) Rush(ctx context.Context, data []byte, up bool) error {
 	p.rush.arrive = func(in *stream.IncomingBlob) { done <- drain(in, data) }
 	p.rush.mu.Unlock()
 	for _, to := range p.ends(up) {
-		if _, err := rushed.Start(to, bytes.NewReader(data), int64(len(data)), stream.Via(p.via)); err != nil {
+		sent, err := rushed.Start(to, bytes.NewReader(data), int64(len(data)), stream.Via(p.via))
+		if err != nil {
 			return err
 		}
+		go func() { // one that is refused has no end that arrives
+			if err := sent.Wait(ctx); err != nil {
+				done <- err
+			}
+		}()
 	}
 	return peer.Await(ctx, done, len(p.rush.guests))
 }
