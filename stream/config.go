@@ -36,7 +36,7 @@ type Config struct {
 
 	// MaxMemory bounds what all peers make this world hold, or were promised as credit, in bytes of real memory; default
 	// 256 MiB. Half of it is kept for connections that hold little: by default 2 MiB for the first ones, and a third of a MiB
-	// where there are more than a hundred. One identity or, without one, one address, has seven eighths of that half at most. Of the
+	// where there are more than sixty. One identity or, without one, one address, has seven eighths of that half at most. Of the
 	// other half a connection takes at most half of what is free. A transfer for which there is no memory waits for it, and is
 	// rejected when none that waited had its turn for 30 s. When a running one needs more, credit makes its sender wait. The next part
 	// of it always has room.

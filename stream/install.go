@@ -126,13 +126,13 @@ func (s *Streams) peer(conn *rpc.Conn, joined bool) *Peer {
 	return p
 }
 
-// earlyPart: a connection that joins may send the 32nd part of what is left early, minPending at least, and nothing once all is given away: from the
-// 120th on, by default. So the first ones may send earlyBytes, and all of a crowd that begins at once find memory for what they have sent.
-const earlyPart = 32
+// earlyPart: a connection that joins may send a 16th of what is left early, minPending at least, and nothing once all is given away: from the 60th
+// on, by default. So the first ones may send earlyBytes, and what 200 send at once from one address finds memory: parts on lanes cannot be refused.
+const earlyPart = 16
 
 // shareEarly returns how many bytes a connection that joins may send before its headers are answered.
 func (s *Streams) shareEarly() (share int64) {
-	if left := max(s.config.maxMemory()/8, s.config.early()) - s.early; left >= minPending {
+	if left := max(s.config.maxMemory()/16, s.config.early()) - s.early; left >= minPending {
 		share = min(max(left/earlyPart, minPending), s.config.early())
 	}
 	s.early += share
