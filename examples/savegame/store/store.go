@@ -122,7 +122,14 @@ type disk struct{ dir string }
 
 func (d disk) path(name string) string { return filepath.Join(d.dir, filepath.FromSlash(name)) }
 
-func (d disk) Create(name string) (File, error)           { return files.CreateDirect(d.path(name)) }
+func (d disk) Create(name string) (File, error) {
+	f, err := files.CreateDirect(d.path(name))
+	if err != nil {
+		return nil, err // a nil *Direct would be a File
+	}
+	return f, nil
+}
+
 func (d disk) Open(name string) (OpenFile, error)         { return os.Open(d.path(name)) }
 func (d disk) Stat(name string) (fs.FileInfo, error)      { return os.Lstat(d.path(name)) }
 func (d disk) Rename(from, to string) error               { return os.Rename(d.path(from), d.path(to)) }
