@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 )
@@ -13,10 +14,13 @@ const (
 	directBytes = 512 << 10
 	// directAlign is of what the place, the length and the memory of a direct write are multiples: the largest sector of usual disks.
 	directAlign = 4096
+	// mostPending is how many files hold directBytes of memory at once, 32 MiB in all. Others are written as they come, and cached.
+	mostPending = 64
 )
 
 // Direct is a new file that is written past the system's cache where that can be (O_DIRECT, of Linux). What nobody reads soon pushes nothing
-// out of the cache then, and costs a quarter of the processor's time to write and flush. It is one goroutine's.
+// out of the cache then, and costs a quarter of the processor's time to write and flush. It holds up to directBytes until then, as long as not
+// many others do. Sync comes before Close, or what it holds is lost. It is one goroutine's.
 type Direct struct {
 	file    *os.File
 	direct  bool  // the system does not cache what is written now
@@ -32,6 +36,19 @@ var pendings = sync.Pool{New: func() any {
 	return &aligned
 }}
 
+// pendingNow is how many files hold one of pendings.
+var pendingNow atomic.Int64
+
+// hold takes memory for what is not written yet, and reports whether there is some: mostPending files have it at most.
+func (d *Direct) hold() bool {
+	if pendingNow.Add(1) > mostPending {
+		pendingNow.Add(-1)
+		return false
+	}
+	d.pending = pendings.Get().(*[]byte)
+	return true
+}
+
 // CreateDirect makes a file, for its owner alone, which must not be there.
 func CreateDirect(name string) (*Direct, error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -44,8 +61,11 @@ func CreateDirect(name string) (*Direct, error) {
 // Write appends p, which is in the file after Sync at the latest. After an error each further Write, and Sync, returns that one.
 func (d *Direct) Write(p []byte) (n int, err error) {
 	for len(p) > 0 && d.failed == nil {
-		if d.pending == nil {
-			d.pending = pendings.Get().(*[]byte)
+		if d.pending == nil && !d.hold() {
+			d.cache() // from here on the place is a multiple of nothing
+			var written int
+			written, d.failed = d.file.Write(p)
+			return n + written, d.failed
 		}
 		some := p[:min(len(p), directBytes-len(*d.pending))]
 		*d.pending = append(*d.pending, some...)
@@ -76,6 +96,7 @@ func (d *Direct) forget() {
 		*d.pending = (*d.pending)[:0]
 		pendings.Put(d.pending)
 		d.pending = nil
+		pendingNow.Add(-1)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -46,7 +47,8 @@ func TestDirectThatIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	d, err := CreateDirect(path)
 	require.NoError(t, err)
-	crooked := (*pendings.Get().(*[]byte))[1:1]
+	require.True(t, d.hold())
+	crooked := (*d.pending)[1:1]
 	d.pending = &crooked
 	data := bytes.Repeat([]byte("saved"), directBytes/2)
 	_, err = d.Write(data[:directBytes-1])
@@ -73,6 +75,43 @@ func TestDirectFails(t *testing.T) {
 	require.ErrorIs(t, d.Sync(), os.ErrClosed)
 	require.ErrorIs(t, d.Close(), os.ErrClosed)
 	require.Nil(t, d.pending)
+}
+
+// Files beyond mostPending hold no memory: they are written as they come, by the cache, and have all of it as well.
+func TestManyDirect(t *testing.T) {
+	folder := t.TempDir()
+	random := rand.New(rand.NewPCG(1, 2))
+	many, data := make([]*Direct, mostPending+5), make([][]byte, mostPending+5)
+	for i := range many {
+		var err error
+		many[i], err = CreateDirect(filepath.Join(folder, strconv.Itoa(i)))
+		require.NoError(t, err)
+	}
+	for round := range 5 {
+		held := 0
+		for i := range many {
+			some := bytes.Repeat([]byte{byte(round*len(many) + i)}, 1+random.IntN(directBytes/4))
+			if random.IntN(20) == 0 {
+				some = bytes.Repeat(some, 5)
+			}
+			n, err := many[i].Write(some)
+			require.NoError(t, err)
+			require.Equal(t, len(some), n)
+			data[i] = append(data[i], some...)
+		}
+		for _, d := range many {
+			if d.pending != nil {
+				held++
+			}
+		}
+		require.LessOrEqual(t, held, mostPending)
+	}
+	for i, d := range many {
+		require.NoError(t, d.Sync())
+		require.NoError(t, d.Close())
+		requireFile(t, filepath.Join(folder, strconv.Itoa(i)), data[i])
+	}
+	require.Zero(t, pendingNow.Load())
 }
 
 func requireFile(t *testing.T, path string, data []byte) {
