@@ -121,8 +121,9 @@ func place[A any](a *Actor, m *method, arg A) error {
 }
 
 // Raw is an argument that is not encoded: a []byte whose bytes travel as they are, at most Config.Bunch.MaxBunch with those that name the
-// method. They are valid until the handler returns, which must copy what it keeps: their memory is used again for a later call. Call has
-// taken them when it returns. A Raw that answers a request belongs to who asked.
+// method. They are valid until the handler returns, which must copy what it keeps: their memory is used again for a later call, of any
+// connection, so what is kept would become another player's bytes. Call has taken them when it returns. A Raw that answers a request belongs to
+// who asked.
 type Raw = codec.Raw
 
 // None is the argument of a call that has none.

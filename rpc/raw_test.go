@@ -33,3 +33,19 @@ func TestRawMakesRoom(t *testing.T) {
 		require.Equal(t, told, client.take())
 	})
 }
+
+// TestRawHasNoRoom behind it: that may be full of what another connection sent, and what a handler appends has to lie in memory of its own.
+func TestRawHasNoRoom(t *testing.T) {
+	inNet(t, 1, Config{}, func(n *network) {
+		a, client := n.spawn(0), n.clients[0]
+		var sizes, rooms []int
+		client.onBulk = func(b Raw) { sizes, rooms = append(sizes, len(b)), append(rooms, cap(b)) }
+		want := []int{100, 5_000, 32_000}
+		for _, size := range want {
+			require.NoError(t, bulk.Call(a, make(Raw, size)))
+			n.tick(10)
+		}
+		require.Equal(t, want, sizes)
+		require.Equal(t, want, rooms)
+	})
+}

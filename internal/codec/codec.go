@@ -133,7 +133,7 @@ func (c *Codec) Decode(payload []byte, p any) error {
 	case kindNone:
 		return leftOver(len(payload))
 	case kindRaw:
-		*p.(*Raw) = payload
+		*p.(*Raw) = payload[:len(payload):len(payload)] // what is appended to it goes elsewhere
 		return nil
 	case kindBinary:
 		if err := within(len(payload), c.whole, "bytes"); err != nil {
