@@ -6,6 +6,9 @@ import "time"
 // again, and what a transfer needed is soon given up.
 const trimAfter = 10 * time.Second
 
+// trimBulkAfter is how long it is kept where it is more than play needs: 4.5 MB for each connection that bulk has just left.
+const trimBulkAfter = time.Second
+
 // Advance runs the timers that are due. An error ends the connection: the peer has been silent for too long.
 func (c *Conn) Advance(now time.Time) error {
 	t := c.advanceClock(now)
@@ -86,6 +89,9 @@ func (c *Conn) idleAt() (time.Duration, bool) {
 func (c *Conn) trimAt() (at time.Duration, spare bool) {
 	spare = c.blocks.spare() || c.payloads.spare() || len(c.rings.items)+len(c.ready.spare.items) > 0 || c.repairs.spare() || c.restorer.spare() ||
 		c.assemblies.spare != nil
+	if len(c.blocks.full.items) > maxSmall {
+		return c.trimmed + trimBulkAfter, true
+	}
 	return c.trimmed + trimAfter, spare
 }
 

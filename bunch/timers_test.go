@@ -213,6 +213,21 @@ func TestProbeForALimitIsNotOverdue(t *testing.T) {
 	require.True(t, at.After(l.at), "%v ago", l.at.Sub(at))
 }
 
+// TestTrimOfBulk: what bulk had in flight is given up within two seconds, but for as much as play may need.
+func TestTrimOfBulk(t *testing.T) {
+	p := newPair(t, Config{ReliableBuffer: 1024})
+	bulk := p.open(0, Bulk)
+	for range 1000 {
+		p.send(0, bulk, Reliable, make([]byte, EntryBytes-2))
+	}
+	c := p.ends[0]
+	for len(c.blocks.full.items) < 900 {
+		p.run(10 * ms)
+	}
+	p.run(2*trimBulkAfter + 100*ms)
+	require.LessOrEqual(t, len(c.blocks.full.items), maxSmall)
+}
+
 // TestTrimBesidePlay: what a burst needed is given up though play goes on, and what play needs is not.
 func TestTrimBesidePlay(t *testing.T) {
 	p := newPair(t, Config{})
