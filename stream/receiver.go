@@ -3,6 +3,7 @@ package stream
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/internal/budget"
@@ -21,7 +22,7 @@ type receiver struct {
 	mayEarly   int64       // how many those may be, as the limits message says: see Streams.shareEarly
 	evicted    uint64      // transfers that were ended because they were stuck, and others needed their memory
 	late       uint64      // parts and messages that were dropped because their transfer had ended
-	looked     time.Time   // when a timer was last started that looks for memory
+	looks      atomic.Bool // a timer runs that has a tick look for memory
 
 	writing budget.ConnJobs // goroutines of writers; those of ended transfers may still wait for the store. Used by Streams.writing
 }
@@ -170,7 +171,7 @@ func (r *receiver) openWaiting(now time.Time) {
 			continue
 		}
 		if min(now.Sub(in.came), now.Sub(s.opened)) < idleTime {
-			r.lookAgain(now)
+			r.lookAgain()
 			return
 		}
 		in.finish(r.noMemory())
@@ -181,10 +182,12 @@ func (r *receiver) openWaiting(now time.Time) {
 const lookForMemory = 100 * time.Millisecond
 
 // lookAgain has a tick come in a while, which a world that waits for events would not have by itself.
-func (r *receiver) lookAgain(now time.Time) {
-	if since := now.Sub(r.looked); since < 0 || since >= lookForMemory {
-		r.looked = now
-		time.AfterFunc(lookForMemory, r.peer.wake)
+func (r *receiver) lookAgain() {
+	if r.looks.CompareAndSwap(false, true) {
+		time.AfterFunc(lookForMemory, func() {
+			r.looks.Store(false) // before the tick that this wakes, or that runs already
+			r.peer.wake()
+		})
 	}
 }
 

@@ -95,3 +95,22 @@ func TestConnectionEndsWhileTransfersWait(t *testing.T) {
 		require.Equal(n, n.client.streams.config.maxMemory(), n.client.streams.memory.Free())
 	})
 }
+
+// TestWhoWaitsIsLookedAt: a world that waits for events looks for memory all the same, also when the timer that has it look fires in a step.
+func TestWhoWaitsIsLookedAt(t *testing.T) {
+	const step = 5 * time.Millisecond
+	config := Config{MaxMemory: leastMemory + 2*heldBytes(minPending) + 64<<10, MaxPending: minPending, ReadTime: time.Hour}
+	inNetwork(t, setup{client: config}, func(n *network) {
+		save.Handle(n.client.streams, func(*IncomingBlob) {})
+		for i := range 4 {
+			n.mustStart(n.server.peer, content(100+i))
+		}
+		time.Sleep(time.Second)
+		for i := range time.Duration(30) {
+			time.Sleep(lookForMemory + i*step*4/5)
+			n.do(n.client.world, func() { time.Sleep(step) })
+			time.Sleep(lookForMemory + 2*step)
+			n.do(n.client.world, func() { require.LessOrEqual(n, time.Since(n.client.peer.ticked), lookForMemory+2*step) })
+		}
+	})
+}
