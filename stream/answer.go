@@ -69,6 +69,7 @@ func (a *answer) accept(pipe *rpc.Actor, now time.Time) error {
 	arrival := &a.in.arrival
 	a.replied = true
 	arrival.uncountEarly()
+	arrival.usage = newUsage(time.Now(), arrival.parts.next) // before this its sender could do no more: it may have waited for memory
 	a.credit = newCredit(now, a.passed(), a.reserved, a.in.peer.streams.config.maxPending())
 	arrival.parts.limit = max(arrival.parts.limit, a.credit.limit)
 	a.reply.limit = arrival.parts.limit

@@ -99,7 +99,9 @@ type usage struct {
 	before int64     // bytes that came in the one before
 }
 
-func newUsage(now time.Time) usage { return usage{moved: now, mark: now, before: math.MaxInt64 / 2} }
+func newUsage(now time.Time, at int64) usage {
+	return usage{moved: now, mark: now, at: at, before: math.MaxInt64 / 2}
+}
 
 // move notes that the content in order ended at one offset, and now ends at another.
 func (u *usage) move(now time.Time, from, to int64) {

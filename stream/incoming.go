@@ -87,7 +87,7 @@ func newIncoming(p *Peer, id uint64) *incoming {
 	in.arrival.in, in.delivery.in, in.answer.in = in, in, in
 	in.arrival.changed.L, in.delivery.ready.L = &in.mu, &in.mu
 	in.arrival.parts.limit = p.receiver.mostEarly()
-	in.arrival.usage = newUsage(time.Now())
+	in.arrival.usage = newUsage(time.Now(), 0)
 	return in
 }
 

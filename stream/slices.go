@@ -23,7 +23,7 @@ type sliceRoute struct {
 }
 
 func newSliceRoute(conn *rpc.Conn) *sliceRoute {
-	return &sliceRoute{conn: conn, link: sliceLinkOf(conn), usage: newUsage(time.Now())}
+	return &sliceRoute{conn: conn, link: sliceLinkOf(conn), usage: newUsage(time.Now(), 0)}
 }
 
 // sliceLinkOf returns the machine that Install has added to each connection.

@@ -114,3 +114,39 @@ func TestWhoWaitsIsLookedAt(t *testing.T) {
 		}
 	})
 }
+
+// TestWhoWaitedLongHasTime: a transfer that waited for memory for longer than one may do nothing begins as any other: what it did not send while it
+// had to wait is not held against it.
+func TestWhoWaitedLongHasTime(t *testing.T) {
+	overBackends(t, func(t *testing.T, via Backend) {
+		config := Config{MaxMemory: leastMemory + 2*heldBytes(minPending) + 64<<10, MaxPending: minPending, MaxTransfers: 8, ReadTime: time.Hour}
+		inNetwork(t, setup{via: via, client: config}, func(n *network) {
+			arrived := make(chan *IncomingBlob, 8)
+			save.Handle(n.client.streams, func(in *IncomingBlob) { arrived <- in })
+			for i := range 5 {
+				n.mustStart(n.server.peer, content(100+i))
+			}
+			from, gate := io.Pipe()
+			defer gate.Close()
+			slow, err := save.Start(n.server.peer, from, 1000)
+			require.NoError(n, err)
+			for range 2 { // for these others are asked what they need
+				n.mustStart(n.server.peer, content(100))
+			}
+			time.Sleep(time.Second)
+			for range 3 { // the next has its turn each time
+				time.Sleep(idleTime - time.Second)
+				_, err := io.ReadAll(<-arrived)
+				require.NoError(n, err)
+			}
+			time.Sleep(idleTime / 3)
+			require.NoError(n, slow.Err())
+			go func() { _, _ = gate.Write(content(1000)) }()
+			for range 5 {
+				_, err := io.ReadAll(<-arrived)
+				require.NoError(n, err)
+			}
+			require.NoError(n, slow.Wait(n.ctx))
+		})
+	})
+}
