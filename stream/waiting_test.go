@@ -60,6 +60,7 @@ func TestTransfersWaitForMemory(t *testing.T) {
 	waitForMemory(t, func(n *network, all []*Transfer, arrived <-chan *IncomingBlob) {
 		all[3].Cancel(nil)
 		require.ErrorIs(n, all[3].Wait(n.ctx), ErrCanceled)
+		time.Sleep(time.Second) // the receiver has heard of it
 		for _, i := range []int{0, 1, 2, 4} {
 			got, err := io.ReadAll(<-arrived)
 			require.NoError(n, err)
