@@ -167,7 +167,9 @@ func (r *receiver) openWaiting(now time.Time) {
 			continue
 		}
 		if r.open(in); !in.waits {
-			s.opened = now
+			if in.came.Before(now) && in.cause() == nil {
+				s.opened = now
+			}
 			continue
 		}
 		if min(now.Sub(in.came), now.Sub(s.opened)) < idleTime {

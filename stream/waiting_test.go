@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"testing"
@@ -19,12 +20,16 @@ func TestCrowdThatUploads(t *testing.T) {
 		inNetwork(t, setup{via: via, server: Config{MaxMemory: 8 << 20}, rpc: rpc.Config{MaxConnsPerAddress: -1}}, func(n *network) {
 			arrived := collect(n.server.streams)
 			var all []*Transfer
+			var peers []*Peer
 			for range clients {
 				w, s := newWorld(n, rpc.Config{}, Config{Backend: via})
 				go func() { _ = w.Run(n.ctx) }()
 				context.AfterFunc(n.ctx, func() { _ = w.Close(context.Background(), 0, "test over") })
 				_, far := n.attach(n.server.world, w)
-				all = append(all, n.mustStart(s.Peer(far), content(size)))
+				peers = append(peers, s.Peer(far))
+			}
+			for _, p := range peers {
+				all = append(all, n.mustStart(p, content(size)))
 			}
 			for _, sent := range all {
 				require.NoError(n, sent.Wait(n.ctx))
@@ -149,5 +154,27 @@ func TestWhoWaitedLongHasTime(t *testing.T) {
 			}
 			require.NoError(n, slow.Wait(n.ctx))
 		})
+	})
+}
+
+// TestRefusedHeadersKeepNobodyWaiting: headers that are refused, or find memory at once, are no turn of those that wait.
+func TestRefusedHeadersKeepNobodyWaiting(t *testing.T) {
+	other := NewBlob("nobody handles it")
+	config := Config{MaxMemory: leastMemory + 2*heldBytes(minPending) + 64<<10, MaxPending: minPending, ReadTime: time.Hour}
+	inNetwork(t, setup{server: config}, func(n *network) {
+		save.Handle(n.server.streams, func(*IncomingBlob) {})
+		var all []*Transfer
+		for i := range 4 {
+			all = append(all, n.mustStart(n.client.peer, content(100+i)))
+		}
+		w, s := newWorld(n, rpc.Config{}, Config{})
+		go func() { _ = w.Run(n.ctx) }()
+		_, far := n.attach(n.server.world, w)
+		for range 8 {
+			time.Sleep(idleTime / 4)
+			require.ErrorIs(n, other.Send(n.ctx, s.Peer(far), bytes.NewReader(nil), 0), ErrRejected)
+		}
+		require.ErrorContains(n, all[3].Err(), "MaxMemory")
+		require.NoError(n, w.Close(n.ctx, 0, "test over"))
 	})
 }
