@@ -37,6 +37,7 @@ type setup struct {
 	rpc            rpc.Config
 	delay          time.Duration // one way; 0 = 5 ms
 	tick           time.Duration // worlds are ticked so often; 0 = Run
+	ahead          time.Duration // of the clock of the worlds' ticks
 	path           link.Path     // 0 = linktest's
 	recovers       func(any)     // of panics out of ticks; nil = they go on
 }
@@ -158,7 +159,7 @@ func (n *network) tick(w *rpc.World) {
 			}
 		}()
 	}
-	w.Tick(time.Now())
+	w.Tick(time.Now().Add(n.setup.ahead))
 }
 
 // close ends both worlds and their goroutines.

@@ -154,7 +154,7 @@ func (p *Peer) tick(now time.Time) {
 	p.slices.queue = max(sliceQueueTime, 2*p.streams.interval)
 	p.window.note()
 	p.slices.received(p.receiver.onPart)
-	p.receiver.openWaiting(now)
+	p.receiver.openWaiting(time.Now())
 	p.receiver.deliver()
 	p.sender.collect()
 

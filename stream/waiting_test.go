@@ -178,3 +178,21 @@ func TestRefusedHeadersKeepNobodyWaiting(t *testing.T) {
 		require.NoError(n, w.Close(n.ctx, 0, "test over"))
 	})
 }
+
+// TestGamesClock: how long a transfer waits does not depend on the clock by which the game ticks.
+func TestGamesClock(t *testing.T) {
+	for _, ahead := range []time.Duration{-time.Hour, time.Hour} {
+		config := Config{MaxMemory: leastMemory + 2*heldBytes(minPending) + 64<<10, MaxPending: minPending, ReadTime: time.Hour}
+		inNetwork(t, setup{client: config, tick: 10 * time.Millisecond, ahead: ahead}, func(n *network) {
+			save.Handle(n.client.streams, func(*IncomingBlob) {})
+			var all []*Transfer
+			for i := range 4 {
+				all = append(all, n.mustStart(n.server.peer, content(100+i)))
+			}
+			time.Sleep(idleTime - time.Second)
+			require.NoError(n, all[3].Err())
+			time.Sleep(2 * time.Second)
+			require.ErrorContains(n, all[3].Err(), "MaxMemory")
+		})
+	}
+}
