@@ -132,7 +132,7 @@ const earlyPart = 16
 
 // shareEarly returns how many bytes a connection that joins may send before its headers are answered.
 func (s *Streams) shareEarly() (share int64) {
-	if left := max(s.config.maxMemory()/16, s.config.early()) - s.early; left >= minPending {
+	if left := max(s.config.maxMemory()/16, minPending) - s.early; left >= minPending {
 		share = min(max(left/earlyPart, minPending), s.config.early())
 	}
 	s.early += share

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -195,4 +196,14 @@ func TestGamesClock(t *testing.T) {
 			require.ErrorContains(n, all[3].Err(), "MaxMemory")
 		})
 	}
+}
+
+// TestEarlySharesOfLittleMemory: all that may come before answers is an eighth of MaxMemory, and given back when connections end.
+func TestEarlySharesOfLittleMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSiege(t, Config{MaxMemory: 4 << 20}, 20)
+		n.do(n.world, func() { require.EqualValues(t, 4<<20/8, n.streams.early) })
+		n.end()
+		require.Zero(t, n.streams.early)
+	})
 }
