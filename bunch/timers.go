@@ -41,7 +41,7 @@ func (c *Conn) Advance(now time.Time) error {
 		return c.fail(violation(ConnectionTimeout, "no answer to the closes of %d channels, at most %d may wait for longer than %v (IdleTimeout)", c.owed.count, maxOwed, c.config.IdleTimeout))
 	}
 
-	if t >= c.trimmed+trimAfter {
+	if at, _ := c.trimAt(); t >= at {
 		c.trim()
 	}
 	c.sent.forget(t)

@@ -209,11 +209,11 @@ func TestGamesClock(t *testing.T) {
 	}
 }
 
-// TestEarlySharesOfLittleMemory: all that may come before answers is an eighth of MaxMemory, and given back when connections end.
+// TestEarlySharesOfLittleMemory: all that may come before answers is a 16th of MaxMemory, and given back when connections end.
 func TestEarlySharesOfLittleMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newSiege(t, Config{MaxMemory: 4 << 20}, 20)
-		n.do(n.world, func() { require.EqualValues(t, 4<<20/8, n.streams.early) })
+		n.do(n.world, func() { require.EqualValues(t, 4<<20/16, n.streams.early) })
 		n.end()
 		require.Zero(t, n.streams.early)
 	})
