@@ -65,16 +65,16 @@ type incoming struct {
 	decode decodeFunc // arrays only
 	store  Store      // nil: none; the handler may change it
 
+	// Owned by the world's goroutine.
+	waits   bool      // for memory: its header has come, and no handler has it
+	came    time.Time // when its header came
+	records int64     // what is borrowed for its records, and for its goroutines once it runs
+
 	// mu guards this group, and the fields of arrival, delivery and answer.
 	mu       sync.Mutex
 	finished bool
 	err      error
 	done     chan struct{} // closed when finished
-
-	// Owned by the world's goroutine.
-	waits   bool      // for memory: its header has come, and no handler has it
-	came    time.Time // when its header came
-	records int64     // what is borrowed for its records, and for its goroutines once it runs
 
 	unread   *time.Timer // rejects the transfer when nobody begins to read it; nil until the handler has it
 	arrival  arrival

@@ -127,7 +127,8 @@ func (s *Streams) peer(conn *rpc.Conn, joined bool) *Peer {
 }
 
 // earlyPart: a connection that joins may send a 16th of what is left early, minPending at least, and nothing once all is given away: from the 60th
-// on, by default. So the first ones may send earlyBytes, and what 200 send at once from one address finds memory: parts on lanes cannot be refused.
+// on, by default. That is a 16th of Config.MaxMemory in all. So the first ones may send earlyBytes, and what 200 send at once from one address finds
+// memory: parts on lanes cannot be refused.
 const earlyPart = 16
 
 // shareEarly returns how many bytes a connection that joins may send before its headers are answered.

@@ -91,22 +91,18 @@ type Account struct {
 func NewAccount(world *Pool, terms Terms) *Account { return &Account{world: world, terms: terms} }
 
 // Bill says whose account it is. Party{}, which has neither an identity nor an address, is nobody.
-func (a *Account) Bill(party Party) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	charged := a.charged
-	a.charge(0)
-	a.party = party
-	a.charge(charged)
-}
+func (a *Account) Bill(party Party) { a.chargeAnew(func() { a.party = party }) }
 
 // SetTerms changes the rules, also for what is held.
-func (a *Account) SetTerms(terms Terms) {
+func (a *Account) SetTerms(terms Terms) { a.chargeAnew(func() { a.terms = terms }) }
+
+// chargeAnew changes by what rules the pool is charged, and charges it by the new ones.
+func (a *Account) chargeAnew(change func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	charged := a.charged
 	a.charge(0)
-	a.terms = terms
+	change()
 	a.charge(charged)
 	a.settle()
 }

@@ -8,8 +8,8 @@
 //   - An object is there whole and durable or not at all: its bytes are flushed under a temporary name before a rename
 //     shows it, and the folder is flushed before Put returns.
 //   - Puts that run at the same time share what flushing costs, so whoever has many objects starts many and waits then. A pack is written as
-//     they come, so memory holds half a MiB of it at most, and of 64 packs at once. On Linux the rest passes the system's cache (O_DIRECT) where the
-//     file system can do that.
+//     they come, so memory holds half a MiB of each at most, for 64 packs at once. On Linux they are written past the system's cache (O_DIRECT)
+//     where the file system allows that.
 //   - A pack is never changed. When some of its objects are deleted, one without them takes its place, in one step; so a delete
 //     needs as much room as the largest pack has, for a moment.
 //   - One process has the folder: the second one is refused, and told who has it ([ErrLocked]). So what there is is read once, when the store
