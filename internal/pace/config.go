@@ -34,3 +34,6 @@ func (c Config) withDefaults() Config {
 	}
 	return c
 }
+
+// shortestFlight returns the bytes of the shortest first flight that shows a rate.
+func (c Config) shortestFlight() float64 { return float64((trainPackets + 2) * c.Packet) }

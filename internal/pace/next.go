@@ -64,7 +64,7 @@ func (c *Controller) Rate() float64 {
 		return startGain * c.supposed()
 	}
 	if c.start.careful || c.start.hint > 0 && c.starters > 1 {
-		return max(c.starters.part(c.Estimate()), least)
+		return max(c.partOf(c.Estimate()), least)
 	}
 	return max(c.gain()*c.Estimate(), least)
 }
@@ -165,7 +165,7 @@ func (c *Controller) unheard() float64 {
 func (c *Controller) firstPart(product float64) int {
 	unseen := max(c.start.crowd/float64(max(c.starters, 1)), 1)
 	part := 1 - startCost*unseen*float64(c.waiting)/product
-	least := float64((trainPackets + 2) * c.cfg.Packet)
+	least := c.cfg.shortestFlight()
 	return int(min(max(c.starters.part(max(part, leastFlight)*product), min(least, product), c.leastWindow()), maxFirstFlight))
 }
 

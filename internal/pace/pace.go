@@ -400,6 +400,13 @@ func (c *Controller) Starters(n, inFlight int) {
 	}
 }
 
+// partOf returns the part of a hint at which each of those that start together sends its first flight. However many they are, the shortest flight
+// leaves within a round trip: most often they share no more than an uplink that is fast, and of 64 over links of 5 to 100 Mbit/s each took seven
+// times as long for 256 KiB as alone. Where they do share a link they lose half of what as many New Renos lose, which begin with 32 packets.
+func (c *Controller) partOf(hint float64) float64 {
+	return min(hint, max(c.starters.part(hint), c.cfg.shortestFlight()/c.delay.base().Seconds()))
+}
+
 // Guess gives a round trip of other packets, QUIC's or those that open the carrier. The least one counts, until Acked gives the first of our own.
 func (c *Controller) Guess(rtt time.Duration) {
 	if d := &c.delay; !d.rtt.known && rtt > 0 && (d.guess == 0 || rtt < d.guess) {

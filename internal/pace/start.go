@@ -102,7 +102,7 @@ func (c *Controller) confirm(t instant, s slope) {
 	filled := s.arrival < outpacedPart*s.sent && s.grown > 2*burstTime
 	rate := min(s.shown(), c.mostAfter(c.passed(c.Window())))
 	if c.starters > 1 {
-		rate = min(rate, c.starters.part(c.start.hint))
+		rate = min(rate, c.partOf(c.start.hint))
 	}
 	if filled {
 		// Others fill the path, and the flight took a share of the queue from them: its rate is too high. The hint is the path's rate.
