@@ -105,10 +105,13 @@ func (l *lobby) becomeClient(actors int64) error {
 	return nil
 }
 
-// mayBecomeClient returns the error of becomeClient, for those who must first find a server.
+// mayBecomeClient returns the error of becomeClient, or of enlist in a closed world, for those who must first find a server.
 func (l *lobby) mayBecomeClient(actors int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.closed != nil {
+		return worldClosed()
+	}
 	return l.refuseClient(actors)
 }
 
@@ -118,6 +121,11 @@ func (l *lobby) refuseClient(actors int64) error {
 		return errorf("rpc: a world that listens, or has actors or clients, cannot connect to a server, but another of NewWorld can: %w", ErrWrongRole)
 	}
 	return nil
+}
+
+// worldClosed refuses a connection that begins in a closed world.
+func worldClosed() *CloseError {
+	return &CloseError{Code: HostClosedConnection, Reason: "the world is closed"}
 }
 
 // listen notes that the world has one more listener, until unlisten. Such a world cannot become a client.
@@ -163,7 +171,7 @@ func (l *lobby) enlist(c *Conn, from netip.Prefix, v *visit) (out *Conn, refused
 	defer l.mu.Unlock()
 	if l.closed != nil {
 		l.door.TurnAway(v)
-		return nil, &CloseError{Code: HostClosedConnection, Reason: "the world is closed"}
+		return nil, worldClosed()
 	}
 	v, out, none := l.door.Admit(v, from, time.Now(), l.takeMemory)
 	if c.visit = v; none == nil {

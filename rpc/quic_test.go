@@ -290,6 +290,24 @@ func TestDialFromAServer(t *testing.T) {
 	})
 }
 
+// TestDialInAClosedWorld: it is told at once, also where no server answers. An error that said so would have a client try for ever.
+func TestDialInAClosedWorld(t *testing.T) {
+	_, clientTLS := credentials(t)
+	synctest.Test(t, func(t *testing.T) {
+		world := newTestWorld(t, Config{})
+		near, far := netsim.Pipe(netsim.Config{}, netsim.Config{})
+		require.NoError(t, world.Close(t.Context(), HostClosedConnection, "over"))
+		began := time.Now()
+		_, err := DialPacket(t.Context(), near, far.LocalAddr(), clientTLS, world.World) // where nobody takes its packets
+		var closed *CloseError
+		require.ErrorAs(t, err, &closed)
+		require.ErrorContains(t, err, "the world is closed")
+		require.False(t, closed.Temporary())
+		require.Equal(t, began, time.Now())
+		require.NoError(t, errors.Join(near.Close(), far.Close()))
+	})
+}
+
 func TestDialGivesUpWithItsContext(t *testing.T) {
 	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
