@@ -3,6 +3,7 @@ package rpc
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/quivernet/quiver/internal/budget"
@@ -334,6 +335,23 @@ func (a *Actor) makeReplicas() {
 	a.states.replicas = make([]replica, len(a.class.states))
 	for p := range a.parts {
 		p.binding.replicate(p.object, a.states.replicas)
+	}
+	if b := a.own.binding; b != nil && !b.looked {
+		b.looked = true
+		a.tellUnkept()
+	}
+}
+
+// tellUnkept warns of states that nothing keeps here, although their class is bound: nothing else would tell of a forgotten Replicate.
+func (a *Actor) tellUnkept() {
+	var states []string
+	for i, d := range a.class.states {
+		if a.states.replicas[i] == nil && a.part(d.class).binding != nil {
+			states = append(states, d.String())
+		}
+	}
+	if len(states) > 0 {
+		a.world.log.Warn("no Replicate or ReplicateList says where states are kept here", "class", a.class.name, "states", strings.Join(states, ", "))
 	}
 }
 

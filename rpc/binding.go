@@ -20,6 +20,7 @@ type binding struct {
 	construct   func(*Actor) any
 	handlers    []handler     // by method id: an *endpoint[T, A], made by the first On or Check; nil before
 	states      []stateKeeper // by state id; nil = not replicated here
+	looked      bool          // the first actor has told which states nothing keeps
 	at          func(object any) (x, y, z float32)
 	relevant    func(object any, viewer *Conn) bool
 	actors      actors // of the class, with their objects

@@ -107,3 +107,35 @@ func TestDebugRecordsCostNothingWhenOff(t *testing.T) {
 		require.Zero(t, allocs)
 	})
 }
+
+// TestStatesThatNothingKeepsAreTold: a forgotten Replicate was silent at both ends, and the copies stayed as their constructors had left them.
+func TestStatesThatNothingKeepsAreTold(t *testing.T) {
+	class := NewClass("Forgetful")
+	gear := NewState[struct{ Ammo uint16 }](class)
+	NewState[mood](class)
+	NewList[uint32, uint16](class, "Bag")
+	belt := NewComponent(class, "Belt")
+	NewState[mood](belt)
+	for _, whole := range []bool{false, true} {
+		var log strings.Builder
+		w := newTestWorld(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		b := Bind(w.World, class, func(*Actor) *struct{ Ammo uint16 } { return new(struct{ Ammo uint16 }) })
+		Replicate(b, gear, func(o *struct{ Ammo uint16 }) *struct{ Ammo uint16 } { return o })
+		if whole {
+			Bind(w.World, belt, func(*Actor) *mood { return new(mood) })
+		}
+		for range 3 {
+			_, _, err := Spawn(b, nil, nil)
+			require.NoError(t, err)
+		}
+		states := `states="Forgetful.mood, Forgetful.Bag"` // nobody expects states of a component that is not bound
+		if whole {
+			states = `states="Forgetful.mood, Forgetful.Bag, ` + belt.name + `.mood"`
+		}
+		require.Equal(t, 1, strings.Count(log.String(), "level=WARN"), log.String())
+		require.Contains(t, log.String(), states)
+		require.Contains(t, log.String(), "Replicate")
+	}
+}
+
+type mood struct{ Level uint8 }

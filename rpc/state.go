@@ -152,7 +152,8 @@ func (d *declaredState) knows(name string) bool {
 }
 
 // Replicate makes b replicate s from the struct that where returns. The world calls where once for each object, right after its
-// constructor; the struct must stay valid as long as the actor lives. Replicate panics when s is of another class, or b replicates s
+// constructor; the struct must stay valid as long as the actor lives. Each end calls Replicate for what it keeps: a server sends nothing of
+// other states, a client skips what comes of them, and either warns once. Replicate panics when s is of another class, or b replicates s
 // already, and the constructor must not return a nil pointer.
 func Replicate[T, S any](b *Binding[T], s *State[S], where func(object T) *S) {
 	d := s.declared
