@@ -94,7 +94,7 @@ func fastest() []Algorithm {
 	return []Algorithm{SHA256, BLAKE3}
 }
 
-// Hasher makes the digest of what is written to it.
+// Hasher makes the digest of what is written to it. [Algorithm.New] returns one, as BLAKE3.New(); the zero Hasher cannot be used.
 type Hasher struct {
 	algorithm Algorithm
 	state     hashState
@@ -117,8 +117,8 @@ func (a Algorithm) digest(sum []byte) (d Digest) {
 	return d
 }
 
-// Digest names content, by an algorithm and the sum that it makes of the content. Digests that are equal by == name the
-// same content. The zero Digest names none.
+// Digest names content, by an algorithm and the sum that it makes of the content: [Algorithm.Of] makes one of bytes, a [Hasher] of what is
+// written to it. Digests that are equal by == name the same content. The zero Digest names none.
 type Digest struct {
 	algorithm Algorithm
 	sum       [digestBytes]byte
