@@ -128,7 +128,7 @@ func (s *Streams) peer(conn *rpc.Conn, joined bool) *Peer {
 
 // earlyPart: a connection that joins may send a 16th of what is left early, minPending at least, and nothing once all is given away: from the 60th
 // on, by default. That is a 16th of Config.MaxMemory in all. So the first ones may send earlyBytes, and what 200 send at once from one address finds
-// memory: parts on lanes cannot be refused.
+// memory. Where there is none it is held all the same: parts on lanes cannot be refused.
 const earlyPart = 16
 
 // shareEarly returns how many bytes a connection that joins may send before its headers are answered.

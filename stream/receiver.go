@@ -303,13 +303,13 @@ func (r *receiver) settle(in *incoming) {
 }
 
 // hold charges n bytes of content, and reports whether there was room. When there is none, it first makes the machine of slices give up
-// its spare memory.
+// its spare memory. What the peer may send before answers always has room: it was told so, and cannot send it again.
 func (r *receiver) hold(n int64) bool {
 	if r.peer.account.Hold(n, false) {
 		return true
 	}
 	r.peer.slices.shrink()
-	return r.peer.account.Hold(n, false)
+	return r.peer.account.Hold(n, false) || r.mayEarly > 0 && r.peer.account.HoldBeyond(n, heldBytes(r.mayEarly))
 }
 
 // onPart takes a part that came on a lane or as a chunk. It may overtake the transfer's header, which travels on the control pipe.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/slices"
 	"github.com/quivernet/quiver/rpc"
 )
@@ -216,5 +217,24 @@ func TestEarlySharesOfLittleMemory(t *testing.T) {
 		n.do(n.world, func() { require.EqualValues(t, 4<<20/16, n.streams.early) })
 		n.end()
 		require.Zero(t, n.streams.early)
+	})
+}
+
+// TestEarlyPartsHaveRoom: what leaves early is within the share that this end announced, so a transfer whose first parts come when memory is full
+// waits for its answer as any other does.
+func TestEarlyPartsHaveRoom(t *testing.T) {
+	overBackends(t, func(t *testing.T, via Backend) {
+		inNetwork(t, setup{via: via}, func(n *network) {
+			arrived := collect(n.server.streams)
+			memory := n.server.streams.memory
+			others := budget.NewAccount(memory, budget.Terms{})
+			others.MustBorrow(memory.Free())
+			sent := n.mustStart(n.client.peer, content(300_000))
+			time.Sleep(idleTime / 2)
+			require.NoError(n, sent.Err())
+			others.Close()
+			require.NoError(n, sent.Wait(n.ctx))
+			require.Len(n, (<-arrived).data, 300_000)
+		})
 	})
 }

@@ -163,6 +163,19 @@ func (a *Account) Hold(n int64, awaited bool) bool {
 	return awaited && a.goOn(more)
 }
 
+// HoldBeyond notes n more bytes of memory, whatever the pool has left, as long as no more than beyond is held beyond the promises. It returns false,
+// and notes nothing, if more would be.
+func (a *Account) HoldBeyond(n, beyond int64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed || a.sums.Held+n > a.sums.Promised+beyond {
+		return false
+	}
+	a.sums.Held += n
+	a.settle()
+	return true
+}
+
 // Borrow notes n bytes that are held besides all promises, if the pool has them. Records that an awaited chunk needs may use the room to
 // go on.
 func (a *Account) Borrow(n int64, awaited bool) bool {

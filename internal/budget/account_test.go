@@ -97,3 +97,22 @@ func TestOnePartyLeavesSomeOfTheKeptPart(t *testing.T) {
 	require.GreaterOrEqual(t, accounts(Party{Identity: "bob"}), 17)
 	require.GreaterOrEqual(t, accounts(Party{Identity: "eve"}), 2)
 }
+
+// TestHoldBeyond: what may be held beyond promises is held although the pool has nothing left, and not a byte more; nobody is promised anything until
+// that is paid back.
+func TestHoldBeyond(t *testing.T) {
+	pool := NewPool(1000)
+	other, a := NewAccount(pool, Terms{}), NewAccount(pool, Terms{Floor: 1000})
+	require.True(t, a.Promise(100))
+	other.MustBorrow(pool.Free())
+	require.False(t, a.HoldBeyond(151, 50))
+	require.True(t, a.HoldBeyond(150, 50))
+	require.False(t, a.HoldBeyond(1, 50))
+	require.EqualValues(t, -50, pool.Free())
+	require.False(t, a.Promise(51))
+	a.Drop(150)
+	require.Zero(t, pool.Free())
+	a.Close()
+	require.False(t, a.HoldBeyond(1, 50))
+	require.EqualValues(t, 100, pool.Free())
+}
