@@ -72,7 +72,7 @@ func (a *answer) accept(pipe *rpc.Actor, now time.Time) error {
 	arrival.usage = newUsage(time.Now(), arrival.parts.next) // before this its sender could do no more: it may have waited for memory
 	a.credit = newCredit(now, a.passed(), a.reserved, a.in.peer.streams.config.maxPending())
 	arrival.parts.limit = max(arrival.parts.limit, a.credit.limit)
-	a.reply.limit = arrival.parts.limit
+	a.reply.limit = a.credit.limit // may be less than what was on its way before this: nothing was promised for more
 	return sendAccept.call(pipe, *a.reply)
 }
 
@@ -87,7 +87,7 @@ func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 		return false, nil
 	}
 	in.arrival.parts.limit = max(in.arrival.parts.limit, limit)
-	return true, sendGrant.call(pipe, grant{id: in.header.id, limit: in.arrival.parts.limit, acked: in.delivery.units})
+	return true, sendGrant.call(pipe, grant{id: in.header.id, limit: limit, acked: in.delivery.units})
 }
 
 // lend promises memory for n more bytes of credit, or for none. The caller holds the lock.

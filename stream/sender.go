@@ -183,9 +183,7 @@ func (s *sender) begin(pipe *rpc.Actor) (bool, error) {
 func (s *sender) earlyLeft() int64 {
 	left := s.early
 	for _, t := range s.sending {
-		if !t.accepted {
-			left -= t.early()
-		}
+		left -= t.early()
 	}
 	return max(left, 0)
 }

@@ -221,8 +221,12 @@ func (t *Transfer) left() int64 {
 	return max(size-t.next, 0)
 }
 
-// early returns how many bytes the transfer sends at most before its header is answered.
+// early returns how many bytes the transfer sends at most before its header is answered; after that, how many of those it sent are beyond what it
+// was granted.
 func (t *Transfer) early() int64 {
+	if t.accepted {
+		return max(t.next-t.granted, 0)
+	}
 	if size := t.size(); size >= 0 {
 		return min(t.limit, size)
 	}
@@ -288,7 +292,7 @@ func (t *Transfer) onAccept(m accept) error {
 	}
 
 	t.accepted, t.have, t.granted = true, m.have, m.limit
-	t.limit = max(t.limit, m.limit)
+	t.limit = max(t.next, m.limit) // what might have left ahead of this, and did not, was never promised
 
 	t.mu.Lock()
 	defer t.mu.Unlock()

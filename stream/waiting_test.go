@@ -238,3 +238,43 @@ func TestEarlyPartsHaveRoom(t *testing.T) {
 		})
 	})
 }
+
+// TestNoCreditWithoutMemory: what a transfer is granted while memory is short is what was promised for it, and not what may come before answers. Four
+// that were accepted send more than that as soon as they have it, and none is refused for it.
+func TestNoCreditWithoutMemory(t *testing.T) {
+	overBackends(t, func(t *testing.T, via Backend) {
+		inNetwork(t, setup{via: via}, func(n *network) {
+			const size = 1 << 20
+			arrived := make(chan *IncomingBlob, 4)
+			save.Handle(n.server.streams, func(in *IncomingBlob) { arrived <- in })
+			memory := n.server.streams.memory
+			others := budget.NewAccount(memory, budget.Terms{})
+			var all []*Transfer
+			var gates []*io.PipeWriter
+			for range 4 {
+				others.MustBorrow(memory.Free() - heldBytes(minPending) - incomingBytes - goOnBytes)
+				from, gate := io.Pipe()
+				defer gate.Close()
+				sent, err := save.Start(n.client.peer, from, size)
+				require.NoError(n, err)
+				all, gates = append(all, sent), append(gates, gate)
+				time.Sleep(time.Second)
+			}
+			others.MustBorrow(memory.Free())
+			require.Len(n, arrived, 4)
+			for _, gate := range gates {
+				go func() { _, _ = gate.Write(content(size)) }()
+			}
+			time.Sleep(time.Second)
+			for _, sent := range all {
+				require.NoError(n, sent.Err())
+			}
+			for _, sent := range all {
+				data, err := io.ReadAll(<-arrived)
+				require.NoError(n, err)
+				require.Len(n, data, size)
+				require.NoError(n, sent.Wait(n.ctx))
+			}
+		})
+	})
+}
