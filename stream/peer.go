@@ -54,7 +54,10 @@ func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 	}
 	p.account.Bill(extend.PartyOf(conn))
 	p.inbox.peer, p.control.peer = p, p
-	p.sender.peer, p.sender.atOnce, p.sender.early = p, 1, minPending
+	p.sender.peer, p.sender.early = p, minPending
+	if s.world.IsServer() {
+		p.sender.atOnce = 1 // a client hears its limits as soon as it has a pipe to begin on
+	}
 	p.receiver.peer = p
 	p.window = &window{conn: conn, stocked: p.stocked}
 	p.lanes.peer, p.lanes.server.peer, p.lanes.client.peer, p.lanes.asked = p, p, p, 1

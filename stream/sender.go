@@ -28,7 +28,7 @@ type sender struct {
 	late    uint64      // messages that were dropped because their transfer had ended
 
 	// From the peer's limits; owned by the world's goroutine.
-	atOnce int   // transfers that it takes at once; 1 until its limits come
+	atOnce int   // transfers that it takes at once; until its limits come 1, at a client none
 	early  int64 // bytes that it takes before it has answered their headers
 
 	peerFastest atomic.Uint32 // the Algorithm that is the fastest at the peer; 0 until its limits come

@@ -115,30 +115,53 @@ func TestPartsAheadOfAnswers(t *testing.T) {
 	})
 }
 
-// TestSenderBeforeLimits: until the peer says what it takes, one transfer begins, and 64 KiB of it leave ahead of the answer.
+// TestSenderBeforeLimits: until the peer says what it takes, one transfer of a server begins, and 64 KiB of it leave ahead of the answer.
 func TestSenderBeforeLimits(t *testing.T) { overBackends(t, testSenderBeforeLimits) }
 
 func testSenderBeforeLimits(t *testing.T, via Backend) {
 	inNetwork(t, setup{via: via}, func(n *network) {
-		save.Handle(n.server.streams, func(in *IncomingBlob) { in.in.known = false }) // and says nothing
-		unheard := newPeer(n.client.streams, n.client.peer.conn)
+		save.Handle(n.client.streams, func(in *IncomingBlob) { in.in.known = false }) // and says nothing
+		unheard := newPeer(n.server.streams, n.server.peer.conn)
 		time.Sleep(time.Second)
-		n.do(n.client.world, func() {
-			s := &n.client.peer.sender
+		n.do(n.server.world, func() {
+			s := &n.server.peer.sender
 			require.Equal(n, 4, s.atOnce, "it was heard")
 			s.atOnce, s.early = unheard.sender.atOnce, unheard.sender.early
 		})
 		for range 2 {
-			n.mustStart(n.client.peer, content(1<<20))
+			n.mustStart(n.server.peer, content(1<<20))
 		}
 		time.Sleep(time.Second)
-		stats := n.client.peer.Stats()
+		stats := n.server.peer.Stats()
 		require.Equal(n, 1, stats.Sending)
 		require.Equal(n, 1, stats.Waiting)
-		n.do(n.server.world, func() {
-			require.LessOrEqual(n, n.server.peer.receiver.early, int64(64<<10))
-			require.Greater(n, n.server.peer.receiver.early, int64(32<<10))
+		n.do(n.client.world, func() {
+			require.LessOrEqual(n, n.client.peer.receiver.early, int64(64<<10))
+			require.Greater(n, n.client.peer.receiver.early, int64(32<<10))
 		})
+	})
+}
+
+// TestClientWaitsForLimits: it begins nothing before it has heard what may leave ahead of answers, and all at once after that.
+func TestClientWaitsForLimits(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		save.Handle(n.server.streams, func(*IncomingBlob) {})
+		time.Sleep(time.Second)
+		begun := func() int {
+			time.Sleep(time.Second)
+			return n.client.peer.Stats().Sending
+		}
+		n.do(n.client.world, func() {
+			n.client.peer.sender.atOnce = newPeer(n.client.streams, n.client.peer.conn).sender.atOnce
+			extend.OnWake(n.client.peer.conn, n.client.peer.call)
+		})
+		for range 2 {
+			n.mustStart(n.client.peer, content(1000))
+		}
+		require.Zero(n, begun())
+		n.do(n.server.world, n.server.peer.control.limitsChanged)
+		n.server.peer.wake()
+		require.Equal(n, 2, begun())
 	})
 }
 
