@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"math/rand/v2"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -570,4 +571,56 @@ func (h *hostile) drip(at int64) {
 			h.receiver.onPart(append(appendPartHeader(nil, m), m.data...))
 		}
 	}
+}
+
+// TestStuckTransfersOfOneParty: connections of one address fill all that their address may have with parts behind one that never comes. Another of
+// that address gets the memory of one that is stuck, although there is some left for others.
+func TestStuckTransfersOfOneParty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		world, s := newWorld(t, rpc.Config{MaxConnsPerAddress: -1}, Config{MaxMemory: 16 << 20})
+		n := &siege{network: &network{T: t, drove: make(chan struct{}, 200)}, world: world, streams: s, worlds: []*rpc.World{world}}
+		n.ctx, n.cancel = t.Context(), func() {}
+		n.joined = make(chan *rpc.Conn, 1)
+		world.OnConnect(func(c *rpc.Conn) { n.joined <- c })
+		go n.drive(world)
+		join := func() (*rpc.Conn, *Peer) {
+			client, streams := newWorld(t, rpc.Config{}, Config{})
+			n.worlds = append(n.worlds, client)
+			go n.drive(client)
+			a, b := linktest.Pipe()
+			_, err := world.Attach(addressed{plug{a}, &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1000 + len(n.worlds)}})
+			require.NoError(t, err)
+			far, err := client.Connect(t.Context(), plug{b})
+			require.NoError(t, err)
+			return <-n.joined, streams.Peer(far)
+		}
+		save.Handle(s, func(*IncomingBlob) {})
+		got := n.take()
+		for range 60 {
+			near, peer := join()
+			n.deafen(peer.conn.World(), peer)
+			n.peers = append(n.peers, newHostile(s.Peer(near), nil))
+		}
+		n.attack(func(_ int, h *hostile) {
+			for range 4 {
+				h.header(kindBlob, save.name, 0)
+			}
+		})
+		for range 3 {
+			n.attack(func(_ int, h *hostile) {
+				for id := range uint64(4) {
+					for place := range int64(300) {
+						h.part(1+id, 1+place, 16_000)
+					}
+				}
+			})
+		}
+		time.Sleep(2 * idleTime)
+		n.do(world, func() { require.False(t, s.crowded(), "others have room") })
+		data := content(300_000)
+		_, peer := join()
+		require.NoError(t, honest.Send(t.Context(), peer, bytes.NewReader(data), int64(len(data))))
+		require.True(t, bytes.Equal(data, <-got))
+		n.end()
+	})
 }

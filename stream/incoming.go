@@ -204,6 +204,11 @@ func (in *incoming) holds() int64 {
 	return in.records + in.arrival.parts.held + in.arrival.taken + in.delivery.borrowed
 }
 
+// holder returns whose transfer it is, and whether it holds content.
+func (in *incoming) holder() (conn *rpc.Conn, holds bool) {
+	return in.peer.conn, in.holds() > incomingBytes
+}
+
 // evict ends a transfer that is stuck, for others need its memory.
 func (in *incoming) evict(idle time.Duration) {
 	in.peer.receiver.evicted++

@@ -269,6 +269,28 @@ func (s *Streams) makeRoom(now time.Time) {
 	}
 }
 
+// evictOf ends who is stuck for the longest of a party, when another transfer of it finds no memory: a party may have all that it can get long before
+// the world is crowded. It reports whether there was one that holds content.
+func (s *Streams) evictOf(party budget.Party, now time.Time) bool {
+	if party == (budget.Party{}) {
+		return false
+	}
+	if now.Sub(s.sought) >= lookForStuck {
+		s.takeBack(now)
+	}
+	for i, one := range s.stuck {
+		if conn, holds := one.holder(); !holds || extend.PartyOf(conn) != party {
+			continue
+		}
+		if since, stuck := one.takeBack(now); stuck {
+			s.stuck = slices.Delete(s.stuck, i, i+1)
+			one.evict(now.Sub(since).Round(time.Second))
+			return true
+		}
+	}
+	return false
+}
+
 // crowded reports whether less memory is left than a connection may always have.
 func (s *Streams) crowded() bool {
 	return s.memory.Free() < min(s.config.terms(s.config.early()).Floor, s.config.maxMemory()/4)
@@ -294,6 +316,7 @@ func (s *Streams) takeBack(now time.Time) {
 // hoarder is what may hold memory that others need: a transfer, or a peer with slices of chunks that do not become whole.
 type hoarder interface {
 	takeBack(now time.Time) (since time.Time, stuck bool)
+	holder() (conn *rpc.Conn, holds bool) // whose it is, and whether it holds content
 	evict(idle time.Duration)
 }
 

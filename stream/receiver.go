@@ -241,10 +241,10 @@ func (r *receiver) reserve(in *incoming) bool {
 			r.peer.slices.shrink()
 			r.withdrawFailed()
 			r.peer.streams.makeRoom(time.Now())
-		case ahead <= minPending:
-			return false
-		default:
+		case ahead > minPending:
 			ahead = max(ahead/2, minPending)
+		case !r.peer.streams.evictOf(extend.PartyOf(r.peer.conn), time.Now()):
+			return false
 		}
 	}
 	in.answer.reserved, in.answer.promised = ahead, heldBytes(ahead)
@@ -277,6 +277,9 @@ func (r *receiver) chunks() int64 {
 	}
 	return held
 }
+
+// holder returns whose slices they are; they are content.
+func (r *receiver) holder() (conn *rpc.Conn, holds bool) { return r.peer.conn, true }
 
 // evict closes the connection of a peer whose slices become nothing whole: they cannot be dropped, for it does not send again what was acked.
 func (r *receiver) evict(idle time.Duration) {
