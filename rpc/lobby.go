@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -368,6 +370,39 @@ func (l *lobby) posted() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.inbox.posts)
+}
+
+// closedGrace is how long Do waits for a Dispatch of a world that was closed.
+const closedGrace = time.Second
+
+// awaitDispatch waits until done is closed, for Do. It returns an error when ctx ends first, or the world was closed and nobody drives it.
+func (l *lobby) awaitDispatch(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-l.shut:
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, closedGrace, errorf("rpc: Do: the world was closed, and nobody drives it: %w", l.cause()))
+	defer cancel()
+	return waitFor(ctx, done)
+}
+
+// awaitAnswer waits until done is closed, for Ask. It returns an error when ctx ends first, or the world is closed.
+func (l *lobby) awaitAnswer(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		cause := context.Cause(ctx)
+		if !errors.Is(cause, ctx.Err()) {
+			cause = fmt.Errorf("%w: %w", ctx.Err(), cause)
+		}
+		return cause
+	case <-l.shut:
+		return l.cause()
+	}
 }
 
 // take empties the inbox for the world's goroutine. posts takes the functions, and does not keep the slice.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/internal/ask"
@@ -88,73 +87,36 @@ func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err
 		ctx, cancel = context.WithTimeoutCause(ctx, w.config.requestTime(), w.timeUp(0))
 		defer cancel()
 	}
-	wait := &waiter[R]{wasPut: make(chan struct{}), done: make(chan struct{})}
-	q := &inquiry{actor: a, method: r.question, to: &hearer[R]{m: r.answer, then: wait.finish}, waits: true}
-	if err := w.post(func() { wait.begin(q, func() error { return r.put(q, arg, time.Time{}) }) }); err != nil {
+	var answer R
+	var failure error
+	done := make(chan struct{}) // closed when answer and failure are set
+	hear := func(result R, err error) {
+		answer, failure = result, err
+		close(done)
+	}
+	q := &inquiry{actor: a, method: r.question, to: &hearer[R]{m: r.answer, then: hear}, waits: true}
+
+	// The question, unless nobody waits any more when it is its turn; then the answer. Nothing reads arg after visit.
+	wait := func(done <-chan struct{}) error { return w.lobby.awaitAnswer(ctx, done) }
+	put := errNotPut
+	err = w.visit(func() { put = r.put(q, arg, time.Time{}) }, wait)
+	if err = cmp.Or(err, put); err != nil {
 		return result, q.failed(err)
 	}
-	select {
-	case <-wait.done:
-		return wait.result, wait.err
-	case <-ctx.Done():
-		if err = context.Cause(ctx); !errors.Is(err, ctx.Err()) {
-			err = fmt.Errorf("%w: %w", ctx.Err(), err)
-		}
-	case <-w.lobby.shut:
-		err = w.lobby.cause()
+	if err = wait(done); err == nil {
+		return answer, failure
 	}
-	if wait.claimed.CompareAndSwap(false, true) {
-		wait.awaitPut()
+	select {
+	case <-done: // it came at the same time
+		return answer, failure
+	default:
 		w.hand(func() { w.giveUp(q) })
 		return result, q.failed(err)
 	}
-	<-wait.done
-	return wait.result, wait.err
-}
-
-// waiter is a goroutine that waits in Ask.
-type waiter[R any] struct {
-	began   atomic.Bool   // begin has begun
-	wasPut  chan struct{} // closed when begin has put the question, or will not
-	claimed atomic.Bool   // by the answer, or by an Ask that gives up; only one of them may go on
-	done    chan struct{} // closed when result and err are set
-	result  R
-	err     error
-}
-
-// awaitPut waits until nothing reads the argument any more. When begin has not begun, that is at once: it will find claimed set and put
-// nothing. The caller has set claimed.
-func (w *waiter[R]) awaitPut() {
-	if w.began.Load() {
-		<-w.wasPut
-	}
-}
-
-// begin puts the question, on the world's goroutine, unless nobody waits any more.
-func (w *waiter[R]) begin(q *inquiry, put func() error) {
-	defer close(w.wasPut)
-	if w.began.Store(true); w.claimed.Load() {
-		return
-	}
-	err := q.failed(errNotPut)
-	defer func() {
-		if err != nil {
-			var none R
-			w.finish(none, err)
-		}
-	}()
-	err = put()
 }
 
 // errNotPut is the error of Ask when Validate panics.
 var errNotPut = errors.New("rpc: the question was not asked: Validate of its argument did not return")
-
-func (w *waiter[R]) finish(result R, err error) {
-	if w.claimed.CompareAndSwap(false, true) {
-		w.result, w.err = result, err
-		close(w.done)
-	}
-}
 
 // Then asks, on the world's goroutine, and calls fn there once, in a later Dispatch, with the answer or the error. When Then itself
 // returns an error, nothing was asked, and fn is not called. The request ends after Config.RequestTime; see ThenWithin.

@@ -210,48 +210,36 @@ func (w *World) Do(ctx context.Context, fn func()) error {
 	if w.Inside() {
 		return fmt.Errorf("%w: Do would wait for itself; call the function", ErrOnWorld)
 	}
+	failed := errors.New("rpc: the function that Do ran did not return: it panicked, or called runtime.Goexit")
+	run := func() {
+		fn()
+		failed = nil
+	}
+	if err := w.visit(run, func(done <-chan struct{}) error { return w.lobby.awaitDispatch(ctx, done) }); err != nil {
+		return err
+	}
+	return failed
+}
+
+// visit runs fn on the world's goroutine in the next Dispatch, and returns when it has run, or panicked. When wait, which waits for that, returns an
+// error before fn begins, fn does not run, and visit returns that error.
+func (w *World) visit(fn func(), wait func(done <-chan struct{}) error) error {
 	var claimed atomic.Bool // by the Dispatch that runs fn, or by a caller that gives up
 	done := make(chan struct{})
-	failed := errors.New("rpc: the function that Do ran did not return: it panicked, or called runtime.Goexit")
 	err := w.post(func() {
 		if claimed.CompareAndSwap(false, true) {
 			defer close(done)
 			fn()
-			failed = nil
 		}
 	})
 	if err != nil {
 		return err
 	}
-	if err := w.await(ctx, done); err != nil && claimed.CompareAndSwap(false, true) {
+	if err := wait(done); err != nil && claimed.CompareAndSwap(false, true) {
 		return err
 	}
 	<-done
-	return failed
-}
-
-// closedGrace is how long Do waits for a Dispatch of a world that was closed.
-const closedGrace = time.Second
-
-// await waits until done is closed. It returns an error when ctx ends first, or the world was closed and nobody drives it.
-func (w *World) await(ctx context.Context, done <-chan struct{}) error {
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-w.lobby.shut:
-	}
-	grace := time.NewTimer(closedGrace)
-	defer grace.Stop()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-grace.C:
-		return errorf("rpc: Do: the world was closed, and nobody drives it: %w", w.lobby.cause())
-	}
+	return nil
 }
 
 // Inside reports whether the caller is on the goroutine that drove the world last, where a call that waits for the
