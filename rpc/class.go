@@ -30,8 +30,8 @@ type Class struct {
 	name     string
 	methods  []*method
 	states   []*declaredState
-	fields   int // of all states; a list is one field
-	lists    int
+	fields   int          // of all states; a list is one field
+	lists    state.Mask   // the fields that are lists
 	errors   []error      // see Errors
 	extended extend.Class // its priority, and who declared it if the game did not: see extend.DeclaredBy
 
@@ -157,19 +157,6 @@ func mustName(what, name string) {
 	}
 }
 
-// listFields returns the mask of the fields that are lists.
-func (c *Class) listFields() (fields state.Mask) {
-	if c.lists == 0 {
-		return 0
-	}
-	for _, d := range c.states {
-		if d.isList() {
-			fields |= d.mask()
-		}
-	}
-	return fields
-}
-
 // shapeOf returns the shape of the classes, which must be the same at both ends.
 func shapeOf(classes []*Class) (s shape.Shape) {
 	for i, c := range classes {
@@ -236,6 +223,7 @@ func (c *Class) stateOf(field int) *declaredState {
 // addState appends a declared state; the order of declaration is the order of fields on the wire.
 func (c *Class) addState(d *declaredState) {
 	root := c.root()
+	d.id, d.first = len(root.states), root.fields
 	c.mustBeOpen(d)
 	if slices.ContainsFunc(root.states, func(other *declaredState) bool { return other.String() == d.String() }) {
 		panic(fmt.Sprintf("rpc: class %s declares %v twice", c.name, d))

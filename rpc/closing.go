@@ -208,7 +208,7 @@ func (a *Actor) lastPayload(o *opening, reason CloseReason) []byte {
 	if reason == TearOff && o.conn.usable() {
 		a.lastItems(o)
 	}
-	fields := (o.lacks | o.told) & o.sees &^ a.class.listFields()
+	fields := (o.lacks | o.told) & o.sees &^ a.class.lists
 	if !reason.keeps() || fields == 0 || !o.conn.usable() {
 		return payload
 	}
@@ -229,7 +229,7 @@ func (a *Actor) lastItems(o *opening) {
 			o.giveBack(&records[i])
 		}
 	}
-	for o.lacks&a.class.listFields() != 0 {
+	for o.lacks&a.class.lists != 0 {
 		var sent sentState
 		b := o.appendList(binary.AppendUvarint(nil, stateMethod), &sent)
 		if err := a.send(o, stateMessage, b); err != nil {

@@ -185,7 +185,7 @@ func TestTearOffOfAnUnboundList(t *testing.T) {
 	require.NoError(t, err)
 	o := &opening{actor: a, conn: &Conn{world: w, server: true, maxBunch: 65536}}
 	o.markLists(true)
-	o.mark(class.listFields())
+	o.mark(class.lists)
 	require.Zero(t, o.lacks)
 }
 

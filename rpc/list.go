@@ -3,6 +3,7 @@ package rpc
 import (
 	"fmt"
 	"iter"
+	"math/bits"
 
 	"github.com/quivernet/quiver/internal/keyed"
 	"github.com/quivernet/quiver/internal/refs"
@@ -50,12 +51,13 @@ func NewList[K comparable, V any](class *Class, name string) *ListState[K, V] {
 	if err != nil {
 		panic(fmt.Sprintf("rpc: NewList(%s, %q): %v", class.name, name, err))
 	}
-	d := &declaredState{class: class, id: len(class.root().states), first: class.root().fields, count: 1, plan: plan, name: name, list: class.root().lists}
+	root := class.root()
+	d := &declaredState{class: class, count: 1, plan: plan, name: name, list: bits.OnesCount64(uint64(root.lists))}
 	for i := range plan.Fields() {
 		d.refers = d.refers || plan.Field(i).Reference
 	}
-	class.root().lists++
 	class.addState(d)
+	root.lists |= d.mask()
 	return &ListState[K, V]{d}
 }
 

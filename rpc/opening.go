@@ -157,7 +157,7 @@ func (o *opening) closeArrived(m *method) error {
 
 // settled reports whether the client has all of the lists, and no queued call waits.
 func (o *opening) settled() bool {
-	return o.items == 0 && o.calls.Empty() && o.lacks&o.actor.class.listFields() == 0
+	return o.items == 0 && o.calls.Empty() && o.lacks&o.actor.class.lists == 0
 }
 
 // giveBack notes that the client may lack again what an update held. It also gives back the urgency that the opening had before the
@@ -177,7 +177,7 @@ func (o *opening) markLists(census bool) {
 	if o.actor.class.lists == 0 || o.actor.states.replicas == nil {
 		return
 	}
-	o.lists = make([]keyed.Lacking, o.actor.class.lists)
+	o.lists = make([]keyed.Lacking, bits.OnesCount64(uint64(o.actor.class.lists)))
 	for _, r := range o.actor.states.replicas {
 		if list, ok := r.(keeper); ok {
 			o.lists[list.declaration().list].AddAll(list, census)
@@ -258,7 +258,7 @@ func (a *Actor) open(c *Conn) error {
 	a.world.watch(a)
 	c.world.logs.Opened(c, a, channel)
 	o.markLists(hadCopy)
-	o.mark(a.class.listFields())
+	o.mark(a.class.lists)
 	if a.dormancy.on {
 		a.dormantAtFlush()
 	}
@@ -321,7 +321,7 @@ func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 // bytes.
 func (a *Actor) openMessage(c *Conn, most int) ([]byte, error) {
 	a.compareAll()
-	fields := (a.fieldsFor(c) | a.states.initial()) &^ a.class.listFields()
+	fields := (a.fieldsFor(c) | a.states.initial()) &^ a.class.lists
 	if fields == 0 {
 		return a.openHead(c, 0), nil
 	}
@@ -463,7 +463,7 @@ func (w *World) firstState(c *Conn, a *Actor, o opened) *CloseError {
 		}
 		return nil
 	}
-	if fields, _, err := state.ReadMask(o.states, a.class.fields); err == nil && fields&a.class.listFields() != 0 {
+	if fields, _, err := state.ReadMask(o.states, a.class.fields); err == nil && fields&a.class.lists != 0 {
 		return violationf(PayloadFail, "open message of %v: a list, which may only come later", a)
 	}
 	violation := w.applyUpdate(c, a, bunch.Message{Payload: o.states})

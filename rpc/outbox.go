@@ -228,7 +228,7 @@ func (c *Conn) update(o *opening, now time.Time) int {
 		return c.updateEarly(o, now)
 	}
 	record, sent := c.shown.state.sent.record(o, now)
-	lists := o.actor.class.listFields()
+	lists := o.actor.class.lists
 	b := c.world.replicator.fields[:0]
 	if fields := o.lacks &^ lists; fields != 0 {
 		sent.fields = o.actor.states.fitting(fields, c.maxUpdate())
@@ -251,7 +251,7 @@ func (c *Conn) updateEarly(o *opening, now time.Time) int {
 	if !c.machine.Opening(o.channel) {
 		return 0
 	}
-	fields := o.actor.states.fitting(o.fresh&o.lacks&^o.actor.class.listFields(), c.maxUpdate())
+	fields := o.actor.states.fitting(o.fresh&o.lacks&^o.actor.class.lists, c.maxUpdate())
 	if fields == 0 {
 		return 0
 	}
@@ -314,7 +314,7 @@ func (c *Conn) markAll() {
 // states came reliably, with the close.
 func (c *Conn) dormantWithLists() (actors []*Actor) {
 	for a := range c.shown.detached {
-		if a.class.lists > 0 && c.shown.detached[a] == Dormancy {
+		if a.class.lists != 0 && c.shown.detached[a] == Dormancy {
 			actors = append(actors, a)
 		}
 	}

@@ -102,7 +102,7 @@ func NewState[S any](class *Class) *State[S] {
 	if err != nil {
 		panic(fmt.Sprintf("rpc: NewState for class %s: %v", class.name, err))
 	}
-	d := &declaredState{class: class, id: len(class.root().states), first: class.root().fields, count: plan.Fields(), plan: plan}
+	d := &declaredState{class: class, count: plan.Fields(), plan: plan}
 	class.addState(d)
 	return &State[S]{d}
 }
