@@ -254,14 +254,7 @@ func (w *World) nextMessage(c *Conn) (message bunch.Message, ok bool) {
 		return message, false
 	}
 	message, *next = *next, bunch.Message{}
-	switch len(u.spare) {
-	case 0:
-		t.next++
-	case 1:
-		u.spare = nil
-	default:
-		u.spare = u.spare[1:]
-	}
+	t.next++
 	u.waiting--
 	return message, true
 }
@@ -301,17 +294,19 @@ func (w *World) peek(c *Conn) *bunch.Message {
 	if !c.hasMessages() {
 		return nil
 	}
-	if len(u.spare) == 0 && t.next == t.end {
-		t.of, t.next, t.end = c, 0, c.take(t.messages[:min(turnCalls, u.waiting)])
+	if t.next == t.end {
+		t.of, t.next, t.end = c, 0, copy(t.messages[:], u.spare)
+		clear(u.spare)
+		u.spare = u.spare[:0] // pass puts back what does not run
 	}
-	switch {
-	case len(u.spare) > 0:
-		return &u.spare[0]
-	case t.next < t.end:
-		return &t.messages[t.next]
+	if t.end == 0 {
+		u.spare, t.end = nil, c.take(t.messages[:min(turnCalls, u.waiting)])
 	}
-	u.waiting = 0
-	return nil
+	if t.end == 0 {
+		u.waiting = 0
+		return nil
+	}
+	return &t.messages[t.next]
 }
 
 // take takes messages from the machine. It raises the ReceiveLimit if that holds up the peer, and asks the peer for all its state if the machine had
