@@ -88,8 +88,7 @@ func call[A any](a *Actor, m *method, arg A) error {
 	return err
 }
 
-// place routes one call. For other worlds it encodes and sends the argument at once; for this one it keeps the value until the next
-// Dispatch.
+// place routes one call, and has its plan carried out.
 func place[A any](a *Actor, m *method, arg A) error {
 	plan, err := a.world.route(a, m)
 	if err != nil {
@@ -101,23 +100,7 @@ func place[A any](a *Actor, m *method, arg A) error {
 	if err := m.codec.Validate(p); err != nil {
 		return &validationError{method: m, cause: err}
 	}
-	e := codec.NewEncoder()
-	defer e.Release()
-	if plan.remote || m.codec.Refuses() { // an argument that could not be sent is an error here, too
-		e.Buf = m.appendID(e.Buf)
-		if err := m.encode(e, p); err != nil {
-			return err
-		}
-	}
-	if plan.local {
-		if err := a.world.local.add(localCall{actor: a, method: m, arg: keep(p)}, a.world.config.maxLocalCalls()); err != nil {
-			return err
-		}
-	}
-	if plan.remote {
-		return a.world.transmit(a, m, plan, e.Buf)
-	}
-	return nil
+	return plan.carry(a, m, 0, p, func() any { return keep(p) })
 }
 
 // Raw is an argument that is not encoded: a []byte whose bytes travel as they are, at most Config.Bunch.MaxBunch with those that name the

@@ -74,8 +74,7 @@ func (w *World) requestsOf(c *Conn) *requests {
 	return &c.requests
 }
 
-// place routes a question whose argument lies at p. It sends one for the far side at once, and keeps one for this side, as the value
-// that keep returns, until the next Dispatch. The inquiry ends at until; zero: it has no time limit.
+// place routes a question whose argument lies at p, and has its plan carried out. The inquiry ends at until; zero: it has no time limit.
 func (w *World) place(q *inquiry, p any, until time.Time, keep func() any) error {
 	a, m := q.actor, q.method
 	plan, err := w.route(a, m)
@@ -93,19 +92,7 @@ func (w *World) place(q *inquiry, p any, until time.Time, keep func() any) error
 	if q.number, ok = table.Add(q, until); !ok {
 		return errorf("rpc: %v: %d requests are open, the limit is Config.MaxRequests: %w", m, table.Len(), ErrBacklogFull)
 	}
-	e := codec.NewEncoder()
-	defer e.Release()
-	if plan.remote || m.codec.Refuses() {
-		e.Buf = ask.AppendQuestion(m.appendID(e.Buf), q.number)
-		err = m.encode(e, p)
-	}
-	switch {
-	case err != nil:
-	case plan.local:
-		err = w.local.add(localCall{actor: a, method: m, arg: keep(), question: q.number}, w.config.maxLocalCalls())
-	default:
-		err = w.transmit(a, m, plan, e.Buf)
-	}
+	err = plan.carry(a, m, q.number, p, keep)
 	if err != nil {
 		table.Take(q.number)
 		q.number = 0

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/ask"
+	"github.com/quivernet/quiver/internal/codec"
 	"github.com/quivernet/quiver/internal/drops"
 	"github.com/quivernet/quiver/internal/statnet"
 )
@@ -99,6 +101,31 @@ func (a *Actor) localPlan(m *method) (plan, error) {
 
 // handles reports whether m has a handler here. The object may not be there yet: a constructor may call, and what it calls runs after it.
 func (a *Actor) handles(m *method) bool { return a.part(m.class).binding.handles(m) }
+
+// carry carries out the plan of a call of m on a, whose argument lies at arg; number is that of a question, 0 of other calls. For other worlds
+// it encodes and sends the argument at once; for this one it keeps the value that keep returns until the next Dispatch.
+func (p plan) carry(a *Actor, m *method, number uint64, arg any, keep func() any) error {
+	w := a.world
+	e := codec.NewEncoder()
+	defer e.Release()
+	if p.remote || m.codec.Refuses() { // an argument that could not be sent is an error here, too
+		if e.Buf = m.appendID(e.Buf); number > 0 {
+			e.Buf = ask.AppendQuestion(e.Buf, number)
+		}
+		if err := m.encode(e, arg); err != nil {
+			return err
+		}
+	}
+	if p.local {
+		if err := w.local.add(localCall{actor: a, method: m, arg: keep(), question: number}, w.config.maxLocalCalls()); err != nil {
+			return err
+		}
+	}
+	if p.remote {
+		return w.transmit(a, m, p, e.Buf)
+	}
+	return nil
+}
 
 // transmit sends an encoded call. A multicast goes on with other clients after an error, and returns the first one.
 func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
