@@ -162,7 +162,7 @@ func shapeOf(classes []*Class) (s shape.Shape) {
 	for i, c := range classes {
 		s.Class(i, c.name, c.extended.Declarer)
 		for _, m := range c.methods {
-			s.Add(m.String(), fmt.Sprintf("%s, %s, %s", m.shapeKind(), deliveryName(m.delivery), m.codec.Name()))
+			s.Add(m.String(), fmt.Sprintf("%s, %s, %s", m.shapeKind(), deliveryNames[m.delivery], m.codec.Name()))
 			s.Lines = m.codec.AppendOutline(s.Lines, m.String())
 		}
 		for _, d := range c.states {

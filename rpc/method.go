@@ -186,17 +186,9 @@ func (m *method) shapeKind() string {
 	return m.kind.String()
 }
 
-// deliveryName returns the name of a delivery in the shape.
-func deliveryName(d bunch.Delivery) string {
-	switch d {
-	case Reliable:
-		return "Reliable"
-	case ReliableUnordered:
-		return "ReliableUnordered"
-	case Unreliable:
-		return "Unreliable"
-	}
-	return "UnreliableSequenced"
+// deliveryNames are the names of deliveries in the shape.
+var deliveryNames = [...]string{
+	Reliable: "Reliable", ReliableUnordered: "ReliableUnordered", Unreliable: "Unreliable", UnreliableSequenced: "UnreliableSequenced",
 }
 
 // appendID appends the id of m, which begins every call.

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -268,17 +269,9 @@ const (
 	Authority Role = 3
 )
 
-func (r Role) String() string {
-	switch r {
-	case SimulatedProxy:
-		return "SimulatedProxy"
-	case AutonomousProxy:
-		return "AutonomousProxy"
-	case Authority:
-		return "Authority"
-	}
-	return "None"
-}
+var roleNames = map[Role]string{SimulatedProxy: "SimulatedProxy", AutonomousProxy: "AutonomousProxy", Authority: "Authority"}
+
+func (r Role) String() string { return cmp.Or(roleNames[r], "None") }
 
 // Role returns what this world may do with the actor. UE: GetLocalRole.
 func (a *Actor) Role() Role {
