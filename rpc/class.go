@@ -131,7 +131,7 @@ func (c *Class) add(m *method) {
 	m.class, m.id = c, len(root.methods)
 	c.mustBeOpen(m)
 	if slices.ContainsFunc(root.methods, func(other *method) bool { return other.class == c && other.name == m.name }) {
-		panic(fmt.Sprintf("rpc: class %s declares %s twice", c.name, m.name))
+		panic(fmt.Sprintf("rpc: class %s declares %v twice", c.name, m))
 	}
 	if len(root.methods) == maxMethods {
 		panic(fmt.Sprintf("rpc: class %s has more than %d methods", root.name, maxMethods))

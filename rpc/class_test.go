@@ -46,7 +46,7 @@ func TestDeclaration(t *testing.T) {
 func TestDeclarationsThatPanic(t *testing.T) {
 	class := NewClass("C")
 	Server[int](class, "Twice", Reliable)
-	panics(t, `class C declares Twice twice`, func() { Client[int](class, "Twice", Reliable) })
+	panics(t, `class C declares C.Twice twice`, func() { Client[int](class, "Twice", Reliable) })
 	panics(t, `class name ""`, func() { NewClass("") })
 	panics(t, `class name "a b"`, func() { NewClass("a b") })
 	panics(t, `1 to 128 bytes`, func() { NewClass(strings.Repeat("a", 129)) })

@@ -240,7 +240,7 @@ func (a *Actor) lastItems(o *opening) {
 }
 
 // stateMessage names the message with the last state in errors.
-var stateMessage = &method{class: &Class{name: "Actor"}, name: "State", label: "Actor.State", delivery: bunch.Reliable}
+var stateMessage = &method{name: "Actor.State", delivery: bunch.Reliable}
 
 // forget removes an opening from the lists of its actor and its connection.
 func (a *Actor) forget(o *opening) {

@@ -151,7 +151,7 @@ func (w *World) handle(c *Conn, a *Actor, m *method, q *question, argument []byt
 	began := c.trace.Begin()
 	err := p.binding.handlers[m.id].remote(p.object, &h.call, argument)
 	h.spent = m.arg == reflect.TypeFor[Raw]() && q == nil
-	c.trace.Handled(m.label, a.class.name, uint64(a.ref), len(argument), began)
+	c.trace.Handled(m.name, a.class.name, uint64(a.ref), len(argument), began)
 	return err
 }
 

@@ -41,10 +41,10 @@ type usage struct {
 
 // Messages of a client that call no method count as calls of these. They are never blocked, because the protocol needs them.
 var (
-	usageAnswer  = &method{label: "(answer)"}         // answers to closes and messages of the server; they have no quota
-	usageControl = &method{label: "(control)"}        // messages on channel 0
-	usageClosed  = &method{label: "(closed channel)"} // calls that came after their channel was closed
-	usageOther   = &method{label: "(other)"}          // messages on an actor's channel that name no declared method
+	usageAnswer  = &method{name: "(answer)"}         // answers to closes and messages of the server; they have no quota
+	usageControl = &method{name: "(control)"}        // messages on channel 0
+	usageClosed  = &method{name: "(closed channel)"} // calls that came after their channel was closed
+	usageOther   = &method{name: "(other)"}          // messages on an actor's channel that name no declared method
 )
 
 // beginFrame begins a frame of the detector, in real time: a game's clock may jump.

@@ -146,9 +146,8 @@ func (k kind) String() string { return [...]string{"Server", "Client", "Multicas
 // method is one declared call, without its types. Once a world uses its class nothing in it changes but args, which is safe from any goroutine.
 type method struct {
 	class     *Class
-	id        int // index in the methods of the actor's class, and on the wire
-	name      string
-	label     string // what String returns, once declare has set it
+	id        int    // index in the methods of the actor's class, and on the wire
+	name      string // "Class.Method"
 	kind      kind
 	delivery  bunch.Delivery
 	rateLimit float64 // calls a second of one connection; 0 = no limit
@@ -165,12 +164,7 @@ type method struct {
 }
 
 // String returns "Class.Method".
-func (m *method) String() string {
-	if m.label != "" {
-		return m.label
-	}
-	return m.class.name + "." + m.name
-}
+func (m *method) String() string { return m.name }
 
 // shapeKind returns how the shape describes m, without its delivery and argument.
 func (m *method) shapeKind() string {
@@ -275,13 +269,12 @@ func WaitForActors() MethodOption { return func(m *method) { m.waits = true } }
 // declare adds a method with argument type A to class.
 func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []MethodOption) *method {
 	mustName("method", name)
-	m := &method{name: name, kind: k, delivery: d, arg: reflect.TypeFor[A]()}
+	m := &method{name: class.name + "." + name, kind: k, delivery: d, arg: reflect.TypeFor[A]()}
 	m.args.New = func() any { return new(A) }
 	for _, opt := range opts {
 		opt(m)
 	}
 	class.add(m)
-	m.label = m.String()
 	if d > UnreliableSequenced {
 		panic(fmt.Sprintf("rpc: %v: delivery %d does not exist", m, d))
 	}

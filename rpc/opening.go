@@ -483,4 +483,4 @@ func (a *Actor) takeOwner(payload []byte) *CloseError {
 }
 
 // ownerMessage is how errors name the owner message.
-var ownerMessage = &method{class: &Class{name: "Actor"}, name: "SetOwner", label: "Actor.SetOwner", delivery: bunch.Reliable}
+var ownerMessage = &method{name: "Actor.SetOwner", delivery: bunch.Reliable}

@@ -211,7 +211,7 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 		return to.queue(m, payload)
 	}
 
-	c.trace.About(m.label, a.class.name, uint64(a.ref))
+	c.trace.About(m.name, a.class.name, uint64(a.ref))
 	err := c.machine.Send(to.channel, m.delivery, payload)
 	if m.policy == forceSend {
 		c.machine.Flush()

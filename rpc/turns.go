@@ -390,7 +390,7 @@ func messageName(a *Actor, message bunch.Message) string {
 	case called != nil && message.Delivery != bunch.Tracked:
 		return called.String()
 	case message.Channel == 0:
-		return usageControl.label
+		return usageControl.name
 	case message.Delivery == bunch.Tracked:
 		return "(states)"
 	case message.Open:
@@ -398,7 +398,7 @@ func messageName(a *Actor, message bunch.Message) string {
 	case message.Close:
 		return "(close)"
 	case a == nil:
-		return usageClosed.label
+		return usageClosed.name
 	}
-	return usageOther.label
+	return usageOther.name
 }
