@@ -1,12 +1,16 @@
 package netsim
 
-import "time"
+import (
+	"net"
+	"time"
+)
 
 // arrival is a packet on its way.
 type arrival struct {
 	at     time.Time
 	order  uint64 // orders packets that arrive at the same time: the one sent first comes first
 	packet []byte
+	addr   *net.UDPAddr // see Link.send
 }
 
 func (a *arrival) before(b *arrival) bool {

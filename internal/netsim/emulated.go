@@ -1,12 +1,12 @@
 package netsim
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -33,63 +33,46 @@ type Emulated struct {
 	}
 }
 
-// addrBytes is the size of the address before each packet in a link: its destination, or its source.
-const addrBytes = 20
-
 // Emulate puts two links before a socket, which belongs to the Emulated from then on. It panics when a Config is not valid.
 func Emulate(socket net.PacketConn, out, in Config) *Emulated {
-	e := &Emulated{PacketConn: socket, buffer: make([]byte, addrBytes+maxDatagram)}
-	e.out.link, e.in.link = newLink(addressed(out), 1), newLink(addressed(in), 2)
+	e := &Emulated{PacketConn: socket, buffer: make([]byte, maxDatagram)}
+	e.out.link, e.in.link = newLink(out, 1), newLink(in, 2)
 	e.out.timer = time.AfterFunc(time.Hour, e.flush)
 	e.out.timer.Stop()
 	return e
 }
 
-// addressed adapts the packet sizes in c to the address before each packet.
-func addressed(c Config) Config {
-	c.Overhead = c.overhead() - addrBytes
-	if c.Overhead == 0 {
-		c.Overhead = -1
-	}
-	for _, size := range []*int{&c.MTU, &c.LossMin, &c.LossMax} {
-		if *size > 0 {
-			*size += addrBytes
-		}
-	}
-	return c
-}
-
 // Set changes both links for packets that come from now on. It panics when a Config is not valid.
 func (e *Emulated) Set(out, in Config) {
 	e.out.Lock()
-	e.out.link.SetConfig(addressed(out))
+	e.out.link.SetConfig(out)
 	e.out.Unlock()
 	e.in.Lock()
-	e.in.link.SetConfig(addressed(in))
+	e.in.link.SetConfig(in)
 	e.in.Unlock()
 }
 
 // WriteTo gives a copy of p to the link. An error of the socket, later, counts as loss.
 func (e *Emulated) WriteTo(p []byte, addr net.Addr) (int, error) {
-	to, err := netip.ParseAddrPort(addr.String())
+	to, err := copyAddr(addr)
 	if err != nil {
 		return 0, err
 	}
 	if len(p) > maxDatagram {
 		return 0, syscall.EMSGSIZE
 	}
-	if !e.send(append(appendAddr(make([]byte, 0, addrBytes+len(p)), to), p...)) {
+	if !e.send(slices.Clone(p), to) {
 		return 0, net.ErrClosed
 	}
 	e.flush()
 	return len(p), nil
 }
 
-func (e *Emulated) send(packet []byte) (open bool) {
+func (e *Emulated) send(packet []byte, to *net.UDPAddr) (open bool) {
 	e.out.Lock()
 	defer e.out.Unlock()
 	if !e.out.closed {
-		e.out.link.Send(time.Now(), packet)
+		e.out.link.send(time.Now(), packet, to)
 	}
 	return !e.out.closed
 }
@@ -100,12 +83,11 @@ func (e *Emulated) flush() {
 	defer e.out.Unlock()
 	now := time.Now()
 	for {
-		packet, ok := e.out.link.Deliver(now)
+		packet, to, ok := e.out.link.deliver(now)
 		if !ok {
 			break
 		}
-		from, data := cutAddr(packet)
-		_, _ = e.PacketConn.WriteTo(data, from)
+		_, _ = e.PacketConn.WriteTo(packet, to)
 	}
 	if at, ok := e.out.link.NextTimeout(); ok && !e.out.closed {
 		e.out.timer.Reset(time.Until(at))
@@ -120,7 +102,7 @@ func (e *Emulated) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 		if n, from := e.arrived(p); from != nil {
 			return n, from, nil
 		}
-		n, from, err := e.PacketConn.ReadFrom(e.buffer[addrBytes:])
+		n, from, err := e.PacketConn.ReadFrom(e.buffer)
 		switch {
 		case err == nil:
 			e.arrive(n, from)
@@ -134,9 +116,8 @@ func (e *Emulated) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 func (e *Emulated) arrived(p []byte) (n int, from net.Addr) {
 	e.in.Lock()
 	defer e.in.Unlock()
-	if packet, ok := e.in.link.Deliver(time.Now()); ok {
-		addr, data := cutAddr(packet)
-		return copy(p, data), addr
+	if packet, addr, ok := e.in.link.deliver(time.Now()); ok {
+		return copy(p, packet), addr
 	}
 	_ = e.setWake()
 	return 0, nil
@@ -154,14 +135,13 @@ func (e *Emulated) setWake() error {
 
 // arrive gives the link the n bytes that were read into the buffer.
 func (e *Emulated) arrive(n int, from net.Addr) {
-	addr, err := netip.ParseAddrPort(from.String())
+	addr, err := copyAddr(from)
 	if err != nil {
 		return
 	}
 	e.in.Lock()
 	defer e.in.Unlock()
-	packet := appendAddr(make([]byte, 0, addrBytes+n), addr)
-	e.in.link.Send(time.Now(), append(packet, e.buffer[addrBytes:addrBytes+n]...))
+	e.in.link.send(time.Now(), slices.Clone(e.buffer[:n]), addr)
 }
 
 // expired reports whether the caller's deadline has passed.
@@ -244,35 +224,8 @@ func (e *Emulated) system() (kernelSocket, error) {
 	return system, nil
 }
 
-func appendAddr(b []byte, addr netip.AddrPort) []byte {
-	ip := addr.Addr().As16()
-	b = append(b, ip[:]...)
-	b = binary.BigEndian.AppendUint16(b, addr.Port())
-	return binary.BigEndian.AppendUint16(b, zoneIndex(addr.Addr().Zone()))
-}
-
-func cutAddr(packet []byte) (*net.UDPAddr, []byte) {
-	ip := netip.AddrFrom16([16]byte(packet)).Unmap().WithZone(zoneOf(binary.BigEndian.Uint16(packet[18:])))
-	return net.UDPAddrFromAddrPort(netip.AddrPortFrom(ip, binary.BigEndian.Uint16(packet[16:]))), packet[addrBytes:]
-}
-
-// zoneIndex returns the index of an IPv6 zone's interface, 0 = none.
-func zoneIndex(zone string) uint16 {
-	if zone == "" {
-		return 0
-	}
-	if i, err := net.InterfaceByName(zone); err == nil {
-		return uint16(i.Index)
-	}
-	return 0
-}
-
-func zoneOf(index uint16) string {
-	if index == 0 {
-		return ""
-	}
-	if i, err := net.InterfaceByIndex(int(index)); err == nil {
-		return i.Name
-	}
-	return ""
+// copyAddr returns a copy of an address, which the link keeps while the packet is on its way.
+func copyAddr(addr net.Addr) (*net.UDPAddr, error) {
+	at, err := netip.ParseAddrPort(addr.String())
+	return net.UDPAddrFromAddrPort(at), err
 }

@@ -2,6 +2,7 @@ package netsim
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"time"
 )
@@ -50,7 +51,10 @@ func newLink(cfg Config, stream uint64) *Link {
 
 // Send gives the link a packet. When its fate is Carried, the link owns the bytes until Deliver hands them out; otherwise
 // they remain the caller's.
-func (l *Link) Send(now time.Time, packet []byte) Fate {
+func (l *Link) Send(now time.Time, packet []byte) Fate { return l.send(now, packet, nil) }
+
+// send is Send for a packet with an address, which deliver returns with it: where it goes, or where it came from.
+func (l *Link) send(now time.Time, packet []byte, addr *net.UDPAddr) Fate {
 	l.tick(now)
 	l.stats.Packets++
 	l.stats.Bytes += uint64(len(packet))
@@ -64,21 +68,27 @@ func (l *Link) Send(now time.Time, packet []byte) Fate {
 		l.stats.drop(fate)
 		return fate
 	}
-	l.fly(depart, packet, r)
+	l.fly(depart, packet, addr, r)
 	return Carried
 }
 
 // Deliver returns the next packet that has arrived by now. The bytes are the caller's.
 func (l *Link) Deliver(now time.Time) (packet []byte, ok bool) {
+	packet, _, ok = l.deliver(now)
+	return packet, ok
+}
+
+// deliver is Deliver with the address that send was given.
+func (l *Link) deliver(now time.Time) (packet []byte, addr *net.UDPAddr, ok bool) {
 	l.tick(now)
 	if len(l.flying) == 0 || l.flying[0].at.After(l.now) {
-		return nil, false
+		return nil, nil, false
 	}
 	a := l.flying.pop()
 	l.inFlight -= len(a.packet)
 	l.stats.Delivered++
 	l.stats.DeliveredBytes += uint64(len(a.packet))
-	return a.packet, true
+	return a.packet, a.addr, true
 }
 
 // NextTimeout returns when the next packet arrives. ok is false when none is on its way.
@@ -187,7 +197,7 @@ func (l *Link) isDark(t time.Time) bool {
 }
 
 // fly sends a packet, and perhaps its copy, on its way.
-func (l *Link) fly(depart time.Time, packet []byte, r roll) {
+func (l *Link) fly(depart time.Time, packet []byte, addr *net.UDPAddr, r roll) {
 	at := l.clumped(l.inOrder(depart.Add(l.cfg.Delay + r.jitterOf(0, l.cfg.Jitter))))
 	if held := l.heldBack(r); held > 0 {
 		at = at.Add(held)
@@ -195,11 +205,11 @@ func (l *Link) fly(depart time.Time, packet []byte, r roll) {
 	} else {
 		l.newest = at
 	}
-	l.push(at, packet)
+	l.push(at, packet, addr)
 	if r.duplicate < l.cfg.Duplicate {
 		l.stats.Duplicated++
 		copied := append([]byte(nil), packet...)
-		l.push(l.clumped(l.inOrder(depart.Add(l.cfg.Delay+r.jitterOf(1, l.cfg.Jitter)))), copied)
+		l.push(l.clumped(l.inOrder(depart.Add(l.cfg.Delay+r.jitterOf(1, l.cfg.Jitter)))), copied, addr)
 	}
 }
 
@@ -230,8 +240,8 @@ func (l *Link) clumped(at time.Time) time.Time {
 	return at.Add(l.cfg.Clump - 1).Truncate(l.cfg.Clump)
 }
 
-func (l *Link) push(at time.Time, packet []byte) {
-	l.flying.push(arrival{at: at, order: l.order, packet: packet})
+func (l *Link) push(at time.Time, packet []byte, addr *net.UDPAddr) {
+	l.flying.push(arrival{at: at, order: l.order, packet: packet, addr: addr})
 	l.order++
 	l.inFlight += len(packet)
 }
