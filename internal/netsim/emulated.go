@@ -2,7 +2,6 @@ package netsim
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -174,39 +173,19 @@ func (e *Emulated) Close() error {
 	return e.PacketConn.Close()
 }
 
-// SetReadBuffer sets the size of the kernel's buffer for what arrives.
-func (e *Emulated) SetReadBuffer(bytes int) error {
-	system, err := e.system()
-	if err != nil {
-		return err
-	}
-	return system.SetReadBuffer(bytes)
-}
-
-// SetWriteBuffer sets the size of the kernel's buffer for what leaves.
-func (e *Emulated) SetWriteBuffer(bytes int) error {
-	system, err := e.system()
-	if err != nil {
-		return err
-	}
-	return system.SetWriteBuffer(bytes)
-}
-
-// SyscallConn returns the socket itself, for its options: what is read or written there passes no link.
-func (e *Emulated) SyscallConn() (syscall.RawConn, error) {
-	system, err := e.system()
-	if err != nil {
-		return nil, err
-	}
-	return system.SyscallConn()
-}
-
-// Conn returns the Emulated without the methods that its socket lacks: QUIC calls those that it finds, and takes no error of SyscallConn.
+// Conn returns the Emulated with the methods for its socket's options if that has them: QUIC calls those that it finds, and takes no error of
+// SyscallConn.
 func (e *Emulated) Conn() net.PacketConn {
-	if _, err := e.system(); err != nil {
-		return struct{ net.PacketConn }{e}
+	if options, ok := e.PacketConn.(kernelSocket); ok {
+		return emulatedKernel{e, options}
 	}
 	return e
+}
+
+// emulatedKernel is an Emulated before a socket of the kernel.
+type emulatedKernel struct {
+	*Emulated
+	kernelSocket // the socket itself: what is read or written by SyscallConn passes no link
 }
 
 // kernelSocket is what a socket of the kernel has beside net.PacketConn.
@@ -214,14 +193,6 @@ type kernelSocket interface {
 	SetReadBuffer(bytes int) error
 	SetWriteBuffer(bytes int) error
 	syscall.Conn
-}
-
-func (e *Emulated) system() (kernelSocket, error) {
-	system, ok := e.PacketConn.(kernelSocket)
-	if !ok {
-		return nil, fmt.Errorf("netsim: %T has no buffers of the kernel", e.PacketConn)
-	}
-	return system, nil
 }
 
 // copyAddr returns a copy of an address, which the link keeps while the packet is on its way.

@@ -24,11 +24,7 @@ const (
 	maxFree = 512
 )
 
-var (
-	errClosed   = net.ErrClosed
-	errDeadline = os.ErrDeadlineExceeded
-	errBuffers  = errors.New("netsim: no raw connection before SetReadBuffer and SetWriteBuffer")
-)
+var errBuffers = errors.New("netsim: no raw connection before SetReadBuffer and SetWriteBuffer")
 
 // PacketConn is an emulated UDP socket. It owns no goroutine and no descriptor: packets wait in the links that lead here
 // until a reader's timer says that they have arrived. All methods may be called concurrently.
@@ -107,10 +103,10 @@ func (c *PacketConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 // what became of a packet, even of one to an unknown address.
 func (c *PacketConn) WriteTo(p []byte, addr net.Addr) (n int, err error) {
 	if c.closed.Load() {
-		return 0, c.fail("write", errClosed)
+		return 0, c.fail("write", net.ErrClosed)
 	}
 	if d := c.writeDeadline.Load(); d != nil && !time.Now().Before(*d) {
-		return 0, c.fail("write", errDeadline)
+		return 0, c.fail("write", os.ErrDeadlineExceeded)
 	}
 	if len(p) > maxDatagram {
 		return 0, c.fail("write", syscall.EMSGSIZE)
@@ -130,7 +126,7 @@ func (c *PacketConn) LocalAddr() net.Addr { return c.addr }
 // Close ends waiting reads. Packets under way vanish.
 func (c *PacketConn) Close() error {
 	if c.closed.Swap(true) {
-		return c.fail("close", errClosed)
+		return c.fail("close", net.ErrClosed)
 	}
 	close(c.done)
 	c.mu.Lock()
@@ -195,10 +191,10 @@ func (noSocket) Write(func(fd uintptr) bool) error { return errors.ErrUnsupporte
 
 func (c *PacketConn) readable(now time.Time) error {
 	if c.closed.Load() {
-		return errClosed
+		return net.ErrClosed
 	}
 	if !c.readDeadline.IsZero() && !now.Before(c.readDeadline) {
-		return errDeadline
+		return os.ErrDeadlineExceeded
 	}
 	return nil
 }
