@@ -91,8 +91,8 @@ func (m *Machine) receive(now time.Time, packet []byte) {
 
 // receiveRepair takes a repair slice.
 func (m *Machine) receiveRepair(now time.Time, datagram []byte) {
-	r, err := parseRepair(datagram)
-	if err != nil {
+	r, ok := parseRepair(datagram)
+	if !ok {
 		m.in.malformed++
 		return
 	}

@@ -2,8 +2,6 @@ package slices
 
 import (
 	"encoding/binary"
-	"errors"
-	"fmt"
 
 	"github.com/quivernet/quiver/internal/parity"
 )
@@ -47,12 +45,12 @@ func (r repair) append(b []byte) []byte {
 	return append(b, r.shard...)
 }
 
-// parseRepair returns a repair slice whose shard aliases b.
-func parseRepair(b []byte) (repair, error) {
+// parseRepair returns a repair slice whose shard aliases b, if b is one.
+func parseRepair(b []byte) (r repair, ok bool) {
 	if len(b) != repairBytes || b[0] != repairByte {
-		return repair{}, fmt.Errorf("%w: repair slice of %d bytes", errMalformed, len(b))
+		return repair{}, false
 	}
-	r := repair{
+	r = repair{
 		id:    binary.BigEndian.Uint16(b[1:]),
 		count: int(b[3]) + 1,
 		total: int(b[4]),
@@ -60,11 +58,5 @@ func parseRepair(b []byte) (repair, error) {
 		last:  int(binary.BigEndian.Uint16(b[6:])),
 		shard: b[repairHeader:],
 	}
-	if r.total > parity.Most || r.index >= r.total || r.count > maxRepaired || r.last < 1 || r.last > Size {
-		return repair{}, fmt.Errorf("%w: repair slice %d of %d for %d slices", errMalformed, r.index, r.total, r.count)
-	}
-	return r, nil
+	return r, r.total <= parity.Most && r.index < r.total && r.count <= maxRepaired && 1 <= r.last && r.last <= Size
 }
-
-// errMalformed is the error of a repair slice that cannot be read.
-var errMalformed = errors.New("slices: malformed repair slice")
