@@ -88,14 +88,7 @@ func (s *Store) makeRoom(files []storedFile, others, size int64) (now usage, err
 	if err := s.fits(least, size); err != nil {
 		return now, err
 	}
-	for _, f := range leastUsedFirst(files) {
-		if s.fits(now, size) == nil {
-			return now, nil
-		}
-		if f.evict() == nil {
-			now.add(f, -1)
-		}
-	}
+	_ = now.evict(files, func() bool { return s.fits(now, size) == nil })
 	return now, s.fits(now, size)
 }
 
@@ -110,6 +103,24 @@ func (u *usage) add(f storedFile, times int64) {
 	u.all += times * f.size
 	u.files += times
 	u.bytes += times * f.size
+}
+
+// evict removes files that are counted, the least recently used first, until enough says so, and returns why some could not be removed.
+func (u *usage) evict(files []storedFile, enough func() bool) (failed error) {
+	slices.SortFunc(files, func(a, b storedFile) int {
+		return cmp.Or(a.used.Compare(b.used), strings.Compare(a.path, b.path))
+	})
+	for _, f := range files {
+		if enough() {
+			break
+		}
+		if err := f.evict(); err != nil {
+			failed = errors.Join(failed, err)
+		} else {
+			u.add(f, -1)
+		}
+	}
+	return failed
 }
 
 // fits returns why one more file of size bytes does not fit, nil when it does.
@@ -164,28 +175,11 @@ func (s *Store) Trim(identity string, bytes int64, files int, keep ...string) er
 		u.add(f, 1)
 	}
 	tooMuch := func() bool { return bytes >= 0 && u.bytes > bytes || files >= 0 && u.files > int64(files) }
-	var failed error
-	for _, f := range leastUsedFirst(stored) {
-		if !tooMuch() {
-			return nil
-		}
-		if err := f.evict(); err != nil {
-			failed = errors.Join(failed, err)
-			continue
-		}
-		u.add(f, -1)
-	}
+	failed := u.evict(stored, func() bool { return !tooMuch() })
 	if tooMuch() {
 		return fmt.Errorf("disk: trimming a store: %d bytes in %d files stay: %w", u.bytes, u.files, failed)
 	}
 	return nil
-}
-
-func leastUsedFirst(files []storedFile) []storedFile {
-	slices.SortFunc(files, func(a, b storedFile) int {
-		return cmp.Or(a.used.Compare(b.used), strings.Compare(a.path, b.path))
-	})
-	return files
 }
 
 // base returns the hash of the file's key.
