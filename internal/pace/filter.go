@@ -13,27 +13,23 @@ const (
 // minimum is the least of the durations that were added in the last 10 s. It keeps one for each quarter of that time, so it forgets them
 // when they are 7.5 to 10 s old; but it keeps the last ones when none is added.
 type minimum struct {
-	slots [minimumSlots]time.Duration // the least of each quarter
-	full  [minimumSlots]bool          // something was added in the quarter
-	index int64                       // of the newest slot, counted from the epoch
-	least time.Duration               // of slots
-	known bool                        // something was added
+	slots [minimumSlots]least // of each quarter
+	index int64               // of the newest slot, counted from the epoch
+	least time.Duration       // of slots
+	known bool                // something was added
 }
 
 func (m *minimum) add(now instant, d time.Duration) {
 	index := int64(now / (minimumLife / minimumSlots))
 	for i := max(m.index+1, index-minimumSlots+1); i <= index; i++ {
-		m.full[i%minimumSlots] = false
+		m.slots[i%minimumSlots] = least{}
 	}
 	m.index = max(m.index, index)
-	at := m.index % minimumSlots
-	if !m.full[at] || d < m.slots[at] {
-		m.slots[at], m.full[at] = d, true
-	}
+	m.slots[m.index%minimumSlots].note(d)
 	m.least, m.known = d, true
-	for i, full := range m.full {
-		if full {
-			m.least = min(m.least, m.slots[i])
+	for _, slot := range m.slots {
+		if slot.known {
+			m.least = min(m.least, slot.value)
 		}
 	}
 }
@@ -59,13 +55,7 @@ func (m *maximum) set(round int64, rate float64) {
 	m.slots[round%maximumSlots] = rate
 }
 
-func (m *maximum) value() float64 {
-	most := 0.0
-	for _, rate := range m.slots {
-		most = max(most, rate)
-	}
-	return most
-}
+func (m *maximum) value() float64 { return max(m.slots[0], m.slots[1], m.slots[2]) }
 
 // least is the least of some durations.
 type least struct {
