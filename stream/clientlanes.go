@@ -2,7 +2,6 @@ package stream
 
 import (
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/rpc"
@@ -12,15 +11,14 @@ import (
 const laneIdle = 10 * time.Second
 
 // clientLanes lets go, on a client, of the lanes that were opened for transfers, once none has been used for laneIdle. Owned by the world's
-// goroutine, except waking.
+// goroutine.
 type clientLanes struct {
 	peer *Peer
 
 	// Whether the lanes are idle.
-	touched bool        // a lane was opened, or a part has arrived, since the last tick; nobody asks at a server
-	used    time.Time   // the last tick that found touched set, or a transfer that sends on lanes
-	timer   *time.Timer // wakes a world that waits for events once lanes may have been idle for laneIdle; nil until it is first needed
-	waking  atomic.Bool // the timer runs; its goroutine clears it
+	touched bool      // a lane was opened, or a part has arrived, since the last tick; nobody asks at a server
+	used    time.Time // the last tick that found touched set, or a transfer that sends on lanes
+	idle    alarm     // has a tick come once lanes may have been idle for laneIdle
 
 	parting []*rpc.Actor // this end has let go of them, and the server has yet to close them
 }
@@ -36,7 +34,7 @@ func (c *clientLanes) letGo(now time.Time) error {
 		return nil
 	}
 	if wait := laneIdle - now.Sub(c.used); wait > 0 {
-		c.wakeAfter(wait)
+		c.idle.set(c.peer, wait)
 		return nil
 	}
 	for _, lane := range w.lanes[stay:] {
@@ -56,22 +54,4 @@ func (c *clientLanes) letGo(now time.Time) error {
 func (c *clientLanes) closing() bool {
 	c.parting = slices.DeleteFunc(c.parting, func(a *rpc.Actor) bool { return !a.Alive() })
 	return len(c.parting) > 0
-}
-
-// wakeAfter wakes the world after d, to look at the peer, unless the timer runs already.
-func (c *clientLanes) wakeAfter(d time.Duration) {
-	if c.waking.Swap(true) {
-		return
-	}
-	c.timer = time.AfterFunc(d, func() {
-		c.waking.Store(false)
-		c.peer.wake()
-	})
-}
-
-// stop ends the timer.
-func (c *clientLanes) stop() {
-	if c.timer != nil {
-		c.timer.Stop()
-	}
 }

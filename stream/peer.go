@@ -127,6 +127,29 @@ func (p *Peer) wake() {
 // call makes the next tick look at p. It is safe from any goroutine.
 func (p *Peer) call() { p.streams.callers.Call(p, &p.called) }
 
+// alarm has a tick look at a peer in a while, which a world that waits for events would not have by itself. The world's goroutine sets it.
+type alarm struct {
+	timer *time.Timer // nil until it is first set
+	runs  atomic.Bool // the timer does; its goroutine clears it
+}
+
+// set wakes p after d, unless the timer runs already.
+func (a *alarm) set(p *Peer, d time.Duration) {
+	if a.runs.CompareAndSwap(false, true) {
+		a.timer = time.AfterFunc(d, func() {
+			a.runs.Store(false) // before the tick that this wakes, or that runs already
+			p.wake()
+		})
+	}
+}
+
+// stop ends the timer.
+func (a *alarm) stop() {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}
+
 // lookAgain is how long ticks pass over a peer that nothing has woken, for reports of progress are due by time alone; lookAtRest how long over
 // one that had nothing to do.
 const (
@@ -215,7 +238,7 @@ func (p *Peer) route(settings *Window) route {
 func (p *Peer) end(cause error) {
 	p.slices.received(p.receiver.onPart)
 	p.live.end(cause)
-	p.lanes.client.stop()
+	p.lanes.client.idle.stop()
 	p.sender.end()
 	received := p.receiver.end()
 	p.streams.writing.End(&p.receiver.writing, extend.PartyOf(p.conn))

@@ -3,7 +3,6 @@ package stream
 import (
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/internal/budget"
@@ -22,7 +21,7 @@ type receiver struct {
 	mayEarly   int64       // how many those may be, as the limits message says: see Streams.shareEarly
 	evicted    uint64      // transfers that were ended because they were stuck, and others needed their memory
 	late       uint64      // parts and messages that were dropped because their transfer had ended
-	looks      atomic.Bool // a timer runs that has a tick look for memory
+	look       alarm       // has a tick look for memory
 
 	writing budget.ConnJobs // goroutines of writers; those of ended transfers may still wait for the store. Used by Streams.writing
 }
@@ -173,7 +172,7 @@ func (r *receiver) openWaiting(now time.Time) {
 			continue
 		}
 		if min(now.Sub(in.came), now.Sub(s.opened)) < idleTime {
-			r.lookAgain()
+			r.look.set(r.peer, lookForMemory)
 			return
 		}
 		in.finish(r.noMemory())
@@ -182,16 +181,6 @@ func (r *receiver) openWaiting(now time.Time) {
 
 // lookForMemory is how long a transfer waits at most although there is memory for it again.
 const lookForMemory = 100 * time.Millisecond
-
-// lookAgain has a tick come in a while, which a world that waits for events would not have by itself.
-func (r *receiver) lookAgain() {
-	if r.looks.CompareAndSwap(false, true) {
-		time.AfterFunc(lookForMemory, func() {
-			r.looks.Store(false) // before the tick that this wakes, or that runs already
-			r.peer.wake()
-		})
-	}
-}
 
 // refusal returns the error that refuses the transfer, nil when it may begin. It does not look at memory: see reserve.
 func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
