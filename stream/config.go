@@ -73,25 +73,21 @@ func (c *Config) hashes() []Algorithm {
 	return all
 }
 
-func (c *Config) maxBytes() int64 {
-	if c.MaxBytes < 0 {
+func (c *Config) maxBytes() int64         { return limit(c.MaxBytes, 64<<20) }
+func (c *Config) readTime() time.Duration { return limit(c.ReadTime, 5*time.Minute) }
+func (c *Config) maxTransfers() int       { return max(0, cmp.Or(c.MaxTransfers, 4)) }
+func (c *Config) maxPending() int64       { return cmp.Or(c.MaxPending, 16<<20) }
+func (c *Config) maxMemory() int64        { return cmp.Or(c.MaxMemory, 256<<20) }
+func (c *Config) maxQueued() int          { return cmp.Or(c.MaxQueued, 1024) }
+func (c *Config) early() int64            { return min(earlyBytes, c.maxPending()) }
+
+// limit returns the limit that a field sets: none when it is negative.
+func limit[T ~int64](field, usual T) T {
+	if field < 0 {
 		return math.MaxInt64
 	}
-	return cmp.Or(c.MaxBytes, 64<<20)
+	return cmp.Or(field, usual)
 }
-
-func (c *Config) readTime() time.Duration {
-	if c.ReadTime < 0 {
-		return math.MaxInt64
-	}
-	return cmp.Or(c.ReadTime, 5*time.Minute)
-}
-
-func (c *Config) maxTransfers() int { return max(0, cmp.Or(c.MaxTransfers, 4)) }
-func (c *Config) maxPending() int64 { return cmp.Or(c.MaxPending, 16<<20) }
-func (c *Config) maxMemory() int64  { return cmp.Or(c.MaxMemory, 256<<20) }
-func (c *Config) maxQueued() int    { return cmp.Or(c.MaxQueued, 1024) }
-func (c *Config) early() int64      { return min(earlyBytes, c.maxPending()) }
 
 // firstCredit returns the credit that a transfer starts with when free bytes of the world's memory are free.
 func (c *Config) firstCredit(free int64) int64 {
