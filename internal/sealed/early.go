@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
 )
 
 const (
@@ -20,8 +22,7 @@ const (
 // open a round trip later.
 type early struct {
 	mu      sync.Mutex
-	packets []earlyPacket
-	next    int // index of the oldest, when packets is full
+	packets recovery.Ring[earlyPacket] // at most earlyPackets
 }
 
 type earlyPacket struct {
@@ -35,13 +36,11 @@ type earlyPacket struct {
 func (e *early) keep(at time.Time, from netip.AddrPort, id ID, packet []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.packets) < earlyPackets {
-		e.packets = append(e.packets, earlyPacket{at, from, id, slices.Clone(packet)})
-		return
+	if e.packets.Len() == earlyPackets {
+		e.packets.Oldest++
 	}
-	p := &e.packets[e.next]
+	p := e.packets.Push(1)
 	*p = earlyPacket{at, from, id, append(p.bytes[:0], packet...)}
-	e.next = (e.next + 1) % earlyPackets
 }
 
 // deliver puts the packets of ids that are not older than earlyTime into b, in the order in which they came. It forgets these and all
@@ -49,10 +48,10 @@ func (e *early) keep(at time.Time, from netip.AddrPort, id ID, packet []byte) {
 func (e *early) deliver(b *inbox, ids []ID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := time.Now()
-	var others []earlyPacket
-	for i := range e.packets {
-		p := e.packets[(e.next+i)%len(e.packets)]
+	now, all := time.Now(), e.packets
+	e.packets = recovery.Ring[earlyPacket]{}
+	for n := all.Oldest; n < all.Next; n++ {
+		p := all.At(n)
 		switch {
 		case now.Sub(p.at) > earlyTime:
 		case slices.Contains(ids, p.id):
@@ -60,8 +59,7 @@ func (e *early) deliver(b *inbox, ids []ID) {
 				b.look(false)
 			}
 		default:
-			others = append(others, p)
+			*e.packets.Push(1) = *p
 		}
 	}
-	e.packets, e.next = others, 0
 }

@@ -107,7 +107,7 @@ func TestPacketsThatCameEarly(t *testing.T) {
 		got = append(got, string(p))
 	}
 	require.Equal(t, []string{early, early, early}, got)
-	require.Len(t, s.early.packets, earlyPackets-3, "for others, but the oldest of them")
+	require.Equal(t, earlyPackets-3, s.early.packets.Len(), "for others, but the oldest of them")
 }
 
 func TestReadBatchKeepsOurs(t *testing.T) {
