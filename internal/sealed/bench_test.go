@@ -21,7 +21,7 @@ func BenchmarkSeal(b *testing.B) {
 }
 
 func benchmarkSeal(b *testing.B, suite *suite) {
-	s, err := newSealer(suite, export("bench"), 1, ToServer)
+	s, err := newSealer(suite, export("bench"), 1, toServer)
 	require.NoError(b, err)
 	packet := make([]byte, MaxPacket)
 	b.SetBytes(MaxPacket - Overhead)
@@ -36,7 +36,7 @@ func benchmarkSeal(b *testing.B, suite *suite) {
 
 func BenchmarkOpen(b *testing.B) {
 	const count = 1024
-	s, err := newSealer(aes128, export("bench"), 1, ToServer)
+	s, err := newSealer(aes128, export("bench"), 1, toServer)
 	require.NoError(b, err)
 	var packets [count][]byte
 	for n := range packets {
@@ -44,7 +44,7 @@ func BenchmarkOpen(b *testing.B) {
 		packets[n], err = s.seal(head[:MaxPacket-tagBytes], uint64(n))
 		require.NoError(b, err)
 	}
-	o, err := newOpener(aes128, export("bench"), 1, ToServer)
+	o, err := newOpener(aes128, export("bench"), 1, toServer)
 	require.NoError(b, err)
 	scratch := make([]byte, MaxPacket)
 	b.SetBytes(MaxPacket - Overhead)
@@ -62,9 +62,9 @@ func BenchmarkOpen(b *testing.B) {
 
 // BenchmarkForged is what a packet costs that does not open.
 func BenchmarkForged(b *testing.B) {
-	s, err := newSealer(aes128, export("bench"), 1, ToServer)
+	s, err := newSealer(aes128, export("bench"), 1, toServer)
 	require.NoError(b, err)
-	o, err := newOpener(aes128, export("bench"), 1, ToServer)
+	o, err := newOpener(aes128, export("bench"), 1, toServer)
 	require.NoError(b, err)
 	packet, err := s.seal(appendHeader(make([]byte, 0, MaxPacket), ID{1}, 5)[:MaxPacket-tagBytes], 5)
 	require.NoError(b, err)

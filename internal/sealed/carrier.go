@@ -116,7 +116,7 @@ func NewCarrier(socket *Socket, config Config) (*Carrier, error) {
 	c.inbox.lent = &socket.lent
 	remote, _ := config.Addrs()
 	c.inbox.setRemote(udp.AddrPort(remote))
-	ours, theirs := ToClient, ToServer
+	ours, theirs := toClient, toServer
 	if !config.Client {
 		ours, theirs = theirs, ours
 	}

@@ -63,12 +63,12 @@ func TestNoInboxBorrowsAll(t *testing.T) {
 		require.NoError(t, s.register(b, id))
 		p := append([]byte(sealedFor(id, "x")), make([]byte, MaxPacket-Overhead)...)
 		tooLong := append(p[:len(p):len(p)], make([]byte, JumboPacket-MaxPacket+1)...)
-		before := s.Stats().Kept
+		before := s.kept.Load()
 		for range 5_000 {
 			s.route(time.Now(), udp.AddrPort(here), p)
 			s.route(time.Now(), udp.AddrPort(here), tooLong)
 		}
-		require.EqualValues(t, 5_000, s.Stats().Kept-before, "what is too long is none")
+		require.EqualValues(t, 5_000, s.kept.Load()-before, "what is too long is none")
 		return b, 5_000 - b.full.Load()
 	}
 	first, one := flood(ID{1})
@@ -91,7 +91,7 @@ func TestGuessedIDs(t *testing.T) {
 		binary.BigEndian.PutUint64(p[1:], uint64(i)*0x9e3779b97f4a7c15)
 		s.route(time.Time{}, udp.AddrPort(here), p)
 	}
-	require.EqualValues(t, 100_000, s.Stats().Unknown)
+	require.EqualValues(t, 100_000, s.unknown.Load())
 	require.Less(t, testkit.Heap()-before, 1<<20)
 	require.Empty(t, s.boxes)
 	require.NoError(t, s.register(newInbox(func(bool) {}), ID{1}))

@@ -20,7 +20,7 @@ const (
 type ID [idBytes]byte
 
 // exportIDs derives the first ids of one direction of a carrier from the TLS connection, so that neither end has to send them.
-func exportIDs(export Exporter, instance uint32, d Direction) ([]ID, error) {
+func exportIDs(export Exporter, instance uint32, d direction) ([]ID, error) {
 	context := append(binary.BigEndian.AppendUint32(nil, instance), byte(d))
 	b, err := export(idLabel, context, firstIDs*idBytes)
 	if err != nil {

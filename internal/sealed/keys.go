@@ -11,12 +11,12 @@ import (
 // Exporter derives a secret from an established TLS connection: tls.ConnectionState.ExportKeyingMaterial.
 type Exporter func(label string, context []byte, length int) ([]byte, error)
 
-// Direction is one of the two directions of a carrier, which have different keys.
-type Direction byte
+// direction is one of the two directions of a carrier, which have different keys.
+type direction byte
 
 const (
-	ToServer Direction = iota
-	ToClient
+	toServer direction = iota
+	toClient
 )
 
 const (
@@ -40,7 +40,7 @@ type generation struct {
 }
 
 // firstKeys derives the keys of one direction of a carrier. An instance must not be used twice on a connection.
-func firstKeys(s *suite, export Exporter, instance uint32, d Direction) (*generation, *mask, error) {
+func firstKeys(s *suite, export Exporter, instance uint32, d direction) (*generation, *mask, error) {
 	context := append(binary.BigEndian.AppendUint32(nil, instance), byte(d))
 	secret, err := export(exporterLabel, context, secretBytes)
 	if err != nil {

@@ -46,7 +46,7 @@ type opener struct {
 	header [headerBytes]byte // of the packet that is opened, not masked
 }
 
-func newOpener(s *suite, export Exporter, instance uint32, d Direction) (*opener, error) {
+func newOpener(s *suite, export Exporter, instance uint32, d direction) (*opener, error) {
 	current, mask, err := firstKeys(s, export, instance, d)
 	if err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ type sealer struct {
 	nonce [nonceBytes]byte
 }
 
-func newSealer(s *suite, export Exporter, instance uint32, d Direction) (*sealer, error) {
+func newSealer(s *suite, export Exporter, instance uint32, d direction) (*sealer, error) {
 	keys, mask, err := firstKeys(s, export, instance, d)
 	return &sealer{keys: keys, mask: mask}, err
 }

@@ -22,9 +22,9 @@ type tube struct {
 func newTube(t testing.TB) *tube { return newTubeOf(t, aes128) }
 
 func newTubeOf(t testing.TB, suite *suite) *tube {
-	s, err := newSealer(suite, export("tls"), 1, ToServer)
+	s, err := newSealer(suite, export("tls"), 1, toServer)
 	require.NoError(t, err)
-	o, err := newOpener(suite, export("tls"), 1, ToServer)
+	o, err := newOpener(suite, export("tls"), 1, toServer)
 	require.NoError(t, err)
 	return &tube{t, s, o}
 }
@@ -74,7 +74,7 @@ func TestVector(t *testing.T) {
 		{aes256, 7, "04010203040506070828cccfc3c3b42cc5e8ee5eee976241669b0c83d8ec"},
 		{chacha, 7, "040102030405060708070fec74cc30bb9a0f6048a2dc260660ace415fce9"},
 	} {
-		s, err := newSealer(c.suite, func(string, []byte, int) ([]byte, error) { return secret, nil }, 1, ToServer)
+		s, err := newSealer(c.suite, func(string, []byte, int) ([]byte, error) { return secret, nil }, 1, toServer)
 		require.NoError(t, err)
 		p, err := s.seal(append(appendHeader(nil, ID{1, 2, 3, 4, 5, 6, 7, 8}, c.number), framePing), c.number)
 		require.NoError(t, err)
@@ -164,9 +164,9 @@ func TestForged(t *testing.T) {
 func TestKeysDiffer(t *testing.T) {
 	p := newTube(t).packet(0, "secret")
 	for name, make := range map[string]func() (*opener, error){
-		"direction":  func() (*opener, error) { return newOpener(aes128, export("tls"), 1, ToClient) },
-		"instance":   func() (*opener, error) { return newOpener(aes128, export("tls"), 2, ToServer) },
-		"connection": func() (*opener, error) { return newOpener(aes128, export("other"), 1, ToServer) },
+		"direction":  func() (*opener, error) { return newOpener(aes128, export("tls"), 1, toClient) },
+		"instance":   func() (*opener, error) { return newOpener(aes128, export("tls"), 2, toServer) },
+		"connection": func() (*opener, error) { return newOpener(aes128, export("other"), 1, toServer) },
 	} {
 		o, err := make()
 		require.NoError(t, err)
@@ -177,7 +177,7 @@ func TestKeysDiffer(t *testing.T) {
 		require.Equal(t, dropForged, why, name)
 	}
 	failing := func(string, []byte, int) ([]byte, error) { return nil, fmt.Errorf("no keys") }
-	_, err := newOpener(aes128, failing, 1, ToServer)
+	_, err := newOpener(aes128, failing, 1, toServer)
 	require.ErrorContains(t, err, "no keys")
 }
 

@@ -141,7 +141,7 @@ func NewSession(c SessionConfig) (*Session, error) {
 // makeKeys derives the keys of both directions from the exporter.
 func (s *Session) makeKeys() error {
 	c := &s.config
-	out, in := ToClient, ToServer
+	out, in := toClient, toServer
 	if c.Client {
 		out, in = in, out
 	}

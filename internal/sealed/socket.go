@@ -49,14 +49,10 @@ type Socket struct {
 
 	unsent atomic.Pointer[error] // why the newest packet of QUIC's did not leave; nil = it did
 
-	kept, unknown, size atomic.Uint64 // see SocketStats
-}
-
-// SocketStats counts the packets that a socket kept from QUIC.
-type SocketStats struct {
-	Kept    uint64 // packets for a carrier
-	Unknown uint64 // packets with an unknown id: dropped, unless a carrier registers the id within earlyTime
-	Size    uint64 // packets dropped because they were too short or too long to be sealed packets
+	// Counts of the packets that were kept from QUIC.
+	kept    atomic.Uint64 // for a carrier
+	unknown atomic.Uint64 // with an unknown id: dropped, unless a carrier registers the id within earlyTime
+	size    atomic.Uint64 // dropped because they were too short or too long to be sealed packets
 }
 
 // kernelTimers are those of all sockets of the kernel's: a process may have hundreds of clients. Others live in a test's time, and so do the
@@ -86,11 +82,6 @@ func (s *Socket) QUIC() net.PacketConn {
 		return &sizedConn{plain, system}
 	}
 	return plain
-}
-
-// Stats returns a copy of the counters.
-func (s *Socket) Stats() SocketStats {
-	return SocketStats{Kept: s.kept.Load(), Unknown: s.unknown.Load(), Size: s.size.Load()}
 }
 
 // register makes b the inbox of ids, and gives b the packets that arrived for them within the last earlyTime. It is an error when an id
