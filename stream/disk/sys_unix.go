@@ -8,6 +8,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/quivernet/quiver/internal/files"
 	"github.com/quivernet/quiver/stream"
 )
 
@@ -30,9 +31,9 @@ func openLocked(path string, create int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	err = files.TryLock(f)
 	switch {
-	case errors.Is(err, syscall.EWOULDBLOCK):
+	case errors.Is(err, files.ErrLocked):
 		err = stream.ErrPartBusy
 	case err != nil:
 		err = &fs.PathError{Op: "lock", Path: path, Err: err}
