@@ -25,6 +25,7 @@ type control struct {
 	reached  uint64        // one above the newest sending that arrived
 	lastSent time.Duration // when the last slice left; like all times here, by the outbox's clock
 	timeouts int           // probe timeouts in a row
+	answered bool          // an ack came after one, perhaps of what had left before it: nothing else has shown that anything arrives
 	probes   int           // slices that may leave as probes
 	lost     uint64        // slices that a threshold has given up
 }
@@ -32,7 +33,7 @@ type control struct {
 // begin starts on another path: sendings below foreign took the one that was left.
 func (c *control) begin(foreign uint64) {
 	c.foreign = foreign
-	c.timeouts, c.probes, c.losses.Next = 0, 0, 0
+	c.timeouts, c.answered, c.probes, c.losses.Next = 0, false, 0, 0
 }
 
 // mayLeave reports whether one more slice may leave. It may when none is in flight, since no probe timer runs then.
@@ -108,6 +109,7 @@ func (c *control) hear(t time.Duration, f *flight, of *sentChunk, fresh *chunk.B
 
 // learn measures the path by the news of an ack for chunk id, and gives up the slices that the ack shows to be lost.
 func (c *control) learn(t time.Duration, o *outbox, id uint16, a acked) {
+	c.answered = a.high == 0 && (c.answered || c.timeouts > 0)
 	c.timeouts, c.probes = 0, 0
 	switch {
 	case a.timed > 0:
@@ -180,7 +182,8 @@ func (c *control) timeoutAt(f *flight) (at time.Duration, ok bool) {
 	return c.lastSent + c.gate.Backoff(c.timeouts, ackDelay), f.count > 0 && c.probes == 0
 }
 
-// advance runs the timers: it gives up slices by the time threshold, and after a probe timeout the oldest ones, which leave again as probes.
+// advance runs the timers: it gives up slices by the time threshold, and after a probe timeout the oldest ones, which leave again as probes. If the
+// last probes were answered, all are lost: what had left before those would have arrived with them.
 func (c *control) advance(t time.Duration, o *outbox) {
 	if c.losses.Next != 0 && t >= c.losses.Next {
 		c.detect(t, o, 0, 0)
@@ -188,9 +191,13 @@ func (c *control) advance(t time.Duration, o *outbox) {
 	if at, ok := c.timeoutAt(&o.flight); !ok || t < at {
 		return
 	}
+	lost := probePackets
+	if c.answered {
+		lost = o.flight.count
+	}
 	c.timeouts++
 	c.probes = probePackets
-	for range probePackets {
+	for range lost {
 		if n, ok := o.flight.firstFlying(); ok {
 			c.lose(o, n)
 		}

@@ -284,3 +284,59 @@ func TestLossesEndAtTheFirstThatIsNotLost(t *testing.T) {
 	require.Equal(t, []uint64{6, 7, 8}, lost(300*time.Millisecond, 1, 12), "three of the chunk were acked behind them")
 	require.Equal(t, []uint64{4}, lost(350*time.Millisecond, 0, 0))
 }
+
+// TestAWholeWindowIsLostOnAPathThatBecameFast: two hundred that began at once measured round trips of half a second, and lost what was in flight
+// when most had ended. By then a round trip took a millisecond, and an ack so early might be that of a slice's first sending: nothing else counted as
+// lost, and each probe timeout brought two slices of a window, for nine seconds.
+func TestAWholeWindowIsLostOnAPathThatBecameFast(t *testing.T) {
+	c := newConversation(t)
+	c.give(2)
+	require.Len(t, c.leave(), 2)
+	c.pass(400 * time.Millisecond)
+	c.ack(0, 2, 0, 1)
+	const lost = 20
+	c.give(lost)
+	require.Len(t, c.leave(), lost, "none of them arrives")
+
+	there, timeouts := map[int]bool{}, 0
+	for len(there) < lost {
+		c.timeout()
+		timeouts++
+		again := c.leave()
+		c.pass(time.Millisecond)
+		var all []int
+		for _, s := range again {
+			there[s[1]] = true
+		}
+		for i := range there {
+			all = append(all, i)
+		}
+		c.ack(1, lost, all...)
+	}
+	require.LessOrEqual(t, timeouts, 2)
+}
+
+// TestAStandstillLosesNothing: behind a path that stood still for a probe timeout, the acks of what left before come in their order, the first
+// ones of slices that have left again.
+func TestAStandstillLosesNothing(t *testing.T) {
+	c := newConversation(t)
+	c.give(2)
+	require.Len(t, c.leave(), 2)
+	c.pass(40 * time.Millisecond)
+	c.ack(0, 2, 0, 1)
+	const slices = 20
+	c.give(slices)
+	require.Len(t, c.leave(), slices)
+	c.timeout()
+	require.Len(t, c.leave(), probePackets)
+	lost := c.Lost()
+	var there []int
+	for i := range slices {
+		there = append(there, i)
+		c.ack(1, slices, there...)
+		c.pass(100 * time.Microsecond)
+	}
+	require.Equal(t, lost, c.Lost())
+	require.Empty(t, c.leave())
+	require.True(t, c.out.idle())
+}
