@@ -201,9 +201,17 @@ const (
 	exitInterrupted = 130 // what shells return for SIGINT
 )
 
-// fail returns an error that decides the exit code.
+// failure is an error that decides the exit code.
+type failure struct {
+	error
+	code int
+}
+
+func (f failure) Unwrap() error { return f.error }
+
+// fail returns a failure.
 func fail(code int, format string, args ...any) error {
-	return cli.Exit(fmt.Errorf(format, args...), code)
+	return failure{fmt.Errorf(format, args...), code}
 }
 
 func usage(format string, args ...any) error { return fail(exitUsage, format, args...) }
@@ -219,8 +227,11 @@ var kinds = map[int][]error{
 }
 
 func exitCode(err error) int {
-	if decided, is := errors.AsType[cli.ExitCoder](err); is {
-		return decided.ExitCode()
+	if decided, is := errors.AsType[failure](err); is {
+		return decided.code
+	}
+	if _, is := errors.AsType[cli.ExitCoder](err); is { // of help, which has a code of its own for what it does not know
+		return exitUsage
 	}
 	for code, kinds := range kinds {
 		if slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) }) {

@@ -309,3 +309,15 @@ func TestAServerOfAnotherVersion(t *testing.T) {
 type writerFunc func(b []byte) (int, error)
 
 func (w writerFunc) Write(b []byte) (int, error) { return w(b) }
+
+// What cannot be a server's address was a failure (1), or a server that was not reached (7), and help on no command a save that is missing (3).
+func TestWrongUsageHasOneCode(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	for _, server := range []string{"host", "127.0.0.1:99999", "127.0.0.1:nothing"} {
+		m.fails(exitUsage, []string{"ls", "--server", server}, "no HOST:PORT")
+	}
+	for _, line := range []string{"help nothing", "token help nothing"} {
+		requireFailure(t, runProgram("", strings.Fields(line)...), exitUsage, "nothing")
+	}
+}

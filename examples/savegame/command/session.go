@@ -97,6 +97,13 @@ func visiting(do func(context.Context, *session, *desk.Client) error) func(conte
 // reach runs fn with a connected client. After an error that may pass by itself it does so again over a new connection, until nothing has
 // moved for as long as --patience says, but for the time for which the server was there.
 func (s *session) reach(ctx context.Context, fn func(context.Context, *desk.Client) error) error {
+	_, port, err := net.SplitHostPort(s.Server)
+	if err == nil {
+		_, err = net.LookupPort("udp", port)
+	}
+	if err != nil {
+		return usage("the server %q is no HOST:PORT: %w", s.Server, err)
+	}
 	pin, err := cert.Pinned(s.Fingerprint)
 	if err != nil {
 		return fail(exitDenied, "server %s: %v; log in again", s.Server, err)
