@@ -321,3 +321,17 @@ func TestWrongUsageHasOneCode(t *testing.T) {
 		requireFailure(t, runProgram("", strings.Fields(line)...), exitUsage, "nothing")
 	}
 }
+
+// A put of a standard input that was closed made an empty version, the newest one, by which good ones have to go in the end.
+func TestPutOfAClosedStandardInput(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	null, err := os.Open(os.DevNull) // which is what Go's runtime has in place of a closed one
+	require.NoError(t, err)
+	defer null.Close()
+	put := start(t, null, m.args("put", "-", "--to", "world")...)
+	require.Equal(t, exitUsage, put.wait())
+	require.Contains(t, put.stderr.String(), "standard input is closed")
+	require.Empty(t, m.ok("ls"))
+	require.Zero(t, m.run("", "put", "-", "--to", "world").code) // an empty pipe is somebody's
+}

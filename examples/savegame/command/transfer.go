@@ -88,6 +88,8 @@ func (p *putting) choose() (err error) {
 		return usage("an empty PATH, which would be this folder: say . for that")
 	case p.piped && len(p.paths) > 1:
 		return usage("standard input is a save of its own, and no PATH can be beside it")
+	case p.piped && noInput(p.Reader):
+		return usage("standard input is closed or %s: nothing to put; a save of an empty file can be put from a file", os.DevNull)
 	case name == "" && (len(p.paths) > 1 || p.piped):
 		return usage("several paths, or standard input, need a name for the save: --to NAME")
 	case p.Bool("force") && p.Bool("keep-both"):
@@ -108,6 +110,17 @@ func (p *putting) choose() (err error) {
 		return usage("%w; say --to NAME", err)
 	}
 	return nil
+}
+
+// noInput reports whether nobody gave a standard input: where it is closed, Go opens the null device in its place.
+func noInput(r io.Reader) bool {
+	f, is := r.(*os.File)
+	if !is {
+		return false
+	}
+	null, _ := os.Stat(os.DevNull) // where there is none nothing is the same
+	has, err := f.Stat()
+	return err != nil || null != nil && os.SameFile(has, null)
 }
 
 // recall looks up what the paths held last, before they are read, and decides what is left out: what the command line says, or else what it
