@@ -12,6 +12,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"os/signal"
 	"path"
 	"runtime/debug"
 	"slices"
@@ -43,6 +44,21 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	fmt.Fprintf(stderr, "savegame: %s\n", oneLine(err))
 	return exitCode(err)
+}
+
+// Signals returns what ends when the system, or somebody, asks this process to end; who asks a second time kills it. A hangup that was ignored
+// before, as nohup does, stays so, and a second one is: that of a terminal comes from its shell as well.
+func Signals() context.Context {
+	asking := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		asking = append(asking, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), asking...)
+	context.AfterFunc(ctx, func() {
+		signal.Ignore(syscall.SIGHUP)
+		stop()
+	})
+	return ctx
 }
 
 const description = `Three machines, three lines:

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -323,4 +324,36 @@ func TestGetIntoAClosedPipeLeavesNothing(t *testing.T) {
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+// A terminal that was closed while something went into a temporary file left that there.
+func TestHangupLeavesNothing(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	program, err := os.Executable()
+	require.NoError(t, err)
+	for script, code := range map[string]int{`exec "$@"`: exitInterrupted, `trap "" HUP; exec "$@"`: 0} {
+		dir := t.TempDir()
+		put := exec.Command("sh", append([]string{"-c", script, "sh", program}, m.args("put", "-", "--to", "world")...)...)
+		put.Env = append(os.Environ(), asProgram+"=1", "TMPDIR="+dir)
+		stdin, err := put.StdinPipe()
+		require.NoError(t, err)
+		require.NoError(t, put.Start())
+		left := func() []os.DirEntry {
+			entries, err := os.ReadDir(dir)
+			require.NoError(t, err)
+			return entries
+		}
+		require.Eventually(t, func() bool { return len(left()) > 0 }, 30*time.Second, time.Millisecond)
+		for range 20 { // from the terminal, and from its shell
+			_ = put.Process.Signal(syscall.SIGHUP) // it may have ended
+			time.Sleep(time.Millisecond / 10)
+		}
+		if code == 0 { // as by nohup
+			require.NoError(t, stdin.Close())
+		}
+		_ = put.Wait() // the code says it
+		require.Equal(t, code, put.ProcessState.ExitCode(), script)
+		require.Empty(t, left(), script)
+	}
 }

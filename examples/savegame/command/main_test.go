@@ -6,11 +6,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,9 +22,7 @@ const asProgram = "SAVEGAME_TEST_AS_PROGRAM"
 func TestMain(m *testing.M) {
 	_ = os.Setenv("QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING", "true")
 	if os.Getenv(asProgram) != "" {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		context.AfterFunc(ctx, stop)
-		os.Exit(Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+		os.Exit(Run(Signals(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	testkit.Main(m)
 }
