@@ -148,7 +148,8 @@ func (s *session) erase(ctx context.Context, client *desk.Client, edit desk.Edit
 	if errors.Is(err, versions.ErrConflict) {
 		return fail(exitConflict, "%v; --force deletes it all the same, and %s", err, shown(name))
 	}
-	if err != nil && !(s.again && errors.Is(err, versions.ErrNoSave)) {
+	done := errors.Is(err, versions.ErrNoSave) && (s.again || edit.Seen.Number > 0) // by us, or by another machine
+	if err != nil && !done {
 		return err
 	}
 	s.say("removed %s for good", name)
