@@ -357,3 +357,34 @@ func TestHangupLeavesNothing(t *testing.T) {
 		require.Empty(t, left(), script)
 	}
 }
+
+// A get into the folder that the shell is in left the shell in one that is deleted.
+func TestGetIsNotIntoTheFolderItRunsIn(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	m.write("world/a/b", "1")
+	m.ok("put", m.path("world"))
+	m.write("world/a/b", "2")
+	m.ok("put", m.path("world"))
+	program, err := os.Executable()
+	require.NoError(t, err)
+	link := m.path("link")
+	require.NoError(t, os.Symlink("world", link))
+	run := func(dir, save, path string) (code int, out string) {
+		get := exec.Command(program, m.args("get", save, path)...)
+		get.Env, get.Dir = append(os.Environ(), asProgram+"=1"), dir
+		text, _ := get.CombinedOutput() // the code says it
+		return get.ProcessState.ExitCode(), string(text)
+	}
+	for _, c := range [][2]string{{m.path("world"), "."}, {m.path("world/a"), ".."}, {link, m.path("world")}, {m.path("world/a"), link}} {
+		code, out := run(c[0], "world@1", c[1])
+		require.Equal(t, exitUsage, code, out)
+		require.Contains(t, out, "is run in")
+	}
+	m.holds("world/a/b", "2")
+	code, out := run(m.path("world"), "world", ".") // what is there already is not replaced
+	require.Zero(t, code, out)
+	code, out = run(m.dir, "world@1", "link")
+	require.Zero(t, code, out)
+	m.holds("world/a/b", "1")
+}

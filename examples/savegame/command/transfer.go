@@ -40,7 +40,7 @@ func transferCommands() []*cli.Command {
 		"Files that were only touched make a version too, as it keeps their times; their content does not travel."
 	get := client("get", "NAME[@VERSION] [PATH]", "fetch a save", get,
 		&cli.BoolFlag{Name: "force", Usage: "replace a PATH with changes that no version has: they are lost"})
-	get.Description = "PATH (default: NAME) is replaced in one step, once all is there; a save of one file goes into a PATH that is a folder.\nWhat is at PATH already does not travel. PATH - is standard output, for a save of one file."
+	get.Description = "PATH (default: NAME) is replaced in one step, once all is there, so it may not hold the current folder; a save of one file goes into a PATH that\nis a folder. What is at PATH already does not travel. PATH - is standard output, for a save of one file."
 	return []*cli.Command{put, get}
 }
 
@@ -405,6 +405,9 @@ func (g *getting) follows(seen versions.Ref) (bool, error) {
 // restore makes a path of this machine hold the version.
 func (g *getting) restore(ctx context.Context, d *desk.Download, path string, local *tree.Source) (err error) {
 	begin, received := time.Now(), int64(0)
+	if local != nil && holdsUs(path) {
+		return usage("%s holds the folder that this is run in, which a get would replace under it: run it elsewhere, or get into another PATH", path)
+	}
 	r, err := tree.NewRestore(ctx, d.Manifest, path, tree.RestoreOptions{Local: local, MayReplace: g.lookAgain(d)})
 	if err != nil {
 		return err
@@ -423,6 +426,21 @@ func (g *getting) restore(ctx context.Context, d *desk.Download, path string, lo
 		g.report(d.Version, received, "received", begin)
 	}
 	return err
+}
+
+// holdsUs reports whether the current folder is a path, or in it.
+func holdsUs(path string) bool {
+	replaced, err := os.Stat(path)
+	here, _ := os.Getwd() // none is in no folder
+	if here, _ = filepath.EvalSymlinks(here); err != nil || here == "" {
+		return false
+	}
+	for up := filepath.Dir(here); ; here, up = up, filepath.Dir(up) {
+		info, err := os.Stat(here)
+		if held := err == nil && os.SameFile(info, replaced); held || up == here {
+			return held
+		}
+	}
 }
 
 // lookAgain returns what looks at a path as look does, for the game may have saved meanwhile.
