@@ -14,7 +14,7 @@
 //     needs as much room as the largest pack has, for a moment.
 //   - One process has the folder: the second one is refused, and told who has it ([ErrLocked]). So what there is is read once, when the store
 //     is opened; what somebody else removes is missing from the next Get on.
-//   - The name of an empty folder says which format the store has. A program that does not know it refuses the store, and takes nothing for damaged.
+//   - The name of a file says which format the store has. A program that does not know it refuses the store, and takes nothing for damaged.
 //   - When the system cannot flush a folder nobody knows what of it is on the disk. The store then refuses everything
 //     until it is opened again, which flushes every folder before it says what is there ([ErrBroken]).
 package store

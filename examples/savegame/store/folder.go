@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 	// waitingFolder holds objects until they are flushed. What is in it when a store is opened is a dead process's.
 	waitingFolder = "waiting"
 	lockFile      = "lock"
-	// formatPrefix and format are the name of an empty folder, which is made in one step. A program that writes packs which this one would take for
+	// formatPrefix and format are the name of a file, which says the same. A program that writes packs which this one would take for
 	// damaged, and check --repair delete, has another format.
 	formatPrefix, format = "format ", "1"
 )
@@ -71,7 +72,7 @@ func OpenOn(files Files) (*Folder, error) {
 	if err := f.checkFormat(); err != nil {
 		return nil, err
 	}
-	for _, dir := range []string{objectsFolder, waitingFolder, formatPrefix + format} {
+	for _, dir := range []string{objectsFolder, waitingFolder} {
 		if err := f.mkdirAll(dir); err != nil {
 			return nil, err
 		}
@@ -85,8 +86,29 @@ func OpenOn(files Files) (*Folder, error) {
 			return nil, err
 		}
 	}
+	if err := f.mark(); err != nil && !errors.Is(err, syscall.ENOSPC) { // on a full disk the next one that opens it does so
+		return nil, err
+	}
 	f.queue.build = f.build
 	return f, f.read(".")
+}
+
+// mark makes the file of the format. Older programs made an empty folder of that name, which much that copies folders leaves out.
+func (f *Folder) mark() error {
+	name := formatPrefix + format
+	info, err := f.files.Stat(name)
+	if err == nil && !info.IsDir() || missing(err) != nil {
+		return err
+	}
+	b := f.build()
+	b.add(name, []byte("a savegame store of format "+format+"\n"), true)
+	if err = b.finish(); err == nil {
+		err = cmp.Or(missing(f.files.Remove(name)), f.files.Rename(b.waiting, name)) // which read flushes
+	}
+	if err != nil {
+		_ = f.files.Remove(b.waiting) // or the next Open does
+	}
+	return err
 }
 
 // checkFormat refuses a store of another format.
