@@ -24,6 +24,8 @@ import (
 type ScanOptions struct {
 	Exclude []string        // patterns of [path.Match]; one that fits a path or a name leaves out the file, or the whole folder
 	Read    func(bytes int) // unless nil is called after each chunk that was read, on Scan's goroutine: to show how far it is
+
+	SkipUnreadable bool // what is below the paths and cannot be read is left out, with a note
 }
 
 // Note says something about a path of a scan that a person should know.
@@ -44,7 +46,8 @@ var ErrChanged = errors.New("the file changed meanwhile; try again when nobody w
 //
 // Notes tell of pipes, sockets, devices and names that no manifest holds, which are left out, and of links that lead out of the folder. The work
 // folders of restores that have not ended are left out as well, without a note. What cannot be read fails the scan, which names it: the manifest
-// has all, or there is none. It fails with [manifest.ErrManifest] when there is more than one can hold. The caller closes the source.
+// has all, or there is none, unless [ScanOptions.SkipUnreadable] says otherwise. It fails with [manifest.ErrManifest] when there is more than one
+// can hold. The caller closes the source.
 func Scan(ctx context.Context, paths []string, o ScanOptions) (*Source, error) {
 	source := &Source{Manifest: new(manifest.Manifest), chunks: make(map[cdc.Digest]piece)}
 	s := &scan{o, source, ctx}
@@ -86,7 +89,7 @@ func (s *scan) check() error {
 }
 
 func (s *scan) walk(root located) error {
-	return fs.WalkDir(root.root.FS(), root.name, func(name string, _ fs.DirEntry, err error) error {
+	return fs.WalkDir(root.root.FS(), root.name, func(name string, d fs.DirEntry, err error) error {
 		at := root
 		if name != root.name {
 			at = located{root.root, name, path.Join(root.entry, name)}
@@ -100,8 +103,28 @@ func (s *scan) walk(root located) error {
 		if err == nil || err == fs.SkipDir {
 			return err
 		}
+		if name != root.name && s.skip(at, err) {
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
 		return fmt.Errorf("%s: %w", at, reason(err))
 	})
+}
+
+// skip leaves out what cannot be read, and reports whether it may: it is an error of the file system's, and who scans asked for that.
+func (s *scan) skip(at located, err error) bool {
+	failed, is := errors.AsType[*fs.PathError](err)
+	if !is || !s.SkipUnreadable {
+		return false
+	}
+	entries := s.Manifest.Entries
+	if last := len(entries) - 1; entries[last].Path == at.entry { // a folder whose names cannot be read
+		s.Manifest.Entries = entries[:last]
+	}
+	s.Notes = append(s.Notes, Note{at.entry, "it cannot be read: " + failed.Err.Error(), true})
+	return true
 }
 
 // entry adds what is at a place to the manifest.

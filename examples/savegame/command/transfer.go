@@ -37,7 +37,8 @@ func transferCommands() []*cli.Command {
 		&cli.BoolFlag{Name: "force", Usage: "put it over a version that is not the one that PATH held last"},
 		&cli.BoolFlag{Name: "keep-both", Usage: "put it beside a version that is not the one that PATH held last, under a name of its own"})
 	put.Description = "PATH is a file or a folder; several become one save, under their own names. PATH - is standard input, which is kept in\na temporary file meanwhile. " +
-		"Files that were only touched make a version too, as it keeps their times; their content does not travel."
+		"Files that were only touched make a version too, as it keeps their times; their content does not travel.\n" +
+		"What cannot be read is named and left out, as restic does, and so is what no save can hold, as a pipe: the exit code is 10 then, unless\n--exclude has it left out."
 	get := client("get", "NAME[@VERSION] [PATH]", "fetch a save", get,
 		&cli.BoolFlag{Name: "force", Usage: "replace a PATH with changes that no version has: they are lost"})
 	get.Description = "PATH (default: NAME) is replaced in one step, once all is there, so it may not hold the current folder; a save of one file goes into a PATH that\nis a folder. What is at PATH already does not travel. PATH - is standard output, for a save of one file."
@@ -54,7 +55,7 @@ type putting struct {
 	last    sighting     // what the paths held before
 	source  *tree.Source // nil until it is scanned
 	spooled string       // the file of what came from standard input
-	left    int          // things that the save lacks and nobody excluded
+	left    int          // things that the save lacks and nobody excluded: no save can hold them, or they cannot be read
 }
 
 // put hands a save in.
@@ -157,7 +158,7 @@ func (p *putting) scan(ctx context.Context, paths []string) (err error) {
 func (j *job) scan(ctx context.Context, paths []string, exclude ...string) (*tree.Source, error) {
 	read, stop := j.show("reading "+paths[0], -1)
 	defer stop()
-	return tree.Scan(ctx, paths, tree.ScanOptions{Exclude: exclude, Read: read})
+	return tree.Scan(ctx, paths, tree.ScanOptions{Exclude: exclude, Read: read, SkipUnreadable: true})
 }
 
 // spool keeps standard input in a temporary file, and scans that.
@@ -219,7 +220,7 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 		return err
 	}
 	if p.left > 0 {
-		return fail(exitPartly, "version %d is without %s, as said above", stored.Version.Number, english.Plural(p.left, "thing that no save can hold", "things that no save can hold"))
+		return fail(exitPartly, "version %d is without %s, as said above", stored.Version.Number, english.Plural(p.left, "thing", ""))
 	}
 	return nil
 }
