@@ -490,3 +490,17 @@ func randomFiles(r *rand.Rand, pool []byte) map[string]string {
 	}
 	return files
 }
+
+// The flush of a large file was waited for in the end, all of it.
+func TestLargeFilesAreFlushedWhileTheyGrow(t *testing.T) {
+	flushed := make(map[string]int)
+	defer func(before func(*os.File)) { startFlush = before }(startFlush)
+	startFlush = func(f *os.File) { flushed[filepath.Base(f.Name())]++ }
+	dir, r := t.TempDir(), testkit.Rand(t)
+	write(t, dir, map[string]string{"save/a": string(noise(r, flushEach/2)), "save/large": string(noise(r, 3*flushEach)), "save/z": string(noise(r, flushEach-1))})
+	from := scanned(t, ScanOptions{}, filepath.Join(dir, "save"))
+	restore := begun(t, from.Manifest, filepath.Join(dir, "target"), RestoreOptions{Local: from})
+	require.NoError(t, restore.Commit(t.Context()))
+	require.Len(t, flushed, 1)
+	require.InDelta(t, 3, flushed["large"], 1)
+}
