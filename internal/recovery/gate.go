@@ -94,7 +94,10 @@ func (g *Gate) jitter() time.Duration { return min(g.mostJitter, g.deviation()) 
 func (g *Gate) deviation() time.Duration { return jitterDeviations * max(0, g.Variance-calmDeviation) }
 
 // queueStands reports whether the latest RTT shows more of a queue than bulk may build.
-func (g *Gate) queueStands() bool { return g.Adjusted > g.Min+slack+g.Min/4+g.jitter() }
+func (g *Gate) queueStands() bool { return g.shows(g.Adjusted) }
+
+// shows reports whether a round trip shows more of a queue than bulk may build.
+func (g *Gate) shows(rtt time.Duration) bool { return rtt > g.Min+slack+g.Min/4+g.jitter() }
 
 // queueBegins adds a round trip and reports whether the latest ones all show a queue, however small: at the start the rate doubles
 // with each round trip, so a queue must be seen before it stands.
@@ -143,6 +146,9 @@ func (g *Gate) drain(now time.Duration) {
 			return
 		}
 		g.drainEnd, g.drainMin = now+g.Smoothed*3/2, g.Adjusted
+		if g.shows(g.Recent) {
+			g.rate.renew() // the path was the limit, and perhaps has become slower: what fitted it before would not drain
+		}
 	}
 	g.drainMin = min(g.drainMin, g.Adjusted)
 	if now >= g.drainEnd {

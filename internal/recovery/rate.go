@@ -65,6 +65,14 @@ func (r *rate) age() {
 	}
 }
 
+// renew forgets the rates of all rounds but this one, if that has any.
+func (r *rate) renew() {
+	if v := r.best[r.round%rateRounds]; v > 0 {
+		r.best = [rateRounds]float64{}
+		r.best[r.round%rateRounds], r.value = v, v
+	}
+}
+
 // sample takes the rate at which bytes were delivered while the packet of m was in flight. A sample over less than shortest does not
 // count, since its acks came all at once; one that the application limited can only raise the rate.
 func (r *rate) sample(now, sent time.Duration, m *Mark, shortest time.Duration, limited bool) {

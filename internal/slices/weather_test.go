@@ -1,0 +1,45 @@
+package slices
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+)
+
+// weather sends parts over one path for 4 s, which then becomes another one.
+func weather(t *testing.T, before, after netsim.Config) (p *netsim.Pair, a, b *side) {
+	a, b = newSide(parts(2000, 32_000)...), newSide()
+	p = netsim.NewPair(a, b, netsim.PairConfig{AtoB: before, BtoA: before, Max: 1243, Window: 1 << 20})
+	require.NoError(t, p.RunFor(4*time.Second))
+	p.A.Link.SetConfig(after)
+	p.B.Link.SetConfig(after)
+	return p, a, b
+}
+
+// TestQueueOfAPathThatBecameSlowDrains: the minimum RTT expired while what fitted the faster path still stood in the queue, and the drain let three
+// quarters of that be in flight. So the queue was taken for the path, and more was let into it, up to all that it holds: 42 s.
+func TestQueueOfAPathThatBecameSlowDrains(t *testing.T) {
+	for _, c := range []struct {
+		rtt          time.Duration
+		before, rate int64
+		most         time.Duration
+	}{
+		{50 * time.Millisecond, 10e6, 200e3, 250 * time.Millisecond},
+		{50 * time.Millisecond, 100e6, 1e6, 100 * time.Millisecond},
+		{200 * time.Millisecond, 10e6, 1e6, 100 * time.Millisecond},
+	} {
+		path := netsim.Config{Delay: c.rtt / 2, Rate: c.before, Queue: 1 << 20}
+		slow := path
+		slow.Rate = c.rate
+		p, _, _ := weather(t, path, slow)
+		require.NoError(t, p.RunFor(18*time.Second))
+		for range 100 {
+			require.NoError(t, p.RunFor(100*time.Millisecond))
+			queue := time.Duration(p.A.Link.Backlog(p.Now())) * 8 * time.Second / time.Duration(c.rate)
+			require.Less(t, queue, c.most, "%v, %d to %d bit/s", c.rtt, c.before, c.rate)
+		}
+	}
+}
