@@ -26,6 +26,9 @@ const (
 	leastTrickle  = 2 << 10
 	bulkPause     = time.Second // after a pause of so long, or of four round trips, the start begins again
 	unknownWindow = 1 << 30
+	// standBatches is for how many batches of round trips in a row (see RTT.Recent) a queue must stand until a drain shows what is behind it.
+	standBatches = 4
+	drainPacket  = 1200 // about the size of a packet of bulk
 
 	// calmDeviation is how much queues of ours and held acks make round trips deviate. jitterDeviations times the deviation beyond it
 	// is more than the mean of round trips lies above the least: with even jitter on both ways, that is three times the deviation.
@@ -36,7 +39,8 @@ const (
 // Gate bounds how much bulk may be in flight, so that bulk keeps no standing queue in front of play: to the path's window, and to the
 // delivery rate times (minimum RTT + slack), or slackPackets more than without a queue. At the start, until the rate
 // stops growing or a queue builds, twice the rate times the minimum RTT, and queuePackets more, may be in flight. When the minimum RTT
-// has expired, bulk drains the queue that it may have built, and the least RTT until then is the new minimum.
+// has expired, or a queue stands, bulk drains the queue that it may have built, and the least RTT until then is the new minimum. If that is much
+// longer, the path is another one, and the start begins again, but gently: the queue may be of others.
 type Gate struct {
 	RTT
 	PathWindow int // bytes that the path lets be in flight; 0 = unknown
@@ -50,11 +54,14 @@ type Gate struct {
 	plateau  float64                     // the rate when it last had grown by a quarter
 	latest   [startSamples]time.Duration // the latest round trips, a ring
 	samples  int                         // how many round trips were put into latest
+	gentle   bool                        // this start follows a drain: queuePackets may not be in flight beyond twice what the path holds
 
 	mostJitter time.Duration // jitter of round trips before the start: later ones show our own queue, too
 
 	drainEnd time.Duration // when draining ends; 0 = not draining
 	drainMin time.Duration // the least RTT while draining
+	looked   int           // Rounds when stood was last looked at
+	stood    int           // batches of round trips in a row that showed a queue
 }
 
 // Sent marks a packet that leaves while others have so many bytes in flight.
@@ -64,10 +71,15 @@ func (g *Gate) Sent(now time.Duration, inFlight int) Mark { return g.rate.mark(n
 // not hold bulk back.
 func (g *Gate) Bulk(now time.Duration) {
 	if g.lastBulk == 0 || now-g.lastBulk > max(bulkPause, 4*g.Current()) {
-		g.steady, g.flat, g.plateau, g.samples = false, 0, 0, 0
+		g.start(false)
 		g.mostJitter = g.deviation()
 	}
 	g.lastBulk = now
+}
+
+// start begins the start again.
+func (g *Gate) start(gentle bool) {
+	g.steady, g.flat, g.plateau, g.samples, g.gentle = false, 0, 0, 0, gentle
 }
 
 // Acked counts a packet that arrived, even if it counted as lost before.
@@ -120,7 +132,13 @@ func (g *Gate) Measure(now, sent time.Duration, m *Mark) {
 	}
 	g.rate.sample(now, sent, m, g.Min/2, limited)
 	if !m.limited || !g.trickles(m) {
-		g.steady = g.queueBegins() || g.queueStands() || g.steady
+		g.steady = g.queueBegins() && !g.gentle || g.queueStands() || g.steady
+	}
+	if g.looked != g.Rounds {
+		g.looked = g.Rounds
+		if g.stood++; limited || !g.steady || !g.shows(g.Recent) {
+			g.stood = 0
+		}
 	}
 	g.drain(now)
 }
@@ -142,7 +160,7 @@ func (g *Gate) checkGrowth() {
 // drain finds a new minimum RTT when the last one has expired: until drainEnd little is in flight, and the queue drains.
 func (g *Gate) drain(now time.Duration) {
 	if g.drainEnd == 0 {
-		if !g.Known() || now-g.minAt <= minRTTLifetime {
+		if !g.Known() || now-g.minAt <= minRTTLifetime && g.stood < standBatches {
 			return
 		}
 		g.drainEnd, g.drainMin = now+g.Smoothed*3/2, g.Adjusted
@@ -151,9 +169,22 @@ func (g *Gate) drain(now time.Duration) {
 		}
 	}
 	g.drainMin = min(g.drainMin, g.Adjusted)
-	if now >= g.drainEnd {
-		g.Min, g.minAt, g.drainEnd = g.drainMin, now, 0
+	if now < g.drainEnd {
+		return
 	}
+	g.drainEnd, g.stood = 0, 0
+	if now-g.minAt <= minRTTLifetime && !g.shows(g.drainMin-g.undrained()) {
+		return // perhaps it is a queue of ours, of no more than may always be in flight
+	}
+	if g.steady && g.drainMin > 2*g.Min {
+		g.start(true)
+	}
+	g.Min, g.minAt = g.drainMin, now
+}
+
+// undrained returns how long leastPackets take, which are in flight however long a queue drains.
+func (g *Gate) undrained() time.Duration {
+	return time.Duration(min(leastPackets*drainPacket/g.rate.value, 3600) * float64(time.Second)) // an hour while no rate is known
 }
 
 // Window returns how many bytes bulk may have in flight; datagram is the size of its full packets.
@@ -170,6 +201,8 @@ func (g *Gate) Window(datagram int) int {
 	case g.rate.value == 0:
 	case g.drainEnd != 0:
 		bound = held * 3 / 4
+	case !g.steady && g.gentle:
+		bound = 2 * held
 	case !g.steady:
 		bound = 2*held + queue
 	default:

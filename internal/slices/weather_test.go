@@ -43,3 +43,26 @@ func TestQueueOfAPathThatBecameSlowDrains(t *testing.T) {
 		}
 	}
 }
+
+// TestPathThatBecameLongIsFilledSoon: while its round trips looked like a queue the window closed to four packets, until the minimum RTT expired after
+// 10 s, and then grew by two packets in each round trip. When a path of 6 ms became one of 600, a minute later a tenth of it was used.
+func TestPathThatBecameLongIsFilledSoon(t *testing.T) {
+	for _, c := range []struct {
+		before, after time.Duration // round trips
+		within        time.Duration
+	}{
+		{6 * time.Millisecond, 60 * time.Millisecond, 2 * time.Second},
+		{20 * time.Millisecond, 120 * time.Millisecond, 2 * time.Second},
+		{50 * time.Millisecond, 120 * time.Millisecond, 2 * time.Second},
+		{6 * time.Millisecond, 600 * time.Millisecond, 7 * time.Second},
+	} {
+		path := netsim.Config{Delay: c.before / 2, Rate: 10e6}
+		long := path
+		long.Delay = c.after / 2
+		p, _, b := weather(t, path, long)
+		require.NoError(t, p.RunFor(c.within))
+		had := len(b.got)
+		require.NoError(t, p.RunFor(2*time.Second))
+		require.GreaterOrEqual(t, len(b.got)-had, 66, "%v to %v: of 77 parts that the path takes", c.before, c.after)
+	}
+}
