@@ -38,6 +38,9 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	}
 
 	c.leaveDark()
+	if c.loss.ptos >= darkTimeouts {
+		c.gate.Held(t)
+	}
 	newest, err := c.ackRuns(t, h, largest)
 	if err != nil {
 		return err

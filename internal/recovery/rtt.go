@@ -12,6 +12,7 @@ const (
 	// rpc.Config.HelloTimeout even if several in a row are lost; doubling from the start left time for three
 	// (rpctest.TestJoinsThroughBursts).
 	evenProbes = 6
+	heldTrips  = 4 // how many round trips a packet from before the end of an outage counts for at most
 )
 
 // RTT measures round trips as in RFC 9002, section 5, except that its minimum expires, so that it notices a path that has become longer.
@@ -25,6 +26,9 @@ type RTT struct {
 	minAt     time.Duration // when Min was measured
 	sampledAt time.Duration // when the last sample was taken
 	Least     time.Duration // the least sample ever
+
+	held     time.Duration // packets that left before then waited through an outage
+	mostHeld time.Duration // what they count for at most; 0 = there was none
 
 	// Recent is the least Adjusted of the last full batch: of 8 samples, or of all in a round trip if these are more. It shows a queue that
 	// stands, but no jitter. 0 before the first batch is full.
@@ -47,13 +51,22 @@ func (r *RTT) Assume(smoothed, variance time.Duration) {
 	*r = RTT{Latest: smoothed, Adjusted: smoothed, Smoothed: smoothed, Variance: variance}
 }
 
+// Held notes that an ack ends an outage: packets that left before now have perhaps waited somewhere, and how long is no round trip. A path that
+// stood for 20 s would have a probe timeout of as long behind it. They still count, but for no more than heldTrips round trips, since the path may
+// have become longer.
+func (r *RTT) Held(now time.Duration) { r.held, r.mostHeld = now, heldTrips*r.Smoothed }
+
 // Update takes a sample. delay is the peer's ack delay, which the caller has bounded; 0 = unknown. Delays are rounded, so Adjusted could
 // come out a microsecond below Min; then it becomes Min. RFC 9002, section 5.3, would ignore the delay instead, and the sample would look
 // like a queue.
 func (r *RTT) Update(now, sample, delay time.Duration) {
 	sample = max(sample, time.Microsecond)
 	r.Latest = sample
-	if r.Min == 0 || sample <= r.Min || now-r.sampledAt > minRTTLifetime {
+	held := r.mostHeld > 0 && now-sample < r.held
+	if held {
+		sample = min(sample, r.mostHeld)
+	}
+	if r.Min == 0 || sample <= r.Min || !held && now-r.sampledAt > minRTTLifetime {
 		r.Min, r.minAt = sample, now
 	}
 	r.sampledAt = now

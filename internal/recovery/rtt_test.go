@@ -99,3 +99,31 @@ func TestRecent(t *testing.T) {
 	r.Update(100*ms, 100*ms, 0)
 	require.Equal(t, 1, r.Rounds)
 }
+
+// TestOutageIsNoRoundTrip: what stood for 20 s on a path and then arrived made probes wait for 20 s more.
+func TestOutageIsNoRoundTrip(t *testing.T) {
+	var r RTT
+	now := time.Second
+	for range 20 {
+		r.Update(now, 50*ms, 0)
+		now += 50 * ms
+	}
+	now += 20 * time.Second
+	r.Held(now)
+	for wait := 20 * time.Second; wait > 0; wait -= time.Second {
+		r.Update(now, wait, 0)
+		require.Less(t, r.PTO(0), 600*ms)
+	}
+	require.Equal(t, time.Second, r.Latest)
+	require.Equal(t, 50*ms, r.Min)
+
+	t.Log("# a path that has become so long that each ack comes after probe timeouts is learnt all the same")
+	r = RTT{}
+	r.Update(now, 6*ms, 0)
+	for range 10 {
+		now += 600 * ms
+		r.Held(now)
+		r.Update(now, 600*ms, 0)
+	}
+	require.Greater(t, r.PTO(0), 600*ms)
+}
