@@ -39,7 +39,7 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 
 	c.leaveDark()
 	if c.loss.ptos >= darkTimeouts {
-		c.gate.Held(t)
+		c.gate.Held(t, 0)
 	}
 	newest, err := c.ackRuns(t, h, largest)
 	if err != nil {

@@ -52,9 +52,13 @@ func (r *RTT) Assume(smoothed, variance time.Duration) {
 }
 
 // Held notes that an ack ends an outage: packets that left before now have perhaps waited somewhere, and how long is no round trip. A path that
-// stood for 20 s would have a probe timeout of as long behind it. They still count, but for no more than heldTrips round trips, since the path may
-// have become longer.
-func (r *RTT) Held(now time.Duration) { r.held, r.mostHeld = now, heldTrips*r.Smoothed }
+// stood for 20 s would have a probe timeout of as long behind it. They still count, but for no more than heldTrips round trips, or least if that is
+// longer, since the path may have become longer.
+func (r *RTT) Held(now, least time.Duration) {
+	if r.Known() {
+		r.held, r.mostHeld = now, max(heldTrips*r.Smoothed, least)
+	}
+}
 
 // Update takes a sample. delay is the peer's ack delay, which the caller has bounded; 0 = unknown. Delays are rounded, so Adjusted could
 // come out a microsecond below Min; then it becomes Min. RFC 9002, section 5.3, would ignore the delay instead, and the sample would look

@@ -109,7 +109,7 @@ func TestOutageIsNoRoundTrip(t *testing.T) {
 		now += 50 * ms
 	}
 	now += 20 * time.Second
-	r.Held(now)
+	r.Held(now, 0)
 	for wait := 20 * time.Second; wait > 0; wait -= time.Second {
 		r.Update(now, wait, 0)
 		require.Less(t, r.PTO(0), 600*ms)
@@ -122,7 +122,7 @@ func TestOutageIsNoRoundTrip(t *testing.T) {
 	r.Update(now, 6*ms, 0)
 	for range 10 {
 		now += 600 * ms
-		r.Held(now)
+		r.Held(now, 0)
 		r.Update(now, 600*ms, 0)
 	}
 	require.Greater(t, r.PTO(0), 600*ms)

@@ -13,6 +13,9 @@ const (
 	// outageTimeouts is how many probe timeouts in a row make an outage, in which only probes leave: quic-go's window does not shrink
 	// on timeouts.
 	outageTimeouts = 2
+	// mostHeld is what a round trip through an outage counts for at most on a short path. Slices leave again at each timeout, and only those that did
+	// not can show that the path has become longer.
+	mostHeld = time.Second
 )
 
 // control decides when slices may leave on a path that tells no fates, and which are lost. It has a gate in front of the path's window,
@@ -109,6 +112,9 @@ func (c *control) hear(t time.Duration, f *flight, of *sentChunk, fresh *chunk.B
 
 // learn measures the path by the news of an ack for chunk id, and gives up the slices that the ack shows to be lost.
 func (c *control) learn(t time.Duration, o *outbox, id uint16, a acked) {
+	if c.timeouts >= outageTimeouts {
+		c.gate.Held(t, mostHeld)
+	}
 	c.answered = a.high == 0 && (c.answered || c.timeouts > 0)
 	c.timeouts, c.probes = 0, 0
 	switch {

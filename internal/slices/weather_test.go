@@ -66,3 +66,28 @@ func TestPathThatBecameLongIsFilledSoon(t *testing.T) {
 		require.GreaterOrEqual(t, len(b.got)-had, 66, "%v to %v: of 77 parts that the path takes", c.before, c.after)
 	}
 }
+
+// TestStandstillIsNoRoundTrip: all stands on the path for a while and then comes. Behind that a lost slice left again after as long as the standstill had
+// lasted.
+func TestStandstillIsNoRoundTrip(t *testing.T) {
+	for _, hold := range []time.Duration{5 * time.Second, 20 * time.Second} {
+		path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 10e6}
+		stands := path
+		stands.Clump = hold
+		a, b := newSide(parts(10, 32_000)...), newSide()
+		p := netsim.NewPair(a, b, netsim.PairConfig{AtoB: path, BtoA: path, Max: 1243, Window: 1 << 20})
+		require.NoError(t, p.RunFor(2*time.Second))
+		until := p.Now().Truncate(hold).Add(hold)
+		p.A.Link.SetConfig(stands)
+		a.parts = parts(3, 32_000)
+		require.NoError(t, p.RunFor(until.Sub(p.Now())-40*time.Millisecond))
+		p.A.Link.SetConfig(path)
+		require.NoError(t, p.RunFor(700*time.Millisecond))
+
+		p.Dark(100 * time.Millisecond)
+		a.parts = append(a.parts, content(32_000))
+		begin := p.Now()
+		require.NoError(t, p.Run(time.Minute, func() bool { return len(a.parts) == 0 && a.out.idle() }))
+		require.Less(t, p.Now().Sub(begin), 3*time.Second, "%v", hold)
+	}
+}
