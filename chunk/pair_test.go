@@ -343,3 +343,27 @@ func TestAcksOfMoreChunksThanAreRepeated(t *testing.T) {
 		})
 	}
 }
+
+// TestPathThatBecomesLongIsLearnt: a path of 6 ms becomes one of 60. All slices left twice or three times from then on, and no round trip was ever
+// measured again: each ack came soon enough after the latest sending to end the backing off.
+func TestPathThatBecomesLongIsLearnt(t *testing.T) {
+	for _, slices := range []int{4, 16, 32} {
+		for _, pipeline := range []int{1, 16} {
+			path := netsim.Config{Delay: 3 * ms, Rate: 10e6}
+			p := newPair(chunk.Config{Rate: 800_000, Pipeline: pipeline, SendQueue: 400}, path)
+			for i := range 2 {
+				for range 200 {
+					send(t, p.s, make([]byte, slices<<10))
+				}
+				require.NoError(t, p.run(5*time.Minute, 200+200*i))
+				path.Delay = 30 * ms
+				p.sim.A.Link.SetConfig(path)
+				p.sim.B.Link.SetConfig(path)
+			}
+			s := p.s.Stats()
+			t.Logf("%d slices, %d chunks in flight: %d of %d resent", slices, pipeline, s.Resent, s.Slices)
+			require.InDelta(t, 61*ms, s.RTT, float64(2*ms))
+			require.Less(t, s.Resent, uint64(500))
+		}
+	}
+}

@@ -20,6 +20,10 @@ const (
 	// bogusAfter is how many slices in a row must be acked only after they were sent again, at the longest delay, until the measured round
 	// trip counts as bogus (RFC 6298, section 5, at its end). At 50 % loss both ways that happens by chance once in a hundred.
 	bogusAfter = 16
+	// bogusAnyway is as many at any delay, if they took longer than bogusTime. On a path that has become ten times as long each ack comes soon
+	// after some sending, and so ends the backing off.
+	bogusAnyway = 64
+	bogusTime   = time.Second
 	// fewLeft is with how many slices left a chunk is near its end. With more, the ack of a first sending may look like that of a second
 	// one.
 	fewLeft = 32
@@ -42,7 +46,8 @@ type resend struct {
 	told   bool          // the owner told rtt, so samples do not count
 	rough  bool          // rtt is only a bound, from slices sent several times; the first sample replaces it
 
-	unclear int // slices in a row that were acked only after they had been sent several times
+	unclear int           // slices in a row that were acked only after they had been sent several times
+	since   time.Duration // when unclear was last 0
 
 	// Backing off.
 	backoff int           // timeouts in a row
@@ -146,7 +151,7 @@ func (r *resend) hear(slice *sending, now time.Duration, left int, s *sample) {
 	r.news = now
 	s.bound = min(s.bound, max(now-slice.before, 1))
 	if r.unclear++; !slice.resent {
-		s.clean, r.unclear = min(s.clean, max(now-slice.sent, 1)), 0
+		s.clean, r.unclear, r.since = min(s.clean, max(now-slice.sent, 1)), 0, now
 	}
 	if slice.resent && (r.least == 0 || now-slice.sent < r.least) {
 		return // an earlier sending arrived
@@ -165,12 +170,19 @@ func (r *resend) measure(s sample) {
 	case r.told || s.bound == never:
 	case s.clean != never:
 		r.clean(min(s.clean, maxDelay))
-	case r.rtt == 0, r.backoff == maxBackoff && r.unclear >= bogusAfter:
+	case r.rtt == 0, r.backoff == maxBackoff && r.unclear >= bogusAfter, r.tooShort(s.bound):
 		r.rtt, r.rough, r.backoff = min(s.bound, maxDelay), true, 0
+		r.unclear, r.since = 0, r.news
 		r.latest, r.least = 0, 0
 	case r.rough:
 		r.rtt = min(r.rtt, s.bound)
 	}
+}
+
+// tooShort reports whether slices have been sent again for long without need, by the bound of the latest. A longer one tells of an outage, or of a
+// receiver that is full.
+func (r *resend) tooShort(bound time.Duration) bool {
+	return r.unclear >= bogusAnyway && r.news-r.since >= bogusTime && bound < min(16*r.delay(), maxPatience)
 }
 
 // clean takes a round trip that is certain.
