@@ -83,6 +83,36 @@ func TestOneEventIsNoFlood(t *testing.T) {
 	}
 }
 
+// TestOutageAfterASlowHandler: what waits while a path is dark for up to 1.4 s runs, even in the states into which a slow handler has led.
+func TestOutageAfterASlowHandler(t *testing.T) {
+	const tick = time.Second / 30
+	for _, took := range []time.Duration{130 * time.Millisecond, 210 * time.Millisecond, 410 * time.Millisecond} {
+		for _, dark := range []time.Duration{time.Second, 1400 * time.Millisecond} {
+			t.Run(fmt.Sprint(took, " and ", dark), func(t *testing.T) {
+				p := newPlayer(t, Default())
+				p.honest(10300 * time.Millisecond)
+				p.slow(took)
+				for range 3 {
+					p.honest(3 * time.Second)
+					for range dark / tick {
+						p.frame(tick)
+					}
+					for range 2 * dark / tick {
+						p.calls("Pawn.Move", 10*time.Microsecond)
+					}
+					for range 60 {
+						p.calls("Pawn.Move", 10*time.Microsecond)
+						p.calls("Pawn.Move", 10*time.Microsecond)
+						p.frame(tick)
+					}
+				}
+				require.Zero(t, p.blocked)
+				require.Empty(t, p.reason)
+			})
+		}
+	}
+}
+
 // TestFloodsThatGoOn: whoever goes on is kicked as fast as Default promises: within 2 + 2 s where calls are blocked, within a second more
 // where no limit of a method blocks any, and within twice that time when he rests in every other second.
 func TestFloodsThatGoOn(t *testing.T) {
