@@ -11,8 +11,8 @@ import "time"
 //	Burst            240, 256 KiB, 20 ms    240, 256 KiB, 40 ms in 1 s  freely                  4 s
 //	PersistentBurst                         800, 1 MiB, 120 ms in 4 s   150, 256 KiB, 30 ms/s   8 s        8 s
 //	DoS                                     2,000, 2 MiB, 200 ms in 4 s 150, 128 KiB, 25 ms/s   15 s       2 s
-//	ExpensiveDoS                            4,000, 4 MiB, 400 ms in 4 s 150, 64 KiB, 25 ms/s    30 s       2 s
-//	Kick                                    8,000, 8 MiB, 1 s in 4 s                            60 s
+//	ExpensiveDoS                            4,000, 4 MiB, 400 ms in 4 s 150, 64 KiB, 25 ms/s    30 s       3 s
+//	Kick                                    8,000, 8 MiB, 4 s in 4 s                            60 s
 //
 // Hitch is a second of honest calls in one frame, as after a hitch of the client or of its path; Burst is four such
 // seconds, so that an outage of 2 s, and a party of busy clients, stay below it. Neither blocks calls. PersistentBurst is 200
@@ -20,10 +20,10 @@ import "time"
 // DoS is 200 ms in 4 s: 5 % of a core, and less than the 60 ms a second of a client that uses up rpc.Config.DispatchTime at
 // each tick of 30 Hz. No state lets a method run less often than an honest client calls it, with what waited for a second behind a slow
 // handler, or for 1.4 s on a path that was dark: so one handler that takes 0.2 s or 0.9 s, for a disk or a busy machine, costs the client
-// whose call it was nothing. Another before the state has cooled off blocks the calls of its method for the rest of the second, and only
-// one of 1 s gets the client kicked.
+// whose call it was nothing. Another before the state has cooled off blocks the calls of its method for the rest of the second. Longer ones may
+// block what waited meanwhile, as a longer outage may then, but one of 4 s is the first for which alone the client is kicked.
 //
-// A client that goes on while its calls are blocked is kicked 2 + 2 s after DoS began; one that does so with many methods, so that none is
+// A client that goes on while its calls are blocked is kicked 2 + 3 s after DoS began; one that does so with many methods, so that none is
 // blocked, up to a second later, or in twice the time when it rests in every other second. Above 2,000 calls or 2 MiB a second, which no
 // client sends by mistake, it is kicked at once.
 //
@@ -45,8 +45,8 @@ func Default() *Profile {
 			{Name: "DoS", Period: Load{2000, 2 * mib, 200 * ms}, Window: 4 * second,
 				Repeat: Load{150, 128 * kib, 25 * ms}, RepeatWindow: second, Cooloff: 15 * second, AutoEscalate: 2 * second, Log: true},
 			{Name: "ExpensiveDoS", Period: Load{4000, 4 * mib, 400 * ms}, Window: 4 * second,
-				Repeat: Load{150, 64 * kib, 25 * ms}, RepeatWindow: second, Cooloff: 30 * second, AutoEscalate: 2 * second, Log: true},
-			{Name: "Kick", Period: Load{8000, 8 * mib, second}, Window: 4 * second, Cooloff: 60 * second, Log: true, Kick: true},
+				Repeat: Load{150, 64 * kib, 25 * ms}, RepeatWindow: second, Cooloff: 30 * second, AutoEscalate: 3 * second, Log: true},
+			{Name: "Kick", Period: Load{8000, 8 * mib, 4 * second}, Window: 4 * second, Cooloff: 60 * second, Log: true, Kick: true},
 		},
 		HitchTime:     500 * ms,   // frames of a server that ticks 10 times a second or more are much shorter
 		HitchSuspend:  second,     // calls that waited have run by then, even under DispatchTime
