@@ -120,6 +120,7 @@ func (c *Conn) Take(into []Message) int {
 
 // Reuse takes back a message from Next or Take, once: nobody may use any copy of it, or its Payload, any more. The page in which a message of bulk
 // lies, of 28 to 32 KiB, is there for any connection then, which writes what its own peer sends over it.
+// Reuse touches nothing of c, and may be called on any goroutine, as [Conn.Waited] may.
 func (c *Conn) Reuse(m *Message) {
 	if m.joined && cap(m.Payload) == pages.Size {
 		pages.Give((*pages.Page)(m.Payload[:pages.Size]))

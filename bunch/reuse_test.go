@@ -3,6 +3,7 @@ package bunch
 import (
 	"bytes"
 	"math/rand/v2"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -64,4 +65,19 @@ func TestReuseOfSharedMemory(t *testing.T) {
 	require.False(t, m.joined)
 	s.ends[1].Reuse(&m)
 	require.Zero(t, m)
+}
+
+// TestReuseNeedsNoLock: it is called while another goroutine uses the connection, which the race detector watches.
+func TestReuseNeedsNoLock(t *testing.T) {
+	s := newSteady(t, Bulk)
+	var reusing sync.WaitGroup
+	for range 20 {
+		s.send(0, s.channel, Reliable, make([]byte, 30<<10))
+		s.exchange()
+		m, ok := s.ends[1].Next()
+		require.True(t, ok)
+		require.True(t, m.joined)
+		reusing.Go(func() { s.ends[1].Reuse(&m) })
+	}
+	reusing.Wait()
 }

@@ -287,13 +287,6 @@ func (c *Conn) stop(cause *CloseError) bool {
 	return true
 }
 
-// reuse gives the memory of a message back to the machine.
-func (c *Conn) reuse(message *bunch.Message) {
-	c.link.Lock()
-	defer c.link.Unlock()
-	c.machine.Reuse(message)
-}
-
 // usable reports whether the connection has joined and is neither closed nor ended, so that something may be sent.
 func (c *Conn) usable() bool { return c.joined.Load() && !c.closing.Load() && !c.ended.Load() }
 

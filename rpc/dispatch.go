@@ -77,7 +77,7 @@ func (w *World) deliver(c *Conn, message bunch.Message) {
 		violation = w.invoke(c, a, message.Payload)
 	}
 	if w.handling.spent && len(message.Payload) > bunch.EntryBytes {
-		c.reuse(&message)
+		c.machine.Reuse(&message)
 	}
 	if violation != nil {
 		w.violated(c, violation)
