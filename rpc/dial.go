@@ -232,7 +232,8 @@ func (l *Listener) keep(c *Conn, conn *quic.Conn) {
 // Dial connects world to the server at addr ("host:port") and returns when the server has welcomed it. Nobody needs to drive the
 // world for that. Every Dial makes a connection of its own, also beside one that is open: see [World.Connect]. cert.Pinned makes a config that trusts
 // one certificate. Of a host's addresses it tries six at most, in turns of the families with IPv4 first: the next one beside those before when a
-// quarter of a second has passed (RFC 8305), or at once when one has failed. If none connects, the error is the first that is more than silence.
+// quarter of a second has passed (RFC 8305), or at once when one has failed. When one refuses, or has a wrong certificate, those that are silent have
+// 2 s more. If none connects, the error is the first that is more than silence.
 // When the server refuses, or the connection ends before, the error is a [*CloseError], whose Temporary says whether you may try again.
 // When nobody answers, each address for half of Config.HandshakeTimeout, or until ctx ends, it is a net.Error whose Timeout is true, and you may; so
 // it is where this machine has no network meanwhile. Others, such as an address that is none, or cert.ErrPinned, come again. An error is returned

@@ -3,6 +3,7 @@ package quicconn
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"testing"
@@ -15,7 +16,8 @@ import (
 
 // TestAddressesInTurn: the next address is tried when one is silent for a while, or fails.
 func TestAddressesInTurn(t *testing.T) {
-	refused, silence := errors.New("refused"), os.ErrDeadlineExceeded
+	silence, broken := os.ErrDeadlineExceeded, errors.New("no way there")
+	refused := fmt.Errorf("a wrong certificate: %w", &quic.TransportError{ErrorCode: 0x12a})
 	for _, row := range []struct {
 		name  string
 		fates []error // of the addresses: nil answers after 100 ms, silence comes after 5 s, others at once
@@ -28,8 +30,9 @@ func TestAddressesInTurn(t *testing.T) {
 		{"the first fails", []error{refused, nil}, 100 * time.Millisecond, nil},
 		{"behind one that is silent one fails", []error{silence, refused, nil}, 350 * time.Millisecond, nil},
 		{"nobody answers", []error{silence, silence}, 5250 * time.Millisecond, silence},
-		{"what is more than silence is told", []error{silence, refused}, 5 * time.Second, refused},
-		{"it may be the first", []error{refused, silence}, 5 * time.Second, refused},
+		{"what is more than silence is told", []error{silence, refused}, 2250 * time.Millisecond, refused},
+		{"it may be the first", []error{refused, silence}, 2 * time.Second, refused},
+		{"what keeps nobody from answering", []error{broken, silence}, 5 * time.Second, broken},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
