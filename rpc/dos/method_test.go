@@ -1,0 +1,75 @@
+package dos
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestWhoIsBlamed: blamed and most compare methods as they say, in whatever order these were called first.
+func TestWhoIsBlamed(t *testing.T) {
+	const second = 100
+	little, much := Load{Calls: 1, Bytes: 1, Time: 1}, Load{Calls: 2, Bytes: 2, Time: 2}
+	for name, row := range map[string]struct {
+		other, want    Method
+		blamed, recent bool // want is whom blamed, and whom most returns
+	}{
+		"more load":              {Method{inState: little, recent: little, from: second}, Method{inState: much, recent: much, from: second}, true, true},
+		"more blocked":           {Method{inState: much, blocked: 1}, Method{inState: little, blocked: 2}, true, false},
+		"as many blocked":        {Method{inState: little, blocked: 2}, Method{inState: much, blocked: 2}, true, false},
+		"a newer state":          {Method{inState: much, blocked: 9, visit: 3}, Method{inState: little, visit: 4}, true, false},
+		"in the time of blame":   {Method{recent: much, from: second - blameTime}, Method{recent: little, from: second - blameTime + 1}, false, true},
+		"one that counts":        {Method{recent: much, from: second, inState: much, exempt: true}, Method{recent: little, from: second}, true, true},
+		"less load of the kinds": {Method{recent: Load{Calls: 1}, from: second, inState: Load{Calls: 1}}, Method{recent: much, from: second, inState: much}, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, kind := range []string{"Calls", "Bytes", "Time"} {
+				methods := []*Method{&row.other, &row.want}
+				for range 2 {
+					p := &Peer{methods: methods, kind: kind, second: second}
+					if row.blamed {
+						require.Same(t, &row.want, p.blamed(), kind)
+					}
+					if row.recent {
+						require.Same(t, &row.want, p.most(kind), kind)
+					}
+					slices.Reverse(methods)
+				}
+			}
+		})
+	}
+	first := &Method{inState: much, recent: much, from: second}
+	p := &Peer{methods: []*Method{first, {inState: much, recent: much, from: second}}, kind: "Calls", second: second}
+	require.Same(t, first, p.blamed(), "of two alike the one that was called first")
+	require.Same(t, first, p.most("Calls"))
+	p = &Peer{methods: []*Method{{exempt: true}}}
+	require.Nil(t, p.blamed())
+	require.Nil(t, p.most("Calls"))
+	require.Empty(t, p.mostInState())
+	p = &Peer{methods: []*Method{{name: "A.B", inState: much, blocked: 1}}}
+	require.Equal(t, " with A.B: 2 calls, 1 of them blocked", p.mostInState())
+}
+
+// TestBlockedCallsOfAnEarlierState blame nobody: what a method is blamed for begins anew with each state.
+func TestBlockedCallsOfAnEarlierState(t *testing.T) {
+	m := &Method{blocked: 3, inState: Load{Calls: 9}, visit: 1}
+	m.add(0, 1, Load{Calls: 1})
+	require.Equal(t, []int{3, 10}, []int{m.blocked, m.inState.Calls})
+	m.add(0, 2, Load{Calls: 1})
+	require.Equal(t, []int{0, 1}, []int{m.blocked, m.inState.Calls})
+}
+
+// TestRepeatOfBytes: a method runs until the bytes that ran reach the limit, and anew in a higher state.
+func TestRepeatOfBytes(t *testing.T) {
+	profile := plain()
+	profile.States[2].Repeat, profile.States[3].Repeat = Load{Bytes: 50}, Load{Bytes: 30}
+	profile.States[3].RepeatWindow, profile.States[3].Kick = time.Second, false
+	s := newScene(t, profile)
+	p := s.d.Join("")
+	require.Equal(t, 29+5, s.calls(p, "A.B", 59), "10 bytes each")
+	require.Equal(t, "Burst", p.State())
+	require.Equal(t, 3, s.calls(p, "A.B", 20))
+	require.Equal(t, "Kick", p.State())
+}
