@@ -165,7 +165,7 @@ func (w *World) dropReason(c *Conn, a *Actor, m *method) drops.Reason {
 		return drops.Unbound
 	case c.server && a.conn != c && !m.anyCaller:
 		return drops.NotOwner
-	case m.rateLimit > 0 && !c.allow(m, w.frame.now):
+	case m.rateLimit > 0 && !c.allow(m):
 		return drops.RateLimited
 	}
 	return drops.None
@@ -187,10 +187,10 @@ func (c *Conn) drop(reason drops.Reason, a *Actor, m *method) {
 	log.Warn("call dropped")
 }
 
-// allow reports whether the RateLimit of m has room for one more call on this connection.
-func (c *Conn) allow(m *method, now time.Time) bool {
+// allow reports whether the RateLimit of m has room for the call that is handled now.
+func (c *Conn) allow(m *method) bool {
 	limit := c.limits[m]
-	ok := limit.Allow(m.rateLimit, now)
+	ok := limit.Allow(m.rateLimit, c.world.handling.arrived, c.world.frame.now)
 	c.limits[m] = limit
 	return ok
 }

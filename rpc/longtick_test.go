@@ -74,6 +74,29 @@ func TestStoppedWorldMakesItsPeersWait(t *testing.T) {
 	})
 }
 
+// TestLongTickExceedsNoRate: calls that came at their rate while the server was busy for 4 s run, and those that came too fast do not.
+func TestLongTickExceedsNoRate(t *testing.T) {
+	for name, row := range map[string]struct{ atOnce, ran int }{"at its rate": {1, 12}, "too fast": {3, 3 + 3*4}} {
+		t.Run(name, func(t *testing.T) {
+			inNet(t, 1, Config{}, func(n *network) {
+				mirror, client := n.mirror(0, n.spawn(0)), n.clients[0]
+				for range 12 { // the limit is three a second
+					for range row.atOnce {
+						require.NoError(t, spam.Call(mirror, 1))
+					}
+					for range 10 {
+						client.Tick(time.Now())
+						time.Sleep(time.Second / 30)
+						synctest.Wait()
+					}
+				}
+				n.tick(3)
+				require.InDelta(t, row.ran, len(n.server.take()), 1)
+			})
+		})
+	}
+}
+
 // TestWorldThatNobodyDrives: its log says so, once, with Login and without, when a client waits; a world that ticks is not blamed.
 func TestWorldThatNobodyDrives(t *testing.T) {
 	const text = "nobody drives the world"

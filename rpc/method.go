@@ -213,7 +213,7 @@ func (m *method) validate(p any) error {
 type MethodOption func(*method)
 
 // RateLimit bounds how often one connection may call a Server RPC: perSecond calls a second on average, in bursts of at most perSecond
-// calls. Calls beyond it are dropped and counted.
+// calls. Calls beyond it are dropped and counted. It goes by when calls arrived, so those that waited for a busy server are not beyond it.
 func RateLimit(perSecond float64) MethodOption {
 	if !(perSecond > 0) {
 		panic(fmt.Sprintf("rpc: RateLimit(%v) must be above 0", perSecond))

@@ -11,14 +11,18 @@ type Bucket struct {
 	last   time.Time
 }
 
-// Allow takes a token, and reports whether there was one. When a game's clock is set back, the bucket does not fill, and goes on from
-// there.
-func (b *Bucket) Allow(rate float64, now time.Time) bool {
+// Allow takes a token at now for a call that came at came, and reports whether there was one then, so that calls that have waited for a busy server
+// do not seem to come at once. A call that came before the last one counts as if it had come with that. When a game's clock is set back, the bucket
+// does not fill, and goes on from there.
+func (b *Bucket) Allow(rate float64, came, now time.Time) bool {
+	if came.Before(b.last) && !now.Before(b.last) {
+		came = b.last
+	}
 	size := max(1, rate)
-	if elapsed := now.Sub(b.last); b.last.IsZero() {
-		b.tokens, b.last = size, now
+	if elapsed := came.Sub(b.last); b.last.IsZero() {
+		b.tokens, b.last = size, came
 	} else {
-		b.tokens, b.last = min(size, b.tokens+max(0, elapsed.Seconds())*rate), now
+		b.tokens, b.last = min(size, b.tokens+max(0, elapsed.Seconds())*rate), came
 	}
 	if b.tokens < 1 {
 		return false

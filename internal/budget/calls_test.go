@@ -11,7 +11,7 @@ func TestBucket(t *testing.T) {
 	var l Bucket
 	now := time.Unix(1000, 0)
 	allowed := func(rate float64) (n int) {
-		for l.Allow(rate, now) {
+		for l.Allow(rate, now, now) {
 			n++
 		}
 		return n
@@ -34,6 +34,21 @@ func TestBucket(t *testing.T) {
 	require.Equal(t, 1, allowed(0.5))
 }
 
+// TestBucketOfCallsThatWaited: they take the tokens of when they came, in whatever order they are handled, and there are never more than these.
+func TestBucketOfCallsThatWaited(t *testing.T) {
+	var l Bucket
+	came := time.Unix(1000, 0)
+	now := came.Add(10 * time.Second)
+	for l.Allow(5, came, now) {
+	}
+	for range 20 {
+		came = came.Add(200 * time.Millisecond)
+		require.True(t, l.Allow(5, came, now))
+		require.False(t, l.Allow(5, came, now))
+		require.False(t, l.Allow(5, came.Add(-100*time.Millisecond), now))
+	}
+}
+
 func TestThrottle(t *testing.T) {
 	var th Throttle[string]
 	now := time.Unix(1000, 0)
@@ -46,6 +61,11 @@ func TestThrottle(t *testing.T) {
 	require.True(t, exceeds("a", 2), "another Flush, within the period")
 	now = now.Add(50 * time.Millisecond)
 	require.False(t, exceeds("a", 3))
+	require.False(t, exceeds("a", 3))
+	now = now.Add(100 * time.Millisecond)
+	require.True(t, exceeds("a", 3), "one Flush, however long it takes")
 	now = now.Add(-time.Hour)
 	require.False(t, exceeds("a", 4), "a clock that goes back begins anew")
+	require.False(t, exceeds("a", 4))
+	require.True(t, exceeds("a", 5))
 }
