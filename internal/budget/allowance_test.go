@@ -1,0 +1,54 @@
+package budget
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestTheSlowerRateCounts, whichever of the two it is.
+func TestTheSlowerRateCounts(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for _, row := range []struct{ own, world, most int }{{0, 0, 0}, {1000, 0, 1000}, {0, 1000, 1000}, {500, 1000, 500}, {1000, 500, 500}} {
+		a := NewAllowance(row.own, NewMeter(row.world))
+		require.Equal(t, row.most, a.Most())
+		require.Equal(t, row.most > 0, a.Limited())
+		if row.most > 0 {
+			a.Spend(now, Floor+row.most)
+			require.Equal(t, time.Second, a.Play(now))
+			require.Equal(t, 3*time.Second, a.Behind(now, 2*row.most))
+		}
+	}
+}
+
+// TestTurnsAtTheRateOfTheWorld: bulk of one connection leaves a turn after the other, and whoever waits keeps its turn, whatever play it sends.
+func TestTurnsAtTheRateOfTheWorld(t *testing.T) {
+	const turn = 100 * time.Millisecond
+	world := NewMeter(turnBytes * 10)
+	a, b := NewAllowance(0, world), NewAllowance(0, world)
+	now := time.Unix(1000, 0)
+	for range 3 { // half of the savings
+		require.Zero(t, a.Bulk(now))
+		require.Zero(t, a.Bulk(now), "asking takes no turn")
+		a.Spend(now, 1)
+	}
+	wait := a.Bulk(now)
+	require.Positive(t, wait)
+	require.Less(t, wait, turn)
+	a.Spend(now, 1)
+	require.Equal(t, wait, a.Bulk(now), "of play")
+	require.Equal(t, wait+turn, b.Bulk(now))
+	for range 15 { // longer than bulkPatience in all
+		now = now.Add(wait)
+		require.Zero(t, a.Bulk(now))
+		a.Spend(now, 1)
+		require.Equal(t, turn, b.Bulk(now))
+		now = now.Add(turn)
+		require.Zero(t, b.Bulk(now))
+		b.Spend(now, 1)
+		wait = a.Bulk(now)
+		require.Equal(t, turn, wait)
+		require.Equal(t, 2*turn, b.Bulk(now))
+	}
+}
