@@ -41,7 +41,11 @@ var binds = []struct {
 		[]string{"crowd: 2", "crowd: 4", "crowd: 8", "crowd: 16", "crowd and weather: "}},
 	{"Open: who has most looks for more by a quarter of that, three times what a queue of an eighth holds, which its looks no longer do once one has met drops: 0.91 for 0.71. Who yields adds half a packet in a round trip, of which its part is a hundred. " +
 		"Not to look before half of the queue is empty makes it 0.95 and gives one CUBIC over an eighth 0.47 for 0.41, but 16 in weather lose 2.3 % for 1.5.",
-		[]string{"8 together on 1000 Mbit/s"}},
+		[]string{"8 together on 1000 Mbit/s", "2 together on 1000 Mbit/s"}},
+	{"Who has the longer way looks for more less often, and learns of a queue later. New Reno leaves it 0.17, and BBR leaves the shorter one a twentieth.",
+		[]string{"round trips: 20 ms beside 100 ms"}},
+	{"Open: a packet takes 5 ms at 2 Mbit/s, and the bound is missed by 0.2 ms.",
+		[]string{"play in the connection of a transfer, 2 Mbit/s"}},
 	{"Open: over a round trip of 10 ms CUBIC leaves us 0.55 to 0.57, New Reno 0.48.",
 		[]string{"with cubic on 100 Mbit/s"}},
 	{"Open: a start that fills a queue of a quarter once drops all that the long one of ours sends for 40 ms, which then competes from a sixtieth of its rate, and looks for more only each 18 to 27 round trips, for a look has met drops. " +

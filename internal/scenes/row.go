@@ -76,10 +76,10 @@ func (row Row) figures(k Kind, seed uint64) (figures []Figure) {
 	return figures
 }
 
-// Models reports whether PlayAs can replace our flows by models of other stacks, which have no trains, address changes or pauses.
+// Models reports whether PlayAs can replace our flows by models of other stacks, which have no trains, address changes, pauses or play.
 func (row Row) Models() bool {
 	return !slices.ContainsFunc(row.Scene.Flows, func(f Flow) bool {
-		return f.Train > 0 || f.Moves > 0 || f.Pause != nil || f.Refill > 0
+		return f.Train > 0 || f.Moves > 0 || f.Pause != nil || f.Refill > 0 || f.Plays
 	})
 }
 
