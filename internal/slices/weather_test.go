@@ -44,8 +44,8 @@ func TestQueueOfAPathThatBecameSlowDrains(t *testing.T) {
 	}
 }
 
-// TestPathThatBecameLongIsFilledSoon: while its round trips looked like a queue the window closed to four packets, until the minimum RTT expired after
-// 10 s, and then grew by two packets in each round trip. When a path of 6 ms became one of 600, a minute later a tenth of it was used.
+// TestPathThatBecameLongIsFilledSoon: while its round trips looked like a queue the window closed to four packets, until the minimum RTT expired
+// after 10 s, and then grew by two packets in each round trip. When a path of 6 ms became one of 600, a minute later a tenth of it was used.
 func TestPathThatBecameLongIsFilledSoon(t *testing.T) {
 	for _, c := range []struct {
 		before, after time.Duration // round trips
@@ -67,8 +67,8 @@ func TestPathThatBecameLongIsFilledSoon(t *testing.T) {
 	}
 }
 
-// TestStandstillIsNoRoundTrip: all stands on the path for a while and then comes. Behind that a lost slice left again after as long as the standstill had
-// lasted.
+// TestStandstillIsNoRoundTrip: all stands on the path for a while and then comes. Behind that a lost slice left again after as long as the
+// standstill had lasted.
 func TestStandstillIsNoRoundTrip(t *testing.T) {
 	for _, hold := range []time.Duration{5 * time.Second, 20 * time.Second} {
 		path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 10e6}
