@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -332,6 +333,7 @@ func TestHangupLeavesNothing(t *testing.T) {
 	m := newMachine(t, startServer(t).paste)
 	program, err := os.Executable()
 	require.NoError(t, err)
+	defer signal.Stop(notified())
 	for script, code := range map[string]int{`exec "$@"`: exitInterrupted, `trap "" HUP; exec "$@"`: 0} {
 		dir := t.TempDir()
 		put := exec.Command("sh", append([]string{"-c", script, "sh", program}, m.args("put", "-", "--to", "world")...)...)

@@ -6,9 +6,11 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,7 +26,16 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		os.Exit(Run(Signals(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
+	signal.Stop(notified()) // the goroutine that takes signals stays, so it is none that a test leaves
 	testkit.Main(m)
+}
+
+// notified returns a channel for hangups of this process. Until it is stopped, programs that are started here take them, though nohup has this one
+// ignore them.
+func notified() chan os.Signal {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	return hangups
 }
 
 // output is what a program writes, to be read while it runs.
