@@ -67,6 +67,16 @@ func (c *conversation) ack(id uint16, count int, there ...int) {
 	require.NoError(c, c.Receive(c.now, config.AppendAck([]byte{protocol}, a)))
 }
 
+// fly measures a round trip with chunk 0, and sends chunk 1, of so many slices.
+func (c *conversation) fly(rtt time.Duration, slices int) {
+	c.give(2)
+	require.Len(c, c.leave(), 2)
+	c.pass(rtt)
+	c.ack(0, 2, 0, 1)
+	c.give(slices)
+	require.Len(c, c.leave(), slices)
+}
+
 func TestThresholdHoldsWithinAChunk(t *testing.T) {
 	c := newConversation(t)
 	c.give(5)
@@ -289,14 +299,9 @@ func TestLossesEndAtTheFirstThatIsNotLost(t *testing.T) {
 // when most had ended. By then a round trip took a millisecond, and an ack so early might be that of a slice's first sending: nothing else counted as
 // lost, and each probe timeout brought two slices of a window, for nine seconds.
 func TestAWholeWindowIsLostOnAPathThatBecameFast(t *testing.T) {
-	c := newConversation(t)
-	c.give(2)
-	require.Len(t, c.leave(), 2)
-	c.pass(400 * time.Millisecond)
-	c.ack(0, 2, 0, 1)
 	const lost = 20
-	c.give(lost)
-	require.Len(t, c.leave(), lost, "none of them arrives")
+	c := newConversation(t)
+	c.fly(400*time.Millisecond, lost) // none of them arrives
 
 	there, timeouts := map[int]bool{}, 0
 	for len(there) < lost {
@@ -319,14 +324,9 @@ func TestAWholeWindowIsLostOnAPathThatBecameFast(t *testing.T) {
 // TestAStandstillLosesNothing: behind a path that stood still for a probe timeout, the acks of what left before come in their order, the first
 // ones of slices that have left again.
 func TestAStandstillLosesNothing(t *testing.T) {
-	c := newConversation(t)
-	c.give(2)
-	require.Len(t, c.leave(), 2)
-	c.pass(40 * time.Millisecond)
-	c.ack(0, 2, 0, 1)
 	const slices = 20
-	c.give(slices)
-	require.Len(t, c.leave(), slices)
+	c := newConversation(t)
+	c.fly(40*time.Millisecond, slices)
 	c.timeout()
 	require.Len(t, c.leave(), probePackets)
 	lost := c.Lost()

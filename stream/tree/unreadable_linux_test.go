@@ -3,25 +3,12 @@ package tree
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
-)
 
-// asNobody runs do with the rights of a user who owns nothing: root may read whatever its mode says.
-func asNobody(t *testing.T, do func()) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if os.Geteuid() == 0 {
-		const nobody = 65534
-		_, err := unix.SetfsuidRetUid(nobody)
-		require.NoError(t, err)
-		defer unix.SetfsuidRetUid(0)
-	}
-	do()
-}
+	"github.com/quivernet/quiver/internal/testkit"
+)
 
 // One file that cannot be read kept all others from being put.
 func TestWhatCannotBeReadIsLeftOut(t *testing.T) {
@@ -35,7 +22,7 @@ func TestWhatCannotBeReadIsLeftOut(t *testing.T) {
 	for _, name := range []string{filepath.Dir(dir), dir, filepath.Join(dir, "save")} {
 		require.NoError(t, os.Chmod(name, 0o755))
 	}
-	asNobody(t, func() {
+	testkit.AsNobody(t, func() {
 		_, err := Scan(t.Context(), []string{filepath.Join(dir, "save")}, ScanOptions{})
 		require.ErrorIs(t, err, os.ErrPermission)
 		s := scanned(t, ScanOptions{SkipUnreadable: true}, filepath.Join(dir, "save"))

@@ -176,6 +176,16 @@ func (m *machine) another() *machine {
 	return newMachine(m.t, pasted(m.t, m.ok("invite")))
 }
 
+// shared returns two machines of a player's that have the first version of world, which one has put.
+func shared(t *testing.T) (one, two *machine) {
+	t.Helper()
+	one = newMachine(t, startServer(t).paste)
+	two = one.another()
+	one.ok("put", one.write("world", "1"))
+	two.ok("get", "world", two.path("world"))
+	return one, two
+}
+
 // loggedIn has the machine be a player's at a server that never saw it.
 func (m *machine) loggedIn(server, fingerprint string) {
 	m.t.Helper()

@@ -339,10 +339,7 @@ func TestPutOfAClosedStandardInput(t *testing.T) {
 // A save that this machine knew, and that another one has deleted for good, could not be deleted for good, and stayed known.
 func TestErasedByAnotherMachine(t *testing.T) {
 	t.Parallel()
-	one := newMachine(t, startServer(t).paste)
-	two := one.another()
-	one.ok("put", one.write("world", "1"))
-	two.ok("get", "world", two.path("world"))
+	one, two := shared(t)
 	one.ok("rm", "--forever", "world")
 	two.ok("rm", "--forever", "world")
 	two.fails(exitMissing, []string{"rm", "--forever", "world"}, "no such save") // a name that nothing here knows may be a slip

@@ -100,10 +100,7 @@ func TestTwoMachinesNeverLoseASave(t *testing.T) {
 // A machine whose file system keeps neither modes nor times was told of changes that nobody had made.
 func TestModesAndTimesAreNoChanges(t *testing.T) {
 	t.Parallel()
-	one := newMachine(t, startServer(t).paste)
-	two := one.another()
-	one.ok("put", one.write("world", "1"))
-	two.ok("get", "world", two.path("world"))
+	one, two := shared(t)
 	require.NoError(t, os.Chmod(two.path("world"), 0o640))
 	one.ok("put", one.write("world", "2"))
 	two.ok("get", "world", two.path("world"))
@@ -321,10 +318,7 @@ func TestLoginByToken(t *testing.T) {
 // A put over a save that somebody had removed asked nothing, and said nothing.
 func TestPutOverTheTrash(t *testing.T) {
 	t.Parallel()
-	one := newMachine(t, startServer(t).paste)
-	two := one.another()
-	one.ok("put", one.write("world", "1"))
-	two.ok("get", "world", two.path("world"))
+	one, two := shared(t)
 	one.ok("put", one.write("world", "2"))
 	one.ok("rm", "world")
 
@@ -383,10 +377,7 @@ func TestRestoreOfTheNewest(t *testing.T) {
 // What was begun anew after rm --forever was called newer than what another machine had seen of the save before.
 func TestConflictWithASaveThatBeganAnew(t *testing.T) {
 	t.Parallel()
-	one := newMachine(t, startServer(t).paste)
-	two := one.another()
-	one.ok("put", one.write("world", "1"))
-	two.ok("get", "world", two.path("world"))
+	one, two := shared(t)
 	one.ok("rm", "--forever", "world")
 	one.ok("put", one.write("world", "another"))
 	two.fails(exitConflict, []string{"put", two.write("world", "2")}, "is of another save than version 1, which was seen here last")

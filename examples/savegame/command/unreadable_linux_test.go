@@ -4,11 +4,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // A file that cannot be read kept all others from the server. As with restic it is left out, and the exit code says so.
@@ -19,24 +19,20 @@ func TestPutLeavesOutWhatCannotBeRead(t *testing.T) {
 	m.write("world/secret", "2")
 	require.NoError(t, os.Chmod(m.path("world/secret"), 0))
 	require.NoError(t, os.Chmod(m.path("world"), 0o755))
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if os.Geteuid() == 0 { // root may read whatever its mode says
-		const nobody = 65534
+	if os.Geteuid() == 0 {
 		require.NoError(t, filepath.WalkDir(filepath.Dir(m.home), func(path string, _ fs.DirEntry, err error) error {
 			require.NoError(t, err)
-			return os.Chown(path, nobody, nobody)
+			return os.Chown(path, testkit.Nobody, testkit.Nobody)
 		}))
 		require.NoError(t, os.Chmod(filepath.Dir(m.dir), 0o755))
-		_, err := unix.SetfsuidRetUid(nobody)
-		require.NoError(t, err)
-		defer unix.SetfsuidRetUid(0)
 	}
-	r := m.run("", "put", m.path("world"))
-	requireFailure(t, r, exitPartly, "without 1 thing")
-	require.Contains(t, r.stderr, "left out: secret: it cannot be read: permission denied\n")
-	require.Contains(t, r.stdout, "1 B in 1 file")
-	require.Contains(t, m.ok("get", "world", m.path("world")), "has it already")
-	m.ok("put", m.path("world"), "--exclude", "secret")
-	m.fails(exitFailed, []string{"put", m.path("world/secret")}, "permission denied")
+	testkit.AsNobody(t, func() {
+		r := m.run("", "put", m.path("world"))
+		requireFailure(t, r, exitPartly, "without 1 thing")
+		require.Contains(t, r.stderr, "left out: secret: it cannot be read: permission denied\n")
+		require.Contains(t, r.stdout, "1 B in 1 file")
+		require.Contains(t, m.ok("get", "world", m.path("world")), "has it already")
+		m.ok("put", m.path("world"), "--exclude", "secret")
+		m.fails(exitFailed, []string{"put", m.path("world/secret")}, "permission denied")
+	})
 }
