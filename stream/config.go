@@ -39,7 +39,8 @@ type Config struct {
 	// where there are more than sixty. One identity or, without one, one address, has seven eighths of that half at most. Of the
 	// other half a connection takes at most half of what is free. A transfer for which there is no memory waits for it, and is
 	// rejected when none that waited had its turn for 30 s. When a running one needs more, credit makes its sender wait. The next part
-	// of it always has room, and so has what may come before answers, which may pass MaxMemory: a 16th of it in content, or 64 KiB.
+	// of it always has room, and so has, unless a transfer of the same peer stands still, what may come before answers, which may pass
+	// MaxMemory: a 16th of it in content, or 64 KiB.
 	//
 	// An eighth of it, in addition, is for what this world's own transfers have read and no peer has acknowledged, shared
 	// among all of them: 32 MiB by default, or 64 KiB for each transfer if that is more. Half of it is kept for peers that have

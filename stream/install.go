@@ -269,9 +269,10 @@ func (s *Streams) makeRoom(now time.Time) {
 	}
 }
 
-// evictOf ends who is stuck for the longest of a party, when another transfer of it finds no memory: a party may have all that it can get long before
-// the world is crowded. It reports whether there was one that holds content.
-func (s *Streams) evictOf(party budget.Party, now time.Time) bool {
+// evictFor ends who is stuck for the longest of a peer's party, when a transfer of the peer finds no memory: a party may have all that it can get
+// long before the world is crowded. It reports whether there was one that holds content. The peer's connection goes on.
+func (s *Streams) evictFor(r *receiver, now time.Time) bool {
+	party := extend.PartyOf(r.peer.conn)
 	if party == (budget.Party{}) {
 		return false
 	}
@@ -279,7 +280,7 @@ func (s *Streams) evictOf(party budget.Party, now time.Time) bool {
 		s.takeBack(now)
 	}
 	for i, one := range s.stuck {
-		if conn, holds := one.holder(); !holds || extend.PartyOf(conn) != party {
+		if conn, holds := one.holder(); !holds || one.hoarder == hoarder(r) || extend.PartyOf(conn) != party {
 			continue
 		}
 		if since, stuck := one.takeBack(now); stuck {

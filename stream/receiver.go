@@ -218,7 +218,8 @@ func (r *receiver) noMemory() error {
 }
 
 // reserve makes the account promise memory for the first credit of a transfer. When there is not enough, it takes back what nobody needs, ends
-// transfers that are stuck, and halves the credit until the account agrees. It reports false when not even minPending is left.
+// transfers that are stuck where the world is crowded, and halves the credit until the account agrees. When not even minPending is left, it ends what
+// is stuck of the same party, and reports false when that does not help.
 func (r *receiver) reserve(in *incoming) bool {
 	ahead := r.peer.streams.config.firstCredit(r.peer.streams.memory.Free())
 	if h := &in.header; h.kind == kindBlob && h.size >= 0 {
@@ -232,7 +233,7 @@ func (r *receiver) reserve(in *incoming) bool {
 			r.peer.streams.makeRoom(time.Now())
 		case ahead > minPending:
 			ahead = max(ahead/2, minPending)
-		case !r.peer.streams.evictOf(extend.PartyOf(r.peer.conn), time.Now()):
+		case !r.peer.streams.evictFor(r, time.Now()):
 			return false
 		}
 	}
@@ -295,7 +296,8 @@ func (r *receiver) settle(in *incoming) {
 }
 
 // hold charges n bytes of content, and reports whether there was room. When there is none, it first makes the machine of slices give up
-// its spare memory. What the peer may send before answers always has room: it was told so, and cannot send it again.
+// its spare memory. What the peer may send before answers has room: it was told so, and cannot send it again. Only where a transfer of it stands
+// still, and holds more than is promised to it any more, there may be none.
 func (r *receiver) hold(n int64) bool {
 	if r.peer.account.Hold(n, false) {
 		return true

@@ -11,9 +11,9 @@ type Bucket struct {
 	last   time.Time
 }
 
-// Allow takes a token at now for a call that came at came, and reports whether there was one then, so that calls that have waited for a busy server
-// do not seem to come at once. A call that came before the last one counts as if it had come with that. When a game's clock is set back, the bucket
-// does not fill, and goes on from there.
+// Allow takes a token for a call that came at came, and reports whether there was one then, so that calls that have waited for a busy server do not
+// seem to come at once. A call that came before the last one counts as if it had come with that; but when now is before it, too, a game's clock was
+// set back: the bucket does not fill, and goes on from there.
 func (b *Bucket) Allow(rate float64, came, now time.Time) bool {
 	if came.Before(b.last) && !now.Before(b.last) {
 		came = b.last

@@ -1,6 +1,9 @@
 package pace
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 const (
 	minimumSlots = 4
@@ -55,7 +58,7 @@ func (m *maximum) set(round int64, rate float64) {
 	m.slots[round%maximumSlots] = rate
 }
 
-func (m *maximum) value() float64 { return max(m.slots[0], m.slots[1], m.slots[2]) }
+func (m *maximum) value() float64 { return slices.Max(m.slots[:]) }
 
 // least is the least of some durations.
 type least struct {

@@ -30,6 +30,7 @@ func dialFirst(ctx context.Context, addrs []net.Addr, dial func(context.Context,
 	defer cancel()
 	ended, dialing := make(chan attempt), 0
 	var failed error
+	refused := false            // one has refused, which failed need not tell
 	var enough <-chan time.Time // when silenceTime is over
 	for len(addrs) > 0 || dialing > 0 {
 		var late <-chan time.Time
@@ -40,7 +41,7 @@ func dialFirst(ctx context.Context, addrs []net.Addr, dial func(context.Context,
 			}(addrs[0])
 			addrs, dialing, late = addrs[1:], dialing+1, time.After(attemptDelay)
 		}
-		if len(addrs) == 0 && enough == nil && isRefusal(failed) {
+		if len(addrs) == 0 && enough == nil && refused {
 			enough = time.After(silenceTime)
 		}
 		select {
@@ -56,6 +57,7 @@ func dialFirst(ctx context.Context, addrs []net.Addr, dial func(context.Context,
 				giveUp(ended, dialing)
 				return a.conn, nil
 			}
+			refused = refused || isRefusal(a.err)
 			if failed == nil || isSilence(failed) && !isSilence(a.err) || errors.Is(ctx.Err(), context.Canceled) {
 				failed = a.err
 			}

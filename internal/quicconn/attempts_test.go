@@ -32,6 +32,7 @@ func TestAddressesInTurn(t *testing.T) {
 		{"nobody answers", []error{silence, silence}, 5250 * time.Millisecond, silence},
 		{"what is more than silence is told", []error{silence, refused}, 2250 * time.Millisecond, refused},
 		{"it may be the first", []error{refused, silence}, 2 * time.Second, refused},
+		{"one refuses behind one without a way", []error{broken, refused, silence}, 2 * time.Second, broken},
 		{"what keeps nobody from answering", []error{broken, silence}, 5 * time.Second, broken},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -40,7 +40,7 @@ type Restore struct {
 	lacks      map[cdc.Digest][]place // where a chunk that is not there belongs
 	buffer     []byte                 // of a chunk
 	growing    int                    // the entry that was written to last
-	unflushed  int                    // how many bytes of that the system was not told to flush
+	unflushed  int                    // bytes written to it since the system was last told to flush
 	kept       error                  // what a commit before had replaced, a [*KeptError]; nil: nothing, or the caller was told
 }
 
@@ -278,7 +278,7 @@ func (r *Restore) fill(c cdc.Chunk, data []byte) error {
 	return nil
 }
 
-// flushEach is of how much of a file the system is told at once that it may flush it. Small files are left to seal.
+// flushEach is how many bytes are written to a file before the system is told to begin to flush them. Small files are left to seal.
 const flushEach = 8 << 20
 
 // startFlush is what a test replaces.

@@ -35,7 +35,7 @@ func TestGetDoesNotLoseWhatAPutLeftOut(t *testing.T) {
 	two.ok("get", "world", two.path("world"))
 	two.write("world/a", "2")
 	two.ok("put", two.path("world"))
-	one.fails(exitConflict, []string{"get", "world", one.path("world")}, "files that a put left out", "--force")
+	one.fails(exitConflict, []string{"get", "world", one.path("world")}, "things that a put leaves out", "--force")
 	one.holds("world/bad\xff", "mine")
 	one.ok("get", "world", one.path("world"), "--force")
 	one.holds("world/a", "2")

@@ -363,7 +363,7 @@ func (g *getting) look(ctx context.Context, path string, m *manifest.Manifest) (
 	}
 	known, err := g.knows(local, m)
 	if err == nil && !known {
-		err = fail(exitConflict, "%s has changes that no version has, or none any more, or files that a put left out: "+
+		err = fail(exitConflict, "%s has changes that no version has, or none any more, or things that a put leaves out: "+
 			"put it, get into another PATH, or lose them with --force", path)
 	}
 	if err != nil {
@@ -373,7 +373,7 @@ func (g *getting) look(ctx context.Context, path string, m *manifest.Manifest) (
 }
 
 // knows reports whether a version has what is local: m, or one that this machine saw, unless the server has lost that. Nothing is in all of
-// them. What no save can hold is in none, and stays where the rest is m already.
+// them. What no save can hold, or cannot be read, is in none, and stays where the rest is m already.
 func (g *getting) knows(local *tree.Source, m *manifest.Manifest) (bool, error) {
 	entries, data := local.Manifest.Entries, local.Manifest.Data()
 	if slices.ContainsFunc(local.Notes, func(n tree.Note) bool { return n.LeftOut }) {

@@ -86,7 +86,7 @@ func OpenOn(files Files) (*Folder, error) {
 			return nil, err
 		}
 	}
-	if err := f.mark(); err != nil && !errors.Is(err, syscall.ENOSPC) { // on a full disk the next one that opens it does so
+	if err := f.mark(); err != nil && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) { // on a full disk the next one that opens it does so
 		return nil, err
 	}
 	f.queue.build = f.build
@@ -103,7 +103,10 @@ func (f *Folder) mark() error {
 	b := f.build()
 	b.add(name, []byte("a savegame store of format "+format+"\n"), true)
 	if err = b.finish(); err == nil {
-		err = cmp.Or(missing(f.files.Remove(name)), f.files.Rename(b.waiting, name)) // which read flushes
+		err = missing(f.files.Remove(name))
+	}
+	if err == nil {
+		err = f.files.Rename(b.waiting, name) // which read flushes
 	}
 	if err != nil {
 		_ = f.files.Remove(b.waiting) // or the next Open does
