@@ -171,9 +171,9 @@ func bulkTakesTurns(t *testing.T, d Delivery) {
 	require.Equal(t, []string{"1", "3", "1", "3"}, order)
 }
 
-// TestBulkAsksForAcks: an eighth of the window after the last, not more often than on every second packet.
+// TestBulkAsksForAcks: a sixteenth of the window after the last, not more often than on every second packet.
 func TestBulkAsksForAcks(t *testing.T) {
-	for _, test := range []struct{ packets, every int }{{10, 2}, {64, 8}} {
+	for _, test := range []struct{ packets, every int }{{10, 2}, {128, 8}} {
 		p := newPair(t, Config{})
 		p.send(0, p.open(0, Bulk), Reliable, make([]byte, 30_000))
 		p.ends[0].SetWindow(test.packets * fullDatagram)

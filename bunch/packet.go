@@ -214,12 +214,13 @@ func (c *Conn) putInFlight(t time.Duration, p *packet, flags *byte) {
 	p.prompt = *flags&flagAckNow != 0
 }
 
-// wantsAck reports whether a packet with bulk asks for an ack at once. One does after each eighth of the window, but at least two packets:
-// so a small window opens as steadily as that of QUIC, whose receivers acknowledge every second packet (RFC 9000, section 13.2.2). A packet asks
-// as well when the window holds back the next one and too few are in flight for the peer to ack them before its ack delay is over.
+// wantsAck reports whether a packet with bulk asks for an ack at once. One does after each sixteenth of the window, but at least two packets:
+// so a small window opens as steadily as that of QUIC, whose receivers acknowledge every second packet (RFC 9000, section 13.2.2). QUIC's window
+// grows only while nearly all of it is in flight: with an ack for each eighth it grew half as fast. A packet asks as well when the window holds
+// back the next one and too few are in flight for the peer to ack them before its ack delay is over.
 func (c *Conn) wantsAck() bool {
 	c.sent.unasked++
-	if c.sent.unasked < max(2, c.gate.Window(fullDatagram)/(8*fullDatagram)) && (c.sent.flying >= 2*ackEvery || c.windowOpen()) {
+	if c.sent.unasked < max(2, c.gate.Window(fullDatagram)/(16*fullDatagram)) && (c.sent.flying >= 2*ackEvery || c.windowOpen()) {
 		return false
 	}
 	c.sent.unasked = 0
