@@ -10,10 +10,10 @@ const (
 	bbrLeast     = 4
 )
 
-// bbrGains are the pacing gains of the eight phases of ProbeBW; each phase lasts one minimum round trip.
+// bbrGains are the pacing gains of the eight phases of ProbeBW.
 var bbrGains = [8]float64{1.25, 0.75, 1, 1, 1, 1, 1, 1}
 
-// bbr is BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00) as in Linux: it does not react to loss.
+// bbr is BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00) as in Linux: its rate does not react to loss.
 type bbr struct {
 	rates   [bbrRounds]float64 // packets a second, by round
 	round   int
@@ -29,6 +29,7 @@ type bbr struct {
 	drained  bool
 	phase    int
 	phaseAt  time.Duration
+	dropped  bool          // a packet was lost in this phase
 	probing  time.Duration // when ProbeRTT ends; 0 = not in ProbeRTT
 	inFlight int
 }
@@ -76,9 +77,21 @@ func (b *bbr) step(now time.Duration, ended bool) {
 	case !b.drained:
 		b.drained = float64(b.inFlight) <= b.product()
 		b.phaseAt = now
-	case now-b.phaseAt > b.least && (b.phase != 1 || float64(b.inFlight) <= b.product()) || b.phase == 1 && float64(b.inFlight) <= b.product():
-		b.phase, b.phaseAt = (b.phase+1)%len(bbrGains), now
+	case b.phaseOver(now):
+		b.phase, b.phaseAt, b.dropped = (b.phase+1)%len(bbrGains), now, false
 	}
+}
+
+// phaseOver is BBRIsNextCyclePhase.
+func (b *bbr) phaseOver(now time.Duration) bool {
+	whole, inFlight := now-b.phaseAt > b.least, float64(b.inFlight)
+	switch gain := bbrGains[b.phase]; {
+	case gain > 1:
+		return whole && (b.dropped || inFlight >= gain*b.product())
+	case gain < 1:
+		return whole || inFlight <= b.product()
+	}
+	return whole
 }
 
 // grow ends Startup after three rounds in which the rate grew by less than a quarter.
@@ -93,7 +106,7 @@ func (b *bbr) grow() {
 
 func (b *bbr) product() float64 { return b.rate() * b.least.Seconds() }
 
-func (b *bbr) lost(time.Duration, time.Duration, int) {}
+func (b *bbr) lost(time.Duration, time.Duration, int) { b.dropped = true }
 func (b *bbr) spurious(time.Duration)                 {}
 func (b *bbr) timeout(time.Duration)                  {}
 

@@ -20,7 +20,7 @@ import (
 const collapse = 4
 
 // far are parts of the names of rows that miss a bound by more than that. Why stands in their Binds.
-var far = []string{"with bbr, queue 0.125", "policed", "within 50 ms, many",
+var far = []string{"with bbr, queue 0.125", "with bbr, queue 1", "policed", "within 50 ms, many",
 	"neighbours without a queue",
 	"256 KiB by ours each second beside ours, queue 0.25", "100 Mbit/s 40 ms 5 %, every other packet late by 40ms"}
 
