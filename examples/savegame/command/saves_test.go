@@ -307,9 +307,8 @@ func TestLeftOut(t *testing.T) {
 
 func TestLoginByToken(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	added := runProgram("", "token", "add", "ann", "--dir", dir)
-	server := startServerIn(t, dir, "127.0.0.1:0")
+	server := startServer(t)
+	added := runProgram("", "token", "add", "ann", "--dir", server.dir)
 	paste := pasted(t, added.stdout)
 	m := newMachine(t, []string{paste[0], server.addr, paste[2]})
 	require.Empty(t, m.ok("ls"))

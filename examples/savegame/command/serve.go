@@ -247,6 +247,9 @@ func check(ctx context.Context, j *job) (err error) {
 }
 
 func addToken(_ context.Context, j *job) error {
+	if _, err := users.List(j.tokens()); err != nil { // it would make one, where a slip of the keyboard says
+		return noServer(j, err, "a file "+tokenFile)
+	}
 	certificate, err := cert.Load(j.String("dir"))
 	if err != nil {
 		return err

@@ -102,18 +102,17 @@ func TestWhatIsKeptIsSaid(t *testing.T) {
 
 func TestRevokedTokenEndsAConnection(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	server := startServer(t, "--user", "ann")
 	tokens := func(args ...string) result {
-		return runProgram("", append(append([]string{"token"}, args...), "--dir", dir)...)
+		return runProgram("", append(append([]string{"token"}, args...), "--dir", server.dir)...)
 	}
 	added := tokens("add", "ann")
 	line := pasted(t, added.stdout)
 	token, _, _ := strings.Cut(line[2], ".")
-	server := startServerIn(t, dir, "127.0.0.1:0")
 	other := newMachine(t, server.paste)
 	m := newMachine(t, []string{"login", server.addr, line[2]})
 	put, stdin := m.uploading("x", "--log", "info")
-	require.Regexp(t, "^ann "+token[:4]+`…\nann \S{4}… login of .+, \d{4}-\d\d-\d\d \d\d:\d\d\n$`, tokens("ls").stdout)
+	require.Regexp(t, `^ann \S{4}… of no machine.*\nann `+token[:4]+`…\nann \S{4}… login of .+, \d{4}-\d\d-\d\d \d\d:\d\d\n$`, tokens("ls").stdout)
 	require.Equal(t, "revoked 1 token of ann\n", tokens("revoke", "ann", token[:8]+"…").stdout, "as token ls shows it")
 	require.NotEmpty(t, put.stderr.line("the token was revoked"), "the connection ends though nothing is asked")
 	require.NoError(t, stdin.Close())
@@ -229,6 +228,8 @@ func TestCheck(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none")
 	requireFailure(t, runProgram("", "check", "--dir", none), exitUsage, none+" is no server's folder", "--dir FOLDER")
 	requireFailure(t, runProgram("", "check", "--dir", filepath.Dir(none)), exitUsage, "is no server's folder")
+	requireFailure(t, runProgram("", "token", "add", "ann", "--dir", none), exitUsage, "token add ann: "+none+" is no server's folder", "--dir FOLDER")
+	requireFailure(t, runProgram("", "token", "add", "ann", "--dir", filepath.Dir(none)), exitUsage, "is no server's folder")
 	requireFailure(t, runProgram("", "token", "revoke", "ann", "--dir", none), exitUsage, "token revoke ann: "+none+" is no server's folder", "--dir FOLDER")
 	requireFailure(t, runProgram("", "token", "ls", "--dir", none), exitUsage, "token ls: "+none+" is no server's folder", "--dir FOLDER")
 	entries, err := os.ReadDir(filepath.Dir(none))
