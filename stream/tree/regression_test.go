@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -310,4 +312,45 @@ func TestBothThatAreKeptHaveNames(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, entries, 2)
 	}
+}
+
+// A restore that the disk has no room for wrote until that was full.
+func TestRestoreAsksForRoom(t *testing.T) {
+	const size = 3 << 20
+	dir := t.TempDir()
+	p, target := filepath.Join(dir, "from"), filepath.Join(dir, "to")
+	require.NoError(t, os.WriteFile(p, noise(rand.New(rand.NewPCG(1, 2)), size), 0o600))
+	from := scanned(t, ScanOptions{}, p)
+	var room int64
+	var unknown error
+	t.Cleanup(func() { free = files.Free })
+	free = func(folder string) (int64, error) {
+		require.Equal(t, dir, filepath.Dir(folder))
+		return room, unknown
+	}
+	refused := func(o RestoreOptions) {
+		_, err := NewRestore(t.Context(), from.Manifest, target, o)
+		require.ErrorIs(t, err, syscall.ENOSPC)
+		require.Regexp(t, regexp.QuoteMeta(target)+`: it needs \d\.\d MB more, and \d\.\d MB are free`, err.Error())
+	}
+	room = size - 1
+	refused(RestoreOptions{})
+	requireTidy(t, target)
+	refused(RestoreOptions{Local: from}) // whose bytes are copied
+
+	t.Log("# what has arrived needs no more, and waits")
+	room = size
+	r := begun(t, from.Manifest, target, RestoreOptions{})
+	room -= int64(fetch(t, r, from, 2))
+	require.NoError(t, r.Close())
+	room--
+	refused(RestoreOptions{})
+	room++
+	require.EqualValues(t, room, restored(t, from, target, RestoreOptions{}))
+
+	t.Log("# some systems cannot say, and some say nothing")
+	room = 0
+	restored(t, from, target, RestoreOptions{})
+	room, unknown = 1, errors.ErrUnsupported
+	restored(t, from, target, RestoreOptions{})
 }

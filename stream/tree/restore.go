@@ -57,8 +57,8 @@ var ErrBusy = errors.New("another restore to there is under way")
 // folder that the target is in must be there. A target that is a link stays one, and what it leads to is replaced; one that leads nowhere is
 // replaced itself. Nothing can replace what is mounted, so that fails, on Linux at once and elsewhere in Commit. It looks at what an earlier
 // restore of the same target has staged, and takes from RestoreOptions.Local what that has. The caller closes the restore. It fails with
-// [manifest.ErrManifest] when m breaks a rule, and with [ErrNames] and [ErrBusy]; when it fails after it has kept what an earlier restore had
-// replaced, the error is a [*KeptError], too.
+// [manifest.ErrManifest] when m breaks a rule, with [ErrNames] and [ErrBusy], and as a full disk does where there is no room for all of it; when it
+// fails after it has kept what an earlier restore had replaced, the error is a [*KeptError], too.
 func NewRestore(ctx context.Context, m *manifest.Manifest, target string, o RestoreOptions) (*Restore, error) {
 	target, err := resolve(target)
 	if err != nil {
@@ -135,7 +135,29 @@ func (r *Restore) begin(ctx context.Context, local *Source) error {
 			return err
 		}
 	}
+	if err := r.checkRoom(); err != nil {
+		if len(kept) == 0 { // nothing had arrived
+			err = errors.Join(err, r.work.remove(workNew))
+		}
+		return err
+	}
 	return r.take(ctx, local)
+}
+
+// free is what a test replaces.
+var free = files.Free
+
+// checkRoom fails where the disk has no room for what is not there yet. Some file systems cannot say what they have, and some say 0.
+func (r *Restore) checkRoom() error {
+	needs := int64(0)
+	for _, c := range r.manifest.Chunks() {
+		needs += int64(c.Size) * int64(len(r.lacks[c.Digest]))
+	}
+	has, err := free(r.work.path)
+	if err == nil && 0 < has && has < needs {
+		return fmt.Errorf("%s: it needs %.1f MB more, and %.1f MB are free: %w", r.target, float64(needs)/1e6, float64(has)/1e6, syscall.ENOSPC)
+	}
+	return nil
 }
 
 // failed says which entry an error is about. Where something exists already, and nothing did by that name, the file system
