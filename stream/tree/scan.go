@@ -113,10 +113,11 @@ func (s *scan) walk(root located) error {
 	})
 }
 
-// skip leaves out what cannot be read, and reports whether it may: it is an error of the file system's, and who scans asked for that.
+// skip leaves out what cannot be read, and reports whether it may: it is an error of the file system's, not of a machine that lacks files or memory
+// right now, and who scans asked for that.
 func (s *scan) skip(at located, err error) bool {
 	failed, is := errors.AsType[*fs.PathError](err)
-	if !is || !s.SkipUnreadable {
+	if !is || !s.SkipUnreadable || slices.Contains([]error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM}, failed.Err) {
 		return false
 	}
 	entries := s.Manifest.Entries

@@ -3,6 +3,7 @@ package tree
 import (
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,4 +35,28 @@ func TestWhatCannotBeReadIsLeftOut(t *testing.T) {
 		_, err = Scan(t.Context(), []string{filepath.Join(dir, "save/locked")}, ScanOptions{SkipUnreadable: true})
 		require.ErrorIs(t, err, os.ErrPermission, "a path that was said is meant")
 	})
+}
+
+// A process that had too many files open left out those that it could not open, as if they were unreadable.
+func TestAScanWithTooManyOpenFilesFails(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"a": "1", "b/c/d": "2"})
+	next, err := os.Open(dir)
+	require.NoError(t, err)
+	first := uint64(next.Fd())
+	require.NoError(t, next.Close())
+	var limit syscall.Rlimit
+	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
+	few := limit
+	for few.Cur = first; ; few.Cur++ {
+		require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few))
+		s, err := Scan(t.Context(), []string{dir}, ScanOptions{SkipUnreadable: true})
+		require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
+		if err == nil {
+			require.Equal(t, []string{".", "a", "b", "b/c", "b/c/d"}, pathsOf(s))
+			require.NoError(t, s.Close())
+			return
+		}
+		require.ErrorIs(t, err, syscall.EMFILE)
+	}
 }
