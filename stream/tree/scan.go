@@ -153,12 +153,13 @@ func (s *scan) entry(at located) error {
 	case fs.ModeSymlink:
 		return s.link(at)
 	case 0:
-		for range 3 { // nobody writes a file three times in a row
+		const tries = 3 // hardly anybody writes a file so often in a row
+		for range tries {
 			if err = s.file(at); !errors.Is(err, ErrChanged) {
-				break
+				return err
 			}
 		}
-		return err
+		return fmt.Errorf("in each of %d reads %w", tries, err)
 	}
 	s.Notes = append(s.Notes, Note{at.entry, "it is neither file, folder nor link", true})
 	return nil

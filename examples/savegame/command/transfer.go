@@ -59,7 +59,12 @@ type putting struct {
 }
 
 // put hands a save in.
-func put(ctx context.Context, s *session) error {
+func put(ctx context.Context, s *session) (err error) {
+	defer func() {
+		if errors.Is(err, tree.ErrChanged) {
+			err = fmt.Errorf("%w; what is always written to, as a log, --exclude leaves out", err)
+		}
+	}()
 	p := &putting{session: s, paths: s.Args().Slice()}
 	p.request.Machine = s.Machine
 	p.kept = "; what has arrived stays at the server for a day: run the same command again to go on"

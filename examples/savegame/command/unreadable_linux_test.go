@@ -36,3 +36,11 @@ func TestPutLeavesOutWhatCannotBeRead(t *testing.T) {
 		m.fails(exitFailed, []string{"put", m.path("world/secret")}, "permission denied")
 	})
 }
+
+// A put of a file that was always written to did not say that it had tried again, nor what else there is to do. Here that is a file of the system's,
+// which has more than its size says.
+func TestAFileThatChangesAllTheTime(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	m.fails(exitFailed, []string{"put", "/proc/version"}, "/proc/version: in each of 3 reads the file changed meanwhile", "try again when nobody writes to it", "--exclude leaves out")
+}
