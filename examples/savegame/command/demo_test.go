@@ -55,6 +55,13 @@ func TestDemoTable(t *testing.T) {
 	requireFailure(t, runProgram("", "demo", "-file", missing), exitFailed, missing)
 }
 
+// A demo of a save that the disk has no room for filled that.
+func TestDemoAsksForRoom(t *testing.T) {
+	testkit.TempDir(t)
+	want := []string{"a save of 1.0 EB is written 7 times", "are free: no space left on device (the demo plays in " + os.TempDir(), "$TMPDIR"}
+	requireFailure(t, runProgram("", "demo", "-size", "1EB", "-clients", "3"), exitFull, want...)
+}
+
 func TestDemoFlags(t *testing.T) {
 	for _, c := range []string{
 		"-size big", "-rate fast", "-rate 2000gbit", "-loss some", "-loss 100%", "-loss NaN", "-clients 0", "-backend pigeon", "-carrier pigeon",

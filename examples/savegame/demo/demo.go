@@ -26,6 +26,7 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/desk"
 	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/examples/savegame/versions"
+	"github.com/quivernet/quiver/internal/files"
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/cert"
@@ -88,14 +89,27 @@ func (s *stage) path(name string) string { return filepath.Join(s.dir, name) }
 func (s *stage) scan(ctx context.Context) (err error) {
 	if s.File == "" {
 		s.File = s.path("generated")
-		if err := generate(s.File, s.Size, s.Way.Seed); err != nil {
+		if err = s.checkRoom(s.Size, 1+2*int64(s.Clients)); err != nil {
+			return err
+		}
+		if err = generate(s.File, s.Size, s.Way.Seed); err != nil {
 			return err
 		}
 	}
-	if s.source, err = tree.Scan(ctx, []string{s.File}, tree.ScanOptions{}); err == nil {
-		s.ends = append(s.ends, s.source.Close)
+	if s.source, err = tree.Scan(ctx, []string{s.File}, tree.ScanOptions{}); err != nil {
+		return err
 	}
-	return err
+	s.ends = append(s.ends, s.source.Close)
+	_, size := s.source.Manifest.Count()
+	return s.checkRoom(size, 2*int64(s.Clients))
+}
+
+// checkRoom fails where the disk has no room for a save so many times: each client's at the server, and what it gets from there.
+func (s *stage) checkRoom(bytes, times int64) error {
+	if free, err := files.Free(s.dir); err == nil && free/times < bytes {
+		return fmt.Errorf("a save of %s is written %d times, and %s are free: %w", versions.SizeText(bytes), times, versions.SizeText(free), syscall.ENOSPC)
+	}
+	return nil
 }
 
 // invite makes the players. Each is a user: users share nothing at the server, so that each sends all.
