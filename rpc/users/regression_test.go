@@ -314,3 +314,13 @@ func TestLoginsCostNoTokens(t *testing.T) {
 	_, err = u.Identify([]byte(other), time.Now())
 	require.ErrorIs(t, err, os.ErrNotExist, "what it held lets nobody in")
 }
+
+// A user with a colon in the name, which a line takes for the begin of a token, was told of an unknown token.
+func TestAddOfABadName(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens")
+	for _, name := range []string{"ann:x", " ann", "", "a #b", "a\nb"} {
+		_, err := Add(path, name)
+		require.ErrorIs(t, err, ErrName, name)
+	}
+	require.NoFileExists(t, path)
+}

@@ -186,6 +186,9 @@ func Add(path, user string, note ...string) (token string, err error) {
 // add is Add for a token that somebody else has made.
 func add(path, user, token string, note ...string) error {
 	line := strings.Join(append([]string{user + ":" + token}, note...), " # ") + "\n"
+	if err := CheckName(user); err != nil {
+		return err
+	}
 	if t, err := parseLine(line); err != nil || t.secret != token {
 		return cmp.Or(err, ErrToken)
 	}
