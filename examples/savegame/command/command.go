@@ -141,8 +141,11 @@ func (j *job) note(format string, args ...any) {
 	}
 }
 
-// say prints a result.
-func (j *job) say(format string, args ...any) { fmt.Fprintf(j.Writer, format+"\n", args...) }
+// say prints a result. What is done is done, so its error matters only where nothing but the result does.
+func (j *job) say(format string, args ...any) error {
+	_, err := fmt.Fprintf(j.Writer, format+"\n", args...)
+	return err
+}
 
 // logger returns the logger of a level, one that drops all for off.
 func (j *job) logger() *slog.Logger {

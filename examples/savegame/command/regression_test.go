@@ -1,11 +1,13 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -343,4 +345,17 @@ func TestErasedByAnotherMachine(t *testing.T) {
 	one.ok("rm", "--forever", "world")
 	two.ok("rm", "--forever", "world")
 	two.fails(exitMissing, []string{"rm", "--forever", "world"}, "no such save") // a name that nothing here knows may be a slip
+}
+
+// A line to paste, or a list of tokens, that could not be printed was no failure, and nobody knew the token.
+func TestALineThatCannotBePrinted(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	m := newMachine(t, server.paste)
+	for _, args := range [][]string{m.args("invite"), {"token", "add", "ann", "--dir", server.dir}, {"token", "ls", "--dir", server.dir}} {
+		var stderr bytes.Buffer
+		full := writerFunc(func([]byte) (int, error) { return 0, syscall.ENOSPC })
+		require.Equal(t, exitFull, Run(t.Context(), args, nil, full, &stderr), args)
+		require.Contains(t, stderr.String(), "no space left")
+	}
 }

@@ -208,7 +208,7 @@ func invite(ctx context.Context, s *session, client *desk.Client) error {
 	code, err := desk.Invite.Ask(ctx, client.Desk(), rpc.None{})
 	if err == nil {
 		s.note("paste this line on the other machine within 10 minutes:")
-		s.say("%s", pasteLine(s.Server, code, s.Fingerprint))
+		err = s.say("%s", pasteLine(s.Server, code, s.Fingerprint))
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -257,7 +258,7 @@ func addToken(_ context.Context, j *job) error {
 	token, err := users.Add(j.tokens(), j.args[0])
 	if err == nil {
 		j.note("this logs a machine in, with where the server is:")
-		j.say("%s", pasteLine("HOST:PORT", token, cert.Fingerprint(certificate)))
+		err = j.say("%s", pasteLine("HOST:PORT", token, cert.Fingerprint(certificate)))
 	}
 	return err
 }
@@ -273,7 +274,7 @@ func revokeTokens(_ context.Context, j *job) error {
 func listTokens(_ context.Context, j *job) error {
 	tokens, err := users.List(j.tokens())
 	for _, t := range tokens {
-		j.say("%s", strings.TrimSpace(plain(fmt.Sprintf("%s %s… %s", t.User, t.Shown(), t.Note))))
+		err = cmp.Or(err, j.say("%s", strings.TrimSpace(plain(fmt.Sprintf("%s %s… %s", t.User, t.Shown(), t.Note)))))
 	}
 	return noServer(j, err, "a file "+tokenFile)
 }
