@@ -161,6 +161,14 @@ func checked(name, value, usage string, check func(string) error) cli.Flag {
 	return &cli.StringFlag{Name: name, Value: value, Usage: usage, Validator: check}
 }
 
+// notEmpty refuses what a variable leaves that nobody set, and what would be the current folder.
+func notEmpty(text string) error {
+	if text == "" {
+		return errors.New("it is empty")
+	}
+	return nil
+}
+
 // oneOf is a flag that takes one of some words, the first by default.
 func oneOf(name, usage string, words ...string) cli.Flag {
 	return checked(name, words[0], usage, func(word string) error {

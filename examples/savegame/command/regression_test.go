@@ -359,3 +359,16 @@ func TestALineThatCannotBePrinted(t *testing.T) {
 		require.Contains(t, stderr.String(), "no space left")
 	}
 }
+
+// An empty --dir, as of a variable that nobody set, made a server in the current folder.
+func TestAnEmptyFolderIsNoServers(t *testing.T) {
+	t.Chdir(t.TempDir())
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	var stderr bytes.Buffer
+	require.Equal(t, exitUsage, Run(ended, []string{"serve", "--addr", "127.0.0.1:0", "--dir", ""}, nil, io.Discard, &stderr), &stderr)
+	require.Contains(t, stderr.String(), "-dir: it is empty")
+	left, err := os.ReadDir(".")
+	require.NoError(t, err)
+	require.Empty(t, left)
+}

@@ -189,7 +189,7 @@ func (s *server) collect(ctx context.Context) {
 func serverCommands() []*cli.Command {
 	command := func(name, args, summary string, do func(context.Context, *job) error, flags ...cli.Flag) *cli.Command {
 		return command(name, args, summary, do, append(flags,
-			&cli.StringFlag{Name: "dir", Value: "savegame-data", Usage: "`FOLDER` of the certificate, the saves and " + tokenFile + ", which has a line user:token for each login"})...)
+			checked("dir", "savegame-data", "`FOLDER` of the certificate, the saves and "+tokenFile+", which has a line user:token for each login", notEmpty))...)
 	}
 	serve := command("serve", "", "keep saves in a folder, for who logs in", serve, serveFlags()...)
 	serve.Description = "The line that it prints logs one machine in; there savegame invite prints the line for the next one.\nAfter a signal it takes nothing new, and ends when running puts and gets have; after a second one at once."
