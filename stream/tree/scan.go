@@ -113,11 +113,10 @@ func (s *scan) walk(root located) error {
 	})
 }
 
-// skip leaves out what cannot be read, and reports whether it may: it is an error of the file system's, not of a machine that lacks files or memory
-// right now, and who scans asked for that.
+// skip leaves out what cannot be read, and reports whether it may: it is an error about that, of the file system's, and who scans asked for that.
 func (s *scan) skip(at located, err error) bool {
 	failed, is := errors.AsType[*fs.PathError](err)
-	if !is || !s.SkipUnreadable || slices.Contains([]error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM}, failed.Err) {
+	if !is || !s.SkipUnreadable || isShort(err) {
 		return false
 	}
 	entries := s.Manifest.Entries
@@ -126,6 +125,11 @@ func (s *scan) skip(at located, err error) bool {
 	}
 	s.Notes = append(s.Notes, Note{at.entry, "it cannot be read: " + failed.Err.Error(), true})
 	return true
+}
+
+// isShort reports whether an error says nothing about a file, but that this machine lacks open files or memory right now.
+func isShort(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }
 
 // entry adds what is at a place to the manifest.
@@ -370,10 +374,13 @@ func (s *Source) ReadChunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 		_, err = f.ReadAt(buffer, at.offset)
 		_ = f.Close() // it was only read
 	}
-	if err != nil {
-		return nil, fmt.Errorf("file %s: %w", at, errors.Join(ErrChanged, reason(err)))
+	if err == nil {
+		return buffer, nil
 	}
-	return buffer, nil
+	if err = reason(err); !isShort(err) {
+		err = errors.Join(ErrChanged, err)
+	}
+	return nil, fmt.Errorf("file %s: %w", at, err)
 }
 
 // Close closes the folders. The manifest and the notes stay. Nil is a source that nobody opened.

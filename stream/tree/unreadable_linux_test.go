@@ -54,6 +54,12 @@ func TestAScanWithTooManyOpenFilesFails(t *testing.T) {
 		require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
 		if err == nil {
 			require.Equal(t, []string{".", "a", "b", "b/c", "b/c/d"}, pathsOf(s))
+			few.Cur = first + 1 // which s has open
+			require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few))
+			_, err = s.Chunk(nil, s.Manifest.Chunks()[0])
+			require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
+			require.ErrorIs(t, err, syscall.EMFILE)
+			require.NotErrorIs(t, err, ErrChanged)
 			require.NoError(t, s.Close())
 			return
 		}
