@@ -372,3 +372,12 @@ func TestAnEmptyFolderIsNoServers(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, left)
 }
+
+// A put that was done, and could not be remembered where the machine's disk was full, said that it had no room, and that some of it had arrived.
+func TestDoneButNotRemembered(t *testing.T) {
+	t.Parallel()
+	p := &profile{home: t.TempDir()}
+	err := p.edit(func(map[string]sighting) { require.NoError(t, os.Mkdir(p.seenFile(), 0o700)) }) // which no file replaces
+	require.ErrorContains(t, err, "it is done, but cannot be remembered here: ")
+	require.NotErrorAs(t, err, new(syscall.Errno), "what a full disk says of that is not what became of the command")
+}

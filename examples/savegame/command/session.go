@@ -342,11 +342,16 @@ func (p *profile) forget(name string) error {
 	})
 }
 
-// edit changes the sightings, alone.
-func (p *profile) edit(change func(sightings map[string]sighting)) error {
+// edit changes the sightings, alone, when something was done. No error of it says that it was not, as one of a full disk would.
+func (p *profile) edit(change func(sightings map[string]sighting)) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("it is done, but cannot be remembered here: %v", err)
+		}
+	}()
 	lock, err := files.Lock(p.seenFile()+".lock", 5*time.Second)
 	if err != nil {
-		return fmt.Errorf("it is done, but cannot be remembered here: %w", err)
+		return err
 	}
 	defer lock.Close()
 	sightings, err := p.seen()
