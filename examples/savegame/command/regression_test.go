@@ -381,3 +381,14 @@ func TestDoneButNotRemembered(t *testing.T) {
 	require.ErrorContains(t, err, "it is done, but cannot be remembered here: ")
 	require.NotErrorAs(t, err, new(syscall.Errno), "what a full disk says of that is not what became of the command")
 }
+
+// A command that was said for a save with spaces or brackets, which a kept conflict has, could not be pasted.
+func TestWhatIsSaidCanBePasted(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	const name = "my world (1)"
+	m.ok("put", m.write("world", "1"), "--to", name)
+	m.fails(exitConflict, []string{"put", m.write("other", "2"), "--to", name}, `savegame history "my world (1)" and get "my world (1)"@VERSION PATH`)
+	require.Equal(t, "removed my world (1); savegame restore \"my world (1)\" brings it back\n", m.ok("rm", name))
+	m.ok("restore", name)
+}

@@ -137,7 +137,7 @@ func remove(ctx context.Context, s *session, client *desk.Client) error {
 	if _, err = desk.Remove.Ask(ctx, client.Desk(), edit); err != nil && !(s.again && errors.Is(err, versions.ErrTrash)) {
 		return err
 	}
-	s.say("removed %s; savegame restore %s brings it back", name, name)
+	s.say("removed %s; savegame restore %s brings it back", name, quoted(name))
 	return nil
 }
 
@@ -158,7 +158,15 @@ func (s *session) erase(ctx context.Context, client *desk.Client, edit desk.Edit
 
 // shown tells a person how to look at what is in the way.
 func shown(name string) string {
-	return fmt.Sprintf("savegame history %s and get %s@VERSION PATH show what is there", name, name)
+	return fmt.Sprintf("savegame history %s and get %s@VERSION PATH show what is there", quoted(name), quoted(name))
+}
+
+// quoted is a name as shells take it.
+func quoted(name string) string {
+	if strings.ContainsAny(name, " ()") {
+		return `"` + name + `"`
+	}
+	return name
 }
 
 // pasteLine is what logs a machine in: where the server is, and a code that is good for one machine, with the fingerprint by
