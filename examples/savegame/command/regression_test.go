@@ -172,6 +172,29 @@ func TestATokenFileThatIsWrongForAWhile(t *testing.T) {
 	require.Zero(t, ls.wait(), ls.stderr)
 }
 
+// Players whose tries had gone on while the token file could not be read were told to log in again, as the server slows down an address of which many
+// logins have failed.
+func TestATokenFileThatIsWrongForLong(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	m := newMachine(t, server.paste)
+	tokens := filepath.Join(server.dir, tokenFile)
+	good, err := os.ReadFile(tokens)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(tokens, append(good, "mistyped\n"...), 0o600))
+	var many []*program
+	for range 9 {
+		many = append(many, start(t, nil, m.args("ls")...))
+	}
+	for _, ls := range many {
+		require.NotEmpty(t, ls.stderr.line("too many logins"))
+	}
+	require.NoError(t, os.WriteFile(tokens, good, 0o600))
+	for _, ls := range many {
+		require.Zero(t, ls.wait(), ls.stderr)
+	}
+}
+
 // A pattern with a comma was taken for two: what it named was in the save, and what it did not was missing.
 func TestExcludeWithAComma(t *testing.T) {
 	t.Parallel()

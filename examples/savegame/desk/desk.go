@@ -25,6 +25,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -180,10 +181,11 @@ func refuse(err error) error {
 }
 
 // Transient reports whether what failed may succeed a little later: the connection was lost, or the server stops, is full of
-// connections, cannot check tokens, or does not answer.
+// connections, cannot check tokens, has none checked after many that were wrong, or does not answer.
 func Transient(err error) bool {
 	if closed, is := errors.AsType[*rpc.CloseError](err); is {
-		return closed.Temporary() || closed.Code == rpc.PreLoginFailure && closed.Reason == users.ErrUnchecked.Error()
+		unchecked := closed.Reason == users.ErrUnchecked.Error() || strings.HasPrefix(closed.Reason, "too many logins ")
+		return closed.Temporary() || closed.Code == rpc.PreLoginFailure && unchecked
 	}
 	if unknown, is := errors.AsType[*net.DNSError](err); is && unknown.IsNotFound {
 		return false
