@@ -354,3 +354,16 @@ func TestRestoreAsksForRoom(t *testing.T) {
 	room, unknown = 1, errors.ErrUnsupported
 	restored(t, from, target, RestoreOptions{})
 }
+
+// A path below a file, and one of links that lead in a circle, were told of without the path.
+func TestAPathThatCannotBeIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"file": "1", "circle": "-> circle"})
+	for _, name := range []string{"file/below", "circle", "missing"} {
+		p := filepath.Join(dir, name)
+		_, err := Scan(t.Context(), []string{p}, ScanOptions{})
+		require.ErrorContains(t, err, p)
+		_, err = NewRestore(t.Context(), &manifest.Manifest{}, filepath.Join(p, "x"), RestoreOptions{})
+		require.ErrorContains(t, err, p)
+	}
+}

@@ -297,7 +297,7 @@ func openRoot(p string) (at located, modified int64, err error) {
 	p, err = absolute(p)
 	at = located{name: ".", entry: filepath.Base(p)} // a link's name, not that of what it leads to
 	if err == nil {
-		p, err = filepath.EvalSymlinks(p)
+		p, err = follow(p)
 	}
 	if err != nil {
 		return at, 0, err

@@ -24,6 +24,15 @@ func absolute(p string) (string, error) {
 	return filepath.Abs(p)
 }
 
+// follow is [filepath.EvalSymlinks], whose errors do not always name the path.
+func follow(p string) (string, error) {
+	there, err := filepath.EvalSymlinks(p)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", p, reason(err))
+	}
+	return there, nil
+}
+
 // resolve follows links to what is there, or to the folder where it will be.
 func resolve(target string) (string, error) {
 	target, err := absolute(target)
@@ -33,7 +42,7 @@ func resolve(target string) (string, error) {
 	if there, err := filepath.EvalSymlinks(target); err == nil {
 		return there, nil
 	}
-	dir, err := filepath.EvalSymlinks(filepath.Dir(target))
+	dir, err := follow(filepath.Dir(target))
 	return filepath.Join(dir, filepath.Base(target)), err
 }
 
