@@ -33,7 +33,7 @@ type actorRelevancy struct {
 	named                      bool // OpenTo was called: the game says who has it
 
 	rule relevancyRule // who decides; byHand again once the actor has ended or is torn off
-	slot int           // its place in slots(), if there are any
+	slot int           // its place in slots(), if there are any; pack changes it
 }
 
 const (
@@ -171,6 +171,7 @@ func (w *World) updateRelevancy(now time.Time) {
 	}
 	r.last = now
 	r.elapsed += passed
+	r.pack()
 	if r.members == 0 {
 		return
 	}
@@ -182,6 +183,16 @@ func (w *World) updateRelevancy(now time.Time) {
 	for r.places.More() || r.surveys.More() || r.questions.left > 0 {
 		w.continueRounds()
 	}
+}
+
+// pack closes the gaps that a crowd of actors has left which has ended.
+func (r *relevance) pack() {
+	next := r.placed.Pack(r.places.Upcoming(), func(a *Actor, from, to int) {
+		a.relevancy.slot = to
+		r.grid.Move(from, to)
+	})
+	r.places.GoOn(next)
+	r.questions.slot = r.asked.Pack(r.questions.slot, func(a *Actor, _, to int) { a.relevancy.slot = to })
 }
 
 // continueRounds goes on with the rounds until nothing is left of them for this Flush, or a function of the game panics: then it returns with

@@ -280,6 +280,70 @@ func TestAskingIsSpread(t *testing.T) {
 	}
 }
 
+// A crowd of actors that has gone again, as after a battle, slows no question: each pair is asked about once a second as before.
+func TestAskingAfterACrowd(t *testing.T) {
+	const crowd, elves, viewers = 60_000, 10, 20
+	w := newWoods(t, 0, viewers)
+	asked := 0
+	binding := &Binding[*oak]{untyped: w.bindings[elfClass], world: w.World}
+	binding.untyped.relevant = func(any, *Conn) bool { asked++; return false }
+	spawn := func(count int) (all []*oak) {
+		for range count {
+			_, o, err := Spawn(binding, nil, nil)
+			require.NoError(t, err)
+			all = append(all, o)
+		}
+		return all
+	}
+	gone := spawn(crowd)
+	w.step()
+	for _, o := range gone {
+		require.NoError(t, w.Destroy(o.actor))
+	}
+	spawn(elves)
+	w.step()
+	asked = 0
+	for range 5 * 30 {
+		w.step()
+	}
+	require.InDelta(t, 5*elves*viewers, asked, elves*viewers, "once a second for each viewer")
+	require.Less(t, len(w.relevance.asked.Items), 100*elves)
+}
+
+// Actors change their places when a crowd has gone, and are where they were: each viewer still finds those that are near, and no others.
+func TestPlacesAfterACrowd(t *testing.T) {
+	w := newWoods(t, 3000, 2)
+	var rest []*oak
+	for i, o := range w.trees {
+		if i%10 == 9 {
+			rest = append(rest, o)
+		} else {
+			require.NoError(t, w.Destroy(o.actor))
+		}
+	}
+	w.trees = rest
+	for range 7 * 30 { // relevantTime, and a survey
+		w.step()
+	}
+	require.Len(t, w.relevance.placed.Items, len(rest))
+	for _, c := range w.announced {
+		x, y, z, ok := c.viewpoint()
+		require.True(t, ok)
+		near := 0
+		for _, o := range rest {
+			dx, dy, dz := o.place.X-x, o.place.Y-y, o.place.Z-z
+			switch away := dx*dx + dy*dy + dz*dz; {
+			case away < 148*148:
+				near++
+				require.NotNil(t, o.actor.openingOn(c))
+			case away > 152*152:
+				require.Nil(t, o.actor.openingOn(c))
+			}
+		}
+		require.NotZero(t, near)
+	}
+}
+
 // woods is a world with trees that tremble, and viewers that see some 200 each. No peer answers.
 type woods struct {
 	*World

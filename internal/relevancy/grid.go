@@ -113,6 +113,19 @@ func (g *Grid) Remove(id int) {
 	}
 }
 
+// Move gives an item another id, that of no item.
+func (g *Grid) Move(from, to int) {
+	if !g.Has(from) {
+		return
+	}
+	for to >= len(g.items) {
+		g.items = append(g.items, item{})
+	}
+	at := g.items[from]
+	g.items[from], g.items[to] = item{}, at
+	g.cells[at.cell-1].entries[at.at].id = int32(to)
+}
+
 // Has reports whether an item is somewhere.
 func (g *Grid) Has(id int) bool { return id < len(g.items) && g.items[id].cell > 0 }
 

@@ -33,6 +33,12 @@ func (s *Sweep) Next(n int) int {
 	return s.at
 }
 
+// Upcoming returns the index that Next returns next, or one above the last.
+func (s *Sweep) Upcoming() int { return s.at + 1 }
+
+// GoOn makes Next go on with index i: the items have moved.
+func (s *Sweep) GoOn(i int) { s.at = i - 1 }
+
 // Removed notes that the item with index i leaves the list, so that the sweep misses none of those behind it.
 func (s *Sweep) Removed(i int) {
 	if i <= s.at {
