@@ -63,8 +63,9 @@ type actorTable struct {
 
 	// Of a server.
 	byRef map[Ref]*Actor
-	last  Ref      // of the newest actor
-	razed []*Actor // stand-ins for placed actors that were destroyed or torn off; clients that join later are told
+	last  Ref             // of the newest actor
+	razed []*Actor        // stand-ins for placed actors that were destroyed or torn off; clients that join later are told
+	names map[string]bool // those of razed
 }
 
 // number gives an actor the next Ref.
@@ -97,9 +98,7 @@ func (t *actorTable) remove(a *Actor) {
 }
 
 // wasRazed reports whether a placed actor of that name has ended for good.
-func (t *actorTable) wasRazed(name string) bool {
-	return slices.ContainsFunc(t.razed, func(a *Actor) bool { return a.name == name })
-}
+func (t *actorTable) wasRazed(name string) bool { return t.names[name] }
 
 // SpawnOption is an option of [World.Spawn].
 type SpawnOption func(*Actor)

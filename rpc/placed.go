@@ -19,7 +19,9 @@ import (
 // is, and does not run set. When the server has destroyed the actor, the copy ends, and Place returns ErrClosed; clients are told at
 // once, or when they join. In OnConnect place all actors that are there from the beginning: no open has come by then.
 //
-// On the server Place returns ErrClosed for a name whose actor was destroyed or torn off: the name is gone for good.
+// On the server Place returns ErrClosed for a name whose actor was destroyed or torn off: the name is gone for good. Whoever joins later is told
+// of all those names, and a client takes no more than 262,144. So of one more name than that, in the life of a world, Place returns an error:
+// what comes and goes without end, spawn.
 //
 // A client's copy lives on when its channel closes for Relevancy or LevelUnloaded, and is used again by the next open. The client may
 // destroy a copy that has no channel, as when it unloads the level. A copy that was open once ends with its connection.
@@ -57,6 +59,9 @@ func (w *World) placeHere(class *Class, name string, set func(object any), optio
 	if w.actors.wasRazed(name) {
 		return nil, fmt.Errorf("the actor of that name was destroyed, which its clients know for good; Spawn one: %w", ErrClosed)
 	}
+	if len(w.actors.placed)+len(w.actors.razed) >= maxDetached {
+		return nil, fmt.Errorf("as many as %d actors were placed already, which each client must know for good; Spawn one", maxDetached)
+	}
 	options = append(slices.Clip(options), func(a *Actor) { a.name = name })
 	return w.spawn(class, nil, options, set)
 }
@@ -93,6 +98,7 @@ func (a *Actor) raze() {
 	}
 	gone := &Actor{world: w, class: a.class, ref: a.ref, name: a.name, dead: true}
 	w.actors.razed = append(w.actors.razed, gone)
+	w.actors.names[a.name] = true
 	for _, c := range w.announced {
 		if a.openingOn(c) == nil && !c.shown.hasDetached(a) {
 			gone.dismiss(c, Destroyed)

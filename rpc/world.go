@@ -91,7 +91,7 @@ func NewWorld(config Config) (*World, error) {
 	w := &World{
 		config:   config,
 		bindings: make(map[*Class]*binding),
-		actors:   actorTable{placed: make(map[string]*Actor), byRef: make(map[Ref]*Actor)},
+		actors:   actorTable{placed: make(map[string]*Actor), byRef: make(map[Ref]*Actor), names: make(map[string]bool)},
 		drive:    driver.New(),
 		requests: newRequests(config.maxRequests()),
 		failWarn: make(logs.Gates[*method]),

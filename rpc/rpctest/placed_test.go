@@ -1,6 +1,7 @@
 package rpctest_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -194,5 +195,35 @@ func TestNamesOfPlacedActors(t *testing.T) {
 			_, _, err := rpc.Place(c.server.binding, name, nil)
 			require.ErrorContains(t, err, "printable bytes")
 		}
+	})
+}
+
+// A server that places and destroys for weeks keeps each name for those who join later. That must neither make Place slow nor keep everybody out.
+func TestNamesForWeeks(t *testing.T) {
+	off(t, func(t *testing.T, net *rpctest.Network) {
+		c := newCamp(t, net, 0, rpc.Config{})
+		var err error
+		names := 0
+		for ; err == nil && names < 300_000; names++ {
+			var a *rpc.Actor
+			if a, _, err = rpc.Place(c.server.binding, fmt.Sprint("gate ", names), nil); err == nil {
+				require.NoError(t, c.server.Destroy(a))
+			}
+		}
+		require.ErrorContains(t, err, "262144 actors were placed already")
+		b := newBarracks(t, rpc.Config{})
+		conn := net.Client(b.World)
+		last := fmt.Sprint("gate ", names-2)
+		require.True(t, net.Until(time.Minute, func() bool {
+			a, _, err := rpc.Place(b.binding, last, nil)
+			if err == nil {
+				require.NoError(t, b.Destroy(a))
+			}
+			return err != nil || conn.Err() != nil
+		}))
+		net.Advance(time.Second)
+		require.NoError(t, conn.Err())
+		_, _, err = rpc.Place(b.binding, last, nil)
+		require.ErrorIs(t, err, rpc.ErrClosed)
 	})
 }
