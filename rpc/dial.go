@@ -79,6 +79,7 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 			return ctx, err
 		},
 		StatelessResetKey: quicconn.ResetKey(config),
+		TokenGeneratorKey: quicconn.TokenKey(config),
 	}
 	listener, err := transport.Listen(quicconn.TLS(config, ""), world.config.quic())
 	if err != nil {

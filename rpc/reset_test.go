@@ -78,3 +78,52 @@ func TestStatelessReset(t *testing.T) {
 		})
 	}
 }
+
+// movesAt is a client's socket whose server is restarted elsewhere as soon as it has answered.
+type movesAt struct {
+	moved
+	next *net.UDPAddr
+}
+
+func (m *movesAt) ReadFrom(b []byte) (int, net.Addr, error) {
+	n, from, err := m.moved.ReadFrom(b)
+	m.to.Store(m.next)
+	return n, from, err
+}
+
+// TestRestartBehindARetry: a client that a server has told to prove its address, by a Retry, comes in at the one that has taken its place
+// meanwhile, whether that has many clients on the way in or few. Else it would wait for half of HandshakeTimeout, or fail.
+func TestRestartBehindARetry(t *testing.T) {
+	for name, above := range map[string]int{"many": -1, "few": 0} {
+		t.Run(name, func(t *testing.T) {
+			certificate, err := cert.Development("localhost")
+			require.NoError(t, err)
+			serve := func(above int) *net.UDPAddr {
+				world, err := NewWorld(Config{RetryAbove: above})
+				require.NoError(t, err)
+				listener, err := Listen("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}}, world)
+				require.NoError(t, err)
+				t.Cleanup(func() { require.NoError(t, listener.Close()) })
+				go func() { _ = world.Run(t.Context()) }()
+				return listener.Addr().(*net.UDPAddr)
+			}
+			first, second := serve(-1), serve(above)
+			socket, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+			require.NoError(t, err)
+			defer socket.Close()
+			way := &movesAt{moved{PacketConn: socket, from: first}, second}
+			way.to.Store(first)
+			world, err := NewWorld(Config{HandshakeTimeout: time.Minute})
+			require.NoError(t, err)
+			go func() { _ = world.Run(t.Context()) }()
+			pin, err := cert.Pinned(cert.Fingerprint(certificate))
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			conn, err := DialPacket(ctx, way, first, pin, world)
+			require.NoError(t, err)
+			conn.Close(HostClosedConnection, "")
+			require.NoError(t, conn.Wait(ctx))
+		})
+	}
+}

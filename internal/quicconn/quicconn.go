@@ -55,6 +55,18 @@ func Config(idle, keepAlive, handshake time.Duration) *quic.Config {
 // only after IdleTimeout. Packets no larger than a reset, such as QUIC's empty keep-alives, get no reset. ResetKey returns nil, for no
 // resets, if there is no certificate or its key cannot be read.
 func ResetKey(config *tls.Config) *quic.StatelessResetKey {
+	return (*quic.StatelessResetKey)(lastingKey(config, "quiver stateless reset"))
+}
+
+// TokenKey derives the key of QUIC's address validation tokens (RFC 9000, section 8.1) in the same way. A client that was told by a Retry to prove
+// its address shows its token to the server that has taken the place of that one meanwhile. Under another key that would be none: the client
+// ignores a second Retry, and takes an answer without one for an attack. TokenKey returns nil, for a key of this process, where ResetKey does.
+func TokenKey(config *tls.Config) *quic.TokenGeneratorKey {
+	return (*quic.TokenGeneratorKey)(lastingKey(config, "quiver address validation token"))
+}
+
+// lastingKey derives a key for one use from the private key of a server's first certificate; nil if there is none.
+func lastingKey(config *tls.Config, use string) *[32]byte {
 	if len(config.Certificates) == 0 {
 		return nil
 	}
@@ -62,12 +74,11 @@ func ResetKey(config *tls.Config) *quic.StatelessResetKey {
 	if err != nil {
 		return nil // the key is in a hardware module
 	}
-	b, err := hkdf.Key(sha256.New, secret, nil, "quiver stateless reset", len(quic.StatelessResetKey{}))
+	b, err := hkdf.Key(sha256.New, secret, nil, use, 32)
 	if err != nil {
 		return nil // cannot happen: the length is valid
 	}
-	key := quic.StatelessResetKey(b)
-	return &key
+	return (*[32]byte)(b)
 }
 
 // LingerTime returns how long a connection that this side has closed should still answer packets, so that the peer gets a lost close
