@@ -370,7 +370,9 @@ func newWoods(t testing.TB, trees, viewers int) *woods {
 		c.maxBunch = 65536
 		c.joinWorld()
 	}
-	w.Dispatch(time.Now())
+	for range viewers { // a Dispatch of a busy machine announces one at least
+		w.Dispatch(time.Now())
+	}
 	require.Len(t, w.announced, viewers)
 	for _, c := range w.announced {
 		require.NoError(t, c.SetViewPoint(150+random.Float32()*(side-300), 150+random.Float32()*(side-300), 0))

@@ -274,7 +274,7 @@ func (w *World) dispatch(now clock.Beat, cork bool) {
 	w.takeInbox()
 	w.game.RunTasks() // those that a panic left over, and those of takeInbox
 	w.runLocal()
-	w.admitJoined()
+	spent := w.admitJoined(0)
 	w.takeTurns(cork)
 	w.runAllWaiting()
 	w.expireRequests()
@@ -283,8 +283,8 @@ func (w *World) dispatch(now clock.Beat, cork bool) {
 	w.game.RunPosts()
 	w.expelEnded()
 	w.logInWaiting()
-	if len(w.joining) > 0 { // some may have waited for the connections that were expelled
-		w.admitJoined()
+	if len(w.joining) > 0 { // some may have waited for the connections that were expelled, or for their turn
+		w.admitJoined(spent)
 		w.drive.Signal()
 	}
 }
@@ -318,9 +318,18 @@ func (w *World) maintainSealed() {
 	}
 }
 
-// admitJoined announces the connections that have joined, except those that must wait until an earlier one is expelled.
-func (w *World) admitJoined() {
-	for i := 0; i < len(w.joining); {
+// admitTime is after how long a Dispatch announces no more of the connections that have joined; it announces one in any case. Each opens all that is
+// for everybody: 10,000 actors take 20 ms, and the whole crowd of a server that was restarted may join in the same moment.
+const admitTime = 8 * time.Millisecond
+
+// admitJoined announces the connections that have joined, except those that must wait until an earlier one is expelled. It returns how much of
+// admitTime is spent, of which spent was before; the others wait for the next Dispatch.
+func (w *World) admitJoined(spent time.Duration) time.Duration {
+	if len(w.joining) == 0 {
+		return spent
+	}
+	began := time.Now().Add(-spent)
+	for i := 0; i < len(w.joining) && time.Since(began) < admitTime; {
 		c := w.joining[i]
 		if slices.ContainsFunc(c.replaced, func(old *Conn) bool { return slices.Contains(w.ending, old) }) {
 			i++
@@ -331,6 +340,7 @@ func (w *World) admitJoined() {
 		w.admit(c)
 		w.game.RunTasks()
 	}
+	return time.Since(began)
 }
 
 // expelEnded expels the connections that have ended, once the messages that came before have run.
