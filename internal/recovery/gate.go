@@ -29,6 +29,8 @@ const (
 	// standBatches is for how many batches of round trips in a row (see RTT.Recent) a queue must stand until a drain shows what is behind it.
 	standBatches = 4
 	drainPacket  = 1200 // about the size of a packet of bulk
+	// fallen is the part of its peak below which a rate has fallen, and not only varied.
+	fallen = 7. / 8
 
 	// calmDeviation is how much queues of ours and held acks make round trips deviate. jitterDeviations times the deviation beyond it
 	// is more than the mean of round trips lies above the least: with even jitter on both ways, that is three times the deviation.
@@ -39,8 +41,8 @@ const (
 // Gate bounds how much bulk may be in flight, so that bulk keeps no standing queue in front of play: to the path's window, and to the
 // delivery rate times (minimum RTT + slack), or slackPackets more than without a queue. At the start, until the rate
 // stops growing or a queue builds, twice the rate times the minimum RTT, and queuePackets more, may be in flight. When the minimum RTT
-// has expired, or a queue stands, bulk drains the queue that it may have built, and the least RTT until then is the new minimum. If that is much
-// longer, the path is another one, and the start begins again, but gently: the queue may be of others.
+// has expired, a queue stands, or the gate closes further and further, bulk drains the queue that it may have built, and the least RTT until then is
+// the new minimum. If that is much longer, the path is another one, and the start begins again, but gently: the queue may be of others.
 type Gate struct {
 	RTT
 	PathWindow int // bytes that the path lets be in flight; 0 = unknown
@@ -57,15 +59,20 @@ type Gate struct {
 	gentle   bool                        // this start follows a drain: queuePackets may not be in flight beyond twice what the path holds
 
 	mostJitter time.Duration // jitter of round trips before the start: later ones show our own queue, too
+	excess     time.Duration // how far round trips lay above the least in the last drain
 
-	drainEnd time.Duration // when draining ends; 0 = not draining
-	drainMin time.Duration // the least RTT while draining
-	looked   int           // Rounds when stood was last looked at
-	stood    int           // batches of round trips in a row that showed a queue
+	drain  drain
+	peak   float64 // the greatest rate since the start began, or the last drain ended
+	looked int     // Rounds when stood was last looked at
+	stood  int     // batches of round trips in a row that showed a queue
 }
 
 // Sent marks a packet that leaves while others have so many bytes in flight.
-func (g *Gate) Sent(now time.Duration, inFlight int) Mark { return g.rate.mark(now, inFlight) }
+func (g *Gate) Sent(now time.Duration, inFlight int) Mark {
+	m := g.rate.mark(now, inFlight)
+	m.drained = g.drain.end != 0 && inFlight <= g.Window(drainPacket)
+	return m
+}
 
 // Bulk notes that bulk leaves. After a pause the start begins again: what was learnt from a few small messages, or long ago, must
 // not hold bulk back.
@@ -79,7 +86,7 @@ func (g *Gate) Bulk(now time.Duration) {
 
 // start begins the start again.
 func (g *Gate) start(gentle bool) {
-	g.steady, g.flat, g.plateau, g.samples, g.gentle = false, 0, 0, 0, gentle
+	g.steady, g.flat, g.plateau, g.peak, g.samples, g.gentle = false, 0, 0, 0, 0, gentle
 }
 
 // Acked counts a packet that arrived, even if it counted as lost before.
@@ -101,7 +108,7 @@ func (g *Gate) Limited(inFlight int) { g.rate.limitedTill = g.rate.delivered + i
 
 // jitter returns how much longer round trips are than the least, apart from any queue. A window for the least alone would shrink with
 // each round in which they are longer by more than slack, down to leastPackets (rpctest.TestBlobsInJitter).
-func (g *Gate) jitter() time.Duration { return min(g.mostJitter, g.deviation()) }
+func (g *Gate) jitter() time.Duration { return max(g.excess, min(g.mostJitter, g.deviation())) }
 
 func (g *Gate) deviation() time.Duration { return jitterDeviations * max(0, g.Variance-calmDeviation) }
 
@@ -131,6 +138,7 @@ func (g *Gate) Measure(now, sent time.Duration, m *Mark) {
 		g.rate.age()
 	}
 	g.rate.sample(now, sent, m, g.Min/2, limited)
+	g.peak = max(g.peak, g.rate.value)
 	if !m.limited || !g.trickles(m) {
 		g.steady = g.queueBegins() && !g.gentle || g.queueStands() || g.steady
 	}
@@ -140,7 +148,13 @@ func (g *Gate) Measure(now, sent time.Duration, m *Mark) {
 			g.stood = 0
 		}
 	}
-	g.drain(now)
+	if g.drain.end == 0 && g.wantsDrain(now) {
+		g.beginDrain(now)
+	}
+	if g.drain.end != 0 {
+		g.drain.note(g.Adjusted, m)
+		g.endDrain(now)
+	}
 }
 
 // trickles reports whether no more than a trickle arrived since the packet of m left: the queue that it met is another's.
@@ -157,36 +171,6 @@ func (g *Gate) checkGrowth() {
 	}
 }
 
-// drain finds a new minimum RTT when the last one has expired: until drainEnd little is in flight, and the queue drains.
-func (g *Gate) drain(now time.Duration) {
-	if g.drainEnd == 0 {
-		if !g.Known() || now-g.minAt <= minRTTLifetime && g.stood < standBatches {
-			return
-		}
-		g.drainEnd, g.drainMin = now+g.Smoothed*3/2, g.Adjusted
-		if g.shows(g.Recent) {
-			g.rate.renew() // the path was the limit, and perhaps has become slower: what fitted it before would not drain
-		}
-	}
-	g.drainMin = min(g.drainMin, g.Adjusted)
-	if now < g.drainEnd {
-		return
-	}
-	g.drainEnd, g.stood = 0, 0
-	if now-g.minAt <= minRTTLifetime && !g.shows(g.drainMin-g.undrained()) {
-		return // perhaps it is a queue of ours, of no more than may always be in flight
-	}
-	if g.steady && g.drainMin > 2*g.Min {
-		g.start(true)
-	}
-	g.Min, g.minAt = g.drainMin, now
-}
-
-// undrained returns how long leastPackets take, which are in flight however long a queue drains.
-func (g *Gate) undrained() time.Duration {
-	return time.Duration(min(leastPackets*drainPacket/g.rate.value, 3600) * float64(time.Second)) // an hour while no rate is known
-}
-
 // Window returns how many bytes bulk may have in flight; datagram is the size of its full packets.
 func (g *Gate) Window(datagram int) int {
 	path := g.PathWindow
@@ -199,8 +183,8 @@ func (g *Gate) Window(datagram int) int {
 	bound, held, queue := float64(path), g.rate.value*(g.Min+g.jitter()).Seconds(), float64(queuePackets*datagram)
 	switch {
 	case g.rate.value == 0:
-	case g.drainEnd != 0:
-		bound = held * 3 / 4
+	case g.drain.end != 0:
+		bound = g.rate.value * g.Min.Seconds() * 3 / 4
 	case !g.steady && g.gentle:
 		bound = 2 * held
 	case !g.steady:

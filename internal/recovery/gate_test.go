@@ -207,7 +207,7 @@ func TestMinimumRTTExpires(t *testing.T) {
 		g.round(10_000, 100*ms)
 	}
 	t.Log("# the path becomes longer: after 10 s bulk drains for 1.5 RTT, and the least of that time counts")
-	for g.drainEnd == 0 {
+	for g.drain.end == 0 {
 		g.round(11_000, 110*ms)
 		require.Less(t, g.now, 12*time.Second)
 	}
@@ -215,7 +215,7 @@ func TestMinimumRTTExpires(t *testing.T) {
 	require.InDelta(t, g.rate.value*0.075, g.Window(1000), 1, "three quarters of what the path holds")
 	g.round(7500, 120*ms)
 	g.round(7500, 108*ms)
-	require.Zero(t, g.drainEnd)
+	require.Zero(t, g.drain.end)
 	require.Equal(t, 108*ms, g.Min)
 	require.Equal(t, g.now, g.minAt)
 	require.Equal(t, 100*ms, g.Least)
@@ -227,7 +227,7 @@ func TestNothingDrainsBeforeARoundTripIsKnown(t *testing.T) {
 	mark := g.Sent(0, 0)
 	g.Acked(20*time.Second, &mark, 1000)
 	g.Measure(20*time.Second, 0, &mark)
-	require.Zero(t, g.drainEnd)
+	require.Zero(t, g.drain.end)
 }
 
 func TestRateFitsAnInt(t *testing.T) {

@@ -16,6 +16,7 @@ type Mark struct {
 	firstSent   time.Duration
 	limited     bool // the application had nothing more to send
 	counted     bool // the packet is in rate.delivered
+	drained     bool // it left in a drain, when no more was in flight than that allows
 }
 
 // rate estimates what the path delivers: the greatest rate that acks have shown in the last rounds.

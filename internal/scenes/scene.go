@@ -63,10 +63,11 @@ type Rate struct {
 	Bit int64 // bit/s
 }
 
-// Trip is a change of the round trip, as by a route or a satellite: of packets that leave later.
+// Trip is a change of the round trip, as by a route, a satellite, or a radio: of packets that leave later.
 type Trip struct {
-	At  time.Duration
-	RTT time.Duration
+	At            time.Duration
+	RTT           time.Duration
+	Jitter, Clump time.Duration // of each way
 }
 
 // Span is a period since the scene's beginning.
@@ -247,7 +248,9 @@ func (st *stage) add(i int, f Flow, seed uint64) {
 // changeTrip changes the round trip of all pairs when it is time. No packet has left since, for pairs are played in the order of their events.
 func (st *stage) changeTrip() {
 	for ; st.changed < len(st.Trips) && st.Trips[st.changed].At <= st.now; st.changed++ {
-		there, back, half := st.There, st.Back, st.Trips[st.changed].RTT/2
+		trip := st.Trips[st.changed]
+		there, back, half := st.There, st.Back, trip.RTT/2
+		there.Jitter, there.Clump, back.Jitter, back.Clump = trip.Jitter, trip.Clump, trip.Jitter, trip.Clump
 		for i, p := range st.pairs {
 			there.Delay, back.Delay = half+st.Flows[i].Delay, half+st.Flows[i].Delay
 			p.A.Link.SetBehind(there)

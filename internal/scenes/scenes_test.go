@@ -56,7 +56,7 @@ func TestSameSeedSameScene(t *testing.T) {
 func TestTripsChange(t *testing.T) {
 	s := Path(20e6, 20*ms, 0, 1).With(2, Flow{Kind: Play}, 0)
 	s.Flows[1].Delay = 30 * ms
-	s.Trips, s.For = []Trip{{2 * second, 100 * ms}, {2 * second, 200 * ms}}, 4*second
+	s.Trips, s.For = []Trip{{At: 2 * second, RTT: 100 * ms}, {At: 2 * second, RTT: 200 * ms}}, 4*second
 	r := Run(s, testkit.Seed(t))
 	for i, least := range []time.Duration{10 * ms, 40 * ms} {
 		delays := r.Flows[i].Delays

@@ -304,7 +304,41 @@ func changes() (rows []Row) {
 		s.Dark = []Span{{2500 * milli, 2500*milli + dark}}
 		rows = append(rows, Row{Family: "change", Scene: s, Judge: inTime(0), Beside: Reno, Compare: beside})
 	}
-	return append(rows, trips()...)
+	return slices.Concat(rows, trips(), onsets())
+}
+
+// onsets are paths on which jitter or clumps begin, end, or come and go while a transfer is under way: somebody walks away from the access point,
+// another device begins to send.
+func onsets() (rows []Row) {
+	type weather struct{ jitter, clump time.Duration }
+	for _, rate := range []int64{20e6, 100e6} {
+		for _, w := range []weather{{jitter: 10}, {jitter: 25}, {jitter: 50}, {clump: 10}, {clump: 20}, {clump: 50}} {
+			bad, calm := Trip{RTT: 50 * milli, Jitter: w.jitter * milli, Clump: w.clump * milli}, Trip{RTT: 50 * milli}
+			what := fmt.Sprintf("jitter of %v", bad.Jitter)
+			if w.clump > 0 {
+				what = fmt.Sprintf("clumps of %v", bad.Clump)
+			}
+			begins := named(single(Path(rate, 50*milli, 0, 1), int(rate/20e6)*16*mib), "%d Mbit/s 50 ms, %s from 2 s on", mbit(rate), what)
+			begins.Trips = []Trip{at(bad, 3*second)}
+			swings := begins
+			swings.Name = fmt.Sprintf("%d Mbit/s 50 ms, %s for 1 s of 3", mbit(rate), what)
+			swings.Trips = nil
+			for i := range time.Duration(20) {
+				swings.Trips = append(swings.Trips, at(bad, (3+3*i)*second), at(calm, (4+3*i)*second))
+			}
+			for _, s := range []Scene{begins, swings} {
+				rows = append(rows, Row{Family: "change", Scene: s, Judge: inTime(0), Beside: Reno, Compare: func(ours, theirs Result) []Figure {
+					return []Figure{atMost("of a quic stream", ratio(ours)/ratio(theirs), 1.25)}
+				}})
+			}
+		}
+	}
+	return rows
+}
+
+func at(t Trip, when time.Duration) Trip {
+	t.At = when
+	return t
 }
 
 // trips are paths whose round trip changes: another route, a handover, a satellite that passes on.
@@ -312,7 +346,7 @@ func trips() (rows []Row) {
 	for _, c := range [][2]time.Duration{{20, 200}, {50, 150}, {150, 30}} {
 		for _, loss := range []float64{0, 0.01, 0.05} {
 			s := named(single(Path(20e6, c[0]*milli, loss, 1), 8*mib), "20 Mbit/s %d ms %g %%, %d ms from 1 s on", c[0], 100*loss, c[1])
-			s.Trips = []Trip{{2 * second, c[1] * milli}}
+			s.Trips = []Trip{{At: 2 * second, RTT: c[1] * milli}}
 			rows = append(rows, Row{Family: "change", Scene: s, Judge: inTime(0), Beside: Reno, Compare: func(ours, theirs Result) []Figure {
 				return []Figure{atMost("of a quic stream", ratio(ours)/ratio(theirs), 1)}
 			}})
@@ -322,7 +356,7 @@ func trips() (rows []Row) {
 		s := named(single(Path(50e6, 40*milli, loss, 1), 0), "50 Mbit/s %g %%, 40, 70, 55, 90 ms, another one every 5 s after 40 ms of darkness", 100*loss)
 		for i, trip := range []time.Duration{70, 55, 90, 40, 70, 55, 90} {
 			at := time.Duration(i+1) * 5 * second
-			s.Trips, s.Dark = append(s.Trips, Trip{at, trip * milli}), append(s.Dark, Span{at, at + 40*milli})
+			s.Trips, s.Dark = append(s.Trips, Trip{At: at, RTT: trip * milli}), append(s.Dark, Span{at, at + 40*milli})
 		}
 		s.For = 40 * second
 		rows = append(rows, Row{Family: "change", Scene: s, Beside: Reno, Compare: func(ours, theirs Result) []Figure {
