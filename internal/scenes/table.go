@@ -328,7 +328,7 @@ func onsets() (rows []Row) {
 			}
 			for _, s := range []Scene{begins, swings} {
 				rows = append(rows, Row{Family: "change", Scene: s, Judge: inTime(0), Beside: Reno, Compare: func(ours, theirs Result) []Figure {
-					return []Figure{atMost("of a quic stream", ratio(ours)/ratio(theirs), 1.25)}
+					return []Figure{atMost("of a quic stream", ratio(ours)/ratio(theirs), 1.25), {Name: "worst of a quic stream", Value: ratio(ours) / ratio(theirs), Most: 2, Worst: true}}
 				}})
 			}
 		}
