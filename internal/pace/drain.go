@@ -9,7 +9,8 @@ const (
 
 // stepDrain waits until the queue is gone. When packets that left before the drain arrive at less than half of the estimate, the path has
 // become slower, and the rate is trimmed at once. A smaller difference may be due to others: then, as for packets that leave in the drain at
-// half the rate, the rate is trimmed at the end of a round.
+// half the rate, the rate is trimmed at the end of a round, if the queue shrinks, or drops: many that have begun together fill it in spite of their
+// drains. Another queue is not ours, and costs no rate: when jitter began, each drain halved the rate, and transfers took twice as long.
 func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 	if b.acked > 0 && b.newest.sent <= c.since && c.queue > c.delay.target() && c.recent < c.Estimate()/2 {
 		c.trimIfSteady()
@@ -23,12 +24,9 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 	case c.queue <= c.delay.aim() && c.inFlight <= c.Window():
 		c.enter(Cruise, t)
 	case !ended:
-	case c.rounds < drainRounds:
-		if c.round.leastQueue > c.delay.target() {
-			c.trim()
-		}
-	case c.round.leastQueue > c.delay.target() && c.round.shrinks():
+	case c.round.leastQueue > c.delay.target() && (c.round.shrinks() || c.round.fates.above(c.usual())):
 		c.trim()
+	case c.rounds < drainRounds:
 	case c.queueing.rounds >= drainRounds && !c.round.shrinks():
 		c.compete(t)
 	default:
