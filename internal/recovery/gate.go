@@ -59,7 +59,7 @@ type Gate struct {
 	gentle   bool                        // this start follows a drain: queuePackets may not be in flight beyond twice what the path holds
 
 	mostJitter time.Duration // jitter of round trips before the start: later ones show our own queue, too
-	excess     time.Duration // how far round trips lay above the least in the last drain
+	excess     time.Duration // how far round trips lay above the least in the last drain, or before the start
 
 	drain  drain
 	peak   float64 // the greatest rate since the start began, or the last drain ended
@@ -77,11 +77,21 @@ func (g *Gate) Sent(now time.Duration, inFlight int) Mark {
 // Bulk notes that bulk leaves. After a pause the start begins again: what was learnt from a few small messages, or long ago, must
 // not hold bulk back.
 func (g *Gate) Bulk(now time.Duration) {
-	if g.lastBulk == 0 || now-g.lastBulk > max(bulkPause, 4*g.Current()) {
+	if pause := max(bulkPause, 4*g.Current()); g.lastBulk == 0 || now-g.lastBulk > pause {
 		g.start(false)
 		g.mostJitter = g.deviation()
+		if g.sampledAt-g.lastBulk > pause/2 {
+			g.learnFromPause(now)
+		}
 	}
 	g.lastBulk = now
+}
+
+// learnFromPause learns how long round trips are from those of a pause, in which there was no queue of bulk's. No drain is needed for 10 s: one in
+// which bulk begins would keep it to what little was sent before.
+func (g *Gate) learnFromPause(now time.Duration) {
+	g.excess = max(0, g.Smoothed-g.Min)
+	g.drain, g.minAt = drain{}, now
 }
 
 // start begins the start again.

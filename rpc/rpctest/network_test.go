@@ -314,6 +314,43 @@ func TestBlobsInJitter(t *testing.T) {
 	}
 }
 
+// TestUploadBehindADownloadInJitter: the least round trip had expired while the peer sent, and a drain for a new one began together with the upload.
+// It let a few packets be in flight, which showed a tenth of the path's rate: two of three uploads took three times as long and more.
+func TestUploadBehindADownloadInJitter(t *testing.T) {
+	const size = 10 << 20 // 4.4 s at 20 Mbit/s and 5 % loss
+	topic, slow := stream.NewBlob("map"), 0
+	weather := emulation.Settings{PktLag: 75 * time.Millisecond, PktLagVariance: 15 * time.Millisecond, PktJitter: 20 * time.Millisecond, PktLoss: 5, Rate: 20e6}
+	for range 6 {
+		rpctest.Run(t, weather, func(t *testing.T, net *rpctest.Network) {
+			server, down := streaming(t)
+			client, up := streaming(t)
+			for _, s := range []*stream.Streams{up, down} {
+				topic.Handle(s, func(in *stream.IncomingBlob) { go func() { _, _ = io.Copy(io.Discard, in) }() })
+			}
+			net.Server(server)
+			conn := net.Client(client)
+			var took time.Duration
+			for _, peer := range []*stream.Peer{down.Peer(server.Conns()[0]), up.Peer(conn)} {
+				net.Advance(10 * time.Second)
+				began := net.Elapsed()
+				transfer, err := topic.Start(peer, strings.NewReader(strings.Repeat("m", size)), size)
+				if err != nil {
+					t.Fatal(err)
+				}
+				net.Until(2*time.Minute, func() bool { return transfer.Progress().Acked == size })
+				took = net.Elapsed() - began
+			}
+			if took > 10*time.Second {
+				t.Logf("seed %d: it took %v", net.Seed(), took)
+				slow++
+			}
+		})
+	}
+	if slow > 2 {
+		t.Errorf("%d of 6 took more than 10 s", slow)
+	}
+}
+
 // TestDownloadBehindAnUpload: the reports of a peer that takes a transfer meet the queue of the transfer. They ended the start of the peer's
 // own, which then began with four packets and took three times as long.
 func TestDownloadBehindAnUpload(t *testing.T) {
