@@ -54,11 +54,13 @@ type Config struct {
 	OnPanic func(conn *Conn, function string, recovered any, stack []byte)
 
 	// Authenticate turns the client's token into an identity or refuses it. It runs on a goroutine of its own, within
-	// HandshakeTimeout. nil accepts everybody, with an empty identity.
+	// HandshakeTimeout. nil accepts everybody, with an empty identity. The client reads the error. One that is or wraps a Temporary
+	// [*CloseError], as of code ServerFull, says that the token cannot be checked now: it is no failed login, and the client, which
+	// is told that code and its Reason, may come again.
 	Authenticate func(ctx context.Context, token []byte) (identity string, err error)
 	// Login runs on the world's goroutine after Authenticate has accepted a client, and before the server welcomes it. It may spawn
 	// actors that the client is to own: they open right after its Join, before anything that OnConnect sends. Or it refuses the
-	// client with an error, which the client reads. [Conn.Identity] is known. OnDisconnect has run for connections of that identity
+	// client with an error, as Authenticate does. [Conn.Identity] is known. OnDisconnect has run for connections of that identity
 	// that have ended, so Login may load what it saved. Until OnConnect nothing can be sent to the client: Client RPCs to it are
 	// errors. If it is refused or never joins, its actors are destroyed, also those that SetOwner gave it, and OnDisconnect does not
 	// run: OnConnect is the place to give back what it left. Login counts as part of HandshakeTimeout, so a world that does not tick lets
@@ -119,7 +121,7 @@ type Config struct {
 	// MaxConns, lets whole campuses and mobile networks play behind one address; negative = no limit, for a test with many clients.
 	MaxConnsPerAddress int
 	// MaxLoginFailures is how many logins of an address may fail before later ones are slowed down: one at a time, 250 ms
-	// after the first, doubling up to 10 s, until none has failed for 10 minutes. Meanwhile others are refused without asking
+	// after the first, doubling up to 10 s, until none has failed for 10 minutes. Meanwhile others are refused by ServerFull, without asking
 	// Authenticate, except for tokens that were right before. At any time Authenticate is asked about no more logins of an address
 	// than may still fail; others wait, as part of HandshakeTimeout. Default 8, for typing errors; negative = no limit.
 	MaxLoginFailures int

@@ -234,7 +234,9 @@ func TestTokenGuessing(t *testing.T) {
 			_, err = n.connectFrom(home, newTestWorld(t, Config{Token: []byte("guess")}))
 			var closed *CloseError
 			require.ErrorAs(t, err, &closed)
-			require.Equal(t, PreLoginFailure, closed.Code)
+			slowed := strings.HasPrefix(closed.Reason, "too many logins ")
+			require.Equal(t, slowed, closed.Temporary(), closed)
+			require.Equal(t, !slowed, closed.Code == PreLoginFailure, closed)
 		}
 		require.Greater(t, guesses, 500)
 		require.LessOrEqual(t, asked.Load(), int64(18))
@@ -250,6 +252,34 @@ func TestTokenGuessing(t *testing.T) {
 		_, err = n.connectFrom(home, fresh)
 		require.NoError(t, err)
 		depart(t, again, fresh)
+	})
+}
+
+// TestLoginsThatCannotBeChecked: while Authenticate cannot look tokens up nobody has failed, and who comes again afterwards gets in.
+func TestLoginsThatCannotBeChecked(t *testing.T) {
+	var broken atomic.Bool
+	broken.Store(true)
+	authenticate := func(_ context.Context, token []byte) (string, error) {
+		if broken.Load() {
+			return "", fmt.Errorf("accounts: %w", &CloseError{Code: ServerFull, Reason: "the accounts are out of reach"})
+		}
+		return string(token), nil
+	}
+	inNet(t, 0, Config{Authenticate: authenticate}, func(n *network) {
+		home := host("192.0.2.1")
+		for i := range 20 {
+			_, err := n.connectFrom(home, newTestWorld(t, Config{Token: fmt.Append(nil, "player ", i)}))
+			var closed *CloseError
+			require.ErrorAs(t, err, &closed)
+			require.True(t, closed.Temporary(), closed)
+			require.Equal(t, "the accounts are out of reach", closed.Reason)
+		}
+		require.Zero(t, n.server.HandshakeStats().LoginsFailed)
+		broken.Store(false)
+		honest := newTestWorld(t, Config{Token: []byte("player 0")})
+		_, err := n.connectFrom(home, honest)
+		require.NoError(t, err)
+		depart(t, honest)
 	})
 }
 

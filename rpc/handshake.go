@@ -193,8 +193,8 @@ func (h *handshake) turn(token []byte) (may bool) {
 	w, v := h.conn.world, h.conn.visit
 	may, pause := w.lobby.turn(v, token)
 	if pause > 0 {
-		h.verdict <- verdict{err: fmt.Errorf("too many logins from %v failed (Config.MaxLoginFailures is %d): the next one may come in %v",
-			v.From(), w.config.maxLoginFailures(), pause.Round(time.Millisecond))}
+		h.verdict <- verdict{err: &CloseError{Code: ServerFull, Reason: fmt.Sprintf("too many logins from %v failed (Config.MaxLoginFailures is %d): the next one may come in %v",
+			v.From(), w.config.maxLoginFailures(), pause.Round(time.Millisecond))}}
 	}
 	return may
 }
@@ -203,7 +203,7 @@ func (h *handshake) turn(token []byte) (may bool) {
 // is not told of is not noted either, so that no later login shows it.
 func (h *handshake) heard(token []byte, v *verdict) (tell bool) {
 	err, late, gone := v.err, !time.Now().Before(h.deadline), h.ctx.Err() != nil
-	silent := late || err == errNoAnswer || gone && errors.Is(err, context.Canceled) // then err says nothing about the token
+	silent := late || err == errNoAnswer || passing(err) != nil || gone && errors.Is(err, context.Canceled) // then err says nothing about the token
 	v.failures = h.conn.world.lobby.heard(h.conn.visit, token, err != nil && !silent, err == nil && !silent && !gone)
 	return !late && !gone
 }
@@ -237,7 +237,19 @@ func (h *handshake) refuse(v verdict) {
 	}
 	c.refused.Store(true)
 	c.world.logs.Stranger(logs.Login, "login refused", args...)
+	if again := passing(v.err); again != nil {
+		c.Close(again.Code, again.Reason)
+		return
+	}
 	c.Close(PreLoginFailure, v.err.Error())
+}
+
+// passing returns the Temporary CloseError that an error of Authenticate or Login is or wraps, nil when there is none: the client may come again.
+func passing(err error) *CloseError {
+	if again, ok := errors.AsType[*CloseError](err); ok && again != nil && again.Temporary() {
+		return again
+	}
+	return nil
 }
 
 // logIn posts decideLogin to the world's goroutine. First it ends the connections that this one replaces, because Config.Login may load what

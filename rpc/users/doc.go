@@ -12,9 +12,9 @@
 // ends: keep things under its user, which [UserOf] returns. A stream.Store is asked for what is stored under identities: put one that asks another
 // by their users before it, as PORTING.md has it, or no transfer goes on after the server has ended. rpc.Config.MaxConnsPerIdentity counts each
 // machine of a user for itself. A client that is refused gets a *rpc.CloseError of code rpc.PreLoginFailure, whose
-// Reason is the text of [ErrToken], [ErrTokens], [ErrCode] or [ErrUnchecked], or says what is wrong with the name or token of a machine that comes
-// by a code; of these only ErrUnchecked is worth another try. After rpc.Config.MaxLoginFailures wrong ones the server may refuse a right one of
-// the same address, too: the Reason says when it may come again.
+// Reason is the text of [ErrToken], [ErrTokens] or [ErrCode], or says what is wrong with the name or token of a machine that comes by a code. Worth
+// another try, and so Temporary, are two others, of code rpc.ServerFull: [ErrUnchecked], and the refusal of an address that has sent
+// rpc.Config.MaxLoginFailures wrong ones, whose Reason says when the next one, which may be right, may come.
 //
 // A token is too long to be typed in on another machine. For that [Users.Invite] makes a login code, which is short and good for one machine within
 // ten minutes. The machine makes itself a token, by crypto/rand.Text, keeps it, and presents both as [ByCode] puts them together; from then on it

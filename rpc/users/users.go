@@ -368,8 +368,8 @@ func (u *Users) Identify(presented []byte, now time.Time) (identity string, err 
 	return "", ErrToken
 }
 
-// ErrUnchecked is what a client is told while the token file cannot be read. Its token may be right: it may try again.
-var ErrUnchecked = errors.New("the server cannot check tokens now")
+// ErrUnchecked is what a client is told while the token file cannot be read. Its token may be right: it may try again, and it is no failed login.
+var ErrUnchecked error = &rpc.CloseError{Code: rpc.ServerFull, Reason: "the server cannot check tokens now"}
 
 // Authenticator returns a function for rpc.Config.Authenticate. It identifies who logs in; errors that concern the server's file it writes to
 // log, slog.Default() when that is nil, and the client is told ErrUnchecked instead.

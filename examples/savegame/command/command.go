@@ -294,7 +294,7 @@ func explain(server string, err error) error {
 	switch {
 	case errors.Is(err, cert.ErrPinned):
 		return fail(exitDenied, "server %s: wrong fingerprint: it is another server, or has a new certificate; if that is meant, log in again", server)
-	case errors.As(err, &closed) && !desk.Transient(err) && (closed.Code == rpc.PreLoginFailure || closed.Code == desk.Revoked):
+	case errors.As(err, &closed) && (closed.Code == rpc.PreLoginFailure || closed.Code == desk.Revoked):
 		return fail(exitDenied, "server %s does not accept the token or code: %s; log in again with a line that the server's owner, or another machine of yours (savegame invite), prints", server, closed.Reason)
 	case errors.As(err, &closed) && closed.Code == rpc.ProtocolMismatch:
 		return fmt.Errorf("server %s runs another version of savegame, and both must be the same: %s", server, closed.Reason)

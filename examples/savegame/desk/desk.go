@@ -25,7 +25,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -184,8 +183,7 @@ func refuse(err error) error {
 // connections, cannot check tokens, has none checked after many that were wrong, or does not answer.
 func Transient(err error) bool {
 	if closed, is := errors.AsType[*rpc.CloseError](err); is {
-		unchecked := closed.Reason == users.ErrUnchecked.Error() || strings.HasPrefix(closed.Reason, "too many logins ")
-		return closed.Temporary() || closed.Code == rpc.PreLoginFailure && unchecked
+		return closed.Temporary()
 	}
 	if unknown, is := errors.AsType[*net.DNSError](err); is && unknown.IsNotFound {
 		return false
