@@ -85,10 +85,20 @@ func TestChannelNumbers(t *testing.T) {
 		c.retire(ch)
 		require.NotContains(t, c.open, first)
 		require.Equal(t, first+6, c.create(Normal).number, "numbers are never used again")
-		c.limit = 100
-		c.ourNext = maxChannelNumber
-		require.NotNil(t, c.create(Normal))
-		require.Nil(t, c.create(Normal), "all numbers are used up")
+	}
+}
+
+// TestAllNumbersUsed: then nothing opens on the connection any more.
+func TestAllNumbersUsed(t *testing.T) {
+	for _, client := range []bool{true, false} {
+		c, err := NewConn(epoch, Config{Client: client})
+		require.NoError(t, err)
+		c.channels.ourNext = maxChannelNumber + 1 - c.channels.ourNext
+		_, err = c.Open(Normal)
+		require.NoError(t, err)
+		require.True(t, c.UsedUp())
+		_, err = c.Open(Normal)
+		require.Error(t, err)
 	}
 }
 

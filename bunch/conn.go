@@ -139,6 +139,9 @@ func (c *Conn) Open(p Priority) (uint64, error) {
 	return ch.number, nil
 }
 
+// UsedUp reports whether this side has used all of its channel numbers, so that it opens none any more: only a new connection has others.
+func (c *Conn) UsedUp() bool { return c.channels.ourNext > maxChannelNumber }
+
 // Refuse makes the connection end with code as soon as the peer names a channel of its own that is not open here, so that the peer cannot
 // make this side hold anything for its channels. NoError, the default, lets the peer open channels.
 func (c *Conn) Refuse(code Code) { c.channels.refuse = code }

@@ -88,7 +88,8 @@ const (
 	ControlChannelMessagePayloadFail
 	// PreLoginFailure: Config.Authenticate refused the token, or Config.Login the client; the reason is the text of the error.
 	PreLoginFailure
-	// ServerFull: a limit on connections, handshakes, failed logins or memory is reached, or Config.Authenticate cannot check tokens now.
+	// ServerFull: a limit on connections, handshakes, failed logins, memory or channel numbers is reached, or Config.Authenticate cannot check
+	// tokens now.
 	ServerFull
 	// HandshakeTimeout: the handshake took longer than Config.HandshakeTimeout, or the client's first message than Config.HelloTimeout.
 	HandshakeTimeout

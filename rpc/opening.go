@@ -304,9 +304,13 @@ func (o *opening) tellAcked() {
 }
 
 // channelOn opens a channel of the machine. When an earlier channel of the actor was closed, nothing leaves on the new one before the
-// client has acknowledged that close. It is called under the link's lock.
+// client has acknowledged that close. A connection whose numbers are used up ends: the client has new ones when it comes again. It is called under
+// the link's lock.
 func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 	if channel, err = c.machine.Open(a.class.extended.Priority); err != nil {
+		if c.machine.UsedUp() {
+			c.abort(&CloseError{Code: ServerFull, Reason: "all channel numbers of the connection are used; a new one has others", cause: err})
+		}
 		return 0, err
 	}
 	if earlier, ok := c.shown.leaving.take(a.ref); ok {
