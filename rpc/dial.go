@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"net"
+	"runtime"
 	"sync"
 	"time"
 
@@ -100,6 +101,7 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 func (w *World) mustProve(addr net.Addr, suspect bool) bool {
 	must, open := w.lobby.mustProve(suspect)
 	if must {
+		runtime.Gosched() // to the goroutine that sends Retries: quic-go queues eight for it, and drops more
 		cause, why := logs.Retry, "as many are in their handshake as Config.RetryAbove allows"
 		if suspect {
 			cause, why = logs.Household, "several from there have begun without a proof"

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -255,6 +256,35 @@ func TestRetryAlways(t *testing.T) {
 	stats := server.HandshakeStats()
 	require.EqualValues(t, 1, stats.Begun)
 	require.Positive(t, stats.Retries)
+}
+
+// TestACrowdGetsItsRetries: quic-go queues eight of them and dropped the others, so a party behind one address dialed for a second, and some of a
+// larger one until it gave up.
+func TestACrowdGetsItsRetries(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // as on a machine whose other processors are busy
+	server := newTestWorld(t, Config{RetryAbove: -1})
+	serverTLS, _ := credentials(t)
+	listener, err := Listen("127.0.0.1:0", serverTLS, server.World)
+	require.NoError(t, err)
+	defer listener.Close()
+	client, err := net.Dial("udp", listener.Addr().String())
+	require.NoError(t, err)
+	defer client.Close()
+	const crowd = 64
+	for _, initial := range newForge(t).initials(crowd) {
+		_, err = client.Write(initial)
+		require.NoError(t, err)
+	}
+	got := 0
+	for b := make([]byte, 1500); got < crowd; got++ {
+		require.NoError(t, client.SetReadDeadline(time.Now().Add(time.Second)))
+		if _, err = client.Read(b); err != nil {
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			break
+		}
+		require.Equal(t, byte(0xf0), b[0]&0xf0, "a Retry")
+	}
+	require.Equal(t, crowd, got)
 }
 
 // TestRefusedAtTheDoor: a client hears which kind of limit it met, also where QUIC itself refuses it.
