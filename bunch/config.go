@@ -17,6 +17,7 @@ type Config struct {
 	MaxChannels    int           // open at once of each side's own; up to 32,767, the default
 	Rate           int           // bytes a second to which the owner keeps by Hold; [Conn.QueueTime] counts with it; 0 = no limit
 	IdleTimeout    time.Duration // from the first unanswered packet that asks for an ack; default 30 s
+	KeepAlive      time.Duration // a packet asks for an ack when none has for that long; 0 = none does
 	Overflow       Policy        // what a full reliable buffer does
 	Trace          func(Event)   // hears each step of messages and packets; nil = off; called inside the machine, must not call back
 

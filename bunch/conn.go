@@ -26,6 +26,7 @@ type Conn struct {
 	sent        sentPackets     // records of packets whose fates may still come
 	skips       skips           // packet numbers that are never sent
 	build       builder         // the packet that AppendPacket is making
+	silent      bool            // nothing has asked for an ack for Config.KeepAlive: a packet does
 	undo        undo            // the state with which Unsent takes the last packet back
 	cork        cork            // keeps new messages back during a tick
 	unreliables backlog         // unreliable messages that wait

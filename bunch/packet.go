@@ -80,10 +80,10 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 	return c.launch(t)
 }
 
-// must reports whether a packet has to leave though it may carry no bunch: a probe, an ack or a limit for which the peer waits. No
+// must reports whether a packet has to leave though it may carry no bunch: a probe, a keep-alive, an ack or a limit for which the peer waits. No
 // cork holds these back, but a limit for AckDelay.
 func (c *Conn) must(t time.Duration) bool {
-	return c.mustPing() || c.received.due(t) || c.flow.update && (c.cork.open() || t >= c.corkEnds())
+	return c.mustPing() || c.silent || c.received.due(t) || c.flow.update && (c.cork.open() || t >= c.corkEnds())
 }
 
 // corkEnds returns when a higher limit leaves although the tick is not over.
@@ -173,7 +173,7 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 	if *flags&flagLimit != 0 {
 		c.flow.limitSent(c.sent.Next - 1)
 	}
-	c.flow.probe = false
+	c.flow.probe, c.silent = false, false
 	c.stats.PacketsSent++
 	c.stats.BytesSent += uint64(p.size)
 
@@ -229,11 +229,12 @@ func (c *Conn) wantsAck() bool {
 
 // finishBare decides whether a packet without bunches asks for an ack.
 func (c *Conn) finishBare(flags *byte) {
-	if *flags&flagLimit == 0 && !c.mustPing() {
+	asks := c.mustPing() || c.silent
+	if *flags&flagLimit == 0 && !asks {
 		c.stats.AcksOnlySent++
 		c.received.acksOnly++
 	}
-	if c.mustPing() || c.received.acksOnly >= pingEvery {
+	if asks || c.received.acksOnly >= pingEvery {
 		*flags |= flagPing
 	}
 }

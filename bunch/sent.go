@@ -125,6 +125,11 @@ func (s *sentPackets) launched(p *packet, now time.Duration) {
 	s.lastAsk = now
 }
 
+// keepAliveAt returns when a packet asks for an ack because none has for so long; 0 = none does.
+func (s *sentPackets) keepAliveAt(every time.Duration) (time.Duration, bool) {
+	return s.lastAsk + every, every > 0 && s.flying == 0
+}
+
 // decide takes p out of flight, if it was there: its fate is f.
 func (s *sentPackets) decide(p *packet, f fate) {
 	if p.fate == flying {

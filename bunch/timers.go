@@ -33,6 +33,9 @@ func (c *Conn) Advance(now time.Time) error {
 		c.flow.blockedAt = t
 	}
 
+	at, silent := c.sent.keepAliveAt(c.config.KeepAlive)
+	c.silent = silent && t >= at
+
 	// A peer that is gone, or does not answer closes.
 	if at, ok := c.idleAt(); ok && t >= at {
 		return c.fail(violation(ConnectionTimeout, "no answer for %v (IdleTimeout)", c.config.IdleTimeout))
@@ -66,6 +69,7 @@ func (c *Conn) NextTimeout() (time.Time, bool) {
 	consider(c.giveUpArrivedAt())
 	consider(c.ptoAt())
 	consider(c.limitProbeAt())
+	consider(c.sent.keepAliveAt(c.config.KeepAlive))
 	consider(c.idleAt())
 	consider(c.owed.until(c.config.IdleTimeout))
 	consider(c.trimAt())

@@ -39,6 +39,26 @@ func TestCorkHoldsATick(t *testing.T) {
 	require.Equal(t, 3, p.sent[0])
 }
 
+// TestKeepAlive: who is silent asks for an ack now and then, and no more often. The other end answers, and asks nothing.
+func TestKeepAlive(t *testing.T) {
+	p := newPair(t, Config{})
+	c, ch := p.ends[0], p.open(0, Normal)
+	c.config.KeepAlive = 10 * time.Second
+	p.send(0, ch, Reliable, []byte("hello"))
+	p.run(9900 * ms)
+	was := p.sent
+	p.run(60 * time.Second)
+	require.Equal(t, [2]int{6, 6}, [2]int{p.sent[0] - was[0], p.sent[1] - was[1]}, "one each 10 s, and its ack")
+
+	t.Log("# who says something needs none")
+	was = p.sent
+	for range 6 {
+		p.send(0, ch, Reliable, []byte("hello"))
+		p.run(5 * time.Second)
+	}
+	require.Equal(t, 6, p.sent[0]-was[0])
+}
+
 func TestCorkLetsGapAcksAndResendsPass(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.sendPackets(5)

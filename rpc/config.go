@@ -170,12 +170,13 @@ type Config struct {
 	// a game that begins without. For development. UE: PktLag, PktLoss and the like.
 	Emulation *emulation.Settings
 
-	// Timers of QUIC.
+	// Timers of QUIC. A client that has had nothing to say for KeepAlive also asks for an ack, by a packet that is large enough for
+	// a server that was restarted to tell it so.
 	IdleTimeout time.Duration // default 30 s
 	KeepAlive   time.Duration // default 10 s; negative = none
 
 	// Bunch configures the reliable buffers (ReliableBuffer, MaxBunch, AckDelay, Overflow, Trace …). Client,
-	// ReceiveLimit, Rate and Random are set by the world.
+	// ReceiveLimit, KeepAlive, Rate and Random are set by the world.
 	Bunch bunch.Config
 
 	// Trace is written a trace of all that travels, in Perfetto's format, for ui.perfetto.dev: what calls wait for, the packets that

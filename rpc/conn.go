@@ -164,6 +164,9 @@ func (c *Conn) newMachine(now time.Time) *bunch.Conn {
 	config := w.config.Bunch
 	config.Client, config.ReceiveLimit = !c.server, minReceiveLimit
 	config.AckDelay = w.config.ackDelay()
+	if config.KeepAlive = 0; !c.server {
+		config.KeepAlive = w.config.keepAlive() // QUIC's own is too small for a server that was restarted to answer it by a reset
+	}
 	config.Random, config.Rate = w.extended.Random(c.id), c.allowance.Most()
 	if config.IdleTimeout == 0 {
 		config.IdleTimeout = w.config.idleTimeout()

@@ -38,7 +38,7 @@ type Listener struct {
 
 // Listen opens a UDP socket on addr ("host:port", port 0 for any) and accepts connections for world. The TLS config needs a
 // certificate. A server that restarts with the same one resets the connections of the process before: their clients learn of
-// it when they send something, and need not wait for IdleTimeout (RFC 9000, section 10.3).
+// it when they send something, within KeepAlive at the latest, and need not wait for IdleTimeout (RFC 9000, section 10.3).
 func Listen(addr string, config *tls.Config, world *World) (*Listener, error) {
 	local, err := net.ResolveUDPAddr("udp", addr)
 	if err != nil {
