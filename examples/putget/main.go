@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -52,11 +53,16 @@ type place struct {
 	streams *stream.Streams
 }
 
-func newPlace(dir string, config rpc.Config) (p *place, err error) {
+// mostServed bounds the bytes of a file that a server takes, and of all that it keeps beside the names.
+const mostServed = 1 << 30
+
+// newPlace makes a place that takes files of at most so many bytes, and keeps no more in its parts; negative: no limit.
+func newPlace(dir string, most int64, config rpc.Config) (p *place, err error) {
 	p = &place{dir: dir, parts: disk.New(filepath.Join(dir, ".parts"))}
+	p.parts.MaxBytes, p.parts.MaxIdentityBytes = most, most
 	config.Sealed = true // packets of our own beside QUIC's, which random loss does not stop
 	if p.world, err = rpc.NewWorld(config); err == nil {
-		p.streams, err = stream.Install(p.world, stream.Config{Store: p.parts, MaxBytes: -1})
+		p.streams, err = stream.Install(p.world, stream.Config{Store: p.parts, MaxBytes: most}) // a store refuses nothing: what does not fit travels in vain
 	}
 	return p, err
 }
@@ -82,7 +88,7 @@ func (p *place) send(to *rpc.Conn, path string) (t *stream.Transfer, digest stre
 
 // serve lets clients with the token put and get the files of dir until ctx ends. ready is told where it listens.
 func serve(ctx context.Context, dir, token, addr string, ready func(addr, fingerprint string)) error {
-	p, err := newPlace(dir, rpc.Config{
+	p, err := newPlace(dir, mostServed, rpc.Config{
 		Authenticate: func(_ context.Context, got []byte) (identity string, err error) {
 			if subtle.ConstantTimeCompare(got, []byte(token)) != 1 {
 				err = errors.New("wrong token")
@@ -98,7 +104,13 @@ func serve(ctx context.Context, dir, token, addr string, ready func(addr, finger
 	desks := rpc.Bind(p.world, Desk, func(*rpc.Actor) *place { return p })
 	rpc.OnRequest(desks, Keep, func(p *place, call *rpc.Call, f File) (none rpc.None, err error) {
 		answer := Keep.Later(call) // disks are slow, and a tick never waits
-		go func() { answer(none, p.parts.Publish("", f.Digest, filepath.Join(p.dir, f.Name), 0o600)) }()
+		go func() {
+			err := p.parts.Publish("", f.Digest, filepath.Join(p.dir, f.Name), 0o600)
+			if errors.Is(err, fs.ErrNotExist) {
+				err = errors.New("it was not kept: others are being put that leave it no room, or the same is")
+			}
+			answer(none, err)
+		}()
 		return none, nil
 	})
 	rpc.OnRequest(desks, Fetch, func(p *place, call *rpc.Call, f File) (none stream.Digest, err error) {
@@ -128,7 +140,7 @@ func visit(ctx context.Context, addr, fingerprint, token, dir, verb, name string
 	if err != nil {
 		return err
 	}
-	p, err := newPlace(dir, rpc.Config{Token: []byte(token)})
+	p, err := newPlace(dir, -1, rpc.Config{Token: []byte(token)})
 	if err != nil {
 		return err
 	}

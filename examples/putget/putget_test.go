@@ -62,6 +62,17 @@ func TestOneContentUnderTwoNames(t *testing.T) {
 	require.Equal(t, content, got)
 }
 
+// TestTooLargeAFile is refused before it travels. It was refused afterwards, by a store that had no room for it: file does not exist.
+func TestTooLargeAFile(t *testing.T) {
+	shelf, here := t.TempDir(), t.TempDir()
+	addr, fingerprint := start(t, shelf)
+	path := filepath.Join(here, "large")
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	require.NoError(t, os.Truncate(path, 1<<30+1)) // a hole, which takes no room
+	require.ErrorIs(t, visit(t.Context(), addr, fingerprint, "sesame", here, "put", path), stream.ErrTooLarge)
+	require.NoFileExists(t, filepath.Join(shelf, "large"))
+}
+
 func TestRefusals(t *testing.T) {
 	addr, fingerprint := start(t, t.TempDir())
 	require.ErrorContains(t, visit(t.Context(), addr, fingerprint, "mellon", t.TempDir(), "get", "x"), "wrong token")
