@@ -20,7 +20,9 @@ import (
 type Config struct {
 	// Classes that both sides declare; the handshake compares their shapes. [Bind] adds its class by itself.
 	Classes []*Class
-	// OnConnect runs on the world's goroutine for every connection that has joined; on a client after Dial.
+	// OnConnect runs on the world's goroutine for every connection that has joined; on a client after Dial. On a server actors that are
+	// [AlwaysRelevant] have opened for it by then: one that OnConnect gives it by SetOwner begins there as somebody else's, and [OnOwner]
+	// tells the client.
 	OnConnect func(*World, *Conn)
 	// OnDisconnect runs on the world's goroutine once for every connection that had joined. When it has ended, OnDisconnect runs before
 	// OnConnect of the next connection of the same identity, and on a client before that of any. One that is closing, for up to a second after
