@@ -58,7 +58,7 @@ func TestBrakeStopsAFool(t *testing.T) {
 		require.Less(t, round, 4*brakeRounds)
 		passes := min(path/c.Estimate(), 1)
 		c.round.fates = tally{lost: int(500 * (1 - passes)), acked: int(500 * passes)}
-		c.congestion.lowSeen = instant(round) * 50 * ms
+		c.congestion.roomSeen = instant(round) * 50 * ms
 		c.endRound(instant(round) * 50 * ms)
 	}
 	require.Zero(t, c.usual(), "what was believed of random loss is forgotten")

@@ -147,15 +147,28 @@ func weather() (rows []Row) {
 	for _, rate := range []int64{20e6, 100e6} {
 		for _, p := range []float64{0.02, 0.05} {
 			even := Path(rate, 50*milli, p, 1)
-			late, swaying := even, even
+			late, jittery := even, even
 			for _, way := range []*netsim.Config{&late.There, &late.Back} {
 				way.Reorder, way.ReorderDelay = p, 6*milli
 			}
-			swaying.There.Jitter, swaying.Back.Jitter = 2*milli, 2*milli
+			jittery.There.Jitter, jittery.Back.Jitter = 2*milli, 2*milli
 			rows = append(rows, endless(named(late, "%d Mbit/s 50 ms %g %%, as many late by 6 ms", mbit(rate), 100*p), nil),
 				endless(named(late, "%d Mbit/s 50 ms %g %%, as many late by 6 ms, every other second", mbit(rate), 100*p), inEven),
-				endless(named(swaying, "%d Mbit/s 50 ms %g %% jitter 2 ms", mbit(rate), 100*p), nil))
+				endless(named(jittery, "%d Mbit/s 50 ms %g %% jitter 2 ms", mbit(rate), 100*p), nil))
 		}
+	}
+	return append(rows, swaying()...)
+}
+
+// swaying is transfers over a long path with much random loss, jitter, and packets that overtake each other.
+func swaying() (rows []Row) {
+	for _, w := range [][2]time.Duration{{3, 3}, {5, 5}, {15, 20}} {
+		s := named(single(Path(20e6, 150*milli, 0.05, 1), 8*mib), "20 Mbit/s 150 ms 5 %%, jitter of %d ms, every other packet late by %d ms", w[0], w[1])
+		for _, way := range []*netsim.Config{&s.There, &s.Back} {
+			way.Jitter, way.Alternate = w[0]*milli, w[1]*milli
+		}
+		s.For = 100 * second
+		rows = append(rows, Row{Family: "weather", Scene: s, Judge: always(2)})
 	}
 	return rows
 }
