@@ -17,6 +17,8 @@ const (
 	// alarmLeast is the excess of lost packets that is congestion on a lossless path, half a packet. The alarm grows by alarmPerLoss times the
 	// baseline, by alarmMost at most. If it did not, 10 % of random loss would count as congestion.
 	alarmLeast, alarmPerLoss, alarmMost = 0.5, 1200, 12
+	// slightSteps is how deep a slight queue is, in steps: nearly a tenth of a round trip.
+	slightSteps = 6
 	// forgets is how long without a packet in a queue with room it takes to forget half of the baseline: with a baseline that never expired the
 	// controller might crowd out others for ever.
 	forgets = time.Second
@@ -25,8 +27,7 @@ const (
 // congestion tells losses of a full queue from random ones, which do not depend on the queue: a lost packet is judged by the queue
 // that its neighbours in the order of sending have met. The share that is lost in queues that had room is the baseline: what this path loses at
 // random. Losses in high queues beyond that add up in an excess (CUSUM); when it reaches the alarm, there is congestion. So a few losses are
-// enough on a clean path, and many are needed on a lossy one. All that had room counts: in jitter of some milliseconds next to nothing meets a queue
-// below a quarter of the deepest, and while only that was learnt from, one in four transfers with 5 % of loss took thirty times the ideal.
+// enough on a clean path, and many are needed on a lossy one.
 type congestion struct {
 	deepest    deepest
 	neighbours neighbours
@@ -35,8 +36,8 @@ type congestion struct {
 	baseline share
 	roomSeen instant // when a packet last met a queue that had room
 
-	batch  struct{ room, high tally } // since the last verdict
-	excess float64                    // packets lost in high queues beyond the baseline
+	batch  struct{ room, high, between tally } // since the last verdict
+	excess float64                             // packets lost in high queues beyond the baseline
 }
 
 // acked notes a packet that arrived, with the delay that it met. Jitter is not a queue. Counted as one, 100 ms of it leave almost no packet that met
@@ -52,24 +53,29 @@ func (c *congestion) acked(t, sent instant, delay, jitter time.Duration, s sight
 
 // lost notes a lost packet, and reports whether the queue that it met had room.
 func (c *congestion) lost(sent instant, s sight) (room bool) {
-	of := c.of(c.neighbours.met(sent), s)
-	of.lost++
-	return of == &c.batch.room
+	queue := c.neighbours.met(sent)
+	c.of(queue, s).lost++
+	return c.deepest.isLow(queue, s) || !c.deepest.isHigh(queue, s)
 }
 
-// of returns the tally for packets that have met a queue.
+// of returns the tally for packets that have met a queue. One that is neither low nor high had room where the deepest is slight. In jitter of some
+// milliseconds next to nothing meets a low queue, and while only that was learnt from, one in four transfers with 5 % of loss took thirty times the
+// ideal. Where sixteen keep a queue of a quarter of the round trip full, some of its losses meet what is between.
 func (c *congestion) of(queue time.Duration, s sight) *tally {
-	if c.deepest.isLow(queue, s) || !c.deepest.isHigh(queue, s) {
+	switch high := c.deepest.isHigh(queue, s); {
+	case c.deepest.isLow(queue, s), !high && c.deepest.queue < slightSteps*s.step:
 		return &c.batch.room
+	case high:
+		return &c.batch.high
 	}
-	return &c.batch.high
+	return &c.batch.between
 }
 
 // verdict closes a batch and reports congestion. If others fill the queue, every loss counts. learn says that losses in queues with room are
 // random, and so belong to the baseline: those of a start, and of a flood, are not.
 func (c *congestion) verdict(t instant, s sight, others, learn bool) bool {
 	b := c.batch
-	c.batch.room, c.batch.high = tally{}, tally{}
+	c.batch.room, c.batch.high, c.batch.between = tally{}, tally{}, tally{}
 	if learn && !others && b.room.count() > 0 {
 		c.learn(t, b.room)
 	}
@@ -77,6 +83,7 @@ func (c *congestion) verdict(t instant, s sight, others, learn bool) bool {
 	switch {
 	case others:
 		judged.add(b.room)
+		judged.add(b.between)
 	case c.deepest.isShallow(s) && !s.stands:
 		judged.lost = 0
 	}
