@@ -16,6 +16,7 @@ import (
 	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/quicconn"
+	"github.com/quivernet/quiver/internal/roster"
 	"github.com/quivernet/quiver/internal/shape"
 	"github.com/quivernet/quiver/internal/tasks"
 )
@@ -318,15 +319,42 @@ func (w *World) admit(c *Conn) {
 	}
 	w.game.Later(c, tasks.Doing{}, func() { w.razeFor(c) })
 	w.openOwned(c)
-	for a := range w.actors.always.all {
-		w.game.Later(c, tasks.Doing{What: "the state of ", Of: a.class}, func() { _ = w.openAlways(a, c) })
-	}
+	w.greeting.conn = c
 	for _, hook := range w.onConnect {
 		w.game.Later(c, tasks.Doing{What: "an OnConnect hook"}, func() { hook(c) })
 	}
 	if w.config.OnConnect != nil {
 		w.game.Later(c, tasks.Doing{What: "Config.OnConnect"}, func() { w.config.OnConnect(w, c) })
 	}
+	for a := range w.actors.always.all {
+		w.game.Later(c, tasks.Doing{What: "the state of ", Of: a.class}, func() { w.greeting.show(a) })
+	}
+	w.game.Later(c, tasks.Doing{}, func() { w.greeting = greeting{} })
+}
+
+// greeting is the part of a connection's joining in which OnConnect runs, and then what is AlwaysRelevant opens for it. In this order what OnConnect
+// gives it begins there as its own. UE: nothing replicates to a connection before PostLogin is over.
+type greeting struct {
+	conn   *Conn           // nil = nobody joins at the moment
+	closed map[*Actor]bool // CloseTo was called for conn: they do not open
+}
+
+// show opens an AlwaysRelevant actor for the connection, if one joins: in its turn, or before, because OnConnect calls a Multicast of it.
+func (g *greeting) show(a *Actor) {
+	if g.conn != nil && a.seats.always != (roster.Seat{}) && !g.closed[a] {
+		_ = a.world.openAlways(a, g.conn)
+	}
+}
+
+// close notes that the game closes an actor for c.
+func (g *greeting) close(a *Actor, c *Conn) {
+	if c != g.conn {
+		return
+	}
+	if g.closed == nil {
+		g.closed = make(map[*Actor]bool)
+	}
+	g.closed[a] = true
 }
 
 // openOwned opens, as tasks, the actors that Config.Login gave to a connection that has now joined.

@@ -131,7 +131,7 @@ func (a *Actor) TearOff() error {
 func (a *Actor) TornOff() bool { return a.torn }
 
 // CloseTo closes the actor for c, whose copy ends with reason Relevancy. The actor opens there again with OpenTo, or with the
-// first call to c. CloseTo does nothing when c has no copy, and on a client.
+// first call to c. CloseTo does nothing when c has no copy, and on a client; but in OnConnect of c it keeps an [AlwaysRelevant] actor from opening.
 func (a *Actor) CloseTo(c *Conn) { a.closeTo(c, Relevancy) }
 
 // UnloadTo is CloseTo with reason LevelUnloaded, for a client that has told the game that it has unloaded the actor's level. UE:
@@ -143,6 +143,7 @@ func (a *Actor) closeTo(c *Conn, reason CloseReason) {
 		return
 	}
 	a.world.mustBeInside("CloseTo or UnloadTo", nil)
+	a.world.greeting.close(a, c)
 	if o := a.openingOn(c); o != nil {
 		a.closeOpening(o, reason)
 	} else if c.shown.hasDetached(a) && a.parks(reason) {

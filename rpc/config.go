@@ -21,8 +21,8 @@ type Config struct {
 	// Classes that both sides declare; the handshake compares their shapes. [Bind] adds its class by itself.
 	Classes []*Class
 	// OnConnect runs on the world's goroutine for every connection that has joined; on a client after Dial. On a server actors that are
-	// [AlwaysRelevant] have opened for it by then: one that OnConnect gives it by SetOwner begins there as somebody else's, and [OnOwner]
-	// tells the client.
+	// [AlwaysRelevant] open for it only after that: what OnConnect gives it by SetOwner begins there as its own, without fields that are for others.
+	// A Client RPC or a Multicast in OnConnect opens its actor before; what a call or a state names otherwise may open after it, see [WaitForActors].
 	OnConnect func(*World, *Conn)
 	// OnDisconnect runs on the world's goroutine once for every connection that had joined. When it has ended, OnDisconnect runs before
 	// OnConnect of the next connection of the same identity, and on a client before that of any. One that is closing, for up to a second after

@@ -77,6 +77,7 @@ func (c *Conn) closedFor(m *method) error {
 func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	switch {
 	case m.kind == multicastRPC:
+		w.greeting.show(a)
 		return plan{remote: len(a.openings) > 0 || a.dormancy.on && len(a.dormancy.detachedAt) > 0, local: a.handles(m)}, nil
 	case m.kind == serverRPC || a.conn == nil:
 		return a.localPlan(m)

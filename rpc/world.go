@@ -50,6 +50,7 @@ type World struct {
 	joining      []*Conn      // have joined, and wait to be admitted
 	ending       []*Conn      // have ended, and wait to be expelled
 	loggingIn    []*handshake // wait until connections of their identity in ending are expelled
+	greeting     greeting     // of the connection that was admitted last, until the tasks of that have run
 	onConnect    []func(*Conn)
 	onDisconnect []func(*Conn, error)
 	dos          dosWatch  // has a lock of its own for what Stats reads

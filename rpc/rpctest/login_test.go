@@ -116,3 +116,87 @@ func TestLoginIsBoundedByTheHandshake(t *testing.T) {
 		require.Equal(t, []string{"PreLogin"}, order, "it does not run for who is gone")
 	})
 }
+
+// 12.4a: nothing replicates to a client before PostLogin is over, unless PostLogin itself shows it. So what PostLogin gives back, such as a player
+// state, is its owner's from the beginning.
+func TestWhatPostLoginGivesIsTheOwnersFromTheBeginning(t *testing.T) {
+	everywhere(t, func(t *testing.T, net *rpctest.Network) {
+		var kept, other *trooper
+		s := newBarracks(t, rpc.Config{OnConnect: func(w *rpc.World, conn *rpc.Conn) {
+			require.False(t, other.actor.Channel(conn).Open())
+			require.NoError(t, w.SetOwner(kept.actor, conn))
+			require.NoError(t, salute.Call(kept.actor, 1))
+			kept.pose.Health, other.pose.Health = 2, 2
+		}})
+		net.Server(s.World)
+		spawn := func() (o *trooper) {
+			_, o, err := rpc.Spawn(s.binding, nil, func(o *trooper) { o.pose.Health, o.pose.Ammo, o.pose.Cover = 1, 5, 6 }, rpc.AlwaysRelevant())
+			require.NoError(t, err)
+			return o
+		}
+		kept, other = spawn(), spawn()
+		b := newBarracks(t, rpc.Config{})
+		net.Client(b.World)
+		net.Advance(settle)
+		copied := b.troopers[kept.actor.Ref()]
+		require.NotContains(t, copied.heard, "owned true", "it has been since the constructor")
+		require.Contains(t, copied.heard, "salute 1")
+		require.True(t, copied.actor.Owned())
+		require.EqualValues(t, 5, copied.pose.Ammo)
+		require.Zero(t, copied.pose.Cover)
+		require.EqualValues(t, 2, copied.pose.Health)
+		copied = b.troopers[other.actor.Ref()]
+		require.Equal(t, []string{"pose 2 was 0"}, copied.heard, "the open carries what PostLogin has changed")
+		require.EqualValues(t, 6, copied.pose.Cover)
+	})
+}
+
+// 12.4a: who joins is among those whom PostLogin tells, and what it closes for him stays closed.
+func TestPostLoginTellsAllAndMayClose(t *testing.T) {
+	everywhere(t, func(t *testing.T, net *rpctest.Network) {
+		var state, hidden *trooper
+		s := newBarracks(t, rpc.Config{OnConnect: func(w *rpc.World, conn *rpc.Conn) {
+			require.NoError(t, cheer.Call(state.actor, len(w.Conns())))
+			hidden.actor.CloseTo(conn)
+		}})
+		net.Server(s.World)
+		var err error
+		_, state, err = rpc.Spawn(s.binding, nil, nil, rpc.AlwaysRelevant())
+		require.NoError(t, err)
+		_, hidden, err = rpc.Spawn(s.binding, nil, nil, rpc.AlwaysRelevant())
+		require.NoError(t, err)
+		ada, bob := newBarracks(t, rpc.Config{}), newBarracks(t, rpc.Config{})
+		net.Client(ada.World)
+		net.Client(bob.World)
+		net.Advance(settle)
+		require.Subset(t, ada.troopers[state.actor.Ref()].heard, []string{"cheer 1", "cheer 2"})
+		require.Contains(t, bob.troopers[state.actor.Ref()].heard, "cheer 2")
+		require.NotContains(t, bob.troopers[state.actor.Ref()].heard, "cheer 1")
+		require.Nil(t, ada.troopers[hidden.actor.Ref()])
+		require.Nil(t, bob.troopers[hidden.actor.Ref()])
+		require.NoError(t, hidden.actor.OpenTo(s.Conns()[0]))
+		net.Advance(settle)
+		require.NotNil(t, ada.troopers[hidden.actor.Ref()])
+	})
+}
+
+// What a constructor tells all reaches nobody, also when PostLogin spawns: the open carries the states that Spawn leaves.
+func TestPostLoginSpawns(t *testing.T) {
+	off(t, func(t *testing.T, net *rpctest.Network) {
+		var made *trooper
+		s := newBarracks(t, rpc.Config{})
+		s.OnConnect(func(c *rpc.Conn) {
+			var err error
+			_, made, err = rpc.Spawn(s.binding, c, func(o *trooper) {
+				require.NoError(t, cheer.Call(o.actor, 1))
+				o.pose.Health = 3
+			}, rpc.AlwaysRelevant())
+			require.NoError(t, err)
+		})
+		net.Server(s.World)
+		b := newBarracks(t, rpc.Config{})
+		net.Client(b.World)
+		net.Advance(settle)
+		require.Equal(t, []string{"pose 3 was 0"}, b.troopers[made.actor.Ref()].heard)
+	})
+}
