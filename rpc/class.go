@@ -225,8 +225,10 @@ func (c *Class) addState(d *declaredState) {
 	root := c.root()
 	d.id, d.first = len(root.states), root.fields
 	c.mustBeOpen(d)
-	if slices.ContainsFunc(root.states, func(other *declaredState) bool { return other.String() == d.String() }) {
-		panic(fmt.Sprintf("rpc: class %s declares %v twice", c.name, d))
+	for _, other := range root.states {
+		if other.path() == d.path() {
+			panic(fmt.Sprintf("rpc: class %s declares both %v and %v: the name of its type, or of a list, is for one", c.name, other, d))
+		}
 	}
 	if root.fields += d.count; root.fields > state.MaxFields {
 		panic(fmt.Sprintf("rpc: class %s has %d replicated fields with those of %v, at most %d", root.name, root.fields, d, state.MaxFields))

@@ -138,4 +138,17 @@ func TestStatesThatNothingKeepsAreTold(t *testing.T) {
 	}
 }
 
+// TestStateOfAnUnnamedStructIsTold: it was told as "Nameless.", and no grep finds that.
+func TestStateOfAnUnnamedStructIsTold(t *testing.T) {
+	class := NewClass("Nameless")
+	NewState[struct{ Ammo uint16 }](class)
+	require.PanicsWithValue(t, `rpc: class Nameless declares both Nameless.struct { Ammo uint16 } and Nameless.struct { Gold int }: the name of its type, or of a list, is for one`,
+		func() { NewState[struct{ Gold int }](class) })
+	var log strings.Builder
+	w := newTestWorld(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	_, _, err := Spawn(Bind(w.World, class, func(*Actor) *mood { return new(mood) }), nil, nil)
+	require.NoError(t, err)
+	require.Contains(t, log.String(), `states="Nameless.struct { Ammo uint16 }"`)
+}
+
 type mood struct{ Level uint8 }

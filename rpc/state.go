@@ -56,8 +56,17 @@ type declaredState struct {
 	refers bool // its items may name actors
 }
 
-// String returns the names of the class and of the struct or list.
+// String returns the names of the class and of the struct or list; a struct type without a name stands there itself.
 func (d *declaredState) String() string {
+	if d.isList() || d.plan.Type().Name() != "" {
+		return d.path()
+	}
+	return shape.Clip(d.path() + d.plan.Type().String())
+}
+
+// path is String as the handshake compares it. A struct type without a name leaves its place empty: what it says of other types may differ
+// between two programs that agree.
+func (d *declaredState) path() string {
 	if d.isList() {
 		return d.class.name + "." + d.name
 	}
@@ -72,9 +81,9 @@ func (d *declaredState) outline(s *shape.Shape) {
 	if d.isList() {
 		kind = "a list"
 	}
-	s.Add(d.String(), fmt.Sprintf("state of %d fields, %s", d.count, kind))
+	s.Add(d.path(), fmt.Sprintf("state of %d fields, %s", d.count, kind))
 	for _, field := range d.plan.Lines() {
-		s.Lines = append(s.Lines, d.String()+"."+field)
+		s.Lines = append(s.Lines, d.path()+"."+field)
 	}
 }
 
