@@ -38,6 +38,9 @@
 // A server may restart: the test closes its world, by w.Close(t.Context(), rpc.HostClosedConnection, "restart"), and another takes its place by
 // [Network.Server].
 //
+// A client crashes by net.Dark(conn, time.Hour), and comes back by [Network.Client] as a new world with the same Token; the server keeps its old
+// connection until that has waited too long for an answer, or Config.MaxConnsPerIdentity ends it.
+//
 // The network has no TLS, no QUIC and no sealed packets; the option rpc.Config.Emulation shows in real time what a path does to them. It has no
 // keep-alives and no idle timeout of QUIC either: a path that is dark ends a connection only when something waits for an answer.
 // Clients keep their addresses: where one changes on a real network, QUIC and sealed packets go on below the game, which sees a moment without

@@ -78,7 +78,9 @@ func (s *Store) Lookup(identity, key string) (stream.Content, error) {
 // Publish takes a complete content out of the store and renames it to path, which must be on the same file system. A file there is
 // replaced in one step, and the new one survives a power failure. Publish is for senders that give the content's digest, as text, as
 // stream.Key. A content that was stored with another digest than its key is removed, with an error that Is stream.ErrDigest.
-// If there is no content, the error Is fs.ErrNotExist.
+// If there is no content, the error Is fs.ErrNotExist. Once Read of an incoming blob has returned io.EOF, or WriteTo nil, the content is
+// in the store and Publish may be called at once, unless the transfer went on without the store, see stream.Config.Store, or the content has
+// made room for another part since.
 func (s *Store) Publish(identity string, digest stream.Digest, path string, mode fs.FileMode) error {
 	if err := s.publish(identity, digest, path, mode); err != nil {
 		return fmt.Errorf("disk: publishing a content as %s: %w", path, err)
