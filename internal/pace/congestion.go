@@ -100,7 +100,7 @@ func (c *congestion) verdict(t instant, s sight, others, learn bool) bool {
 	return true
 }
 
-// learn adds packets that have met a queue with room to the baseline. What was forgotten in a gap longer than between looks stays forgotten: otherwise
+// learn adds packets that have met a queue with room to the baseline. What was forgotten in a gap longer than between looks stays forgotten: else
 // a flow that kept a short queue full, and emptied it for a moment now and then, believed for ever what its start had lost.
 func (c *congestion) learn(t instant, room tally) {
 	if t-c.roomSeen > forgets/4 {
