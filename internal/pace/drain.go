@@ -24,7 +24,7 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 	case c.queue <= c.delay.aim() && c.inFlight <= c.Window():
 		c.enter(Cruise, t)
 	case !ended:
-	case c.round.leastQueue > c.delay.target() && c.drainsOurs():
+	case c.round.leastQueue > c.delay.target() && c.round.drainsOurs(c.rounds < drainRounds, c.usual()):
 		c.trim()
 	case c.rounds < drainRounds:
 	case c.queueing.rounds >= drainRounds && !c.round.shrinks():
@@ -32,13 +32,6 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 	default:
 		c.enter(Cruise, t)
 	}
-}
-
-// drainsOurs reports whether the queue that a drain meets is ours, or that of many with us, who drain it with less than half of the path: it shrinks,
-// at first by an eighth at least, or it drops.
-func (c *Controller) drainsOurs() bool {
-	falls := c.rounds < drainRounds && c.round.leastQueue < c.round.leastBefore*7/8
-	return falls || c.round.shrinks() || c.round.fates.above(c.usual())
 }
 
 // trim lowers the estimate to the rate of the latest arrivals: while a queue stands, that is the rate of the bottleneck, or our share of

@@ -69,3 +69,9 @@ func (r *round) arrived(total int64) int { return int(total - r.end) }
 
 // shrinks reports whether the queue shrinks while the controller drains: then it is our own.
 func (r *round) shrinks() bool { return r.leastQueue < r.leastBefore*3/4 }
+
+// drainsOurs reports whether the queue that a drain meets is our own, or that of many with us, who drain it with less than half of the path: it
+// shrinks, by an eighth at least in the first rounds of the drain, or more is lost than usual.
+func (r *round) drainsOurs(first bool, usual float64) bool {
+	return r.shrinks() || first && r.leastQueue < r.leastBefore*7/8 || r.fates.above(usual)
+}

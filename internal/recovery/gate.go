@@ -41,9 +41,9 @@ const (
 // Gate bounds how much bulk may be in flight, so that bulk keeps no standing queue in front of play: to the path's window, and to the
 // delivery rate times (minimum RTT + jitter + slack), or slackPackets more than without a queue. At the start, until the rate
 // stops growing or a queue builds, twice the rate times the minimum RTT, and queuePackets more, may be in flight. When the minimum RTT
-// has expired, a queue stands, or the gate closes further and further, bulk drains the queue that it may have built. The least RTT of the drain is the
-// new minimum, and by how much the others exceed it is jitter. If the minimum is much longer, the path is another one, and the start begins again,
-// but gently: the queue may be of others.
+// has expired, a queue stands, or the gate closes further and further, bulk drains the queue that it may have built. The least RTT of the drain is
+// the new minimum, and by how much the others exceed it is jitter. If the minimum is much longer, the path is another one, and the start begins
+// again, but gently: the queue may be of others.
 type Gate struct {
 	RTT
 	PathWindow int // bytes that the path lets be in flight; 0 = unknown
