@@ -45,16 +45,8 @@ func TestStatelessReset(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			certificate, err := cert.Development("localhost")
 			require.NoError(t, err)
-			serve := func() *net.UDPAddr {
-				world, err := NewWorld(Config{Sealed: isSealed, HandshakeTimeout: time.Minute})
-				require.NoError(t, err)
-				listener, err := Listen("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}}, world)
-				require.NoError(t, err)
-				t.Cleanup(func() { require.NoError(t, listener.Close()) })
-				go func() { _ = world.Run(t.Context()) }()
-				return listener.Addr().(*net.UDPAddr)
-			}
-			first, second := serve(), serve()
+			config := Config{Sealed: isSealed, HandshakeTimeout: time.Minute}
+			first, second := serve(t, certificate, config), serve(t, certificate, config)
 			socket, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 			require.NoError(t, err)
 			defer socket.Close()
@@ -104,16 +96,7 @@ func TestRestartBehindARetry(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			certificate, err := cert.Development("localhost")
 			require.NoError(t, err)
-			serve := func(above int) *net.UDPAddr {
-				world, err := NewWorld(Config{RetryAbove: above})
-				require.NoError(t, err)
-				listener, err := Listen("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}}, world)
-				require.NoError(t, err)
-				t.Cleanup(func() { require.NoError(t, listener.Close()) })
-				go func() { _ = world.Run(t.Context()) }()
-				return listener.Addr().(*net.UDPAddr)
-			}
-			first, second := serve(-1), serve(above)
+			first, second := serve(t, certificate, Config{RetryAbove: -1}), serve(t, certificate, Config{RetryAbove: above})
 			socket, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 			require.NoError(t, err)
 			defer socket.Close()
@@ -132,4 +115,15 @@ func TestRestartBehindARetry(t *testing.T) {
 			require.NoError(t, conn.Wait(ctx))
 		})
 	}
+}
+
+// serve runs a server until the test ends, and returns where.
+func serve(t *testing.T, certificate tls.Certificate, config Config) *net.UDPAddr {
+	world, err := NewWorld(config)
+	require.NoError(t, err)
+	listener, err := Listen("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}}, world)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, listener.Close()) })
+	go func() { _ = world.Run(t.Context()) }()
+	return listener.Addr().(*net.UDPAddr)
 }

@@ -67,7 +67,7 @@ type Rate struct {
 type Trip struct {
 	At            time.Duration
 	RTT           time.Duration
-	Jitter, Clump time.Duration // of each way
+	Jitter, Clump time.Duration // of each way from then on; 0 = none
 }
 
 // Span is a period since the scene's beginning.

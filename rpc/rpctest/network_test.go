@@ -322,25 +322,11 @@ func TestUploadBehindADownloadInJitter(t *testing.T) {
 	weather := emulation.Settings{PktLag: 75 * time.Millisecond, PktLagVariance: 15 * time.Millisecond, PktJitter: 20 * time.Millisecond, PktLoss: 5, Rate: 20e6}
 	for range 6 {
 		rpctest.Run(t, weather, func(t *testing.T, net *rpctest.Network) {
-			server, down := streaming(t)
-			client, up := streaming(t)
-			for _, s := range []*stream.Streams{up, down} {
-				topic.Handle(s, func(in *stream.IncomingBlob) { go func() { _, _ = io.Copy(io.Discard, in) }() })
-			}
-			net.Server(server)
-			conn := net.Client(client)
-			var took time.Duration
-			for _, peer := range []*stream.Peer{down.Peer(server.Conns()[0]), up.Peer(conn)} {
-				net.Advance(10 * time.Second)
-				began := net.Elapsed()
-				transfer, err := topic.Start(peer, strings.NewReader(strings.Repeat("m", size)), size)
-				if err != nil {
-					t.Fatal(err)
-				}
-				net.Until(2*time.Minute, func() bool { return transfer.Progress().Acked == size })
-				took = net.Elapsed() - began
-			}
-			if took > 10*time.Second {
+			toServer, toClient := bothWays(t, net, topic)
+			net.Advance(10 * time.Second)
+			moveTime(t, net, topic, toClient, size)
+			net.Advance(10 * time.Second)
+			if took := moveTime(t, net, topic, toServer, size); took > 10*time.Second {
 				t.Logf("seed %d: it took %v", net.Seed(), took)
 				slow++
 			}
@@ -357,26 +343,39 @@ func TestDownloadBehindAnUpload(t *testing.T) {
 	const size = 2 << 20 // 0.84 s at 20 Mbit/s
 	topic := stream.NewBlob("map")
 	rpctest.Run(t, emulation.Settings{PktLag: 50 * time.Millisecond, Rate: 20e6}, func(t *testing.T, net *rpctest.Network) {
-		server, down := streaming(t)
-		client, up := streaming(t)
-		for _, s := range []*stream.Streams{up, down} {
-			topic.Handle(s, func(in *stream.IncomingBlob) { go func() { _, _ = io.Copy(io.Discard, in) }() })
-		}
-		net.Server(server)
-		conn := net.Client(client)
+		toServer, toClient := bothWays(t, net, topic)
 		net.Advance(time.Second)
-		for _, peer := range []*stream.Peer{up.Peer(conn), down.Peer(server.Conns()[0])} {
-			began := net.Elapsed()
-			transfer, err := topic.Start(peer, strings.NewReader(strings.Repeat("m", size)), size)
-			if err != nil {
-				t.Fatal(err)
-			}
-			net.Until(time.Minute, func() bool { return transfer.Progress().Acked == size })
-			if took := net.Elapsed() - began; took > 1500*time.Millisecond {
+		for _, peer := range []*stream.Peer{toServer, toClient} {
+			if took := moveTime(t, net, topic, peer, size); took > 1500*time.Millisecond {
 				t.Errorf("seed %d: it took %v", net.Seed(), took)
 			}
 		}
 	})
+}
+
+// bothWays joins a client to a server; both take blobs of a topic, and throw them away.
+func bothWays(t *testing.T, net *rpctest.Network, topic *stream.Blob) (toServer, toClient *stream.Peer) {
+	t.Helper()
+	server, down := streaming(t)
+	client, up := streaming(t)
+	for _, s := range []*stream.Streams{up, down} {
+		topic.Handle(s, func(in *stream.IncomingBlob) { go func() { _, _ = io.Copy(io.Discard, in) }() })
+	}
+	net.Server(server)
+	conn := net.Client(client)
+	return up.Peer(conn), down.Peer(server.Conns()[0])
+}
+
+// moveTime returns how long a blob takes until all of it is acked.
+func moveTime(t *testing.T, net *rpctest.Network, topic *stream.Blob, to *stream.Peer, size int64) time.Duration {
+	t.Helper()
+	began := net.Elapsed()
+	transfer, err := topic.Start(to, strings.NewReader(strings.Repeat("m", int(size))), size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	net.Until(2*time.Minute, func() bool { return transfer.Progress().Acked == size })
+	return net.Elapsed() - began
 }
 
 // streaming returns a world that streams.

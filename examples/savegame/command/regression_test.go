@@ -157,18 +157,24 @@ func TestPatienceIsForALostServer(t *testing.T) {
 	require.Equal(t, 2, tries)
 }
 
+// mistypeTokens makes a server's token file one that cannot be read, until mend is called.
+func mistypeTokens(t *testing.T, dir string) (mend func()) {
+	tokens := filepath.Join(dir, tokenFile)
+	good, err := os.ReadFile(tokens)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(tokens, append(good, "mistyped\n"...), 0o600))
+	return func() { require.NoError(t, os.WriteFile(tokens, good, 0o600)) }
+}
+
 // While the token file could not be read, as when its owner has mistyped a line, players were told to log in again.
 func TestATokenFileThatIsWrongForAWhile(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	m := newMachine(t, server.paste)
-	tokens := filepath.Join(server.dir, tokenFile)
-	good, err := os.ReadFile(tokens)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(tokens, append(good, "mistyped\n"...), 0o600))
+	mend := mistypeTokens(t, server.dir)
 	ls := start(t, nil, m.args("ls")...)
 	require.NotEmpty(t, ls.stderr.line("cannot check tokens now"))
-	require.NoError(t, os.WriteFile(tokens, good, 0o600))
+	mend()
 	require.Zero(t, ls.wait(), ls.stderr)
 }
 
@@ -178,10 +184,7 @@ func TestATokenFileThatIsWrongForLong(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	m := newMachine(t, server.paste)
-	tokens := filepath.Join(server.dir, tokenFile)
-	good, err := os.ReadFile(tokens)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(tokens, append(good, "mistyped\n"...), 0o600))
+	mend := mistypeTokens(t, server.dir)
 	var many []*program
 	for range 9 {
 		many = append(many, start(t, nil, m.args("ls")...))
@@ -189,7 +192,7 @@ func TestATokenFileThatIsWrongForLong(t *testing.T) {
 	for _, ls := range many {
 		require.NotEmpty(t, ls.stderr.line("cannot check tokens now"))
 	}
-	require.NoError(t, os.WriteFile(tokens, good, 0o600))
+	mend()
 	for _, ls := range many {
 		require.Zero(t, ls.wait(), ls.stderr)
 	}
