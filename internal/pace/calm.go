@@ -1,9 +1,16 @@
 package pace
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // calmSamples is how many batches a stretch must have for its greatest delay to show what jitter does.
 const calmSamples = 8
+
+// swingRounds is how many rounds must swing one after another for jitter to have begun. One look makes a queue and empties it, two do not follow
+// each other.
+const swingRounds = 3
 
 // calm finds how high delays rise without a queue: it is the least, over the last 10 s, of the greatest delays in stretches of one round or more.
 // Jitter, and deliveries in clumps, raise the greatest delay of every stretch; a queue of ours does not stand in all of them.
@@ -43,3 +50,28 @@ func (c *calm) above(least time.Duration) time.Duration {
 	}
 	return max(c.least.least-least, 0)
 }
+
+// swings finds jitter and clumps that have just begun, which calm shows when it has forgotten the time before, up to 10 s later. It keeps the
+// greatest delays of the last rounds in which the queue ran empty: zero, unless a packet waited longer than the target. A round that swings like
+// this meets no queue of our own, for a paced sender does not make and empty one in a round trip. Rounds in which a queue stands say nothing.
+type swings struct {
+	trips [swingRounds]time.Duration // round trips
+	waits [swingRounds]time.Duration // beyond the least one-way delay
+}
+
+// roundOver ends a round.
+func (s *swings) roundOver(r *round, d *delay) {
+	if !r.leastWait.known || r.leastWait.value > d.aim() {
+		return
+	}
+	copy(s.trips[:], s.trips[1:])
+	copy(s.waits[:], s.waits[1:])
+	s.trips[swingRounds-1], s.waits[swingRounds-1] = 0, 0
+	if r.swings(d) {
+		s.trips[swingRounds-1], s.waits[swingRounds-1] = r.mostTrip, r.mostWait
+	}
+}
+
+// trip returns the round trip that every one of the last rounds has reached, and wait how long a packet waited in each; 0 = they do not swing.
+func (s *swings) trip() time.Duration { return slices.Min(s.trips[:]) }
+func (s *swings) wait() time.Duration { return slices.Min(s.waits[:]) }

@@ -19,7 +19,7 @@ func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 		c.answerLoss(t)
 	case c.queue > 2*target, ended && c.round.leastQueue > target, c.queue > target && c.excess(b):
 		switch {
-		case c.round.leastQueue <= target:
+		case c.round.leastQueue <= target, c.round.scatters():
 		case ended:
 			c.trim()
 		default:

@@ -27,6 +27,7 @@ type delay struct {
 	back             time.Duration // the least wait on the way back in the last round: by how much its round trips exceed the least one, less the queue there
 	calmTrip         calm          // of round trips
 	calmWay          calm          // of one-way delays
+	swings           swings
 	longRounds       int           // rounds in a row of which every round trip was long
 	depth            time.Duration // of the bottleneck's queue, by losses; 0 = unknown
 	depthAt          instant       // when those were
@@ -74,7 +75,7 @@ func (d *delay) forgetLeast(t instant, queue time.Duration) {
 	d.rtt, d.way, d.guess = minimum{}, minimum{}, 0
 	d.rtt.add(t, d.latest)
 	d.way.add(t, way)
-	d.calmTrip, d.calmWay, d.nearLeast = calm{}, calm{}, t
+	d.calmTrip, d.calmWay, d.swings, d.nearLeast = calm{}, calm{}, swings{}, t
 }
 
 // near returns the most that counts as no queue: well below the target, and no less than the time of the packet itself, which the least delay
@@ -148,10 +149,12 @@ func (d *delay) jitter() time.Duration {
 }
 
 // spread returns how far the one-way delay of every round rises above its least.
-func (d *delay) spread() time.Duration { return d.calmWay.above(d.way.least) }
+func (d *delay) spread() time.Duration { return max(d.calmWay.above(d.way.least), d.swings.wait()) }
 
 // reach returns the round trip that a full window must span, with the jitter and the clumps of both ways.
-func (d *delay) reach() time.Duration { return d.base() + d.calmTrip.above(d.rtt.least) }
+func (d *delay) reach() time.Duration {
+	return max(d.base()+d.calmTrip.above(d.rtt.least), d.swings.trip())
+}
 
 // behind returns by how much what stands on the way back, such as somebody's upload before our acks, makes a round trip longer than reach. What is
 // below the target does not count: acks wait a little anyway, and of eight flows over a short queue those that had most got more.

@@ -7,12 +7,14 @@ const (
 	drainRounds = 3
 )
 
-// stepDrain waits until the queue is gone. When packets that left before the drain arrive at less than half of the estimate, the path has
-// become slower, and the rate is trimmed at once. A smaller difference may be due to others: then, as for packets that leave in the drain at
-// half the rate, the rate is trimmed at the end of a round, if the queue shrinks, or drops: many that have begun together fill it in spite of their
-// drains. Another queue is not ours, and costs no rate: when jitter began, each drain halved the rate, and transfers took twice as long.
+// stepDrain waits until the queue is gone. When packets that left before the drain arrive at less than half of the estimate, and the queue grows
+// on, the path has become slower, and the rate is trimmed at once. A smaller difference may be due to others: then, as for packets that leave in
+// the drain at half the rate, the rate is trimmed at the end of a round, if the queue shrinks, or drops: many that have begun together fill it in
+// spite of their drains. Another queue is not ours, and costs no rate: when jitter began, each drain halved the rate, and transfers took twice as
+// long.
 func (c *Controller) stepDrain(t instant, b batch, ended bool) {
-	if b.acked > 0 && b.newest.sent <= c.since && c.queue > c.delay.target() && c.recent < c.Estimate()/2 {
+	grows := c.queue > max(c.delay.target(), c.queueing.drained)
+	if b.acked > 0 && b.newest.sent <= c.since && grows && c.recent < c.Estimate()/2 {
 		c.trimIfSteady()
 	}
 	if c.start.doubtful = c.start.doubtful && !ended; c.start.doubtful {

@@ -35,6 +35,7 @@ func (c *Controller) Next(now time.Time, size, inFlight int) (at time.Time, ok b
 		next = max(c.silence.lastAck, c.silence.lastSent) + c.PTO()
 		c.pacer.waited = false
 		c.delivery.full = c.state != Dark // in the dark it is not the window that makes the sender pause
+		c.round.closed = c.round.closed || c.delivery.full
 	}
 	return c.local.time(next), true
 }

@@ -275,9 +275,10 @@ func (c *Controller) endRound(t instant) {
 	c.delay.roundOver(c.round.leastTrip.value)
 	c.delay.back = c.round.leastBack.value
 	c.carried.add(c.filling, float64(c.round.arrived(c.delivery.total))/max(t-c.round.began, c.delay.base()).Seconds())
-	if !c.limited {
+	if !c.limited && c.round.showsPath(&c.delay) {
 		c.filling++
 	}
+	c.delay.swings.roundOver(&c.round, &c.delay)
 	c.delay.calmWay.roundOver(t, c.round.fates, c.start.even)
 	c.delay.calmTrip.roundOver(t, c.round.fates, c.start.even)
 	c.round.next(t, c.delivery.total, c.queue)
@@ -458,13 +459,14 @@ func (c *Controller) tick(now time.Time) instant {
 // learn learns from the acked packets of a batch: round trips, queue and rate.
 func (c *Controller) learn(t instant, b *batch) {
 	c.delay.trip(t, b.rtt)
-	c.round.leastTrip.note(b.rtt)
+	c.round.noteTrip(b.rtt)
 	c.delay.calmTrip.note(b.rtt)
 	if b.way.known {
 		c.delay.calmWay.note(b.way.value + c.delay.way.least)
 		c.round.leastBack.note(b.rtt - c.delay.base() - max(b.way.value, 0))
 	}
 	if b.queue.known {
+		c.round.noteWait(b.queue.value)
 		c.queue = max(b.queue.value-c.delay.jitter(), 0)
 		c.round.note(c.queue)
 	}

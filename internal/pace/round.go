@@ -11,10 +11,27 @@ type round struct {
 	sent        [4]tally      // fates by the round in which the packets left, at its number modulo 4
 	lost        [4]losses     // losses by the round in which the packets counted as lost, at its number modulo 4
 	leastTrip   least         // of the round trips of its batches
+	mostTrip    time.Duration // the greatest of these
 	leastBack   least         // of what waited on the way back
+	leastWait   least         // of how far one-way delays exceed the least one, jitter included
+	mostWait    time.Duration // the greatest of these
+	closed      bool          // the window held packets back
 	leastQueue  time.Duration // the least queue of its batches: the queue that stands
 	mostQueue   time.Duration // the greatest one
 	leastBefore time.Duration // leastQueue of the last round
+	mostBefore  time.Duration // its mostQueue
+}
+
+// noteTrip takes the round trip of a batch.
+func (r *round) noteTrip(rtt time.Duration) {
+	r.leastTrip.note(rtt)
+	r.mostTrip = max(r.mostTrip, rtt)
+}
+
+// noteWait takes how long a batch of packets waited, jitter included.
+func (r *round) noteWait(wait time.Duration) {
+	r.leastWait.note(wait)
+	r.mostWait = max(r.mostWait, wait)
 }
 
 // note takes the queue that a batch of packets met.
@@ -25,7 +42,7 @@ func (r *round) note(queue time.Duration) {
 
 // next begins the next round; total is delivery.total.
 func (r *round) next(t instant, total int64, queue time.Duration) {
-	*r = round{number: r.number + 1, began: t, end: total, leastQueue: queue, mostQueue: queue, leastBefore: r.leastQueue, sent: r.sent, lost: r.lost}
+	*r = round{number: r.number + 1, began: t, end: total, leastQueue: queue, mostQueue: queue, leastBefore: r.leastQueue, mostBefore: r.mostQueue, sent: r.sent, lost: r.lost}
 	*r.sentIn(uint8(r.number)) = tally{}
 	*r.losses() = losses{}
 }
@@ -71,7 +88,22 @@ func (r *round) arrived(total int64) int { return int(total - r.end) }
 func (r *round) shrinks() bool { return r.leastQueue < r.leastBefore*3/4 }
 
 // drainsOurs reports whether the queue that a drain meets is our own, or that of many with us, who drain it with less than half of the path: it
-// shrinks, by an eighth at least in the first rounds of the drain, or more is lost than usual.
+// shrinks, by an eighth at least in the first rounds of the drain, or more is lost than usual. In the first rounds its greatest must shrink like its
+// least: where packets only jitter, one least of three is an eighth below the one before.
 func (r *round) drainsOurs(first bool, usual float64) bool {
-	return r.shrinks() || first && r.leastQueue < r.leastBefore*7/8 || r.fates.above(usual)
+	shrinksSlowly := r.leastQueue < r.leastBefore*7/8 && r.mostQueue < r.mostBefore*7/8
+	return r.shrinks() || first && shrinksSlowly || r.fates.above(usual)
 }
+
+// scatters reports whether the packets of this round and the last one met queues so different that it may have been jitter, which says nothing about
+// the rate. A queue that grows all the time does not scatter: its least is about the greatest of the round before.
+func (r *round) scatters() bool { return r.leastQueue < min(r.mostQueue, r.mostBefore)*2/3 }
+
+// swings reports whether the queue ran empty in the round, and yet some packet waited longer than any that we make may last.
+func (r *round) swings(d *delay) bool {
+	return r.leastWait.known && r.leastWait.value <= d.aim() && r.mostWait > d.target()
+}
+
+// showsPath reports whether the rates of the round may lower the estimate. Where the window held packets back although the queue ran empty, they
+// are those of the window.
+func (r *round) showsPath(d *delay) bool { return !r.closed || !r.swings(d) }

@@ -84,6 +84,9 @@ func (c *Controller) enter(s State, t instant) {
 		c.competition.sharing = sharing{}
 	}
 	c.dips.common = false
+	if s == Drain {
+		c.queueing.drained = c.round.mostQueue
+	}
 	c.yielding.leave(c.state, s, t, c.round.number)
 	c.state, c.since, c.before, c.rounds, c.looks.payingBack = s, t, c.delivery.total, 0, false
 }
