@@ -260,3 +260,28 @@ func TestArrived(t *testing.T) {
 		}
 	})
 }
+
+// TestNowIsTheGamesClock: hooks that are given no time have that of the Dispatch or Flush in which they run, not the system's.
+func TestNowIsTheGamesClock(t *testing.T) {
+	inNet(t, 0, Config{}, func(n *network) {
+		var heard []time.Time
+		note := func() { heard = append(heard, n.server.Now()) }
+		n.server.OnConnect(func(*Conn) { note() })
+		n.server.OnDisconnect(func(*Conn, error) { note() })
+		n.server.OnTick(func(time.Time) { note() })
+		require.Zero(t, n.server.Now())
+		_, err := n.connect(newTestWorld(t, Config{}))
+		require.NoError(t, err)
+
+		game := func(ms int64) time.Time { return time.UnixMilli(ms) }
+		time.Sleep(time.Second)
+		n.server.Dispatch(game(1000))
+		require.Equal(t, game(1000), n.server.Now(), "between the two")
+		n.server.Flush(game(1001))
+		n.ends[0].Close(0, "bye")
+		<-n.ends[0].Done()
+		time.Sleep(time.Second)
+		n.server.Tick(game(2000))
+		require.Equal(t, []time.Time{game(1000), game(1001), game(2000), game(2000)}, heard)
+	})
+}

@@ -180,6 +180,11 @@ func (w *World) SetEmulation(e emulation.Settings) error {
 	return nil
 }
 
+// Now returns the time that the running Dispatch, Flush or Tick was given, between two of them that of the last, and before the first the zero
+// time; in [World.Run] it is the system's. It is the game's clock for OnConnect, OnDisconnect, Login, posts and constructors, where handlers have
+// [Call].Now. UE: UWorld::GetTimeSeconds.
+func (w *World) Now() time.Time { return w.frame.now }
+
 // OnTick adds a hook that runs in every Flush, before states are compared and packets leave.
 func (w *World) OnTick(fn func(now time.Time)) { w.frame.onTick = append(w.frame.onTick, fn) }
 

@@ -65,10 +65,10 @@ func (s *server) bindFighters() {
 }
 
 // join has a new player come in.
-func (s *server) join(_ *rpc.World, conn *rpc.Conn) {
+func (s *server) join(w *rpc.World, conn *rpc.Conn) {
 	// SpawnActorDeferred: the open carries the pose as it is set here.
 	actor, f, err := rpc.Spawn(s.fighters, conn, func(f *fighter) {
-		f.pose = Pose{Stamp: StampOf(time.Now()), Health: Health, Ammo: Magazine, Name: f.actor.String()}
+		f.pose = Pose{Stamp: StampOf(w.Now()), Health: Health, Ammo: Magazine, Name: f.actor.String()}
 		f.pose.X, f.pose.Y = s.random.Float32()*Side, s.random.Float32()*Side
 	})
 	if err != nil {
