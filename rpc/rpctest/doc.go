@@ -13,9 +13,9 @@
 // A [Network] drives all worlds by ticks, 30 a second unless SetTickRate says otherwise, on the goroutine of the test: handlers run
 // there, and the test may look at the game's state between two calls of it. Worlds must not be driven otherwise.
 //
-// Only Client, Join, Advance and Until tick, so a test must not wait otherwise for what a tick does: for a channel, say, that the end of a
-// transfer closes. It waits with Until, or on a goroutine of its own while the test advances. A test that waits for a virtual hour without a
-// tick panics and says so.
+// Only Client, Join, Advance, Until and UntilDone tick, so a test must not wait otherwise for what a tick does: for a channel, say, that the end of a
+// transfer closes. It waits with Until or [Network.UntilDone], or on a goroutine of its own while the test advances. A test that waits for a
+// virtual hour without a tick panics and says so.
 //
 // What the test calls between two Advances leaves at once, so each reliable call takes an entry of the reliable buffer, and the 256th
 // of an actor overflows it. In a game's tick calls wait for the Flush, and small ones share an entry: for that make them in [Network.OnTick].
@@ -38,8 +38,8 @@
 // A server may restart: the test closes its world, by w.Close(t.Context(), rpc.HostClosedConnection, "restart"), and another takes its place by
 // [Network.Server].
 //
-// A client crashes by net.Dark(conn, time.Hour), and comes back by [Network.Client] as a new world with the same Token; the server keeps its old
-// connection until that has waited too long for an answer, or Config.MaxConnsPerIdentity ends it.
+// A client or a server crashes by [Network.Crash], without a good-bye. A client comes back by [Network.Client] as a new world with the same Token;
+// the server keeps its old connection until that has waited too long for an answer, or Config.MaxConnsPerIdentity ends it.
 //
 // The network has no TLS, no QUIC and no sealed packets; the option rpc.Config.Emulation shows in real time what a path does to them. It has no
 // keep-alives and no idle timeout of QUIC either: a path that is dark ends a connection only when something waits for an answer.

@@ -16,8 +16,12 @@ const (
 	maxArrived = 4096
 )
 
-// errClosed is the error of an end that was closed on this side.
-var errClosed = errors.New("rpctest: closed")
+var (
+	// errClosed is the error of an end that was closed on this side.
+	errClosed = errors.New("rpctest: closed")
+	// errCrashed is that of an end whose world has crashed.
+	errCrashed = errors.New("rpctest: crashed")
+)
 
 // end is one end of a path. It implements [rpc.Carrier].
 type end struct {
@@ -83,8 +87,11 @@ func (e *end) Path() rpc.Path {
 func (e *end) RemoteAddr() net.Addr { return e.addr }
 
 // CloseWithError closes the end at once. The peer learns of it after all packets under way have arrived, even if the path loses packets:
-// UE, too, flushes when it disconnects.
+// UE, too, flushes when it disconnects. That of a world that has crashed tells nothing.
 func (e *end) CloseWithError(code uint64, reason string) error {
+	if context.Cause(e.ended) == errCrashed {
+		return nil
+	}
 	e.hub.mu.Lock()
 	delay := e.out.delay + time.Millisecond
 	e.hub.mu.Unlock()
@@ -94,5 +101,8 @@ func (e *end) CloseWithError(code uint64, reason string) error {
 	})
 	return nil
 }
+
+// crash ends the end without a word to the peer. Packets under way still arrive there.
+func (e *end) crash() { e.end(errCrashed) }
 
 func (e *end) over() bool { return e.ended.Err() != nil }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -41,6 +42,8 @@ const (
 	// mostIdle is how long a network may not tick: a test that waits for what only a tick does waits for ever, and minutes of real time until
 	// go test ends it, for timers keep virtual time going.
 	mostIdle = time.Hour
+	// forever is longer than any test.
+	forever = math.MaxInt64 * time.Nanosecond
 )
 
 // Network is a server and its clients, joined by emulated paths. Only the goroutine of the test may call its methods.
@@ -65,8 +68,9 @@ type Network struct {
 
 // client is a client's connection and its path to the server.
 type client struct {
-	conn *rpc.Conn
-	path *path
+	world *rpc.World
+	conn  *rpc.Conn // nil until it has joined
+	path  *path
 }
 
 // Run calls fn in the virtual time of a synctest bubble, and then ends all connections. It draws a new seed each time, logs it when the
@@ -169,7 +173,7 @@ func (n *Network) Join(w *rpc.World) (*rpc.Conn, error) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	c := &client{path: p}
+	c := &client{world: w, path: p}
 	extend.Seed(w, n.seedOf(len(n.clients)))
 	n.clients = append(n.clients, c)
 	if !slices.Contains(n.worlds, w) {
@@ -228,6 +232,20 @@ func (n *Network) Until(limit time.Duration, done func() bool) bool {
 	return true
 }
 
+// UntilDone is Until for a channel that is closed when something is done: that of stream.Transfer.Done, of [rpc.Conn.Done], or one that a goroutine
+// of the test closes behind a call that blocks.
+func (n *Network) UntilDone(limit time.Duration, done <-chan struct{}) bool {
+	n.t.Helper()
+	return n.Until(limit, func() bool {
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
 // Elapsed returns the virtual time since the beginning.
 func (n *Network) Elapsed() time.Duration { return time.Since(n.began) }
 
@@ -273,6 +291,25 @@ func (n *Network) drive(w *rpc.World, fn func(w *rpc.World)) {
 
 // Pause stops driving a world for d from now, as if it loaded a level: its packets still come and go.
 func (n *Network) Pause(w *rpc.World, d time.Duration) { n.paused[w] = time.Now().Add(d) }
+
+// Crash ends a world as if its process were killed: nothing leaves it any more, no good-bye either, and it is not driven again, so none of its
+// functions runs, not even OnDisconnect. What waits for it in a goroutine of the game returns with an error. The other ends learn of it by silence,
+// as in [Network.Dark]. A new world may come in its place: by Client, with the same Token, or by Server.
+func (n *Network) Crash(w *rpc.World) {
+	n.t.Helper()
+	if w == nil || w != n.server && !slices.Contains(n.worlds, w) {
+		n.t.Fatal("rpctest: Crash of a world that is not in this network, or no longer")
+	}
+	for _, c := range n.clients {
+		if c.world == w {
+			c.path.near.crash()
+		} else if w == n.server {
+			c.path.far.crash()
+		}
+	}
+	n.Pause(w, forever)
+	_ = w.Close(context.Background(), rpc.ConnectionLost, "it has crashed")
+}
 
 // Emulate changes the emulation of all paths, also of those of clients that join later.
 func (n *Network) Emulate(profile emulation.Settings) {

@@ -206,6 +206,7 @@ var mistakes = map[string]struct {
 			net.Server(w)
 		}
 	}, "its World.Close was not called"},
+	"crash": {func(net *rpctest.Network) { net.Crash(nil) }, "Crash of a world that is not in this network"},
 	"waits": {func(*rpctest.Network) { <-make(chan bool) }, "TestMistakes: no tick for 1h0m0s of virtual time"},
 }
 
