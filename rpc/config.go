@@ -57,8 +57,9 @@ type Config struct {
 
 	// Authenticate turns the client's token into an identity or refuses it. It runs on a goroutine of its own, within
 	// HandshakeTimeout. nil accepts everybody, with an empty identity. The client reads the error. One that is or wraps a Temporary
-	// [*CloseError], as of code ServerFull, says that the token cannot be checked now: it is no failed login, and the client, which
-	// is told that code and its Reason, may come again.
+	// [*CloseError], as of code ServerFull, or ErrBacklogFull, says that the token cannot be checked now: it is no failed login, and the
+	// client, which is told that code, or ServerFull, and the reason, may come again. One that panics or ends its goroutine is no failed
+	// login either; it closes the connection with HandlerPanic.
 	Authenticate func(ctx context.Context, token []byte) (identity string, err error)
 	// Login runs on the world's goroutine after Authenticate has accepted a client, and before the server welcomes it. It may spawn
 	// actors that the client is to own: they open right after its Join, before anything that OnConnect sends. Or it refuses the

@@ -88,8 +88,8 @@ const (
 	ControlChannelMessagePayloadFail
 	// PreLoginFailure: Config.Authenticate refused the token, or Config.Login the client; the reason is the text of the error.
 	PreLoginFailure
-	// ServerFull: a limit on connections, handshakes, failed logins, memory or channel numbers is reached, or Config.Authenticate cannot check
-	// tokens now.
+	// ServerFull: a limit on connections, handshakes, failed logins, memory, posts or channel numbers is reached, or Config.Authenticate cannot
+	// check tokens now.
 	ServerFull
 	// HandshakeTimeout: the handshake took longer than Config.HandshakeTimeout, or the client's first message than Config.HelloTimeout.
 	HandshakeTimeout
@@ -107,7 +107,7 @@ const (
 	ValidationFailed
 	// SealedViolation: a sealed packet broke its protocol.
 	SealedViolation
-	// HandlerPanic: a function of the game panicked in a call of this connection; see Config.OnPanic.
+	// HandlerPanic: a function of the game panicked in a call or the login of this connection; see Config.OnPanic.
 	HandlerPanic
 	// LoginElsewhere: the identity has as many newer connections as Config.MaxConnsPerIdentity allows; with RefuseLoginElsewhere, as many
 	// older ones.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
@@ -37,11 +38,12 @@ type verdict struct {
 	loggedIn bool // Login has run
 }
 
-// errNoLogin is the verdict when Login did not return.
-var errNoLogin = errors.New("Config.Login did not return")
-
-// errNoAnswer is the verdict when Authenticate panicked, which is not the client's fault.
-var errNoAnswer = errors.New("Config.Authenticate did not return")
+// Verdicts about a function that has ended its goroutine by runtime.Goexit, or has panicked, for which [World.panicked] closes the connection before:
+// it is not the client's fault.
+var (
+	errNoLogin  = errors.New("Config.Login did not return")
+	errNoAnswer = errors.New("Config.Authenticate did not return")
+)
 
 // runHandshake runs the handshake of c until it has joined or ended.
 func (c *Conn) runHandshake() {
@@ -237,23 +239,31 @@ func (h *handshake) refuse(v verdict) {
 	}
 	c.refused.Store(true)
 	c.world.logs.Stranger(logs.Login, "login refused", args...)
-	if again := passing(v.err); again != nil {
+	again := passing(v.err)
+	switch {
+	case again != nil:
 		c.Close(again.Code, again.Reason)
-		return
+	case v.err == errNoAnswer || v.err == errNoLogin:
+		c.Close(HandlerPanic, v.err.Error())
+	default:
+		c.Close(PreLoginFailure, v.err.Error())
 	}
-	c.Close(PreLoginFailure, v.err.Error())
 }
 
-// passing returns the Temporary CloseError that an error of Authenticate or Login is or wraps, nil when there is none: the client may come again.
+// passing returns the Temporary CloseError that an error of Authenticate or Login is or wraps, or ServerFull for a full queue, of Login's post or of
+// a Do in Authenticate: the client may come again. It returns nil for all other errors.
 func passing(err error) *CloseError {
 	if again, ok := errors.AsType[*CloseError](err); ok && again != nil && again.Temporary() {
 		return again
+	}
+	if errors.Is(err, ErrBacklogFull) {
+		return &CloseError{Code: ServerFull, Reason: strings.TrimPrefix(err.Error(), prefix)}
 	}
 	return nil
 }
 
 // logIn posts decideLogin to the world's goroutine. First it ends the connections that this one replaces, because Config.Login may load what
-// their OnDisconnect saves.
+// their OnDisconnect saves. In a world that is closed there is no verdict: World.Close closes the connection with its own code.
 func (h *handshake) logIn(identity string) {
 	c := h.conn
 	c.world.lobby.identify(c, identity)
@@ -262,7 +272,7 @@ func (h *handshake) logIn(identity string) {
 		c.replace()
 	}
 	c.expectDispatch() // before the post, as in joinWorld
-	if err := c.world.post(h.decideLogin); err != nil {
+	if err := c.world.post(h.decideLogin); errors.Is(err, ErrBacklogFull) {
 		h.verdict <- verdict{identity: identity, err: err, loggedIn: true}
 	}
 }

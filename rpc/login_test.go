@@ -5,6 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"runtime"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,6 +46,88 @@ func TestLoginThatPanics(t *testing.T) {
 		require.Zero(t, n.server.lobby.door.Conns())
 		n.close()
 	})
+}
+
+// TestLoginBehindAFullQueue: that the world's queue is full is no fault of the player, who read that he was refused for good; and when Authenticate
+// was the one to ask the world, his address had failed to log in, besides.
+func TestLoginBehindAFullQueue(t *testing.T) {
+	var asked *network
+	for name, config := range map[string]Config{
+		"Login": {MaxPosts: 1, Login: func(*World, *Conn) error { return nil }},
+		"Authenticate": {MaxPosts: 1, Authenticate: func(ctx context.Context, token []byte) (string, error) {
+			return string(token), asked.server.Do(ctx, func() {})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inNet(t, 0, config, func(n *network) {
+				asked = n
+				n.server.Post(func() {})
+				for range 2 * config.maxLoginFailures() {
+					_, err := n.connectFrom(host("192.0.2.1"), newTestWorld(t, Config{}))
+					var closed *CloseError
+					require.ErrorAs(t, err, &closed)
+					require.Equal(t, ServerFull, closed.Code, closed)
+					require.Contains(t, closed.Reason, "Config.MaxPosts")
+				}
+				require.Zero(t, n.server.HandshakeStats().LoginsFailed)
+				n.server.Tick(time.Now())
+				n.logIn()
+			})
+		})
+	}
+}
+
+// TestLoginInAClosingWorld: the client is told what World.Close says, and not that its login failed.
+func TestLoginInAClosingWorld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		goOn := make(chan struct{})
+		n := &network{t: t, server: newTestWorld(t, Config{
+			Authenticate: func(context.Context, []byte) (string, error) { <-goOn; return "", nil },
+			Login:        func(*World, *Conn) error { return nil },
+		})}
+		failed := make(chan error, 1)
+		client := newTestWorld(t, Config{})
+		go func() { _, err := n.connect(client); failed <- err }()
+		time.Sleep(time.Second)
+		n.server.lobby.close(&CloseError{Code: 2000, Reason: "the match is over"}) // World.Close begins with it
+		close(goOn)
+		synctest.Wait()
+		require.NoError(t, n.server.Close(context.Background(), 2000, "the match is over"))
+		require.ErrorContains(t, <-failed, "Code(2000): the match is over")
+	})
+}
+
+// TestAuthenticateThatDoesNotReturn: a panic, or runtime.Goexit, is the server's fault: no login of the address has failed, and who comes when it is
+// repaired gets in at once.
+func TestAuthenticateThatDoesNotReturn(t *testing.T) {
+	for name, fail := range map[string]func(){"panics": func() { panic("boom") }, "did not return": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			var repaired atomic.Bool
+			inNet(t, 0, Config{
+				OnPanic: func(*Conn, string, any, []byte) {},
+				Authenticate: func(context.Context, []byte) (string, error) {
+					if !repaired.Load() {
+						fail()
+					}
+					return "ann", nil
+				},
+			}, func(n *network) {
+				for range 2 * n.server.config.maxLoginFailures() {
+					_, err := n.connectFrom(host("192.0.2.1"), newTestWorld(t, Config{}))
+					var closed *CloseError
+					require.ErrorAs(t, err, &closed)
+					require.Equal(t, HandlerPanic, closed.Code, closed)
+					require.Contains(t, closed.Reason, "Config.Authenticate "+strings.TrimSuffix(name, "s"))
+				}
+				require.Zero(t, n.server.HandshakeStats().LoginsFailed)
+				repaired.Store(true)
+				honest := newTestWorld(t, Config{})
+				_, err := n.connectFrom(host("192.0.2.1"), honest)
+				require.NoError(t, err)
+				depart(t, honest)
+			})
+		})
+	}
 }
 
 // logIn has one more client join a server whose Login runs in its ticks.
