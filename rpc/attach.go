@@ -217,7 +217,7 @@ func (w *World) evict(c *Conn) {
 	if c == nil {
 		return
 	}
-	full := &CloseError{Code: ServerFull, Reason: "it had not joined yet, and a full server or address gave its place away: see Config.MaxHandshakes, MaxHandshakesPerAddress"}
+	full := &CloseError{Code: ServerFull, Reason: gaveWay}
 	c.stop(full)
 	c.link.Abort(uint64(full.Code), full.Reason)
 }

@@ -118,7 +118,8 @@ type Config struct {
 	// leaves free: one address gets half, so that a party of 64 behind one address can join in the same instant; two get a third
 	// each. At the limit a new client takes the place of the one, of the same address, on which this side has waited longest: for
 	// its Hello and Login, or for its Join. When MaxHandshakes is reached, it is one of the address that has most. So a new client
-	// finds room unless all others are in QUIC's handshake or wait for Authenticate. Negative = no limit but MaxHandshakes.
+	// finds room unless all others are in QUIC's handshake or wait for Authenticate. [Dial] comes again for who finds none, or has lost
+	// its place. Negative = no limit but MaxHandshakes.
 	MaxHandshakesPerAddress int
 	// MaxConnsPerAddress is how many connections one address may have, half-open ones included. The default of 256, a quarter of
 	// MaxConns, lets whole campuses and mobile networks play behind one address; negative = no limit, for a test with many clients.

@@ -5,13 +5,16 @@ import (
 	"crypto/tls"
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/quic-go/quic-go"
 
+	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/quicconn"
 	"github.com/quivernet/quiver/internal/sealed"
@@ -237,7 +240,9 @@ func (l *Listener) keep(c *Conn, conn *quic.Conn) {
 // one certificate. Of a host's addresses it tries six at most, in turns of the families with IPv4 first: the next one beside those before when a
 // quarter of a second has passed (RFC 8305), or at once when one has failed. When one refuses, or has a wrong certificate, those that are silent have
 // 2 s more. If none connects, the error is the first that is more than silence.
-// When the server refuses, or the connection ends before, the error is a [*CloseError], whose Temporary says whether you may try again.
+// When the server has too many others in their handshake, Dial comes again by itself, after pauses of up to a second, until ctx ends or
+// Config.HandshakeTimeout is over: so a party may dial in the same moment. When the server still refuses then, or refuses for another reason, as
+// one whose Config.MaxConns is reached, or the connection ends before, the error is a [*CloseError], whose Temporary says whether you may try again.
 // When nobody answers, each address for half of Config.HandshakeTimeout, or until ctx ends, it is a net.Error whose Timeout is true, and you may; so
 // it is where this machine has no network meanwhile. Others, such as an address that is none, or cert.ErrPinned, come again. An error is returned
 // when the socket is free, which may take a second; after success [Conn.Wait] waits for that.
@@ -246,11 +251,13 @@ func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*
 	if err != nil {
 		return nil, errorf("rpc: Dial %q: %w", addr, err)
 	}
-	socket, err := net.ListenUDP("udp", nil)
-	if err != nil {
-		return nil, errorf("rpc: Dial %q: %w", addr, err)
-	}
-	c, err := dial(ctx, socket, remotes, host, config, world, func() { _ = socket.Close() })
+	c, err := inTurn(ctx, world.config.handshakeTimeout(), func() (*Conn, error) {
+		socket, err := net.ListenUDP("udp", nil)
+		if err != nil {
+			return nil, err
+		}
+		return dial(ctx, socket, remotes, host, config, world, func() { _ = socket.Close() })
+	})
 	if err != nil {
 		return nil, errorf("rpc: Dial %q: %w", addr, err)
 	}
@@ -261,11 +268,59 @@ func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*
 // Where the socket's receive buffer cannot be made larger, as that of a socket with no SetReadBuffer, quic-go says so once by package log, unless
 // the environment has QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING=true.
 func DialPacket(ctx context.Context, socket net.PacketConn, addr net.Addr, config *tls.Config, world *World) (*Conn, error) {
-	c, err := dial(ctx, socket, []net.Addr{addr}, "", config, world, func() {})
+	c, err := inTurn(ctx, world.config.handshakeTimeout(), func() (*Conn, error) {
+		return dial(ctx, socket, []net.Addr{addr}, "", config, world, func() {})
+	})
 	if err != nil {
 		return nil, errorf("rpc: Dial %v: %w", addr, err)
 	}
 	return c, nil
+}
+
+// A client that finds a crowd in front of it comes again after firstTurn, and then after pauses that double up to lastTurn, each shortened by up to a
+// half at random, so that the crowd spreads. A server lets some hundred in a second; to refuse one costs it a packet.
+const (
+	firstTurn = 100 * time.Millisecond
+	lastTurn  = time.Second
+)
+
+// inTurn dials until there is room among the handshakes of the server. It returns the refusal when ctx or the limit would end in the next pause.
+func inTurn(ctx context.Context, limit time.Duration, dial func() (*Conn, error)) (*Conn, error) {
+	until := time.Now().Add(limit)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(until) {
+		until = deadline
+	}
+	var refused error
+	for turn := firstTurn; ; turn = min(2*turn, lastTurn) {
+		c, err := dial()
+		if err != nil && refused != nil && ctx.Err() == context.DeadlineExceeded {
+			return nil, refused // this turn came too late to hear anything
+		}
+		pause := turn - rand.N(turn/2)
+		if err == nil || !crowded(err) || time.Now().Add(pause).After(until) {
+			return c, err
+		}
+		refused = err
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// gaveWay is what a client is told whose place among the handshakes another has got.
+const gaveWay = "it had not joined yet, and a full server or address gave its place away: see Config.MaxHandshakes, MaxHandshakesPerAddress"
+
+// crowded reports whether the server has refused a client because of others that are in their handshake, which last for moments. It knows that by
+// the server's text; one that says it otherwise costs the client its next turn.
+func crowded(err error) bool {
+	closed, ok := errors.AsType[*CloseError](err)
+	if !ok || !closed.Remote || closed.Code != ServerFull {
+		return false
+	}
+	_, refused := errors.AsType[*quicconn.RefusedError](closed.cause)
+	return refused || closed.Reason == gaveWay || strings.HasPrefix(closed.Reason, door.Crowd)
 }
 
 // dial connects over a transport of its own. free is called when the socket is no longer used.
@@ -284,7 +339,7 @@ func dial(ctx context.Context, socket net.PacketConn, addrs []net.Addr, host str
 		free()
 	})
 	if refused, ok := errors.AsType[*quicconn.RefusedError](err); ok {
-		return nil, &CloseError{Code: ServerFull, Reason: "the server takes no handshake now, or none from this address", Remote: true, cause: refused.Unwrap()}
+		return nil, &CloseError{Code: ServerFull, Reason: "the server takes no handshake now, or none from this address", Remote: true, cause: refused}
 	} else if err != nil {
 		return nil, err
 	}

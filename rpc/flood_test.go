@@ -303,7 +303,7 @@ func TestRefusedAtTheDoor(t *testing.T) {
 		addr := listener.Addr().String()
 		_, err = Dial(t.Context(), addr, clientTLS, newTestWorld(t, Config{}).World)
 		require.NoError(t, err)
-		_, err = Dial(t.Context(), addr, clientTLS, newTestWorld(t, Config{}).World)
+		_, err = Dial(t.Context(), addr, clientTLS, newTestWorld(t, Config{HandshakeTimeout: 2 * time.Second}).World)
 		var closed *CloseError
 		require.ErrorAs(t, err, &closed)
 		require.Equal(t, ServerFull, closed.Code)

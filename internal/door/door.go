@@ -23,6 +23,9 @@ type Limits struct {
 	RetryAbove  int // rpc.Config.RetryAbove
 }
 
+// Crowd begins the reason when others are in their handshake, and moments later there may be room.
+const Crowd = "as many handshakes at once"
+
 // Full says which limit is reached.
 type Full struct{ Reason string }
 
@@ -137,7 +140,7 @@ func (d *Door[C]) Begin(from netip.Prefix, proven bool, now time.Time) (v *Visit
 		out, full = d.fit(from)
 	}
 	if full == nil && out == nil && len(d.visits) >= d.Handshakes {
-		reason := fmt.Sprintf("as many handshakes at once as Config.MaxHandshakes allows, %d", len(d.visits))
+		reason := fmt.Sprintf(Crowd+" as Config.MaxHandshakes allows, %d", len(d.visits))
 		out, full = d.MakeRoom(AmongHandshakes, proven, reason)
 	}
 	if full != nil {
@@ -181,7 +184,7 @@ func (d *Door[C]) fit(from netip.Prefix) (out *C, full *Full) {
 		return d.evict(AmongConnections, from, fmt.Sprintf("as many connections from %v as Config.MaxConnsPerAddress allows, %d", from, has.handshakes+has.inside))
 	}
 	if limit := d.share(); d.OfAddress >= 0 && has.handshakes >= limit {
-		return d.evict(AmongHandshakes, from, fmt.Sprintf("as many handshakes at once from %v as Config.MaxHandshakesPerAddress and MaxHandshakes allow, %d", from, limit))
+		return d.evict(AmongHandshakes, from, fmt.Sprintf(Crowd+" from %v as Config.MaxHandshakesPerAddress and MaxHandshakes allow, %d", from, limit))
 	}
 	return nil, nil
 }
