@@ -370,7 +370,8 @@ func (a *Actor) String() string {
 	return fmt.Sprintf("%s %d", a.class.name, uint64(a.ref))
 }
 
-// Channel returns the actor's channel on c; the zero Channel when the actor is not open there.
+// Channel returns the actor's channel on c; the zero Channel when the actor is not open there, as one that is AlwaysRelevant is not yet in
+// [Config].OnConnect.
 func (a *Actor) Channel(c *Conn) Channel {
 	if o := a.openingOn(c); o != nil {
 		return Channel{c, o.channel}

@@ -23,6 +23,8 @@ type Config struct {
 	// OnConnect runs on the world's goroutine for every connection that has joined; on a client after Dial. On a server actors that are
 	// [AlwaysRelevant] open for it only after that: what OnConnect gives it by SetOwner begins there as its own, without fields that are for others.
 	// A Client RPC or a Multicast in OnConnect opens its actor before; what a call or a state names otherwise may open after it, see [WaitForActors].
+	// So within OnConnect [Conn.Actor] is nil and [Actor.Channel] zero for those that have not opened yet: [Actor.OpenTo] opens one at once,
+	// [OnOpenAcked] tells when the client has it.
 	OnConnect func(*World, *Conn)
 	// OnDisconnect runs on the world's goroutine once for every connection that had joined. When it has ended, OnDisconnect runs before
 	// OnConnect of the next connection of the same identity, and on a client before that of any. One that is closing, for up to a second after

@@ -37,7 +37,7 @@ func (w *World) Actor(ref Ref) *Actor {
 }
 
 // Actor returns the actor that ref names when it is open for c, or when c has a copy of it without a channel, as of a dormant or a placed one;
-// else nil. [Actor.Channel] tells which. It belongs to the world's goroutine.
+// else nil. [Actor.Channel] tells which. In [Config].OnConnect what is AlwaysRelevant is not open yet. It belongs to the world's goroutine.
 func (c *Conn) Actor(ref Ref) *Actor {
 	if !c.server {
 		return c.copies.byRef[ref]

@@ -151,6 +151,32 @@ func TestWhatPostLoginGivesIsTheOwnersFromTheBeginning(t *testing.T) {
 	})
 }
 
+// 12.4a: what is for everybody is not open in PostLogin yet, unless PostLogin opens it.
+func TestWhatIsForEverybodyOpensBehindPostLogin(t *testing.T) {
+	everywhere(t, func(t *testing.T, net *rpctest.Network) {
+		var state, opened *trooper
+		s := newBarracks(t, rpc.Config{OnConnect: func(_ *rpc.World, conn *rpc.Conn) {
+			for _, o := range []*trooper{state, opened} {
+				require.Nil(t, conn.Actor(o.actor.Ref()))
+				require.Zero(t, o.actor.Channel(conn))
+			}
+			require.NoError(t, opened.actor.OpenTo(conn))
+			require.Equal(t, opened.actor, conn.Actor(opened.actor.Ref()))
+			require.True(t, opened.actor.Channel(conn).Open())
+			require.Nil(t, conn.Actor(state.actor.Ref()))
+		}})
+		net.Server(s.World)
+		for _, o := range []**trooper{&state, &opened} {
+			var err error
+			_, *o, err = rpc.Spawn(s.binding, nil, nil, rpc.AlwaysRelevant())
+			require.NoError(t, err)
+		}
+		conn := net.Client(newBarracks(t, rpc.Config{}).World)
+		require.True(t, net.Until(settle, func() bool { return conn.Actor(state.actor.Ref()) != nil && conn.Actor(opened.actor.Ref()) != nil }))
+		require.Equal(t, state.actor, s.Conns()[0].Actor(state.actor.Ref()), "it opened in the same Dispatch")
+	})
+}
+
 // 12.4a: who joins is among those whom PostLogin tells, and what it closes for him stays closed.
 func TestPostLoginTellsAllAndMayClose(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
