@@ -217,9 +217,11 @@ func (w *World) evict(c *Conn) {
 	if c == nil {
 		return
 	}
-	full := &CloseError{Code: ServerFull, Reason: gaveWay}
-	c.stop(full)
-	c.link.Abort(uint64(full.Code), full.Reason)
+	busy := &CloseError{
+		Code: ServerBusy, Reason: "it had not joined yet, and a full server or address gave its place away: see Config.MaxHandshakes, MaxHandshakesPerAddress",
+	}
+	c.stop(busy)
+	c.link.Abort(uint64(busy.Code), busy.Reason)
 }
 
 // start starts the link and the handshake. It returns why the world was closed, nil when it was not.

@@ -8,13 +8,11 @@ import (
 	"math/rand/v2"
 	"net"
 	"runtime"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/quic-go/quic-go"
 
-	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/quicconn"
 	"github.com/quivernet/quiver/internal/sealed"
@@ -297,7 +295,7 @@ func inTurn(ctx context.Context, limit time.Duration, dial func() (*Conn, error)
 			return nil, refused // this turn came too late to hear anything
 		}
 		pause := turn - rand.N(turn/2)
-		if err == nil || !crowded(err) || time.Now().Add(pause).After(until) {
+		if err == nil || !busy(err) || time.Now().Add(pause).After(until) {
 			return c, err
 		}
 		refused = err
@@ -309,18 +307,10 @@ func inTurn(ctx context.Context, limit time.Duration, dial func() (*Conn, error)
 	}
 }
 
-// gaveWay is what a client is told whose place among the handshakes another has got.
-const gaveWay = "it had not joined yet, and a full server or address gave its place away: see Config.MaxHandshakes, MaxHandshakesPerAddress"
-
-// crowded reports whether the server has refused a client because of others that are in their handshake, which last for moments. It knows that by
-// the server's text; one that says it otherwise costs the client its next turn.
-func crowded(err error) bool {
+// busy reports whether a server has refused a client because of others that are in their handshake, which last for moments.
+func busy(err error) bool {
 	closed, ok := errors.AsType[*CloseError](err)
-	if !ok || !closed.Remote || closed.Code != ServerFull {
-		return false
-	}
-	_, refused := errors.AsType[*quicconn.RefusedError](closed.cause)
-	return refused || closed.Reason == gaveWay || strings.HasPrefix(closed.Reason, door.Crowd)
+	return ok && closed.Remote && closed.Code == ServerBusy
 }
 
 // dial connects over a transport of its own. free is called when the socket is no longer used.
@@ -339,7 +329,7 @@ func dial(ctx context.Context, socket net.PacketConn, addrs []net.Addr, host str
 		free()
 	})
 	if refused, ok := errors.AsType[*quicconn.RefusedError](err); ok {
-		return nil, &CloseError{Code: ServerFull, Reason: "the server takes no handshake now, or none from this address", Remote: true, cause: refused}
+		return nil, &CloseError{Code: ServerBusy, Reason: "the server takes no handshake now, or none from this address", Remote: true, cause: refused.Unwrap()}
 	} else if err != nil {
 		return nil, err
 	}

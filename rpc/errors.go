@@ -88,7 +88,7 @@ const (
 	ControlChannelMessagePayloadFail
 	// PreLoginFailure: Config.Authenticate refused the token, or Config.Login the client; the reason is the text of the error.
 	PreLoginFailure
-	// ServerFull: a limit on connections, handshakes, failed logins, memory, posts or channel numbers is reached, or Config.Authenticate cannot
+	// ServerFull: a limit on connections, failed logins, memory, posts or channel numbers is reached, or Config.Authenticate cannot
 	// check tokens now.
 	ServerFull
 	// HandshakeTimeout: the handshake took longer than Config.HandshakeTimeout, or the client's first message than Config.HelloTimeout.
@@ -114,6 +114,9 @@ const (
 	LoginElsewhere
 	// RPCDoS: the calls of the client, or of all clients with its identity, cost more than Config.DoS allows.
 	RPCDoS
+	// ServerBusy: Config.MaxHandshakes or MaxHandshakesPerAddress others are in their handshake. Moments later there may be room: Dial comes again
+	// by itself.
+	ServerBusy
 )
 
 var codeNames = map[Code]string{
@@ -124,6 +127,7 @@ var codeNames = map[Code]string{
 	BunchWrongChannel: "BunchWrongChannel", UnknownMethod: "UnknownMethod",
 	WrongDirection: "WrongDirection", PayloadFail: "PayloadFail", ValidationFailed: "ValidationFailed",
 	SealedViolation: "SealedViolation", HandlerPanic: "HandlerPanic", LoginElsewhere: "LoginElsewhere", RPCDoS: "RPCDoS",
+	ServerBusy: "ServerBusy",
 }
 
 func (c Code) String() string {
@@ -155,11 +159,11 @@ func (e *CloseError) Error() string {
 func (e *CloseError) Unwrap() error { return e.cause }
 
 // Temporary reports whether a new connection may succeed a little later: the peer was lost (ConnectionTimeout, ConnectionLost), has no
-// room or time now (ServerFull, HandshakeTimeout), or said HostClosedConnection, as a server does that shuts down. It is false when this side
-// closed with HostClosedConnection, and for codes of the game.
+// room or time now (ServerFull, ServerBusy, HandshakeTimeout), or said HostClosedConnection, as a server does that shuts down. It is false when
+// this side closed with HostClosedConnection, and for codes of the game.
 func (e *CloseError) Temporary() bool {
 	switch e.Code {
-	case ConnectionTimeout, ConnectionLost, ServerFull, HandshakeTimeout:
+	case ConnectionTimeout, ConnectionLost, ServerFull, ServerBusy, HandshakeTimeout:
 		return true
 	case HostClosedConnection:
 		return e.Remote

@@ -292,10 +292,11 @@ func TestRefusedAtTheDoor(t *testing.T) {
 	serverTLS, clientTLS := credentials(t)
 	for _, row := range []struct {
 		config Config
+		code   Code
 		want   string
 	}{
-		{Config{MaxConnsPerAddress: 1}, "as many connections from 127.0.0.1/32 as Config.MaxConnsPerAddress allows, 1"},
-		{Config{MaxConnsPerAddress: 1, RetryAbove: -1}, "the server takes no handshake now, or none from this address"},
+		{Config{MaxConnsPerAddress: 1}, ServerFull, "as many connections from 127.0.0.1/32 as Config.MaxConnsPerAddress allows, 1"},
+		{Config{MaxConnsPerAddress: 1, RetryAbove: -1}, ServerBusy, "the server takes no handshake now, or none from this address"},
 	} {
 		server := newTestWorld(t, row.config)
 		listener, err := Listen("127.0.0.1:0", serverTLS, server.World)
@@ -306,7 +307,7 @@ func TestRefusedAtTheDoor(t *testing.T) {
 		_, err = Dial(t.Context(), addr, clientTLS, newTestWorld(t, Config{HandshakeTimeout: 2 * time.Second}).World)
 		var closed *CloseError
 		require.ErrorAs(t, err, &closed)
-		require.Equal(t, ServerFull, closed.Code)
+		require.Equal(t, row.code, closed.Code)
 		require.ErrorContains(t, err, row.want)
 		require.Positive(t, server.HandshakeStats().Refused)
 		require.NoError(t, listener.Close())

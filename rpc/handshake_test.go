@@ -359,7 +359,7 @@ func TestTheOldestSilentOneMakesRoom(t *testing.T) {
 		first := newRawPeer(t, n.server.World)
 		second := newRawPeer(t, n.server.World)
 		n.join(Config{})
-		require.Equal(t, ServerFull, Code(first.closed().Code))
+		require.Equal(t, ServerBusy, Code(first.closed().Code))
 		require.Contains(t, first.closed().Reason, "Config.MaxHandshakes")
 		require.NoError(t, n.conns[0].Err(), "those inside stay")
 		require.Equal(t, HandshakeTimeout, Code(second.closed().Code), "it was not in the way")

@@ -90,7 +90,7 @@ func TestCloseErrors(t *testing.T) {
 
 // TestTemporaryCloseErrors: who comes again reconnects after these, and not after a refusal.
 func TestTemporaryCloseErrors(t *testing.T) {
-	for _, code := range []Code{ConnectionTimeout, ConnectionLost, ServerFull, HandshakeTimeout} {
+	for _, code := range []Code{ConnectionTimeout, ConnectionLost, ServerFull, ServerBusy, HandshakeTimeout} {
 		require.True(t, (&CloseError{Code: code}).Temporary(), code)
 	}
 	require.True(t, (&CloseError{Code: HostClosedConnection, Remote: true}).Temporary(), "the server shuts down")

@@ -198,6 +198,9 @@ func serverFull(none *door.Full) *CloseError {
 	if none == nil {
 		return nil
 	}
+	if none.Busy {
+		return &CloseError{Code: ServerBusy, Reason: none.Reason}
+	}
 	return &CloseError{Code: ServerFull, Reason: none.Reason}
 }
 

@@ -23,11 +23,14 @@ type Limits struct {
 	RetryAbove  int // rpc.Config.RetryAbove
 }
 
-// Crowd begins the reason when others are in their handshake, and moments later there may be room.
-const Crowd = "as many handshakes at once"
-
 // Full says which limit is reached.
-type Full struct{ Reason string }
+type Full struct {
+	Reason string
+	Busy   bool // others are in their handshake: moments later there may be room
+}
+
+// noPlace returns why r has no place for one more.
+func noPlace(r Room, reason string) *Full { return &Full{Reason: reason, Busy: r == AmongHandshakes} }
 
 func (f *Full) Error() string { return "door: " + f.Reason }
 
@@ -140,7 +143,7 @@ func (d *Door[C]) Begin(from netip.Prefix, proven bool, now time.Time) (v *Visit
 		out, full = d.fit(from)
 	}
 	if full == nil && out == nil && len(d.visits) >= d.Handshakes {
-		reason := fmt.Sprintf(Crowd+" as Config.MaxHandshakes allows, %d", len(d.visits))
+		reason := fmt.Sprintf("as many handshakes at once as Config.MaxHandshakes allows, %d", len(d.visits))
 		out, full = d.MakeRoom(AmongHandshakes, proven, reason)
 	}
 	if full != nil {
@@ -154,7 +157,7 @@ func (d *Door[C]) Begin(from netip.Prefix, proven bool, now time.Time) (v *Visit
 // MakeRoom evicts a visit of the address that has most handshakes, for a client that has proven its own address.
 func (d *Door[C]) MakeRoom(r Room, proven bool, reason string) (out *C, full *Full) {
 	if !proven {
-		return nil, &Full{Reason: reason}
+		return nil, noPlace(r, reason)
 	}
 	return d.evict(r, d.busiest(r), reason)
 }
@@ -184,7 +187,7 @@ func (d *Door[C]) fit(from netip.Prefix) (out *C, full *Full) {
 		return d.evict(AmongConnections, from, fmt.Sprintf("as many connections from %v as Config.MaxConnsPerAddress allows, %d", from, has.handshakes+has.inside))
 	}
 	if limit := d.share(); d.OfAddress >= 0 && has.handshakes >= limit {
-		return d.evict(AmongHandshakes, from, fmt.Sprintf(Crowd+" from %v as Config.MaxHandshakesPerAddress and MaxHandshakes allow, %d", from, limit))
+		return d.evict(AmongHandshakes, from, fmt.Sprintf("as many handshakes at once from %v as Config.MaxHandshakesPerAddress and MaxHandshakes allow, %d", from, limit))
 	}
 	return nil, nil
 }
@@ -209,7 +212,7 @@ func (d *Door[C]) evict(r Room, from netip.Prefix, reason string) (out *C, full 
 			return out, nil
 		}
 	}
-	return nil, &Full{Reason: reason}
+	return nil, noPlace(r, reason)
 }
 
 // busiest returns the address with most handshakes of those that have one to evict; of equals the one whose client was waited for longest.

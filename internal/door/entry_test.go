@@ -19,7 +19,7 @@ func TestEntryCountsEveryone(t *testing.T) {
 	limits := Limits{Handshakes: 4, OfAddress: -1, Connections: -1, RetryAbove: 1}
 	e := NewEntry(New[int](limits), NewFailures(1), NewClaims[int](0, false), 2)
 	room := func() *Full { return nil }
-	none := func() *Full { return &Full{"no memory"} }
+	none := func() *Full { return &Full{Reason: "no memory"} }
 
 	must, open := e.MustProve(false, now)
 	require.False(t, must)
@@ -173,7 +173,7 @@ func (f *flood) admit(g *guest) {
 	}
 	v, out, full := f.Admit(g.visit, g.from, f.now, func() *Full {
 		if f.random.IntN(10) == 0 {
-			return &Full{"no memory"}
+			return &Full{Reason: "no memory"}
 		}
 		return nil
 	})
