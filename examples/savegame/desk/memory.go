@@ -48,23 +48,17 @@ func (m *memory) share(user string) *share {
 	return m.of[user]
 }
 
-// chunks returns the semaphore of a user's buffers.
-func (m *memory) chunks(user string) *semaphore.Weighted {
+// semaphores returns those of a user's buffers and processors.
+func (m *memory) semaphores(user string) (buffers, verifying *semaphore.Weighted) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.share(user).buffers
+	own := m.share(user)
+	return own.buffers, own.verifying
 }
 
 // userProcessors returns on how many processors the chunks of one user's puts are verified at once: half of them, or as many as one put takes.
 // A chunk of 512 KiB comes as a hundred bytes where it is all zeros, so that a megabyte a second of those would keep four processors busy.
 func userProcessors() int64 { return int64(max(verifiers, runtime.GOMAXPROCS(0)/2)) }
-
-// verifying returns the semaphore of a user's processors.
-func (m *memory) verifying(user string) *semaphore.Weighted {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.share(user).verifying
-}
 
 // take fails with ErrBusy when there are not so many bytes for a manifest of a user's.
 func (m *memory) take(user string, bytes int64) error {

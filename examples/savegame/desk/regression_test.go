@@ -93,7 +93,8 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 // as a hundred bytes, keep one busy.
 func TestOneUserTakesNotAllProcessors(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
-	alice, hers := h.dial(), h.server.memory.verifying("alice")
+	alice := h.dial()
+	_, hers := h.server.memory.semaphores("alice")
 	require.NoError(t, hers.Acquire(t.Context(), userProcessors()))
 	putting := make(chan error, 1)
 	go func() {

@@ -91,18 +91,13 @@ func (u *User) examine(ctx context.Context, ids []cdc.Chunk) error {
 func (u *User) unexamined(ids []cdc.Chunk, since time.Time) (all []*object) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	bad := false
+	if !slices.ContainsFunc(ids, func(id cdc.Chunk) bool { return u.objects[id] != nil && u.objects[id].bad }) {
+		return nil
+	}
 	for _, id := range ids {
-		o := u.objects[id]
-		if o == nil {
-			continue
-		}
-		if bad = bad || o.bad; o.there && o.read < since.UnixNano() {
+		if o := u.objects[id]; o != nil && o.there && o.read < since.UnixNano() {
 			all = append(all, o)
 		}
-	}
-	if !bad {
-		return nil
 	}
 	return all
 }
@@ -220,10 +215,7 @@ func (u *User) History(ctx context.Context, name string, after, most int) (page 
 		return nil, fmt.Errorf("%w: %q", ErrNoSave, name)
 	}
 	versions := u.names[name]
-	at, found := numbered(versions, after)
-	if found {
-		at++
-	}
+	at, _ := numbered(versions, after+1)
 	return slices.Clone(versions[at:min(at+most, len(versions))]), nil
 }
 
