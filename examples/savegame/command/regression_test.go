@@ -418,3 +418,20 @@ func TestWhatIsSaidCanBePasted(t *testing.T) {
 	require.Equal(t, "removed my world (1); savegame restore \"my world (1)\" brings it back\n", m.ok("rm", name))
 	m.ok("restore", name)
 }
+
+// A serve with a user of a bad name left an empty store behind, and printed a line for one who was not the first.
+func TestServeLooksAtAllUsersFirst(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for _, names := range [][]string{{"bad/name"}, {"ann", "bad/name"}} {
+		args := []string{"serve", "--addr", "127.0.0.1:0", "--dir", filepath.Join(t.TempDir(), "new")}
+		var stdout, stderr bytes.Buffer
+		for _, name := range names {
+			args = append(args, "--user", name)
+		}
+		require.Equal(t, exitUsage, Run(ended, args, nil, &stdout, &stderr), &stderr)
+		require.Contains(t, stderr.String(), "bad/name")
+		require.Empty(t, stdout.String())
+		require.NoDirExists(t, args[4])
+	}
+}

@@ -63,6 +63,11 @@ func serve(ctx context.Context, j *job) (err error) {
 	s := &server{job: j, config: desk.ServerConfig{Logger: j.logger()}}
 	config := versions.Config{Keep: j.Int("keep"), KeepFor: j.Duration("keep-for"), Quota: j.size("quota"), TotalQuota: j.size("total-quota"),
 		MaxSize: j.size("max-size")}
+	for _, name := range j.StringSlice("user") {
+		if err := users.CheckName(name); err != nil {
+			return err
+		}
+	}
 	socket, err := net.ListenPacket("udp", j.String("addr")) // first: a server that cannot begin leaves nothing behind
 	if _, malformed := errors.AsType[*net.AddrError](err); malformed {
 		return usage("%w; choose another --addr", err)
