@@ -419,5 +419,5 @@ func tolerate(err error) error {
 // flushFolder does so with a folder that one may perhaps write to and not read: its names will be kept some seconds later.
 func flushFolder(dir string) error { return tolerate(files.SyncFolder(dir)) }
 
-// ErrNames means that this system cannot hold some names of a manifest, or takes two for one.
+// ErrNames means that this system cannot hold some names of a manifest, or takes two for one, or that two paths of a scan have one.
 var ErrNames = errors.New("this system cannot hold some names")

@@ -47,7 +47,7 @@ var ErrChanged = errors.New("the file changed meanwhile; try again when nobody w
 // Notes tell of pipes, sockets, devices and names that no manifest holds, which are left out, and of links that lead out of the folder. The work
 // folders of restores that have not ended are left out as well, without a note. What cannot be read fails the scan, which names it: the manifest
 // has all, or there is none, unless [ScanOptions.SkipUnreadable] says otherwise. It fails with [manifest.ErrManifest] when there is more than one
-// can hold. The caller closes the source.
+// can hold, and with [ErrNames] when two paths have one name. The caller closes the source.
 func Scan(ctx context.Context, paths []string, o ScanOptions) (*Source, error) {
 	source := &Source{Manifest: new(manifest.Manifest), chunks: make(map[cdc.Digest]piece)}
 	s := &scan{o, source, ctx}
@@ -286,12 +286,18 @@ func (s *Source) open(paths []string) error {
 	slices.SortFunc(s.roots, func(a, b located) int { return cmp.Compare(a.entry, b.entry) })
 	for i, at := range s.roots[1:] {
 		if at.entry == s.roots[i].entry {
-			return fmt.Errorf("%s and %s have one name", s.roots[i], at)
+			return oneName{s.roots[i], at}
 		}
 	}
 	s.add(top, located{})
 	return nil
 }
+
+// oneName is an [ErrNames] of two paths, whatever the system.
+type oneName struct{ a, b located }
+
+func (e oneName) Error() string        { return fmt.Sprintf("%s and %s have one name", e.a, e.b) }
+func (e oneName) Is(target error) bool { return target == ErrNames }
 
 func openRoot(p string) (at located, modified int64, err error) {
 	p, err = absolute(p)

@@ -134,6 +134,8 @@ func TestScanOfOneAndOfSeveral(t *testing.T) {
 		_, err := Scan(t.Context(), paths, ScanOptions{})
 		require.ErrorContains(t, err, want)
 	}
+	_, err = Scan(t.Context(), []string{at("a.sav"), at("a.sav")}, ScanOptions{})
+	require.ErrorIs(t, err, ErrNames)
 	_, err = Scan(t.Context(), []string{dir}, ScanOptions{Exclude: []string{"[]a"}})
 	require.ErrorContains(t, err, `exclude "[]a"`)
 }

@@ -435,3 +435,12 @@ func TestServeLooksAtAllUsersFirst(t *testing.T) {
 		require.NoDirExists(t, args[4])
 	}
 }
+
+// Two paths of one name, or one path twice, are no failure of the put, but a wrong command line.
+func TestPathsOfOneName(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	a, b := m.write("world/a", "1"), m.write("other/a", "2")
+	m.fails(exitUsage, []string{"put", a, a, "--to", "x"}, "have one name")
+	m.fails(exitUsage, []string{"put", a, b, "--to", "x"}, a, b, "have one name")
+}

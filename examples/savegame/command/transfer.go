@@ -61,8 +61,11 @@ type putting struct {
 // put hands a save in.
 func put(ctx context.Context, s *session) (err error) {
 	defer func() {
-		if errors.Is(err, tree.ErrChanged) {
+		switch {
+		case errors.Is(err, tree.ErrChanged):
 			err = fmt.Errorf("%w; what is always written to, as a log, --exclude leaves out", err)
+		case errors.Is(err, tree.ErrNames):
+			err = usage("%w", err)
 		}
 	}()
 	p := &putting{session: s, paths: s.Args().Slice()}
