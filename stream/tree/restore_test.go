@@ -373,6 +373,12 @@ func TestTheTargetMayBeALink(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, fs.ModeSymlink, info.Mode().Type())
 	requireSame(t, from, filepath.Join(dir, "there/save"))
+	write(t, dir, map[string]string{"loose": "-> nowhere"})
+	restored(t, from, filepath.Join(dir, "loose"), RestoreOptions{})
+	info, err = os.Lstat(filepath.Join(dir, "loose"))
+	require.NoError(t, err)
+	require.True(t, info.Mode().IsRegular(), "one that leads nowhere is replaced itself")
+	require.NoFileExists(t, filepath.Join(dir, "nowhere"))
 	for _, target := range []string{"none/save", "save/below"} {
 		if target != "/" {
 			target = filepath.Join(dir, target)

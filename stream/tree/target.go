@@ -24,13 +24,16 @@ func absolute(p string) (string, error) {
 	return filepath.Abs(p)
 }
 
-// follow is [filepath.EvalSymlinks], whose errors do not always name the path.
+// follow is [filepath.EvalSymlinks], whose errors do not always name the path, and never say that there is a link.
 func follow(p string) (string, error) {
 	there, err := filepath.EvalSymlinks(p)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", p, reason(err))
+	if err == nil {
+		return there, nil
 	}
-	return there, nil
+	if _, is := os.Lstat(p); is == nil && errors.Is(err, fs.ErrNotExist) {
+		p += ": a link that leads nowhere"
+	}
+	return "", fmt.Errorf("%s: %w", p, reason(err))
 }
 
 // resolve follows links to what is there, or to the folder where it will be.

@@ -444,3 +444,22 @@ func TestPathsOfOneName(t *testing.T) {
 	m.fails(exitUsage, []string{"put", a, a, "--to", "x"}, "have one name")
 	m.fails(exitUsage, []string{"put", a, b, "--to", "x"}, a, b, "have one name")
 }
+
+// A get onto a link that leads nowhere said that there is no such file, also with --force.
+func TestGetOntoALinkThatLeadsNowhere(t *testing.T) {
+	t.Parallel()
+	one, two := shared(t)
+	link := two.path("link")
+	require.NoError(t, os.Symlink(filepath.Join(t.TempDir(), "unplugged"), link))
+	one.write("world", "1")
+	two.fails(exitConflict, []string{"get", "world", link}, link, "a link that leads nowhere", "--force")
+	info, err := os.Lstat(link)
+	require.NoError(t, err)
+	require.Equal(t, os.ModeSymlink, info.Mode().Type())
+	two.fails(exitFailed, []string{"put", link}, link, "a link that leads nowhere")
+	two.ok("get", "world", link, "--force")
+	two.holds("link", "1")
+	info, err = os.Lstat(link)
+	require.NoError(t, err)
+	require.True(t, info.Mode().IsRegular(), "it is the link that was replaced")
+}

@@ -360,12 +360,16 @@ func (g *getting) target(m *manifest.Manifest) string {
 	return g.path
 }
 
-// look scans what is at the target, nil when nothing is, and refuses to lose it when no version that this machine saw has it.
+// look scans what is at the target, nil when nothing is, and refuses to lose it when no version that this machine saw has it. A link that leads
+// nowhere is such a thing: what it led to may be on a disk that is not there now.
 func (g *getting) look(ctx context.Context, path string, m *manifest.Manifest) (*tree.Source, error) {
-	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+	local, err := g.scan(ctx, []string{path})
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, gone := os.Lstat(path); gone == nil && !g.Bool("force") {
+			return nil, fail(exitConflict, "%w; get into another PATH, or have the save take its place with --force", err)
+		}
 		return nil, nil
 	}
-	local, err := g.scan(ctx, []string{path})
 	if err != nil || g.Bool("force") {
 		return local, err
 	}
