@@ -147,11 +147,20 @@ func (r *Restore) begin(ctx context.Context, local *Source) error {
 // free is what a test replaces.
 var free = files.Free
 
-// checkRoom fails where the disk has no room for what is not there yet. Some file systems cannot say what they have, and some say 0.
+// blockBytes is what a file grows by on a disk, almost everywhere. What a system says of itself is no better: on NFS that may be a megabyte.
+const blockBytes = 4096
+
+// checkRoom fails where the disk has no room for what is not there yet, of each file in blocks. Some file systems cannot say what they have, and
+// some say 0.
 func (r *Restore) checkRoom() error {
-	needs := int64(0)
+	lacking, needs := make(map[int]int64), int64(0) // of each entry, and of all
 	for _, c := range r.manifest.Chunks() {
-		needs += int64(c.Size) * int64(len(r.lacks[c.Digest]))
+		for _, at := range r.lacks[c.Digest] {
+			lacking[at.entry] += int64(c.Size)
+		}
+	}
+	for _, bytes := range lacking {
+		needs += (bytes + blockBytes - 1) / blockBytes * blockBytes
 	}
 	has, err := free(r.work.path)
 	if err == nil && 0 < has && has < needs {
