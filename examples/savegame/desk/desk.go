@@ -37,8 +37,12 @@ import (
 	"github.com/quivernet/quiver/stream/pieces"
 )
 
+// protocol is the version of what is said beside the requests: versions, manifests, bitmaps and chunks. The handshake compares classes alone, so
+// who changes any of these raises it, and ends that differ in it tell each other so.
+const protocol = 1
+
 // Class is the desk. A client owns its own.
-var Class = rpc.NewClass("SaveDesk").Errors(kinds...)
+var Class = rpc.NewClass(fmt.Sprintf("SaveDesk%d", protocol)).Errors(kinds...)
 
 // askRate is how often a client may ask each thing in a second, but for pages: as many as the longest list has.
 const askRate = 50

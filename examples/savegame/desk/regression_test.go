@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -165,4 +166,18 @@ func TestOneUserTakesNotAllConnections(t *testing.T) {
 		}
 		return err == nil
 	}, 10*time.Second, time.Millisecond)
+}
+
+// Programs that say other things beside the same requests could not tell each other so.
+func TestAnotherProtocolIsRefusedAtOnce(t *testing.T) {
+	h := newHost(t, versions.Config{}, nil)
+	w, _, err := newWorld(nil, rpc.Config{Token: []byte(h.config.Token), Sealed: true})
+	require.NoError(t, err)
+	next := fmt.Sprintf("SaveDesk%d", protocol+1)
+	rpc.Bind(w, rpc.NewClass(next), func(*rpc.Actor) *Client { return nil })
+	_, err = h.config.Connect(t.Context(), w)
+	closed, is := errors.AsType[*rpc.CloseError](err)
+	require.True(t, is, err)
+	require.Equal(t, rpc.ProtocolMismatch, closed.Code)
+	require.Contains(t, closed.Reason, next)
 }
