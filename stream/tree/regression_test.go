@@ -381,3 +381,22 @@ func TestAPathThatCannotBeIsNamed(t *testing.T) {
 		require.ErrorContains(t, err, p)
 	}
 }
+
+// A folder that was replaced while it was read, as a restore does it and some games do, lost what had not been read yet without a word: its files
+// had gone with the old one.
+func TestAFolderThatIsReplacedMeanwhile(t *testing.T) {
+	dir := folder(t)
+	write(t, dir, map[string]string{"world/a": "1", "world/b": "1", "new/a": "2", "new/b": "2"})
+	world := filepath.Join(dir, "world")
+	replace := func(int) {
+		require.NoError(t, os.RemoveAll(world))
+		if _, err := os.Stat(filepath.Join(dir, "new")); err == nil {
+			require.NoError(t, os.Rename(filepath.Join(dir, "new"), world))
+		}
+	}
+	for _, want := range []error{ErrChanged, fs.ErrNotExist} { // the second time there is no new one
+		_, err := Scan(t.Context(), []string{world}, ScanOptions{Read: replace})
+		require.ErrorIs(t, err, want)
+		require.ErrorContains(t, err, world)
+	}
+}

@@ -37,12 +37,13 @@ type Note struct {
 
 func (n Note) String() string { return n.Path + ": " + n.Text }
 
-// ErrChanged means that a file was written to while it was read, or since it was scanned.
-var ErrChanged = errors.New("the file changed meanwhile; try again when nobody writes to it")
+// ErrChanged means that a file was written to, or a folder replaced, while it was read, or since it was scanned.
+var ErrChanged = errors.New("it changed meanwhile; try again when nobody writes to it")
 
 // Scan reads what is at the paths. One path is the manifest's root, a file or a folder; of several each is in the root
 // under its own name. A path may be a link and is followed; links below it are not. A file that changes while it is read
-// is read again, and fails with [ErrChanged] when that does not help. Different files are read at different moments.
+// is read again, and fails with [ErrChanged] when that does not help; so does a folder of the paths that another one replaces. Different files are
+// read at different moments.
 //
 // Notes tell of pipes, sockets, devices and names that no manifest holds, which are left out, and of links that lead out of the folder. The work
 // folders of restores that have not ended are left out as well, without a note. What cannot be read fails the scan, which names it: the manifest
@@ -73,7 +74,7 @@ func (s *scan) run(paths []string) error {
 		return err
 	}
 	for _, root := range s.roots {
-		if err := s.walk(root); err != nil {
+		if err := cmp.Or(s.walk(root), root.stands()); err != nil {
 			return err
 		}
 	}
@@ -331,6 +332,21 @@ func nanoseconds(t time.Time) int64 {
 		t = last
 	}
 	return t.UnixNano()
+}
+
+// stands fails when a folder is not at its path any more, with ErrChanged when another one is: what a walk found missing there may have gone with it.
+func (l located) stands() error {
+	if l.name != "." {
+		return nil // a file, which is read at once
+	}
+	there, err := os.Stat(l.root.Name())
+	if err != nil {
+		return err
+	}
+	if read, err := l.root.Stat("."); err != nil || !os.SameFile(read, there) {
+		return fmt.Errorf("folder %s: %w", l, ErrChanged)
+	}
+	return nil
 }
 
 // String names the file on this system.

@@ -179,7 +179,7 @@ func TestAFileThatChangesWhileItIsRead(t *testing.T) {
 
 	_, err = Scan(t.Context(), []string{p}, change(1000))
 	require.ErrorIs(t, err, ErrChanged)
-	require.ErrorContains(t, err, p+": in each of 3 reads the file changed")
+	require.ErrorContains(t, err, p+": in each of 3 reads it changed")
 
 	s = scanned(t, ScanOptions{}, p)
 	require.NoError(t, os.WriteFile(p, []byte("short"), 0o600))

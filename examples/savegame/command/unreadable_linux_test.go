@@ -42,5 +42,5 @@ func TestPutLeavesOutWhatCannotBeRead(t *testing.T) {
 func TestAFileThatChangesAllTheTime(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
-	m.fails(exitFailed, []string{"put", "/proc/version"}, "/proc/version: in each of 3 reads the file changed meanwhile", "try again when nobody writes to it", "--exclude leaves out")
+	m.fails(exitFailed, []string{"put", "/proc/version"}, "/proc/version: in each of 3 reads it changed meanwhile", "try again when nobody writes to it", "--exclude leaves out")
 }
