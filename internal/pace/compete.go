@@ -23,6 +23,10 @@ const (
 	// every delay looks like a queue until the least one is forgotten. Beside New Reno and CUBIC over a queue of four products, where
 	// losses are 10 s apart and more, each Dip costs some of our part.
 	doubtful = 2 * minimumLife
+	// firstDoubt is how long it lasts before the first such Dip, whatever was lost, while the least delay is still known. Each next one comes twice
+	// as late. Jitter that began looked like a rival, and the losses of our own queue, once that was full, went on to: at 2 to 5 Mbit/s every fourth
+	// transfer kept it full for 10 to 60 s after the jitter had ended, and play waited in it.
+	firstDoubt = 6 * time.Second
 	// outgrown is how many times the rate that a start has left must have grown for the path not to have a policer. A bucket may pass twice its
 	// rate for some looks.
 	outgrown = 4
@@ -40,6 +44,7 @@ type competition struct {
 	emptyRounds int           // in a row, with next to no queue
 	emptyFates  tally         // of packets decided in emptyRounds
 	interrupted bool          // a Dip interrupts it
+	doubt       time.Duration // how long it lasts before the next Dip looks whether the queue is our own: firstDoubt times a power of two
 	began       instant       // when it last began
 	sharing     sharing       // on a path that drops in place of queueing
 	dwell       time.Duration // least time that it lasts on a short queue
@@ -76,7 +81,7 @@ func (c *Controller) compete(t instant) {
 	}
 	c.competition.seen, c.competition.began = t, t
 	c.competition.window = max(c.queueing.rateBefore*c.delay.smoothed.Seconds(), c.leastWindow())
-	c.competition.cut = t
+	c.competition.cut, c.competition.doubt = t, firstDoubt
 	c.flood.begin(&c.round)
 	c.enter(Compete, t)
 }
@@ -96,7 +101,8 @@ func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 		c.resign(t)
 	case ended && c.queueing.unmoved.rounds >= longerRounds:
 		c.goLonger(t)
-	case t-max(c.since, c.competition.cut) > doubtful:
+	case t-max(c.since, c.competition.cut) > doubtful, t-c.since > c.competition.doubt:
+		c.competition.doubt *= 2
 		c.competition.interrupted = true
 		c.enter(Dip, t)
 	case ended:

@@ -261,29 +261,35 @@ func TestAlone(t *testing.T) {
 	require.Equal(t, vacantRounds, rounds(20*ms), "too short to be seen")
 }
 
-// A competitor who has met no loss for long leaves the queue for a moment: it may be its own. A competitor's is still there.
+// A competitor who has met no loss for long leaves the queue for a moment: it may be its own. A competitor's is still there. At first it does so
+// sooner.
 func TestDoubt(t *testing.T) {
-	after := func(standing time.Duration) (*Controller, State) {
+	after := func(long, standing time.Duration) (*Controller, State) {
 		c := New(Config{Packet: 1000})
 		c.delay.trip(1, 60*ms)
 		c.rates.set(0, 1e6)
 		c.queueing.rateBefore = 1e6
 		c.compete(10 * ms)
+		if long > firstDoubt {
+			c.competition.doubt = time.Hour
+		}
 		c.queue, c.round.leastQueue, c.delay.depth = 90*ms, 90*ms, 240*ms
-		c.step(10*ms+doubtful, batch{}, true)
+		c.step(10*ms+long, batch{}, true)
 		require.Equal(t, Compete, c.State())
-		c.step(11*ms+doubtful, batch{}, true)
+		c.step(11*ms+long, batch{}, true)
 		require.Equal(t, Dip, c.State())
-		c.step(100*ms+doubtful, batch{}, true)
+		c.step(100*ms+long, batch{}, true)
 		c.queue, c.round.leastQueue = standing, standing
-		c.step(200*ms+doubtful, batch{}, true)
+		c.step(200*ms+long, batch{}, true)
 		return c, c.State()
 	}
-	_, state := after(0)
-	require.Equal(t, Cruise, state)
-	c, state := after(90 * ms)
-	require.Equal(t, Compete, state)
-	require.Equal(t, 60530, c.Window(), "as before")
+	for _, long := range []time.Duration{firstDoubt, doubtful} {
+		_, state := after(long, 0)
+		require.Equal(t, Cruise, state)
+		c, state := after(long, 90*ms)
+		require.Equal(t, Compete, state)
+		require.Equal(t, 60530, c.Window(), "as before")
+	}
 }
 
 // TestCommonDips: those of one owner who compete dip at multiples of 4 s from its epoch. While the queue stays, it is a rival's, and each rest is
