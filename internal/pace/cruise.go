@@ -9,11 +9,13 @@ const (
 	deluge = 0.25
 )
 
-// stepCruise watches for a queue that stands, and looks for more rate now and then.
+// stepCruise watches for a queue that stands, and looks for more rate now and then. A competitor who was here lately seems to be back when a queue
+// stands above the target. The queue of our own look, and the lower one to which cruising steers where play takes a part of the path, are not his:
+// who took them for that competed with itself again and again.
 func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 	target := c.delay.target()
 	switch {
-	case c.competition.lately(t) && c.queueing.rounds >= drainRounds:
+	case c.competition.lately(t) && c.queueing.rounds >= drainRounds && c.look.until == 0 && c.queue > target:
 		c.compete(t)
 	case !c.look.drops(c.competition.lately(t)) && (b.full || c.flooded()):
 		c.answerLoss(t)

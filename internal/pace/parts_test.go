@@ -292,6 +292,27 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
+// TestOwnQueueIsNoRival: who has competed lately does so again when a queue stands above the target; one below it, or that of a look, is its own.
+// It competed with itself for a minute and more after jitter or a rival had gone.
+func TestOwnQueueIsNoRival(t *testing.T) {
+	after := func(standing time.Duration, looks bool) State {
+		c := New(Config{Packet: 1000})
+		c.delay.trip(1, 60*ms) // the target is 15 ms
+		c.rates.set(0, 1e6)
+		c.competition.seen, c.delay.nearLeast = 10*ms, 10*ms
+		c.enter(Cruise, 10*ms)
+		if looks {
+			c.look.until = 9
+		}
+		c.queueing.rounds, c.queue, c.round.leastQueue = drainRounds-1, standing, 10*ms
+		c.step(20*ms, batch{}, true)
+		return c.State()
+	}
+	require.Equal(t, Compete, after(18*ms, false))
+	require.Equal(t, Cruise, after(18*ms, true))
+	require.Equal(t, Cruise, after(12*ms, false))
+}
+
 // TestCommonDips: those of one owner who compete dip at multiples of 4 s from its epoch. While the queue stays, it is a rival's, and each rest is
 // twice as long as the one before. When it goes, it was theirs, and they cruise at the rate that they had.
 func TestCommonDips(t *testing.T) {
