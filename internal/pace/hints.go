@@ -3,7 +3,8 @@ package pace
 import "time"
 
 // Train says what a train has shown. In Start its rate becomes the hint, unless more than an eighth of that was measured already: play alone
-// shows less.
+// shows less. The rate of a train that jitter has spread is a hint only if it is more than an unknown path begins at: in jitter of half a round trip
+// a start at less took minutes.
 func (c *Controller) Train(t Train) {
 	c.burst.train(t)
 	if t.Bytes <= 0 || t.Span < leastSpan || c.state != Start {
@@ -16,7 +17,10 @@ func (c *Controller) Train(t Train) {
 	}
 	c.start.crowd = t.crowd(c.delay.guess)
 	if !t.Even {
-		c.start.hint, c.start.careful = max(c.start.hint, rate), false
+		c.start.spread = t.Span
+		if rate > c.supposed() {
+			c.start.hint, c.start.careful = rate, false
+		}
 		return
 	}
 	c.start.hint, c.start.careful = rate, true

@@ -1,5 +1,7 @@
 package pace
 
+import "time"
+
 const (
 	// startGain doubles the delivered rate in each round trip, although a sample is the mean over one: 4 ln 2, BBR's
 	// startup_pacing_gain. startWindow lets twice the path's product be in flight for that.
@@ -25,10 +27,11 @@ const (
 
 // start is what a start begins with, its progress, and the times of the last starts that losses or a queue have ended.
 type start struct {
-	hint    float64 // rate to begin at, from the train or an old estimate; 0 = a rate was measured, or nothing is known
-	careful bool    // the hint was measured: begin at it, not at twice it, until the first flight confirms it
-	even    bool    // the packets of the train arrived evenly
-	crowd   float64 // how many connections seem to begin together, by the train
+	hint    float64       // rate to begin at, from the train or an old estimate; 0 = a rate was measured, or nothing is known
+	careful bool          // the hint was measured: begin at it, not at twice it, until the first flight confirms it
+	even    bool          // the packets of the train arrived evenly
+	spread  time.Duration // how long they took to arrive, if not: so much of a queue may be jitter
+	crowd   float64       // how many connections seem to begin together, by the train
 
 	full     float64 // rate of the last round that grew: the next one must exceed it by growth
 	flat     int     // rounds in a row that did not
@@ -63,7 +66,7 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 		c.confirm(t, flight)
 	case b.lost > 0 && fates.share() > blind && fates.above(blind):
 		c.endByLoss(t)
-	case c.queue > c.delay.startFull() && c.outpaced() && !c.start.careful && !b.newest.limited:
+	case c.queue > c.delay.startFull()+max(c.start.spread-c.delay.jitter(), 0) && c.outpaced() && !c.start.careful && !b.newest.limited:
 		if c.rates.value() == 0 {
 			c.believeLess()
 		} else {
@@ -130,9 +133,10 @@ func (c *Controller) overTrip(bytes int) float64 {
 	return max(float64(bytes), c.leastWindow()) / max(c.delay.smoothed, c.delay.base()).Seconds()
 }
 
-// outpaced reports whether packets arrive more slowly than they were sent: a queue of ours grows then, and jitter does not do that.
+// outpaced reports whether packets arrive more slowly than they were sent: a queue of ours grows then, and jitter does not do that. Some packets of
+// play show nothing, because the delays of two tell any rate.
 func (c *Controller) outpaced() bool {
-	s, ok := c.delivery.rate(c.delay.base() / 2)
+	s, ok := c.delivery.rateOf(int64(minWindow*c.cfg.Packet), c.delay.base()/2)
 	return ok && s.arrival < outpacedPart*s.sent
 }
 

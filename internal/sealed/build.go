@@ -334,6 +334,9 @@ func (s *Session) sent(t time.Duration, packet []byte, number uint64, rec record
 	rec.until = t + silentPTOs*s.pto()
 	if rec.paced {
 		s.full = int(rec.size)
+		if s.train.holds() { // bulk waits for what the train shows, and play alone shows no rate
+			s.control.Limited(s.records.bytes + int(rec.size))
+		}
 		rec.sample = s.control.Sent(s.time(t), int(rec.size), s.records.bytes)
 	}
 	if rec.fate == flying {
