@@ -23,7 +23,8 @@ type delay struct {
 	way              minimum       // of one-way delays
 	grain            time.Duration // time of a packet at the bottleneck
 	finest           time.Duration // the least grain of this path so far; 0 = unknown
-	nearLeast        instant       // when the one-way delay was last near its minimum
+	floor            least         // of one-way delays since the last Dip; unlike way it does not rise while nobody looks for less
+	nearLeast        instant       // when the one-way delay was last near floor
 	back             time.Duration // the least wait on the way back in the last round: by how much its round trips exceed the least one, less the queue there
 	calmTrip         calm          // of round trips
 	calmWay          calm          // of one-way delays
@@ -54,7 +55,8 @@ func (d *delay) trip(t instant, rtt time.Duration) {
 // arrive adds a one-way delay.
 func (d *delay) arrive(t instant, way time.Duration) {
 	d.way.add(t, way)
-	if way <= d.way.least+d.near() {
+	d.floor.note(way)
+	if way <= d.floor.value+d.near() {
 		d.nearLeast = t
 	}
 }
@@ -75,12 +77,15 @@ func (d *delay) forgetLeast(t instant, queue time.Duration) {
 	d.rtt, d.way, d.guess = minimum{}, minimum{}, 0
 	d.rtt.add(t, d.latest)
 	d.way.add(t, way)
-	d.calmTrip, d.calmWay, d.swings, d.nearLeast = calm{}, calm{}, swings{}, t
+	d.calmTrip, d.calmWay, d.swings, d.nearLeast, d.floor = calm{}, calm{}, swings{}, t, least{}
 }
 
-// near returns the most that counts as no queue: well below the target, and no less than the time of the packet itself, which the least delay
-// does not include when the bottleneck was faster then.
-func (d *delay) near() time.Duration { return max(d.target()/16, d.grain) }
+// dipped notes that the path was left half empty: the least delay now is the path's.
+func (d *delay) dipped(t instant) { d.nearLeast, d.floor = t, least{d.way.least, true} }
+
+// near returns the most that counts as no queue. It is well below the target, and below the queue at which a sender cruises: else at 1 Mbit/s, where
+// that is one packet, a least delay with a queue in it was near itself for ever.
+func (d *delay) near() time.Duration { return d.target() / 16 }
 
 // base returns the path's round trip without a queue.
 func (d *delay) base() time.Duration {

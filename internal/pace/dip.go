@@ -58,20 +58,21 @@ func (c *Controller) dipTogether(t instant) {
 }
 
 // stepDip ends the dip after a round trip in which every packet met a path that was left half empty, and a common one a little later if the queue
-// is not gone by then. When there is still a queue, it is a competitor's, and a competition that the dip has interrupted goes on.
+// is not gone by then; so one that interrupts a competition, while the queue shrinks. When there is still a queue, it is a competitor's, and the
+// competition goes on.
 func (c *Controller) stepDip(t instant, ended bool) {
 	stands := c.round.leastQueue >= c.delay.target()/2
 	switch {
 	case c.rounds < 2 || !ended:
 	case c.dips.common && !stands:
 		c.stopCompeting(t)
-	case c.dips.common && c.rounds < dipRounds:
+	case stands && c.rounds < dipRounds && (c.dips.common || c.competition.interrupted && c.round.shrinks()):
 	case c.competition.interrupted && stands:
 		c.dips.putOff()
 		c.enter(Compete, t)
 	default:
 		c.dips.putOff()
-		c.delay.nearLeast = t
+		c.delay.dipped(t)
 		c.enter(Cruise, t)
 	}
 }
@@ -80,7 +81,8 @@ func (c *Controller) stepDip(t instant, ended bool) {
 // outlast a Drain before it competes again.
 func (c *Controller) stopCompeting(t instant) {
 	c.rates.set(c.filling, c.dips.rate)
-	c.competition.seen, c.queueing.rounds, c.delay.nearLeast = 0, 0, t
+	c.competition.seen, c.queueing.rounds = 0, 0
+	c.delay.dipped(t)
 	c.enter(Cruise, t)
 	c.looks.pause += int(scatter(t) % dipSpread)
 }
