@@ -157,7 +157,29 @@ func weather() (rows []Row) {
 				endless(named(jittery, "%d Mbit/s 50 ms %g %% jitter 2 ms", mbit(rate), 100*p), nil))
 		}
 	}
-	return append(rows, swaying()...)
+	return append(append(rows, swaying()...), profiles()...)
+}
+
+// profiles is transfers through what UE emulates by a name, behind a fast link. Each packet takes its own time there, within half of a round trip.
+func profiles() (rows []Row) {
+	for _, e := range []struct {
+		name   string
+		lag    [2]time.Duration
+		loss   float64
+		within float64 // the slowest, in seconds
+	}{{"Average", [2]time.Duration{30, 60}, 0.01, 2}, {"Bad", [2]time.Duration{100, 200}, 0.05, 8}} {
+		for _, plays := range []bool{false, true} {
+			s := named(single(Path(100e6, 2*e.lag[0]*milli, e.loss, 1), 4*mib), "UE's profile %s on 100 Mbit/s%s", e.name, map[bool]string{true: ", play"}[plays])
+			s.There.Jitter, s.Back.Jitter = (e.lag[1]-e.lag[0])*milli, (e.lag[1]-e.lag[0])*milli
+			s.Flows[0].Plays, s.For = plays, 100*second
+			rows = append(rows, Row{Family: "weather", Scene: s, Judge: func(r Result) []Figure {
+				return []Figure{{Name: "slowest, s", Value: ratio(r) * r.Scene.Ideal(4*mib).Seconds(), Most: e.within, Worst: true}}
+			}, Beside: Reno, Compare: func(ours, theirs Result) []Figure {
+				return []Figure{atMost("of a quic stream", ratio(ours)/ratio(theirs), 1)}
+			}})
+		}
+	}
+	return rows
 }
 
 // swaying is transfers over a long path with much random loss, jitter, and packets that overtake each other.
@@ -651,7 +673,25 @@ func play() (rows []Row) {
 			return []Figure{atMost("p99 above the unloaded, ms", (Percentile(r.Flows[0].Delays, 0.99)-25*milli).Seconds()*1e3, 25)}
 		}})
 	}
-	return append(append(rows, playBesideAServer()...), playInTransfers()...)
+	return slices.Concat(rows, playBesideAServer(), playInTransfers(), leavers())
+}
+
+// leavers is play in the connection of a transfer beside which a New Reno has been, and has left a queue.
+func leavers() (rows []Row) {
+	for _, rate := range []int64{1e6, 2e6, 5e6} {
+		for _, q := range []float64{2, 6} {
+			s := named(Path(rate, 63*milli, 0, q), "play in the connection of a transfer, %d Mbit/s, queue %g products, a New Reno has left", mbit(rate), q)
+			s.Flows = []Flow{{Begin: second, Bytes: int(6 * rate), Plays: true}, {Kind: Reno, Begin: 5 * second, Bytes: int(rate * 3 / 4)}}
+			s.For = 60 * second
+			rows = append(rows, Row{Family: "play", Scene: s, Judge: func(r Result) []Figure {
+				left := s.Flows[1].Begin + r.Flows[1].Ended
+				most := s.RTT()/4 + maxPacket*8*second/time.Duration(rate)
+				return []Figure{{Name: "worst standing queue 10 to 20 s later, ms", Worst: true, Most: most.Seconds() * 1e3,
+					Value: r.StandingQueue(left+10*second, left+20*second).Seconds() * 1e3}}
+			}})
+		}
+	}
+	return rows
 }
 
 // playBesideAServer is play of somebody else beside downloads of one server, which find out together that the queue is theirs.
