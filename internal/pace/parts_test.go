@@ -907,3 +907,78 @@ func TestJitterEndsNoStartOfPlay(t *testing.T) {
 		require.Equal(t, Start, c.State(), "packet %d", n)
 	}
 }
+
+// TestASlowTrainOfJitterIsNoHint: packets that jitter drew apart say that the path carries at least so much; that may be next to nothing.
+func TestASlowTrainOfJitterIsNoHint(t *testing.T) {
+	c := New(Config{Packet: 1000})
+	c.Guess(250 * ms)
+	before := c.Rate()
+	c.Train(Train{Bytes: 2000, Span: 90 * ms})
+	require.EqualValues(t, before, c.Rate(), "32 packets in the round trip")
+	c.Train(Train{Bytes: 15000, Span: 90 * ms})
+	require.Greater(t, c.Rate(), before)
+}
+
+// TestSwings: jitter that begins shows after three rounds in which the queue ran empty and packets waited all the same. A queue that stands says nothing
+// of it, and a round without either ends it.
+func TestSwings(t *testing.T) {
+	d := delay{}
+	d.trip(1, 60*ms) // the target is 15 ms
+	d.way.add(1, 100*ms)
+	d.noteGrain(ms)
+	round := func(waits ...time.Duration) {
+		r := round{}
+		for _, w := range waits {
+			r.noteWait(w)
+			r.noteTrip(60*ms + w)
+		}
+		d.swings.roundOver(&r, &d)
+	}
+	for range swingRounds {
+		require.Zero(t, d.jitter())
+		require.Equal(t, 60*ms, d.reach())
+		round(0, 20*ms)
+	}
+	require.Equal(t, 20*ms, d.jitter())
+	require.Equal(t, 80*ms, d.reach())
+	round(30*ms, 40*ms)
+	require.Equal(t, 20*ms, d.jitter(), "a queue")
+	round(0, 50*ms)
+	require.Equal(t, 20*ms, d.jitter(), "the least of three")
+	round(0, 5*ms)
+	require.Zero(t, d.jitter())
+	require.Equal(t, 60*ms, d.reach())
+}
+
+// TestWhatShowsTheRate: neither a queue that jitters, nor a window that was full over an empty path, lowers the estimate.
+func TestWhatShowsTheRate(t *testing.T) {
+	d := delay{}
+	d.trip(1, 60*ms) // the target is 15 ms
+	require.True(t, (&round{leastQueue: 16 * ms, mostQueue: 25 * ms, mostBefore: 25 * ms}).scatters())
+	require.False(t, (&round{leastQueue: 18 * ms, mostQueue: 25 * ms, mostBefore: 25 * ms}).scatters())
+	require.False(t, (&round{leastQueue: 16 * ms, mostQueue: 40 * ms, mostBefore: 16 * ms}).scatters(), "it grows")
+
+	require.False(t, (&round{leastQueue: 20 * ms, leastBefore: 24 * ms, mostQueue: 40 * ms, mostBefore: 40 * ms}).drainsOurs(true, 0))
+	require.True(t, (&round{leastQueue: 20 * ms, leastBefore: 24 * ms, mostQueue: 30 * ms, mostBefore: 40 * ms}).drainsOurs(true, 0))
+
+	swings := round{leastWait: least{0, true}, mostWait: 16 * ms}
+	require.True(t, swings.showsPath(&d))
+	swings.closed = true
+	require.False(t, swings.showsPath(&d))
+	require.True(t, (&round{closed: true, leastWait: least{16 * ms, true}, mostWait: 30 * ms}).showsPath(&d), "a queue stands")
+}
+
+// TestALeastDelayDoesNotProveItself: a least delay that has risen with a queue is not near the least before that, so that a Dip looks.
+func TestALeastDelayDoesNotProveItself(t *testing.T) {
+	d := delay{}
+	d.trip(1, 60*ms)
+	d.arrive(1, 30*ms)
+	for at := instant(1); at < 3*minimumLife; at += 100 * ms {
+		d.arrive(at, 90*ms)
+	}
+	require.Equal(t, 90*ms, d.way.least)
+	require.Equal(t, instant(1), d.nearLeast)
+	d.dipped(3 * minimumLife)
+	d.arrive(3*minimumLife+ms, 90*ms)
+	require.Equal(t, 3*minimumLife+ms, d.nearLeast, "a Dip has found no less")
+}
