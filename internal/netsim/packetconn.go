@@ -16,12 +16,8 @@ import (
 const (
 	// readBuffer is the default size of a PacketConn's read buffer in bytes; SetReadBuffer changes it.
 	readBuffer = 1 << 20
-	// bufferSize holds any packet that quic-go builds; larger ones are allocated.
-	bufferSize = 2048
 	// maxDatagram is the most that fits a UDP datagram over IPv4.
 	maxDatagram = 65535 - UDPOverhead
-	// maxFree is how many buffers a PacketConn keeps for reuse.
-	maxFree = 512
 )
 
 var errBuffers = errors.New("netsim: no raw connection before SetReadBuffer and SetWriteBuffer")
@@ -40,28 +36,15 @@ type PacketConn struct {
 	paths  map[netip.AddrPort]*Path // from this socket, by destination
 
 	// Reading: mu guards what follows, and the links of the paths in.
-	mu      sync.Mutex
-	in      []*Path // to this socket
-	inbox   recovery.Ring[datagram]
-	waiting int // bytes in inbox
-	limit   int // largest value of waiting
-	free    [][]byte
+	mu           sync.Mutex
+	in           []*Path // to this socket
+	inbox        inbox
+	sleepers     sleepers
+	readDeadline time.Time // zero = none
 
-	// Waiting readers. One token wakes one reader, and a reader that leaves wakes the next.
-	readers int
-	wake    chan struct{}
-	armed   time.Time   // when the waiting readers wake up by themselves; zero = never
-	spare   *time.Timer // stopped
-
-	readDeadline  time.Time
-	writeDeadline atomic.Pointer[time.Time]
+	writeDeadline atomic.Pointer[time.Time] // nil = none
 
 	sized [2]atomic.Bool // SetReadBuffer, SetWriteBuffer were called
-}
-
-type datagram struct {
-	data []byte
-	from *net.UDPAddr
 }
 
 // hosts counts the emulated sockets of the process, so that each has an address of its own.
@@ -71,11 +54,11 @@ var hosts atomic.Uint32
 func NewPacketConn() *PacketConn {
 	n := hosts.Add(1)
 	return &PacketConn{
-		addr:  &net.UDPAddr{IP: net.IPv4(10, byte(n>>16), byte(n>>8), byte(n)), Port: 4433},
-		done:  make(chan struct{}),
-		paths: make(map[netip.AddrPort]*Path),
-		limit: readBuffer,
-		wake:  make(chan struct{}, 1),
+		addr:     &net.UDPAddr{IP: net.IPv4(10, byte(n>>16), byte(n>>8), byte(n)), Port: 4433},
+		done:     make(chan struct{}),
+		paths:    make(map[netip.AddrPort]*Path),
+		inbox:    inbox{limit: readBuffer},
+		sleepers: sleepers{wake: make(chan struct{}, 1)},
 	}
 }
 
@@ -83,20 +66,63 @@ func NewPacketConn() *PacketConn {
 func (c *PacketConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	defer c.wakeOne()
+	defer c.sleepers.wakeOne()
 	for {
 		now := time.Now()
 		if err := c.readable(now); err != nil {
 			return 0, nil, c.fail("read", err)
 		}
 		next := c.collect(now)
-		if d, ok := c.take(); ok {
+		if d, ok := c.inbox.take(); ok {
 			n = copy(p, d.data)
-			c.recycle(d.data)
+			c.inbox.recycle(d.data)
 			return n, d.from, nil
 		}
 		c.wait(now, next)
 	}
+}
+
+// readable returns the error of a read from a socket that is closed or whose read deadline has passed. The caller holds mu.
+func (c *PacketConn) readable(now time.Time) error {
+	if c.closed.Load() {
+		return net.ErrClosed
+	}
+	if !c.readDeadline.IsZero() && !now.Before(c.readDeadline) {
+		return os.ErrDeadlineExceeded
+	}
+	return nil
+}
+
+// collect moves what has arrived by now into the inbox and returns when the next packet arrives; zero = none under way. The caller holds mu.
+func (c *PacketConn) collect(now time.Time) (next time.Time) {
+	var first recovery.Earliest
+	for _, path := range c.in {
+		path.arrive(now)
+		first.Add(path.link.NextTimeout())
+	}
+	next, _ = first.Time()
+	return next
+}
+
+// wait releases mu until something may have changed: a packet arrives at next, the read deadline passes, the connection is closed, or another
+// goroutine passes on the token.
+func (c *PacketConn) wait(now, next time.Time) {
+	if !c.readDeadline.IsZero() && (next.IsZero() || c.readDeadline.Before(next)) {
+		next = c.readDeadline
+	}
+	timer := c.sleepers.begin(now, next)
+	var expired <-chan time.Time
+	if timer != nil {
+		expired = timer.C
+	}
+	c.mu.Unlock()
+	select {
+	case <-expired:
+	case <-c.sleepers.wake:
+	case <-c.done:
+	}
+	c.mu.Lock()
+	c.sleepers.end(timer)
 }
 
 // WriteTo sends a copy of p to a PacketConn that Connect or Pipe joined to this one. It never blocks. As with UDP, only the counters tell
@@ -131,8 +157,7 @@ func (c *PacketConn) Close() error {
 	close(c.done)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.inbox.Trim()
-	c.waiting, c.free = 0, nil
+	c.inbox.clear()
 	return nil
 }
 
@@ -145,7 +170,7 @@ func (c *PacketConn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.readDeadline = t
-	c.wakeOne()
+	c.sleepers.wakeOne()
 	return nil
 }
 
@@ -162,7 +187,7 @@ func (c *PacketConn) SetWriteDeadline(t time.Time) error {
 func (c *PacketConn) SetReadBuffer(bytes int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.limit = bytes
+	c.inbox.limit = bytes
 	c.sized[0].Store(true)
 	return nil
 }
@@ -189,19 +214,12 @@ func (noSocket) Control(func(fd uintptr)) error    { return nil }
 func (noSocket) Read(func(fd uintptr) bool) error  { return errors.ErrUnsupported }
 func (noSocket) Write(func(fd uintptr) bool) error { return errors.ErrUnsupported }
 
-func (c *PacketConn) readable(now time.Time) error {
-	if c.closed.Load() {
-		return net.ErrClosed
-	}
-	if !c.readDeadline.IsZero() && !now.Before(c.readDeadline) {
-		return os.ErrDeadlineExceeded
-	}
-	return nil
-}
-
 func (c *PacketConn) fail(op string, err error) error {
 	return &net.OpError{Op: op, Net: "udp", Source: c.addr, Err: err}
 }
+
+// To returns the path that leads from here to a peer; nil when they are not joined.
+func (c *PacketConn) To(peer *PacketConn) *Path { return c.route(peer.addr) }
 
 // route returns the path to an address; nil when there is none.
 func (c *PacketConn) route(addr net.Addr) *Path {

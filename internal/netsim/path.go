@@ -49,9 +49,6 @@ func Share(first *Path, others ...*Path) {
 	}
 }
 
-// To returns the path that leads from here to a peer; nil when they are not joined.
-func (c *PacketConn) To(peer *PacketConn) *Path { return c.route(peer.addr) }
-
 // Dark makes every packet vanish that leaves the bottleneck within d from now.
 func (p *Path) Dark(d time.Duration) {
 	p.to.mu.Lock()
@@ -96,15 +93,15 @@ func (p *Path) send(packet []byte) {
 	p.to.mu.Lock()
 	defer p.to.mu.Unlock()
 	now := time.Now()
-	buf := p.to.buffer(len(packet))
+	buf := p.to.inbox.buffer(len(packet))
 	copy(buf, packet)
 	if p.link.Send(now, buf) != Carried {
-		p.to.recycle(buf)
+		p.to.inbox.recycle(buf)
 	}
-	if p.to.readers == 0 {
+	if p.to.sleepers.count == 0 {
 		p.arrive(now)
 	} else if at, ok := p.link.NextTimeout(); ok {
-		p.to.wakeBefore(at)
+		p.to.sleepers.wakeBefore(at)
 	}
 }
 
@@ -115,7 +112,7 @@ func (p *Path) arrive(now time.Time) {
 		if !ok {
 			return
 		}
-		if !p.to.put(datagram{data: packet, from: p.from.addr}) {
+		if p.to.closed.Load() || !p.to.inbox.put(datagram{data: packet, from: p.from.addr}) {
 			p.overrun++
 		}
 	}
