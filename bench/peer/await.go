@@ -1,8 +1,31 @@
 package peer
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
-// Await returns when so many have said nil, or the first error.
+// dialers is how many clients of a crowd connect at a time.
+const dialers = 16
+
+// Join runs connect for n clients, of at most dialers at a time, and returns the errors of all.
+func Join(n int, connect func() error) (err error) {
+	failed := make(chan error, n)
+	slots := make(chan struct{}, dialers)
+	for range n {
+		slots <- struct{}{}
+		go func() {
+			failed <- connect()
+			<-slots
+		}()
+	}
+	for range n {
+		err = errors.Join(err, <-failed)
+	}
+	return err
+}
+
+// Await returns nil after n times nil from done, or the first error from it or of ctx.
 func Await(ctx context.Context, done <-chan error, n int) error {
 	for range n {
 		select {

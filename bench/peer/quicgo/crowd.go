@@ -2,8 +2,6 @@ package quicgo
 
 import (
 	"context"
-	"errors"
-	"net"
 	"sync"
 
 	"github.com/quic-go/quic-go"
@@ -11,58 +9,33 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// dialers is how many connections are made at a time.
-const dialers = 16
-
-// crowd is one server and many clients, each with a socket of its own as Quiver's have.
+// crowd is one server and many clients.
 type crowd struct {
-	hear     func(message []byte)
-	far      *quic.Transport
+	hear     func(message []byte) // of [peer.Peer].Gather
+	far      *quic.Transport      // the server's
 	listener *quic.Listener
-	work     sync.WaitGroup
+	work     sync.WaitGroup // the goroutines that accept and receive
 
 	mu      sync.Mutex
-	servers []*quic.Conn
-	clients []*quic.Conn
-	close   []func() error
+	servers []*quic.Conn // the server's end of each connection
+	clients []*client    // complete when gather returns
 }
 
+// gather implements [peer.Peer].Gather.
 func gather(ctx context.Context, clients, _ int, hear func(message []byte)) (peer.Crowd, error) {
-	c := &crowd{hear: hear}
-	socket, err := c.socket()
+	far, err := listenLoopback()
 	if err != nil {
 		return nil, err
 	}
-	c.far = &quic.Transport{Conn: socket, ConnectionIDLength: connectionIDBytes}
-	if c.listener, err = c.far.Listen(peer.ServerTLS("bench"), config()); err != nil {
+	c := &crowd{hear: hear, far: far}
+	if c.listener, err = far.Listen(peer.ServerTLS("bench"), config()); err != nil {
 		return nil, err
 	}
 	c.work.Go(c.accept)
-	failed := make(chan error, clients)
-	slots := make(chan struct{}, dialers)
-	for range clients {
-		slots <- struct{}{}
-		go func() {
-			failed <- c.join(ctx, socket.LocalAddr())
-			<-slots
-		}()
-	}
-	for range clients {
-		err = errors.Join(err, <-failed)
-	}
-	return c, err
+	return c, peer.Join(clients, func() error { return c.join(ctx) })
 }
 
-func (c *crowd) socket() (*net.UDPConn, error) {
-	s, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err == nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.close = append(c.close, s.Close)
-	}
-	return s, err
-}
-
+// accept takes the server's end of each connection until the listener is closed.
 func (c *crowd) accept() {
 	for {
 		conn, err := c.listener.Accept(context.Background())
@@ -76,24 +49,20 @@ func (c *crowd) accept() {
 	}
 }
 
-func (c *crowd) join(ctx context.Context, to net.Addr) error {
-	socket, err := c.socket()
-	if err != nil {
-		return err
-	}
-	near := &quic.Transport{Conn: socket, ConnectionIDLength: connectionIDBytes}
-	conn, err := near.Dial(ctx, to, peer.ClientTLS("bench"), config())
+// join connects one client. It is called by several goroutines at once.
+func (c *crowd) join(ctx context.Context) error {
+	near, err := dial(ctx, c.far.Conn.LocalAddr())
 	if err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.clients = append(c.clients, conn)
-	c.close = append(c.close, near.Close)
-	c.work.Go(func() { c.receive(conn) })
+	c.clients = append(c.clients, near)
+	c.work.Go(func() { c.receive(near.Conn) })
 	return nil
 }
 
+// receive hands the datagrams of one end to hear until the connection is closed.
 func (c *crowd) receive(conn *quic.Conn) {
 	for {
 		m, err := conn.ReceiveDatagram(context.Background())
@@ -104,17 +73,17 @@ func (c *crowd) receive(conn *quic.Conn) {
 	}
 }
 
-// Tick implements peer.Crowd.
+// Tick implements [peer.Crowd].
 func (c *crowd) Tick(message []byte) error {
-	for _, conn := range c.clients {
-		if err := conn.SendDatagram(message); err != nil {
+	for _, near := range c.clients {
+		if err := near.SendDatagram(message); err != nil {
 			return err
 		}
 	}
 	return c.Multicast(message)
 }
 
-// Multicast implements peer.Crowd.
+// Multicast implements [peer.Crowd].
 func (c *crowd) Multicast(message []byte) error {
 	c.mu.Lock()
 	servers := c.servers
@@ -129,12 +98,9 @@ func (c *crowd) Multicast(message []byte) error {
 
 // Close ends all connections.
 func (c *crowd) Close() {
-	for _, conn := range c.clients {
-		_ = conn.CloseWithError(0, "over")
+	for _, near := range c.clients {
+		near.close()
 	}
-	_, _ = c.listener.Close(), c.far.Close()
-	for i := len(c.close) - 1; i >= 0; i-- {
-		_ = c.close[i]()
-	}
+	_, _, _ = c.listener.Close(), c.far.Close(), c.far.Conn.Close()
 	c.work.Wait()
 }

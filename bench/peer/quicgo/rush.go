@@ -3,7 +3,6 @@ package quicgo
 import (
 	"context"
 	"errors"
-	"net"
 	"sync"
 
 	"github.com/quic-go/quic-go"
@@ -11,23 +10,25 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// guests are the clients beside the pair's own, each with a socket of its own as Quiver's have.
+// guests are the clients beside the pair's own.
 type guests struct {
 	conns []guest
-	close []func() error
-	work  sync.WaitGroup
+	work  sync.WaitGroup // the goroutines that accept, receive and send
 
 	mu     sync.Mutex
 	arrive func(s *quic.ReceiveStream) // takes one blob
 }
 
 // guest is one client's connection, at both ends.
-type guest struct{ near, far *quic.Conn }
+type guest struct {
+	near *client
+	far  *quic.Conn
+}
 
 // Invite implements peer.Rusher.
 func (p *pair) Invite(ctx context.Context, clients int) error {
 	for range clients {
-		near, err := p.guests.dial(ctx, p.far.Conn.LocalAddr())
+		near, err := dial(ctx, p.far.Conn.LocalAddr())
 		if err != nil {
 			return err
 		}
@@ -35,21 +36,11 @@ func (p *pair) Invite(ctx context.Context, clients int) error {
 		if err != nil {
 			return err
 		}
-		p.guests.welcome(near)
+		p.guests.welcome(near.Conn)
 		p.guests.welcome(far)
 		p.guests.conns = append(p.guests.conns, guest{near, far})
 	}
 	return nil
-}
-
-func (g *guests) dial(ctx context.Context, to net.Addr) (*quic.Conn, error) {
-	socket, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		return nil, err
-	}
-	near := &quic.Transport{Conn: socket, ConnectionIDLength: connectionIDBytes}
-	g.close = append(g.close, near.Close, socket.Close)
-	return near.Dial(ctx, to, peer.ClientTLS("bench"), config())
 }
 
 // welcome takes what comes by one end.
@@ -80,7 +71,7 @@ func (p *pair) Rush(ctx context.Context, data []byte, up bool) error {
 	for _, c := range g.conns {
 		from := c.far
 		if up {
-			from = c.near
+			from = c.near.Conn
 		}
 		g.work.Go(func() {
 			if err := p.give(from, data); err != nil {
@@ -102,11 +93,8 @@ func (p *pair) give(conn *quic.Conn, data []byte) error {
 
 func (g *guests) leave() {
 	for _, c := range g.conns {
-		_ = c.near.CloseWithError(0, "over")
+		c.near.close()
 		_ = c.far.CloseWithError(0, "over")
-	}
-	for _, end := range g.close {
-		_ = end()
 	}
 	g.work.Wait()
 }

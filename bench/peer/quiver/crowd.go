@@ -21,9 +21,6 @@ var (
 // receiveLimit is the least there is: the default of 4 MiB a connection lets a world of the default budget have 64.
 const receiveLimit = 256 << 10
 
-// dialers is how many connections are made at a time.
-const dialers = 16
-
 // crowd is a server's world and many clients'.
 type crowd struct {
 	server   *rpc.World
@@ -70,21 +67,7 @@ func newCrowd(ctx context.Context, clients, hz int, sealed bool, hear func(messa
 	if err := server.Do(ctx, func() { c.stage, err = server.Spawn(stageClass, nil, rpc.AlwaysRelevant()) }); err != nil {
 		return nil, err
 	}
-	failed := make(chan error, clients)
-	slots := make(chan struct{}, dialers)
-	for range clients {
-		slots <- struct{}{}
-		go func() {
-			failed <- c.join(ctx, running, config, hear)
-			<-slots
-		}()
-	}
-	for range clients {
-		if one := <-failed; one != nil {
-			err = one
-		}
-	}
-	return c, err
+	return c, peer.Join(clients, func() error { return c.join(ctx, running, config, hear) })
 }
 
 // ackDelay is what Config.TickRate makes of Bunch.AckDelay in a game that ticks hz times a second. Here what is sent comes by posts.
