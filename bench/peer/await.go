@@ -28,14 +28,19 @@ func Join(n int, connect func() error) (err error) {
 // Await returns nil after n times nil from done, or the first error from it or of ctx.
 func Await(ctx context.Context, done <-chan error, n int) error {
 	for range n {
-		select {
-		case err := <-done:
-			if err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := await(ctx, done); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// await returns what comes from done, or why ctx ended before.
+func await(ctx context.Context, done <-chan error) error {
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

@@ -25,13 +25,3 @@ func (c *Chain) Answered(call func() error) bool {
 
 // Wait returns when the chain is over.
 func (c *Chain) Wait(ctx context.Context) error { return await(ctx, c.done) }
-
-// await returns what comes, or why ctx ended before.
-func await(ctx context.Context, done <-chan error) error {
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

@@ -4,10 +4,8 @@ package enet
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/quivernet/quiver/bench/emulate"
 	"github.com/quivernet/quiver/bench/peer"
@@ -41,11 +39,8 @@ func Peers() []peer.Peer {
 
 type pair struct {
 	client, server *host
+	calls          peer.Numbered
 	peer.Inlet
-
-	mu      sync.Mutex
-	waiting map[uint64]chan struct{}
-	last    uint64
 }
 
 func open(ctx context.Context, n emulate.Net) (*pair, error) {
@@ -53,7 +48,7 @@ func open(ctx context.Context, n emulate.Net) (*pair, error) {
 	if !ok {
 		return nil, errors.New("enet: it opens its own sockets, which this net does not carry")
 	}
-	p := &pair{waiting: make(map[uint64]chan struct{})}
+	p := &pair{}
 	var err error
 	if p.server, err = newHost(true, p.atServer); err != nil {
 		return nil, err
@@ -92,16 +87,7 @@ func (p *pair) atServer(channel int, packet []byte) {
 	}
 }
 
-func (p *pair) atClient(_ int, packet []byte) {
-	p.mu.Lock()
-	number := binary.LittleEndian.Uint64(packet)
-	done := p.waiting[number]
-	delete(p.waiting, number)
-	p.mu.Unlock()
-	if done != nil {
-		done <- struct{}{}
-	}
-}
+func (p *pair) atClient(_ int, packet []byte) { p.calls.Answered(packet, nil) }
 
 // Move sends a blob.
 func (p *pair) Move(ctx context.Context, blob []byte) error {
@@ -117,22 +103,12 @@ func (p *pair) Say(message []byte) error {
 	return nil
 }
 
-// Call sends a packet, whose first 8 bytes travel as its number, and waits for its echo.
+// Call sends a packet and waits for its echo.
 func (p *pair) Call(ctx context.Context, argument []byte) error {
-	done := make(chan struct{}, 1)
-	m := append([]byte(nil), argument...)
-	p.mu.Lock()
-	p.last++
-	binary.LittleEndian.PutUint64(m, p.last)
-	p.waiting[p.last] = done
-	p.mu.Unlock()
-	p.client.send(channelCall, m)
-	select {
-	case <-done:
+	return p.calls.Call(ctx, argument, func(message []byte) error {
+		p.client.send(channelCall, message)
 		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	})
 }
 
 // Close destroys both hosts.

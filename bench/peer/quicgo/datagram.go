@@ -2,7 +2,6 @@ package quicgo
 
 import (
 	"context"
-	"encoding/binary"
 	"sync"
 
 	"github.com/quivernet/quiver/bench/emulate"
@@ -14,10 +13,10 @@ type datagrams struct {
 	conns
 	work sync.WaitGroup
 
-	mu      sync.Mutex
-	waiting map[uint64]chan struct{}
-	last    uint64
-	chain   *peer.Chain // nil = answers go to those who wait
+	calls peer.Numbered
+
+	mu    sync.Mutex
+	chain *peer.Chain // nil = answers go to calls
 }
 
 func openDatagrams(ctx context.Context, n emulate.Net) (*datagrams, error) {
@@ -25,7 +24,7 @@ func openDatagrams(ctx context.Context, n emulate.Net) (*datagrams, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &datagrams{conns: c, waiting: make(map[uint64]chan struct{})}
+	d := &datagrams{conns: c}
 	d.work.Go(d.echo)
 	d.work.Go(d.receive)
 	return d, nil
@@ -46,42 +45,28 @@ func (d *datagrams) receive() {
 		if err != nil {
 			return
 		}
-		d.mu.Lock()
-		if d.chain != nil {
-			if !d.chain.Answered(func() error { return d.client.SendDatagram(m) }) {
-				d.chain = nil
-			}
-			d.mu.Unlock()
-			continue
-		}
-		number := binary.LittleEndian.Uint64(m)
-		done := d.waiting[number]
-		delete(d.waiting, number)
-		d.mu.Unlock()
-		if done != nil {
-			done <- struct{}{}
+		if !d.chained(m) {
+			d.calls.Answered(m, nil)
 		}
 	}
 }
 
-// Call sends a datagram, whose first 8 bytes travel as its number, and waits for its echo.
-func (d *datagrams) Call(ctx context.Context, argument []byte) error {
-	done := make(chan struct{}, 1)
-	m := append([]byte(nil), argument...)
+// chained reports whether there is a chain, and gives the echo to it, which sends the next datagram.
+func (d *datagrams) chained(m []byte) bool {
 	d.mu.Lock()
-	d.last++
-	binary.LittleEndian.PutUint64(m, d.last)
-	d.waiting[d.last] = done
-	d.mu.Unlock()
-	if err := d.client.SendDatagram(m); err != nil {
-		return err
+	defer d.mu.Unlock()
+	if d.chain == nil {
+		return false
 	}
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if !d.chain.Answered(func() error { return d.client.SendDatagram(m) }) {
+		d.chain = nil
 	}
+	return true
+}
+
+// Call sends a datagram and waits for its echo.
+func (d *datagrams) Call(ctx context.Context, argument []byte) error {
+	return d.calls.Call(ctx, argument, d.client.SendDatagram)
 }
 
 // Chain sends the next datagram where the echo of the last was received.

@@ -1,0 +1,46 @@
+package peer
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+	"sync"
+)
+
+// Numbered matches answers with calls where answers may come in any order: the first 8 bytes of an argument travel as the call's number, and
+// the answer repeats them. Its methods are safe from any goroutine; the zero Numbered has no calls.
+type Numbered struct {
+	mu      sync.Mutex
+	last    uint64
+	waiting map[uint64]chan error // capacity 1; by the number of the call
+}
+
+// Call gives a numbered copy of the argument to send, and returns when Answered has got its answer.
+func (n *Numbered) Call(ctx context.Context, argument []byte, send func(message []byte) error) error {
+	done := make(chan error, 1)
+	message := slices.Clone(argument)
+	n.mu.Lock()
+	if n.waiting == nil {
+		n.waiting = make(map[uint64]chan error)
+	}
+	n.last++
+	binary.LittleEndian.PutUint64(message, n.last)
+	n.waiting[n.last] = done
+	n.mu.Unlock()
+	if err := send(message); err != nil {
+		return err
+	}
+	return await(ctx, done)
+}
+
+// Answered ends the call whose number stands in the message. Others are ignored.
+func (n *Numbered) Answered(message []byte, err error) {
+	number := binary.LittleEndian.Uint64(message)
+	n.mu.Lock()
+	done := n.waiting[number]
+	delete(n.waiting, number)
+	n.mu.Unlock()
+	if done != nil {
+		done <- err
+	}
+}
