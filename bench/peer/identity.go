@@ -8,21 +8,22 @@ import (
 	"github.com/quivernet/quiver/rpc/cert"
 )
 
-// Certificate is the server's, of all peers with TLS. The first call must not be in a bubble.
+// Certificate returns the certificate of the servers of all peers with TLS. The first call makes it, with random bytes of the system, and so must
+// come outside a synctest bubble.
 var Certificate = sync.OnceValue(func() tls.Certificate {
 	c, err := cert.Development("localhost")
 	if err != nil {
-		panic(err) // there is no randomness
+		panic(err) // the system gives no random bytes
 	}
 	return c
 })
 
-// ServerTLS presents Certificate.
+// ServerTLS returns a config that presents Certificate.
 func ServerTLS(protocols ...string) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{Certificate()}, NextProtos: protocols, MinVersion: tls.VersionTLS13}
 }
 
-// ClientTLS trusts Certificate, also in a bubble, whose time is long past.
+// ClientTLS returns a config that trusts Certificate alone, also in a synctest bubble, whose clock begins in the year 2000.
 func ClientTLS(protocols ...string) *tls.Config {
 	c := Certificate()
 	config, err := cert.Pinned(cert.Fingerprint(c))

@@ -27,7 +27,7 @@ const (
 	chunkTalk
 )
 
-// Peers are the two.
+// Peers returns chunk/vital and chunk/fragment.
 func Peers() []peer.Peer {
 	return []peer.Peer{
 		{

@@ -16,10 +16,10 @@ import (
 	"github.com/quivernet/quiver/bench/peer/tcp"
 )
 
-// pooled is how many connections there are: one carries one call at a time.
-const pooled = 64
+// conns is how many connections a pair has, and so how many calls can be in flight: a connection carries one at a time.
+const conns = 64
 
-// Peers is one.
+// Peers returns the one contender.
 func Peers() []peer.Peer {
 	return []peer.Peer{{
 		Name: "storj/drpc", Module: "storj.io/drpc", Calls: true,
@@ -28,7 +28,7 @@ func Peers() []peer.Peer {
 	}}
 }
 
-// plain encodes nothing: messages are *[]byte.
+// plain passes messages, which are *[]byte, as they are.
 type plain struct{}
 
 func (plain) Marshal(m drpc.Message) ([]byte, error) { return *m.(*[]byte), nil }
@@ -39,10 +39,10 @@ func (plain) Unmarshal(b []byte, m drpc.Message) error {
 	return nil
 }
 
-// echo is the service.
+// echo is the service: it answers a call with its argument.
 type echo struct{}
 
-// HandleRPC answers one call with its argument.
+// HandleRPC implements drpc.Handler.
 func (echo) HandleRPC(s drpc.Stream, _ string) error {
 	var m []byte
 	if err := s.MsgRecv(&m, plain{}); err != nil {
@@ -51,16 +51,17 @@ func (echo) HandleRPC(s drpc.Stream, _ string) error {
 	return s.MsgSend(&m, plain{})
 }
 
+// pair is a client and a server with many connections.
 type pair struct {
-	free   chan *drpcconn.Conn
-	cancel context.CancelFunc
+	free   chan *drpcconn.Conn // the client's ends that carry no call
+	cancel context.CancelFunc  // ends the server
 }
 
 func open(ctx context.Context) (*pair, error) {
 	running, cancel := context.WithCancel(context.Background())
-	p := &pair{free: make(chan *drpcconn.Conn, pooled), cancel: cancel}
+	p := &pair{free: make(chan *drpcconn.Conn, conns), cancel: cancel}
 	server := drpcserver.New(echo{})
-	for range pooled {
+	for range conns {
 		near, far, err := tcp.Pipe(ctx, tcp.Loopback{})
 		if err != nil {
 			p.Close()
@@ -72,7 +73,7 @@ func open(ctx context.Context) (*pair, error) {
 	return p, nil
 }
 
-// Call makes a call over a connection that has none.
+// Call waits for a free connection and makes a call over it.
 func (p *pair) Call(ctx context.Context, argument []byte) error {
 	c := <-p.free
 	defer func() { p.free <- c }()
@@ -86,7 +87,7 @@ func (p *pair) Call(ctx context.Context, argument []byte) error {
 	return nil
 }
 
-// Close ends the connections that have no call.
+// Close ends the server and the connections that carry no call.
 func (p *pair) Close() {
 	p.cancel()
 	for len(p.free) > 0 {

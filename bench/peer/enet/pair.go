@@ -29,7 +29,7 @@ func Version() string {
 // Settings is what the report says.
 func Settings() string { return settings }
 
-// Peers is one.
+// Peers returns the one contender.
 func Peers() []peer.Peer {
 	return []peer.Peer{{
 		Name: "enet", Module: "libenet", Settings: settings, Emulated: true, Moves: true, Talks: true, Calls: true,

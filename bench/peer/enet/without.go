@@ -4,7 +4,7 @@ package enet
 
 import "github.com/quivernet/quiver/bench/peer"
 
-// Peers is none without the tag.
+// Peers returns none without the tag.
 func Peers() []peer.Peer { return nil }
 
 // Version is empty without the tag.

@@ -22,7 +22,7 @@ const (
 	pieceBytes   = 64 << 10
 )
 
-// Peers is one.
+// Peers returns the one contender.
 func Peers() []peer.Peer {
 	return []peer.Peer{{
 		Name: "grpc-go", Module: "google.golang.org/grpc", Moves: true, Calls: true,

@@ -22,7 +22,7 @@ const (
 // mode is what SetNoDelay takes.
 type mode struct{ nodelay, interval, resend, nc int }
 
-// Peers are the default and what users call turbo.
+// Peers returns KCP by its defaults, and by the settings that its users call turbo.
 func Peers() []peer.Peer {
 	of := func(name, settings string, m mode) peer.Peer {
 		return peer.Peer{

@@ -12,7 +12,7 @@ import (
 	"github.com/quivernet/quiver/bench/peer/tcp"
 )
 
-// Peers is one.
+// Peers returns the one contender.
 func Peers() []peer.Peer {
 	return []peer.Peer{{
 		Name: "net/rpc", Calls: true,

@@ -29,7 +29,7 @@ func config() *quic.Config {
 
 const common = "stream window 8 to 16 MiB, connection 16 to 32 MiB, connection ids of 17 bytes as in Quiver, else defaults (New Reno); TLS 1.3; "
 
-// Peers are the ways to use it.
+// Peers returns the ways to use quic-go.
 func Peers() []peer.Peer {
 	of := func(name, settings string, s style) peer.Peer {
 		return peer.Peer{

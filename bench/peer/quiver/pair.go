@@ -13,33 +13,34 @@ import (
 
 var save = stream.NewBlob("bench")
 
-// Pair is two worlds with one connection.
+// Pair is a server's world and a client's with one connection, over which blobs and calls travel.
 type Pair struct {
-	via    stream.Backend
-	config rpc.Config // of all worlds: which carriers they have
+	via    stream.Backend // of all blobs
+	config rpc.Config     // of all worlds: which carriers they have
 
 	server, client   *rpc.World
 	streams, uploads *stream.Streams // the server's, the client's
 	listener         *rpc.Listener
-	conn             *rpc.Conn // the client's
-	cancel           context.CancelFunc
-	work             sync.WaitGroup
+	conn             *rpc.Conn          // the client's
+	cancel           context.CancelFunc // ends Run of both worlds
+	work             sync.WaitGroup     // Run of all worlds
 
 	game game
 	rush rush
 
+	carrier string // of the last blob; set by Move
+
 	mu       sync.Mutex
-	incoming *arrival
-	carrier  string // of the last blob
+	incoming *arrival // the blob that Move sends
 }
 
-// arrival is the blob that is under way.
+// arrival is a blob on its way to the server.
 type arrival struct {
 	want []byte
-	done chan error
+	done chan error // capacity 1; gets nil when the server has verified the blob
 }
 
-// Open connects two worlds. Of the configuration it takes what the carriers need.
+// Open connects two worlds, both with that config, over a net; blobs go by that backend.
 func Open(ctx context.Context, n emulate.Net, via stream.Backend, config rpc.Config) (*Pair, error) {
 	p := &Pair{via: via, config: config}
 	if err := p.prepare(); err != nil {
@@ -60,7 +61,7 @@ func Open(ctx context.Context, n emulate.Net, via stream.Backend, config rpc.Con
 	return p, p.game.await(ctx)
 }
 
-// prepare makes the worlds.
+// prepare makes the worlds and binds what they handle.
 func (p *Pair) prepare() (err error) {
 	config := p.config
 	config.MaxConnsPerAddress = -1
@@ -82,7 +83,7 @@ func (p *Pair) prepare() (err error) {
 	return nil
 }
 
-// receive takes a blob at its own pace.
+// receive reads a blob at the server, on a goroutine of its own.
 func (p *Pair) receive(in *stream.IncomingBlob) {
 	p.mu.Lock()
 	a := p.incoming
@@ -90,7 +91,7 @@ func (p *Pair) receive(in *stream.IncomingBlob) {
 	a.done <- drain(in, a.want)
 }
 
-// Move sends a blob by the pair's backend.
+// Move implements [peer.Mover].
 func (p *Pair) Move(ctx context.Context, blob []byte) error {
 	a := &arrival{want: blob, done: make(chan error, 1)}
 	p.mu.Lock()
@@ -112,9 +113,7 @@ func (p *Pair) Move(ctx context.Context, blob []byte) error {
 	}
 }
 
-func (p *Pair) Conn() *rpc.Conn { return p.conn }
-
-// Carrier is what carried the last blob.
+// Carrier returns what carried the last blob: quic or sealed.
 func (p *Pair) Carrier() string { return p.carrier }
 
 // Close ends both worlds.

@@ -19,7 +19,7 @@ var streaming = stream.Config{MaxBytes: -1, Hash: stream.SHA256}
 
 const common = "rpc worlds under Run at both ends, defaults; QUIC with TLS 1.3; SHA-256 of the blob at both ends; "
 
-// Peers are the backends.
+// Peers returns a contender for each backend and carrier.
 func Peers() []peer.Peer {
 	of := func(name, settings string, via stream.Backend, config rpc.Config) peer.Peer {
 		return peer.Peer{

@@ -28,7 +28,7 @@ const (
 	leastBuffered = 128 << 10
 )
 
-// Peers is one.
+// Peers returns the one contender.
 func Peers() []peer.Peer {
 	return []peer.Peer{{
 		Name: "pion/sctp", Module: module, Virtual: true, Emulated: true, Moves: true, Talks: true, Calls: true,

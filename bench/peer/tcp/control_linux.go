@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// control returns the congestion control that the kernel uses unless told otherwise.
+// control returns the congestion control that the kernel uses by default.
 func control() string {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control")
 	if err != nil {
@@ -19,8 +19,8 @@ func control() string {
 	return strings.TrimSpace(string(text))
 }
 
-// use has both ends use that congestion control.
-func use(control string, ends ...net.Conn) error {
+// setControl sets the congestion control of TCP connections.
+func setControl(control string, ends ...net.Conn) error {
 	for _, c := range ends {
 		raw, err := c.(*net.TCPConn).SyscallConn()
 		if err != nil {

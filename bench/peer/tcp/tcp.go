@@ -13,7 +13,7 @@ import (
 
 const settings = "one connection for blobs and one for calls with a length before each message; no encryption, no digest; the kernel's windows; congestion control "
 
-// Peers are TCP as the kernel has it, and with CUBIC where that is something else.
+// Peers returns TCP with the congestion control that the kernel uses, and with CUBIC where that is another.
 func Peers() []peer.Peer {
 	of := func(name, settings, control string) peer.Peer {
 		return peer.Peer{
@@ -74,7 +74,7 @@ func Open(ctx context.Context, n emulate.Net, control string) (peer.Mover, error
 		}
 	}
 	if control != "" {
-		if err := use(control, p.bulk[:]...); err != nil {
+		if err := setControl(control, p.bulk[:]...); err != nil {
 			p.Close()
 			return nil, err
 		}
