@@ -4,5 +4,5 @@ package files
 
 import "os"
 
-// setDirect does nothing: only Linux has such a flag.
+// setDirect does nothing: O_DIRECT is Linux's.
 func setDirect(*os.File, bool) (ok bool) { return false }
