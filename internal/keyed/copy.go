@@ -20,7 +20,7 @@ const (
 	maxHeld = 4 * MaxItems
 	// maxGraves is how many tombstones a client remembers, so that a hostile server's removals do not fill its memory.
 	maxGraves = 16 * MaxItems
-	// maxCensuses is how many censuses an update may have; a full one takes at least 200 bytes.
+	// maxCensuses is how many censuses an update may have: no more full ones fit, see censusShare.
 	maxCensuses = 8
 )
 

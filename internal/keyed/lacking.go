@@ -8,11 +8,12 @@ import (
 const (
 	// censusBit marks a census: items have smaller numbers.
 	censusBit = 1 << 31
-	// censusItems is how many items a census may have; each takes 1 to 5 bytes, so a census fits a message.
-	censusItems = 200
+	// censusShare is how many bytes of an update there must be for each item of a census. An item takes 1 to 5 and the head 4 to 13, so a census
+	// fits an update, and takes more than an eighth of one if it is full.
+	censusShare = 8
 )
 
-// Items is the part of a [Source] that does not depend on its types.
+// Items is the part of a [Source] that does not depend on its types; see there.
 type Items interface {
 	Numbers(into []uint32) []uint32
 	AppendItem(b []byte, number uint32) []byte
@@ -22,7 +23,7 @@ type Items interface {
 // order in which they will leave. A number with censusBit stands for a census that begins at that number.
 type Lacking struct {
 	numbers []uint32
-	has     map[uint32]struct{}
+	has     map[uint32]struct{} // the same numbers
 }
 
 // Add adds numbers of items and censuses that are not in l yet.
@@ -89,7 +90,7 @@ func (l *Lacking) append(b []byte, list Items, number uint32, most int) []byte {
 	at, _ := slices.BinarySearch(numbers, first)
 	numbers = numbers[at:]
 	last := uint32(censusBit - 1)
-	if n := min(censusItems, max(1, most/8)); len(numbers) > n {
+	if n := max(1, most/censusShare); len(numbers) > n {
 		numbers = numbers[:n]
 		last = numbers[n-1]
 		l.Add([]uint32{censusBit | (last + 1)})
