@@ -5,19 +5,20 @@ import (
 	"sync/atomic"
 )
 
-// Callers collects those that have something for the driver, so that it need not ask all. Its methods are safe from any goroutine; the zero
-// Callers is empty.
+// Callers lists the items, say connections, at which the driver has to look, so that it need not ask all of them. Its methods are safe from any
+// goroutine; the zero Callers is empty.
 type Callers[T any] struct {
 	mu      sync.Mutex
 	waiting []caller[T]
 }
 
+// caller is a listed item.
 type caller[T any] struct {
 	item  *T
 	waits *atomic.Bool
 }
 
-// Call adds an item, once until Take takes it. waits is the item's own, for this list alone.
+// Call lists an item, unless it is listed already. waits says that it is: a field of the item, for this list alone.
 func (c *Callers[T]) Call(item *T, waits *atomic.Bool) {
 	if waits.Swap(true) {
 		return
@@ -27,8 +28,8 @@ func (c *Callers[T]) Call(item *T, waits *atomic.Bool) {
 	c.waiting = append(c.waiting, caller[T]{item, waits})
 }
 
-// Take hands all items that wait to each, which must not block, nor call. Whatever an item has from then on needs another Call, so each only
-// notes it, and the driver looks after Take.
+// Take empties the list and hands its items to each, which must neither block nor use Callers. The driver looks at them after Take has returned:
+// a Call that comes meanwhile lists its item anew.
 func (c *Callers[T]) Take(each func(*T)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

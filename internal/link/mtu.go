@@ -3,25 +3,25 @@ package link
 import "time"
 
 const (
-	// SafeDatagram fits the smallest packet to which QUIC falls back (RFC 9000, section 14). quic-go says 1,163 bytes after a rebind.
+	// SafeDatagram fits a QUIC packet of 1,200 bytes, which every path carries (RFC 9000, section 14): quic-go takes so much after a rebind.
 	SafeDatagram = 1163
 
-	// maxDatagram bounds every datagram: quic-go sends packets of at most 1,452 bytes.
+	// maxDatagram bounds every datagram, and is the size of buffers. It is above the 1,452 bytes of quic-go's largest packet.
 	maxDatagram = 1500
-	// minDatagram is the least that a path must take: an entry of package bunch must fit with its headers.
+	// minDatagram is the least that a path must take: with it, an entry of package bunch fits with its headers.
 	minDatagram = SafeDatagram
 
-	// refusalHold is how long a refusal counts although the carrier's Path still says more.
+	// refusalHold is how long a refusal counts while the carrier's Path still says more.
 	refusalHold = 10 * time.Second
-	// holeHold is how long only safe datagrams leave after a black hole was found. It doubles, up to maxHoleHold, when the path has
-	// one again soon.
+	// holeHold is how long only safe datagrams leave after a black hole was found. The hold doubles, up to maxHoleHold, when the next
+	// hole is found within one more hold.
 	holeHold    = 10 * time.Second
 	maxHoleHold = 10 * time.Minute
 )
 
 // mtu decides how large a datagram may be.
 type mtu struct {
-	path int // by the carrier's Path
+	path int // the carrier's Path.MaxDatagram, or minDatagram when that is more
 
 	// The carrier has refused larger datagrams: this counts until its Path changes, or until refusalEnd.
 	refusal    int
@@ -47,7 +47,7 @@ func (m *mtu) refuse(now time.Time, size int) {
 }
 
 // blackHole notes that large datagrams vanish, and returns the time for which only safe ones leave. It returns 0, for an old report, when
-// no larger one was allowed. When the path was good for longer than the last hold, the hold starts anew.
+// no larger one was allowed. When the path was good for longer than the last hold, the hold begins at holeHold again.
 func (m *mtu) blackHole(now time.Time) time.Duration {
 	if m.max(now) <= SafeDatagram {
 		return 0

@@ -20,7 +20,18 @@ type rated struct {
 	holding    bool      // the last call of Machine.Hold held something back
 }
 
-// holdBack tells the machines what to hold back: what the rate does not allow now, and all bulk if paced says that the carrier has no room for it.
+// spend counts a datagram that leaves.
+func (r *rated) spend(now time.Time, bytes int) {
+	if r.rate != nil {
+		r.rate.Spend(now, bytes)
+	}
+}
+
+// Rated reports whether the rate, and not the carrier's pace, holds back bulk. It is called under the lock.
+func (l *Link) Rated() bool { return !l.rated.bulk.IsZero() }
+
+// holdBack tells the machines what to hold back: what the rate does not allow now, and all bulk if paced, because the carrier's pace has no room
+// for it. The caller holds the lock.
 func (l *Link) holdBack(now time.Time, paced bool) {
 	r := &l.rated
 	if r.rate != nil {
@@ -36,10 +47,7 @@ func (l *Link) holdBack(now time.Time, paced bool) {
 	}
 }
 
-// Rated reports whether the rate, and not the carrier's pace, holds back bulk. It is called under the lock.
-func (l *Link) Rated() bool { return !l.rated.bulk.IsZero() }
-
-// askRate asks the rate how long unreliable data and bulk must wait, if they do wait.
+// askRate asks the rate how long unreliable data and bulk must wait, if a machine has some that could leave. The caller holds the lock.
 func (l *Link) askRate(now time.Time) {
 	r := &l.rated
 	unreliable, bulk := false, false
@@ -56,17 +64,10 @@ func (l *Link) askRate(now time.Time) {
 	}
 }
 
-// after returns the end of a wait, zero when wait is not positive.
+// after returns the end of a wait that begins now; zero when there is none to wait for.
 func after(now time.Time, wait time.Duration) time.Time {
 	if wait <= 0 {
 		return time.Time{}
 	}
 	return now.Add(wait)
-}
-
-// spend counts a datagram.
-func (r *rated) spend(now time.Time, bytes int) {
-	if r.rate != nil {
-		r.rate.Spend(now, bytes)
-	}
 }

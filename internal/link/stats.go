@@ -12,11 +12,12 @@ type Stats struct {
 	DroppedUnknown uint64 // datagrams dropped because they were empty or for no machine
 
 	TooLarge    uint64 // datagrams that the carrier refused, which their machine took back
-	BlackHoles  uint64 // how often large datagrams were found to vanish
-	Rests       uint64 // pauses after a full burst
+	BlackHoles  uint64 // how often the path was found to swallow large datagrams
+	Rests       uint64 // pauses of the writer after a full burst
 	MaxDatagram int    // bytes that a datagram may have now
 }
 
+// counters are what Stats reads. The goroutine that reads or sends a datagram counts it.
 type counters struct {
 	datagramsIn, datagramsOut        atomic.Uint64
 	bytesIn, bytesOut                atomic.Uint64

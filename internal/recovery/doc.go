@@ -1,8 +1,8 @@
-// Package recovery holds what machines that send packets know of their path: [RTT] measures round trips, [Ring] remembers
-// packets that left, [Losses] decides which are lost, [BlackHole] notices that large packets vanish, and [Gate] decides
-// how much bulk may be in flight over QUIC's datagrams, where play leaves behind it. [Number] completes a packet number
-// of which only the low bits are on the wire.
+// Package recovery holds what machines that send packets know of their path. Of packets that left, [Ring] keeps the records, [RTT] measures
+// the round trips, [Losses] decides which are lost, and [BlackHole] notices that large ones vanish. [Gate] bounds the bulk in flight in QUIC's
+// datagrams, so that play does not wait behind it. Of packets that arrive, [Number] completes a number of which only the low bits are on the
+// wire, and [Window] finds copies. [Path], [Room] and [Content] are what a carrier and its machines tell each other.
 //
-// Everything here is pure: now is an argument, the time since an epoch that the owner chose. It is at least 0 and never goes back.
-// Zero values are ready to use.
+// Everything here is pure: now is an argument, and never goes back. Where it is a time.Duration, it is at least 0 and counts from an epoch
+// that the owner chose. Zero values are ready to use.
 package recovery

@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// maxHolders bounds the text of [Holders], and with it the close reason.
+// maxHolders is how many methods the text of [Holders] names, so that it fits the reason of a close.
 const maxHolders = 5
 
-// Holders lists what fills a reliable buffer, as UE prints it on ReliableBufferOverflow: each name, in the order in which it first
-// appeared.
+// Holders lists the methods whose calls fill a reliable buffer, in the order in which each first appears, as UE prints on
+// ReliableBufferOverflow. The zero Holders is empty.
 type Holders struct{ list []holder }
 
-// holder is one name's share of a reliable buffer.
+// holder is one method's share of a reliable buffer.
 type holder struct {
 	name           string
 	calls, entries int
 }
 
-// Add adds a call that takes a number of entries of the buffer.
+// Add adds a call of the method name, which takes that many entries of the buffer.
 func (h *Holders) Add(name string, entries int) {
 	for i := range h.list {
 		if h.list[i].name == name {
@@ -30,7 +30,7 @@ func (h *Holders) Add(name string, entries int) {
 	h.list = append(h.list, holder{name, 1, entries})
 }
 
-// String returns the first of them, with their calls and entries.
+// String returns the first maxHolders methods with their calls and entries, and the number of others: "3 × Fire (4 entries)".
 func (h *Holders) String() string {
 	var text strings.Builder
 	for i, one := range h.list[:min(len(h.list), maxHolders)] {
