@@ -3,12 +3,12 @@ package bunch
 import "time"
 
 const (
-	// maxUnreliable is how much the waiting unreliable messages may cost, and likewise the tracked ones. Beyond it the oldest unreliable
-	// messages of a channel make room for its new one; a new tracked message is dropped.
+	// maxUnreliable is how much memory the waiting unreliable messages may cost (unreliablePrice), and the tracked ones as much again. Beyond it the
+	// oldest unreliable messages of a channel make room for its new one; a new tracked message is dropped.
 	maxUnreliable = 256 << 10
-	// freshTime and a round trip are how long an unreliable message may wait for the rate or the path; chances stretches that by half at most.
-	// So what is too much for one tick has six ticks at 30 Hz to leave, and the round trip in which a window opens, or the channel that it
-	// comes [Conn.After] is acked. What comes later is too old for a player to react to. UE drops an unreliable RPC at the
+	// freshTime plus a round trip is how long an unreliable message may wait for the rate or the path; chances stretches that by half at most.
+	// In freshTime, six ticks at 30 Hz, what was too much for one tick can leave; in the round trip a window opens, or the channel that the
+	// message comes [Conn.After] is acked. What leaves later is too old for a player to react to. UE drops an unreliable RPC at the
 	// call when the connection is saturated, and a multicast when two of its kind wait already for the actor's next update.
 	freshTime = 200 * time.Millisecond
 )
@@ -18,12 +18,13 @@ type backlog struct{ messages, bytes int }
 
 func (b *backlog) add(messages, bytes int) { b.messages, b.bytes = b.messages+messages, b.bytes+bytes }
 
-// chances are the moments at which unreliable messages waited and a packet might have taken them, had the owner's rate and the packet's room
-// allowed it. A message that was queued before such a moment, and still waits freshTime and a round trip after it, is too old. The age of a
-// message alone does not say that: Send takes no time, so at may lie long before the call, and in a long tick it cannot leave.
+// chances remembers when unreliable messages waited while AppendPacket was free to send new ones: those that stayed were kept back by the owner's
+// rate, the room of the packet, or [Conn.After]. A message that was queued before such a moment, and still waits freshTime plus a round
+// trip after it, is too old. Its age alone does not tell: Send is not told the time, so datagram.at may lie long before the call, and
+// while a long tick is corked no message can leave.
 type chances struct {
-	at  [5]time.Duration // the newest first, at least a quarter of the permitted wait apart
-	old time.Duration    // unreliable messages queued before then are too old
+	at  [5]time.Duration // the newest first; at least a quarter of the permitted wait apart, so five reach back for all of it
+	old time.Duration    // unreliable messages queued before then are too old; set by note
 }
 
 // note notes a chance at now; wait is how long a message may wait after one.
@@ -44,12 +45,13 @@ func (c *chances) note(now, wait time.Duration) {
 type datagram struct {
 	payload  []byte // from the connection's blocks, or its own when longer than one
 	delivery Delivery
-	message  uint16        // its number when it leaves in parts; it gets it with the first one
-	part     uint8         // the next part to leave
+	message  uint16        // its number, if it leaves in parts; set when the first one leaves
+	part     uint8         // index of the next part to leave
 	after    uint64        // reliable entries below this sequence were queued earlier and leave first
-	at       time.Duration // when it was queued
+	at       time.Duration // the connection's clock when it was queued
 }
 
+// parts returns the number of bunches in which the message leaves.
 func (d *datagram) parts() int { return max(1, (len(d.payload)+EntryBytes-1)/EntryBytes) }
 
 // bunch returns the bunch of the next part.
@@ -65,11 +67,12 @@ func (d *datagram) bunch(channel uint64) (h header, payload []byte) {
 	return h, payload[:min(len(payload), EntryBytes)]
 }
 
-// sendUnreliable queues an unreliable message. When too many wait, the oldest of its channel make room for it, for a newer one is worth more,
-// but not one that has begun to leave in parts: where each takes long, nothing but beginnings would arrive. When there are no others, it is
-// dropped and counted itself.
+// sendUnreliable queues an unreliable message. When too many wait, the oldest of its channel make room, because a newer one is worth more. One
+// that has begun to leave in parts stays: if the next message always replaced it, nothing but beginnings would arrive. When there are no
+// others, the new message is dropped and counted.
 func (c *Conn) sendUnreliable(ch *channel, delivery Delivery, payload []byte) {
-	for begun := ch.begunUnreliable(); c.crowded(len(payload)) && ch.unreliable.len() > begun; {
+	begun := ch.begunUnreliable()
+	for c.crowded(len(payload)) && ch.unreliable.len() > begun {
 		c.dropUnreliable(ch, begun)
 	}
 	if c.crowded(len(payload)) {
@@ -96,7 +99,7 @@ func (c *Conn) sendUnreliable(ch *channel, delivery Delivery, payload []byte) {
 	c.schedule(ch)
 }
 
-// dropUnreliable drops the message of ch at index i of those that wait, or what is left of it when some of its parts have left.
+// dropUnreliable drops the i-th of ch's waiting messages, counted from 0, the oldest, or what is left of it when some of its parts have left.
 func (c *Conn) dropUnreliable(ch *channel, i int) {
 	d := ch.unreliable.take(i)
 	left := len(d.payload) - int(d.part)*EntryBytes
@@ -112,8 +115,8 @@ func (c *Conn) dropUnreliable(ch *channel, i int) {
 	}
 }
 
-// dropStale drops the unreliable messages of ch that have waited through an outage, or for too long and have not begun to leave in parts; they
-// are at the head of its queue.
+// dropStale drops the unreliable messages of ch that have waited through an outage, and those that have waited for too long (see chances) and
+// have not begun to leave in parts. They are at the head of its queue, which is in the order of at.
 func (c *Conn) dropStale(ch *channel) {
 	for ch.unreliable.len() > 0 {
 		d := ch.unreliable.peek()
@@ -124,8 +127,8 @@ func (c *Conn) dropStale(ch *channel) {
 	}
 }
 
-// placeUnreliable places the next part of the oldest unreliable message of ch, if it fits. No ack is awaited for it: once the packet is
-// settled nothing remembers it.
+// placeUnreliable places the next part of the oldest unreliable message of ch, if it fits. Its loss is not repaired: once the packet cannot be
+// taken back any more (settle), nothing remembers the part.
 func (c *Conn) placeUnreliable(ch *channel) placed {
 	d := ch.unreliable.peek()
 	if d.part == 0 {
@@ -157,9 +160,9 @@ func (c *Conn) placeUnreliable(ch *channel) placed {
 	return done
 }
 
-// receiveUnreliable takes an unreliable bunch of packet number. The unreliable bunches of a channel leave once and in the order of
-// their messages. So packet numbers, which never wrap, say which of two UnreliableSequenced messages is the newer one; in one packet
-// it is the later.
+// receiveUnreliable takes an unreliable bunch that came in packet number, a datagram of size bytes. The unreliable bunches of a channel leave once
+// and in the order of their messages. So packet numbers, which never wrap, say which of two UnreliableSequenced messages is the newer one;
+// in one packet it is the later.
 func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload []byte, size int) error {
 	if ch.number == 0 {
 		return violation(BunchBadChannelIndex, "an unreliable bunch on the control channel")
@@ -169,7 +172,7 @@ func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload [
 		return nil
 	}
 
-	last := number // of the packets that brought the message
+	last := number // the newest packet that brought a part of the message
 	if h.delivery() == UnreliableSequenced && number < ch.newest {
 		c.stats.DroppedLate++
 		return nil
