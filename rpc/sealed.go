@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// beginDelay is how long the first carrier waits, so that QUIC's goroutines send Welcome and Join before its train. Behind the
-	// train those would wait: 170 ms at 1 Mbit/s.
+	// beginDelay is how long the first carrier waits before it sends its train (see package sealed), so that QUIC's goroutines send Welcome and Join
+	// first. Behind the train those took 170 ms longer at 1 Mbit/s.
 	beginDelay = 2 * time.Millisecond
-	// moreIDs is how many spare ids a peer gets that asks for more.
+	// moreIDs is how many spare ids a peer that asks for more gets.
 	moreIDs = 2
 )
 
 // SealedStats is the state of a connection's newest sealed carrier, and counts of all its carriers.
 type SealedStats struct {
 	// State is off (Config.Sealed is not set at both ends, or the connection does not use QUIC), opening, open, silent (no
-	// packet gets through, and QUIC carries) or closed (silent for 10 s, say; a next one is tried later).
+	// packet gets through, so QUIC carries) or closed (after 10 s of silence, say; the client opens the next one later).
 	State string
 	// Carries reports that the carrier, and not QUIC, moves all that this end sends: see [Conn.Sealed].
 	Carries bool
@@ -46,137 +46,7 @@ type SealedStats struct {
 	MaxPacket             int    // bytes of the largest packet that it may send now: 8,952 while bulk travels in those, see [Config].NoJumbo
 }
 
-// sealedCarrier moves what the machines of one connection send in sealed packets, beside QUIC's on the same socket. It uses one carrier
-// after another: the first begins at the end of the handshake, and when one has closed, the client opens the next. While one is open and
-// not silent it carries all. A carrier has no goroutine while it is idle.
-//
-// Unless their comments say otherwise, its methods belong to the world's goroutine, and before Join to that of the handshake.
-type sealedCarrier struct {
-	conn      *Conn
-	quic      *quicconn.Carrier
-	agreed    atomic.Bool // the peer has Config.Sealed too
-	attention atomic.Bool // maintain must look
-	pinging   atomic.Bool // a ping waits for its turn inside QUIC
-
-	carriers   carriers
-	instances  control.Instances // the numbers of the carriers, as agreed with the peer
-	opens      uint32            // the instance that begins once the carrier before it has ended, on a server; 0 = none
-	owesIDs    bool              // the client has asked for spare ids of the instance that opens
-	state      sealed.State      // of the newest carrier, when maintain last logged it
-	controller *pace.Controller  // of all carriers; used under the link's lock while there is one
-}
-
-// carriers are the sealed carriers of one connection. Only the newest is in use. All methods are safe from any goroutine.
-type carriers struct {
-	mu     sync.Mutex      // taken before the link's lock
-	newest *sealed.Carrier // nil before the first
-	closed bool            // with the connection: no other is added
-	failed error           // why none could be added: TLS gives no keys
-	past   SealedStats     // counts of the carriers before the newest
-	retry  *time.Timer     // set by retryAfter; nil before
-}
-
-// add makes a carrier the newest. The one before must have ended. It returns nil when the connection is closed.
-func (s *carriers) add(socket *sealed.Socket, config sealed.Config) (carrier *sealed.Carrier, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, nil
-	}
-	carrier, err = sealed.NewCarrier(socket, config)
-	if s.failed = err; err != nil {
-		return nil, err
-	}
-	if s.newest != nil {
-		s.past.add(s.newest.Stats())
-	}
-	s.newest = carrier
-	return carrier, nil
-}
-
-// current returns the newest carrier, nil before the first.
-func (s *carriers) current() *sealed.Carrier {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.newest
-}
-
-// close closes the newest carrier with the connection, and does not wait.
-func (s *carriers) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	if s.newest != nil {
-		s.newest.Close()
-	}
-	if s.retry != nil {
-		s.retry.Stop()
-	}
-}
-
-// over reports whether the newest carrier has ended and no longer uses the socket.
-func (s *carriers) over() bool {
-	carrier := s.current()
-	if carrier == nil {
-		return true
-	}
-	select {
-	case <-carrier.Done():
-		return true
-	default:
-		return false
-	}
-}
-
-// wait returns when the newest carrier, which is closed or closes, no longer uses the socket. A tick must not call it: the carrier may wait
-// for a turn of its own, and for the socket.
-func (s *carriers) wait() {
-	if carrier := s.current(); carrier != nil {
-		<-carrier.Done()
-	}
-}
-
-// retryAfter calls retry after a while, unless the connection is closed by then.
-func (s *carriers) retryAfter(wait time.Duration, retry func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.closed:
-	case s.retry == nil:
-		s.retry = time.AfterFunc(wait, retry)
-	default:
-		s.retry.Reset(wait)
-	}
-}
-
-func (s *carriers) stats() SealedStats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	stats := s.past
-	stats.State = sealed.Opening.String()
-	if s.closed || s.failed != nil {
-		stats.State, stats.Err = sealed.Closed.String(), s.failed
-	}
-	if s.newest == nil {
-		return stats
-	}
-	c := s.newest.Stats()
-	stats.add(c)
-	stats.State, stats.Err = s.newest.State().String(), s.newest.Err()
-	stats.Rate, stats.Window, stats.MaxPacket = int(c.Rate), c.Window, c.MaxPacket
-	return stats
-}
-
-// newSealedCarrier returns nil when the config or the connection's carrier has no place for sealed packets.
-func newSealedCarrier(c *Conn) *sealedCarrier {
-	quic, ok := c.carrier.(*quicconn.Carrier)
-	if !ok || quic.Socket() == nil {
-		return nil
-	}
-	return &sealedCarrier{conn: c, quic: quic}
-}
-
-// add adds the counts of one carrier.
+// add adds the counts of one more carrier.
 func (s *SealedStats) add(c sealed.CarrierStats) {
 	s.Carriers++
 	s.PacketsIn += c.Received
@@ -187,6 +57,49 @@ func (s *SealedStats) add(c sealed.CarrierStats) {
 	s.PacketsLost += c.Lost
 	s.SpuriousLosses += c.Spurious
 	s.Discarded += c.Dropped() + c.Full + c.Elsewhere
+}
+
+// carrier returns cells of a table: which carrier carries, and why.
+func (s *SealedStats) carrier() []string {
+	switch {
+	case s.Carries:
+		return []string{"sealed", statnet.Rate(float64(s.Rate)), "packets of up to " + statnet.Count(s.MaxPacket) + " B",
+			statnet.Count(s.PacketsLost) + " of " + statnet.Count(s.PacketsOut) + " lost"}
+	case s.State == "off":
+		return []string{"QUIC", "sealed is off: Config.Sealed is not set at both ends, or no QUIC, as in rpctest"}
+	case s.Err != nil:
+		return []string{"QUIC", "sealed is " + s.State, s.Err.Error()}
+	}
+	return []string{"QUIC", "sealed is " + s.State}
+}
+
+// sealedCarrier moves what the machines of one connection send in sealed packets, beside QUIC's on the same socket. It uses one carrier
+// after another: the first begins at the end of the handshake, and when one has closed, the client opens the next. While one is open and
+// not silent it carries all. A carrier has no goroutine while it is idle.
+//
+// Unless their comments say otherwise, its methods belong to the world's goroutine, and before Join to that of the handshake.
+type sealedCarrier struct {
+	conn      *Conn
+	quic      *quicconn.Carrier
+	agreed    atomic.Bool // the peer has Config.Sealed too
+	attention atomic.Bool // the next Dispatch must run maintain
+	pinging   atomic.Bool // a goroutine of ping waits inside QUIC
+
+	carriers   carriers
+	instances  control.Instances // the numbers of the carriers, as agreed with the peer
+	opens      uint32            // the instance that begins once the carrier before it has ended, on a server; 0 = none
+	owesIDs    bool              // the client has asked for spare ids of the instance that opens
+	state      sealed.State      // of the newest carrier, when maintain last logged it
+	controller *pace.Controller  // of all carriers; used under the link's lock while there is one
+}
+
+// newSealedCarrier returns nil when the connection has no socket for sealed packets: without Config.Sealed, or without QUIC.
+func newSealedCarrier(c *Conn) *sealedCarrier {
+	quic, ok := c.carrier.(*quicconn.Carrier)
+	if !ok || quic.Socket() == nil {
+		return nil
+	}
+	return &sealedCarrier{conn: c, quic: quic}
 }
 
 // wake makes the world's goroutine run maintain. It is safe from any goroutine.
@@ -229,7 +142,7 @@ func (s *sealedCarrier) config(instance uint32) sealed.Config {
 	return c
 }
 
-// changed is called on the carrier's goroutine when its state has changed. Only an open carrier carries.
+// changed is called on the carrier's goroutine when its state has changed. It has the link use the carrier while that is open.
 func (s *sealedCarrier) changed(state sealed.State) {
 	carrier := s.carriers.current()
 	var by link.Sealed
@@ -326,7 +239,7 @@ func (s *sealedCarrier) maintain() {
 	}
 }
 
-// openNext begins the next carrier, on a client, and tells the server; or it wakes maintain when it is time for that.
+// openNext begins the next carrier, on a client, and tells the server. When it is too early for that, a timer wakes maintain.
 func (s *sealedCarrier) openNext() {
 	if s.conn.server || !s.carriers.over() {
 		return
@@ -341,7 +254,7 @@ func (s *sealedCarrier) openNext() {
 	}
 }
 
-// control handles a message about carriers.
+// control handles a message of the peer about carriers. It returns a violation, or nil.
 func (s *sealedCarrier) control(m control.Sealed) *CloseError {
 	current, ok := s.instances.Has(m.Instance)
 	switch m.Kind {
@@ -370,8 +283,8 @@ func (s *sealedCarrier) control(m control.Sealed) *CloseError {
 	return nil
 }
 
-// onOpen notes, on a server, that the client has opened the next carrier. maintain begins it when the one before has ended, in this Dispatch
-// or in a later one: no tick waits for that.
+// onOpen notes, on a server, that the client has opened the next carrier. No tick waits for the end of the one before: maintain begins the next
+// in the first Dispatch that finds it ended.
 func (s *sealedCarrier) onOpen(instance uint32) {
 	s.instances.Renew(instance)
 	s.opens, s.owesIDs = instance, false
@@ -441,16 +354,103 @@ func tellSealed(c *Conn) {
 	c.world.logs.Guest(slog.LevelInfo, logs.Carried, c.party(), "QUIC carries all: the "+here+" has rpc.Config.Sealed, and the "+there+" has not; set it at both", "conn", c)
 }
 
-// carrier says, for a table, which carrier carries, and why.
-func (s *SealedStats) carrier() []string {
-	switch {
-	case s.Carries:
-		return []string{"sealed", statnet.Rate(float64(s.Rate)), "packets of up to " + statnet.Count(s.MaxPacket) + " B",
-			statnet.Count(s.PacketsLost) + " of " + statnet.Count(s.PacketsOut) + " lost"}
-	case s.State == "off":
-		return []string{"QUIC", "sealed is off: Config.Sealed is not set at both ends, or no QUIC, as in rpctest"}
-	case s.Err != nil:
-		return []string{"QUIC", "sealed is " + s.State, s.Err.Error()}
+// carriers are the sealed carriers of one connection. Only the newest is in use. All methods are safe from any goroutine.
+type carriers struct {
+	mu     sync.Mutex      // taken before the link's lock
+	newest *sealed.Carrier // nil before the first
+	closed bool            // with the connection: no other is added
+	failed error           // why the last add failed: TLS gives no keys
+	past   SealedStats     // counts of the carriers before the newest; nothing else is set
+	retry  *time.Timer     // set by retryAfter; nil before
+}
+
+// add makes a carrier the newest. The one before must have ended. It returns nil when the connection is closed.
+func (s *carriers) add(socket *sealed.Socket, config sealed.Config) (carrier *sealed.Carrier, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil
 	}
-	return []string{"QUIC", "sealed is " + s.State}
+	carrier, err = sealed.NewCarrier(socket, config)
+	if s.failed = err; err != nil {
+		return nil, err
+	}
+	if s.newest != nil {
+		s.past.add(s.newest.Stats())
+	}
+	s.newest = carrier
+	return carrier, nil
+}
+
+// current returns the newest carrier, nil before the first.
+func (s *carriers) current() *sealed.Carrier {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.newest
+}
+
+// close closes the newest carrier with the connection, and does not wait.
+func (s *carriers) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.newest != nil {
+		s.newest.Close()
+	}
+	if s.retry != nil {
+		s.retry.Stop()
+	}
+}
+
+// over reports whether the newest carrier has ended and no longer uses the socket.
+func (s *carriers) over() bool {
+	carrier := s.current()
+	if carrier == nil {
+		return true
+	}
+	select {
+	case <-carrier.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// wait returns when the newest carrier, which has closed or was told to, no longer uses the socket. A tick must not call it: the carrier may
+// take another turn first, and wait for the socket in it.
+func (s *carriers) wait() {
+	if carrier := s.current(); carrier != nil {
+		<-carrier.Done()
+	}
+}
+
+// retryAfter calls retry after a while, unless the connection is closed by then.
+func (s *carriers) retryAfter(wait time.Duration, retry func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+	case s.retry == nil:
+		s.retry = time.AfterFunc(wait, retry)
+	default:
+		s.retry.Reset(wait)
+	}
+}
+
+func (s *carriers) stats() SealedStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stats := s.past
+	stats.State = sealed.Opening.String()
+	if s.closed || s.failed != nil {
+		stats.State, stats.Err = sealed.Closed.String(), s.failed
+	}
+	if s.newest == nil {
+		return stats
+	}
+	c := s.newest.Stats()
+	stats.add(c)
+	stats.State, stats.Err = s.newest.State().String(), s.newest.Err()
+	stats.Rate, stats.Window, stats.MaxPacket = int(c.Rate), c.Window, c.MaxPacket
+	return stats
 }
