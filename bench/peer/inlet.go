@@ -5,30 +5,36 @@ import (
 	"sync"
 )
 
-// Inlet is the receiving side of a peer that gets pieces of blobs and messages handed to it. All methods may be called
-// concurrently.
-type Inlet struct {
+// Ear is where a server hands on the messages of a [Talker]. Its methods are safe from any goroutine.
+type Ear struct {
 	mu   sync.Mutex
-	hear func(message []byte)
-	sink *Sink // nil: no blob is expected
-	done chan error
+	hear func(message []byte) // nil until Hear
 }
 
 // Hear implements Talker.
-func (i *Inlet) Hear(fn func(message []byte)) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.hear = fn
+func (e *Ear) Hear(fn func(message []byte)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.hear = fn
 }
 
 // Heard hands a message on.
-func (i *Inlet) Heard(message []byte) {
-	i.mu.Lock()
-	hear := i.hear
-	i.mu.Unlock()
+func (e *Ear) Heard(message []byte) {
+	e.mu.Lock()
+	hear := e.hear
+	e.mu.Unlock()
 	if hear != nil {
 		hear(message)
 	}
+}
+
+// Inlet is the receiving side of a peer that gets pieces of blobs and messages handed to it. Its methods are safe from any goroutine.
+type Inlet struct {
+	Ear
+
+	mu   sync.Mutex
+	sink *Sink // nil: no blob is expected
+	done chan error
 }
 
 // Take checks a piece of the blob; those of one that was cut are dropped.

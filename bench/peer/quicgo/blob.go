@@ -85,14 +85,12 @@ func (p *pair) Move(ctx context.Context, data []byte) error {
 	p.mu.Lock()
 	p.blob = b
 	p.mu.Unlock()
-	sent := make(chan error, 1)
-	p.work.Go(func() { sent <- p.send(data) })
-	select {
-	case err := <-b.done:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	p.work.Go(func() {
+		if err := p.send(data); err != nil {
+			b.end(err)
+		}
+	})
+	return peer.Await(ctx, b.done, 1)
 }
 
 func (p *pair) send(data []byte) error {

@@ -32,9 +32,9 @@ type pair struct {
 	talk   *quic.SendStream
 	calls  *peer.Calls
 	guests guests
+	peer.Ear
 
 	mu   sync.Mutex
-	hear func(message []byte)
 	blob *blob // under way
 }
 
@@ -43,7 +43,7 @@ func open(ctx context.Context, n emulate.Net, s style) (*pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pair{conns: c, style: s, hear: func([]byte) {}}
+	p := &pair{conns: c, style: s}
 	p.work.Go(p.acceptUni)
 	p.work.Go(p.acceptCalls)
 	if s.perMessage {
@@ -94,10 +94,10 @@ func (p *pair) serve(s *quic.ReceiveStream) {
 	case kindPart:
 		p.current().part(s)
 	case kindTalk:
-		_ = peer.Frames(s, p.heard)
+		_ = peer.Frames(s, p.Heard)
 	case kindWord:
 		if m, err := io.ReadAll(s); err == nil {
-			p.heard(m)
+			p.Heard(m)
 		}
 	}
 }
@@ -106,20 +106,6 @@ func (p *pair) current() *blob {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.blob
-}
-
-func (p *pair) heard(message []byte) {
-	p.mu.Lock()
-	hear := p.hear
-	p.mu.Unlock()
-	hear(message)
-}
-
-// Hear implements peer.Talker.
-func (p *pair) Hear(fn func(message []byte)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.hear = fn
 }
 
 // Say sends a message.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync"
 
 	"github.com/pion/logging"
 	"github.com/pion/sctp"
@@ -51,13 +50,11 @@ type pair struct {
 	calls          *peer.Calls
 	buffered       uint64        // most of the blob's stream
 	room           chan struct{} // less than that is
-
-	mu   sync.Mutex
-	hear func(message []byte)
+	peer.Ear
 }
 
 func open(ctx context.Context, n emulate.Net) (*pair, error) {
-	p := &pair{hear: func([]byte) {}, buffered: uint64(max(leastBuffered, 2*n.BDP())), room: make(chan struct{}, 1)}
+	p := &pair{buffered: uint64(max(leastBuffered, 2*n.BDP())), room: make(chan struct{}, 1)}
 	config := func(c net.Conn) sctp.Config {
 		return sctp.Config{NetConn: c, MTU: mtu, MaxReceiveBufferSize: receiveBuffer, MaxMessageSize: maxMessage,
 			LoggerFactory: logging.NewDefaultLoggerFactory()}
@@ -72,12 +69,7 @@ func open(ctx context.Context, n emulate.Net) (*pair, error) {
 	if p.client, err = sctp.Client(config(peer.NewConn(n.Client(), n.Address()))); err != nil {
 		return nil, err
 	}
-	select {
-	case err = <-served:
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
-	if err != nil {
+	if err := peer.Await(ctx, served, 1); err != nil {
 		return nil, err
 	}
 	return p, p.start()
@@ -125,18 +117,8 @@ func (p *pair) listen() {
 		if err != nil {
 			return
 		}
-		p.mu.Lock()
-		hear := p.hear
-		p.mu.Unlock()
-		hear(buf[:n])
+		p.Heard(buf[:n])
 	}
-}
-
-// Hear implements peer.Talker.
-func (p *pair) Hear(fn func(message []byte)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.hear = fn
 }
 
 // Say sends a message.
@@ -157,12 +139,7 @@ func (p *pair) Move(ctx context.Context, blob []byte) error {
 		}
 	}()
 	go func() { done <- peer.NewSink(blob).Drain(p.far[streamBlob]) }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return peer.Await(ctx, done, 1)
 }
 
 // pour writes the blob as there is room.
