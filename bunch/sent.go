@@ -40,7 +40,7 @@ type packet struct {
 	records   []uint64      // of the tracked messages in it, as given to SendTracked
 	mark      recovery.Mark // the gate's
 	lostUntil time.Duration // when the record of a lost or skipped packet is dropped
-	below     uint64        // so many packets right below it have been acknowledged in one range with it
+	below     uint64        // how many packets right below it have been acknowledged in one range with it
 }
 
 // sentPackets remembers the packets that wait for something, and those sent after them.

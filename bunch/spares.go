@@ -6,7 +6,7 @@ import "slices"
 type spares[T any] struct {
 	items []T
 	most  int // put leaves further ones to the collector
-	least int // the fewest items since the last trim: so many at the bottom were not needed since then
+	least int // the fewest items since the last trim, none of which was needed since then
 }
 
 // take returns the item that was put last, or a zero value when there is none.

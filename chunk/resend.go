@@ -85,8 +85,8 @@ func (r *resend) delay() time.Duration {
 	return r.rtt + max((r.rtt+3)/4, r.ackDelay+ackSlack)
 }
 
-// patience returns how long a slice that was not overtaken waits for its ack, after so many timeouts in a row. When the round trip
-// grows, it follows the latest at once.
+// patience returns how long a slice that was not overtaken waits for its ack, after a number of timeouts in a row. When the round trip grows,
+// patience follows the latest at once.
 func (r *resend) patience(timeouts int) time.Duration {
 	d := r.delay() + max(r.latest-r.rtt, 0)*5/4
 	if r.least > 0 {

@@ -84,7 +84,7 @@ type Caller interface {
 // Rusher is a pair at whose server many more clients arrive. The pair's own client has no part in it but calls.
 type Rusher interface {
 	Caller
-	// Invite connects so many more clients over the bare loopback, once.
+	// Invite connects that many more clients over the bare loopback. It is called once.
 	Invite(ctx context.Context, clients int) error
 	// Rush sends the blob from the server to each of them at once, or up from each of them to the server, and returns when
 	// all are through, verified.
@@ -101,7 +101,7 @@ type Chainer interface {
 // Shouter makes reliable calls without an answer, by one goroutine.
 type Shouter interface {
 	Pair
-	// Shout returns when so many calls have run at the server.
+	// Shout makes count calls and returns when all have run at the server.
 	Shout(ctx context.Context, argument []byte, count int) error
 }
 

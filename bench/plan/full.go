@@ -10,7 +10,7 @@ import (
 	"github.com/quivernet/quiver/bench/scenario"
 )
 
-// Full is every table, each cell so many times.
+// Full returns the jobs of every table; each cell of the tables is measured runs times.
 func Full(runs int) []job.Job {
 	jobs := emulators()
 	jobs = append(jobs, inTurns(cleans(64<<20, runs))...)
@@ -116,7 +116,7 @@ func crowds(span time.Duration, runs int, sizes ...crowdOf) []job.Job {
 	return jobs
 }
 
-// rushOf is so many clients with a blob of that size each.
+// rushOf is a late join of count clients, with a blob of size bytes each.
 type rushOf struct {
 	mode        string
 	count, size int

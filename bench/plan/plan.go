@@ -18,10 +18,10 @@ func Only(jobs []job.Job, name *regexp.Regexp) []job.Job {
 	return kept
 }
 
-// seed is of the first run's path; every peer meets the same.
+// seed is the first run's. It is the same for all peers, which thus meet the same losses.
 const seed = 0x9e3779b97f4a7c15
 
-// repeat returns a job so many times, each over a path with other fates.
+// repeat returns a job runs times. Each run has a seed of its own, so that its path loses other packets.
 func repeat(j job.Job, runs int) []job.Job {
 	var jobs []job.Job
 	for run := range runs {

@@ -1,4 +1,4 @@
-// Package pool runs jobs in worker processes, so many at once that none disturbs another.
+// Package pool runs jobs in worker processes, as many at once as do not disturb each other.
 package pool
 
 import (

@@ -285,8 +285,8 @@ func corners(points plotter.XYs) (left plotter.XYs) {
 	return left
 }
 
-// ticks marks an axis at round numbers, at most so many.
-type ticks struct{ most float64 }
+// ticks marks an axis at round numbers.
+type ticks struct{ most float64 } // how many marks there may be
 
 // Ticks implements plot.Ticker.
 func (k ticks) Ticks(least, most float64) (marks []plot.Tick) {

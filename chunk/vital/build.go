@@ -8,10 +8,10 @@ const (
 	controlClose     = 4
 )
 
-// AppendPacket appends the next packet, of at most size bytes, and returns its number, from 1 on. Not ok: there is none now, or size is
-// less than a header with a control message (12 bytes). A chunk that does not fit size is dropped when it is not vital. A vital one
-// waits for a larger size with all behind it, and ends the connection with ErrNotAcked when there is none, so Config.MaxPacket is
-// at most the least size.
+// AppendPacket appends the next packet, of at most size bytes, and returns its number, from 1 on. ok is false when there is none now, or when size
+// is less than a header with a control message (12 bytes). A chunk that does not fit size is dropped when it is not vital. A vital one, and
+// all behind it, waits for a larger size; when none comes, the connection ends with ErrNotAcked. So let Config.MaxPacket be at most the
+// least size.
 func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool) {
 	c.tick(now)
 	switch {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// halfSpace is half of all sequences: one that is up to so many behind counts as received before, any other as still to come.
+// halfSpace is half of all sequences: one that is up to halfSpace behind counts as received before, any other as still to come.
 const halfSpace = 1 << (sequenceBits - 1)
 
 // Receive takes a packet, which it does not keep. A packet that cannot be read, is foreign or out of place is dropped and

@@ -56,7 +56,7 @@ type place struct {
 // mostServed bounds the bytes of a file that a server takes, and of all that it keeps beside the names.
 const mostServed = 1 << 30
 
-// newPlace makes a place that takes files of at most so many bytes, and keeps no more in its parts; negative: no limit.
+// newPlace makes a place that takes files of at most most bytes each, and keeps at most as much in parts; negative = no limit.
 func newPlace(dir string, most int64, config rpc.Config) (p *place, err error) {
 	p = &place{dir: dir, parts: disk.New(filepath.Join(dir, ".parts"))}
 	p.parts.MaxBytes, p.parts.MaxIdentityBytes = most, most

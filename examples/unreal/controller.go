@@ -77,8 +77,8 @@ func (c *controller) tickActor() error {
 	return ClientNotifyAllDataReceived.Call(c.actor, rpc.None{})
 }
 
-// sendToServer is the same for the other direction, and with stream.Calls, which is tickActor for any RPC: it learns ElementSize from
-// the type, and has a second gate, for NumOutRec alone lets so much wait on a slow path that play stands still behind it.
+// sendToServer sends the other way, by stream.Calls, which is tickActor for any RPC. It learns ElementSize from the type, and has a second gate
+// besides NumOutRec: on a slow path, half a reliable buffer of bulk would hold up play for seconds.
 func (c *controller) sendToServer(data []MyData) (*stream.Calling, error) {
 	return stream.Calls(ServerReceiveData, c.actor, data, stream.CallsConfig{End: ServerNotifyAllDataReceived})
 }

@@ -66,7 +66,7 @@ func newServer(config rpc.Config) *end {
 	return e
 }
 
-// controller is that of the one client, or the client's own copy of it; nil while there is none.
+// controller returns the one client's controller, at the server or as the client's copy; nil while there is none.
 func (e *end) controller() *controller {
 	for _, c := range e.controllers.All() {
 		return c

@@ -21,8 +21,8 @@ const (
 	// joining is how many bytes an address may be sent while a handshake from there ends, before it is known to be proven: what says that
 	// it is over, connection ids, and probes of the path's MTU.
 	joining = 16 * 1200
-	// newcomers is how many handshakes of an address may begin before the next ones must prove it by a Retry (RFC 9000, section 8.1.2). A
-	// household pays no round trip for that, and who forges an address has joining bytes sent there so many times.
+	// newcomers is how many handshakes of an address may begin before the next ones must prove it by a Retry (RFC 9000, section 8.1.2). So a
+	// household pays no round trip for proof, and an attacker who forges an address has joining bytes sent there four times at most.
 	newcomers = 4
 	// pathTime is for how long an address from which nothing comes is remembered, at least.
 	pathTime = 10 * time.Second

@@ -169,7 +169,7 @@ func (l *Link) Unlock() {
 	l.relieve()
 }
 
-// UnlockLater is Unlock for who unlocks many links in a row: the sealed carrier sends on another goroutine.
+// UnlockLater is Unlock for a caller that unlocks many links in a row: the sealed carrier sends on another goroutine.
 func (l *Link) UnlockLater() {
 	if l.sealed.carrier == nil {
 		l.Unlock()
@@ -193,8 +193,8 @@ func (l *Link) release(look bool) {
 	l.conclude(o)
 }
 
-// drainSealed uncorks play and wakes the sealed carrier, when Close begins to drain: the writer, which else does so, may be blocked
-// in the first carrier.
+// drainSealed uncorks play and wakes the sealed carrier when Close begins to drain. Otherwise the writer does so, but it may be blocked in the
+// first carrier.
 func (l *Link) drainSealed() {
 	l.mu.Lock()
 	l.uncork()

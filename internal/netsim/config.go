@@ -43,8 +43,8 @@ type Config struct {
 	// wire included; the packet that does not fit is dropped. An empty queue takes any packet.
 	// 0 = max(Rate * 2 * Delay, 64 KiB): one bandwidth-delay product when both directions have the same Delay.
 	Queue int
-	// CoDel drops packets while the queue stands (RFC 8289), and PIE so many that it stays at 15 ms (RFC 8033), as cable modems do, besides those
-	// that do not fit it.
+	// CoDel and PIE drop packets before the queue is full: CoDel while a queue stands (RFC 8289), PIE as often as keeps the queue at 15 ms
+	// (RFC 8033), as cable modems do.
 	CoDel, PIE bool
 	// Police is the rate in bit/s of a token bucket of Bucket bytes in front of the bottleneck, which drops packets beyond it at once. 0 =
 	// none.

@@ -199,8 +199,8 @@ func (c *PacketConn) SetWriteBuffer(int) error {
 }
 
 // SyscallConn makes quic-go look for the path MTU, which it does on connections where it could set "don't fragment": the
-// raw connection accepts every control function and calls none. There is none before both buffers were sized, for quic-go
-// would else want to read their sizes from the kernel.
+// raw connection accepts every control function and calls none. Before both buffers were sized it returns an error: otherwise
+// quic-go would read their sizes from the kernel.
 func (c *PacketConn) SyscallConn() (syscall.RawConn, error) {
 	if !c.sized[0].Load() || !c.sized[1].Load() {
 		return nil, errBuffers

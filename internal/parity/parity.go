@@ -13,8 +13,8 @@ const Most = 16
 // missRate is the share of chunks, or groups of entries, whose parity may be too little.
 const missRate = 0.001
 
-// Count returns how many parity shards so many shards need, at most Most. With fewer than Most they are too few with a probability below missRate,
-// when each shard and each parity shard is lost with the probability loss: a quantile of the binomial distribution.
+// Count returns how many parity shards a number of shards needs when each shard, parity or not, is lost with the probability loss: the fewest that
+// are too few with a probability below missRate (a quantile of the binomial distribution), or Most when it needs more.
 func Count(shards int, loss float64) int {
 	for parity := range Most {
 		if tooFew(shards+parity, parity, loss) < missRate {

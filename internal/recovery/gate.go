@@ -68,7 +68,7 @@ type Gate struct {
 	stood  int     // batches of round trips in a row that showed a queue
 }
 
-// Sent marks a packet that leaves while others have so many bytes in flight.
+// Sent marks a packet that leaves; inFlight counts the bytes of the others in flight.
 func (g *Gate) Sent(now time.Duration, inFlight int) Mark {
 	m := g.rate.mark(now, inFlight)
 	m.drained = g.drain.end != 0 && inFlight <= g.Window(drainPacket)
@@ -114,7 +114,7 @@ func (g *Gate) Lost(m *Mark, size int) {
 	}
 }
 
-// Limited notes that the owner had nothing more to send, with so many bytes in flight.
+// Limited notes that the owner had nothing more to send although only inFlight bytes were in flight.
 func (g *Gate) Limited(inFlight int) { g.rate.limitedTill = g.rate.delivered + int64(max(inFlight, 1)) }
 
 // jitter returns how much longer round trips are than the least, apart from any queue. A window for the least alone would shrink with

@@ -193,7 +193,7 @@ func (c *Carrier) mark() {
 // bulkWaits reports whether more than play waits to be sent. The caller holds the lock.
 func (c *Carrier) bulkWaits() bool { return c.session.source.Waiting() > directBytes }
 
-// stays reports whether there is bulk, for whose next packets the carrier's own goroutine stays. It is for who works.
+// stays reports whether there is bulk, for whose next packets the carrier's own goroutine stays. Only the goroutine that works calls it.
 func (c *Carrier) stays() bool { return c.bulk.Load() || c.run.heavy() }
 
 // Spares returns how many ids of the peer are left for changes of address. The owner asks the peer for more over QUIC.
@@ -318,7 +318,7 @@ func (c *Carrier) hand() {
 	}
 }
 
-// light reports whether a turn takes no longer than play does, and never blocks. It is for who works.
+// light reports whether a turn takes no longer than play does, and never blocks. Only the goroutine that works calls it.
 func (c *Carrier) light() bool { return !c.blocks && !c.run.owes() && !c.stays() }
 
 // play takes a turn or two. When there is more to do the carrier's own goroutine does it.

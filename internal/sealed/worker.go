@@ -26,8 +26,8 @@ const (
 // awake counts the goroutines of all workers of the process.
 var awake atomic.Int32
 
-// worker says who works for a carrier: a goroutine, which exists while there is bulk; without bulk whoever brings work, in the goroutine's
-// place, if that never blocks. wake, enter and expired may be called concurrently; the other methods are for whoever works.
+// worker decides which goroutine works for a carrier: while there is bulk, one of the carrier's own; without bulk, the one that brings the work, if
+// that never blocks. wake, enter and expired may be called concurrently; the other methods only by the goroutine that works.
 type worker struct {
 	hand  func()        // has another goroutine work in place of the caller
 	work  func()        // works on a goroutine of its own, and calls sleep in turn, until that returns true
@@ -54,8 +54,8 @@ func (w *worker) wake() {
 	}
 }
 
-// enter makes the caller the one who works. It is false when somebody works already, who will look again, or when the worker has ended.
-// The caller then works until rest is true, or calls hand or start.
+// enter makes the caller the one that works. After true the caller works until rest is true, or calls hand or start. It is false when another
+// one works, which will look again, or when the worker has ended.
 func (w *worker) enter() (ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,7 +86,7 @@ func (w *worker) expired() {
 	}
 }
 
-// overdue makes the caller the one who works, if nobody does and work is due by now.
+// overdue makes the caller the one that works, if none does and work is due by now.
 func (w *worker) overdue() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,8 +101,8 @@ func (w *worker) overdue() bool {
 	return w.working
 }
 
-// seen forgets a wake, and reports whether there was one. Who works calls it where it sees all that the owner did before, and looks into
-// the inbox later.
+// seen forgets a wake, and reports whether there was one. The goroutine that works calls it under the lock, where it sees all that the owner did
+// before that wake, and before it looks into the inbox.
 func (w *worker) seen() bool {
 	select {
 	case <-w.token:
@@ -197,7 +197,7 @@ func (w *worker) rest(next time.Time) bool {
 	return true
 }
 
-// schedule sets the timer for next. One that fires earlier it leaves alone, and overdue sets it again then: play puts next off in every turn.
+// schedule sets the timer for next. A timer that fires earlier stays, and overdue sets it again then, because play puts next off in every turn.
 func (w *worker) schedule() {
 	if !w.next.IsZero() && (w.due.IsZero() || w.due.After(w.next)) {
 		w.due = w.next
@@ -205,7 +205,7 @@ func (w *worker) schedule() {
 	}
 }
 
-// end makes wake do nothing from now on. Only the last one who works calls it.
+// end makes wake do nothing from now on. The last goroutine that works calls it.
 func (w *worker) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

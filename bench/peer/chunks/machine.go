@@ -89,7 +89,7 @@ func (d *driver) write() {
 	}
 }
 
-// next returns a packet, or how long there is none by itself.
+// next returns a packet, or for how long there will be none unless something wakes the driver.
 func (d *driver) next(buf []byte) (packet []byte, wait time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
