@@ -50,15 +50,15 @@ const (
 	causes
 )
 
-// strangers holds a gate for each cause, and what clients that have joined have had.
+// strangers bounds what clients can make a world log: unknown ones by a gate for each cause, those that have joined by a count for each deed.
 type strangers struct {
 	mu     sync.Mutex // guards the others, and is taken last
 	gates  [causes]Gate
 	guests [deeds]guests
 }
 
-// Stranger logs what unknown clients do: a warning, unless honest ones do it, too. If a record with the same cause was written within the last
-// second it only counts this one. It is safe from any goroutine.
+// Stranger logs what an unknown client did, as a warning unless honest ones do it, too. If a record with the same cause was written within the
+// last second, it only counts this one. It is safe from any goroutine.
 func (s *Set) Stranger(of Cause, message string, args ...any) {
 	s.strangers.mu.Lock()
 	hidden, ok := s.strangers.gates[of].Pass(time.Now())
@@ -96,7 +96,7 @@ const (
 
 // guests counts the records of one deed in a minute. The zero guests is ready to use.
 type guests struct {
-	begun  time.Time // the minute
+	begun  time.Time // when the minute began
 	lines  int
 	of     map[any]int // lines, by party
 	hidden int         // records that were not written, since the last that was
