@@ -18,30 +18,30 @@ var (
 	stageAll   = rpc.Multicast[rpc.Raw](stageClass, "All", rpc.Unreliable)
 )
 
-// receiveLimit is the least there is: the default of 4 MiB a connection lets a world of the default budget have 64.
+// receiveLimit is the least that rpc takes. By the default, 8 MiB, 64 connections could use up the default budget of 512 MiB.
 const receiveLimit = 256 << 10
 
 // crowd is a server's world and many clients'.
 type crowd struct {
 	server   *rpc.World
 	listener *rpc.Listener
-	stage    *rpc.Actor
-	actors   []*rpc.Actor // the server's
-	cancel   context.CancelFunc
-	work     sync.WaitGroup
+	stage    *rpc.Actor         // the server's, for multicasts
+	actors   []*rpc.Actor       // the server's, one for each client; the server world's
+	cancel   context.CancelFunc // ends Run of all worlds
+	work     sync.WaitGroup     // Run of all worlds
 
 	mu      sync.Mutex
-	clients []*member
+	clients []*member // complete when newCrowd returns
 }
 
 // member is one client.
 type member struct {
 	world *rpc.World
-	actor chan *rpc.Actor
-	own   *rpc.Actor
+	actor chan *rpc.Actor // gets own when it has opened
+	own   *rpc.Actor      // set when join returns
 }
 
-// gather returns what makes a crowd, all of it over sealed packets or none.
+// gather returns a function for [peer.Peer].Gather that makes a crowd with sealed packets or without.
 func gather(sealed bool) func(ctx context.Context, clients, hz int, hear func(message []byte)) (peer.Crowd, error) {
 	return func(ctx context.Context, clients, hz int, hear func(message []byte)) (peer.Crowd, error) {
 		return newCrowd(ctx, clients, hz, sealed, hear)
