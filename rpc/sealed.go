@@ -18,7 +18,7 @@ import (
 
 const (
 	// beginDelay is how long the first carrier waits before it sends its train (see package sealed), so that QUIC's goroutines send Welcome and Join
-	// first. Behind the train those took 170 ms longer at 1 Mbit/s.
+	// first. Behind the train those would wait, at 1 Mbit/s for 170 ms.
 	beginDelay = 2 * time.Millisecond
 	// moreIDs is how many spare ids a peer that asks for more gets.
 	moreIDs = 2
