@@ -243,7 +243,7 @@ func TestAnnouncedChunksAreBounded(t *testing.T) {
 	for _, q := range stalled {
 		announceChunk(t, q)
 	}
-	buffers, _ := h.server.memory.semaphores("alice")
+	buffers := h.server.memory.share("alice").buffers
 	require.Eventually(t, func() bool {
 		free := buffers.TryAcquire(1)
 		if free {

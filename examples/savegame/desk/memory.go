@@ -35,25 +35,19 @@ type memory struct {
 
 // share is what one user has of it.
 type share struct {
-	manifests int64 // bytes
+	manifests int64 // bytes; guarded by the memory's mu
 	buffers   *semaphore.Weighted
 	verifying *semaphore.Weighted // of processors: see userProcessors
 }
 
-// share returns a user's. The caller holds mu.
+// share returns a user's.
 func (m *memory) share(user string) *share {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.of[user] == nil {
 		m.of[user] = &share{buffers: semaphore.NewWeighted(m.buffers), verifying: semaphore.NewWeighted(userProcessors())}
 	}
 	return m.of[user]
-}
-
-// semaphores returns those of a user's buffers and processors.
-func (m *memory) semaphores(user string) (buffers, verifying *semaphore.Weighted) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	own := m.share(user)
-	return own.buffers, own.verifying
 }
 
 // userProcessors returns on how many processors the chunks of one user's puts are verified at once: half of them, or as many as one put takes.
@@ -62,9 +56,9 @@ func userProcessors() int64 { return int64(max(verifiers, runtime.GOMAXPROCS(0)/
 
 // take fails with ErrBusy when there are not so many bytes for a manifest of a user's.
 func (m *memory) take(user string, bytes int64) error {
+	own, most := m.share(user), int64(manifestMemory)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	own, most := m.share(user), int64(manifestMemory)
 	if own.manifests+bytes <= littleMemory {
 		most += keptMemory
 	}
@@ -78,8 +72,9 @@ func (m *memory) take(user string, bytes int64) error {
 }
 
 func (m *memory) give(user string, bytes int64) {
+	own := m.share(user)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.all -= bytes
-	m.share(user).manifests -= bytes
+	own.manifests -= bytes
 }

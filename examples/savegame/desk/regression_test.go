@@ -95,7 +95,7 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 func TestOneUserTakesNotAllProcessors(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	alice := h.dial()
-	_, hers := h.server.memory.semaphores("alice")
+	hers := h.server.memory.share("alice").verifying
 	require.NoError(t, hers.Acquire(t.Context(), userProcessors()))
 	putting := make(chan error, 1)
 	go func() {

@@ -151,7 +151,7 @@ func (s *Server) newClerk(a *rpc.Actor) *clerk {
 // talk begins what is said about a request.
 func (k *clerk) talk(n number, perSecond int) *pieces.Talk {
 	t := n.talk(k.server.streams.Peer(k.conn), perSecond)
-	t.Memory, _ = k.server.memory.semaphores(k.user)
+	t.Memory = k.server.memory.share(k.user).buffers
 	return t
 }
 
@@ -304,7 +304,7 @@ func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
 	if err != nil {
 		return err
 	}
-	_, processors := k.server.memory.semaphores(k.user)
+	processors := k.server.memory.share(k.user).verifying
 	verifying, ctx := errgroup.WithContext(ctx)
 	verifying.SetLimit(verifiers)
 	storing, ctx := errgroup.WithContext(ctx)

@@ -115,16 +115,11 @@ func (q *queue) leave(b *batch, key string) {
 	}
 }
 
-// close has who comes now join the batch after that.
-func (q *queue) close() {
+// commits has who comes now join the batch after b. With nil it says that what became of the last one is known.
+func (q *queue) commits(b *batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.next, q.committed = nil, q.next
-}
-
-// end says that what became of the batch that was closed is known.
-func (q *queue) end() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.committed = nil
+	if q.committed = b; b != nil {
+		q.next = nil
+	}
 }

@@ -27,7 +27,7 @@ func (c *catalog) look(name string) (*pack, error) {
 		return nil, err
 	}
 	p := &pack{name, info.ModTime(), make(map[string]span)}
-	if isPack(name) {
+	if IsPack(name) {
 		var opened OpenFile
 		if opened, err = c.files.Open(name); err == nil {
 			err = errors.Join(p.read(opened, info.Size()), opened.Close())

@@ -333,10 +333,10 @@ func (f *Folder) commit(b *batch) {
 	if b.folder == f.crowd {
 		b.gather()
 	}
-	f.queue.close()
+	f.queue.commits(b)
 	b.each(f.put)
 	f.crowd = b.crowd()
-	f.queue.end()
+	f.queue.commits(nil)
 	<-f.changing
 	close(b.done)
 }

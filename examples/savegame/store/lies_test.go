@@ -93,7 +93,7 @@ type badFile struct {
 
 func (b badSectors) Open(name string) (store.OpenFile, error) {
 	f, err := b.Files.Open(name)
-	if err == nil && store.IsDamagedPack(name) {
+	if err == nil && store.IsPack(name) {
 		return badFile{f, b.with}, nil
 	}
 	return f, err

@@ -34,13 +34,11 @@ func (p *pack) size() (bytes int64) {
 // packName returns a name for a new pack of several objects of a folder.
 func packName(folder string) string { return folder + "/+" + rand.Text() + ".zip" }
 
-// isPack reports whether it is the name of a pack of several objects, or of one that is left, which no key has.
-func isPack(name string) bool {
+// IsPack reports whether it is the name of a pack of several objects, or of one that is left, which no key has. What List tells under it is no
+// object, but such a file that is damaged.
+func IsPack(name string) bool {
 	return strings.HasPrefix(path.Base(name), "+") && strings.HasSuffix(name, ".zip")
 }
-
-// IsDamagedPack reports whether what List told under a key is no object, but a file that held several and that is damaged.
-func IsDamagedPack(key string) bool { return isPack(key) }
 
 // read notes what is in the pack of size bytes. Of one that is damaged it notes nothing: what was in it is missing.
 func (p *pack) read(from io.ReaderAt, size int64) error {

@@ -306,7 +306,7 @@ func TestDamagedPack(t *testing.T) {
 		require.ErrorIs(t, err, fs.ErrNotExist)
 		require.NoError(t, s.Put(t.Context(), "a/3", []byte("object 3")))
 		require.Equal(t, []string{"a/" + filepath.Base(name), "a/3"}, keys(t, s, ""))
-		require.True(t, store.IsDamagedPack(keys(t, s, "")[0]))
+		require.True(t, store.IsPack(keys(t, s, "")[0]))
 	})
 }
 

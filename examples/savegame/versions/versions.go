@@ -80,7 +80,7 @@ func (v *Versions) User(ctx context.Context, name string) (*User, error) {
 func (v *Versions) Check(ctx context.Context, repair bool) (r Report, err error) {
 	err = v.each(ctx, "checking", func(u *User) error { return u.check(ctx, &r, repair) })
 	for o := range v.store.List(ctx, "users") { // each has met the errors
-		if store.IsDamagedPack(o.Key) {
+		if store.IsPack(o.Key) {
 			r.Findings = append(r.Findings, "damaged: "+o.Key+": what this file held is missing; it may be deleted once that was put again")
 		}
 	}
