@@ -28,6 +28,7 @@
 // [os.Root]. Owners, extended attributes, set-user-ID, set-group-ID and sticky bits, and holes are not kept, and of hard links each becomes a
 // file of its own.
 //
-// A scan holds at most [manifest.MaxEntries] entries in memory, and of each chunk where it is: about 100 bytes. Files may have any size. A
-// restore holds one chunk of them, and what the manifest takes; how many bytes it may write the caller limits, as by [manifest.Parse].
+// A scan holds at most [manifest.MaxEntries] entries in memory, of each chunk where it is, about 100 bytes, and what [ScanOptions.Hold] says.
+// Files may have any size. A restore holds one chunk of them, and what the manifest takes; how many bytes it may write the caller limits, as by
+// [manifest.Parse].
 package tree

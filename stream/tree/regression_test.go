@@ -400,3 +400,56 @@ func TestAFolderThatIsReplacedMeanwhile(t *testing.T) {
 		require.ErrorContains(t, err, world)
 	}
 }
+
+// Of a game that saves all the time nothing could be sent: what a scan had read was not there any more when it was asked for.
+func TestWhatIsWrittenAllTheTime(t *testing.T) {
+	dir := folder(t)
+	hot, cold := filepath.Join(dir, "hot"), filepath.Join(dir, "cold")
+	random := rand.New(rand.NewPCG(1, 2))
+	was := noise(random, 300_000)
+	require.NoError(t, os.WriteFile(hot, was, 0o600))
+	write(t, dir, map[string]string{"cold": "a day old"})
+	sees := func(hold int64) error {
+		require.NoError(t, os.WriteFile(hot, was, 0o600))
+		s := scanned(t, ScanOptions{Hold: hold}, hot)
+		require.NoError(t, os.WriteFile(hot, noise(random, 300_000), 0o600))
+		var got []byte
+		for _, c := range s.Manifest.Entries[0].Chunks {
+			data, err := s.Chunk(make([]byte, 0, 1<<20), c)
+			if err != nil {
+				return err
+			}
+			got = append(got, data...)
+		}
+		require.Equal(t, was, got)
+		return nil
+	}
+	require.NoError(t, sees(300_000))
+	require.ErrorIs(t, sees(299_999), ErrChanged, "it is bounded")
+
+	s := scanned(t, ScanOptions{Hold: 1 << 20}, dir)
+	require.NoError(t, os.RemoveAll(cold))
+	_, err := s.Chunk(nil, cdc.Chunk{Digest: cdc.Sum([]byte("a day old")), Size: 9})
+	require.ErrorIs(t, err, ErrChanged, "what is not written to needs no memory")
+}
+
+// Nobody compares the held bytes with the file's again, so they are not to be of two saves: within a tick of the file system's clock the time of a
+// file that is written to may stay.
+func TestWhatIsHeldIsOfOneMoment(t *testing.T) {
+	p := filepath.Join(folder(t), "hot")
+	random := rand.New(rand.NewPCG(1, 2))
+	content, now := noise(random, 300_000), time.Now()
+	save := func() {
+		require.NoError(t, os.WriteFile(p, content, 0o600))
+		require.NoError(t, os.Chtimes(p, now, now))
+	}
+	save()
+	reads := 0
+	s := scanned(t, ScanOptions{Hold: 1 << 20, Read: func(int) {
+		if reads++; reads == 1 {
+			content = noise(random, 300_000)
+			save()
+		}
+	}}, p)
+	require.Equal(t, content, read(t, s, 0))
+}

@@ -25,6 +25,10 @@ type ScanOptions struct {
 	Exclude []string        // patterns of [path.Match]; one that fits a path or a name leaves out the file, or the whole folder
 	Read    func(bytes int) // unless nil is called after each chunk that was read, on Scan's goroutine: to show how far it is
 
+	// Hold is how many bytes of files that were written to in the last ten seconds the source may hold in memory: what is written to all the time
+	// is never there any more when its chunks are asked for. Zero: none.
+	Hold int64
+
 	SkipUnreadable bool // what is below the paths and cannot be read is left out, with a note
 }
 
@@ -50,7 +54,7 @@ var ErrChanged = errors.New("it changed meanwhile; try again when nobody writes 
 // has all, or there is none, unless [ScanOptions.SkipUnreadable] says otherwise. It fails with [manifest.ErrManifest] when there is more than one
 // can hold, and with [ErrNames] when two paths have one name. The caller closes the source.
 func Scan(ctx context.Context, paths []string, o ScanOptions) (*Source, error) {
-	source := &Source{Manifest: new(manifest.Manifest), chunks: make(map[cdc.Digest]piece)}
+	source := &Source{Manifest: new(manifest.Manifest), chunks: make(map[cdc.Digest]piece), held: make(map[cdc.Digest][]byte)}
 	s := &scan{o, source, ctx}
 	if err := s.run(paths); err != nil {
 		return nil, errors.Join(err, source.Close())
@@ -213,9 +217,13 @@ func (s *scan) file(at located) error {
 	}
 	defer f.Close()
 	e := manifest.Entry{Path: at.entry, Kind: manifest.File, Mode: before.Mode().Perm(), Time: nanoseconds(before.ModTime())}
+	hot, held := before.Size() <= s.Hold && time.Since(before.ModTime()) < hotTime, []byte(nil)
 	err = cdc.Cut(io.LimitReader(f, before.Size()+1), func(c cdc.Chunk, data []byte) error {
 		e.Chunks = append(e.Chunks, c)
 		e.Size += int64(c.Size)
+		if hot {
+			held = append(held, data...)
+		}
 		if s.Read != nil {
 			s.Read(len(data))
 		}
@@ -228,11 +236,31 @@ func (s *scan) file(at located) error {
 	if err != nil {
 		return err
 	}
-	if e.Size != before.Size() || e.Size != after.Size() || !after.ModTime().Equal(before.ModTime()) {
+	if e.Size != before.Size() || e.Size != after.Size() || !after.ModTime().Equal(before.ModTime()) || hot && !has(f, held) {
 		return ErrChanged
 	}
 	s.add(e, at)
+	if hot {
+		s.hold(e.Chunks, held)
+	}
 	return nil
+}
+
+// hotTime is for how long somebody may be about to write to a file again.
+const hotTime = 10 * time.Second
+
+// has reports whether that is still what a file has: its time does not tell of a write within a tick of the file system's clock.
+func has(f io.ReaderAt, data []byte) bool {
+	again, err := io.ReadAll(io.NewSectionReader(f, 0, int64(len(data))))
+	return err == nil && string(again) == string(data)
+}
+
+// hold keeps the bytes of a file's chunks.
+func (s *scan) hold(chunks []cdc.Chunk, data []byte) {
+	s.Hold -= int64(len(data))
+	for _, c := range chunks {
+		s.held[c.Digest], data = data[:c.Size], data[c.Size:]
+	}
 }
 
 // reason is what an error of the file system is about, without the path.
@@ -251,6 +279,7 @@ type Source struct {
 
 	roots  []located
 	chunks map[cdc.Digest]piece
+	held   map[cdc.Digest][]byte // see ScanOptions.Hold
 }
 
 // located is where an entry is on this system.
@@ -389,6 +418,9 @@ func (s *Source) ReadChunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 	at, has := s.chunks[c.Digest]
 	if !has {
 		return nil, fmt.Errorf("no file has chunk %v", c.Digest)
+	}
+	if data, held := s.held[c.Digest]; held {
+		return append(buffer[:0], data...), nil
 	}
 	buffer = slices.Grow(buffer[:0], int(c.Size))[:c.Size]
 	f, _, err := at.open()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/stream/tree"
 )
 
 // A put without a login ended in a panic.
@@ -462,4 +463,65 @@ func TestGetOntoALinkThatLeadsNowhere(t *testing.T) {
 	info, err = os.Lstat(link)
 	require.NoError(t, err)
 	require.True(t, info.Mode().IsRegular(), "it is the link that was replaced")
+}
+
+// A put of what a game saves all the time failed: there was always a change between the scan and the send.
+func TestPutOfWhatIsSavedMeanwhile(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	m.write("world/a", noise(3<<20, 1))
+	save := func(seed uint64) {
+		old := time.Now().Add(-time.Hour) // so no scan holds it
+		require.NoError(t, os.Chtimes(m.write("world/z", noise(1000, seed)), old, old))
+	}
+	var asked []int64 // bytes that the server lacked, at each try
+	put := func(saves int) error {
+		asked = nil
+		command := client("put", "PATH…", "", func(ctx context.Context, s *session) error {
+			p := &putting{session: s, paths: s.Args().Slice()}
+			p.request.Machine = s.Machine
+			require.NoError(t, p.choose())
+			defer p.close()
+			require.NoError(t, p.recall())
+			require.NoError(t, p.scan(ctx, p.paths))
+			s.config.Watch = func(_ string, bytes int64) (func(int), func()) {
+				if asked = append(asked, bytes); len(asked) <= saves {
+					save(uint64(100*saves + len(asked)))
+				}
+				return func(int) {}, func() {}
+			}
+			return p.reach(ctx, p.send)
+		}, &cli.StringFlag{Name: "to"}, &cli.BoolFlag{Name: "force"}, &cli.BoolFlag{Name: "keep-both"}, &cli.StringSliceFlag{Name: "exclude"})
+		root := group("savegame", "", command)
+		root.Flags = []cli.Flag{&cli.BoolFlag{Name: "quiet"}}
+		root.Writer, root.ErrWriter, root.ExitErrHandler = io.Discard, io.Discard, func(context.Context, *cli.Command, error) {}
+		return root.Run(t.Context(), append([]string{"savegame"}, m.args("put", m.path("world"))...))
+	}
+	save(1)
+	require.NoError(t, put(2))
+	require.Len(t, asked, 3)
+	require.Less(t, asked[2], asked[0], "what was sent is not sent again")
+	save(2)
+	require.ErrorIs(t, put(100), tree.ErrChanged)
+	require.Len(t, asked, 5)
+	require.NoError(t, put(0))
+
+	t.Log("# however often it is saved")
+	stop, saving := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(saving)
+		for i := uint64(1); ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(5 * time.Millisecond):
+				_ = os.WriteFile(m.path("world/z"), []byte(noise(1000, i)), 0o600)
+			}
+		}
+	}()
+	for range 5 {
+		m.ok("put", m.path("world"))
+	}
+	close(stop)
+	<-saving
 }

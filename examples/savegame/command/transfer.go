@@ -45,6 +45,13 @@ func transferCommands() []*cli.Command {
 	return []*cli.Command{put, get}
 }
 
+const (
+	// mostScans is how often a put reads what is written to between a scan and the send, but for what a scan holds: files of heldBytes in all that
+	// were written to right before it.
+	mostScans = 5
+	heldBytes = 16 << 20
+)
+
 // putting is a put from the command line.
 type putting struct {
 	*session
@@ -54,8 +61,9 @@ type putting struct {
 	piped   bool         // it comes from standard input
 	last    sighting     // what the paths held before
 	source  *tree.Source // nil until it is scanned
-	spooled string       // the file of what came from standard input
-	left    int          // things that the save lacks and nobody excluded: no save can hold them, or they cannot be read
+	scans   int
+	spooled string // the file of what came from standard input
+	left    int    // things that the save lacks and nobody excluded: no save can hold them, or they cannot be read
 }
 
 // put hands a save in.
@@ -146,12 +154,19 @@ func (p *putting) recall() (err error) {
 	return err
 }
 
-// scan reads what is at the paths, and says what the save will lack.
-func (p *putting) scan(ctx context.Context, paths []string) (err error) {
-	if p.source, err = p.job.scan(ctx, paths, p.exclude...); err != nil {
+// scan reads what is at the paths, and says what the save will lack, unless it has.
+func (p *putting) scan(ctx context.Context, paths []string) error {
+	source, err := p.job.scan(ctx, paths, p.exclude...)
+	if err != nil {
 		return err
 	}
-	for _, n := range p.source.Notes {
+	before := p.source
+	p.source, p.scans = source, p.scans+1
+	if before.Close(); before != nil && slices.Equal(before.Notes, source.Notes) {
+		return nil
+	}
+	p.left = 0
+	for _, n := range source.Notes {
 		if n.LeftOut {
 			p.left++
 			fmt.Fprintf(p.ErrWriter, "left out: %s\n", plain(n.String()))
@@ -166,7 +181,7 @@ func (p *putting) scan(ctx context.Context, paths []string) (err error) {
 func (j *job) scan(ctx context.Context, paths []string, exclude ...string) (*tree.Source, error) {
 	read, stop := j.show("reading "+paths[0], -1)
 	defer stop()
-	return tree.Scan(ctx, paths, tree.ScanOptions{Exclude: exclude, Read: read, SkipUnreadable: true})
+	return tree.Scan(ctx, paths, tree.ScanOptions{Exclude: exclude, Read: read, Hold: heldBytes, SkipUnreadable: true})
 }
 
 // spool keeps standard input in a temporary file, and scans that.
@@ -194,10 +209,8 @@ func (p *putting) spool(ctx context.Context) error {
 
 // close closes the source, and removes what was made for it.
 func (p *putting) close() {
-	_ = p.source.Close() // it was only read
-	if p.spooled != "" {
-		_ = os.Remove(p.spooled)
-	}
+	_ = p.source.Close()     // it was only read
+	_ = os.Remove(p.spooled) // empty: there is none
 }
 
 // send puts the save on one connection.
@@ -212,6 +225,11 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 	}
 	begin := time.Now()
 	stored, err := client.Put(ctx, p.source, p.request)
+	if errors.Is(err, tree.ErrChanged) && p.scans < mostScans && !p.piped {
+		if err = p.scan(ctx, p.paths); err == nil {
+			return p.send(ctx, client)
+		}
+	}
 	if errors.Is(err, manifest.ErrManifest) { // a scan makes none that is wrong but for the server's limits
 		return fail(exitFull, "%w, which serve --max-size sets", err)
 	}
@@ -445,15 +463,13 @@ func (g *getting) restore(ctx context.Context, d *desk.Download, path string, lo
 func holdsUs(path string) bool {
 	replaced, err := os.Stat(path)
 	here, _ := os.Getwd() // none is in no folder
-	if here, _ = filepath.EvalSymlinks(here); err != nil || here == "" {
-		return false
-	}
-	for up := filepath.Dir(here); ; here, up = up, filepath.Dir(up) {
-		info, err := os.Stat(here)
-		if held := err == nil && os.SameFile(info, replaced); held || up == here {
-			return held
+	here, _ = filepath.EvalSymlinks(here)
+	for last := ""; err == nil && here != last; here, last = filepath.Dir(here), here {
+		if info, err := os.Stat(here); err == nil && os.SameFile(info, replaced) {
+			return true
 		}
 	}
+	return false
 }
 
 // lookAgain returns what looks at a path as look does, for the game may have saved meanwhile.
