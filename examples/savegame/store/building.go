@@ -23,10 +23,6 @@ type building struct {
 	objects map[string]span
 }
 
-func newBuilding(files Files, waiting string) *building {
-	return &building{files: files, waiting: waiting, turn: make(chan struct{}, 1), objects: make(map[string]span)}
-}
-
 // add adds an object, which the caller keeps as it is where it is lent.
 func (b *building) add(key string, data []byte, lent bool) {
 	b.turn <- struct{}{}

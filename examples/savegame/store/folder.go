@@ -100,18 +100,10 @@ func (f *Folder) mark() error {
 	if err == nil && !info.IsDir() || missing(err) != nil {
 		return err
 	}
+	_ = f.files.Remove(name) // what stays is in the way below
 	b := f.build()
 	b.add(name, []byte("a savegame store of format "+format+"\n"), true)
-	if err = b.finish(); err == nil {
-		err = missing(f.files.Remove(name))
-	}
-	if err == nil {
-		err = f.files.Rename(b.waiting, name) // which read flushes
-	}
-	if err != nil {
-		_ = f.files.Remove(b.waiting) // or the next Open does
-	}
-	return err
+	return f.show(name, nil, b)
 }
 
 // checkFormat refuses a store of another format.
@@ -283,7 +275,8 @@ func (f *Folder) shrink(p *pack, keys []string, changed map[string]struct{}) err
 
 // build returns a file that waits.
 func (f *Folder) build() *building {
-	return newBuilding(f.files, path.Join(waitingFolder, strconv.FormatUint(f.counter.Add(1), 10)))
+	name := path.Join(waitingFolder, strconv.FormatUint(f.counter.Add(1), 10))
+	return &building{files: f.files, waiting: name, turn: make(chan struct{}, 1), objects: make(map[string]span)}
 }
 
 func fileOf(key string) string { return objectsFolder + "/" + key }

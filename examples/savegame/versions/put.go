@@ -281,9 +281,7 @@ func (p *Put) Commit(ctx context.Context) (Version, Outcome, error) {
 	if p.end(); o == Unchanged && p.mends {
 		o = Mended
 	}
-	v := u.newest(name)
-	_ = u.retain(ctx, name) // or Collect does, which reports it
-	return v, o, nil
+	return u.newest(name), o, nil
 }
 
 // Abandon ends the put, unless Commit has. What has arrived stays for a while, unless there was no room for it: then it

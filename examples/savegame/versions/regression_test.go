@@ -360,3 +360,44 @@ func TestWhatIsWholeIsNotReadForEachPut(t *testing.T) {
 	p.now = p.now.Add(readAgain + time.Second)
 	require.Equal(t, 2, lacks())
 }
+
+// A server whose clock jumped, or had stood in 1970 when a save went into the trash, deleted for good at the next cleaning what stays for a week.
+func TestAClockThatIsWrong(t *testing.T) {
+	const years = 100_000 * time.Hour
+	p, wrong := newPlace(t, Config{}), time.Duration(0)
+	open := func() *User {
+		all, err := Open(t.Context(), p.store, Config{Keep: 2, Now: func() time.Time { return p.now.Add(wrong) }})
+		require.NoError(t, err)
+		p.all = all
+		return p.user("alice")
+	}
+	u := open()
+	stay := func(how string) {
+		t.Helper()
+		require.Zero(t, p.collect().Versions, how)
+	}
+	for i := range 5 {
+		p.put(u, Request{Name: "world", Mode: Force}, saveOf(fmt.Sprint(i)))
+	}
+	stay("all are young")
+
+	wrong = years
+	u = open()
+	stay("a server began with a clock that is ahead")
+	p.put(u, Request{Name: "world", Mode: Force}, saveOf("ahead"))
+	stay("and a put came then")
+	wrong = 0
+	p.put(u, Request{Name: "world", Mode: Force}, saveOf("back"))
+	stay("and one when it was right again")
+
+	wrong = -years
+	_, err := u.Remove(t.Context(), "world", "m", Ref{})
+	require.NoError(t, err)
+	wrong = 0
+	u = open() // for this clock knows no time that passes but its own, as time.Now does
+	stay("it was removed while the clock stood in 1970")
+	require.Len(t, p.history(u, "world"), 8)
+
+	p.now = p.now.Add(7*24*time.Hour + 1)
+	require.Equal(t, 8, p.collect().Versions, "a week passed")
+}

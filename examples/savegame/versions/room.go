@@ -186,22 +186,30 @@ func lineOf(gone []Version) string {
 // ever is after all that was stored, also before a clock went back.
 var ever = time.Unix(0, math.MaxInt64)
 
-// retain deletes the versions of a save that have had their time. The caller holds records.
-func (u *User) retain(ctx context.Context, name string) error {
-	return u.forget(ctx, name, u.outdated(u.names[name], u.all.config.Now()), u.used.Load()/worthPart)
-}
+// gaps: of the time between two versions no more counts than this part of Config.KeepFor. The clock may have been wrong at one of them.
+const gaps = 7
 
-func (u *User) outdated(versions []Version, now time.Time) (old []Version) {
-	keep, behind := u.all.config, 0 // versions behind v that somebody can get
-	for i, v := range slices.Backward(versions) {
-		past := now.Sub(v.Time) > keep.KeepFor && v.Kind != Damaged
-		switch newest := i == len(versions)-1; {
-		case newest && v.Kind == Trash && past:
-			return versions
-		case !newest && past && behind >= keep.Keep:
+// outdated returns the versions of a save that have had their time, by what is sure of it whatever the clock says: what has passed since this
+// process saw the newest one first, and before that the gaps between versions, as far as they count. The caller holds records.
+func (u *User) outdated(name string) (old []Version) {
+	keep, all, now := u.all.config, u.names[name], u.all.config.Now()
+	if u.since[name].IsZero() {
+		u.since[name] = now
+	}
+	age, later, behind := now.Sub(u.since[name]), time.Time{}, 0
+	if all[len(all)-1].Kind == Trash && age > keep.KeepFor {
+		return all
+	}
+	for _, v := range slices.Backward(all) {
+		if v.Kind == Damaged { // nobody knows when it was made
+			continue
+		}
+		age += min(max(0, later.Sub(v.Time)), keep.KeepFor/gaps)
+		later = v.Time
+		if age > keep.KeepFor && behind >= max(1, keep.Keep) {
 			old = append(old, v)
 		}
-		if v.Kind != Trash && v.Kind != Damaged {
+		if v.Kind != Trash { // somebody can get it
 			behind++
 		}
 	}
@@ -234,6 +242,7 @@ func (u *User) forget(ctx context.Context, name string, versions []Version, leas
 	})
 	if len(u.names[name]) == 0 {
 		delete(u.names, name)
+		delete(u.since, name)
 		u.sorted.drop(name)
 	}
 	bytes := recordBytes * int64(len(versions))
@@ -402,7 +411,7 @@ func (u *User) collect(ctx context.Context) (Collected, error) {
 	u.freed = Collected{}
 	var err error
 	for name := range u.names {
-		err = errors.Join(err, u.retain(ctx, name))
+		err = errors.Join(err, u.forget(ctx, name, u.outdated(name), u.used.Load()/worthPart))
 	}
 	err = errors.Join(err, u.free(ctx, u.all.config.Now().Add(-u.all.config.Grace), 0))
 	return u.freed, err

@@ -26,6 +26,7 @@ type User struct {
 	// and by who deletes objects: so nothing that is referred to is ever deleted. Locked first, by lock.
 	records sync.Mutex
 	names   map[string][]Version // by number
+	since   map[string]time.Time // when this process saw the newest version of a save first, or a time before: see outdated
 	sorted  sorted               // the keys of names
 	freed   Collected            // since Collect began last
 
@@ -258,7 +259,8 @@ func (u *User) createInRoom(ctx context.Context, v Version) (Version, error) {
 // holds records.
 func (u *User) create(ctx context.Context, v Version) (Version, error) {
 	v.Number = u.newest(v.Name).Number + 1
-	v.Time = u.all.config.Now().UTC().Round(0)
+	u.since[v.Name] = u.all.config.Now() // also where it fails, and is made all the same
+	v.Time = u.since[v.Name].UTC().Round(0)
 	if err := u.all.store.Put(ctx, u.recordKey(v.Name, v.Number), v.encode()); err != nil {
 		u.stale.Store(true)
 		return Version{}, fmt.Errorf("making version %d of %q: %w", v.Number, v.Name, err)

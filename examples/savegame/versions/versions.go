@@ -93,7 +93,7 @@ func (v *Versions) user(name string) *User {
 	defer v.mu.Unlock()
 	if v.users[name] == nil {
 		v.users[name] = &User{all: v, name: name, prefix: "users/" + escape(name) + "/",
-			contents: make(map[cdc.Digest]*content), objects: make(map[cdc.Chunk]*object)}
+			since: make(map[string]time.Time), contents: make(map[cdc.Digest]*content), objects: make(map[cdc.Chunk]*object)}
 		v.users[name].stale.Store(true)
 	}
 	return v.users[name]
