@@ -3,12 +3,14 @@ package tree
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -452,4 +454,35 @@ func TestWhatIsHeldIsOfOneMoment(t *testing.T) {
 		}
 	}}, p)
 	require.Equal(t, content, read(t, s, 0))
+}
+
+// A folder below the path that another one replaced while it was read was scanned as a mixture of both, without a word, and one that went was there
+// with what had been read.
+func TestAFolderBelowThatIsReplacedMeanwhile(t *testing.T) {
+	for _, name := range []string{"world/region", "world/region/deep", "world"} {
+		dir := folder(t)
+		write(t, dir, map[string]string{name + "/a": "1", name + "/b": "1", "x": "", "z": ""})
+		at := filepath.Join(dir, filepath.FromSlash(name))
+		renames, most := 0, 1
+		o := ScanOptions{Exclude: []string{"new", "old*"}, SkipUnreadable: true, Read: func(int) {
+			if renames++; renames <= most {
+				write(t, dir, map[string]string{"new/b": "2", "new/c": "2", fmt.Sprint("new/", renames): "2"})
+				require.NoError(t, os.Rename(at, filepath.Join(dir, fmt.Sprint("old", renames))))
+				require.NoError(t, os.Rename(filepath.Join(dir, "new"), at))
+			}
+		}}
+		paths := pathsOf(scanned(t, o, dir))
+		i := slices.Index(paths, name)
+		require.Equal(t, []string{name, name + "/1", name + "/b", name + "/c"}, paths[i:i+4])
+		require.NotContains(t, paths, name+"/a")
+
+		most = 1000
+		_, err := Scan(t.Context(), []string{dir}, o)
+		require.ErrorIs(t, err, ErrChanged, name)
+		require.ErrorContains(t, err, at+": in each of 3 reads it changed")
+
+		paths = pathsOf(scanned(t, ScanOptions{Exclude: []string{"new", "old*"}, Read: func(int) { require.NoError(t, os.RemoveAll(at)) }}, dir))
+		require.NotContains(t, paths, name)
+		require.Contains(t, paths, "z")
+	}
 }

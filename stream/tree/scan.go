@@ -46,8 +46,8 @@ var ErrChanged = errors.New("it changed meanwhile; try again when nobody writes 
 
 // Scan reads what is at the paths. One path is the manifest's root, a file or a folder; of several each is in the root
 // under its own name. A path may be a link and is followed; links below it are not. A file that changes while it is read
-// is read again, and fails with [ErrChanged] when that does not help; so does a folder of the paths that another one replaces. Different files are
-// read at different moments.
+// is read again, and so is a folder that another one replaces: that fails with [ErrChanged] when it does not help, and for a folder of the paths at
+// once. Different files are read at different moments.
 //
 // Notes tell of pipes, sockets, devices and names that no manifest holds, which are left out, and of links that lead out of the folder. The work
 // folders of restores that have not ended are left out as well, without a note. What cannot be read fails the scan, which names it: the manifest
@@ -93,29 +93,49 @@ func (s *scan) check() error {
 	return nil
 }
 
-func (s *scan) walk(root located) error {
-	return fs.WalkDir(root.root.FS(), root.name, func(name string, d fs.DirEntry, err error) error {
-		at := root
-		if name != root.name {
-			at = located{root.root, name, path.Join(root.entry, name)}
+// tries is how often a file or a folder is read that changes meanwhile: hardly anything does so often in a row.
+const tries = 3
+
+// walk adds what is at a place, and below it: again where another folder came in the place of one that was read.
+func (s *scan) walk(at located) error {
+	entries, notes := len(s.Manifest.Entries), len(s.Notes)
+	for range tries {
+		folder, err := s.entry(at)
+		if err != nil {
+			return s.tolerate(at, err)
 		}
-		if err == nil {
-			err = s.entry(at)
-		}
-		if name != root.name && errors.Is(err, fs.ErrNotExist) {
-			return nil // removed since its folder was read
-		}
-		if err == nil || err == fs.SkipDir {
-			return err
-		}
-		if name != root.name && s.skip(at, err) {
-			if d.IsDir() {
-				return fs.SkipDir
-			}
+		if folder == nil {
 			return nil
 		}
-		return fmt.Errorf("%s: %w", at, reason(err))
-	})
+		if err = cmp.Or(s.below(at), at.stays(folder)); err != errReplaced {
+			return err
+		}
+		s.Manifest.Entries, s.Notes = s.Manifest.Entries[:entries], s.Notes[:notes]
+	}
+	return fmt.Errorf("folder %s: in each of %d reads %w", at, tries, ErrChanged)
+}
+
+// below adds what is in a folder.
+func (s *scan) below(at located) error {
+	all, err := fs.ReadDir(at.root.FS(), at.name)
+	if err != nil {
+		return s.tolerate(at, err)
+	}
+	for _, d := range all {
+		if err := s.walk(located{at.root, path.Join(at.name, d.Name()), path.Join(at.entry, d.Name())}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tolerate returns nil where a scan goes on after an error about a place below the paths: it was removed since its folder was read, or it may be
+// skipped.
+func (s *scan) tolerate(at located, err error) error {
+	if !slices.Contains(s.roots, at) && (errors.Is(err, fs.ErrNotExist) || s.skip(at, err)) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", at, reason(err))
 }
 
 // skip leaves out what cannot be read, and reports whether it may: it is an error about that, of the file system's, and who scans asked for that.
@@ -137,41 +157,39 @@ func isShort(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }
 
-// entry adds what is at a place to the manifest.
-func (s *scan) entry(at located) error {
+// entry adds what is at a place to the manifest, and returns a folder that is to be entered.
+func (s *scan) entry(at located) (folder fs.FileInfo, err error) {
 	if s.ctx.Err() != nil {
-		return context.Cause(s.ctx)
+		return nil, context.Cause(s.ctx)
 	}
 	if len(s.Manifest.Entries) > manifest.MaxEntries {
-		return s.Manifest.Check(0) // which would fail at the end as well, and there may be many more
+		return nil, s.Manifest.Check(0) // which would fail at the end as well, and there may be many more
 	}
 	info, err := at.root.Lstat(at.name)
-	if err != nil {
-		return err
-	}
-	if at.entry != manifest.Root && !s.takes(at.entry) {
-		if info.IsDir() {
-			return fs.SkipDir
-		}
-		return nil
+	if err != nil || at.entry != manifest.Root && !s.takes(at.entry) {
+		return nil, err
 	}
 	switch info.Mode().Type() {
 	case fs.ModeDir:
 		s.add(manifest.Entry{Path: at.entry, Kind: manifest.Dir, Mode: info.Mode().Perm(), Time: nanoseconds(info.ModTime())}, at)
-		return nil
+		return info, nil
 	case fs.ModeSymlink:
-		return s.link(at)
+		return nil, s.link(at)
 	case 0:
-		const tries = 3 // hardly anybody writes a file so often in a row
-		for range tries {
-			if err = s.file(at); !errors.Is(err, ErrChanged) {
-				return err
-			}
-		}
-		return fmt.Errorf("in each of %d reads %w", tries, err)
+		return nil, s.still(at)
 	}
 	s.Notes = append(s.Notes, Note{at.entry, "it is neither file, folder nor link", true})
-	return nil
+	return nil, nil
+}
+
+// still adds a file that stands still while it is read.
+func (s *scan) still(at located) (err error) {
+	for range tries {
+		if err = s.file(at); !errors.Is(err, ErrChanged) {
+			return err
+		}
+	}
+	return fmt.Errorf("in each of %d reads %w", tries, err)
 }
 
 // takes reports whether p is neither excluded nor a path that no manifest holds.
@@ -374,6 +392,21 @@ func (l located) stands() error {
 	}
 	if read, err := l.root.Stat("."); err != nil || !os.SameFile(read, there) {
 		return fmt.Errorf("folder %s: %w", l, ErrChanged)
+	}
+	return nil
+}
+
+// errReplaced means that a folder below a path is not the one that was entered any more: some of either may have been read.
+var errReplaced = errors.New("another folder")
+
+// stays fails with errReplaced when a folder is gone, or another one.
+func (l located) stays(entered fs.FileInfo) error {
+	there, err := l.root.Lstat(l.name)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(entered, there) {
+		return errReplaced
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", l, reason(err))
 	}
 	return nil
 }
