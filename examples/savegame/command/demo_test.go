@@ -65,10 +65,11 @@ func TestDemoAsksForRoom(t *testing.T) {
 func TestDemoFlags(t *testing.T) {
 	for _, c := range []string{
 		"-size big", "-rate fast", "-rate 2000gbit", "-loss some", "-loss 100%", "-loss NaN", "-clients 0", "-backend pigeon", "-carrier pigeon",
-		"-lanes x", "-lanes -1", "-lanes 33", "-jitter -1s", "-rtt -5ms", "-bogus", "word",
+		"-lanes x", "-lanes -1", "-jitter -1s", "-rtt -5ms", "-bogus", "word",
 	} {
 		words := strings.Fields(c)
 		want := []string{strings.TrimPrefix(words[0], "-"), words[len(words)-1]}
 		requireFailure(t, runProgram("", append([]string{"demo"}, words...)...), exitUsage, want...)
 	}
+	requireFailure(t, runProgram("", "demo", "-size", "1KB", "-lanes", "33"), exitFailed, "Lanes is 33, must be 0 to 32")
 }

@@ -525,3 +525,54 @@ func TestPutOfWhatIsSavedMeanwhile(t *testing.T) {
 	close(stop)
 	<-saving
 }
+
+// A place was its path as it was said: by way of a link to the folder that it is in, as /home is one to /var/home, its puts were refused.
+func TestAPlaceByWayOfALink(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	m.write("real/world", "1")
+	require.NoError(t, os.Symlink("real", m.path("link")))
+	m.ok("put", m.path("link/world"))
+	m.write("real/world", "2")
+	m.ok("put", m.path("real/world"))
+	m.write("real/world", "3")
+	m.ok("put", m.path("link/world"), "--exclude", "x")
+
+	t.Log("# what was remembered by such a path before stays known, until the place is put or got again")
+	s := &profile{home: m.home}
+	require.NoError(t, readJSON(s.file(), s))
+	require.NoError(t, s.edit(func(sightings map[string]sighting) {
+		now := s.key("world", m.path("link/world"))
+		require.Equal(t, now, s.key("world", m.path("real/world")))
+		before := strings.ReplaceAll(now, "/real/", "/link/")
+		require.NotEqual(t, now, before)
+		sightings[before] = sightings[now]
+		delete(sightings, now)
+	}))
+	m.write("real/world", "4")
+	m.fails(exitConflict, []string{"put", m.path("real/world")}, "was never seen here")
+	r := m.run("", "put", m.path("link/world"))
+	require.Zero(t, r.code, r.stderr)
+	require.Contains(t, r.stderr, "leaving out, as before: x")
+	m.write("real/world", "5")
+	m.ok("put", m.path("real/world"))
+	sightings, err := s.seen()
+	require.NoError(t, err)
+	require.Len(t, sightings, 1)
+
+	t.Log("# a link that is put itself is a place of its own, which may lead elsewhere tomorrow")
+	require.NoError(t, os.Symlink("real/world", m.path("current")))
+	require.Contains(t, s.key("world", m.path("current")), "/current\n")
+	require.Equal(t, s.key("x")+"/dev/stdin\n", s.key("x", "/dev/stdin"))
+	require.Contains(t, s.key("x", m.path("missing/world")), m.path("missing/world")+"\n")
+}
+
+// The folder that a command runs in may be named by a link, too.
+func TestAPlaceBelowAFolderThatIsALink(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "real"), 0o700))
+	require.NoError(t, os.Symlink("real", filepath.Join(dir, "link")))
+	t.Chdir(filepath.Join(dir, "link"))
+	p := &profile{}
+	require.Equal(t, p.key("x", filepath.Join(dir, "real/world")), p.key("x", "world"))
+}

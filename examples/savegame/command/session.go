@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"net"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -245,25 +247,21 @@ func (p *profile) loggedOut(name string) error {
 	return fail(exitDenied, "%s: %s", who, paste)
 }
 
-// logins returns how commands name the profiles in a folder that have a login, at most ten.
+// logins returns how commands name the profiles in a folder that have a login, some ten of them.
 func logins(home string) (names []string) {
-	has := func(folder string) bool {
-		_, err := os.Stat((&profile{home: folder}).file())
-		return err == nil
-	}
-	if has(home) {
+	if _, err := os.Stat(filepath.Join(home, profileFile)); err == nil {
 		names = append(names, "without --profile")
 	}
-	folders, _ := os.ReadDir(home) // where it cannot be read there are none to name
-	for _, f := range folders {
-		if has(filepath.Join(home, f.Name())) && len(names) < 10 {
-			names = append(names, "with --profile "+f.Name())
-		}
+	named, _ := fs.Glob(os.DirFS(home), "*/"+profileFile) // where it cannot be read there are none to name
+	for _, file := range named[:min(10, len(named))] {
+		names = append(names, "with --profile "+path.Dir(file))
 	}
 	return names
 }
 
-func (p *profile) file() string { return filepath.Join(p.home, "profile.json") }
+const profileFile = "profile.json"
+
+func (p *profile) file() string { return filepath.Join(p.home, profileFile) }
 
 // machineName returns this machine's name as versions have it.
 func machineName() string {
@@ -285,14 +283,36 @@ type sighting struct {
 
 func (p *profile) seenFile() string { return filepath.Join(p.home, "seen.json") }
 
-// key is under what the sightings of a save are kept, or that of a place, which is the paths that were put or the one that was got.
+// key is under what the sightings of a save are kept, or that of a place, which is the paths that were put or the one that was got, by whatever
+// links they are reached. Their last elements may be links too: those are what the place is, and may lead elsewhere tomorrow.
 func (p *profile) key(name string, place ...string) string {
-	key, paths := p.Fingerprint[:min(16, len(p.Fingerprint))]+"/"+name+"\n", make([]string, len(place))
-	for i, path := range place {
-		paths[i], _ = filepath.Abs(path) // where it fails nothing was read or written
+	paths := slices.Clone(place)
+	for i, at := range paths {
+		at, _ = filepath.Abs(at) // where it fails nothing was read or written
+		if folder, err := filepath.EvalSymlinks(filepath.Dir(at)); err == nil {
+			paths[i] = filepath.Join(folder, filepath.Base(at))
+		}
 	}
-	for _, path := range slices.Sorted(slices.Values(paths)) { // they are one place in whatever order they are said
-		key += path + "\n"
+	return p.keyAsSaid(name, paths...)
+}
+
+// keyAsSaid is the key that older programs made, of the paths with all links.
+func (p *profile) keyAsSaid(name string, place ...string) string {
+	key, paths := p.Fingerprint[:min(16, len(p.Fingerprint))]+"/"+name+"\n", make([]string, len(place))
+	for i, at := range place {
+		paths[i], _ = filepath.Abs(at)
+	}
+	for _, at := range slices.Sorted(slices.Values(paths)) { // they are one place in whatever order they are said
+		key += at + "\n"
+	}
+	return key
+}
+
+// keyIn is key, or what an older program made of it where that is still remembered.
+func (p *profile) keyIn(sightings map[string]sighting, name string, place ...string) string {
+	key := p.keyAsSaid(name, place...)
+	if _, older := sightings[key]; !older {
+		key = p.key(name, place...)
 	}
 	return key
 }
@@ -306,7 +326,7 @@ func (p *profile) seen() (map[string]sighting, error) {
 // seenAt returns what a place held last of a save.
 func (p *profile) seenAt(name string, place ...string) (sighting, error) {
 	sightings, err := p.seen()
-	return sightings[p.key(name, place...)], err
+	return sightings[p.keyIn(sightings, name, place...)], err
 }
 
 // seenLast returns the newest version of a save that any place held.
@@ -323,11 +343,12 @@ func (p *profile) seenLast(name string) (last versions.Ref, err error) {
 // remember notes that a place holds a version, and what its puts leave out, unless that is nil.
 func (p *profile) remember(v versions.Version, m *manifest.Manifest, exclude []string, place ...string) error {
 	return p.edit(func(sightings map[string]sighting) {
-		key := p.key(v.Name, place...)
+		last := p.keyIn(sightings, v.Name, place...)
 		if exclude == nil {
-			exclude = sightings[key].Exclude
+			exclude = sightings[last].Exclude
 		}
-		sightings[key] = sighting{v.Ref(), m.Data(), m.Entries[0].Time, exclude}
+		delete(sightings, last)
+		sightings[p.key(v.Name, place...)] = sighting{v.Ref(), m.Data(), m.Entries[0].Time, exclude}
 	})
 }
 

@@ -95,7 +95,7 @@ func put(ctx context.Context, s *session) (err error) {
 }
 
 // choose finds out the save's name, and what becomes of a conflict.
-func (p *putting) choose() (err error) {
+func (p *putting) choose() error {
 	name := p.String("to")
 	if p.piped = p.paths[0] == standard; p.piped {
 		p.paths[0] = os.Stdin.Name() // in whatever folder it runs
@@ -117,10 +117,8 @@ func (p *putting) choose() (err error) {
 		p.request.Mode = versions.KeepBoth
 	}
 	if name == "" {
-		if name, err = filepath.Abs(p.paths[0]); err != nil {
-			return err
-		}
-		name = filepath.Base(name)
+		path, _ := filepath.Abs(p.paths[0])
+		name = filepath.Base(path) // none where this folder is gone
 	}
 	p.request.Name, p.what = name, "put "+name
 	if err := users.CheckName(name); err != nil {

@@ -94,23 +94,14 @@ func (s *Server) welcome(c *rpc.Conn) {
 		return
 	}
 	user := users.UserOf(c.Identity())
-	if has := s.connsOf(user); has > s.conns {
+	others := func(c *rpc.Conn) bool { return users.UserOf(c.Identity()) != user }
+	if has := len(slices.DeleteFunc(s.world.Conns(), others)); has > s.conns {
 		c.Close(rpc.ServerFull, fmt.Sprintf("%s has %d connections, of %d", user, has, s.conns))
 		return
 	}
 	if _, err := s.world.Spawn(Class, c); err != nil {
 		c.Close(rpc.ServerFull, err.Error())
 	}
-}
-
-// connsOf returns how many connections a user has.
-func (s *Server) connsOf(user string) (n int) {
-	for _, c := range s.world.Conns() {
-		if users.UserOf(c.Identity()) == user {
-			n++
-		}
-	}
-	return n
 }
 
 // World returns the world, for the caller to drive.
