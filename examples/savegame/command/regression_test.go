@@ -3,7 +3,9 @@ package command
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +17,8 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
+	"github.com/quivernet/quiver/examples/savegame/store/storetest"
+	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/stream/tree"
 )
@@ -575,4 +579,89 @@ func TestAPlaceBelowAFolderThatIsALink(t *testing.T) {
 	t.Chdir(filepath.Join(dir, "link"))
 	p := &profile{}
 	require.Equal(t, p.key("x", filepath.Join(dir, "real/world")), p.key("x", "world"))
+}
+
+// What a transfer said was of its last connection alone.
+func TestReportIsOfAllConnections(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	m.write("world/a", noise(1<<20, 1))
+	m.write("world/z", noise(1000, 1))
+	out := newOutput()
+	command := client("put", "PATH…", "", func(ctx context.Context, s *session) error {
+		s.begin = s.begin.Add(-time.Minute)
+		p := &putting{session: s, paths: s.Args().Slice()}
+		p.request.Machine = s.Machine
+		require.NoError(t, p.choose())
+		defer p.close()
+		var err error
+		p.source, err = tree.Scan(ctx, p.paths, tree.ScanOptions{}) // which holds nothing
+		require.NoError(t, err)
+		p.scans = mostScans
+		lost := false
+		s.config.Watch = func(string, int64) (func(int), func()) {
+			if !lost {
+				m.write("world/z", "no more") // which ends this try when all else is sent
+				require.NoError(t, os.Chtimes(m.path("world/z"), time.Time{}, time.Now().Add(-time.Hour)))
+			}
+			return func(int) {}, func() {}
+		}
+		return p.reach(ctx, func(ctx context.Context, client *desk.Client) error {
+			err := p.send(ctx, client)
+			if !lost {
+				require.ErrorIs(t, err, tree.ErrChanged)
+				lost = true
+				require.NoError(t, p.scan(ctx, p.paths))
+				return desk.ErrBusy // as when the connection ends
+			}
+			return err
+		})
+	}, &cli.StringFlag{Name: "to"}, &cli.BoolFlag{Name: "force"}, &cli.BoolFlag{Name: "keep-both"})
+	root := group("savegame", "", command)
+	root.Flags = []cli.Flag{&cli.BoolFlag{Name: "quiet"}}
+	root.Writer, root.ErrWriter = out, io.Discard
+	require.NoError(t, root.Run(t.Context(), append([]string{"savegame"}, m.args("put", m.path("world"))...)))
+	require.Regexp(t, `[12]\.\d MB sent in 6\d\.\d s`, out.String())
+}
+
+// A get that reached nobody said that what has arrived waits, and one that could not read what places held that a login helps.
+func TestWhatIsNotSoIsNotSaid(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	r := m.run("", "get", "world", "--server", "127.0.0.1:1", "--patience", "1s")
+	requireFailure(t, r, exitUnreached, "without progress")
+	require.NotContains(t, r.stderr, "has arrived")
+	require.NoError(t, os.WriteFile(filepath.Join(m.home, "seen.json"), []byte("{"), 0o600))
+	r = m.run("", "put", m.write("world", "1"))
+	requireFailure(t, r, exitFailed, "seen.json", "move it away")
+	require.NotContains(t, r.stderr, "log in")
+}
+
+// A server whose disk has no more than the reserve began without a word, and refused every put.
+func TestServeWithoutRoom(t *testing.T) {
+	t.Parallel()
+	for _, space := range []int64{1 << 20, 1 << 30} {
+		said := newOutput()
+		serve := command("serve", "", "", func(ctx context.Context, j *job) (err error) {
+			s := &server{job: j}
+			small := &storetest.Small{Store: storetest.NewMemory(nil), Space: space}
+			if s.config.Versions, err = versions.Open(ctx, small, versions.Config{}); err != nil {
+				return err
+			}
+			socket, err := net.ListenPacket("udp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			defer socket.Close()
+			if err := s.open(socket); err != nil {
+				return err
+			}
+			return errors.Join(s.Close(ctx, ""), s.listener.Close())
+		}, &cli.StringFlag{Name: "dir", Value: t.TempDir()}, &cli.StringSliceFlag{Name: "user"})
+		root := group("savegame", "", serve)
+		root.Flags = []cli.Flag{&cli.BoolFlag{Name: "quiet"}}
+		root.Writer, root.ErrWriter = io.Discard, said
+		require.NoError(t, root.Run(t.Context(), []string{"savegame", "serve"}))
+		require.Equal(t, space < 256<<20, strings.Contains(said.String(), "lacks 267 MB of its reserve"), said)
+	}
 }

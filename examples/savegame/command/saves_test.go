@@ -275,7 +275,7 @@ func TestProfile(t *testing.T) {
 		require.EqualValues(t, 0o600, info.Mode().Perm(), "it holds a token")
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(m.home, "profile.json"), []byte("{"), 0o600))
-	m.fails(exitFailed, []string{"ls"}, "profile.json", "log in again")
+	m.fails(exitFailed, []string{"ls"}, "profile.json", "move it away")
 }
 
 // What a stranger stumbled over.

@@ -105,6 +105,9 @@ func (s *server) open(socket net.PacketConn) error {
 	if s.listener, err = rpc.ListenPacket(socket, &tls.Config{Certificates: []tls.Certificate{certificate}}, s.World()); err != nil {
 		return err
 	}
+	if room, err := s.config.Versions.Room(context.Background()); err == nil && room <= 0 {
+		fmt.Fprintf(s.ErrWriter, "no room: the disk of %s lacks %s of its reserve: for a put old versions are deleted, or it is refused\n", s.String("dir"), versions.SizeText(-room))
+	}
 	for _, name := range names {
 		code, err := s.config.Users.Invite(name, time.Now())
 		if err != nil {

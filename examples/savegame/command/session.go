@@ -11,7 +11,6 @@ import (
 	"math"
 	"net"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -70,6 +69,8 @@ type session struct {
 	*job
 	profile
 	config desk.ClientConfig
+	begin  time.Time   // of the command
+	bytes  int64       // of content that have travelled, packed
 	moved  atomic.Bool // content has travelled on this connection
 	again  bool        // it was asked before, and may have been done
 	met    bool        // a connection was there
@@ -77,7 +78,7 @@ type session struct {
 
 // newSession reads the flags and the login.
 func newSession(j *job) (s *session, err error) {
-	s = &session{job: j}
+	s = &session{job: j, begin: time.Now()}
 	if s.profile, err = openProfile(s.String("home"), s.String("profile")); err != nil {
 		return nil, err
 	}
@@ -200,9 +201,9 @@ func (s *session) noteDisplaced(displaced []string) {
 	}
 }
 
-// report says what a transfer did.
-func (s *session) report(v versions.Version, bytes int64, moved string, begin time.Time) {
-	s.say("%s %s: version %d, %s, %s %s in %.1f s", s.Name, plain(v.Name), v.Number, contentText(v), versions.SizeText(bytes), moved, time.Since(begin).Seconds())
+// report says what a transfer did, over all connections.
+func (s *session) report(v versions.Version, moved string) {
+	s.say("%s %s: version %d, %s, %s %s in %.1f s", s.Name, plain(v.Name), v.Number, contentText(v), versions.SizeText(s.bytes), moved, time.Since(s.begin).Seconds())
 }
 
 // profile is what a login leaves: where the server is, and who this machine is there.
@@ -254,7 +255,7 @@ func logins(home string) (names []string) {
 	}
 	named, _ := fs.Glob(os.DirFS(home), "*/"+profileFile) // where it cannot be read there are none to name
 	for _, file := range named[:min(10, len(named))] {
-		names = append(names, "with --profile "+path.Dir(file))
+		names = append(names, "with --profile "+filepath.Dir(file))
 	}
 	return names
 }
@@ -393,7 +394,7 @@ func readJSON(path string, v any) error {
 		return err
 	}
 	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("%s: %w; move it away, and log in again", path, err)
+		return fmt.Errorf("%s: %w; move it away", path, err)
 	}
 	return nil
 }

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/dustin/go-humanize/english"
 	"github.com/urfave/cli/v3"
@@ -221,8 +220,8 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 	if p.piped && p.last.Data == p.source.Manifest.Data() {
 		p.source.Manifest.Entries[0].Time = p.last.Time // the temporary file's says nothing
 	}
-	begin := time.Now()
 	stored, err := client.Put(ctx, p.source, p.request)
+	p.bytes += stored.Bytes
 	if errors.Is(err, tree.ErrChanged) && p.scans < mostScans && !p.piped {
 		if err = p.scan(ctx, p.paths); err == nil {
 			return p.send(ctx, client)
@@ -239,7 +238,7 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 		return err
 	}
 	p.noteDisplaced(stored.Displaced)
-	p.said(stored, begin)
+	p.said(stored)
 	if err := p.remember(stored.Version, p.source.Manifest, p.exclude, p.paths...); err != nil {
 		return err
 	}
@@ -250,14 +249,14 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 }
 
 // said says what the put did.
-func (p *putting) said(stored desk.Stored, begin time.Time) {
+func (p *putting) said(stored desk.Stored) {
 	switch {
 	case stored.Outcome == versions.Mended:
-		p.say("put %s: version %d was damaged, and has all of it again, %s sent", p.request.Name, stored.Version.Number, versions.SizeText(stored.Bytes))
+		p.say("put %s: version %d was damaged, and has all of it again, %s sent", p.request.Name, stored.Version.Number, versions.SizeText(p.bytes))
 	case stored.Version.Ref() == p.request.Seen:
 		p.say("put %s: version %d has all of it already", p.request.Name, stored.Version.Number)
 	default:
-		p.report(stored.Version, stored.Bytes, "sent", begin)
+		p.report(stored.Version, "sent")
 	}
 	if stored.Outcome == versions.Undeleted {
 		p.note("%s was in the trash; this version brings it back", p.request.Name)
@@ -293,7 +292,6 @@ func get(ctx context.Context, s *session) (err error) {
 	if g.path == standard {
 		return g.print(ctx)
 	}
-	g.kept = "; what has arrived waits beside the place: run the same command again to go on"
 	return g.reach(ctx, g.fetch)
 }
 
@@ -433,7 +431,6 @@ func (g *getting) follows(seen versions.Ref) (bool, error) {
 
 // restore makes a path of this machine hold the version.
 func (g *getting) restore(ctx context.Context, d *desk.Download, path string, local *tree.Source) (err error) {
-	begin, received := time.Now(), int64(0)
 	if local != nil && holdsUs(path) {
 		return usage("%s holds the folder that this is run in, which a get would replace under it: run it elsewhere, or get into another PATH", path)
 	}
@@ -444,7 +441,10 @@ func (g *getting) restore(ctx context.Context, d *desk.Download, path string, lo
 	defer func() { err = errors.Join(err, g.noteKept(r.Close())) }()
 	if lacks := r.Lacks(); len(lacks) > 0 {
 		err = d.Fetch(lacks, func(c cdc.Chunk, packed []byte) error {
-			received += int64(len(packed))
+			g.bytes += int64(len(packed))
+			if !g.prints {
+				g.kept = "; what has arrived waits beside the place: run the same command again to go on"
+			}
 			return r.Put(c, packed)
 		})
 	}
@@ -452,7 +452,7 @@ func (g *getting) restore(ctx context.Context, d *desk.Download, path string, lo
 		return err
 	}
 	if err = g.noteKept(r.Commit(ctx)); err == nil {
-		g.report(d.Version, received, "received", begin)
+		g.report(d.Version, "received")
 	}
 	return err
 }

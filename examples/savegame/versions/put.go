@@ -127,7 +127,7 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 	if err := u.examine(ctx, append([]cdc.Chunk{{Digest: v.Content}}, chunks...)); err != nil {
 		return nil, err
 	}
-	disk, err := u.all.room(ctx)
+	disk, err := u.all.Room(ctx)
 	if err != nil {
 		return nil, err
 	}

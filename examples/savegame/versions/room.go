@@ -64,7 +64,7 @@ func (u *User) makeRoom(ctx context.Context, bytes int64) error {
 
 // fits holds bytes if there is room.
 func (u *User) fits(ctx context.Context, bytes int64) error {
-	disk, err := u.all.room(ctx)
+	disk, err := u.all.Room(ctx)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (u *User) displace(ctx context.Context, full error) error {
 // oldest returns the version that goes next, and the trash record that would be left alone; none when only newest ones are there, when
 // what stays does not fit in any case, or when a damaged one keeps all from being freed.
 func (u *User) oldest(ctx context.Context) (oldest []Version, err error) {
-	disk, err := u.all.room(ctx)
+	disk, err := u.all.Room(ctx)
 	if err != nil {
 		return nil, err
 	}

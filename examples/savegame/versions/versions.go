@@ -128,8 +128,8 @@ func (v *Versions) each(ctx context.Context, doing string, fn func(u *User) erro
 	return failed
 }
 
-// room returns how many more bytes the disk has room for, beside the reserve and what is being stored.
-func (v *Versions) room(ctx context.Context) (bytes int64, err error) {
+// Room returns how many more bytes the disk has room for, beside the reserve and what is being stored.
+func (v *Versions) Room(ctx context.Context) (bytes int64, err error) {
 	held := v.held.Load()
 	free, err := v.store.Room(ctx)
 	return free - max(0, v.config.Reserve) - held, err
