@@ -12,9 +12,9 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestSealedOnABadPath: 4 MiB over UE's profile Bad, 5 % lost and 100 to 200 ms each way in order, at 20 Mbit/s, are 1.8 s. Of 600 the
-// median took 3.3 s, one in twenty more than 10, and one in two hundred more than a minute, by taking random loss for congestion. Before jitter was
-// known at a rate that has fallen low, one in forty did, and before it was told from a queue at all every second one.
+// TestSealedOnABadPath: 4 MiB over UE's profile Bad, 5 % lost and 100 to 200 ms each way in order, at 20 Mbit/s, are 1.8 s. Of 600 the median takes
+// 3.2 s, one in twenty more than 4.2, and one in a hundred and twenty 11 to 28, by taking random loss for congestion. While a train that jitter had
+// drawn apart counted as a rate one in twenty took more than 10 s, and one in two hundred more than a minute.
 func TestSealedOnABadPath(t *testing.T) {
 	seed := testkit.Seed(t)
 	var times []time.Duration
@@ -24,13 +24,10 @@ func TestSealedOnABadPath(t *testing.T) {
 	}
 	slices.Sort(times)
 	t.Logf("%v", times)
-	if testing.Short() {
-		require.Less(t, times[0], time.Minute)
-		return // two seeds show little
-	}
 	require.Less(t, times[len(times)/2], 7*time.Second)
-	require.Less(t, times[len(times)*2/3], 10*time.Second)
-	require.Less(t, times[len(times)-2], time.Minute)
+	if n := len(times); n > 2 { // two seeds show little
+		require.Less(t, times[n-2], 15*time.Second)
+	}
 }
 
 // TestPathShorterForAMoment: a round trip of 150 ms that is 15 ms for 600 ms, and 150 again. The least delay is remembered for 10 s, and the rest
