@@ -919,8 +919,8 @@ func TestASlowTrainOfJitterIsNoHint(t *testing.T) {
 	require.Greater(t, c.Rate(), before)
 }
 
-// TestSwings: jitter that begins shows after three rounds in which the queue ran empty and packets waited all the same. A queue that stands says nothing
-// of it, and a round without either ends it.
+// TestSwings: jitter that begins shows after three rounds in which the queue ran empty and packets waited all the same. A queue that stands says
+// nothing of it, and a round without either ends it.
 func TestSwings(t *testing.T) {
 	d := delay{}
 	d.trip(1, 60*ms) // the target is 15 ms

@@ -347,8 +347,8 @@ func playHomes(n int, oneServer bool, seed uint64, scene func(draw *rand.Rand) S
 	}
 }
 
-// TestStartsInStrongJitter plays UE's profile Bad with seeds of which each took 15 s to for ever: a train that jitter had drawn apart lowered the first
-// flight to some packets, and play that left before it counted as a rate.
+// TestStartsInStrongJitter plays UE's profile Bad with seeds of which each took 15 s to for ever: a train that jitter had drawn apart lowered the
+// first flight to some packets, and play that left before it counted as a rate.
 func TestStartsInStrongJitter(t *testing.T) {
 	for _, row := range profiles() {
 		seeds := []uint64{12, 31, 61, 77, 92}
@@ -361,8 +361,8 @@ func TestStartsInStrongJitter(t *testing.T) {
 	}
 }
 
-// TestJitterThatBegins plays jitter that begins in the midst of a transfer, with seeds of which each took about twice the ideal: until the delays from
-// before were forgotten, the rate fell with each drain.
+// TestJitterThatBegins plays jitter that begins in the midst of a transfer, with seeds of which each took about twice the ideal: until the delays
+// from before were forgotten, the rate fell with each drain.
 func TestJitterThatBegins(t *testing.T) {
 	s := single(Path(20e6, 50*milli, 0, 1), 16*mib)
 	s.Trips, s.Flows[0].Plays = []Trip{{At: 3 * second, RTT: 50 * milli, Jitter: 25 * milli}}, true
