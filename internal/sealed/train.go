@@ -13,9 +13,9 @@ const (
 	trainPackets = 16
 	// enoughTrain is the number of packets that must arrive for a measurement.
 	enoughTrain = trainPackets / 2
-	// unevenTrain is the widest gap between packets that arrived evenly, as a multiple of the mean gap: three packets lost in a row make
-	// four.
-	unevenTrain = 4
+	// unevenTrain is the widest gap between packets that arrived evenly, as a multiple of the mean gap: two packets lost in a row make three. With
+	// four one thin train in three hundred that jitter had spread seemed even, and slow, and its transfer took 10 s and more.
+	unevenTrain = 3
 
 	// nearRTT is the longest round trip of a path that is surely not too slow for full packets: QUIC has measured it with one and a half such
 	// of its handshake at least, so the path carries 230 kbit/s. Another may be as slow as it may be far, and gets a thin train first.
