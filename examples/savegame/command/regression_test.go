@@ -571,6 +571,33 @@ func TestAPlaceByWayOfALink(t *testing.T) {
 	require.Contains(t, s.key("x", m.path("missing/world")), m.path("missing/world")+"\n")
 }
 
+// What an older program remembered of a place by a second path stayed when the place moved on: the first put by that path was refused for it.
+func TestAPlaceByWayOfTwoLinks(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	m.write("real/world", "1")
+	require.NoError(t, os.Symlink("real", m.path("one")))
+	require.NoError(t, os.Symlink("real", m.path("two")))
+	m.ok("put", m.path("one/world"))
+	s := &profile{home: m.home}
+	require.NoError(t, readJSON(s.file(), s))
+	require.NoError(t, s.edit(func(sightings map[string]sighting) {
+		now := s.key("world", m.path("one/world"))
+		for _, link := range []string{"one", "two"} {
+			sightings[s.keyAsSaid("world", m.path(link+"/world"))] = sightings[now]
+		}
+		sightings[s.keyAsSaid("world", m.path("elsewhere"))] = sightings[now]
+		delete(sightings, now)
+	}))
+	m.write("real/world", "2")
+	m.ok("put", m.path("one/world"))
+	m.write("real/world", "3")
+	m.ok("put", m.path("two/world"))
+	sightings, err := s.seen()
+	require.NoError(t, err)
+	require.Len(t, sightings, 2, "the place, and another one")
+}
+
 // The folder that a command runs in may be named by a link, too.
 func TestAPlaceBelowAFolderThatIsALink(t *testing.T) {
 	dir := t.TempDir()

@@ -349,7 +349,14 @@ func (p *profile) remember(v versions.Version, m *manifest.Manifest, exclude []s
 			exclude = sightings[last].Exclude
 		}
 		delete(sightings, last)
-		sightings[p.key(v.Name, place...)] = sighting{v.Ref(), m.Data(), m.Entries[0].Time, exclude}
+		here := p.key(v.Name, place...)
+		for key := range sightings { // what older programs noted of the same place, by other links to it
+			paths, of := strings.CutPrefix(key, p.key(v.Name))
+			if of && p.key(v.Name, strings.Split(strings.TrimSuffix(paths, "\n"), "\n")...) == here {
+				delete(sightings, key)
+			}
+		}
+		sightings[here] = sighting{v.Ref(), m.Data(), m.Entries[0].Time, exclude}
 	})
 }
 
