@@ -456,6 +456,52 @@ func TestWhatIsHeldIsOfOneMoment(t *testing.T) {
 	require.Equal(t, content, read(t, s, 0))
 }
 
+// What got another name while its folder was read was left out without a word, by either name: so was a save that a game deletes before it gives what
+// it has written that name.
+func TestWhatGetsAnotherNameMeanwhile(t *testing.T) {
+	for _, in := range []string{"", "deep"} {
+		dir := folder(t)
+		at := filepath.Join(dir, in)
+		write(t, at, map[string]string{"a": "1", "folder/x": "2", "save": "old", "t": "3", "u.tmp": "new"})
+		steps := []func() error{
+			func() error {
+				return errors.Join(os.Rename(filepath.Join(at, "folder"), filepath.Join(at, "Folder2")), os.Remove(filepath.Join(at, "save")))
+			},
+			func() error { return os.Rename(filepath.Join(at, "u.tmp"), filepath.Join(at, "save")) },
+		}
+		s := scanned(t, ScanOptions{Read: func(int) {
+			if len(steps) > 0 {
+				require.NoError(t, steps[0]())
+				steps = steps[1:]
+			}
+		}}, dir)
+		want := []string{"."}
+		if in != "" {
+			want = append(want, in)
+		}
+		for _, name := range []string{"Folder2", "Folder2/x", "a", "save", "t"} {
+			want = append(want, path.Join(in, name))
+		}
+		require.Equal(t, want, pathsOf(s))
+		require.Equal(t, "new", string(read(t, s, len(want)-2)))
+	}
+}
+
+// A folder whose names change all the time is read nevertheless.
+func TestAFolderWhoseNamesChangeAllTheTime(t *testing.T) {
+	dir := folder(t)
+	write(t, dir, map[string]string{"a": "1", "0": "0", "z": "1"})
+	renames := 0
+	s := scanned(t, ScanOptions{Exclude: []string{"[0-9]*"}, Read: func(int) {
+		renames++
+		write(t, dir, map[string]string{fmt.Sprint("b", renames): "1"})
+		_ = os.Remove(filepath.Join(dir, fmt.Sprint("b", renames-1)))
+		_ = os.Remove(filepath.Join(dir, "z"))
+	}}, dir)
+	require.Contains(t, pathsOf(s), "a")
+	require.NotContains(t, pathsOf(s), "z")
+}
+
 // A folder below the path that another one replaced while it was read was scanned as a mixture of both, without a word, and one that went was there
 // with what had been read.
 func TestAFolderBelowThatIsReplacedMeanwhile(t *testing.T) {

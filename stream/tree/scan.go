@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -47,7 +48,7 @@ var ErrChanged = errors.New("it changed meanwhile; try again when nobody writes 
 // Scan reads what is at the paths. One path is the manifest's root, a file or a folder; of several each is in the root
 // under its own name. A path may be a link and is followed; links below it are not. A file that changes while it is read
 // is read again, and so is a folder that another one replaces: that fails with [ErrChanged] when it does not help, and for a folder of the paths at
-// once. Different files are read at different moments.
+// once. A folder that has lost what it listed is listed again, for that may have got another name. Different files are read at different moments.
 //
 // Notes tell of pipes, sockets, devices and names that no manifest holds, which are left out, and of links that lead out of the folder. The work
 // folders of restores that have not ended are left out as well, without a note. What cannot be read fails the scan, which names it: the manifest
@@ -107,7 +108,7 @@ func (s *scan) walk(at located) error {
 		if folder == nil {
 			return nil
 		}
-		if err = cmp.Or(s.below(at), at.stays(folder)); err != errReplaced {
+		if err = cmp.Or(s.below(at), at.stays(folder)); err != errReplaced && err != errGone {
 			return err
 		}
 		s.Manifest.Entries, s.Notes = s.Manifest.Entries[:entries], s.Notes[:notes]
@@ -115,24 +116,56 @@ func (s *scan) walk(at located) error {
 	return fmt.Errorf("folder %s: in each of %d reads %w", at, tries, ErrChanged)
 }
 
-// below adds what is in a folder.
+// errGone means that what a folder has listed is not there any more.
+var errGone = errors.New("gone")
+
+// below adds what is in a folder. Where some of it is gone it may have another name by now, and the folder is listed again.
 func (s *scan) below(at located) error {
 	all, err := fs.ReadDir(at.root.FS(), at.name)
 	if err != nil {
 		return s.tolerate(at, err)
 	}
-	for _, d := range all {
-		if err := s.walk(located{at.root, path.Join(at.name, d.Name()), path.Join(at.entry, d.Name())}); err != nil {
-			return err
+	from, read := len(s.Manifest.Entries), make(map[string]bool)
+	gone, err := s.these(at, all, read)
+	for again := 1; err == nil && gone && again < tries; again++ {
+		if all, err = fs.ReadDir(at.root.FS(), at.name); errors.Is(err, fs.ErrNotExist) {
+			return nil // who entered the folder finds out what became of it
+		} else if err != nil {
+			return fmt.Errorf("%s: %w", at, reason(err))
 		}
+		gone, err = s.these(at, all, read)
+		slices.SortFunc(s.Manifest.Entries[from:], func(a, b manifest.Entry) int { // in the order of a walk, as a manifest is
+			return slices.Compare(strings.Split(a.Path, "/"), strings.Split(b.Path, "/"))
+		})
 	}
-	return nil
+	return err
 }
 
-// tolerate returns nil where a scan goes on after an error about a place below the paths: it was removed since its folder was read, or it may be
-// skipped.
+// these adds what a folder has listed and was not read before, and reports whether some of it was gone.
+func (s *scan) these(at located, all []fs.DirEntry, read map[string]bool) (gone bool, err error) {
+	for _, d := range all {
+		if read[d.Name()] {
+			continue
+		}
+		err := s.walk(located{at.root, path.Join(at.name, d.Name()), path.Join(at.entry, d.Name())})
+		switch read[d.Name()] = err == nil; {
+		case err == errGone:
+			gone = true
+		case err != nil:
+			return false, err
+		}
+	}
+	return gone, nil
+}
+
+// tolerate returns nil where a scan goes on after an error about a place below the paths that may be skipped, and errGone where it was removed
+// since its folder was read.
 func (s *scan) tolerate(at located, err error) error {
-	if !slices.Contains(s.roots, at) && (errors.Is(err, fs.ErrNotExist) || s.skip(at, err)) {
+	switch {
+	case slices.Contains(s.roots, at):
+	case errors.Is(err, fs.ErrNotExist):
+		return errGone
+	case s.skip(at, err):
 		return nil
 	}
 	return fmt.Errorf("%s: %w", at, reason(err))
