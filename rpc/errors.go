@@ -115,7 +115,7 @@ const (
 	// RPCDoS: the calls of the client, or of all clients with its identity, cost more than Config.DoS allows.
 	RPCDoS
 	// ServerBusy: Config.MaxHandshakes or MaxHandshakesPerAddress others are in their handshake. Moments later there may be room: Dial comes again
-	// by itself.
+	// by itself. So it does where Config.MaxConnsPerAddress is reached and the client had to prove its address: QUIC has one code for both.
 	ServerBusy
 )
 
