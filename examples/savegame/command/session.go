@@ -287,33 +287,16 @@ func (p *profile) seenFile() string { return filepath.Join(p.home, "seen.json") 
 // key is under what the sightings of a save are kept, or that of a place, which is the paths that were put or the one that was got, by whatever
 // links they are reached. Their last elements may be links too: those are what the place is, and may lead elsewhere tomorrow.
 func (p *profile) key(name string, place ...string) string {
-	paths := slices.Clone(place)
-	for i, at := range paths {
-		at, _ = filepath.Abs(at) // where it fails nothing was read or written
-		if folder, err := filepath.EvalSymlinks(filepath.Dir(at)); err == nil {
-			paths[i] = filepath.Join(folder, filepath.Base(at))
-		}
-	}
-	return p.keyAsSaid(name, paths...)
-}
-
-// keyAsSaid is the key that older programs made, of the paths with all links.
-func (p *profile) keyAsSaid(name string, place ...string) string {
 	key, paths := p.Fingerprint[:min(16, len(p.Fingerprint))]+"/"+name+"\n", make([]string, len(place))
 	for i, at := range place {
-		paths[i], _ = filepath.Abs(at)
+		at, _ = filepath.Abs(at) // where it fails nothing was read or written
+		if folder, err := filepath.EvalSymlinks(filepath.Dir(at)); err == nil {
+			at = filepath.Join(folder, filepath.Base(at))
+		}
+		paths[i] = at
 	}
 	for _, at := range slices.Sorted(slices.Values(paths)) { // they are one place in whatever order they are said
 		key += at + "\n"
-	}
-	return key
-}
-
-// keyIn is key, or what an older program made of it where that is still remembered.
-func (p *profile) keyIn(sightings map[string]sighting, name string, place ...string) string {
-	key := p.keyAsSaid(name, place...)
-	if _, older := sightings[key]; !older {
-		key = p.key(name, place...)
 	}
 	return key
 }
@@ -327,7 +310,7 @@ func (p *profile) seen() (map[string]sighting, error) {
 // seenAt returns what a place held last of a save.
 func (p *profile) seenAt(name string, place ...string) (sighting, error) {
 	sightings, err := p.seen()
-	return sightings[p.keyIn(sightings, name, place...)], err
+	return sightings[p.key(name, place...)], err
 }
 
 // seenLast returns the newest version of a save that any place held.
@@ -344,17 +327,9 @@ func (p *profile) seenLast(name string) (last versions.Ref, err error) {
 // remember notes that a place holds a version, and what its puts leave out, unless that is nil.
 func (p *profile) remember(v versions.Version, m *manifest.Manifest, exclude []string, place ...string) error {
 	return p.edit(func(sightings map[string]sighting) {
-		last := p.keyIn(sightings, v.Name, place...)
-		if exclude == nil {
-			exclude = sightings[last].Exclude
-		}
-		delete(sightings, last)
 		here := p.key(v.Name, place...)
-		for key := range sightings { // what older programs noted of the same place, by other links to it
-			paths, of := strings.CutPrefix(key, p.key(v.Name))
-			if of && p.key(v.Name, strings.Split(strings.TrimSuffix(paths, "\n"), "\n")...) == here {
-				delete(sightings, key)
-			}
+		if exclude == nil {
+			exclude = sightings[here].Exclude
 		}
 		sightings[here] = sighting{v.Ref(), m.Data(), m.Entries[0].Time, exclude}
 	})

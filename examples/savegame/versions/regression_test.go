@@ -400,4 +400,15 @@ func TestAClockThatIsWrong(t *testing.T) {
 
 	p.now = p.now.Add(7*24*time.Hour + 1)
 	require.Equal(t, 8, p.collect().Versions, "a week passed")
+
+	t.Logf("# a server that is switched off each night empties its trash as well")
+	p.put(u, Request{Name: "moon"}, saveOf("1"))
+	_, err = u.Remove(t.Context(), "moon", "m", Ref{})
+	require.NoError(t, err)
+	for range 3 {
+		stay("less than a week passed")
+		p.now = p.now.Add(3 * 24 * time.Hour)
+		u = open()
+	}
+	require.Equal(t, 2, p.collect().Versions, "nine days passed")
 }

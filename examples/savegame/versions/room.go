@@ -186,15 +186,25 @@ func lineOf(gone []Version) string {
 // ever is after all that was stored, also before a clock went back.
 var ever = time.Unix(0, math.MaxInt64)
 
-// gaps: of the time between two versions no more counts than this part of Config.KeepFor. The clock may have been wrong at one of them.
-const gaps = 7
+const (
+	// gaps: of the time between two versions no more counts than this part of Config.KeepFor. The clock may have been wrong at one of them.
+	gaps = 7
+	// mostAway is the longest time that counts between a save's newest version and a server's start: more is taken for a clock that is ahead.
+	mostAway = 365 * 24 * time.Hour
+)
 
-// outdated returns the versions of a save that have had their time, by what is sure of it whatever the clock says: what has passed since this
-// process saw the newest one first, and before that the gaps between versions, as far as they count. The caller holds records.
+// outdated returns the versions of a save that have had their time, by what is sure of it though the clock may be wrong: what has passed since this
+// process saw the newest one first, how old that was then if its time can be true, and before that the gaps between versions, as far as they count.
+// The caller holds records.
 func (u *User) outdated(name string) (old []Version) {
 	keep, all, now := u.all.config, u.names[name], u.all.config.Now()
 	if u.since[name].IsZero() {
-		u.since[name] = now
+		newest := all[len(all)-1].Time
+		away := now.Sub(newest)
+		if away < 0 || away > mostAway || len(all) > 1 && newest.Before(all[len(all)-2].Time) {
+			away = 0
+		}
+		u.since[name] = now.Add(-away) // which keeps now's monotonic reading
 	}
 	age, later, behind := now.Sub(u.since[name]), time.Time{}, 0
 	if all[len(all)-1].Kind == Trash && age > keep.KeepFor {
