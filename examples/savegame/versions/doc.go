@@ -15,14 +15,14 @@
 //
 // # What stays
 //
-// Of each save the newest version, the last Config.Keep and all younger than Config.KeepFor; what was removed stays that
-// long too, and then goes as a whole. The clock may be wrong, so age is what this process has seen pass since a save's newest version, how old that was
-// at first if its time can be true, which is not before the version before it and within a year, and of the time between two versions a seventh of
-// Config.KeepFor at most: a clock that stood in 1970, or is years ahead, deletes nothing too early. When a put does not fit into the quota, or onto the disk, its user's oldest versions go
-// first, never the newest of a save, and [User.Displaced] says which. Before anything goes for it, a put must fit as large as it is
-// before compression: else it is refused with [*Full]. What running puts may still need counts, in the total
-// quota only that of the same user. The disk keeps Config.Reserve free, which is for records of the trash: [User.Remove] needs no
-// other room. Every object counts as [store.Occupied] says: its blocks, and one more.
+// Of each save the newest version, the last Config.Keep and all younger than Config.KeepFor; what was removed stays that long too, and then goes as
+// a whole. The clock may be wrong, so age is what this process has seen pass since a save's newest version, how old that was at first if its time
+// can be true, which is not before the version before it and within a year, and of the time between two versions a seventh of Config.KeepFor at
+// most: a clock that stood in 1970, or is years ahead, deletes nothing too early. When a put does not fit into the quota, or onto the disk, its
+// user's oldest versions go first, never the newest of a save, and [User.Displaced] says which. Before anything goes for it, a put must fit as large
+// as it is before compression: else it is refused with [*Full]. What running puts may still need counts, in the total quota only that of the same
+// user. The disk keeps Config.Reserve free, which is for records of the trash: [User.Remove] needs no other room. Every object counts as
+// [store.Occupied] says: its blocks, and one more.
 //
 // Chunks that no version has, because a put was given up, stay for Config.Grace, so that it may go on, unless it had filled
 // the disk; [Versions.Collect] deletes them then, and what is too old. Whatever a running put or get refers to stays.
