@@ -12,8 +12,9 @@ const (
 	// leastRate is the least rate in bytes a second, whatever the queue: twenty small updates, or half a packet.
 	leastRate = 600
 	// If a queue still has its length, give or take alike, after trials rounds in which ever less left, it is not caused by updates: the
-	// path has become longer, or others fill it. A queue of ours is half a second shorter by then, or still grows.
-	trials, alike = 4, 25 * time.Millisecond
+	// path has become longer, or others fill it. A queue of ours is half a second shorter by then, or still grows. One that others fill sways,
+	// as that of an upload in TCP on the way back does: with 25 ms it took updates to the least rate for as long as it did.
+	trials, alike = 4, 100 * time.Millisecond
 	// growth: the rate grows by a growth-th of itself in each round of 8 measured round trips, which takes a third of a second at 30 Hz.
 	growth = 10
 	// firstRate is the rate at the beginning in bytes a second, Unreal's ConfiguredInternetSpeed; a game that needs ten times as much has it

@@ -75,6 +75,26 @@ func TestPaceGivesUpInVain(t *testing.T) {
 	require.InDelta(t, 90_000, rate, 9000)
 }
 
+// A queue on the way back that sways, as before somebody's upload in TCP, is nothing that updates cause: they had the least rate for as long as
+// it swayed, and sixteen players saw each other half a second late over a way there that was idle.
+func TestPaceBesideAQueueThatSways(t *testing.T) {
+	const step, steps = 300 * time.Millisecond, 200
+	for _, sway := range []time.Duration{50 * time.Millisecond, 75 * time.Millisecond, 100 * time.Millisecond} {
+		for _, period := range []int{4, 7, 10, 20} { // in steps
+			b, p := bottleneck{rate: 1e6, delay: 50 * time.Millisecond}, Pace{}
+			b.run(&p, time.Second, 10*time.Second, 500)
+			sum := 0.0
+			for i := range steps {
+				b.delay = 150*time.Millisecond + sway*time.Duration(i%period)/time.Duration(period)
+				from := 10*time.Second + time.Duration(i)*step
+				rate, _ := b.run(&p, from, from+step, 500)
+				sum += rate / steps
+			}
+			require.Greater(t, sum, 14_000.0, "sway %v, period %v", sway, time.Duration(period)*step) // all that waits
+		}
+	}
+}
+
 // A server that ticks five times a second has all of its rate.
 func TestPaceOfLongTicks(t *testing.T) {
 	var p Pace
