@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/sealed"
 	"github.com/quivernet/quiver/internal/testkit"
 )
@@ -368,5 +369,30 @@ func TestJitterThatBegins(t *testing.T) {
 	s.Trips, s.Flows[0].Plays = []Trip{{At: 3 * second, RTT: 50 * milli, Jitter: 25 * milli}}, true
 	for _, seed := range []uint64{6, 29, 34, 38} {
 		require.Less(t, ratio(Run(s, seed)), 1.7, "seed %d", seed)
+	}
+}
+
+// TestTwoDownloadsOfAHome plays two downloads of one server over a home's link, after jitter of ten seconds: each took the other's queue for a
+// rival's, and play waited 80 ms and more in half of the time.
+func TestTwoDownloadsOfAHome(t *testing.T) {
+	for _, rate := range []int64{2e6, 5e6} {
+		s := Path(rate, 50*milli, 0, 4).With(3, Flow{Kind: Play}, 0).With(2, Flow{Begin: second, Plays: true}, 700*milli)
+		s.Back = netsim.Config{Delay: 25 * milli}
+		s.Trips = []Trip{{At: 10 * second, RTT: 50 * milli, Jitter: 40 * milli}, {At: 20 * second, RTT: 50 * milli}}
+		s.OneServer, s.For = true, 50*second
+		var long []float64
+		for seed := uint64(1); seed <= 5; seed++ {
+			r, n := Run(s, seed), 0
+			late := r.Queue[24*second/Step:]
+			for _, q := range late {
+				if q > 80*milli {
+					n++
+				}
+			}
+			long = append(long, float64(n)/float64(len(late)))
+		}
+		slices.Sort(long)
+		t.Logf("%v", long)
+		require.Less(t, long[2], 0.2, "%d Mbit/s: %v", mbit(rate), long)
 	}
 }
