@@ -356,7 +356,7 @@ func TestStartsInStrongJitter(t *testing.T) {
 		if row.Scene.Flows[0].Plays {
 			seeds = []uint64{11, 16, 26, 36, 42, 81}
 		}
-		for _, f := range row.Play(append(seeds, testkit.Seed(t))...) {
+		for _, f := range row.Play(seeds...) {
 			require.True(t, f.Held(), "%s: %v", row.Name(), f)
 		}
 	}
