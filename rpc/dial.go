@@ -238,9 +238,10 @@ func (l *Listener) keep(c *Conn, conn *quic.Conn) {
 // one certificate. Of a host's addresses it tries six at most, in turns of the families with IPv4 first: the next one beside those before when a
 // quarter of a second has passed (RFC 8305), or at once when one has failed. When one refuses, or has a wrong certificate, those that are silent have
 // 2 s more. If none connects, the error is the first that is more than silence.
-// When the server has too many others in their handshake, Dial comes again by itself, after pauses of up to a second, until ctx ends or
-// Config.HandshakeTimeout is over: so a party may dial in the same moment. When the server still refuses then, or refuses for another reason, as
-// one whose Config.MaxConns is reached, or the connection ends before, the error is a [*CloseError], whose Temporary says whether you may try again.
+// When the server has too many others in their handshake, Dial comes again by itself, after pauses of up to a second, for as long as ctx and
+// Config.HandshakeTimeout let another try begin: so a party may dial in the same moment. When the server still refuses then, or refuses for another
+// reason, as one whose Config.MaxConns is reached, or the connection ends before, the error is a [*CloseError], whose Temporary says whether you may
+// try again. A server whose places all others want may still take one back while the client joins: the Conn then ends with ServerBusy.
 // When nobody answers, each address for half of Config.HandshakeTimeout, or until ctx ends, it is a net.Error whose Timeout is true, and you may; so
 // it is where this machine has no network meanwhile. Others, such as an address that is none, or cert.ErrPinned, come again. An error is returned
 // when the socket is free, which may take a second; after success [Conn.Wait] waits for that.

@@ -8,8 +8,8 @@ import (
 // calmSamples is how many batches a stretch must have for its greatest delay to show what jitter does.
 const calmSamples = 8
 
-// swingRounds is how many rounds must swing one after another for jitter to have begun. One look makes a queue and empties it, two do not follow
-// each other.
+// swingRounds is how many rounds must swing one after another for jitter to have begun. One look makes a queue and empties it, but three do not
+// follow each other round by round.
 const swingRounds = 3
 
 // calm finds how high delays rise without a queue: it is the least, over the last 10 s, of the greatest delays in stretches of one round or more.

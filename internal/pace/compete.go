@@ -24,8 +24,8 @@ const (
 	// losses are 10 s apart and more, each Dip costs some of our part.
 	doubtful = 2 * minimumLife
 	// firstDoubt is how long it lasts before the first such Dip, whatever was lost, while the least delay is still known. Each next one comes twice
-	// as late. Jitter that began looked like a rival, and the losses of our own queue, once that was full, went on to: at 2 to 5 Mbit/s every fourth
-	// transfer kept it full for 10 to 60 s after the jitter had ended, and play waited in it.
+	// as late, until it has doubled mostDoublings times. Jitter that began looked like a rival, and so did the losses of our own queue, once that
+	// was full: at 2 to 5 Mbit/s every fourth transfer kept it full for 10 to 60 s after the jitter had ended, and play waited in it.
 	firstDoubt = 6 * time.Second
 	// outgrown is how many times the rate that a start has left must have grown for the path not to have a policer. A bucket may pass twice its
 	// rate for some looks.
@@ -102,7 +102,7 @@ func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 	case ended && c.queueing.unmoved.rounds >= longerRounds:
 		c.goLonger(t)
 	case t-max(c.since, c.competition.cut) > doubtful, t-c.since > c.competition.doubt:
-		c.competition.doubt *= 2
+		c.competition.doubt = min(2*c.competition.doubt, firstDoubt<<mostDoublings)
 		c.competition.interrupted = true
 		c.enter(Dip, t)
 	case ended:

@@ -292,6 +292,26 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
+// TestDoubtIsBounded: in a competition of an hour a Dip comes every minute or two. While its time doubled without end it was negative after ten
+// minutes, and the controller did nothing but dip.
+func TestDoubtIsBounded(t *testing.T) {
+	c := New(Config{Packet: 1000})
+	c.delay.trip(1, 60*ms)
+	c.rates.set(0, 1e6)
+	c.queueing.rateBefore = 1e6
+	c.compete(10 * ms)
+	c.queue, c.round.leastQueue, c.delay.depth = 90*ms, 90*ms, 240*ms
+	for now, n := instant(0), 0; n < 100; n++ {
+		now += time.Hour
+		c.queueing.unmoved = unmoved{} // the queue moves
+		c.step(now, batch{}, true)
+		require.Equal(t, Dip, c.State())
+		c.enter(Compete, now)
+		require.Greater(t, c.competition.doubt, firstDoubt)
+		require.LessOrEqual(t, c.competition.doubt, 2*time.Minute)
+	}
+}
+
 // TestOwnQueueIsNoRival: who has competed lately does so again when a queue stands above the target; one below it, or that of a look, is its own.
 // It competed with itself for a minute and more after jitter or a rival had gone.
 func TestOwnQueueIsNoRival(t *testing.T) {
