@@ -61,7 +61,7 @@ type swings struct {
 
 // roundOver ends a round.
 func (s *swings) roundOver(r *round, d *delay) {
-	if !r.leastWait.known || r.leastWait.value > d.aim() {
+	if !r.ranEmpty(d) {
 		return
 	}
 	copy(s.trips[:], s.trips[1:])

@@ -99,10 +99,11 @@ func (r *round) drainsOurs(first bool, usual float64) bool {
 // the rate. A queue that grows all the time does not scatter: its least is about the greatest of the round before.
 func (r *round) scatters() bool { return r.leastQueue < min(r.mostQueue, r.mostBefore)*2/3 }
 
-// swings reports whether the queue ran empty in the round, and yet some packet waited longer than any that we make may last.
-func (r *round) swings(d *delay) bool {
-	return r.leastWait.known && r.leastWait.value <= d.aim() && r.mostWait > d.target()
-}
+// ranEmpty reports whether some packet of the round met no longer queue than that for which cruising steers, jitter included.
+func (r *round) ranEmpty(d *delay) bool { return r.leastWait.known && r.leastWait.value <= d.aim() }
+
+// swings reports whether the queue ran empty in the round, and yet some packet waited longer than any queue of ours may last.
+func (r *round) swings(d *delay) bool { return r.ranEmpty(d) && r.mostWait > d.target() }
 
 // showsPath reports whether the rates of the round may lower the estimate. Where the window held packets back although the queue ran empty, they
 // are those of the window.
