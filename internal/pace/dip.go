@@ -21,6 +21,7 @@ const (
 // the same times. When the queue goes, it was theirs, and they cruise again. When it does not, it is somebody else's.
 type dips struct {
 	many   bool          // several controllers of the owner compete for one queue; set by Competitors
+	since  instant       // when that began: the first common Dip is the next that is due, for others may have been told earlier
 	epoch  instant       // the times of common Dips count from it, which is the same for all of them; set by Competitors
 	common bool          // the Dip that goes on is a common one
 	began  instant       // when the newest common one began; 0 = there was none
@@ -42,7 +43,7 @@ func (d *dips) putOff() {
 func (c *Controller) wantsDip(t instant) bool {
 	d, k := &c.dips, &c.competition
 	if !d.many || !k.lately(t) || k.sharing.on || c.lacksData() || c.inFlight == 0 || c.rates.value() == 0 ||
-		d.slot(t) == d.slot(max(k.began, d.began)) {
+		d.slot(t) == d.slot(max(k.began, d.began, d.since)) {
 		return false
 	}
 	return c.state == Compete || c.state == Cruise || c.state == Drain || c.state == Up

@@ -388,7 +388,11 @@ func (c *Controller) Competes() bool { return c.competition.lately(c.now) }
 // Competitors says how many controllers of the owner, this one included, compete now and see the same queue. When there are several, they dip
 // together: see dips. The times of that count from epoch, some time before, which all of them are told alike.
 func (c *Controller) Competitors(n int, epoch time.Time) {
-	c.dips.many, c.dips.epoch = n >= leastDippers, c.local.at(epoch)
+	many := n >= leastDippers
+	if many && !c.dips.many {
+		c.dips.since = c.now
+	}
+	c.dips.many, c.dips.epoch = many, c.local.at(epoch)
 }
 
 // Starters says how many controllers whose paths may share a link start now, this one included, and how many bytes of bulk this one has in

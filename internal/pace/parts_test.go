@@ -366,6 +366,18 @@ func TestCommonDips(t *testing.T) {
 	require.Equal(t, Cruise, c.State())
 	require.InDelta(t, multiplicative*1e6, c.rates.value(), 1e3, "it has met a loss just before")
 	require.False(t, c.Competes())
+
+	t.Log("# told in the midst, it waits for the next one: others may have been told earlier")
+	c.Competitors(0, began)
+	c.compete(epoch + instant(130*time.Second))
+	c.tick(began.Add(1500*ms + 165*time.Second))
+	c.Competitors(leastDippers, began.Add(1500*ms))
+	for _, at := range []time.Duration{165*time.Second + ms, 192*time.Second - ms} {
+		step(at, 90*ms)
+		require.NotEqual(t, Dip, c.State())
+	}
+	step(192*time.Second, 90*ms)
+	require.Equal(t, Dip, c.State())
 }
 
 // TestUnmovedQueue: a queue that moves by a thirtieth at most is the delay of a longer path, if no more is lost in it than at random.

@@ -372,27 +372,30 @@ func TestJitterThatBegins(t *testing.T) {
 	}
 }
 
-// TestTwoDownloadsOfAHome plays two downloads of one server over a home's link, after jitter of ten seconds: each took the other's queue for a
-// rival's, and play waited 80 ms and more in half of the time.
-func TestTwoDownloadsOfAHome(t *testing.T) {
-	for _, rate := range []int64{2e6, 5e6} {
-		s := Path(rate, 50*milli, 0, 4).With(3, Flow{Kind: Play}, 0).With(2, Flow{Begin: second, Plays: true}, 700*milli)
+// TestTwoTransfersOfAHome plays two downloads of one server over a home's link, after jitter of ten seconds, and two uploads of two programs to one
+// server: each took the other's queue for a rival's, and play waited 80 ms and more in half of the time.
+func TestTwoTransfersOfAHome(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		rate    int64
+		uploads bool
+		weather []Trip
+	}{
+		{"downloads", 2e6, false, afterJitter}, {"downloads", 5e6, false, afterJitter},
+		{"uploads", 2e6, true, nil}, {"uploads", 2e6, true, afterJitter}, {"uploads", 5e6, true, afterJitter},
+	} {
+		s := Path(c.rate, 50*milli, 0, 4).With(3, Flow{Kind: Play}, 0).With(2, Flow{Begin: second, Plays: true}, 700*milli)
 		s.Back = netsim.Config{Delay: 25 * milli}
-		s.Trips = []Trip{{At: 10 * second, RTT: 50 * milli, Jitter: 40 * milli}, {At: 20 * second, RTT: 50 * milli}}
-		s.OneServer, s.For = true, 50*second
+		s.OneServer, s.Uploads, s.Trips, s.For = !c.uploads, c.uploads, c.weather, 50*second
 		var long []float64
 		for seed := uint64(1); seed <= 5; seed++ {
-			r, n := Run(s, seed), 0
-			late := r.Queue[24*second/Step:]
-			for _, q := range late {
-				if q > 80*milli {
-					n++
-				}
-			}
-			long = append(long, float64(n)/float64(len(late)))
+			long = append(long, Run(s, seed).Above(80*milli, 24*second, s.For))
 		}
 		slices.Sort(long)
-		t.Logf("%v", long)
-		require.Less(t, long[2], 0.2, "%d Mbit/s: %v", mbit(rate), long)
+		t.Logf("%s, %d Mbit/s: %v", c.name, mbit(c.rate), long)
+		require.Less(t, long[2], 0.2, "%s, %d Mbit/s: %v", c.name, mbit(c.rate), long)
 	}
 }
+
+// afterJitter is ten seconds of jitter.
+var afterJitter = []Trip{{At: 10 * second, RTT: 50 * milli, Jitter: 40 * milli}, {At: 20 * second, RTT: 50 * milli}}

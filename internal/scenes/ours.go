@@ -42,7 +42,7 @@ func (o ours) ended() time.Duration {
 }
 
 // newOurs makes the two sessions of a flow of ours. The path has a rate in bit/s and a round trip rtt.
-func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration, siblings *sealed.Siblings) (client, server netsim.Machine, o ours) {
+func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration, from, to *sealed.Siblings) (client, server netsim.Machine, o ours) {
 	o.from = &source{begin: begin, total: pieces(f.Bytes), pause: f.Pause, have: make(map[uint32]bool)}
 	if f.Refill > 0 {
 		o.from.refillEvery, o.from.refillPieces = f.Refill, int(1.2*float64(rate)/8*f.Refill.Seconds())/maxPacket
@@ -51,7 +51,7 @@ func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration
 		o.from.nextCall = begin.Add(-f.lead() + time.Duration(seed*2654435761%33)*time.Millisecond)
 	}
 	o.to = &source{want: pieces(f.Bytes), have: make(map[uint32]bool)}
-	a, b := newSession(o.from, true, seed, f.Train, rtt, siblings), newSession(o.to, false, seed, 0, rtt, nil)
+	a, b := newSession(o.from, true, seed, f.Train, rtt, from), newSession(o.to, false, seed, 0, rtt, to)
 	a.Start(begin.Add(-f.lead()), sealed.ID{1})
 	b.Start(begin.Add(-f.lead()), sealed.ID{2})
 	o.session = a

@@ -109,13 +109,29 @@ func (r Result) Drops(k Kind, from, until time.Duration) float64 {
 	return float64(dropped) / float64(max(sent, 1))
 }
 
+// queues returns the queueing times between two times.
+func (r Result) queues(from, until time.Duration) []time.Duration {
+	return r.Queue[min(int(from/Step), len(r.Queue)):min(int(until/Step), len(r.Queue))]
+}
+
 // StandingQueue returns the mean queueing time between two times.
 func (r Result) StandingQueue(from, until time.Duration) time.Duration {
 	sum, n := time.Duration(0), 0
-	for _, q := range r.Queue[min(int(from/Step), len(r.Queue)):min(int(until/Step), len(r.Queue))] {
+	for _, q := range r.queues(from, until) {
 		sum, n = sum+q, n+1
 	}
 	return sum / time.Duration(max(n, 1))
+}
+
+// Above returns the part of the time between two times in which the queueing time was above a bound.
+func (r Result) Above(bound, from, until time.Duration) float64 {
+	above, all := 0, r.queues(from, until)
+	for _, q := range all {
+		if q > bound {
+			above++
+		}
+	}
+	return float64(above) / float64(max(len(all), 1))
 }
 
 // Ideal returns the shortest time in which bytes bytes can arrive: half a round trip, and their time at the mean rate that random loss

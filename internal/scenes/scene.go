@@ -54,6 +54,7 @@ type Scene struct {
 	Dark        []Span // when neither way carries anything
 	Flows       []Flow
 	OneServer   bool          // our flows belong to one server, which knows how many of them start, and compete
+	Uploads     bool          // our flows are those of many programs to one server
 	For         time.Duration // the scene ends after it, or when all flows with a size have ended
 }
 
@@ -160,7 +161,7 @@ type stage struct {
 	there    *netsim.Link // the first of the links that share the bottleneck
 	sampled  time.Duration
 	changed  int              // how many of Trips have been
-	siblings *sealed.Siblings // of the one server's flows; nil = not OneServer
+	siblings *sealed.Siblings // the one server's sessions; nil = it is not one server
 	result   Result
 }
 
@@ -182,7 +183,7 @@ func Run(s Scene, seed uint64) Result {
 }
 
 func newStage(s Scene, seed uint64) *stage {
-	if s.OneServer {
+	if s.OneServer || s.Uploads {
 		return newStageOf(s, seed, new(sealed.Siblings))
 	}
 	return newStageOf(s, seed, nil)
@@ -227,7 +228,11 @@ func (st *stage) add(i int, f Flow, seed uint64) {
 	back.Delay += f.Delay
 	there.Seed, back.Seed = seed+uint64(i)*7919, seed+uint64(i)*7919
 	begin := netsim.Epoch.Add(f.Begin)
-	a, b, watched := f.ends(seed+uint64(i), begin, st.There.Rate, there.Delay+back.Delay, st.siblings)
+	from, to := st.siblings, (*sealed.Siblings)(nil)
+	if st.Uploads {
+		from, to = to, from
+	}
+	a, b, watched := f.ends(seed+uint64(i), begin, st.There.Rate, there.Delay+back.Delay, from, to)
 	p := netsim.NewPair(a, b, netsim.PairConfig{AtoB: there, BtoA: back, Start: begin.Add(-f.lead()), Max: maxPacket})
 	if i > 0 {
 		p.A.Link.ShareBottleneck(st.pairs[0].A.Link)

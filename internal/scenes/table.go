@@ -673,7 +673,7 @@ func play() (rows []Row) {
 			return []Figure{atMost("p99 above the unloaded, ms", (Percentile(r.Flows[0].Delays, 0.99)-25*milli).Seconds()*1e3, 25)}
 		}})
 	}
-	return slices.Concat(rows, playBesideAServer(), playInTransfers(), leavers())
+	return slices.Concat(rows, playBesideAServer(), playBesideTwo(), playInTransfers(), leavers())
 }
 
 // leavers is play in the connection of a transfer beside which a New Reno has been, and has left a queue.
@@ -706,6 +706,27 @@ func playBesideAServer() (rows []Row) {
 				wait := Percentile(delays[len(delays)/2:], 0.5) - r.Scene.RTT()/2
 				return []Figure{atMost("median wait of the second half, ms", wait.Seconds()*1e3, 25),
 					atLeast("Jain", Jain(r.Rates(Ours, 20*second, 40*second)), 0.9), atLeast("used", r.Share(Ours, 20*second, 40*second)*maxPacketWire, 0.9)}
+			}})
+		}
+	}
+	return rows
+}
+
+// playBesideTwo is play of somebody else beside two transfers over a home's link: downloads of one server, or uploads to one server by two
+// programs, which it tells of each other.
+func playBesideTwo() (rows []Row) {
+	for _, rate := range []int64{2e6, 5e6} {
+		for _, uploads := range []bool{false, true} {
+			what := "downloads"
+			if uploads {
+				what = "uploads"
+			}
+			s := Path(rate, 50*milli, 0, 4).With(3, Flow{Kind: Play}, 0).With(2, Flow{Begin: second, Plays: true}, 700*milli)
+			s = named(s, "play beside two %s of a home, %d Mbit/s", what, mbit(rate))
+			s.OneServer, s.Uploads, s.For = !uploads, uploads, 60*second
+			rows = append(rows, Row{Family: "play", Scene: s, Judge: func(r Result) []Figure {
+				return []Figure{atMost("part of the time with more than 80 ms of queue", r.Above(80*milli, 20*second, 60*second), 0.2),
+					atLeast("Jain", Jain(r.Rates(Ours, 20*second, 60*second)), 0.9)}
 			}})
 		}
 	}

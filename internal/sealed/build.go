@@ -186,7 +186,11 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, size int) (pac
 		return buf, 0, false
 	}
 	limit, rec := size-tagBytes, record{sent: t, fate: silent}
-	b, ok := s.appendContent(t, why, number, appendHeader(buf[:0], s.id, number), limit, &rec)
+	b := appendHeader(buf[:0], s.id, number)
+	if limit >= SafePacket-tagBytes {
+		b = s.word.say(t, b, s.control.Competes())
+	}
+	b, ok = s.appendContent(t, why, number, b, limit, &rec)
 	if !ok {
 		return buf, 0, false
 	}
@@ -319,7 +323,10 @@ func (s *Session) appendReport(t time.Duration, b []byte, limit int, why purpose
 	} else {
 		s.report.bare++
 	}
-	return s.frame.feedback.append(b)
+	if b = s.frame.feedback.append(b); s.word.peer.together > 1 && limit-len(b) >= 2 {
+		b = append(b, frameTogether, byte(min(s.word.peer.together, 255)))
+	}
+	return b
 }
 
 // sent records a packet that was built, and numbers that were skipped before it.

@@ -1,6 +1,9 @@
 package sealed
 
-import "time"
+import (
+	"encoding/binary"
+	"time"
+)
 
 const (
 	// samples is how many seconds of the round trips of two competitors are compared, and leastSamples how many at least.
@@ -8,26 +11,40 @@ const (
 	// leastMove is by how much round trips must move at least to show whether they move together, and sameMove the part of that by which they may
 	// differ then.
 	leastMove, sameMove = 2 * time.Millisecond, 0.4
+	// sayEvery is how often an end with bulk in flight says whether it competes, and how long its round trips were.
+	sayEvery = 100 * time.Millisecond
+	// wordLasts is for how long what the peer said counts. Each packet may be lost.
+	wordLasts = 2 * time.Second
 )
 
 // competitor is what a session knows of its queue. Those of one owner that compete share a queue if their round trips move together for some seconds:
 // those over the links of two homes do not. By how much they differ tells nothing, for so do the ways to the queue.
 type competitor struct {
-	siblings *Siblings // nil = the session has none
-	in       bool      // this is among siblings.competing
-	now      second    // which has not ended
-	newest   int64     // number of the second of the newest of trips
+	siblings *Siblings    // nil = the session has none
+	all      *competitors // those of the siblings that it belongs to when it competes
+	in       bool         // this is among them
+	now      second       // which has not ended
+	newest   int64        // number of the second of the newest of trips
 	oldest   int64
 	trips    [samples]time.Duration // means of a second
 	together int                    // how many compete for one queue, this one included; 0 = unknown
 }
 
-// second is the sum of the round trips in a second.
+// second is the round trips of a second.
 type second struct {
 	number int64 // since the siblings' epoch
-	sum    time.Duration
-	count  int
+	mean
 }
+
+// mean is that of some round trips.
+type mean struct {
+	sum   time.Duration
+	count int
+}
+
+func (m *mean) add(trip time.Duration) { m.sum, m.count = m.sum+trip, m.count+1 }
+
+func (m *mean) value() time.Duration { return m.sum / time.Duration(max(m.count, 1)) }
 
 // note says whether the session lately seemed to have a competitor, and how long its newest round trip was.
 func (c *competitor) note(competes bool, now time.Time, trip time.Duration) {
@@ -36,38 +53,38 @@ func (c *competitor) note(competes bool, now time.Time, trip time.Duration) {
 	}
 	number := max(int64(now.Sub(c.siblings.since(now))/time.Second), 0) // an owner's clock may run back
 	if competes == c.in && number == c.now.number {
-		c.now.sum, c.now.count = c.now.sum+trip, c.now.count+1
+		c.now.add(trip)
 		return
 	}
-	c.siblings.mu.Lock()
-	defer c.siblings.mu.Unlock()
+	c.all.mu.Lock()
+	defer c.all.mu.Unlock()
 	c.join(competes)
 	if number != c.now.number {
 		c.sample(number)
-		c.now = second{number, trip, 1}
+		c.now = second{number, mean{trip, 1}}
+		c.together = c.all.together(c)
 	}
-	c.together = c.siblings.together(c)
 }
 
 // leave says that the session has ended, or has nothing to send.
 func (c *competitor) leave() {
 	if c.in {
-		c.siblings.mu.Lock()
-		defer c.siblings.mu.Unlock()
+		c.all.mu.Lock()
+		defer c.all.mu.Unlock()
 		c.join(false)
 		c.together = 0
 	}
 }
 
-// join says whether the session is among those that compete. The caller holds the siblings' mu.
+// join says whether the session is among those that compete. The caller holds their mu.
 func (c *competitor) join(competes bool) {
 	switch c.in = competes; {
 	case !competes:
-		delete(c.siblings.competing, c)
-	case c.siblings.competing == nil:
-		c.siblings.competing = map[*competitor]struct{}{c: {}}
+		delete(c.all.all, c)
+	case c.all.all == nil:
+		c.all.all = map[*competitor]struct{}{c: {}}
 	default:
-		c.siblings.competing[c] = struct{}{}
+		c.all.all[c] = struct{}{}
 	}
 }
 
@@ -81,7 +98,7 @@ func (c *competitor) sample(next int64) {
 		c.newest, c.oldest = ended, ended+1
 	default:
 		c.newest, c.oldest = ended, max(c.oldest, ended-samples+1)
-		c.trips[ended%samples] = c.now.sum / time.Duration(c.now.count)
+		c.trips[ended%samples] = c.now.value()
 	}
 }
 
@@ -116,3 +133,54 @@ func (e *extent) add(d time.Duration) {
 }
 
 func (e *extent) width() time.Duration { return e.most - e.least }
+
+// word is what the ends tell each other of competitors. Programs that send to the same peer over one link do not know of each other, but the peer can
+// compare what they say, and tells them. The times of their common Dips then count by its clock, which they all know by its feedback.
+type word struct {
+	said     time.Duration // when this end last said whether it competes
+	trips    mean          // round trips since then
+	peer     competitor    // the peer, if it says that it does
+	heard    time.Duration // when the peer last said whether it does
+	together int           // how many compete for one queue, as the peer has told, this end included
+	told     time.Duration // when it did; 0 = never
+	epoch    time.Time     // when its clock was zero, by ours
+}
+
+// say says now and then whether this end competes, while it has bulk.
+func (w *word) say(t time.Duration, b []byte, competes bool) []byte {
+	if t-w.said < sayEvery || w.trips.count == 0 {
+		return b
+	}
+	trip := w.trips.value()
+	w.said, w.trips = t, mean{}
+	b = append(b, frameCompetes, 0)
+	if competes {
+		b[len(b)-1] = 1
+	}
+	return binary.AppendUvarint(b, uint64(min(trip/clockUnit, 1<<32-1)))
+}
+
+// hear notes whether the peer competes, and how long its round trips were.
+func (w *word) hear(t time.Duration, competes bool, now time.Time, trip time.Duration) {
+	w.heard = t
+	w.peer.note(competes, now, trip)
+}
+
+// tell notes how many the peer says to compete together. Its zero is noted once: if that moved with each delay on the way back, two Dips might
+// follow each other.
+func (w *word) tell(t time.Duration, together int, zero time.Time) {
+	if !w.counts(t) {
+		w.epoch = zero
+	}
+	w.together, w.told = together, t
+}
+
+// counts reports whether the peer has told lately that several compete for one queue.
+func (w *word) counts(t time.Duration) bool { return w.told > 0 && t-w.told < wordLasts }
+
+// lapse forgets a peer that has said nothing for long.
+func (w *word) lapse(t time.Duration) {
+	if t-w.heard > wordLasts {
+		w.peer.leave()
+	}
+}

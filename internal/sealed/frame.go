@@ -3,6 +3,7 @@ package sealed
 import (
 	"encoding/binary"
 	"errors"
+	"time"
 )
 
 // Frames inside a sealed packet, in any order and number. WIRE.md has the figures.
@@ -13,6 +14,8 @@ const (
 	frameData     = 3 // length u16, payload; asks for feedback soon
 	frameTrain    = 4 // u8: how many packets of the train follow
 	framePlay     = 5 // length u16, payload; feedback may wait for a packet to ride on
+	frameCompetes = 6 // u8: whether the sender seems to have a competitor; the mean of its latest round trips, varint
+	frameTogether = 7 // u8: how many compete for one queue, the receiver of this included
 )
 
 // dataHeader is the size of a data frame without its payload.
@@ -24,9 +27,12 @@ var errMalformed = errors.New("malformed frame")
 // frame is one frame of a packet. The kind says which of the other fields is set.
 type frame struct {
 	kind     byte
-	payload  []byte   // data; aliases the packet
-	left     int      // train
-	feedback feedback // feedback
+	payload  []byte        // data; aliases the packet
+	left     int           // train
+	feedback feedback      // feedback
+	competes bool          // competes
+	trip     time.Duration // competes
+	together int           // together
 }
 
 // consume reads the first frame of b and returns the rest.
@@ -47,6 +53,14 @@ func (f *frame) consume(b []byte) (rest []byte, err error) {
 		return f.consumeData(b)
 	case frameFeedback:
 		return f.feedback.consume(b)
+	case frameCompetes:
+		return f.consumeCompetes(b)
+	case frameTogether:
+		if len(b) < 1 {
+			return nil, errMalformed
+		}
+		f.together = int(b[0])
+		return b[1:], nil
 	}
 	return nil, errMalformed
 }
@@ -61,4 +75,16 @@ func (f *frame) consumeData(b []byte) (rest []byte, err error) {
 	}
 	f.payload = b[:n:n]
 	return b[n:], nil
+}
+
+func (f *frame) consumeCompetes(b []byte) (rest []byte, err error) {
+	if len(b) < 2 || b[0] > 1 {
+		return nil, errMalformed
+	}
+	trip, n := binary.Uvarint(b[1:])
+	if n <= 0 || trip >= 1<<32 {
+		return nil, errMalformed
+	}
+	f.competes, f.trip = b[0] == 1, time.Duration(trip)*clockUnit
+	return b[1+n:], nil
 }

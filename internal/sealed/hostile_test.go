@@ -138,6 +138,9 @@ func TestHostileFrames(t *testing.T) {
 		"a jumbo packet of payloads": func() []byte {
 			return bytes.Repeat(append(binary.BigEndian.AppendUint16([]byte{frameData}, 1100), make([]byte, 1100)...), maxPayloads)
 		},
+		"a jumbo packet of words": func() []byte {
+			return bytes.Repeat([]byte{frameCompetes, 0, byte(r.IntN(100)), frameCompetes, 1, 9, frameTogether, byte(r.IntN(256))}, JumboPacket/8-Overhead)
+		},
 		"old acks": func() []byte {
 			f := feedback{largest: 0, nruns: 1}
 			f.runs[0] = 1
@@ -145,6 +148,7 @@ func TestHostileFrames(t *testing.T) {
 		},
 	} {
 		h := newHostile(t)
+		h.a.word.peer = competitor{siblings: new(Siblings), all: new(competitors)}
 		h.a.source, h.a.guess = sinkOnly{}, time.Microsecond // a path so short that every packet may bring a report
 		before, held := testkit.Heap(), 0
 		for range 50_000 {

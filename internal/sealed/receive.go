@@ -96,6 +96,10 @@ func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err erro
 			if err := s.receiveFeedback(t, &f.feedback); err != nil {
 				return never, err
 			}
+		case frameCompetes:
+			s.word.hear(t, f.competes, s.time(t), f.trip)
+		case frameTogether:
+			s.word.tell(t, f.together, s.peerZero)
 		}
 	}
 	return asks, nil
@@ -114,6 +118,7 @@ func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 	}
 	s.clock = unwrap(s.clock, f.clock)
 	f.clock = s.clock
+	s.peerZero = s.time(t - f.delay - f.arrived())
 	s.arrivals = f.times(spans[:n], s.loss.Largest, s.arrivals[:0])
 	news := false
 	s.control.AckDelay(s.ackDelay(f))

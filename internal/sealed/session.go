@@ -104,11 +104,13 @@ type Session struct {
 	loss     loss          // finds lost packets
 	starting among         // it starts to send bulk
 	competes competitor    // of its siblings, if it lately seemed to have a competitor
+	word     word          // what both ends tell each other of that
 	guess    time.Duration // round trip until the controller has measured it
 
 	// Receiving.
-	report report // decides when the peer gets feedback
-	clock  uint64 // the peer's clock in its latest feedback, unwrapped; 0 = none has come
+	report   report    // decides when the peer gets feedback
+	clock    uint64    // the peer's clock in its latest feedback, unwrapped; 0 = none has come
+	peerZero time.Time // when that clock was zero, and the way back besides, by ours
 
 	// Scratch memory.
 	frame    *frame    // the frame that is read; its feedback also for the report that is built. A carrier lends one for each turn
@@ -121,7 +123,9 @@ type Session struct {
 func NewSession(c SessionConfig) (*Session, error) {
 	s := &Session{config: c, source: c.Source, control: c.Controller, guess: c.RTT, report: newReport(c.PlayDelay)}
 	if c.Siblings != nil {
-		s.starting.all, s.competes.siblings = &c.Siblings.starting, c.Siblings
+		s.starting.all = &c.Siblings.starting
+		s.competes = competitor{siblings: c.Siblings, all: &c.Siblings.senders}
+		s.word.peer = competitor{siblings: c.Siblings, all: &c.Siblings.peers}
 	}
 	if s.control == nil {
 		s.control = pace.New(pace.Config{})
@@ -229,11 +233,21 @@ func (s *Session) bulkInFlight() int { return s.records.bytes - s.records.play }
 
 // tellController tells the controller that all acks and losses of a feedback were noted, and looks what its rate allows.
 func (s *Session) tellController(now time.Time) {
-	if siblings := s.config.Siblings; siblings != nil {
-		s.control.Competitors(s.competes.together, siblings.since(now))
-	}
+	s.control.Competitors(s.together(now))
 	s.control.Feedback(now, s.records.bytes)
 	s.mtu.jumbo.weigh(s.control.Delivered(), s.control.Window(), s.control.Together())
+}
+
+// together returns how many compete with this session for one queue, as its siblings know or its peer has told, and since when the times of their
+// common Dips count.
+func (s *Session) together(now time.Time) (n int, epoch time.Time) {
+	if s.word.counts(s.now) && s.word.together > s.competes.together {
+		return s.word.together, s.word.epoch
+	}
+	if s.config.Siblings == nil {
+		return 0, now
+	}
+	return s.competes.together, s.config.Siblings.since(now)
 }
 
 // noteCompetes tells the siblings whether it competes.
@@ -244,6 +258,7 @@ func (s *Session) noteCompetes(now time.Time) {
 	}
 	latest, _, _ := s.control.RTT()
 	s.competes.note(s.control.Competes(), now, latest)
+	s.word.trips.add(latest)
 }
 
 // InFlight returns the bytes, on the wire, of packets with payloads that are neither acked nor lost.
@@ -259,6 +274,7 @@ func (s *Session) end(err error) {
 	s.abandon(s.now)
 	s.starting.note(false)
 	s.competes.leave()
+	s.word.peer.leave()
 }
 
 // tick returns the session's time, which never runs back.
@@ -296,6 +312,7 @@ func (s *Session) Advance(now time.Time) error {
 		s.starting.note(false)
 	}
 	s.noteCompetes(now)
+	s.word.lapse(t)
 	s.records.forget(t)
 	if t >= s.memory.trimmed+trimAfter {
 		s.trim(t)

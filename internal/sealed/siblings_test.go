@@ -1,6 +1,7 @@
 package sealed
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
@@ -63,7 +64,7 @@ func TestCompetitorsOfOneQueue(t *testing.T) {
 	var competitors []*competitor
 	come := func(n int) {
 		for range n {
-			competitors = append(competitors, &competitor{siblings: &siblings})
+			competitors = append(competitors, &competitor{siblings: &siblings, all: &siblings.senders})
 		}
 	}
 	draw := rand.New(rand.NewPCG(1, 0)) // in which no two homes are alike by chance
@@ -110,7 +111,7 @@ func TestCompetitorsOfOneQueue(t *testing.T) {
 	for _, c := range competitors {
 		c.leave()
 	}
-	require.Empty(t, siblings.competing)
+	require.Empty(t, siblings.senders.all)
 	for s := range time.Duration(5) {
 		competitors[0].note(true, netsim.Epoch.Add((s-9)*time.Second), 0) // a clock that has run back
 	}
@@ -126,12 +127,67 @@ func TestCompetitorsLeave(t *testing.T) {
 	client, server := ends(t, bulky{newPieces(1024, 0, 0)}, bulky{newPieces(1024, 0, 0)}, func(c *SessionConfig) { c.Siblings = &siblings })
 	client.competes.note(true, netsim.Epoch, 0)
 	server.competes.note(true, netsim.Epoch, 0)
-	require.Len(t, siblings.competing, 2)
+	require.Len(t, siblings.senders.all, 2)
 	client.Start(netsim.Epoch, ID{1})
 	require.NoError(t, client.Advance(netsim.Epoch))
-	require.Len(t, siblings.competing, 1, "nothing is in flight")
+	require.Len(t, siblings.senders.all, 1, "nothing is in flight")
 	server.Close()
-	require.Empty(t, siblings.competing)
+	require.Empty(t, siblings.senders.all)
+}
+
+// TestPeersAreCompared: a receiver compares what its peers say of their round trips, and tells those that compete for one queue. What nobody says
+// any more is forgotten.
+func TestPeersAreCompared(t *testing.T) {
+	var siblings *Siblings
+	var peers []*hostile
+	come := func() {
+		siblings, peers = new(Siblings), nil
+		for range 2 {
+			h := newHostile(t)
+			h.a.source = sinkOnly{}
+			h.a.word.peer = competitor{siblings: siblings, all: &siblings.peers}
+			peers = append(peers, h)
+		}
+	}
+	say := func(competes byte, seconds int, move uint64) {
+		for tenth := range uint64(10 * seconds) {
+			for i, h := range peers {
+				h.now = h.now.Add(100 * ms)
+				trip := uint64(20_000*(i+1)) + move*(tenth/10%4)
+				require.NoError(t, h.send(append(binary.AppendUvarint([]byte{frameCompetes, competes}, trip), framePing)))
+			}
+		}
+	}
+	come()
+	say(1, samples+3, 10)
+	require.Zero(t, peers[0].a.word.peer.together, "they moved by microseconds")
+	come()
+	say(1, samples+3, 10_000)
+	for _, h := range peers {
+		require.Equal(t, 2, h.a.word.peer.together)
+	}
+	say(0, 1, 0)
+	require.Empty(t, siblings.peers.all)
+	say(1, 1, 0)
+	require.Len(t, siblings.peers.all, 2)
+	for _, h := range peers {
+		_ = h.a.Advance(h.now.Add(wordLasts + 2*time.Second))
+	}
+	require.Empty(t, siblings.peers.all, "nobody has said anything for long")
+}
+
+// TestWord: what a peer tells counts for two seconds, and the zero of its clock while it goes on to tell.
+func TestWord(t *testing.T) {
+	var w word
+	require.False(t, w.counts(0))
+	w.tell(time.Second, 2, netsim.Epoch)
+	w.tell(2*time.Second, 3, netsim.Epoch.Add(ms))
+	require.Equal(t, netsim.Epoch, w.epoch)
+	require.Equal(t, 3, w.together)
+	require.True(t, w.counts(2*time.Second+wordLasts-1))
+	require.False(t, w.counts(2*time.Second+wordLasts))
+	w.tell(5*time.Second, 2, netsim.Epoch.Add(ms))
+	require.Equal(t, netsim.Epoch.Add(ms), w.epoch)
 }
 
 // busy are calls and pieces that say how many wait.
