@@ -594,3 +594,40 @@ func TestRelevancyPanics(t *testing.T) {
 		require.True(t, r.has(0, near))
 	})
 }
+
+// 6.1g: what the distance decides opens a moment after its Spawn, so a Multicast that follows at once reaches no client but those of OpenTo.
+// Unreal opens it for the call.
+func TestMulticastOfWhatHasJustSpawned(t *testing.T) {
+	off(t, func(t *testing.T, net *rpctest.Network) {
+		newWorld := func() (*rpc.World, *rpc.Binding[*trooper]) {
+			w, err := rpc.NewWorld(rpc.Config{})
+			require.NoError(t, err)
+			b := rpc.Bind(w, soldier, func(a *rpc.Actor) *trooper { return &trooper{actor: a} })
+			rpc.At(b, func(*trooper) (x, y, z float32) { return 0, 0, 0 })
+			rpc.On(b, cheer, func(s *trooper, _ *rpc.Call, _ int) { s.heard = append(s.heard, "cheer") })
+			return w, b
+		}
+		server, soldiers := newWorld()
+		net.Server(server)
+		client, copies := newWorld()
+		net.Client(client)
+		viewer := server.Conns()[0]
+		_, _, err := rpc.Spawn(soldiers, viewer, nil)
+		require.NoError(t, err)
+		net.Advance(soon)
+		heard := func(open bool) []string {
+			actor, _, err := rpc.Spawn(soldiers, nil, nil)
+			require.NoError(t, err)
+			if open {
+				require.NoError(t, actor.OpenTo(viewer))
+			}
+			require.NoError(t, cheer.Call(actor, 1))
+			net.Advance(time.Second)
+			s, ok := copies.At(actor.Ref())
+			require.True(t, ok, "it is near")
+			return s.heard
+		}
+		require.Empty(t, heard(false))
+		require.Equal(t, []string{"cheer"}, heard(true))
+	})
+}

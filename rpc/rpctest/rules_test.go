@@ -519,3 +519,72 @@ func TestRule_6_4_a_c(t *testing.T) {
 		require.Equal(t, []string{"[]", "[drift 3 recoil 1 aim 5 after 1]"}, b.heard(g))
 	})
 }
+
+// 4.5b: Unreal drops a packet that comes late, and so never runs an older unreliable RPC after a newer one. Here it runs.
+func TestRule_4_5_b(t *testing.T) {
+	weather := emulation.Settings{PktLag: 10 * time.Millisecond, PktOrder: true}
+	rpctest.Run(t, weather, func(t *testing.T, net *rpctest.Network) {
+		b := newBattery(t, net, 1, rpc.Config{})
+		g := b.spawn(b.guns, 0)
+		var sent []string
+		net.SetTickRate(120)
+		net.OnTick(func(time.Time) {
+			if n := len(sent); n < 60 {
+				sent = append(sent, fmt.Sprint("smoke ", n))
+				require.NoError(t, smoke.Call(g.actor, n))
+			}
+		})
+		net.Advance(2 * time.Second)
+		heard := b.at(0, g).heard
+		require.ElementsMatch(t, sent, heard, "late ones run")
+		require.NotEqual(t, sent, heard, "after newer ones")
+	})
+}
+
+// 6.2h: the open has what Spawn's set left, and a call that follows runs before the client has what was changed since.
+func TestRule_6_2_h_since(t *testing.T) {
+	off(t, func(t *testing.T, net *rpctest.Network) {
+		b := newBattery(t, net, 1, rpc.Config{})
+		var g *gun
+		net.OnTick(func(time.Time) {
+			if g != nil {
+				return
+			}
+			_, spawned, err := rpc.Spawn(b.guns, b.conns[0], func(g *gun) { g.aim.Turn = 1 })
+			require.NoError(t, err)
+			g = spawned
+			g.aim.Turn = 2
+			require.NoError(t, kick.Call(g.actor, 1))
+		})
+		net.Advance(time.Second)
+		require.Equal(t, []string{"aim 1", "recoil 1", "aim 2"}, b.at(0, g).heard)
+	})
+}
+
+// What a client's constructor posts is BeginPlay: it runs when the copy has the states and lists of its open.
+func TestConstructorsPostTheirBeginPlay(t *testing.T) {
+	off(t, func(t *testing.T, net *rpctest.Network) {
+		newWorld := func(construct func(*rpc.World, *gun)) (*rpc.World, *rpc.Binding[*gun]) {
+			w, err := rpc.NewWorld(rpc.Config{})
+			require.NoError(t, err)
+			guns := rpc.Bind(w, cannon, func(a *rpc.Actor) *gun {
+				g := &gun{actor: a}
+				construct(w, g)
+				return g
+			})
+			rpc.Replicate(guns, cannonAim, func(g *gun) *barrel { return &g.aim })
+			return w, guns
+		}
+		server, guns := newWorld(func(*rpc.World, *gun) {})
+		net.Server(server)
+		var began []int
+		client, _ := newWorld(func(w *rpc.World, g *gun) {
+			w.Post(func() { began = append(began, g.aim.Turn) })
+		})
+		net.Client(client)
+		_, _, err := rpc.Spawn(guns, nil, func(g *gun) { g.aim.Turn = 4 }, rpc.AlwaysRelevant())
+		require.NoError(t, err)
+		net.Advance(time.Second)
+		require.Equal(t, []int{4}, began)
+	})
+}
