@@ -56,7 +56,8 @@ func Client[A any](class *Class, name string, d bunch.Delivery, opts ...MethodOp
 	return &ClientRPC[A]{declaration{declare[A](class, name, clientRPC, d, opts)}}
 }
 
-// Multicast declares a call that the server makes, and that it and every client with the actor run.
+// Multicast declares a call that the server makes, and that it and every client with the actor run. When the actor's class has [At] or [Relevant],
+// the first Multicast after its Spawn opens it for all to whom it is relevant; later ones reach those for whom it is open.
 func Multicast[A any](class *Class, name string, d bunch.Delivery, opts ...MethodOption) *MulticastRPC[A] {
 	return &MulticastRPC[A]{declaration{declare[A](class, name, multicastRPC, d, opts)}}
 }

@@ -32,8 +32,9 @@ type actorRelevancy struct {
 	always, onlyOwner, asOwner bool // the options of Spawn
 	named                      bool // OpenTo was called: the game says who has it
 
-	rule relevancyRule // who decides; byHand again once the actor has ended or is torn off
-	slot int           // its place in slots(), if there are any; pack changes it
+	fresh bool          // nobody has been looked at for it since it was spawned: see showNew
+	rule  relevancyRule // who decides; byHand again once the actor has ended or is torn off
+	slot  int           // its place in slots(), if there are any; pack changes it
 }
 
 const (
@@ -108,6 +109,36 @@ func (s *slots) forget(o *opening) {
 	if s != nil && s.Here[o.actor.relevancy.slot] == o {
 		s.Here[o.actor.relevancy.slot] = nil
 	}
+}
+
+// showNew opens an actor that has been spawned lately for those to whom it is relevant, when the first Multicast of it is called: the next survey of
+// each would come too late. UE: a NetMulticast opens the actor's channel.
+func (r *relevance) showNew(a *Actor) {
+	if !a.relevancy.fresh {
+		return
+	}
+	a.relevancy.fresh = false
+	a.world.game.During(tasks.Doing{}, func() {
+		for _, c := range a.world.announced {
+			if c.usable() && a.openingOn(c) == nil && r.elapsed >= c.shown.view.pause && r.decide(a, c) {
+				_ = a.world.openAlways(a, c)
+			}
+		}
+	})
+}
+
+// decide asks what decides about an actor whether it is relevant to a connection now.
+func (r *relevance) decide(a *Actor, c *Conn) bool {
+	switch {
+	case a.dead: // by the game's function
+		return false
+	case a.relevancy.rule == byGame:
+		return a.seenBy(c) && !a.dead
+	case a.relevancy.rule == byGrid:
+		x, y, z, ok := c.viewpoint()
+		return ok && r.grid.IsNear(a.relevancy.slot, x, y, z)
+	}
+	return false
 }
 
 // slots returns the slots that the actor is in, nil when it is in none.

@@ -78,6 +78,7 @@ func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	switch {
 	case m.kind == multicastRPC:
 		w.greeting.show(a)
+		w.relevance.showNew(a)
 		return plan{remote: len(a.openings) > 0 || a.dormancy.on && len(a.dormancy.detachedAt) > 0, local: a.handles(m)}, nil
 	case m.kind == serverRPC || a.conn == nil:
 		return a.localPlan(m)

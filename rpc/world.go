@@ -312,6 +312,7 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 		w.actors.always.Add(a, &a.seats.always)
 		w.openToAll(a)
 	}
+	a.relevancy.fresh = a.slots() != nil
 	return a, nil
 }
 

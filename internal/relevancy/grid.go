@@ -129,6 +129,16 @@ func (g *Grid) Move(from, to int) {
 // Has reports whether an item is somewhere.
 func (g *Grid) Has(id int) bool { return id < len(g.items) && g.items[id].cell > 0 }
 
+// IsNear reports whether a point is near enough to an item.
+func (g *Grid) IsNear(id int, x, y, z float32) bool {
+	if !g.Has(id) || !finite(x) || !finite(y) || !finite(z) {
+		return false
+	}
+	at := g.items[id]
+	_, near := g.cells[at.cell-1].entries[at.at].far([3]float64{float64(x), float64(y), float64(z)})
+	return near
+}
+
 // Near appends to found the items that a point is near enough to. One that is not a point is near to none.
 func (g *Grid) Near(found []Found, x, y, z float32) []Found {
 	if !finite(x) || !finite(y) || !finite(z) {
@@ -169,14 +179,18 @@ func (g *Grid) nearAt(found []Found, l *level, p [3]float64) []Found {
 
 func appendNear(found []Found, entries []entry, p [3]float64) []Found {
 	for i := range entries {
-		e := &entries[i]
-		dx, dy, dz := float64(e.x)-p[0], float64(e.y)-p[1], float64(e.z)-p[2]
-		square, limit := dx*dx+dy*dy+dz*dz, float64(e.radius)*float64(e.radius)
-		if square < limit {
-			found = append(found, Found{ID: e.id, Far: float32(square / limit)})
+		if far, near := entries[i].far(p); near {
+			found = append(found, Found{ID: entries[i].id, Far: far})
 		}
 	}
 	return found
+}
+
+// far returns how far a point is, as in Found, and whether that is near enough.
+func (e *entry) far(p [3]float64) (far float32, near bool) {
+	dx, dy, dz := float64(e.x)-p[0], float64(e.y)-p[1], float64(e.z)-p[2]
+	square, limit := dx*dx+dy*dy+dz*dz, float64(e.radius)*float64(e.radius)
+	return float32(square / limit), square < limit
 }
 
 func finite(v float32) bool { return v-v == 0 }

@@ -128,7 +128,9 @@ func TestRandomWalks(t *testing.T) {
 		if random.IntN(3) == 0 {
 			x, y, z = float32(random.IntN(9)*16-64), float32(random.IntN(9)*16-64), 0
 		}
-		require.Equal(t, bruteForce(items, x, y, z), g.near(x, y, z), "seed %d, from %v %v %v", seed, x, y, z)
+		near := g.near(x, y, z)
+		require.Equal(t, bruteForce(items, x, y, z), near, "seed %d, from %v %v %v", seed, x, y, z)
+		require.Equal(t, slices.Contains(near, int32(id)), g.IsNear(id, x, y, z), "seed %d, from %v %v %v", seed, x, y, z)
 	}
 }
 

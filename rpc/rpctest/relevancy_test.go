@@ -595,39 +595,45 @@ func TestRelevancyPanics(t *testing.T) {
 	})
 }
 
-// 6.1g: what the distance decides opens a moment after its Spawn, so a Multicast that follows at once reaches no client but those of OpenTo.
-// Unreal opens it for the call.
+// 6.1g: the first Multicast after a Spawn opens the actor for those to whom it is relevant, by the distance or by the game's function, and for nobody
+// else.
 func TestMulticastOfWhatHasJustSpawned(t *testing.T) {
-	off(t, func(t *testing.T, net *rpctest.Network) {
-		newWorld := func() (*rpc.World, *rpc.Binding[*trooper]) {
-			w, err := rpc.NewWorld(rpc.Config{})
-			require.NoError(t, err)
-			b := rpc.Bind(w, soldier, func(a *rpc.Actor) *trooper { return &trooper{actor: a} })
-			rpc.At(b, func(*trooper) (x, y, z float32) { return 0, 0, 0 })
-			rpc.On(b, cheer, func(s *trooper, _ *rpc.Call, _ int) { s.heard = append(s.heard, "cheer") })
-			return w, b
-		}
-		server, soldiers := newWorld()
-		net.Server(server)
-		client, copies := newWorld()
-		net.Client(client)
-		viewer := server.Conns()[0]
-		_, _, err := rpc.Spawn(soldiers, viewer, nil)
-		require.NoError(t, err)
-		net.Advance(soon)
-		heard := func(open bool) []string {
-			actor, _, err := rpc.Spawn(soldiers, nil, nil)
-			require.NoError(t, err)
-			if open {
-				require.NoError(t, actor.OpenTo(viewer))
+	for _, byGame := range []bool{false, true} {
+		off(t, func(t *testing.T, net *rpctest.Network) {
+			newWorld := func() (*rpc.World, *rpc.Binding[*trooper]) {
+				w, err := rpc.NewWorld(rpc.Config{})
+				require.NoError(t, err)
+				b := rpc.Bind(w, soldier, func(a *rpc.Actor) *trooper { return &trooper{actor: a} })
+				rpc.At(b, func(s *trooper) (x, y, z float32) { return s.pose.X, 0, 0 })
+				if byGame {
+					rpc.Relevant(b, func(s *trooper, viewer *rpc.Conn) bool { return s.pose.X < 10 })
+				}
+				rpc.On(b, cheer, func(s *trooper, _ *rpc.Call, _ int) { s.heard = append(s.heard, "cheer") })
+				return w, b
 			}
-			require.NoError(t, cheer.Call(actor, 1))
-			net.Advance(time.Second)
-			s, ok := copies.At(actor.Ref())
-			require.True(t, ok, "it is near")
-			return s.heard
-		}
-		require.Empty(t, heard(false))
-		require.Equal(t, []string{"cheer"}, heard(true))
-	})
+			server, soldiers := newWorld()
+			net.Server(server)
+			client, copies := newWorld()
+			net.Client(client)
+			viewer := server.Conns()[0]
+			_, _, err := rpc.Spawn(soldiers, viewer, nil)
+			require.NoError(t, err)
+			net.Advance(soon)
+			heard := func(x float32) (heard []string, open bool) {
+				actor, _, err := rpc.Spawn(soldiers, nil, func(s *trooper) { s.pose.X = x })
+				require.NoError(t, err)
+				require.NoError(t, cheer.Call(actor, 1))
+				net.Advance(time.Second)
+				if s, ok := copies.At(actor.Ref()); ok {
+					return s.heard, true
+				}
+				return nil, false
+			}
+			calls, open := heard(1)
+			require.True(t, open)
+			require.Equal(t, []string{"cheer"}, calls)
+			_, open = heard(1e6)
+			require.False(t, open, "it is far away")
+		})
+	}
 }
