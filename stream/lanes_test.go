@@ -172,6 +172,49 @@ func TestLanesThatComeAndGo(t *testing.T) {
 	})
 }
 
+// TestLanesLetGoUnacknowledged: what is on lanes that a client lets go of, and does not acknowledge, stays charged, and it gets no others
+// for them. It had the server hold another five megabytes each five seconds, of which the stock knew nothing.
+func TestLanesLetGoUnacknowledged(t *testing.T) {
+	inNetwork(t, setup{tick: 5 * time.Millisecond}, func(n *network) {
+		got, c, s := collect(n.client.streams), n.client.peer, n.server.peer
+		ask := func() {
+			require.NoError(n, sendLimits.call(c.control.pipe, limits{transfers: 4, lanes: maxLanes, early: earlyBytes}))
+		}
+		time.Sleep(time.Second)
+		n.do(n.client.world, ask)
+		time.Sleep(openingTime + time.Second)
+		require.Equal(n, maxLanes, s.Stats().Lanes)
+
+		n.pipe[0].SetDrop(func(datagram []byte) bool { return len(datagram) > 500 })
+		sent := content(4 << 20)
+		transfer := n.mustStart(s, sent)
+		time.Sleep(time.Second)
+		used := s.stocked.Bytes()
+		require.Greater(n, used, int64(512<<10))
+		n.do(n.client.world, func() {
+			for _, lane := range c.window.lanes[defaultLanes:] {
+				require.NoError(n, leaveLane.Call(lane, nil))
+			}
+			c.window.lanes = c.window.lanes[:defaultLanes]
+			ask()
+		})
+		for range 4 {
+			time.Sleep(openingTime)
+			require.GreaterOrEqual(n, s.stocked.Bytes(), used)
+			require.Equal(n, defaultLanes, s.Stats().Lanes)
+		}
+
+		n.pipe[0].SetDrop(nil)
+		require.NoError(n, transfer.Wait(n.ctx))
+		require.True(n, bytes.Equal(sent, (<-got).data))
+		time.Sleep(openingTime + time.Second)
+		require.Zero(n, n.server.streams.stock.Used())
+		n.do(n.client.world, ask)
+		time.Sleep(openingTime + time.Second)
+		require.Equal(n, maxLanes, s.Stats().Lanes)
+	})
+}
+
 // TestLanesThatMustStay: a client that lets those go, too, or one lane twice, breaks a rule.
 func TestLanesThatMustStay(t *testing.T) {
 	inNetwork(t, setup{via: Window{Lanes: 2}}, func(n *network) {

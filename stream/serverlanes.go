@@ -34,7 +34,8 @@ func (s *serverLanes) begin(backend Backend) error {
 	return s.peer.window.grow(stay)
 }
 
-// open opens the lanes that are missing, but at most mostOpenings in openingTime; later ticks open the others.
+// open opens the lanes that are missing, but at most mostOpenings in openingTime, and none in place of those that the client has let go of and not
+// acknowledged; later ticks open the others.
 func (s *serverLanes) open(now time.Time) error {
 	window := s.peer.window
 	before := len(window.lanes)
@@ -42,6 +43,10 @@ func (s *serverLanes) open(now time.Time) error {
 		s.openedSince, s.opened = now, 0
 	}
 	want := min(s.peer.lanes.asked, before+mostOpenings-s.opened)
+	if len(window.parting) > 0 && want > before {
+		window.unacked() // forgets those that are acknowledged
+		want = min(want, max(before, maxLanes-len(window.parting)))
+	}
 	err := window.grow(want)
 	s.opened += len(window.lanes) - before
 	if len(window.lanes) < want { // the connection has no channel left: try again after openingTime, not in each tick
@@ -55,6 +60,7 @@ func (s *serverLanes) onLeave(lane *rpc.Actor) {
 	w := s.peer.window
 	if i := slices.Index(w.lanes, lane); i >= 0 && len(w.lanes) > s.peer.lanes.stay {
 		w.lanes = slices.Delete(w.lanes, i, i+1)
+		w.parting = append(w.parting, lane.Channel(s.peer.conn))
 		s.peer.lanes.asked = len(w.lanes)
 		if err := s.peer.streams.world.Destroy(lane); err != nil {
 			s.peer.fail(err)

@@ -3,6 +3,7 @@ package stream
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
@@ -17,6 +18,8 @@ type window struct {
 
 	lanes []*rpc.Actor  // those that are open; bindPipes adds them, serverLanes and clientLanes remove them
 	queue time.Duration // how long a lane's unsent bytes may take to leave; each tick sets it
+
+	parting []rpc.Channel // at a server, of lanes that the client has let go of, until it has acknowledged all that is on them
 
 	stocked *budget.StockAccount // the connection's account at the world's stock; charged with held
 	held    int                  // bytes of the entries on the lanes that were not acked at the last note, or were sent since
@@ -91,7 +94,7 @@ func (w *window) note() {
 	if w.held == 0 {
 		return
 	}
-	entries := 0
+	entries := w.unacked()
 	for _, lane := range w.lanes {
 		out, _ := lane.Channel(w.conn).Reliable()
 		entries += out
@@ -100,6 +103,16 @@ func (w *window) note() {
 	w.hold(-acked)
 	w.stocked.Acked(int64(acked))
 	w.waits = w.held > 0 && 2*extend.Stats(w.conn).Queued >= w.held
+}
+
+// unacked returns how many entries are outstanding on lanes that the client has let go of, and forgets those lanes that have none.
+func (w *window) unacked() (entries int) {
+	w.parting = slices.DeleteFunc(w.parting, func(lane rpc.Channel) bool {
+		out, _ := lane.Reliable()
+		entries += out
+		return out == 0
+	})
+	return entries
 }
 
 // hold adds n to held and charges the stock with it; a negative n gives back.
