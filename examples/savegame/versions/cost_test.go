@@ -3,7 +3,9 @@ package versions
 import (
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -42,6 +44,41 @@ func TestOpenDoesNotParse(t *testing.T) {
 		c.Close()
 	}), 10_000)
 	p.requireContent(u, "world", 0, s)
+}
+
+// Manifests are parsed one at a time, and who sent several at once of a million folders each had all others wait for every one of them: four of
+// one user had the puts of others take a second.
+func TestOneUserTakesOneTurnToParse(t *testing.T) {
+	p := newPlace(t, Config{})
+	alice, bob := p.user("alice"), p.user("bob")
+	large := manifest.Manifest{Entries: []manifest.Entry{{Path: manifest.Root, Kind: manifest.Dir}}}
+	for i := range 100_000 {
+		large.Entries = append(large.Entries, manifest.Entry{Path: fmt.Sprintf("%06d", i), Kind: manifest.Dir})
+	}
+	lacks := func(u *User, name string, b []byte) error {
+		put, err := u.Begin(t.Context(), Request{Name: name, Machine: "pc", Content: cdc.Sum(b)})
+		if err == nil {
+			defer put.Abandon()
+			_, err = put.Lacks(t.Context(), b)
+		}
+		return err
+	}
+	b, done, ended := large.Append(nil), atomic.Int32{}, make(chan error, 8)
+	p.all.parsing.Lock() // by somebody else
+	for i := range cap(ended) {
+		go func() {
+			err := lacks(alice, fmt.Sprint("world ", i), b)
+			done.Add(1)
+			ended <- err
+		}()
+	}
+	time.Sleep(100 * time.Millisecond) // all of them wait
+	time.AfterFunc(100*time.Millisecond, p.all.parsing.Unlock)
+	require.NoError(t, lacks(bob, "world", saveOf("one").bytes))
+	require.Less(t, done.Load(), int32(cap(ended)/2))
+	for range cap(ended) {
+		require.NoError(t, <-ended)
+	}
 }
 
 // Each page of a list sorted the names of all saves: 21 ms for a request of 30 bytes where there are 100,000.

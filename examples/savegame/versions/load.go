@@ -158,7 +158,7 @@ func (u *User) manifest(ctx context.Context, digest cdc.Digest) (chunks []cdc.Ch
 	if err != nil {
 		return nil, fmt.Errorf("its manifest: %w", err)
 	}
-	if _, chunks, err = u.all.parse(b, 0); err != nil {
+	if _, chunks, err = u.parse(b, 0); err != nil {
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return chunks, err

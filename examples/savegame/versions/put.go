@@ -120,7 +120,7 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 		return nil, fmt.Errorf("%w: it is not the one that was announced", manifest.ErrManifest)
 	}
 	u := p.user
-	v, chunks, err := u.all.parse(b, u.all.config.MaxSize)
+	v, chunks, err := u.parse(b, u.all.config.MaxSize)
 	if err != nil {
 		return nil, err
 	}

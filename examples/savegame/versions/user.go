@@ -37,6 +37,9 @@ type User struct {
 	// displaced is what was deleted to make room, until Displaced tells. Guarded by records.
 	displaced []Version
 
+	// parsing is held by who waits for Versions.parsing, or has it: so others wait for one manifest of this user, however many it has sent.
+	parsing sync.Mutex
+
 	// replacing is held by who looks at a chunk or manifest that is there already, and replaces it.
 	replacing sync.Mutex
 

@@ -135,11 +135,13 @@ func (v *Versions) Room(ctx context.Context) (bytes int64, err error) {
 	return free - max(0, v.config.Reserve) - held, err
 }
 
-// parse returns what a manifest says of a version, and its chunks. It does so for one at a time: of many small entries a manifest takes 25
-// times its bytes.
-func (v *Versions) parse(b []byte, most int64) (Version, []cdc.Chunk, error) {
-	v.parsing.Lock()
-	defer v.parsing.Unlock()
+// parse returns what a manifest says of a version, and its chunks. It does so for one at a time, of all users: of many small entries a manifest
+// takes 25 times its bytes.
+func (u *User) parse(b []byte, most int64) (Version, []cdc.Chunk, error) {
+	u.parsing.Lock()
+	defer u.parsing.Unlock()
+	u.all.parsing.Lock()
+	defer u.all.parsing.Unlock()
 	m, err := manifest.Parse(b, most)
 	if err != nil {
 		return Version{}, nil, err
