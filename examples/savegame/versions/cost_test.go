@@ -72,8 +72,8 @@ func TestOneUserTakesOneTurnToParse(t *testing.T) {
 			ended <- err
 		}()
 	}
-	time.Sleep(100 * time.Millisecond) // all of them wait
-	time.AfterFunc(100*time.Millisecond, p.all.parsing.Unlock)
+	time.Sleep(100 * time.Millisecond)                // all of them wait
+	time.AfterFunc(time.Second, p.all.parsing.Unlock) // bob waits by then
 	require.NoError(t, lacks(bob, "world", saveOf("one").bytes))
 	require.Less(t, done.Load(), int32(cap(ended)/2))
 	for range cap(ended) {

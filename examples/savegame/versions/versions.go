@@ -20,7 +20,6 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/rpc/users"
 	"github.com/quivernet/quiver/stream/cdc"
-	"github.com/quivernet/quiver/stream/manifest"
 )
 
 // Config is what an operator decides. A zero is the default.
@@ -133,21 +132,6 @@ func (v *Versions) Room(ctx context.Context) (bytes int64, err error) {
 	held := v.held.Load()
 	free, err := v.store.Room(ctx)
 	return free - max(0, v.config.Reserve) - held, err
-}
-
-// parse returns what a manifest says of a version, and its chunks. It does so for one at a time, of all users: of many small entries a manifest
-// takes 25 times its bytes.
-func (u *User) parse(b []byte, most int64) (Version, []cdc.Chunk, error) {
-	u.parsing.Lock()
-	defer u.parsing.Unlock()
-	u.all.parsing.Lock()
-	defer u.all.parsing.Unlock()
-	m, err := manifest.Parse(b, most)
-	if err != nil {
-		return Version{}, nil, err
-	}
-	files, bytes := m.Count()
-	return Version{Kind: Stored, Content: cdc.Sum(b), Size: bytes, Files: files}, m.Chunks(), nil
 }
 
 // Kind is what a version is.
