@@ -3,6 +3,7 @@ package stream
 import (
 	"bytes"
 	"io"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -383,6 +384,20 @@ func TestBadOptions(t *testing.T) {
 	} {
 		require.ErrorContains(t, config.validate(), says)
 	}
+}
+
+// TestSizeThatNoHeaderHas starts a blob whose header the receiver would take for an attack, and close the connection.
+func TestSizeThatNoHeaderHas(t *testing.T) {
+	inNetwork(t, setup{client: Config{MaxBytes: -1}}, func(n *network) {
+		save.Handle(n.client.streams, func(in *IncomingBlob) { go func() { _, _ = io.Copy(io.Discard, in) }() })
+		_, err := save.Start(n.server.peer, strings.NewReader("short"), math.MaxInt64)
+		require.ErrorIs(n, err, ErrTooLarge)
+		require.ErrorContains(n, err, "9223372036854775807 bytes; a header can say 4611686018427387903")
+		transfer, err := save.Start(n.server.peer, strings.NewReader("short"), maxSize)
+		require.NoError(n, err)
+		require.ErrorIs(n, transfer.Wait(n.ctx), io.ErrUnexpectedEOF)
+		require.NoError(n, n.server.peer.Conn().Err())
+	})
 }
 
 func TestNoPeer(t *testing.T) {

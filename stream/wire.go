@@ -12,14 +12,15 @@ import (
 
 // Limits of what one message may say.
 const (
-	maxTopicBytes  = 64   // a topic's name
-	maxNameBytes   = 255  // Name of a transfer
-	maxKeyBytes    = 128  // Key of a transfer: a SHA-512 in hex fits
-	maxReasonBytes = 256  // as a connection's close reason
-	maxLanes       = 32   // of a connection; halves of their buffers are 4.5 MB, about what the receive limit of 4 MiB and bunch's history of 4,096 packets allow in flight
-	maxIncoming    = 1024 // transfers at once that a peer can announce: the most that Config.MaxTransfers may be
-	maxHashes      = 16   // algorithms that a peer can announce
-	maxSumBytes    = 64   // a digest by any algorithm, known or not: a SHA-512 fits
+	maxTopicBytes  = 64        // a topic's name
+	maxNameBytes   = 255       // Name of a transfer
+	maxKeyBytes    = 128       // Key of a transfer: a SHA-512 in hex fits
+	maxSize        = 1<<62 - 1 // bytes of a blob: a header says one more, for 0 is no size
+	maxReasonBytes = 256       // as a connection's close reason
+	maxLanes       = 32        // of a connection; halves of their buffers are 4.5 MB, about what the receive limit of 4 MiB and bunch's history of 4,096 packets allow in flight
+	maxIncoming    = 1024      // transfers at once that a peer can announce: the most that Config.MaxTransfers may be
+	maxHashes      = 16        // algorithms that a peer can announce
+	maxSumBytes    = 64        // a digest by any algorithm, known or not: a SHA-512 fits
 )
 
 const (
@@ -344,7 +345,7 @@ func parse(b []byte) parser { return parser{wire.Reader{Left: b}} }
 func (p *parser) id() uint64 { return p.Positive(math.MaxInt64, "ids begin at 1") }
 
 // offset takes an offset, count or limit of at most 2^62: the sum of two does not overflow.
-func (p *parser) offset() int64 { return int64(p.Uvarint(1 << 62)) }
+func (p *parser) offset() int64 { return int64(p.Uvarint(maxSize + 1)) }
 
 func (p *parser) text(limit uint64) string { return string(p.Bytes(limit)) }
 
