@@ -57,6 +57,24 @@ func testBlobResumes(t *testing.T, via Backend) {
 	})
 }
 
+// TestProgressOfWhatIsStored looks at a transfer of which the receiver has all, before anybody there reads it.
+func TestProgressOfWhatIsStored(t *testing.T) {
+	sent := content(1 << 20)
+	store := newMemoryStore()
+	store.put("k", memoryFile{data: sent, digest: SHA256.Of(sent)})
+	inNetwork(t, setup{client: Config{Store: store}}, func(n *network) {
+		come := make(chan *IncomingBlob, 1)
+		save.Handle(n.client.streams, func(in *IncomingBlob) { come <- in })
+		transfer := n.mustStart(n.server.peer, sent, Key("k"), Hash(SHA256))
+		in := <-come
+		time.Sleep(time.Second)
+		require.Equal(n, Progress{Sent: 1 << 20, Acked: 1 << 20, Total: 1 << 20, Resumed: 1 << 20}, transfer.Progress())
+		in.Cancel(nil)
+		require.ErrorIs(n, transfer.Wait(n.ctx), ErrCanceled)
+		require.Equal(n, Progress{Sent: 1 << 20, Acked: 1 << 20, Total: 1 << 20, Resumed: 1 << 20}, transfer.Progress())
+	})
+}
+
 // TestStoreOfATransfer: the handler chooses where its transfer is kept.
 func TestStoreOfATransfer(t *testing.T) {
 	inNetwork(t, setup{client: Config{Store: newMemoryStore()}}, func(n *network) {

@@ -11,7 +11,8 @@ type Progress struct {
 	// Sent counts the content that the sender has given to the connection, where some of it may still wait; at the receiver, the
 	// content that has arrived in order.
 	Sent int64
-	// Acked counts the content that the receiving application has consumed, as far as this end knows. Show it in a progress bar.
+	// Acked counts the content that the receiving application has consumed, as far as this end knows. Show it in a progress bar. At the
+	// sender Sent and Acked begin at Resumed, although the receiving application has yet to be handed that.
 	Acked int64
 	// Total is -1 while it is not known.
 	Total int64

@@ -299,13 +299,13 @@ func (t *Transfer) onAccept(m accept) error {
 	if t.progress.Resumed = m.offset; t.header.kind == kindArray {
 		t.progress.Resumed = m.index
 	}
+	t.progress.Sent = max(t.progress.Sent, t.progress.Resumed)
 	t.progress.Acked = max(t.progress.Acked, t.progress.Resumed)
 	if m.have {
 		t.reader.stop()
-		return nil
+	} else {
+		t.reader.resume(m.offset, m.index)
 	}
-	t.reader.resume(m.offset, m.index)
-	t.progress.Sent = max(t.progress.Sent, t.progress.Resumed)
 	return nil
 }
 
