@@ -93,12 +93,16 @@ func (h hasher) Delete() error { return nil }
 // and come again. Write compares those, and stores the rest.
 type keeper struct {
 	hasher
-	part   Part
-	offset int64 // in the content, of the next byte to be written
+	part     Part   // nil once the store had no room for more of it: the content goes on without being stored
+	offset   int64  // in the content, of the next byte to be written
+	unstored func() // is called then
 }
 
 func (k *keeper) Write(p []byte) (int, error) {
 	k.hasher.Write(p)
+	if k.part == nil {
+		return len(p), nil
+	}
 	again := min(int64(len(p)), k.part.Offset()-k.offset)
 	if again > 0 {
 		if err := k.compare(p[:again]); err != nil {
@@ -106,7 +110,13 @@ func (k *keeper) Write(p []byte) (int, error) {
 		}
 	}
 	k.offset += int64(len(p))
-	return k.part.Write(p[again:])
+	n, err := k.part.Write(p[again:])
+	if errors.Is(err, ErrStoreFull) { // the size was not known when the part was opened
+		n, err = len(p), k.part.Delete() // it cannot end, so it takes no room either
+		k.part = nil
+		k.unstored()
+	}
+	return n, err
 }
 
 // compare fails unless the stored bytes equal p.
@@ -125,14 +135,24 @@ func (k *keeper) Commit(digest Digest) error {
 	if err := k.hasher.Commit(digest); err != nil {
 		return err
 	}
+	if k.part == nil {
+		return nil
+	}
 	if !k.name.IsZero() {
 		digest = k.name // by which the content will be looked for
 	}
 	return k.part.Commit(digest)
 }
 
-func (k *keeper) Close() error  { return ignoreEnded(k.part.Close()) }
-func (k *keeper) Delete() error { return ignoreEnded(k.part.Delete()) }
+func (k *keeper) Close() error  { return k.end(Part.Close) }
+func (k *keeper) Delete() error { return k.end(Part.Delete) }
+
+func (k *keeper) end(how func(Part) error) error {
+	if k.part == nil {
+		return nil
+	}
+	return ignoreEnded(how(k.part))
+}
 
 // ignoreEnded drops the error of a part that was ended before, by Commit.
 func ignoreEnded(err error) error {

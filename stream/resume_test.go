@@ -289,6 +289,37 @@ func testStoreThatFails(t *testing.T, via Backend) {
 	})
 }
 
+// TestStoreThatFills has a store find in the middle that there is no room.
+func TestStoreThatFills(t *testing.T) {
+	store := newMemoryStore()
+	inNetwork(t, setup{client: Config{Store: fillingStore{store}}}, func(n *network) {
+		got := collect(n.client.streams)
+		sent := content(1 << 20)
+		for i := range 2 {
+			require.NoError(n, save.Send(n.ctx, n.server.peer, bytes.NewReader(sent), -1, Key("k")))
+			r := <-got
+			require.NoError(n, r.err)
+			require.True(n, bytes.Equal(sent, r.data))
+			require.EqualValues(n, i+1, n.client.peer.Stats().Unstored)
+			require.Empty(n, store.parts)
+		}
+		wrong := SHA256.Of(nil).String()
+		require.ErrorIs(n, save.Send(n.ctx, n.server.peer, bytes.NewReader(sent), -1, Key(wrong)), ErrDigest)
+		require.ErrorIs(n, (<-got).err, ErrDigest)
+	})
+}
+
+// fillingStore takes 300,000 bytes of a part.
+type fillingStore struct{ *memoryStore }
+
+func (s fillingStore) Open(identity, key string, size int64) (Part, error) {
+	p, err := s.memoryStore.Open(identity, key, size)
+	if err != nil {
+		return nil, err
+	}
+	return &fullPart{Part: p, left: 300_000}, nil
+}
+
 // A part may end in the middle of an element, which comes again whole.
 func TestCutElementIsComparedWithWhatIsStored(t *testing.T) {
 	for name, damage := range map[string]byte{"same": 0, "damaged": 1} {

@@ -12,6 +12,9 @@ import "io"
 //
 // The methods of a Store, its parts and contents may wait for a disk: none is called on a world's goroutine. A Store must
 // be safe for concurrent use; a Part or Content is used by one goroutine at a time.
+//
+// With ErrStoreFull, of Open or of a part's Write, a transfer goes on without the store; with ErrPartBusy it asks again for 3 s before it does.
+// Any other error ends it with ErrRejected at both ends, the sender without the error's text; what is stored of a part stays.
 type Store interface {
 	// Open begins or resumes a part. size is that of the whole content, -1 when unknown; a stored prefix that is longer is
 	// dropped. A complete content under the key stays, for Lookup to find, until Commit of the part replaces it. Errors: ErrPartBusy,
@@ -28,7 +31,7 @@ type Store interface {
 type Part interface {
 	// Offset returns the number of bytes that are stored; the next Write continues there.
 	Offset() int64
-	// Write appends. When it fails, Offset still says how much is stored.
+	// Write appends. When it fails, Offset still says how much is stored. With ErrStoreFull the part is deleted.
 	Write(p []byte) (int, error)
 	// ReadAt reads what is stored, below Offset.
 	io.ReaderAt

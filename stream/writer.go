@@ -315,7 +315,7 @@ func (w *writer) resumePart(part Part) (body, error) {
 	case err != nil:
 		return nil, closedWith(err, part.Close())
 	}
-	return &keeper{digest, part, offset}, nil
+	return &keeper{digest, part, offset, func() { w.in.peer.unstored.Add(1) }}, nil
 }
 
 // replayContent delivers complete content from the store, and removes it if it is no longer what its digest says. Nothing that the sender
