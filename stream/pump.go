@@ -51,6 +51,8 @@ func (g Gate) Check(slots, entries int) error {
 		return fmt.Errorf("stream: share %v of the reliable buffer is not above 0 and below 1", g.Share)
 	case limit < 1:
 		return fmt.Errorf("stream: share %v of a reliable buffer of %d entries is less than one entry; raise Share or ReliableBuffer", g.share(), slots)
+	case entries < 1:
+		return fmt.Errorf("stream: an RPC of %d entries of the reliable buffer: it takes one at least, as bunch.Entries says", entries)
 	case limit-1+entries > slots-1:
 		return fmt.Errorf("stream: RPCs of %d entries each behind a gate at %d of %d could reach %d outstanding, but %d are usable; "+
 			"at most %d entries an RPC are safe: lower MaxBytesPerRPC or Share, or raise ReliableBuffer",
@@ -109,6 +111,9 @@ type Pump struct {
 // NewPump makes a pump that sends RPCs 0 to rpcs-1 by emit, then the closing one by end (nil: none). entries is how many entries of the
 // reliable buffer the largest of them takes; see [Gate.Check].
 func NewPump(ch Channel, gate Gate, rpcs, entries int, emit func(rpc int) error, end func() error) (*Pump, error) {
+	if rpcs < 0 {
+		return nil, fmt.Errorf("stream: a pump of %d RPCs", rpcs)
+	}
 	_, slots := ch.Reliable()
 	if err := gate.Check(slots, entries); err != nil {
 		return nil, err

@@ -147,6 +147,10 @@ func TestGateCheckIsExact(t *testing.T) {
 func TestNewPumpChecks(t *testing.T) {
 	_, err := NewPump(&fakeChannel{slots: 32}, Gate{}, 1, 30, nil, nil)
 	require.ErrorContains(t, err, "RPCs of 30 entries each behind a gate at 16 of 32 could reach 45")
+	_, err = NewPump(&fakeChannel{slots: 32}, Gate{}, 1, 0, nil, nil)
+	require.ErrorContains(t, err, "an RPC of 0 entries")
+	_, err = NewPump(&fakeChannel{slots: 32}, Gate{}, -1, 1, nil, func() error { return nil })
+	require.ErrorContains(t, err, "a pump of -1 RPCs", "it would say that all was sent, without its closing RPC")
 }
 
 func TestClosingRPCIsSentOnceAndUnderTheGate(t *testing.T) {
