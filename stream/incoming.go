@@ -46,7 +46,8 @@ func (i Incoming) Cancel(cause error) { i.in.finish(canceled(cause)) }
 
 // OnEnd runs fn on the world's goroutine when the transfer has ended, with what Err returns. Call it in the handler that
 // is given the transfer. The sender was sent word before, which [rpc.Conn.Close] delivers: an application that leaves with what it has got
-// closes here, and not when Done is closed or when Read returns, for word leaves in the world's next tick.
+// closes here, and not when Done is closed or when Read returns, for word leaves in the world's next tick. A second OnEnd takes the place
+// of the first.
 func (i Incoming) OnEnd(fn func(err error)) { i.in.delivery.ended = fn }
 
 // SetStore makes the transfer use store instead of Config.Store; nil: none. Call it in the handler that is given the transfer: once that

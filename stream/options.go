@@ -52,7 +52,8 @@ func Name(name string) Option { return func(o *options) { o.name = name } }
 // Via chooses the backend for this transfer.
 func Via(b Backend) Option { return func(o *options) { o.via = b } }
 
-// Lanes sets the most lanes that the transfer may use, 1 to 32, and takes precedence over its Window. Slices use none.
+// Lanes sets the most lanes that the transfer may use, 1 to 32, and takes precedence over its Window; 0, the default, leaves it to
+// that. Slices use none.
 func Lanes(n int) Option { return func(o *options) { o.lanes = n } }
 
 // Hash chooses the algorithm of the transfer's digest, instead of Config's: the one of a digest that the game knows already,
