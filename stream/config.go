@@ -22,13 +22,14 @@ type Config struct {
 	Hash Algorithm
 
 	// Limits on what peers send here.
-	MaxBytes     int64 // of one transfer, encoded; more is rejected, a blob at its header; default 64 MiB, negative: no limit
-	MaxTransfers int   // of one peer at once: see below; default 4, at most 1,024, negative: none
-	MaxPending   int64 // bytes of one transfer that wait for the application; default 16 MiB, at least 64 KiB
+	MaxBytes   int64 // of one transfer, encoded; more is rejected, a blob at its header; default 64 MiB, negative: no limit
+	MaxPending int64 // bytes of one transfer that wait for the application; default 16 MiB, at least 64 KiB
 
-	// Transfers beyond MaxTransfers wait at their sender, and the heaviest begins first: see [Weight]. However heavy, it waits until a place
-	// is free: when the sender knows that a transfer was consumed, a round trip after the last byte has left. With more places many small
-	// transfers go faster over a long way, and a heavy one need not wait for the end of a long one.
+	// MaxTransfers is how many transfers of one peer there are at once; default 4, at most 1,024, negative: none, each is rejected. Those
+	// beyond it wait at their sender, and the heaviest begins first: see [Weight]. However heavy, it waits until a place is free: when the
+	// sender knows that a transfer was consumed, a round trip after the last byte has left. With more places many small transfers go faster
+	// over a long way, and a heavy one need not wait for the end of a long one.
+	MaxTransfers int
 
 	// ReadTime is how long this end waits until the game begins to read an incoming transfer, or gives it an OnBatch. Then it
 	// rejects the transfer: a handler may have dropped it, and its sender would wait for ever. Default 5 min, negative: any time.

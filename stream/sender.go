@@ -28,7 +28,7 @@ type sender struct {
 	late    uint64      // messages that were dropped because their transfer had ended
 
 	// From the peer's limits; owned by the world's goroutine.
-	atOnce int   // transfers that it takes at once; until its limits come 1, at a client none
+	atOnce int   // transfers that it takes at once, 1 if it takes none; until its limits come 1, at a client none
 	early  int64 // bytes that it takes before it has answered their headers
 
 	peerFastest atomic.Uint32 // the Algorithm that is the fastest at the peer; 0 until its limits come
@@ -36,7 +36,7 @@ type sender struct {
 
 // onLimits takes the peer's limits, on the world's goroutine.
 func (s *sender) onLimits(m limits) {
-	s.atOnce, s.early = m.transfers, int64(m.early)
+	s.atOnce, s.early = max(1, m.transfers), int64(m.early) // a peer that takes none says so in its answer; else all would wait for ever
 	if len(m.hashes) > 0 {
 		s.peerFastest.Store(uint32(m.hashes[0]))
 	}

@@ -319,10 +319,20 @@ func testTransfersWaitForTheirTurn(t *testing.T, via Backend) {
 func TestNoneAreTaken(t *testing.T) { overBackends(t, testNoneAreTaken) }
 
 func testNoneAreTaken(t *testing.T, via Backend) {
-	inNetwork(t, setup{via: via, client: Config{MaxTransfers: -1}}, func(n *network) {
+	none := Config{MaxTransfers: -1}
+	inNetwork(t, setup{via: via, server: none, client: none}, func(n *network) {
+		collect(n.server.streams)
 		collect(n.client.streams)
-		first := n.mustStart(n.server.peer, content(10))
-		require.ErrorContains(n, first.Wait(n.ctx), "MaxTransfers")
+		for _, from := range []end1{n.server, n.client} { // a client hears the limits before it begins, a server after
+			var all []*Transfer
+			for range 3 {
+				all = append(all, n.mustStart(from.peer, content(100_000)))
+			}
+			for _, transfer := range all {
+				require.ErrorIs(n, transfer.Wait(n.ctx), ErrRejected)
+				require.ErrorContains(n, transfer.Err(), "MaxTransfers allows, 0")
+			}
+		}
 	})
 }
 
