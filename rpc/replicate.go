@@ -310,13 +310,10 @@ func (c *Conn) readList(r replica, b []byte, packet uint64) error {
 
 // rememberOnce remembers a state before a packet changes it for the first time.
 func (c *Conn) rememberOnce(r replica) {
-	for _, other := range c.copies.reps.replicas {
-		if other == r {
-			return
-		}
+	if !slices.Contains(c.copies.reps.replicas, r) {
+		r.remember()
+		c.copies.reps.replicas = append(c.copies.reps.replicas, r)
 	}
-	r.remember()
-	c.copies.reps.replicas = append(c.copies.reps.replicas, r)
 }
 
 // callRepNotifies runs OnRep for all states that the newest packet has changed. UE: FObjectReplicator::CallRepNotifies.
