@@ -40,19 +40,16 @@ func (s *Set) Add(i int, shard []byte) {
 }
 
 // Restore fills in those shards that are empty; each must have the capacity of a whole one. They are bytes off to end of those of which the set is
-// parity. It needs as many parity shards, of which it overwrites these bytes, and reports whether there were enough.
+// parity. The set must hold as many parity shards, of which Restore overwrites these bytes.
 //
 // It solves one equation for each missing shard, so the work grows with their number. reedsolomon.ReconstructData would invert a matrix of as many
 // rows as there are shards, however few are missing, and a peer chooses that.
-func (s *Set) Restore(shards [][]byte, off, end int) bool {
+func (s *Set) Restore(shards [][]byte, off, end int) {
 	var y system
 	for c, shard := range shards {
 		if len(shard) == 0 {
 			y.missing = append(y.missing, c)
 		}
-	}
-	if s.Have < len(y.missing) {
-		return false
 	}
 	for i, sum := range s.shards {
 		if sum != nil && len(y.equations) < len(y.missing) {
@@ -63,7 +60,6 @@ func (s *Set) Restore(shards [][]byte, off, end int) bool {
 	for i, c := range y.missing {
 		shards[c] = append(shards[c], y.equations[i].sum...)
 	}
-	return true
 }
 
 // system is a system of linear equations for missing shards.
