@@ -85,7 +85,6 @@ func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err erro
 			if f.kind == frameData {
 				asks = max(asks, soon)
 			}
-			s.stats.Taken++
 			s.source.Receive(s.time(t), f.payload)
 			f.payload = nil // it would hold on to the inbox's memory
 		case frameFeedback:

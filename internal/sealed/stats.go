@@ -4,7 +4,6 @@ package sealed
 type Stats struct {
 	Sent, SentBytes         uint64 // sealed packets
 	Received, ReceivedBytes uint64 // packets that opened
-	Taken                   uint64 // payloads received
 	Feedbacks               uint64 // sent
 	Acked, Lost, Spurious   uint64 // packets; those in Spurious counted as lost and arrived
 	Blocked                 uint64 // how often the socket took no more
