@@ -129,15 +129,9 @@ func (t *turns) order() {
 	slices.SortStableFunc(t.late, func(a, b *Conn) int {
 		return cmp.Compare(bits.Len(uint(a.turn.waiting)), bits.Len(uint(b.turn.waiting)))
 	})
-	oldest := 0
-	for i, c := range t.late {
-		if c.turn.last < t.late[oldest].turn.last {
-			oldest = i
-		}
-	}
-	c := t.late[oldest]
-	copy(t.late[1:], t.late[:oldest])
-	t.late[0] = c
+	oldest := slices.MinFunc(t.late, func(a, b *Conn) int { return cmp.Compare(a.turn.last, b.turn.last) })
+	copy(t.late[1:], t.late[:slices.Index(t.late, oldest)])
+	t.late[0] = oldest
 }
 
 // serve gives the connections of a queue turns of at most limit each, round by round, until no connection has more messages, or the Dispatch has
