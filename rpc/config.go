@@ -110,7 +110,7 @@ type Config struct {
 
 	// Limits of an address, which is an IPv4 address or a /64 of IPv6. A client counts for an address once it has proven that it
 	// receives there, so that nobody can forge an address and lock its owner out. Carriers without an address have none of these.
-
+	//
 	// RetryAbove is how many clients may be in their handshake before a new one must first prove its address by a QUIC Retry (RFC
 	// 9000, section 8.1.2). That costs it a round trip, and this side keeps no state for it, so forged first packets take no more
 	// room than this. Default a quarter of MaxHandshakes; negative = every client must prove its address. Once four clients of

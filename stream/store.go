@@ -11,7 +11,8 @@ import "io"
 // Identity and key are arbitrary strings from outside.
 //
 // The methods of a Store, its parts and contents may wait for a disk: none is called on a world's goroutine. A Store must
-// be safe for concurrent use; a Part or Content is used by one goroutine at a time.
+// be safe for concurrent use; a Part or Content is used by one goroutine at a time. A call that has begun goes on when its transfer, its
+// connection or its world ends, and a Close follows it: rpc.World.Close waits for neither.
 //
 // With ErrStoreFull, of Open or of a part's Write, a transfer goes on without the store; with ErrPartBusy it asks again for 3 s before it does.
 // Any other error ends it with ErrRejected at both ends, the sender without the error's text; what is stored of a part stays.
