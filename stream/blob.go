@@ -31,7 +31,7 @@ func (b *Blob) Start(peer *Peer, r io.Reader, size int64, opts ...Option) (*Tran
 		return nil, fmt.Errorf("stream: blob %q: no reader", b.name)
 	}
 	if size > maxSize {
-		return nil, fmt.Errorf("%w: blob %q of %d bytes; a header can say %d", ErrTooLarge, b.name, size, maxSize)
+		return nil, fmt.Errorf("%w: blob %q of %d bytes; a header can say %d", ErrTooLarge, b.name, size, int64(maxSize))
 	}
 	size = max(size, -1)
 	return peer.start(header{kind: kindBlob, topic: b.name, size: size}, &blobSource{r: r, left: size}, opts)
