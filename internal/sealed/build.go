@@ -188,7 +188,7 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, size int) (pac
 	limit, rec := size-tagBytes, record{sent: t, fate: silent}
 	b := appendHeader(buf[:0], s.id, number)
 	if limit >= SafePacket-tagBytes {
-		b = s.word.say(t, b, s.control.Competes())
+		b = s.competing.say(t, b, s.control.Competes())
 	}
 	b, ok = s.appendContent(t, why, number, b, limit, &rec)
 	if !ok {
@@ -323,8 +323,8 @@ func (s *Session) appendReport(t time.Duration, b []byte, limit int, why purpose
 	} else {
 		s.report.bare++
 	}
-	if b = s.frame.feedback.append(b); s.word.peer.together > 1 && limit-len(b) >= 2 {
-		b = append(b, frameTogether, byte(min(s.word.peer.together, 255)))
+	if b = s.frame.feedback.append(b); s.competing.peer.together > 1 && limit-len(b) >= 2 {
+		b = append(b, frameTogether, byte(min(s.competing.peer.together, 255)))
 	}
 	return b
 }

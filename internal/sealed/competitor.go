@@ -13,8 +13,8 @@ const (
 	leastMove, sameMove = 2 * time.Millisecond, 0.4
 	// sayEvery is how often an end with bulk in flight says whether it competes, and how long its round trips were.
 	sayEvery = 100 * time.Millisecond
-	// wordLasts is for how long what the peer said counts. Each packet may be lost.
-	wordLasts = 2 * time.Second
+	// toldLasts is how long what the peer has said or told counts. Each packet may be lost.
+	toldLasts = 2 * time.Second
 )
 
 // competitor is what a session knows of its queue. Those of one owner that compete share a queue if their round trips move together for some seconds:
@@ -134,9 +134,9 @@ func (e *extent) add(d time.Duration) {
 
 func (e *extent) width() time.Duration { return e.most - e.least }
 
-// word is what the ends tell each other of competitors. Programs that send to the same peer over one link do not know of each other, but the peer can
-// compare what they say, and tells them. The times of their common Dips then count by its clock, which they all know by its feedback.
-type word struct {
+// competing is what the ends tell each other of competitors. Programs that send to the same peer over one link do not know of each other, but the
+// peer can compare what they say, and tells them. The times of their common Dips then count by its clock, which they all know by its feedback.
+type competing struct {
 	said     time.Duration // when this end last said whether it competes
 	trips    mean          // round trips since then
 	peer     competitor    // the peer, if it says that it does
@@ -147,12 +147,12 @@ type word struct {
 }
 
 // say says now and then whether this end competes, while it has bulk.
-func (w *word) say(t time.Duration, b []byte, competes bool) []byte {
-	if t-w.said < sayEvery || w.trips.count == 0 {
+func (c *competing) say(t time.Duration, b []byte, competes bool) []byte {
+	if t-c.said < sayEvery || c.trips.count == 0 {
 		return b
 	}
-	trip := w.trips.value()
-	w.said, w.trips = t, mean{}
+	trip := c.trips.value()
+	c.said, c.trips = t, mean{}
 	b = append(b, frameCompetes, 0)
 	if competes {
 		b[len(b)-1] = 1
@@ -161,26 +161,26 @@ func (w *word) say(t time.Duration, b []byte, competes bool) []byte {
 }
 
 // hear notes whether the peer competes, and how long its round trips were.
-func (w *word) hear(t time.Duration, competes bool, now time.Time, trip time.Duration) {
-	w.heard = t
-	w.peer.note(competes, now, trip)
+func (c *competing) hear(t time.Duration, competes bool, now time.Time, trip time.Duration) {
+	c.heard = t
+	c.peer.note(competes, now, trip)
 }
 
 // tell notes how many the peer says to compete together. Its zero is noted once: if that moved with each delay on the way back, two Dips might
 // follow each other.
-func (w *word) tell(t time.Duration, together int, zero time.Time) {
-	if !w.counts(t) {
-		w.epoch = zero
+func (c *competing) tell(t time.Duration, together int, zero time.Time) {
+	if !c.counts(t) {
+		c.epoch = zero
 	}
-	w.together, w.told = together, t
+	c.together, c.told = together, t
 }
 
 // counts reports whether the peer has told lately that several compete for one queue.
-func (w *word) counts(t time.Duration) bool { return w.told > 0 && t-w.told < wordLasts }
+func (c *competing) counts(t time.Duration) bool { return c.told > 0 && t-c.told < toldLasts }
 
 // lapse forgets a peer that has said nothing for long.
-func (w *word) lapse(t time.Duration) {
-	if t-w.heard > wordLasts {
-		w.peer.leave()
+func (c *competing) lapse(t time.Duration) {
+	if t-c.heard > toldLasts {
+		c.peer.leave()
 	}
 }

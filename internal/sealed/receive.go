@@ -96,9 +96,9 @@ func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err erro
 				return never, err
 			}
 		case frameCompetes:
-			s.word.hear(t, f.competes, s.time(t), f.trip)
+			s.competing.hear(t, f.competes, s.time(t), f.trip)
 		case frameTogether:
-			s.word.tell(t, f.together, s.peerZero)
+			s.competing.tell(t, f.together, s.peerZero)
 		}
 	}
 	return asks, nil

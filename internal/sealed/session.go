@@ -95,17 +95,17 @@ type Session struct {
 	greeted bool    // a packet of the peer has opened
 
 	// Sending.
-	records  records       // packet numbers whose fates may still change
-	skips    skips         // packet numbers that are never sent
-	supply   supply        // what the source had when it was last asked
-	full     int           // bytes on the wire of the last packet with a payload
-	train    train         // the packets that measure the path at first
-	mtu      mtu           // how large a packet may be
-	loss     loss          // finds lost packets
-	starting among         // it starts to send bulk
-	competes competitor    // of its siblings, if it lately seemed to have a competitor
-	word     word          // what both ends tell each other of that
-	guess    time.Duration // round trip until the controller has measured it
+	records   records       // packet numbers whose fates may still change
+	skips     skips         // packet numbers that are never sent
+	supply    supply        // what the source had when it was last asked
+	full      int           // bytes on the wire of the last packet with a payload
+	train     train         // the packets that measure the path at first
+	mtu       mtu           // how large a packet may be
+	loss      loss          // finds lost packets
+	starting  among         // it starts to send bulk
+	competes  competitor    // of its siblings, if it lately seemed to have a competitor
+	competing competing     // what both ends tell each other of that
+	guess     time.Duration // round trip until the controller has measured it
 
 	// Receiving.
 	report   report    // decides when the peer gets feedback
@@ -125,7 +125,7 @@ func NewSession(c SessionConfig) (*Session, error) {
 	if c.Siblings != nil {
 		s.starting.all = &c.Siblings.starting
 		s.competes = competitor{siblings: c.Siblings, all: &c.Siblings.senders}
-		s.word.peer = competitor{siblings: c.Siblings, all: &c.Siblings.peers}
+		s.competing.peer = competitor{siblings: c.Siblings, all: &c.Siblings.peers}
 	}
 	if s.control == nil {
 		s.control = pace.New(pace.Config{})
@@ -241,8 +241,8 @@ func (s *Session) tellController(now time.Time) {
 // together returns how many compete with this session for one queue, as its siblings know or its peer has told, and since when the times of their
 // common Dips count.
 func (s *Session) together(now time.Time) (n int, epoch time.Time) {
-	if s.word.counts(s.now) && s.word.together > s.competes.together {
-		return s.word.together, s.word.epoch
+	if s.competing.counts(s.now) && s.competing.together > s.competes.together {
+		return s.competing.together, s.competing.epoch
 	}
 	if s.config.Siblings == nil {
 		return 0, now
@@ -258,7 +258,7 @@ func (s *Session) noteCompetes(now time.Time) {
 	}
 	latest, _, _ := s.control.RTT()
 	s.competes.note(s.control.Competes(), now, latest)
-	s.word.trips.add(latest)
+	s.competing.trips.add(latest)
 }
 
 // InFlight returns the bytes, on the wire, of packets with payloads that are neither acked nor lost.
@@ -274,7 +274,7 @@ func (s *Session) end(err error) {
 	s.abandon(s.now)
 	s.starting.note(false)
 	s.competes.leave()
-	s.word.peer.leave()
+	s.competing.peer.leave()
 }
 
 // tick returns the session's time, which never runs back.
@@ -312,7 +312,7 @@ func (s *Session) Advance(now time.Time) error {
 		s.starting.note(false)
 	}
 	s.noteCompetes(now)
-	s.word.lapse(t)
+	s.competing.lapse(t)
 	s.records.forget(t)
 	if t >= s.memory.trimmed+trimAfter {
 		s.trim(t)

@@ -145,7 +145,7 @@ func TestPeersAreCompared(t *testing.T) {
 		for range 2 {
 			h := newHostile(t)
 			h.a.source = sinkOnly{}
-			h.a.word.peer = competitor{siblings: siblings, all: &siblings.peers}
+			h.a.competing.peer = competitor{siblings: siblings, all: &siblings.peers}
 			peers = append(peers, h)
 		}
 	}
@@ -160,34 +160,34 @@ func TestPeersAreCompared(t *testing.T) {
 	}
 	come()
 	say(1, samples+3, 10)
-	require.Zero(t, peers[0].a.word.peer.together, "they moved by microseconds")
+	require.Zero(t, peers[0].a.competing.peer.together, "they moved by microseconds")
 	come()
 	say(1, samples+3, 10_000)
 	for _, h := range peers {
-		require.Equal(t, 2, h.a.word.peer.together)
+		require.Equal(t, 2, h.a.competing.peer.together)
 	}
 	say(0, 1, 0)
 	require.Empty(t, siblings.peers.all)
 	say(1, 1, 0)
 	require.Len(t, siblings.peers.all, 2)
 	for _, h := range peers {
-		_ = h.a.Advance(h.now.Add(wordLasts + 2*time.Second))
+		_ = h.a.Advance(h.now.Add(toldLasts + 2*time.Second))
 	}
 	require.Empty(t, siblings.peers.all, "nobody has said anything for long")
 }
 
-// TestWord: what a peer tells counts for two seconds, and the zero of its clock while it goes on to tell.
-func TestWord(t *testing.T) {
-	var w word
-	require.False(t, w.counts(0))
-	w.tell(time.Second, 2, netsim.Epoch)
-	w.tell(2*time.Second, 3, netsim.Epoch.Add(ms))
-	require.Equal(t, netsim.Epoch, w.epoch)
-	require.Equal(t, 3, w.together)
-	require.True(t, w.counts(2*time.Second+wordLasts-1))
-	require.False(t, w.counts(2*time.Second+wordLasts))
-	w.tell(5*time.Second, 2, netsim.Epoch.Add(ms))
-	require.Equal(t, netsim.Epoch.Add(ms), w.epoch)
+// TestWhatIsTold: what a peer tells counts for two seconds, and the zero of its clock while it goes on to tell.
+func TestWhatIsTold(t *testing.T) {
+	var c competing
+	require.False(t, c.counts(0))
+	c.tell(time.Second, 2, netsim.Epoch)
+	c.tell(2*time.Second, 3, netsim.Epoch.Add(ms))
+	require.Equal(t, netsim.Epoch, c.epoch)
+	require.Equal(t, 3, c.together)
+	require.True(t, c.counts(2*time.Second+toldLasts-1))
+	require.False(t, c.counts(2*time.Second+toldLasts))
+	c.tell(5*time.Second, 2, netsim.Epoch.Add(ms))
+	require.Equal(t, netsim.Epoch.Add(ms), c.epoch)
 }
 
 // busy are calls and pieces that say how many wait.
