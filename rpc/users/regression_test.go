@@ -293,13 +293,14 @@ func TestLoginsCostNoTokens(t *testing.T) {
 	require.NoError(t, err)
 	u, err := Open(path)
 	require.NoError(t, err)
+	opened := u.known.Load()
 	for range 100 {
 		_, err := u.Identify([]byte(token), time.Now())
 		require.NoError(t, err)
 		_, err = u.Identify([]byte("a token that is not there"), time.Now())
 		require.ErrorIs(t, err, ErrToken)
 	}
-	require.EqualValues(t, 1, u.made.Load())
+	require.Same(t, opened, u.known.Load())
 
 	other, err := Add(path, "bob")
 	require.NoError(t, err)
@@ -309,7 +310,6 @@ func TestLoginsCostNoTokens(t *testing.T) {
 	require.NoError(t, err)
 	_, err = u.Identify([]byte(token), time.Now())
 	require.ErrorIs(t, err, ErrToken)
-	require.EqualValues(t, 3, u.made.Load())
 	require.NoError(t, os.Remove(path))
 	_, err = u.Identify([]byte(other), time.Now())
 	require.ErrorIs(t, err, os.ErrNotExist, "what it held lets nobody in")
