@@ -49,7 +49,7 @@ func (p *pack) read(from io.ReaderAt, size int64) error {
 	for _, f := range archive.File {
 		at, err := f.DataOffset()
 		switch {
-		case err != nil && unlessDamaged(err) != nil:
+		case unlessDamaged(err) != nil:
 			return err
 		case err == nil && goodElement.MatchString(f.Name) && whole(f, at, size):
 			p.objects[f.Name] = span{at, int64(f.UncompressedSize64)}
