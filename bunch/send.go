@@ -3,6 +3,7 @@ package bunch
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -248,18 +249,12 @@ func (c *Conn) Watch(number uint64, out int, queued time.Duration) {
 
 // checkWatches fires the watches whose channels have drained enough.
 func (c *Conn) checkWatches() {
-	kept := c.watched[:0]
-	for _, ch := range c.watched {
+	c.watched = slices.DeleteFunc(c.watched, func(ch *channel) bool {
 		out := ch.outstanding()
-		if out == 0 || out < ch.watch.out && c.QueueTime(ch.number) <= ch.watch.queued {
-			ch.watch.armed = false
-			c.wake = true
-			continue
-		}
-		kept = append(kept, ch)
-	}
-	clear(c.watched[len(kept):])
-	c.watched = kept
+		ch.watch.armed = out > 0 && (out >= ch.watch.out || c.QueueTime(ch.number) > ch.watch.queued)
+		c.wake = c.wake || !ch.watch.armed
+		return !ch.watch.armed
+	})
 }
 
 // After holds back all messages of a channel until the peer has acknowledged all of an earlier one, its close included. So the peer takes
