@@ -51,22 +51,20 @@ func (w *writer) receive() error {
 // transfer delivers blocks as they come. The last one waits until the whole is verified, so that an application which reads
 // to a known size has not read content that is wrong.
 func (w *writer) transfer(to body) error {
-	var last *block
-	for last == nil {
+	for {
 		b, err := w.in.arrival.next()
 		if err != nil {
 			return err
 		}
 		if b == nil { // the end message came after the last block
-			break
+			return w.conclude(to, nil)
 		}
 
 		if _, err := to.Write(b.payload()); err != nil {
 			return bodyError(err)
 		}
 		if w.in.arrival.isLast(b) {
-			last = b
-			break
+			return w.conclude(to, b)
 		}
 
 		if err := w.passHeld(); err != nil {
@@ -76,7 +74,6 @@ func (w *writer) transfer(to body) error {
 			return err
 		}
 	}
-	return w.conclude(to, last)
 }
 
 // conclude verifies the whole and delivers its last block, nil when there is none.
