@@ -34,7 +34,8 @@ type Listener struct {
 	mu     sync.Mutex // guards conns and linger
 	conns  map[*Conn]*quic.Conn
 	linger time.Time // until then connections that have ended answer, to repeat a close that was lost
-	close  sync.Once
+
+	close func() error // shutdown, which runs once
 }
 
 // Listen opens a UDP socket on addr ("host:port", port 0 for any) and accepts connections for world. The TLS config needs a
@@ -92,6 +93,7 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Listener{world: world, shared: shared, paths: paths, unshare: unshare, transport: transport, listener: listener, cancel: cancel, conns: make(map[*Conn]*quic.Conn)}
+	l.close = sync.OnceValue(l.shutdown)
 	paths.Follow(l.remotes)
 	l.accepting.Go(func() { l.accept(ctx) })
 	return l, nil
@@ -139,11 +141,7 @@ func (l *Listener) Addr() net.Addr { return l.listener.Addr() }
 // Close stops accepting, closes the listener's connections with HostClosedConnection, and returns when they have ended and the
 // socket is free: at once when there are none, and none was closed a moment ago, or when their clients had nothing to say, else after
 // about two seconds at most. To tell clients a code and a reason of the game's call [World.Close] before.
-func (l *Listener) Close() error {
-	var err error
-	l.close.Do(func() { err = l.shutdown() })
-	return err
-}
+func (l *Listener) Close() error { return l.close() }
 
 func (l *Listener) shutdown() error {
 	l.cancel()
