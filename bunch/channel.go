@@ -117,6 +117,8 @@ func (ch *channel) begun(held bool) bool {
 	return ch.fresh < ch.next && ch.out.at(ch.fresh).flags&flagBegin == 0
 }
 
+// opening reports whether all that was sent reliably on the channel has left, its open first, and the peer has not acknowledged the open: tracked
+// messages may follow it.
 func (ch *channel) opening() bool {
 	return ch.ours && !ch.openAcked && !ch.outClosed && ch.next > 0 && ch.fresh == ch.next
 }

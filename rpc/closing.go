@@ -138,6 +138,8 @@ func (a *Actor) CloseTo(c *Conn) { a.closeTo(c, Relevancy) }
 // ServerUpdateLevelVisibility.
 func (a *Actor) UnloadTo(c *Conn) { a.closeTo(c, LevelUnloaded) }
 
+// closeTo closes the actor for c. Where c has a copy without a channel, of a dormant or placed actor, nothing is open: a reason that parks the
+// copy replaces that of its last close, and any other dismisses it.
 func (a *Actor) closeTo(c *Conn, reason CloseReason) {
 	if !a.made() || !a.world.IsServer() || c == nil || c.world != a.world {
 		return

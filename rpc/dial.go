@@ -143,6 +143,7 @@ func (l *Listener) Addr() net.Addr { return l.listener.Addr() }
 // about two seconds at most. To tell clients a code and a reason of the game's call [World.Close] before.
 func (l *Listener) Close() error { return l.close() }
 
+// shutdown closes all connections, answers their peers for as long as they may repeat what they sent, and then gives up the socket.
 func (l *Listener) shutdown() error {
 	l.cancel()
 	err := l.listener.Close()
@@ -193,6 +194,7 @@ func (l *Listener) remotes(yield func(conn uint64, at net.Addr) bool) {
 	}
 }
 
+// accept gives each connection that comes to the world. It runs on a goroutine of its own until shutdown closes the QUIC listener.
 func (l *Listener) accept(ctx context.Context) {
 	for {
 		conn, err := l.listener.Accept(ctx)

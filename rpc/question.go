@@ -38,7 +38,7 @@ var (
 type background struct {
 	jobs budget.Jobs // each connection's
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	running int
 	none    chan struct{} // closed when none runs any more; nil: nobody waits for that
 }
@@ -67,6 +67,7 @@ func (b *background) start(q *question, run func()) {
 	}()
 }
 
+// count notes that n more handlers run, or with a negative n fewer, and releases wait when none does. It is called on any goroutine.
 func (b *background) count(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

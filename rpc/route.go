@@ -74,6 +74,8 @@ func (c *Conn) closedFor(m *method) error {
 	return errorf("rpc: %v for %v: %w", m, c, c.closeError())
 }
 
+// routeServer is route on a server. An empty plan is no error: nobody has the actor of a Multicast, or the owner of a Client RPC is going, which
+// Drops.Gone counts.
 func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	switch {
 	case m.kind == multicastRPC:

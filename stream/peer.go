@@ -25,8 +25,8 @@ type Peer struct {
 	called   atomic.Bool          // it is in Streams.callers
 	unstored atomic.Uint64        // incoming transfers with a key that go on without the store
 
-	mu    sync.Mutex
-	stats Stats // as of the last tick
+	mu    sync.Mutex // guards stats
+	stats Stats      // as of the last tick
 
 	inbox Inbox // of what ToInbox is given
 

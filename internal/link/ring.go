@@ -21,7 +21,7 @@ const (
 
 // ring is a queue of datagrams between the reader and the machines. The zero ring is empty and has no memory.
 type ring struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // guards slots and bytes
 	slots recovery.Ring[[]byte]
 	bytes int // that are charged
 

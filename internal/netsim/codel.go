@@ -65,6 +65,8 @@ func (c *codel) begin(now time.Time) {
 	c.before = c.count
 }
 
+// spacing returns the time to the next drop. It shrinks with the square root of their number, so that TCP's throughput falls linearly (RFC 8289,
+// section 3.3).
 func (c *codel) spacing() time.Duration {
 	return time.Duration(float64(codelInterval) / math.Sqrt(float64(c.count)))
 }

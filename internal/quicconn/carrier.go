@@ -35,7 +35,7 @@ type Carrier struct {
 	socket *sealed.Socket // nil without Config.Sealed
 	free   chan struct{}  // closed when the transport that Dial made for Conn is closed; nil on a server, whose connections share one
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards the fields below
 	path   link.Path
 	asked  time.Time // when path was read from quic-go
 	probed time.Time // when path.MaxDatagram was probed
