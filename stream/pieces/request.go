@@ -1,7 +1,6 @@
 package pieces
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -24,50 +23,25 @@ const patience = 5 * time.Second
 // other side is not trusted to read on. talk runs on the goroutine that called WithRequest, so its panic is the caller's, once ask has ended;
 // ask runs on a goroutine of its own.
 func WithRequest[R any](ctx context.Context, ask func(ctx context.Context) (R, error), talk func(ctx context.Context) error) (answer R, err error) {
-	both, ctx := newPair(ctx)
+	ctx, end := context.WithCancelCause(ctx)
 	var asking sync.WaitGroup
+	var refused error
 	asking.Go(func() {
-		var err error
-		answer, err = ask(ctx)
-		both.fail(err)
+		if answer, refused = ask(ctx); refused != nil {
+			end(refused)
+		}
 	})
 	defer asking.Wait()
-	defer both.end(nil) // when talk panics
+	defer end(nil) // when talk panics
 	broken := talk(ctx)
-	if slices.ContainsFunc(byPeer, func(end error) bool { return errors.Is(broken, end) }) {
-		defer time.AfterFunc(patience, func() { both.fail(broken) }).Stop()
-	} else {
-		both.fail(broken)
+	if slices.ContainsFunc(byPeer, func(reason error) bool { return errors.Is(broken, reason) }) {
+		defer time.AfterFunc(patience, func() { end(broken) }).Stop()
+	} else if broken != nil {
+		end(broken)
 	}
 	asking.Wait()
-	return answer, cmp.Or(both.cause(), broken)
-}
-
-// pair is what ask and talk share.
-type pair struct {
-	end   context.CancelCauseFunc // of their context
-	first sync.Once
-	err   error // the first one; first writes it
-}
-
-func newPair(ctx context.Context) (*pair, context.Context) {
-	ctx, end := context.WithCancelCause(ctx)
-	return &pair{end: end}, ctx
-}
-
-// fail ends the context, when err is not nil.
-func (p *pair) fail(err error) {
-	if err == nil {
-		return
+	if refused == nil || broken != nil && errors.Is(context.Cause(ctx), broken) { // which came first
+		return answer, broken
 	}
-	p.first.Do(func() {
-		p.err = err
-		p.end(err)
-	})
-}
-
-// cause returns the first error. After it, fail does nothing.
-func (p *pair) cause() error {
-	p.first.Do(func() {})
-	return p.err
+	return answer, refused
 }
