@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 )
@@ -98,11 +99,9 @@ func (i *Inbox) put(d *delivered) error {
 // sweep forgets blobs that have failed, before OnEnd tells of it in a later tick, and empty ones that nobody has taken for Config.ReadTime. The
 // caller holds the lock.
 func (i *Inbox) sweep() {
-	for name, d := range i.waiting {
-		if d.Err() != nil || !d.until.IsZero() && time.Now().After(d.until) {
-			delete(i.waiting, name)
-		}
-	}
+	maps.DeleteFunc(i.waiting, func(_ string, d *delivered) bool {
+		return d.Err() != nil || !d.until.IsZero() && time.Now().After(d.until)
+	})
 }
 
 // take returns the blob with a name, or nil and the channel that is closed when another blob is delivered.

@@ -3,6 +3,7 @@ package codec
 import (
 	"fmt"
 	"reflect"
+	"slices"
 )
 
 // opaqueOf says how t writes itself: "binary", "text" or "" when msgpack writes it.
@@ -67,10 +68,5 @@ func nilable(k reflect.Kind) bool {
 
 // firstOf returns the index of the first interface that t implements, or -1.
 func firstOf(t reflect.Type, interfaces ...reflect.Type) int {
-	for i, want := range interfaces {
-		if t.Implements(want) {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(interfaces, t.Implements)
 }

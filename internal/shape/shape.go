@@ -5,6 +5,7 @@ package shape
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -136,12 +137,10 @@ func below(lines []string) []string {
 
 // names reports whether one of the lines has this path.
 func names(lines []string, path string) bool {
-	for _, line := range lines {
-		if p, _, _ := strings.Cut(line, ": "); p == path {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(lines, func(line string) bool {
+		p, _, _ := strings.Cut(line, ": ")
+		return p == path
+	})
 }
 
 // Clip shortens a sentence, which may contain text of the peer, so that it fits a log and a close reason.
