@@ -21,6 +21,7 @@ const (
 	forPayload                // bulk and play, when the pacer lets them
 	forPlay                   // play alone, ahead of the pacer
 	forReport                 // feedback alone
+	forWord                   // whether this end competes
 )
 
 // AppendPacket builds and seals the next packet, as Build and Seal do. It may be a jumbo packet if size allows one.
@@ -102,6 +103,8 @@ func (s *Session) next(t time.Duration, most int, jumbo bool) purpose {
 		return forPlay
 	case s.mayReport() && s.report.due(t):
 		return forReport
+	case s.state == Open && s.mayReport() && s.competing.due(t, 2*sayEvery):
+		return forWord
 	}
 	return nothing
 }
@@ -186,11 +189,7 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, size int) (pac
 		return buf, 0, false
 	}
 	limit, rec := size-tagBytes, record{sent: t, fate: silent}
-	b := appendHeader(buf[:0], s.id, number)
-	if limit >= SafePacket-tagBytes {
-		b = s.competing.say(t, b, s.control.Competes())
-	}
-	b, ok = s.appendContent(t, why, number, b, limit, &rec)
+	b, ok := s.appendContent(t, why, number, appendHeader(buf[:0], s.id, number), limit, &rec)
 	if !ok {
 		return buf, 0, false
 	}
@@ -198,6 +197,9 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, size int) (pac
 	rides := rec.payloads > 0 && !rec.bulk && s.report.waits() && limit-len(b) >= leastFeedback // early, in room that is left
 	if why == forReport || rides || why != forTrain && s.report.due(t) {
 		b = s.appendReport(t, b, limit, why, &rec)
+	}
+	if why == forWord || limit-len(b) >= mostWord && s.competing.due(t, sayEvery) { // a payload may need all of the room
+		b = s.competing.say(t, b, s.control.Competes())
 	}
 	packet = slices.Grow(b, tagBytes)[:len(b)+tagBytes]
 	s.sent(t, packet, number, rec)

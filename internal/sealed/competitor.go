@@ -11,8 +11,12 @@ const (
 	// leastMove is by how much round trips must move at least to show whether they move together, and sameMove the part of that by which they may
 	// differ then.
 	leastMove, sameMove = 2 * time.Millisecond, 0.4
-	// sayEvery is how often an end with bulk in flight says whether it competes, and how long its round trips were.
-	sayEvery = 100 * time.Millisecond
+	// sayEvery is how often an end with bulk in flight says whether it competes, and how long its round trips were: in a packet that has room, or else
+	// in one of its own after twice that time. mostWord is the most bytes that it takes.
+	sayEvery, mostWord = 100 * time.Millisecond, 2 + binary.MaxVarintLen32
+	// sayAfter is how long bulk has been in flight when an end says so for the first time: competitors need seconds to find each other, and what is over
+	// by then has none.
+	sayAfter = time.Second
 	// toldLasts is how long what the peer has said or told counts. Each packet may be lost.
 	toldLasts = 2 * time.Second
 )
@@ -137,6 +141,7 @@ func (e *extent) width() time.Duration { return e.most - e.least }
 // competing is what the ends tell each other of competitors. Programs that send to the same peer over one link do not know of each other, but the
 // peer can compare what they say, and tells them. The times of their common Dips then count by its clock, which they all know by its feedback.
 type competing struct {
+	begun    time.Duration // since when bulk has been in flight
 	said     time.Duration // when this end last said whether it competes
 	trips    mean          // round trips since then
 	peer     competitor    // the peer, if it says that it does
@@ -146,11 +151,16 @@ type competing struct {
 	epoch    time.Time     // when its clock was zero, by ours
 }
 
-// say says now and then whether this end competes, while it has bulk.
+// idle notes that no bulk is in flight.
+func (c *competing) idle(t time.Duration) { c.begun, c.trips = t, mean{} }
+
+// due reports whether this end has had bulk for some time, and has not said after a while whether it competes.
+func (c *competing) due(t, after time.Duration) bool {
+	return c.trips.count > 0 && t-c.begun >= sayAfter && t-c.said >= after
+}
+
+// say says whether this end competes.
 func (c *competing) say(t time.Duration, b []byte, competes bool) []byte {
-	if t-c.said < sayEvery || c.trips.count == 0 {
-		return b
-	}
 	trip := c.trips.value()
 	c.said, c.trips = t, mean{}
 	b = append(b, frameCompetes, 0)

@@ -254,6 +254,7 @@ func (s *Session) together(now time.Time) (n int, epoch time.Time) {
 func (s *Session) noteCompetes(now time.Time) {
 	if s.bulkInFlight() == 0 {
 		s.competes.leave()
+		s.competing.idle(s.now)
 		return
 	}
 	latest, _, _ := s.control.RTT()

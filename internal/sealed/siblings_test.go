@@ -176,6 +176,27 @@ func TestPeersAreCompared(t *testing.T) {
 	require.Empty(t, siblings.peers.all, "nobody has said anything for long")
 }
 
+// TestWhatIsSaid: an end says whether it competes ten times a second, with the mean of its round trips, once it has had bulk for a second.
+func TestWhatIsSaid(t *testing.T) {
+	var c competing
+	c.idle(time.Second)
+	require.False(t, c.due(time.Hour, 0), "it has no bulk")
+	c.trips.add(20 * ms)
+	c.trips.add(40 * ms)
+	require.False(t, c.due(time.Second+sayAfter-1, sayEvery))
+	require.True(t, c.due(time.Second+sayAfter, sayEvery))
+	var f frame
+	b := c.say(time.Second+sayAfter, nil, true)
+	require.LessOrEqual(t, len(b), mostWord)
+	rest, err := f.consume(b)
+	require.NoError(t, err)
+	require.Empty(t, rest)
+	require.Equal(t, frame{kind: frameCompetes, competes: true, trip: 30 * ms}, f)
+	c.trips.add(20 * ms)
+	require.False(t, c.due(time.Second+sayAfter+sayEvery-1, sayEvery))
+	require.True(t, c.due(time.Second+sayAfter+sayEvery, sayEvery))
+}
+
 // TestWhatIsTold: what a peer tells counts for two seconds, and the zero of its clock while it goes on to tell.
 func TestWhatIsTold(t *testing.T) {
 	var c competing
