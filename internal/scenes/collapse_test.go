@@ -399,3 +399,13 @@ func TestTwoTransfersOfAHome(t *testing.T) {
 
 // afterJitter is ten seconds of jitter.
 var afterJitter = []Trip{{At: 10 * second, RTT: 50 * milli, Jitter: 40 * milli}, {At: 20 * second, RTT: 50 * milli}}
+
+// TestALongTransferKeepsNoQueue plays minutes of one transfer over a slow link: the least delay is forgotten after ten seconds, and what it becomes
+// then has our own queue in it, which so grows to 50 ms at 2 Mbit/s and 100 at 1 unless a Dip looks for the path's from time to time.
+func TestALongTransferKeepsNoQueue(t *testing.T) {
+	for _, plays := range []bool{false, true} {
+		s := Path(2e6, 50*ms, 0, 4)
+		s.Flows, s.For = []Flow{{Begin: second, Plays: plays}}, 120*second
+		require.Less(t, Run(s, 1).StandingQueue(60*second, s.For), 20*ms)
+	}
+}
