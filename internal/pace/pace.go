@@ -386,11 +386,11 @@ func (c *Controller) Waiting(bytes int) { c.waiting = bytes }
 func (c *Controller) Competes() bool { return c.competition.lately(c.now) }
 
 // Competitors says how many controllers of the owner, this one included, compete now and see the same queue. When there are several, they dip
-// together: see dips. The times of that count from epoch, some time before, which all of them are told alike.
-func (c *Controller) Competitors(n int, epoch time.Time) {
-	many := n >= leastDippers
+// together: see dips. The times of that count from epoch, some time before, which all of them are told alike; a peer that lies may have told any.
+func (c *Controller) Competitors(now time.Time, n int, epoch time.Time) {
+	t, many := c.tick(now), n >= leastDippers // before epoch is looked at: the first time that a clock is given is its zero
 	if many && !c.dips.many {
-		c.dips.since = c.now
+		c.dips.since = t
 	}
 	c.dips.many, c.dips.epoch = many, c.local.at(epoch)
 }

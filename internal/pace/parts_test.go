@@ -339,7 +339,7 @@ func TestCommonDips(t *testing.T) {
 	began := time.Now()
 	c := New(Config{Packet: 1000})
 	epoch := c.tick(began) + 1500*ms
-	c.Competitors(leastDippers, began.Add(1500*ms))
+	c.Competitors(began, leastDippers, began.Add(1500*ms))
 	step := func(at, queue time.Duration) {
 		c.queue, c.round.leastQueue = queue, queue
 		c.step(epoch+instant(at), batch{lately: c.State() == Compete}, true)
@@ -368,10 +368,9 @@ func TestCommonDips(t *testing.T) {
 	require.False(t, c.Competes())
 
 	t.Log("# told in the midst, it waits for the next one: others may have been told earlier")
-	c.Competitors(0, began)
+	c.Competitors(began, 0, began)
 	c.compete(epoch + instant(130*time.Second))
-	c.tick(began.Add(1500*ms + 165*time.Second))
-	c.Competitors(leastDippers, began.Add(1500*ms))
+	c.Competitors(began.Add(1500*ms+165*time.Second), leastDippers, began.Add(1500*ms))
 	for _, at := range []time.Duration{165*time.Second + ms, 192*time.Second - ms} {
 		step(at, 90*ms)
 		require.NotEqual(t, Dip, c.State())

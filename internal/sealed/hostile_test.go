@@ -321,3 +321,21 @@ func TestClockThatRunsAway(t *testing.T) {
 		require.Empty(t, h.up.faults, name)
 	}
 }
+
+// TestTogetherBeforeAllElse: a peer says that several compete before anything that is paced has left, and before its clock is known. The controller
+// took that clock's zero for its own. Its time stood still, and all that waited left at once.
+func TestTogetherBeforeAllElse(t *testing.T) {
+	s := newStep(t, 5000, nil)
+	s.a.Start(s.now, ID{1})
+	s.build(s.a)
+	s.now = s.now.Add(20 * ms)
+	f := feedback{largest: uint32(s.a.records.Next - 1), nruns: 1}
+	f.runs[0] = 1
+	frames := f.append([]byte{frameTogether, 2})
+	p, err := s.b.sealer.seal(append(appendHeader(make([]byte, 0, MaxPacket), ID{}, 0), frames...), 0)
+	require.NoError(t, err)
+	s.deliver(s.a, p)
+	require.Empty(t, s.errors)
+	require.Equal(t, Open, s.a.State())
+	require.Less(t, s.pass(time.Second), 200)
+}

@@ -233,7 +233,8 @@ func (s *Session) bulkInFlight() int { return s.records.bytes - s.records.play }
 
 // tellController tells the controller that all acks and losses of a feedback were noted, and looks what its rate allows.
 func (s *Session) tellController(now time.Time) {
-	s.control.Competitors(s.together(now))
+	n, epoch := s.together(now)
+	s.control.Competitors(now, n, epoch)
 	s.control.Feedback(now, s.records.bytes)
 	s.mtu.jumbo.weigh(s.control.Delivered(), s.control.Window(), s.control.Together())
 }
