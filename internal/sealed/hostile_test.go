@@ -139,7 +139,7 @@ func TestHostileFrames(t *testing.T) {
 			return bytes.Repeat(append(binary.BigEndian.AppendUint16([]byte{frameData}, 1100), make([]byte, 1100)...), maxPayloads)
 		},
 		"a jumbo packet of words": func() []byte {
-			return bytes.Repeat([]byte{frameCompetes, 0, byte(r.IntN(100)), frameCompetes, 1, 9, frameTogether, byte(r.IntN(256))}, JumboPacket/8-Overhead)
+			return append([]byte{frameCompetes, byte(r.IntN(2)), 9}, bytes.Repeat([]byte{frameTogether, byte(r.IntN(256))}, JumboPacket/2-Overhead)...)
 		},
 		"old acks": func() []byte {
 			f := feedback{largest: 0, nruns: 1}
@@ -281,6 +281,16 @@ func TestOneFeedbackAPacket(t *testing.T) {
 	require.ErrorAs(t, h.send(f.append(f.append(nil))), &ended)
 	require.Equal(t, Violation, ended.Kind)
 	require.ErrorContains(t, ended, "two feedbacks")
+}
+
+// TestOneWordAPacket: who says in turn that it competes and that it does not takes the lock of all siblings each time, and a jumbo packet has room
+// for 3,000 of these.
+func TestOneWordAPacket(t *testing.T) {
+	h := newHostile(t)
+	require.NoError(t, h.send([]byte{frameCompetes, 1, 9}))
+	var ended *Error
+	require.ErrorAs(t, h.send([]byte{frameCompetes, 0, 9, frameCompetes, 1, 9}), &ended)
+	require.Equal(t, Violation, ended.Kind)
 }
 
 // TestEightPayloadsAPacket: each is a walk of its own to a machine.

@@ -64,7 +64,7 @@ func (s *Session) dropped(why drop) error {
 
 // consume handles the frames of a packet, and returns how soon they ask for feedback. An error is a violation.
 func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err error) {
-	f, told, payloads := s.frame, false, 0
+	f, told, said, payloads := s.frame, false, false, 0
 	for len(frames) > 0 {
 		if frames, err = f.consume(frames); err != nil {
 			return never, violation(err.Error())
@@ -96,6 +96,10 @@ func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err erro
 				return never, err
 			}
 		case frameCompetes:
+			if said { // each one that changes its mind takes the lock of all siblings
+				return never, violation("two words of a competitor in a packet")
+			}
+			said = true
 			s.competing.hear(t, f.competes, s.time(t), f.trip)
 		case frameTogether:
 			s.competing.tell(t, f.together, s.peerZero)
