@@ -66,7 +66,9 @@ func (c *competitor) note(competes bool, now time.Time, trip time.Duration) {
 	if number != c.now.number {
 		c.sample(number)
 		c.now = second{number, mean{trip, 1}}
-		c.together = c.all.together(c)
+		if c.together = 0; competes { // who does not is told nothing, and costs no look at all others
+			c.together = c.all.together(c)
+		}
 	}
 }
 

@@ -121,6 +121,19 @@ func TestCompetitorsOfOneQueue(t *testing.T) {
 	require.Zero(t, alone.together, "without siblings")
 }
 
+// TestWhoDoesNotCompeteIsNotCompared: of thousands of transfers each was compared with all that compete, once a second, under the lock of all.
+func TestWhoDoesNotCompeteIsNotCompared(t *testing.T) {
+	var siblings Siblings
+	competes, not := &competitor{siblings: &siblings, all: &siblings.senders}, &competitor{siblings: &siblings, all: &siblings.senders}
+	for s := range time.Duration(2 * samples) {
+		now, trip := netsim.Epoch.Add(s*time.Second), s%4*10*ms
+		competes.note(true, now, trip)
+		not.note(false, now, trip)
+	}
+	require.Equal(t, 1, competes.together)
+	require.Zero(t, not.together)
+}
+
 // TestCompetitorsLeave: a session that has nothing in flight, or has ended, is no competitor.
 func TestCompetitorsLeave(t *testing.T) {
 	var siblings Siblings
