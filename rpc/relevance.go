@@ -118,13 +118,17 @@ func (r *relevance) showNew(a *Actor) {
 		return
 	}
 	a.relevancy.fresh = false
-	a.world.game.During(tasks.Doing{}, func() {
-		for _, c := range a.world.announced {
-			if c.usable() && a.openingOn(c) == nil && r.elapsed >= c.shown.view.pause && r.decide(a, c) {
-				_ = a.world.openAlways(a, c)
-			}
-		}
-	})
+	for _, c := range a.world.announced {
+		a.world.game.During(tasks.Doing{}, func() { r.showTo(a, c) })
+	}
+}
+
+// showTo opens an actor for a connection that has no copy of it, if it is relevant there. A panic of the game's function is told, and ends no call.
+func (r *relevance) showTo(a *Actor, c *Conn) {
+	defer a.world.game.Catch(nil)
+	if c.usable() && a.openingOn(c) == nil && !c.shown.hasDormant(a) && r.elapsed >= c.shown.view.pause && r.decide(a, c) {
+		_ = a.world.openAlways(a, c)
+	}
 }
 
 // decide asks what decides about an actor whether it is relevant to a connection now.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/sealed"
 	"github.com/quivernet/quiver/internal/testkit"
 )
@@ -372,33 +371,21 @@ func TestJitterThatBegins(t *testing.T) {
 	}
 }
 
-// TestTwoTransfersOfAHome plays two downloads of one server over a home's link, after jitter of ten seconds, and two uploads of two programs to one
-// server: each took the other's queue for a rival's, and play waited 80 ms and more in half of the time.
+// TestTwoTransfersOfAHome plays two downloads of one server over a home's link, and two uploads of two programs to one server, after jitter of ten
+// seconds: each took the other's queue for a rival's, and play waited 80 ms and more in half of the time.
 func TestTwoTransfersOfAHome(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		rate    int64
-		uploads bool
-		weather []Trip
-	}{
-		{"downloads", 2e6, false, afterJitter}, {"downloads", 5e6, false, afterJitter},
-		{"uploads", 2e6, true, nil}, {"uploads", 2e6, true, afterJitter}, {"uploads", 5e6, true, afterJitter},
-	} {
-		s := Path(c.rate, 50*milli, 0, 4).With(3, Flow{Kind: Play}, 0).With(2, Flow{Begin: second, Plays: true}, 700*milli)
-		s.Back = netsim.Config{Delay: 25 * milli}
-		s.OneServer, s.Uploads, s.Trips, s.For = !c.uploads, c.uploads, c.weather, 50*second
+	jitter := []Trip{{At: 10 * second, RTT: 50 * milli, Jitter: 40 * milli}, {At: 20 * second, RTT: 50 * milli}}
+	for _, s := range []Scene{twoOfAHome(2e6, false), twoOfAHome(5e6, false), twoOfAHome(2e6, true), twoOfAHome(5e6, true)} {
+		s.Trips = jitter
 		var long []float64
 		for seed := uint64(1); seed <= 5; seed++ {
 			long = append(long, Run(s, seed).Above(80*milli, 24*second, s.For))
 		}
 		slices.Sort(long)
-		t.Logf("%s, %d Mbit/s: %v", c.name, mbit(c.rate), long)
-		require.Less(t, long[2], 0.2, "%s, %d Mbit/s: %v", c.name, mbit(c.rate), long)
+		t.Logf("%s: %v", s.Name, long)
+		require.Less(t, long[2], 0.2, "%s: %v", s.Name, long)
 	}
 }
-
-// afterJitter is ten seconds of jitter.
-var afterJitter = []Trip{{At: 10 * second, RTT: 50 * milli, Jitter: 40 * milli}, {At: 20 * second, RTT: 50 * milli}}
 
 // TestALongTransferKeepsNoQueue plays minutes of one transfer over a slow link: the least delay is forgotten after ten seconds, and what it becomes
 // then has our own queue in it, which so grows to 50 ms at 2 Mbit/s and 100 at 1 unless a Dip looks for the path's from time to time.

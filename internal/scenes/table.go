@@ -717,13 +717,7 @@ func playBesideAServer() (rows []Row) {
 func playBesideTwo() (rows []Row) {
 	for _, rate := range []int64{2e6, 5e6} {
 		for _, uploads := range []bool{false, true} {
-			what := "downloads"
-			if uploads {
-				what = "uploads"
-			}
-			s := Path(rate, 50*milli, 0, 4).With(3, Flow{Kind: Play}, 0).With(2, Flow{Begin: second, Plays: true}, 700*milli)
-			s = named(s, "play beside two %s of a home, %d Mbit/s", what, mbit(rate))
-			s.OneServer, s.Uploads, s.For = !uploads, uploads, 60*second
+			s := twoOfAHome(rate, uploads)
 			rows = append(rows, Row{Family: "play", Scene: s, Judge: func(r Result) []Figure {
 				return []Figure{atMost("part of the time with more than 80 ms of queue", r.Above(80*milli, 20*second, 60*second), 0.2),
 					atLeast("Jain", Jain(r.Rates(Ours, 20*second, 60*second)), 0.9)}
@@ -731,6 +725,18 @@ func playBesideTwo() (rows []Row) {
 		}
 	}
 	return rows
+}
+
+// twoOfAHome is three players beside two transfers of the same home.
+func twoOfAHome(rate int64, uploads bool) Scene {
+	what := "downloads"
+	if uploads {
+		what = "uploads"
+	}
+	s := Path(rate, 50*milli, 0, 4).With(3, Flow{Kind: Play}, 0).With(2, Flow{Begin: second, Plays: true}, 700*milli)
+	s = named(s, "play beside two %s of a home, %d Mbit/s", what, mbit(rate))
+	s.OneServer, s.Uploads, s.For = !uploads, uploads, 60*second
+	return s
 }
 
 // playInTransfers is play that shares its connection with a transfer.

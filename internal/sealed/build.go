@@ -13,15 +13,15 @@ import (
 type purpose uint8
 
 const (
-	nothing    purpose = iota // no packet may leave now
-	forProbe                  // to make the peer acknowledge something; carries payloads if there are any
-	forTrain                  // one of the padded packets, back to back, that measure the rate of the path
-	forSize                   // padding, to see whether the path takes packets of up to MaxPacket bytes
-	forJumbo                  // padding, to see whether the path takes JumboPacket bytes
-	forPayload                // bulk and play, when the pacer lets them
-	forPlay                   // play alone, ahead of the pacer
-	forReport                 // feedback alone
-	forWord                   // whether this end competes
+	nothing     purpose = iota // no packet may leave now
+	forProbe                   // to make the peer acknowledge something; carries payloads if there are any
+	forTrain                   // one of the padded packets, back to back, that measure the rate of the path
+	forSize                    // padding, to see whether the path takes packets of up to MaxPacket bytes
+	forJumbo                   // padding, to see whether the path takes JumboPacket bytes
+	forPayload                 // bulk and play, when the pacer lets them
+	forPlay                    // play alone, ahead of the pacer
+	forReport                  // feedback alone
+	forCompetes                // whether this end competes
 )
 
 // AppendPacket builds and seals the next packet, as Build and Seal do. It may be a jumbo packet if size allows one.
@@ -104,7 +104,7 @@ func (s *Session) next(t time.Duration, most int, jumbo bool) purpose {
 	case s.mayReport() && s.report.due(t):
 		return forReport
 	case s.state == Open && s.mayReport() && s.competing.due(t, 2*sayEvery):
-		return forWord
+		return forCompetes
 	}
 	return nothing
 }
@@ -198,7 +198,7 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, size int) (pac
 	if why == forReport || rides || why != forTrain && s.report.due(t) {
 		b = s.appendReport(t, b, limit, why, &rec)
 	}
-	if why == forWord || limit-len(b) >= mostWord && s.competing.due(t, sayEvery) { // a payload may need all of the room
+	if why == forCompetes || limit-len(b) >= maxCompetes && s.competing.due(t, sayEvery) { // a payload may need all of the room
 		b = s.competing.say(t, b, s.control.Competes())
 	}
 	packet = slices.Grow(b, tagBytes)[:len(b)+tagBytes]

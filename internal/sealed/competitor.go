@@ -12,8 +12,8 @@ const (
 	// differ then.
 	leastMove, sameMove = 2 * time.Millisecond, 0.4
 	// sayEvery is how often an end with bulk in flight says whether it competes, and how long its round trips were: in a packet that has room, or else
-	// in one of its own after twice that time. mostWord is the most bytes that it takes.
-	sayEvery, mostWord = 100 * time.Millisecond, 2 + binary.MaxVarintLen32
+	// in one of its own after twice that time. maxCompetes is the most bytes that it takes.
+	sayEvery, maxCompetes = 100 * time.Millisecond, 2 + binary.MaxVarintLen32
 	// sayAfter is how long bulk has been in flight when an end says so for the first time: competitors need seconds to find each other, and what is over
 	// by then has none.
 	sayAfter = time.Second
@@ -25,7 +25,7 @@ const (
 // those over the links of two homes do not. By how much they differ tells nothing, for so do the ways to the queue.
 type competitor struct {
 	siblings *Siblings    // nil = the session has none
-	all      *competitors // those of the siblings that it belongs to when it competes
+	group    *competitors // those of the siblings that it belongs to when it competes
 	in       bool         // this is among them
 	now      second       // which has not ended
 	newest   int64        // number of the second of the newest of trips
@@ -60,14 +60,14 @@ func (c *competitor) note(competes bool, now time.Time, trip time.Duration) {
 		c.now.add(trip)
 		return
 	}
-	c.all.mu.Lock()
-	defer c.all.mu.Unlock()
+	c.group.mu.Lock()
+	defer c.group.mu.Unlock()
 	c.join(competes)
 	if number != c.now.number {
 		c.sample(number)
 		c.now = second{number, mean{trip, 1}}
 		if c.together = 0; competes { // who does not is told nothing, and costs no look at all others
-			c.together = c.all.together(c)
+			c.together = c.group.together(c)
 		}
 	}
 }
@@ -75,8 +75,8 @@ func (c *competitor) note(competes bool, now time.Time, trip time.Duration) {
 // leave says that the session has ended, or has nothing to send.
 func (c *competitor) leave() {
 	if c.in {
-		c.all.mu.Lock()
-		defer c.all.mu.Unlock()
+		c.group.mu.Lock()
+		defer c.group.mu.Unlock()
 		c.join(false)
 		c.together = 0
 	}
@@ -86,11 +86,11 @@ func (c *competitor) leave() {
 func (c *competitor) join(competes bool) {
 	switch c.in = competes; {
 	case !competes:
-		delete(c.all.all, c)
-	case c.all.all == nil:
-		c.all.all = map[*competitor]struct{}{c: {}}
+		delete(c.group.all, c)
+	case c.group.all == nil:
+		c.group.all = map[*competitor]struct{}{c: {}}
 	default:
-		c.all.all[c] = struct{}{}
+		c.group.all[c] = struct{}{}
 	}
 }
 

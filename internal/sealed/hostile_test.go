@@ -148,7 +148,7 @@ func TestHostileFrames(t *testing.T) {
 		},
 	} {
 		h := newHostile(t)
-		h.a.competing.peer = competitor{siblings: new(Siblings), all: new(competitors)}
+		h.a.competing.peer = competitor{siblings: new(Siblings), group: new(competitors)}
 		h.a.source, h.a.guess = sinkOnly{}, time.Microsecond // a path so short that every packet may bring a report
 		before, held := testkit.Heap(), 0
 		for range 50_000 {

@@ -124,8 +124,8 @@ func NewSession(c SessionConfig) (*Session, error) {
 	s := &Session{config: c, source: c.Source, control: c.Controller, guess: c.RTT, report: newReport(c.PlayDelay)}
 	if c.Siblings != nil {
 		s.starting.all = &c.Siblings.starting
-		s.competes = competitor{siblings: c.Siblings, all: &c.Siblings.senders}
-		s.competing.peer = competitor{siblings: c.Siblings, all: &c.Siblings.peers}
+		s.competes = competitor{siblings: c.Siblings, group: &c.Siblings.senders}
+		s.competing.peer = competitor{siblings: c.Siblings, group: &c.Siblings.peers}
 	}
 	if s.control == nil {
 		s.control = pace.New(pace.Config{})

@@ -64,7 +64,7 @@ func TestCompetitorsOfOneQueue(t *testing.T) {
 	var competitors []*competitor
 	come := func(n int) {
 		for range n {
-			competitors = append(competitors, &competitor{siblings: &siblings, all: &siblings.senders})
+			competitors = append(competitors, &competitor{siblings: &siblings, group: &siblings.senders})
 		}
 	}
 	draw := rand.New(rand.NewPCG(1, 0)) // in which no two homes are alike by chance
@@ -124,7 +124,7 @@ func TestCompetitorsOfOneQueue(t *testing.T) {
 // TestWhoDoesNotCompeteIsNotCompared: of thousands of transfers each was compared with all that compete, once a second, under the lock of all.
 func TestWhoDoesNotCompeteIsNotCompared(t *testing.T) {
 	var siblings Siblings
-	competes, not := &competitor{siblings: &siblings, all: &siblings.senders}, &competitor{siblings: &siblings, all: &siblings.senders}
+	competes, not := &competitor{siblings: &siblings, group: &siblings.senders}, &competitor{siblings: &siblings, group: &siblings.senders}
 	for s := range time.Duration(2 * samples) {
 		now, trip := netsim.Epoch.Add(s*time.Second), s%4*10*ms
 		competes.note(true, now, trip)
@@ -158,7 +158,7 @@ func TestPeersAreCompared(t *testing.T) {
 		for range 2 {
 			h := newHostile(t)
 			h.a.source = sinkOnly{}
-			h.a.competing.peer = competitor{siblings: siblings, all: &siblings.peers}
+			h.a.competing.peer = competitor{siblings: siblings, group: &siblings.peers}
 			peers = append(peers, h)
 		}
 	}
@@ -200,7 +200,7 @@ func TestWhatIsSaid(t *testing.T) {
 	require.True(t, c.due(time.Second+sayAfter, sayEvery))
 	var f frame
 	b := c.say(time.Second+sayAfter, nil, true)
-	require.LessOrEqual(t, len(b), mostWord)
+	require.LessOrEqual(t, len(b), maxCompetes)
 	rest, err := f.consume(b)
 	require.NoError(t, err)
 	require.Empty(t, rest)

@@ -595,6 +595,47 @@ func TestRelevancyPanics(t *testing.T) {
 	})
 }
 
+// A function of the game that panics while a Multicast opens what has just been spawned is told, ends no call, and leaves others theirs.
+func TestMulticastWhereRelevantPanics(t *testing.T) {
+	off(t, func(t *testing.T, net *rpctest.Network) {
+		var panics []string
+		newWorld := func() (*rpc.World, *rpc.Binding[*trooper]) {
+			w, err := rpc.NewWorld(rpc.Config{OnPanic: func(_ *rpc.Conn, what string, _ any, _ []byte) { panics = append(panics, what) }})
+			require.NoError(t, err)
+			b := rpc.Bind(w, soldier, func(a *rpc.Actor) *trooper { return &trooper{actor: a} })
+			rpc.On(b, cheer, func(s *trooper, _ *rpc.Call, _ int) { s.heard = append(s.heard, "cheer") })
+			return w, b
+		}
+		server, soldiers := newWorld()
+		var first *rpc.Conn
+		rpc.Relevant(soldiers, func(_ *trooper, viewer *rpc.Conn) bool {
+			if viewer == first {
+				panic("no")
+			}
+			return true
+		})
+		net.Server(server)
+		var copies []*rpc.Binding[*trooper]
+		for range 2 {
+			client, b := newWorld()
+			net.Client(client)
+			copies = append(copies, b)
+		}
+		first = server.Conns()[0]
+		actor, _, err := rpc.Spawn(soldiers, nil, nil)
+		require.NoError(t, err)
+		require.NoError(t, cheer.Call(actor, 1))
+		require.Len(t, panics, 1)
+		require.Contains(t, panics[0], "Relevant of ")
+		net.Advance(soon)
+		_, ok := copies[0].At(actor.Ref())
+		require.False(t, ok)
+		s, ok := copies[1].At(actor.Ref())
+		require.True(t, ok)
+		require.Equal(t, []string{"cheer"}, s.heard)
+	})
+}
+
 // 6.1g: the first Multicast after a Spawn opens the actor for those to whom it is relevant, by the distance or by the game's function, and for nobody
 // else.
 func TestMulticastOfWhatHasJustSpawned(t *testing.T) {
