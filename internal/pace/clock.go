@@ -1,12 +1,17 @@
 package pace
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // instant is a time, as a duration since an epoch: in a packet's record it takes 8 bytes instead of 24.
 type instant = time.Duration
 
 // furthest bounds instants, so that differences between a peer's times do not overflow.
 const furthest instant = 1 << 60
+
+func bounded(i instant) instant { return min(max(i, -furthest), furthest) }
 
 // clock turns times of one clock into instants. They begin at 1, so that 0 can mean never.
 type clock struct{ epoch time.Time }
@@ -15,10 +20,100 @@ func (c *clock) at(t time.Time) instant {
 	if c.epoch.IsZero() {
 		c.epoch = t.Add(-1)
 	}
-	return min(max(t.Sub(c.epoch), -furthest), furthest)
+	return bounded(t.Sub(c.epoch))
 }
 
 func (c *clock) time(i instant) time.Time { return c.epoch.Add(i) }
+
+const (
+	// leastLag is how far a peer's clock must have gone wrong before it is set right. The least delays of two windows differ by less.
+	leastLag = 8 * time.Millisecond
+	// windowTime and windowPackets are how long a window takes at least, and how many packets it has.
+	windowTime, windowPackets = time.Second / 2, 32
+	// earlierLife is how long a window is compared with later ones: within a minute a clock that is wrong by more than a ten-thousandth, which
+	// crystals are, has gone wrong by leastLag.
+	earlierLife = time.Minute
+	// mostSpeed bounds how far a clock is corrected; who tells more than that lies.
+	mostSpeed = 16
+)
+
+// peerClock turns the receiver's times into instants of a clock that goes as fast as ours. One that is just being set right goes wrong by up to a
+// twelfth (chrony's maxslewrate). A way there that seems to become shorter by 10 ms each second has no queue, whatever stands in it: of 10 Mbit/s,
+// 60 ms stood, and somebody else's transfer had a twentieth. One that seems to become longer always has one: where a hundredth was lost, a quarter
+// of the link was used.
+type peerClock struct {
+	clock
+	speed     float64 // by which its times are stretched; 0 = not at all
+	set       instant // the time by its clock at which it was set right
+	counts    instant // as what that counts
+	window    ways    // the newest, not yet complete
+	reference ways    // an earlier one, with which that is compared
+}
+
+// ways are the least delays on both ways in a window of time.
+type ways struct {
+	began       instant
+	packets     int
+	there, back least
+}
+
+func (w *ways) note(t instant, there, back time.Duration) {
+	if w.packets++; w.packets == 1 {
+		w.began = t
+	}
+	w.there.note(there)
+	w.back.note(back)
+}
+
+// trip returns the least round trip that both ways allow.
+func (w *ways) trip() time.Duration { return w.there.value + w.back.value }
+
+// lag returns by how much the peer's clock has gone slow since an earlier window: by as much as the way there seems to be shorter, and the way back
+// longer. One that goes fast does the contrary, and has a lag below 0. A queue does neither: it makes one way longer, or both.
+func (w *ways) lag(earlier *ways) time.Duration {
+	there, back := earlier.there.value-w.there.value, w.back.value-earlier.back.value
+	if there > 0 {
+		return max(min(there, back), 0)
+	}
+	return min(max(there, back), 0)
+}
+
+// arrival returns when a packet arrived that left at sent and was acked at t.
+func (p *peerClock) arrival(t, sent instant, told time.Time) instant {
+	raw := p.at(told)
+	if p.window.packets >= windowPackets && t-p.window.began >= windowTime {
+		p.compare(raw)
+	}
+	a := p.corrected(raw)
+	p.window.note(t, a-sent, t-a)
+	return a
+}
+
+func (p *peerClock) corrected(raw instant) instant {
+	if p.speed == 0 {
+		return raw
+	}
+	since := min(max(float64(raw-p.set)*p.speed, float64(-furthest)), float64(furthest))
+	return bounded(p.counts + instant(since))
+}
+
+// compare ends a window, and sets the clock right if it has gone wrong since the reference, which is the window with the shortest round trips.
+func (p *peerClock) compare(raw instant) {
+	w, r := p.window, p.reference
+	p.window = ways{}
+	switch lag := w.lag(&r); {
+	case r.packets > 0 && lag.Abs() > leastLag:
+		p.counts = bounded(p.corrected(raw) + lag)
+		speed := cmp.Or(p.speed, 1) * (1 + lag.Seconds()/(w.began-r.began).Seconds())
+		p.speed, p.set = min(max(speed, 1.0/mostSpeed), mostSpeed), raw
+		p.reference = ways{}
+	case r.packets == 0 || w.trip() < r.trip()-leastLag/4 || w.began-r.began > earlierLife:
+		p.reference = w
+	}
+}
+
+// forgetPath forgets the delays of a path that has changed.
+func (p *peerClock) forgetPath() { p.window, p.reference = ways{}, ways{} }
 
 // over returns how long bytes take at a rate in bytes a second, rounded up.
 func over(bytes int, rate float64) time.Duration {

@@ -29,5 +29,5 @@
 //
 // The controller is pure: it has no clock and no goroutine. Its owner numbers packets, keeps a [Sample] beside each,
 // detects losses, and tells the controller what became of them; [Controller.Next] says when the next packet may leave.
-// Arrival times are the receiver's; its clock needs no relation to the sender's, for only differences count.
+// Arrival times are the receiver's; its clock may begin anywhere, for only differences count, and a speed that differs is corrected for.
 package pace

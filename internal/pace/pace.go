@@ -5,8 +5,8 @@ import "time"
 // Controller paces the bulk packets of one path. It has no lock: the owner calls it on one goroutine at a time.
 type Controller struct {
 	cfg    Config
-	local  clock // the sender's
-	remote clock // the receiver's
+	local  clock     // the sender's
+	remote peerClock // the receiver's
 	now    instant
 
 	// The path, as measured by acks.
@@ -81,6 +81,7 @@ func New(c Config) *Controller { return &Controller{cfg: c.withDefaults()} }
 func (c *Controller) Reset(now time.Time) {
 	t := c.tick(now)
 	fresh := Controller{cfg: c.cfg, local: c.local, remote: c.remote, now: c.now}
+	fresh.remote.forgetPath()
 	fresh.delivery.total = c.delivery.total
 	fresh.round.end = c.delivery.total
 	fresh.look.number = c.look.number
@@ -147,7 +148,7 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 		c.delivery.arrive(s, size, 0)
 		return
 	}
-	a := c.remote.at(arrival)
+	a := c.remote.arrival(t, s.sent, arrival)
 	c.delivery.arrive(s, size, a)
 	c.burst.arrive(s.sent, a)
 	c.delay.arrive(t, a-s.sent)
@@ -324,6 +325,7 @@ func (c *Controller) halveAll(t instant, most int) {
 // goLonger begins anew on a path that has become longer: it forgets the least delays, and starts at the rate from before.
 func (c *Controller) goLonger(t instant) {
 	c.delay.forgetLeast(t, c.round.leastQueue)
+	c.remote.forgetPath()
 	c.queueing.rounds, c.queueing.unmoved = 0, unmoved{}
 	c.begin(t, c.queueing.rateBefore)
 }
