@@ -43,30 +43,30 @@ const (
 // of the link was used.
 type peerClock struct {
 	clock
-	speed     float64 // by which its times are stretched; 0 = not at all
-	set       instant // the time by its clock at which it was set right
-	counts    instant // as what that counts
-	window    ways    // the newest, not yet complete
-	reference ways    // an earlier one, with which that is compared
+	speed     float64       // by which its times are stretched; 0 = not at all
+	set       instant       // the time by its clock at which it was set right
+	counts    instant       // as what that counts
+	wrong     time.Duration // by how much it lagged then
+	window    ways          // the newest, not yet complete
+	reference ways          // an earlier one, with which that is compared
 }
 
-// ways are the least delays on both ways in a window of time.
+// ways are the least delays on both ways, and the least round trip, in a window of time.
 type ways struct {
-	began       instant
-	packets     int
-	there, back least
+	began             instant
+	packets           int
+	there, back, trip least
 }
 
-func (w *ways) note(t instant, there, back time.Duration) {
+// note notes a packet that left at sent, arrived at a, and was acked at t.
+func (w *ways) note(sent, a, t instant) {
 	if w.packets++; w.packets == 1 {
 		w.began = t
 	}
-	w.there.note(there)
-	w.back.note(back)
+	w.there.note(a - sent)
+	w.back.note(t - a)
+	w.trip.note(t - sent)
 }
-
-// trip returns the least round trip that both ways allow.
-func (w *ways) trip() time.Duration { return w.there.value + w.back.value }
 
 // lag returns by how much the peer's clock has gone slow since an earlier window: by as much as the way there seems to be shorter, and the way back
 // longer. One that goes fast does the contrary, and has a lag below 0. A queue does neither: it makes one way longer, or both.
@@ -78,15 +78,16 @@ func (w *ways) lag(earlier *ways) time.Duration {
 	return min(max(there, back), 0)
 }
 
-// arrival returns when a packet arrived that left at sent and was acked at t.
-func (p *peerClock) arrival(t, sent instant, told time.Time) instant {
+// arrival returns when a packet arrived that left at sent and was acked at t. When the clock has just been set right, floor is the least delay on the
+// way there: what was measured since the reference is wrong.
+func (p *peerClock) arrival(t, sent instant, told time.Time) (a instant, floor least) {
 	raw := p.at(told)
 	if p.window.packets >= windowPackets && t-p.window.began >= windowTime {
-		p.compare(raw)
+		floor = p.compare(raw)
 	}
-	a := p.corrected(raw)
-	p.window.note(t, a-sent, t-a)
-	return a
+	a = p.corrected(raw)
+	p.window.note(sent, a, t)
+	return a, floor
 }
 
 func (p *peerClock) corrected(raw instant) instant {
@@ -97,19 +98,25 @@ func (p *peerClock) corrected(raw instant) instant {
 	return bounded(p.counts + instant(since))
 }
 
-// compare ends a window, and sets the clock right if it has gone wrong since the reference, which is the window with the shortest round trips.
-func (p *peerClock) compare(raw instant) {
+// compare ends a window, and sets the clock right if it has gone wrong since the reference, which is the window with the shortest round trips. Its
+// speed is corrected when it is wrong in the same direction once more: the first time it may have jumped.
+func (p *peerClock) compare(raw instant) (floor least) {
 	w, r := p.window, p.reference
 	p.window = ways{}
 	switch lag := w.lag(&r); {
 	case r.packets > 0 && lag.Abs() > leastLag:
-		p.counts = bounded(p.corrected(raw) + lag)
-		speed := cmp.Or(p.speed, 1) * (1 + lag.Seconds()/(w.began-r.began).Seconds())
-		p.speed, p.set = min(max(speed, 1.0/mostSpeed), mostSpeed), raw
-		p.reference = ways{}
-	case r.packets == 0 || w.trip() < r.trip()-leastLag/4 || w.began-r.began > earlierLife:
+		p.counts, p.set = bounded(p.corrected(raw)+lag), raw
+		p.speed = cmp.Or(p.speed, 1)
+		if p.wrong != 0 && lag > 0 == (p.wrong > 0) {
+			p.speed *= 1 + lag.Seconds()/(w.began-r.began).Seconds()
+			p.speed = min(max(p.speed, 1.0/mostSpeed), mostSpeed)
+		}
+		p.wrong, p.reference = lag, ways{}
+		return r.there
+	case r.packets == 0 || w.trip.value < r.trip.value-leastLag/4 || w.began-r.began > earlierLife:
 		p.reference = w
 	}
+	return least{}
 }
 
 // forgetPath forgets the delays of a path that has changed.

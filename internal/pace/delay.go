@@ -80,6 +80,12 @@ func (d *delay) forgetLeast(t instant, queue time.Duration) {
 	d.calmTrip, d.calmWay, d.swings, d.nearLeast, d.floor = calm{}, calm{}, swings{}, t, least{}
 }
 
+// measureAnew begins to measure one-way delays anew, from the least: the peer's clock has been set right.
+func (d *delay) measureAnew(t instant, floor least) {
+	d.way, d.calmWay, d.swings, d.nearLeast, d.floor = minimum{}, calm{}, swings{}, t, floor
+	d.way.add(t, floor.value)
+}
+
 // dipped notes that the path was left half empty: the least delay now is the path's.
 func (d *delay) dipped(t instant) { d.nearLeast, d.floor = t, least{d.way.least, true} }
 

@@ -148,7 +148,10 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 		c.delivery.arrive(s, size, 0)
 		return
 	}
-	a := c.remote.arrival(t, s.sent, arrival)
+	a, floor := c.remote.arrival(t, s.sent, arrival)
+	if floor.known {
+		c.delay.measureAnew(t, floor)
+	}
 	c.delivery.arrive(s, size, a)
 	c.burst.arrive(s.sent, a)
 	c.delay.arrive(t, a-s.sent)
