@@ -75,7 +75,7 @@ func (c *Controller) supposed() float64 {
 	if estimate := c.Estimate(); estimate > 0 {
 		return estimate
 	}
-	return c.starters.unknown() * float64(c.cfg.Packet) / c.delay.base().Seconds() / startGain
+	return c.unknown() * float64(c.cfg.Packet) / c.delay.base().Seconds() / startGain
 }
 
 // gain returns the factor by which the pacing rate exceeds the estimate.
@@ -124,7 +124,7 @@ func (c *Controller) Window() int {
 	}
 	estimate := c.Estimate()
 	if estimate == 0 {
-		return int(c.starters.unknown()) * c.cfg.Packet
+		return int(c.unknown()) * c.cfg.Packet
 	}
 	product := estimate*c.delay.reach().Seconds() + c.unheard()
 	held := estimate * (2 * c.gap).Seconds() // by the receiver, in acks to come

@@ -56,6 +56,7 @@ type Controller struct {
 	silence     silence
 
 	pathSince instant // when the path changed; acks of packets that left before count for nothing
+	hurried   bool    // the path before had changed as well, less than leastStay earlier
 	inFlight  int     // bytes, at the last Feedback
 
 	pacer pacer
@@ -77,6 +78,10 @@ type batch struct {
 // New returns a controller that knows nothing of its path.
 func New(c Config) *Controller { return &Controller{cfg: c.withDefaults()} }
 
+// leastStay is how long a path must have been in use for the next one to begin with a full first window. A peer whose address changed with each round
+// trip had four times the rate of a slow link sent, for ever: each path was left before it could show what it lost.
+const leastStay = time.Second
+
 // Reset forgets the path, which has changed. Packets that left before may still be reported.
 func (c *Controller) Reset(now time.Time) {
 	t := c.tick(now)
@@ -85,8 +90,17 @@ func (c *Controller) Reset(now time.Time) {
 	fresh.delivery.total = c.delivery.total
 	fresh.round.end = c.delivery.total
 	fresh.look.number = c.look.number
+	fresh.hurried = c.pathSince > 0 && t-c.pathSince < leastStay
 	fresh.pathSince, fresh.silence.lightSince, fresh.silence.lastAck = t, t, t
 	*c = fresh
+}
+
+// unknown returns how many packets may leave in the first round trip of an unknown path.
+func (c *Controller) unknown() float64 {
+	if c.hurried {
+		return minWindow
+	}
+	return c.starters.unknown()
 }
 
 // Rest gives up the memory of single packets, after a silence in which nothing was in flight. What was learnt from them stays.

@@ -56,7 +56,7 @@ func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration
 	b.Start(begin.Add(-f.lead()), sealed.ID{2})
 	o.session = a
 	if f.Moves > 0 {
-		return &mover{Session: a, at: netsim.Epoch.Add(f.Moves)}, b, o
+		return &mover{Session: a, at: netsim.Epoch.Add(f.Moves), again: f.Roams}, b, o
 	}
 	return a, b, o
 }
@@ -241,16 +241,19 @@ func (s *source) nextPiece() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// mover is a session whose address changes once, at a time.
+// mover is a session whose address changes at a time.
 type mover struct {
 	*sealed.Session
-	at time.Time
+	at    time.Time
+	again time.Duration // after how long it changes again; 0 = it does not
 }
 
 func (m *mover) Advance(now time.Time) error {
 	if !m.at.IsZero() && !now.Before(m.at) {
 		m.Moved(now)
-		m.at = time.Time{}
+		if m.at = m.at.Add(m.again); m.again == 0 {
+			m.at = time.Time{}
+		}
 	}
 	return m.Session.Advance(now)
 }

@@ -35,6 +35,7 @@ type Flow struct {
 	Delay time.Duration // added to each way of the scene
 	Train float64       // Ours: the rate in bit/s that the opening train shows; 0 = a real train measures it
 	Moves time.Duration // Ours: when the address changes; 0 = never
+	Roams time.Duration // Ours: after how long it changes again, and again; 0 = it does not
 	Plays bool          // Ours: 30 packets of play of 100 bytes leave each second over the same carrier, from its opening on
 	Lead  time.Duration // Ours: how long before Begin the carrier opens; at least a second
 
