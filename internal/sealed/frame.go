@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Frames inside a sealed packet, in any order and number. WIRE.md has the figures.
+// Frames inside a sealed packet, in any order. WIRE.md has the figures.
 const (
 	framePadding  = 0 // the rest of the packet is padding
 	framePing     = 1 // asks for feedback at once
@@ -17,6 +17,10 @@ const (
 	frameCompetes = 6 // u8: whether the sender seems to have a competitor; the mean of its latest round trips, varint
 	frameTogether = 7 // u8: how many compete for one queue, the receiver of this included
 )
+
+// maxFrames is the most frames of a packet: eight payloads, and some besides. A jumbo packet has room for 8,900 pings, which take as long as 25
+// ordinary packets.
+const maxFrames = 16
 
 // dataHeader is the size of a data frame without its payload.
 const dataHeader = 1 + 2

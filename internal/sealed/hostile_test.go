@@ -129,17 +129,17 @@ func TestHostileFrames(t *testing.T) {
 	r := testkit.Rand(t)
 	data := binary.BigEndian.AppendUint16([]byte{frameData}, 1200)
 	for name, frames := range map[string]func() []byte{
-		"pings":                    func() []byte { return []byte{framePing} },
-		"trains":                   func() []byte { return []byte{frameTrain, byte(r.IntN(2))} },
-		"data":                     func() []byte { return append(data[:3:3], make([]byte, 1200)...) },
-		"payloads":                 func() []byte { return append([]byte{frameData, 0, 1, 9}, make([]byte, r.IntN(1000))...) },
-		"a jumbo packet of pings":  func() []byte { return bytes.Repeat([]byte{framePing}, JumboPacket-Overhead) },
-		"a jumbo packet of trains": func() []byte { return bytes.Repeat([]byte{frameTrain, 0}, (JumboPacket-Overhead)/2) },
+		"pings":              func() []byte { return []byte{framePing} },
+		"trains":             func() []byte { return []byte{frameTrain, byte(r.IntN(2))} },
+		"data":               func() []byte { return append(data[:3:3], make([]byte, 1200)...) },
+		"payloads":           func() []byte { return append([]byte{frameData, 0, 1, 9}, make([]byte, r.IntN(1000))...) },
+		"a packet of pings":  func() []byte { return bytes.Repeat([]byte{framePing}, maxFrames) },
+		"a packet of trains": func() []byte { return bytes.Repeat([]byte{frameTrain, 0}, maxFrames) },
 		"a jumbo packet of payloads": func() []byte {
 			return bytes.Repeat(append(binary.BigEndian.AppendUint16([]byte{frameData}, 1100), make([]byte, 1100)...), maxPayloads)
 		},
-		"a jumbo packet of words": func() []byte {
-			return append([]byte{frameCompetes, byte(r.IntN(2)), 9}, bytes.Repeat([]byte{frameTogether, byte(r.IntN(256))}, JumboPacket/2-Overhead)...)
+		"a packet of words": func() []byte {
+			return append([]byte{frameCompetes, byte(r.IntN(2)), 9}, bytes.Repeat([]byte{frameTogether, byte(r.IntN(256))}, maxFrames-1)...)
 		},
 		"old acks": func() []byte {
 			f := feedback{largest: 0, nruns: 1}
@@ -291,6 +291,18 @@ func TestOneWordAPacket(t *testing.T) {
 	var ended *Error
 	require.ErrorAs(t, h.send([]byte{frameCompetes, 0, 9, frameCompetes, 1, 9}), &ended)
 	require.Equal(t, Violation, ended.Kind)
+}
+
+// TestSixteenFramesAPacket: a jumbo packet has room for 8,900 pings, which took as long as 25 ordinary packets.
+func TestSixteenFramesAPacket(t *testing.T) {
+	h := newHostile(t)
+	pings := bytes.Repeat([]byte{framePing}, maxFrames)
+	require.NoError(t, h.send(pings))
+	require.NoError(t, h.send(append(pings[:maxFrames-1:maxFrames-1], make([]byte, 1000)...)), "padding is one frame")
+	var ended *Error
+	require.ErrorAs(t, h.send(append(pings, framePing)), &ended)
+	require.Equal(t, Violation, ended.Kind)
+	require.ErrorContains(t, ended, "frames")
 }
 
 // TestEightPayloadsAPacket: each is a walk of its own to a machine.

@@ -65,7 +65,10 @@ func (s *Session) dropped(why drop) error {
 // consume handles the frames of a packet, and returns how soon they ask for feedback. An error is a violation.
 func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err error) {
 	f, told, said, payloads := s.frame, false, false, 0
-	for len(frames) > 0 {
+	for n := 1; len(frames) > 0; n++ {
+		if n > maxFrames {
+			return never, violation("more than 16 frames in a packet")
+		}
 		if frames, err = f.consume(frames); err != nil {
 			return never, violation(err.Error())
 		}
