@@ -29,14 +29,18 @@ func (r *Receiver) NextAck(now time.Time) (Ack, bool) {
 
 // dueAck finds the first ack that is due. If there is none, it has set ackAt to when the next one is.
 func (r *Receiver) dueAck() (Ack, bool) {
-	for i := range r.slots {
-		if a := &r.slots[(r.head+i)%len(r.slots)]; r.ack(&a.ackable) {
-			return Ack{ChunkID: r.read + uint16(i), Count: int(a.count), Acked: a.received}, true
+	for n := r.dues.next(r.read, 0); n < maxPipeline; n = r.dues.next(r.read, n+1) {
+		id := r.read + uint16(n)
+		if a := r.slot(id); r.ack(&a.ackable) {
+			r.dues.clear(id)
+			return Ack{ChunkID: id, Count: int(a.count), Acked: a.received}, true
 		}
 	}
-	for back := range uint16(maxPipeline) {
-		id := r.read - 1 - back
+	newest := r.read - 1
+	for n := r.pastDues.next(^newest, 0); n < maxPipeline; n = r.pastDues.next(^newest, n+1) {
+		id := newest - uint16(n)
 		if a := &r.taken[id%maxPipeline]; r.ack(a) {
+			r.pastDues.clear(^id)
 			return Ack{ChunkID: id, Count: int(a.count), Acked: firstBits(int(a.count))}, true
 		}
 	}
@@ -58,29 +62,31 @@ func (r *Receiver) NextTimeout() (at time.Time, ok bool) {
 // Config.ReceiveQueue that were. Slices that came over the old path stay. If the sender has more chunks in flight and misses the acks
 // of others, it sends their slices once more, and those are acked.
 func (r *Receiver) Restart() {
-	for i := range r.slots {
-		r.request(&r.slots[i].ackable, atOnce)
-	}
-	for back := range r.slots {
-		r.request(&r.taken[(r.read-1-uint16(back))%maxPipeline], atOnce)
+	for i := range uint16(len(r.slots)) {
+		r.Repeat(r.read + i)
+		r.Repeat(r.read - 1 - i)
 	}
 }
 
 // Repeat makes the ack of one chunk due at once, because the driver knows that it was lost.
 func (r *Receiver) Repeat(id uint16) {
 	if a := r.slot(id); a != nil {
-		r.request(&a.ackable, atOnce)
+		r.request(id, &a.ackable, atOnce)
 	} else if a := r.past(id); a != nil {
-		r.request(a, atOnce)
+		r.request(id, a, atOnce)
 	}
 }
 
 // request makes the ack of a chunk due, unless the place is empty or the ack is due no later already.
-func (r *Receiver) request(a *ackable, when due) {
+func (r *Receiver) request(id uint16, a *ackable, when due) {
 	if a.count == 0 || a.due >= when {
 		return
 	}
-	a.due = when
+	if a.due = when; r.slot(id) != nil {
+		r.dues.set(id)
+	} else {
+		r.pastDues.set(^id)
+	}
 	if when == atOnce {
 		r.urgent++
 	} else {
@@ -91,8 +97,6 @@ func (r *Receiver) request(a *ackable, when due) {
 // ack reports whether the ack of a chunk is due, and if so, notes that it leaves now.
 func (r *Receiver) ack(a *ackable) bool {
 	switch {
-	case a.due == quiet:
-		return false
 	case a.due == atOnce:
 		r.urgent--
 	case r.clock.now < a.acked+r.config.AckDelay:

@@ -17,9 +17,11 @@ type Receiver struct {
 	free  [][]byte             // memory for chunks to come
 
 	// Acks.
-	urgent  int           // how many of slots and taken have an ack due at once
-	ackAt   time.Duration // no other ack is due earlier; never = none
-	lastAck time.Duration // when the last ack of any chunk left
+	dues     dues          // chunks of slots whose ack is due, by id
+	pastDues dues          // those of taken, by ^id: the newest comes first
+	urgent   int           // how many of slots and taken have an ack due at once
+	ackAt    time.Duration // no other ack is due earlier; never = none
+	lastAck  time.Duration // when the last ack of any chunk left
 
 	stats ReceiverStats
 }
@@ -71,6 +73,11 @@ func (r *Receiver) Chunk() (id uint16, data []byte, ok bool) {
 	oldest := &r.taken[id%maxPipeline]
 	if oldest.due == atOnce { // its ack is given up: no sender has so old a chunk in flight
 		r.urgent--
+	}
+	r.dues.clear(id)
+	r.pastDues.clear(^id)
+	if a.due != quiet {
+		r.pastDues.set(^id)
 	}
 	*oldest, *a = a.ackable, assembly{}
 	r.head = (r.head + 1) % len(r.slots)
@@ -144,18 +151,18 @@ func (r *Receiver) Insert(now time.Time, s Slice) bool {
 	// The slice, and the ack that it asks for: at once when the chunk is complete.
 	if !a.insert(s, r.config.SliceSize) {
 		r.stats.Duplicates++
-		r.request(&a.ackable, soon)
+		r.request(s.ChunkID, &a.ackable, soon)
 		return false
 	}
 	r.stats.Slices++
 	r.stats.SliceBytes += uint64(len(s.Data))
 	if !a.complete() {
-		r.request(&a.ackable, soon)
+		r.request(s.ChunkID, &a.ackable, soon)
 		return true
 	}
 	r.stats.Chunks++
 	r.stats.ChunkBytes += uint64(a.size)
-	r.request(&a.ackable, atOnce)
+	r.request(s.ChunkID, &a.ackable, atOnce)
 	return true
 }
 
@@ -185,7 +192,7 @@ func (r *Receiver) late(s Slice) {
 		return
 	}
 	r.stats.Duplicates++
-	r.request(a, soon)
+	r.request(s.ChunkID, a, soon)
 }
 
 // begin makes room for a chunk, of which the first slice has come.

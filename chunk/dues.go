@@ -1,0 +1,25 @@
+package chunk
+
+import mathbits "math/bits"
+
+// dues has a bit for each of 1,024 chunks whose ack is due. A look at the records of all chunks for each ack took as long as ten slices, and who sends
+// slices of old chunks has an ack sent for each.
+type dues [maxPipeline / 64]uint64
+
+func (d *dues) word(id uint16) *uint64 { return &d[id/64%uint16(len(d))] }
+
+func (d *dues) set(id uint16) { *d.word(id) |= 1 << (id % 64) }
+
+func (d *dues) clear(id uint16) { *d.word(id) &^= 1 << (id % 64) }
+
+// next returns the least n from ahead on for which first+n has a bit; maxPipeline when there is none.
+func (d *dues) next(first uint16, ahead int) (n int) {
+	for ahead < maxPipeline {
+		id := first + uint16(ahead)
+		if word := *d.word(id) >> (id % 64); word != 0 {
+			return min(ahead+mathbits.TrailingZeros64(word), maxPipeline)
+		}
+		ahead += 64 - int(id%64)
+	}
+	return maxPipeline
+}
