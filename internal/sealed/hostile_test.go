@@ -361,3 +361,28 @@ func TestTogetherBeforeAllElse(t *testing.T) {
 	require.Equal(t, Open, s.a.State())
 	require.Less(t, s.pass(time.Second), 200)
 }
+
+// TestOptimistsAreSoonFound: a peer that acks all that has left, whether it comes or not, meets a skipped number within the next thousand.
+func TestOptimistsAreSoonFound(t *testing.T) {
+	random := testkit.Rand(t)
+	for range 20 {
+		s := newStep(t, 0, func(c *SessionConfig) { c.Seed[0], c.Seed[1] = byte(random.Uint32()), byte(random.Uint32()) }).open()
+		h := &hostile{s, s.b.records.Next}
+		h.up.total, h.up.acked = 5000, make([]bool, 5000)
+		h.a.Wake()
+		begin := h.a.records.Next
+		for told := begin; h.a.State() != Closed; {
+			h.now = h.now.Add(5 * ms)
+			require.NoError(t, h.send([]byte{framePing}), "it has what may leave sent")
+			if next := h.a.records.Next; next > told {
+				f := feedback{largest: uint32(next - 1), nruns: 1}
+				f.runs[0], told = next-told, next
+				_ = h.send(f.append(nil))
+			}
+		}
+		require.Less(t, h.a.records.Next-begin, uint64(2*skipAbout+2*maxRuns))
+		var ended *Error
+		require.ErrorAs(t, h.a.Err(), &ended)
+		require.ErrorContains(t, ended, "skipped")
+	}
+}
