@@ -2,8 +2,8 @@ package chunk
 
 import mathbits "math/bits"
 
-// dues has a bit for each of 1,024 chunks whose ack is due. A look at the records of all chunks for each ack took as long as ten slices, and who sends
-// slices of old chunks has an ack sent for each.
+// dues has a bit for each of 1,024 chunks whose ack is due. A look at the records of all chunks for each ack took as long as ten slices, and who
+// sends slices of old chunks has an ack sent for each.
 type dues [maxPipeline / 64]uint64
 
 func (d *dues) word(id uint16) *uint64 { return &d[id/64%uint16(len(d))] }
