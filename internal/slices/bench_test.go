@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/chunk"
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/recovery"
 )
@@ -71,4 +72,23 @@ func BenchmarkScatteredAcks(b *testing.B) {
 	if c.lost > 0 {
 		b.Fatal(c.lost)
 	}
+}
+
+// poor is an account whose credit is used up, and whose memory is not.
+type poor struct{ *room }
+
+func (poor) Hold(int64, bool) bool { return false }
+
+// BenchmarkRefused: what a repair slice and a slice of the awaited chunk cost, for which there is no credit. The one is kept, and the other has it
+// dropped.
+func BenchmarkRefused(b *testing.B) {
+	m, now := New(protocol, poor{newRoom(0)}), netsim.Epoch
+	m.SetPath(now, recovery.Path{Fates: true})
+	mend := repair{id: Pipeline - 1, count: 20, total: 3, last: Size, shard: content(Size)}.append(nil)
+	slice := config.AppendSlice([]byte{protocol}, chunk.Slice{Index: 1, Count: 2, Data: content(1)})
+	for b.Loop() {
+		_ = m.Receive(now, mend)
+		_ = m.Receive(now, slice)
+	}
+	require.EqualValues(b, b.N, m.in.refused)
 }

@@ -1,6 +1,9 @@
 package slices
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/quivernet/quiver/chunk"
 	"github.com/quivernet/quiver/internal/parity"
 )
@@ -131,11 +134,9 @@ func (r *restorer) drop(id uint16, account Account) {
 	}
 }
 
-// dropAll forgets all sets.
+// dropAll forgets all sets. It looks at those that there are: a peer whose awaited chunk finds no room has it called for each slice of that.
 func (r *restorer) dropAll(account Account) {
-	for id := range uint16(Pipeline) {
-		if r.held > 0 {
-			r.drop(id, account)
-		}
+	for _, id := range slices.Sorted(maps.Keys(r.sets)) {
+		r.drop(id, account)
 	}
 }
