@@ -184,7 +184,7 @@ func (c *Calling) Err() error {
 	return c.err
 }
 
-// Progress counts items; Acked stays 0.
+// Progress counts items; Acked and Rate stay 0.
 func (c *Calling) Progress() Progress {
 	c.mu.Lock()
 	defer c.mu.Unlock()

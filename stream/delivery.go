@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 )
 
 const (
@@ -32,6 +33,7 @@ type delivery struct {
 
 	position int64 // bytes that the application has consumed
 	units    int64 // bytes of a blob or elements of an array that it has consumed, for Progress
+	speed    speed // of units, above what the store had
 
 	// Owned by the world's goroutine, and set by the handler.
 	push  func(batch any) // OnBatch
@@ -193,8 +195,19 @@ func (d *delivery) consumed(p piece) {
 	d.release(p)
 	d.position += p.bytes
 	d.units += p.units
+	d.measure(time.Now())
 	d.in.answer.consumed()
 	d.complete()
+}
+
+// measure notes how much was consumed. What the store had comes as fast as a disk, and says nothing about the rest: the speed begins after it.
+// The caller holds the lock.
+func (d *delivery) measure(now time.Time) {
+	if d.units <= d.in.answer.resumed {
+		d.speed.start(now, d.in.answer.resumed)
+		return
+	}
+	d.speed.note(now, d.units)
 }
 
 // waiting returns how many units wait for the application. The caller holds the lock.

@@ -22,6 +22,20 @@
 // the sender starts a transfer: a client that wants a download asks for it by an RPC of the game, or the server starts it in its
 // OnConnect. A peer's [Inbox] keeps such a transfer for the code that asked. [Blob.Create] is for content that is written, not read.
 //
+// # Progress
+//
+// [Transfer.Progress] and [Incoming.Progress] say, at any time and on any goroutine, how much the receiving application has consumed and how
+// fast, and [Progress.Left] how long the rest takes. So both ends can show the same bar:
+//
+//	for bar := time.Tick(time.Second / 4); ; {
+//		select {
+//		case <-transfer.Done():
+//			return transfer.Err()
+//		case <-bar:
+//			fmt.Println(transfer.Progress()) // 2,048 sent, 1,024 of 4,096 acked (25.0 %), 256 a second, 12s left
+//		}
+//	}
+//
 // # How it travels
 //
 // One goroutine per transfer reads, encodes and hashes the content, at most 512 KiB ahead: a world that is driven by Tick

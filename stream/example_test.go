@@ -7,6 +7,7 @@ import (
 	"io"
 	"log"
 	"strings"
+	"time"
 
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/cert"
@@ -102,4 +103,33 @@ func Example() {
 	// inventory: <nil>
 	// server: slot 1: 210000 bytes, <nil>
 	// client: <nil>
+}
+
+// A line for players, the same at both ends: what a game asks Transfer.Progress or Incoming.Progress for, a few times a second.
+func ExampleProgress_Left() {
+	line := func(p stream.Progress) string {
+		text := fmt.Sprintf("%.1f MB", float64(p.Acked)/1e6)
+		if p.Total > 0 {
+			text = fmt.Sprintf("%d %%", 100*p.Acked/p.Total)
+		}
+		if p.Rate > 0 {
+			text += fmt.Sprintf(", %.1f MB/s", p.Rate/1e6)
+		}
+		if left, ok := p.Left(); ok {
+			text += fmt.Sprintf(", %v left", left.Round(time.Second))
+		}
+		return text
+	}
+	fmt.Println("just begun:", line(stream.Progress{Total: 40e6}))
+	fmt.Println("on its way:", line(stream.Progress{Acked: 10e6, Total: 40e6, Rate: 2.5e6}))
+	fmt.Println("a quiet network:", line(stream.Progress{Acked: 10e6, Total: 40e6}))
+	fmt.Println("of unknown size:", line(stream.Progress{Acked: 10e6, Total: -1, Rate: 2.5e6}))
+	fmt.Println("complete:", line(stream.Progress{Acked: 40e6, Total: 40e6, Rate: 2e6}))
+
+	// Output:
+	// just begun: 0 %
+	// on its way: 25 %, 2.5 MB/s, 12s left
+	// a quiet network: 25 %
+	// of unknown size: 10.0 MB, 2.5 MB/s
+	// complete: 100 %, 2.0 MB/s, 0s left
 }

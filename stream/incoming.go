@@ -107,6 +107,7 @@ func (in *incoming) start(t topic) {
 	defer in.mu.Unlock()
 	if !in.finished {
 		in.expectReader()
+		in.delivery.speed.start(time.Now(), 0)
 		in.peer.streams.writing.Begin(&in.peer.receiver.writing)
 		go (&writer{in: in}).run()
 	}
@@ -159,6 +160,9 @@ func (in *incoming) finishLocked(err error) {
 	in.finished = true
 	if err != nil {
 		in.err = ending(err, byReceiver, in.peer.conn, &in.header, in.progressLocked())
+		in.delivery.speed = speed{}
+	} else {
+		in.delivery.speed.end(time.Now(), in.delivery.units)
 	}
 	close(in.done)
 	in.readerCame() // or needs not come any more
@@ -260,9 +264,12 @@ func (in *incoming) endedLocked() error {
 func (in *incoming) progress() Progress {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.progressLocked()
+	p := in.progressLocked()
+	p.Rate = in.delivery.speed.at(time.Now())
+	return p
 }
 
+// progressLocked returns the progress without its Rate. The caller holds the lock.
 func (in *incoming) progressLocked() Progress {
 	p := Progress{Sent: in.arrival.parts.next, Acked: in.delivery.units, Total: in.header.total(), Resumed: in.answer.resumed}
 	switch {

@@ -170,6 +170,7 @@ func (s *sender) begin(pipe *rpc.Actor) (bool, error) {
 	s.lastID++
 	t.header.id = s.lastID
 	t.limit = min(t.header.early(), s.earlyLeft())
+	t.begin()
 	s.sending = append(s.sending, t)
 	s.shares.join(&t.share)
 	t.read()

@@ -2,6 +2,8 @@ package stream
 
 import (
 	"fmt"
+	"math"
+	"time"
 
 	"github.com/quivernet/quiver/internal/statnet"
 )
@@ -18,9 +20,29 @@ type Progress struct {
 	Total int64
 	// Resumed counts the content that the receiver had stored before the transfer began, and that was not sent again.
 	Resumed int64
+	// Rate is how fast Acked has grown in the last 5 to 6 seconds, or since the transfer began, a second; what was Resumed does not count. It
+	// is 0 in the first half second, when nothing has moved for so long, and once the transfer has failed. Of a complete transfer it is the
+	// mean of all of its time. Nothing runs to measure it.
+	Rate float64
 }
 
-// String says how far the transfer is: "2,048 sent, 1,024 of 4,096 acked (25.0 %), 512 resumed".
+// Left estimates how long the transfer takes to bring the rest at its Rate, and is 0 when there is none. ok is false when nobody can tell:
+// Total is not known, or Rate is 0, because the transfer has just begun, waits or stands still.
+func (p Progress) Left() (left time.Duration, ok bool) {
+	rest := p.Total - max(p.Acked, p.Resumed)
+	nanoseconds := float64(rest) / p.Rate * float64(time.Second)
+	switch {
+	case p.Total < 0:
+		return 0, false
+	case rest <= 0:
+		return 0, true
+	case !(nanoseconds < math.MaxInt64): // nor when it is no number
+		return 0, false
+	}
+	return time.Duration(nanoseconds), true
+}
+
+// String says how far the transfer is: "2,048 sent, 1,024 of 4,096 acked (25.0 %), 512 resumed, 256 a second, 12s left".
 func (p Progress) String() string {
 	text := statnet.Count(uint64(p.Sent)) + " sent, " + statnet.Count(uint64(p.Acked))
 	if p.Total >= 0 {
@@ -33,6 +55,12 @@ func (p Progress) String() string {
 	if p.Resumed > 0 {
 		text += ", " + statnet.Count(uint64(p.Resumed)) + " resumed"
 	}
+	if p.Rate > 0 {
+		text += ", " + statnet.Count(uint64(math.Ceil(p.Rate))) + " a second"
+	}
+	if left, ok := p.Left(); ok && left > 0 {
+		text += ", " + left.Round(time.Second).String() + " left"
+	}
 	return text
 }
 
@@ -42,6 +70,83 @@ func (p Progress) of(n int64) string {
 		return fmt.Sprint(n)
 	}
 	return fmt.Sprintf("%d of %d", n, p.Total)
+}
+
+const (
+	// speedTime is the time over which a speed is measured: a few reports of a receiver must fall into it, and after a change a bar that shows
+	// what is left should not mislead for long.
+	speedTime = 5 * time.Second
+	// speedStep is how far every second mark is from the next one, at least.
+	speedStep = time.Second
+	// speedLeast is the time before which there is no speed: what came at once would make a huge one.
+	speedLeast = time.Second / 2
+)
+
+// speed measures how fast the Acked of one transfer grows, of the times that it is given. The zero speed has not begun, and is 0.
+type speed struct {
+	begin  time.Time
+	resume int64 // Acked at begin
+
+	// A ring of marks, and how many there ever were. The last one is what was noted last; of the others each is speedStep after the last but one
+	// before it, at least.
+	marks [2*int(speedTime/speedStep) + 2]speedMark
+	count int
+
+	ended bool    // the transfer is complete
+	mean  float64 // of all of it, once it has ended
+}
+
+// speedMark says how much was acked after some time.
+type speedMark struct {
+	after time.Duration // begin
+	acked int64
+}
+
+// start begins at what was acked then, and forgets what was before.
+func (s *speed) start(now time.Time, acked int64) {
+	*s = speed{begin: now, resume: acked, count: 1}
+	s.marks[0].acked = acked
+}
+
+// mark returns one of the last marks: 1 is the last.
+func (s *speed) mark(last int) *speedMark { return &s.marks[(s.count-last)%len(s.marks)] }
+
+// note notes what is acked now.
+func (s *speed) note(now time.Time, acked int64) {
+	after := now.Sub(s.begin)
+	switch {
+	case s.count == 0 || acked == s.mark(1).acked:
+		return
+	case s.count == 1 || after-s.mark(2).after >= speedStep:
+		s.count++
+	}
+	*s.mark(1) = speedMark{after, acked}
+}
+
+// end notes that all was acked.
+func (s *speed) end(now time.Time, acked int64) {
+	if took := now.Sub(s.begin).Seconds(); s.count > 0 && took > 0 {
+		s.mean = float64(acked-s.resume) / took
+	}
+	s.ended = true
+}
+
+// at returns the speed, in what was acked a second.
+func (s *speed) at(now time.Time) float64 {
+	if s.ended || s.count == 0 {
+		return s.mean
+	}
+
+	// Since the newest mark that is older than speedTime, or the first; but no mark is made while nothing moves.
+	after, from := now.Sub(s.begin), s.mark(1)
+	for last := 2; last <= min(s.count, len(s.marks)) && after-from.after < speedTime; last++ {
+		from = s.mark(last)
+	}
+	took := min(after-from.after, speedTime+speedStep)
+	if took < speedLeast {
+		return 0
+	}
+	return float64(s.mark(1).acked-from.acked) / took.Seconds()
 }
 
 // Stats is a snapshot of a peer's streams. rpc.Stats has the bytes of slices, and counts lanes as channels.

@@ -27,6 +27,8 @@ func TestProgressReads(t *testing.T) {
 	require.Equal(t, "2,048 sent, 1,024 of 4,096 acked (25.0 %), 512 resumed", Progress{Sent: 2048, Acked: 1024, Total: 4096, Resumed: 512}.String())
 	require.Equal(t, "7 sent, 0 acked", Progress{Sent: 7, Total: -1}.String())
 	require.Equal(t, "0 sent, 0 of 0 acked", Progress{}.String())
+	require.Equal(t, "2,048 sent, 1,024 of 4,096 acked (25.0 %), 32 a second, 1m36s left", Progress{Sent: 2048, Acked: 1024, Total: 4096, Rate: 32}.String())
+	require.Equal(t, "2 sent, 1 acked, 1 a second", Progress{Sent: 2, Acked: 1, Total: -1, Rate: 0.1}.String())
 }
 
 // TestTransfersRead: both ends print a transfer as what it is, with whom, and how far.
@@ -42,7 +44,7 @@ func TestTransfersRead(t *testing.T) {
 		sent := n.mustStart(n.server.peer, content(1000), Name("slot 1"))
 		require.NoError(n, sent.Wait(n.ctx))
 		far := "1,000 sent, 1,000 of 1,000 acked (100.0 %)"
-		require.Equal(n, fmt.Sprintf(`blob "save" named "slot 1" to %v: %s`, n.server.peer.Conn(), far), fmt.Sprint(sent))
+		require.Equal(n, fmt.Sprintf(`blob "save" named "slot 1" to %v: %s, 100,000 a second`, n.server.peer.Conn(), far), fmt.Sprint(sent))
 		require.Equal(n, fmt.Sprintf(`blob "save" named "slot 1" from %v: %s`, n.client.peer.Conn(), far), <-received)
 	})
 }

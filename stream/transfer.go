@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/quivernet/quiver/rpc"
 )
@@ -21,7 +22,8 @@ type Transfer struct {
 	// mu guards what any goroutine of the application may ask or set.
 	mu       sync.Mutex
 	weight   int      // as SetWeight last said; refreshWeight hands it to share
-	progress Progress // as of the last tick
+	progress Progress // as of the last tick, but for Rate
+	speed    speed    // for that
 	reading  bool     // the reader's goroutine was started
 	sealed   bool     // sealed packets carried the content when noteSealed last looked
 	finished bool     // the transfer has ended at this end
@@ -68,7 +70,9 @@ func (t *Transfer) String() string {
 func (t *Transfer) Progress() Progress {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.progress
+	p := t.progress
+	p.Rate = t.speed.at(time.Now())
+	return p
 }
 
 // Sealed reports whether sealed packets carry the content now, or carried the last of it: see rpc.Config.Sealed. If they do not, the
@@ -175,9 +179,11 @@ func (t *Transfer) finish(err error) bool {
 	t.finished = true
 	if err != nil {
 		t.err = ending(err, bySender, t.peer.conn, &t.header, t.progress)
+		t.speed = speed{}
 	} else {
 		t.progress.Acked = max(t.progress.Sent, t.progress.Total)
 		t.progress.Sent, t.progress.Total = t.progress.Acked, t.progress.Acked
+		t.speed.end(time.Now(), t.progress.Acked)
 	}
 	t.reader.stop()
 	t.reader.whenUnused(func() { close(t.done) })
@@ -255,6 +261,13 @@ func (t *Transfer) sendPart() error {
 	return nil
 }
 
+// begin begins to measure the transfer, when its header leaves.
+func (t *Transfer) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.speed.start(time.Now(), 0)
+}
+
 // sendControl sends the end or the cancellation of t, if one is due.
 func (t *Transfer) sendControl(control *rpc.Actor) (bool, error) {
 	switch {
@@ -276,7 +289,17 @@ func (t *Transfer) sendControl(control *rpc.Actor) (bool, error) {
 	}
 	t.endSent = true
 	total.id = t.header.id
+	t.noteTotal(total)
 	return true, sendEnd.call(control, total)
+}
+
+// noteTotal notes how much a blob holds whose size nobody knew at its start.
+func (t *Transfer) noteTotal(total end) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.header.kind == kindBlob {
+		t.progress.Total = total.size
+	}
 }
 
 // onAccept applies the answer to the header. An error is the receiver's violation.
@@ -301,6 +324,9 @@ func (t *Transfer) onAccept(m accept) error {
 	}
 	t.progress.Sent = max(t.progress.Sent, t.progress.Resumed)
 	t.progress.Acked = max(t.progress.Acked, t.progress.Resumed)
+	if t.progress.Resumed > 0 {
+		t.speed.start(time.Now(), t.progress.Acked)
+	}
 	if m.have {
 		t.reader.stop()
 	} else {
@@ -325,6 +351,7 @@ func (t *Transfer) onGrant(m grant) error {
 	t.granted = m.limit
 	t.limit = max(t.limit, m.limit)
 	t.progress.Acked = max(t.progress.Acked, min(m.acked, max(t.progress.Sent, t.progress.Total)))
+	t.speed.note(time.Now(), t.progress.Acked)
 	return nil
 }
 
