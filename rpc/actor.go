@@ -145,7 +145,10 @@ func filler[T any](object *T, set func(T)) func(any) {
 
 // choose applies the options of Spawn.
 func (a *Actor) choose(options []SpawnOption) error {
-	for _, option := range options {
+	for i, option := range options {
+		if option == nil {
+			return fmt.Errorf("rpc: Spawn of a %q: option %d is nil", a.class.name, i+1)
+		}
 		option(a)
 	}
 	if a.relevancy.always && a.relevancy.onlyOwner {

@@ -70,6 +70,8 @@ func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 		panic("rpc: Bind of a nil *Class: take what NewClass returned")
 	case ctor == nil:
 		panic(fmt.Sprintf("rpc: Bind(%s): no constructor", class.name))
+	case world == nil:
+		panic(fmt.Sprintf("rpc: Bind(%s) in a nil *World", class.name))
 	}
 	class.close()
 	b := &binding{

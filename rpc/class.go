@@ -84,7 +84,10 @@ func CullDistance(d float32) ClassOption {
 func NewClass(name string, opts ...ClassOption) *Class {
 	mustName("class", name)
 	c := &Class{name: name, extended: extend.Class{Priority: bunch.Normal}, updatePriority: 1, cullDistance: defaultCullDistance}
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			panic(fmt.Sprintf("rpc: NewClass(%q): option %d is nil", name, i+1))
+		}
 		opt(c)
 	}
 	return c
@@ -157,6 +160,13 @@ func mustName(what, name string) {
 	}
 }
 
+// mustDeclare panics when by, a declaration, was given no class.
+func mustDeclare(by string, class *Class) {
+	if class == nil {
+		panic(fmt.Sprintf("rpc: %s of a nil *Class: take what NewClass returned", by))
+	}
+}
+
 // shapeOf returns the shape of the classes, which must be the same at both ends.
 func shapeOf(classes []*Class) (s shape.Shape) {
 	for i, c := range classes {
@@ -182,6 +192,7 @@ func shapeOf(classes []*Class) (s shape.Shape) {
 // time have no counterpart.
 func NewComponent(class *Class, name string) *Class {
 	mustName("component", name)
+	mustDeclare("NewComponent", class)
 	if class.actor != nil {
 		panic(fmt.Sprintf("rpc: NewComponent(%s, %q): a component has no components", class.name, name))
 	}

@@ -61,6 +61,9 @@ func Listen(addr string, config *tls.Config, world *World) (*Listener, error) {
 
 // ListenPacket is Listen on a socket of the caller, who closes it after the listener.
 func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Listener, error) {
+	if world == nil {
+		return nil, errors.New("rpc: Listen for a nil *World")
+	}
 	if config == nil || len(config.Certificates) == 0 && config.GetCertificate == nil && config.GetConfigForClient == nil {
 		return nil, errors.New("rpc: Listen needs a TLS config with a certificate; see cert.Development")
 	}
@@ -246,6 +249,9 @@ func (l *Listener) keep(c *Conn, conn *quic.Conn) {
 // it is where this machine has no network meanwhile. Others, such as an address that is none, or cert.ErrPinned, come again. An error is returned
 // when the socket is free, which may take a second; after success [Conn.Wait] waits for that.
 func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*Conn, error) {
+	if world == nil {
+		return nil, errorf("rpc: Dial %q for a nil *World", addr)
+	}
 	remotes, host, err := quicconn.Resolve(ctx, addr)
 	if err != nil {
 		return nil, errorf("rpc: Dial %q: %w", addr, err)
@@ -267,6 +273,9 @@ func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*
 // Where the socket's receive buffer cannot be made larger, as that of a socket with no SetReadBuffer, quic-go says so once by package log, unless
 // the environment has QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING=true.
 func DialPacket(ctx context.Context, socket net.PacketConn, addr net.Addr, config *tls.Config, world *World) (*Conn, error) {
+	if world == nil {
+		return nil, errors.New("rpc: DialPacket for a nil *World")
+	}
 	c, err := inTurn(ctx, world.config.handshakeTimeout(), func() (*Conn, error) {
 		return dial(ctx, socket, []net.Addr{addr}, "", config, world, func() {})
 	})

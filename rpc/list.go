@@ -47,6 +47,7 @@ type ListState[K comparable, V any] struct{ declared *declaredState }
 // so it is the field of a struct: struct{ Name string `quiver:"max=32"` } is a K. It panics when they cannot be replicated.
 func NewList[K comparable, V any](class *Class, name string) *ListState[K, V] {
 	mustName("list", name)
+	mustDeclare(fmt.Sprintf("list %q", name), class)
 	plan, err := keyed.Compile[K, V](refType)
 	if err != nil {
 		panic(fmt.Sprintf("rpc: NewList(%s, %q): %v", class.name, name, err))

@@ -270,9 +270,13 @@ func WaitForActors() MethodOption { return func(m *method) { m.waits = true } }
 // declare adds a method with argument type A to class.
 func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []MethodOption) *method {
 	mustName("method", name)
+	mustDeclare(fmt.Sprintf("method %q", name), class)
 	m := &method{name: class.name + "." + name, kind: k, delivery: d, arg: reflect.TypeFor[A]()}
 	m.args.New = func() any { return new(A) }
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			panic(fmt.Sprintf("rpc: %v: option %d is nil", m, i+1))
+		}
 		opt(m)
 	}
 	class.add(m)

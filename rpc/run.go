@@ -197,6 +197,7 @@ func (w *World) unsettled() bool {
 // Post runs fn on the world's goroutine in the next Dispatch. A post beyond Config.MaxPosts, or to a closed world, is
 // dropped, logged and counted in [World.Dropped].
 func (w *World) Post(fn func()) {
+	mustRun("Post", fn == nil)
 	if err := w.post(fn); err != nil {
 		w.dropped.Add(1)
 		w.log.Warn("post dropped", "error", err)
@@ -207,6 +208,7 @@ func (w *World) Post(fn func()) {
 // world was closed a second ago and has not dispatched since, Do returns ErrClosed, and fn does not run. It returns an error when fn
 // panicked, and ErrOnWorld when it is called on the world's goroutine.
 func (w *World) Do(ctx context.Context, fn func()) error {
+	mustRun("Do", fn == nil)
 	if w.Inside() {
 		return fmt.Errorf("%w: Do would wait for itself; call the function", ErrOnWorld)
 	}

@@ -107,6 +107,7 @@ func (d *declaredState) own(fields state.Mask) state.Mask { return fields & d.ma
 // together. Like methods, states belong in package variables, and the handshake compares them. It panics when S cannot be
 // replicated, or the class has an S already.
 func NewState[S any](class *Class) *State[S] {
+	mustDeclare("NewState", class)
 	plan, err := state.Compile(reflect.TypeFor[S](), reflect.TypeFor[Ref]())
 	if err != nil {
 		panic(fmt.Sprintf("rpc: NewState for class %s: %v", class.name, err))

@@ -186,13 +186,29 @@ func (w *World) SetEmulation(e emulation.Settings) error {
 func (w *World) Now() time.Time { return w.frame.now }
 
 // OnTick adds a hook that runs in every Flush, before states are compared and packets leave.
-func (w *World) OnTick(fn func(now time.Time)) { w.frame.onTick = append(w.frame.onTick, fn) }
+func (w *World) OnTick(fn func(now time.Time)) {
+	mustRun("OnTick", fn == nil)
+	w.frame.onTick = append(w.frame.onTick, fn)
+}
 
 // OnConnect adds a hook that runs when a connection has joined, before Config.OnConnect.
-func (w *World) OnConnect(fn func(*Conn)) { w.onConnect = append(w.onConnect, fn) }
+func (w *World) OnConnect(fn func(*Conn)) {
+	mustRun("OnConnect", fn == nil)
+	w.onConnect = append(w.onConnect, fn)
+}
 
 // OnDisconnect adds a hook that runs when a connection that had joined has ended, before Config.OnDisconnect.
-func (w *World) OnDisconnect(fn func(*Conn, error)) { w.onDisconnect = append(w.onDisconnect, fn) }
+func (w *World) OnDisconnect(fn func(*Conn, error)) {
+	mustRun("OnDisconnect", fn == nil)
+	w.onDisconnect = append(w.onDisconnect, fn)
+}
+
+// mustRun panics when a method of World was given no function: in the tick that would run it nobody could tell any more who gave it.
+func mustRun(by string, none bool) {
+	if none {
+		panic(fmt.Sprintf("rpc: World.%s: no function", by))
+	}
+}
 
 // Conns returns the connections that have joined and are not closed, oldest first. For some OnConnect may not have run yet.
 func (w *World) Conns() []*Conn {
