@@ -55,7 +55,10 @@ func MaxBytesPerRPC(n int) ArrayOption { return func(o *arrayOptions) { o.part =
 func NewArray[T any](name string, opts ...ArrayOption) *Array[T] {
 	mustTopic(name)
 	var o arrayOptions
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			panic(fmt.Sprintf("stream: array %q: option %d is nil", name, i+1))
+		}
 		opt(&o)
 	}
 	t := reflect.TypeFor[T]()
@@ -173,9 +176,10 @@ func tooLong(err error) error {
 	return err
 }
 
-// Handle gives incoming transfers of the array to fn, on the world's goroutine. It panics when the array has a handler
+// Handle gives incoming transfers of the array to fn, on the world's goroutine. It panics when fn is nil, or the array has a handler
 // already.
 func (a *Array[T]) Handle(s *Streams, fn func(*IncomingArray[T])) {
+	s.mustHandle(kindArray, a.name, fn == nil)
 	s.handle(a.name, topic{kind: kindArray, shape: a.shape, fields: a.fields, open: func(in *incoming) {
 		in.decode = a.decode
 		fn(&IncomingArray[T]{Incoming: Incoming{in}})
@@ -245,8 +249,11 @@ type IncomingArray[T any] struct {
 
 // OnBatch runs fn with the next elements, in order, on the world's goroutine: at least once in each tick while there are any, and
 // more often until the tick has spent on bulk what it may, an eighth of the time between two. The handler that is given the
-// transfer calls it. It panics after another OnBatch, Batches or Collect.
+// transfer calls it. It panics when fn is nil, and after another OnBatch, Batches or Collect.
 func (a *IncomingArray[T]) OnBatch(fn func(batch []T)) {
+	if fn == nil {
+		panic(fmt.Sprintf("stream: OnBatch of %v: no function", &a.in.header))
+	}
 	a.claim("OnBatch")
 	a.in.delivery.push = func(batch any) { fn(batch.([]T)) }
 	a.in.mu.Lock()

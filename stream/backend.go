@@ -13,6 +13,19 @@ type Backend interface {
 	window() *Window
 }
 
+// isNil reports whether b is no backend: a pointer to one may be nil, too.
+func isNil(b Backend) bool {
+	switch b := b.(type) {
+	case nil:
+		return true
+	case *Window:
+		return b == nil
+	case *Slices:
+		return b == nil
+	}
+	return false
+}
+
 // Window moves parts as reliable RPCs on lanes: channels of their own behind play, each kept below its share of the
 // reliable buffer. It is the article's algorithm.
 type Window struct {
@@ -27,7 +40,7 @@ func (w Window) window() *Window { return &w }
 
 func (w *Window) check() error {
 	switch {
-	case w.Share < 0 || w.Share >= 1:
+	case !(w.Share >= 0 && w.Share < 1): // nor is it a number
 		return fmt.Errorf("stream: Window.Share is %v, must be above 0 and below 1", w.Share)
 	case w.Lanes < 0 || w.Lanes > maxLanes:
 		return fmt.Errorf("stream: Window.Lanes is %d, must be 0 to %d", w.Lanes, maxLanes)

@@ -76,6 +76,9 @@ func Calls[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsCon
 	if isMulticast(call) {
 		return nil, fmt.Errorf("stream: Calls of %v: a Multicast has a reliable buffer for each client; use a Client RPC", call)
 	}
+	if actor == nil {
+		return nil, fmt.Errorf("stream: Calls of %v on a nil *Actor", call)
+	}
 	if call.Delivery() != rpc.Reliable {
 		return nil, fmt.Errorf("stream: Calls of %v: its delivery is not rpc.Reliable, so it fills no reliable buffer and all of it would leave at once", call)
 	}

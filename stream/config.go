@@ -140,6 +140,8 @@ func (c *Config) validate() error {
 		return errors.New("stream: Config.Hash is NoDigest, which a transfer chooses for itself: Hash(NoDigest)")
 	case c.Hash != 0 && !c.Hash.known():
 		return fmt.Errorf("stream: Config.Hash is %v, which is unknown", c.Hash)
+	case c.Backend != nil && isNil(c.Backend):
+		return fmt.Errorf("stream: Config.Backend is a nil %T", c.Backend)
 	case c.maxQueued() < 1:
 		return fmt.Errorf("stream: Config.MaxQueued is %d, at least 1", c.MaxQueued)
 	}

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -59,6 +60,9 @@ type topic struct {
 // Install makes world stream, in both directions and with every peer. Call it once, before the world's first
 // connection; both ends must.
 func Install(world *rpc.World, config Config) (*Streams, error) {
+	if world == nil {
+		return nil, errors.New("stream: Install into a nil *World")
+	}
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
@@ -325,6 +329,19 @@ type hoarder interface {
 type stalled struct {
 	hoarder
 	since time.Time
+}
+
+// mustHandle panics when Handle was given nothing that could work: none says that the function is nil.
+func (s *Streams) mustHandle(k kind, name string, none bool) {
+	of := header{kind: k, topic: name}
+	switch {
+	case name == "":
+		panic("stream: Handle of a topic without a name; take what NewBlob or NewArray returned")
+	case s == nil:
+		panic(fmt.Sprintf("stream: Handle of %v: nil *Streams; give it what Install returned", &of))
+	case none:
+		panic(fmt.Sprintf("stream: Handle of %v: no function", &of))
+	}
 }
 
 // handle makes t the topic with that name.

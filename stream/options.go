@@ -68,7 +68,10 @@ func Rate(bytes int) Option { return func(o *options) { o.rate = bytes } }
 // resolve returns the options of a transfer: opts, and the Config where they say nothing.
 func resolve(config *Config, opts []Option) (options, error) {
 	o := options{weight: 1, via: config.backend(), hash: config.Hash}
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			return o, fmt.Errorf("stream: option %d is nil", i+1)
+		}
 		opt(&o)
 	}
 
@@ -82,7 +85,7 @@ func resolve(config *Config, opts []Option) (options, error) {
 		return o, badKey
 	case len(o.name) > maxNameBytes:
 		return o, fmt.Errorf("stream: Name of %d bytes, at most %d", len(o.name), maxNameBytes)
-	case o.via == nil:
+	case isNil(o.via):
 		return o, errors.New("stream: Via(nil) names no backend: give it a Window or Slices, or leave it out for stream.Config.Backend")
 	case o.hash == NoDigest && o.key != "":
 		return o, errors.New("stream: Key and Hash(NoDigest): what is kept under a key needs its digest; leave one of them out")

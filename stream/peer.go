@@ -102,6 +102,9 @@ func (p *Peer) start(h header, source source, opts []Option) (*Transfer, error) 
 	if p == nil {
 		return nil, fmt.Errorf("stream: %v is started to a nil *Peer", &h)
 	}
+	if h.topic == "" {
+		return nil, fmt.Errorf("stream: the %v has no name; take what NewBlob or NewArray returned", h.kind)
+	}
 	o, err := resolve(&p.streams.config, opts)
 	if err != nil {
 		return nil, err

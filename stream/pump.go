@@ -47,7 +47,7 @@ func (g Gate) Open(ch Channel) bool {
 func (g Gate) Check(slots, entries int) error {
 	limit := g.limit(slots)
 	switch {
-	case g.Share < 0 || g.Share >= 1:
+	case !(g.Share >= 0 && g.Share < 1): // nor is it a number
 		return fmt.Errorf("stream: share %v of the reliable buffer is not above 0 and below 1", g.Share)
 	case limit < 1:
 		return fmt.Errorf("stream: share %v of a reliable buffer of %d entries is less than one entry; raise Share or ReliableBuffer", g.share(), slots)
@@ -111,12 +111,18 @@ type Pump struct {
 // NewPump makes a pump that sends RPCs 0 to rpcs-1 by emit, then the closing one by end (nil: none). entries is how many entries of the
 // reliable buffer the largest of them takes; see [Gate.Check].
 func NewPump(ch Channel, gate Gate, rpcs, entries int, emit func(rpc int) error, end func() error) (*Pump, error) {
-	if rpcs < 0 {
+	switch {
+	case rpcs < 0:
 		return nil, fmt.Errorf("stream: a pump of %d RPCs", rpcs)
+	case ch == nil:
+		return nil, errors.New("stream: a pump of no channel; actor.Channel(conn) is one")
 	}
 	_, slots := ch.Reliable()
 	if err := gate.Check(slots, entries); err != nil {
 		return nil, err
+	}
+	if emit == nil && rpcs > 0 {
+		return nil, fmt.Errorf("stream: a pump of %d RPCs and no function that sends them", rpcs)
 	}
 	p := &Pump{gate: gate, ch: ch, emit: emit, end: end, rpcs: rpcs, steps: rpcs}
 	if end != nil {
