@@ -30,7 +30,7 @@ func (a *arrival) add(p part) error {
 		return nil
 	}
 	if most := in.peer.streams.config.maxBytes(); p.offset+int64(len(p.data)) > most {
-		in.finishLocked(fmt.Errorf("%w: it goes beyond stream.Config.MaxBytes, %d", ErrTooLarge, most))
+		in.finishLocked(fmt.Errorf("%w: it goes beyond stream.Config.MaxBytes, %d bytes", ErrTooLarge, most))
 		return nil
 	}
 	if err := a.countEarly(len(p.data)); err != nil {

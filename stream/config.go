@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"time"
 
 	"github.com/quivernet/quiver/internal/budget"
@@ -142,6 +143,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("stream: Config.Hash is %v, which is unknown", c.Hash)
 	case c.Backend != nil && isNil(c.Backend):
 		return fmt.Errorf("stream: Config.Backend is a nil %T", c.Backend)
+	case isNilPointer(c.Store):
+		return fmt.Errorf("stream: Config.Store is a nil %T; leave Store out where there is none", c.Store)
 	case c.maxQueued() < 1:
 		return fmt.Errorf("stream: Config.MaxQueued is %d, at least 1", c.MaxQueued)
 	}
@@ -149,4 +152,10 @@ func (c *Config) validate() error {
 		return w.check()
 	}
 	return nil
+}
+
+// isNilPointer reports whether a Store is a pointer that is nil, which is no nil Store.
+func isNilPointer(s Store) bool {
+	v := reflect.ValueOf(s)
+	return v.Kind() == reflect.Pointer && v.IsNil()
 }

@@ -63,6 +63,7 @@ func TestNilsAreNamed(t *testing.T) {
 	}{
 		{Config{Backend: (*Window)(nil)}, "Config.Backend is a nil *stream.Window"},
 		{Config{Backend: Window{Share: math.NaN()}}, "Window.Share is NaN"},
+		{Config{Store: (*memoryStore)(nil)}, "Config.Store is a nil *stream.memoryStore; leave Store out"},
 	} {
 		w, err := rpc.NewWorld(rpc.Config{})
 		require.NoError(t, err)

@@ -202,7 +202,7 @@ func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
 	case r.writers() >= 2*config.maxTransfers():
 		return fmt.Errorf("%w: the store is still busy for %d transfers, some of which may have ended", ErrRejected, r.writers())
 	case max(h.size, h.count) > limit:
-		return fmt.Errorf("%w: it has %d %s, the limit is stream.Config.MaxBytes, %d", ErrTooLarge, max(h.size, h.count), h.units(), limit)
+		return fmt.Errorf("%w: it has %d %s, the limit is stream.Config.MaxBytes, %d bytes", ErrTooLarge, max(h.size, h.count), h.units(), limit)
 	}
 	return nil
 }

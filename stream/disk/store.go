@@ -59,6 +59,9 @@ var _ stream.Store = (*Store)(nil)
 
 // Open begins or resumes a part.
 func (s *Store) Open(identity, key string, size int64) (stream.Part, error) {
+	if s.path == "" {
+		return nil, errors.New("disk: opening a part: the Store has no folder; take what New returned for one")
+	}
 	p, err := s.openPart(s.file(identity, key)+partSuffix, size)
 	if err != nil {
 		return nil, fmt.Errorf("disk: opening a part: %w", err)

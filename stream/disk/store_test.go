@@ -501,3 +501,13 @@ func TestContentStaysUntilAPartReplacesIt(t *testing.T) {
 	store(t, s, mine, "k", other)
 	require.Equal(t, other, load(t, s, mine, "k"))
 }
+
+// TestStoreOfNoFolder: the error says what is missing, and the other end's transfer does not meet a panic.
+func TestStoreOfNoFolder(t *testing.T) {
+	for _, s := range []*Store{{MaxBytes: 1 << 20}, New("")} {
+		_, err := s.Lookup(mine, "k")
+		require.ErrorIs(t, err, fs.ErrNotExist)
+		_, err = s.Open(mine, "k", 1)
+		require.ErrorContains(t, err, "the Store has no folder")
+	}
+}
