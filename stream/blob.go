@@ -24,8 +24,9 @@ func mustTopic(name string) {
 }
 
 // Start sends size bytes of r to peer, or everything until io.EOF when size is negative. Pass -1 for a file that may grow: bytes of r
-// beyond size are not read. Start returns at once; a goroutine of the transfer reads r. When the transfer fails, a Read in progress goes
-// on, and what it returns is dropped.
+// beyond size are not read. Start returns at once; a goroutine of the transfer reads r, from where it stands. When the transfer fails, a Read
+// in progress goes on, and what it returns is dropped. So another try, also one that a [Key] lets go on, needs a reader of its own, at the
+// beginning of the content: of a file, io.NewSectionReader(file, 0, size).
 func (b *Blob) Start(peer *Peer, r io.Reader, size int64, opts ...Option) (*Transfer, error) {
 	if r == nil {
 		return nil, fmt.Errorf("stream: blob %q: no reader", b.name)
@@ -244,7 +245,7 @@ func (s *blobSource) ended(err error) error {
 	case s.left == 0:
 		return io.EOF
 	case err == io.EOF && s.left > 0:
-		return fmt.Errorf("the source ended %d bytes short of the size given to Start: %w", s.left, io.ErrUnexpectedEOF)
+		return fmt.Errorf("the source ended %d bytes short of the size given to Start, which reads it from where it stands: %w", s.left, io.ErrUnexpectedEOF)
 	case err != nil && err != io.EOF:
 		return &concealed{public: "the sender could not read its source", cause: fmt.Errorf("reading the source: %w", err)}
 	}

@@ -26,8 +26,8 @@ func TestFailuresSayWhatHappened(t *testing.T) {
 		sender, receiver string
 	}{
 		{"short source", strings.NewReader("x"), 10, nil, ErrCanceled, io.ErrUnexpectedEOF,
-			`stream: canceled: blob "save" stopped by the sender, [01] of 10 bytes sent: the source ended 9 bytes short of the size given to Start: unexpected EOF`,
-			`stream: canceled: blob "save" stopped by the sender, 0 of 10 bytes consumed: "the source ended 9 bytes short of the size given to Start: unexpected EOF"`},
+			`stream: canceled: blob "save" stopped by the sender, [01] of 10 bytes sent: the source ended 9 bytes short of the size given to Start, which reads it from where it stands: unexpected EOF`,
+			`stream: canceled: blob "save" stopped by the sender, 0 of 10 bytes consumed: "the source ended 9 bytes short of the size given to Start, which reads it from where it stands: unexpected EOF"`},
 		{"failing source", iotest.ErrReader(errTest), 10, nil, ErrCanceled, errTest,
 			`stream: canceled: blob "save" stopped by the sender, 0 of 10 bytes sent: reading the source: a reason of the test`,
 			`stream: canceled: blob "save" stopped by the sender, 0 of 10 bytes consumed: "the sender could not read its source"`},
