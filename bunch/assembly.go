@@ -1,5 +1,7 @@
 package bunch
 
+import "slices"
+
 const (
 	maxAssemblies = 4       // how many a channel may have; the next one evicts the oldest
 	assemblyCost  = 2 << 10 // price of an assembly besides its bytes; its slices of parts take 1,440 bytes
@@ -19,58 +21,19 @@ type assembly struct {
 	have     int              // parts that came
 	size     int              // bytes of those
 	parts    [maxParts][]byte // by part number; nil until it comes
-
-	// Neighbours; nil = none.
-	older, newer *assembly // of the connection
-	sibling      *assembly // the next newer one of the channel
 }
 
 func (a *assembly) is(h header) bool { return a.message == h.sequence && a.delivery == h.delivery() }
 
-// siblings are the assemblies of a channel, the oldest first.
-type siblings struct{ oldest *assembly }
-
-// find returns the assembly of the message of a part; nil when it has none.
-func (s *siblings) find(h header) *assembly {
-	of := s.oldest
-	for of != nil && !of.is(h) {
-		of = of.sibling
-	}
-	return of
-}
-
-func (s *siblings) len() (n int) {
-	for of := s.oldest; of != nil; of = of.sibling {
-		n++
-	}
-	return n
-}
-
-func (s *siblings) add(of *assembly) {
-	last := &s.oldest
-	for *last != nil {
-		last = &(*last).sibling
-	}
-	*last = of
-}
-
-func (s *siblings) remove(of *assembly) {
-	link := &s.oldest
-	for *link != of {
-		link = &(*link).sibling
-	}
-	*link = of.sibling
-}
-
 // assemblies are the unreliable messages of a connection that are not whole. They share maxParked with the whole unreliable and tracked
-// messages that wait for the owner: when room is short, the oldest assembly goes. However many there are, a part takes no longer: a peer chooses
-// its channels, and packets of tiny parts of new messages on many of them took 20 times as long as others.
+// messages that wait for the owner: when room is short, the oldest assembly goes. However many there are, a part looks at those of its channel alone:
+// a peer chooses its channels, and packets of tiny parts of new messages on many of them took 20 times as long as others.
 type assemblies struct {
-	oldest, newest *assembly // of all; nil = none
-	spare          *assembly // the last one that was dropped, empty; nil = none
-	price          int       // of all
-	waiting        int       // price of the whole messages that wait for Take
-	evicted        uint64    // assemblies that were given up
+	all     []*assembly // the oldest first
+	spare   *assembly   // the last one that was dropped, empty; nil = none
+	price   int         // of all
+	waiting int         // price of the whole messages that wait for Take
+	evicted uint64      // assemblies that were given up
 }
 
 // fits reports whether there is room for messages or parts of such a price.
@@ -79,7 +42,7 @@ func (a *assemblies) fits(price int) bool { return a.price+a.waiting+price <= ma
 // stale reports whether a part is of an older message than the assembly that has the same number. When it is of a newer one, stale
 // drops that assembly: some of its parts were lost, and 65,536 messages have left since.
 func (a *assemblies) stale(ch *channel, number uint64, h header) bool {
-	of := ch.assemblies.find(h)
+	of := ch.assembling(h)
 	if of == nil {
 		return false
 	}
@@ -93,19 +56,19 @@ func (a *assemblies) stale(ch *channel, number uint64, h header) bool {
 // place finds or begins the assembly of a message and makes room for more bytes. It drops the oldest assemblies: of the channel when
 // that has too many, else of the connection. It returns nil when whole messages that wait leave no room.
 func (a *assemblies) place(ch *channel, h header, more int) *assembly {
-	of := ch.assemblies.find(h)
+	of := ch.assembling(h)
 	if of == nil {
-		if ch.assemblies.len() == maxAssemblies {
-			a.evict(ch.assemblies.oldest)
+		if len(ch.assemblies) == maxAssemblies {
+			a.evict(ch.assemblies[0])
 		}
 		of = a.begin(ch, h)
 	}
 
 	for !a.fits(more) {
 		// Never the message that is to get the bytes, unless it is the only one.
-		oldest := a.oldest
-		if oldest == of && of.newer != nil {
-			oldest = of.newer
+		oldest := a.all[0]
+		if oldest == of && len(a.all) > 1 {
+			oldest = a.all[1]
 		}
 		a.evict(oldest)
 		if oldest == of {
@@ -122,13 +85,7 @@ func (a *assemblies) begin(ch *channel, h header) *assembly {
 		of = new(assembly)
 	}
 	of.channel, of.message, of.delivery = ch, h.sequence, h.delivery()
-	if of.older = a.newest; of.older == nil {
-		a.oldest = of
-	} else {
-		of.older.newer = of
-	}
-	a.newest = of
-	ch.assemblies.add(of)
+	a.all, ch.assemblies = append(a.all, of), append(ch.assemblies, of)
 	a.price += assemblyCost
 	return of
 }
@@ -141,27 +98,23 @@ func (a *assemblies) evict(of *assembly) {
 
 // evictAll gives up those of a channel that is closed.
 func (a *assemblies) evictAll(ch *channel) {
-	for ch.assemblies.oldest != nil {
-		a.evict(ch.assemblies.oldest)
+	for len(ch.assemblies) > 0 {
+		a.evict(ch.assemblies[0])
 	}
 }
 
 // drop takes an assembly out.
 func (a *assemblies) drop(of *assembly) {
 	a.price -= assemblyCost + of.size
-	of.channel.assemblies.remove(of)
-	if of.older == nil {
-		a.oldest = of.newer
-	} else {
-		of.older.newer = of.newer
-	}
-	if of.newer == nil {
-		a.newest = of.older
-	} else {
-		of.newer.older = of.older
-	}
+	a.all, of.channel.assemblies = without(a.all, of), without(of.channel.assemblies, of)
 	*of = assembly{}
 	a.spare = of
+}
+
+// without removes an assembly from a list that has it.
+func without(list []*assembly, of *assembly) []*assembly {
+	i := slices.Index(list, of)
+	return slices.Delete(list, i, i+1)
 }
 
 // finish returns the message of an assembly that has all parts, and drops the assembly.

@@ -30,14 +30,14 @@ type channel struct {
 	later         *channel // the channel whose earlier this one is
 
 	// Receiving. Sequences below expected were processed in order; entries that came early are parked.
-	in         parked   // entries that came early
-	expected   uint64   // the sequence of the next entry to process
-	run        run      // the long message that is being assembled
-	opened     bool     // this side opened it, or the message that opens it was handed out: others may follow
-	inClosed   bool     // the peer's close was processed
-	lingers    bool     // the peer closed it, and is charged for it until our answer is acknowledged
-	newest     uint64   // number of the last packet of the newest UnreliableSequenced message handed out
-	assemblies siblings // its messages that arrive in parts
+	in         parked      // entries that came early
+	expected   uint64      // the sequence of the next entry to process
+	run        run         // the long message that is being assembled
+	opened     bool        // this side opened it, or the message that opens it was handed out: others may follow
+	inClosed   bool        // the peer's close was processed
+	lingers    bool        // the peer closed it, and is charged for it until our answer is acknowledged
+	newest     uint64      // number of the last packet of the newest UnreliableSequenced message handed out
+	assemblies []*assembly // its messages that arrive in parts, the oldest first
 }
 
 // runHead is the beginning of a message whose first entry is gone, for [Conn.Held].
@@ -139,6 +139,16 @@ func (ch *channel) partial(n uint64) (s slot, known bool) {
 		s = *ch.in.at(i)
 	}
 	return s, s.state != delivered
+}
+
+// assembling returns the assembly of the message of a part; nil when it has none.
+func (ch *channel) assembling(h header) *assembly {
+	for _, a := range ch.assemblies {
+		if a.is(h) {
+			return a
+		}
+	}
+	return nil
 }
 
 // ring holds the entries of consecutive sequences.

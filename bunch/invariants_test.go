@@ -243,14 +243,14 @@ func checkReceiver(t testing.TB, c *Conn) {
 	atMost(t, int64(c.payloads.pinned), maxPinned, "pinned bytes")
 	parked := 0
 	perChannel := make(map[*channel]int)
-	for a := c.assemblies.oldest; a != nil; a = a.newer {
+	for _, a := range c.assemblies.all {
 		parked += assemblyCost + a.size
 		perChannel[a.channel]++
 		atMost(t, int64(a.newest)+1, int64(c.received.Next), "packet of an assembly")
 	}
 	same(t, int64(parked), int64(c.assemblies.price), "price of the assemblies")
 	for ch, n := range perChannel {
-		same(t, int64(n), int64(ch.assemblies.len()), "assemblies of a channel")
+		same(t, int64(n), int64(len(ch.assemblies)), "assemblies of a channel")
 		atMost(t, int64(n), maxAssemblies, "assemblies of a channel")
 	}
 	atMost(t, int64(c.flow.received), int64(c.flow.advertised), "the limit")

@@ -176,14 +176,14 @@ func TestTinyPartsCostMoreThanTheirBytes(t *testing.T) {
 func TestPartsOfOneChannelAlone(t *testing.T) {
 	r := newOpened(t, 1, 3)
 	r.must(unreliablePart(3, Unreliable, 7, 1, true, 5))
-	other := r.channels.find(3).assemblies.oldest
+	other := r.channels.find(3).assemblies[0]
 	other.channel, other.message = r.channels.find(1), 9 // which does not happen: who looks at it takes it for one of channel 1's
 	for n := range uint16(20) {
 		require.NoError(t, r.receive(unreliablePart(1, Unreliable, n, 0, false, EntryBytes), unreliablePart(1, Unreliable, n, 1, true, 5)))
 	}
 	require.Len(t, r.got(), 20)
 	other.channel = r.channels.find(3)
-	require.Same(t, other, other.channel.assemblies.oldest, "it has not moved")
+	require.Same(t, other, other.channel.assemblies[0], "it has not moved")
 	require.Zero(t, r.Stats().DroppedAssembly)
 }
 
