@@ -162,7 +162,7 @@ func (a *Actor) mustFit() error {
 	if !a.relevancy.always {
 		return nil
 	}
-	_, err := a.openMessage(nil, a.world.config.maxBunch())
+	_, err := a.openMessage(nil, a.world.config.Bunch.MaxBunch)
 	return err
 }
 

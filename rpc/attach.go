@@ -174,7 +174,7 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 		welcomed:      make(chan struct{}),
 		handshakeWake: make(chan struct{}, 1),
 		channels:      make(map[uint64]*Actor),
-		limits:        make(map[*method]budget.Bucket), requests: newRequests(w.config.maxRequests()),
+		limits:        make(map[*method]budget.Bucket), requests: newRequests(w.config.MaxRequests),
 
 		allowance: budget.NewAllowance(w.config.Rate, w.rate),
 	}

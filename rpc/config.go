@@ -203,42 +203,29 @@ type Config struct {
 // minReceiveLimit is how many bytes a connection may hold before Join, and the least that it may hold after it.
 const minReceiveLimit = 256 << 10
 
-func (c *Config) maxConns() int      { return cmp.Or(c.MaxConns, 1024) }
-func (c *Config) maxHandshakes() int { return cmp.Or(c.MaxHandshakes, 128) }
-func (c *Config) retryAbove() int {
-	if c.RetryAbove == 0 {
-		return max(1, c.maxHandshakes()/4)
-	}
-	return min(max(0, c.RetryAbove), c.maxHandshakes())
-}
-func (c *Config) maxConnsPerAddress() int { return cmp.Or(c.MaxConnsPerAddress, 256) }
-func (c *Config) maxLoginFailures() int   { return cmp.Or(c.MaxLoginFailures, 8) }
-func (c *Config) receiveBudget() int      { return cmp.Or(c.ReceiveBudget, 512<<20) }
-func (c *Config) receiveLimit() int       { return cmp.Or(c.ReceiveLimit, 8<<20) }
-func (c *Config) maxBunch() int           { return cmp.Or(c.Bunch.MaxBunch, bunch.MaxBunchBytes) }
-func (c *Config) maxLocalCalls() int      { return cmp.Or(c.MaxLocalCalls, 4096) }
-func (c *Config) maxRequests() int        { return cmp.Or(c.MaxRequests, 64) }
-func (c *Config) requestTime() time.Duration {
-	return max(0, cmp.Or(c.RequestTime, 10*time.Second))
-}
-func (c *Config) messageRate() float64 {
-	return cmp.Or(c.MessageRate, 64)
-}
-func (c *Config) maxPosts() int { return cmp.Or(c.MaxPosts, 65536) }
-
-func (c *Config) dispatchTime() time.Duration {
-	return min(max(0, cmp.Or(c.DispatchTime, 2*time.Millisecond)), time.Hour) // worldShares times an hour does not overflow
-}
-func (c *Config) handshakeTimeout() time.Duration {
-	return cmp.Or(c.HandshakeTimeout, 10*time.Second)
-}
-func (c *Config) helloTimeout() time.Duration {
-	return min(cmp.Or(c.HelloTimeout, 2*time.Second), c.handshakeTimeout())
-}
-
-func (c *Config) idleTimeout() time.Duration { return cmp.Or(c.IdleTimeout, 30*time.Second) }
-func (c *Config) keepAlive() time.Duration {
-	return max(0, cmp.Or(c.KeepAlive, 10*time.Second))
+// withDefaults fills in the defaults. Times that are negative for none become 0, and so does RetryAbove.
+func (c Config) withDefaults() Config {
+	c.MaxConns = cmp.Or(c.MaxConns, 1024)
+	c.MaxHandshakes = cmp.Or(c.MaxHandshakes, 128)
+	c.RetryAbove = min(max(0, cmp.Or(c.RetryAbove, max(1, c.MaxHandshakes/4))), c.MaxHandshakes)
+	c.MaxConnsPerAddress = cmp.Or(c.MaxConnsPerAddress, 256)
+	c.MaxLoginFailures = cmp.Or(c.MaxLoginFailures, 8)
+	c.ReceiveBudget = cmp.Or(c.ReceiveBudget, 512<<20)
+	c.ReceiveLimit = cmp.Or(c.ReceiveLimit, 8<<20)
+	c.MaxLocalCalls = cmp.Or(c.MaxLocalCalls, 4096)
+	c.MaxRequests = cmp.Or(c.MaxRequests, 64)
+	c.MaxPosts = cmp.Or(c.MaxPosts, 65536)
+	c.MessageRate = cmp.Or(c.MessageRate, 64)
+	c.RequestTime = max(0, cmp.Or(c.RequestTime, 10*time.Second))
+	c.DispatchTime = min(max(0, cmp.Or(c.DispatchTime, 2*time.Millisecond)), time.Hour) // worldShares times an hour does not overflow
+	c.HandshakeTimeout = cmp.Or(c.HandshakeTimeout, 10*time.Second)
+	c.HelloTimeout = min(cmp.Or(c.HelloTimeout, 2*time.Second), c.HandshakeTimeout)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, 30*time.Second)
+	c.KeepAlive = max(0, cmp.Or(c.KeepAlive, 10*time.Second))
+	c.Bunch.MaxBunch = cmp.Or(c.Bunch.MaxBunch, bunch.MaxBunchBytes)
+	c.Bunch.IdleTimeout = cmp.Or(c.Bunch.IdleTimeout, c.IdleTimeout)
+	c.Bunch.AckDelay = c.ackDelay()
+	return c
 }
 
 // At tick rates from leastRideRate to mostRideRate a tick and a quarter is longer than the 40 ms for which acks wait otherwise, and no longer
@@ -260,14 +247,13 @@ const leastPeerIdle = 5 * time.Second
 // client pings each second when nothing else keeps QUIC from going idle, else more seldom. A server pings only when its own KeepAlive is off and
 // its IdleTimeout too short for the client's.
 func (c *Config) pingTime(server bool) time.Duration {
-	idle := c.idleTimeout()
 	switch {
-	case server && (c.keepAlive() > 0 || idle >= leastPeerIdle):
+	case server && (c.KeepAlive > 0 || c.IdleTimeout >= leastPeerIdle):
 		return 0
-	case c.keepAlive() == 0:
-		return min(idle/4, time.Second)
+	case c.KeepAlive == 0:
+		return min(c.IdleTimeout/4, time.Second)
 	}
-	return min(max(idle/4, time.Second), 5*time.Second)
+	return min(max(c.IdleTimeout/4, time.Second), 5*time.Second)
 }
 
 func (c *Config) validate() error {
@@ -285,10 +271,10 @@ func (c *Config) validate() error {
 	if len(c.Token) > control.MaxToken {
 		return fmt.Errorf("rpc: Config.Token has %d bytes, the limit is %d", len(c.Token), control.MaxToken)
 	}
-	if c.ReceiveBudget != 0 && c.ReceiveBudget < minReceiveLimit {
+	if c.ReceiveBudget < minReceiveLimit {
 		return fmt.Errorf("rpc: Config.ReceiveBudget is %d bytes, one connection needs %d", c.ReceiveBudget, minReceiveLimit)
 	}
-	if c.ReceiveLimit != 0 && c.ReceiveLimit < minReceiveLimit {
+	if c.ReceiveLimit < minReceiveLimit {
 		return fmt.Errorf("rpc: Config.ReceiveLimit is %d bytes, every connection has at least %d", c.ReceiveLimit, minReceiveLimit)
 	}
 	if _, err := bunch.NewConn(time.Unix(0, 0), c.Bunch); err != nil {

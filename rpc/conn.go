@@ -163,14 +163,10 @@ func (c *Conn) newMachine(now time.Time) *bunch.Conn {
 	w := c.world
 	config := w.config.Bunch
 	config.Client, config.ReceiveLimit = !c.server, minReceiveLimit
-	config.AckDelay = w.config.ackDelay()
 	if config.KeepAlive = 0; !c.server {
-		config.KeepAlive = w.config.keepAlive() // QUIC's own is too small for a server that was restarted to answer it by a reset
+		config.KeepAlive = w.config.KeepAlive // QUIC's own is too small for a server that was restarted to answer it by a reset
 	}
 	config.Random, config.Rate = w.extended.Random(c.id), c.allowance.Most()
-	if config.IdleTimeout == 0 {
-		config.IdleTimeout = w.config.idleTimeout()
-	}
 	c.trace = w.trace.Tap(c.id, c.String(), now, &config)
 	machine, err := bunch.NewConn(now, config)
 	if err != nil { // NewWorld has validated the config
@@ -369,7 +365,7 @@ func (c *Conn) setChannel(channel uint64, a *Actor) {
 // raiseReceiveLimit lets more reliable bytes wait here, if the budget has room. It is called when the limit holds up the peer.
 func (c *Conn) raiseReceiveLimit() {
 	held := int(c.reserved.Load())
-	if limit := c.world.lobby.memory.Grow(held, c.world.config.receiveLimit()); limit > held {
+	if limit := c.world.lobby.memory.Grow(held, c.world.config.ReceiveLimit); limit > held {
 		c.reserved.Store(int64(limit))
 		c.tellLimit()
 	}

@@ -148,7 +148,7 @@ func (w *World) takeMessages() {
 			continue
 		}
 		now, t := time.Now(), control.Taken{} // the game's clock may stand still
-		for t.Count < owed && c.mail.limit.Allow(w.config.messageRate(), now, now) {
+		for t.Count < owed && c.mail.limit.Allow(w.config.MessageRate, now, now) {
 			t.Count++
 		}
 		if t.Count == 0 {

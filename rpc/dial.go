@@ -112,7 +112,7 @@ func (w *World) mustProve(addr net.Addr, suspect bool) bool {
 		if suspect {
 			cause, why = logs.Household, "several from there have begun without a proof"
 		}
-		w.logs.Stranger(cause, "new clients must prove their address", "addr", addr, "handshakes", open, "Config.RetryAbove", w.config.retryAbove(), "why", why)
+		w.logs.Stranger(cause, "new clients must prove their address", "addr", addr, "handshakes", open, "Config.RetryAbove", w.config.RetryAbove, "why", why)
 	}
 	return must
 }
@@ -256,7 +256,7 @@ func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*
 	if err != nil {
 		return nil, errorf("rpc: Dial %q: %w", addr, err)
 	}
-	c, err := inTurn(ctx, world.config.handshakeTimeout(), func() (*Conn, error) {
+	c, err := inTurn(ctx, world.config.HandshakeTimeout, func() (*Conn, error) {
 		socket, err := net.ListenUDP("udp", nil)
 		if err != nil {
 			return nil, err
@@ -276,7 +276,7 @@ func DialPacket(ctx context.Context, socket net.PacketConn, addr net.Addr, confi
 	if world == nil {
 		return nil, errors.New("rpc: DialPacket for a nil *World")
 	}
-	c, err := inTurn(ctx, world.config.handshakeTimeout(), func() (*Conn, error) {
+	c, err := inTurn(ctx, world.config.HandshakeTimeout, func() (*Conn, error) {
 		return dial(ctx, socket, []net.Addr{addr}, "", config, world, func() {})
 	})
 	if err != nil {
@@ -352,7 +352,7 @@ func dial(ctx context.Context, socket net.PacketConn, addrs []net.Addr, host str
 
 // quic returns the config of QUIC connections.
 func (c *Config) quic() *quic.Config {
-	return quicconn.Config(c.idleTimeout(), c.keepAlive(), c.handshakeTimeout())
+	return quicconn.Config(c.IdleTimeout, c.KeepAlive, c.HandshakeTimeout)
 }
 
 // share prepares a socket for QUIC and, if the config says so, for sealed packets beside it. Packets that the system refuses are lost there,

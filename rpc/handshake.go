@@ -47,10 +47,10 @@ var (
 
 // runHandshake runs the handshake of c until it has joined or ended.
 func (c *Conn) runHandshake() {
-	first := c.world.config.handshakeTimeout()
+	first := c.world.config.HandshakeTimeout
 	deadline := time.Now().Add(first)
 	if c.server {
-		first = c.world.config.helloTimeout()
+		first = c.world.config.HelloTimeout
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
@@ -196,7 +196,7 @@ func (h *handshake) turn(token []byte) (may bool) {
 	may, pause := w.lobby.turn(v, token)
 	if pause > 0 {
 		h.verdict <- verdict{err: &CloseError{Code: ServerFull, Reason: fmt.Sprintf("too many logins from %v failed (Config.MaxLoginFailures is %d): the next one may come in %v",
-			v.From(), w.config.maxLoginFailures(), pause.Round(time.Millisecond))}}
+			v.From(), w.config.MaxLoginFailures, pause.Round(time.Millisecond))}}
 	}
 	return may
 }
@@ -333,9 +333,9 @@ func (h *handshake) expire() {
 	switch {
 	case late != nil:
 	case h.greeting.AwaitsHello():
-		late = violationf(HandshakeTimeout, "after %v (Config.HelloTimeout) %v", config.helloTimeout(), h.greeting)
+		late = violationf(HandshakeTimeout, "after %v (Config.HelloTimeout) %v", config.HelloTimeout, h.greeting)
 	default:
-		late = violationf(HandshakeTimeout, "after %v (Config.HandshakeTimeout) %v", config.handshakeTimeout(), h.greeting)
+		late = violationf(HandshakeTimeout, "after %v (Config.HandshakeTimeout) %v", config.HandshakeTimeout, h.greeting)
 	}
 	h.fail(late)
 }

@@ -57,14 +57,14 @@ type visit = door.Visit[Conn]
 // open makes the lobby of a new world.
 func (l *lobby) open(config Config) {
 	limits := door.Limits{
-		Handshakes: config.maxHandshakes(), OfAddress: config.MaxHandshakesPerAddress,
-		Connections: config.maxConnsPerAddress(), RetryAbove: config.retryAbove(),
+		Handshakes: config.MaxHandshakes, OfAddress: config.MaxHandshakesPerAddress,
+		Connections: config.MaxConnsPerAddress, RetryAbove: config.RetryAbove,
 	}
 	l.config = config
 	l.shut = make(chan struct{})
-	l.memory = budget.NewMemory(config.receiveBudget(), minReceiveLimit, config.maxConns())
-	l.door = door.NewEntry(door.New[Conn](limits), door.NewFailures(config.maxLoginFailures()),
-		door.NewClaims[Conn](config.MaxConnsPerIdentity, config.RefuseLoginElsewhere), config.maxConns())
+	l.memory = budget.NewMemory(config.ReceiveBudget, minReceiveLimit, config.MaxConns)
+	l.door = door.NewEntry(door.New[Conn](limits), door.NewFailures(config.MaxLoginFailures),
+		door.NewClaims[Conn](config.MaxConnsPerIdentity, config.RefuseLoginElsewhere), config.MaxConns)
 	l.answered = sync.NewCond(&l.mu)
 	l.attached = make(map[*Conn]struct{})
 }
@@ -190,7 +190,7 @@ func (l *lobby) takeMemory() *door.Full {
 	if l.memory.Enter() {
 		return nil
 	}
-	return &door.Full{Reason: fmt.Sprintf("no %d bytes left of Config.ReceiveBudget, %d", minReceiveLimit, l.config.receiveBudget())}
+	return &door.Full{Reason: fmt.Sprintf("no %d bytes left of Config.ReceiveBudget, %d", minReceiveLimit, l.config.ReceiveBudget)}
 }
 
 // serverFull returns the CloseError for a limit that the door has found reached.
@@ -299,7 +299,7 @@ func (l *lobby) join(c *Conn) (in bool) {
 		return false
 	}
 	c.joined.Store(true)
-	c.reserved.Store(int64(l.memory.Join(l.config.receiveLimit())))
+	c.reserved.Store(int64(l.memory.Join(l.config.ReceiveLimit)))
 	l.door.Join(c.visit)
 	l.inbox.joined = append(l.inbox.joined, c)
 	return true
@@ -354,7 +354,7 @@ func (l *lobby) post(fn func()) error {
 	switch {
 	case l.closed != nil:
 		return errorf("rpc: post to a closed world: %w", ErrClosed)
-	case len(l.inbox.posts) >= l.config.maxPosts():
+	case len(l.inbox.posts) >= l.config.MaxPosts:
 		return errorf("rpc: %d posts wait for a Dispatch, the limit is Config.MaxPosts: %w", len(l.inbox.posts), ErrBacklogFull)
 	}
 	l.inbox.posts = append(l.inbox.posts, fn)

@@ -62,7 +62,7 @@ func TestLoginBehindAFullQueue(t *testing.T) {
 			inNet(t, 0, config, func(n *network) {
 				asked = n
 				n.server.Post(func() {})
-				for range 2 * config.maxLoginFailures() {
+				for range 2 * config.withDefaults().MaxLoginFailures {
 					_, err := n.connectFrom(host("192.0.2.1"), newTestWorld(t, Config{}))
 					var closed *CloseError
 					require.ErrorAs(t, err, &closed)
@@ -112,7 +112,7 @@ func TestAuthenticateThatDoesNotReturn(t *testing.T) {
 					return "ann", nil
 				},
 			}, func(n *network) {
-				for range 2 * n.server.config.maxLoginFailures() {
+				for range 2 * n.server.config.MaxLoginFailures {
 					_, err := n.connectFrom(host("192.0.2.1"), newTestWorld(t, Config{}))
 					var closed *CloseError
 					require.ErrorAs(t, err, &closed)

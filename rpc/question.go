@@ -243,7 +243,7 @@ func (w *World) runQuestion(c *Conn, a *Actor, m *method, number uint64, argumen
 	case a.dead:
 		c.drop(drops.Closed, a, m)
 		return nil
-	case c.requests.questions.Full(), w.background.jobs.Of(&c.requests.running, c.party()) >= w.config.maxRequests():
+	case c.requests.questions.Full(), w.background.jobs.Of(&c.requests.running, c.party()) >= w.config.MaxRequests:
 		w.dropQuestion(c, a, m, number, drops.Requests)
 		return nil
 	}

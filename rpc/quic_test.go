@@ -33,7 +33,7 @@ func credentials(t testing.TB) (server, client *tls.Config) {
 // 600 is lost four times, which takes longer than the default HelloTimeout.
 func overQUIC(t *testing.T, path netsim.Config, server Config, fn func(n *network)) {
 	t.Helper()
-	server.HelloTimeout = cmp.Or(server.HelloTimeout, server.handshakeTimeout())
+	server.HelloTimeout = cmp.Or(server.HelloTimeout, server.withDefaults().HandshakeTimeout)
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{t: t, server: newTestWorld(t, server), clients: []*testWorld{newTestWorld(t, Config{})}}
 		near, far := netsim.Pipe(path, path)

@@ -82,9 +82,9 @@ func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err
 		return result, fmt.Errorf("%w: Ask of %v would wait for itself; use Then", ErrOnWorld, r)
 	}
 	w := a.world
-	if _, bounded := ctx.Deadline(); !bounded && w.config.requestTime() > 0 {
+	if _, bounded := ctx.Deadline(); !bounded && w.config.RequestTime > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, w.config.requestTime(), w.timeUp(0))
+		ctx, cancel = context.WithTimeoutCause(ctx, w.config.RequestTime, w.timeUp(0))
 		defer cancel()
 	}
 	var answer R
@@ -144,7 +144,7 @@ func (r *Request[A, R]) then(by string, a *Actor, arg A, limit time.Duration, fn
 	}
 	q := &inquiry{actor: a, method: r.question, to: &hearer[R]{m: r.answer, then: fn}, limit: limit}
 	var until time.Time
-	if limit = cmp.Or(limit, a.world.config.requestTime()); limit > 0 {
+	if limit = cmp.Or(limit, a.world.config.RequestTime); limit > 0 {
 		until = time.Now().Add(limit)
 	}
 	return r.put(q, arg, until)

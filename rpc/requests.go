@@ -213,7 +213,7 @@ func (w *World) timeUp(limit time.Duration) error {
 	if limit > 0 {
 		return fmt.Errorf("no answer came within %v: %w", limit, context.DeadlineExceeded)
 	}
-	return fmt.Errorf("no answer came within %v, see Config.RequestTime: %w", w.config.requestTime(), context.DeadlineExceeded)
+	return fmt.Errorf("no answer came within %v, see Config.RequestTime: %w", w.config.RequestTime, context.DeadlineExceeded)
 }
 
 // end ends an inquiry without an answer.

@@ -121,7 +121,7 @@ func (p plan) carry(a *Actor, m *method, number uint64, arg any, keep func() any
 		}
 	}
 	if p.local {
-		if err := w.local.add(localCall{actor: a, method: m, arg: keep(), question: number}, w.config.maxLocalCalls()); err != nil {
+		if err := w.local.add(localCall{actor: a, method: m, arg: keep(), question: number}, w.config.MaxLocalCalls); err != nil {
 			return err
 		}
 	}

@@ -90,7 +90,7 @@ func (w *World) takeTurns(cork bool) {
 		w.look(c)
 	}
 	w.tellAcked() // after the look: so OnOpenAcked of an actor runs before the calls that came with the ack, or after it
-	t.begin(w.config.dispatchTime())
+	t.begin(w.config.DispatchTime)
 	promptEnd := t.total
 	if len(t.late) > 0 {
 		t.order()

@@ -86,6 +86,7 @@ func init() {
 
 // NewWorld returns a world without connections.
 func NewWorld(config Config) (*World, error) {
+	config = config.withDefaults()
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
@@ -94,7 +95,7 @@ func NewWorld(config Config) (*World, error) {
 		bindings: make(map[*Class]*binding),
 		actors:   actorTable{placed: make(map[string]*Actor), byRef: make(map[Ref]*Actor), names: make(map[string]bool)},
 		drive:    driver.New(),
-		requests: newRequests(config.maxRequests()),
+		requests: newRequests(config.MaxRequests),
 		failWarn: make(logs.Gates[*method]),
 		rate:     budget.NewMeter(config.WorldRate),
 	}
