@@ -2,60 +2,43 @@
 // one that is running. It is pure.
 package tasks
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/quivernet/quiver/internal/recovery"
+)
+
+// leastPlaces is how many a queue has room for at first.
+const leastPlaces = 8
 
 // Queue keeps what is to run, in order. The caller takes each one out before it runs, so that a panic loses nothing else. The zero Queue
 // is empty.
-type Queue[T any] struct {
-	items []T
-	next  int // of items; those before it have left
-}
+type Queue[T any] struct{ waiting recovery.Ring[T] }
 
 // Add appends t.
-func (q *Queue[T]) Add(t T) {
-	q.makePlace(1)
-	q.items = append(q.items, t)
-}
+func (q *Queue[T]) Add(t T) { *q.waiting.Push(leastPlaces) = t }
 
-// makePlace moves what is left to the front when n more do not fit into the array and half of it has left: the array of a queue that is never
-// empty, as that of a busy crew, would grow for ever.
-func (q *Queue[T]) makePlace(n int) {
-	if len(q.items)+n <= cap(q.items) || q.Len() > q.next {
-		return
-	}
-	left := copy(q.items, q.items[q.next:])
-	clear(q.items[left:])
-	q.items, q.next = q.items[:left], 0
-}
-
-// AddAll appends what another goroutine or tick has gathered, and leaves from empty. An empty queue swaps its array with from's, so that a
-// steady load allocates nothing.
+// AddAll appends what another goroutine or tick has gathered, and leaves from empty.
 func (q *Queue[T]) AddAll(from *[]T) {
-	if q.Empty() {
-		q.items, q.next, *from = *from, 0, q.items[:0]
-		return
+	for _, t := range *from {
+		q.Add(t)
 	}
-	q.makePlace(len(*from))
-	q.items = append(q.items, *from...)
 	clear(*from)
 	*from = (*from)[:0]
 }
 
 // Len returns how many are left.
-func (q *Queue[T]) Len() int { return len(q.items) - q.next }
-
-// Empty reports whether nothing is left.
-func (q *Queue[T]) Empty() bool { return q.Len() == 0 }
+func (q *Queue[T]) Len() int { return q.waiting.Len() }
 
 // Take takes the first one out.
 func (q *Queue[T]) Take() (t T, ok bool) {
-	if q.Empty() {
-		q.items, q.next = q.items[:0], 0
+	if q.Len() == 0 {
 		return t, false
 	}
 	var none T
-	t, q.items[q.next] = q.items[q.next], none
-	q.next++
+	first := q.waiting.At(q.waiting.Oldest)
+	t, *first = *first, none
+	q.waiting.Oldest++
 	return t, true
 }
 

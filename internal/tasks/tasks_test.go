@@ -26,7 +26,7 @@ func TestQueueLosesNothing(t *testing.T) {
 	inbox := []int{1, 2, 3}
 	q.AddAll(&inbox)
 	require.Empty(t, inbox)
-	for !q.Empty() {
+	for q.Len() > 0 {
 		run()
 	}
 	require.Equal(t, []int{1, 2, 3, 9}, ran)
@@ -62,7 +62,7 @@ func TestQueueThatIsNeverEmpty(t *testing.T) {
 		require.Equal(t, n-left, first)
 		require.Equal(t, left, q.Len())
 	}
-	require.LessOrEqual(t, cap(q.items), 4*left)
+	require.LessOrEqual(t, q.waiting.Cap(), 4*left)
 }
 
 // TestQueueOfBatchesThatIsNeverEmpty: also when a batch seldom fills the array to its end.
@@ -79,7 +79,7 @@ func TestQueueOfBatchesThatIsNeverEmpty(t *testing.T) {
 			}
 			require.Equal(t, 1, q.Len())
 		}
-		require.LessOrEqual(t, cap(q.items), 8*size, "batches of %d", size)
+		require.LessOrEqual(t, q.waiting.Cap(), 8*size, "batches of %d", size)
 	}
 }
 
@@ -119,10 +119,14 @@ func TestQueueInOrder(t *testing.T) {
 				}
 			}
 		}
-		require.Equal(t, taken == added, q.Empty())
-		for _, left := range q.items[:q.next] {
-			require.Nil(t, left)
+		require.Equal(t, taken == added, q.Len() == 0)
+		held := 0
+		for n := range uint64(q.waiting.Cap()) {
+			if *q.waiting.At(n) != nil {
+				held++
+			}
 		}
+		require.Equal(t, q.Len(), held)
 	}
 }
 
