@@ -53,9 +53,7 @@ func (r *ring) pop(batch [][]byte) int {
 	defer r.mu.Unlock()
 	n := min(r.slots.Len(), len(batch))
 	for i := range n {
-		oldest := r.slots.At(r.slots.Oldest)
-		batch[i], *oldest = *oldest, nil
-		r.slots.Oldest++
+		batch[i] = r.slots.Take()
 		r.bytes -= len(batch[i]) + slotBytes
 	}
 	r.count.Add(int64(-n))

@@ -44,9 +44,7 @@ func (i *inbox) take() (d datagram, ok bool) {
 	if i.packets.Len() == 0 {
 		return datagram{}, false
 	}
-	first := i.packets.At(i.packets.Oldest)
-	d, *first = *first, datagram{}
-	i.packets.Oldest++
+	d = i.packets.Take()
 	i.bytes -= len(d.data)
 	return d, true
 }

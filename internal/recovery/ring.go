@@ -29,6 +29,15 @@ func (r *Ring[T]) Push(least int) *T {
 	return r.At(r.Next - 1)
 }
 
+// Take takes the oldest record out, of a ring that has one, and leaves its place empty.
+func (r *Ring[T]) Take() (oldest T) {
+	var none T
+	place := r.At(r.Oldest)
+	oldest, *place = *place, none
+	r.Oldest++
+	return oldest
+}
+
 func (r *Ring[T]) grow(size int) {
 	old := *r
 	r.places = make([]T, size)

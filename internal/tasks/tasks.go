@@ -35,11 +35,7 @@ func (q *Queue[T]) Take() (t T, ok bool) {
 	if q.Len() == 0 {
 		return t, false
 	}
-	var none T
-	first := q.waiting.At(q.waiting.Oldest)
-	t, *first = *first, none
-	q.waiting.Oldest++
-	return t, true
+	return q.waiting.Take(), true
 }
 
 // Doing names the function of the game that is running: what it is, and of which method or class unless Of is nil. It keeps the two parts
