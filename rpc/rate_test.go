@@ -31,7 +31,7 @@ type traffic struct {
 // play runs a scene for some seconds: the first actor's owner gets the calls. It returns what left the server's end.
 func (n *network) play(seconds int, a, freight *Actor, scene traffic) (bytes uint64) {
 	c := n.conns[0]
-	before := c.link.Stats().BytesOut
+	before := c.Stats().BytesOut
 	for range seconds * 30 {
 		for range scene.hits {
 			require.NoError(n.t, bulk.Call(a, make(Raw, scene.hitBytes)))
@@ -44,7 +44,7 @@ func (n *network) play(seconds int, a, freight *Actor, scene traffic) (bytes uin
 		}
 		n.tick(1)
 	}
-	return c.link.Stats().BytesOut - before
+	return c.Stats().BytesOut - before
 }
 
 // load keeps a quarter of the reliable buffer full of bulk.
@@ -141,7 +141,7 @@ func TestWorldRateIsSharedFairly(t *testing.T) {
 		bytes := 0
 		for i, w := range n.clients {
 			t.Logf("client %d: %d B/s of bulk, %d of calls", i, w.hauled/seconds, w.waves/seconds)
-			bytes += int(n.conns[i].link.Stats().BytesOut)
+			bytes += int(n.conns[i].Stats().BytesOut)
 			require.InEpsilon(t, n.clients[1].hauled, w.hauled, 0.3)
 		}
 		require.LessOrEqual(t, bytes, rate*seconds+rate) // what was sent before the scene
@@ -157,11 +157,11 @@ func TestSealedPacketsKeepToTheRate(t *testing.T) {
 	overSealedWith(t, clean, limited, Config{Sealed: true}, func(n *sealedNet) {
 		n.reach(n.far, sealed.Open)
 		n.tick(30)
-		before, quic := n.far.carriers.stats().BytesOut, n.conns[0].link.Stats().BytesOut
+		before := n.far.carriers.stats().BytesOut
 		send(n.far, 100_000)
 		n.tick(seconds * 30)
 		sealed := n.far.carriers.stats().BytesOut - before
-		t.Logf("%d B/s sealed, %d over QUIC", sealed/seconds, (n.conns[0].link.Stats().BytesOut-quic)/seconds)
+		t.Logf("%d B/s sealed", sealed/seconds)
 		require.LessOrEqual(t, sealed, uint64(rate*seconds+budget.Floor))
 		require.GreaterOrEqual(t, sealed, uint64(rate*seconds*9/10))
 

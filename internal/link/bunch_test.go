@@ -121,12 +121,12 @@ func TestBunchesBothWays(t *testing.T) {
 		{"shrunken path", func(c *linktest.Carrier, _ *rand.Rand) {
 			c.SetDrop(func(d []byte) bool { return len(d) > link.SafeDatagram })
 		}, func(t *testing.T, s *side, _ time.Duration) {
-			require.Greater(t, s.Stats().BlackHoles, uint64(0))
+			require.Equal(t, link.SafeDatagram, s.Stats().MaxDatagram)
 		}},
 		{"smaller than said", func(c *linktest.Carrier, _ *rand.Rand) {
 			c.SetLimit(1200)
 		}, func(t *testing.T, s *side, _ time.Duration) {
-			require.Equal(t, uint64(1), s.Stats().TooLarge)
+			require.Equal(t, 1200, s.Stats().MaxDatagram)
 			require.Zero(t, s.conn.Stats().PacketsLost)
 		}},
 		{"dark for 5 s", func(c *linktest.Carrier, _ *rand.Rand) {

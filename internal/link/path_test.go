@@ -23,7 +23,6 @@ func TestTooLargeIsTakenBackAndSentAgain(t *testing.T) {
 			require.Equal(t, []int{1404, 1163, 1163}, ma.maxes)
 		})
 		under(lb, func() { require.Len(t, mb.received, 2) })
-		require.Equal(t, uint64(1), la.Stats().TooLarge)
 		require.Equal(t, 1163, la.Stats().MaxDatagram)
 	})
 }
@@ -48,7 +47,7 @@ func TestRefusalCountsUntilThePathChanges(t *testing.T) {
 		require.Equal(t, 1200, send())
 		time.Sleep(10 * time.Second)
 		require.Equal(t, 1329, send())
-		require.Equal(t, uint64(2), la.Stats().TooLarge)
+		under(la, func() { require.Len(t, ma.unsent, 2) })
 	})
 }
 
@@ -125,7 +124,6 @@ func TestBlackHole(t *testing.T) {
 		require.Equal(t, 1163, size(true))
 		time.Sleep(10 * time.Second)
 		require.Equal(t, 1404, size(false), "a path that held for longer than the wait starts anew")
-		require.Equal(t, uint64(3), la.Stats().BlackHoles)
 	})
 }
 

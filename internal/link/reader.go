@@ -15,7 +15,6 @@ func (l *Link) read() {
 			return
 		}
 		l.counts.datagramsIn.Add(1)
-		l.counts.bytesIn.Add(uint64(len(datagram)))
 		if l.hand(datagram) {
 			continue
 		}

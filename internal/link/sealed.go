@@ -183,7 +183,6 @@ func (s Source) Receive(now time.Time, datagram []byte) {
 		return
 	}
 	l.counts.datagramsIn.Add(1)
-	l.counts.bytesIn.Add(uint64(len(datagram)))
 	if err := l.deliver(now, datagram, true); err != nil {
 		l.end(violation(err))
 	}

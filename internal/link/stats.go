@@ -5,25 +5,21 @@ import "sync/atomic"
 // Stats is a snapshot of a link's counters.
 type Stats struct {
 	DatagramsIn, DatagramsOut uint64
-	BytesIn, BytesOut         uint64
 	OtherIn, OtherOut         uint64 // bytes of the machines other than the first, over both carriers
 
 	DroppedRing    uint64 // datagrams dropped because the ring was full: the machines could not keep up
 	DroppedUnknown uint64 // datagrams dropped because they were empty or for no machine
 
-	TooLarge    uint64 // datagrams that the carrier refused, which their machine took back
-	BlackHoles  uint64 // how often the path was found to swallow large datagrams
 	Rests       uint64 // pauses of the writer after a full burst
 	MaxDatagram int    // bytes that a datagram may have now
 }
 
 // counters are what Stats reads. The goroutine that reads or sends a datagram counts it.
 type counters struct {
-	datagramsIn, datagramsOut        atomic.Uint64
-	bytesIn, bytesOut                atomic.Uint64
-	otherIn, otherOut                atomic.Uint64
-	droppedUnknown                   atomic.Uint64
-	tooLarge, blackHoles, rests, max atomic.Uint64
+	datagramsIn, datagramsOut atomic.Uint64
+	otherIn, otherOut         atomic.Uint64
+	droppedUnknown            atomic.Uint64
+	rests, max                atomic.Uint64
 }
 
 // Stats returns a snapshot. It does not take the lock.
@@ -31,14 +27,10 @@ func (l *Link) Stats() Stats {
 	return Stats{
 		DatagramsIn:    l.counts.datagramsIn.Load(),
 		DatagramsOut:   l.counts.datagramsOut.Load(),
-		BytesIn:        l.counts.bytesIn.Load(),
-		BytesOut:       l.counts.bytesOut.Load(),
 		OtherIn:        l.counts.otherIn.Load(),
 		OtherOut:       l.counts.otherOut.Load(),
 		DroppedRing:    l.ring.dropped.Load(),
 		DroppedUnknown: l.counts.droppedUnknown.Load(),
-		TooLarge:       l.counts.tooLarge.Load(),
-		BlackHoles:     l.counts.blackHoles.Load(),
 		Rests:          l.counts.rests.Load(),
 		MaxDatagram:    int(l.counts.max.Load()),
 	}

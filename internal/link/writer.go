@@ -145,7 +145,6 @@ func (w *writer) unsend(t turn, err error) bool {
 // sent counts a datagram.
 func (l *Link) sent(t turn) {
 	l.counts.datagramsOut.Add(1)
-	l.counts.bytesOut.Add(uint64(len(t.packet)))
 	if t.from != l.play {
 		l.counts.otherOut.Add(uint64(len(t.packet)))
 	}
@@ -158,7 +157,6 @@ func (l *Link) refused(t turn, err error) (size int, _ error) {
 	if !ok {
 		return 0, fmt.Errorf("link: send: %w", err)
 	}
-	l.counts.tooLarge.Add(1)
 	if size = min(tooLarge.Max, len(t.packet)-1); size < minDatagram {
 		return size, fmt.Errorf("link: the carrier refuses a datagram of %d bytes, a path must take %d: %w", len(t.packet), minDatagram, err)
 	}
@@ -188,7 +186,6 @@ func (w *writer) rest() {
 // warn logs a black hole and, once, a full ring. The caller does not hold the lock.
 func (l *Link) warn(hole time.Duration) {
 	if hole > 0 {
-		l.counts.blackHoles.Add(1)
 		l.config.Logger.Warn("link: the path swallows large datagrams", "use", SafeDatagram, "for", hole)
 	}
 	if l.ring.dropped.Load() > 0 && l.warned.CompareAndSwap(false, true) {
