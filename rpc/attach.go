@@ -69,7 +69,7 @@ type linked struct{ Carrier }
 
 // SendQueue returns 0 when the Carrier does not have it.
 func (l linked) SendQueue() int {
-	if q, ok := l.Carrier.(link.Queuer); ok {
+	if q, ok := l.Carrier.(interface{ SendQueue() int }); ok {
 		return q.SendQueue()
 	}
 	return 0

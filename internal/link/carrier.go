@@ -17,6 +17,10 @@ type Carrier interface {
 	// the link; one that wraps a *[CloseError] has the code and reason of the peer.
 	ReceiveDatagram(ctx context.Context) ([]byte, error)
 
+	// SendQueue returns how many datagrams the carrier keeps in a queue, in order, until they leave, before SendDatagram blocks; 0 = it may always
+	// block. It never changes.
+	SendQueue() int
+
 	// Path is called for every datagram. It must be cheap and must not block.
 	Path() Path
 
@@ -31,12 +35,6 @@ const (
 	// packet of 42 B with nothing, and a sealed one it cannot answer at all.
 	pingBytes = 16
 )
-
-// Queuer is an optional part of a [Carrier] that keeps datagrams in a queue, in order, until they leave.
-type Queuer interface {
-	// SendQueue returns how many datagrams may wait before SendDatagram blocks; 0 = it may always block. It never changes.
-	SendQueue() int
-}
 
 // Path describes the way to the peer, as the carrier knows it. Zero fields are unknown.
 type Path struct {

@@ -109,9 +109,7 @@ func New(c Carrier, cfg Config, play Play, extensions ...Extension) *Link {
 	l.write = l.writer.write
 	l.timer = time.AfterFunc(time.Hour, l.writer.expired)
 	l.timer.Stop()
-	if q, ok := c.(Queuer); ok {
-		l.queued.capacity = q.SendQueue()
-	}
+	l.queued.capacity = c.SendQueue()
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.reading.Go(l.read)
 	l.signal()

@@ -419,6 +419,8 @@ type idle struct{}
 
 func (idle) SendDatagram([]byte) error { return nil }
 
+func (idle) SendQueue() int { return 0 }
+
 func (idle) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()

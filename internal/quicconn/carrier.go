@@ -68,7 +68,7 @@ func (c *Carrier) CloseWithError(code uint64, reason string) error {
 	return c.Conn.CloseWithError(quic.ApplicationErrorCode(code), reason)
 }
 
-// SendQueue implements [link.Queuer].
+// SendQueue returns how many datagrams wait inside quic-go before SendDatagram blocks.
 func (c *Carrier) SendQueue() int { return sendQueue }
 
 func (c *Carrier) RemoteAddr() net.Addr { return c.Conn.RemoteAddr() }

@@ -124,6 +124,9 @@ func (c *Carrier) Dropped() int {
 	return c.dropped
 }
 
+// SendQueue returns 0: SendDatagram may always block.
+func (c *Carrier) SendQueue() int { return 0 }
+
 // Path returns what SetPath was told.
 func (c *Carrier) Path() link.Path {
 	c.mu.Lock()
