@@ -417,7 +417,7 @@ func (r *replicaOf[T, S]) unchanged() bool {
 func (r *replicaOf[T, S]) file(under refs.Index[Ref, replica], on bool) {
 	r.named = r.named[:0]
 	if on {
-		r.bound.declared.plan.References(r.value, func(_ int, id uint64) { r.named = append(r.named, Ref(id)) })
+		r.bound.declared.plan.References(r.value, func(id uint64) { r.named = append(r.named, Ref(id)) })
 	}
 	r.filed = under.Refile(r, r.filed, r.named)
 }

@@ -223,7 +223,7 @@ func (c *Copy[K, V]) Next() (change Change[K, V], ok bool) {
 // References calls visit for the references in all items.
 func (c *Copy[K, V]) References(visit func(id uint64)) {
 	for _, item := range c.list.items {
-		c.plan.References(reflect.ValueOf(&item.pair).Elem(), func(_ int, id uint64) { visit(id) })
+		c.plan.References(reflect.ValueOf(&item.pair).Elem(), visit)
 	}
 }
 
@@ -232,7 +232,7 @@ func (c *Copy[K, V]) Naming(id uint64) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for _, item := range slices.Clone(c.list.items) {
 			names := false
-			c.plan.References(reflect.ValueOf(&item.pair).Elem(), func(_ int, other uint64) { names = names || other == id })
+			c.plan.References(reflect.ValueOf(&item.pair).Elem(), func(other uint64) { names = names || other == id })
 			if names && c.list.byKey[item.pair.Key] == item && !yield(item.pair.Key, item.pair.Value) {
 				return
 			}

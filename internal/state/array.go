@@ -44,9 +44,9 @@ func (f *sequence) read(b []byte, v reflect.Value, n int) (_ []byte, err error) 
 	return b, nil
 }
 
-func (f *sequence) references(v reflect.Value, i int, visit func(int, uint64)) {
+func (f *sequence) references(v reflect.Value, visit func(uint64)) {
 	for k := range v.Len() {
-		f.elem.references(v.Index(k), i, visit)
+		f.elem.references(v.Index(k), visit)
 	}
 }
 

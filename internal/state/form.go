@@ -12,8 +12,8 @@ type form interface {
 	// read fills in the settable v from the start of b, or only steps over the value when v is the zero Value. It accepts only what append
 	// writes. On an error v may be partly filled in.
 	read(b []byte, v reflect.Value) (rest []byte, err error)
-	// references calls visit for every reference in v, a part of field i.
-	references(v reflect.Value, i int, visit func(i int, id uint64))
+	// references calls visit for every reference in v.
+	references(v reflect.Value, visit func(id uint64))
 
 	least() int // bytes, 1 or more
 	most() int  // bytes, up to endless
@@ -23,7 +23,7 @@ type form interface {
 // leaf is part of the forms that refer to nothing.
 type leaf struct{}
 
-func (leaf) references(reflect.Value, int, func(int, uint64)) {}
+func (leaf) references(reflect.Value, func(uint64)) {}
 
 // endless is as large as the size of a form gets: sums and products of sizes are cut to it, so that they do not overflow; two of
 // it fit an int of 32 bits.

@@ -119,9 +119,9 @@ func (f *varint) most() int { return (f.typ.Bits() + 6) / 7 }
 // reference is the form of a reference to an actor: its id, 0 for none.
 type reference struct{ varint }
 
-func (*reference) references(v reflect.Value, i int, visit func(int, uint64)) {
+func (*reference) references(v reflect.Value, visit func(uint64)) {
 	if id := v.Uint(); id != 0 {
-		visit(i, id)
+		visit(id)
 	}
 }
 

@@ -158,11 +158,11 @@ func (p *Plan) Skip(b []byte, i int) (rest []byte, err error) {
 	return p.fields[i].read(b, reflect.Value{})
 }
 
-// References calls visit for every reference in the struct v that is not 0; i is the field that holds it.
-func (p *Plan) References(v reflect.Value, visit func(i int, id uint64)) {
+// References calls visit for every reference in the struct v that is not 0.
+func (p *Plan) References(v reflect.Value, visit func(id uint64)) {
 	for i := range p.refers.Each {
 		f := &p.fields[i]
-		f.form.references(v.Field(f.index), i, visit)
+		f.form.references(v.Field(f.index), visit)
 	}
 }
 

@@ -39,9 +39,9 @@ func (f *record) read(b []byte, v reflect.Value) (_ []byte, err error) {
 	return b, nil
 }
 
-func (f *record) references(v reflect.Value, i int, visit func(int, uint64)) {
+func (f *record) references(v reflect.Value, visit func(uint64)) {
 	for _, p := range f.fields {
-		p.form.references(v.Field(p.index), i, visit)
+		p.form.references(v.Field(p.index), visit)
 	}
 }
 

@@ -162,7 +162,7 @@ func TestNothingIsAllocated(t *testing.T) {
 			}
 			rest = rest[:len(rest):len(rest)]
 		}
-		p.References(v, func(int, uint64) {})
+		p.References(v, func(uint64) {})
 	}
 	for range 3000 {
 		tick()
