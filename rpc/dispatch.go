@@ -232,39 +232,33 @@ type localCall struct {
 // localCalls are the calls that run in the world where they were made. A call leaves its queue before it runs, so a panic loses only
 // that one.
 type localCalls struct {
-	waiting []localCall            // for the next Dispatch
-	running tasks.Queue[localCall] // of this Dispatch
+	tasks.Queue[localCall]
+	turn int // how many of the first are of the running Dispatch
 }
 
 // add keeps a call for the next Dispatch.
 func (l *localCalls) add(call localCall, most int) error {
-	if len(l.waiting) >= most {
+	if waiting := l.Len() - l.turn; waiting >= most {
 		return errorf("rpc: %v does not run here: %d local calls wait for a Dispatch, the limit is Config.MaxLocalCalls: %w",
-			call.method, len(l.waiting), ErrBacklogFull)
+			call.method, waiting, ErrBacklogFull)
 	}
-	l.waiting = append(l.waiting, call)
+	l.Add(call)
 	return nil
-}
-
-// drop drops all calls, since no Dispatch will follow, and returns how many.
-func (l *localCalls) drop() (calls int) {
-	calls = len(l.waiting)
-	l.waiting = nil
-	return calls
 }
 
 // runLocal runs the calls that were queued before this Dispatch; those that they queue wait for the next.
 func (w *World) runLocal() {
-	w.local.running.AddAll(&w.local.waiting) // behind those that a panic left over
+	w.local.turn = w.local.Len()
 	w.game.All(w.runNextLocal)
 }
 
 // runNextLocal runs the next call; it is false when there is none.
 func (w *World) runNextLocal() bool {
-	l, ok := w.local.running.Take()
-	if !ok {
+	if w.local.turn == 0 {
 		return false
 	}
+	w.local.turn--
+	l, _ := w.local.Take()
 	p := l.actor.part(l.method.class)
 	if l.actor.dead || !p.bound() { // or its constructor has returned no object
 		w.dropped.Add(1)

@@ -113,7 +113,7 @@ func (r *run) step() {
 	if w.frame.all {
 		r.lookedAtAll = now
 	}
-	if len(w.local.waiting) > 0 || len(w.turns.late) > 0 {
+	if w.local.Len() > 0 || len(w.turns.late) > 0 {
 		w.drive.Signal()
 	}
 }
@@ -127,10 +127,11 @@ func (r *run) tickIn(d time.Duration) {
 // mayEnd reports, in a closed world, whether the last functions of the game are through. It drops what they call and ask for ever.
 func (r *run) mayEnd() bool {
 	w := r.world
-	if r.last++; r.last <= maxLastDispatches && w.owes() {
+	n := w.game.Owed() + w.local.Len()
+	if r.last++; r.last <= maxLastDispatches && n > 0 {
 		return false
 	}
-	if n := w.local.drop() + w.game.Owed(); n > 0 {
+	if w.local = (localCalls{}); n > 0 {
 		w.dropped.Add(uint64(n))
 		w.log.Warn("the last functions of a closed world call and ask for ever: what is left is dropped", "functions", n)
 	}
@@ -174,9 +175,6 @@ func (r *run) sleep() (woken bool) {
 // maxLastDispatches is how often Run dispatches after the world was closed, as long as the last functions of the game call and ask.
 // Without the limit a function that asks again whenever its question fails would keep Run from returning.
 const maxLastDispatches = 16
-
-// owes reports whether functions of the game wait for the next Dispatch.
-func (w *World) owes() bool { return w.game.Owed()+len(w.local.waiting) > 0 }
 
 // settleTime is how soon Run ticks again by itself while the world is unsettled: 30 times a second.
 const settleTime = time.Second / 30
