@@ -75,12 +75,7 @@ func AppendError(b []byte, number uint64, v Verdict, code uint32, text string) [
 }
 
 // Cut shortens a text to MaxText bytes without splitting a character, and leaves out bytes that are not UTF-8.
-func Cut(text string) string {
-	if len(text) > MaxText {
-		text = text[:MaxText]
-	}
-	return strings.ToValidUTF8(text, "")
-}
+func Cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), MaxText)], "") }
 
 // ReadAnswer parses an answer.
 func ReadAnswer(b []byte) (a Answer, err error) {

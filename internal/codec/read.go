@@ -30,7 +30,8 @@ func read(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 		v.SetUint(uint64(n))
 		return rest, nil
 	case formFloat:
-		return readFloat(s, b, v), nil
+		v.SetFloat(floatAt(b, s.bits))
+		return b[1+s.bits/8:], nil
 	case formString:
 		p, rest := readBytes(b)
 		v.SetString(string(p))
@@ -134,11 +135,6 @@ func readMap(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 	}
 	v.Set(m)
 	return b, nil
-}
-
-func readFloat(s *schema, b []byte, v reflect.Value) (rest []byte) {
-	v.SetFloat(floatAt(b, s.bits))
-	return b[1+s.bits/8:]
 }
 
 // floatAt returns the float at the start of b.
