@@ -129,12 +129,6 @@ func (d *Door[C]) Open(now time.Time) int {
 	return len(d.visits)
 }
 
-// Crowded reports whether a client must prove its address before it gets a place.
-func (d *Door[C]) Crowded(now time.Time) bool {
-	d.sweep(now)
-	return len(d.visits) >= d.RetryAbove
-}
-
 // Begin gives a new handshake a place. If out is not nil, that connection has lost its place to it. If nobody could make room, full says
 // which limit is reached.
 func (d *Door[C]) Begin(from netip.Prefix, proven bool, now time.Time) (v *Visit[C], out *C, full *Full) {

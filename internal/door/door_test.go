@@ -100,7 +100,7 @@ func TestShareOfAnAddress(t *testing.T) {
 
 func TestForgedAddressesCountNowhere(t *testing.T) {
 	e := newEntrance(t, Limits{})
-	for !e.Crowded(e.now) {
+	for e.Open(e.now) < e.RetryAbove {
 		require.Len(t, e.come(1, ann, false, false), 1)
 	}
 	require.Len(t, e.visits, 32, "a quarter of MaxHandshakes")
@@ -112,9 +112,9 @@ func TestForgedAddressesCountNowhere(t *testing.T) {
 		e.Leave(v)
 		e.Leave(v)
 	}
-	require.True(t, e.Crowded(e.now.Add(forgedTime-1)))
+	require.GreaterOrEqual(t, e.Open(e.now.Add(forgedTime-1)), e.RetryAbove)
 	require.Len(t, e.visits, 80)
-	e.Crowded(e.now.Add(forgedTime))
+	e.Open(e.now.Add(forgedTime))
 	require.Len(t, e.visits, 48)
 }
 
@@ -234,7 +234,7 @@ func TestDoorScript(t *testing.T) {
 		for range 300 {
 			e.now = e.now.Add(time.Duration(r.IntN(200)) * time.Millisecond)
 			if r.IntN(3) == 0 || len(all) == 0 {
-				proven := r.IntN(2) == 0 || e.Crowded(e.now)
+				proven := r.IntN(2) == 0 || e.Open(e.now) >= e.RetryAbove
 				all = append(all, e.come(1, addresses[r.IntN(len(addresses))], proven, proven && r.IntN(2) == 0)...)
 			} else {
 				inside = e.step(r, all[r.IntN(len(all))], inside)

@@ -35,11 +35,11 @@ func (e *Entry[C]) Conns() int { return e.conns }
 // MustProve reports whether a client that has not proven its address gets a Retry, and how many clients are on the way in. suspect says that
 // it gets one in any case: see [Paths.MustProve].
 func (e *Entry[C]) MustProve(suspect bool, now time.Time) (must bool, open int) {
-	must = suspect || e.Crowded(now)
-	if must {
+	open = e.Open(now)
+	if must = suspect || open >= e.RetryAbove; must {
 		e.Counts.Retries++
 	}
-	return must, e.Open(now)
+	return must, open
 }
 
 // Arrive is [Door.Begin] for a client whose first packet has come, and counts the result. The caller closes out, unless nil.
