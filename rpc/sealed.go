@@ -180,7 +180,8 @@ func (s *sealedCarrier) ping() {
 func (s *sealedCarrier) begin() {
 	s.instances.Begin(time.Now())
 	if !s.beginInstance(1) {
-		s.instances.Fail(1, time.Now())
+		s.instances.Renew(1)
+		s.instances.End(time.Now())
 		return
 	}
 	time.AfterFunc(beginDelay, s.carriers.current().Start)

@@ -38,12 +38,6 @@ func (i *Instances) Live() bool { return i.live }
 // Renew notes a new instance, which is in use from now on.
 func (i *Instances) Renew(instance uint32) { i.newest, i.live, i.asked = instance, true, false }
 
-// Fail notes a new instance that could not be opened.
-func (i *Instances) Fail(instance uint32, now time.Time) {
-	i.newest = instance
-	i.End(now)
-}
-
 // End notes that the newest instance is no longer in use.
 func (i *Instances) End(now time.Time) { i.live, i.ended = false, now }
 

@@ -22,7 +22,8 @@ func TestInstancesComeOneAfterAnother(t *testing.T) {
 	require.False(t, i.MayOpen(3, now), "one is left out")
 	for n := uint32(2); n <= freeInstances; n++ {
 		require.True(t, i.MayOpen(n, now))
-		i.Fail(n, now)
+		i.Renew(n)
+		i.End(now)
 	}
 	require.False(t, i.MayOpen(freeInstances+1, now), "too often")
 	now = now.Add(instanceTime)
@@ -169,7 +170,8 @@ func (e *instancesEnd) hear(now time.Time, can bool) {
 		if ok = e.server && e.MayOpen(m.instance, now); ok && can {
 			e.Renew(m.instance)
 		} else if ok {
-			e.Fail(m.instance, now)
+			e.Renew(m.instance)
+			e.End(now)
 			e.send(IDSealedShut)
 		}
 	case IDSealedShut:
