@@ -51,7 +51,7 @@ func (p *pack) read(from io.ReaderAt, size int64) error {
 		switch {
 		case unlessDamaged(err) != nil:
 			return err
-		case err == nil && goodElement.MatchString(f.Name) && whole(f, at, size):
+		case err == nil && goodElement(f.Name) && whole(f, at, size):
 			p.objects[f.Name] = span{at, int64(f.UncompressedSize64)}
 		}
 	}

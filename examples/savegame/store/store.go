@@ -9,7 +9,6 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
@@ -67,8 +66,11 @@ func Occupied(size int64) int64 { return (size+BlockBytes-1)/BlockBytes*BlockByt
 // ErrKey means that a key is none.
 var ErrKey = errors.New("bad key")
 
-// goodElement fits what stands between two slashes of a key: [MaxElement] bytes at most.
-var goodElement = regexp.MustCompile(`^[a-z0-9_=-]([a-z0-9._=-]{0,238}[a-z0-9_=-])?$`)
+// goodElement reports whether it may stand between two slashes of a key. Each chunk's key is looked at, so this is no regular expression.
+func goodElement(e string) bool {
+	const bytes = "abcdefghijklmnopqrstuvwxyz0123456789._=-"
+	return e != "" && len(e) <= MaxElement && e[0] != '.' && e[len(e)-1] != '.' && strings.Trim(e, bytes) == ""
+}
 
 // CheckKey reports why key is none: elements of small letters, digits and ._=- between slashes, none of which begins or
 // ends with a dot. That is a file's name on every system, those which do not tell a from A included, but for the devices
@@ -78,7 +80,7 @@ func CheckKey(key string) error {
 		return fmt.Errorf("%w %.40q…: %d bytes, the limit is %d", ErrKey, key, len(key), MaxKey)
 	}
 	for element := range strings.SplitSeq(key, "/") {
-		if !goodElement.MatchString(element) {
+		if !goodElement(element) {
 			return fmt.Errorf("%w %q: between slashes are 1 to %d small letters, digits and ._=-, and no dot is the first or last of them", ErrKey, key, MaxElement)
 		}
 	}
