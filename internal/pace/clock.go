@@ -108,7 +108,7 @@ func (p *peerClock) compare(raw instant) (floor least) {
 		p.counts, p.set = bounded(p.corrected(raw)+lag), raw
 		p.speed = cmp.Or(p.speed, 1)
 		if p.wrong != 0 && lag > 0 == (p.wrong > 0) {
-			p.speed *= 1 + lag.Seconds()/(w.began-r.began).Seconds()
+			p.speed /= max(1-lag.Seconds()/(w.began-r.began).Seconds(), 1.0/mostSpeed)
 			p.speed = min(max(p.speed, 1.0/mostSpeed), mostSpeed)
 		}
 		p.wrong, p.reference = lag, ways{}

@@ -48,6 +48,16 @@ func TestPeerClock(t *testing.T) {
 	require.Less(t, c.skew().Abs(), 100*time.Microsecond)
 }
 
+// TestSpeedIsRightAtOnce: what is seen twice is corrected for wholly. The speed of a clock that goes twice as fast was set to a sixteenth, and
+// that one hid half a second of queue for some ten seconds.
+func TestSpeedIsRightAtOnce(t *testing.T) {
+	for _, speed := range []float64{0.2, 0.5, 0.9, 1.1, 1.5, 2, 8} {
+		c := clocked{speed: speed}
+		c.run(3, func(float64) {})
+		require.Less(t, c.skew().Abs(), 10*time.Millisecond, "speed %v", speed)
+	}
+}
+
 // TestQueuesAreNoClock: a queue on one of the ways, or on both, that grows or goes, moves no clock.
 func TestQueuesAreNoClock(t *testing.T) {
 	ramp := func(at float64, most time.Duration) time.Duration { return time.Duration(at / 5 * float64(most)) }
