@@ -91,6 +91,13 @@ func (d *delivery) arrive(s Sample, size int, arrived instant) {
 	}
 }
 
+// measureAnew begins the curve anew: the peer's clock has been set right. One that had jumped ahead by a minute had all that arrived in the next
+// minute count as one point.
+func (d *delivery) measureAnew() {
+	d.begin, d.limitedAt, d.resumedAt, d.heldAt = d.curve.next, 0, 0, 0
+	d.stand = stand{least: d.stand.least}
+}
+
 // slope is the rate of the packets between two points of the curve.
 type slope struct {
 	bytes   int

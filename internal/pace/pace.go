@@ -165,6 +165,7 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	a, floor := c.remote.arrival(t, s.sent, arrival)
 	if floor.known {
 		c.delay.measureAnew(t, floor)
+		c.delivery.measureAnew()
 	}
 	c.delivery.arrive(s, size, a)
 	c.burst.arrive(s.sent, a)
