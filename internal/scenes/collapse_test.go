@@ -375,7 +375,7 @@ func TestJitterThatBegins(t *testing.T) {
 // seconds: each took the other's queue for a rival's, and play waited 80 ms and more in half of the time.
 func TestTwoTransfersOfAHome(t *testing.T) {
 	jitter := []Trip{{At: 10 * second, RTT: 50 * milli, Jitter: 40 * milli}, {At: 20 * second, RTT: 50 * milli}}
-	for _, s := range []Scene{twoOfAHome(2e6, false), twoOfAHome(5e6, false), twoOfAHome(2e6, true), twoOfAHome(5e6, true)} {
+	for _, s := range []Scene{twoDownloads(2e6), twoDownloads(5e6), twoUploads(2e6), twoUploads(5e6)} {
 		s.Trips = jitter
 		var long []float64
 		for seed := uint64(1); seed <= 5; seed++ {
@@ -385,6 +385,17 @@ func TestTwoTransfersOfAHome(t *testing.T) {
 		t.Logf("%s: %v", s.Name, long)
 		require.Less(t, long[2], 0.2, "%s: %v", s.Name, long)
 	}
+}
+
+// TestTwoServersKeepNoQueue plays two downloads that know nothing of each other over a slow link: what a look adds there was not taken away whole, and the
+// queue stood at 100 ms and more.
+func TestTwoServersKeepNoQueue(t *testing.T) {
+	var queues []time.Duration
+	for seed := uint64(1); seed <= 5; seed++ {
+		queues = append(queues, Run(twoServers(2e6), seed).StandingQueue(20*second, 60*second))
+	}
+	slices.Sort(queues)
+	require.Less(t, queues[2], 40*ms, "%v", queues)
 }
 
 // TestALongTransferKeepsNoQueue plays minutes of one transfer over a slow link: the least delay is forgotten after ten seconds, and what it becomes

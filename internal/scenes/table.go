@@ -712,12 +712,11 @@ func playBesideAServer() (rows []Row) {
 	return rows
 }
 
-// playBesideTwo is play of somebody else beside two transfers over a home's link: downloads of one server, or uploads to one server by two
-// programs, which it tells of each other.
+// playBesideTwo is play of somebody else beside two transfers over a home's link: downloads of one server, uploads to one server by two programs, which
+// it tells of each other, and downloads of two servers, which know nothing of each other.
 func playBesideTwo() (rows []Row) {
 	for _, rate := range []int64{2e6, 5e6} {
-		for _, uploads := range []bool{false, true} {
-			s := twoOfAHome(rate, uploads)
+		for _, s := range []Scene{twoDownloads(rate), twoUploads(rate), twoServers(rate)} {
 			rows = append(rows, Row{Family: "play", Scene: s, Judge: func(r Result) []Figure {
 				return []Figure{atMost("part of the time with more than 80 ms of queue", r.Above(80*milli, 20*second, 60*second), 0.2),
 					atLeast("Jain", Jain(r.Rates(Ours, 20*second, 60*second)), 0.9)}
@@ -727,15 +726,25 @@ func playBesideTwo() (rows []Row) {
 	return rows
 }
 
-// twoOfAHome is three players beside two transfers of the same home.
-func twoOfAHome(rate int64, uploads bool) Scene {
-	what := "downloads"
-	if uploads {
-		what = "uploads"
-	}
+func twoDownloads(rate int64) Scene {
+	s := two(rate, "downloads of a home")
+	s.OneServer = true
+	return s
+}
+
+func twoUploads(rate int64) Scene {
+	s := two(rate, "uploads of a home")
+	s.Uploads = true
+	return s
+}
+
+func twoServers(rate int64) Scene { return two(rate, "downloads of two servers") }
+
+// two is three players beside two transfers.
+func two(rate int64, what string) Scene {
 	s := Path(rate, 50*milli, 0, 4).With(3, Flow{Kind: Play}, 0).With(2, Flow{Begin: second, Plays: true}, 700*milli)
-	s = named(s, "play beside two %s of a home, %d Mbit/s", what, mbit(rate))
-	s.OneServer, s.Uploads, s.For = !uploads, uploads, 60*second
+	s = named(s, "play beside two %s, %d Mbit/s", what, mbit(rate))
+	s.For = 60 * second
 	return s
 }
 
