@@ -124,22 +124,3 @@ func (b *bottleneck) backlog(now time.Time) int {
 	}
 	return int(b.carries(now, b.busy) + blur)
 }
-
-// below returns the earliest time from now on at which at most bytes wait.
-func (b *bottleneck) below(now time.Time, bytes int) time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.rates.now(now) == 0 || !b.busy.After(now) || b.carries(now, b.busy) <= float64(bytes)+blur {
-		return now
-	}
-	from, until := now, b.busy
-	for until.Sub(from) > 1 {
-		middle := from.Add(until.Sub(from) / 2)
-		if b.carries(middle, b.busy) <= float64(bytes)+blur {
-			until = middle
-		} else {
-			from = middle
-		}
-	}
-	return until
-}

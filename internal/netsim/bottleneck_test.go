@@ -26,11 +26,9 @@ func TestBottleneckSteps(t *testing.T) {
 	offer(4*time.Millisecond, 2000, 7*time.Millisecond)
 	offer(4*time.Millisecond, 1, -1)
 	require.Equal(t, 3000, b.backlog(Epoch.Add(4*time.Millisecond)))
-	require.Equal(t, Epoch.Add(6*time.Millisecond), b.below(Epoch, 1000))
 	t.Logf("# after a pause it starts afresh")
 	offer(time.Second, 1000, time.Second+time.Millisecond)
 	require.Equal(t, 0, b.backlog(Epoch.Add(2*time.Second)))
-	require.Equal(t, Epoch.Add(time.Hour), b.below(Epoch.Add(time.Hour), 0))
 }
 
 // The parts of a nanosecond add up: a bottleneck holds its rate exactly however odd it is.
@@ -53,7 +51,6 @@ func TestBottleneckOff(t *testing.T) {
 		require.Equal(t, Epoch, depart)
 	}
 	require.Zero(t, b.backlog(Epoch))
-	require.Equal(t, Epoch, b.below(Epoch, 0))
 }
 
 func TestRateChanges(t *testing.T) {
@@ -68,7 +65,6 @@ func TestRateChanges(t *testing.T) {
 	require.Equal(t, 31*time.Millisecond, depart.Sub(Epoch), "1,000 B at each rate")
 	require.Equal(t, 13_000, b.backlog(Epoch))
 	require.Equal(t, 1_500, b.backlog(Epoch.Add(25*time.Millisecond)))
-	require.Equal(t, Epoch.Add(15*time.Millisecond), b.below(Epoch, 2_500))
 	_, ok = b.offer(Epoch, 100_000)
 	require.False(t, ok)
 	require.Equal(t, 0, b.backlog(Epoch.Add(time.Second)))

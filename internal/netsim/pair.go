@@ -35,7 +35,6 @@ type PairConfig struct {
 	Start      time.Time // zero = Epoch
 
 	Max    int // Side.Max of both
-	Hold   int // Side.Hold of both
 	Window int // when positive, told once to machines that have SetWindow(bytes int)
 
 	// OnStep, if not nil, is called at each time at which something happened, after the machines have taken what arrived and run their
@@ -65,8 +64,8 @@ type Pair struct {
 // NewPair panics when a link's Config is not valid.
 func NewPair(a, b Machine, cfg PairConfig) *Pair {
 	p := &Pair{
-		A:   &Side{Name: "A", Machine: a, Link: newLink(cfg.AtoB, 1), Max: cfg.Max, Hold: cfg.Hold},
-		B:   &Side{Name: "B", Machine: b, Link: newLink(cfg.BtoA, 2), Max: cfg.Max, Hold: cfg.Hold},
+		A:   &Side{Name: "A", Machine: a, Link: newLink(cfg.AtoB, 1), Max: cfg.Max},
+		B:   &Side{Name: "B", Machine: b, Link: newLink(cfg.BtoA, 2), Max: cfg.Max},
 		cfg: cfg,
 		now: cfg.Start,
 	}
@@ -226,7 +225,7 @@ func (p *Pair) again() (bool, error) {
 		}
 	}
 	for _, s := range []*Side{p.A, p.B} {
-		at, ok := s.timeout(p.now)
+		at, ok := s.timeout()
 		if !ok || at.After(p.now) {
 			continue
 		}
@@ -243,7 +242,7 @@ func (p *Pair) next() (at time.Time, ok bool) {
 	var first recovery.Earliest
 	for _, s := range []*Side{p.A, p.B} {
 		first.Add(s.Link.NextTimeout())
-		first.Add(s.timeout(p.now))
+		first.Add(s.timeout())
 	}
 	first.Add(p.tick, !p.tick.IsZero())
 	return first.Time()

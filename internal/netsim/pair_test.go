@@ -226,23 +226,12 @@ func (f *flood) Advance(time.Time) error { return nil }
 // NextTimeout is in the past while a packet is ready, which the contract allows.
 func (f *flood) NextTimeout() (time.Time, bool) { return Epoch, f.left > 0 }
 
-func TestPairRateAndHold(t *testing.T) {
+func TestPairRate(t *testing.T) {
 	const n, size = 2000, 972 // 1,000 B each with overhead
-	link := Config{Rate: 8e6, Delay: 10 * ms}
-	t.Logf("# without hold, all but the queue is dropped at once")
 	a, b := &flood{left: n, size: size}, &flood{}
-	p := NewPair(a, b, PairConfig{AtoB: link})
+	p := NewPair(a, b, PairConfig{AtoB: Config{Rate: 8e6, Delay: 10 * ms}})
 	require.NoError(t, p.RunUntilIdle(time.Minute))
-	require.Equal(t, 65, b.got)
-	t.Logf("# with hold, the carrier blocks and nothing is dropped")
-	a, b = &flood{left: n, size: size}, &flood{}
-	deepest := 0
-	p = NewPair(a, b, PairConfig{AtoB: link, Hold: 3000})
-	p.cfg.OnPacket = func(*Side, []byte, Fate) { deepest = max(deepest, p.A.Link.Backlog(p.Now())) }
-	require.NoError(t, p.RunUntilIdle(time.Minute))
-	require.Equal(t, n, b.got)
-	require.Equal(t, 4000, deepest, "one packet beyond the hold")
-	require.Equal(t, n*ms+10*ms, p.Now().Sub(Epoch), "the link was never idle")
+	require.Equal(t, 65, b.got, "all but the queue is dropped at once")
 }
 
 // script is a machine that misbehaves.

@@ -33,9 +33,6 @@ type Side struct {
 	// Max is the largest datagram the machine may build, in bytes. 0 = what the link's MTU is at that time, or
 	// DefaultMax when it has none. A fixed Max above the MTU makes a black hole.
 	Max int
-	// Hold, if positive, models a carrier that blocks: while more than Hold bytes wait for the bottleneck, the machine is asked for no
-	// packet.
-	Hold int
 
 	// Err is the error that Receive or Advance returned; from then on the machine is not driven, and packets to it vanish.
 	Err error
@@ -54,11 +51,6 @@ func (s *Side) max(now time.Time) int {
 		return mtu
 	}
 	return DefaultMax
-}
-
-// held reports whether the carrier takes no packet now.
-func (s *Side) held(now time.Time) bool {
-	return s.Hold > 0 && s.Link.bottleneck.below(now, s.Hold).After(now)
 }
 
 // receive hands the machine what has arrived over the other side's link, and reports whether anything had.
@@ -94,12 +86,12 @@ func (s *Side) fail(call string, err error) error {
 	return fmt.Errorf("netsim: side %s: %s: %w", s.Name, call, err)
 }
 
-// send moves packets from the machine to the link until the machine has none or the carrier blocks.
+// send moves packets from the machine to the link until the machine has none.
 func (s *Side) send(now time.Time, tap func(*Side, []byte, Fate)) (moved bool, err error) {
 	if s.Err != nil {
 		return false, nil
 	}
-	for n := 0; !s.held(now); n++ {
+	for n := 0; ; n++ {
 		limit := s.max(now)
 		buf := s.buffer(limit)
 		packet, _, ok := s.Machine.AppendPacket(now, buf, limit)
@@ -120,7 +112,6 @@ func (s *Side) send(now time.Time, tap func(*Side, []byte, Fate)) (moved bool, e
 			tap(s, packet, fate)
 		}
 	}
-	return moved, nil
 }
 
 func (s *Side) buffer(size int) []byte {
@@ -132,19 +123,10 @@ func (s *Side) buffer(size int) []byte {
 	return buf
 }
 
-// timeout returns when the machine wants to be called again. While the carrier takes no packet, a machine that has one waits for the
-// carrier; other times in the past are returned unchanged.
-func (s *Side) timeout(now time.Time) (at time.Time, ok bool) {
+// timeout returns when the machine wants to be called again.
+func (s *Side) timeout() (at time.Time, ok bool) {
 	if s.Err != nil {
 		return time.Time{}, false
 	}
-	at, ok = s.Machine.NextTimeout()
-	if !s.held(now) {
-		return at, ok
-	}
-	free := s.Link.bottleneck.below(now, s.Hold)
-	if !ok || !at.After(now) || free.Before(at) {
-		return free, true
-	}
-	return at, true
+	return s.Machine.NextTimeout()
 }
