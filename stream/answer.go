@@ -15,7 +15,8 @@ type answer struct {
 	reply   *accept // to the header; nil until the writer knows how much is stored
 	resumed int64   // bytes or elements that were stored when it began, for Progress
 	credit  credit
-	timed   bool // a timer that will call remind runs
+
+	remind alarm // has a tick report what was consumed
 
 	// Owned by the world's goroutine.
 	replied  bool  // reply was sent
@@ -61,6 +62,9 @@ func (a *answer) send(pipe *rpc.Actor, now time.Time) (sent, over bool, err erro
 		return false, false, nil
 	}
 	sent, err = a.grant(pipe, now)
+	if a.credit.consumed != a.credit.reported { // too little, or too soon, for a report
+		a.remind.set(in.peer, progressInterval)
+	}
 	return sent, false, err
 }
 
@@ -114,31 +118,13 @@ func (a *answer) renew() bool {
 	return true
 }
 
-// consumed wakes the world when the application has consumed enough for a grant. If it has not, a timer wakes the world to report
-// progress: a world that waits for events does not tick only because time has passed. The caller holds the lock.
+// consumed wakes the world when the application has consumed enough for a grant, and otherwise later, to report progress. The caller holds
+// the lock.
 func (a *answer) consumed() {
 	if a.credit.consume(a.passed()) {
 		a.in.peer.wake()
 	}
-	a.remindLater()
-}
-
-// remindLater starts the timer, unless it runs or the sender knows of all that was consumed. The caller holds the lock.
-func (a *answer) remindLater() {
-	if !a.timed && !a.in.finished && a.credit.consumed != a.credit.reported {
-		a.timed = true
-		time.AfterFunc(progressInterval, a.remind)
-	}
-}
-
-// remind runs on the timer. It wakes the world, and starts the timer again: a tick may come and not report.
-func (a *answer) remind() {
-	a.in.mu.Lock()
-	defer a.in.mu.Unlock()
-	if a.timed = false; !a.in.finished && a.credit.consumed != a.credit.reported {
-		a.in.peer.wake()
-	}
-	a.remindLater()
+	a.remind.set(a.in.peer, progressInterval)
 }
 
 // passed returns the offset below which content takes no credit: the application has consumed it, perhaps before the header was answered,

@@ -166,6 +166,7 @@ func (in *incoming) finishLocked(err error) {
 	}
 	close(in.done)
 	in.readerCame() // or needs not come any more
+	in.answer.remind.stop()
 	in.arrival.free()
 	in.delivery.free()
 	in.peer.wake()

@@ -130,7 +130,7 @@ func (p *Peer) wake() {
 // call makes the next tick look at p. It is safe from any goroutine.
 func (p *Peer) call() { p.streams.callers.Call(p, &p.called) }
 
-// alarm has a tick look at a peer in a while, which a world that waits for events would not have by itself. The world's goroutine sets it.
+// alarm has a tick look at a peer in a while, which a world that waits for events would not have by itself. One goroutine at a time uses it.
 type alarm struct {
 	timer *time.Timer // nil until it is first set
 	runs  atomic.Bool // the timer does; its goroutine clears it
