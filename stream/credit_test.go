@@ -90,7 +90,10 @@ func TestCreditDoublesForAFastConsumer(t *testing.T) {
 
 func TestSharesServeByWeight(t *testing.T) {
 	var clock shares
-	transfers := []*share{{weight: 1}, {weight: 3}, {weight: 10}}
+	transfers := []*share{{}, {}, {}}
+	for i, weight := range []int32{1, 3, 10} {
+		transfers[i].weight.Store(weight)
+	}
 	served := make([]int, len(transfers))
 	serve := func(rounds int, among ...int) {
 		clear(served)

@@ -77,7 +77,7 @@ func (s *sender) start(t *Transfer) error {
 // Config.MaxTransfers.
 const readAtOnce = 4
 
-// collect moves what start has appended to queue, forgets transfers that were canceled there, and weighs the others.
+// collect moves what start has appended to queue, and forgets transfers that were canceled there.
 func (s *sender) collect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +85,6 @@ func (s *sender) collect() {
 	clear(s.starting)
 	s.starting = s.starting[:0]
 	s.queue = slices.DeleteFunc(s.queue, func(t *Transfer) bool {
-		t.refreshWeight()
 		finished := t.isFinished()
 		if finished {
 			s.peer.live.removeOutgoing(t)
@@ -137,7 +136,7 @@ func (s *sender) next() int {
 	}
 	heaviest := 0
 	for i, t := range s.queue {
-		if t.share.weight > s.queue[heaviest].share.weight {
+		if t.share.weight.Load() > s.queue[heaviest].share.weight.Load() {
 			heaviest = i
 		}
 	}
@@ -192,7 +191,6 @@ func (s *sender) earlyLeft() int64 {
 // pump sends parts, each of the transfer that is furthest behind its share, until no route takes more.
 func (s *sender) pump() error {
 	for _, t := range s.sending {
-		t.refreshWeight()
 		t.blocked = false
 	}
 
@@ -280,8 +278,8 @@ func (s *sender) onReject(m reject) { s.take(m.id, func(t *Transfer) error { ret
 // the one that has used the least goes next, so over any time each gets a part of the bytes in proportion to its weight, to
 // within one part of content. This is fair queuing by virtual time; deficit round robin approximates it.
 type share struct {
-	weight int
-	spent  float64 // bytes divided by weight
+	weight atomic.Int32 // Transfer.SetWeight sets it, on any goroutine
+	spent  float64      // bytes divided by weight
 }
 
 // shares is the virtual time of one connection's transfers: what the transfer that was served last had spent.
@@ -293,5 +291,5 @@ func (s *shares) join(one *share) { one.spent = max(one.spent, s.now) }
 // serve charges one of them for bytes that it sends.
 func (s *shares) serve(one *share, bytes int) {
 	s.now = max(s.now, one.spent)
-	one.spent += float64(bytes) / float64(max(1, one.weight))
+	one.spent += float64(bytes) / float64(one.weight.Load())
 }

@@ -21,7 +21,6 @@ type Transfer struct {
 
 	// mu guards what any goroutine of the application may ask or set.
 	mu       sync.Mutex
-	weight   int      // as SetWeight last said; refreshWeight hands it to share
 	progress Progress // as of the last tick, but for Rate
 	speed    speed    // for that
 	reading  bool     // the reader's goroutine was started
@@ -46,7 +45,8 @@ type Transfer struct {
 
 // newTransfer makes a transfer that reads nothing and is in no queue yet: see Peer.start.
 func newTransfer(p *Peer, h header, o options, s source) *Transfer {
-	t := &Transfer{peer: p, header: h, opts: o, route: p.route(o.window), weight: o.weight, done: make(chan struct{})}
+	t := &Transfer{peer: p, header: h, opts: o, route: p.route(o.window), done: make(chan struct{})}
+	t.share.weight.Store(int32(o.weight))
 	t.progress.Total = h.total()
 	t.reader = newReader(s, h.hash, o.partSize(), h.early() == 0, p.stocked, p.wake, t.guard)
 	t.reader.turns, t.reader.whole = p.streams.turns, h.size
@@ -152,9 +152,7 @@ func (t *Transfer) Cancel(cause error) {
 // SetWeight changes the transfer's [Weight] from the next tick on, also among those that wait to begin; n is clamped to 1 to MaxWeight. So a
 // game that sends what is nearest first need not hold transfers back: it starts all of them, and weighs them anew when the player has moved.
 func (t *Transfer) SetWeight(n int) {
-	t.mu.Lock()
-	t.weight = min(max(n, 1), MaxWeight)
-	t.mu.Unlock()
+	t.share.weight.Store(int32(min(max(n, 1), MaxWeight)))
 	t.peer.wake() // it may begin now
 }
 
@@ -194,13 +192,6 @@ func (t *Transfer) isFinished() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.finished
-}
-
-// refreshWeight gives the weight of SetWeight to share, at the beginning of a tick.
-func (t *Transfer) refreshWeight() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.share.weight = t.weight
 }
 
 // hasPart reports whether a part was read and may be sent, as far as credit goes.
