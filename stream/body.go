@@ -8,17 +8,6 @@ import (
 	"io/fs"
 )
 
-// body hashes the content on its way to the application, and stores it if it has a key.
-type body interface {
-	io.Writer
-	// Commit keeps the content if its digest is the given one; otherwise the error Is ErrDigest and nothing is kept.
-	Commit(digest Digest) error
-	// Close keeps what was written so that it can be resumed; after Commit it does nothing.
-	Close() error
-	// Delete forgets what was written.
-	Delete() error
-}
-
 // bodyError returns the error that a transfer ends with after err of a body: the content was wrong, or the store failed.
 func bodyError(err error) error {
 	if errors.Is(err, ErrDigest) {
@@ -40,7 +29,7 @@ func closedWith(err, closing error) error {
 	return errors.Join(err, storeError(closing))
 }
 
-// hasher is the body of content that is not stored.
+// hasher makes the digests of content.
 type hasher struct {
 	*Hasher
 	name   Digest  // that the content's key says it has; zero = it says none
@@ -63,8 +52,6 @@ func (h hasher) Write(p []byte) (int, error) {
 	return h.Hasher.Write(p)
 }
 
-func (h hasher) Commit(digest Digest) error { return h.check(digest, "which its sender announced") }
-
 // check returns an error unless what was written has the expected digest, and also the one that its key names, if it names one. by tells in
 // the error's text who expects digest.
 func (h hasher) check(digest Digest, by string) error {
@@ -86,72 +73,68 @@ func differs(expected Digest, by string, got Digest) error {
 	return fmt.Errorf("%w: expected %v, %s, got %v", ErrDigest, expected, by, got)
 }
 
-func (h hasher) Close() error  { return nil }
-func (h hasher) Delete() error { return nil }
-
-// keeper is the body of content that is stored. An array resumes at a whole element: the first bytes of one that was cut are stored,
-// and come again. Write compares those, and stores the rest.
-type keeper struct {
+// body hashes content on its way to the application, and stores it if it has a key. An array resumes at a whole element: the first bytes of one
+// that was cut are stored, and come again. Write compares those, and stores the rest.
+type body struct {
 	hasher
-	part     Part   // nil once the store had no room for more of it: the content goes on without being stored
+	part     Part   // nil where the content is not stored, or once the store had no room for more of it
 	offset   int64  // in the content, of the next byte to be written
-	unstored func() // is called then
+	unstored func() // is called when the store had none
 }
 
-func (k *keeper) Write(p []byte) (int, error) {
-	k.hasher.Write(p)
-	if k.part == nil {
+func (b *body) Write(p []byte) (int, error) {
+	b.hasher.Write(p)
+	if b.part == nil {
 		return len(p), nil
 	}
-	again := min(int64(len(p)), k.part.Offset()-k.offset)
+	again := min(int64(len(p)), b.part.Offset()-b.offset)
 	if again > 0 {
-		if err := k.compare(p[:again]); err != nil {
+		if err := b.compare(p[:again]); err != nil {
 			return 0, err
 		}
 	}
-	k.offset += int64(len(p))
-	n, err := k.part.Write(p[again:])
+	b.offset += int64(len(p))
+	n, err := b.part.Write(p[again:])
 	if errors.Is(err, ErrStoreFull) { // the size was not known when the part was opened
-		n, err = len(p), k.part.Delete() // it cannot end, so it takes no room either
-		k.part = nil
-		k.unstored()
+		n, err = len(p), b.part.Delete() // it cannot end, so it takes no room either
+		b.part = nil
+		b.unstored()
 	}
 	return n, err
 }
 
 // compare fails unless the stored bytes equal p.
-func (k *keeper) compare(p []byte) error {
+func (b *body) compare(p []byte) error {
 	stored := make([]byte, len(p))
-	if err := readAt(k.part, stored, k.offset); err != nil {
+	if err := readAt(b.part, stored, b.offset); err != nil {
 		return err
 	}
 	if !bytes.Equal(p, stored) {
-		return fmt.Errorf("%w: what is stored at byte %d is another element", ErrDigest, k.offset)
+		return fmt.Errorf("%w: what is stored at byte %d is another element", ErrDigest, b.offset)
 	}
 	return nil
 }
 
-func (k *keeper) Commit(digest Digest) error {
-	if err := k.hasher.Commit(digest); err != nil {
+// Commit keeps the content if its digest is the given one; otherwise the error Is ErrDigest and nothing is kept.
+func (b *body) Commit(digest Digest) error {
+	if err := b.check(digest, "which its sender announced"); err != nil || b.part == nil {
 		return err
 	}
-	if k.part == nil {
-		return nil
+	if !b.name.IsZero() {
+		digest = b.name // by which the content will be looked for
 	}
-	if !k.name.IsZero() {
-		digest = k.name // by which the content will be looked for
-	}
-	return k.part.Commit(digest)
+	return b.part.Commit(digest)
 }
 
-func (k *keeper) Close() error  { return k.end(Part.Close) }
-func (k *keeper) Delete() error { return k.end(Part.Delete) }
+// Close keeps what was written so that it can be resumed; after Commit it does nothing. Delete forgets it.
+func (b *body) Close() error  { return b.end(Part.Close) }
+func (b *body) Delete() error { return b.end(Part.Delete) }
 
-func (k *keeper) end(how func(Part) error) error {
-	if k.part == nil {
+func (b *body) end(how func(Part) error) error {
+	if b.part == nil {
 		return nil
 	}
-	return ignoreEnded(how(k.part))
+	return ignoreEnded(how(b.part))
 }
 
 // ignoreEnded drops the error of a part that was ended before, by Commit.

@@ -50,7 +50,7 @@ func (w *writer) receive() error {
 
 // transfer delivers blocks as they come. The last one waits until the whole is verified, so that an application which reads
 // to a known size has not read content that is wrong.
-func (w *writer) transfer(to body) error {
+func (w *writer) transfer(to *body) error {
 	for {
 		b, err := w.in.arrival.next()
 		if err != nil {
@@ -77,7 +77,7 @@ func (w *writer) transfer(to body) error {
 }
 
 // conclude verifies the whole and delivers its last block, nil when there is none.
-func (w *writer) conclude(to body, last *block) error {
+func (w *writer) conclude(to *body, last *block) error {
 	tail, err := w.in.arrival.waitTail()
 	if err != nil {
 		return err
@@ -165,11 +165,11 @@ func (w *writer) passElements(b *block) error {
 }
 
 // prepare answers the header, and delivers what is stored. A nil body without an error means that all of the content was.
-func (w *writer) prepare() (body, error) {
+func (w *writer) prepare() (*body, error) {
 	store, key := w.in.store, w.in.header.key
 	if store == nil || key == "" {
 		w.in.answer.resume(0, 0, false)
-		return w.hasher(), nil
+		return &body{hasher: w.hasher()}, nil
 	}
 
 	identity := w.in.peer.conn.Identity()
@@ -194,10 +194,10 @@ func (w *writer) prepare() (body, error) {
 }
 
 // unstored has a transfer with a key go on without being stored.
-func (w *writer) unstored() body {
+func (w *writer) unstored() *body {
 	w.in.peer.unstored.Add(1)
 	w.in.answer.resume(0, 0, false)
-	return w.hasher()
+	return &body{hasher: w.hasher()}
 }
 
 // lookup opens the complete content under a key, and returns how many elements it has. What cannot be the content that the sender
@@ -292,7 +292,7 @@ func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 var errTakenOver = errors.New("nothing came from its connection any more, and another one goes on with the content")
 
 // resumePart answers the header with how much is stored, and delivers that.
-func (w *writer) resumePart(part Part) (body, error) {
+func (w *writer) resumePart(part Part) (*body, error) {
 	replayed := false
 	defer func() {
 		if !replayed { // an element's own decoding panicked
@@ -312,7 +312,7 @@ func (w *writer) resumePart(part Part) (body, error) {
 	case err != nil:
 		return nil, closedWith(err, part.Close())
 	}
-	return &keeper{digest, part, offset, func() { w.in.peer.unstored.Add(1) }}, nil
+	return &body{digest, part, offset, func() { w.in.peer.unstored.Add(1) }}, nil
 }
 
 // replayContent delivers complete content from the store, and removes it if it is no longer what its digest says. Nothing that the sender
