@@ -2,8 +2,11 @@ package sealed
 
 import (
 	"encoding/binary"
+	"math"
 	"math/bits"
 	"time"
+
+	"github.com/quivernet/quiver/internal/wire"
 )
 
 const (
@@ -58,45 +61,28 @@ func (f *feedback) append(b []byte) []byte {
 	return b
 }
 
-// consume reads a feedback; b begins behind its kind.
-func (f *feedback) consume(b []byte) (rest []byte, err error) {
-	if len(b) < 4 {
-		return nil, errMalformed
-	}
-	f.largest = binary.BigEndian.Uint32(b)
-	delay, n := binary.Uvarint(b[4:])
-	if n <= 0 || delay >= 1<<32 {
-		return nil, errMalformed
-	}
-	f.delay = time.Duration(delay) * clockUnit
-	if b = b[4+n:]; len(b) < clockBytes+2 {
-		return nil, errMalformed
-	}
-	f.clock = uint64(binary.BigEndian.Uint16(b))<<32 | uint64(binary.BigEndian.Uint32(b[2:]))
-	b = b[clockBytes:]
-	f.nruns, f.ntimes = int(b[0]), int(b[1])
+// consume reads a feedback; r stands behind its kind.
+func (f *feedback) consume(r *wire.Reader) {
+	f.largest = uint32(r.Fixed(4))
+	f.delay = time.Duration(r.Uvarint(math.MaxUint32)) * clockUnit
+	f.clock = r.Fixed(clockBytes)
+	f.nruns, f.ntimes = int(r.Byte()), int(r.Byte())
 	if f.nruns < 1 || f.nruns > maxRuns || f.ntimes > maxTimes {
-		return nil, errMalformed
+		r.Fail(errMalformed)
+		return
 	}
-	return f.consumeLists(b[2:])
-}
-
-func (f *feedback) consumeLists(b []byte) (rest []byte, err error) {
 	for i := range f.nruns {
-		run, n := binary.Uvarint(b)
-		if n <= 0 || run == 0 || run > maxNumber {
-			return nil, errMalformed
+		if f.runs[i] = r.Uvarint(maxNumber); f.runs[i] == 0 {
+			r.Fail(errMalformed)
 		}
-		f.runs[i], b = run, b[n:]
 	}
 	for i := range f.ntimes {
-		d, n := binary.Varint(b)
-		if n <= 0 || d > maxEarlier || d < -maxEarlier {
-			return nil, errMalformed
+		d := r.Varint()
+		if d > maxEarlier || d < -maxEarlier {
+			r.Fail(errMalformed)
 		}
-		f.earlier[i], b = d, b[n:]
+		f.earlier[i] = d
 	}
-	return b, nil
 }
 
 // span is a range of packet numbers that arrived: low <= n < high.

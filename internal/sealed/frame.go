@@ -1,9 +1,11 @@
 package sealed
 
 import (
-	"encoding/binary"
 	"errors"
+	"math"
 	"time"
+
+	"github.com/quivernet/quiver/internal/wire"
 )
 
 // Frames inside a sealed packet, in any order. WIRE.md has the figures.
@@ -41,54 +43,29 @@ type frame struct {
 
 // consume reads the first frame of b and returns the rest.
 func (f *frame) consume(b []byte) (rest []byte, err error) {
-	f.kind, b = b[0], b[1:]
-	switch f.kind {
+	r := wire.Reader{Left: b}
+	switch f.kind = r.Byte(); f.kind {
 	case framePadding:
 		return nil, nil
 	case framePing:
-		return b, nil
 	case frameTrain:
-		if len(b) < 1 {
-			return nil, errMalformed
-		}
-		f.left = int(b[0])
-		return b[1:], nil
+		f.left = int(r.Byte())
 	case frameData, framePlay:
-		return f.consumeData(b)
-	case frameFeedback:
-		return f.feedback.consume(b)
-	case frameCompetes:
-		return f.consumeCompetes(b)
-	case frameTogether:
-		if len(b) < 1 {
-			return nil, errMalformed
+		if f.payload = r.Take(int(r.Fixed(2))); len(f.payload) == 0 {
+			r.Fail(errMalformed)
 		}
-		f.together = int(b[0])
-		return b[1:], nil
-	}
-	return nil, errMalformed
-}
-
-func (f *frame) consumeData(b []byte) (rest []byte, err error) {
-	if len(b) < 2 {
+	case frameFeedback:
+		f.feedback.consume(&r)
+	case frameCompetes:
+		f.competes = r.Flag()
+		f.trip = time.Duration(r.Uvarint(math.MaxUint32)) * clockUnit
+	case frameTogether:
+		f.together = int(r.Byte())
+	default:
 		return nil, errMalformed
 	}
-	n := int(binary.BigEndian.Uint16(b))
-	if b = b[2:]; n == 0 || n > len(b) {
+	if r.Err != nil {
 		return nil, errMalformed
 	}
-	f.payload = b[:n:n]
-	return b[n:], nil
-}
-
-func (f *frame) consumeCompetes(b []byte) (rest []byte, err error) {
-	if len(b) < 2 || b[0] > 1 {
-		return nil, errMalformed
-	}
-	trip, n := binary.Uvarint(b[1:])
-	if n <= 0 || trip >= 1<<32 {
-		return nil, errMalformed
-	}
-	f.competes, f.trip = b[0] == 1, time.Duration(trip)*clockUnit
-	return b[1+n:], nil
+	return r.Left, nil
 }

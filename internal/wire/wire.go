@@ -101,13 +101,16 @@ func (r *Reader) Flag() bool {
 	return b == 1
 }
 
-// Uint64 takes 8 bytes, big endian.
-func (r *Reader) Uint64() uint64 {
-	if p := r.Take(8); p != nil {
-		return binary.BigEndian.Uint64(p)
+// Fixed takes a number of n bytes, at most 8, big endian.
+func (r *Reader) Fixed(n int) (v uint64) {
+	for _, b := range r.Take(n) {
+		v = v<<8 | uint64(b)
 	}
-	return 0
+	return v
 }
+
+// Uint64 takes 8 bytes, big endian.
+func (r *Reader) Uint64() uint64 { return r.Fixed(8) }
 
 // End returns the first failure, or that of bytes which are left over.
 func (r *Reader) End() error {
