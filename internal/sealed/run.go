@@ -189,8 +189,8 @@ func (c *Carrier) step() (f found) {
 	f.all = r.burst.sent == r.burst.n && c.collect(now)
 	f.next = c.next()
 	f.turned = c.config.Turned != nil && c.config.Turned()
-	r.changed = c.session.Changed() || r.changed
-	r.state = c.session.State()
+	state := c.session.State()
+	r.state, r.changed = state, r.changed || state != r.state
 	c.bulk.Store(c.session.bulkInFlight() > 0 || c.bulkWaits())
 	c.session.frame = nil // or each carrier at rest would keep a batch in memory
 	return f

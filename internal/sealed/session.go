@@ -89,7 +89,6 @@ type Session struct {
 	// The state.
 	state   State
 	started bool    // Start was called with an id
-	changed bool    // the state has changed since Changed was called
 	err     error   // why the session closed
 	hearing hearing // when the peer was heard, and when it must be asked
 	greeted bool    // a packet of the peer has opened
@@ -215,13 +214,6 @@ func (s *Session) Close() { s.end(&Error{Kind: Stopped, Reason: "closed"}) }
 // State returns the state.
 func (s *Session) State() State { return s.state }
 
-// Changed reports, once, that the state changed.
-func (s *Session) Changed() bool {
-	changed := s.changed
-	s.changed = false
-	return changed
-}
-
 // Err returns why the session is closed, an *[Error]; nil while it is not.
 func (s *Session) Err() error { return s.err }
 
@@ -272,7 +264,7 @@ func (s *Session) end(err error) {
 		return
 	}
 	s.err = err
-	s.setState(Closed)
+	s.state = Closed
 	s.abandon(s.now)
 	s.starting.note(false)
 	s.competes.leave()

@@ -96,7 +96,7 @@ func (o *otherCarrier) until(patience time.Duration) time.Duration {
 func (s *Session) hear(t time.Duration) {
 	s.hearing.ack(t)
 	if s.state == Opening || s.state == Silent {
-		s.setState(Open)
+		s.state = Open
 	}
 	s.Wake()
 }
@@ -192,7 +192,7 @@ func (s *Session) checkHearing(t time.Duration) {
 	case s.state == Silent:
 		s.end(&Error{Kind: Unheard, Reason: "no ack for " + stopTime.String()})
 	default:
-		s.setState(Silent)
+		s.state = Silent
 		s.abandon(t)
 	}
 	if at, ok := s.ptoAt(); ok && at <= t {

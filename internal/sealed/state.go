@@ -23,10 +23,3 @@ func (s State) String() string {
 	}
 	return "unknown"
 }
-
-// setState changes the state; Changed tells the owner.
-func (s *Session) setState(to State) {
-	if s.state != to {
-		s.state, s.changed = to, true
-	}
-}
