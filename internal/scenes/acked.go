@@ -87,14 +87,12 @@ type packet struct {
 
 // receiver acks what arrives.
 type receiver struct {
+	receipt
 	sender  *sender
-	want    int             // pieces of the transfer
-	have    map[uint32]bool // pieces that arrived
-	doneAt  time.Time       // when the last piece arrived; zero = not yet
-	newest  []uint32        // numbers of the packets that arrived last, for the next ack
-	highest uint32          // largest packet number that arrived
-	waiting int             // packets since the last ack
-	due     time.Time       // when the next ack leaves; zero = nothing to ack
+	newest  []uint32  // numbers of the packets that arrived last, for the next ack
+	highest uint32    // largest packet number that arrived
+	waiting int       // packets since the last ack
+	due     time.Time // when the next ack leaves; zero = nothing to ack
 }
 
 func newAcked(f Flow, begin time.Time) (*sender, *receiver) {
@@ -107,7 +105,7 @@ func newAcked(f Flow, begin time.Time) (*sender, *receiver) {
 	case BBR:
 		s.control = newBBR()
 	}
-	return s, &receiver{sender: s, want: pieces(f.Bytes), have: make(map[uint32]bool)}
+	return s, &receiver{sender: s, receipt: newReceipt(f.Bytes)}
 }
 
 func (s *sender) at(t time.Time) time.Duration { return t.Sub(s.begin) }
@@ -265,12 +263,7 @@ func (s *sender) pick() int {
 // Receive takes a packet, and decides when the next ack leaves.
 func (r *receiver) Receive(now time.Time, b []byte) error {
 	n, piece := binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:])
-	if !r.have[piece] {
-		r.have[piece] = true
-		if len(r.have) == r.want {
-			r.doneAt = now
-		}
-	}
+	r.arrived(now, piece)
 	if r.newest = append(r.newest, n); len(r.newest) > ackNumbers {
 		r.newest = append(r.newest[:0], r.newest[len(r.newest)-ackNumbers/2:]...)
 	}
@@ -297,12 +290,5 @@ func (r *receiver) AppendPacket(now time.Time, b []byte, _ int) ([]byte, uint64,
 	return b, 0, true
 }
 
-func (r *receiver) received() int           { return len(r.have) * piece }
 func (r *receiver) delays() []time.Duration { return nil }
 func (r *receiver) spurious() uint64        { return r.sender.spuriousLosses }
-func (r *receiver) ended() time.Duration {
-	if r.doneAt.IsZero() {
-		return 0
-	}
-	return r.doneAt.Sub(netsim.Epoch)
-}

@@ -35,6 +35,31 @@ func (f Flow) ends(seed uint64, begin time.Time, rate int64, rtt time.Duration, 
 	return s, r, r
 }
 
+// receipt is what has arrived of a transfer.
+type receipt struct {
+	want   int             // pieces of the transfer
+	have   map[uint32]bool // pieces that arrived
+	doneAt time.Time       // when the last of them arrived; zero = not yet
+}
+
+func newReceipt(bytes int) receipt { return receipt{want: pieces(bytes), have: make(map[uint32]bool)} }
+
+// arrived notes a piece, which may have come before.
+func (r *receipt) arrived(now time.Time, piece uint32) {
+	r.have[piece] = true
+	if len(r.have) == r.want && r.doneAt.IsZero() {
+		r.doneAt = now
+	}
+}
+
+func (r *receipt) received() int { return len(r.have) * piece }
+func (r *receipt) ended() time.Duration {
+	if r.doneAt.IsZero() {
+		return 0
+	}
+	return r.doneAt.Sub(netsim.Epoch)
+}
+
 // ticker sends packets of size bytes, one every each, and ignores what arrives.
 type ticker struct {
 	next time.Time

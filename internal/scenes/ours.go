@@ -26,32 +26,26 @@ const (
 
 // ours is a flow of ours: a transfer between two sealed sessions.
 type ours struct {
-	from    *source
-	to      *source
-	session *sealed.Session
+	*receipt // of to
+	to       *source
+	session  *sealed.Session
 }
 
-func (o ours) received() int           { return o.to.got * piece }
 func (o ours) delays() []time.Duration { return o.to.callDelays }
 func (o ours) spurious() uint64        { return o.session.Stats().Spurious }
-func (o ours) ended() time.Duration {
-	if o.to.doneAt.IsZero() {
-		return 0
-	}
-	return o.to.doneAt.Sub(netsim.Epoch)
-}
 
 // newOurs makes the two sessions of a flow of ours. The path has a rate in bit/s and a round trip rtt.
 func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration, from, to *sealed.Siblings) (client, server netsim.Machine, o ours) {
-	o.from = &source{begin: begin, total: pieces(f.Bytes), pause: f.Pause, have: make(map[uint32]bool)}
+	sends := &source{begin: begin, total: pieces(f.Bytes), pause: f.Pause}
 	if f.Refill > 0 {
-		o.from.refillEvery, o.from.refillPieces = f.Refill, int(1.2*float64(rate)/8*f.Refill.Seconds())/maxPacket
+		sends.refillEvery, sends.refillPieces = f.Refill, int(1.2*float64(rate)/8*f.Refill.Seconds())/maxPacket
 	}
 	if f.Plays {
-		o.from.nextCall = begin.Add(-f.lead() + time.Duration(seed*2654435761%33)*time.Millisecond)
+		sends.nextCall = begin.Add(-f.lead() + time.Duration(seed*2654435761%33)*time.Millisecond)
 	}
-	o.to = &source{want: pieces(f.Bytes), have: make(map[uint32]bool)}
-	a, b := newSession(o.from, true, seed, f.Train, rtt, from), newSession(o.to, false, seed, 0, rtt, to)
+	o.to = &source{receipt: newReceipt(f.Bytes)}
+	o.receipt = &o.to.receipt
+	a, b := newSession(sends, true, seed, f.Train, rtt, from), newSession(o.to, false, seed, 0, rtt, to)
 	a.Start(begin.Add(-f.lead()), sealed.ID{1})
 	b.Start(begin.Add(-f.lead()), sealed.ID{2})
 	o.session = a
@@ -108,11 +102,7 @@ type source struct {
 	again []uint32 // pieces that were lost, to be sent again
 	acked []uint64 // a bit for each piece that the peer has
 
-	// Receiving.
-	want   int             // pieces of the peer's transfer
-	have   map[uint32]bool // pieces that arrived
-	got    int             // how many
-	doneAt time.Time       // when the last of them arrived; zero = not yet
+	receipt // of the peer's transfer
 
 	// Play beside the transfer.
 	nextCall   time.Time       // when the next call is made; zero = never
@@ -199,14 +189,7 @@ func (s *source) Receive(now time.Time, b []byte) {
 		s.callDelays = append(s.callDelays, now.Sub(timeOf(b)))
 		return
 	}
-	n := binary.BigEndian.Uint32(b)
-	if s.have[n] {
-		return
-	}
-	s.have[n] = true
-	if s.got++; s.got == s.want {
-		s.doneAt = now
-	}
+	s.arrived(now, binary.BigEndian.Uint32(b))
 }
 
 func (s *source) Moved(time.Time) {}
