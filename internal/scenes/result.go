@@ -78,6 +78,14 @@ func (f FlowResult) Rate(from, until time.Duration) float64 {
 	return float64(f.Between(from, until).Received) * 8 / (until - from).Seconds()
 }
 
+// took returns how long a flow has taken. One that has not ended counts as long as the scene.
+func (r Result) took(flow int) time.Duration {
+	if ended := r.Flows[flow].Ended; ended > 0 {
+		return ended
+	}
+	return r.Scene.For - r.Scene.Flows[flow].Begin
+}
+
 // Rates returns the goodput of all flows of a kind.
 func (r Result) Rates(k Kind, from, until time.Duration) (rates []float64) {
 	for i, f := range r.Flows {

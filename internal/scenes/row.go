@@ -109,14 +109,14 @@ func medians(all [][]Figure) []Figure {
 	return middle
 }
 
-// ratio returns the time of the first flow as a multiple of the ideal. A transfer that has not ended counts as long as the scene.
-func ratio(r Result) float64 {
-	f := r.Scene.Flows[0]
-	took := r.Flows[0].Ended
-	if took == 0 {
-		took = r.Scene.For - f.Begin
+// ratio returns the time of the first flow as a multiple of the ideal.
+func ratio(r Result) float64 { return r.took(0).Seconds() / r.Scene.ideal(r.Scene.Flows[0]).Seconds() }
+
+// besideReno judges the time of the first flow as a multiple of what New Reno's takes, on a QUIC stream.
+func besideReno(most float64) func(ours, theirs Result) []Figure {
+	return func(ours, theirs Result) []Figure {
+		return []Figure{atMost("of a quic stream", ratio(ours)/ratio(theirs), most)}
 	}
-	return took.Seconds() / r.Scene.ideal(f).Seconds()
 }
 
 // ideal returns the shortest time in which a flow can end, given the changes of the bottleneck's rate.

@@ -89,9 +89,7 @@ func jitter() (rows []Row) {
 							return nil
 						}
 						return []Figure{atMost("time", ratio(r), 1.5)}
-					}, Beside: Reno, Compare: func(ours, theirs Result) []Figure {
-						return []Figure{atMost("of a quic stream", ratio(ours)/ratio(theirs), 1.25)}
-					}})
+					}, Beside: Reno, Compare: besideReno(1.25)})
 				}
 			}
 		}
@@ -115,14 +113,18 @@ func clumps() (rows []Row) {
 // maxPacketWire is the wire figure of a transfer that sends nothing twice: the cost of headers alone.
 const maxPacketWire = float64(maxPacket+netsim.UDPOverhead) / piece
 
+// spurious judges the share of the first flow's packets that counted as lost and arrived.
+func spurious(r Result) Figure {
+	return atMost("spurious", float64(r.Flows[0].Spurious)/float64(r.Flows[0].At(r.Scene.For).Sent), 0.02)
+}
+
 func reordering() (rows []Row) {
 	for _, share := range []float64{0.01, 0.05, 0.1, 0.3} {
 		for _, rate := range []int64{10e6, 100e6} {
 			s := named(single(Path(rate, 50*milli, 0, 1), 4*mib), "%d Mbit/s 50 ms, %g %% late by 25 ms", mbit(rate), 100*share)
 			s.There.Reorder, s.There.ReorderDelay = share, 25*milli
 			rows = append(rows, Row{Family: "reordering", Scene: s, Judge: func(r Result) []Figure {
-				sent := r.Flows[0].At(r.Scene.For).Sent
-				return []Figure{atMost("time", ratio(r), 1.3), atMost("spurious", float64(r.Flows[0].Spurious)/float64(sent), 0.02)}
+				return []Figure{atMost("time", ratio(r), 1.3), spurious(r)}
 			}})
 		}
 	}
@@ -132,8 +134,7 @@ func reordering() (rows []Row) {
 				s := named(single(Path(rate, 40*milli, loss, 1), 4*mib), "%d Mbit/s 40 ms %g %%, every other packet late by %v", mbit(rate), 100*loss, late)
 				s.There.Alternate, s.Back.Alternate = late, late
 				rows = append(rows, Row{Family: "reordering", Scene: s, Judge: func(r Result) []Figure {
-					sent := r.Flows[0].At(r.Scene.For).Sent
-					return []Figure{atMost("time", ratio(r), 1.5), atMost("spurious", float64(r.Flows[0].Spurious)/float64(sent), 0.02)}
+					return []Figure{atMost("time", ratio(r), 1.5), spurious(r)}
 				}})
 			}
 		}
@@ -174,9 +175,7 @@ func profiles() (rows []Row) {
 			s.Flows[0].Plays, s.For = plays, 100*second
 			rows = append(rows, Row{Family: "weather", Scene: s, Judge: func(r Result) []Figure {
 				return []Figure{{Name: "slowest, s", Value: ratio(r) * r.Scene.Ideal(4*mib).Seconds(), Most: e.within, Worst: true}}
-			}, Beside: Reno, Compare: func(ours, theirs Result) []Figure {
-				return []Figure{atMost("of a quic stream", ratio(ours)/ratio(theirs), 1)}
-			}})
+			}, Beside: Reno, Compare: besideReno(1)})
 		}
 	}
 	return rows
@@ -258,12 +257,8 @@ func queues() (rows []Row) {
 		p.There.Police, p.There.Bucket = rate, max(p.Product()/4, 15_000)
 		p.There.Rate, p.There.Queue = 1e9, 1<<20
 		rows = append(rows, Row{Family: "queue", Scene: p, Judge: func(r Result) []Figure {
-			took := max(r.Flows[0].Ended, 1)
-			if r.Flows[0].Ended == 0 {
-				took = r.Scene.For
-			}
 			ideal := 25*milli + time.Duration(float64(r.Scene.Flows[0].Bytes)*8e9/float64(rate))
-			return []Figure{atMost("time", took.Seconds()/ideal.Seconds(), 1.5), atMost("dropped", r.Drops(Ours, second, r.Scene.For), 0.05)}
+			return []Figure{atMost("time", r.took(0).Seconds()/ideal.Seconds(), 1.5), atMost("dropped", r.Drops(Ours, second, r.Scene.For), 0.05)}
 		}})
 	}
 	return append(rows, fewPackets()...)
@@ -286,9 +281,6 @@ func fewPackets() (rows []Row) {
 }
 
 func changes() (rows []Row) {
-	beside := func(ours, theirs Result) []Figure {
-		return []Figure{atMost("of a quic stream", ratio(ours)/ratio(theirs), 1)}
-	}
 	swing := named(single(Path(50e6, 40*milli, 0, 1), 4*mib), "50 Mbit/s, a fifth of it every other 200 ms")
 	for i := range 300 {
 		rate := int64(50e6)
@@ -297,7 +289,7 @@ func changes() (rows []Row) {
 		}
 		swing.Rates = append(swing.Rates, Rate{time.Duration(i) * 200 * milli, rate})
 	}
-	rows = append(rows, Row{Family: "change", Scene: swing, Judge: inTime(0), Beside: Reno, Compare: beside})
+	rows = append(rows, Row{Family: "change", Scene: swing, Judge: inTime(0), Beside: Reno, Compare: besideReno(1)})
 
 	fall := named(single(Path(10e6, 50*milli, 0, 2), 0), "10 Mbit/s, 2 from 5 s, 10 from 12 s")
 	fall.Rates, fall.For = []Rate{{5 * second, 2e6}, {12 * second, 10e6}}, 20*second
@@ -332,12 +324,12 @@ func changes() (rows []Row) {
 	for _, dark := range []time.Duration{100 * milli, 500 * milli, second, 5 * second} {
 		s := named(single(Path(20e6, 50*milli, 0, 1), 4*mib), "20 Mbit/s, dark for %v", dark)
 		s.Dark = []Span{{1500 * milli, 1500*milli + dark}}
-		rows = append(rows, Row{Family: "change", Scene: s, Judge: inTime(0), Beside: Reno, Compare: beside})
+		rows = append(rows, Row{Family: "change", Scene: s, Judge: inTime(0), Beside: Reno, Compare: besideReno(1)})
 	}
 	for _, dark := range []time.Duration{200 * milli, 700 * milli} {
 		s := named(single(Path(20e6, 300*milli, 0, 1), 8*mib), "20 Mbit/s 300 ms, dark for %v", dark)
 		s.Dark = []Span{{2500 * milli, 2500*milli + dark}}
-		rows = append(rows, Row{Family: "change", Scene: s, Judge: inTime(0), Beside: Reno, Compare: beside})
+		rows = append(rows, Row{Family: "change", Scene: s, Judge: inTime(0), Beside: Reno, Compare: besideReno(1)})
 	}
 	return slices.Concat(rows, trips(), onsets())
 }
@@ -382,9 +374,7 @@ func trips() (rows []Row) {
 		for _, loss := range []float64{0, 0.01, 0.05} {
 			s := named(single(Path(20e6, c[0]*milli, loss, 1), 8*mib), "20 Mbit/s %d ms %g %%, %d ms from 1 s on", c[0], 100*loss, c[1])
 			s.Trips = []Trip{{At: 2 * second, RTT: c[1] * milli}}
-			rows = append(rows, Row{Family: "change", Scene: s, Judge: inTime(0), Beside: Reno, Compare: func(ours, theirs Result) []Figure {
-				return []Figure{atMost("of a quic stream", ratio(ours)/ratio(theirs), 1)}
-			}})
+			rows = append(rows, Row{Family: "change", Scene: s, Judge: inTime(0), Beside: Reno, Compare: besideReno(1)})
 		}
 	}
 	for _, loss := range []float64{0, 0.005} {
@@ -643,11 +633,8 @@ func shorts() (rows []Row) {
 // shortTime returns the median time of all flows but the first, in seconds.
 func shortTime(r Result) float64 {
 	var took []time.Duration
-	for i, f := range r.Flows[1:] {
-		if f.Ended == 0 {
-			f.Ended = r.Scene.For - r.Scene.Flows[1+i].Begin
-		}
-		took = append(took, f.Ended)
+	for i := 1; i < len(r.Flows); i++ {
+		took = append(took, r.took(i))
 	}
 	return Percentile(took, 0.5).Seconds()
 }
@@ -827,12 +814,8 @@ func rush(path Scene, n int, oneServer bool) Row {
 	ideal := time.Duration(float64(n) * float64(s.Ideal(bytes)))
 	return Row{Family: "rush", Scene: s, Judge: func(r Result) []Figure {
 		last, speeds := time.Duration(0), make([]float64, n)
-		for i, f := range r.Flows {
-			ended := f.Ended
-			if ended == 0 {
-				ended = s.For
-			}
-			last, speeds[i] = max(last, ended), 1/ended.Seconds()
+		for i := range r.Flows {
+			last, speeds[i] = max(last, r.took(i)), 1/r.took(i).Seconds()
 		}
 		return []Figure{atMost("lost by the queue", r.Drops(Ours, 0, s.For), 0.03), atMost("time of the last", last.Seconds()/ideal.Seconds(), 1.25),
 			atLeast("Jain of their speeds", Jain(speeds), 0.9), {Name: "lost by the queue in the first second", Value: r.Drops(Ours, second, 2*second)}}
@@ -851,8 +834,8 @@ func downloads(n int, plays bool) Row {
 	s.For = 40 * second
 	return Row{Family: "start", Scene: s, Judge: func(r Result) []Figure {
 		last := time.Duration(0)
-		for _, f := range r.Flows[:n] {
-			last = max(last, f.Ended)
+		for i := range n {
+			last = max(last, r.took(i))
 		}
 		ideal := float64(n) * mib * 8 / 20e6 * maxPacketWire
 		return []Figure{atMost("lost", r.Drops(Ours, 0, s.For), 0.03), atMost("time of the last", last.Seconds()/ideal, 1.2),
@@ -866,10 +849,7 @@ func little() (rows []Row) {
 	trickle.Flows[0].Pause = func(since time.Duration) bool { return since < 61*second && since%(second/30) > milli/2 }
 	trickle.For = 81 * second
 	rows = append(rows, Row{Family: "little to send", Scene: trickle, Judge: func(r Result) []Figure {
-		bulk := max(r.Flows[0].Ended-60*second, 0)
-		if r.Flows[0].Ended == 0 {
-			bulk = 20 * second
-		}
+		bulk := max(r.took(0)-60*second, 0)
 		return []Figure{atMost("time", bulk.Seconds()/r.Scene.Ideal(4*mib).Seconds(), 1.2)}
 	}})
 	ticks := named(single(Path(20e6, 50*milli, 0, 1), 4*mib), "a source refilled once a tick of 33 ms")
