@@ -2,7 +2,6 @@ package disk
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -131,35 +130,29 @@ func (p *part) Offset() int64 { return p.offset }
 
 func (p *part) Write(b []byte) (int, error) {
 	if p.ended {
-		return 0, fmt.Errorf("disk: writing a part: %w", fs.ErrClosed)
+		return 0, doing("writing a part", fs.ErrClosed)
 	}
 	offset := p.offset
 	if err := p.store.grow(p, offset+int64(len(b))); err != nil {
-		return 0, fmt.Errorf("disk: writing a part: %w", err)
+		return 0, doing("writing a part", err)
 	}
 	n, err := p.file.WriteAt(b, offset)
 	p.offset = offset + int64(n)
-	if err != nil {
-		return n, fmt.Errorf("disk: writing a part: %w", err)
-	}
-	return n, nil
+	return n, doing("writing a part", err)
 }
 
 func (p *part) ReadAt(b []byte, off int64) (int, error) { return p.file.ReadAt(b, off) }
 
 func (p *part) Commit(digest stream.Digest) error {
 	if p.ended {
-		return fmt.Errorf("disk: committing a part: %w", fs.ErrClosed)
+		return doing("committing a part", fs.ErrClosed)
 	}
 	if digest.IsZero() {
 		return errors.New("disk: committing a part: it has no digest")
 	}
 	p.ended = true
 	defer p.store.unclaim(p.path)
-	if err := p.publish(digest); err != nil {
-		return fmt.Errorf("disk: committing a part: %w", err)
-	}
-	return nil
+	return doing("committing a part", p.publish(digest))
 }
 
 // publish gives the part its final name. The file's bytes are on the disk before the name is, and the name is on the disk before older
@@ -211,22 +204,16 @@ func (p *part) Close() error {
 		defer p.store.unclaim(p.path)
 		err = errors.Join(p.file.Sync(), p.release())
 	}
-	if err != nil {
-		return fmt.Errorf("disk: closing a part: %w", err)
-	}
-	return nil
+	return doing("closing a part", err)
 }
 
 func (p *part) Delete() error {
 	if p.ended {
-		return fmt.Errorf("disk: deleting a part: %w", fs.ErrClosed)
+		return doing("deleting a part", fs.ErrClosed)
 	}
 	p.ended, p.closed = true, true
 	defer p.store.unclaim(p.path)
-	if err := removeOpen(p.file, p.path); err != nil {
-		return fmt.Errorf("disk: deleting a part: %w", err)
-	}
-	return nil
+	return doing("deleting a part", removeOpen(p.file, p.path))
 }
 
 // removeOpen closes and removes f. Where the system can remove an open file, f stays locked until it is removed.

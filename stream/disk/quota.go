@@ -167,7 +167,7 @@ func (s *Store) Trim(identity string, bytes int64, files int, keep ...string) er
 	s.looks.changed(folder)
 	stored, err := s.walkFolder(folder)
 	if err != nil {
-		return fmt.Errorf("disk: trimming a store: %w", err)
+		return doing("trimming a store", err)
 	}
 	stored = slices.DeleteFunc(stored, func(f storedFile) bool { return kept[f.base()] })
 	var u usage

@@ -64,7 +64,7 @@ func (s *Store) Open(identity, key string, size int64) (stream.Part, error) {
 	}
 	p, err := s.openPart(s.file(identity, key)+partSuffix, size)
 	if err != nil {
-		return nil, fmt.Errorf("disk: opening a part: %w", err)
+		return nil, doing("opening a part", err)
 	}
 	return p, nil
 }
@@ -73,7 +73,7 @@ func (s *Store) Open(identity, key string, size int64) (stream.Part, error) {
 func (s *Store) Lookup(identity, key string) (stream.Content, error) {
 	c, err := s.lookup(s.file(identity, key))
 	if err != nil {
-		return nil, fmt.Errorf("disk: looking up a content: %w", err)
+		return nil, doing("looking up a content", err)
 	}
 	return c, nil
 }
@@ -85,10 +85,7 @@ func (s *Store) Lookup(identity, key string) (stream.Content, error) {
 // in the store and Publish may be called at once, unless the transfer went on without the store, see stream.Config.Store, or the content has
 // made room for another part since.
 func (s *Store) Publish(identity string, digest stream.Digest, path string, mode fs.FileMode) error {
-	if err := s.publish(identity, digest, path, mode); err != nil {
-		return fmt.Errorf("disk: publishing a content as %s: %w", path, err)
-	}
-	return nil
+	return doing("publishing a content as "+path, s.publish(identity, digest, path, mode))
 }
 
 func (s *Store) publish(identity string, digest stream.Digest, path string, mode fs.FileMode) error {
@@ -123,13 +120,18 @@ func (s *Store) Remove(identity, key string) error {
 	defer s.mu.Unlock()
 	s.looks.changed(filepath.Dir(base))
 	if _, busy := s.open[base+partSuffix]; busy {
-		return fmt.Errorf("disk: removing a part: %w", stream.ErrPartBusy)
+		return doing("removing a part", stream.ErrPartBusy)
 	}
 	err := ignoreMissing(removeUnlocked(base + partSuffix))
-	if err = errors.Join(err, removeBlobs(base, "")); err != nil {
-		return fmt.Errorf("disk: removing a content: %w", err)
+	return doing("removing a content", errors.Join(err, removeBlobs(base, "")))
+}
+
+// doing says in an error what the store was doing.
+func doing(what string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("disk: %s: %w", what, err)
 }
 
 // file returns the path for an identity's key, without a suffix.
