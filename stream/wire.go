@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"unicode/utf8"
+	"strings"
 
 	"github.com/quivernet/quiver/internal/wire"
 )
@@ -362,8 +362,5 @@ func clip(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
+	return strings.ToValidUTF8(text[:limit], "")
 }
