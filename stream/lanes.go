@@ -1,9 +1,25 @@
 package stream
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/quivernet/quiver/rpc"
+)
 
 // widenPause is the least time between two looks of widen at the path: under World.Run, ticks may come every few microseconds.
 const widenPause = time.Millisecond
+
+// laneIdle is how long no part has travelled, either way, when a client lets go of the lanes that were opened for a transfer.
+const laneIdle = 10 * time.Second
+
+const (
+	// A server opens at most mostOpenings lanes for a connection in openingTime: all that there can be, twice as often as an honest client can
+	// let go of them. A client that lets go of lanes as soon as they are open gets no more until that time is over.
+	openingTime  = laneIdle / 2
+	mostOpenings = maxLanes
+)
 
 // lanes decides how many lanes a peer should have: as many as its transfers fill. A lane is an actor whose channel, with a reliable buffer of
 // its own, carries parts of transfers. [window] has those that are open, and sends on them. Only a server opens and closes lanes; its client asks
@@ -14,8 +30,15 @@ type lanes struct {
 	stay    int       // how many were opened with the connection, and stay; at a client 0 until the server's limits come
 	widened time.Time // when widen last looked at the path
 
-	server serverLanes // used by a server alone
-	client clientLanes // used by a client alone
+	// At a server: at most mostOpenings lanes are opened in openingTime.
+	opened      int       // lanes opened since openedSince
+	openedSince time.Time // when opened was last set to 0
+
+	// At a client: whether the lanes are idle.
+	touched bool         // a lane was opened, or a part has arrived, since the last tick; nobody asks at a server
+	used    time.Time    // the last tick that found touched set, or a transfer that sends on lanes
+	idle    alarm        // has a tick come once lanes may have been idle for laneIdle
+	parting []*rpc.Actor // this end has let go of them, and the server has yet to close them
 }
 
 func (l *lanes) onServer() bool { return l.peer.streams.world.IsServer() }
@@ -70,9 +93,9 @@ func (l *lanes) ask(n int) error {
 	}
 	if l.onServer() {
 		l.asked = n
-		return l.server.open(l.peer.streams.lastTick)
+		return l.open(l.peer.streams.lastTick)
 	}
-	if !l.client.closing() {
+	if !l.closing() {
 		l.asked = n
 		l.peer.control.limitsChanged()
 	}
@@ -91,7 +114,86 @@ func (l *lanes) onLimits(n int) {
 // tick runs whenever a tick of the world looks at the peer: a server opens the lanes that are missing, a client lets go of idle ones.
 func (l *lanes) tick(now time.Time) error {
 	if l.onServer() {
-		return l.server.open(now)
+		return l.open(now)
 	}
-	return l.client.letGo(now)
+	return l.letGo(now)
+}
+
+// begin opens the lanes that stay: one even if the backend is not [Window], for transfers that choose Window by [Via].
+func (l *lanes) begin(backend Backend) error {
+	stay := 1
+	if w := backend.window(); w != nil {
+		stay = cmp.Or(w.Lanes, defaultLanes)
+	}
+	l.stay, l.asked = stay, stay
+	return l.peer.window.grow(stay)
+}
+
+// open opens the lanes that are missing, but at most mostOpenings in openingTime, and none in place of those that the client has let go of and not
+// acknowledged; later ticks open the others.
+func (l *lanes) open(now time.Time) error {
+	window := l.peer.window
+	before := len(window.lanes)
+	if now.Sub(l.openedSince) >= openingTime {
+		l.openedSince, l.opened = now, 0
+	}
+	want := min(l.asked, before+mostOpenings-l.opened)
+	if len(window.parting) > 0 && want > before {
+		window.unacked() // forgets those that are acknowledged
+		want = min(want, max(before, maxLanes-len(window.parting)))
+	}
+	err := window.grow(want)
+	l.opened += len(window.lanes) - before
+	if len(window.lanes) < want { // the connection has no channel left: try again after openingTime, not in each tick
+		l.opened = mostOpenings
+	}
+	return err
+}
+
+// onLeave closes a lane that the client has let go of. Parts on their way to the client arrive before the close.
+func (l *lanes) onLeave(lane *rpc.Actor) {
+	w := l.peer.window
+	if i := slices.Index(w.lanes, lane); i >= 0 && len(w.lanes) > l.stay {
+		w.lanes = slices.Delete(w.lanes, i, i+1)
+		w.parting = append(w.parting, lane.Channel(l.peer.conn))
+		l.asked = len(w.lanes)
+		if err := l.peer.streams.world.Destroy(lane); err != nil {
+			l.peer.fail(err)
+		}
+		return
+	}
+	l.peer.violate("a lane was let go, of %d that stay", l.stay)
+}
+
+// letGo lets go of the lanes that do not stay, if they are idle. A message on each of them tells the server, which alone can close it, that nothing
+// more comes there.
+func (l *lanes) letGo(now time.Time) error {
+	w, stay := l.peer.window, l.stay
+	if l.touched || l.peer.sender.usesLanes() {
+		l.touched, l.used = false, now
+	}
+	if stay == 0 || len(w.lanes) <= stay {
+		return nil
+	}
+	if wait := laneIdle - now.Sub(l.used); wait > 0 {
+		l.idle.set(l.peer, wait)
+		return nil
+	}
+	for _, lane := range w.lanes[stay:] {
+		if err := leaveLane.Call(lane, nil); err != nil {
+			return err
+		}
+	}
+	l.parting = append(l.parting, w.lanes[stay:]...)
+	clear(w.lanes[stay:])
+	w.lanes = w.lanes[:stay]
+	l.asked = stay
+	return nil
+}
+
+// closing reports whether the server has yet to close lanes that this end has let go of; it forgets those that are closed. The client asks for
+// no more until then, because the server would count them as open.
+func (l *lanes) closing() bool {
+	l.parting = slices.DeleteFunc(l.parting, func(a *rpc.Actor) bool { return !a.Alive() })
+	return len(l.parting) > 0
 }

@@ -125,7 +125,7 @@ func TestLanesNamedWhileOthersClose(t *testing.T) {
 		}
 		require.Equal(n, 8, send())
 		for closing := false; !closing; time.Sleep(time.Millisecond) {
-			n.do(n.client.world, func() { closing = n.client.peer.lanes.client.closing() })
+			n.do(n.client.world, func() { closing = n.client.peer.lanes.closing() })
 		}
 		require.Equal(n, 8, send())
 	})

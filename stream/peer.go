@@ -60,7 +60,7 @@ func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 	}
 	p.receiver.peer = p
 	p.window = &window{conn: conn, stocked: p.stocked}
-	p.lanes.peer, p.lanes.server.peer, p.lanes.client.peer, p.lanes.asked = p, p, p, 1
+	p.lanes.peer, p.lanes.asked = p, 1
 	extend.OnWake(conn, p.call)
 	return p
 }
@@ -73,7 +73,7 @@ func (p *Peer) connected() {
 	}
 	_, err := world.Spawn(controlClass, p.conn)
 	if err == nil {
-		err = p.lanes.server.begin(p.streams.config.backend())
+		err = p.lanes.begin(p.streams.config.backend())
 	}
 	if err != nil {
 		p.fail(err)
@@ -241,7 +241,7 @@ func (p *Peer) route(settings *Window) route {
 func (p *Peer) end(cause error) {
 	p.slices.received(p.receiver.onPart)
 	p.live.end(cause)
-	p.lanes.client.idle.stop()
+	p.lanes.idle.stop()
 	p.sender.end()
 	received := p.receiver.end()
 	p.streams.writing.End(&p.receiver.writing, extend.PartyOf(p.conn))
@@ -329,14 +329,14 @@ func bindPipes(s *Streams) {
 		p := s.peer(a.Conn(), true)
 		if len(p.window.lanes) < maxLanes {
 			p.window.lanes = append(p.window.lanes, a)
-			p.lanes.client.touched = true
+			p.lanes.touched = true
 			p.call()
 		}
 		return p
 	})
 	handle(lanes, sendPart, func(p *Peer, message rpc.Raw) {
-		p.lanes.client.touched = true
+		p.lanes.touched = true
 		p.receiver.onPart(message)
 	})
-	rpc.On(lanes, leaveLane, func(p *Peer, call *rpc.Call, _ rpc.Raw) { p.lanes.server.onLeave(call.Actor) })
+	rpc.On(lanes, leaveLane, func(p *Peer, call *rpc.Call, _ rpc.Raw) { p.lanes.onLeave(call.Actor) })
 }

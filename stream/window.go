@@ -16,7 +16,7 @@ import (
 type window struct {
 	conn *rpc.Conn
 
-	lanes []*rpc.Actor  // those that are open; bindPipes adds them, serverLanes and clientLanes remove them
+	lanes []*rpc.Actor  // those that are open; bindPipes adds them, lanes removes them
 	queue time.Duration // how long a lane's unsent bytes may take to leave; each tick sets it
 
 	parting []rpc.Channel // at a server, of lanes that the client has let go of, until it has acknowledged all that is on them
