@@ -105,6 +105,8 @@ func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 		c.competition.doubt = min(2*c.competition.doubt, firstDoubt<<mostDoublings)
 		c.competition.interrupted = true
 		c.enter(Dip, t)
+	case ended && c.rounds <= longerRounds && c.queueing.unmoved.rounds > 1:
+		// The queue may be a longer path, which shows only while we do not grow: a packet more in each round moves it, where the path is slow.
 	case ended:
 		c.competition.window += additive * float64(c.cfg.Packet)
 	}

@@ -216,6 +216,23 @@ func TestTrim(t *testing.T) {
 	require.EqualValues(t, 1e6, after(atRoundEnd, still...), "20 ms after")
 }
 
+// Who has just begun to compete, over a queue that has not moved since the round before, does not grow, or a longer path would be a rival for ever: on
+// a slow one that would move the queue.
+func TestCompeteLeavesTheQueueUnmoved(t *testing.T) {
+	c := New(Config{Packet: 1000})
+	c.delay.trip(1, 60*ms)
+	c.queueing.rateBefore = 1e6
+	c.compete(10 * ms)
+	c.queue, c.round.leastQueue, c.round.mostQueue, c.delay.depth = 90*ms, 90*ms, 90*ms, 240*ms
+	for i := range time.Duration(4) {
+		c.step((70+60*i)*ms, batch{}, true)
+	}
+	require.Equal(t, 60530, c.Window(), "it has grown once, before there was a round to compare with")
+	c.round.leastQueue, c.round.mostQueue = 100*ms, 100*ms
+	c.step(400*ms, batch{}, true)
+	require.Equal(t, 61060, c.Window(), "the queue has moved")
+}
+
 // Congestion avoidance that is as fast as New Reno's: 0.53 packets more each round trip, 0.7 of it after a loss, once an epoch.
 func TestCompete(t *testing.T) {
 	c := New(Config{Packet: 1000})

@@ -331,7 +331,25 @@ func changes() (rows []Row) {
 		s.Dark = []Span{{2500 * milli, 2500*milli + dark}}
 		rows = append(rows, Row{Family: "change", Scene: s, Judge: inTime(0), Beside: Reno, Compare: besideReno(1)})
 	}
-	return slices.Concat(rows, trips(), onsets())
+	return slices.Concat(rows, trips(), routes(), onsets())
+}
+
+// routes are slow paths that change between two routes every 3 s. A longer route looks like a rival's queue.
+func routes() (rows []Row) {
+	for _, rate := range []int64{2e6, 5e6, 10e6} {
+		s := named(single(Path(rate, 50*milli, 0, 4), 0), "%d Mbit/s 50 ms, 90 for 3 s of 6, queue 4 products", mbit(rate))
+		for i := range 5 {
+			at := time.Duration(6*i) * second
+			s.Trips = append(s.Trips, Trip{At: at + 3*second, RTT: 90 * milli}, Trip{At: at + 6*second, RTT: 50 * milli})
+		}
+		s.For = 31 * second
+		rows = append(rows, Row{Family: "change", Scene: s, Judge: func(r Result) []Figure {
+			packets := time.Duration(4 * maxPacket * 8e9 / rate)
+			return []Figure{atMost("queue in ms", r.StandingQueue(4*second, s.For).Seconds()*1e3, (s.RTT()/4+packets).Seconds()*1e3),
+				atLeast("of the link", r.Share(Ours, 4*second, s.For)*maxPacketWire, 0.9)}
+		}})
+	}
+	return rows
 }
 
 // onsets are paths on which jitter or clumps begin, end, or come and go while a transfer is under way: somebody walks away from the access point,
