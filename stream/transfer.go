@@ -149,7 +149,7 @@ func (t *Transfer) Cancel(cause error) {
 	}
 }
 
-// SetWeight changes the transfer's [Weight] from the next tick on, also among those that wait to begin; n is clamped to 1 to MaxWeight. So a
+// SetWeight changes the transfer's [Weight], also among those that wait to begin; n is clamped to 1 to MaxWeight. So a
 // game that sends what is nearest first need not hold transfers back: it starts all of them, and weighs them anew when the player has moved.
 func (t *Transfer) SetWeight(n int) {
 	t.share.weight.Store(int32(min(max(n, 1), MaxWeight)))
