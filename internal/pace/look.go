@@ -17,9 +17,6 @@ const (
 	paid = 0.8
 	// lookRounds is how many rounds it takes at most until the packets of a look are decided.
 	lookRounds = 4
-	// narrowPackets is how many packets a round trip of a narrow path holds at most. There a look adds a packet or two, and to pay back for a fixed time
-	// takes away less: so the drain lasts until the queue is gone. Before, it stayed at 100 to 170 ms beside two transfers of others over 2 Mbit/s.
-	narrowPackets = 16
 )
 
 // look is a trial of more rate, the newest one. A swift look sends at twice the rate for a fifth of a round trip. In all it sends about as much
@@ -102,12 +99,7 @@ func (c *Controller) paybackTime() time.Duration {
 // endLook ends the faster sending of a look. The look stays open: its packets are decided during the drain that follows.
 func (c *Controller) endLook(t instant) {
 	c.enter(Drain, t)
-	c.looks.payingBack = !c.narrow()
-}
-
-// narrow reports whether a round trip of the path holds few packets, and its queue more.
-func (c *Controller) narrow() bool {
-	return c.delay.base() < over(narrowPackets*c.cfg.Packet, c.fastest) && !c.delay.short()
+	c.looks.payingBack = !c.delay.narrow()
 }
 
 // afterLook makes the drain last until the queue is gone, if the look has made more of it than it should. Otherwise the drain ends after
