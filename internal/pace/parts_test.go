@@ -216,8 +216,8 @@ func TestTrim(t *testing.T) {
 	require.EqualValues(t, 1e6, after(atRoundEnd, still...), "20 ms after")
 }
 
-// Who has just begun to compete, over a queue that has not moved since the round before, does not grow, or a longer path would be a rival for ever: on
-// a slow one that would move the queue.
+// Who has just begun to compete, over a queue that has not moved since the round before, does not grow, or a longer path would be a rival for ever:
+// on a slow one that would move the queue.
 func TestCompeteLeavesTheQueueUnmoved(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 60*ms)

@@ -387,8 +387,8 @@ func TestTwoTransfersOfAHome(t *testing.T) {
 	}
 }
 
-// TestTwoServersKeepNoQueue plays two downloads that know nothing of each other over a slow link: what a look adds there was not taken away whole, and the
-// queue stood at 100 ms and more.
+// TestTwoServersKeepNoQueue plays two downloads that know nothing of each other over a slow link: what a look adds there was not taken away whole,
+// and the queue stood at 100 ms and more.
 func TestTwoServersKeepNoQueue(t *testing.T) {
 	var queues []time.Duration
 	for seed := uint64(1); seed <= 5; seed++ {
