@@ -494,6 +494,13 @@ func TestVacant(t *testing.T) {
 	for range leastPause - 1 {
 		require.Equal(t, Cruise, round())
 	}
+	t.Logf("# more than half of the rate is lost since")
+	c.rates.set(0, 0.49e6)
+	c.enter(Cruise, 1)
+	require.Equal(t, Cruise, round())
+	require.Equal(t, Up, round())
+	c.rates.set(0, 1e6)
+	c.close()
 	t.Logf("# a queue was seen since")
 	c.enter(Cruise, 1)
 	c.round.mostQueue = 10 * ms
