@@ -32,6 +32,24 @@ func TestFailedCallsAreTheCallers(t *testing.T) {
 	})
 }
 
+// TestMulticastToNobodyIsTold: who ports a class of Unreal's and leaves out At would look for the others' copies for long. It is told once a class,
+// and not of actors for which the game has said who sees them.
+func TestMulticastToNobodyIsTold(t *testing.T) {
+	var log strings.Builder
+	inNet(t, 2, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(n *network) {
+		said := func(a *Actor) int {
+			log.Reset()
+			require.NoError(t, blast.Call(a, 1))
+			return strings.Count(log.String(), "a Multicast reaches nobody but the owner")
+		}
+		named := n.spawn(0)
+		require.NoError(t, named.OpenTo(n.conns[1]))
+		require.Zero(t, said(named), "opened by the game")
+		require.Equal(t, 1, said(n.spawn(0)))
+		require.Zero(t, said(n.spawn(1)), "told before")
+	})
+}
+
 // TestDebugRecordsByCategory: each says what it is about, and none is written that nobody asked for.
 func TestDebugRecordsByCategory(t *testing.T) {
 	var log strings.Builder

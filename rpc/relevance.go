@@ -32,7 +32,7 @@ type actorRelevancy struct {
 	always, onlyOwner, asOwner bool // the options of Spawn
 	named                      bool // OpenTo was called: the game says who has it
 
-	fresh bool          // nobody has been looked at for it since it was spawned: see showNew
+	fresh bool          // no Multicast of it was called since it was spawned: see showNew
 	rule  relevancyRule // who decides; byHand again once the actor has ended or is torn off
 	slot  int           // its place in slots(), if there are any; pack changes it
 }
@@ -68,6 +68,8 @@ type relevance struct {
 	surveys   relevancy.Sweep // over World.announced
 	questions questions       // to the game, about asked
 	toOpen    int             // actors that this Flush may still open
+
+	lonely map[*Class]bool // classes of whose actors a Multicast reached the owner alone, which was told
 
 	// Scratch memory of one survey.
 	found  []relevancy.Found // actors near the view
@@ -118,9 +120,27 @@ func (r *relevance) showNew(a *Actor) {
 		return
 	}
 	a.relevancy.fresh = false
+	if a.relevancy.rule == byHand {
+		r.tellLonely(a)
+		return
+	}
 	for _, c := range a.world.announced {
 		a.world.game.During(tasks.Doing{}, func() { r.showTo(a, c) })
 	}
+}
+
+// tellLonely tells, once for each class, that a Multicast reaches the owner alone because nobody has said who else sees the actor. In Unreal
+// everybody within NetCullDistanceSquared does, which here At brings, so who ports a class misses it.
+func (r *relevance) tellLonely(a *Actor) {
+	if v := &a.relevancy; v.always || v.asOwner || v.named || a.torn || r.lonely[a.class] {
+		return
+	}
+	if r.lonely == nil {
+		r.lonely = make(map[*Class]bool)
+	}
+	r.lonely[a.class] = true
+	a.world.log.Warn("a Multicast reaches nobody but the owner: no At, Relevant, AlwaysRelevant or OpenTo says who else sees the actor; if nobody, spawn it OnlyRelevantToOwner",
+		"actor", a)
 }
 
 // showTo opens an actor for a connection that has no copy of it, if it is relevant there. A panic of the game's function is told, and ends no call.

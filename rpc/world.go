@@ -329,7 +329,7 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 		w.actors.always.Add(a, &a.seats.always)
 		w.openToAll(a)
 	}
-	a.relevancy.fresh = a.slots() != nil
+	a.relevancy.fresh = true
 	return a, nil
 }
 
