@@ -50,9 +50,8 @@ var binds = []struct {
 		[]string{"play in the connection of a transfer, 2 Mbit/s"}},
 	{"Open: over a round trip of 10 ms CUBIC leaves us 0.55 to 0.57, New Reno 0.48.",
 		[]string{"with cubic on 100 Mbit/s"}},
-	{"Open: a start that fills a queue of a quarter once drops all that the long one of ours sends for 40 ms, which then competes from a sixtieth of its rate, and looks for more only each 18 to 27 round trips, for a look has met drops. " +
-		"From 0.9 of all that came before, over short queues, it has 0.72 for 0.43; but then 16 in weather lose 2.3 % for 1.5, and two over 1 Gbit/s and an eighth become less equal. " +
-		"With a look right after it has competed it has more than New Reno would, but New Reno beside it over a queue of an eighth 0.33.",
+	{"Open: a start that fills a queue of a quarter once drops all that the long one of ours sends for 40 ms, which then competes from a sixtieth of its rate, and wins that back by looks, a quarter each. " +
+		"From 0.9 of all that came before, over short queues, it would have more; but then 16 in weather lose 2.3 % for 1.5, and two over 1 Gbit/s and an eighth become less equal.",
 		[]string{"short flows: "}},
 	{"BBR of the first version takes no notice of PIE's losses; who answers them as New Reno does gets a seventh, New Reno and CUBIC as well.",
 		[]string{"with bbr, PIE"}},
