@@ -26,27 +26,28 @@ func (c *clock) at(t time.Time) instant {
 func (c *clock) time(i instant) time.Time { return c.epoch.Add(i) }
 
 const (
-	// leastLag is how far a peer's clock must have gone wrong before it is set right. The least delays of two windows differ by less.
+	// leastLag is how far a peer's clock must have gone wrong before it is set right. By a right clock the least delays of two windows differ by
+	// less.
 	leastLag = 8 * time.Millisecond
-	// windowTime and windowPackets are how long a window takes at least, and how many packets it has.
+	// A window takes at least windowTime, and has at least windowPackets packets.
 	windowTime, windowPackets = time.Second / 2, 32
-	// earlierLife is how long a window is compared with later ones: within a minute a clock that is wrong by more than a ten-thousandth, which
-	// crystals are, has gone wrong by leastLag.
+	// earlierLife is how long a window is compared with later ones. In a minute a clock that is wrong by 133 millionths goes wrong by leastLag;
+	// the crystals of two machines differ by less, as a rule.
 	earlierLife = time.Minute
 	// mostSpeed bounds how far a clock is corrected; who tells more than that lies.
 	mostSpeed = 16
 )
 
-// peerClock turns the receiver's times into instants of a clock that goes as fast as ours. One that is just being set right goes wrong by up to a
-// twelfth (chrony's maxslewrate). A way there that seems to become shorter by 10 ms each second has no queue, whatever stands in it: of 10 Mbit/s,
-// 60 ms stood, and somebody else's transfer had a twentieth. One that seems to become longer always has one: where a hundredth was lost, a quarter
-// of the link was used.
+// peerClock turns the receiver's times into instants of a clock that goes as fast as ours. A clock that its own machine is setting right goes wrong
+// by up to a twelfth of the time (chrony's maxslewrate). By one that is slow by a hundredth, the way there seems to become shorter by 10 ms each
+// second, so no queue is seen: on 10 Mbit/s a queue of 60 ms stood, and somebody else's transfer had a twentieth of the link. By one that is fast
+// there always seems to be a queue: of a link that loses a hundredth, a quarter was used.
 type peerClock struct {
-	clock
-	speed     float64       // by which its times are stretched; 0 = not at all
-	set       instant       // the time by its clock at which it was set right
-	counts    instant       // as what that counts
-	wrong     time.Duration // by how much it lagged then
+	clock                   // of the receiver's times as they come: raw instants
+	speed     float64       // factor for raw time since set; 0 = the clock was never set right
+	set       instant       // the raw instant at which it was last set right
+	counts    instant       // the corrected instant that set stands for
+	wrong     time.Duration // the lag that was corrected then; below 0 = the clock went fast
 	window    ways          // the newest, not yet complete
 	reference ways          // an earlier one, with which that is compared
 }
@@ -78,8 +79,8 @@ func (w *ways) lag(earlier *ways) time.Duration {
 	return min(max(there, back), 0)
 }
 
-// arrival returns when a packet arrived that left at sent and was acked at t. When the clock has just been set right, floor is the least delay on the
-// way there: what was measured since the reference is wrong.
+// arrival returns when a packet arrived that left at sent and was acked at t; told is that time by the receiver's clock. When this call has set the
+// clock right, floor is the least delay on the way there, as the reference has it: what was measured since is wrong.
 func (p *peerClock) arrival(t, sent instant, told time.Time) (a instant, floor least) {
 	raw := p.at(told)
 	if p.window.packets >= windowPackets && t-p.window.began >= windowTime {
@@ -90,6 +91,7 @@ func (p *peerClock) arrival(t, sent instant, told time.Time) (a instant, floor l
 	return a, floor
 }
 
+// corrected returns the instant that a raw one stands for.
 func (p *peerClock) corrected(raw instant) instant {
 	if p.speed == 0 {
 		return raw
@@ -98,8 +100,9 @@ func (p *peerClock) corrected(raw instant) instant {
 	return bounded(p.counts + instant(since))
 }
 
-// compare ends a window, and sets the clock right if it has gone wrong since the reference, which is the window with the shortest round trips. Its
-// speed is corrected when it is wrong in the same direction once more: the first time it may have jumped.
+// compare ends a window, and sets the clock right if it has gone wrong since the reference: then it returns the reference's least delay on the way
+// there. The reference is the window with the shortest round trips, or the newest one when that is older than earlierLife. The clock's speed is
+// corrected only when it is wrong in the same direction once more: the first time it may have jumped.
 func (p *peerClock) compare(raw instant) (floor least) {
 	w, r := p.window, p.reference
 	p.window = ways{}

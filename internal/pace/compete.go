@@ -40,7 +40,7 @@ const (
 // competition is the state of Compete, and what the other states know of competitors.
 type competition struct {
 	window      float64       // bytes
-	cut         instant       // when the window was last cut: losses of packets that left before are of the same epoch
+	cut         instant       // when the window was last cut, or competing began: losses of packets that left before are of the same epoch
 	emptyRounds int           // in a row, with next to no queue
 	emptyFates  tally         // of packets decided in emptyRounds
 	interrupted bool          // a Dip interrupts it
@@ -55,7 +55,7 @@ type competition struct {
 	yieldDepth   time.Duration // depth of the queue that dropped the packet
 }
 
-// gain returns by how much packets leave faster than the window in a round trip.
+// gain returns the factor by which packets leave faster than a window in each round trip.
 func (k *competition) gain() float64 {
 	if k.sharing.on {
 		return sharingGain
@@ -112,7 +112,7 @@ func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 	}
 }
 
-// halve cuts the window, for losses of one epoch.
+// halve cuts the window to multiplicative of itself, as an answer to all losses of one epoch.
 func (c *Controller) halve(t instant) {
 	c.remember(t, 1)
 	c.competition.window = max(c.competition.window*multiplicative, leastCompete*float64(c.cfg.Packet))

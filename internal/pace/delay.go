@@ -11,8 +11,8 @@ const (
 	stallPackets = 4
 	// leastStartFull is the least queue that a start takes for a full one: a smaller one may be jitter.
 	leastStartFull = 4 * time.Millisecond
-	// narrowPackets is how many packets a round trip of a narrow path holds at most. There a look adds a packet or two, and to pay back for a fixed time
-	// takes away less: so the drain lasts until the queue is gone. Before, it stayed at 100 to 170 ms beside two transfers of others over 2 Mbit/s.
+	// A round trip of a narrow path holds fewer than narrowPackets. There a look adds a packet or two, and to pay back for a fixed time takes away
+	// less: so the drain lasts until the queue is gone. Before it did, a queue of 100 to 170 ms stood beside two transfers of others over 2 Mbit/s.
 	narrowPackets = 16
 )
 
@@ -24,14 +24,14 @@ type delay struct {
 	guess            time.Duration // round trip of other packets, before acks have shown one; 0 = unknown
 	since            instant       // when acks first showed one; the guess is forgotten minimumLife later
 	way              minimum       // of one-way delays
-	grain            time.Duration // time of a packet at the bottleneck
+	grain            time.Duration // time of a packet at our share of the bottleneck
 	finest           time.Duration // the least grain of this path so far; 0 = unknown
 	floor            least         // of one-way delays since the last Dip; unlike way it does not rise while nobody looks for less
 	nearLeast        instant       // when the one-way delay was last near floor
 	back             time.Duration // the least wait on the way back in the last round: by how much its round trips exceed the least one, less the queue there
-	calmTrip         calm          // of round trips
-	calmWay          calm          // of one-way delays
-	swings           swings
+	calmTrip         calm          // how high round trips rise without a queue
+	calmWay          calm          // how high one-way delays do
+	swings           swings        // the same of the last rounds, when jitter has just begun
 	longRounds       int           // rounds in a row of which every round trip was long
 	depth            time.Duration // of the bottleneck's queue, by losses; 0 = unknown
 	depthAt          instant       // when those were
@@ -83,7 +83,7 @@ func (d *delay) forgetLeast(t instant, queue time.Duration) {
 	d.calmTrip, d.calmWay, d.swings, d.nearLeast, d.floor = calm{}, calm{}, swings{}, t, least{}
 }
 
-// measureAnew begins to measure one-way delays anew, from the least: the peer's clock has been set right.
+// measureAnew begins to measure one-way delays anew, with floor as the least: the peer's clock has been set right.
 func (d *delay) measureAnew(t instant, floor least) {
 	d.way, d.calmWay, d.swings, d.nearLeast, d.floor = minimum{}, calm{}, swings{}, t, floor
 	d.way.add(t, floor.value)
@@ -123,12 +123,12 @@ func (d *delay) aim() time.Duration {
 	return aim
 }
 
-// noteDepth notes that the queue has dropped packets at that depth, without jitter.
+// noteDepth notes that the queue has dropped packets when it was so deep, not counting jitter.
 func (d *delay) noteDepth(t instant, deep time.Duration) {
 	d.depth, d.depthAt = max(deep, shallow), t
 }
 
-// forget forgets a depth that is older than minimumLife.
+// forget forgets the queue's depth once it is older than minimumLife.
 func (d *delay) forget(t instant) {
 	if t-d.depthAt > minimumLife {
 		d.depth = 0
@@ -182,8 +182,8 @@ func (d *delay) behind() time.Duration {
 	return max(d.base()+d.back-d.reach(), 0)
 }
 
-// long reports whether round trips show a queue: the last batch's, or trip, the least of this one. A peer that lies about times of arrival cannot
-// hide it, nor do many that begin together, whose acks know no other delay of the path than that over their common queue.
+// long reports whether a round trip shows a queue. A peer that lies about times of arrival cannot hide that; nor can many that begin together, who
+// have met no other delay of the path than that over their common queue, if the guess is from before.
 func (d *delay) long(trip time.Duration) bool {
 	least := d.base()
 	if d.guess > 0 {

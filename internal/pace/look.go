@@ -26,17 +26,17 @@ type look struct {
 	number  uint16        // counts looks; 0 = there was none
 	swift   bool          // it is a swift one
 	least   float64       // the least that its gain lies above 1
-	most    float64       // the most that its gain lies above 1, so that a short queue holds what the look adds; 0 = no bound
-	fits    bool          // a short queue holds what it adds
-	from    float64       // the estimate when it began
-	until   int64         // number of the round in which it is closed; 0 = it is closed
+	most    float64       // the most that its gain lies above 1, for a short queue to hold what the look adds; 0 = no bound
+	fits    bool          // its most is so small that it loses nothing by itself: see fitting.fits
+	from    float64       // the estimate when it began, in bytes a second
+	until   int64         // number of the round in which it is closed at the latest; 0 = it is closed
 	outcome tally         // fates of its packets
 	queue   time.Duration // the queue when it began
 	peak    time.Duration // the greatest queue since then
 }
 
-// drops reports whether losses of a full queue are the look's own: it is open, and has filled the queue itself. When others have lately filled that
-// queue, and the look fits into it, the losses are theirs, and the controller yields.
+// drops reports whether losses of a full queue count as the look's own: while it is open they do, for it has filled the queue itself. But when others
+// have lately filled that queue, and the look fits into it, the losses are theirs, and the controller yields.
 func (l *look) drops(others bool) bool { return l.until > 0 && !(l.fits && others) }
 
 // open begins a look.
@@ -49,7 +49,8 @@ func (c *Controller) open(t instant, swift bool) {
 	}
 }
 
-// lookTime returns how long a look sends faster: as long as a sample, which would otherwise show only a part of it.
+// lookTime returns how long a look sends faster: as long as a sample of the rate takes, which would otherwise show only a part of it. A swift
+// look has shorter samples; it outlasts the jitter, and sends leastLook packets at least.
 func (c *Controller) lookTime() time.Duration {
 	base := c.delay.base()
 	if !c.look.swift {
@@ -96,14 +97,15 @@ func (c *Controller) paybackTime() time.Duration {
 	return time.Duration(float64(c.lookTime()) * (c.push() - 1) / (1 - c.payback()))
 }
 
-// endLook ends the faster sending of a look. The look stays open: its packets are decided during the drain that follows.
+// endLook ends the faster sending of a look. The look stays open: its packets are decided during the drain that follows. On a narrow path that drain
+// lasts until the queue is gone.
 func (c *Controller) endLook(t instant) {
 	c.enter(Drain, t)
 	c.looks.payingBack = !c.delay.narrow()
 }
 
-// afterLook makes the drain last until the queue is gone, if the look has made more of it than it should. Otherwise the drain ends after
-// paybackTime: the queue is seen a round trip late, and the bottleneck would be idle while the controller waits to see it gone.
+// afterLook makes the drain last until the queue is gone, and trims the estimate, if the look has made more than twice the target of queue. Otherwise
+// the drain ends after paybackTime: the queue is seen a round trip late, and the bottleneck would be idle while the controller waits to see it gone.
 func (c *Controller) afterLook() {
 	if c.queue > 2*c.delay.target() {
 		c.looks.payingBack = false
@@ -138,10 +140,11 @@ func (c *Controller) hasFound(t instant) bool {
 	return more && c.queue < target/2 && l.peak <= target && c.state != Compete && !c.startDroppedLately(t)
 }
 
-// close closes a look that has found nothing. If a queue stood meanwhile, the look took rate from others, and close gives that back. It sets the
-// gain of the next look by the queue that this one made. A look with too few packets to find anything counts as one in vain, which puts the next
-// one off, only if no start has met losses: otherwise an outage may have swallowed the start's packets, and left a rate of two packets a round
-// trip.
+// close closes a look that has found nothing. If it saw a queue, the look took rate from others, and close gives that back. It sets the gain of the
+// next look by the queue that this one made: the next is to make one of look.least round trips, but adds at most twice as much, and at least half;
+// after losses it adds the least. The path is shallow when the look lost packets, and the rate has hardly grown. A look with too few packets to
+// find anything counts as one in vain, which puts the next one off, only if no start has met losses: otherwise an outage may have swallowed the
+// start's packets, and left a rate of two packets a round trip.
 func (c *Controller) close() {
 	l := &c.look
 	l.until, c.looks.inVain = 0, l.outcome.count() >= leastLook || c.start.dropped == 0
@@ -157,8 +160,8 @@ func (c *Controller) close() {
 		}
 		return
 	}
-	wanted := l.least * c.delay.base().Seconds()
-	rise := max(l.peak-l.queue, 1).Seconds()
-	added := (c.push() - 1) * c.lookTime().Seconds() / c.delay.base().Seconds()
+	wanted := l.least * c.delay.base().Seconds()                                // rise of the queue, in seconds
+	rise := max(l.peak-l.queue, 1).Seconds()                                    // what it was
+	added := (c.push() - 1) * c.lookTime().Seconds() / c.delay.base().Seconds() // in round trips at the rate
 	c.looks.extra = min(added*min(max(wanted/rise, 0.5), 2), mostGain-1)
 }

@@ -11,8 +11,8 @@ const (
 // looks is what the looks so far have shown of the path, and what follows for the next one.
 type looks struct {
 	pause      int     // how many rounds of Cruise lie before the next look
-	extra      float64 // the next look's gain above 1, which is at least play.lookGain
-	inVain     bool    // a look in queueing.quietRounds found nothing
+	extra      float64 // by how much the next look's gain is to lie above 1; look.least and look.most bound it
+	inVain     bool    // the last look found nothing, and since then no round had a queue: a new look need not hurry
 	shallow    bool    // the last look met loss in place of a queue: the path drops what exceeds its rate
 	payingBack bool    // Drain follows a look, which has made no queue above twice the target
 	fitting    fitting
