@@ -15,16 +15,16 @@ type answer struct {
 	reply   *accept // to the header; nil until the writer knows how much is stored
 	resumed int64   // bytes or elements that were stored when it began, for Progress
 	credit  credit
-
-	remind alarm // has a tick report what was consumed
+	remind  alarm // has a tick report what was consumed
 
 	// Owned by the world's goroutine.
 	replied  bool  // reply was sent
-	reserved int64 // the credit that it begins with
-	promised int64 // memory that the account keeps for the credit
+	reserved int64 // the credit that it begins with, in bytes of content; receiver.reserve sets it
+	promised int64 // bytes of memory that the account keeps for the credit
 }
 
-// resume lets the sender go on at an offset.
+// resume lets the sender go on at an offset, which is the element of that index in an array; have says that the store has all. The writer calls it,
+// once.
 func (a *answer) resume(offset, index int64, have bool) {
 	in := a.in
 	in.mu.Lock()

@@ -23,19 +23,19 @@ const (
 
 // lanes decides how many lanes a peer should have: as many as its transfers fill. A lane is an actor whose channel, with a reliable buffer of
 // its own, carries parts of transfers. [window] has those that are open, and sends on them. Only a server opens and closes lanes; its client asks
-// for more in its limits, and lets go of those that are idle. Owned by the world's goroutine.
+// for more in its limits message, and lets go of those that are idle. It belongs to the world's goroutine.
 type lanes struct {
 	peer    *Peer
-	asked   int       // how many lanes there should be; a client tells its server in its limits
-	stay    int       // how many were opened with the connection, and stay; at a client 0 until the server's limits come
+	asked   int       // how many lanes there should be; a client tells its server in its limits message
+	stay    int       // how many were opened with the connection, and stay; at a client 0 until the server's limits message comes
 	widened time.Time // when widen last looked at the path
 
 	// At a server: at most mostOpenings lanes are opened in openingTime.
-	opened      int       // lanes opened since openedSince
+	opened      int       // lanes opened since openedSince; mostOpenings, too, once the connection had no channel left
 	openedSince time.Time // when opened was last set to 0
 
 	// At a client: whether the lanes are idle.
-	touched bool         // a lane was opened, or a part has arrived, since the last tick; nobody asks at a server
+	touched bool         // a lane was opened, or a part has arrived on one, since the last tick; nobody asks at a server
 	used    time.Time    // the last tick that found touched set, or a transfer that sends on lanes
 	idle    alarm        // has a tick come once lanes may have been idle for laneIdle
 	parting []*rpc.Actor // this end has let go of them, and the server has yet to close them
@@ -86,7 +86,7 @@ func (l *lanes) widen(t *Transfer) error {
 	return l.ask(min(n, most))
 }
 
-// ask makes it n lanes if there should be fewer so far: a server opens them, a client asks its server for them unless others are closing.
+// ask raises the number of lanes to n, if it is lower: a server opens them, a client asks its server for them unless others are closing.
 func (l *lanes) ask(n int) error {
 	if n <= max(l.asked, len(l.peer.window.lanes)) {
 		return nil
@@ -102,7 +102,7 @@ func (l *lanes) ask(n int) error {
 	return nil
 }
 
-// onLimits takes the number of lanes in the peer's limits: a server learns how many its client wants, a client how many stay.
+// onLimits takes the number of lanes in the peer's limits message: a server learns how many its client wants, a client how many stay.
 func (l *lanes) onLimits(n int) {
 	if l.onServer() {
 		l.asked = max(l.asked, n) // for the next tick

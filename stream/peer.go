@@ -130,10 +130,10 @@ func (p *Peer) wake() {
 // call makes the next tick look at p. It is safe from any goroutine.
 func (p *Peer) call() { p.streams.callers.Call(p, &p.called) }
 
-// alarm has a tick look at a peer in a while, which a world that waits for events would not have by itself. One goroutine at a time uses it.
+// alarm has a tick look at a peer in a while: a world that waits for events would not tick by itself. One goroutine at a time calls set and stop.
 type alarm struct {
 	timer *time.Timer // nil until it is first set
-	runs  atomic.Bool // the timer does; its goroutine clears it
+	runs  atomic.Bool // the timer is set; the timer's own goroutine clears it
 }
 
 // set wakes p after d, unless the timer runs already.
@@ -146,7 +146,7 @@ func (a *alarm) set(p *Peer, d time.Duration) {
 	}
 }
 
-// stop ends the timer.
+// stop ends the timer, when the alarm is needed no more.
 func (a *alarm) stop() {
 	if a.timer != nil {
 		a.timer.Stop()

@@ -274,12 +274,12 @@ func (s *sender) onGrant(m grant)   { s.take(m.id, func(t *Transfer) error { ret
 func (s *sender) onDone(m done)     { s.take(m.id, (*Transfer).onDone) }
 func (s *sender) onReject(m reject) { s.take(m.id, func(t *Transfer) error { return t.onReject(m) }) }
 
-// share says how much of its connection a transfer has used: bytes sent, divided by weight. Of the transfers that can send,
+// share says how much of its connection a transfer has used: bytes sent, divided by its weight then. Of the transfers that can send,
 // the one that has used the least goes next, so over any time each gets a part of the bytes in proportion to its weight, to
 // within one part of content. This is fair queuing by virtual time; deficit round robin approximates it.
 type share struct {
 	weight atomic.Int32 // Transfer.SetWeight sets it, on any goroutine
-	spent  float64      // bytes divided by weight
+	spent  float64      // bytes divided by weight; owned by the world's goroutine
 }
 
 // shares is the virtual time of one connection's transfers: what the transfer that was served last had spent.

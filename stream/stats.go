@@ -20,9 +20,9 @@ type Progress struct {
 	Total int64
 	// Resumed counts the content that the receiver had stored before the transfer began, and that was not sent again.
 	Resumed int64
-	// Rate is how fast Acked has grown in the last 5 to 6 seconds, or since the transfer began, a second; what was Resumed does not count. It
-	// is 0 in the first half second, when nothing has moved for so long, and once the transfer has failed. Of a complete transfer it is the
-	// mean of all of its time. Nothing runs to measure it.
+	// Rate is how much Acked has grown a second, in the last 5 to 6 seconds or since the transfer began; what was Resumed does not count. It is
+	// 0 in the first half second, when nothing has moved for 5 seconds, and once the transfer has failed. Of a complete transfer it is the mean
+	// of all of its time. No goroutine or timer runs to measure it.
 	Rate float64
 }
 
@@ -76,19 +76,20 @@ const (
 	// speedTime is the time over which a speed is measured: a few reports of a receiver must fall into it, and after a change a bar that shows
 	// what is left should not mislead for long.
 	speedTime = 5 * time.Second
-	// speedStep is how far every second mark is from the next one, at least.
+	// speedStep is the least time between a mark and the last but one before it.
 	speedStep = time.Second
 	// speedLeast is the time before which there is no speed: what came at once would make a huge one.
 	speedLeast = time.Second / 2
 )
 
-// speed measures how fast the Acked of one transfer grows, of the times that it is given. The zero speed has not begun, and is 0.
+// speed measures how fast the Acked of one transfer grows. It has no clock: each call tells it the time. What guards the transfer guards it. The
+// zero speed has not begun, and is 0.
 type speed struct {
 	begin  time.Time
 	resume int64 // Acked at begin
 
-	// A ring of marks, and how many there ever were. The last one is what was noted last; of the others each is speedStep after the last but one
-	// before it, at least.
+	// A ring of marks, and how many there ever were. A note overwrites the last one, unless it comes speedStep or more after the last but one: then
+	// it adds a mark. So the ring reaches back speedTime at least.
 	marks [2*int(speedTime/speedStep) + 2]speedMark
 	count int
 
@@ -98,7 +99,7 @@ type speed struct {
 
 // speedMark says how much was acked after some time.
 type speedMark struct {
-	after time.Duration // begin
+	after time.Duration // since begin
 	acked int64
 }
 
@@ -111,7 +112,7 @@ func (s *speed) start(now time.Time, acked int64) {
 // mark returns one of the last marks: 1 is the last.
 func (s *speed) mark(last int) *speedMark { return &s.marks[(s.count-last)%len(s.marks)] }
 
-// note notes what is acked now.
+// note notes what is acked now, if it is more than before.
 func (s *speed) note(now time.Time, acked int64) {
 	after := now.Sub(s.begin)
 	switch {
@@ -137,7 +138,8 @@ func (s *speed) at(now time.Time) float64 {
 		return s.mean
 	}
 
-	// Since the newest mark that is older than speedTime, or the first; but no mark is made while nothing moves.
+	// Since the newest mark that is older than speedTime, or the first. No mark is made while nothing moves, so that may be much older; what was
+	// acked since then counts as if it had come in the last 6 s.
 	after, from := now.Sub(s.begin), s.mark(1)
 	for last := 2; last <= min(s.count, len(s.marks)) && after-from.after < speedTime; last++ {
 		from = s.mark(last)

@@ -39,7 +39,7 @@ type Transfer struct {
 	next     int64 // offset at which the next part begins
 	endSent  bool  // the end message was sent
 	stopSent bool  // cancel was sent
-	share    share // of the connection, by weight
+	share    share // of the connection; any goroutine may set its weight
 	blocked  bool  // its route takes no more in this tick
 }
 
@@ -149,11 +149,11 @@ func (t *Transfer) Cancel(cause error) {
 	}
 }
 
-// SetWeight changes the transfer's [Weight], also among those that wait to begin; n is clamped to 1 to MaxWeight. So a
-// game that sends what is nearest first need not hold transfers back: it starts all of them, and weighs them anew when the player has moved.
+// SetWeight changes the transfer's [Weight] at once, also among those that wait to begin; n is clamped to 1 to MaxWeight. So a game that sends what
+// is nearest first need not hold transfers back: it starts all of them, and weighs them anew when the player has moved.
 func (t *Transfer) SetWeight(n int) {
 	t.share.weight.Store(int32(min(max(n, 1), MaxWeight)))
-	t.peer.wake() // it may begin now
+	t.peer.wake() // the next tick weighs anew, and need not wait for an event
 }
 
 // read starts the goroutine that reads the source, once.
