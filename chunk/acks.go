@@ -36,7 +36,7 @@ func (r *Receiver) dueAck() (Ack, bool) {
 			return Ack{ChunkID: id, Count: int(a.count), Acked: a.received}, true
 		}
 	}
-	newest := r.read - 1
+	newest := r.read - 1 // of taken; a bit further from ^newest is an older chunk
 	for n := r.pastDues.next(^newest, 0); n < maxPipeline; n = r.pastDues.next(^newest, n+1) {
 		id := newest - uint16(n)
 		if a := &r.taken[id%maxPipeline]; r.ack(a) {
@@ -58,9 +58,9 @@ func (r *Receiver) NextTimeout() (at time.Time, ok bool) {
 	return r.clock.time(max(r.ackAt, r.clock.now)), true
 }
 
-// Restart makes acks due at once, because the packets take another path: those of all chunks that were not taken, and of the last
-// Config.ReceiveQueue that were. Slices that came over the old path stay. If the sender has more chunks in flight and misses the acks
-// of others, it sends their slices once more, and those are acked.
+// Restart makes acks due at once, because the packets take another path: those of all chunks that were not taken, and of as many that were taken
+// last as the receive queue has places. Slices that came over the old path stay. If the sender has more chunks in flight and misses the
+// acks of others, it sends their slices once more, and those are acked.
 func (r *Receiver) Restart() {
 	for i := range uint16(len(r.slots)) {
 		r.Repeat(r.read + i)
@@ -77,7 +77,8 @@ func (r *Receiver) Repeat(id uint16) {
 	}
 }
 
-// request makes the ack of a chunk due, unless the place is empty or the ack is due no later already.
+// request makes the ack of a chunk due: soon, which is AckDelay after its last one, or atOnce. It does nothing when the place is empty, or the ack is
+// due as early already.
 func (r *Receiver) request(id uint16, a *ackable, when due) {
 	if a.count == 0 || a.due >= when {
 		return
@@ -94,7 +95,7 @@ func (r *Receiver) request(id uint16, a *ackable, when due) {
 	}
 }
 
-// ack reports whether the ack of a chunk is due, and if so, notes that it leaves now.
+// ack reports whether the ack of a chunk is due. If so, it notes that the ack leaves now; if not, that NextTimeout is no later than it is due.
 func (r *Receiver) ack(a *ackable) bool {
 	switch {
 	case a.due == atOnce:

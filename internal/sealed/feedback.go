@@ -17,9 +17,9 @@ const (
 	maxTimes = 64
 	// feedbackFixed is the most bytes that a feedback takes without runs and times.
 	feedbackFixed = 1 + 4 + binary.MaxVarintLen32 + clockBytes + 2
-	// leastFeedback is the least room for which a feedback is built.
+	// leastFeedback is the least room for which a feedback is built: that of two runs, and what fillRuns keeps for times.
 	leastFeedback = feedbackFixed + 2*binary.MaxVarintLen16 + 4
-	// clockUnit is the unit of the times in a feedback.
+	// clockUnit is the unit of the times in a feedback. Of the clock clockBytes travel, which clockMask leaves of it.
 	clockUnit  = time.Microsecond
 	clockBytes = 6
 	clockMask  = 1<<(8*clockBytes) - 1
@@ -107,11 +107,12 @@ func (f *feedback) spans(largest uint64, spans *[maxRuns/2 + 1]span) (n int, err
 // arrived returns when the largest packet arrived, by the peer's clock; it is never 0.
 func (f *feedback) arrived() time.Duration { return time.Duration(f.clock)*clockUnit + 1 }
 
-// times appends the arrivals in f, the largest number first. The arrival of a packet that a later one has overtaken counts as unknown: a
-// queue keeps packets in order, so that one has waited elsewhere. Packets below fresh were overtaken by one of an earlier feedback.
+// times appends the arrivals in f, the largest number first, of packets in spans. The arrival of a packet that a later one has overtaken counts as
+// unknown, which is 0: a queue keeps packets in order, so that one has waited elsewhere. Packets below fresh were overtaken by one of an earlier
+// feedback.
 func (f *feedback) times(spans []span, fresh uint64, list []arrival) []arrival {
 	at := f.arrived()
-	first := at
+	earliest := at // of those that are known so far
 	for _, sp := range spans {
 		for number := sp.high; number > sp.low && len(list) <= f.ntimes; {
 			number--
@@ -119,8 +120,8 @@ func (f *feedback) times(spans []span, fresh uint64, list []arrival) []arrival {
 				at -= time.Duration(f.earlier[n-1]) * clockUnit
 			}
 			list = append(list, arrival{number: number})
-			if number >= fresh && at <= first {
-				first = at
+			if number >= fresh && at <= earliest {
+				earliest = at
 				list[len(list)-1].at = max(at, 1)
 			}
 		}
@@ -142,4 +143,5 @@ func unwrap(last, low uint64) uint64 {
 // uvarintLen returns how many bytes a varint takes, 7 bits in each.
 func uvarintLen(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
 
+// varintLen is uvarintLen of a number with a sign.
 func varintLen(v int64) int { return uvarintLen(uint64(v<<1) ^ uint64(v>>63)) }

@@ -20,8 +20,8 @@ const (
 	frameTogether = 7 // u8: how many compete for one queue, the receiver of this included
 )
 
-// maxFrames is the most frames of a packet: eight payloads, and some besides. A jumbo packet has room for 8,900 pings, which take as long as 25
-// ordinary packets.
+// maxFrames is the most frames of a packet: maxPayloads, and as many others, of which an honest peer sends fewer. A jumbo packet has room for 8,900
+// pings, which take as long as 25 ordinary packets.
 const maxFrames = 16
 
 // dataHeader is the size of a data frame without its payload.
@@ -30,15 +30,15 @@ const dataHeader = 1 + 2
 // errMalformed is the peer's violation: nobody else can make a packet that opens.
 var errMalformed = errors.New("malformed frame")
 
-// frame is one frame of a packet. The kind says which of the other fields is set.
+// frame is one frame of a packet. The kind says which of the other fields is set; those of other kinds have what an earlier frame left there.
 type frame struct {
 	kind     byte
-	payload  []byte        // data; aliases the packet
-	left     int           // train
-	feedback feedback      // feedback
-	competes bool          // competes
-	trip     time.Duration // competes
-	together int           // together
+	payload  []byte        // of frameData and framePlay; aliases the packet
+	left     int           // of frameTrain: how many packets of the train follow
+	feedback feedback      // of frameFeedback
+	competes bool          // of frameCompetes: the sender seems to have a competitor
+	trip     time.Duration // of frameCompetes: the mean of its latest round trips; on the wire in clockUnit
+	together int           // of frameTogether: how many compete for one queue
 }
 
 // consume reads the first frame of b and returns the rest.
