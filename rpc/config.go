@@ -99,7 +99,7 @@ type Config struct {
 	MaxConns         int           // connections, half-open ones included; default 1,024
 	MaxHandshakes    int           // clients in their handshake, from their first packet to Join; default 128
 	HandshakeTimeout time.Duration // from the carrier to Join; default 10 s
-	HelloTimeout     time.Duration // from the carrier to the client's Hello, which an honest client sends at once; default 2 s
+	HelloTimeout     time.Duration // from the carrier to the client's Hello, which an honest client sends at once; default 2 s, at most HandshakeTimeout
 	ReceiveBudget    int           // bytes that reliable messages of all connections may hold here until they run; default 512 MiB
 	ReceiveLimit     int           // bytes of that for one connection: from Join on while few have joined, else as it uses them; at least 256 KiB, default 8 MiB
 	MaxLocalCalls    int           // calls made in this world that wait for the next Dispatch; default 4,096
@@ -123,8 +123,8 @@ type Config struct {
 	// finds room unless all others are in QUIC's handshake or wait for Authenticate. [Dial] comes again for who finds none, or has lost
 	// its place. Negative = no limit but MaxHandshakes.
 	MaxHandshakesPerAddress int
-	// MaxConnsPerAddress is how many connections one address may have, half-open ones included. The default of 256, a quarter of
-	// MaxConns, lets whole campuses and mobile networks play behind one address; negative = no limit, for a test with many clients.
+	// MaxConnsPerAddress is how many connections one address may have, half-open ones included. The default of 256, whatever
+	// MaxConns is, lets whole campuses and mobile networks play behind one address; negative = no limit, for a test with many clients.
 	MaxConnsPerAddress int
 	// MaxLoginFailures is how many logins of an address may fail before later ones are slowed down: one at a time, 250 ms
 	// after the first, doubling up to 10 s, until none has failed for 10 minutes. Meanwhile others are refused by ServerFull, without asking
@@ -181,8 +181,8 @@ type Config struct {
 	IdleTimeout time.Duration // default 30 s
 	KeepAlive   time.Duration // default 10 s; negative = none
 
-	// Bunch configures the reliable buffers (ReliableBuffer, MaxBunch, AckDelay, Overflow, Trace …). Client,
-	// ReceiveLimit, KeepAlive, Rate and Random are set by the world.
+	// Bunch configures the reliable buffers (ReliableBuffer, MaxBunch, AckDelay, Overflow, Trace …). Client, ReceiveLimit, KeepAlive, Rate and
+	// Random are set by the world. The default of its IdleTimeout is that of the Config; that of its AckDelay is said at TickRate.
 	Bunch bunch.Config
 
 	// Trace is written a trace of all that travels, in Perfetto's format, for ui.perfetto.dev: what calls wait for, the packets that
@@ -203,7 +203,8 @@ type Config struct {
 // minReceiveLimit is how many bytes a connection may hold before Join, and the least that it may hold after it.
 const minReceiveLimit = 256 << 10
 
-// withDefaults fills in the defaults. Times that are negative for none become 0, and so does RetryAbove.
+// withDefaults fills in the defaults, except that of MaxHandshakesPerAddress, which depends on who is there: door has it. Times that are negative for
+// none become 0, and so does RetryAbove; the limits that are negative for none stay so.
 func (c Config) withDefaults() Config {
 	c.MaxConns = cmp.Or(c.MaxConns, 1024)
 	c.MaxHandshakes = cmp.Or(c.MaxHandshakes, 128)

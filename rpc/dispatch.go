@@ -134,7 +134,7 @@ func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 	return w.run(c, a, m, payload)
 }
 
-// run runs a call from the peer that dropReason lets pass.
+// run runs a call from the peer that dropReason has let pass: at once, or later when it has waited for actors, and a may have ended meanwhile.
 func (w *World) run(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
 	if a.dead {
 		c.drop(drops.Closed, a, m)
@@ -226,17 +226,16 @@ type localCall struct {
 	actor    *Actor
 	method   *method
 	arg      any
-	question uint64 // of a request: the question's number
+	question uint64 // of a request: the question's number; 0 of other calls
 }
 
-// localCalls are the calls that run in the world where they were made. A call leaves its queue before it runs, so a panic loses only
-// that one.
+// localCalls are the calls that run in the world where they were made, in order. They belong to the world's goroutine.
 type localCalls struct {
 	tasks.Queue[localCall]
-	turn int // how many of the first are of the running Dispatch
+	turn int // how many of the first are still to run in this Dispatch
 }
 
-// add keeps a call for the next Dispatch.
+// add keeps a call for the next Dispatch, unless as many as most wait for that.
 func (l *localCalls) add(call localCall, most int) error {
 	if waiting := l.Len() - l.turn; waiting >= most {
 		return errorf("rpc: %v does not run here: %d local calls wait for a Dispatch, the limit is Config.MaxLocalCalls: %w",
@@ -252,7 +251,7 @@ func (w *World) runLocal() {
 	w.game.All(w.runNextLocal)
 }
 
-// runNextLocal runs the next call; it is false when there is none.
+// runNextLocal runs the next call of this Dispatch; it is false when there is none. It takes the call out before, so a panic loses only that one.
 func (w *World) runNextLocal() bool {
 	if w.local.turn == 0 {
 		return false

@@ -63,13 +63,13 @@ type relevance struct {
 
 	// The rounds that are spread over the Flushes.
 	last      time.Time       // the last Flush
-	elapsed   time.Duration   // since the first Flush; the clock of relevancy, which never runs back
+	elapsed   time.Duration   // since the first Flush, which counts for askPeriod; the clock of relevancy, which never runs back
 	places    relevancy.Sweep // over the slots of placed, to read positions
 	surveys   relevancy.Sweep // over World.announced
 	questions questions       // to the game, about asked
 	toOpen    int             // actors that this Flush may still open
 
-	lonely map[*Class]bool // classes of whose actors a Multicast reached the owner alone, which was told
+	lonely map[*Class]bool // classes about which tellLonely has warned
 
 	// Scratch memory of one survey.
 	found  []relevancy.Found // actors near the view
@@ -88,7 +88,7 @@ type questions struct {
 // wish is an actor that is relevant to a connection and not open there.
 type wish struct {
 	actor *Actor
-	far   float32 // as in opening
+	far   float32 // squared, as opening.far
 }
 
 // slots has the actors about which one rule decides and, while a connection is surveyed or asked about, its openings of them.
@@ -113,8 +113,9 @@ func (s *slots) forget(o *opening) {
 	}
 }
 
-// showNew opens an actor that has been spawned lately for those to whom it is relevant, when the first Multicast of it is called: the next survey of
-// each would come too late. UE: a NetMulticast opens the actor's channel.
+// showNew runs before each Multicast, and does something before the first one of an actor: it opens the actor for those to whom it is relevant, for
+// the next survey of each would come too late. Where the game opens it by hand, tellLonely looks whether anybody will hear. UE: a NetMulticast
+// opens the actor's channel.
 func (r *relevance) showNew(a *Actor) {
 	if !a.relevancy.fresh {
 		return
@@ -221,7 +222,7 @@ func (r *relevance) connLeaves(conns []*Conn, c *Conn) {
 func (w *World) updateRelevancy(now time.Time) {
 	r := &w.relevance
 	passed := max(now.Sub(r.last), 0)
-	if r.last.IsZero() {
+	if r.last.IsZero() { // the first Flush does whole rounds
 		passed = askPeriod
 	}
 	r.last = now
@@ -312,7 +313,7 @@ func (c *Conn) survey() {
 		case o.actor.relevancy.rule == byGame || o.relevant == r.elapsed:
 		case r.elapsed-o.relevant >= relevantTime:
 			r.unseen = append(r.unseen, o)
-		default:
+		default: // it stays for relevantTime, of the least priority
 			o.far = 1
 		}
 	}
@@ -361,7 +362,7 @@ func (c *Conn) ask(count int) {
 	}
 }
 
-// seenBy reports whether the actor is relevant to a connection, by the game's function.
+// seenBy reports whether the actor is relevant to a connection: by the game's function, unless it is relevant whatever that says.
 func (a *Actor) seenBy(c *Conn) bool {
 	if a.concerns(c) {
 		return true
