@@ -4,7 +4,7 @@ import "slices"
 
 const (
 	maxAssemblies = 4       // how many a channel may have; the next one evicts the oldest
-	assemblyCost  = 2 << 10 // price of an assembly besides its bytes; its slices of parts take 1,440 bytes
+	assemblyCost  = 2 << 10 // price of an assembly besides its bytes: parts, an array of slices, takes 1,440 of them
 	// partSpan is the most by which the packet numbers of two parts of a message differ. A UDP datagram has at most 65,507 bytes,
 	// which hold the first parts of 59 messages, so 512 packets begin at most 30,208 messages: no two of them have the same number of 16
 	// bits.
@@ -31,9 +31,9 @@ func (a *assembly) is(h header) bool { return a.message == h.sequence && a.deliv
 type assemblies struct {
 	all     []*assembly // the oldest first
 	spare   *assembly   // the last one that was dropped, empty; nil = none
-	price   int         // of all
+	price   int         // of all, in bytes
 	waiting int         // price of the whole messages that wait for Take
-	evicted uint64      // assemblies that were given up
+	evicted uint64      // counts the assemblies that were given up
 }
 
 // fits reports whether there is room for messages or parts of such a price.
@@ -103,7 +103,7 @@ func (a *assemblies) evictAll(ch *channel) {
 	}
 }
 
-// drop takes an assembly out.
+// drop takes an assembly out, and keeps it as the spare.
 func (a *assemblies) drop(of *assembly) {
 	a.price -= assemblyCost + of.size
 	a.all, of.channel.assemblies = without(a.all, of), without(of.channel.assemblies, of)
@@ -127,8 +127,8 @@ func (a *assemblies) finish(whole *assembly) []byte {
 	return message
 }
 
-// assemble adds one part, which came in the packet with a number, and returns the message and its last packet once it is
-// complete.
+// assemble adds one part, which came in the packet of that number. Once the message is complete, it returns that, and the number of the newest packet
+// that brought a part of it.
 func (c *Conn) assemble(ch *channel, number uint64, h header, payload []byte) (whole []byte, last uint64, err error) {
 	index, ends := int(h.part), h.flags&flagEnd != 0
 	if index >= maxParts || !ends && len(payload) != EntryBytes {

@@ -39,7 +39,7 @@ func (r *Runner[C]) runTask(t task[C]) {
 	t.run()
 }
 
-// Post moves the functions in from to the queue of posts, and leaves from empty.
+// Post moves the functions in from to the queue of posts; from is empty then.
 func (r *Runner[C]) Post(from *[]func()) { r.posts.AddAll(from) }
 
 // RunPosts runs the queued posts.
@@ -61,7 +61,7 @@ func (r *Runner[C]) All(next func() bool) {
 	}
 }
 
-// untilPanic is true when a panic has ended it.
+// untilPanic calls next until that returns false, or panics; it is true when a panic has ended it.
 func (r *Runner[C]) untilPanic(next func() bool) (panicked bool) {
 	var nobody C
 	defer r.Catch(nobody)

@@ -8,7 +8,7 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// leastPlaces is how many a queue has room for at first.
+// leastPlaces is for how many a queue gets room at first.
 const leastPlaces = 8
 
 // Queue keeps what is to run, in order. The caller takes each one out before it runs, so that a panic loses nothing else. The zero Queue
@@ -18,7 +18,7 @@ type Queue[T any] struct{ waiting recovery.Ring[T] }
 // Add appends t.
 func (q *Queue[T]) Add(t T) { *q.waiting.Push(leastPlaces) = t }
 
-// AddAll appends what another goroutine or tick has gathered, and leaves from empty.
+// AddAll appends what another goroutine or tick has gathered in from, and empties that.
 func (q *Queue[T]) AddAll(from *[]T) {
 	for _, t := range *from {
 		q.Add(t)
