@@ -354,7 +354,7 @@ func (c *Conn) ask(count int) {
 		switch {
 		case relevant && o == nil:
 			c.want(a, 0)
-		case relevant:
+		case relevant: // never a parted one, so there is nothing to stay: see onlyAsOwner
 			o.relevant = r.elapsed
 		case o != nil && r.elapsed-o.relevant >= relevantTime:
 			r.unseen = append(r.unseen, o)

@@ -26,7 +26,7 @@ type burst struct {
 
 	// The burst that the newest ack is about.
 	sent        instant // when it left
-	first, last instant // when its first and its last packet arrived, by the receiver's clock
+	first, last instant // when its first and its last packet arrived, as peerClock tells it
 	arrived     int     // packets that have arrived
 }
 

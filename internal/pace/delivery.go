@@ -20,15 +20,15 @@ const slowGaps = 3
 
 // point is one or several arrivals that count as one, because they came within a grain.
 type point struct {
-	from  instant // when the first packet came, by the receiver's clock
-	at    instant // when the last packet came
+	from  instant // when the first packet came, as peerClock tells it
+	at    instant // when the last packet came, likewise
 	bytes int64   // delivered until then, these packets included
 	sent  instant // when the newest of them left
 }
 
-// delivery is the curve of bytes that arrived, by the receiver's clock, so that neither held-back acks nor the way back blur it
-// (compare delivery rate sampling in draft-ietf-ccwg-bbr). Its slope between two points is a rate. The bytes of the first point do not
-// count, so packets that come in clumps show the rate of the bottleneck behind which they were gathered.
+// delivery is the curve of bytes that arrived, by the receiver's clock as peerClock corrects it, so that neither held-back acks nor the way back
+// blur it (compare delivery rate sampling in draft-ietf-ccwg-bbr). Its slope between two points is a rate. The bytes of the first point do
+// not count, so packets that come in clumps show the rate of the bottleneck behind which they were gathered.
 type delivery struct {
 	total     int64         // bytes delivered so far
 	limited   int64         // packets that leave while total is below this are limited

@@ -5,7 +5,7 @@ import "time"
 // Controller paces the bulk packets of one path. It has no lock: the owner calls it on one goroutine at a time.
 type Controller struct {
 	cfg    Config
-	local  clock     // the sender's
+	local  clock     // the sender's; instants are its own unless they say otherwise
 	remote peerClock // the receiver's
 	now    instant
 

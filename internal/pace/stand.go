@@ -8,7 +8,7 @@ import "time"
 // that stood still for half of the time.
 type stand struct {
 	least time.Duration // an arrival that is later than this ends a stand; 0 = no arrival does; learn sets it
-	ended instant       // the arrival that ended the latest stand, by the receiver's clock; 0 = there was none
+	ended instant       // the arrival that ended the latest stand, as peerClock tells it; 0 = there was none
 	lates int           // arrivals in a row that were later than least
 }
 
