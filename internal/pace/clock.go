@@ -124,11 +124,3 @@ func (p *peerClock) compare(raw instant) (floor least) {
 
 // forgetPath forgets the delays of a path that has changed.
 func (p *peerClock) forgetPath() { p.window, p.reference = ways{}, ways{} }
-
-// over returns how long bytes take at a rate in bytes a second, rounded up.
-func over(bytes int, rate float64) time.Duration {
-	if rate <= 0 {
-		return defaultRTT
-	}
-	return time.Duration(min(float64(bytes)/rate*1e9, 1e18)) + 1
-}

@@ -25,6 +25,18 @@
 // Many controllers of one owner that share a path take each other's queue for a rival's. So when several of them compete for one queue, they empty
 // it together now and then, and see whether it was theirs (dips).
 //
+// # Words
+//
+//   - round: a round trip of data, from one packet's leaving until one that left after it is acked
+//   - queue: how much longer than the least delay a packet took on the way there, jitter apart; it stands while no packet of a round met less
+//   - target and aim: the standing queue that is too much, and the shorter one for which cruising steers
+//   - grain: the time that a packet takes at our share of the bottleneck
+//   - reach: the round trip that a window must span, with the jitter of both ways
+//   - look: a trial of more rate (Up); push is its gain, payback the gain of the Drain behind it
+//   - dip: a round trip in which the path is left half empty, to see its least delay (Dip)
+//   - stand: a time in which the path delivered nothing; calm: the delays to which every round of the last seconds rose
+//   - room: what a queue that is not full leaves; shallow and short: of a queue that is full before a delay shows it
+//
 // The scenes of internal/scenes show the controller on bad paths, in crowds, and beside other algorithms (RFC 9743).
 //
 // The controller is pure: it has no clock and no goroutine. Its owner numbers packets, keeps a [Sample] beside each,

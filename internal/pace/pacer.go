@@ -28,3 +28,11 @@ func (p *pacer) sent(t instant, size int, rate float64) (late bool) {
 	p.next = max(p.next, t-burst) + over(size, rate)
 	return late
 }
+
+// over returns how long bytes take at a rate in bytes a second, rounded up.
+func over(bytes int, rate float64) time.Duration {
+	if rate <= 0 {
+		return defaultRTT
+	}
+	return time.Duration(min(float64(bytes)/rate*1e9, 1e18)) + 1
+}
