@@ -23,7 +23,7 @@ var binds = []struct {
 	{"Open: of the first flight half comes in time, and what comes in time is all that its judgement sees: half of the rate. The look behind it is shorter than the packets are late, so it sees half of what it adds, and the next one is nine round trips later; with losses a start may end at a third. " +
 		"An earlier next look makes 5 % lost 2.0 for 2.5, but 0 % 1.8 for 1.45. BBR is faster; New Reno and CUBIC take up to 28 with losses, though they detect them alike.",
 		[]string{"every other packet late"}},
-	{"New Reno in our place leaves CUBIC no more of it.", []string{"1 + 1 with cubic, a policer", "1 + 1 with cubic, a queue of 4 packets"}},
+	{"New Reno in our place leaves CUBIC no more of it.", []string{"4 + 4 with cubic, queue 1 ", "1 + 1 with cubic, a policer", "1 + 1 with cubic, a queue of 4 packets"}},
 	{"Open: the losses of CoDel depend on all who send, so that only half of them go when one yields. Where several of ours share the path, each takes what another leaves.",
 		[]string{"neighbours without a queue: 1", "100 ms, CoDel"}},
 	{"Open: until one that has most of the path has found by two Yields that its losses are not random, which takes ten seconds and more, the others have next to nothing. " +
@@ -46,7 +46,7 @@ var binds = []struct {
 		[]string{"8 together on 1000 Mbit/s", "2 together on 1000 Mbit/s"}},
 	{"Who has the longer way looks for more less often, and learns of a queue later. New Reno leaves it 0.17, and BBR leaves the shorter one a twentieth.",
 		[]string{"round trips: 20 ms beside 100 ms"}},
-	{"Open: a packet takes 5 ms at 2 Mbit/s, and the bound is missed by 0.2 ms.",
+	{"Open: over a narrow path the drain behind a look lasts until the queue is gone, which costs 3 % of the rate.",
 		[]string{"play in the connection of a transfer, 2 Mbit/s"}},
 	{"Open: over a round trip of 10 ms CUBIC leaves us 0.55 to 0.57, New Reno 0.48.",
 		[]string{"with cubic on 100 Mbit/s"}},
