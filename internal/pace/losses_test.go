@@ -90,6 +90,26 @@ func TestARunInALookIsOneEvent(t *testing.T) {
 	require.True(t, c.looks.shallow)
 }
 
+// TestRunsOfAPolicerAreNoOutages: what exceeds the rate of a policer, or of a short queue, is lost in runs between which few packets pass, each
+// time. A radio that fades often spares few, too, but not each time.
+func TestRunsOfAPolicerAreNoOutages(t *testing.T) {
+	oneEvent := func(passed ...uint16) (goesOn bool) {
+		var r run
+		number := uint16(1000)
+		for _, n := range passed {
+			number += n + 1
+			require.False(t, r.add(number), "a run begins")
+			number++
+			goesOn = r.add(number)
+		}
+		return goesOn
+	}
+	require.True(t, oneEvent(100))
+	require.False(t, oneEvent(4, 4, 4, 4, 4, 4))
+	require.True(t, oneEvent(4, 4, 100, 4, 4, 100, 4, 4))
+	require.True(t, oneEvent(12, 12, 12, 12, 12, 12))
+}
+
 // TestAPathIsNoPolicerFourTimesAsFast: a run swallowed all of a first flight but one packet, and the transfer went on at a three-hundredth of its
 // rate. For ten seconds no look was believed, as behind a policer: it took four times the ideal.
 func TestAPathIsNoPolicerFourTimesAsFast(t *testing.T) {

@@ -189,6 +189,36 @@ func TestStartFull(t *testing.T) {
 	require.Equal(t, leastStartFull, d.startFull())
 }
 
+// TestAimOverAShortQueue: cruising steers for a third of a short queue at most, so a look that may fill half of it loses nothing by itself.
+func TestAimOverAShortQueue(t *testing.T) {
+	d := delay{grain: 2 * ms}
+	d.trip(1, 60*ms) // the target is 15 ms
+	own := d.aim()
+	require.Greater(t, own, 3*ms)
+	require.Less(t, own, aimPackets*d.grain)
+	d.depth = 60 * ms
+	require.Equal(t, own, d.aim())
+	d.depth = 6 * ms
+	require.Equal(t, 2*ms, d.aim())
+}
+
+// TestNarrow: a round trip of a narrow path holds few packets at the fastest rate that the path had, and its queue holds more.
+func TestNarrow(t *testing.T) {
+	narrow := func(depth time.Duration, grains ...time.Duration) bool {
+		d := delay{depth: depth}
+		d.trip(1, 60*ms) // the target is 15 ms
+		for _, grain := range grains {
+			d.noteGrain(grain)
+		}
+		return d.narrow()
+	}
+	require.True(t, narrow(0, 4*ms))
+	require.False(t, narrow(0, 3*ms), "20 packets")
+	require.False(t, narrow(0, 3*ms, 8*ms), "a small share of it is ours")
+	require.False(t, narrow(25*ms, 4*ms), "a short queue")
+	require.True(t, narrow(100*ms, 4*ms))
+}
+
 // What arrives tells how fast the path is, but not while it has only just begun to move again.
 func TestTrim(t *testing.T) {
 	after := func(trim func(*Controller), arrivals ...time.Duration) float64 {
