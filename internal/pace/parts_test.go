@@ -246,6 +246,34 @@ func TestTrim(t *testing.T) {
 	require.EqualValues(t, 1e6, after(atRoundEnd, still...), "20 ms after")
 }
 
+// TestAPathThatHasBecomeSlower: when what left before a drain arrives at less than half of the estimate, and the queue grows on, the rate is trimmed
+// at once. A smaller difference may be due to others, and what left in the drain left at half the rate.
+func TestAPathThatHasBecomeSlower(t *testing.T) {
+	for _, row := range []struct {
+		sent   instant
+		queue  time.Duration
+		recent float64
+		rate   float64
+	}{
+		{100 * ms, 41 * ms, 0.45e6, 0.5e6},
+		{101 * ms, 41 * ms, 0.45e6, 1e6},
+		{100 * ms, 40 * ms, 0.45e6, 1e6},
+		{100 * ms, 41 * ms, 0.55e6, 1e6},
+	} {
+		c := New(Config{Packet: 1000})
+		c.delay.trip(1, 40*ms)
+		c.rates.set(0, 1e6)
+		for i := range instant(41) {
+			c.delivery.arrive(Sample{sent: i * ms}, 1000, 50*ms+2*i*ms)
+		}
+		c.round.mostQueue = 40 * ms
+		c.enter(Drain, 100*ms)
+		c.queue, c.recent = row.queue, row.recent
+		c.step(140*ms, batch{tally: tally{acked: 1}, newest: Sample{sent: row.sent}}, false)
+		require.InDelta(t, row.rate, c.Estimate(), 1, "%+v", row)
+	}
+}
+
 // Who has just begun to compete, over a queue that has not moved since the round before, does not grow, or a longer path would be a rival for ever:
 // on a slow one that would move the queue.
 func TestCompeteLeavesTheQueueUnmoved(t *testing.T) {
@@ -306,6 +334,32 @@ func TestAlone(t *testing.T) {
 	require.Equal(t, vacantRounds, rounds(120*ms))
 	require.Equal(t, vacantRounds, rounds(60*ms))
 	require.Equal(t, vacantRounds, rounds(20*ms), "too short to be seen")
+}
+
+// TestLossesBesideNobodyAreRandom: when a competition met next to no queue there was no competitor, and its losses show what share is usual. Of few
+// packets, or of many losses, that is not believed unless the window has sunk: controllers on a short queue cause each other as many.
+func TestLossesBesideNobodyAreRandom(t *testing.T) {
+	for _, row := range []struct {
+		rounds int
+		fates  tally
+		window float64
+		usual  float64
+	}{
+		{vacantRounds, tally{lost: 1, acked: 99}, 60e3, 0.01},
+		{vacantRounds - 1, tally{lost: 1, acked: 99}, 60e3, 0},
+		{vacantRounds, tally{lost: 1, acked: plenty - 1}, 60e3, 0},
+		{vacantRounds, tally{lost: 5, acked: 95}, 60e3, 0},
+		{vacantRounds, tally{lost: 5, acked: 95}, 14e3, 0.05},
+	} {
+		c := New(Config{Packet: 1000})
+		c.delay.trip(1, 60*ms)
+		c.rates.set(0, 1e6)
+		c.queueing.rateBefore = 1e6
+		c.compete(10 * ms)
+		c.competition.window, c.competition.emptyRounds, c.competition.emptyFates = row.window, row.rounds, row.fates
+		c.resign(time.Second)
+		require.InDelta(t, row.usual, c.congestion.usual(time.Second), 1e-9, "%+v", row)
+	}
 }
 
 // A competitor who has met no loss for long leaves the queue for a moment: it may be its own. A competitor's is still there. At first it does so
@@ -424,6 +478,18 @@ func TestCommonDips(t *testing.T) {
 	}
 	step(192*time.Second, 90*ms)
 	require.Equal(t, Dip, c.State())
+}
+
+// TestLooksBehindACommonDipAreSpread: it has put all who took part in step, so their looks are spread over more rounds than others.
+func TestLooksBehindACommonDipAreSpread(t *testing.T) {
+	least, most := 1000, 0
+	for at := instant(1024); at < 100*1024; at += 1024 {
+		c := New(Config{})
+		c.stopCompeting(at)
+		least, most = min(least, c.looks.pause), max(most, c.looks.pause)
+	}
+	require.Equal(t, leastPause, least)
+	require.Equal(t, mostPause+dipSpread-1, most)
 }
 
 // TestUnmovedQueue: a queue that moves by a thirtieth at most is the delay of a longer path, if no more is lost in it than at random.
