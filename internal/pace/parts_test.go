@@ -558,6 +558,25 @@ func TestFound(t *testing.T) {
 	require.EqualValues(t, 1e6, c.Estimate(), "what it took is given back")
 }
 
+// TestGoingOn: a look that has found more is followed by a start, or, over a short queue, which would drop a third of a start's packets, by a look.
+func TestGoingOn(t *testing.T) {
+	after := func(depth time.Duration) *Controller {
+		c := New(Config{Packet: 1000})
+		c.delay.trip(1, 60*ms) // the target is 15 ms
+		c.delay.depth = depth
+		c.rates.set(0, 1e6)
+		c.open(2, false)
+		c.goOn(60 * ms)
+		return c
+	}
+	require.Equal(t, Start, after(0).State())
+	require.Equal(t, Start, after(30*ms).State())
+	short := after(29 * ms)
+	require.Equal(t, Cruise, short.State())
+	short.step(120*ms, batch{tally: tally{acked: 1}}, true)
+	require.Equal(t, Up, short.State())
+}
+
 // A look of before a silence says nothing of the path after it: what it had seen was given back from a rate measured anew.
 func TestSilenceEndsALook(t *testing.T) {
 	c := New(Config{Packet: 1000})
@@ -630,6 +649,51 @@ func TestPush(t *testing.T) {
 	require.InDelta(t, playGain, c.push(), 1e-9, "beside play")
 	c.open(c.looks.play.last+playLasts, false)
 	require.InDelta(t, lookGain, c.push(), 1e-9, "which has ended")
+}
+
+// TestPayback: a look is paid back for a fixed time, because the queue is seen a round trip late. On a narrow path that takes away less than the
+// packet or two that the look has added, so the drain lasts until the queue is gone; and so it does behind a look that has made too much of a queue.
+func TestPayback(t *testing.T) {
+	after := func(grain, queue, late time.Duration) *Controller {
+		c := New(Config{Packet: 1000})
+		c.delay.trip(1, 60*ms) // the target is 15 ms
+		c.delay.noteGrain(grain)
+		c.rates.set(0, 1000/grain.Seconds())
+		c.open(2, false)
+		c.queue = queue
+		c.endLook(60 * ms)
+		c.step(61*ms, batch{}, false)
+		c.lapse(60*ms + c.paybackTime() + late)
+		return c
+	}
+	require.Equal(t, Drain, after(ms, 30*ms, -1).State())
+	require.InDelta(t, 0.75e6, after(ms, 30*ms, -1).Rate(), 1)
+	require.Equal(t, Cruise, after(ms, 30*ms, 0).State())
+
+	for _, c := range []*Controller{after(4*ms, 30*ms, 10*time.Second), after(ms, 31*ms, 10*time.Second)} {
+		require.Equal(t, Drain, c.State())
+		require.InDelta(t, emptyGain*c.Estimate(), c.Rate(), 1)
+		c.queue = 0
+		c.step(11*time.Second, batch{}, false)
+		require.Equal(t, Cruise, c.State())
+	}
+}
+
+// TestQueueAhead: what acked packets have met is a round trip old, so in the first round of a state the bytes in flight show whether the queue is
+// gone.
+func TestQueueAhead(t *testing.T) {
+	c := New(Config{Packet: 1000})
+	c.delay.trip(1, 50*ms)
+	c.rates.set(0, 1e6)
+	c.enter(Cruise, 1)
+	c.queue, c.gap, c.inFlight = 30*ms, 4*ms, 64_000
+	require.Equal(t, 10*ms, c.queueAhead().Round(ms))
+	c.inFlight = 40_000
+	require.Zero(t, c.queueAhead())
+	c.inFlight = 200_000
+	require.Equal(t, 30*ms, c.queueAhead(), "no more than was met")
+	c.inFlight, c.rounds = 64_000, 1
+	require.Equal(t, 30*ms, c.queueAhead(), "later")
 }
 
 // TestPTOHasAFloor: when the smoothed variation has become small, a round trip of a clump is no silence yet.
