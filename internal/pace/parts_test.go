@@ -821,6 +821,29 @@ func TestTwoPacketsConfirmNothing(t *testing.T) {
 	require.InEpsilon(t, 5e5, c.Estimate(), 0.1)
 }
 
+// TestAFirstFlightLeavesOthersTheirPart: where it arrives more slowly than it left others fill the path, and it took a share of the queue from them:
+// what they leave is the rest, but a quarter at least. A flight that came little later tells of no queue.
+func TestAFirstFlightLeavesOthersTheirPart(t *testing.T) {
+	for _, row := range []struct {
+		arrival float64
+		grown   time.Duration
+		state   State
+		rate    float64
+	}{
+		{0.95e6, 10 * ms, Up, 0.95e6},
+		{0.8e6, 2 * burstTime, Up, 0.8e6},
+		{0.8e6, 10 * ms, Drain, 0.75e6},
+		{0.4e6, 10 * ms, Drain, 0.1e6},
+	} {
+		c := New(Config{Packet: 1000})
+		c.delay.trip(1, 50*ms)
+		c.start.hint, c.start.careful = 1e6, true
+		c.confirm(100*ms, slope{sent: 1e6, arrival: row.arrival, grown: row.grown})
+		require.Equal(t, row.state, c.State(), "%+v", row)
+		require.InDelta(t, row.rate, c.Estimate(), 1, "%+v", row)
+	}
+}
+
 // TestAHeaderLimitsNothing: a transfer's header leaves alone, and then all the rest. That the source ran dry in between says
 // nothing of the flight behind it, which confirms the train's rate.
 func TestAHeaderLimitsNothing(t *testing.T) {
@@ -1132,6 +1155,32 @@ func TestASlowTrainOfJitterIsNoHint(t *testing.T) {
 	require.EqualValues(t, before, c.Rate(), "32 packets in the round trip")
 	c.Train(Train{Bytes: 15000, Span: 90 * ms})
 	require.Greater(t, c.Rate(), before)
+}
+
+// TestAStartAllowsForTheJitterOfItsTrain: of a queue as much may be jitter as has spread the train, until the jitter itself is known.
+func TestAStartAllowsForTheJitterOfItsTrain(t *testing.T) {
+	after := func(even bool, queue, jitter time.Duration) State {
+		c := New(Config{Packet: 1000})
+		c.delay.trip(1, 60*ms) // the target is 15 ms
+		c.Train(Train{Bytes: 15000, Span: 10 * ms, Even: even})
+		c.start.careful = false
+		c.rates.set(0, 1e6)
+		for i := range instant(41) {
+			c.delivery.arrive(Sample{sent: i * ms}, 1000, 50*ms+2*i*ms)
+		}
+		c.delay.way.add(1, 30*ms)
+		for i := range c.delay.swings.waits {
+			c.delay.swings.waits[i] = jitter
+		}
+		c.queue = queue
+		c.step(140*ms, batch{tally: tally{acked: 1}}, false)
+		return c.State()
+	}
+	require.Equal(t, Start, after(true, 15*ms, 0))
+	require.Equal(t, Drain, after(true, 16*ms, 0))
+	require.Equal(t, Start, after(false, 25*ms, 0))
+	require.Equal(t, Drain, after(false, 26*ms, 0))
+	require.Equal(t, Drain, after(false, 22*ms, 4*ms))
 }
 
 // TestSwings: jitter that begins shows after three rounds in which the queue ran empty and packets waited all the same. A queue that stands says
