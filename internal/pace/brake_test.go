@@ -80,7 +80,7 @@ func TestUndo(t *testing.T) {
 	c.compete(10 * ms)
 	window := c.Window()
 	c.loses(60, 61)
-	c.halve(100 * ms)
+	c.cutWindow(100 * ms)
 	require.Less(t, c.Window(), window)
 	c.Spurious(Sample{sent: 60 * ms, number: 60})
 	require.Less(t, c.Window(), window, "one of two")
@@ -148,11 +148,11 @@ func TestUndoOfTwo(t *testing.T) {
 	c.compete(10 * ms)
 	window := c.Window()
 	c.loses(60)
-	c.halve(100 * ms)
+	c.cutWindow(100 * ms)
 	for _, n := range []uint16{101, 102} {
 		c.Lost(c.local.time(110*ms), Sample{sent: instant(n) * ms, number: n}, 1000)
 	}
-	c.halve(120 * ms)
+	c.cutWindow(120 * ms)
 	half := c.Window()
 	c.Spurious(Sample{sent: 60 * ms, number: 60})
 	c.Spurious(Sample{sent: 101 * ms, number: 101})

@@ -108,9 +108,13 @@ func (p *peerClock) compare(raw instant) (floor least) {
 	p.window = ways{}
 	switch lag := w.lag(&r); {
 	case r.packets > 0 && lag.Abs() > leastLag:
+		again := p.wrong != 0 && lag > 0 == (p.wrong > 0)
+		if again { // on the way there our own queue hides a part of it
+			lag = w.back.value - r.back.value
+		}
 		p.counts, p.set = bounded(p.corrected(raw)+lag), raw
 		p.speed = cmp.Or(p.speed, 1)
-		if p.wrong != 0 && lag > 0 == (p.wrong > 0) {
+		if again {
 			p.speed /= max(1-lag.Seconds()/(w.began-r.began).Seconds(), 1.0/mostSpeed)
 			p.speed = min(max(p.speed, 1.0/mostSpeed), mostSpeed)
 		}

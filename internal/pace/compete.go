@@ -96,7 +96,7 @@ func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 		if c.queue > 2*c.delay.target() && c.congestion.baseline.value < rare { // others may have been lost at random
 			c.competition.yielded, c.competition.yieldDepth = t, c.delay.depth
 		}
-		c.halve(t)
+		c.cutWindow(t)
 	case ended && c.alone(t):
 		c.resign(t)
 	case ended && c.queueing.unmoved.rounds >= longerRounds:
@@ -112,8 +112,8 @@ func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 	}
 }
 
-// halve cuts the window to multiplicative of itself, as an answer to all losses of one epoch.
-func (c *Controller) halve(t instant) {
+// cutWindow cuts the window to multiplicative of itself, as an answer to all losses of one epoch.
+func (c *Controller) cutWindow(t instant) {
 	c.remember(t, 1)
 	c.competition.window = max(c.competition.window*multiplicative, leastCompete*float64(c.cfg.Packet))
 	c.competition.cut = t

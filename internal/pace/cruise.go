@@ -28,7 +28,7 @@ func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 			c.trimIfSteady()
 		}
 		c.enter(Drain, t)
-	case t-c.delay.nearLeast > minimumLife/2:
+	case t-c.delay.nearLeast > minimumLife/2, c.delay.doubtful:
 		c.enter(Dip, t)
 	case ended && c.wantsYield(t):
 		c.beginYield(t)
@@ -55,7 +55,7 @@ func (c *Controller) answerLoss(t instant) {
 	if dropped {
 		c.beginSharing(t, true)
 	}
-	c.halve(t)
+	c.cutWindow(t)
 }
 
 // flooded reports whether more was lost than any random loss explains, whatever the queue: of the packets decided in this round, and also of

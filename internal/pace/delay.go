@@ -28,6 +28,7 @@ type delay struct {
 	finest           time.Duration // the least grain of this path so far; 0 = unknown
 	floor            least         // of one-way delays since the last Dip; unlike way it does not rise while nobody looks for less
 	nearLeast        instant       // when the one-way delay was last near floor
+	doubtful         bool          // floor is from before the peer's clock was set right, and may have a queue in it: until a Dip
 	back             time.Duration // the least wait on the way back in the last round: by how much its round trips exceed the least one, less the queue there
 	calmTrip         calm          // how high round trips rise without a queue
 	calmWay          calm          // how high one-way delays do
@@ -85,12 +86,15 @@ func (d *delay) forgetLeast(t instant, queue time.Duration) {
 
 // measureAnew begins to measure one-way delays anew, with floor as the least: the peer's clock has been set right.
 func (d *delay) measureAnew(t instant, floor least) {
+	d.doubtful = true
 	d.way, d.calmWay, d.swings, d.nearLeast, d.floor = minimum{}, calm{}, swings{}, t, floor
 	d.way.add(t, floor.value)
 }
 
 // dipped notes that the path was left half empty: the least delay now is the path's.
-func (d *delay) dipped(t instant) { d.nearLeast, d.floor = t, least{d.way.least, true} }
+func (d *delay) dipped(t instant) {
+	d.nearLeast, d.floor, d.doubtful = t, least{d.way.least, true}, false
+}
 
 // near returns the most that counts as no queue. It is well below the target, and below the queue at which a sender cruises: else at 1 Mbit/s, where
 // that is one packet, a least delay with a queue in it was near itself for ever.

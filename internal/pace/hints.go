@@ -42,7 +42,7 @@ func (c *Controller) yield(t instant) {
 		c.enter(Drain, t)
 	case Compete:
 		if t-c.competition.cut > c.delay.smoothed {
-			c.halve(t)
+			c.cutWindow(t)
 		}
 	}
 }

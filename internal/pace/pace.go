@@ -334,7 +334,7 @@ func (c *Controller) halveAll(t instant, most int) {
 	c.congestion.forget()
 	if c.state == Compete {
 		c.competition.window = min(c.competition.window, c.Estimate()*c.delay.smoothed.Seconds())
-		c.halve(t)
+		c.cutWindow(t)
 	} else {
 		c.enter(Drain, t)
 	}

@@ -305,7 +305,7 @@ func TestCompete(t *testing.T) {
 	require.Equal(t, 42371, c.Window())
 	require.Equal(t, 80*ms, c.competition.cut)
 	for range 20 {
-		c.halve(90 * ms)
+		c.cutWindow(90 * ms)
 	}
 	require.Equal(t, leastCompete*1000, c.Window())
 

@@ -56,7 +56,7 @@ func (c *Controller) share(t instant) {
 	c.queueing.rateBefore = c.Estimate()
 	c.compete(t)
 	c.beginSharing(t, false)
-	c.halve(t)
+	c.cutWindow(t)
 }
 
 // beginSharing makes a competition that begins one on such a path. byFlood says that no Yield has shown that it is one.
@@ -82,7 +82,7 @@ func (c *Controller) stepShare(t instant, b batch, ended bool) {
 		c.stepSurge(t)
 	case b.lately && (b.full || c.flooded() || c.queue > c.delay.target()):
 		c.competition.seen = t
-		c.halve(t)
+		c.cutWindow(t)
 	case ended && c.queueing.unmoved.rounds >= longerRounds:
 		c.goLonger(t)
 	case ended && c.wantsSurge(t):
@@ -129,7 +129,7 @@ func (c *Controller) stepSurge(t instant) {
 		c.rest(t, s.rest)
 	case c.flooded(), c.queue > 2*c.delay.target(), now.count() > 0 && s.exceeds(now):
 		c.competition.window, s.proofs = s.before, 0
-		c.halve(t)
+		c.cutWindow(t)
 		c.rest(t, min(2*s.rest, mostRest))
 	case now.count() < plenty:
 	case c.competition.window < s.goal:

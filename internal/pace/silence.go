@@ -58,7 +58,7 @@ func (c *Controller) wake(t instant, newest Sample) {
 	case c.competition.sharing.on:
 		c.enter(Compete, t)
 		c.rest(t, c.competition.sharing.rest)
-		c.halve(t)
+		c.cutWindow(t)
 	case newest.sent < c.since && c.rates.value() > 0:
 		c.rates.set(c.filling, rate)
 		c.enter(Cruise, t)
