@@ -50,15 +50,18 @@ func TestFalseTimes(t *testing.T) {
 // 0.02 to 0.3 to the other, fast ones had a quarter of a link that lost a hundredth.
 func TestClocksThatAreSetRight(t *testing.T) {
 	drawn := testkit.Seed(t)
-	for i, speed := range []float64{0.9, 0.98, 0.99, 0.998, 1.01, 1.08} {
+	for i, speed := range []float64{0.9, 0.95, 0.98, 0.99, 0.998, 1.01, 1.08} {
 		seed := drawn + uint64(i)
-		l := link{10e6, 50 * ms, 0.01}
-		part, queue := l.alone(liar{l.joined(1), speed}, seed)
-		l.loss = 0
+		for _, loss := range []float64{0, 0.01} {
+			l := link{10e6, 50 * ms, loss}
+			part, queue := l.alone(liar{l.joined(1), speed}, seed)
+			t.Logf("speed %v, %v lost: alone %.2f of the link and %v of queue", speed, loss, part, queue)
+			require.Greater(t, part, 0.4, "seed %d", seed)
+			require.Less(t, queue, 60*ms, "seed %d", seed)
+		}
+		l := link{10e6, 50 * ms, 0}
 		other := l.beside(speed, seed)
-		t.Logf("speed %v: alone %.2f of the link and %v of queue, the other's part %.2f", speed, part, queue, other)
-		require.Greater(t, part, 0.5, "seed %d", seed)
-		require.Less(t, queue, 60*ms, "seed %d", seed)
+		t.Logf("speed %v: the other's part %.2f", speed, other)
 		require.Greater(t, other, 0.1, "seed %d", seed)
 	}
 }
