@@ -59,10 +59,10 @@ func TestListsWithoutAChannel(t *testing.T) {
 		for key := range itemID(100) {
 			require.NoError(t, s.bag.Set(key, item{Count: 1}))
 		}
-		net.Advance(3 * time.Second)
+		net.Advance(10 * time.Second)
 		require.NoError(t, s.bag.Set(3, item{Count: 3}))
 		require.NoError(t, s.actor.SetDormant(true))
-		net.Advance(3 * time.Second)
+		net.Advance(10 * time.Second)
 		require.True(t, c.at(0, s).actor.Dormant())
 		require.Equal(t, bagOf(s), bagOf(c.at(0, s)))
 
@@ -70,18 +70,18 @@ func TestListsWithoutAChannel(t *testing.T) {
 			s.bag.Delete(key)
 		}
 		require.NoError(t, s.bag.Set(200, item{Count: 200}))
-		net.Advance(3 * time.Second)
+		net.Advance(10 * time.Second)
 		require.Len(t, bagOf(c.at(0, s)), 100, "it sleeps")
 		copied := c.at(0, s)
 		require.NoError(t, s.actor.SetDormant(false))
-		net.Advance(3 * time.Second)
+		net.Advance(10 * time.Second)
 		require.Equal(t, bagOf(s), bagOf(copied), "the same object, without what went meanwhile")
 		require.Equal(t, bagOf(copied), copied.told)
 
 		s.bag.Delete(60)
 		require.NoError(t, s.bag.Set(61, item{Count: 61}))
 		require.NoError(t, s.actor.TearOff())
-		net.Advance(3 * time.Second)
+		net.Advance(10 * time.Second)
 		require.True(t, copied.actor.TornOff())
 		require.Equal(t, bagOf(s), bagOf(copied))
 	})
