@@ -69,7 +69,7 @@ type relevance struct {
 	questions questions       // to the game, about asked
 	toOpen    int             // actors that this Flush may still open
 
-	lonely map[*Class]bool // classes about which tellLonely has warned
+	warned map[*Class]bool // classes about which warnOwnerOnly has
 
 	// Scratch memory of one survey.
 	found  []relevancy.Found // actors near the view
@@ -114,7 +114,7 @@ func (s *slots) forget(o *opening) {
 }
 
 // showNew runs before each Multicast, and does something before the first one of an actor: it opens the actor for those to whom it is relevant, for
-// the next survey of each would come too late. Where the game opens it by hand, tellLonely looks whether anybody will hear. UE: a NetMulticast
+// the next survey of each would come too late. Where the game opens it by hand, warnOwnerOnly looks whether anybody will hear. UE: a NetMulticast
 // opens the actor's channel.
 func (r *relevance) showNew(a *Actor) {
 	if !a.relevancy.fresh {
@@ -122,7 +122,7 @@ func (r *relevance) showNew(a *Actor) {
 	}
 	a.relevancy.fresh = false
 	if a.relevancy.rule == byHand {
-		r.tellLonely(a)
+		r.warnOwnerOnly(a)
 		return
 	}
 	for _, c := range a.world.announced {
@@ -130,16 +130,16 @@ func (r *relevance) showNew(a *Actor) {
 	}
 }
 
-// tellLonely tells, once for each class, that a Multicast reaches the owner alone because nobody has said who else sees the actor. In Unreal
+// warnOwnerOnly warns, once for each class, that a Multicast reaches the owner alone because nobody has said who else sees the actor. In Unreal
 // everybody within NetCullDistanceSquared does, which here At brings, so who ports a class misses it.
-func (r *relevance) tellLonely(a *Actor) {
-	if v := &a.relevancy; v.always || v.asOwner || v.named || a.torn || r.lonely[a.class] {
+func (r *relevance) warnOwnerOnly(a *Actor) {
+	if v := &a.relevancy; v.always || v.asOwner || v.named || a.torn || r.warned[a.class] {
 		return
 	}
-	if r.lonely == nil {
-		r.lonely = make(map[*Class]bool)
+	if r.warned == nil {
+		r.warned = make(map[*Class]bool)
 	}
-	r.lonely[a.class] = true
+	r.warned[a.class] = true
 	a.world.log.Warn("a Multicast reaches nobody but the owner: no At, Relevant, AlwaysRelevant or OpenTo says who else sees the actor; if nobody, spawn it OnlyRelevantToOwner",
 		"actor", a)
 }

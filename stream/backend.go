@@ -13,19 +13,6 @@ type Backend interface {
 	window() *Window
 }
 
-// isNil reports whether b is no backend: a pointer to one may be nil, too.
-func isNil(b Backend) bool {
-	switch b := b.(type) {
-	case nil:
-		return true
-	case *Window:
-		return b == nil
-	case *Slices:
-		return b == nil
-	}
-	return false
-}
-
 // Window moves parts as reliable RPCs on lanes: channels of their own behind play, each kept below its share of the
 // reliable buffer. It is the article's algorithm.
 type Window struct {

@@ -143,7 +143,7 @@ func (c *Config) validate() error {
 		return fmt.Errorf("stream: Config.Hash is %v, which is unknown", c.Hash)
 	case c.Backend != nil && isNil(c.Backend):
 		return fmt.Errorf("stream: Config.Backend is a nil %T", c.Backend)
-	case isNilPointer(c.Store):
+	case c.Store != nil && isNil(c.Store):
 		return fmt.Errorf("stream: Config.Store is a nil %T; leave Store out where there is none", c.Store)
 	case c.maxQueued() < 1:
 		return fmt.Errorf("stream: Config.MaxQueued is %d, at least 1", c.MaxQueued)
@@ -154,8 +154,8 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// isNilPointer reports whether a Store is a pointer that is nil, which is no nil Store.
-func isNilPointer(s Store) bool {
-	v := reflect.ValueOf(s)
-	return v.Kind() == reflect.Pointer && v.IsNil()
+// isNil reports whether v, a Backend or a Store, is none: a pointer to one may be nil, too.
+func isNil(v any) bool {
+	r := reflect.ValueOf(v)
+	return v == nil || r.Kind() == reflect.Pointer && r.IsNil()
 }

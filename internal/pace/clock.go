@@ -11,6 +11,7 @@ type instant = time.Duration
 // furthest bounds instants, so that differences between a peer's times do not overflow.
 const furthest instant = 1 << 60
 
+// bounded returns i, or what furthest leaves of it.
 func bounded(i instant) instant { return min(max(i, -furthest), furthest) }
 
 // clock turns times of one clock into instants. They begin at 1, so that 0 can mean never.
@@ -109,7 +110,7 @@ func (p *peerClock) compare(raw instant) (floor least) {
 	switch lag := w.lag(&r); {
 	case r.packets > 0 && lag.Abs() > leastLag:
 		again := p.wrong != 0 && lag > 0 == (p.wrong > 0)
-		if again { // on the way there our own queue hides a part of it
+		if again { // the way there shows less, for our own queue hides a part of it
 			lag = w.back.value - r.back.value
 		}
 		p.counts, p.set = bounded(p.corrected(raw)+lag), raw

@@ -81,13 +81,12 @@ func (d *delay) forgetLeast(t instant, queue time.Duration) {
 	d.rtt, d.way, d.guess = minimum{}, minimum{}, 0
 	d.rtt.add(t, d.latest)
 	d.way.add(t, way)
-	d.calmTrip, d.calmWay, d.swings, d.nearLeast, d.floor = calm{}, calm{}, swings{}, t, least{}
+	d.calmTrip, d.calmWay, d.swings, d.nearLeast, d.floor, d.doubtful = calm{}, calm{}, swings{}, t, least{}, false
 }
 
 // measureAnew begins to measure one-way delays anew, with floor as the least: the peer's clock has been set right.
 func (d *delay) measureAnew(t instant, floor least) {
-	d.doubtful = true
-	d.way, d.calmWay, d.swings, d.nearLeast, d.floor = minimum{}, calm{}, swings{}, t, floor
+	d.way, d.calmWay, d.swings, d.nearLeast, d.floor, d.doubtful = minimum{}, calm{}, swings{}, t, floor, true
 	d.way.add(t, floor.value)
 }
 
