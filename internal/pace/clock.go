@@ -35,6 +35,8 @@ const (
 	// earlierLife is how long a window is compared with later ones. In a minute a clock that is wrong by 133 millionths goes wrong by leastLag;
 	// the crystals of two machines differ by less, as a rule.
 	earlierLife = time.Minute
+	// mostHidden bounds the part of a lag that our own queue may hide: see drift.
+	mostHidden = 4
 	// mostSpeed bounds how far a clock is corrected; who tells more than that lies.
 	mostSpeed = 16
 )
@@ -80,6 +82,16 @@ func (w *ways) lag(earlier *ways) time.Duration {
 	return min(max(there, back), 0)
 }
 
+// drift is the lag of a clock that has gone wrong in that direction before: as much as the way back shows, for on the way there our own queue hides a
+// part of it. It is at most mostHidden times what both ways show: more is somebody's upload, which makes a queue on the way back.
+func (w *ways) drift(earlier *ways) time.Duration {
+	lag, back := w.lag(earlier), w.back.value-earlier.back.value
+	if back.Abs()/mostHidden > lag.Abs() {
+		return mostHidden * lag
+	}
+	return back
+}
+
 // arrival returns when a packet arrived that left at sent and was acked at t; told is that time by the receiver's clock. When this call has set the
 // clock right, floor is the least delay on the way there, as the reference has it: what was measured since is wrong.
 func (p *peerClock) arrival(t, sent instant, told time.Time) (a instant, floor least) {
@@ -110,8 +122,8 @@ func (p *peerClock) compare(raw instant) (floor least) {
 	switch lag := w.lag(&r); {
 	case r.packets > 0 && lag.Abs() > leastLag:
 		again := p.wrong != 0 && lag > 0 == (p.wrong > 0)
-		if again { // the way there shows less, for our own queue hides a part of it
-			lag = w.back.value - r.back.value
+		if again {
+			lag = w.drift(&r)
 		}
 		p.counts, p.set = bounded(p.corrected(raw)+lag), raw
 		p.speed = cmp.Or(p.speed, 1)

@@ -80,6 +80,17 @@ func TestClockIsNotCorrectedForEver(t *testing.T) {
 	require.Less(t, c.skew().Abs(), time.Millisecond)
 }
 
+// TestUploadIsNoClock: twice a little goes from the way there, and the second time a long upload begins on the way back. All of its queue was
+// taken for the clock's lag, and the clock went wrong by 300 ms a second.
+func TestUploadIsNoClock(t *testing.T) {
+	c := clocked{speed: 1, there: 30 * ms}
+	c.run(2, func(float64) {})
+	c.run(1.5, func(float64) { c.there, c.back = 20*ms, 20*ms })
+	c.run(0.8, func(float64) { c.there, c.back = 10*ms, 320*ms })
+	require.NotZero(t, c.peerClock.speed)
+	require.Less(t, c.skew().Abs(), 80*ms)
+}
+
 // TestClockThatTellsAnything: times from all of time overflow nothing.
 func TestClockThatTellsAnything(t *testing.T) {
 	var p peerClock
