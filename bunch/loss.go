@@ -38,7 +38,8 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	}
 
 	c.leaveDark()
-	if c.loss.ptos >= darkTimeouts {
+	unheard := t - max(c.loss.unanswered, c.path.since)
+	if c.loss.ptos >= darkTimeouts || c.sent.flying > 0 && unheard >= c.darkTime() { // a process that was stopped has run no timers
 		c.gate.Held(t, 0)
 	}
 	newest, err := c.ackRuns(t, h, largest)
