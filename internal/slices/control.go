@@ -27,6 +27,7 @@ type control struct {
 	foreign  uint64        // sendings below it took another path, and say nothing about this one
 	reached  uint64        // one above the newest sending that arrived
 	lastSent time.Duration // when the last slice left; like all times here, by the outbox's clock
+	heard    time.Duration // when an ack last had news
 	timeouts int           // probe timeouts in a row
 	answered bool          // an ack came after one, perhaps of what had left before it: nothing else has shown that anything arrives
 	probes   int           // slices that may leave as probes
@@ -112,9 +113,10 @@ func (c *control) hear(t time.Duration, f *flight, of *sentChunk, fresh *chunk.B
 
 // learn measures the path by the news of an ack for chunk id, and gives up the slices that the ack shows to be lost.
 func (c *control) learn(t time.Duration, o *outbox, id uint16, a acked) {
-	if c.timeouts >= outageTimeouts {
+	if c.timeouts >= outageTimeouts || c.stopped(t) {
 		c.gate.Held(t, mostHeld)
 	}
+	c.heard = t
 	c.answered = a.high == 0 && (c.answered || c.timeouts > 0)
 	c.timeouts, c.probes = 0, 0
 	switch {
@@ -188,6 +190,11 @@ func (c *control) timeoutAt(f *flight) (at time.Duration, ok bool) {
 	return c.lastSent + c.gate.Backoff(c.timeouts, ackDelay), f.count > 0 && c.probes == 0
 }
 
+// stopped reports whether the process was: the probes of so many timeouts should have left meanwhile.
+func (c *control) stopped(t time.Duration) bool {
+	return t-max(c.lastSent, c.heard) >= outageTimeouts*c.gate.PTO(ackDelay)
+}
+
 // advance runs the timers: it gives up slices by the time threshold, and after a probe timeout the oldest ones, which leave again as probes. If the
 // last probes were answered, all are lost: what had left before those would have arrived with them.
 func (c *control) advance(t time.Duration, o *outbox) {
@@ -201,7 +208,9 @@ func (c *control) advance(t time.Duration, o *outbox) {
 	if c.answered {
 		lost = o.flight.count
 	}
-	c.timeouts++
+	if c.timeouts++; c.stopped(t) {
+		c.timeouts = max(c.timeouts, outageTimeouts)
+	}
 	c.probes = probePackets
 	for range lost {
 		if n, ok := o.flight.firstFlying(); ok {

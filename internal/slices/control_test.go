@@ -340,3 +340,25 @@ func TestAStandstillLosesNothing(t *testing.T) {
 	require.Empty(t, c.leave())
 	require.True(t, c.out.idle())
 }
+
+// TestOwnPauseIsNoRoundTrip: a process that was stopped for 12 s finds acks that have waited in its socket. Their age is no round trip, whether the
+// acks or the timers come first.
+func TestOwnPauseIsNoRoundTrip(t *testing.T) {
+	const slices = 20
+	for _, timerFirst := range []bool{false, true} {
+		c := newConversation(t)
+		c.fly(40*time.Millisecond, slices)
+		c.now = c.now.Add(12 * time.Second)
+		if timerFirst {
+			c.pass(0)
+			c.leave()
+		}
+		var there []int
+		for i := range slices {
+			there = append(there, i)
+			c.ack(1, slices, there...)
+		}
+		require.Less(t, c.control.gate.PTO(ackDelay), 3*time.Second, "the timer comes first: %v", timerFirst)
+		require.LessOrEqual(t, c.control.gate.Smoothed, mostHeld)
+	}
+}
