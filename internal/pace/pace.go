@@ -262,6 +262,7 @@ func (c *Controller) Feedback(now time.Time, inFlight int) {
 		if c.noteAck(t, b.newest) {
 			b.lost, b.consecutive = 0, 0
 		}
+		b.rtt = c.silence.trip(t, b.rtt)
 		c.learn(t, &b)
 	}
 	c.judgeLosses(t, &b)

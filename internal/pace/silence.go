@@ -7,6 +7,8 @@ const (
 	darkPTOs = 3
 	// deadline is how long sending goes on without an ack; then the state is Stopped.
 	deadline = 10 * time.Second
+	// heldTrips is how many round trips a packet that left before the end of a silence counts for at most, as in package recovery.
+	heldTrips = 4
 )
 
 // silence holds the times by which the controller notices that nothing comes back any more, and goes on afterwards.
@@ -14,6 +16,18 @@ type silence struct {
 	lastAck    instant // when the last ack came; or, if later, when a packet left while none was in flight
 	lastSent   instant // when the last packet left
 	lightSince instant // when the packet left that ended the last outage; losses of packets that left before count for nothing
+
+	ended    instant       // when an ack ended the last silence
+	mostHeld time.Duration // what round trips of packets that left before then count for at most; 0 = there was none
+}
+
+// trip returns what a round trip that ends at t counts for. Through a silence packets or their acks have waited somewhere, and be it in the socket of
+// this process, which was stopped. How long is no round trip: behind a pause of 12 s the probe timeout was 30 s.
+func (s *silence) trip(t instant, rtt time.Duration) time.Duration {
+	if s.mostHeld > 0 && t-rtt < s.ended {
+		return min(rtt, s.mostHeld)
+	}
+	return rtt
 }
 
 // noteSilence enters Dark or Stopped when no ack has come for long.
@@ -30,6 +44,9 @@ func (c *Controller) noteSilence(t instant, inFlight int) {
 // noteAck notes an ack, and reports whether it ends a silence; then the losses of its batch do not count.
 func (c *Controller) noteAck(t instant, newest Sample) (woke bool) {
 	since := t - c.silence.lastAck
+	if since > darkPTOs*c.PTO() { // also when the state is not Dark: a process that was stopped has not looked
+		c.silence.ended, c.silence.mostHeld = t, heldTrips*c.delay.smoothed
+	}
 	c.silence.lastAck = t
 	switch {
 	case c.state == Dark || c.state == Stopped:

@@ -525,10 +525,12 @@ func TestOneLateAckMakesNobodyPatient(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	s.send(50)
 	c := s.a.control
-	sample := c.Sent(s.now, 1000, 0)
-	s.now = s.now.Add(1200 * ms)
-	c.Acked(s.now, sample, 1000, time.Time{})
-	c.Feedback(s.now, 0)
+	for _, trip := range []time.Duration{50 * ms, 150 * ms, 400 * ms, 1200 * ms} { // each too short to be a silence
+		sample := c.Sent(s.now, 1000, 0)
+		s.now = s.now.Add(trip)
+		c.Acked(s.now, sample, 1000, time.Time{})
+		c.Feedback(s.now, 0)
+	}
 	_, smoothed, _ := s.a.control.RTT()
 	require.Greater(t, smoothed, 100*ms)
 	require.Greater(t, silentPTOs*s.a.pto(), 3*time.Second)
@@ -554,7 +556,6 @@ func TestProbesAfterAStall(t *testing.T) {
 			s.exchange(25 * ms)
 		}
 		require.Equal(t, Open, s.a.State())
-		require.Greater(t, s.a.pto(), 5*time.Second)
 		s.up.total = 12
 		s.a.Wake()
 		s.pass(200 * ms) // in which the payloads leave
@@ -573,4 +574,38 @@ func TestCopiesAreTakenOnce(t *testing.T) {
 	require.Equal(t, before.Received+1, s.b.Stats().Received)
 	require.Equal(t, before.Drops[dropReplay]+1, s.b.Stats().Drops[dropReplay])
 	require.Equal(t, map[int]int{0: 1}, s.down.got)
+}
+
+// TestOwnPauseIsNoRoundTrip: a process that was stopped for 12 s finds feedback that has waited in its socket. Its age is no round trip, whether it
+// or the timers come first.
+func TestOwnPauseIsNoRoundTrip(t *testing.T) {
+	for _, timerFirst := range []bool{false, true} {
+		s := newStep(t, 1000, bothDark).open()
+		s.up.total = 200
+		s.a.Wake()
+		for range 20 {
+			s.exchange(25 * ms)
+		}
+		_, smoothed, _ := s.a.control.RTT()
+		require.Less(t, smoothed, 100*ms)
+
+		s.up.total = 300
+		s.a.Wake()
+		var feedback [][]byte
+		for range 10 {
+			up := s.collect(1)
+			s.now = s.now.Add(25 * ms)
+			s.deliver(s.b, up...)
+			feedback = append(feedback, s.build(s.b)...)
+		}
+		require.NotEmpty(t, feedback)
+		s.now = s.now.Add(12 * time.Second)
+		if timerFirst {
+			s.build(s.a)
+		}
+		s.deliver(s.a, feedback...)
+		_, smoothed, _ = s.a.control.RTT()
+		require.Less(t, smoothed, 300*ms, "the timer comes first: %v", timerFirst)
+		require.Less(t, s.a.probeAfter(), time.Second)
+	}
 }
