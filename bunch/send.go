@@ -171,7 +171,7 @@ func (c *Conn) schedule(ch *channel) {
 // cork keeps new messages back from Cork(true) to Cork(false), except while it is flushing.
 type cork struct {
 	on       bool
-	flushing bool // from Flush until nothing more can leave
+	flushing bool // from Flush, or from a Cork(true) with messages of an earlier tick, until nothing more can leave
 	since    time.Duration
 }
 
@@ -179,7 +179,8 @@ type cork struct {
 func (k *cork) open() bool { return !k.on || k.flushing }
 
 // Cork keeps new messages back until Cork(false), so that a tick leaves in few full packets. So that a long tick does not hold up the
-// peer, acks that are due, resends and probes leave all the same, and a higher limit after Config.AckDelay.
+// peer, acks that are due, resends and probes leave all the same, and a higher limit after Config.AckDelay. So do messages of an earlier tick, and
+// what is sent before they have left: where ticks take longer than their time, one begins before the carrier has had a turn for the last one.
 func (c *Conn) Cork(on bool) {
 	c.changed = c.changed || c.cork.on && !on && (c.unsent() || c.flow.update)
 	if on && !c.cork.on {
@@ -190,7 +191,7 @@ func (c *Conn) Cork(on bool) {
 	if !on {
 		c.saturation.young, c.saturation.added = 0, volume{}
 	}
-	c.cork.on, c.cork.flushing = on, false
+	c.cork.on, c.cork.flushing = on, on && (c.cork.flushing || !c.cork.on && c.unsent())
 }
 
 // Flush lets everything that is queued now leave, even while the connection is corked.

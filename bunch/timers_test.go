@@ -39,6 +39,31 @@ func TestCorkHoldsATick(t *testing.T) {
 	require.Equal(t, 3, p.sent[0])
 }
 
+// TestTicksWithoutAPause: where ticks take longer than their time, the next one begins before the carrier has had a turn for the last one. When that
+// held all back again, an end with bulk, whose carrier has a goroutine of its own, was mute for seconds.
+func TestTicksWithoutAPause(t *testing.T) {
+	p := newPair(t, Config{})
+	c, ch := p.ends[0], p.open(0, Normal)
+	c.Cork(true)
+	p.send(0, ch, Reliable, []byte("tick"))
+	c.Cork(false)
+	c.Cork(true)
+	p.flush()
+	require.Equal(t, 1, p.sent[0])
+
+	t.Log("# what this tick sends then waits for its end")
+	p.send(0, ch, Reliable, []byte("tock"))
+	p.flush()
+	require.Equal(t, 1, p.sent[0])
+	c.Cork(false)
+	p.flush()
+	require.Equal(t, 2, p.sent[0])
+	c.Cork(true)
+	p.send(0, ch, Reliable, []byte("tick"))
+	p.flush()
+	require.Equal(t, 2, p.sent[0])
+}
+
 // TestKeepAlive: who is silent asks for an ack now and then, and no more often. The other end answers, and asks nothing.
 func TestKeepAlive(t *testing.T) {
 	p := newPair(t, Config{})
