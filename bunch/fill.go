@@ -1,8 +1,15 @@
 package bunch
 
+// fresh tells which bunches may leave that were never sent. A cork holds back those of play: what a transfer has queued fills packets anyway, and
+// its path must not rest while a tick is simulated.
+type fresh struct{ play, bulk bool }
+
+// of returns whether those of level i may.
+func (f fresh) of(i int) bool { return f.play && i < bulkLevel || f.bulk && i == bulkLevel }
+
 // hasContent reports whether some bunch may leave now.
-func (c *Conn) hasContent(fresh bool) bool {
-	if fresh && c.trackedReady() {
+func (c *Conn) hasContent(f fresh) bool {
+	if f.play && c.trackedReady() {
 		return true
 	}
 	for i := range c.levels {
@@ -10,16 +17,16 @@ func (c *Conn) hasContent(fresh bool) bool {
 		if i == bulkLevel && !c.bulkOpen() {
 			continue
 		}
-		if lv.resend.len() > 0 || fresh && lv.fresh.len() > 0 {
+		if lv.resend.len() > 0 || f.of(i) && lv.fresh.len() > 0 {
 			return true // perhaps all of it is held; then AppendPacket drops the packet, which is empty
 		}
 	}
-	return fresh && c.bulkOpen() && c.repairs.due(&c.path, &c.levels[bulkLevel])
+	return f.bulk && c.bulkOpen() && c.repairs.due(&c.path, &c.levels[bulkLevel])
 }
 
-// unsent reports whether some bunch waits, for whatever reason.
-func (c *Conn) unsent() bool {
-	for i := range c.levels {
+// unsent reports whether some bunch of the first levels waits, for whatever reason: bulkLevel is those of play, len(c.levels) all.
+func (c *Conn) unsent(levels int) bool {
+	for i := range levels {
 		if c.levels[i].resend.len()+c.levels[i].fresh.len() > 0 {
 			return true
 		}
@@ -27,10 +34,11 @@ func (c *Conn) unsent() bool {
 	return c.tracked.waiting.len() > 0
 }
 
-// freshAllowed reports whether bunches that were never sent may leave: not while corked, not while the oldest undecided
-// packet is about to leave the peer's history, and not in the dark.
-func (c *Conn) freshAllowed() bool {
-	return c.cork.open() && c.sent.spread() < c.limits.History-1 && !c.dark()
+// freshAllowed returns which bunches may leave that were never sent: those of play not while corked, and none while the oldest undecided
+// packet is about to leave the peer's history, or in the dark.
+func (c *Conn) freshAllowed() fresh {
+	may := c.sent.spread() < c.limits.History-1 && !c.dark()
+	return fresh{play: may && c.cork.open(), bulk: may}
 }
 
 // bulkOpen reports whether bulk may leave: neither the owner nor the window holds it, or a probe is due.
@@ -59,10 +67,10 @@ func (c *Conn) fill() {
 		}
 		before := c.build.bunches
 		c.fillResends(&c.levels[i])
-		if c.build.fresh {
+		if c.build.fresh.of(i) {
 			c.fillFresh(&c.levels[i])
 		}
-		if c.build.fresh && i == bulkLevel {
+		if c.build.fresh.bulk && i == bulkLevel {
 			c.repairs.place(&c.build, &c.path, &c.levels[i])
 		}
 		if c.build.bunches > before {
@@ -75,7 +83,7 @@ func (c *Conn) fill() {
 // fillBesideBulk places what goes before bulk and has no level of its own.
 func (c *Conn) fillBesideBulk() {
 	before := c.build.bunches
-	if c.build.fresh {
+	if c.build.fresh.play {
 		c.fillTracked()
 	}
 	if c.repeats.n > 0 {

@@ -23,7 +23,7 @@ type builder struct {
 	most    int              // limit of a packet without play: see widen
 	bunches int              // in the packet
 	content recovery.Content // of the bunches
-	fresh   bool             // bunches that were never sent may be placed
+	fresh   fresh            // bunches that were never sent and may be placed
 	packet  *packet          // the record of the packet
 }
 
@@ -56,7 +56,7 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 
 	// Is there anything to send? Then there must be room for its record.
 	fresh := c.freshAllowed()
-	if fresh && c.unreliables.messages > 0 {
+	if fresh.play && c.unreliables.messages > 0 {
 		c.saturation.chances.note(t, freshTime+c.gate.Smoothed)
 	}
 	content, must := c.hasContent(fresh), c.must(t)
@@ -243,9 +243,6 @@ func (c *Conn) finishBare(flags *byte) {
 // learns that.
 func (c *Conn) idle() {
 	c.cork.flushing = false
-	if c.cork.on {
-		return
-	}
 	if lv := &c.levels[bulkLevel]; lv.fresh.len()+lv.resend.len() > 0 && !c.windowOpen() {
 		return
 	}

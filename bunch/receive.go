@@ -43,7 +43,7 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 	if len(rest) > 0 || h.flags&(flagPing|flagLimit) != 0 {
 		c.received.ask(t, c.config.AckDelay, gap, h.flags&flagAckNow != 0)
 	}
-	c.changed = c.changed || c.must(t) || c.unsent()
+	c.changed = c.changed || c.must(t) || c.unsent(len(c.levels))
 	return nil
 }
 

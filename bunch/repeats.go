@@ -38,7 +38,7 @@ func (r *repeats) note(p *packet) {
 // bunches already, or that bulk will follow. Repeats that do not fit are dropped.
 func (c *Conn) fillRepeats() {
 	lv := &c.levels[bulkLevel]
-	bulk := c.bulkOpen() && (lv.resend.len() > 0 || c.build.fresh && lv.fresh.len() > 0)
+	bulk := c.bulkOpen() && (lv.resend.len() > 0 || c.build.fresh.bulk && lv.fresh.len() > 0)
 	if c.build.bunches == 0 && !bulk {
 		return
 	}

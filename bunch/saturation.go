@@ -43,8 +43,8 @@ func (c *Conn) Hold(unreliable, bulk bool) {
 // Waiting reports what would leave now if the owner held nothing: whether unreliable or tracked messages would, and whether bulk would.
 func (c *Conn) Waiting() (unreliable, bulk bool) {
 	fresh, lv := c.freshAllowed(), &c.levels[bulkLevel]
-	bulk = c.windowOpen() && (lv.resend.len() > 0 || fresh && lv.fresh.len() > 0)
-	return fresh && c.unreliables.messages+c.tracked.waiting.len() > 0, bulk
+	bulk = c.windowOpen() && (lv.resend.len() > 0 || fresh.bulk && lv.fresh.len() > 0)
+	return fresh.play && c.unreliables.messages+c.tracked.waiting.len() > 0, bulk
 }
 
 // Unreliable returns how many bytes of unreliable messages wait, and whether they saturate the path or the rate: for 66 ms, messages of

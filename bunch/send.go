@@ -168,7 +168,7 @@ func (c *Conn) schedule(ch *channel) {
 	}
 }
 
-// cork keeps new messages back from Cork(true) to Cork(false), except while it is flushing.
+// cork keeps new messages of play back from Cork(true) to Cork(false), except while it is flushing.
 type cork struct {
 	on       bool
 	flushing bool // from Flush, or from a Cork(true) with messages of an earlier tick, until nothing more can leave
@@ -178,11 +178,12 @@ type cork struct {
 // open reports whether new messages may leave.
 func (k *cork) open() bool { return !k.on || k.flushing }
 
-// Cork keeps new messages back until Cork(false), so that a tick leaves in few full packets. So that a long tick does not hold up the
-// peer, acks that are due, resends and probes leave all the same, and a higher limit after Config.AckDelay. So do messages of an earlier tick, and
-// what is sent before they have left: where ticks take longer than their time, one begins before the carrier has had a turn for the last one.
+// Cork keeps new messages of play back until Cork(false), so that a tick leaves in few full packets. So that a long tick does not hold up the
+// peer, acks that are due, resends, probes and bulk leave all the same, and a higher limit after Config.AckDelay. So do messages of an earlier
+// tick, and what is sent before they have left: where ticks take longer than their time, one begins before the carrier has had a turn for the
+// last one.
 func (c *Conn) Cork(on bool) {
-	c.changed = c.changed || c.cork.on && !on && (c.unsent() || c.flow.update)
+	c.changed = c.changed || c.cork.on && !on && (c.unsent(len(c.levels)) || c.flow.update)
 	if on && !c.cork.on {
 		c.cork.since = c.now
 		c.saturation.beginTick(c.now, c.unreliables.messages-c.saturation.behind)
@@ -191,7 +192,7 @@ func (c *Conn) Cork(on bool) {
 	if !on {
 		c.saturation.young, c.saturation.added = 0, volume{}
 	}
-	c.cork.on, c.cork.flushing = on, on && (c.cork.flushing || !c.cork.on && c.unsent())
+	c.cork.on, c.cork.flushing = on, on && (c.cork.flushing || !c.cork.on && c.unsent(bulkLevel))
 }
 
 // Flush lets everything that is queued now leave, even while the connection is corked.

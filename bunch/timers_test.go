@@ -64,6 +64,21 @@ func TestTicksWithoutAPause(t *testing.T) {
 	require.Equal(t, 2, p.sent[0])
 }
 
+// TestTicksDoNotHoldBulk: a transfer goes on while a tick is simulated. When it did not, a server whose ticks took 20 ms of their 33 sent at 0.4 of
+// the link's rate, and one that was overloaded at a thirtieth.
+func TestTicksDoNotHoldBulk(t *testing.T) {
+	p := newPair(t, Config{})
+	c, play, bulk := p.ends[0], p.open(0, Normal), p.open(0, Bulk)
+	p.send(0, bulk, Reliable, pattern(30_000, 0))
+	c.Cork(true)
+	p.send(0, play, Reliable, []byte("tick"))
+	p.run(time.Second)
+	require.Len(t, p.take(1), 1, "the bulk")
+	c.Cork(false)
+	p.run(time.Second)
+	require.Len(t, p.take(1), 1)
+}
+
 // TestKeepAlive: who is silent asks for an ack now and then, and no more often. The other end answers, and asks nothing.
 func TestKeepAlive(t *testing.T) {
 	p := newPair(t, Config{})
