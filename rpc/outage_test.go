@@ -67,6 +67,68 @@ func TestConnectionsSurviveWithoutANetwork(t *testing.T) {
 	}
 }
 
+// aborted is a socket of which some reads fail.
+type aborted struct {
+	net.PacketConn
+	err   error
+	left  atomic.Int64 // reads that will fail
+	tries atomic.Int64 // reads that failed
+}
+
+func (a *aborted) ReadFrom(p []byte) (int, net.Addr, error) {
+	if a.left.Add(-1) >= 0 {
+		a.tries.Add(1)
+		return 0, nil, &net.OpError{Op: "read", Net: "udp", Err: os.NewSyscallError("recvfrom", a.err)}
+	}
+	return a.PacketConn.ReadFrom(p)
+}
+
+// TestConnectionsSurviveFailedReads: where a network goes, Linux may abort the sockets that used it, as `ss -K` does, and Android's netd: the next read
+// fails once with ECONNABORTED, and the socket goes on, from another port. All connections of the socket ended.
+func TestConnectionsSurviveFailedReads(t *testing.T) {
+	for _, sealed := range []bool{false, true} {
+		for _, no := range []syscall.Errno{syscall.ECONNABORTED, syscall.ENETDOWN, syscall.ENOBUFS} {
+			synctest.Test(t, func(t *testing.T) {
+				n := &network{t: t, server: newTestWorld(t, Config{Sealed: sealed}), clients: []*testWorld{newTestWorld(t, Config{Sealed: sealed})}}
+				path := netsim.Config{Delay: 20 * time.Millisecond}
+				near, far := netsim.Pipe(path, path)
+				client, server := &aborted{PacketConn: near, err: no}, &aborted{PacketConn: far, err: no}
+				serverTLS, clientTLS := credentials(t)
+				listener, err := ListenPacket(server, serverTLS, n.server.World)
+				require.NoError(t, err)
+				end, err := DialPacket(t.Context(), client, far.LocalAddr(), clientTLS, n.clients[0].World)
+				require.NoError(t, err)
+				n.ends = []*Conn{end}
+				n.tick(8)
+				n.await()
+
+				for _, a := range []*aborted{client, server} {
+					a.left.Store(3)
+					for range 4 {
+						require.NoError(t, end.SendMessage(1, []byte("from a network that goes")))
+						n.tick(30)
+					}
+					require.EqualValues(t, 3, a.tries.Load())
+					require.NoError(t, end.Err())
+					require.Zero(t, end.Stats().Queued+end.Stats().InFlight, "the messages have arrived")
+				}
+
+				client.left.Store(1 << 40) // for good: the connection says why it ended, and nobody turns without a pause
+				require.NoError(t, end.SendMessage(1, []byte("the last one")))
+				n.tick(20 * 30)
+				require.ErrorContains(t, end.Err(), no.Error())
+				require.Less(t, client.tries.Load(), int64(1000))
+				client.left.Store(0)
+
+				require.NoError(t, listener.Close())
+				require.NoError(t, end.Wait(context.Background()))
+				n.tick(1)
+				require.NoError(t, errors.Join(near.Close(), far.Close()))
+			})
+		}
+	}
+}
+
 // TestDialWithoutANetwork: who is between two networks may try again, and reads what the system said; when the network comes back
 // meanwhile, the dial succeeds.
 func TestDialWithoutANetwork(t *testing.T) {

@@ -26,8 +26,14 @@ func (c *plainConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 		n, from, err = c.PacketConn.ReadFrom(p)
 		now := time.Now()
 		c.socket.reader.noteRead(begin, now)
-		if err != nil || c.socket.forQUIC(now, udp.AddrPort(from), p[:n]) {
+		if err != nil {
+			if c.socket.reader.goesOn(now, err) {
+				continue
+			}
 			return n, from, err
+		}
+		if c.socket.forQUIC(now, udp.AddrPort(from), p[:n]) {
+			return n, from, nil
 		}
 		c.socket.reader.serve(now)
 	}
@@ -98,11 +104,14 @@ func (c *udpConn) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
 	for {
 		begin := time.Now()
 		n, err := c.batch.ReadBatch(ms, flags)
+		now := time.Now()
 		if err != nil {
+			if c.socket.reader.goesOn(now, err) {
+				continue
+			}
 			empty(ms)
 			return 0, err
 		}
-		now := time.Now()
 		c.socket.reader.noteRead(begin, now)
 		n = c.keep(ms[:n], now)
 		c.socket.reader.serve(now)

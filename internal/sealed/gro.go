@@ -61,6 +61,9 @@ func (c *groConn) ReadBatch(ms []ipv4.Message, _ int) (int, error) {
 // fill waits for joined packets and reads them.
 func (c *groConn) fill() error {
 	left, waited, err := c.joined.Read()
+	for err != nil && c.socket.reader.goesOn(time.Now(), err) {
+		left, waited, err = c.joined.Read()
+	}
 	if err != nil {
 		return err
 	}

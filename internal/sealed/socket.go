@@ -196,12 +196,33 @@ const (
 	// promptTime is how long after a wait the reader still takes turns for carriers. One that has had no time to wait for so long would
 	// keep everybody's packets waiting; then the turns are for other goroutines.
 	promptTime = time.Millisecond
+	// failedPause is the pause after the second of two failed reads in a row; it doubles up to failedMost. When reads have failed for failedTime, the
+	// socket is given up.
+	failedPause = time.Millisecond
+	failedMost  = 100 * time.Millisecond
+	failedTime  = 10 * time.Second
 )
 
 // reader knows which carriers have got packets. It belongs to the goroutine that reads the socket, quic-go's.
 type reader struct {
 	boxes  []*inbox  // got their first packets since the last serve
 	waited time.Time // when packets ended the last wait for some
+
+	failed  time.Time     // when the last read failed
+	failing time.Time     // when the first of those failed that follow each other
+	pause   time.Duration // after the next one
+}
+
+// goesOn reports whether the socket may be read again after an error, at now, as after one that says no more than that the network has gone. quic-go
+// gives up the socket, with all connections, for most of those, and reads again at once after others, so goesOn waits where they come in a row.
+func (r *reader) goesOn(now time.Time, err error) bool {
+	if now.Sub(r.failed) >= failedTime/10 {
+		r.failing, r.pause = now, 0
+	}
+	time.Sleep(r.pause)
+	r.pause = min(max(2*r.pause, failedPause), failedMost)
+	r.failed = time.Now()
+	return udp.IsLoss(err) && now.Sub(r.failing) < failedTime
 }
 
 // noteRead notes a read, which may have waited.

@@ -16,6 +16,7 @@ import (
 func TestLosses(t *testing.T) {
 	for no, want := range map[syscall.Errno]bool{
 		syscall.ENETUNREACH: true, syscall.ENETDOWN: true, syscall.EPERM: true, syscall.ENOBUFS: true, syscall.EADDRNOTAVAIL: true,
+		syscall.ECONNABORTED: true, syscall.EDESTADDRREQ: true, syscall.ESRCH: true,
 		syscall.EMSGSIZE: false, syscall.EIO: false, syscall.EBADF: false, syscall.EAFNOSUPPORT: false,
 	} {
 		require.Equal(t, want, IsLoss(&net.OpError{Op: "write", Net: "udp", Err: os.NewSyscallError("sendmsg", no)}), no.Error())

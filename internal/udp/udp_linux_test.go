@@ -15,6 +15,9 @@ func TestSegmentSize(t *testing.T) {
 	require.Zero(t, SegmentSize([]byte{1, 2, 3}))
 }
 
+// TestTunnelWithoutAPeer: a tunnel that knows nobody at an address may do so in a moment.
+func TestTunnelWithoutAPeer(t *testing.T) { require.True(t, IsLoss(unix.ENOKEY)) }
+
 // A send buffer that is full is told from other errors, and what was not sent is known.
 func TestWriterErrors(t *testing.T) {
 	var w systemWriter
