@@ -202,7 +202,10 @@ func (l *Listener) accept(ctx context.Context) {
 	for {
 		conn, err := l.listener.Accept(ctx)
 		if err != nil {
-			return // the listener was closed: quic-go returns no other error
+			if ctx.Err() == nil { // the QUIC listener was not closed by shutdown
+				l.world.log.Error("the listener's socket has failed: nobody can join there any more", "addr", l.Addr(), "error", err)
+			}
+			return
 		}
 		l.adopt(conn)
 	}

@@ -3,8 +3,10 @@ package rpc
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -127,6 +129,31 @@ func TestConnectionsSurviveFailedReads(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestListenerSaysThatItsSocketFailed: a server that nobody can join any more, and that has no connection to tell its game so, says it in the log.
+func TestListenerSaysThatItsSocketFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		server := newTestWorld(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		near, far := netsim.Pipe(netsim.Config{}, netsim.Config{})
+		serverTLS, _ := credentials(t)
+		listener, err := ListenPacket(far, serverTLS, server.World)
+		require.NoError(t, err)
+		synctest.Wait()
+		require.NoError(t, far.Close())
+		synctest.Wait()
+		require.Equal(t, 1, strings.Count(log.String(), `level=ERROR msg="the listener's socket has failed: nobody can join there any more"`), log.String())
+		require.Contains(t, log.String(), net.ErrClosed.Error())
+		_ = listener.Close()
+
+		log.Reset()
+		listener, err = ListenPacket(near, serverTLS, newTestWorld(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}).World)
+		require.NoError(t, err)
+		require.NoError(t, listener.Close())
+		require.NotContains(t, log.String(), "ERROR", "who closes it knows")
+		require.NoError(t, near.Close())
+	})
 }
 
 // TestDialWithoutANetwork: who is between two networks may try again, and reads what the system said; when the network comes back
