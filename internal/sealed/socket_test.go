@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -325,6 +326,40 @@ func TestOtherReads(t *testing.T) {
 		require.NoError(t, udp.Close())
 		_, _, err = q.ReadFrom(b)
 		require.ErrorIs(t, err, net.ErrClosed)
+	}
+}
+
+// unreadable is a socket of which each read fails at once.
+type unreadable struct {
+	net.PacketConn
+	err   error
+	tries int
+}
+
+func (u *unreadable) ReadFrom([]byte) (int, net.Addr, error) {
+	u.tries++
+	return 0, nil, u.err
+}
+
+// TestFailedReadsDoNotSpin: quic-go reads again at once after some errors, as that of a deadline which the socket's owner has set.
+func TestFailedReadsDoNotSpin(t *testing.T) {
+	for err, ends := range map[error]bool{os.ErrDeadlineExceeded: false, syscall.ENETDOWN: true, net.ErrClosed: true} {
+		synctest.Test(t, func(t *testing.T) {
+			u := &unreadable{PacketConn: netsim.NewPacketConn(), err: err}
+			q, begin, reads := NewSocket(u, SocketConfig{}).QUIC(), time.Now(), 0
+			for temporary := true; temporary && time.Since(begin) < time.Minute; reads++ {
+				_, _, failed := q.ReadFrom(nil)
+				require.ErrorIs(t, failed, err)
+				late, ok := failed.(net.Error)
+				temporary = ok && late.Timeout()
+			}
+			require.Less(t, u.tries, 1000)
+			require.Equal(t, ends, reads == 1)
+			require.Less(t, time.Since(begin), 2*time.Minute)
+			if err == net.ErrClosed {
+				require.Zero(t, time.Since(begin))
+			}
+		})
 	}
 }
 
