@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -251,7 +252,20 @@ func (c *Conn) closeError() *CloseError {
 	if cause := c.cause.Load(); cause != nil {
 		return cause
 	}
-	return closeErrorOf(c.link.Err())
+	e := closeErrorOf(c.link.Err())
+	if carrier, ok := c.carrier.(*quicconn.Carrier); ok && e.Code == ConnectionTimeout && !e.Remote {
+		return unheard(*e, carrier.Unsent())
+	}
+	return e
+}
+
+// unheard returns e, of a connection that has timed out, with the reason why this machine lets no packet leave; nil = it does.
+func unheard(e CloseError, unsent error) *CloseError {
+	if unsent != nil {
+		e.Reason = fmt.Sprintf("%s; this machine lets no packet leave: %v", e.Reason, unsent)
+		e.cause = errors.Join(e.cause, unsent)
+	}
+	return &e
 }
 
 // Close ends the connection, after it has delivered what was sent reliably, for at most a second. It returns at once; Done is

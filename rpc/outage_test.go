@@ -69,6 +69,49 @@ func TestConnectionsSurviveWithoutANetwork(t *testing.T) {
 	}
 }
 
+// TestTimeoutSaysThatNothingCouldLeave: who loses a connection because this machine refuses each packet, as a firewall or a VPN does, reads that.
+func TestTimeoutSaysThatNothingCouldLeave(t *testing.T) {
+	for _, sealed := range []bool{false, true} {
+		for _, out := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				n := &network{t: t, server: newTestWorld(t, Config{Sealed: sealed}), clients: []*testWorld{newTestWorld(t, Config{Sealed: sealed})}}
+				near, far := netsim.Pipe(netsim.Config{}, netsim.Config{})
+				client := &unplugged{PacketConn: near}
+				serverTLS, clientTLS := credentials(t)
+				listener, err := ListenPacket(far, serverTLS, n.server.World)
+				require.NoError(t, err)
+				end, err := DialPacket(t.Context(), client, far.LocalAddr(), clientTLS, n.clients[0].World)
+				require.NoError(t, err)
+				n.ends = []*Conn{end}
+				n.tick(8)
+				n.await()
+
+				client.out.Store(out)
+				if !out {
+					near.To(far).SetConfig(netsim.Config{Loss: 1})
+				}
+				require.NoError(t, end.SendMessage(1, []byte("from behind a firewall")))
+				n.tick(60 * 30)
+				for _, c := range []*Conn{end, n.conns[0]} {
+					var closed *CloseError
+					require.ErrorAs(t, c.Err(), &closed)
+					require.Equal(t, ConnectionTimeout, closed.Code)
+					if out && c == end {
+						require.ErrorContains(t, closed, "; this machine lets no packet leave: "+errUnplugged.Error())
+						require.ErrorIs(t, closed, syscall.ENETUNREACH)
+					} else {
+						require.NotContains(t, closed.Error(), "this machine")
+					}
+				}
+
+				require.NoError(t, listener.Close())
+				require.NoError(t, end.Wait(context.Background()))
+				require.NoError(t, errors.Join(near.Close(), far.Close()))
+			})
+		}
+	}
+}
+
 // aborted is a socket of which some reads fail.
 type aborted struct {
 	net.PacketConn

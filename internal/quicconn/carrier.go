@@ -11,6 +11,7 @@ import (
 
 	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/sealed"
+	"github.com/quivernet/quiver/internal/udp"
 )
 
 const (
@@ -33,7 +34,8 @@ var oversized [probeSize]byte
 type Carrier struct {
 	Conn   *quic.Conn
 	socket *sealed.Socket // nil without Config.Sealed
-	free   chan struct{}  // closed when the transport that Dial made for Conn is closed; nil on a server, whose connections share one
+	local  net.PacketConn // of the transport that Dial made for Conn; nil on a server, whose connections share one
+	free   chan struct{}  // closed when that transport is closed; nil on a server
 
 	mu     sync.Mutex // guards the fields below
 	path   link.Path
@@ -110,6 +112,14 @@ func peerClosed(err error) error {
 		return &link.CloseError{Code: uint64(app.ErrorCode), Reason: app.ErrorMessage, Remote: true, Cause: err}
 	}
 	return err
+}
+
+// Unsent returns why the system refused the newest packet of a client's, if it may take the next one; nil if it did not, and on a server.
+func (c *Carrier) Unsent() error {
+	if err := unsent(c.local); udp.IsLoss(err) {
+		return err
+	}
+	return nil
 }
 
 // Wait waits until the transport that [Dial] made for the carrier is closed. It returns at once on a server, whose carriers share a

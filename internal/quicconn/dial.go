@@ -44,7 +44,7 @@ func Dial(ctx context.Context, socket net.PacketConn, shared *sealed.Socket, add
 		return nil, err
 	}
 	carrier := NewCarrier(conn, shared)
-	carrier.free = make(chan struct{})
+	carrier.local, carrier.free = socket, make(chan struct{})
 	context.AfterFunc(conn.Context(), func() {
 		time.Sleep(LingerTime(conn)) // the transport outlives the connection, to repeat a close that was lost
 		release()
