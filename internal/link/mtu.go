@@ -17,6 +17,11 @@ const (
 	// hole is found within one more hold.
 	holeHold    = 10 * time.Second
 	maxHoleHold = 10 * time.Minute
+	// holeTrials is how many larger datagrams leave after the hold before all may be as large, and holeTrial the least time between two of them. In a
+	// hole that is still there three are lost, one at a time. When all were large at once, what was lost filled the reliable buffer of half of the
+	// connections that make ten calls of 8 KB a second, until it overflowed.
+	holeTrials = 8
+	holeTrial  = 250 * time.Millisecond
 )
 
 // mtu decides how large a datagram may be.
@@ -30,6 +35,8 @@ type mtu struct {
 	// Large datagrams were found to vanish, a black hole (RFC 8899, section 4.3): until holeEnd only safe ones leave.
 	holeEnd time.Time
 	hold    time.Duration // from the discovery of the last black hole to holeEnd
+	trials  int           // how many larger ones must still leave one by one, after holeEnd
+	trialAt time.Time     // when the next one may
 }
 
 // update takes the carrier's MaxDatagram; 0 is unknown. When it is less than a path must take, mtu still allows minDatagram: the
@@ -49,7 +56,7 @@ func (m *mtu) refuse(now time.Time, size int) {
 // blackHole notes that large datagrams vanish, and returns the time for which only safe ones leave. It returns 0, for an old report, when
 // no larger one was allowed. When the path was good for longer than the last hold, the hold begins at holeHold again.
 func (m *mtu) blackHole(now time.Time) time.Duration {
-	if m.max(now) <= SafeDatagram {
+	if m.most(now) <= SafeDatagram {
 		return 0
 	}
 	if m.hold == 0 || now.Sub(m.holeEnd) > m.hold {
@@ -57,12 +64,29 @@ func (m *mtu) blackHole(now time.Time) time.Duration {
 	} else {
 		m.hold = min(2*m.hold, maxHoleHold)
 	}
-	m.holeEnd = now.Add(m.hold)
+	m.holeEnd, m.trials = now.Add(m.hold), holeTrials
 	return m.hold
+}
+
+// left notes that a datagram of so many bytes leaves.
+func (m *mtu) left(now time.Time, size int) {
+	if size > SafeDatagram && m.trials > 0 {
+		m.trials--
+		m.trialAt = now.Add(holeTrial)
+	}
 }
 
 // max returns the most bytes that a datagram may have now.
 func (m *mtu) max(now time.Time) int {
+	size := m.most(now)
+	if m.trials > 0 && now.Before(m.trialAt) {
+		size = min(size, SafeDatagram)
+	}
+	return size
+}
+
+// most is max without the pauses between trials.
+func (m *mtu) most(now time.Time) int {
 	size := min(m.path, maxDatagram)
 	if m.refusal > 0 && now.Before(m.refusalEnd) {
 		size = min(size, m.refusal)

@@ -69,7 +69,7 @@ func (l *Link) usePath(now time.Time, path Path) (hole time.Duration) {
 	if l.play.BlackHole() {
 		hole = l.mtu.blackHole(now)
 	}
-	size := l.mtu.max(now)
+	size := l.mtu.most(now)
 	l.counts.max.Store(uint64(size))
 	l.pacer.use(now, path, size)
 	if path.Cwnd > 0 && l.sealed.carrier == nil {
@@ -101,6 +101,7 @@ func (l *Link) ask(t *turn, buffer *[maxDatagram]byte) {
 		packet, number, ok := l.slots[i].AppendPacket(t.now, buffer[:0], size)
 		if ok {
 			t.packet, t.number, t.from = packet, number, l.slots[i].Machine
+			l.mtu.left(t.now, len(packet))
 			l.pacer.sent(len(packet))
 			l.rated.spend(t.now, len(packet))
 			l.queued.built(i, number)
