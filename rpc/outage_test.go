@@ -128,8 +128,8 @@ func (a *aborted) ReadFrom(p []byte) (int, net.Addr, error) {
 	return a.PacketConn.ReadFrom(p)
 }
 
-// TestConnectionsSurviveFailedReads: where a network goes, Linux may abort the sockets that used it, as `ss -K` does, and Android's netd: the next read
-// fails once with ECONNABORTED, and the socket goes on, from another port. All connections of the socket ended.
+// TestConnectionsSurviveFailedReads: where a network goes, Linux may abort the sockets that used it, as `ss -K` does, and Android's netd: the next
+// read fails once with ECONNABORTED, and the socket goes on, from another port. All connections of the socket ended.
 func TestConnectionsSurviveFailedReads(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		for _, no := range []syscall.Errno{syscall.ECONNABORTED, syscall.ENETDOWN, syscall.ENOBUFS} {
