@@ -292,10 +292,21 @@ func TestClosedNumbersAreDroppedAndAcknowledged(t *testing.T) {
 	r.drainAcks()
 	require.NotContains(t, r.channels.open, uint64(1), "closed by both")
 	before := r.Stats()
-	r.must(wholeOf(0, 1, 2, "late"), appendBunch(nil, header{flags: flagWhole | byte(Unreliable), channel: 1}, []byte("x")))
+	r.must(wholeOf(flagClose, 1, 1, "b"), appendBunch(nil, header{flags: flagWhole | byte(Unreliable), channel: 1}, []byte("x")))
 	require.Empty(t, r.got())
-	require.Equal(t, before.DroppedClosedChannel+2, r.Stats().DroppedClosedChannel)
+	require.Equal(t, before.DroppedClosedChannel+1, r.Stats().DroppedClosedChannel, "the unreliable one never ran")
+	require.Equal(t, before.DroppedDuplicate+1, r.Stats().DroppedDuplicate, "the reliable one did, before the close")
 	require.Equal(t, 1, r.received.asking)
+}
+
+// TestDuplicatesOfAHalfClosedChannelAreDuplicates: the peer has closed, this end's answer is not acked yet.
+func TestDuplicatesOfAHalfClosedChannelAreDuplicates(t *testing.T) {
+	r := newReceiver(t, Config{})
+	r.must(wholeOf(flagOpen, 1, 0, "a"), wholeOf(flagClose, 1, 1, "b"))
+	require.Contains(t, r.channels.open, uint64(1))
+	r.must(wholeOf(flagOpen, 1, 0, "a"), wholeOf(flagClose, 1, 1, "b"))
+	require.Zero(t, r.Stats().DroppedClosedChannel)
+	require.Equal(t, uint64(2), r.Stats().DroppedDuplicate)
 }
 
 func TestCloseHandshake(t *testing.T) {

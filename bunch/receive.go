@@ -98,7 +98,7 @@ func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) e
 		return err
 	}
 	if ch.inClosed {
-		c.stats.DroppedClosedChannel++
+		c.stats.dropClosed(h)
 		return nil
 	}
 	switch {
@@ -127,7 +127,7 @@ func (c *Conn) incoming(h header) (*channel, error) {
 	case err != nil:
 		return nil, err
 	case known:
-		c.stats.DroppedClosedChannel++
+		c.stats.dropClosed(h)
 		return nil, nil
 	case !h.reliable() || h.repairs():
 		c.stats.DroppedBeforeOpen++

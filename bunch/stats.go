@@ -30,13 +30,26 @@ type Stats struct {
 
 	// Drops by reason.
 	DroppedDuplicate     uint64 // packets and bunches that came twice
-	DroppedClosedChannel uint64 // bunches for a channel that is closed
+	DroppedClosedChannel uint64 // unreliable and tracked bunches for a channel that is closed
 	DroppedRepairs       uint64 // repair bunches that were not needed, because all of their entries or they themselves had come, or too many to keep
 	DroppedBeforeOpen    uint64 // unreliable and tracked messages for channels that are not open yet
 	DroppedLate          uint64 // UnreliableSequenced messages that a newer one overtook, and parts 512 packets behind their message
 	DroppedUnreliable    uint64 // unreliable messages that were too many (256 KiB may wait on either side, each with 64 bytes besides its own), that waited for longer than 200 ms and a round trip, or through an outage
 	DroppedTracked       uint64 // tracked messages that were too many (as above), or here stale after an outage or closed with their channel
 	DroppedAssembly      uint64 // unreliable messages in parts that never became whole
+}
+
+// dropClosed counts a bunch for a channel that its sender has closed. All that was reliable came before the close, so it comes once more now: on
+// a path that loses packets most small closes do. What is unreliable may come for the first time.
+func (s *Stats) dropClosed(h header) {
+	switch {
+	case h.repairs():
+		s.DroppedRepairs++
+	case h.reliable():
+		s.DroppedDuplicate++
+	default:
+		s.DroppedClosedChannel++
+	}
 }
 
 // Stats returns the counters and the present state.
@@ -48,7 +61,8 @@ func (c *Conn) Stats() Stats {
 	s.PacketsMissing = c.received.missing
 	s.DroppedAssembly = c.assemblies.evicted
 	s.BunchesSent += c.repairs.sent
-	s.RepairsSent, s.EntriesRestored, s.DroppedRepairs = c.repairs.sent, c.restorer.restored, c.restorer.dropped
+	s.RepairsSent, s.EntriesRestored = c.repairs.sent, c.restorer.restored
+	s.DroppedRepairs += c.restorer.dropped
 	s.InFlight = c.sent.inFlight
 	s.Window, s.DeliveryRate = c.gate.Window(fullDatagram), recovery.Bytes(c.gate.Rate(), time.Second)
 	if c.path.Fates {

@@ -120,10 +120,11 @@ type Drops struct {
 	// State counts updates of states: on a client those that it dropped because too many waited, after which it asks for everything anew; on a
 	// server those that did not leave because too many waited, an outage made them stale, or their channel closed.
 	State uint64
-	// Duplicate counts packets and bunches that came twice: on a path that loses packets the end of a transfer is sent twice. ClosedChannel counts
-	// bunches for an actor that is closed. Unreliable counts unreliable messages, of either side, that waited too long or were too many. Late counts
-	// UnreliableSequenced messages that a newer one overtook, BeforeOpen unreliable ones that came before their actor, and Assembly those of which
-	// a part was lost. Repairs counts repair bunches that were not needed.
+	// Duplicate counts packets and bunches that came twice, which loses nothing: on a path that loses packets small reliable calls, opens and
+	// closes are sent twice, and the end of a transfer. ClosedChannel counts unreliable calls and states for an actor that is closed. Unreliable
+	// counts unreliable messages, of either side, that waited too long or were too many. Late counts UnreliableSequenced messages that a newer one
+	// overtook, BeforeOpen unreliable ones that came before their actor, and Assembly those of which a part was lost. Repairs counts repair bunches
+	// that were not needed.
 	Duplicate, ClosedChannel, Unreliable, Late, BeforeOpen, Assembly, Repairs uint64
 	// RingFull counts datagrams that came faster than this process could take them, UnknownMachine those that were empty or of no known kind, and
 	// BeforeJoin those of package stream that came before the connection had joined.
