@@ -53,8 +53,8 @@ func (a *Actor) FlushDormancy() error {
 	return nil
 }
 
-// Dormant reports on the server whether SetDormant has made the actor dormant, on a client whether the client's copy is dormant. A copy that
-// comes dormant is so once its constructor and its first OnRep have run. UE: NetDormancy.
+// Dormant reports on the server whether SetDormant has made the actor dormant, on a client whether its copy has no channel: of a dormant actor, or
+// of a placed one that is far or not open yet. A copy that comes dormant is so once its constructor and its first OnRep have run. UE: NetDormancy.
 func (a *Actor) Dormant() bool { return a.dormancy.on && !a.dead }
 
 // dormantAtFlush makes the next Flush send what the game has changed in a dormant actor, lists included, and close its channels.

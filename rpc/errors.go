@@ -24,7 +24,7 @@ var (
 	// ErrClosed: the actor, the connection or the world is gone, or the actor's close has arrived.
 	ErrClosed = errors.New("rpc: closed")
 	// ErrDormant: a client called a Server RPC on a dormant actor, which has no channel, or one whose close for that has arrived; see
-	// [Actor.SetDormant].
+	// [Actor.SetDormant]. So is a placed copy that the server has not opened, or has closed because it is far; see [Place].
 	ErrDormant = errors.New("rpc: the actor is dormant")
 	// ErrBacklogFull: a bounded queue of the world, or of its streams, is full.
 	ErrBacklogFull = errors.New("rpc: backlog full")

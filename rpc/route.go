@@ -52,6 +52,9 @@ func (w *World) route(a *Actor, m *method) (plan, error) {
 	switch {
 	case a.conn != nil && !a.conn.usable():
 		return plan{}, a.conn.closedFor(m)
+	case a.dormancy.on && a.name != "":
+		return plan{}, errorf("rpc: %v on the %s placed as %q, which has no channel here: it is far, asleep, or not open yet: %w",
+			m, a.class.name, a.name, ErrDormant)
 	case a.dormancy.on:
 		return plan{}, errorf("rpc: %v on %v: %w", m, a, ErrDormant)
 	case !a.owned && !m.anyCaller:
