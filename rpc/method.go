@@ -214,7 +214,9 @@ func (m *method) validate(p any) error {
 type MethodOption func(*method)
 
 // RateLimit bounds how often one connection may call a Server RPC: perSecond calls a second on average, in bursts of at most perSecond
-// calls. Calls beyond it are dropped and counted. It goes by when calls arrived, so those that waited for a busy server are not beyond it.
+// calls. Calls beyond it, reliable ones as well, are dropped and counted, and only a [Request] tells the client. It goes by when calls arrived, so
+// those that waited for a busy server are not beyond it; but reliable calls that an outage of the path held up arrive all at once. An honest
+// client that makes n a second through three dark seconds needs a limit of 4n.
 func RateLimit(perSecond float64) MethodOption {
 	if !(perSecond > 0) {
 		panic(fmt.Sprintf("rpc: RateLimit(%v) must be above 0", perSecond))
