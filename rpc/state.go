@@ -37,7 +37,7 @@ import (
 //	quiver:"initial"      with the open only (UE: COND_InitialOnly)
 //	quiver:"if=name"      while [State.SetCondition] says so (UE: COND_Custom)
 //	quiver:"max=16"       bytes of a string, elements of a slice
-//	quiver:"quant=0.01"   floats travel as multiples of it, clamped to the largest (UE: FVector_NetQuantize100)
+//	quiver:"quant=0.01"   floats travel as multiples of it, clamped to the largest; the server's own stays exact (UE: FVector_NetQuantize100)
 //	quiver:"range=0:100"  numbers are clamped to it
 //	quiver:"unit"         three floats, a direction (UE: FVector_NetQuantizeNormal)
 type State[S any] struct{ declared *declaredState }

@@ -93,10 +93,13 @@ type ChannelStats struct {
 	Gate       string // see [Channel.Gate]
 }
 
-// Drops counts, by reason, what was dropped of what the peer sent and of what was meant for the peer.
+// Drops counts, by reason, what was dropped of what the peer sent and of what was meant for the peer. A reliable call that was made without an
+// error and did not run, although its connection went on, is in NotOwner, RateLimited, Unbound, ActorClosed, Invalid or Blocked of the end that
+// should have run it. When a connection ends, Ended counts what had arrived, and Gone what the server made too late. The other counters are of
+// unreliable messages, updates, questions and copies.
 type Drops struct {
 	// Calls. At a server NotOwner, ActorClosed and UnknownRefs are no sign of a cheat: a call may leave before its client hears that the actor has
-	// another owner, or has ended.
+	// another owner, or has ended. ActorClosed counts calls of [ForceQueue], too, that were made here and waited when their actor closed.
 	NotOwner, RateLimited, Unbound, ActorClosed, Invalid uint64
 	// Blocked counts calls of the peer that Config.DoS blocked.
 	Blocked uint64
