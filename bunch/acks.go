@@ -126,22 +126,6 @@ func (r *received) ackSent(now time.Duration) {
 	r.asking, r.urgent = 0, false
 }
 
-// ackUnsent takes back that an ack has left. before and toTell are as they were when it was built.
-func (r *received) ackUnsent(before ackTimer, toTell toTell) {
-	r.fresh.join(toTell.fresh)
-	r.late.join(toTell.late)
-	r.left.join(toTell.left)
-	if before.asking == 0 {
-		return
-	}
-	if r.asking == 0 || before.deadline < r.deadline {
-		r.deadline = before.deadline
-	}
-	r.asking += before.asking
-	r.urgent = r.urgent || before.urgent
-	r.lastGap, r.acksOnly = before.lastGap, before.acksOnly
-}
-
 // appendAcks appends the runs newest first, at most room bytes with their header. covered is false when some were left out. While an ack
 // had no room for all, every second one names those that it left out. The gap under its first run then reaches over received numbers, too:
 // to the peer a gap means nothing.

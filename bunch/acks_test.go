@@ -169,22 +169,6 @@ func (r *received) tell(t *testing.T, told map[uint64]bool, room int) {
 	}
 }
 
-// What an ack told that did not leave is to be told again.
-func TestUntoldAcks(t *testing.T) {
-	var r received
-	for n := uint64(0); n < 400; n += 2 {
-		r.arrived(0, n)
-	}
-	r.appendAcks(nil, 0, 100)
-	require.True(t, r.fresh.empty())
-	toTell, before := r.toTell, r.ackTimer
-	require.Equal(t, span{0, 336}, r.left)
-	r.appendAcks(nil, 0, 100)
-	require.Equal(t, span{0, 274}, r.left)
-	r.ackUnsent(before, toTell)
-	require.Equal(t, span{0, 336}, r.left)
-}
-
 func TestAcksAgainstAModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(testkit.Seed(t), 0))
 	for range 200 {
@@ -263,24 +247,6 @@ func TestAckTimer(t *testing.T) {
 	r.ask(40*ms, 40*ms, false, true)
 	require.True(t, r.due(40*ms))
 	require.True(t, r.urgent)
-}
-
-func TestAckTimerIsTakenBack(t *testing.T) {
-	var r received
-	r.arrived(0, 0, 2)
-	before := r.ackTimer
-	r.ackSent(5 * ms)
-	require.Zero(t, r.asking)
-	r.ackUnsent(before, toTell{})
-	require.Equal(t, before, r.ackTimer)
-
-	t.Log("# what came meanwhile counts too")
-	r.ackSent(5 * ms)
-	r.arrived(6*ms, 3)
-	r.ackUnsent(before, toTell{})
-	require.Equal(t, 3, r.asking)
-	require.True(t, r.urgent)
-	require.Equal(t, before.deadline, r.deadline)
 }
 
 // TestNumbersThatLeap: a peer that left out 8,192 numbers with each packet had as many bits cleared one by one, 30 µs for a packet of ten bytes. What

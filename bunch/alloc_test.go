@@ -182,7 +182,7 @@ func TestTrackedAllocatesOnlyPayloads(t *testing.T) {
 			s.tick()
 			s.exchange()
 			client, payload, record := s.ends[0], make([]byte, c.size), uint64(0)
-			var into [100]Fate
+			var into [130]Fate
 			send := func() {
 				for range c.many {
 					record++
@@ -197,6 +197,7 @@ func TestTrackedAllocatesOnlyPayloads(t *testing.T) {
 				send()
 				_, number, _ := client.AppendPacket(s.now, s.bufs[0], 1404)
 				client.Unsent(number)
+				send()
 				s.exchange()
 				if s.fetch() != c.many {
 					t.Fatal("not all came")
@@ -207,7 +208,7 @@ func TestTrackedAllocatesOnlyPayloads(t *testing.T) {
 				s.exchange()
 				s.tick()
 				s.exchange()
-				if n := client.Fates(into[:]); n != 3*c.many {
+				if n := client.Fates(into[:]); n != 4*c.many {
 					t.Fatal(n, " fates")
 				}
 			}

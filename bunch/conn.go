@@ -19,21 +19,21 @@ type Conn struct {
 
 	// Sending.
 	channels    channels
-	owed        owed            // closes of this side that the peer has not answered
-	levels      [levels]level   // channels with something to send, the most urgent level first
-	blocks      blocks          // memory for payloads that wait or are in flight
-	rings       spares[[]entry] // empty reliable buffers for reuse
-	sent        sentPackets     // records of packets whose fates may still come
-	skips       skips           // packet numbers that are never sent
-	build       builder         // the packet that AppendPacket is making
-	silent      bool            // nothing has asked for an ack for Config.KeepAlive: a packet does
-	undo        undo            // the state with which Unsent takes the last packet back
-	cork        cork            // keeps new messages back during a tick
-	unreliables backlog         // unreliable messages that wait
-	tracked     tracked         // state that waits, and the fates of state that left
-	repeats     repeats         // small calls that the next packet carries once more
-	repairs     repairs         // repair bunches for the end of a transfer
-	saturation  saturation      // what the owner holds back, and whether the path keeps up
+	owed        owed             // closes of this side that the peer has not answered
+	levels      [levels]level    // channels with something to send, the most urgent level first
+	blocks      blocks           // memory for payloads that wait or are in flight
+	rings       spares[[]entry]  // empty reliable buffers for reuse
+	sent        sentPackets      // records of packets whose fates may still come
+	skips       skips            // packet numbers that are never sent
+	build       builder          // the packet that AppendPacket is making
+	silent      bool             // nothing has asked for an ack for Config.KeepAlive: a packet does
+	placed      []placedDatagram // unreliable bunches of the last packet, for Unsent
+	cork        cork             // keeps new messages back during a tick
+	unreliables backlog          // unreliable messages that wait
+	tracked     tracked          // state that waits, and the fates of state that left
+	repeats     repeats          // small calls that the next packet carries once more
+	repairs     repairs          // repair bunches for the end of a transfer
+	saturation  saturation       // what the owner holds back, and whether the path keeps up
 
 	// Path.
 	path         pathState          // the carrier's last Path, and the packets that took another one

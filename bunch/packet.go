@@ -65,6 +65,7 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 		return buf, 0, false
 	}
 
+	toTell := c.received.toTell
 	c.skipNumber(t)
 	c.build = builder{buf: buf, start: len(buf), limit: len(buf) + min(size, playDatagram), most: len(buf) + size, fresh: fresh, packet: c.sent.add()}
 	c.appendHeader(t, content)
@@ -73,7 +74,7 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 	}
 	if c.build.bunches == 0 && !must { // all that waits is held
 		c.sent.takeBack()
-		c.received.ackUnsent(ackTimer{}, c.undo.toTell)
+		c.received.toTell = toTell
 		c.idle()
 		return buf, 0, false
 	}
@@ -114,7 +115,6 @@ func (c *Conn) appendHeader(t time.Duration, content bool) {
 	b := &c.build
 	b.buf = append(b.buf, Protocol, 0)
 	b.buf = binary.BigEndian.AppendUint32(b.buf, uint32(c.sent.Next-1))
-	c.undo.toTell = c.received.toTell
 
 	limit := 0 // bytes that the limit will take
 	if c.flow.update {
@@ -128,6 +128,7 @@ func (c *Conn) appendHeader(t time.Duration, content bool) {
 		covered := false
 		b.buf, covered = c.received.appendAcks(b.buf, t, room)
 		b.buf[b.start+1] |= flagAcks
+		b.packet.acks = true
 		if covered {
 			b.packet.covers = c.received.Next
 		}
@@ -148,7 +149,6 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 	if b.bunches > 0 {
 		c.sent.load(p)
 	}
-	c.remember(*flags)
 
 	// The header: what the packet asks of the peer.
 	if *flags&flagAcks != 0 {

@@ -24,7 +24,6 @@ type repairs struct {
 	// The repair bunches of the run that was taken out of runs last.
 	run     sentRun
 	current repair   // the next of them to leave: see more
-	placed  int      // how many of them the last packet holds, until it can no longer be taken back
 	shards  [][]byte // the entries of its group, then its repair bunches
 	memory  []byte   // of the repair bunches
 }
@@ -121,20 +120,13 @@ func (r *repairs) cut(ch *channel, g group) {
 // spare reports whether trim has memory to give up, now or later.
 func (r *repairs) spare() bool { return r.memory != nil || r.runs.len() > 0 }
 
-// trim gives up what no repair bunch needs that is still to leave, nor one that Unsent may take back.
+// trim gives up what no repair bunch needs that is still to leave.
 func (r *repairs) trim() {
 	r.forget()
 	r.runs.release()
-	if !r.more() && r.placed == 0 {
+	if !r.more() {
 		*r = repairs{loss: r.loss, runs: r.runs, sent: r.sent}
 	}
-}
-
-// unsend lets the repair bunches of the last packet leave again.
-func (r *repairs) unsend() {
-	r.current.index -= r.placed
-	r.sent -= uint64(r.placed)
-	r.placed = 0
 }
 
 // due reports whether a repair bunch is to leave: nothing of bulk waits, nor will the owner give more, and the path loses packets, or too few have
@@ -143,17 +135,13 @@ func (r *repairs) due(path *pathState, bulk *level) bool {
 	return path.Fates && !path.More && bulk.fresh.len()+bulk.resend.len() == 0 && r.loss.Estimate(path.Loss) >= tailLoss && r.next(path.Loss)
 }
 
-// place appends repair bunches to the packet as long as they fit. They are of one run, so that Unsent can take them back.
+// place appends repair bunches to the packet as long as they fit. Unsent does not bring them back: nothing is lost without them.
 func (r *repairs) place(b *builder, path *pathState, bulk *level) {
-	for b.bunches < maxBunches && (r.placed == 0 || r.more()) && r.due(path, bulk) {
-		if b.room() < maxBunchHeader+EntryBytes {
-			return
-		}
+	for b.bunches < maxBunches && b.room() >= maxBunchHeader+EntryBytes && r.due(path, bulk) {
 		r.current.shard = r.shards[r.current.count+r.current.index]
 		b.buf = appendRepair(b.buf, r.current)
 		b.bunches++
 		r.current.index++
-		r.placed++
 		r.sent++
 	}
 }

@@ -29,6 +29,7 @@ type item struct {
 type packet struct {
 	fate      fate
 	limit     bool          // it carried a limit
+	acks      bool          // it carried acks
 	probe     bool          // it left as a probe, past the window
 	loaded    bool          // it carried bunches
 	prompt    bool          // it asked for an ack at once
@@ -165,15 +166,6 @@ func (s *sentPackets) skippedAfter(n uint64) (count uint64) {
 		}
 	}
 	return count
-}
-
-// unsend takes the newest packet back; its number is used again.
-func (s *sentPackets) unsend(p *packet, lastAsk time.Duration) {
-	s.decide(p, nothing)
-	s.unload(p)
-	s.Next--
-	s.Oldest, s.undecided = min(s.Oldest, s.Next), min(s.undecided, s.Next)
-	s.lastAsk = lastAsk
 }
 
 // forget drops decided packets from the old end.

@@ -80,25 +80,6 @@ func TestSentPacketsAreBounded(t *testing.T) {
 	require.Equal(t, bareRecords, s.Cap())
 }
 
-func TestSentPacketTakenBack(t *testing.T) {
-	var s sentPackets
-	s.launch(1*ms, 10)
-	p := s.launch(2*ms, 20)
-	s.unsend(p, 1*ms)
-	require.Equal(t, uint64(1), s.Next)
-	require.Equal(t, 10, s.inFlight)
-	require.Equal(t, 1*ms, s.lastAsk)
-
-	t.Log("# also when it asked for nothing and was forgotten at once")
-	s.decide(s.At(0), acked)
-	p = s.add()
-	s.forget(0)
-	require.Equal(t, s.Next, s.Oldest)
-	s.unsend(p, 1*ms)
-	require.Equal(t, uint64(1), s.Oldest)
-	require.Zero(t, s.spread())
-}
-
 // TestPeerThatAcknowledgesNothing pings without end and never acknowledges what it got.
 func TestPeerThatAcknowledgesNothing(t *testing.T) {
 	p := newPair(t, Config{IdleTimeout: time.Hour})

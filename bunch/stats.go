@@ -93,7 +93,7 @@ func (c *Conn) RecentRTT() (recent, least time.Duration, rounds int) {
 // Event is one step of a trace, in the order in which the machine takes them. Kind says which other fields are set:
 //
 //	queued    a message of Bytes waits on Channel; when reliable, Sequence is the last entry that holds some of it
-//	bunch     some of a message, Bytes, is in the packet that is being built; Again says that it left before. Sequence is its
+//	bunch     some of a message, Bytes, is in the packet that is being built; Again says that an earlier one held it. Sequence is its
 //	          entry when reliable, and else how many parts of it are still to leave
 //	sent      the packet Number leaves, with Bytes; Asks says that an ack will tell its fate
 //	unsent    the packet Number, the last one, did not leave, nor did its bunches

@@ -15,6 +15,7 @@ import (
 type Fate struct {
 	Record uint64 // the argument of SendTracked
 	Kept   bool   // the peer's machine has the message; else it may have, or the message never left
+	Back   bool   // the message did not leave: TakeBack or Unsent has taken it back
 }
 
 // tracked holds the tracked messages that wait, and the fates of those that left. Those in flight are in packet.records.
@@ -31,7 +32,7 @@ func (t *tracked) release() {
 	t.fates.release()
 }
 
-// trackedMessage is a message that waits, or one in the last packet, which Unsent may take back.
+// trackedMessage is a message that waits.
 type trackedMessage struct {
 	channel *channel
 	record  uint64
@@ -95,7 +96,9 @@ func (c *Conn) Opening(number uint64) bool {
 // sends no old values, and lets none queue up.
 func (c *Conn) TakeBack() {
 	for c.tracked.waiting.len() > 0 {
-		c.giveUp(c.unqueue())
+		t := c.unqueue()
+		c.blocks.put(t.payload)
+		c.tracked.fates.push(Fate{Record: t.record, Back: true})
 	}
 }
 
@@ -134,16 +137,11 @@ func (c *Conn) unqueue() trackedMessage {
 	return t
 }
 
-// giveUp tells the owner that a message is lost: it will not leave.
-func (c *Conn) giveUp(t trackedMessage) {
-	c.blocks.put(t.payload)
-	c.tell(t.record, false)
-}
-
 // dropTracked gives up a message that its owner did not take back.
 func (c *Conn) dropTracked(t trackedMessage) {
 	c.stats.DroppedTracked++
-	c.giveUp(t)
+	c.blocks.put(t.payload)
+	c.tell(t.record, false)
 }
 
 // closeTracked drops the waiting messages of a channel: nothing follows its close.
@@ -176,44 +174,18 @@ func (c *Conn) fillTracked() {
 	}
 }
 
-// placeTracked appends a message to the packet, and its record to the packet's records, from which tellAll tells its fate.
+// placeTracked appends a message to the packet, and its record to the packet's records, for its fate.
 func (c *Conn) placeTracked(t trackedMessage) {
 	b := &c.build
 	b.buf = appendBunch(b.buf, header{flags: trackedFlags, channel: t.channel.number}, t.payload)
 	b.bunches++
 	b.packet.records = append(b.packet.records, t.record)
-	c.undo.tracked = append(c.undo.tracked, t)
+	c.blocks.put(t.payload)
 	c.stats.BunchesSent++
 	c.stats.PayloadSent += uint64(len(t.payload))
 	if c.traced() {
 		c.trace(Event{Kind: "bunch", Channel: t.channel.number, Bytes: len(t.payload), Delivery: Tracked})
 	}
-}
-
-// unsendTracked puts the tracked messages of a packet that never left back to the head, unless their channel closed meanwhile.
-func (c *Conn) unsendTracked() {
-	for i := len(c.undo.tracked) - 1; i >= 0; i-- {
-		t := c.undo.tracked[i]
-		c.stats.BunchesSent--
-		c.stats.PayloadSent -= uint64(len(t.payload))
-		if t.channel.outClosed {
-			c.dropTracked(t)
-			continue
-		}
-		c.tracked.bytes += t.size()
-		c.tracked.waiting.unpop(t)
-	}
-	clear(c.undo.tracked)
-	c.undo.tracked = c.undo.tracked[:0]
-}
-
-// settleTracked frees the payloads that unsendTracked would need.
-func (c *Conn) settleTracked() {
-	for i, t := range c.undo.tracked {
-		c.blocks.put(t.payload)
-		c.undo.tracked[i] = trackedMessage{}
-	}
-	c.undo.tracked = c.undo.tracked[:0]
 }
 
 // mayTrack refuses a tracked bunch on a channel that the peer did not open: only the opener sends state.

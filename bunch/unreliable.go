@@ -54,13 +54,16 @@ type datagram struct {
 // parts returns the number of bunches in which the message leaves.
 func (d *datagram) parts() int { return max(1, (len(d.payload)+EntryBytes-1)/EntryBytes) }
 
+// last reports whether the next part is the last one.
+func (d *datagram) last() bool { return int(d.part) == d.parts()-1 }
+
 // bunch returns the bunch of the next part.
 func (d *datagram) bunch(channel uint64) (h header, payload []byte) {
 	h = header{flags: byte(d.delivery), channel: channel, sequence: d.message, part: d.part}
 	if d.part == 0 {
 		h.flags |= flagBegin
 	}
-	if int(d.part) == d.parts()-1 {
+	if d.last() {
 		h.flags |= flagEnd
 	}
 	payload = d.payload[int(d.part)*EntryBytes:]
@@ -150,7 +153,7 @@ func (c *Conn) placeUnreliable(ch *channel) placed {
 		c.trace(Event{Kind: "bunch", Channel: ch.number, Sequence: uint64(d.parts() - 1 - int(d.part)), Bytes: len(payload), Delivery: d.delivery})
 	}
 
-	c.undo.datagrams = append(c.undo.datagrams, unsentDatagram{channel: ch, datagram: *d})
+	c.placed = append(c.placed, placedDatagram{channel: ch, datagram: *d})
 	c.unreliables.add(0, -len(payload))
 	c.addQueued(ch, -len(payload))
 	if d.part++; int(d.part) == d.parts() {

@@ -149,13 +149,12 @@ func (c *Conn) answerResync(now time.Time) {
 	}
 }
 
-// takeBackStates settles the updates of earlier Flushes: first those whose fate is known, then those that it takes back. It returns the
-// bytes of the latter, and is called under the link's lock.
+// takeBackStates settles the updates of earlier Flushes whose fate is known, and those that it takes back. It returns the bytes of the latter, and
+// is called under the link's lock.
 func (c *Conn) takeBackStates() (unsent int) {
 	unsent = c.machine.TrackedQueued()
-	c.settleStates(false)
 	c.machine.TakeBack()
-	c.settleStates(true)
+	c.settleStates()
 	return unsent
 }
 
@@ -169,7 +168,7 @@ func (s *stateOutbox) sort(now time.Time) {
 
 // settleStates takes the fates of updates from the machine. When one was lost or taken back, the newest values of its fields go again;
 // its calls go again only when it was taken back: they leave at most once.
-func (c *Conn) settleStates(back bool) {
+func (c *Conn) settleStates() {
 	s := &c.shown.state
 	for n := c.machine.Fates(s.fates[:]); n > 0; n = c.machine.Fates(s.fates[:]) {
 		for _, f := range s.fates[:n] {
@@ -178,7 +177,7 @@ func (c *Conn) settleStates(back bool) {
 			if !f.Kept && !sent.to.closed {
 				sent.to.giveBack(sent)
 			}
-			if back {
+			if f.Back {
 				sent.to.requeue(sent.calls)
 			}
 			s.sent.release(f.Record)
