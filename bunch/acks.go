@@ -31,7 +31,12 @@ type received struct {
 	missing uint64        // numbers below Next that have not come
 	toTell
 
-	ackTimer
+	// When the next ack leaves.
+	asking   int           // packets received since the last ack sent that ask for one
+	deadline time.Duration // when the next ack leaves at the latest, if asking > 0
+	urgent   bool          // the next ack tells of a gap, or the peer asked for it at once
+	lastGap  time.Duration // when the last urgent ack left
+	acksOnly int           // ack-only packets sent since the last packet that asked
 }
 
 // toTell holds the received numbers that no ack has named yet. An ack names the newest runs first and may have no room for the others: where
@@ -63,15 +68,6 @@ func (s *span) join(o span) {
 func (s *span) cut(n uint64) {
 	s.high = min(s.high, n)
 	s.low = min(s.low, s.high)
-}
-
-// ackTimer decides when the next ack leaves.
-type ackTimer struct {
-	asking   int           // packets received since the last ack sent that ask for one
-	deadline time.Duration // when the next ack leaves at the latest, if asking > 0
-	urgent   bool          // the next ack tells of a gap, or the peer asked for it at once
-	lastGap  time.Duration // when the last urgent ack left
-	acksOnly int           // ack-only packets sent since the last packet that asked
 }
 
 // add notes packet n and reports whether it is new.

@@ -9,11 +9,10 @@ import (
 // channels knows every channel of a connection. Numbers are never reused, so a number of the peer's is unseen, open or
 // closed.
 type channels struct {
-	open    map[uint64]*channel
-	last    *channel // the open one that find has found last; nil = none
-	control *channel
-	peak    int // the most channels that open has held since it was made anew
-	limit   int // how many each side may have open of its own
+	open  map[uint64]*channel
+	last  *channel // the open one that find has found last; nil = none
+	peak  int      // the most channels that open has held since it was made anew
+	limit int      // how many each side may have open of its own
 
 	ourNext  uint64   // number of the next channel that this side opens
 	ours     int      // channels that this side opened and has not retired
@@ -28,8 +27,7 @@ func newChannels(client bool, limit int) channels {
 	if client {
 		c.ourNext, c.peerNext = 1, 2
 	}
-	c.control = &channel{priority: High, opened: true}
-	c.open[0] = c.control
+	c.open[0] = &channel{priority: High, opened: true}
 	return c
 }
 

@@ -183,7 +183,7 @@ func (c *Conn) Untaken(number uint64) time.Duration {
 	if ch := c.channels.find(number); ch == nil || !c.flow.blocked || !c.heldByFlow(ch) || c.dark() {
 		return 0
 	}
-	return c.now - c.flow.waitsFrom
+	return c.now - c.flow.blockedAt
 }
 
 // AllReady yields the complete messages that wait for Next or Take, the oldest first. They stay there and must not be changed.

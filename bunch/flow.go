@@ -14,8 +14,7 @@ type flow struct {
 	blocked   bool          // an entry waits for a higher limit
 	probe     bool          // the next packet asks the peer for its limit
 	probes    int           // how often this side has asked since the limit last rose
-	blockedAt time.Duration // when blocked became true or, if that was later, when this side last asked
-	waitsFrom time.Duration // when blocked became true
+	blockedAt time.Duration // when blocked became true
 
 	// Receiving.
 	received   uint64        // price of all entries that have arrived
@@ -75,7 +74,7 @@ const playLimit = 64 << 10
 // block notes that something waits for a higher limit, and since when: a probe is due a while after the waiting began.
 func (f *flow) block(now time.Duration) {
 	if !f.blocked {
-		f.blocked, f.blockedAt, f.waitsFrom = true, now, now
+		f.blocked, f.blockedAt = true, now
 	}
 }
 

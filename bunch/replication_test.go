@@ -43,8 +43,7 @@ func newReplication(t testing.TB, seed uint64) *replication {
 	r.drop = r.path
 	for end := range r.sides {
 		r.sides[end] = replicationSide{sent: map[uint64]uint64{}, told: map[uint64]bool{}, early: map[uint64]bool{}, handed: map[uint64]bool{}, closed: map[uint64]bool{}}
-		r.ends[end].skips.about = 12
-		r.ends[end].skips.draw(0)
+		skipOften(r.ends[end])
 		if r.rand.IntN(4) == 0 {
 			r.fates[end] = true
 			r.ends[end].SetPath(r.now, Path{Fates: true})

@@ -47,8 +47,7 @@ func newScript(t testing.TB, data []byte) *script {
 	s.pair = newPair(t, Config{ReliableBuffer: r, Overflow: OverflowError, IdleTimeout: 100 * time.Hour,
 		History: 64 << (s.next() % 7), MaxChannels: 20, Random: dice(uint64(len(data)))})
 	for _, c := range s.ends {
-		c.skips.about = 12 // so that every script meets some
-		c.skips.draw(0)
+		skipOften(c)
 	}
 	for i, c := range s.ends {
 		if s.fates[i] = first >= 128; s.fates[i] {

@@ -15,19 +15,18 @@ const (
 // received, to make this side send faster than the path can take. Sooner or later it acknowledges one of these (RFC 9000, section 21.4).
 type skips struct {
 	random func(n int) int // nil = none is left out
-	about  int             // mean distance
 	next   uint64          // the next number to leave out, or the first one after it for which there is room
 }
 
 func (s *skips) init(random func(n int) int) {
-	s.random, s.about = random, skipAbout
+	s.random = random
 	s.draw(0)
 }
 
 // draw decides which number after last is left out next.
 func (s *skips) draw(last uint64) {
 	if s.random != nil {
-		s.next = last + skipLeast + uint64(s.random(2*(s.about-skipLeast)+1))
+		s.next = last + skipLeast + uint64(s.random(2*(skipAbout-skipLeast)+1))
 	}
 }
 

@@ -14,6 +14,14 @@ import (
 // dice is Config.Random from a seed.
 func dice(seed uint64) func(n int) int { return rand.New(rand.NewPCG(seed, 0)).IntN }
 
+// skipOften leaves out one number of twelve, so that every test meets some.
+func skipOften(c *Conn) {
+	if random := c.skips.random; random != nil {
+		c.skips.random = func(int) int { return random(2*(12-skipLeast) + 1) }
+		c.skips.draw(0)
+	}
+}
+
 // leftOut returns the numbers that were never sent, of the packets launched so far.
 func leftOut(c *Conn) (numbers []uint64) {
 	for n := c.sent.Oldest; n < c.sent.Next; n++ {

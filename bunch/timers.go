@@ -30,7 +30,6 @@ func (c *Conn) Advance(now time.Time) error {
 	if at, ok := c.limitProbeAt(); ok && t >= at {
 		c.flow.probe = true
 		c.flow.probes++
-		c.flow.blockedAt = t
 	}
 
 	at, silent := c.sent.keepAliveAt(c.config.KeepAlive)
