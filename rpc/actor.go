@@ -197,10 +197,7 @@ func (a *Actor) partFrom(previous *Conn) {
 	if a.name == "" { // tellOwners has told the copy of a placed actor
 		_ = a.tellOwner(previous) // an error means that the connection is closing
 	}
-	if !o.inParted { // one that was resumed stays there until the next Flush
-		o.inParted = true
-		a.world.parted = append(a.world.parted, o)
-	}
+	a.closeAtFlush()
 }
 
 // resume takes back that the actor will close for c, which has it again.
@@ -210,12 +207,16 @@ func (a *Actor) resume(c *Conn) {
 	}
 }
 
-// closeIfParted closes the parted openings of the actor at once. Their placed copies then live on without a channel, as those of other previous
-// owners do.
-func (a *Actor) closeIfParted() {
-	for _, o := range slices.Clone(a.openings) {
-		if o.parted {
+// closeParted closes the parted openings of the actor: in Flush those whose clients have acknowledged the open; with atOnce all. Their placed copies
+// then live on without a channel, as those of other previous owners do.
+func (a *Actor) closeParted(atOnce bool) {
+	for _, o := range slices.Backward(a.openings) {
+		switch {
+		case !o.parted:
+		case atOnce || o.acknowledged():
 			a.closeOpening(o, Relevancy)
+		default:
+			a.closeAtFlush()
 		}
 	}
 }

@@ -109,7 +109,7 @@ func TestOwnersThatTakeTurns(t *testing.T) {
 		require.True(t, n.mirror(1, a).Owned())
 		require.Nil(t, a.openingOn(n.conns[0]))
 		require.Nil(t, n.clients[0].binding.first())
-		require.Empty(t, n.server.parted)
+		require.Empty(t, n.server.toClose)
 	})
 }
 
@@ -152,7 +152,7 @@ func TestLastOwnerBeforeItsOpen(t *testing.T) {
 				if n.conns[0].usable() {
 					require.Empty(t, n.conns[0].shown.unacked)
 				}
-				require.Empty(t, n.server.parted)
+				require.Empty(t, n.server.toClose)
 			})
 		})
 	}
@@ -221,10 +221,10 @@ func TestOwnerOfPartOfATick(t *testing.T) {
 			require.NoError(t, n.server.SetOwner(a, n.conns[0]))
 			require.NoError(t, n.server.SetOwner(a, n.conns[1]))
 			n.tick(1)
-			require.Len(t, n.server.parted, 1)
+			require.Len(t, n.server.toClose, 1)
 		}
 		n.tick(200)
-		require.Empty(t, n.server.parted)
+		require.Empty(t, n.server.toClose)
 		require.Nil(t, a.openingOn(n.conns[0]))
 		require.True(t, n.mirror(1, a).Owned())
 	})

@@ -117,7 +117,7 @@ func (a *Actor) TearOff() error {
 		return err
 	}
 	a.dormancy.on = false
-	a.closeIfParted()
+	a.closeParted(true)
 	a.reopen(Dormancy, LevelUnloaded, Relevancy)
 	a.raze()
 	a.torn = true

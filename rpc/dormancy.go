@@ -14,7 +14,7 @@ type dormancy struct {
 
 	// On a server.
 	detachedAt []*Conn // clients that have a copy without a channel: those whose shown.detached has the actor
-	listed     bool    // the actor is in World.fallingAsleep
+	listed     bool    // the actor is in World.toClose
 	flushLists bool    // the next Flush compares the lists of the dormant actor too, as it does its other states
 }
 
@@ -63,20 +63,21 @@ func (a *Actor) dormantAtFlush() {
 	a.closeAtFlush()
 }
 
-// closeAtFlush makes the next Flush close the channels of a dormant actor.
+// closeAtFlush makes the next Flush close the channels of a dormant actor, or its parted openings.
 func (a *Actor) closeAtFlush() {
 	if !a.dormancy.listed {
 		a.dormancy.listed = true
-		a.world.fallingAsleep = append(a.world.fallingAsleep, a)
+		a.world.toClose = append(a.world.toClose, a)
 	}
 }
 
-// closeDormant closes, in Flush, the channels of dormant actors that are still open.
-func (w *World) closeDormant() {
-	actors := w.fallingAsleep
-	w.fallingAsleep = nil
+// closeChannels closes, in Flush, parted openings, and the channels of dormant actors that are still open.
+func (w *World) closeChannels() {
+	actors := w.toClose
+	w.toClose = nil
 	for _, a := range actors {
-		if a.dormancy.listed = false; a.dormancy.on && !a.dead {
+		a.dormancy.listed = false
+		if a.closeParted(false); a.dormancy.on && !a.dead {
 			a.fallAsleep()
 		}
 	}

@@ -38,8 +38,7 @@ type opening struct {
 	calls  outbox.Calls    // of ForceQueue methods; they wait until the states have left
 
 	// On a server: of a client that has owned the actor.
-	parted   bool // it closes once the client has acknowledged the open; until then nothing is sent: see Actor.partFrom and stay
-	inParted bool // it is in World.parted
+	parted bool // it closes once the client has acknowledged the open; until then nothing is sent: see Actor.partFrom and stay
 
 	// On a server: relevancy.
 	relevant time.Duration // relevance.elapsed when the actor was last relevant to the connection

@@ -202,17 +202,6 @@ func (a *Actor) tellOwners(previous, conn *Conn) error {
 	return a.tellOwner(conn)
 }
 
-// closeParted runs in Flush. It closes the parted openings whose clients have acknowledged the open, and forgets those that were closed or resumed.
-func (w *World) closeParted() {
-	w.parted = slices.DeleteFunc(w.parted, func(o *opening) bool {
-		if o.parted && !o.closed && o.acknowledged() {
-			o.actor.closeOpening(o, Relevancy)
-		}
-		o.inParted = o.parted && !o.closed
-		return !o.inParted
-	})
-}
-
 // onlyAsOwner reports whether the actor was open for its previous connection only because that owned it. A private actor is relevant to nobody
 // but its owner. It stays open all the same when it is AlwaysRelevant, when the game has called OpenTo, and for a client that views from it.
 func (a *Actor) onlyAsOwner(previous *Conn) bool {

@@ -461,7 +461,7 @@ func TestSleepersAreNotWanted(t *testing.T) {
 	pass := func() {
 		for range 10 {
 			w.step()
-			w.closeDormant()
+			w.closeChannels()
 		}
 	}
 	pass()

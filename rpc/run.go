@@ -186,7 +186,7 @@ var fewConns = 16
 
 // unsettled reports whether the world needs a tick even if nothing happens: states are on their way, or actors and views may move.
 func (w *World) unsettled() bool {
-	if w.relevance.members > 0 && len(w.announced) > 0 || len(w.fallingAsleep)+len(w.parted) > 0 || w.requests.asked.Len() > 0 || w.replicator.behind {
+	if w.relevance.members > 0 && len(w.announced) > 0 || len(w.toClose) > 0 || w.requests.asked.Len() > 0 || w.replicator.behind {
 		return true
 	}
 	return slices.ContainsFunc(w.announced, (*Conn).unsettled)
@@ -362,8 +362,7 @@ func (w *World) flush(now time.Time) {
 	w.frame.now = now
 	w.runHooks()
 	w.updateRelevancy(now)
-	w.closeParted()
-	w.closeDormant()
+	w.closeChannels()
 	w.replicate(now)
 	if w.frame.all {
 		w.sampleRates()

@@ -42,8 +42,7 @@ type World struct {
 	replicator replicator // on a server: their states
 	relevance  relevance  // on a server: for whom they are open
 
-	fallingAsleep []*Actor   // on a server: dormant actors whose channels the next Flush closes
-	parted        []*opening // on a server: openings that Actor.partFrom keeps until the client has acknowledged the open
+	toClose []*Actor // on a server: actors of which the next Flush closes channels, because they are dormant, or parted and acknowledged
 
 	// The connections that joined. Owned by the world's goroutine, except parts of dos.
 	announced    []*Conn      // admitted, and not expelled
