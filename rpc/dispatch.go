@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/ask"
 	"github.com/quivernet/quiver/internal/drops"
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/tasks"
@@ -131,16 +132,30 @@ func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 		c.drop(reason, a, m)
 		return nil
 	}
-	return w.run(c, a, m, payload)
+	return w.run(c, a, m, 0, payload)
 }
 
-// run runs a call from the peer that dropReason has let pass: at once, or later when it has waited for actors, and a may have ended meanwhile.
-func (w *World) run(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
-	if a.dead {
+// run runs a call from the peer that dropReason has let pass, or a question, which has a number: at once, or later when it has waited for actors, and
+// a may have ended meanwhile.
+func (w *World) run(c *Conn, a *Actor, m *method, number uint64, argument []byte) *CloseError {
+	var q *question
+	switch {
+	case a.dead:
 		c.drop(drops.Closed, a, m)
 		return nil
+	case number == 0:
+	case c.requests.questions.Full(), w.background.jobs.Of(&c.requests.running, c.party()) >= w.config.MaxRequests:
+		w.dropQuestion(c, a, m, number, drops.Requests)
+		return nil
+	default:
+		q = &w.handling.question
+		*q = question{conn: c, actor: a, method: m, number: number}
 	}
-	return w.violationOf(c, m, w.handle(c, a, m, nil, payload))
+	err := w.handle(c, a, m, q, argument)
+	if q != nil && !c.server && invalid(err) {
+		q.refuse(ask.Failed, err)
+	}
+	return w.violationOf(c, m, err)
 }
 
 // handle runs the handler of a call from the peer, or of its question q.

@@ -237,25 +237,6 @@ var verdictOf = map[drops.Reason]ask.Verdict{
 	drops.Blocked: ask.Blocked,
 }
 
-// runQuestion runs a question of the peer that dropReason lets pass.
-func (w *World) runQuestion(c *Conn, a *Actor, m *method, number uint64, argument []byte) *CloseError {
-	switch {
-	case a.dead:
-		c.drop(drops.Closed, a, m)
-		return nil
-	case c.requests.questions.Full(), w.background.jobs.Of(&c.requests.running, c.party()) >= w.config.MaxRequests:
-		w.dropQuestion(c, a, m, number, drops.Requests)
-		return nil
-	}
-	q := &w.handling.question
-	*q = question{conn: c, actor: a, method: m, number: number}
-	err := w.handle(c, a, m, q, argument)
-	if !c.server && invalid(err) {
-		q.refuse(ask.Failed, err)
-	}
-	return w.violationOf(c, m, err)
-}
-
 // runQuestionHere runs a question that this world asked itself.
 func (w *World) runQuestionHere(l localCall) {
 	if _, open := w.requests.asked.Get(l.question); !open {

@@ -87,7 +87,7 @@ type waitingCall struct {
 	payload  []byte    // the encoded argument
 	needs    []Ref     // actors that the argument names and that were not open
 	until    time.Time // when the call runs without them
-	question uint64    // number of the question, of a request
+	question uint64    // number of the question, of a request; 0 of other calls
 }
 
 // resolve sets references in an argument that name no open actor to 0. If the call shall wait for those actors instead, it keeps the
@@ -139,13 +139,7 @@ func (w *World) runWaited(c *Conn, call waitingCall) {
 	defer w.game.Catch(c)
 	c.waiting.running, w.handling.arrived = true, w.frame.now
 	defer func() { c.waiting.running = false }()
-	var violation *CloseError
-	if call.method.role == isQuestion {
-		violation = w.runQuestion(c, call.actor, call.method, call.question, call.payload)
-	} else {
-		violation = w.run(c, call.actor, call.method, call.payload)
-	}
-	if violation != nil {
+	if violation := w.run(c, call.actor, call.method, call.question, call.payload); violation != nil {
 		w.violated(c, violation)
 	}
 }

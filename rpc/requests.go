@@ -120,7 +120,7 @@ func (w *World) invokeRequest(c *Conn, a *Actor, m *method, payload []byte) *Clo
 		w.dropQuestion(c, a, m, number, reason)
 		return nil
 	}
-	return w.runQuestion(c, a, m, number, argument)
+	return w.run(c, a, m, number, argument)
 }
 
 // takeAnswer handles the peer's answer to a question of this side. An answer that is late, comes twice, or is for no question, is dropped
