@@ -44,8 +44,7 @@ type inbox struct {
 	posts   []func()
 
 	taken   uint64 // how often a Dispatch has taken all of it
-	awaited uint64 // no client waits any more once taken is as high
-	watched bool   // a timer looks whether a Dispatch comes; for good once none did
+	alarmed bool   // expectDispatch has called its alarm
 }
 
 // undrivenTime is for how long clients wait for a Dispatch before the log says so.
@@ -420,34 +419,19 @@ func (l *lobby) take(posts func(*[]func())) (joined, ended, refused []*Conn) {
 	return joined, ended, refused
 }
 
-// expectDispatch calls alarm, once in the life of the world, when no Dispatch has taken the inbox within undrivenTime, though a client waits.
+// expectDispatch calls alarm, once in the life of the world, when no Dispatch takes the inbox within undrivenTime: a client waits for one.
 func (l *lobby) expectDispatch(alarm func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	in := &l.inbox
-	in.awaited = in.taken + 1
-	if in.watched || l.closed != nil {
+	taken := in.taken
+	if in.alarmed || l.closed != nil {
 		return
 	}
-	in.watched = true
-	l.watch(alarm)
-}
-
-// watch sets the timer of expectDispatch, again and again while clients wait. It is called under mu.
-func (l *lobby) watch(alarm func()) {
-	in := &l.inbox
-	taken := in.taken
 	time.AfterFunc(undrivenTime, func() {
 		l.mu.Lock()
-		waits := l.closed == nil && in.awaited > in.taken
-		overdue := waits && in.taken == taken
-		switch {
-		case overdue:
-		case waits: // for less than undrivenTime
-			l.watch(alarm)
-		default:
-			in.watched = false
-		}
+		overdue := in.taken == taken && !in.alarmed && l.closed == nil
+		in.alarmed = in.alarmed || overdue
 		l.mu.Unlock()
 		if overdue {
 			alarm()
