@@ -140,20 +140,17 @@ func (c *Conn) dropMessage(reason drops.Reason, id uint8, why string) {
 	}
 }
 
-// takeMessages tells peers, at the pace of Config.MessageRate, that messages of theirs have run: then they may send as many more.
-func (w *World) takeMessages() {
-	for _, c := range w.frame.attended(w.announced) {
-		owed := c.mail.in.Open()
-		if owed == 0 || !c.usable() {
-			continue
-		}
-		now, t := time.Now(), control.Taken{} // the game's clock may stand still
-		for t.Count < owed && c.mail.limit.Allow(w.config.MessageRate, now, now) {
-			t.Count++
-		}
-		if t.Count == 0 {
-			continue
-		}
+// tellTaken tells the peer, at the pace of Config.MessageRate, that messages of its own have run: then it may send as many more.
+func (c *Conn) tellTaken() {
+	owed := c.mail.in.Open()
+	if owed == 0 || !c.usable() {
+		return
+	}
+	now, t := time.Now(), control.Taken{} // the game's clock may stand still
+	for t.Count < owed && c.mail.limit.Allow(c.world.config.MessageRate, now, now) {
+		t.Count++
+	}
+	if t.Count > 0 {
 		c.mail.in.Taken(t)
 		c.sendControl(control.AppendTaken(nil, t))
 	}

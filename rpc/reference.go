@@ -111,15 +111,6 @@ func (c *Conn) resolve(call *Call, m *method, p any, payload []byte) (wait bool)
 	return true
 }
 
-// runAllWaiting runs, in Dispatch, the waiting calls whose time is over.
-func (w *World) runAllWaiting() {
-	for _, c := range w.frame.attended(w.announced) {
-		if len(c.waiting.calls) > 0 {
-			w.runWaiting(c)
-		}
-	}
-}
-
 // runWaiting runs the waiting calls whose actors are all open now, or whose time is over.
 func (w *World) runWaiting(c *Conn) {
 	for i := 0; i < len(c.waiting.calls); {

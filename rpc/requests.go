@@ -184,12 +184,9 @@ func (w *World) tellCanceled(q *inquiry) {
 	}
 }
 
-// expireRequests ends, in Dispatch, the inquiries whose time is over, and in a closed world those that it asks itself.
-func (w *World) expireRequests() {
+// expireOwn ends, in Dispatch, the inquiries that the world asks itself and whose time is over, and in a closed world all of them.
+func (w *World) expireOwn() {
 	w.expire(&w.requests)
-	for _, c := range w.frame.attended(w.announced) {
-		w.expire(&c.requests)
-	}
 	if w.requests.asked.Len() > 0 {
 		if cause := w.lobby.cause(); cause != nil {
 			w.requests.end(nil, cause)
@@ -197,6 +194,7 @@ func (w *World) expireRequests() {
 	}
 }
 
+// expire ends, in Dispatch, the inquiries whose time is over.
 func (w *World) expire(r *requests) {
 	if r.asked.Len() == 0 {
 		return

@@ -276,9 +276,12 @@ func (w *World) dispatch(now clock.Beat, cork bool) {
 	w.runLocal()
 	spent := w.admitJoined(0)
 	w.takeTurns(cork)
-	w.runAllWaiting()
-	w.expireRequests()
-	w.takeMessages()
+	for _, c := range w.frame.attended(w.announced) {
+		w.runWaiting(c)
+		w.expire(&c.requests)
+		c.tellTaken()
+	}
+	w.expireOwn()
 	w.maintainSealed()
 	w.game.RunPosts()
 	w.expelEnded()
