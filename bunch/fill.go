@@ -248,22 +248,15 @@ func (c *Conn) moreBehind(ch *channel) bool {
 
 // put appends piece p of entry n to the packet and to its record, and charges the entry to the peer's limit when it is the first.
 func (c *Conn) put(ch *channel, n uint64, e *entry, p *piece, h header) {
-	b := &c.build
 	if h.flags&flagPiece != 0 {
 		h.offset, h.total = p.off, uint16(len(e.payload))
 	}
-	b.buf = appendBunch(b.buf, h, e.payload[p.off:p.end])
-	b.bunches++
-	b.packet.items = append(b.packet.items, item{channel: ch, sequence: n, off: p.off, end: p.end, first: !p.sent})
+	c.add(h, e.payload[p.off:p.end], n, p.sent)
+	c.build.packet.items = append(c.build.packet.items, item{channel: ch, sequence: n, off: p.off, end: p.end, first: !p.sent})
 	if !e.started && ch.number != 0 {
 		c.flow.sent += uint64(e.cost())
 	}
 
-	c.stats.BunchesSent++
-	c.stats.PayloadSent += uint64(p.end - p.off)
-	if c.traced() {
-		c.trace(Event{Kind: "bunch", Channel: ch.number, Sequence: n, Bytes: int(p.end - p.off), Delivery: Delivery(e.flags & deliveryMask), Again: p.sent})
-	}
 	if p.sent {
 		c.stats.BunchesResent++
 	} else {
@@ -275,4 +268,19 @@ func (c *Conn) put(ch *channel, n uint64, e *entry, p *piece, h header) {
 	}
 	p.queued, p.sent, e.started = false, true, true
 	p.copies++
+}
+
+// add appends a bunch to the packet. Sequence and again are as in Event.
+func (c *Conn) add(h header, payload []byte, sequence uint64, again bool) {
+	c.build.buf = appendBunch(c.build.buf, h, payload)
+	c.build.bunches++
+	c.stats.BunchesSent++
+	c.stats.PayloadSent += uint64(len(payload))
+	if c.traced() {
+		ev := Event{Kind: "bunch", Channel: h.channel, Sequence: sequence, Bytes: len(payload), Delivery: h.delivery(), Again: again}
+		if h.tracked() {
+			ev.Delivery = Tracked
+		}
+		c.trace(ev)
+	}
 }

@@ -176,16 +176,9 @@ func (c *Conn) fillTracked() {
 
 // placeTracked appends a message to the packet, and its record to the packet's records, for its fate.
 func (c *Conn) placeTracked(t trackedMessage) {
-	b := &c.build
-	b.buf = appendBunch(b.buf, header{flags: trackedFlags, channel: t.channel.number}, t.payload)
-	b.bunches++
-	b.packet.records = append(b.packet.records, t.record)
+	c.add(header{flags: trackedFlags, channel: t.channel.number}, t.payload, 0, false)
+	c.build.packet.records = append(c.build.packet.records, t.record)
 	c.blocks.put(t.payload)
-	c.stats.BunchesSent++
-	c.stats.PayloadSent += uint64(len(t.payload))
-	if c.traced() {
-		c.trace(Event{Kind: "bunch", Channel: t.channel.number, Bytes: len(t.payload), Delivery: Tracked})
-	}
 }
 
 // mayTrack refuses a tracked bunch on a channel that the peer did not open: only the opener sends state.

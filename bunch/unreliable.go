@@ -145,14 +145,7 @@ func (c *Conn) placeUnreliable(ch *channel) placed {
 		ch.nextMessage++
 	}
 
-	c.build.buf = appendBunch(c.build.buf, h, payload)
-	c.build.bunches++
-	c.stats.BunchesSent++
-	c.stats.PayloadSent += uint64(len(payload))
-	if c.traced() {
-		c.trace(Event{Kind: "bunch", Channel: ch.number, Sequence: uint64(d.parts() - 1 - int(d.part)), Bytes: len(payload), Delivery: d.delivery})
-	}
-
+	c.add(h, payload, uint64(d.parts()-1-int(d.part)), false)
 	c.placed = append(c.placed, placedDatagram{channel: ch, datagram: *d})
 	c.unreliables.add(0, -len(payload))
 	c.addQueued(ch, -len(payload))
