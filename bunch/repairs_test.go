@@ -154,7 +154,7 @@ func TestUnsentRunsAreNotedOnce(t *testing.T) {
 			_, n, ok := c.AppendPacket(p.now, nil, minDatagram)
 			require.True(t, ok)
 			c.Unsent(n)
-			require.True(t, c.unsent())
+			require.True(t, c.unsent(len(c.levels)))
 		}
 		_, _, ok := c.AppendPacket(p.now, nil, minDatagram)
 		require.True(t, ok)
