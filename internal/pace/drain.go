@@ -29,10 +29,12 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 	case c.round.leastQueue > c.delay.target() && c.round.drainsOurs(c.rounds < drainRounds, c.usual()):
 		c.trim()
 	case c.rounds < drainRounds:
-	case c.queueing.rounds >= drainRounds && !c.round.shrinks():
-		c.compete(t)
-	default:
+	case c.queueing.rounds < drainRounds || c.round.shrinks():
 		c.enter(Cruise, t)
+	case !c.queueing.mayBeLonger(c.fastest), c.round.fates.above(c.usual()):
+		c.compete(t)
+	case c.queueing.stay.rounds >= stayRounds:
+		c.goLonger(t)
 	}
 }
 

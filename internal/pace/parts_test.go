@@ -510,12 +510,15 @@ func TestUnmovedQueue(t *testing.T) {
 	require.Less(t, stood(0.05, tally{lost: 1, acked: 3}, still...), 8, "rounds of four packets, of which one is lost, show in all that it drops")
 }
 
-// A queue that stays though we drain is somebody else's; one that goes is our own, of a path that has become slower.
+// A queue that stays though we drain is somebody else's; one that goes is our own, of a path that has become slower. One that does not move though
+// we drain much of the path is the delay of a longer one.
 func TestWhoseQueue(t *testing.T) {
+	fastest, fates := 1e6, tally{}
 	drained := func(queues ...time.Duration) State {
 		c := New(Config{Packet: 1000})
 		c.delay.trip(1, 50*ms)
 		c.rates.set(0, 1e6)
+		c.fastest, c.round.fates = fastest, fates
 		c.enter(Drain, 1)
 		for i, queue := range queues {
 			c.round.leastBefore, c.round.leastQueue = c.round.leastQueue, queue
@@ -524,7 +527,18 @@ func TestWhoseQueue(t *testing.T) {
 		}
 		return c.State()
 	}
-	require.Equal(t, Compete, drained(60*ms, 60*ms, 58*ms))
+	longer := []time.Duration{40 * ms, 60 * ms, 58 * ms, 60 * ms}
+	require.Equal(t, Start, drained(longer...))
+	require.Equal(t, Drain, drained(longer[:3]...), "the next round tells")
+	require.Equal(t, Compete, drained(60*ms, 60*ms, 53*ms), "it falls")
+	require.Equal(t, Compete, drained(70*ms, 60*ms, 60*ms, 60*ms), "it has fallen")
+	require.Equal(t, Compete, drained(40*ms, 60*ms, 70*ms), "it rises")
+	fastest = 5e6
+	require.Equal(t, Compete, drained(longer...), "what we leave of a fifth, others may fill up")
+	fastest, fates = 1e6, tally{lost: 10, acked: 90}
+	require.Equal(t, Compete, drained(10*ms, 10*ms, 10*ms), "a full queue drops")
+	fates = tally{}
+	require.Equal(t, Start, drained(10*ms, 10*ms, 10*ms))
 	require.Equal(t, Drain, drained(100*ms, 100*ms, 60*ms))
 	require.Equal(t, Drain, drained(100*ms, 100*ms, 60*ms, 40*ms, 20*ms))
 	require.Equal(t, Compete, drained(100*ms, 100*ms, 60*ms, 55*ms))

@@ -93,7 +93,7 @@ func (c *Controller) enter(s State, t instant) {
 
 // countRounds counts the rounds in a row of which something was true.
 func (c *Controller) countRounds() {
-	c.queueing.roundOver(&c.round, &c.delay, c.Estimate(), c.congestion.random())
+	c.queueing.roundOver(&c.round, &c.delay, c.Estimate(), c.congestion.random(), c.Estimate()/max(c.fastest, 1))
 	c.looks.inVain = c.looks.inVain && c.queueing.quietRounds > 0
 	c.countEmptyRounds()
 	c.queueing.unmoved.roundOver(&c.round, c.delay.grain, c.queueing.randomBefore, (c.state == Drain || c.state == Compete) && c.round.leastQueue > c.delay.target())

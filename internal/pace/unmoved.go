@@ -6,6 +6,16 @@ import "time"
 // queue stands unmoved for six rounds at most.
 const longerRounds = 8
 
+const (
+	// A drain takes half of what we have in flight out of the queue, whoever shares it, for others have as much in flight as before. stirPart is
+	// the part of our share of a round trip by which a queue moves at least then, half of that, and mostStir that of a whole one: jitter moves it, too.
+	stirPart, mostStir = 0.25, 0.125
+	// stayRounds is how many rounds in a row must meet the queue of the one before to show a longer path.
+	stayRounds = 2
+	// knownPart is the least part of the most that the path ever gave at which that is believed: what we leave of less others may fill up.
+	knownPart = 0.25
+)
+
 // unmoved tells a queue from a path that has become longer. It counts the rounds in a row in which the queue hardly moved. A queue that others
 // share with us moves: they take the place that we leave in it, or drain it to look, and when it is full it drops. The delay of a longer path
 // stays what it is.
@@ -36,4 +46,20 @@ func (u *unmoved) drops(random float64) bool {
 		return u.fates.lost > 0
 	}
 	return u.fates.above(random)
+}
+
+// stay tells the same sooner, while we drain much of a path, and however packets jitter. It counts the rounds in a row in which the queue was as
+// long as in the round before, and as ever since it stands.
+type stay struct {
+	rounds int
+	most   time.Duration // the greatest queue that has stood in a round
+}
+
+// roundOver adds a round, of which part is our part of the path.
+func (s *stay) roundOver(r *round, part float64, base time.Duration) {
+	s.most = max(s.most, r.leastQueue)
+	moved := max((r.leastQueue - r.leastBefore).Abs(), s.most-r.leastQueue)
+	if s.rounds++; float64(moved) > min(stirPart*part, mostStir)*float64(base) {
+		s.rounds = 0
+	}
 }
