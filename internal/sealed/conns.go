@@ -32,6 +32,7 @@ func (c *plainConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 			}
 			return n, from, err
 		}
+		c.socket.reader.succeeded()
 		if c.socket.forQUIC(now, udp.AddrPort(from), p[:n]) {
 			return n, from, nil
 		}
@@ -112,6 +113,7 @@ func (c *udpConn) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
 			empty(ms)
 			return 0, err
 		}
+		c.socket.reader.succeeded()
 		c.socket.reader.noteRead(begin, now)
 		n = c.keep(ms[:n], now)
 		c.socket.reader.serve(now)

@@ -67,6 +67,7 @@ func (c *groConn) fill() error {
 	if err != nil {
 		return err
 	}
+	c.socket.reader.succeeded()
 	c.left = left
 	if c.readTime = time.Now(); waited {
 		c.socket.reader.waited = c.readTime

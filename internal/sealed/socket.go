@@ -1,6 +1,7 @@
 package sealed
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -208,14 +209,18 @@ type reader struct {
 	boxes  []*inbox  // got their first packets since the last serve
 	waited time.Time // when packets ended the last wait for some
 
-	failed  time.Time     // when the last read failed
+	failed  time.Time     // when the last read failed; zero = it did not
 	failing time.Time     // when the first of those failed that follow each other
 	pause   time.Duration // after the next one
 }
 
 // goesOn reports whether the socket may be read again after an error, at now, as after one that says no more than that the network has gone. quic-go
-// gives up the socket, with all connections, for most of those, and reads again at once after others, so goesOn waits where they come in a row.
+// gives up the socket, with all connections, for most of those, and reads again at once after others, so goesOn waits where they come in a row. It
+// does not for a datagram that does not fit: anybody may send some.
 func (r *reader) goesOn(now time.Time, err error) bool {
+	if errors.Is(err, udp.TooLong) {
+		return false
+	}
 	if now.Sub(r.failed) >= failedTime/10 {
 		r.failing, r.pause = now, 0
 	}
@@ -224,6 +229,9 @@ func (r *reader) goesOn(now time.Time, err error) bool {
 	r.failed = time.Now()
 	return udp.IsLoss(err) && now.Sub(r.failing) < failedTime
 }
+
+// succeeded notes a read that has not failed: the next error is the first of a row.
+func (r *reader) succeeded() { r.failed = time.Time{} }
 
 // noteRead notes a read, which may have waited.
 func (r *reader) noteRead(begin, end time.Time) {

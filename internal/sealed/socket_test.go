@@ -363,6 +363,53 @@ func TestFailedReadsDoNotSpin(t *testing.T) {
 	}
 }
 
+// rough is a socket of which some reads fail: script says how many do before each that does not.
+type rough struct {
+	net.PacketConn
+	err    error
+	script func(read int) (fails int)
+	reads  int
+	fails  int
+}
+
+func (r *rough) ReadFrom(p []byte) (int, net.Addr, error) {
+	if r.fails < r.script(r.reads) {
+		r.fails++
+		return 0, nil, r.err
+	}
+	r.fails = 0
+	r.reads++
+	time.Sleep(50 * time.Millisecond)
+	return copy(p, "@quic"), &net.UDPAddr{}, nil
+}
+
+// TestReadsThatFailNowAndThen: a socket of which others succeed is not given up, however long that lasts.
+func TestReadsThatFailNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &rough{PacketConn: netsim.NewPacketConn(), err: syscall.ENOBUFS, script: func(int) int { return 2 }}
+		q, begin, p := NewSocket(r, SocketConfig{}).QUIC(), time.Now(), make([]byte, 100)
+		for time.Since(begin) < time.Minute {
+			_, _, err := q.ReadFrom(p)
+			require.NoError(t, err, "after %v", time.Since(begin))
+		}
+		require.Greater(t, r.reads, 1000, "and it waits for few of them")
+	})
+}
+
+// TestDatagramsThatDoNotFit: Windows says so of each that is longer than the buffer, and anybody can send some. They hold up no other.
+func TestDatagramsThatDoNotFit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &rough{PacketConn: netsim.NewPacketConn(), err: &net.OpError{Op: "read", Net: "udp", Err: os.NewSyscallError("wsarecvfrom", udp.TooLong)}, script: func(int) int { return 20 }}
+		q, begin, p := NewSocket(r, SocketConfig{}).QUIC(), time.Now(), make([]byte, 100)
+		for r.reads < 100 {
+			if _, _, err := q.ReadFrom(p); err != nil {
+				require.ErrorIs(t, err, udp.TooLong)
+			}
+		}
+		require.Equal(t, 100*50*time.Millisecond, time.Since(begin))
+	})
+}
+
 // TestInboxBorrows what a socket lends all its inboxes together, and gives it back when the packets are opened.
 func TestInboxBorrows(t *testing.T) {
 	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})

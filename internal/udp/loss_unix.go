@@ -11,3 +11,6 @@ var losses = []syscall.Errno{
 	syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.ENETDOWN, syscall.EHOSTDOWN, syscall.EADDRNOTAVAIL, syscall.ENODEV, syscall.ENXIO,
 	syscall.ECONNREFUSED, syscall.ECONNABORTED, syscall.EDESTADDRREQ, syscall.ESRCH, syscall.EPERM, syscall.EACCES, syscall.EINVAL, syscall.ENOBUFS, syscall.ENOMEM,
 }
+
+// TooLong is the error that Windows has for a read of a datagram which is longer than the buffer; here none says so.
+const TooLong = syscall.EMSGSIZE

@@ -11,3 +11,6 @@ var losses = []syscall.Errno{
 	windows.WSAENETUNREACH, windows.WSAEHOSTUNREACH, windows.WSAENETDOWN, windows.WSAEHOSTDOWN, windows.WSAEADDRNOTAVAIL, windows.WSAENETRESET,
 	windows.WSAECONNRESET, windows.WSAECONNREFUSED, windows.WSAEACCES, windows.WSAEINVAL, windows.WSAENOBUFS,
 }
+
+// TooLong is the error of a read of a datagram that is longer than the buffer, which is gone then.
+const TooLong = windows.WSAEMSGSIZE
