@@ -65,7 +65,7 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 		return buf, 0, false
 	}
 
-	toTell := c.received.toTell
+	next, toTell := c.sent.Next, c.received.toTell
 	c.skipNumber(t)
 	c.build = builder{buf: buf, start: len(buf), limit: len(buf) + min(size, playDatagram), most: len(buf) + size, fresh: fresh, packet: c.sent.add()}
 	c.appendHeader(t, content)
@@ -73,7 +73,7 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 		c.fill()
 	}
 	if c.build.bunches == 0 && !must { // all that waits is held
-		c.sent.takeBack()
+		c.sent.takeBack(next)
 		c.received.toTell = toTell
 		c.idle()
 		return buf, 0, false

@@ -148,19 +148,16 @@ func (s *sentPackets) decide(p *packet, f fate) {
 	p.fate = f
 }
 
-// takeBack takes the newest packet back, which was not launched, with the number that was left out before it.
-func (s *sentPackets) takeBack() {
-	s.Next--
-	if s.Next > s.Oldest && s.At(s.Next-1).fate == skipped {
-		s.Next--
-	}
+// takeBack takes the packets from number next on back, none of which was launched: the newest, and the number that was left out before it.
+func (s *sentPackets) takeBack(next uint64) {
+	s.Next = next
 	s.undecided = min(s.undecided, s.Next)
 }
 
-// skippedAfter returns how many of the next three numbers were left out: the packet threshold (RFC 9002, section 6.1.1) must not count
-// them as packets that overtook n.
+// skippedAfter returns how many numbers were left out before the third packet after n: the packet threshold (RFC 9002, section 6.1.1) must not count
+// them as packets that overtook n. A carrier that refuses packets may leave out several in a row.
 func (s *sentPackets) skippedAfter(n uint64) (count uint64) {
-	for next := n + 1; next < min(n+skipLeast, s.Next); next++ {
+	for next := n + 1; next < min(n+skipLeast+count, s.Next); next++ {
 		if s.At(next).fate == skipped {
 			count++
 		}

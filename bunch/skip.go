@@ -7,7 +7,7 @@ const (
 	// acks until one of those is acknowledged: one packet more in 500 at most.
 	skipAbout = 500
 	// skipLeast is the least distance: one more than the packet threshold of 3 (RFC 9002, section 6.1.1), so that of the numbers which the threshold
-	// counts at most one was left out.
+	// counts at most one was left out, unless the carrier has refused packets.
 	skipLeast = 4
 )
 

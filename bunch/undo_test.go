@@ -194,3 +194,44 @@ func TestUnsentOfOtherNumbersIsIgnored(t *testing.T) {
 	require.Equal(t, before, l.sent.Next)
 	checkConn(t, l.Conn)
 }
+
+// TestRefusedNumberStaysUsedUp: a packet that finds nothing to carry leaves the numbers as they were, also behind refused ones.
+func TestRefusedNumberStaysUsedUp(t *testing.T) {
+	p := newPair(t, Config{})
+	c, ch := p.ends[0], p.open(0, Normal)
+	p.send(0, ch, Reliable, nil)
+	p.run(time10)
+	p.track(0, ch, 1)
+	_, n, ok := c.AppendPacket(p.now, nil, 1404)
+	require.True(t, ok)
+	c.Unsent(n)
+	c.flow.limit = c.flow.sent
+	p.send(0, ch, Reliable, make([]byte, 100))
+	for range 3 {
+		_, _, ok = c.AppendPacket(p.now, nil, 1404)
+		require.False(t, ok)
+		require.Equal(t, n+1, c.sent.Next)
+	}
+	require.Equal(t, skipped, c.sent.At(n).fate)
+	checkConn(t, c)
+}
+
+// TestRefusedPacketsOvertakeNothing: numbers of packets that never left do not count for the packet threshold.
+func TestRefusedPacketsOvertakeNothing(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.roundTrip()
+	l.sendPackets(1)
+	require.NoError(t, l.Send(l.channel, Reliable, pattern(1000, 0)))
+	for range 8 {
+		_, n, ok := l.AppendPacket(l.at, nil, 1404)
+		require.True(t, ok)
+		l.Unsent(n)
+	}
+	require.Equal(t, 1, l.packets())
+	l.sendPackets(2)
+	l.wait(50 * ms)
+	l.mustAck(10, 11)
+	require.Equal(t, flying, l.fate(1), "two have overtaken it")
+	l.mustAck(12, 12)
+	require.Equal(t, lost, l.fate(1))
+}
