@@ -418,9 +418,9 @@ func (c *Conn) call() {
 // expectDispatch has a server's log say so when a client waits for a Dispatch and none comes: nothing else tells either of them. It is called
 // before what brings that Dispatch.
 func (c *Conn) expectDispatch() {
-	if c.server {
-		c.world.lobby.expectDispatch(func() {
-			c.world.log.Warn("clients wait for a Dispatch: nobody drives the world (World.Run, Tick, or Dispatch and Flush), or a function of the game does not return",
+	if w := c.world; c.server { // the timer keeps the world, and not a connection that may have ended
+		w.lobby.expectDispatch(func() {
+			w.log.Warn("clients wait for a Dispatch: nobody drives the world (World.Run, Tick, or Dispatch and Flush), or a function of the game does not return",
 				"for", undrivenTime)
 		})
 	}

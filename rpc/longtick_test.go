@@ -2,10 +2,12 @@ package rpc
 
 import (
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 )
@@ -147,4 +149,16 @@ func TestWorldThatStopsSoonAfterAJoin(t *testing.T) {
 		require.Equal(t, 1, strings.Count(log.String(), "nobody drives the world"))
 		n.close()
 	})
+}
+
+// TestTimerKeepsNoConnection: the timer that looks whether a Dispatch comes is the world's, and a client that has left leaves its memory behind.
+func TestTimerKeepsNoConnection(t *testing.T) {
+	w := newTestWorld(t, Config{})
+	expect := func() weak.Pointer[Conn] {
+		c := &Conn{world: w.World, server: true}
+		c.expectDispatch()
+		return weak.Make(c)
+	}
+	left := expect()
+	require.Eventually(t, func() bool { runtime.GC(); return left.Value() == nil }, undrivenTime/2, 10*time.Millisecond)
 }
