@@ -510,6 +510,23 @@ func TestUnmovedQueue(t *testing.T) {
 	require.Less(t, stood(0.05, tally{lost: 1, acked: 3}, still...), 8, "rounds of four packets, of which one is lost, show in all that it drops")
 }
 
+// What a queue was on the path before a longer one says nothing about the next.
+func TestStayBeginsAnew(t *testing.T) {
+	c := New(Config{Packet: 1000})
+	c.delay.trip(1, 50*ms)
+	stood := func(queue time.Duration) int {
+		for range 4 {
+			c.round.leastBefore, c.round.leastQueue = c.round.leastQueue, queue
+			c.countRounds()
+		}
+		return c.queueing.stay.rounds
+	}
+	c.fastest = c.Estimate()
+	require.Equal(t, 3, stood(90*ms))
+	c.goLonger(1)
+	require.Equal(t, 3, stood(60*ms))
+}
+
 // A queue that stays though we drain is somebody else's; one that goes is our own, of a path that has become slower. One that does not move though
 // we drain much of the path is the delay of a longer one.
 func TestWhoseQueue(t *testing.T) {

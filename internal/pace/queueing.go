@@ -23,7 +23,7 @@ func (q *queueing) roundOver(r *round, d *delay, estimate, random, part float64)
 		q.rounds, q.stay = 0, stay{}
 		return
 	case q.rounds == 0:
-		q.rateBefore, q.randomBefore = estimate, random
+		q.rateBefore, q.randomBefore, q.stay = estimate, random, stay{}
 	}
 	q.rounds++
 	q.stay.roundOver(r, part, d.base())
