@@ -241,7 +241,7 @@ func (c *Conn) Overtaken(now, sent time.Time) {
 
 // BlackHole reports, once, that 3 packets above 1,163 bytes in a row were lost while smaller ones sent after the first of
 // them arrived, and no larger one did.
-func (c *Conn) BlackHole() bool { return c.blackHole.Found() }
+func (c *Conn) BlackHole() bool { return c.blackHole.Found(c.sent.Next) }
 
 // losePacket declares p lost: its bunches leave again. Its record stays for a while, so that a late ack frees them.
 func (c *Conn) losePacket(t time.Duration, n uint64, p *packet) {

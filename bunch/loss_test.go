@@ -440,3 +440,52 @@ func TestAcksAgainLookAtNothing(t *testing.T) {
 	require.NoError(t, l.ack(2, 38))
 	require.Equal(t, AckSequenceMismatch, l.ack(0, 37).(*Error).Code)
 }
+
+// TestOldLossesShowNoHole: large packets that left before a black hole was found are lost one after the other. When they counted once it was known,
+// the first one that left to try the path, and was lost by chance, showed the hole again.
+func TestOldLossesShowNoHole(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.roundTrip()
+	next := uint32(1)
+	leave := func(size int) uint32 {
+		b, n, ok := l.AppendPacket(l.at, nil, size)
+		require.True(t, ok)
+		require.Equal(t, size > minDatagram, len(b) > minDatagram)
+		require.Equal(t, next, uint32(n))
+		next++
+		return uint32(n)
+	}
+	large := func() {
+		for _, size := range []int{700, 600} {
+			require.NoError(t, l.Send(l.channel, Reliable, pattern(size, 0)))
+		}
+		leave(1404)
+	}
+	for range 5 {
+		large()
+	}
+	require.NoError(t, l.Send(l.channel, Reliable, pattern(5000, 0)))
+	small := leave(minDatagram)
+	for range 3 {
+		leave(minDatagram)
+	}
+	l.wait(50 * ms)
+	l.mustAck(small, small)
+	require.True(t, l.BlackHole())
+	l.mustAck(small+1, small+1)
+	require.False(t, l.BlackHole())
+	l.mustAck(small+2, small+2)
+	require.Equal(t, lost, l.fate(uint64(small-1)))
+	require.False(t, l.BlackHole())
+
+	for n, holes := range []bool{false, false, true} {
+		large()
+		for range 4 {
+			require.NoError(t, l.Send(l.channel, Reliable, pattern(1000, 0)))
+			small = leave(minDatagram)
+		}
+		l.wait(time.Second)
+		l.mustAck(small, small)
+		require.Equal(t, holes, l.BlackHole(), "loss %d after the hole was known", n)
+	}
+}

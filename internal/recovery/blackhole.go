@@ -11,7 +11,7 @@ type BlackHole struct {
 	lostLarge  int    // large packets lost since the last one that arrived
 	firstLost  uint64 // the first of those
 	smallAcked uint64 // one above the newest small packet that arrived
-	largeAcked uint64 // one above the newest large packet that arrived
+	largeAcked uint64 // one above the newest large packet that arrived, or that left before a black hole was found
 }
 
 // Acked notes that packet n arrived.
@@ -34,11 +34,12 @@ func (b *BlackHole) Lost(n uint64, large bool) {
 	b.lostLarge++
 }
 
-// Found reports, once, that holeLosses large packets in a row were lost, and a small one arrived that left after the first of them.
-func (b *BlackHole) Found() bool {
+// Found reports, once, that holeLosses large packets in a row were lost, and a small one arrived that left after the first of them. next is the
+// number of the next packet: what is lost of those before says nothing about the path when it is tried again.
+func (b *BlackHole) Found(next uint64) bool {
 	if b.lostLarge < holeLosses || b.smallAcked <= b.firstLost {
 		return false
 	}
-	b.lostLarge = 0
+	b.lostLarge, b.largeAcked = 0, next
 	return true
 }

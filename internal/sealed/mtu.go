@@ -60,7 +60,7 @@ func (m *mtu) limit(most int) int {
 // probe got through first. So a large packet is sent at once to see.
 func (m *mtu) check(t time.Duration, next uint64) {
 	m.jumbo.check(t, next)
-	if m.hole.Found() && m.shrunk == 0 {
+	if m.hole.Found(next) && m.shrunk == 0 {
 		m.shrunk, m.retry, m.hold = next, t, holeHold
 	}
 }
@@ -165,7 +165,7 @@ func (j *jumbo) lost(t time.Duration, n uint64) {
 // check looks whether jumbo packets vanish, all or many of them; next is the number of the next packet. Then the path is tried anew: at
 // once the first time, since the cause may have been an outage, and later each further time, for each black hole costs a probe timeout.
 func (j *jumbo) check(t time.Duration, next uint64) {
-	if j.hole.Found() || j.loss > jumboLoss {
+	if j.hole.Found(next) || j.loss > jumboLoss {
 		j.takes, j.since, j.again, j.loss = false, next, t+j.hold, 0
 		j.hold = min(max(2*j.hold, holeHold), maxHoleHold)
 	}
