@@ -530,7 +530,7 @@ func TestStayBeginsAnew(t *testing.T) {
 // A queue that stays though we drain is somebody else's; one that goes is our own, of a path that has become slower. One that does not move though
 // we drain much of the path is the delay of a longer one.
 func TestWhoseQueue(t *testing.T) {
-	fastest, fates := 1e6, tally{}
+	fastest, fates, back := 1e6, tally{}, 60*ms
 	drained := func(queues ...time.Duration) State {
 		c := New(Config{Packet: 1000})
 		c.delay.trip(1, 50*ms)
@@ -538,7 +538,7 @@ func TestWhoseQueue(t *testing.T) {
 		c.fastest, c.round.fates = fastest, fates
 		c.enter(Drain, 1)
 		for i, queue := range queues {
-			c.round.leastBefore, c.round.leastQueue = c.round.leastQueue, queue
+			c.round.leastBefore, c.round.leastQueue, c.round.leastBack = c.round.leastQueue, queue, least{back, true}
 			c.queue = queue
 			c.step(instant(i+1)*100*ms, batch{}, true)
 		}
@@ -556,6 +556,11 @@ func TestWhoseQueue(t *testing.T) {
 	require.Equal(t, Compete, drained(10*ms, 10*ms, 10*ms), "a full queue drops")
 	fates = tally{}
 	require.Equal(t, Start, drained(10*ms, 10*ms, 10*ms))
+	back, fates = 0, tally{acked: 20}
+	require.Equal(t, Compete, drained(longer...), "the way back is as long as before, and the queue moves a little")
+	require.Equal(t, Start, drained(60*ms, 60*ms, 59*ms), "it does not")
+	fates = tally{acked: 15}
+	require.Equal(t, Compete, drained(60*ms, 60*ms, 59*ms), "few packets hide what moves")
 	require.Equal(t, Drain, drained(100*ms, 100*ms, 60*ms))
 	require.Equal(t, Drain, drained(100*ms, 100*ms, 60*ms, 40*ms, 20*ms))
 	require.Equal(t, Compete, drained(100*ms, 100*ms, 60*ms, 55*ms))

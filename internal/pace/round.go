@@ -87,6 +87,9 @@ func (r *round) arrived(total int64) int { return int(total - r.end) }
 // shrinks reports whether the queue shrinks while the controller drains: then it is our own.
 func (r *round) shrinks() bool { return r.leastQueue < r.leastBefore*3/4 }
 
+// backIsLonger reports whether the way back has become longer as well, by half of what the way there has.
+func (r *round) backIsLonger() bool { return r.leastBack.value >= r.leastQueue/2 }
+
 // drainsOurs reports whether the queue that a drain meets is our own, or that of many with us, who drain it with less than half of the path: it
 // shrinks, by an eighth at least in the first rounds of the drain, or more is lost than usual. In the first rounds its greatest must shrink like its
 // least: where packets only jitter, one least of three is an eighth below the one before.

@@ -10,6 +10,9 @@ const (
 	// A drain takes half of what we have in flight out of the queue, whoever shares it, for others have as much in flight as before. stirPart is
 	// the part of our share of a round trip by which a queue moves at least then, half of that, and mostStir that of a whole one: jitter moves it, too.
 	stirPart, mostStir = 0.25, 0.125
+	// oneWay is the part of that which shows a longer path though the way back is as long as before. Neighbours may by chance add what a drain takes
+	// out: in every seventh run beside them their queue seemed to stay, and few packets in a round hide what moves.
+	oneWay = 0.25
 	// stayRounds is how many rounds in a row must meet the queue of the one before to show a longer path.
 	stayRounds = 2
 	// knownPart is the least part of the most that the path ever gave at which that is believed: what we leave of less others may fill up.
@@ -49,7 +52,7 @@ func (u *unmoved) drops(random float64) bool {
 }
 
 // stay tells the same sooner, while we drain much of a path, and however packets jitter. It counts the rounds in a row in which the queue was as
-// long as in the round before, and as ever since it stands.
+// long as in the round before, and as ever since it stands. Most routes become longer both ways; a queue stands on the way there alone.
 type stay struct {
 	rounds int
 	most   time.Duration // the greatest queue that has stood in a round
@@ -59,7 +62,11 @@ type stay struct {
 func (s *stay) roundOver(r *round, part float64, base time.Duration) {
 	s.most = max(s.most, r.leastQueue)
 	moved := max((r.leastQueue - r.leastBefore).Abs(), s.most-r.leastQueue)
-	if s.rounds++; float64(moved) > min(stirPart*part, mostStir)*float64(base) {
+	most, few := min(stirPart*part, mostStir), false
+	if !r.backIsLonger() {
+		most, few = oneWay*most, r.fates.count() < trainPackets
+	}
+	if s.rounds++; few || float64(moved) > most*float64(base) {
 		s.rounds = 0
 	}
 }
