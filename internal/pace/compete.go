@@ -99,7 +99,7 @@ func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 		c.cutWindow(t)
 	case ended && c.alone(t):
 		c.resign(t)
-	case ended && c.queueing.unmoved.rounds >= longerRounds:
+	case ended && max(c.queueing.unmoved.rounds, c.queueing.both.rounds) >= longerRounds:
 		c.goLonger(t)
 	case t-max(c.since, c.competition.cut) > doubtful, t-c.since > c.competition.doubt:
 		c.competition.doubt = min(2*c.competition.doubt, firstDoubt<<mostDoublings)

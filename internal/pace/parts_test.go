@@ -516,7 +516,7 @@ func TestStayBeginsAnew(t *testing.T) {
 	c.delay.trip(1, 50*ms)
 	stood := func(queue time.Duration) int {
 		for range 4 {
-			c.round.leastBefore, c.round.leastQueue = c.round.leastQueue, queue
+			c.round.leastBefore, c.round.leastQueue, c.round.leastBack = c.round.leastQueue, queue, least{queue, true}
 			c.countRounds()
 		}
 		return c.queueing.stay.rounds
@@ -525,6 +525,29 @@ func TestStayBeginsAnew(t *testing.T) {
 	require.Equal(t, 3, stood(90*ms))
 	c.goLonger(1)
 	require.Equal(t, 3, stood(60*ms))
+}
+
+// TestBothWays: a path is longer when both ways are, and neither moves, however long that goes on while we compete.
+func TestBothWays(t *testing.T) {
+	after := func(there, back func(i int) time.Duration) State {
+		c := New(Config{Packet: 1000})
+		c.delay.trip(1, 50*ms)
+		c.rates.set(0, 1e6)
+		c.queueing.rateBefore = 1e6
+		c.compete(1)
+		for i := range longerRounds {
+			c.round.leastQueue, c.round.leastBack = there(i), least{back(i), true}
+			c.round.mostQueue, c.queue = there(i)+4*ms, there(i)
+			c.step(instant(i+1)*100*ms, batch{}, true)
+		}
+		return c.State()
+	}
+	still := func(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
+	grows := func(i int) time.Duration { return 20*ms + time.Duration(i)*ms/2 }
+	require.Equal(t, Start, after(still(20*ms), still(10*ms)))
+	require.Equal(t, Compete, after(still(20*ms), still(9*ms)), "the way there alone")
+	require.Equal(t, Compete, after(grows, still(20*ms)), "beside an upload on the way back")
+	require.Equal(t, Compete, after(still(20*ms), grows), "which may grow, too")
 }
 
 // A queue that stays though we drain is somebody else's; one that goes is our own, of a path that has become slower. One that does not move though

@@ -11,6 +11,7 @@ type queueing struct {
 	drained      time.Duration // the greatest queue of the round in which the last drain began
 	unmoved      unmoved       // the queue, while draining and competing
 	stay         stay          // the queue of these rounds
+	both         bothWays      // the same, and the way back
 }
 
 // roundOver adds a round. It keeps what was known before a queue stood. part is our part of the path.
@@ -20,13 +21,14 @@ func (q *queueing) roundOver(r *round, d *delay, estimate, random, part float64)
 	}
 	switch {
 	case r.leastQueue <= d.target()/2:
-		q.rounds, q.stay = 0, stay{}
+		q.rounds, q.stay, q.both = 0, stay{}, bothWays{}
 		return
 	case q.rounds == 0:
-		q.rateBefore, q.randomBefore, q.stay = estimate, random, stay{}
+		q.rateBefore, q.randomBefore, q.stay, q.both = estimate, random, stay{}, bothWays{}
 	}
 	q.rounds++
 	q.stay.roundOver(r, part, d.base())
+	q.both.roundOver(r, d.base())
 }
 
 // mayBeLonger reports whether the queue of a drain may be the delay of a longer path, which the next round will show. fastest is the most that the

@@ -13,6 +13,8 @@ const (
 	// oneWay is the part of that which shows a longer path though the way back is as long as before. Neighbours may by chance add what a drain takes
 	// out: in every seventh run beside them their queue seemed to stay, and few packets in a round hide what moves.
 	oneWay = 0.25
+	// bothMoved is the part of a round trip by which either way may have moved in longerRounds rounds if both are longer.
+	bothMoved = 16
 	// stayRounds is how many rounds in a row must meet the queue of the one before to show a longer path.
 	stayRounds = 2
 	// knownPart is the least part of the most that the path ever gave at which that is believed: what we leave of less others may fill up.
@@ -70,3 +72,29 @@ func (s *stay) roundOver(r *round, part float64, base time.Duration) {
 		s.rounds = 0
 	}
 }
+
+// bothWays tells it while we compete, however packets jitter. It counts the rounds in a row in which both ways were longer than their least delays,
+// and neither moved: a queue stands on one way alone, and two of them move.
+type bothWays struct {
+	rounds      int
+	there, back span // how much longer they were
+}
+
+// roundOver adds a round.
+func (b *bothWays) roundOver(r *round, base time.Duration) {
+	if b.rounds == 0 {
+		b.there, b.back = span{r.leastQueue, r.leastQueue}, span{r.leastBack.value, r.leastBack.value}
+	}
+	b.there.add(r.leastQueue)
+	b.back.add(r.leastBack.value)
+	if b.rounds++; !r.backIsLonger() || max(b.there.width(), b.back.width()) > base/bothMoved {
+		b.rounds = 0
+	}
+}
+
+// span is what some times lie between.
+type span struct{ least, most time.Duration }
+
+func (s *span) add(d time.Duration) { s.least, s.most = min(s.least, d), max(s.most, d) }
+
+func (s *span) width() time.Duration { return s.most - s.least }

@@ -76,6 +76,21 @@ func TestOneEndsFirst(t *testing.T) {
 	require.Greater(t, r.Flows[1].Ended, r.Flows[0].Ended)
 }
 
+// TestHandover: a satellite hands over. Nothing arrives for a moment, and then half of the rate, a longer route, jitter and 0.5 % of loss follow.
+// What the moment had lost looked like a rival's doing: every second transfer competed with the route for many seconds, and had 0.2 of the rest.
+func TestHandover(t *testing.T) {
+	seed, mean := testkit.Seed(t), 0.0
+	for i := range uint64(16) {
+		s := Path(20e6, 40*ms, 0.005, 2).With(1, Flow{Begin: second}, 0)
+		s.Rates = []Rate{{4 * second, 10e6}}
+		s.Trips = []Trip{{4 * second, 52 * ms, 4 * ms, 0}}
+		s.Dark = []Span{{4 * second, 4080 * ms}}
+		s.For = 9 * second
+		mean += Run(s, seed+i).Flows[0].Rate(6*second, 9*second) / 10e6 / 16
+	}
+	require.Greater(t, mean, 0.65, "seed %d", seed)
+}
+
 // TestNeighboursQueueIsNoLongerPath plays transfers beside neighbours whose queue hardly moves while we drain. In every third run it was taken for
 // the delay of a longer path, and its drops for what a new start may lose: beside BBR on 2 Mbit/s twice as much was lost.
 func TestNeighboursQueueIsNoLongerPath(t *testing.T) {
