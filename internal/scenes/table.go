@@ -406,7 +406,21 @@ func trips() (rows []Row) {
 			return []Figure{atLeast("of the link", ours.Share(Ours, 4*second, s.For), 0), atLeast("of a quic stream's", ours.Share(Ours, 4*second, s.For)/theirs.Share(Reno, 4*second, s.For), 1)}
 		}})
 	}
-	return rows
+	return append(rows, handovers())
+}
+
+// handovers is a satellite's path: every 5 s another one takes over, with another rate and route, after a moment of darkness.
+func handovers() Row {
+	s := named(single(Path(50e6, 40*milli, 0.005, 2), 0), "50 or 25 Mbit/s, 0.5 %%, 40, 56, 46, 60 ms, jitter of 4 ms, another one every 5 s after 80 ms of darkness")
+	for i, trip := range []time.Duration{56, 46, 60, 40, 56, 46, 60} {
+		at := time.Duration(i+1) * 5 * second
+		s.Trips, s.Dark = append(s.Trips, Trip{At: at, RTT: trip * milli, Jitter: 4 * milli}), append(s.Dark, Span{at, at + 80*milli})
+		s.Rates = append(s.Rates, Rate{at, []int64{25e6, 50e6}[i%2]})
+	}
+	s.For = 40 * second
+	return Row{Family: "change", Scene: s, Beside: Reno, Compare: func(ours, theirs Result) []Figure {
+		return []Figure{atLeast("of what the path carries", carried(ours), 0.6), atLeast("of a quic stream's", carried(ours)/carried(theirs), 1)}
+	}}
 }
 
 // stalls are paths that stand still for some time, again and again, and lose nothing by it: radio that scans or waits for the
