@@ -22,6 +22,9 @@
 // or a quarter is lost over no queue. There it doubles its window now and then, again and again, until losses grow with it; when they do not, they
 // are random after all, and it stops sharing (sharing).
 //
+// A path that has become longer looks like a queue that stands. But a queue moves when we drain our part of it, and stands on one way alone: what
+// does not move, or makes both ways longer, is the path's own delay, and the controller begins anew (stay, bothWays, unmoved).
+//
 // Many controllers of one owner that share a path take each other's queue for a rival's. So when several of them compete for one queue, they empty
 // it together now and then, and see whether it was theirs (dips).
 //
