@@ -33,23 +33,36 @@ func (u *unplugged) WriteTo(p []byte, to net.Addr) (int, error) {
 	return u.PacketConn.WriteTo(p, to)
 }
 
+// dialOver joins a client to a server over two sockets, near and far, of which each end uses what wraps it. hangUp ends the connection, unless it has
+// ended, and closes both sockets.
+func dialOver(t *testing.T, sealed bool, client, server net.PacketConn) (n *network, hangUp func()) {
+	n = &network{t: t, server: newTestWorld(t, Config{Sealed: sealed}), clients: []*testWorld{newTestWorld(t, Config{Sealed: sealed})}}
+	serverTLS, clientTLS := credentials(t)
+	listener, err := ListenPacket(server, serverTLS, n.server.World)
+	require.NoError(t, err)
+	end, err := DialPacket(t.Context(), client, server.LocalAddr(), clientTLS, n.clients[0].World)
+	require.NoError(t, err)
+	n.ends = []*Conn{end}
+	n.tick(8)
+	n.await()
+	return n, func() {
+		require.NoError(t, listener.Close())
+		require.NoError(t, end.Wait(context.Background()))
+		n.tick(1)
+		require.NoError(t, errors.Join(client.Close(), server.Close()))
+	}
+}
+
 // TestConnectionsSurviveWithoutANetwork: between two networks a machine has none, and the system refuses what it sends. That is as good as
 // lost on the way, at a client and at a server: within IdleTimeout the connection goes on.
 func TestConnectionsSurviveWithoutANetwork(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			n := &network{t: t, server: newTestWorld(t, Config{Sealed: sealed}), clients: []*testWorld{newTestWorld(t, Config{Sealed: sealed})}}
 			path := netsim.Config{Delay: 20 * time.Millisecond}
 			near, far := netsim.Pipe(path, path)
 			client, server := &unplugged{PacketConn: near}, &unplugged{PacketConn: far}
-			serverTLS, clientTLS := credentials(t)
-			listener, err := ListenPacket(server, serverTLS, n.server.World)
-			require.NoError(t, err)
-			end, err := DialPacket(t.Context(), client, far.LocalAddr(), clientTLS, n.clients[0].World)
-			require.NoError(t, err)
-			n.ends = []*Conn{end}
-			n.tick(8)
-			n.await()
+			n, hangUp := dialOver(t, sealed, client, server)
+			end := n.ends[0]
 
 			for _, u := range []*unplugged{client, server} {
 				u.out.Store(true)
@@ -61,10 +74,7 @@ func TestConnectionsSurviveWithoutANetwork(t *testing.T) {
 				require.Zero(t, end.Stats().Queued+end.Stats().InFlight, "the message has arrived")
 			}
 
-			require.NoError(t, listener.Close())
-			require.NoError(t, end.Wait(context.Background()))
-			n.tick(1)
-			require.NoError(t, errors.Join(near.Close(), far.Close()))
+			hangUp()
 		})
 	}
 }
@@ -74,17 +84,10 @@ func TestTimeoutSaysThatNothingCouldLeave(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		for _, out := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
-				n := &network{t: t, server: newTestWorld(t, Config{Sealed: sealed}), clients: []*testWorld{newTestWorld(t, Config{Sealed: sealed})}}
 				near, far := netsim.Pipe(netsim.Config{}, netsim.Config{})
 				client := &unplugged{PacketConn: near}
-				serverTLS, clientTLS := credentials(t)
-				listener, err := ListenPacket(far, serverTLS, n.server.World)
-				require.NoError(t, err)
-				end, err := DialPacket(t.Context(), client, far.LocalAddr(), clientTLS, n.clients[0].World)
-				require.NoError(t, err)
-				n.ends = []*Conn{end}
-				n.tick(8)
-				n.await()
+				n, hangUp := dialOver(t, sealed, client, far)
+				end := n.ends[0]
 
 				client.out.Store(out)
 				if !out {
@@ -104,9 +107,7 @@ func TestTimeoutSaysThatNothingCouldLeave(t *testing.T) {
 					}
 				}
 
-				require.NoError(t, listener.Close())
-				require.NoError(t, end.Wait(context.Background()))
-				require.NoError(t, errors.Join(near.Close(), far.Close()))
+				hangUp()
 			})
 		}
 	}
@@ -134,18 +135,11 @@ func TestConnectionsSurviveFailedReads(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		for _, no := range []syscall.Errno{syscall.ECONNABORTED, syscall.ENETDOWN, syscall.ENOBUFS} {
 			synctest.Test(t, func(t *testing.T) {
-				n := &network{t: t, server: newTestWorld(t, Config{Sealed: sealed}), clients: []*testWorld{newTestWorld(t, Config{Sealed: sealed})}}
 				path := netsim.Config{Delay: 20 * time.Millisecond}
 				near, far := netsim.Pipe(path, path)
 				client, server := &aborted{PacketConn: near, err: no}, &aborted{PacketConn: far, err: no}
-				serverTLS, clientTLS := credentials(t)
-				listener, err := ListenPacket(server, serverTLS, n.server.World)
-				require.NoError(t, err)
-				end, err := DialPacket(t.Context(), client, far.LocalAddr(), clientTLS, n.clients[0].World)
-				require.NoError(t, err)
-				n.ends = []*Conn{end}
-				n.tick(8)
-				n.await()
+				n, hangUp := dialOver(t, sealed, client, server)
+				end := n.ends[0]
 
 				for _, a := range []*aborted{client, server} {
 					a.left.Store(3)
@@ -165,10 +159,7 @@ func TestConnectionsSurviveFailedReads(t *testing.T) {
 				require.Less(t, client.tries.Load(), int64(1000))
 				client.left.Store(0)
 
-				require.NoError(t, listener.Close())
-				require.NoError(t, end.Wait(context.Background()))
-				n.tick(1)
-				require.NoError(t, errors.Join(near.Close(), far.Close()))
+				hangUp()
 			})
 		}
 	}

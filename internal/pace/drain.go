@@ -11,7 +11,7 @@ const (
 // on, the path has become slower, and the rate is trimmed at once. A smaller difference may be due to others: then, as for packets that leave in
 // the drain at half the rate, the rate is trimmed at the end of a round, if the queue shrinks, or drops: many that have begun together fill it in
 // spite of their drains. Another queue is not ours, and costs no rate: when jitter began, each drain halved the rate, and transfers took twice as
-// long.
+// long. It is somebody else's, or, where the drain does not move it, the delay of a longer path.
 func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 	grows := c.queue > max(c.delay.target(), c.queueing.drained)
 	if b.acked > 0 && b.newest.sent <= c.since && grows && c.recent < c.Estimate()/2 {

@@ -21,8 +21,8 @@ type silence struct {
 	mostHeld time.Duration // what round trips of packets that left before then count for at most; 0 = there was none
 }
 
-// trip returns what a round trip that ends at t counts for. Through a silence packets or their acks have waited somewhere, and be it in the socket of
-// this process, which was stopped. How long is no round trip: behind a pause of 12 s the probe timeout was 30 s.
+// trip returns what a round trip that ends at t counts for. Through a silence packets or their acks have waited somewhere, perhaps in the socket of
+// this process, which was stopped. That wait is no round trip: behind a pause of 12 s the probe timeout was 30 s.
 func (s *silence) trip(t instant, rtt time.Duration) time.Duration {
 	if s.mostHeld > 0 && t-rtt < s.ended {
 		return min(rtt, s.mostHeld)
