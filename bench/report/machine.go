@@ -1,9 +1,11 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"runtime/debug"
@@ -50,14 +52,55 @@ func memory() int64 {
 	return kib << 10
 }
 
-// revision is what git says: go run stamps none.
+// revision is what the program is of: the linker's stamp, or what git says of the sources, for go run stamps none, nor does go build with
+// -buildvcs=false. Empty where neither knows.
 func revision() string {
-	out, err := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=12").Output()
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if stamp := stamped(info.Settings); stamp != "" {
+			return stamp
+		}
+	}
+	_, file, _, _ := runtime.Caller(0)
+	return described(file)
+}
+
+// stamped is the revision among a program's settings; empty where it has none.
+func stamped(settings []debug.BuildSetting) (revision string) {
+	dirty := ""
+	for _, s := range settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value[:min(len(s.Value), revisionDigits)]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "-dirty"
+		}
+	}
+	if revision == "" {
+		return ""
+	}
+	return revision + dirty
+}
+
+const revisionDigits = 12
+
+// described is what git calls the revision of a file that it tracks, whatever folder the program runs in.
+func described(file string) string {
+	git := func(args ...string) (string, error) {
+		out, err := exec.Command("git", append([]string{"-C", filepath.Dir(file)}, args...)...).Output()
+		return strings.TrimSpace(string(out)), err
+	}
+	if _, err := git("ls-files", "--error-unmatch", filepath.Base(file)); err != nil {
+		return ""
+	}
+	name, err := git("describe", "--always", "--dirty", fmt.Sprintf("--abbrev=%d", revisionDigits))
 	if err != nil {
 		return ""
 	}
-	return strings.TrimSpace(string(out))
+	return name
 }
+
+// named is a revision in words.
+func named(revision string) string { return "revision " + cmp.Or(revision, "unknown") }
 
 // version returns a module's; of what has none, the toolchain's.
 func version(module string) string {

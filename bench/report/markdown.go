@@ -39,7 +39,7 @@ func (d *Document) settings() table {
 func (d *Document) summary() string {
 	text := fmt.Sprintf("%d measurements on %s.", len(d.Results), d.Machine)
 	for _, s := range d.Sittings {
-		text += fmt.Sprintf(" %s: revision %s, %v.", s.Date.Format("2 January 2006 15:04"), s.Revision, s.Took.Round(time.Second))
+		text += fmt.Sprintf(" %s: %s, %v.", s.Date.Format("2 January 2006 15:04"), named(s.Revision), s.Took.Round(time.Second))
 	}
 	if stolen := d.stolen(); stolen != "" {
 		text += " " + stolen

@@ -50,8 +50,8 @@ CUBIC or BBR in our place (3 seeds), and *binds* says what stands in the way.`
 
 // WriteMarkdown writes a table of what the RFC asks, and one for each family of rows.
 func (s *Scenes) WriteMarkdown(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "# Scenes\n\n%s\n\n%s: revision %s, %s, seeds 1 to %d, %s rows meet their bounds%s.\n",
-		scenesIntro, s.Date.Format("2 January 2006"), s.Revision, runtime.Version(), s.Seeds, s.met(nil), s.rest())
+	_, err := fmt.Fprintf(w, "# Scenes\n\n%s\n\n%s: %s, %s, seeds 1 to %d, %s rows meet their bounds%s.\n",
+		scenesIntro, s.Date.Format("2 January 2006"), named(s.Revision), runtime.Version(), s.Seeds, s.met(nil), s.rest())
 	if err != nil {
 		return err
 	}
