@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/quivernet/quiver/bench/emulate"
@@ -28,7 +29,7 @@ func Peers() []peer.Peer {
 		Name: "grpc-go", Module: "google.golang.org/grpc", Moves: true, Calls: true,
 		Settings: "one connection, stream window 16 MiB, connection window 32 MiB; unary calls, and a client stream of 64 KiB messages for the blob; bytes as they are, no encryption, no digest",
 		Tunneled: emulate.CanTunnel(),
-		Open:     func(_ context.Context, n emulate.Net) (peer.Pair, error) { return open(tcp.Over(n)) },
+		Open:     func(ctx context.Context, n emulate.Net) (peer.Pair, error) { return open(ctx, tcp.Over(n)) },
 	}}
 }
 
@@ -36,11 +37,12 @@ type pair struct {
 	server *grpc.Server
 	conn   *grpc.ClientConn
 
-	mu   sync.Mutex
-	sink *peer.Sink
+	mu      sync.Mutex
+	sink    *peer.Sink
+	arrived chan error // gets the end of the blob
 }
 
-func open(over emulate.Streamed) (*pair, error) {
+func open(ctx context.Context, over emulate.Streamed) (*pair, error) {
 	listener, err := over.Listen()
 	if err != nil {
 		return nil, err
@@ -50,7 +52,17 @@ func open(over emulate.Streamed) (*pair, error) {
 	go func() { _ = p.server.Serve(listener) }()
 	p.conn, err = grpc.NewClient("passthrough:///"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(over.Dial),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(plain{})), grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow))
-	return p, err
+	if err != nil {
+		return nil, err
+	}
+	p.conn.Connect() // else the first blob would have the handshake in its time
+	for state := p.conn.GetState(); state != connectivity.Ready; state = p.conn.GetState() {
+		if !p.conn.WaitForStateChange(ctx, state) {
+			p.Close()
+			return nil, context.Cause(ctx)
+		}
+	}
+	return p, nil
 }
 
 // service is what a generator would write.
@@ -68,7 +80,7 @@ func say(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInt
 func put(server any, s grpc.ServerStream) error {
 	p := server.(*pair)
 	p.mu.Lock()
-	sink := p.sink
+	sink, arrived := p.sink, p.arrived
 	p.mu.Unlock()
 	var m []byte
 	for {
@@ -81,6 +93,9 @@ func put(server any, s grpc.ServerStream) error {
 		}
 		if err != nil {
 			return err
+		}
+		if sink.Full() {
+			arrived <- nil
 		}
 	}
 }
@@ -97,12 +112,22 @@ func (p *pair) Call(ctx context.Context, argument []byte) error {
 	return nil
 }
 
-// Move sends a blob, and has the server's answer.
+// Move sends a blob.
 func (p *pair) Move(ctx context.Context, blob []byte) error {
-	sink := peer.NewSink(blob)
+	arrived := make(chan error, 2)
 	p.mu.Lock()
-	p.sink = sink
+	p.sink, p.arrived = peer.NewSink(blob), arrived
 	p.mu.Unlock()
+	go func() {
+		if err := p.send(ctx, blob); err != nil {
+			arrived <- err
+		}
+	}()
+	return peer.Await(ctx, arrived, 1)
+}
+
+// send returns when the server has answered.
+func (p *pair) send(ctx context.Context, blob []byte) error {
 	s, err := p.conn.NewStream(ctx, &service.Streams[0], "/bench.Echo/Put")
 	if err != nil {
 		return err
@@ -114,13 +139,7 @@ func (p *pair) Move(ctx context.Context, blob []byte) error {
 		}
 	}
 	var answer []byte
-	if err := errors.Join(s.CloseSend(), s.RecvMsg(&answer)); err != nil {
-		return err
-	}
-	if !sink.Full() {
-		return errors.New("grpcgo: not all arrived")
-	}
-	return nil
+	return errors.Join(s.CloseSend(), s.RecvMsg(&answer))
 }
 
 // Close ends both.
