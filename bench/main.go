@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"syscall"
 	"time"
 
 	_ "github.com/quivernet/quiver/bench/peer/all"
@@ -21,7 +22,7 @@ func main() {
 	if worker.Is() {
 		worker.Main()
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -52,6 +53,10 @@ func parse(args []string) (o options, err error) {
 	flags.StringVar(&o.html, "html", "", "write the report there")
 	flags.StringVar(&o.md, "md", "", "write the tables as Markdown there; standard output without any of the three")
 	flags.StringVar(&o.profile, "profile", "", "put a CPU profile of each job in that folder")
+	flags.Usage = func() {
+		fmt.Fprintln(flags.Output(), "bench [flags], or bench scenes [flags]; README.md has examples")
+		flags.PrintDefaults()
+	}
 	only := flags.String("only", "", "only jobs whose name (scenario/clock/peer/row) matches this regular expression")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -79,18 +84,17 @@ func run(ctx context.Context, args []string) error {
 	}
 	if o.from != "" {
 		doc, err := read(o.from)
-		return errors.Join(err, write(o, doc))
+		if err != nil {
+			return err
+		}
+		return write(o, doc)
 	}
 	jobs := plan.Full(o.runs)
 	if o.quick {
 		jobs = plan.Quick()
 	}
-	jobs = plan.Only(jobs, o.only)
-	if o.list {
-		for _, j := range jobs {
-			fmt.Println(j)
-		}
-		return nil
+	if jobs = plan.Only(jobs, o.only); len(jobs) == 0 {
+		return fmt.Errorf("no job's name matches %q: -list prints them", o.only)
 	}
 	doc := report.New(time.Now())
 	if o.resume {
@@ -99,6 +103,15 @@ func run(ctx context.Context, args []string) error {
 		}
 		doc.Sit(time.Now())
 		jobs = doc.Lacks(jobs)
+	}
+	if o.list {
+		for _, j := range jobs {
+			fmt.Println(j)
+		}
+		return nil
+	}
+	if err := prepare(o); err != nil {
+		return err
 	}
 	err = measure(ctx, doc, jobs, o.profile)
 	return errors.Join(err, write(o, doc))

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -107,4 +108,39 @@ func TestParse(t *testing.T) {
 		_, err := parse(args)
 		require.Error(t, err, "%v", args)
 	}
+}
+
+// TestNothingIsOverwritten by a run that cannot read what it should report, or has nothing to do.
+func TestNothingIsOverwritten(t *testing.T) {
+	folder := t.TempDir()
+	page, broken, other := filepath.Join(folder, "out.html"), filepath.Join(folder, "broken.json"), filepath.Join(folder, "other.json")
+	for path, text := range map[string]string{page: "earlier", broken: `{"Machine":`, other: "{}"} {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	for _, args := range [][]string{
+		{"-from", filepath.Join(folder, "none.json"), "-html", page}, {"-from", broken, "-html", page}, {"-from", other, "-html", page},
+		{"-resume", "-json", broken, "-html", page}, {"-quick", "-only", "no such job", "-html", page},
+	} {
+		require.Error(t, run(t.Context(), args), "%v", args)
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		require.Equal(t, "earlier", string(text), "%v", args)
+	}
+}
+
+// TestOutputsFirst: what cannot be written is known before anything is measured.
+func TestOutputsFirst(t *testing.T) {
+	folder := t.TempDir()
+	there := filepath.Join(folder, "out.json")
+	require.NoError(t, os.WriteFile(there, []byte("earlier"), 0o600))
+	require.NoError(t, prepare(options{json: there, md: filepath.Join(folder, "new.md"), profile: filepath.Join(folder, "p", "q")}))
+	require.DirExists(t, filepath.Join(folder, "p", "q"))
+	require.NoFileExists(t, filepath.Join(folder, "new.md"))
+	text, err := os.ReadFile(there)
+	require.NoError(t, err)
+	require.Equal(t, "earlier", string(text))
+	require.ErrorIs(t, prepare(options{html: filepath.Join(folder, "none", "out.html")}), os.ErrNotExist)
+	_, err = parseScenes([]string{"-rows", "no such row"})
+	require.ErrorContains(t, err, "no such row")
+	require.Error(t, runScenes(t.Context(), []string{"-rows", "", "-out", filepath.Join(there, "folder")}), "a file is no folder")
 }

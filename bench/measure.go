@@ -37,21 +37,58 @@ func measure(ctx context.Context, doc *report.Document, jobs []job.Job, profiles
 func read(path string) (*report.Document, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return new(report.Document), err
+		return nil, err
 	}
 	defer f.Close()
-	if !strings.HasSuffix(path, packed) {
-		return report.ReadJSON(f)
+	var r io.Reader = f
+	if strings.HasSuffix(path, packed) {
+		if r, err = gzip.NewReader(f); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
 	}
-	r, err := gzip.NewReader(f)
+	doc, err := report.ReadJSON(r)
+	if err == nil && len(doc.Sittings) == 0 {
+		err = errors.New("not what -json writes")
+	}
 	if err != nil {
-		return new(report.Document), err
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return report.ReadJSON(r)
+	return doc, nil
 }
 
 // packed is how the names of compressed files end.
 const packed = ".gz"
+
+// prepare finds out before the hours of measuring whether what they show can be written, and makes the folder for profiles.
+func prepare(o options) error {
+	for _, path := range []string{o.json, o.html, o.md} {
+		if path == "" {
+			continue
+		}
+		if err := writable(path); err != nil {
+			return err
+		}
+	}
+	if o.profile == "" {
+		return nil
+	}
+	return os.MkdirAll(o.profile, 0o755)
+}
+
+// writable reports whether a file can be written, and leaves it as it is.
+func writable(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err == nil {
+		return errors.Join(f.Close(), os.Remove(path))
+	}
+	if !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if f, err = os.OpenFile(path, os.O_WRONLY, 0); err != nil {
+		return err
+	}
+	return f.Close()
+}
 
 // write files the document as asked.
 func write(o options, doc *report.Document) error {

@@ -46,6 +46,8 @@ func parseScenes(args []string) (o sceneOptions, err error) {
 		return o, fmt.Errorf("-seeds %d, at least 1", o.seeds)
 	case len(o.plots) > 0 && o.out == "":
 		return o, errors.New("-plot needs -out")
+	case o.rows != "" && len(scene.Rows(o.rows)) == 0:
+		return o, fmt.Errorf("-rows %q: no row has that in its family and name, as in \"crowd: 2 together\"", o.rows)
 	}
 	return o, nil
 }
@@ -55,6 +57,11 @@ func runScenes(ctx context.Context, args []string) error {
 	o, err := parseScenes(args)
 	if err != nil {
 		return err
+	}
+	if o.out != "" { // before the minutes that rows take
+		if err := os.MkdirAll(o.out, 0o755); err != nil {
+			return err
+		}
 	}
 	s := report.NewScenes(time.Now(), o.seeds)
 	rows, done := scene.Rows(o.rows), 0
@@ -68,9 +75,6 @@ func runScenes(ctx context.Context, args []string) error {
 func writeScenes(o sceneOptions, s *report.Scenes) error {
 	if o.out == "" {
 		return s.WriteMarkdown(os.Stdout)
-	}
-	if err := os.MkdirAll(o.out, 0o755); err != nil {
-		return err
 	}
 	for _, part := range o.plots {
 		row := scene.Rows(part)[0]
