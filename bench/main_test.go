@@ -144,3 +144,12 @@ func TestOutputsFirst(t *testing.T) {
 	require.ErrorContains(t, err, "no such row")
 	require.Error(t, runScenes(t.Context(), []string{"-rows", "", "-out", filepath.Join(there, "folder")}), "a file is no folder")
 }
+
+func TestStoppedJobsHaveNotFailed(t *testing.T) {
+	p, err := pool.New(func(r job.Result, _ int) { require.Fail(t, "a result", "%s: %s", r.Job, r.Err) })
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	time.AfterFunc(100*time.Millisecond, stop)
+	long := job.Job{Scenario: "calls", Peer: "quic-go/stream", Clock: job.Loopback, Size: 64, Mode: scenario.ModeRoundTrip, Seconds: time.Minute}
+	require.ErrorIs(t, p.Run(ctx, []job.Job{long}), context.Canceled)
+}

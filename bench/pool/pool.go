@@ -103,7 +103,9 @@ func (p *Pool) Run(ctx context.Context, jobs []job.Job) error {
 		}
 		work.Go(func() {
 			defer p.give(n)
-			p.file(p.undisturbed(ctx, j))
+			if r := p.undisturbed(ctx, j); r.Err == "" || ctx.Err() == nil { // one that was stopped has not failed
+				p.file(r)
+			}
 		})
 	}
 	work.Wait()
