@@ -34,9 +34,16 @@ static ENetPeer *bench_connect(ENetHost *h, enet_uint16 port, size_t channels) {
 	return enet_host_connect(h, &a, channels, 0);
 }
 
-static int bench_send(ENetPeer *p, enet_uint8 channel, void *data, size_t n) {
+static void ENET_CALLBACK bench_freed(ENetPacket *packet) {
+	*(size_t *)packet->userData -= packet->dataLength;
+}
+
+static int bench_send(ENetPeer *p, enet_uint8 channel, void *data, size_t n, size_t *held) {
 	ENetPacket *packet = enet_packet_create(data, n, ENET_PACKET_FLAG_RELIABLE);
 	if (packet == NULL) return -1;
+	packet->userData = held;
+	packet->freeCallback = bench_freed;
+	*held += n;
 	if (enet_peer_send(p, channel, packet) != 0) {
 		enet_packet_destroy(packet);
 		return -1;
@@ -48,6 +55,7 @@ import "C"
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"unsafe"
 )
@@ -62,6 +70,7 @@ type host struct {
 
 	turn sync.Mutex // held by whoever calls ENet
 	peer *C.ENetPeer
+	held *C.size_t // bytes that ENet has and that are not acknowledged
 
 	mu    sync.Mutex
 	queue []packet // to send
@@ -84,7 +93,7 @@ func newHost(server bool, on func(channel int, packet []byte)) (*host, error) {
 	if c == nil {
 		return nil, errors.New("enet: no host")
 	}
-	return &host{c: c, on: on, connected: make(chan struct{}), stop: make(chan struct{})}, nil
+	return &host{c: c, held: (*C.size_t)(C.calloc(1, C.sizeof_size_t)), on: on, connected: make(chan struct{}), stop: make(chan struct{})}, nil
 }
 
 func (h *host) port() int { return int(C.bench_port(h.c)) }
@@ -99,7 +108,8 @@ func (h *host) connect(port int) error {
 // start services the host until close.
 func (h *host) start() {
 	h.work.Go(func() {
-		defer C.enet_host_destroy(h.c)
+		defer C.free(unsafe.Pointer(h.held))
+		defer C.enet_host_destroy(h.c) // frees packets
 		for {
 			select {
 			case <-h.stop:
@@ -131,18 +141,23 @@ func (h *host) service() {
 	}
 }
 
-// sendQueued hands ENet what waits, and lets it leave.
+// mostHeld is how much ENet has when pieces of a blob wait in front of it: twice its window. Its one queue holds all channels.
+const mostHeld = 128 << 10
+
+// sendQueued hands ENet what waits, of a blob as much as there is room for, and lets it leave.
 func (h *host) sendQueued() {
 	h.mu.Lock()
-	queue := h.queue
-	h.queue = nil
-	h.mu.Unlock()
-	if len(queue) == 0 || h.peer == nil {
+	defer h.mu.Unlock()
+	if len(h.queue) == 0 || h.peer == nil {
 		return
 	}
-	for _, p := range queue {
-		C.bench_send(h.peer, C.enet_uint8(p.channel), unsafe.Pointer(&p.data[0]), C.size_t(len(p.data)))
-	}
+	h.queue = slices.DeleteFunc(h.queue, func(p packet) bool {
+		if p.channel == channelBlob && *h.held >= mostHeld {
+			return false
+		}
+		C.bench_send(h.peer, C.enet_uint8(p.channel), unsafe.Pointer(&p.data[0]), C.size_t(len(p.data)), h.held)
+		return true
+	})
 	C.enet_host_flush(h.c)
 }
 
