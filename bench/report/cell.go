@@ -2,7 +2,9 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/quivernet/quiver/bench/job"
 )
@@ -54,6 +56,21 @@ func (c *cell) median(name string) (v float64, ok bool) {
 		return (all[n/2-1] + all[n/2]) / 2, true
 	}
 	return all[len(all)/2], true
+}
+
+// spread is how many runs there were, and how far apart they are in a value.
+func (c *cell) spread(value string) string {
+	var all []float64
+	for _, r := range c.runs {
+		if v, ok := r.Values[value]; ok {
+			all = append(all, v)
+		}
+	}
+	median, _ := c.median(value)
+	if len(all) < 2 || median == 0 {
+		return strconv.Itoa(len(c.runs))
+	}
+	return fmt.Sprintf("%d, %.0f %%", len(c.runs), 100*(slices.Max(all)-slices.Min(all))/median)
 }
 
 // cut reports whether a run was.

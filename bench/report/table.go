@@ -81,11 +81,19 @@ func (k kind) table(cells []*cell, clock string) table {
 	for _, c := range columns {
 		head = append(head, c.heading)
 	}
+	repeated := len(columns) > 0 && slices.ContainsFunc(cells, func(x *cell) bool { return len(x.runs) > 1 })
+	if repeated {
+		head = append(head, "runs, spread")
+		t.note += " Medians over the runs; the spread is how far the least and the greatest of the first figure are apart, over its median."
+	}
 	t.rows = append(t.rows, head)
 	for _, x := range cells {
 		row := []string{x.Row(), x.Peer}
 		for _, c := range columns {
 			row = append(row, x.show(c))
+		}
+		if repeated {
+			row = append(row, x.spread(columns[0].value))
 		}
 		t.rows = append(t.rows, row)
 	}

@@ -33,7 +33,7 @@ func Peers() []peer.Peer {
 		name, settings string
 		via            stream.Backend
 	}{
-		{"quiver/window", "stream.Window{}: one lane; in a crowd unreliable calls, every world under Run", stream.Window{}},
+		{"quiver/window", "stream.Window{}: as many lanes as the path needs; in a crowd unreliable calls, every world under Run, acks that wait for the tick as under Config.TickRate", stream.Window{}},
 		{"quiver/lanes", "stream.Window{Lanes: 32}", stream.Window{Lanes: lanes}},
 		{"quiver/slices", "stream.Slices{}: chunks", stream.Slices{}},
 	} {
