@@ -89,6 +89,7 @@ func TestWorkersAndReport(t *testing.T) {
 	require.NotContains(t, page.String(), "src=", "the page needs nothing but itself")
 	require.NotContains(t, page.String(), `href="http`)
 	require.Contains(t, page.String(), "</svg>")
+	require.NotContains(t, page.String(), "font-family:Liberation Sans;", "whoever has not that one sees another without serifs")
 	require.Contains(t, markdown.String(), "quic-go/stream")
 	require.Empty(t, again.Lacks(jobs))
 	again.Results[0].Err, again.Results[1].Cut = "broken", true

@@ -49,7 +49,7 @@ func DrawScene(w io.Writer, row scenes.Row, seed uint64) error {
 	if _, err := c.WriteTo(&b); err != nil {
 		return err
 	}
-	_, err := w.Write(bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,sans-serif")))
+	_, err := w.Write(withFonts(b.Bytes()))
 	return err
 }
 

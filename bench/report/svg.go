@@ -64,6 +64,11 @@ func element(c *vgsvg.Canvas) (template.HTML, error) {
 	if _, err := c.WriteTo(&b); err != nil {
 		return "", err
 	}
-	text := b.Bytes()
+	text := withFonts(b.Bytes())
 	return template.HTML(text[bytes.Index(text, []byte("<svg")):]), nil
+}
+
+// withFonts names fonts for those who have not the one that measured the text.
+func withFonts(svg []byte) []byte {
+	return bytes.ReplaceAll(svg, []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,sans-serif"))
 }
