@@ -90,7 +90,8 @@ func TestPolicerIsShared(t *testing.T) {
 }
 
 // TestDownloadsOfOneServerLeaveTheQueue plays those of one server beside play: each took the queue of the others for a rival's, and in four runs of
-// five they kept three quarters of it full for ever. One run in fifteen of the sixteen still does, and the mean of all of them is 0.4: that of five counts.
+// five they kept three quarters of it full for ever. One run in fifteen of the sixteen still does, and the mean of all of them is 0.4: that of
+// five counts.
 func TestDownloadsOfOneServerLeaveTheQueue(t *testing.T) {
 	for _, row := range []struct {
 		path  Scene
