@@ -26,9 +26,6 @@ func Version() string {
 	return fmt.Sprintf("%d.%d.%d", major, minor, patch)
 }
 
-// Settings is what the report says.
-func Settings() string { return settings }
-
 // Peers returns the one contender.
 func Peers() []peer.Peer {
 	return []peer.Peer{{

@@ -9,6 +9,3 @@ func Peers() []peer.Peer { return nil }
 
 // Version is empty without the tag.
 func Version() string { return "" }
-
-// Settings is what the report says about a run with the tag.
-func Settings() string { return settings }
