@@ -102,17 +102,21 @@ func TestPauseBeginsAnew(t *testing.T) {
 	require.InDelta(t, 100_000, g.Rate(), 1)
 }
 
-// TestSmallQueueEndsTheStart when four round trips in a row show it.
+// TestSmallQueueEndsTheStart when four round trips in a row show it: an eighth of the least, but 4 ms at least, or a LAN's every hiccup would
+// end it, and 16 ms at most, or play on a long path would wait behind what the start builds.
 func TestSmallQueueEndsTheStart(t *testing.T) {
-	var g gateTest
-	bytes := 1000
-	for _, d := range []time.Duration{50, 57, 57, 57, 56, 57, 57, 57} {
-		g.round(bytes, d*ms)
-		require.False(t, g.steady)
-		bytes *= 2
+	for _, c := range []struct{ least, queue time.Duration }{{8 * ms, 4 * ms}, {56 * ms, 7 * ms}, {400 * ms, 16 * ms}} {
+		var g gateTest
+		bytes := 1000
+		small, shown := c.least+c.queue, c.least+c.queue+ms/2
+		for _, d := range []time.Duration{c.least, shown, shown, shown, small, shown, shown, shown} {
+			g.round(bytes, d)
+			require.False(t, g.steady, c.least)
+			bytes *= 2
+		}
+		g.round(bytes, shown)
+		require.True(t, g.steady, c.least)
 	}
-	g.round(bytes, 57*ms)
-	require.True(t, g.steady)
 }
 
 func TestQueueEndsTheStart(t *testing.T) {
@@ -214,11 +218,75 @@ func TestMinimumRTTExpires(t *testing.T) {
 	require.Greater(t, g.now, minRTTLifetime)
 	require.InDelta(t, g.rate.value*0.075, g.Window(1000), 1, "three quarters of what the path holds")
 	g.round(7500, 120*ms)
+	require.NotZero(t, g.drain.end)
 	g.round(7500, 108*ms)
 	require.Zero(t, g.drain.end)
 	require.Equal(t, 108*ms, g.Min)
 	require.Equal(t, g.now, g.minAt)
 	require.Equal(t, 100*ms, g.Least)
+}
+
+// TestWhatADrainFinds: round trips that stay long are those of a longer path, unless four packets, which are always in flight, take as long: then
+// bulk would take its own queue for the path, and stand in front of play for good. On one that is more than twice as long the start begins
+// again, without the packets that a first start may queue: they would stand in the queue of others.
+func TestWhatADrainFinds(t *testing.T) {
+	for _, c := range []struct {
+		bytes     int           // in a round
+		trip, min time.Duration // in the drain and after it
+		start     bool
+	}{
+		{10_000, 150 * ms, 100 * ms, false},
+		{1_000_000, 150 * ms, 150 * ms, false},
+		{1_000_000, 300 * ms, 300 * ms, true},
+	} {
+		var g gateTest
+		for range flatRounds + 2 {
+			g.round(c.bytes, 100*ms)
+		}
+		require.True(t, g.steady)
+		g.round(c.bytes, c.trip)
+		for g.beginDrain(g.now); g.drain.end != 0; {
+			g.round(c.bytes/2, c.trip)
+		}
+		require.Equal(t, c.min, g.Min, "%+v", c)
+		require.Equal(t, c.start, !g.steady, "%+v", c)
+		if c.start {
+			require.InDelta(t, 2*10_000_000*c.min.Seconds(), g.Window(1000), 1)
+		}
+	}
+}
+
+// TestDrainOfAQueueBelievesTheLatestRate: three quarters of what fitted a path before it became slower would not drain it.
+func TestDrainOfAQueueBelievesTheLatestRate(t *testing.T) {
+	for recent, want := range map[time.Duration]float64{100 * ms: 100_000, 200 * ms: 50_000} {
+		var g gateTest
+		for range flatRounds + 2 {
+			g.round(10_000, 100*ms)
+		}
+		g.round(5000, 100*ms)
+		g.Recent = recent
+		g.beginDrain(g.now)
+		require.InDelta(t, want, g.rate.value, 1)
+		g.round(5000, 100*ms)
+		require.InDelta(t, want, g.rate.value, 1)
+	}
+}
+
+// TestAPauseIsADrain: bulk that begins after one knows how long round trips are without it, and need not leave the path empty for 10 s.
+func TestAPauseIsADrain(t *testing.T) {
+	var g gateTest
+	g.round(10_000, 100*ms)
+	g.Bulk(g.now)
+	for g.now < 6*time.Second {
+		g.Limited(100)
+		g.round(100, 110*ms)
+	}
+	g.Bulk(g.now)
+	require.InDelta(t, 10*ms, g.jitter(), float64(ms))
+	for began := g.now; g.now < began+9*time.Second; g.Bulk(g.now) {
+		g.round(10_000, 110*ms)
+		require.Zero(t, g.drain.end)
+	}
 }
 
 // TestNothingDrainsBeforeARoundTripIsKnown: acks of old packets alone measure rates, but no round trips.

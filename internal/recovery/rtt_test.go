@@ -59,6 +59,10 @@ func TestBackoff(t *testing.T) {
 	require.Equal(t, 1800*ms, r.Backoff(5, 40*ms), "3 round trips of a long path")
 	r.Variance = time.Second
 	require.Equal(t, 4640*ms, r.Backoff(5, 40*ms), "and no less than the first")
+	r = RTT{}
+	for timeouts, want := range map[int]time.Duration{0: 240, evenProbes: 240, evenProbes + 1: 480} {
+		require.Equal(t, want*ms, r.Backoff(timeouts, 40*ms), "while no round trip is known, many Hellos leave in little time")
+	}
 }
 
 func TestAssume(t *testing.T) {
@@ -116,6 +120,8 @@ func TestOutageIsNoRoundTrip(t *testing.T) {
 	}
 	require.Equal(t, time.Second, r.Latest)
 	require.Equal(t, 50*ms, r.Min)
+	r.Update(now, 120*ms, 0)
+	require.Equal(t, 120*ms, r.Adjusted, "what waited for less counts for no more")
 
 	t.Log("# a path that has become so long that each ack comes after probe timeouts is learnt all the same")
 	r = RTT{}
