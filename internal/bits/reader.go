@@ -41,7 +41,7 @@ func (r *Reader) Bits(n int) uint32 {
 	if n < 1 || n > 32 {
 		panic(fmt.Sprintf("bits: a field of %d bits; 1 to 32 are possible", n))
 	}
-	if r.err == nil && n > r.Left() {
+	if n > r.Left() {
 		r.fail(ErrShort)
 	}
 	if r.err != nil {
@@ -84,7 +84,7 @@ func (r *Reader) Raw(n int) []byte {
 		panic(fmt.Sprintf("bits: %d bytes", n))
 	}
 	r.Align()
-	if r.err == nil && n > r.Left()/8 {
+	if n > r.Left()/8 {
 		r.fail(ErrShort)
 	}
 	if r.err != nil {
