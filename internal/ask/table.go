@@ -77,7 +77,7 @@ func (t *Table[Q]) Take(number uint64) (q Q, ok bool) {
 
 // TakeDue removes the oldest question that has timed out by now and returns it.
 func (t *Table[Q]) TakeDue(now time.Time) (q Q, ok bool) {
-	if len(t.open) == 0 || t.soonest.IsZero() || now.Before(t.soonest) {
+	if t.soonest.IsZero() || now.Before(t.soonest) {
 		return q, false
 	}
 	t.soonest = time.Time{}
