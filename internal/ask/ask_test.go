@@ -32,6 +32,9 @@ func TestWire(t *testing.T) {
 	a, err = ReadAnswer(AppendError(nil, 7, Refused, 9, "sold out"))
 	require.NoError(t, err)
 	require.Equal(t, Answer{Number: 7, Verdict: Refused, Code: 9, Text: "sold out"}, a)
+	a, err = ReadAnswer(AppendError(nil, 7, Failed, 0, strings.Repeat("x", 2*MaxText)))
+	require.NoError(t, err, "a handler's long error would end the connection")
+	require.Len(t, a.Text, MaxText)
 	a, err = ReadAnswer(AppendAnswer(nil, 7, TooMany))
 	require.NoError(t, err)
 	require.Equal(t, Answer{Number: 7, Verdict: TooMany}, a)
@@ -108,6 +111,26 @@ func TestTable(t *testing.T) {
 	require.Equal(t, "c", q)
 	_, ok = table.Get(a)
 	require.True(t, ok)
+}
+
+// TestQuestionsWithoutATimeout wait for ever, and let none that has one wait with them.
+func TestQuestionsWithoutATimeout(t *testing.T) {
+	table := Table[string]{limit: 4}
+	now := time.Unix(100, 0)
+	for _, q := range []string{"never", "soon", "never"} {
+		until := time.Time{}
+		if q == "soon" {
+			until = now
+		}
+		_, ok := table.Add(q, until)
+		require.True(t, ok)
+	}
+	q, ok := table.TakeDue(now)
+	require.True(t, ok)
+	require.Equal(t, "soon", q)
+	_, ok = table.TakeDue(now.Add(time.Hour))
+	require.False(t, ok)
+	require.Equal(t, 2, table.Len())
 }
 
 func TestTableOfThePeers(t *testing.T) {
