@@ -72,6 +72,13 @@ func TestCallersMistakesPanic(t *testing.T) {
 	require.Empty(t, w.Bytes())
 }
 
+// TestHashOfLettersAtTheEdge: only a to z are as A to Z, or an end that hashes as the series does would refuse what the other one wrote.
+func TestHashOfLettersAtTheEdge(t *testing.T) {
+	require.Equal(t, bits.Hash("AZ"), bits.Hash("az"))
+	require.NotEqual(t, bits.Hash("@"), bits.Hash("`"))
+	require.NotEqual(t, bits.Hash("["), bits.Hash("{"))
+}
+
 func TestSeal(t *testing.T) {
 	packet := []byte{9, 9, 9, 9, 1, 2, 3}
 	bits.Seal(packet, 0x11223344)
