@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,7 @@ func TestControlRoundTrip(t *testing.T) {
 		{AppendJoin(nil), Join{}},
 		{AppendShape(nil, []string{"a: b", ""}), Shape{Lines: []string{"a: b", ""}}},
 		{AppendShape(nil, nil), Shape{}},
+		{AppendMissed(nil), Missed{}},
 		{AppendAskTime(nil), AskTime{}},
 		{AppendTime(nil, Time{}), Time{}},
 		{AppendTime(nil, Time{Now: math.MinInt64, Held: 33 * time.Millisecond}), Time{Now: math.MinInt64, Held: 33 * time.Millisecond}},
@@ -94,7 +96,7 @@ func TestControlRefuses(t *testing.T) {
 	}
 }
 
-// A shape that does not fit one message is cut.
+// A shape that does not fit one message is cut. A client that could not parse what is left would not name the difference.
 func TestShapeIsCut(t *testing.T) {
 	var lines []string
 	for i := range 10_000 {
@@ -108,6 +110,19 @@ func TestShapeIsCut(t *testing.T) {
 	require.True(t, s.Cut)
 	require.Equal(t, lines[:len(s.Lines)], s.Lines)
 	require.Greater(t, len(s.Lines), 1000)
+
+	for _, row := range []struct {
+		line        string
+		lines, want int
+	}{
+		{"", 2 * maxShapeLines, maxShapeLines},
+		{strings.Repeat("x", maxShapeBytes*3/4), 2, 1},
+	} {
+		message, err = Parse(AppendShape(nil, slices.Repeat([]string{row.line}, row.lines)))
+		require.NoError(t, err)
+		require.Len(t, message.(Shape).Lines, row.want)
+		require.True(t, message.(Shape).Cut)
+	}
 }
 
 func FuzzControl(f *testing.F) {

@@ -69,12 +69,16 @@ func TestMessagesOfInstances(t *testing.T) {
 		current, ok := i.Has(uint32(instance))
 		require.Equal(t, want, [2]bool{current, ok}, "%d", instance)
 	}
-	_, ok := i.Given(2)
+	ended := i
+	ended.End(time.Unix(1002, 0))
+	current, ok := ended.Has(2)
+	require.True(t, ok && !current, "no carrier is there for a message that crossed its end")
+	_, ok = i.Given(2)
 	require.False(t, ok)
 	require.False(t, i.Want(fewSpares))
 	require.True(t, i.Want(fewSpares-1))
 	require.False(t, i.Want(0), "they are asked for")
-	current, ok := i.Given(2)
+	current, ok = i.Given(2)
 	require.True(t, current && ok)
 	require.True(t, i.Want(0))
 	current, ok = i.Given(1)

@@ -13,6 +13,8 @@ func TestMessages(t *testing.T) {
 		require.Equal(t, m, parsed)
 	}
 	requireMessage(t, Taken{Window}, AppendTaken(nil, Taken{Window}))
+	require.True(t, IsTaken(AppendTaken(nil, Taken{1})))
+	require.False(t, IsTaken(AppendMessage(nil, Message{})) || IsTaken(nil))
 	for _, bad := range [][]byte{
 		{idMessage}, AppendMessage(nil, Message{0, make([]byte, MaxMessage+1)}),
 		{idTaken}, AppendTaken(nil, Taken{0}), AppendTaken(nil, Taken{Window + 1}), append(AppendTaken(nil, Taken{1}), 0),
@@ -36,4 +38,6 @@ func TestWindow(t *testing.T) {
 	require.False(t, m.Full())
 	require.False(t, m.Taken(Taken{Window - 2}))
 	require.Equal(t, Window-3, m.Open())
+	require.True(t, m.Taken(Taken{Window - 3}), "all at once")
+	require.Zero(t, m.Open())
 }
