@@ -163,6 +163,7 @@ func TestWhoMakesRoom(t *testing.T) {
 	}
 	_, _, full = e.Begin(netip.Prefix{}, true, e.now)
 	require.ErrorContains(t, full, "as many handshakes at once as Config.MaxHandshakes allows, 8", "who waits for an answer makes no room")
+	require.True(t, full.Busy, "a client that tries again soon gets in")
 
 	t.Log("# who was answered and says no Join makes room, the last one to be answered last")
 	answered := []*Visit[client]{v, anns[3], anns[2]}
@@ -171,11 +172,22 @@ func TestWhoMakesRoom(t *testing.T) {
 	}
 	_, full = e.MakeRoom(AmongConnections, true, "full")
 	require.ErrorContains(t, full, "full", "of connections, who is welcome is one already")
+	require.False(t, full.Busy, "a client would try again and again although nobody leaves")
 	for i := range answered {
 		_, out, full = e.Begin(netip.Prefix{}, true, e.now)
 		require.Nil(t, full)
 		require.EqualValues(t, i, out.id)
 	}
+}
+
+// TestOfEqualsTheFirstMakesRoom: whoever came last has hardly had time to answer, wherever it came from.
+func TestOfEqualsTheFirstMakesRoom(t *testing.T) {
+	e := newEntrance(t, Limits{Handshakes: 2})
+	first := e.come(1, ann, true, true)[0].conn
+	e.come(1, bob, true, true)
+	_, out, full := e.Begin(cat, true, e.now)
+	require.Nil(t, full)
+	require.Same(t, first, out)
 }
 
 // TestNewcomersAlwaysFindRoom: however many addresses took all places, as long as their clients are waited for.
