@@ -42,6 +42,11 @@ func (selfish) MaxEncodedSize() int                     { return 3 }
 func (s selfish) AppendBinary(b []byte) ([]byte, error) { return append(b, s.b...), nil }
 func (s *selfish) UnmarshalBinary(b []byte) error       { s.b = append(s.b[:0], b...); return nil }
 
+// short is a text of which MaxEncodedSize counts the bytes alone, as a tag does.
+type short string
+
+func (short) MaxEncodedSize() int { return 3 }
+
 // beyond are values that may not travel, each with why, and one beside it that just may.
 var beyond = []struct {
 	bad, good any
@@ -62,10 +67,13 @@ var beyond = []struct {
 	{&limited{Heavy: heavy{"1234", "5678"}}, &limited{Heavy: heavy{"1234", "567"}}, "Heavy: it holds 11 bytes encoded, its bound is 10"},
 	{&limited{Scales: map[float64]int{math.NaN(): 1}}, &limited{Scales: map[float64]int{math.Inf(1): 1}}, "Scales: key 0: it is NaN"},
 	{&selfish{make([]byte, 4)}, &selfish{make([]byte, 3)}, "it holds 4 bytes, its bound is 3"},
+	{ptr(short("four")), ptr(short("abc")), "it holds 4 bytes, its bound is 3"},
 	{&named{Name: "\xc3\x28"}, &named{Name: "ü\x00\u2028"}, "Name: it is not valid UTF-8"},
 	{&map[string]int{"\xff": 1}, &map[string]int{"": 1}, "key 0: it is not valid UTF-8"},
 	{nested(70), nested(20), "it is nested deeper than 64"},
 }
+
+func ptr[T any](v T) *T { return &v }
 
 func lists(s string, n int) (l [2][]*string) {
 	for range n {
@@ -181,6 +189,12 @@ func TestTimeKeepsWhatTheDocumentationSays(t *testing.T) {
 	require.Equal(t, 3660, offset)
 	require.True(t, sent.Equal(alone) && sent.Equal(within.T))
 	require.Equal(t, time.Local, within.T.Location())
+	for _, sent := range []time.Time{time.Unix(1<<30, 0), time.Unix(-1, 7)} { // in 4 and in 12 bytes
+		var within [2]struct{ T time.Time }
+		transfer(t, &[2]struct{ T time.Time }{{sent}, {sent}}, &within)
+		require.Equal(t, sent, within[0].T)
+		require.Equal(t, sent, within[1].T)
+	}
 }
 
 // transfer appends the value at from and reads it into the one at to.

@@ -40,13 +40,17 @@ func TestMemoryOfAValueIsBoundedByItsOwnBytes(t *testing.T) {
 
 // What decoding takes is known, so that who keeps values can charge for them.
 func TestNextTellsMemory(t *testing.T) {
+	full := make(map[int8]int16)
+	for k := range int8(112) { // as many as 128 slots take
+		full[k] = 0
+	}
 	text, pointer := int(reflect.TypeFor[string]().Size()), int(reflect.TypeFor[*vector]().Size())
 	for _, test := range []struct {
 		value any
 		want  int
 	}{
 		{new(int), 0}, {&[3]bool{}, 0}, {new([]string), 0}, {&[]string{"", "abc"}, 2*text + 3}, {&[]uint64{1, 2}, 16},
-		{&[]*vector{nil, {}}, 2*pointer + 12}, {&map[int8]int16{1: 1}, 48 + 8*5}, {&Raw{1, 2, 3}, 3}, {&packed{}, 8}, {&None{}, 0},
+		{&[]*vector{nil, {}}, 2*pointer + 12}, {&map[int8]int16{1: 1}, 48 + 8*5}, {&full, 48 + 64 + 128*5}, {&Raw{1, 2, 3}, 3}, {&packed{}, 8}, {&None{}, 0},
 	} {
 		_, memory, err := take(encode(t, test.value), reflect.New(reflect.TypeOf(test.value).Elem()).Interface())
 		require.NoError(t, err)
@@ -56,11 +60,16 @@ func TestNextTellsMemory(t *testing.T) {
 
 func TestTypesThatMayTakeTooMuchMemoryAreChecked(t *testing.T) {
 	type wide [9000]byte
+	type either struct { // as little as the pointer may be nil
+		A *[100]uint64
+		B [370]map[int]bool
+	}
 	for typ, want := range map[reflect.Type]bool{
 		reflect.TypeFor[airy](): true, reflect.TypeFor[map[uint8]airy](): true, reflect.TypeFor[[]*[200]uint64](): false,
 		reflect.TypeFor[[][]uint64](): false, reflect.TypeFor[[]thick](): true, reflect.TypeFor[[3]map[int]int](): false,
 		reflect.TypeFor[map[uint8]wide](): true, reflect.TypeFor[map[int]int](): false, reflect.TypeFor[[]map[int8]int8](): true,
 		reflect.TypeFor[[1 << 20]map[int]bool](): true, reflect.TypeFor[[1 << 25][1 << 3]map[int]bool](): true, reflect.TypeFor[[1 << 30]struct{}](): false, reflect.TypeFor[struct{ A []map[int]int64 }](): true,
+		reflect.TypeFor[map[uint8]hollow](): true, reflect.TypeFor[either](): true,
 	} {
 		c, err := Of(typ)
 		require.NoError(t, err)
@@ -83,6 +92,12 @@ func TestLeastSize(t *testing.T) {
 		require.Equal(t, want, c.Size().Least, "%v", typ)
 	}
 }
+
+// hollow takes some memory, and few bytes.
+type hollow [32]uint64
+
+func (hollow) MarshalBinary() ([]byte, error) { return nil, nil }
+func (*hollow) UnmarshalBinary([]byte) error  { return nil }
 
 // block takes much memory, and few bytes.
 type block [1 << 20]uint64

@@ -66,6 +66,10 @@ type (
 		Kids map[string]selfMap
 	}
 	twoFaced struct{}
+	chosen   struct { // writes itself, and what it embeds does not
+		Base
+		Y int
+	}
 )
 
 // Structs of which nothing would travel, or less than nothing.
@@ -85,6 +89,9 @@ func (negative) MaxEncodedSize() int { return -1 }
 func (twoFaced) MarshalText() ([]byte, error)    { return nil, nil }
 func (*twoFaced) MarshalBinary() ([]byte, error) { return nil, nil }
 func (*twoFaced) UnmarshalBinary([]byte) error   { return nil }
+
+func (chosen) MarshalBinary() ([]byte, error) { return nil, nil }
+func (*chosen) UnmarshalBinary([]byte) error  { return nil }
 
 func (*hooked) DecodeMsgpack(*msgpack.Decoder) error    { return nil }
 func (*halfway) MarshalBinary() ([]byte, error)         { return nil, nil }
@@ -118,6 +125,7 @@ func TestTypesThatCanNotTravel(t *testing.T) {
 		{reflect.TypeFor[byValue](), "with a pointer receiver"},
 		{reflect.TypeFor[copied](), "codec.copied must unmarshal itself with a pointer receiver"},
 		{reflect.TypeFor[pointed](), ".base: embed an exported type or a struct, by value"},
+		{reflect.TypeFor[struct{ *Base }](), ".Base: embed an exported type or a struct, by value"},
 		{reflect.TypeFor[hidden](), ".unnamed: embed an exported type or a struct, by value"},
 		{reflect.TypeFor[promoter](), "embeds time.Time, whose methods would write it alone; give the field a name"},
 		{reflect.TypeFor[[]promoter](), "embeds time.Time, whose methods would write it alone; give the field a name"},
@@ -158,6 +166,7 @@ func TestSchemaForms(t *testing.T) {
 		{reflect.TypeFor[big.Int](), formOpaque, "text big.Int"},
 		{reflect.TypeFor[net.IP](), formOpaque, "text net.IP"},
 		{reflect.TypeFor[*big.Int](), formPointer, "*"},
+		{reflect.TypeFor[chosen](), formOpaque, "binary codec.chosen"},
 		{reflect.TypeFor[double](), formStruct, "struct"},
 		{reflect.TypeFor[[2]int](), formArray, "[2]"},
 	} {

@@ -68,6 +68,9 @@ func TestWalkRefuses(t *testing.T) {
 		{"cut time", sizeOf[struct{ At time.Time }], "91d6ff00", "ends too early"},
 		{"unused code", sizeOf[int], "c1", "code 0xc1"},
 		{"string key of another kind", sizeOf[map[string]int], "810101", "where a string should be"},
+		{"time of 11 bytes", sizeOf[struct{ At time.Time }], "91c70bff000000000000000000000000", "not a time"},
+		{"number for a list", sizeOf[[]int], "0000", "code 0x00 where an array should be"},
+		{"number in a struct with a bound", sizeOf[heavy], "9201a0", "A: it has code 0x01"},
 		{"field in field", sizeOf[[]named], "91920100", "element 0: Name: it has code 0x00"},
 	} {
 		payload, err := hex.DecodeString(test.hex)
