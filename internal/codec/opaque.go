@@ -8,10 +8,7 @@ import (
 
 // opaqueOf says how t writes itself: "binary", "text" or "" when msgpack writes it.
 func opaqueOf(t reflect.Type) (string, error) {
-	if t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface {
-		return "", nil // the element decides
-	}
-	p := reflect.PointerTo(t)
+	p := reflect.PointerTo(t) // of a pointer it has no methods: the element decides
 	for _, hook := range msgpackHooks {
 		if p.Implements(hook) {
 			return "", fmt.Errorf("%v is a msgpack.%s, whose input cannot be bounded; implement AppendBinary, MarshalBinary and UnmarshalBinary", t, hook.Name())

@@ -170,8 +170,8 @@ func (b *schemas) describe(s *schema, t reflect.Type, path string, tag *bounds) 
 
 // wholeOf returns MaxEncodedSize of t, unbounded if it has none.
 func wholeOf(t reflect.Type) (int, error) {
-	if t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface || !reflect.PointerTo(t).Implements(boundedType) {
-		return unbounded, nil // the element of a pointer decides
+	if !reflect.PointerTo(t).Implements(boundedType) { // nor does a pointer to a pointer: the element decides
+		return unbounded, nil
 	}
 	n := reflect.New(t).Interface().(bounded).MaxEncodedSize()
 	if n < 0 {
