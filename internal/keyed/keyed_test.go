@@ -98,6 +98,19 @@ func TestListSetAtAClientStays(t *testing.T) {
 	client.requireBook(t, 7, 70)
 	_, ok := client.copy.Next()
 	require.False(t, ok, "nothing has changed")
+
+	server, client = newShelf(t), newShelf(t)
+	require.True(t, client.Set(7, 70))
+	require.NoError(t, client.copy.Read(appendCensus(nil, 0, censusBit-1, nil), 1, true))
+	require.True(t, server.Set(8, 80)) // the number that the client's own had
+	server.sent = 1
+	server.tell(t, client, 1)
+	client.requireBook(t, 8, 80)
+	require.True(t, client.Set(9, 90))
+	require.True(t, server.Delete(8))
+	server.tell(t, client, 1)
+	require.Equal(t, map[int]int{7: 70, 9: 90}, maps.Collect(client.All()))
+	client.requireSound(t)
 }
 
 // What a client sets in its copy stays its own when the server's item of that key and number comes behind the removal of it. It became an item
@@ -126,6 +139,24 @@ func TestListSetAtAClientIsNoLateItem(t *testing.T) {
 	require.Zero(t, client.Len())
 }
 
+// TestListSetAtAClientHasItsOwnNumber: if it had that of one of the server's, the removal of either would take both.
+func TestListSetAtAClientHasItsOwnNumber(t *testing.T) {
+	server, client := newShelf(t), newShelf(t)
+	for key := range 2 {
+		require.True(t, server.Set(key, key))
+	}
+	server.tell(t, client, 1, 2)
+	require.True(t, client.Set(9, 90))
+	client.requireSound(t)
+	require.Equal(t, map[int]int{0: 0, 1: 1, 9: 90}, maps.Collect(client.All()))
+	visited := 0
+	for range client.All() {
+		client.Delete(1)
+		visited++
+	}
+	require.Equal(t, 2, visited, "what is gone by then is not visited")
+}
+
 // TestLateItemStaysGone: an item that comes behind the one that took its key is gone, also when that one is gone, too.
 func TestLateItemStaysGone(t *testing.T) {
 	server, client := newShelf(t), newShelf(t)
@@ -142,6 +173,18 @@ func TestLateItemStaysGone(t *testing.T) {
 	require.True(t, server.Delete(7))
 	server.tell(t, client, 2)
 	require.NoError(t, client.copy.Read(late, 2, true))
+	require.Zero(t, client.Len())
+
+	t.Log("# also when the client had it before the one that took its key")
+	server, client = newShelf(t), newShelf(t)
+	require.True(t, server.Set(7, 70))
+	server.tell(t, client, 1)
+	require.True(t, server.Delete(7))
+	require.True(t, server.Set(7, 71))
+	server.tell(t, client, 2)
+	require.True(t, server.Delete(7))
+	server.tell(t, client, 2)
+	require.NoError(t, client.copy.Read(late, 1, true))
 	require.Zero(t, client.Len())
 
 	t.Log("# what no packet can bring back any more is forgotten")
@@ -313,7 +356,10 @@ func TestLossyUpdates(t *testing.T) {
 func TestHostileUpdates(t *testing.T) {
 	for what, b := range map[string][]byte{
 		"a number beyond all":        binary.AppendUvarint(nil, censusBit<<1),
-		"census that is gone":        {1},
+		"census that is gone":        {1, 0, 0, 0},
+		"a removal beyond all":       binary.AppendUvarint(nil, censusBit<<1|1),
+		"a number without an end":    bytes.Repeat([]byte{0xff}, 11),
+		"another key":                {2, 2, 4, 2, 4, 4},
 		"half an item":               {2, 3},
 		"census without its numbers": {0, 1, 5, 4, 1},
 		"census beyond its end":      {0, 1, 5, 2, 1, 9},
@@ -325,6 +371,18 @@ func TestHostileUpdates(t *testing.T) {
 		b = appendCensus(b, 0, 5, nil)
 	}
 	require.ErrorContains(t, newShelf(t).copy.Read(b, 1, true), "more than 8 censuses of Shelf.Books")
+	server, client := newShelf(t), newShelf(t)
+	require.True(t, server.Set(7, 70))
+	_, err := server.source.TakeChanged()
+	require.NoError(t, err)
+	require.NoError(t, client.copy.Read(server.source.AppendItem(b[len(b)/(maxCensuses+1):], 1), 1, true), "but an item behind as many as may be")
+
+	b = nil
+	for number := range uint64(maxGraves + 1) {
+		b = binary.AppendUvarint(b, (number+1)<<1|1)
+	}
+	require.NoError(t, client.copy.Read(b, 2, true))
+	client.requireSound(t)
 }
 
 // TestHostileCensusIsReadNoFurther: a census that breaks a rule costs no more for all the numbers behind that.
@@ -352,6 +410,90 @@ func TestCompileRefuses(t *testing.T) {
 	require.EqualError(t, err, "the key is a string, which needs a bound: make it the field of a struct, as Name string `quiver:\"max=…\"`")
 	_, err = Compile[int, [2][]byte](nil)
 	require.ErrorContains(t, err, "the value is a [2][]uint8, which needs a bound")
+}
+
+// TestChangesAreNotedOnce, and only while a client has the list: a list that changes at every tick would fill the memory.
+func TestChangesAreNotedOnce(t *testing.T) {
+	server := newShelf(t)
+	for i := range 100 {
+		require.True(t, server.Set(7, i))
+	}
+	require.Len(t, server.changed, 1)
+	server.source.Watch(false)
+	require.False(t, server.source.Changed())
+	require.True(t, server.Set(8, 80) && server.Delete(8))
+	require.False(t, server.source.Changed())
+	server.source.Watch(true)
+	require.True(t, server.Set(7, 1))
+	numbers, err := server.source.TakeChanged()
+	require.NoError(t, err)
+	require.Equal(t, []uint32{1}, numbers)
+}
+
+// TestItemThatCouldNotBeEncoded reaches clients once it can be, also as what they would take it for if they had it.
+func TestItemThatCouldNotBeEncoded(t *testing.T) {
+	type text struct {
+		S string `quiver:"max=4"`
+	}
+	plan, err := Compile[int, text](nil)
+	require.NoError(t, err)
+	var list List[int, text]
+	source := NewSource(&list, plan)
+	source.Watch(true)
+	for s, want := range map[string]int{"fives": 0, "": 1} {
+		list = List[int, text]{watched: true}
+		require.True(t, list.Set(1, text{"fives"}))
+		_, err = source.TakeChanged()
+		require.ErrorContains(t, err, "item 1: ")
+		require.True(t, list.Set(1, text{s}))
+		numbers, _ := source.TakeChanged()
+		require.Len(t, numbers, want, s)
+		require.Len(t, source.Numbers(nil), want)
+	}
+}
+
+// TestTakeFitsAMessage: what is too much for one message is left for the next, each item once; a large one has a message of its own.
+func TestTakeFitsAMessage(t *testing.T) {
+	server := newShelf(t)
+	for key := range 20 {
+		require.True(t, server.Set(key, key))
+	}
+	numbers, err := server.source.TakeChanged()
+	require.NoError(t, err)
+	for most, messages := range map[int]int{1: 20, 12: 5, 1000: 1} { // an item takes 3 bytes
+		var lacking Lacking
+		lacking.Add(numbers)
+		lacking.Add(numbers)
+		var taken []uint32
+		for n := 0; !lacking.Empty(); n++ {
+			require.Less(t, n, messages)
+			var b []byte
+			b, taken = lacking.Take(nil, taken, &server.source, most)
+			require.LessOrEqual(t, len(b), max(most, 3))
+		}
+		require.Equal(t, numbers, taken)
+	}
+}
+
+// TestCensusOfALongList goes on in the next messages until the end of the list, or a client would keep what was removed there.
+func TestCensusOfALongList(t *testing.T) {
+	server, client := newShelf(t), newShelf(t)
+	for key := range 500 {
+		require.True(t, server.Set(key, key))
+		server.tell(t, client, uint32(key+1))
+	}
+	for key := range 500 {
+		if key%3 == 0 || key > 450 {
+			server.Delete(key)
+		}
+	}
+	var lacking Lacking
+	for lacking.AddAll(&server.source, true); !lacking.Empty(); server.sent++ {
+		b, _ := lacking.Take(nil, nil, &server.source, 200)
+		require.LessOrEqual(t, len(b), 200)
+		require.NoError(t, client.copy.Read(b, server.sent+1, true))
+	}
+	require.Equal(t, maps.Collect(server.All()), maps.Collect(client.All()))
 }
 
 // TestManyLostCensuses: censuses of a long list that were lost are short when little of the list is left. No message has more of them than
