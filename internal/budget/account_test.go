@@ -116,3 +116,43 @@ func TestHoldBeyond(t *testing.T) {
 	require.False(t, a.HoldBeyond(1, 50))
 	require.EqualValues(t, 100, pool.Free())
 }
+
+// TestRoomToGoOn: in a full pool what is promised fits, and an awaited chunk has its room, so that transfers that have begun go on; nothing else
+// fits. Who holds no more gives all back, and whose connection has ended is charged for nothing.
+func TestRoomToGoOn(t *testing.T) {
+	pool := NewPool(1000)
+	other, a := NewAccount(pool, Terms{}), NewAccount(pool, Terms{Floor: 1000, Early: 10, GoOn: 50})
+	require.True(t, a.Promise(100))
+	others := pool.Free()
+	require.EqualValues(t, 850, others)
+	other.MustBorrow(others)
+
+	require.True(t, a.Hold(100, false))
+	require.False(t, a.Hold(5, false))
+	require.True(t, a.Hold(40, true))
+	require.False(t, a.Hold(20, true))
+	require.False(t, a.Borrow(10, false))
+	require.True(t, a.Borrow(10, true))
+	require.False(t, a.Borrow(1, true))
+	require.Zero(t, pool.Free())
+	a.Drop(140)
+	require.Zero(t, pool.Free(), "the promise stands")
+	a.Withdraw(100)
+	require.EqualValues(t, 140, pool.Free())
+
+	other.Repay(others)
+	require.True(t, a.Hold(10, false))
+	require.False(t, a.Hold(1, false), "it may come early, but no more")
+	require.True(t, a.Borrow(20, false))
+	require.EqualValues(t, 1000-10-30-50, pool.Free())
+	a.SetTerms(Terms{Floor: 1000})
+	require.EqualValues(t, 1000-10-30, pool.Free())
+	a.MustHold(5)
+	require.EqualValues(t, 1000-15-30, pool.Free())
+
+	a.Close()
+	require.False(t, a.Hold(1, true) || a.Borrow(1, true) || a.Promise(1))
+	a.MustBorrow(7)
+	a.Drop(15)
+	require.EqualValues(t, 1000, pool.Free())
+}
