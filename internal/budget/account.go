@@ -240,7 +240,7 @@ func (a *Account) change(more Sums) bool {
 		return false
 	}
 	a.sums = after
-	a.charged += max(need, 0)
+	a.charged += need
 	return true
 }
 
