@@ -192,6 +192,8 @@ func TestTrickleInAnothersQueue(t *testing.T) {
 
 func TestRandomLossLeavesTheRate(t *testing.T) {
 	var g gateTest
+	g.Lost(new(Mark), 5000)
+	require.Zero(t, g.rate.delivered, "of a path from which nothing came yet")
 	g.round(10_000, 100*ms)
 	var mark Mark
 	g.Lost(&mark, 5000)
@@ -254,6 +256,32 @@ func TestWhatADrainFinds(t *testing.T) {
 			require.InDelta(t, 2*10_000_000*c.min.Seconds(), g.Window(1000), 1)
 		}
 	}
+}
+
+// TestADrainShowsJitter: by how much round trips in it exceed the least, of packets before which no more was in flight than it allows. Without it
+// the window of a path with jitter would shrink with each round.
+func TestADrainShowsJitter(t *testing.T) {
+	var g gateTest
+	for range flatRounds + 2 {
+		g.round(1_000_000, 100*ms)
+	}
+	g.round(1_000_000, 150*ms)
+	g.beginDrain(g.now)
+	marks := []Mark{g.Sent(g.now, 0), g.Sent(g.now, 0), g.Sent(g.now, 1_000_000)}
+	sent := g.now
+	for i, trip := range []time.Duration{120 * ms, 150 * ms, 190 * ms} {
+		g.Update(sent+trip, trip, 0)
+		g.Acked(sent+trip, &marks[i], 1000)
+		g.Measure(sent+trip, sent, &marks[i])
+	}
+	require.Zero(t, g.drain.end)
+	require.Equal(t, 100*ms, g.Min)
+	require.InDelta(t, 35*ms, g.jitter(), float64(ms))
+
+	t.Log("# and so does the time before bulk")
+	g = gateTest{Gate: Gate{RTT: RTT{Min: 100 * ms, Smoothed: 100 * ms, Variance: 20 * ms}}}
+	g.Bulk(time.Second)
+	require.Equal(t, 48*ms, g.jitter())
 }
 
 // TestDrainOfAQueueBelievesTheLatestRate: three quarters of what fitted a path before it became slower would not drain it.

@@ -25,6 +25,17 @@ func TestRateBeginsAtTheLastSample(t *testing.T) {
 	require.InDelta(t, 40_000, g.rate.value, 1, "4,000 bytes in 100 ms")
 }
 
+// TestAcksThatCameTogether show no more than what left: else bulk would fill a queue wherever acks are held up.
+func TestAcksThatCameTogether(t *testing.T) {
+	var g Gate
+	first, second := g.Sent(0, 0), g.Sent(100*ms, 1000)
+	g.delivers(150*ms, 0, &first, 1000, 0)
+	third := g.Sent(200*ms, 1000)
+	g.Acked(250*ms, &second, 1000)
+	g.delivers(250*ms, 200*ms, &third, 1000, 0)
+	require.InDelta(t, 10_000, g.rate.value, 1, "2,000 bytes left in 200 ms")
+}
+
 func TestShortSamplesDoNotCount(t *testing.T) {
 	var g Gate
 	m := g.Sent(0, 0)

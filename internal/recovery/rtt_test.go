@@ -91,7 +91,7 @@ func TestRecent(t *testing.T) {
 	var r RTT
 	for i := range time.Duration(recentSamples) {
 		require.Zero(t, r.Rounds)
-		r.Update(i*20*ms, 100*ms+i*ms, 0)
+		r.Update(i*20*ms, 100*ms+(i-3).Abs()*ms, 0)
 	}
 	require.Equal(t, 1, r.Rounds)
 	require.Equal(t, 100*ms, r.Recent)
