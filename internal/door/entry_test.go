@@ -67,12 +67,15 @@ func TestEntryAsksOneAtATime(t *testing.T) {
 	may, pause := e.MayAsk(b, []byte("two"), now)
 	require.False(t, may)
 	require.Zero(t, pause, "until the other is answered")
+	other, _, _ := e.Arrive(netip.MustParsePrefix("192.0.2.2/32"), true, now)
+	may, _ = e.MayAsk(other, []byte("three"), now)
+	require.True(t, may, "of another address: nobody can hold up all logins")
 	e.Answered(a)
 	e.Refused(a, []byte("one"), now)
 	may, pause = e.MayAsk(b, []byte("two"), now)
 	require.False(t, may)
 	require.Positive(t, pause)
-	require.Equal(t, Counts{Begun: 2, LoginsFailed: 1, LoginsSlowed: 1}, e.Counts)
+	require.Equal(t, Counts{Begun: 3, LoginsFailed: 1, LoginsSlowed: 1}, e.Counts)
 }
 
 // TestEntryUnderFloods: whoever comes from wherever, proves an address or not, logs in, joins, or is evicted, at random: no limit is

@@ -140,6 +140,26 @@ func TestFailuresAreBounded(t *testing.T) {
 	require.Equal(t, 1, f.Failed(ann, nil, now.Add(2*failureMemory)))
 }
 
+// TestTheLightestIsForgotten: a full table has no place for the address that failed least, or guessers would free themselves by guesses of others.
+func TestTheLightestIsForgotten(t *testing.T) {
+	f := NewFailures(8)
+	now := time.Unix(1000, 0)
+	address := func(i int) netip.Prefix {
+		return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32)
+	}
+	const lightest = 7
+	for i := range maxFailures {
+		f.Failed(address(i), nil, now)
+		if i != lightest {
+			f.Failed(address(i), nil, now)
+		}
+	}
+	require.Equal(t, 2, f.Failed(ann, nil, now), "with the failure of the one that is forgotten")
+	require.Nil(t, f.find(address(lightest), now))
+	require.NotNil(t, f.find(address(0), now))
+	require.Len(t, f.entries, maxFailures)
+}
+
 func TestGoodTokensAreBounded(t *testing.T) {
 	g := newGoodTokens()
 	token := func(i int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(i)) }
