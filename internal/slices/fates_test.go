@@ -118,6 +118,13 @@ func TestFarAhead(t *testing.T) {
 	b.in.trim()
 	require.Equal(t, Places, b.in.memory.places)
 	require.EqualValues(t, ReceiverBytes, account.borrowed)
+
+	b.pass(netsim.Epoch, a, deliver)
+	require.True(t, a.out.idle())
+	for range Places {
+		require.NoError(t, a.Send(content(100), memory{}))
+	}
+	require.True(t, a.out.full(), "small ones are refused beside large ones that are under way no more")
 }
 
 // TestOutageEndsWithItsPath: probe timeouts from before the carrier changed hold nothing back when it changes back.
