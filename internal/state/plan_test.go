@@ -97,12 +97,14 @@ func TestEncodings(t *testing.T) {
 		{value: 3.14, tag: "quant=0.1,range=-5:5", wire: "\x51", line: "float64, quant 0.1, range -50:50 quanta", read: float64(31) * 0.1},
 		{value: 99.0, tag: "quant=0.1,range=-5:5", wire: "\x64", line: "float64, quant 0.1, range -50:50 quanta", read: 5.0},
 		{value: math.NaN(), tag: "quant=1,range=3:5", wire: "\x00", line: "float64, quant 1, range 3:5 quanta", read: 3.0},
+		{value: math.NaN(), tag: "quant=1,range=-5:-3", wire: "\x02", line: "float64, quant 1, range -5:-3 quanta", read: -3.0},
 		{value: []vector{{1, 2, 3}}, tag: "max=2,quant=1", wire: "\x01\x02\x04\x06", line: "[max 2](struct{X: float32, quant 1; Y: float32, quant 1; Z: float32, quant 1})"},
 		{value: [3]float64{0, 0, 2}, tag: "unit", wire: "\x00\x00\x00\x00", line: "unit float64", read: [3]float64{0, 0, 1}},
 		{value: vector{-2, 0, 0}, tag: "unit", wire: "\x80\x01\x00\x00", line: "unit float32", read: vector{-1, 0, 0}},
 		{value: vector{}, tag: "unit", wire: "\x80\x00\x80\x00", line: "unit float32"},
 		{value: blankFirst{X: 1}, tag: "unit", wire: "\x7f\xff\x00\x00", line: "unit float32"},
 		{value: vector{nan, 1, 1}, tag: "unit", wire: "\x80\x00\x80\x00", line: "unit float32", read: vector{}},
+		{value: vector{1, 1, float32(math.Inf(1))}, tag: "unit", wire: "\x80\x00\x80\x00", line: "unit float32", read: vector{}},
 		{value: []vector{{0, 1, 0}}, tag: "max=2,unit", wire: "\x01\x00\x00\x7f\xff", line: "[max 2](unit float32)"},
 	} {
 		typ := one(c.value, c.tag)
@@ -218,6 +220,7 @@ func TestRefusals(t *testing.T) {
 		{0.0, "range=a:1,quant=1", `struct.F: range=a:1 needs two numbers`},
 		{0.0, "range=0:0.4,quant=1", `struct.F: range=0:0.4 needs the lower number first and a quantum or more to the other`},
 		{0.0, "range=0:1e17,quant=1", `struct.F: range=0:1e+17 is too wide for quanta of 1 in its type`},
+		{0.0, "range=-1e17:0,quant=0.5", `struct.F: range=-1e+17:0 is too wide for quanta of 0.5 in its type`},
 		{float32(0), "range=0:16777217,quant=1", `struct.F: range=0:1.6777217e+07 is too wide for quanta of 1 in its type`},
 		{0, "unit", `struct.F: a unit is three floats, in an array or a struct, not int`},
 		{[2]float32{}, "unit", `struct.F[]: a unit is three floats, in an array or a struct, not float32`},

@@ -162,3 +162,23 @@ func TestUnitPoints(t *testing.T) {
 		}
 	}
 }
+
+// TestMostIsWhatTheLargestTakes: who is told that a value takes less makes messages that fit nowhere.
+func TestMostIsWhatTheLargestTakes(t *testing.T) {
+	type large struct {
+		Double float64
+		Single float32
+		Bytes  [3]byte
+		Number uint64
+		List   []float64 `quiver:"max=2"`
+	}
+	p, err := state.Compile(reflect.TypeFor[large](), nil)
+	require.NoError(t, err)
+	v := reflect.ValueOf(&large{Number: math.MaxUint64, List: []float64{1, 2}}).Elem()
+	var b []byte
+	for i := range v.NumField() {
+		b, err = p.Append(b, v, i)
+		require.NoError(t, err)
+	}
+	require.Len(t, b, p.Most())
+}
