@@ -20,7 +20,8 @@
 //
 // Where others fill the queue, the controller shares as New Reno does (Compete), until the queue is gone. So it does where losses went with a Yield,
 // or a quarter is lost over no queue. There it doubles its window now and then, again and again, until losses grow with it; when they do not, they
-// are random after all, and it stops sharing (sharing).
+// are random after all, and it stops sharing (sharing). A flood that came upon a rate which the path
+// had carried may be a spell of a radio: behind it that rate is tried again (regain).
 //
 // A path that has become longer looks like a queue that stands. But a queue moves when we drain our part of it, and stands on one way alone: what
 // does not move, or makes both ways longer, is the path's own delay, and the controller begins anew (stay, bothWays, unmoved).

@@ -28,6 +28,7 @@ type Controller struct {
 	congestion congestion // tells those of a full queue
 	brake      brake
 	undo       undo
+	regain     regain  // what a flood took away
 	credit     float64 // bytes of lost packets that may count as passed; Acked adds to it, countAsPassed takes from it
 
 	waiting  int      // bytes of bulk that wait; the owner sets it by Waiting
@@ -301,7 +302,26 @@ func (c *Controller) endRound(t instant) {
 	c.delay.swings.roundOver(&c.round, &c.delay)
 	c.delay.calmWay.roundOver(t, c.round.fates, c.start.even)
 	c.delay.calmTrip.roundOver(t, c.round.fates, c.start.even)
+	c.regainRate(t)
 	c.round.next(t, c.delivery.total, c.queue)
+}
+
+// regainRate ends a round. What is known goes when a queue shows, or a Yield that losses are ours: there nothing is to be regained.
+func (c *Controller) regainRate(t instant) {
+	if c.lacksData() {
+		return
+	}
+	g, sharing := &c.regain, c.competition.sharing
+	rate := min(c.Estimate(), c.carried.value())
+	g.roundOver(t, c.round.fates, c.usual(), rate, c.state == Cruise)
+	switch {
+	case g.rate > 0 && c.round.mostQueue > c.delay.target(), sharing.on && !sharing.byFlood:
+		*g = regain{}
+	case c.state != Cruise && c.state != Drain && c.state != Compete:
+	case g.wants(rate):
+		g.trial, g.clean = true, 0
+		c.begin(t, g.rate)
+	}
 }
 
 // proven returns the estimate. While that is only a hint, it returns no more than the arrivals of this round bear out.

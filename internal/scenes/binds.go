@@ -20,6 +20,8 @@ var binds = []struct {
 		[]string{"clumps: "}},
 	{"Open: where the train is lost and the transfer begins with little, a few losses in the first round trips look like a competitor's, and few packets tell little of what is random. Of 40 two take 6 to 11 of the ideal; New Reno and CUBIC always 27 and more, BBR 1.4.",
 		[]string{"weather: 20 Mbit/s 150 ms 5 %"}},
+	{"Open: each spell looks like a policer. The rate from before is tried again only where the path had carried it for eight round trips, of which there are few between two spells: until then the window grows by a packet a round trip. New Reno halves at each spell, and BBR takes no notice.",
+		[]string{"for 100 ms of each second"}},
 	{"Open: of the first flight half comes in time, and what comes in time is all that its judgement sees: half of the rate. The look behind it is shorter than the packets are late, so it sees half of what it adds, and the next one is nine round trips later; with losses a start may end at a third. " +
 		"An earlier next look makes 5 % lost 2.0 for 2.5, but 0 % 1.8 for 1.45. BBR is faster; New Reno and CUBIC take up to 28 with losses, though they detect them alike.",
 		[]string{"every other packet late"}},

@@ -411,3 +411,22 @@ func TestALongTransferKeepsNoQueue(t *testing.T) {
 		require.Less(t, Run(s, 1).StandingQueue(60*second, s.For), 20*ms)
 	}
 }
+
+// TestSpells plays a path that loses 60 % of all packets for 100 ms of each second. Each spell looked like a policer, behind which the window grew by
+// a packet a round trip: a fifth of the path was left.
+func TestSpells(t *testing.T) {
+	played := 0
+	for _, row := range spells() {
+		if row.Scene.Name != "20 Mbit/s 50 ms, 60 % for 100 ms of each second" {
+			continue
+		}
+		played++
+		var parts []float64
+		for seed := range uint64(5) {
+			parts = append(parts, carried(Run(row.Scene, seed+1)))
+		}
+		slices.Sort(parts)
+		require.Greater(t, parts[2], 0.4, "%.2f", parts)
+	}
+	require.Equal(t, 1, played)
+}

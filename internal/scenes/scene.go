@@ -70,6 +70,7 @@ type Trip struct {
 	At            time.Duration
 	RTT           time.Duration
 	Jitter, Clump time.Duration // of each way from then on; 0 = none
+	Loss          float64       // the same; 0 = that of the scene
 }
 
 // Span is a period since the scene's beginning.
@@ -257,6 +258,9 @@ func (st *stage) changeTrip() {
 		trip := st.Trips[st.changed]
 		there, back, half := st.There, st.Back, trip.RTT/2
 		there.Jitter, there.Clump, back.Jitter, back.Clump = trip.Jitter, trip.Clump, trip.Jitter, trip.Clump
+		if trip.Loss > 0 {
+			there.Loss, back.Loss = trip.Loss, trip.Loss
+		}
 		for i, p := range st.pairs {
 			there.Delay, back.Delay = half+st.Flows[i].Delay, half+st.Flows[i].Delay
 			p.A.Link.SetBehind(there)

@@ -83,7 +83,7 @@ func TestHandover(t *testing.T) {
 	for i := range uint64(16) {
 		s := Path(20e6, 40*ms, 0.005, 2).With(1, Flow{Begin: second}, 0)
 		s.Rates = []Rate{{4 * second, 10e6}}
-		s.Trips = []Trip{{4 * second, 52 * ms, 4 * ms, 0}}
+		s.Trips = []Trip{{At: 4 * second, RTT: 52 * ms, Jitter: 4 * ms}}
 		s.Dark = []Span{{4 * second, 4080 * ms}}
 		s.For = 9 * second
 		mean += Run(s, seed+i).Flows[0].Rate(6*second, 9*second) / 10e6 / 16

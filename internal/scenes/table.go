@@ -158,7 +158,27 @@ func weather() (rows []Row) {
 				endless(named(jittery, "%d Mbit/s 50 ms %g %% jitter 2 ms", mbit(rate), 100*p), nil))
 		}
 	}
-	return append(append(rows, swaying()...), profiles()...)
+	return slices.Concat(rows, swaying(), spells(), profiles())
+}
+
+// spells are paths that lose most packets for a tenth of each second, as of a radio that another one disturbs.
+func spells() (rows []Row) {
+	for _, rate := range []int64{20e6, 50e6} {
+		for _, rtt := range []time.Duration{20 * milli, 50 * milli} {
+			for _, loss := range []float64{0.3, 0.6} {
+				s := named(single(Path(rate, rtt, 0, 1), 0), "%d Mbit/s %d ms, %g %% for 100 ms of each second", mbit(rate), rtt/milli, 100*loss)
+				for i := range time.Duration(30) {
+					at := i*second + i*i*37%500*milli
+					s.Trips = append(s.Trips, Trip{At: at, RTT: rtt, Loss: loss}, Trip{At: at + 100*milli, RTT: rtt})
+				}
+				s.For = 30 * second
+				rows = append(rows, Row{Family: "weather", Scene: s, Beside: Reno, Compare: func(ours, theirs Result) []Figure {
+					return []Figure{atLeast("of what the path carries", carried(ours), 0.6), atLeast("of a quic stream's", carried(ours)/carried(theirs), 1)}
+				}})
+			}
+		}
+	}
+	return rows
 }
 
 // profiles is transfers through what UE emulates by a name, behind a fast link. Each packet takes its own time there, within half of a round trip.

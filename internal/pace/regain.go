@@ -1,0 +1,89 @@
+package pace
+
+import "time"
+
+const (
+	// steadyRounds is in how many rounds in a row a path must have carried a rate, and lost no more than usual, for it to count as carried: one that
+	// is tried again as well.
+	steadyRounds = 8
+	// cruisedRounds is how many rounds before a flood must have cruised: the losses of a look come up to two rounds behind it.
+	cruisedRounds = 3
+	// regainRounds is how many rounds without losses pass until the rate is tried again: a spell of losses may pause for one. Each trial that fails
+	// doubles it, and the last of mostTrials ends them.
+	regainRounds, mostTrials = 4, 3
+	// knownLife is how long a rate counts as carried where a trial has succeeded: the path is one that has spells.
+	knownLife = 5 * time.Second
+	// regained is the part of the rate that needs no trial.
+	regained = 0.8
+)
+
+// regain keeps what a flood takes away. A radio loses half of all packets for a tenth of a second and none for the next, and no queue tells that from
+// a policer, or from a queue of a few packets that others fill. But those go on to lose what is too much. So when a flood that no look has made comes
+// upon a rate which the path had carried, it is answered like any other, and once nothing is lost any more that rate is tried again. Without that,
+// spells of 60 % in a tenth of each second left a fifth of 20 Mbit/s over 50 ms.
+type regain struct {
+	rate    float64 // what the last flood took; 0 = nothing
+	carried float64 // the rate that the path has carried
+	known   instant // when it had done so for steadyRounds
+	began   float64 // the rate in the first of the present steadyRounds
+	clean   int     // rounds in a row that lost no more than usual
+	cruised int     // rounds in a row that ended in Cruise
+	steady  bool    // the losses of the last rounds came upon a carried rate
+	trial   bool    // the rate is tried
+	spells  bool    // the last trial has succeeded
+	failed  int     // trials since the flood
+}
+
+// roundOver ends a round with its fates, the usual share of random loss, and the rate that the path carried in it.
+func (g *regain) roundOver(t instant, fates tally, usual, rate float64, cruises bool) {
+	if fates.lost > 1 && fates.above(usual) {
+		g.lost(t, fates)
+	} else {
+		g.passed(t, rate)
+	}
+	if g.cruised++; !cruises {
+		g.cruised = 0
+	}
+}
+
+// lost takes a round that lost more than usual. In a trial it is no flood of its own.
+func (g *regain) lost(t instant, fates tally) {
+	if g.clean > 0 {
+		g.steady = g.clean >= steadyRounds && g.cruised >= cruisedRounds
+	}
+	g.clean = 0
+	switch {
+	case g.trial:
+		g.trial, g.spells = false, false
+		if g.failed++; g.failed == mostTrials {
+			g.rate, g.carried = 0, 0
+		}
+	case g.rate > 0:
+	case fates.share() > blind && fates.above(blind) && (g.steady || g.spells && t-g.known < knownLife):
+		g.rate, g.failed = g.carried, 0
+	}
+}
+
+// passed takes a round that lost no more than usual.
+func (g *regain) passed(t instant, rate float64) {
+	if g.clean++; g.clean == 1 {
+		g.began = rate
+	}
+	switch {
+	case g.trial && g.clean >= steadyRounds:
+		g.trial, g.spells, g.rate = false, true, 0
+	case rate > regained*g.rate:
+		g.rate = 0
+	}
+	if g.clean%steadyRounds == 0 {
+		if g.rate == 0 {
+			g.carried, g.known = min(g.began, rate), t
+		}
+		g.began = rate
+	}
+}
+
+// wants reports whether the rate is to be tried, in place of that of now.
+func (g *regain) wants(rate float64) bool {
+	return rate < regained*g.rate && g.clean >= regainRounds<<g.failed
+}

@@ -1,0 +1,88 @@
+package pace
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// flooded is a round that lost more than random loss explains.
+var flooded = tally{lost: 40, acked: 40}
+
+// carrying returns what is known behind rounds of Cruise that carried a rate.
+func carrying(rounds int, rate float64) (g regain) {
+	for range rounds {
+		g.roundOver(second, tally{acked: 80}, 0, rate, true)
+	}
+	return g
+}
+
+const second = instant(time.Second)
+
+func TestRegain(t *testing.T) {
+	g := carrying(steadyRounds, 100)
+	g.roundOver(second, flooded, 0, 50, false)
+	g.roundOver(second, flooded, 0, 50, false)
+	for range regainRounds {
+		require.False(t, g.wants(50))
+		g.roundOver(second, tally{acked: 80}, 0, 50, false)
+	}
+	require.True(t, g.wants(50))
+	require.False(t, g.wants(90), "as good as regained")
+	g.roundOver(second, tally{acked: 80}, 0, 90, false)
+	require.False(t, g.wants(50))
+}
+
+// TestRegainOnlyWhatWasCarried: a flood may be the work of a look, come upon a rate that has only just risen, or be a few losses.
+func TestRegainOnlyWhatWasCarried(t *testing.T) {
+	for name, g := range map[string]regain{
+		"too short":          carrying(steadyRounds-1, 100),
+		"not cruised":        {carried: 100, clean: steadyRounds, cruised: cruisedRounds - 1},
+		"nothing to regain":  {},
+		"long ago on a path": {carried: 100, spells: true, known: second - instant(knownLife)},
+	} {
+		g.roundOver(second, flooded, 0, 50, false)
+		require.Zero(t, g.rate, name)
+	}
+	g := carrying(steadyRounds, 100)
+	g.roundOver(second, tally{lost: 8, acked: 80}, 0, 50, false)
+	require.Zero(t, g.rate, "no flood")
+	g = carrying(steadyRounds/2, 100)
+	for range steadyRounds / 2 {
+		g.roundOver(second, tally{acked: 80}, 0, 120, true)
+	}
+	g.roundOver(second, flooded, 0, 50, false)
+	require.EqualValues(t, 100, g.rate, "what all of the rounds carried")
+}
+
+// TestRegainGivesUp: trials that flood come ever later, and are three.
+func TestRegainGivesUp(t *testing.T) {
+	g := carrying(steadyRounds, 100)
+	g.roundOver(second, flooded, 0, 50, false)
+	for trial := range mostTrials {
+		for range regainRounds << trial {
+			require.False(t, g.wants(50))
+			g.roundOver(second, tally{acked: 80}, 0, 50, false)
+		}
+		require.True(t, g.wants(50), "trial %d", trial)
+		g.trial, g.clean = true, 0
+		g.roundOver(second, flooded, 0, 50, false)
+	}
+	require.Zero(t, g.rate)
+	require.Zero(t, g.carried)
+}
+
+// TestRegainOfSpells: where a trial has succeeded floods may come upon anything.
+func TestRegainOfSpells(t *testing.T) {
+	g := carrying(steadyRounds, 100)
+	g.roundOver(second, flooded, 0, 50, false)
+	g.trial = true
+	for range steadyRounds {
+		g.roundOver(second, tally{acked: 80}, 0, 100, true)
+	}
+	require.Zero(t, g.rate)
+	g.roundOver(second, tally{acked: 80}, 0, 100, false)
+	g.roundOver(second, flooded, 0, 50, false)
+	require.EqualValues(t, 100, g.rate)
+}
