@@ -1,6 +1,7 @@
 package scenes
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -161,11 +162,11 @@ func Jain(rates []float64) float64 {
 	return sum * sum / (float64(len(rates)) * squares)
 }
 
-// Percentile returns the p-quantile of delays, p from 0 to 1; 0 when there are none.
-func Percentile(delays []time.Duration, p float64) time.Duration {
-	if len(delays) == 0 {
-		return 0
+// Percentile returns the p-quantile of values, p from 0 to 1; 0 when there are none.
+func Percentile[T cmp.Ordered](values []T, p float64) (none T) {
+	if len(values) == 0 {
+		return none
 	}
-	sorted := slices.Sorted(slices.Values(delays))
+	sorted := slices.Sorted(slices.Values(values))
 	return sorted[min(int(p*float64(len(sorted))), len(sorted)-1)]
 }

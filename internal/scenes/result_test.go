@@ -16,7 +16,7 @@ func TestJain(t *testing.T) {
 }
 
 func TestPercentile(t *testing.T) {
-	require.Zero(t, Percentile(nil, 0.99))
+	require.Zero(t, Percentile([]time.Duration(nil), 0.99))
 	var delays []time.Duration
 	for i := range 200 {
 		delays = append(delays, time.Duration(200-i)*time.Millisecond)

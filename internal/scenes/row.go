@@ -101,9 +101,8 @@ func medians(all [][]Figure) []Figure {
 		for _, figures := range all {
 			values = append(values, figures[i].Value)
 		}
-		slices.Sort(values)
-		if middle[i].Value = values[len(values)/2]; middle[i].Worst {
-			middle[i].Value = values[len(values)-1]
+		if middle[i].Value = Percentile(values, 0.5); middle[i].Worst {
+			middle[i].Value = slices.Max(values)
 		}
 	}
 	return middle
