@@ -324,6 +324,7 @@ func TestUnlockLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBeside(t)
 		b.Carry(b.bell)
+		synctest.Wait() // the writer wakes it once as well
 		rung, unlocked := b.bell.rung, b.bell.unlocked
 		b.Lock()
 		b.play.ready = 1
