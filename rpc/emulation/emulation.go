@@ -47,7 +47,7 @@ var profiles = map[string]Settings{
 
 // Profile returns what UE calls by a name: Off, Average (1 % loss, 30 to 60 ms each way), Bad (5 %, 100 to 200 ms) or
 // BufferBloat (5 Mbit/s in front of which 1.7 s may wait). They say what becomes of what a socket sends: for both ways set one at both
-// ends. UE: -PktProfile=.
+// ends. UE: -PktEmulationProfile=.
 func Profile(name string) (Settings, error) {
 	e, ok := profiles[name]
 	if !ok {
