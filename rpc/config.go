@@ -71,7 +71,8 @@ type Config struct {
 	// run: OnConnect is the place to give back what it left. Login counts as part of HandshakeTimeout, so a world that does not tick lets
 	// nobody in. UE: PreLogin is Authenticate, Login is Login, PostLogin is OnConnect.
 	Login func(*World, *Conn) error
-	// Token is presented by a client to the server's Authenticate: any bytes, at most 4 KiB.
+	// Token is presented by a client to the server's Authenticate: any bytes, at most 4 KiB. Every server to which the world connects
+	// reads it, and no Dial has another: who has a ticket for one server, or a secret that another must not see, makes a world for each.
 	Token []byte
 
 	// ExplainMismatch makes a server send its classes, methods and fields to a client whose own differ, before any login, so
@@ -129,7 +130,8 @@ type Config struct {
 	// MaxLoginFailures is how many logins of an address may fail before later ones are slowed down: one at a time, 250 ms
 	// after the first, doubling up to 10 s, until none has failed for 10 minutes. Meanwhile others are refused by ServerFull, without asking
 	// Authenticate, except for tokens that were right before. At any time Authenticate is asked about no more logins of an address
-	// than may still fail; others wait, as part of HandshakeTimeout. Default 8, for typing errors; negative = no limit.
+	// than may still fail; others wait, as part of HandshakeTimeout. Who is known and may not come in, as one who is banned, is for Login to
+	// refuse: that is no failed login, and slows down no neighbour. Default 8, for typing errors; negative = no limit.
 	MaxLoginFailures int
 
 	// MaxConnsPerIdentity is how many connections one identity may have. One more closes the oldest with LoginElsewhere, so a player

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -280,6 +281,39 @@ func TestLoginsThatCannotBeChecked(t *testing.T) {
 		_, err := n.connectFrom(home, honest)
 		require.NoError(t, err)
 		depart(t, honest)
+	})
+}
+
+// TestWhoLoginRefusesHasNotFailed: Authenticate knows who is banned, so his tries slow down nobody behind his address.
+func TestWhoLoginRefusesHasNotFailed(t *testing.T) {
+	config := Config{
+		Authenticate: func(_ context.Context, token []byte) (string, error) { return string(token), nil },
+		Login: func(_ *World, c *Conn) error {
+			if c.Identity() == "banned" {
+				return errors.New("you are banned")
+			}
+			return nil
+		},
+	}
+	inNet(t, 0, config, func(n *network) {
+		ctx, stop := context.WithCancel(context.Background())
+		var running sync.WaitGroup
+		running.Go(func() { _ = n.server.Run(ctx) }) // which Login needs
+		home := host("192.0.2.1")
+		for range 20 {
+			_, err := n.connectFrom(home, newTestWorld(t, Config{Token: []byte("banned")}))
+			var closed *CloseError
+			require.ErrorAs(t, err, &closed)
+			require.Equal(t, PreLoginFailure, closed.Code)
+			require.Equal(t, "you are banned", closed.Reason)
+		}
+		require.Zero(t, n.server.HandshakeStats().LoginsFailed)
+		neighbour := newTestWorld(t, Config{Token: []byte("a new ticket")})
+		_, err := n.connectFrom(home, neighbour)
+		require.NoError(t, err)
+		depart(t, neighbour)
+		stop()
+		running.Wait()
 	})
 }
 
