@@ -1,7 +1,5 @@
 package pace
 
-import "time"
-
 const (
 	// steadyRounds is in how many rounds in a row a path must have carried a rate, and lost no more than usual, for it to count as carried: one that
 	// is tried again as well.
@@ -11,8 +9,6 @@ const (
 	// regainRounds is how many rounds without losses pass until the rate is tried again: a spell of losses may pause for one. Each trial that fails
 	// doubles it, and the last of mostTrials ends them.
 	regainRounds, mostTrials = 4, 3
-	// knownLife is how long a rate counts as carried where a trial has succeeded: the path is one that has spells.
-	knownLife = 5 * time.Second
 	// regained is the part of the rate that needs no trial.
 	regained = 0.8
 )
@@ -30,13 +26,17 @@ type regain struct {
 	cruised int     // rounds in a row that ended in Cruise
 	steady  bool    // the losses of the last rounds came upon a carried rate
 	trial   bool    // the rate is tried
-	spells  bool    // the last trial has succeeded
+	spells  bool    // the last trial has lost nothing: the path is one that has spells
 	failed  int     // trials since the flood
 }
 
-// roundOver ends a round with its fates, the usual share of random loss, and the rate that the path carried in it.
+// roundOver ends a round with its fates, the usual share of random loss, and the rate that the path carried in it. A rate that was carried long ago,
+// as before a pause, says nothing of the path any more.
 func (g *regain) roundOver(t instant, fates tally, usual, rate float64, cruises bool) {
-	if fates.lost > 1 && fates.above(usual) {
+	if t-g.known > minimumLife {
+		g.rate, g.carried = 0, 0
+	}
+	if fates.above(usual) {
 		g.lost(t, fates)
 	} else {
 		g.passed(t, rate)
@@ -59,7 +59,7 @@ func (g *regain) lost(t instant, fates tally) {
 			g.rate, g.carried = 0, 0
 		}
 	case g.rate > 0:
-	case fates.share() > blind && fates.above(blind) && (g.steady || g.spells && t-g.known < knownLife):
+	case fates.above(blind) && (g.steady || g.spells):
 		g.rate, g.failed = g.carried, 0
 	}
 }
@@ -83,7 +83,7 @@ func (g *regain) passed(t instant, rate float64) {
 	}
 }
 
-// wants reports whether the rate is to be tried, in place of that of now.
+// wants reports whether the rate is to be tried, in place of that of now. A trial that meets no loss, but a lower rate, goes on for its time.
 func (g *regain) wants(rate float64) bool {
-	return rate < regained*g.rate && g.clean >= regainRounds<<g.failed
+	return !g.trial && rate < regained*g.rate && g.clean >= regainRounds<<g.failed
 }

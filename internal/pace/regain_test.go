@@ -37,10 +37,9 @@ func TestRegain(t *testing.T) {
 // TestRegainOnlyWhatWasCarried: a flood may be the work of a look, come upon a rate that has only just risen, or be a few losses.
 func TestRegainOnlyWhatWasCarried(t *testing.T) {
 	for name, g := range map[string]regain{
-		"too short":          carrying(steadyRounds-1, 100),
-		"not cruised":        {carried: 100, clean: steadyRounds, cruised: cruisedRounds - 1},
-		"nothing to regain":  {},
-		"long ago on a path": {carried: 100, spells: true, known: second - instant(knownLife)},
+		"too short":         carrying(steadyRounds-1, 100),
+		"not cruised":       {carried: 100, known: second, clean: steadyRounds, cruised: cruisedRounds - 1},
+		"nothing to regain": {},
 	} {
 		g.roundOver(second, flooded, 0, 50, false)
 		require.Zero(t, g.rate, name)
@@ -85,4 +84,29 @@ func TestRegainOfSpells(t *testing.T) {
 	g.roundOver(second, tally{acked: 80}, 0, 100, false)
 	g.roundOver(second, flooded, 0, 50, false)
 	require.EqualValues(t, 100, g.rate)
+}
+
+// TestATrialGoesOn: one that loses nothing and finds a lower rate ended never, for the next one began every four rounds.
+func TestATrialGoesOn(t *testing.T) {
+	g := carrying(steadyRounds, 100)
+	g.roundOver(second, flooded, 0, 50, false)
+	g.trial, g.clean = true, 0
+	for range 4 * steadyRounds {
+		g.roundOver(second, tally{acked: 80}, 0, 50, false)
+		require.False(t, g.wants(50))
+	}
+	require.False(t, g.trial)
+}
+
+// TestRegainForgets: after a pause a rate from before is no news of the path.
+func TestRegainForgets(t *testing.T) {
+	g := carrying(steadyRounds, 100)
+	g.roundOver(second, flooded, 0, 50, false)
+	for range regainRounds {
+		g.roundOver(second+instant(minimumLife)+1, tally{acked: 80}, 0, 50, false)
+	}
+	require.False(t, g.wants(50))
+	g = carrying(steadyRounds, 100)
+	g.roundOver(second+instant(minimumLife)+1, flooded, 0, 50, true)
+	require.Zero(t, g.rate)
 }
