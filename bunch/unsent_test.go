@@ -105,11 +105,9 @@ func TestUnsentAcksProbesAndLimits(t *testing.T) {
 	require.Equal(t, 2, l.packets())
 }
 
-// TestUnsentUnreliableOfAClosedChannel: the close leaves with the resends, the unreliable message stays behind the cork and
-// goes with its channel.
-func TestUnsentUnreliableOfAClosedChannel(t *testing.T) {
-	p := newPair(t, Config{})
-	c, ch := p.ends[0], p.open(0, Normal)
+// unsendClose takes back, with play corked, a packet that has an unreliable message and the close of its channel.
+func unsendClose(t *testing.T, p *pair) (c *Conn, ch uint64) {
+	c, ch = p.ends[0], p.open(0, Normal)
 	p.send(0, ch, Reliable, nil)
 	p.run(time10)
 	p.send(0, ch, Unreliable, []byte("u"))
@@ -118,6 +116,14 @@ func TestUnsentUnreliableOfAClosedChannel(t *testing.T) {
 	require.True(t, ok)
 	c.Cork(true)
 	c.Unsent(n)
+	return c, ch
+}
+
+// TestUnsentUnreliableOfAClosedChannel: the close leaves with the resends, the unreliable message stays behind the cork and
+// goes with its channel.
+func TestUnsentUnreliableOfAClosedChannel(t *testing.T) {
+	p := newPair(t, Config{})
+	c, ch := unsendClose(t, p)
 	p.run(time10)
 	require.Empty(t, c.channels.open[ch])
 	require.Zero(t, c.Stats().Queued)
@@ -156,18 +162,11 @@ func TestUnsentPartOfAMessageAmongTooMany(t *testing.T) {
 // TestUnsentAfterItsChannelClosed: the carrier refuses a datagram after the answer to an earlier one has come.
 func TestUnsentAfterItsChannelClosed(t *testing.T) {
 	p := newPair(t, Config{})
-	c, ch := p.ends[0], p.open(0, Normal)
-	p.send(0, ch, Reliable, nil)
-	p.run(time10)
-	p.send(0, ch, Unreliable, []byte("u"))
-	require.NoError(t, c.Close(ch, nil))
-	_, n, _ := c.AppendPacket(p.now, nil, 1404)
-	c.Cork(true)
-	c.Unsent(n)
+	c, ch := unsendClose(t, p)
 	closing, _, ok := c.AppendPacket(p.now, nil, 1404)
 	require.True(t, ok)
 	c.Cork(false)
-	_, n, ok = c.AppendPacket(p.now, nil, 1404)
+	_, n, ok := c.AppendPacket(p.now, nil, 1404)
 	require.True(t, ok)
 	require.NoError(t, p.ends[1].Receive(p.now, closing))
 	answer, _, ok := p.ends[1].AppendPacket(p.now, nil, 1404)

@@ -27,7 +27,7 @@ type regain struct {
 	steady  bool    // the losses of the last rounds came upon a carried rate
 	trial   bool    // the rate is tried
 	spells  bool    // the last trial has lost nothing: the path is one that has spells
-	failed  int     // trials since the flood
+	failed  int     // trials since the flood that lost more than usual
 }
 
 // roundOver ends a round with its fates, the usual share of random loss, and the rate that the path carried in it. A rate that was carried long ago,
