@@ -19,14 +19,6 @@ const (
 	// othersLife is how long a competitor counts after it has made us yield: CUBIC's windows on a home link take 4 to 10 s from one loss
 	// to the next.
 	othersLife = 30 * time.Second
-	// doubtful is how long Compete lasts without a loss before a Dip looks whether the queue is our own: on a route that has become longer
-	// every delay looks like a queue until the least one is forgotten. Beside New Reno and CUBIC over a queue of four products, where
-	// losses are 10 s apart and more, each Dip costs some of our part.
-	doubtful = 2 * minimumLife
-	// firstDoubt is how long it lasts before the first such Dip, whatever was lost, while the least delay is still known. Each next one comes twice
-	// as late, until it has doubled mostDoublings times. Jitter that began looked like a rival, and so did the losses of our own queue, once that
-	// was full: at 2 to 5 Mbit/s every fourth transfer kept it full for 10 to 60 s after the jitter had ended, and play waited in it.
-	firstDoubt = 6 * time.Second
 	// outgrown is how many times the rate that a start has left must have grown for the path not to have a policer. A bucket may pass twice its
 	// rate for some looks.
 	outgrown = 4
@@ -44,7 +36,6 @@ type competition struct {
 	emptyRounds int           // in a row, with next to no queue
 	emptyFates  tally         // of packets decided in emptyRounds
 	interrupted bool          // a Dip interrupts it
-	doubt       time.Duration // how long it lasts before the next Dip looks whether the queue is our own: firstDoubt times a power of two
 	began       instant       // when it last began
 	sharing     sharing       // on a path that drops in place of queueing
 	dwell       time.Duration // least time that it lasts on a short queue
@@ -73,15 +64,12 @@ func (c *Controller) compete(t instant) {
 	if c.competition.dwell = max(least, min(2*c.competition.dwell, least<<mostDoublings)); c.competition.seen == 0 || t-c.competition.seen > minimumLife {
 		c.competition.dwell = least
 	}
-	switch since := t - c.dips.began; {
-	case since > 2*c.dips.rest:
-		c.dips.rest = leastDipRest
-	case since < minimumLife: // a rival has taken what a common Dip has left
+	if c.dips.compete(t) { // a rival has taken what a common Dip has left
 		c.queueing.rateBefore = max(c.queueing.rateBefore, c.dips.rate)
 	}
 	c.competition.seen, c.competition.began = t, t
 	c.competition.window = max(c.queueing.rateBefore*c.delay.smoothed.Seconds(), c.leastWindow())
-	c.competition.cut, c.competition.doubt = t, firstDoubt
+	c.competition.cut = t
 	c.flood.begin(&c.round)
 	c.enter(Compete, t)
 }
@@ -101,10 +89,6 @@ func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 		c.resign(t)
 	case ended && max(c.queueing.unmoved.rounds, c.queueing.both.rounds) >= longerRounds:
 		c.goLonger(t)
-	case t-max(c.since, c.competition.cut) > doubtful, t-c.since > c.competition.doubt:
-		c.competition.doubt = min(2*c.competition.doubt, firstDoubt<<mostDoublings)
-		c.competition.interrupted = true
-		c.enter(Dip, t)
 	case ended && c.rounds <= longerRounds && c.queueing.unmoved.rounds > 1:
 		// The queue may be a longer path, which shows only while we do not grow: a packet more in each round moves it, where the path is slow.
 	case ended:

@@ -23,6 +23,8 @@ type Config struct {
 	Packet int
 	// AckDelay is the longest time for which the receiver holds back an ack. 0 = 25 ms, QUIC's default (RFC 9000, section 18.2).
 	AckDelay time.Duration
+	// Epoch is the time from which common Dips count: see dips. Zero = 1970, so that all whose clocks are right dip together.
+	Epoch time.Time
 }
 
 func (c Config) withDefaults() Config {
@@ -31,6 +33,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.AckDelay <= 0 {
 		c.AckDelay = defaultAckDelay
+	}
+	if c.Epoch.IsZero() {
+		c.Epoch = time.Unix(0, 0)
 	}
 	return c
 }

@@ -95,6 +95,14 @@ func (d *delay) dipped(t instant) {
 	d.nearLeast, d.floor, d.doubtful = t, least{d.way.least, true}, false
 }
 
+// risen returns by how much the least one-way delay has risen since the last Dip.
+func (d *delay) risen() time.Duration {
+	if !d.floor.known {
+		return 0
+	}
+	return max(d.way.least-d.floor.value, 0)
+}
+
 // near returns the most that counts as no queue. It is well below the target, and below the queue at which a sender cruises: else at 1 Mbit/s, where
 // that is one packet, a least delay with a queue in it was near itself for ever.
 func (d *delay) near() time.Duration { return d.target() / 16 }

@@ -3,50 +3,76 @@ package pace
 import "time"
 
 const (
-	// leastDippers is how many controllers of one owner must compete for one queue to dip together. Where two downloads share a home's 1 to 5 Mbit/s,
-	// calm or after weather, they too take each other for rivals: play beside them waited 80 ms and more in 0.2 to 0.9 of the time until two dipped.
-	// Beside one New Reno two of one owner have 0.39 of a link with a queue of one product for that, and not 0.57.
-	leastDippers = 2
-	// leastDipRest is the time from one common Dip to the next. It doubles, up to mostDipRest, each time the queue does not go: the rests of all are
-	// multiples of each other, so that they begin at the same moment.
+	// leastDipRest is the time from one common Dip to the next. It doubles, up to mostDipRest, each time the queue does not go, and each time rivals
+	// come back behind it: else one CUBIC beside one of ours had 0.7 of a link with a queue of one product. The rests of all are multiples of each
+	// other, so that they begin at the same moment.
 	leastDipRest, mostDipRest = 4 * time.Second, 32 * time.Second
+	// leastCompeting is how long a competition lasts before it joins a Dip, and joinRest the part of the rest after which it does, when others have left
+	// a queue below joinQueue of what it was: so those whose clocks or rests differ fall into step.
+	leastCompeting, joinRest, joinQueue = time.Second, 0.5, 0.7
 	// dipRounds is how many rounds a common Dip lasts at most: a queue of four products is gone by then.
 	dipRounds = 4
 	// dipSpread is over how many rounds more the looks behind a common Dip are spread, which has put all who took part in step.
 	dipSpread = 8
 )
 
-// dips are Dips in which all who compete take part, as far as one owner knows of them. Many controllers that share a path take the queue of the
-// others for a rival's, compete, and would fill it for ever, because the queue stays when one of them yields. So all who have lately competed dip at
-// the same times. When the queue goes, it was theirs, and they cruise again. When it does not, it is somebody else's.
+// dips are Dips in which all who compete take part. Many controllers that share a path take the queue of the others for a rival's, compete, and
+// would fill it for ever, because the queue stays when one of them yields. Nobody tells them of each other: they dip at the same times of the day.
+// Who dips makes the queue lower than it was lately, which all others see, so that those whose clocks are wrong by some tenths of a second follow
+// within a round trip. When the queue goes, it was theirs, and they cruise again. When it does not, it is somebody else's.
 type dips struct {
-	many   bool          // several controllers of the owner compete for one queue; set by Competitors
-	since  instant       // when that began: the first common Dip is the next that is due, for others may have been told earlier
-	epoch  instant       // the times of common Dips count from it, which is the same for all of them; set by Competitors
-	common bool          // the Dip that goes on is a common one
-	began  instant       // when the newest common one began; 0 = there was none
-	rate   float64       // at which packets left before that
-	rest   time.Duration // from one to the next: leastDipRest times a power of two; set by compete
+	common   bool          // the Dip that goes on is a common one
+	began    instant       // when the newest common one began; 0 = there was none
+	rate     float64       // at which packets left before that
+	rest     time.Duration // from one to the next: leastDipRest times a power of two; set by compete
+	answered bool          // rest has been doubled since then
+	queue    lastSeconds
+}
+
+// failed ends a Dip behind which the queue stands, or which was no common one.
+func (d *dips) failed() {
+	if d.common {
+		d.putOff()
+	}
+}
+
+// putOff has the next common Dip come later: this one has not emptied the queue, or rivals have come back.
+func (d *dips) putOff() {
+	if !d.answered {
+		d.rest, d.answered = min(2*d.rest, mostDipRest), true
+	}
+}
+
+// compete is told that a competition begins, and reports whether that is soon after a common Dip.
+func (d *dips) compete(t instant) (soon bool) {
+	since := t - d.began
+	soon = d.began > 0 && since < minimumLife
+	switch {
+	case soon:
+		d.putOff()
+	case d.began == 0 || since > 2*d.rest:
+		d.rest = leastDipRest
+	}
+	return soon
 }
 
 // slot returns the number of the common Dip that was due last.
-func (d *dips) slot(t instant) int64 { return int64((t - d.epoch) / max(d.rest, leastDipRest)) }
-
-// putOff puts the next common Dip off when this one has not emptied the queue.
-func (d *dips) putOff() {
-	if d.common {
-		d.rest = min(2*d.rest, mostDipRest)
-	}
+func (c *Controller) slot(t instant) int64 {
+	return int64(c.local.time(t).Sub(c.cfg.Epoch) / c.dips.rest)
 }
 
-// wantsDip reports whether it is time for a common Dip.
+// wantsDip reports whether a common Dip shall begin: it is due, or others have begun one.
 func (c *Controller) wantsDip(t instant) bool {
 	d, k := &c.dips, &c.competition
-	if !d.many || !k.lately(t) || k.sharing.on || c.lacksData() || c.inFlight == 0 || c.rates.value() == 0 ||
-		d.slot(t) == d.slot(max(k.began, d.began, d.since)) {
+	lowest := d.queue.note(t, c.queue)
+	if c.queue < c.delay.target()/2 || !k.lately(t) || k.sharing.on || c.lacksData() || c.inFlight == 0 || c.rates.value() == 0 {
 		return false
 	}
-	return c.state == Compete || c.state == Cruise || c.state == Drain || c.state == Up
+	if c.state != Compete && c.state != Cruise && c.state != Drain && c.state != Up {
+		return false
+	}
+	joins := lowest && float64(c.queue) < joinQueue*float64(d.queue.most()) && float64(t-d.began) >= joinRest*float64(d.rest)
+	return c.slot(t) != c.slot(max(k.began, d.began)) || joins && t-k.began >= leastCompeting
 }
 
 // dipTogether begins a common Dip.
@@ -55,7 +81,7 @@ func (c *Controller) dipTogether(t instant) {
 	if competes {
 		inFlight = c.competition.window
 	}
-	c.dips.began, c.dips.rate = t, min(c.rates.value(), inFlight/max(c.delay.smoothed, 1).Seconds())
+	c.dips.began, c.dips.answered, c.dips.rate = t, false, min(c.rates.value(), inFlight/max(c.delay.smoothed, 1).Seconds())
 	c.enter(Dip, t)
 	c.dips.common, c.competition.interrupted = true, competes
 }
@@ -64,17 +90,21 @@ func (c *Controller) dipTogether(t instant) {
 // is not gone by then; so one that interrupts a competition, while the queue shrinks. When there is still a queue, it is a competitor's, and the
 // competition goes on.
 func (c *Controller) stepDip(t instant, ended bool) {
-	stands := c.round.leastQueue >= c.delay.target()/2
+	queue := c.round.leastQueue
+	if c.dips.common {
+		queue += c.delay.risen() // who competes for long forgets how short the path is
+	}
+	stands := queue >= c.delay.target()/2
 	switch {
 	case c.rounds < 2 || !ended:
 	case c.dips.common && !stands:
 		c.stopCompeting(t)
-	case stands && c.rounds < dipRounds && (c.dips.common || c.competition.interrupted && c.round.shrinks()):
+	case stands && c.dips.common && c.rounds < dipRounds:
 	case c.competition.interrupted && stands:
-		c.dips.putOff()
+		c.dips.failed()
 		c.enter(Compete, t)
 	default:
-		c.dips.putOff()
+		c.dips.failed()
 		c.delay.dipped(t)
 		c.enter(Cruise, t)
 	}

@@ -99,3 +99,36 @@ func (l *latest[T]) add(v T) {
 
 // at returns the value with number i, which must still be kept.
 func (l *latest[T]) at(i int) *T { return &l.places[i&(len(l.places)-1)] }
+
+// secondsSlot is how long a slot of lastSeconds lasts.
+const secondsSlot = time.Second
+
+// lastSeconds is the least and the greatest of the durations of the last one to two seconds.
+type lastSeconds struct {
+	slot        int64 // number of the second of now
+	now, before struct {
+		least least
+		most  time.Duration
+	}
+}
+
+// note adds a duration, and reports whether it is less than all others.
+func (l *lastSeconds) note(t instant, d time.Duration) (lowest bool) {
+	switch slot := int64(t / secondsSlot); slot {
+	case l.slot:
+	case l.slot + 1:
+		*l = lastSeconds{slot: slot, before: l.now}
+	default:
+		*l = lastSeconds{slot: slot}
+	}
+	before := l.now.least
+	if l.before.least.known {
+		before.note(l.before.least.value)
+	}
+	l.now.least.note(d)
+	l.now.most = max(l.now.most, d)
+	return before.known && d < before.value
+}
+
+// most returns the greatest.
+func (l *lastSeconds) most() time.Duration { return max(l.now.most, l.before.most) }

@@ -138,9 +138,6 @@ func (c *Controller) Window() int {
 		if c.dips.common { // of the base round trip: in a standing queue the reach may be longer
 			return int(max(c.dips.rate*c.delay.base().Seconds(), c.leastWindow())) / 2
 		}
-		if c.competition.interrupted { // the same: what made every delay longer may be our own queue
-			product = estimate * c.delay.base().Seconds()
-		}
 		product /= 2
 	case Up:
 		product *= lookGain * c.push()

@@ -423,19 +423,6 @@ func (c *Controller) Together() int { return c.burst.passed }
 // Waiting says about how many bytes wait to be sent, before the first packets of a transfer leave.
 func (c *Controller) Waiting(bytes int) { c.waiting = bytes }
 
-// Competes reports whether there lately seemed to be a competitor.
-func (c *Controller) Competes() bool { return c.competition.lately(c.now) }
-
-// Competitors says how many controllers of the owner, this one included, compete now and see the same queue. When there are several, they dip
-// together: see dips. The times of that count from epoch, some time before, which all of them are told alike; a peer that lies may have told any.
-func (c *Controller) Competitors(now time.Time, n int, epoch time.Time) {
-	t, many := c.tick(now), n >= leastDippers // before epoch is looked at: the first time that a clock is given is its zero
-	if many && !c.dips.many {
-		c.dips.since = t
-	}
-	c.dips.many, c.dips.epoch = many, c.local.at(epoch)
-}
-
 // Starters says how many controllers whose paths may share a link start now, this one included, and how many bytes of bulk this one has in
 // flight. Each begins with its part of the rate that its train has promised: if all began at the whole rate, most would be lost, and a
 // controller sees nothing of the others for a round trip. While this one has something in flight the number only grows, because a controller

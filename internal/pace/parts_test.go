@@ -362,57 +362,6 @@ func TestLossesBesideNobodyAreRandom(t *testing.T) {
 	}
 }
 
-// A competitor who has met no loss for long leaves the queue for a moment: it may be its own. A competitor's is still there. At first it does so
-// sooner.
-func TestDoubt(t *testing.T) {
-	after := func(long, standing time.Duration) (*Controller, State) {
-		c := New(Config{Packet: 1000})
-		c.delay.trip(1, 60*ms)
-		c.rates.set(0, 1e6)
-		c.queueing.rateBefore = 1e6
-		c.compete(10 * ms)
-		if long > firstDoubt {
-			c.competition.doubt = time.Hour
-		}
-		c.queue, c.round.leastQueue, c.delay.depth = 90*ms, 90*ms, 240*ms
-		c.step(10*ms+long, batch{}, true)
-		require.Equal(t, Compete, c.State())
-		c.step(11*ms+long, batch{}, true)
-		require.Equal(t, Dip, c.State())
-		c.step(100*ms+long, batch{}, true)
-		c.queue, c.round.leastQueue = standing, standing
-		c.step(200*ms+long, batch{}, true)
-		return c, c.State()
-	}
-	for _, long := range []time.Duration{firstDoubt, doubtful} {
-		_, state := after(long, 0)
-		require.Equal(t, Cruise, state)
-		c, state := after(long, 90*ms)
-		require.Equal(t, Compete, state)
-		require.Equal(t, 60530, c.Window(), "as before")
-	}
-}
-
-// TestDoubtIsBounded: in a competition of an hour a Dip comes every minute or two. While its time doubled without end it was negative after ten
-// minutes, and the controller did nothing but dip.
-func TestDoubtIsBounded(t *testing.T) {
-	c := New(Config{Packet: 1000})
-	c.delay.trip(1, 60*ms)
-	c.rates.set(0, 1e6)
-	c.queueing.rateBefore = 1e6
-	c.compete(10 * ms)
-	c.queue, c.round.leastQueue, c.delay.depth = 90*ms, 90*ms, 240*ms
-	for now, n := instant(0), 0; n < 100; n++ {
-		now += time.Hour
-		c.queueing.unmoved = unmoved{} // the queue moves
-		c.step(now, batch{}, true)
-		require.Equal(t, Dip, c.State())
-		c.enter(Compete, now)
-		require.Greater(t, c.competition.doubt, firstDoubt)
-		require.LessOrEqual(t, c.competition.doubt, 2*time.Minute)
-	}
-}
-
 // TestOwnQueueIsNoRival: who has competed lately does so again when a queue stands above the target; one below it, or that of a look, is its own.
 // It competed with itself for a minute and more after jitter or a rival had gone.
 func TestOwnQueueIsNoRival(t *testing.T) {
@@ -434,50 +383,57 @@ func TestOwnQueueIsNoRival(t *testing.T) {
 	require.Equal(t, Cruise, after(12*ms, false))
 }
 
-// TestCommonDips: those of one owner who compete dip at multiples of 4 s from its epoch. While the queue stays, it is a rival's, and each rest is
-// twice as long as the one before. When it goes, it was theirs, and they cruise at the rate that they had.
+// TestCommonDips: who competes dips at the same times as all others. While the queue stays, it is a rival's, and each rest is twice as long as the
+// one before. When it goes, it was that of all who dipped, and they cruise at the rate that they had.
 func TestCommonDips(t *testing.T) {
 	began := time.Now()
-	c := New(Config{Packet: 1000})
-	epoch := c.tick(began) + 1500*ms
-	c.Competitors(began, leastDippers, began.Add(1500*ms))
-	step := func(at, queue time.Duration) {
+	c := New(Config{Packet: 1000, Epoch: began.Add(-2500 * ms)})
+	epoch := c.tick(began) - 2500*ms
+	step := func(at, queue time.Duration) State {
 		c.queue, c.round.leastQueue = queue, queue
-		c.step(epoch+instant(at), batch{lately: c.State() == Compete}, true)
+		c.step(epoch+instant(at), batch{}, true)
+		return c.State()
 	}
-	dip := func(at, queue time.Duration) {
-		step(at-ms, 90*ms)
-		require.Equal(t, Compete, c.State(), at)
+	dip := func(at, lowest, left time.Duration) State {
+		require.Equal(t, Compete, step(at-ms, 90*ms), at)
 		for i := range dipRounds {
-			step(at+time.Duration(i)*60*ms, 90*ms)
-			require.Equal(t, Dip, c.State(), at)
+			require.Equal(t, Dip, step(at+time.Duration(i)*60*ms, lowest), at)
 		}
-		step(at+dipRounds*60*ms, queue)
+		return step(at+dipRounds*60*ms, left)
 	}
 	c.delay.trip(1, 60*ms)
 	c.rates.set(0, 1e6)
 	c.inFlight, c.queueing.rateBefore, c.delay.depth = 60000, 1e6, 240*ms
-	c.compete(epoch + instant(100*ms))
+	c.compete(epoch + instant(2600*ms))
 	for _, at := range []time.Duration{4, 8, 16, 32, 64, 96} {
-		dip(at*time.Second, 90*ms)
-		require.Equal(t, Compete, c.State(), at)
+		c.competition.seen = epoch + instant(at*time.Second)
+		require.Equal(t, Compete, dip(at*time.Second, 80*ms, 90*ms), at)
 	}
-	c.competition.window, c.delay.smoothed = 60000, 60*ms
-	dip(128*time.Second, 0)
-	require.Equal(t, Cruise, c.State())
-	require.InDelta(t, multiplicative*1e6, c.rates.value(), 1e3, "it has met a loss just before")
-	require.False(t, c.Competes())
 
-	t.Log("# told in the midst, it waits for the next one: others may have been told earlier")
-	c.Competitors(began, 0, began)
-	c.compete(epoch + instant(130*time.Second))
-	c.Competitors(began.Add(1500*ms+165*time.Second), leastDippers, began.Add(1500*ms))
-	for _, at := range []time.Duration{165*time.Second + ms, 192*time.Second - ms} {
-		step(at, 90*ms)
-		require.NotEqual(t, Dip, c.State())
+	t.Log("# after half of the rest it joins others")
+	at := 113 * time.Second
+	c.competition.seen = epoch + instant(at)
+	step(at-ms, 90*ms)
+	require.Equal(t, Compete, step(at, 70*ms), "that may be chance")
+	require.Equal(t, Dip, step(at+ms, 60*ms))
+
+	t.Log("# the queue goes")
+	c.dips.rate = 7e5
+	step(at+60*ms, 10*ms)
+	require.Equal(t, Cruise, step(at+120*ms, 0))
+	require.EqualValues(t, 7e5, c.rates.value())
+	require.False(t, c.competition.lately(c.now))
+
+	t.Log("# rivals who come back behind it put the next one off, once")
+	c.dips.rest = leastDipRest
+	for range 2 {
+		c.compete(epoch + instant(at+2*time.Second))
+		require.Equal(t, 2*leastDipRest, c.dips.rest)
 	}
-	step(192*time.Second, 90*ms)
-	require.Equal(t, Dip, c.State())
+	require.Equal(t, Compete, step(at+2900*ms, 90*ms))
+	require.Equal(t, Compete, step(at+2950*ms, 20*ms), "it has just begun, and it is too soon")
+	c.compete(epoch + instant(at+40*time.Second))
+	require.Equal(t, leastDipRest, c.dips.rest)
 }
 
 // TestLooksBehindACommonDipAreSpread: it has put all who took part in step, so their looks are spread over more rounds than others.

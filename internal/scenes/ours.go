@@ -58,7 +58,7 @@ func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration
 // newSession makes one end, which knows the round trip that QUIC measured, as on a real connection. train is the rate in bit/s that the
 // opening train would have shown; 0 = the session sends a real train.
 func newSession(s sealed.Source, client bool, seed uint64, train float64, rtt time.Duration, siblings *sealed.Siblings) *sealed.Session {
-	c := sealed.SessionConfig{Exporter: export(seed), Instance: 1, Client: client, Source: s, RTT: rtt, Siblings: siblings, Controller: pace.New(pace.Config{})}
+	c := sealed.SessionConfig{Exporter: export(seed), Instance: 1, Client: client, Source: s, RTT: rtt, Siblings: siblings, Controller: pace.New(pace.Config{Epoch: epoch(seed, siblings)})}
 	if train > 0 {
 		const bytes = 16 * 1500
 		c.NoTrain = true
@@ -70,6 +70,17 @@ func newSession(s sealed.Source, client bool, seed uint64, train float64, rtt ti
 		panic(err)
 	}
 	return session
+}
+
+// clocksDiffer is by how much the clocks of two hosts differ at most.
+const clocksDiffer = 200 * time.Millisecond
+
+// epoch returns 1970 by the clock of a flow's host.
+func epoch(seed uint64, siblings *sealed.Siblings) time.Time {
+	if siblings != nil { // many have one host
+		return time.Time{}
+	}
+	return time.Unix(0, int64(seed*2654435761%uint64(clocksDiffer)))
 }
 
 // export stands for the secret of a TLS connection.

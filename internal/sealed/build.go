@@ -13,15 +13,14 @@ import (
 type purpose uint8
 
 const (
-	nothing     purpose = iota // no packet may leave now
-	forProbe                   // to make the peer acknowledge something; carries payloads if there are any
-	forTrain                   // one of the padded packets, back to back, that measure the rate of the path
-	forSize                    // padding, to see whether the path takes packets of up to MaxPacket bytes
-	forJumbo                   // padding, to see whether the path takes JumboPacket bytes
-	forPayload                 // bulk and play, when the pacer lets them
-	forPlay                    // play alone, ahead of the pacer
-	forReport                  // feedback alone
-	forCompetes                // whether this end competes
+	nothing    purpose = iota // no packet may leave now
+	forProbe                  // to make the peer acknowledge something; carries payloads if there are any
+	forTrain                  // one of the padded packets, back to back, that measure the rate of the path
+	forSize                   // padding, to see whether the path takes packets of up to MaxPacket bytes
+	forJumbo                  // padding, to see whether the path takes JumboPacket bytes
+	forPayload                // bulk and play, when the pacer lets them
+	forPlay                   // play alone, ahead of the pacer
+	forReport                 // feedback alone
 )
 
 // AppendPacket builds and seals the next packet, as Build and Seal do. It may be a jumbo packet if size allows one.
@@ -103,8 +102,6 @@ func (s *Session) next(t time.Duration, most int, jumbo bool) purpose {
 		return forPlay
 	case s.mayReport() && s.report.due(t):
 		return forReport
-	case s.state == Open && s.mayReport() && s.competing.due(t, 2*sayEvery):
-		return forCompetes
 	}
 	return nothing
 }
@@ -197,9 +194,6 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, size int) (pac
 	rides := rec.payloads > 0 && !rec.bulk && s.report.waits() && limit-len(b) >= leastFeedback // early, in room that is left
 	if why == forReport || rides || why != forTrain && s.report.due(t) {
 		b = s.appendReport(t, b, limit, why, &rec)
-	}
-	if why == forCompetes || limit-len(b) >= maxCompetes && s.competing.due(t, sayEvery) { // a payload may need all of the room
-		b = s.competing.say(t, b, s.control.Competes())
 	}
 	packet = slices.Grow(b, tagBytes)[:len(b)+tagBytes]
 	s.sent(t, packet, number, rec)
@@ -325,10 +319,7 @@ func (s *Session) appendReport(t time.Duration, b []byte, limit int, why purpose
 	} else {
 		s.report.bare++
 	}
-	if b = s.frame.feedback.append(b); s.competing.peer.together > 1 && limit-len(b) >= 2 {
-		b = append(b, frameTogether, byte(min(s.competing.peer.together, 255)))
-	}
-	return b
+	return s.frame.feedback.append(b)
 }
 
 // sent records a packet that was built, and numbers that were skipped before it.

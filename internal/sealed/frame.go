@@ -2,8 +2,6 @@ package sealed
 
 import (
 	"errors"
-	"math"
-	"time"
 
 	"github.com/quivernet/quiver/internal/wire"
 )
@@ -16,8 +14,6 @@ const (
 	frameData     = 3 // length u16, payload; asks for feedback soon
 	frameTrain    = 4 // u8: how many packets of the train follow
 	framePlay     = 5 // length u16, payload; feedback may wait for a packet to ride on
-	frameCompetes = 6 // u8: whether the sender seems to have a competitor; the mean of its latest round trips, varint
-	frameTogether = 7 // u8: how many compete for one queue, the receiver of this included
 )
 
 // maxFrames is the most frames of a packet: maxPayloads, and as many others, of which an honest peer sends fewer. A jumbo packet has room for 8,900
@@ -33,12 +29,9 @@ var errMalformed = errors.New("malformed frame")
 // frame is one frame of a packet. The kind says which of the other fields is set; those of other kinds have what an earlier frame left there.
 type frame struct {
 	kind     byte
-	payload  []byte        // of frameData and framePlay; aliases the packet
-	left     int           // of frameTrain: how many packets of the train follow
-	feedback feedback      // of frameFeedback
-	competes bool          // of frameCompetes: the sender seems to have a competitor
-	trip     time.Duration // of frameCompetes: the mean of its latest round trips; on the wire in clockUnit
-	together int           // of frameTogether: how many compete for one queue
+	payload  []byte   // of frameData and framePlay; aliases the packet
+	left     int      // of frameTrain: how many packets of the train follow
+	feedback feedback // of frameFeedback
 }
 
 // consume reads the first frame of b and returns the rest.
@@ -56,11 +49,6 @@ func (f *frame) consume(b []byte) (rest []byte, err error) {
 		}
 	case frameFeedback:
 		f.feedback.consume(&r)
-	case frameCompetes:
-		f.competes = r.Flag()
-		f.trip = time.Duration(r.Uvarint(math.MaxUint32)) * clockUnit
-	case frameTogether:
-		f.together = int(r.Byte())
 	default:
 		return nil, errMalformed
 	}

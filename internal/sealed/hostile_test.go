@@ -138,9 +138,6 @@ func TestHostileFrames(t *testing.T) {
 		"a jumbo packet of payloads": func() []byte {
 			return bytes.Repeat(append(binary.BigEndian.AppendUint16([]byte{frameData}, 1100), make([]byte, 1100)...), maxPayloads)
 		},
-		"a packet of words": func() []byte {
-			return append([]byte{frameCompetes, byte(r.IntN(2)), 9}, bytes.Repeat([]byte{frameTogether, byte(r.IntN(256))}, maxFrames-1)...)
-		},
 		"old acks": func() []byte {
 			f := feedback{largest: 0, nruns: 1}
 			f.runs[0] = 1
@@ -148,7 +145,6 @@ func TestHostileFrames(t *testing.T) {
 		},
 	} {
 		h := newHostile(t)
-		h.a.competing.peer = competitor{siblings: new(Siblings), group: new(competitors)}
 		h.a.source, h.a.guess = sinkOnly{}, time.Microsecond // a path so short that every packet may bring a report
 		before, held := testkit.Heap(), 0
 		for range 50_000 {
@@ -283,16 +279,6 @@ func TestOneFeedbackAPacket(t *testing.T) {
 	require.ErrorContains(t, ended, "two feedbacks")
 }
 
-// TestOneWordAPacket: who says in turn that it competes and that it does not takes the lock of all siblings each time, and a jumbo packet has room
-// for 3,000 of these.
-func TestOneWordAPacket(t *testing.T) {
-	h := newHostile(t)
-	require.NoError(t, h.send([]byte{frameCompetes, 1, 9}))
-	var ended *Error
-	require.ErrorAs(t, h.send([]byte{frameCompetes, 0, 9, frameCompetes, 1, 9}), &ended)
-	require.Equal(t, Violation, ended.Kind)
-}
-
 // TestSixteenFramesAPacket: a jumbo packet has room for 8,900 pings, which took as long as 25 ordinary packets.
 func TestSixteenFramesAPacket(t *testing.T) {
 	h := newHostile(t)
@@ -342,24 +328,6 @@ func TestClockThatRunsAway(t *testing.T) {
 		t.Logf("%s: rate %.0f, window %d, clock %d, %v", name, h.a.control.Rate(), h.a.control.Window(), h.a.clock, h.a)
 		require.Empty(t, h.up.faults, name)
 	}
-}
-
-// TestTogetherBeforeAllElse: a peer says that several compete before anything that is paced has left, and before its clock is known. The controller
-// took that clock's zero for its own. Its time stood still, and all that waited left at once.
-func TestTogetherBeforeAllElse(t *testing.T) {
-	s := newStep(t, 5000, nil)
-	s.a.Start(s.now, ID{1})
-	s.build(s.a)
-	s.now = s.now.Add(20 * ms)
-	f := feedback{largest: uint32(s.a.records.Next - 1), nruns: 1}
-	f.runs[0] = 1
-	frames := f.append([]byte{frameTogether, 2})
-	p, err := s.b.sealer.seal(append(appendHeader(make([]byte, 0, MaxPacket), ID{}, 0), frames...), 0)
-	require.NoError(t, err)
-	s.deliver(s.a, p)
-	require.Empty(t, s.errors)
-	require.Equal(t, Open, s.a.State())
-	require.Less(t, s.pass(time.Second), 200)
 }
 
 // TestOptimistsAreSoonFound: a peer that acks all that has left, whether it comes or not, meets a skipped number within the next thousand.

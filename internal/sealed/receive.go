@@ -64,7 +64,7 @@ func (s *Session) dropped(why drop) error {
 
 // consume handles the frames of a packet, and returns how soon they ask for feedback. An error is a violation.
 func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err error) {
-	f, told, said, payloads := s.frame, false, false, 0
+	f, told, payloads := s.frame, false, 0
 	for n := 1; len(frames) > 0; n++ {
 		if n > maxFrames {
 			return never, violation("more than 16 frames in a packet")
@@ -98,14 +98,6 @@ func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err erro
 			if err := s.receiveFeedback(t, &f.feedback); err != nil {
 				return never, err
 			}
-		case frameCompetes:
-			if said { // each one that changes its mind takes the lock of all siblings
-				return never, violation("two words of a competitor in a packet")
-			}
-			said = true
-			s.competing.hear(t, f.competes, s.time(t), f.trip)
-		case frameTogether:
-			s.competing.tell(t, f.together, s.peerZero)
 		}
 	}
 	return asks, nil
@@ -124,7 +116,6 @@ func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 	}
 	s.clock = unwrap(s.clock, f.clock)
 	f.clock = s.clock
-	s.peerZero = s.time(t - f.delay - f.arrived())
 	s.arrivals = f.times(spans[:n], s.loss.Largest, s.arrivals[:0])
 	news := false
 	s.control.AckDelay(s.ackDelay(f))

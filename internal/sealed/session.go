@@ -94,22 +94,19 @@ type Session struct {
 	greeted bool    // a packet of the peer has opened
 
 	// Sending.
-	records   records       // packet numbers whose fates may still change
-	skips     skips         // packet numbers that are never sent
-	supply    supply        // what the source had when it was last asked
-	full      int           // bytes on the wire of the last packet with a payload
-	train     train         // the packets that measure the path at first
-	mtu       mtu           // how large a packet may be
-	loss      loss          // finds lost packets
-	starting  among         // it starts to send bulk
-	competes  competitor    // of its siblings, if it lately seemed to have a competitor
-	competing competing     // what both ends tell each other of that
-	guess     time.Duration // round trip until the controller has measured it
+	records  records       // packet numbers whose fates may still change
+	skips    skips         // packet numbers that are never sent
+	supply   supply        // what the source had when it was last asked
+	full     int           // bytes on the wire of the last packet with a payload
+	train    train         // the packets that measure the path at first
+	mtu      mtu           // how large a packet may be
+	loss     loss          // finds lost packets
+	starting among         // it starts to send bulk
+	guess    time.Duration // round trip until the controller has measured it
 
 	// Receiving.
-	report   report    // decides when the peer gets feedback
-	clock    uint64    // the peer's clock in its latest feedback, unwrapped; 0 = none has come
-	peerZero time.Time // when that clock was zero, and the way back besides, by ours
+	report report // decides when the peer gets feedback
+	clock  uint64 // the peer's clock in its latest feedback, unwrapped; 0 = none has come
 
 	// Scratch memory.
 	frame    *frame    // the frame that is read; its feedback also for the report that is built. A carrier lends one for each turn
@@ -123,8 +120,6 @@ func NewSession(c SessionConfig) (*Session, error) {
 	s := &Session{config: c, source: c.Source, control: c.Controller, guess: c.RTT, report: newReport(c.PlayDelay)}
 	if c.Siblings != nil {
 		s.starting.all = &c.Siblings.starting
-		s.competes = competitor{siblings: c.Siblings, group: &c.Siblings.senders}
-		s.competing.peer = competitor{siblings: c.Siblings, group: &c.Siblings.peers}
 	}
 	if s.control == nil {
 		s.control = pace.New(pace.Config{})
@@ -225,34 +220,8 @@ func (s *Session) bulkInFlight() int { return s.records.bytes - s.records.play }
 
 // tellController tells the controller that all acks and losses of a feedback were noted, and looks what its rate allows.
 func (s *Session) tellController(now time.Time) {
-	n, epoch := s.together(now)
-	s.control.Competitors(now, n, epoch)
 	s.control.Feedback(now, s.records.bytes)
 	s.mtu.jumbo.weigh(s.control.Delivered(), s.control.Window(), s.control.Together())
-}
-
-// together returns how many compete with this session for one queue, as its siblings know or its peer has told, and since when the times of their
-// common Dips count.
-func (s *Session) together(now time.Time) (n int, epoch time.Time) {
-	if s.competing.counts(s.now) && s.competing.together > s.competes.together {
-		return s.competing.together, s.competing.epoch
-	}
-	if s.config.Siblings == nil {
-		return 0, now
-	}
-	return s.competes.together, s.config.Siblings.since(now)
-}
-
-// noteCompetes tells the siblings whether it competes.
-func (s *Session) noteCompetes(now time.Time) {
-	if s.bulkInFlight() == 0 {
-		s.competes.leave()
-		s.competing.idle(s.now)
-		return
-	}
-	latest, _, _ := s.control.RTT()
-	s.competes.note(s.control.Competes(), now, latest)
-	s.competing.trips.add(latest)
 }
 
 // InFlight returns the bytes, on the wire, of packets with payloads that are neither acked nor lost.
@@ -267,8 +236,6 @@ func (s *Session) end(err error) {
 	s.state = Closed
 	s.abandon(s.now)
 	s.starting.note(false)
-	s.competes.leave()
-	s.competing.peer.leave()
 }
 
 // tick returns the session's time, which never runs back.
@@ -305,8 +272,6 @@ func (s *Session) Advance(now time.Time) error {
 	if s.control.State() != pace.Start || s.bulkInFlight() == 0 {
 		s.starting.note(false)
 	}
-	s.noteCompetes(now)
-	s.competing.lapse(t)
 	s.records.forget(t)
 	if t >= s.memory.trimmed+trimAfter {
 		s.trim(t)
