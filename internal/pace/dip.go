@@ -56,10 +56,8 @@ func (d *dips) compete(t instant) (soon bool) {
 	return soon
 }
 
-// slot returns the number of the common Dip that was due last.
-func (c *Controller) slot(t instant) int64 {
-	return int64(c.local.time(t).Sub(c.cfg.Epoch) / c.dips.rest)
-}
+// due reports whether a common Dip was due between two times, since Config.Epoch.
+func (d *dips) due(before, now time.Duration) bool { return now/d.rest != before/d.rest }
 
 // wantsDip reports whether a common Dip shall begin: it is due, or others have begun one.
 func (c *Controller) wantsDip(t instant) bool {
@@ -71,8 +69,9 @@ func (c *Controller) wantsDip(t instant) bool {
 	if c.state != Compete && c.state != Cruise && c.state != Drain && c.state != Up {
 		return false
 	}
+	zero := c.local.time(0).Sub(c.cfg.Epoch)
 	joins := lowest && float64(c.queue) < joinQueue*float64(d.queue.most()) && float64(t-d.began) >= joinRest*float64(d.rest)
-	return c.slot(t) != c.slot(max(k.began, d.began)) || joins && t-k.began >= leastCompeting
+	return d.due(zero+max(k.began, d.began), zero+t) || joins && t-k.began >= leastCompeting
 }
 
 // dipTogether begins a common Dip.
