@@ -3,64 +3,34 @@ package netsim
 import (
 	"net"
 	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
 )
 
 // arrival is a packet on its way.
 type arrival struct {
 	at     time.Time
-	order  uint64 // orders packets that arrive at the same time: the one sent first comes first
 	packet []byte
 	addr   *net.UDPAddr // see Link.send
 }
 
-func (a *arrival) before(b *arrival) bool {
-	if a.at.Equal(b.at) {
-		return a.order < b.order
+// arrivals are the packets on their way that were delayed alike, so that they hardly overtake each other. The earliest comes first; of those
+// that arrive at the same time, the one sent first.
+type arrivals struct{ recovery.Ring[arrival] }
+
+// next returns when the earliest arrives.
+func (r *arrivals) next() (at time.Time, ok bool) {
+	if r.Len() == 0 {
+		return time.Time{}, false
 	}
-	return a.at.Before(b.at)
+	return r.At(r.Oldest).at, true
 }
 
-// arrivals is a binary heap, earliest on top.
-type arrivals []arrival
-
-func (h *arrivals) push(a arrival) {
-	*h = append(*h, a)
-	s := *h
-	for i := len(s) - 1; i > 0; {
-		parent := (i - 1) / 2
-		if !s[i].before(&s[parent]) {
-			return
-		}
-		s[i], s[parent] = s[parent], s[i]
-		i = parent
+func (r *arrivals) push(a arrival) {
+	place := r.Push(8)
+	for n := r.Next - 1; n > r.Oldest && r.At(n-1).at.After(a.at); n-- {
+		*place = *r.At(n - 1)
+		place = r.At(n - 1)
 	}
-}
-
-func (h *arrivals) pop() arrival {
-	s := *h
-	top, last := s[0], len(s)-1
-	s[0] = s[last]
-	s[last] = arrival{}
-	s = s[:last]
-	*h = s
-	s.sink()
-	return top
-}
-
-// sink restores the order after the top was replaced.
-func (h arrivals) sink() {
-	for i := 0; ; {
-		child := 2*i + 1
-		if child >= len(h) {
-			return
-		}
-		if child+1 < len(h) && h[child+1].before(&h[child]) {
-			child++
-		}
-		if !h[child].before(&h[i]) {
-			return
-		}
-		h[i], h[child] = h[child], h[i]
-		i = child
-	}
+	*place = a
 }

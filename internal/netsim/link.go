@@ -5,6 +5,8 @@ import (
 	"net"
 	"slices"
 	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
 )
 
 // maxInFlight is how many bytes may be under way in a link, so that a sender over a path without a bottleneck cannot
@@ -21,10 +23,9 @@ type Link struct {
 	count      uint64 // packets given to Send
 
 	// On the way.
-	flying   arrivals
-	inFlight int       // bytes
-	order    uint64    // of the next arrival
-	newest   time.Time // latest arrival of the packets that were not held back
+	held, prompt arrivals  // packets that were held back, and the others
+	inFlight     int       // bytes
+	newest       time.Time // latest arrival of the packets that were not held back
 
 	// Events to come.
 	dark []span
@@ -81,10 +82,15 @@ func (l *Link) Deliver(now time.Time) (packet []byte, ok bool) {
 // deliver is Deliver with the address that send was given.
 func (l *Link) deliver(now time.Time) (packet []byte, addr *net.UDPAddr, ok bool) {
 	l.tick(now)
-	if len(l.flying) == 0 || l.flying[0].at.After(l.now) {
+	at, ok := l.NextTimeout()
+	if !ok || at.After(l.now) {
 		return nil, nil, false
 	}
-	a := l.flying.pop()
+	from := &l.prompt
+	if held, ok := l.held.next(); ok && held.Equal(at) { // of two that arrive at the same time this one was sent first
+		from = &l.held
+	}
+	a := from.Take()
 	l.inFlight -= len(a.packet)
 	l.stats.Delivered++
 	l.stats.DeliveredBytes += uint64(len(a.packet))
@@ -93,10 +99,10 @@ func (l *Link) deliver(now time.Time) (packet []byte, addr *net.UDPAddr, ok bool
 
 // NextTimeout returns when the next packet arrives. ok is false when none is on its way.
 func (l *Link) NextTimeout() (at time.Time, ok bool) {
-	if len(l.flying) == 0 {
-		return time.Time{}, false
-	}
-	return l.flying[0].at, true
+	var first recovery.Earliest
+	first.Add(l.held.next())
+	first.Add(l.prompt.next())
+	return first.Time()
 }
 
 // Dark makes every packet vanish that leaves the bottleneck from one time until another. What was sent before the call
@@ -200,16 +206,18 @@ func (l *Link) isDark(t time.Time) bool {
 func (l *Link) fly(depart time.Time, packet []byte, addr *net.UDPAddr, r roll) {
 	at := l.clumped(l.inOrder(depart.Add(l.cfg.Delay + r.jitterOf(0, l.cfg.Jitter))))
 	if held := l.heldBack(r); held > 0 {
-		at = at.Add(held)
+		l.held.push(arrival{at.Add(held), packet, addr})
 		l.stats.Reordered++
 	} else {
+		l.prompt.push(arrival{at, packet, addr})
 		l.newest = at
 	}
-	l.push(at, packet, addr)
+	l.inFlight += len(packet)
 	if r.duplicate < l.cfg.Duplicate {
+		at = l.clumped(l.inOrder(depart.Add(l.cfg.Delay + r.jitterOf(1, l.cfg.Jitter))))
+		l.prompt.push(arrival{at, slices.Clone(packet), addr})
 		l.stats.Duplicated++
-		copied := append([]byte(nil), packet...)
-		l.push(l.clumped(l.inOrder(depart.Add(l.cfg.Delay+r.jitterOf(1, l.cfg.Jitter)))), copied, addr)
+		l.inFlight += len(packet)
 	}
 }
 
@@ -238,10 +246,4 @@ func (l *Link) clumped(at time.Time) time.Time {
 		return at
 	}
 	return at.Add(l.cfg.Clump - 1).Truncate(l.cfg.Clump)
-}
-
-func (l *Link) push(at time.Time, packet []byte, addr *net.UDPAddr) {
-	l.flying.push(arrival{at: at, order: l.order, packet: packet, addr: addr})
-	l.order++
-	l.inFlight += len(packet)
 }

@@ -430,7 +430,7 @@ func TestStatsAdd(t *testing.T) {
 func BenchmarkLink(b *testing.B) {
 	for name, cfg := range map[string]Config{
 		"jitter": {Delay: 25 * ms, Jitter: ms, Rate: 100e6, Loss: 0.01},
-		// Each packet overtakes thousands: in a list that is kept in order that took 20 times as long as in a heap.
+		// Each packet overtakes thousands: in one list that is kept in order that took 20 times as long.
 		"every other late": {Delay: 10 * ms, Alternate: 100 * ms, Rate: 1e9, Queue: 1 << 24},
 	} {
 		b.Run(name, func(b *testing.B) {
