@@ -229,12 +229,16 @@ func TestNothingIsTraced(t *testing.T) {
 
 func BenchmarkAdd(b *testing.B) {
 	w := NewWriter(new(bytes.Buffer), server, func(error) {})
-	w.running = true // nobody writes
+	w.running.Store(true) // nobody writes
 	event := Event{Kind: Received}
 	for b.Loop() {
 		w.Add(&event)
 		if len(w.events) == bufferEvents {
-			w.events = w.events[:0]
+			b.StopTimer()
+			for range bufferEvents {
+				<-w.events
+			}
+			b.StartTimer()
 		}
 	}
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
 const (
-	// bufferEvents is how many events may wait for the writer, while as many are being written: 3 MB each. A busy server with a hundred
-	// clients makes 30,000 events a second, so a disk may stall for a second.
+	// bufferEvents is how many events may wait for the writer: 3 MB. A busy server with a hundred clients makes 30,000 events a second, so a
+	// disk may stall for a second.
 	bufferEvents = 32_768
 	// gatherTime is how long the writer waits for more events before it writes: one write for each event would cost more than everything
 	// else.
@@ -28,17 +28,13 @@ type Writer struct {
 	began  time.Time
 	wall   int64 // began in ns since 1970
 
-	mu      sync.Mutex
-	events  []Event // that wait for the writer's goroutine
-	spare   []Event
-	lost    uint64 // events dropped because the buffer was full, since the writer last noted them
-	running bool
-	closed  bool
-	err     error
-
-	kick chan struct{} // capacity 1: events has become non-empty, or the Writer is closed
-	full chan struct{} // capacity 1: the buffer is half full, or the Writer is closed
-	done chan struct{} // closed when the goroutine has ended
+	events  chan Event    // that wait for the writer's goroutine
+	lost    atomic.Uint64 // events dropped because the buffer was full, since the writer last noted them
+	hurry   chan struct{} // capacity 1: the buffer is half full, or the Writer is closed
+	running atomic.Bool   // the goroutine was started, or must not be any more
+	closed  atomic.Bool
+	done    chan struct{} // closed when the goroutine has ended
+	err     error         // of a failed Write; not changed after done is closed
 }
 
 // NewWriter returns a Writer to out. Its goroutine starts with the first event and then calls name for the title of the trace. NewWriter
@@ -50,7 +46,7 @@ func NewWriter(out io.Writer, name func() string, failed func(error)) *Writer {
 	now := time.Now()
 	return &Writer{
 		out: out, name: name, failed: failed, began: now, wall: now.UnixNano(),
-		kick: make(chan struct{}, 1), full: make(chan struct{}, 1), done: make(chan struct{}),
+		events: make(chan Event, bufferEvents), hurry: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 }
 
@@ -59,27 +55,28 @@ func (w *Writer) Time(at time.Time) int64 { return w.wall + int64(at.Sub(w.began
 
 // Add queues an event, or counts it as lost when the buffer is full. It never blocks on out.
 func (w *Writer) Add(e *Event) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch n := len(w.events); {
-	case w.closed:
+	if w.closed.Load() {
 		return
-	case n == bufferEvents:
-		w.lost++
-		return
-	case n == 0:
-		if w.events == nil {
-			w.events = make([]Event, 0, bufferEvents)
-		}
-		if !w.running {
-			w.running = true
-			go w.run()
-		}
-		signal(w.kick)
-	case n == bufferEvents/2:
-		signal(w.full)
 	}
-	w.events = append(w.events, *e)
+	select {
+	case w.events <- *e:
+	default:
+		w.lost.Add(1)
+	}
+	if !w.running.Load() && !w.running.Swap(true) {
+		go w.run()
+	}
+	if len(w.events) >= bufferEvents/2 {
+		w.wake()
+	}
+}
+
+// wake ends the writer's wait.
+func (w *Writer) wake() {
+	select {
+	case w.hurry <- struct{}{}:
+	default:
+	}
 }
 
 // Close writes the events that wait, ends the goroutine and returns the error of a failed Write. If ctx ends first, it returns the cause
@@ -88,23 +85,17 @@ func (w *Writer) Close(ctx context.Context) error {
 	if w == nil {
 		return nil
 	}
-	w.mu.Lock()
-	w.closed = true
-	running := w.running
-	w.mu.Unlock()
-	if !running {
-		return nil
+	w.closed.Store(true)
+	if !w.running.Swap(true) {
+		close(w.done)
 	}
-	signal(w.full)
-	signal(w.kick)
+	w.wake()
 	select {
 	case <-w.done:
+		return w.err
 	case <-ctx.Done():
 		return fmt.Errorf("the trace is still being written: %w", context.Cause(ctx))
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.err
 }
 
 // run is the goroutine. It writes until the Writer is closed or out fails.
@@ -116,15 +107,30 @@ func (w *Writer) run() {
 	}
 	gather := time.NewTimer(gatherTime)
 	defer gather.Stop()
+	var ev Event
 	for {
-		<-w.kick
-		gather.Reset(gatherTime)
 		select {
-		case <-gather.C:
-		case <-w.full:
+		case ev = <-w.events:
+			e.take(&ev)
+			gather.Reset(gatherTime)
+			select {
+			case <-gather.C:
+			case <-w.hurry:
+			}
+		case <-w.hurry:
 		}
-		events, lost, closed := w.take()
-		if !w.encode(e, events, lost) {
+		closed := w.closed.Load()
+		for range len(w.events) {
+			ev = <-w.events
+			e.take(&ev)
+			if len(e.out) >= writeBytes && !w.write(e.flush()) {
+				return
+			}
+		}
+		if lost := w.lost.Swap(0); lost > 0 {
+			e.gap(lost)
+		}
+		if !w.write(e.flush()) {
 			return
 		}
 		if closed {
@@ -134,52 +140,15 @@ func (w *Writer) run() {
 	}
 }
 
-// take returns the events that wait and the number of those lost since the last take.
-func (w *Writer) take() (events []Event, lost uint64, closed bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	events, lost = w.events, w.lost
-	w.events, w.lost, w.spare = w.spare, 0, nil
-	return events, lost, w.closed
-}
-
-// encode writes events and the number of those lost after them, and recycles their memory. It returns false when out has failed.
-func (w *Writer) encode(e *encoder, events []Event, lost uint64) bool {
-	for i := range events {
-		e.take(&events[i])
-		if len(e.out) >= writeBytes && !w.write(e.flush()) {
-			return false
-		}
-	}
-	if lost > 0 {
-		e.gap(lost)
-	}
-	clear(events) // names
-	w.mu.Lock()
-	w.spare = events[:0]
-	w.mu.Unlock()
-	return w.write(e.flush())
-}
-
 // write passes bytes to out. After an error it closes the Writer and returns false.
 func (w *Writer) write(b []byte) bool {
 	if len(b) == 0 {
 		return true
 	}
-	_, err := w.out.Write(b)
-	if err == nil {
+	if _, w.err = w.out.Write(b); w.err == nil {
 		return true
 	}
-	w.mu.Lock()
-	w.err, w.closed, w.events, w.spare = err, true, nil, nil
-	w.mu.Unlock()
-	w.failed(err)
+	w.closed.Store(true)
+	w.failed(w.err)
 	return false
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
