@@ -59,20 +59,23 @@ type sizedConn struct {
 	udp.SystemConn
 }
 
-// batchReader is the part of ipv4.PacketConn that reads, for sockets of both families.
-type batchReader interface {
-	ReadBatch(ms []ipv4.Message, flags int) (int, error)
-}
-
-// udpConn is the QUIC side of a *net.UDPConn.
+// udpConn is the QUIC side of a *net.UDPConn. Where the kernel joins packets it splits them, since one joined packet may hold packets for QUIC and
+// packets for carriers. Only one goroutine, quic-go's reader, may read; the fields of reading belong to it.
 type udpConn struct {
 	sizedConn
-	udp   *net.UDPConn
-	batch batchReader
+	udp *net.UDPConn
+
+	// Reading.
+	reader   packetReader
+	left     []udp.Message // read, with packets that were not handed out yet
+	rest     []byte        // bytes of left[0] that were not handed out yet
+	size     int           // size of each packet in rest; the last may be shorter
+	readTime time.Time     // when left was read
 }
 
-func newUDPConn(plain *plainConn, u *net.UDPConn) *udpConn {
-	return &udpConn{sizedConn: sizedConn{plain, u}, udp: u, batch: ipv4.NewPacketConn(u)}
+// packetReader is a [udp.Reader].
+type packetReader interface {
+	Read() (ms []udp.Message, waited bool, err error)
 }
 
 // WriteMsgUDP sends a packet of QUIC's, or several.
@@ -84,13 +87,17 @@ func (c *udpConn) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oobn int, er
 	return n, oobn, err
 }
 
-// ReadMsgUDP returns the next packet that is for QUIC.
-func (c *udpConn) ReadMsgUDP(b, oob []byte) (n, oobn, flags int, addr *net.UDPAddr, err error) {
-	return readMsg(c, b, oob)
+// ReadFrom returns the next packet that is for QUIC.
+func (c *udpConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
+	n, _, _, addr, err := c.ReadMsgUDP(p, nil)
+	if err != nil {
+		return n, nil, err
+	}
+	return n, addr, nil
 }
 
-// readMsg reads a batch of one packet.
-func readMsg(c batchReader, b, oob []byte) (n, oobn, flags int, addr *net.UDPAddr, err error) {
+// ReadMsgUDP returns the next packet that is for QUIC.
+func (c *udpConn) ReadMsgUDP(b, oob []byte) (n, oobn, flags int, addr *net.UDPAddr, err error) {
 	m := []ipv4.Message{{Buffers: [][]byte{b}, OOB: oob}}
 	if _, err := c.ReadBatch(m, 0); err != nil {
 		return 0, 0, 0, nil, err
@@ -99,54 +106,70 @@ func readMsg(c batchReader, b, oob []byte) (n, oobn, flags int, addr *net.UDPAdd
 	return m[0].N, m[0].NN, m[0].Flags, addr, nil
 }
 
-// ReadBatch fills the first of ms with at least one packet for QUIC, or returns an error. It never returns an empty batch: quic-go
-// would parse what lay in ms before. It does so after some errors, too, so then ReadBatch empties ms.
-func (c *udpConn) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
-	for {
-		begin := time.Now()
-		n, err := c.batch.ReadBatch(ms, flags)
-		now := time.Now()
-		if err != nil {
-			if c.socket.reader.goesOn(now, err) {
-				continue
+// ReadBatch waits for packets for QUIC, stores as many as there are in ms, and returns their number. It never returns an empty batch: quic-go would
+// parse what lay in ms before. It does so after some errors, too, so then ReadBatch empties ms.
+func (c *udpConn) ReadBatch(ms []ipv4.Message, _ int) (int, error) {
+	for n := 0; ; {
+		for len(c.left) > 0 && n < len(ms) {
+			if c.split(&ms[n]) {
+				n++
 			}
-			empty(ms)
-			return 0, err
 		}
-		c.socket.reader.succeeded()
-		c.socket.reader.noteRead(begin, now)
-		n = c.keep(ms[:n], now)
-		c.socket.reader.serve(now)
+		c.socket.reader.serve(c.readTime)
 		if n > 0 {
 			return n, nil
 		}
-	}
-}
-
-// keep moves the packets for QUIC to the front and routes the others.
-func (c *udpConn) keep(ms []ipv4.Message, now time.Time) (n int) {
-	for i := range ms {
-		m := &ms[i]
-		if !c.socket.forQUIC(now, udp.AddrPort(m.Addr), m.Buffers[0][:m.N]) {
-			continue
+		if err := c.fill(); err != nil {
+			for i := range ms {
+				ms[i].N, ms[i].NN = 0, 0
+			}
+			return 0, err
 		}
-		if n < i {
-			moveDown(&ms[n], m)
-		}
-		n++
 	}
-	return n
 }
 
-// moveDown copies a packet into the buffer of an earlier message. It does not swap buffers: quic-go remembers where each one is.
-func moveDown(to, from *ipv4.Message) {
-	to.N = copy(to.Buffers[0], from.Buffers[0][:from.N])
-	to.NN = copy(to.OOB, from.OOB[:from.NN])
-	to.Addr, to.Flags = from.Addr, from.Flags
+// fill waits for packets and reads them.
+func (c *udpConn) fill() error {
+	left, waited, err := c.reader.Read()
+	for err != nil && c.socket.reader.goesOn(time.Now(), err) {
+		left, waited, err = c.reader.Read()
+	}
+	if err != nil {
+		return err
+	}
+	c.socket.reader.succeeded()
+	c.left = left
+	if c.readTime = time.Now(); waited {
+		c.socket.reader.waited = c.readTime
+	}
+	c.beginMessage()
+	return nil
 }
 
-func empty(ms []ipv4.Message) {
-	for i := range ms {
-		ms[i].N, ms[i].NN = 0, 0
+// beginMessage makes the packets of left[0] the next that split takes.
+func (c *udpConn) beginMessage() {
+	if len(c.left) == 0 {
+		return
 	}
+	m := &c.left[0]
+	c.rest = m.Data
+	if c.size = udp.SegmentSize(m.OOB); c.size <= 0 || c.size > len(m.Data) {
+		c.size = len(m.Data)
+	}
+}
+
+// split takes the next packet out of rest. It copies a packet for QUIC into to, and hands a sealed one to its carrier.
+func (c *udpConn) split(to *ipv4.Message) (isQUIC bool) {
+	m := &c.left[0]
+	p := c.rest[:min(c.size, len(c.rest))]
+	if isQUIC = len(p) > 0 && c.socket.forQUIC(c.readTime, m.From, p); isQUIC {
+		to.N = copy(to.Buffers[0], p)
+		to.NN = copy(to.OOB, m.OOB)
+		to.Addr, to.Flags = net.UDPAddrFromAddrPort(m.From), 0
+	}
+	if c.rest = c.rest[len(p):]; len(c.rest) == 0 {
+		c.left = c.left[1:]
+		c.beginMessage()
+	}
+	return isQUIC
 }

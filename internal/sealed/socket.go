@@ -72,12 +72,8 @@ func NewSocket(conn net.PacketConn, c SocketConfig) *Socket {
 // QUIC returns the Conn for quic-go's Transport: the socket without the packets of carriers.
 func (s *Socket) QUIC() net.PacketConn {
 	plain := &plainConn{PacketConn: s.sys.Conn, socket: s}
-	if s.sys.UDP != nil {
-		c := newUDPConn(plain, s.sys.UDP)
-		if s.sys.GRO {
-			return &groConn{udpConn: c, joined: udp.NewReader(s.sys)}
-		}
-		return c
+	if s.sys.Raw != nil {
+		return &udpConn{sizedConn: sizedConn{plain, s.sys.UDP}, udp: s.sys.UDP, reader: udp.NewReader(s.sys)}
 	}
 	if system, ok := s.sys.Conn.(udp.SystemConn); ok {
 		return &sizedConn{plain, system}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reader reads from a socket for which the kernel joins packets (udp(7), UDP_GRO). One goroutine may use it. It calls recvmmsg itself in order
+// Reader reads from a socket for which the kernel may join packets (udp(7), UDP_GRO). One goroutine may use it. It calls recvmmsg itself in order
 // to allocate nothing: golang.org/x/net allocates two addresses for each message.
 type Reader struct {
 	socket *Socket
@@ -54,7 +54,7 @@ var readBatches = sync.Pool{New: func() any {
 	return b
 }}
 
-// NewReader returns a Reader of a socket with GRO.
+// NewReader returns a Reader of a socket of the kernel's.
 func NewReader(s *Socket) *Reader {
 	r := &Reader{socket: s}
 	r.read = r.readable

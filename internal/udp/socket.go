@@ -16,7 +16,6 @@ type Socket struct {
 	UDP  *net.UDPConn    // nil when Conn is none
 	Raw  syscall.RawConn // nil when there is none
 	GSO  atomic.Bool     // sends may be batched
-	GRO  bool            // reads may be
 
 	v6 bool // of family AF_INET6
 }
@@ -34,7 +33,7 @@ func New(conn net.PacketConn, offload bool) *Socket {
 		s.v6 = isIPv6(raw)
 		if offload {
 			s.GSO.Store(hasGSO(raw))
-			s.GRO = enableGRO(raw)
+			enableGRO(raw)
 		}
 	}
 	return s
@@ -73,8 +72,12 @@ func AddrPort(a net.Addr) netip.AddrPort {
 	if !ok || udp == nil {
 		return netip.AddrPort{}
 	}
-	ap := udp.AddrPort()
-	return netip.AddrPortFrom(named(ap.Addr().Unmap()), ap.Port())
+	return inOneForm(udp.AddrPort())
+}
+
+// inOneForm returns an address in the form of [AddrPort].
+func inOneForm(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(named(a.Addr().Unmap()), a.Port())
 }
 
 // named gives an address whose zone is the number of an interface the interface's name, as packets from there have it.
