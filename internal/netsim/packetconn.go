@@ -58,7 +58,7 @@ func NewPacketConn() *PacketConn {
 		done:     make(chan struct{}),
 		paths:    make(map[netip.AddrPort]*Path),
 		inbox:    inbox{limit: readBuffer},
-		sleepers: sleepers{wake: make(chan struct{}, 1)},
+		sleepers: newSleepers(),
 	}
 }
 
@@ -110,19 +110,16 @@ func (c *PacketConn) wait(now, next time.Time) {
 	if !c.readDeadline.IsZero() && (next.IsZero() || c.readDeadline.Before(next)) {
 		next = c.readDeadline
 	}
-	timer := c.sleepers.begin(now, next)
-	var expired <-chan time.Time
-	if timer != nil {
-		expired = timer.C
-	}
+	c.sleepers.arm(now, next)
+	c.sleepers.count++
 	c.mu.Unlock()
 	select {
-	case <-expired:
+	case <-c.sleepers.timer.C:
 	case <-c.sleepers.wake:
 	case <-c.done:
 	}
 	c.mu.Lock()
-	c.sleepers.end(timer)
+	c.sleepers.count--
 }
 
 // WriteTo sends a copy of p to a PacketConn that Connect or Pipe joined to this one. It never blocks. As with UDP, only the counters tell

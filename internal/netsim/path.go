@@ -64,14 +64,6 @@ func (p *Path) SetMTU(bytes int) {
 	p.link.SetMTU(time.Now(), bytes)
 }
 
-// SetRate changes the rate of the path's bottleneck after d from now, for packets sent after the call. It panics on a path
-// without one.
-func (p *Path) SetRate(d time.Duration, rate int64) {
-	p.to.mu.Lock()
-	defer p.to.mu.Unlock()
-	p.link.SetRate(time.Now().Add(d), rate)
-}
-
 // SetConfig changes the path for packets sent from now on. It panics when the Config is not valid.
 func (p *Path) SetConfig(cfg Config) {
 	p.to.mu.Lock()
@@ -98,10 +90,11 @@ func (p *Path) send(packet []byte) {
 	if p.link.Send(now, buf) != Carried {
 		p.to.inbox.recycle(buf)
 	}
-	if p.to.sleepers.count == 0 {
+	sleepers := &p.to.sleepers
+	if sleepers.count == 0 {
 		p.arrive(now)
-	} else if at, ok := p.link.NextTimeout(); ok {
-		p.to.sleepers.wakeBefore(at)
+	} else if at, ok := p.link.NextTimeout(); ok && (sleepers.armed.IsZero() || at.Before(sleepers.armed)) {
+		sleepers.arm(now, at)
 	}
 }
 
