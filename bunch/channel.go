@@ -177,6 +177,9 @@ type queue[T any] struct {
 func (q *queue[T]) len() int { return len(q.items) - int(q.head) }
 func (q *queue[T]) peek() *T { return &q.items[q.head] }
 
+// at returns the value at index i.
+func (q *queue[T]) at(i int) T { return q.items[int(q.head)+i] }
+
 func (q *queue[T]) push(v T) {
 	q.compact()
 	q.items = append(q.items, v)

@@ -12,8 +12,6 @@ type parked struct{ queue[*slot] }
 // keptParked is the number of entries for which an empty list keeps room; channelCost covers it.
 const keptParked = 8
 
-func (p *parked) at(i int) *slot { return p.items[int(p.head)+i] }
-
 // find returns the index of entry n, or where it belongs.
 func (p *parked) find(n uint64) (i int, ok bool) {
 	if p.len() == 0 || p.at(p.len()-1).number < n {

@@ -1,30 +1,27 @@
 package bunch
 
-// readyList holds messages in order, in blocks. A block whose messages were fetched is free at once, and growing moves nothing.
+// readyList holds messages in order, in blocks. A block whose messages were fetched is free at once, and growing moves no message.
 type readyList struct {
-	first, last *readyBlock // nil when empty
-	from, to    int         // index of the oldest message in first, and of the next free place in last
-	n           int
-	spare       spares[*readyBlock]
+	blocks   queue[*readyBlock] // the oldest first
+	from, to int                // index of the oldest message in the first block, and of the next free place in the last one
+	n        int
+	spare    spares[*readyBlock]
 }
 
 // maxReadySpare is how many blocks are kept for reuse: a tick's 576 messages.
 const maxReadySpare = 32
 
 // readyBlock is as large as a size class of Go's allocator: 1 KiB.
-type readyBlock struct {
-	messages [18]Message
-	next     *readyBlock
-}
+type readyBlock [18]Message
 
 func (r *readyList) len() int       { return r.n }
-func (r *readyList) peek() *Message { return &r.first.messages[r.from] }
+func (r *readyList) peek() *Message { return &r.blocks.at(0)[r.from] }
 
 func (r *readyList) push(m *Message) {
-	if r.last == nil || r.to == len(r.last.messages) {
+	if r.blocks.len() == 0 || r.to == len(readyBlock{}) {
 		r.grow()
 	}
-	r.last.messages[r.to] = *m
+	r.blocks.at(r.blocks.len() - 1)[r.to] = *m
 	r.to++
 	r.n++
 }
@@ -34,42 +31,30 @@ func (r *readyList) grow() {
 	if b == nil {
 		b = new(readyBlock)
 	}
-	if r.last == nil {
-		r.first, r.from = b, 0
-	} else {
-		r.last.next = b
-	}
-	r.last, r.to = b, 0
+	r.blocks.push(b)
+	r.to = 0
 }
 
 // each yields the messages, the oldest first.
 func (r *readyList) each(yield func(*Message) bool) {
-	for b, from, left := r.first, r.from, r.n; left > 0; b, from = b.next, 0 {
-		for i := from; i < len(b.messages) && left > 0; i++ {
-			if left--; !yield(&b.messages[i]) {
-				return
-			}
+	for i := range r.n {
+		i += r.from
+		if !yield(&r.blocks.at(i / len(readyBlock{}))[i%len(readyBlock{})]) {
+			return
 		}
 	}
 }
 
-// pop moves the oldest message to m.
+// pop moves the oldest message to m, and lets go of the first block once that is empty. An empty list keeps no more than for maxReadySpare blocks.
 func (r *readyList) pop(m *Message) {
 	oldest := r.peek()
 	*m, *oldest = *oldest, Message{}
 	r.from++
-	if r.n--; r.n == 0 || r.from == len(r.first.messages) {
-		r.shrink()
+	if r.n--; r.n == 0 || r.from == len(readyBlock{}) {
+		r.spare.put(r.blocks.pop())
+		r.from = 0
 	}
-}
-
-// shrink lets go of the first block, which is empty.
-func (r *readyList) shrink() {
-	b := r.first
-	r.first, r.from = b.next, 0
-	if r.first == nil {
-		r.last = nil
+	if r.n == 0 && cap(r.blocks.items) > maxReadySpare {
+		r.blocks.release()
 	}
-	b.next = nil
-	r.spare.put(b)
 }
