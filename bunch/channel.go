@@ -246,25 +246,11 @@ func (q *queue[T]) remove(equal func(T) bool) {
 
 // insert puts v behind the first i values.
 func (q *queue[T]) insert(i int, v T) {
-	switch {
-	case i == q.len():
-		q.push(v)
-	case i == 0:
-		q.unpop(v)
-	default:
-		q.compact()
-		q.items = slices.Insert(q.items, int(q.head)+i, v)
-	}
-}
-
-// unpop puts v back to the head.
-func (q *queue[T]) unpop(v T) {
-	if q.head > 0 {
+	if i == 0 && q.head > 0 {
 		q.head--
 		q.items[q.head] = v
 		return
 	}
-	q.items = append(q.items, v)
-	copy(q.items[1:], q.items)
-	q.items[0] = v
+	q.compact()
+	q.items = slices.Insert(q.items, int(q.head)+i, v)
 }

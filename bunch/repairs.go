@@ -74,7 +74,7 @@ func (r *repairs) prepare(ch *channel, last uint64, loss float64) {
 		return
 	}
 	if g.flags&flagBegin == 0 && g.first > ch.first {
-		r.runs.unpop(sentRun{ch, g.first - 1}) // the entries before it are another group
+		r.runs.insert(0, sentRun{ch, g.first - 1}) // the entries before it are another group
 	}
 	if g.total = parity.Count(flying, loss); g.total == 0 {
 		return

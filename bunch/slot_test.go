@@ -145,7 +145,7 @@ func TestQueue(t *testing.T) {
 				model = model[1:]
 			}
 		case 7:
-			q.unpop(i)
+			q.insert(0, i)
 			model = append([]int{i}, model...)
 		case 8:
 			q.remove(func(v int) bool { return v == i-5 })

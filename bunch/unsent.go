@@ -69,7 +69,7 @@ func (c *Conn) unsendDatagrams() {
 			c.stats.DroppedUnreliable++ // closed by both meanwhile
 			continue
 		case u.last():
-			ch.unreliable.unpop(u.datagram)
+			ch.unreliable.insert(0, u.datagram)
 			c.unreliables.add(1, 0)
 		default:
 			ch.unreliable.peek().part = u.part
