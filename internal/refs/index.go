@@ -1,15 +1,19 @@
 package refs
 
-import "slices"
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
 
 // Index lists for each key the R that name it, in the order in which they began to. The time of Refile depends on the number of keys that
 // its r names, not on how many name the same key: a game may have thousands of states that name one actor.
 type Index[K, R comparable] map[K]*list[R]
 
-// list holds the R that name one key. Removing one leaves a gap, and a list that is half gaps is compacted.
+// list holds the R that name one key.
 type list[R comparable] struct {
-	entries []R // a zero R is a gap
-	places  map[R]int
+	places map[R]uint64 // each is above those of the R that were there when it came
+	last   uint64       // the newest place
 }
 
 // Of returns the R that name a key now. The caller may keep the slice.
@@ -18,12 +22,7 @@ func (x Index[K, R]) Of(key K) []R {
 	if l == nil {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(l.entries), gap)
-}
-
-func gap[R comparable](r R) bool {
-	var none R
-	return r == none
+	return slices.SortedFunc(maps.Keys(l.places), func(a, b R) int { return cmp.Compare(l.places[a], l.places[b]) })
 }
 
 // Refile files r under the keys now instead of before. It returns now, in the memory of before. If both are equal, as most of the time,
@@ -44,12 +43,12 @@ func (x Index[K, R]) Refile(r R, before, now []K) []K {
 func (x Index[K, R]) add(key K, r R) {
 	l := x[key]
 	if l == nil {
-		l = &list[R]{places: make(map[R]int)}
+		l = &list[R]{places: make(map[R]uint64)}
 		x[key] = l
 	}
 	if _, ok := l.places[r]; !ok {
-		l.places[r] = len(l.entries)
-		l.entries = append(l.entries, r)
+		l.last++
+		l.places[r] = l.last
 	}
 }
 
@@ -58,23 +57,7 @@ func (x Index[K, R]) remove(key K, r R) {
 	if l == nil {
 		return
 	}
-	place, ok := l.places[r]
-	if !ok {
-		return
-	}
-	var none R
-	l.entries[place] = none
 	if delete(l.places, r); len(l.places) == 0 {
 		delete(x, key)
-	} else if len(l.entries) > 2*len(l.places) {
-		l.close()
-	}
-}
-
-// close removes the gaps.
-func (l *list[R]) close() {
-	l.entries = slices.DeleteFunc(l.entries, gap)
-	for i, r := range l.entries {
-		l.places[r] = i
 	}
 }
