@@ -144,7 +144,7 @@ func (o *opening) acknowledged() bool {
 // the call will have after it. It is called under the link's lock.
 func (o *opening) closeArrived(m *method) error {
 	w, cause := o.actor.world, ErrClosed
-	reason, waits := w.turns.waitingClose(o.conn, o.channel)
+	reason, waits := o.conn.waitingClose(o.channel)
 	if !waits {
 		reason = w.handling.closes
 	}

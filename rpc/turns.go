@@ -3,7 +3,6 @@ package rpc
 import (
 	"cmp"
 	"context"
-	"iter"
 	"log/slog"
 	"math/bits"
 	"slices"
@@ -52,15 +51,13 @@ type turns struct {
 	share   time.Duration // time for one connection in a Dispatch; 0 = no limit
 	total   time.Duration // time for all connections in a Dispatch; 0 = no limit
 
-	messages  [turnCalls]bunch.Message // of the connection whose turn it is; valid from next to end
-	next, end int
-	of        *Conn // that connection; nil between turns
+	messages [turnCalls]bunch.Message // memory of what the connection whose turn it is takes from the machine
 }
 
 // turn is a connection's part of a Dispatch. It belongs to the world's goroutine.
 type turn struct {
-	spare   []bunch.Message // taken from the machine, and not run when the last turn was over; at most one Take
-	waiting int             // messages that may run in this Dispatch, spare included
+	taken   []bunch.Message // from the machine, and not run yet; at most one Take, during the turn in the memory of turns.messages
+	waiting int             // messages that may run in this Dispatch, those in taken included
 	used    time.Duration   // time that the connection has used of this Dispatch
 	longest time.Duration   // longest time between two looks at the clock in this Dispatch
 	slowest tasks.Doing     // the work of that time
@@ -108,7 +105,7 @@ func (w *World) takeTurns(cork bool) {
 func (w *World) look(c *Conn) bool {
 	c.link.Lock()
 	w.frame.cork(c)
-	c.turn.waiting = len(c.turn.spare) + c.machine.Ready()
+	c.turn.waiting = len(c.turn.taken) + c.machine.Ready()
 	c.link.Unlock()
 	c.turn.used, c.turn.longest, c.turn.slowest = 0, 0, tasks.Doing{}
 	return c.hasMessages()
@@ -228,52 +225,41 @@ func (u *turn) note(doing tasks.Doing, took time.Duration) {
 	}
 }
 
-// pass ends a turn of c that began at start, even after a panic of the game, and keeps the messages that did not run as spare.
+// pass ends a turn of c that began at start, even after a panic of the game. What did not run moves out of the memory that the next turn uses.
 func (t *turns) pass(c *Conn, start time.Duration) {
 	t.elapsed = time.Since(t.began)
 	c.turn.used += t.elapsed - start
-	if t.next < t.end {
-		c.turn.spare = append(c.turn.spare, t.messages[t.next:t.end]...)
-		clear(t.messages[t.next:t.end])
-		t.next, t.end = 0, 0
-	}
-	t.of = nil
+	left := c.turn.taken
+	c.turn.taken = slices.Clone(left)
+	clear(left)
 }
 
 // nextMessage takes the next message of c that may run in this Dispatch.
 func (w *World) nextMessage(c *Conn) (message bunch.Message, ok bool) {
-	t, u := &w.turns, &c.turn
 	next := w.peek(c)
 	if next == nil {
 		return message, false
 	}
 	message, *next = *next, bunch.Message{}
-	t.next++
-	u.waiting--
+	c.turn.taken = c.turn.taken[1:]
+	c.turn.waiting--
 	return message, true
 }
 
 // pending yields the messages of c that have not run, the next one first. It is called under the link's lock.
-func (t *turns) pending(c *Conn) iter.Seq[*bunch.Message] {
-	return func(yield func(*bunch.Message) bool) {
-		for i := range c.turn.spare {
-			if !yield(&c.turn.spare[i]) {
-				return
-			}
+func (c *Conn) pending(yield func(*bunch.Message) bool) {
+	for i := range c.turn.taken {
+		if !yield(&c.turn.taken[i]) {
+			return
 		}
-		for i := t.next; t.of == c && i < t.end; i++ {
-			if !yield(&t.messages[i]) {
-				return
-			}
-		}
-		c.machine.AllReady(yield)
 	}
+	c.machine.AllReady(yield)
 }
 
 // waitingClose returns the reason of the close of a channel that waits for its turn; ok is false when none does. It is called under the link's
 // lock.
-func (t *turns) waitingClose(c *Conn, channel uint64) (reason CloseReason, ok bool) {
-	for message := range t.pending(c) {
+func (c *Conn) waitingClose(channel uint64) (reason CloseReason, ok bool) {
+	for message := range c.pending {
 		if message.Close && message.Channel == channel {
 			reason, _ = readClose(message.Payload)
 			return reason, true
@@ -284,23 +270,19 @@ func (t *turns) waitingClose(c *Conn, channel uint64) (reason CloseReason, ok bo
 
 // peek returns the message that nextMessage would take, nil when there is none.
 func (w *World) peek(c *Conn) *bunch.Message {
-	t, u := &w.turns, &c.turn
+	u := &c.turn
 	if !c.hasMessages() {
 		return nil
 	}
-	if t.next == t.end {
-		t.of, t.next, t.end = c, 0, copy(t.messages[:], u.spare)
-		clear(u.spare)
-		u.spare = u.spare[:0] // pass puts back what does not run
+	if len(u.taken) == 0 {
+		n := c.take(w.turns.messages[:min(turnCalls, u.waiting)])
+		u.taken = w.turns.messages[:n]
 	}
-	if t.end == 0 {
-		u.spare, t.end = nil, c.take(t.messages[:min(turnCalls, u.waiting)])
-	}
-	if t.end == 0 {
+	if len(u.taken) == 0 {
 		u.waiting = 0
 		return nil
 	}
-	return &t.messages[t.next]
+	return &u.taken[0]
 }
 
 // take takes messages from the machine. It raises the ReceiveLimit if that holds up the peer, and asks the peer for all its state if the machine had
@@ -362,7 +344,7 @@ func (w *World) discard(c *Conn) {
 		dropped += len(messages)
 		clear(messages)
 	}
-	drop(c.turn.spare)
+	drop(c.turn.taken)
 	c.turn = turn{}
 	for n := c.take(t.messages[:]); n > 0; n = c.take(t.messages[:]) {
 		drop(t.messages[:n])

@@ -132,7 +132,7 @@ func TestFloodersDoNotStarveOthers(t *testing.T) {
 					require.Greater(t, s.calls[i]-s.served[i], 1000, "a flooder waits")
 					require.Greater(t, s.served[i], 5, "but is served")
 					require.Greater(t, s.conns[i].Stats().Deferred, uint64(ticks*9/10))
-					require.LessOrEqual(t, len(s.conns[i].turn.spare), turnCalls)
+					require.LessOrEqual(t, len(s.conns[i].turn.taken), turnCalls)
 				}
 				for i := flooders; i < flooders+honest; i++ {
 					require.Equal(t, s.calls[i], s.served[i])
