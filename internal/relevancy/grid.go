@@ -12,23 +12,21 @@ import (
 //
 // The zero Grid is empty.
 type Grid struct {
-	items  []item  // by id
-	cells  []cell  // used and free ones
-	free   []int32 // of cells: they keep their memory for the next that is needed
-	heads  []int32 // by hash: the first cell of a chain, -1 = none
-	levels []level // in use, in no order
+	items  []item        // by id
+	cells  map[key]*cell // that hold something
+	free   []*cell       // empty ones, which keep their memory for the next that is needed
+	levels []level       // in use, in no order
 }
 
 // item says where an id is: in a cell, at a position among its entries.
 type item struct {
-	cell int32 // 1 above its number; 0 = nowhere
-	at   int32
+	cell *cell // nil = nowhere
+	at   int
 }
 
 // cell is a cube that holds something.
 type cell struct {
 	key
-	next    int32   // in the chain of those that have the same hash; -1 = the last
 	inverse float64 // of its edge
 	entries []entry
 }
@@ -72,15 +70,14 @@ func (g *Grid) Set(id int, x, y, z, radius float32) {
 	}
 	e := entry{x, y, z, radius, int32(id)}
 	at := g.items[id]
-	if at.cell == 0 {
+	if at.cell == nil {
 		g.insert(keyOf(e, exponentOf(radius)), e)
 		return
 	}
-	c := &g.cells[at.cell-1]
-	old := &c.entries[at.at]
+	old := &at.cell.entries[at.at]
 	switch {
 	case *old == e:
-	case old.radius == radius && c.holds(e):
+	case old.radius == radius && at.cell.holds(e):
 		*old = e
 	default:
 		g.Remove(id)
@@ -93,23 +90,47 @@ func (c *cell) holds(e entry) bool {
 	return number(float64(e.x)*c.inverse) == c.x && number(float64(e.y)*c.inverse) == c.y && number(float64(e.z)*c.inverse) == c.z
 }
 
+// insert puts an item that is nowhere into its cell.
+func (g *Grid) insert(k key, e entry) {
+	c := g.cells[k]
+	if c == nil {
+		c = g.acquire(k)
+	}
+	g.items[e.id] = item{cell: c, at: len(c.entries)}
+	c.entries = append(c.entries, e)
+	g.count(k.level, 1)
+}
+
+// acquire makes a cell for a key that has none.
+func (g *Grid) acquire(k key) *cell {
+	if g.cells == nil {
+		g.cells = make(map[key]*cell)
+	}
+	if len(g.free) == 0 {
+		g.free = append(g.free, new(cell))
+	}
+	last := len(g.free) - 1
+	c := g.free[last]
+	g.free = g.free[:last]
+	c.key, c.inverse = k, inverseOf(k.level)
+	g.cells[k] = c
+	return c
+}
+
 // Remove takes an item out, if it is somewhere.
 func (g *Grid) Remove(id int) {
-	if id >= len(g.items) || g.items[id].cell == 0 {
+	if !g.Has(id) {
 		return
 	}
-	at := g.items[id]
-	g.items[id] = item{}
-	c := &g.cells[at.cell-1]
+	c, at := g.items[id].cell, g.items[id].at
 	last := len(c.entries) - 1
-	if moved := c.entries[last]; int(at.at) != last {
-		c.entries[at.at] = moved
-		g.items[moved.id].at = at.at
-	}
-	c.entries = c.entries[:last]
+	c.entries[at] = c.entries[last]
+	g.items[c.entries[at].id].at = at
+	c.entries, g.items[id] = c.entries[:last], item{}
 	g.count(c.level, -1)
 	if last == 0 {
-		g.release(at.cell - 1)
+		delete(g.cells, c.key)
+		g.free = append(g.free, c)
 	}
 }
 
@@ -123,11 +144,11 @@ func (g *Grid) Move(from, to int) {
 	}
 	at := g.items[from]
 	g.items[from], g.items[to] = item{}, at
-	g.cells[at.cell-1].entries[at.at].id = int32(to)
+	at.cell.entries[at.at].id = int32(to)
 }
 
 // Has reports whether an item is somewhere.
-func (g *Grid) Has(id int) bool { return id < len(g.items) && g.items[id].cell > 0 }
+func (g *Grid) Has(id int) bool { return id < len(g.items) && g.items[id].cell != nil }
 
 // IsNear reports whether a point is near enough to an item.
 func (g *Grid) IsNear(id int, x, y, z float32) bool {
@@ -135,7 +156,7 @@ func (g *Grid) IsNear(id int, x, y, z float32) bool {
 		return false
 	}
 	at := g.items[id]
-	_, near := g.cells[at.cell-1].entries[at.at].far([3]float64{float64(x), float64(y), float64(z)})
+	_, near := at.cell.entries[at.at].far([3]float64{float64(x), float64(y), float64(z)})
 	return near
 }
 
@@ -167,9 +188,8 @@ func (g *Grid) nearAt(found []Found, l *level, p [3]float64) []Found {
 				if gapX+gapY+gapZ >= 1 {
 					continue
 				}
-				at := g.find(key{base[0] + int32(i) - 1, base[1] + int32(j) - 1, base[2] + int32(k) - 1, l.exponent})
-				if at >= 0 {
-					found = appendNear(found, g.cells[at].entries, p)
+				if c := g.cells[key{base[0] + int32(i) - 1, base[1] + int32(j) - 1, base[2] + int32(k) - 1, l.exponent}]; c != nil {
+					found = appendNear(found, c.entries, p)
 				}
 			}
 		}
