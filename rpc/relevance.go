@@ -34,7 +34,8 @@ type actorRelevancy struct {
 
 	fresh bool          // no Multicast of it was called since it was spawned: see showNew
 	rule  relevancyRule // who decides; byHand again once the actor has ended or is torn off
-	slot  int           // its place in slots(), if there are any; pack changes it
+	slot  int           // its place in relevance.placed or asked, by the rule; changes when others leave
+	here  *opening      // on the connection that is surveyed or asked about now, if it is open there
 }
 
 const (
@@ -57,9 +58,9 @@ const (
 // world's goroutine.
 type relevance struct {
 	grid    relevancy.Grid
-	members int   // actors whose rule is not byHand
-	placed  slots // byGrid; slots are the grid's ids
-	asked   slots // byGame
+	members int                    // actors whose rule is not byHand
+	placed  relevancy.Slots[Actor] // byGrid; slots are the grid's ids
+	asked   relevancy.Slots[Actor] // byGame
 
 	// The rounds that are spread over the Flushes.
 	last      time.Time       // the last Flush
@@ -89,28 +90,6 @@ type questions struct {
 type wish struct {
 	actor *Actor
 	far   float32 // squared, as opening.far
-}
-
-// slots has the actors about which one rule decides and, while a connection is surveyed or asked about, its openings of them.
-type slots struct {
-	relevancy.Slots[Actor, opening]
-}
-
-// mark files the openings of a connection by slot, until forget, so that a survey finds the opening of an actor without a map.
-func (s *slots) mark(openings []*opening) {
-	for _, o := range openings {
-		if o.actor.slots() == s {
-			s.Here[o.actor.relevancy.slot] = o
-		}
-	}
-}
-
-// forget undoes mark for one opening, if that is marked: also when it closes, which a function of the game may bring about meanwhile. s may be
-// nil.
-func (s *slots) forget(o *opening) {
-	if s != nil && s.Here[o.actor.relevancy.slot] == o {
-		s.Here[o.actor.relevancy.slot] = nil
-	}
 }
 
 // showNew runs before each Multicast, and does something before the first one of an actor: it opens the actor for those to whom it is relevant, for
@@ -166,25 +145,17 @@ func (r *relevance) decide(a *Actor, c *Conn) bool {
 	return false
 }
 
-// slots returns the slots that the actor is in, nil when it is in none.
-func (a *Actor) slots() *slots {
-	switch a.relevancy.rule {
-	case byGrid:
-		return &a.world.relevance.placed
-	case byGame:
-		return &a.world.relevance.asked
-	}
-	return nil
-}
-
 // join begins to decide about a new actor, before its constructor runs.
 func (r *relevance) join(a *Actor) {
 	if a.relevancy.rule = a.ruleOf(); a.relevancy.rule == byHand {
 		return
 	}
 	r.members++
-	if in := a.slots(); in != nil {
-		a.relevancy.slot = in.Add(a)
+	switch a.relevancy.rule {
+	case byGrid:
+		a.relevancy.slot = r.placed.Add(a)
+	case byGame:
+		a.relevancy.slot = r.asked.Add(a)
 	}
 }
 
@@ -194,11 +165,15 @@ func (r *relevance) leave(a *Actor) {
 		return
 	}
 	r.members--
-	if a.relevancy.rule == byGrid {
-		r.grid.Remove(a.relevancy.slot)
-	}
-	if in := a.slots(); in != nil {
-		in.Remove(a.relevancy.slot)
+	switch slot := a.relevancy.slot; a.relevancy.rule {
+	case byGrid:
+		r.grid.Remove(slot)
+		r.places.GoOn(r.placed.Remove(slot, r.places.Upcoming(), func(other *Actor, from, to int) {
+			other.relevancy.slot = to
+			r.grid.Move(from, to)
+		}))
+	case byGame:
+		r.questions.slot = r.asked.Remove(slot, r.questions.slot, func(other *Actor, _, to int) { other.relevancy.slot = to })
 	}
 	a.relevancy.rule = byHand
 }
@@ -227,7 +202,6 @@ func (w *World) updateRelevancy(now time.Time) {
 	}
 	r.last = now
 	r.elapsed += passed
-	r.pack()
 	if r.members == 0 {
 		return
 	}
@@ -236,19 +210,9 @@ func (w *World) updateRelevancy(now time.Time) {
 	r.surveys.Begin(len(w.announced), passed, surveyPeriod)
 	r.questions.left = min(r.questions.round.Take(len(w.announced)*len(r.asked.Items), passed, askPeriod), maxAsked)
 	r.toOpen = maxOpened
-	for r.places.More() || r.surveys.More() || r.questions.left > 0 {
+	for r.places.More(len(r.placed.Items)) || r.surveys.More(len(w.announced)) || r.questions.left > 0 {
 		w.continueRounds()
 	}
-}
-
-// pack closes the gaps that a crowd of actors has left which has ended.
-func (r *relevance) pack() {
-	next := r.placed.Pack(r.places.Upcoming(), func(a *Actor, from, to int) {
-		a.relevancy.slot = to
-		r.grid.Move(from, to)
-	})
-	r.places.GoOn(next)
-	r.questions.slot = r.asked.Pack(r.questions.slot, func(a *Actor, _, to int) { a.relevancy.slot = to })
 }
 
 // continueRounds goes on with the rounds until nothing is left of them for this Flush, or a function of the game panics: then it returns with
@@ -256,12 +220,10 @@ func (r *relevance) pack() {
 func (w *World) continueRounds() {
 	defer w.game.Catch(nil)
 	r := &w.relevance
-	for r.places.More() {
-		if a := r.placed.Items[r.places.Next(len(r.placed.Items))]; a != nil {
-			a.locate()
-		}
+	for r.places.More(len(r.placed.Items)) {
+		r.placed.Items[r.places.Next(len(r.placed.Items))].locate()
 	}
-	for r.surveys.More() {
+	for r.surveys.More(len(w.announced)) {
 		if c := w.announced[r.surveys.Next(len(w.announced))]; c.usable() {
 			c.survey()
 		}
@@ -274,7 +236,7 @@ func (w *World) continueRounds() {
 			q.asker++
 		}
 		q.asker %= len(w.announced)
-		if r.toOpen == 0 { // an answer would be forgotten until the next round
+		if r.toOpen == 0 || len(r.asked.Items) == 0 { // in the first case an answer would be forgotten until the next round
 			q.left = 0
 			return
 		}
@@ -288,17 +250,18 @@ func (c *Conn) survey() {
 	r := &c.world.relevance
 	x, y, z, ok := c.viewpoint()
 	defer c.settle()
-	r.placed.mark(c.shown.view.openings)
+	c.shown.view.mark()
 
 	// What is near: it is open already, or settle will open it.
 	if r.found = r.found[:0]; ok {
 		r.found = r.grid.Near(r.found, x, y, z)
 	}
 	for _, f := range r.found {
-		if o := r.placed.Here[f.ID]; o != nil {
+		a := r.placed.Items[f.ID]
+		if o := a.relevancy.here; o != nil {
 			o.noteRelevant(f.Far)
 		} else {
-			c.want(r.placed.Items[f.ID], f.Far)
+			c.want(a, f.Far)
 		}
 	}
 	if a := c.shown.view.target; a != nil && !a.dead && a.relevancy.rule != byHand && a.openingOn(c) == nil {
@@ -338,20 +301,15 @@ func (c *Conn) ask(count int) {
 	}
 
 	defer c.settle()
-	r.asked.mark(c.shown.view.openings)
-	for range count {
+	c.shown.view.mark()
+	for ; count > 0 && q.slot < len(r.asked.Items); count-- { // the game may destroy some meanwhile
 		a := r.asked.Items[q.slot]
 		q.slot++ // before the call: one that does not return is not repeated
 		q.left--
-		if a == nil {
-			continue
-		}
 		relevant := a.seenBy(c)
-		if a.dead { // the game has destroyed it, and another may have its place
-			continue
-		}
-		o := r.asked.Here[a.relevancy.slot]
+		o := a.relevancy.here
 		switch {
+		case a.dead:
 		case relevant && o == nil:
 			c.want(a, 0)
 		case relevant: // never a parted one, so there is nothing to stay: see onlyAsOwner
@@ -378,7 +336,7 @@ func (a *Actor) seenBy(c *Conn) bool {
 func (c *Conn) settle() {
 	r := &c.world.relevance
 	for _, o := range c.shown.view.openings {
-		o.actor.slots().forget(o)
+		o.actor.relevancy.here = nil
 	}
 
 	for _, o := range r.unseen {

@@ -131,5 +131,14 @@ func (v *view) remove(o *opening) {
 	v.openings[o.at].at = o.at
 	v.openings[last] = nil
 	v.openings = v.openings[:last]
-	o.actor.slots().forget(o)
+	if o.actor.relevancy.here == o { // a function of the game has closed it in a survey
+		o.actor.relevancy.here = nil
+	}
+}
+
+// mark notes the openings at their actors, until settle, so that a survey finds the opening of an actor without a map.
+func (v *view) mark() {
+	for _, o := range v.openings {
+		o.actor.relevancy.here = o
+	}
 }

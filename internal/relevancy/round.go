@@ -23,8 +23,8 @@ type Sweep struct {
 // Begin decides how many of n items this Flush visits, when passed time has passed since the last one.
 func (s *Sweep) Begin(n int, passed, period time.Duration) { s.left = s.round.Take(n, passed, period) }
 
-// More reports whether this Flush has items left to visit.
-func (s *Sweep) More() bool { return s.left > 0 }
+// More reports whether this Flush has items left to visit, of n.
+func (s *Sweep) More(n int) bool { return s.left > 0 && n > 0 }
 
 // Next returns the index of the item to visit next, of n. It counts as visited, even when the visit panics.
 func (s *Sweep) Next(n int) int {

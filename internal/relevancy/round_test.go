@@ -35,7 +35,7 @@ func TestSweepMissesNone(t *testing.T) {
 	items := []string{"a", "b", "c", "d", "e"}
 	var s Sweep
 	visit := func() (visited string) {
-		for s.Begin(len(items), period/5, period); s.More(); {
+		for s.Begin(len(items), period/5, period); s.More(len(items)); {
 			visited += items[s.Next(len(items))]
 		}
 		return visited
@@ -48,5 +48,7 @@ func TestSweepMissesNone(t *testing.T) {
 	items = []string{"b", "c", "e"}
 	require.Equal(t, "bce", visit()+visit()+visit()+visit()+visit())
 	s.Begin(0, time.Hour, period)
-	require.False(t, s.More())
+	require.False(t, s.More(5))
+	s.Begin(5, time.Hour, period)
+	require.False(t, s.More(0), "all have left")
 }

@@ -1,57 +1,34 @@
 package relevancy
 
-// Slots keeps items in places that move in Pack only, so that rounds over the places miss none. H is what the viewer that the owner examines now
-// has of an item.
-type Slots[T, H any] struct {
-	Items []*T // by slot; nil = free
-	Here  []*H // by slot; the owner sets them for the viewer that it examines, and to nil afterwards
-	free  []int
+// Slots keeps items in places without gaps, over which a round goes on while items come and go.
+type Slots[T any] struct {
+	Items []*T // by slot
 }
 
-// Add returns the slot of a new item.
-func (s *Slots[T, H]) Add(item *T) (slot int) {
-	if n := len(s.free); n > 0 {
-		slot, s.free = s.free[n-1], s.free[:n-1]
-		s.Items[slot] = item
-		return slot
-	}
+// Add returns the slot of a new item, the last.
+func (s *Slots[T]) Add(item *T) (slot int) {
 	s.Items = append(s.Items, item)
-	s.Here = append(s.Here, nil)
 	return len(s.Items) - 1
 }
 
-// Remove frees a slot.
-func (s *Slots[T, H]) Remove(slot int) {
-	s.Items[slot] = nil
-	s.free = append(s.free, slot)
-}
-
-// fewSlots is how many places are not worth a Pack.
-const fewSlots = 64
-
-// Pack closes the gaps when most places are free: otherwise rounds would for ever take as long as for the most items that there ever were at
-// once. The items stay in their order, and moved is called for each that gets another place. next is the place that a round will visit next;
-// Pack returns which one that is now. Nothing may be in Here.
-func (s *Slots[T, H]) Pack(next int, moved func(item *T, from, to int)) int {
-	if len(s.Items) <= fewSlots || 2*len(s.free) <= len(s.Items) {
-		return next
-	}
-	kept, now := make([]*T, 0, len(s.Items)-len(s.free)), 0
-	for from, item := range s.Items {
-		if from == next {
-			now = len(kept)
+// Remove takes out the item of a slot. next is the place that a round will visit next; Remove returns which one that is now. The place is filled by
+// one that the round has visited if it has visited this one, else by one that it has not, so it misses none. moved is called for each item that gets
+// another place, which is free then.
+func (s *Slots[T]) Remove(slot, next int, moved func(item *T, from, to int)) int {
+	move := func(from, to int) {
+		if from != to {
+			s.Items[to] = s.Items[from]
+			moved(s.Items[to], from, to)
 		}
-		if item == nil {
-			continue
-		}
-		if to := len(kept); to != from {
-			moved(item, from, to)
-		}
-		kept = append(kept, item)
 	}
-	if next >= len(s.Items) {
-		now = len(kept)
+	if slot < next {
+		next--
+		move(next, slot)
+		slot = next
 	}
-	s.Items, s.Here, s.free = kept, make([]*H, len(kept)), nil
-	return now
+	last := len(s.Items) - 1
+	move(last, slot)
+	s.Items[last] = nil
+	s.Items = s.Items[:last]
+	return next
 }

@@ -1,63 +1,62 @@
 package relevancy
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestSlotsStay: what is added takes a place that is free, and no other moves.
-func TestSlotsStay(t *testing.T) {
-	var s Slots[int, string]
-	items := []int{0, 1, 2, 3}
-	for i := range items[:3] {
-		require.Equal(t, i, s.Add(&items[i]))
+// TestARoundMissesNobody: however items come and go, each that was there when a round began and is there when it ends was visited once.
+func TestARoundMissesNobody(t *testing.T) {
+	type place struct {
+		at      int
+		visited int
+		old     bool // it was there when the round began
 	}
-	s.Remove(1)
-	require.Nil(t, s.Items[1])
-	require.Equal(t, 1, s.Add(&items[3]))
-	require.Equal(t, []*int{&items[0], &items[3], &items[2]}, s.Items)
-	require.Len(t, s.Here, 3)
-}
-
-// TestPack: the items that are left move together in their order, and a round goes on with the one that was next.
-func TestPack(t *testing.T) {
-	type place struct{ at int }
-	fill := func(left ...int) (s Slots[place, string], items []place) {
-		items = make([]place, 100)
-		for i := range items {
-			items[i].at = s.Add(&items[i])
-		}
-		for i := range items {
-			if !slices.Contains(left, i) {
-				s.Remove(i)
-			}
-		}
-		return s, items
-	}
-	for next, want := range map[int]int{0: 0, 3: 0, 4: 1, 50: 1, 51: 2, 98: 2, 99: 2, 100: 3} {
-		s, items := fill(3, 50, 99)
-		require.Equal(t, want, s.Pack(next, func(p *place, from, to int) {
+	random := testkit.Rand(t)
+	var s Slots[place]
+	next := 0
+	add := func() { p := new(place); p.at = s.Add(p) }
+	remove := func(slot int) {
+		left := len(s.Items) - 1
+		next = s.Remove(slot, next, func(p *place, from, to int) {
 			require.Equal(t, p.at, from)
 			p.at = to
-		}), next)
-		require.Equal(t, []*place{&items[3], &items[50], &items[99]}, s.Items)
+		})
+		require.Len(t, s.Items, left)
+		require.Nil(t, s.Items[:left+1][left])
+		require.LessOrEqual(t, next, left)
+	}
+	for range 300 {
+		for range random.IntN(20) {
+			add()
+		}
+		for _, p := range s.Items {
+			p.visited, p.old = 0, true
+		}
+		for next = 0; next < len(s.Items); {
+			s.Items[next].visited++
+			next++
+			if random.IntN(3) == 0 {
+				add()
+			}
+			for len(s.Items) > 0 && random.IntN(2) == 0 {
+				remove(random.IntN(len(s.Items)))
+			}
+		}
 		for i, p := range s.Items {
 			require.Equal(t, i, p.at)
+			if p.old {
+				require.Equal(t, 1, p.visited)
+			}
 		}
-		require.Equal(t, []*string{nil, nil, nil}, s.Here)
-		require.Equal(t, 3, s.Add(new(place)))
 	}
-	var some []int
-	for i := range 50 {
-		some = append(some, i)
+	for len(s.Items) > 0 {
+		remove(0)
 	}
-	s, _ := fill(some...)
-	require.Equal(t, 7, s.Pack(7, nil), "half of the places are in use")
-	s, _ = fill()
-	require.Zero(t, s.Pack(7, nil))
-	require.Empty(t, s.Items)
+	require.Zero(t, s.Add(new(place)))
 }
 
 // TestMoveInTheGrid: an item under another id stands where it stood.
