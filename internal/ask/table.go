@@ -10,10 +10,9 @@ import (
 // Table holds open questions by number, no more than the limit that SetLimit sets. The zero Table has the limit 0. It is not safe for
 // concurrent use.
 type Table[Q any] struct {
-	limit   int
-	last    uint64     // the newest number that Add has given
-	open    []entry[Q] // by number
-	soonest time.Time  // no open question times out before it; zero = none times out
+	limit int
+	last  uint64     // the newest number that Add has given
+	open  []entry[Q] // by number
 }
 
 type entry[Q any] struct {
@@ -39,9 +38,6 @@ func (t *Table[Q]) Add(q Q, until time.Time) (number uint64, ok bool) {
 	}
 	t.last++
 	t.open = append(t.open, entry[Q]{t.last, until, q})
-	if !until.IsZero() && (t.soonest.IsZero() || until.Before(t.soonest)) {
-		t.soonest = until
-	}
 	return t.last, true
 }
 
@@ -77,20 +73,9 @@ func (t *Table[Q]) Take(number uint64) (q Q, ok bool) {
 
 // TakeDue removes the oldest question that has timed out by now and returns it.
 func (t *Table[Q]) TakeDue(now time.Time) (q Q, ok bool) {
-	if t.soonest.IsZero() || now.Before(t.soonest) {
-		return q, false
-	}
-	t.soonest = time.Time{}
-	for i, e := range t.open {
-		if e.until.IsZero() {
-			continue
-		}
-		if !now.Before(e.until) {
-			t.soonest = now // there may be more
+	for i := range t.open {
+		if until := t.open[i].until; !until.IsZero() && !now.Before(until) {
 			return t.remove(i), true
-		}
-		if t.soonest.IsZero() || e.until.Before(t.soonest) {
-			t.soonest = e.until
 		}
 	}
 	return q, false
@@ -98,12 +83,11 @@ func (t *Table[Q]) TakeDue(now time.Time) (q Q, ok bool) {
 
 // TakeIf removes the oldest question for which fits is true and returns it.
 func (t *Table[Q]) TakeIf(fits func(Q) bool) (q Q, ok bool) {
-	for i, e := range t.open {
-		if fits(e.question) {
-			return t.remove(i), true
-		}
+	i := slices.IndexFunc(t.open, func(e entry[Q]) bool { return fits(e.question) })
+	if i < 0 {
+		return q, false
 	}
-	return q, false
+	return t.remove(i), true
 }
 
 // Any reports whether fits is true for an open question.
