@@ -58,14 +58,13 @@ func (l *actors) all(yield func(*Actor) bool) {
 type actorTable struct {
 	all    actors            // in the order in which they were spawned or opened
 	always actors            // AlwaysRelevant, and not torn off
-	placed map[string]*Actor // by name; when two connections have one of a name, the first
+	placed map[string]*Actor // by name; when two connections have one of a name, the first; on a server razed ones as well
 	alive  atomic.Int64      // how many are in all; read by any goroutine
 
 	// Of a server.
 	byRef map[Ref]*Actor
-	last  Ref             // of the newest actor
-	razed []*Actor        // stand-ins for placed actors that were destroyed or torn off; clients that join later are told
-	names map[string]bool // those of razed
+	last  Ref      // of the newest actor
+	razed []*Actor // stand-ins for placed actors that were destroyed or torn off; clients that join later are told
 }
 
 // number gives an actor the next Ref.
@@ -96,9 +95,6 @@ func (t *actorTable) remove(a *Actor) {
 		delete(t.byRef, a.ref)
 	}
 }
-
-// wasRazed reports whether a placed actor of that name has ended for good.
-func (t *actorTable) wasRazed(name string) bool { return t.names[name] }
 
 // SpawnOption is an option of [World.Spawn].
 type SpawnOption func(*Actor)

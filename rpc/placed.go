@@ -53,13 +53,12 @@ func validName(name string) bool {
 
 // placeHere places an actor on the server.
 func (w *World) placeHere(class *Class, name string, set func(object any), options []SpawnOption) (*Actor, error) {
-	if other := w.actors.placed[name]; other != nil {
+	if other := w.actors.placed[name]; other != nil && !other.dead {
 		return nil, fmt.Errorf("%v has that name", other)
-	}
-	if w.actors.wasRazed(name) {
+	} else if other != nil {
 		return nil, fmt.Errorf("the actor of that name was destroyed, which its clients know for good; Spawn one: %w", ErrClosed)
 	}
-	if len(w.actors.placed)+len(w.actors.razed) >= maxDetached {
+	if len(w.actors.placed) >= maxDetached {
 		return nil, fmt.Errorf("as many as %d actors were placed already, which each client must know for good; Spawn one", maxDetached)
 	}
 	options = append(slices.Clip(options), func(a *Actor) { a.name = name })
@@ -98,7 +97,7 @@ func (a *Actor) raze() {
 	}
 	gone := &Actor{world: w, class: a.class, ref: a.ref, name: a.name, dead: true}
 	w.actors.razed = append(w.actors.razed, gone)
-	w.actors.names[a.name] = true
+	w.actors.placed[a.name] = gone
 	for _, c := range w.announced {
 		if a.openingOn(c) == nil && !c.shown.hasDetached(a) {
 			gone.dismiss(c, Destroyed)

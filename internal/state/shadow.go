@@ -25,10 +25,10 @@ func (s *Shadow) Update(p *Plan, v reflect.Value) (changed Mask, err error) {
 		s.encoded, s.ends, changed = slices.Clone(p.zero), slices.Clone(p.ends), p.all
 	}
 	for i := range p.fields {
-		f, length := &p.fields[i], len(s.encoded)
-		longer, failed := f.form.append(s.encoded, v.Field(f.index))
+		length := len(s.encoded)
+		longer, failed := p.Append(s.encoded, v, i)
 		if failed != nil {
-			err = errors.Join(err, f.failed(failed))
+			err = errors.Join(err, failed)
 			continue
 		}
 		if s.encoded = longer; s.keep(i, length) {
