@@ -31,13 +31,8 @@ func (t *Claims[C]) Claim(identity string, c *C) (replaced []*C, others int, ref
 
 // Disclaim forgets the claim of c, if it has one.
 func (t *Claims[C]) Disclaim(identity string, c *C) {
-	have := t.of[identity]
-	i := slices.Index(have, c)
-	switch {
-	case i < 0:
-	case len(have) == 1:
+	left := slices.DeleteFunc(t.of[identity], func(other *C) bool { return other == c })
+	if t.of[identity] = left; len(left) == 0 {
 		delete(t.of, identity)
-	default:
-		t.of[identity] = slices.Delete(have, i, i+1)
 	}
 }

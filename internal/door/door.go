@@ -59,7 +59,6 @@ type Visit[C any] struct {
 	conn   *C           // not nil: this connection waits for the client, and may have to make room
 	asking bool         // Authenticate runs
 	left   bool         // joined or failed; the place is kept while asking, or for forgedTime
-	placed bool         // it is among the visits
 
 	welcomed bool // the client may join
 }
@@ -144,7 +143,10 @@ func (d *Door[C]) Begin(from netip.Prefix, proven bool, now time.Time) (v *Visit
 		return nil, nil, full
 	}
 	v = &Visit[C]{from: from, proven: proven, since: now}
-	d.place(v)
+	d.visits = append(d.visits, v)
+	if proven {
+		d.count(from, 1, 0)
+	}
 	return v, out, nil
 }
 
@@ -165,7 +167,7 @@ func (d *Door[C]) Prove(v *Visit[C]) (out *C, full *Full) {
 		return nil, full
 	}
 	v.proven = true
-	if v.placed {
+	if slices.Contains(d.visits, v) { // not if it has failed, and sweep has freed its place
 		d.count(v.from, 1, 0)
 	}
 	return out, nil
@@ -271,30 +273,16 @@ func (d *Door[C]) Quit(from netip.Prefix) { d.count(from, 0, -1) }
 // sweep frees the places of handshakes that failed before the address was proven, once forgedTime has passed since they began.
 func (d *Door[C]) sweep(now time.Time) {
 	d.visits = slices.DeleteFunc(d.visits, func(v *Visit[C]) bool {
-		gone := v.left && !v.proven && !v.asking && now.Sub(v.since) >= forgedTime
-		if gone {
-			v.placed = false
-		}
-		return gone
+		return v.left && !v.proven && !v.asking && now.Sub(v.since) >= forgedTime
 	})
 }
 
-func (d *Door[C]) place(v *Visit[C]) {
-	v.placed = true
-	d.visits = append(d.visits, v)
-	if v.proven {
-		d.count(v.from, 1, 0)
-	}
-}
-
+// release frees the place of a visit whose client has proven its address, if it still has it.
 func (d *Door[C]) release(v *Visit[C]) {
-	if !v.placed {
-		return
+	if i := slices.Index(d.visits, v); i >= 0 {
+		d.visits = slices.Delete(d.visits, i, i+1)
+		d.count(v.from, -1, 0)
 	}
-	v.placed = false
-	i := slices.Index(d.visits, v)
-	d.visits = slices.Delete(d.visits, i, i+1)
-	d.count(v.from, -1, 0)
 }
 
 func (d *Door[C]) count(from netip.Prefix, handshakes, inside int) {
