@@ -2,7 +2,6 @@ package door
 
 import (
 	"iter"
-	"maps"
 	"net/netip"
 	"time"
 )
@@ -41,11 +40,10 @@ type ConnID [17]byte
 // Paths also knows where clients have perhaps moved to: whose packets have the connection id that came from another address before. A NAT
 // that gives a client another port does not tell it, so the id stays (RFC 9000, section 9.5).
 type Paths struct {
-	homes    map[netip.AddrPort]*home // the proven addresses: those of connections
-	byID     map[ConnID]*home         // by the newest id of each; of two with one id the one from which that came last
-	conns    map[uint64]location      // by their numbers
-	renewals uint64                   // how often Renew was called
-	moved    int                      // homes whose clients have perhaps moved away
+	homes map[netip.AddrPort]*home  // the proven addresses: those of connections
+	byID  map[ConnID]*home          // by the newest id of each; of two with one id the one from which that came last
+	conns map[uint64]netip.AddrPort // where connections are, by their numbers
+	moved int                       // homes whose clients have perhaps moved away
 
 	handshakes   map[netip.AddrPort]int    // bytes that may still be sent there, by the address of the handshake
 	newer, older map[netip.Prefix]unproven // by address, as AddressOf has it
@@ -54,17 +52,10 @@ type Paths struct {
 
 // home is a proven address, and what is known of the client there.
 type home struct {
-	renewal uint64         // number of the Renew that found a connection there; 0 = none has yet
-	id      ConnID         // the newest of packets from there, if known
-	known   bool           // a packet has come from there since the address was proven
-	away    netip.AddrPort // from where packets with that id have come since; not valid = from nowhere else
-	copied  int            // bytes of copies for it beyond three times what came from away, whatever comes from there meanwhile
-}
-
-// location is where a connection is.
-type location struct {
-	at      netip.AddrPort
-	renewal uint64 // number of the Renew that found it there
+	id     ConnID         // the newest of packets from there, if known
+	known  bool           // a packet has come from there since the address was proven
+	away   netip.AddrPort // from where packets with that id have come since; not valid = from nowhere else
+	copied int            // bytes of copies for it beyond three times what came from away, whatever comes from there meanwhile
 }
 
 // arrival is a client with its newest id at a proven address that it has moved to.
@@ -82,7 +73,7 @@ type unproven struct {
 // NewPaths returns Paths of a server without connections.
 func NewPaths() *Paths {
 	return &Paths{
-		homes: make(map[netip.AddrPort]*home), byID: make(map[ConnID]*home), conns: make(map[uint64]location),
+		homes: make(map[netip.AddrPort]*home), byID: make(map[ConnID]*home),
 		handshakes: make(map[netip.AddrPort]int),
 		newer:      make(map[netip.Prefix]unproven),
 	}
@@ -99,13 +90,12 @@ func (p *Paths) Prove(at netip.AddrPort) {
 // Renew notes where all connections are, by their numbers, and forgets the other addresses. What is known of an address goes with the
 // connection that has left it: its packets may come from elsewhere already when it is proven.
 func (p *Paths) Renew(remotes iter.Seq2[uint64, netip.AddrPort]) {
-	p.renewals++
+	homes, conns := make(map[netip.AddrPort]*home, len(p.homes)), make(map[uint64]netip.AddrPort, len(p.conns))
 	var came []arrival // noted when all have left, for one may be where another was
 	for conn, at := range remotes {
 		p.Prove(at)
-		p.homes[at].renewal = p.renewals
-		left := p.conns[conn].at
-		p.conns[conn] = location{at, p.renewals}
+		homes[at], conns[conn] = p.homes[at], at
+		left := p.conns[conn]
 		if h := p.homes[left]; left != at && h != nil && h.known {
 			came = append(came, arrival{p.homes[at], h.id})
 			p.forget(h)
@@ -114,13 +104,12 @@ func (p *Paths) Renew(remotes iter.Seq2[uint64, netip.AddrPort]) {
 	for _, c := range came {
 		p.identify(c.at, c.id)
 	}
-	maps.DeleteFunc(p.conns, func(_ uint64, c location) bool { return c.renewal != p.renewals })
-	maps.DeleteFunc(p.homes, func(_ netip.AddrPort, h *home) bool {
-		if h.renewal != p.renewals {
+	for at, h := range p.homes {
+		if homes[at] == nil {
 			p.forget(h)
 		}
-		return h.renewal != p.renewals
-	})
+	}
+	p.homes, p.conns = homes, conns
 }
 
 // identify notes the id of the client at a proven address.
