@@ -109,7 +109,7 @@ func (h *handshake) take() {
 func (h *handshake) receive(payload []byte) {
 	message, err := h.greeting.Receive(payload)
 	if err != nil {
-		h.fail(violation(err))
+		h.conn.abort(violation(err))
 		return
 	}
 	if log := h.conn.world.logs.Debug(logs.Handshake); log != nil {
@@ -139,7 +139,7 @@ func (h *handshake) onHello(peer control.Hello) {
 	h.timer.Reset(time.Until(h.deadline))
 	if peer.Version != ours.Version {
 		client, server := c.bySide(ours, peer)
-		h.fail(violationf(ProtocolMismatch, "the client speaks version %d and the server version %d", client.Version, server.Version))
+		c.abort(violationf(ProtocolMismatch, "the client speaks version %d and the server version %d", client.Version, server.Version))
 		return
 	}
 	if peer.Shape != ours.Shape {
@@ -152,7 +152,7 @@ func (h *handshake) onHello(peer control.Hello) {
 	c.maxBunch = min(ours.Params.MaxBunch, peer.Params.MaxBunch)
 	switch {
 	case err != nil:
-		h.fail(violationf(ControlChannelMessagePayloadFail, "Hello: %v", err))
+		c.abort(violationf(ControlChannelMessagePayloadFail, "Hello: %v", err))
 	case c.server:
 		h.conn.sendAtOnce(control.AppendHello(nil, ours))
 	}
@@ -223,7 +223,7 @@ func (h *handshake) answer(v verdict) {
 	case v.err != nil:
 		h.refuse(v)
 	case len(v.identity) > control.MaxIdentity:
-		h.fail(violationf(PreLoginFailure, "Authenticate returned an identity of %d bytes, the limit is %d", len(v.identity), control.MaxIdentity))
+		c.abort(violationf(PreLoginFailure, "Authenticate returned an identity of %d bytes, the limit is %d", len(v.identity), control.MaxIdentity))
 	default:
 		h.welcome(v.identity)
 	}
@@ -337,7 +337,7 @@ func (h *handshake) expire() {
 	default:
 		late = violationf(HandshakeTimeout, "after %v (Config.HandshakeTimeout) %v", config.HandshakeTimeout, h.greeting)
 	}
-	h.fail(late)
+	h.conn.abort(late)
 }
 
 // beginSealed begins the first sealed carrier if both ends have Config.Sealed. It is called after this side has sent its last message
@@ -356,7 +356,7 @@ func (h *handshake) mismatched(peer control.Hello) {
 	mismatch := violationf(ProtocolMismatch, "the classes differ: shape %x at the client, %x at the server; the server's Config.ExplainMismatch names the difference",
 		client.Shape[:4], server.Shape[:4])
 	if !c.server || !c.world.config.ExplainMismatch {
-		h.fail(mismatch)
+		c.abort(mismatch)
 		return
 	}
 	h.greeting.Refuse()
@@ -372,9 +372,6 @@ func (c *Conn) bySide(ours, peers control.Hello) (client, server control.Hello) 
 	}
 	return ours, peers
 }
-
-// fail ends the connection; step returns when the link has ended.
-func (h *handshake) fail(cause *CloseError) { h.conn.abort(cause) }
 
 // refuseChannels sets the code with which the connection ends when the peer opens a channel; NoError allows it.
 func (c *Conn) refuseChannels(code bunch.Code) {

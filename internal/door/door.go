@@ -32,8 +32,6 @@ type Full struct {
 // noPlace returns why r has no place for one more.
 func noPlace(r Room, reason string) *Full { return &Full{Reason: reason, Busy: r == AmongHandshakes} }
 
-func (f *Full) Error() string { return "door: " + f.Reason }
-
 // Door knows which clients are on the way in and which are inside, by address. A client has proven its address by a Retry or by
 // finishing QUIC's handshake (RFC 9000, section 8.1). Until then nothing counts against the address, so that nobody can lock out its owner by
 // forging it. C is a connection.
