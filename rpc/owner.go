@@ -206,7 +206,7 @@ func (a *Actor) tellOwners(previous, conn *Conn) error {
 // but its owner. It stays open all the same when it is AlwaysRelevant, when the game has called OpenTo, and for a client that views from it.
 func (a *Actor) onlyAsOwner(previous *Conn) bool {
 	r := &a.relevancy
-	private := r.rule == byHand || r.rule == byOwner || r.asOwner && r.rule == byGrid && !a.world.relevance.grid.Has(r.slot)
+	private := r.rule == byHand || r.rule == byOwner || r.asOwner && r.rule == byGrid && !r.place.Somewhere()
 	return private && previous != nil && !r.always && !r.named && a != previous.shown.view.target
 }
 

@@ -32,10 +32,11 @@ type actorRelevancy struct {
 	always, onlyOwner, asOwner bool // the options of Spawn
 	named                      bool // OpenTo was called: the game says who has it
 
-	fresh bool          // no Multicast of it was called since it was spawned: see showNew
-	rule  relevancyRule // who decides; byHand again once the actor has ended or is torn off
-	slot  int           // its place in relevance.placed or asked, by the rule; changes when others leave
-	here  *opening      // on the connection that is surveyed or asked about now, if it is open there
+	fresh bool                   // no Multicast of it was called since it was spawned: see showNew
+	rule  relevancyRule          // who decides; byHand again once the actor has ended or is torn off
+	slot  int                    // its place in relevance.placed or asked, by the rule; changes when others leave
+	place relevancy.Place[Actor] // in the grid, when the rule is byGrid
+	here  *opening               // on the connection that is surveyed or asked about now, if it is open there
 }
 
 const (
@@ -57,9 +58,9 @@ const (
 // relevance decides, on a server at each Flush, for which connections the actors of classes with At or Relevant are open. It belongs to the
 // world's goroutine.
 type relevance struct {
-	grid    relevancy.Grid
+	grid    relevancy.Grid[Actor]
 	members int                    // actors whose rule is not byHand
-	placed  relevancy.Slots[Actor] // byGrid; slots are the grid's ids
+	placed  relevancy.Slots[Actor] // byGrid
 	asked   relevancy.Slots[Actor] // byGame
 
 	// The rounds that are spread over the Flushes.
@@ -73,9 +74,9 @@ type relevance struct {
 	warned map[*Class]bool // classes about which warnOwnerOnly has
 
 	// Scratch memory of one survey.
-	found  []relevancy.Found // actors near the view
-	wanted []wish            // actors to open
-	unseen []*opening        // openings whose actors were not found
+	found  []relevancy.Found[Actor] // actors near the view
+	wanted []wish                   // actors to open
+	unseen []*opening               // openings whose actors were not found
 }
 
 // questions asks the game about pairs of a connection and a slot of relevance.asked: of each connection in turn about all slots.
@@ -140,7 +141,7 @@ func (r *relevance) decide(a *Actor, c *Conn) bool {
 		return a.seenBy(c) && !a.dead
 	case a.relevancy.rule == byGrid:
 		x, y, z, ok := c.viewpoint()
-		return ok && r.grid.IsNear(a.relevancy.slot, x, y, z)
+		return ok && a.relevancy.place.IsNear(x, y, z)
 	}
 	return false
 }
@@ -153,7 +154,7 @@ func (r *relevance) join(a *Actor) {
 	r.members++
 	switch a.relevancy.rule {
 	case byGrid:
-		a.relevancy.slot = r.placed.Add(a)
+		a.relevancy.slot, a.relevancy.place.Item = r.placed.Add(a), a
 	case byGame:
 		a.relevancy.slot = r.asked.Add(a)
 	}
@@ -165,15 +166,13 @@ func (r *relevance) leave(a *Actor) {
 		return
 	}
 	r.members--
+	moved := func(other *Actor, to int) { other.relevancy.slot = to }
 	switch slot := a.relevancy.slot; a.relevancy.rule {
 	case byGrid:
-		r.grid.Remove(slot)
-		r.places.GoOn(r.placed.Remove(slot, r.places.Upcoming(), func(other *Actor, from, to int) {
-			other.relevancy.slot = to
-			r.grid.Move(from, to)
-		}))
+		r.grid.Remove(&a.relevancy.place)
+		r.places.GoOn(r.placed.Remove(slot, r.places.Upcoming(), moved))
 	case byGame:
-		r.questions.slot = r.asked.Remove(slot, r.questions.slot, func(other *Actor, _, to int) { other.relevancy.slot = to })
+		r.questions.slot = r.asked.Remove(slot, r.questions.slot, moved)
 	}
 	a.relevancy.rule = byHand
 }
@@ -257,11 +256,10 @@ func (c *Conn) survey() {
 		r.found = r.grid.Near(r.found, x, y, z)
 	}
 	for _, f := range r.found {
-		a := r.placed.Items[f.ID]
-		if o := a.relevancy.here; o != nil {
+		if o := f.Item.relevancy.here; o != nil {
 			o.noteRelevant(f.Far)
 		} else {
-			c.want(a, f.Far)
+			c.want(f.Item, f.Far)
 		}
 	}
 	if a := c.shown.view.target; a != nil && !a.dead && a.relevancy.rule != byHand && a.openingOn(c) == nil {
@@ -419,10 +417,10 @@ func (a *Actor) locate() {
 		return
 	}
 	if !ok || stands.relevancy.rule == byGame {
-		grid.Remove(a.relevancy.slot)
+		grid.Remove(&a.relevancy.place)
 		return
 	}
-	grid.Set(a.relevancy.slot, x, y, z, stands.reach())
+	grid.Set(&a.relevancy.place, x, y, z, stands.reach())
 }
 
 // reach returns the distance within which the actor is seen.

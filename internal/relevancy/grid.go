@@ -11,33 +11,33 @@ import (
 // a level, and compares distances with what it finds there.
 //
 // The zero Grid is empty.
-type Grid struct {
-	items  []item        // by id
-	cells  map[key]*cell // that hold something
-	free   []*cell       // empty ones, which keep their memory for the next that is needed
-	levels []level       // in use, in no order
+type Grid[T any] struct {
+	cells  map[key]*cell[T] // that hold something
+	free   []*cell[T]       // empty ones, which keep their memory for the next that is needed
+	levels []level          // in use, in no order
 }
 
-// item says where an id is: in a cell, at a position among its entries.
-type item struct {
-	cell *cell // nil = nowhere
+// Place says where an item is: in a cell, at a position among its entries. At first an item is nowhere.
+type Place[T any] struct {
+	Item *T
+	cell *cell[T] // nil = nowhere
 	at   int
 }
 
 // cell is a cube that holds something.
-type cell struct {
+type cell[T any] struct {
 	key
 	inverse float64 // of its edge
-	entries []entry
+	entries []entry[T]
 }
 
 // key names a cube: which one it is along each axis, and the power of two that is its edge.
 type key struct{ x, y, z, level int32 }
 
 // entry is an item as a question reads it: all of a cell stand in a row.
-type entry struct {
+type entry[T any] struct {
 	x, y, z, radius float32
-	id              int32
+	place           *Place[T]
 }
 
 // level counts the items with one size of cubes.
@@ -48,66 +48,62 @@ type level struct {
 }
 
 // Found is an item that is near enough.
-type Found struct {
-	ID  int32
-	Far float32 // the square of the distance, as a part of the square of the radius: 0 to 1
+type Found[T any] struct {
+	Item *T
+	Far  float32 // the square of the distance, as a part of the square of the radius: 0 to 1
 }
 
 // farthest bounds the number of a cube along an axis. What lies beyond is in the outermost one: too much may be there for a fast
 // answer, but none is wrong.
 const farthest = 1 << 30
 
-// Set says that an item stands at a point, and is near for those who are less than radius away. Its id is a small number of the
-// caller's. Where a coordinate is not a finite number, or the radius not above 0, the item is nowhere.
-func (g *Grid) Set(id int, x, y, z, radius float32) {
+// Set says that an item stands at a point, and is near for those who are less than radius away. Where a coordinate is not a finite number, or the
+// radius not above 0, the item is nowhere.
+func (g *Grid[T]) Set(place *Place[T], x, y, z, radius float32) {
 	if !finite(x) || !finite(y) || !finite(z) || !(radius > 0) {
-		g.Remove(id)
+		g.Remove(place)
 		return
 	}
 	radius = min(radius, math.MaxFloat32)
-	for id >= len(g.items) {
-		g.items = append(g.items, item{})
-	}
-	e := entry{x, y, z, radius, int32(id)}
-	at := g.items[id]
-	if at.cell == nil {
+	e := entry[T]{x, y, z, radius, place}
+	if place.cell == nil {
 		g.insert(keyOf(e, exponentOf(radius)), e)
 		return
 	}
-	old := &at.cell.entries[at.at]
+	old := &place.cell.entries[place.at]
 	switch {
 	case *old == e:
-	case old.radius == radius && at.cell.holds(e):
+	case old.radius == radius && place.cell.holds(e):
 		*old = e
 	default:
-		g.Remove(id)
+		g.Remove(place)
 		g.insert(keyOf(e, exponentOf(radius)), e)
 	}
 }
 
 // holds reports whether an item stands in the cell, if its radius belongs there.
-func (c *cell) holds(e entry) bool {
+func (c *cell[T]) holds(e entry[T]) bool {
 	return number(float64(e.x)*c.inverse) == c.x && number(float64(e.y)*c.inverse) == c.y && number(float64(e.z)*c.inverse) == c.z
 }
 
 // insert puts an item that is nowhere into its cell.
-func (g *Grid) insert(k key, e entry) {
+func (g *Grid[T]) insert(k key, e entry[T]) {
 	c := g.cells[k]
 	if c == nil {
 		c = g.acquire(k)
 	}
-	g.items[e.id] = item{cell: c, at: len(c.entries)}
+	e.place.cell, e.place.at = c, len(c.entries)
 	c.entries = append(c.entries, e)
 	g.count(k.level, 1)
 }
 
 // acquire makes a cell for a key that has none.
-func (g *Grid) acquire(k key) *cell {
+func (g *Grid[T]) acquire(k key) *cell[T] {
 	if g.cells == nil {
-		g.cells = make(map[key]*cell)
+		g.cells = make(map[key]*cell[T])
 	}
 	if len(g.free) == 0 {
-		g.free = append(g.free, new(cell))
+		g.free = append(g.free, new(cell[T]))
 	}
 	last := len(g.free) - 1
 	c := g.free[last]
@@ -118,15 +114,16 @@ func (g *Grid) acquire(k key) *cell {
 }
 
 // Remove takes an item out, if it is somewhere.
-func (g *Grid) Remove(id int) {
-	if !g.Has(id) {
+func (g *Grid[T]) Remove(place *Place[T]) {
+	c := place.cell
+	if c == nil {
 		return
 	}
-	c, at := g.items[id].cell, g.items[id].at
 	last := len(c.entries) - 1
-	c.entries[at] = c.entries[last]
-	g.items[c.entries[at].id].at = at
-	c.entries, g.items[id] = c.entries[:last], item{}
+	c.entries[place.at] = c.entries[last]
+	c.entries[place.at].place.at = place.at
+	c.entries[last] = entry[T]{}
+	c.entries, place.cell = c.entries[:last], nil
 	g.count(c.level, -1)
 	if last == 0 {
 		delete(g.cells, c.key)
@@ -134,34 +131,20 @@ func (g *Grid) Remove(id int) {
 	}
 }
 
-// Move gives an item another id, that of no item.
-func (g *Grid) Move(from, to int) {
-	if !g.Has(from) {
-		return
-	}
-	for to >= len(g.items) {
-		g.items = append(g.items, item{})
-	}
-	at := g.items[from]
-	g.items[from], g.items[to] = item{}, at
-	at.cell.entries[at.at].id = int32(to)
-}
+// Somewhere reports whether the item is in the grid.
+func (p *Place[T]) Somewhere() bool { return p.cell != nil }
 
-// Has reports whether an item is somewhere.
-func (g *Grid) Has(id int) bool { return id < len(g.items) && g.items[id].cell != nil }
-
-// IsNear reports whether a point is near enough to an item.
-func (g *Grid) IsNear(id int, x, y, z float32) bool {
-	if !g.Has(id) || !finite(x) || !finite(y) || !finite(z) {
+// IsNear reports whether a point is near enough to the item.
+func (p *Place[T]) IsNear(x, y, z float32) bool {
+	if !p.Somewhere() || !finite(x) || !finite(y) || !finite(z) {
 		return false
 	}
-	at := g.items[id]
-	_, near := at.cell.entries[at.at].far([3]float64{float64(x), float64(y), float64(z)})
+	_, near := p.cell.entries[p.at].far([3]float64{float64(x), float64(y), float64(z)})
 	return near
 }
 
 // Near appends to found the items that a point is near enough to. One that is not a point is near to none.
-func (g *Grid) Near(found []Found, x, y, z float32) []Found {
+func (g *Grid[T]) Near(found []Found[T], x, y, z float32) []Found[T] {
 	if !finite(x) || !finite(y) || !finite(z) {
 		return found
 	}
@@ -173,7 +156,7 @@ func (g *Grid) Near(found []Found, x, y, z float32) []Found {
 }
 
 // nearAt looks into the cubes of one size. One whose nearest corner is an edge away or more holds nothing that is near enough.
-func (g *Grid) nearAt(found []Found, l *level, p [3]float64) []Found {
+func (g *Grid[T]) nearAt(found []Found[T], l *level, p [3]float64) []Found[T] {
 	var base [3]int32
 	var gaps [3][3]float64 // by axis and side: how far the cube's next face is, in edges, squared
 	for axis := range 3 {
@@ -197,17 +180,17 @@ func (g *Grid) nearAt(found []Found, l *level, p [3]float64) []Found {
 	return found
 }
 
-func appendNear(found []Found, entries []entry, p [3]float64) []Found {
+func appendNear[T any](found []Found[T], entries []entry[T], p [3]float64) []Found[T] {
 	for i := range entries {
 		if far, near := entries[i].far(p); near {
-			found = append(found, Found{ID: entries[i].id, Far: far})
+			found = append(found, Found[T]{Item: entries[i].place.Item, Far: far})
 		}
 	}
 	return found
 }
 
 // far returns how far a point is, as in Found, and whether that is near enough.
-func (e *entry) far(p [3]float64) (far float32, near bool) {
+func (e *entry[T]) far(p [3]float64) (far float32, near bool) {
 	dx, dy, dz := float64(e.x)-p[0], float64(e.y)-p[1], float64(e.z)-p[2]
 	square, limit := dx*dx+dy*dy+dz*dz, float64(e.radius)*float64(e.radius)
 	return float32(square / limit), square < limit
@@ -227,7 +210,7 @@ func exponentOf(radius float32) int32 {
 // inverseOf returns how many edges a unit has.
 func inverseOf(exponent int32) float64 { return math.Ldexp(1, -int(exponent)) }
 
-func keyOf(e entry, exponent int32) key {
+func keyOf[T any](e entry[T], exponent int32) key {
 	inverse := inverseOf(exponent)
 	return key{number(float64(e.x) * inverse), number(float64(e.y) * inverse), number(float64(e.z) * inverse), exponent}
 }
@@ -244,7 +227,7 @@ func number(at float64) int32 {
 }
 
 // count notes that a level has n items more.
-func (g *Grid) count(exponent int32, n int) {
+func (g *Grid[T]) count(exponent int32, n int) {
 	i := slices.IndexFunc(g.levels, func(l level) bool { return l.exponent == exponent })
 	if i < 0 {
 		g.levels = append(g.levels, level{exponent, math.Ldexp(1, int(exponent)), n})

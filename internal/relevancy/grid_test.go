@@ -16,11 +16,30 @@ var (
 	inf = float32(math.Inf(1))
 )
 
-// near returns the ids that a point is near to, in order.
-func (g *Grid) near(x, y, z float32) []int32 {
+// numbered is a Grid whose items are numbers.
+type numbered struct {
+	Grid[int32]
+	places map[int32]*Place[int32]
+}
+
+// place returns that of a number.
+func (g *numbered) place(id int32) *Place[int32] {
+	if g.places == nil {
+		g.places = make(map[int32]*Place[int32])
+	}
+	if g.places[id] == nil {
+		g.places[id] = &Place[int32]{Item: &id}
+	}
+	return g.places[id]
+}
+
+func (g *numbered) set(id int32, x, y, z, radius float32) { g.Set(g.place(id), x, y, z, radius) }
+
+// near returns the numbers that a point is near to, in order.
+func (g *numbered) near(x, y, z float32) []int32 {
 	var ids []int32
 	for _, f := range g.Near(nil, x, y, z) {
-		ids = append(ids, f.ID)
+		ids = append(ids, *f.Item)
 	}
 	slices.Sort(ids)
 	return ids
@@ -58,41 +77,41 @@ func TestNear(t *testing.T) {
 		"infinite viewer":          {point{}, inf, point{-inf, 0, 0}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var g Grid
-			g.Set(0, test.item.x, test.item.y, test.item.z, test.radius)
+			var g numbered
+			g.set(0, test.item.x, test.item.y, test.item.z, test.radius)
 			require.Equal(t, test.near, len(g.near(test.from.x, test.from.y, test.from.z)) == 1)
 		})
 	}
 }
 
 func TestSetMovesAndRemoves(t *testing.T) {
-	var g Grid
+	var g numbered
 	require.Empty(t, g.near(0, 0, 0))
-	g.Remove(3)
-	g.Set(3, 0, 0, 0, 10)
-	g.Set(1, 1, 0, 0, 1000)
+	g.Remove(g.place(3))
+	g.set(3, 0, 0, 0, 10)
+	g.set(1, 1, 0, 0, 1000)
 	require.Equal(t, []int32{1, 3}, g.near(0, 0, 0))
 	require.Len(t, g.levels, 2)
-	g.Set(3, 1, 1, 1, 10)
+	g.set(3, 1, 1, 1, 10)
 	require.Equal(t, []int32{1, 3}, g.near(0, 0, 0), "it moved within its cell")
-	g.Set(3, 100, 0, 0, 10)
+	g.set(3, 100, 0, 0, 10)
 	require.Equal(t, []int32{1}, g.near(0, 0, 0))
-	g.Set(3, 0, 0, 0, 500)
+	g.set(3, 0, 0, 0, 500)
 	require.Equal(t, []int32{1, 3}, g.near(400, 0, 0), "its radius grew")
-	g.Set(1, nan, 0, 0, 1000)
+	g.set(1, nan, 0, 0, 1000)
 	require.Equal(t, []int32{3}, g.near(0, 0, 0), "it is nowhere")
-	g.Set(1, 0, 0, 0, 1000)
-	g.Remove(1)
-	g.Remove(1)
-	g.Remove(3)
+	g.set(1, 0, 0, 0, 1000)
+	g.Remove(g.place(1))
+	g.Remove(g.place(1))
+	g.Remove(g.place(3))
 	require.Empty(t, g.levels)
 	require.Empty(t, g.cells)
 }
 
 func TestFarIsAPartOfTheRadius(t *testing.T) {
-	var g Grid
-	g.Set(0, 0, 0, 0, 10)
-	require.Equal(t, []Found{{0, 0.25}}, g.Near(nil, 5, 0, 0))
+	var g numbered
+	g.set(0, 0, 0, 0, 10)
+	require.Equal(t, []Found[int32]{{g.place(0).Item, 0.25}}, g.Near(nil, 5, 0, 0))
 }
 
 // TestRandomWalks compares with a look at every item, while items come, go, jump and change their radius.
@@ -105,37 +124,40 @@ func TestRandomWalks(t *testing.T) {
 	}
 	t.Logf("repeat with QUIVER_SEED=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	var g Grid
-	items := make([]entry, 300) // radius 0 = nowhere
+	var g numbered
+	items := make([]stood, 300) // radius 0 = nowhere
 	somewhere := func() float32 { return float32(random.NormFloat64() * 100) }
 	for range 3000 {
-		id := random.IntN(len(items))
+		id := int32(random.IntN(len(items)))
 		e := &items[id]
 		switch random.IntN(6) {
 		case 0:
-			*e = entry{}
-			g.Remove(id)
+			*e = stood{}
+			g.Remove(g.place(id))
 			continue
 		case 1, 2: // anywhere, with a radius between 0.001 and 10,000
-			*e = entry{somewhere(), somewhere(), somewhere(), float32(math.Pow(10, random.Float64()*7-3)), int32(id)}
+			*e = stood{somewhere(), somewhere(), somewhere(), float32(math.Pow(10, random.Float64()*7-3))}
 		case 3: // on corners of cubes
-			*e = entry{float32(random.IntN(9)*16 - 64), float32(random.IntN(9)*16 - 64), 0, 16, int32(id)}
+			*e = stood{float32(random.IntN(9)*16 - 64), float32(random.IntN(9)*16 - 64), 0, 16}
 		default: // a step
 			e.x += random.Float32() - 0.5
 		}
-		g.Set(id, e.x, e.y, e.z, e.radius)
+		g.set(id, e.x, e.y, e.z, e.radius)
 		x, y, z := somewhere(), somewhere(), somewhere()
 		if random.IntN(3) == 0 {
 			x, y, z = float32(random.IntN(9)*16-64), float32(random.IntN(9)*16-64), 0
 		}
 		near := g.near(x, y, z)
 		require.Equal(t, bruteForce(items, x, y, z), near, "seed %d, from %v %v %v", seed, x, y, z)
-		require.Equal(t, slices.Contains(near, int32(id)), g.IsNear(id, x, y, z), "seed %d, from %v %v %v", seed, x, y, z)
+		require.Equal(t, slices.Contains(near, id), g.place(id).IsNear(x, y, z), "seed %d, from %v %v %v", seed, x, y, z)
 	}
 }
 
+// stood is where an item stands.
+type stood struct{ x, y, z, radius float32 }
+
 // bruteForce asks every item.
-func bruteForce(items []entry, x, y, z float32) []int32 {
+func bruteForce(items []stood, x, y, z float32) []int32 {
 	var ids []int32
 	for id, e := range items {
 		dx, dy, dz := float64(e.x)-float64(x), float64(e.y)-float64(y), float64(e.z)-float64(z)
@@ -148,19 +170,20 @@ func bruteForce(items []entry, x, y, z float32) []int32 {
 
 // crowd is a flat world with many items, of which a viewer is near to about 200.
 type crowd struct {
-	grid   Grid
+	grid   Grid[int]
 	random *rand.Rand
+	places []Place[int]
 	x, y   []float32
-	found  []Found
+	found  []Found[int]
 }
 
 const crowdRadius, crowdSide = 150, 1880
 
 func newCrowd(items int) *crowd {
-	c := &crowd{random: rand.New(rand.NewPCG(1, 2)), x: make([]float32, items), y: make([]float32, items)}
+	c := &crowd{random: rand.New(rand.NewPCG(1, 2)), places: make([]Place[int], items), x: make([]float32, items), y: make([]float32, items)}
 	for i := range items {
 		c.x[i], c.y[i] = c.random.Float32()*crowdSide, c.random.Float32()*crowdSide
-		c.grid.Set(i, c.x[i], c.y[i], 0, crowdRadius)
+		c.grid.Set(&c.places[i], c.x[i], c.y[i], 0, crowdRadius)
 	}
 	return c
 }
@@ -170,7 +193,7 @@ func (c *crowd) step() {
 	for i := range c.x {
 		c.x[i] = min(max(c.x[i]+c.random.Float32()*2-1, 0), crowdSide)
 		c.y[i] = min(max(c.y[i]+c.random.Float32()*2-1, 0), crowdSide)
-		c.grid.Set(i, c.x[i], c.y[i], 0, crowdRadius)
+		c.grid.Set(&c.places[i], c.x[i], c.y[i], 0, crowdRadius)
 	}
 }
 

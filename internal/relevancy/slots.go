@@ -13,12 +13,12 @@ func (s *Slots[T]) Add(item *T) (slot int) {
 
 // Remove takes out the item of a slot. next is the place that a round will visit next; Remove returns which one that is now. The place is filled by
 // one that the round has visited if it has visited this one, else by one that it has not, so it misses none. moved is called for each item that gets
-// another place, which is free then.
-func (s *Slots[T]) Remove(slot, next int, moved func(item *T, from, to int)) int {
+// another place.
+func (s *Slots[T]) Remove(slot, next int, moved func(item *T, to int)) int {
 	move := func(from, to int) {
 		if from != to {
 			s.Items[to] = s.Items[from]
-			moved(s.Items[to], from, to)
+			moved(s.Items[to], to)
 		}
 	}
 	if slot < next {
