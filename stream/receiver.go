@@ -228,7 +228,6 @@ func (r *receiver) reserve(in *incoming) bool {
 	for first := true; !r.peer.account.Promise(heldBytes(ahead)); first = false {
 		switch {
 		case first:
-			r.peer.slices.shrink()
 			r.withdrawFailed()
 			r.peer.streams.makeRoom(time.Now())
 		case ahead > minPending:
@@ -295,14 +294,9 @@ func (r *receiver) settle(in *incoming) {
 	in.arrival.uncountEarly()
 }
 
-// hold charges n bytes of content, and reports whether there was room. When there is none, it first makes the machine of slices give up
-// its spare memory. What the peer may send before answers has room: it was told so, and cannot send it again. Only where a transfer of it stands
-// still, and holds more than is promised to it any more, there may be none.
+// hold charges n bytes of content, and reports whether there was room. What the peer may send before answers has room: it was told so, and cannot
+// send it again. Only where a transfer of it stands still, and holds more than is promised to it any more, there may be none.
 func (r *receiver) hold(n int64) bool {
-	if r.peer.account.Hold(n, false) {
-		return true
-	}
-	r.peer.slices.shrink()
 	return r.peer.account.Hold(n, false) || r.mayEarly > 0 && r.peer.account.HoldBeyond(n, heldBytes(r.mayEarly))
 }
 

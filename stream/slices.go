@@ -64,13 +64,10 @@ func (s *sliceRoute) end(ended bool) {
 	}
 }
 
-// shrink frees the memory that the machine keeps for messages to come.
-func (s *sliceRoute) shrink() { extend.Drive(s.conn, func() { s.link.Shrink() }) }
-
 // discard frees what the peer has sent, when its connection ends.
 func (s *sliceRoute) discard() { extend.Drive(s.conn, func() { s.link.Discard() }) }
 
-// yield frees, too, what the peer sends again.
+// yield frees what the peer sends again.
 func (s *sliceRoute) yield() { extend.Drive(s.conn, func() { s.link.Yield() }) }
 
 // received calls handle, which must not keep it, with each message that has arrived.

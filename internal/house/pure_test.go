@@ -24,7 +24,7 @@ var (
 		"bunch":            {"internal/pages"},           // memory, with a lock behind it; what the machine does is the same whichever it gets
 		"internal/control": {"bunch", "internal/sealed"}, // the parameters of a Hello, and the ids of sealed carriers
 		"internal/keyed":   {"internal/state"},
-		"internal/slices":  {"chunk"},
+		"internal/slices":  {"chunk", "internal/pages"},
 	}
 )
 

@@ -27,8 +27,3 @@ func Allocated(n int64) int64 {
 
 // ChunkBytes returns how many bytes of memory a chunk with this number of slices takes.
 func ChunkBytes(slices int) int64 { return Allocated(int64(slices * Size)) }
-
-// spareBytes returns how many bytes of a chunk's memory its slices do not need: data may have served a larger chunk before.
-func spareBytes(data []byte, slices int) int64 {
-	return max(0, Allocated(int64(cap(data)))-ChunkBytes(slices))
-}

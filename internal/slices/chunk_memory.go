@@ -4,24 +4,22 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/chunk"
+	"github.com/quivernet/quiver/internal/pages"
 )
 
-// chunkMemory is a receiver whose memory is charged to the connection's account: its records, the chunks in it, and spare memory, which it
-// keeps for later chunks. A chunk for which there is no room is neither kept nor charged.
+// chunkMemory is a receiver whose memory is charged to the connection's account: its records, and the chunks in it. A chunk for which there is no
+// room is neither kept nor charged.
 type chunkMemory struct {
 	account  Account
 	receiver *chunk.Receiver // nil before the first slice
 	places   int             // how many chunks the receiver has records for
-	spares   []int64         // sizes of the receiver's spare memory; it uses the last first
 }
 
 const (
-	// spareChunks is the memory of how many chunks is kept for later chunks.
-	spareChunks = 8
 	// ReceiverBytes is the memory of a chunk.Receiver besides its chunks: records of Places chunks under way, and of the
 	// 1,024 chunks that were handed out last.
 	ReceiverBytes = 52 << 10
-	// placeBytes is the memory that the receiver takes for one more place: the record of a chunk, and room in its list of spare memory.
+	// placeBytes is the memory that the receiver takes for one more place: the record of a chunk, and room in its list of memory for chunks to come.
 	placeBytes = 128
 )
 
@@ -42,17 +40,16 @@ func (c *chunkMemory) equip() bool {
 }
 
 // begin takes the first slice of a chunk, and reports whether there was room for the chunk. It is the chunk ahead places
-// behind the next one to be handed out. Awaited means that no later message is handed out before it has come.
+// behind the next one to be handed out. Awaited means that no later message is handed out before it has come. A chunk that is charged as much as
+// a page, as that of a full part is, lies in one, which inbox.giveBack returns.
 func (c *chunkMemory) begin(now time.Time, s chunk.Slice, ahead int, awaited bool) bool {
 	if !c.hold(s.Count, ahead, awaited) {
 		return false
 	}
-	c.receiver.Insert(now, s)
-	if n := len(c.spares); n > 0 {
-		data, _, _ := c.receiver.Partial(s.ChunkID)
-		c.account.Repay(c.spares[n-1] - spareBytes(data, s.Count)) // the receiver used this memory, and hold has charged what the slices need
-		c.spares = c.spares[:n-1]
+	if ChunkBytes(s.Count) == pages.Size {
+		c.receiver.Recycle(pages.Take()[:]) // Insert takes this memory
 	}
+	c.receiver.Insert(now, s)
 	return true
 }
 
@@ -103,32 +100,4 @@ func (c *chunkMemory) partial(id uint16) (data []byte, have chunk.Ack) {
 }
 
 // release notes that the caller is done with a message, or accounts for it now. It touches nothing but the account.
-func (c *chunkMemory) release(message []byte) {
-	count := sliceCount(message)
-	c.account.Drop(ChunkBytes(count))
-	c.account.Repay(spareBytes(message, count))
-}
-
-// giveBack takes the memory of a message that was released, for a later chunk. It keeps no memory larger than a full part's.
-func (c *chunkMemory) giveBack(message []byte) {
-	memory := Allocated(int64(cap(message)))
-	if len(c.spares) < spareChunks && cap(message) <= PartSlices*Size && c.account.Borrow(memory, false) {
-		c.spares = append(c.spares, memory)
-		c.receiver.Recycle(message)
-	}
-}
-
-// trim gives up spare memory, and the records beyond Places if no chunk is under way: open is how many are.
-func (c *chunkMemory) trim(open int) {
-	if c.receiver == nil {
-		return
-	}
-	c.receiver.Trim()
-	if open == 0 {
-		c.narrow()
-	}
-	for _, memory := range c.spares {
-		c.account.Repay(memory)
-	}
-	c.spares = nil
-}
+func (c *chunkMemory) release(message []byte) { c.account.Drop(ChunkBytes(sliceCount(message))) }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/chunk"
+	"github.com/quivernet/quiver/internal/pages"
 )
 
 // inbox assembles messages from slices, and restores missing slices by repair slices.
@@ -64,11 +65,9 @@ func (in *inbox) restore(now time.Time, id uint16) (whole bool) {
 		return false
 	}
 	defer in.restorer.drop(id, in.memory.account)
-	if !in.restorer.equip(in.memory.account) {
-		in.refused += uint64(set.Have)
-		return false
-	}
-	for i, shard := range in.restorer.restore(set, data, have) {
+	page := pages.Take()
+	defer pages.Give(page)
+	for i, shard := range set.restore(page, data, have) {
 		if !have.Acked.Has(i) {
 			in.restorer.restored++
 			s := chunk.Slice{ChunkID: id, Index: i, Count: set.count, Data: set.unpad(i, shard)}
@@ -103,7 +102,7 @@ func (in *inbox) equip() bool {
 	if in.memory.equip() {
 		return true
 	}
-	in.makeRoom(true)
+	in.makeRoom()
 	return in.memory.equip()
 }
 
@@ -111,14 +110,15 @@ func (in *inbox) equip() bool {
 // awaited, without which no later message could be handed out.
 func (in *inbox) begin(now time.Time, s chunk.Slice) bool {
 	ahead, awaited := int(s.ChunkID-in.read), s.ChunkID == in.read && len(in.messages) == 0
-	if !in.memory.begin(now, s, ahead, awaited) {
-		in.makeRoom(awaited)
-		if !in.memory.begin(now, s, ahead, awaited) {
-			return false
-		}
+	begun := in.memory.begin(now, s, ahead, awaited)
+	if !begun && awaited {
+		in.makeRoom()
+		begun = in.memory.begin(now, s, ahead, awaited)
 	}
-	in.open++
-	return true
+	if begun {
+		in.open++
+	}
+	return begun
 }
 
 // collect takes the next messages in order that are whole, and reports whether there was one.
@@ -135,14 +135,8 @@ func (in *inbox) collect() (whole bool) {
 	}
 }
 
-// makeRoom gives up spare memory, and for an awaited chunk also repair slices, since the chunks that they repair come after it.
-// TrimAfter would never pass: a slice that finds no room is sent again and again, and is no silence.
-func (in *inbox) makeRoom(awaited bool) {
-	in.trim()
-	if awaited {
-		in.restorer.dropAll(in.memory.account)
-	}
-}
+// makeRoom gives up the repair slices that wait, for an awaited chunk: the chunks that they repair come after it.
+func (in *inbox) makeRoom() { in.restorer.dropAll(in.memory.account) }
 
 // misses reports whether a chunk was not handed out yet.
 func (in *inbox) misses(id uint16) bool { return id-in.read < Pipeline }
@@ -175,10 +169,12 @@ func (in *inbox) take() [][]byte {
 	return whole
 }
 
-// giveBack takes the memory of messages that were released, for later chunks.
+// giveBack takes the memory of messages that were released.
 func (in *inbox) giveBack(whole [][]byte) {
 	for i, message := range whole {
-		in.memory.giveBack(message)
+		if cap(message) == pages.Size {
+			pages.Give((*pages.Page)(message[:pages.Size]))
+		}
 		whole[i] = nil
 	}
 	if in.messages == nil {
@@ -188,7 +184,7 @@ func (in *inbox) giveBack(whole [][]byte) {
 
 // discard forgets all, and charges nobody for it.
 func (in *inbox) discard() {
-	in.memory.receiver, in.memory.places, in.memory.spares = nil, 0, nil // the account is not written: Release may read it
+	in.memory.receiver, in.memory.places = nil, 0 // the account is not written: Release may read it
 	in.acks = ackTimer{pace: in.acks.pace}
 	in.restorer = restorer{restored: in.restorer.restored}
 	in.messages, in.open = nil, 0
@@ -196,8 +192,9 @@ func (in *inbox) discard() {
 
 // trim gives up spare memory.
 func (in *inbox) trim() {
-	in.memory.trim(in.open)
-	in.restorer.trim(in.memory.account)
+	if in.open == 0 {
+		in.memory.narrow()
+	}
 	if len(in.messages) == 0 {
 		in.messages = nil
 	}

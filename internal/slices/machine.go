@@ -392,14 +392,11 @@ func (m *Machine) Take() [][]byte { return m.in.take() }
 // is safe from any goroutine.
 func (m *Machine) Release(message []byte) { m.in.memory.release(message) }
 
-// GiveBack takes back the memory of messages that were released, for later messages.
+// GiveBack takes back the memory of messages that were released.
 func (m *Machine) GiveBack(messages [][]byte) { m.in.giveBack(messages) }
 
-// Shrink gives up the spare memory that is kept for later messages of the peer.
-func (m *Machine) Shrink() { m.in.trim() }
-
-// Yield gives up what Shrink does, and the repair slices that wait: the peer sends again what they would restore.
-func (m *Machine) Yield() { m.in.makeRoom(true) }
+// Yield gives up the repair slices that wait: the peer sends again what they would restore.
+func (m *Machine) Yield() { m.in.makeRoom() }
 
 // Discard forgets all that the peer has sent. The account must be closed, so that what still comes is refused: the connection ends.
 func (m *Machine) Discard() { m.in.discard() }

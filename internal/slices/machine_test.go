@@ -280,9 +280,8 @@ func (p *purse) Drop(n int64)                      { p.left += n }
 func (p *purse) Borrow(n int64, awaited bool) bool { return p.Hold(n, awaited) }
 func (p *purse) Repay(n int64)                     { p.Drop(n) }
 
-// TestSpareMemoryGivesWay: a peer whose chunk is refused sends it again and again, and the machine never rests for TrimAfter. Spare
-// memory gives way to the chunk at once, and so do repair slices that wait for chunks behind it.
-func TestSpareMemoryGivesWay(t *testing.T) {
+// TestRepairSlicesGiveWay: a peer whose chunk is refused sends it again and again. Repair slices that wait for chunks behind it give way at once.
+func TestRepairSlicesGiveWay(t *testing.T) {
 	whole := func(m *Machine, id uint16) (came int) {
 		for i := range PartSlices {
 			s := chunk.Slice{ChunkID: id, Index: i, Count: PartSlices, Data: make([]byte, Size)}
@@ -290,50 +289,22 @@ func TestSpareMemoryGivesWay(t *testing.T) {
 		}
 		return len(m.in.drain())
 	}
-	const most = ReceiverBytes + 3*40<<10
-	spared := func() (*Machine, *purse) { // returns a machine that keeps the memory of two chunks
-		account := &purse{most}
-		m := New(protocol, account)
-		for id := range uint16(2) {
-			require.Equal(t, 1, whole(m, id))
+	account := &purse{ReceiverBytes + 40<<10}
+	m := New(protocol, account)
+	fill := func(id uint16) {
+		for refused := m.in.refused; m.in.refused == refused; id++ {
+			r := repair{id: id, count: PartSlices, total: 1, last: 1, shard: make([]byte, Size)}
+			require.NoError(t, m.Receive(netsim.Epoch, r.append(nil)))
 		}
-		m.GiveBack([][]byte{make([]byte, PartSlices*Size), make([]byte, PartSlices*Size)})
-		return m, account
 	}
-	t.Run("memory for chunks to come", func(t *testing.T) {
-		m, account := spared()
-		require.Len(t, m.in.memory.spares, 2)
-		large := chunk.Slice{ChunkID: 2, Index: 0, Count: 2 * PartSlices, Data: make([]byte, Size)}
-		require.NoError(t, m.Receive(netsim.Epoch, config.AppendSlice([]byte{protocol}, large)))
-		require.Zero(t, m.in.refused)
-		require.EqualValues(t, most-ReceiverBytes-ChunkBytes(2*PartSlices), account.left)
-	})
-	t.Run("records of chunks far ahead", func(t *testing.T) {
-		m, account := spared()
-		far := chunk.Slice{ChunkID: 2 + Places, Index: 0, Count: PartSlices, Data: make([]byte, Size)}
-		require.Less(t, account.left-ChunkBytes(PartSlices), int64(Places*placeBytes), "there is room for the chunk, but not for its record")
-		require.NoError(t, m.Receive(netsim.Epoch, config.AppendSlice([]byte{protocol}, far)))
-		require.Zero(t, m.in.refused)
-		require.EqualValues(t, most-ReceiverBytes-Places*placeBytes-ChunkBytes(PartSlices), account.left)
-	})
-	t.Run("repair slices", func(t *testing.T) {
-		account := &purse{ReceiverBytes + 40<<10}
-		m := New(protocol, account)
-		fill := func(id uint16) {
-			for refused := m.in.refused; m.in.refused == refused; id++ {
-				r := repair{id: id, count: PartSlices, total: 1, last: 1, shard: make([]byte, Size)}
-				require.NoError(t, m.Receive(netsim.Epoch, r.append(nil)))
-			}
-		}
-		fill(1)
-		require.Equal(t, 1, whole(m, 0), "they came before the records of a receiver")
-		fill(2)
-		require.Zero(t, whole(m, 2), "it is not waited for")
-		require.NotZero(t, m.in.restorer.held)
-		require.Equal(t, 1, whole(m, 1))
-		require.Zero(t, m.in.restorer.held)
-		require.EqualValues(t, 40<<10, account.left)
-	})
+	fill(1)
+	require.Equal(t, 1, whole(m, 0), "they came before the records of a receiver")
+	fill(2)
+	require.Zero(t, whole(m, 2), "it is not waited for")
+	require.NotZero(t, m.in.restorer.held)
+	require.Equal(t, 1, whole(m, 1))
+	require.Zero(t, m.in.restorer.held)
+	require.EqualValues(t, 40<<10, account.left)
 }
 
 func TestIdleMachineGivesUpItsMemory(t *testing.T) {
@@ -354,7 +325,7 @@ func TestIdleMachineGivesUpItsMemory(t *testing.T) {
 
 func TestSlicesAllocateNothingInSteadyState(t *testing.T) {
 	a, b := New(protocol, newRoom(8<<20)), New(protocol, newRoom(8<<20))
-	now, message := netsim.Epoch, content(20*Size)
+	now, message := netsim.Epoch, content(PartSlices*Size) // other chunks lie in no page
 	var buf [1500]byte
 	round := func() {
 		now = now.Add(10 * time.Millisecond)

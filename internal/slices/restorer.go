@@ -5,24 +5,23 @@ import (
 	"slices"
 
 	"github.com/quivernet/quiver/chunk"
+	"github.com/quivernet/quiver/internal/pages"
 	"github.com/quivernet/quiver/internal/parity"
 )
 
 // maxHeldRepairs is how many repair slices may wait for others of their chunks. More are dropped, and the peer sends lost slices again.
 const maxHeldRepairs = 1024
 
-const (
-	// repairCost is the memory of a repair slice that waits: its shard's size class, and a repairSet, of which it may be the first.
-	repairCost = 1152 + 640
-	// restoreBytes is the memory that restoring takes: a chunk's missing slices, and the factors of equations for them.
-	restoreBytes = 24 << 10
-)
+// repairCost is the memory of a repair slice that waits: its shard's size class, and a repairSet, of which it may be the first.
+const repairCost = 1152 + 640
+
+// A page has room for the missing slices of a chunk, and for the last one.
+const _ = uint(pages.Size - (parity.Most+1)*Size)
 
 // restorer keeps repair slices until they can restore the missing slices of their chunk.
 type restorer struct {
-	held   int                   // repair slices in all sets
-	sets   map[uint16]*repairSet // by id of their chunk modulo Pipeline
-	memory []byte                // for the missing slices of one chunk
+	held int                   // repair slices in all sets
+	sets map[uint16]*repairSet // by id of their chunk modulo Pipeline
 
 	restored uint64 // slices made
 }
@@ -86,43 +85,25 @@ func (s *repairSet) unpad(i int, shard []byte) []byte {
 	return shard
 }
 
-// restore returns all slices of a chunk, of which have says which data holds. There are enough repair slices, which it overwrites.
-func (r *restorer) restore(set *repairSet, data []byte, have chunk.Ack) (all [][]byte) {
-	all, free := make([][]byte, set.count), r.memory
+// restore returns all slices of a chunk, of which have says which data holds; the others, and the last one, lie in page. There are enough repair
+// slices, which it overwrites.
+func (s *repairSet) restore(page *pages.Page, data []byte, have chunk.Ack) (all [][]byte) {
+	all, free := make([][]byte, s.count), page[:]
 	for i := range all {
-		last := i == set.count-1
+		last := i == s.count-1
 		if have.Acked.Has(i) && !last {
 			all[i] = data[i*Size : (i+1)*Size]
 			continue
 		}
 		all[i], free = free[:0:Size], free[Size:]
 		if have.Acked.Has(i) {
-			n := copy(all[i][:Size], data[i*Size:][:set.last])
+			n := copy(all[i][:Size], data[i*Size:][:s.last])
 			all[i] = all[i][:Size]
 			clear(all[i][n:])
 		}
 	}
-	set.Restore(all, 0, Size)
+	s.Restore(all, 0, Size)
 	return all
-}
-
-// equip makes the memory that restore needs, and reports whether there was room for it. If not, the peer sends lost slices again.
-func (r *restorer) equip(account Account) bool {
-	if r.memory == nil {
-		if !account.Borrow(restoreBytes, false) {
-			return false
-		}
-		r.memory = make([]byte, (parity.Most+1)*Size)
-	}
-	return true
-}
-
-// trim gives up spare memory. Repair slices that wait stay.
-func (r *restorer) trim(account Account) {
-	if r.memory != nil {
-		account.Repay(restoreBytes)
-	}
-	r.memory = nil
 }
 
 // drop forgets the set in the place of that id, whichever chunk it is for.
