@@ -79,7 +79,7 @@ type body struct {
 	hasher
 	part     Part   // nil where the content is not stored, or once the store had no room for more of it
 	offset   int64  // in the content, of the next byte to be written
-	unstored func() // is called when the store had none
+	unstored func() // counts the transfer, which goes on without the store
 }
 
 func (b *body) Write(p []byte) (int, error) {

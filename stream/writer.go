@@ -40,7 +40,9 @@ func (w *writer) receive() error {
 			_ = to.Close()
 		}
 	}()
-	err = w.transfer(to)
+	if err = w.resume(to); err == nil {
+		err = w.transfer(to)
+	}
 	ended = true
 	if errors.Is(err, ErrDigest) {
 		return closedWith(err, to.Delete())
@@ -164,21 +166,23 @@ func (w *writer) passElements(b *block) error {
 	return nil
 }
 
-// prepare answers the header, and delivers what is stored. A nil body without an error means that all of the content was.
+// prepare delivers all of the content if it is stored, and returns what the content goes to otherwise. A nil body without an error means that all
+// was delivered.
 func (w *writer) prepare() (*body, error) {
 	store, key := w.in.store, w.in.header.key
+	to := &body{hasher: newHasher(w.in.header.hash, w.in.header.named()), unstored: func() { w.in.peer.unstored.Add(1) }}
 	if store == nil || key == "" {
-		w.in.answer.resume(0, 0, false)
-		return &body{hasher: w.hasher()}, nil
+		return to, nil
 	}
 
 	identity := w.in.peer.conn.Identity()
-	content, elements, err := w.lookup(store, identity, key)
+	stored, err := w.replayContent(store, identity, key)
 	switch {
-	case err == nil:
-		return nil, w.replayContent(content, elements, func() error { return store.Remove(identity, key) })
+	case stored:
+		return nil, err
 	case errors.Is(err, errNamedBlob):
-		return w.unstored(), nil
+		to.unstored()
+		return to, nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, storeError(err)
 	}
@@ -186,36 +190,13 @@ func (w *writer) prepare() (*body, error) {
 	part, err := w.openPart(store, storeKey{identity, key})
 	switch {
 	case errors.Is(err, ErrPartBusy), errors.Is(err, ErrStoreFull):
-		return w.unstored(), nil
+		to.unstored()
+		return to, nil
 	case err != nil:
 		return nil, storeError(err)
 	}
-	return w.resumePart(part)
-}
-
-// unstored has a transfer with a key go on without being stored.
-func (w *writer) unstored() *body {
-	w.in.peer.unstored.Add(1)
-	w.in.answer.resume(0, 0, false)
-	return &body{hasher: w.hasher()}
-}
-
-// lookup opens the complete content under a key, and returns how many elements it has. What cannot be the content that the sender
-// announces counts as missing and stays: a lie about it deletes nothing, and what an honest sender brings replaces it once it is verified.
-func (w *writer) lookup(store Store, identity, key string) (content Content, elements int64, err error) {
-	found, err := store.Lookup(identity, key)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer func() {
-		if content == nil { // it does not match, or an element's own decoding panicked
-			err = closedWith(err, found.Close())
-		}
-	}()
-	if elements, err = w.match(found); err == nil {
-		content = found
-	}
-	return content, elements, err
+	to.part = part
+	return to, nil
 }
 
 // match returns how many elements a complete content has; the error Is fs.ErrNotExist if it cannot be what the sender announces.
@@ -240,8 +221,6 @@ func (w *writer) match(c Content) (elements int64, err error) {
 // errNamedBlob means that an array's key is the text of the digest of a blob that is stored. Nobody can say of an array's encoding whether
 // that is its digest, too, so it does not replace the blob.
 var errNamedBlob = errors.New("stream: the content that the key names is stored")
-
-func (w *writer) hasher() hasher { return newHasher(w.in.header.hash, w.in.header.named()) }
 
 const (
 	// busyPause is how long openPart waits before it asks again for a part that another transfer writes.
@@ -291,58 +270,57 @@ func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 // errTakenOver ends a transfer whose part another connection of its peer goes on with.
 var errTakenOver = errors.New("nothing came from its connection any more, and another one goes on with the content")
 
-// resumePart answers the header with how much is stored, and delivers that.
-func (w *writer) resumePart(part Part) (*body, error) {
-	replayed := false
-	defer func() {
-		if !replayed { // an element's own decoding panicked
-			_ = part.Close()
-		}
-	}()
-	offset, index, err := w.scan(part, part.Offset())
-	digest := w.hasher()
-	if err == nil {
-		w.in.answer.resume(offset, index, false)
-		err = w.replay(part, offset, digest)
+// resume answers the header with how much is stored of the part, and delivers that.
+func (w *writer) resume(to *body) error {
+	if to.part == nil {
+		w.in.answer.resume(0, 0, false)
+		return nil
 	}
-	replayed = true
-	switch {
-	case errors.Is(err, ErrDigest):
-		return nil, closedWith(err, part.Delete())
-	case err != nil:
-		return nil, closedWith(err, part.Close())
+	offset, index, err := w.scan(to.part, to.part.Offset())
+	if err != nil {
+		return err
 	}
-	return &body{digest, part, offset, func() { w.in.peer.unstored.Add(1) }}, nil
+	to.offset = offset
+	w.in.answer.resume(offset, index, false)
+	return w.replay(to.part, offset, to.hasher)
 }
 
-// replayContent delivers complete content from the store, and removes it if it is no longer what its digest says. Nothing that the sender
-// says meanwhile has it removed.
-func (w *writer) replayContent(content Content, elements int64, remove func() error) (err error) {
+// replayContent delivers the complete content under a key, and removes it if it is no longer what its digest says; nothing that the sender says
+// meanwhile has it removed. stored is false when there is none: what cannot be the content that the sender announces counts as missing and stays, for
+// a lie about it deletes nothing, and what an honest sender brings replaces it once it is verified.
+func (w *writer) replayContent(store Store, identity, key string) (stored bool, err error) {
+	content, err := store.Lookup(identity, key)
+	if err != nil {
+		return false, err
+	}
 	decayed := false
 	defer func() {
 		err = closedWith(err, content.Close())
 		if decayed {
-			err = closedWith(err, remove())
+			err = closedWith(err, store.Remove(identity, key))
 		}
 	}()
-
+	elements, err := w.match(content)
+	if err != nil {
+		return false, err
+	}
 	size := content.Size()
 	w.in.answer.resume(size, elements, true)
 
 	// The content, and its digest: a disk may have damaged it since it was stored.
 	digest := newHasher(content.Digest().algorithm, w.in.header.named())
 	if err := w.replay(content, size, digest); err != nil {
-		return err
+		return true, err
 	}
 	if err := digest.check(content.Digest(), "as which it was stored"); err != nil {
 		decayed = true
-		return err
+		return true, err
 	}
 	if err := w.passHeld(); err != nil {
-		return err
+		return true, err
 	}
 	w.in.delivery.verify(size)
-	return nil
+	return true, nil
 }
 
 // replay delivers and hashes the first size bytes of r, as fast as the application consumes them. It holds the last piece back: that may
