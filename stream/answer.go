@@ -53,7 +53,7 @@ func (a *answer) send(pipe *rpc.Actor, now time.Time) (sent, over bool, err erro
 	defer in.mu.Unlock()
 	switch {
 	case in.finished && in.err != nil:
-		return true, true, sendReject.call(pipe, reject{in.header.id, failureOf(in.err).stop()})
+		return true, true, sendReject.call(pipe, failureOf(in.err).stop(in.header.id))
 	case a.reply != nil && !a.replied:
 		return true, false, a.accept(pipe, now)
 	case in.finished:

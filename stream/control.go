@@ -18,10 +18,10 @@ var (
 	sendLimits = pairOf[limits](controlClass, "Limits")
 	sendHeader = pairOf[header](controlClass, "Header")
 	sendEnd    = pairOf[end](controlClass, "End")
-	sendCancel = pairOf[cancel](controlClass, "Cancel")
+	sendCancel = pairOf[stop](controlClass, "Cancel")
 	sendAccept = pairOf[accept](controlClass, "Accept")
 	sendGrant  = pairOf[grant](controlClass, "Grant")
-	sendReject = pairOf[reject](controlClass, "Reject")
+	sendReject = pairOf[stop](controlClass, "Reject")
 	sendDone   = pairOf[done](controlClass, "Done")
 
 	sendPart  = pairOf[rpc.Raw](laneClass, "Part")

@@ -152,9 +152,9 @@ func (f *failure) reason(text string) string {
 	return strings.ReplaceAll(text, f.kind.Error()+": ", "")
 }
 
-// stop returns the code and text by which this end tells the peer of the failure.
-func (f *failure) stop() stop {
-	s := stop{code: stopCode(max(slices.Index(stopKinds[:], f.kind), int(stopCanceled)))} // ErrClosed has no code
+// stop returns the message by which this end tells the peer that the transfer with that id has failed, and why.
+func (f *failure) stop(id uint64) stop {
+	s := stop{id: id, code: stopCode(max(slices.Index(stopKinds[:], f.kind), int(stopCanceled)))} // ErrClosed has no code
 	if secret, ok := errors.AsType[*concealed](f.cause); ok {
 		s.reason = clip(secret.public, maxReasonBytes)
 	} else if f.cause != nil {

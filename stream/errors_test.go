@@ -109,7 +109,7 @@ func TestFailureForAFailure(t *testing.T) {
 	err := ending(canceled(other), bySender, nil, &header{kind: kindBlob, topic: "save"}, Progress{Sent: 1, Total: 10})
 	require.EqualError(t, err, `stream: canceled: blob "save" stopped by the sender, 1 of 10 bytes sent: `+
 		`stream: rejected: blob "other" stopped by the receiver, 0 of 10 bytes consumed: a reason of the test`)
-	require.Equal(t, stopCanceled, failureOf(err).stop().code)
+	require.Equal(t, stopCanceled, failureOf(err).stop(1).code)
 	require.ErrorIs(t, err, ErrCanceled)
 	require.True(t, errors.Is(err, ErrRejected) && errors.Is(err, errTest))
 }

@@ -37,8 +37,8 @@ func FuzzHeader(f *testing.F) { fuzzMessage(f, &header{}) }
 func FuzzAccept(f *testing.F) { fuzzMessage(f, &accept{}) }
 func FuzzGrant(f *testing.F)  { fuzzMessage(f, &grant{}) }
 func FuzzEnd(f *testing.F)    { fuzzMessage(f, &end{}) }
-func FuzzCancel(f *testing.F) { fuzzMessage(f, &cancel{}) }
-func FuzzReject(f *testing.F) { fuzzMessage(f, &reject{}) }
+func FuzzCancel(f *testing.F) { fuzzMessage(f, &stop{}) }
+func FuzzReject(f *testing.F) { fuzzMessage(f, &stop{}) }
 func FuzzDone(f *testing.F)   { fuzzMessage(f, &done{}) }
 
 func FuzzPart(f *testing.F) {

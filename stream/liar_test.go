@@ -106,7 +106,7 @@ func (l *liar) number() int64 {
 
 // lie sends a message, of which any field may be wrong.
 func (l *liar) lie(pipe *rpc.Actor) {
-	stop, about := stop{stopCode(1 + l.random.IntN(int(stopCodes)-1)), "a lie"}, l.random.IntN(24)
+	code, about := stopCode(1+l.random.IntN(int(stopCodes)-1)), l.random.IntN(24)
 	if none := about < 3 && l.ours == 0 || about >= 3 && about < 7 && l.theirs == 0; none && l.random.IntN(20) > 0 {
 		return // else hardly anything would come before it
 	}
@@ -121,13 +121,13 @@ func (l *liar) lie(pipe *rpc.Actor) {
 	case 0, 1:
 		_ = sendEnd.call(pipe, end{id: l.id(l.ours), size: l.number(), sum: make([]byte, 32*l.random.IntN(2))})
 	case 2:
-		_ = sendCancel.call(pipe, cancel{l.id(l.ours), stop})
+		_ = sendCancel.call(pipe, stop{l.id(l.ours), code, "a lie"})
 	case 3:
 		_ = sendAccept.call(pipe, accept{id: l.id(l.theirs), have: l.random.IntN(4) == 0, offset: l.number() * l.random.Int64N(2), limit: l.number()})
 	case 4:
 		_ = sendGrant.call(pipe, grant{l.id(l.theirs), l.number(), 0})
 	case 5:
-		_ = sendReject.call(pipe, reject{l.id(l.theirs), stop})
+		_ = sendReject.call(pipe, stop{l.id(l.theirs), code, "a lie"})
 	case 6:
 		_ = sendDone.call(pipe, done{l.id(l.theirs)})
 	default:

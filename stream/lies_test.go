@@ -23,10 +23,10 @@ func TestLiesDeleteNoContent(t *testing.T) {
 			return h
 		}
 		for name, lie := range map[string]func(n *network){
-			"a smaller size": func(n *network) { n.says(sized(10), cancel{1, stop{code: stopCanceled}}) },
-			"a larger size":  func(n *network) { n.says(sized(1<<20), cancel{1, stop{code: stopCanceled}}) },
+			"a smaller size": func(n *network) { n.says(sized(10), stop{id: 1, code: stopCanceled}) },
+			"a larger size":  func(n *network) { n.says(sized(1<<20), stop{id: 1, code: stopCanceled}) },
 			"an earlier end": func(n *network) { n.says(sized(-1), end{id: 1, size: 5, sum: make([]byte, 32)}) },
-			"a wrong digest": func(n *network) { n.says(begin, cancel{1, stop{code: stopDigest}}) },
+			"a wrong digest": func(n *network) { n.says(begin, stop{id: 1, code: stopDigest}) },
 			"other content": func(n *network) {
 				n.says(sized(4), part{id: 1, data: []byte("evil")}, end{id: 1, size: 4, sum: sumOf([]byte("good"))})
 			},
@@ -75,7 +75,7 @@ func (n *network) says(messages ...any) {
 				require.NoError(n, sendHeader.call(p.control.pipe, m))
 			case end:
 				require.NoError(n, sendEnd.call(p.control.pipe, m))
-			case cancel:
+			case stop:
 				require.NoError(n, sendCancel.call(p.control.pipe, m))
 			case part:
 				require.NoError(n, sendPart.call(p.window.lanes[0], append(appendPartHeader(nil, m), m.data...)))

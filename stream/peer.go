@@ -319,10 +319,10 @@ func bindPipes(s *Streams) {
 	handle(pipe, sendLimits, func(p *Peer, m limits) { p.control.onLimits(m) })
 	handle(pipe, sendHeader, func(p *Peer, h header) { p.receiver.onHeader(h) })
 	handle(pipe, sendEnd, func(p *Peer, m end) { p.receiver.onEnd(m) })
-	handle(pipe, sendCancel, func(p *Peer, m cancel) { p.receiver.onCancel(m) })
+	handle(pipe, sendCancel, func(p *Peer, m stop) { p.receiver.onCancel(m) })
 	handle(pipe, sendAccept, func(p *Peer, m accept) { p.sender.onAccept(m) })
 	handle(pipe, sendGrant, func(p *Peer, m grant) { p.sender.onGrant(m) })
-	handle(pipe, sendReject, func(p *Peer, m reject) { p.sender.onReject(m) })
+	handle(pipe, sendReject, func(p *Peer, m stop) { p.sender.onReject(m) })
 	handle(pipe, sendDone, func(p *Peer, m done) { p.sender.onDone(m) })
 
 	lanes := rpc.Bind(s.world, laneClass, func(a *rpc.Actor) *Peer {

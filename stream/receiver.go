@@ -336,9 +336,9 @@ func (r *receiver) onEnd(m end) {
 	}
 }
 
-func (r *receiver) onCancel(m cancel) {
+func (r *receiver) onCancel(m stop) {
 	if in := r.begun(m.id); in != nil {
-		in.finish(peerFailure(m.stop, bySender))
+		in.finish(peerFailure(m, bySender))
 	}
 }
 

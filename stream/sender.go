@@ -272,7 +272,7 @@ func (s *sender) take(id uint64, apply func(t *Transfer) error) {
 func (s *sender) onAccept(m accept) { s.take(m.id, func(t *Transfer) error { return t.onAccept(m) }) }
 func (s *sender) onGrant(m grant)   { s.take(m.id, func(t *Transfer) error { return t.onGrant(m) }) }
 func (s *sender) onDone(m done)     { s.take(m.id, (*Transfer).onDone) }
-func (s *sender) onReject(m reject) { s.take(m.id, func(t *Transfer) error { return t.onReject(m) }) }
+func (s *sender) onReject(m stop)   { s.take(m.id, func(t *Transfer) error { return t.onReject(m) }) }
 
 // share says how much of its connection a transfer has used: bytes sent, divided by its weight then. Of the transfers that can send,
 // the one that has used the least goes next, so over any time each gets a part of the bytes in proportion to its weight, to

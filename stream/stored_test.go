@@ -36,7 +36,7 @@ func TestPieceThatWaitsIsCharged(t *testing.T) {
 				time.Sleep(time.Second)
 				sums, _ := n.client.peer.account.Charge()
 				require.GreaterOrEqual(n, sums.Borrowed-incomingBytes, row.least*block.cost())
-				n.says(cancel{1, stop{code: stopCanceled}})
+				n.says(stop{id: 1, code: stopCanceled})
 				time.Sleep(time.Second)
 				sums, _ = n.client.peer.account.Charge()
 				require.Zero(n, sums)

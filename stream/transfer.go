@@ -266,7 +266,7 @@ func (t *Transfer) sendControl(control *rpc.Actor) (bool, error) {
 		return false, nil
 	case t.isFinished():
 		t.stopSent = true
-		return true, sendCancel.call(control, cancel{t.header.id, failureOf(t.Err()).stop()})
+		return true, sendCancel.call(control, failureOf(t.Err()).stop(t.header.id))
 	case t.endSent || t.have:
 		return false, nil
 	}
@@ -357,9 +357,9 @@ func (t *Transfer) onDone() error {
 }
 
 // onReject ends the transfer for the reason that the receiver gives, or confirms that it ended.
-func (t *Transfer) onReject(m reject) error {
+func (t *Transfer) onReject(m stop) error {
 	t.over = true
-	f := peerFailure(m.stop, byReceiver)
+	f := peerFailure(m, byReceiver)
 	f.unanswered = f.kind == ErrRejected && !t.accepted
 	t.finish(f)
 	return nil

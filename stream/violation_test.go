@@ -57,7 +57,7 @@ func TestViolationsCloseTheConnection(t *testing.T) {
 		"part of a far transfer": {func(ctl, lane *rpc.Actor) { send(ctl, lane, part{id: 5, data: []byte{1}}) }, "part of transfer 5"},
 		"empty part":             {func(ctl, lane *rpc.Actor) { send(ctl, lane, part{id: 1}) }, "malformed"},
 		"end before the header":  {func(ctl, _ *rpc.Actor) { _ = sendEnd.call(ctl, end{id: 1}) }, "before its header"},
-		"cancel of nothing":      {func(ctl, _ *rpc.Actor) { _ = sendCancel.call(ctl, cancel{1, failureOf(ErrCanceled).stop()}) }, "before its header"},
+		"cancel of nothing":      {func(ctl, _ *rpc.Actor) { _ = sendCancel.call(ctl, failureOf(ErrCanceled).stop(1)) }, "before its header"},
 		"end of another size": {func(ctl, _ *rpc.Actor) {
 			_ = sendHeader.call(ctl, begin)
 			_ = sendEnd.call(ctl, end{id: 1, size: 999})
@@ -213,7 +213,7 @@ func TestReceiversThatBreakRules(t *testing.T) {
 			_ = sendGrant.call(ctl, grant{1, 100, 1})
 		}, "1 bytes were consumed, 0 sent"},
 		"done before the end":    {func(ctl *rpc.Actor) { _ = sendDone.call(ctl, done{1}) }, "before its end"},
-		"reject of what is next": {func(ctl *rpc.Actor) { _ = sendReject.call(ctl, reject{2, failureOf(ErrCanceled).stop()}) }, "the last one is 1"},
+		"reject of what is next": {func(ctl *rpc.Actor) { _ = sendReject.call(ctl, failureOf(ErrCanceled).stop(2)) }, "the last one is 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inNetwork(t, setup{}, func(n *network) {

@@ -77,15 +77,12 @@ type (
 		count int64 // elements
 		sum   []byte
 	}
-	// cancel stops a transfer from the sender's end; the receiver answers with reject or done.
-	cancel struct {
-		id   uint64
-		stop stop
-	}
-	// reject stops a transfer from the receiver's end, or answers cancel. It is the last message about the id.
-	reject struct {
-		id   uint64
-		stop stop
+	// stop tells why a transfer ends early. As Cancel it comes from the sender's end, and the receiver answers with Reject or Done. As Reject it comes
+	// from the receiver's end, or answers Cancel, and is the last message about the id.
+	stop struct {
+		id     uint64
+		code   stopCode
+		reason string
 	}
 	// done says that the content was verified and consumed. It is the last message about the id.
 	done struct {
@@ -164,12 +161,6 @@ const (
 	stopPanicked
 	stopCodes // one more than the last code
 )
-
-// stop tells the peer why a transfer ended early.
-type stop struct {
-	code   stopCode
-	reason string
-}
 
 // kind tells blobs from arrays. Its value is its code on the wire.
 type kind uint8
@@ -301,32 +292,29 @@ func (m *end) UnmarshalBinary(b []byte) error {
 	return p.end("end")
 }
 
-func (m cancel) AppendBinary(b []byte) ([]byte, error) { return appendStop(b, m.id, m.stop), nil }
-func (m *cancel) UnmarshalBinary(b []byte) (err error) { m.id, m.stop, err = parseStop(b); return err }
-func (m reject) AppendBinary(b []byte) ([]byte, error) { return appendStop(b, m.id, m.stop), nil }
-func (m *reject) UnmarshalBinary(b []byte) (err error) { m.id, m.stop, err = parseStop(b); return err }
-func (m done) AppendBinary(b []byte) ([]byte, error)   { return binary.AppendUvarint(b, m.id), nil }
+func (m stop) AppendBinary(b []byte) ([]byte, error) {
+	b = binary.AppendUvarint(b, m.id)
+	b = append(b, byte(m.code))
+	return wire.AppendBytes(b, clip(m.reason, maxReasonBytes)), nil
+}
+
+func (m *stop) UnmarshalBinary(b []byte) error {
+	p := parse(b)
+	m.id = p.id()
+	m.code = stopCode(p.Byte())
+	if m.code == 0 || m.code >= stopCodes {
+		p.Fail(fmt.Errorf("code %d does not exist", m.code))
+	}
+	m.reason = p.text(maxReasonBytes)
+	return p.end("stop")
+}
+
+func (m done) AppendBinary(b []byte) ([]byte, error) { return binary.AppendUvarint(b, m.id), nil }
+
 func (m *done) UnmarshalBinary(b []byte) error {
 	p := parse(b)
 	m.id = p.id()
 	return p.end("done")
-}
-
-func appendStop(b []byte, id uint64, s stop) []byte {
-	b = binary.AppendUvarint(b, id)
-	b = append(b, byte(s.code))
-	return wire.AppendBytes(b, clip(s.reason, maxReasonBytes))
-}
-
-func parseStop(b []byte) (uint64, stop, error) {
-	p := parse(b)
-	id := p.id()
-	code := stopCode(p.Byte())
-	if code == 0 || code >= stopCodes {
-		p.Fail(fmt.Errorf("code %d does not exist", code))
-	}
-	reason := p.text(maxReasonBytes)
-	return id, stop{code, reason}, p.end("stop")
 }
 
 func boolByte(on bool) byte {

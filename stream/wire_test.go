@@ -29,8 +29,8 @@ var (
 		{&accept{id: 1, offset: 2, index: 3, limit: 4, have: true}, &accept{}, "\x01\x01\x02\x03\x04"},
 		{&grant{1, 128, 3}, &grant{}, "\x01\x80\x01\x03"},
 		{&end{id: 1, size: 2, count: 3, sum: []byte("abc")}, &end{}, "\x01\x02\x03\x03abc"},
-		{&cancel{1, stop{stopDigest, "why"}}, &cancel{}, "\x01\x04\x03why"},
-		{&reject{1, stop{stopRejected, ""}}, &reject{}, "\x01\x02\x00"},
+		{&stop{1, stopDigest, "why"}, &stop{}, "\x01\x04\x03why"},
+		{&stop{1, stopRejected, ""}, &stop{}, "\x01\x02\x00"},
 		{&done{5}, &done{}, "\x05"},
 	}
 )
@@ -70,9 +70,9 @@ func TestMessagesThatAreRefused(t *testing.T) {
 		"end: digest":         {&end{}, "\x01\x01\x01\x41" + long(65)},
 		"accept: flag":        {&accept{}, "\x01\x02\x02\x03\x04"},
 		"grant: limit":        {&grant{}, "\x01" + tooMuch + "\x01"},
-		"cancel: code 0":      {&cancel{}, "\x01\x00\x00"},
-		"cancel: code 6":      {&cancel{}, "\x01\x06\x00"},
-		"reject: reason":      {&reject{}, "\x01\x01\x81\x02" + long(257)},
+		"cancel: code 0":      {&stop{}, "\x01\x00\x00"},
+		"cancel: code 6":      {&stop{}, "\x01\x06\x00"},
+		"reject: reason":      {&stop{}, "\x01\x01\x81\x02" + long(257)},
 		"done: overflow":      {&done{}, strings.Repeat("\xff", 11)},
 	} {
 		require.ErrorIs(t, c.m.UnmarshalBinary([]byte(c.wire)), errMalformed, name)
@@ -111,15 +111,15 @@ func TestPartFitsItsRPC(t *testing.T) {
 func TestReasonsAreClipped(t *testing.T) {
 	require.Equal(t, "äh", clip("äh", 3))
 	require.Equal(t, "ä", clip("äöü", 3))
-	s := failureOf(canceled(&concealed{public: strings.Repeat("ü", 200), cause: errTest})).stop()
+	s := failureOf(canceled(&concealed{public: strings.Repeat("ü", 200), cause: errTest})).stop(1)
 	require.Len(t, s.reason, maxReasonBytes)
 	require.True(t, utf8.ValidString(s.reason))
 }
 
 func TestStopsKeepTheirMeaning(t *testing.T) {
 	for _, err := range []error{ErrCanceled, ErrRejected, ErrTooLarge, ErrDigest, ErrPanicked} {
-		s := failureOf(err).stop()
+		s := failureOf(err).stop(1)
 		require.ErrorIs(t, peerFailure(s, bySender), err)
 	}
-	require.ErrorIs(t, peerFailure(failureOf(errTest).stop(), bySender), ErrCanceled)
+	require.ErrorIs(t, peerFailure(failureOf(errTest).stop(1), bySender), ErrCanceled)
 }
