@@ -83,10 +83,10 @@ func (a *answer) accept(pipe *rpc.Actor, now time.Time) error {
 // grant gives credit, or reports progress, if that is due. The caller holds the lock.
 func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	in, s := a.in, a.in.peer.streams
-	if moved := a.credit.due() || a.credit.consumed != a.credit.reported; moved && !a.renew() {
+	if moved := a.credit.due() || a.credit.consumed != a.credit.reported; moved && !a.cover(a.credit.ahead) {
 		return false, nil // its sender waits for memory
 	}
-	limit, due := a.credit.next(now, func() time.Duration { return s.pace(in.peer.conn) }, a.lend)
+	limit, due := a.credit.next(now, func() time.Duration { return s.pace(in.peer.conn) }, a.cover)
 	if !due {
 		return false, nil
 	}
@@ -94,21 +94,11 @@ func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	return true, sendGrant.call(pipe, grant{id: in.header.id, limit: limit, acked: in.delivery.units})
 }
 
-// lend promises memory for n more bytes of credit, or for none. The caller holds the lock.
-func (a *answer) lend(n int64) bool {
-	memory := heldBytes(n) - heldBytes(0)
-	if !a.in.peer.account.Promise(memory) {
-		return false
-	}
-	a.promised += memory
-	return true
-}
-
-// renew has the memory promised anew that takeBack gave back, if there is so much again. It reports whether all credit is covered. The caller
-// holds the lock.
-func (a *answer) renew() bool {
-	lacks := heldBytes(a.credit.ahead) - a.promised
-	if !a.replied || lacks <= 0 {
+// cover has the account promise the memory for so many bytes of credit, as far as it has not, or takeBack gave it back. It reports whether all of it
+// is promised. The caller holds the lock.
+func (a *answer) cover(ahead int64) bool {
+	lacks := heldBytes(ahead) - a.promised
+	if lacks <= 0 {
 		return true
 	}
 	if !a.in.peer.account.Promise(lacks) {

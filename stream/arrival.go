@@ -72,7 +72,9 @@ func (a *arrival) charge(p part) error {
 		return err
 	}
 	a.usage.move(time.Now(), next, a.parts.next)
-	a.in.answer.renew()
+	if a.in.answer.replied {
+		a.in.answer.cover(a.in.answer.credit.ahead)
+	}
 	more := a.parts.held - before
 	if more > 0 && peer.receiver.hold(more) {
 		return nil
@@ -82,13 +84,6 @@ func (a *arrival) charge(p part) error {
 		a.in.finishLocked(peer.receiver.noMemory())
 	}
 	return nil
-}
-
-// stuck reports whether the sender owes what the transfer waits for, and has brought less of it lately than the memory that waits with it. It
-// returns since when nothing has come. The caller holds the lock.
-func (a *arrival) stuck(now time.Time) (since time.Time, stuck bool) {
-	recent := a.usage.recent(now, a.parts.next)
-	return a.usage.moved, a.in.waitsForSender() && (recent == 0 || recent < a.parts.held)
 }
 
 // resume drops the parts below offset, which are stored already. The caller holds the lock.

@@ -60,11 +60,11 @@ func (c *credit) due() bool {
 }
 
 // next returns the limit to grant, if a grant or a report of progress is due now. It doubles ahead when half of that was consumed
-// within pace, which is 2 RTT or 2 ticks, and lend has promised the memory.
-func (c *credit) next(now time.Time, pace func() time.Duration, lend func(bytes int64) bool) (limit int64, ok bool) {
+// within pace, which is 2 RTT or 2 ticks, and cover has promised the memory.
+func (c *credit) next(now time.Time, pace func() time.Duration, cover func(ahead int64) bool) (limit int64, ok bool) {
 	if c.consumed-c.mark >= c.ahead/2 {
-		if c.ahead < c.max && now.Sub(c.markTime) <= pace() {
-			c.grow(lend)
+		if more := min(2*c.ahead, c.max); c.ahead < more && now.Sub(c.markTime) <= pace() && cover(more) {
+			c.ahead = more
 		}
 		c.mark, c.markTime = c.consumed, now
 	}
@@ -75,14 +75,6 @@ func (c *credit) next(now time.Time, pace func() time.Duration, lend func(bytes 
 	c.limit = max(c.limit, limit)
 	c.reported, c.reportedTime = c.consumed, now
 	return c.limit, true
-}
-
-// grow doubles ahead, up to max, if memory is lent for as much.
-func (c *credit) grow(lend func(bytes int64) bool) {
-	more := min(c.ahead, c.max-c.ahead)
-	if lend(more) {
-		c.ahead += more
-	}
 }
 
 // idleTime is how long a sender may do nothing with what it was given before others, if they need it, get it.

@@ -9,16 +9,8 @@ import (
 
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// purse lends what it has.
-type purse int64
-
-func (p *purse) take(n int64) bool {
-	if n > int64(*p) {
-		return false
-	}
-	*p -= purse(n)
-	return true
-}
+// upTo covers so many bytes of credit.
+func upTo(most int64) func(ahead int64) bool { return func(ahead int64) bool { return ahead <= most } }
 
 func slowPace() time.Duration { return time.Second }
 
@@ -29,20 +21,20 @@ func TestCreditFollowsTheConsumer(t *testing.T) {
 
 	t.Log("# a quarter of the credit must be consumed")
 	require.False(t, c.consume(100_099))
-	_, due := c.next(now, slowPace, new(purse).take)
+	_, due := c.next(now, slowPace, upTo(0))
 	require.False(t, due)
 	require.True(t, c.consume(100_100))
-	limit, due := c.next(now, slowPace, new(purse).take)
+	limit, due := c.next(now, slowPace, upTo(0))
 	require.True(t, due)
 	require.EqualValues(t, 500_100, limit)
-	_, due = c.next(now, slowPace, new(purse).take)
+	_, due = c.next(now, slowPace, upTo(0))
 	require.False(t, due)
 
 	t.Log("# less is reported after a while")
 	c.consume(100_101)
-	_, due = c.next(now.Add(progressInterval-1), slowPace, new(purse).take)
+	_, due = c.next(now.Add(progressInterval-1), slowPace, upTo(0))
 	require.False(t, due)
-	limit, due = c.next(now.Add(progressInterval), slowPace, new(purse).take)
+	limit, due = c.next(now.Add(progressInterval), slowPace, upTo(0))
 	require.True(t, due)
 	require.EqualValues(t, 500_101, limit)
 }
@@ -51,41 +43,37 @@ func TestCreditLeavesRoomForTheLargestPart(t *testing.T) {
 	c := newCredit(epoch, 0, minPending, minPending)
 	require.False(t, c.consume(minPending-maxElementBytes), "it fits")
 	require.True(t, c.consume(minPending-maxElementBytes+1))
-	limit, due := c.next(epoch, slowPace, new(purse).take)
+	limit, due := c.next(epoch, slowPace, upTo(0))
 	require.True(t, due)
 	require.EqualValues(t, 2*minPending-maxElementBytes+1, limit)
 }
 
 func TestCreditDoublesForAFastConsumer(t *testing.T) {
 	now := epoch
-	all := new(purse)
-	*all = 2500
 	c := newCredit(now, 0, 1000, 3000)
 	c.consume(1000)
-	limit, _ := c.next(now.Add(time.Second), slowPace, all.take)
+	limit, _ := c.next(now.Add(time.Second), slowPace, upTo(3000))
 	require.EqualValues(t, 1000+2000, limit)
 
 	t.Log("# not for a slow one")
 	c.consume(3000)
 	now = now.Add(3 * time.Second)
-	limit, _ = c.next(now, slowPace, all.take)
+	limit, _ = c.next(now, slowPace, upTo(3000))
 	require.EqualValues(t, 3000+2000, limit)
 
 	t.Log("# only to the maximum")
 	c.consume(5000)
-	limit, _ = c.next(now, slowPace, all.take)
+	limit, _ = c.next(now, slowPace, upTo(3000))
 	require.EqualValues(t, 5000+3000, limit)
-	require.EqualValues(t, 500, int64(*all))
 	c.consume(8000)
-	limit, _ = c.next(now, slowPace, all.take)
+	limit, _ = c.next(now, slowPace, upTo(3000))
 	require.EqualValues(t, 8000+3000, limit)
 
 	t.Log("# and within the budget")
 	other := newCredit(now, 0, 1000, 3000)
 	other.consume(1000)
-	limit, _ = other.next(now, slowPace, all.take)
+	limit, _ = other.next(now, slowPace, upTo(1999))
 	require.EqualValues(t, 1000+1000, limit)
-	require.EqualValues(t, 500, int64(*all))
 }
 
 func TestSharesServeByWeight(t *testing.T) {

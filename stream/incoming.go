@@ -184,23 +184,24 @@ func (in *incoming) waitsForSender() bool {
 	return !in.finished && (in.answer.replied || !in.known) && len(in.arrival.parts.ready) == 0 && len(in.delivery.pieces) == 0
 }
 
-// takeBack gives back the memory that was promised for credit that the sender has not used lately. When it does use that, renew has the
-// memory promised anew, if there is some then. It reports whether the transfer is stuck, and since when.
+// takeBack gives back the memory that was promised for credit that the sender has not used lately. When it does use that, cover has the
+// memory promised anew, if there is some then. It reports whether the transfer is stuck, and since when nothing has come: the sender owes what it
+// waits for, and has brought less of it lately than the memory that waits with it.
 func (in *incoming) takeBack(now time.Time) (since time.Time, stuck bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.waitsForSender() {
 		return since, false
 	}
-	needs := int64(0)
-	if recent := in.arrival.usage.recent(now, in.arrival.parts.next); recent > 0 {
+	recent, needs := in.arrival.usage.recent(now, in.arrival.parts.next), int64(0)
+	if recent > 0 {
 		needs = heldBytes(min(recent, in.answer.credit.ahead))
 	}
 	if over := in.answer.promised - needs; over > 0 {
 		in.peer.account.Withdraw(over)
 		in.answer.promised = needs
 	}
-	return in.arrival.stuck(now)
+	return in.arrival.usage.moved, recent == 0 || recent < in.arrival.parts.held
 }
 
 // holds returns how much of the account is charged for what the transfer holds.

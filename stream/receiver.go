@@ -225,7 +225,7 @@ func (r *receiver) reserve(in *incoming) bool {
 	if h := &in.header; h.kind == kindBlob && h.size >= 0 {
 		ahead = min(ahead, max(h.size, minPending))
 	}
-	for first := true; !r.peer.account.Promise(heldBytes(ahead)); first = false {
+	for first := true; !in.answer.cover(ahead); first = false {
 		switch {
 		case first:
 			r.withdrawFailed()
@@ -236,7 +236,7 @@ func (r *receiver) reserve(in *incoming) bool {
 			return false
 		}
 	}
-	in.answer.reserved, in.answer.promised = ahead, heldBytes(ahead)
+	in.answer.reserved = ahead
 	r.peer.account.MustBorrow(incomingBytes - in.records)
 	in.records = incomingBytes
 	return true
