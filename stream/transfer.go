@@ -132,12 +132,8 @@ func send(ctx context.Context, peer *Peer, by string, start func() (*Transfer, e
 	if err != nil {
 		return err
 	}
-	select {
-	case <-t.done:
-	case <-ctx.Done():
-		t.Cancel(context.Cause(ctx))
-		<-t.done
-	}
+	defer context.AfterFunc(ctx, func() { t.Cancel(context.Cause(ctx)) })()
+	<-t.done
 	return t.Err()
 }
 
