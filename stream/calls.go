@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -270,8 +271,8 @@ func (c *Calling) counted(call func() error) error {
 	return err
 }
 
-// tick runs in a tick of the world. It is false when the calls have ended.
-func (c *Calling) tick() bool {
+// tick runs in a tick of the world.
+func (c *Calling) tick() {
 	if c.local != nil {
 		c.local.out = 0
 	}
@@ -279,7 +280,7 @@ func (c *Calling) tick() bool {
 	if err == nil {
 		done, err = c.step()
 	}
-	return !c.note(min(c.pump.Sent()*c.per, c.items), done, err)
+	c.note(min(c.pump.Sent()*c.per, c.items), done, err)
 }
 
 // step makes the calls that the gate lets through. When an item's own encoding panics, these calls end, and the panic goes on unless
@@ -298,11 +299,11 @@ func (c *Calling) step() (done bool, err error) {
 }
 
 // note publishes how many items were sent, and ends the calls when they are done or err is set.
-func (c *Calling) note(sent int, done bool, err error) (ended bool) {
+func (c *Calling) note(sent int, done bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
-		return true
+		return
 	}
 	c.sent, c.ended = sent, done || err != nil
 	if err != nil {
@@ -311,6 +312,12 @@ func (c *Calling) note(sent int, done bool, err error) (ended bool) {
 	if c.ended {
 		close(c.done)
 	}
+}
+
+// isOver reports whether the calls have ended.
+func (c *Calling) isOver() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return c.ended
 }
 
@@ -392,19 +399,8 @@ func (l *callList) add(c *Calling) {
 
 // tick gives each Calling its turn. Those that begin meanwhile have theirs in the next tick.
 func (l *callList) tick(time.Time) {
-	turn, next := l.active, 0
-	kept := turn[:0]
-	l.active = nil
-	defer func() { // also when one panics
-		kept = append(kept, turn[next:]...)
-		clear(turn[len(kept):])
-		l.active = append(kept, l.active...)
-	}()
-	for next < len(turn) {
-		c := turn[next]
-		next++
-		if c.tick() {
-			kept = append(kept, c)
-		}
+	defer func() { l.active = slices.DeleteFunc(l.active, (*Calling).isOver) }() // also when one panics
+	for _, c := range l.active {
+		c.tick()
 	}
 }
