@@ -60,7 +60,8 @@ type reader struct {
 	stopped bool  // the goroutine must end
 
 	// The goroutine.
-	running bool
+	started bool
+	running bool   // it has not ended
 	exited  func() // called when it has ended; nil = nobody waits for that
 
 	// How the source ended, once finished.
@@ -83,12 +84,14 @@ func (r *reader) recheck() {
 	}
 }
 
-// start starts the goroutine.
+// start starts the goroutine, once, unless the reader was stopped.
 func (r *reader) start() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.running = true
-	go r.run()
+	if !r.started && !r.stopped {
+		r.started, r.running = true, true
+		go r.run()
+	}
 }
 
 // run is the goroutine: it reads until the source ends or stop is called.

@@ -68,7 +68,7 @@ func (s *sender) start(t *Transfer) error {
 	defer s.mu.Unlock()
 	s.starting = append(s.starting, t)
 	if n <= readAtOnce {
-		t.read()
+		t.reader.start()
 	}
 	return nil
 }
@@ -172,7 +172,7 @@ func (s *sender) begin(pipe *rpc.Actor) (bool, error) {
 	t.begin()
 	s.sending = append(s.sending, t)
 	s.shares.join(&t.share)
-	t.read()
+	t.reader.start()
 	if err := s.peer.lanes.start(t); err != nil {
 		return false, err
 	}

@@ -23,7 +23,6 @@ type Transfer struct {
 	mu       sync.Mutex
 	progress Progress // as of the last tick, but for Rate
 	speed    speed    // for that
-	reading  bool     // the reader's goroutine was started
 	sealed   bool     // sealed packets carried the content when noteSealed last looked
 	finished bool     // the transfer has ended at this end
 	err      error    // why, nil when it is complete
@@ -150,16 +149,6 @@ func (t *Transfer) Cancel(cause error) {
 func (t *Transfer) SetWeight(n int) {
 	t.share.weight.Store(int32(min(max(n, 1), MaxWeight)))
 	t.peer.wake() // the next tick weighs anew, and need not wait for an event
-}
-
-// read starts the goroutine that reads the source, once.
-func (t *Transfer) read() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.reading && !t.finished {
-		t.reading = true
-		t.reader.start()
-	}
 }
 
 // finish ends the transfer at this end, and reports whether it was the first to do so. err is nil when the receiver has consumed all.
