@@ -192,26 +192,24 @@ func (a *Array[T]) fields() string {
 }
 
 // decode is a decodeFunc. It stops when the batch takes batchBytes of memory.
-func (a *Array[T]) decode(b []byte, count int) (decoded, error) {
-	batch := make([]T, 0, batchCap[T](len(b), count))
+func (a *Array[T]) decode(b []byte, count int) (p piece, err error) {
+	batch, rest := make([]T, 0, batchCap[T](len(b), count)), b
 	size := int64(reflect.TypeFor[T]().Size())
-	d := decoded{rest: b}
-	var err error
-	for len(d.rest) > 0 && len(batch) != count && d.memory < batchBytes {
+	for len(rest) > 0 && len(batch) != count && p.cost < batchBytes {
 		var item T
 		batch = append(batch, item)
 		var memory int
-		if d.rest, memory, err = a.next(d.rest, &batch[len(batch)-1]); err != nil {
+		if rest, memory, err = a.next(rest, &batch[len(batch)-1]); err != nil {
 			batch = batch[:len(batch)-1]
 			break
 		}
-		d.memory += size + int64(memory)
+		p.cost += size + int64(memory)
 	}
-	d.batch, d.count = batch, len(batch)
-	if err == nil && len(d.rest) == 0 && d.count < count {
-		err = fmt.Errorf("%d elements where %d were announced", d.count, count)
+	p.batch, p.bytes, p.units, p.fresh = batch, int64(len(b)-len(rest)), int64(len(batch)), true
+	if err == nil && len(rest) == 0 && len(batch) < count {
+		err = fmt.Errorf("%d elements where %d were announced", len(batch), count)
 	}
-	return d, err
+	return p, err
 }
 
 // next decodes one element; on an error rest is b.

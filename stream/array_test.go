@@ -59,7 +59,7 @@ func TestElementsAreValidatedWhenTheyArrive(t *testing.T) {
 	}
 	d, err := uprights.decode(b, 3)
 	require.EqualError(t, err, "refused: it leans")
-	require.Equal(t, 2, d.count, "the index of the bad one")
+	require.EqualValues(t, 2, d.units, "the index of the bad one")
 	require.Equal(t, []upright{{1}, {2}}, d.batch)
 }
 
@@ -78,17 +78,17 @@ func TestDecodedElementsAreChargedByTheirMemory(t *testing.T) {
 	one := bytes.Clone([]byte{0x92, 0x80, 0x93, 0xa0, 0xa0, 0xa0})
 	d, err := shelves.decode(one, 1)
 	require.NoError(t, err)
-	require.Equal(t, int64(each), d.memory)
+	require.Equal(t, int64(each), d.cost)
 
 	b := bytes.Repeat(one, 5000)
 	count := 0
 	for len(b) > 0 {
 		d, err := shelves.decode(b, 5000-count)
 		require.NoError(t, err)
-		require.Len(t, d.batch, d.count)
-		require.Equal(t, int64(d.count*each), d.memory)
-		require.Less(t, d.memory, int64(batchBytes+each))
-		count, b = count+d.count, d.rest
+		require.Len(t, d.batch, int(d.units))
+		require.Equal(t, d.units*int64(each), d.cost)
+		require.Less(t, d.cost, int64(batchBytes+each))
+		count, b = count+int(d.units), b[d.bytes:]
 	}
 	require.Equal(t, 5000, count)
 }

@@ -157,10 +157,7 @@ func (a *assembly) take() *block {
 
 // free gives all memory back.
 func (a *assembly) free() {
-	for _, b := range a.ready {
-		b.Free()
-	}
-	for _, b := range a.parked {
+	for _, b := range slices.Concat(a.ready, a.parked) {
 		b.Free()
 	}
 	a.ready, a.parked, a.held = nil, nil, 0

@@ -46,26 +46,13 @@ type piece struct {
 	batch any    // of an array, a []T
 	bytes int64  // of content
 	units int64  // bytes of a blob, or elements
-	cost  int64  // memory
+	cost  int64  // memory, with all that elements refer to
 	fresh bool   // decoded, or read from the store: charged by add; a block of parts was charged when it arrived
 }
 
 // decodeFunc decodes elements at the start of b: at most count of them, or as many as are whole when count is negative.
 // An error is about the element that follows the decoded ones.
-type decodeFunc func(b []byte, count int) (decoded, error)
-
-// decoded holds elements of an array, as a decodeFunc returns them.
-type decoded struct {
-	batch  any
-	count  int
-	memory int64  // of the batch, with all that it refers to
-	rest   []byte // what follows them
-}
-
-// piece returns the elements as a piece. They took bytes of content.
-func (d decoded) piece(bytes int) piece {
-	return piece{batch: d.batch, bytes: int64(bytes), units: int64(d.count), cost: d.memory, fresh: true}
-}
+type decodeFunc func(b []byte, count int) (piece, error)
 
 // add gives a piece to the application. A fresh one first waits for room; it is held meanwhile, and charged.
 func (d *delivery) add(p piece) error {

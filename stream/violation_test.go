@@ -458,7 +458,7 @@ func TestElementsOverABoundAreRefusedOnReceipt(t *testing.T) {
 		b = appendItem(b, bad.name, bad.tags)
 		d, err := topic.decode(b, 2)
 		require.ErrorContains(t, err, want)
-		require.Equal(t, 1, d.count, "the index of the bad one")
+		require.EqualValues(t, 1, d.units, "the index of the bad one")
 		require.Len(t, d.batch, 1)
 	}
 }

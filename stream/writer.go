@@ -150,12 +150,11 @@ func (w *writer) passElements(b *block) error {
 		return fmt.Errorf("elements %d to %d follow element %d of %d", b.index, last-1, w.decoded-1, w.in.header.count)
 	}
 	for w.decoded < last {
-		d, err := w.in.decode(rest, int(last-w.decoded))
+		p, err := w.in.decode(rest, int(last-w.decoded))
 		if err != nil {
-			return fmt.Errorf("element %d: %w", w.decoded+int64(d.count), err)
+			return fmt.Errorf("element %d: %w", w.decoded+p.units, err)
 		}
-		p := d.piece(len(rest) - len(d.rest))
-		w.decoded, rest = w.decoded+p.units, d.rest
+		w.decoded, rest = w.decoded+p.units, rest[p.bytes:]
 		if err := w.in.delivery.add(p); err != nil {
 			return err
 		}
@@ -371,7 +370,7 @@ func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte)
 	w.in.peer.account.MustBorrow(int64(cap(buf)))
 	defer w.in.peer.account.Repay(int64(cap(buf)))
 	for offset := int64(0); offset < size || len(buf) > 0; {
-		var d decoded
+		var p piece
 		n := min(int64(cap(buf)-len(buf)), size-offset)
 
 		// Fill buf, and decode the elements that are whole in it.
@@ -380,19 +379,18 @@ func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte)
 				return err
 			}
 			buf = buf[:len(buf)+int(n)]
-			d, _ = w.in.decode(buf, -1) // an error: fewer are whole
+			p, _ = w.in.decode(buf, -1) // an error: fewer are whole
 			return nil
 		})
-		if err != nil || d.count == 0 {
+		if err != nil || p.units == 0 {
 			return err
 		}
 
 		offset += n
-		used := len(buf) - len(d.rest)
-		if err := visit(d.piece(used), buf[:used]); err != nil {
+		if err := visit(p, buf[:p.bytes]); err != nil {
 			return err
 		}
-		buf = append(buf[:0], d.rest...)
+		buf = append(buf[:0], buf[p.bytes:]...)
 	}
 	return nil
 }
