@@ -36,9 +36,7 @@ func (a *answer) resume(offset, index int64, have bool) {
 	if in.arrival.checkStored(index); in.finished {
 		return
 	}
-	if a.resumed = offset; in.header.kind == kindArray {
-		a.resumed = index
-	}
+	a.resumed = in.header.progress(offset, index)
 	a.reply = &accept{id: in.header.id, offset: offset, index: index, have: have}
 	in.peer.wake()
 }

@@ -183,14 +183,11 @@ func (a *arrival) waitTail() (end, error) {
 func (a *arrival) isLast(b *block) bool {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
-	h := &a.in.header
-	switch {
-	case a.tail != nil:
+	if a.tail != nil {
 		return b.end() >= a.tail.size
-	case h.kind == kindArray:
-		return b.index+int64(b.count) >= h.count
 	}
-	return h.size >= 0 && b.end() >= h.size
+	h := &a.in.header
+	return h.total() >= 0 && h.progress(b.end(), b.index+int64(b.count)) >= h.total()
 }
 
 // consumed gives back the memory of a block that the writer took. The caller holds the lock.

@@ -222,10 +222,7 @@ func (t *Transfer) sendPart() error {
 		return nil // canceled in between
 	}
 	t.peer.sender.shares.serve(&t.share, b.size())
-	sent := b.end()
-	if t.header.kind == kindArray {
-		sent = b.index + int64(b.count)
-	}
+	sent := t.header.progress(b.end(), b.index+int64(b.count))
 	t.next = b.end()
 	if err := t.route.send(b, t.header.id); err != nil {
 		return err
@@ -295,9 +292,7 @@ func (t *Transfer) onAccept(m accept) error {
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.progress.Resumed = m.offset; t.header.kind == kindArray {
-		t.progress.Resumed = m.index
-	}
+	t.progress.Resumed = t.header.progress(m.offset, m.index)
 	t.progress.Sent = max(t.progress.Sent, t.progress.Resumed)
 	t.progress.Acked = max(t.progress.Acked, t.progress.Resumed)
 	if t.progress.Resumed > 0 {

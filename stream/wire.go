@@ -90,13 +90,16 @@ type (
 	}
 )
 
-// total is Progress.Total as far as the header tells.
-func (h *header) total() int64 {
+// progress returns the one that Progress counts: bytes of a blob, or elements of an array.
+func (h *header) progress(bytes, elements int64) int64 {
 	if h.kind == kindArray {
-		return h.count
+		return elements
 	}
-	return h.size
+	return bytes
 }
+
+// total is Progress.Total as far as the header tells.
+func (h *header) total() int64 { return h.progress(h.size, h.count) }
 
 // early returns how many bytes may be sent before the header is answered. An array with a key sends none: its first part begins at
 // the element that the answer names.
