@@ -28,10 +28,10 @@ var _ stream.Part = (*part)(nil)
 
 // openPart opens a part. It locks the part before it reads it, so that no other process changes it in between.
 func (s *Store) openPart(path string, size int64) (*part, error) {
-	if err := s.claim(path); err != nil {
+	p := &part{store: s, path: path, size: size}
+	if err := s.claim(p); err != nil {
 		return nil, err
 	}
-	p := &part{store: s, path: path, size: size}
 	err := p.load()
 	if err == nil {
 		err = s.reserve(p, max(p.offset, size), 0)
@@ -55,15 +55,15 @@ func (p *part) release() error {
 	return removeOpen(p.file, p.path)
 }
 
-// claim reserves the path for one transfer of this process.
-func (s *Store) claim(path string) error {
+// claim reserves the path of p for one transfer of this process.
+func (s *Store) claim(p *part) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, busy := s.open[path]; busy {
+	if s.open[p.path] != nil {
 		return stream.ErrPartBusy
 	}
-	s.open[path] = nil
-	s.looks.changed(filepath.Dir(path))
+	s.open[p.path] = p
+	s.looks.changed(filepath.Dir(p.path))
 	return nil
 }
 

@@ -69,7 +69,6 @@ func (s *Store) reserve(p *part, size, more int64) error {
 		return err
 	}
 	p.reserved = size + more
-	s.open[p.path] = p
 	s.looks.changed(folder)
 	return nil
 }
@@ -225,9 +224,8 @@ func (s *Store) stored(folder string, e fs.DirEntry) (storedFile, bool) {
 		return f, false
 	}
 	f.size, f.used = info.Size(), info.ModTime()
-	var p *part
-	if p, f.open = s.open[f.path]; p != nil {
-		f.size = max(f.size, p.reserved)
+	if p := s.open[f.path]; p != nil {
+		f.open, f.size = true, max(f.size, p.reserved)
 	}
 	old := !f.blob && !f.open && expired(time.Since(f.used), s.PartExpiry)
 	if old && removeUnlocked(f.path) == nil {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -44,7 +45,7 @@ type Store struct {
 	path string
 
 	mu    sync.Mutex
-	open  map[string]*part // by path of the part; nil while it is being opened
+	open  map[string]*part // by path of the part, from when it is being opened
 	looks looks            // into the folders of identities
 }
 
@@ -119,7 +120,7 @@ func (s *Store) Remove(identity, key string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.looks.changed(filepath.Dir(base))
-	if _, busy := s.open[base+partSuffix]; busy {
+	if s.open[base+partSuffix] != nil {
 		return doing("removing a part", stream.ErrPartBusy)
 	}
 	err := ignoreMissing(removeUnlocked(base + partSuffix))
@@ -199,7 +200,7 @@ func (s *Store) lookup(base string) (*content, error) {
 		if len(found) == 0 {
 			break
 		}
-		c, err := openNewest(found)
+		c, err := openContent(slices.MaxFunc(found, func(a, b string) int { return modified(a).Compare(modified(b)) }))
 		if err == nil {
 			now := time.Now()
 			_ = os.Chtimes(c.Name(), now, now) // only the order of eviction depends on it
@@ -211,29 +212,18 @@ func (s *Store) lookup(base string) (*content, error) {
 	return nil, &fs.PathError{Op: "open", Path: base, Err: fs.ErrNotExist}
 }
 
-// openNewest opens the newest of some contents.
-func openNewest(paths []string) (newest *content, err error) {
-	for _, path := range paths {
-		c, err := openContent(path)
-		if err == nil && newest != nil && newest.stored.After(c.stored) {
-			newest, c = c, newest
-		}
-		if newest != nil {
-			_ = newest.Close()
-		}
-		if err != nil {
-			return nil, err
-		}
-		newest = c
+// modified returns when a content was stored or last used; zero if it is gone.
+func modified(path string) (at time.Time) {
+	if info, err := os.Lstat(path); err == nil {
+		at = info.ModTime()
 	}
-	return newest, nil
+	return at
 }
 
 // content is a stream.Content in a Store.
 type content struct {
 	*os.File
 	size   int64
-	stored time.Time // when it was stored or last used
 	digest stream.Digest
 }
 
@@ -252,7 +242,7 @@ func openContent(path string) (*content, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	digest, _ := blobDigest(path)
-	return &content{File: f, size: info.Size(), stored: info.ModTime(), digest: digest}, nil
+	return &content{File: f, size: info.Size(), digest: digest}, nil
 }
 
 // readFolder lists a folder. A missing folder counts as empty; a link to a folder is not the store's.
