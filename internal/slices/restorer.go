@@ -36,9 +36,8 @@ type repairSet struct {
 type outcome uint8
 
 const (
-	kept outcome = iota
-	known
-	contradicts // earlier repair slices of its chunk
+	kept        outcome = iota // now or before
+	contradicts                // earlier repair slices of its chunk
 	noRoom
 )
 
@@ -52,7 +51,7 @@ func (r *restorer) keep(rep repair, account Account) outcome {
 	case set != nil && (set.count != rep.count || set.total != rep.total || set.last != rep.last):
 		return contradicts
 	case set != nil && set.Has(rep.index):
-		return known
+		return kept
 	case r.held == maxHeldRepairs || !account.Borrow(repairCost, false):
 		return noRoom
 	}
