@@ -179,11 +179,10 @@ func tooLong(err error) error {
 // Handle gives incoming transfers of the array to fn, on the world's goroutine. It panics when fn is nil, or the array has a handler
 // already.
 func (a *Array[T]) Handle(s *Streams, fn func(*IncomingArray[T])) {
-	s.mustHandle(kindArray, a.name, fn == nil)
 	s.handle(a.name, topic{kind: kindArray, shape: a.shape, fields: a.fields, open: func(in *incoming) {
 		in.decode = a.decode
 		fn(&IncomingArray[T]{Incoming: Incoming{in}})
-	}})
+	}}, fn == nil)
 }
 
 // fields describes the elements for a sender whose own differ.

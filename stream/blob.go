@@ -64,10 +64,9 @@ func (b *Blob) Create(peer *Peer, opts ...Option) (*OutgoingBlob, error) {
 // has arrived, fn is not called: a caller that waits for a transfer must also watch [rpc.Conn.Done]. Handle panics when fn is nil, or
 // the blob has a handler already.
 func (b *Blob) Handle(s *Streams, fn func(*IncomingBlob)) {
-	s.mustHandle(kindBlob, b.name, fn == nil)
 	s.handle(b.name, topic{kind: kindBlob, open: func(in *incoming) {
 		fn(&IncomingBlob{Incoming: Incoming{in}})
-	}})
+	}}, fn == nil)
 }
 
 // OutgoingBlob is a blob whose content the caller writes: see [Blob.Create]. One goroutine at a time may call Write and Close; any

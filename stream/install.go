@@ -331,9 +331,9 @@ type stalled struct {
 	since time.Time
 }
 
-// mustHandle panics when Handle was given nothing that could work: none says that the function is nil.
-func (s *Streams) mustHandle(k kind, name string, none bool) {
-	of := header{kind: k, topic: name}
+// handle makes t the topic with that name. It panics when Handle was given nothing that could work: none says that the function is nil.
+func (s *Streams) handle(name string, t topic, none bool) {
+	of := header{kind: t.kind, topic: name}
 	switch {
 	case name == "":
 		panic("stream: Handle of a topic without a name; take what NewBlob or NewArray returned")
@@ -342,10 +342,6 @@ func (s *Streams) mustHandle(k kind, name string, none bool) {
 	case none:
 		panic(fmt.Sprintf("stream: Handle of %v: no function", &of))
 	}
-}
-
-// handle makes t the topic with that name.
-func (s *Streams) handle(name string, t topic) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, taken := s.topics[name]; taken {
