@@ -294,8 +294,8 @@ func (n *network) requireIdle() {
 		require.NoError(n, e.world.Do(n.ctx, func() {
 			require.Empty(n, e.peer.sender.sending)
 			require.Empty(n, e.peer.receiver.receiving)
-			require.Empty(n, e.peer.live.outgoing)
-			require.Empty(n, e.peer.live.incoming)
+			require.Empty(n, e.peer.live.transfers)
+			require.Zero(n, e.peer.live.outgoing)
 			require.Equal(n, e.streams.config.maxMemory(), e.streams.memory.Free()+e.receivers())
 		}))
 		require.NoError(n, e.peer.conn.Err())

@@ -15,21 +15,18 @@ const endGrace = time.Second
 // live holds the transfers of one connection that go on or wait, in both directions. It fails them when the connection ends, even when
 // nobody drives the world any more. It is safe from any goroutine.
 type live struct {
-	mu       sync.Mutex
-	outgoing map[*Transfer]struct{} // from Start until the receiver has sent done or reject
-	incoming map[*incoming]struct{} // from the first part or the header until this end has sent done or reject
-	watched  bool                   // watch has started the goroutine that waits for the connection's end
-	err      error                  // why the connection ended
-	over     chan struct{}          // closed when err is set
+	mu        sync.Mutex
+	transfers map[ender]struct{} // outgoing from Start until the receiver has sent done or reject; incoming until this end has sent it
+	outgoing  int                // how many of them are
+	watched   bool               // watch has started the goroutine that waits for the connection's end
+	err       error              // why the connection ended
+	over      chan struct{}      // closed when err is set
 }
 
-func newLive() *live {
-	return &live{
-		outgoing: make(map[*Transfer]struct{}),
-		incoming: make(map[*incoming]struct{}),
-		over:     make(chan struct{}),
-	}
-}
+// ender is a *Transfer or an *incoming.
+type ender interface{ finish(err error) }
+
+func newLive() *live { return &live{transfers: make(map[ender]struct{}), over: make(chan struct{})} }
 
 // addOutgoing adds an outgoing transfer, unless there are most already, and returns how many there are with it.
 func (l *live) addOutgoing(t *Transfer, most int) (int, error) {
@@ -38,19 +35,13 @@ func (l *live) addOutgoing(t *Transfer, most int) (int, error) {
 	switch {
 	case l.err != nil:
 		return 0, l.err
-	case len(l.outgoing) >= most:
+	case l.outgoing >= most:
 		return 0, fmt.Errorf("stream: %v to %v: %d transfers are under way or waiting, the limit is stream.Config.MaxQueued, %d: %w",
-			&t.header, t.peer.conn, len(l.outgoing), most, rpc.ErrBacklogFull)
+			&t.header, t.peer.conn, l.outgoing, most, rpc.ErrBacklogFull)
 	}
-	l.outgoing[t] = struct{}{}
-	return len(l.outgoing), nil
-}
-
-// removeOutgoing forgets an outgoing transfer.
-func (l *live) removeOutgoing(t *Transfer) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.outgoing, t)
+	l.transfers[t] = struct{}{}
+	l.outgoing++
+	return l.outgoing, nil
 }
 
 // addIncoming adds an incoming transfer. It is false when the connection has ended.
@@ -58,16 +49,19 @@ func (l *live) addIncoming(in *incoming) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err == nil {
-		l.incoming[in] = struct{}{}
+		l.transfers[in] = struct{}{}
 	}
 	return l.err == nil
 }
 
-// removeIncoming forgets an incoming transfer.
-func (l *live) removeIncoming(in *incoming) {
+// remove forgets a transfer.
+func (l *live) remove(t ender) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.incoming, in)
+	delete(l.transfers, t)
+	if _, is := t.(*Transfer); is {
+		l.outgoing--
+	}
 }
 
 // watch starts, the first time, a goroutine that calls ended when conn has ended and the world has not ended the transfers in time.
@@ -84,7 +78,7 @@ func (l *live) watch(conn *rpc.Conn, ended func(cause error)) {
 func (l *live) grace() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.outgoing)+len(l.incoming) == 0 {
+	if len(l.transfers) == 0 {
 		return 0
 	}
 	return endGrace
@@ -109,25 +103,19 @@ func afterEnd(end, over <-chan struct{}, grace func() time.Duration, ended func(
 
 // end fails all transfers, and every one that begins later. Only the first call counts.
 func (l *live) end(cause error) {
-	outgoing, incoming := l.close(fmt.Errorf("%w: %w", ErrClosed, cause))
-	for t := range outgoing {
+	for t := range l.close(fmt.Errorf("%w: %w", ErrClosed, cause)) {
 		t.finish(l.err)
-	}
-	for in := range incoming {
-		in.finish(l.err)
 	}
 }
 
 // close sets err, and returns the transfers to fail; none when err was set before.
-func (l *live) close(err error) (map[*Transfer]struct{}, map[*incoming]struct{}) {
+func (l *live) close(err error) (failing map[ender]struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.err != nil {
-		return nil, nil
+	if l.err == nil {
+		l.err = err
+		close(l.over)
+		failing, l.transfers = l.transfers, nil
 	}
-	l.err = err
-	close(l.over)
-	outgoing, incoming := l.outgoing, l.incoming
-	l.outgoing, l.incoming = nil, nil
-	return outgoing, incoming
+	return failing
 }

@@ -44,7 +44,7 @@ func (r *receiver) sendControl(pipe *rpc.Actor, now time.Time) (sent bool, err e
 		sent, over, err := in.answer.send(pipe, now)
 		if over {
 			r.receiving = slices.Delete(r.receiving, i, i+1)
-			r.peer.live.removeIncoming(in)
+			r.peer.live.remove(in)
 			r.settle(in)
 			in.delivery.tellEnd()
 		}

@@ -87,7 +87,7 @@ func (s *sender) collect() {
 	s.queue = slices.DeleteFunc(s.queue, func(t *Transfer) bool {
 		finished := t.isFinished()
 		if finished {
-			s.peer.live.removeOutgoing(t)
+			s.peer.live.remove(t)
 		}
 		return finished
 	})
@@ -111,7 +111,7 @@ func (s *sender) sendControl(pipe *rpc.Actor) (sent bool, err error) {
 	for i, t := range s.sending {
 		if t.over {
 			s.sending = slices.Delete(s.sending, i, i+1)
-			s.peer.live.removeOutgoing(t)
+			s.peer.live.remove(t)
 			return true, nil
 		}
 		if sent, err = t.sendControl(pipe); sent || err != nil {
@@ -163,7 +163,7 @@ func (s *sender) begin(pipe *rpc.Actor) (bool, error) {
 	_, slots := pipe.Channel(s.peer.conn).Reliable() // lanes have as many
 	if err := t.opts.checkEntries(slots); err != nil {
 		t.finish(err)
-		s.peer.live.removeOutgoing(t)
+		s.peer.live.remove(t)
 		return true, nil
 	}
 	s.lastID++

@@ -139,9 +139,8 @@ func send(ctx context.Context, peer *Peer, by string, start func() (*Transfer, e
 // Cancel ends the transfer at both ends with an error that Is ErrCanceled and, here, wraps cause. It never waits: a
 // Read of the source in progress may return later, and its content is dropped.
 func (t *Transfer) Cancel(cause error) {
-	if t.finish(canceled(cause)) {
-		t.peer.wake()
-	}
+	t.finish(canceled(cause))
+	t.peer.wake()
 }
 
 // SetWeight changes the transfer's [Weight] at once, also among those that wait to begin; n is clamped to 1 to MaxWeight. So a game that sends what
@@ -151,12 +150,12 @@ func (t *Transfer) SetWeight(n int) {
 	t.peer.wake() // the next tick weighs anew, and need not wait for an event
 }
 
-// finish ends the transfer at this end, and reports whether it was the first to do so. err is nil when the receiver has consumed all.
-func (t *Transfer) finish(err error) bool {
+// finish ends the transfer at this end; err is nil when the receiver has consumed all. Only the first call counts.
+func (t *Transfer) finish(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.finished {
-		return false
+		return
 	}
 	t.noteSealed()
 	t.finished = true
@@ -170,7 +169,6 @@ func (t *Transfer) finish(err error) bool {
 	}
 	t.reader.stop()
 	t.reader.whenUnused(func() { close(t.done) })
-	return true
 }
 
 func (t *Transfer) isFinished() bool {
