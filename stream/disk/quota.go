@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,8 +44,8 @@ func (s *Store) grow(p *part, size int64) error {
 	return s.reserve(p, size, growBytes)
 }
 
-// reserve counts size bytes for p, and so many more if they fit, and removes files that must make room for them. When more do not fit it counts
-// half of the room that is left, for else each write near a limit would walk the folders.
+// reserve counts size bytes for p, and so many more if they fit, and removes files that must make room for them. When more do not fit it counts a
+// quarter to a half of the room that is left, for else each write near a limit would walk the folders.
 func (s *Store) reserve(p *part, size, more int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +62,9 @@ func (s *Store) reserve(p *part, size, more int64) error {
 	if _, err = s.makeRoom(files, others, size+more); err != nil && more > 0 {
 		var stored usage
 		stored, err = s.makeRoom(files, others, size)
-		more = min(more, (s.room(stored)-size)/2)
+		for more > 0 && s.fits(stored, size+2*more) != nil {
+			more /= 2
+		}
 	}
 	if err != nil {
 		return err
@@ -137,18 +138,6 @@ func (s *Store) fits(u usage, size int64) error {
 		}
 	}
 	return nil
-}
-
-// room returns how many bytes one more file may have.
-func (s *Store) room(u usage) int64 {
-	left := int64(math.MaxInt64)
-	if most := cmp.Or(s.MaxIdentityBytes, defaultIdentityBytes); most >= 0 {
-		left = most - u.bytes
-	}
-	if most := cmp.Or(s.MaxBytes, defaultStoreBytes); most >= 0 {
-		left = min(left, most-u.all)
-	}
-	return left
 }
 
 // Trim removes parts and contents of an identity, the least recently used first, until what is left exceeds neither limit: bytes in all,
