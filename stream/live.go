@@ -58,6 +58,9 @@ func (l *live) addIncoming(in *incoming) bool {
 func (l *live) remove(t ender) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if _, there := l.transfers[t]; !there {
+		return
+	}
 	delete(l.transfers, t)
 	if _, is := t.(*Transfer); is {
 		l.outgoing--
