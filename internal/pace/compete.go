@@ -64,7 +64,7 @@ func (c *Controller) compete(t instant) {
 	if c.competition.dwell = max(least, min(2*c.competition.dwell, least<<mostDoublings)); c.competition.seen == 0 || t-c.competition.seen > minimumLife {
 		c.competition.dwell = least
 	}
-	if c.dips.compete(t) { // a rival has taken what a common Dip has left
+	if c.dips.compete(t, c.delay.base()) { // a rival has taken what a common Dip has left
 		c.queueing.rateBefore = max(c.queueing.rateBefore, c.dips.rate)
 	}
 	c.competition.seen, c.competition.began = t, t

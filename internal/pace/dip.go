@@ -5,8 +5,8 @@ import "time"
 const (
 	// leastDipRest is the time from one common Dip to the next. It doubles, up to mostDipRest, each time the queue does not go, and each time rivals
 	// come back behind it: else one CUBIC beside one of ours had 0.7 of a link with a queue of one product. The rests of all are multiples of each
-	// other, so that they begin at the same moment.
-	leastDipRest, mostDipRest = 4 * time.Second, 32 * time.Second
+	// other, so that they begin at the same moment. The least is dipTrips round trips, for a Dip takes some of them.
+	leastDipRest, mostDipRest, dipTrips = 4 * time.Second, 32 * time.Second, 40
 	// leastCompeting is how long a competition lasts before it joins a Dip, and joinRest the part of the rest after which it does, when others have left
 	// a queue below joinQueue of what it was: so those whose clocks or rests differ fall into step.
 	leastCompeting, joinRest, joinQueue = time.Second, 0.5, 0.7
@@ -24,7 +24,7 @@ type dips struct {
 	common   bool          // the Dip that goes on is a common one
 	began    instant       // when the newest common one began; 0 = there was none
 	rate     float64       // at which packets left before that
-	rest     time.Duration // from one to the next: leastDipRest times a power of two; set by compete
+	rest     time.Duration // from one to the next: leastDipRest times a power of two; compete sets it
 	answered bool          // rest has been doubled since then
 	queue    lastSeconds
 }
@@ -43,15 +43,16 @@ func (d *dips) putOff() {
 	}
 }
 
-// compete is told that a competition begins, and reports whether that is soon after a common Dip.
-func (d *dips) compete(t instant) (soon bool) {
+// compete is told that a competition begins, over a path with that round trip, and reports whether that is soon after a common Dip.
+func (d *dips) compete(t instant, base time.Duration) (soon bool) {
 	since := t - d.began
 	soon = d.began > 0 && since < minimumLife
 	switch {
 	case soon:
 		d.putOff()
 	case d.began == 0 || since > 2*d.rest:
-		d.rest = leastDipRest
+		for d.rest = leastDipRest; d.rest < min(dipTrips*base, mostDipRest); d.rest *= 2 {
+		}
 	}
 	return soon
 }
