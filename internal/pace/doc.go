@@ -26,8 +26,8 @@
 // A path that has become longer looks like a queue that stands. But a queue moves when we drain our part of it, and stands on one way alone: what
 // does not move, or makes both ways longer, is the path's own delay, and the controller begins anew (stay, bothWays, unmoved).
 //
-// Many controllers of one owner that share a path take each other's queue for a rival's. So when several of them compete for one queue, they empty
-// it together now and then, and see whether it was theirs (dips).
+// Many controllers that share a path take each other's queue for a rival's. So all who compete empty the queue at the same times of the day, and
+// see whether it was theirs (dips).
 //
 // # Words
 //

@@ -54,7 +54,7 @@ type Scene struct {
 	Trips       []Trip // changes of the round trip, by time
 	Dark        []Span // when neither way carries anything
 	Flows       []Flow
-	OneServer   bool          // our flows belong to one server, which knows how many of them start, and compete
+	OneServer   bool          // our flows belong to one server, which knows how many of them start; else each host has a clock of its own
 	Uploads     bool          // our flows are those of many programs to one server
 	For         time.Duration // the scene ends after it, or when all flows with a size have ended
 }

@@ -751,8 +751,8 @@ func playBesideAServer() (rows []Row) {
 	return rows
 }
 
-// playBesideTwo is play of somebody else beside two transfers over a home's link: downloads of one server, uploads to one server by two programs,
-// which it tells of each other, and downloads of two servers, which know nothing of each other.
+// playBesideTwo is play of somebody else beside two transfers over a home's link: downloads of one server, uploads to one server by two programs, and
+// downloads of two servers.
 func playBesideTwo() (rows []Row) {
 	for _, rate := range []int64{2e6, 5e6} {
 		for _, s := range []Scene{twoDownloads(rate), twoUploads(rate), twoServers(rate)} {

@@ -34,9 +34,8 @@ type arrival struct {
 	at     time.Duration
 }
 
-// clockZero is the zero of the clock by which peers are told arrivals. All carriers share it, so that arrivals can be compared, and so that peers
-// that compete for one queue can empty it at the same time. It is a whole second, so that every process rounds times for the wire in the same way,
-// and tests in virtual time repeat exactly.
+// clockZero is the zero of the clock by which peers are told arrivals. All carriers share it, so that arrivals can be compared. It is a whole second,
+// so that every process rounds times for the wire in the same way, and tests in virtual time repeat exactly.
 var clockZero = wholeSecond(time.Now())
 
 func wholeSecond(t time.Time) time.Time { return t.Add(-time.Duration(t.Nanosecond())) }
