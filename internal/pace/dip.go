@@ -87,8 +87,7 @@ func (c *Controller) dipTogether(t instant) {
 }
 
 // stepDip ends the dip after a round trip in which every packet met a path that was left half empty, and a common one a little later if the queue
-// is not gone by then; so one that interrupts a competition, while the queue shrinks. When there is still a queue, it is a competitor's, and the
-// competition goes on.
+// is not gone by then. When there is still a queue, it is a competitor's, and the competition goes on.
 func (c *Controller) stepDip(t instant, ended bool) {
 	queue := c.round.leastQueue
 	if c.dips.common {
