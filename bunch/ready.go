@@ -11,7 +11,7 @@ type readyList struct {
 // maxReadySpare is how many blocks are kept for reuse: a tick's 576 messages.
 const maxReadySpare = 32
 
-// readyBlock is as large as a size class of Go's allocator: 1 KiB.
+// readyBlock is as large as a size class of Go's allocator, 1,152 bytes, so that none of its memory is lost.
 type readyBlock [18]Message
 
 func (r *readyList) len() int       { return r.n }
@@ -45,7 +45,8 @@ func (r *readyList) each(yield func(*Message) bool) {
 	}
 }
 
-// pop moves the oldest message to m, and lets go of the first block once that is empty. An empty list keeps no more than for maxReadySpare blocks.
+// pop moves the oldest message to m, and gives the first block to the spare ones once that is empty. When the list is empty, it also gives up the
+// memory of its queue, if that had room for more than maxReadySpare blocks.
 func (r *readyList) pop(m *Message) {
 	oldest := r.peek()
 	*m, *oldest = *oldest, Message{}

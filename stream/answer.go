@@ -93,7 +93,7 @@ func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 }
 
 // cover has the account promise the memory for so many bytes of credit, as far as it has not, or takeBack gave it back. It reports whether all of it
-// is promised. The caller holds the lock.
+// is promised. Only the world's goroutine calls it, with or without the lock.
 func (a *answer) cover(ahead int64) bool {
 	lacks := heldBytes(ahead) - a.promised
 	if lacks <= 0 {
