@@ -218,10 +218,10 @@ func (w *World) Conns() []*Conn {
 }
 
 // Close closes all connections with code and reason, as [Conn.Close] does, which delivers what was sent reliably, and returns when their
-// carriers have ended. When ctx ends first it returns an error, and they go on closing by themselves: another Close, or [Conn.Wait], waits
-// for them. Close leaves listeners to [Listener.Close], which comes after it: it waits for clients to which the close must be repeated. From
-// now on the world takes no connection and no post, and Run returns ErrClosed. OnDisconnect runs in the next Dispatch. The trace of
-// [Config].Trace ends, and Close returns an error of its writer.
+// carriers have ended. Where nothing went wrong the code is HostClosedConnection. When ctx ends first Close returns an error, and they go on
+// closing by themselves: another Close, or [Conn.Wait], waits for them. Close leaves listeners to [Listener.Close], which comes after it: it
+// waits for clients to which the close must be repeated. From now on the world takes no connection and no post, and Run returns ErrClosed.
+// OnDisconnect runs in the next Dispatch. The trace of [Config].Trace ends, and Close returns an error of its writer.
 func (w *World) Close(ctx context.Context, code Code, reason string) error {
 	defer w.drive.Signal()
 	w.lobby.close(&CloseError{Code: code, Reason: reason})

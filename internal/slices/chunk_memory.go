@@ -19,7 +19,7 @@ const (
 	// ReceiverBytes is the memory of a chunk.Receiver besides its chunks: records of Places chunks under way, and of the
 	// 1,024 chunks that were handed out last.
 	ReceiverBytes = 52 << 10
-	// placeBytes is the memory that the receiver takes for one more place: the record of a chunk, and room in its list of memory for chunks to come.
+	// placeBytes is the memory that the receiver takes for one more place: the record of a chunk, and room in its list of memory for later chunks.
 	placeBytes = 128
 )
 

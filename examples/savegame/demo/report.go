@@ -97,7 +97,7 @@ func (r *Report) Write(w io.Writer, asJSON bool) error {
 		row("ideal", len(r.Clients), r.Ideal)
 		fmt.Fprintf(t, "on the link\t%s both ways, %.2f %% of the packets lost\n", size(float64(r.LinkBytes)), r.LinkLoss*100)
 	}
-	fmt.Fprintf(t, "sent\t%s by each client, packed, in %d chunks\n", size(float64(r.SentBytes)), r.Chunks)
+	fmt.Fprintf(t, "sent\t%s by each client, compressed, in %d chunks\n", size(float64(r.SentBytes)), r.Chunks)
 	fmt.Fprintf(t, "digest\t%s\n", map[bool]string{true: "identical", false: "DIFFERENT"}[r.DigestOK])
 	fmt.Fprintf(t, "carrier\t%s, %d sealed packets\n", r.Carrier, r.SealedPackets)
 	fmt.Fprintf(t, "gameplay RPC, p99\t%.1f ms during the transfers, %.1f ms without\n", r.RPCP99, r.RPCP99Unloaded)
