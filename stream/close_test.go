@@ -123,9 +123,9 @@ func (c *crowd) world() (*rpc.World, *Streams) {
 func (c *crowd) join(server *rpc.World) {
 	near, far := linktest.Pipe()
 	delay := c.moment() / 8
-	// With 1 µs a tenth of a second is a hundred thousand round trips, which show no more than five thousand do.
-	near.SetDelay(max(delay, 20*time.Microsecond))
-	far.SetDelay(max(delay, 20*time.Microsecond))
+	// With 1 µs a tenth of a second is a hundred thousand round trips, which show no more than a thousand do.
+	near.SetDelay(max(delay, 100*time.Microsecond))
+	far.SetDelay(max(delay, 100*time.Microsecond))
 	w, s := c.world()
 	_, _ = server.Attach(plug{near})
 	mine := c.fork()
