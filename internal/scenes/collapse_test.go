@@ -358,11 +358,11 @@ func TestJitterThatBegins(t *testing.T) {
 	}
 }
 
-// TestTwoTransfersOfAHome plays two downloads of one server over a home's link, and two uploads of two programs to one server, after jitter of ten
+// TestTwoTransfersOfAHome plays two downloads of one server over a home's link, and of two, after jitter of ten
 // seconds: each took the other's queue for a rival's, and play waited 80 ms and more in half of the time.
 func TestTwoTransfersOfAHome(t *testing.T) {
 	jitter := []Trip{{At: 10 * second, RTT: 50 * milli, Jitter: 40 * milli}, {At: 20 * second, RTT: 50 * milli}}
-	for _, s := range []Scene{twoDownloads(2e6), twoDownloads(5e6), twoUploads(2e6), twoUploads(5e6)} {
+	for _, s := range []Scene{twoDownloads(2e6), twoDownloads(5e6), twoServers(2e6), twoServers(5e6)} {
 		s.Trips = jitter
 		var long []float64
 		for seed := uint64(1); seed <= 5; seed++ {

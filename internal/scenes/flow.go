@@ -15,12 +15,12 @@ func (f Flow) lead() time.Duration {
 	return 0
 }
 
-// ends makes the two machines of a flow, and the value that tells the stage what the flow has done. from and to are the sessions of the owner of each
-// end that know of each other; nil = there are none.
-func (f Flow) ends(seed uint64, begin time.Time, rate int64, rtt time.Duration, from, to *sealed.Siblings) (a, b netsim.Machine, watched flow) {
+// ends makes the two machines of a flow, and the value that tells the stage what the flow has done. siblings are the sender's other sessions, which
+// know of each other; nil = there are none.
+func (f Flow) ends(seed uint64, begin time.Time, rate int64, rtt time.Duration, siblings *sealed.Siblings) (a, b netsim.Machine, watched flow) {
 	switch f.Kind {
 	case Ours:
-		a, b, o := newOurs(f, seed, begin, rate, rtt, from, to)
+		a, b, o := newOurs(f, seed, begin, rate, rtt, siblings)
 		return a, b, o
 	case Constant:
 		s := &ticker{next: begin, size: piece, each: time.Duration((piece + netsim.UDPOverhead) * 8e9 / f.Rate)}

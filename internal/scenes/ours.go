@@ -35,7 +35,7 @@ func (o ours) delays() []time.Duration { return o.to.callDelays }
 func (o ours) spurious() uint64        { return o.session.Stats().Spurious }
 
 // newOurs makes the two sessions of a flow of ours. The path has a rate in bit/s and a round trip rtt.
-func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration, from, to *sealed.Siblings) (client, server netsim.Machine, o ours) {
+func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration, siblings *sealed.Siblings) (client, server netsim.Machine, o ours) {
 	sends := &source{begin: begin, total: pieces(f.Bytes), pause: f.Pause}
 	if f.Refill > 0 {
 		sends.refillEvery, sends.refillPieces = f.Refill, int(1.2*float64(rate)/8*f.Refill.Seconds())/maxPacket
@@ -45,7 +45,7 @@ func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration
 	}
 	o.to = &source{receipt: newReceipt(f.Bytes)}
 	o.receipt = &o.to.receipt
-	a, b := newSession(sends, true, seed, f.Train, rtt, from), newSession(o.to, false, seed, 0, rtt, to)
+	a, b := newSession(sends, true, seed, f.Train, rtt, siblings), newSession(o.to, false, seed, 0, rtt, nil)
 	a.Start(begin.Add(-f.lead()), sealed.ID{1})
 	b.Start(begin.Add(-f.lead()), sealed.ID{2})
 	o.session = a

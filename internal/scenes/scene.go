@@ -55,7 +55,6 @@ type Scene struct {
 	Dark        []Span // when neither way carries anything
 	Flows       []Flow
 	OneServer   bool          // our flows belong to one server, which knows how many of them start; else each host has a clock of its own
-	Uploads     bool          // our flows are those of many programs to one server
 	For         time.Duration // the scene ends after it, or when all flows with a size have ended
 }
 
@@ -185,7 +184,7 @@ func Run(s Scene, seed uint64) Result {
 }
 
 func newStage(s Scene, seed uint64) *stage {
-	if s.OneServer || s.Uploads {
+	if s.OneServer {
 		return newStageOf(s, seed, new(sealed.Siblings))
 	}
 	return newStageOf(s, seed, nil)
@@ -230,11 +229,7 @@ func (st *stage) add(i int, f Flow, seed uint64) {
 	back.Delay += f.Delay
 	there.Seed, back.Seed = seed+uint64(i)*7919, seed+uint64(i)*7919
 	begin := netsim.Epoch.Add(f.Begin)
-	from, to := st.siblings, (*sealed.Siblings)(nil)
-	if st.Uploads {
-		from, to = to, from
-	}
-	a, b, watched := f.ends(seed+uint64(i), begin, st.There.Rate, there.Delay+back.Delay, from, to)
+	a, b, watched := f.ends(seed+uint64(i), begin, st.There.Rate, there.Delay+back.Delay, st.siblings)
 	p := netsim.NewPair(a, b, netsim.PairConfig{AtoB: there, BtoA: back, Start: begin.Add(-f.lead()), Max: maxPacket})
 	if i > 0 {
 		p.A.Link.ShareBottleneck(st.pairs[0].A.Link)

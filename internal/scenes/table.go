@@ -751,11 +751,11 @@ func playBesideAServer() (rows []Row) {
 	return rows
 }
 
-// playBesideTwo is play of somebody else beside two transfers over a home's link: downloads of one server, uploads to one server by two programs, and
-// downloads of two servers.
+// playBesideTwo is play of somebody else beside two transfers over a home's link: downloads of one server, and of two, which know as little of each
+// other as uploads of two programs do.
 func playBesideTwo() (rows []Row) {
 	for _, rate := range []int64{2e6, 5e6} {
-		for _, s := range []Scene{twoDownloads(rate), twoUploads(rate), twoServers(rate)} {
+		for _, s := range []Scene{twoDownloads(rate), twoServers(rate)} {
 			rows = append(rows, Row{Family: "play", Scene: s, Judge: func(r Result) []Figure {
 				return []Figure{atMost("part of the time with more than 80 ms of queue", r.Above(80*milli, 20*second, 60*second), 0.2),
 					atLeast("Jain", Jain(r.Rates(Ours, 20*second, 60*second)), 0.9)}
@@ -768,12 +768,6 @@ func playBesideTwo() (rows []Row) {
 func twoDownloads(rate int64) Scene {
 	s := two(rate, "downloads of a home")
 	s.OneServer = true
-	return s
-}
-
-func twoUploads(rate int64) Scene {
-	s := two(rate, "uploads of a home")
-	s.Uploads = true
 	return s
 }
 
