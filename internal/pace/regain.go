@@ -37,7 +37,7 @@ func (g *regain) roundOver(t instant, fates tally, usual, rate float64, cruises 
 		g.rate, g.carried = 0, 0
 	}
 	if fates.above(usual) {
-		g.lost(t, fates)
+		g.lost(fates)
 	} else {
 		g.passed(t, rate)
 	}
@@ -47,7 +47,7 @@ func (g *regain) roundOver(t instant, fates tally, usual, rate float64, cruises 
 }
 
 // lost takes a round that lost more than usual. In a trial it is no flood of its own.
-func (g *regain) lost(t instant, fates tally) {
+func (g *regain) lost(fates tally) {
 	if g.clean > 0 {
 		g.steady = g.clean >= steadyRounds && g.cruised >= cruisedRounds
 	}
