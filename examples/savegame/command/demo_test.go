@@ -46,7 +46,7 @@ func TestDemoTable(t *testing.T) {
 	r := runProgram("", "demo", "-file", folder, "-lanes", "2")
 	require.Zero(t, r.code, r.stderr)
 	require.Contains(t, r.stderr, "gameplay alone")
-	for _, word := range []string{"upload", "download", "68 KiB", "identical", "packed", "gameplay RPC, p99"} {
+	for _, word := range []string{"upload", "download", "68 KiB", "identical", "compressed", "gameplay RPC, p99"} {
 		require.Contains(t, r.stdout, word)
 	}
 	require.NotContains(t, r.stdout, "ideal", "the loopback has no rate")

@@ -23,7 +23,7 @@ type times struct {
 type Report struct {
 	times
 	Bytes          int64   `json:"bytes"`         // of each client, in each direction
-	SentBytes      int64   `json:"sent_bytes"`    // of them, packed, in chunks, as one client sent them
+	SentBytes      int64   `json:"sent_bytes"`    // of them, compressed, in chunks, as one client sent them
 	Chunks         int     `json:"chunks"`        // so many
 	Ideal          float64 `json:"ideal_seconds"` // of all clients
 	DigestOK       bool    `json:"digest_ok"`
