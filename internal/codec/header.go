@@ -24,16 +24,10 @@ var (
 // fits checks that n fits s; huge means that n is an unsigned number above the largest int64.
 func fits(s *schema, n int64, huge bool) error {
 	switch {
-	case s.form == formUint && s.bits == 64 && (huge || n >= 0):
-		return nil
-	case huge:
-	case s.form == formUint && n >= 0 && n>>s.bits == 0:
-		return nil
-	case s.form == formInt && n>>(s.bits-1) == n>>63:
-		return nil
-	}
-	if huge {
+	case huge && (s.form == formInt || s.bits < 64):
 		return fmt.Errorf("%d does not fit %s", uint64(n), s.name)
+	case huge, s.form == formUint && n >= 0 && n>>s.bits == 0, s.form == formInt && n>>(s.bits-1) == n>>63:
+		return nil
 	}
 	return fmt.Errorf("%d does not fit %s", n, s.name)
 }

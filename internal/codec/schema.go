@@ -60,6 +60,15 @@ type schemaField struct {
 	schema *schema
 }
 
+// mayBeNil reports whether a nil may stand for a value of s; msgpack writes one for no bytes, too.
+func (s *schema) mayBeNil() bool {
+	switch s.form {
+	case formBytes, formSlice, formMap, formPointer, formOpaque:
+		return true
+	}
+	return false
+}
+
 // counted reports whether the bounds of s count bytes without their header.
 func (s *schema) counted() bool {
 	return s.form == formString || s.form == formBytes || s.form == formByteArray || s.form == formOpaque

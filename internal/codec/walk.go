@@ -65,6 +65,10 @@ func (w *walk) value(s *schema, depth int) error {
 		return w.bounded(s, depth)
 	}
 	w.sizing = false
+	if w.b[0] == msgpcode.Nil && s.mayBeNil() {
+		w.b = w.b[1:]
+		return nil
+	}
 	switch s.form {
 	case formBool:
 		return w.boolean()
@@ -72,9 +76,7 @@ func (w *walk) value(s *schema, depth int) error {
 		return w.number(s)
 	case formFloat:
 		return w.float(s)
-	case formBytes, formOpaque: // msgpack writes a nil for no bytes, too
-		return w.orNil(func() error { return w.bytes(s, &bytesCodes) })
-	case formByteArray:
+	case formBytes, formOpaque, formByteArray:
 		return w.bytes(s, &bytesCodes)
 	case formString:
 		return w.bytes(s, &stringCodes)
@@ -97,16 +99,14 @@ func (w *walk) bounded(s *schema, depth int) error {
 func (w *walk) composite(s *schema, depth int) error {
 	switch s.form {
 	case formPointer:
-		return w.orNil(func() error {
-			if err := w.spend(s.elem.size); err != nil {
-				return err
-			}
-			return w.value(s.elem, depth+1)
-		})
+		if err := w.spend(s.elem.size); err != nil {
+			return err
+		}
+		return w.value(s.elem, depth+1)
 	case formSlice:
-		return w.orNil(func() error { return w.slice(s, depth) })
+		return w.slice(s, depth)
 	case formMap:
-		return w.orNil(func() error { return w.mapping(s, depth) })
+		return w.mapping(s, depth)
 	case formArray:
 		if err := w.arrayLen(s.length); err != nil {
 			return err
@@ -171,15 +171,6 @@ func (w *walk) repeat(s *schema, n, depth int) error {
 	return nil
 }
 
-// orNil takes a nil, or calls present to take the value.
-func (w *walk) orNil(present func() error) error {
-	if w.b[0] == msgpcode.Nil {
-		w.b = w.b[1:]
-		return nil
-	}
-	return present()
-}
-
 func (w *walk) boolean() error {
 	if c := w.b[0]; c != msgpcode.True && c != msgpcode.False {
 		return wrongCode(c, "a bool")
@@ -215,13 +206,14 @@ func (w *walk) float(s *schema) error {
 	if w.b[0] != want {
 		return wrongCode(w.b[0], s.name)
 	}
-	start := w.b
-	if err := w.take(1+s.bits/8, nil); err != nil || w.keys == 0 {
-		return err
+	size := 1 + s.bits/8
+	if len(w.b) < size {
+		return errShort
 	}
-	if f := floatAt(start, s.bits); f != f {
+	if f := floatAt(w.b, s.bits); f != f && w.keys > 0 {
 		return errors.New("it is NaN, which cannot be a key")
 	}
+	w.b = w.b[size:]
 	return nil
 }
 
@@ -245,7 +237,8 @@ func (w *walk) time() error {
 	if w.b[head-1] != extension || head == 3 && w.b[1] != 12 {
 		return errors.New("it holds an extension that is not a time")
 	}
-	return w.take(head+size, nil)
+	w.b = w.b[head+size:]
+	return nil
 }
 
 // bytes takes the string or bytes of s.
@@ -263,7 +256,8 @@ func (w *walk) bytes(s *schema, f *family) error {
 	if s.form == formString && !utf8.Valid(w.b[:n]) {
 		return errUTF8
 	}
-	return w.take(n, w.spend(n))
+	w.b = w.b[n:]
+	return w.spend(n)
 }
 
 // arrayLen takes the header of an array that must have want elements.
@@ -297,18 +291,6 @@ func (w *walk) length(f *family) (n int, err error) {
 		return 0, fmt.Errorf("it claims a length of %d with %d bytes left", uint(n), len(w.b))
 	}
 	return n, nil
-}
-
-// take takes n bytes unless err is set.
-func (w *walk) take(n int, err error) error {
-	if err != nil {
-		return err
-	}
-	if n > len(w.b) {
-		return errShort
-	}
-	w.b = w.b[n:]
-	return nil
 }
 
 // spendMap counts the memory of a map of n entries.
