@@ -112,8 +112,8 @@ func (c *Codec) msgpack() (err error) {
 	if c.schema, err = schemaOf(c.typ); err != nil {
 		return err
 	}
-	if err := outlined(c); err != nil { // first: picky takes as long as the outline is
-		return fmt.Errorf("%v: %w", c.typ, err)
+	if len(outlineOf(c.schema, "")) > maxLines { // first: picky takes as long as the outline is
+		return fmt.Errorf("%v: it has more than %d fields, nested ones included", c.typ, maxLines)
 	}
 	c.kind, c.name, c.picky = kindMsgpack, c.schema.name, picky(c.schema)
 	return nil
@@ -160,9 +160,7 @@ func (c *Codec) Name() string { return c.name }
 
 // AppendOutline appends a line for each part of the type; path is where the type itself stands, whose line is there already.
 func (c *Codec) AppendOutline(lines []string, path string) []string {
-	s := outline{lines: lines}
-	s.inside(path, c.schema)
-	return s.lines
+	return append(lines, outlineOf(c.schema, path)...)
 }
 
 // Shape returns a hash over the kinds, names and bounds of all parts of the type. Types with the same shape can decode each other's

@@ -13,31 +13,22 @@ type place struct {
 }
 
 // check returns an error that names a part of s without the address that it needs; s stands at path, and copied says that it is in a map.
-func (c copies) check(s *schema, path string, copied bool) (err error) {
-	if s == nil || c[place{s, copied}] {
+func (c copies) check(s *schema, path string, copied bool) error {
+	if c[place{s, copied}] {
 		return nil
 	}
 	c[place{s, copied}] = true
 	if s.addressed && copied {
 		return fmt.Errorf("%s: in a map %v cannot be written, for it has no address there: use pointers to it", path, s.typ)
 	}
-	switch s.form {
-	case formMap:
-		if err = c.check(s.key, path+"[key]", true); err == nil {
-			err = c.check(s.elem, path+"[value]", true)
+	inMap := s.form == formMap || copied && (s.form == formStruct || s.form == formArray)
+	for suffix, part := range s.parts {
+		if s.form == formPointer {
+			suffix = "" // Go needs no star to reach the fields behind it
 		}
-	case formPointer:
-		err = c.check(s.elem, path, false)
-	case formSlice:
-		err = c.check(s.elem, path+"[]", false)
-	case formArray:
-		err = c.check(s.elem, path+"[]", copied)
-	case formStruct:
-		for _, f := range s.fields {
-			if err = c.check(f.schema, path+"."+f.name, copied); err != nil {
-				break
-			}
+		if err := c.check(part, path+suffix, inMap); err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
 }

@@ -49,8 +49,7 @@ func promoted(t reflect.Type) error {
 		}
 		return nil
 	}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		if f.Anonymous && firstOf(reflect.PointerTo(f.Type), binaryUnmarshaler, textUnmarshaler) >= 0 {
 			return fmt.Errorf("%v embeds %v, whose methods would write it alone; give the field a name", t, f.Type)
 		}

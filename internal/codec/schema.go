@@ -60,6 +60,24 @@ type schemaField struct {
 	schema *schema
 }
 
+// parts yields what a value of s consists of, and what the path of each part has behind that of s.
+func (s *schema) parts(yield func(suffix string, part *schema) bool) {
+	switch s.form {
+	case formPointer:
+		yield("*", s.elem)
+	case formSlice, formArray:
+		yield("[]", s.elem)
+	case formMap:
+		_ = yield("[key]", s.key) && yield("[value]", s.elem)
+	case formStruct:
+		for _, f := range s.fields {
+			if !yield("."+f.name, f.schema) {
+				return
+			}
+		}
+	}
+}
+
 // mayBeNil reports whether a nil may stand for a value of s; msgpack writes one for no bytes, too.
 func (s *schema) mayBeNil() bool {
 	switch s.form {
@@ -111,16 +129,13 @@ var (
 // bounded is a type that knows its own limit, in bytes.
 type bounded interface{ MaxEncodedSize() int }
 
-// schemas builds the schema of a type and of all its parts. known holds the schemas that have no bounds of a tag; there a recursive
-// type finds itself.
-type schemas struct {
-	known map[reflect.Type]*schema
-}
+// schemas builds the schema of a type and of all its parts. It holds those that have no bounds of a tag; there a recursive type finds
+// itself.
+type schemas map[reflect.Type]*schema
 
 // schemaOf returns the schema of t, or an error that names the part of t that cannot travel.
 func schemaOf(t reflect.Type) (*schema, error) {
-	b := schemas{known: map[reflect.Type]*schema{}}
-	s, err := b.of(t, t.String(), nil)
+	s, err := schemas{}.of(t, t.String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -128,14 +143,14 @@ func schemaOf(t reflect.Type) (*schema, error) {
 }
 
 // of returns the schema of t, which stands at path, with the levels that are left of tag.
-func (b *schemas) of(t reflect.Type, path string, tag *bounds) (*schema, error) {
-	s, ok := b.known[t]
+func (b schemas) of(t reflect.Type, path string, tag *bounds) (*schema, error) {
+	s, ok := b[t]
 	if ok && !tag.left() {
 		return s, nil
 	}
 	s = &schema{size: int(t.Size()), typ: t, max: unbounded, whole: unbounded}
 	if !tag.left() {
-		b.known[t] = s
+		b[t] = s
 	}
 	if err := b.describe(s, t, path, tag); err != nil {
 		return nil, err
@@ -150,7 +165,7 @@ func (b *schemas) of(t reflect.Type, path string, tag *bounds) (*schema, error) 
 }
 
 // describe fills in s.
-func (b *schemas) describe(s *schema, t reflect.Type, path string, tag *bounds) error {
+func (b schemas) describe(s *schema, t reflect.Type, path string, tag *bounds) error {
 	if t == timeType {
 		s.form, s.name = formTime, "time"
 		return nil
@@ -216,7 +231,7 @@ func (s *schema) scalar(t reflect.Type) bool {
 }
 
 // compose fills in s for a t that consists of other types.
-func (b *schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (err error) {
+func (b schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (err error) {
 	passed := t.Kind() == reflect.Array || t.Kind() == reflect.Pointer
 	if passed && tag.circles(t) {
 		return nil // tagged will report the tag; going on would never end
@@ -259,10 +274,9 @@ func (b *schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (
 
 // fieldsOf appends the fields of t, whose index is outer, as msgpack sees them: exported ones that are not tagged "-", and in place
 // of an embedded struct its fields.
-func (b *schemas) fieldsOf(fields []schemaField, t reflect.Type, outer []int, path string) ([]schemaField, error) {
+func (b schemas) fieldsOf(fields []schemaField, t reflect.Type, outer []int, path string) ([]schemaField, error) {
 	before, embedded := len(fields), map[string]bool{} // names of embedded structs
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("msgpack"), ",")
 		if name == "-" || !f.IsExported() && !f.Anonymous {
 			continue
@@ -271,7 +285,7 @@ func (b *schemas) fieldsOf(fields []schemaField, t reflect.Type, outer []int, pa
 		if err != nil {
 			return nil, err
 		}
-		name, index := cmp.Or(name, f.Name), append(slices.Clone(outer), i)
+		name, index := cmp.Or(name, f.Name), slices.Concat(outer, f.Index)
 		if !inlined {
 			fields = append(fields, schemaField{name: name, index: index, schema: sub})
 			continue
@@ -294,7 +308,7 @@ func (b *schemas) fieldsOf(fields []schemaField, t reflect.Type, outer []int, pa
 }
 
 // field returns the schema of a struct's field, whose msgpack tag has options. With inlined its own fields stand in its place.
-func (b *schemas) field(f reflect.StructField, options, path string) (s *schema, inlined bool, err error) {
+func (b schemas) field(f reflect.StructField, options, path string) (s *schema, inlined bool, err error) {
 	switch {
 	case strings.Contains(options, "intern"):
 		return nil, false, fmt.Errorf("%s: interned strings are not supported", path)
@@ -315,7 +329,7 @@ func (b *schemas) field(f reflect.StructField, options, path string) (s *schema,
 }
 
 // tagged returns the schema of a struct's field. It refuses a quiver tag with a bound that nothing in the field needs.
-func (b *schemas) tagged(f reflect.StructField, path string) (*schema, error) {
+func (b schemas) tagged(f reflect.StructField, path string) (*schema, error) {
 	tag, err := boundsOf(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: tag %q: %w", path, f.Tag.Get("quiver"), err)
@@ -355,8 +369,8 @@ func plainKey(t reflect.Type) bool {
 	case reflect.Array:
 		return plainKey(t.Elem())
 	case reflect.Struct:
-		for i := range t.NumField() {
-			if !plainKey(t.Field(i).Type) {
+		for f := range t.Fields() {
+			if !plainKey(f.Type) {
 				return false
 			}
 		}

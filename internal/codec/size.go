@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -37,10 +38,7 @@ type sizer struct {
 
 // codec returns the worst-case size of what Codec.Append writes for c.
 func (s *sizer) codec(c *Codec) (int64, error) {
-	name := c.typ.Name()
-	if name == "" {
-		name = c.typ.String()
-	}
+	name := cmp.Or(c.typ.Name(), c.typ.String())
 	switch {
 	case c.kind == kindNone:
 		return 0, nil
