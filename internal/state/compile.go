@@ -1,6 +1,7 @@
 package state
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -54,7 +55,7 @@ func (c *compiler) field(f reflect.StructField, path string, outer *scale) (form
 // form makes the form of t, which stands at path.
 func (c *compiler) form(t reflect.Type, path string, w *wants) (form, error) {
 	if w.unit && t.Kind() != reflect.Slice {
-		if made, ok := c.unit(t); ok {
+		if made, ok := unitForm(t); ok {
 			return made, nil
 		}
 		if t.Kind() != reflect.Array {
@@ -72,11 +73,15 @@ func (c *compiler) form(t reflect.Type, path string, w *wants) (form, error) {
 	if c.leaves++; c.leaves > MaxField {
 		return nil, fmt.Errorf("%s: its field has more than %d parts, so it may take more bytes than that; split it", path, MaxField)
 	}
-	return c.scalar(t, path, w)
+	made, err := c.scalar(t, w)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return made, nil
 }
 
 // scalar makes the form of a t that contains no other types.
-func (c *compiler) scalar(t reflect.Type, path string, w *wants) (form, error) {
+func (c *compiler) scalar(t reflect.Type, w *wants) (form, error) {
 	switch k := t.Kind(); {
 	case t == c.reference:
 		c.refers = true
@@ -84,44 +89,38 @@ func (c *compiler) scalar(t reflect.Type, path string, w *wants) (form, error) {
 	case k == reflect.Bool:
 		return boolean{}, nil
 	case k >= reflect.Int && k <= reflect.Uint64:
-		return c.int(t, path, w)
-	case k == reflect.Float32 || k == reflect.Float64:
-		return c.float(t, path, w)
+		return intForm(t, w.scale)
+	case isFloat(t):
+		return floatForm(t, w.scale)
 	case k == reflect.String:
-		bound, err := w.bound(t, path)
+		bound, err := w.bound(t)
 		return text{bound: bound}, err
 	default:
-		return nil, fmt.Errorf("%s: %s", path, refusal(t))
+		return nil, errors.New(refusal(t))
 	}
 }
 
-func (c *compiler) int(t reflect.Type, path string, w *wants) (made form, err error) {
-	if s := w.scale; s != nil && s.ranged && s.quantum == 0 {
+func intForm(t reflect.Type, s *scale) (form, error) {
+	switch {
+	case s != nil && s.ranged && s.quantum == 0:
 		s.used = true
-		if made, err = newRanged(t, s.low, s.high); err != nil {
-			err = fmt.Errorf("%s: %w", path, err)
-		}
-		return made, err
-	}
-	if t.Bits() == 8 {
+		return newRanged(t, s.low, s.high)
+	case t.Bits() == 8:
 		return &octet{integerOf(t)}, nil
 	}
 	return &varint{integerOf(t)}, nil
 }
 
-func (c *compiler) float(t reflect.Type, path string, w *wants) (made form, err error) {
-	if s := w.scale; s != nil && s.quantum != 0 {
+func floatForm(t reflect.Type, s *scale) (form, error) {
+	if s != nil && s.quantum != 0 {
 		s.used = true
-		if made, err = newQuantised(t, s); err != nil {
-			err = fmt.Errorf("%s: %w", path, err)
-		}
-		return made, err
+		return newQuantised(t, s)
 	}
 	return float{bits: t.Bits()}, nil
 }
 
-// unit makes the form of a direction when t is three floats of one type. Tags of floats in a struct do not matter then.
-func (c *compiler) unit(t reflect.Type) (form, bool) {
+// unitForm makes the form of a direction when t is three floats of one type. Tags of floats in a struct do not matter then.
+func unitForm(t reflect.Type) (form, bool) {
 	var fields []int
 	switch {
 	case t.Kind() == reflect.Array && t.Len() == 3:
@@ -129,12 +128,11 @@ func (c *compiler) unit(t reflect.Type) (form, bool) {
 	case t.Kind() != reflect.Struct:
 		return nil, false
 	}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		if blank(f) {
 			continue
 		}
-		if fields = append(fields, i); !f.IsExported() || !isFloat(f.Type) || f.Type.Kind() != t.Field(fields[0]).Type.Kind() {
+		if fields = append(fields, f.Index[0]); !f.IsExported() || !isFloat(f.Type) || f.Type.Kind() != t.Field(fields[0]).Type.Kind() {
 			return nil, false
 		}
 	}
@@ -153,9 +151,9 @@ func (c *compiler) array(t reflect.Type, path string, w *wants) (form, error) {
 }
 
 func (c *compiler) list(t reflect.Type, path string, w *wants) (form, error) {
-	bound, err := w.bound(t, path)
+	bound, err := w.bound(t)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	elements, err := c.sequence(t, path, w)
 	return &list{elements, t, bound}, err
@@ -178,12 +176,11 @@ func (c *compiler) record(t reflect.Type, path string, w *wants) (form, error) {
 	c.open = append(c.open, t)
 	defer func() { c.open = c.open[:len(c.open)-1] }()
 	made := &record{}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		if blank(f) {
 			continue
 		}
-		inside, err := c.part(f, i, path+"."+f.Name, w.scale)
+		inside, err := c.part(f, path+"."+f.Name, w.scale)
 		if err != nil {
 			return nil, err
 		}
@@ -196,18 +193,18 @@ func (c *compiler) record(t reflect.Type, path string, w *wants) (form, error) {
 }
 
 // part makes the part of a record for its field f.
-func (c *compiler) part(f reflect.StructField, index int, path string, outer *scale) (part, error) {
+func (c *compiler) part(f reflect.StructField, path string, outer *scale) (part, error) {
 	made, tag, err := c.field(f, path, outer)
 	if err == nil && tag.condition != None {
 		err = fmt.Errorf("%s: tag %q: only a field of the state itself has a condition", path, tag.text)
 	}
-	return part{name: f.Name, index: index, form: made}, err
+	return part{name: f.Name, index: f.Index[0], form: made}, err
 }
 
 // bound returns the bound of the string or slice that the walk is at.
-func (w *wants) bound(t reflect.Type, path string) (int, error) {
+func (w *wants) bound(t reflect.Type) (int, error) {
 	if len(w.bounds) == 0 {
-		return 0, fmt.Errorf("%s: a %v needs a bound: quiver:\"max=…\" of %s, and each=… for what is inside of it", path, t.Kind(), counted(t))
+		return 0, fmt.Errorf("a %v needs a bound: quiver:\"max=…\" of %s, and each=… for what is inside of it", t.Kind(), counted(t))
 	}
 	n := w.bounds[0]
 	w.bounds = w.bounds[1:]

@@ -49,13 +49,13 @@ func AppendMask(b []byte, m Mask, n int) []byte {
 func ReadMask(b []byte, n int) (m Mask, rest []byte, err error) {
 	switch {
 	case n <= 8:
-		m, rest, err = readBytes(b, 1)
+		m, rest, err = readBytes(b, 1, true)
 	case n <= 16:
-		m, rest, err = readBytes(b, 3)
+		m, rest, err = readBytes(b, 3, true)
 	case len(b) == 0:
 		err = errMaskLength
 	default:
-		m, rest, err = readSparse(b[1:], b[0])
+		m, rest, err = readBytes(b[1:], b[0], false)
 	}
 	switch {
 	case err != nil:
@@ -67,24 +67,16 @@ func ReadMask(b []byte, n int) (m Mask, rest []byte, err error) {
 	return m, rest, err
 }
 
-// readBytes reads the bytes of a mask whose bits are set in present.
-func readBytes(b []byte, present byte) (m Mask, rest []byte, err error) {
+// readBytes reads the bytes of a mask whose bits are set in present; zero says that they may be 0.
+func readBytes(b []byte, present byte, zero bool) (m Mask, rest []byte, err error) {
 	for i := range Mask(present).Each {
-		if len(b) == 0 {
+		switch {
+		case len(b) == 0:
 			return 0, nil, errMaskLength
+		case b[0] == 0 && !zero:
+			return 0, nil, errEmptyByte
 		}
 		m, b = m|Mask(b[0])<<(8*i), b[1:]
 	}
 	return m, b, nil
-}
-
-// readSparse is readBytes, and refuses a byte that is 0.
-func readSparse(b []byte, present byte) (m Mask, rest []byte, err error) {
-	m, rest, err = readBytes(b, present)
-	for i := range Mask(present).Each {
-		if err == nil && byte(m>>(8*i)) == 0 {
-			err = errEmptyByte
-		}
-	}
-	return m, rest, err
 }

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 )
@@ -15,8 +16,6 @@ const MaxField = 1000
 type Plan struct {
 	typ        reflect.Type
 	fields     []field
-	all        Mask
-	refers     Mask // fields that hold references
 	comparable bool
 	zero       []byte   // the encoding of a zero value
 	ends       []uint16 // where each field ends in zero
@@ -47,11 +46,12 @@ func Compile(t, reference reflect.Type) (*Plan, error) {
 		return nil, fmt.Errorf("%v: a reference is a uint64", reference)
 	}
 	p := &Plan{typ: t, comparable: t.Comparable()}
-	for i := range t.NumField() {
-		if f := t.Field(i); !blank(f) {
-			if err := p.add(f, i, reference); err != nil {
-				return nil, err
-			}
+	for f := range t.Fields() {
+		if blank(f) {
+			continue
+		}
+		if err := p.add(f, reference); err != nil {
+			return nil, err
 		}
 	}
 	if n := len(p.fields); n == 0 || n > MaxFields {
@@ -61,7 +61,7 @@ func Compile(t, reference reflect.Type) (*Plan, error) {
 }
 
 // add compiles one field and appends it to the plan.
-func (p *Plan) add(f reflect.StructField, index int, reference reflect.Type) error {
+func (p *Plan) add(f reflect.StructField, reference reflect.Type) error {
 	c := compiler{reference: reference, open: []reflect.Type{p.typ}}
 	path := nameOf(p.typ) + "." + f.Name
 	made, tag, err := c.field(f, path, nil)
@@ -71,13 +71,8 @@ func (p *Plan) add(f reflect.StructField, index int, reference reflect.Type) err
 	if n := made.most(); n > MaxField {
 		return fmt.Errorf("%s: it may take %s bytes, a field at most %d; bound it lower, split it, or use a list", path, sizeOf(n), MaxField)
 	}
-	i := len(p.fields)
-	p.fields = append(p.fields, field{path: path, index: index, form: made,
+	p.fields = append(p.fields, field{path: path, index: f.Index[0], form: made,
 		Field: Field{Name: f.Name, Condition: tag.condition, Custom: tag.custom, Reference: c.refers}})
-	p.all |= 1 << i
-	if c.refers {
-		p.refers |= 1 << i
-	}
 	return nil
 }
 
@@ -111,7 +106,7 @@ func (p *Plan) Most() (n int) {
 }
 
 // All returns the set of all fields.
-func (p *Plan) All() Mask { return p.all }
+func (p *Plan) All() Mask { return 1<<len(p.fields) - 1 }
 
 // Lines returns a line for each field with all that both ends must agree on: ends with equal lines decode each other's values.
 func (p *Plan) Lines() []string {
@@ -160,9 +155,10 @@ func (p *Plan) Skip(b []byte, i int) (rest []byte, err error) {
 
 // References calls visit for every reference in the struct v that is not 0.
 func (p *Plan) References(v reflect.Value, visit func(id uint64)) {
-	for i := range p.refers.Each {
-		f := &p.fields[i]
-		f.form.references(v.Field(f.index), visit)
+	for i := range p.fields {
+		if f := &p.fields[i]; f.Reference {
+			f.form.references(v.Field(f.index), visit)
+		}
 	}
 }
 
@@ -176,12 +172,7 @@ func (f *field) read(b []byte, v reflect.Value) (rest []byte, err error) {
 func (f *field) failed(err error) error { return fmt.Errorf("%s: %w", f.path, err) }
 
 // nameOf returns the name of t in errors.
-func nameOf(t reflect.Type) string {
-	if t.Name() == "" {
-		return "struct"
-	}
-	return t.Name()
-}
+func nameOf(t reflect.Type) string { return cmp.Or(t.Name(), "struct") }
 
 func sizeOf(n int) string {
 	if n >= endless {

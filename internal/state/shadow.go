@@ -22,7 +22,7 @@ type Shadow struct {
 // nothing.
 func (s *Shadow) Update(p *Plan, v reflect.Value) (changed Mask, err error) {
 	if s.ends == nil {
-		s.encoded, s.ends, changed = slices.Clone(p.zero), slices.Clone(p.ends), p.all
+		s.encoded, s.ends, changed = slices.Clone(p.zero), slices.Clone(p.ends), p.All()
 	}
 	for i := range p.fields {
 		length := len(s.encoded)

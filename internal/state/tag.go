@@ -44,7 +44,10 @@ func parseTag(f reflect.StructField) (tag, error) {
 			return t, err
 		}
 	}
-	return t, t.check()
+	if t.unit && t.scale != nil {
+		return t, errors.New("a unit takes no quant and no range")
+	}
+	return t, nil
 }
 
 // put adds one item of the tag to t.
@@ -128,14 +131,6 @@ func (t *tag) scaled() *scale {
 		t.scale = &scale{}
 	}
 	return t.scale
-}
-
-// check returns an error if the tag has items that exclude each other.
-func (t *tag) check() error {
-	if t.unit && t.scale != nil {
-		return errors.New("a unit takes no quant and no range")
-	}
-	return nil
 }
 
 // unused returns an error that names an item which a field of type typ does not need. left is the part of the tag that was not used.
