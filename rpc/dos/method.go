@@ -61,7 +61,7 @@ func (p *Peer) blocks(m *Method, bytes int) bool {
 	if now := p.detector.now; m.state != p.state || !now.Before(m.until) {
 		m.ran, m.state, m.until = Load{}, p.state, now.Add(s.RepeatWindow)
 	}
-	if _, ok := s.Repeat.reached(m.ran); ok {
+	if s.Repeat.reached(m.ran) != "" {
 		return true
 	}
 	m.ran.add(Load{Calls: 1, Bytes: bytes})

@@ -1,6 +1,7 @@
 package dos
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -119,9 +120,7 @@ func (p *Peer) use(m *Method, load Load) {
 	now.add(load)
 	p.fresh.add(load)
 	m.add(p.second, p.visit, load)
-	if _, ok := p.frameBound.reached(p.inFrame); ok {
-		p.escalate()
-	} else if _, ok := p.secondBound.reached(now.Load); ok {
+	if p.frameBound.reached(p.inFrame) != "" || p.secondBound.reached(now.Load) != "" {
 		p.escalate()
 	}
 }
@@ -166,14 +165,9 @@ func (p *Peer) endSecond() {
 // of a quota of the period. The count begins anew when the peer did not, and all since the state began reaches no quota either.
 func (p *Peer) goOn() {
 	s := &p.detector.profile.States[p.state]
-	kind, ok := s.Frame.reached(p.fresh.frame)
-	if !ok {
-		kind, ok = s.share().reached(p.fresh.Load)
-	}
-	if ok {
-		p.kind = kind
-	}
-	if ok || p.blocked {
+	kind := cmp.Or(s.Frame.reached(p.fresh.frame), s.share().reached(p.fresh.Load))
+	p.kind = cmp.Or(kind, p.kind)
+	if kind != "" || p.blocked {
 		p.busy++
 	} else if p.rests(s) {
 		p.busy = 0
@@ -183,13 +177,8 @@ func (p *Peer) goOn() {
 
 // rests reports whether the seconds after that in which the state began reach no quota of its period.
 func (p *Peer) rests(s *State) bool {
-	window := min(int64(s.Window/time.Second), p.second-p.began)
-	used := p.past(time.Duration(window) * time.Second)
-	if window > 0 {
-		used.add(p.history[p.second%maxWindow].Load)
-	}
-	_, ok := s.Period.reached(used)
-	return !ok
+	window := min(s.Window, time.Duration(p.second-p.began)*time.Second)
+	return s.Period.reached(p.sum(0, window)) == ""
 }
 
 // cool leaves the states that have cooled off. If none has, and the peer went on for AutoEscalate, it enters the next higher state.
@@ -290,23 +279,22 @@ func (p *Peer) hit(state int) (r reach, ok bool) {
 	s := &p.detector.profile.States[state]
 	frame := p.history[p.second%maxWindow].frame
 	frame.peak(p.inFrame)
-	if kind, ok := s.Frame.reached(frame); ok {
+	if kind := s.Frame.reached(frame); kind != "" {
 		return reach{frame, s.Frame, kind, state, "Frame", 0}, true
 	}
 	if s.Period == (Load{}) {
 		return r, false
 	}
-	used := p.past(s.Window)
-	used.add(p.history[p.second%maxWindow].Load)
-	if kind, ok := s.Period.reached(used); ok {
+	used := p.sum(0, s.Window)
+	if kind := s.Period.reached(used); kind != "" {
 		return reach{used, s.Period, kind, state, "Period", s.Window}, true
 	}
 	return r, false
 }
 
-// past sums up the seconds of a window before the current one.
-func (p *Peer) past(window time.Duration) (used Load) {
-	for n := int64(1); n < int64(window/time.Second) && n <= p.second; n++ {
+// sum adds up the seconds of a window that ends with the current second, from the one that was so many seconds ago.
+func (p *Peer) sum(ago int64, window time.Duration) (used Load) {
+	for n := ago; n < int64(window/time.Second) && n <= p.second; n++ {
 		used.add(p.history[(p.second-n)%maxWindow].Load)
 	}
 	return used
@@ -321,7 +309,7 @@ func (p *Peer) bound() {
 		s := &p.detector.profile.States[i]
 		p.frameBound.lower(s.Frame, Load{})
 		if s.Period != (Load{}) {
-			p.secondBound.lower(s.Period, p.past(s.Window))
+			p.secondBound.lower(s.Period, p.sum(1, s.Window))
 		}
 	}
 }

@@ -120,17 +120,17 @@ func (l *Load) peak(other Load) {
 	l.Calls, l.Bytes, l.Time = max(l.Calls, other.Calls), max(l.Bytes, other.Bytes), max(l.Time, other.Time)
 }
 
-// reached names the first quota of l that used has reached, and reports whether there is one.
-func (l *Load) reached(used Load) (kind string, ok bool) {
+// reached names the first quota of l that used has reached, "" when there is none.
+func (l *Load) reached(used Load) (kind string) {
 	switch {
 	case l.Calls > 0 && used.Calls >= l.Calls:
-		return "Calls", true
+		return "Calls"
 	case l.Bytes > 0 && used.Bytes >= l.Bytes:
-		return "Bytes", true
+		return "Bytes"
 	case l.Time > 0 && used.Time >= l.Time:
-		return "Time", true
+		return "Time"
 	}
-	return "", false
+	return ""
 }
 
 // of returns the amount of a kind, formatted for people.
