@@ -5,7 +5,6 @@ package extend
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -174,13 +173,11 @@ func (c *Conn) Take(w *World, own *bunch.Conn, joined *atomic.Bool) (machines []
 	w.mu.Lock()
 	makers := w.machines
 	w.mu.Unlock()
-	taken := []byte{own.FirstByte()}
 	for _, newMachine := range makers {
 		a := &added{newMachine(), c, joined}
-		if slices.Contains(taken, a.FirstByte()) {
-			panic(fmt.Sprintf("rpc: two machines have the first byte %#x", a.FirstByte()))
+		if first := a.FirstByte(); first == own.FirstByte() || c.of(first) != nil {
+			panic(fmt.Sprintf("rpc: two machines have the first byte %#x", first))
 		}
-		taken = append(taken, a.FirstByte())
 		c.machines = append(c.machines, a)
 		machines = append(machines, a)
 	}

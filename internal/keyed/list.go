@@ -87,8 +87,8 @@ func hasFloats(t reflect.Type) bool {
 	case reflect.Array:
 		return hasFloats(t.Elem())
 	case reflect.Struct:
-		for i := range t.NumField() {
-			if hasFloats(t.Field(i).Type) {
+		for f := range t.Fields() {
+			if hasFloats(f.Type) {
 				return true
 			}
 		}
@@ -167,11 +167,10 @@ func (l *List[K, V]) remove(i *item[K, V]) {
 
 // renumber gives a client's own item another number, because the server has given its number to another item.
 func (l *List[K, V]) renumber(i *item[K, V]) {
-	at, _ := l.place(i.number)
-	l.items = slices.Delete(l.items, at, at+1)
+	l.remove(i)
 	l.last++
 	i.number = l.last
-	l.items = append(l.items, i)
+	l.add(i)
 }
 
 // place returns where an item with a number is, or belongs.

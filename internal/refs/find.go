@@ -61,8 +61,8 @@ func (f Finder) reaches(t reflect.Type, seen map[reflect.Type]bool) bool {
 func parts(t reflect.Type) (all []reflect.Type) {
 	switch t.Kind() {
 	case reflect.Struct:
-		for i := range t.NumField() {
-			if field := t.Field(i); (field.IsExported() || field.Anonymous) && field.Tag.Get("msgpack") != "-" {
+		for field := range t.Fields() {
+			if (field.IsExported() || field.Anonymous) && field.Tag.Get("msgpack") != "-" {
 				all = append(all, field.Type)
 			}
 		}

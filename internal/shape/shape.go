@@ -137,10 +137,7 @@ func below(lines []string) []string {
 
 // names reports whether one of the lines has this path.
 func names(lines []string, path string) bool {
-	return slices.ContainsFunc(lines, func(line string) bool {
-		p, _, _ := strings.Cut(line, ": ")
-		return p == path
-	})
+	return slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, path+": ") })
 }
 
 // Clip shortens a sentence, which may contain text of the peer, so that it fits a log and a close reason.
