@@ -60,7 +60,7 @@ const farthest = 1 << 30
 // Set says that an item stands at a point, and is near for those who are less than radius away. Where a coordinate is not a finite number, or the
 // radius not above 0, the item is nowhere.
 func (g *Grid[T]) Set(place *Place[T], x, y, z, radius float32) {
-	if !finite(x) || !finite(y) || !finite(z) || !(radius > 0) {
+	if !isPoint(x, y, z) || !(radius > 0) {
 		g.Remove(place)
 		return
 	}
@@ -136,7 +136,7 @@ func (p *Place[T]) Somewhere() bool { return p.cell != nil }
 
 // IsNear reports whether a point is near enough to the item.
 func (p *Place[T]) IsNear(x, y, z float32) bool {
-	if !p.Somewhere() || !finite(x) || !finite(y) || !finite(z) {
+	if !p.Somewhere() || !isPoint(x, y, z) {
 		return false
 	}
 	_, near := p.cell.entries[p.at].far([3]float64{float64(x), float64(y), float64(z)})
@@ -145,7 +145,7 @@ func (p *Place[T]) IsNear(x, y, z float32) bool {
 
 // Near appends to found the items that a point is near enough to. One that is not a point is near to none.
 func (g *Grid[T]) Near(found []Found[T], x, y, z float32) []Found[T] {
-	if !finite(x) || !finite(y) || !finite(z) {
+	if !isPoint(x, y, z) {
 		return found
 	}
 	p := [3]float64{float64(x), float64(y), float64(z)}
@@ -196,7 +196,8 @@ func (e *entry[T]) far(p [3]float64) (far float32, near bool) {
 	return float32(square / limit), square < limit
 }
 
-func finite(v float32) bool { return v-v == 0 }
+// isPoint reports whether three coordinates are finite.
+func isPoint(x, y, z float32) bool { return x-x == 0 && y-y == 0 && z-z == 0 }
 
 // exponentOf returns the smallest power of two that is at least the radius.
 func exponentOf(radius float32) int32 {

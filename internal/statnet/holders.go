@@ -2,6 +2,7 @@ package statnet
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -20,14 +21,13 @@ type holder struct {
 
 // Add adds a call of the method name, which takes that many entries of the buffer.
 func (h *Holders) Add(name string, entries int) {
-	for i := range h.list {
-		if h.list[i].name == name {
-			h.list[i].calls++
-			h.list[i].entries += entries
-			return
-		}
+	i := slices.IndexFunc(h.list, func(one holder) bool { return one.name == name })
+	if i < 0 {
+		i = len(h.list)
+		h.list = append(h.list, holder{name: name})
 	}
-	h.list = append(h.list, holder{name, 1, entries})
+	h.list[i].calls++
+	h.list[i].entries += entries
 }
 
 // String returns the first maxHolders methods with their calls and entries, and the number of others: "3 × Fire (4 entries)".

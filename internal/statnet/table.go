@@ -19,12 +19,11 @@ type Table struct{ text strings.Builder }
 
 // Row adds a line of a label and cells, each of which stands at the right of its column.
 func (t *Table) Row(label string, cells ...string) {
-	var line strings.Builder
-	line.WriteString(left(label, labelWidth))
+	line := left(label, labelWidth)
 	for _, cell := range cells {
-		line.WriteString(right(cell, cellWidth))
+		line += right(cell, cellWidth)
 	}
-	t.line(line.String())
+	t.line(line)
 }
 
 // List adds a label and what belongs to it, separated by commas, on as many lines as it takes.
@@ -51,15 +50,15 @@ type Column struct {
 
 // Columns adds a line of cells in columns of their own.
 func (t *Table) Columns(columns []Column, cells ...string) {
-	var line strings.Builder
+	line := ""
 	for i, c := range columns {
 		if c.Left {
-			line.WriteString(left(cut(cells[i], c.Width-1), c.Width))
+			line += left(cut(cells[i], c.Width-1), c.Width)
 		} else {
-			line.WriteString(right(cells[i], c.Width))
+			line += right(cells[i], c.Width)
 		}
 	}
-	t.line(line.String())
+	t.line(line)
 }
 
 // String returns the lines, each with its end.
