@@ -5,14 +5,17 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
 )
 
 // Table holds open questions by number, no more than the limit that SetLimit sets. The zero Table has the limit 0. It is not safe for
 // concurrent use.
 type Table[Q any] struct {
 	limit int
-	last  uint64     // the newest number that Add has given
-	open  []entry[Q] // by number
+	last  uint64            // the newest number that Add has given
+	open  []entry[Q]        // by number
+	due   recovery.Earliest // no open question times out sooner
 }
 
 type entry[Q any] struct {
@@ -38,6 +41,7 @@ func (t *Table[Q]) Add(q Q, until time.Time) (number uint64, ok bool) {
 	}
 	t.last++
 	t.open = append(t.open, entry[Q]{t.last, until, q})
+	t.due.Add(until, !until.IsZero())
 	return t.last, true
 }
 
@@ -64,18 +68,22 @@ func (t *Table[Q]) Get(number uint64) (q Q, ok bool) {
 
 // Take removes the open question with a number and returns it.
 func (t *Table[Q]) Take(number uint64) (q Q, ok bool) {
-	i, ok := t.find(number)
-	if !ok {
-		return q, false
+	if i, ok := t.find(number); ok {
+		return t.take(i)
 	}
-	return t.remove(i), true
+	return q, false
 }
 
-// TakeDue removes the oldest question that has timed out by now and returns it.
+// TakeDue removes the oldest question that has timed out by now and returns it. It looks at the questions only when one may have.
 func (t *Table[Q]) TakeDue(now time.Time) (q Q, ok bool) {
-	for i := range t.open {
-		if until := t.open[i].until; !until.IsZero() && !now.Before(until) {
-			return t.remove(i), true
+	if due, ok := t.due.Time(); !ok || now.Before(due) {
+		return q, false
+	}
+	t.due = recovery.Earliest{}
+	for i, e := range t.open {
+		t.due.Add(e.until, !e.until.IsZero())
+		if !e.until.IsZero() && !now.Before(e.until) {
+			return t.take(i)
 		}
 	}
 	return q, false
@@ -83,11 +91,7 @@ func (t *Table[Q]) TakeDue(now time.Time) (q Q, ok bool) {
 
 // TakeIf removes the oldest question for which fits is true and returns it.
 func (t *Table[Q]) TakeIf(fits func(Q) bool) (q Q, ok bool) {
-	i := slices.IndexFunc(t.open, func(e entry[Q]) bool { return fits(e.question) })
-	if i < 0 {
-		return q, false
-	}
-	return t.remove(i), true
+	return t.take(slices.IndexFunc(t.open, func(e entry[Q]) bool { return fits(e.question) }))
 }
 
 // Any reports whether fits is true for an open question.
@@ -99,8 +103,12 @@ func (t *Table[Q]) find(number uint64) (i int, ok bool) {
 	return slices.BinarySearchFunc(t.open, number, func(e entry[Q], number uint64) int { return cmp.Compare(e.number, number) })
 }
 
-func (t *Table[Q]) remove(i int) Q {
-	q := t.open[i].question
+// take removes the question at i and returns it; below 0 there is none.
+func (t *Table[Q]) take(i int) (q Q, ok bool) {
+	if i < 0 {
+		return q, false
+	}
+	q = t.open[i].question
 	t.open = slices.Delete(t.open, i, i+1)
-	return q
+	return q, true
 }
