@@ -17,12 +17,9 @@ var ErrChecksum = errors.New("bits: checksum does not match")
 // ChecksumSize bytes, which must be there.
 func Checksum(packet []byte, protocolID uint32) uint32 {
 	crc := ^uint32(0)
-	for range 4 {
+	for range 4 + ChecksumSize { // behind its four bytes nothing is left of the id but zeros
 		crc = crc32.IEEETable[byte(crc)^byte(protocolID)] ^ crc>>8
 		protocolID >>= 8
-	}
-	for range ChecksumSize {
-		crc = crc32.IEEETable[byte(crc)] ^ crc>>8
 	}
 	return crc32.Update(^crc, crc32.IEEETable, packet[ChecksumSize:])
 }

@@ -31,11 +31,11 @@ type Questions struct {
 
 // Want starts asking. first is true on the first call only.
 func (q *Questions) Want(now time.Time) (first bool) {
-	first = !q.wanted
-	if first {
-		q.wanted, q.epoch = true, now
+	if q.wanted {
+		return false
 	}
-	return first
+	q.wanted, q.epoch = true, now
+	return true
 }
 
 // Wanted reports whether Want was called.
@@ -50,19 +50,13 @@ func (q *Questions) NeedsDriving() bool { return q.wanted && !q.asking && !q.clo
 
 // Ask reports whether a question must leave now. If so, it counts the question as sent.
 func (q *Questions) Ask(now time.Time) bool {
-	if !q.due(now) {
+	since := now.Sub(q.asked)
+	due := since >= askLater && q.traffic || since >= askSoon && !q.clock.Settled()
+	if !q.wanted || q.asking || !due {
 		return false
 	}
 	q.asking, q.asked, q.traffic = true, now, false
 	return true
-}
-
-func (q *Questions) due(now time.Time) bool {
-	if !q.wanted || q.asking {
-		return false
-	}
-	since := now.Sub(q.asked)
-	return since >= askLater && q.traffic || since >= askSoon && !q.clock.Settled()
 }
 
 // Asking reports whether a question is on its way.
