@@ -64,18 +64,17 @@ type batch[I any] struct {
 
 // Validate validates the inputs, if their type can.
 func (b *batch[I]) Validate() error {
-	if _, ok := any((*I)(nil)).(validator); !ok {
-		return nil
-	}
 	for i := range b.Inputs {
-		if err := any(&b.Inputs[i]).(validator).Validate(); err != nil {
+		input, ok := any(&b.Inputs[i]).(interface{ Validate() error })
+		if !ok {
+			return nil
+		}
+		if err := input.Validate(); err != nil {
 			return fmt.Errorf("input of tick %d: %w", b.First+uint64(i), err)
 		}
 	}
 	return nil
 }
-
-type validator interface{ Validate() error }
 
 // answer is the server's message, at most one a tick of its world.
 type answer struct {

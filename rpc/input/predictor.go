@@ -28,8 +28,7 @@ type Predictor[I any] struct {
 	taken  uint64        // the newest tick that the server has taken
 	seen   uint64        // the newest tick whose outcome is known here: by Saw, or else by answers
 	saw    bool          // the game calls Saw
-	probed time.Duration // when the last probe left
-	asked  bool          // a probe has left
+	probed time.Duration // when the last probe left; before the first one so long ago that one is due
 	send   []I           // scratch
 	stats  PredictorStats
 }
@@ -55,7 +54,7 @@ type PredictorStats struct {
 
 // Predictor returns what makes the inputs of an actor that this client owns; see the package's comment for when to make it.
 func (h *Handle[I]) Predictor(a *rpc.Actor) *Predictor[I] {
-	return &Predictor[I]{handle: h, actor: a, lead: lead{tick: h.tick}, made: make([]made[I], 2*h.half())}
+	return &Predictor[I]{handle: h, actor: a, lead: lead{tick: h.tick}, made: make([]made[I], 2*h.half()), probed: -probeTime}
 }
 
 // Tick calls read for each new tick that has begun by now, in order: for none, one, or several after a long frame. There a game reads
@@ -100,10 +99,10 @@ func (p *Predictor[I]) next(tick uint64) uint64 {
 
 // probe asks for the server's tick.
 func (p *Predictor[I]) probe(at time.Duration) error {
-	if p.asked && at-p.probed < probeTime {
+	if at-p.probed < probeTime {
 		return nil
 	}
-	p.asked, p.probed = true, at
+	p.probed = at
 	return p.handle.inputs.Call(p.actor, batch[I]{})
 }
 

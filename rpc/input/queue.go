@@ -119,9 +119,6 @@ func (q *Queue[I]) receive(h *Handle[I], call *rpc.Call, message batch[I]) {
 
 // restart forgets all inputs.
 func (q *Queue[I]) restart() {
-	if q.handle == nil {
-		return
-	}
 	if q.slots == nil {
 		q.slots = make([]slot[I], 2*q.handle.half())
 	}
