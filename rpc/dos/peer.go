@@ -152,7 +152,7 @@ func (p *Peer) catchUp() {
 // endSecond notes which states the second that has passed earned, and begins the next second.
 func (p *Peer) endSecond() {
 	for i := 1; i <= p.state; i++ {
-		if _, ok := p.hit(i); ok {
+		if p.hit(i).kind != "" {
 			p.earned[i] = p.second
 		}
 	}
@@ -203,7 +203,7 @@ func (p *Peer) cool() {
 // escalate enters the highest state that has a quota which is reached.
 func (p *Peer) escalate() {
 	for i := len(p.detector.profile.States) - 1; i > p.state; i-- {
-		if h, ok := p.hit(i); ok {
+		if h := p.hit(i); h.kind != "" {
 			top := p.most(h.kind)
 			p.kind, p.cause = h.kind, h.cause(top)
 			p.enter(i, h.String()+top.recently(h.kind, p.second))
@@ -274,22 +274,20 @@ func (r *reach) cause(top *Method) string {
 	return s
 }
 
-// hit returns a quota of a state that is reached, by the greatest frame of the current second or by the window that ends with it.
-func (p *Peer) hit(state int) (r reach, ok bool) {
+// hit returns a quota of a state that is reached, by the greatest frame of the current second or by the window that ends with it. Its kind
+// is empty when none is.
+func (p *Peer) hit(state int) reach {
 	s := &p.detector.profile.States[state]
 	frame := p.history[p.second%maxWindow].frame
 	frame.peak(p.inFrame)
 	if kind := s.Frame.reached(frame); kind != "" {
-		return reach{frame, s.Frame, kind, state, "Frame", 0}, true
+		return reach{frame, s.Frame, kind, state, "Frame", 0}
 	}
 	if s.Period == (Load{}) {
-		return r, false
+		return reach{}
 	}
 	used := p.sum(0, s.Window)
-	if kind := s.Period.reached(used); kind != "" {
-		return reach{used, s.Period, kind, state, "Period", s.Window}, true
-	}
-	return r, false
+	return reach{used, s.Period, s.Period.reached(used), state, "Period", s.Window}
 }
 
 // sum adds up the seconds of a window that ends with the current second, from the one that was so many seconds ago.
