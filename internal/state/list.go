@@ -20,21 +20,14 @@ func (f *list) append(b []byte, v reflect.Value) ([]byte, error) {
 	return f.sequence.append(binary.AppendUvarint(b, uint64(v.Len())), v)
 }
 
-// next reads the number of elements. It is an error if rest is too short to hold them.
-func (f *list) next(b []byte) (n int, rest []byte, err error) {
-	n, rest, err = readCount(b, f.bound, "elements")
-	if err == nil && times(n, f.elem.least()) > len(rest) {
-		err = fmt.Errorf("%d elements do not fit the %d bytes left", n, len(rest))
-	}
-	return n, rest, err
-}
-
 // read sets v to a new slice, so that an earlier value that shares the old one stays as it was.
 func (f *list) read(b []byte, v reflect.Value) ([]byte, error) {
-	n, rest, err := f.next(b)
+	n, rest, err := readCount(b, f.bound, "elements")
 	switch {
 	case err != nil:
 		return nil, err
+	case times(n, f.elem.least()) > len(rest):
+		return nil, fmt.Errorf("%d elements do not fit the %d bytes left", n, len(rest))
 	case v.IsValid() && n == 0:
 		v.SetZero()
 	case v.IsValid():

@@ -71,15 +71,10 @@ func (f *octet) append(b []byte, v reflect.Value) ([]byte, error) {
 
 func (f *octet) read(b []byte, v reflect.Value) ([]byte, error) {
 	first, rest, err := take(b, 1)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		f.set(v, uint64(first[0])) // of an int8 reflect sets the low byte, which has the sign
 	}
-	n := uint64(first[0])
-	if f.signed {
-		n = uint64(int8(first[0]))
-	}
-	f.set(v, n)
-	return rest, nil
+	return rest, err
 }
 
 func (*octet) least() int { return 1 }

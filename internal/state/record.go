@@ -45,16 +45,13 @@ func (f *record) references(v reflect.Value, visit func(uint64)) {
 	}
 }
 
-func (f *record) least() (n int) {
-	for _, p := range f.fields {
-		n = min(n+p.form.least(), endless)
-	}
-	return n
-}
+func (f *record) least() int { return f.sum(form.least) }
+func (f *record) most() int  { return f.sum(form.most) }
 
-func (f *record) most() (n int) {
+// sum adds up one size of all fields.
+func (f *record) sum(size func(form) int) (n int) {
 	for _, p := range f.fields {
-		n = min(n+p.form.most(), endless)
+		n = min(n+size(p.form), endless)
 	}
 	return n
 }
