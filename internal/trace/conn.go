@@ -140,10 +140,7 @@ func (e *encoder) queued(c *conn, ev *Event) {
 // settle ends the slice of a call. how is its fate: "acked", "lost", "dropped", or why the fate is not known.
 func (e *encoder) settle(c *conn, call *call, at int64, how string) {
 	c.pending--
-	if e.close(&call.actor.out, call.lane, at) {
-		e.text("fate", how)
-		e.end()
-	}
+	e.close(&call.actor.out, call.lane, at, how)
 	track := c.losses
 	if how == "acked" {
 		track = c.acks
@@ -237,10 +234,7 @@ func (e *encoder) endPacket(c *conn, p *packet, at int64, how string) {
 			e.settle(c, call, at, how)
 		}
 	}
-	if e.close(&c.out, p.lane, at) {
-		e.text("fate", how)
-		e.end()
-	}
+	e.close(&c.out, p.lane, at, how)
 	clear(p.calls)
 	p.calls = p.calls[:0]
 	c.spare = append(c.spare, p)
@@ -324,8 +318,7 @@ func (e *encoder) handled(c *conn, ev *Event) {
 	e.end()
 	e.begin(sliceEnd, track, max(ev.At, ran), "")
 	e.end()
-	e.close(in, place, max(ev.At, ran))
-	e.end()
+	e.close(in, place, max(ev.At, ran), "")
 }
 
 // forget ends the slices of all calls and packets of a connection, with how as their fate.

@@ -42,13 +42,16 @@ func (e *encoder) open(l *lanes, at int64, name string) (place int) {
 	return place
 }
 
-// close begins the end of the slice on a lane; the caller then calls end. It returns false, and writes nothing, for place -1.
-func (e *encoder) close(l *lanes, place int, at int64) bool {
+// close ends the slice on a lane, with its fate unless how is empty. It writes nothing for place -1.
+func (e *encoder) close(l *lanes, place int, at int64, how string) {
 	if place < 0 {
-		return false
+		return
 	}
 	free := &l.all[place]
 	free.open, free.until = false, at
 	e.begin(sliceEnd, free.track, at, "")
-	return true
+	if how != "" {
+		e.text("fate", how)
+	}
+	e.end()
 }
