@@ -100,12 +100,11 @@ func hasFloats(t reflect.Type) bool {
 func (l *List[K, V]) Len() int { return len(l.byKey) }
 
 // Get returns the value of a key.
-func (l *List[K, V]) Get(key K) (V, bool) {
+func (l *List[K, V]) Get(key K) (value V, ok bool) {
 	if item := l.byKey[key]; item != nil {
 		return item.pair.Value, true
 	}
-	var none V
-	return none, false
+	return value, false
 }
 
 // All visits the items in the order in which their keys were first set. The list may change meanwhile; items that are added then are

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -38,10 +39,7 @@ func (c *compiler) field(f reflect.StructField, path string, outer *scale) (form
 	if !f.IsExported() {
 		return nil, t, fmt.Errorf("%s: it is not exported, so it cannot be replicated; export it, or keep it outside of the state", path)
 	}
-	w := &wants{bounds: t.bounds, scale: t.scale, unit: t.unit}
-	if w.scale == nil {
-		w.scale = outer
-	}
+	w := &wants{bounds: t.bounds, scale: cmp.Or(t.scale, outer), unit: t.unit}
 	made, err := c.form(f.Type, path, w)
 	if err != nil {
 		return nil, t, err

@@ -32,15 +32,13 @@ func (h *Holders) Add(name string, entries int) {
 
 // String returns the first maxHolders methods with their calls and entries, and the number of others: "3 × Fire (4 entries)".
 func (h *Holders) String() string {
-	var text strings.Builder
-	for i, one := range h.list[:min(len(h.list), maxHolders)] {
-		if i > 0 {
-			text.WriteString(", ")
-		}
-		fmt.Fprintf(&text, "%d × %s (%s)", one.calls, one.name, Plural(one.entries, "entry", "entries"))
+	var named []string
+	for _, one := range h.list[:min(len(h.list), maxHolders)] {
+		named = append(named, fmt.Sprintf("%d × %s (%s)", one.calls, one.name, Plural(one.entries, "entry", "entries")))
 	}
+	text := strings.Join(named, ", ")
 	if more := len(h.list) - maxHolders; more > 0 {
-		text.WriteString(" and " + Plural(more, "other method", "other methods"))
+		text += " and " + Plural(more, "other method", "other methods")
 	}
-	return text.String()
+	return text
 }
