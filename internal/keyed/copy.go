@@ -95,19 +95,15 @@ func (c *Copy[K, V]) readItem(b []byte, number uint32, packet uint64) (_ []byte,
 	if _, gone := c.gone[number]; gone { // if there is an item of that number, the client itself has set it
 		return b, nil
 	}
-	item := c.list.find(number)
-	if item != nil && item.packet == 0 && item.pair.Key != fresh.pair.Key {
+	switch item := c.list.find(number); {
+	case item == nil:
+	case item.packet == 0 && item.pair.Key != fresh.pair.Key:
 		c.list.renumber(item)
-		item = nil
-	}
-	if item != nil {
-		if packet < item.packet {
-			return b, nil
-		}
-		if item.pair.Key != fresh.pair.Key {
-			return nil, fmt.Errorf("item %d of %v has changed its key", number, c.name)
-		}
-		// An item may come again as it was: its ack was late, or all items are sent anew.
+	case packet < item.packet:
+		return b, nil
+	case item.pair.Key != fresh.pair.Key:
+		return nil, fmt.Errorf("item %d of %v has changed its key", number, c.name)
+	default: // it may come again as it was: its ack was late, or all items are sent anew
 		c.noteUnless(item, Change[K, V]{Key: item.pair.Key, Value: fresh.pair.Value})
 		item.packet, item.pair = packet, fresh.pair
 		return b, nil
@@ -121,14 +117,13 @@ func (c *Copy[K, V]) readItem(b []byte, number uint32, packet uint64) (_ []byte,
 // enter adds an item that is new here. Of two items with one key the one with the higher number was set later; the other is gone,
 // although the update that says so may not have come yet.
 func (c *Copy[K, V]) enter(item *item[K, V]) {
-	other := c.list.byKey[item.pair.Key]
-	if other == nil {
+	switch other := c.list.byKey[item.pair.Key]; {
+	case other == nil:
 		c.note(Change[K, V]{Key: item.pair.Key, Value: item.pair.Value, Added: true})
-	} else {
-		if other.number > item.number && other.packet > 0 {
-			c.bury(item.number, item.packet)
-			return
-		}
+	case other.number > item.number && other.packet > 0:
+		c.bury(item.number, item.packet)
+		return
+	default:
 		c.noteUnless(other, Change[K, V]{Key: item.pair.Key, Value: item.pair.Value}) // it may have been removed and set as it was
 		c.list.remove(other)
 		if other.packet > 0 { // otherwise its number is the client's own, and the server may use it later

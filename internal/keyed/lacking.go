@@ -68,16 +68,11 @@ func (l *Lacking) Take(b []byte, taken []uint32, list Items, most int) ([]byte, 
 		}
 	}
 	taken = append(taken, l.numbers[:n]...)
-	l.take(n)
-	return b, taken
-}
-
-// take removes the first n numbers.
-func (l *Lacking) take(n int) {
 	for _, number := range l.numbers[:n] {
 		delete(l.has, number)
 	}
 	l.numbers = slices.Delete(l.numbers, 0, n)
+	return b, taken
 }
 
 // append appends an item or a census. If a census does not reach the end of the list, append adds another one from there on.
