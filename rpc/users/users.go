@@ -306,7 +306,7 @@ type Users struct {
 
 	// codes has login codes that are not too old, by the MACs of their letters: those that were redeemed, each of which has added a line to the token
 	// file, and the newest of each identity, or user, that Invite was called with. Guarded by mu.
-	codes map[string]code
+	codes map[string]*code
 	mu    sync.Mutex
 
 	// known is what the file held when it was last read: a login reads it again, but works only for what has changed.
@@ -321,7 +321,7 @@ type table struct {
 
 // Open reads the token file at path, which must be there.
 func Open(path string) (*Users, error) {
-	u := &Users{path: path, codes: make(map[string]code)}
+	u := &Users{path: path, codes: make(map[string]*code)}
 	_, err := u.current()
 	return u, err
 }
@@ -338,9 +338,9 @@ func (u *Users) Invite(identity string, now time.Time) (string, error) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	maps.DeleteFunc(u.codes, func(_ string, c code) bool { return !now.Before(c.ends) || c.identity == identity && c.token == "" })
+	maps.DeleteFunc(u.codes, func(_ string, c *code) bool { return !now.Before(c.ends) || c.identity == identity && c.token == "" })
 	letters := rand.Text()[:codeLetters]
-	u.codes[mac(letters)] = code{identity: identity, ends: now.Add(codeLife)}
+	u.codes[mac(letters)] = &code{identity: identity, ends: now.Add(codeLife)}
 	return letters[:4] + "-" + letters[4:8] + "-" + letters[8:], nil
 }
 
@@ -433,11 +433,10 @@ func (u *Users) redeem(text, token, machine string, now time.Time) error {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	letters := mac(plain.Replace(strings.ToUpper(text)))
-	c, known := u.codes[letters]
+	c := u.codes[mac(plain.Replace(strings.ToUpper(text)))]
 	digits := mac(token)
 	switch {
-	case !known, !now.Before(c.ends), c.token != "" && c.token != digits:
+	case c == nil, !now.Before(c.ends), c.token != "" && c.token != digits:
 		return ErrCode
 	case c.token == digits:
 		return nil
@@ -445,7 +444,6 @@ func (u *Users) redeem(text, token, machine string, now time.Time) error {
 	err := u.addFor(c.identity, token, "login of "+machine+", "+now.Format("2006-01-02 15:04"))
 	if err == nil {
 		c.token = digits
-		u.codes[letters] = c
 	}
 	return err
 }
