@@ -119,6 +119,13 @@ func TestAckFloor(t *testing.T) {
 	r.arrived(0, 2)
 	b, _ = r.appendAcks(nil, 0, 100)
 	require.Equal(t, []uint64{7, 5, 4, 3, 2}, ackedNumbers(t, b))
+
+	t.Log("# what is too old is not told: its place in the window is that of a new one")
+	r = received{}
+	r.arrived(0, 9, seenWindow+10)
+	b, covered = r.appendAcks(nil, 0, 100)
+	require.True(t, covered)
+	require.Equal(t, []uint64{seenWindow + 10}, ackedNumbers(t, b))
 }
 
 // TestAcksTellOfTheLate: an ack has room for few gaps, and where packets come late by hundreds of others more gaps lie above them. Every
@@ -156,6 +163,23 @@ func TestAcksTellOfAClump(t *testing.T) {
 		require.True(t, told[n], n)
 	}
 	require.Len(t, told, 600)
+}
+
+// TestAcksOfAClumpThatFills: what an ack had no room for may be in the first run of the next one.
+func TestAcksOfAClumpThatFills(t *testing.T) {
+	var r received
+	for n := uint64(0); n < 1000; n += 2 {
+		r.arrived(0, n)
+	}
+	_, covered := r.appendAcks(nil, 0, 100)
+	require.False(t, covered)
+	require.False(t, r.left.empty())
+	for n := uint64(1); n < 1000; n += 2 {
+		r.arrived(0, n)
+	}
+	b, _ := r.appendAcks(nil, 0, 100)
+	require.Len(t, ackedNumbers(t, b), 1000)
+	require.True(t, r.left.empty())
 }
 
 // tell notes what an ack tells.
@@ -269,4 +293,16 @@ func TestNumbersThatLeap(t *testing.T) {
 			require.Equal(t, came[n], r.Has(n), n)
 		}
 	}
+}
+
+// TestPacketThatIsGivenUpTellsNothing: a packet that finds nothing to carry does not leave, and neither do its acks.
+func TestPacketThatIsGivenUpTellsNothing(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.flow.limit = 0
+	require.NoError(t, l.Send(l.channel, Reliable, make([]byte, 100)))
+	require.NoError(t, l.Receive(l.at, appendPacketHeader(nil, &packetHeader{flags: flagPing})))
+	before := l.received.toTell
+	require.Equal(t, span{0, 1}, before.fresh)
+	require.Zero(t, l.packets())
+	require.Equal(t, before, l.received.toTell)
 }

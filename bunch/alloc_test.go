@@ -144,6 +144,16 @@ func TestSteadyStateAllocatesOnlyPayloads(t *testing.T) {
 		}
 		requireAllocs(t, 0, round)
 	})
+	t.Run("an unreliable one that is dropped", func(t *testing.T) {
+		c, ch := newClient(t, Config{})
+		payload := make([]byte, 100)
+		requireAllocs(t, 0, func() {
+			if err := c.Send(ch, Unreliable, payload); err != nil {
+				t.Fatal(err)
+			}
+			c.dropUnreliable(c.channels.find(ch), 0)
+		})
+	})
 	for _, lends := range []bool{false, true} {
 		t.Run(fmt.Sprintf("a long one is assembled, packets are lent: %v", lends), func(t *testing.T) {
 			s := newSteady(t, Normal)

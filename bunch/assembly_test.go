@@ -152,6 +152,8 @@ func TestPartsFarApart(t *testing.T) {
 			require.NoError(t, r.Receive(r.now, packetOf(high, last)))
 			_, joined := r.Next()
 			require.Equal(t, apart <= 512, joined, "%d apart, late: %v", apart, late)
+			require.Equal(t, apart > 512 && late, r.Stats().DroppedLate == 1, "the part is dropped")
+			require.Equal(t, apart > 512 && !late, r.Stats().DroppedAssembly == 1, "the older message is given up")
 		}
 	}
 }

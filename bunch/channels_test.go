@@ -5,6 +5,7 @@ import (
 
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -362,4 +363,20 @@ func TestCloseDropsAssemblies(t *testing.T) {
 	r.must(wholeOf(flagClose, 1, 1, "b"))
 	require.Zero(t, r.assemblies.price)
 	require.Equal(t, uint64(1), r.Stats().DroppedAssembly)
+}
+
+// TestManyChannelsGiveUpTheirMap: a map keeps room for the most that it ever held.
+func TestManyChannelsGiveUpTheirMap(t *testing.T) {
+	c := newChannels(true, 100)
+	many := reflect.ValueOf(c.open).Pointer()
+	for range 100 {
+		c.create(Normal)
+	}
+	for number := uint64(1); number < 200; number += 2 {
+		ch := c.find(number)
+		ch.inClosed, ch.outClosed = true, true
+		require.True(t, c.retire(ch))
+	}
+	require.NotEqual(t, many, reflect.ValueOf(c.open).Pointer())
+	require.Len(t, c.open, 1)
 }

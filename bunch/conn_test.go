@@ -59,10 +59,12 @@ func TestLimitsWithoutEnd(t *testing.T) {
 
 func TestAgreeTakesTheSmaller(t *testing.T) {
 	c, ch := newClient(t, Config{ReliableBuffer: 512, MaxChannels: 100})
+	require.False(t, c.Changed())
 	require.NoError(t, c.Agree(Params{ReliableBuffer: 64, MaxBunch: 1000, History: 100, MaxChannels: 2000, AckDelay: 150 * ms}))
 	require.Equal(t, Params{ReliableBuffer: 64, MaxBunch: 1000, History: 100, MaxChannels: 100, AckDelay: 150 * ms}, c.limits)
 	require.Equal(t, 100, c.channels.limit)
 	require.Equal(t, 2*100*ms+150*ms, c.pto())
+	require.True(t, c.Changed(), "timeouts may have moved")
 	_, slots := c.Reliable(ch)
 	require.Equal(t, 64, slots)
 	require.Error(t, c.Agree(Params{}))

@@ -309,3 +309,27 @@ func TestEntryFitsBesideTheLargestHeaders(t *testing.T) {
 	require.Equal(t, []string{fmt.Sprintf("%d/0", ch)}, bunchesOf(t, b), "the whole entry")
 	require.Equal(t, maxHeaderBytes+1+4+2+2+EntryBytes, len(b))
 }
+
+// TestPiecesAreNotTiny: the room that is left takes a piece of the next entry when that has minPiece bytes.
+func TestPiecesAreNotTiny(t *testing.T) {
+	for left, want := range map[int][]string{minPiece: {"1/0", "1/1", "1/2[0:16]"}, minPiece - 1: {"1/0", "1/1"}} {
+		c, ch := newClient(t, Config{})
+		const header = 1 + 1 + 2 + 2 // of a bunch that is no piece
+		size := minDatagram - packetHeaderBytes - (header + 2 + 1000) - (header + 2) - (header + pieceBytes + left)
+		require.NoError(t, c.Send(ch, Reliable, make([]byte, 1000)))
+		require.NoError(t, c.Send(ch, ReliableUnordered, make([]byte, size)))
+		require.NoError(t, c.Send(ch, Reliable, make([]byte, 500)))
+		b, _, ok := c.AppendPacket(epoch, nil, minDatagram)
+		require.True(t, ok)
+		require.Equal(t, want, bunchesOf(t, b))
+	}
+
+	t.Log("# and an entry that fits to the byte is not cut")
+	c, ch := newClient(t, Config{})
+	require.NoError(t, c.Send(ch, Reliable, make([]byte, 1000)))
+	require.NoError(t, c.Send(ch, ReliableUnordered, make([]byte, minDatagram-packetHeaderBytes-(6+2+1000)-(6+2))))
+	b, _, ok := c.AppendPacket(epoch, nil, minDatagram)
+	require.True(t, ok)
+	require.Len(t, b, minDatagram)
+	require.Equal(t, []string{"1/0", "1/1"}, bunchesOf(t, b))
+}

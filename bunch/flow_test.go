@@ -29,8 +29,12 @@ func TestFlowCounts(t *testing.T) {
 	f.grow(1 << 10)
 	require.Equal(t, uint64(1<<20), f.capacity, "it never shrinks")
 
-	t.Log("# a late lower limit changes nothing")
+	t.Log("# a higher limit ends the wait, so the next one asks as soon as the first; a late lower limit changes nothing")
+	f.block(0)
+	f.probes = 3
 	f.raise(512)
+	require.False(t, f.blocked)
+	require.Zero(t, f.probes)
 	f.raise(300)
 	require.Equal(t, uint64(512<<10), f.limit)
 	f.sent = 512<<10 - 100
@@ -166,6 +170,9 @@ func TestControlPassesAStoppedWorld(t *testing.T) {
 	require.Equal(t, "control", string(got[len(got)-2].Payload))
 	p.run(time10)
 	require.Less(t, p.ends[0].Untaken(ch), time10, "since the last limit")
+	p.ends[0].flow.raise(p.ends[0].flow.limit>>10 + 1)
+	require.Zero(t, p.ends[0].Untaken(ch), "a limit has just come, though it is not enough")
+	require.Zero(t, p.ends[0].Untaken(99), "no such channel")
 
 	r := newReceiver(t, Config{})
 	var err error
@@ -196,6 +203,21 @@ func TestTakeLeavesWhatDoesNotFit(t *testing.T) {
 	require.Zero(t, r.Ready())
 	require.Equal(t, r.flow.received, r.flow.consumed)
 	checkConn(t, r.Conn)
+}
+
+// TestWaited is right to 16 µs, however long the connection lives, and never less than nothing.
+func TestWaited(t *testing.T) {
+	for _, age := range []time.Duration{0, time.Hour, 19 * time.Hour, 1000 * time.Hour} {
+		r := newOpened(t, 1)
+		r.now = r.now.Add(age)
+		r.must(wholeOf(0, 1, 1, "x"))
+		m, ok := r.Next()
+		require.True(t, ok)
+		for _, wait := range []time.Duration{0, 50 * ms, 8 * time.Hour} {
+			require.InDelta(t, wait, r.Waited(r.now.Add(wait), &m), float64(grain), "at %v", age)
+		}
+		require.Zero(t, r.Waited(r.now.Add(-ms), &m), "a clock that runs back")
+	}
 }
 
 func TestTakeHandsOutLittleAtATime(t *testing.T) {

@@ -24,7 +24,8 @@ func TestBulkGate(t *testing.T) {
 		require.NoError(t, l.Send(bulk, Reliable, pattern(20_000, 0)))
 	}
 	require.Equal(t, 7, l.packets(), "1,163 bytes more must fit into the window")
-	require.LessOrEqual(t, l.sent.inFlight, 10_000)
+	require.LessOrEqual(t, l.Stats().InFlight, 10_000)
+	require.Equal(t, l.sent.inFlight, l.Stats().InFlight)
 
 	t.Log("# play passes the gate")
 	l.sendPackets(3)
@@ -39,6 +40,17 @@ func TestBulkGate(t *testing.T) {
 	require.Zero(t, l.packets())
 	l.mustAck(0, 0)
 	require.Greater(t, l.packets(), 20)
+}
+
+// TestPathTellsTheWindow: of a carrier that has one; another Path without leaves it.
+func TestPathTellsTheWindow(t *testing.T) {
+	l := newLossTest(t, Config{})
+	bulk, err := l.Open(Bulk)
+	require.NoError(t, err)
+	require.NoError(t, l.Send(bulk, Reliable, pattern(20_000, 0)))
+	l.SetPath(l.at, Path{Window: 10_000})
+	l.SetPath(l.at, Path{})
+	require.Equal(t, 7, l.packets())
 }
 
 // TestGates brings about each answer of Gate, for play and for bulk, during a tick and between two.
@@ -66,6 +78,22 @@ func TestGates(t *testing.T) {
 	require.Equal(t, [2]string{"window", ""}, gates())
 	require.Equal(t, uint64(1), c.Stats().TicksSaturated)
 	c.Cork(false)
+	p.run(time.Second)
+
+	t.Log("# nothing new leaves while too many packets are undecided")
+	c.limits.History = 1
+	p.send(0, play, Reliable, pattern(100, 0))
+	require.Equal(t, [2]string{"window", ""}, gates())
+	c.limits.History = maxHistory
+
+	t.Log("# what waits for another channel does not wait for the window, nor does bulk of this tick beside it")
+	earlier, later := p.open(0, Bulk), p.open(0, Bulk)
+	p.send(0, earlier, Reliable, nil)
+	require.NoError(t, c.Close(earlier, nil))
+	require.NoError(t, c.After(later, earlier))
+	p.send(0, later, Reliable, pattern(100, 0))
+	p.send(0, bulk, Reliable, pattern(100, 0))
+	require.Equal(t, [2]string{}, gates())
 	p.run(time.Second)
 
 	t.Log("# the rate holds bulk, and what is unreliable; a carrier's pace is a window")
@@ -107,4 +135,21 @@ func TestGates(t *testing.T) {
 	}
 	p.send(0, bulk, Unreliable, pattern(100, 0))
 	require.Equal(t, "window", c.Gate(bulk, true), "an outage")
+}
+
+// TestBulkProbesAreTwoPackets: where a small entry takes the room of a large one, what a probe timeout repeats takes three packets. The third waits
+// for the next timeout, however large the window is.
+func TestBulkProbesAreTwoPackets(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.roundTrip()
+	bulk, err := l.Open(Bulk)
+	require.NoError(t, err)
+	require.NoError(t, l.Send(bulk, Reliable, pattern(60_000, 0)))
+	l.SetWindow(1 << 20)
+	l.packets()
+	for timeout := range 20 {
+		at, _ := l.NextTimeout()
+		l.wait(at.Sub(l.at))
+		require.Equal(t, 2, l.packets(), "timeout %d", timeout)
+	}
 }

@@ -30,6 +30,9 @@ func checkConn(t testing.TB, c *Conn) {
 		if number != ch.number {
 			t.Fatalf("channel %d is filed under %d", ch.number, number)
 		}
+		if ch.fresh < ch.first || ch.fresh > ch.next {
+			t.Fatalf("channel %d: entry %d is the next new one, of %d to %d", number, ch.fresh, ch.first, ch.next)
+		}
 		waiting := checkEntries(t, c, ch, copies)
 		entries += ch.outstanding()
 		if ch.owesAnswer() {

@@ -489,3 +489,12 @@ func TestOldLossesShowNoHole(t *testing.T) {
 		require.Equal(t, holes, l.BlackHole(), "loss %d after the hole was known", n)
 	}
 }
+
+// TestAcksOfWhatIsForgotten: an ack may repeat packets whose records were given up, and all records with them.
+func TestAcksOfWhatIsForgotten(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.roundTrip()
+	l.wait(2 * trimAfter)
+	require.Zero(t, l.sent.Cap())
+	l.mustAck(0, 0)
+}

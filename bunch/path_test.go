@@ -35,6 +35,27 @@ func TestFatesDecide(t *testing.T) {
 	require.Zero(t, l.packets())
 }
 
+// TestFatesShowNoBlackHole: a carrier that tells fates knows which sizes its path takes.
+func TestFatesShowNoBlackHole(t *testing.T) {
+	for _, tells := range []bool{false, true} {
+		l := newLossTest(t, Config{})
+		l.SetPath(l.at, Path{Epoch: 1, Fates: tells})
+		for range 3 {
+			require.NoError(t, l.Send(l.channel, Reliable, pattern(700, 0)))
+			require.NoError(t, l.Send(l.channel, ReliableUnordered, pattern(600, 0)))
+			require.Equal(t, 1, l.packets())
+		}
+		l.sendPackets(3)
+		l.wait(50 * ms)
+		l.mustAck(3, 5)
+		for n := range uint64(3) {
+			l.Fate(l.at, n, false)
+		}
+		require.EqualValues(t, 3, l.Lost())
+		require.Equal(t, !tells, l.BlackHole())
+	}
+}
+
 // TestWhatArrivedMustBeKept: a packet that arrived and is not acknowledged leaves again after a second.
 func TestWhatArrivedMustBeKept(t *testing.T) {
 	l := newLossTest(t, Config{})

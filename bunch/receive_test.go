@@ -42,7 +42,7 @@ func TestViolations(t *testing.T) {
 		{"61 parts", PartialTooLarge, append(manyParts[:60:60], partOf(end, 61, 1))},
 		{"sequence R ahead", MaxReliableExceeded, [][]byte{wholeOf(0, 1, 257, "x")}},
 		{"whole without a message", BunchDataOverflow, [][]byte{appendBunch(nil, header{flags: whole, channel: 1, sequence: 1}, nil)}},
-		{"message longer than its bunch", BunchDataOverflow, [][]byte{appendBunch(nil, header{flags: whole, channel: 1, sequence: 1}, []byte{5, 1})}},
+		{"message longer than its bunch", BunchDataOverflow, [][]byte{appendBunch(nil, header{flags: whole, channel: 1, sequence: 1}, []byte{2, 1})}},
 		{"half a length", BunchDataOverflow, [][]byte{appendBunch(nil, header{flags: whole, channel: 1, sequence: 1}, []byte{0x40})}},
 		{"33 messages", BunchDataOverflow, [][]byte{appendBunch(nil, header{flags: whole, channel: 1, sequence: 1}, make([]byte, 33))}},
 		{"pieces with other flags", BunchDataOverflow, [][]byte{pieceOf(whole, 1, 0, 6, "\x05ab"), pieceOf(begin, 1, 3, 6, "cde")}},

@@ -115,6 +115,28 @@ func TestRepairsWaitForTheEnd(t *testing.T) {
 	}
 }
 
+// TestRepairsKeepToTheBunchesOfAPacket: a large packet may have room for more bunches than its peer reads.
+func TestRepairsKeepToTheBunchesOfAPacket(t *testing.T) {
+	p, number := newFatedPair(t, 0.1)
+	c := p.ends[0]
+	p.send(0, number, Reliable, pattern(20_000, 0))
+	_, _, ok := c.AppendPacket(p.now, nil, 20_600) // has no room for a repair bunch
+	require.True(t, ok)
+	for bunches, most := range map[int]int{maxBunches: 0, maxBunches - 1: 1} {
+		b := builder{limit: 9000, bunches: bunches}
+		c.repairs.place(&b, &c.path, &c.levels[bulkLevel])
+		require.Equal(t, bunches+most, b.bunches)
+	}
+}
+
+// TestRepairsGiveUpTheirMemory: also when it is all that is left to give up.
+func TestRepairsGiveUpTheirMemory(t *testing.T) {
+	r := repairs{memory: make([]byte, EntryBytes)}
+	require.True(t, r.spare())
+	r.trim()
+	require.False(t, r.spare())
+}
+
 // TestGroups: a group is 32 entries of a run at most, those that are still in the reliable buffer, and none holds the one that opens the channel.
 func TestGroups(t *testing.T) {
 	p := newPair(t, Config{})

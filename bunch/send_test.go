@@ -273,6 +273,8 @@ func TestWatch(t *testing.T) {
 	require.False(t, c.Wake())
 	c.Watch(ch, 5, time.Hour)
 	require.True(t, c.Wake(), "at once when it is so already")
+	c.Watch(ch, 0, 0)
+	require.True(t, c.Wake(), "an empty buffer is enough for any watch")
 
 	t.Log("# the queue has a gate of its own, that sending opens")
 	p.send(0, ch, Reliable, make([]byte, 20_000))

@@ -3,6 +3,7 @@ package bunch
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -176,5 +177,18 @@ func TestSkipsCostLittle(t *testing.T) {
 				require.Zero(t, s.BunchesResent)
 			}
 		})
+	}
+}
+
+// TestSkippedAfter: of the numbers that were left out, those before the third packet count, however many these are, and no later ones.
+func TestSkippedAfter(t *testing.T) {
+	var s sentPackets
+	for n := range 16 {
+		if p := s.add(); slices.Contains([]int{2, 8, 9, 10, 15}, n) {
+			p.fate = skipped
+		}
+	}
+	for n, want := range map[uint64]uint64{0: 1, 1: 1, 2: 0, 4: 0, 5: 3, 7: 3, 10: 0, 13: 1, 15: 0} {
+		require.Equal(t, want, s.skippedAfter(n), "after %d", n)
 	}
 }

@@ -257,6 +257,10 @@ func TestTrace(t *testing.T) {
 		{At: 50 * ms, Kind: "acked", Number: 3, Bytes: 1014},
 		{At: 50 * ms, Kind: "lost", Number: 0, Bytes: 1014},
 	}, events[15:19])
+
+	t.Log("# a message names the packet that completed it")
+	require.NoError(t, l.Receive(l.at, packetOf(l.acks, wholeOf(flagOpen, 2, 0, "x"))))
+	require.Equal(t, Event{At: 50 * ms, Kind: "ready", Number: uint64(l.acks), Channel: 2, Bytes: 1}, events[len(events)-1])
 }
 
 // TestProbeForALimitIsNotOverdue: whoever begins to wait for a higher limit long after his last packet asks a probe timeout

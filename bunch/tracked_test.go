@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/recovery"
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
@@ -97,6 +98,18 @@ func TestTrackedLeavesBetweenCallsAndBulk(t *testing.T) {
 	p.settled()
 }
 
+// TestTrackedIsPlay: it goes into no large packet, which would make it wait for the rest of that.
+func TestTrackedIsPlay(t *testing.T) {
+	p, c, ch := newTracked(t)
+	bulk := p.opened(Bulk)
+	p.track(0, ch, 1)
+	p.send(0, bulk, Reliable, pattern(40_000, 1))
+	b, _, ok := c.AppendPacket(p.now, nil, 8900)
+	require.True(t, ok)
+	require.Len(t, b, playDatagram, "bulk fills it")
+	require.Equal(t, recovery.Content{Play: true, Bulk: true}, c.Content())
+}
+
 // TestTrackedFillsItsPackets: as many as fit, and none is cut.
 func TestTrackedFillsItsPackets(t *testing.T) {
 	p, c, ch := newTracked(t)
@@ -125,6 +138,8 @@ func TestSendTrackedRefuses(t *testing.T) {
 	unopened, closing, theirs := p.open(0, Normal), p.opened(Normal), p.open(1, Normal)
 	require.NoError(t, c.Close(closing, nil))
 	p.send(1, theirs, Reliable, nil)
+	p.run(100 * ms)
+	p.send(0, theirs, Reliable, []byte("an answer, which is acknowledged"))
 	p.run(100 * ms)
 	for _, r := range []struct {
 		name   string
@@ -196,6 +211,15 @@ func TestOpened(t *testing.T) {
 	require.Len(t, p.take(1), 1)
 	require.True(t, c.Opened(ch))
 	require.False(t, c.Opening(ch))
+
+	packets = 0
+	p.send(0, ch, Reliable, pattern(3000, 2))
+	p.flush()
+	for end := p.now.Add(100 * ms); c.channels.open[ch].first == 3; {
+		require.True(t, p.step(end))
+	}
+	require.True(t, c.Opened(ch), "a part of a later message was acknowledged")
+	p.run(time10)
 	require.False(t, c.Opened(ch+2) || c.Opening(ch+2))
 	require.False(t, p.ends[1].Opened(ch), "it is the peer's")
 	require.NoError(t, p.ends[1].Close(ch, nil))
