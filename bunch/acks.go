@@ -107,9 +107,6 @@ func (r *received) ask(now, delay time.Duration, gap, ackNow bool) {
 	if r.asking == 1 || due < r.deadline {
 		r.deadline = due
 	}
-	if gap && due == now {
-		r.lastGap = now
-	}
 }
 
 func (r *received) due(now time.Duration) bool { return r.asking > 0 && now >= r.deadline }

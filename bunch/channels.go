@@ -115,9 +115,9 @@ func (c *channels) peerClosed(ch *channel) {
 	}
 }
 
-// retire forgets a channel that both sides have closed, and reports whether it did.
+// retire forgets a channel that both sides have closed, and reports whether it did. This side has when the peer has: closed answers at once.
 func (c *channels) retire(ch *channel) bool {
-	if ch.number == 0 || !ch.inClosed || !ch.outClosed || ch.first != ch.next || c.open[ch.number] == nil {
+	if !ch.inClosed || ch.first != ch.next || c.open[ch.number] == nil {
 		return false
 	}
 	c.peak = max(c.peak, len(c.open))

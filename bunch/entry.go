@@ -7,7 +7,7 @@ const maxPieces = 6
 // always covers whole pieces.
 type piece struct {
 	off, end uint16 // from off to end-1
-	copies   uint16 // packets in flight that carry it: no more than sentPackets holds
+	copies   uint16 // until it is acked, packets in flight that carry it: no more than sentPackets holds
 	queued   bool   // it waits to leave, for the first time or again
 	sent     bool   // it left at least once
 	acked    bool

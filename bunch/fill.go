@@ -1,11 +1,11 @@
 package bunch
 
-// fresh tells which bunches may leave that were never sent. A cork holds back those of play: what a transfer has queued fills packets anyway, and
-// its path must not rest while a tick is simulated.
+// fresh tells which bunches may leave that were never sent; where play may, bulk may, too. A cork holds back those of play: what a transfer has
+// queued fills packets anyway, and its path must not rest while a tick is simulated.
 type fresh struct{ play, bulk bool }
 
 // of returns whether those of level i may.
-func (f fresh) of(i int) bool { return f.play && i < bulkLevel || f.bulk && i == bulkLevel }
+func (f fresh) of(i int) bool { return f.play || f.bulk && i == bulkLevel }
 
 // hasContent reports whether some bunch may leave now.
 func (c *Conn) hasContent(f fresh) bool {
@@ -62,7 +62,7 @@ func (c *Conn) fill() {
 			c.fillBesideBulk()
 			c.build.widen()
 		}
-		if c.build.full() || i == bulkLevel && !c.bulkOpen() {
+		if i == bulkLevel && !c.bulkOpen() {
 			return
 		}
 		before := c.build.bunches
@@ -216,7 +216,7 @@ func (c *Conn) place(ch *channel, n uint64, e *entry, i int) bool {
 	size, room := int(p.end-p.off), c.build.room()-h.size()
 	cut := c.cutAt(ch, n, size, room, e.n == 1)
 	switch {
-	case cut < size && cut >= minPiece && e.cut(i, cut):
+	case cut >= minPiece && e.cut(i, cut):
 		h.flags |= flagPiece
 	case size > room:
 		return false

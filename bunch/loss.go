@@ -29,12 +29,9 @@ type loss struct {
 
 // receiveAcks takes the acks of a packet: it settles the packets that they name, measures the path, and finds lost packets.
 func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
-	if c.sent.Next == 0 {
-		return violation(AckSequenceMismatch, "ack of packet %d, none was sent", h.largest)
-	}
 	largest := recovery.Number(c.sent.Next, uint64(h.largest), 32)
 	if largest >= c.sent.Next {
-		return violation(AckSequenceMismatch, "ack of packet %d, the newest sent is %d", largest, c.sent.Next-1)
+		return violation(AckSequenceMismatch, "ack of packet %d, the next to be sent is %d", largest, c.sent.Next)
 	}
 
 	c.leaveDark()
@@ -125,7 +122,7 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 
 	// What it carried is at the peer.
 	for _, it := range p.items {
-		c.ackItem(it, was == flying)
+		c.ackItem(it)
 	}
 	if c.traced() {
 		c.trace(Event{Kind: "acked", Number: n, Bytes: p.size, Again: was == lost})
@@ -134,7 +131,7 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 		c.tellAll(p, true)
 	}
 	c.sent.decide(p, acked)
-	c.received.floor = max(c.received.floor, min(p.covers, c.received.Next))
+	c.received.floor = max(c.received.floor, p.covers)
 
 	// What that says about the path.
 	if was == lost {
@@ -151,7 +148,7 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 }
 
 // ackItem marks the pieces that an item covers as acked, and frees the entries that this completes at the front of the buffer.
-func (c *Conn) ackItem(it item, flying bool) {
+func (c *Conn) ackItem(it item) {
 	ch := it.channel
 	if it.sequence < ch.first {
 		return
@@ -159,11 +156,7 @@ func (c *Conn) ackItem(it item, flying bool) {
 	e := ch.out.at(it.sequence)
 	for i := range e.all() {
 		if p := &e.pieces[i]; p.off >= it.off && p.end <= it.end {
-			p.acked = true
-			p.queued = false
-			if flying && p.copies > 0 {
-				p.copies--
-			}
+			p.acked, p.queued = true, false
 		}
 	}
 	if it.sequence == ch.first {

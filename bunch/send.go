@@ -69,7 +69,7 @@ func (c *Conn) closeChannel(ch *channel, flags byte, block []byte) {
 // sendReliable puts a message into the reliable buffer: into the newest entry when that waits and has room, else into one of its own, or
 // into several when it is too long for one.
 func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
-	if len(payload) <= maxWhole && c.merge(ch, d, payload) {
+	if c.merge(ch, d, payload) {
 		return nil
 	}
 	n := Entries(len(payload))
@@ -276,7 +276,7 @@ func (c *Conn) After(number, earlier uint64) error {
 		return fmt.Errorf("bunch: channel %d cannot come after channel %d, which is not closed, or another one comes after", number, earlier)
 	case ch.earlier != nil:
 		return fmt.Errorf("bunch: channel %d cannot come after channel %d: it comes after channel %d", number, earlier, ch.earlier.number)
-	case ch.next > 0 || ch.unreliable.len() > 0 || ch.outClosed:
+	case ch.next > 0 || ch.unreliable.len() > 0:
 		return fmt.Errorf("bunch: channel %d cannot come after channel %d: something was sent on it", number, earlier)
 	}
 	ch.earlier, before.later = before, ch

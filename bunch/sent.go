@@ -120,7 +120,7 @@ func (s *sentPackets) forgetDecided() {
 
 // launched notes that p asks for an ack.
 func (s *sentPackets) launched(p *packet, now time.Duration) {
-	p.fate, p.at = flying, now
+	p.fate = flying
 	s.inFlight += p.size
 	s.flying++
 	s.lastAsk = now
