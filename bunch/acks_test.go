@@ -5,6 +5,7 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -163,6 +164,18 @@ func TestAcksTellOfAClump(t *testing.T) {
 		require.True(t, told[n], n)
 	}
 	require.Len(t, told, 600)
+}
+
+// TestEverySecondAckTellsOfTheNewest: what is left out may be much, and the peer waits for the newest.
+func TestEverySecondAckTellsOfTheNewest(t *testing.T) {
+	var r received
+	for n := uint64(0); n < 1000; n += 2 {
+		r.arrived(0, n)
+	}
+	for n := range 8 {
+		b, _ := r.appendAcks(nil, 0, 100)
+		require.Equal(t, n%2 == 0, slices.Contains(ackedNumbers(t, b), 990), "ack %d", n)
+	}
 }
 
 // TestAcksOfAClumpThatFills: what an ack had no room for may be in the first run of the next one.

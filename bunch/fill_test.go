@@ -288,6 +288,7 @@ func TestMaxBelowTheLeast(t *testing.T) {
 	b, _, ok := c.AppendPacket(epoch, prefix, 1163)
 	require.True(t, ok)
 	require.Equal(t, prefix, b[:6], "it appends")
+	require.Equal(t, len(b)-len(prefix), c.InFlight())
 }
 
 // TestEntryFitsBesideTheLargestHeaders: 1,163 bytes hold an entry, acks that fill their room, a limit and the widest bunch

@@ -162,6 +162,16 @@ func TestControlPassesAStoppedWorld(t *testing.T) {
 	require.True(t, p.ends[0].flow.blocked)
 	require.InDelta(t, time10.Seconds(), p.ends[0].Untaken(ch).Seconds(), 1)
 	require.Zero(t, p.ends[0].Untaken(0), "control waits for nobody")
+	p.ends[0].flow.raise(p.ends[0].flow.limit>>10 + 1)
+	require.Zero(t, p.ends[0].Untaken(ch), "a limit has just come, though it is not enough")
+	require.Zero(t, p.ends[0].Untaken(99), "no such channel")
+	p.drop = func(int, []byte) bool { return true }
+	p.run(time10)
+	require.True(t, p.ends[0].flow.blocked)
+	require.Zero(t, p.ends[0].Untaken(ch), "the path is silent")
+	p.drop = nil
+	p.run(time10)
+	require.NotZero(t, p.ends[0].Untaken(ch))
 	p.send(0, 0, Reliable, []byte("control"))
 	p.send(0, ch, Unreliable, []byte("unreliable"))
 	p.run(100 * ms)
@@ -170,9 +180,6 @@ func TestControlPassesAStoppedWorld(t *testing.T) {
 	require.Equal(t, "control", string(got[len(got)-2].Payload))
 	p.run(time10)
 	require.Less(t, p.ends[0].Untaken(ch), time10, "since the last limit")
-	p.ends[0].flow.raise(p.ends[0].flow.limit>>10 + 1)
-	require.Zero(t, p.ends[0].Untaken(ch), "a limit has just come, though it is not enough")
-	require.Zero(t, p.ends[0].Untaken(99), "no such channel")
 
 	r := newReceiver(t, Config{})
 	var err error
@@ -222,14 +229,14 @@ func TestWaited(t *testing.T) {
 
 func TestTakeHandsOutLittleAtATime(t *testing.T) {
 	r := newReceiver(t, Config{})
-	r.must(wholeOf(flagOpen, 1, 0, "open"))
-	large := string(make([]byte, 1000))
+	r.must(wholeOf(flagOpen, 1, 0, ""))
+	large := string(make([]byte, 1024))
 	for n := range uint16(20) {
 		r.must(wholeOf(0, 1, 1+n, large))
 	}
 	into := make([]Message, 30)
-	require.Equal(t, 1+takeBytes/1000, r.Take(into))
-	require.Equal(t, 20-takeBytes/1000, r.Take(into))
+	require.Equal(t, 1+takeBytes/1024, r.Take(into))
+	require.Equal(t, 20-takeBytes/1024, r.Take(into))
 	for _, size := range []int{takeBytes + 1, 1} {
 		r.deliver(r.channels.open[1], &Message{Payload: make([]byte, size)})
 	}

@@ -82,8 +82,10 @@ func TestGates(t *testing.T) {
 
 	t.Log("# nothing new leaves while too many packets are undecided")
 	c.limits.History = 1
-	p.send(0, play, Reliable, pattern(100, 0))
-	require.Equal(t, [2]string{"window", ""}, gates())
+	for _, d := range []Delivery{Unreliable, Reliable} {
+		p.send(0, play, d, pattern(100, 0))
+		require.Equal(t, [2]string{"window", ""}, gates())
+	}
 	c.limits.History = maxHistory
 
 	t.Log("# what waits for another channel does not wait for the window, nor does bulk of this tick beside it")

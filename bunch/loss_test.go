@@ -111,6 +111,20 @@ func TestTimeThreshold(t *testing.T) {
 	require.Equal(t, lost, l.fate(1))
 }
 
+// TestTimeThresholdOfALongerRoundTrip: RFC 9002, section 6.1.2, takes the latest round trip when it is above the mean.
+func TestTimeThresholdOfALongerRoundTrip(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.roundTrip()
+	l.sendPackets(2)
+	l.wait(80 * ms)
+	l.mustAck(2, 2)
+	require.Less(t, l.gate.Smoothed, 60*ms)
+	l.wait(10*ms - 1)
+	require.Equal(t, flying, l.fate(1))
+	l.wait(1)
+	require.Equal(t, lost, l.fate(1))
+}
+
 func TestSpuriousLossTurnsThePacketThresholdOff(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.sendPackets(4)
@@ -349,6 +363,38 @@ func TestProbesGoRound(t *testing.T) {
 	}
 }
 
+// TestProbesBeginWithTheOldest after each answer.
+func TestProbesBeginWithTheOldest(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.roundTrip()
+	l.sendPackets(10)
+	for _, want := range []string{"1/1", "1/2"} {
+		at, _ := l.NextTimeout()
+		l.wait(at.Sub(l.at))
+		b, _, ok := l.AppendPacket(l.at, nil, 1404)
+		require.True(t, ok)
+		require.Equal(t, []string{want}, bunchesOf(t, b))
+		require.Equal(t, 1, l.packets())
+		l.mustAck(1, 1)
+	}
+}
+
+// TestProbesPassTheRate: a probe repeats bulk that the owner holds.
+func TestProbesPassTheRate(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.roundTrip()
+	bulk, err := l.Open(Bulk)
+	require.NoError(t, err)
+	require.NoError(t, l.Send(bulk, Reliable, pattern(1000, 0)))
+	require.Equal(t, 1, l.packets())
+	l.Hold(true, true)
+	at, _ := l.NextTimeout()
+	l.wait(at.Sub(l.at))
+	b, _, ok := l.AppendPacket(l.at, nil, 1404)
+	require.True(t, ok)
+	require.Equal(t, []string{fmt.Sprintf("%d/0", bulk)}, bunchesOf(t, b))
+}
+
 // TestManyChannelsOpenAtOnce: 4,000 actors that a server spawns in one tick, at 30 % loss. Entries whose open was lost wait for
 // it, and what waits never is more than the limit, which the application's ticks raise.
 func TestManyChannelsOpenAtOnce(t *testing.T) {
@@ -497,4 +543,37 @@ func TestAcksOfWhatIsForgotten(t *testing.T) {
 	l.wait(2 * trimAfter)
 	require.Zero(t, l.sent.Cap())
 	l.mustAck(0, 0)
+}
+
+// TestAckDelayIsBelieved up to what the peer has agreed to: more would hide a path that has become long.
+func TestAckDelayIsBelieved(t *testing.T) {
+	for delay, want := range map[time.Duration]time.Duration{16 * ms: 134 * ms, 100 * ms: 110 * ms} {
+		l := newLossTest(t, Config{})
+		l.roundTrip()
+		l.sendPackets(1)
+		l.wait(150 * ms)
+		h := packetHeader{flags: flagAcks, number: l.acks, largest: 1, nruns: 1, delay: uint16(delay / (ackDelayUnit * time.Microsecond))}
+		h.runs[0] = 1
+		require.NoError(t, l.Receive(l.at, appendPacketHeader(nil, &h)))
+		require.InDelta(t, (7*50*ms+want)/8, l.gate.Smoothed, float64(ms))
+	}
+}
+
+// TestLostLimitIsToldAgain, unless a newer one was told since.
+func TestLostLimitIsToldAgain(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.roundTrip()
+	for n := range uint64(2) {
+		l.SetReceiveLimit(1 << (20 + n))
+		require.Equal(t, 1, l.packets())
+		require.True(t, l.sent.At(1+n).limit)
+	}
+	l.sendPackets(3)
+	l.wait(50 * ms)
+	l.mustAck(4, 4)
+	require.Equal(t, lost, l.fate(1))
+	require.False(t, l.flow.update)
+	l.mustAck(5, 5)
+	require.Equal(t, lost, l.fate(2))
+	require.True(t, l.flow.update)
 }

@@ -35,6 +35,57 @@ func TestFatesDecide(t *testing.T) {
 	require.Zero(t, l.packets())
 }
 
+// TestProbesBeginAnewOnAnotherPath: how often the old one did not answer says nothing about it.
+func TestProbesBeginAnewOnAnotherPath(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.roundTrip()
+	l.sendPackets(1)
+	for range 3 {
+		at, _ := l.NextTimeout()
+		l.wait(at.Sub(l.at))
+		l.packets()
+	}
+	require.Equal(t, 3, l.loss.ptos)
+	l.SetPath(l.at, Path{Epoch: 1})
+	require.Zero(t, l.loss.ptos)
+}
+
+// TestNothingAckedIsRepeated, though its entry waits in the buffer behind one that is not.
+func TestNothingAckedIsRepeated(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.SetPath(l.at, Path{Epoch: 1, Fates: true, Loss: 0.01, Rate: 1e6, Window: 1e6})
+	l.sendPackets(1)
+	for n, acked := range []bool{false, true} {
+		require.NoError(t, l.Send(l.channel, ReliableUnordered, []byte("small")))
+		_, number, ok := l.AppendPacket(l.at, nil, 1404)
+		require.True(t, ok)
+		require.Equal(t, 1, l.repeats.n)
+		if acked {
+			l.mustAck(uint32(number), uint32(number))
+		}
+		require.NoError(t, l.Send(l.channel, Reliable, pattern(300, 0)))
+		b, _, ok := l.AppendPacket(l.at, nil, 1404)
+		require.True(t, ok)
+		require.Len(t, bunchesOf(t, b), map[bool]int{false: 2, true: 1}[acked], "round %d", n)
+	}
+}
+
+// TestRepeatsKeepToTheBunchesOfAPacket: the smallest bunches are so small that a packet has room for more than its peer reads.
+func TestRepeatsKeepToTheBunchesOfAPacket(t *testing.T) {
+	p, _ := newFatedPair(t, 0.01)
+	c, play := p.ends[0], p.open(0, Normal)
+	p.send(0, play, Reliable, []byte("once"))
+	_, _, ok := c.AppendPacket(p.now, nil, 1404)
+	require.True(t, ok)
+	require.Equal(t, 1, c.repeats.n)
+	for range 300 {
+		p.send(0, play, Unreliable, nil)
+	}
+	b, _, ok := c.AppendPacket(p.now, nil, 1404)
+	require.True(t, ok)
+	require.Len(t, bunchesOf(t, b), maxBunches)
+}
+
 // TestFatesShowNoBlackHole: a carrier that tells fates knows which sizes its path takes.
 func TestFatesShowNoBlackHole(t *testing.T) {
 	for _, tells := range []bool{false, true} {

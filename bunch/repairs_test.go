@@ -129,9 +129,44 @@ func TestRepairsKeepToTheBunchesOfAPacket(t *testing.T) {
 	}
 }
 
+// TestRepairsLeaveBehindPlay of any priority.
+func TestRepairsLeaveBehindPlay(t *testing.T) {
+	p, number := newFatedPair(t, 0.1)
+	c, play := p.ends[0], p.open(0, Low)
+	p.send(0, number, Reliable, pattern(20_000, 0))
+	_, _, ok := c.AppendPacket(p.now, nil, 20_600) // has no room for a repair bunch
+	require.True(t, ok)
+	p.send(0, play, Reliable, []byte("play"))
+	b, _, ok := c.AppendPacket(p.now, nil, 1404)
+	require.True(t, ok)
+	require.Equal(t, fmt.Sprintf("%d/0", play), bunchesOf(t, b)[0])
+	require.EqualValues(t, 1, repairsIn(t, b))
+}
+
+// TestGroupsBeginInTheBuffer: of entries that were acknowledged the bytes are gone.
+func TestGroupsBeginInTheBuffer(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.sendPackets(1)
+	l.mustAck(0, 0)
+	require.NoError(t, l.Send(l.channel, Reliable, pattern(20_000, 0)))
+	_, _, ok := l.AppendPacket(l.at, nil, minDatagram)
+	require.True(t, ok)
+	l.mustAck(1, 1)
+	ch := l.channels.find(l.channel)
+	require.EqualValues(t, 2, ch.first)
+	g, flying, ok := groupOf(ch, ch.next-1)
+	require.True(t, ok)
+	require.Equal(t, []int{2, 18, 18}, []int{int(g.first), g.count, flying})
+	require.Zero(t, g.flags&flagBegin)
+}
+
 // TestRepairsGiveUpTheirMemory: also when it is all that is left to give up.
 func TestRepairsGiveUpTheirMemory(t *testing.T) {
 	r := repairs{memory: make([]byte, EntryBytes)}
+	require.True(t, r.spare())
+	r.trim()
+	require.False(t, r.spare())
+	r.runs.push(sentRun{&channel{first: 2}, 1})
 	require.True(t, r.spare())
 	r.trim()
 	require.False(t, r.spare())

@@ -350,3 +350,14 @@ func checkRestorer(t testing.TB, m *restorer) {
 	same(t, int64(len(groups)), int64(len(m.sets)), "groups that differ")
 	atMost(t, int64(held), maxHeldRepairs, "repair bunches that wait")
 }
+
+// TestRepairsOfAnotherChannel are not touched by an entry that has a sequence of theirs.
+func TestRepairsOfAnotherChannel(t *testing.T) {
+	var r restorer
+	g := group{channel: 1, flags: flagRepair | flagWhole, first: 1, count: 4, total: 2, last: EntryBytes}
+	require.Empty(t, r.receive(&channel{number: 1}, repair{group: g, shard: make([]byte, EntryBytes)}))
+	require.Empty(t, r.complete(&channel{number: 3, expected: 10}, 2))
+	require.Equal(t, 1, r.held)
+	require.Empty(t, r.complete(&channel{number: 1, expected: 10}, 2))
+	require.Zero(t, r.held, "of its own channel all had come")
+}

@@ -254,6 +254,10 @@ func TestQueueTime(t *testing.T) {
 	require.Zero(t, c.QueueTime(99))
 	require.NoError(t, c.SetPriority(bulk, High))
 	require.Equal(t, 3*ms, c.QueueTime(bulk))
+	c.config.Rate = 5e5
+	require.Equal(t, 6*ms, c.QueueTime(bulk), "the owner's rate is less")
+	c.config.Rate = 2e6
+	require.Equal(t, 3*ms, c.QueueTime(bulk), "or more")
 	checkConn(t, c)
 }
 

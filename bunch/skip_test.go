@@ -180,6 +180,19 @@ func TestSkipsCostLittle(t *testing.T) {
 	}
 }
 
+// TestUnsentNumberIsNeverAcked: who acknowledges a packet that was refused makes its acks up, as long as its record stays.
+func TestUnsentNumberIsNeverAcked(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.roundTrip()
+	require.NoError(t, l.Send(l.channel, Reliable, nil))
+	_, refused, ok := l.AppendPacket(l.at, nil, 1404)
+	require.True(t, ok)
+	l.Unsent(refused)
+	require.Equal(t, 1, l.packets())
+	l.wait(100 * ms)
+	requireCode(t, AckSequenceMismatch, l.ack(uint32(refused), uint32(refused)+1))
+}
+
 // TestSkippedAfter: of the numbers that were left out, those before the third packet count, however many these are, and no later ones.
 func TestSkippedAfter(t *testing.T) {
 	var s sentPackets

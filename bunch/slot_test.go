@@ -10,6 +10,23 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestSpareMemoryOfPayloads is known whatever there is of it, or nobody would give it up.
+func TestSpareMemoryOfPayloads(t *testing.T) {
+	for name, keep := range map[string]func(p *payloadMemory){
+		"a slot":  func(p *payloadMemory) { p.free(p.slot(1)) },
+		"a block": func(p *payloadMemory) { p.blocks.put(make([]byte, EntryBytes)) },
+		"a list":  func(p *payloadMemory) { p.parts = make([][]byte, 0, 1) },
+	} {
+		p := newPayloadMemory()
+		require.False(t, p.spare())
+		keep(&p)
+		require.True(t, p.spare(), name)
+		p.trim()
+		p.trim()
+		require.False(t, p.spare(), name)
+	}
+}
+
 func TestSlotAddsExtents(t *testing.T) {
 	s := slot{payload: make([]byte, 41)}
 	for _, c := range []struct {

@@ -13,6 +13,8 @@ func TestCorkHoldsATick(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := p.ends[0], p.open(0, Normal)
 	c.Cork(true)
+	c.Cork(true)
+	require.EqualValues(t, 1, c.Stats().Ticks, "it is one tick")
 	for i := range 10 {
 		p.send(0, ch, Reliable, []byte{byte(i)})
 		p.flush()
@@ -37,6 +39,25 @@ func TestCorkHoldsATick(t *testing.T) {
 	c.Flush()
 	p.flush()
 	require.Equal(t, 3, p.sent[0])
+}
+
+// TestChangesDuringATickStay: what an owner does in a tick changes nothing, and takes back no change of before.
+func TestChangesDuringATickStay(t *testing.T) {
+	p := newPair(t, Config{})
+	c, ch := p.ends[0], p.opened(Normal)
+	for name, do := range map[string]func() error{
+		"Send":        func() error { return c.Send(ch, Reliable, nil) },
+		"SendTracked": func() error { return c.SendTracked(ch, 1, nil) },
+		"Close":       func() error { return c.Close(p.open(0, Normal), nil) },
+	} {
+		c.Cork(true)
+		c.Changed()
+		require.NoError(t, do())
+		require.False(t, c.Changed(), name)
+		c.SetReceiveLimit(1)
+		require.NoError(t, do())
+		require.True(t, c.Changed(), name)
+	}
 }
 
 // TestTicksWithoutAPause: where ticks take longer than their time, the next one begins before the carrier has had a turn for the last one. When that
@@ -258,6 +279,13 @@ func TestTrace(t *testing.T) {
 		{At: 50 * ms, Kind: "lost", Number: 0, Bytes: 1014},
 	}, events[15:19])
 
+	l.mustAck(0, 2)
+	require.Contains(t, events, Event{At: 50 * ms, Kind: "freed", Channel: ch, Sequence: 5})
+
+	require.NoError(t, l.Send(ch, Unreliable, []byte("late")))
+	l.dropUnreliable(l.channels.find(ch), 0)
+	require.Contains(t, events, Event{At: 50 * ms, Kind: "dropped", Channel: ch, Bytes: 4, Delivery: Unreliable})
+
 	t.Log("# a message names the packet that completed it")
 	require.NoError(t, l.Receive(l.at, packetOf(l.acks, wholeOf(flagOpen, 2, 0, "x"))))
 	require.Equal(t, Event{At: 50 * ms, Kind: "ready", Number: uint64(l.acks), Channel: 2, Bytes: 1}, events[len(events)-1])
@@ -275,6 +303,18 @@ func TestProbeForALimitIsNotOverdue(t *testing.T) {
 	at, ok := l.NextTimeout()
 	require.True(t, ok)
 	require.True(t, at.After(l.at), "%v ago", l.at.Sub(at))
+}
+
+// TestTrimOfAnAssembly: a message in parts that came leaves memory for the next one, for a while.
+func TestTrimOfAnAssembly(t *testing.T) {
+	r := newReceiver(t, Config{})
+	_, due := r.NextTimeout()
+	require.False(t, due)
+	r.assemblies.spare = new(assembly)
+	at, due := r.NextTimeout()
+	require.True(t, due)
+	require.NoError(t, r.Advance(at))
+	require.Nil(t, r.assemblies.spare)
 }
 
 // TestTrimOfBulk: what bulk had in flight is given up within two seconds, but for as much as play may need.

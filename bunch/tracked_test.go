@@ -110,6 +110,19 @@ func TestTrackedIsPlay(t *testing.T) {
 	require.Equal(t, recovery.Content{Play: true, Bulk: true}, c.Content())
 }
 
+// TestTraceOfTracked: a trace tells them from unreliable messages.
+func TestTraceOfTracked(t *testing.T) {
+	var kinds []string
+	p := newPair(t, Config{Trace: func(e Event) {
+		if e.Delivery == Tracked {
+			kinds = append(kinds, e.Kind)
+		}
+	}})
+	p.track(0, p.opened(Normal), 1)
+	p.run(time.Second)
+	require.Equal(t, []string{"bunch", "ready"}, kinds)
+}
+
 // TestTrackedFillsItsPackets: as many as fit, and none is cut.
 func TestTrackedFillsItsPackets(t *testing.T) {
 	p, c, ch := newTracked(t)
@@ -135,12 +148,13 @@ func TestTrackedFillsItsPackets(t *testing.T) {
 
 func TestSendTrackedRefuses(t *testing.T) {
 	p, c, ch := newTracked(t)
-	unopened, closing, theirs := p.open(0, Normal), p.opened(Normal), p.open(1, Normal)
-	require.NoError(t, c.Close(closing, nil))
+	unopened, closed, closing, theirs := p.open(0, Normal), p.opened(Normal), p.opened(Normal), p.open(1, Normal)
+	require.NoError(t, c.Close(closed, nil))
 	p.send(1, theirs, Reliable, nil)
 	p.run(100 * ms)
 	p.send(0, theirs, Reliable, []byte("an answer, which is acknowledged"))
 	p.run(100 * ms)
+	require.NoError(t, c.Close(closing, nil))
 	for _, r := range []struct {
 		name   string
 		number uint64
@@ -151,7 +165,8 @@ func TestSendTrackedRefuses(t *testing.T) {
 		{"control", 0, 1, "takes no tracked messages"},
 		{"a channel that the peer does not know", unopened, 1, "takes no tracked messages"},
 		{"a channel of the peer's", theirs, 1, "takes no tracked messages"},
-		{"a channel that is closed", closing, 1, ErrClosed.Error()},
+		{"a channel that is closed", closed, 1, ErrClosed.Error()},
+		{"a channel whose close has not left", closing, 1, ErrClosed.Error()},
 		{"a channel that never was", 999, 1, ErrClosed.Error()},
 	} {
 		require.ErrorContains(t, c.SendTracked(r.number, 7, make([]byte, r.size)), r.want, r.name)
@@ -161,7 +176,11 @@ func TestSendTrackedRefuses(t *testing.T) {
 	require.Zero(t, c.Queued())
 	require.Empty(t, fates(c))
 	small := newPair(t, Config{MaxBunch: 100})
-	require.ErrorIs(t, small.ends[0].SendTracked(small.opened(Normal), 7, make([]byte, 101)), ErrBunchTooLarge)
+	narrow := small.opened(Normal)
+	require.ErrorIs(t, small.ends[0].SendTracked(narrow, 7, make([]byte, 101)), ErrBunchTooLarge)
+	require.NoError(t, small.ends[0].SendTracked(narrow, 7, make([]byte, 100)))
+	small.run(time.Second)
+	require.Len(t, small.take(1), 1)
 	c.fail(violation(BunchDataOverflow, "over"))
 	require.ErrorIs(t, c.SendTracked(ch, 7, nil), c.Err())
 }

@@ -264,3 +264,16 @@ func TestUnreliableIsNotSentAgain(t *testing.T) {
 	require.Zero(t, p.ends[0].Stats().BunchesResent)
 	p.settled()
 }
+
+// TestMessagesInPartsAreNumbered one by one; whole ones have no number.
+func TestMessagesInPartsAreNumbered(t *testing.T) {
+	c, ch := newClient(t, Config{})
+	for _, size := range []int{3 * EntryBytes, 10, 2 * EntryBytes, 3 * EntryBytes} {
+		require.NoError(t, c.Send(ch, Unreliable, make([]byte, size)))
+	}
+	var numbers []string
+	for b, _, ok := c.AppendPacket(epoch, nil, 1404); ok; b, _, ok = c.AppendPacket(epoch, nil, 1404) {
+		numbers = append(numbers, bunchesOf(t, b)...)
+	}
+	require.Equal(t, []string{"1/0", "1/0", "1/0", "1/0", "1/1", "1/1", "1/2", "1/2", "1/2"}, numbers, "the fourth is whole")
+}
