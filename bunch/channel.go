@@ -59,7 +59,7 @@ func (ch *channel) outstanding() int { return int(ch.next - ch.first) }
 // runFrom counts the entries from n to the end of its run.
 func (ch *channel) runFrom(n uint64) int {
 	end := n
-	for end+1 < ch.next && ch.out.at(end).flags&flagEnd == 0 {
+	for ch.out.at(end).flags&flagEnd == 0 {
 		end++
 	}
 	return int(end-n) + 1

@@ -35,8 +35,7 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	}
 
 	c.leaveDark()
-	unheard := t - max(c.loss.unanswered, c.path.since)
-	if c.loss.ptos >= darkTimeouts || c.sent.flying > 0 && unheard >= c.darkTime() { // a process that was stopped has run no timers
+	if unheard := t - max(c.loss.unanswered, c.path.since); c.sent.flying > 0 && unheard >= c.darkTime() {
 		c.gate.Held(t, 0)
 	}
 	newest, err := c.ackRuns(t, h, largest)

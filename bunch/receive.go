@@ -106,7 +106,7 @@ func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) e
 		return c.receiveRepair(ch, h, payload)
 	case h.reliable():
 		whole, err := c.receiveReliable(ch, h, payload, size)
-		if !whole || err != nil || c.restorer.held == 0 {
+		if !whole || err != nil {
 			return err
 		}
 		return c.receiveRestored(ch, c.restorer.complete(ch, h.sequence))

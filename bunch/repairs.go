@@ -68,7 +68,6 @@ func (r *repairs) next(measured float64) bool {
 
 // prepare makes the repair bunches of the group that ends with the entry last, as many as its entries in flight are likely to need.
 func (r *repairs) prepare(ch *channel, last uint64, loss float64) {
-	r.current = repair{}
 	g, flying, ok := groupOf(ch, last)
 	if !ok {
 		return

@@ -140,12 +140,12 @@ func (c *Conn) heldByFlow(ch *channel) bool {
 	return !e.started && !c.flow.allows(e.cost(), ch.priority)
 }
 
-// heldByRate reports whether the owner holds back all that ch has: bulk, or nothing but unreliable messages.
+// heldByRate reports whether the owner holds back all that ch has, which is something: bulk, or nothing but unreliable messages.
 func (c *Conn) heldByRate(ch *channel, rated bool) bool {
 	if ch.isBulk() {
 		return c.saturation.bulkHeld && rated
 	}
-	return c.saturation.held && ch.unreliable.len() > 0 && ch.fresh == ch.next && ch.resend.len() == 0
+	return c.saturation.held && ch.fresh == ch.next && ch.resend.len() == 0
 }
 
 // heldByWindow reports whether the path keeps back what ch has. The carrier asks for packets whenever it takes some, so messages that are older
