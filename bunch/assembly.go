@@ -158,6 +158,9 @@ func (c *Conn) assemble(ch *channel, number uint64, h header, payload []byte) (w
 	a.size += len(payload)
 	c.assemblies.price += len(payload)
 
+	if a.size > c.limits.MaxBunch {
+		return nil, 0, violation(PartialTooLarge, "channel %d: a message of %d bytes or more, at most %d (MaxBunch)", ch.number, a.size, c.limits.MaxBunch)
+	}
 	if a.have != a.count {
 		return nil, 0, nil
 	}

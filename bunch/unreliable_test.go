@@ -227,6 +227,13 @@ func TestPartsRefused(t *testing.T) {
 		r.must(bunch(100))
 		requireCode(t, PartialTooLarge, r.receive(bunch(101)))
 	})
+	t.Run("a part beyond the agreed maximum, before the message is whole", func(t *testing.T) {
+		r := newOpened(t, 1)
+		require.NoError(t, r.Agree(Params{ReliableBuffer: 256, MaxBunch: 2 * EntryBytes, History: 4096, MaxChannels: 100, AckDelay: 40 * ms}))
+		r.must(unreliablePart(1, Unreliable, 1, 0, false, EntryBytes))
+		r.must(unreliablePart(1, Unreliable, 1, 2, false, EntryBytes))
+		requireCode(t, PartialTooLarge, r.receive(unreliablePart(1, Unreliable, 1, 5, false, EntryBytes)))
+	})
 	t.Run("two ends and parts beyond are ignored", func(t *testing.T) {
 		r := newOpened(t, 1)
 		r.must(unreliablePart(1, Unreliable, 1, 1, true, 5))
