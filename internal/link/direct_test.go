@@ -42,7 +42,7 @@ type acked struct {
 
 func (m *acked) Acked() uint64 { return m.below }
 
-func directPair(q queue) (l *link.Link, first *acked, second *quietMachine, far *linktest.Carrier) {
+func directPair(q *queue) (l *link.Link, first *acked, second *quietMachine, far *linktest.Carrier) {
 	a, b := linktest.Pipe()
 	q.Carrier = a
 	first = &acked{quietMachine: &quietMachine{machine: &machine{first: 1, size: 10}}}
@@ -55,34 +55,34 @@ func (m *quietMachine) make(n int) func() { return func() { m.ready, m.changed =
 
 func TestUnlockSendsInTheWritersPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := queue{size: 32, gate: make(chan struct{}, 32)}
+		q := &queue{size: 32, gate: make(chan struct{}, 32)}
 		l, first, second, far := directPair(q)
 		synctest.Wait()
 		q.allow(3)
 		under(l, first.make(3))
-		require.EqualValues(t, 3, l.Stats().DatagramsOut, "the writer has not run")
+		require.EqualValues(t, 3, q.Sent(), "the writer has not run")
 		t.Log("# a few only; the rest is the writer's")
 		q.allow(8)
 		under(l, first.make(20))
 		synctest.Wait()
-		require.EqualValues(t, 3+8, l.Stats().DatagramsOut)
+		require.EqualValues(t, 3+8, q.Sent())
 		q.allow(12)
 		synctest.Wait()
-		require.EqualValues(t, 23, l.Stats().DatagramsOut)
+		require.EqualValues(t, 23, q.Sent())
 		t.Log("# what another machine sent may wait inside the carrier until a later packet of the first is acked")
 		under(l, func() { first.below = 24 })
 		q.allow(1)
 		under(l, second.make(1))
-		require.EqualValues(t, 24, l.Stats().DatagramsOut)
+		require.EqualValues(t, 24, q.Sent())
 		under(l, first.make(1))
-		require.EqualValues(t, 24, l.Stats().DatagramsOut)
+		require.EqualValues(t, 24, q.Sent())
 		q.allow(1)
 		synctest.Wait()
-		require.EqualValues(t, 25, l.Stats().DatagramsOut)
+		require.EqualValues(t, 25, q.Sent())
 		under(l, func() { first.below = 25 })
 		q.allow(1)
 		under(l, first.make(1))
-		require.EqualValues(t, 26, l.Stats().DatagramsOut)
+		require.EqualValues(t, 26, q.Sent())
 		close(q.gate)
 		end(l)
 		require.NoError(t, far.CloseWithError(0, ""))
@@ -99,17 +99,17 @@ func TestUnlockNeverBlocks(t *testing.T) {
 		for range 7 {
 			under(l, first.make(1))
 		}
-		require.EqualValues(t, 7, l.Stats().DatagramsOut)
+		require.EqualValues(t, 7, a.Sent())
 		a.Block(true)
 		begin := time.Now()
 		under(l, first.make(1))
 		under(l, first.make(1))
 		require.Zero(t, time.Since(begin))
 		synctest.Wait()
-		require.EqualValues(t, 7, l.Stats().DatagramsOut, "the writer is blocked, and nobody else")
+		require.EqualValues(t, 7, a.Sent(), "the writer is blocked, and nobody else")
 		a.Block(false)
 		synctest.Wait()
-		require.EqualValues(t, 9, l.Stats().DatagramsOut)
+		require.EqualValues(t, 9, a.Sent())
 		end(l)
 		require.NoError(t, b.CloseWithError(0, ""))
 	})
@@ -118,7 +118,7 @@ func TestUnlockNeverBlocks(t *testing.T) {
 // TestWriterSleepsThroughWhatNeedsNoAnswer, but not longer than the machines allow after it.
 func TestWriterSleepsThroughWhatNeedsNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, first, _, far := directPair(queue{size: 32})
+		l, first, _, far := directPair(&queue{size: 32})
 		synctest.Wait()
 		turns, due := len(first.advanced), time.Now().Add(40*time.Millisecond)
 		first.wakes = 1

@@ -22,6 +22,7 @@ type machine struct {
 	undrained  bool
 	hole       bool
 	losses     uint64
+	rests      int // of the writer, which asks for losses in each
 	receiveErr error
 	advanceErr error
 	onPacket   func(now time.Time, datagram []byte)
@@ -119,7 +120,10 @@ func (m *machine) BlackHole() bool {
 	return hole
 }
 
-func (m *machine) Lost() uint64 { return m.losses }
+func (m *machine) Lost() uint64 {
+	m.rests++
+	return m.losses
+}
 
 func (m *machine) Cork(on bool) {
 	if !on {

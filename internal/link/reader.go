@@ -14,7 +14,6 @@ func (l *Link) read() {
 			l.end(fmt.Errorf("link: receive: %w", err))
 			return
 		}
-		l.counts.datagramsIn.Add(1)
 		if l.hand(datagram) {
 			continue
 		}

@@ -182,7 +182,6 @@ func (s Source) Receive(now time.Time, datagram []byte) {
 	if l.failed != nil {
 		return
 	}
-	l.counts.datagramsIn.Add(1)
 	if err := l.deliver(now, datagram, true); err != nil {
 		l.end(violation(err))
 	}

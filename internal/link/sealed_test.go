@@ -97,10 +97,10 @@ func TestSealedCarries(t *testing.T) {
 		require.False(t, ok, "it does not carry yet")
 		b.Carry(b.bell)
 		require.True(t, b.Sealed())
-		before := b.Stats().DatagramsOut
+		before := b.near.Sent()
 		under(b.Link, func() { b.play.ready, b.bulk.ready = 1, 2 })
 		synctest.Wait()
-		require.Equal(t, before, b.Stats().DatagramsOut)
+		require.Equal(t, before, b.near.Sent())
 		require.Positive(t, b.bell.rung, "an Unlock wakes it")
 
 		size, first, isBulk, ok := b.ask(false)
@@ -194,7 +194,7 @@ func TestChangeOfCarrierRaisesTheEpoch(t *testing.T) {
 		}
 		under(b.Link, func() { b.play.ready = 1 })
 		synctest.Wait()
-		require.Equal(t, uint64(1), b.Stats().DatagramsOut, "QUIC carries again")
+		require.Equal(t, 1, b.near.Sent(), "QUIC carries again")
 	})
 }
 
@@ -410,24 +410,24 @@ func TestTimerOfWhatCameSealed(t *testing.T) {
 // sealed, leave the queue's room unknown; then only the writer sends, which may block.
 func TestNobodyBlocksBehindPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := queue{size: 8, gate: make(chan struct{}, 100)}
+		q := &queue{size: 8, gate: make(chan struct{}, 100)}
 		l, first, _, far := directPair(q)
 		synctest.Wait()
 		directly := func() { // or it would wait for the writer
 			t.Helper()
-			before := l.Stats().DatagramsOut
+			before := q.Sent()
 			q.allow(1)
 			under(l, first.make(1))
-			require.Equal(t, before+1, l.Stats().DatagramsOut)
+			require.Equal(t, before+1, q.Sent())
 		}
 		byTheWriter := func(msg ...any) { // which may run at once, but waits for the gate
 			t.Helper()
-			before := l.Stats().DatagramsOut
+			before := q.Sent()
 			under(l, first.make(1))
-			require.Equal(t, before, l.Stats().DatagramsOut, msg...)
+			require.Equal(t, before, q.Sent(), msg...)
 			q.allow(1)
 			synctest.Wait()
-			require.Equal(t, before+1, l.Stats().DatagramsOut)
+			require.Equal(t, before+1, q.Sent())
 		}
 		directly()
 		q.allow(1)

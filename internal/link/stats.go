@@ -4,34 +4,28 @@ import "sync/atomic"
 
 // Stats is a snapshot of a link's counters.
 type Stats struct {
-	DatagramsIn, DatagramsOut uint64
-	OtherIn, OtherOut         uint64 // bytes of the machines other than the first, over both carriers
+	OtherIn, OtherOut uint64 // bytes of the machines other than the first, over both carriers
 
 	DroppedRing    uint64 // datagrams dropped because the ring was full: the machines could not keep up
 	DroppedUnknown uint64 // datagrams dropped because they were empty or for no machine
 
-	Rests       uint64 // pauses of the writer after a full burst
-	MaxDatagram int    // bytes that a datagram may have now
+	MaxDatagram int // bytes that a datagram may have now
 }
 
-// counters are what Stats reads. The goroutine that reads or sends a datagram counts it.
+// counters are what Stats reads, without the lock.
 type counters struct {
-	datagramsIn, datagramsOut atomic.Uint64
-	otherIn, otherOut         atomic.Uint64
-	droppedUnknown            atomic.Uint64
-	rests, max                atomic.Uint64
+	otherIn, otherOut atomic.Uint64
+	droppedUnknown    atomic.Uint64
+	max               atomic.Uint64
 }
 
 // Stats returns a snapshot. It does not take the lock.
 func (l *Link) Stats() Stats {
 	return Stats{
-		DatagramsIn:    l.counts.datagramsIn.Load(),
-		DatagramsOut:   l.counts.datagramsOut.Load(),
 		OtherIn:        l.counts.otherIn.Load(),
 		OtherOut:       l.counts.otherOut.Load(),
 		DroppedRing:    l.ring.dropped.Load(),
 		DroppedUnknown: l.counts.droppedUnknown.Load(),
-		Rests:          l.counts.rests.Load(),
 		MaxDatagram:    int(l.counts.max.Load()),
 	}
 }

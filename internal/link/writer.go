@@ -142,9 +142,8 @@ func (w *writer) unsend(t turn, err error) bool {
 	return err == nil
 }
 
-// sent counts a datagram.
+// sent counts a datagram that has left.
 func (l *Link) sent(t turn) {
-	l.counts.datagramsOut.Add(1)
 	if t.from != l.play {
 		l.counts.otherOut.Add(uint64(len(t.packet)))
 	}
@@ -168,7 +167,6 @@ func (l *Link) refused(t turn, err error) (size int, _ error) {
 // rest lets other goroutines run after a full burst: the receiver's reader may be in this process. While losses keep the bursts short it sleeps
 // for a grain, which helps a receiver elsewhere, too.
 func (w *writer) rest() {
-	w.counts.rests.Add(1)
 	var lost uint64
 	w.Lock()
 	for i := range w.slots {

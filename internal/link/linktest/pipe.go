@@ -4,6 +4,7 @@ package linktest
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/internal/link"
@@ -13,6 +14,7 @@ import (
 // called at any time; settings are for what this end sends.
 type Carrier struct {
 	peer *Carrier
+	sent atomic.Int64 // datagrams that have left, lost ones included
 
 	mu    sync.Mutex
 	path  link.Path
@@ -117,6 +119,9 @@ func (c *Carrier) Closed() (code uint64, reason string, ok bool) {
 	return c.code, c.reason, c.parted
 }
 
+// Sent returns how many datagrams have left this end, lost ones included.
+func (c *Carrier) Sent() int { return int(c.sent.Load()) }
+
 // Dropped returns how many datagrams found the queue of this end full.
 func (c *Carrier) Dropped() int {
 	c.mu.Lock()
@@ -151,10 +156,12 @@ func (c *Carrier) SendDatagram(p []byte) error {
 			case <-c.closed:
 			}
 		case drop != nil && drop(p):
+			c.sent.Add(1)
 			return nil
 		default:
 			datagram := make([]byte, len(p))
 			copy(datagram, p)
+			c.sent.Add(1)
 			c.peer.deliver(arrival{due: time.Now().Add(delay), datagram: datagram})
 			return nil
 		}
