@@ -21,9 +21,6 @@ type Config struct {
 	// Rate holds back unreliable data and bulk. Default: nothing is held back.
 	Rate Rate
 
-	// Now is the clock of the machines. Default: time.Now.
-	Now func() time.Time
-
 	// Logger logs paths that shrink and datagrams that are dropped. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -34,9 +31,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Ended == nil {
 		c.Ended = func() {}
-	}
-	if c.Now == nil {
-		c.Now = time.Now
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -53,7 +47,6 @@ type Link struct {
 	mu       sync.Mutex
 	play     Play      // the first machine
 	slots    []slot    // all machines, in order of priority
-	last     time.Time // newest time of the clock, which never runs back
 	sealed   sealed    // the second carrier
 	failed   error     // a machine's violation; no machine is called after it
 	uncorked bool      // a Close has uncorked play
@@ -120,20 +113,10 @@ func New(c Carrier, cfg Config, play Play, extensions ...Extension) *Link {
 // Err and Stats.
 func (l *Link) Lock() { l.mu.Lock() }
 
-// LockNow is Lock, and returns the link's time, which never runs back.
+// LockNow is Lock, and returns the time. What reads the clock under the lock never sees it run back, as the machines ask for.
 func (l *Link) LockNow() time.Time {
 	l.mu.Lock()
-	return l.lockedNow()
-}
-
-// lockedNow reads the clock. The caller holds the lock.
-func (l *Link) lockedNow() time.Time {
-	now := l.config.Now()
-	if now.Before(l.last) {
-		now = l.last
-	}
-	l.last = now
-	return now
+	return time.Now()
 }
 
 // Expect says how many bytes of bulk the machines will be given later, besides those that they hold. The newest call counts. It is safe

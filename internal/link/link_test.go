@@ -201,25 +201,6 @@ func TestIdleLinkHasNoTimers(t *testing.T) {
 	})
 }
 
-func TestClockNeverRunsBack(t *testing.T) {
-	var offset atomic.Int64
-	start := time.Unix(1000, 0)
-	a, _ := linktest.Pipe()
-	l := link.New(a, link.Config{Now: func() time.Time { return start.Add(time.Duration(offset.Load())) }}, &machine{first: 1})
-	read := func() time.Time {
-		defer l.Unlock()
-		return l.LockNow()
-	}
-	offset.Store(int64(time.Second))
-	require.Equal(t, start.Add(time.Second), read())
-	offset.Store(0)
-	require.Equal(t, start.Add(time.Second), read())
-	offset.Store(int64(2 * time.Second))
-	require.Equal(t, start.Add(2*time.Second), read())
-	l.Abort(0, "")
-	<-l.Done()
-}
-
 // TestBlockedSendDelaysNothingThatComesIn holds the writer in SendDatagram.
 func TestBlockedSendDelaysNothingThatComesIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

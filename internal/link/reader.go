@@ -35,7 +35,7 @@ func (l *Link) hand(datagram []byte) bool {
 		return false
 	}
 
-	now, err := l.lockedNow(), l.failed
+	now, err := time.Now(), l.failed
 	if err == nil {
 		err = l.deliver(now, datagram, false)
 	}
@@ -70,7 +70,7 @@ func (l *Link) writerWorks(now time.Time) (works bool) {
 		works = l.slots[i].Changed() || works
 		next, ok := l.slots[i].NextTimeout()
 		if ok && (next.Before(l.wakeAt) || !l.wakeAt.After(now)) {
-			l.sleepUntil(now.Add(sleep(now, next)))
+			l.wakeIn(now, sleep(now, next))
 		}
 	}
 	return works
@@ -80,7 +80,7 @@ func (l *Link) writerWorks(now time.Time) (works bool) {
 // every holder calls relieve after releasing it.
 func (l *Link) relieve() {
 	for l.sending.Load() && !l.ring.empty() && l.mu.TryLock() {
-		o := l.received(l.receive(l.lockedNow()))
+		o := l.received(l.receive(time.Now()))
 		l.mu.Unlock()
 		if l.conclude(o); o.err != nil {
 			return

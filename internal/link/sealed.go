@@ -237,7 +237,7 @@ func (s Source) Turned() (woken bool) {
 	l.uncork()
 	switch {
 	case l.sealed.carrier == nil:
-		if l.parked && l.writerWorks(l.lockedNow()) { // QUIC answers what came over the sealed carrier
+		if l.parked && l.writerWorks(time.Now()) { // QUIC answers what came over the sealed carrier
 			l.parked = false
 			l.signal()
 		}

@@ -34,7 +34,7 @@ func (w *writer) turn() (t turn, err error) {
 // look moves a batch from the ring into the machines, runs their timers and asks them for the next datagram. When there is none it parks
 // the writer. The caller holds the lock.
 func (l *Link) look(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
-	t.now = l.lockedNow()
+	t.now = time.Now()
 	if err := l.receive(t.now); err != nil {
 		return t, err
 	}
@@ -116,7 +116,7 @@ func (l *Link) park(t *turn, held time.Duration) {
 	l.parked = true
 	l.changed() // forgets the changes so far, which this turn has seen
 	if held > 0 {
-		l.sleepUntil(t.now.Add(held))
+		l.wakeIn(t.now, held)
 		return
 	}
 	t.drained = l.draining.Load() && l.drained()
@@ -125,7 +125,7 @@ func (l *Link) park(t *turn, held time.Duration) {
 		return
 	}
 	if next, ok := l.nextTimeout(); ok {
-		l.sleepUntil(t.now.Add(sleep(t.now, next)))
+		l.wakeIn(t.now, sleep(t.now, next))
 	}
 }
 
@@ -151,11 +151,11 @@ func (l *Link) nextTimeout() (time.Time, bool) {
 	return first.Time()
 }
 
-// sleepUntil sets the timer that wakes the writer. A zero time leaves a timer running that is no longer needed, and wakes the writer in vain.
-func (l *Link) sleepUntil(at time.Time) {
-	if !at.IsZero() && !at.Equal(l.wakeAt) {
+// wakeIn sets the timer that wakes the writer once d has passed since now.
+func (l *Link) wakeIn(now time.Time, d time.Duration) {
+	if at := now.Add(d); !at.Equal(l.wakeAt) {
 		l.wakeAt = at
-		l.timer.Reset(at.Sub(l.last))
+		l.timer.Reset(d)
 	}
 }
 
