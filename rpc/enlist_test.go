@@ -567,7 +567,7 @@ func TestConnThatHasNoLinkYetMakesNoRoom(t *testing.T) {
 func TestOpenForgetsForgedPackets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTestWorld(t, Config{})
-		v, _, full := w.lobby.door.Begin(netip.MustParsePrefix("192.0.2.1/32"), false, time.Now())
+		v, _, full := w.lobby.door.Arrive(netip.MustParsePrefix("192.0.2.1/32"), false, time.Now())
 		require.Nil(t, full)
 		w.lobby.leave(v)
 		require.Equal(t, 1, w.HandshakeStats().Open)

@@ -29,7 +29,7 @@ type lobby struct {
 	closed    *CloseError        // why the world was closed; nil while it is open
 	listeners int                // that are open
 	serial    uint64             // id of the newest connection
-	door      *door.Entry[Conn]  // who may come in, from where, and as whom
+	door      *door.Door[Conn]   // who may come in, from where, and as whom
 	answered  *sync.Cond         // with mu: Authenticate answered, or a client left that may have waited for its turn
 	attaching sync.WaitGroup     // connections that are enlisted and not attached yet; none is added once closed is set
 	attached  map[*Conn]struct{} // connections that have not ended, half-open ones included
@@ -57,13 +57,13 @@ type visit = door.Visit[Conn]
 func (l *lobby) open(config Config) {
 	limits := door.Limits{
 		Handshakes: config.MaxHandshakes, OfAddress: config.MaxHandshakesPerAddress,
-		Connections: config.MaxConnsPerAddress, RetryAbove: config.RetryAbove,
+		Connections: config.MaxConnsPerAddress, RetryAbove: config.RetryAbove, Total: config.MaxConns,
 	}
 	l.config = config
 	l.shut = make(chan struct{})
 	l.memory = budget.NewMemory(config.ReceiveBudget, minReceiveLimit, config.MaxConns)
-	l.door = door.NewEntry(door.New[Conn](limits), door.NewFailures(config.MaxLoginFailures),
-		door.NewClaims[Conn](config.MaxConnsPerIdentity, config.RefuseLoginElsewhere), config.MaxConns)
+	claims := door.NewClaims[Conn](config.MaxConnsPerIdentity, config.RefuseLoginElsewhere)
+	l.door = door.New(limits, door.NewFailures(config.MaxLoginFailures), claims)
 	l.answered = sync.NewCond(&l.mu)
 	l.attached = make(map[*Conn]struct{})
 }

@@ -4,7 +4,6 @@ package door
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -21,6 +20,13 @@ type Limits struct {
 	OfAddress   int // rpc.Config.MaxHandshakesPerAddress
 	Connections int // rpc.Config.MaxConnsPerAddress
 	RetryAbove  int // rpc.Config.RetryAbove
+	Total       int // rpc.Config.MaxConns
+}
+
+// Counts counts what became of clients on the way in; the game sees it as rpc.HandshakeStats.
+type Counts struct {
+	Begun, Retries, Refused, Evicted, Failed uint64
+	LoginsFailed, LoginsSlowed               uint64
 }
 
 // Full says which limit is reached.
@@ -34,12 +40,16 @@ func noPlace(r Room, reason string) *Full { return &Full{Reason: reason, Busy: r
 
 // Door knows which clients are on the way in and which are inside, by address. A client has proven its address by a Retry or by
 // finishing QUIC's handshake (RFC 9000, section 8.1). Until then nothing counts against the address, so that nobody can lock out its owner by
-// forging it. C is a connection.
+// forging it. Door also counts the world's connections, from their admission until the world has said good-bye to them. C is a connection.
 type Door[C any] struct {
 	Limits
+	Failures *Failures
+	Claims   *Claims[C]
+	Counts   Counts
 
 	visits    []*Visit[C] // places taken; the client that has been waited for longest comes first
 	addresses map[netip.Prefix]presence
+	conns     int
 }
 
 // presence counts the clients of one address; the door forgets an address that has none.
@@ -86,39 +96,13 @@ func (v *Visit[C]) yields(r Room) bool {
 	return v.conn != nil && !(v.welcomed && r == AmongConnections)
 }
 
-// New returns a door at which nobody stands.
-func New[C any](limits Limits) *Door[C] {
-	return &Door[C]{Limits: limits, addresses: make(map[netip.Prefix]presence)}
+// New returns the door of a world without connections.
+func New[C any](limits Limits, f *Failures, c *Claims[C]) *Door[C] {
+	return &Door[C]{Limits: limits, Failures: f, Claims: c, addresses: make(map[netip.Prefix]presence)}
 }
 
-// AddressOf returns the prefix by which limits of addresses count: an IPv4 address, or an IPv6 /64, which one client can use whole. It is
-// not valid if addr is no IP address.
-func AddressOf(addr net.Addr) netip.Prefix {
-	if addr == nil {
-		return netip.Prefix{}
-	}
-	var ip netip.Addr
-	if udp, ok := addr.(*net.UDPAddr); ok {
-		ip = udp.AddrPort().Addr()
-	} else if port, err := netip.ParseAddrPort(addr.String()); err == nil {
-		ip = port.Addr()
-	}
-	return prefixOf(ip)
-}
-
-// prefixOf is AddressOf for an IP address.
-func prefixOf(ip netip.Addr) netip.Prefix {
-	ip = ip.Unmap().WithZone("")
-	bits := 64
-	if ip.Is4() {
-		bits = 32
-	}
-	prefix, err := ip.Prefix(bits)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	return prefix
-}
+// Conns returns how many connections there are.
+func (d *Door[C]) Conns() int { return d.conns }
 
 // Open returns how many places are taken.
 func (d *Door[C]) Open(now time.Time) int {
@@ -126,16 +110,70 @@ func (d *Door[C]) Open(now time.Time) int {
 	return len(d.visits)
 }
 
-// Begin gives a new handshake a place. If out is not nil, that connection has lost its place to it. If nobody could make room, full says
-// which limit is reached.
-func (d *Door[C]) Begin(from netip.Prefix, proven bool, now time.Time) (v *Visit[C], out *C, full *Full) {
+// MustProve reports whether a client that has not proven its address gets a Retry, and how many clients are on the way in. suspect says that
+// it gets one in any case: see [Paths.MustProve].
+func (d *Door[C]) MustProve(suspect bool, now time.Time) (must bool, open int) {
+	open = d.Open(now)
+	if must = suspect || open >= d.RetryAbove; must {
+		d.Counts.Retries++
+	}
+	return must, open
+}
+
+// Arrive gives a client whose first packet has come a place among the handshakes. If out is not nil, that connection has lost its place to
+// it, and the caller closes it. If nobody could make room, full says which limit is reached.
+func (d *Door[C]) Arrive(from netip.Prefix, proven bool, now time.Time) (v *Visit[C], out *C, full *Full) {
+	v, out, full = d.begin(from, proven, now)
+	d.tally(v != nil, out, full)
+	return v, out, full
+}
+
+// Admit admits and counts a connection. v is the place that its client got when it arrived, nil when its carrier came without one. Admit
+// calls enter last, to take what else the connection needs. The caller closes out, unless nil, even if the connection itself is refused.
+// Then Admit has ended the visit.
+func (d *Door[C]) Admit(v *Visit[C], from netip.Prefix, now time.Time, enter func() *Full) (_ *Visit[C], out *C, full *Full) {
+	arrived := v != nil
+	if arrived {
+		out, full = d.prove(v)
+	} else {
+		v, out, full = d.begin(from, true, now)
+	}
+	if full == nil && out == nil && d.conns >= d.Total {
+		out, full = d.makeRoom(AmongConnections, true, fmt.Sprintf("as many connections as Config.MaxConns allows, %d", d.conns))
+	}
+	if full == nil {
+		full = enter()
+	}
+	d.tally(!arrived && full == nil, out, full)
+	if full == nil {
+		d.conns++
+	} else if v != nil {
+		d.Leave(v)
+	}
+	return v, out, full
+}
+
+func (d *Door[C]) tally(begun bool, out *C, full *Full) {
+	if begun {
+		d.Counts.Begun++
+	}
+	if out != nil {
+		d.Counts.Evicted++
+	}
+	if full != nil {
+		d.Counts.Refused++
+	}
+}
+
+// begin is Arrive without the counts.
+func (d *Door[C]) begin(from netip.Prefix, proven bool, now time.Time) (v *Visit[C], out *C, full *Full) {
 	d.sweep(now)
 	if proven {
 		out, full = d.fit(from)
 	}
 	if full == nil && out == nil && len(d.visits) >= d.Handshakes {
 		reason := fmt.Sprintf("as many handshakes at once as Config.MaxHandshakes allows, %d", len(d.visits))
-		out, full = d.MakeRoom(AmongHandshakes, proven, reason)
+		out, full = d.makeRoom(AmongHandshakes, proven, reason)
 	}
 	if full != nil {
 		return nil, nil, full
@@ -148,16 +186,16 @@ func (d *Door[C]) Begin(from netip.Prefix, proven bool, now time.Time) (v *Visit
 	return v, out, nil
 }
 
-// MakeRoom evicts a visit of the address that has most handshakes, for a client that has proven its own address.
-func (d *Door[C]) MakeRoom(r Room, proven bool, reason string) (out *C, full *Full) {
+// makeRoom evicts a visit of the address that has most handshakes, for a client that has proven its own address.
+func (d *Door[C]) makeRoom(r Room, proven bool, reason string) (out *C, full *Full) {
 	if !proven {
 		return nil, noPlace(r, reason)
 	}
 	return d.evict(r, d.busiest(r), reason)
 }
 
-// Prove notes that the client finished QUIC's handshake, so that its place counts for its address from now on.
-func (d *Door[C]) Prove(v *Visit[C]) (out *C, full *Full) {
+// prove notes that the client finished QUIC's handshake, so that its place counts for its address from now on.
+func (d *Door[C]) prove(v *Visit[C]) (out *C, full *Full) {
 	if v.proven {
 		return nil, nil
 	}
@@ -238,8 +276,22 @@ func (d *Door[C]) Leave(v *Visit[C]) {
 	}
 }
 
-// Asking returns the number of an address's logins for which Authenticate runs.
-func (d *Door[C]) Asking(from netip.Prefix) (n int) {
+// MayAsk reports whether the world may call Authenticate with a token of a visit's client. If so, the place is kept until it has
+// [Door.Answered], whatever becomes of the client. If not, logins of that address are refused for the pause; without a pause this one waits
+// until Authenticate has answered another.
+func (d *Door[C]) MayAsk(v *Visit[C], token []byte, now time.Time) (may bool, pause time.Duration) {
+	may, pause = d.Failures.Ask(v.from, token, d.asking(v.from), now)
+	switch {
+	case may:
+		v.asking = true
+	case pause > 0:
+		d.Counts.LoginsSlowed++
+	}
+	return may, pause
+}
+
+// asking returns the number of an address's logins for which Authenticate runs.
+func (d *Door[C]) asking(from netip.Prefix) (n int) {
 	for _, v := range d.visits {
 		if v.asking && v.from == from {
 			n++
@@ -248,15 +300,18 @@ func (d *Door[C]) Asking(from netip.Prefix) (n int) {
 	return n
 }
 
-// Ask notes that Authenticate begins: the place is kept until it has [Door.Answered], whatever becomes of the client.
-func (d *Door[C]) Ask(v *Visit[C]) { v.asking = true }
-
 // Answered notes that Authenticate has returned.
 func (d *Door[C]) Answered(v *Visit[C]) {
 	v.asking = false
 	if v.left && v.proven {
 		d.release(v)
 	}
+}
+
+// Refused notes that Authenticate refused the token of a visit's client, and returns how many of its address it has refused.
+func (d *Door[C]) Refused(v *Visit[C], token []byte, now time.Time) (count int) {
+	d.Counts.LoginsFailed++
+	return d.Failures.Failed(v.from, token, now)
 }
 
 // Join ends a visit whose client is inside from now on.
@@ -267,6 +322,24 @@ func (d *Door[C]) Join(v *Visit[C]) {
 
 // Quit notes that a client that had joined from the address is gone.
 func (d *Door[C]) Quit(from netip.Prefix) { d.count(from, 0, -1) }
+
+// End takes back a connection that had joined and has quit, once the world has said good-bye to it.
+func (d *Door[C]) End() { d.conns-- }
+
+// Fail takes back a connection that has ended and had not joined.
+func (d *Door[C]) Fail(v *Visit[C]) {
+	d.Leave(v)
+	d.Counts.Failed++
+	d.conns--
+}
+
+// TurnAway ends the visit, if there is one, of a client that finds the world closed.
+func (d *Door[C]) TurnAway(v *Visit[C]) {
+	d.Counts.Refused++
+	if v != nil {
+		d.Leave(v)
+	}
+}
 
 // sweep frees the places of handshakes that failed before the address was proven, once forgedTime has passed since they began.
 func (d *Door[C]) sweep(now time.Time) {

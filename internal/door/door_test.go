@@ -54,13 +54,13 @@ func newEntrance(t *testing.T, limits Limits) *entrance {
 	limits.Handshakes = cmp.Or(limits.Handshakes, 128)
 	limits.Connections = cmp.Or(limits.Connections, 256)
 	limits.RetryAbove = cmp.Or(limits.RetryAbove, max(1, limits.Handshakes/4))
-	return &entrance{New[client](limits), t, time.Unix(1000, 0)}
+	return &entrance{New(limits, NewFailures(-1), NewClaims[client](0, false)), t, time.Unix(1000, 0)}
 }
 
 // come begins handshakes of an address; silent ones may have to make room. It returns those that found a place.
 func (e *entrance) come(n int, from netip.Prefix, proven, silent bool) (placed []*Visit[client]) {
 	for range n {
-		v, _, full := e.Begin(from, proven, e.now)
+		v, _, full := e.begin(from, proven, e.now)
 		if full != nil {
 			continue
 		}
@@ -122,18 +122,18 @@ func TestProvingTheAddress(t *testing.T) {
 	e := newEntrance(t, Limits{OfAddress: 2})
 	first := e.come(1, ann, false, false)[0]
 	e.come(2, ann, true, true)
-	out, full := e.Prove(first)
+	out, full := e.prove(first)
 	require.Nil(t, full)
 	require.NotNil(t, out, "one that is silent makes room")
 	require.Equal(t, 2, e.addresses[ann].handshakes)
-	_, full = e.Prove(first)
+	_, full = e.prove(first)
 	require.Nil(t, full, "again is nothing")
 
 	third := e.come(1, ann, false, false)[0]
 	for _, v := range e.visits {
 		v.conn = nil
 	}
-	_, full = e.Prove(third)
+	_, full = e.prove(third)
 	require.Equal(t, "as many handshakes at once from 192.0.2.1/32 as Config.MaxHandshakesPerAddress and MaxHandshakes allow, 2", full.Reason)
 }
 
@@ -142,7 +142,7 @@ func TestWhoMakesRoom(t *testing.T) {
 	anns := e.come(4, ann, true, true)
 	require.Len(t, anns, 4)
 	oldest := anns[0].conn
-	v, out, full := e.Begin(ann, true, e.now)
+	v, out, full := e.begin(ann, true, e.now)
 	require.Nil(t, full)
 	require.Same(t, oldest, out, "of its own address, the oldest silent one")
 	v.conn = &client{}
@@ -152,16 +152,16 @@ func TestWhoMakesRoom(t *testing.T) {
 	e.come(1, netip.Prefix{}, true, true)
 	require.Len(t, e.visits, 8)
 	second := anns[1].conn
-	_, out, full = e.Begin(netip.MustParsePrefix("192.0.2.9/32"), true, e.now)
+	_, out, full = e.begin(netip.MustParsePrefix("192.0.2.9/32"), true, e.now)
 	require.Nil(t, full)
 	require.Same(t, second, out, "all full: of the address that has most")
 
-	_, _, full = e.Begin(cat, false, e.now)
+	_, _, full = e.begin(cat, false, e.now)
 	require.Contains(t, full.Reason, "as many handshakes at once as Config.MaxHandshakes allows, 8", "nobody makes room for a forged address")
 	for _, v := range e.visits {
 		v.conn = nil
 	}
-	_, _, full = e.Begin(netip.Prefix{}, true, e.now)
+	_, _, full = e.begin(netip.Prefix{}, true, e.now)
 	require.Contains(t, full.Reason, "as many handshakes at once as Config.MaxHandshakes allows, 8", "who waits for an answer makes no room")
 	require.True(t, full.Busy, "a client that tries again soon gets in")
 
@@ -170,11 +170,11 @@ func TestWhoMakesRoom(t *testing.T) {
 	for i, v := range answered {
 		e.Await(v, &client{id: uint64(i)}, true)
 	}
-	_, full = e.MakeRoom(AmongConnections, true, "full")
+	_, full = e.makeRoom(AmongConnections, true, "full")
 	require.Contains(t, full.Reason, "full", "of connections, who is welcome is one already")
 	require.False(t, full.Busy, "a client would try again and again although nobody leaves")
 	for i := range answered {
-		_, out, full = e.Begin(netip.Prefix{}, true, e.now)
+		_, out, full = e.begin(netip.Prefix{}, true, e.now)
 		require.Nil(t, full)
 		require.EqualValues(t, i, out.id)
 	}
@@ -185,7 +185,7 @@ func TestOfEqualsTheFirstMakesRoom(t *testing.T) {
 	e := newEntrance(t, Limits{Handshakes: 2})
 	first := e.come(1, ann, true, true)[0].conn
 	e.come(1, bob, true, true)
-	_, out, full := e.Begin(cat, true, e.now)
+	_, out, full := e.begin(cat, true, e.now)
 	require.Nil(t, full)
 	require.Same(t, first, out)
 }
@@ -222,7 +222,7 @@ func TestThoseInsideCount(t *testing.T) {
 	for range 3 {
 		e.Join(e.come(1, ann, true, false)[0])
 	}
-	_, _, full := e.Begin(ann, true, e.now)
+	_, _, full := e.begin(ann, true, e.now)
 	require.Contains(t, full.Reason, "as many connections from 192.0.2.1/32 as Config.MaxConnsPerAddress allows, 3")
 	require.Len(t, e.come(1, bob, true, false), 1)
 	e.Quit(ann)
@@ -271,7 +271,7 @@ func (e *entrance) step(r *rand.Rand, v *Visit[client], inside []netip.Prefix) [
 	switch r.IntN(5) {
 	case 0:
 		if !v.left {
-			_, _ = e.Prove(v)
+			_, _ = e.prove(v)
 		}
 	case 1:
 		v.asking = v.proven && !v.left

@@ -12,12 +12,12 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestEntryCountsEveryone: each who came is in the counts of what became of it, and no place is kept for who is gone.
-func TestEntryCountsEveryone(t *testing.T) {
+// TestDoorCountsEveryone: each who came is in the counts of what became of it, and no place is kept for who is gone.
+func TestDoorCountsEveryone(t *testing.T) {
 	now := time.Unix(1000, 0)
 	from := netip.MustParsePrefix("192.0.2.1/32")
-	limits := Limits{Handshakes: 4, OfAddress: -1, Connections: -1, RetryAbove: 1}
-	e := NewEntry(New[int](limits), NewFailures(1), NewClaims[int](0, false), 2)
+	limits := Limits{Handshakes: 4, OfAddress: -1, Connections: -1, RetryAbove: 1, Total: 2}
+	e := New(limits, NewFailures(1), NewClaims[int](0, false))
 	room := func() *Full { return nil }
 	none := func() *Full { return &Full{Reason: "no memory"} }
 
@@ -55,11 +55,11 @@ func TestEntryCountsEveryone(t *testing.T) {
 	require.Equal(t, Counts{Begun: 2, Retries: 2, Refused: 3, Failed: 1}, e.Counts)
 }
 
-// TestEntryAsksOneAtATime: no more logins of an address are asked about than may still fail.
-func TestEntryAsksOneAtATime(t *testing.T) {
+// TestDoorAsksOneAtATime: no more logins of an address are asked about than may still fail.
+func TestDoorAsksOneAtATime(t *testing.T) {
 	now := time.Unix(1000, 0)
 	from := netip.MustParsePrefix("192.0.2.1/32")
-	e := NewEntry(New[int](Limits{Handshakes: 4, OfAddress: -1, Connections: -1}), NewFailures(1), NewClaims[int](0, false), 4)
+	e := New(Limits{Handshakes: 4, OfAddress: -1, Connections: -1, Total: 4}, NewFailures(1), NewClaims[int](0, false))
 	a, _, _ := e.Arrive(from, true, now)
 	b, _, _ := e.Arrive(from, true, now)
 	may, _ := e.MayAsk(a, []byte("one"), now)
@@ -78,19 +78,19 @@ func TestEntryAsksOneAtATime(t *testing.T) {
 	require.Equal(t, Counts{Begun: 3, LoginsFailed: 1, LoginsSlowed: 1}, e.Counts)
 }
 
-// TestEntryUnderFloods: whoever comes from wherever, proves an address or not, logs in, joins, or is evicted, at random: no limit is
+// TestDoorUnderFloods: whoever comes from wherever, proves an address or not, logs in, joins, or is evicted, at random: no limit is
 // exceeded, all that is counted is there, and when all have gone nothing is left.
-func TestEntryUnderFloods(t *testing.T) {
+func TestDoorUnderFloods(t *testing.T) {
 	random := testkit.Rand(t)
 	for range 25 {
-		testEntryUnderFlood(t, random)
+		testDoorUnderFlood(t, random)
 	}
 }
 
-func testEntryUnderFlood(t *testing.T, random *rand.Rand) {
-	limits := Limits{Handshakes: 1 + random.IntN(12), OfAddress: random.IntN(6) - 1, Connections: 1 + random.IntN(8), RetryAbove: 4}
-	f := &flood{T: t, random: random, now: time.Unix(1000, 0), most: 1 + random.IntN(20)}
-	f.Entry = NewEntry(New[guest](limits), NewFailures(3), NewClaims[guest](0, false), f.most)
+func testDoorUnderFlood(t *testing.T, random *rand.Rand) {
+	limits := Limits{Handshakes: 1 + random.IntN(12), OfAddress: random.IntN(6) - 1, Connections: 1 + random.IntN(8), RetryAbove: 4, Total: 1 + random.IntN(20)}
+	f := &flood{T: t, random: random, now: time.Unix(1000, 0)}
+	f.Door = New(limits, NewFailures(3), NewClaims[guest](0, false))
 	for range 2000 {
 		f.now = f.now.Add(time.Duration(random.IntN(100)) * time.Millisecond)
 		f.act()
@@ -105,13 +105,12 @@ func testEntryUnderFlood(t *testing.T, random *rand.Rand) {
 	require.Empty(t, f.addresses)
 }
 
-// flood is who comes to an entry.
+// flood is who comes to a door.
 type flood struct {
 	*testing.T
-	*Entry[guest]
+	*Door[guest]
 	random *rand.Rand
 	now    time.Time
-	most   int
 	guests []*guest // who has not gone
 }
 
@@ -241,7 +240,7 @@ func (f *flood) check() {
 		}
 	}
 	require.Equal(f, conns, f.Conns())
-	require.LessOrEqual(f, conns, f.most)
+	require.LessOrEqual(f, conns, f.Total)
 	require.Equal(f, has, f.addresses)
 	require.LessOrEqual(f, len(f.visits), f.Handshakes)
 	for from, p := range has {
