@@ -4,15 +4,11 @@ import "fmt"
 
 // Greeting is one side's place in the handshake: it knows which message of the peer may come next. Its owner hands it what arrives on
 // channel 0, and on a server also tells it how the server answered.
-type Greeting struct {
-	stage stage
-}
-
-type stage uint8
+type Greeting uint8
 
 const (
 	// A server waits for these in turn.
-	awaitHello stage = iota
+	awaitHello Greeting = iota
 	awaitLogin
 	awaitVerdict // no message: the server's own Authenticate has not returned yet
 	awaitJoin
@@ -27,12 +23,12 @@ const (
 // NewGreeting returns the place of a side that has received nothing yet. A client has sent Hello and Login.
 func NewGreeting(client bool) Greeting {
 	if client {
-		return Greeting{awaitServerHello}
+		return awaitServerHello
 	}
-	return Greeting{awaitHello}
+	return awaitHello
 }
 
-// Receive parses a message of channel 0 and moves to the next stage. The error is an *Error and must end the connection. A nil message
+// Receive parses a message of channel 0 and moves on. The error is an *Error and must end the connection. A nil message
 // must be ignored.
 func (g *Greeting) Receive(payload []byte) (message any, err error) {
 	message, err = Parse(payload)
@@ -41,55 +37,51 @@ func (g *Greeting) Receive(payload []byte) (message any, err error) {
 	}
 	next, ok := g.after(message)
 	if !ok {
-		return nil, &Error{Fail, fmt.Sprintf("%s arrived while %v", Name(payload[0]), g.stage)}
+		return nil, &Error{Fail, fmt.Sprintf("%s arrived while %v", Name(payload[0]), *g)}
 	}
-	ignored := g.stage == refused
-	g.stage = next
-	if ignored {
-		return nil, nil
+	if *g == refused {
+		message = nil
 	}
+	*g = next
 	return message, nil
 }
 
-// after returns the stage that follows when message arrives now, and whether it may.
-func (g *Greeting) after(message any) (next stage, ok bool) {
+// after returns the place that follows when message arrives now, and whether it may.
+func (g Greeting) after(message any) (next Greeting, ok bool) {
 	switch message.(type) {
 	case Hello:
-		if g.stage == awaitServerHello {
+		if g == awaitServerHello {
 			return awaitWelcome, true
 		}
-		return awaitLogin, g.stage == awaitHello
+		return awaitLogin, g == awaitHello
 	case Login:
-		if g.stage == refused {
+		if g == refused {
 			return greeted, true
 		}
-		return awaitVerdict, g.stage == awaitLogin
+		return awaitVerdict, g == awaitLogin
 	case Welcome:
-		return greeted, g.stage == awaitWelcome
+		return greeted, g == awaitWelcome
 	case Join:
-		return greeted, g.stage == awaitJoin
+		return greeted, g == awaitJoin
 	case Shape:
-		return greeted, g.stage == awaitServerHello
+		return greeted, g == awaitServerHello
 	}
-	return g.stage, false
+	return g, false
 }
 
 // Refuse says that the server answered Hello with Shape.
-func (g *Greeting) Refuse() { g.stage = refused }
+func (g *Greeting) Refuse() { *g = refused }
 
 // Welcomed says that the server sent Welcome.
-func (g *Greeting) Welcomed() { g.stage = awaitJoin }
+func (g *Greeting) Welcomed() { *g = awaitJoin }
 
 // Done reports whether the handshake is over.
-func (g *Greeting) Done() bool { return g.stage == greeted }
+func (g Greeting) Done() bool { return g == greeted }
 
 // AwaitsHello reports whether the client has said nothing yet.
-func (g *Greeting) AwaitsHello() bool { return g.stage == awaitHello }
+func (g Greeting) AwaitsHello() bool { return g == awaitHello }
 
-// String returns the name of the stage.
-func (g Greeting) String() string { return g.stage.String() }
-
-var stages = [...]string{
+var greetings = [...]string{
 	awaitHello:       "waiting for the client's Hello",
 	awaitLogin:       "waiting for Login",
 	awaitVerdict:     "deciding about the Login",
@@ -100,4 +92,5 @@ var stages = [...]string{
 	refused:          "refusing the client's classes",
 }
 
-func (s stage) String() string { return stages[s] }
+// String says what the side does there, for errors.
+func (g Greeting) String() string { return greetings[g] }
