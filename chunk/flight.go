@@ -2,6 +2,7 @@ package chunk
 
 import (
 	mathbits "math/bits"
+	"slices"
 	"time"
 )
 
@@ -54,16 +55,8 @@ func (f *flight) reset(data []byte, sliceSize int) {
 	f.data, f.count, f.left, f.acked, f.fresh = data, count, count, Bits{}, 0
 	f.begun = false
 	f.lost, f.waiting = list{none, none}, list{none, none}
-	f.slices = sized(f.slices, count)
+	f.slices = slices.Grow(f.slices[:0], count)[:count] // most chunks have as many as the one before
 	clear(f.slices)
-}
-
-// sized returns n elements, those of s if it has room: most chunks have as many slices as the one before.
-func sized(s []sending, n int) []sending {
-	if cap(s) < n {
-		return make([]sending, n)
-	}
-	return s[:n]
 }
 
 // size returns how many bytes slice i has.
