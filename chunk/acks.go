@@ -8,7 +8,7 @@ func (r *Receiver) AppendAck(now time.Time, buf []byte) (packet []byte, ok bool)
 	if !ok {
 		return buf, false
 	}
-	return r.format.appendAck(buf, a), true
+	return r.config.AppendAck(buf, a), true
 }
 
 // NextAck is AppendAck for drivers with packets of their own. The ack counts as sent.

@@ -81,17 +81,17 @@ func (c Config) effective() Config {
 }
 
 // Parse is the function of the same name for this ProtocolID and SliceSize.
-func (c Config) Parse(packet []byte) (Packet, error) { return c.format().parse(packet) }
+func (c Config) Parse(packet []byte) (Packet, error) {
+	return parse(packet, c.ProtocolID, cmp.Or(c.SliceSize, defaultSliceSize))
+}
 
 // AppendSlice is the function of the same name for this ProtocolID and SliceSize.
-func (c Config) AppendSlice(b []byte, s Slice) []byte { return c.format().appendSlice(b, s) }
+func (c Config) AppendSlice(b []byte, s Slice) []byte {
+	return appendSlice(b, c.ProtocolID, cmp.Or(c.SliceSize, defaultSliceSize), s)
+}
 
 // AppendAck is the function of the same name for this ProtocolID.
-func (c Config) AppendAck(b []byte, a Ack) []byte { return c.format().appendAck(b, a) }
-
-func (c Config) format() format {
-	return newFormat(c.ProtocolID, c.effective().SliceSize)
-}
+func (c Config) AppendAck(b []byte, a Ack) []byte { return AppendAck(b, c.ProtocolID, a) }
 
 // Errors of Send: what it returns Is one of these (errors.Is).
 var (

@@ -122,50 +122,11 @@ var (
 // AppendSlice appends a packet with a slice of the article's 1,024 bytes to b; protocolID 0 means the reference's. It panics if there
 // can be no such slice.
 func AppendSlice(b []byte, protocolID uint32, s Slice) []byte {
-	return newFormat(protocolID, defaultSliceSize).appendSlice(b, s)
+	return appendSlice(b, protocolID, defaultSliceSize, s)
 }
 
 // AppendAck appends a packet with an ack to b; bits from Count on do not travel. It panics when Count is out of range.
 func AppendAck(b []byte, protocolID uint32, a Ack) []byte {
-	return newFormat(protocolID, defaultSliceSize).appendAck(b, a)
-}
-
-// Parse reads what AppendSlice or AppendAck wrote. It is strict where the reference is lax: nothing may follow the packet,
-// padding is zero, and Index is below Count. Every error Is ErrMalformed.
-func Parse(packet []byte, protocolID uint32) (Packet, error) {
-	return newFormat(protocolID, defaultSliceSize).parse(packet)
-}
-
-// format is what both ends must know, and never tell each other, to write and read packets.
-type format struct {
-	protocolID uint32
-	sliceSize  int
-}
-
-// newFormat returns a format; protocol id 0 means the reference's.
-func newFormat(protocolID uint32, sliceSize int) format {
-	return format{cmp.Or(protocolID, defaultProtocolID), sliceSize}
-}
-
-// endCheck is the last word of every packet.
-var endCheck = bits.Hash("end of packet")
-
-func (f format) appendSlice(b []byte, s Slice) []byte {
-	if err := s.check(f.sliceSize); err != nil {
-		panic(err)
-	}
-	start := len(b)
-	w := beginPacket(b, KindSlice, s.ChunkID)
-	w.Int(int32(s.Index), 0, MaxSlices-1)
-	w.Int(int32(s.Count), 1, MaxSlices)
-	if s.last() {
-		w.Int(int32(len(s.Data)), 1, int32(f.sliceSize))
-	}
-	w.Raw(s.Data)
-	return f.endPacket(w, start)
-}
-
-func (f format) appendAck(b []byte, a Ack) []byte {
 	if a.Count < 1 || a.Count > MaxSlices {
 		panic(fmt.Sprintf("chunk: ack of chunk %d with %d slices; 1 to %d are possible", a.ChunkID, a.Count, MaxSlices))
 	}
@@ -175,7 +136,32 @@ func (f format) appendAck(b []byte, a Ack) []byte {
 	for i := 0; i < a.Count; i += 32 {
 		w.Bits(uint32(a.Acked[i>>6]>>(i&63)), min(32, a.Count-i))
 	}
-	return f.endPacket(w, start)
+	return endPacket(w, start, protocolID)
+}
+
+// Parse reads what AppendSlice or AppendAck wrote. It is strict where the reference is lax: nothing may follow the packet,
+// padding is zero, and Index is below Count. Every error Is ErrMalformed.
+func Parse(packet []byte, protocolID uint32) (Packet, error) {
+	return parse(packet, protocolID, defaultSliceSize)
+}
+
+// endCheck is the last word of every packet.
+var endCheck = bits.Hash("end of packet")
+
+// appendSlice is AppendSlice for any slice size.
+func appendSlice(b []byte, protocolID uint32, sliceSize int, s Slice) []byte {
+	if err := s.check(sliceSize); err != nil {
+		panic(err)
+	}
+	start := len(b)
+	w := beginPacket(b, KindSlice, s.ChunkID)
+	w.Int(int32(s.Index), 0, MaxSlices-1)
+	w.Int(int32(s.Count), 1, MaxSlices)
+	if s.last() {
+		w.Int(int32(len(s.Data)), 1, int32(sliceSize))
+	}
+	w.Raw(s.Data)
+	return endPacket(w, start, protocolID)
 }
 
 func beginPacket(b []byte, k Kind, id uint16) bits.Writer {
@@ -186,26 +172,27 @@ func beginPacket(b []byte, k Kind, id uint16) bits.Writer {
 	return w
 }
 
-func (f format) endPacket(w bits.Writer, start int) []byte {
+func endPacket(w bits.Writer, start int, protocolID uint32) []byte {
 	w.Align()
 	w.Uint32(endCheck)
 	b := w.Bytes()
-	bits.Seal(b[start:], f.protocolID)
+	bits.Seal(b[start:], cmp.Or(protocolID, defaultProtocolID))
 	return b
 }
 
-func (f format) parse(packet []byte) (p Packet, err error) {
+// parse is Parse for any slice size.
+func parse(packet []byte, protocolID uint32, sliceSize int) (p Packet, err error) {
 	if len(packet) < bits.ChecksumSize {
 		return Packet{}, errShort
 	}
-	if bits.Verify(packet, f.protocolID) != nil {
+	if bits.Verify(packet, cmp.Or(protocolID, defaultProtocolID)) != nil {
 		return Packet{}, errChecksum
 	}
 	r := bits.NewReader(packet)
 	r.Uint32()
 	p.Kind = Kind(r.Bits(1))
 	if p.Kind == KindSlice {
-		p.Slice, err = f.readSlice(&r)
+		p.Slice, err = readSlice(&r, sliceSize)
 	} else {
 		p.Ack = readAck(&r)
 	}
@@ -222,19 +209,19 @@ func (f format) parse(packet []byte) (p Packet, err error) {
 	return p, nil
 }
 
-func (f format) readSlice(r *bits.Reader) (s Slice, err error) {
+func readSlice(r *bits.Reader, sliceSize int) (s Slice, err error) {
 	s.ChunkID = uint16(r.Bits(16))
 	s.Index = int(r.Int(0, MaxSlices-1))
 	s.Count = int(r.Int(1, MaxSlices))
-	size := f.sliceSize
+	size := sliceSize
 	if s.last() {
-		size = int(r.Int(1, int32(f.sliceSize)))
+		size = int(r.Int(1, int32(sliceSize)))
 	}
 	s.Data = r.Raw(size)
 	if r.Err() != nil {
 		return s, r.Err()
 	}
-	return s, s.check(f.sliceSize)
+	return s, s.check(sliceSize)
 }
 
 func readAck(r *bits.Reader) (a Ack) {

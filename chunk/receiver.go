@@ -6,7 +6,6 @@ import "time"
 // asks it for acks after each batch of packets and again at NextTimeout.
 type Receiver struct {
 	config Config // effective
-	format format
 	clock  clock
 
 	// Chunks.
@@ -42,7 +41,7 @@ func NewReceiver(c Config) (*Receiver, error) {
 		return nil, err
 	}
 	c = c.effective()
-	r := &Receiver{config: c, format: c.format(), ackAt: never, lastAck: -c.AckDelay}
+	r := &Receiver{config: c, ackAt: never, lastAck: -c.AckDelay}
 	r.slots = make([]assembly, c.ReceiveQueue)
 	r.free = make([][]byte, 0, c.ReceiveQueue)
 	return r, nil
@@ -115,7 +114,7 @@ func (r *Receiver) Stats() ReceiverStats { return r.stats }
 // ReceiveSlice takes a packet with a slice, and keeps no reference to it. An error Is ErrMalformed; the packet has changed nothing.
 // A slice that is of no use is counted and is no error: duplicates and late ones are normal.
 func (r *Receiver) ReceiveSlice(now time.Time, packet []byte) error {
-	p, err := r.format.parse(packet)
+	p, err := r.config.Parse(packet)
 	if err == nil && p.Kind != KindSlice {
 		err = errNotSlice
 	}

@@ -9,7 +9,6 @@ import (
 // it for packets whenever the path can take one, and again at NextTimeout, after Send and after acks.
 type Sender struct {
 	config Config // effective
-	format format
 	clock  clock
 
 	// Chunks have numbers; the low 16 bits are their id.
@@ -53,7 +52,7 @@ func NewSender(c Config) (*Sender, error) {
 		return nil, err
 	}
 	c = c.effective()
-	s := &Sender{config: c, format: c.format(), longest: never}
+	s := &Sender{config: c, longest: never}
 	s.queue = make([][]byte, max(c.SendQueue, 1))
 	s.budget.rate = int64(c.Rate)
 	s.resend = newResend(c)
@@ -125,7 +124,7 @@ func (s *Sender) AppendSlice(now time.Time, buf []byte) (packet []byte, ok bool)
 	if !ok {
 		return buf, false
 	}
-	return s.format.appendSlice(buf, slice), true
+	return s.config.AppendSlice(buf, slice), true
 }
 
 // NextSlice is AppendSlice for drivers with packets of their own. The slice counts as sent; its data aliases the chunk.
@@ -179,7 +178,7 @@ func (s *Sender) NextTimeout() (at time.Time, ok bool) {
 
 // ReceiveAck takes a packet with an ack, and keeps no reference to it. An error Is ErrMalformed; the packet has changed nothing.
 func (s *Sender) ReceiveAck(now time.Time, packet []byte) error {
-	p, err := s.format.parse(packet)
+	p, err := s.config.Parse(packet)
 	if err == nil && p.Kind != KindAck {
 		err = errNotAck
 	}
