@@ -156,8 +156,7 @@ func (c *Conn) packQueue(p *packing) {
 
 // shift takes the head of the queue away, sent or dropped.
 func (c *Conn) shift(sent bool) {
-	next := *c.queue.At(c.queue.Oldest)
-	c.queue.Oldest++
+	next := c.queue.Take()
 	c.due = max(0, c.due-1)
 	if sent {
 		c.stats.Chunks++

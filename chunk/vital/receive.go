@@ -99,8 +99,7 @@ func (c *Conn) acknowledge(ack int) (stale, ok bool) {
 	}
 	var newest record
 	for range ahead {
-		newest = *c.store.At(c.store.Oldest)
-		c.store.Oldest++
+		newest = c.store.Take()
 		c.kept.free(newest.span)
 	}
 	if ahead > 0 {
@@ -205,8 +204,7 @@ func (c *Conn) Next() (Chunk, bool) {
 	if c.inbox.Len() == 0 {
 		return Chunk{}, false
 	}
-	next := c.inbox.At(c.inbox.Oldest)
-	c.inbox.Oldest++
+	next := c.inbox.Take()
 	c.handed = next.span
 	return Chunk{Header{next.flags, next.size, next.sequence}, c.arrived.bytes(next.span)}, true
 }
