@@ -79,17 +79,9 @@ func Append(b []byte, protocolID uint32, f Fragment) []byte {
 
 // Parse reads what Append wrote. Data aliases the packet. The error of a regular packet is ErrRegular.
 func Parse(packet []byte, protocolID uint32) (Fragment, error) {
-	if len(packet) <= typeOffset {
-		return Fragment{}, errShort
+	if err := verify(packet, protocolID); err != nil {
+		return Fragment{}, err
 	}
-	if bits.Verify(packet, cmp.Or(protocolID, defaultProtocolID)) != nil {
-		return Fragment{}, ErrChecksum
-	}
-	return parseBody(packet)
-}
-
-// parseBody reads a packet whose checksum is right.
-func parseBody(packet []byte) (Fragment, error) {
 	r := bits.NewReader(packet[bits.ChecksumSize:])
 	f := Fragment{Sequence: uint16(r.Bits(16))}
 	if r.Bits(2) != typeFragment {
@@ -108,6 +100,17 @@ func parseBody(packet []byte) (Fragment, error) {
 		return Fragment{}, err
 	}
 	return f, nil
+}
+
+// verify checks that a packet is longer than its checksum and sequence, and that the checksum is right.
+func verify(packet []byte, protocolID uint32) error {
+	if len(packet) <= typeOffset {
+		return errShort
+	}
+	if bits.Verify(packet, cmp.Or(protocolID, defaultProtocolID)) != nil {
+		return ErrChecksum
+	}
+	return nil
 }
 
 // checkRegular looks at the end of a packet that travelled whole; its body is the caller's.

@@ -65,11 +65,8 @@ func AppendRegular(b []byte, protocolID uint32, r Regular) []byte {
 // in buf, which grows if it is too small. The wire does not tell where the body ends within its last byte, so Bits counts the up
 // to 7 bits of padding, too. The error of a fragment is ErrFragment.
 func ParseRegular(packet []byte, protocolID uint32, buf []byte) (Regular, error) {
-	if len(packet) <= typeOffset {
-		return Regular{}, errShort
-	}
-	if bits.Verify(packet, cmp.Or(protocolID, defaultProtocolID)) != nil {
-		return Regular{}, ErrChecksum
+	if err := verify(packet, protocolID); err != nil {
+		return Regular{}, err
 	}
 	r := Regular{Sequence: binary.LittleEndian.Uint16(packet[bits.ChecksumSize:]), Type: int(packet[typeOffset] & 3)}
 	if r.Type == typeFragment {
