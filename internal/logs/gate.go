@@ -1,7 +1,6 @@
 package logs
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -60,20 +59,11 @@ type strangers struct {
 // Stranger logs what an unknown client did, as a warning unless honest ones do it, too. If a record with the same cause was written within the
 // last second, it only counts this one. It is safe from any goroutine.
 func (s *Set) Stranger(of Cause, message string, args ...any) {
-	s.strangers.mu.Lock()
-	hidden, ok := s.strangers.gates[of].Pass(time.Now())
-	s.strangers.mu.Unlock()
-	if !ok {
-		return
-	}
-	if hidden > 0 {
-		args = append(args, "hidden", hidden)
-	}
 	level := slog.LevelWarn
 	if of == Household {
 		level = slog.LevelInfo
 	}
-	s.All.Log(context.Background(), level, message, args...)
+	s.bounded(s.strangers.gates[of].Pass, level, message, args)
 }
 
 // Deed is something that clients which have joined can make a world log again and again.

@@ -83,8 +83,14 @@ func (s *Set) Failed(rpc fmt.Stringer, err error) {
 // Guest logs what a client that has joined did, unless its party, or all clients, have had enough records of that in this minute: then it
 // only counts this one. It is safe from any goroutine.
 func (s *Set) Guest(level slog.Level, of Deed, party any, message string, args ...any) {
+	pass := func(now time.Time) (hidden int, ok bool) { return s.strangers.guests[of].pass(party, now) }
+	s.bounded(pass, level, message, args)
+}
+
+// bounded logs what clients did, if it may pass now, and how many records were hidden before.
+func (s *Set) bounded(pass func(now time.Time) (hidden int, ok bool), level slog.Level, message string, args []any) {
 	s.strangers.mu.Lock()
-	hidden, ok := s.strangers.guests[of].pass(party, time.Now())
+	hidden, ok := pass(time.Now())
 	s.strangers.mu.Unlock()
 	if !ok {
 		return
