@@ -8,25 +8,16 @@ const (
 	burstIdle  = time.Second            // a sender that has sent nothing for this long may burst again
 )
 
-// flight returns the flight of a chunk in [base, next).
-func (s *Sender) flight(number uint64) *flight { return s.flights[number%uint64(len(s.flights))] }
-
 // number returns the number of the chunk in flight with an id; ok is false when there is none.
 func (s *Sender) number(id uint16) (number uint64, ok bool) {
-	number = s.base + uint64(id-uint16(s.base))
-	return number, number < s.next
+	number = s.flights.Oldest + uint64(id-uint16(s.flights.Oldest))
+	return number, number < s.flights.Next
 }
 
 // launch puts waiting chunks in flight while there is room.
 func (s *Sender) launch() {
-	for s.next < s.end && s.next-s.base < uint64(s.config.Pipeline) {
-		slot, chunk := s.place(s.next), &s.queue[s.next%uint64(len(s.queue))]
-		if *slot == nil {
-			*slot = new(flight)
-		}
-		(*slot).reset(*chunk, s.config.SliceSize)
-		*chunk = nil
-		s.next++
+	for s.queue.Len() > 0 && s.flights.Len() < s.config.Pipeline {
+		s.flights.Push(1).reset(s.queue.Take(), s.config.SliceSize)
 	}
 }
 
@@ -37,8 +28,8 @@ func (s *Sender) pick() (number uint64, index int) {
 		return s.pickUnsent()
 	}
 	longest := never
-	for n := s.base; n < s.next; n++ {
-		f := s.flight(n)
+	for n := s.flights.Oldest; n < s.flights.Next; n++ {
+		f := s.flights.At(n)
 		i := f.ready(&s.resend, s.clock.now)
 		if i != none && f.slices[i].state != unsent {
 			return n, i
@@ -55,8 +46,8 @@ func (s *Sender) pick() (number uint64, index int) {
 
 // pickUnsent returns the first slice that was never sent, or none.
 func (s *Sender) pickUnsent() (number uint64, index int) {
-	for s.fresh = max(s.fresh, s.base); s.fresh < s.next; s.fresh++ {
-		if i := s.flight(s.fresh).unsent(); i != none {
+	for s.fresh = max(s.fresh, s.flights.Oldest); s.fresh < s.flights.Next; s.fresh++ {
+		if i := s.flights.At(s.fresh).unsent(); i != none {
 			return s.fresh, i
 		}
 	}
@@ -66,12 +57,12 @@ func (s *Sender) pickUnsent() (number uint64, index int) {
 // pickNext returns the slice that will be due first, and when. All slices of unfinished chunks must wait for acks.
 func (s *Sender) pickNext() (number uint64, index int, due time.Duration) {
 	due = never
-	for n := s.base; n < s.next; n++ {
-		if at := s.flight(n).due(&s.resend); at < due {
+	for n := s.flights.Oldest; n < s.flights.Next; n++ {
+		if at := s.flights.At(n).due(&s.resend); at < due {
 			number, due = n, at
 		}
 	}
-	return number, int(s.flight(number).waiting.head), due
+	return number, int(s.flights.At(number).waiting.head), due
 }
 
 // held returns the time before which no slice leaves, even if one is ready: the end of the pause after a burst or, while the path is
@@ -86,7 +77,7 @@ func (s *Sender) held() time.Duration {
 // free reports whether the next slice of f is not charged to the budget, because it is part of a burst or begins one.
 func (s *Sender) free(f *flight) bool {
 	switch {
-	case !s.config.Burst || f != s.flight(s.base) || f.unsent() == none:
+	case !s.config.Burst || f != s.flights.At(s.flights.Oldest) || f.unsent() == none:
 		return false
 	case s.bursting:
 		return true
@@ -120,7 +111,7 @@ func (s *Sender) sent(f *flight, i int) {
 
 // acknowledge marks the slices of set as acked in a chunk in flight, and reports whether some were not acked before.
 func (s *Sender) acknowledge(number uint64, set Bits) (news bool) {
-	f := s.flight(number)
+	f := s.flights.At(number)
 	known := firstBits(f.count)
 	for i := range set {
 		set[i] &= known[i]
@@ -142,12 +133,12 @@ func (s *Sender) acknowledge(number uint64, set Bits) (news bool) {
 
 // finish moves base past finished chunks, and puts waiting chunks in flight instead.
 func (s *Sender) finish() {
-	for s.base < s.next && s.flight(s.base).left == 0 {
-		f := s.flight(s.base)
+	for s.flights.Len() > 0 && s.flights.At(s.flights.Oldest).left == 0 {
+		f := s.flights.At(s.flights.Oldest)
 		s.stats.Chunks++
 		s.stats.ChunkBytes += uint64(len(f.data))
 		f.data = nil
-		s.base++
+		s.flights.Oldest++
 		s.bursting, s.pause = false, 0
 	}
 	s.launch()

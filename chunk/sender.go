@@ -3,6 +3,8 @@ package chunk
 import (
 	"fmt"
 	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
 )
 
 // Sender sends chunks: reliably, in order, slice by slice until all are acked. It has no clock and no lock; its owner asks
@@ -12,11 +14,8 @@ type Sender struct {
 	clock  clock
 
 	// Chunks have numbers; the low 16 bits are their id.
-	base    uint64    // the first chunk that is not finished
-	next    uint64    // the first that is not in flight
-	end     uint64    // the number of the next chunk of Send
-	flights []*flight // chunks in [base, next), by number modulo length, which is a power of two
-	queue   [][]byte  // chunks in [next, end), by number modulo length
+	flights recovery.Ring[flight] // from the first chunk that is not finished
+	queue   recovery.Ring[[]byte] // from the first that is not in flight
 
 	// Choosing.
 	fresh   uint64        // no chunk below it has a slice that was never sent
@@ -53,7 +52,6 @@ func NewSender(c Config) (*Sender, error) {
 	}
 	c = c.effective()
 	s := &Sender{config: c, longest: never}
-	s.queue = make([][]byte, max(c.SendQueue, 1))
 	s.budget.rate = int64(c.Rate)
 	s.resend = newResend(c)
 	return s, nil
@@ -69,32 +67,19 @@ func (s *Sender) Send(data []byte) (number uint64, err error) {
 		return 0, ErrEmpty
 	case len(data) > limit:
 		return 0, fmt.Errorf("%w: %d bytes; %d slices of Config.SliceSize = %d hold %d", ErrTooLarge, len(data), MaxSlices, s.config.SliceSize, limit)
-	case s.next-s.base == uint64(s.config.Pipeline) && s.end-s.next >= uint64(s.config.SendQueue):
-		return 0, fmt.Errorf("%w: %d chunks in flight (Config.Pipeline) and %d waiting (Config.SendQueue)", ErrQueueFull, s.next-s.base, s.end-s.next)
+	case s.flights.Len() == s.config.Pipeline && s.queue.Len() >= s.config.SendQueue:
+		return 0, fmt.Errorf("%w: %d chunks in flight (Config.Pipeline) and %d waiting (Config.SendQueue)", ErrQueueFull, s.flights.Len(), s.queue.Len())
 	}
-	number = s.end
-	s.queue[number%uint64(len(s.queue))] = data
-	s.end++
+	*s.queue.Push(1) = data
 	s.launch()
-	return number, nil
-}
-
-// place returns the place for the flight of chunk number, which must be next. It doubles the places if all are taken.
-func (s *Sender) place(number uint64) **flight {
-	if old := s.flights; number-s.base == uint64(len(old)) {
-		s.flights = make([]*flight, max(2*len(old), 1))
-		for n := s.base; n < number; n++ {
-			s.flights[n%uint64(len(s.flights))] = old[n%uint64(len(old))]
-		}
-	}
-	return &s.flights[number%uint64(len(s.flights))]
+	return s.queue.Next - 1, nil
 }
 
 // Finished returns the number of finished chunks: all slices of these, and of all chunks before them, are acked.
-func (s *Sender) Finished() uint64 { return s.base }
+func (s *Sender) Finished() uint64 { return s.flights.Oldest }
 
 // Done reports whether all chunks are finished.
-func (s *Sender) Done() bool { return s.base == s.end }
+func (s *Sender) Done() bool { return s.flights.Len() == 0 }
 
 // SetRate replaces Config.Rate; bytes that are left over stay in the budget. Not positive = no limit.
 func (s *Sender) SetRate(bytesPerSecond int) { s.budget.rate = int64(min(bytesPerSecond, maxRate)) }
@@ -105,16 +90,15 @@ func (s *Sender) SetRTT(rtt time.Duration) { s.resend.tell(rtt) }
 // Stats returns a copy of the counters.
 func (s *Sender) Stats() SenderStats {
 	st := s.stats
-	st.RTT, st.InFlight, st.QueueSize = s.resend.rtt, int(s.next-s.base), int(s.end-s.next)
+	st.RTT, st.InFlight, st.QueueSize = s.resend.rtt, s.flights.Len(), s.queue.Len()
 	return st
 }
 
 // Trim frees memory that is kept for later chunks. Call it when the sender pauses.
 func (s *Sender) Trim() {
-	for i, f := range s.flights {
-		if f != nil && f.data == nil {
-			s.flights[i] = nil
-		}
+	s.flights.Shrink(1)
+	for n := s.flights.Next; n < s.flights.Oldest+uint64(s.flights.Cap()); n++ {
+		*s.flights.At(n) = flight{}
 	}
 }
 
@@ -135,7 +119,7 @@ func (s *Sender) NextSlice(now time.Time) (slice Slice, ok bool) {
 		s.budget.rest(s.most())
 		return Slice{}, false
 	}
-	f := s.flight(number)
+	f := s.flights.At(number)
 	size := f.size(i, s.config.SliceSize)
 	if !s.free(f) && !s.budget.take(size+s.config.Overhead) {
 		return Slice{}, false
@@ -170,7 +154,7 @@ func (s *Sender) NextTimeout() (at time.Time, ok bool) {
 		number, i, due = s.pickNext()
 	}
 	due = max(due, s.held())
-	if f := s.flight(number); !s.free(f) {
+	if f := s.flights.At(number); !s.free(f) {
 		due = max(due, s.budget.when(f.size(i, s.config.SliceSize)+s.config.Overhead))
 	}
 	return s.clock.time(due), true
@@ -195,7 +179,7 @@ func (s *Sender) ReceiveAck(now time.Time, packet []byte) error {
 func (s *Sender) Acknowledge(now time.Time, a Ack) bool {
 	s.advance(now)
 	number, ok := s.number(a.ChunkID)
-	if !ok || a.Count != s.flight(number).count {
+	if !ok || a.Count != s.flights.At(number).count {
 		s.stats.AcksIgnored++
 		return false
 	}
@@ -209,10 +193,10 @@ func (s *Sender) Acknowledge(now time.Time, a Ack) bool {
 // sender does not fall back to probes for want of acks.
 func (s *Sender) Lost(id uint16, index int, sent time.Time) {
 	number, ok := s.number(id)
-	if !ok || index < 0 || index >= s.flight(number).count {
+	if !ok || index < 0 || index >= s.flights.At(number).count {
 		return
 	}
-	f := s.flight(number)
+	f := s.flights.At(number)
 	if slice := &f.slices[index]; slice.state == waiting && slice.sent == sent.Sub(s.clock.epoch) {
 		f.lose(index)
 		s.hints++
@@ -225,8 +209,8 @@ func (s *Sender) Lost(id uint16, index int, sent time.Time) {
 func (s *Sender) Restart() {
 	s.resend.forget()
 	s.bursting, s.pause = false, 0
-	for n := s.base; n < s.next; n++ {
-		for f := s.flight(n); f.waiting.head != none; s.hints++ {
+	for n := s.flights.Oldest; n < s.flights.Next; n++ {
+		for f := s.flights.At(n); f.waiting.head != none; s.hints++ {
 			f.lose(int(f.waiting.head))
 		}
 	}
