@@ -1,6 +1,7 @@
 package slices
 
 import (
+	"slices"
 	"time"
 
 	"github.com/quivernet/quiver/chunk"
@@ -63,10 +64,7 @@ type sentChunk struct {
 // begin takes a message.
 func (c *sentChunk) begin(id uint16, message []byte, b Block) {
 	count := sliceCount(message)
-	if cap(c.newest) < count {
-		c.newest = make([]uint64, count)
-	}
-	*c = sentChunk{id: id, message: message, block: b, newest: c.newest[:count]}
+	*c = sentChunk{id: id, message: message, block: b, newest: slices.Grow(c.newest[:0], count)[:count]}
 	clear(c.newest)
 }
 
