@@ -83,14 +83,11 @@ func (p *part) load() error {
 	if err != nil {
 		return err
 	}
-	stored := info.Size()
-	if p.size >= 0 && stored > p.size {
-		stored = 0
-		if err := p.file.Truncate(0); err != nil {
-			return err
-		}
+	p.offset = info.Size()
+	if p.size >= 0 && p.offset > p.size {
+		p.offset = 0
+		return p.file.Truncate(0)
 	}
-	p.offset = stored
 	return nil
 }
 
