@@ -188,8 +188,6 @@ func (s *Socket) route(at time.Time, from netip.AddrPort, packet []byte) {
 }
 
 const (
-	// longRead is how long a read takes that has waited for a packet; others take a few microseconds.
-	longRead = 20 * time.Microsecond
 	// promptTime is how long after a wait the reader still takes turns for carriers. One that has had no time to wait for so long would
 	// keep everybody's packets waiting; then the turns are for other goroutines.
 	promptTime = time.Millisecond
@@ -231,7 +229,7 @@ func (r *reader) succeeded() { r.failed = time.Time{} }
 
 // noteRead notes a read, which may have waited.
 func (r *reader) noteRead(begin, end time.Time) {
-	if end.Sub(begin) >= longRead {
+	if end.Sub(begin) >= udp.LongRead {
 		r.waited = end
 	}
 }

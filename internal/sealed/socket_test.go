@@ -245,8 +245,8 @@ func TestBusyReader(t *testing.T) {
 		return looks[0]
 	}
 	require.False(t, serve())
-	r.noteRead(now, now.Add(longRead))
-	now = now.Add(longRead)
+	r.noteRead(now, now.Add(udp.LongRead))
+	now = now.Add(udp.LongRead)
 	require.True(t, serve())
 	now = now.Add(promptTime - 1)
 	r.noteRead(now, now.Add(1))

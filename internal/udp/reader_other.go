@@ -4,9 +4,6 @@ package udp
 
 import "time"
 
-// longRead is how long a read takes that has waited for a packet; others take a few microseconds.
-const longRead = 20 * time.Microsecond
-
 // Reader reads one packet at a time. One goroutine may use it.
 type Reader struct {
 	socket *Socket
@@ -26,5 +23,5 @@ func (r *Reader) Read() (ms []Message, waited bool, err error) {
 		return nil, false, err
 	}
 	r.held[0] = Message{Data: r.data[:n], OOB: r.oob[:oobn], From: inOneForm(from)}
-	return r.held[:], time.Since(begin) >= longRead, nil
+	return r.held[:], time.Since(begin) >= LongRead, nil
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // Socket is a UDP socket and what the system can do with it.
@@ -51,6 +52,9 @@ const (
 	joinedBytes  = 64 << 10
 	oobBytes     = 128 // out-of-band bytes for ECN and segment size; the size that quic-go uses
 )
+
+// LongRead is how long a read takes that has waited for a packet; others take a few microseconds.
+const LongRead = 20 * time.Microsecond
 
 // Message is what a [Reader] reads: packets of one flow and one size that came in a row, joined by the kernel. Only the last may be shorter.
 type Message struct {
