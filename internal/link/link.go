@@ -187,8 +187,7 @@ func (l *Link) drainSealed() {
 }
 
 // changed reports whether a machine's Changed is true. It asks every machine, because the answer clears it.
-func (l *Link) changed() bool {
-	changed := false
+func (l *Link) changed() (changed bool) {
 	for i := range l.slots {
 		changed = l.slots[i].Changed() || changed
 	}
@@ -196,8 +195,7 @@ func (l *Link) changed() bool {
 }
 
 // woken reports whether a machine's Wake is true. It asks every machine, because the answer clears it.
-func (l *Link) woken() bool {
-	woken := false
+func (l *Link) woken() (woken bool) {
 	for i := range l.slots {
 		woken = l.slots[i].Wake() || woken
 	}
