@@ -271,20 +271,30 @@ func TestACrowdGetsItsRetries(t *testing.T) {
 	require.NoError(t, err)
 	defer client.Close()
 	const crowd = 64
+	got := 0
+	for range 3 { // a system whose processors are all busy may stop the thread that sends Retries, and the next ones are dropped
+		if got = retries(t, client, crowd); got == crowd {
+			break
+		}
+	}
+	require.Equal(t, crowd, got)
+}
+
+// retries sends as many first packets at once, and returns how many Retries come.
+func retries(t *testing.T, client net.Conn, crowd int) (got int) {
 	for _, initial := range newForge(t).initials(crowd) {
-		_, err = client.Write(initial)
+		_, err := client.Write(initial)
 		require.NoError(t, err)
 	}
-	got := 0
 	for b := make([]byte, 1500); got < crowd; got++ {
 		require.NoError(t, client.SetReadDeadline(time.Now().Add(time.Second)))
-		if _, err = client.Read(b); err != nil {
+		if _, err := client.Read(b); err != nil {
 			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 			break
 		}
 		require.Equal(t, byte(0xf0), b[0]&0xf0, "a Retry")
 	}
-	require.Equal(t, crowd, got)
+	return got
 }
 
 // TestRefusedAtTheDoor: a client hears which kind of limit it met, also where QUIC itself refuses it.
