@@ -60,10 +60,9 @@ func (c *Conn) fill() {
 	for i := range c.levels {
 		if i == bulkLevel {
 			c.fillBesideBulk()
-			c.build.widen()
-		}
-		if i == bulkLevel && !c.bulkOpen() {
-			return
+			if c.build.widen(); !c.bulkOpen() {
+				return
+			}
 		}
 		before := c.build.bunches
 		c.fillResends(&c.levels[i])

@@ -102,9 +102,7 @@ func TestPriorities(t *testing.T) {
 // TestPlayOvertakesBulkAndItsResends: and within one priority resends precede what is new.
 func TestPlayOvertakesBulkAndItsResends(t *testing.T) {
 	l := newLossTest(t, Config{})
-	bulk, err := l.Open(Bulk)
-	require.NoError(t, err)
-	require.NoError(t, l.Send(bulk, Reliable, pattern(20_000, 1)))
+	bulk := l.sendBulk(20_000)
 	l.sendPackets(0)
 	sent := l.packets()
 	require.NoError(t, l.Send(bulk, Reliable, pattern(9000, 1)))

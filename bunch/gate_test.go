@@ -45,9 +45,7 @@ func TestBulkGate(t *testing.T) {
 // TestPathTellsTheWindow: of a carrier that has one; another Path without leaves it.
 func TestPathTellsTheWindow(t *testing.T) {
 	l := newLossTest(t, Config{})
-	bulk, err := l.Open(Bulk)
-	require.NoError(t, err)
-	require.NoError(t, l.Send(bulk, Reliable, pattern(20_000, 0)))
+	l.sendBulk(20_000)
 	l.SetPath(l.at, Path{Window: 10_000})
 	l.SetPath(l.at, Path{})
 	require.Equal(t, 7, l.packets())
@@ -144,9 +142,7 @@ func TestGates(t *testing.T) {
 func TestBulkProbesAreTwoPackets(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()
-	bulk, err := l.Open(Bulk)
-	require.NoError(t, err)
-	require.NoError(t, l.Send(bulk, Reliable, pattern(60_000, 0)))
+	l.sendBulk(60_000)
 	l.SetWindow(1 << 20)
 	l.packets()
 	for timeout := range 20 {

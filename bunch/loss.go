@@ -36,7 +36,7 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 
 	c.leaveDark()
 	if unheard := t - max(c.loss.unanswered, c.path.since); c.sent.flying > 0 && unheard >= c.darkTime() {
-		c.gate.Held(t, 0)
+		c.gate.Held(t, 0) // by the time and not by timeouts: a process that was stopped has run no timers
 	}
 	newest, err := c.ackRuns(t, h, largest)
 	if err != nil {

@@ -28,6 +28,14 @@ func newLossTest(t *testing.T, config Config) *lossTest {
 	return &lossTest{T: t, Conn: c, at: epoch, channel: ch}
 }
 
+// sendBulk opens a channel of bulk and sends a message on it.
+func (l *lossTest) sendBulk(size int) (channel uint64) {
+	channel, err := l.Open(Bulk)
+	require.NoError(l, err)
+	require.NoError(l, l.Send(channel, Reliable, pattern(size, 0)))
+	return channel
+}
+
 func (l *lossTest) wait(d time.Duration) {
 	l.at = l.at.Add(d)
 	require.NoError(l, l.Advance(l.at))
@@ -383,9 +391,7 @@ func TestProbesBeginWithTheOldest(t *testing.T) {
 func TestProbesPassTheRate(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()
-	bulk, err := l.Open(Bulk)
-	require.NoError(t, err)
-	require.NoError(t, l.Send(bulk, Reliable, pattern(1000, 0)))
+	bulk := l.sendBulk(1000)
 	require.Equal(t, 1, l.packets())
 	l.Hold(true, true)
 	at, _ := l.NextTimeout()

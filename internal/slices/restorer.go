@@ -36,7 +36,7 @@ type repairSet struct {
 type outcome uint8
 
 const (
-	kept        outcome = iota // now, or it was there
+	kept        outcome = iota // it is kept, now or from before
 	contradicts                // earlier repair slices of its chunk
 	noRoom
 )
