@@ -119,8 +119,8 @@ type Config struct {
 	RetryAbove int
 	// MaxHandshakesPerAddress is how many clients of one address may be in their handshake. By default it is as many as MaxHandshakes
 	// leaves free: one address gets half, so that a party of 64 behind one address can join in the same instant; two get a third
-	// each. At the limit a new client takes the place of the one, of the same address, on which this side has waited longest: for
-	// its Hello and Login, or for its Join. When MaxHandshakes is reached, it is one of the address that has most. So a new client
+	// each. At the limit a new client takes the place of the one, of the same address, on whose Hello and Login this side has waited
+	// longest, or else on whose Join. When MaxHandshakes is reached, it is one of the address that has most. So a new client
 	// finds room unless all others are in QUIC's handshake or wait for Authenticate. [Dial] comes again for who finds none, or has lost
 	// its place. Negative = no limit but MaxHandshakes.
 	MaxHandshakesPerAddress int

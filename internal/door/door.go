@@ -186,12 +186,12 @@ func (d *Door[C]) begin(from netip.Prefix, proven bool, now time.Time) (v *Visit
 	return v, out, nil
 }
 
-// makeRoom evicts a visit of the address that has most handshakes, for a client that has proven its own address.
+// makeRoom evicts a visit of any address, for a client that has proven its own.
 func (d *Door[C]) makeRoom(r Room, proven bool, reason string) (out *C, full *Full) {
 	if !proven {
 		return nil, noPlace(r, reason)
 	}
-	return d.evict(r, d.busiest(r), reason)
+	return d.evict(r, netip.Prefix{}, reason)
 }
 
 // prove notes that the client finished QUIC's handshake, so that its place counts for its address from now on.
@@ -234,28 +234,30 @@ func (d *Door[C]) share() int {
 	return free
 }
 
-// evict takes the place of that handshake of an address which has waited longest for its client. An honest client sends Hello and
-// Login with the last packet of QUIC's handshake, and Join a round trip after the Welcome, so the server hardly ever waits for it.
+// evict takes the place of a client of an address, or of any if from is not valid: of one whose address has most handshakes, of those one that was
+// not welcomed, and of those the one that was waited for longest. An honest client sends Hello and Login with the last packet of
+// QUIC's handshake, and Join a round trip after the Welcome, so the server hardly ever waits for it.
 func (d *Door[C]) evict(r Room, from netip.Prefix, reason string) (out *C, full *Full) {
+	var first *Visit[C]
 	for _, v := range d.visits {
-		if v.yields(r) && v.from == from {
-			out = v.conn
-			d.Leave(v)
-			return out, nil
+		if v.yields(r) && (!from.IsValid() || v.from == from) && (first == nil || d.goesBefore(v, first)) {
+			first = v
 		}
 	}
-	return nil, noPlace(r, reason)
+	if first == nil {
+		return nil, noPlace(r, reason)
+	}
+	out = first.conn
+	d.Leave(first)
+	return out, nil
 }
 
-// busiest returns the address with most handshakes of those that have one to evict; of equals the one whose client was waited for longest.
-func (d *Door[C]) busiest(r Room) (from netip.Prefix) {
-	most := -1
-	for _, v := range d.visits {
-		if has := d.addresses[v.from].handshakes; v.yields(r) && has > most {
-			from, most = v.from, has
-		}
+// goesBefore reports whether v makes room before w, for whose client the server has waited longer.
+func (d *Door[C]) goesBefore(v, w *Visit[C]) bool {
+	if n, m := d.addresses[v.from].handshakes, d.addresses[w.from].handshakes; n != m {
+		return n > m
 	}
-	return from
+	return w.welcomed && !v.welcomed
 }
 
 // Await notes that the server has answered the client, and has welcomed it or not. c waits for the client again, as the last in line.

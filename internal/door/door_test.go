@@ -190,6 +190,37 @@ func TestOfEqualsTheFirstMakesRoom(t *testing.T) {
 	require.Same(t, first, out)
 }
 
+// TestWhoIsWelcomeMakesRoomLast: its Join may be under way. Only an address that has more handshakes than others goes before those that were not
+// welcomed.
+func TestWhoIsWelcomeMakesRoomLast(t *testing.T) {
+	e := newEntrance(t, Limits{Handshakes: 3, OfAddress: 2})
+	welcome := e.come(1, ann, true, false)[0]
+	e.Await(welcome, &client{}, true)
+	silent := e.come(1, ann, true, true)[0].conn
+	_, out, full := e.begin(ann, true, e.now)
+	require.Nil(t, full)
+	require.Same(t, silent, out, "of its own address")
+
+	e = newEntrance(t, Limits{Handshakes: 2})
+	welcome = e.come(1, ann, true, false)[0]
+	e.Await(welcome, &client{}, true)
+	silent = e.come(1, bob, true, true)[0].conn
+	v, out, full := e.begin(cat, true, e.now)
+	require.Nil(t, full)
+	require.Same(t, silent, out, "of all addresses")
+	e.Leave(v)
+
+	e = newEntrance(t, Limits{Handshakes: 4, OfAddress: 2})
+	for range 2 {
+		e.Await(e.come(1, ann, true, false)[0], &client{id: 1}, true)
+	}
+	e.come(1, bob, true, true)
+	e.come(1, cat, true, true)
+	_, out, full = e.begin(netip.MustParsePrefix("192.0.2.9/32"), true, e.now)
+	require.Nil(t, full)
+	require.EqualValues(t, 1, out.id, "its address has two")
+}
+
 // TestNewcomersAlwaysFindRoom: however many addresses took all places, as long as their clients are waited for.
 func TestNewcomersAlwaysFindRoom(t *testing.T) {
 	e := newEntrance(t, Limits{})
