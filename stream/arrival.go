@@ -36,6 +36,7 @@ func (a *arrival) add(p part) error {
 	if err := a.countEarly(len(p.data)); err != nil {
 		return err
 	}
+	in.peer.receiver.bytes += uint64(len(p.data))
 	a.changed.Signal()
 	if err := a.charge(p); err != nil {
 		return err

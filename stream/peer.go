@@ -24,6 +24,9 @@ type Peer struct {
 	stocked  *budget.StockAccount // charged with what this end has read for the peer
 	called   atomic.Bool          // it is in Streams.callers
 	unstored atomic.Uint64        // incoming transfers with a key that go on without the store
+	sent     atomic.Uint64        // transfers that the peer has consumed
+	received atomic.Uint64        // transfers that this end has consumed
+	failed   atomic.Uint64        // transfers that ended otherwise
 
 	mu    sync.Mutex // guards stats
 	stats Stats      // as of the last tick
@@ -260,15 +263,17 @@ func (p *Peer) orphaned(cause error) {
 	p.streams.forget(p)
 }
 
-// Stats returns counts of transfers and lanes as of the last tick, and of slices as of now. It is safe from any goroutine.
+// Stats returns counts of open transfers, content and lanes as of the last tick, and of ended transfers and slices as of now. It is safe from any
+// goroutine.
 func (p *Peer) Stats() Stats {
 	s, chunks := p.counted(), p.slices.stats()
+	s.Sent, s.Received, s.Failed = p.sent.Load(), p.received.Load(), p.failed.Load()
 	s.Slices, s.SlicesSealed, s.SlicesResent = chunks.Slices, chunks.Fated, chunks.Resent
 	s.RepairSlices, s.SlicesRestored, s.SlicesRefused = chunks.Repairs, chunks.Restored, chunks.Refused+chunks.Malformed
 	return s
 }
 
-// counted returns the counts of the last tick, without those of slices.
+// counted returns the snapshot of the last tick.
 func (p *Peer) counted() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -289,13 +294,22 @@ func (p *Peer) quiet() bool {
 		p.window.held == 0 && !p.slices.link.news.Load() && p.counted() == p.snapshot()
 }
 
-// snapshot returns the counts as of now, without those of slices.
+// snapshot returns the counts as of now, without those of ended transfers and slices.
 func (p *Peer) snapshot() Stats {
 	return Stats{
 		Sending: len(p.sender.sending), Waiting: len(p.sender.queue), Receiving: len(p.receiver.receiving),
+		BytesSent: p.sender.bytes, BytesReceived: p.receiver.bytes,
 		Lanes: len(p.window.lanes), PeakOut: p.window.peak, Slots: p.window.slots,
 		Late: p.sender.late + p.receiver.late, Evicted: p.receiver.evicted, Unstored: p.unstored.Load(),
 	}
+}
+
+// noteEnd counts a transfer that has ended: among done, when err is nil.
+func (p *Peer) noteEnd(done *atomic.Uint64, err error) {
+	if err != nil {
+		done = &p.failed
+	}
+	done.Add(1)
 }
 
 // handle makes fn the handler of a message, at either end.

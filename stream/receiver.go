@@ -21,6 +21,7 @@ type receiver struct {
 	mayEarly   int64       // how many those may be, as the limits message says: see Streams.shareEarly
 	evicted    uint64      // transfers that were ended because they were stuck, and others needed their memory
 	late       uint64      // parts and messages that were dropped because their transfer had ended
+	bytes      uint64      // of parts that transfers took
 	look       alarm       // has a tick look for memory
 
 	writing budget.ConnJobs // goroutines of writers; those of ended transfers may still wait for the store. Used by Streams.writing

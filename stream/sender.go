@@ -26,6 +26,7 @@ type sender struct {
 	lastID  uint64      // id in the newest header
 	shares  shares      // of sending
 	late    uint64      // messages that were dropped because their transfer had ended
+	bytes   uint64      // of parts that were given to routes
 
 	// From the peer's limits; owned by the world's goroutine.
 	atOnce int   // transfers that it takes at once, 1 if it takes none; until its limits come 1, at a client none

@@ -75,6 +75,8 @@ func (p Progress) of(n int64) string {
 // Stats is a snapshot of a peer's streams. rpc.Stats has the bytes of slices, and counts lanes as channels.
 type Stats struct {
 	Sending, Waiting, Receiving  int    // transfers; those that wait have not sent their header
+	Sent, Received, Failed       uint64 // transfers that were completed, and those that ended otherwise, in either direction
+	BytesSent, BytesReceived     uint64 // of content, encoded, in parts of all transfers; what was resumed is not among them
 	Lanes                        int    // open
 	PeakOut, Slots               int    // the most entries that a lane ever had outstanding, and how many its buffer has
 	Slices, SlicesResent         uint64 // sent, and how many of those again
@@ -92,7 +94,9 @@ type Stats struct {
 // String formats the numbers as a table of at most 100 columns, which fits below that of rpc.Stats.
 func (s Stats) String() string {
 	var t statnet.Table
-	t.List("Transfers", fmt.Sprintf("%d sending", s.Sending), fmt.Sprintf("%d waiting", s.Waiting), fmt.Sprintf("%d receiving", s.Receiving))
+	t.List("Transfers", fmt.Sprintf("%d sending", s.Sending), fmt.Sprintf("%d waiting", s.Waiting), fmt.Sprintf("%d receiving", s.Receiving),
+		statnet.Count(s.Sent)+" sent", statnet.Count(s.Received)+" received", statnet.Count(s.Failed)+" failed")
+	t.List("Content", statnet.Bytes(float64(s.BytesSent))+" sent", statnet.Bytes(float64(s.BytesReceived))+" received")
 	lanes := []string{fmt.Sprintf("%d open", s.Lanes)}
 	if s.Slots > 0 { // something was sent on one
 		lanes = append(lanes, fmt.Sprintf("at most %d of %d entries out", s.PeakOut, s.Slots))

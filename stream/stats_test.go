@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -11,16 +12,50 @@ import (
 // TestStatsRead is how the numbers read.
 func TestStatsRead(t *testing.T) {
 	s := Stats{
-		Sending: 2, Waiting: 1, Receiving: 3, Lanes: 32, PeakOut: 120, Slots: 256,
+		Sending: 2, Waiting: 1, Receiving: 3, Sent: 12, Received: 5, Failed: 1, BytesSent: 3 << 20, BytesReceived: 1 << 20, Lanes: 32, PeakOut: 120, Slots: 256,
 		Slices: 12_345, SlicesResent: 67, SlicesSealed: 12_000, RepairSlices: 40, SlicesRestored: 12, SlicesRefused: 1, Late: 2, Evicted: 4, Unstored: 3,
 	}
 	require.Equal(t, `
-Transfers         2 sending, 1 waiting, 3 receiving
+Transfers         2 sending, 1 waiting, 3 receiving, 12 sent, 5 received, 1 failed
+Content           3.1 MB sent, 1.0 MB received
 Lanes             32 open, at most 120 of 256 entries out
 Slices            12,345 sent, 67 of them again, 12,000 sealed, 40 repair slices, 12 restored
 Drops             slices refused 1, late 2, evicted 4, not stored 3
 `, "\n"+s.String())
 	require.Contains(t, Stats{Lanes: 4}.String(), "Lanes             4 open\n", "nothing was sent on them")
+}
+
+// TestStatsOfEnds: each end counts what became of its transfers, and what moved in them.
+func TestStatsOfEnds(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		took := make(chan struct{})
+		save.Handle(n.client.streams, func(in *IncomingBlob) {
+			if in.Name() == "refused" {
+				in.Reject(io.ErrShortBuffer)
+				return
+			}
+			go func() {
+				_, _ = io.Copy(io.Discard, in)
+				close(took)
+			}()
+		})
+		require.NoError(n, n.mustStart(n.server.peer, content(100_000), Name("taken")).Wait(n.ctx))
+		<-took
+		require.Error(n, n.mustStart(n.server.peer, content(1), Name("refused")).Wait(n.ctx))
+		canceled := n.mustStart(n.server.peer, content(1), Name("canceled"))
+		canceled.Cancel(nil)
+		require.Error(n, canceled.Wait(n.ctx))
+		time.Sleep(time.Second)
+
+		here, there := n.server.peer.Stats(), n.client.peer.Stats()
+		require.EqualValues(n, []uint64{1, 0, 2}, []uint64{here.Sent, here.Received, here.Failed})
+		require.EqualValues(n, []uint64{0, 1}, []uint64{there.Sent, there.Received})
+		require.NotZero(n, there.Failed)
+		require.GreaterOrEqual(n, here.BytesSent, uint64(100_000))
+		require.EqualValues(n, 0, here.BytesReceived)
+		require.GreaterOrEqual(n, there.BytesReceived, uint64(100_000))
+		require.LessOrEqual(n, there.BytesReceived, here.BytesSent)
+	})
 }
 
 func TestProgressReads(t *testing.T) {

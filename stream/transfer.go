@@ -159,6 +159,7 @@ func (t *Transfer) finish(err error) {
 	}
 	t.noteSealed()
 	t.finished = true
+	t.peer.noteEnd(&t.peer.sent, err)
 	if err != nil {
 		t.err = ending(err, bySender, t.peer.conn, &t.header, t.progress)
 		t.speed = speed{}
@@ -219,12 +220,14 @@ func (t *Transfer) sendPart() error {
 	if b == nil {
 		return nil // canceled in between
 	}
-	t.peer.sender.shares.serve(&t.share, b.size())
+	bytes := b.size()
+	t.peer.sender.shares.serve(&t.share, bytes)
 	sent := t.header.progress(b.end(), b.index+int64(b.count))
 	t.next = b.end()
 	if err := t.route.send(b, t.header.id); err != nil {
 		return err
 	}
+	t.peer.sender.bytes += uint64(bytes)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.progress.Sent = sent
