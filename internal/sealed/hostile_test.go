@@ -192,6 +192,39 @@ func absurd(r *rand.Rand, largest uint64) *feedback {
 	return f
 }
 
+// TestClockAtItsEnd: a peer may take its clock to the end of a time.Duration, half of what 48 bits tell at a time, and then name an arrival beyond
+// it. The time for which it then seems to have held the ack back overflowed, and behind the next change of paths a probe was due at each turn.
+func TestClockAtItsEnd(t *testing.T) {
+	h := newHostile(t)
+	f := &feedback{largest: uint32(h.a.records.Next - 1), nruns: 1}
+	f.runs[0] = 1
+	const end = uint64(math.MaxInt64/clockUnit) - 1
+	for h.a.clock < end {
+		f.clock = min(h.a.clock+clockMask/2, end) & clockMask
+		require.NoError(t, h.send(f.append(nil)))
+	}
+	h.a.hearing.probes = 1
+	require.NoError(t, h.send([]byte{framePing}))
+	probe := h.a.records.Next - 1
+	h.now = h.now.Add(3 * ms)
+	require.NoError(t, h.send([]byte{framePing}))
+	require.Equal(t, probe+2, h.a.records.Next)
+
+	f.largest, f.runs[0], f.delay = uint32(probe+1), 2, 5*ms
+	f.ntimes, f.earlier[0] = 1, -maxEarlier
+	require.NoError(t, h.send(f.append(nil)))
+	require.Equal(t, acked, h.a.records.At(probe).fate)
+	h.a.Moved(h.now)
+	h.up.total, h.up.acked = 1, []bool{false}
+	h.a.Wake()
+	packets := 0
+	for range 100 {
+		packets += len(h.build(h.a))
+	}
+	require.LessOrEqual(t, packets, 2)
+	require.LessOrEqual(t, h.a.guess, 3*ms)
+}
+
 // TestHugeAckRanges: runs that reach as far as a number goes are refused, or cost what is remembered and no more.
 func TestHugeAckRanges(t *testing.T) {
 	for name, runs := range map[string][]uint64{

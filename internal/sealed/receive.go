@@ -193,7 +193,8 @@ func (s *Session) sampleRTT(t time.Duration, r *record, f *feedback, at time.Dur
 	if s.hearing.ptos > 0 { // paced packets from before the outage are acked now, too; their age is no round trip
 		s.control.RoundTrip(t - r.sent)
 	}
-	held := min(f.delay+max(f.arrived()-at, 0), maxReportDelay)
+	held := min(max(f.arrived()-at, 0), maxReportDelay) // before the sum, which a peer's absurd clock could make overflow
+	held = min(held+f.delay, maxReportDelay)
 	s.guess = max(t-r.sent-held, time.Microsecond)
 	s.control.Guess(s.guess)
 }
