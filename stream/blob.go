@@ -129,8 +129,9 @@ func (b *IncomingBlob) WriteTo(w io.Writer) (total int64, err error) {
 			return total, err
 		}
 		n, err := w.Write(b.rest)
+		n = min(max(n, 0), len(b.rest)) // a Writer may miscount
 		total += int64(n)
-		b.rest = b.rest[min(max(n, 0), len(b.rest)):]
+		b.rest = b.rest[n:]
 		if err == nil && len(b.rest) > 0 {
 			err = io.ErrShortWrite
 		}

@@ -43,20 +43,20 @@ func (g Gate) Open(ch Channel) bool {
 }
 
 // Check fails unless RPCs that take entries entries each are safe behind this gate. The gate is tested before an RPC, so at most
-// limit-1+entries are ever outstanding. All slots but one are usable; the last one is for a close.
+// limit-1+entries are ever outstanding, and slots-1 may be: the last slot is for a close.
 func (g Gate) Check(slots, entries int) error {
 	limit := g.limit(slots)
 	switch {
-	case !(g.Share >= 0 && g.Share < 1): // nor is it a number
+	case !(g.Share >= 0 && g.Share < 1): // or NaN
 		return fmt.Errorf("stream: share %v of the reliable buffer is not above 0 and below 1", g.Share)
 	case limit < 1:
 		return fmt.Errorf("stream: share %v of a reliable buffer of %d entries is less than one entry; raise Share or ReliableBuffer", g.share(), slots)
 	case entries < 1:
 		return fmt.Errorf("stream: an RPC of %d entries of the reliable buffer: it takes one at least, as bunch.Entries says", entries)
-	case limit-1+entries > slots-1:
+	case entries > slots-limit: // not limit-1+entries > slots-1, which may overflow
 		return fmt.Errorf("stream: RPCs of %d entries each behind a gate at %d of %d could reach %d outstanding, but %d are usable; "+
 			"at most %d entries an RPC are safe: lower MaxBytesPerRPC or Share, or raise ReliableBuffer",
-			entries, limit, slots, limit-1+entries, slots-1, slots-limit)
+			entries, limit, slots, uint(limit-1+entries), slots-1, slots-limit)
 	}
 	return nil
 }

@@ -142,6 +142,9 @@ func TestGateCheckIsExact(t *testing.T) {
 	require.ErrorContains(t, Gate{Share: -0.5}.Check(256, 1), "share -0.5 of the reliable buffer")
 	require.ErrorContains(t, Gate{Share: 0.1}.Check(4, 1), "less than one entry")
 	require.ErrorContains(t, Gate{}.Check(0, 1), "less than one entry")
+	err := Gate{}.Check(256, math.MaxInt)
+	require.ErrorContains(t, err, "at most 128 entries an RPC are safe")
+	require.NotContains(t, err.Error(), " -")
 }
 
 func TestNewPumpChecks(t *testing.T) {

@@ -224,6 +224,22 @@ type poster struct {
 
 var posters = NewArray[poster]("posters")
 
+// miscounting is a Writer that fails, and says that it has written so many bytes.
+type miscounting int
+
+func (n miscounting) Write([]byte) (int, error) { return int(n), io.ErrClosedPipe }
+
+// TestWriteToAWriterThatMiscounts: less than no byte is none, as for io.Copy.
+func TestWriteToAWriterThatMiscounts(t *testing.T) {
+	for wrote, want := range map[miscounting]int64{-1: 0, 2: 2} {
+		b := &IncomingBlob{Incoming: Incoming{new(incoming)}, rest: []byte("abc")}
+		total, err := b.WriteTo(wrote)
+		require.Equal(t, io.ErrClosedPipe, err)
+		require.Equal(t, want, total)
+		require.Equal(t, "abc"[want:], string(b.rest))
+	}
+}
+
 // TestReaderAddsNothingToALargeElement: the block that grew for it may have room left, but a part that takes more than the
 // largest RPC cannot leave.
 func TestReaderAddsNothingToALargeElement(t *testing.T) {
