@@ -63,7 +63,7 @@ func (s *Store) claim(p *part) error {
 		return stream.ErrPartBusy
 	}
 	s.open[p.path] = p
-	s.looks.changed(filepath.Dir(p.path))
+	s.sizes.changed(filepath.Dir(p.path))
 	return nil
 }
 
@@ -71,7 +71,7 @@ func (s *Store) unclaim(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, path)
-	s.looks.changed(filepath.Dir(path))
+	s.sizes.changed(filepath.Dir(path))
 }
 
 // load opens the file and finds how much of the part is there already.

@@ -50,7 +50,7 @@ func (s *Store) reserve(p *part, size, more int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	folder := filepath.Dir(p.path)
-	others, err := s.looks.bytesBeside(folder)
+	others, err := s.sizes.bytesBeside(folder)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (s *Store) reserve(p *part, size, more int64) error {
 		return err
 	}
 	p.reserved = size + more
-	s.looks.changed(folder)
+	s.sizes.changed(folder)
 	return nil
 }
 
@@ -152,7 +152,7 @@ func (s *Store) Trim(identity string, bytes int64, files int, keep ...string) er
 		kept[hashName(key)] = true
 	}
 	folder := filepath.Join(s.path, hashName(identity))
-	s.looks.changed(folder)
+	s.sizes.changed(folder)
 	stored, err := s.walkFolder(folder)
 	if err != nil {
 		return doing("trimming a store", err)

@@ -46,13 +46,13 @@ type Store struct {
 
 	mu    sync.Mutex
 	open  map[string]*part // by path of the part, from when it is being opened
-	looks looks            // into the folders of identities
+	sizes folderSizes      // of the folders of identities
 }
 
 // New returns a Store in the folder dir, which is made when it is first needed.
 func New(dir string) *Store {
 	s := &Store{path: dir, open: make(map[string]*part)}
-	s.looks = looks{path: dir, walk: s.walkFolder, stale: make(map[string]bool)}
+	s.sizes = folderSizes{path: dir, walk: s.walkFolder, stale: make(map[string]bool)}
 	return s
 }
 
@@ -104,7 +104,7 @@ func (s *Store) publish(identity string, digest stream.Digest, path string, mode
 		return err
 	}
 	s.mu.Lock()
-	s.looks.changed(filepath.Dir(c.Name()))
+	s.sizes.changed(filepath.Dir(c.Name()))
 	s.mu.Unlock()
 	return files.SyncFolder(filepath.Dir(path))
 }
@@ -119,7 +119,7 @@ func (s *Store) Remove(identity, key string) error {
 	base := s.file(identity, key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.looks.changed(filepath.Dir(base))
+	s.sizes.changed(filepath.Dir(base))
 	if s.open[base+partSuffix] != nil {
 		return doing("removing a part", stream.ErrPartBusy)
 	}

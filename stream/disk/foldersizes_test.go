@@ -118,7 +118,7 @@ func TestOthersFilesCountWhenTheyChange(t *testing.T) {
 	require.NoError(t, openTestPart(t, s, mine, "k", 50).Close())
 
 	store(t, New(dir), "another", "k", make([]byte, 30))
-	s.looks.listed = time.Time{} // a second later
+	s.sizes.listed = time.Time{} // a second later
 	_, err = s.Open(mine, "k", 21)
 	require.ErrorIs(t, err, stream.ErrStoreFull, "as what another process stores")
 }
