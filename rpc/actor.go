@@ -56,10 +56,14 @@ func (l *actors) all(yield func(*Actor) bool) {
 
 // actorTable has the actors that live in a world. The world's goroutine owns it, except alive.
 type actorTable struct {
-	all    actors            // in the order in which they were spawned or opened
-	always actors            // AlwaysRelevant, and not torn off
-	placed map[string]*Actor // by name; when two connections have one of a name, the first; on a server razed ones as well
-	alive  atomic.Int64      // how many are in all; read by any goroutine
+	all    actors       // in the order in which they were spawned or opened
+	always actors       // AlwaysRelevant, and not torn off
+	alive  atomic.Int64 // how many are in all; read by any goroutine
+
+	// Placed actors by name, on a server also razed ones. A client may have an actor of one name on each of several connections: placed has the
+	// one that came first, and when that ends, the next of its namesakes.
+	placed    map[string]*Actor
+	namesakes map[string][]*Actor
 
 	// Of a server.
 	byRef map[Ref]*Actor
@@ -78,8 +82,12 @@ func (t *actorTable) number(a *Actor) {
 func (t *actorTable) add(a *Actor) {
 	t.alive.Add(1)
 	t.all.Add(a, &a.seats.world)
-	if a.name != "" && t.placed[a.name] == nil {
+	switch {
+	case a.name == "":
+	case t.placed[a.name] == nil:
 		t.placed[a.name] = a
+	default:
+		t.namesakes[a.name] = append(t.namesakes[a.name], a)
 	}
 }
 
@@ -88,11 +96,25 @@ func (t *actorTable) remove(a *Actor) {
 	t.alive.Add(-1)
 	t.all.Remove(&a.seats.world)
 	t.always.Remove(&a.seats.always)
-	if t.placed[a.name] == a {
-		delete(t.placed, a.name)
-	}
+	t.removeName(a)
 	if t.byRef[a.ref] == a {
 		delete(t.byRef, a.ref)
+	}
+}
+
+// removeName forgets the name of an actor that has ended, and lets the next actor of that name take its place.
+func (t *actorTable) removeName(a *Actor) {
+	others := slices.DeleteFunc(t.namesakes[a.name], func(other *Actor) bool { return other == a })
+	if t.placed[a.name] == a {
+		delete(t.placed, a.name)
+		if len(others) > 0 {
+			t.placed[a.name], others = others[0], others[1:]
+		}
+	}
+	if len(others) > 0 {
+		t.namesakes[a.name] = others
+	} else {
+		delete(t.namesakes, a.name)
 	}
 }
 

@@ -92,7 +92,7 @@ func NewWorld(config Config) (*World, error) {
 	w := &World{
 		config:   config,
 		bindings: make(map[*Class]*binding),
-		actors:   actorTable{placed: make(map[string]*Actor), byRef: make(map[Ref]*Actor)},
+		actors:   actorTable{placed: make(map[string]*Actor), namesakes: make(map[string][]*Actor), byRef: make(map[Ref]*Actor)},
 		drive:    driver.New(),
 		requests: newRequests(config.MaxRequests),
 		failWarn: make(logs.Gates[*method]),

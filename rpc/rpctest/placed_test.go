@@ -188,6 +188,32 @@ func TestPlacedCopiesAndTheirConnection(t *testing.T) {
 	})
 }
 
+// A client that comes again before its old connection has ended is connected twice for a moment. The end of the first copy of a name
+// leaves the next one to Place.
+func TestPlacedCopiesOfSomeConnections(t *testing.T) {
+	off(t, func(t *testing.T, net *rpctest.Network) {
+		c := newCamp(t, net, 1, rpc.Config{})
+		s, b := c.place("gate", rpc.AlwaysRelevant()), c.clients[0]
+		net.Advance(settle)
+		second, third := net.Client(b.World), net.Client(b.World)
+		net.Advance(settle)
+		require.Len(t, refs(b), 3)
+		gate := func() rpc.Ref {
+			a, _, err := rpc.Place(b.binding, "gate", nil)
+			require.NoError(t, err)
+			return a.Ref()
+		}
+		for _, conn := range []*rpc.Conn{second, b.conn} {
+			conn.Close(0, "bye")
+			net.Advance(settle)
+			require.Equal(t, s.actor.Ref(), gate())
+		}
+		third.Close(0, "bye")
+		net.Advance(settle)
+		require.Zero(t, gate(), "it is a new one")
+	})
+}
+
 // Names are said to be wrong at the call.
 func TestNamesOfPlacedActors(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
