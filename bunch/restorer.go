@@ -7,21 +7,21 @@ import (
 )
 
 const (
-	// maxHeldRepairs is how many repair bunches may wait for others of their groups: 51 KiB. More push out the oldest group, whose lost entries
-	// leave again.
+	// maxHeldRepairs is how many repair bunches may wait for others of their groups: 51 KiB with their sets. One more pushes out the oldest group,
+	// whose lost entries the peer sends again.
 	maxHeldRepairs = 32
-	// maxCuts is how many different ends the missing ranges of a group may have: each range between two is restored on its own. A lost packet makes
-	// two.
+	// maxCuts is how many different ends the missing ranges of a group may have, two for each lost packet. What lies between two cuts is restored
+	// on its own, so the work grows with their number, which a peer chooses: see BenchmarkRestoreWorst.
 	maxCuts = 16
 )
 
-// restorer keeps repair bunches until they can restore the missing entries of their group.
+// restorer keeps repair bunches, of all channels, until they can restore the missing entries of their group.
 type restorer struct {
 	sets []*repairSet // by when a repair bunch last came for them, the oldest first
 	held int          // repair bunches in all sets
 
 	restored uint64 // entries
-	dropped  uint64 // repair bunches that came when all of their entries had, or for which there was no room
+	dropped  uint64 // repair bunches that restored nothing: see Stats.DroppedRepairs
 }
 
 // repairSet holds the repair bunches that came of one group.
@@ -30,7 +30,7 @@ type repairSet struct {
 	parity.Set
 }
 
-// receive takes a repair bunch of ch, and returns the entries that it restores, which the caller receives as if they came.
+// receive takes a repair bunch of ch, and returns the entries that it restores. The caller receives them as if they had come.
 func (r *restorer) receive(ch *channel, rep repair) []slot {
 	restored := r.restore(ch, r.keep(rep))
 	if r.held > maxHeldRepairs {
@@ -39,8 +39,8 @@ func (r *restorer) receive(ch *channel, rep repair) []slot {
 	return restored
 }
 
-// complete returns the entries that can be restored since the entry of ch with a sequence has come.
-func (r *restorer) complete(ch *channel, sequence uint16) []slot {
+// entryCame returns the entries that can be restored now that the entry of ch with a sequence is whole.
+func (r *restorer) entryCame(ch *channel, sequence uint16) []slot {
 	for _, set := range r.sets {
 		if set.channel == ch.number && int(sequence-uint16(set.first)) < set.count {
 			return r.restore(ch, set)
@@ -81,11 +81,11 @@ func (r *restorer) discard(set *repairSet) {
 // spare reports whether trim has memory to give up.
 func (r *restorer) spare() bool { return r.sets != nil }
 
-// trim gives up what waits.
+// trim drops the repair bunches that wait.
 func (r *restorer) trim() { *r = restorer{restored: r.restored, dropped: r.dropped + uint64(r.held)} }
 
-// restore makes the missing ranges of a set's group, and returns the entries that they complete: none while it has too few repair bunches, and when
-// they are of no use.
+// restore restores what is missing of a set's group, and returns the entries that this completes. It returns none while the set has too few repair
+// bunches, and drops the set when they are of no use.
 func (r *restorer) restore(ch *channel, set *repairSet) (restored []slot) {
 	e := entriesOf(ch, set.group)
 	switch missing := e.missing(); {
@@ -101,13 +101,14 @@ func (r *restorer) restore(ch *channel, set *repairSet) (restored []slot) {
 	return restored
 }
 
-// entries are those of a group, as far as they are here. Ranges of bytes between two cuts are here or missing as a whole.
+// entries are the entries of a group, as far as they are here. Of each entry, the bytes between two neighbouring cuts are all here or all missing.
 type entries struct {
 	all  []slot
 	cuts []uint16 // ascending, from 0 to EntryBytes
 }
 
-// entriesOf returns the entries of a group of ch: none when they are not part of a run that could be here, or in too many ranges.
+// entriesOf returns the entries of a group of ch. It returns none when one of them was handed out, when the length of one that came contradicts the
+// group, or when they came in too many ranges.
 func entriesOf(ch *channel, g group) entries {
 	e := entries{make([]slot, g.count), []uint16{0, EntryBytes}}
 	for i := range e.all {
@@ -131,7 +132,7 @@ func entriesOf(ch *channel, g group) entries {
 	return e
 }
 
-// missing returns of how many entries the same range is missing at most: as many repair bunches restore all.
+// missing returns how many repair bunches restore the group: the most entries that lack the same range. It is 0 for no entries.
 func (e entries) missing() (most int) {
 	for i := range len(e.cuts) - 1 {
 		count := 0
@@ -145,7 +146,7 @@ func (e entries) missing() (most int) {
 	return most
 }
 
-// restore makes the missing ranges from the repair bunches of a set, which are enough, and returns the entries that they complete.
+// restore fills in the missing ranges from the repair bunches of a set, which are enough, and returns the entries that were not whole before.
 func (e entries) restore(set *repairSet) (restored []slot) {
 	for k := range e.all {
 		s := &e.all[k]

@@ -54,7 +54,7 @@ func (l *actors) all(yield func(*Actor) bool) {
 	l.All(func(a *Actor) bool { return a.dead || yield(a) })
 }
 
-// actorTable has the actors that live in a world. The world's goroutine owns it, except alive.
+// actorTable lists the actors that live in a world. The world's goroutine owns it, except alive.
 type actorTable struct {
 	all    actors       // in the order in which they were spawned or opened
 	always actors       // AlwaysRelevant, and not torn off
@@ -161,8 +161,8 @@ func filler[T any](object *T, set func(T)) func(any) {
 	}
 }
 
-// choose applies the options of Spawn.
-func (a *Actor) choose(options []SpawnOption) error {
+// apply applies the options of Spawn.
+func (a *Actor) apply(options []SpawnOption) error {
 	for i, option := range options {
 		if option == nil {
 			return fmt.Errorf("rpc: Spawn of a %q: option %d is nil", a.class.name, i+1)
@@ -175,8 +175,8 @@ func (a *Actor) choose(options []SpawnOption) error {
 	return nil
 }
 
-// mustFit returns an error when an AlwaysRelevant actor's states do not fit an open message.
-func (a *Actor) mustFit() error {
+// checkFits returns an error when an AlwaysRelevant actor's states do not fit an open message.
+func (a *Actor) checkFits() error {
 	if !a.relevancy.always {
 		return nil
 	}
@@ -192,7 +192,7 @@ func (a *Actor) openToOwner() error {
 	return a.show(a.conn)
 }
 
-// show opens the actor for c, unless c has it: it is open there, or asleep.
+// show opens the actor for c, unless c has it: open, or asleep.
 func (a *Actor) show(c *Conn) error {
 	a.resume(c)
 	if a.openingOn(c) != nil || c.shown.hasDormant(a) {
@@ -202,8 +202,7 @@ func (a *Actor) show(c *Conn) error {
 }
 
 // partFrom closes the actor for its previous connection. If the client has yet to acknowledge the open, the close waits for that, so that resume
-// can still take it back. Otherwise an actor that goes to and fro would open and close more often than a round trip allows, and fall ever
-// further behind.
+// can still cancel it. Otherwise an actor that changes hands more often than once a round trip would queue ever more opens and closes.
 func (a *Actor) partFrom(previous *Conn) {
 	o := a.openingOn(previous)
 	if o == nil || !previous.usable() || o.acknowledged() {
@@ -218,15 +217,15 @@ func (a *Actor) partFrom(previous *Conn) {
 	a.closeAtFlush()
 }
 
-// resume takes back that the actor will close for c, which has it again.
+// resume cancels the close of partFrom that still waits: c has the actor again.
 func (a *Actor) resume(c *Conn) {
 	if o := a.openingOn(c); o != nil {
 		o.stay()
 	}
 }
 
-// closeParted closes the parted openings of the actor: in Flush those whose clients have acknowledged the open; with atOnce all. Their placed copies
-// then live on without a channel, as those of other previous owners do.
+// closeParted closes the parted openings of the actor: Flush those whose clients have acknowledged the open, TearOff all of them (atOnce). Placed
+// copies then live on without a channel, as those of other previous owners do.
 func (a *Actor) closeParted(atOnce bool) {
 	for _, o := range slices.Backward(a.openings) {
 		switch {
@@ -239,7 +238,7 @@ func (a *Actor) closeParted(atOnce bool) {
 	}
 }
 
-// listInClass adds an actor that has its object to those of its class.
+// listInClass lists the actor in its class once it has its object, unless the constructor has ended it.
 func (a *Actor) listInClass() {
 	if !a.dead && a.own.object != nil {
 		a.own.binding.actors.Add(a, &a.seats.class)
@@ -306,7 +305,7 @@ func (a *Actor) parts(yield func(part) bool) {
 	}
 }
 
-// awaitsAcks reports whether OnOpenAcked was called for the actor's class, or for that of a component. The objects may not be made yet.
+// awaitsAcks reports whether OnOpenAcked was called for the actor's class or for that of a component. It also holds before the objects are made.
 func (a *Actor) awaitsAcks() bool {
 	awaits := func(p part) bool { return p.binding != nil && p.binding.onOpenAcked != nil }
 	return awaits(a.own) || slices.ContainsFunc(a.components, awaits)
@@ -337,7 +336,7 @@ func (a *Actor) makeObjects() {
 	}
 }
 
-// bindComponents notes what is bound to the components before any constructor runs, which may call a component's method.
+// bindComponents finds the bindings of the components. It comes before the constructors, because one may call a component's method.
 func (a *Actor) bindComponents() {
 	if len(a.class.components) == 0 {
 		return
@@ -363,7 +362,7 @@ func (a *Actor) makeReplicas() {
 	}
 }
 
-// tellUnkept warns of states that nothing keeps here, although their class is bound: nothing else would tell of a forgotten Replicate.
+// tellUnkept warns of states that nothing keeps here although their class is bound: nobody else would notice a forgotten Replicate.
 func (a *Actor) tellUnkept() {
 	var states []string
 	for i, d := range a.class.states {

@@ -125,7 +125,7 @@ func (o *opening) noteRelevant(far float32) {
 	o.stay()
 }
 
-// stay takes back that the opening will close: see Actor.partFrom.
+// stay cancels the close for which the opening waits: see Actor.partFrom.
 func (o *opening) stay() {
 	if o.parted {
 		o.parted = false

@@ -50,8 +50,8 @@ func (r *Request[A, R]) String() string { return r.question.String() }
 func (r *Request[A, R]) declared() *method { return r.question }
 func (r *Request[A, R]) takes(A)           {}
 
-// OnRequest makes fn answer r. It runs on the world's goroutine. Its error travels to the asker, as text, cut to 512 bytes, and with the
-// Code of a [*RequestError] that it is or wraps, else 0; it closes nothing. For an answer that takes time use [Request.Go] or
+// OnRequest makes fn answer r. It runs on the world's goroutine. Its error travels to the asker as text, cut to 512 bytes, with a code: that of a
+// [*RequestError] that it is or wraps, or else that by [Class.Errors]. It closes nothing. For an answer that takes time use [Request.Go] or
 // [Request.Later]. When fn destroys the actor, the answer is lost, and the asker gets ErrClosed. When fn panics, the connection ends: see
 // Config.OnPanic. OnRequest panics when r is of another class or has a function already.
 func OnRequest[T, A, R any](b *Binding[T], r *Request[A, R], fn func(object T, call *Call, arg A) (R, error)) {
@@ -96,7 +96,7 @@ func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err
 	}
 	q := &inquiry{actor: a, method: r.question, to: &hearer[R]{m: r.answer, then: hear}, waits: true}
 
-	// The question, unless nobody waits any more when it is its turn; then the answer. Nothing reads arg after visit.
+	// First the question, which is not put when ctx ends before its turn; then the answer. Nothing reads arg after visit.
 	wait := func(done <-chan struct{}) error { return w.lobby.awaitAnswer(ctx, done) }
 	put := errNotPut
 	err = w.visit(func() { put = r.put(q, arg, time.Time{}) }, wait)
@@ -115,7 +115,7 @@ func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err
 	}
 }
 
-// errNotPut is the error of Ask when Validate panics.
+// errNotPut is the error of Ask when put does not return, because Validate panics.
 var errNotPut = errors.New("rpc: the question was not asked: Validate of its argument did not return")
 
 // Then asks, on the world's goroutine, and calls fn there once, in a later Dispatch, with the answer or the error. When Then itself
@@ -134,7 +134,7 @@ func (r *Request[A, R]) ThenWithin(limit time.Duration, a *Actor, arg A, fn func
 	return r.then("ThenWithin", a, arg, limit, fn)
 }
 
-// then is Then and ThenWithin, which by names. A limit of 0 is Config.RequestTime.
+// then is Then or ThenWithin; by names the one that was called. A limit of 0 is Config.RequestTime.
 func (r *Request[A, R]) then(by string, a *Actor, arg A, limit time.Duration, fn func(result R, err error)) error {
 	switch {
 	case !a.made():
@@ -150,7 +150,7 @@ func (r *Request[A, R]) then(by string, a *Actor, arg A, limit time.Duration, fn
 	return r.put(q, arg, until)
 }
 
-// put asks.
+// put asks q, on the world's goroutine. It ends at until, unless that is zero.
 func (r *Request[A, R]) put(q *inquiry, arg A, until time.Time) error {
 	w, m := q.actor.world, r.question
 	p := m.args.Get().(*A)
@@ -186,9 +186,8 @@ func (r *Request[A, R]) Later(call *Call) func(R, error) {
 
 // Go answers with what fn returns, as Later does, and runs fn on a goroutine of its own, so that fn may wait, for a disk for example. The
 // ctx of fn is [Call.Context]: it ends when nobody waits for the answer any more. Of one asker at most Config.MaxRequests such functions run,
-// also when their questions were canceled; until one returns, the asker's next questions are refused as beyond that limit. An asker takes
-// those that still run along when it connects again: by its identity, or, when it has none, by its address, with all others there that have
-// none.
+// also when their questions were canceled; until one returns, the asker's next questions are refused as beyond that limit. Those that still run
+// count when the asker connects again: it is known by its identity or, without one, by its address, where all who have none count as one.
 // [World.WaitHandlers] waits for all of them. The handler must copy a Raw argument that fn uses.
 func (r *Request[A, R]) Go(call *Call, fn func(ctx context.Context) (R, error)) {
 	reply, ctx := r.Later(call), call.Context()
@@ -226,7 +225,7 @@ func (r *Request[A, R]) reply(q *question, result R, err error) {
 	}
 	e := codec.NewEncoder()
 	defer e.Release()
-	if q.conn != nil || m.codec.Refuses() {
+	if q.conn != nil || m.codec.Refuses() { // an answer that could not travel fails here, too
 		e.Buf = ask.AppendAnswer(m.appendID(e.Buf), q.number, ask.Answered)
 		if err := m.encode(e, p); err != nil {
 			q.fail(err)

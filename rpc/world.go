@@ -300,7 +300,7 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 		return nil, errorf("rpc: Spawn of a %q: %w", class.name, err)
 	}
 	a := &Actor{world: w, class: class, own: part{binding: w.bindings[class]}, conn: conn}
-	if err := a.choose(options); err != nil {
+	if err := a.apply(options); err != nil {
 		return nil, err
 	}
 
@@ -316,7 +316,7 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 
 	// Who has it from the beginning: its owner, and everybody when it is AlwaysRelevant.
 	if err == nil {
-		err = a.mustFit()
+		err = a.checkFits()
 	}
 	if err == nil {
 		err = a.openToOwner()

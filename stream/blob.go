@@ -171,26 +171,27 @@ type blobSource struct {
 	pace pace
 }
 
-// pace is how fast a source is read.
+// pace holds the reading of a source to a rate. The reader's goroutine owns it.
 type pace struct {
 	rate  int                     // bytes a second; 0: any
-	skips func(offset int64) bool // the receiver has the content there, which is hashed and not sent, at any rate
-	due   time.Time               // when what was read may be followed by more
+	skips func(offset int64) bool // the receiver has the content there: it is only hashed, as fast as it comes
+	due   time.Time               // when more may be read; zero before the first wait
 }
 
-// holds reports whether content at an offset is read at the rate.
-func (p *pace) holds(offset int64) bool {
+// applies reports whether content at an offset is read at the rate.
+func (p *pace) applies(offset int64) bool {
 	return p.rate > 0 && !p.skips(offset)
 }
 
-// limit returns as much of room as may be read at once, the bytes of a twentieth of a second or one: so a reader that is stopped ends soon.
+// limit cuts room to what may be read at once: the bytes of a twentieth of a second, at least one. So a reader that is stopped does not sleep for
+// long.
 func (p *pace) limit(room []byte) []byte { return room[:min(len(room), max(1, p.rate/20))] }
 
-// catchUp is how much time that a source has missed it may make good.
+// catchUp is how far a source that was late may run ahead of its rate to make up for it.
 const catchUp = 250 * time.Millisecond
 
-// wait waits for as long as n bytes take, less what was missed: reads that take their time, and sleeps that end late on a busy machine,
-// do not lower the rate.
+// wait sleeps for as long as n bytes take, less the time by which the source is late: reads that take long, and sleeps that end late on a busy
+// machine, do not lower the rate.
 func (p *pace) wait(n int) {
 	now := time.Now()
 	if p.due.IsZero() {
@@ -216,8 +217,8 @@ func (s *blobSource) fill(b *block, _ int64) error {
 	if len(room) == 0 {
 		return io.EOF
 	}
-	held := s.pace.holds(b.offset)
-	if held {
+	paced := s.pace.applies(b.offset)
+	if paced {
 		room = s.pace.limit(room)
 	}
 	for range maxEmptyReads {
@@ -229,7 +230,7 @@ func (s *blobSource) fill(b *block, _ int64) error {
 		if s.left >= 0 {
 			s.left -= int64(n)
 		}
-		if held {
+		if paced {
 			s.pace.wait(n)
 		}
 		if err = s.ended(err); n > 0 || err != nil {

@@ -94,7 +94,7 @@ func limit[T ~int64](field, usual T) T {
 
 // firstCredit returns the credit that a transfer starts with when free bytes of the world's memory are free.
 func (c *Config) firstCredit(free int64) int64 {
-	return min(max(firstCredit, (free-c.maxMemory()/2)/plenty), c.maxPending())
+	return min(max(firstCredit, (free-c.maxMemory()/2)/freeShare), c.maxPending())
 }
 
 const (

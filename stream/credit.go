@@ -9,24 +9,25 @@ import (
 
 const (
 	// firstCredit is the credit that a transfer starts with, unless the transfer is smaller or memory is short: three times the
-	// bandwidth-delay product of 100 Mbit/s and 100 ms, which is 1.25 MB. A part that is lost twice arrives two round trips late, and
-	// all that follows waits for it.
+	// bandwidth-delay product of 100 Mbit/s and 100 ms, which is 1.25 MB. A part that is lost twice arrives two round trips late, and what
+	// follows it waits here meanwhile.
 	firstCredit = 4 << 20
-	// plenty lets a transfer start with more while memory is plenty: with an eighth of what is free beyond the half that is kept, up to
-	// 16 MiB by default. That is two products of 1 Gbit/s and 50 ms; credit that doubles from 4 MiB would get there later than the path's window.
-	plenty = 8
-	// sliceRounding is the most that chunks take beyond the payload of their parts, at both ends: each has a header, and a last slice
-	// that may not be full.
+	// freeShare is the part of the free memory, beyond the half of MaxMemory that is kept, with which a transfer starts if that is more than
+	// firstCredit: up to 16 MiB by default. That is over twice the product of 1 Gbit/s and 50 ms. Credit that doubles from 4 MiB would get there
+	// later than the path's window.
+	freeShare = 8
+	// sliceRounding is the most memory that chunks take beyond the payload of their parts, at both ends: each has a header, and its last slice
+	// may not be full.
 	sliceRounding = 2 * slices.Places * (maxPartHeader + slices.Size)
-	// progressInterval is how often consumption is reported though no credit is due.
+	// progressInterval is how often the sender is told what was consumed while no credit is due.
 	progressInterval = 100 * time.Millisecond
 )
 
-// credit decides, at the receiver, how far the sender may go: so many bytes ahead of what the application has consumed. They
-// double while the application keeps the pace of the path. It is the receiver's only brake. incoming.mu guards it.
+// credit decides, at the receiver, how far ahead of the application the sender may go. That distance doubles while the application keeps up
+// with the path. Nothing else lets the receiver slow its sender down. incoming.mu guards it.
 type credit struct {
 	ahead    int64 // how many bytes the sender may be ahead of consumed; the account has promised memory for them
-	max      int64 // that ahead grows to
+	most     int64 // the most that ahead grows to
 	limit    int64 // offset below which the sender may send
 	consumed int64 // offset below which the application has taken all
 
@@ -39,10 +40,10 @@ type credit struct {
 	reportedTime time.Time
 }
 
-// newCredit begins at base: what lies below takes no credit. The memory for ahead was promised.
+// newCredit begins at base: what lies below takes no credit. The account has promised the memory for ahead.
 func newCredit(now time.Time, base, ahead, most int64) credit {
 	return credit{
-		ahead: ahead, max: most, limit: base + ahead, consumed: base,
+		ahead: ahead, most: most, limit: base + ahead, consumed: base,
 		mark: base, markTime: now, reported: base, reportedTime: now,
 	}
 }
@@ -60,10 +61,10 @@ func (c *credit) due() bool {
 }
 
 // next returns the limit to grant, if a grant or a report of progress is due now. It doubles ahead when half of that was consumed
-// within pace, which is 2 RTT or 2 ticks, and cover has promised the memory.
+// within pace, which is the longer of 2 RTT and 2 ticks, and cover has promised the memory.
 func (c *credit) next(now time.Time, pace func() time.Duration, cover func(ahead int64) bool) (limit int64, ok bool) {
 	if c.consumed-c.mark >= c.ahead/2 {
-		if more := min(2*c.ahead, c.max); c.ahead < more && now.Sub(c.markTime) <= pace() && cover(more) {
+		if more := min(2*c.ahead, c.most); c.ahead < more && now.Sub(c.markTime) <= pace() && cover(more) {
 			c.ahead = more
 		}
 		c.mark, c.markTime = c.consumed, now
@@ -77,17 +78,17 @@ func (c *credit) next(now time.Time, pace func() time.Duration, cover func(ahead
 	return c.limit, true
 }
 
-// idleTime is how long a sender may do nothing with what it was given before others, if they need it, get it.
+// idleTime is how long a sender may leave memory that it was promised unused before others, if they need it, get it.
 const idleTime = 30 * time.Second
 
-// usage tells how much of its credit a sender needs: what has come in order in the last one to two idleTimes. Of a transfer that has just
-// begun nobody knows. incoming.mu guards it.
+// usage measures how much of its credit a sender needs: the bytes that came in order in the last one to two idleTimes. Before the first one is
+// over nobody knows, and recent returns a huge number. incoming.mu guards it in a transfer; the world's goroutine owns that of a sliceRoute.
 type usage struct {
-	moved time.Time // when something came in order for the last time, or when the transfer began
+	moved time.Time // when something last came in order, or when the transfer began
 
-	// The windows, of idleTime at least.
+	// The running window, which lasts at least idleTime, and the one before it.
 	mark   time.Time // when the running one began
-	at     int64     // offset where it began
+	at     int64     // where the content in order ended then
 	before int64     // bytes that came in the one before
 }
 
@@ -103,13 +104,14 @@ func (u *usage) move(now time.Time, from, to int64) {
 	}
 }
 
-// recent returns how many bytes have come lately, given where the content in order ends.
+// recent returns how many bytes have come lately; the content in order ends at end.
 func (u *usage) recent(now time.Time, end int64) int64 {
 	u.roll(now, end)
 	return u.before + end - u.at
 }
 
-// roll begins another window when the running one is over. What it brought came in its first idleTime, else another one would run.
+// roll begins another window when the running one is over. All that this one brought came in its first idleTime, because a later move would have
+// ended it: after 2 idleTimes it is too old to count.
 func (u *usage) roll(now time.Time, end int64) {
 	lasted := now.Sub(u.mark)
 	if lasted < idleTime {

@@ -18,7 +18,7 @@ type Channel interface {
 	Reliable() (out, slots int)
 }
 
-// Defaults of a Gate.
+// Defaults of a Gate's fields.
 const (
 	defaultShare     = 0.5 // of the reliable buffer (article)
 	defaultQueueTime = 20 * time.Millisecond

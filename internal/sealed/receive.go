@@ -159,7 +159,7 @@ func (s *Session) ackSpan(t time.Duration, f *feedback, sp span) (news bool, err
 			return false, violation("ack for a packet number that was skipped")
 		default:
 			at := s.takeArrival(n)
-			if r.fate == flying && n >= s.mtu.first { // else it left over the path before
+			if r.fate == flying && n >= s.mtu.first { // else it counted as lost, or left over the path before
 				s.loss.rtt = t - r.sent
 				s.sampleRTT(t, r, f, at)
 			}
@@ -184,16 +184,16 @@ func (s *Session) takeArrival(n uint64) time.Duration {
 	return list[len(list)-1].at
 }
 
-// sampleRTT measures the round trip of a packet that the controller has not paced, such as a probe. It is a guess, which the controller
-// uses while it has measured none, and a sample for the controller when it is the first ack after an outage.
+// sampleRTT measures a round trip by the ack of a packet that the controller has not paced, such as a probe. The controller uses it as a guess until
+// it has measured one itself, and as a sample when the ack ends an outage.
 func (s *Session) sampleRTT(t time.Duration, r *record, f *feedback, at time.Duration) {
 	if r.paced || at == 0 {
 		return
 	}
-	if s.hearing.ptos > 0 { // paced packets from before the outage are acked now, too; their age is no round trip
+	if s.hearing.ptos > 0 { // an outage ends; the age of paced packets from before it, which are acked now, too, is no round trip
 		s.control.RoundTrip(t - r.sent)
 	}
-	held := min(max(f.arrived()-at, 0), maxReportDelay) // before the sum, which a peer's absurd clock could make overflow
+	held := min(max(f.arrived()-at, 0), maxReportDelay) // bounded here, too, for a peer's absurd clock would make the sum overflow
 	held = min(held+f.delay, maxReportDelay)
 	s.guess = max(t-r.sent-held, time.Microsecond)
 	s.control.Guess(s.guess)

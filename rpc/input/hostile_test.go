@@ -162,7 +162,7 @@ func FuzzPredictor(f *testing.F) {
 			require.LessOrEqual(t, n, 30)
 		}
 		hear := func(a answer) {
-			if a.Taken <= pushes.newest() {
+			if a.Taken <= pushes.maxTick() {
 				p.hear(now.Sub(p.began), a, func() time.Duration { return 50 * time.Millisecond })
 			}
 		}

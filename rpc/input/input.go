@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// maxBatch is how many inputs a message may hold: half a second at 120 Hz, for a frame that takes so long.
+	// maxBatch is how many inputs a message may hold: those of a frame of half a second at 120 Hz. The tag of batch.Inputs repeats it.
 	maxBatch = 64
 	// maxRate is how many ticks a second may have.
 	maxRate = 240
-	// maxTickTime bounds ticks, as the time that so many take: 146 years, so that no sum of times overflows.
+	// maxTickTime bounds ticks by the time that so many take: 146 years, half of what a time.Duration holds, so that no sum of two times overflows.
 	maxTickTime = 1 << 62
 )
 
 // Handle is a declared kind of input of a class.
 type Handle[I any] struct {
-	tick   time.Duration // of one tick
-	rate   int
+	tick   time.Duration // from one tick to the next
+	rate   int           // ticks a second
 	inputs *rpc.ServerRPC[batch[I]]
 	answer *rpc.ClientRPC[answer]
 }
@@ -51,8 +51,8 @@ func (h *Handle[I]) String() string { return h.inputs.String() }
 // half returns the number of ticks on either side of the newest one for which inputs are kept: a second's, at least 32.
 func (h *Handle[I]) half() uint64 { return uint64(max(32, h.rate)) }
 
-// newest returns the highest tick that a peer may name.
-func (h *Handle[I]) newest() uint64 { return uint64(maxTickTime / h.tick) }
+// maxTick returns the highest tick; neither end makes or believes a higher one.
+func (h *Handle[I]) maxTick() uint64 { return uint64(maxTickTime / h.tick) }
 
 // batch is a client's message: the inputs of consecutive ticks; most of them may have come before. Without inputs it only asks for an
 // answer.

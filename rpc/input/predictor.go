@@ -71,7 +71,7 @@ func (p *Predictor[I]) Tick(now time.Time, read func(tick uint64) I) error {
 		return p.probe(at)
 	}
 	tick := p.lead.steer(at)
-	if tick <= p.newest || tick > p.handle.newest() {
+	if tick <= p.newest || tick > p.handle.maxTick() {
 		return nil
 	}
 	for t := p.next(tick); t <= tick; t++ {
@@ -159,7 +159,7 @@ func (p *Predictor[I]) String() string {
 
 // receive takes an answer of the server's.
 func (p *Predictor[I]) receive(call *rpc.Call, a answer) {
-	if a.Taken <= p.handle.newest() && !p.began.IsZero() {
+	if a.Taken <= p.handle.maxTick() && !p.began.IsZero() {
 		p.hear(call.Arrived.Sub(p.began), a, call.Conn.RTT)
 	}
 }
