@@ -84,7 +84,7 @@ func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	if moved := a.credit.due() || a.credit.consumed != a.credit.reported; moved && !a.cover(a.credit.ahead) {
 		return false, nil // its sender waits for memory
 	}
-	limit, due := a.credit.next(now, func() time.Duration { return s.pace(in.peer.conn) }, a.cover)
+	limit, due := a.credit.next(now, func() time.Duration { return s.growTime(in.peer.conn) }, a.cover)
 	if !due {
 		return false, nil
 	}

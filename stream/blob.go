@@ -166,41 +166,41 @@ func (b *IncomingBlob) release() {
 
 // blobSource reads a blob.
 type blobSource struct {
-	r    io.Reader
-	left int64 // bytes to read; -1: until io.EOF
-	pace pace
+	r        io.Reader
+	left     int64 // bytes to read; -1: until io.EOF
+	throttle throttle
 }
 
-// pace holds the reading of a source to a rate. The reader's goroutine owns it.
-type pace struct {
+// throttle holds the reading of a source to a rate. The reader's goroutine owns it.
+type throttle struct {
 	rate  int                     // bytes a second; 0: any
 	skips func(offset int64) bool // the receiver has the content there: it is only hashed, as fast as it comes
 	due   time.Time               // when more may be read; zero before the first wait
 }
 
 // applies reports whether content at an offset is read at the rate.
-func (p *pace) applies(offset int64) bool {
-	return p.rate > 0 && !p.skips(offset)
+func (t *throttle) applies(offset int64) bool {
+	return t.rate > 0 && !t.skips(offset)
 }
 
 // limit cuts room to what may be read at once: the bytes of a twentieth of a second, at least one. So a reader that is stopped does not sleep for
 // long.
-func (p *pace) limit(room []byte) []byte { return room[:min(len(room), max(1, p.rate/20))] }
+func (t *throttle) limit(room []byte) []byte { return room[:min(len(room), max(1, t.rate/20))] }
 
 // catchUp is how far a source that was late may run ahead of its rate to make up for it.
 const catchUp = 250 * time.Millisecond
 
 // wait sleeps for as long as n bytes take, less the time by which the source is late: reads that take long, and sleeps that end late on a busy
 // machine, do not lower the rate.
-func (p *pace) wait(n int) {
+func (t *throttle) wait(n int) {
 	now := time.Now()
-	if p.due.IsZero() {
-		p.due = now
-	} else if earliest := now.Add(-catchUp); p.due.Before(earliest) {
-		p.due = earliest
+	if t.due.IsZero() {
+		t.due = now
+	} else if earliest := now.Add(-catchUp); t.due.Before(earliest) {
+		t.due = earliest
 	}
-	p.due = p.due.Add(time.Duration(n) * time.Second / time.Duration(p.rate))
-	time.Sleep(time.Until(p.due))
+	t.due = t.due.Add(time.Duration(n) * time.Second / time.Duration(t.rate))
+	time.Sleep(time.Until(t.due))
 }
 
 // maxEmptyReads is how many Reads in a row may return neither bytes nor an error, as in package bufio.
@@ -217,9 +217,9 @@ func (s *blobSource) fill(b *block, _ int64) error {
 	if len(room) == 0 {
 		return io.EOF
 	}
-	paced := s.pace.applies(b.offset)
+	paced := s.throttle.applies(b.offset)
 	if paced {
-		room = s.pace.limit(room)
+		room = s.throttle.limit(room)
 	}
 	for range maxEmptyReads {
 		n, err := s.r.Read(room)
@@ -231,7 +231,7 @@ func (s *blobSource) fill(b *block, _ int64) error {
 			s.left -= int64(n)
 		}
 		if paced {
-			s.pace.wait(n)
+			s.throttle.wait(n)
 		}
 		if err = s.ended(err); n > 0 || err != nil {
 			return err

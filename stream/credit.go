@@ -31,7 +31,7 @@ type credit struct {
 	limit    int64 // offset below which the sender may send
 	consumed int64 // offset below which the application has taken all
 
-	// Where and when the application began with the half of ahead that measures its pace.
+	// Where and when the application began with the half of ahead whose time decides about growth.
 	mark     int64
 	markTime time.Time
 
@@ -61,10 +61,10 @@ func (c *credit) due() bool {
 }
 
 // next returns the limit to grant, if a grant or a report of progress is due now. It doubles ahead when half of that was consumed
-// within pace, which is the longer of 2 RTT and 2 ticks, and cover has promised the memory.
-func (c *credit) next(now time.Time, pace func() time.Duration, cover func(ahead int64) bool) (limit int64, ok bool) {
+// within growTime and cover has promised the memory.
+func (c *credit) next(now time.Time, growTime func() time.Duration, cover func(ahead int64) bool) (limit int64, ok bool) {
 	if c.consumed-c.mark >= c.ahead/2 {
-		if more := min(2*c.ahead, c.most); c.ahead < more && now.Sub(c.markTime) <= pace() && cover(more) {
+		if more := min(2*c.ahead, c.most); c.ahead < more && now.Sub(c.markTime) <= growTime() && cover(more) {
 			c.ahead = more
 		}
 		c.mark, c.markTime = c.consumed, now

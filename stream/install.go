@@ -42,7 +42,7 @@ type Streams struct {
 	looked   time.Time     // when a tick last looked for overdue ones among all
 	lastTick time.Time     // when the newest tick began
 	tickEnds time.Time     // when that tick must end; zero = it has found nothing to do so far
-	interval time.Duration // between ticks, for pace and the queues of routes
+	interval time.Duration // between ticks, for growTime and the queues of routes
 	sought   time.Time     // when those that are stuck were last looked for
 	stuck    []stalled     // who was found, the longest first
 	opened   time.Time     // when a transfer that had waited for memory was last opened
@@ -358,8 +358,8 @@ func (s *Streams) topic(name string) (t topic, handled bool) {
 	return t, handled
 }
 
-// pace returns the longest time in which half of the credit must be consumed for credit to grow: 2 RTT or 2 ticks. One RTT would be
+// growTime returns the time within which half of the credit must be consumed for credit to grow: the longer of 2 RTT and 2 ticks. One RTT would be
 // too strict on a lossy path, where content in order waits for a part that is lost, and perhaps lost again.
-func (s *Streams) pace(conn *rpc.Conn) time.Duration {
+func (s *Streams) growTime(conn *rpc.Conn) time.Duration {
 	return 2 * max(conn.RTT(), s.interval)
 }

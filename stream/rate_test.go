@@ -87,7 +87,7 @@ func testRateOfASlowSource(t *testing.T, via Backend) {
 // TestCatchUpIsBounded: after a source has stood still its rate is what it was, but for a quarter of a second.
 func TestCatchUpIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pace{rate: 1000}
+		p := throttle{rate: 1000}
 		p.wait(100)
 		time.Sleep(10 * time.Second)
 		begin := time.Now()

@@ -50,7 +50,7 @@ func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	t.reader = newReader(s, h.hash, o.partSize(), h.early() == 0, p.stocked, p.wake, t.guard)
 	t.reader.turns, t.reader.whole = p.streams.turns, h.size
 	if blob, is := s.(*blobSource); is {
-		blob.pace = pace{rate: o.rate, skips: t.reader.receiverHas}
+		blob.throttle = throttle{rate: o.rate, skips: t.reader.receiverHas}
 	}
 	return t
 }
