@@ -73,7 +73,7 @@ func (s *folderSizes) refreshStale(own string) error {
 	return nil
 }
 
-// refreshAll lists the folders and measures all but own, which stays stale.
+// refreshAll lists the folders and measures all but own, which stays stale, and those that are not of the store, as lost+found.
 func (s *folderSizes) refreshAll(own string) error {
 	folders, err := os.ReadDir(s.path)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *folderSizes) refreshAll(own string) error {
 	known := make(map[string]folderSize, len(folders))
 	for _, e := range folders {
 		folder := filepath.Join(s.path, e.Name())
-		if folder == own || !e.IsDir() {
+		if folder == own || !e.IsDir() || !isHashName(e.Name()) {
 			continue
 		}
 		size, ok, err := s.measure(folder)

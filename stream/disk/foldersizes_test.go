@@ -122,3 +122,17 @@ func TestOthersFilesCountWhenTheyChange(t *testing.T) {
 	_, err = s.Open(mine, "k", 21)
 	require.ErrorIs(t, err, stream.ErrStoreFull, "as what another process stores")
 }
+
+// TestOthersFoldersStay: a store may stand at the top of a disk, beside a folder lost+found, which is empty and which only root can read.
+func TestOthersFoldersStay(t *testing.T) {
+	dir := t.TempDir()
+	empty, full := filepath.Join(dir, "lost+found"), filepath.Join(dir, "maps")
+	require.NoError(t, os.Mkdir(empty, 0))
+	require.NoError(t, os.Mkdir(full, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(full, "k"+partSuffix), make([]byte, 50), 0o600))
+	s := New(dir)
+	s.MaxBytes = 10
+	store(t, s, mine, "k", make([]byte, 10))
+	require.DirExists(t, empty)
+	require.FileExists(t, filepath.Join(full, "k"+partSuffix))
+}

@@ -54,6 +54,7 @@ func (s *Store) reserve(p *part, size, more int64) error {
 	if err != nil {
 		return err
 	}
+	s.sizes.changed(folder)
 	files, err := s.walkFolder(folder)
 	if err != nil {
 		return err
@@ -70,7 +71,6 @@ func (s *Store) reserve(p *part, size, more int64) error {
 		return err
 	}
 	p.reserved = size + more
-	s.sizes.changed(folder)
 	return nil
 }
 

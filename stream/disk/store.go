@@ -146,6 +146,12 @@ func hashName(s string) string {
 	return hex.EncodeToString(sum[:20])
 }
 
+// isHashName reports whether a file name is of hashName.
+func isHashName(name string) bool {
+	sum, err := hex.DecodeString(name)
+	return err == nil && len(sum) == 20
+}
+
 // blobName returns the path of a complete content; base is the path without a suffix. Some systems allow no colon in names.
 func blobName(base string, digest stream.Digest) string {
 	return base + "." + strings.Replace(digest.String(), ":", "-", 1) + blobSuffix
