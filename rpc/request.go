@@ -212,7 +212,11 @@ func (r *Request[A, R]) replyTo(kept *question, result R, err error) {
 // reply answers a question, on the world's goroutine. If result cannot travel, it answers with that error, and logs it.
 func (r *Request[A, R]) reply(q *question, result R, err error) {
 	if err != nil {
-		q.refuse(ask.Refused, err)
+		verdict := ask.Refused
+		if err == errNoReturn {
+			verdict = ask.Failed
+		}
+		q.refuse(verdict, err)
 		return
 	}
 	m := r.answer

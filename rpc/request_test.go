@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -113,6 +114,20 @@ func withWaiting(t *testing.T, config Config, fn func(ctx context.Context, n int
 	play(ctx, server, <-opened)
 	end()
 	require.NoError(t, server.WaitHandlers(context.Background()))
+}
+
+// TestGoThatDoesNotReturn: a handler that ends without an answer has refused nothing.
+func TestGoThatDoesNotReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		withWaiting(t, Config{}, func(context.Context, int) (string, error) { runtime.Goexit(); return "", nil },
+			func(ctx context.Context, _ *testWorld, there *Actor) {
+				_, err := clerkAsk.Ask(ctx, there, 1)
+				var failed *RequestError
+				require.ErrorAs(t, err, &failed)
+				require.Contains(t, err.Error(), "has no answer: the handler did not return")
+				require.False(t, failed.Refused)
+			})
+	})
 }
 
 // TestHandlersThatWait: the world goes on meanwhile, each asker hears its own answer or error, and who waits for all handlers waits until the
