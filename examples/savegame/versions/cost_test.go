@@ -1,6 +1,8 @@
 package versions
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -106,6 +108,36 @@ func TestPagesDoNotSortAllNames(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, page, want, after)
 	}
+}
+
+// Who asked for an edit and canceled it at once had nobody know whether it was done, and all that the user has read from the store for the next
+// request: 140 ms for two requests of 100 bytes where there are 20,000 chunks, while all others wait for a lock that the reading holds.
+func TestCanceledEditsHaveNothingRead(t *testing.T) {
+	p := newPlace(t, Config{})
+	u := p.user("alice")
+	p.put(u, Request{Name: "world"}, saveOf(manyChunks(0, 2_000)...))
+	p.put(u, Request{Name: "world", Mode: Force}, saveOf("one"))
+	p.put(u, Request{Name: "gone"}, saveOf("two"))
+	_, err := u.Remove(t.Context(), "gone", machine, Ref{})
+	require.NoError(t, err)
+	ended, end := context.WithCancelCause(t.Context())
+	end(errors.New("nobody waits"))
+	edits := map[string]func() error{
+		"remove":                     func() error { _, err := u.Remove(ended, "world", machine, Ref{}); return err },
+		"restore":                    func() error { _, _, err := u.Restore(ended, "world", 1, machine); return err },
+		"erase":                      func() error { return u.Erase(ended, "world", machine, Ref{}, true) },
+		"erase what is in the trash": func() error { return u.Erase(ended, "gone", machine, Ref{}, true) },
+	}
+	for what, edit := range edits {
+		require.Less(t, allocated(func() {
+			require.ErrorContains(t, edit(), "nobody waits", what)
+			_, err := u.List(t.Context(), "", 64)
+			require.NoError(t, err)
+		}), 100_000, what)
+	}
+	history, err := u.History(t.Context(), "world", 0, 64)
+	require.NoError(t, err)
+	require.Len(t, history, 2)
 }
 
 // A put that was abandoned had all chunks of all versions looked at: 154 ms for a request of 150 bytes where 2,000 versions have 10,000 each.

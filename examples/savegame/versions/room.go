@@ -230,15 +230,16 @@ func (u *User) outdated(name string) (old []Version) {
 // forget deletes versions, given by number, and then what only they needed, if that has least bytes or more. The last version goes when the
 // others are gone for sure: where it is the trash's record, none of them may come back. The caller holds records.
 func (u *User) forget(ctx context.Context, name string, versions []Version, least int64) error {
-	if len(versions) == 0 {
-		return nil
+	ctx, err := unended(ctx)
+	if err != nil || len(versions) == 0 {
+		return err
 	}
 	var keys []string
 	for _, v := range versions {
 		keys = append(keys, u.recordKey(name, v.Number))
 	}
 	last := len(keys) - 1
-	err := u.all.store.Delete(ctx, keys[:last]...)
+	err = u.all.store.Delete(ctx, keys[:last]...)
 	if err == nil {
 		err = u.all.store.Delete(ctx, keys[last])
 	}
@@ -286,6 +287,10 @@ func (u *User) forsake(versions []Version) {
 // together. Where the disk has no room to write again what some of it stands in, the rest goes: it fails with ENOSPC when that is nothing. The caller
 // holds records.
 func (u *User) free(ctx context.Context, before time.Time, least int64) error {
+	ctx, err := unended(ctx)
+	if err != nil {
+		return err
+	}
 	out := u.takeOut(before.UnixNano(), least)
 	if len(out) == 0 {
 		return nil
@@ -294,7 +299,7 @@ func (u *User) free(ctx context.Context, before time.Time, least int64) error {
 	for _, o := range out {
 		keys = append(keys, u.key(o.id))
 	}
-	err := u.all.store.Delete(ctx, keys...)
+	err = u.all.store.Delete(ctx, keys...)
 	if errors.Is(err, syscall.ENOSPC) && u.load(ctx, u.names) == nil {
 		u.mu.Lock()
 		out = slices.DeleteFunc(out, func(o *object) bool { return u.objects[o.id] != nil && u.objects[o.id].there })

@@ -115,15 +115,25 @@ func (u *User) lock(ctx context.Context, names ...string) error {
 		}
 	}
 	u.records.Lock()
-	if !u.stale.Swap(false) {
+	if !u.stale.Load() {
 		return nil
 	}
-	err := u.load(ctx, u.names)
+	ctx, err := unended(ctx) // else who asks and cancels has it begin again each time
+	if err == nil {
+		u.stale.Store(false)
+		err = u.load(ctx, u.names)
+	}
 	if err != nil {
 		u.stale.Store(true)
 		u.records.Unlock()
 	}
 	return err
+}
+
+// unended fails when ctx has ended, and otherwise returns one that does not end: of what ends halfway in the store nobody knows whether it was done, so
+// that all of a user's is read again.
+func unended(ctx context.Context) (context.Context, error) {
+	return context.WithoutCancel(ctx), context.Cause(ctx)
 }
 
 // read reads from the store what is not known.
@@ -262,6 +272,10 @@ func (u *User) createInRoom(ctx context.Context, v Version) (Version, error) {
 // create makes the next version of a save, whose content is there and held. What the trash takes is of the disk's reserve. The caller
 // holds records.
 func (u *User) create(ctx context.Context, v Version) (Version, error) {
+	ctx, err := unended(ctx)
+	if err != nil {
+		return Version{}, err
+	}
 	v.Number = u.newest(v.Name).Number + 1
 	u.since[v.Name] = u.all.config.Now() // also where it fails, and is made all the same
 	v.Time = u.since[v.Name].UTC().Round(0)
