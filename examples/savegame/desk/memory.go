@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -38,6 +39,7 @@ type share struct {
 	manifests int64 // bytes; guarded by the memory's mu
 	buffers   *semaphore.Weighted
 	verifying *semaphore.Weighted // of processors: see userProcessors
+	lines     lines               // about what changed nothing
 }
 
 // share returns a user's.
@@ -45,12 +47,15 @@ func (m *memory) share(user string) *share {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.of[user] == nil {
-		m.of[user] = &share{buffers: semaphore.NewWeighted(m.buffers), verifying: semaphore.NewWeighted(userProcessors())}
+		m.of[user] = &share{
+			buffers: semaphore.NewWeighted(m.buffers), verifying: semaphore.NewWeighted(userProcessors()),
+			lines: lines{limit: rate.NewLimiter(1, idleLines)},
+		}
 	}
 	return m.of[user]
 }
 
-// userProcessors returns on how many processors the chunks of one user's puts are verified at once: half of them, or as many as one put takes.
+// userProcessors returns on how many processors the chunks of one user's puts and gets are verified at once: half of them, or as many as one put takes.
 // A chunk of 512 KiB comes as a hundred bytes where it is all zeros, so that a megabyte a second of those would keep four processors busy.
 func userProcessors() int64 { return int64(max(verifiers, runtime.GOMAXPROCS(0)/2)) }
 

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/quivernet/quiver/examples/savegame/versions"
+	"github.com/quivernet/quiver/internal/testkit"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/users"
 )
@@ -78,16 +79,50 @@ func TestTheLongestVersion(t *testing.T) {
 func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		k := &clerk{log: slog.New(slog.NewTextHandler(&log, nil)), lines: rate.NewLimiter(1, refusalLines)}
+		k := &clerk{log: slog.New(slog.NewTextHandler(&log, nil)), lines: &lines{limit: rate.NewLimiter(1, idleLines)}}
 		for range 1000 {
 			require.ErrorContains(t, k.refuse(t.Context(), "Get", versions.ErrNoSave), versions.ErrNoSave.Error())
 		}
-		require.Equal(t, refusalLines, strings.Count(log.String(), "\n"))
+		require.Equal(t, idleLines, strings.Count(log.String(), "\n"))
 		time.Sleep(time.Second)
 		require.Error(t, k.refuse(t.Context(), "Get", versions.ErrNoSave))
-		require.Equal(t, refusalLines+1, strings.Count(log.String(), "\n"))
+		require.Equal(t, idleLines+1, strings.Count(log.String(), "\n"))
 		require.Contains(t, log.String(), "more=980")
 	})
+}
+
+// Each new connection had twenty lines of its own, so that who came again and again, or by many at once, wrote a thousand a second. So did who
+// restored what is there: 50 a second over each connection.
+func TestNewConnectionsHaveNoNewLines(t *testing.T) {
+	h := newHost(t, versions.Config{}, nil)
+	var log testkit.Log
+	require.NoError(t, h.server.World().Do(t.Context(), func() { h.server.log = slog.New(slog.NewTextHandler(&log, nil)) }))
+	refused := func(c *Client) {
+		_, err := Remove.Ask(t.Context(), c.Desk(), Edit{Name: "world", Machine: "pc"})
+		require.ErrorIs(t, err, versions.ErrNoSave)
+	}
+	begin := time.Now()
+	for range 5 {
+		c := h.dial()
+		for range idleLines {
+			refused(c)
+		}
+		c.Close()
+	}
+	c := h.dial()
+	_, err := put(t, c, versions.Request{}, nil)
+	require.NoError(t, err)
+	for range idleLines {
+		made, err := Restore.Ask(t.Context(), c.Desk(), Edit{Name: "world", Machine: "pc"})
+		require.NoError(t, err)
+		require.Equal(t, versions.Unchanged, made.Outcome)
+		require.Empty(t, get(t, c, "world", 0))
+	}
+	require.Len(t, log.With("msg=put"), 1)
+	require.LessOrEqual(t, len(log.With("")), 1+idleLines+1+int(time.Since(begin)/time.Second))
+	h.config.Token = addUser(t, h, "bob")
+	refused(h.dial())
+	require.Len(t, log.With("user=bob"), 1, "others have theirs")
 }
 
 // As many chunks of a user's puts as had buffers were verified at once, on all processors: at 600 KB/s chunks of 512 KiB that are all zeros, and come
@@ -103,11 +138,21 @@ func TestOneUserTakesNotAllProcessors(t *testing.T) {
 		putting <- err
 	}()
 	h.config.Token = addUser(t, h, "bob")
-	_, err := put(t, h.dial(), versions.Request{}, noise(1, 1<<20))
+	bob := h.dial()
+	_, err := put(t, bob, versions.Request{}, noise(1, 1<<20))
 	require.NoError(t, err, "others do not wait")
 	require.Empty(t, putting)
 	hers.Release(userProcessors())
 	require.NoError(t, <-putting)
+
+	// The server verifies what is got, too: a megabyte of such chunks costs it 2 s of its processors. Sixteen gets over a connection had all of them.
+	require.NoError(t, hers.Acquire(t.Context(), userProcessors()))
+	getting := make(chan int, 1)
+	go func() { getting <- len(get(t, alice, "world", 0)) }()
+	require.Len(t, get(t, bob, "world", 0), 1<<20)
+	require.Never(t, func() bool { return len(getting) > 0 }, 300*time.Millisecond, 10*time.Millisecond)
+	hers.Release(userProcessors())
+	require.Equal(t, 1<<20, <-getting)
 }
 
 // Four users who announced manifests of 32 MiB, and sent none, had all others' puts, gets and lists refused for as long as they liked.
@@ -180,4 +225,29 @@ func TestAnotherProtocolIsRefusedAtOnce(t *testing.T) {
 	require.True(t, is, err)
 	require.Equal(t, rpc.ProtocolMismatch, closed.Code)
 	require.Contains(t, closed.Reason, next)
+}
+
+// A refusal wrote to the log, and to the answer, the name that the client had sent: 300 KB for a request of 60 KB.
+func TestRefusalsAreShort(t *testing.T) {
+	h := newHost(t, versions.Config{}, nil)
+	var log testkit.Log
+	require.NoError(t, h.server.World().Do(t.Context(), func() { h.server.log = slog.New(slog.NewTextHandler(&log, nil)) }))
+	c, long := h.dial(), strings.Repeat("\x00", 60_000)
+	_, err := askGet.Ask(t.Context(), c.Desk(), getArgs{Name: long})
+	require.ErrorIs(t, err, versions.ErrNoSave)
+	_, err = askList.Ask(t.Context(), c.Desk(), listArgs{Name: long})
+	require.ErrorIs(t, err, versions.ErrNoSave)
+	_, err = Restore.Ask(t.Context(), c.Desk(), Edit{Name: long, Machine: "pc"})
+	require.ErrorIs(t, err, versions.ErrNoSave)
+	_, err = Remove.Ask(t.Context(), c.Desk(), Edit{Name: long, Machine: "pc"})
+	require.ErrorIs(t, err, versions.ErrNoSave)
+	_, err = Erase.Ask(t.Context(), c.Desk(), Edit{Name: long, Machine: "pc"})
+	require.ErrorIs(t, err, versions.ErrNoSave)
+	_, err = Remove.Ask(t.Context(), c.Desk(), Edit{Name: "world", Machine: long})
+	require.ErrorIs(t, err, users.ErrName)
+	_, err = askPut.Ask(t.Context(), c.Desk(), putArgs{Request: versions.Request{Name: long, Machine: "pc"}})
+	require.ErrorIs(t, err, users.ErrName)
+	lines := log.Take()
+	require.Equal(t, 7, strings.Count(lines, "\n"))
+	require.Less(t, len(lines), 10_000)
 }

@@ -119,8 +119,14 @@ func (s *Server) Close(ctx context.Context, reason string) error {
 	return errors.Join(err, s.world.WaitHandlers(ctx))
 }
 
-// refusalLines of a client's refusals are logged at once, and then one a second, which says how many there were.
-const refusalLines = 20
+// idleLines of a user's lines about what changed nothing are logged at once, and then one a second, which says how many there were.
+const idleLines = 20
+
+// lines is what a user's connections share, for each that comes anew would have lines of its own. It is safe for concurrent use.
+type lines struct {
+	limit  *rate.Limiter
+	hidden atomic.Int64 // those that were not logged
+}
 
 // clerk serves one client.
 type clerk struct {
@@ -129,12 +135,12 @@ type clerk struct {
 	user   string
 	log    *slog.Logger
 
-	lines  *rate.Limiter // of refusals in the log
-	hidden atomic.Int64  // of those that were not logged
+	lines *lines // of the user
 }
 
 func (s *Server) newClerk(a *rpc.Actor) *clerk {
-	k := &clerk{server: s, conn: a.Conn(), user: users.UserOf(a.Conn().Identity()), lines: rate.NewLimiter(1, refusalLines)}
+	k := &clerk{server: s, conn: a.Conn(), user: users.UserOf(a.Conn().Identity())}
+	k.lines = &s.memory.share(k.user).lines
 	k.log = s.log.With("conn", k.conn, "user", k.user)
 	return k
 }
@@ -167,16 +173,21 @@ func onUsers[A, R any](b *rpc.Binding[*clerk], r *rpc.Request[A, R], job func(k 
 	})
 }
 
-// refuse logs why a request is refused, if not too many are, and returns what the client is told.
+// idle returns where to log what changed nothing, a refusal or what is there already: nowhere, if there was too much of that.
+func (k *clerk) idle() *slog.Logger {
+	if !k.lines.limit.Allow() {
+		k.lines.hidden.Add(1)
+		return slog.New(slog.DiscardHandler)
+	}
+	if hidden := k.lines.hidden.Swap(0); hidden > 0 {
+		return k.log.With("more", hidden)
+	}
+	return k.log
+}
+
+// refuse logs why a request is refused, and returns what the client is told.
 func (k *clerk) refuse(ctx context.Context, request string, err error) error {
-	if !k.lines.Allow() {
-		k.hidden.Add(1)
-		return refuse(err)
-	}
-	log := k.log.With("request", request)
-	if hidden := k.hidden.Swap(0); hidden > 0 {
-		log = log.With("more", hidden)
-	}
+	log := k.idle().With("request", request)
 	told, brokenOff := refuse(err), []error{io.ErrUnexpectedEOF, stream.ErrCanceled, stream.ErrRejected}
 	switch {
 	case ctx.Err() != nil, slices.ContainsFunc(brokenOff, func(end error) bool { return errors.Is(err, end) }):
@@ -206,12 +217,12 @@ func (k *clerk) restore(ctx context.Context, u *versions.User, a Edit) (Made, er
 
 func (k *clerk) remove(ctx context.Context, u *versions.User, a Edit) (versions.Version, error) {
 	v, err := u.Remove(ctx, a.Name, a.Machine, a.Seen)
-	return k.did("removed", v, err)
+	return k.did("removed", true, v, err)
 }
 
 func (k *clerk) erase(ctx context.Context, u *versions.User, a Edit) (none rpc.None, err error) {
 	err = u.Erase(ctx, a.Name, a.Machine, a.Seen, a.Force)
-	_, err = k.did("erased", versions.Version{Name: a.Name, Machine: a.Machine}, err)
+	_, err = k.did("erased", true, versions.Version{Name: a.Name, Machine: a.Machine}, err)
 	return none, err
 }
 
@@ -220,7 +231,7 @@ func (k *clerk) made(what string, u *versions.User, m Made, err error) (Made, er
 	if m.Outcome != versions.Added {
 		what += ": " + string(m.Outcome)
 	}
-	if _, err = k.did(what, m.Version, err); err != nil {
+	if _, err = k.did(what, m.Outcome != versions.Unchanged, m.Version, err); err != nil {
 		return m, err
 	}
 	m.Displaced = u.Displaced()
@@ -233,12 +244,17 @@ func (k *clerk) made(what string, u *versions.User, m Made, err error) (Made, er
 	return m, nil
 }
 
-// did logs what was done to a save.
-func (k *clerk) did(what string, v versions.Version, err error) (versions.Version, error) {
-	if err == nil {
-		k.log.Info(what, "save", v.Name, "version", v.Number, "bytes", v.Size, "machine", v.Machine)
+// did logs what was done to a save, and whether that changed it.
+func (k *clerk) did(what string, changed bool, v versions.Version, err error) (versions.Version, error) {
+	if err != nil {
+		return v, err
 	}
-	return v, err
+	log := k.log
+	if !changed {
+		log = k.idle()
+	}
+	log.Info(what, "save", v.Name, "version", v.Number, "bytes", v.Size, "machine", v.Machine)
+	return v, nil
 }
 
 func (k *clerk) invite(context.Context, *versions.User, rpc.None) (code string, err error) {
@@ -344,10 +360,15 @@ func (k *clerk) get(ctx context.Context, u *versions.User, a getArgs) (none rpc.
 	if err != nil {
 		return none, err
 	}
+	processors := k.server.memory.share(k.user).verifying
 	err = t.Send(ctx, lacks, func(buffer []byte, index int) ([]byte, error) {
-		packed, err := c.Chunk(ctx, index)
+		if err := processors.Acquire(ctx, 1); err != nil {
+			return nil, cmp.Or(context.Cause(ctx), err)
+		}
+		defer processors.Release(1)
+		packed, err := c.Chunk(ctx, index) // which verifies it
 		return append(buffer, packed...), err
 	})
-	_, err = k.did("got", c.Version, err)
+	_, err = k.did("got", false, c.Version, err)
 	return none, err
 }

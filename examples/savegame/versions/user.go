@@ -130,8 +130,8 @@ func (u *User) lock(ctx context.Context, names ...string) error {
 	return err
 }
 
-// unended fails when ctx has ended, and otherwise returns one that does not end: of what ends halfway in the store nobody knows whether it was done, so
-// that all of a user's is read again.
+// unended fails when ctx has ended, and otherwise returns one that does not end: of what ends halfway in the store nobody knows whether it was done,
+// so that all of a user's is read again.
 func unended(ctx context.Context) (context.Context, error) {
 	return context.WithoutCancel(ctx), context.Cause(ctx)
 }
@@ -227,7 +227,7 @@ func (u *User) History(ctx context.Context, name string, after, most int) (page 
 	}
 	defer u.records.Unlock()
 	if len(u.names[name]) == 0 {
-		return nil, fmt.Errorf("%w: %q", ErrNoSave, name)
+		return nil, noSave(name)
 	}
 	versions := u.names[name]
 	at, _ := numbered(versions, after+1)
@@ -239,11 +239,14 @@ func numbered(versions []Version, number int) (at int, found bool) {
 	return slices.BinarySearchFunc(versions, number, func(v Version, number int) int { return cmp.Compare(v.Number, number) })
 }
 
+// noSave says of which save there is nothing. The name is as the client sent it, and goes to the log.
+func noSave(name string) error { return fmt.Errorf("%w: %.100q", ErrNoSave, name) }
+
 // find returns a stored version of a save; number 0 is the newest. The caller holds records.
 func (u *User) find(name string, number int) (Version, error) {
 	versions := u.names[name]
 	if len(versions) == 0 {
-		return Version{}, fmt.Errorf("%w: %q", ErrNoSave, name)
+		return Version{}, noSave(name)
 	}
 	at, found := len(versions)-1, true
 	if number != 0 {
@@ -342,7 +345,7 @@ func (u *User) Erase(ctx context.Context, name, machine string, seen Ref, force 
 	defer u.records.Unlock()
 	newest := u.newest(name)
 	if newest.Number == 0 {
-		return fmt.Errorf("%w: %q", ErrNoSave, name)
+		return noSave(name)
 	}
 	v, removed := u.unseen(name, seen), newest.Kind == Trash && newest.Base > 0
 	if v.Number > 0 && !removed && !force {
