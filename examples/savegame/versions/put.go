@@ -103,7 +103,8 @@ func (u *User) aside(r Request) (name string, o Outcome) {
 			return name, Unchanged // its answer was lost
 		}
 	}
-	for now := u.all.config.Now(); ; now = now.Add(time.Second) {
+	step := time.Second
+	for now := u.all.config.Now(); ; now, step = now.Add(step), min(2*step, time.Hour) { // who keeps thousands has few names tried
 		if name = asideAt(r.Name, r.Machine, now); len(u.names[name]) == 0 {
 			return name, Added
 		}
