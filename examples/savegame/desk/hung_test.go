@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -113,6 +114,47 @@ func TestJobsOfAClientAreBounded(t *testing.T) {
 	for range maxJobs {
 		require.NoError(t, <-refused)
 	}
+}
+
+// A put's manifest counted no more once its chunks were there, and stayed in memory until the disk had it: who sent manifests faster than that writes
+// them had as many of 32 MiB in memory as there may be requests.
+func TestManifestsCountUntilTheyAreStored(t *testing.T) {
+	disk := &slow{entered: make(chan struct{}, 100), goOn: make(chan struct{})}
+	h := newHost(t, versions.Config{}, func(s store.Store) store.Store { disk.Store = s; return disk })
+	c := h.dial()
+	m := &manifest.Manifest{Entries: []manifest.Entry{{Path: manifest.Root, Kind: manifest.Dir}}}
+	for i := range 1000 {
+		m.Entries = append(m.Entries, manifest.Entry{Path: fmt.Sprintf("%06d%s", i, strings.Repeat("x", 200)), Kind: manifest.Dir})
+	}
+	b := m.Append(nil)
+	putting := make(chan error, 1)
+	go func() {
+		putting <- putManifest(t, c, "world", b)
+	}()
+	goOn := sync.OnceFunc(func() { close(disk.goOn) })
+	defer goOn()
+	<-disk.entered
+	held := func() int64 {
+		h.server.memory.mu.Lock()
+		defer h.server.memory.mu.Unlock()
+		return h.server.memory.all
+	}
+	require.EqualValues(t, len(b), held())
+	goOn()
+	require.NoError(t, <-putting)
+	require.Zero(t, held())
+}
+
+// putManifest puts a save that has no chunk.
+func putManifest(t *testing.T, c *Client, name string, b []byte) error {
+	n := c.next()
+	_, err := pieces.WithRequest(t.Context(), func(ctx context.Context) (Made, error) {
+		return askPut.Ask(ctx, c.desk, putArgs{n, versions.Request{Name: name, Machine: "pc", Content: cdc.Sum(b)}})
+	}, func(ctx context.Context) error {
+		_, err := c.talk(n).Offer(ctx, b, 0)
+		return err
+	})
+	return err
 }
 
 // A list takes as many requests as it has pages.

@@ -55,8 +55,8 @@ func (m *memory) share(user string) *share {
 	return m.of[user]
 }
 
-// userProcessors returns on how many processors the chunks of one user's puts and gets are verified at once: half of them, or as many as one put takes.
-// A chunk of 512 KiB comes as a hundred bytes where it is all zeros, so that a megabyte a second of those would keep four processors busy.
+// userProcessors returns on how many processors the chunks of one user's puts and gets are verified at once: half of them, or as many as one put
+// takes. A chunk of 512 KiB comes as a hundred bytes where it is all zeros, so that a megabyte a second of those would keep four processors busy.
 func userProcessors() int64 { return int64(max(verifiers, runtime.GOMAXPROCS(0)/2)) }
 
 // take fails with ErrBusy when there are not so many bytes for a manifest of a user's.

@@ -275,34 +275,34 @@ const (
 	unflushed = 512
 )
 
-// put makes a version of what the client sends.
+// put makes a version of what the client sends. The manifest is in memory until the store has it.
 func (k *clerk) put(ctx context.Context, u *versions.User, a putArgs) (Made, error) {
 	p, err := u.Begin(ctx, a.Request)
 	if err != nil {
 		return Made{}, err
 	}
 	defer p.Abandon()
-	if err := k.receive(ctx, a.Number, p); err != nil {
+	t := k.talk(a.Number, 0)
+	in, err := t.TakeBlob(ctx, pieces.Manifest, maxManifest)
+	if errors.Is(err, pieces.ErrViolation) {
+		err = fmt.Errorf("%w: %w", manifest.ErrManifest, err)
+	}
+	if err != nil {
+		return Made{}, err
+	}
+	if err := k.server.memory.take(k.user, in.Size()); err != nil {
+		return Made{}, err
+	}
+	defer k.server.memory.give(k.user, in.Size())
+	if err := k.receive(ctx, t, in, p); err != nil {
 		return Made{}, err
 	}
 	v, o, err := p.Commit(ctx)
 	return k.made("put", u, Made{Version: v, Outcome: o}, err)
 }
 
-// receive hears the manifest, says which chunks are missing, and stores them.
-func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
-	t := k.talk(n, 0)
-	in, err := t.TakeBlob(ctx, pieces.Manifest, maxManifest)
-	if errors.Is(err, pieces.ErrViolation) {
-		err = fmt.Errorf("%w: %w", manifest.ErrManifest, err)
-	}
-	if err != nil {
-		return err
-	}
-	if err := k.server.memory.take(k.user, in.Size()); err != nil {
-		return err
-	}
-	defer k.server.memory.give(k.user, in.Size())
+// receive reads the manifest, says which chunks are missing, and stores them.
+func (k *clerk) receive(ctx context.Context, t *pieces.Talk, in io.Reader, p *versions.Put) error {
 	b, err := io.ReadAll(in)
 	if err != nil {
 		return err

@@ -83,6 +83,34 @@ func TestOneUserTakesOneTurnToParse(t *testing.T) {
 	}
 }
 
+// Puts that were given up kept their manifests while they waited for one that the store was slow with.
+func TestAbandonedPutsKeepNoManifest(t *testing.T) {
+	p := newPlace(t, Config{})
+	u, s := p.user("alice"), saveOf(noise(1, cdc.MaxChunk))
+	begun := begin2(t, u, s)
+	_, err := begun.Lacks(t.Context(), s.bytes)
+	require.NoError(t, err)
+	u.records.Lock() // by who makes a version
+	gone, ended := make(chan struct{}), make(chan struct{})
+	runtime.AddCleanup(&begun.bytes[0], func(gone chan struct{}) { close(gone) }, gone)
+	s.bytes = nil
+	go func() {
+		begun.Abandon()
+		close(ended)
+	}()
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		select {
+		case <-gone:
+			return true
+		default:
+			return false
+		}
+	}, 5*time.Second, 10*time.Millisecond)
+	u.records.Unlock()
+	<-ended
+}
+
 // Each page of a list sorted the names of all saves: 21 ms for a request of 30 bytes where there are 100,000.
 func TestPagesDoNotSortAllNames(t *testing.T) {
 	p := newPlace(t, Config{})

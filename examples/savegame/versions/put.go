@@ -316,5 +316,6 @@ func (p *Put) end() bool {
 	if p.content != nil {
 		p.content.running.Add(-1)
 	}
+	p.bytes = nil // Abandon may wait long for records, and its caller counts them no more
 	return true
 }
