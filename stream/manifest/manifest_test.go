@@ -3,7 +3,9 @@ package manifest
 import (
 	"bytes"
 	"encoding/binary"
+	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -210,4 +212,25 @@ func TestParseOfDamaged(t *testing.T) {
 			require.Equal(t, b, m.Append(nil))
 		}
 	}
+}
+
+// Each comparison cut both paths into their names, so that 32 MiB of paths of 2,000 names took 1.4 s to check and 500 MB of garbage, where other
+// manifests of that size take a third of a second: a server checks one at a time.
+func TestPathsAreComparedAsTheyStand(t *testing.T) {
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	some := func() string {
+		b := make([]byte, r.IntN(6))
+		for i := range b {
+			b[i] = "a/-\x01\xff"[r.IntN(5)]
+		}
+		return string(b)
+	}
+	for range 100_000 {
+		a, b := some(), some()
+		require.Equal(t, slices.Compare(strings.Split(a, "/"), strings.Split(b, "/")), compare(a, b), "%q, %q", a, b)
+	}
+	a, b := strings.Repeat("a/", MaxPath/2-1)+"a", strings.Repeat("a/", MaxPath/2-1)+"b"
+	require.Zero(t, testing.AllocsPerRun(10, func() { compare(a, b) }))
 }
