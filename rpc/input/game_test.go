@@ -47,6 +47,7 @@ type walker struct {
 
 	way    int    // the sum of all steps that were applied or predicted
 	ticks  []bool // at the server: of each, whether its input was there
+	last   step   // at the server: the newest that was applied; at a client: the newest that was predicted
 	begins time.Time
 }
 
@@ -131,6 +132,7 @@ func (o *walker) simulate(t *testing.T, now time.Time, tick uint64) {
 	if ok {
 		require.Equal(t, tick, s.Tick, "an input is applied at its own tick")
 		o.way += int(s.X)
+		o.last = s
 	}
 	o.ticks = append(o.ticks, ok)
 }
@@ -138,7 +140,8 @@ func (o *walker) simulate(t *testing.T, now time.Time, tick uint64) {
 func (c *client) predict(now time.Time) {
 	_ = c.self.steps.Tick(now, func(tick uint64) step { // an error: the connection has ended
 		c.self.way++
-		return step{Tick: tick, X: 1}
+		c.self.last = step{Tick: tick, X: 1, Y: c.self.last.Y + 1} // no two for one tick are the same
+		return c.self.last
 	})
 }
 

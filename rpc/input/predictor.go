@@ -22,6 +22,7 @@ type Predictor[I any] struct {
 	actor  *rpc.Actor
 	began  time.Time // the first Tick, from which the client's clock counts
 	lead   lead
+	begun  time.Duration // when lead last began
 	made   []made[I]     // by tick modulo len(made)
 	newest uint64        // the newest tick that was predicted
 	have   uint64        // the server needs no inputs up to this tick
@@ -170,7 +171,7 @@ func (p *Predictor[I]) hear(at time.Duration, a answer, trip func() time.Duratio
 	half, tick := p.handle.half(), p.lead.predicted(at)
 	switch {
 	case !p.lead.known, a.Taken >= tick, tick-a.Taken > half, a.Taken+half < p.taken:
-		p.begin(at, a.Taken, trip())
+		p.begin(at, a, trip())
 		return
 	case a.Taken < p.taken: // a later answer overtook it
 		return
@@ -181,23 +182,39 @@ func (p *Predictor[I]) hear(at time.Duration, a answer, trip func() time.Duratio
 }
 
 // begin guesses the lead from the server's tick: an input that leaves now comes a round trip after that tick was taken.
-func (p *Predictor[I]) begin(at time.Duration, taken uint64, trip time.Duration) {
-	ahead := time.Duration(taken+1)*p.handle.tick + trip + guard - at
+func (p *Predictor[I]) begin(at time.Duration, a answer, trip time.Duration) {
+	ahead := time.Duration(a.Taken+1)*p.handle.tick + trip + guard - at
 	p.lead.begin(at, ahead)
 	p.stats.Begun++
-	p.taken, p.have = taken, taken
-	if p.seen > taken || !p.saw {
-		p.seen = taken
+	p.begun, p.taken, p.have = at, a.Taken, a.Taken
+	if p.seen > a.Taken || !p.saw {
+		p.seen = a.Taken
 	}
-	if p.newest > taken+p.handle.half() { // the server's ticks are lower than they were
-		clear(p.made)
-		p.newest = 0
+	if p.newest > a.Taken+p.handle.half() { // the server's ticks are lower than they were
+		p.goBack(a)
 	}
 }
 
-// learn notes the need of the input that had the least time left, and the latency of the newest that was taken.
+// goBack forgets the inputs that the server has not got. For ticks whose inputs it has, as those that came while it stood still, it takes no
+// others: they stay, and prediction goes on behind them.
+func (p *Predictor[I]) goBack(a answer) {
+	if a.Have <= a.Taken || a.Have-a.Taken > p.handle.half() || p.kept(a.Have) == nil {
+		clear(p.made)
+		p.newest = 0
+		return
+	}
+	for i := range p.made {
+		if p.made[i].tick > a.Have {
+			p.made[i] = made[I]{}
+		}
+	}
+	p.newest, p.have = a.Have, a.Have
+}
+
+// learn notes the need of the input that had the least time left, and the latency of the newest that was taken. What was made before the
+// server's tick was found anew tells how its ticks were, and not what inputs need now.
 func (p *Predictor[I]) learn(at time.Duration, a answer) {
-	if m := p.kept(a.Tick); m != nil {
+	if m := p.kept(a.Tick); m != nil && m.at >= p.begun {
 		most := time.Duration(p.handle.half()) * p.handle.tick // the server drops what comes sooner, and forgets what comes later
 		left := min(max(time.Duration(a.Left)*time.Microsecond, -most), most)
 		p.stats.Margin = smooth(p.stats.Margin, left)

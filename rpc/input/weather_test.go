@@ -215,6 +215,36 @@ func TestServerStandsStill(t *testing.T) {
 	}
 }
 
+// TestInputsOfAStandstill: what a server that counts its ticks has got of a client while it stood still it applies afterwards, for the first
+// copy of an input counts. So the client keeps these inputs, and neither predicts their ticks anew nor looks for the server's tick again.
+func TestInputsOfAStandstill(t *testing.T) {
+	for _, k := range []kind{walkers30, walkers60} {
+		rpctest.Run(t, lag(40*ms), func(t *testing.T, net *rpctest.Network) {
+			g := newGame(t, net, k)
+			c := g.join(1)
+			g.play(c, 10*time.Second)
+			stands := true
+			g.halted = func(time.Time) bool { return stands }
+			net.Pause(g.server, 2*time.Second)
+			net.Advance(2 * time.Second)
+			stands, g.began = false, g.began.Add(2*time.Second)
+			net.Advance(200 * ms) // the client hears of it
+			differ := 0
+			for range 3 * k.rate {
+				net.Advance(k.ticks(1))
+				for tick, s := range c.self.steps.After(g.tick - 1) {
+					if served := g.at(c).last; tick == served.Tick && s != served {
+						differ++
+					}
+				}
+			}
+			require.Zero(t, differ, "ticks that the client has predicted by another input than the server")
+			require.LessOrEqual(t, c.self.steps.Stats().Begun, uint64(2))
+			require.Less(t, c.self.steps.Stats().Margin, 60*ms)
+		})
+	}
+}
+
 // TestServerGoesBack: a server whose ticks go back by less than a second, as those of a clock that is set do, still has what came for them.
 func TestServerGoesBack(t *testing.T) {
 	for _, ticks := range []uint64{1, 6, 30} {
