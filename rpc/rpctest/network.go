@@ -2,6 +2,7 @@ package rpctest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -180,7 +181,7 @@ func (n *Network) Join(w *rpc.World) (*rpc.Conn, error) {
 		n.worlds = append(n.worlds, w)
 	}
 	if _, err := n.server.Attach(p.far); err != nil {
-		return nil, err
+		return nil, told(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), joinTime)
 	defer cancel()
@@ -201,6 +202,14 @@ func (n *Network) Join(w *rpc.World) (*rpc.Conn, error) {
 			n.tick()
 		}
 	}
+}
+
+// told returns what a client hears of the error by which a server refuses it.
+func told(err error) error {
+	if closed := new(rpc.CloseError); errors.As(err, &closed) {
+		return &rpc.CloseError{Code: closed.Code, Reason: closed.Reason, Remote: true}
+	}
+	return err
 }
 
 // knows reports whether a connection from an address is among the server's Conns.

@@ -176,7 +176,7 @@ func TestTheNetworkIsAsTold(t *testing.T) {
 	})
 }
 
-// TestRefusedClients: Join says why.
+// TestRefusedClients: Join says why, and that it was the server, as Dial does.
 func TestRefusedClients(t *testing.T) {
 	rpctest.Run(t, rpctest.Bad, func(t *testing.T, net *rpctest.Network) {
 		var log []string
@@ -186,7 +186,7 @@ func TestRefusedClients(t *testing.T) {
 		net.Client(first)
 		second, _ := newWorld(t, net, rpc.Config{}, &log)
 		_, err := net.Join(second)
-		if closed := new(rpc.CloseError); !errors.As(err, &closed) || closed.Code != rpc.ServerFull {
+		if closed := new(rpc.CloseError); !errors.As(err, &closed) || closed.Code != rpc.ServerFull || !closed.Remote {
 			t.Errorf("a client of a full server got %v", err)
 		}
 	})
