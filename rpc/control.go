@@ -75,7 +75,8 @@ type mail struct {
 // no actor: call it from OnConnect on, and on a client from Dial on. id says what the message is; payload is at most 4,096 bytes and is
 // copied. It is for what a framework must say of itself, not for play: at most 16 messages, or 11 of the largest, may be under way that
 // the other side has not run, and it runs Config.MessageRate a second. One more is an error that wraps [ErrBacklogFull], and is not sent.
-// It is safe from any goroutine. UE: NMT_GameSpecific.
+// To a connection that has begun to close it is an [ErrClosed], also before OnDisconnect has run. It is safe from any goroutine. UE:
+// NMT_GameSpecific.
 func (c *Conn) SendMessage(id uint8, payload []byte) error {
 	switch {
 	case c == nil:

@@ -213,7 +213,8 @@ const (
 // OpenTo opens the actor for c, if it is not open there: its states as they are now, and calls from now on, reach c. When c may still have an
 // earlier copy, because CloseTo was called only a round trip ago, the open waits until c is known to have ended that copy. When the
 // class has [At] or [Relevant], the actor stays open until it was not relevant to c for 5 s, which another OpenTo does not prolong: for
-// a spectator who is to see everything let Relevant return true. A dormant actor falls asleep there again at the next Flush. Server only.
+// a spectator who is to see everything let Relevant return true. A dormant actor falls asleep there again at the next Flush. For a connection
+// that has begun to close and does not have the actor it returns [ErrClosed], also before OnDisconnect has run. Server only.
 func (a *Actor) OpenTo(c *Conn) error {
 	if err := a.checkAuthority("OpenTo"); err != nil {
 		return err

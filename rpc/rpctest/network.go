@@ -77,7 +77,8 @@ type client struct {
 // Run calls fn in the virtual time of a synctest bubble, and then ends all connections. It draws a new seed each time, logs it when the
 // test fails, and takes it from the environment variable QUIVER_SEED instead if that is set. Go's cache knows nothing of new seeds: go test
 // plays a game that has passed once more only with -count, such as -count=20. A test that leaves a goroutine behind panics at its end, for
-// nothing else can end a bubble.
+// nothing else can end a bubble. In fn use the t that it is given: the Context of a test around it is of no bubble, and ends the program
+// with "close of synctest channel from outside bubble".
 func Run(t *testing.T, profile emulation.Settings, fn func(t *testing.T, n *Network)) {
 	t.Helper()
 	seed := drawSeed(t)

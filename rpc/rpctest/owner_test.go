@@ -114,7 +114,7 @@ func TestCyclesOfOwnersAreRefused(t *testing.T) {
 	})
 }
 
-// A connection that has begun to close takes no more actors, although what it owns lives until OnDisconnect has run.
+// A connection that has begun to close takes no more actors and no message, although what it owns lives until OnDisconnect has run.
 func TestNothingIsGivenToAConnectionThatCloses(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 1, rpc.Config{})
@@ -130,6 +130,9 @@ func TestNothingIsGivenToAConnectionThatCloses(t *testing.T) {
 			require.Nil(t, other.actor.Conn())
 			require.Nil(t, other.actor.Owner())
 		}
+		require.NoError(t, other.actor.OpenTo(c.conns[0]), "it is open there")
+		require.ErrorIs(t, c.spawn(-1, nil).actor.OpenTo(c.conns[0]), rpc.ErrClosed)
+		require.ErrorIs(t, c.conns[0].SendMessage(1, nil), rpc.ErrClosed)
 		net.Advance(3 * time.Second)
 		require.False(t, own.actor.Alive())
 		require.True(t, other.actor.Alive())
