@@ -53,9 +53,10 @@ type QueueStats struct {
 // begins anew. A client learns the server's tick from Take: before the first one it predicts nothing, and [Predictor.Tick] asks for no
 // input.
 //
-// The clock numbers the ticks, as in uint64(now.Sub(start)*60/time.Second)+1: after a frame that was late a game simulates all that are due,
-// or leaves some out. One that adds 1 in each frame falls behind its clients with each frame that is late, and their inputs wait so much
-// longer for their ticks until the margin has fallen again, which takes 6 to 12 s and sixteen times as long as was lost.
+// The clock numbers the ticks, as in uint64(now.Sub(start)*60/time.Second)+1, and after a frame that was late a game simulates all that are
+// due. One that leaves some out makes its clients correct what they predicted for those, which is better only after a stop of a second and
+// more. One that adds 1 in each frame falls behind its clients whenever a frame is late, and all inputs wait so much longer for their ticks: with
+// a late frame twice a second that adds up to a third of a second.
 func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 	switch {
 	case q.began && tick == q.taken:
