@@ -63,6 +63,7 @@ type game struct {
 	began   time.Time
 	tick    uint64
 	halted  func(now time.Time) bool // the server does not simulate now, and catches up later
+	most    uint64                   // how many ticks the server simulates in a frame at most; 0: all that are due
 }
 
 type client struct {
@@ -113,7 +114,11 @@ func (g *game) join(frames int) *client {
 
 func (g *game) simulate(now time.Time) {
 	if g.halted == nil || !g.halted(now) {
-		for due := uint64(now.Sub(g.began)*time.Duration(g.kind.rate)/time.Second) + 1; g.tick < due; {
+		due := uint64(now.Sub(g.began)*time.Duration(g.kind.rate)/time.Second) + 1
+		if g.most > 0 {
+			due = min(due, g.tick+g.most)
+		}
+		for g.tick < due {
 			g.tick++
 			for _, o := range g.served.All() {
 				o.simulate(g.t, now, g.tick)

@@ -14,6 +14,8 @@ const (
 	// frameTicks is how many ticks a frame predicts at most, or half a second's if that is less. Inputs for older ticks would come too
 	// late.
 	frameTicks = 48
+	// catchUpTime is for how long a server whose ticks are a second behind may catch up. Meanwhile it has the inputs of that second.
+	catchUpTime = 500 * time.Millisecond
 )
 
 // Predictor makes the inputs of a client's own actor. It belongs to the world's goroutine.
@@ -30,6 +32,7 @@ type Predictor[I any] struct {
 	seen   uint64        // the newest tick whose outcome is known here: by Saw, or else by answers
 	saw    bool          // the game calls Saw
 	probed time.Duration // when the last probe left; before the first one so long ago that one is due
+	lags   time.Duration // since when answers say that the server is more than a second behind; 0: the last one did not
 	send   []I           // scratch
 	stats  PredictorStats
 }
@@ -169,11 +172,17 @@ func (p *Predictor[I]) receive(call *rpc.Call, a answer) {
 // than frameTicks a frame.
 func (p *Predictor[I]) hear(at time.Duration, a answer, trip func() time.Duration) {
 	half, tick := p.handle.half(), p.lead.predicted(at)
+	behind := tick > a.Taken+half || p.taken > a.Taken+half
+	if !behind {
+		p.lags = 0
+	} else if p.lags == 0 {
+		p.lags = at
+	}
 	switch {
-	case !p.lead.known, a.Taken >= tick, tick-a.Taken > half, a.Taken+half < p.taken:
+	case !p.lead.known, a.Taken > tick+doubt, behind && at-p.lags >= catchUpTime:
 		p.begin(at, a, trip())
 		return
-	case a.Taken < p.taken: // a later answer overtook it
+	case behind, a.Taken < p.taken: // or a later answer overtook it
 		return
 	}
 	p.taken, p.stats.Missed = a.Taken, a.Missed

@@ -245,6 +245,52 @@ func TestInputsOfAStandstill(t *testing.T) {
 	}
 }
 
+// TestServerCatchesUpByAndBy: a server that stood still for two seconds takes more ticks a frame than one until it has caught up. Its first answers
+// are of old ticks; the client goes on as before, for else it would go back, and leap again when the server has caught up.
+func TestServerCatchesUpByAndBy(t *testing.T) {
+	for _, most := range []uint64{0, 10, 5, 4} {
+		rpctest.Run(t, lag(2*ms), func(t *testing.T, net *rpctest.Network) {
+			g := newGame(t, net, walkers60)
+			c := g.join(1)
+			g.play(c, 10*time.Second)
+			stands := true
+			g.halted = func(time.Time) bool { return stands }
+			net.Pause(g.server, 2*time.Second)
+			net.Advance(2 * time.Second)
+			stands, g.most = false, most
+			net.Advance(time.Second)
+			skipped := c.self.steps.Stats().Skipped
+			f := g.play(c, 10*time.Second)
+			f.log(t, walkers60, "caught up")
+			require.EqualValues(t, 1, c.self.steps.Stats().Begun, "%d ticks a frame", most)
+			require.Zero(t, skipped)
+			require.LessOrEqual(t, f.missed, walkers60.few())
+		})
+	}
+}
+
+// TestServerRunsAhead: ticks of a server that come a little earlier than the client thought, as on a busy machine, make it predict more; what it knows
+// of the path it keeps.
+func TestServerRunsAhead(t *testing.T) {
+	for _, ticks := range []int{1, 2, 3, 6, 20} {
+		rpctest.Run(t, lag(2*ms), func(t *testing.T, net *rpctest.Network) {
+			g := newGame(t, net, walkers60)
+			c := g.join(1)
+			g.play(c, 10*time.Second)
+			g.began = g.began.Add(-walkers60.ticks(ticks))
+			from := len(g.at(c).ticks)
+			net.Advance(time.Second)
+			t.Log(ticks, "ticks ahead:", missed(g.at(c).ticks[from:]), "missed, begun", c.self.steps.Stats().Begun)
+			require.LessOrEqual(t, missed(g.at(c).ticks[from:]), ticks+min(ticks, 3)+3)
+			if ticks <= 3 {
+				require.EqualValues(t, 1, c.self.steps.Stats().Begun)
+			}
+			f := g.play(c, 10*time.Second)
+			require.LessOrEqual(t, f.missed, walkers60.few())
+		})
+	}
+}
+
 // TestServerGoesBack: a server whose ticks go back by less than a second, as those of a clock that is set do, still has what came for them.
 func TestServerGoesBack(t *testing.T) {
 	for _, ticks := range []uint64{1, 6, 30} {
