@@ -289,6 +289,25 @@ func TestReportTellsOfTheLateAtOnce(t *testing.T) {
 	require.Less(t, take(30)[0], uint64(10), "once")
 }
 
+// TestEverySecondReportIsOfTheNewest: however much of the older numbers is left to tell, what comes meanwhile does not wait behind that.
+func TestEverySecondReportIsOfTheNewest(t *testing.T) {
+	r := newReport(0)
+	var w recovery.Window
+	var f feedback
+	for n := uint64(0); n < 3000; n += 2 {
+		w.Mark(n)
+		r.note(0, 0, n, soon)
+	}
+	for range 4 {
+		for _, newest := range []bool{true, false} {
+			r.fill(0, &f, &w, leastFeedback)
+			require.Equal(t, newest, uint64(f.largest) == w.Next-1)
+		}
+		w.Mark(w.Next + 1)
+		r.note(0, 0, w.Next-1, soon)
+	}
+}
+
 // TestTimesOfNumbersThatLeap: whatever numbers a peer leaves out, a report has the times of those that came since the one before the last.
 func TestTimesOfNumbersThatLeap(t *testing.T) {
 	random := testkit.Rand(t)

@@ -197,6 +197,33 @@ func TestPlayInAPacketWithBulk(t *testing.T) {
 	require.Greater(t, largest, 1000, "bulk fills it")
 }
 
+// wide is a source of play whose payloads have a size.
+type wide struct {
+	sinkOnly
+	size int
+}
+
+func (s wide) AppendPayload(_ time.Time, b []byte, room Room) ([]byte, uint64, Content, bool) {
+	if room.Max < s.size {
+		return b, 0, Content{}, false
+	}
+	return append(b, make([]byte, s.size)...), 0, Content{Play: true}, true
+}
+
+// TestFeedbackMakesPlayNoJumboPacket: it gets what room play has left of one that is none.
+func TestFeedbackMakesPlayNoJumboPacket(t *testing.T) {
+	s := newStep(t, 0, nil).open()
+	s.a.source = wide{size: 1300}
+	for n := s.a.opener.window.Next + 1; n < 400; n += 2 {
+		s.a.opener.window.Mark(n)
+		s.a.report.note(s.a.now, s.a.now, n, soon)
+	}
+	p, _, ok := s.a.build(s.a.tick(s.now.Add(time.Second)), forPayload, nil, JumboPacket)
+	require.True(t, ok)
+	require.Greater(t, len(p), 1300+Overhead+dataHeader+leastFeedback)
+	require.LessOrEqual(t, len(p), MaxPacket)
+}
+
 // TestJumboSearchesAgain only long after a search in vain, and at once after a black hole, which may have been an outage.
 func TestJumboSearchesAgain(t *testing.T) {
 	var j jumbo

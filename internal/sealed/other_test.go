@@ -61,3 +61,21 @@ func TestSilenceBesideAnotherCarrier(t *testing.T) {
 		})
 	}
 }
+
+// TestIdleCarrierDoesNotWatch the other one: it waits for nothing.
+func TestIdleCarrierDoesNotWatch(t *testing.T) {
+	looks := 0
+	s := newStep(t, 0, func(c *SessionConfig) { c.Other = func() uint64 { looks++; return 0 } }).open()
+	s.send(3)
+	for range 3 {
+		s.exchange(30 * ms)
+	}
+	require.Zero(t, s.a.records.flying)
+	looks = 0
+	s.now = s.now.Add(5 * time.Second)
+	require.NoError(t, s.a.Advance(s.now))
+	require.Zero(t, looks)
+	at, ok := s.a.NextTimeout()
+	require.True(t, ok)
+	require.Equal(t, s.a.time(s.a.memory.trimmed+trimAfter), at)
+}

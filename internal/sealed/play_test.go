@@ -155,6 +155,30 @@ func TestFloodOfPlayOnAShortPath(t *testing.T) {
 	}
 }
 
+// TestFloodOfPlayAsksSooner: once play has filled its bound, packets ask for feedback from half of it on, until the source has none.
+func TestFloodOfPlayAsksSooner(t *testing.T) {
+	s := newStep(t, 0, nil).open()
+	leave := func(inFlight int) {
+		s.a.records.play = inFlight
+		s.a.sent(s.a.now, make([]byte, 100), s.a.records.Next, record{fate: flying, paced: true, payloads: 1})
+		s.a.records.play = inFlight
+	}
+	most := s.a.playBound()
+	leave(most * 3 / 5)
+	require.False(t, s.a.wantsAckSoon())
+	leave(most)
+	leave(most * 3 / 5)
+	require.True(t, s.a.wantsAckSoon())
+	leave(most / 10)
+	require.False(t, s.a.wantsAckSoon())
+	leave(most * 3 / 5)
+	require.True(t, s.a.wantsAckSoon())
+
+	_, _, ok := s.a.build(s.a.now, forPlay, nil, SafePacket)
+	require.False(t, ok)
+	require.False(t, s.a.wantsAckSoon(), "%d of %d", s.a.records.play, most)
+}
+
 // TestPlayKeepsTheRate: 20 s of play alone, on a path that loses packets in jitter, are no reason to send bulk slower.
 func TestPlayKeepsTheRate(t *testing.T) {
 	var parts []float64

@@ -55,6 +55,17 @@ func TestRepeatedAcksAreTaken(t *testing.T) {
 	require.Equal(t, flying, s.a.records.At(high).fate)
 }
 
+// TestAckedRecordsAreForgotten at once, and those that may yet be acked while there is room.
+func TestAckedRecordsAreForgotten(t *testing.T) {
+	for f, left := range map[fate]int{acked: 0, flying: 1, lost: 1, silent: 1, skipped: 1} {
+		var r records
+		r.push(record{fate: flying, until: time.Second})
+		r.At(0).fate = f
+		r.forget(0)
+		require.Equal(t, left, r.Len(), "%d", f)
+	}
+}
+
 // TestLostPacketIsNotRememberedLongerThanASkippedOne: else an ack made up for both would be taken when the number that was
 // left out beside it is forgotten.
 func TestLostPacketIsNotRememberedLongerThanASkippedOne(t *testing.T) {

@@ -1,6 +1,7 @@
 package sealed
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,6 +97,79 @@ func TestTurnIsShortForJumboPackets(t *testing.T) {
 			box.give(c.run.taken)
 			c.run.taken = taken{}
 		}
+	})
+}
+
+// TestBlocksThatAreReadAreKept: those of packets that a turn has left for the next one are not given back, for others would write into them.
+func TestBlocksThatAreReadAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newBed(t, netsim.Config{Delay: 10 * ms}, 0).a
+		for range turnPackets + 1 {
+			c.inbox.put(time.Now(), udp.AddrPort(here), make([]byte, 100))
+		}
+		require.True(t, c.worker.enter())
+		_, idle := c.turn()
+		require.False(t, idle)
+		require.True(t, c.run.taken.more())
+		require.NotZero(t, c.inbox.held)
+		_, idle = c.turn()
+		require.True(t, idle)
+		require.Zero(t, c.inbox.held)
+		require.True(t, c.worker.rest(time.Time{}))
+	})
+}
+
+// TestEndGivesAllBack: the packets that a turn has left, too, and what was borrowed for them.
+func TestEndGivesAllBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newBed(t, netsim.Config{Delay: 10 * ms}, 0).a
+		c.inbox.setRemote(udp.AddrPort(here))
+		for range 2 * inboxBytes / MaxPacket {
+			c.inbox.put(time.Now(), udp.AddrPort(here), make([]byte, MaxPacket))
+		}
+		require.NotZero(t, c.socket.lent.Load())
+		require.True(t, c.worker.enter())
+		c.turn()
+		c.Close()
+		c.turn()
+		require.True(t, c.run.taken.more())
+		require.True(t, c.settle())
+		require.Zero(t, c.inbox.held)
+		require.Zero(t, c.socket.lent.Load())
+	})
+}
+
+// hooked is a lock that runs a function before the next Lock.
+type hooked struct {
+	sync.Mutex
+	before func()
+}
+
+func (m *hooked) Lock() {
+	if fn := m.before; fn != nil {
+		m.before = nil
+		fn()
+	}
+	m.Mutex.Lock()
+}
+
+// TestTurnIsNotIdleWithAPacketWhoseWakeItHasSeen: it came after the turn had looked into the inbox, and nobody is told of it again.
+func TestTurnIsNotIdleWithAPacketWhoseWakeItHasSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newBed(t, netsim.Config{Delay: 10 * ms}, 0).a
+		lock := new(hooked)
+		c.mu = lock
+		require.True(t, c.worker.enter())
+		lock.before = func() {
+			if c.inbox.put(time.Now(), udp.AddrPort(here), make([]byte, 100)) {
+				c.worker.wake()
+			}
+		}
+		_, idle := c.turn()
+		require.False(t, idle)
+		_, idle = c.turn()
+		require.True(t, idle)
+		require.True(t, c.worker.rest(time.Time{}))
 	})
 }
 

@@ -204,7 +204,7 @@ func TestSilence(t *testing.T) {
 // A packet that was counted as lost and comes after all is acked after it was lost.
 func TestSpuriousLoss(t *testing.T) {
 	s := newStep(t, 8, nil).open()
-	p := s.collect(8)
+	before, p := s.a.Stats().Acked, s.collect(8)
 	s.now = s.now.Add(10 * ms)
 	s.deliver(s.b, p[1:]...)
 	s.deliver(s.a, s.build(s.b)...)
@@ -215,6 +215,7 @@ func TestSpuriousLoss(t *testing.T) {
 	s.now = s.now.Add(maxReportDelay)
 	s.deliver(s.a, s.build(s.b)...)
 	require.Equal(t, 8, s.up.ackedN)
+	require.GreaterOrEqual(t, s.a.Stats().Acked, before+8)
 	require.EqualValues(t, 1, s.a.Stats().Spurious)
 	s.a.loss.Begin(0, 10*ms)
 	require.False(t, s.a.loss.Lost(0, 0, 0), "three later ones no longer count")
@@ -235,6 +236,64 @@ func TestTimeThreshold(t *testing.T) {
 	s.now = at
 	require.NoError(t, s.a.Advance(s.now))
 	require.Equal(t, []int{0}, s.up.again)
+}
+
+// TestLossByTimerIsSentAgain: no packet comes that would have the source asked again.
+func TestLossByTimerIsSentAgain(t *testing.T) {
+	s := newStep(t, 2, nil).open()
+	p := s.collect(2)
+	s.now = s.now.Add(100 * ms)
+	s.deliver(s.b, p[1])
+	s.deliver(s.a, s.build(s.b)...)
+	require.Empty(t, s.build(s.a))
+	s.now, _ = s.a.NextTimeout()
+	require.Len(t, s.build(s.a), 1)
+	require.Empty(t, s.up.again)
+}
+
+// TestTimersOfASourceCount before anything may leave, too. One that has passed by then waits with the source.
+func TestTimersOfASourceCount(t *testing.T) {
+	s := newStep(t, 0, nil)
+	s.up.refuseTil = s.now.Add(time.Second)
+	require.NoError(t, s.a.Advance(s.now))
+	at, ok := s.a.NextTimeout()
+	require.True(t, ok)
+	require.Equal(t, s.up.refuseTil, at)
+	s.a.tick(at)
+	_, ok = s.a.NextTimeout()
+	require.False(t, ok)
+
+	t.Log("# nor does it while the carrier opens")
+	s.up.refuseTil = time.Time{}
+	s.now = at
+	s.a.Start(s.now, ID{1})
+	s.build(s.a)
+	s.up.refuseTil = s.now
+	at, ok = s.a.NextTimeout()
+	require.True(t, ok)
+	require.True(t, at.After(s.now))
+}
+
+// TestLateByOne: a packet that only the next one has overtaken is late, too. The peer may have taken it for lost, by time.
+func TestLateByOne(t *testing.T) {
+	s := newStep(t, 2, nil).open()
+	p := s.collect(2)
+	s.deliver(s.b, p[1])
+	s.build(s.b)
+	require.False(t, s.b.report.late)
+	s.deliver(s.b, p[0])
+	require.True(t, s.b.report.late)
+}
+
+// TestUnknownArrivalIsNoGuess: of a probe that came behind a later packet nobody knows how long its ack was held back.
+func TestUnknownArrivalIsNoGuess(t *testing.T) {
+	s := newStep(t, 0, nil).open()
+	before, r := s.a.guess, record{sent: s.a.now}
+	f := feedback{clock: 1000, delay: ms}
+	s.a.sampleRTT(s.a.now+200*ms, &r, &f, 0)
+	require.Equal(t, before, s.a.guess)
+	s.a.sampleRTT(s.a.now+200*ms, &r, &f, f.arrived())
+	require.Equal(t, 199*ms, s.a.guess)
 }
 
 // forge has s.b send a feedback of the test's making.
@@ -459,6 +518,36 @@ func TestControllerOutlives(t *testing.T) {
 		now = pair.Now().Add(3 * time.Second)
 		client.Close()
 	}
+}
+
+// TestNothingLeaves when the carrier is closed, or remembers as many packets as it may.
+func TestNothingLeaves(t *testing.T) {
+	s := newStep(t, 0, nil).open()
+	s.pass(time.Second)
+	for range maxRecords - s.a.records.Len() {
+		s.a.records.push(record{fate: flying})
+	}
+	s.a.hearing.probes = 1
+	_, _, ok := s.a.AppendPacket(s.now, nil, SafePacket)
+	require.False(t, ok)
+
+	s = newStep(t, 0, nil).open()
+	s.a.hearing.probes = 1
+	s.a.Close()
+	_, _, ok = s.a.AppendPacket(s.now, nil, SafePacket)
+	require.False(t, ok)
+}
+
+// TestFeedbackWakes: who receives a packet, and has nothing to send, waits no longer than feedback may.
+func TestFeedbackWakes(t *testing.T) {
+	s := newStep(t, 1, nil).open()
+	s.deliver(s.b, s.collect(1)...)
+	require.Empty(t, s.build(s.b))
+	at, ok := s.b.NextTimeout()
+	require.True(t, ok)
+	require.Equal(t, s.now.Add(s.b.report.delay), at)
+	s.now = at
+	require.Len(t, s.build(s.b), 1)
 }
 
 // The train alone tells the rate.

@@ -429,7 +429,12 @@ type guards struct {
 	came                  []byte
 }
 
-func (g *guards) Came(_ netip.AddrPort, packet []byte) { g.came = append(g.came, packet...) }
+func (g *guards) Came(_ netip.AddrPort, packet []byte) {
+	if len(packet) == 0 {
+		panic("an empty packet")
+	}
+	g.came = append(g.came, packet...)
+}
 
 func (g *guards) Route(to net.Addr, _ []byte) (also net.Addr, ok bool) {
 	if to == g.copied {
@@ -459,12 +464,14 @@ func TestGuard(t *testing.T) {
 		for i, want := range []uint64{0, 1, 2} {
 			require.Equal(t, want, server.To(peers[i]).Stats().Packets, "peer %d", i)
 		}
-		for _, packet := range []string{sealedFor(ID{1}, "x"), "@for QUIC"} {
+		for _, packet := range []string{sealedFor(ID{1}, "x"), "", "@for QUIC"} {
 			_, err := peers[0].WriteTo([]byte(packet), server.LocalAddr())
 			require.NoError(t, err)
 		}
-		_, _, err := q.ReadFrom(make([]byte, MaxPacket))
-		require.NoError(t, err)
+		for range 2 {
+			_, _, err := q.ReadFrom(make([]byte, MaxPacket))
+			require.NoError(t, err)
+		}
 		require.Equal(t, "@for QUIC", string(g.came))
 	})
 }

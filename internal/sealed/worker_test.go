@@ -84,6 +84,26 @@ func TestPoll(t *testing.T) {
 	require.False(t, w.poll(time.Time{}), "in virtual time")
 }
 
+// TestSleepLingers where nothing is due for long, and wakes for what is due soon.
+func TestSleepLingers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &worker{working: true, token: make(chan struct{}, 1), empty: func() bool { return true }, queue: timers.New()}
+		w.later.Fire = func() {}
+		for _, row := range []struct {
+			next, sleeps time.Duration // 0 = nothing is due
+			end          bool
+		}{{0, linger, true}, {parkAfter + ms, linger, true}, {parkAfter, parkAfter, false}, {ms, ms, false}, {-ms, 0, false}} {
+			begin, next := time.Now(), time.Time{}
+			if row.next != 0 {
+				next = begin.Add(row.next)
+			}
+			require.Equal(t, row.end, w.sleep(next), "%v", row.next)
+			require.Equal(t, row.sleeps, time.Since(begin), "%v", row.next)
+		}
+		w.end()
+	})
+}
+
 // TestTimersThatAreOvertaken: play puts off what is due in each turn. The timer is not told so, and looks again when it fires.
 func TestTimersThatAreOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
