@@ -111,7 +111,6 @@ func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (news bool) {
 	}
 	for _, token := range r.tokens[:r.payloads] {
 		s.source.Acked(s.time(t), token)
-		s.Wake()
 	}
 	return was != silent
 }

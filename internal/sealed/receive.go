@@ -48,7 +48,7 @@ func (s *Session) take(at time.Time, p opened) error {
 // greet sends a probe at once when the first packet of the peer comes: earlier probes may have come before it listened.
 func (s *Session) greet(t time.Duration) {
 	s.greeted = true
-	if s.started && s.state == Opening {
+	if s.state == Opening {
 		s.hearing.probes, s.hearing.heard = 1, t
 	}
 }

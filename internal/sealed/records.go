@@ -109,7 +109,6 @@ func (r *records) count(rec *record, bytes int) {
 // firstFlying returns the smallest number that is flying.
 func (r *records) firstFlying() (uint64, bool) {
 	if r.flying == 0 {
-		r.first = r.Next
 		return 0, false
 	}
 	for r.first = max(r.first, r.Oldest); r.At(r.first).fate != flying; r.first++ {

@@ -98,7 +98,6 @@ func (s *Session) hear(t time.Duration) {
 	if s.state == Opening || s.state == Silent {
 		s.state = Open
 	}
-	s.Wake()
 }
 
 // waiting reports whether the session waits for an ack.

@@ -37,9 +37,8 @@ type worker struct {
 	token chan struct{} // capacity 1; holds a wake, and ends the sleep of the goroutine
 	timer *time.Timer   // of sleep; nil before the first
 
-	mu      sync.Mutex // guards the fields below, up to due
-	working bool       // somebody works
-	ended   bool
+	mu      sync.Mutex   // guards the fields below, up to due
+	working bool         // somebody works; after end it stays true
 	next    time.Time    // when work is due, while nobody works; zero = never
 	later   timers.Timer // calls expired at due
 	due     time.Time    // zero = later is not set
@@ -59,16 +58,13 @@ func (w *worker) wake() {
 func (w *worker) enter() (ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch {
-	case w.ended:
-	case w.working:
-		select {
-		case w.token <- struct{}{}:
-		default:
-		}
-	default:
+	if !w.working {
 		w.working = true
 		return true
+	}
+	select {
+	case w.token <- struct{}{}:
+	default:
 	}
 	return false
 }
@@ -91,7 +87,7 @@ func (w *worker) overdue() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.due = time.Time{}
-	if w.ended || w.working {
+	if w.working {
 		return false
 	}
 	w.working = !w.next.IsZero() && time.Until(w.next) <= 0
@@ -205,10 +201,9 @@ func (w *worker) schedule() {
 	}
 }
 
-// end makes wake do nothing from now on. The last goroutine that works calls it.
+// end makes wake do nothing from now on: the last goroutine that works calls it, and does not rest any more.
 func (w *worker) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.ended = true
 	w.queue.Stop(&w.later)
 }
