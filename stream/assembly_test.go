@@ -4,6 +4,7 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 
 	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -56,10 +57,16 @@ func TestAssemblyResumesAnywhere(t *testing.T) {
 		require.NoError(t, a.add(partOf(all, 0, 120)))
 		require.NoError(t, a.add(partOf(all, 600, 610)))
 		a.resume(base)
+		held := int64(0)
+		for _, b := range append(slices.Clone(a.ready), a.parked...) {
+			held += b.cost()
+		}
+		require.Equal(t, held, a.held)
 		require.NoError(t, a.add(partOf(all, 120, 300)))
 		require.NoError(t, a.add(partOf(all, 400, 600)))
 		require.NoError(t, a.add(partOf(all, 610, 1000)))
 		require.True(t, bytes.Equal(all[base:], takeAll(&a)), "base %d", base)
+		require.Zero(t, a.held)
 	}
 }
 

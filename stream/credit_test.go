@@ -76,6 +76,14 @@ func TestCreditDoublesForAFastConsumer(t *testing.T) {
 	require.EqualValues(t, 1000+1000, limit)
 }
 
+// TestWhoHasNothingToSendJoins those that have, at each look.
+func TestWhoHasNothingToSendJoins(t *testing.T) {
+	one := &Transfer{have: true}
+	s := sender{sending: []*Transfer{one}, shares: shares{now: 1000}}
+	require.Nil(t, s.neediest())
+	require.EqualValues(t, 1000, one.share.spent)
+}
+
 func TestSharesServeByWeight(t *testing.T) {
 	var clock shares
 	transfers := []*share{{}, {}, {}}

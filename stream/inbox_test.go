@@ -87,6 +87,7 @@ func TestInbox(t *testing.T) {
 		require.NoError(t, err)
 		cancel(left)
 		require.ErrorIs(t, out.Wait(t.Context()), ErrRejected)
+		require.ErrorContains(t, out.Err(), "left", "and not because nobody reads it")
 
 		t.Log("# one that was taken and fails leaves the next of its name alone")
 		out, err = save.Create(l.toServer, Name("twice"))

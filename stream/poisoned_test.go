@@ -80,3 +80,22 @@ func TestPoisonedStore(t *testing.T) {
 		})
 	}
 }
+
+// TestArrayReplacesOtherContent under a key that is no digest's text: an older version, or a blob.
+func TestArrayReplacesOtherContent(t *testing.T) {
+	other := content(100_000)
+	store := newMemoryStore()
+	store.put("k", memoryFile{data: other, digest: SHA256.Of(other)})
+	inNetwork(t, setup{client: Config{Store: store}}, func(n *network) {
+		ends := n.collectItems(n.client.streams)
+		for _, count := range []int{1000, 2000} {
+			require.NoError(n, items.Send(n.ctx, n.server.peer, testItems(count), Key("k")))
+			require.NoError(n, <-ends)
+		}
+		require.Zero(n, n.client.peer.Stats().Unstored)
+		again, err := items.Start(n.server.peer, testItems(2000), Key("k"))
+		require.NoError(n, err)
+		require.NoError(n, again.Wait(n.ctx))
+		require.EqualValues(n, 2000, again.Progress().Resumed)
+	})
+}

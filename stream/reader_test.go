@@ -188,6 +188,15 @@ func TestReaderResumesAnywhere(t *testing.T) {
 	}
 }
 
+// TestReaderGivesUpWhatIsNotSent: what was read of content that the receiver has takes no part of the stock any more.
+func TestReaderGivesUpWhatIsNotSent(t *testing.T) {
+	reading(t, content(1<<20), false, func(rd *reader, _ *int) {
+		require.NotZero(t, rd.held.Bytes())
+		rd.resume(1<<20, 0)
+		require.Zero(t, rd.held.Bytes())
+	})
+}
+
 func TestReaderThatEndsBeforeTheOffset(t *testing.T) {
 	reading(t, content(1000), true, func(rd *reader, _ *int) {
 		require.Zero(t, rd.bytes)

@@ -193,6 +193,8 @@ func testSharesFollowWeights(t *testing.T, via Backend) {
 		sent := light.Progress().Sent
 		require.InDelta(n, heavy.Progress().Sent/10, sent, 640<<10) // each begins before its answer, and reads 512 KiB ahead
 
+		light.SetWeight(0)
+		require.EqualValues(n, 1, light.share.weight.Load())
 		light.SetWeight(1000)
 		for light.Progress().Sent < 6<<20 {
 			time.Sleep(10 * time.Millisecond)

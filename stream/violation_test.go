@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +94,48 @@ func TestViolationsCloseTheConnection(t *testing.T) {
 				}))
 				<-n.server.peer.conn.Done()
 				require.ErrorContains(n, n.server.peer.conn.Err(), c.says)
+			})
+		})
+	}
+}
+
+// TestPartsThatMiscount their elements end the transfer.
+func TestPartsThatMiscount(t *testing.T) {
+	blob := header{id: 1, kind: kindBlob, topic: "save", hash: SHA256, size: -1}
+	array := header{id: 1, kind: kindArray, topic: "items", hash: SHA256, count: 2, shape: items.shape}
+	one := appendItem(nil, "name", 2)
+	two := append(bytes.Clone(one), one...)
+	for says, c := range map[string]struct {
+		header header
+		part   part
+	}{
+		"of a blob has elements":                                     {blob, part{id: 1, index: 1, data: one}},
+		"a part of a blob has elements":                              {blob, part{id: 1, count: 1, data: one}},
+		"elements 1 to 1 follow element -1 of 2":                     {array, part{id: 1, index: 1, count: 1, data: one}},
+		"elements 0 to 2 follow element -1 of 2":                     {array, part{id: 1, count: 3, data: append(bytes.Clone(two), one...)}},
+		"element 1: ":                                                {array, part{id: 1, count: 2, data: one}},
+		strconv.Itoa(len(one)) + " bytes left over behind element 1": {array, part{id: 1, count: 1, data: two}},
+		strconv.Itoa(len(one)) + " bytes left over behind element 0": {array, part{id: 1, data: one}},
+	} {
+		t.Run(says, func(t *testing.T) {
+			inNetwork(t, setup{}, func(n *network) {
+				ends := make(chan error, 1)
+				save.Handle(n.client.streams, func(in *IncomingBlob) {
+					in.OnEnd(func(err error) { ends <- err })
+					go func() { _, _ = io.Copy(io.Discard, in) }()
+				})
+				items.Handle(n.client.streams, func(in *IncomingArray[item]) {
+					in.OnEnd(func(err error) { ends <- err })
+					go func() { _, _ = in.Collect(n.ctx) }()
+				})
+				n.do(n.server.world, func() {
+					n.server.peer.sender.lastID = 1
+					_ = sendHeader.call(n.server.peer.control.pipe, c.header)
+					_ = sendPart.call(n.server.peer.window.lanes[0], append(appendPartHeader(nil, c.part), c.part.data...))
+					sum := SHA256.Of(c.part.data).sum
+					_ = sendEnd.call(n.server.peer.control.pipe, end{id: 1, size: int64(len(c.part.data)), count: c.header.count, sum: sum[:]})
+				})
+				require.ErrorContains(n, <-ends, says)
 			})
 		})
 	}

@@ -1,0 +1,133 @@
+package stream
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/bunch"
+)
+
+// TestWhoIsStuckIsNotedOnce, however often others need memory.
+func TestWhoIsStuckIsNotedOnce(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		save.Handle(n.client.streams, func(in *IncomingBlob) { in.OnEnd(func(error) {}); go func() { _, _ = in.Read(make([]byte, 1)) }() })
+		reader := make(stuck)
+		defer close(reader)
+		_, err := save.Start(n.server.peer, reader, -1)
+		require.NoError(n, err)
+		s := n.client.streams
+		note := func() (stuck int) {
+			n.do(n.client.world, func() {
+				now := time.Now()
+				s.takeBack(now)
+				require.Equal(n, now, s.sought)
+				stuck = len(s.stuck)
+			})
+			return stuck
+		}
+		time.Sleep(time.Second)
+		require.Zero(n, note(), "it has just begun")
+		time.Sleep(2 * idleTime)
+		require.Equal(n, 1, note())
+		require.Equal(n, 1, note())
+		n.do(n.client.world, func() {
+			in := n.client.peer.receiver.receiving[0]
+			in.finish(errTest)
+			_, stuck := in.takeBack(time.Now())
+			require.False(n, stuck, "it ends already")
+		})
+	})
+}
+
+// TestWhatTransfersHoldIsNotOfSlices: a connection is not closed for what waits for its application.
+func TestWhatTransfersHoldIsNotOfSlices(t *testing.T) {
+	overBackends(t, func(t *testing.T, via Backend) {
+		inNetwork(t, setup{via: via}, func(n *network) {
+			save.Handle(n.client.streams, func(*IncomingBlob) {})
+			n.mustStart(n.server.peer, content(2<<20))
+			time.Sleep(2 * time.Second)
+			n.do(n.client.world, func() {
+				r := &n.client.peer.receiver
+				sums, _ := n.client.peer.account.Charge()
+				require.Greater(n, sums.Held+sums.Borrowed, int64(idleChunks))
+				require.Less(n, r.chunks(), int64(idleChunks))
+			})
+		})
+	})
+}
+
+// TestLanesHoldWhatIsOutstanding, of the stock, until the peer has acknowledged it.
+func TestLanesHoldWhatIsOutstanding(t *testing.T) {
+	inNetwork(t, setup{via: Window{}}, func(n *network) {
+		got := collect(n.client.streams)
+		out := n.mustStart(n.server.peer, content(4<<20))
+		w, most := n.server.peer.window, 0
+		for !out.isFinished() {
+			n.do(n.server.world, func() {
+				w.note()
+				entries := w.unacked()
+				for _, lane := range w.lanes {
+					now, _ := lane.Channel(w.conn).Reliable()
+					entries += now
+				}
+				if w.held > 0 { // else there are only the messages that open the lanes
+					require.Equal(n, entries*bunch.EntryBytes, w.held)
+				}
+				require.GreaterOrEqual(n, w.stocked.Bytes(), int64(w.held))
+				most = max(most, w.held)
+			})
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.NotZero(n, most)
+		require.NoError(n, (<-got).err)
+		time.Sleep(time.Second)
+		n.do(n.server.world, func() {
+			w.note()
+			require.Zero(n, w.held)
+			require.Zero(n, w.stocked.Bytes())
+		})
+	})
+}
+
+// TestUnannouncedTransfersAreCharged, from their first part on.
+func TestUnannouncedTransfersAreCharged(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		n.do(n.client.world, func() {
+			p := n.client.peer
+			before, _ := p.account.Charge()
+			require.NotNil(n, p.receiver.expect(1))
+			after, _ := p.account.Charge()
+			require.EqualValues(n, waitingBytes, after.Borrowed-before.Borrowed)
+		})
+	})
+}
+
+// TestRefusedTransfersReserveNothing, and so do not wait for memory either.
+func TestRefusedTransfersReserveNothing(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		n.do(n.client.world, func() {
+			r := &n.client.peer.receiver
+			in := r.expect(1)
+			require.NoError(n, in.begin(header{id: 1, kind: kindBlob, topic: "nobody's", hash: SHA256, size: 10}))
+			r.open(in)
+			require.ErrorIs(n, in.cause(), ErrRejected)
+			require.Zero(n, in.answer.promised)
+		})
+	})
+}
+
+// TestPartThatSomebodyElseWrites, no transfer of this world: the store is another's, too. The transfer asks for a while, and goes on without it.
+func TestPartThatSomebodyElseWrites(t *testing.T) {
+	store := newMemoryStore()
+	inNetwork(t, setup{client: Config{Store: store}}, func(n *network) {
+		got := collect(n.client.streams)
+		part, err := store.Open("", "k", -1)
+		require.NoError(n, err)
+		require.NoError(n, n.mustStart(n.server.peer, content(10_000), Key("k")).Wait(n.ctx))
+		require.NoError(n, (<-got).err)
+		require.EqualValues(n, 1, n.client.peer.Stats().Unstored)
+		require.Zero(n, part.Offset())
+	})
+}
