@@ -110,3 +110,30 @@ func TestHalfOfTheStockIsKept(t *testing.T) {
 	require.Greater(t, moving.Bytes(), int64(most/8))
 	require.Less(t, s.Used(), int64(most))
 }
+
+// TestSlicesCountAsAcked when they are freed, and what a transfer has dropped does not: the peer took nothing of that.
+func TestSlicesCountAsAcked(t *testing.T) {
+	const most = 1 << 20
+	for _, sliced := range []bool{true, false} {
+		s := budget.NewStock(most, leastStock)
+		stuck, h, peak := budget.NewHolding(s.NewAccount(), func() {}), budget.NewHolding(s.NewAccount(), func() {}), int64(0)
+		for stuck.Room(true) {
+			fullBlock(partBytes).chargeTo(stuck)
+		}
+		for range 100 {
+			var blocks []*block
+			for h.Room(true) {
+				b := fullBlock(partBytes)
+				b.chargeTo(h)
+				b.sliced = sliced
+				blocks = append(blocks, b)
+			}
+			peak = max(peak, h.Bytes())
+			for _, b := range blocks {
+				b.Free()
+			}
+			require.Zero(t, h.Bytes())
+		}
+		require.Equal(t, sliced, peak > most/8, "%d", peak)
+	}
+}
