@@ -269,8 +269,8 @@ func TestServerCatchesUpByAndBy(t *testing.T) {
 	}
 }
 
-// TestServerRunsAhead: ticks of a server that come a little earlier than the client thought, as on a busy machine, make it predict more; what it knows
-// of the path it keeps.
+// TestServerRunsAhead: where ticks of a server come a little earlier than the client thought, as on a busy machine, it predicts more, and keeps what
+// it knows of the path.
 func TestServerRunsAhead(t *testing.T) {
 	for _, ticks := range []int{1, 2, 3, 6, 20} {
 		rpctest.Run(t, lag(2*ms), func(t *testing.T, net *rpctest.Network) {
