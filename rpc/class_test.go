@@ -56,6 +56,7 @@ func TestDeclarationsThatPanic(t *testing.T) {
 	panics(t, `C.Odd: delivery 9 does not exist`, func() { Server[int](class, "Odd", bunch.Delivery(9)) })
 	panics(t, `RateLimit and AnyCaller are for Server RPCs`, func() { Client[int](class, "Limited", Reliable, RateLimit(1)) })
 	panics(t, `RateLimit and AnyCaller are for Server RPCs`, func() { Multicast[int](class, "Any", Reliable, AnyCaller()) })
+	panics(t, `C.Own: SkipOwner is for Multicast RPCs`, func() { Client[int](class, "Own", Reliable, SkipOwner()) })
 	panics(t, `RateLimit(0) must be above 0`, func() { RateLimit(0) })
 
 	class.close()

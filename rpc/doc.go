@@ -24,9 +24,9 @@
 //	Multicast  server      anybody or nobody          the server and every client for which the actor is open
 //	Multicast  client      anybody                    this client
 //
-// [AnyCaller] on the declaration of a Server RPC lets every client call it. A call from a client that may not make it is
-// dropped and counted. A call that runs in the world where it was made waits for the next Dispatch, like calls that arrive.
-// Calls have no result.
+// [SkipOwner] on the declaration of a Multicast leaves out the owner's client, and [AnyCaller] on that of a Server RPC lets every client
+// call it. A call from a client that may not make it is dropped and counted. A call that runs in the world where it was made waits for the
+// next Dispatch, like calls that arrive. Calls have no result.
 //
 // Reliable calls of one actor run in the order in which they were made; nothing is ordered between actors. The first call to
 // a client that does not have the actor opens it there first.

@@ -153,6 +153,7 @@ type method struct {
 	delivery  bunch.Delivery
 	rateLimit float64 // calls a second of one connection; 0 = no limit
 	anyCaller bool
+	skipOwner bool
 	policy    sendPolicy
 	waits     bool    // WaitForActors
 	role      role    // in a request
@@ -229,6 +230,10 @@ func AnyCaller() MethodOption {
 	return func(m *method) { m.anyCaller = true }
 }
 
+// SkipOwner keeps a Multicast RPC from the client that owns the actor: it has predicted the shot that others shall see, or has said itself what they
+// hear. UE: COND_SkipOwner, which is for properties; there each such function begins with IsLocallyControlled.
+func SkipOwner() MethodOption { return func(m *method) { m.skipOwner = true } }
+
 // sendPolicy says when a call leaves. UE: ERemoteFunctionSendPolicy.
 type sendPolicy uint8
 
@@ -287,6 +292,9 @@ func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []
 	}
 	if k != serverRPC && (m.rateLimit != 0 || m.anyCaller) {
 		panic(fmt.Sprintf("rpc: %v: RateLimit and AnyCaller are for Server RPCs; only a server trusts its callers less", m))
+	}
+	if k != multicastRPC && m.skipOwner {
+		panic(fmt.Sprintf("rpc: %v: SkipOwner is for Multicast RPCs; no other goes to more than one", m))
 	}
 	m.mustForce()
 	var err error

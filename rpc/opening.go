@@ -64,6 +64,11 @@ func (o *opening) list() {
 	}
 }
 
+// hears reports whether a multicast goes to the client.
+func (o *opening) hears(m *method) bool {
+	return !o.parted && !(m.skipOwner && o.conn == o.actor.conn)
+}
+
 // queue keeps a call of a ForceQueue method until the states have left.
 func (o *opening) queue(m *method, call []byte) error {
 	if most := o.conn.maxUpdate() - binary.MaxVarintLen16; len(call) > most {

@@ -160,7 +160,7 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	var first error
 	for i := range a.openings {
 		switch o := a.openings[i]; {
-		case o.parted: // its client has owned the actor, and gets nothing more
+		case !o.hears(m):
 		case !o.conn.usable():
 			o.conn.countGone()
 		default:
@@ -179,7 +179,9 @@ func (a *Actor) throttles(m *method) bool {
 		return false
 	}
 	for _, o := range a.openings {
-		o.conn.drop(drops.Throttled, a, m)
+		if o.hears(m) {
+			o.conn.drop(drops.Throttled, a, m)
+		}
 	}
 	return true
 }

@@ -98,6 +98,34 @@ func TestMulticastReachesThoseForWhomTheActorIsOpen(t *testing.T) {
 	})
 }
 
+// TestSkipOwner: the owner does not hear itself, whoever that is at the moment; the server and others do.
+func TestSkipOwner(t *testing.T) {
+	inNet(t, 2, Config{}, func(n *network) {
+		a := n.spawn(0)
+		require.NoError(t, a.OpenTo(n.conns[1]))
+		n.tick(3)
+		n.clients[1].take()
+		hear := func(server, first, second []string) {
+			t.Helper()
+			require.NoError(t, voice.Call(a, "hi"))
+			n.tick(3)
+			require.Equal(t, server, n.server.take())
+			require.Equal(t, first, n.clients[0].take())
+			require.Equal(t, second, n.clients[1].take())
+		}
+		said := []string{"voice hi"}
+		hear(said, nil, said)
+		require.NoError(t, n.server.SetOwner(a, nil))
+		require.NoError(t, a.OpenTo(n.conns[0]))
+		n.tick(3)
+		n.clients[0].take()
+		hear(said, said, said)
+		require.NoError(t, n.server.SetOwner(a, n.conns[1]))
+		hear(said, said, nil)
+		require.Zero(t, n.conns[1].Stats().Drops.Throttled)
+	})
+}
+
 func TestCallsThatCanNotBeMade(t *testing.T) {
 	inNet(t, 1, Config{MaxLocalCalls: 2}, func(n *network) {
 		a := n.spawn(0)

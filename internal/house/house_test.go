@@ -234,7 +234,7 @@ func TestMethodsStandWithTheirType(t *testing.T) {
 // budgets of the exported package-level names of every public package: an interface is small or it is not learnt.
 var budgets = map[string]int{
 	"bunch": 46, "chunk": 25, "chunk/fragment": 30, "chunk/vital": 40,
-	"rpc": 122, "rpc/cert": 5, "rpc/dos": 12, "rpc/emulation": 5, "rpc/input": 10, "rpc/rpctest": 10, "rpc/users": 17,
+	"rpc": 123, "rpc/cert": 5, "rpc/dos": 12, "rpc/emulation": 5, "rpc/input": 10, "rpc/rpctest": 10, "rpc/users": 17,
 	"stream": 60, "stream/cdc": 13, "stream/disk": 5, "stream/manifest": 12, "stream/pieces": 5, "stream/tree": 12,
 }
 
