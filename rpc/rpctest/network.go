@@ -331,7 +331,8 @@ func (n *Network) Emulate(profile emulation.Settings) {
 }
 
 // EmulateOne changes the emulation of one client's path, except the server's uplink, which other clients share. A Rate bounds the client's
-// uplink, and its downlink behind the server's uplink, and an IncomingRate that downlink alone, until Emulate or EmulateOne says otherwise.
+// uplink, and its downlink behind the server's uplink, and an IncomingRate that downlink alone: of both the lower one, until Emulate or
+// EmulateOne says otherwise.
 func (n *Network) EmulateOne(conn *rpc.Conn, profile emulation.Settings) {
 	n.t.Helper()
 	n.emulate(n.find(conn), profile, true)
