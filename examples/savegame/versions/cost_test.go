@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -177,7 +179,7 @@ func TestKeptConflictsDoNotTryAllNames(t *testing.T) {
 	for i := range 5_000 {
 		u.names[asideAt("world", machine, p.now.Add(time.Duration(i)*time.Second))] = []Version{{Number: 1, Kind: Stored}}
 	}
-	u.sorted = nil
+	u.sorted = slices.Sorted(maps.Keys(u.names))
 	r := Request{Name: "world", Machine: machine, Mode: KeepBoth, Content: cdc.Sum(nil)}
 	require.Less(t, allocated(func() {
 		_, err := u.Begin(t.Context(), r)

@@ -44,7 +44,7 @@ func (u *User) load(ctx context.Context, known map[string][]Version) error {
 	for _, known := range u.names {
 		records -= int64(len(known))
 	}
-	u.names, u.sorted = names, nil
+	u.names, u.sorted = names, slices.Sorted(maps.Keys(names))
 	u.charge(recordBytes * records)
 	return nil
 }

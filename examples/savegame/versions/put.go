@@ -95,7 +95,7 @@ func (u *User) place(r Request) (name string, o Outcome, err error) {
 // aside is place for who keeps both.
 func (u *User) aside(r Request) (name string, o Outcome) {
 	prefix := aside(r.Name, r.Machine)
-	for _, name := range from(u.sorted.of(u.names), prefix) {
+	for _, name := range from(u.sorted, prefix) {
 		if !strings.HasPrefix(name, prefix) {
 			break
 		}

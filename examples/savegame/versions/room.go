@@ -254,7 +254,8 @@ func (u *User) forget(ctx context.Context, name string, versions []Version, leas
 	if len(u.names[name]) == 0 {
 		delete(u.names, name)
 		delete(u.since, name)
-		u.sorted.drop(name)
+		at, _ := slices.BinarySearch(u.sorted, name)
+		u.sorted = slices.Delete(u.sorted, at, at+1)
 	}
 	bytes := recordBytes * int64(len(versions))
 	u.charge(-bytes)

@@ -28,7 +28,7 @@ type User struct {
 	records sync.Mutex
 	names   map[string][]Version // by number
 	since   map[string]time.Time // when this process saw the newest version of a save first, or a time before: see outdated
-	sorted  sorted               // the keys of names
+	sorted  []string             // the keys of names
 	freed   Collected            // since Collect began last
 
 	// abandoned counts the manifests and chunks that were named by puts which were abandoned since takeOut last looked, and swept is how many
@@ -194,11 +194,17 @@ func (u *User) List(ctx context.Context, after string, most int) (newest []Versi
 		return nil, err
 	}
 	defer u.records.Unlock()
-	names := from(u.sorted.of(u.names), after+"\x00") // which stands right behind it
+	names := from(u.sorted, after+"\x00") // which stands right behind it
 	for _, name := range names[:min(most, len(names))] {
 		newest = append(newest, u.newest(name))
 	}
 	return newest, nil
+}
+
+// from returns names, which are sorted, from first on.
+func from(names []string, first string) []string {
+	at, _ := slices.BinarySearch(names, first)
+	return names[at:]
 }
 
 // newest returns the newest version of a save, the zero Version where there is none.
@@ -287,7 +293,9 @@ func (u *User) create(ctx context.Context, v Version) (Version, error) {
 		return Version{}, fmt.Errorf("making version %d of %q: %w", v.Number, v.Name, err)
 	}
 	u.charge(recordBytes)
-	u.sorted.add(v.Name)
+	if at, found := slices.BinarySearch(u.sorted, v.Name); !found {
+		u.sorted = slices.Insert(u.sorted, at, v.Name)
+	}
 	u.names[v.Name] = append(u.names[v.Name], v)
 	return v, nil
 }
