@@ -374,11 +374,7 @@ func (u *User) Erase(ctx context.Context, name, machine string, seen Ref, force 
 
 // conflict returns why a version is not replaced, or not deleted.
 func (u *User) conflict(v Version, seen Ref) error {
-	c := &Conflict{Latest: v, Seen: seen}
-	if newest := u.newest(v.Name); newest.Kind == Trash {
-		c.Trash = newest
-	}
-	return c
+	return &Conflict{Latest: v, Seen: seen, Newest: u.newest(v.Name)}
 }
 
 // unseen returns the newest version of a save that holds what nobody knows who saw another one last: what came after that, and is no return to

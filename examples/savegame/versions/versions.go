@@ -184,7 +184,7 @@ var ErrConflict = errors.New("conflict")
 type Conflict struct {
 	Latest Version // the newest that holds something
 	Seen   Ref
-	Trash  Version // by which the save is in the trash; zero: it is not
+	Newest Version // of the save; where that is the trash, the save is in there
 }
 
 // Is implements what [errors.Is] asks for.
@@ -204,8 +204,8 @@ func (e *Conflict) Error() string {
 	default: // that save was erased, or the version came after the backup
 		text += fmt.Sprintf("is of another save than version %d, which was seen here last, or the server has an older backup", e.Seen.Number)
 	}
-	if e.Trash.Number > 0 {
-		text += fmt.Sprintf("; it is in the trash, where %s put it on %s", e.Trash.Machine, e.Trash.Time.Format(timeText))
+	if e.Newest.Kind == Trash {
+		text += fmt.Sprintf("; it is in the trash, where %s put it on %s", e.Newest.Machine, e.Newest.Time.Format(timeText))
 	}
 	return text
 }

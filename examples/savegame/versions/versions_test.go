@@ -70,7 +70,7 @@ func TestConflicts(t *testing.T) {
 		_, _, err := put(ctx, u, Request{Name: "world", Seen: seen}, saveOf("three"))
 		var conflict *Conflict
 		require.ErrorAs(t, err, &conflict, name)
-		require.Equal(t, Conflict{Latest: second, Seen: seen}, *conflict)
+		require.Equal(t, Conflict{Latest: second, Seen: seen, Newest: second}, *conflict)
 	}
 	_, _, err := put(ctx, u, Request{Name: "world", Seen: first.Ref()}, saveOf("three"))
 	require.EqualError(t, err, `version 2 of "world", 3 B, put by laptop on 2026-01-02 03:04 UTC, is newer: version 1 was seen here last`)
