@@ -132,36 +132,37 @@ func (u *User) learn(ctx context.Context, v Version) error {
 	if v.Kind != Stored {
 		return nil
 	}
-	u.mu.Lock()
-	known := u.content(v.Content).known
-	u.mu.Unlock()
-	if known {
-		return nil
-	}
-	chunks, err := u.manifest(ctx, v.Content)
-	switch {
-	case err == nil:
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		u.know(v.Content, chunks)
-	case ctx.Err() != nil:
+	_, err := u.contentOf(ctx, v)
+	if err == nil || ctx.Err() != nil {
 		return err
-	case !errors.Is(err, ErrDamaged):
+	}
+	if !errors.Is(err, ErrDamaged) {
 		u.stale.Store(true)
 	}
 	return nil
 }
 
-// manifest reads a manifest. With ErrDamaged the store has none that can be used, and the next put of it brings it back.
-func (u *User) manifest(ctx context.Context, digest cdc.Digest) (chunks []cdc.Chunk, err error) {
-	b, err := u.fetch(ctx, cdc.Chunk{Digest: digest})
+// contentOf returns what a version holds, and reads the manifest where nobody has yet. With ErrDamaged the store has none that can be used, and the
+// next put of it brings it back.
+func (u *User) contentOf(ctx context.Context, v Version) (*content, error) {
+	u.mu.Lock()
+	c := u.content(v.Content)
+	known := c.known
+	u.mu.Unlock()
+	if known {
+		return c, nil
+	}
+	b, err := u.fetch(ctx, cdc.Chunk{Digest: v.Content})
 	if err != nil {
 		return nil, fmt.Errorf("its manifest: %w", err)
 	}
-	if _, chunks, err = u.parse(b, 0); err != nil {
-		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+	_, chunks, err := u.parse(b, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	return chunks, err
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.know(v.Content, chunks), nil
 }
 
 // fetch reads a chunk or a manifest. With ErrDamaged the store has it not, or has other bytes: it is spoiled then.

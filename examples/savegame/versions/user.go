@@ -415,18 +415,9 @@ func (u *User) Open(ctx context.Context, name string, number int) (*Content, err
 	if err != nil {
 		return nil, err
 	}
-	u.mu.Lock()
-	c := u.content(v.Content)
-	readable := c.known && c.there
-	u.mu.Unlock()
-	if !readable {
-		chunks, err := u.manifest(ctx, v.Content)
-		if err != nil {
-			return nil, fmt.Errorf("version %d of %q: %w", v.Number, v.Name, err)
-		}
-		u.mu.Lock()
-		c = u.know(v.Content, chunks)
-		u.mu.Unlock()
+	c, err := u.contentOf(ctx, v)
+	if err != nil {
+		return nil, fmt.Errorf("version %d of %q: %w", v.Number, v.Name, err)
 	}
 	c.running.Add(1)
 	return &Content{v, u, c}, nil
