@@ -254,12 +254,18 @@ func (u *User) checkObject(ctx context.Context, o *object, r *Report, repair boo
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	finding := fmt.Sprintf("damaged: %s: %v", u.key(o.id), err)
 	u.spoiled(o.id)
-	if repair && errors.Is(err, ErrDamaged) { // what cannot be read may be good
-		if err := u.all.store.Delete(ctx, u.key(o.id)); err != nil {
+	repair = repair && errors.Is(err, ErrDamaged) // what cannot be read may be good
+	return u.report(ctx, r, fmt.Sprintf("damaged: %s: %v", u.key(o.id), err), u.key(o.id), repair)
+}
+
+// report adds a finding, and with repair deletes the object that it is about.
+func (u *User) report(ctx context.Context, r *Report, finding, key string, repair bool) error {
+	if repair {
+		if err := u.all.store.Delete(ctx, key); err != nil {
 			return err
 		}
+		u.stale.Store(true)
 		finding += "; it is deleted"
 	}
 	r.Findings = append(r.Findings, finding)
@@ -273,18 +279,10 @@ func (u *User) checkVersion(ctx context.Context, v Version, r *Report, repair bo
 	if lost == nil {
 		return nil
 	}
-	finding := fmt.Sprintf("incomplete: %s@%d of %s: %v", v.Name, v.Number, u.name, lost)
-	if key := u.recordKey(v.Name, v.Number); repair && v.Kind == Damaged {
-		if _, err := u.all.store.Get(ctx, key); err == nil {
-			if err := u.all.store.Delete(ctx, key); err != nil {
-				return err
-			}
-			u.stale.Store(true)
-			finding += "; it is deleted"
-		}
-	}
-	r.Findings = append(r.Findings, finding)
-	return nil
+	key := u.recordKey(v.Name, v.Number)
+	_, err := u.all.store.Get(ctx, key)
+	repair = repair && v.Kind == Damaged && err == nil
+	return u.report(ctx, r, fmt.Sprintf("incomplete: %s@%d of %s: %v", v.Name, v.Number, u.name, lost), key, repair)
 }
 
 // lost returns what is wrong with a version.
