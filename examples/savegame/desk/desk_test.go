@@ -591,7 +591,7 @@ func TestOneUserTakesNotAllMemory(t *testing.T) {
 // TestWhoLeavesIsNoError: the log of a server shows no errors for what clients break off.
 func TestWhoLeavesIsNoError(t *testing.T) {
 	var log bytes.Buffer
-	k := &clerk{log: slog.New(slog.NewTextHandler(&log, nil)), lines: &lines{limit: rate.NewLimiter(rate.Inf, 0)}}
+	k := &clerk{log: slog.New(slog.NewTextHandler(&log, nil)), share: &share{idle: rate.NewLimiter(rate.Inf, 0)}}
 	for _, err := range []error{ErrStopping, stream.ErrCanceled, stream.ErrRejected, fmt.Errorf("a chunk: %w", io.ErrUnexpectedEOF)} {
 		require.Error(t, k.refuse(t.Context(), "Put", err))
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
@@ -34,12 +35,13 @@ type memory struct {
 	of  map[string]*share
 }
 
-// share is what one user has of it.
+// share is what all connections of one user have together, for each that comes anew would have as much of its own.
 type share struct {
 	manifests int64 // bytes; guarded by the memory's mu
 	buffers   *semaphore.Weighted
 	verifying *semaphore.Weighted // of processors: see userProcessors
-	lines     lines               // about what changed nothing
+	idle      *rate.Limiter       // of lines about what changed nothing: see idleLines
+	hidden    atomic.Int64        // those lines that were not logged
 }
 
 // share returns a user's.
@@ -49,7 +51,7 @@ func (m *memory) share(user string) *share {
 	if m.of[user] == nil {
 		m.of[user] = &share{
 			buffers: semaphore.NewWeighted(m.buffers), verifying: semaphore.NewWeighted(userProcessors()),
-			lines: lines{limit: rate.NewLimiter(1, idleLines)},
+			idle: rate.NewLimiter(1, idleLines),
 		}
 	}
 	return m.of[user]

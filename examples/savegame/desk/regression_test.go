@@ -79,7 +79,7 @@ func TestTheLongestVersion(t *testing.T) {
 func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		k := &clerk{log: slog.New(slog.NewTextHandler(&log, nil)), lines: &lines{limit: rate.NewLimiter(1, idleLines)}}
+		k := &clerk{log: slog.New(slog.NewTextHandler(&log, nil)), share: &share{idle: rate.NewLimiter(1, idleLines)}}
 		for range 1000 {
 			require.ErrorContains(t, k.refuse(t.Context(), "Get", versions.ErrNoSave), versions.ErrNoSave.Error())
 		}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/time/rate"
 
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
@@ -122,25 +121,18 @@ func (s *Server) Close(ctx context.Context, reason string) error {
 // idleLines of a user's lines about what changed nothing are logged at once, and then one a second, which says how many there were.
 const idleLines = 20
 
-// lines is what a user's connections share, for each that comes anew would have lines of its own. It is safe for concurrent use.
-type lines struct {
-	limit  *rate.Limiter
-	hidden atomic.Int64 // those that were not logged
-}
-
 // clerk serves one client.
 type clerk struct {
 	server *Server
 	conn   *rpc.Conn
 	user   string
+	share  *share
 	log    *slog.Logger
-
-	lines *lines // of the user
 }
 
 func (s *Server) newClerk(a *rpc.Actor) *clerk {
 	k := &clerk{server: s, conn: a.Conn(), user: users.UserOf(a.Conn().Identity())}
-	k.lines = &s.memory.share(k.user).lines
+	k.share = s.memory.share(k.user)
 	k.log = s.log.With("conn", k.conn, "user", k.user)
 	return k
 }
@@ -148,7 +140,7 @@ func (s *Server) newClerk(a *rpc.Actor) *clerk {
 // talk begins what is said about a request.
 func (k *clerk) talk(n number, perSecond int) *pieces.Talk {
 	t := n.talk(k.server.streams.Peer(k.conn), perSecond)
-	t.Memory = k.server.memory.share(k.user).buffers
+	t.Memory = k.share.buffers
 	return t
 }
 
@@ -175,11 +167,11 @@ func onUsers[A, R any](b *rpc.Binding[*clerk], r *rpc.Request[A, R], job func(k 
 
 // idle returns where to log what changed nothing, a refusal or what is there already: nowhere, if there was too much of that.
 func (k *clerk) idle() *slog.Logger {
-	if !k.lines.limit.Allow() {
-		k.lines.hidden.Add(1)
+	if !k.share.idle.Allow() {
+		k.share.hidden.Add(1)
 		return slog.New(slog.DiscardHandler)
 	}
-	if hidden := k.lines.hidden.Swap(0); hidden > 0 {
+	if hidden := k.share.hidden.Swap(0); hidden > 0 {
 		return k.log.With("more", hidden)
 	}
 	return k.log
@@ -217,13 +209,12 @@ func (k *clerk) restore(ctx context.Context, u *versions.User, a Edit) (Made, er
 
 func (k *clerk) remove(ctx context.Context, u *versions.User, a Edit) (versions.Version, error) {
 	v, err := u.Remove(ctx, a.Name, a.Machine, a.Seen)
-	return k.did("removed", true, v, err)
+	return v, k.did("removed", true, v, err)
 }
 
 func (k *clerk) erase(ctx context.Context, u *versions.User, a Edit) (none rpc.None, err error) {
 	err = u.Erase(ctx, a.Name, a.Machine, a.Seen, a.Force)
-	_, err = k.did("erased", true, versions.Version{Name: a.Name, Machine: a.Machine}, err)
-	return none, err
+	return none, k.did("erased", true, versions.Version{Name: a.Name, Machine: a.Machine}, err)
 }
 
 // made logs what became of a save, and says what made room for it.
@@ -231,7 +222,7 @@ func (k *clerk) made(what string, u *versions.User, m Made, err error) (Made, er
 	if m.Outcome != versions.Added {
 		what += ": " + string(m.Outcome)
 	}
-	if _, err = k.did(what, m.Outcome != versions.Unchanged, m.Version, err); err != nil {
+	if err = k.did(what, m.Outcome != versions.Unchanged, m.Version, err); err != nil {
 		return m, err
 	}
 	m.Displaced = u.Displaced()
@@ -244,17 +235,17 @@ func (k *clerk) made(what string, u *versions.User, m Made, err error) (Made, er
 	return m, nil
 }
 
-// did logs what was done to a save, and whether that changed it.
-func (k *clerk) did(what string, changed bool, v versions.Version, err error) (versions.Version, error) {
+// did logs what was done to a save, and whether that changed it, unless it failed.
+func (k *clerk) did(what string, changed bool, v versions.Version, err error) error {
 	if err != nil {
-		return v, err
+		return err
 	}
 	log := k.log
 	if !changed {
 		log = k.idle()
 	}
 	log.Info(what, "save", v.Name, "version", v.Number, "bytes", v.Size, "machine", v.Machine)
-	return v, nil
+	return nil
 }
 
 func (k *clerk) invite(context.Context, *versions.User, rpc.None) (code string, err error) {
@@ -311,7 +302,6 @@ func (k *clerk) receive(ctx context.Context, t *pieces.Talk, in io.Reader, p *ve
 	if err != nil {
 		return err
 	}
-	processors := k.server.memory.share(k.user).verifying
 	verifying, ctx := errgroup.WithContext(ctx)
 	verifying.SetLimit(verifiers)
 	storing, ctx := errgroup.WithContext(ctx)
@@ -319,11 +309,11 @@ func (k *clerk) receive(ctx context.Context, t *pieces.Talk, in io.Reader, p *ve
 	err = t.Fetch(ctx, lacks, func(index int, packed []byte, free func()) error {
 		verifying.Go(func() error {
 			defer free()
-			if err := processors.Acquire(ctx, 1); err != nil {
+			if err := k.share.verifying.Acquire(ctx, 1); err != nil {
 				return cmp.Or(context.Cause(ctx), err)
 			}
 			stored, err := p.Chunk(ctx, index, packed)
-			processors.Release(1)
+			k.share.verifying.Release(1)
 			if free(); err == nil { // before the wait for what is not flushed
 				storing.Go(stored)
 			}
@@ -360,15 +350,13 @@ func (k *clerk) get(ctx context.Context, u *versions.User, a getArgs) (none rpc.
 	if err != nil {
 		return none, err
 	}
-	processors := k.server.memory.share(k.user).verifying
 	err = t.Send(ctx, lacks, func(buffer []byte, index int) ([]byte, error) {
-		if err := processors.Acquire(ctx, 1); err != nil {
+		if err := k.share.verifying.Acquire(ctx, 1); err != nil {
 			return nil, cmp.Or(context.Cause(ctx), err)
 		}
-		defer processors.Release(1)
+		defer k.share.verifying.Release(1)
 		packed, err := c.Chunk(ctx, index) // which verifies it
 		return append(buffer, packed...), err
 	})
-	_, err = k.did("got", false, c.Version, err)
-	return none, err
+	return none, k.did("got", false, c.Version, err)
 }
