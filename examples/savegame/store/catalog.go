@@ -19,12 +19,12 @@ type catalog struct {
 	folders map[string]map[string]*pack // of each folder its objects, by the last element of their keys
 }
 
-// look returns what is in a file: the objects of a pack, or else one, which may be somebody else's. So it is with an error by which a pack is
-// damaged, too.
-func (c *catalog) look(name string) (*pack, error) {
+// found notes what is in a file that was there before: the objects of a pack, or else one, which may be somebody else's or a damaged pack. What that
+// had is missing.
+func (c *catalog) found(name string) error {
 	info, err := c.files.Stat(name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	p := &pack{name, info.ModTime(), make(map[string]span)}
 	if IsPack(name) {
@@ -36,7 +36,8 @@ func (c *catalog) look(name string) (*pack, error) {
 	if len(p.objects) == 0 {
 		p.objects[path.Base(name)] = span{0, info.Size()}
 	}
-	return p, err
+	c.remember(p)
+	return unlessDamaged(err)
 }
 
 // get reads an object. What it was in may have been removed by somebody else: all of that is missing then, and may be put again.

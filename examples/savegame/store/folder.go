@@ -133,16 +133,6 @@ func (f *Folder) read(dir string) error {
 	return cmp.Or(err, f.files.SyncDir(dir))
 }
 
-// found notes what is in a file that was there before. What a damaged one had is missing.
-func (f *Folder) found(name string) error {
-	p, err := f.look(name)
-	if unlessDamaged(err) != nil {
-		return err
-	}
-	f.remember(p)
-	return nil
-}
-
 // Close gives the folder to others. Nothing may be called meanwhile or afterwards.
 func (f *Folder) Close() error {
 	if f.lock == nil {

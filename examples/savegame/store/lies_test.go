@@ -115,3 +115,22 @@ func TestABadSectorCostsOnePack(t *testing.T) {
 		require.NoError(t, s.Put(t.Context(), "a/1", nil), "what was in it can be put again")
 	})
 }
+
+// badInode is a file system that does not even tell of packs how large they are.
+type badInode struct{ store.Files }
+
+func (b badInode) Stat(name string) (fs.FileInfo, error) {
+	if store.IsPack(name) {
+		return nil, &fs.PathError{Op: "stat", Path: name, Err: syscall.EIO}
+	}
+	return b.Files.Stat(name)
+}
+
+// Opening such a store panicked.
+func TestABadInodeIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, files, _ := packed(t)
+		_, err := store.OpenOn(badInode{files})
+		require.ErrorIs(t, err, syscall.EIO)
+	})
+}
