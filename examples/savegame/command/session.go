@@ -307,12 +307,6 @@ func (p *profile) seen() (map[string]sighting, error) {
 	return sightings, readJSON(p.seenFile(), &sightings)
 }
 
-// seenAt returns what a place held last of a save.
-func (p *profile) seenAt(name string, place ...string) (sighting, error) {
-	sightings, err := p.seen()
-	return sightings[p.key(name, place...)], err
-}
-
 // seenLast returns the newest version of a save that any place held.
 func (p *profile) seenLast(name string) (last versions.Ref, err error) {
 	sightings, err := p.seen()

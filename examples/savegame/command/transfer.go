@@ -140,7 +140,8 @@ func noInput(r io.Reader) bool {
 // recall looks up what the paths held last, before they are read, and decides what is left out: what the command line says, or else what it
 // said last.
 func (p *putting) recall() (err error) {
-	p.last, err = p.seenAt(p.request.Name, p.paths...)
+	sightings, err := p.seen()
+	p.last = sightings[p.key(p.request.Name, p.paths...)]
 	p.request.Seen = p.last.Ref
 	p.exclude = append([]string{}, p.last.Exclude...)
 	if p.IsSet("exclude") {
