@@ -18,8 +18,10 @@ const (
 	// maxHeld is how many items a client's list may have. It is more than MaxItems: new items may come before the update that removes
 	// others, and items that the client set itself count, too.
 	maxHeld = 4 * MaxItems
-	// maxGraves is how many tombstones a client remembers, so that a hostile server's removals do not fill its memory.
+	// maxGraves is how many tombstones a client remembers, and less than a seventh more, so that a hostile server's removals do not fill its memory.
 	maxGraves = 16 * MaxItems
+	// gravesShare is the least part of the tombstones that forget drops at once.
+	gravesShare = 8
 	// maxCensuses is how many censuses an update may have: no more full ones fit, see censusShare.
 	maxCensuses = 8
 )
@@ -161,13 +163,15 @@ func (c *Copy[K, V]) readCensus(b []byte, packet uint64) ([]byte, error) {
 		return nil, fmt.Errorf("census of %v, from %d to %d: %w", c.name, first, last, r.Err)
 	}
 	at, _ := c.list.place(uint32(first))
-	for _, item := range slices.Clone(c.list.items[at:]) {
-		if uint64(item.number) > last {
-			break
-		}
+	end, _ := c.list.place(uint32(last) + 1)
+	var gone []uint32 // a copy of the list's part would take 64 KiB for a census of four bytes, which may speak of nothing
+	for _, item := range c.list.items[at:max(at, end)] {
 		if item.packet > 0 && item.packet < packet && !kept[item.number] {
-			c.readGone(item.number, packet)
+			gone = append(gone, item.number)
 		}
+	}
+	for _, number := range gone {
+		c.readGone(number, packet)
 	}
 	return r.Left, nil
 }
@@ -180,10 +184,16 @@ func (c *Copy[K, V]) bury(number uint32, packet uint64) {
 	c.graves = append(c.graves, tombstone{number, packet})
 }
 
-// forget drops tombstones from packets older than any that may still come, and the oldest beyond maxGraves.
+// forget drops tombstones from packets older than any that may still come, and the oldest beyond maxGraves: an eighth of them at once, because
+// all others move up, half a MiB of them.
 func (c *Copy[K, V]) forget(packet uint64) {
+	old := func(n int) bool { return n < len(c.graves) && c.graves[n].packet+packetsBack < packet }
+	least := len(c.graves) / gravesShare
 	n := max(0, len(c.graves)-maxGraves)
-	for n < len(c.graves) && c.graves[n].packet+packetsBack < packet {
+	if n < least && !old(least) {
+		return
+	}
+	for old(n) {
 		n++
 	}
 	for _, grave := range c.graves[:n] {

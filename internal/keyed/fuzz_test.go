@@ -45,6 +45,6 @@ func (s *shelf) requireSound(t *testing.T) {
 		require.Same(t, i, s.byKey[i.pair.Key])
 		require.Same(t, i, s.find(i.number))
 	}
-	require.LessOrEqual(t, len(s.copy.graves), maxGraves)
+	require.LessOrEqual(t, len(s.copy.graves)*(gravesShare-1), maxGraves*gravesShare+gravesShare)
 	require.Len(t, s.copy.gone, len(s.copy.graves))
 }

@@ -23,13 +23,16 @@ type Items interface {
 // order in which they will leave. A number with censusBit stands for a census that begins at that number.
 type Lacking struct {
 	numbers []uint32
-	has     map[uint32]struct{} // the same numbers
+	has     map[uint32]struct{} // the same numbers; nil = Add makes it when it needs it
 }
 
 // Add adds numbers of items and censuses that are not in l yet.
 func (l *Lacking) Add(numbers []uint32) {
 	if l.has == nil {
-		l.has = make(map[uint32]struct{}, len(numbers))
+		l.has = make(map[uint32]struct{}, len(l.numbers)+len(numbers))
+		for _, n := range l.numbers {
+			l.has[n] = struct{}{}
+		}
 	}
 	for _, n := range numbers {
 		if _, ok := l.has[n]; !ok {
@@ -41,10 +44,15 @@ func (l *Lacking) Add(numbers []uint32) {
 
 // AddAll adds all items of a list, after a census if the client may have items that are gone.
 func (l *Lacking) AddAll(list Items, census bool) {
+	var numbers []uint32
 	if census {
-		l.Add([]uint32{censusBit})
+		numbers = append(numbers, censusBit)
 	}
-	l.Add(list.Numbers(nil))
+	if numbers = list.Numbers(numbers); l.Empty() { // most often, and then without a map: a client may ask for all lists once a second
+		l.numbers, l.has = numbers, nil
+		return
+	}
+	l.Add(numbers)
 }
 
 // Empty reports whether l lists nothing.

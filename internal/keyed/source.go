@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/quivernet/quiver/internal/state"
 )
@@ -82,6 +83,7 @@ func (s *Source[K, V]) EncodeAll() (err error) {
 
 // Numbers appends the numbers of all encoded items, in order.
 func (s *Source[K, V]) Numbers(into []uint32) []uint32 {
+	into = slices.Grow(into, len(s.list.items))
 	for _, item := range s.list.items {
 		if item.encoded {
 			into = append(into, item.number)
