@@ -3,6 +3,7 @@ package rpc
 import (
 	"encoding/binary"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,6 +31,45 @@ func TestItemsStayGone(t *testing.T) {
 	t.Logf("%d packets later", packet)
 	require.Nil(t, w.applyUpdate(c, a, updateOf(late, 1)))
 	require.Zero(t, a.own.object.(*crateObject).items.Len(), "an item that is gone is here for ever")
+}
+
+// TestClientThatMissesEverything: who is shown much and asks for everything anew as often as it can, by a message of one byte, is answered the less
+// often the more that is.
+func TestClientThatMissesEverything(t *testing.T) {
+	for _, actors := range []int{10, 4000} {
+		c := shownCrates(t, actors)
+		s, now, answered := &c.shown.state, time.Now(), 0
+		for range 60 {
+			s.resync = true
+			c.answerResync(now)
+			if !s.resync {
+				answered++
+			}
+			now = now.Add(500 * time.Millisecond)
+		}
+		t.Logf("%d actors: %d answers in 30 s", actors, answered)
+		require.InDelta(t, 30_000/max(1000, actors), answered, 1)
+		require.True(t, s.resync)
+		c.answerResync(now.Add(5 * time.Second))
+		require.False(t, s.resync, "it is answered some time")
+	}
+}
+
+// shownCrates returns a server's connection to a client that has actors with a list.
+func shownCrates(t *testing.T, actors int) *Conn {
+	w, err := NewWorld(Config{})
+	require.NoError(t, err)
+	b := Bind(w, crate, func(*Actor) *crateObject { return new(crateObject) })
+	Replicate(b, crateState, func(o *crateObject) *crateBody { return &o.body })
+	ReplicateList(b, crateItems, func(o *crateObject) *List[uint16, crateItem] { return &o.items })
+	c := &Conn{world: w, server: true, shown: newShown(), channels: make(map[uint64]*Actor)}
+	for i := range actors {
+		a, err := w.Spawn(crate, nil)
+		require.NoError(t, err)
+		o := &opening{actor: a, conn: c, channel: uint64(2*i + 2)}
+		a.openings, c.shown.openings[a], c.channels[o.channel] = []*opening{o}, o, a
+	}
+	return c
 }
 
 // TestClientThatAcknowledgesNothing: what a server keeps of one is bounded.

@@ -22,8 +22,9 @@ type stateOutbox struct {
 	sent     sentStates     // updates on their way
 	fates    [64]bunch.Fate // scratch, for settleStates
 
-	resync   bool      // the client could not keep what it acknowledged, and asks for everything anew
-	resyncAt time.Time // by the game's clock, when the last such request was answered
+	resync      bool          // the client could not keep what it acknowledged, and asks for everything anew
+	resyncAt    time.Time     // by the game's clock, when the last such request was answered
+	resyncPause time.Duration // how long after that the next one waits
 }
 
 // pending reports whether states wait, or the fate of an update is not known: then the next Flush has work.
@@ -110,8 +111,11 @@ const (
 	// maxUpdates is how many updates leave at a Flush. The machine holds 256 KiB and counts 64 bytes for each beside its own, so it
 	// takes them and the largest outbox.Room.
 	maxUpdates = 2000
-	// resyncPeriod is the least time between two answers to a client that asks for everything anew.
+	// resyncPeriod is the least time between two answers to a client that asks for everything anew. With more than a
+	// thousand actors in the first it is resyncEach for each: 5,000 dormant ones with lists, which open and fall asleep again, take 30 ms, and who
+	// asks sends one byte.
 	resyncPeriod = time.Second
+	resyncEach   = time.Millisecond
 	updateHeader = 6 // bytes of an update beside its fields: flags, channel, length and mask
 )
 
@@ -137,15 +141,15 @@ func (c *Conn) sendState(now time.Time) {
 	s.room.fill(c.compose(now, room))
 }
 
-// answerResync marks everything as lacking for a client that has asked for it, once in a resyncPeriod.
+// answerResync marks everything as lacking for a client that has asked for it, once in a resyncPeriod at most.
 func (c *Conn) answerResync(now time.Time) {
 	s := &c.shown.state
 	if !s.resync {
 		return
 	}
-	if since := now.Sub(s.resyncAt); since < 0 || since >= resyncPeriod { // the game's clock may go back
+	if since := now.Sub(s.resyncAt); since < 0 || since >= s.resyncPause { // the game's clock may go back
 		s.resync, s.resyncAt = false, now
-		c.markAll()
+		s.resyncPause = max(resyncPeriod, time.Duration(c.markAll())*resyncEach)
 	}
 }
 
@@ -292,8 +296,8 @@ func (c *Conn) sendUpdate(record uint64, b []byte) int {
 // maxUpdate returns how many bytes of fields one message to the client takes, besides the mask of at most 9.
 func (c *Conn) maxUpdate() int { return min(bunch.EntryBytes, c.maxBunch) - 16 }
 
-// markAll marks everything that the client may see as lacking, because it could not keep what it acknowledged.
-func (c *Conn) markAll() {
+// markAll marks everything that the client may see as lacking, because it could not keep what it acknowledged. It returns of how many actors.
+func (c *Conn) markAll() (marked int) {
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		a := c.channels[channel]
 		if o := a.openingOn(c); o != nil {
@@ -302,11 +306,14 @@ func (c *Conn) markAll() {
 			o.mark(o.sees)
 		}
 	}
+	marked = len(c.channels)
 	for _, a := range c.dormantWithLists() {
+		marked++
 		if err := a.open(c); err != nil {
 			a.notOpened(c, err)
 		}
 	}
+	return marked
 }
 
 // dormantWithLists returns the dormant actors with lists of which the client has a copy. Actors without lists lose nothing: their other
