@@ -126,9 +126,7 @@ type listReplica[T any, K comparable, V any] struct {
 	keyed.Source[K, V] // server
 
 	// Client.
-	copy  keyed.Copy[K, V]
-	filed []Ref // actors under which it is filed in copies.referrers
-	named []Ref // scratch
+	copy keyed.Copy[K, V]
 }
 
 func (r *listReplica[T, K, V]) declaration() *declaredState { return r.bound.declared }
@@ -174,8 +172,14 @@ func (r *listReplica[T, K, V]) file(under refs.Index[Ref, replica], on bool) {
 	if !r.bound.declared.refers {
 		return
 	}
-	if r.named = r.named[:0]; on {
-		r.copy.References(func(id uint64) { r.named = append(r.named, Ref(id)) })
+	if !on {
+		r.copy.Unname()
 	}
-	r.filed = under.Refile(r, r.filed, r.named)
+	r.copy.Renamed(func(id uint64, named bool) {
+		if named {
+			under.Add(Ref(id), r)
+		} else {
+			under.Remove(Ref(id), r)
+		}
+	})
 }

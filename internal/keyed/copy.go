@@ -43,6 +43,7 @@ type Copy[K comparable, V any] struct {
 	changes []Change[K, V]      // that Next has not returned yet
 	gone    map[uint32]struct{} // items that late packets must not bring back
 	graves  []tombstone         // one for each of gone, in the order in which they went
+	names   names               // what the items refer to
 }
 
 // tombstone records that the server removed item number in a packet.
@@ -107,7 +108,9 @@ func (c *Copy[K, V]) readItem(b []byte, number uint32, packet uint64) (_ []byte,
 		return nil, fmt.Errorf("item %d of %v has changed its key", number, c.name)
 	default: // it may come again as it was: its ack was late, or all items are sent anew
 		c.noteUnless(item, Change[K, V]{Key: item.pair.Key, Value: fresh.pair.Value})
+		c.tally(item, -1)
 		item.packet, item.pair = packet, fresh.pair
+		c.tally(item, 1)
 		return b, nil
 	}
 	if c.enter(fresh); len(c.list.items) > maxHeld {
@@ -128,11 +131,13 @@ func (c *Copy[K, V]) enter(item *item[K, V]) {
 	default:
 		c.noteUnless(other, Change[K, V]{Key: item.pair.Key, Value: item.pair.Value}) // it may have been removed and set as it was
 		c.list.remove(other)
+		c.tally(other, -1)
 		if other.packet > 0 { // otherwise its number is the client's own, and the server may use it later
 			c.bury(other.number, item.packet)
 		}
 	}
 	c.list.add(item)
+	c.tally(item, 1)
 	c.list.last = max(c.list.last, item.number)
 }
 
@@ -143,6 +148,7 @@ func (c *Copy[K, V]) readGone(number uint32, packet uint64) {
 	c.bury(number, packet)
 	if item := c.list.find(number); item != nil && item.packet > 0 { // otherwise it is the client's own
 		c.list.remove(item)
+		c.tally(item, -1)
 		c.note(Change[K, V]{Key: item.pair.Key, Value: item.pair.Value, Removed: true})
 	}
 }
@@ -225,11 +231,31 @@ func (c *Copy[K, V]) Next() (change Change[K, V], ok bool) {
 	return change, true
 }
 
-// References calls visit for the references in all items.
-func (c *Copy[K, V]) References(visit func(id uint64)) {
-	for _, item := range c.list.items {
-		c.plan.References(reflect.ValueOf(&item.pair).Elem(), visit)
+// tally counts the references of an item that has come, or with -1 of one that has gone.
+func (c *Copy[K, V]) tally(item *item[K, V], by int) {
+	n := &c.names
+	if n.visit == nil {
+		n.visit = n.count
 	}
+	n.by = by
+	c.plan.References(reflect.ValueOf(&item.pair).Elem(), n.visit)
+}
+
+// Renamed calls visit for each id to which the items have begun to refer since the last call, or do no more, in the order in which that happened.
+func (c *Copy[K, V]) Renamed(visit func(id uint64, named bool)) {
+	if c.list.written { // what the game has written was not counted
+		c.Unname()
+		for _, item := range c.list.items {
+			c.tally(item, 1)
+		}
+	}
+	c.names.tell(visit)
+}
+
+// Unname makes the next Renamed tell that the items refer to nothing, because the actor has ended.
+func (c *Copy[K, V]) Unname() {
+	c.list.written = false
+	c.names.empty()
 }
 
 // Naming yields the items that hold a reference to id. The list may change meanwhile.

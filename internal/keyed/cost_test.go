@@ -2,12 +2,16 @@ package keyed
 
 import (
 	"encoding/binary"
+	"reflect"
 	"runtime"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/state"
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // allocated returns how many bytes run takes from the heap.
@@ -103,4 +107,102 @@ func TestAllThatAClientLacks(t *testing.T) {
 	lacking.AddAll(&server.source, true)
 	slices.Sort(lacking.numbers)
 	require.Len(t, slices.Compact(lacking.numbers), len(lacking.numbers), "a number twice")
+}
+
+// fellow names two actors, and fellows has a list of them at a server and at its client.
+type fellow struct{ First, Second actorID }
+
+type actorID uint64
+
+type fellows struct {
+	List[uint16, fellow]
+	copy  Copy[uint16, fellow]
+	plan  *state.Plan
+	filed map[uint64]bool
+}
+
+func newFellows(t *testing.T) *fellows {
+	plan, err := Compile[uint16, fellow](reflect.TypeFor[actorID]())
+	require.NoError(t, err)
+	f := &fellows{plan: plan, filed: make(map[uint64]bool)}
+	f.copy = NewCopy(&f.List, plan, name("Fellows"))
+	return f
+}
+
+// file takes what the copy tells, which must be news, and holds it against the items.
+func (f *fellows) file(t *testing.T) {
+	f.copy.Renamed(func(id uint64, named bool) {
+		require.NotEqual(t, named, f.filed[id], "%d", id)
+		if delete(f.filed, id); named {
+			f.filed[id] = true
+		}
+	})
+	want := make(map[uint64]bool)
+	for _, item := range f.items {
+		f.plan.References(reflect.ValueOf(&item.pair).Elem(), func(id uint64) { want[id] = true })
+	}
+	require.Equal(t, want, f.filed)
+	require.Len(t, f.copy.names.counts, len(want))
+}
+
+// TestRenamedAgainstItems: random updates, and writes of the game's own, beside a look at all items.
+func TestRenamedAgainstItems(t *testing.T) {
+	random := testkit.Rand(t)
+	f := newFellows(t)
+	for packet := range uint64(5000) {
+		var b []byte
+		for range random.IntN(4) {
+			switch n := byte(1 + random.IntN(20)); random.IntN(6) {
+			case 0:
+				b = append(b, n<<1|1)
+				delete(f.copy.gone, uint32(n))
+			case 1:
+				b = append(b, 0, 1, n, 0)
+			default:
+				b = append(b, n<<1, n%16, byte(random.IntN(9)), byte(random.IntN(9)))
+			}
+		}
+		require.NoError(t, f.copy.Read(b, packet+1, false))
+		clear(f.copy.gone) // numbers come again here
+		switch random.IntN(20) {
+		case 0:
+			f.Set(uint16(random.IntN(20)), fellow{First: actorID(random.IntN(9))})
+		case 1:
+			f.Delete(uint16(random.IntN(20)))
+		}
+		if random.IntN(3) == 0 {
+			f.file(t)
+		}
+	}
+	f.copy.Unname()
+	f.copy.Renamed(func(id uint64, named bool) {
+		require.False(t, named)
+		delete(f.filed, id)
+	})
+	require.Empty(t, f.filed)
+	require.Empty(t, f.copy.names.counts)
+}
+
+// TestReferencesOfOneItem: an update of an item takes no look at the references of all the others.
+func TestReferencesOfOneItem(t *testing.T) {
+	costs := func(items uint64) time.Duration {
+		f, b := newFellows(t), []byte(nil)
+		for number := range items {
+			b = binary.AppendUvarint(b, (number+1)<<1)
+			b = append(binary.AppendUvarint(b, number), 7, 8)
+		}
+		require.NoError(t, f.copy.Read(b, 1, false))
+		f.file(t)
+		packet := uint64(2)
+		return quickest(func() {
+			for range 1000 {
+				require.NoError(t, f.copy.Read([]byte{2, 0, 7, 8 + byte(packet&1)}, packet, false))
+				f.copy.Renamed(func(uint64, bool) {})
+				packet++
+			}
+		})
+	}
+	few, many := costs(10), costs(maxHeld)
+	t.Logf("a thousand updates of one item of 10: %v, of %d: %v", few, maxHeld, many)
+	require.Less(t, many, 10*few+20*time.Millisecond)
 }

@@ -30,6 +30,7 @@ type List[K comparable, V any] struct {
 	last    uint32        // number of the newest item
 	changed []uint32      // at a server: numbers of items that were set or removed since TakeChanged last ran
 	watched bool          // at a server: some client has the list, so changes are noted in changed
+	written bool          // the game has set or removed items since a client's copy last counted its references
 }
 
 // item is one item of a list.
@@ -130,7 +131,7 @@ func (l *List[K, V]) Set(key K, value V) (ok bool) {
 		i = &item[K, V]{number: l.last, pair: pair[K, V]{Key: key}}
 		l.add(i)
 	}
-	i.pair.Value = value
+	i.pair.Value, l.written = value, true
 	l.touch(i)
 	return true
 }
@@ -140,6 +141,7 @@ func (l *List[K, V]) Delete(key K) bool {
 	item := l.byKey[key]
 	if item != nil {
 		l.remove(item)
+		l.written = true
 		l.touch(item)
 	}
 	return item != nil

@@ -32,15 +32,16 @@ func (x Index[K, R]) Refile(r R, before, now []K) []K {
 		return before
 	}
 	for _, key := range before {
-		x.remove(key, r)
+		x.Remove(key, r)
 	}
 	for _, key := range now {
-		x.add(key, r)
+		x.Add(key, r)
 	}
 	return append(before[:0], now...)
 }
 
-func (x Index[K, R]) add(key K, r R) {
+// Add files r under a key.
+func (x Index[K, R]) Add(key K, r R) {
 	l := x[key]
 	if l == nil {
 		l = &list[R]{places: make(map[R]uint64)}
@@ -52,7 +53,8 @@ func (x Index[K, R]) add(key K, r R) {
 	}
 }
 
-func (x Index[K, R]) remove(key K, r R) {
+// Remove files r under a key no more.
+func (x Index[K, R]) Remove(key K, r R) {
 	l := x[key]
 	if l == nil {
 		return
