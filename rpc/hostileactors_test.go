@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,6 +146,30 @@ func TestArgumentFullOfRefs(t *testing.T) {
 	require.Empty(t, last.clearUnknown(&arg))
 	took := time.Since(began)
 	t.Logf("%d references to an actor that is open for %d: %v", refs, conns, took)
+}
+
+// TestCallThatWaitsForOneOfMany: a call that names thousands of actors, all but the last of them open, takes no long look at each open and in each
+// Dispatch.
+func TestCallThatWaitsForOneOfMany(t *testing.T) {
+	w, c, a := newCrate(t)
+	c.copies.byRef[1] = a
+	needs := slices.Repeat([]Ref{1}, 60_000)
+	needs = append(needs, 99)
+	w.frame.beat.Real = time.Now()
+	c.waiting.calls = append(c.waiting.calls, waitingCall{actor: a, needs: needs, until: time.Now().Add(time.Hour)})
+	began := time.Now()
+	require.True(t, c.lacks(needs))
+	first := time.Since(began)
+	began = time.Now()
+	for range 1000 {
+		w.runWaiting(c)
+	}
+	each := time.Since(began) / 1000
+	t.Logf("the first look takes %v, each of the others %v", first, each)
+	require.Less(t, each, first/4+20*time.Microsecond)
+	require.Len(t, c.waiting.calls, 1)
+	slices.Sort(needs)
+	require.Equal(t, append(slices.Repeat([]Ref{1}, 60_000), 99), needs)
 }
 
 // TestMessageFullOfCensuses: a server that sends thousands of censuses in a message is refused.

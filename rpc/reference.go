@@ -115,7 +115,7 @@ func (c *Conn) resolve(call *Call, m *method, p any, payload []byte) (wait bool)
 func (w *World) runWaiting(c *Conn) {
 	for i := 0; i < len(c.waiting.calls); {
 		call := c.waiting.calls[i]
-		if !call.actor.dead && w.frame.beat.Real.Before(call.until) && slices.ContainsFunc(call.needs, func(ref Ref) bool { return c.Actor(ref) == nil }) {
+		if !call.actor.dead && w.frame.beat.Real.Before(call.until) && c.lacks(call.needs) {
 			i++
 			continue
 		}
@@ -123,6 +123,15 @@ func (w *World) runWaiting(c *Conn) {
 		c.waiting.bytes -= len(call.payload)
 		w.runWaited(c, call)
 	}
+}
+
+// lacks reports whether an actor is not open here, and puts the first such one first: a call may name 60,000, and each open looks again.
+func (c *Conn) lacks(needs []Ref) bool {
+	i := slices.IndexFunc(needs, func(ref Ref) bool { return c.Actor(ref) == nil })
+	if i > 0 {
+		needs[0], needs[i] = needs[i], needs[0]
+	}
+	return i >= 0
 }
 
 // runWaited runs a call that has waited.

@@ -1,10 +1,6 @@
 package refs
 
-import (
-	"cmp"
-	"maps"
-	"slices"
-)
+import "slices"
 
 // Index lists for each key the R that name it, in the order in which they began to. The time of Refile depends on the number of keys that
 // its r names, not on how many name the same key: a game may have thousands of states that name one actor.
@@ -14,6 +10,25 @@ type Index[K, R comparable] map[K]*list[R]
 type list[R comparable] struct {
 	places map[R]uint64 // each is above those of the R that were there when it came
 	last   uint64       // the newest place
+	order  []place[R]   // in the order of places; those of R that have gone since, or come again, are stale
+}
+
+// place is the place that an R has or had.
+type place[R comparable] struct {
+	r  R
+	at uint64
+}
+
+// leastStale is how many stale places a list keeps at least before it drops them.
+const leastStale = 8
+
+// fresh returns the places that are not stale.
+func (l *list[R]) fresh(yield func(place[R]) bool) {
+	for _, p := range l.order {
+		if l.places[p.r] == p.at && !yield(p) {
+			return
+		}
+	}
 }
 
 // Of returns the R that name a key now. The caller may keep the slice.
@@ -22,7 +37,11 @@ func (x Index[K, R]) Of(key K) []R {
 	if l == nil {
 		return nil
 	}
-	return slices.SortedFunc(maps.Keys(l.places), func(a, b R) int { return cmp.Compare(l.places[a], l.places[b]) })
+	all := make([]R, 0, len(l.places))
+	for p := range l.fresh {
+		all = append(all, p.r)
+	}
+	return all
 }
 
 // Refile files r under the keys now instead of before. It returns now, in the memory of before. If both are equal, as most of the time,
@@ -50,6 +69,7 @@ func (x Index[K, R]) Add(key K, r R) {
 	if _, ok := l.places[r]; !ok {
 		l.last++
 		l.places[r] = l.last
+		l.order = append(l.order, place[R]{r, l.last})
 	}
 }
 
@@ -59,7 +79,10 @@ func (x Index[K, R]) Remove(key K, r R) {
 	if l == nil {
 		return
 	}
-	if delete(l.places, r); len(l.places) == 0 {
+	switch delete(l.places, r); {
+	case len(l.places) == 0:
 		delete(x, key)
+	case len(l.order) > 2*len(l.places)+leastStale:
+		l.order = slices.AppendSeq(make([]place[R], 0, len(l.places)), l.fresh)
 	}
 }
