@@ -261,10 +261,11 @@ func (c *Copy[K, V]) Unname() {
 // Naming yields the items that hold a reference to id. The list may change meanwhile.
 func (c *Copy[K, V]) Naming(id uint64) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
+		names := false
+		visit := func(other uint64) { names = names || other == id }
 		for _, item := range slices.Clone(c.list.items) {
-			names := false
-			c.plan.References(reflect.ValueOf(&item.pair).Elem(), func(other uint64) { names = names || other == id })
-			if names && c.list.byKey[item.pair.Key] == item && !yield(item.pair.Key, item.pair.Value) {
+			names = false
+			if c.plan.References(reflect.ValueOf(&item.pair).Elem(), visit); names && c.list.byKey[item.pair.Key] == item && !yield(item.pair.Key, item.pair.Value) {
 				return
 			}
 		}

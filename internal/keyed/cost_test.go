@@ -206,3 +206,25 @@ func TestReferencesOfOneItem(t *testing.T) {
 	t.Logf("a thousand updates of one item of 10: %v, of %d: %v", few, maxHeld, many)
 	require.Less(t, many, 10*few+20*time.Millisecond)
 }
+
+// TestNamingTakesLittle: who asks for the items that name an actor, at each open and close of it, pays no allocation for each item.
+func TestNamingTakesLittle(t *testing.T) {
+	f, b := newFellows(t), []byte(nil)
+	for number := range uint64(maxHeld) {
+		b = binary.AppendUvarint(b, (number+1)<<1)
+		b = append(binary.AppendUvarint(b, number), 7+byte(number>>12), 8)
+	}
+	require.NoError(t, f.copy.Read(b, 1, false))
+	f.file(t)
+	for id, want := range map[uint64]int{7: maxHeld / 2, 8: maxHeld, 9: 0} {
+		found := 0
+		taken := testing.AllocsPerRun(3, func() {
+			found = 0
+			for range f.copy.Naming(id) {
+				found++
+			}
+		})
+		require.Equal(t, want, found)
+		require.Less(t, taken, 10.0)
+	}
+}
