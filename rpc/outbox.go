@@ -111,9 +111,8 @@ const (
 	// maxUpdates is how many updates leave at a Flush. The machine holds 256 KiB and counts 64 bytes for each beside its own, so it
 	// takes them and the largest outbox.Room.
 	maxUpdates = 2000
-	// resyncPeriod is the least time between two answers to a client that asks for everything anew. With more than a
-	// thousand actors in the first it is resyncEach for each: 5,000 dormant ones with lists, which open and fall asleep again, take 30 ms, and who
-	// asks sends one byte.
+	// resyncPeriod is the least time between two answers to a client that asks for everything anew. Behind an answer with more than a thousand actors
+	// it is resyncEach for each of them: 5,000 dormant ones with lists, which open and fall asleep again, take 30 ms, and who asks sends one byte.
 	resyncPeriod = time.Second
 	resyncEach   = time.Millisecond
 	updateHeader = 6 // bytes of an update beside its fields: flags, channel, length and mask
