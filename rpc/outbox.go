@@ -133,6 +133,8 @@ func (c *Conn) sendState(now time.Time) {
 
 	unsent := c.takeBackStates()
 	behind := unsent > 0 || s.heldBack
+	bulk, waits := c.link.Source().Bulk()
+	s.room.path.Beside(bulk, waits && unsent > 0)
 	room := s.room.open(clock, c.machine, unsent, behind)
 	if behind {
 		s.sort(now)

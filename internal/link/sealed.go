@@ -23,6 +23,7 @@ type sealed struct {
 	carries atomic.Bool
 	path    recovery.Path // the path that the machines were last told
 	at      time.Time     // the now of the last advance
+	bulk    int           // bytes in datagrams with bulk that left since the last [Source.Bulk]
 	ahead   int           // bytes of bulk that the first machine has sent more than the others while those had some, too: a datagram at most
 }
 
@@ -151,6 +152,7 @@ func (s Source) appendFirst(now time.Time, buf []byte, most int) (b []byte, toke
 
 // countBulk counts bytes of bulk of the machine in a place.
 func (s Source) countBulk(place, bytes int) {
+	s.link.sealed.bulk += bytes
 	switch ahead := &s.link.sealed.ahead; {
 	case place > 0:
 		*ahead = max(*ahead-bytes, -bytes)
@@ -159,6 +161,17 @@ func (s Source) countBulk(place, bytes int) {
 	default:
 		*ahead = 0
 	}
+}
+
+// Bulk returns how many bytes of bulk have left in sealed packets since the last call, and whether more of it waits for nothing but room on their
+// path.
+func (s Source) Bulk() (left int, waits bool) {
+	l := s.link
+	left, l.sealed.bulk = l.sealed.bulk, 0
+	if l.sealed.carrier == nil || l.Rated() {
+		return left, false
+	}
+	return left, slices.ContainsFunc(l.slots, func(s slot) bool { _, bulk := s.Waiting(); return bulk })
 }
 
 // othersWait reports whether a machine behind the first has bulk that may leave.

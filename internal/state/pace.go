@@ -9,6 +9,9 @@ const (
 	// long is a queueing time beyond standing after which the rate is halved once more: such a queue grows by what leaves before its end is
 	// seen.
 	long = 250 * time.Millisecond
+	// bulkShare: updates that fill the path slow down while bulk has less than one byte for every bulkShare of theirs. A client whose path they fill
+	// for ever would never have its transfer.
+	bulkShare = 7
 	// leastRate is the least rate in bytes a second, whatever the queue: twenty small updates, or half a packet.
 	leastRate = 600
 	// If a queue still has its length, give or take alike, after trials rounds in which ever less left, it is not caused by updates: the
@@ -45,6 +48,18 @@ type Pace struct {
 	then   time.Duration // round trip before these rounds
 	before float64       // rate before these rounds
 	met    time.Duration // when a queue last stood; 0 = not within calm
+
+	bulk   int     // bytes of bulk that left since looked
+	hungry bool    // bulk has waited behind updates since looked
+	hunger int     // rounds in a row in which bulk had less than its share
+	fed    float64 // used when bulk began to have less than its share; 0 = it has that
+}
+
+// Beside notes how many bytes of the connection's bulk have left since the last call, and whether more of it waits behind updates that have not
+// left either.
+func (p *Pace) Beside(left int, waits bool) {
+	p.bulk += left
+	p.hungry = p.hungry || waits
 }
 
 // Look adapts the rate to the path. recent is the least of the latest round trips, least the least ever, and rounds how often recent was
@@ -52,7 +67,7 @@ type Pace struct {
 // the last call. short says that some bytes did not leave or were held back.
 func (p *Pace) Look(now, recent, least time.Duration, rounds, left int, short bool) {
 	if now-p.called > idle { // what was measured before the pause no longer holds
-		p.looked, p.left, p.rounds = now, 0, rounds
+		p.looked, p.left, p.bulk, p.hungry, p.rounds = now, 0, 0, false, rounds
 	}
 	p.called = now
 	p.left += left
@@ -61,18 +76,35 @@ func (p *Pace) Look(now, recent, least time.Duration, rounds, left int, short bo
 	}
 	p.rounds = rounds
 	used := float64(p.left) / (now - p.looked).Seconds()
-	p.looked, p.left = now, 0
+	starved := p.hungry && p.bulk < p.left/bulkShare
+	p.looked, p.left, p.bulk, p.hungry = now, 0, 0, false
 	if p.base == 0 {
 		p.base = least
 	}
 	p.base = min(p.base, recent)
-	if recent <= p.limit() {
-		p.shrunk = 0
+	if recent > p.limit() {
+		p.met = now
+		p.shrink(recent, used)
+		return
+	}
+	p.shrunk = 0
+	if !starved {
+		p.hunger, p.fed = 0, 0
 		p.grow(now, used, short)
 		return
 	}
-	p.met = now
-	p.shrink(recent, used)
+	if p.hunger++; p.hunger > 1 || p.met > 0 { // bulk that has just come waits, too
+		p.met = now // from here on the rate grows by a tenth
+		p.feed(used)
+	}
+}
+
+// feed leaves bulk a part of what updates used, and after some rounds at most half: bulk that takes no more of it waits for something else.
+func (p *Pace) feed(used float64) {
+	if p.fed == 0 {
+		p.fed = used
+	}
+	p.rate = max(leastRate, p.fed/2, used*bulkShare/(bulkShare+1))
 }
 
 // limit returns the round trip above which a queue stands.

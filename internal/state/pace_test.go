@@ -106,3 +106,39 @@ func TestPaceOfLongTicks(t *testing.T) {
 	}
 	require.InDelta(t, 10*firstRate, left, firstRate/2)
 }
+
+// TestPaceLeavesBulkAPart: updates that never rest leave bulk that waits behind them some of the path, and take all when none waits. Bulk had nothing
+// for as long as they filled the path. What takes nothing of its part costs updates little, or half at worst.
+func TestPaceLeavesBulkAPart(t *testing.T) {
+	const tick, perTick = time.Second / 30, 100_000 / 30
+	for _, row := range []struct {
+		name        string
+		waits, full bool // full: others fill the path when updates do not
+		takes       int  // bytes of bulk a tick, at most what updates leave
+		least, most float64
+	}{
+		{"no bulk", false, false, 0, 0.99, 1},
+		{"bulk", true, false, perTick, 0.85, 0.96},
+		{"bulk that takes nothing", true, false, 0, 0.85, 1},
+		{"bulk beside others", true, true, 0, 0.4, 0.6},
+	} {
+		p := Pace{}
+		waiting, updates := 0, 0
+		for i := range 30 * 60 {
+			now := time.Duration(i) * tick
+			left := min(waiting, perTick)
+			unsent, bulk := waiting-left, min(row.takes, perTick-left)
+			if i >= 15*30 {
+				updates += left
+			}
+			p.Beside(bulk, row.waits && (unsent > 0 || row.full && i > 10*30))
+			p.Look(now, 50*time.Millisecond, 50*time.Millisecond, i/2, left, true)
+			p.Sent(-unsent)
+			waiting = p.Room(now, 3*perTick)
+			p.Sent(waiting)
+		}
+		share := float64(updates) / (perTick * 45 * 30)
+		t.Logf("%s: %.2f", row.name, share)
+		require.InDelta(t, (row.least+row.most)/2, share, (row.most-row.least)/2+0.01, row.name)
+	}
+}
