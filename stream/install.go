@@ -121,6 +121,9 @@ func (s *Streams) Peer(conn *rpc.Conn) *Peer {
 func (s *Streams) peer(conn *rpc.Conn, joined bool) *Peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if ended := sliceLinkOf(conn).ended; ended != nil {
+		return ended
+	}
 	p := s.peers[conn]
 	if p == nil {
 		p = newPeer(s, conn)
@@ -168,6 +171,7 @@ func (s *Streams) disconnected(conn *rpc.Conn, cause error) {
 	s.mu.Lock()
 	p := s.peers[conn]
 	delete(s.peers, conn)
+	sliceLinkOf(conn).ended = p
 	s.mu.Unlock()
 	if p == nil {
 		return

@@ -250,6 +250,8 @@ func (p *Peer) end(cause error) {
 	p.streams.writing.End(&p.receiver.writing, extend.PartyOf(p.conn))
 	p.account.Close()
 	p.stocked.Close()
+	p.window.lanes = nil
+	p.count()
 	tellEnds(received)
 }
 
@@ -263,8 +265,9 @@ func (p *Peer) orphaned(cause error) {
 	p.streams.forget(p)
 }
 
-// Stats returns counts of open transfers, content and lanes as of the last tick, and of ended transfers and slices as of now. It is safe from any
-// goroutine.
+// Stats returns counts of open transfers, content and lanes as of the last tick, and of ended transfers and slices as of now. They stay when the
+// connection has ended: who adds up those of all connections does so in an OnDisconnect, where transfers that were under way are among the
+// failed. It is safe from any goroutine.
 func (p *Peer) Stats() Stats {
 	s, chunks := p.counted(), p.slices.stats()
 	s.Sent, s.Received, s.Failed = p.sent.Load(), p.received.Load(), p.failed.Load()

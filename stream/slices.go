@@ -108,6 +108,7 @@ type sliceLink struct {
 	*slices.Machine
 	account *budget.Account
 	news    atomic.Bool // messages have arrived: spares the world's goroutine the lock when there are none
+	ended   *Peer       // of the connection, once the world has told of its end: for who asks for its Stats; guarded by Streams.mu
 }
 
 func newSliceLink(account *budget.Account) *sliceLink {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/rpc"
 )
 
 // TestStatsRead is how the numbers read.
@@ -81,5 +83,40 @@ func TestTransfersRead(t *testing.T) {
 		far := "1,000 sent, 1,000 of 1,000 acked (100.0 %)"
 		require.Equal(n, fmt.Sprintf(`blob "save" named "slot 1" to %v: %s, 100,000 a second`, n.server.peer.Conn(), far), fmt.Sprint(sent))
 		require.Equal(n, fmt.Sprintf(`blob "save" named "slot 1" from %v: %s`, n.client.peer.Conn(), far), <-received)
+	})
+}
+
+// TestStatsOutliveTheConnection: who adds up what connections have moved asks for it when they end, and may ask later as well. What was under way
+// then counts as failed.
+func TestStatsOutliveTheConnection(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		save.Handle(n.server.streams, func(in *IncomingBlob) { go func() { _, _ = io.Copy(io.Discard, in) }() })
+		atEnd := make(chan Stats, 1)
+		n.server.world.OnDisconnect(func(c *rpc.Conn, _ error) { atEnd <- n.server.streams.Peer(c).Stats() })
+		require.NoError(n, n.mustStart(n.client.peer, content(100_000)).Wait(n.ctx))
+		from, to := io.Pipe()
+		open, err := save.Start(n.client.peer, from, -1)
+		require.NoError(n, err)
+		_, err = to.Write(content(100_000))
+		require.NoError(n, err)
+		time.Sleep(time.Second)
+
+		n.client.peer.conn.Close(rpc.HostClosedConnection, "")
+		require.ErrorIs(n, open.Wait(n.ctx), ErrClosed)
+		require.NoError(n, to.Close())
+		then := <-atEnd
+		require.EqualValues(n, []uint64{1, 1}, []uint64{then.Received, then.Failed})
+		require.GreaterOrEqual(n, then.BytesReceived, uint64(100_000))
+		require.Zero(n, then.Receiving)
+		require.Zero(n, then.Lanes)
+
+		time.Sleep(time.Second)
+		require.Equal(n, then, n.server.streams.Peer(n.server.peer.conn).Stats())
+		_, err = save.Start(n.server.streams.Peer(n.server.peer.conn), from, -1)
+		require.ErrorIs(n, err, ErrClosed, "a transfer that nobody would carry does not begin")
+		sent := n.client.peer.Stats()
+		require.EqualValues(n, []uint64{1, 1}, []uint64{sent.Sent, sent.Failed})
+		require.Zero(n, sent.Sending)
+		require.Zero(n, sent.Lanes)
 	})
 }
