@@ -44,8 +44,8 @@ func (b *Blob) Send(ctx context.Context, peer *Peer, r io.Reader, size int64, op
 }
 
 // Create starts a blob whose content the caller writes. Each Write waits until the transfer has taken its bytes, so gather small ones
-// with a bufio.Writer. Once the transfer has ended, Write returns the error that ended it. Close marks the end of the content; Wait
-// returns when the receiver has all of it.
+// with a bufio.Writer. Once the transfer has failed, Write returns the error that ended it. Of content that the receiver has already, by its
+// [Key], Write drops the rest. Close marks the end of the content; Wait returns when the receiver has all of it.
 func (b *Blob) Create(peer *Peer, opts ...Option) (*OutgoingBlob, error) {
 	r, w := io.Pipe()
 	t, err := b.Start(peer, r, -1, opts...)
@@ -56,7 +56,7 @@ func (b *Blob) Create(peer *Peer, opts ...Option) (*OutgoingBlob, error) {
 		<-t.Done() // from now on nobody reads: a Write must not wait
 		_ = r.CloseWithError(cmp.Or(t.Err(), io.ErrClosedPipe))
 	}()
-	return &OutgoingBlob{t, w}, nil
+	return &OutgoingBlob{Transfer: t, pipe: w}, nil
 }
 
 // Handle makes fn handle incoming transfers of the blob, on the world's goroutine. Until a goroutine reads the transfer, the sender sends
@@ -73,7 +73,8 @@ func (b *Blob) Handle(s *Streams, fn func(*IncomingBlob)) {
 // goroutine may call the methods of Transfer.
 type OutgoingBlob struct {
 	*Transfer
-	pipe *io.PipeWriter
+	pipe   *io.PipeWriter
+	closed bool
 }
 
 // Write implements io.Writer.
@@ -84,12 +85,22 @@ func (o *OutgoingBlob) Write(p []byte) (int, error) {
 	if err := o.Err(); err != nil {
 		return 0, err
 	}
-	return o.pipe.Write(p)
+	if o.closed {
+		return 0, fmt.Errorf("stream: %s: Write after Close: %w", o.header.title(), io.ErrClosedPipe)
+	}
+	wrote, err := o.pipe.Write(p)
+	if err == io.ErrClosedPipe { // it is complete, for the receiver had all of it under its key
+		return len(p), nil
+	}
+	return wrote, err
 }
 
 // Close marks the end of the content. It neither waits nor fails: Wait tells whether the blob has arrived. Use Cancel to give the blob
 // up.
-func (o *OutgoingBlob) Close() error { return o.pipe.Close() }
+func (o *OutgoingBlob) Close() error {
+	o.closed = true
+	return o.pipe.Close()
+}
 
 // IncomingBlob is a blob at its receiver: an io.Reader for one goroutine at a time. Read waits for the sender, and the sender waits while
 // nobody reads. Read returns the last piece only after the digest has proved to be the sender's; then io.EOF follows. Once the last piece

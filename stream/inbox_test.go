@@ -47,6 +47,7 @@ func TestWrittenBlob(t *testing.T) {
 		require.NoError(t, out.Wait(t.Context()))
 		_, err = out.Write([]byte("more"))
 		require.ErrorIs(t, err, io.ErrClosedPipe)
+		require.ErrorContains(t, err, `blob "save" named "one": Write after Close`)
 
 		out, err = save.Create(l.toServer, Name("two"))
 		require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"slices"
 	"testing"
 	"time"
 
@@ -360,4 +361,27 @@ func (n *network) storePrefix(store Store, all []item, size int, damage byte) {
 	_, err = part.Write(prefix)
 	require.NoError(n, err)
 	require.NoError(n, part.Close())
+}
+
+// TestWrittenBlobThatIsStored: who writes content that the receiver has, by its key, was told of a closed pipe, though all is well.
+func TestWrittenBlobThatIsStored(t *testing.T) {
+	inNetwork(t, setup{client: Config{Store: newMemoryStore()}}, func(n *network) {
+		save.Handle(n.client.streams, func(in *IncomingBlob) { go func() { _, _ = io.Copy(io.Discard, in) }() })
+		data := content(500_000)
+		for _, resumed := range []int64{0, 500_000} {
+			out, err := save.Create(n.server.peer, Key("k"), Rate(1_000_000))
+			require.NoError(n, err)
+			for part := range slices.Chunk(data, 50_000) {
+				wrote, err := out.Write(part)
+				require.NoError(n, err)
+				require.Equal(n, len(part), wrote)
+				time.Sleep(10 * time.Millisecond)
+			}
+			require.NoError(n, out.Close())
+			require.NoError(n, out.Wait(n.ctx))
+			require.Equal(n, resumed, out.Progress().Resumed)
+			_, err = out.Write(data)
+			require.ErrorIs(n, err, io.ErrClosedPipe)
+		}
+	})
 }
