@@ -16,7 +16,8 @@ type Backend interface {
 // Window moves parts as reliable RPCs on lanes: channels of their own behind play, each kept below its share of the
 // reliable buffer. It is the article's algorithm.
 type Window struct {
-	// Share of each lane's reliable buffer that transfers fill; above 0 and below 1, default 1/2.
+	// Share of each lane's reliable buffer that transfers fill; above 0 and below 1, default 1/2. It leaves room for one more RPC:
+	// with 32 KiB of them and 256 entries of buffer it is at most 0.88, and with more each transfer fails before its first.
 	Share float64
 	// Lanes that one transfer may use, 1 to 32; 0 = as many as the path needs. In a round trip a lane carries half of its
 	// reliable buffer, about 141 KB. Four are open from the beginning; the server opens more when a transfer needs them.

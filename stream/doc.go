@@ -50,6 +50,9 @@
 // The receiver's credit is the second brake: 1 MiB may leave with the header; after that the sender may be 4 to 16 MiB ahead of the
 // application, by how much memory is free. An application that does not read makes its own sender wait, and no other.
 //
+// A transfer whose source or reader stands still in the middle goes on until somebody cancels it: [Config].ReadTime ends only one that nobody begins
+// to read. Progress.Rate is 0 when nothing has moved for 5 seconds.
+//
 // # Slices
 //
 // [Slices] is the other backend, for one transfer by [Via] or for all in [Config]: a part is a chunk of package chunk, cut into

@@ -52,6 +52,9 @@ func (i *Inbox) Deliver(in *IncomingBlob) {
 // Take waits for the blob with a name. On the goroutine of its peer's world it returns [ErrBlocking]. When the connection of the inbox's peer ends
 // first, Take fails with [ErrClosed]; in an Inbox that is no peer's it waits on: make ctx end with [rpc.Conn.Done]. When ctx ends after Take has
 // returned, and before all of the blob is read, the blob is rejected with the cause of ctx, which the sender is told.
+//
+// When the sender gives the blob up before Take finds it, it is forgotten, and Take waits for the next one of its name. So ctx needs a deadline, or
+// the request to which the blob belongs is answered only when all was written, and who asks waits for both: WithRequest of package pieces.
 func (i *Inbox) Take(ctx context.Context, name string) (*IncomingBlob, error) {
 	if i.peer.inside() {
 		return nil, fmt.Errorf("%w: Inbox.Take of %q; take on another goroutine", ErrBlocking, name)

@@ -18,7 +18,7 @@
 //		return t.Send(ctx, lacks, func(b []byte, i int) ([]byte, error) { return append(b, assets[i]...), nil })
 //	})
 //
-// The example has the receiver too.
+// The example, in stream/pieces/example_test.go, has the receiver too.
 //
 // A transfer that was interrupted is offered again under a new name, and less is lacking then. Only the game knows what a manifest says, and
 // whether a piece is the right one: the stream has no digest of its own. Packages cdc and manifest know both for files and folders. A

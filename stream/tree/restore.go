@@ -59,6 +59,9 @@ var ErrBusy = errors.New("another restore to there is under way")
 // restore of the same target has staged, and takes from RestoreOptions.Local what that has. The caller closes the restore. It fails with
 // [manifest.ErrManifest] when m breaks a rule, with [ErrNames] and [ErrBusy], and as a full disk does where there is no room for all of it; when it
 // fails after it has kept what an earlier restore had replaced, the error is a [*KeptError], too.
+//
+// Commit writes and replaces everything, also where the target is what m describes already. Who keeps a folder up to date scans it, for Local,
+// compares the Digest of its manifest with that of m, and when they are the same calls [Tidy] instead.
 func NewRestore(ctx context.Context, m *manifest.Manifest, target string, o RestoreOptions) (*Restore, error) {
 	target, err := resolve(target)
 	if err != nil {
