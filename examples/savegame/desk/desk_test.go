@@ -426,7 +426,7 @@ func TestLies(t *testing.T) {
 	c := h.dial()
 	lie := func(n number, b []byte) *asking[Made] {
 		q := startAsking(t.Context(), c, askPut, n, putArgs{n, versions.Request{Name: "x", Machine: "m", Content: cdc.Sum(b)}})
-		require.NoError(t, q.SendBlob(q.ctx, pieces.Manifest, b))
+		_ = q.SendBlob(q.ctx, pieces.Manifest, b) // the refusal may come before the news that all of it has arrived, and ends it
 		return q
 	}
 	t.Log("# no manifest")
