@@ -192,32 +192,30 @@ func TestTransfersRightAfterTheJoin(t *testing.T) {
 }
 
 // counted is the state of what changes at each tick.
-type counted struct{ N, At int64 }
+type counted struct{ N int64 }
 
 var (
 	counterClass = rpc.NewClass("counter")
 	count        = rpc.NewState[counted](counterClass)
 )
 
-// TestTransferBesideStatesThatNeverRest: 2,000 states that change at each tick are ten times what the path takes. 256 KiB beside them take 20
-// to 25 s. They took a minute, and beside a world that its game ticks they had nothing of the path for as long as the states changed.
+// TestTransferBesideStatesThatNeverRest: 500 states that change at each tick are more than the path takes. 64 KiB beside them take 8 to 10 s. They
+// took half a minute, and beside a world that its game ticks they had nothing of the path for as long as the states changed.
 func TestTransferBesideStatesThatNeverRest(t *testing.T) {
-	path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 1e6, Seed: testkit.Seed(t)}
-	var ages []time.Duration
+	path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 5e5, Seed: testkit.Seed(t)}
 	overQUICWith(t, path, rpc.Config{Sealed: true, TickRate: 30}, func(server, client *rpc.World) {
 		var all []*counted
 		own := rpc.Bind(server, counterClass, func(*rpc.Actor) *counted { all = append(all, new(counted)); return all[len(all)-1] })
 		rpc.Replicate(own, count, func(c *counted) *counted { return c })
 		copies := rpc.Bind(client, counterClass, func(*rpc.Actor) *counted { return new(counted) })
 		rpc.Replicate(copies, count, func(c *counted) *counted { return c })
-		rpc.OnRep(copies, count, func(c *counted, _ counted) { ages = append(ages, time.Since(time.Unix(0, c.At))) })
 		server.OnTick(func(time.Time) {
 			for _, c := range all {
-				c.N, c.At = c.N+1, time.Now().UnixNano()
+				c.N++
 			}
 		})
 		server.OnConnect(func(*rpc.Conn) {
-			for range 2000 {
+			for range 500 {
 				_, err := server.Spawn(counterClass, nil, rpc.AlwaysRelevant())
 				require.NoError(t, err)
 			}
@@ -226,13 +224,12 @@ func TestTransferBesideStatesThatNeverRest(t *testing.T) {
 		l.awaitSealed(t)
 		time.Sleep(10 * time.Second)
 		got, begin := collect(l.client), time.Now()
-		_, err := save.Start(l.toClient, generated(256<<10), 256<<10)
+		_, err := save.Start(l.toClient, generated(64<<10), 64<<10)
 		require.NoError(t, err)
 		for len(got) == 0 && time.Since(begin) < 2*time.Minute {
 			time.Sleep(time.Second)
 		}
-		slices.Sort(ages)
-		t.Logf("%v; %d states, p50 %v, p99 %v", time.Since(begin), len(ages), quantile(ages, 0.5), quantile(ages, 0.99))
-		require.Less(t, time.Since(begin), 40*time.Second)
+		t.Log(time.Since(begin))
+		require.Less(t, time.Since(begin), 20*time.Second)
 	})
 }
