@@ -19,7 +19,7 @@ func TestPacketsOfPlay(t *testing.T) {
 		each         int     // ticks
 		sealed, quic float64 // packets a second, of both ends
 	}{
-		"nothing":              {func(_, _ *Actor) {}, 1, 0.75, 1.25}, // keep-alives and their acks: 0.3 to 0.55; QUIC's: 0.5 to 1.05, by which packets are lost
+		"nothing":              {func(_, _ *Actor) {}, 1, 0.75, 1.25},                  // keep-alives and their acks: 0.3 to 0.55; QUIC's: 0.5 to 1.05, by which packets are lost
 		"both ways":            {func(a, m *Actor) { down(a, m); up(a, m) }, 1, 63, 4}, // QUIC's: 0.7 to 3.1, by which packets are lost
 		"unreliable, one way":  {down, 1, 47, 3},
 		"reliable, one way":    {up, 1, 47, 3},
