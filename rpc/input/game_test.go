@@ -112,6 +112,14 @@ func (g *game) join(frames int) *client {
 	return c
 }
 
+// standStill has the server neither run nor simulate for a time.
+func (g *game) standStill(d time.Duration) {
+	g.halted = func(time.Time) bool { return true }
+	g.net.Pause(g.server, d)
+	g.net.Advance(d)
+	g.halted = nil
+}
+
 func (g *game) simulate(now time.Time) {
 	if g.halted == nil || !g.halted(now) {
 		due := uint64(now.Sub(g.began)*time.Duration(g.kind.rate)/time.Second) + 1

@@ -197,11 +197,7 @@ func TestServerStandsStill(t *testing.T) {
 				g := newGame(t, net, walkers60)
 				c := g.join(1)
 				g.play(c, 10*time.Second)
-				stands := true
-				g.halted = func(time.Time) bool { return stands }
-				net.Pause(g.server, 2*time.Second)
-				net.Advance(2 * time.Second)
-				stands = false
+				g.standStill(2 * time.Second)
 				after(g)
 				f := g.play(c, 3*time.Second)
 				require.Less(t, f.settled, 2500*ms)
@@ -223,11 +219,8 @@ func TestInputsOfAStandstill(t *testing.T) {
 			g := newGame(t, net, k)
 			c := g.join(1)
 			g.play(c, 10*time.Second)
-			stands := true
-			g.halted = func(time.Time) bool { return stands }
-			net.Pause(g.server, 2*time.Second)
-			net.Advance(2 * time.Second)
-			stands, g.began = false, g.began.Add(2*time.Second)
+			g.standStill(2 * time.Second)
+			g.began = g.began.Add(2 * time.Second)
 			net.Advance(200 * ms) // the client hears of it
 			differ := 0
 			for range 3 * k.rate {
@@ -253,11 +246,8 @@ func TestServerCatchesUpByAndBy(t *testing.T) {
 			g := newGame(t, net, walkers60)
 			c := g.join(1)
 			g.play(c, 10*time.Second)
-			stands := true
-			g.halted = func(time.Time) bool { return stands }
-			net.Pause(g.server, 2*time.Second)
-			net.Advance(2 * time.Second)
-			stands, g.most = false, most
+			g.standStill(2 * time.Second)
+			g.most = most
 			net.Advance(time.Second)
 			skipped := c.self.steps.Stats().Skipped
 			f := g.play(c, 10*time.Second)
