@@ -56,7 +56,7 @@ func (g Gate) Check(slots, entries int) error {
 	case entries > slots-limit: // not limit-1+entries > slots-1, which may overflow
 		return fmt.Errorf("stream: RPCs of %d entries each behind a gate at %d of %d could reach %d outstanding, but %d are usable; "+
 			"at most %d entries an RPC are safe: lower MaxBytesPerRPC or Share, or raise ReliableBuffer",
-			entries, limit, slots, uint(limit-1+entries), slots-1, slots-limit)
+			entries, limit, slots, uint(limit-1+entries), slots-1, slots-limit) // as an int the sum may overflow
 	}
 	return nil
 }

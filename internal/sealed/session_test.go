@@ -221,14 +221,20 @@ func TestSpuriousLoss(t *testing.T) {
 	require.False(t, s.a.loss.Lost(0, 0, 0), "three later ones no longer count")
 }
 
-func TestTimeThreshold(t *testing.T) {
+// overtaken is a session of whose two packets the second has arrived.
+func overtaken(t *testing.T) *step {
 	s := newStep(t, 2, nil).open()
 	p := s.collect(2)
 	s.now = s.now.Add(100 * ms)
 	s.deliver(s.b, p[1])
 	s.deliver(s.a, s.build(s.b)...)
-	require.Empty(t, s.up.again, "one later packet is not three")
 	require.Empty(t, s.build(s.a))
+	return s
+}
+
+func TestTimeThreshold(t *testing.T) {
+	s := overtaken(t)
+	require.Empty(t, s.up.again, "one later packet is not three")
 	at, ok := s.a.NextTimeout()
 	require.True(t, ok)
 	first, _ := s.a.records.firstFlying()
@@ -240,12 +246,7 @@ func TestTimeThreshold(t *testing.T) {
 
 // TestLossByTimerIsSentAgain: no packet comes that would have the source asked again.
 func TestLossByTimerIsSentAgain(t *testing.T) {
-	s := newStep(t, 2, nil).open()
-	p := s.collect(2)
-	s.now = s.now.Add(100 * ms)
-	s.deliver(s.b, p[1])
-	s.deliver(s.a, s.build(s.b)...)
-	require.Empty(t, s.build(s.a))
+	s := overtaken(t)
 	s.now, _ = s.a.NextTimeout()
 	require.Len(t, s.build(s.a), 1)
 	require.Empty(t, s.up.again)

@@ -49,17 +49,17 @@ type Pace struct {
 	before float64       // rate before these rounds
 	met    time.Duration // when a queue last stood; 0 = not within calm
 
-	bulk   int     // bytes of bulk that left since looked
-	hungry bool    // bulk has waited behind updates since looked
-	hunger int     // rounds in a row in which bulk had less than its share
-	fed    float64 // used when bulk began to have less than its share; 0 = it has that
+	bulkLeft   int     // bytes of bulk that left since looked
+	bulkWaited bool    // bulk has waited behind updates since looked
+	lacking    int     // rounds in a row in which bulk had less than its share
+	usedBefore float64 // used when bulk began to have less than its share; 0 = it has that
 }
 
 // Beside notes how many bytes of the connection's bulk have left since the last call, and whether more of it waits behind updates that have not
 // left either.
 func (p *Pace) Beside(left int, waits bool) {
-	p.bulk += left
-	p.hungry = p.hungry || waits
+	p.bulkLeft += left
+	p.bulkWaited = p.bulkWaited || waits
 }
 
 // Look adapts the rate to the path. recent is the least of the latest round trips, least the least ever, and rounds how often recent was
@@ -67,7 +67,7 @@ func (p *Pace) Beside(left int, waits bool) {
 // the last call. short says that some bytes did not leave or were held back.
 func (p *Pace) Look(now, recent, least time.Duration, rounds, left int, short bool) {
 	if now-p.called > idle { // what was measured before the pause no longer holds
-		p.looked, p.left, p.bulk, p.hungry, p.rounds = now, 0, 0, false, rounds
+		p.looked, p.left, p.bulkLeft, p.bulkWaited, p.rounds = now, 0, 0, false, rounds
 	}
 	p.called = now
 	p.left += left
@@ -76,8 +76,8 @@ func (p *Pace) Look(now, recent, least time.Duration, rounds, left int, short bo
 	}
 	p.rounds = rounds
 	used := float64(p.left) / (now - p.looked).Seconds()
-	starved := p.hungry && p.bulk < p.left/bulkShare
-	p.looked, p.left, p.bulk, p.hungry = now, 0, 0, false
+	lacks := p.bulkWaited && p.bulkLeft < p.left/bulkShare
+	p.looked, p.left, p.bulkLeft, p.bulkWaited = now, 0, 0, false
 	if p.base == 0 {
 		p.base = least
 	}
@@ -88,23 +88,23 @@ func (p *Pace) Look(now, recent, least time.Duration, rounds, left int, short bo
 		return
 	}
 	p.shrunk = 0
-	if !starved {
-		p.hunger, p.fed = 0, 0
+	if !lacks {
+		p.lacking, p.usedBefore = 0, 0
 		p.grow(now, used, short)
 		return
 	}
-	if p.hunger++; p.hunger > 1 || p.met > 0 { // bulk that has just come waits, too
+	if p.lacking++; p.lacking > 1 || p.met > 0 { // bulk that has just come waits, too
 		p.met = now // from here on the rate grows by a tenth
-		p.feed(used)
+		p.leaveBulk(used)
 	}
 }
 
-// feed leaves bulk a part of what updates used, and after some rounds at most half: bulk that takes no more of it waits for something else.
-func (p *Pace) feed(used float64) {
-	if p.fed == 0 {
-		p.fed = used
+// leaveBulk lowers the rate below used, to leave bulk a share. In all it takes half at most: bulk that has no more by then waits for something else.
+func (p *Pace) leaveBulk(used float64) {
+	if p.usedBefore == 0 {
+		p.usedBefore = used
 	}
-	p.rate = max(leastRate, p.fed/2, used*bulkShare/(bulkShare+1))
+	p.rate = max(leastRate, p.usedBefore/2, used*bulkShare/(bulkShare+1))
 }
 
 // limit returns the round trip above which a queue stands.

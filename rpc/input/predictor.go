@@ -195,7 +195,7 @@ func (p *Predictor[I]) begin(at time.Duration, a answer, trip time.Duration) {
 	ahead := time.Duration(a.Taken+1)*p.handle.tick + trip + guard - at
 	p.lead.begin(at, ahead)
 	p.stats.Begun++
-	p.begun, p.taken, p.have = at, a.Taken, a.Taken
+	p.begun, p.lags, p.taken, p.have = at, 0, a.Taken, a.Taken
 	if p.seen > a.Taken || !p.saw {
 		p.seen = a.Taken
 	}

@@ -207,7 +207,7 @@ func (n *Network) Join(w *rpc.World) (*rpc.Conn, error) {
 
 // told returns what a client hears of the error by which a server refuses it.
 func told(err error) error {
-	if closed := new(rpc.CloseError); errors.As(err, &closed) {
+	if closed, ok := errors.AsType[*rpc.CloseError](err); ok {
 		return &rpc.CloseError{Code: closed.Code, Reason: closed.Reason, Remote: true}
 	}
 	return err

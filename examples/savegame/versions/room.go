@@ -230,7 +230,7 @@ func (u *User) outdated(name string) (old []Version) {
 // forget deletes versions, given by number, and then what only they needed, if that has least bytes or more. The last version goes when the
 // others are gone for sure: where it is the trash's record, none of them may come back. The caller holds records.
 func (u *User) forget(ctx context.Context, name string, versions []Version, least int64) error {
-	ctx, err := unended(ctx)
+	ctx, err := uncanceled(ctx)
 	if err != nil || len(versions) == 0 {
 		return err
 	}
@@ -288,7 +288,7 @@ func (u *User) forsake(versions []Version) {
 // together. Where the disk has no room to write again what some of it stands in, the rest goes: it fails with ENOSPC when that is nothing. The caller
 // holds records.
 func (u *User) free(ctx context.Context, before time.Time, least int64) error {
-	ctx, err := unended(ctx)
+	ctx, err := uncanceled(ctx)
 	if err != nil {
 		return err
 	}

@@ -118,7 +118,7 @@ func (u *User) lock(ctx context.Context, names ...string) error {
 	if !u.stale.Load() {
 		return nil
 	}
-	ctx, err := unended(ctx) // else who asks and cancels has it begin again each time
+	ctx, err := uncanceled(ctx) // else who asks and cancels has it begin again each time
 	if err == nil {
 		u.stale.Store(false)
 		err = u.load(ctx, u.names)
@@ -130,9 +130,9 @@ func (u *User) lock(ctx context.Context, names ...string) error {
 	return err
 }
 
-// unended fails when ctx has ended, and otherwise returns one that does not end: of what ends halfway in the store nobody knows whether it was done,
-// so that all of a user's is read again.
-func unended(ctx context.Context) (context.Context, error) {
+// uncanceled returns a context like ctx that nobody can cancel, or why ctx has ended. When the store is stopped halfway nobody knows what it has
+// done, and all that the user has must be read again.
+func uncanceled(ctx context.Context) (context.Context, error) {
 	return context.WithoutCancel(ctx), context.Cause(ctx)
 }
 
@@ -281,7 +281,7 @@ func (u *User) createInRoom(ctx context.Context, v Version) (Version, error) {
 // create makes the next version of a save, whose content is there and held. What the trash takes is of the disk's reserve. The caller
 // holds records.
 func (u *User) create(ctx context.Context, v Version) (Version, error) {
-	ctx, err := unended(ctx)
+	ctx, err := uncanceled(ctx)
 	if err != nil {
 		return Version{}, err
 	}
