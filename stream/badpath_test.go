@@ -24,7 +24,7 @@ func TestSealedOnABadPath(t *testing.T) {
 	}
 	slices.Sort(times)
 	t.Logf("%v", times)
-	require.Less(t, times[len(times)/2], 7*time.Second)
+	require.Less(t, times[(len(times)-1)/2], 7*time.Second)
 	if n := len(times); n > 2 { // two seeds show little
 		require.Less(t, times[n-2], 15*time.Second)
 	}
