@@ -123,6 +123,9 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	if c.pacer.sent(t, size, c.Rate()) {
 		c.markLimited(inFlight)
 	}
+	if !c.start.tried && c.start.try(t, c.delivery.ranDry, inFlight+size > min(c.Window()/2, trainPackets*c.cfg.Packet)) {
+		c.round.fates = tally{}
+	}
 	s := c.delivery.leave(t, inFlight, paused)
 	s.round = uint8(c.round.number)
 	c.number++
@@ -229,7 +232,7 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 		return
 	}
 	c.undo.noteLost(s)
-	if s.sent < c.start.ended {
+	if s.sent < c.start.answered {
 		c.round.losses().pass()
 		return
 	}
@@ -380,7 +383,7 @@ func (c *Controller) endByLoss(t instant) {
 	if c.rates.value() == 0 {
 		c.believeLess()
 	} else {
-		c.start.gaveUp, c.start.ended = t, t
+		c.start.gaveUp, c.start.answered = t, t
 		c.dropHint()
 		c.trim()
 		c.rates.set(c.filling, multiplicative*c.Estimate())

@@ -33,15 +33,17 @@ type start struct {
 	spread  time.Duration // how long they took to arrive, if not: so much of a queue may be jitter
 	crowd   float64       // how many connections seem to begin together, by the train
 
+	tried    bool    // trainPackets, or half of a window, have been in flight on this path
+	flight   instant // until it is tried: when the newest packets began to leave, after there was nothing to send
 	full     float64 // rate of the last round that grew: the next one must exceed it by growth
 	flat     int     // rounds in a row that did not
 	lost     int     // bytes lost since the state began
 	doubtful bool    // most of the first flight was lost, and more of its fates are to come
 
-	left    float64 // the estimate that a start has left which losses have ended
-	dropped instant // when a start last met losses in place of a queue
-	ended   instant // when a start that had measured a rate ended, which answers losses of packets that left before
-	gaveUp  instant // when a start gave up a part of that rate; arrivals of packets that left before show no rate
+	left     float64 // the estimate that a start has left which losses have ended
+	dropped  instant // when a start last met losses in place of a queue
+	answered instant // losses of packets that left before count no more: when the first flight began, or a start ended that had measured a rate
+	gaveUp   instant // when a start gave up a part of that rate; arrivals of packets that left before show no rate
 }
 
 // grew notes the rate of a round from which the next ones must grow.
@@ -56,12 +58,26 @@ func (s *start) judged(fates tally, others int) tally {
 	return fates.events()
 }
 
+// try notes a packet that leaves, the first after there was nothing to send or not, and reports whether enough is now in flight for the path to show
+// what it carries. Until then a start goes on: some packets of play show nothing. When three of three were lost by chance, the transfer that came
+// seconds later began at the rate of play.
+func (s *start) try(t instant, first, enough bool) bool {
+	if first {
+		s.flight = t
+	}
+	if enough {
+		s.tried, s.answered = true, s.flight
+	}
+	return enough
+}
+
 // stepStart lets the rate grow until the path drops, shows a queue, or gives no more. Rounds in which there was little to send count
 // for nothing.
 func (c *Controller) stepStart(t instant, b batch, ended bool) {
 	flight, known := c.firstFlight()
 	fates := c.start.judged(c.round.fates, c.inFlight+int(c.delivery.total-c.before))
 	switch {
+	case !c.start.tried:
 	case known:
 		c.confirm(t, flight)
 	case b.lost > 0 && fates.share() > blind && fates.above(blind):
@@ -70,7 +86,7 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 		if c.rates.value() == 0 {
 			c.believeLess()
 		} else {
-			c.start.ended = t // losses that this queue still causes are answered with this
+			c.start.answered = t // losses that this queue still causes are answered with this
 		}
 		c.dropHint()
 		c.trim()
