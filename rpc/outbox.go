@@ -107,7 +107,29 @@ func (s *stateRoom) fill(given int) {
 	s.path.Sent(given)
 }
 
+// stateCrowd counts the paces of all connections of a world.
+type stateCrowd struct {
+	state.Crowd
+	at time.Time // when they were counted, by the link's clock
+}
+
+// crowdAt returns how the paces of all connections fare, as they did at most crowdPeriod ago.
+func (w *World) crowdAt(clock time.Time) state.Crowd {
+	if clock.Sub(w.crowd.at) < crowdPeriod {
+		return w.crowd.Crowd
+	}
+	w.crowd = stateCrowd{at: clock}
+	for _, c := range w.announced {
+		if room := &c.shown.state.room; !room.began.IsZero() {
+			w.crowd.Add(&room.path, clock.Sub(room.began))
+		}
+	}
+	return w.crowd.Crowd
+}
+
 const (
+	// crowdPeriod is shorter than the rounds of a pace; counting 1,024 connections takes some microseconds.
+	crowdPeriod = 100 * time.Millisecond
 	// maxUpdates is how many updates leave at a Flush. The machine holds 256 KiB and counts 64 bytes for each beside its own, so it
 	// takes them and the largest outbox.Room.
 	maxUpdates = 2000
@@ -134,6 +156,8 @@ func (c *Conn) sendState(now time.Time) {
 	unsent := c.takeBackStates()
 	behind := unsent > 0 || s.heldBack
 	bulk, waits := c.link.Source().Bulk()
+	s.room.path.Among(c.world.crowdAt(clock))
+	s.room.path.Lost(c.machine.Lost(), c.machine.Acked())
 	s.room.path.Beside(bulk, waits && unsent > 0)
 	room := s.room.open(clock, c.machine, unsent, behind)
 	if behind {

@@ -57,6 +57,7 @@ type World struct {
 	sampled      time.Time // when sampleRates last ran
 
 	// What runs. Owned by the world's goroutine.
+	crowd      stateCrowd          // how the paces of states fare
 	frame      frame               // the step from one Flush to the next
 	game       tasks.Runner[*Conn] // runs the game's functions, one at a time, and catches their panics
 	local      localCalls          // calls that run in this world

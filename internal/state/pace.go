@@ -28,6 +28,8 @@ const (
 	calm  = 10 * time.Second
 	idle  = time.Second            // a pause after which Look forgets what it has measured
 	burst = 100 * time.Millisecond // the time at the rate whose bytes may leave at once after a pause
+	// fewPackets are too few to tell how many are lost.
+	fewPackets = 16
 	// longTick is the longest time between two ticks for which Room saves up the whole rate.
 	longTick = 250 * time.Millisecond
 )
@@ -48,6 +50,10 @@ type Pace struct {
 	then   time.Duration // round trip before these rounds
 	before float64       // rate before these rounds
 	met    time.Duration // when a queue last stood; 0 = not within calm
+	crowd  Crowd         // argument of Among
+
+	lost         float64 // share of the packets of the last rounds that were lost
+	losses, told uint64  // arguments of Lost when it last changed lost
 
 	bulkLeft   int     // bytes of bulk that left since looked
 	bulkWaited bool    // bulk has waited behind updates since looked
@@ -60,6 +66,18 @@ type Pace struct {
 func (p *Pace) Beside(left int, waits bool) {
 	p.bulkLeft += left
 	p.bulkWaited = p.bulkWaited || waits
+}
+
+// Among notes how the paces of all connections of the server fare.
+func (p *Pace) Among(crowd Crowd) { p.crowd = crowd }
+
+// Lost notes how many of the connection's packets were lost so far, and of how many.
+func (p *Pace) Lost(lost, of uint64) {
+	if of < p.told+fewPackets {
+		return
+	}
+	p.lost += (min(1, float64(lost-p.losses)/float64(of-p.told)) - p.lost) / 4
+	p.losses, p.told = lost, of
 }
 
 // Look adapts the rate to the path. recent is the least of the latest round trips, least the least ever, and rounds how often recent was
@@ -82,8 +100,12 @@ func (p *Pace) Look(now, recent, least time.Duration, rounds, left int, short bo
 		p.base = least
 	}
 	p.base = min(p.base, recent)
-	if recent > p.limit() {
+	switch {
+	case recent > p.limit():
 		p.met = now
+		p.shrink(recent, used)
+		return
+	case p.crowd.overflows() && recent > least+standing/2: // a full queue may be short, or as long as base
 		p.shrink(recent, used)
 		return
 	}
@@ -110,10 +132,15 @@ func (p *Pace) leaveBulk(used float64) {
 // limit returns the round trip above which a queue stands.
 func (p *Pace) limit() time.Duration { return p.base + max(standing, p.base) }
 
-// shrink cuts the rate below used, the rate at which bytes left. After trials rounds without an effect it restores the rate instead.
+// shrink cuts the rate below used, the rate at which bytes left. After trials rounds without an effect it restores the rate instead. Rounds in which
+// the crowd tries do not count: when 32 connections had cut their rates in vain, since calls and what was lost filled the path as well, each took
+// their queue for somebody else's, and all sent into a full one for good.
 func (p *Pace) shrink(recent time.Duration, used float64) {
-	if p.shrunk == 0 {
+	switch {
+	case p.shrunk == 0:
 		p.then, p.before = recent, p.rate
+	case p.crowd.tries(p.rate):
+		p.then, p.shrunk = recent, 0
 	}
 	if p.shrunk++; p.shrunk > trials {
 		p.shrunk = 0

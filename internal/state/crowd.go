@@ -1,0 +1,44 @@
+package state
+
+import "time"
+
+// overflow is the share of all connections' packets that are lost when the queue which most of them meet is full. One flow of TCP that fills a queue
+// loses less.
+const overflow = 0.1
+
+// Crowd counts the paces of a server's connections. If most of them have met a queue within calm, it may stand where they share a path, as before the
+// server's uplink, and be of their own making. The zero Crowd is that of a server with one connection.
+type Crowd struct {
+	paces  int     // those in use
+	queued int     // of these, those that have met a queue
+	high   int     // of those, the ones above the least rate
+	lost   float64 // sum of the shares of packets that the paces in use have lost
+}
+
+// Add counts a pace; now is that of its last Look, or a little later.
+func (c *Crowd) Add(p *Pace, now time.Duration) {
+	if p.rate == 0 || now-p.called > idle {
+		return
+	}
+	c.paces++
+	c.lost += p.lost
+	if p.met == 0 {
+		return
+	}
+	c.queued++
+	if p.rate > leastRate {
+		c.high++
+	}
+}
+
+// shares reports whether most of the paces have met a queue.
+func (c Crowd) shares() bool { return c.paces > 1 && 2*c.queued > c.paces }
+
+// overflows reports whether the queue that most have met is full.
+func (c Crowd) overflows() bool { return c.shares() && c.lost > overflow*float64(c.paces) }
+
+// tries reports whether it is too early to tell who fills the queue that a pace meets: most others meet one as well, and it is full, or the pace or
+// most others may still slow down.
+func (c Crowd) tries(rate float64) bool {
+	return c.shares() && (rate > leastRate || 2*c.high > c.paces || c.overflows())
+}

@@ -1,0 +1,107 @@
+package state
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// shared is a link on which the updates of many connections meet, beside calls, and which drops what its queue does not hold.
+type shared struct {
+	bottleneck
+	holds float64 // bytes
+	paces []Pace
+
+	given  []int
+	held   []bool
+	lost   []float64 // packets of each, at ten a tick
+	again  float64   // bytes of calls that were dropped, and leave again
+	asked  time.Duration
+	rounds int
+}
+
+func newShared(b bottleneck, holds float64, paces int) *shared {
+	return &shared{bottleneck: b, holds: holds, paces: make([]Pace, paces), given: make([]int, paces), held: make([]bool, paces), lost: make([]float64, paces)}
+}
+
+// run has updates of so many bytes wait on each connection at each tick, and returns the bytes a second of all that left, the share that was
+// dropped of these and the calls, and the longest round trip.
+func (s *shared) run(from, to time.Duration, wants int) (rate, dropped float64, longest time.Duration) {
+	const tick = time.Second / 30
+	left := 0
+	for now := from; now < to; now += tick {
+		rtt := s.delay + time.Duration(s.queue/s.rate*float64(time.Second))
+		longest = max(longest, rtt)
+		if now-s.asked > max(rtt, 8*tick) {
+			s.asked, s.rounds = now, s.rounds+1
+		}
+		var crowd Crowd
+		for i := range s.paces {
+			crowd.Add(&s.paces[i], now)
+		}
+		sum := 0
+		for i := range s.paces {
+			sum += s.flush(i, now, rtt, wants, crowd)
+		}
+		left += sum
+		calls := s.others*tick.Seconds() + s.again
+		offered := float64(sum) + calls
+		s.queue = max(0, s.queue+offered-s.rate*tick.Seconds())
+		over := max(0, s.queue-s.holds) / offered
+		s.queue, s.again = min(s.queue, s.holds), over*calls
+		dropped += over * tick.Seconds() / (to - from).Seconds()
+		for i := range s.lost {
+			s.lost[i] += 10 * over
+		}
+	}
+	return float64(left) / (to - from).Seconds(), dropped, longest
+}
+
+func (s *shared) flush(i int, now, rtt time.Duration, wants int, crowd Crowd) int {
+	p := &s.paces[i]
+	p.Among(crowd)
+	p.Lost(uint64(s.lost[i]), uint64(10*now/(time.Second/30)))
+	p.Look(now, rtt, s.delay, s.rounds, s.given[i], s.held[i])
+	s.given[i] = min(wants, p.Room(now, 64<<10))
+	s.held[i] = s.given[i] < wants
+	p.Sent(s.given[i])
+	return s.given[i]
+}
+
+// TestCrowdEmptiesItsQueue: connections before one link, of which calls take more than half, find out that the queue is theirs. Each cut its rate by
+// three quarters, which did not empty the queue, and took it for somebody else's: eight in ten packets were dropped from then on.
+func TestCrowdEmptiesItsQueue(t *testing.T) {
+	for _, holds := range []float64{16_000, 64_000, 1e6} {
+		s := newShared(bottleneck{rate: 250_000, others: 140_000, delay: 40 * time.Millisecond}, holds, 32)
+		s.run(time.Second, 20*time.Second, 600)
+		rate, dropped, longest := s.run(20*time.Second, 80*time.Second, 600)
+		t.Logf("queue of %.0f: %.0f B/s of states, %.3f dropped, round trips of up to %v", holds, rate, dropped, longest)
+		require.Greater(t, rate, 0.8*(s.rate-s.others))
+		require.Less(t, dropped, 0.05)
+		require.Less(t, longest, 200*time.Millisecond)
+	}
+}
+
+// TestCrowdInSomebodysQueue: where all connections meet a queue that they do not cause, as before an upload in TCP on the way back, they take some
+// seconds longer than one does until all their updates leave again.
+func TestCrowdInSomebodysQueue(t *testing.T) {
+	for _, sway := range []time.Duration{0, 50 * time.Millisecond, 100 * time.Millisecond} {
+		const step = 300 * time.Millisecond
+		s := newShared(bottleneck{rate: 10e6, delay: 50 * time.Millisecond}, 1e9, 16)
+		s.run(time.Second, 10*time.Second, 500)
+		sum, late := 0.0, 0.0
+		for i := range 200 {
+			from := 10*time.Second + time.Duration(i)*step
+			s.queue = s.rate * (100*time.Millisecond + sway*time.Duration(i%7)/7).Seconds()
+			s.others = s.rate
+			rate, _, _ := s.run(from, from+step, 500)
+			if sum += rate / 200; i >= 100 {
+				late += rate / 100
+			}
+		}
+		t.Logf("sway %v: %.0f B/s of %d, %.0f after 30 s", sway, sum, 16*15_000, late)
+		require.Greater(t, late, 0.95*16*15_000)
+		require.Greater(t, sum, 0.6*16*15_000)
+	}
+}

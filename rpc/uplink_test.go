@@ -1,0 +1,191 @@
+package rpc
+
+import (
+	"encoding/binary"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+)
+
+// In the scenes of an uplink each client has a seat, to which calls go, and sees states that say when they were true.
+var (
+	seat     = NewClass("Seat")
+	seatPing = Client[Raw](seat, "Ping", Reliable)
+	seatPose = NewState[pose](seat)
+)
+
+type pose struct {
+	At         int64 // in milliseconds
+	X, Y, Z, V float32
+}
+
+type sitter struct{ pose pose }
+
+// uplink is a server and clients whose packets meet in one bottleneck each way, in the fake time of a bubble.
+type uplink struct {
+	t       *testing.T
+	server  *World
+	conns   []*Conn // the server's ends
+	left    []error
+	clients []*seatedClient
+	seats   []*Actor
+	states  []*sitter
+}
+
+type seatedClient struct {
+	*World
+	seen  []*sitter
+	trips []time.Duration // how long calls took
+	ages  []time.Duration // how old states were at each tick
+}
+
+func newSeats(t *testing.T, config Config, construct func(*Actor) *sitter, ping func(b Raw)) (*World, *Binding[*sitter]) {
+	w, err := NewWorld(config)
+	require.NoError(t, err)
+	b := Bind(w, seat, construct)
+	Replicate(b, seatPose, func(s *sitter) *pose { return &s.pose })
+	On(b, seatPing, func(_ *sitter, _ *Call, b Raw) { ping(b) })
+	return w, b
+}
+
+// overUplink connects so many clients to a server by quic-go, with sealed packets if its Config says so, and shows them so many states.
+func overUplink(t *testing.T, path netsim.Config, clients, states int, config Config, fn func(u *uplink)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		u := &uplink{t: t}
+		server, made := newSeats(t, config, func(*Actor) *sitter { return new(sitter) }, func(Raw) {})
+		u.server = server
+		server.OnConnect(func(c *Conn) { u.conns = append(u.conns, c) })
+		server.OnDisconnect(func(_ *Conn, err error) { u.left = append(u.left, err) })
+		hub := netsim.NewHub(path)
+		serverTLS, clientTLS := credentials(t)
+		listener, err := ListenPacket(hub, serverTLS, server)
+		require.NoError(t, err)
+		for i := range clients {
+			c, socket := newSeatedClient(t, config.Sealed), hub.Join()
+			defer func() { require.NoError(t, socket.Close()) }()
+			end, err := DialPacket(t.Context(), socket, hub.LocalAddr(), clientTLS, c.World)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, end.Wait(t.Context())) }()
+			for u.clients = append(u.clients, c); len(u.conns) == i; {
+				u.tick(nil)
+			}
+		}
+		u.spawn(made, states)
+
+		fn(u)
+
+		require.NoError(t, listener.Close())
+		require.NoError(t, hub.Close())
+		u.tick(nil)
+	})
+}
+
+func newSeatedClient(t *testing.T, sealed bool) *seatedClient {
+	c := new(seatedClient)
+	c.World, _ = newSeats(t, Config{Sealed: sealed}, func(*Actor) *sitter {
+		c.seen = append(c.seen, new(sitter))
+		return c.seen[len(c.seen)-1]
+	}, func(b Raw) { c.trips = append(c.trips, time.Since(time.Unix(0, int64(binary.BigEndian.Uint64(b))))) })
+	return c
+}
+
+func (u *uplink) spawn(made *Binding[*sitter], states int) {
+	for _, c := range u.conns {
+		a, _, err := Spawn(made, c, nil)
+		require.NoError(u.t, err)
+		u.seats = append(u.seats, a)
+	}
+	for range states {
+		_, s, err := Spawn(made, nil, nil, AlwaysRelevant())
+		require.NoError(u.t, err)
+		u.states = append(u.states, s)
+	}
+	for range 60 {
+		u.tick(nil)
+	}
+}
+
+// tick drives all worlds at 30 Hz; game runs on the server.
+func (u *uplink) tick(game func()) {
+	u.server.Dispatch(time.Now())
+	if game != nil {
+		game()
+	}
+	u.server.Flush(time.Now())
+	for _, c := range u.clients {
+		c.Tick(time.Now())
+	}
+	time.Sleep(time.Second / 30)
+	synctest.Wait()
+}
+
+// play has all states change at each tick, and calls each client once. It returns how long calls took, and how old states were, in order.
+func (u *uplink) play(seconds int) (trips, ages []time.Duration) {
+	for _, c := range u.clients {
+		c.trips, c.ages = nil, nil
+	}
+	for range seconds * 30 {
+		u.tick(func() {
+			for _, s := range u.states {
+				s.pose = pose{time.Now().UnixMilli(), s.pose.X + 1, s.pose.Y + 1, s.pose.Z + 1, s.pose.V + 1}
+			}
+			for i, a := range u.seats {
+				if u.conns[i].Err() == nil {
+					require.NoError(u.t, seatPing.Call(a, stamped(20)))
+				}
+			}
+		})
+		for _, c := range u.clients {
+			for _, s := range c.seen {
+				if s.pose.At > 0 {
+					c.ages = append(c.ages, time.Since(time.UnixMilli(s.pose.At)))
+				}
+			}
+		}
+	}
+	for _, c := range u.clients {
+		trips, ages = append(trips, c.trips...), append(ages, c.ages...)
+	}
+	slices.Sort(trips)
+	slices.Sort(ages)
+	return trips, ages
+}
+
+// TestStatesLeaveTheUplinkToCalls: 32 clients whose states would take twice the server's uplink, of which their calls take half. Each connection took
+// the queue of the others for somebody else's and sent on into a full one: calls took 9 s over QUIC, whose window became two packets, and reliable
+// buffers overflowed; over sealed packets they took 1.6 s.
+func TestStatesLeaveTheUplinkToCalls(t *testing.T) {
+	path := netsim.Config{Rate: 2e6, Delay: 20 * time.Millisecond}
+	for _, row := range []struct {
+		name   string
+		config Config
+		queue  int // bytes; 0 = 64 KiB, 0.26 s
+		most   time.Duration
+	}{
+		{"QUIC", Config{}, 0, 400 * time.Millisecond},
+		{"QUIC with a world rate", Config{WorldRate: 200_000}, 0, time.Second},
+		{"sealed", Config{Sealed: true}, 0, 400 * time.Millisecond},
+		{"sealed before a short queue", Config{Sealed: true}, 16_000, time.Second},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			path := path
+			path.Queue = row.queue
+			overUplink(t, path, 32, 20, row.config, func(u *uplink) {
+				u.play(10) // until each has met the queue
+				trips, ages := u.play(10)
+				n, m := len(trips), len(ages)
+				t.Logf("%d calls, p99 %v, the longest %v; states are %v old in the median, p99 %v", n, trips[n*99/100], trips[n-1], ages[m/2], ages[m*99/100])
+				require.Empty(t, u.left)
+				require.Greater(t, n, 32*30*9)
+				require.Less(t, trips[n*99/100], row.most)
+				require.Less(t, ages[m/2], 800*time.Millisecond)
+			})
+		})
+	}
+}
