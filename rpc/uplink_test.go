@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"encoding/binary"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -66,12 +67,12 @@ func overUplink(t *testing.T, path netsim.Config, clients, states int, config Co
 		serverTLS, clientTLS := credentials(t)
 		listener, err := ListenPacket(hub, serverTLS, server)
 		require.NoError(t, err)
+		var ends []func() error
 		for i := range clients {
 			c, socket := newSeatedClient(t, config.Sealed), hub.Join()
-			defer func() { require.NoError(t, socket.Close()) }()
 			end, err := DialPacket(t.Context(), socket, hub.LocalAddr(), clientTLS, c.World)
 			require.NoError(t, err)
-			defer func() { require.NoError(t, end.Wait(t.Context())) }()
+			ends = append(ends, func() error { return errors.Join(end.Wait(t.Context()), socket.Close()) })
 			for u.clients = append(u.clients, c); len(u.conns) == i; {
 				u.tick(nil)
 			}
@@ -81,8 +82,11 @@ func overUplink(t *testing.T, path netsim.Config, clients, states int, config Co
 		fn(u)
 
 		require.NoError(t, listener.Close())
-		require.NoError(t, hub.Close())
+		for _, end := range ends {
+			require.NoError(t, end())
+		}
 		u.tick(nil)
+		require.NoError(t, hub.Close())
 	})
 }
 
