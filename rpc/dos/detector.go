@@ -10,6 +10,7 @@ import (
 // Detector watches the clients of one world. Only one goroutine may use it and its peers. It reads no clock: Frame takes the time.
 type Detector struct {
 	profile Profile
+	calm    int       // the lowest state with an AutoEscalate and a Period; beyond all states when there is none
 	epoch   time.Time // when second 0 begins; zero before the first frame
 
 	now    time.Time // when this frame began
@@ -39,6 +40,10 @@ func New(profile *Profile) (*Detector, error) {
 	}
 	d := &Detector{profile: *profile, identities: make(map[string]*Peer)}
 	d.profile.States = slices.Clone(profile.States)
+	d.calm = slices.IndexFunc(d.profile.States, func(s State) bool { return s.AutoEscalate > 0 && s.Period != Load{} })
+	if d.calm < 0 {
+		d.calm = maxStates
+	}
 	return d, nil
 }
 

@@ -210,3 +210,44 @@ func TestFloodsThatGoOn(t *testing.T) {
 		})
 	}
 }
+
+// TestFloodsThatRest: what a client has run in the long run is what Default promises, whichever state it stays in. Before, one that made 490
+// calls a second went from PersistentBurst to DoS and back for ever, and one that made 7,990 at once and rested for five seconds was in
+// ExpensiveDoS, and had 1,554 a second run.
+func TestFloodsThatRest(t *testing.T) {
+	const frames = 20
+	for _, row := range []struct {
+		burst, every, beside int // calls in each so many seconds, and in each second
+		kicked               int // at the latest, in seconds
+	}{
+		{0, 1, 200, 20}, {0, 1, 490, 20}, {1990, 4, 0, 60}, {1990, 5, 0, 70}, {3990, 5, 0, 30}, {7980, 5, 0, 20}, {7980, 18, 0, 60},
+		{7980, 35, 0, 110}, {7600, 45, 180, 140}, {900, 9, 120, 150},
+		{0, 1, 180, 0}, {800, 8, 60, 0}, {7600, 60, 60, 0}, // less than 200 a second, in the long run
+	} {
+		t.Run(fmt.Sprint(row.burst, " each ", row.every, " s and ", row.beside), func(t *testing.T) {
+			p, made := newPlayer(t, Default()), 0
+			second := 0
+			for ; second < 600 && p.reason == ""; second++ {
+				calls := row.beside
+				if row.burst > 0 && second%row.every == 0 {
+					calls += row.burst
+				}
+				for frame := range frames {
+					for i := range calls/frames + (calls%frames+frame)/frames {
+						p.calls(fmt.Sprint("Pawn.Skill", i%60), 0) // none is blocked
+					}
+					p.frame(time.Second / frames)
+				}
+				made += calls
+			}
+			require.Zero(t, p.blocked)
+			t.Logf("%d a second for %d s: %s", made/second, second, p.reason)
+			if row.kicked == 0 {
+				require.Empty(t, p.reason)
+				return
+			}
+			require.NotEmpty(t, p.reason, "it is %s", p.peer.State())
+			require.LessOrEqual(t, second, row.kicked)
+		})
+	}
+}

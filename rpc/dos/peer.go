@@ -34,6 +34,10 @@ type Peer struct {
 	blocked    bool   // a call was blocked in the current second
 	busy       int64  // how many seconds goOn has counted
 
+	// What came since the peer was last below the calm state, with the Period that led into it: see State.AutoEscalate. A kick begins anew.
+	stay   Load
+	stayed int64 // the second in which that began
+
 	methods []*Method
 	report  *Report // a change that Report has not returned yet
 }
@@ -119,6 +123,7 @@ func (p *Peer) use(m *Method, load Load) {
 	}
 	now.add(load)
 	p.fresh.add(load)
+	p.stay.add(load)
 	m.add(p.second, p.visit, load)
 	if p.frameBound.reached(p.inFrame) != "" || p.secondBound.reached(now.Load) != "" {
 		p.escalate()
@@ -143,7 +148,10 @@ func (p *Peer) catchUp() {
 		p.endSecond()
 	}
 	if p.second < d.second { // no call came for longer than the history
-		p.second, p.busy = d.second, 0
+		p.second = d.second
+		if p.rests(p.calm()) {
+			p.busy = 0
+		}
 	}
 	p.cool()
 	p.bound()
@@ -151,8 +159,9 @@ func (p *Peer) catchUp() {
 
 // endSecond notes which states the second that has passed earned, and begins the next second.
 func (p *Peer) endSecond() {
+	much := p.muchInStay(p.calm())
 	for i := 1; i <= p.state; i++ {
-		if p.hit(i).kind != "" {
+		if p.hit(i).kind != "" || much && i >= p.detector.calm {
 			p.earned[i] = p.second
 		}
 	}
@@ -161,24 +170,38 @@ func (p *Peer) endSecond() {
 	p.history[p.second%maxWindow] = record{}
 }
 
+// calm returns the state whose Period says what a peer in the current state may go on with.
+func (p *Peer) calm() *State { return &p.detector.profile.States[min(p.state, p.detector.calm)] }
+
 // goOn counts the second that has passed if the peer went on in it: a call was blocked, a quota of a frame was reached, or a second's share
-// of a quota of the period. The count begins anew when the peer did not, and all since the state began reaches no quota either.
+// of a quota of the calm state's period. The count begins anew when the peer did not, and rests.
 func (p *Peer) goOn() {
-	s := &p.detector.profile.States[p.state]
-	kind := cmp.Or(s.Frame.reached(p.fresh.frame), s.share().reached(p.fresh.Load))
+	s, calm := &p.detector.profile.States[p.state], p.calm()
+	kind := cmp.Or(s.Frame.reached(p.fresh.frame), calm.share().reached(p.fresh.Load))
 	p.kind = cmp.Or(kind, p.kind)
 	if kind != "" || p.blocked {
 		p.busy++
-	} else if p.rests(s) {
+	} else if p.rests(calm) {
 		p.busy = 0
 	}
 	p.fresh, p.blocked = record{}, false
 }
 
-// rests reports whether the seconds after that in which the state began reach no quota of its period.
-func (p *Peer) rests(s *State) bool {
-	window := min(s.Window, time.Duration(p.second-p.began)*time.Second)
-	return s.Period.reached(p.sum(0, window)) == ""
+// rests reports whether the seconds after that in which the state began reach no quota of the calm state's period, and its stay has little
+// for its length.
+func (p *Peer) rests(calm *State) bool {
+	window := min(calm.Window, time.Duration(p.second-p.began)*time.Second)
+	return calm.Period.reached(p.sum(0, window)) == "" && !p.muchInStay(calm)
+}
+
+// muchInStay reports whether the calls or bytes of the peer's stay are, for each second of it, what a second has of the calm state's quotas:
+// who sends much, rests for a window and comes again goes on. Time is not summed: a disk or a busy machine takes it from honest clients.
+func (p *Peer) muchInStay(calm *State) bool {
+	if p.state < p.detector.calm {
+		return false
+	}
+	share, lasted := calm.share(), int(p.second-p.stayed)+1
+	return share.Calls > 0 && p.stay.Calls/lasted >= share.Calls || share.Bytes > 0 && p.stay.Bytes/lasted >= share.Bytes
 }
 
 // cool leaves the states that have cooled off. If none has, and the peer went on for AutoEscalate, it enters the next higher state.
@@ -220,9 +243,14 @@ func (p *Peer) enter(state int, reason string) {
 	}
 	p.state = state
 	p.begin()
+	if calm := p.detector.calm; was < calm && state >= calm {
+		window := p.calm().Window
+		p.stay, p.stayed = p.sum(0, window), p.second+1-seconds(window)
+	}
 	p.tell(was, reason)
 	if p.detector.profile.States[state].Kick {
 		p.state, p.inFrame, p.history = state-1, Load{}, [maxWindow]record{}
+		p.stay, p.stayed = Load{}, p.second
 	}
 	p.bound()
 }
