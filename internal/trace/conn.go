@@ -12,6 +12,7 @@ type conn struct {
 	queue, inFlight, rate, rtt uint64 // tracks of counters
 	out                        lanes  // tracks of packets that leave
 
+	gaps         int     // encoder.gaps at its last event
 	building     []*call // calls with a bunch in the packet that is being built
 	packets      map[uint64]*packet
 	channels     map[uint64]*channel
@@ -51,6 +52,10 @@ type packet struct {
 }
 
 func (e *encoder) newConn(ev *Event) *conn {
+	if len(e.conns) >= max(maxConns, 2*e.kept) { // as for actors, no walk for each new one
+		maps.DeleteFunc(e.conns, func(_ uint32, c *conn) bool { return c.gaps < e.gaps })
+		e.kept = len(e.conns)
+	}
 	c := &conn{
 		track: e.id(), received: e.id(), acks: e.id(), losses: e.id(),
 		queue: e.id(), inFlight: e.id(), rate: e.id(), rtt: e.id(),

@@ -16,6 +16,9 @@ const (
 	// maxActors is how many actors of a connection the encoder remembers. Beyond that it forgets those without an open slice, and declares
 	// their tracks anew when they come up again.
 	maxActors = 4096
+	// maxConns is how many connections the encoder remembers, as a world has by default. Beyond that it forgets those of which it has heard
+	// nothing since events were lost: their end may be among those. One that goes on is declared anew, without its name.
+	maxConns = 1024
 	// maxText is the most bytes of a name.
 	maxText = 256
 )
@@ -34,6 +37,8 @@ type encoder struct {
 	names    map[string]uint64
 	notes    map[string]uint64
 	conns    map[uint32]*conn
+	kept     int   // conns that the last clean-up in newConn kept
+	gaps     int   // how often events were lost
 	at       int64 // At of the newest event
 	lost     uint64
 	world    uint64 // track of the world
@@ -84,6 +89,7 @@ func (e *encoder) finish() []byte {
 // gap writes that events are missing, and ends all open slices, since their ends may be among those.
 func (e *encoder) gap(lost uint64) {
 	e.forgetAll("unknown")
+	e.gaps++
 	e.lost += lost
 	e.begin(instant, e.world, e.at, "events are missing here: the writer could not keep up")
 	e.note("events", lost)
@@ -105,6 +111,7 @@ func (e *encoder) take(ev *Event) {
 	if c == nil {
 		c = e.newConn(ev)
 	}
+	c.gaps = e.gaps
 	switch ev.Kind {
 	case Begun:
 		e.tell(ev, c.track, "begun")

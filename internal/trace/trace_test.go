@@ -124,6 +124,34 @@ func TestTheEncoderIsBounded(t *testing.T) {
 	require.LessOrEqual(t, len(c.channels), 2*maxPending)
 }
 
+// TestEndsThatAreLost: connections that come and go while the writer cannot keep up are not remembered for ever, and those that stay keep their
+// tracks.
+func TestEndsThatAreLost(t *testing.T) {
+	e := newEncoder("server")
+	file := bytes.Clone(e.header())
+	take := func(events ...Event) {
+		for i := range events {
+			events[i].At = e.at + 1
+			e.take(&events[i])
+		}
+		file = append(file, e.flush()...)
+	}
+	take(Event{Kind: Begun, Name: "who stays"})
+	for i := range uint32(20 * maxConns) {
+		take(Event{Kind: Begun, Conn: 1 + i, Name: "who leaves"}) // and the end is lost
+		if i%100 == 0 {
+			e.gap(7)
+			take(Event{Kind: Received})
+		}
+	}
+	require.LessOrEqual(t, len(e.conns), 2*maxConns)
+	trace, err := tracetest.Parse(append(file, e.finish()...))
+	require.NoError(t, err)
+	for _, packet := range trace.Named(tracetest.Instant, "packet") {
+		require.Equal(t, []string{"server", "who stays", "packets in"}, trace.Under(packet.Track))
+	}
+}
+
 // TestUndecidedPackets: the calls in packets beyond those that are followed end with them, so that others can be followed.
 func TestUndecidedPackets(t *testing.T) {
 	e := newEncoder("server")
@@ -268,4 +296,26 @@ func TestTextsAreValid(t *testing.T) {
 		require.Equal(t, want, cut(text))
 	}
 	require.LessOrEqual(t, len(cut(strings.Repeat("\xff!", 300))), maxText, "each bad byte grows to three")
+}
+
+// TestDamagedFiles: Parse takes files that were cut or changed, too, and says so.
+func TestDamagedFiles(t *testing.T) {
+	e := newEncoder("server")
+	file := bytes.Clone(e.header())
+	for _, ev := range append([]Event{{Kind: Begun, Name: "conn"}, queued("A", 4, true), {Kind: Sampled}}, inPacket(1, Event{Kind: Bunch, Channel: 2})...) {
+		ev.At = 1000
+		e.take(&ev)
+		file = append(file, e.flush()...)
+	}
+	file = append(file, e.finish()...)
+	_, err := tracetest.Parse(file)
+	require.NoError(t, err)
+	for at := range file {
+		_, _ = tracetest.Parse(file[:at])
+		for _, change := range []byte{0x01, 0x02, 0x04, 0x08, 0x7f, 0x80, 0xff} {
+			damaged := bytes.Clone(file)
+			damaged[at] ^= change
+			_, _ = tracetest.Parse(damaged)
+		}
+	}
 }

@@ -15,6 +15,9 @@ const (
 	Value   = 4 // of a counter
 )
 
+// units are those of counters, by their number in CounterDescriptor.
+var units = [...]string{"", "ns", "count", "B"}
+
 // Trace is a file as a viewer takes it.
 type Trace struct {
 	Tracks map[uint64]Track
@@ -110,7 +113,11 @@ func (p *parser) track(d *message) error {
 	}
 	if counter := d.one("counter"); counter != nil {
 		t.Counter = true
-		t.Unit = cmp.Or(counter.texts["unit_name"], [...]string{"", "ns", "count", "B"}[counter.number("unit")])
+		unit := counter.number("unit")
+		if unit >= uint64(len(units)) {
+			return fmt.Errorf("a counter has unit %d", unit)
+		}
+		t.Unit = cmp.Or(counter.texts["unit_name"], units[unit])
 	}
 	_, twice := p.trace.Tracks[id]
 	_, known := p.trace.Tracks[parent]
