@@ -37,16 +37,17 @@ type Streams struct {
 	peers  map[*rpc.Conn]*Peer // of connections of whose end the world has not told
 
 	// Owned by the world's goroutine.
-	joined   []*Peer       // peers whose connections have joined
-	due      []*Peer       // those of joined at which ticks look, in this order; each once, which Peer.listed notes
-	looked   time.Time     // when a tick last looked for overdue ones among all
-	lastTick time.Time     // when the newest tick began
-	tickEnds time.Time     // when that tick must end; zero = it has found nothing to do so far
-	interval time.Duration // between ticks, for growTime and the queues of routes
-	sought   time.Time     // when those that are stuck were last looked for
-	stuck    []stalled     // who was found, the longest first
-	opened   time.Time     // when a transfer that had waited for memory was last opened
-	early    int64         // bytes that all of joined may send before headers are answered
+	joined   []*Peer                    // peers whose connections have joined
+	due      []*Peer                    // those of joined at which ticks look, in this order; each once, which Peer.listed notes
+	looked   time.Time                  // when a tick last looked for overdue ones among all
+	lastTick time.Time                  // when the newest tick began
+	tickEnds time.Time                  // when that tick must end; zero = it has found nothing to do so far
+	interval time.Duration              // between ticks, for growTime and the queues of routes
+	sought   time.Time                  // when those that are stuck were last looked for
+	stuck    []stalled                  // who was found, the longest first
+	stuckOf  map[budget.Party][]stalled // of them those that hold content, by party
+	opened   time.Time                  // when a transfer that had waited for memory was last opened
+	early    int64                      // bytes that all of joined may send before headers are answered
 }
 
 // topic is a declared name that has a handler here.
@@ -287,12 +288,12 @@ func (s *Streams) evictFor(r *receiver, now time.Time) bool {
 	if now.Sub(s.sought) >= lookForStuck {
 		s.takeBack(now)
 	}
-	for i, one := range s.stuck {
-		if conn, holds := one.holder(); !holds || one.hoarder == hoarder(r) || extend.PartyOf(conn) != party {
+	for i, one := range s.stuckOf[party] {
+		if one.hoarder == hoarder(r) {
 			continue
 		}
 		if since, stuck := one.takeBack(now); stuck {
-			s.stuck = slices.Delete(s.stuck, i, i+1)
+			s.stuckOf[party] = slices.Delete(s.stuckOf[party], i, i+1)
 			one.evict(now.Sub(since).Round(time.Second))
 			return true
 		}
@@ -307,10 +308,11 @@ func (s *Streams) crowded() bool {
 
 // takeBack notes who is stuck, when it has taken from all what they have not used lately.
 func (s *Streams) takeBack(now time.Time) {
-	s.sought, s.stuck = now, nil
+	s.sought = now
+	var all []stalled
 	note := func(who hoarder) {
 		if since, stuck := who.takeBack(now); stuck {
-			s.stuck = append(s.stuck, stalled{who, since})
+			all = append(all, stalled{who, since})
 		}
 	}
 	for _, p := range s.joined {
@@ -319,7 +321,19 @@ func (s *Streams) takeBack(now time.Time) {
 			note(in)
 		}
 	}
-	slices.SortFunc(s.stuck, func(a, b stalled) int { return a.since.Compare(b.since) })
+	s.noteStuck(all)
+}
+
+// noteStuck keeps who is stuck. A transfer that finds no memory, of which there may be thousands in a tick, looks only at those of its party.
+func (s *Streams) noteStuck(all []stalled) {
+	slices.SortFunc(all, func(a, b stalled) int { return a.since.Compare(b.since) })
+	s.stuck, s.stuckOf = all, make(map[budget.Party][]stalled)
+	for _, one := range all {
+		if conn, holds := one.holder(); holds {
+			party := extend.PartyOf(conn)
+			s.stuckOf[party] = append(s.stuckOf[party], one)
+		}
+	}
 }
 
 // hoarder is what may hold memory that others need: a transfer, or a peer with slices of chunks that do not become whole.

@@ -1,12 +1,14 @@
 package stream
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/rpc"
 )
 
 // TestWhoIsStuckIsNotedOnce, however often others need memory.
@@ -37,6 +39,42 @@ func TestWhoIsStuckIsNotedOnce(t *testing.T) {
 			in.finish(errTest)
 			_, stuck := in.takeBack(time.Now())
 			require.False(n, stuck, "it ends already")
+		})
+	})
+}
+
+// idler is stuck, and counts the looks at it.
+type idler struct {
+	conn  *rpc.Conn
+	holds bool
+	looks *int
+}
+
+func (i idler) takeBack(now time.Time) (time.Time, bool) { *i.looks++; return now, true }
+func (i idler) holder() (*rpc.Conn, bool)                { *i.looks++; return i.conn, i.holds }
+func (i idler) evict(time.Duration)                      {}
+
+// TestOthersThatAreStuckAreNotLookedAt: four transfers each of a thousand connections may be stuck, and those of as many others wait for memory.
+// Each of these had looked at all of those in each tick, for a tenth of a millisecond.
+func TestOthersThatAreStuckAreNotLookedAt(t *testing.T) {
+	authenticate := func(context.Context, []byte) (string, error) { return "ann", nil }
+	inNetwork(t, setup{rpc: rpc.Config{Authenticate: authenticate}}, func(n *network) {
+		n.do(n.server.world, func() {
+			s, looks := n.server.streams, 0
+			var all []stalled
+			for i := range 4000 {
+				all = append(all, stalled{idler{n.server.peer.conn, i%2000 == 1999, &looks}, time.Now()}) // most hold nothing
+			}
+			s.sought = time.Now()
+			s.noteStuck(all)
+			evicted := 0
+			for range 1000 {
+				if s.evictFor(&n.server.peer.receiver, time.Now()) {
+					evicted++
+				}
+			}
+			require.Equal(n, 2, evicted)
+			require.Less(n, looks, 4100)
 		})
 	})
 }
