@@ -70,6 +70,10 @@ func newLiar(m *mix, ends []end1) *liar {
 func (l *liar) act() {
 	switch l.random.IntN(6) {
 	case 0:
+		if l.random.IntN(3) == 0 { // to the liar, who answers
+			_, _ = items.Start(l.to.peer, make([]item, l.random.IntN(5000)), l.options("items")...)
+			return
+		}
 		p := []end1{l.from, l.to}[l.random.IntN(2)].peer
 		data := contents[0][:1+l.random.IntN(200_000)]
 		if out, err := save.Start(p, l.source(data), int64(len(data)), l.options("save")...); err == nil {
@@ -106,6 +110,10 @@ func (l *liar) number() int64 {
 
 // lie sends a message, of which any field may be wrong.
 func (l *liar) lie(pipe *rpc.Actor) {
+	if l.random.IntN(30) == 0 {
+		l.pipes(pipe)
+		return
+	}
 	code, about := stopCode(1+l.random.IntN(int(stopCodes)-1)), l.random.IntN(24)
 	if none := about < 3 && l.ours == 0 || about >= 3 && about < 7 && l.theirs == 0; none && l.random.IntN(20) > 0 {
 		return // else hardly anything would come before it
@@ -123,15 +131,35 @@ func (l *liar) lie(pipe *rpc.Actor) {
 	case 2:
 		_ = sendCancel.call(pipe, stop{l.id(l.ours), code, "a lie"})
 	case 3:
-		_ = sendAccept.call(pipe, accept{id: l.id(l.theirs), have: l.random.IntN(4) == 0, offset: l.number() * l.random.Int64N(2), limit: l.number()})
+		_ = sendAccept.call(pipe, accept{id: l.id(l.theirs), have: l.random.IntN(4) == 0, offset: l.number() * l.random.Int64N(2),
+			index: l.number() * l.random.Int64N(2), limit: l.number()})
 	case 4:
-		_ = sendGrant.call(pipe, grant{l.id(l.theirs), l.number(), 0})
+		_ = sendGrant.call(pipe, grant{l.id(l.theirs), l.number(), l.number() * l.random.Int64N(2)})
 	case 5:
 		_ = sendReject.call(pipe, stop{l.id(l.theirs), code, "a lie"})
 	case 6:
 		_ = sendDone.call(pipe, done{l.id(l.theirs)})
 	default:
 		l.part()
+	}
+}
+
+// pipes opens and closes what it should not, or lets go of it.
+func (l *liar) pipes(pipe *rpc.Actor) {
+	w, p := l.from.world, l.from.peer
+	lane := p.window.lanes[l.random.IntN(max(1, len(p.window.lanes))):]
+	switch n := l.random.IntN(4); {
+	case !w.IsServer() && len(lane) > 0:
+		_ = leaveLane.Call(lane[0], nil)
+	case !w.IsServer():
+	case n == 0:
+		_, _ = w.Spawn(controlClass, p.conn)
+	case n == 1:
+		_ = w.Destroy(pipe)
+	case n == 2 && len(lane) > 0:
+		_ = w.Destroy(lane[0])
+	case len(lane) > 0:
+		_ = lane[0].TearOff()
 	}
 }
 
