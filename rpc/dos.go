@@ -113,13 +113,16 @@ func (w *World) deliverWatched(c *Conn, message bunch.Message) {
 }
 
 // answers reports whether a message answers something that the server has sent, which is not the client's load. There can be no more
-// of them than the server has sent closes, messages and questions: an answer to no message is a violation, a channel is closed once,
-// and answers beyond the questions count as calls.
+// of them than the server has sent closes, messages and questions, and than extensions say: an answer to no message is a violation, a
+// channel is closed once, and answers beyond the questions, or beyond what extensions await, count as calls.
 func (c *Conn) answers(called *method, a *Actor, message bunch.Message) bool {
 	switch {
 	case called != nil && called.role == isAnswer:
 		c.watched.answers++
 		return c.watched.answers <= c.requests.asked.Added()
+	case called != nil && c.extended.Owed > 0 && slices.Contains(called.class.extended.Answers, called.name):
+		c.extended.Owed--
+		return true
 	case message.Channel == 0:
 		return control.IsTaken(message.Payload)
 	}

@@ -3,6 +3,7 @@ package stream
 import (
 	"time"
 
+	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -75,6 +76,7 @@ func (a *answer) accept(pipe *rpc.Actor, now time.Time) error {
 	a.credit = newCredit(now, a.passed(), a.reserved, a.in.peer.streams.config.maxPending())
 	arrival.parts.limit = max(arrival.parts.limit, a.credit.limit)
 	a.reply.limit = a.credit.limit // may be less than what was on its way before this: nothing was promised for more
+	extend.Owe(a.in.peer.conn, 1)  // its end
 	return sendAccept.call(pipe, *a.reply)
 }
 

@@ -28,6 +28,10 @@ var (
 	leaveLane = rpc.Server[rpc.Raw](laneClass, "ServerLeave", rpc.Reliable) // empty; the client's last message on the lane
 )
 
+func init() {
+	extend.Answers(controlClass, sendAccept.up.String(), sendGrant.up.String(), sendReject.up.String(), sendDone.up.String(), sendEnd.up.String())
+}
+
 func declare(name string, p bunch.Priority) *rpc.Class {
 	class := rpc.NewClass(name)
 	extend.Priority(class, p)

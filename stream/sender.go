@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -177,6 +178,7 @@ func (s *sender) begin(pipe *rpc.Actor) (bool, error) {
 	if err := s.peer.lanes.start(t); err != nil {
 		return false, err
 	}
+	extend.Owe(s.peer.conn, 2) // an accept, and done or reject
 	return true, sendHeader.call(pipe, t.header)
 }
 
@@ -193,6 +195,7 @@ func (s *sender) earlyLeft() int64 {
 func (s *sender) pump() error {
 	for _, t := range s.sending {
 		t.blocked = false
+		t.awaitReport(s.peer.ticked)
 	}
 
 	for {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -28,10 +29,11 @@ type Transfer struct {
 	err      error    // why, nil when it is complete
 
 	// What the receiver has said. Owned by the world's goroutine.
-	accepted bool  // it has answered the header
-	have     bool  // its store has all of the content
-	granted  int64 // limit in its newest message
-	over     bool  // it has sent done or reject
+	accepted bool      // it has answered the header
+	have     bool      // its store has all of the content
+	granted  int64     // limit in its newest message
+	over     bool      // it has sent done or reject
+	reports  time.Time // when awaitReport last had it owe one
 
 	// What was sent, and what may be. Owned by the world's goroutine.
 	limit    int64 // content below may be sent: granted, or, before the answer, what may leave with the header
@@ -228,11 +230,21 @@ func (t *Transfer) sendPart() error {
 		return err
 	}
 	t.peer.sender.bytes += uint64(bytes)
+	extend.Owe(t.peer.conn, 1) // a grant
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.progress.Sent = sent
 	t.noteSealed()
 	return nil
+}
+
+// awaitReport has the receiver owe a report of progress, of which it sends one in each progressInterval at most; half of that makes up for ticks
+// that are late.
+func (t *Transfer) awaitReport(now time.Time) {
+	if t.accepted && now.Sub(t.reports) >= progressInterval/2 {
+		t.reports = now
+		extend.Owe(t.peer.conn, 1)
+	}
 }
 
 // begin begins to measure the transfer, when its header leaves.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/dos"
 )
 
 // TestViolationsCloseTheConnection has a server send what no streamer sends.
@@ -296,6 +297,25 @@ func TestReceiversThatResumeBeyondTheEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAnswersThatNobodyAwaits: rejects of a transfer that has ended are dropped, and count as calls for rpc.Config.DoS: a client has no more of them
+// free than the server makes it send.
+func TestAnswersThatNobodyAwaits(t *testing.T) {
+	inNetwork(t, setup{rpc: rpc.Config{DoS: dos.Default()}}, func(n *network) {
+		save.Handle(n.client.streams, func(in *IncomingBlob) { in.Reject(errTest) })
+		require.ErrorIs(n, n.mustStart(n.server.peer, content(10)).Wait(n.ctx), ErrRejected)
+		for i := 0; i < 100 && n.client.peer.conn.Err() == nil; i++ {
+			n.do(n.client.world, func() {
+				for range 60 {
+					_ = sendReject.call(n.client.peer.control.pipe, failureOf(errTest).stop(1))
+				}
+			})
+			time.Sleep(time.Second / 10)
+		}
+		require.ErrorContains(n, n.client.peer.conn.Err(), "Config.DoS")
+		n.do(n.server.world, func() { require.Greater(n, n.server.peer.sender.late, uint64(2000)) })
+	})
 }
 
 // TestHeadersThatAreNotAnswered has a peer begin transfers faster than a tick can refuse them.

@@ -96,10 +96,24 @@ func DeclaredBy(class any, function string) { ClassOf(class).Declarer = function
 // Priority puts the channels of a class's actors before or behind others on the wire. The default is bunch.Normal.
 func Priority(class any, p bunch.Priority) { ClassOf(class).Priority = p }
 
+// Answers names methods of a class, as "Class.Method", by which clients answer what the server sends: they are no load of a client under
+// rpc.Config.DoS, as far as Owe says that so many are to come. Answers must be called where the class is declared.
+func Answers(class any, methods ...string) { ClassOf(class).Answers = methods }
+
+// mostOwed bounds what a client that does not answer may send later: two for each of as many transfers as can be under way, and as many reports.
+const mostOwed = 4096
+
+// Owe notes, on the world's goroutine, that a client may answer n more times.
+func Owe(conn any, n int) {
+	c := ConnOf(conn)
+	c.Owed = min(c.Owed+n, mostOwed)
+}
+
 // Class has the properties of a class that only extensions set.
 type Class struct {
 	Declarer string
 	Priority bunch.Priority
+	Answers  []string
 }
 
 // World is the part of a world that extensions use.
@@ -144,6 +158,7 @@ func (w *World) Random(conn uint64) func(n int) int {
 type Conn struct {
 	Link      *link.Link    // set before the connection's traffic begins
 	Uninvited atomic.Uint64 // datagrams that arrived before the connection had joined
+	Owed      int           // answers that a client may still send, see Owe; belongs to the world's goroutine
 
 	woken atomic.Pointer[func()] // see OnWake; nil = nobody listens
 

@@ -29,7 +29,8 @@ import "time"
 // no client sends by mistake, it is kicked at once.
 //
 // A game with 200 calls a second or more, such as those of package input at 240 ticks a second, needs higher quotas: twice Frame.Calls and
-// Period.Calls are enough. Messages that answer the server count towards no quota.
+// Period.Calls are enough. Messages that answer the server count towards no quota, those by which a client takes transfers included. The header of
+// each transfer that a client begins counts as a call.
 //
 // A client that stays just below costs the server at most 200 calls, 256 KiB and 30 ms of handlers a second and identity, without
 // end. It may have calls and bytes of up to 40 s at once, which count until it has rested for as long. Time of handlers that comes in bursts

@@ -1,7 +1,9 @@
 package rpctest_test
 
 import (
+	"io"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/dos"
 	"github.com/quivernet/quiver/rpc/rpctest"
+	"github.com/quivernet/quiver/stream"
 )
 
 // unpunished demands that a client of a server with dos.Default is where the honest are.
@@ -166,6 +169,49 @@ func TestQuestionsOfTheServerPunishNobody(t *testing.T) {
 		net.Advance(time.Second)
 		require.Equal(t, 2400, answered)
 	})
+}
+
+// TestTransfersOfTheServerPunishNobody: a server that sends 290 small blobs a second makes the 580 messages by which the client takes them. One that
+// gets 160 a second makes half of the client's 320, for the end of a transfer answers that it was accepted. Before, both clients were kicked.
+func TestTransfersOfTheServerPunishNobody(t *testing.T) {
+	const atOnce = 16
+	topic := stream.NewBlob("crumbs")
+	for name, row := range map[string]struct{ rate, least int }{"down": {60, 4500}, "up": {30, 2500}} {
+		t.Run(name, func(t *testing.T) {
+			rpctest.Run(t, rpctest.Off, func(t *testing.T, net *rpctest.Network) {
+				net.SetTickRate(row.rate)
+				take := func(w *rpc.World) *stream.Streams {
+					streams, err := stream.Install(w, stream.Config{MaxTransfers: atOnce})
+					require.NoError(t, err)
+					topic.Handle(streams, func(in *stream.IncomingBlob) { go func() { _, _ = io.Copy(io.Discard, in) }() })
+					return streams
+				}
+				server, err := rpc.NewWorld(rpc.Config{DoS: dos.Default()})
+				require.NoError(t, err)
+				client, err := rpc.NewWorld(rpc.Config{})
+				require.NoError(t, err)
+				near, at := take(server), take(client)
+				net.Server(server)
+				conn := net.Client(client)
+				far := server.Conns()[0]
+				from := near.Peer(far)
+				if name == "up" {
+					from = at.Peer(conn)
+				}
+				for tick := range 18 * row.rate {
+					for s := from.Stats(); s.Sending+s.Waiting < 2*atOnce; s.Waiting++ {
+						_, err := topic.Start(from, strings.NewReader("a crumb"), 7)
+						require.NoError(t, err)
+					}
+					net.Advance(time.Nanosecond)
+					if tick%row.rate == 0 {
+						unpunished(t, conn, far)
+					}
+				}
+				require.Greater(t, int(from.Stats().Sent), row.least)
+			})
+		})
+	}
 }
 
 // TestOneSlowHandlerPunishesNobody: a disk or a busy machine makes a handler of one client take long once: it calls 60 times a second
