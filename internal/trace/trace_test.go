@@ -137,7 +137,7 @@ func TestEndsThatAreLost(t *testing.T) {
 		file = append(file, e.flush()...)
 	}
 	take(Event{Kind: Begun, Name: "who stays"})
-	for i := range uint32(20 * maxConns) {
+	for i := range uint32(5 * maxConns) {
 		take(Event{Kind: Begun, Conn: 1 + i, Name: "who leaves"}) // and the end is lost
 		if i%100 == 0 {
 			e.gap(7)
@@ -312,7 +312,7 @@ func TestDamagedFiles(t *testing.T) {
 	require.NoError(t, err)
 	for at := range file {
 		_, _ = tracetest.Parse(file[:at])
-		for _, change := range []byte{0x01, 0x02, 0x04, 0x08, 0x7f, 0x80, 0xff} {
+		for _, change := range []byte{0x07, 0x80} {
 			damaged := bytes.Clone(file)
 			damaged[at] ^= change
 			_, _ = tracetest.Parse(damaged)

@@ -215,7 +215,7 @@ func TestFloodsThatGoOn(t *testing.T) {
 // calls a second went from PersistentBurst to DoS and back for ever, and one that made 7,990 at once and rested for five seconds was in
 // ExpensiveDoS, and had 1,554 a second run.
 func TestFloodsThatRest(t *testing.T) {
-	const frames = 20
+	const frames = 10
 	for _, row := range []struct {
 		burst, every, beside int // calls in each so many seconds, and in each second
 		kicked               int // at the latest, in seconds
@@ -227,7 +227,7 @@ func TestFloodsThatRest(t *testing.T) {
 		t.Run(fmt.Sprint(row.burst, " each ", row.every, " s and ", row.beside), func(t *testing.T) {
 			p, made := newPlayer(t, Default()), 0
 			second := 0
-			for ; second < 600 && p.reason == ""; second++ {
+			for ; second < 300 && p.reason == ""; second++ {
 				calls := row.beside
 				if row.burst > 0 && second%row.every == 0 {
 					calls += row.burst
