@@ -14,8 +14,8 @@ import (
 
 // TestSealedOnABadPath: 4 MiB over UE's profile Bad, 5 % lost and 100 to 200 ms each way in order, at 20 Mbit/s, are 1.8 s. Of 960 the median takes
 // 3.3 s, one in twenty more than 4.3, and two 11 and 29, by taking random loss for congestion. While three lost packets of play could end a start,
-// one in a hundred and twenty took 10 to 42. While a train that jitter had drawn apart counted as a rate one in twenty took more than 10 s, and one in
-// two hundred more than a minute.
+// one in a hundred and twenty took 10 to 42. While a train that jitter had drawn apart counted as a rate one in twenty took more than 10 s, and one
+// in two hundred more than a minute.
 func TestSealedOnABadPath(t *testing.T) {
 	seed := testkit.Seed(t)
 	var times []time.Duration

@@ -77,10 +77,9 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 	flight, known := c.firstFlight()
 	fates := c.start.judged(c.round.fates, c.inFlight+int(c.delivery.total-c.before))
 	switch {
-	case !c.start.tried:
 	case known:
 		c.confirm(t, flight)
-	case b.lost > 0 && fates.share() > blind && fates.above(blind):
+	case b.lost > 0 && c.start.tried && fates.share() > blind && fates.above(blind):
 		c.endByLoss(t)
 	case c.queue > c.delay.startFull()+max(c.start.spread-c.delay.jitter(), 0) && c.outpaced() && !c.start.careful && !b.newest.limited:
 		if c.rates.value() == 0 {
@@ -91,7 +90,7 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 		c.dropHint()
 		c.trim()
 		c.enter(Drain, t)
-	case !ended || c.rounds < 2 || c.start.careful || b.newest.limited:
+	case !ended || c.rounds < 2 || !c.start.tried || c.start.careful || b.newest.limited:
 	case c.dropHint() > c.start.full*growth:
 		c.start.grew(c.Estimate())
 	default:

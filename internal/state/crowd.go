@@ -31,14 +31,14 @@ func (c *Crowd) Add(p *Pace, now time.Duration) {
 	}
 }
 
-// shares reports whether most of the paces have met a queue.
-func (c Crowd) shares() bool { return c.paces > 1 && 2*c.queued > c.paces }
+// queues reports whether most of the paces have met a queue.
+func (c Crowd) queues() bool { return c.paces > 1 && 2*c.queued > c.paces }
 
 // overflows reports whether the queue that most have met is full.
-func (c Crowd) overflows() bool { return c.shares() && c.lost > overflow*float64(c.paces) }
+func (c Crowd) overflows() bool { return c.queues() && c.lost > overflow*float64(c.paces) }
 
-// tries reports whether it is too early to tell who fills the queue that a pace meets: most others meet one as well, and it is full, or the pace or
-// most others may still slow down.
-func (c Crowd) tries(rate float64) bool {
-	return c.shares() && (rate > leastRate || 2*c.high > c.paces || c.overflows())
+// undecided reports whether it is too early to tell who fills the queue that a pace meets: most others meet one as well, and it is full, or the pace
+// or most others may still slow down.
+func (c Crowd) undecided(rate float64) bool {
+	return c.queues() && (rate > leastRate || 2*c.high > c.paces || c.overflows())
 }

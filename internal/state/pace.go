@@ -133,13 +133,13 @@ func (p *Pace) leaveBulk(used float64) {
 func (p *Pace) limit() time.Duration { return p.base + max(standing, p.base) }
 
 // shrink cuts the rate below used, the rate at which bytes left. After trials rounds without an effect it restores the rate instead. Rounds in which
-// the crowd tries do not count: when 32 connections had cut their rates in vain, since calls and what was lost filled the path as well, each took
-// their queue for somebody else's, and all sent into a full one for good.
+// the crowd is undecided do not count: when 32 connections had cut their rates in vain, since calls and what was lost filled the path as well, each
+// took their queue for somebody else's, and all sent into a full one for good.
 func (p *Pace) shrink(recent time.Duration, used float64) {
 	switch {
 	case p.shrunk == 0:
 		p.then, p.before = recent, p.rate
-	case p.crowd.tries(p.rate):
+	case p.crowd.undecided(p.rate):
 		p.then, p.shrunk = recent, 0
 	}
 	if p.shrunk++; p.shrunk > trials {
