@@ -59,8 +59,8 @@ func (s *start) judged(fates tally, others int) tally {
 }
 
 // try notes a packet that leaves, the first after there was nothing to send or not, and reports whether enough is now in flight for the path to show
-// what it carries. Until then a start goes on: some packets of play show nothing. When three of three were lost by chance, the transfer that came
-// seconds later began at the rate of play.
+// what it carries. Until then neither losses nor rounds without growth end a start: some packets of play show nothing. When three of three were lost
+// by chance, the transfer that came seconds later began at the rate of play.
 func (s *start) try(t instant, first, enough bool) bool {
 	if first {
 		s.flight = t
