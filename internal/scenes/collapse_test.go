@@ -381,6 +381,23 @@ func TestPlayBeforeATransfer(t *testing.T) {
 	}
 }
 
+// TestAcksLeaveRoomOnTheWayBack plays 4 s of a path's rate where the way back has a sixtieth of it and less: the acks filled it, 64 KiB deep, and
+// transfers took 10 to 21 s.
+func TestAcksLeaveRoomOnTheWayBack(t *testing.T) {
+	for _, row := range []struct {
+		there, back int64
+		rtt         time.Duration
+		within      float64
+	}{{2e6, 30e3, 20 * ms, 9}, {640e3, 34e3, 5 * ms, 9}, {20e6, 128e3, 30 * ms, 8}} {
+		s := Path(row.there, row.rtt, 0, 4)
+		s.Back.Rate, s.Back.Queue = row.back, 64<<10
+		s.Flows, s.For = []Flow{{Begin: 8 * second, Lead: 8 * second, Bytes: int(row.there / 8 * 4)}}, 68*second
+		ended := Run(s, 1).Flows[0].Ended.Seconds()
+		require.Greater(t, ended, 4.0)
+		require.Less(t, ended, row.within, "%d bit/s, back %d", row.there, row.back)
+	}
+}
+
 // TestJitterThatBegins plays jitter that begins in the midst of a transfer, with seeds of which each took about twice the ideal: until the delays
 // from before were forgotten, the rate fell with each drain.
 func TestJitterThatBegins(t *testing.T) {

@@ -17,6 +17,9 @@ const (
 	// maxReportGap bounds the least time between two reports. One in each millisecond is 0.9 Mbit/s, more than many a way back
 	// takes.
 	maxReportGap = 2 * time.Millisecond
+	// Where packets wait for longer than longWait beyond the least round trip, reports themselves may fill the way back, which can be a hundred times
+	// slower than the way there. Then two of them are at least a waitParts-th of the rest apart, as RFC 5690 asks of acks.
+	longWait, waitParts = 50 * time.Millisecond, 8
 	// A packet is acked in at least reportMemory reports. Each reportMemory-th report repeats all that the peer may not know.
 	reportMemory = 8
 	// Every pingAfter-th report in a row that leaves in a packet of its own asks for an ack. When that comes, reports need not repeat what
@@ -70,16 +73,16 @@ type report struct {
 
 func newReport(patient time.Duration) report {
 	r := report{last: -time.Hour, patient: patient}
-	r.pace(0)
+	r.pace(0, 0)
 	return r
 }
 
-// pace sets gap and delay for a round trip rtt; 0 = unknown.
-func (r *report) pace(rtt time.Duration) {
+// pace sets gap and delay for a round trip rtt; 0 = unknown. wait is by how much the latest one exceeds the least.
+func (r *report) pace(rtt, wait time.Duration) {
 	if rtt <= 0 {
 		rtt = 8 * time.Millisecond
 	}
-	r.gap = min(rtt/16, maxReportGap)
+	r.gap = max(min(rtt/16, maxReportGap), (wait-longWait)/waitParts)
 	r.delay = min(max(rtt/8, minReportDelay), maxReportDelay)
 }
 
