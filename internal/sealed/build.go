@@ -311,7 +311,7 @@ func (s *Session) appendReport(t time.Duration, b []byte, limit int, why purpose
 		s.report.alone = true
 		return b
 	}
-	s.report.pace(s.rtt(), s.wait())
+	s.report.pace(s.rtt())
 	rec.covers = s.report.fill(t, &s.frame.feedback, &s.opener.window, limit-len(b))
 	s.stats.Feedbacks++
 	if rec.fate == flying {

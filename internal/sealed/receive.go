@@ -197,4 +197,5 @@ func (s *Session) sampleRTT(t time.Duration, r *record, f *feedback, at time.Dur
 	held = min(held+f.delay, maxReportDelay)
 	s.guess = max(t-r.sent-held, time.Microsecond)
 	s.control.Guess(s.guess)
+	s.report.trip(s.guess)
 }

@@ -1,6 +1,7 @@
 package sealed
 
 import (
+	"slices"
 	"time"
 
 	"github.com/quivernet/quiver/internal/recovery"
@@ -17,9 +18,9 @@ const (
 	// maxReportGap bounds the least time between two reports. One in each millisecond is 0.9 Mbit/s, more than many a way back
 	// takes.
 	maxReportGap = 2 * time.Millisecond
-	// Where packets wait for longer than longWait beyond the least round trip, reports themselves may fill the way back, which can be a hundred times
+	// Where the last round trips all exceed the least by more than longWait, reports themselves may fill the way back, which can be a hundred times
 	// slower than the way there. Then two of them are at least a waitParts-th of the rest apart, as RFC 5690 asks of acks.
-	longWait, waitParts = 50 * time.Millisecond, 8
+	longWait, waitParts = 100 * time.Millisecond, 8
 	// A packet is acked in at least reportMemory reports. Each reportMemory-th report repeats all that the peer may not know.
 	reportMemory = 8
 	// Every pingAfter-th report in a row that leaves in a packet of its own asks for an ack. When that comes, reports need not repeat what
@@ -61,6 +62,11 @@ type report struct {
 	delay   time.Duration // longest wait of a packet in pending
 	patient time.Duration // longest wait of a packet in play
 
+	// The round trips of pings.
+	least  time.Duration    // the least on this path; 0 = unknown
+	queued [4]time.Duration // by how much the last ones exceeded it
+	trips  int              // how many there were
+
 	// What the peer knows.
 	floor uint64               // for all numbers below, the peer knows which were received
 	late  bool                 // a number below others was received since the last report: the peer may take it for lost
@@ -73,18 +79,30 @@ type report struct {
 
 func newReport(patient time.Duration) report {
 	r := report{last: -time.Hour, patient: patient}
-	r.pace(0, 0)
+	r.pace(0)
 	return r
 }
 
-// pace sets gap and delay for a round trip rtt; 0 = unknown. wait is by how much the latest one exceeds the least.
-func (r *report) pace(rtt, wait time.Duration) {
+// pace sets gap and delay for a round trip rtt; 0 = unknown.
+func (r *report) pace(rtt time.Duration) {
 	if rtt <= 0 {
 		rtt = 8 * time.Millisecond
 	}
-	r.gap = max(min(rtt/16, maxReportGap), (wait-longWait)/waitParts)
+	r.gap = max(min(rtt/16, maxReportGap), (slices.Min(r.queued[:])-longWait)/waitParts)
 	r.delay = min(max(rtt/8, minReportDelay), maxReportDelay)
 }
+
+// trip takes the round trip of a ping.
+func (r *report) trip(rtt time.Duration) {
+	if r.least == 0 || rtt < r.least {
+		r.least = rtt
+	}
+	r.queued[r.trips%len(r.queued)] = rtt - r.least
+	r.trips++
+}
+
+// moved forgets the path, which has changed.
+func (r *report) moved() { r.least, r.queued = 0, [4]time.Duration{} }
 
 // asking is how soon a packet wants feedback.
 type asking uint8

@@ -187,6 +187,7 @@ func (s *Session) Moved(now time.Time) {
 	s.control.Reset(now)
 	s.mtu = mtu{first: s.records.Next}
 	s.train.moved(s.records.Next)
+	s.report.moved()
 	s.source.Moved(now)
 	if s.waiting() {
 		s.hearing.heard, s.hearing.probes = t, 1

@@ -367,7 +367,7 @@ func TestFeedbackIsDue(t *testing.T) {
 	const patient, begun = 40 * time.Millisecond, time.Second
 	for name, c := range map[string]struct {
 		rtt  time.Duration
-		wait time.Duration // how much longer the latest round trip was than the least
+		wait time.Duration // how much longer the last round trips were than the least
 		asks []asking      // of packets a microsecond apart
 		last time.Duration
 		want time.Duration
@@ -382,12 +382,15 @@ func TestFeedbackIsDue(t *testing.T) {
 		"loopback":                           {rtt: 80 * time.Microsecond, asks: []asking{soon}, want: begun + 100*time.Microsecond},
 		"a gap after the last":               {rtt: 16 * ms, asks: []asking{atOnce}, last: begun - ms/2, want: begun + ms/2},
 		"the longest gap, whatever the path": {rtt: time.Second, asks: []asking{atOnce}, last: begun, want: begun + 2*ms},
-		"a queue":                            {rtt: 80 * ms, wait: 60 * ms, asks: []asking{atOnce}, last: begun, want: begun + 2*ms},
-		"a way back that is full":            {rtt: 80 * ms, wait: 450 * ms, asks: []asking{atOnce}, last: begun, want: begun + 50*ms},
+		"a queue":                            {rtt: 80 * ms, wait: 110 * ms, asks: []asking{atOnce}, last: begun, want: begun + 2*ms},
+		"a way back that is full":            {rtt: 80 * ms, wait: 500 * ms, asks: []asking{atOnce}, last: begun, want: begun + 50*ms},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReport(patient)
-			r.pace(c.rtt, c.wait)
+			for _, wait := range []time.Duration{0, c.wait, c.wait + ms, c.wait, c.wait} {
+				r.trip(c.rtt + wait)
+			}
+			r.pace(c.rtt)
 			if c.last > 0 {
 				r.last = c.last
 			}

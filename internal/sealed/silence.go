@@ -113,15 +113,6 @@ func (s *Session) rtt() time.Duration {
 	return s.guess
 }
 
-// wait returns by how much the latest round trip exceeds the least.
-func (s *Session) wait() time.Duration {
-	latest, smoothed, least := s.control.RTT()
-	if least == 0 { // none was measured: smoothed is the least guess
-		latest, least = s.guess, smoothed
-	}
-	return latest - least
-}
-
 // pto returns the probe timeout (RFC 9002, section 6.2.1).
 func (s *Session) pto() time.Duration {
 	if _, smoothed, _ := s.control.RTT(); smoothed > 0 {
