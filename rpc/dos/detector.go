@@ -11,6 +11,7 @@ import (
 type Detector struct {
 	profile Profile
 	calm    int       // the lowest state with an AutoEscalate and a Period; beyond all states when there is none
+	share   Load      // what a second has of the calm state's quotas; zero when there is none
 	epoch   time.Time // when second 0 begins; zero before the first frame
 
 	now    time.Time // when this frame began
@@ -43,7 +44,9 @@ func New(profile *Profile) (*Detector, error) {
 	d.calm = slices.IndexFunc(d.profile.States, func(s State) bool { return s.AutoEscalate > 0 && s.Period != Load{} })
 	if d.calm < 0 {
 		d.calm = maxStates
+		return d, nil
 	}
+	d.share = *d.profile.States[d.calm].share()
 	return d, nil
 }
 

@@ -251,3 +251,25 @@ func TestFloodsThatRest(t *testing.T) {
 		})
 	}
 }
+
+// TestCalmTimeSavesNothing: bursts of 800 calls in each eight seconds keep a client in PersistentBurst for ever. One that after an hour of them
+// made 7,980 at once in each five seconds, 1,596 a second, had 440,000 run before it was kicked, since its mean over that hour was small.
+func TestCalmTimeSavesNothing(t *testing.T) {
+	p := newPlayer(t, Default())
+	burst := func(calls, seconds int) {
+		for i := range calls {
+			p.calls(fmt.Sprint("Pawn.Skill", i%60), 0) // none is blocked
+		}
+		for range seconds {
+			p.frame(time.Second)
+		}
+	}
+	for range 60 * 60 / 8 {
+		burst(800, 8)
+	}
+	require.Equal(t, "PersistentBurst", p.peer.State())
+	for range 4 {
+		burst(7980, 5)
+	}
+	require.NotEmpty(t, p.reason, "it is %s", p.peer.State())
+}

@@ -34,9 +34,9 @@ type Peer struct {
 	blocked    bool   // a call was blocked in the current second
 	busy       int64  // how many seconds goOn has counted
 
-	// What came since the peer was last below the calm state, with the Period that led into it: see State.AutoEscalate. A kick begins anew.
-	stay   Load
-	stayed int64 // the second in which that began
+	// Calls and bytes in a bucket from which each second takes its share of the calm state's Period: what came in the long run, as
+	// State.AutoEscalate counts it. It holds the seconds that are over. A kick empties it.
+	bucket Load
 
 	methods []*Method
 	report  *Report // a change that Report has not returned yet
@@ -123,7 +123,6 @@ func (p *Peer) use(m *Method, load Load) {
 	}
 	now.add(load)
 	p.fresh.add(load)
-	p.stay.add(load)
 	m.add(p.second, p.visit, load)
 	if p.frameBound.reached(p.inFrame) != "" || p.secondBound.reached(now.Load) != "" {
 		p.escalate()
@@ -148,6 +147,7 @@ func (p *Peer) catchUp() {
 		p.endSecond()
 	}
 	if p.second < d.second { // no call came for longer than the history
+		p.leak(d.second - p.second)
 		p.second = d.second
 		if p.rests(p.calm()) {
 			p.busy = 0
@@ -159,9 +159,11 @@ func (p *Peer) catchUp() {
 
 // endSecond notes which states the second that has passed earned, and begins the next second.
 func (p *Peer) endSecond() {
-	much := p.muchInStay(p.calm())
+	p.leak(1)
+	p.bucket.Calls += p.history[p.second%maxWindow].Calls
+	p.bucket.Bytes += p.history[p.second%maxWindow].Bytes
 	for i := 1; i <= p.state; i++ {
-		if p.hit(i).kind != "" || much && i >= p.detector.calm {
+		if p.hit(i).kind != "" || p.exceeds() && i >= p.detector.calm {
 			p.earned[i] = p.second
 		}
 	}
@@ -187,21 +189,23 @@ func (p *Peer) goOn() {
 	p.fresh, p.blocked = record{}, false
 }
 
-// rests reports whether the seconds after that in which the state began reach no quota of the calm state's period, and its stay has little
-// for its length.
+// rests reports whether the seconds after that in which the state began reach no quota of the calm state's period, nor does the bucket.
 func (p *Peer) rests(calm *State) bool {
 	window := min(calm.Window, time.Duration(p.second-p.began)*time.Second)
-	return calm.Period.reached(p.sum(0, window)) == "" && !p.muchInStay(calm)
+	return calm.Period.reached(p.sum(0, window)) == "" && !p.exceeds()
 }
 
-// muchInStay reports whether the calls or bytes of the peer's stay are, for each second of it, what a second has of the calm state's quotas:
-// who sends much, rests for a window and comes again goes on. Time is not summed: a disk or a busy machine takes it from honest clients.
-func (p *Peer) muchInStay(calm *State) bool {
-	if p.state < p.detector.calm {
-		return false
-	}
-	share, lasted := calm.share(), int(p.second-p.stayed)+1
-	return share.Calls > 0 && p.stay.Calls/lasted >= share.Calls || share.Bytes > 0 && p.stay.Bytes/lasted >= share.Bytes
+// leak takes the shares of so many seconds out of the bucket.
+func (p *Peer) leak(seconds int64) {
+	left := func(held, share int) int { return int(max(0, int64(held)-min(seconds, math.MaxInt32)*int64(share))) }
+	p.bucket.Calls = left(p.bucket.Calls, p.detector.share.Calls)
+	p.bucket.Bytes = left(p.bucket.Bytes, p.detector.share.Bytes)
+}
+
+// exceeds reports whether the bucket has a quota of the calm state's period: who sends much, rests for a window and comes again goes on, and calm
+// seconds save nothing. Time is not summed: a disk or a busy machine takes it from honest clients.
+func (p *Peer) exceeds() bool {
+	return p.state >= p.detector.calm && p.calm().Period.reached(p.bucket) != ""
 }
 
 // cool leaves the states that have cooled off. If none has, and the peer went on for AutoEscalate, it enters the next higher state.
@@ -243,14 +247,9 @@ func (p *Peer) enter(state int, reason string) {
 	}
 	p.state = state
 	p.begin()
-	if calm := p.detector.calm; was < calm && state >= calm {
-		window := p.calm().Window
-		p.stay, p.stayed = p.sum(0, window), p.second+1-seconds(window)
-	}
 	p.tell(was, reason)
 	if p.detector.profile.States[state].Kick {
-		p.state, p.inFrame, p.history = state-1, Load{}, [maxWindow]record{}
-		p.stay, p.stayed = Load{}, p.second
+		p.state, p.inFrame, p.history, p.bucket = state-1, Load{}, [maxWindow]record{}, Load{}
 	}
 	p.bound()
 }

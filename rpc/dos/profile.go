@@ -33,8 +33,8 @@ type State struct {
 	// second in which a call is blocked, or its load reaches a quota of Frame, or its share of a second of a quota of the calm state's
 	// Period; that is the lowest state with an AutoEscalate and a Period. What led into the state does not count, however long it stays in the
 	// Window. The count begins anew with a second in which the client does not go on, and until which all that came since the state began
-	// reaches no quota of the calm state's Period either. Nor does it begin anew, or a state cool off, while the client's calls or bytes since
-	// it was last below the calm state are, for each second, as many as that Period allows: who comes in bursts goes on. UE: AutoEscalateTime
+	// reaches no quota of the calm state's Period either. Nor does it begin anew, or a state cool off, while the calls or bytes of a
+	// bucket from which each second takes such a share reach that quota: who comes in bursts goes on. UE: AutoEscalateTime
 	AutoEscalate time.Duration
 	Log          bool // log a warning when the state begins, and a line when it has cooled off. UE: bLogEscalate
 	Kick         bool // close the connections when the state begins. UE: bKickPlayer
