@@ -10,6 +10,7 @@ const overflow = 0.1
 // server's uplink, and be of their own making. The zero Crowd is that of a server with one connection.
 type Crowd struct {
 	paces  int     // those in use
+	losing int     // of these, those that lose at least half of overflow
 	queued int     // of these, those that have met a queue
 	high   int     // of those, the ones above the least rate
 	lost   float64 // sum of the shares of packets that the paces in use have lost
@@ -22,6 +23,9 @@ func (c *Crowd) Add(p *Pace, now time.Duration) {
 	}
 	c.paces++
 	c.lost += p.lost
+	if p.lost >= overflow/2 {
+		c.losing++
+	}
 	if p.met == 0 {
 		return
 	}
@@ -34,8 +38,11 @@ func (c *Crowd) Add(p *Pace, now time.Duration) {
 // queues reports whether most of the paces have met a queue.
 func (c Crowd) queues() bool { return c.paces > 1 && 2*c.queued > c.paces }
 
-// overflows reports whether the queue that most have met is full.
-func (c Crowd) overflows() bool { return c.queues() && c.lost > overflow*float64(c.paces) }
+// overflows reports whether the queue that most have met is full: all together lose much, and more than a quarter of them lose, not just one. It
+// may be no more of them, for those whose packets leave first at a tick find room. One liar, or one bad path, makes the mean of a few as large.
+func (c Crowd) overflows() bool {
+	return c.queues() && c.losing > max(1, c.paces/4) && c.lost > overflow*float64(c.paces)
+}
 
 // undecided reports whether it is too early to tell who fills the queue that a pace meets: most others meet one as well, and it is full, or the pace
 // or most others may still slow down.
