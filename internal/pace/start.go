@@ -33,7 +33,7 @@ type start struct {
 	spread  time.Duration // how long they took to arrive, if not: so much of a queue may be jitter
 	crowd   float64       // how many connections seem to begin together, by the train
 
-	tried    bool    // trainPackets, or half of a window, have been in flight on this path
+	tried    bool    // as many bytes as trial says have been in flight on this path
 	flight   instant // until it is tried: when the newest packets began to leave, after there was nothing to send
 	full     float64 // rate of the last round that grew: the next one must exceed it by growth
 	flat     int     // rounds in a row that did not
@@ -69,6 +69,16 @@ func (s *start) try(t instant, first, enough bool) bool {
 		s.tried, s.answered = true, s.flight
 	}
 	return enough
+}
+
+// trial returns how many bytes in flight show what a path carries: trainPackets or half of a window, and minWindow packets while bulk waits, since a
+// small transfer has no more than some. While trainPackets were the least, the starts of those that came in a row never ended.
+func trial(window, packet int, bulk bool) int {
+	packets := trainPackets
+	if bulk {
+		packets = minWindow
+	}
+	return min(window/2, packets*packet)
 }
 
 // stepStart lets the rate grow until the path drops, shows a queue, or gives no more. Rounds in which there was little to send count

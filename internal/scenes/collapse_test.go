@@ -398,6 +398,21 @@ func TestAcksLeaveRoomOnTheWayBack(t *testing.T) {
 	}
 }
 
+// TestSmallTransfersInARow plays a few packets at a time, and nothing between, over short queues. While a start waited for sixteen in flight, which
+// such a sender never has, it never ended: a quarter to a third of all packets was lost for ever, and each transfer took twice as long.
+func TestSmallTransfersInARow(t *testing.T) {
+	for _, mbit := range []int64{2, 5, 20} {
+		for _, queue := range []int{2, 4} {
+			s := Path(mbit*1e6, 30*ms, 0, 1)
+			s.There.Queue = queue * 1500
+			s.Flows, s.For = []Flow{{Begin: second, Refill: 300 * ms, Batch: 10 * piece}}, 10*second
+			r := Run(s, 1)
+			t.Logf("%d Mbit/s, queue of %d: %.3f of %d packets dropped", mbit, queue, r.Drops(Ours, 2*second, s.For), r.Flows[0].Between(2*second, s.For).Sent)
+			require.Less(t, r.Drops(Ours, 2*second, s.For), 0.1, "%d Mbit/s, queue of %d", mbit, queue)
+		}
+	}
+}
+
 // TestJitterThatBegins plays jitter that begins in the midst of a transfer, with seeds of which each took about twice the ideal: until the delays
 // from before were forgotten, the rate fell with each drain.
 func TestJitterThatBegins(t *testing.T) {

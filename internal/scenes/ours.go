@@ -39,6 +39,9 @@ func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration
 	sends := &source{begin: begin, total: pieces(f.Bytes), pause: f.Pause}
 	if f.Refill > 0 {
 		sends.refillEvery, sends.refillPieces = f.Refill, int(1.2*float64(rate)/8*f.Refill.Seconds())/maxPacket
+		if f.Batch > 0 {
+			sends.refillPieces, sends.batched = pieces(f.Batch), true
+		}
 	}
 	if f.Plays {
 		sends.nextCall = begin.Add(-f.lead() + time.Duration(seed*2654435761%33)*time.Millisecond)
@@ -123,6 +126,7 @@ type source struct {
 	// Refills, with Flow.Refill.
 	refillEvery  time.Duration // 0 = all pieces wait from the beginning
 	refillPieces int           // pieces that wait after a refill
+	batched      bool          // no more wait than those, and lost ones
 	refillLeft   int           // pieces that still wait; below 0 when one was asked for in vain
 	refilledAt   time.Time     // when the last refill was
 }
@@ -167,7 +171,15 @@ func (s *source) Waiting() int {
 	if s.now.Before(s.begin) {
 		return 0
 	}
-	return int(min(int64(s.total-int(s.next)+len(s.again))*piece, math.MaxInt32)) // which an int is large enough for
+	fresh := s.total - int(s.next)
+	switch {
+	case !s.batched:
+	case s.now.Sub(s.refilledAt) >= s.refillEvery:
+		fresh = min(fresh, s.refillPieces)
+	default:
+		fresh = min(fresh, max(0, s.refillLeft))
+	}
+	return int(min(int64(fresh+len(s.again))*piece, math.MaxInt32)) // which an int is large enough for
 }
 
 func appendPiece(b []byte, n uint32) []byte {

@@ -40,10 +40,11 @@ type Flow struct {
 	Lead  time.Duration // Ours: how long before Begin the carrier opens; at least a second
 
 	// Ours: Pause reports whether the sender has nothing to send at a time since the scene's beginning; nil = it always has. Refill is the
-	// time after which the bytes that wait to be sent are filled up to 1.2 times what the link carries in that time; 0 = all bytes wait from
-	// the beginning.
+	// time after which the bytes that wait to be sent are filled up to Batch, or, if that is 0, to 1.2 times what the link carries in that time;
+	// 0 = all bytes wait from the beginning. Of a Batch the sender knows that it is all that waits, as of small transfers in a row.
 	Pause  func(since time.Duration) bool
 	Refill time.Duration
+	Batch  int
 }
 
 // Scene is one run's network and traffic: flows that share the bottleneck of the way There, and a way Back.
