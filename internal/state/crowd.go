@@ -44,8 +44,11 @@ func (c Crowd) overflows() bool {
 	return c.queues() && c.losing > max(1, c.paces/4) && c.lost > overflow*float64(c.paces)
 }
 
-// undecided reports whether it is too early to tell who fills the queue that a pace meets: most others meet one as well, and it is full, or the pace
-// or most others may still slow down.
-func (c Crowd) undecided(rate float64) bool {
-	return c.queues() && (rate > leastRate || 2*c.high > c.paces || c.overflows())
+// patience is for how long the others may slow down: theirs, too, may be queues of their own, on which they go on for ever.
+const patience = 10 * time.Second
+
+// undecided reports whether it is too early to tell who fills the queue that a pace has met for so long: most others meet one as well, and it is
+// full, or the pace or most others may still slow down.
+func (c Crowd) undecided(rate float64, lasted time.Duration) bool {
+	return c.overflows() || c.queues() && lasted < patience && (rate > leastRate || 2*c.high > c.paces)
 }

@@ -134,3 +134,38 @@ func TestLiarsInACrowd(t *testing.T) {
 		require.Greater(t, s.ours, wants*9/10)
 	}
 }
+
+// TestOthersWithQueuesOfTheirOwn: beside two on narrow links, whose updates keep meeting queues there, one whose path has become longer has all its
+// updates again. It waited for the others to slow down, at the least rate, for ever.
+func TestOthersWithQueuesOfTheirOwn(t *testing.T) {
+	const tick = time.Second / 30
+	narrow := bottleneck{rate: 9000, others: 5000, delay: 80 * time.Millisecond}
+	links := []bottleneck{narrow, narrow, {rate: 1e6, delay: 40 * time.Millisecond}}
+	paces, given := make([]Pace, len(links)), make([]int, len(links))
+	const want = 700 // bytes at a tick
+	rounds, sum := 0, 0
+	for n := range 60 * 30 {
+		now := time.Second + time.Duration(n)*tick
+		if n%10 == 0 {
+			rounds++
+		}
+		if n == 20*30 {
+			links[2].delay += 100 * time.Millisecond
+		}
+		var crowd Crowd
+		for i := range paces {
+			crowd.Add(&paces[i], now)
+		}
+		for i := range paces {
+			p := &paces[i]
+			p.Among(crowd)
+			p.Look(now, links[i].tick(given[i], tick), 40*time.Millisecond, rounds, given[i], given[i] < want)
+			given[i] = min(want, p.Room(now, 64<<10))
+			p.Sent(given[i])
+		}
+		if n >= 50*30 {
+			sum += given[2]
+		}
+	}
+	require.Greater(t, sum, want*300*9/10)
+}

@@ -49,6 +49,7 @@ type Pace struct {
 	shrunk int           // rounds in which shrink has cut the rate since the queue was met or last judged
 	then   time.Duration // round trip before these rounds
 	before float64       // rate before these rounds
+	stood  time.Duration // when the queue that now stands was met; 0 = none stands
 	met    time.Duration // when a queue last stood; 0 = not within calm
 	crowd  Crowd         // argument of Among
 
@@ -103,13 +104,13 @@ func (p *Pace) Look(now, recent, least time.Duration, rounds, left int, short bo
 	switch {
 	case recent > p.limit():
 		p.met = now
-		p.shrink(recent, used)
+		p.shrink(now, recent, used)
 		return
 	case p.crowd.overflows() && recent > least+standing/2: // a full queue may be short, or as long as base
-		p.shrink(recent, used)
+		p.shrink(now, recent, used)
 		return
 	}
-	p.shrunk = 0
+	p.shrunk, p.stood = 0, 0
 	if !lacks {
 		p.lacking, p.usedBefore = 0, 0
 		p.grow(now, used, short)
@@ -135,17 +136,20 @@ func (p *Pace) limit() time.Duration { return p.base + max(standing, p.base) }
 // shrink cuts the rate below used, the rate at which bytes left. After trials rounds without an effect it restores the rate instead. Rounds in which
 // the crowd is undecided do not count: when 32 connections had cut their rates in vain, since calls and what was lost filled the path as well, each
 // took their queue for somebody else's, and all sent into a full one for good.
-func (p *Pace) shrink(recent time.Duration, used float64) {
+func (p *Pace) shrink(now, recent time.Duration, used float64) {
+	if p.stood == 0 {
+		p.stood = now
+	}
 	switch {
 	case p.shrunk == 0:
 		p.then, p.before = recent, p.rate
-	case p.crowd.undecided(p.rate):
+	case p.crowd.undecided(p.rate, now-p.stood):
 		p.then, p.shrunk = recent, 0
 	}
 	if p.shrunk++; p.shrunk > trials {
 		p.shrunk = 0
 		if (recent - p.then).Abs() <= alike {
-			p.base, p.rate = recent, p.before
+			p.base, p.rate, p.stood = recent, p.before, 0
 			return
 		}
 	}
