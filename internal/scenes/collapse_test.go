@@ -407,7 +407,6 @@ func TestSmallTransfersInARow(t *testing.T) {
 			s.There.Queue = queue * 1500
 			s.Flows, s.For = []Flow{{Begin: second, Refill: 300 * ms, Batch: 10 * piece}}, 10*second
 			r := Run(s, 1)
-			t.Logf("%d Mbit/s, queue of %d: %.3f of %d packets dropped", mbit, queue, r.Drops(Ours, 2*second, s.For), r.Flows[0].Between(2*second, s.For).Sent)
 			require.Less(t, r.Drops(Ours, 2*second, s.For), 0.1, "%d Mbit/s, queue of %d", mbit, queue)
 		}
 	}
