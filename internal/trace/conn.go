@@ -52,9 +52,8 @@ type packet struct {
 }
 
 func (e *encoder) newConn(ev *Event) *conn {
-	if len(e.conns) >= max(maxConns, 2*e.kept) { // as for actors, no walk for each new one
+	if len(e.conns) >= maxConns {
 		maps.DeleteFunc(e.conns, func(_ uint32, c *conn) bool { return c.gaps < e.gaps })
-		e.kept = len(e.conns)
 	}
 	c := &conn{
 		track: e.id(), received: e.id(), acks: e.id(), losses: e.id(),

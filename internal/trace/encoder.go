@@ -37,7 +37,6 @@ type encoder struct {
 	names    map[string]uint64
 	notes    map[string]uint64
 	conns    map[uint32]*conn
-	kept     int   // conns that the last clean-up in newConn kept
 	gaps     int   // how often events were lost
 	at       int64 // At of the newest event
 	lost     uint64

@@ -144,10 +144,12 @@ func TestEndsThatAreLost(t *testing.T) {
 			take(Event{Kind: Received})
 		}
 	}
-	require.LessOrEqual(t, len(e.conns), 2*maxConns)
+	require.LessOrEqual(t, len(e.conns), maxConns)
 	trace, err := tracetest.Parse(append(file, e.finish()...))
 	require.NoError(t, err)
-	for _, packet := range trace.Named(tracetest.Instant, "packet") {
+	packets := trace.Named(tracetest.Instant, "packet")
+	require.Len(t, packets, 5*maxConns/100+1)
+	for _, packet := range packets {
 		require.Equal(t, []string{"server", "who stays", "packets in"}, trace.Under(packet.Track))
 	}
 }
@@ -298,7 +300,7 @@ func TestTextsAreValid(t *testing.T) {
 	require.LessOrEqual(t, len(cut(strings.Repeat("\xff!", 300))), maxText, "each bad byte grows to three")
 }
 
-// TestDamagedFiles: Parse takes files that were cut or changed, too, and says so.
+// TestDamagedFiles: Parse does not panic when a file was cut or changed.
 func TestDamagedFiles(t *testing.T) {
 	e := newEncoder("server")
 	file := bytes.Clone(e.header())
