@@ -13,11 +13,11 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// In the scenes of an uplink each client has a seat, to which calls go, and sees states that say when they were true.
+// The server calls each client on an actor that it owns, and shows all clients actors whose states say when they were true.
 var (
-	seat     = NewClass("Seat")
-	seatPing = Client[Raw](seat, "Ping", Reliable)
-	seatPose = NewState[pose](seat)
+	uplinkClass = NewClass("Uplink")
+	uplinkPing  = Client[Raw](uplinkClass, "Ping", Reliable)
+	uplinkPose  = NewState[pose](uplinkClass)
 )
 
 type pose struct {
@@ -25,7 +25,7 @@ type pose struct {
 	X, Y, Z, V float32
 }
 
-type sitter struct{ pose pose }
+type uplinkActor struct{ pose pose }
 
 // uplink is a server and clients whose packets meet in one bottleneck each way, in the fake time of a bubble.
 type uplink struct {
@@ -33,24 +33,24 @@ type uplink struct {
 	server  *World
 	conns   []*Conn // the server's ends
 	left    []error
-	clients []*seatedClient
-	seats   []*Actor
-	states  []*sitter
+	clients []*uplinkClient
+	owned   []*Actor // of each client one, to which calls go
+	states  []*uplinkActor
 }
 
-type seatedClient struct {
+type uplinkClient struct {
 	*World
-	seen  []*sitter
+	seen  []*uplinkActor
 	trips []time.Duration // how long calls took
 	ages  []time.Duration // how old states were at each tick
 }
 
-func newSeats(t *testing.T, config Config, construct func(*Actor) *sitter, ping func(b Raw)) (*World, *Binding[*sitter]) {
+func newUplinkWorld(t *testing.T, config Config, construct func(*Actor) *uplinkActor, ping func(b Raw)) (*World, *Binding[*uplinkActor]) {
 	w, err := NewWorld(config)
 	require.NoError(t, err)
-	b := Bind(w, seat, construct)
-	Replicate(b, seatPose, func(s *sitter) *pose { return &s.pose })
-	On(b, seatPing, func(_ *sitter, _ *Call, b Raw) { ping(b) })
+	b := Bind(w, uplinkClass, construct)
+	Replicate(b, uplinkPose, func(s *uplinkActor) *pose { return &s.pose })
+	On(b, uplinkPing, func(_ *uplinkActor, _ *Call, b Raw) { ping(b) })
 	return w, b
 }
 
@@ -59,7 +59,7 @@ func overUplink(t *testing.T, path netsim.Config, clients, states int, config Co
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		u := &uplink{t: t}
-		server, made := newSeats(t, config, func(*Actor) *sitter { return new(sitter) }, func(Raw) {})
+		server, made := newUplinkWorld(t, config, func(*Actor) *uplinkActor { return new(uplinkActor) }, func(Raw) {})
 		u.server = server
 		server.OnConnect(func(c *Conn) { u.conns = append(u.conns, c) })
 		server.OnDisconnect(func(_ *Conn, err error) { u.left = append(u.left, err) })
@@ -69,7 +69,7 @@ func overUplink(t *testing.T, path netsim.Config, clients, states int, config Co
 		require.NoError(t, err)
 		var ends []func() error
 		for i := range clients {
-			c, socket := newSeatedClient(t, config.Sealed), hub.Join()
+			c, socket := newUplinkClient(t, config.Sealed), hub.Join()
 			end, err := DialPacket(t.Context(), socket, hub.LocalAddr(), clientTLS, c.World)
 			require.NoError(t, err)
 			ends = append(ends, func() error { return errors.Join(end.Wait(t.Context()), socket.Close()) })
@@ -90,20 +90,20 @@ func overUplink(t *testing.T, path netsim.Config, clients, states int, config Co
 	})
 }
 
-func newSeatedClient(t *testing.T, sealed bool) *seatedClient {
-	c := new(seatedClient)
-	c.World, _ = newSeats(t, Config{Sealed: sealed}, func(*Actor) *sitter {
-		c.seen = append(c.seen, new(sitter))
+func newUplinkClient(t *testing.T, sealed bool) *uplinkClient {
+	c := new(uplinkClient)
+	c.World, _ = newUplinkWorld(t, Config{Sealed: sealed}, func(*Actor) *uplinkActor {
+		c.seen = append(c.seen, new(uplinkActor))
 		return c.seen[len(c.seen)-1]
 	}, func(b Raw) { c.trips = append(c.trips, time.Since(time.Unix(0, int64(binary.BigEndian.Uint64(b))))) })
 	return c
 }
 
-func (u *uplink) spawn(made *Binding[*sitter], states int) {
+func (u *uplink) spawn(made *Binding[*uplinkActor], states int) {
 	for _, c := range u.conns {
 		a, _, err := Spawn(made, c, nil)
 		require.NoError(u.t, err)
-		u.seats = append(u.seats, a)
+		u.owned = append(u.owned, a)
 	}
 	for range states {
 		_, s, err := Spawn(made, nil, nil, AlwaysRelevant())
@@ -139,9 +139,9 @@ func (u *uplink) play(seconds int) (trips, ages []time.Duration) {
 			for _, s := range u.states {
 				s.pose = pose{time.Now().UnixMilli(), s.pose.X + 1, s.pose.Y + 1, s.pose.Z + 1, s.pose.V + 1}
 			}
-			for i, a := range u.seats {
+			for i, a := range u.owned {
 				if u.conns[i].Err() == nil {
-					require.NoError(u.t, seatPing.Call(a, stamped(20)))
+					require.NoError(u.t, uplinkPing.Call(a, stamped(20)))
 				}
 			}
 		})
@@ -165,7 +165,6 @@ func (u *uplink) play(seconds int) (trips, ages []time.Duration) {
 // the queue of the others for somebody else's and sent on into a full one: calls took 9 s over QUIC, whose window became two packets, and reliable
 // buffers overflowed; over sealed packets they took 1.6 s.
 func TestStatesLeaveTheUplinkToCalls(t *testing.T) {
-	path := netsim.Config{Rate: 2e6, Delay: 20 * time.Millisecond}
 	for _, row := range []struct {
 		name   string
 		config Config
@@ -177,8 +176,7 @@ func TestStatesLeaveTheUplinkToCalls(t *testing.T) {
 		{"sealed before a short queue", Config{Sealed: true}, 16_000, 1500 * time.Millisecond},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			path := path
-			path.Queue = row.queue
+			path := netsim.Config{Rate: 2e6, Delay: 20 * time.Millisecond, Queue: row.queue}
 			overUplink(t, path, 32, 20, row.config, func(u *uplink) {
 				u.play(10) // until each has met the queue
 				trips, ages := u.play(10)

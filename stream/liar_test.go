@@ -144,22 +144,22 @@ func (l *liar) lie(pipe *rpc.Actor) {
 	}
 }
 
-// pipes opens and closes what it should not, or lets go of it.
+// pipes leaves a lane, or opens, destroys or tears off an actor of the protocol, at a moment when no honest end does.
 func (l *liar) pipes(pipe *rpc.Actor) {
 	w, p := l.from.world, l.from.peer
-	lane := p.window.lanes[l.random.IntN(max(1, len(p.window.lanes))):]
+	lanes := p.window.lanes[l.random.IntN(max(1, len(p.window.lanes))):] // from a random one on
 	switch n := l.random.IntN(4); {
-	case !w.IsServer() && len(lane) > 0:
-		_ = leaveLane.Call(lane[0], nil)
+	case !w.IsServer() && len(lanes) > 0:
+		_ = leaveLane.Call(lanes[0], nil)
 	case !w.IsServer():
 	case n == 0:
 		_, _ = w.Spawn(controlClass, p.conn)
 	case n == 1:
 		_ = w.Destroy(pipe)
-	case n == 2 && len(lane) > 0:
-		_ = w.Destroy(lane[0])
-	case len(lane) > 0:
-		_ = lane[0].TearOff()
+	case n == 2 && len(lanes) > 0:
+		_ = w.Destroy(lanes[0])
+	case len(lanes) > 0:
+		_ = lanes[0].TearOff()
 	}
 }
 

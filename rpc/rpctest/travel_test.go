@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,66 +21,67 @@ import (
 
 // The level's classes of the tests of travel.
 var (
-	stageProp   = rpc.NewClass("StageProp")
-	stageLook   = rpc.NewState[stageLooks](stageProp)
-	stageHit    = rpc.Multicast[uint32](stageProp, "Hit", rpc.Reliable)
-	stageTouch  = rpc.Server[uint32](stageProp, "Touch", rpc.Reliable, rpc.AnyCaller())
-	stagePlayer = rpc.NewClass("StagePlayer")
-	stageAsk    = rpc.ServerRequest[uint32, uint32](stagePlayer, "Where")
-	stageBlob   = stream.NewBlob("stage")
+	levelProp   = rpc.NewClass("LevelProp")
+	levelLook   = rpc.NewState[levelLooks](levelProp)
+	levelHit    = rpc.Multicast[uint32](levelProp, "Hit", rpc.Reliable)
+	levelTouch  = rpc.Server[uint32](levelProp, "Touch", rpc.Reliable, rpc.AnyCaller())
+	levelPlayer = rpc.NewClass("LevelPlayer")
+	levelAsk    = rpc.ServerRequest[uint32, uint32](levelPlayer, "Where")
+	levelBlob   = stream.NewBlob("level")
 )
 
-// stageLooks is the state of what stands in a level.
-type stageLooks struct {
+// levelLooks is the state of what stands in a level.
+type levelLooks struct {
 	Level uint32
 	Place uint32
 	Kind  string `quiver:"max=16"`
 }
 
-// stageThing is what stands in a level, at either side.
-type stageThing struct {
+// levelThing is what stands in a level, at either side.
+type levelThing struct {
 	actor *rpc.Actor
-	looks stageLooks
+	looks levelLooks
 }
 
-// tour is a server that travels, and its players.
-type tour struct {
+// travelScene is a server that travels, and its players.
+type travelScene struct {
 	t       *testing.T
 	net     *rpctest.Network
 	random  *rand.Rand
 	server  *rpc.World
 	streams *stream.Streams
-	things  *rpc.Binding[*stageThing]
+	things  *rpc.Binding[*levelThing]
 	level   uint32
-	props   []*stageThing
+	props   []*levelThing
 	players map[*rpc.Conn]*rpc.Actor
 	wrong   int // what was heard of another level than its actor's
 
-	tourists  []*tourist
+	clients   []*travelClient
+	gone      []*travelClient // those whose connections have ended
 	transfers []*stream.Transfer
 }
 
-// tourist is one client.
-type tourist struct {
+// travelClient is one client.
+type travelClient struct {
 	world  *rpc.World
 	conn   *rpc.Conn
 	peer   *stream.Peer
 	name   string
-	things map[rpc.Ref]*stageThing
+	things map[rpc.Ref]*levelThing
 	player *rpc.Actor
 
 	asked, told int // questions, and their answers
 }
 
-// newTour starts the server.
-func newTour(t *testing.T, net *rpctest.Network) *tour {
-	r := &tour{t: t, net: net, random: rand.New(rand.NewPCG(net.Seed(), 9)), players: make(map[*rpc.Conn]*rpc.Actor)}
+// newTravelScene starts the server.
+func newTravelScene(t *testing.T, net *rpctest.Network) *travelScene {
+	r := &travelScene{t: t, net: net, random: rand.New(rand.NewPCG(net.Seed(), 9)), players: make(map[*rpc.Conn]*rpc.Actor)}
 	var err error
 	r.server, err = rpc.NewWorld(rpc.Config{
 		DoS:          dos.Default(),
 		Authenticate: func(_ context.Context, token []byte) (string, error) { return string(token), nil },
 		OnConnect: func(w *rpc.World, c *rpc.Conn) {
-			a, err := w.Spawn(stagePlayer, c)
+			a, err := w.Spawn(levelPlayer, c)
 			require.NoError(t, err)
 			r.players[c] = a
 		},
@@ -89,69 +91,69 @@ func newTour(t *testing.T, net *rpctest.Network) *tour {
 	r.streams, err = stream.Install(r.server, stream.Config{Store: disk.New(t.TempDir())})
 	require.NoError(t, err)
 	r.things = r.bind(r.server, nil)
-	stageBlob.Handle(r.streams, func(in *stream.IncomingBlob) { go io.Copy(io.Discard, in) })
+	levelBlob.Handle(r.streams, func(in *stream.IncomingBlob) { go io.Copy(io.Discard, in) })
 	net.Server(r.server)
 	return r
 }
 
 // bind binds the level's classes, for the server when at is nil.
-func (r *tour) bind(w *rpc.World, at *tourist) *rpc.Binding[*stageThing] {
-	b := rpc.Bind(w, stageProp, func(a *rpc.Actor) *stageThing {
-		s := &stageThing{actor: a}
+func (r *travelScene) bind(w *rpc.World, at *travelClient) *rpc.Binding[*levelThing] {
+	b := rpc.Bind(w, levelProp, func(a *rpc.Actor) *levelThing {
+		s := &levelThing{actor: a}
 		if at != nil {
 			at.things[a.Ref()] = s
 		} else {
-			s.looks = stageLooks{Level: r.level, Place: uint32(len(r.props)), Kind: "barrel"}
+			s.looks = levelLooks{Level: r.level, Place: uint32(len(r.props)), Kind: "barrel"}
 		}
 		return s
 	})
-	rpc.Replicate(b, stageLook, func(s *stageThing) *stageLooks { return &s.looks })
-	rpc.On(b, stageHit, func(s *stageThing, _ *rpc.Call, level uint32) {
+	rpc.Replicate(b, levelLook, func(s *levelThing) *levelLooks { return &s.looks })
+	rpc.On(b, levelHit, func(s *levelThing, _ *rpc.Call, level uint32) {
 		if level != s.looks.Level {
 			r.wrong++
 		}
 	})
-	rpc.On(b, stageTouch, func(s *stageThing, _ *rpc.Call, level uint32) {
+	rpc.On(b, levelTouch, func(s *levelThing, _ *rpc.Call, level uint32) {
 		if level != s.looks.Level {
 			r.wrong++
 		}
 		s.looks.Place += 100
 	})
-	rpc.OnClose(b, func(s *stageThing, _ rpc.CloseReason) {
+	rpc.OnClose(b, func(s *levelThing, _ rpc.CloseReason) {
 		if at != nil {
 			delete(at.things, s.actor.Ref())
 		}
 	})
-	p := rpc.Bind(w, stagePlayer, func(a *rpc.Actor) *rpc.Actor {
+	p := rpc.Bind(w, levelPlayer, func(a *rpc.Actor) *rpc.Actor {
 		if at != nil {
 			at.player = a
 		}
 		return a
 	})
-	rpc.OnRequest(p, stageAsk, func(_ *rpc.Actor, _ *rpc.Call, n uint32) (uint32, error) { return r.level, nil })
+	rpc.OnRequest(p, levelAsk, func(_ *rpc.Actor, _ *rpc.Call, n uint32) (uint32, error) { return r.level, nil })
 	return b
 }
 
 // join has a client come, of which there may be another one by the name.
-func (r *tour) join(name string) {
-	u := &tourist{name: name, things: make(map[rpc.Ref]*stageThing)}
+func (r *travelScene) join(name string) {
+	client := &travelClient{name: name, things: make(map[rpc.Ref]*levelThing)}
 	var err error
-	u.world, err = rpc.NewWorld(rpc.Config{Token: []byte(name)})
+	client.world, err = rpc.NewWorld(rpc.Config{Token: []byte(name)})
 	require.NoError(r.t, err)
-	streams, err := stream.Install(u.world, stream.Config{})
+	streams, err := stream.Install(client.world, stream.Config{})
 	require.NoError(r.t, err)
-	stageBlob.Handle(streams, func(in *stream.IncomingBlob) { go io.Copy(io.Discard, in) })
-	r.bind(u.world, u)
-	u.conn, err = r.net.Join(u.world)
+	levelBlob.Handle(streams, func(in *stream.IncomingBlob) { go io.Copy(io.Discard, in) })
+	r.bind(client.world, client)
+	client.conn, err = r.net.Join(client.world)
 	if err != nil {
 		return
 	}
-	u.peer = streams.Peer(u.conn)
-	r.tourists = append(r.tourists, u)
+	client.peer = streams.Peer(client.conn)
+	r.clients = append(r.clients, client)
 }
 
 // travel is ServerTravel, as PORTING.md has it.
-func (r *tour) travel() {
+func (r *travelScene) travel() {
 	for _, s := range r.props {
 		if s.actor.Alive() {
 			require.NoError(r.t, r.server.Destroy(s.actor))
@@ -166,56 +168,61 @@ func (r *tour) travel() {
 }
 
 // act does one thing at random.
-func (r *tour) act() {
+func (r *travelScene) act() {
 	n := r.random.IntN(40)
-	if n < 2 {
+	switch {
+	case n < 2:
 		r.travel()
 		return
-	}
-	if n < 8 && len(r.tourists) < 6 {
+	case n < 8 && len(r.clients) < 6:
 		r.join(fmt.Sprint("p", r.random.IntN(5)))
 		return
 	}
-	for _, s := range r.props[:min(3, len(r.props))] {
+	for _, s := range r.props[:3] {
 		s.looks.Place++
-		_ = stageHit.Call(s.actor, s.looks.Level)
+		_ = levelHit.Call(s.actor, s.looks.Level)
 	}
-	if len(r.tourists) == 0 {
+	if len(r.clients) == 0 {
 		return
 	}
-	i := r.random.IntN(len(r.tourists))
-	u := r.tourists[i]
-	data := bytes.Repeat([]byte(u.name), 20_000)
+	i := r.random.IntN(len(r.clients))
+	r.have(r.clients[i], n)
+	if r.clients[i].conn.Err() != nil {
+		r.gone = append(r.gone, r.clients[i])
+		r.clients = slices.Delete(r.clients, i, i+1)
+	}
+}
+
+// have has a client act, or the server send to those of its name. Clients leave only when six are there, for act has others join before.
+func (r *travelScene) have(client *travelClient, n int) {
 	switch n {
 	case 3:
-		r.net.Crash(u.world)
+		r.net.Crash(client.world)
+		client.asked, client.told = 0, 0 // none of its functions runs any more
 	case 4:
-		u.conn.Close(1025, "elsewhere")
+		client.conn.Close(1025, "elsewhere")
 	case 5, 6, 7, 10, 11:
-		if t, err := stageBlob.Start(u.peer, bytes.NewReader(data), int64(len(data)), stream.Key("up"+u.name)); err == nil {
-			r.transfers = append(r.transfers, t)
-		}
+		r.send(client.peer, client.name, stream.Key("up"+client.name))
 	case 8, 9:
-		for c := range r.players {
-			if c.Identity() == u.name {
-				if t, err := stageBlob.Start(r.streams.Peer(c), bytes.NewReader(data), int64(len(data))); err == nil {
-					r.transfers = append(r.transfers, t)
-				}
+		for _, c := range r.server.Conns() {
+			if c.Identity() == client.name {
+				r.send(r.streams.Peer(c), client.name)
 			}
 		}
 	default:
-		for _, s := range u.things {
-			_ = stageTouch.Call(s.actor, s.looks.Level)
-			break
+		if s := client.things[r.props[r.random.IntN(len(r.props))].actor.Ref()]; s != nil {
+			_ = levelTouch.Call(s.actor, s.looks.Level)
 		}
-		if u.player != nil && u.player.Alive() {
-			if stageAsk.Then(u.player, 1, func(uint32, error) { u.told++ }) == nil {
-				u.asked++
-			}
+		if client.player != nil && client.player.Alive() && levelAsk.Then(client.player, 1, func(uint32, error) { client.told++ }) == nil {
+			client.asked++
 		}
 	}
-	if u.conn.Err() != nil {
-		r.tourists = append(r.tourists[:i], r.tourists[i+1:]...)
+}
+
+func (r *travelScene) send(to *stream.Peer, name string, options ...stream.Option) {
+	data := bytes.Repeat([]byte(name), 20_000)
+	if t, err := levelBlob.Start(to, bytes.NewReader(data), int64(len(data)), options...); err == nil {
+		r.transfers = append(r.transfers, t)
 	}
 }
 
@@ -224,7 +231,7 @@ func (r *tour) act() {
 func TestTravel(t *testing.T) {
 	rpctest.Run(t, rpctest.Bad, func(t *testing.T, net *rpctest.Network) {
 		t.Logf("seed %d", net.Seed())
-		r := newTour(t, net)
+		r := newTravelScene(t, net)
 		r.travel()
 		for range 120 {
 			r.act()
@@ -240,15 +247,15 @@ func TestTravel(t *testing.T) {
 		}
 		require.Zero(t, r.wrong)
 		alive := 0
-		for _, u := range r.tourists {
-			require.Equal(t, u.asked, u.told)
-			if u.conn.Err() != nil {
+		for _, client := range slices.Concat(r.clients, r.gone) {
+			require.Equal(t, client.asked, client.told)
+			if client.conn.Err() != nil {
 				continue
 			}
 			alive++
-			require.Len(t, u.things, len(r.props))
+			require.Len(t, client.things, len(r.props))
 			for _, s := range r.props {
-				require.Equal(t, s.looks, u.things[s.actor.Ref()].looks)
+				require.Equal(t, s.looks, client.things[s.actor.Ref()].looks)
 			}
 		}
 		t.Logf("%d at level %d, %d transfers", alive, r.level, len(r.transfers))
