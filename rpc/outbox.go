@@ -107,13 +107,13 @@ func (s *stateRoom) fill(given int) {
 	s.path.Sent(given)
 }
 
-// stateCrowd counts the paces of all connections of a world.
+// stateCrowd is the crowd of the paces of all connections of a world.
 type stateCrowd struct {
 	state.Crowd
 	at time.Time // when they were counted, by the link's clock
 }
 
-// crowdAt returns how the paces of all connections fare, as they did at most crowdPeriod ago.
+// crowdAt returns the counts of the paces of all connections, which are at most crowdPeriod old.
 func (w *World) crowdAt(clock time.Time) state.Crowd {
 	if clock.Sub(w.crowd.at) < crowdPeriod {
 		return w.crowd.Crowd

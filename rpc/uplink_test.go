@@ -173,6 +173,7 @@ func TestStatesLeaveTheUplinkToCalls(t *testing.T) {
 	}{
 		{"QUIC", Config{}, 0, 400 * time.Millisecond},
 		{"sealed", Config{Sealed: true}, 0, 400 * time.Millisecond},
+		{"QUIC before a short queue", Config{}, 16_000, 1500 * time.Millisecond},
 		{"sealed before a short queue", Config{Sealed: true}, 16_000, 1500 * time.Millisecond},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -186,6 +187,7 @@ func TestStatesLeaveTheUplinkToCalls(t *testing.T) {
 				require.Greater(t, n, 32*30*9)
 				require.Less(t, trips[n*99/100], row.most)
 				require.Less(t, ages[m/2], 800*time.Millisecond)
+				require.Less(t, ages[m*99/100], 6*time.Second) // before a short queue 6 to 14 s, while losses did not count as a queue
 			})
 		})
 	}

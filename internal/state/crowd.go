@@ -2,8 +2,8 @@ package state
 
 import "time"
 
-// overflow is the share of all connections' packets that are lost when the queue which most of them meet is full. One flow of TCP that fills a queue
-// loses less.
+// overflow: when more than this share of all connections' packets is lost, the queue that most of them meet is full. One flow of TCP that fills
+// a queue loses less.
 const overflow = 0.1
 
 // Crowd counts the paces of a server's connections. If most of them have met a queue within calm, it may stand where they share a path, as before the
@@ -18,7 +18,7 @@ type Crowd struct {
 
 // Add counts a pace; now is that of its last Look, or a little later.
 func (c *Crowd) Add(p *Pace, now time.Duration) {
-	if p.rate == 0 || now-p.called > idle {
+	if now-p.called > idle {
 		return
 	}
 	c.paces++

@@ -7,6 +7,60 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestCrowd holds who counts in a crowd, and what the crowd says of the queue that its paces meet.
+func TestCrowd(t *testing.T) {
+	const now = time.Minute
+	none := Pace{rate: leastRate, called: now}
+	low := Pace{rate: leastRate, called: now, met: now}
+	high := Pace{rate: 2 * leastRate, called: now, met: now}
+	idler := Pace{rate: leastRate, met: now, called: now - idle - 1}
+	unacked := Pace{rate: leastRate, called: now, lost: 1}
+	losing := Pace{rate: leastRate, called: now, met: now, lost: 2.5 * overflow}
+	for name, row := range map[string]struct {
+		paces                        []Pace
+		queues, overflows, undecided bool // undecided of a pace that has the least rate
+	}{
+		"nobody":                           {},
+		"one":                              {paces: []Pace{high}},
+		"half of them":                     {paces: []Pace{high, high, none, none}},
+		"most, and most are high":          {paces: []Pace{high, high, high, none}, queues: true, undecided: true},
+		"most, and half are high":          {paces: []Pace{high, high, low, low}, queues: true},
+		"most, who are low":                {paces: []Pace{low, low, none}, queues: true},
+		"who pauses does not count":        {paces: []Pace{high, none, idler, idler}},
+		"who has not begun does not":       {paces: []Pace{low, low, {}, {}}, queues: true},
+		"most, and the queue is full":      {paces: []Pace{low, low, losing, losing}, queues: true, overflows: true, undecided: true},
+		"most, and one in four loses":      {paces: []Pace{low, low, low, losing}, queues: true},
+		"losses without a queue":           {paces: []Pace{none, none, none, losing, losing}},
+		"losses of those that meet none":   {paces: []Pace{low, low, low, unacked, unacked}, queues: true, overflows: true, undecided: true},
+		"losses of those that have paused": {paces: []Pace{low, low, {rate: leastRate, lost: 1}}, queues: true},
+	} {
+		var c Crowd
+		for i := range row.paces {
+			c.Add(&row.paces[i], now)
+		}
+		require.Equal(t, row.queues, c.queues(), name)
+		require.Equal(t, row.overflows, c.overflows(), name)
+		require.Equal(t, row.undecided, c.undecided(leastRate, patience-1), name)
+		require.Equal(t, row.queues, c.undecided(leastRate+1, patience-1), name)
+		require.Equal(t, row.overflows, c.undecided(leastRate+1, patience), name)
+	}
+}
+
+// TestLost: a pace follows the share that is lost of so many packets that few losses by chance do not move it much.
+func TestLost(t *testing.T) {
+	var p Pace
+	p.Lost(1, fewPackets-1)
+	require.Zero(t, p.lost, "too few to tell")
+	p.Lost(fewPackets/2, fewPackets)
+	require.Equal(t, 0.125, p.lost)
+	for i := range uint64(50) {
+		p.Lost(fewPackets/2*(i+2), fewPackets*(i+2))
+	}
+	require.InDelta(t, 0.5, p.lost, 0.001)
+	p.Lost(1e6, fewPackets*52) // more than were decided
+	require.LessOrEqual(t, p.lost, 1.0)
+}
+
 // shared is a link on which the updates of many connections meet, beside calls, and which drops what its queue does not hold.
 type shared struct {
 	bottleneck
@@ -17,9 +71,9 @@ type shared struct {
 
 	given  []int
 	held   []bool
-	lost   []float64 // packets of each, at ten a tick
-	again  float64   // bytes of calls that were dropped, and leave again
-	asked  time.Duration
+	lost   []float64     // packets of each, at ten a tick
+	again  float64       // bytes of calls that were dropped, and leave again
+	asked  time.Duration // when a round trip was last measured
 	rounds int
 }
 

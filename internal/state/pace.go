@@ -106,7 +106,7 @@ func (p *Pace) Look(now, recent, least time.Duration, rounds, left int, short bo
 		p.met = now
 		p.shrink(now, recent, used)
 		return
-	case p.crowd.overflows() && recent > least+standing/2: // a full queue may be short, or as long as base
+	case p.crowd.overflows() && recent > least+standing/2: // a full queue may be shorter than standing, or be part of base
 		p.shrink(now, recent, used)
 		return
 	}
@@ -134,8 +134,8 @@ func (p *Pace) leaveBulk(used float64) {
 func (p *Pace) limit() time.Duration { return p.base + max(standing, p.base) }
 
 // shrink cuts the rate below used, the rate at which bytes left. After trials rounds without an effect it restores the rate instead. Rounds in which
-// the crowd is undecided do not count: when 32 connections had cut their rates in vain, since calls and what was lost filled the path as well, each
-// took their queue for somebody else's, and all sent into a full one for good.
+// the crowd is undecided do not count: 32 connections cut their rates in vain, since calls and what left again filled the path as well. Then each
+// took the queue for somebody else's and restored its rate, and the queue stayed full.
 func (p *Pace) shrink(now, recent time.Duration, used float64) {
 	if p.stood == 0 {
 		p.stood = now
