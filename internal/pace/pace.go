@@ -123,7 +123,7 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	if c.pacer.sent(t, size, c.Rate()) {
 		c.markLimited(inFlight)
 	}
-	if !c.start.tried && c.start.try(t, c.delivery.ranDry, inFlight+size >= trial(c.Window(), c.cfg.Packet, c.waiting > 0)) {
+	if !c.start.tried && c.start.try(t, c.delivery.ranDry, inFlight+size, trial(c.Window(), c.cfg.Packet, c.waiting > 0)) {
 		c.round.fates = tally{}
 	}
 	s := c.delivery.leave(t, inFlight, paused)

@@ -42,7 +42,7 @@ type start struct {
 
 	left     float64 // the estimate that a start has left which losses have ended
 	dropped  instant // when a start last met losses in place of a queue
-	answered instant // losses of packets that left before count no more: when the first flight began, or a start ended that had measured a rate
+	answered instant // losses of packets that left before count no more: when the flight that tried the path began, or a start that knew a rate ended
 	gaveUp   instant // when a start gave up a part of that rate; arrivals of packets that left before show no rate
 }
 
@@ -58,17 +58,18 @@ func (s *start) judged(fates tally, others int) tally {
 	return fates.events()
 }
 
-// try notes a packet that leaves, the first after there was nothing to send or not, and reports whether enough is now in flight for the path to show
-// what it carries. Until then neither losses nor rounds without growth end a start: some packets of play show nothing. When three of three were lost
-// by chance, the transfer that came seconds later began at the rate of play.
-func (s *start) try(t instant, first, enough bool) bool {
+// try notes that a packet leaves, with which so much is in flight, and reports whether that is enough for the path to show what it carries. Before
+// that neither losses nor rounds without growth end a start, for some packets of play show nothing: when three of three were lost by chance, the
+// transfer that came seconds later began at the rate of play. first says that there was nothing to send before the packet. Losses of packets from
+// before the flight that is enough count no more.
+func (s *start) try(t instant, first bool, inFlight, enough int) bool {
 	if first {
 		s.flight = t
 	}
-	if enough {
-		s.tried, s.answered = true, s.flight
+	if s.tried = inFlight >= enough; s.tried {
+		s.answered = s.flight
 	}
-	return enough
+	return s.tried
 }
 
 // trial returns how many bytes in flight show what a path carries: trainPackets or half of a window, and minWindow packets while bulk waits, since a
