@@ -112,9 +112,9 @@ func (w *World) deliverWatched(c *Conn, message bunch.Message) {
 	}
 }
 
-// answers reports whether a message answers something that the server has sent, which is not the client's load. There can be no more
-// of them than the server has sent closes, messages and questions, and than extensions say: an answer to no message is a violation, a
-// channel is closed once, and answers beyond the questions, or beyond what extensions await, count as calls.
+// answers reports whether a message answers something that the server has sent, which is not the client's load. What the server sends
+// bounds their number: an answer to no message is a violation, a channel is closed once, and answers beyond the questions, or beyond what
+// extensions await, count as calls.
 func (c *Conn) answers(called *method, a *Actor, message bunch.Message) bool {
 	switch {
 	case called != nil && called.role == isAnswer:

@@ -45,7 +45,7 @@ type Streams struct {
 	interval time.Duration              // between ticks, for growTime and the queues of routes
 	sought   time.Time                  // when those that are stuck were last looked for
 	stuck    []stalled                  // who was found, the longest first
-	stuckOf  map[budget.Party][]stalled // of them those that hold content, by party
+	stuckOf  map[budget.Party][]stalled // those of stuck that hold content, by party
 	opened   time.Time                  // when a transfer that had waited for memory was last opened
 	early    int64                      // bytes that all of joined may send before headers are answered
 }

@@ -33,7 +33,7 @@ type Transfer struct {
 	have     bool      // its store has all of the content
 	granted  int64     // limit in its newest message
 	over     bool      // it has sent done or reject
-	reports  time.Time // when awaitReport last had it owe one
+	reports  time.Time // when awaitReport last noted a report
 
 	// What was sent, and what may be. Owned by the world's goroutine.
 	limit    int64 // content below may be sent: granted, or, before the answer, what may leave with the header
@@ -238,8 +238,8 @@ func (t *Transfer) sendPart() error {
 	return nil
 }
 
-// awaitReport has the receiver owe a report of progress, of which it sends one in each progressInterval at most; half of that makes up for ticks
-// that are late.
+// awaitReport notes, twice in each progressInterval, that the receiver may report its progress. It does so once in that time at most, but a report
+// may be late, and the next one not.
 func (t *Transfer) awaitReport(now time.Time) {
 	if t.accepted && now.Sub(t.reports) >= progressInterval/2 {
 		t.reports = now

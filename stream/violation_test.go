@@ -318,6 +318,19 @@ func TestAnswersThatNobodyAwaits(t *testing.T) {
 	})
 }
 
+// TestAnswersAreNotSavedUp: a client that answers nothing for long cannot send more later than the transfers of a connection need.
+func TestAnswersAreNotSavedUp(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		n.do(n.server.world, func() {
+			conn := n.server.peer.conn
+			extend.Owe(conn, 2*maxIncoming)
+			require.GreaterOrEqual(n, extend.ConnOf(conn).Owed, 2*maxIncoming)
+			extend.Owe(conn, 1e6)
+			require.LessOrEqual(n, extend.ConnOf(conn).Owed, 4*maxIncoming)
+		})
+	})
+}
+
 // TestHeadersThatAreNotAnswered has a peer begin transfers faster than a tick can refuse them.
 func TestHeadersThatAreNotAnswered(t *testing.T) {
 	inNetwork(t, setup{}, func(n *network) {

@@ -96,11 +96,12 @@ func DeclaredBy(class any, function string) { ClassOf(class).Declarer = function
 // Priority puts the channels of a class's actors before or behind others on the wire. The default is bunch.Normal.
 func Priority(class any, p bunch.Priority) { ClassOf(class).Priority = p }
 
-// Answers names methods of a class, as "Class.Method", by which clients answer what the server sends: they are no load of a client under
-// rpc.Config.DoS, as far as Owe says that so many are to come. Answers must be called where the class is declared.
+// Answers names methods of a class, as "Class.Method", by which clients answer what the server sends. Under rpc.Config.DoS as many of
+// them as Owe has noted are no load of a client. Answers must be called where the class is declared.
 func Answers(class any, methods ...string) { ClassOf(class).Answers = methods }
 
-// mostOwed bounds what a client that does not answer may send later: two for each of as many transfers as can be under way, and as many reports.
+// mostOwed is how many answers a client that sends none can save up. They are enough for 1,024 transfers, the most of a connection: of
+// each two answers, and two reports that are on their way.
 const mostOwed = 4096
 
 // Owe notes, on the world's goroutine, that a client may answer n more times.

@@ -172,7 +172,8 @@ func TestQuestionsOfTheServerPunishNobody(t *testing.T) {
 }
 
 // TestTransfersOfTheServerPunishNobody: a server that sends 290 small blobs a second makes the 580 messages by which the client takes them. One that
-// receives 160 blobs a second from a client accepts them in 160 messages, which the client answers with as many ends. Before, both clients were kicked.
+// receives 160 blobs a second from a client accepts them in 160 messages, which the client answers with as many ends. Before, both clients were
+// kicked.
 func TestTransfersOfTheServerPunishNobody(t *testing.T) {
 	const atOnce = 16
 	topic := stream.NewBlob("crumbs")
