@@ -24,18 +24,17 @@ import "time"
 // block what waited meanwhile, as a longer outage may then, but one of 4 s is the first for which alone the client is kicked.
 //
 // A client that goes on while its calls are blocked is kicked 2 + 3 s after DoS began; one that does so with many methods, so that none is
-// blocked, up to a second later, or in twice the time when it rests in every other second. Between 200 and 500 calls a second it takes 8 s until
-// DoS begins, and with bursts between which it rests as many of them as it takes seconds otherwise. Above 2,000 calls or 2 MiB a second, which
-// no client sends by mistake, it is kicked at once.
+// blocked, up to a second later. From 200 to 500 calls a second DoS begins after 8 s. Where the client rests between bursts, only seconds with a
+// burst count. Above 2,000 calls or 2 MiB a second, which no client sends by mistake, it is kicked at once.
 //
 // A game with 200 calls a second or more, such as those of package input at 240 ticks a second, needs higher quotas: twice Frame.Calls and
-// Period.Calls are enough. Messages that answer the server count towards no quota, those by which a client takes transfers included. The header of
-// each transfer that a client begins counts as a call.
+// Period.Calls are enough. Messages that answer the server count towards no quota, nor do those by which a client receives the server's transfers.
+// The header of each transfer that a client begins counts as a call.
 //
 // A client that stays just below costs the server at most 200 calls, 256 KiB and 30 ms of handlers a second and identity, without
-// end. It may have calls and bytes of up to 40 s at once, which count until it has rested for as long. Time of handlers that comes in bursts
-// is not summed, since a busy machine may take it from an honest client: with five seconds of rest after each, each method may run once, or for
-// 30 ms, in every burst, as long as no four seconds have 4 s. Nor does it count for 5 s after a join, at most once in 65 s.
+// end. It may send the calls and bytes of up to 40 s at once, if it then rests for as long. Handler time is not summed over bursts, because a
+// busy machine slows the handlers of honest clients as well: a client that rests for five seconds after each burst may have each method run once,
+// or for 30 ms, in each of them, up to 4 s of handlers in 4 s. In the 5 s after a join, at most once in 65 s, handler time does not count at all.
 func Default() *Profile {
 	const kib, mib = 1 << 10, 1 << 20
 	const second, ms = time.Second, time.Millisecond

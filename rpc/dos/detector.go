@@ -9,10 +9,11 @@ import (
 
 // Detector watches the clients of one world. Only one goroutine may use it and its peers. It reads no clock: Frame takes the time.
 type Detector struct {
-	profile Profile
-	calm    int       // the lowest state with an AutoEscalate and a Period; beyond all states when there is none
-	share   Load      // what a second has of the calm state's quotas; zero when there is none
-	epoch   time.Time // when second 0 begins; zero before the first frame
+	profile   Profile
+	sustained int  // the lowest state with an AutoEscalate and a Period, see State.AutoEscalate; 0, which has no quotas, when there is none
+	share     Load // what a second has of that state's quotas
+
+	epoch time.Time // when second 0 begins; zero before the first frame
 
 	now    time.Time // when this frame began
 	second int64     // the second in which this frame began
@@ -41,12 +42,8 @@ func New(profile *Profile) (*Detector, error) {
 	}
 	d := &Detector{profile: *profile, identities: make(map[string]*Peer)}
 	d.profile.States = slices.Clone(profile.States)
-	d.calm = slices.IndexFunc(d.profile.States, func(s State) bool { return s.AutoEscalate > 0 && s.Period != Load{} })
-	if d.calm < 0 {
-		d.calm = maxStates
-		return d, nil
-	}
-	d.share = *d.profile.States[d.calm].share()
+	d.sustained = max(0, slices.IndexFunc(d.profile.States, func(s State) bool { return s.AutoEscalate > 0 && s.Period != Load{} }))
+	d.share = *d.profile.States[d.sustained].share()
 	return d, nil
 }
 

@@ -50,6 +50,14 @@ func (p *player) honest(d time.Duration) {
 	}
 }
 
+// rest makes one call in each of so many seconds.
+func (p *player) rest(seconds int) {
+	for range seconds {
+		p.frame(time.Second)
+		p.calls("Pawn.Move", 0)
+	}
+}
+
 // slow makes one call whose handler takes long, and then the calls that have waited meanwhile.
 func (p *player) slow(took time.Duration) {
 	p.calls("Pawn.Dig", took)
@@ -222,7 +230,7 @@ func TestFloodsThatRest(t *testing.T) {
 	}{
 		{0, 1, 200, 20}, {0, 1, 490, 20}, {1990, 4, 0, 60}, {1990, 5, 0, 70}, {3990, 5, 0, 30}, {7980, 5, 0, 20}, {7980, 18, 0, 60},
 		{7980, 35, 0, 110}, {7600, 45, 180, 140}, {900, 9, 120, 150},
-		{0, 1, 180, 0}, {800, 8, 60, 0}, {7600, 60, 60, 0}, // less than 200 a second, in the long run
+		{0, 1, 180, 0}, {800, 8, 60, 0}, {5900, 30, 0, 0}, {7600, 60, 60, 0}, // less than 200 a second, in the long run
 	} {
 		t.Run(fmt.Sprint(row.burst, " each ", row.every, " s and ", row.beside), func(t *testing.T) {
 			p, made := newPlayer(t, Default()), 0
@@ -272,4 +280,69 @@ func TestCalmTimeSavesNothing(t *testing.T) {
 		burst(7980, 5)
 	}
 	require.NotEmpty(t, p.reason, "it is %s", p.peer.State())
+}
+
+// TestSustainedRate: who sends in bursts is judged by those quotas that the sustained state has, by a bucket from which each second takes its share of
+// them.
+func TestSustainedRate(t *testing.T) {
+	calls, bytes := Load{Calls: 100}, Load{Bytes: 2000} // each call has 20 bytes
+	for _, row := range []struct {
+		quota        Load
+		burst, every int // calls in each so many seconds
+		kicked       bool
+	}{
+		{calls, 500, 4, true}, {bytes, 500, 4, true},
+		{calls, 150, 4, false}, {bytes, 150, 4, false},
+	} {
+		t.Run(fmt.Sprint(row.quota, row.burst), func(t *testing.T) {
+			p := newPlayer(t, &Profile{States: []State{
+				{Name: "Normal"},
+				{Name: "Jump", Frame: Load{Calls: 1000}, Cooloff: time.Second, AutoEscalate: time.Minute}, // has no Period
+				{Name: "Flood", Period: row.quota, Window: time.Second, Cooloff: time.Second, AutoEscalate: 5 * time.Second},
+				{Name: "Kick", Period: Load{Calls: 1e6}, Window: time.Second, Cooloff: time.Second, Kick: true},
+			}})
+			for second := range 40 {
+				for range 10 {
+					if second%row.every == 0 {
+						for range row.burst / 10 {
+							p.calls("Pawn.Skill", 0)
+						}
+					}
+					p.frame(time.Second / 10)
+				}
+			}
+			require.Equal(t, row.kicked, p.reason != "")
+		})
+	}
+}
+
+// TestBurstsBelowTheSustainedState are not summed up: the state cools off although one burst was worth a minute of its quota.
+func TestBurstsBelowTheSustainedState(t *testing.T) {
+	p := newPlayer(t, &Profile{States: []State{
+		{Name: "Normal"},
+		{Name: "Burst", Period: Load{Calls: 10}, Window: time.Second, Cooloff: time.Second},
+		{Name: "Flood", Period: Load{Calls: 1000}, Window: time.Second, Cooloff: time.Second, AutoEscalate: time.Second},
+	}})
+	for range 600 {
+		p.calls("Pawn.Skill", 0)
+	}
+	require.Equal(t, "Burst", p.peer.State())
+	p.rest(4)
+	require.Equal(t, "Normal", p.peer.State())
+}
+
+// TestAKickBeginsAnew: what a client was kicked for keeps it in no state when it has come back.
+func TestAKickBeginsAnew(t *testing.T) {
+	p := newPlayer(t, &Profile{States: []State{
+		{Name: "Normal"},
+		{Name: "Flood", Period: Load{Calls: 100}, Window: time.Second, Cooloff: time.Second, AutoEscalate: time.Minute},
+		{Name: "Kick", Period: Load{Calls: 5000}, Window: time.Second, Cooloff: time.Second, Kick: true},
+	}})
+	for range 5000 {
+		p.calls("Pawn.Skill", 0)
+	}
+	require.NotEmpty(t, p.reason)
+	require.Equal(t, "Flood", p.peer.State())
+	p.rest(4)
+	require.Equal(t, "Normal", p.peer.State())
 }

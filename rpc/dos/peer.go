@@ -34,7 +34,7 @@ type Peer struct {
 	blocked    bool   // a call was blocked in the current second
 	busy       int64  // how many seconds goOn has counted
 
-	// Calls and bytes in a bucket from which each second takes its share of the calm state's Period: what came in the long run, as
+	// Calls and bytes in a bucket from which each second takes its share of the sustained state's Period: what came in the long run, as
 	// State.AutoEscalate counts it. It holds the seconds that are over. A kick empties it.
 	bucket Load
 
@@ -149,7 +149,7 @@ func (p *Peer) catchUp() {
 	if p.second < d.second { // no call came for longer than the history
 		p.leak(d.second - p.second)
 		p.second = d.second
-		if p.rests(p.calm()) {
+		if p.rests() {
 			p.busy = 0
 		}
 	}
@@ -162,8 +162,9 @@ func (p *Peer) endSecond() {
 	p.leak(1)
 	p.bucket.Calls += p.history[p.second%maxWindow].Calls
 	p.bucket.Bytes += p.history[p.second%maxWindow].Bytes
+	exceeds := p.exceeds()
 	for i := 1; i <= p.state; i++ {
-		if p.hit(i).kind != "" || p.exceeds() && i >= p.detector.calm {
+		if p.hit(i).kind != "" || exceeds {
 			p.earned[i] = p.second
 		}
 	}
@@ -172,27 +173,29 @@ func (p *Peer) endSecond() {
 	p.history[p.second%maxWindow] = record{}
 }
 
-// calm returns the state whose Period says what a peer in the current state may go on with.
-func (p *Peer) calm() *State { return &p.detector.profile.States[min(p.state, p.detector.calm)] }
+// sustained returns the state whose Period is what a peer may go on with.
+func (p *Peer) sustained() *State { return &p.detector.profile.States[p.detector.sustained] }
 
 // goOn counts the second that has passed if the peer went on in it: a call was blocked, a quota of a frame was reached, or a second's share
-// of a quota of the calm state's period. The count begins anew when the peer did not, and rests.
+// of a quota of the sustained state's period. The count begins anew when the peer did not go on, and rests.
 func (p *Peer) goOn() {
-	s, calm := &p.detector.profile.States[p.state], p.calm()
-	kind := cmp.Or(s.Frame.reached(p.fresh.frame), calm.share().reached(p.fresh.Load))
+	s := &p.detector.profile.States[p.state]
+	kind := cmp.Or(s.Frame.reached(p.fresh.frame), p.detector.share.reached(p.fresh.Load))
 	p.kind = cmp.Or(kind, p.kind)
 	if kind != "" || p.blocked {
 		p.busy++
-	} else if p.rests(calm) {
+	} else if p.rests() {
 		p.busy = 0
 	}
 	p.fresh, p.blocked = record{}, false
 }
 
-// rests reports whether the seconds after that in which the state began reach no quota of the calm state's period, nor does the bucket.
-func (p *Peer) rests(calm *State) bool {
-	window := min(calm.Window, time.Duration(p.second-p.began)*time.Second)
-	return calm.Period.reached(p.sum(0, window)) == "" && !p.exceeds()
+// rests reports whether the last seconds, without those before the state began, reach no quota of the sustained state's period, and the bucket
+// reaches none either.
+func (p *Peer) rests() bool {
+	sustained := p.sustained()
+	window := min(sustained.Window, time.Duration(p.second-p.began)*time.Second)
+	return sustained.Period.reached(p.sum(0, window)) == "" && !p.exceeds()
 }
 
 // leak takes the shares of so many seconds out of the bucket.
@@ -202,10 +205,10 @@ func (p *Peer) leak(seconds int64) {
 	p.bucket.Bytes = left(p.bucket.Bytes, p.detector.share.Bytes)
 }
 
-// exceeds reports whether the bucket has a quota of the calm state's period: who sends much, rests for a window and comes again goes on, and calm
-// seconds save nothing. Time is not summed: a disk or a busy machine takes it from honest clients.
+// exceeds reports whether the bucket holds a quota of the sustained state's period: a peer that rests for a window between bursts has not stopped, and
+// calm seconds save nothing for later ones. Handler time is not summed, for a disk or a busy machine makes that of honest clients long.
 func (p *Peer) exceeds() bool {
-	return p.state >= p.detector.calm && p.calm().Period.reached(p.bucket) != ""
+	return p.state >= p.detector.sustained && p.sustained().Period.reached(p.bucket) != ""
 }
 
 // cool leaves the states that have cooled off. If none has, and the peer went on for AutoEscalate, it enters the next higher state.

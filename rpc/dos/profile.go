@@ -29,12 +29,15 @@ type State struct {
 	RepeatWindow time.Duration // 1 to 16 s
 
 	Cooloff time.Duration // how long no quota must be reached and no call blocked before the state is left; rounded up to seconds
-	// AutoEscalate is after how many seconds in which the client goes on the next state begins, rounded up; 0 = never. It goes on in a
-	// second in which a call is blocked, or its load reaches a quota of Frame, or its share of a second of a quota of the calm state's
-	// Period; that is the lowest state with an AutoEscalate and a Period. What led into the state does not count, however long it stays in the
-	// Window. The count begins anew with a second in which the client does not go on, and until which all that came since the state began
-	// reaches no quota of the calm state's Period either. Nor does it begin anew, or a state cool off, while the calls or bytes of a
-	// bucket from which each second takes such a share reach that quota: who comes in bursts goes on. UE: AutoEscalateTime
+	// AutoEscalate is after how many seconds in which the client goes on the next state begins, rounded up; 0 = never. UE: AutoEscalateTime
+	//
+	// The client goes on in a second in which a call is blocked, a frame reaches a quota of Frame, or the load reaches the sustained rate: a
+	// second's share of a quota of the sustained state's Period. That state is the lowest with an AutoEscalate and a Period. The load that led
+	// into the present state does not count.
+	//
+	// The count of these seconds begins anew after a second in which the client does not go on, unless the last seconds since the present
+	// state began still reach a quota of that Period, or the client sends in bursts: its calls and bytes fill a bucket, from which each second
+	// takes the sustained rate. As long as that holds a quota of the Period, the count does not begin anew, and no state cools off.
 	AutoEscalate time.Duration
 	Log          bool // log a warning when the state begins, and a line when it has cooled off. UE: bLogEscalate
 	Kick         bool // close the connections when the state begins. UE: bKickPlayer
