@@ -62,11 +62,13 @@ func TestOthersThatAreStuckAreNotLookedAt(t *testing.T) {
 		n.do(n.server.world, func() {
 			s, looks := n.server.streams, 0
 			var all []stalled
+			now := time.Now()
 			for i := range 4000 {
-				all = append(all, stalled{idler{n.server.peer.conn, i%2000 == 1999, &looks}, time.Now()}) // most hold nothing
+				all = append(all, stalled{idler{n.server.peer.conn, i%2000 == 1999, &looks}, now.Add(-time.Duration(i))}) // most hold nothing
 			}
 			s.sought = time.Now()
 			s.noteStuck(all)
+			require.Equal(n, now.Add(-3999), s.stuck[0].since, "the longest first")
 			evicted := 0
 			for range 1000 {
 				if s.evictFor(&n.server.peer.receiver, time.Now()) {
