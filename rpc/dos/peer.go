@@ -205,8 +205,8 @@ func (p *Peer) leak(seconds int64) {
 	p.bucket.Bytes = left(p.bucket.Bytes, p.detector.share.Bytes)
 }
 
-// exceeds reports whether the bucket holds a quota of the sustained state's period: a peer that rests for a window between bursts has not stopped, and
-// calm seconds save nothing for later ones. Handler time is not summed, for a disk or a busy machine makes that of honest clients long.
+// exceeds reports whether the bucket holds a quota of the sustained state's period: a peer that rests for a window between bursts has not stopped,
+// and calm seconds save nothing for later ones. Handler time is not summed, for a disk or a busy machine makes that of honest clients long.
 func (p *Peer) exceeds() bool {
 	return p.state >= p.detector.sustained && p.sustained().Period.reached(p.bucket) != ""
 }
