@@ -380,7 +380,7 @@ func TestAcksLeaveRoomOnTheWayBack(t *testing.T) {
 		there, back int64
 		rtt         time.Duration
 		within      float64
-	}{{2e6, 30e3, 20 * ms, 9}, {640e3, 34e3, 5 * ms, 9}, {20e6, 128e3, 30 * ms, 8}} {
+	}{{2e6, 30e3, 20 * ms, 12}, {640e3, 34e3, 5 * ms, 10}, {20e6, 128e3, 30 * ms, 8}} {
 		s := Path(row.there, row.rtt, 0, 4)
 		s.Back.Rate, s.Back.Queue = row.back, 64<<10
 		s.Flows, s.For = []Flow{{Begin: 8 * second, Lead: 8 * second, Bytes: int(row.there / 8 * 4)}}, 68*second

@@ -19,8 +19,9 @@ const (
 	// takes.
 	maxReportGap = 2 * time.Millisecond
 	// Where the last round trips all exceed the least by more than longWait, reports themselves may fill the way back, which can be a hundred times
-	// slower than the way there. Then two of them are at least a waitParts-th of the rest apart, as RFC 5690 asks of acks.
-	longWait, waitParts = 100 * time.Millisecond, 8
+	// slower than the way there. Then two of them are at least a waitParts-th of the rest apart, as RFC 5690 asks of acks, or fullGap, for a path
+	// may have stood still for seconds and be as fast as before.
+	longWait, waitParts, fullGap = 100 * time.Millisecond, 8, 200 * time.Millisecond
 	// A packet is acked in at least reportMemory reports. Each reportMemory-th report repeats all that the peer may not know.
 	reportMemory = 8
 	// Every pingAfter-th report in a row that leaves in a packet of its own asks for an ack. When that comes, reports need not repeat what
@@ -88,7 +89,7 @@ func (r *report) pace(rtt time.Duration) {
 	if rtt <= 0 {
 		rtt = 8 * time.Millisecond
 	}
-	r.gap = max(min(rtt/16, maxReportGap), (slices.Min(r.queued[:])-longWait)/waitParts)
+	r.gap = max(min(rtt/16, maxReportGap), min((slices.Min(r.queued[:])-longWait)/waitParts, fullGap))
 	r.delay = min(max(rtt/8, minReportDelay), maxReportDelay)
 }
 

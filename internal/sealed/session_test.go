@@ -384,6 +384,7 @@ func TestFeedbackIsDue(t *testing.T) {
 		"the longest gap, whatever the path": {rtt: time.Second, asks: []asking{atOnce}, last: begun, want: begun + 2*ms},
 		"a queue":                            {rtt: 80 * ms, wait: 110 * ms, asks: []asking{atOnce}, last: begun, want: begun + 2*ms},
 		"a way back that is full":            {rtt: 80 * ms, wait: 500 * ms, asks: []asking{atOnce}, last: begun, want: begun + 50*ms},
+		"a way back that stood still":        {rtt: 80 * ms, wait: time.Minute, asks: []asking{atOnce}, last: begun, want: begun + 200*ms},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReport(patient)

@@ -282,8 +282,8 @@ func TestCalmTimeSavesNothing(t *testing.T) {
 	require.NotEmpty(t, p.reason, "it is %s", p.peer.State())
 }
 
-// TestSustainedRate: who sends in bursts is judged by those quotas that the sustained state has, by a bucket from which each second takes its share of
-// them.
+// TestSustainedRate: who sends in bursts is judged by those quotas that the sustained state has, by a bucket from which each second takes its share
+// of them.
 func TestSustainedRate(t *testing.T) {
 	calls, bytes := Load{Calls: 100}, Load{Bytes: 2000} // each call has 20 bytes
 	for _, row := range []struct {
