@@ -100,7 +100,7 @@ func NewWorld(config Config) (*World, error) {
 		rate:     budget.NewMeter(config.WorldRate),
 	}
 	w.lobby.open(config)
-	w.extended.Wake, w.extended.Closed = w.drive.Signal, w.lobby.shut
+	w.extended.Wake, w.extended.Driven, w.extended.Closed = w.drive.Signal, w.drive.DrivenBy, w.lobby.shut
 	if config.Emulation != nil {
 		out, in, err := badnet.Links(*config.Emulation)
 		if err != nil {

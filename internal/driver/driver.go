@@ -13,6 +13,7 @@ import (
 type Driver struct {
 	held  atomic.Bool   // some goroutine has the seat, from Enter to Exit
 	last  atomic.Uint64 // id of the goroutine that drove last
+	next  atomic.Uint64 // what DrivenBy said of the next Enter; 0 = nothing
 	rests atomic.Bool   // the driving goroutine waits for a wake, so the caller of Inside is another one
 	stack [64]byte      // scratch of goroutineID, written by the goroutine in the seat
 	wake  chan struct{} // capacity 1
@@ -28,10 +29,20 @@ func (d *Driver) Enter(drives bool) (ok bool) {
 		return false
 	}
 	if drives {
-		d.last.Store(goroutineID(&d.stack))
+		id := d.next.Swap(0)
+		if id == 0 {
+			id = goroutineID(&d.stack)
+		}
+		d.last.Store(id)
 	}
 	return true
 }
+
+// DrivenBy says which goroutine calls Enter next, to drive, as it got the number from Goroutine: so who drives many worlds asks once for all.
+func (d *Driver) DrivenBy(goroutine uint64) { d.next.Store(goroutine) }
+
+// Goroutine returns the number of the calling goroutine.
+func Goroutine() uint64 { return goroutineID(new([64]byte)) }
 
 // Exit leaves the seat.
 func (d *Driver) Exit() { d.held.Store(false) }

@@ -35,3 +35,21 @@ func TestDriver(t *testing.T) {
 	<-d.Wake()
 	require.Empty(t, d.Wake())
 }
+
+// TestDrivenBy: the number that was given counts for one Enter of a goroutine that drives, and for no other.
+func TestDrivenBy(t *testing.T) {
+	d := New()
+	d.DrivenBy(Goroutine() + 1)
+	require.True(t, d.Enter(false))
+	d.Exit()
+	require.True(t, d.Enter(true))
+	d.Exit()
+	require.False(t, d.Inside(), "it was another goroutine's")
+	require.True(t, d.Enter(true))
+	d.Exit()
+	require.True(t, d.Inside(), "nobody has given one")
+	d.DrivenBy(Goroutine())
+	require.True(t, d.Enter(true))
+	d.Exit()
+	require.True(t, d.Inside())
+}

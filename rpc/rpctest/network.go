@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quivernet/quiver/internal/driver"
 	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/emulation"
@@ -270,8 +271,11 @@ func (n *Network) tick() {
 	n.idle.Reset(mostIdle)
 	time.Sleep(time.Until(n.next))
 	synctest.Wait()
-	now := time.Now()
-	n.each(func(w *rpc.World) { w.Dispatch(now) })
+	now, goroutine := time.Now(), driver.Goroutine()
+	n.each(func(w *rpc.World) {
+		extend.DrivenBy(w, goroutine)
+		w.Dispatch(now)
+	})
 	for _, fn := range n.onTick {
 		fn(now)
 	}
