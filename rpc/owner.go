@@ -84,6 +84,7 @@ func (a *Actor) ownerChanged() {
 // When this changes the connection at the end of the chain, the actor and all that it owns open for the new connection, and the clients of both
 // are told. An open that need not wait is made in SetOwner, with the states as they are then, the owner's fields as well, and [OnOwner] runs
 // after it: clear before what the previous owner had and the new one must not see. In Unreal what is set by the end of the tick counts.
+// Server RPCs of the previous client that are still on their way are dropped, and counted in its Drops.NotOwner.
 //
 // When the new client cannot take the actor, or cannot be told, SetOwner returns why; it owns the actor all the same. Two errors change nothing:
 // the actor would own itself, directly or through others; and [ErrClosed], because the new owner's connection has begun to close, which happens

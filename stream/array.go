@@ -52,6 +52,9 @@ func MaxBytesPerRPC(n int) ArrayOption { return func(o *arrayOptions) { o.part =
 //
 // If an element has a method Validate() error, a goroutine of the transfer calls it before the element leaves and after it
 // has arrived. Its error ends the transfer, at both ends with ErrCanceled.
+//
+// Unlike classes, topics are not compared when two ends connect: a transfer whose elements have other fields at the receiver, or for which
+// that has no handler, fails there with ErrRejected, and its sender is told why.
 func NewArray[T any](name string, opts ...ArrayOption) *Array[T] {
 	mustTopic(name)
 	var o arrayOptions
