@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/quivernet/quiver/rpc"
@@ -25,17 +26,20 @@ var (
 
 // end is one end of a path. It implements [rpc.Carrier].
 type end struct {
-	hub     *hub
-	out     *link
-	peer    *end
-	addr    net.Addr // the peer's address; nil at a client
-	arrived chan []byte
-	ended   context.Context
-	end     context.CancelCauseFunc
+	hub   *hub
+	out   *link
+	peer  *end
+	addr  net.Addr // the peer's address; nil at a client
+	ended context.Context
+	end   context.CancelCauseFunc
+
+	mu      sync.Mutex    // guards arrived
+	arrived [][]byte      // at most maxArrived; a channel of that many would take 96 KiB of each end, also of one that is over
+	more    chan struct{} // capacity 1: something has arrived
 }
 
 func newEnd(h *hub) *end {
-	e := &end{hub: h, arrived: make(chan []byte, maxArrived)}
+	e := &end{hub: h, more: make(chan struct{}, 1)}
 	e.ended, e.end = context.WithCancelCause(context.Background())
 	return e
 }
@@ -55,25 +59,45 @@ func (e *end) SendDatagram(p []byte) error {
 // SendQueue returns how many datagrams the end takes before SendDatagram blocks, so that calls leave without a goroutine.
 func (e *end) SendQueue() int { return maxArrived }
 
+// ReceiveDatagram returns first what arrived before the end. One goroutine calls it.
 func (e *end) ReceiveDatagram(ctx context.Context) ([]byte, error) {
-	select { // first the datagrams that arrived before the end
-	case p := <-e.arrived:
-		return p, nil
-	default:
-	}
-	select {
-	case p := <-e.arrived:
-		return p, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-e.ended.Done():
-		return nil, context.Cause(e.ended)
+	for {
+		if p, ok := e.take(); ok {
+			return p, nil
+		}
+		select {
+		case <-e.more:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-e.ended.Done():
+			if p, ok := e.take(); ok { // what came at the same instant
+				return p, nil
+			}
+			return nil, context.Cause(e.ended)
+		}
 	}
 }
 
+func (e *end) take() (packet []byte, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.arrived) == 0 {
+		return nil, false
+	}
+	packet = e.arrived[0]
+	e.arrived[0] = nil // the array may stay for long
+	e.arrived = e.arrived[1:]
+	return packet, true
+}
+
 func (e *end) deliver(packet []byte) {
+	e.mu.Lock()
+	if len(e.arrived) < maxArrived {
+		e.arrived = append(e.arrived, packet)
+	}
+	e.mu.Unlock()
 	select {
-	case e.arrived <- packet:
+	case e.more <- struct{}{}:
 	default:
 	}
 }
