@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
@@ -516,7 +517,10 @@ func (f *frame) end() {
 	if len(f.corked) > maxDirect {
 		unlock = (*link.Link).UnlockLater
 	}
-	for i, c := range f.corked {
+	begin := begins(f.flushes, len(f.corked))
+	for i := range f.corked {
+		i = (begin + i) % len(f.corked)
+		c := f.corked[i]
 		f.corked[i], c.corked = nil, false
 		c.link.Lock()
 		c.machine.Cork(false)
@@ -528,3 +532,14 @@ func (f *frame) end() {
 	f.flushes++
 	f.active, f.corked, f.open = f.active[:0], f.corked[:0], false
 }
+
+// begins returns which of n connections sends first in a Flush: each in turn, in steps of the golden ratio, so that those which come after it soon
+// have their turn as well. Where the packets of a tick overflow a queue that they share, the last ones are lost: had the same connections come last
+// each time, or for many ticks in a row, their states would be seconds old.
+func begins(flush uint64, n int) int {
+	first, _ := bits.Mul64(flush*golden, uint64(n))
+	return int(first)
+}
+
+// golden is 2⁶⁴ divided by the golden ratio: its multiples modulo 2⁶⁴ are the most evenly spread. Knuth, The Art of Computer Programming 6.4.
+const golden = 0x9E3779B97F4A7C15

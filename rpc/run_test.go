@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -249,4 +250,23 @@ func TestRunOnBothSides(t *testing.T) {
 		require.Len(t, n.server.left, 1)
 		require.ErrorIs(t, n.server.Do(context.Background(), func() {}), ErrClosed)
 	})
+}
+
+// TestEachConnectionIsFirstInTurn: of those that send at each tick each is the first about as often as any other, and is among the first eighth again
+// within fourteen ticks: if they took turns in a row, one of 1,024 would send among the last for half a minute.
+func TestEachConnectionIsFirstInTurn(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 8, 32, 1024} {
+		first, early, longest := make([]int, n), make([]uint64, n), uint64(0)
+		for flush := range uint64(64 * n) {
+			begin := begins(flush, n)
+			first[begin]++
+			for k := range (n + 7) / 8 {
+				c := (begin + k) % n
+				longest, early[c] = max(longest, flush-early[c]), flush
+			}
+		}
+		require.GreaterOrEqual(t, slices.Min(first), 62)
+		require.LessOrEqual(t, slices.Max(first), 66)
+		require.LessOrEqual(t, longest, uint64(14), n)
+	}
 }

@@ -38,8 +38,8 @@ func (c *Crowd) Add(p *Pace, now time.Duration) {
 // queues reports whether most of the paces have met a queue.
 func (c Crowd) queues() bool { return c.paces > 1 && 2*c.queued > c.paces }
 
-// overflows reports whether the queue that most have met is full: all together lose much, and more than a quarter of them lose, not just one. It
-// may be no more of them, for those whose packets leave first at a tick find room. One liar, or one bad path, makes the mean of a few as large.
+// overflows reports whether the queue that most have met is full: all together lose much, and more than a quarter of them lose. One liar, or one bad
+// path, makes the mean of a few as large.
 func (c Crowd) overflows() bool {
 	return c.queues() && c.losing > max(1, c.paces/4) && c.lost > overflow*float64(c.paces)
 }
