@@ -117,3 +117,33 @@ func TestPlayKeepsQUICAwake(t *testing.T) {
 		}
 	}
 }
+
+// TestPlayBesideACarrierThatOpensAgain: over a slow path a carrier that opens in mid-game does not hold calls up. QUIC has measured small packets
+// by then, and a round trip as of a fast path: sixteen full packets measured it, and a call waited four seconds behind them.
+func TestPlayBesideACarrierThatOpensAgain(t *testing.T) {
+	overSealed(t, netsim.Config{Delay: 5 * time.Millisecond, Rate: 96e3}, true, func(n *sealedNet) {
+		n.reach(n.near, sealed.Open)
+		n.reach(n.far, sealed.Open)
+		a, client := n.spawn(0), n.clients[0]
+		longest := func(calls int) (ticks int) {
+			client.take()
+			for range calls {
+				require.NoError(t, hit.Call(a, 1))
+				took := 0
+				for ; len(client.take()) == 0; took++ {
+					n.tick(1)
+				}
+				ticks = max(ticks, took)
+				n.tick(5)
+			}
+			return ticks
+		}
+		longest(600)
+		require.Less(t, n.near.quic.Path().SmoothedRTT, 64*time.Millisecond)
+		n.near.carriers.current().Close()
+		ticks := longest(100)
+		require.EqualValues(t, 2, n.ends[0].Stats().Sealed.Carriers)
+		require.True(t, n.ends[0].Sealed())
+		require.Less(t, ticks, 15)
+	})
+}

@@ -14,7 +14,7 @@ import (
 // ends makes both sessions of a carrier, not started.
 func ends(t testing.TB, a, b Source, configure func(*SessionConfig)) (client, server *Session) {
 	make := func(isClient bool, source Source) *Session {
-		c := SessionConfig{Exporter: export("tls"), Instance: 7, Client: isClient, Source: source, RTT: 60 * ms, Seed: [32]byte{1}}
+		c := SessionConfig{Exporter: export("tls"), Instance: 1, Client: isClient, Source: source, RTT: 60 * ms, Seed: [32]byte{1}}
 		if configure != nil {
 			configure(&c)
 		}

@@ -163,7 +163,7 @@ func (s *Session) Start(now time.Time, ids ...ID) {
 	}
 	s.started = true
 	if !s.config.NoTrain {
-		s.train = train{left: trainPackets, thin: s.config.RTT > nearRTT}
+		s.train = train{left: trainPackets, thin: s.config.RTT > nearRTT || s.config.Instance > 1}
 	}
 	s.hearing = hearing{heard: t, asked: t, probes: 1} // a probe is small; the packets of the train may be too large
 }

@@ -18,7 +18,8 @@ const (
 	unevenTrain = 3
 
 	// nearRTT is the longest round trip of a path that is surely not too slow for full packets: QUIC has measured it with one and a half such
-	// of its handshake at least, so the path carries 230 kbit/s. Another may be as slow as it may be far, and gets a thin train first.
+	// of its handshake at least, so the path carries 230 kbit/s. Another may be as slow as it may be far, and gets a thin train first; so does
+	// that of a later carrier, before which QUIC has measured small packets.
 	nearRTT = 64 * time.Millisecond
 	// thinPacket is the size in bytes of a thin train's packets: play right after the join waits behind them.
 	thinPacket = 100
