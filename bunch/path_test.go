@@ -259,19 +259,23 @@ func TestTailOfALossyPath(t *testing.T) {
 }
 
 // TestPlayIsRepeatedOnALossyPath: a small call whose packet is lost comes with the next packet, of bulk or of play, if the path loses
-// packets; one that is large, or a tick's ninth, does not, and nothing leaves because of a repeat alone.
+// packets; one that is large, or a tick's ninth, does not, nor one of calls alone in a queue, and nothing leaves because of a repeat alone.
 func TestPlayIsRepeatedOnALossyPath(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		loss  float64
+		queue time.Duration
 		size  int
 		next  Priority
 		comes bool
 	}{
-		{"beside bulk", 0.01, 50, Bulk, true},
-		{"next tick", 0.01, 50, Normal, true},
-		{"clean path", 0.001, 50, Bulk, false},
-		{"large call", 0.01, 300, Bulk, false},
+		{"beside bulk", 0.01, 0, 50, Bulk, true},
+		{"next tick", 0.01, 0, 50, Normal, true},
+		{"next tick, in a short queue", 0.01, repeatQueue, 50, Normal, true},
+		{"next tick, in a queue", 0.01, repeatQueue + 1, 50, Normal, false},
+		{"beside bulk, in a queue", 0.01, repeatQueue + 1, 50, Bulk, true},
+		{"clean path", 0.001, 0, 50, Bulk, false},
+		{"large call", 0.01, 0, 300, Bulk, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			p := newPair(t, Config{})
@@ -281,6 +285,7 @@ func TestPlayIsRepeatedOnALossyPath(t *testing.T) {
 			p.run(time.Second)
 			p.take(1)
 			p.ends[0].SetPath(p.now, Path{Epoch: 1, Fates: true, Loss: row.loss, Rate: 1e6, Window: 1e6})
+			p.ends[0].gate.Recent = p.ends[0].gate.Min + row.queue
 
 			lost := p.sent[0]
 			p.drop = func(from int, _ []byte) bool { return from == 0 && p.sent[0] == lost+1 }

@@ -1,5 +1,7 @@
 package bunch
 
+import "time"
+
 const (
 	// tailLoss is the least share of lost packets with which the lost pieces at the end of a transfer leave twice.
 	tailLoss = 0.005
@@ -7,6 +9,9 @@ const (
 	tailCopies = 2
 	// playLoss is the least share of lost packets with which small calls leave twice: after one lost packet the next 170 do.
 	playLoss = 0.002
+	// repeatQueue is the longest queueing time, the least of the latest round trips, with which calls leave twice though no bulk is there: a longer
+	// queue stands, and may be theirs. With 10 ms jitter would count as one.
+	repeatQueue = 25 * time.Millisecond
 	// mostRepeats and repeatBytes bound the play that a packet repeats: the few small calls of a tick. A flood of play needs its path
 	// for itself.
 	mostRepeats = 8
@@ -35,11 +40,15 @@ func (r *repeats) note(p *packet) {
 }
 
 // fillRepeats places the repeats that were neither acked nor lost meanwhile. It does so only in a packet that leaves anyway: one that holds
-// bunches already, or that bulk will follow. Repeats that do not fit are dropped.
+// bunches already, or that bulk will follow. Repeats that do not fit are dropped, and all of them while calls alone meet a queue.
 func (c *Conn) fillRepeats() {
 	lv := &c.levels[bulkLevel]
 	bulk := c.bulkOpen() && (lv.resend.len() > 0 || c.build.fresh.bulk && lv.fresh.len() > 0)
 	if c.build.bunches == 0 && !bulk {
+		return
+	}
+	if !bulk && c.gate.Recent > c.gate.Min+repeatQueue {
+		c.repeats = repeats{}
 		return
 	}
 	for _, it := range c.repeats.items[:c.repeats.n] {
