@@ -230,7 +230,7 @@ func (st *stage) add(i int, f Flow, seed uint64) {
 	back.Delay += f.Delay
 	there.Seed, back.Seed = seed+uint64(i)*7919, seed+uint64(i)*7919
 	begin := netsim.Epoch.Add(f.Begin)
-	a, b, watched := f.ends(seed+uint64(i), begin, st.There.Rate, there.Delay+back.Delay, st.siblings)
+	a, b, watched := f.ends(seed+uint64(i), begin, st.There.Rate, st.handshake(there, back), st.siblings)
 	p := netsim.NewPair(a, b, netsim.PairConfig{AtoB: there, BtoA: back, Start: begin.Add(-f.lead()), Max: maxPacket})
 	if i > 0 {
 		p.A.Link.ShareBottleneck(st.pairs[0].A.Link)
@@ -246,6 +246,12 @@ func (st *stage) add(i int, f Flow, seed uint64) {
 		p.B.Link.Dark(netsim.Epoch.Add(d.From), netsim.Epoch.Add(d.Until))
 	}
 	st.pairs, st.live, st.flows = append(st.pairs, p), append(st.live, p), append(st.flows, watched)
+}
+
+// handshake returns the round trip that QUIC's handshake measures, with full packets both ways.
+func (st *stage) handshake(there, back netsim.Config) time.Duration {
+	const bits = 8 * (maxPacket + netsim.UDPOverhead)
+	return there.Delay + back.Delay + time.Duration(bits*1e9/float64(there.Rate)+bits*1e9/float64(back.Rate))
 }
 
 // changeTrip changes the round trip of all pairs when it is time. No packet has left since, for pairs are played in the order of their events.
