@@ -8,39 +8,59 @@ import (
 // calmSamples is how many batches a stretch must have for its greatest delay to show what jitter does.
 const calmSamples = 8
 
+// bottomFall and bottomRise are the parts of the way to a lower and to a higher stretch that the bottom goes. Strong jitter leaves few packets of a
+// round undelayed, and in some rounds none: the bottom is to be near the lowest of some thirty stretches.
+const bottomFall, bottomRise = 4, 32
+
 // swingRounds is how many rounds must swing one after another for jitter to have begun. One look makes a queue and empties it, but three do not
 // follow each other round by round.
 const swingRounds = 3
 
 // calm finds how high delays rise without a queue: it is the least, over the last 10 s, of the greatest delays in stretches of one round or more.
-// Jitter, and deliveries in clumps, raise the greatest delay of every stretch; a queue of ours does not stand in all of them.
+// Jitter, and deliveries in clumps, raise the greatest delay of every stretch; a queue of ours does not stand in all of them. A crowd's does: but it
+// raises the least delays of stretches as well, which jitter does not.
 type calm struct {
-	greatest time.Duration // delay of a batch in this stretch
-	samples  int           // batches in this stretch
-	fates    tally         // of packets decided in this stretch
-	least    minimum       // of the greatest delays of stretches
+	lowest, greatest time.Duration // delay of a batch in this stretch
+	samples          int           // batches in this stretch
+	fates            tally         // of packets decided in this stretch
+	least            minimum       // of the greatest delays of stretches
+	bottom           time.Duration // lowest of the usual stretch, near the least of the last ones
 }
 
 // note takes the least delay of a batch.
 func (c *calm) note(d time.Duration) {
-	if c.samples == 0 || d > c.greatest {
-		c.greatest = d
+	if c.samples == 0 {
+		c.lowest, c.greatest = d, d
 	}
+	c.lowest, c.greatest = min(c.lowest, d), max(c.greatest, d)
 	c.samples++
 }
 
 // roundOver ends the stretch when it has enough batches. A first stretch does not count when it has lost more than random loss explains
 // although the train came evenly: its delays are those of a full queue, and not of jitter. Eight controllers that began at once took the
-// whole queue for jitter, and kept it full.
-func (c *calm) roundOver(t instant, fates tally, even bool) {
+// whole queue for jitter, and kept it full. rival says that somebody else fills the queue: that shows nothing of the bottom.
+func (c *calm) roundOver(t instant, fates tally, even, rival bool) {
 	c.fates.add(fates)
 	if c.samples < calmSamples {
 		return
 	}
 	if crashed := c.fates.count() >= trainPackets && c.fates.share() > maxRandomLoss; c.least.known || !crashed || !even {
+		c.follow(rival)
 		c.least.add(t, c.greatest)
 	}
 	c.samples, c.fates = 0, tally{}
+}
+
+// follow moves the bottom towards the lowest delay of this stretch.
+func (c *calm) follow(rival bool) {
+	switch {
+	case !c.least.known:
+		c.bottom = c.lowest
+	case c.lowest < c.bottom:
+		c.bottom -= (c.bottom - c.lowest) / bottomFall
+	case !rival:
+		c.bottom += (c.lowest - c.bottom) / bottomRise
+	}
 }
 
 // above returns how far the calm delay lies above the least delay.

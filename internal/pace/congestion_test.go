@@ -182,17 +182,17 @@ func TestCalm(t *testing.T) {
 	for i := range 8 {
 		c.note(50*ms + time.Duration(i)*ms)
 	}
-	c.roundOver(time.Second, tally{acked: 8}, true)
+	c.roundOver(time.Second, tally{acked: 8}, true, false)
 	require.Equal(t, 7*ms, c.above(50*ms), "jitter comes up to that in every round")
 	t.Logf("# a round with a queue does not raise it")
 	for range 8 {
 		c.note(90 * ms)
 	}
-	c.roundOver(2*time.Second, tally{lost: 8, acked: 8}, true)
+	c.roundOver(2*time.Second, tally{lost: 8, acked: 8}, true, false)
 	require.Equal(t, 7*ms, c.above(50*ms))
 	t.Logf("# a short round says nothing")
 	c.note(50 * ms)
-	c.roundOver(3*time.Second, tally{acked: 1}, true)
+	c.roundOver(3*time.Second, tally{acked: 1}, true, false)
 	require.Equal(t, 7*ms, c.above(50*ms))
 
 	t.Logf("# a first one that lost more than a tenth shows a full queue, behind an even train")
@@ -206,7 +206,7 @@ func TestCalm(t *testing.T) {
 		for range 8 {
 			c.note(90 * ms)
 		}
-		c.roundOver(4*time.Second, run.tally, run.even)
+		c.roundOver(4*time.Second, run.tally, run.even, false)
 		require.Equal(t, run.want, c.above(50*ms), "%v", run)
 	}
 }

@@ -5,8 +5,9 @@ import "time"
 const (
 	// aimPackets is how many packets the queue should hold, TCP Vegas' alpha: enough that the bottleneck does not run dry.
 	aimPackets = 3
-	// jitterGrains is the least jitter in packet times: smaller spreads of the delay may come from how packets are sent.
-	jitterGrains = 2
+	// leastJitter, jitterGrains packet times at the path's rate, and a jitterPart of the round trip, a third of the target, are the least jitter:
+	// smaller spreads of the delay may come from how packets are sent, and are no queue that matters.
+	leastJitter, jitterGrains, jitterPart = 2 * time.Millisecond, 2, 12
 	// stallPackets is the least stand in packet times: a path that becomes slower makes shorter gaps.
 	stallPackets = 4
 	// leastStartFull is the least queue that a start takes for a full one: a smaller one may be jitter.
@@ -161,23 +162,25 @@ func (d *delay) startFull() time.Duration {
 	return min(d.target(), max(d.depth/2, leastStartFull))
 }
 
-// jitter returns how far the one-way delay rises above its least without a queue; 0 when that is too little to tell. While no queue stands, a rise by
-// more than a quarter of the round trip is jitter, at however low a rate. When it counted only above jitterGrains, it looked like a queue once the
-// rate had fallen, the random losses in it kept the rate low, and one of forty transfers on UE's profile Bad took minutes. A smaller rise may be a
-// short queue that many keep full.
+// jitter returns how far the one-way delay rises above its least without a queue; 0 when that is too little to tell. What is too little depends on
+// the path alone. While it grew with the time of a packet at our own rate, the fast ones of eight in jitter of 10 ms saw less of their common queue
+// than the slow ones, and took the path from them; and a rate that had collapsed took jitter for a queue, and random losses kept it low. Of a queue
+// that is short, and that many fill and empty again, a rise by half more than its depth may be the queue.
 func (d *delay) jitter() time.Duration {
-	least := jitterGrains * d.grain
-	if !d.stands() {
-		least = min(least, max(jitterGrains*d.finest, d.base()/4))
+	least := max(jitterGrains*d.finest, d.base()/jitterPart, leastJitter)
+	if d.short() {
+		least = max(least, min(d.depth*3/2, d.target()))
 	}
-	if j := d.spread(); j > max(least, 2*time.Millisecond) {
+	if j := d.spread(); j > least {
 		return j
 	}
 	return 0
 }
 
-// spread returns how far the one-way delay of every round rises above its least.
-func (d *delay) spread() time.Duration { return max(d.calmWay.above(d.way.least), d.swings.wait()) }
+// spread returns how far the one-way delay of every round rises above its least, or above the queue that stands in all rounds.
+func (d *delay) spread() time.Duration {
+	return max(d.calmWay.above(max(d.way.least, d.calmWay.bottom)), d.swings.wait())
+}
 
 // reach returns the round trip that a full window must span, with the jitter and the clumps of both ways.
 func (d *delay) reach() time.Duration {

@@ -303,8 +303,8 @@ func (c *Controller) endRound(t instant) {
 		c.filling++
 	}
 	c.delay.swings.roundOver(&c.round, &c.delay)
-	c.delay.calmWay.roundOver(t, c.round.fates, c.start.even)
-	c.delay.calmTrip.roundOver(t, c.round.fates, c.start.even)
+	c.delay.calmWay.roundOver(t, c.round.fates, c.start.even, c.state == Compete)
+	c.delay.calmTrip.roundOver(t, c.round.fates, c.start.even, c.state == Compete)
 	c.regainRate(t)
 	c.round.next(t, c.delivery.total, c.queue)
 }

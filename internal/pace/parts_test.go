@@ -722,7 +722,7 @@ func TestPTOHasAFloor(t *testing.T) {
 		d.trip(instant(i)*ms, rtt)
 		d.calmTrip.note(rtt)
 		if i%calmSamples == calmSamples-1 {
-			d.calmTrip.roundOver(instant(i)*ms, tally{}, true)
+			d.calmTrip.roundOver(instant(i)*ms, tally{}, true, false)
 		}
 	}
 	for i := range 40 {
@@ -1117,28 +1117,60 @@ func TestDistanceBetweenLooks(t *testing.T) {
 }
 
 // TestJitterBesideALowRate: at a twentieth of the path's rate a packet seems to take twenty times as long. Jitter of less than two such times
-// was taken for a queue, in which random losses kept the rate low.
+// was taken for a queue, in which random losses kept the rate low; and in a crowd the fast ones saw less of a common queue than the slow ones.
 func TestJitterBesideALowRate(t *testing.T) {
 	d := delay{}
 	d.way.add(1, 100*ms)
-	for range calmSamples {
-		d.calmWay.note(160 * ms)
+	now := instant(0)
+	stretch := func(lowest, greatest time.Duration, rival bool) {
+		now += 100 * ms
+		d.calmWay.note(lowest)
+		for range calmSamples - 1 {
+			d.calmWay.note(greatest)
+		}
+		d.calmWay.roundOver(now, tally{}, true, rival)
 	}
-	d.calmWay.roundOver(1, tally{}, true)
-	d.noteGrain(2 * ms)
-	require.Equal(t, 60*ms, d.jitter())
-	d.noteGrain(40 * ms)
-	require.Equal(t, 60*ms, d.jitter())
-
-	t.Logf("# a queue that stands and swings looks the same")
-	d.trip(1, 50*ms)
-	for range drainRounds {
+	stretch(100*ms, 160*ms, false)
+	for _, grain := range []time.Duration{2, 40, 1, 80} {
+		d.noteGrain(grain * ms)
 		require.Equal(t, 60*ms, d.jitter())
-		d.roundOver(160 * ms)
 	}
-	require.Zero(t, d.jitter())
-	d.roundOver(55 * ms)
-	require.Equal(t, 60*ms, d.jitter())
+
+	t.Logf("# in strong jitter some rounds have no low packet")
+	for range 10 {
+		stretch(120*ms, 160*ms, false)
+		stretch(100*ms, 160*ms, false)
+	}
+	require.Greater(t, d.jitter(), 55*ms)
+
+	t.Logf("# a queue that a rival keeps is his")
+	before := d.jitter()
+	for range 200 {
+		stretch(150*ms, 160*ms, true)
+	}
+	require.Equal(t, before, d.jitter())
+
+	t.Logf("# one that stands in all rounds is none of the jitter")
+	for range 200 {
+		stretch(150*ms, 160*ms, false)
+	}
+	require.InDelta(t, 10*ms, d.jitter(), float64(ms))
+}
+
+// TestJitterOfAShortQueue: what rises by little more than the depth of a queue that drops may be the queue, which a crowd fills and empties.
+func TestJitterOfAShortQueue(t *testing.T) {
+	d := delay{}
+	d.trip(1, 80*ms) // the target is 20 ms
+	d.way.add(1, 100*ms)
+	for i := range calmSamples {
+		d.calmWay.note(100*ms + time.Duration(i)*2*ms)
+	}
+	d.calmWay.roundOver(1, tally{}, true, false)
+	require.Equal(t, 14*ms, d.jitter())
+	for depth, jitter := range map[time.Duration]time.Duration{5: 14, 9: 14, 10: 0, 30: 0, 40: 14} {
+		d.noteDepth(1, depth*ms)
+		require.Equal(t, jitter*ms, d.jitter(), "%d ms deep", depth)
+	}
 }
 
 // TestJitterEndsNoStartOfPlay: play sends a packet now and then, and jitter makes some arrive more slowly than they left, as behind a queue.
@@ -1195,7 +1227,8 @@ func TestAStartAllowsForTheJitterOfItsTrain(t *testing.T) {
 	require.Equal(t, Drain, after(true, 16*ms, 0))
 	require.Equal(t, Start, after(false, 25*ms, 0))
 	require.Equal(t, Drain, after(false, 26*ms, 0))
-	require.Equal(t, Drain, after(false, 22*ms, 4*ms))
+	require.Equal(t, Start, after(false, 19*ms, 6*ms))
+	require.Equal(t, Drain, after(false, 20*ms, 6*ms))
 }
 
 // TestSwings: jitter that begins shows after three rounds in which the queue ran empty and packets waited all the same. A queue that stands says

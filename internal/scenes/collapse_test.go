@@ -225,10 +225,33 @@ func TestSixteenThatFillAShortQueue(t *testing.T) {
 	s := Path(20e6, 50*ms, 0, 0.25).With(16, Flow{Begin: second}, 100*ms)
 	s.For = 16 * second
 	var lost []float64
-	for seed := range uint64(3) {
+	for seed := range uint64(7) { // one in ten still loses as much in its first seconds
 		lost = append(lost, Run(s, 1000+31*seed).Drops(Ours, 4*second, s.For))
 	}
-	require.Less(t, Percentile(lost, 0.5), 0.07, "%.3f", lost)
+	t.Logf("%.3f", lost)
+	require.Less(t, Percentile(lost, 0.5), 0.07)
+}
+
+// TestCrowdInJitter plays eight and sixteen in jitter. What they took for jitter grew with their rates: the faster saw no queue where the slower saw
+// theirs, and took the path from them. Jain's index was 0.65 over a queue of a product, and 0.6 to 0.8 over short ones, where twice as much was lost.
+func TestCrowdInJitter(t *testing.T) {
+	seed := testkit.Seed(t)
+	for _, c := range []struct {
+		flows       int
+		queue, lost float64
+	}{{8, 1, 0.01}, {8, 0.25, 0.02}, {16, 0.25, 0.04}} {
+		s := Path(20e6, 50*milli, 0, c.queue).With(c.flows, Flow{Begin: second}, 100*milli)
+		s.There.Jitter, s.Back.Jitter = 10*milli, 10*milli
+		s.For = 25 * second
+		var even, lost []float64
+		for i := range uint64(3) {
+			r := Run(s, seed+i)
+			even = append(even, Jain(r.Rates(Ours, 14*second, 24*second)))
+			lost = append(lost, r.Drops(Ours, 14*second, 24*second))
+		}
+		require.Greater(t, Percentile(even, 0.5), 0.82, "%d, queue of %g: %.3f", c.flows, c.queue, even)
+		require.Less(t, Percentile(lost, 0.5), c.lost, "%d, queue of %g: %.3f", c.flows, c.queue, lost)
+	}
 }
 
 // TestAFloodOfManyIsOver plays what drops many packets now and then, and nothing between: a policer with a short bucket, and a path that stands still
@@ -238,10 +261,10 @@ func TestAFloodOfManyIsOver(t *testing.T) {
 	policed := single(Path(20e6, 100*ms, 0, 1), 10*mib)
 	policed.There.Police, policed.There.Bucket, policed.There.Rate, policed.There.Queue = 20e6, 15<<10, 100e6, 1<<20
 	require.Less(t, ratio(Run(policed, 1000)), 1.9*5) // of the ideal at 100 Mbit/s
-	still := Path(20e6, 100*ms, 0, 2).Stalls(200*ms, 500*ms, 16*second, 5)
-	still.Flows, still.For = []Flow{{Begin: second}}, 16*second
 	var rates []float64
-	for seed := range uint64(3) {
+	for seed := range uint64(5) {
+		still := Path(20e6, 100*ms, 0, 2).Stalls(200*ms, 500*ms, 16*second, 5+seed)
+		still.Flows, still.For = []Flow{{Begin: second}}, 16*second
 		rates = append(rates, Run(still, 1000+31*seed).Flows[0].Rate(2*second, 16*second))
 	}
 	require.Greater(t, Percentile(rates, 0.5), 9e6, "%.3g bit/s", rates)
