@@ -82,7 +82,7 @@ type Conn struct {
 	welcomed      chan struct{} // closed when joined
 	handshakeWake chan struct{} // of capacity 1; wakes runHandshake for a message of the handshake
 	maxBunch      int           // most bytes of one message, by both ends' limits
-	peerSeals     bool          // the peer has Config.Sealed
+	peerSeals     atomic.Bool   // the peer has Config.Sealed; read by any goroutine
 
 	// Budgets and drops. Safe from any goroutine.
 	allowance *budget.Allowance // what Config.Rate and WorldRate leave it

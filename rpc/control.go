@@ -35,7 +35,7 @@ func (c *Conn) control(payload []byte) *CloseError {
 	case control.Taken:
 		return c.onTaken(m)
 	case control.Sealed:
-		if s := c.sealed; s != nil && s.agreed.Load() {
+		if s := c.sealed; s.agreed() {
 			return s.control(m)
 		}
 	}

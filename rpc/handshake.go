@@ -156,10 +156,7 @@ func (h *handshake) onHello(peer control.Hello) {
 	case c.server:
 		h.conn.sendAtOnce(control.AppendHello(nil, ours))
 	}
-	c.peerSeals = peer.Features&control.FeatureSealed != 0
-	if c.sealed != nil {
-		c.sealed.agreed.Store(c.peerSeals)
-	}
+	c.peerSeals.Store(peer.Features&control.FeatureSealed != 0)
 }
 
 // onLogin lets Authenticate decide, on a goroutine of its own.
@@ -343,7 +340,7 @@ func (h *handshake) expire() {
 // beginSealed begins the first sealed carrier if both ends have Config.Sealed. It is called after this side has sent its last message
 // of the handshake, which would have to wait behind the carrier's train on a slow path. So a client that has not logged in gets none.
 func (h *handshake) beginSealed() {
-	if s := h.conn.sealed; s != nil && s.agreed.Load() {
+	if s := h.conn.sealed; s.agreed() {
 		s.begin()
 	}
 }

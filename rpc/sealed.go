@@ -81,7 +81,6 @@ func (s *SealedStats) carrier() []string {
 type sealedCarrier struct {
 	conn      *Conn
 	quic      *quicconn.Carrier
-	agreed    atomic.Bool // the peer has Config.Sealed too
 	attention atomic.Bool // the next Dispatch must run maintain
 	pinging   atomic.Bool // a goroutine of ping waits inside QUIC
 
@@ -101,6 +100,9 @@ func newSealedCarrier(c *Conn) *sealedCarrier {
 	}
 	return &sealedCarrier{conn: c, quic: quic}
 }
+
+// agreed reports whether both ends have sealed carriers: s is not nil, and the peer has Config.Sealed too. It is safe from any goroutine.
+func (s *sealedCarrier) agreed() bool { return s != nil && s.conn.peerSeals.Load() }
 
 // wake makes the world's goroutine run maintain. It is safe from any goroutine.
 func (s *sealedCarrier) wake() {
@@ -272,24 +274,21 @@ func (s *sealedCarrier) control(m control.Sealed) *CloseError {
 	}
 	switch m.Kind {
 	case control.IDSealedOpen:
-		s.onOpen(m.Instance)
+		// No tick waits for the end of the one before: maintain begins this one in the first Dispatch that finds it ended.
+		s.instances.Renew(m.Instance)
+		s.opens, s.owesIDs = m.Instance, false
+		s.attention.Store(true)
 	case control.IDSealedShut:
 		s.onShut()
 	case control.IDSealedAsk:
-		s.onAsk()
+		if s.owesIDs = s.opens > 0; !s.owesIDs { // they follow once the carrier has begun
+			s.sendIDs()
+		}
 	case control.IDSealedIDs:
 		s.carriers.current().AddIDs(m.IDs...)
 		s.wake()
 	}
 	return nil
-}
-
-// onOpen notes, on a server, that the client has opened the next carrier. No tick waits for the end of the one before: maintain begins the next
-// in the first Dispatch that finds it ended.
-func (s *sealedCarrier) onOpen(instance uint32) {
-	s.instances.Renew(instance)
-	s.opens, s.owesIDs = instance, false
-	s.attention.Store(true)
 }
 
 // beginOpened begins the carrier that the client has opened, if the one before has ended; if not, its end wakes maintain again.
@@ -321,15 +320,6 @@ func (s *sealedCarrier) onShut() {
 	s.wake()
 }
 
-// onAsk sends the spare ids that the peer has asked for, once the carrier has begun.
-func (s *sealedCarrier) onAsk() {
-	if s.opens > 0 {
-		s.owesIDs = true
-		return
-	}
-	s.sendIDs()
-}
-
 // sendIDs sends the peer spare ids of the newest carrier.
 func (s *sealedCarrier) sendIDs() {
 	carrier := s.carriers.current()
@@ -342,14 +332,14 @@ func (s *sealedCarrier) sendIDs() {
 
 // tellSealed logs, for a connection that has joined, that only one of its ends has Config.Sealed, and what to set where.
 func tellSealed(c *Conn) {
-	if ours := c.world.config.Sealed; ours == c.peerSeals || ours && c.sealed == nil { // the last: not over QUIC
+	if ours := c.world.config.Sealed; ours == c.peerSeals.Load() || ours && c.sealed == nil { // the last: not over QUIC
 		return
 	}
 	here, there := c.world.role(), "server"
 	if c.server {
 		there = "client"
 	}
-	if c.peerSeals {
+	if c.peerSeals.Load() {
 		here, there = there, here
 	}
 	c.world.logs.Guest(slog.LevelInfo, logs.Carried, c.party(), "QUIC carries all: the "+here+" has rpc.Config.Sealed, and the "+there+" has not; set it at both", "conn", c)

@@ -295,7 +295,7 @@ func TestSealedAtOneEnd(t *testing.T) {
 func TestSealedNeedsBothEnds(t *testing.T) {
 	overSealed(t, clean, false, func(n *sealedNet) {
 		require.Nil(t, n.near)
-		require.False(t, n.far.agreed.Load())
+		require.False(t, n.far.agreed())
 		require.Equal(t, "off", n.conns[0].Stats().Sealed.State)
 		a := n.spawn(0)
 		require.NoError(t, hit.Call(a, 1))
@@ -305,7 +305,7 @@ func TestSealedNeedsBothEnds(t *testing.T) {
 	t.Log("# nor does a client's have one")
 	overSealedWith(t, clean, Config{}, Config{Sealed: true}, func(n *sealedNet) {
 		require.Nil(t, n.far)
-		require.False(t, n.near.agreed.Load())
+		require.False(t, n.near.agreed())
 		a := n.spawn(0)
 		n.tick(30 * 60)
 		require.NoError(t, hit.Call(a, 1))

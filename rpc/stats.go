@@ -176,7 +176,7 @@ func (c *Conn) gate(channel uint64) string { return c.machine.Gate(channel, c.li
 func (c *Conn) addCounts(s *Stats, l *link.Stats) {
 	s.MaxDatagram = l.MaxDatagram
 	s.Sealed.State = "off"
-	if c.sealed != nil && c.sealed.agreed.Load() {
+	if c.sealed.agreed() {
 		s.Sealed = c.sealed.carriers.stats()
 		s.Sealed.Carries = c.Sealed()
 	}
