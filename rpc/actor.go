@@ -175,23 +175,6 @@ func (a *Actor) apply(options []SpawnOption) error {
 	return nil
 }
 
-// checkFits returns an error when an AlwaysRelevant actor's states do not fit an open message.
-func (a *Actor) checkFits() error {
-	if !a.relevancy.always {
-		return nil
-	}
-	_, err := a.openMessage(nil, a.world.config.Bunch.MaxBunch)
-	return err
-}
-
-// openToOwner opens a new actor for the connection at the end of its chain of owners, unless its constructor has.
-func (a *Actor) openToOwner() error {
-	if a.conn == nil || a.conn.mayJoin() {
-		return nil
-	}
-	return a.show(a.conn)
-}
-
 // show opens the actor for c, unless c has it: open, or asleep.
 func (a *Actor) show(c *Conn) error {
 	a.resume(c)
@@ -235,13 +218,6 @@ func (a *Actor) closeParted(atOnce bool) {
 		default:
 			a.closeAtFlush()
 		}
-	}
-}
-
-// listInClass lists the actor in its class once it has its object, unless the constructor has ended it.
-func (a *Actor) listInClass() {
-	if !a.dead && a.own.object != nil {
-		a.own.binding.actors.Add(a, &a.seats.class)
 	}
 }
 
@@ -327,7 +303,9 @@ func (a *Actor) makeObjects() {
 	a.bindComponents()
 	if a.own.binding != nil {
 		a.own.object = a.own.binding.construct(a)
-		a.listInClass()
+		if !a.dead && a.own.object != nil { // the constructor may have ended it
+			a.own.binding.actors.Add(a, &a.seats.class)
+		}
 	}
 	for slot := range a.components {
 		if p := &a.components[slot]; p.binding != nil {

@@ -153,7 +153,9 @@ func (c *Conn) sendState(now time.Time) {
 	defer c.link.Unlock()
 	c.world.frame.cork(c)
 
-	unsent := c.takeBackStates()
+	unsent := c.machine.TrackedQueued() // bytes of earlier Flushes that TakeBack takes back
+	c.machine.TakeBack()
+	c.settleStates()
 	behind := unsent > 0 || s.heldBack
 	bulk, waits := c.link.Source().Bulk()
 	s.room.path.Among(c.world.crowdAt(clock))
@@ -178,15 +180,6 @@ func (c *Conn) answerResync(now time.Time) {
 	}
 }
 
-// takeBackStates settles the updates of earlier Flushes whose fate is known, and those that it takes back. It returns the bytes of the latter, and
-// is called under the link's lock.
-func (c *Conn) takeBackStates() (unsent int) {
-	unsent = c.machine.TrackedQueued()
-	c.machine.TakeBack()
-	c.settleStates()
-	return unsent
-}
-
 // sort puts the most urgent openings first.
 func (s *stateOutbox) sort(now time.Time) {
 	for _, o := range s.dirty {
@@ -195,8 +188,8 @@ func (s *stateOutbox) sort(now time.Time) {
 	slices.SortStableFunc(s.dirty, func(a, b *opening) int { return cmp.Compare(b.claim, a.claim) })
 }
 
-// settleStates takes the fates of updates from the machine. When one was lost or taken back, the newest values of its fields go again;
-// its calls go again only when it was taken back: they leave at most once.
+// settleStates takes the fates of updates from the machine, under the link's lock. When one was lost or taken back, the newest values of its
+// fields go again; its calls go again only when it was taken back: they leave at most once.
 func (c *Conn) settleStates() {
 	s := &c.shown.state
 	for n := c.machine.Fates(s.fates[:]); n > 0; n = c.machine.Fates(s.fates[:]) {

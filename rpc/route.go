@@ -241,7 +241,9 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 
 	// Without the lock: closing and logging may take long.
 	if err != nil {
-		c.logFailed(err)
+		if cause, ok := errors.AsType[*CloseError](err); ok { // the call has closed the connection
+			c.world.log.Error("connection closed by a call", "conn", c, "code", cause.Code.String(), "reason", cause.Reason)
+		}
 		return err
 	}
 	a.world.logs.Sent(c.logged(m, len(payload)), to.channel, Channel{c, to.channel}.Reliable)
@@ -270,13 +272,6 @@ func (a *Actor) sendFailed(to *opening, m *method, size int, err error) error {
 	cause := &CloseError{Code: Code(fatal.Code), Reason: fmt.Sprintf("%v: %s", m, reason), cause: err}
 	to.conn.abort(cause)
 	return cause
-}
-
-// logFailed logs err if the call has closed its connection.
-func (c *Conn) logFailed(err error) {
-	if cause, ok := errors.AsType[*CloseError](err); ok {
-		c.world.log.Error("connection closed by a call", "conn", c, "code", cause.Code.String(), "reason", cause.Reason)
-	}
 }
 
 // fullText says what fills a channel's reliable buffer, and what to do about it. UE prints the same list on ReliableBufferOverflow.

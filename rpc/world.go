@@ -316,11 +316,11 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 	}
 
 	// Who has it from the beginning: its owner, and everybody when it is AlwaysRelevant.
-	if err == nil {
-		err = a.checkFits()
+	if err == nil && a.relevancy.always {
+		_, err = a.openMessage(nil, w.config.Bunch.MaxBunch) // its states must fit
 	}
-	if err == nil {
-		err = a.openToOwner()
+	if err == nil && a.conn != nil && !a.conn.mayJoin() {
+		err = a.show(a.conn) // does nothing when its constructor has
 	}
 	if err != nil {
 		_ = w.Destroy(a)
