@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quivernet/quiver/internal/bell"
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/link"
@@ -172,7 +173,7 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 		done:          make(chan struct{}),
 		gone:          make(chan struct{}),
 		welcomed:      make(chan struct{}),
-		handshakeWake: make(chan struct{}, 1),
+		handshakeWake: bell.New(),
 		channels:      make(map[uint64]*Actor),
 		limits:        make(map[*method]budget.Bucket), requests: newRequests(w.config.MaxRequests),
 
@@ -243,10 +244,7 @@ func (c *Conn) start(carrier link.Carrier) *CloseError {
 // onWake is called by the link when there is something for the world or the handshake. It may run on a goroutine that finish waits for.
 func (c *Conn) onWake() {
 	if !c.joined.Load() {
-		select {
-		case c.handshakeWake <- struct{}{}:
-		default:
-		}
+		c.handshakeWake.Ring()
 		return
 	}
 	c.extended.Wake()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/bell"
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/drops"
@@ -80,7 +81,7 @@ type Conn struct {
 	replaced      []*Conn       // OnDisconnect runs for these before OnConnect does for this one: see lobby.claim and endedBefore
 	identity      string        // written under lobby.mu; read freely once loginAsked or joined is set
 	welcomed      chan struct{} // closed when joined
-	handshakeWake chan struct{} // of capacity 1; wakes runHandshake for a message of the handshake
+	handshakeWake bell.Bell     // wakes runHandshake for a message of the handshake
 	maxBunch      int           // most bytes of one message, by both ends' limits
 	peerSeals     atomic.Bool   // the peer has Config.Sealed; read by any goroutine
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"sync"
 
+	"github.com/quivernet/quiver/internal/bell"
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/crew"
 )
@@ -42,7 +43,7 @@ type reader struct {
 
 	// Safe from any goroutine.
 	held    *budget.Holding // charged with the blocks that were read and not freed
-	changed chan struct{}   // holds a token when waitToRead must check again
+	changed bell.Bell       // waitToRead must check again
 
 	// mu guards all fields below. These hold what the goroutine has read, for the tick.
 	mu     sync.Mutex
@@ -71,17 +72,9 @@ type reader struct {
 }
 
 func newReader(s source, hash Algorithm, part int, waits bool, on *budget.StockAccount, wake func(), guard func(fn func()) bool) *reader {
-	r := &reader{source: s, hash: hash, part: part, waits: waits, wake: wake, guard: guard, ahead: leastAhead, changed: make(chan struct{}, 1)}
-	r.held = budget.NewHolding(on, r.recheck)
+	r := &reader{source: s, hash: hash, part: part, waits: waits, wake: wake, guard: guard, ahead: leastAhead, changed: bell.New()}
+	r.held = budget.NewHolding(on, r.changed.Ring)
 	return r
-}
-
-// recheck makes waitToRead check again whether the goroutine may read.
-func (r *reader) recheck() {
-	select {
-	case r.changed <- struct{}{}:
-	default:
-	}
 }
 
 // start starts the goroutine, once, unless the reader was stopped.
@@ -311,7 +304,7 @@ func (r *reader) resume(from, fromAt int64) {
 	for _, b := range r.ready {
 		r.bytes += b.size()
 	}
-	r.recheck()
+	r.changed.Ring()
 }
 
 // take returns the next block if it lies below limit, else nil; the caller owns it. A blob's first block is cut at the
@@ -331,7 +324,7 @@ func (r *reader) take(limit int64, pathFull bool) *block {
 	}
 	r.bytes -= b.size()
 	r.growAhead(pathFull)
-	r.recheck()
+	r.changed.Ring()
 	return b
 }
 
@@ -353,7 +346,7 @@ func (r *reader) has(limit int64) bool {
 	defer r.mu.Unlock()
 	if limit > r.limit {
 		r.limit = limit
-		r.recheck()
+		r.changed.Ring()
 	}
 	return r.hasLocked(limit)
 }
@@ -383,5 +376,5 @@ func (r *reader) stop() {
 		b.Free()
 	}
 	r.ready, r.bytes = nil, 0
-	r.recheck()
+	r.changed.Ring()
 }

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"strconv"
 	"sync/atomic"
+
+	"github.com/quivernet/quiver/internal/bell"
 )
 
 // Driver is the seat of the goroutine that drives a world: one goroutine has it at a time. Its methods are safe from any goroutine,
@@ -16,11 +18,11 @@ type Driver struct {
 	next  atomic.Uint64 // what DrivenBy said of the next Enter; 0 = nothing
 	rests atomic.Bool   // the driving goroutine waits for a wake, so the caller of Inside is another one
 	stack [64]byte      // scratch of goroutineID, written by the goroutine in the seat
-	wake  chan struct{} // capacity 1
+	wake  bell.Bell
 }
 
 // New returns a seat that nobody has.
-func New() *Driver { return &Driver{wake: make(chan struct{}, 1)} }
+func New() *Driver { return &Driver{wake: bell.New()} }
 
 // Enter takes the seat; ok is false when another goroutine has it. drives says that the calling goroutine drives the world from now on,
 // which Inside will recognise.
@@ -62,12 +64,7 @@ func (d *Driver) Elsewhere() bool { return d.last.Load() != 0 && !d.Inside() }
 func (d *Driver) Wake() <-chan struct{} { return d.wake }
 
 // Signal wakes the driver. It never blocks.
-func (d *Driver) Signal() {
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
-}
+func (d *Driver) Signal() { d.wake.Ring() }
 
 // goroutineID returns the runtime's number of the calling goroutine, which no other goroutine ever has. It takes about 10 µs, once a
 // Dispatch. A call that waits for the world is an error on the world's own goroutine and allowed elsewhere, and Go offers no other way to

@@ -1,18 +1,22 @@
 package netsim
 
-import "time"
+import (
+	"time"
+
+	"github.com/quivernet/quiver/internal/bell"
+)
 
 // sleepers are the goroutines that wait in ReadFrom of one socket, whose mu guards count and armed. One token in wake, or the timer, wakes one
 // of them, and a reader that leaves wakes the next.
 type sleepers struct {
 	count int
-	wake  chan struct{} // capacity 1
+	wake  bell.Bell
 	timer *time.Timer
 	armed time.Time // when timer wakes one; zero = never
 }
 
 func newSleepers() sleepers {
-	s := sleepers{wake: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+	s := sleepers{wake: bell.New(), timer: time.NewTimer(time.Hour)}
 	s.timer.Stop()
 	return s
 }
@@ -31,8 +35,5 @@ func (s *sleepers) wakeOne() {
 	if s.count == 0 {
 		return
 	}
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.wake.Ring()
 }

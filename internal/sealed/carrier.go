@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/internal/bell"
 	"github.com/quivernet/quiver/internal/pace"
 	"github.com/quivernet/quiver/internal/udp"
 )
@@ -111,7 +112,7 @@ func NewCarrier(socket *Socket, config Config) (*Carrier, error) {
 	c.run.pinger.every = config.PingTime
 	c.inbox = newInbox(c.arrived)
 	c.blocks = socket.sys.Blocks()
-	c.worker = worker{hand: c.hand, work: c.loop, empty: c.inbox.empty, real: socket.real, token: make(chan struct{}, 1), queue: socket.timers}
+	c.worker = worker{hand: c.hand, work: c.loop, empty: c.inbox.empty, real: socket.real, token: bell.New(), queue: socket.timers}
 	c.worker.later.Fire = c.worker.expired
 	c.inbox.lent = &socket.lent
 	remote, _ := config.Addrs()

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/internal/bell"
 	"github.com/quivernet/quiver/internal/timers"
 	"github.com/quivernet/quiver/internal/udp"
 )
@@ -34,7 +35,7 @@ type worker struct {
 	empty func() bool   // reports whether the inbox is empty; the work ends only then, because wake is called only for the first packet in it
 	real  bool          // the socket is the kernel's and time is real, not a test's
 	queue *timers.Queue // of later
-	token chan struct{} // capacity 1; holds a wake, and ends the sleep of the goroutine
+	token bell.Bell     // holds a wake, and ends the sleep of the goroutine
 	timer *time.Timer   // of sleep; nil before the first
 
 	mu      sync.Mutex   // guards the fields below, up to due
@@ -62,10 +63,7 @@ func (w *worker) enter() (ok bool) {
 		w.working = true
 		return true
 	}
-	select {
-	case w.token <- struct{}{}:
-	default:
-	}
+	w.token.Ring()
 	return false
 }
 
@@ -99,14 +97,7 @@ func (w *worker) overdue() bool {
 
 // seen forgets a wake, and reports whether there was one. The goroutine that works calls it under the lock, where it sees all that the owner did
 // before that wake, and before it looks into the inbox.
-func (w *worker) seen() bool {
-	select {
-	case <-w.token:
-		return true
-	default:
-		return false
-	}
-}
+func (w *worker) seen() bool { return w.token.Heard() }
 
 // run is the goroutine; awake counts it while it exists.
 func (w *worker) run() {
@@ -142,12 +133,7 @@ func (w *worker) sleep(next time.Time) (end bool) {
 	if until := time.Until(next); !next.IsZero() && until <= parkAfter {
 		wait, rests = until, false
 	}
-	select {
-	case <-w.token:
-		return false
-	default:
-	}
-	if wait <= 0 {
+	if w.token.Heard() || wait <= 0 {
 		return false
 	}
 	wait, naps := w.adjust(wait)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/bell"
 	"github.com/quivernet/quiver/internal/timers"
 	"github.com/quivernet/quiver/internal/udp"
 )
@@ -51,7 +52,7 @@ func TestWaitsOfACrowd(t *testing.T) {
 
 // TestSeenWakesAreForgotten: a wake that a turn has seen starts no other one.
 func TestSeenWakesAreForgotten(t *testing.T) {
-	w := worker{working: true, token: make(chan struct{}, 1)}
+	w := worker{working: true, token: bell.New()}
 	require.False(t, w.seen())
 	w.wake()
 	w.wake()
@@ -68,7 +69,7 @@ func TestPoll(t *testing.T) {
 		require.True(t, w.poll(time.Time{}), "a packet comes")
 		require.Equal(t, 3, looks)
 	})
-	w := worker{real: true, working: true, token: make(chan struct{}, 1), empty: func() bool { return true }}
+	w := worker{real: true, working: true, token: bell.New(), empty: func() bool { return true }}
 	require.False(t, w.poll(time.Time{}), "nothing comes")
 	require.False(t, w.poll(time.Now().Add(time.Hour)))
 	require.True(t, w.poll(time.Now()), "something is due")
@@ -87,7 +88,7 @@ func TestPoll(t *testing.T) {
 // TestSleepLingers where nothing is due for long, and wakes for what is due soon.
 func TestSleepLingers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &worker{working: true, token: make(chan struct{}, 1), empty: func() bool { return true }, queue: timers.New()}
+		w := &worker{working: true, token: bell.New(), empty: func() bool { return true }, queue: timers.New()}
 		w.later.Fire = func() {}
 		for _, row := range []struct {
 			next, sleeps time.Duration // 0 = nothing is due
@@ -109,7 +110,7 @@ func TestTimersThatAreOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var worked []time.Duration
 		begin := time.Now()
-		w := &worker{token: make(chan struct{}, 1), empty: func() bool { return true }, queue: timers.New()}
+		w := &worker{token: bell.New(), empty: func() bool { return true }, queue: timers.New()}
 		w.later.Fire = w.expired
 		w.hand = func() {
 			worked = append(worked, time.Since(begin))

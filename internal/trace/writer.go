@@ -6,6 +6,8 @@ import (
 	"io"
 	"sync/atomic"
 	"time"
+
+	"github.com/quivernet/quiver/internal/bell"
 )
 
 const (
@@ -30,7 +32,7 @@ type Writer struct {
 
 	events  chan Event    // that wait for the writer's goroutine
 	lost    atomic.Uint64 // events dropped because the buffer was full, since the writer last noted them
-	hurry   chan struct{} // capacity 1: the buffer is half full, or the Writer is closed
+	hurry   bell.Bell     // ends the writer's wait: the buffer is half full, or the Writer is closed
 	running atomic.Bool   // the goroutine was started, or must not be any more
 	closed  atomic.Bool
 	done    chan struct{} // closed when the goroutine has ended
@@ -46,7 +48,7 @@ func NewWriter(out io.Writer, name func() string, failed func(error)) *Writer {
 	now := time.Now()
 	return &Writer{
 		out: out, name: name, failed: failed, began: now, wall: now.UnixNano(),
-		events: make(chan Event, bufferEvents), hurry: make(chan struct{}, 1), done: make(chan struct{}),
+		events: make(chan Event, bufferEvents), hurry: bell.New(), done: make(chan struct{}),
 	}
 }
 
@@ -67,15 +69,7 @@ func (w *Writer) Add(e *Event) {
 		go w.run()
 	}
 	if len(w.events) >= bufferEvents/2 {
-		w.wake()
-	}
-}
-
-// wake ends the writer's wait.
-func (w *Writer) wake() {
-	select {
-	case w.hurry <- struct{}{}:
-	default:
+		w.hurry.Ring()
 	}
 }
 
@@ -89,7 +83,7 @@ func (w *Writer) Close(ctx context.Context) error {
 	if !w.running.Swap(true) {
 		close(w.done)
 	}
-	w.wake()
+	w.hurry.Ring()
 	select {
 	case <-w.done:
 		return w.err

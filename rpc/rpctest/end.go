@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quivernet/quiver/internal/bell"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -33,13 +34,13 @@ type end struct {
 	ended context.Context
 	end   context.CancelCauseFunc
 
-	mu      sync.Mutex    // guards arrived
-	arrived [][]byte      // at most maxArrived; a channel of that many would take 96 KiB of each end, also of one that is over
-	more    chan struct{} // capacity 1: something has arrived
+	mu      sync.Mutex // guards arrived
+	arrived [][]byte   // at most maxArrived; a channel of that many would take 96 KiB of each end, also of one that is over
+	more    bell.Bell  // something has arrived
 }
 
 func newEnd(h *hub) *end {
-	e := &end{hub: h, more: make(chan struct{}, 1)}
+	e := &end{hub: h, more: bell.New()}
 	e.ended, e.end = context.WithCancelCause(context.Background())
 	return e
 }
@@ -96,10 +97,7 @@ func (e *end) deliver(packet []byte) {
 		e.arrived = append(e.arrived, packet)
 	}
 	e.mu.Unlock()
-	select {
-	case e.more <- struct{}{}:
-	default:
-	}
+	e.more.Ring()
 }
 
 // Path returns the window that the hub has set, for paths with a bounded rate.

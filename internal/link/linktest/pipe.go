@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/internal/bell"
 	"github.com/quivernet/quiver/internal/link"
 )
 
@@ -27,7 +28,7 @@ type Carrier struct {
 	queue   []arrival
 	depth   int // 0 = no limit
 	dropped int
-	arrived chan struct{} // holds at most one token
+	arrived bell.Bell
 
 	// The end.
 	closed chan struct{}
@@ -52,7 +53,7 @@ func Pipe() (a, b *Carrier) {
 }
 
 func newCarrier() *Carrier {
-	c := &Carrier{arrived: make(chan struct{}, 1), closed: make(chan struct{})}
+	c := &Carrier{arrived: bell.New(), closed: make(chan struct{})}
 	c.SetPath(link.Path{Cwnd: 256 << 10, MaxDatagram: 1243})
 	return c
 }
@@ -225,10 +226,7 @@ func (c *Carrier) deliver(a arrival) {
 		return
 	}
 	c.queue = append(c.queue, a)
-	select {
-	case c.arrived <- struct{}{}:
-	default:
-	}
+	c.arrived.Ring()
 }
 
 // take returns what is due, or how long the oldest still travels; 0 means that none does. As in quic-go, datagrams

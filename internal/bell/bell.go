@@ -1,0 +1,26 @@
+// Package bell wakes a goroutine that waits in a select.
+package bell
+
+// Bell wakes one receiver after any number of rings: a ring that nobody has heard yet lasts, and further ones add nothing to it.
+type Bell chan struct{}
+
+// New returns a bell that has not rung.
+func New() Bell { return make(Bell, 1) }
+
+// Ring never blocks, and is safe from any goroutine.
+func (b Bell) Ring() {
+	select {
+	case b <- struct{}{}:
+	default:
+	}
+}
+
+// Heard reports whether the bell has rung, and forgets it. It does not wait.
+func (b Bell) Heard() bool {
+	select {
+	case <-b:
+		return true
+	default:
+		return false
+	}
+}
