@@ -1,5 +1,7 @@
 package bunch
 
+import "slices"
+
 // maxPieces is the most pieces into which an entry is cut, and the most ranges of one that a receiver keeps apart (WIRE.md, Pieces).
 const maxPieces = 6
 
@@ -35,33 +37,20 @@ func (e *entry) all() []piece { return e.pieces[:e.n] }
 
 // queued returns the index of the first piece that waits to leave, or -1.
 func (e *entry) queued() int {
-	for i := range e.all() {
-		if p := &e.pieces[i]; p.queued && !p.acked {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(e.all(), func(p piece) bool { return p.queued && !p.acked })
 }
 
 // onlyCopy returns the index of the piece that an item names, if just one packet in flight carries it and it does not wait to leave again; else
 // -1, also when the item's bytes were cut into several pieces since.
 func (e *entry) onlyCopy(it item) int {
-	for i := range e.all() {
-		if p := &e.pieces[i]; p.off == it.off && p.end == it.end && p.copies == 1 && !p.queued && !p.acked {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(e.all(), func(p piece) bool {
+		return p.off == it.off && p.end == it.end && p.copies == 1 && !p.queued && !p.acked
+	})
 }
 
 // acked reports whether the peer has acknowledged every piece.
 func (e *entry) acked() bool {
-	for i := range e.all() {
-		if !e.pieces[i].acked {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(e.all(), func(p piece) bool { return !p.acked })
 }
 
 // cost returns the bytes that are charged to the peer's limit when the first piece of the entry leaves. The first entry of a long message
