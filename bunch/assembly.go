@@ -96,13 +96,6 @@ func (a *assemblies) evict(of *assembly) {
 	a.drop(of)
 }
 
-// evictAll gives up those of a channel that is closed.
-func (a *assemblies) evictAll(ch *channel) {
-	for len(ch.assemblies) > 0 {
-		a.evict(ch.assemblies[0])
-	}
-}
-
 // drop takes an assembly out, and keeps it as the spare.
 func (a *assemblies) drop(of *assembly) {
 	a.price -= assemblyCost + of.size

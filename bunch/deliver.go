@@ -16,7 +16,7 @@ func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 		if s.flags&flagClose == 0 {
 			return violation(BunchDataOverflow, "channel %d: a whole bunch without a message", ch.number)
 		}
-		c.deliver(ch, bareClose(s))
+		c.deliver(ch, &Message{Delivery: Reliable, Open: s.flags&flagOpen != 0, Close: true, cost: int32(paid(s, 1))})
 		return nil
 	}
 	m := Message{Delivery: Delivery(s.flags & deliveryMask), Open: s.flags&flagOpen != 0}
@@ -38,11 +38,6 @@ func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 		m.Open = false
 	}
 	return nil
-}
-
-// bareClose returns the message of a whole bunch that only closes: a reliable one without a payload.
-func bareClose(s *slot) *Message {
-	return &Message{Delivery: Reliable, Open: s.flags&flagOpen != 0, Close: true, cost: int32(paid(s, 1))}
 }
 
 // deliver appends a message to the ready list, and asks the owner to take it.

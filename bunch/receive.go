@@ -88,10 +88,8 @@ func (c *Conn) receivePacket(t time.Duration, number uint64, h *packetHeader, re
 // receiveBunch takes a bunch of packet number, whose datagram has size bytes.
 func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) error {
 	c.stats.BunchesReceived++
-	if h.tracked() && !h.repairs() {
-		if err := c.mayTrack(h.channel); err != nil {
-			return err
-		}
+	if h.tracked() && !h.repairs() && (h.channel == 0 || c.channels.isOurs(h.channel)) { // only the opener of a channel sends state
+		return violation(BunchBadChannelIndex, "a tracked bunch on channel %d, which the peer did not open", h.channel)
 	}
 	ch, err := c.incoming(h)
 	if ch == nil || err != nil {
@@ -326,7 +324,9 @@ func (c *Conn) closed(ch *channel) {
 		c.owed.count--
 	}
 	ch.inClosed = true
-	c.assemblies.evictAll(ch)
+	for len(ch.assemblies) > 0 {
+		c.assemblies.evict(ch.assemblies[0])
+	}
 	c.channels.peerClosed(ch)
 	if !ch.outClosed {
 		c.closeChannel(ch, flagAnswer, nil)

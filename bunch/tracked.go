@@ -181,14 +181,6 @@ func (c *Conn) placeTracked(t trackedMessage) {
 	c.blocks.put(t.payload)
 }
 
-// mayTrack refuses a tracked bunch on a channel that the peer did not open: only the opener sends state.
-func (c *Conn) mayTrack(number uint64) error {
-	if number == 0 || c.channels.isOurs(number) {
-		return violation(BunchBadChannelIndex, "a tracked bunch on channel %d, which the peer did not open", number)
-	}
-	return nil
-}
-
 // receiveTracked takes a tracked bunch of packet number. It hands out messages as they come, even overtaken ones, because each may hold the
 // newest value of something: the owner compares Message.Number.
 func (c *Conn) receiveTracked(ch *channel, number uint64, payload []byte, size int) error {
