@@ -249,7 +249,7 @@ func (h *header) UnmarshalBinary(b []byte) error {
 
 func (m accept) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendUvarint(b, m.id)
-	b = append(b, boolByte(m.have))
+	b = wire.AppendFlag(b, m.have)
 	b = binary.AppendUvarint(b, uint64(m.offset))
 	b = binary.AppendUvarint(b, uint64(m.index))
 	return binary.AppendUvarint(b, uint64(m.limit)), nil
@@ -318,13 +318,6 @@ func (m *done) UnmarshalBinary(b []byte) error {
 	p := parse(b)
 	m.id = p.id()
 	return p.end("done")
-}
-
-func boolByte(on bool) byte {
-	if on {
-		return 1
-	}
-	return 0
 }
 
 // parser takes the fields of a message.

@@ -151,11 +151,7 @@ func AppendShape(b []byte, lines []string) []byte {
 		size += len(lines[n]) + binary.MaxVarintLen16
 		n++
 	}
-	cut := byte(0)
-	if n < len(lines) {
-		cut = 1
-	}
-	b = append(b, idShape, cut)
+	b = wire.AppendFlag(append(b, idShape), n < len(lines)) // whether lines are left out
 	b = binary.AppendUvarint(b, uint64(n))
 	for _, line := range lines[:n] {
 		b = wire.AppendBytes(b, line)

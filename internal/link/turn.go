@@ -1,6 +1,7 @@
 package link
 
 import (
+	"slices"
 	"time"
 
 	"github.com/quivernet/quiver/internal/recovery"
@@ -131,12 +132,7 @@ func (l *Link) park(t *turn, held time.Duration) {
 
 // drained reports whether no machine has reliable data that is unsent or unacknowledged.
 func (l *Link) drained() bool {
-	for i := range l.slots {
-		if !l.slots[i].Drained() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(l.slots, func(s slot) bool { return !s.Drained() })
 }
 
 // nextTimeout returns when the next timer of a machine is due, or when something that the rate holds back may leave, whichever is

@@ -194,12 +194,7 @@ func (l *Link) survive(depart time.Time, packet []byte, r roll) Fate {
 }
 
 func (l *Link) isDark(t time.Time) bool {
-	for _, s := range l.dark {
-		if !t.Before(s.from) && t.Before(s.until) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.dark, func(s span) bool { return !t.Before(s.from) && t.Before(s.until) })
 }
 
 // fly sends a packet, and perhaps its copy, on its way.

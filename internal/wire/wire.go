@@ -120,6 +120,14 @@ func (r *Reader) End() error {
 	return r.Err
 }
 
+// AppendFlag appends what Flag takes.
+func AppendFlag(b []byte, on bool) []byte {
+	if on {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
 // AppendBytes appends what Bytes takes.
 func AppendBytes[P string | []byte](b []byte, p P) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(p))), p...)
