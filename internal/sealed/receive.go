@@ -38,19 +38,11 @@ func (s *Session) take(at time.Time, p opened) error {
 	if p.number+1 < s.opener.window.Next {
 		s.report.cameLate(p.number)
 	}
-	if !s.greeted {
-		s.greet(t)
+	if s.stats.Received == 1 && s.state == Opening { // the peer listens: probe at once, as earlier probes may have come before it did
+		s.hearing.probes, s.hearing.heard = 1, t
 	}
 	s.Wake()
 	return nil
-}
-
-// greet sends a probe at once when the first packet of the peer comes: earlier probes may have come before it listened.
-func (s *Session) greet(t time.Duration) {
-	s.greeted = true
-	if s.state == Opening {
-		s.hearing.probes, s.hearing.heard = 1, t
-	}
 }
 
 func (s *Session) dropped(why drop) error {

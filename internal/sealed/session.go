@@ -91,7 +91,6 @@ type Session struct {
 	started bool    // Start was called with an id
 	err     error   // why the session closed
 	hearing hearing // when the peer was heard, and when it must be asked
-	greeted bool    // a packet of the peer has opened
 
 	// Sending.
 	records  records       // packet numbers whose fates may still change
