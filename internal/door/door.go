@@ -139,7 +139,7 @@ func (d *Door[C]) Admit(v *Visit[C], from netip.Prefix, now time.Time, enter fun
 		v, out, full = d.begin(from, true, now)
 	}
 	if full == nil && out == nil && d.conns >= d.Total {
-		out, full = d.makeRoom(AmongConnections, true, fmt.Sprintf("as many connections as Config.MaxConns allows, %d", d.conns))
+		out, full = d.evict(AmongConnections, netip.Prefix{}, fmt.Sprintf("as many connections as Config.MaxConns allows, %d", d.conns))
 	}
 	if full == nil {
 		full = enter()
@@ -173,7 +173,9 @@ func (d *Door[C]) begin(from netip.Prefix, proven bool, now time.Time) (v *Visit
 	}
 	if full == nil && out == nil && len(d.visits) >= d.Handshakes {
 		reason := fmt.Sprintf("as many handshakes at once as Config.MaxHandshakes allows, %d", len(d.visits))
-		out, full = d.makeRoom(AmongHandshakes, proven, reason)
+		if full = noPlace(AmongHandshakes, reason); proven { // who has proven an address may take the place of any other
+			out, full = d.evict(AmongHandshakes, netip.Prefix{}, reason)
+		}
 	}
 	if full != nil {
 		return nil, nil, full
@@ -184,14 +186,6 @@ func (d *Door[C]) begin(from netip.Prefix, proven bool, now time.Time) (v *Visit
 		d.count(from, 1, 0)
 	}
 	return v, out, nil
-}
-
-// makeRoom evicts a visit of any address, for a client that has proven its own.
-func (d *Door[C]) makeRoom(r Room, proven bool, reason string) (out *C, full *Full) {
-	if !proven {
-		return nil, noPlace(r, reason)
-	}
-	return d.evict(r, netip.Prefix{}, reason)
 }
 
 // prove notes that the client finished QUIC's handshake, so that its place counts for its address from now on.

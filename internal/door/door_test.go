@@ -170,7 +170,7 @@ func TestWhoMakesRoom(t *testing.T) {
 	for i, v := range answered {
 		e.Await(v, &client{id: uint64(i)}, true)
 	}
-	_, full = e.makeRoom(AmongConnections, true, "full")
+	_, full = e.evict(AmongConnections, netip.Prefix{}, "full")
 	require.Contains(t, full.Reason, "full", "of connections, who is welcome is one already")
 	require.False(t, full.Busy, "a client would try again and again although nobody leaves")
 	for i := range answered {
