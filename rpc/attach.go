@@ -387,7 +387,9 @@ func (w *World) openAlways(a *Actor, c *Conn) error {
 // expel removes a connection that has ended from the world: its OnDisconnect hooks run, and its actors end, as tasks.
 func (w *World) expel(c *Conn) {
 	w.discard(c)
-	w.unwatchCalls(c)
+	if c.watched != nil {
+		w.dos.detector.Leave(c.watched.peer)
+	}
 	w.relevance.connLeaves(w.announced, c)
 	w.lobby.forget(c)
 	w.announced = slices.DeleteFunc(w.announced, func(other *Conn) bool { return other == c })

@@ -53,7 +53,8 @@ func (w *World) deliver(c *Conn, message bunch.Message) {
 	if len(c.copies.reps.replicas) > 0 && (message.Delivery != bunch.Tracked || message.Number != c.copies.reps.packet) {
 		w.callRepNotifies(c)
 	}
-	w.handling.arrived, w.handling.spent = c.arrivedAt(&message), false
+	w.handling.arrived = w.frame.beat.Game.Add(-c.machine.Waited(w.frame.beat.Real, &message)) // by the game's clock
+	w.handling.spent = false
 	if message.Channel != 0 {
 		c.times.ask.NoteTraffic()
 	}
@@ -83,12 +84,6 @@ func (w *World) deliver(c *Conn, message bunch.Message) {
 	if violation != nil {
 		w.violated(c, violation)
 	}
-}
-
-// arrivedAt returns when a message of the running Dispatch came, by the game's clock.
-func (c *Conn) arrivedAt(message *bunch.Message) time.Time {
-	b := c.world.frame.beat
-	return b.Game.Add(-c.machine.Waited(b.Real, message))
 }
 
 // violated closes a connection whose peer broke a rule, and logs it.

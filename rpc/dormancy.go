@@ -179,13 +179,6 @@ func (a *Actor) openAndClose(c *Conn, reason CloseReason) error {
 	return a.closeOn(c, channel, reason, []byte{byte(reason)})
 }
 
-// dismissAll ends all copies that have no channel, because the actor is destroyed.
-func (a *Actor) dismissAll() {
-	for len(a.dormancy.detachedAt) > 0 {
-		a.dismiss(a.dormancy.detachedAt[0], Destroyed)
-	}
-}
-
 // dismissOverdue ends the copies that wait for a channel, except those that have one again.
 func (c *Conn) dismissOverdue() {
 	for c.usable() && len(c.shown.dismissals) > 0 {

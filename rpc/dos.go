@@ -71,13 +71,6 @@ func (w *World) watchCalls(c *Conn) {
 	}
 }
 
-// unwatchCalls tells the detector that a watched connection has ended.
-func (w *World) unwatchCalls(c *Conn) {
-	if c.watched != nil {
-		w.dos.detector.Leave(c.watched.peer)
-	}
-}
-
 // deliverWatched delivers one message of a client unless its call is blocked, counts what it costs, and acts on the detector's report.
 func (w *World) deliverWatched(c *Conn, message bunch.Message) {
 	a := c.actorOf(message.Channel)

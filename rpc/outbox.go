@@ -101,12 +101,6 @@ func (s *stateRoom) open(clock time.Time, machine *bunch.Conn, unsent int, behin
 	return s.path.Room(since, s.machine.Bytes())
 }
 
-// fill notes how many bytes of the room the Flush has used.
-func (s *stateRoom) fill(given int) {
-	s.given = given
-	s.path.Sent(given)
-}
-
 // stateCrowd is the crowd of the paces of all connections of a world.
 type stateCrowd struct {
 	state.Crowd
@@ -165,7 +159,8 @@ func (c *Conn) sendState(now time.Time) {
 	if behind {
 		s.sort(now)
 	}
-	s.room.fill(c.compose(now, room))
+	s.room.given = c.compose(now, room)
+	s.room.path.Sent(s.room.given)
 }
 
 // answerResync marks everything as lacking for a client that has asked for it, once in a resyncPeriod at most.

@@ -408,10 +408,7 @@ func (r *replicaOf[T, S]) repNotify(w *World, moved Ref) {
 
 // unchanged compares, on a client, by value.
 func (r *replicaOf[T, S]) unchanged() bool {
-	if r.bound.declared.plan.Comparable() && r.same() {
-		return true
-	}
-	return reflect.DeepEqual(*r.live, r.last)
+	return r.bound.declared.plan.Comparable() && r.same() || reflect.DeepEqual(*r.live, r.last)
 }
 
 func (r *replicaOf[T, S]) file(under refs.Index[Ref, replica], on bool) {

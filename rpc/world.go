@@ -421,7 +421,9 @@ func (w *World) Destroy(a *Actor) error {
 		a.raze()
 	}
 	a.closeAll(Destroyed)
-	a.dismissAll()
+	for len(a.dormancy.detachedAt) > 0 {
+		a.dismiss(a.dormancy.detachedAt[0], Destroyed)
+	}
 
 	// Here. What it owned is the server's from now on.
 	w.relevance.leave(a)
