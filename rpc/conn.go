@@ -241,12 +241,10 @@ func (c *Conn) Wait(ctx context.Context) error { return waitFor(ctx, c.gone) }
 // Err returns why the connection ended, a *CloseError; nil until Done is closed. So it is still nil for a while after Close, when a
 // client's calls already fail with ErrClosed, and a server's are counted in Drops.Gone.
 func (c *Conn) Err() error {
-	select {
-	case <-c.done:
-		return c.closeError()
-	default:
+	if !bell.Closed(c.done) {
 		return nil
 	}
+	return c.closeError()
 }
 
 func (c *Conn) closeError() *CloseError {
@@ -293,9 +291,7 @@ func (c *Conn) stop(cause *CloseError) bool {
 	if !c.closing.CompareAndSwap(false, true) {
 		return false
 	}
-	select {
-	case <-c.done:
-	default:
+	if !bell.Closed(c.done) {
 		c.cause.CompareAndSwap(nil, cause)
 	}
 	return true

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/internal/ask"
+	"github.com/quivernet/quiver/internal/bell"
 	"github.com/quivernet/quiver/internal/codec"
 	"github.com/quivernet/quiver/internal/drops"
 )
@@ -103,16 +104,11 @@ func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err
 	if err = cmp.Or(err, put); err != nil {
 		return result, q.failed(err)
 	}
-	if err = wait(done); err == nil {
+	if err = wait(done); err == nil || bell.Closed(done) { // or both came at the same time
 		return answer, failure
 	}
-	select {
-	case <-done: // it came at the same time
-		return answer, failure
-	default:
-		w.hand(func() { w.giveUp(q) })
-		return result, q.failed(err)
-	}
+	w.hand(func() { w.giveUp(q) })
+	return result, q.failed(err)
 }
 
 // errNotPut is the error of Ask when put does not return, because Validate panics.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/internal/bell"
 	"github.com/quivernet/quiver/internal/control"
 	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/logs"
@@ -396,15 +397,7 @@ func (s *carriers) close() {
 // over reports whether the newest carrier has ended and no longer uses the socket.
 func (s *carriers) over() bool {
 	carrier := s.current()
-	if carrier == nil {
-		return true
-	}
-	select {
-	case <-carrier.Done():
-		return true
-	default:
-		return false
-	}
+	return carrier == nil || bell.Closed(carrier.Done())
 }
 
 // wait returns when the newest carrier, which has closed or was told to, no longer uses the socket. A tick must not call it: the carrier may

@@ -6,6 +6,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/quivernet/quiver/internal/bell"
 )
 
 const (
@@ -223,12 +225,7 @@ func (d *delivery) tick(timeUp func() bool) (left bool) {
 
 // tellEnd runs OnEnd once, when the transfer has ended and the sender was sent word of it, or cannot be any more.
 func (d *delivery) tellEnd() {
-	select {
-	case <-d.in.done:
-	default:
-		return
-	}
-	if ended := d.ended; ended != nil {
+	if ended := d.ended; ended != nil && bell.Closed(d.in.done) {
 		d.ended = nil
 		d.in.guard("OnEnd", func() { ended(d.in.cause()) })
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quivernet/quiver/internal/bell"
 	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/rpc"
 )
@@ -108,10 +109,8 @@ func (t *Transfer) Err() error {
 // Wait returns Err when the transfer has ended, or the cause of ctx when that ends first: then the transfer goes on.
 // On the world's goroutine it returns ErrBlocking.
 func (t *Transfer) Wait(ctx context.Context) error {
-	select {
-	case <-t.done:
+	if bell.Closed(t.done) {
 		return t.Err()
-	default:
 	}
 	if t.peer.streams.world.Inside() {
 		return fmt.Errorf("%w: Transfer.Wait; wait on another goroutine", ErrBlocking)

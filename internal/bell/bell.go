@@ -1,4 +1,4 @@
-// Package bell wakes a goroutine that waits in a select.
+// Package bell wakes a goroutine that waits in a select, and asks what it would wait for.
 package bell
 
 // Bell wakes one receiver after any number of rings: a ring that nobody has heard yet lasts, and further ones add nothing to it.
@@ -16,9 +16,12 @@ func (b Bell) Ring() {
 }
 
 // Heard reports whether the bell has rung, and forgets it. It does not wait.
-func (b Bell) Heard() bool {
+func (b Bell) Heard() bool { return Closed(b) }
+
+// Closed reports whether a channel on which nothing is sent is closed. It does not wait.
+func Closed(done <-chan struct{}) bool {
 	select {
-	case <-b:
+	case <-done:
 		return true
 	default:
 		return false

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quivernet/quiver/internal/bell"
 	"github.com/quivernet/quiver/internal/driver"
 	"github.com/quivernet/quiver/internal/extend"
 	"github.com/quivernet/quiver/rpc"
@@ -143,9 +144,7 @@ func (n *Network) OnTick(fn func(now time.Time)) { n.onTick = append(n.onTick, f
 func (n *Network) Server(w *rpc.World) *rpc.World {
 	n.t.Helper()
 	if n.server != nil {
-		select {
-		case <-extend.Closed(n.server):
-		default:
+		if !bell.Closed(extend.Closed(n.server)) {
 			n.t.Fatal("rpctest: the network has a server already, and its World.Close was not called")
 		}
 		n.ended = append(n.ended, n.server)
@@ -247,14 +246,7 @@ func (n *Network) Until(limit time.Duration, done func() bool) bool {
 // of the test closes behind a call that blocks.
 func (n *Network) UntilDone(limit time.Duration, done <-chan struct{}) bool {
 	n.t.Helper()
-	return n.Until(limit, func() bool {
-		select {
-		case <-done:
-			return true
-		default:
-			return false
-		}
-	})
+	return n.Until(limit, func() bool { return bell.Closed(done) })
 }
 
 // Elapsed returns the virtual time since the beginning.
