@@ -161,7 +161,7 @@ func (s *sealedCarrier) changed(state sealed.State) {
 
 // closeOnViolation closes the connection when its carrier ended because the peer broke the protocol.
 func (s *sealedCarrier) closeOnViolation(err error) {
-	if ended, ok := errors.AsType[*sealed.Error](err); ok && ended.Kind == sealed.Violation {
+	if ended, ok := errors.AsType[*sealed.Error](err); ok && ended.Violation {
 		s.conn.world.violated(s.conn, &CloseError{Code: SealedViolation, Reason: ended.Reason, cause: err})
 	}
 }

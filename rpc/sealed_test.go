@@ -472,10 +472,10 @@ func TestSealedViolations(t *testing.T) {
 		})
 	}
 	overSealed(t, clean, true, func(n *sealedNet) {
-		n.near.closeOnViolation(&sealed.Error{Kind: sealed.Unheard})
+		n.near.closeOnViolation(&sealed.Error{})
 		n.tick(5)
 		require.NoError(t, n.ends[0].Err())
-		n.near.closeOnViolation(&sealed.Error{Kind: sealed.Violation, Reason: "an ack for what was not sent"})
+		n.near.closeOnViolation(&sealed.Error{Violation: true, Reason: "an ack for what was not sent"})
 		n.tick(5)
 		var closed *CloseError
 		require.ErrorAs(t, n.conns[0].Err(), &closed)

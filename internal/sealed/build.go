@@ -39,7 +39,7 @@ func (s *Session) AppendPacket(now time.Time, buf []byte, size int) (packet []by
 // at a time, and in the order of their numbers.
 func (s *Session) Seal(packet []byte, number uint64) error {
 	if _, err := s.sealer.seal(packet[:len(packet)-tagBytes], number); err != nil {
-		return &Error{Kind: KeysUsedUp, Reason: err.Error()}
+		return &Error{Reason: err.Error()}
 	}
 	return nil
 }
@@ -182,7 +182,7 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, size int) (pac
 		number++
 	}
 	if number >= maxNumber {
-		s.end(&Error{Kind: KeysUsedUp, Reason: "packet numbers are used up; a new carrier is needed"})
+		s.end(&Error{Reason: "packet numbers are used up; a new carrier is needed"})
 		return buf, 0, false
 	}
 	limit, rec := size-tagBytes, record{sent: t, fate: silent}

@@ -50,7 +50,7 @@ func (s *Session) dropped(why drop) error {
 	if s.opener.forged < maxForged {
 		return nil
 	}
-	s.end(&Error{Kind: KeysUsedUp, Reason: "2^36 packets did not open"})
+	s.end(&Error{Reason: "2^36 packets did not open"})
 	return s.err
 }
 

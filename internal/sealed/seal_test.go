@@ -215,7 +215,7 @@ func TestNumbersEnd(t *testing.T) {
 	require.False(t, ok)
 	var ended *Error
 	require.ErrorAs(t, s.a.Err(), &ended)
-	require.Equal(t, KeysUsedUp, ended.Kind)
+	require.False(t, ended.Violation)
 	require.ErrorContains(t, ended, "numbers are used up")
 }
 

@@ -114,7 +114,7 @@ func (c *Carrier) refused(err error) bool {
 	}
 	c.counts.writeErrors.Add(1)
 	if errors.Is(err, net.ErrClosed) {
-		c.end(&Error{Kind: Stopped, Reason: "the socket is closed", Cause: err})
+		c.end(&Error{Reason: "the socket is closed", Cause: err})
 	}
 	return true
 }

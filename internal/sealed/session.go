@@ -204,7 +204,7 @@ func (s *Session) Blocked(now time.Time) {
 func (s *Session) Wake() { s.supply.empty, s.supply.noPlay = false, false }
 
 // Close ends the session. It sends nothing: the owner tells the peer over QUIC.
-func (s *Session) Close() { s.end(&Error{Kind: Stopped, Reason: "closed"}) }
+func (s *Session) Close() { s.end(&Error{Reason: "closed"}) }
 
 // State returns the state.
 func (s *Session) State() State { return s.state }

@@ -189,7 +189,7 @@ func (s *Session) checkHearing(t time.Duration) {
 	switch {
 	case !ok || at > t:
 	case s.state == Silent:
-		s.end(&Error{Kind: Unheard, Reason: "no ack for " + stopTime.String()})
+		s.end(&Error{Reason: "no ack for " + stopTime.String()})
 	default:
 		s.state = Silent
 		s.abandon(t)
