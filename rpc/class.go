@@ -52,9 +52,7 @@ type ClassOption func(*Class)
 // UpdateRate bounds how often a second, in the mean, Flush compares the states of an actor of the class; without it each Flush does. The rate may
 // be that of the ticks, or no part of it. UE: NetUpdateFrequency.
 func UpdateRate(perSecond float64) ClassOption {
-	if !(perSecond > 0) {
-		panic(fmt.Sprintf("rpc: UpdateRate(%v) must be above 0", perSecond))
-	}
+	mustBePositive("UpdateRate", perSecond)
 	return func(c *Class) { c.updatePeriod = time.Duration(min(float64(time.Second)/perSecond, 1<<62)) }
 }
 
@@ -62,9 +60,7 @@ func UpdateRate(perSecond float64) ClassOption {
 // take all; the default is 1. When distance decides about the actor, see [At], the priority falls with it, from all of p at the view to
 // a fifth at the cull distance and beyond. UE: NetPriority, of which pawns have 3, and GetNetPriority.
 func UpdatePriority(p float64) ClassOption {
-	if !(p > 0) {
-		panic(fmt.Sprintf("rpc: UpdatePriority(%v) must be above 0", p))
-	}
+	mustBePositive("UpdatePriority", p)
 	return func(c *Class) { c.updatePriority = p }
 }
 
@@ -74,9 +70,7 @@ const defaultCullDistance = 150
 // CullDistance is the distance within which actors of the class are seen, in the unit of [At]. It belongs to the actor, not to the viewer.
 // The default is 150, Unreal's 15,000 cm in metres. Classes may differ much. It panics unless d is above 0. UE: NetCullDistanceSquared.
 func CullDistance(d float32) ClassOption {
-	if !(d > 0) {
-		panic(fmt.Sprintf("rpc: CullDistance(%v) must be above 0", d))
-	}
+	mustBePositive("CullDistance", d)
 	return func(c *Class) { c.cullDistance = d }
 }
 
@@ -157,6 +151,13 @@ func mustName(what, name string) {
 	bad := func(r rune) bool { return r == ':' || unicode.IsSpace(r) || !unicode.IsPrint(r) }
 	if name == "" || len(name) > maxNameBytes || strings.ContainsFunc(name, bad) {
 		panic(fmt.Sprintf("rpc: %s name %q must have 1 to %d bytes, without spaces or colons", what, name, maxNameBytes))
+	}
+}
+
+// mustBePositive panics unless the value of an option is above 0; NaN is not.
+func mustBePositive[N float32 | float64](option string, value N) {
+	if !(value > 0) {
+		panic(fmt.Sprintf("rpc: %s(%v) must be above 0", option, value))
 	}
 }
 

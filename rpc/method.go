@@ -219,9 +219,7 @@ type MethodOption func(*method)
 // those that waited for a busy server are not beyond it; but reliable calls that an outage of the path held up arrive all at once. An honest
 // client that makes n a second through three dark seconds needs a limit of 4n.
 func RateLimit(perSecond float64) MethodOption {
-	if !(perSecond > 0) {
-		panic(fmt.Sprintf("rpc: RateLimit(%v) must be above 0", perSecond))
-	}
+	mustBePositive("RateLimit", perSecond)
 	return func(m *method) { m.rateLimit = perSecond }
 }
 
