@@ -192,17 +192,13 @@ func (n *Network) Join(w *rpc.World) (*rpc.Conn, error) {
 		defer close(done)
 		c.conn, failed = w.Connect(ctx, p.near)
 	}()
-	for {
-		select {
-		case <-done:
-			if failed == nil {
-				n.Until(joinTime, func() bool { return n.knows(p.addr) || c.conn.Err() != nil })
-			}
-			return c.conn, failed
-		default:
-			n.tick()
-		}
+	for !bell.Closed(done) {
+		n.tick()
 	}
+	if failed == nil {
+		n.Until(joinTime, func() bool { return n.knows(p.addr) || c.conn.Err() != nil })
+	}
+	return c.conn, failed
 }
 
 // told returns what a client hears of the error by which a server refuses it.
