@@ -83,11 +83,6 @@ func (s *scan) run(paths []string) error {
 			return err
 		}
 	}
-	return s.check()
-}
-
-// check fails when a manifest cannot hold what was scanned.
-func (s *scan) check() error {
 	if err := s.Manifest.Check(0); err != nil {
 		return fmt.Errorf("%s: %w", s.roots[0], err)
 	}
