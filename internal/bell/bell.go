@@ -16,12 +16,15 @@ func (b Bell) Ring() {
 }
 
 // Heard reports whether the bell has rung, and forgets it. It does not wait.
-func (b Bell) Heard() bool { return Closed(b) }
+func (b Bell) Heard() bool { return ready(b) }
 
 // Closed reports whether a channel on which nothing is sent is closed. It does not wait.
-func Closed(done <-chan struct{}) bool {
+func Closed(done <-chan struct{}) bool { return ready(done) }
+
+// ready receives without waiting, and reports whether there was something to receive.
+func ready(c <-chan struct{}) bool {
 	select {
-	case <-done:
+	case <-c:
 		return true
 	default:
 		return false
