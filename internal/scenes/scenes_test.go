@@ -100,7 +100,7 @@ func TestNeighboursQueueIsNoLongerPath(t *testing.T) {
 		rtt  time.Duration
 		ours int
 	}{{BBR, 2e6, 20 * ms, 1}, {BBR, 20e6, 20 * ms, 1}, {Cubic, 20e6, 80 * ms, 2}} {
-		for i := range uint64(6) {
+		for i := range uint64(10) {
 			s := Path(row.rate, row.rtt, 0, 2).With(row.ours, Flow{Begin: second}, 700*ms).With(1, Flow{Kind: row.kind, Begin: 4 * second}, 0)
 			s.For = 9 * second
 			n++
@@ -110,7 +110,7 @@ func TestNeighboursQueueIsNoLongerPath(t *testing.T) {
 			}
 		}
 	}
-	require.LessOrEqual(t, wrong, 2, "of %d, seed %d", n, seed)
+	require.LessOrEqual(t, wrong, 6, "of %d, seed %d: one of sixteen still is", n, seed)
 }
 
 // forgets plays the scene, and reports whether the first flow's least round trip rose by a quarter once the neighbours had come.
