@@ -239,7 +239,7 @@ func closeErrorOf(err error) *CloseError {
 	case errors.As(err, &violation):
 		return &CloseError{Code: Code(violation.Code), Reason: violation.Reason, cause: err}
 	case errors.As(err, &idle):
-		return &CloseError{Code: ConnectionTimeout, Reason: "no packet from the peer within the idle timeout", cause: err}
+		return &CloseError{Code: ConnectionTimeout, Reason: "no QUIC packet from the peer within the idle timeout", cause: err}
 	case errors.As(err, &reset):
 		return &CloseError{Code: ConnectionLost, Reason: "the peer does not know the connection: it was restarted, or has given the connection up", Remote: true, cause: err}
 	case err == nil:

@@ -26,7 +26,7 @@ func (l *List[K, V]) Get(key K) (V, bool) { return l.items.Get(key) }
 // may not be yielded.
 func (l *List[K, V]) All() iter.Seq2[K, V] { return l.items.All() }
 
-// Set sets the value of a key. A list holds 2,048 keys, and 2,000,000,000 in its whole life: for one more Set returns ErrTooLong and
+// Set sets the value of a key. A list holds 2,048 keys, and 2,147,483,647 in its whole life: for one more Set returns ErrTooLong and
 // changes nothing. On a client it changes only the copy, until the server changes the item. When a key or value cannot be encoded,
 // such as a string beyond its bound, [Spawn] fails, or the next Flush logs that, and no client gets the item.
 func (l *List[K, V]) Set(key K, value V) error {
