@@ -7,8 +7,8 @@
 // It starts at the rate that a train of packets has shown (see [Train]), or else with 32 packets in a round trip. The first flight of a long
 // transfer is short: what arrives of it tells whether others fill the path already, and then the controller takes what they leave.
 //
-// A delay is not always a queue. Delays that recur in every round are jitter, or deliveries in clumps (calm). Packets that the path held up
-// while it delivered nothing at all tell of neither a queue nor a rate (stand).
+// A delay is not always a queue. Delays that some packets of every round have, and others have not, are jitter, or deliveries in clumps (calm).
+// Packets that the path held up while it delivered nothing at all tell of neither a queue nor a rate (stand).
 //
 // A loss is not always congestion. A lost packet is judged by the queue that its neighbours met (congestion): losses in low queues are random,
 // and cost no rate up to 10 %; in high queues any loss beyond the random ones is congestion. When more than 15 % are lost for some rounds, the
