@@ -177,9 +177,11 @@ func (d *delay) jitter() time.Duration {
 	return 0
 }
 
-// spread returns how far the one-way delay of every round rises above its least, or above the queue that stands in all rounds.
+// spread returns how far the one-way delay of every round rises above its least, but not much further than above what all its packets wait: a queue
+// that stands in all rounds is no jitter. Of jitter a stretch of few packets shows about three fifths, between its lowest and its greatest delay.
 func (d *delay) spread() time.Duration {
-	return max(d.calmWay.above(max(d.way.least, d.calmWay.bottom)), d.swings.wait())
+	calm := &d.calmWay
+	return max(min(calm.above(calm.bottom)*5/3, calm.above(d.way.least)), d.swings.wait())
 }
 
 // reach returns the round trip that a full window must span, with the jitter and the clumps of both ways.

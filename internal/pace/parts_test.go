@@ -1154,7 +1154,7 @@ func TestJitterBesideALowRate(t *testing.T) {
 	for range 200 {
 		stretch(150*ms, 160*ms, false)
 	}
-	require.InDelta(t, 10*ms, d.jitter(), float64(ms))
+	require.InDelta(t, 10*ms*5/3, d.jitter(), float64(ms))
 }
 
 // TestJitterOfAShortQueue: what rises by little more than the depth of a queue that drops may be the queue, which a crowd fills and empties.
