@@ -57,7 +57,7 @@ var binds = []struct {
 		[]string{"short flows: "}},
 	{"BBR of the first version takes no notice of PIE's losses; who answers them as New Reno does gets a seventh, New Reno and CUBIC as well.",
 		[]string{"with bbr, PIE"}},
-	{"Open: PIE drops at random from a queue of 15 ms. Four of ours lose 1.3 % there and have 0.57 of the path beside New Reno, 0.66 beside CUBIC; one or two leave the others theirs.",
+	{"Open: PIE drops at random from a queue of 15 ms. Four of ours lose 1 % there and have 0.56 of the path beside CUBIC; one or two, and four beside New Reno, leave the others theirs.",
 		[]string{"with reno, PIE", "with cubic, PIE"}},
 	{"A model that takes no notice of loss fills a queue of an eighth until 5 % and more are lost; who answers losses as New Reno does gets a thirtieth, New Reno itself as well.",
 		[]string{"with bbr, queue 0.125"}},
