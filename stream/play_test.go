@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/bell"
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/testkit"
 	"github.com/quivernet/quiver/rpc"
@@ -150,7 +151,7 @@ func playAtOnce(t *testing.T, up, down netsim.Config, sealed bool, every time.Du
 	}, func(t *testing.T, l loopback) {
 		theirs, ours, done := <-guns, <-guns, make(chan struct{})
 		go func() { defer close(done); bulk(l) }()
-		for calls := 0; calls < 100 || !closed(done); calls++ {
+		for calls := 0; calls < 100 || !bell.Closed(done); calls++ {
 			require.NoError(t, ours.World().Do(t.Context(), func() { require.NoError(t, shoot.Call(ours, shot{At: time.Now().UnixNano()})) }))
 			require.NoError(t, theirs.World().Do(t.Context(), func() { require.NoError(t, hit.Call(theirs, shot{At: time.Now().UnixNano()})) }))
 			time.Sleep(every)
@@ -159,15 +160,6 @@ func playAtOnce(t *testing.T, up, down netsim.Config, sealed bool, every time.Du
 		require.Equal(t, sealed, l.toServer.Conn().Sealed())
 	})
 	return slowestUp, slowestDown
-}
-
-func closed(done <-chan struct{}) bool {
-	select {
-	case <-done:
-		return true
-	default:
-		return false
-	}
 }
 
 // TestTransfersRightAfterTheJoin: over 16 kbit/s play beside a transfer each way takes 4 to 7 s at worst. With sixteen full packets each way

@@ -27,20 +27,25 @@ func New() *Driver { return &Driver{wake: bell.New()} }
 // Enter takes the seat; ok is false when another goroutine has it. drives says that the calling goroutine drives the world from now on,
 // which Inside will recognise.
 func (d *Driver) Enter(drives bool) (ok bool) {
+	var id uint64
+	if drives {
+		id = d.next.Swap(0)
+	}
 	if !d.held.CompareAndSwap(false, true) {
 		return false
 	}
-	if drives {
-		id := d.next.Swap(0)
-		if id == 0 {
-			id = goroutineID(&d.stack)
-		}
-		d.last.Store(id)
+	if !drives {
+		return true
 	}
+	if id == 0 {
+		id = goroutineID(&d.stack)
+	}
+	d.last.Store(id)
 	return true
 }
 
-// DrivenBy says which goroutine calls Enter next, to drive, as it got the number from Goroutine: so who drives many worlds asks once for all.
+// DrivenBy says which goroutine calls Enter next, to drive, as it got the number from Goroutine: so who drives many worlds asks once for all. The
+// number counts for that Enter alone, also if it fails.
 func (d *Driver) DrivenBy(goroutine uint64) { d.next.Store(goroutine) }
 
 // Goroutine returns the number of the calling goroutine.
