@@ -2,19 +2,20 @@ package pace
 
 import "time"
 
-// queueing counts the rounds in a row in which a queue stood, and those in which there was next to none.
+// queueing counts how many rounds in a row a queue has stood on the path, or has been nearly empty.
 type queueing struct {
-	rounds       int           // with a queue above half of the target
+	rounds       int           // with a queue of more than half the target
 	rateBefore   float64       // the estimate when these rounds began
-	randomBefore float64       // the usual share of random loss, then
+	randomBefore float64       // the usual share of random loss at that time
 	quietRounds  int           // with next to no queue
-	drained      time.Duration // the greatest queue of the round in which the last drain began
+	drained      time.Duration // the largest queue of the round in which the last drain began
 	unmoved      unmoved       // the queue, while draining and competing
 	stay         stay          // the queue of these rounds
 	both         bothWays      // the same, and the way back
 }
 
-// roundOver adds a round. It keeps what was known before a queue stood. part is our part of the path.
+// roundOver is called at the end of each round. When a queue begins to stand, it saves the estimate and the random loss from before. part is the
+// estimate as a share of the highest rate seen on the path.
 func (q *queueing) roundOver(r *round, d *delay, estimate, random, part float64) {
 	if q.quietRounds++; r.mostQueue > max(d.aim()/2, d.jitter()/4) {
 		q.quietRounds = 0
@@ -31,8 +32,9 @@ func (q *queueing) roundOver(r *round, d *delay, estimate, random, part float64)
 	q.both.roundOver(r, d.base())
 }
 
-// mayBeLonger reports whether the queue of a drain may be the delay of a longer path, which the next round will show. fastest is the most that the
-// path gave. Where packets jittered and 0.5 % were lost, transfers competed with that delay for many seconds, and had a tenth of 50 Mbit/s.
+// mayBeLonger reports whether the queue that a drain has not removed may be the delay of a path that has become longer, as the next round will
+// show. fastest is the highest rate seen on the path. Without this, transfers over a path with jitter and 0.5 % loss took that delay for the queue
+// of a competitor, and got a tenth of 50 Mbit/s for many seconds.
 func (q *queueing) mayBeLonger(fastest float64) bool {
 	return q.stay.rounds > 0 && q.rateBefore >= knownPart*fastest
 }
