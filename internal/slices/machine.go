@@ -8,24 +8,26 @@ import (
 )
 
 const (
-	// TrimAfter is how long no slice must come or leave before spare memory is given up.
+	// TrimAfter is how long a machine must neither send nor receive a slice before it frees its spare memory.
 	TrimAfter = 10 * time.Second
-	// firstUnsent is how many bytes may wait unsent while nothing is known of the path: QUIC's first window is less.
+	// firstUnsent is how many bytes may be queued while the rate of the path is unknown. It is more than QUIC's initial window (RFC 9002,
+	// section 7.2), so the queue does not run dry in the first round trip.
 	firstUnsent = 64 << 10
-	// leastUnsent is how many bytes may always wait unsent on a path that tells fates: no play waits behind them.
+	// leastUnsent is how many bytes may be queued on a path that reports fates, however slow it is. No play waits behind them.
 	leastUnsent = 64 << 10
-	// mostAckBytes is the size of the largest datagram with an ack.
+	// mostAckBytes is the size of the largest datagram that holds an ack.
 	mostAckBytes = 1 + chunk.Overhead + chunk.MaxSlices/8
 )
 
-// Numbers of datagrams: a slice has that of its sending, an ack has ackNumber plus its chunk's id, a repair slice has otherNumber.
+// AppendPacket gives each datagram a number, by which Unsent and Fate refer to it. A slice has the number of its sending (see flight), an ack
+// has ackNumber plus the id of its chunk, and every repair slice has otherNumber.
 const (
 	ackNumber   = 1 << 63
 	otherNumber = 1 << 62
 )
 
-// Machine is one end of the slices of a connection, with one packet of package chunk in each datagram. It drops and counts datagrams
-// that it cannot read: they change nothing and end no transfer. All methods but Release must be called by one caller at a time.
+// A Machine is one end of the slice protocol of a connection. Each of its datagrams holds one packet of package chunk. A datagram that it
+// cannot parse is counted and dropped, and ends no transfer. Only Release may be called concurrently with other methods.
 type Machine struct {
 	protocol byte // first byte of its datagrams
 	out      outbox
@@ -33,35 +35,35 @@ type Machine struct {
 
 	// The path.
 	path    recovery.Path // as of the last SetPath
-	control control       // used while the path tells no fates
-	repairs repairs       // used while it tells fates
-	fated   uint64        // slices that left while it told fates
-	ackDue  bool          // on a path that tells fates: Advance has found an ack due, so NextTimeout need not name it again
+	control control       // used while the path does not report fates
+	repairs repairs       // used while it does
+	fated   uint64        // slices sent while it did
+	ackDue  bool          // set by Advance while the path reports fates: an ack is due, so NextTimeout need not return its time again
 	left    leftPath      // the path before the last change
-	unkept  unkept        // resends slices that arrived and were not acked
+	unkept  unkept        // resends slices that arrived but were never acked
 
 	// For the link.
 	held          bool             // set by Hold: slices wait for the connection's rate, or the carrier's pace
-	content       recovery.Content // of AppendPacket's last datagram
-	changed       bool             // Changed returns it and clears it
-	newestArrived time.Time        // Arrived returns it
+	content       recovery.Content // of the last datagram from AppendPacket
+	changed       bool             // returned and cleared by Changed
+	newestArrived time.Time        // returned by Arrived
 
-	active time.Time // when a slice last came or left; zero once spare memory was given up
+	active time.Time // when a slice was last sent or received; zero once trim has freed the spare memory
 
 	// For the owner, a streamer.
-	ended    bool          // set by End: the owner will give no more messages
-	watching bool          // set by Watch until Open(queue) is true
+	ended    bool          // set by End: the owner has no more messages for now
+	watching bool          // set by Watch, cleared when Open(queue) is true
 	queue    time.Duration // argument of Watch
-	wake     bool          // Wake returns it and clears it
+	wake     bool          // returned and cleared by Wake
 }
 
-// New returns a machine whose datagrams begin with the byte protocol. Each machine numbers its chunks from 0, so both ends need one
-// for each such byte.
+// New returns a machine whose datagrams begin with the byte protocol. A machine numbers its chunks from 0, so each end needs exactly one
+// machine per protocol byte. Memory that the peer makes the machine hold is charged to account.
 func New(protocol byte, account Account) *Machine {
 	return &Machine{protocol: protocol, in: newInbox(account, gatedAcks)}
 }
 
-// Receive takes a datagram, and keeps none of its memory. It never fails.
+// Receive handles a datagram from the peer. It does not retain datagram, and always returns nil.
 func (m *Machine) Receive(now time.Time, datagram []byte) error {
 	m.changed = true
 	switch {
@@ -70,13 +72,13 @@ func (m *Machine) Receive(now time.Time, datagram []byte) error {
 	case datagram[0] == repairByte:
 		m.receiveRepair(now, datagram)
 	default:
-		m.receive(now, datagram[1:])
+		m.receiveChunk(now, datagram[1:])
 	}
 	return nil
 }
 
-// receive takes a packet of package chunk: a slice or an ack.
-func (m *Machine) receive(now time.Time, packet []byte) {
+// receiveChunk handles a packet of package chunk: a slice or an ack.
+func (m *Machine) receiveChunk(now time.Time, packet []byte) {
 	p, err := config.Parse(packet)
 	switch {
 	case err != nil:
@@ -85,11 +87,11 @@ func (m *Machine) receive(now time.Time, packet []byte) {
 		m.active = now
 		m.wake = m.in.slice(now, p.Slice) || m.wake
 	default:
-		m.hear(now, &p.Ack)
+		m.receiveAck(now, &p.Ack)
 	}
 }
 
-// receiveRepair takes a repair slice.
+// receiveRepair handles a repair slice.
 func (m *Machine) receiveRepair(now time.Time, datagram []byte) {
 	r, ok := parseRepair(datagram)
 	if !ok {
@@ -99,8 +101,9 @@ func (m *Machine) receiveRepair(now time.Time, datagram []byte) {
 	m.wake = m.in.repair(now, r) || m.wake
 }
 
-// hear takes an ack. It frees what the ack names; only on a path that tells no fates does it also show losses and measure the path.
-func (m *Machine) hear(now time.Time, a *chunk.Ack) {
+// receiveAck handles an ack: the slices that it acknowledges are freed. On a path that does not report fates, the ack also shows which slices
+// are lost and measures the round trip.
+func (m *Machine) receiveAck(now time.Time, a *chunk.Ack) {
 	c, fresh := m.out.news(a)
 	if c == nil {
 		return
@@ -108,7 +111,7 @@ func (m *Machine) hear(now time.Time, a *chunk.Ack) {
 	t := m.out.since(now)
 	var news acked
 	if !m.path.Fates {
-		news = m.control.hear(t, &m.out.flight, c, &fresh) // before acknowledge settles the sendings
+		news = m.control.hear(t, &m.out.flight, c, &fresh) // before acknowledge removes the sendings from flight
 	}
 	if fresh.Count() > 0 {
 		m.unkept.resends = 0
@@ -123,7 +126,8 @@ func (m *Machine) hear(now time.Time, a *chunk.Ack) {
 	m.checkWatch()
 }
 
-// AppendPacket appends the next datagram, of at most most bytes, if one may leave now: an ack, else a slice, else a repair slice.
+// AppendPacket appends the next datagram, of at most most bytes, to buf. An ack goes before a slice, a slice before a repair slice. ok is false
+// if there is nothing to send now.
 func (m *Machine) AppendPacket(now time.Time, buf []byte, most int) (packet []byte, number uint64, ok bool) {
 	if most < mostAckBytes {
 		return buf, 0, false
@@ -141,7 +145,7 @@ func (m *Machine) AppendPacket(now time.Time, buf []byte, most int) (packet []by
 	s, number, ok := m.out.next(now)
 	switch {
 	case ok:
-		m.launched(now, number, before)
+		m.sliceSent(now, number, before)
 		return config.AppendSlice(append(buf, m.protocol), s), number, true
 	case m.path.Fates:
 		return m.appendRepair(buf)
@@ -150,7 +154,7 @@ func (m *Machine) AppendPacket(now time.Time, buf []byte, most int) (packet []by
 	return buf, 0, false
 }
 
-// mayLeave reports whether a slice may leave now. On a path that tells fates the carrier decides, by its pace.
+// mayLeave reports whether a slice may be sent now. On a path that reports fates the carrier decides, through Hold.
 func (m *Machine) mayLeave() bool {
 	switch {
 	case m.path.Fates:
@@ -164,8 +168,8 @@ func (m *Machine) mayLeave() bool {
 	return true
 }
 
-// launched notes that a slice leaves. Other slices have others bytes in flight.
-func (m *Machine) launched(now time.Time, number uint64, others int) {
+// sliceSent records that a slice is sent, while other slices have others bytes in flight.
+func (m *Machine) sliceSent(now time.Time, number uint64, others int) {
 	m.active = now
 	if m.path.Fates {
 		m.unkept.since = now
@@ -176,7 +180,8 @@ func (m *Machine) launched(now time.Time, number uint64, others int) {
 	m.checkWatch()
 }
 
-// appendRepair appends a repair slice, unless the owner will give more messages. It is called when all slices have left.
+// appendRepair appends a repair slice, if the owner has no more messages: otherwise those are the better use of the path. It is called when no
+// slice is left to send.
 func (m *Machine) appendRepair(buf []byte) (packet []byte, number uint64, ok bool) {
 	if !m.ended {
 		return buf, 0, false
@@ -188,7 +193,7 @@ func (m *Machine) appendRepair(buf []byte) (packet []byte, number uint64, ok boo
 	return r.append(buf), otherNumber, true
 }
 
-// Unsent takes back a datagram that never left.
+// Unsent is called when a datagram from AppendPacket was not sent after all. The machine will send its content again.
 func (m *Machine) Unsent(number uint64) {
 	switch {
 	case number >= ackNumber:
@@ -198,8 +203,8 @@ func (m *Machine) Unsent(number uint64) {
 	}
 }
 
-// Fate takes the carrier's word on a datagram. A lost slice leaves again. A slice that arrived stays until an ack says that the peer has
-// kept it.
+// Fate is called when the carrier reports that a datagram has arrived or is lost. A lost slice is sent again. A slice that arrived is kept until
+// an ack confirms it, because the peer may have had no memory for it (see unkept).
 func (m *Machine) Fate(now time.Time, number uint64, arrived bool) {
 	m.repairs.loss.Note()
 	switch {
@@ -211,21 +216,21 @@ func (m *Machine) Fate(now time.Time, number uint64, arrived bool) {
 	}
 }
 
-// SetPath tells the machine about the path. When Epoch or Fates changes, chunks and their acks stay. Slices that are under way on a path
-// without fates may still arrive; for those on a path with fates, the carrier still tells every fate.
+// SetPath gives the machine the current state of the path. When Epoch or Fates changes, all chunks stay, and so does what is acked of them.
+// Slices in flight on the old path may still be acked (see leftPath); if the old path reported fates, the carrier still reports theirs.
 func (m *Machine) SetPath(now time.Time, p recovery.Path) {
 	if p.Fates != m.path.Fates || p.Epoch != m.path.Epoch {
-		m.move(now, p)
+		m.changePath(now, p)
 	}
 	m.path = p
 }
 
-// move starts on another path.
-func (m *Machine) move(now time.Time, p recovery.Path) {
+// changePath starts over on p, another path.
+func (m *Machine) changePath(now time.Time, p recovery.Path) {
 	m.control.begin(m.out.flight.Next)
 	m.unkept = unkept{since: now}
 	m.ackDue, m.changed = false, true
-	if !m.path.Fates { // otherwise leftPath still waits for the sendings of an earlier path without fates
+	if !m.path.Fates { // otherwise m.left may still wait for sendings on an earlier path that did not report fates
 		m.left = leftPath{below: m.out.flight.Next, until: now.Add(recovery.Overdue(p.RTT, ackDelay))}
 	}
 	if p.Fates {
@@ -236,14 +241,14 @@ func (m *Machine) move(now time.Time, p recovery.Path) {
 	m.in.ackAllAgain()
 }
 
-// SetWindow limits the bytes of slices in flight while the path tells no fates.
+// SetWindow limits the bytes of slices in flight while the path does not report fates.
 func (m *Machine) SetWindow(bytes int) { m.control.gate.PathWindow = bytes }
 
-// Unmeasured reports whether the path tells no fates and no slice has measured its round trip yet.
+// Unmeasured reports whether the path does not report fates, and no ack of a slice has measured its round trip yet.
 func (m *Machine) Unmeasured() bool { return !m.path.Fates && !m.control.gate.Known() }
 
-// Assume gives the machine the round trips of other datagrams, as long as it is [Machine.Unmeasured]. It leaves out their least: only slices
-// measure that, because the path may have become longer.
+// Assume sets the round trip and its variance to those of the connection's other datagrams, as long as the machine is [Machine.Unmeasured]. It
+// does not set the minimum: the path may have become longer since theirs, so only slices measure it.
 func (m *Machine) Assume(smoothed, variance time.Duration) {
 	if !m.Unmeasured() {
 		return
@@ -251,7 +256,7 @@ func (m *Machine) Assume(smoothed, variance time.Duration) {
 	m.control.gate.Assume(smoothed, variance)
 }
 
-// Advance runs the timers that are due. It never fails.
+// Advance runs the timers that are due at now. It always returns nil.
 func (m *Machine) Advance(now time.Time) error {
 	if at, ok := m.unkept.at(&m.out); ok && !now.Before(at) {
 		m.unkept.since = now
@@ -272,7 +277,7 @@ func (m *Machine) Advance(now time.Time) error {
 	return nil
 }
 
-// trimAt returns when spare memory is given up.
+// trimAt returns when trim is due; ok is false while messages are unacknowledged, and once trim has run.
 func (m *Machine) trimAt() (at time.Time, ok bool) {
 	if m.active.IsZero() || !m.out.idle() {
 		return at, false
@@ -280,7 +285,7 @@ func (m *Machine) trimAt() (at time.Time, ok bool) {
 	return m.active.Add(TrimAfter), true
 }
 
-// trim gives up spare memory.
+// trim frees memory that the machine keeps for reuse.
 func (m *Machine) trim() {
 	m.active = time.Time{}
 	m.out.trim()
@@ -288,10 +293,10 @@ func (m *Machine) trim() {
 	m.in.trim()
 }
 
-// NextTimeout returns when Advance or AppendPacket must be called again.
-func (m *Machine) NextTimeout() (time.Time, bool) {
+// NextTimeout returns when Advance or AppendPacket must be called next, unless something happens before; ok is false if no timer is set.
+func (m *Machine) NextTimeout() (at time.Time, ok bool) {
 	var first recovery.Earliest
-	at, ok := m.in.acks.dueAt()
+	at, ok = m.in.acks.dueAt()
 	first.Add(at, ok && !m.ackDue)
 	first.Add(m.unkept.at(&m.out))
 	first.Add(m.trimAt())
@@ -304,47 +309,47 @@ func (m *Machine) NextTimeout() (time.Time, bool) {
 	return first.Time()
 }
 
-// Waiting reports whether slices may be waiting for the connection's rate.
+// Waiting reports what may be waiting for the connection's rate. The machine has no unreliable messages, and all its slices are bulk.
 func (m *Machine) Waiting() (unreliable, bulk bool) {
 	return false, !m.out.idle() && (m.path.Fates || m.control.mayLeave(&m.out.flight))
 }
 
-// Hold keeps slices back; acks pass.
+// Hold stops slices, but not acks, from being sent, until it is called with bulk = false.
 func (m *Machine) Hold(_, bulk bool) { m.held = bulk }
 
-// InFlight returns the bytes of slices under way.
+// InFlight returns the bytes of slices in flight.
 func (m *Machine) InFlight() int { return m.out.flight.bytes }
 
-// Arrived returns when that slice left which is the newest that surely arrived on a path without fates.
+// Arrived returns when the newest slice that is known to have arrived was sent. It covers only paths that do not report fates.
 func (m *Machine) Arrived() time.Time { return m.newestArrived }
 
-// Lost returns the number of slices that the machine has given up by its own thresholds. Losses that a carrier told do not count.
+// Lost returns how many slices the machine itself has declared lost (RFC 9002, section 6.1). Losses reported by a carrier are not included.
 func (m *Machine) Lost() uint64 { return m.control.lost }
 
-// Wake reports whether, since its last call, messages of the peer became whole or the condition of Watch became true.
+// Wake reports whether, since the last call, a message of the peer was completed or the condition of Watch became true.
 func (m *Machine) Wake() bool {
 	wake := m.wake
 	m.wake = false
 	return wake
 }
 
-// Changed reports whether, since its last call, something happened that may let a packet leave.
+// Changed reports whether, since the last call, something happened after which AppendPacket may have a datagram.
 func (m *Machine) Changed() bool {
 	changed := m.changed
 	m.changed = false
 	return changed
 }
 
-// SecondByte returns the first byte of repair slices. All other datagrams of the machine begin with FirstByte.
-func (m *Machine) SecondByte() byte { return repairByte }
-
-// Content returns what the datagram that AppendPacket returned last holds: bulk, or an ack and nothing else.
+// Content returns what the last datagram from AppendPacket holds: bulk, or nothing but an ack.
 func (m *Machine) Content() recovery.Content { return m.content }
 
-// FirstByte returns the first byte of slices and acks.
+// FirstByte returns the first byte of datagrams with slices and acks.
 func (m *Machine) FirstByte() byte { return m.protocol }
 
-// Open reports whether the owner may give another message: few bytes wait unsent, or they will leave within queue.
+// SecondByte returns the other first byte that the machine uses, that of datagrams with repair slices.
+func (m *Machine) SecondByte() byte { return repairByte }
+
+// Open reports whether the owner may send another message: few bytes are queued, or the path takes them within queue.
 func (m *Machine) Open(queue time.Duration) bool {
 	rate, least := m.control.gate.Estimate(), Size
 	if m.path.Fates {
@@ -359,46 +364,47 @@ func (m *Machine) Open(queue time.Duration) bool {
 	return m.out.unsent < least || m.out.unsent <= recovery.Bytes(rate, queue)
 }
 
-// Send takes a message. The caller must not change it until all of its slices are acked; the machine frees the block then.
+// Send queues a message. The caller must not change it until all of its slices are acked; the machine then frees the block.
 func (m *Machine) Send(message []byte, b Block) error {
 	m.changed = true
 	return m.out.send(message, b)
 }
 
-// Queued returns the bytes of messages that wait unsent.
+// Queued returns the bytes of messages that are not sent yet.
 func (m *Machine) Queued() int { return m.out.unsent }
 
-// Watch asks for one Wake as soon as Open is true.
+// Watch makes Wake return true once Open(queue) is true.
 func (m *Machine) Watch(queue time.Duration) {
 	m.watching, m.queue = true, queue
 	m.checkWatch()
 	m.changed = m.changed || m.wake
 }
 
-// checkWatch wakes the owner when the condition of Watch is true.
+// checkWatch ends a Watch whose condition is true. It is called whenever slices are sent or acked, and when timers run.
 func (m *Machine) checkWatch() {
 	if m.watching && m.Open(m.queue) {
 		m.watching, m.wake = false, true
 	}
 }
 
-// End tells whether the owner will give no more messages for now. Only then are repair slices worth their bytes.
+// End sets whether the owner has no more messages for now. Only then does the machine send repair slices.
 func (m *Machine) End(ended bool) { m.ended, m.changed = ended, true }
 
-// Take returns the peer's whole messages in order. The caller passes each to Release, and then all of them to GiveBack.
+// Take returns the completed messages of the peer, in order. The caller passes each to Release, and then all of them to GiveBack.
 func (m *Machine) Take() [][]byte { return m.in.take() }
 
-// Release takes a message off the account: the caller is done with it, or charges it to itself. It touches nothing but the account, and so
-// is safe from any goroutine.
+// Release takes a message off the account, once the caller is done with it or has charged it elsewhere. It touches nothing but the account, and
+// so may be called from any goroutine.
 func (m *Machine) Release(message []byte) { m.in.memory.release(message) }
 
-// GiveBack takes back the memory of messages that were released.
+// GiveBack returns the memory of released messages to the machine, for reuse.
 func (m *Machine) GiveBack(messages [][]byte) { m.in.giveBack(messages) }
 
-// Yield gives up the repair slices that wait: the peer sends again what they would restore.
+// Yield frees the repair slices that wait for others of their group. The peer resends the slices that they would have restored.
 func (m *Machine) Yield() { m.in.makeRoom() }
 
-// Discard forgets all that the peer has sent. The account must be closed, so that what still comes is refused: the connection ends.
+// Discard frees everything that the peer has sent, when the connection ends. The account must be closed by then, so that later slices are
+// refused.
 func (m *Machine) Discard() { m.in.discard() }
 
 // Stats returns a copy of the counters.
