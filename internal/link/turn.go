@@ -72,7 +72,7 @@ func (l *Link) usePath(now time.Time, path Path) (hole time.Duration) {
 	}
 	size := l.mtu.most(now)
 	l.counts.max.Store(uint64(size))
-	l.pacer.use(now, path, size)
+	l.pacer.update(now, path, size)
 	if path.Cwnd > 0 && l.sealed.carrier == nil {
 		l.share(path.Cwnd * size / (size + packetOverhead)) // QUIC's window counts packets, machines count datagrams
 	}
