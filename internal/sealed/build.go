@@ -170,7 +170,7 @@ func (s *Session) tellStart() {
 	waiting := s.source.Waiting()
 	s.control.Waiting(waiting)
 	if waiting > trainPackets*s.size() {
-		s.starting.note(true)
+		s.starting.set(true)
 	}
 	s.control.Starters(s.starting.count(), s.bulkInFlight())
 }

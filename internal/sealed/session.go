@@ -100,7 +100,7 @@ type Session struct {
 	train    train         // the packets that measure the path at first
 	mtu      mtu           // how large a packet may be
 	loss     loss          // finds lost packets
-	starting among         // it starts to send bulk
+	starting siblingCount  // whether the controller is in its Start with bulk to send
 	guess    time.Duration // round trip until the controller has measured it
 
 	// Receiving.
@@ -235,7 +235,7 @@ func (s *Session) end(err error) {
 	s.err = err
 	s.state = Closed
 	s.abandon(s.now)
-	s.starting.note(false)
+	s.starting.set(false)
 }
 
 // tick returns the session's time, which never runs back.
@@ -270,7 +270,7 @@ func (s *Session) Advance(now time.Time) error {
 	}
 	s.checkHearing(t)
 	if s.control.State() != pace.Start || s.bulkInFlight() == 0 {
-		s.starting.note(false)
+		s.starting.set(false)
 	}
 	s.records.forget(t)
 	if t >= s.memory.trimmed+trimAfter {

@@ -2,33 +2,33 @@ package sealed
 
 import "sync/atomic"
 
-// Siblings are the sessions of one owner, which may share an uplink. It is safe for concurrent use.
+// Siblings counts what the sessions of one owner do at the same time, because they may share an uplink. It may be used concurrently.
 type Siblings struct {
-	starting atomic.Int32 // those that start to send bulk
+	starting atomic.Int32 // sessions whose controller is in its Start with bulk to send
 }
 
-// among counts a session among those of its siblings that do something.
-type among struct {
-	all     *atomic.Int32 // of Siblings; nil = the session has none
-	counted bool          // this session is in all
+// siblingCount is a session's view of one of the counters in Siblings. Like the rest of the session, it is used by one goroutine at a time.
+type siblingCount struct {
+	all     *atomic.Int32 // shared by the siblings; nil if the session has none
+	counted bool          // whether all includes this session
 }
 
-// note says whether the session does it now.
-func (a *among) note(does bool) {
+// set adds this session to the counter, or removes it. Setting what is set already has no effect.
+func (c *siblingCount) set(counted bool) {
 	switch {
-	case a.all == nil || a.counted == does:
-	case does:
-		a.all.Add(1)
+	case c.all == nil || c.counted == counted:
+	case counted:
+		c.all.Add(1)
 	default:
-		a.all.Add(-1)
+		c.all.Add(-1)
 	}
-	a.counted = does
+	c.counted = counted
 }
 
-// count returns how many sessions do it now, this one included.
-func (a *among) count() int {
-	if a.all == nil {
+// count returns the number of sessions in the counter, or 1 if this session has no siblings.
+func (c *siblingCount) count() int {
+	if c.all == nil {
 		return 1
 	}
-	return int(a.all.Load())
+	return int(c.all.Load())
 }
