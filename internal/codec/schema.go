@@ -12,7 +12,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// form is how msgpack writes a type.
+// form is the way in which msgpack encodes a type.
 type form uint8
 
 const (
@@ -29,38 +29,43 @@ const (
 	formStruct  // an array of exactly its fields
 	formPointer // the element, or nil
 	formTime
-	formOpaque // bytes that the type writes and reads itself
+	formOpaque // bytes from the type's own MarshalBinary or MarshalText
 )
 
-// schema describes a Go type as msgpack writes it. Both ends must have the same one; a payload is checked against it before it is
-// decoded.
+// A schema describes how msgpack encodes a Go type. Both ends must have the same schema. A payload is checked against it (see walk) before it
+// is decoded.
 type schema struct {
-	form     form
-	name     string // in the shape
-	bits     int    // of a number
-	length   int    // of an array
-	text     bool   // an opaque value writes text
-	nullable bool   // an opaque value may be nil; for others nil on the wire means that they wrote no bytes
-	key      *schema
-	elem     *schema
-	fields   []schemaField
-	size     int // bytes in memory, without what it points to
+	form   form
+	typ    reflect.Type
+	name   string // part of the codec's Shape, which both ends compare
+	bits   int    // width of a number
+	length int    // of an array
+	size   int    // bytes in memory, without what the value points to
 
-	addressed bool // msgpack writes it by its address only
-	typ       reflect.Type
+	// The schemas of which this one consists.
+	key    *schema // of a map
+	elem   *schema // of a slice, array, map or pointer
+	fields []schemaField
+
+	// Only of a formOpaque.
+	text     bool // the type marshals itself as text, not as binary
+	nullable bool // a nil on the wire is a nil value; for types that cannot be nil it is an encoding of no bytes
+
+	addressed bool // msgpack can encode the type only through a pointer to it
 
 	// Bounds; unbounded = none.
 	max   int // from the field's tag: bytes of a string, of bytes or of an opaque value; elements of a slice or map
-	whole int // from the type's MaxEncodedSize: encoded bytes; see counted
+	whole int // from the type's MaxEncodedSize: encoded bytes, without the header if counted
 }
 
+// schemaField is a field of a struct, or of a struct that is embedded in it.
 type schemaField struct {
-	name   string
-	index  []int // in the struct, through embedded ones
+	name   string // on the wire: from the field's msgpack tag, or its own
+	index  []int  // as in reflect.StructField, from the outermost struct
 	schema *schema
 }
 
-// parts yields what a value of s consists of, and what the path of each part has behind that of s.
+// parts yields the schemas of which s consists. suffix is what the path of each part, for errors, adds to that of s.
 func (s *schema) parts(yield func(suffix string, part *schema) bool) {
 	switch s.form {
 	case formPointer:
@@ -78,7 +83,7 @@ func (s *schema) parts(yield func(suffix string, part *schema) bool) {
 	}
 }
 
-// mayBeNil reports whether a nil may stand for a value of s; msgpack writes one for no bytes, too.
+// mayBeNil reports whether the encoding of a value of s may be a nil. msgpack writes nil for an opaque value of no bytes, too.
 func (s *schema) mayBeNil() bool {
 	switch s.form {
 	case formBytes, formSlice, formMap, formPointer, formOpaque:
@@ -87,12 +92,12 @@ func (s *schema) mayBeNil() bool {
 	return false
 }
 
-// counted reports whether the bounds of s count bytes without their header.
+// counted reports whether the bounds of s count bytes of content, without msgpack's header.
 func (s *schema) counted() bool {
 	return s.form == formString || s.form == formBytes || s.form == formByteArray || s.form == formOpaque
 }
 
-// holds checks n bytes against both bounds.
+// holds returns an error if n bytes exceed one of the two bounds of s.
 func (s *schema) holds(n int) error {
 	if err := within(n, s.max, "bytes"); err != nil {
 		return err
@@ -119,21 +124,21 @@ var (
 	textMarshaler     = reflect.TypeFor[encoding.TextMarshaler]()
 	textUnmarshaler   = reflect.TypeFor[encoding.TextUnmarshaler]()
 
-	// msgpackHooks are refused: they would read as much of the wire as they like, so nothing could check it before.
+	// Types with msgpackHooks are refused: a hook reads as much of the payload as it likes, so walk could not check it first.
 	msgpackHooks = []reflect.Type{
 		reflect.TypeFor[msgpack.CustomEncoder](), reflect.TypeFor[msgpack.CustomDecoder](),
 		reflect.TypeFor[msgpack.Marshaler](), reflect.TypeFor[msgpack.Unmarshaler](),
 	}
 )
 
-// bounded is a type that knows its own limit, in bytes.
+// bounded is a type that bounds its own encoding, in bytes.
 type bounded interface{ MaxEncodedSize() int }
 
-// schemas builds the schema of a type and of all its parts. It holds those that have no bounds of a tag; there a recursive type finds
-// itself.
+// schemas builds the schema of a type and of all its parts. It holds the schemas that are built already, or are being built, which is where a
+// recursive type finds itself. A schema with bounds from a tag belongs to one field and is not in it.
 type schemas map[reflect.Type]*schema
 
-// schemaOf returns the schema of t, or an error that names the part of t that cannot travel.
+// schemaOf returns the schema of t, or an error that names the part of t that cannot be encoded.
 func schemaOf(t reflect.Type) (*schema, error) {
 	s, err := schemas{}.of(t, t.String(), nil)
 	if err != nil {
@@ -142,7 +147,7 @@ func schemaOf(t reflect.Type) (*schema, error) {
 	return s, copies{}.check(s, t.String(), false)
 }
 
-// of returns the schema of t, which stands at path, with the levels that are left of tag.
+// of returns the schema of t. path is where t stands in the outermost type, for errors. Bounds come from the levels of tag that are left.
 func (b schemas) of(t reflect.Type, path string, tag *bounds) (*schema, error) {
 	s, ok := b[t]
 	if ok && !tag.left() {
@@ -164,7 +169,7 @@ func (b schemas) of(t reflect.Type, path string, tag *bounds) (*schema, error) {
 	return s, nil
 }
 
-// describe fills in s.
+// describe fills in s, the schema of t.
 func (b schemas) describe(s *schema, t reflect.Type, path string, tag *bounds) error {
 	if t == timeType {
 		s.form, s.name = formTime, "time"
@@ -192,9 +197,9 @@ func (b schemas) describe(s *schema, t reflect.Type, path string, tag *bounds) e
 	return nil
 }
 
-// wholeOf returns MaxEncodedSize of t, unbounded if it has none.
+// wholeOf returns what MaxEncodedSize of t returns, or unbounded if t has no such method. A pointer type has none; its element's counts.
 func wholeOf(t reflect.Type) (int, error) {
-	if !reflect.PointerTo(t).Implements(boundedType) { // nor does a pointer to a pointer: the element decides
+	if !reflect.PointerTo(t).Implements(boundedType) {
 		return unbounded, nil
 	}
 	n := reflect.New(t).Interface().(bounded).MaxEncodedSize()
@@ -204,7 +209,7 @@ func wholeOf(t reflect.Type) (int, error) {
 	return n, nil
 }
 
-// scalar fills in s when t is a bool, a number, a string or bytes.
+// scalar fills in s if t is a bool, a number, a string or bytes, and reports whether it is.
 func (s *schema) scalar(t reflect.Type) bool {
 	s.name = t.Kind().String()
 	switch t.Kind() {
@@ -230,11 +235,11 @@ func (s *schema) scalar(t reflect.Type) bool {
 	return true
 }
 
-// compose fills in s for a t that consists of other types.
+// compose fills in s for a type t that consists of other types.
 func (b schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (err error) {
 	passed := t.Kind() == reflect.Array || t.Kind() == reflect.Pointer
 	if passed && tag.circles(t) {
-		return nil // tagged will report the tag; going on would never end
+		return nil // a type like "type T [2]*T" would recurse for ever; tagged reports the level that is left
 	}
 	switch t.Kind() {
 	case reflect.Slice:
@@ -260,7 +265,7 @@ func (b schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (e
 		}
 	case reflect.Struct:
 		if tag.left() {
-			return nil // tagged will report the tag; going on might never end
+			return nil // a bound does not reach into a struct, and a recursive one would never end; tagged reports it
 		}
 		s.form, s.name = formStruct, "struct"
 		s.fields, err = b.fieldsOf(nil, t, nil, path)
@@ -272,8 +277,8 @@ func (b schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (e
 	return err
 }
 
-// fieldsOf appends the fields of t, whose index is outer, as msgpack sees them: exported ones that are not tagged "-", and in place
-// of an embedded struct its fields.
+// fieldsOf appends the fields of t as msgpack sees them: the exported ones without the tag "-", and in place of an embedded struct its
+// fields. outer is the index of t itself, if it is embedded.
 func (b schemas) fieldsOf(fields []schemaField, t reflect.Type, outer []int, path string) ([]schemaField, error) {
 	before, embedded := len(fields), map[string]bool{} // names of embedded structs
 	for f := range t.Fields() {
@@ -295,7 +300,7 @@ func (b schemas) fieldsOf(fields []schemaField, t reflect.Type, outer []int, pat
 			return nil, err
 		}
 		for _, inner := range fields[own:] {
-			if embedded[inner.name] { // msgpack would then take the struct for a field and not embed it
+			if embedded[inner.name] { // msgpack would then encode that struct as a field instead of embedding it
 				return nil, fmt.Errorf("%s.%s: its field %s has the name of a struct that is embedded before it", path, f.Name, inner.name)
 			}
 		}
@@ -307,7 +312,7 @@ func (b schemas) fieldsOf(fields []schemaField, t reflect.Type, outer []int, pat
 	return fields, twice(fields, path)
 }
 
-// field returns the schema of a struct's field, whose msgpack tag has options. With inlined its own fields stand in its place.
+// field returns the schema of a field whose msgpack tag has the given options. If inlined is true, the fields of its struct replace it.
 func (b schemas) field(f reflect.StructField, options, path string) (s *schema, inlined bool, err error) {
 	switch {
 	case strings.Contains(options, "intern"):
@@ -328,7 +333,8 @@ func (b schemas) field(f reflect.StructField, options, path string) (s *schema, 
 	return s, embeds && structure, nil
 }
 
-// tagged returns the schema of a struct's field. It refuses a quiver tag with a bound that nothing in the field needs.
+// tagged returns the schema of a struct's field, with the bounds of its quiver tag. It returns an error if the tag has more levels than the
+// field's type.
 func (b schemas) tagged(f reflect.StructField, path string) (*schema, error) {
 	tag, err := boundsOf(f)
 	if err != nil {
@@ -341,7 +347,7 @@ func (b schemas) tagged(f reflect.StructField, path string) (*schema, error) {
 	return s, err
 }
 
-// nothingOf refuses a struct of which no field travels: it would arrive as its zero value.
+// nothingOf returns the error for a struct none of whose fields is encoded: it would arrive as its zero value.
 func nothingOf(t reflect.Type, path string) error {
 	if never, ok := t.FieldByName("_"); ok && never.Type == neverType {
 		return fmt.Errorf("%s: %s", path, never.Tag.Get("codec"))
@@ -349,7 +355,7 @@ func nothingOf(t reflect.Type, path string) error {
 	return fmt.Errorf("%s: %v has no field that travels, so it would arrive empty; export one, let it write itself, or leave it out", path, t)
 }
 
-// twice refuses two fields of one name: msgpack would lay them out differently.
+// twice returns an error if two fields have the same name: msgpack would then not encode the fields that the schema lists.
 func twice(fields []schemaField, path string) error {
 	seen := map[string]bool{}
 	for _, f := range fields {
@@ -361,7 +367,8 @@ func twice(fields []schemaField, path string) error {
 	return nil
 }
 
-// plainKey reports whether t is comparable and holds nothing but plain values.
+// plainKey reports whether t may be the key of a map: it is comparable, and no part of it is a pointer, an interface or a channel, whose
+// identity is lost when it is encoded.
 func plainKey(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Interface, reflect.Chan:

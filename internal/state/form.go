@@ -5,30 +5,31 @@ import (
 	"reflect"
 )
 
-// form is how values of one type travel.
+// A form encodes and decodes the values of one type. Compile makes the forms of a Plan.
 type form interface {
-	// append appends v to b. On an error, what it returns may end with a part of v.
+	// append appends the encoding of v to b. After an error, the slice it returns may end in part of that encoding.
 	append(b []byte, v reflect.Value) ([]byte, error)
-	// read fills in the settable v from the start of b, or only steps over the value when v is the zero Value. It accepts only what append
-	// writes. On an error v may be partly filled in.
+	// read decodes a value from the start of b into v, which must be settable. If v is the zero Value, it only skips the encoding. It rejects
+	// every encoding that append would not have produced. After an error, v may be partly filled in.
 	read(b []byte, v reflect.Value) (rest []byte, err error)
-	// references calls visit for every reference in v.
+	// references calls visit for each reference to an actor in v.
 	references(v reflect.Value, visit func(id uint64))
 
-	least() int // bytes, 1 or more
-	most() int  // bytes, up to endless
+	least() int // size of the smallest encoding, at least 1 byte
+	most() int  // size of the largest encoding, at most endless
 	String() string
 }
 
-// leaf is part of the forms that refer to nothing.
+// leaf is embedded in the forms whose values hold no references.
 type leaf struct{}
 
 func (leaf) references(reflect.Value, func(uint64)) {}
 
-// endless is as large as the size of a form gets: sums and products of sizes are cut to it, so that they do not overflow; two of
-// it fit an int of 32 bits.
+// endless caps the size of a form. Sums and products of sizes are cut off there; since two capped sizes fit in a 32-bit int, adding them
+// cannot overflow before the sum is cut off.
 const endless = 1 << 29
 
+// times returns n*size, cut off at endless.
 func times(n, size int) int { return int(min(int64(min(n, endless))*int64(size), endless)) }
 
 // take cuts the first n bytes off b.
