@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Category is what a record is about.
+// A Category is what a log record is about. The level of each can be set by itself.
 type Category uint8
 
 // The categories, with Unreal's beside them.
@@ -27,23 +27,23 @@ const (
 
 var names = [categories]string{"handshake", "channel", "partial", "reliable", "rep", "relevancy", "dormancy"}
 
-// Set is a logger of all records, and one for each category. Its methods are safe from any goroutine.
+// A Set is the logger of a world, with a logger for each category. Its methods may be called concurrently.
 type Set struct {
-	All    *slog.Logger
-	level  *slog.LevelVar
-	levels [categories]own
-	of     [categories]*slog.Logger
+	All    *slog.Logger             // for records without a category
+	level  *slog.LevelVar           // of all records; the caller of New may change it, too
+	levels [categories]own          // for SetLevel
+	of     [categories]*slog.Logger // by category
 
-	strangers strangers
+	strangers strangers // limits the records that clients can cause
 }
 
-// own is the level of a category.
+// own is a category's own level, if SetLevel has set one.
 type own struct {
 	level slog.LevelVar
-	set   atomic.Bool // else it is that of all records
+	set   atomic.Bool // false: Set.level counts
 }
 
-// New returns the loggers over a handler. logger may be nil: then nothing is ever enabled.
+// New returns a Set that writes to the handler of logger. If logger is nil, it discards all records.
 func New(logger *slog.Logger, level *slog.LevelVar) *Set {
 	handler := slog.Handler(slog.DiscardHandler)
 	if logger != nil {
@@ -57,7 +57,7 @@ func New(logger *slog.Logger, level *slog.LevelVar) *Set {
 	return s
 }
 
-// Debug returns the logger of a category, nil when its records at Debug are off: then nothing is formatted.
+// Debug returns the logger of a category, or nil if its records at Debug are off, so that the caller can skip formatting them.
 func (s *Set) Debug(c Category) *slog.Logger {
 	if log := s.of[c]; log.Enabled(context.Background(), slog.LevelDebug) {
 		return log
@@ -65,7 +65,8 @@ func (s *Set) Debug(c Category) *slog.Logger {
 	return nil
 }
 
-// debugIf is Debug of what is worth a record. Most calls are not, and to ask a handler for its level costs more than to look at a call.
+// debugIf is Debug if worth is true, and otherwise returns nil. It avoids asking the handler for its level on each call: that costs more than
+// to see that a call deserves no record, as most do not.
 func (s *Set) debugIf(worth bool, c Category) *slog.Logger {
 	if !worth {
 		return nil
@@ -73,21 +74,21 @@ func (s *Set) debugIf(worth bool, c Category) *slog.Logger {
 	return s.Debug(c)
 }
 
-// Failed records the error of a call, which its caller has got and may ignore. UE: net.RPC.Debug.
+// Failed logs the error of a call at Debug. The caller has the same error, but may ignore it. UE: net.RPC.Debug.
 func (s *Set) Failed(rpc fmt.Stringer, err error) {
 	if log := s.Debug(Reliable); log != nil {
 		log.Debug("call failed", "rpc", rpc.String(), "error", err)
 	}
 }
 
-// Guest logs what a client that has joined did, unless its party, or all clients, have had enough records of that in this minute: then it
-// only counts this one. It is safe from any goroutine.
+// Guest logs what a client that has joined did. If the client's party, or all clients together, have used up their records of this kind for the
+// minute, it only counts the record.
 func (s *Set) Guest(level slog.Level, of Deed, party any, message string, args ...any) {
 	pass := func(now time.Time) (hidden int, ok bool) { return s.strangers.guests[of].pass(party, now) }
 	s.bounded(pass, level, message, args)
 }
 
-// bounded logs what clients did, if it may pass now, and how many records were hidden before.
+// bounded logs a record if pass lets it, with the number of records that were not logged since the last one.
 func (s *Set) bounded(pass func(now time.Time) (hidden int, ok bool), level slog.Level, message string, args []any) {
 	s.strangers.mu.Lock()
 	hidden, ok := pass(time.Now())
@@ -101,8 +102,8 @@ func (s *Set) bounded(pass func(now time.Time) (hidden int, ok bool), level slog
 	s.All.Log(context.Background(), level, message, args...)
 }
 
-// SetLevel sets the level of categories from now on, by their names; without one that of all records, but for the categories
-// that have a level of their own.
+// SetLevel sets the level of the named categories. Without a name it sets the level of all records, except those of categories whose own level
+// was set.
 func (s *Set) SetLevel(level slog.Level, of ...string) error {
 	for _, name := range of {
 		if !slices.Contains(names[:], name) {
@@ -120,11 +121,11 @@ func (s *Set) SetLevel(level slog.Level, of ...string) error {
 	return nil
 }
 
-// leveled puts a level that may change at run time in front of a handler.
+// leveled is a handler whose level may change at run time: a record must pass own, if that is set, or else level, before it reaches Handler.
 type leveled struct {
 	slog.Handler
 	level *slog.LevelVar
-	own   *own // nil = none
+	own   *own // of the category; nil = none
 }
 
 func (h leveled) Enabled(ctx context.Context, level slog.Level) bool {

@@ -16,26 +16,26 @@ import (
 const (
 	// readBuffer is the default size of a PacketConn's read buffer in bytes; SetReadBuffer changes it.
 	readBuffer = 1 << 20
-	// maxDatagram is the most that fits a UDP datagram over IPv4.
+	// maxDatagram is the largest payload of a UDP datagram over IPv4, whose length field of 16 bits includes the headers.
 	maxDatagram = 65535 - UDPOverhead
 )
 
 var errBuffers = errors.New("netsim: no raw connection before SetReadBuffer and SetWriteBuffer")
 
-// PacketConn is an emulated UDP socket. It owns no goroutine and no descriptor: packets wait in the links that lead here
-// until a reader's timer says that they have arrived. All methods may be called concurrently.
+// A PacketConn is an emulated UDP socket. It owns no goroutine and no file descriptor: packets stay in the links that lead to
+// the socket until a reader, woken by a timer, collects those that have arrived. All methods may be called concurrently.
 //
-// It reads the clock of package time only, and readers wait on channels and timers only, so that it runs in the fake
-// time of a testing/synctest bubble, if it was made in that bubble, as well as in real time.
+// A PacketConn works in real time and, if it was made inside a testing/synctest bubble, in the fake time of that bubble: it
+// takes the time from package time alone, and its readers block only on channels and timers.
 type PacketConn struct {
 	addr   *net.UDPAddr
 	done   chan struct{}
 	closed atomic.Bool
 
 	routes sync.RWMutex
-	paths  map[netip.AddrPort]*Path // from this socket, by destination
+	paths  map[netip.AddrPort]*Path // from this socket, by destination; guarded by routes
 
-	// Reading: mu guards what follows, and the links of the paths in.
+	// Reading. mu guards the fields up to readDeadline, and the links of the paths in in.
 	mu           sync.Mutex
 	in           []*Path // to this socket
 	inbox        inbox
@@ -44,13 +44,14 @@ type PacketConn struct {
 
 	writeDeadline atomic.Pointer[time.Time] // nil = none
 
-	sized [2]atomic.Bool // SetReadBuffer, SetWriteBuffer were called
+	// sized records that SetReadBuffer (0) and SetWriteBuffer (1) were called, for SyscallConn.
+	sized [2]atomic.Bool
 }
 
-// hosts counts the emulated sockets of the process, so that each has an address of its own.
+// hosts counts the sockets made in this process. NewPacketConn derives each socket's address from it.
 var hosts atomic.Uint32
 
-// NewPacketConn returns a socket that reaches nobody yet, with an address of its own in 10.0.0.0/8.
+// NewPacketConn returns a socket with an address of its own in 10.0.0.0/8. It has no paths until Connect or Pipe joins it to another.
 func NewPacketConn() *PacketConn {
 	n := hosts.Add(1)
 	return &PacketConn{
@@ -62,7 +63,7 @@ func NewPacketConn() *PacketConn {
 	}
 }
 
-// ReadFrom waits for the next packet that arrives. It cuts off what does not fit p.
+// ReadFrom blocks until a packet has arrived, and copies it to p. If p is too short, the rest of the packet is lost, as with UDP.
 func (c *PacketConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +83,7 @@ func (c *PacketConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	}
 }
 
-// readable returns the error of a read from a socket that is closed or whose read deadline has passed. The caller holds mu.
+// readable returns an error if the socket is closed or its read deadline has passed. The caller holds mu.
 func (c *PacketConn) readable(now time.Time) error {
 	if c.closed.Load() {
 		return net.ErrClosed
@@ -93,7 +94,8 @@ func (c *PacketConn) readable(now time.Time) error {
 	return nil
 }
 
-// collect moves what has arrived by now into the inbox and returns when the next packet arrives; zero = none under way. The caller holds mu.
+// collect moves the packets that have arrived by now into the inbox. It returns when the next one will arrive, or the zero time if none is in
+// flight. The caller holds mu.
 func (c *PacketConn) collect(now time.Time) (next time.Time) {
 	var first recovery.Earliest
 	for _, path := range c.in {
@@ -104,8 +106,8 @@ func (c *PacketConn) collect(now time.Time) (next time.Time) {
 	return next
 }
 
-// wait releases mu until something may have changed: a packet arrives at next, the read deadline passes, the connection is closed, or another
-// goroutine passes on the token.
+// wait releases mu and blocks until a packet may be ready: at next, at the read deadline, when the socket is closed, or when another goroutine
+// calls sleepers.wakeOne. The caller holds mu, and holds it again afterwards.
 func (c *PacketConn) wait(now, next time.Time) {
 	if !c.readDeadline.IsZero() && (next.IsZero() || c.readDeadline.Before(next)) {
 		next = c.readDeadline
@@ -122,8 +124,8 @@ func (c *PacketConn) wait(now, next time.Time) {
 	c.sleepers.count--
 }
 
-// WriteTo sends a copy of p to a PacketConn that Connect or Pipe joined to this one. It never blocks. As with UDP, only the counters tell
-// what became of a packet, even of one to an unknown address.
+// WriteTo sends a copy of p to a PacketConn that Connect or Pipe joined to this one. It never blocks. As with UDP, it returns no error for a
+// packet that is dropped or whose address is unknown; the counters of Path.Stats show what is dropped on a path.
 func (c *PacketConn) WriteTo(p []byte, addr net.Addr) (n int, err error) {
 	if c.closed.Load() {
 		return 0, c.fail("write", net.ErrClosed)
@@ -140,13 +142,13 @@ func (c *PacketConn) WriteTo(p []byte, addr net.Addr) (n int, err error) {
 	return len(p), nil
 }
 
-// NeverBlocks tells those who look for it that WriteTo may be called where nobody may wait.
+// NeverBlocks marks the socket as one whose WriteTo may be called while a lock is held. It does nothing.
 func (c *PacketConn) NeverBlocks() {}
 
-// LocalAddr returns a *net.UDPAddr.
+// LocalAddr returns the socket's address, a *net.UDPAddr.
 func (c *PacketConn) LocalAddr() net.Addr { return c.addr }
 
-// Close ends waiting reads. Packets under way vanish.
+// Close unblocks all reads, which return net.ErrClosed. Packets in flight to the socket are lost.
 func (c *PacketConn) Close() error {
 	if c.closed.Swap(true) {
 		return c.fail("close", net.ErrClosed)
@@ -180,7 +182,8 @@ func (c *PacketConn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// SetReadBuffer sets how many bytes may have arrived unread; packets that find no room are dropped as Overrun.
+// SetReadBuffer sets how many bytes of packets that have arrived may wait for a read. A packet that does not fit is dropped and counted in
+// Stats.Overrun.
 func (c *PacketConn) SetReadBuffer(bytes int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,9 +198,9 @@ func (c *PacketConn) SetWriteBuffer(int) error {
 	return nil
 }
 
-// SyscallConn makes quic-go look for the path MTU, which it does on connections where it could set "don't fragment": the
-// raw connection accepts every control function and calls none. Before both buffers were sized it returns an error: otherwise
-// quic-go would read their sizes from the kernel.
+// SyscallConn returns a raw connection whose Control succeeds without calling its function. quic-go then believes that it has
+// set "don't fragment", and so discovers the path MTU. Until SetReadBuffer and SetWriteBuffer have been called, SyscallConn returns
+// an error, because quic-go would otherwise read the buffer sizes from the kernel.
 func (c *PacketConn) SyscallConn() (syscall.RawConn, error) {
 	if !c.sized[0].Load() || !c.sized[1].Load() {
 		return nil, errBuffers
@@ -205,6 +208,7 @@ func (c *PacketConn) SyscallConn() (syscall.RawConn, error) {
 	return noSocket{}, nil
 }
 
+// noSocket is a syscall.RawConn without a descriptor.
 type noSocket struct{}
 
 func (noSocket) Control(func(fd uintptr)) error    { return nil }
@@ -215,10 +219,10 @@ func (c *PacketConn) fail(op string, err error) error {
 	return &net.OpError{Op: op, Net: "udp", Source: c.addr, Err: err}
 }
 
-// To returns the path that leads from here to a peer; nil when they are not joined.
+// To returns the path from c to peer, or nil if they are not joined.
 func (c *PacketConn) To(peer *PacketConn) *Path { return c.route(peer.addr) }
 
-// route returns the path to an address; nil when there is none.
+// route returns the path to addr, or nil if there is none.
 func (c *PacketConn) route(addr net.Addr) *Path {
 	udp, ok := addr.(*net.UDPAddr)
 	if !ok {
@@ -229,6 +233,7 @@ func (c *PacketConn) route(addr net.Addr) *Path {
 	return c.paths[key(udp)]
 }
 
+// key returns a as a key of PacketConn.paths: an IPv4 address in its form of 4 bytes.
 func key(a *net.UDPAddr) netip.AddrPort {
 	ap := a.AddrPort()
 	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())

@@ -1,11 +1,13 @@
-// Package trace writes what becomes of calls, packets and handlers as a file that ui.perfetto.dev opens.
+// Package trace records calls, packets and handlers in a file that the viewer at ui.perfetto.dev can open.
 //
-// A [Writer] takes events from any goroutine into a buffer of a fixed size, and a goroutine of its own writes them: whoever adds an
-// event waits for nothing but another one that does. An encoder, which is a pure type, makes Perfetto's TracePackets of them: a track
-// group for the world, in it one for each connection, and in that the packets, acks and losses, counters, and two tracks for each
-// actor: the calls on it that left and those that came. Slices that overlap go to lanes, tracks of the same name and parent, which
-// the viewer draws as one.
+// A [Writer] collects events in a buffer of fixed size, and writes them from a goroutine of its own. Events may be added from any
+// goroutine; adding one never waits for the file, only for other goroutines that add theirs.
 //
-// A file is a sequence of packets, each a field 1 of the message Trace: whole up to wherever it was cut, and of two files that are
-// concatenated both are shown.
+// The encoder, a pure type, turns events into Perfetto's TracePackets. They form a track group for the world, within it one for each
+// connection, and within that the tracks of packets, acks, losses and counters, and two tracks for each actor: one for the calls sent
+// on it and one for those received. Perfetto's slices (a call or a handler from start to end) may overlap; they are then spread over
+// lanes, which are tracks of one name and parent that the viewer draws as one.
+//
+// A file is a sequence of TracePackets, each as field 1 of the message Trace. So a file that was cut off is readable up to the cut,
+// and two files may be concatenated.
 package trace

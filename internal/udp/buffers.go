@@ -6,11 +6,11 @@ import (
 	"net"
 )
 
-// BufferBytes is what to ask the kernel for when nothing better is known: 100 Mbit/s over half a second, and more than
-// two chunks of 256 KiB.
+// BufferBytes is the default size of a socket buffer: it holds what arrives in half a second at 100 Mbit/s, and more than two
+// chunks of 256 KiB.
 const BufferBytes = 7 << 20
 
-// ErrBuffers means that the kernel gave less than was asked for.
+// ErrBuffers means that the kernel's limit on socket buffers is below the size that was asked for.
 var ErrBuffers = errors.New("udp: the kernel's socket buffers are too small")
 
 // AskBuffers asks the kernel for socket buffers of at least bytes each. It returns ErrBuffers when the kernel gives less; the socket then
@@ -38,7 +38,7 @@ func AskBuffers(conn net.PacketConn, bytes int) error {
 
 // kernelBuffer is one of a socket's two buffers.
 type kernelBuffer struct {
-	name, setting string
+	name, setting string // for errors: "receive" or "send", and what limits it
 	set           func(c SystemConn, bytes int) error
-	option, force int
+	option, force int // socket options: the size, and the size regardless of the limit; force is 0 if there is none
 }

@@ -3,8 +3,10 @@
 package udp
 
 const (
+	// The sysctl that limits SO_RCVBUF and SO_SNDBUF, for the error of AskBuffers.
 	receiveSetting = "kern.ipc.maxsockbuf"
 	sendSetting    = "kern.ipc.maxsockbuf"
-	forceReceive   = 0 // there is no way past the limit
-	forceSend      = 0
+	// No option ignores that limit.
+	forceReceive = 0
+	forceSend    = 0
 )

@@ -3,8 +3,10 @@ package udp
 import "golang.org/x/sys/unix"
 
 const (
+	// The sysctls that limit SO_RCVBUF and SO_SNDBUF, for the error of AskBuffers.
 	receiveSetting = "net.core.rmem_max"
 	sendSetting    = "net.core.wmem_max"
-	forceReceive   = unix.SO_RCVBUFFORCE // for processes with CAP_NET_ADMIN
-	forceSend      = unix.SO_SNDBUFFORCE
+	// Options that ignore those limits, if the process has CAP_NET_ADMIN; see socket(7).
+	forceReceive = unix.SO_RCVBUFFORCE
+	forceSend    = unix.SO_SNDBUFFORCE
 )

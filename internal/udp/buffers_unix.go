@@ -14,12 +14,12 @@ var kernelBuffers = []kernelBuffer{
 	{"send", sendSetting, SystemConn.SetWriteBuffer, unix.SO_SNDBUF, forceSend},
 }
 
-// ask makes the buffer larger when it is too small, and returns what it is then.
+// ask makes the buffer larger if it has fewer than bytes, and returns its size afterwards.
 func (k kernelBuffer) ask(raw syscall.RawConn, c SystemConn, bytes int) (got int, err error) {
 	if got, err = k.size(raw); err != nil || got >= bytes {
 		return got, err
 	}
-	_ = k.set(c, bytes) // what came of it shows below
+	_ = k.set(c, bytes) // size shows whether it worked
 	if got, err = k.size(raw); err != nil || got >= bytes || k.force == 0 {
 		return got, err
 	}
@@ -27,6 +27,7 @@ func (k kernelBuffer) ask(raw syscall.RawConn, c SystemConn, bytes int) (got int
 	return k.size(raw)
 }
 
+// size asks the kernel for the buffer's size.
 func (k kernelBuffer) size(raw syscall.RawConn) (bytes int, err error) {
 	var failed error
 	err = raw.Control(func(fd uintptr) { bytes, failed = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, k.option) })
