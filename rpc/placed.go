@@ -11,20 +11,21 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// Place makes an actor of b's class that both ends know from a level, by a name that no other actor of the world has: 1 to 128 printable
-// bytes. On the server it is otherwise like [Spawn], owned by the server itself. UE: an actor placed in a level.
+// Place makes an actor of b's class that both ends know from a level. Its name has 1 to 128 printable bytes and is unique in the world. UE: an
+// actor placed in a level.
 //
-// On a client, after Connect, it makes the client's copy before the server's open comes. Until then the copy has no channel and no [Ref],
-// and Server RPCs on it return ErrDormant; the open names it and gives it both. When the open came first, Place returns that copy as it
-// is, and does not run set. When the server has destroyed the actor, the copy ends, and Place returns ErrClosed; clients are told at
-// once, or when they join. In OnConnect place all actors that are there from the beginning: no open has come by then.
+// On the server, Place works like [Spawn], and the server itself owns the actor. The name of an actor that was destroyed or torn off cannot be
+// used again: for it Place returns ErrClosed. Every client that joins later is told all those names, so a world may place at most 262,144
+// names in its life, after which Place returns an error. Use Spawn for actors that come and go without end.
 //
-// On the server Place returns ErrClosed for a name whose actor was destroyed or torn off: the name is gone for good. Whoever joins later is told
-// of all those names, and a client takes no more than 262,144. So of one more name than that, in the life of a world, Place returns an error:
-// what comes and goes without end, spawn.
+// On a client, after Connect, Place makes the client's copy of the actor ahead of the server's open message. Until that message arrives, the copy
+// has no channel and no [Ref], and Server RPCs on it return ErrDormant. If the open message came first, Place returns the copy that it made,
+// and does not run set. If the server has destroyed the actor, Place returns ErrClosed; a copy that was placed before ends as soon as the
+// client learns of it, which is at once, or when it joins. Place the actors that exist from the beginning in OnConnect, before any open
+// message can arrive.
 //
-// A client's copy lives on when its channel closes for Relevancy or LevelUnloaded, and is used again by the next open. The client may
-// destroy a copy that has no channel, as when it unloads the level. A copy that was open once ends with its connection.
+// A client's copy stays when its channel closes for Relevancy or LevelUnloaded, and the next open message uses it again. The client may
+// destroy a copy that has no channel, for instance when it unloads the level. A copy that ever had a channel ends with its connection.
 func Place[T any](b *Binding[T], name string, set func(object T), options ...SpawnOption) (*Actor, T, error) {
 	var object T
 	if !validName(name) {
@@ -46,7 +47,7 @@ func Place[T any](b *Binding[T], name string, set func(object T), options ...Spa
 	return a, object, nil
 }
 
-// validName reports whether a placed actor may have that name.
+// validName reports whether name may be the name of a placed actor.
 func validName(name string) bool {
 	return name != "" && len(name) <= maxNameBytes && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
@@ -83,13 +84,13 @@ func (w *World) placeCopy(b *binding, name string, set func(object any)) (*Actor
 	return a, nil
 }
 
-// parks reports whether the client's copy of a placed actor lives on without its channel.
+// parks reports whether a client keeps its copy of a, a placed actor, when the channel closes for reason.
 func (a *Actor) parks(reason CloseReason) bool {
 	return a.name != "" && (reason == Relevancy || reason == LevelUnloaded)
 }
 
-// raze tells the clients that a placed actor is destroyed or torn off, and remembers it for those that join later: a copy that they have
-// placed themselves ends. It leaves out clients with a copy that the server has opened.
+// raze is called on the server when a placed actor is destroyed or torn off. It ends the copies that clients have placed themselves, and remembers
+// the name for clients that join later. Clients to which the server has opened the actor are told by its close instead.
 func (a *Actor) raze() {
 	w := a.world
 	if a.name == "" {
@@ -105,14 +106,15 @@ func (a *Actor) raze() {
 	}
 }
 
-// razeFor tells a client that has joined which placed actors are gone.
+// razeFor tells a client that has just joined which placed actors are gone.
 func (w *World) razeFor(c *Conn) {
 	for _, a := range w.actors.razed {
 		a.dismiss(c, Destroyed)
 	}
 }
 
-// adopt returns the copy to which an open message gives a channel: a dormant one, or one that was placed here. It is nil when there is none.
+// adopt returns the copy to which an open message gives a channel: a dormant copy, or one that this client has placed. It returns nil if the open
+// message is for a new copy, and an error if it contradicts the copy that exists.
 func (w *World) adopt(c *Conn, message bunch.Message, o opened) (*Actor, *CloseError) {
 	a := c.copies.byRef[o.ref]
 	if placed := w.actors.placed[o.name]; a == nil && placed != nil && placed.conn == nil && !placed.torn {

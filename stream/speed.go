@@ -3,46 +3,45 @@ package stream
 import "time"
 
 const (
-	// speedTime is the time over which a speed is measured: a few reports of a receiver must fall into it, and after a change a bar that shows
-	// what is left should not mislead for long.
+	// speedTime is the time over which a speed is measured. It is long enough to include several reports of the receiver, and short enough that
+	// the remaining time that a game derives from it is soon right after a change.
 	speedTime = 5 * time.Second
-	// speedStep is the least time between a mark and the last but one before it.
+	// speedStep is the least time between a mark and the second mark before it.
 	speedStep = time.Second
-	// speedLeast is the time before which there is no speed: what came at once would make a huge one.
+	// speedLeast is how long a transfer must last before it has a speed: what arrives in the first moment would give a huge one.
 	speedLeast = time.Second / 2
 )
 
-// speed measures how fast the Acked of one transfer grows. It has no clock: each call tells it the time. What guards the transfer guards it. The
-// zero speed has not begun, and is 0.
+// speed measures how fast the Acked of one transfer grows. The zero speed is not started, and has a speed of 0. The lock of the transfer guards it.
 type speed struct {
-	begin  time.Time
-	resume int64 // Acked at begin
+	begin  time.Time // set by start
+	resume int64     // Acked at begin
 
-	// A ring of marks, and how many there ever were. A note overwrites the last one, unless it comes speedStep or more after the last but one: then
-	// it adds a mark. So the ring reaches back speedTime at least.
+	// marks is a ring, and count is how many marks there ever were. A note overwrites the newest mark, unless speedStep has passed since the second
+	// newest; then it adds one. So two marks in a row cover speedStep or more, and the ring reaches back at least speedTime.
 	marks [2*int(speedTime/speedStep) + 2]speedMark
 	count int
 
-	ended bool    // the transfer is complete
-	mean  float64 // of all of it, once it has ended
+	ended bool    // set by end: the transfer is complete
+	mean  float64 // bytes or elements a second from start to end; set by end
 }
 
-// speedMark says how much was acked after some time.
+// speedMark is the value of Acked at one time.
 type speedMark struct {
 	after time.Duration // since begin
 	acked int64
 }
 
-// start begins at what was acked then, and forgets what was before.
+// start begins to measure. acked is the value of Acked at now, more than 0 if the transfer is resumed.
 func (s *speed) start(now time.Time, acked int64) {
 	*s = speed{begin: now, resume: acked, count: 1}
 	s.marks[0].acked = acked
 }
 
-// mark returns one of the last marks: 1 is the last.
+// mark returns the mark that is the last-th newest: mark(1) is the newest.
 func (s *speed) mark(last int) *speedMark { return &s.marks[(s.count-last)%len(s.marks)] }
 
-// note notes what is acked now, if it is more than before.
+// note records the value of Acked at now, if it has changed.
 func (s *speed) note(now time.Time, acked int64) {
 	after := now.Sub(s.begin)
 	switch {
@@ -54,7 +53,7 @@ func (s *speed) note(now time.Time, acked int64) {
 	*s.mark(1) = speedMark{after, acked}
 }
 
-// end notes that all was acked.
+// end is called when the transfer is complete. From then on the speed is the mean over the whole transfer.
 func (s *speed) end(now time.Time, acked int64) {
 	if took := now.Sub(s.begin).Seconds(); s.count > 0 && took > 0 {
 		s.mean = float64(acked-s.resume) / took
@@ -62,14 +61,14 @@ func (s *speed) end(now time.Time, acked int64) {
 	s.ended = true
 }
 
-// at returns the speed, in what was acked a second.
+// at returns the speed at now: by how much Acked grows in a second.
 func (s *speed) at(now time.Time) float64 {
 	if s.ended || s.count == 0 {
 		return s.mean
 	}
 
-	// Since the newest mark that is older than speedTime, or the first. No mark is made while nothing moves, so that may be much older; what was
-	// acked since then counts as if it had come in the last 6 s.
+	// Measure from the newest mark that is at least speedTime old, or else from the first. While nothing arrives no mark is made, so that mark may
+	// be much older. What was acked since then counts as if it had taken at most 6 s, or a transfer that goes on after a pause would look slow.
 	after, from := now.Sub(s.begin), s.mark(1)
 	for last := 2; last <= min(s.count, len(s.marks)) && after-from.after < speedTime; last++ {
 		from = s.mark(last)
