@@ -107,7 +107,7 @@ func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) e
 		if !whole || err != nil {
 			return err
 		}
-		return c.receiveRestored(ch, c.restorer.entryCame(ch, h.sequence))
+		return c.receiveRestored(ch, c.restorer.entryReceived(ch, h.sequence))
 	case h.tracked():
 		return c.receiveTracked(ch, number, payload, size)
 	}

@@ -7,30 +7,31 @@ import (
 )
 
 const (
-	// maxHeldRepairs is how many repair bunches may wait for others of their groups: 51 KiB with their sets. One more pushes out the oldest group,
-	// whose lost entries the peer sends again.
+	// maxHeldRepairs is how many repair bunches a connection keeps until their groups can be restored: 51 KiB with their sets. When there are more,
+	// the oldest group is dropped, and the peer resends its lost entries.
 	maxHeldRepairs = 32
-	// maxCuts is how many different ends the missing ranges of a group may have, two for each lost packet. What lies between two cuts is restored
-	// on its own, so the work grows with their number, which a peer chooses: see BenchmarkRestoreWorst.
+	// maxCuts is how many cuts a group may have besides 0 and EntryBytes (see entries); a lost packet makes two. The bytes between two cuts are
+	// restored separately, so the work grows with the number of cuts, which the peer controls: see BenchmarkRestoreWorst.
 	maxCuts = 16
 )
 
-// restorer keeps repair bunches, of all channels, until they can restore the missing entries of their group.
+// A restorer keeps the repair bunches that a connection receives, on all channels, until they suffice to restore the missing entries of
+// their group.
 type restorer struct {
-	sets []*repairSet // by when a repair bunch last came for them, the oldest first
-	held int          // repair bunches in all sets
+	sets []*repairSet // one for each group, that with the newest repair bunch last
+	held int          // repair bunches in all sets, at most maxHeldRepairs
 
-	restored uint64 // entries
-	dropped  uint64 // repair bunches that restored nothing: see Stats.DroppedRepairs
+	restored uint64 // entries restored; see Stats
+	dropped  uint64 // repair bunches dropped without restoring anything: see Stats.DroppedRepairs
 }
 
-// repairSet holds the repair bunches that came of one group.
+// A repairSet holds the repair bunches of one group.
 type repairSet struct {
 	group
 	parity.Set
 }
 
-// receive takes a repair bunch of ch, and returns the entries that it restores. The caller receives them as if they had come.
+// receive handles a repair bunch of ch, and returns the entries that it restores. The caller handles them as if they had been received.
 func (r *restorer) receive(ch *channel, rep repair) []slot {
 	restored := r.restore(ch, r.keep(rep))
 	if r.held > maxHeldRepairs {
@@ -39,8 +40,8 @@ func (r *restorer) receive(ch *channel, rep repair) []slot {
 	return restored
 }
 
-// entryCame returns the entries that can be restored now that the entry of ch with a sequence is whole.
-func (r *restorer) entryCame(ch *channel, sequence uint16) []slot {
+// entryReceived is called when the entry of ch with the given sequence is complete, and returns the entries that can be restored now.
+func (r *restorer) entryReceived(ch *channel, sequence uint16) []slot {
 	for _, set := range r.sets {
 		if set.channel == ch.number && int(sequence-uint16(set.first)) < set.count {
 			return r.restore(ch, set)
@@ -49,7 +50,7 @@ func (r *restorer) entryCame(ch *channel, sequence uint16) []slot {
 	return nil
 }
 
-// keep keeps a repair bunch and returns its set, which is the newest now.
+// keep adds a repair bunch to the set of its group, and returns the set, which is now the last of r.sets. It drops a duplicate.
 func (r *restorer) keep(rep repair) *repairSet {
 	set := &repairSet{group: rep.group}
 	if i := slices.IndexFunc(r.sets, func(s *repairSet) bool { return s.group == rep.group }); i >= 0 {
@@ -66,26 +67,26 @@ func (r *restorer) keep(rep repair) *repairSet {
 	return set
 }
 
-// drop forgets a set.
+// drop removes a set.
 func (r *restorer) drop(set *repairSet) {
 	r.held -= set.Have
 	r.sets = slices.DeleteFunc(r.sets, func(other *repairSet) bool { return other == set })
 }
 
-// discard drops a set that restores nothing.
+// discard removes a set that restored nothing, and counts its repair bunches as dropped.
 func (r *restorer) discard(set *repairSet) {
 	r.dropped += uint64(set.Have)
 	r.drop(set)
 }
 
-// spare reports whether trim has memory to give up.
+// spare reports whether trim has memory to free.
 func (r *restorer) spare() bool { return r.sets != nil }
 
-// trim drops the repair bunches that wait.
+// trim drops all repair bunches.
 func (r *restorer) trim() { *r = restorer{restored: r.restored, dropped: r.dropped + uint64(r.held)} }
 
-// restore restores what is missing of a set's group, and returns the entries that this completes. It returns none while the set has too few repair
-// bunches, and drops the set when they are of no use.
+// restore restores the missing entries of a set's group and returns them. It returns none while the set has too few repair bunches. It removes
+// the set once the group is complete, and when it can no longer be restored (see entriesOf).
 func (r *restorer) restore(ch *channel, set *repairSet) (restored []slot) {
 	e := entriesOf(ch, set.group)
 	switch missing := e.missing(); {
@@ -101,14 +102,15 @@ func (r *restorer) restore(ch *channel, set *repairSet) (restored []slot) {
 	return restored
 }
 
-// entries are the entries of a group, as far as they are here. Of each entry, the bytes between two neighbouring cuts are all here or all missing.
+// entries are the entries of a group, with what has been received of them. The cuts are the offsets at which a received range of some entry
+// begins or ends. So of each entry, the bytes between two neighbouring cuts are either all received or all missing.
 type entries struct {
 	all  []slot
 	cuts []uint16 // ascending, from 0 to EntryBytes
 }
 
-// entriesOf returns the entries of a group of ch. It returns none when one of them was handed out, when the length of one that came contradicts the
-// group, or when they came in too many ranges.
+// entriesOf returns the entries of a group of ch. It returns no entries if one was handed out already, if the length of one contradicts the
+// group, or if there are more than maxCuts.
 func entriesOf(ch *channel, g group) entries {
 	e := entries{make([]slot, g.count), []uint16{0, EntryBytes}}
 	for i := range e.all {
@@ -132,7 +134,8 @@ func entriesOf(ch *channel, g group) entries {
 	return e
 }
 
-// missing returns how many repair bunches restore the group: the most entries that lack the same range. It is 0 for no entries.
+// missing returns how many repair bunches it takes to restore the group: the largest number of entries in which the same range is missing. It is
+// 0 if there are no entries.
 func (e entries) missing() (most int) {
 	for i := range len(e.cuts) - 1 {
 		count := 0
@@ -146,7 +149,8 @@ func (e entries) missing() (most int) {
 	return most
 }
 
-// restore fills in the missing ranges from the repair bunches of a set, which are enough, and returns the entries that were not whole before.
+// restore fills in the missing ranges from the repair bunches of set, which must have as many as missing returns. It returns the entries that
+// were incomplete before.
 func (e entries) restore(set *repairSet) (restored []slot) {
 	for k := range e.all {
 		s := &e.all[k]

@@ -356,8 +356,8 @@ func TestRepairsOfAnotherChannel(t *testing.T) {
 	var r restorer
 	g := group{channel: 1, flags: flagRepair | flagWhole, first: 1, count: 4, total: 2, last: EntryBytes}
 	require.Empty(t, r.receive(&channel{number: 1}, repair{group: g, shard: make([]byte, EntryBytes)}))
-	require.Empty(t, r.entryCame(&channel{number: 3, expected: 10}, 2))
+	require.Empty(t, r.entryReceived(&channel{number: 3, expected: 10}, 2))
 	require.Equal(t, 1, r.held)
-	require.Empty(t, r.entryCame(&channel{number: 1, expected: 10}, 2))
+	require.Empty(t, r.entryReceived(&channel{number: 1, expected: 10}, 2))
 	require.Zero(t, r.held, "of its own channel all had come")
 }

@@ -2,14 +2,16 @@ package bunch
 
 import "time"
 
-// trimAfter is how long spare memory that nobody needs is kept, and some of it up to twice as long: the next burst of play finds its memory
-// again, and what a transfer needed is soon given up.
-const trimAfter = 10 * time.Second
+const (
+	// trimAfter is how long a connection keeps memory that it does not use, and some of it up to twice as long. It is long enough that the next
+	// burst of play need not allocate, and short enough that a transfer's memory is freed soon.
+	trimAfter = 10 * time.Second
+	// trimBulkAfter replaces trimAfter while there is more spare memory than play needs: up to 4.5 MB a connection, right after a transfer.
+	trimBulkAfter = time.Second
+)
 
-// trimBulkAfter is how long it is kept where it is more than play needs: 4.5 MB for each connection that bulk has just left.
-const trimBulkAfter = time.Second
-
-// Advance runs the timers that are due. An error ends the connection: the peer has been silent for too long.
+// Advance runs the timers that are due at now. It returns an error if the peer has been silent for longer than Config.IdleTimeout; the connection
+// has then ended.
 func (c *Conn) Advance(now time.Time) error {
 	t := c.advanceClock(now)
 	if c.err != nil {
@@ -35,14 +37,9 @@ func (c *Conn) Advance(now time.Time) error {
 	at, silent := c.sent.keepAliveAt(c.config.KeepAlive)
 	c.silent = silent && t >= at
 
-	// A peer that is gone, or does not answer closes.
-	if at, ok := c.idleAt(); ok && t >= at {
-		return c.fail(violation(ConnectionTimeout, "no answer for %v (IdleTimeout)", c.config.IdleTimeout))
+	if err := c.timedOut(t); err != nil {
+		return c.fail(err)
 	}
-	if at, ok := c.owed.until(c.config.IdleTimeout); ok && t >= at {
-		return c.fail(violation(ConnectionTimeout, "no answer to the closes of %d channels, at most %d may wait for longer than %v (IdleTimeout)", c.owed.count, maxOwed, c.config.IdleTimeout))
-	}
-
 	if at, _ := c.trimAt(); t >= at {
 		c.trim()
 	}
@@ -50,12 +47,23 @@ func (c *Conn) Advance(now time.Time) error {
 	return nil
 }
 
-// NextTimeout returns when Advance must be called next, or AppendPacket tried again; ok is false while nothing is due.
+// timedOut returns an error if, for IdleTimeout, the peer has acknowledged nothing or has not answered closes of channels.
+func (c *Conn) timedOut(t time.Duration) *Error {
+	if at, ok := c.idleAt(); ok && t >= at {
+		return violation(ConnectionTimeout, "no answer for %v (IdleTimeout)", c.config.IdleTimeout)
+	}
+	if at, ok := c.owed.until(c.config.IdleTimeout); ok && t >= at {
+		return violation(ConnectionTimeout, "no answer to the closes of %d channels, at most %d may wait for longer than %v (IdleTimeout)", c.owed.count, maxOwed, c.config.IdleTimeout)
+	}
+	return nil
+}
+
+// NextTimeout returns when Advance must be called next, and AppendPacket after it, unless something happens before. ok is false if no timer is set.
 func (c *Conn) NextTimeout() (time.Time, bool) {
 	if c.err != nil {
 		return time.Time{}, false
 	}
-	next, due := time.Duration(0), false // the earliest of all, if there is one
+	next, due := time.Duration(0), false // the earliest time, if there is one
 	consider := func(at time.Duration, ok bool) {
 		if ok && (!due || at < next) {
 			next, due = at, true
@@ -75,7 +83,7 @@ func (c *Conn) NextTimeout() (time.Time, bool) {
 	return c.start.Add(next), due
 }
 
-// limitProbeAt returns when a sender that waits for a higher limit asks for it.
+// limitProbeAt returns when a sender that is blocked by the peer's limit asks for a higher one.
 func (c *Conn) limitProbeAt() (time.Duration, bool) {
 	if !c.flow.blocked || c.sent.flying > 0 || c.flow.probe {
 		return 0, false
@@ -83,12 +91,12 @@ func (c *Conn) limitProbeAt() (time.Duration, bool) {
 	return max(c.sent.lastAsk, c.flow.blockedAt) + c.gate.Backoff(c.flow.probes, c.peerAckDelay), true
 }
 
-// idleAt returns when the connection ends because the peer has acknowledged nothing.
-func (c *Conn) idleAt() (time.Duration, bool) {
+// idleAt returns when the connection ends because the peer has acknowledged nothing; ok is false while no ack is outstanding.
+func (c *Conn) idleAt() (at time.Duration, ok bool) {
 	return c.loss.unanswered + c.config.IdleTimeout, c.sent.flying > 0
 }
 
-// trimAt returns when trim is called next, while there is spare memory.
+// trimAt returns when trim is due. spare is false if there is no memory that it could free.
 func (c *Conn) trimAt() (at time.Duration, spare bool) {
 	spare = c.blocks.spare() || c.payloads.spare() || len(c.rings.items)+len(c.ready.spare.items) > 0 || c.repairs.spare() || c.restorer.spare() ||
 		c.assemblies.spare != nil
@@ -98,8 +106,7 @@ func (c *Conn) trimAt() (at time.Duration, spare bool) {
 	return c.trimmed + trimAfter, spare
 }
 
-// trim gives up the memory that nobody needed since the last trim, so that a connection which sent much is soon small again, even
-// while play goes on.
+// trim frees memory that was not used since the last trim. So after a transfer a connection soon shrinks again, even while play goes on.
 func (c *Conn) trim() {
 	c.trimmed = c.now
 	c.blocks.trim()

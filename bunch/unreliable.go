@@ -3,31 +3,32 @@ package bunch
 import "time"
 
 const (
-	// maxUnreliable is how much memory the waiting unreliable messages may cost (unreliablePrice), and the tracked ones as much again. Beyond it the
-	// oldest unreliable messages of a channel make room for its new one; a new tracked message is dropped.
+	// maxUnreliable is how much memory the queued unreliable messages of a connection may take, as unreliablePrice counts it; tracked messages may
+	// take as much again. When it is used up, the oldest unreliable messages of a channel make room for its next one, and a new tracked message
+	// is dropped.
 	maxUnreliable = 256 << 10
-	// freshTime plus a round trip is how long an unreliable message may wait for the rate or the path; chances stretches that by half at most.
-	// In freshTime, six ticks at 30 Hz, what was too much for one tick can leave; in the round trip a window opens, or the channel that the
-	// message comes [Conn.After] is acked. What leaves later is too old for a player to react to. UE drops an unreliable RPC at the
-	// call when the connection is saturated, and a multicast when two of its kind wait already for the actor's next update.
+	// freshTime plus a round trip is how long an unreliable message may wait to be sent; with chances it may become half as long again. freshTime, six
+	// ticks at 30 Hz, is for a tick that queued too much at once. The round trip is for a window that is full, and for the ack of the channel
+	// that the message follows (see [Conn.After]). A message that is sent later is too old for a player to react to. UE drops an unreliable RPC
+	// at the call if the connection is saturated, and a multicast if two of its kind already wait for the actor's next update.
 	freshTime = 200 * time.Millisecond
 )
 
-// backlog counts the unreliable messages that wait, and their bytes. It counts messages too, because one may have no bytes.
+// backlog counts the queued unreliable messages and their bytes. It counts messages too, because a message may be empty.
 type backlog struct{ messages, bytes int }
 
 func (b *backlog) add(messages, bytes int) { b.messages, b.bytes = b.messages+messages, b.bytes+bytes }
 
-// chances remembers when unreliable messages waited while AppendPacket was free to send new ones: those that stayed were kept back by the owner's
-// rate, the room of the packet, or [Conn.After]. A message that was queued before such a moment, and still waits freshTime plus a round
-// trip after it, is too old. Its age alone does not tell: Send is not told the time, so datagram.at may lie long before the call, and
-// while a long tick is corked no message can leave.
+// chances records when AppendPacket was free to send unreliable messages and yet left some behind, for want of rate, of room in the packet, or
+// because of [Conn.After]. A message that was queued before such a chance, and is still queued freshTime plus a round trip after it, is too
+// old. Its age alone does not show that: Send does not know the time, so datagram.at may be long before the call, and no message can be
+// sent while a long tick is corked.
 type chances struct {
-	at  [5]time.Duration // the newest first; at least a quarter of the permitted wait apart, so five reach back for all of it
-	old time.Duration    // unreliable messages queued before then are too old; set by note
+	at  [5]time.Duration // newest first; at least a quarter of the permitted wait apart, so that five cover all of it
+	old time.Duration    // unreliable messages queued before this are too old; set by note
 }
 
-// note notes a chance at now; wait is how long a message may wait after one.
+// note records a chance at now. wait is how long a message may wait after one.
 func (c *chances) note(now, wait time.Duration) {
 	for _, at := range c.at {
 		if now-at >= wait {
@@ -41,23 +42,23 @@ func (c *chances) note(now, wait time.Duration) {
 	}
 }
 
-// datagram is an unreliable message on its way out.
+// A datagram is a queued unreliable message.
 type datagram struct {
-	payload  []byte // from the connection's blocks, or its own when longer than one
+	payload  []byte // a block of the connection, or memory of its own if it needs more than one
 	delivery Delivery
-	message  uint16        // its number, if it leaves in parts; set when the first one leaves
-	part     uint8         // index of the next part to leave
-	after    uint64        // reliable entries below this sequence were queued earlier and leave first
-	at       time.Duration // the connection's clock when it was queued
+	message  uint16        // number of a message in parts; set when its first part is sent
+	part     uint8         // index of the next part to send
+	after    uint64        // reliable entries below this sequence were queued earlier and are sent first
+	at       time.Duration // the connection's clock when the message was queued
 }
 
-// parts returns the number of bunches in which the message leaves.
+// parts returns the number of bunches that the message takes.
 func (d *datagram) parts() int { return max(1, (len(d.payload)+EntryBytes-1)/EntryBytes) }
 
-// last reports whether the next part is the last one.
+// last reports whether the next part to send is the last one.
 func (d *datagram) last() bool { return int(d.part) == d.parts()-1 }
 
-// bunch returns the bunch of the next part.
+// bunch returns the bunch of the next part to send.
 func (d *datagram) bunch(channel uint64) (h header, payload []byte) {
 	h = header{flags: byte(d.delivery), channel: channel, sequence: d.message, part: d.part}
 	if d.part == 0 {
@@ -70,9 +71,9 @@ func (d *datagram) bunch(channel uint64) (h header, payload []byte) {
 	return h, payload[:min(len(payload), EntryBytes)]
 }
 
-// sendUnreliable queues an unreliable message. When too many wait, the oldest of its channel make room, because a newer one is worth more. One
-// that has begun to leave in parts stays: if the next message always replaced it, nothing but beginnings would arrive. When there are no
-// others, the new message is dropped and counted.
+// sendUnreliable queues an unreliable message. If too many are queued, the oldest ones of its channel are dropped, because a newer message is worth
+// more. A message some of whose parts are sent already stays: if the next one always replaced it, no message would ever arrive whole. If none of
+// the channel's messages may be dropped, the new one is dropped and counted.
 func (c *Conn) sendUnreliable(ch *channel, delivery Delivery, payload []byte) {
 	begun := ch.begunUnreliable()
 	for c.crowded(len(payload)) && ch.unreliable.len() > begun {
@@ -102,7 +103,7 @@ func (c *Conn) sendUnreliable(ch *channel, delivery Delivery, payload []byte) {
 	c.schedule(ch)
 }
 
-// dropUnreliable drops the i-th of ch's waiting messages, counted from 0, the oldest, or what is left of it when some of its parts have left.
+// dropUnreliable drops a queued message of ch, or those of its parts that are not sent yet. Index i is 0 for the oldest.
 func (c *Conn) dropUnreliable(ch *channel, i int) {
 	d := ch.unreliable.take(i)
 	left := len(d.payload) - int(d.part)*EntryBytes
@@ -118,8 +119,8 @@ func (c *Conn) dropUnreliable(ch *channel, i int) {
 	}
 }
 
-// dropStale drops the unreliable messages of ch that have waited through an outage, and those that have waited for too long (see chances) and
-// have not begun to leave in parts. They are at the head of its queue, which is in the order of at.
+// dropStale drops the unreliable messages of ch that were queued before an outage, and those that have waited for too long (see chances) unless
+// some of their parts are sent. These are the first of the queue, which is in the order of at.
 func (c *Conn) dropStale(ch *channel) {
 	for ch.unreliable.len() > 0 {
 		d := ch.unreliable.peek()
@@ -130,8 +131,8 @@ func (c *Conn) dropStale(ch *channel) {
 	}
 }
 
-// placeUnreliable places the next part of the oldest unreliable message of ch, if it fits. Its loss is not repaired: once the packet cannot be
-// taken back any more (settle), nothing remembers the part.
+// placeUnreliable puts the next part of the oldest unreliable message of ch into the packet, if it fits. A lost part is not resent: once the
+// packet can no longer be taken back (see settle), nothing refers to the part.
 func (c *Conn) placeUnreliable(ch *channel) placed {
 	d := ch.unreliable.peek()
 	if d.part == 0 {
@@ -156,9 +157,9 @@ func (c *Conn) placeUnreliable(ch *channel) placed {
 	return done
 }
 
-// receiveUnreliable takes an unreliable bunch that came in packet number, a datagram of size bytes. The unreliable bunches of a channel leave once
-// and in the order of their messages. So packet numbers, which never wrap, say which of two UnreliableSequenced messages is the newer one;
-// in one packet it is the later.
+// receiveUnreliable handles an unreliable bunch of packet number, a datagram of size bytes. The peer sends the unreliable bunches of a channel
+// once and in the order of their messages. So packet numbers, which never wrap, tell which of two UnreliableSequenced messages is the newer one;
+// within a packet it is the later one.
 func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload []byte, size int) error {
 	if ch.number == 0 {
 		return violation(BunchBadChannelIndex, "an unreliable bunch on the control channel")
@@ -168,7 +169,7 @@ func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload [
 		return nil
 	}
 
-	last := number // the newest packet that brought a part of the message
+	last := number // the newest packet with a part of the message
 	if h.delivery() == UnreliableSequenced && number < ch.newest {
 		c.stats.DroppedLate++
 		return nil
@@ -194,8 +195,8 @@ func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload [
 	return nil
 }
 
-// deliverUnreliable hands out an unreliable or tracked message. These are not charged to the peer's limit; it returns false when too
-// many wait because the owner does not fetch them.
+// deliverUnreliable makes an unreliable or tracked message available to Next. Such messages are not charged to the peer's limit. Instead
+// deliverUnreliable returns false, and the message is lost, if too many wait that the owner has not fetched.
 func (c *Conn) deliverUnreliable(ch *channel, m Message, size int) (fits bool) {
 	cost := unreliablePrice(1, len(m.Payload))
 	if !c.assemblies.fits(cost) {
