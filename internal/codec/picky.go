@@ -2,14 +2,14 @@ package codec
 
 import "slices"
 
-// picky reports whether Encode must check each value of s, because some values may not travel although their type may: values beyond a
-// bound, strings that are not UTF-8, keys that are NaN, and values that are nested too deep or are much larger in memory than in bytes.
+// picky reports whether Encode must check each value of s, because the peer would refuse some of them: those that exceed a bound, strings that
+// are not UTF-8, keys that are NaN, and values that are nested too deep or take much more memory than bytes.
 func picky(s *schema) bool {
 	return pickyWithin(s, map[*schema]bool{}, false) || excess(s) > memoryFree
 }
 
-// pickyWithin reports whether s or a part of it is picky. open holds the schemas around s, to find recursion; key says that s is part of
-// a map's key.
+// pickyWithin reports whether s or a part of it is picky, memory apart. open holds the schemas that contain s, to detect recursion. key is true
+// if s is part of a map's key.
 func pickyWithin(s *schema, open map[*schema]bool, key bool) bool {
 	switch {
 	case s == nil:
@@ -25,7 +25,7 @@ func pickyWithin(s *schema, open map[*schema]bool, key bool) bool {
 	return slices.ContainsFunc(s.fields, func(f schemaField) bool { return pickyWithin(f.schema, open, key) })
 }
 
-// least returns the fewest bytes of an encoded value of s.
+// least returns the size of the smallest encoding of a value of s, in bytes.
 func least(s *schema) int64 {
 	switch s.form {
 	case formFloat:
@@ -46,8 +46,8 @@ func least(s *schema) int64 {
 	return 1
 }
 
-// excess returns the most memory by which a value of s may exceed memoryRatio times its bytes; walk refuses a value whose excess is above
-// memoryFree. For most types it is negative. s must not contain itself.
+// excess returns by how many bytes the memory of a value of s may exceed memoryRatio times the size of its encoding. walk refuses a value that
+// exceeds it by more than memoryFree. For most types excess is negative. s must not contain itself.
 func excess(s *schema) int64 {
 	switch s.form {
 	case formArray:
@@ -62,12 +62,12 @@ func excess(s *schema) int64 {
 		return max(-memoryRatio, int64(s.elem.size)+excess(s.elem))
 	case formSlice:
 		if int64(s.elem.size)+excess(s.elem) > 0 {
-			return endless // each element adds to the excess, and their number is not bounded here
+			return endless // each element adds to the excess, and s does not bound their number
 		}
 		return -memoryRatio
 	case formMap:
 		slot := int64(slotSize(s))
-		if 3*slot+excess(s.key)+excess(s.elem) > 0 { // an entry takes 16/7 slots at the most
+		if 3*slot+excess(s.key)+excess(s.elem) > 0 { // a map that has just grown has 16/7 slots an entry
 			return endless
 		}
 		return -memoryRatio + mapHeader + mapTable + mapSlots*slot

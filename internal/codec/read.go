@@ -11,11 +11,11 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// The library's decoder makes room for any length that the wire claims, and garbage for each struct. So these functions read a
-// payload, by the schema with which measure has just checked it. They check nothing again.
+// These functions decode a payload that measure has just checked against the same schema, so they check nothing again. They replace the
+// decoder of the msgpack library, which allocates room for any length that a payload claims, and garbage for each struct.
 
-// read fills in the zero value v of s, which is addressable, from the start of b, and returns the bytes behind it. Its only errors
-// are those of types that read themselves, and of maps that have a key twice.
+// read decodes a value of s from the start of b into v, and returns the bytes after it. v must be addressable and zero. read fails only if
+// the UnmarshalBinary or UnmarshalText of a type fails, or a map has the same key twice.
 func read(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 	switch s.form {
 	case formBool:
@@ -56,7 +56,7 @@ func read(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 	return readPresent(s, b, v)
 }
 
-// readFixed reads a struct or an array, whose number of parts is known.
+// readFixed reads a struct or an array, whose number of parts its schema has.
 func readFixed(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 	_, b = readLength(b)
 	if s.form == formArray {
@@ -75,7 +75,7 @@ func readFixed(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 	return b, nil
 }
 
-// readPresent reads a value that may be nil and is not.
+// readPresent reads a value whose type may be nil, but that is not nil.
 func readPresent(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 	switch s.form {
 	case formPointer:
@@ -97,7 +97,7 @@ func readPresent(s *schema, b []byte, v reflect.Value) (rest []byte, err error) 
 	return readElements(s, b, v)
 }
 
-// readOpaque has a value read what it wrote itself.
+// readOpaque decodes a value with its own UnmarshalText or UnmarshalBinary.
 func readOpaque(s *schema, p []byte, v reflect.Value) error {
 	if s.text {
 		return v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText(p)
@@ -105,6 +105,7 @@ func readOpaque(s *schema, p []byte, v reflect.Value) error {
 	return v.Addr().Interface().(encoding.BinaryUnmarshaler).UnmarshalBinary(p)
 }
 
+// readElements reads the elements of v, an array or a slice of the right length.
 func readElements(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 	for i := range v.Len() {
 		if b, err = read(s.elem, b, v.Index(i)); err != nil {
@@ -114,6 +115,7 @@ func readElements(s *schema, b []byte, v reflect.Value) (rest []byte, err error)
 	return b, nil
 }
 
+// readMap reads a map. A key that the payload has twice is an error: walk does not compare keys.
 func readMap(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 	n, b := readLength(b)
 	t := v.Type()
@@ -137,7 +139,7 @@ func readMap(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 	return b, nil
 }
 
-// floatAt returns the float at the start of b.
+// floatAt returns the float at the start of b, after its code.
 func floatAt(b []byte, bits int) float64 {
 	if bits == 32 {
 		return float64(math.Float32frombits(binary.BigEndian.Uint32(b[1:])))
@@ -145,7 +147,7 @@ func floatAt(b []byte, bits int) float64 {
 	return math.Float64frombits(binary.BigEndian.Uint64(b[1:]))
 }
 
-// readInteger reads an integer of any width; an unsigned one above the largest int64 wraps.
+// readInteger reads an integer of any width. A uint64 above the largest int64 wraps, and uint64(n) restores it.
 func readInteger(b []byte) (n int64, rest []byte) {
 	switch b[0] {
 	case msgpcode.Uint8:
@@ -189,7 +191,8 @@ func readBytes(b []byte) (p, rest []byte) {
 	return b[:n:n], b[n:]
 }
 
-// readTime reads a timestamp extension; the zero time has no zone.
+// readTime reads a timestamp extension, of 32, 64 or 96 bits. The time is local, as time.Unix returns it, unless it is the zero time: that one
+// is in UTC, and so equal to time.Time{}.
 func readTime(b []byte) (t time.Time, rest []byte) {
 	switch b[0] {
 	case msgpcode.FixExt4:

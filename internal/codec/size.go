@@ -6,37 +6,36 @@ import (
 	"slices"
 )
 
-// Worst-case bytes of msgpack's headers, and of times.
+// The worst-case sizes of msgpack's headers, and of times, in bytes.
 const (
 	lengthHeader = 5  // of a string, []byte, slice or map: code and u32
 	customHeader = 6  // of an extension type or a type that encodes itself: code, u32 and type
-	timeBytes    = 15 // a time inside of another value: msgpack's timestamp 96
-	// timeBinaryBytes is the longest AppendBinary of a time.Time, with the length that Codec.Append writes: a time that travels by itself has
-	// that form.
+	timeBytes    = 15 // a time inside another value: msgpack's timestamp 96
+	// timeBinaryBytes is the size of a time.Time that is not inside another value: a length, and the longest output of its AppendBinary.
 	timeBinaryBytes = 1 + 16
-	// endless is where sums and products of absurd sizes stop, so that they do not overflow; no value is so large.
+	// endless is where sums and products of sizes are cut off, so that they do not overflow. It is larger than any value.
 	endless = int64(1) << 40
 )
 
-// Size is how large values of a type can get.
+// Size is how small and how large the encoding of a type can be.
 type Size struct {
 	// Least is the fewest bytes that Append writes for a value.
 	Least int
-	// Most is the most bytes that Append writes for a value; it is not set if Unbounded is.
+	// Most is the most bytes that Append writes for a value. It is 0 if Unbounded is set.
 	Most int
-	// Unbounded names the first part of the type that needs a bound and has none.
+	// Unbounded is an error that names the first part of the type which needs a bound and has none. It is nil if there is none.
 	Unbounded error
-	// Fixed says that no part of the type needs a bound.
+	// Fixed is true if no part of the type needs a bound.
 	Fixed bool
 }
 
-// sizer adds up the worst-case size of a value.
+// A sizer adds up the worst-case size of a value.
 type sizer struct {
-	open   []*schema // the schemas around the value, to find recursion
-	varies bool      // some part needs a bound
+	open   []*schema // the schemas that contain the value, to detect recursion
+	varies bool      // some part needs a bound, whether it has one or not
 }
 
-// codec returns the worst-case size of what Codec.Append writes for c.
+// codec returns the largest number of bytes that c.Append writes.
 func (s *sizer) codec(c *Codec) (int64, error) {
 	name := cmp.Or(c.typ.Name(), c.typ.String())
 	switch {
@@ -58,7 +57,8 @@ const (
 	keyTag  = `key=N to its quiver tag`
 )
 
-// value returns the worst-case size of v, which stands at path; missing is the part of the tag that would bound it.
+// value returns the worst-case size of a value of v. For the error, path is where v stands in the outermost type, and missing is the part of a
+// tag that would bound it.
 func (s *sizer) value(v *schema, path, missing string) (int64, error) {
 	if v.whole != unbounded && !v.counted() {
 		s.varies = true
@@ -120,6 +120,7 @@ func (s *sizer) many(v *schema, path, missing string) (int64, error) {
 	return clamp(lengthHeader + times(v.max, key+each)), err
 }
 
+// structure returns the worst-case size of a struct.
 func (s *sizer) structure(v *schema, path string) (int64, error) {
 	total := countHeader(len(v.fields))
 	for _, f := range v.fields {
@@ -132,7 +133,7 @@ func (s *sizer) structure(v *schema, path string) (int64, error) {
 	return total, nil
 }
 
-// atMost adds a header to a bound; without a bound it returns an error that asks for one.
+// atMost returns header+bound, or an error that asks the user for a bound if there is none.
 func atMost(header int64, bound int, path, missing string) (int64, error) {
 	if bound == unbounded {
 		return 0, fmt.Errorf("%s is unbounded; add %s, a MaxEncodedSize() int method to its type, or use MaxElementBytes", path, missing)
@@ -151,8 +152,10 @@ func countHeader(n int) int64 {
 	return lengthHeader
 }
 
+// clamp cuts off n at endless.
 func clamp(n int64) int64 { return max(-endless, min(n, endless)) }
 
+// times returns n*each, cut off at endless.
 func times(n int, each int64) int64 {
 	switch {
 	case each == 0 || int64(n) <= endless/max(each, -each):

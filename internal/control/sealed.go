@@ -7,15 +7,15 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// The messages about sealed carriers travel on channel 0 after Join, if both ends have the feature. Instance 1 begins with Welcome and
-// Join; the client opens the later ones, one at a time:
+// The messages about sealed carriers are sent on channel 0 after Join, if both ends have the feature. n is the instance, the number of a
+// carrier within its connection. Welcome and Join open instance 1; the client opens the later ones, one at a time:
 //
-//	client                      server
-//	SealedOpen n              →                        or the answer is SealedShut n
-//	SealedAsk n            ↔    SealedIDs n, ids       spare ids, for changes of an address
-//	SealedShut n           ↔                        no carrier n here any more
+//	SealedOpen n       client → server   open carrier n; a server that refuses answers SealedShut n
+//	SealedAsk n        either            ask for spare ids, for changes of an address
+//	SealedIDs n, ids   either            the answer to SealedAsk n
+//	SealedShut n       either            the sender has no carrier n any more
 //
-// A message about an instance that is over is ignored: it crossed the end.
+// A message about an instance that has ended is ignored: it was sent before its sender knew of the end.
 const (
 	IDSealedOpen = 32
 	IDSealedShut = 33
@@ -23,17 +23,17 @@ const (
 	IDSealedIDs  = 35
 )
 
-// maxSealedIDs is the most ids in one message.
+// maxSealedIDs is how many ids a SealedIDs may have.
 const maxSealedIDs = 8
 
 // Sealed is a message about sealed carriers.
 type Sealed struct {
-	Kind     byte // one of the four ids
-	Instance uint32
-	IDs      []sealed.ID // spare ones; only a SealedIDs has some
+	Kind     byte        // one of the four message ids
+	Instance uint32      // from 1
+	IDs      []sealed.ID // spare connection ids: 1 to maxSealedIDs in a SealedIDs, none in others
 }
 
-// AppendSealed appends a message with one of the four ids. Only a SealedIDs has ids.
+// AppendSealed appends the message whose id is one of the four above. Only a SealedIDs has ids.
 func AppendSealed(b []byte, id byte, instance uint32, ids ...sealed.ID) []byte {
 	b = binary.AppendUvarint(append(b, id), uint64(instance))
 	if id == IDSealedIDs {
@@ -45,7 +45,7 @@ func AppendSealed(b []byte, id byte, instance uint32, ids ...sealed.ID) []byte {
 	return b
 }
 
-// parseSealed returns the function that parses messages with one of the four ids.
+// parseSealed returns the function that parses the message whose id is one of the four above.
 func parseSealed(id byte) func(r *wire.Reader) any {
 	return func(r *wire.Reader) any {
 		m := Sealed{Kind: id, Instance: uint32(r.Positive(1<<32-1, "instances count from 1"))}

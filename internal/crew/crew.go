@@ -1,5 +1,5 @@
-// Package crew says how many goroutines work at once: a [Crew] of a few does the small work of many, where a goroutine for each would cost
-// more to start than the work itself, and heavy work takes [Turns].
+// Package crew limits how many goroutines work at once. A [Crew] is for small pieces of work, for which starting a goroutine each would cost more
+// than the work itself. [Turns] are for heavy work.
 package crew
 
 import (
@@ -9,20 +9,20 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// Crew calls a function for each value that was added, in the order of Add, on at most as many goroutines as there are processors. It starts
-// them when needed, and they end when no value waits. Add may be called concurrently.
+// A Crew is a pool of goroutines, the members, that calls a function for each added value. It has at most GOMAXPROCS members: Add starts them, and
+// they end when no value waits. Members take values in the order of Add. Add may be called concurrently.
 type Crew[T any] struct {
-	work func(T) // never changes
+	work func(T) // set by New
 
 	mu      sync.Mutex // guards the fields below
 	waiting tasks.Queue[T]
-	members int // goroutines that run
+	members int // goroutines in run
 }
 
-// New returns a crew whose work is short and never blocks.
+// New returns a crew that calls work, which must be short and never block. The members may call it concurrently.
 func New[T any](work func(T)) *Crew[T] { return &Crew[T]{work: work} }
 
-// Add has a member call work for one.
+// Add makes a member call work for one. It does not wait for that.
 func (c *Crew[T]) Add(one T) {
 	c.mu.Lock()
 	c.waiting.Add(one)
@@ -36,13 +36,14 @@ func (c *Crew[T]) Add(one T) {
 	}
 }
 
+// run is the goroutine of a member.
 func (c *Crew[T]) run() {
 	for one, ok := c.take(); ok; one, ok = c.take() {
 		c.work(one)
 	}
 }
 
-// take takes the first value out. When there is none, it counts the calling goroutine out, which then ends.
+// take removes and returns the first value. If there is none, it removes the calling member from the count, and the member must end.
 func (c *Crew[T]) take() (one T, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// AddressOf returns the prefix by which limits of addresses count: an IPv4 address, or an IPv6 /64, which one client can use whole. It is
-// not valid if addr is no IP address.
+// AddressOf returns the prefix to which limits per address apply: an IPv4 address, or the /64 of an IPv6 address, because one client may
+// use all addresses of a /64. It returns the zero Prefix if addr is not an IP address.
 func AddressOf(addr net.Addr) netip.Prefix {
 	if addr == nil {
 		return netip.Prefix{}
@@ -20,7 +20,7 @@ func AddressOf(addr net.Addr) netip.Prefix {
 	return prefixOf(ip)
 }
 
-// prefixOf is AddressOf for an IP address.
+// prefixOf is AddressOf for a netip.Addr. An IPv4-mapped IPv6 address counts as IPv4.
 func prefixOf(ip netip.Addr) netip.Prefix {
 	ip = ip.Unmap().WithZone("")
 	bits := 64
