@@ -15,46 +15,46 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Array is a topic whose transfers are arrays of T. Declare it once, in a package that both ends share.
+// An Array is a topic whose transfers are arrays of T. Declare it once, in a package that both ends share.
 type Array[T any] struct {
 	name    string
 	codec   *codec.Codec // of T
-	element int          // pessimistic size in bytes
-	part    int          // most bytes of elements in one RPC; 0 = the backend's
-	shape   uint64       // of T, in the header of a transfer
+	element int          // the largest encoding of an element, in bytes
+	part    int          // most bytes of elements in one RPC; 0 = the backend's default
+	shape   uint64       // of T, in the header of a transfer, for the receiver to compare
 }
 
-// ArrayOption adjusts an array where it is declared.
+// An ArrayOption adjusts an array where it is declared.
 type ArrayOption func(*arrayOptions)
 
-// arrayOptions is what the options of NewArray say; 0 = nothing.
+// arrayOptions holds the arguments of MaxElementBytes and MaxBytesPerRPC; 0 = not given.
 type arrayOptions struct{ element, part int }
 
-// MaxElementBytes bounds the encoded size of an element, in place of what its type says. A larger element fails its
-// transfer.
+// MaxElementBytes bounds the encoded size of an element, in place of the bound that follows from its type. A transfer with a larger
+// element fails.
 func MaxElementBytes(n int) ArrayOption { return func(o *arrayOptions) { o.element = n } }
 
-// MaxBytesPerRPC bounds the elements of one RPC, 1 to 65,472 bytes, in place of 32 KiB less headers (28 KiB by [Slices]): as
-// many whole elements as fit, one at least. The article computes it in its loop. Small RPCs let play in between them and suit a
-// small reliable buffer; large ones cost less CPU. The entries of an RPC must fit the part of the reliable buffer that the
-// Window's Share leaves free, half by default: a transfer whose RPCs could overflow it fails before its first.
+// MaxBytesPerRPC sets how many bytes of elements one RPC carries, from 1 to 65,472: as many whole elements as fit, but at least
+// one. The default is 32 KiB less headers, or 28 KiB with [Slices]. The article computes it in its loop. Small RPCs let play in
+// between them and suit a small reliable buffer; large ones cost less CPU. An RPC must fit into the part of the reliable buffer
+// that the Window's Share leaves free, by default half of it; a transfer whose RPCs might not fails before it sends any.
 func MaxBytesPerRPC(n int) ArrayOption { return func(o *arrayOptions) { o.part = n } }
 
-// NewArray declares an array. The name has 1 to 64 bytes. An element may be whatever an argument of package rpc may be, so
-// NewArray[Item] and not NewArray[*Item]. Its worst-case size follows from its type; strings, slices and maps in it need a
-// bound. NewArray panics when they have none, or when an element may not fit the largest bunch.
+// NewArray declares an array. The name has 1 to 64 bytes. T may be any type that an argument of package rpc may have, so
+// NewArray[Item] and not NewArray[*Item]. The largest encoding of an element follows from its type, in which strings, slices and
+// maps need a bound. NewArray panics if one has none, or if an element may not fit into the largest bunch.
 //
-// An element travels as an argument of package rpc does: an integer takes 1 byte up to 127, 2 up to 255, 3 up to 65,535, 5 up to 32 bits and 9
-// beyond, a float 5 or 9, a struct of up to 15 fields 1 byte more than they take. So each value of a []uint16 takes 3 bytes if it is above 255,
-// and 8 % more for the headers of packets. Many numbers take less in an element that writes itself: a type page [256]uint16 with AppendBinary
-// and UnmarshalBinary takes 514 bytes, 2.01 a value. Its MaxEncodedSize, without the length of 1 to 4 bytes, or [MaxElementBytes], with that,
-// bounds it.
+// An element is encoded like an argument of package rpc. An integer takes 1 byte up to 127, 2 up to 255, 3 up to 65,535, 5 up to 32 bits and 9
+// beyond that. A float takes 5 or 9 bytes, and a struct of up to 15 fields takes 1 byte more than its fields. So a value of a []uint16 takes 3
+// bytes if it is above 255, and packet headers add 8 %. Many numbers take fewer bytes in an element that encodes itself: a type page
+// [256]uint16 with AppendBinary and UnmarshalBinary takes 514 bytes, or 2.01 a value. Such an element is bounded by its MaxEncodedSize, which
+// does not include its length of 1 to 4 bytes, or by [MaxElementBytes], which does.
 //
-// If an element has a method Validate() error, a goroutine of the transfer calls it before the element leaves and after it
-// has arrived. Its error ends the transfer, at both ends with ErrCanceled.
+// If T has a method Validate() error, a goroutine of the transfer calls it before an element is sent and after it has been
+// received. If Validate returns an error, the transfer ends with ErrCanceled at both ends.
 //
-// Unlike classes, topics are not compared when two ends connect: a transfer whose elements have other fields at the receiver, or for which
-// that has no handler, fails there with ErrRejected, and its sender is told why.
+// Unlike classes, topics are not compared when two ends connect. If the elements have different fields at the receiver, or if it has no
+// handler for the topic, the transfer fails with ErrRejected, and the sender is told why.
 func NewArray[T any](name string, opts ...ArrayOption) *Array[T] {
 	mustTopic(name)
 	var o arrayOptions
@@ -78,7 +78,7 @@ func NewArray[T any](name string, opts ...ArrayOption) *Array[T] {
 	return a
 }
 
-// declare fills in what follows from t and from MaxElementBytes.
+// declare fills in the fields that follow from t and from MaxElementBytes, which is given.
 func (a *Array[T]) declare(t reflect.Type, given int) (err error) {
 	if a.codec, err = codec.Of(t); err != nil {
 		return err
@@ -99,16 +99,16 @@ func (a *Array[T]) Start(peer *Peer, items []T, opts ...Option) (*Transfer, erro
 	return peer.start(h, &arraySource[T]{array: a, items: items}, append(slices.Clip(opts), func(o *options) { o.part = a.part }))
 }
 
-// Send is Start and Wait; when ctx ends, the transfer is canceled.
+// Send calls Start and waits for the transfer to end. When ctx is done, it cancels the transfer.
 func (a *Array[T]) Send(ctx context.Context, peer *Peer, items []T, opts ...Option) error {
 	return send(ctx, peer, "Array.Send", func() (*Transfer, error) { return a.Start(peer, items, opts...) })
 }
 
-// arraySource encodes items.
+// arraySource is the source of an array's transfer. It encodes items as blocks ask for them.
 type arraySource[T any] struct {
 	array *Array[T]
-	items []T
-	next  int
+	items []T // the caller's, who must not change them until the transfer is done
+	next  int // index of the next item to encode
 }
 
 func (s *arraySource[T]) callee() string { return fmt.Sprintf("the encoding of element %d", s.next) }
@@ -130,7 +130,7 @@ func (s *arraySource[T]) fill(b *block, stopAt int64) error {
 	return nil
 }
 
-// encode appends the next item to b. An item that is larger than an empty block makes it grow, and travels alone.
+// encode appends the next item to b. An item that is larger than an empty block makes the block grow, and is the only one in it.
 func (s *arraySource[T]) encode(b *block) error {
 	grown, err := s.array.append(b.buf, &s.items[s.next])
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *arraySource[T]) encode(b *block) error {
 	return nil
 }
 
-// append appends an element, unless it is invalid or too large to travel.
+// append appends the encoding of item, unless it is invalid or too large.
 func (a *Array[T]) append(b []byte, item *T) ([]byte, error) {
 	if err := a.validate(item); err != nil {
 		return b, err
@@ -162,8 +162,8 @@ func (a *Array[T]) validate(item *T) error {
 	return nil
 }
 
-// check refuses an encoded size above the array's bound. Only MaxElementBytes can be exceeded: any other bound is the sum of
-// those of the element's fields, which the codec has checked.
+// check returns an error if an encoding of size bytes exceeds the array's bound. That happens only with MaxElementBytes: any other
+// bound is the sum of the bounds of the element's fields, which the codec has checked.
 func (a *Array[T]) check(size int) error {
 	if size <= a.element {
 		return nil
@@ -171,7 +171,7 @@ func (a *Array[T]) check(size int) error {
 	return fmt.Errorf("%w: it takes %d bytes, the bound is %d (MaxElementBytes)", ErrTooLarge, size, a.element)
 }
 
-// tooLong makes the codec's error for a field beyond its bound an ErrTooLarge.
+// tooLong wraps the codec's ErrTooLong, for a field that exceeds its bound, in ErrTooLarge.
 func tooLong(err error) error {
 	if errors.Is(err, codec.ErrTooLong) {
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
@@ -179,8 +179,8 @@ func tooLong(err error) error {
 	return err
 }
 
-// Handle gives incoming transfers of the array to fn, on the world's goroutine. It panics when fn is nil, or the array has a handler
-// already.
+// Handle makes fn the handler for incoming transfers of the array. It is called on the world's goroutine. Handle panics if fn is nil, or if
+// the array has a handler already.
 func (a *Array[T]) Handle(s *Streams, fn func(*IncomingArray[T])) {
 	s.handle(a.name, topic{kind: kindArray, shape: a.shape, fields: a.fields, open: func(in *incoming) {
 		in.decode = a.decode
@@ -188,12 +188,13 @@ func (a *Array[T]) Handle(s *Streams, fn func(*IncomingArray[T])) {
 	}}, fn == nil)
 }
 
-// fields describes the elements for a sender whose own differ.
+// fields describes the fields of an element, for the error that a sender with different ones gets.
 func (a *Array[T]) fields() string {
 	return strings.Join(a.codec.AppendOutline([]string{a.codec.Name()}, ""), ", ")
 }
 
-// decode is a decodeFunc. It stops when the batch takes batchBytes of memory.
+// decode is a decodeFunc: it decodes at most count elements of b, or any number if count is negative. It stops once the batch takes batchBytes of
+// memory.
 func (a *Array[T]) decode(b []byte, count int) (p piece, err error) {
 	batch, rest := make([]T, 0, batchCap[T](len(b), count)), b
 	size := int64(reflect.TypeFor[T]().Size())
@@ -214,7 +215,7 @@ func (a *Array[T]) decode(b []byte, count int) (p piece, err error) {
 	return p, err
 }
 
-// next decodes one element; on an error rest is b.
+// next decodes and validates one element, and returns the memory that it takes besides item itself. After an error, rest is b.
 func (a *Array[T]) next(b []byte, item *T) (rest []byte, memory int, err error) {
 	rest, memory, err = a.codec.Next(b, item)
 	if err == nil {
@@ -229,8 +230,8 @@ func (a *Array[T]) next(b []byte, item *T) (rest []byte, memory int, err error) 
 	return rest, memory, nil
 }
 
-// batchCap returns how many elements to make room for. count is the sender's word, so the room is bounded by four times the
-// bytes that came, and by batchBytes.
+// batchCap returns the capacity for a batch of count elements, or of an unknown number if count is negative. The sender chooses count, so
+// the memory is limited to four times the bytes received, and to batchBytes.
 func batchCap[T any](bytes, count int) int {
 	size := int(reflect.TypeFor[T]().Size())
 	most := min(1+4*bytes/size, 1+batchBytes/size)
@@ -240,16 +241,17 @@ func batchCap[T any](bytes, count int) int {
 	return min(count, most)
 }
 
-// IncomingArray is an array at its receiver. The elements are either pushed, by OnBatch, or pulled, by Batches or
-// Collect. Not consuming them makes the sender wait.
+// An IncomingArray is the receiving end of an array's transfer. Its elements are either pushed, by OnBatch, or pulled, by Batches or
+// Collect. If they are not consumed, the sender has to wait.
 type IncomingArray[T any] struct {
 	Incoming
-	claimed bool
+	claimed bool // set by OnBatch, Batches or Collect
 }
 
-// OnBatch runs fn with the next elements, in order, on the world's goroutine: at least once in each tick while there are any, and
-// more often until the tick has spent on bulk what it may, an eighth of the time between two. The handler that is given the
-// transfer calls it. It panics when fn is nil, and after another OnBatch, Batches or Collect.
+// OnBatch makes the world's goroutine call fn with the elements, batch by batch and in order. It calls fn at least once in each tick in
+// which elements wait, and again until the tick has spent the time that it has for bulk: an eighth of the time between two ticks.
+// OnBatch must be called by the handler to which the transfer was given. It panics if fn is nil, or if OnBatch, Batches or Collect was
+// called before.
 func (a *IncomingArray[T]) OnBatch(fn func(batch []T)) {
 	if fn == nil {
 		panic(fmt.Sprintf("stream: OnBatch of %v: no function", &a.in.header))
@@ -263,12 +265,12 @@ func (a *IncomingArray[T]) OnBatch(fn func(batch []T)) {
 
 var errLoopLeft = errors.New("the loop over Batches was left")
 
-// Batches yields the elements, in order, and at last the error if the transfer failed. Leaving the loop early cancels
-// the transfer. It is for one goroutine, and not the world's.
+// Batches yields the elements, batch by batch and in order. If the transfer fails, the last pair has the error. Leaving the loop early
+// cancels the transfer. Only one goroutine may use it, and not the world's, because it blocks.
 func (a *IncomingArray[T]) Batches(ctx context.Context) iter.Seq2[[]T, error] {
 	a.claim("Batches")
 	return func(yield func([]T, error) bool) {
-		defer func() { a.Cancel(errLoopLeft) }() // for a loop that is left, by a panic too; else the transfer has ended
+		defer func() { a.Cancel(errLoopLeft) }() // if the loop is left early, even by a panic; otherwise the transfer has ended already
 		for {
 			p, err := a.in.delivery.pull(ctx)
 			if err == io.EOF {
@@ -287,8 +289,9 @@ func (a *IncomingArray[T]) Batches(ctx context.Context) iter.Seq2[[]T, error] {
 	}
 }
 
-// Collect returns all elements. When ctx ends first, the transfer is canceled. Config.MaxBytes bounds their encoding: in memory structs of
-// zeros take some twenty times as much, and maps up to a hundred times. From a peer that is not trusted take Batches, and count.
+// Collect returns all elements. If ctx is done before the transfer is complete, Collect cancels the transfer. Config.MaxBytes bounds only the
+// encoded size: in memory, structs of zeros take about twenty times as much, and maps up to a hundred times. For a peer that is not
+// trusted, use Batches and count.
 func (a *IncomingArray[T]) Collect(ctx context.Context) ([]T, error) {
 	var all []T
 	for batch, err := range a.Batches(ctx) {
@@ -300,7 +303,7 @@ func (a *IncomingArray[T]) Collect(ctx context.Context) ([]T, error) {
 	return all, nil
 }
 
-// claim panics when another method has claimed the elements.
+// claim marks the elements as consumed by a method, and panics if they are already.
 func (a *IncomingArray[T]) claim(by string) {
 	if a.claimed {
 		panic(fmt.Sprintf("stream: %s of %v: its elements are taken already", by, &a.in.header))

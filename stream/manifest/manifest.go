@@ -21,15 +21,16 @@ import (
 // Root is the path of the first entry: the file or the folder itself.
 const Root = "."
 
-// Manifest describes a file or a folder. One that was parsed keeps the rules of [Manifest.Check]; who makes one calls that.
+// A Manifest describes a file or a folder. [Parse] returns only manifests that keep the rules of [Manifest.Check]; a program that fills in a
+// Manifest itself should call Check.
 type Manifest struct {
-	Entries []Entry // the root first, then as fs.WalkDir finds them: by name, what is in a folder right behind it
+	Entries []Entry // in the order of fs.WalkDir: the root first, the entries of a folder by name, each folder followed by its content
 }
 
 // Kind is what an entry is.
 type Kind uint8
 
-// The values stand on the wire.
+// The kinds; their values are part of the wire format.
 const (
 	File Kind = 1
 	Dir  Kind = 2
@@ -38,16 +39,16 @@ const (
 
 // Entry is a file, a folder or a link of the tree.
 type Entry struct {
-	Path   string // relative to the root and with slashes on every system, as in package fs; the root's is "."
+	Path   string // relative to the root, with slashes on every system, as in package fs; "." for the root
 	Kind   Kind
-	Mode   fs.FileMode // permission bits; zero of a link
-	Time   int64       // of the last modification, in nanoseconds since 1970; zero of a link
-	Target string      // of a link, as it stands there: it may lead anywhere, so do not follow it
-	Size   int64       // of a file, in bytes; the sum of its chunks' sizes
+	Mode   fs.FileMode // permission bits; zero for a link
+	Time   int64       // of the last modification, in nanoseconds since 1970; zero for a link
+	Target string      // of a link, as the sender's file system has it: it may lead anywhere, so do not follow it
+	Size   int64       // of a file, in bytes: the sum of its chunks' sizes
 	Chunks []cdc.Chunk // of a file, in order
 }
 
-// Count returns how many entries are files, and how many bytes, size, those have together. A chunk that several have counts for each.
+// Count returns the number of files and the sum of their sizes in bytes. A chunk that several files share counts for each of them.
 func (m *Manifest) Count() (files int, size int64) {
 	for e := range m.files {
 		files++
@@ -71,7 +72,8 @@ func (m *Manifest) Chunks() []cdc.Chunk {
 	return chunks
 }
 
-// named returns how many chunks the files name, however often each: room for all of them, for a map that grows takes twice as long.
+// named returns how many chunks the files have, shared chunks counted for each file. It is the initial size of a map of chunks: a map that has to
+// grow takes twice as long to fill.
 func (m *Manifest) named() (n int) {
 	for e := range m.files {
 		n += len(e.Chunks)
@@ -79,7 +81,7 @@ func (m *Manifest) named() (n int) {
 	return n
 }
 
-// files yields the entries that are files. Of others Size and Chunks mean nothing, and Check does not look at them.
+// files yields the entries that are files. In other entries, Size and Chunks have no meaning and may have any value.
 func (m *Manifest) files(yield func(*Entry) bool) {
 	for i := range m.Entries {
 		if e := &m.Entries[i]; e.Kind == File && !yield(e) {
@@ -88,11 +90,11 @@ func (m *Manifest) files(yield func(*Entry) bool) {
 	}
 }
 
-// Digest returns the digest of the manifest's bytes: manifests with the same digest describe the same content.
+// Digest returns the digest of the manifest's encoding. Manifests with the same digest describe the same file or folder.
 func (m *Manifest) Digest() cdc.Digest { return cdc.Sum(m.Append(nil)) }
 
-// Data returns a digest of m without modes and times, which not every file system keeps: manifests with the same one have the same files, folders
-// and links.
+// Data returns the digest of m without modes and times, which not every file system preserves. Two manifests with the same Data have the same
+// files, folders and links.
 func (m *Manifest) Data() cdc.Digest {
 	bare := Manifest{slices.Clone(m.Entries)}
 	for i := range bare.Entries {
@@ -102,26 +104,27 @@ func (m *Manifest) Data() cdc.Digest {
 }
 
 const (
-	// MaxPath bounds a path and a link's target in bytes: PATH_MAX of Linux, the largest among the systems.
+	// MaxPath is the most bytes of a path, and of a link's target: PATH_MAX of Linux, the largest limit of any system.
 	MaxPath = 4096
 
-	// MaxEntries bounds the entries of a manifest: a world of a million files. An entry of a few bytes takes up to 25 times as
-	// many once it is parsed.
+	// MaxEntries is the most entries of a manifest. It bounds the memory of one: a short entry takes up to 25 times as many bytes
+	// in memory as in a manifest's encoding.
 	MaxEntries = 1 << 20
 )
 
-// ErrManifest means that bytes are no manifest, or that a manifest breaks a rule. The text says which.
+// ErrManifest means that bytes are not the encoding of a manifest, or that a manifest breaks a rule of [Manifest.Check]. The error that wraps it
+// says which.
 var ErrManifest = errors.New("bad manifest")
 
-// Check reports the first of these rules that m breaks:
+// Check returns an error that names the first of these rules that m breaks:
 //
-//   - The root stands first, is a file or a folder, and no other entry has its path.
-//   - Other paths keep to [CheckPath], stand in the order of a walk, each once, and in a folder that stands before them.
-//   - A mode has permission bits only, and a link has a target, of at most [MaxPath] bytes.
-//   - A chunk has 1 to [cdc.MaxChunk] bytes, and the same size wherever its digest stands; a file's Size is the sum of its chunks'.
-//   - There are at most [MaxEntries] entries, and all files together have at most most bytes; 0: no limit.
+//   - The first entry is the root, a file or a folder. No other entry has its path.
+//   - The other paths satisfy [CheckPath], follow the order of fs.WalkDir without duplicates, and each lies in a folder that comes before it.
+//   - A mode has only permission bits. A link has a target of at most [MaxPath] bytes.
+//   - A chunk has 1 to [cdc.MaxChunk] bytes, and the same size wherever its digest occurs. A file's Size is the sum of its chunks' sizes.
+//   - There are at most [MaxEntries] entries, and all files together have at most most bytes, unless most is 0.
 //
-// It does not look at fields that an entry of that Kind does not have, for the bytes of a manifest leave them out.
+// Check ignores fields that entries of a Kind do not have: the encoding leaves them out.
 func (m *Manifest) Check(most int64) error {
 	c := checker{most: most, sizes: make(map[cdc.Digest]uint32, m.named())}
 	if len(m.Entries) > MaxEntries {
@@ -138,15 +141,16 @@ func (m *Manifest) Check(most int64) error {
 	return nil
 }
 
-// checker goes over the entries in order.
+// A checker is the state of Check between two entries.
 type checker struct {
-	most  int64    // bytes; 0: no limit
-	bytes int64    // of the files so far
-	last  string   // the path before
-	dirs  []string // the folders that are open at last, the root first
-	sizes map[cdc.Digest]uint32
+	most  int64                 // most bytes of all files; 0 = no limit
+	bytes int64                 // of the files so far
+	last  string                // path of the previous entry; "" before the root
+	dirs  []string              // the folders that contain the previous entry, the root first, and that entry if it is a folder
+	sizes map[cdc.Digest]uint32 // of the chunks so far
 }
 
+// entry checks the next entry.
 func (c *checker) entry(e *Entry) error {
 	if err := c.place(e); err != nil {
 		return err
@@ -166,10 +170,10 @@ func (c *checker) entry(e *Entry) error {
 	return fmt.Errorf("kind %d is unknown", e.Kind)
 }
 
-// place checks the path, and that it stands behind the one before and in a folder.
+// place checks the path of e: it comes after the previous one, and lies in a folder that came before.
 func (c *checker) place(e *Entry) error {
 	if c.last == "" {
-		c.last = e.Path // the root, which Check has seen
+		c.last = e.Path // the root, which Check itself has checked
 		return nil
 	}
 	if err := CheckPath(e.Path); err != nil {
@@ -189,6 +193,7 @@ func (c *checker) place(e *Entry) error {
 	return nil
 }
 
+// chunks checks the chunks and the size of a file.
 func (c *checker) chunks(e *Entry) error {
 	var size int64
 	for _, chunk := range e.Chunks {
@@ -210,7 +215,8 @@ func (c *checker) chunks(e *Entry) error {
 	return nil
 }
 
-// CheckPath reports why p cannot be the path of an entry below the root: it is not an [fs.ValidPath], has a NUL, or more than [MaxPath] bytes.
+// CheckPath returns an error if p cannot be the path of an entry other than the root: if it is not an [fs.ValidPath], has a NUL, or is longer than
+// [MaxPath].
 func CheckPath(p string) error {
 	switch {
 	case len(p) > MaxPath:
@@ -225,11 +231,12 @@ func CheckPath(p string) error {
 	return nil
 }
 
-// notWindows fits what Windows refuses, drops the end of, or takes for a device, with any extension.
+// notWindows matches names that Windows refuses, names whose last dot or space it drops, and names that it takes for a device, whatever their
+// extension.
 var notWindows = regexp.MustCompile(`[\x00-\x1f<>:"|?*\\]|[. ]$|^(?i:CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(COM|LPT)[0-9¹²³]) *(\.|$)`)
 
-// NotOnWindows returns the paths of which Windows cannot hold the last name: it refuses it, drops its end, or takes it for a device. It does not
-// tell names that are too long there, or that differ only in upper and lower case.
+// NotOnWindows returns the paths whose last element cannot be a file name on Windows, which refuses it, drops its last dot or space, or takes it for
+// a device. It does not find names that are too long for Windows, or that differ only in case.
 func (m *Manifest) NotOnWindows() (paths []string) {
 	for i := range m.Entries {
 		if p := m.Entries[i].Path; p != Root && notWindows.MatchString(path.Base(p)) {
@@ -239,6 +246,7 @@ func (m *Manifest) NotOnWindows() (paths []string) {
 	return paths
 }
 
+// checkTarget checks the target of a link.
 func checkTarget(target string) error {
 	if target == "" || len(target) > MaxPath || !utf8.ValidString(target) || strings.ContainsRune(target, 0) {
 		return fmt.Errorf("a link's target of %d bytes: it has 1 to %d, of UTF-8 and without a NUL", len(target), MaxPath)
@@ -246,8 +254,8 @@ func checkTarget(target string) error {
 	return nil
 }
 
-// compare orders paths as a walk finds them: by name within a folder, and what is in a folder right behind the folder:
-// a, a/z, a-b.
+// compare orders paths as fs.WalkDir does: a folder's entries by name, and its content directly after the folder, as in
+// a, a/z, a-b. So a slash sorts before all other bytes.
 func compare(a, b string) int {
 	n := min(len(a), len(b))
 	for i := range n {
@@ -264,26 +272,27 @@ func compare(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// The bytes of a manifest, numbers as in encoding/binary's varints and in their shortest form:
+// The encoding of a manifest. Numbers are varints of encoding/binary, in their shortest form:
 //
 //	version   1 byte, 1
 //	entries   uvarint
-//	entry     path, kind (1 byte), then of its kind
+//	entry     path, kind (1 byte), then, by kind:
 //	  folder  mode uvarint, time varint
-//	  file    mode uvarint, time varint, chunks uvarint, and of each its digest (32 bytes) and size uvarint
+//	  file    mode uvarint, time varint, chunks uvarint, and for each chunk its digest (32 bytes) and size uvarint
 //	  link    target
 //	path, target: length uvarint, bytes
 //
-// A file's size is the sum of its chunks'. Nothing may follow the last entry.
+// The size of a file is not encoded: it is the sum of its chunks' sizes. Nothing may follow the last entry.
 const wireVersion = 1
 
-// minEntry is how many bytes an entry has at least: path 2, kind 1, target 2. It bounds what a count makes Parse allocate.
-const minEntry = 5
+// The fewest bytes of an entry (path 2, kind 1, target 2) and of a chunk (digest 32, size 1). A count in the encoding can be no larger than
+// the rest of it divided by these, which bounds what Parse allocates for it.
+const (
+	minEntry     = 5
+	minWireChunk = len(cdc.Digest{}) + 1
+)
 
-// minWireChunk is the same of a chunk: 32 and 1.
-const minWireChunk = len(cdc.Digest{}) + 1
-
-// Append appends the bytes of m, which keeps the rules of [Manifest.Check].
+// Append appends the encoding of m to b. m must keep the rules of [Manifest.Check].
 func (m *Manifest) Append(b []byte) []byte {
 	b = append(b, wireVersion)
 	b = binary.AppendUvarint(b, uint64(len(m.Entries)))
@@ -310,8 +319,8 @@ func appendEntry(b []byte, e *Entry) []byte {
 	return b
 }
 
-// Parse returns the manifest whose bytes b are. It fails with [ErrManifest] when they are none, or break a rule of [Manifest.Check], which has the
-// same most. The manifest keeps no part of b, and Append gives b again.
+// Parse decodes a manifest. It returns [ErrManifest] if b is not the encoding of a manifest, or if the manifest breaks a rule of [Manifest.Check],
+// to which it passes most. Append of the manifest yields b again. The manifest does not refer to b.
 func Parse(b []byte, most int64) (*Manifest, error) {
 	r := wire.Reader{Left: b}
 	if version := r.Byte(); r.Err == nil && version != wireVersion {
@@ -333,7 +342,8 @@ func Parse(b []byte, most int64) (*Manifest, error) {
 	return m, nil
 }
 
-// parseEntry takes an entry; after a failure it is of no use. That numbers are in their shortest form Parse sees by what it would write.
+// parseEntry decodes an entry into e, which is invalid if r.Err is set. It does not check that numbers are in their shortest form; Parse does, by
+// encoding the manifest again.
 func parseEntry(r *wire.Reader, e *Entry) {
 	e.Path, e.Kind = string(r.Bytes(MaxPath)), Kind(r.Byte())
 	if e.Kind == Link {
