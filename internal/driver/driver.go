@@ -1,4 +1,4 @@
-// Package driver knows which goroutine drives a world, and lets other goroutines wake it.
+// Package driver keeps track of which goroutine drives a world, and lets other goroutines wake that one.
 package driver
 
 import (
@@ -10,22 +10,22 @@ import (
 	"github.com/quivernet/quiver/internal/bell"
 )
 
-// Driver is the seat of the goroutine that drives a world: one goroutine has it at a time. Its methods are safe from any goroutine,
-// except Exit, which the goroutine that entered must call.
+// A Driver is a world's lock that knows its holder: at most one goroutine is between Enter and Exit. Its methods may be called concurrently, but
+// only the goroutine that has entered may call Exit.
 type Driver struct {
-	held  atomic.Bool   // some goroutine has the seat, from Enter to Exit
-	last  atomic.Uint64 // id of the goroutine that drove last
-	next  atomic.Uint64 // what DrivenBy said of the next Enter; 0 = nothing
-	rests atomic.Bool   // the driving goroutine waits for a wake, so the caller of Inside is another one
-	stack [64]byte      // scratch of goroutineID, written by the goroutine in the seat
+	held  atomic.Bool   // a goroutine is between Enter and Exit
+	last  atomic.Uint64 // id of the goroutine that entered last to drive the world; 0 = none has
+	next  atomic.Uint64 // argument of DrivenBy, for the next Enter; 0 = none
+	rests atomic.Bool   // the driving goroutine waits for Wake, so the caller of Inside must be another one
+	stack [64]byte      // scratch of goroutineID; used between Enter and Exit
 	wake  bell.Bell
 }
 
-// New returns a seat that nobody has.
+// New returns a Driver that no goroutine has entered.
 func New() *Driver { return &Driver{wake: bell.New()} }
 
-// Enter takes the seat; ok is false when another goroutine has it. drives says that the calling goroutine drives the world from now on,
-// which Inside will recognise.
+// Enter enters, and returns false if another goroutine has entered. If drives is true, the calling goroutine drives the world from now on:
+// Inside compares later callers with it.
 func (d *Driver) Enter(drives bool) (ok bool) {
 	var id uint64
 	if drives {
@@ -44,36 +44,37 @@ func (d *Driver) Enter(drives bool) (ok bool) {
 	return true
 }
 
-// DrivenBy says which goroutine calls Enter next, to drive, as it got the number from Goroutine: so who drives many worlds asks once for all. The
-// number counts for that Enter alone, also if it fails.
+// DrivenBy sets the id of the goroutine that will call Enter(true) next, as Goroutine returns it, so that a goroutine that drives many worlds gets
+// its id only once. It applies to the next Enter(true) alone, even if that fails.
 func (d *Driver) DrivenBy(goroutine uint64) { d.next.Store(goroutine) }
 
-// Goroutine returns the number of the calling goroutine.
+// Goroutine returns the id of the calling goroutine.
 func Goroutine() uint64 { return goroutineID(new([64]byte)) }
 
-// Exit leaves the seat.
+// Exit lets another goroutine enter.
 func (d *Driver) Exit() { d.held.Store(false) }
 
-// Rest says whether the driving goroutine waits from now on. While it waits, Inside is cheap.
+// Rest is called by the driving goroutine before it waits for Wake, and with false after it. In between, Inside need not get the caller's id.
 func (d *Driver) Rest(on bool) { d.rests.Store(on) }
 
-// Inside reports whether the caller is on the goroutine that drove the world last.
+// Inside reports whether the calling goroutine is the one that drove the world last.
 func (d *Driver) Inside() bool {
 	return !d.rests.Load() && d.last.Load() == goroutineID(new([64]byte))
 }
 
-// Elsewhere reports whether a goroutine drives the world, or did, and the caller is on another one.
+// Elsewhere reports whether some goroutine has driven the world, and the calling goroutine is another one.
 func (d *Driver) Elsewhere() bool { return d.last.Load() != 0 && !d.Inside() }
 
-// Wake returns the channel on which the driver waits: it receives one value after any number of Signals.
+// Wake returns the channel on which the driving goroutine waits. Any number of Signals before a receive send one value.
 func (d *Driver) Wake() <-chan struct{} { return d.wake }
 
-// Signal wakes the driver. It never blocks.
+// Signal wakes the driving goroutine. It never blocks.
 func (d *Driver) Signal() { d.wake.Ring() }
 
-// goroutineID returns the runtime's number of the calling goroutine, which no other goroutine ever has. It takes about 10 µs, once a
-// Dispatch. A call that waits for the world is an error on the world's own goroutine and allowed elsewhere, and Go offers no other way to
-// tell the two apart; a context passed through every handler would serve this check alone.
+// goroutineID returns the runtime's id of the calling goroutine, which is never used again. It takes about 10 µs, once a Dispatch.
+//
+// A call that waits for the world would wait for ever on the world's own goroutine, so there it must be an error. Go has no other way to tell
+// whether the caller is on that goroutine, except a context that every handler would have to pass on for this check alone.
 func goroutineID(buf *[64]byte) uint64 {
 	head := buf[:runtime.Stack(buf[:], false)] // "goroutine 18 [running]:…"
 	head, _, _ = bytes.Cut(bytes.TrimPrefix(head, []byte("goroutine ")), []byte(" "))

@@ -1,5 +1,5 @@
-// Package drops names the reasons why an arriving call did not run or an outgoing one did not leave, and counts them for one connection.
-// Everything that is dropped is counted here.
+// Package drops counts the calls and messages that a connection drops, by reason: received ones that it does not run, and outgoing ones that it
+// does not send.
 package drops
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/quivernet/quiver/internal/logs"
 )
 
-// Reason says why something was dropped. The field of rpc.Drops with the same name tells it to the game.
+// A Reason is why something was dropped. The field of rpc.Drops with the same name is its count, and documents it.
 type Reason uint8
 
 const (
@@ -40,14 +40,14 @@ var texts = [reasons]string{
 	Requests: "as many requests wait for an answer of this side as Config.MaxRequests allows",
 }
 
-// String returns the reason in the words of a warning; "" for reasons of which no warning is written.
+// String returns the text of the reason in a warning, or "" if no warning has that reason.
 func (r Reason) String() string { return texts[r] }
 
-// harmless are reasons that are nobody's mistake.
+// harmless are the reasons that occur although neither side made a mistake.
 var harmless = [reasons]bool{Closed: true, Saturated: true, UnknownRef: true, Throttled: true, Answer: true}
 
-// Counters counts what one connection has dropped. The zero Counters are ready to use. Add and Of are safe from any goroutine; Pass and
-// Blame belong to one goroutine.
+// Counters counts the drops of one connection. The zero value is ready to use. Add and Of may be called concurrently; Pass and Blame must be
+// called by one goroutine at a time.
 type Counters struct {
 	counts [reasons]atomic.Uint64
 	gates  [reasons]logs.Gate
@@ -59,14 +59,14 @@ func (c *Counters) Add(r Reason, n int) { c.counts[r].Add(uint64(n)) }
 // Of returns the number of drops for a reason.
 func (c *Counters) Of(r Reason) uint64 { return c.counts[r].Load() }
 
-// Pass counts one drop and reports whether to write a warning, at most one a second for each reason. hidden is the number of drops since
-// the last warning that had none.
+// Pass counts one drop and reports whether to log a warning: at most one a second for each reason. hidden is how many drops since the last
+// warning were not logged.
 func (c *Counters) Pass(r Reason, now time.Time) (hidden int, ok bool) {
 	c.Add(r, 1)
 	return c.gates[r].Pass(now)
 }
 
-// Blame is Pass for a drop that the peer may be to blame for: ok is always false for a reason that is nobody's mistake.
+// Blame is Pass for a drop that may be the peer's mistake. ok is always false if the reason is harmless.
 func (c *Counters) Blame(r Reason, now time.Time) (hidden int, ok bool) {
 	hidden, ok = c.Pass(r, now)
 	return hidden, ok && !harmless[r]

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// mostNames bounds the text of [Names], and with it a line of the log.
+// mostNames is how many names Names.String lists, so that a log line stays short.
 const mostNames = 5
 
-// Names counts dropped messages by what they are called. There are no more names than a game has declared.
+// Names counts dropped messages by name. It has no more keys than the game has declared calls and states.
 type Names map[string]int
 
-// String lists the names with most messages, and how many others there are: "300 × Mill.Grind, 2 × (control)".
+// String lists the names with the most messages, as in "300 × Mill.Grind, 2 × (control)", and says how many more names there are.
 func (n Names) String() string {
 	names := slices.SortedFunc(maps.Keys(n), func(a, b string) int { return cmp.Or(cmp.Compare(n[b], n[a]), cmp.Compare(a, b)) })
 	var texts []string

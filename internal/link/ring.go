@@ -7,31 +7,33 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// RingBytes bounds the datagrams that wait for the machines: about 800 of full size, six times what quic-go holds, and
-// 8 ms at the fastest rate that its datagrams reach. Past it the newest is dropped.
+// RingBytes is the most bytes of received datagrams that wait for the machines; datagrams that exceed it are dropped. It holds about
+// 800 full datagrams, six times as many as quic-go's own queue, which arrive in 8 ms at the highest rate that quic-go reaches.
 const RingBytes = 1 << 20
 
 const (
-	// slotBytes is charged for a datagram besides its bytes: its place in the ring, which an empty one takes, too.
+	// slotBytes is what a datagram costs besides its bytes: its slice header in the ring, so that empty datagrams cost something, too.
 	slotBytes = 24
-	// firstSlots is how many datagrams the ring has room for at first; keptSlots is the most that it has when it is empty.
+	// firstSlots is the ring's first capacity, in datagrams. A ring that becomes empty with a capacity above keptSlots frees its memory.
 	firstSlots = 8
 	keptSlots  = 64
 )
 
-// ring is a queue of datagrams between the reader and the machines. The zero ring is empty and has no memory.
+// A ring is the queue of received datagrams between the carrier's reader, which pushes, and the goroutine that holds the link's lock, which
+// pops. The zero ring is empty and has no memory.
 type ring struct {
 	mu    sync.Mutex // guards slots and bytes
 	slots recovery.Ring[[]byte]
-	bytes int // that are charged
+	bytes int // of all datagrams in the ring, with slotBytes for each
 
-	count   atomic.Int64 // datagrams inside; written under mu
-	dropped atomic.Uint64
+	count   atomic.Int64  // datagrams in the ring; written under mu
+	dropped atomic.Uint64 // datagrams that did not fit
 }
 
+// empty reports whether the ring is empty, without taking mu.
 func (r *ring) empty() bool { return r.count.Load() == 0 }
 
-// push appends a datagram, or drops and counts it when the ring is full.
+// push appends a datagram, or drops and counts it if the ring is full.
 func (r *ring) push(datagram []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,7 +46,7 @@ func (r *ring) push(datagram []byte) {
 	r.count.Add(1)
 }
 
-// pop moves the oldest datagrams into batch and returns how many.
+// pop moves the oldest datagrams into batch, and returns how many it moved.
 func (r *ring) pop(batch [][]byte) int {
 	if r.empty() {
 		return 0

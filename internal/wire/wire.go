@@ -1,4 +1,4 @@
-// Package wire takes fields from the front of messages whose numbers are varints and whose texts have their length before them. It is pure.
+// Package wire reads and appends the fields of messages: numbers are varints, and strings follow their length.
 package wire
 
 import (
@@ -8,7 +8,7 @@ import (
 	"math"
 )
 
-// Any is the limit of a number or a count that may be as large as it likes.
+// Any is the limit of a number or a count that has none.
 const Any = math.MaxUint64
 
 var (
@@ -16,21 +16,21 @@ var (
 	errLong  = errors.New("bytes are left over")
 )
 
-// Reader takes fields from Left, all that it has not taken yet. After the first failure, which Err keeps, nothing is left and every field
-// is zero: who has taken the last field asks End. What it returns aliases the message.
+// A Reader reads the fields of a message, one after the other. After the first failure all fields are zero, so a parser need not check each:
+// it reads the last field and then calls End. The slices that a Reader returns alias the message.
 type Reader struct {
-	Left []byte
-	Err  error
+	Left []byte // what is not read yet; the whole message at first, and nil after a failure
+	Err  error  // the first failure
 }
 
-// Fail says that a field is not as it must be.
+// Fail records err as the first failure, unless there was one before. A parser calls it if a field has a value that it must not have.
 func (r *Reader) Fail(err error) {
 	if r.Err == nil {
 		r.Left, r.Err = nil, err
 	}
 }
 
-// Uvarint takes a number of at most limit.
+// Uvarint reads a number of at most limit.
 func (r *Reader) Uvarint(limit uint64) uint64 {
 	v, n := binary.Uvarint(r.Left)
 	switch {
@@ -45,7 +45,7 @@ func (r *Reader) Uvarint(limit uint64) uint64 {
 	return v
 }
 
-// Positive takes a number from 1 to limit; zero says what a 0 would mean.
+// Positive reads a number from 1 to limit. The text of the failure for a 0 is zero.
 func (r *Reader) Positive(limit uint64, zero string) uint64 {
 	v := r.Uvarint(limit)
 	if v == 0 {
@@ -54,13 +54,14 @@ func (r *Reader) Positive(limit uint64, zero string) uint64 {
 	return v
 }
 
-// Varint takes a number in zigzag.
+// Varint reads a signed number, in zigzag encoding.
 func (r *Reader) Varint() int64 {
 	v := r.Uvarint(Any)
 	return int64(v>>1) ^ -int64(v&1)
 }
 
-// Count takes a number of at most limit of things that follow, and have size bytes each or more.
+// Count reads the number, at most limit, of items that follow it and have at least size bytes each. It fails if the rest of the message is too
+// short for them, so a parser may allocate as many items as it returns.
 func (r *Reader) Count(limit uint64, size int) int {
 	n := r.Uvarint(limit)
 	if n > uint64(len(r.Left)/size) {
@@ -70,7 +71,7 @@ func (r *Reader) Count(limit uint64, size int) int {
 	return int(n)
 }
 
-// Take takes n bytes.
+// Take reads n bytes.
 func (r *Reader) Take(n int) []byte {
 	if n > len(r.Left) {
 		r.Fail(errShort)
@@ -81,10 +82,10 @@ func (r *Reader) Take(n int) []byte {
 	return p
 }
 
-// Bytes takes a length of at most limit and so many bytes.
+// Bytes reads a length of at most limit, and then that many bytes.
 func (r *Reader) Bytes(limit uint64) []byte { return r.Take(r.Count(limit, 1)) }
 
-// Byte takes one byte.
+// Byte reads one byte.
 func (r *Reader) Byte() byte {
 	if p := r.Take(1); p != nil {
 		return p[0]
@@ -92,7 +93,7 @@ func (r *Reader) Byte() byte {
 	return 0
 }
 
-// Flag takes a byte that is 0 or 1.
+// Flag reads a byte that must be 0 or 1.
 func (r *Reader) Flag() bool {
 	b := r.Byte()
 	if b > 1 {
@@ -101,7 +102,7 @@ func (r *Reader) Flag() bool {
 	return b == 1
 }
 
-// Fixed takes a number of n bytes, at most 8, big endian.
+// Fixed reads a big-endian number of n bytes, at most 8.
 func (r *Reader) Fixed(n int) (v uint64) {
 	for _, b := range r.Take(n) {
 		v = v<<8 | uint64(b)
@@ -109,10 +110,10 @@ func (r *Reader) Fixed(n int) (v uint64) {
 	return v
 }
 
-// Uint64 takes 8 bytes, big endian.
+// Uint64 reads a big-endian number of 8 bytes.
 func (r *Reader) Uint64() uint64 { return r.Fixed(8) }
 
-// End returns the first failure, or that of bytes which are left over.
+// End returns the first failure. Bytes that are left over are a failure, too.
 func (r *Reader) End() error {
 	if len(r.Left) > 0 {
 		r.Fail(errLong)
@@ -120,7 +121,7 @@ func (r *Reader) End() error {
 	return r.Err
 }
 
-// AppendFlag appends what Flag takes.
+// AppendFlag appends on as Flag reads it.
 func AppendFlag(b []byte, on bool) []byte {
 	if on {
 		return append(b, 1)
@@ -128,7 +129,7 @@ func AppendFlag(b []byte, on bool) []byte {
 	return append(b, 0)
 }
 
-// AppendBytes appends what Bytes takes.
+// AppendBytes appends p as Reader.Bytes reads it: its length, then its bytes.
 func AppendBytes[P string | []byte](b []byte, p P) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(p))), p...)
 }
