@@ -10,15 +10,17 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// part is a stream.Part in a Store.
+// A part is a stream.Part in a Store. One goroutine at a time uses it: see stream.Store.
 type part struct {
-	store    *Store
-	path     string
-	file     *os.File // replaced by rename where open files cannot be renamed
-	size     int64    // of the whole content; -1 when unknown
-	reserved int64    // bytes that the limits count for this part; written under store.mu by who uses the part, who alone reads it without
+	store *Store
+	path  string
+	file  *os.File // set by create; replaced by rename on systems that cannot rename open files
+	size  int64    // of the whole content; -1 = unknown
 
-	// One goroutine at a time uses a part: see stream.Store.
+	// reserved is how many bytes the limits of the store count for this part. Only the user of the part writes it, and only under store.mu; so that
+	// goroutine may read it without the lock, and others with it.
+	reserved int64
+
 	offset int64 // bytes stored
 	ended  bool  // committed, closed or deleted
 	closed bool  // file is closed
@@ -26,7 +28,7 @@ type part struct {
 
 var _ stream.Part = (*part)(nil)
 
-// openPart opens a part. It locks the part before it reads it, so that no other process changes it in between.
+// openPart opens a part. It locks the file before it reads its size, so that no other process changes it in between.
 func (s *Store) openPart(path string, size int64) (*part, error) {
 	p := &part{store: s, path: path, size: size}
 	if err := s.claim(p); err != nil {
@@ -46,7 +48,7 @@ func (s *Store) openPart(path string, size int64) (*part, error) {
 	return nil, errors.Join(err, p.release())
 }
 
-// release closes the file, and removes it when it is empty.
+// release closes the file, and removes it if it is empty.
 func (p *part) release() error {
 	p.closed = true
 	if p.offset > 0 {
@@ -67,6 +69,7 @@ func (s *Store) claim(p *part) error {
 	return nil
 }
 
+// unclaim ends the claim on a path.
 func (s *Store) unclaim(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +77,7 @@ func (s *Store) unclaim(path string) {
 	s.sizes.changed(filepath.Dir(path))
 }
 
-// load opens the file and finds how much of the part is there already.
+// load opens the file and sets offset to how much of the content it has. A file that is larger than the content is emptied.
 func (p *part) load() error {
 	if err := p.create(); err != nil {
 		return err
@@ -91,11 +94,11 @@ func (p *part) load() error {
 	return nil
 }
 
-// createTries is how often create tries to make a file, while another process may remove its folder.
+// createTries is how often create tries to make a file, since another process may remove its folder each time.
 const createTries = 20
 
-// create opens the file, and makes missing folders and a missing file. A walk for another part may remove an identity's empty folder (see
-// Store.walkFolder): in this process store.mu prevents that meanwhile, but another process may do it at any time.
+// create opens the file, and makes the folders and the file if they are missing. An identity's empty folder may be removed by a walk for another
+// part (see Store.walkFolder). store.mu keeps walks of this process from doing so in between, but not those of other processes.
 func (p *part) create() (err error) {
 	p.store.mu.Lock()
 	defer p.store.mu.Unlock()
@@ -111,8 +114,8 @@ func (p *part) create() (err error) {
 	return err
 }
 
-// makeFolder makes the store's folder and an identity's folder in it. Commit syncs both, even if they existed: the process that made them
-// may have been killed before it could.
+// makeFolder makes the store's folder and an identity's folder in it. Commit syncs both even if they existed: the process that made them may
+// have been killed before it synced them.
 func makeFolder(folder string) error {
 	switch info, err := os.Lstat(folder); {
 	case err == nil && info.IsDir():
@@ -152,8 +155,8 @@ func (p *part) Commit(digest stream.Digest) error {
 	return doing("committing a part", p.publish(digest))
 }
 
-// publish gives the part its final name. The file's bytes are on the disk before the name is, and the name is on the disk before older
-// content is removed.
+// publish renames the part to its final name. It syncs the file before it renames it, and the folder before it removes older content, so that a crash
+// at any moment leaves the old content or the new.
 func (p *part) publish(digest stream.Digest) error {
 	if err := p.file.Sync(); err != nil {
 		return err
@@ -169,7 +172,7 @@ func (p *part) publish(digest stream.Digest) error {
 	return removeBlobs(base, final)
 }
 
-// rename gives the file its final name, and keeps it open for ReadAt.
+// rename renames the file, and keeps it open for ReadAt.
 func (p *part) rename(final string) error {
 	if renamesOpenFiles {
 		return os.Rename(p.path, final)
@@ -213,7 +216,7 @@ func (p *part) Delete() error {
 	return doing("deleting a part", removeOpen(p.file, p.path))
 }
 
-// removeOpen closes and removes f. Where the system can remove an open file, f stays locked until it is removed.
+// removeOpen closes and removes f. On systems that can remove an open file, f stays locked until it is removed.
 func removeOpen(f *os.File, path string) error {
 	if renamesOpenFiles {
 		return errors.Join(os.Remove(path), f.Close())
