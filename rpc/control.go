@@ -13,7 +13,7 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// After Join channel 0 carries the framework's own messages, those of the game (Conn.SendMessage), and questions for the time
+// After Join, channel 0 carries the framework's own messages, those of the game (Conn.SendMessage), and requests for the server's time
 // (Conn.ServerTime).
 
 // control handles a message on channel 0 after Join.
@@ -42,8 +42,8 @@ func (c *Conn) control(payload []byte) *CloseError {
 	return violationf(ControlChannelMessageFail, "%s arrived after Join", control.Name(payload[0]))
 }
 
-// sendAtOnce sends a message on channel 0 that does not wait for Flush, of the handshake or about carriers. When that is not possible it ends
-// the connection.
+// sendAtOnce sends a message of the handshake or about carriers on channel 0, without waiting for Flush. If that fails, it ends the
+// connection.
 func (c *Conn) sendAtOnce(message []byte) {
 	c.link.Lock()
 	err := c.machine.Send(0, bunch.Reliable, message)
@@ -53,7 +53,7 @@ func (c *Conn) sendAtOnce(message []byte) {
 	}
 }
 
-// sendControl sends a message on channel 0.
+// sendControl sends a message on channel 0, at the next Flush.
 func (c *Conn) sendControl(message []byte) {
 	c.link.Lock()
 	defer c.link.Unlock()
@@ -61,22 +61,23 @@ func (c *Conn) sendControl(message []byte) {
 	_ = c.machine.Send(0, bunch.Reliable, message) // it fails only when the connection does
 }
 
-// controlReserve is how many entries of the control channel's reliable buffer SendMessage leaves to the framework.
+// controlReserve is how many entries of the control channel's reliable buffer SendMessage leaves free for the framework's messages.
 const controlReserve = 16
 
-// mail counts the messages of the game on a connection's control channel.
+// mail limits the messages of the game on a connection's control channel.
 type mail struct {
-	out   control.Mail  // under the link's lock
-	in    control.Mail  // owned by the world's goroutine, like limit
+	out   control.Mail  // messages that the peer has not run yet; under the link's lock
+	in    control.Mail  // messages of the peer; used by the world's goroutine only, like limit
 	limit budget.Bucket // of Config.MessageRate
 }
 
-// SendMessage sends a message of the game to the other side's Config.OnMessage, reliably and in order with its other messages. It needs
-// no actor: call it from OnConnect on, and on a client from Dial on. id says what the message is; payload is at most 4,096 bytes and is
-// copied. It is for what a framework must say of itself, not for play: at most 16 messages, or 11 of the largest, may be under way that
-// the other side has not run, and it runs Config.MessageRate a second. One more is an error that wraps [ErrBacklogFull], and is not sent.
-// To a connection that has begun to close it is an [ErrClosed], also before OnDisconnect has run. It is safe from any goroutine. UE:
-// NMT_GameSpecific.
+// SendMessage sends a message of the game to the other side's Config.OnMessage, reliably and in order with the connection's other messages. It
+// needs no actor, and may be called from OnConnect on, and on a client from Dial on. id is chosen by the game. payload has at most 4,096 bytes and
+// is copied.
+//
+// SendMessage is meant for a game framework, not for play: the other side runs Config.MessageRate messages a second, and at most 16, or 11 of
+// the largest, may wait for that. If more do, SendMessage sends nothing and returns an error that wraps [ErrBacklogFull]. If the connection
+// has begun to close, it returns [ErrClosed], even before OnDisconnect has run. It may be called concurrently. UE: NMT_GameSpecific.
 func (c *Conn) SendMessage(id uint8, payload []byte) error {
 	switch {
 	case c == nil:
@@ -102,7 +103,8 @@ func (c *Conn) SendMessage(id uint8, payload []byte) error {
 	return nil
 }
 
-// onMessage gives a message from the peer to Config.OnMessage.
+// onMessage passes a message of the peer to Config.OnMessage. An error of that closes the connection on a server; on a client the message is
+// dropped.
 func (c *Conn) onMessage(m control.Message) *CloseError {
 	w := c.world
 	switch {
@@ -124,7 +126,7 @@ func (c *Conn) onMessage(m control.Message) *CloseError {
 	return nil
 }
 
-// onTaken notes that the peer has run messages of ours, which makes room for more.
+// onTaken is called when the peer reports that it has run some of our messages, after which as many more may be sent.
 func (c *Conn) onTaken(t control.Taken) *CloseError {
 	c.link.Lock()
 	defer c.link.Unlock()
@@ -134,20 +136,20 @@ func (c *Conn) onTaken(t control.Taken) *CloseError {
 	return nil
 }
 
-// dropMessage counts a message that was dropped, and warns at most once a second.
+// dropMessage counts a message that was dropped, and logs a warning at most once a second.
 func (c *Conn) dropMessage(reason drops.Reason, id uint8, why string) {
 	if hidden, ok := c.drops.Pass(reason, c.world.frame.now); ok {
 		c.world.log.Warn("message dropped", "conn", c, "id", id, "reason", why, "more", hidden)
 	}
 }
 
-// tellTaken tells the peer, at the pace of Config.MessageRate, that messages of its own have run: then it may send as many more.
+// tellTaken reports to the peer, at the rate of Config.MessageRate, how many of its messages have run. The peer may then send as many more.
 func (c *Conn) tellTaken() {
 	owed := c.mail.in.Open()
 	if owed == 0 || !c.usable() {
 		return
 	}
-	now, t := time.Now(), control.Taken{} // the game's clock may stand still
+	now, t := time.Now(), control.Taken{} // real time, because the game's clock may stand still
 	for t.Count < owed && c.mail.limit.Allow(c.world.config.MessageRate, now, now) {
 		t.Count++
 	}
@@ -157,14 +159,15 @@ func (c *Conn) tellTaken() {
 	}
 }
 
-// times estimates the clock of the server's game. It belongs to the world's goroutine, except the counters, which Stats reads.
+// times estimates the server's game clock on a client, and answers requests for it on the server. It is used by the world's goroutine only,
+// except for the counters, which Stats reads.
 type times struct {
-	ask            clock.Questions // a client's questions, and what the answers told
-	steps, refused atomic.Uint64   // a client's, for Stats
-	question       time.Time       // a server's: when the question came that waits for Flush, by the real clock; zero = none waits
+	ask            clock.Questions // client: the requests, and what the answers have shown
+	steps, refused atomic.Uint64   // client: for Stats
+	question       time.Time       // server: when the request that waits for Flush arrived, in real time; zero = none waits
 }
 
-// take takes the server's answer.
+// take handles the server's answer.
 func (t *times) take(answer control.Time, arrived time.Time) {
 	if !t.ask.Answer(answer.Now, answer.Held, arrived) {
 		t.refused.Add(1)
@@ -172,26 +175,29 @@ func (t *times) take(answer control.Time, arrived time.Time) {
 	t.steps.Store(t.ask.Steps())
 }
 
-// ServerTime returns the time of the server's game clock at the moment when this world's clock says now, and the largest error that it
-// may have, however much the ways there and back differ. ok is false while nothing is known. On a server t is now. It belongs to the
-// world's goroutine; now must be near the time of the last Dispatch.
+// ServerTime returns t, the time of the server's game clock when this world's clock shows now. t is off by at most bound, even if the paths to
+// the server and back differ in length. ok is false while the client has no answer from the server. On a server, t is now. ServerTime must be
+// called on the world's goroutine, with a now near the time of the last Dispatch.
 //
-// A client asks the server for its time from the first call on, so call it early, in OnConnect: the first answer takes a round trip,
-// a good one a second; after that the client asks once a second while something else travels. bound is about half of the least round
-// trip, and grows by 0.5 ms a second while the client does not ask. t never falls as now grows, unless [Stats].ServerTime counts a
-// step: the server's clock was set, or stood still. A step of more than a round trip is believed after three answers that agree, a
-// smaller one after some seconds. Times outside of the years 1823 to 2116 are not told. UE: AGameState::GetServerWorldTimeSeconds.
+// The client asks the server for its time from the first call of ServerTime on. So call it early, in OnConnect: the first answer takes a round
+// trip, and a good one takes a second. After that the client asks once a second, but only while other messages are exchanged. bound is about half
+// of the shortest round trip, and grows by 0.5 ms a second while the client does not ask.
+//
+// t never decreases as now increases, except at a step, which [Stats].ServerTime counts: the server's clock was set, or stood still. The client
+// accepts a step of more than a round trip after three answers that agree, and a smaller one after some seconds. A server whose clock is
+// outside the years 1823 to 2116 does not answer. UE: AGameState::GetServerWorldTimeSeconds.
 func (c *Conn) ServerTime(now time.Time) (t time.Time, bound time.Duration, ok bool) {
 	if c.server {
 		return now, 0, true
 	}
 	if c.times.ask.Want(time.Now()) {
-		c.world.drive.Signal() // else Run would sleep, and nobody would ask
+		c.world.drive.Signal() // otherwise Run may sleep, and the request is not sent
 	}
 	return c.times.ask.At(c.world.frame.beat.Of(now))
 }
 
-// exchangeTimes asks and answers at the end of a Flush, so that the time of the simulation before it does not blur the answer.
+// exchangeTimes sends requests for the time and answers to them. It runs at the end of a Flush, because the simulation before it takes time, which
+// would make the answer less exact.
 func (w *World) exchangeTimes() {
 	for _, c := range w.frame.attended(w.announced) {
 		switch {
@@ -205,19 +211,19 @@ func (w *World) exchangeTimes() {
 	}
 }
 
-// answerTime answers the question that waits.
+// answerTime answers the request that waits, at moment.
 func (c *Conn) answerTime(moment time.Time) {
 	t := &c.times
 	now := c.world.frame.beat.At(moment)
 	if far := int64(clock.Farthest / time.Second); now.Unix() < -far || now.Unix() >= far {
-		return // a time that cannot travel; the client waits for the answer and asks no more
+		return // the message cannot hold this time; the client waits for the answer and does not ask again
 	}
 	held := max(0, moment.Sub(t.question))
 	t.question = time.Time{}
 	c.sendControl(control.AppendTime(nil, control.Time{Now: now.UnixNano(), Held: held}))
 }
 
-// onTime takes a question or an answer. There is never more than one question on its way.
+// onTime handles a request for the time or an answer to one. A client has at most one request outstanding.
 func (c *Conn) onTime(message any) *CloseError {
 	t, arrived := &c.times, c.world.frame.beat.Of(c.world.handling.arrived)
 	answer, isAnswer := message.(control.Time)

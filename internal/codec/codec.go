@@ -13,48 +13,51 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// Raw is a value that is not encoded: its bytes travel as they are.
+// Raw is a value whose encoding is the value itself.
 type Raw []byte
 
-// None is a value of nothing.
+// None is a value without content; its encoding is empty.
 type None = struct{}
 
-// Never is the type of a field called _ whose tag codec:"..." says why its struct cannot travel, if no other field of that does.
+// Never marks a struct that cannot be encoded: it is the type of a field _, whose tag codec:"..." is the text of the error. It has an effect only
+// if the struct has no field that can be encoded.
 type Never struct{}
 
-// Codec encodes and decodes the values of one type. Its methods take a pointer to a value and are safe from any goroutine.
+// A Codec encodes and decodes the values of one type. Its methods take values by pointer, and may be called concurrently.
 type Codec struct {
 	typ       reflect.Type
 	kind      kind
-	schema    *schema // nil unless kind is kindMsgpack
-	name      string  // in the shape
-	validates bool    // it has a Validate method
-	picky     bool    // not every value of the type may travel, so Encode checks each
-	whole     int     // of kindBinary: the most bytes, from its MaxEncodedSize
+	schema    *schema // of a kindMsgpack, otherwise nil
+	name      string  // part of Shape
+	validates bool    // the type has a Validate method
+	picky     bool    // the peer would refuse some values of the type, so Encode checks each
+	whole     int     // of a kindBinary: the bound from MaxEncodedSize, in bytes
 }
 
+// kind is the way in which a Codec encodes its type.
 type kind uint8
 
 const (
-	kindMsgpack kind = iota // checked against a schema
-	kindNone
-	kindRaw
-	kindBinary // AppendBinary and UnmarshalBinary
+	kindMsgpack kind = iota // as msgpack, checked against a schema
+	kindNone                // None
+	kindRaw                 // Raw
+	kindBinary              // by the type's AppendBinary and UnmarshalBinary
 )
 
-// validator is a value that knows whether it is well formed.
+// validator is a value that can check itself.
 type validator interface{ Validate() error }
 
-// Caches of Of and Inside.
+// The caches of Of and Inside.
 var alone, inside sync.Map // reflect.Type → *Codec
 
-// Of returns the codec of t for values that travel alone, or an error that names the part of t that cannot travel.
+// Of returns the codec of t for values that are encoded by themselves, or an error that names the part of t that cannot be encoded.
 func Of(t reflect.Type) (*Codec, error) { return cached(&alone, t, describe) }
 
-// Inside returns the codec of t for values that are parts of others: t may be a pointer there, and a value that encodes itself is written
-// as msgpack's bytes.
+// Inside returns the codec of t for values that are parts of others. There t may be a pointer, and a value that encodes itself becomes a
+// byte string of msgpack.
 func Inside(t reflect.Type) (*Codec, error) { return cached(&inside, t, describePart) }
 
+// cached returns the codec of t from cache, or else makes it by describe and puts it there.
 func cached(cache *sync.Map, t reflect.Type, describe func(reflect.Type) (*Codec, error)) (*Codec, error) {
 	if c, ok := cache.Load(t); ok {
 		return c.(*Codec), nil
@@ -67,7 +70,7 @@ func cached(cache *sync.Map, t reflect.Type, describe func(reflect.Type) (*Codec
 	return c, nil
 }
 
-// describe makes the codec of t for values that travel alone.
+// describe makes the codec of t for values that are encoded by themselves.
 func describe(t reflect.Type) (*Codec, error) {
 	p := reflect.PointerTo(t)
 	c := &Codec{typ: t, validates: p.Implements(reflect.TypeFor[validator]()), whole: unbounded}
@@ -92,7 +95,7 @@ func describePart(t reflect.Type) (*Codec, error) {
 	return c, c.msgpack()
 }
 
-// binary makes c the codec of values that write themselves.
+// binary makes c the codec of a type that has AppendBinary and UnmarshalBinary.
 func (c *Codec) binary() (err error) {
 	if err := selfReading(c.typ); err != nil {
 		return err
@@ -107,12 +110,12 @@ func (c *Codec) binary() (err error) {
 	return nil
 }
 
-// msgpack makes c the codec of values that are written by a schema.
+// msgpack makes c the codec of a type that is encoded as msgpack.
 func (c *Codec) msgpack() (err error) {
 	if c.schema, err = schemaOf(c.typ); err != nil {
 		return err
 	}
-	if len(outlineOf(c.schema, "")) > maxLines { // first: picky takes as long as the outline is
+	if len(outlineOf(c.schema, "")) > maxLines { // checked before picky, whose time grows with the outline
 		return fmt.Errorf("%v: it has more than %d fields, nested ones included", c.typ, maxLines)
 	}
 	c.kind, c.name, c.picky = kindMsgpack, c.schema.name, picky(c.schema)
@@ -127,13 +130,13 @@ func (c *Codec) Validate(p any) error {
 	return p.(validator).Validate()
 }
 
-// Decode fills in the zero value at p from all of payload.
+// Decode decodes payload, all of it, into *p, which must be zero. A Raw aliases payload.
 func (c *Codec) Decode(payload []byte, p any) error {
 	switch c.kind {
 	case kindNone:
 		return leftOver(len(payload))
 	case kindRaw:
-		*p.(*Raw) = payload[:len(payload):len(payload)] // what is appended to it goes elsewhere
+		*p.(*Raw) = payload[:len(payload):len(payload)] // an append to it reallocates
 		return nil
 	case kindBinary:
 		if err := within(len(payload), c.whole, "bytes"); err != nil {
@@ -152,25 +155,25 @@ func (c *Codec) Decode(payload []byte, p any) error {
 	return err
 }
 
-// Refuses reports whether Encode checks each value because the peer would refuse some values of the type.
+// Refuses reports whether Encode checks each value, because the peer would refuse some values of the type.
 func (c *Codec) Refuses() bool { return c.picky }
 
-// Name returns what the shape calls the type.
+// Name returns the name of the type in its Shape.
 func (c *Codec) Name() string { return c.name }
 
-// AppendOutline appends a line for each part of the type; path is where the type itself stands, whose line is there already.
+// AppendOutline appends to lines one line for each part of the type, but none for the type itself. path is the path of the type.
 func (c *Codec) AppendOutline(lines []string, path string) []string {
 	return append(lines, outlineOf(c.schema, path)...)
 }
 
-// Shape returns a hash over the kinds, names and bounds of all parts of the type. Types with the same shape can decode each other's
-// values.
+// Shape returns a hash of the kinds, names and bounds of all parts of the type. Two ends whose types have the same shape can decode each
+// other's values.
 func (c *Codec) Shape() [32]byte {
 	lines := c.AppendOutline([]string{c.name}, "")
 	return sha256.Sum256([]byte(strings.Join(lines, "\n")))
 }
 
-// Size returns the bounds of the encoded size of a value.
+// Size returns how small and how large the encoding of a value may be.
 func (c *Codec) Size() Size {
 	s := sizer{}
 	n, err := s.codec(c)
@@ -180,6 +183,7 @@ func (c *Codec) Size() Size {
 	return Size{Least: c.least(), Most: int(min(n, math.MaxInt32)), Fixed: !s.varies}
 }
 
+// least returns the fewest bytes that Append writes.
 func (c *Codec) least() int {
 	switch c.kind {
 	case kindNone:
@@ -187,11 +191,11 @@ func (c *Codec) least() int {
 	case kindMsgpack:
 		return int(min(least(c.schema), math.MaxInt32))
 	}
-	return 1 // a length of 0
+	return 1 // the length 0 of a Raw or a kindBinary
 }
 
-// Append appends the value at p to b. Values that write themselves, and a Raw, have their length before them, so
-// that values can stand in a row. On an error b is returned as it was.
+// Append appends the encoding of *p to b. A Raw, or a value that encodes itself, follows its length, so that Next can decode values
+// one after the other. If it fails, Append returns b unchanged.
 func (c *Codec) Append(b []byte, p any) ([]byte, error) {
 	e := NewEncoder()
 	defer e.Release()
@@ -204,8 +208,8 @@ func (c *Codec) Append(b []byte, p any) ([]byte, error) {
 	return append(b, e.Buf...), nil
 }
 
-// Next fills in the zero value at p from the start of b, where Append wrote it, and returns the bytes behind it, and how much memory
-// the value refers to. It allocates nothing for lengths that b claims before their bytes are there. A Raw aliases b.
+// Next decodes a value that Append encoded from the start of b into *p, which must be zero. It returns the bytes after it, and how much
+// memory the value refers to. It allocates no more than the bytes in b warrant, whatever lengths they claim. A Raw aliases b.
 func (c *Codec) Next(b []byte, p any) (rest []byte, memory int, err error) {
 	if c.kind != kindMsgpack {
 		return c.nextDelimited(b, p)
@@ -217,7 +221,8 @@ func (c *Codec) Next(b []byte, p any) (rest []byte, memory int, err error) {
 	return rest, memory, err
 }
 
-// nextDelimited decodes a value with its length before it, or a None. The memory of one that reads itself counts as its bytes.
+// nextDelimited is Next for a value that follows its length, and for a None. The memory of a value that decodes itself is unknown; its encoded
+// size stands for it.
 func (c *Codec) nextDelimited(b []byte, p any) (rest []byte, memory int, err error) {
 	if c.kind == kindNone {
 		return b, 0, nil
@@ -230,6 +235,7 @@ func (c *Codec) nextDelimited(b []byte, p any) (rest []byte, memory int, err err
 	return r.Left, len(payload), c.Decode(payload, p)
 }
 
+// leftOver returns an error if n, the number of bytes after a value, is not 0.
 func leftOver(n int) error {
 	if n == 0 {
 		return nil

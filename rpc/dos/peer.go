@@ -7,57 +7,60 @@ import (
 	"time"
 )
 
-// Peer is one client: one connection, or all connections of one identity. It belongs to the goroutine of its detector.
+// A Peer is one client: one connection, or all connections of one identity. It is used by the goroutine of its detector only.
 type Peer struct {
 	detector *Detector
 	identity string
-	conns    int
+	conns    int // open connections of the client; see Detector
 
+	// The state, an index into Profile.States.
 	state     int
-	earned    [maxStates]int64 // by state: the last second in which a quota of it was reached, or its limits blocked a call
-	visit     uint64           // number of states that the peer was in before this one
+	earned    [maxStates]int64 // by state: the last second in which one of its quotas was reached, or its limits blocked a call
+	visit     uint64           // how many states the peer was in before this one
 	kind      string           // kind of the quota that was reached last
-	cause     string           // which quota led into the state, or into that from which it escalated
-	tolerated int64            // before this second the time of handlers does not count, since the peer has just joined
+	cause     string           // the quota that led into the state, or into the one from which it escalated; see reach.cause
+	tolerated int64            // the time of handlers does not count before this second, because the peer has just joined
 
-	frame   uint64 // number of the frame that inFrame counts
-	inFrame Load
+	// The load.
+	frame   uint64            // number of the frame that inFrame counts
+	inFrame Load              // of that frame
 	second  int64             // the current second
-	history [maxWindow]record // load of the last seconds, by second modulo maxWindow
-	// The least load that leads into a higher state: within this frame, and within the rest of the current second.
+	history [maxWindow]record // of the last seconds, by second modulo maxWindow
+
+	// The smallest load with which a higher state is entered: in the current frame, and in the current second. Set by bound.
 	frameBound, secondBound Load
 
-	// What came since the state began, which AutoEscalate counts.
+	// The load since the state began, for AutoEscalate.
 	began      int64  // the second in which the state began
-	beganFrame uint64 // and the frame
+	beganFrame uint64 // the frame in which it began
 	fresh      record // load of the current second
 	blocked    bool   // a call was blocked in the current second
-	busy       int64  // how many seconds goOn has counted
+	busy       int64  // seconds in which the peer went on; see goOn
 
-	// Calls and bytes in a bucket from which each second takes its share of the sustained state's Period: what came in the long run, as
-	// State.AutoEscalate counts it. It holds the seconds that are over. A kick empties it.
+	// bucket is a leaky bucket of calls and bytes, for State.AutoEscalate: each second that is over adds its load, and takes out its share of the
+	// Period of the sustained state. So it holds what exceeds that Period in the long run. A kick empties it.
 	bucket Load
 
-	methods []*Method
-	report  *Report // a change that Report has not returned yet
+	methods []*Method // made by Method
+	report  *Report   // the last change of the state, until Report returns it; nil = none
 }
 
-// record counts the load of the peer in one second.
+// record is the load of the peer in one second.
 type record struct {
 	Load
-	frame Load // the greatest load of one frame, for each kind
+	frame Load // the largest load of one frame, for each kind
 }
 
-// Report describes a change of a peer's state.
+// A Report describes a change of a peer's state.
 type Report struct {
-	From, To string
-	Up       bool
-	Log      bool // Log of the higher of the two states
-	Kick     bool
-	Reason   string // which setting was reached, by how much of which kind, and which method used most of it
+	From, To string // names of the states
+	Up       bool   // To is the higher state
+	Log      bool   // the higher of the two states has Log
+	Kick     bool   // the client must be disconnected
+	Reason   string // which quota was reached, by how much load, and which method caused most of it
 }
 
-// newPeer returns a peer whose states have all cooled off.
+// newPeer returns a peer in the lowest state. All its states have cooled off.
 func newPeer(d *Detector, identity string) *Peer {
 	p := &Peer{detector: d, identity: identity, second: d.second, tolerated: math.MinInt64 / 2}
 	for i := range p.earned {
@@ -88,11 +91,11 @@ func (p *Peer) Count(m *Method, bytes int) {
 	}
 }
 
-// Serve notes the time of handlers for messages that answer the server's own: it is neither a load of the client nor a hitch of the
-// server.
+// Serve counts the time of a handler for a message that answers the server's own. Such time is neither load of the client nor a hitch of
+// the server.
 func (p *Peer) Serve(took time.Duration) { p.detector.spent += took }
 
-// Done counts the time that a call took, after it has run.
+// Done counts the time that the handler of a call took. It is called after the handler has returned.
 func (p *Peer) Done(m *Method, took time.Duration) {
 	p.detector.spent += took
 	if m.exempt {
@@ -111,7 +114,7 @@ func (p *Peer) Report() (r Report, ok bool) {
 	return r, true
 }
 
-// use counts a load, and escalates if a quota is reached.
+// use counts load, and enters a higher state if one of its quotas is reached.
 func (p *Peer) use(m *Method, load Load) {
 	p.catchUp()
 	if p.second < p.tolerated {
@@ -146,7 +149,7 @@ func (p *Peer) catchUp() {
 	for n := 0; p.second < d.second && n <= maxWindow; n++ {
 		p.endSecond()
 	}
-	if p.second < d.second { // no call came for longer than the history
+	if p.second < d.second { // the last call is older than the history
 		p.leak(d.second - p.second)
 		p.second = d.second
 		if p.rests() {
@@ -157,7 +160,7 @@ func (p *Peer) catchUp() {
 	p.bound()
 }
 
-// endSecond notes which states the second that has passed earned, and begins the next second.
+// endSecond is called when p.second is over. It records which states have not begun to cool off in it, and begins the next second.
 func (p *Peer) endSecond() {
 	p.leak(1)
 	p.bucket.Calls += p.history[p.second%maxWindow].Calls
@@ -173,11 +176,11 @@ func (p *Peer) endSecond() {
 	p.history[p.second%maxWindow] = record{}
 }
 
-// sustained returns the state whose Period is what a peer may go on with.
+// sustained returns the state whose Period is the load that a peer may keep up.
 func (p *Peer) sustained() *State { return &p.detector.profile.States[p.detector.sustained] }
 
-// goOn counts the second that has passed if the peer went on in it: a call was blocked, a quota of a frame was reached, or a second's share
-// of a quota of the sustained state's period. The count begins anew when the peer did not go on, and rests.
+// goOn is called when a second is over. It counts the second in busy if the peer went on in it: if a call was blocked, or a quota of a frame was
+// reached, or a second's share of the sustained state's Period. If the peer did not go on, and rests, it resets busy.
 func (p *Peer) goOn() {
 	s := &p.detector.profile.States[p.state]
 	kind := cmp.Or(s.Frame.reached(p.fresh.frame), p.detector.share.reached(p.fresh.Load))
@@ -190,28 +193,29 @@ func (p *Peer) goOn() {
 	p.fresh, p.blocked = record{}, false
 }
 
-// rests reports whether the last seconds, without those before the state began, reach no quota of the sustained state's period, and the bucket
-// reaches none either.
+// rests reports whether the load of the last seconds, since the state began, is below every quota of the sustained state's Period, and the bucket
+// is, too.
 func (p *Peer) rests() bool {
 	sustained := p.sustained()
 	window := min(sustained.Window, time.Duration(p.second-p.began)*time.Second)
 	return sustained.Period.reached(p.sum(0, window)) == "" && !p.exceeds()
 }
 
-// leak takes the shares of so many seconds out of the bucket.
+// leak takes the shares of that many seconds out of the bucket.
 func (p *Peer) leak(seconds int64) {
 	left := func(held, share int) int { return int(max(0, int64(held)-min(seconds, math.MaxInt32)*int64(share))) }
 	p.bucket.Calls = left(p.bucket.Calls, p.detector.share.Calls)
 	p.bucket.Bytes = left(p.bucket.Bytes, p.detector.share.Bytes)
 }
 
-// exceeds reports whether the bucket holds a quota of the sustained state's period: a peer that rests for a window between bursts has not stopped,
-// and calm seconds save nothing for later ones. Handler time is not summed, for a disk or a busy machine makes that of honest clients long.
+// exceeds reports whether the bucket has reached a quota of the sustained state's Period. So a peer does not escape by resting for a window
+// between bursts, and calm seconds are no credit for later ones. The bucket does not sum the time of handlers, because a slow disk or a busy
+// machine makes it long for honest clients, too.
 func (p *Peer) exceeds() bool {
 	return p.state >= p.detector.sustained && p.sustained().Period.reached(p.bucket) != ""
 }
 
-// cool leaves the states that have cooled off. If none has, and the peer went on for AutoEscalate, it enters the next higher state.
+// cool leaves the states that have cooled off. If there are none, and the peer went on for AutoEscalate, cool enters the next higher state.
 func (p *Peer) cool() {
 	states := p.detector.profile.States
 	was := p.state
@@ -230,7 +234,7 @@ func (p *Peer) cool() {
 	}
 }
 
-// escalate enters the highest state that has a quota which is reached.
+// escalate enters the highest state of which a quota is reached.
 func (p *Peer) escalate() {
 	for i := len(p.detector.profile.States) - 1; i > p.state; i-- {
 		if h := p.hit(i); h.kind != "" {
@@ -242,7 +246,7 @@ func (p *Peer) escalate() {
 	}
 }
 
-// enter enters a higher state. A state that kicks ends at once: a client that comes back is in the state below it.
+// enter enters a higher state. A state that kicks ends at once, so a client that reconnects is in the state below it.
 func (p *Peer) enter(state int, reason string) {
 	was := p.state
 	for i := 1; i <= state; i++ {
@@ -257,14 +261,14 @@ func (p *Peer) enter(state int, reason string) {
 	p.bound()
 }
 
-// begin begins to count what comes in a state.
+// begin resets what is counted since the state began.
 func (p *Peer) begin() {
 	p.visit++
 	p.began, p.beganFrame = p.second, p.frame
 	p.fresh, p.blocked, p.busy = record{}, false, 0
 }
 
-// tell makes the report of a change, unless Report has not returned that of a kick yet.
+// tell makes the report of a change. It keeps the report of a kick that Report has not returned yet.
 func (p *Peer) tell(was int, reason string) {
 	if p.report != nil && p.report.Kick {
 		return
@@ -274,11 +278,11 @@ func (p *Peer) tell(was int, reason string) {
 	p.report = &Report{From: from.Name, To: to.Name, Up: up, Log: states[max(was, p.state)].Log, Kick: up && to.Kick, Reason: reason}
 }
 
-// reach is a quota that was reached.
+// reach is a quota that was reached, and the load that reached it.
 type reach struct {
 	used, quota Load
-	kind        string
-	state       int
+	kind        string        // which part of them: see Load.reached
+	state       int           // whose quota it is
 	field       string        // Frame or Period
 	window      time.Duration // the Window of a Period
 }
@@ -287,7 +291,7 @@ func (r *reach) String() string {
 	return fmt.Sprintf("%s, the quota is %s (States[%d].%s.%s)", r.load(), r.quota.of(r.kind), r.state, r.field, r.kind)
 }
 
-// load says how much was used, and in which time.
+// load returns how much was used, and within which time, as text.
 func (r *reach) load() string {
 	if r.field == "Period" {
 		return fmt.Sprintf("%s within %v", r.used.of(r.kind), r.window)
@@ -295,7 +299,7 @@ func (r *reach) load() string {
 	return r.used.of(r.kind) + " in one frame"
 }
 
-// cause is String in short, for the report of a later escalation: a close reason has room for 256 bytes.
+// cause is a shorter String, for the reason of a later escalation: a close reason has room for only 256 bytes.
 func (r *reach) cause(top *Method) string {
 	s := fmt.Sprintf("%s (States[%d].%s.%s)", r.load(), r.state, r.field, r.kind)
 	if top != nil {
@@ -304,8 +308,8 @@ func (r *reach) cause(top *Method) string {
 	return s
 }
 
-// hit returns a quota of a state that is reached, by the greatest frame of the current second or by the window that ends with it. Its kind
-// is empty when none is.
+// hit returns a quota of a state that is reached, by the largest frame of the current second or by the window that ends with that second. Its
+// kind is empty if none is reached.
 func (p *Peer) hit(state int) reach {
 	s := &p.detector.profile.States[state]
 	frame := p.history[p.second%maxWindow].frame
@@ -320,7 +324,7 @@ func (p *Peer) hit(state int) reach {
 	return reach{used, s.Period, s.Period.reached(used), state, "Period", s.Window}
 }
 
-// sum adds up the seconds of a window that ends with the current second, from the one that was so many seconds ago.
+// sum returns the load of a window that ends with the current second, without its last ago seconds.
 func (p *Peer) sum(ago int64, window time.Duration) (used Load) {
 	for n := ago; n < int64(window/time.Second) && n <= p.second; n++ {
 		used.add(p.history[(p.second-n)%maxWindow].Load)
@@ -328,7 +332,7 @@ func (p *Peer) sum(ago int64, window time.Duration) (used Load) {
 	return used
 }
 
-// bound computes frameBound and secondBound, so that each call need be compared only with these.
+// bound computes frameBound and secondBound, so that use need compare the load only with these and not with every quota.
 func (p *Peer) bound() {
 	const none = math.MaxInt
 	p.frameBound = Load{none, none, none}
@@ -342,7 +346,7 @@ func (p *Peer) bound() {
 	}
 }
 
-// lower lowers a bound to what used leaves of a quota.
+// lower lowers the bound l to what is left of quota after used.
 func (l *Load) lower(quota, used Load) {
 	if quota.Calls > 0 {
 		l.Calls = min(l.Calls, max(1, quota.Calls-used.Calls))
