@@ -7,8 +7,8 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Conn is one end of a connection. It has no clock, goroutine or lock, and is not safe for concurrent use: its owner locks, and
-// passes the time to its methods. A now that lies before an earlier one counts as the earlier one.
+// A Conn is one end of a connection. It has no clock, goroutine or lock, and must not be used concurrently: its owner locks it, and
+// passes the time to its methods. Time does not go backwards: a now before that of an earlier call counts as the earlier one.
 type Conn struct {
 	config  Config
 	limits  Params // this end's until Agree, then the smaller of both ends'
@@ -21,47 +21,47 @@ type Conn struct {
 	channels    channels
 	owed        owed             // closes of this side that the peer has not answered
 	levels      [levels]level    // channels with something to send, the most urgent level first
-	blocks      blocks           // memory for payloads that wait or are in flight
+	blocks      blocks           // memory for payloads that are queued or in flight
 	rings       spares[[]entry]  // empty reliable buffers for reuse
-	sent        sentPackets      // records of packets whose fates may still come
-	skips       skips            // packet numbers that are never sent
-	build       builder          // the packet that AppendPacket is making
-	silent      bool             // nothing has asked for an ack for Config.KeepAlive: a packet does
+	sent        sentPackets      // records of sent packets
+	skips       skips            // chooses packet numbers that are never sent
+	build       builder          // the packet that AppendPacket is building
+	silent      bool             // set by Advance when a keep-alive is due
 	placed      []placedDatagram // unreliable bunches of the last packet, for Unsent
-	cork        cork             // keeps new messages back during a tick
-	unreliables backlog          // unreliable messages that wait
-	tracked     tracked          // state that waits, and the fates of state that left
+	cork        cork             // holds new messages back during a tick
+	unreliables backlog          // queued unreliable messages
+	tracked     tracked          // queued tracked messages, and the fates of sent ones
 	repeats     repeats          // small calls that the next packet carries once more
 	repairs     repairs          // repair bunches for the end of a transfer
 	saturation  saturation       // what the owner holds back, and whether the path keeps up
 
 	// Path.
-	path         pathState          // the carrier's last Path, and the packets that took another one
-	gate         recovery.Gate      // limits the bytes in flight, unless the carrier tells fates
-	loss         loss               // finds lost packets and probes
+	path         pathState          // the carrier's last Path, and the packets in flight on an earlier one
+	gate         recovery.Gate      // limits the bytes in flight, unless the carrier reports fates
+	loss         loss               // detects lost packets, and probes
 	peerAckDelay time.Duration      // how long the peer may delay an ack; ours until Agree
-	blackHole    recovery.BlackHole // finds that the path lets only small packets pass
+	blackHole    recovery.BlackHole // detects that the path drops all but small packets
 
 	// Receiving.
-	received   received      // packets that came, and when to acknowledge them
-	arriving   uint64        // number of the packet that Receive is at
+	received   received      // received packets, and when to acknowledge them
+	arriving   uint64        // number of the packet that Receive is handling
 	ready      readyList     // messages for Next and Take
 	flow       flow          // limits of reliable bytes, in both directions
 	payloads   payloadMemory // memory of payloads until the owner takes their messages
 	unordered  run           // scratch memory of deliverUnordered, which joins the entries of one message in it
-	assemblies assemblies    // unreliable messages in parts
-	restorer   restorer      // repair bunches that wait for more
+	assemblies assemblies    // incomplete unreliable messages in parts
+	restorer   restorer      // repair bunches that wait for others of their group
 
-	// What the owner asks for.
-	wake    bool             // set when a message is ready, a watch fires or the connection ends; Wake clears it
-	changed bool             // set when a packet may leave or NextTimeout may have moved; Changed clears it
-	content recovery.Content // of the packet that AppendPacket returned last
+	// For the owner.
+	wake    bool             // set when a message is ready, a watch fires or the connection ends; cleared by Wake
+	changed bool             // set when AppendPacket may have a packet, or NextTimeout may have changed; cleared by Changed
+	content recovery.Content // of the last packet from AppendPacket
 	watched []*channel       // channels whose watch is armed
-	stats   Stats            // counters; Stats adds what is measured elsewhere
+	stats   Stats            // counters; the method Stats adds what is measured elsewhere
 }
 
 const (
-	levels    = 2 + int(Bulk) // the first is for channel 0, each of the others for one priority
+	levels    = 2 + int(Bulk) // one for channel 0, and one for each priority
 	bulkLevel = levels - 1
 )
 
@@ -73,15 +73,15 @@ func (c *Conn) level(ch *channel) *level {
 	return &c.levels[1+ch.priority]
 }
 
-// level holds the channels of one priority that have something to send.
+// A level holds the channels of one priority that have something to send.
 type level struct {
 	resend queue[*channel] // channels with lost entries
 	fresh  queue[*channel] // channels with messages that were never sent
 	queued int             // bytes of those messages
-	behind int             // of queued: bytes that wait for the ack of another channel, see After
+	behind int             // how many of the queued bytes wait for the ack of another channel, see After
 }
 
-// add counts bytes of ch that begin to wait, or that wait no more when they are negative.
+// add counts bytes of ch that are queued or, if bytes is negative, no longer queued.
 func (l *level) add(ch *channel, bytes int) {
 	if l.queued += bytes; ch.earlier != nil {
 		l.behind += bytes
@@ -104,11 +104,10 @@ func NewConn(now time.Time, config Config) (*Conn, error) {
 	return c, nil
 }
 
-// Params returns what this side allows, for Hello. The peer gives it to its Agree.
+// Params returns this end's limits, which Hello carries to the peer's Agree.
 func (c *Conn) Params() Params { return c.config.params() }
 
-// Agree lowers the limits to the smaller of both ends', and takes the peer's ack delay. The owner calls it when the peer's Hello has
-// arrived.
+// Agree is called when the peer's Hello arrives. It lowers each limit to the smaller of both ends', and adopts the peer's ack delay.
 func (c *Conn) Agree(peer Params) error {
 	if err := peer.validate(); err != nil {
 		return err
@@ -120,11 +119,11 @@ func (c *Conn) Agree(peer Params) error {
 	return nil
 }
 
-// Err returns why the connection ended, nil while it lives.
+// Err returns why the connection ended, or nil if it has not.
 func (c *Conn) Err() error { return c.err }
 
-// Open opens a channel and returns its number. The peer learns of the channel by its first reliable message, which should be the first of
-// all.
+// Open opens a channel and returns its number. The first reliable message opens the channel at the peer, so it should be the first message on the
+// channel: the peer drops unreliable messages that arrive before it.
 func (c *Conn) Open(p Priority) (uint64, error) {
 	if c.err != nil {
 		return 0, c.err
@@ -140,14 +139,14 @@ func (c *Conn) Open(p Priority) (uint64, error) {
 	return ch.number, nil
 }
 
-// UsedUp reports whether this side has used all of its channel numbers, so that it opens none any more: only a new connection has others.
+// UsedUp reports whether this side has used all of its channel numbers. Open then fails; only a new connection has more numbers.
 func (c *Conn) UsedUp() bool { return c.channels.ourNext > maxChannelNumber }
 
 // Refuse makes the connection end with code as soon as the peer names a channel of its own that is not open here, so that the peer cannot
-// make this side hold anything for its channels. NoError, the default, lets the peer open channels.
+// make this side hold memory for its channels. With NoError, the default, the peer may open channels.
 func (c *Conn) Refuse(code Code) { c.channels.refuse = code }
 
-// SetPriority moves a channel to another priority. Channel 0 has none: it stays ahead of all.
+// SetPriority moves a channel to another priority. Channel 0 has no priority: it always goes first.
 func (c *Conn) SetPriority(number uint64, p Priority) error {
 	ch := c.channels.find(number)
 	switch {
@@ -173,12 +172,13 @@ func (c *Conn) SetPriority(number uint64, p Priority) error {
 	return nil
 }
 
+// closedError returns the error of a method that was called for a channel which is not open.
 func (c *Conn) closedError(number uint64) error {
 	return fmt.Errorf("%w: channel %d", ErrClosed, number)
 }
 
-// Untaken returns for how long the owner of the other end has taken too little for the next reliable message of a channel to leave, while the
-// other end answers: its world stands still, or falls behind. It is 0 when nothing waits for that, or the path is silent.
+// Untaken returns for how long flow control has held back the next reliable message of a channel while the peer does answer: the peer's world has
+// stopped, or cannot keep up, and takes too few messages. It is 0 if flow control holds nothing back, or the path is silent.
 func (c *Conn) Untaken(number uint64) time.Duration {
 	if ch := c.channels.find(number); ch == nil || !c.flow.blocked || !c.heldByFlow(ch) || c.dark() {
 		return 0
@@ -186,16 +186,16 @@ func (c *Conn) Untaken(number uint64) time.Duration {
 	return c.now - c.flow.blockedAt
 }
 
-// AllReady yields the complete messages that wait for Next or Take, the oldest first. They stay there and must not be changed.
+// AllReady yields the messages that wait for Next or Take, oldest first. It does not remove them, and they must not be changed.
 func (c *Conn) AllReady(yield func(*Message) bool) { c.ready.each(yield) }
 
-// IsOpen reports whether a channel was opened, here or by the peer's first message, and was not closed here.
+// IsOpen reports whether a channel was opened, by Open or by the peer's first message, and was not closed at this end.
 func (c *Conn) IsOpen(number uint64) bool {
 	ch := c.channels.find(number)
 	return ch != nil && !ch.outClosed
 }
 
-// Reliable returns how many entries of ch's reliable buffer are taken (UE: NumOutRec) and its size (RELIABLE_BUFFER).
+// Reliable returns how many entries of a channel's reliable buffer are in use, and how many it has. UE: NumOutRec and RELIABLE_BUFFER.
 func (c *Conn) Reliable(number uint64) (out, slots int) {
 	if ch := c.channels.find(number); ch != nil {
 		out = ch.outstanding()
@@ -214,9 +214,9 @@ func slotsOf(number uint64, slots int) int {
 // Drained reports whether the peer has acknowledged all that was sent reliably.
 func (c *Conn) Drained() bool { return c.flow.entries == 0 }
 
-// Held calls visit for each message in ch's reliable buffer, oldest first, with the first bytes of the message and the number of entries
-// that it takes. Of a message whose first entry is acknowledged it still knows 16 bytes. A message that shares the entry of the one before
-// takes 0. The entries add up to the out of Reliable.
+// Held calls visit for each message in a channel's reliable buffer, oldest first, with the first bytes of the message and the number of entries
+// that it takes. For a message whose first entry is acknowledged, these are its first 16 bytes. A message that shares an entry with the one
+// before takes 0. The sum of the entries is the out of Reliable.
 func (c *Conn) Held(number uint64, visit func(head []byte, entries int)) {
 	ch := c.channels.find(number)
 	if ch == nil {
@@ -252,12 +252,12 @@ func visitWhole(b []byte, visit func(head []byte, entries int)) {
 	}
 }
 
-// Wake reports whether, since its last call, something happened for which the owner may wait: messages are ready, a watch fired or the
+// Wake reports whether, since the last call, something happened that the owner may wait for: messages are ready, a watch fired or the
 // connection ended.
 func (c *Conn) Wake() bool { return once(&c.wake) }
 
-// Changed reports whether, since its last call, the owner did something that may let a packet leave, move NextTimeout or make Wake true, or
-// Receive was given something that may let a packet leave.
+// Changed reports whether, since the last call, a method was called after which AppendPacket may have a packet, NextTimeout may have changed or
+// Wake may be true. Of the packets given to Receive, only those count after which AppendPacket may have a packet.
 func (c *Conn) Changed() bool { return once(&c.changed) }
 
 // once reports whether a flag is set, and clears it.
@@ -267,7 +267,7 @@ func once(flag *bool) bool {
 	return set
 }
 
-// Content returns what the packet that AppendPacket returned last holds. Channel 0's messages are neither play nor bulk.
+// Content returns what the last packet from AppendPacket holds. Messages on channel 0 are neither play nor bulk.
 func (c *Conn) Content() recovery.Content { return c.content }
 
 // Queued returns the bytes of messages that were never sent.
@@ -281,7 +281,7 @@ func (c *Conn) Queued() (bytes int) {
 // FirstByte returns the first byte of each datagram for this machine.
 func (c *Conn) FirstByte() byte { return Protocol }
 
-// advanceClock returns now as time since the start, clamped so that it never runs back.
+// advanceClock sets the connection's clock to now, unless that is earlier than before, and returns it.
 func (c *Conn) advanceClock(now time.Time) time.Duration {
 	c.now = max(c.now, now.Sub(c.start))
 	return c.now

@@ -9,41 +9,42 @@ import (
 
 const (
 	minDatagram  = maxHeaderBytes + maxBunchHeader + EntryBytes // 1,163: an entry always fits
-	fullDatagram = 1404                                         // at which quic-go's path MTU discovery ends
-	playDatagram = 1420                                         // the most with play: fills a common sealed packet; a jumbo one would make play wait for bulk
-	minPiece     = 16                                           // bytes; an entry is not cut for less: the header of a piece takes nearly as many
-	minFill      = 32                                           // the least room that is worth another piece with its header, in bytes
+	fullDatagram = 1404                                         // where quic-go's path MTU discovery ends
+	playDatagram = 1420                                         // the largest with play: it fills a common sealed packet; in a jumbo one, play would wait for bulk
+	minPiece     = 16                                           // the smallest piece that an entry is cut into: the header of a piece takes nearly as many bytes
+	minFill      = 32                                           // the least room in a packet that is worth another piece with its header
 )
 
-// builder makes one packet.
+// A builder holds the packet that AppendPacket is building.
 type builder struct {
-	buf     []byte           // AppendPacket's, with the packet so far
+	buf     []byte           // the argument of AppendPacket, with the packet so far
 	start   int              // index in buf of the packet's first byte
-	limit   int              // len(buf) at which the packet is full
+	limit   int              // the packet is full when len(buf) reaches it
 	most    int              // limit of a packet without play: see widen
 	bunches int              // in the packet
 	content recovery.Content // of the bunches
-	fresh   fresh            // bunches that were never sent and may be placed
+	fresh   fresh            // which bunches may be placed that were never sent
 	packet  *packet          // the record of the packet
 }
 
+// room returns how many bytes may still be appended.
 func (b *builder) room() int { return b.limit - len(b.buf) }
 
-// widen raises the limit to what a packet without play may hold, unless play is in this one.
+// widen raises the limit to that of a packet without play, unless this one has some.
 func (b *builder) widen() {
 	if !b.content.Play {
 		b.limit = b.most
 	}
 }
 
-// full reports whether another bunch is out of the question. A reliable message of one byte takes 8 where its channel's number is below 64:
-// 6 for the header, one for its length, and itself.
+// full reports whether no further bunch can fit. The smallest, a reliable message of one byte on a channel below 64, takes 8 bytes: 6 for the header,
+// one for the length, and the message.
 func (b *builder) full() bool {
 	return b.bunches == maxBunches || b.room() < 8
 }
 
-// AppendPacket appends the next packet, of at most size bytes, and returns its number. With fewer than 1,163 bytes it makes none.
-// Call it until ok is false: then there is nothing to send before NextTimeout or the next call of another method.
+// AppendPacket appends the next packet, of at most size bytes, to buf, and returns its number. It makes no packet if size is below 1,163.
+// Call it until ok is false: then there is nothing to send before NextTimeout, or before another method is called.
 func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool) {
 	t := c.advanceClock(now)
 	c.settle()
@@ -81,21 +82,21 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 	return c.launch(t)
 }
 
-// must reports whether a packet has to leave though it may carry no bunch: a probe, a keep-alive, an ack or a limit for which the peer waits. No
-// cork holds these back, but a limit for AckDelay.
+// must reports whether a packet must be sent even if it carries no bunch: a probe, a keep-alive, or an ack or a limit that the peer waits for. A cork
+// does not hold them back, except a limit, for at most AckDelay.
 func (c *Conn) must(t time.Duration) bool {
 	return c.mustPing() || c.silent || c.received.due(t) || c.flow.update && (c.cork.open() || t >= c.corkEnds())
 }
 
-// corkEnds returns when a higher limit leaves although the tick is not over.
+// corkEnds returns when a higher limit is sent although the tick is not over.
 func (c *Conn) corkEnds() time.Duration { return c.cork.since + c.config.AckDelay }
 
-// mustPing reports whether a packet has to leave that asks for an ack at once.
+// mustPing reports whether a packet must be sent that asks for an ack at once.
 func (c *Conn) mustPing() bool { return c.loss.probes > 0 || c.flow.probe }
 
-// makeRoom makes room for the record of another packet, and reports whether it could. Records are full when the peer acknowledges nothing. Then
-// the oldest packet makes room; if it is in flight it counts as lost first, and only for a packet that must leave: the bunches of the lost one
-// leave again, and without this bound their packets would push out the next ones, without end.
+// makeRoom makes room for the record of another packet, and reports whether it could. There is none if the peer acknowledges nothing. Then the oldest
+// record is dropped. If its packet is in flight, makeRoom does so only for a packet that must be sent, and counts the old one as lost first. The
+// bunches of the lost packet are sent again; without that condition, their packets would push out further ones without end.
 func (c *Conn) makeRoom(t time.Duration, must bool) bool {
 	if !c.sent.full() {
 		return true
@@ -110,7 +111,7 @@ func (c *Conn) makeRoom(t time.Duration, must bool) bool {
 	return true
 }
 
-// appendHeader writes the header with acks and limit. In a packet with content it leaves room for an entry.
+// appendHeader appends the packet's header, with acks and a limit if these are due. In a packet with content it leaves room for an entry.
 func (c *Conn) appendHeader(t time.Duration, content bool) {
 	b := &c.build
 	b.buf = append(b.buf, Protocol, 0)
@@ -141,7 +142,7 @@ func (c *Conn) appendHeader(t time.Duration, content bool) {
 	}
 }
 
-// launch finishes the packet, and records what an ack, its loss and Unsent need to know of it.
+// launch finishes the packet, and records in it what is needed when it is acked or lost, or never sent (see Unsent).
 func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 	b, p := &c.build, c.build.packet
 	flags := &b.buf[b.start+1]
@@ -190,7 +191,7 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 	return packet, number, true
 }
 
-// putInFlight records that p asks for an ack, and decides whether it asks for one at once.
+// putInFlight records that p elicits an ack, and decides whether it asks for that at once.
 func (c *Conn) putInFlight(t time.Duration, p *packet, flags *byte) {
 	bulk := c.build.content.Bulk
 	if bulk {
@@ -214,10 +215,10 @@ func (c *Conn) putInFlight(t time.Duration, p *packet, flags *byte) {
 	p.prompt = *flags&flagAckNow != 0
 }
 
-// wantsAck reports whether a packet with bulk asks for an ack at once. One does after each sixteenth of the window, but at least two packets:
-// so a small window opens as steadily as that of QUIC, whose receivers acknowledge every second packet (RFC 9000, section 13.2.2). QUIC's window
-// grows only while nearly all of it is in flight: with an ack for each eighth it grew half as fast. A packet asks as well when the window holds
-// back the next one and too few are in flight for the peer to ack them before its ack delay is over.
+// wantsAck reports whether a packet with bulk asks for an ack at once. One packet per sixteenth of the window does, but at most every second packet.
+// So a small window opens as steadily as QUIC's, whose receivers acknowledge every second packet (RFC 9000, section 13.2.2). A sixteenth, because
+// QUIC's window grows only while nearly all of it is in flight: with an ack for each eighth it grew half as fast. A packet also asks if the
+// window is full and too few packets are in flight for the peer to ack them before its ack delay ends.
 func (c *Conn) wantsAck() bool {
 	c.sent.unasked++
 	if c.sent.unasked < max(2, c.gate.Window(fullDatagram)/(16*fullDatagram)) && (c.sent.flying >= 2*ackEvery || c.windowOpen()) {
@@ -239,8 +240,8 @@ func (c *Conn) finishBare(flags *byte) {
 	}
 }
 
-// idle notes that nothing more can leave now. Unless the window for bulk is why, the application limits the rate, and the gate
-// learns that.
+// idle is called when AppendPacket has nothing to send. Unless bulk waits for the window, the connection is then application-limited (RFC 9002,
+// section 7.8), which idle reports to the gate.
 func (c *Conn) idle() {
 	c.cork.flushing = false
 	if lv := &c.levels[bulkLevel]; lv.fresh.len()+lv.resend.len() > 0 && !c.windowOpen() {

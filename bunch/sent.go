@@ -6,68 +6,73 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// fate tells what became of a packet.
+// fate is what happened to a packet.
 type fate uint8
 
 const (
-	nothing fate = iota // it asks for no ack, or never left
-	flying              // it asks for an ack, and is neither acked nor lost
-	lost                // its bunches leave again; a late ack still frees them
+	nothing fate = iota // it elicits no ack, or was not sent yet
+	flying              // it elicits an ack, and is neither acked nor lost
+	lost                // its bunches are sent again; a late ack still frees them
 	acked
-	skipped // its number was never sent: a peer that acks it invents acks
+	skipped // its number was left out on purpose: a peer that acks it invents acks (RFC 9000, section 21.4)
 )
 
-// item names the bytes of one entry that a packet carried.
+// item is a range of bytes of one entry that a packet carries.
 type item struct {
 	channel  *channel
 	sequence uint64
 	off, end uint16
-	first    bool // the bytes had not left before
+	first    bool // the bytes had not been sent before
 }
 
-// packet is the record of a sent packet. It stays until the fate is known, and lostMemory PTOs longer when that is lost or skipped.
+// packet is the record of a sent packet. It is kept until the fate is known, and lostMemory PTOs longer if that is lost or skipped.
 type packet struct {
+	// How it was sent.
+	size   int           // bytes
+	at     time.Duration // when
+	mark   recovery.Mark // from the gate
+	probe  bool          // as a probe, beyond the window
+	prompt bool          // with flagAckNow: it asks for an ack at once
+
+	// What it carries.
+	limit   bool     // a limit
+	acks    bool     // acks
+	loaded  bool     // bunches
+	covers  uint64   // its acks name every packet that was received with a lower number
+	items   []item   // bytes of reliable entries
+	records []uint64 // of tracked messages, as given to SendTracked
+
+	// What became of it.
 	fate      fate
-	limit     bool          // it carried a limit
-	acks      bool          // it carried acks
-	probe     bool          // it left as a probe, past the window
-	loaded    bool          // it carried bunches
-	prompt    bool          // it asked for an ack at once
-	covers    uint64        // its acks name every packet that came with a lower number
-	size      int           // bytes
-	at        time.Duration // when it left
-	arrived   time.Duration // when the carrier said that it arrived; 0 = it did not say
-	items     []item        // bytes of reliable entries in it
-	records   []uint64      // of the tracked messages in it, as given to SendTracked
-	mark      recovery.Mark // the gate's
+	arrived   time.Duration // when the carrier reported that it arrived; 0 = it has not
 	lostUntil time.Duration // when the record of a lost or skipped packet is dropped
 	below     uint64        // how many packets right below it have been acknowledged in one range with it
 }
 
-// sentPackets remembers the packets that wait for something, and those sent after them.
+// sentPackets holds the records of sent packets, from the oldest whose fate is still of interest to the newest.
 type sentPackets struct {
 	recovery.Ring[packet]
 	undecided uint64        // no packet with a lower number is flying
 	inFlight  int           // bytes of flying packets
 	flying    int           // number of flying packets
-	lastAsk   time.Duration // when a packet last asked for an ack
-	unasked   int           // packets with bulk since the last that asked for an ack at once
-	loaded    int           // records of packets that carried bunches
-	loss      float64       // smoothed share of packets lost, of some lossSpan packets
+	lastAsk   time.Duration // when an ack-eliciting packet was last sent
+	unasked   int           // packets with bulk since the last one with flagAckNow
+	loaded    int           // records of packets that carry bunches
+	loss      float64       // share of packets lost, smoothed over lossSpan packets
 }
 
-// lossSpan is the number of packets over which their loss is smoothed: nine seconds at 30 Hz.
+// lossSpan is how many packets the share of lost packets is smoothed over: nine seconds at 30 Hz.
 const lossSpan = 256
 
-// bareRecords is how many records there may be when few packets carried bunches: a peer can make this side send as many acks
-// and limits as it likes. It is enough for two seconds with an ack each millisecond.
+// bareRecords is how many records there may be if few packets carry bunches. It is limited because a peer can make this side send as many
+// acks and limits as it likes. It is enough for two seconds with an ack each millisecond.
 const bareRecords = 2048
 
-// leastSent is the number of records for which a connection has room at first: the packets of a handshake, or of a tick of play.
+// leastSent is the initial capacity in records: the packets of a handshake, or of a tick of play.
 const leastSent = 4
 
-// full reports whether a record must be dropped before the next add. More than seenWindow would be of no use: the peer remembers no
-// more packets.
+// full reports whether a record must be dropped before the next add. More than seenWindow records would be useless, because the peer remembers
+// no more packets.
 func (s *sentPackets) full() bool {
 	most := max(bareRecords, min(seenWindow, 8*s.loaded))
 	if s.Len() < most {
@@ -80,7 +85,7 @@ func (s *sentPackets) full() bool {
 // roomForTwo reports whether add may be called twice before drop.
 func (s *sentPackets) roomForTwo() bool { return s.Len() <= seenWindow-2 }
 
-// drop forgets the oldest packet, whatever it waits for.
+// drop removes the oldest record, whatever its fate.
 func (s *sentPackets) drop() {
 	p := s.At(s.Oldest)
 	s.unload(p)
@@ -88,12 +93,13 @@ func (s *sentPackets) drop() {
 	s.Oldest++
 }
 
-// load notes that p carries bunches.
+// load records that p carries bunches.
 func (s *sentPackets) load(p *packet) {
 	p.loaded = true
 	s.loaded++
 }
 
+// unload undoes load, when the record is dropped.
 func (s *sentPackets) unload(p *packet) {
 	if p.loaded {
 		p.loaded = false
@@ -101,7 +107,7 @@ func (s *sentPackets) unload(p *packet) {
 	}
 }
 
-// add makes room for the next packet and returns it with its items and records emptied.
+// add returns the record of the next packet, which is empty but reuses the memory of items and records.
 func (s *sentPackets) add() *packet {
 	if s.Len() == s.Cap() {
 		s.forgetDecided()
@@ -111,14 +117,14 @@ func (s *sentPackets) add() *packet {
 	return p
 }
 
-// forgetDecided forgets packets from the old end that wait for nothing.
+// forgetDecided drops the oldest records up to the first whose fate is still of interest.
 func (s *sentPackets) forgetDecided() {
 	for s.Oldest < s.Next && (s.At(s.Oldest).fate == nothing || s.At(s.Oldest).fate == acked) {
 		s.drop()
 	}
 }
 
-// launched notes that p asks for an ack.
+// launched records that p, which elicits an ack, is sent at now.
 func (s *sentPackets) launched(p *packet, now time.Duration) {
 	p.fate = flying
 	s.inFlight += p.size
@@ -126,12 +132,12 @@ func (s *sentPackets) launched(p *packet, now time.Duration) {
 	s.lastAsk = now
 }
 
-// keepAliveAt returns when a packet asks for an ack because none has for so long; 0 = none does.
-func (s *sentPackets) keepAliveAt(every time.Duration) (time.Duration, bool) {
+// keepAliveAt returns when a keep-alive is due: when no ack-eliciting packet was sent for every, which is 0 if there are no keep-alives.
+func (s *sentPackets) keepAliveAt(every time.Duration) (at time.Duration, ok bool) {
 	return s.lastAsk + every, every > 0 && s.flying == 0
 }
 
-// decide takes p out of flight, if it was there: its fate is f.
+// decide sets the fate of p to f. If p was flying, it is in flight no more.
 func (s *sentPackets) decide(p *packet, f fate) {
 	if p.fate == flying {
 		s.inFlight -= p.size
@@ -140,7 +146,7 @@ func (s *sentPackets) decide(p *packet, f fate) {
 	switch {
 	case f == lost:
 		s.loss += (1 - s.loss) / lossSpan
-	case p.fate == lost: // it was late
+	case p.fate == lost: // p was not lost but late
 		s.loss = max(0, s.loss-1.0/lossSpan)
 	default:
 		s.loss -= s.loss / lossSpan
@@ -148,14 +154,14 @@ func (s *sentPackets) decide(p *packet, f fate) {
 	p.fate = f
 }
 
-// takeBack takes the packets from number next on back, none of which was launched: the newest, and the number that was left out before it.
+// takeBack removes the records from number next on, none of which was sent: the newest, and perhaps a skipped number before it.
 func (s *sentPackets) takeBack(next uint64) {
 	s.Next = next
 	s.undecided = min(s.undecided, s.Next)
 }
 
-// skippedAfter returns how many numbers were left out before the third packet after n: the packet threshold (RFC 9002, section 6.1.1) must not count
-// them as packets that overtook n. A carrier that refuses packets may leave out several in a row.
+// skippedAfter returns how many numbers were skipped before the third packet after n. The packet threshold (RFC 9002, section 6.1.1) must not count
+// them as packets that overtook n. Several in a row are skipped if the carrier refuses packets.
 func (s *sentPackets) skippedAfter(n uint64) (count uint64) {
 	for next := n + 1; next < min(n+skipLeast+count, s.Next); next++ {
 		if s.At(next).fate == skipped {
@@ -165,7 +171,7 @@ func (s *sentPackets) skippedAfter(n uint64) (count uint64) {
 	return count
 }
 
-// forget drops decided packets from the old end.
+// forget drops the oldest records up to the first that is flying, or that is lost or skipped and not yet past lostUntil.
 func (s *sentPackets) forget(now time.Duration) {
 	s.firstFlying()
 	for s.Oldest < s.undecided {
@@ -176,7 +182,7 @@ func (s *sentPackets) forget(now time.Duration) {
 	}
 }
 
-// spread returns how many packets there are from the oldest in flight to the newest.
+// spread returns how many packet numbers there are from the oldest flying packet to the newest.
 func (s *sentPackets) spread() int {
 	s.firstFlying()
 	return int(s.Next - s.undecided)

@@ -2,14 +2,14 @@ package bunch
 
 import "slices"
 
-// spares is a stack of memory for reuse.
+// spares is a stack of items for reuse, such as blocks of memory.
 type spares[T any] struct {
 	items []T
-	most  int // put leaves further ones to the collector
-	least int // the fewest items since the last trim, none of which was needed since then
+	most  int // put drops items beyond this number
+	least int // the fewest items since the last trim; that many were not needed since then
 }
 
-// take returns the item that was put last, or a zero value when there is none.
+// take returns the item that was put last, or the zero value if there is none.
 func (s *spares[T]) take() (spare T) {
 	last := len(s.items) - 1
 	if last < 0 {
@@ -20,13 +20,14 @@ func (s *spares[T]) take() (spare T) {
 	return spare
 }
 
+// put adds an item.
 func (s *spares[T]) put(spare T) {
 	if len(s.items) < s.most {
 		s.items = append(s.items, spare)
 	}
 }
 
-// trim gives up the items that were not needed since the last trim.
+// trim drops the items that were not needed since the last trim.
 func (s *spares[T]) trim() {
 	if s.least == len(s.items) {
 		s.items, s.least = nil, 0
@@ -36,7 +37,7 @@ func (s *spares[T]) trim() {
 	s.least = len(s.items)
 }
 
-// blocks keeps payload memory for reuse, so that steady traffic allocates nothing.
+// blocks keeps memory for payloads, so that steady traffic allocates nothing.
 type blocks struct{ small, full spares[[]byte] } // of smallBlock and of EntryBytes
 
 func newBlocks(small, full int) blocks {
@@ -48,7 +49,7 @@ const (
 	maxSmall     = 256            // small blocks kept for reuse: one reliable buffer
 	maxRings     = 32             // rings kept for reuse: one for each lane of a Window
 	maxFull      = 128 * maxRings // full blocks kept for reuse: a lane fills half of its reliable buffer
-	maxPieceRoom = 64             // full blocks kept for arriving pieces: two long messages, of which every other entry comes in pieces
+	maxPieceRoom = 64             // full blocks kept for received pieces: two long messages of which every other entry arrives in pieces
 )
 
 // get returns an empty block with room for size bytes, at most EntryBytes.
@@ -63,7 +64,7 @@ func (b *blocks) get(size int) []byte {
 	return make([]byte, 0, room)
 }
 
-// put takes a block back. Memory that is not from get (nil, slices of datagrams) is left to the collector.
+// put returns a block. It ignores memory that is not from get (nil, slices of datagrams).
 func (b *blocks) put(block []byte) {
 	switch cap(block) {
 	case smallBlock:
@@ -73,7 +74,7 @@ func (b *blocks) put(block []byte) {
 	}
 }
 
-// grown returns block with room for more bytes behind its content.
+// grown returns block, or a larger copy of it, with room for more bytes after its content.
 func (b *blocks) grown(block []byte, more int) []byte {
 	if len(block)+more <= cap(block) {
 		return block
@@ -83,9 +84,10 @@ func (b *blocks) grown(block []byte, more int) []byte {
 	return bigger
 }
 
-// spare reports whether trim can give up memory, now or later.
+// spare reports whether trim can free memory, now or later.
 func (b *blocks) spare() bool { return len(b.small.items)+len(b.full.items) > 0 }
 
+// trim drops the blocks that were not needed since the last trim.
 func (b *blocks) trim() {
 	b.small.trim()
 	b.full.trim()

@@ -10,66 +10,69 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Incoming holds the methods that the receiving ends of blobs and arrays share. They are safe from any goroutine, except
-// OnEnd and SetStore.
+// Incoming has the methods that the receiving ends of blobs and arrays share. They may be called concurrently, except OnEnd and
+// SetStore.
 type Incoming struct{ in *incoming }
 
 // Conn returns the connection of the sender.
 func (i Incoming) Conn() *rpc.Conn { return i.in.peer.conn }
 
-// Name returns the sender's name for the transfer. It comes from outside and may be any string: do not use it as a path.
+// Name returns the sender's name for the transfer. It is untrusted and may be any string: do not use it as a path.
 func (i Incoming) Name() string { return i.in.header.name }
 
-// Key returns the sender's key for the content, "" if it gave none. Like Name it comes from outside.
+// Key returns the sender's key for the content, or "" if it gave none. Like Name, it is untrusted.
 func (i Incoming) Key() string { return i.in.header.key }
 
-// String names the transfer and its sender, and says how far it is.
+// String returns the names of the transfer and of its sender, and the progress.
 func (i Incoming) String() string {
 	return fmt.Sprintf("%s from %v: %v", i.in.header.title(), i.Conn(), i.Progress())
 }
 
-// Progress returns one consistent snapshot. Total is known from the beginning if the sender knew it then.
+// Progress returns a consistent snapshot. Total is known from the beginning if the sender knew it then.
 func (i Incoming) Progress() Progress { return i.in.progress() }
 
-// Done is closed when the transfer has ended: when all was consumed here and its digest was right, or when it failed.
+// Done returns a channel that is closed when the transfer ends: when all content is consumed here and has the right digest, or when the
+// transfer fails.
 func (i Incoming) Done() <-chan struct{} { return i.in.done }
 
-// Err returns the reason for which the transfer failed. It is nil while the transfer goes on and when it is complete.
+// Err returns why the transfer failed. It returns nil before the transfer has ended, and if it is complete.
 func (i Incoming) Err() error { return i.in.cause() }
 
-// Reject refuses the transfer, or what is left of it. Both ends see an error that Is ErrRejected, the sender with the
-// text of reason, cut to 256 bytes. It never waits.
+// Reject refuses the transfer, or the rest of it. Both ends get an error that Is ErrRejected; the sender's has the text of reason, cut to
+// 256 bytes. Reject never waits.
 func (i Incoming) Reject(reason error) { i.in.finish(stopped(ErrRejected, reason)) }
 
-// Cancel gives the transfer up. Both ends see an error that Is ErrCanceled. It never waits.
+// Cancel ends the transfer. Both ends get an error that Is ErrCanceled. Cancel never waits.
 func (i Incoming) Cancel(cause error) { i.in.finish(canceled(cause)) }
 
-// OnEnd runs fn on the world's goroutine when the transfer has ended, with what Err returns. Call it in the handler that
-// is given the transfer. The sender was sent word before, which [rpc.Conn.Close] delivers: an application that leaves with what it has got
-// closes here, and not when Done is closed or when Read returns, for word leaves in the world's next tick. A second OnEnd takes the place
-// of the first.
+// OnEnd makes the world's goroutine call fn when the transfer has ended, with the result of Err. It must be called by the handler to which the
+// transfer is given. A second call replaces fn.
+//
+// When fn runs, the message that tells the sender of the end is already on the connection, and [rpc.Conn.Close] delivers it. So an
+// application that wants to leave once it has the content should close the connection in fn. When Done is closed, or when Read returns, is too
+// early, because the message is sent in the world's next tick.
 func (i Incoming) OnEnd(fn func(err error)) { i.in.delivery.ended = fn }
 
-// SetStore makes the transfer use store instead of Config.Store; nil: none. Call it in the handler that is given the transfer: once that
-// returns, the store is asked for the content.
+// SetStore makes the transfer use store instead of Config.Store, or no store if store is nil. It must be called by the handler to which the
+// transfer is given: after the handler has returned, the store is asked for the content.
 func (i Incoming) SetStore(store Store) { i.in.store = store }
 
-// incoming is a transfer at its receiver. The world's goroutine adds its parts to arrival and tells the sender, by answer, how far
-// it may go. The writer, a goroutine of its own, takes them from there in order, hashes, stores and decodes them, and gives them to
-// delivery. From there the application takes them, on a goroutine of its own or in a tick.
+// incoming is a transfer at its receiver. Three goroutines work on it. The world's goroutine adds parts to arrival, and reports to the sender
+// through answer how far it may send. The writer, a goroutine of the transfer's own, takes the parts from arrival in order, hashes, stores
+// and decodes them, and passes them to delivery. The application takes them from delivery, on a goroutine of its own or in a tick.
 type incoming struct {
 	peer *Peer
 
 	// Written on the world's goroutine before start starts the writer, and only read afterwards.
 	header header
-	known  bool       // the header has come; before that only its id is set
+	known  bool       // the header has arrived; before that only its id is set
 	decode decodeFunc // arrays only
-	store  Store      // nil: none; the handler may change it
+	store  Store      // nil = none; the handler may change it
 
-	// Owned by the world's goroutine.
-	waits   bool      // for memory: its header has come, and no handler has it
-	came    time.Time // when its header came
-	records int64     // what is borrowed for its records, and for its goroutines once it runs
+	// Used by the world's goroutine only.
+	waits   bool      // the header has arrived, and waits for memory before a handler gets the transfer
+	came    time.Time // when the header arrived
+	records int64     // memory borrowed for the transfer's records, and for its goroutines once it runs
 
 	// mu guards this group, and the fields of arrival, delivery and answer.
 	mu       sync.Mutex
@@ -77,12 +80,13 @@ type incoming struct {
 	err      error
 	done     chan struct{} // closed when finished
 
-	unread   *time.Timer // rejects the transfer when nobody begins to read it; nil until the handler has it
+	unread   *time.Timer // rejects the transfer if nobody begins to read it; nil until the handler has it
 	arrival  arrival
 	delivery delivery
 	answer   answer
 }
 
+// newIncoming returns a transfer whose header has not arrived yet.
 func newIncoming(p *Peer, id uint64) *incoming {
 	in := &incoming{peer: p, header: header{id: id, size: -1}, store: p.streams.config.Store, done: make(chan struct{})}
 	in.arrival.in, in.delivery.in, in.answer.in = in, in, in
@@ -92,7 +96,7 @@ func newIncoming(p *Peer, id uint64) *incoming {
 	return in
 }
 
-// begin notes the header. An error is the sender's violation.
+// begin is called when the header arrives. An error means that the sender broke the protocol.
 func (in *incoming) begin(h header) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -113,7 +117,7 @@ func (in *incoming) start(t topic) {
 	}
 }
 
-// expectReader rejects the transfer after Config.ReadTime, unless somebody reads it by then. The caller holds the lock.
+// expectReader starts the timer that rejects the transfer after Config.ReadTime unless it is read by then. The caller holds mu.
 func (in *incoming) expectReader() {
 	if in.delivery.onTick || in.delivery.read {
 		return
@@ -124,7 +128,7 @@ func (in *incoming) expectReader() {
 	})
 }
 
-// readerCame notes that somebody reads the transfer. The caller holds the lock.
+// readerCame is called when the application reads the transfer, and stops the timer of expectReader. The caller holds mu.
 func (in *incoming) readerCame() {
 	if in.delivery.read {
 		return
@@ -135,8 +139,8 @@ func (in *incoming) readerCame() {
 	}
 }
 
-// guard runs fn, which calls a function of the game. When that panics, the transfer fails, and the panic goes on unless
-// rpc.Config.OnPanic takes it.
+// guard runs fn, which calls a function of the game. If that panics, the transfer fails, and guard panics, too, unless rpc.Config.OnPanic
+// is set.
 func (in *incoming) guard(what string, fn func()) (returned bool) {
 	defer func() {
 		if !returned {
@@ -146,13 +150,14 @@ func (in *incoming) guard(what string, fn func()) (returned bool) {
 	return in.peer.streams.world.Guard(in.peer.conn, func() string { return in.header.function(what) }, fn)
 }
 
-// finish ends the transfer at this end; err is nil when all was consumed. Only the first call counts.
+// finish ends the transfer at this end. err is nil if everything was consumed. Only the first call has an effect.
 func (in *incoming) finish(err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.finishLocked(err)
 }
 
+// finishLocked is finish for a caller that holds mu.
 func (in *incoming) finishLocked(err error) {
 	if in.finished {
 		return
@@ -166,28 +171,28 @@ func (in *incoming) finishLocked(err error) {
 		in.delivery.speed.end(time.Now(), in.delivery.units)
 	}
 	close(in.done)
-	in.readerCame() // or needs not come any more
+	in.readerCame() // no reader is needed any more
 	in.answer.remind.stop()
 	in.arrival.free()
 	in.delivery.free()
 	in.peer.wake()
 }
 
-// withdraw gives back the memory that was promised for its credit.
+// withdraw returns the memory that was promised for the transfer's credit to the account.
 func (in *incoming) withdraw() {
 	in.peer.account.Withdraw(in.answer.promised)
 	in.answer.promised = 0
 }
 
-// waitsForSender reports whether the transfer goes on as soon as its sender sends what it may: neither the store nor the application holds it
-// up. The caller holds the lock.
+// waitsForSender reports whether the transfer waits for nothing but its sender: neither the store nor the application holds it up. The caller
+// holds mu.
 func (in *incoming) waitsForSender() bool {
 	return !in.finished && (in.answer.replied || !in.known) && len(in.arrival.parts.ready) == 0 && len(in.delivery.pieces) == 0
 }
 
-// takeBack gives back the memory that was promised for credit that the sender has not used lately. When it does use that, cover has the
-// memory promised anew, if there is some then. It reports whether the transfer is stuck, and since when nothing has come: the sender owes what it
-// waits for, and has brought less of it lately than the memory that waits with it.
+// takeBack returns the memory promised for credit that the sender has not used lately to the account. If the sender uses that credit later, cover
+// asks for a new promise. takeBack reports whether the transfer is stuck, and since when nothing has arrived. It is stuck if it waits for its
+// sender, and the sender has lately sent less than the memory that the transfer holds meanwhile.
 func (in *incoming) takeBack(now time.Time) (since time.Time, stuck bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -205,19 +210,19 @@ func (in *incoming) takeBack(now time.Time) (since time.Time, stuck bool) {
 	return in.arrival.usage.moved, recent == 0 || recent < in.arrival.parts.held
 }
 
-// holds returns how much of the account is charged for what the transfer holds.
+// holds returns how many bytes the account charges for what the transfer holds.
 func (in *incoming) holds() int64 {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.records + in.arrival.parts.held + in.arrival.taken + in.delivery.borrowed
 }
 
-// holder returns whose transfer it is, and whether it holds content.
+// holder returns the connection of the transfer, and whether the transfer holds content.
 func (in *incoming) holder() (conn *rpc.Conn, holds bool) {
 	return in.peer.conn, in.holds() > incomingBytes
 }
 
-// evict ends a transfer that is stuck, for others need its memory.
+// evict ends a transfer that is stuck, because others need its memory.
 func (in *incoming) evict(idle time.Duration) {
 	in.peer.receiver.evicted++
 	in.finish(fmt.Errorf("%w: nothing that can be used has come for %v, and others need its part of stream.Config.MaxMemory, %d bytes",
@@ -225,9 +230,9 @@ func (in *incoming) evict(idle time.Duration) {
 	in.withdraw()
 }
 
-// heard returns the number of bytes that have come over the transfer's connection, from which the writer of another transfer tells
-// whether this one is dead. They tell nothing when the connection is p's own or somebody else's, or when the transfer may stand still
-// because the application takes nothing.
+// heard returns how many bytes have been received on the transfer's connection, for the writer of another transfer to decide whether this one is
+// dead. telling is false if that number shows nothing: if the connection is p's own or another party's, or if the transfer may have stopped because
+// the application takes nothing.
 func (in *incoming) heard(p *Peer) (bytes uint64, telling bool) {
 	if in == nil || in.peer == p || extend.PartyOf(in.peer.conn) != extend.PartyOf(p.conn) {
 		return 0, false
@@ -239,14 +244,14 @@ func (in *incoming) heard(p *Peer) (bytes uint64, telling bool) {
 	return s.BytesIn + s.SliceBytesIn, !paused
 }
 
-// cause returns why the transfer failed, nil when it did not.
+// cause returns why the transfer failed, or nil if it has not.
 func (in *incoming) cause() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.err
 }
 
-// ended returns nil while the transfer goes on, and after that the error of endedLocked.
+// ended returns nil before the transfer has ended, and then the error of endedLocked.
 func (in *incoming) ended() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -256,7 +261,7 @@ func (in *incoming) ended() error {
 	return in.endedLocked()
 }
 
-// endedLocked returns the error with which the writer's waits end once the transfer has ended: err, or io.EOF.
+// endedLocked returns the error with which the writer's waits end once the transfer has ended: err, or io.EOF if it is complete. The caller holds mu.
 func (in *incoming) endedLocked() error {
 	if in.err != nil {
 		return in.err
@@ -264,6 +269,7 @@ func (in *incoming) endedLocked() error {
 	return io.EOF
 }
 
+// progress returns a snapshot of the progress.
 func (in *incoming) progress() Progress {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -272,7 +278,7 @@ func (in *incoming) progress() Progress {
 	return p
 }
 
-// progressLocked returns the progress without its Rate. The caller holds the lock.
+// progressLocked is progress without its Rate. The caller holds mu.
 func (in *incoming) progressLocked() Progress {
 	p := Progress{Sent: in.arrival.parts.next, Acked: in.delivery.units, Total: in.header.total(), Resumed: in.answer.resumed}
 	switch {

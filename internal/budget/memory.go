@@ -2,15 +2,16 @@ package budget
 
 import "sync"
 
-// Memory shares among the connections of a world the memory in which received reliable messages wait. Each reserves the whole of its
-// limit, so that the sum stays within total whatever peers do.
+// Memory divides the memory for received reliable messages among the connections of a world. Each connection reserves its whole limit, so that
+// the sum stays below total whatever the peers send. The methods may be called concurrently.
 type Memory struct {
-	mu       sync.Mutex // guards reserved and expected
-	total    int        // bytes
-	least    int        // bytes with which a connection begins
+	total  int // bytes
+	least  int // bytes that Enter reserves for each connection
+	forUse int // bytes that only Grow hands out: half of what total has beyond the least of all connections
+
+	mu       sync.Mutex // guards the fields below
 	reserved int        // bytes
-	expected int        // connections that may still come; negative while connections that make room have not left yet
-	forUse   int        // bytes that only Grow gives: half of the total without the least of all connections
+	expected int        // connections that may still enter; negative while connections that make room for others have not left yet
 }
 
 // NewMemory returns total bytes for at most conns connections, each of which begins with least.
@@ -32,13 +33,13 @@ func (m *Memory) Enter() bool {
 	return true
 }
 
-// joinShare: one join takes at most a joinShare-th of the bytes that are free for joins. With the default Config the first connection
-// gets its whole limit of 8 MiB, the 32nd 1.3 MiB, the 100th 14 KiB beyond the least.
+// joinShare is the part of the free bytes that Join may add to one reservation, 1/16. With the default Config the first connection
+// gets its whole limit of 8 MiB, the 32nd gets 1.3 MiB, and the 100th 14 KiB beyond the least.
 const joinShare = 16
 
-// Join enlarges the reservation of a connection that has joined, by its share of the free bytes and up to limit, and returns it. So a
-// first transfer fills a long path at once; Grow would take two round trips for that. It leaves forUse alone, so that idle
-// connections do not have all bytes.
+// Join increases the reservation of a connection that has joined, by at most joinShare of the free bytes and up to limit, and returns it.
+// So a first transfer can fill a long path at once; Grow would take two round trips for that. Join does not use forUse, so that idle
+// connections cannot reserve everything.
 func (m *Memory) Join(limit int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -51,8 +52,8 @@ func (m *Memory) Join(limit int) int {
 	return m.least + more
 }
 
-// Grow makes a reservation of held bytes four times as large, up to limit, and returns it. It leaves it as it is if it would take more
-// than half of the free bytes that are not kept. The factor is large because each step costs a transfer a round trip.
+// Grow multiplies a reservation of held bytes by four, up to limit, and returns it. It changes nothing if that takes more than half of the
+// free bytes that are not kept for other connections. The factor is large because each step costs a transfer a round trip.
 func (m *Memory) Grow(held, limit int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -64,7 +65,7 @@ func (m *Memory) Grow(held, limit int) int {
 	return held + more
 }
 
-// Leave returns what a connection had reserved.
+// Leave frees the held bytes that a connection has reserved, when it ends.
 func (m *Memory) Leave(held int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -79,5 +80,5 @@ func (m *Memory) Reserved() int {
 	return m.reserved
 }
 
-// kept returns how many bytes are kept for connections that may still come.
+// kept returns how many bytes are kept for connections that may still enter.
 func (m *Memory) kept() int { return max(0, m.expected) * m.least }

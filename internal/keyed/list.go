@@ -1,8 +1,8 @@
-// Package keyed keeps a keyed list at a server and its clients, and encodes its changes. It is pure.
+// Package keyed replicates a list of keys and values from a server to its clients. It is pure.
 //
-// The server gives each item a number that is never used again, and its [Source] says which items have changed. For each client a
-// [Lacking] holds the numbers of the items that the client may not have as they are now. A client's [Copy] reads the updates, some of
-// which may be lost or overtaken.
+// The server gives each item a number that is never used again. Its [Source] says which items have changed. For each client, a
+// [Lacking] holds the numbers of the items that the client may not have in their newest version. A client's [Copy] reads the
+// updates, some of which may be lost or arrive late.
 package keyed
 
 import (
@@ -18,19 +18,19 @@ import (
 const (
 	// MaxItems is how many items a list may have. UE: net.MaxRepArraySize.
 	MaxItems = 2048
-	// MaxEver is how many items a list may ever have had, so that their numbers stay below censusBit: a thousand a second for 24 days.
+	// MaxEver is how many items a list may have in its life, because their numbers must stay below censusBit: a thousand a second for 24 days.
 	MaxEver = censusBit - 1
 )
 
-// List maps keys K to values V. Its methods note changes, so that nobody must compare a long list at each tick. The zero List is empty.
-// It is not safe for concurrent use.
+// A List maps keys K to values V. Its methods record which items change, so that no long list need be compared at each tick. The zero List is
+// empty. It must not be used concurrently.
 type List[K comparable, V any] struct {
 	byKey   map[K]*item[K, V]
 	items   []*item[K, V] // in the order of their numbers
 	last    uint32        // number of the newest item
-	changed []uint32      // at a server: numbers of items that were set or removed since TakeChanged last ran
-	watched bool          // at a server: some client has the list, so changes are noted in changed
-	written bool          // the game has set or removed items since a client's copy last counted its references
+	changed []uint32      // at a server: numbers of items that were set or removed since the last TakeChanged
+	watched bool          // at a server: some client has the list, so touch appends to changed
+	written bool          // the game has set or removed items since a client's Copy last counted its references
 }
 
 // item is one item of a list.
@@ -39,19 +39,19 @@ type item[K comparable, V any] struct {
 	dirty  bool // its number is in changed
 	pair   pair[K, V]
 	// At a server.
-	shadow  state.Shadow // the item as encoded last
+	shadow  state.Shadow // the item's last encoding
 	encoded bool         // the item was encoded at least once
 
-	packet uint64 // at a client: number of the packet that brought the item; 0 = the game set it here
+	packet uint64 // at a client: number of the packet that brought the item; 0 = the client's game has set it
 }
 
-// pair is the part of an item that travels.
+// pair is the part of an item that is sent.
 type pair[K comparable, V any] struct {
 	Key   K
 	Value V
 }
 
-// Compile makes the plan of the items, or returns why they cannot travel; reference is the type of references to actors.
+// Compile returns the plan of a list's items, or an error that says why they cannot be replicated. reference is the type of references to actors.
 func Compile[K comparable, V any](reference reflect.Type) (*state.Plan, error) {
 	if err := cmp.Or(bare("key", reflect.TypeFor[K]()), bare("value", reflect.TypeFor[V]())); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func Compile[K comparable, V any](reference reflect.Type) (*state.Plan, error) {
 	return plan, nil
 }
 
-// bare returns an error for a key or value that needs a bound and is no field, whose tag would give it one.
+// bare returns an error if t, the type of a key or value, needs a bound. Only the tag of a struct's field can give it one.
 func bare(role string, t reflect.Type) error {
 	inner := t
 	for inner.Kind() == reflect.Array {
@@ -80,7 +80,7 @@ func bare(role string, t reflect.Type) error {
 	return fmt.Errorf("the %s is a %v, which needs a bound: make it the field of a struct, as Name string `quiver:\"max=…\"`", role, t)
 }
 
-// hasFloats reports whether values of a type that can travel hold floats.
+// hasFloats reports whether values of t, which state.Compile has accepted, hold floats.
 func hasFloats(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Float32, reflect.Float64:
@@ -108,8 +108,8 @@ func (l *List[K, V]) Get(key K) (value V, ok bool) {
 	return value, false
 }
 
-// All visits the items in the order in which their keys were first set. The list may change meanwhile; items that are added then are
-// not visited.
+// All yields the items in the order in which their keys were first set. The list may change during the loop; items that are added
+// then are not yielded.
 func (l *List[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for _, item := range slices.Clone(l.items) {
@@ -120,7 +120,7 @@ func (l *List[K, V]) All() iter.Seq2[K, V] {
 	}
 }
 
-// Set sets the value of a key. It returns false, and changes nothing, for a new key beyond [MaxItems] or [MaxEver].
+// Set sets the value of a key. If the key is new and would exceed [MaxItems] or [MaxEver], Set returns false and changes nothing.
 func (l *List[K, V]) Set(key K, value V) (ok bool) {
 	i := l.byKey[key]
 	if i == nil {
@@ -157,6 +157,7 @@ func (l *List[K, V]) add(i *item[K, V]) {
 	l.items = slices.Insert(l.items, at, i)
 }
 
+// remove removes an item.
 func (l *List[K, V]) remove(i *item[K, V]) {
 	if l.byKey[i.pair.Key] == i {
 		delete(l.byKey, i.pair.Key)
@@ -174,11 +175,12 @@ func (l *List[K, V]) renumber(i *item[K, V]) {
 	l.add(i)
 }
 
-// place returns where an item with a number is, or belongs.
+// place returns the index of the item with the given number, or where it would be inserted.
 func (l *List[K, V]) place(number uint32) (int, bool) {
 	return slices.BinarySearchFunc(l.items, number, func(i *item[K, V], n uint32) int { return cmp.Compare(i.number, n) })
 }
 
+// find returns the item with the given number, or nil if there is none.
 func (l *List[K, V]) find(number uint32) *item[K, V] {
 	if i, ok := l.place(number); ok {
 		return l.items[i]
@@ -186,7 +188,7 @@ func (l *List[K, V]) find(number uint32) *item[K, V] {
 	return nil
 }
 
-// touch notes that an item was set or removed, if a client has the list.
+// touch records that an item was set or removed, if a client has the list.
 func (l *List[K, V]) touch(i *item[K, V]) {
 	if l.watched && !i.dirty {
 		i.dirty = true

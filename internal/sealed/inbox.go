@@ -9,35 +9,35 @@ import (
 )
 
 const (
-	// inboxBytes, 252 KiB, is how many bytes of packets an inbox may always hold, those that are being opened included. The connection's
-	// receive limit does not count them, so they are few.
+	// inboxBytes is how many bytes of packets an inbox may always hold, 252 KiB, including those that its carrier is opening. It is small
+	// because the connection's receive limit does not cover these bytes.
 	inboxBytes = 28 * blockBytes
-	// lentBytes is how many more all inboxes of a socket may borrow together: 30 ms at 1 Gbit/s, for a machine whose cores are
-	// busy. When both are used up the newest packet is dropped. An inbox borrows at most as much as it leaves to others.
+	// lentBytes is how many bytes all inboxes of a socket may borrow together beyond that: what arrives in 30 ms at 1 Gbit/s, while the
+	// cores of the machine are busy. An inbox borrows at most as much as it leaves to others. A packet for which there is no room is dropped.
 	lentBytes = 4 << 20
 	// lentStep is how much an inbox borrows at a time.
 	lentStep = 64 << 10
-	// blockBytes is the size of a block: six full packets, a jumbo packet, or some fifty of play. The inboxes of a thousand clients
-	// whose ticks fall together take 9 MiB.
+	// blockBytes is the size of a block: it holds six full packets, one jumbo packet, or about fifty packets of play. The inboxes of a
+	// thousand clients whose ticks coincide take 9 MiB.
 	blockBytes = 9 << 10
-	// elsewhereLimit is how many packets a second are taken from other addresses than the QUIC connection's: enough to bridge a
-	// change of address until QUIC has seen it, too few to be worth forging.
+	// elsewhereLimit is how many packets a second are accepted from addresses other than that of the QUIC connection: enough until QUIC
+	// has noticed a change of address, and too few to be worth forging.
 	elsewhereLimit = 100
 
 	inboxHeader = 2 + 8 // length u16, arrival i64
 )
 
-// blocks is the memory of all inboxes: an idle inbox has none, and a busy one grows without copying.
+// blocks is the memory of all inboxes. An idle inbox has no block, and a busy one grows block by block, without copying.
 var blocks = sync.Pool{New: func() any { return new(block) }}
 
-// block holds packets in the order in which they came.
+// A block holds packets in the order in which they arrived.
 type block struct {
 	next    *block
 	end     int                    // where the records end
 	records [blockBytes - 2*8]byte // each is a header of inboxHeader bytes and a packet
 }
 
-// append copies a packet into the block. It is false when the packet does not fit, or b is nil.
+// append copies a packet into the block. It returns false if the packet does not fit, or if b is nil.
 func (b *block) append(at time.Duration, packet []byte) (ok bool) {
 	n := inboxHeader + len(packet)
 	if b == nil || len(b.records)-b.end < n {
@@ -51,30 +51,30 @@ func (b *block) append(at time.Duration, packet []byte) (ok bool) {
 	return true
 }
 
-// inbox holds the packets that have arrived for one carrier. The socket's reader puts packets into it, and the carrier takes all of
-// them at once; then the reader fills other blocks.
+// An inbox holds the packets that have arrived for one carrier. The socket's reader puts packets into it. The carrier takes all of
+// them at once, while the reader goes on with other blocks.
 type inbox struct {
-	look   func(atOnce bool)              // has the owner take what was put into the empty inbox, at once = on the caller's goroutine
-	base   time.Time                      // arrivals in records count from it
-	remote atomic.Pointer[netip.AddrPort] // the peer's address, by QUIC
-	lent   *atomic.Int64                  // bytes that all inboxes of the socket have borrowed; nil = none may
+	look   func(atOnce bool)              // called after put into an empty inbox: makes the owner take packets, on this goroutine if atOnce
+	base   time.Time                      // the origin of the arrival times in records
+	remote atomic.Pointer[netip.AddrPort] // the peer's address, as QUIC knows it
+	lent   *atomic.Int64                  // bytes that all inboxes of the socket have borrowed; nil = this inbox may not borrow
 
 	mu          sync.Mutex // guards the fields below, up to closed
-	first, last *block     // blocks of the packets that wait
+	first, last *block     // blocks with packets that are not taken yet
 	held        int        // bytes of all blocks, including those that take has handed out
 	extra       int        // bytes borrowed from the socket
-	second      time.Time  // when the second began that others counts
-	others      int        // packets from elsewhere in that second
+	second      time.Time  // the beginning of the second that others counts
+	others      int        // packets from other addresses in that second
 	closed      bool
 
-	strayed         atomic.Bool   // a packet came from elsewhere since the carrier looked
-	full, elsewhere atomic.Uint64 // packets that were dropped, by reason
+	strayed         atomic.Bool   // a packet has come from another address; read and cleared by the carrier
+	full, elsewhere atomic.Uint64 // packets dropped for want of room, and by elsewhereLimit
 }
 
+// newInbox returns an inbox that calls look.
 func newInbox(look func(atOnce bool)) *inbox { return &inbox{look: look, base: time.Now()} }
 
-// put copies a packet into the inbox, or drops and counts it. It is true for the first packet in an empty inbox: then the caller must call
-// look.
+// put copies a packet into the inbox, or drops and counts it. It returns true if the inbox was empty; the caller must then call look.
 func (b *inbox) put(at time.Time, from netip.AddrPort, packet []byte) (first bool) {
 	b.mu.Lock()
 	if !b.isRemote(from) && !b.admit(at) {
@@ -93,8 +93,8 @@ func (b *inbox) put(at time.Time, from netip.AddrPort, packet []byte) (first boo
 	return first
 }
 
-// isRemote reports whether from is the peer's address. That of a link-local server may have been dialed without a zone, which packets from there
-// have.
+// isRemote reports whether from is the peer's address. A link-local server may have been dialed without a zone, but its packets come from an address
+// with one, so then the zone is ignored.
 func (b *inbox) isRemote(from netip.AddrPort) bool {
 	remote := b.remote.Load()
 	if remote == nil || *remote == from {
@@ -104,7 +104,7 @@ func (b *inbox) isRemote(from netip.AddrPort) bool {
 	return zone != "" && *remote == netip.AddrPortFrom(from.Addr().WithZone(""), from.Port())
 }
 
-// grow adds a block, if the inbox may hold one more.
+// grow adds a block, or returns false if the inbox may hold no more. The caller holds mu.
 func (b *inbox) grow() bool {
 	if b.closed || b.held+blockBytes > inboxBytes+b.extra && !b.borrow() {
 		return false
@@ -120,7 +120,7 @@ func (b *inbox) grow() bool {
 	return true
 }
 
-// borrow borrows lentStep of the socket's bytes, if enough are left.
+// borrow borrows lentStep of the socket's bytes, if enough are left. The caller holds mu.
 func (b *inbox) borrow() bool {
 	if b.lent == nil {
 		return false
@@ -133,7 +133,7 @@ func (b *inbox) borrow() bool {
 	return true
 }
 
-// repay gives back borrowed bytes that the blocks no longer need.
+// repay returns borrowed bytes that are no longer needed. The caller holds mu.
 func (b *inbox) repay() {
 	need := max(b.held-inboxBytes, 0)
 	if over := (b.extra - need) / lentStep * lentStep; over > 0 {
@@ -142,7 +142,7 @@ func (b *inbox) repay() {
 	}
 }
 
-// admit counts a packet from elsewhere, and reports whether it is within elsewhereLimit.
+// admit counts a packet from another address, and reports whether it is within elsewhereLimit. The caller holds mu.
 func (b *inbox) admit(at time.Time) bool {
 	if at.Sub(b.second) >= time.Second || at.Before(b.second) {
 		b.second, b.others = at, 0
@@ -152,17 +152,17 @@ func (b *inbox) admit(at time.Time) bool {
 	return b.others <= elsewhereLimit
 }
 
-// taken are the packets that take has handed out, and which of them is next.
+// taken is the sequence of packets that take has handed out, and a position in it.
 type taken struct {
-	first   *block // nil = none
-	current *block // has the next packet; nil = all were read
+	first   *block // nil = no packets
+	current *block // the block of the next packet; nil = all packets were read
 	at      int    // offset of the next packet in current
 }
 
-// more reports whether a packet is left to be read.
+// more reports whether there is a next packet.
 func (t *taken) more() bool { return t.current != nil }
 
-// take hands out all packets that wait, for [inbox.next]. They belong to the caller until it calls give.
+// take removes all packets from the inbox, to be read with [inbox.next]. They belong to the caller until it calls give.
 func (b *inbox) take() taken {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -171,7 +171,7 @@ func (b *inbox) take() taken {
 	return taken{first: first, current: first}
 }
 
-// next returns the next packet of t, which has more.
+// next returns the next packet of t and when it arrived. t.more must be true.
 func (b *inbox) next(t *taken) (at time.Time, packet []byte) {
 	record := t.current.records[t.at:]
 	at = b.base.Add(time.Duration(binary.NativeEndian.Uint64(record[2:])))
@@ -182,7 +182,7 @@ func (b *inbox) next(t *taken) (at time.Time, packet []byte) {
 	return at, record[inboxHeader:end:end]
 }
 
-// give gives back the blocks of packets that take has handed out.
+// give returns the blocks that take has handed out.
 func (b *inbox) give(t taken) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -190,7 +190,7 @@ func (b *inbox) give(t taken) {
 	b.repay()
 }
 
-// free returns a chain of blocks to the pool.
+// free returns a chain of blocks to the pool. The caller holds mu.
 func (b *inbox) free(first *block) {
 	for first != nil {
 		next := first.next
@@ -200,14 +200,14 @@ func (b *inbox) free(first *block) {
 	}
 }
 
-// empty reports whether nothing waits.
+// empty reports whether the inbox has no packets.
 func (b *inbox) empty() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.first == nil
 }
 
-// close drops the packets that wait, and all that come later. The caller of take must still call give.
+// close drops the packets in the inbox, and all later ones. Packets that are taken must still be given back.
 func (b *inbox) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -216,5 +216,5 @@ func (b *inbox) close() {
 	b.repay()
 }
 
-// setRemote sets the peer's address.
+// setRemote sets the peer's address, when QUIC has a new one.
 func (b *inbox) setRemote(a netip.AddrPort) { b.remote.Store(&a) }
