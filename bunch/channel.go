@@ -141,7 +141,7 @@ func (ch *channel) partial(n uint64) (s slot, known bool) {
 	return s, s.state != delivered
 }
 
-// assembling returns the assembly of the message of a part; nil when it has none.
+// assembling returns the assembly of the message of a part; nil if it has none.
 func (ch *channel) assembling(h header) *assembly {
 	for _, a := range ch.assemblies {
 		if a.is(h) {

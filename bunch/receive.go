@@ -114,7 +114,7 @@ func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) e
 	return c.receiveUnreliable(ch, number, h, payload, size)
 }
 
-// incoming returns the channel that a bunch of the peer names, or nil when the bunch is dropped. Only a reliable bunch begins a
+// incoming returns the channel that a bunch of the peer names, or nil if the bunch is dropped. Only a reliable bunch begins a
 // channel; an unreliable one that overtook it is dropped.
 func (c *Conn) incoming(h header) (*channel, error) {
 	if ch := c.channels.find(h.channel); ch != nil {

@@ -31,7 +31,7 @@ type slot struct {
 // extent is a range of bytes.
 type extent struct{ off, end uint16 }
 
-// add notes that [off, end) arrived; ok is false when the pieces are too many.
+// add notes that [off, end) arrived; ok is false if the pieces are too many.
 func (s *slot) add(off, end uint16) (ok bool) {
 	merged := extent{off, end}
 	kept := s.have[:0]
@@ -58,7 +58,7 @@ func (s *slot) has(off, end uint16) bool {
 	return s.state == full || slices.ContainsFunc(s.have[:s.n], func(e extent) bool { return e.off <= off && end <= e.end })
 }
 
-// fillUp fills the last entry of a run up with zeros, which count as here, in memory of its own; ok is false when the pieces are too many.
+// fillUp fills the last entry of a run up with zeros, which count as here, in memory of its own; ok is false if the pieces are too many.
 func (s *slot) fillUp() (ok bool) {
 	size := len(s.payload)
 	if size == EntryBytes {

@@ -2,7 +2,7 @@ package chunk
 
 import "time"
 
-// AppendAck appends the packet with the ack that is due now. ok is false when none is due until NextTimeout.
+// AppendAck appends the packet with the ack that is due now. ok is false if none is due until NextTimeout.
 func (r *Receiver) AppendAck(now time.Time, buf []byte) (packet []byte, ok bool) {
 	a, ok := r.NextAck(now)
 	if !ok {

@@ -8,7 +8,7 @@ const (
 	burstIdle  = time.Second            // a sender that has sent nothing for this long may burst again
 )
 
-// number returns the number of the chunk in flight with an id; ok is false when there is none.
+// number returns the number of the chunk in flight with an id; ok is false if there is none.
 func (s *Sender) number(id uint16) (number uint64, ok bool) {
 	number = s.flights.Oldest + uint64(id-uint16(s.flights.Oldest))
 	return number, number < s.flights.Next

@@ -102,7 +102,7 @@ func (s *Sender) Trim() {
 	}
 }
 
-// AppendSlice appends the packet that must leave now. ok is false when there is none until NextTimeout.
+// AppendSlice appends the packet that must leave now. ok is false if there is none until NextTimeout.
 func (s *Sender) AppendSlice(now time.Time, buf []byte) (packet []byte, ok bool) {
 	slice, ok := s.NextSlice(now)
 	if !ok {
@@ -143,7 +143,7 @@ func (s *Sender) advance(now time.Time) {
 func (s *Sender) most() int { return s.config.SliceSize + s.config.Overhead }
 
 // NextTimeout returns when there may be a packet to send if no ack arrives before. A time that is not after the last now means at once.
-// ok is false when there is none before the next Send.
+// ok is false if there is none before the next Send.
 func (s *Sender) NextTimeout() (at time.Time, ok bool) {
 	if s.Done() {
 		return time.Time{}, false

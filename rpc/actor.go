@@ -23,7 +23,7 @@ type Actor struct {
 	seats seats  // its places in lists
 
 	// The game's objects, as the bindings' constructors returned them.
-	own        part   // of its class; its binding is nil when the class is not bound
+	own        part   // of its class; its binding is nil if the class is not bound
 	components []part // by slot; nil until makeObjects
 
 	// Who owns it, and for whom it is open.
@@ -253,7 +253,7 @@ const noActor = "a nil *Actor or an Actor{}: take the one that Spawn returned or
 // made reports whether a world made the actor.
 func (a *Actor) made() bool { return a != nil && a.world != nil }
 
-// openingOn returns the actor's opening on c, nil when it is not open there.
+// openingOn returns the actor's opening on c, nil if it is not open there.
 func (a *Actor) openingOn(c *Conn) *opening {
 	if c == nil {
 		return nil

@@ -76,7 +76,7 @@ func (l linked) SendQueue() int {
 	return 0
 }
 
-// RemoteAddr returns nil when the Carrier does not have it.
+// RemoteAddr returns nil if the Carrier does not have it.
 func (l linked) RemoteAddr() net.Addr {
 	if addressed, ok := l.Carrier.(interface{ RemoteAddr() net.Addr }); ok {
 		return addressed.RemoteAddr()
@@ -117,7 +117,7 @@ type HandshakeStats struct {
 	LoginsSlowed uint64 // logins that were refused without asking it: see Config.MaxLoginFailures
 }
 
-// HandshakeStats returns a snapshot. It is safe from any goroutine.
+// HandshakeStats returns a snapshot. It is safe for concurrent use.
 func (w *World) HandshakeStats() HandshakeStats { return w.lobby.stats() }
 
 // Attach takes a carrier as the server's end of a connection. It returns at once: the handshake goes on by itself and ends in
@@ -226,7 +226,7 @@ func (w *World) evict(c *Conn) {
 	c.link.Abort(uint64(busy.Code), busy.Reason)
 }
 
-// start starts the link and the handshake. It returns why the world was closed, nil when it was not.
+// start starts the link and the handshake. It returns why the world was closed, nil if it was not.
 func (c *Conn) start(carrier link.Carrier) *CloseError {
 	w := c.world
 	machines := c.extended.Take(&w.extended, c.machine, &c.joined)
@@ -251,7 +251,7 @@ func (c *Conn) onWake() {
 	c.call()
 }
 
-// joinWorld gives a connection that has joined to the world. It is false when the connection has ended or was evicted meanwhile.
+// joinWorld gives a connection that has joined to the world. It is false if the connection has ended or was evicted meanwhile.
 func (c *Conn) joinWorld() (in bool) {
 	c.replace()
 	if !c.world.lobby.join(c) {

@@ -62,7 +62,7 @@ func (b *binding) handles(m *method) bool {
 // states that came with the open are read into the object right after it, before any call. What ctor calls in this world runs in the
 // next Dispatch, on that object. What a client's ctor calls on the server leaves as from anywhere else; when the actor's close has come
 // with its open, the call has the error that it would have after the close: [ErrDormant], of an actor that is dormant or was placed, else
-// [ErrClosed]. Bind panics when the class is bound already, or is added after the first connection. It belongs to the
+// [ErrClosed]. Bind panics if the class is bound already, or is added after the first connection. It belongs to the
 // world's goroutine.
 func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 	switch {
@@ -109,7 +109,7 @@ func Check[T, A any](b *Binding[T], h checked[A], fn func(object T, call *Call, 
 	e.check = fn
 }
 
-// Of returns the object of an actor; false when a is nil, has ended, or is not of the binding's class and world. UE: Cast.
+// Of returns the object of an actor; false if a is nil, has ended, or is not of the binding's class and world. UE: Cast.
 func (b *Binding[T]) Of(a *Actor) (object T, ok bool) {
 	if !a.made() || a.dead {
 		return object, false
@@ -160,7 +160,7 @@ func (b *Binding[T]) All() iter.Seq2[*Actor, T] {
 // OpenTo and CloseTo still work: an actor that OpenTo opened stays until it was out of sight for 5 s, and one that CloseTo closed
 // opens again if it is near. When the path does not take all updates, those of actors far away wait longer: see [UpdatePriority].
 //
-// At panics when fn is nil, or b has one.
+// At panics if fn is nil, or b has one.
 func At[T any](b *Binding[T], fn func(object T) (x, y, z float32)) {
 	u := b.untyped
 	mustHook("At", u.class, fn == nil, u.at != nil)
@@ -173,7 +173,7 @@ func At[T any](b *Binding[T], fn func(object T) (x, y, z float32)) {
 //
 // fn is called on the world's goroutine in Flush, once a second for each pair of an actor and a connection, spread over the Flushes, and
 // at most 20,000 times in one: at 30 Hz, 10,000 actors and 100 connections take 1.7 s a round. It must be quick. An At beside it serves
-// only as a view. Relevant panics when fn is nil, or b has one.
+// only as a view. Relevant panics if fn is nil, or b has one.
 func Relevant[T any](b *Binding[T], fn func(object T, viewer *Conn) bool) {
 	u := b.untyped
 	mustHook("Relevant", u.class, fn == nil, u.relevant != nil)
@@ -186,7 +186,7 @@ type checked[A any] interface {
 	declared() *method
 }
 
-// mustHook panics when the function is missing that by binds to a class, a method or a state, or when that has one already.
+// mustHook panics if the function is missing that by binds to a class, a method or a state, or if that has one already.
 func mustHook(by string, to fmt.Stringer, missing, bound bool) {
 	switch {
 	case missing:

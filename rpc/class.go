@@ -43,7 +43,7 @@ type Class struct {
 	slot       int      // of a component: its index in components of that class
 	components []*Class // in the order of their declaration
 
-	closed atomic.Bool // a world uses it: nothing can be added; safe from any goroutine
+	closed atomic.Bool // a world uses it: nothing can be added; safe for concurrent use
 }
 
 // ClassOption adjusts a class where it is declared.
@@ -111,7 +111,7 @@ func (c *Class) codeOf(err error) uint32 {
 	return uint32(1 + slices.IndexFunc(c.errors, func(kind error) bool { return errors.Is(err, kind) }))
 }
 
-// errorOf returns the error that the class declares with a Code, nil when it declares none.
+// errorOf returns the error that the class declares with a Code, nil if it declares none.
 func (c *Class) errorOf(code uint32) error {
 	if code == 0 || int64(code) > int64(len(c.errors)) {
 		return nil
@@ -139,7 +139,7 @@ func (c *Class) add(m *method) {
 // close notes that a world uses the class.
 func (c *Class) close() { c.root().closed.Store(true) }
 
-// mustBeOpen panics when a world uses the class, to which what is added.
+// mustBeOpen panics if a world uses the class, to which what is added.
 func (c *Class) mustBeOpen(what fmt.Stringer) {
 	if c.root().closed.Load() {
 		panic(fmt.Sprintf("rpc: %v is declared after a world began to use class %s; declare it in a package variable", what, c.name))

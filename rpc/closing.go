@@ -52,14 +52,14 @@ func (r CloseReason) keeps() bool { return r == Dormancy || r == TearOff }
 
 // OnClose makes fn run when an actor of the class has ended here: on the server when it is destroyed, on a client when its copy ends. It
 // runs once for each object, after everything else. The actor is no longer alive then: calls on it fail, and Of and All leave it out.
-// OnClose panics when there is a function already. UE: EndPlay.
+// OnClose panics if there is a function already. UE: EndPlay.
 func OnClose[T any](b *Binding[T], fn func(object T, why CloseReason)) {
 	mustHook("OnClose", b.untyped.class, fn == nil, b.untyped.onClose != nil)
 	b.untyped.onClose = func(object any, why CloseReason) { fn(object.(T), why) }
 }
 
 // OnTearOff makes fn run on a client when the server has let go of an actor of the class: from then on the copy is the client's own.
-// It panics when there is a function already. UE: TornOff.
+// It panics if there is a function already. UE: TornOff.
 func OnTearOff[T any](b *Binding[T], fn func(object T)) {
 	mustHook("OnTearOff", b.untyped.class, fn == nil, b.untyped.onTearOff != nil)
 	b.untyped.onTearOff = func(object any) { fn(object.(T)) }

@@ -286,7 +286,7 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// notNegative returns an error when a field's value is negative, or not a number.
+// notNegative returns an error if a field's value is negative, or not a number.
 func notNegative[T int | float64 | time.Duration](field string, value T) error {
 	if !(value >= 0) {
 		return fmt.Errorf("rpc: Config.%s is %v, must not be negative", field, value)

@@ -25,7 +25,7 @@ import (
 	"github.com/quivernet/quiver/internal/trace"
 )
 
-// Conn is a connection to one peer. Its methods are safe from any goroutine, except [Conn.Actor], [Conn.View], [Conn.SetView],
+// Conn is a connection to one peer. Its methods are safe for concurrent use, except [Conn.Actor], [Conn.View], [Conn.SetView],
 // [Conn.SetViewPoint] and [Conn.ServerTime], which belong to the world's. A nil *Conn is what [Call] has of a call that was made in this
 // world: String, Identity, RemoteAddr and RTT tell nothing of it, Close does nothing, and SendMessage is an error. UE: UNetConnection.
 type Conn struct {
@@ -37,7 +37,7 @@ type Conn struct {
 	carrier  link.Carrier   // QUIC, or the carrier given to Attach
 	link     *link.Link     // has a lock of its own
 	machine  *bunch.Conn    // under link.Lock, except Waited
-	sealed   *sealedCarrier // nil when this side has none
+	sealed   *sealedCarrier // nil if this side has none
 	trace    *trace.Tap     // nil without Config.Trace
 	extended extend.Conn    // machines that package stream added
 
@@ -199,7 +199,7 @@ func (c *Conn) party() budget.Party {
 	return budget.Party{Address: door.AddressOf(c.RemoteAddr())}
 }
 
-// RemoteAddr returns the peer's address, nil when the carrier has none.
+// RemoteAddr returns the peer's address, nil if the carrier has none.
 func (c *Conn) RemoteAddr() net.Addr {
 	if c == nil {
 		return nil
@@ -403,7 +403,7 @@ func (c *Conn) unsettled() bool {
 }
 
 // call has the next Dispatch look at the connection, and wakes the world. Before Join it does nothing, because admit calls again: the inbox of a
-// world that nobody drives for a while must not keep connections that never join. It is safe from any goroutine.
+// world that nobody drives for a while must not keep connections that never join. It is safe for concurrent use.
 func (c *Conn) call() {
 	if !c.joined.Load() {
 		return
@@ -423,7 +423,7 @@ func (c *Conn) expectDispatch() {
 	}
 }
 
-// Channel is an actor's channel on one connection. The zero Channel is closed. Its methods are safe from any goroutine.
+// Channel is an actor's channel on one connection. The zero Channel is closed. Its methods are safe for concurrent use.
 type Channel struct {
 	conn   *Conn
 	number uint64

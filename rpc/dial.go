@@ -24,7 +24,7 @@ type Listener struct {
 	world     *World
 	transport *quic.Transport
 	listener  *quic.Listener
-	socket    net.PacketConn  // that Listen has opened and Close closes; nil when it is the caller's
+	socket    net.PacketConn  // that Listen has opened and Close closes; nil if it is the caller's
 	shared    *sealed.Socket  // nil without Config.Sealed
 	paths     *quicconn.Paths // between the socket and the transport
 	unshare   func()          // called when the socket is no longer used

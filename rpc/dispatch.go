@@ -19,7 +19,7 @@ import (
 // Call tells a handler or a check about its call, besides the argument. It is valid only until that returns.
 type Call struct {
 	Actor *Actor
-	Conn  *Conn     // of the caller; nil when the call was made in this world: see Conn for what may be asked of that
+	Conn  *Conn     // of the caller; nil if the call was made in this world: see Conn for what may be asked of that
 	Now   time.Time // of the Dispatch
 
 	// Arrived is the time at which the call came, after the last Dispatch. It is Now for a call that was made in this world, or that
@@ -261,7 +261,7 @@ func (w *World) runLocal() {
 	w.game.All(w.runNextLocal)
 }
 
-// runNextLocal runs the next call of this Dispatch; it is false when there is none. It takes the call out before, so a panic loses only that one.
+// runNextLocal runs the next call of this Dispatch; it is false if there is none. It takes the call out before, so a panic loses only that one.
 func (w *World) runNextLocal() bool {
 	if w.local.turn == 0 {
 		return false

@@ -152,7 +152,7 @@ func questionIn(called *method, payload []byte) (number uint64, cancel, ok bool)
 	return number, cancel, err == nil
 }
 
-// calledBy returns the method that a message calls, nil when it calls none.
+// calledBy returns the method that a message calls, nil if it calls none.
 func calledBy(a *Actor, message bunch.Message) *method {
 	if a == nil || message.Open || message.Close {
 		return nil

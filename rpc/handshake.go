@@ -186,7 +186,7 @@ func (h *handshake) ask(token []byte) {
 	v.identity, v.err = h.conn.world.config.Authenticate(h.ctx, token)
 }
 
-// turn waits until Authenticate may be asked about a token. It is false when the client has left, or when too many logins have failed: then turn
+// turn waits until Authenticate may be asked about a token. It is false if the client has left, or if too many logins have failed: then turn
 // has sent the verdict.
 func (h *handshake) turn(token []byte) (may bool) {
 	w, v := h.conn.world, h.conn.visit

@@ -44,7 +44,7 @@ type ListState[K comparable, V any] struct{ declared *declaredState }
 
 // NewList declares that actors of class have a list of V by K under a name. An item takes at most 1,000 bytes encoded. K and V may be
 // what fields of a [State] may be, without conditions; K has no floats, and may be a [Ref]. A string or slice needs the tag with its bound,
-// so it is the field of a struct: struct{ Name string `quiver:"max=32"` } is a K. It panics when they cannot be replicated.
+// so it is the field of a struct: struct{ Name string `quiver:"max=32"` } is a K. It panics if they cannot be replicated.
 func NewList[K comparable, V any](class *Class, name string) *ListState[K, V] {
 	mustName("list", name)
 	mustDeclare(fmt.Sprintf("list %q", name), class)

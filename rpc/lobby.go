@@ -78,7 +78,7 @@ func (l *lobby) close(why *CloseError) {
 	}
 }
 
-// cause returns why the world was closed, nil when it was not.
+// cause returns why the world was closed, nil if it was not.
 func (l *lobby) cause() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,7 +95,7 @@ func (l *lobby) over() bool {
 	return l.closed != nil && l.door.Conns() == 0 && len(l.inbox.posts)+len(l.inbox.refused) == 0
 }
 
-// becomeClient makes the world a client. It is an error when the world has done what only a server may.
+// becomeClient makes the world a client. It is an error if the world has done what only a server may.
 func (l *lobby) becomeClient(actors int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,7 +165,7 @@ func (l *lobby) arrive(from net.Addr, verified bool) (v *visit, out *Conn, none 
 }
 
 // enlist counts a new connection against the limits of the world, or returns which one is reached. The caller evicts out, if that is not
-// nil. v is the client's place among the handshakes, nil when it came by Attach. A Close of the world waits until an enlisted
+// nil. v is the client's place among the handshakes, nil if it came by Attach. A Close of the world waits until an enlisted
 // connection is attached.
 func (l *lobby) enlist(c *Conn, from netip.Prefix, v *visit) (out *Conn, refused *CloseError) {
 	l.mu.Lock()
@@ -204,7 +204,7 @@ func serverFull(none *door.Full) *CloseError {
 }
 
 // attach adds a connection. It calls begin, which starts the link, under the lock: if the link ends at once, detach comes after all is
-// set. It returns why the world was closed, nil when it was not.
+// set. It returns why the world was closed, nil if it was not.
 func (l *lobby) attach(c *Conn, begin func()) *CloseError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -290,7 +290,7 @@ func (l *lobby) claim(c *Conn) (replaced []*Conn, refused *CloseError) {
 	return replaced, refused
 }
 
-// join hands a connection that has joined to the world. It is false when the connection has ended or was evicted meanwhile.
+// join hands a connection that has joined to the world. It is false if the connection has ended or was evicted meanwhile.
 func (l *lobby) join(c *Conn) (in bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -144,7 +144,7 @@ const (
 
 func (k kind) String() string { return [...]string{"Server", "Client", "Multicast"}[k] }
 
-// method is one declared call, without its types. Once a world uses its class nothing in it changes but args, which is safe from any goroutine.
+// method is one declared call, without its types. Once a world uses its class nothing in it changes but args, which is safe for concurrent use.
 type method struct {
 	class     *Class
 	id        int    // index in the methods of the actor's class, and on the wire

@@ -33,7 +33,7 @@ type opening struct {
 	since  time.Time       // when the last update was handed over, or else when the actor opened; for urgency
 	claim  float64         // what urgency has returned, for stateOutbox.sort
 	late   state.Mask      // initial fields that the open could not carry, because the constructor called OpenTo
-	lists  []keyed.Lacking // by list of the class; nil when it has none, or before the actor has its replicas
+	lists  []keyed.Lacking // by list of the class; nil if it has none, or before the actor has its replicas
 	items  int             // updates of lists whose fate is not known
 	calls  outbox.Calls    // of ForceQueue methods; they wait until the states have left
 
@@ -287,7 +287,7 @@ func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 // no call and no state that is sent to it can come before the actor: the client makes its copy in its next Dispatch, if it has not yet. fn runs
 // once for each open, so again when the actor opens again, for c, after it had closed there or was dormant. It does not run for an open that
 // closes before it is acknowledged, or at that moment (see SetOwner), nor once this side has closed c. What a client knows only by what
-// the game does with the copy, such as that it has loaded a level, the game must still tell by a call. OnOpenAcked panics when there is a
+// the game does with the copy, such as that it has loaded a level, the game must still tell by a call. OnOpenAcked panics if there is a
 // function already. UE: OpenAcked of the actor's channel.
 func OnOpenAcked[T any](b *Binding[T], fn func(object T, c *Conn)) {
 	mustHook("OnOpenAcked", b.untyped.class, fn == nil, b.untyped.onOpenAcked != nil)
@@ -326,7 +326,7 @@ func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 	return channel, nil
 }
 
-// openMessage returns the first message on an actor's channel for c: a head and the states. It is an error when it takes more than most
+// openMessage returns the first message on an actor's channel for c: a head and the states. It is an error if it takes more than most
 // bytes.
 func (a *Actor) openMessage(c *Conn, most int) ([]byte, error) {
 	a.compareAll()

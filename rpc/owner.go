@@ -12,7 +12,7 @@ import (
 // connection, [Actor.Conn], or at the server itself. The client of that connection may call Server RPCs, runs Client RPCs, and gets the fields
 // that are for the owner. UE: AActor::Owner; the chain of GetNetConnection.
 type Owner interface {
-	// chainEnds returns both ends of the chain: the actor that owns directly, nil when it is no actor, and the connection at the far end, nil when
+	// chainEnds returns both ends of the chain: the actor that owns directly, nil if it is no actor, and the connection at the far end, nil when
 	// that is the server.
 	chainEnds() (owner *Actor, conn *Conn)
 }
@@ -55,7 +55,7 @@ func (w *World) checkOwner(a, owner *Actor, conn *Conn) error {
 // OnOwner makes fn run when the owner of an actor of the class has changed: on the server when [World.SetOwner] gave it another, or when
 // its [Actor.Conn] has changed with an owner further up the chain; on a client when [Actor.Owned] has changed. It does not run for the
 // first owner, nor when the actor ends. On the server the opens for the new owner have been made by then, with the states as they were. It
-// panics when there is a function already. UE: PossessedBy and UnPossessed on the server, OnRep_Owner on clients.
+// panics if there is a function already. UE: PossessedBy and UnPossessed on the server, OnRep_Owner on clients.
 func OnOwner[T any](b *Binding[T], fn func(object T)) {
 	mustHook("OnOwner", b.untyped.class, fn == nil, b.untyped.onOwner != nil)
 	b.untyped.onOwner = func(object any) { fn(object.(T)) }
@@ -234,7 +234,7 @@ func (c *Conn) destroyOwned() {
 	_ = c.world.Destroy(a)
 }
 
-// Owner returns, on the server, the actor that owns this one; nil when a connection or the server itself does. Clients do not know it: put a
+// Owner returns, on the server, the actor that owns this one; nil if a connection or the server itself does. Clients do not know it: put a
 // [Ref] into a state to tell them. UE: GetOwner.
 func (a *Actor) Owner() *Actor { return a.owner }
 

@@ -99,7 +99,7 @@ func (q *question) keep() {
 }
 
 // say takes for an answer the only place that a question which was kept has. When an earlier one has it, say counts the new one as dropped.
-// It is safe from any goroutine.
+// It is safe for concurrent use.
 func (q *question) say() bool {
 	if q.said.CompareAndSwap(false, true) {
 		return true
@@ -121,7 +121,7 @@ func (q *question) end(cause error) {
 	}
 }
 
-// resume takes out a question that was kept, to be answered now. It is false when nobody waits for the answer any more.
+// resume takes out a question that was kept, to be answered now. It is false if nobody waits for the answer any more.
 func (w *World) resume(q *question) bool {
 	theirs := &w.requestsOf(q.conn).questions
 	if open, ok := theirs.Get(q.number); !ok || open != q {

@@ -11,7 +11,7 @@ import (
 )
 
 // Ref names an actor in arguments, states and lists, on both sides; 0 names none. A number is never used again while the server's
-// world lives. [World.Actor] and [Conn.Actor] return the actor, nil when it is dead or not open here. UE: FNetworkGUID.
+// world lives. [World.Actor] and [Conn.Actor] return the actor, nil if it is dead or not open here. UE: FNetworkGUID.
 type Ref uint64
 
 func (r Ref) String() string {
@@ -21,7 +21,7 @@ func (r Ref) String() string {
 	return fmt.Sprintf("actor %d", uint64(r))
 }
 
-// Actor returns the actor that ref names, nil when it is dead or not open here. On a server use [Conn.Actor] instead for a number that
+// Actor returns the actor that ref names, nil if it is dead or not open here. On a server use [Conn.Actor] instead for a number that
 // came from a client in Raw bytes, or in a type that reads itself: a client may name actors that it was never shown. Use it also on a
 // client of several servers: they number their actors independently, and World.Actor returns the first match.
 func (w *World) Actor(ref Ref) *Actor {

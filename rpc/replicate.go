@@ -299,7 +299,7 @@ func (w *World) readFields(c *Conn, a *Actor, fields state.Mask, b []byte, packe
 	return b, nil
 }
 
-// readList applies an update of a list; r is nil when nothing keeps the list here.
+// readList applies an update of a list; r is nil if nothing keeps the list here.
 func (c *Conn) readList(r replica, b []byte, packet uint64) error {
 	if r == nil {
 		return nil

@@ -163,7 +163,7 @@ func (r *Request[A, R]) put(q *inquiry, arg A, until time.Time) error {
 // Later says, inside the handler, that the answer takes time: the result that the handler returns with a nil error is then ignored, while an
 // error that it returns is the answer, as without Later. Call the function that Later returns once, from any goroutine, to give the answer.
 // An answer for which nobody waits any more, and a second one, are dropped and counted (Drops.Answers); [Call.Context] ends when nobody
-// waits. Later panics when the call is not of r.
+// waits. Later panics if the call is not of r.
 func (r *Request[A, R]) Later(call *Call) func(R, error) {
 	q := call.question
 	if q == nil || q.method != r.question {

@@ -98,7 +98,7 @@ func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	return plan{remote: true, conn: a.conn}, nil
 }
 
-// localPlan returns the plan of a call that runs in this world, or an error when nothing handles it here.
+// localPlan returns the plan of a call that runs in this world, or an error if nothing handles it here.
 func (a *Actor) localPlan(m *method) (plan, error) {
 	if !a.handles(m) {
 		return plan{}, errorf("rpc: %v would run in this world: %w; bind one with On or OnRequest", m, ErrUnbound)

@@ -53,7 +53,7 @@ func (w *World) Tick(now time.Time) {
 // states are on their way, and on a server with clients while [At] or [Relevant] decides about actors; once more within a thirtieth of a second
 // after something has happened among more than 16 connections, where only such ticks send what has changed in more than 256 states; and besides
 // Config.TickRate times a second. Change states on the world's goroutine, by Post or Do: Run does not notice changes from elsewhere. Run
-// panics when another goroutine drives the world.
+// panics if another goroutine drives the world.
 func (w *World) Run(ctx context.Context) error {
 	w.beginDriving(true)
 	defer w.drive.Exit()
@@ -204,7 +204,7 @@ func (w *World) Post(fn func()) {
 }
 
 // Do runs fn on the world's goroutine in the next Dispatch and waits for it. When ctx ends before fn begins, fn does not run. When the
-// world was closed a second ago and has not dispatched since, Do returns ErrClosed, and fn does not run. It returns an error when fn
+// world was closed a second ago and has not dispatched since, Do returns ErrClosed, and fn does not run. It returns an error if fn
 // panicked, and ErrOnWorld when it is called on the world's goroutine.
 func (w *World) Do(ctx context.Context, fn func()) error {
 	mustRun("Do", fn == nil)

@@ -93,7 +93,7 @@ type sealedCarrier struct {
 	controller *pace.Controller  // of all carriers; used under the link's lock while there is one
 }
 
-// newSealedCarrier returns nil when the connection has no socket for sealed packets: without Config.Sealed, or without QUIC.
+// newSealedCarrier returns nil if the connection has no socket for sealed packets: without Config.Sealed, or without QUIC.
 func newSealedCarrier(c *Conn) *sealedCarrier {
 	quic, ok := c.carrier.(*quicconn.Carrier)
 	if !ok || quic.Socket() == nil {
@@ -102,10 +102,10 @@ func newSealedCarrier(c *Conn) *sealedCarrier {
 	return &sealedCarrier{conn: c, quic: quic}
 }
 
-// agreed reports whether both ends have sealed carriers: s is not nil, and the peer has Config.Sealed too. It is safe from any goroutine.
+// agreed reports whether both ends have sealed carriers: s is not nil, and the peer has Config.Sealed too. It is safe for concurrent use.
 func (s *sealedCarrier) agreed() bool { return s != nil && s.conn.peerSeals.Load() }
 
-// wake makes the world's goroutine run maintain. It is safe from any goroutine.
+// wake makes the world's goroutine run maintain. It is safe for concurrent use.
 func (s *sealedCarrier) wake() {
 	s.attention.Store(true)
 	s.conn.call()
@@ -191,7 +191,7 @@ func (s *sealedCarrier) begin() {
 }
 
 // beginInstance makes the carrier of an instance, which the caller starts. The one before must have ended: both have the same controller and
-// the same link. It is false when the connection is closed, or when there can be no carrier, which it logs.
+// the same link. It is false if the connection is closed, or if there can be no carrier, which it logs.
 func (s *sealedCarrier) beginInstance(instance uint32) (ok bool) {
 	if s.controller == nil {
 		s.controller = pace.New(pace.Config{})
@@ -346,7 +346,7 @@ func tellSealed(c *Conn) {
 	c.world.logs.Guest(slog.LevelInfo, logs.Carried, c.party(), "QUIC carries all: the "+here+" has rpc.Config.Sealed, and the "+there+" has not; set it at both", "conn", c)
 }
 
-// carriers are the sealed carriers of one connection. Only the newest is in use. All methods are safe from any goroutine.
+// carriers are the sealed carriers of one connection. Only the newest is in use. All methods are safe for concurrent use.
 type carriers struct {
 	mu     sync.Mutex      // taken before the link's lock
 	newest *sealed.Carrier // nil before the first
@@ -356,7 +356,7 @@ type carriers struct {
 	retry  *time.Timer     // set by retryAfter; nil before
 }
 
-// add makes a carrier the newest. The one before must have ended. It returns nil when the connection is closed.
+// add makes a carrier the newest. The one before must have ended. It returns nil if the connection is closed.
 func (s *carriers) add(socket *sealed.Socket, config sealed.Config) (carrier *sealed.Carrier, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

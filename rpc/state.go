@@ -175,7 +175,7 @@ func Replicate[T, S any](b *Binding[T], s *State[S], where func(object T) *S) {
 // OnRep makes fn run at clients when fields of s have changed; old is what s was before. fn runs after all of a packet was applied, in
 // the next Dispatch if this one has no time left (see Config.DispatchTime). It also runs after an object's constructor, if the open has
 // brought other values than the constructor left, and when an actor that a [Ref] in s names opens or closes here. It never runs on the
-// server. The order of several OnRep functions is not defined. OnRep panics when there was no Replicate before, or when s has a function
+// server. The order of several OnRep functions is not defined. OnRep panics if there was no Replicate before, or if s has a function
 // already. UE: OnRep_X, REPNOTIFY_OnChanged.
 func OnRep[T, S any](b *Binding[T], s *State[S], fn func(object T, old S)) {
 	bound := mustHave[*boundState[T, S]](b.untyped, s.declared, "OnRep", "Replicate")
@@ -213,7 +213,7 @@ type stateKeeper interface {
 	of(object any) replica
 }
 
-// mustKeep panics when a constructor has returned a nil pointer, in which by can find no state.
+// mustKeep panics if a constructor has returned a nil pointer, in which by can find no state.
 func mustKeep(object any, by string, d *declaredState) {
 	if v := reflect.ValueOf(object); v.Kind() == reflect.Pointer && v.IsNil() {
 		panic(fmt.Sprintf("rpc: %s(%v): the constructor of class %s has returned a nil %T, which keeps no state", by, d, d.class.name, object))
@@ -249,7 +249,7 @@ func (s *actorStates) kept(yield func(replica) bool) {
 	}
 }
 
-// of returns the replica of a declared state, nil when nothing keeps it here.
+// of returns the replica of a declared state, nil if nothing keeps it here.
 func (s *actorStates) of(d *declaredState) replica {
 	if s.replicas == nil {
 		return nil

@@ -134,7 +134,7 @@ type Drops struct {
 	RingFull, UnknownMachine, BeforeJoin uint64
 }
 
-// Stats returns a snapshot. It is safe from any goroutine.
+// Stats returns a snapshot. It is safe for concurrent use.
 func (c *Conn) Stats() Stats {
 	channels, actors := c.channelNames()
 	c.link.Lock()

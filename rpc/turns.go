@@ -256,7 +256,7 @@ func (c *Conn) pending(yield func(*bunch.Message) bool) {
 	c.machine.AllReady(yield)
 }
 
-// waitingClose returns the reason of the close of a channel that waits for its turn; ok is false when none does. It is called under the link's
+// waitingClose returns the reason of the close of a channel that waits for its turn; ok is false if none does. It is called under the link's
 // lock.
 func (c *Conn) waitingClose(channel uint64) (reason CloseReason, ok bool) {
 	for message := range c.pending {
@@ -268,7 +268,7 @@ func (c *Conn) waitingClose(channel uint64) (reason CloseReason, ok bool) {
 	return Destroyed, false
 }
 
-// peek returns the message that nextMessage would take, nil when there is none.
+// peek returns the message that nextMessage would take, nil if there is none.
 func (w *World) peek(c *Conn) *bunch.Message {
 	u := &c.turn
 	if !c.hasMessages() {

@@ -54,7 +54,7 @@ func (c *Conn) SetViewPoint(x, y, z float32) error {
 	return nil
 }
 
-// View returns from where the connection sees: the actor, nil after SetViewPoint, and its position. ok is false when the connection sees
+// View returns from where the connection sees: the actor, nil after SetViewPoint, and its position. ok is false if the connection sees
 // from nowhere. Server only; it belongs to the world's goroutine. UE: ViewTarget and SrcLocation of IsNetRelevantFor.
 func (c *Conn) View() (target *Actor, x, y, z float32, ok bool) {
 	x, y, z, ok = c.viewpoint()
@@ -64,7 +64,7 @@ func (c *Conn) View() (target *Actor, x, y, z float32, ok bool) {
 	return target, x, y, z, ok
 }
 
-// viewTarget returns the actor that the connection sees from, nil when there is none.
+// viewTarget returns the actor that the connection sees from, nil if there is none.
 func (c *Conn) viewTarget() *Actor {
 	if c == nil {
 		return nil

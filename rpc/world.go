@@ -138,7 +138,7 @@ func (w *World) openLogs() {
 	w.trace = trace.NewWriter(w.config.Trace, func() string { return "quiver " + w.role() }, func(err error) { w.log.Error("the trace has ended", "error", err) })
 }
 
-// bind adds a binding. It panics when the class is bound already, or clashes with another: both are mistakes in the program.
+// bind adds a binding. It panics if the class is bound already, or clashes with another: both are mistakes in the program.
 func (w *World) bind(b *binding) {
 	if err := w.table.add(b.class.root()); err != nil {
 		panic(err.Error())
@@ -161,13 +161,13 @@ func (w *World) IsServer() bool { return !w.lobby.client.Load() }
 // SetLogLevel changes the log level: without categories for all records that have no category, or whose category has no level of its own;
 // with categories only for those. Records at Debug have a category, which handlers also get as the attribute category, by WithAttrs:
 // handshake, channel (actors open and close), partial (messages in more than one bunch), reliable (calls, and entries that are out), rep
-// (updates of states), relevancy and dormancy. Records that are off are not formatted. It is an error when a category does not exist. UE:
+// (updates of states), relevancy and dormancy. Records that are off are not formatted. It is an error if a category does not exist. UE:
 // Log LogRep Verbose.
 func (w *World) SetLogLevel(level slog.Level, categories ...string) error {
 	return w.logs.SetLevel(level, categories...)
 }
 
-// SetEmulation changes [Config].Emulation for all packets from now on. It is safe from any goroutine. It is an error for a world whose
+// SetEmulation changes [Config].Emulation for all packets from now on. It is safe for concurrent use. It is an error for a world whose
 // config has none: its sockets were made without.
 func (w *World) SetEmulation(e emulation.Settings) error {
 	out, in, err := badnet.Links(e)
@@ -204,7 +204,7 @@ func (w *World) OnDisconnect(fn func(*Conn, error)) {
 	w.onDisconnect = append(w.onDisconnect, fn)
 }
 
-// mustRun panics when a method of World was given no function: in the tick that would run it nobody could tell any more who gave it.
+// mustRun panics if a method of World was given no function: in the tick that would run it nobody could tell any more who gave it.
 func mustRun(by string, none bool) {
 	if none {
 		panic(fmt.Sprintf("rpc: World.%s: no function", by))

@@ -114,7 +114,7 @@ func (a *arrival) onEnd(m end) error {
 	return a.checkEnd()
 }
 
-// checkEnd returns an error when a part lies beyond the size that the sender gave. When stored content does, it ends the transfer:
+// checkEnd returns an error if a part lies beyond the size that the sender gave. When stored content does, it ends the transfer:
 // see checkStored. The caller holds the lock.
 func (a *arrival) checkEnd() error {
 	a.checkStored(0)

@@ -143,7 +143,7 @@ func (a *assembly) resume(base int64) {
 	}
 }
 
-// take returns the next block in order, nil when there is none. The caller owns it.
+// take returns the next block in order, nil if there is none. The caller owns it.
 func (a *assembly) take() *block {
 	if len(a.ready) == 0 {
 		return nil

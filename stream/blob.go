@@ -61,7 +61,7 @@ func (b *Blob) Create(peer *Peer, opts ...Option) (*OutgoingBlob, error) {
 
 // Handle makes fn handle incoming transfers of the blob, on the world's goroutine. Until a goroutine reads the transfer, the sender sends
 // no more than its first credit, and it is rejected when nobody does within Config.ReadTime. When the connection ends before a header
-// has arrived, fn is not called: a caller that waits for a transfer must also watch [rpc.Conn.Done]. Handle panics when fn is nil, or
+// has arrived, fn is not called: a caller that waits for a transfer must also watch [rpc.Conn.Done]. Handle panics if fn is nil, or
 // the blob has a handler already.
 func (b *Blob) Handle(s *Streams, fn func(*IncomingBlob)) {
 	s.handle(b.name, topic{kind: kindBlob, open: func(in *incoming) {

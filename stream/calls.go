@@ -154,7 +154,7 @@ func isMulticast[A any](call Caller[A]) bool {
 	return ok
 }
 
-// Calling is one [Calls] on its way. Its methods are safe from any goroutine.
+// Calling is one [Calls] on its way. Its methods are safe for concurrent use.
 type Calling struct {
 	// Set by Calls.
 	name  string // of the RPC, for errors

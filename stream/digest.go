@@ -70,7 +70,7 @@ func (a Algorithm) String() string {
 	return fmt.Sprintf("algorithm %d", uint8(a))
 }
 
-// New returns a Hasher to which nothing was written. The one of NoDigest makes the zero Digest. New panics when a is none of the
+// New returns a Hasher to which nothing was written. The one of NoDigest makes the zero Digest. New panics if a is none of the
 // constants.
 func (a Algorithm) New() *Hasher {
 	if !a.ofTransfers() {

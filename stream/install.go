@@ -104,7 +104,7 @@ func bind(s *Streams) (err error) {
 	return nil
 }
 
-// Peer returns the transfers of conn. It is safe from any goroutine. It panics when conn is nil, or of another world than
+// Peer returns the transfers of conn. It is safe for concurrent use. It panics when conn is nil, or of another world than
 // Install was given: transfers there would wait for ticks that never come.
 func (s *Streams) Peer(conn *rpc.Conn) *Peer {
 	switch {

@@ -13,7 +13,7 @@ import (
 const endGrace = time.Second
 
 // live holds the transfers of one connection that go on or wait, in both directions. It fails them when the connection ends, even when
-// nobody drives the world any more. It is safe from any goroutine.
+// nobody drives the world any more. It is safe for concurrent use.
 type live struct {
 	mu        sync.Mutex
 	transfers map[ender]struct{} // outgoing from Start until the receiver has sent done or reject; incoming until this end has sent it
@@ -44,7 +44,7 @@ func (l *live) addOutgoing(t *Transfer, most int) (int, error) {
 	return l.outgoing, nil
 }
 
-// addIncoming adds an incoming transfer. It is false when the connection has ended.
+// addIncoming adds an incoming transfer. It is false if the connection has ended.
 func (l *live) addIncoming(in *incoming) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -124,13 +124,13 @@ func (p *Peer) start(h header, source source, opts []Option) (*Transfer, error) 
 	return t, nil
 }
 
-// wake makes the next tick look at p, and wakes a world that waits for events. It is safe from any goroutine.
+// wake makes the next tick look at p, and wakes a world that waits for events. It is safe for concurrent use.
 func (p *Peer) wake() {
 	p.call()
 	p.streams.wake()
 }
 
-// call makes the next tick look at p. It is safe from any goroutine.
+// call makes the next tick look at p. It is safe for concurrent use.
 func (p *Peer) call() { p.streams.callers.Call(p, &p.called) }
 
 // alarm has a tick look at a peer in a while: a world that waits for events would not tick by itself. One goroutine at a time calls set and stop.
@@ -267,7 +267,7 @@ func (p *Peer) orphaned(cause error) {
 
 // Stats returns counts of open transfers, content and lanes as of the last tick, and of ended transfers and slices as of now. They stay when the
 // connection has ended: who adds up those of all connections does so in an OnDisconnect, where transfers that were under way are among the
-// failed. It is safe from any goroutine.
+// failed. It is safe for concurrent use.
 func (p *Peer) Stats() Stats {
 	s, chunks := p.counted(), p.slices.stats()
 	s.Sent, s.Received, s.Failed = p.sent.Load(), p.received.Load(), p.failed.Load()

@@ -23,7 +23,7 @@ type source interface {
 	// fill adds content to the empty block b and returns io.EOF, with or without content, when there is no more. An
 	// array's source stops before the element stopAt, unless that is negative.
 	fill(b *block, stopAt int64) error
-	// callee names the function of the game that fill called last, for an error when it has panicked.
+	// callee names the function of the game that fill called last, for an error if it has panicked.
 	callee() string
 	// lent reports whether fill reads memory that is the caller's again once the transfer has ended.
 	lent() bool
@@ -38,7 +38,7 @@ type reader struct {
 	part   int                             // bytes of a full part
 	whole  int64                           // bytes of the content, as the header says; not above 0 = nobody knows
 	wake   func()                          // called when a tick found nothing and now there is something
-	guard  func(fn func()) (returned bool) // runs fn, which calls functions of the game; false when it panicked
+	guard  func(fn func()) (returned bool) // runs fn, which calls functions of the game; false if it panicked
 	turns  *crew.Turns                     // of hashing what nothing paces; nil = it takes none
 
 	// Safe from any goroutine.
@@ -187,7 +187,7 @@ func (r *reader) isStopped() bool {
 	return r.stopped
 }
 
-// waitToRead waits until the goroutine may read at offset; it is false when the reader was stopped. The goroutine holds no block meanwhile.
+// waitToRead waits until the goroutine may read at offset; it is false if the reader was stopped. The goroutine holds no block meanwhile.
 func (r *reader) waitToRead(offset int64) bool {
 	for r.mustWait(offset) {
 		<-r.changed

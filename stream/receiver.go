@@ -74,7 +74,7 @@ func tellEnds(all []*incoming) {
 	}
 }
 
-// find returns a transfer that the peer sends; nil when it has ended or does not exist.
+// find returns a transfer that the peer sends; nil if it has ended or does not exist.
 func (r *receiver) find(id uint64) *incoming {
 	for _, in := range r.receiving {
 		if in.header.id == id {
@@ -183,7 +183,7 @@ func (r *receiver) openWaiting(now time.Time) {
 // lookForMemory is how long a transfer waits at most although there is memory for it again.
 const lookForMemory = 100 * time.Millisecond
 
-// refusal returns the error that refuses the transfer, nil when it may begin. It does not look at memory: see reserve.
+// refusal returns the error that refuses the transfer, nil if it may begin. It does not look at memory: see reserve.
 func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
 	config := &r.peer.streams.config
 	h, limit, badKey := &in.header, config.maxBytes(), checkKey(in.header.key)
@@ -343,7 +343,7 @@ func (r *receiver) onCancel(m stop) {
 	}
 }
 
-// begun returns the transfer that a control message names, nil when it has ended. A message that comes before the transfer's header is a
+// begun returns the transfer that a control message names, nil if it has ended. A message that comes before the transfer's header is a
 // violation: both travel on the control pipe, in order.
 func (r *receiver) begun(id uint64) *incoming {
 	if in := r.find(id); in != nil && in.known {

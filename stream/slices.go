@@ -86,7 +86,7 @@ func (s *sliceRoute) received(handle func(message []byte)) {
 	extend.Drive(s.conn, func() { s.link.GiveBack(batch) })
 }
 
-// stats is safe from any goroutine.
+// stats is safe for concurrent use.
 func (s *sliceRoute) stats() (now slices.Stats) {
 	extend.Drive(s.conn, func() { now = s.link.Stats() })
 	return now

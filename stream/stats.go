@@ -26,7 +26,7 @@ type Progress struct {
 	Rate float64
 }
 
-// Left estimates how long the transfer takes to bring the rest at its Rate, and is 0 when there is none. ok is false when nobody can tell:
+// Left estimates how long the transfer takes to bring the rest at its Rate, and is 0 when there is none. ok is false if nobody can tell:
 // Total is not known, or Rate is 0, because the transfer has just begun, waits or stands still.
 func (p Progress) Left() (left time.Duration, ok bool) {
 	rest := p.Total - max(p.Acked, p.Resumed)

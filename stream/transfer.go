@@ -11,7 +11,7 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Transfer is an outgoing transfer, at its sender. Its methods are safe from any goroutine.
+// Transfer is an outgoing transfer, at its sender. Its methods are safe for concurrent use.
 type Transfer struct {
 	// Set by newTransfer.
 	peer   *Peer
@@ -27,7 +27,7 @@ type Transfer struct {
 	speed    speed    // for that
 	sealed   bool     // sealed packets carried the content when noteSealed last looked
 	finished bool     // the transfer has ended at this end
-	err      error    // why, nil when it is complete
+	err      error    // why, nil if it is complete
 
 	// What the receiver has said. Owned by the world's goroutine.
 	accepted bool      // it has answered the header
@@ -151,7 +151,7 @@ func (t *Transfer) SetWeight(n int) {
 	t.peer.wake() // the next tick weighs anew, and need not wait for an event
 }
 
-// finish ends the transfer at this end; err is nil when the receiver has consumed all. Only the first call counts.
+// finish ends the transfer at this end; err is nil if the receiver has consumed all. Only the first call counts.
 func (t *Transfer) finish(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

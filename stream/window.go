@@ -125,7 +125,7 @@ func (w *window) hold(n int) {
 type laneRoute struct {
 	*window
 	settings *Window    // of the transfer
-	picked   *rpc.Actor // open picks it for the send that follows; nil when no lane takes a part
+	picked   *rpc.Actor // open picks it for the send that follows; nil if no lane takes a part
 }
 
 // open picks the lane for the next part: of those whose gate is open, the one with the fewest entries outstanding. It reports whether there is one.

@@ -333,7 +333,7 @@ func (p *parser) offset() int64 { return int64(p.Uvarint(maxSize + 1)) }
 
 func (p *parser) text(limit uint64) string { return string(p.Bytes(limit)) }
 
-// end returns an error when a field was malformed or bytes are left over.
+// end returns an error if a field was malformed or bytes are left over.
 func (p *parser) end(message string) error {
 	if err := p.End(); err != nil {
 		return fmt.Errorf("%w: %s: %w", errMalformed, message, err)

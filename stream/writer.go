@@ -78,7 +78,7 @@ func (w *writer) transfer(to *body) error {
 	}
 }
 
-// conclude verifies the whole and delivers its last block, nil when there is none.
+// conclude verifies the whole and delivers its last block, nil if there is none.
 func (w *writer) conclude(to *body, last *block) error {
 	tail, err := w.in.arrival.waitTail()
 	if err != nil {
@@ -108,7 +108,7 @@ func (w *writer) hold(p piece) {
 	w.in.peer.account.MustBorrow(p.cost)
 }
 
-// letGo returns the piece that is held, nil when there is none, and charges it no more.
+// letGo returns the piece that is held, nil if there is none, and charges it no more.
 func (w *writer) letGo() (p *piece) {
 	if p, w.held = w.held, nil; p != nil {
 		w.in.peer.account.Repay(p.cost)
@@ -246,7 +246,7 @@ func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 
 		// Who writes it, and has anything come over its connection since the last pause?
 		writes, _ := w.in.peer.streams.writers.Load(key)
-		other, _ := writes.(*incoming) // nil when nobody does
+		other, _ := writes.(*incoming) // nil if nobody does
 		switch now, telling := other.heard(w.in.peer); {
 		case !telling:
 			stalled = 0
@@ -285,7 +285,7 @@ func (w *writer) resume(to *body) error {
 }
 
 // replayContent delivers the complete content under a key, and removes it if it is no longer what its digest says; nothing that the sender says
-// meanwhile has it removed. stored is false when there is none: what cannot be the content that the sender announces counts as missing and stays, for
+// meanwhile has it removed. stored is false if there is none: what cannot be the content that the sender announces counts as missing and stays, for
 // a lie about it deletes nothing, and what an honest sender brings replaces it once it is verified.
 func (w *writer) replayContent(store Store, identity, key string) (stored bool, err error) {
 	content, err := store.Lookup(identity, key)

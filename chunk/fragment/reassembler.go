@@ -202,7 +202,7 @@ func (r *Reassembler) Advance(now time.Time) {
 	}
 }
 
-// NextTimeout returns when Advance must be called again. ok is false when it need not.
+// NextTimeout returns when Advance must be called again. ok is false if it need not.
 func (r *Reassembler) NextTimeout() (at time.Time, ok bool) {
 	switch {
 	case r.first != none:

@@ -8,7 +8,7 @@ const (
 	controlClose     = 4
 )
 
-// AppendPacket appends the next packet, of at most size bytes, and returns its number, from 1 on. ok is false when there is none now, or when size
+// AppendPacket appends the next packet, of at most size bytes, and returns its number, from 1 on. ok is false if there is none now, or if size
 // is less than a header with a control message (12 bytes). A chunk that does not fit size is dropped when it is not vital. A vital one, and
 // all behind it, waits for a larger size; when none comes, the connection ends with ErrNotAcked. So let Config.MaxPacket be at most the
 // least size.

@@ -13,7 +13,7 @@ type span struct {
 	at, size, cost int
 }
 
-// put copies data into the ring. ok is false when there is no room for it now.
+// put copies data into the ring. ok is false if there is no room for it now.
 func (r *ring) put(data []byte) (s span, ok bool) {
 	if r.used == 0 {
 		r.head = 0

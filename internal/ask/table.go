@@ -33,7 +33,7 @@ func (t *Table[Q]) Len() int { return len(t.open) }
 // Full reports whether the table holds as many questions as its limit allows.
 func (t *Table[Q]) Full() bool { return len(t.open) >= t.limit }
 
-// Add files a question of this end under the next number. ok is false when the table is full. The question times out at until; zero:
+// Add files a question of this end under the next number. ok is false if the table is full. The question times out at until; zero:
 // never.
 func (t *Table[Q]) Add(q Q, until time.Time) (number uint64, ok bool) {
 	if t.Full() {
@@ -48,7 +48,7 @@ func (t *Table[Q]) Add(q Q, until time.Time) (number uint64, ok bool) {
 // Added returns how many questions Add has filed so far. The peer can have answered no others.
 func (t *Table[Q]) Added() uint64 { return t.last }
 
-// Put files a question of the peer under its number. ok is false when the number is taken or the table is full.
+// Put files a question of the peer under its number. ok is false if the number is taken or the table is full.
 func (t *Table[Q]) Put(number uint64, q Q) (ok bool) {
 	i, taken := t.find(number)
 	if taken || t.Full() {

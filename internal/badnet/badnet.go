@@ -56,7 +56,7 @@ func Links(e emulation.Settings) (out, in netsim.Config, err error) {
 	return out, in, nil
 }
 
-// Sockets holds the sockets of one world, all behind the same emulation. Its methods are safe from any goroutine.
+// Sockets holds the sockets of one world, all behind the same emulation. Its methods are safe for concurrent use.
 type Sockets struct {
 	mu      sync.Mutex // guards the fields below
 	out, in netsim.Config

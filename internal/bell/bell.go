@@ -7,7 +7,7 @@ type Bell chan struct{}
 // New returns a bell that has not rung.
 func New() Bell { return make(Bell, 1) }
 
-// Ring never blocks, and is safe from any goroutine.
+// Ring never blocks, and is safe for concurrent use.
 func (b Bell) Ring() {
 	select {
 	case b <- struct{}{}:

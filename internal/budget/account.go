@@ -3,7 +3,7 @@ package budget
 import "sync"
 
 // Pool is the memory of a world for the transfers that its peers send. Half of it is kept for small charges, so that a connection that
-// comes late or holds little has room for a small transfer besides many that take all they can get. It is safe from any goroutine.
+// comes late or holds little has room for a small transfer besides many that take all they can get. It is safe for concurrent use.
 type Pool struct {
 	kept int64 // bytes
 
@@ -70,7 +70,7 @@ type Terms struct {
 }
 
 // Account charges its world's pool for one connection: for the memory that it holds, by its real size, or the credit that was
-// promised to it, whichever is more, and for room to go on. It is safe from any goroutine; its lock is taken after all others but the
+// promised to it, whichever is more, and for room to go on. It is safe for concurrent use; its lock is taken after all others but the
 // pool's.
 //
 // The room to go on keeps a full pool from stopping transfers that have begun. Chunks are handed over in order, so one that finds no

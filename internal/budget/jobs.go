@@ -7,7 +7,7 @@ import (
 
 // Jobs counts work that a world does for its connections and that may go on after their end, because nobody can interrupt it: handlers
 // that wait for a disk, say. What is left of ended connections counts for their party, so that who comes again has no more of it done.
-// The zero Jobs has none. It is safe from any goroutine.
+// The zero Jobs has none. It is safe for concurrent use.
 type Jobs struct {
 	mu   sync.Mutex
 	left map[Party]int // jobs of connections that have ended

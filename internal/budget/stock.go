@@ -12,7 +12,7 @@ import (
 //
 // Half of the stock is kept for connections whose peers take what they are sent: content that may not leave yet uses none of it, and a
 // connection that holds more than its peer has ever acknowledged only a small part of what is free, beside the least of its transfers. So
-// receivers that do not read, or do not acknowledge, leave most of that half to others. It is safe from any goroutine.
+// receivers that do not read, or do not acknowledge, leave most of that half to others. It is safe for concurrent use.
 type Stock struct {
 	most  int64        // of all transfers, as far as least lets
 	least int64        // of each transfer, whatever the others hold
@@ -31,7 +31,7 @@ func (s *Stock) free() int64 { return max(0, s.most-s.used.Load()) }
 // kept returns how many bytes are kept for those that take what they are sent.
 func (s *Stock) kept() int64 { return s.most / 2 }
 
-// StockAccount is what one connection holds of its world's stock. It is safe from any goroutine; its lock is taken after all others.
+// StockAccount is what one connection holds of its world's stock. It is safe for concurrent use; its lock is taken after all others.
 type StockAccount struct {
 	stock *Stock
 

@@ -128,7 +128,7 @@ func (d *Door[C]) Arrive(from netip.Prefix, proven bool, now time.Time) (v *Visi
 	return v, out, full
 }
 
-// Admit admits and counts a connection. v is the place that its client got when it arrived, nil when its carrier came without one. Admit
+// Admit admits and counts a connection. v is the place that its client got when it arrived, nil if its carrier came without one. Admit
 // calls enter last, to take what else the connection needs. The caller closes out, unless nil, even if the connection itself is refused.
 // Then Admit has ended the visit.
 func (d *Door[C]) Admit(v *Visit[C], from netip.Prefix, now time.Time, enter func() *Full) (_ *Visit[C], out *C, full *Full) {

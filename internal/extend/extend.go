@@ -24,7 +24,7 @@ var (
 	WorldOf func(world any) *World
 	ConnOf  func(conn any) *Conn
 	ClassOf func(class any) *Class
-	PartyOf func(conn any) budget.Party // who the peer of a connection is; safe from any goroutine
+	PartyOf func(conn any) budget.Party // who the peer of a connection is; safe for concurrent use
 )
 
 // Add gives every connection of a world one more machine, behind the calls and the machines added earlier: its datagrams leave when those
@@ -54,11 +54,11 @@ func Drive(conn any, fn func()) {
 }
 
 // Expect announces how many bytes of bulk an extension will still give its machine or send in calls. The more they are, the more carefully
-// bulk starts over a path of which little is known. It is safe from any goroutine.
+// bulk starts over a path of which little is known. It is safe for concurrent use.
 func Expect(conn any, bytes int64) { ConnOf(conn).Link.Expect(bytes) }
 
 // Stats returns the counters and path measurements of the connection's own machine, that of its bunches. It is cheaper than rpc.Conn's
-// Stats. It is safe from any goroutine.
+// Stats. It is safe for concurrent use.
 func Stats(conn any) (s bunch.Stats) {
 	c := ConnOf(conn)
 	c.Link.Lock()
@@ -70,11 +70,11 @@ func Stats(conn any) (s bunch.Stats) {
 // before is forgotten.
 func OnWake(conn any, fn func()) { ConnOf(conn).woken.Store(&fn) }
 
-// Wake makes a world that waits for events tick. It is safe from any goroutine. Unlike a post it is never refused: a closed world has
+// Wake makes a world that waits for events tick. It is safe for concurrent use. Unlike a post it is never refused: a closed world has
 // nothing to tick for.
 func Wake(world any) { WorldOf(world).Wake() }
 
-// Closed returns a channel that is closed when the world is closed. It is safe from any goroutine.
+// Closed returns a channel that is closed when the world is closed. It is safe for concurrent use.
 func Closed(world any) <-chan struct{} { return WorldOf(world).Closed }
 
 // Keep returns the one value that a world keeps for an extension; the first call makes it by create. It belongs to the world's goroutine.

@@ -24,7 +24,7 @@ func (l *Link) read() {
 }
 
 // hand gives a datagram to its machine in place of the writer, if that sleeps, and wakes the writer only when there is something to send:
-// most of the datagrams that a game receives are acked with a later call. It does nothing and returns false when the writer is awake, or
+// most of the datagrams that a game receives are acked with a later call. It does nothing and returns false if the writer is awake, or
 // when the lock is taken, for which it does not wait.
 func (l *Link) hand(datagram []byte) bool {
 	if !l.mu.TryLock() {

@@ -215,7 +215,7 @@ func (s Source) Waiting() (bytes int) {
 // Advance runs the timers that are due.
 func (s Source) Advance(now time.Time) { s.advance(now) }
 
-// advance runs the machines' timers, at most once for each now. It is false when a machine has failed.
+// advance runs the machines' timers, at most once for each now. It is false if a machine has failed.
 func (s Source) advance(now time.Time) bool {
 	l := s.link
 	if l.failed != nil || !now.After(l.sealed.at) {

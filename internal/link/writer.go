@@ -86,7 +86,7 @@ func (w *writer) write() {
 	}
 }
 
-// step takes one turn under the lock, and does afterwards, without the lock, what the turn has found. goOn is false when the link ends, idle is
+// step takes one turn under the lock, and does afterwards, without the lock, what the turn has found. goOn is false if the link ends, idle is
 // true when there was nothing to do.
 func (w *writer) step() (goOn, idle bool) {
 	t, err := w.turn()
@@ -110,7 +110,7 @@ func (w *writer) step() (goOn, idle bool) {
 	return true, true
 }
 
-// send passes a datagram to the carrier and rests when a burst is full. It is false when the link ends.
+// send passes a datagram to the carrier and rests when a burst is full. It is false if the link ends.
 func (w *writer) send(t turn) bool {
 	w.sending.Store(true)
 	w.relieve() // of datagrams that the reader put into the ring before sending was set

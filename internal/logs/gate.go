@@ -57,7 +57,7 @@ type strangers struct {
 }
 
 // Stranger logs what an unknown client did, as a warning unless honest ones do it, too. If a record with the same cause was written within the
-// last second, it only counts this one. It is safe from any goroutine.
+// last second, it only counts this one. It is safe for concurrent use.
 func (s *Set) Stranger(of Cause, message string, args ...any) {
 	level := slog.LevelWarn
 	if of == Household {

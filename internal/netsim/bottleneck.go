@@ -49,7 +49,7 @@ func (b *bottleneck) setRate(at time.Time, rate int64) {
 	b.rates.set(at, rate)
 }
 
-// offer queues a packet and returns when its last bit leaves. ok is false when the policer, the queue, CoDel or PIE drops it.
+// offer queues a packet and returns when its last bit leaves. ok is false if the policer, the queue, CoDel or PIE drops it.
 func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

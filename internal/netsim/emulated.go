@@ -32,7 +32,7 @@ type Emulated struct {
 	}
 }
 
-// Emulate puts two links before a socket, which belongs to the Emulated from then on. It panics when a Config is not valid.
+// Emulate puts two links before a socket, which belongs to the Emulated from then on. It panics if a Config is not valid.
 func Emulate(socket net.PacketConn, out, in Config) *Emulated {
 	e := &Emulated{PacketConn: socket, buffer: make([]byte, maxDatagram)}
 	e.out.link, e.in.link = newLink(out, 1), newLink(in, 2)
@@ -41,7 +41,7 @@ func Emulate(socket net.PacketConn, out, in Config) *Emulated {
 	return e
 }
 
-// Set changes both links for packets that come from now on. It panics when a Config is not valid.
+// Set changes both links for packets that come from now on. It panics if a Config is not valid.
 func (e *Emulated) Set(out, in Config) {
 	e.out.Lock()
 	e.out.link.SetConfig(out)

@@ -36,7 +36,7 @@ type Link struct {
 
 type span struct{ from, until time.Time }
 
-// NewLink panics when the Config is not valid.
+// NewLink panics if the Config is not valid.
 func NewLink(cfg Config) *Link { return newLink(cfg, 0) }
 
 // newLink makes links of one Config and seed whose fates differ by stream.
@@ -97,7 +97,7 @@ func (l *Link) deliver(now time.Time) (packet []byte, addr *net.UDPAddr, ok bool
 	return a.packet, a.addr, true
 }
 
-// NextTimeout returns when the next packet arrives. ok is false when none is on its way.
+// NextTimeout returns when the next packet arrives. ok is false if none is on its way.
 func (l *Link) NextTimeout() (at time.Time, ok bool) {
 	var first recovery.Earliest
 	first.Add(l.held.next())
@@ -125,7 +125,7 @@ func (l *Link) SetRate(at time.Time, rate int64) {
 }
 
 // SetConfig changes the path for packets sent from now on; those under way, and those in front of the bottleneck, keep their
-// fate. Seed is not looked at. It panics when the Config is not valid.
+// fate. Seed is not looked at. It panics if the Config is not valid.
 func (l *Link) SetConfig(cfg Config) {
 	l.SetBehind(cfg)
 	l.bottleneck.reset(cfg)

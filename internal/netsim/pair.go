@@ -61,7 +61,7 @@ type Pair struct {
 	stale int // rounds at this time with a timeout that has passed and no packet
 }
 
-// NewPair panics when a link's Config is not valid.
+// NewPair panics if a link's Config is not valid.
 func NewPair(a, b Machine, cfg PairConfig) *Pair {
 	p := &Pair{
 		A:   &Side{Name: "A", Machine: a, Link: newLink(cfg.AtoB, 1), Max: cfg.Max},
@@ -98,7 +98,7 @@ func (p *Pair) SetMTU(bytes int) {
 	p.B.Link.SetMTU(p.now, bytes)
 }
 
-// Step does everything that happens now and moves the clock to the next event. more is false when there is none; then the clock stands
+// Step does everything that happens now and moves the clock to the next event. more is false if there is none; then the clock stands
 // still. The error is a machine's (see Side.Err) or ErrSpin.
 func (p *Pair) Step() (more bool, err error) {
 	if err := p.settle(); err != nil {

@@ -13,14 +13,14 @@ type Path struct {
 }
 
 // Pipe returns two sockets joined by two links; the Configs may be the same, the directions draw different fates from one
-// seed. It panics when a Config is not valid.
+// seed. It panics if a Config is not valid.
 func Pipe(aToB, bToA Config) (a, b *PacketConn) {
 	a, b = NewPacketConn(), NewPacketConn()
 	Connect(a, b, aToB, bToA)
 	return a, b
 }
 
-// Connect joins two sockets. One socket may be joined to many, each over links of its own. It panics when a Config is
+// Connect joins two sockets. One socket may be joined to many, each over links of its own. It panics if a Config is
 // not valid, or when the two are joined already.
 func Connect(a, b *PacketConn, aToB, bToA Config) {
 	join(a, b, newLink(aToB, 1))
@@ -64,7 +64,7 @@ func (p *Path) SetMTU(bytes int) {
 	p.link.SetMTU(time.Now(), bytes)
 }
 
-// SetConfig changes the path for packets sent from now on. It panics when the Config is not valid.
+// SetConfig changes the path for packets sent from now on. It panics if the Config is not valid.
 func (p *Path) SetConfig(cfg Config) {
 	p.to.mu.Lock()
 	defer p.to.mu.Unlock()

@@ -12,7 +12,7 @@ type Page [Size]byte
 
 var spare = sync.Pool{New: func() any { return new(Page) }}
 
-// Take returns a page, with whatever was in it. It is safe from any goroutine, as Give is.
+// Take returns a page, with whatever was in it. It is safe for concurrent use, as Give is.
 func Take() *Page { return spare.Get().(*Page) }
 
 // Give takes back a page of which the caller keeps nothing.

@@ -30,7 +30,7 @@ const (
 // oversized is the datagram that probe offers to quic-go. Nobody writes to it, and it never leaves.
 var oversized [probeSize]byte
 
-// Carrier is a QUIC connection as a carrier of package link. Its methods are safe from any goroutine.
+// Carrier is a QUIC connection as a carrier of package link. Its methods are safe for concurrent use.
 type Carrier struct {
 	Conn   *quic.Conn
 	socket *sealed.Socket // nil without Config.Sealed
@@ -132,7 +132,7 @@ func (c *Carrier) Wait() {
 
 // The methods below serve a sealed carrier beside this one.
 
-// Socket returns the socket that sealed packets share with the connection, nil when none do.
+// Socket returns the socket that sealed packets share with the connection, nil if none do.
 func (c *Carrier) Socket() *sealed.Socket { return c.socket }
 
 // CipherSuite returns the cipher suite of the TLS connection.

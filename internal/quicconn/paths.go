@@ -20,7 +20,7 @@ const (
 )
 
 // Paths stands before quic-go's socket on a server: it holds back packets to addresses that no connection has proven, as [door.Paths] says.
-// It is a [sealed.Guard]. Its methods are safe from any goroutine.
+// It is a [sealed.Guard]. Its methods are safe for concurrent use.
 type Paths struct {
 	warn func(to net.Addr) // called for each packet that is held back
 

@@ -15,5 +15,5 @@ func (e *Earliest) Add(at time.Time, ok bool) {
 	}
 }
 
-// Time returns the earliest time. ok is false when none was added.
+// Time returns the earliest time. ok is false if none was added.
 func (e *Earliest) Time() (at time.Time, ok bool) { return e.at, e.known }

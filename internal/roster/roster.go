@@ -53,7 +53,7 @@ func (l *List[T]) close() {
 	l.entries, l.gaps, l.head = kept, 0, 0
 }
 
-// First returns the oldest item, nil when the list is empty.
+// First returns the oldest item, nil if the list is empty.
 func (l *List[T]) First() *T {
 	for ; l.head < len(l.entries); l.head++ {
 		if item := l.entries[l.head].item; item != nil {

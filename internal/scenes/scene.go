@@ -175,7 +175,7 @@ type flow interface {
 	spurious() uint64        // packets that counted as lost and arrived
 }
 
-// Run plays a scene. The seed decides every random draw. It panics when a machine returns an error.
+// Run plays a scene. The seed decides every random draw. It panics if a machine returns an error.
 func Run(s Scene, seed uint64) Result {
 	st := newStage(s, seed)
 	for st.act() {

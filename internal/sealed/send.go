@@ -89,7 +89,7 @@ func (c *Carrier) seal() {
 	b.built = b.built[:0]
 }
 
-// flush sends the burst. It is false when the socket takes no more now.
+// flush sends the burst. It is false if the socket takes no more now.
 func (c *Carrier) flush() (ok bool) {
 	r := &c.run
 	for b := r.burst; b.sent < b.n; b.sent++ {

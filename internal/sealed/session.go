@@ -250,7 +250,7 @@ func (s *Session) tick(now time.Time) time.Duration {
 
 func (s *Session) time(t time.Duration) time.Time { return s.epoch.Add(t) }
 
-// Advance runs the timers that are due. It returns an error when the session is closed. Afterwards NextTimeout lies after now, or a
+// Advance runs the timers that are due. It returns an error if the session is closed. Afterwards NextTimeout lies after now, or a
 // packet is ready.
 func (s *Session) Advance(now time.Time) error {
 	t := s.tick(now)

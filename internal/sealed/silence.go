@@ -58,7 +58,7 @@ func (h *hearing) receive(t time.Duration) {
 }
 
 // overdueAt returns when a peer that has sent before should have been heard again. If it has not, our own address may have changed, which only
-// QUIC's packets can tell the peer. ok is false when it sends so seldom that its silence means nothing.
+// QUIC's packets can tell the peer. ok is false if it sends so seldom that its silence means nothing.
 func (h *hearing) overdueAt(pto time.Duration) (time.Duration, bool) {
 	wait := max(pto, 2*h.gap)
 	return h.received + wait, h.received > 0 && wait < silentTime

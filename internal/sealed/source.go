@@ -37,6 +37,6 @@ type Source interface {
 	// Advance runs the timers that are due. Afterwards NextTimeout lies after now, or there is none.
 	Advance(now time.Time)
 
-	// NextTimeout returns when Advance must be called; ok is false when no timer runs.
+	// NextTimeout returns when Advance must be called; ok is false if no timer runs.
 	NextTimeout() (at time.Time, ok bool)
 }

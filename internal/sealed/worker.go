@@ -54,7 +54,7 @@ func (w *worker) wake() {
 	}
 }
 
-// enter makes the caller the one that works. After true the caller works until rest is true, or calls hand or start. It is false when another
+// enter makes the caller the one that works. After true the caller works until rest is true, or calls hand or start. It is false if another
 // one works, which will look again, or when the worker has ended.
 func (w *worker) enter() (ok bool) {
 	w.mu.Lock()

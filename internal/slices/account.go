@@ -1,7 +1,7 @@
 package slices
 
 // Account is charged for what a peer makes a machine hold, in bytes of allocated memory. Machines may share an account, and its owner
-// may charge it at any time: its methods are safe from any goroutine and never wait.
+// may charge it at any time: its methods are safe for concurrent use and never wait.
 type Account interface {
 	// Hold charges n bytes of content for which credit promised room. It is false, and charges nothing, when the credit or the
 	// memory is used up. Awaited bytes may use the room that is kept for transfers under way, because no later message is handed

@@ -147,7 +147,7 @@ func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool)
 	return slice, number, true
 }
 
-// settle notes the fate of a sending that flies, and returns the sending; nil when it does not fly.
+// settle notes the fate of a sending that flies, and returns the sending; nil if it does not fly.
 func (o *outbox) settle(number uint64, f fate) *sending {
 	s := o.flight.get(number)
 	if s == nil || s.fate != flying {
@@ -173,7 +173,7 @@ func (o *outbox) resendAll() {
 	o.sender.SetRTT(ownResend)
 }
 
-// news returns an ack's chunk, nil when there is no such chunk, and the slices that it acks for the first time. It ignores acks of
+// news returns an ack's chunk, nil if there is no such chunk, and the slices that it acks for the first time. It ignores acks of
 // slices that never left.
 func (o *outbox) news(a *chunk.Ack) (c *sentChunk, fresh chunk.Bits) {
 	if o.idle() {

@@ -12,7 +12,7 @@ const MaxFields = 64
 // MaxField is the most bytes of an encoded field: a message with one such field fits the smallest datagram.
 const MaxField = 1000
 
-// Plan encodes and decodes the values of one struct type, field by field. It never changes and is safe from any goroutine.
+// Plan encodes and decodes the values of one struct type, field by field. It never changes and is safe for concurrent use.
 type Plan struct {
 	typ        reflect.Type
 	fields     []field
@@ -37,7 +37,7 @@ type field struct {
 }
 
 // Compile makes the plan of the struct type t, or returns an error that names the field that cannot travel and what to do.
-// reference is the type of references to actors, a uint64; nil when there are none.
+// reference is the type of references to actors, a uint64; nil if there are none.
 func Compile(t, reference reflect.Type) (*Plan, error) {
 	if t.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("%v: a state is a struct, by value", t)

@@ -27,7 +27,7 @@ func since(now, then *Sample[uint64], seconds float64) Sample[float64] {
 	}
 }
 
-// Sampler computes rates from counters, without allocating. Of is safe from any goroutine; Start is not.
+// Sampler computes rates from counters, without allocating. Of is safe for concurrent use; Start is not.
 type Sampler struct {
 	mu    sync.Mutex
 	at    time.Time // when last was taken

@@ -60,7 +60,7 @@ type Panic struct{ Recovered any }
 
 func (p Panic) Error() string { return fmt.Sprintf("panic: %v", p.Recovered) }
 
-// Unwrap returns the error that was panicked with, nil when it was none.
+// Unwrap returns the error that was panicked with, nil if it was none.
 func (p Panic) Unwrap() error {
 	err, _ := p.Recovered.(error)
 	return err

@@ -21,7 +21,7 @@ const (
 	writeBytes = 64 << 10
 )
 
-// Writer writes events to a file in Perfetto's format, on a goroutine of its own. Its methods are safe from any goroutine. A nil Writer
+// Writer writes events to a file in Perfetto's format, on a goroutine of its own. Its methods are safe for concurrent use. A nil Writer
 // returns nil Taps, and its Close returns nil.
 type Writer struct {
 	out    io.Writer

@@ -15,7 +15,7 @@ import (
 type Socket struct {
 	Conn net.PacketConn
 	UDP  *net.UDPConn    // nil when Conn is none
-	Raw  syscall.RawConn // nil when there is none
+	Raw  syscall.RawConn // nil if there is none
 	GSO  atomic.Bool     // sends may be batched
 
 	v6 bool // of family AF_INET6

@@ -68,7 +68,7 @@ func (p *Peer) blocks(m *Method, bytes int) bool {
 	return false
 }
 
-// most returns the method with the greatest load of a kind, nil when there is none.
+// most returns the method with the greatest load of a kind, nil if there is none.
 func (p *Peer) most(kind string) (top *Method) {
 	for _, m := range p.methods {
 		if p.second-m.from < blameTime && !m.exempt && (top == nil || m.recent.more(kind, top.recent)) {
@@ -87,7 +87,7 @@ func (m *Method) recently(kind string, second int64) string {
 }
 
 // blamed returns the method of which the state has blocked the most calls or, if it has blocked none, that with the greatest load of the
-// kind that was reached last, both counted since the state began or, without any load since, in the state before. It returns nil when no
+// kind that was reached last, both counted since the state began or, without any load since, in the state before. It returns nil if no
 // load was counted.
 func (p *Peer) blamed() (top *Method) {
 	for _, m := range p.methods {

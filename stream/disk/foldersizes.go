@@ -98,7 +98,7 @@ func (s *folderSizes) refreshAll(own string) error {
 }
 
 // measure returns the size of a folder: the known one if that is still valid. Otherwise it walks the folder, which removes expired parts and a
-// folder that is empty (see Store.walkFolder). ok is false when there is no such folder.
+// folder that is empty (see Store.walkFolder). ok is false if there is no such folder.
 func (s *folderSizes) measure(folder string) (size folderSize, ok bool, err error) {
 	info, err := os.Lstat(folder)
 	if err != nil || !info.IsDir() {

@@ -123,7 +123,7 @@ func (u *usage) evict(files []storedFile, enough func() bool) (failed error) {
 	return failed
 }
 
-// fits returns why one more file of size bytes does not fit, nil when it does.
+// fits returns why one more file of size bytes does not fit, nil if it does.
 func (s *Store) fits(u usage, size int64) error {
 	for _, l := range []struct {
 		what, setting    string

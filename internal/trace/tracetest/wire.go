@@ -76,7 +76,7 @@ func (m *message) number(name string) uint64 {
 	return 0
 }
 
-// one returns a field's message, nil when there is none.
+// one returns a field's message, nil if there is none.
 func (m *message) one(name string) *message {
 	if v := m.messages[name]; len(v) > 0 {
 		return v[0]
