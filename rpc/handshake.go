@@ -15,19 +15,20 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// mismatchTime is how long a server waits for a client whose classes differ to name the difference and close. The client closes as soon as it
-// has the server's lines, so this is time for their trip and the close's, with resends.
+// mismatchTime is how long a server waits for a client whose classes differ to name the difference and close. The client does so as soon as it
+// has the server's lines. So the time is for the lines to arrive and for the close to come back, with resends.
 const mismatchTime = 2 * time.Second
 
-// handshake is one side of a connection's handshake. It runs on a goroutine of its own (Conn.runHandshake), so it advances though nobody ticks.
+// handshake is one side of a connection's handshake. It runs on a goroutine of its own (Conn.runHandshake), so that it advances even if the world
+// does not tick.
 type handshake struct {
 	conn     *Conn
 	greeting control.Greeting
-	timer    *time.Timer     // fires at the deadline; on a server first at HelloTimeout, until Hello has come, or after mismatchTime
+	timer    *time.Timer     // fires at deadline; on a server before that at HelloTimeout unless Hello has arrived, and after mismatchTime
 	deadline time.Time       // of the whole handshake
-	late     *CloseError     // set when the classes differ: the timer ends the connection with it
-	ctx      context.Context // Authenticate's; ends with the handshake
-	verdict  chan verdict    // whoever has decided sends, and step receives; of capacity 1, so nobody waits: only one decides at a time
+	late     *CloseError     // set if the classes differ: the error with which the timer ends the connection
+	ctx      context.Context // for Authenticate; done when the handshake ends
+	verdict  chan verdict    // from ask, turn or Login to step. There is one verdict at a time, so with a capacity of 1 no sender waits
 }
 
 // verdict is the decision of Authenticate about a client, or of Login after it.
@@ -38,14 +39,14 @@ type verdict struct {
 	loggedIn bool // Login has run
 }
 
-// Verdicts about a function that has ended its goroutine by runtime.Goexit, or has panicked, for which [World.panicked] closes the connection before:
-// it is not the client's fault.
+// The verdicts if Login or Authenticate called runtime.Goexit, or panicked. After a panic [World.panicked] has closed the connection already,
+// because the panic is not the client's fault.
 var (
 	errNoLogin  = errors.New("Config.Login did not return")
 	errNoAnswer = errors.New("Config.Authenticate did not return")
 )
 
-// runHandshake runs the handshake of c until it has joined or ended.
+// runHandshake runs the handshake until c has joined or has ended.
 func (c *Conn) runHandshake() {
 	first := c.world.config.HandshakeTimeout
 	deadline := time.Now().Add(first)
@@ -90,7 +91,7 @@ func (h *handshake) step() (over bool) {
 	return false
 }
 
-// take handles the messages that have arrived. Those that follow the last one of the handshake wait for the world.
+// take handles the messages that have arrived. It leaves those after the last one of the handshake to the world.
 func (h *handshake) take() {
 	c := h.conn
 	for !h.greeting.Done() && !c.closing.Load() {
@@ -101,7 +102,7 @@ func (h *handshake) take() {
 			return
 		}
 		c.trace.Took()
-		h.receive(message.Payload) // on channel 0: the machine refuses others before Join
+		h.receive(message.Payload) // on channel 0: the machine refuses other channels before Join
 	}
 }
 
@@ -132,7 +133,7 @@ func (h *handshake) receive(payload []byte) {
 	}
 }
 
-// onHello compares version and classes, and agrees on limits. A server answers with its own Hello.
+// onHello compares the peer's version and classes with ours, and agrees on limits. A server then answers with its own Hello.
 func (h *handshake) onHello(peer control.Hello) {
 	c := h.conn
 	ours := h.hello()
@@ -159,7 +160,7 @@ func (h *handshake) onHello(peer control.Hello) {
 	c.peerSeals.Store(peer.Features&control.FeatureSealed != 0)
 }
 
-// onLogin lets Authenticate decide, on a goroutine of its own.
+// onLogin starts a goroutine in which Authenticate decides about the client.
 func (h *handshake) onLogin(m control.Login) {
 	c := h.conn
 	c.world.lobby.hasLogin(c)
@@ -170,8 +171,8 @@ func (h *handshake) onLogin(m control.Login) {
 	c.work.Go(func() { h.ask(m.Token) })
 }
 
-// ask runs Authenticate when it is the token's turn. If Authenticate does not return, the client is refused. Until it returns
-// the handshake keeps its place, even if the connection has ended, so that at most Config.MaxHandshakes run at once.
+// ask waits for the token's turn and runs Authenticate. If that panics or exits its goroutine, the client is refused. The handshake keeps its
+// place until Authenticate has returned, even if the connection has ended, so that at most Config.MaxHandshakes of them run at once.
 func (h *handshake) ask(token []byte) {
 	if !h.turn(token) {
 		return
@@ -186,8 +187,8 @@ func (h *handshake) ask(token []byte) {
 	v.identity, v.err = h.conn.world.config.Authenticate(h.ctx, token)
 }
 
-// turn waits until Authenticate may be asked about a token. It is false if the client has left, or if too many logins have failed: then turn
-// has sent the verdict.
+// turn waits until Authenticate may be asked about a token. It returns false if the client has left, or if too many logins from its address have
+// failed; in the second case it has sent the verdict.
 func (h *handshake) turn(token []byte) (may bool) {
 	w, v := h.conn.world, h.conn.visit
 	may, pause := w.lobby.turn(v, token)

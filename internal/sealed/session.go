@@ -14,7 +14,7 @@ const (
 	minRoom = 64
 )
 
-// SessionConfig holds the settings of a session, which do not change while it lives.
+// SessionConfig holds the settings of a session, which do not change.
 type SessionConfig struct {
 	// Exporter, CipherSuite (as in TLS 1.3; 0 = AES-128), Instance and Client make the keys. An instance must not be used twice
 	// on a connection.
@@ -23,22 +23,23 @@ type SessionConfig struct {
 	Instance    uint32
 	Client      bool
 
-	// Source has the payloads.
+	// Source provides the payloads to send, and handles those that arrive.
 	Source Source
-	// Controller paces the packets. It may outlive the session, and must not serve two at once. nil = a new one.
+	// Controller paces the packets. It may be used by one session after another, but not by two at once. nil = a new one.
 	Controller *pace.Controller
 
-	// Rate counts all packets. nil = they are not counted.
+	// Rate counts all packets that are sent. nil = they are not counted.
 	Rate Rate
 
-	Siblings *Siblings // nil = this session is its owner's only one
+	// Siblings is shared by all sessions of one owner. nil = this session is the only one.
+	Siblings *Siblings
 
 	// RTT is the round trip that QUIC has measured; 0 = unknown.
 	RTT time.Duration
-	// Other returns how many packets came over the connection's other carrier; nil = there is none. While nothing comes there
-	// either, the path is dark, and it would not help to change carriers.
+	// Other returns how many packets have arrived over the connection's other carrier; nil = there is none. If nothing arrives
+	// there either, the whole path is interrupted, and changing carriers would not help.
 	Other func() uint64
-	// PlayDelay is how long feedback for play waits for a packet to ride on. The peer's is assumed to be the same.
+	// PlayDelay is how long feedback for play may wait for a packet that it can share. The session assumes that the peer's is the same.
 	PlayDelay time.Duration
 	// NoTrain leaves out the packets that measure a path when the session opens, for a path that was measured before.
 	NoTrain bool
@@ -46,30 +47,31 @@ type SessionConfig struct {
 	Seed [32]byte
 }
 
-// Rate limits what the connection sends over all its carriers. The session only counts; the source holds back what must wait.
+// A Rate limits what a connection sends over all its carriers. The session only counts packets; it is the source that stops when the limit is
+// reached.
 type Rate interface {
-	// Spend counts a packet that leaves.
+	// Spend counts a packet that is sent.
 	Spend(now time.Time, bytes int)
 }
 
-// trimAfter is how often Advance gives up memory that is not needed; package bunch does so as often.
+// trimAfter is how often Advance frees memory that is not needed: as often as package bunch.
 const trimAfter = 10 * time.Second
 
 // memoryTimer decides when trim runs. It compares the number of packets, sent and received, to see whether there were any.
 type memoryTimer struct {
 	trimmed time.Duration // when trim last ran
 	counted uint64        // number of packets at that time
-	rested  uint64        // number of packets when trim last gave up all that it can; the timer is off until there is another one
+	rested  uint64        // number of packets when trim last freed all that it can; the timer is off until there is another one
 }
 
-// supply remembers what the source had when it was last asked.
+// supply is what the source had when it was last asked.
 type supply struct {
 	empty   bool // it had nothing; it is not asked again until Wake
 	noPlay  bool // it had no play; it is not asked for play alone until Wake
 	pressed bool // play in flight has filled playBound, and the source has had play each time since
 }
 
-// Session is one end of a carrier: a machine without clock, goroutine or lock.
+// A Session is one end of a carrier: a machine without clock, goroutine or lock.
 type Session struct {
 	config  SessionConfig
 	source  Source

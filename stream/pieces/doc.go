@@ -1,12 +1,13 @@
-// Package pieces sends content of which each end may have parts already: files that are cut into chunks, levels of assets. The sender offers a
-// manifest, bytes that describe the pieces; the receiver answers which pieces it lacks, and only those follow, in one stream.
+// Package pieces sends content of which the receiver may have parts already: files that are cut into chunks, or the assets of a level. The sender
+// offers a manifest, which describes the pieces in the game's own format. The receiver answers which pieces it lacks, and the sender sends only
+// those, in one transfer.
 //
 //	sender                         receiver
 //	Offer   manifest           ->  ReadBlob or TakeBlob, of Manifest
 //	        lacks              <-  Fetch
 //	Send    those pieces       ->
 //
-//	// The sender. Ask tells the receiver to begin, and its answer that all is well.
+//	// The sender. The request tells the receiver to begin, and its answer says that the receiver has everything.
 //	kept, err := pieces.WithRequest(ctx, func(ctx context.Context) (Kept, error) {
 //		return Put.Ask(ctx, desk, 7)
 //	}, func(ctx context.Context) error {
@@ -20,15 +21,18 @@
 //
 // The example, in stream/pieces/example_test.go, has the receiver too.
 //
-// A transfer that was interrupted is offered again under a new name, and less is lacking then. Only the game knows what a manifest says, and
-// whether a piece is the right one: the stream has no digest of its own. Packages cdc and manifest know both for files and folders. A
-// [Talk] belongs to something that both ends know by one name, such as the number of a request, whose answer says how it ended: [WithRequest].
-// Without a request only the contexts end what the other side does not go on with.
+// After an interruption the sender offers the manifest again, under a new name; the receiver then lacks fewer pieces. Only the game can read a
+// manifest, and check that a piece is the right one: the transfer has no digest. For files and folders, packages cdc and manifest do both.
 //
-// All pieces of a Send are one transfer, for which stream.Config.MaxBytes holds at the receiver: 64 MiB unless it says more, or is negative, where
-// what each end takes is bounded by its manifests. Beyond it both ends fail with stream.ErrTooLarge.
+// Both ends know a [Talk] by one name, such as the number of a request. The answer to that request says how the talk ended: see [WithRequest].
+// Without a request, only its context ends a talk with which the other side does not go on.
 //
-// Each of the three is a blob of the talk's name, a space, and "manifest", "lacks" or "pieces". Lacks is a bitmap: eight pieces in a byte, the
-// lowest bit for the first, and nothing when none is lacking; then no pieces follow. Of each piece its size comes first, in four bytes, the lowest
-// first.
+// All pieces of a Send are one transfer, whose size stream.Config.MaxBytes limits at the receiver: 64 MiB by default. If it is negative, only the
+// manifests that each end accepts limit the size. Beyond the limit both ends fail with stream.ErrTooLarge.
+//
+// # Format
+//
+// Manifest, lacks and pieces are blobs named by the talk's name, a space, and "manifest", "lacks" or "pieces". Lacks is a bitmap with eight pieces
+// in a byte, the lowest bit for the first. It is empty if the receiver lacks no piece; then there is no blob of pieces. Each piece follows
+// its size, in four bytes, little endian.
 package pieces

@@ -19,51 +19,52 @@ const Manifest = "manifest"
 const (
 	lacksBlob  = "lacks"
 	piecesBlob = "pieces"
-	// header is how many bytes the size of a piece has.
+	// header is how many bytes the size takes that stands before each piece.
 	header = 4
 )
 
-// ErrViolation means that the other side sent what nobody who keeps to this protocol sends: more bytes than there may be, or pieces that there
-// are not.
+// ErrViolation means that the other side broke the protocol: it sent more bytes than allowed, or named pieces that do not exist.
 var ErrViolation = errors.New("pieces: the other side breaks the protocol")
 
-// Talk is one end of an exchange of pieces. The caller sets its fields, and one goroutine at a time calls its methods, none of which may be called
-// on the world's goroutine, for they wait. They fail when their context ends or the connection does; while they wait for Memory only the context ends
-// them: that of a request that [WithRequest] asks ends with the connection, another one the caller ends by [rpc.Conn.Done].
+// A Talk is one end of an exchange of pieces. The caller sets its fields before the first method is called. Its methods must not be called
+// concurrently, nor on the world's goroutine, because they block.
 //
-// Any number of talks may go on at once on a connection, under different names. Each has one blob under way at a time, of which a receiver takes
-// stream.Config.MaxTransfers at once.
+// A method fails when its context is done, or when the connection ends. While it waits for Memory, only the context ends it. The context that
+// [WithRequest] passes ends with the connection; the caller of a method with another context should end that by [rpc.Conn.Done].
+//
+// A connection may have any number of talks at once, under different names. Each sends one blob at a time, and a receiver accepts
+// stream.Config.MaxTransfers blobs at once.
 type Talk struct {
-	Blob     *stream.Blob // both ends have it handled by stream.ToInbox
+	Blob     *stream.Blob // its handler is stream.ToInbox at both ends
 	Peer     *stream.Peer
-	Name     string // the same at both ends, and no other talk's of the connection, also not of one that has failed
-	MaxPiece int    // the most bytes that a piece has; for chunks that cdc.Pack has packed, cdc.MaxPacked
-	Rate     int    // bytes a second at which Send reads pieces; 0: no limit
+	Name     string // the same at both ends; never used before on the connection, not even by a talk that failed
+	MaxPiece int    // the most bytes of a piece; for chunks packed by cdc.Pack it is cdc.MaxPacked
+	Rate     int    // bytes a second at which Send reads pieces; 0 = no limit
 
-	// Memory, unless nil, bounds the buffers of pieces that this and other talks hold, of MaxPiece bytes each. One is held while a piece that was
-	// announced does not come, and while the other side does not read one: a peer that stops in the middle holds it until ctx ends. Memory may be
-	// a *semaphore.Weighted of golang.org/x/sync.
+	// Memory, unless it is nil, limits the memory for buffers of pieces, of MaxPiece bytes each, that this and other talks use. A receiver holds a
+	// buffer while an announced piece arrives, and a sender while the other side reads one. So a peer that stops in the middle makes this side
+	// hold a buffer until the context is done. Memory may be a *semaphore.Weighted of golang.org/x/sync.
 	Memory Limiter
 }
 
-// Limiter waits until there is room for n more, and takes that until it is released.
+// A Limiter limits memory. Acquire waits until n more bytes are free and takes them, and Release frees n bytes.
 type Limiter interface {
 	Acquire(ctx context.Context, n int64) error
 	Release(n int64)
 }
 
-// options are those of a blob.
+// options returns the options of one of the talk's blobs.
 func (t *Talk) options(blob string) []stream.Option {
 	return []stream.Option{stream.Name(t.Name + " " + blob), stream.Hash(stream.NoDigest)}
 }
 
-// SendBlob sends b as a blob of its own, and returns when the other side has read it. The blob's name is not one of the three that the package uses.
+// SendBlob sends b as another blob of the talk, and returns when the other side has read it. blob must not be "manifest", "lacks" or "pieces".
 func (t *Talk) SendBlob(ctx context.Context, blob string, b []byte) error {
 	return t.Blob.Send(ctx, t.Peer, bytes.NewReader(b), int64(len(b)), t.options(blob)...)
 }
 
-// TakeBlob waits for a blob of the other side, and returns it unread, so that its Size may be weighed first. When it has more than most bytes,
-// TakeBlob rejects it and fails with ErrViolation.
+// TakeBlob waits for a blob of the other side and returns it unread, so that the caller may check its Size first. If the blob has more than most
+// bytes, TakeBlob rejects it and returns ErrViolation.
 func (t *Talk) TakeBlob(ctx context.Context, blob string, most int) (*stream.IncomingBlob, error) {
 	in, err := t.take(ctx, blob)
 	if err != nil {
@@ -77,11 +78,12 @@ func (t *Talk) TakeBlob(ctx context.Context, blob string, most int) (*stream.Inc
 	return in, nil
 }
 
+// take waits for a blob of the other side.
 func (t *Talk) take(ctx context.Context, blob string) (*stream.IncomingBlob, error) {
 	return t.Peer.Inbox().Take(ctx, t.Name+" "+blob)
 }
 
-// ReadBlob takes a blob as TakeBlob does, and reads it. It needs memory for what has come, whatever the header says.
+// ReadBlob takes a blob as TakeBlob does, and reads it. It allocates memory only for bytes that have arrived, whatever size the header claims.
 func (t *Talk) ReadBlob(ctx context.Context, blob string, most int) ([]byte, error) {
 	in, err := t.TakeBlob(ctx, blob, most)
 	if err != nil {

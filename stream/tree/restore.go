@@ -20,18 +20,19 @@ import (
 	"github.com/quivernet/quiver/stream/manifest"
 )
 
-// RestoreOptions say how [NewRestore] restores. The zero value fetches all, and replaces whatever is at the target.
+// RestoreOptions are the options of [NewRestore]. With the zero value, Restore fetches everything and replaces whatever is at the target.
 type RestoreOptions struct {
-	Local *Source // whose chunks need no fetching, most often a scan of the target; not used once NewRestore has returned; nil: none
+	// Local has chunks that need not be fetched; usually it is a scan of the target. It is not used after NewRestore has returned. nil = none.
+	Local *Source
 
-	// MayReplace, unless nil, is asked about the target right before Commit replaces it, when all else is done, also where nothing is there yet:
-	// its error ends the commit. It is asked again about what was replaced, which has another path then, as somebody may have written to that in
-	// between: its error is a [*KeptError].
+	// MayReplace, unless it is nil, is called with the path of the target right before Commit replaces it, when everything else is done, even if
+	// nothing is there yet. If it returns an error, Commit fails. It is called again with the path to which the replaced content was moved, because
+	// somebody may have written to that in between. If it returns an error then, that of Commit is a [*KeptError].
 	MayReplace func(ctx context.Context, p string) error
 }
 
-// Restore is what a manifest describes, on its way to its target. What has arrived waits in a work folder beside the target, and goes on to
-// wait there when the restore is closed, or the process killed. One goroutine at a time may use it.
+// A Restore writes what a manifest describes to a target. Until Commit, content that has arrived is kept in a work folder beside the target, where it
+// stays if the restore is closed or the process is killed. A Restore must not be used concurrently.
 type Restore struct {
 	manifest   *manifest.Manifest
 	target     string // absolute, behind links
