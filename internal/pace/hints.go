@@ -5,9 +5,12 @@ import "time"
 // Train says what a train has shown. In Start its rate becomes the hint, unless more than an eighth of that was measured already: play alone
 // shows less. The rate of a train that jitter has spread is a hint only if it is more than an unknown path begins at: in jitter of half a round trip
 // a start at less took minutes.
+//
+// Only the peer knows when a train arrived. One that has closed a carrier of which much was lost, and opens the next, gets no rate for what its train
+// says: each time a first flight, and what the lie made of that, would leave for a path that may be slow.
 func (c *Controller) Train(t Train) {
 	c.burst.train(t)
-	if t.Bytes <= 0 || t.Span < leastSpan || c.state != Start {
+	if t.Bytes <= 0 || t.Span < leastSpan || c.state != Start || c.pathSince > 0 && c.history.wasteful() {
 		return
 	}
 	c.start.even = t.Even

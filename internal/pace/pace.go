@@ -58,6 +58,7 @@ type Controller struct {
 
 	pathSince instant // when the path changed; acks of packets that left before count for nothing
 	hurried   bool    // the path before had changed as well, less than leastStay earlier
+	history   history // of all paths
 	inFlight  int     // bytes, at the last Feedback
 
 	pacer pacer
@@ -92,6 +93,7 @@ func (c *Controller) Reset(now time.Time) {
 	fresh.round.end = c.delivery.total
 	fresh.look.number = c.look.number
 	fresh.hurried = c.pathSince > 0 && t-c.pathSince < leastStay
+	fresh.history = c.history
 	fresh.pathSince, fresh.silence.lightSince, fresh.silence.lastAck = t, t, t
 	*c = fresh
 }
@@ -102,6 +104,14 @@ func (c *Controller) unknown() float64 {
 		return minWindow
 	}
 	return c.starters.unknown()
+}
+
+// history counts the bytes that have left since New, over all paths, and those of them that have arrived.
+type history struct{ left, arrived int64 }
+
+// wasteful reports whether more of what has left did not arrive than random loss explains. What is under way does not count as arrived.
+func (h history) wasteful() bool {
+	return float64(h.left-h.arrived) > max(blind*float64(h.left), unknownWindow*defaultPacket)
 }
 
 // Rest gives up the memory of single packets, after a silence in which nothing was in flight. What was learnt from them stays.
@@ -120,6 +130,7 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	paused := t-c.silence.lastSent > c.delay.base()
 	c.silence.lastSent = t
 	c.burst.leave(t, size)
+	c.history.left += int64(size)
 	if c.pacer.sent(t, size, c.Rate()) {
 		c.markLimited(inFlight)
 	}
@@ -147,6 +158,7 @@ func (c *Controller) AckDelay(d time.Duration) { c.batch.ackDelay = d }
 // Acked says that a packet arrived, at a time of the receiver's clock; zero = unknown.
 func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time) {
 	t := c.tick(now)
+	c.history.arrived += int64(size)
 	if s.sent < c.pathSince {
 		return
 	}

@@ -22,6 +22,11 @@ type scheme struct {
 	each  time.Duration // acks leave at multiples of it; 0 = at once
 	delay time.Duration // for which it says that it has held acks back
 
+	// What looks like jitter: none of it for a packet in sixteen, and more and more for those that follow.
+	calm   bool          // it tells times at which no queue stands
+	jitter time.Duration // the most that it adds to the times that it tells
+	shake  time.Duration // the longest for which it holds an ack back
+
 	// What it does not tell, so that it counts as lost.
 	cycle, told int           // of so many numbers the first ones are acked; 0 = all
 	least       int           // stretches of fewer packets that came are not acked
@@ -35,6 +40,7 @@ type schemer struct {
 	now     time.Time
 
 	// The sender.
+	begin     time.Time
 	sent      []schemed
 	oldest    int
 	loss      recovery.Losses
@@ -76,7 +82,13 @@ func (s *schemer) arrive(now time.Time, packet []byte) {
 	s.received += charged
 	zero := remote(netsim.Epoch)
 	n := number(packet)
-	x := told{s.dueAt(n, s.hold), n, zero.Add(time.Duration(float64(remote(now).Sub(zero)) * s.speed))}
+	at, part := now, time.Duration(n%16)
+	if s.calm {
+		at = s.sent[n].at.Add(time.Second)
+	}
+	at = at.Add(s.jitter * part / 16)
+	due := s.dueAt(n, s.hold).Add(s.shake * part / 16)
+	x := told{due, n, zero.Add(time.Duration(float64(remote(at).Sub(zero)) * s.speed))}
 	switch {
 	case s.cycle > 0 && int(n)%s.cycle >= s.told:
 		s.withhold(x)
@@ -211,7 +223,7 @@ func (s *schemer) run(now time.Time) {
 
 func (s *schemer) poll(now time.Time) []byte {
 	at, ok := s.control.Next(now, charged, s.inFlight)
-	if !s.probes && (!ok || at.After(now)) {
+	if !s.probes && (!ok || at.After(now)) || now.Before(s.begin) {
 		return nil
 	}
 	s.probes = false
@@ -229,6 +241,9 @@ func (s *schemer) wait() (next time.Time) {
 		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
 			next = t
 		}
+	}
+	if s.now.Before(s.begin) {
+		return s.begin
 	}
 	earlier(s.replyAt())
 	if s.loss.Next > 0 {
@@ -268,12 +283,17 @@ func (p target) world(k scheme, seed uint64) (*world, *schemer) {
 // fill returns how many times the link's rate was sent in 3 s, and, of the 10 s after, which part of what the link carries was sent in vain.
 func (p target) fill(k scheme, seed uint64) (first, vain float64) {
 	w, s := p.world(k, seed)
+	return p.sentBy(w, s, 13*time.Second)
+}
+
+// sentBy returns the same of a schemer, until that end.
+func (p target) sentBy(w *world, s *schemer, end time.Duration) (first, vain float64) {
 	tooMany := func() bool { return len(s.sent) > 200_000 }
 	w.until(3*time.Second, tooMany)
 	first = float64(s.bytes*8) / float64(p.rate) / 3
 	bytes, received := s.bytes, s.received
-	w.until(13*time.Second, tooMany)
-	return first, max(float64(s.bytes-bytes-(s.received-received))*8/float64(p.rate)/10, 0)
+	w.until(end, tooMany)
+	return first, max(float64(s.bytes-bytes-(s.received-received))*8/float64(p.rate)/(end.Seconds()-3), 0)
 }
 
 // TestSchemes: a peer that acks a part of what came, or later, or in turns, and tells any times, has a path filled for a moment. Each of the
@@ -293,11 +313,44 @@ func TestSchemes(t *testing.T) {
 	try(target{link{1e6, 50 * ms, 0}, 4, 0}, scheme{speed: 0.001, each: 200 * ms, least: 8, late: 300 * ms}, 100560)
 	try(target{link{10e6, 10 * ms, 0}, 4, 0}, scheme{speed: 0.001, hold: 50 * ms, each: 10 * ms, delay: 100 * ms, least: 2}, 100686)
 	try(target{link{1e6, 100 * ms, 0}, 0.1, 0}, scheme{each: 200 * ms, delay: 30 * ms, least: 8, late: 3 * time.Second}, 100272)
+	try(target{link{10e6, 100 * ms, 0}, 4, 0}, scheme{
+		speed: 1, hold: 100 * ms, each: 10 * ms, cycle: 1000, told: 300, least: 9, late: 3 * time.Second, calm: true, jitter: 80 * ms, shake: 150 * ms,
+	}, 10490)
 	for i := range uint64(12) {
 		r := rand.New(rand.NewPCG(seed+i, 0))
 		p, k := drawnScheme(r)
 		try(p, k, seed+i)
 	}
+}
+
+// TestFalseJitter: delays that some packets of each round have, and others have not, count as jitter, and not as a queue. A peer that makes some
+// up has its transfer go on where another yields, which keeps a part of the link all the same.
+func TestFalseJitter(t *testing.T) {
+	seed := testkit.Seed(t)
+	for _, queue := range []float64{1, 4} {
+		for _, k := range []scheme{{calm: true}, {jitter: 20 * ms}, {jitter: 80 * ms, shake: 80 * ms}} {
+			var parts []float64
+			for i := range uint64(4) {
+				k.speed = 1
+				parts = append(parts, target{link{10e6, 50 * ms, 0}, queue, 0}.leaves(k, seed+i))
+			}
+			slices.Sort(parts)
+			t.Logf("queue %v, %+v: the other's part %.2f", queue, k, parts)
+			require.Greater(t, parts[1], 0.01, "seed %d", seed)
+		}
+	}
+}
+
+// leaves returns which part of the link another has beside a scheme that begins between a second and two later.
+func (p target) leaves(k scheme, seed uint64) float64 {
+	w, s := p.world(k, seed)
+	other := newBulk(1, endless, p.joined(1), netsim.Epoch)
+	s.begin = netsim.Epoch.Add(time.Second + time.Duration(rand.New(rand.NewPCG(seed, 0)).IntN(1000))*ms)
+	w.flows = []flow{s, other}
+	w.until(5*time.Second, w.done)
+	began := other.received
+	w.until(35*time.Second, w.done)
+	return float64(other.received-began) * 8 / 30 / float64(p.rate)
 }
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
@@ -315,8 +368,50 @@ func drawnScheme(r *rand.Rand) (target, scheme) {
 	if r.IntN(2) == 0 {
 		k.least = pick(r, 2, 4, 8, 9, 12)
 	}
+	if r.IntN(2) == 0 {
+		k.speed, k.calm = pick(r, 0.9, 1, 1), r.IntN(2) == 0
+		k.jitter, k.shake = pick[time.Duration](r, 0, 5, 20, 80, 300)*ms, pick[time.Duration](r, 0, 10, 40, 150)*ms
+	}
 	if k.cycle+k.least > 0 {
 		k.late = pick[time.Duration](r, 0, 0, 60, 100, 150, 200, 300, 1000, 3000) * ms
 	}
 	return p, k
+}
+
+// reopen has the schemer's carrier end and open again at that time: what was in flight counts for nothing, and the train promises what a lie makes
+// of it.
+func (s *schemer) reopen(w *world, at, rtt time.Duration) {
+	w.plan = append(w.plan, event{at, func() {
+		s.control.Reset(w.now)
+		for n := s.oldest; n < len(s.sent); n++ {
+			s.sent[n].lost, s.sent[n].until = !s.sent[n].acked, w.now
+		}
+		s.oldest, s.inFlight = len(s.sent), 0
+		s.control.Guess(rtt)
+		s.control.Train(pace.Train{Bytes: 15 * charged, Span: 110 * time.Microsecond, Whole: true, Trip: rtt, Even: true})
+	}})
+}
+
+// TestCarriersThatOpenAgain: who ends a carrier and opens the next has each begin with a train, of which only he knows when it arrived. A client may
+// do so eight times at once, and then every 5 s; each time half a megabyte left at what the train promised, and more before the losses had shown the
+// lie: eleven times the rate of 1 Mbit/s for 3 s, and then in vain up to twice what it carries, for ever.
+func TestCarriersThatOpenAgain(t *testing.T) {
+	for _, rate := range []int64{1e6, 10e6} {
+		for _, queue := range []float64{1, 4} {
+			for _, pause := range []time.Duration{100 * ms, 300 * ms, 1050 * ms} {
+				p := target{link{rate, 50 * ms, 0}, queue, 0}
+				w, s := p.world(scheme{}, 1)
+				for i := range time.Duration(7) {
+					s.reopen(w, (i+1)*pause, p.rtt)
+				}
+				for i := range time.Duration(6) {
+					s.reopen(w, max(5*time.Second*(i+1), 8*pause), p.rtt)
+				}
+				first, vain := p.sentBy(w, s, 33*time.Second)
+				t.Logf("%v, queue %v, every %v: %.2f times the rate in 3 s, then %.2f of it in vain", p.link, queue, pause, first, vain)
+				require.Less(t, first, 4.0)
+				require.Less(t, vain, 0.4)
+			}
+		}
+	}
 }
