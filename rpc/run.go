@@ -454,6 +454,7 @@ type frame struct {
 	all     bool       // this step looks at all connections, not at those in active alone
 	active  []*Conn    // have called, or were touched by the game, since the last Flush
 	corked  []*Conn    // to uncork at Flush
+	order   order      // in which they send
 	onTick  []func(now time.Time)
 	hook    int // index of the next OnTick hook; 0 between two Flushes
 }
@@ -517,7 +518,7 @@ func (f *frame) end() {
 	if len(f.corked) > maxDirect {
 		unlock = (*link.Link).UnlockLater
 	}
-	begin := begins(f.flushes, len(f.corked))
+	begin := f.order.begins(len(f.corked))
 	for i := range f.corked {
 		i = (begin + i) % len(f.corked)
 		c := f.corked[i]
@@ -533,11 +534,17 @@ func (f *frame) end() {
 	f.active, f.corked, f.open = f.active[:0], f.corked[:0], false
 }
 
-// begins returns which of n connections sends first in a Flush: each in turn, in steps of the golden ratio, so that those which come after it soon
+// order counts the Flushes in which 1 connection sent, 2 to 3, 4 to 7, and so on, each kind by itself: Run flushes as well whenever a message of a
+// client has come, and a client whose messages chose the number of Flushes between two ticks could have others come last in a hundred ticks in a row.
+type order [bits.UintSize + 1]uint64
+
+// begins returns which of n connections sends first in this Flush: each in turn, in steps of the golden ratio, so that those which come after it soon
 // have their turn as well. Where the packets of a tick overflow a queue that they share, the last ones are lost: had the same connections come last
 // each time, or for many ticks in a row, their states would be seconds old.
-func begins(flush uint64, n int) int {
-	first, _ := bits.Mul64(flush*golden, uint64(n))
+func (o *order) begins(n int) int {
+	kind := bits.Len(uint(n))
+	first, _ := bits.Mul64(o[kind]*golden, uint64(n))
+	o[kind]++
 	return int(first)
 }
 
