@@ -227,6 +227,25 @@ func TestAbandonedPutsDoNotLookAtEverything(t *testing.T) {
 	require.Empty(t, p.requireSound())
 }
 
+// Each put had all chunks of all newest versions looked at, to find out what must stay: 23 ms for a request of 150 bytes where 500 have 3,000
+// each.
+func TestPutsDoNotLookAtEverything(t *testing.T) {
+	const chunks = 4_000
+	p := newPlace(t, Config{})
+	u := p.user("alice")
+	p.put(u, Request{Name: "world"}, saveOf(manyChunks(0, chunks)...))
+	small := saveOf("small")
+	request := Request{Name: "other", Machine: machine, Content: small.digest()}
+	require.Less(t, allocated(func() {
+		begun, err := u.Begin(t.Context(), request)
+		require.NoError(t, err)
+		_, err = begun.Lacks(t.Context(), small.bytes)
+		require.NoError(t, err)
+		begun.end()
+	}), 16*chunks)
+	require.Empty(t, p.requireSound())
+}
+
 func manyChunks(seed, n int) (chunks []string) {
 	for i := range n {
 		chunks = append(chunks, fmt.Sprint("chunk ", seed, " ", i))
@@ -246,7 +265,7 @@ func TestNeededLooksAtEachContentOnce(t *testing.T) {
 	for i := range 3 {
 		u.names["world"] = append(u.names["world"], Version{Name: "world", Number: i + 1, Kind: Stored, Content: c.id.Digest})
 	}
-	require.Len(t, u.needed(false), 1001)
+	require.Len(t, u.needed(), 1001)
 }
 
 // Each save that was erased had the store write again all that stood together with its chunks: 8 MiB for a request of 100 bytes, or 256 MiB of 32

@@ -3,8 +3,10 @@ package versions
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -163,6 +165,25 @@ func (p *place) requireContent(u *User, name string, number int, want save) {
 	require.Equal(p.t, want.bytes, s.bytes)
 }
 
+// keptAnew is kept, of all that there is.
+func (u *User) keptAnew() int64 {
+	stay := make(map[*object]bool)
+	for _, c := range u.contents {
+		isNewest := func(versions []Version) bool { return versions[len(versions)-1].has(c.id.Digest) }
+		if c.running.Load() > 0 || slices.ContainsFunc(slices.Collect(maps.Values(u.names)), isNewest) {
+			stay[c.object] = true
+			for _, o := range c.chunks {
+				stay[o] = true
+			}
+		}
+	}
+	bytes := recordBytes * int64(len(u.names))
+	for o := range stay {
+		bytes += store.Occupied(o.size)
+	}
+	return bytes
+}
+
 // requireSound checks the store, and that what is remembered of it is so; it returns the keys of what no version has.
 func (p *place) requireSound() (orphans []string) {
 	p.t.Helper()
@@ -173,7 +194,8 @@ func (p *place) requireSound() (orphans []string) {
 	var used int64
 	for _, u := range p.all.users {
 		used += u.used.Load()
-		needed := u.needed(false)
+		needed := u.needed()
+		require.Equal(p.t, u.keptAnew(), u.kept())
 		for id, o := range u.objects {
 			if o.there && !needed[o] {
 				orphans = append(orphans, u.key(id))

@@ -145,7 +145,7 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 		return nil, err
 	}
 	if c.running.Add(1); !c.there {
-		c.size = int64(len(b))
+		u.staying.resize(c.object, int64(len(b)))
 	}
 	p.mends = u.newest(p.request.Name).has(v.Content) && (len(lacks) > 0 || !c.there)
 	v.Base, v.Machine = p.request.Seen.Number, p.request.Machine

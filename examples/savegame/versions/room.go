@@ -97,11 +97,19 @@ func (u *User) over(disk, kept, needs int64) error {
 // kept returns the bytes that stay whatever goes: of the newest versions, and of running puts and gets, as large as those may
 // become. The caller holds records and mu.
 func (u *User) kept() int64 {
-	bytes := recordBytes * int64(len(u.names))
-	for o := range u.needed(true) {
-		bytes += store.Occupied(o.size)
+	stay := make(map[*content]bool)
+	for name := range u.names {
+		if v := u.newest(name); v.Kind == Stored {
+			stay[u.contents[v.Content]] = true
+		}
 	}
-	return bytes
+	for _, c := range u.contents {
+		if c.running.Load() > 0 {
+			stay[c] = true
+		}
+	}
+	u.staying.follow(stay)
+	return recordBytes*int64(len(u.names)) + u.staying.bytes
 }
 
 // displace deletes what goes first: what was never finished, then the oldest version, with the record of the trash that
@@ -327,7 +335,7 @@ func (u *User) takeOut(before, least int64) (out []*object) {
 	if u.damaged() {
 		return nil
 	}
-	needed, had, bytes := u.needed(false), len(u.objects), int64(0)
+	needed, had, bytes := u.needed(), len(u.objects), int64(0)
 	goes := func(o *object) bool { return !needed[o] && !(o.there && o.time >= before) }
 	for _, o := range u.objects {
 		if o.there && goes(o) {
@@ -351,6 +359,7 @@ func (u *User) takeOut(before, least int64) (out []*object) {
 		u.objects = maps.Collect(maps.All(u.objects)) // deleting alone gives no memory back
 	}
 	maps.DeleteFunc(u.contents, func(_ cdc.Digest, c *content) bool { return !needed[c.object] }) // their chunks may be gone
+	u.staying.forget(u.contents)
 	u.abandoned, u.swept = 0, had
 	for _, c := range u.contents {
 		u.swept += len(c.chunks)
@@ -371,8 +380,8 @@ func (u *User) damaged() bool {
 	return false
 }
 
-// needed returns what versions need, or only newest ones, and what running puts and gets refer to. The caller holds records and mu.
-func (u *User) needed(newest bool) map[*object]bool {
+// needed returns what versions need, and what running puts and gets refer to. The caller holds records and mu.
+func (u *User) needed() map[*object]bool {
 	needed := make(map[*object]bool)
 	add := func(c *content) {
 		if needed[c.object] {
@@ -384,9 +393,6 @@ func (u *User) needed(newest bool) map[*object]bool {
 		}
 	}
 	for _, versions := range u.names {
-		if newest {
-			versions = versions[len(versions)-1:]
-		}
 		for _, v := range versions {
 			if v.Kind == Stored {
 				add(u.contents[v.Content])
