@@ -56,13 +56,17 @@ type place struct {
 // mostServed bounds the bytes of a file that a server takes, and of all that it keeps beside the names.
 const mostServed = 1 << 30
 
+// mostAtOnce bounds the files that a server reads for one client at a time, whatever that asks for and no longer waits for.
+const mostAtOnce = 4
+
 // newPlace makes a place that takes files of at most most bytes each, and keeps at most as much in parts; negative = no limit.
 func newPlace(dir string, most int64, config rpc.Config) (p *place, err error) {
 	p = &place{dir: dir, parts: disk.New(filepath.Join(dir, ".parts"))}
 	p.parts.MaxBytes, p.parts.MaxIdentityBytes = most, most
 	config.Sealed = true // packets of our own beside QUIC's, which random loss does not stop
 	if p.world, err = rpc.NewWorld(config); err == nil {
-		p.streams, err = stream.Install(p.world, stream.Config{Store: p.parts, MaxBytes: most}) // a store refuses nothing: what does not fit travels in vain
+		// A store refuses nothing: what does not fit travels in vain. Each file that waits to be sent is open.
+		p.streams, err = stream.Install(p.world, stream.Config{Store: p.parts, MaxBytes: most, MaxQueued: mostAtOnce})
 	}
 	return p, err
 }
@@ -89,6 +93,7 @@ func (p *place) send(to *rpc.Conn, path string) (t *stream.Transfer, digest stre
 // serve lets clients with the token put and get the files of dir until ctx ends. ready is told where it listens.
 func serve(ctx context.Context, dir, token, addr string, ready func(addr, fingerprint string)) error {
 	p, err := newPlace(dir, mostServed, rpc.Config{
+		MaxRequests: mostAtOnce,
 		Authenticate: func(_ context.Context, got []byte) (identity string, err error) {
 			if subtle.ConstantTimeCompare(got, []byte(token)) != 1 {
 				err = errors.New("wrong token")
@@ -103,22 +108,21 @@ func serve(ctx context.Context, dir, token, addr string, ready func(addr, finger
 	Files.Handle(p.streams, func(in *stream.IncomingBlob) { go io.Copy(io.Discard, in) }) // the store keeps it
 	desks := rpc.Bind(p.world, Desk, func(*rpc.Actor) *place { return p })
 	rpc.OnRequest(desks, Keep, func(p *place, call *rpc.Call, f File) (none rpc.None, err error) {
-		answer := Keep.Later(call) // disks are slow, and a tick never waits
-		go func() {
+		Keep.Go(call, func(context.Context) (rpc.None, error) { // disks are slow, and a tick never waits
 			err := p.parts.Publish("", f.Digest, filepath.Join(p.dir, f.Name), 0o600)
 			if errors.Is(err, fs.ErrNotExist) {
 				err = errors.New("it was not kept: others are being put that leave it no room, or the same is")
 			}
-			answer(none, err)
-		}()
+			return none, err
+		})
 		return none, nil
 	})
 	rpc.OnRequest(desks, Fetch, func(p *place, call *rpc.Call, f File) (none stream.Digest, err error) {
-		answer, conn := Fetch.Later(call), call.Conn
-		go func() {
+		conn := call.Conn
+		Fetch.Go(call, func(context.Context) (stream.Digest, error) {
 			_, digest, err := p.send(conn, filepath.Join(p.dir, f.Name))
-			answer(digest, err)
-		}()
+			return digest, err
+		})
 		return none, nil
 	})
 	certificate, err := cert.Load(filepath.Join(dir, ".certificate")) // made on the first start

@@ -5,11 +5,14 @@ import (
 	"crypto/rand"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/cert"
 	"github.com/quivernet/quiver/stream"
 	"github.com/quivernet/quiver/stream/disk"
 )
@@ -79,4 +82,41 @@ func TestRefusals(t *testing.T) {
 	for _, name := range []string{"", ".", "..", "../secret", "a/b", ".certificate", "absent"} {
 		require.Error(t, visit(t.Context(), addr, fingerprint, "sesame", t.TempDir(), "get", name), name)
 	}
+}
+
+// TestClientsThatFetchAndLeave: each file that was asked for was hashed to its end, though nobody waited for it any more, and each that was not taken
+// stayed open, so that one client took all of the server's processors and files.
+func TestClientsThatFetchAndLeave(t *testing.T) {
+	shelf := t.TempDir()
+	addr, fingerprint := start(t, shelf)
+	require.NoError(t, os.WriteFile(filepath.Join(shelf, "large"), nil, 0o600))
+	require.NoError(t, os.Truncate(filepath.Join(shelf, "large"), 256<<20)) // a hole, which takes no room
+	require.NoError(t, os.WriteFile(filepath.Join(shelf, "small"), make([]byte, 100), 0o600))
+	pin, err := cert.Pinned(fingerprint)
+	require.NoError(t, err)
+	world, err := rpc.NewWorld(rpc.Config{Token: []byte("sesame"), Sealed: true, IdleTimeout: time.Minute})
+	require.NoError(t, err)
+	streams, err := stream.Install(world, stream.Config{})
+	require.NoError(t, err)
+	desks := make(chan *rpc.Actor, 1)
+	Files.Handle(streams, func(*stream.IncomingBlob) {}) // and nobody reads it
+	rpc.Bind(world, Desk, func(a *rpc.Actor) *place { desks <- a; return nil })
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go world.Run(ctx)
+	conn, err := rpc.Dial(ctx, addr, pin, world)
+	require.NoError(t, err)
+	defer conn.Close(0, "done")
+	desk, before := <-desks, runtime.NumGoroutine()
+	for range 300 {
+		_, _ = Fetch.Ask(ctx, desk, File{Name: "small"})
+	}
+	require.Less(t, runtime.NumGoroutine()-before, 25, "files that are open")
+	for range 300 {
+		hasty, cancel := context.WithTimeout(ctx, time.Millisecond)
+		_, _ = Fetch.Ask(hasty, desk, File{Name: "large"})
+		cancel()
+	}
+	time.Sleep(100 * time.Millisecond)
+	require.Less(t, runtime.NumGoroutine()-before, 25, "files that are hashed for nobody")
 }
