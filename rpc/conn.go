@@ -269,6 +269,7 @@ func unheard(e CloseError, unsent error) *CloseError {
 
 // Close ends the connection, after it has delivered what was sent reliably, for at most a second. It returns at once; Done is
 // closed at the end. The peer is told the code, which is the game's own, 1,024 or more, or a [Code] that fits, and the reason, cut to 256 bytes.
+// A close that is lost is repeated for some round trips while the peer answers; a peer that misses all of them learns of the end by silence.
 func (c *Conn) Close(code Code, reason string) {
 	if c == nil || !c.stop(&CloseError{Code: code, Reason: reason}) {
 		return
