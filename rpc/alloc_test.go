@@ -3,6 +3,7 @@
 package rpc
 
 import (
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,6 +38,27 @@ func TestTransmitAllocatesNothing(t *testing.T) {
 		require.LessOrEqual(t, testkit.Allocs(50, calls)/20, 0.1)
 		require.Zero(t, a.Conn().Stats().Drops.Saturated, "calls leave")
 	})
+}
+
+// TestOnRepAllocatesNothing: a struct without slices is compared where it lies.
+func TestOnRepAllocatesNothing(t *testing.T) {
+	declared := NewState[body](NewClass("Walker")).declared
+	ran, object := 0, new(walker)
+	bound := &boundState[*walker, body]{declared: declared, where: func(o *walker) *body { return &o.body }}
+	bound.onRep = func(*walker, body) { ran++ }
+	w, r := newTestWorld(t, Config{}), bound.of(object)
+	require.Zero(t, testkit.Allocs(100, func() {
+		r.remember()
+		r.repNotify(w.World, 0)
+		object.body.Target++
+		r.repNotify(w.World, 0)
+	}))
+	require.NotZero(t, ran)
+	object.body.X = float32(math.NaN())
+	ran = 0
+	r.remember()
+	r.repNotify(w.World, 0)
+	require.Zero(t, ran, "the same bits")
 }
 
 // Under the race detector a sync.Pool drops what it is given now and then.

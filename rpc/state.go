@@ -406,9 +406,12 @@ func (r *replicaOf[T, S]) repNotify(w *World, moved Ref) {
 	r.bound.onRep(r.object, old)
 }
 
-// unchanged compares, on a client, by value.
+// unchanged compares, on a client, by value. Only a struct with slices needs DeepEqual, which allocates.
 func (r *replicaOf[T, S]) unchanged() bool {
-	return r.bound.declared.plan.Comparable() && r.same() || reflect.DeepEqual(*r.live, r.last)
+	if r.bound.declared.plan.Comparable() {
+		return r.same() || r.value.Equal(reflect.ValueOf(&r.last).Elem())
+	}
+	return reflect.DeepEqual(*r.live, r.last)
 }
 
 func (r *replicaOf[T, S]) file(under refs.Index[Ref, replica], on bool) {
