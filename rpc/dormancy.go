@@ -43,8 +43,9 @@ func (a *Actor) SetDormant(on bool) error {
 	return nil
 }
 
-// FlushDormancy makes the next Flush send the states and lists of a dormant actor to all clients that have a copy. The actor stays dormant; call it
-// before or after the changes. For an actor that is awake each Flush does so anyway. Server only. UE: FlushNetDormancy.
+// FlushDormancy makes the next Flush send the states and lists of a dormant actor to all clients that have a copy, also to those to whom it is
+// not relevant any more, unless CloseTo has ended theirs. The actor stays dormant; call it before or after the changes. For an actor that is
+// awake each Flush does so anyway. Server only. UE: FlushNetDormancy, which reaches those to whom the actor is relevant.
 func (a *Actor) FlushDormancy() error {
 	if err := a.checkAuthority("FlushDormancy"); err != nil {
 		return err

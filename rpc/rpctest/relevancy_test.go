@@ -321,6 +321,36 @@ func TestRelevantTimeout(t *testing.T) {
 	})
 }
 
+// 12.3d: what a dormant actor tells reaches all who have a copy, also who sees it no more; whom the game closes it to learns nothing, keeps
+// nothing, and has it again when it is seen.
+func TestDormantCopiesLearnWhatTheyDoNotSee(t *testing.T) {
+	off(t, func(t *testing.T, net *rpctest.Network) {
+		r := newTerrain(t, net, 1, rpc.Config{})
+		viewer := r.scout(0, 0)
+		s := r.scout(-1, 10)
+		require.NoError(t, s.actor.SetDormant(true))
+		net.Advance(soon)
+		viewer.spot.X = 500
+		net.Advance(10 * time.Second)
+		require.True(t, r.has(0, s), "relevancy ends no dormant copy")
+		s.spot.Count = 1
+		require.NoError(t, s.actor.FlushDormancy())
+		net.Advance(soon)
+		require.EqualValues(t, 1, r.copied(0, s).spot.Count)
+
+		s.actor.CloseTo(r.conns[0])
+		s.spot.Count = 2
+		require.NoError(t, s.actor.FlushDormancy())
+		net.Advance(time.Second)
+		require.False(t, r.has(0, s))
+		require.EqualValues(t, 1, r.copied(0, s).spot.Count)
+		require.Equal(t, []rpc.CloseReason{rpc.Relevancy}, r.copied(0, s).closed)
+		viewer.spot.X = 0
+		net.Advance(soon)
+		require.EqualValues(t, 2, r.copied(0, s).spot.Count)
+	})
+}
+
 // 12.3b: what comes and goes each second never closes.
 func TestFlappingKeepsTheChannel(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
