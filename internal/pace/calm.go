@@ -46,7 +46,7 @@ func (c *calm) roundOver(t instant, fates tally, even, rival bool) {
 	}
 	if crashed := c.fates.count() >= trainPackets && c.fates.share() > maxRandomLoss; c.least.known || !crashed || !even {
 		c.follow(rival)
-		c.least.add(t, c.greatest)
+		c.least.add(t, c.greatest-c.standing(rival))
 	}
 	c.samples, c.fates = 0, tally{}
 }
@@ -61,6 +61,15 @@ func (c *calm) follow(rival bool) {
 	case !rival:
 		c.bottom += (c.lowest - c.bottom) / bottomRise
 	}
+}
+
+// standing returns how much of the delays of this stretch is a rival's standing queue, which is not jitter. While it counted as jitter, it seemed to be
+// gone after 10 s, and the controller stopped competing with a New Reno that still filled a queue of four products.
+func (c *calm) standing(rival bool) time.Duration {
+	if !rival {
+		return 0
+	}
+	return max(c.lowest-c.bottom, 0)
 }
 
 // above returns how far the calm delay lies above the least delay.

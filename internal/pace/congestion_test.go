@@ -195,6 +195,15 @@ func TestCalm(t *testing.T) {
 	c.roundOver(3*time.Second, tally{acked: 1}, true, false)
 	require.Equal(t, 7*ms, c.above(50*ms))
 
+	t.Logf("# nor does a rival's queue, however long it stands")
+	for second := range 20 {
+		for i := range 8 {
+			c.note(150*ms + time.Duration(i)*ms)
+		}
+		c.roundOver(time.Duration(4+second)*time.Second, tally{acked: 8}, true, true)
+	}
+	require.InDelta(t, 7*ms, c.above(50*ms), float64(ms))
+
 	t.Logf("# a first one that lost more than a tenth shows a full queue, behind an even train")
 	crash, none := tally{lost: 2, acked: 14}, tally{acked: 16}
 	for _, run := range []struct {

@@ -12,6 +12,8 @@ const (
 	leastCompeting, joinRest, joinQueue = time.Second, 0.5, 0.7
 	// dipRounds is how many rounds a common Dip lasts at most: a queue of four products is gone by then.
 	dipRounds = 4
+	// wholePath is the part of the highest rate that the path ever gave at which nobody else seems to use the path.
+	wholePath = 0.9
 	// dipSpread is over how many rounds more the looks behind a common Dip are spread, which has put all who took part in step.
 	dipSpread = 8
 )
@@ -60,11 +62,11 @@ func (d *dips) compete(t instant, base time.Duration) (soon bool) {
 // due reports whether a common Dip was due between two times, since Config.Epoch.
 func (d *dips) due(before, now time.Duration) bool { return now/d.rest != before/d.rest }
 
-// wantsDip reports whether a common Dip shall begin: it is due, or others have begun one.
+// wantsDip reports whether a common Dip is to begin: it is due, or others have begun one, or we compete although we have the whole path.
 func (c *Controller) wantsDip(t instant) bool {
 	d, k := &c.dips, &c.competition
 	lowest := d.queue.note(t, c.queue)
-	if c.queue < c.delay.target()/2 || !k.lately(t) || k.sharing.on || c.lacksData() || c.inFlight == 0 || c.rates.value() == 0 {
+	if c.queue < c.delay.target()/2 || c.state != Compete && !k.lately(t) || k.sharing.on || c.lacksData() || c.inFlight == 0 || c.rates.value() == 0 {
 		return false
 	}
 	if c.state != Compete && c.state != Cruise && c.state != Drain && c.state != Up {
@@ -72,8 +74,12 @@ func (c *Controller) wantsDip(t instant) bool {
 	}
 	zero := c.local.time(0).Sub(c.cfg.Epoch)
 	joins := lowest && float64(c.queue) < joinQueue*float64(d.queue.most()) && float64(t-d.began) >= joinRest*float64(d.rest)
-	return d.due(zero+max(k.began, d.began), zero+t) || joins && t-k.began >= leastCompeting
+	alone := c.state == Compete && t-d.began >= leastDipRest && c.ownsPath(c.rates.value())
+	return d.due(zero+max(k.began, d.began), zero+t) || (joins || alone) && t-k.began >= leastCompeting
 }
+
+// ownsPath reports whether that rate is all that the path gives.
+func (c *Controller) ownsPath(rate float64) bool { return rate >= wholePath*c.fastest }
 
 // dipTogether begins a common Dip.
 func (c *Controller) dipTogether(t instant) {
@@ -99,6 +105,8 @@ func (c *Controller) stepDip(t instant, ended bool) {
 	case c.dips.common && !stands:
 		c.stopCompeting(t)
 	case stands && c.dips.common && c.rounds < dipRounds:
+	case stands && c.dips.common && c.ownsPath(c.dips.rate): // nobody else was there to keep a queue
+		c.goLonger(t)
 	case c.competition.interrupted && stands:
 		c.dips.failed()
 		c.enter(Compete, t)

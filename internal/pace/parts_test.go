@@ -315,6 +315,35 @@ func TestCompete(t *testing.T) {
 	require.Equal(t, Cruise, c.State())
 }
 
+// TestTheWholePathHasNoRival: who competes, and gets all that the path ever gave, dips at once to see whether the queue is its own. A queue that
+// stands behind that is nobody's: the path has become longer.
+func TestTheWholePathHasNoRival(t *testing.T) {
+	competes := func(rate float64) *Controller {
+		c := New(Config{Packet: 1000})
+		c.delay.trip(1, 60*ms)
+		c.rates.set(0, rate)
+		c.fastest, c.queueing.rateBefore, c.inFlight = 1e6, rate, 60000
+		c.compete(40 * time.Second)
+		c.dips.rest = 1 << 60 // none is due
+		c.queue, c.round.leastQueue = 30*ms, 30*ms
+		return c
+	}
+	long := 52 * time.Second // no loss has shown anybody since
+	require.False(t, competes(0.5e6).wantsDip(long))
+	c := competes(0.95e6)
+	require.False(t, c.wantsDip(40*time.Second+leastCompeting/2))
+	require.True(t, c.wantsDip(long))
+
+	for rate, state := range map[float64]State{0.5e6: Compete, 0.95e6: Start} {
+		c := competes(rate)
+		c.dipTogether(long)
+		for i := range instant(dipRounds) {
+			c.step(long+(i+1)*60*ms, batch{}, true)
+		}
+		require.Equal(t, state, c.State(), "%v", rate)
+	}
+}
+
 // A queue that is gone for a round trip has no competitor left, unless it drains whenever competitors answer a loss.
 func TestAlone(t *testing.T) {
 	rounds := func(filled time.Duration) (n int) {
