@@ -265,7 +265,7 @@ func TestNeededLooksAtEachContentOnce(t *testing.T) {
 	for i := range 3 {
 		u.names["world"] = append(u.names["world"], Version{Name: "world", Number: i + 1, Kind: Stored, Content: c.id.Digest})
 	}
-	require.Len(t, u.needed(), 1001)
+	require.Len(t, u.needed(false), 1001)
 }
 
 // Each save that was erased had the store write again all that stood together with its chunks: 8 MiB for a request of 100 bytes, or 256 MiB of 32

@@ -141,11 +141,11 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 	c := u.know(v.Content, chunks)
 	p.named = 1 + len(chunks)
 	lacks, needs := c.lacks()
-	if err := u.over(disk, u.kept(), needs+store.Occupied(int64(len(b)))+recordBytes); err != nil {
+	if err := u.canFit(disk, needs+store.Occupied(int64(len(b)))+recordBytes); err != nil {
 		return nil, err
 	}
 	if c.running.Add(1); !c.there {
-		u.staying.resize(c.object, int64(len(b)))
+		c.size = int64(len(b))
 	}
 	p.mends = u.newest(p.request.Name).has(v.Content) && (len(lacks) > 0 || !c.there)
 	v.Base, v.Machine = p.request.Seen.Number, p.request.Machine

@@ -94,22 +94,30 @@ func (u *User) over(disk, kept, needs int64) error {
 	return nil
 }
 
+// canFit fails if more bytes do not fit even when all is deleted that may go. What may go is looked for only if they do not fit beside all that is
+// there or on its way: for a user with 500 saves of 3,000 chunks that takes 23 ms, and a request for it has 150 bytes. The caller holds records and mu.
+func (u *User) canFit(disk, needs int64) error {
+	all := u.used.Load()
+	for _, c := range u.contents {
+		if c.running.Load() > 0 {
+			_, coming := c.lacks()
+			all += coming
+		}
+	}
+	if u.over(disk, all, needs) == nil {
+		return nil
+	}
+	return u.over(disk, u.kept(), needs)
+}
+
 // kept returns the bytes that stay whatever goes: of the newest versions, and of running puts and gets, as large as those may
 // become. The caller holds records and mu.
 func (u *User) kept() int64 {
-	stay := make(map[*content]bool)
-	for name := range u.names {
-		if v := u.newest(name); v.Kind == Stored {
-			stay[u.contents[v.Content]] = true
-		}
+	bytes := recordBytes * int64(len(u.names))
+	for o := range u.needed(true) {
+		bytes += store.Occupied(o.size)
 	}
-	for _, c := range u.contents {
-		if c.running.Load() > 0 {
-			stay[c] = true
-		}
-	}
-	u.staying.follow(stay)
-	return recordBytes*int64(len(u.names)) + u.staying.bytes
+	return bytes
 }
 
 // displace deletes what goes first: what was never finished, then the oldest version, with the record of the trash that
@@ -335,7 +343,7 @@ func (u *User) takeOut(before, least int64) (out []*object) {
 	if u.damaged() {
 		return nil
 	}
-	needed, had, bytes := u.needed(), len(u.objects), int64(0)
+	needed, had, bytes := u.needed(false), len(u.objects), int64(0)
 	goes := func(o *object) bool { return !needed[o] && !(o.there && o.time >= before) }
 	for _, o := range u.objects {
 		if o.there && goes(o) {
@@ -359,7 +367,6 @@ func (u *User) takeOut(before, least int64) (out []*object) {
 		u.objects = maps.Collect(maps.All(u.objects)) // deleting alone gives no memory back
 	}
 	maps.DeleteFunc(u.contents, func(_ cdc.Digest, c *content) bool { return !needed[c.object] }) // their chunks may be gone
-	u.staying.forget(u.contents)
 	u.abandoned, u.swept = 0, had
 	for _, c := range u.contents {
 		u.swept += len(c.chunks)
@@ -380,8 +387,8 @@ func (u *User) damaged() bool {
 	return false
 }
 
-// needed returns what versions need, and what running puts and gets refer to. The caller holds records and mu.
-func (u *User) needed() map[*object]bool {
+// needed returns what versions need, or only newest ones, and what running puts and gets refer to. The caller holds records and mu.
+func (u *User) needed(newest bool) map[*object]bool {
 	needed := make(map[*object]bool)
 	add := func(c *content) {
 		if needed[c.object] {
@@ -393,6 +400,9 @@ func (u *User) needed() map[*object]bool {
 		}
 	}
 	for _, versions := range u.names {
+		if newest {
+			versions = versions[len(versions)-1:]
+		}
 		for _, v := range versions {
 			if v.Kind == Stored {
 				add(u.contents[v.Content])

@@ -48,7 +48,6 @@ type User struct {
 
 	// mu is taken last and held briefly.
 	mu       sync.Mutex
-	staying  staying
 	objects  map[cdc.Chunk]*object
 	contents map[cdc.Digest]*content
 
@@ -63,7 +62,6 @@ type object struct {
 	size  int64 // of what is not there: what it has at most
 	time  int64 // when it was stored, in nanoseconds since 1970; 0: a version had it that is gone
 	read  int64 // when examine last read it, likewise
-	stays int32 // how often contents that stay name it: see staying
 	bad   bool  // the store has it not, or has other bytes: it is not there until a put brings it back, whatever the store lists
 }
 
@@ -150,8 +148,7 @@ func (u *User) read(ctx context.Context) error {
 // stored notes that an object is there. The caller holds mu.
 func (u *User) stored(o *object, size int64, at time.Time) {
 	u.gone(o)
-	u.staying.resize(o, size)
-	o.there, o.time, o.bad = true, at.UnixNano(), false
+	o.there, o.size, o.time, o.bad = true, size, at.UnixNano(), false
 	u.charge(store.Occupied(size))
 }
 
