@@ -63,8 +63,8 @@ func (c *calm) follow(rival bool) {
 	}
 }
 
-// standing returns how much of the delays of this stretch is a rival's standing queue, which is not jitter. While it counted as jitter, it seemed to be
-// gone after 10 s, and the controller stopped competing with a New Reno that still filled a queue of four products.
+// standing returns how much of the delays of this stretch is a rival's standing queue, which is not jitter. While it counted as jitter, it seemed
+// to be gone after 10 s, and the controller stopped competing with a New Reno that still filled a queue of four products.
 func (c *calm) standing(rival bool) time.Duration {
 	if !rival {
 		return 0

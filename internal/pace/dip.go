@@ -74,12 +74,12 @@ func (c *Controller) wantsDip(t instant) bool {
 	}
 	zero := c.local.time(0).Sub(c.cfg.Epoch)
 	joins := lowest && float64(c.queue) < joinQueue*float64(d.queue.most()) && float64(t-d.began) >= joinRest*float64(d.rest)
-	alone := c.state == Compete && t-d.began >= leastDipRest && c.ownsPath(c.rates.value())
+	alone := c.state == Compete && t-d.began >= leastDipRest && ownsPath(c.rates.value(), c.fastest)
 	return d.due(zero+max(k.began, d.began), zero+t) || (joins || alone) && t-k.began >= leastCompeting
 }
 
-// ownsPath reports whether that rate is all that the path gives.
-func (c *Controller) ownsPath(rate float64) bool { return rate >= wholePath*c.fastest }
+// ownsPath reports whether a rate is about the highest one that the path ever gave.
+func ownsPath(rate, fastest float64) bool { return rate >= wholePath*fastest }
 
 // dipTogether begins a common Dip.
 func (c *Controller) dipTogether(t instant) {
@@ -105,7 +105,7 @@ func (c *Controller) stepDip(t instant, ended bool) {
 	case c.dips.common && !stands:
 		c.stopCompeting(t)
 	case stands && c.dips.common && c.rounds < dipRounds:
-	case stands && c.dips.common && c.ownsPath(c.dips.rate): // nobody else was there to keep a queue
+	case stands && c.dips.common && ownsPath(c.dips.rate, c.fastest): // nobody else was there to keep a queue
 		c.goLonger(t)
 	case c.competition.interrupted && stands:
 		c.dips.failed()

@@ -141,7 +141,7 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 	c := u.know(v.Content, chunks)
 	p.named = 1 + len(chunks)
 	lacks, needs := c.lacks()
-	if err := u.canFit(disk, needs+store.Occupied(int64(len(b)))+recordBytes); err != nil {
+	if err := p.canFit(disk, needs+store.Occupied(int64(len(b)))+recordBytes); err != nil {
 		return nil, err
 	}
 	if c.running.Add(1); !c.there {
@@ -151,6 +151,24 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 	v.Base, v.Machine = p.request.Seen.Number, p.request.Machine
 	p.bytes, p.content, p.version = b, c, v
 	return lacks, nil
+}
+
+// canFit fails if more bytes do not fit even when all is deleted that may go. What may go is looked for only if they do not fit beside all that
+// is there or on its way: for a user with 500 saves of 3,000 chunks that takes 23 ms, and a request for it has 150 bytes. The caller holds the
+// user's records and mu.
+func (p *Put) canFit(disk, needs int64) error {
+	u := p.user
+	all := u.used.Load()
+	for _, c := range u.contents {
+		if c.running.Load() > 0 {
+			_, coming := c.lacks()
+			all += coming
+		}
+	}
+	if u.over(disk, all, needs) == nil {
+		return nil
+	}
+	return u.over(disk, u.kept(), needs)
 }
 
 // lacks returns which chunks are not there, and the room that they need at most. The caller holds the user's mu.

@@ -94,22 +94,6 @@ func (u *User) over(disk, kept, needs int64) error {
 	return nil
 }
 
-// canFit fails if more bytes do not fit even when all is deleted that may go. What may go is looked for only if they do not fit beside all that is
-// there or on its way: for a user with 500 saves of 3,000 chunks that takes 23 ms, and a request for it has 150 bytes. The caller holds records and mu.
-func (u *User) canFit(disk, needs int64) error {
-	all := u.used.Load()
-	for _, c := range u.contents {
-		if c.running.Load() > 0 {
-			_, coming := c.lacks()
-			all += coming
-		}
-	}
-	if u.over(disk, all, needs) == nil {
-		return nil
-	}
-	return u.over(disk, u.kept(), needs)
-}
-
 // kept returns the bytes that stay whatever goes: of the newest versions, and of running puts and gets, as large as those may
 // become. The caller holds records and mu.
 func (u *User) kept() int64 {
