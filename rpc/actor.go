@@ -11,64 +11,63 @@ import (
 	"github.com/quivernet/quiver/internal/roster"
 )
 
-// Actor is an object that both sides know: the server spawns it, clients for which it is open have a copy. Its methods
-// belong to the world's goroutine.
+// An Actor is an object that both sides know. The server spawns it, and each client for which it is open has a copy. Its methods must be called on
+// the world's goroutine.
 type Actor struct {
 	_ codec.Never `codec:"an actor cannot be encoded; send a number of your own by which both ends know it"`
 
 	world *World
 	class *Class
-	ref   Ref    // the number by which all sides know it; 0: a client placed it, and the server has not opened it yet
-	name  string // of a placed actor, by which both ends know it
+	ref   Ref    // the number by which all sides know it; 0 = placed by a client, and not opened by the server yet
+	name  string // the name by which both ends know a placed actor; empty = not placed
 	seats seats  // its places in lists
 
-	// The game's objects, as the bindings' constructors returned them.
-	own        part   // of its class; its binding is nil if the class is not bound
+	// The game's objects, as returned by the constructors of the bindings.
+	own        part   // the object of its class; its binding is nil if the class is not bound
 	components []part // by slot; nil until makeObjects
 
-	// Who owns it, and for whom it is open.
-	conn     *Conn      // server: of the client at the end of the chain of owners, nil = none; client: to the server
+	// Ownership, and the connections for which it is open.
+	conn     *Conn      // server: the connection at the end of the chain of owners, nil = none; client: the connection to the server
 	owned    bool       // client: this side owns it
-	owner    *Actor     // server: the actor that owns it, nil = a connection or the server does
+	owner    *Actor     // server: the actor that owns it; nil = a connection or the server itself does
 	children actors     // server: the actors that it owns
-	openings []*opening // where it is open; on a client at most the one channel to the server
+	openings []*opening // one for each connection on which it is open; on a client at most the one to the server
 	dead     bool       // it has ended here
 	torn     bool       // TearOff was called, at the server
 
-	// What the server sends of it, and to whom. relevancy and throttle are the server's alone.
+	// What the server sends of it, and to whom. relevancy and throttle are used on a server only.
 	dormancy  dormancy
 	relevancy actorRelevancy
 	states    actorStates
-	throttle  budget.Throttle[*method] // limits its multicasts
+	throttle  budget.Throttle[*method] // limits its unreliable Multicasts: see Config.MaxRPCPerNetUpdate
 }
 
-// seats are an actor's places in the lists of all actors of the world, of those of its class, of those of its owner, and of those that
-// are AlwaysRelevant.
+// seats are an actor's places in four lists: all actors of the world, those of its class, those of its owner, and the AlwaysRelevant ones.
 type seats struct{ world, class, owner, always roster.Seat }
 
-// actors lists actors in the order in which they came.
+// actors is a list of actors in the order in which they were added.
 type actors struct{ roster.List[Actor] }
 
-// all yields the actors that were listed when it began, except those that have ended meanwhile.
+// all yields the actors that are listed when it is called, except those that end during the iteration.
 func (l *actors) all(yield func(*Actor) bool) {
 	l.All(func(a *Actor) bool { return a.dead || yield(a) })
 }
 
-// actorTable lists the actors that live in a world. The world's goroutine owns it, except alive.
+// actorTable lists the actors that are alive in a world. It is used only by the world's goroutine, except alive.
 type actorTable struct {
 	all    actors       // in the order in which they were spawned or opened
-	always actors       // AlwaysRelevant, and not torn off
-	alive  atomic.Int64 // how many are in all; read by any goroutine
+	always actors       // those that are AlwaysRelevant and not torn off
+	alive  atomic.Int64 // length of all; safe for concurrent use
 
-	// Placed actors by name, on a server also razed ones. A client may have an actor of one name on each of several connections: placed has the
-	// one that came first, and when that ends, the next of its namesakes.
+	// Placed actors by name, on a server including razed ones. A client may have an actor of one name on each of several connections: placed has the
+	// oldest, and namesakes the others, oldest first.
 	placed    map[string]*Actor
 	namesakes map[string][]*Actor
 
-	// Of a server.
+	// Server only.
 	byRef map[Ref]*Actor
 	last  Ref      // of the newest actor
-	razed []*Actor // stand-ins for placed actors that were destroyed or torn off; clients that join later are told
+	razed []*Actor // stand-ins for placed actors that were destroyed or torn off; clients that join later are told of them
 }
 
 // number gives an actor the next Ref.
@@ -78,7 +77,7 @@ func (t *actorTable) number(a *Actor) {
 	t.byRef[a.ref] = a
 }
 
-// add enters an actor that begins to live.
+// add adds an actor that is now alive.
 func (t *actorTable) add(a *Actor) {
 	t.alive.Add(1)
 	t.all.Add(a, &a.seats.world)
@@ -91,7 +90,7 @@ func (t *actorTable) add(a *Actor) {
 	}
 }
 
-// remove forgets an actor that has ended.
+// remove removes an actor that has ended.
 func (t *actorTable) remove(a *Actor) {
 	t.alive.Add(-1)
 	t.all.Remove(&a.seats.world)
@@ -102,7 +101,7 @@ func (t *actorTable) remove(a *Actor) {
 	}
 }
 
-// removeName forgets the name of an actor that has ended, and lets the next actor of that name take its place.
+// removeName removes an actor that has ended from placed or namesakes. The next actor of that name takes its place in placed.
 func (t *actorTable) removeName(a *Actor) {
 	others := slices.DeleteFunc(t.namesakes[a.name], func(other *Actor) bool { return other == a })
 	if t.placed[a.name] == a {
@@ -118,41 +117,44 @@ func (t *actorTable) removeName(a *Actor) {
 	}
 }
 
-// SpawnOption is an option of [World.Spawn].
+// A SpawnOption is an option of [Spawn], [World.Spawn] and [Place].
 type SpawnOption func(*Actor)
 
-// AlwaysRelevant opens the actor for every connection, present and future. A connection that cannot take it, because it has no channel
-// left or a smaller MaxBunch, does without it, and the log says so: Spawn does not fail for what a peer does.
+// AlwaysRelevant opens the actor for every connection, present and future. A connection that cannot have it, because it has no free channel or too
+// small a MaxBunch, does without it, and the log says so: Spawn does not fail because of a peer.
 func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.relevancy.always = true } }
 
-// OnlyRelevantToOwner opens an actor for nobody but its owner, however near others are, and even when its class has neither At
-// nor Relevant. The previous owner's copy closes with SetOwner. With AlwaysRelevant beside it Spawn returns an error. UE:
-// bOnlyRelevantToOwner; there it closes after RelevantTimeout, and gets nothing meanwhile.
+// OnlyRelevantToOwner opens an actor for its owner only, however near others are, and even if its class has neither At nor Relevant. SetOwner
+// closes the copy of the previous owner. Spawn returns an error if AlwaysRelevant is also set. UE: bOnlyRelevantToOwner; there the copy closes
+// after RelevantTimeout, and gets nothing meanwhile.
 func OnlyRelevantToOwner() SpawnOption { return func(a *Actor) { a.relevancy.onlyOwner = true } }
 
-// RelevantAsOwner makes an actor relevant to those to whom its owner is, as a weapon is to those who see the pawn that bears it. It
-// counts as standing where its owner does, or where the view of the connection that owns it does, see [Conn.SetView], with the cull
-// distance of that actor; when that actor is AlwaysRelevant, all who see from somewhere see it. When there is no such actor, or
-// [Relevant] decides about it, only the owner has the actor, and the previous owner's copy closes with SetOwner. Other copies close 5 s
-// after their client last saw the owner, also the previous owner's. While the server itself owns it, it is where its own class's [At] says;
-// nobody has it then when there is none. UE: bNetUseOwnerRelevancy, RelevantTimeout.
+// RelevantAsOwner makes an actor relevant to those to whom its owner is relevant, as a weapon is to those who see the pawn that carries it. It
+// takes the position and the cull distance of the actor that owns it or, if a connection owns it, of the actor that the connection sees from: see
+// [Conn.SetView]. If that actor is AlwaysRelevant, all connections that have a view see both. If there is no such actor, or [Relevant] decides
+// about it, only the owner has the actor, and SetOwner closes the copy of the previous owner. Otherwise a copy, including that of a previous owner,
+// closes 5 s after its client last saw the owner. While the server itself owns the actor, its own class's [At] gives its position; without an At no
+// connection has it. UE: bNetUseOwnerRelevancy, RelevantTimeout.
 func RelevantAsOwner() SpawnOption { return func(a *Actor) { a.relevancy.asOwner = true } }
 
-// Spawn makes an actor of b's class, which owner owns, or the server itself (nil). It calls set, unless that is nil, with the object that
-// b's constructor returned, and opens the actor for the connection that owns it: the open carries the states as set leaves them. A call to
-// a client from the constructor or set, or an OpenTo there, opens the actor earlier, without the states, which follow in no order with calls:
-// make it after Spawn. When a state is beyond a bound Spawn destroys the actor, and the error names the field. Spawn returns the object too.
-// For an owner whose connection has begun to close Spawn returns [ErrClosed] and makes nothing. The actors of that connection live on until
-// OnDisconnect has run, so a game that spawns for them at a tick, such as a pawn for a controller, meets this error whenever a player leaves.
-// After a connection has ended and OnDisconnect has run, the actors that it owns are destroyed, and all that they own in turn;
-// [World.SetOwner] in OnDisconnect keeps those that shall stay. UE: SpawnActorDeferred; there only the controller and its pawn are destroyed.
+// Spawn makes an actor of b's class. owner owns it; nil stands for the server itself. Spawn calls b's constructor, then set with the object that
+// the constructor returned, unless set is nil, and then opens the actor for the connection that owns it. The open carries the states as set leaves
+// them. Spawn returns the actor and its object. UE: SpawnActorDeferred.
+//
+// Make calls to clients after Spawn: a call to a client from the constructor or set, or an OpenTo there, opens the actor earlier and without its
+// states, which then arrive in no order with calls. If a state exceeds a bound, Spawn destroys the actor and returns an error that names the field.
+//
+// If the owner's connection has begun to close, Spawn makes nothing and returns [ErrClosed]. The actors of such a connection live until
+// OnDisconnect has run, so a game that spawns for them in a tick, such as a pawn for a controller, must expect this error whenever a player leaves.
+// After OnDisconnect has run, the actors that the connection owns are destroyed, and all that they own in turn; use [World.SetOwner] in
+// OnDisconnect to keep some. In Unreal only the controller and its pawn are destroyed.
 func Spawn[T any](b *Binding[T], owner Owner, set func(object T), options ...SpawnOption) (*Actor, T, error) {
 	var object T
 	a, err := b.world.spawn(b.untyped.class, owner, options, filler(&object, set))
 	return a, object, err
 }
 
-// filler returns the function that notes which object a constructor has made, and calls set with it, unless that is nil.
+// filler returns the set function of spawn. It stores the object that the constructor made in *object, and passes it to set, which may be nil.
 func filler[T any](object *T, set func(T)) func(any) {
 	return func(made any) {
 		if *object = made.(T); set != nil {
@@ -175,7 +177,7 @@ func (a *Actor) apply(options []SpawnOption) error {
 	return nil
 }
 
-// show opens the actor for c, unless c has it: open, or asleep.
+// show opens the actor for c, unless it is open there, or the client has a dormant copy. It cancels a close that still waits.
 func (a *Actor) show(c *Conn) error {
 	a.resume(c)
 	if a.openingOn(c) != nil || c.shown.hasDormant(a) {
@@ -184,8 +186,8 @@ func (a *Actor) show(c *Conn) error {
 	return a.open(c)
 }
 
-// partFrom closes the actor for its previous connection. If the client has yet to acknowledge the open, the close waits for that, so that resume
-// can still cancel it. Otherwise an actor that changes hands more often than once a round trip would queue ever more opens and closes.
+// partFrom closes the actor for its previous connection. If the client has yet to acknowledge the open, the close waits for that, and resume can
+// cancel it until then. Without the wait, an actor that changes owners more than once a round trip would queue ever more opens and closes.
 func (a *Actor) partFrom(previous *Conn) {
 	o := a.openingOn(previous)
 	if o == nil || !previous.usable() || o.acknowledged() {
@@ -195,20 +197,20 @@ func (a *Actor) partFrom(previous *Conn) {
 	o.parted = true
 	o.look()
 	if a.name == "" { // tellOwners has told the copy of a placed actor
-		_ = a.tellOwner(previous) // an error means that the connection is closing
+		_ = a.tellOwner(previous) // on an error the connection is closing
 	}
 	a.closeAtFlush()
 }
 
-// resume cancels the close of partFrom that still waits: c has the actor again.
+// resume cancels a close of partFrom that still waits, because c has the actor again.
 func (a *Actor) resume(c *Conn) {
 	if o := a.openingOn(c); o != nil {
 		o.stay()
 	}
 }
 
-// closeParted closes the parted openings of the actor: Flush those whose clients have acknowledged the open, TearOff all of them (atOnce). Placed
-// copies then live on without a channel, as those of other previous owners do.
+// closeParted closes the parted openings of the actor: those whose clients have acknowledged the open, when called by Flush, or all of them
+// (atOnce), when called by TearOff. A copy of a placed actor then stays without a channel, as those of other previous owners do.
 func (a *Actor) closeParted(atOnce bool) {
 	for _, o := range slices.Backward(a.openings) {
 		switch {
@@ -227,8 +229,8 @@ func (a *Actor) World() *World { return a.world }
 // Class returns the actor's class.
 func (a *Actor) Class() *Class { return a.class }
 
-// Conn returns, on the server, the connection at the end of the chain of owners, or nil; on a client the connection to the server, or nil
-// for a copy that is torn off.
+// Conn returns, on the server, the connection at the end of the chain of owners, or nil if there is none. On a client it returns the connection to
+// the server, or nil if the copy is torn off.
 func (a *Actor) Conn() *Conn {
 	if a.torn && !a.world.IsServer() {
 		return nil
@@ -236,7 +238,7 @@ func (a *Actor) Conn() *Conn {
 	return a.conn
 }
 
-// Owned reports, on a client, whether this side owns the actor; on the server, whether any client does.
+// Owned reports, on a client, whether this side owns the actor, and on the server, whether any client owns it.
 func (a *Actor) Owned() bool {
 	if a.world.IsServer() {
 		return a.conn != nil
@@ -244,7 +246,7 @@ func (a *Actor) Owned() bool {
 	return a.owned
 }
 
-// Alive reports whether the actor lives: on a client, whether this copy of it does.
+// Alive reports whether the actor has not ended; on a client, whether this copy of it has not.
 func (a *Actor) Alive() bool { return !a.dead }
 
 // noActor is how errors name an actor that no world has made.
@@ -253,7 +255,7 @@ const noActor = "a nil *Actor or an Actor{}: take the one that Spawn returned or
 // made reports whether a world made the actor.
 func (a *Actor) made() bool { return a != nil && a.world != nil }
 
-// openingOn returns the actor's opening on c, nil if it is not open there.
+// openingOn returns the actor's opening on c, or nil if it is not open there.
 func (a *Actor) openingOn(c *Conn) *opening {
 	if c == nil {
 		return nil
@@ -261,7 +263,7 @@ func (a *Actor) openingOn(c *Conn) *opening {
 	if c.server {
 		return c.shown.openings[a]
 	}
-	for _, o := range a.openings { // there is at most one, perhaps of another connection
+	for _, o := range a.openings { // there is at most one, and it may be of another connection
 		if o.conn == c {
 			return o
 		}
@@ -269,7 +271,7 @@ func (a *Actor) openingOn(c *Conn) *opening {
 	return nil
 }
 
-// parts yields the objects of the actor, its own first.
+// parts yields the bound objects of the actor, its own first.
 func (a *Actor) parts(yield func(part) bool) {
 	if a.own.bound() && !yield(a.own) {
 		return
@@ -281,13 +283,13 @@ func (a *Actor) parts(yield func(part) bool) {
 	}
 }
 
-// awaitsAcks reports whether OnOpenAcked was called for the actor's class or for that of a component. It also holds before the objects are made.
+// awaitsAcks reports whether OnOpenAcked was called for the actor's class or for that of a component. It may be called before the objects are made.
 func (a *Actor) awaitsAcks() bool {
 	awaits := func(p part) bool { return p.binding != nil && p.binding.onOpenAcked != nil }
 	return awaits(a.own) || slices.ContainsFunc(a.components, awaits)
 }
 
-// part returns the object of the actor's class, or of one of its components.
+// part returns the object of c, which is the actor's class or that of a component. It returns the zero part for other classes.
 func (a *Actor) part(c *Class) part {
 	switch {
 	case c == a.class:
@@ -314,7 +316,7 @@ func (a *Actor) makeObjects() {
 	}
 }
 
-// bindComponents finds the bindings of the components. It comes before the constructors, because one may call a component's method.
+// bindComponents finds the bindings of the components. It runs before the constructors, because those may call a component's method.
 func (a *Actor) bindComponents() {
 	if len(a.class.components) == 0 {
 		return
@@ -325,7 +327,7 @@ func (a *Actor) bindComponents() {
 	}
 }
 
-// makeReplicas makes the replicas of the states that the actor's objects keep.
+// makeReplicas makes the replicas of the states that are bound here. For the first actor of a class it also warns of states that are not bound.
 func (a *Actor) makeReplicas() {
 	if len(a.class.states) == 0 {
 		return
@@ -340,7 +342,7 @@ func (a *Actor) makeReplicas() {
 	}
 }
 
-// tellUnkept warns of states that nothing keeps here although their class is bound: nobody else would notice a forgotten Replicate.
+// tellUnkept logs a warning about states without a Replicate although their class is bound, because nothing else would show a forgotten Replicate.
 func (a *Actor) tellUnkept() {
 	var states []string
 	for i, d := range a.class.states {
@@ -361,7 +363,7 @@ func (a *Actor) Ref() Ref {
 	return a.ref
 }
 
-// String returns the class's name and the number of the actor, which all sides share.
+// String returns the name of the class and the actor's Ref.
 func (a *Actor) String() string {
 	if !a.made() {
 		return "no actor"
@@ -369,8 +371,8 @@ func (a *Actor) String() string {
 	return fmt.Sprintf("%s %d", a.class.name, uint64(a.ref))
 }
 
-// Channel returns the actor's channel on c; the zero Channel when the actor is not open there, as one that is AlwaysRelevant is not yet in
-// [Config].OnConnect.
+// Channel returns the actor's channel on c, or the zero Channel if the actor is not open there. In [Config].OnConnect an AlwaysRelevant actor is
+// not open yet.
 func (a *Actor) Channel(c *Conn) Channel {
 	if o := a.openingOn(c); o != nil {
 		return Channel{c, o.channel}

@@ -25,93 +25,95 @@ import (
 	"github.com/quivernet/quiver/internal/trace"
 )
 
-// Conn is a connection to one peer. Its methods are safe for concurrent use, except [Conn.Actor], [Conn.View], [Conn.SetView],
-// [Conn.SetViewPoint] and [Conn.ServerTime], which belong to the world's. A nil *Conn is what [Call] has of a call that was made in this
-// world: String, Identity, RemoteAddr and RTT tell nothing of it, Close does nothing, and SendMessage is an error. UE: UNetConnection.
+// A Conn is a connection to one peer. Its methods are safe for concurrent use, except [Conn.Actor], [Conn.View], [Conn.SetView],
+// [Conn.SetViewPoint] and [Conn.ServerTime], which must be called on the world's goroutine. UE: UNetConnection.
+//
+// [Call] has a nil *Conn for a call that was made in this world. On it String returns "no conn", Identity, RemoteAddr and RTT return zero values,
+// Close does nothing, and SendMessage returns an error.
 type Conn struct {
 	world  *World
-	id     uint64 // within its world
+	id     uint64 // unique in its world
 	server bool   // this end is the server's
 
-	// The link and the machines that it drives. Set before other goroutines have the connection.
+	// The link and the machines that it drives. Set before other goroutines know the connection.
 	carrier  link.Carrier   // QUIC, or the carrier given to Attach
-	link     *link.Link     // has a lock of its own
+	link     *link.Link     // has its own lock
 	machine  *bunch.Conn    // under link.Lock, except Waited
-	sealed   *sealedCarrier // nil if this side has none
-	trace    *trace.Tap     // nil without Config.Trace
+	sealed   *sealedCarrier // nil = this side has none
+	trace    *trace.Tap     // nil = no Config.Trace
 	extended extend.Conn    // machines that package stream added
 
-	// The state. Safe from any goroutine.
-	loginAsked atomic.Bool // on a server: Config.Login runs or has run, and identity is written
+	// The state of the connection. Safe for concurrent use.
+	loginAsked atomic.Bool // server: Config.Login runs or has run, and identity is set
 	joined     atomic.Bool
 	closing    atomic.Bool                // this side has closed: nothing more is dispatched or sent
-	cause      atomic.Pointer[CloseError] // why this side closed, by the first who did
+	cause      atomic.Pointer[CloseError] // why this side closed; set by the first caller of stop
 	ended      atomic.Bool                // the link has ended; written under lobby.mu
-	refused    atomic.Bool                // its login was refused, and the log says so: finish does not log a failed handshake besides
+	refused    atomic.Bool                // its login was refused and that is logged, so finish does not also log a failed handshake
 	done       chan struct{}              // closed when both carriers have ended; OnDisconnect may not have run yet
-	gone       chan struct{}              // closed when no goroutine and no socket of it is left
-	work       sync.WaitGroup             // goroutines of the connection, which end soon after the link
+	gone       chan struct{}              // closed when none of its goroutines and sockets is left
+	work       sync.WaitGroup             // the connection's goroutines, which end soon after the link
 	called     atomic.Bool                // it is in World.callers
 
-	// Calls. Owned by the world's goroutine, except mail.out (the link's lock) and the counters of times (atomic). watched is written,
-	// and read on other goroutines, under World.dos.mu.
+	// Calls. Used only by the world's goroutine, except mail.out (under the link's lock) and the counters of times (atomic). watched is written under
+	// World.dos.mu; other goroutines read it under that lock.
 	admitted bool         // it is in World.announced
 	active   bool         // it is in frame.active
-	corked   bool         // messages that are sent now leave at Flush
-	waiting  waitingCalls // a client's, that wait for actors which they name
+	corked   bool         // messages that are sent now wait for Flush
+	waiting  waitingCalls // client: calls that wait for the actors that they name
 	turn     turn         // its part of a Dispatch
 	requests requests
 	mail     mail                      // messages of the game on the control channel
 	limits   map[*method]budget.Bucket // of Server RPCs with a RateLimit
-	watched  *watched                  // of a server with Config.DoS
+	watched  *watched                  // server: nil = no Config.DoS
 	times    times
 	lateWarn logs.Gate // limits the warnings that messages wait for a turn
 
-	// The world's goroutine writes channels under mu and reads it without; other goroutines read it under mu.
+	// channels is written by the world's goroutine under mu. The world's goroutine reads it without the lock, other goroutines under it.
 	mu       sync.Mutex
 	channels map[uint64]*Actor // actors by channel
-	last     lastActor         // of the world's goroutine: see actorOf
+	last     lastActor         // used only by the world's goroutine: see actorOf
 
-	// Actors. Owned by the world's goroutine.
-	copies copies // on a client
-	shown  shown  // on a server
+	// Actors. Used only by the world's goroutine.
+	copies copies // client
+	shown  shown  // server
 
 	// The handshake. Written before joined is set.
-	visit         *visit        // its place at the door, set by enlist; the fields of the visit are under lobby.mu
-	replaced      []*Conn       // OnDisconnect runs for these before OnConnect does for this one: see lobby.claim and endedBefore
-	identity      string        // written under lobby.mu; read freely once loginAsked or joined is set
+	visit         *visit        // its place among the handshakes, set by enlist; its fields are under lobby.mu
+	replaced      []*Conn       // connections whose OnDisconnect runs before OnConnect of this one: see lobby.claim and endedBefore
+	identity      string        // written under lobby.mu; read without it once loginAsked or joined is set
 	welcomed      chan struct{} // closed when joined
 	handshakeWake bell.Bell     // wakes runHandshake for a message of the handshake
-	maxBunch      int           // most bytes of one message, by both ends' limits
-	peerSeals     atomic.Bool   // the peer has Config.Sealed; read by any goroutine
+	maxBunch      int           // largest message in bytes, by the limits of both ends
+	peerSeals     atomic.Bool   // the peer has Config.Sealed; safe for concurrent use
 
-	// Budgets and drops. Safe from any goroutine.
-	allowance *budget.Allowance // what Config.Rate and WorldRate leave it
-	reserved  atomic.Int64      // bytes of Config.ReceiveBudget
+	// Budgets and counters. Safe for concurrent use.
+	allowance *budget.Allowance // its part of Config.Rate and WorldRate
+	reserved  atomic.Int64      // bytes reserved from Config.ReceiveBudget
 	drops     drops.Counters
-	deferred  atomic.Uint64   // for Stats: Dispatches that left messages of this connection
-	rates     statnet.Sampler // rates of the last second, for Stats
+	deferred  atomic.Uint64   // for Stats: Dispatches that left messages of this connection to the next
+	rates     statnet.Sampler // for Stats: rates of the last second
 }
 
 // shown holds, on a server, the actors that a client has, and those that it is about to get or to lose.
 type shown struct {
-	owned      actors                 // that the connection itself owns, not by another actor
+	owned      actors                 // actors that the connection itself owns; those that they own in turn are not listed
 	openings   map[*Actor]*opening    // actors that are open for the client
-	unacked    []*opening             // of openings: whose open the client has yet to acknowledge, and for which OnOpenAcked runs then
+	unacked    []*opening             // the part of openings for which OnOpenAcked runs once the client has acknowledged the open
 	view       view                   // from where the client sees
-	state      stateOutbox            // states of actors that are open
-	detached   map[*Actor]CloseReason // copies without a channel, dormant or placed, and the reason of their last close; never Destroyed
-	dismissals []dismissal            // copies that must end, and wait for a channel
-	leaving    leaving                // channels that were closed and may not have ended at the client; under link.Lock
-	openWarn   logs.Gate              // lets one warning a second pass: an actor could not be opened
+	state      stateOutbox            // states of open actors
+	detached   map[*Actor]CloseReason // the client's copies without a channel, dormant or placed, and the reason of their last close; never Destroyed
+	dismissals []dismissal            // copies that must end, and wait for a free channel
+	leaving    leaving                // channels that were closed here and may still be open at the client; under link.Lock
+	openWarn   logs.Gate              // limits the warnings that an actor could not be opened to one a second
 }
 
 func newShown() shown {
 	return shown{openings: make(map[*Actor]*opening), detached: make(map[*Actor]CloseReason), leaving: leaving{channels: make(map[Ref]uint64)}}
 }
 
-// takeAcked takes the acknowledged ones out of unacked, and forgets those that have closed. One that will close as soon as it is acknowledged
-// stays, for that may be taken back. It is called under the link's lock.
+// takeAcked removes the acknowledged openings from unacked and returns them. It also removes those that have closed. It keeps an opening that is
+// parted, which closes once it is acknowledged, because that close may be canceled. The caller holds the link's lock.
 func (s *shown) takeAcked(machine *bunch.Conn) (acked []*opening) {
 	s.unacked = slices.DeleteFunc(s.unacked, func(o *opening) bool {
 		if !o.closed && !o.parted && machine.Opened(o.channel) {
@@ -135,8 +137,8 @@ func (s *shown) hasDormant(a *Actor) bool { return a.dormancy.on && s.detached[a
 // copies holds, on a client, its copies of a server's actors.
 type copies struct {
 	byRef     map[Ref]*Actor
-	reps      pending                  // OnRep functions that wait until all states of a packet are applied
-	referrers refs.Index[Ref, replica] // by actor: states that name it
+	reps      pending                  // OnRep functions to call once all states of a packet have been applied
+	referrers refs.Index[Ref, replica] // by actor: the states that name it
 	razed     map[string]bool          // names of placed actors that the server destroyed before they were placed here
 }
 
@@ -144,14 +146,14 @@ func newCopies() copies {
 	return copies{byRef: make(map[Ref]*Actor), referrers: make(refs.Index[Ref, replica]), razed: make(map[string]bool)}
 }
 
-// forget forgets a copy that has ended.
+// forget removes a copy that has ended.
 func (s *copies) forget(a *Actor) {
 	if s.byRef[a.ref] == a {
 		delete(s.byRef, a.ref)
 	}
 }
 
-// noteRazed remembers a placed actor that was destroyed before it was placed here.
+// noteRazed records that the server has destroyed a placed actor that is not placed here yet.
 func (s *copies) noteRazed(o opened) *CloseError {
 	if len(s.razed) >= maxDetached {
 		return violationf(PayloadFail, "end of %q, which is not placed here; as many as %d are known already", o.name, len(s.razed))
@@ -160,13 +162,13 @@ func (s *copies) noteRazed(o opened) *CloseError {
 	return nil
 }
 
-// newMachine returns the machine of the connection's bunches. Until Join it takes little, and only on channel 0.
+// newMachine returns the machine for the connection's bunches. Until Join it accepts only channel 0, and no more than minReceiveLimit bytes.
 func (c *Conn) newMachine(now time.Time) *bunch.Conn {
 	w := c.world
 	config := w.config.Bunch
 	config.Client, config.ReceiveLimit = !c.server, minReceiveLimit
 	if config.KeepAlive = 0; !c.server {
-		config.KeepAlive = w.config.KeepAlive // QUIC's own is too small for a server that was restarted to answer it by a reset
+		config.KeepAlive = w.config.KeepAlive // QUIC's own keep-alive packets are too small for a restarted server to answer them with a stateless reset
 	}
 	config.Random, config.Rate = w.extended.Random(c.id), c.allowance.Most()
 	c.trace = w.trace.Tap(c.id, c.String(), now, &config)
@@ -174,15 +176,15 @@ func (c *Conn) newMachine(now time.Time) *bunch.Conn {
 	if err != nil { // NewWorld has validated the config
 		panic(err)
 	}
-	machine.Refuse(bunch.Code(BunchPrematureChannel)) // a peer that opens a channel before Join is closed with that
+	machine.Refuse(bunch.Code(BunchPrematureChannel)) // the code with which a peer is closed that opens a channel before Join
 	return machine
 }
 
 // World returns the world that the connection belongs to.
 func (c *Conn) World() *World { return c.world }
 
-// Identity returns the identity that the server's Config.Authenticate has found by the client's token. It is empty until the
-// connection has joined, and of a nil *Conn; on a server it is known in Config.Login.
+// Identity returns the identity that the server's Config.Authenticate returned for the client's token. It is empty until the connection has joined;
+// on a server it is set already when Config.Login runs.
 func (c *Conn) Identity() string {
 	if c == nil || !c.joined.Load() && !c.loginAsked.Load() {
 		return ""
@@ -190,8 +192,8 @@ func (c *Conn) Identity() string {
 	return c.identity
 }
 
-// party returns who the peer is: for whom the jobs count that the connection leaves behind, and whose transfers another of its connections
-// may take over. A client's identity is its own, and says nothing of the server.
+// party identifies the peer across connections: for its budget of jobs that outlive a connection, and for transfers that another of its connections
+// may take over. A client knows only its own identity, so there, and without an identity, the party is the peer's address.
 func (c *Conn) party() budget.Party {
 	if identity := c.Identity(); c.server && identity != "" {
 		return budget.Party{Identity: identity}
@@ -210,7 +212,7 @@ func (c *Conn) RemoteAddr() net.Addr {
 	return nil
 }
 
-// RTT returns the smoothed round trip time, 0 before the first sample.
+// RTT returns the smoothed round trip time, or 0 before the first sample.
 func (c *Conn) RTT() time.Duration {
 	if c == nil {
 		return 0
@@ -218,27 +220,26 @@ func (c *Conn) RTT() time.Duration {
 	return c.counts().SmoothedRTT
 }
 
-// counts returns the counts of the machine.
+// counts returns the counters of the machine.
 func (c *Conn) counts() bunch.Stats {
 	c.link.Lock()
 	defer c.link.Unlock()
 	return c.machine.Stats()
 }
 
-// Sealed reports whether sealed packets now carry all that this end sends, instead of QUIC's datagrams: see [Config].Sealed,
-// and [SealedStats] for why they do not. They begin a round trip after Dial at the soonest; the other end may begin a moment
-// later.
+// Sealed reports whether all that this end sends is now carried by sealed packets instead of QUIC's datagrams: see [Config].Sealed; [SealedStats]
+// shows why not. Sealed packets begin a round trip after Dial at the earliest. The other end may begin a moment later.
 func (c *Conn) Sealed() bool { return c.link.Sealed() }
 
-// Done is closed when the connection has ended. Goroutines and the socket may be left: see [Conn.Wait].
+// Done returns a channel that is closed when the connection has ended. Goroutines and the socket may still exist then: see [Conn.Wait].
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Wait waits until nothing is left of the connection: no goroutine, and after Dial no socket, which repeats a lost close for
-// up to a second after Done. It returns the cause of ctx when that ends first. A call of Config.Authenticate that ignores its
-// context keeps Wait waiting.
+// Wait waits until all goroutines of the connection have ended and, after Dial, its socket is closed. The socket stays open for up to a second
+// after Done, to repeat a close that was lost. If ctx ends first, Wait returns its cause. Wait does not return while a call of Config.Authenticate
+// ignores its context.
 func (c *Conn) Wait(ctx context.Context) error { return waitFor(ctx, c.gone) }
 
-// Err returns why the connection ended, a *CloseError; nil until Done is closed. So it is still nil for a while after Close, when a
+// Err returns why the connection ended, as a *CloseError, or nil until Done is closed. So for a while after Close Err is still nil, although a
 // client's calls already fail with ErrClosed, and a server's are counted in Drops.Gone.
 func (c *Conn) Err() error {
 	if !bell.Closed(c.done) {
@@ -247,6 +248,7 @@ func (c *Conn) Err() error {
 	return c.closeError()
 }
 
+// closeError returns the error of Err. The connection has ended, or closes.
 func (c *Conn) closeError() *CloseError {
 	if cause := c.cause.Load(); cause != nil {
 		return cause
@@ -258,7 +260,8 @@ func (c *Conn) closeError() *CloseError {
 	return e
 }
 
-// unheard returns e, of a connection that has timed out, with the reason why this machine lets no packet leave; nil = it does.
+// unheard returns e, of a connection that has timed out. If unsent is not nil, it is the reason why this machine cannot send packets, and unheard
+// adds it to e.
 func unheard(e CloseError, unsent error) *CloseError {
 	if unsent != nil {
 		e.Reason = fmt.Sprintf("%s; this machine lets no packet leave: %v", e.Reason, unsent)
@@ -267,9 +270,9 @@ func unheard(e CloseError, unsent error) *CloseError {
 	return &e
 }
 
-// Close ends the connection, after it has delivered what was sent reliably, for at most a second. It returns at once; Done is
-// closed at the end. The peer is told the code, which is the game's own, 1,024 or more, or a [Code] that fits, and the reason, cut to 256 bytes.
-// A close that is lost is repeated for some round trips while the peer answers; a peer that misses all of them learns of the end by silence.
+// Close closes the connection after it has delivered what was sent reliably, for which it has at most a second. It does not wait; Done is closed at
+// the end. The peer receives code and reason. The code is one of the game's own, 1,024 or more, or a [Code] that fits; the reason is cut to 256
+// bytes. A close that is lost is repeated for some round trips while the peer sends packets. A peer that misses all of them times out.
 func (c *Conn) Close(code Code, reason string) {
 	if c == nil || !c.stop(&CloseError{Code: code, Reason: reason}) {
 		return
@@ -280,14 +283,14 @@ func (c *Conn) Close(code Code, reason string) {
 	c.link.Close(uint64(code), reason)
 }
 
-// abort ends the connection at once, without delivering what was sent: the peer or this side broke a rule.
+// abort ends the connection at once, without delivering what was sent, because the peer or this side broke a rule.
 func (c *Conn) abort(cause *CloseError) {
 	if c.stop(cause) {
 		c.link.Abort(uint64(cause.Code), cause.Reason)
 	}
 }
 
-// stop marks the connection as closed by this side. It is false when that was done before.
+// stop marks the connection as closed by this side. It returns false if it was closed before.
 func (c *Conn) stop(cause *CloseError) bool {
 	if !c.closing.CompareAndSwap(false, true) {
 		return false
@@ -298,14 +301,15 @@ func (c *Conn) stop(cause *CloseError) bool {
 	return true
 }
 
-// usable reports whether the connection has joined and is neither closed nor ended, so that something may be sent.
+// usable reports whether the connection has joined and is neither closed nor ended, so that messages may be sent.
 func (c *Conn) usable() bool { return c.joined.Load() && !c.closing.Load() && !c.ended.Load() }
 
-// mayJoin reports whether a client is in Config.Login or behind it and may still join: it may own actors already.
+// mayJoin reports whether Config.Login has been called for a client that has not joined but still may. Such a client may own actors already.
 func (c *Conn) mayJoin() bool {
 	return c.loginAsked.Load() && !c.joined.Load() && !c.closing.Load() && !c.ended.Load()
 }
 
+// String returns the connection's number, identity and remote address. The number is unique in its world only.
 func (c *Conn) String() string {
 	if c == nil {
 		return "no conn"
@@ -320,8 +324,8 @@ func (c *Conn) String() string {
 	return name
 }
 
-// LogValue implements slog.LogValuer. A client's shows the local address as well: each world counts its connections anew, so all clients of
-// a program have a connection 1 to one server.
+// LogValue implements slog.LogValuer. On a client it adds the local address: each world numbers its connections from 1, so all clients of one
+// program have a connection 1.
 func (c *Conn) LogValue() slog.Value {
 	if c == nil {
 		return slog.StringValue(c.String())
@@ -340,21 +344,22 @@ func (c *Conn) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// setPriority gives a channel that the server has opened the priority of its class, at this end too. An error means that the
-// channel is closed already, for its close may have come with the open.
+// setPriority gives a channel that the server has opened the priority of its class, at this end, too. It ignores the error of a channel that is
+// closed already, because the close may arrive together with the open.
 func (c *Conn) setPriority(channel uint64, p bunch.Priority) {
 	c.link.Lock()
 	defer c.link.Unlock()
 	_ = c.machine.SetPriority(channel, p)
 }
 
-// lastActor is the actor of a channel that actorOf has found last.
+// lastActor caches the actor of the channel for which actorOf was called last.
 type lastActor struct {
 	channel uint64
 	actor   *Actor // nil = none
 }
 
-// actorOf returns the actor of a channel, or nil. Most messages are for the actor of the one before, and a map's memory is cold by then.
+// actorOf returns the actor of a channel, or nil. It caches the last result, because most messages are for the actor of the message before, and a
+// look-up in the map would miss the processor's cache.
 func (c *Conn) actorOf(channel uint64) *Actor {
 	if c.last.actor == nil || c.last.channel != channel {
 		c.last = lastActor{channel, c.channels[channel]}
@@ -362,7 +367,7 @@ func (c *Conn) actorOf(channel uint64) *Actor {
 	return c.last.actor
 }
 
-// setChannel notes the actor of a channel; nil forgets the channel.
+// setChannel sets the actor of a channel; nil removes the channel.
 func (c *Conn) setChannel(channel uint64, a *Actor) {
 	c.last = lastActor{}
 	c.mu.Lock()
@@ -374,7 +379,8 @@ func (c *Conn) setChannel(channel uint64, a *Actor) {
 	c.channels[channel] = a
 }
 
-// raiseReceiveLimit lets more reliable bytes wait here, if the budget has room. It is called when the limit holds up the peer.
+// raiseReceiveLimit lets more bytes of reliable messages wait here, if Config.ReceiveBudget allows. It is called when the present limit stops the
+// peer.
 func (c *Conn) raiseReceiveLimit() {
 	held := int(c.reserved.Load())
 	if limit := c.world.lobby.memory.Grow(held, c.world.config.ReceiveLimit); limit > held {
@@ -383,7 +389,8 @@ func (c *Conn) raiseReceiveLimit() {
 	}
 }
 
-// tellLimit sets the machine's limit to what is reserved. It reads that under the lock, so two calls at once do not set it back.
+// tellLimit sets the machine's limit to reserved. It loads reserved under the link's lock, so that of two concurrent calls the later one does not
+// set an older value.
 func (c *Conn) tellLimit() {
 	c.link.Lock()
 	defer c.link.Unlock()
@@ -397,14 +404,14 @@ func (c *Conn) unsettled() bool {
 		return false
 	case c.server && (c.shown.state.pending() || len(c.shown.unacked) > 0):
 		return true
-	case len(c.waiting.calls) > 0 || c.requests.asked.Len() > 0: // these end when their time is over
+	case len(c.waiting.calls) > 0 || c.requests.asked.Len() > 0: // these time out
 		return true
 	}
 	return c.times.ask.NeedsDriving() || c.mail.in.Open() > 0
 }
 
-// call has the next Dispatch look at the connection, and wakes the world. Before Join it does nothing, because admit calls again: the inbox of a
-// world that nobody drives for a while must not keep connections that never join. It is safe for concurrent use.
+// call makes the next Dispatch look at the connection, and wakes the world. It does nothing before Join, because a world that nobody drives for a
+// while must not keep connections that never join; admit calls it again. It is safe for concurrent use.
 func (c *Conn) call() {
 	if !c.joined.Load() {
 		return
@@ -413,10 +420,10 @@ func (c *Conn) call() {
 	c.world.drive.Signal()
 }
 
-// expectDispatch has a server's log say so when a client waits for a Dispatch and none comes: nothing else tells either of them. It is called
-// before what brings that Dispatch.
+// expectDispatch makes a server log a warning if a client waits for a Dispatch and none runs for undrivenTime, because neither end would notice
+// otherwise. It is called before whatever wakes the world for that Dispatch.
 func (c *Conn) expectDispatch() {
-	if w := c.world; c.server { // the timer keeps the world, and not a connection that may have ended
+	if w := c.world; c.server { // the timer refers to the world only, so it does not keep a connection that has ended in memory
 		w.lobby.expectDispatch(func() {
 			w.log.Warn("clients wait for a Dispatch: nobody drives the world (World.Run, Tick, or Dispatch and Flush), or a function of the game does not return",
 				"for", undrivenTime)
@@ -424,7 +431,7 @@ func (c *Conn) expectDispatch() {
 	}
 }
 
-// Channel is an actor's channel on one connection. The zero Channel is closed. Its methods are safe for concurrent use.
+// A Channel is an actor's channel on one connection. The zero Channel is closed. Its methods are safe for concurrent use.
 type Channel struct {
 	conn   *Conn
 	number uint64
@@ -445,21 +452,21 @@ func (ch Channel) Open() (open bool) {
 	return open
 }
 
-// Reliable returns how many entries of the channel's reliable buffer are taken, and how many it has; the last one is kept
-// for the close. UE: NumOutRec, RELIABLE_BUFFER.
+// Reliable returns how many entries of the channel's reliable buffer are used, and how many it has. The last one is reserved for the close. UE:
+// NumOutRec, RELIABLE_BUFFER.
 func (ch Channel) Reliable() (out, slots int) {
 	ch.ask(func(machine *bunch.Conn) { out, slots = machine.Reliable(ch.number) })
 	return out, slots
 }
 
-// QueueTime returns how long the bytes that wait on the channel, and on those that leave before it, will take to leave at the
-// present delivery rate.
+// QueueTime estimates how long it will take, at the present delivery rate, to send the bytes that wait on the channel and on those that are sent
+// before it.
 func (ch Channel) QueueTime() (queued time.Duration) {
 	ch.ask(func(machine *bunch.Conn) { queued = machine.QueueTime(ch.number) })
 	return queued
 }
 
-// Gate returns what holds back the calls of the channel now. When several things do, it is the first of these:
+// Gate returns what holds back the channel's calls now. If several things do, it returns the first of these:
 //
 //	reliable buffer  no entry is free: the next reliable call closes the connection, or is an error (Config.Bunch.Overflow)
 //	earlier channel  the actor was closed for the client and opens again: the client has yet to acknowledge that close
@@ -467,13 +474,13 @@ func (ch Channel) QueueTime() (queued time.Duration) {
 //	rate             Config.Rate or WorldRate is used up, for unreliable calls and bulk
 //	window           the path takes no more: its congestion window or pace, or an outage
 //
-// It is empty when nothing waits, or only for Flush. States do not count.
+// Gate returns "" if nothing waits, or the calls wait for Flush only. It ignores states.
 func (ch Channel) Gate() (gate string) {
 	ch.ask(func(*bunch.Conn) { gate = ch.conn.gate(ch.number) })
 	return gate
 }
 
-// Watch makes Run tick once, as soon as fewer than out entries are taken and QueueTime is at most queued.
+// Watch makes Run tick once, as soon as fewer than out entries are used and QueueTime is at most queued.
 func (ch Channel) Watch(out int, queued time.Duration) {
 	ch.ask(func(machine *bunch.Conn) { machine.Watch(ch.number, out, queued) })
 }

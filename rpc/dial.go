@@ -19,13 +19,13 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// Listener accepts connections for a world.
+// A Listener accepts connections for a world.
 type Listener struct {
 	world     *World
 	transport *quic.Transport
 	listener  *quic.Listener
-	socket    net.PacketConn  // that Listen has opened and Close closes; nil if it is the caller's
-	shared    *sealed.Socket  // nil without Config.Sealed
+	socket    net.PacketConn  // opened by Listen, closed by Close; nil = it is the caller's
+	shared    *sealed.Socket  // nil = no Config.Sealed
 	paths     *quicconn.Paths // between the socket and the transport
 	unshare   func()          // called when the socket is no longer used
 	accepting sync.WaitGroup
@@ -33,14 +33,15 @@ type Listener struct {
 
 	mu     sync.Mutex // guards conns and linger
 	conns  map[*Conn]*quic.Conn
-	linger time.Time // until then connections that have ended answer, to repeat a close that was lost
+	linger time.Time // until when ended connections still answer, to repeat a close that was lost
 
-	close func() error // shutdown, which runs once
+	close func() error // calls shutdown once
 }
 
-// Listen opens a UDP socket on addr ("host:port", port 0 for any) and accepts connections for world. The TLS config needs a
-// certificate. A server that restarts with the same one resets the connections of the process before: their clients learn of
-// it when they send something, within KeepAlive at the latest, and need not wait for IdleTimeout (RFC 9000, section 10.3).
+// Listen opens a UDP socket on addr ("host:port", port 0 for any) and accepts connections for world. config needs a certificate.
+//
+// A server that restarts with the same certificate resets the connections of the process before it: their clients notice when they send something,
+// at the latest after KeepAlive, and need not wait for IdleTimeout (RFC 9000, section 10.3).
 func Listen(addr string, config *tls.Config, world *World) (*Listener, error) {
 	local, err := net.ResolveUDPAddr("udp", addr)
 	if err != nil {
@@ -59,7 +60,7 @@ func Listen(addr string, config *tls.Config, world *World) (*Listener, error) {
 	return l, nil
 }
 
-// ListenPacket is Listen on a socket of the caller, who closes it after the listener.
+// ListenPacket is Listen on a socket of the caller. The caller closes the socket after the listener.
 func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Listener, error) {
 	if world == nil {
 		return nil, errors.New("rpc: Listen for a nil *World")
@@ -102,12 +103,12 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 	return l, nil
 }
 
-// mustProve reports whether a client whose first packet came from addr gets a Retry. quic-go asks it about every first packet
-// without a valid token; addr may be forged, and suspect says that others were begun from there.
+// mustProve reports whether a client whose first packet came from addr must be sent a Retry. quic-go calls it for every first packet without a
+// valid token. addr may be forged. suspect reports that several clients were begun from there without a proof.
 func (w *World) mustProve(addr net.Addr, suspect bool) bool {
 	must, open := w.lobby.mustProve(suspect)
 	if must {
-		runtime.Gosched() // to the goroutine that sends Retries: quic-go queues eight for it, and drops more
+		runtime.Gosched() // let the goroutine run that sends Retries: quic-go queues only eight for it, and drops more
 		cause, why := logs.Retry, "as many are in their handshake as Config.RetryAbove allows"
 		if suspect {
 			cause, why = logs.Household, "several from there have begun without a proof"
@@ -117,7 +118,7 @@ func (w *World) mustProve(addr net.Addr, suspect bool) bool {
 	return must
 }
 
-// heldBack warns that QUIC's packets to an address do not leave.
+// heldBack logs a warning that packets of QUIC to an address are dropped.
 func (w *World) heldBack(to net.Addr) {
 	w.logs.Stranger(logs.Unproven, "answers of QUIC dropped: little came from an address that no client has proven", "addr", to)
 }
@@ -125,8 +126,8 @@ func (w *World) heldBack(to net.Addr) {
 // visitKey is the key of the visit in the context of a QUIC connection.
 type visitKey struct{}
 
-// onInitial gives a client a place among the handshakes. quic-go calls it, as quic.Transport.ConnContext, before it makes any
-// state for the client; an error refuses the client.
+// onInitial reserves a place among the handshakes for a client. quic-go calls it, as quic.Transport.ConnContext, before it creates any state for
+// the client. An error refuses the client.
 func (w *World) onInitial(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
 	v, out, none := w.lobby.arrive(client.RemoteAddr, client.AddrVerified)
 	w.evict(out)
@@ -141,12 +142,12 @@ func (w *World) onInitial(ctx context.Context, client *quic.ClientInfo) (context
 // Addr returns the address of the listener's socket.
 func (l *Listener) Addr() net.Addr { return l.listener.Addr() }
 
-// Close stops accepting, closes the listener's connections with HostClosedConnection, and returns when they have ended and the
-// socket is free: at once when there are none, and none was closed a moment ago, or when their clients had nothing to say, else after
-// about two seconds at most. To tell clients a code and a reason of the game's call [World.Close] before.
+// Close stops accepting, closes the listener's connections with HostClosedConnection, and returns when they have ended and the socket is closed. It
+// returns at once if there are no connections and none was closed a moment ago, or if their clients have sent nothing for a while; otherwise after
+// about two seconds at most. To close with a code and a reason of the game's, call [World.Close] before.
 func (l *Listener) Close() error { return l.close() }
 
-// shutdown closes all connections, answers their peers for as long as they may repeat what they sent, and then gives up the socket.
+// shutdown closes all connections, answers their peers for as long as those may repeat packets, and then closes the socket.
 func (l *Listener) shutdown() error {
 	l.cancel()
 	err := l.listener.Close()
@@ -169,7 +170,7 @@ func (l *Listener) shutdown() error {
 	return err
 }
 
-// lingerTime returns how long a connection should still answer packets after its close; 0 when its peer has been silent for that long, for
+// lingerTime returns how long a connection should still answer packets after its close. It is 0 if the peer has been silent for that long, because
 // then it has nothing to send.
 func lingerTime(c *Conn, conn *quic.Conn) time.Duration {
 	linger := quicconn.LingerTime(conn)
@@ -179,14 +180,14 @@ func lingerTime(c *Conn, conn *quic.Conn) time.Duration {
 	return linger
 }
 
-// snapshot returns the connections, and how long those that have ended must still answer.
+// snapshot returns the connections, and for how long those that have ended must still answer.
 func (l *Listener) snapshot() (map[*Conn]*quic.Conn, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.conns), time.Until(l.linger)
 }
 
-// remotes yields the numbers of all connections, and where they are.
+// remotes yields the numbers and remote addresses of all connections.
 func (l *Listener) remotes(yield func(conn uint64, at net.Addr) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,7 +198,7 @@ func (l *Listener) remotes(yield func(conn uint64, at net.Addr) bool) {
 	}
 }
 
-// accept gives each connection that comes to the world. It runs on a goroutine of its own until shutdown closes the QUIC listener.
+// accept attaches each new connection to the world. It runs on its own goroutine until shutdown closes the QUIC listener.
 func (l *Listener) accept(ctx context.Context) {
 	for {
 		conn, err := l.listener.Accept(ctx)
@@ -211,16 +212,16 @@ func (l *Listener) accept(ctx context.Context) {
 	}
 }
 
-// adopt gives an accepted connection to the world.
+// adopt attaches an accepted connection to the world.
 func (l *Listener) adopt(conn *quic.Conn) {
 	l.paths.Prove(conn.RemoteAddr())
 	v, _ := conn.Context().Value(visitKey{}).(*visit)
 	c, err := l.world.attach(quicconn.NewCarrier(conn, l.shared), true, v)
 	if err != nil {
-		return // attach has refused and logged it
+		return // attach has refused the connection and logged it
 	}
 	l.keep(c, conn)
-	l.paths.Prove(conn.RemoteAddr()) // again: a renewal of the addresses in between did not find the connection, and forgot this one
+	l.paths.Prove(conn.RemoteAddr()) // again, because a renewal of the addresses in between did not find the connection, and removed its address
 }
 
 // keep lists conn among the listener's connections until it ends.
@@ -239,18 +240,22 @@ func (l *Listener) keep(c *Conn, conn *quic.Conn) {
 	})
 }
 
-// Dial connects world to the server at addr ("host:port") and returns when the server has welcomed it. Nobody needs to drive the
-// world for that. Every Dial makes a connection of its own, also beside one that is open: see [World.Connect]. cert.Pinned makes a config that trusts
-// one certificate. Of a host's addresses it tries six at most, in turns of the families with IPv4 first: the next one beside those before when a
-// quarter of a second has passed (RFC 8305), or at once when one has failed. When one refuses, or has a wrong certificate, those that are silent have
-// 2 s more. If none connects, the error is the first that is more than silence.
-// When the server has too many others in their handshake, Dial comes again by itself, after pauses of up to a second, for as long as ctx and
-// Config.HandshakeTimeout let another try begin: so a party may dial in the same moment. When the server still refuses then, or refuses for another
-// reason, as one whose Config.MaxConns is reached, or the connection ends before, the error is a [*CloseError], whose Temporary says whether you may
-// try again. A server whose places all others want may still take one back while the client joins: the Conn then ends with ServerBusy.
-// When nobody answers, each address for half of Config.HandshakeTimeout, or until ctx ends, it is a net.Error whose Timeout is true, and you may; so
-// it is where this machine has no network meanwhile. Others, such as an address that is none, or cert.ErrPinned, come again. An error is returned
-// when the socket is free, which may take a second; after success [Conn.Wait] waits for that.
+// Dial connects world to the server at addr ("host:port"), and returns when the server has welcomed it. The world need not be driven for that. Each
+// Dial makes a new connection, even if one is open: see [World.Connect]. cert.Pinned makes a config that trusts one certificate.
+//
+// If the host has several addresses, Dial tries at most six of them, alternating between the families with IPv4 first. It starts the next one after
+// a quarter of a second (RFC 8305), or at once if one has failed, while the earlier ones continue. If one refuses, or has a wrong certificate,
+// those that are silent have 2 s more. If none connects, the error is the first one that is more than silence.
+//
+// If too many other clients are in their handshake with the server, Dial tries again by itself, after pauses of up to a second, for as long as ctx
+// and Config.HandshakeTimeout allow another try. So many players may dial in the same moment. If the server still refuses then, or refuses for
+// another reason, such as Config.MaxConns, or the connection ends before it is welcomed, the error is a [*CloseError], whose Temporary reports
+// whether to try again. Under pressure a server may still take back the place of a client that is joining: the Conn then ends with ServerBusy.
+//
+// If nobody answers, Dial fails after half of Config.HandshakeTimeout for each address, or when ctx ends. The error is then a net.Error whose
+// Timeout is true, and another try may succeed; so it is if this machine has no network at the time. Other errors, such as that of an invalid
+// address, or cert.ErrPinned, are permanent. Dial returns an error only when the socket is closed, which may take a second. After success
+// [Conn.Wait] waits for that.
 func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*Conn, error) {
 	if world == nil {
 		return nil, errorf("rpc: Dial %q for a nil *World", addr)
@@ -272,9 +277,10 @@ func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*
 	return c, nil
 }
 
-// DialPacket is Dial from a socket of the caller, who closes it after [Conn.Wait], or after an error.
-// Where the socket's receive buffer cannot be made larger, as that of a socket with no SetReadBuffer, quic-go says so once by package log, unless
-// the environment has QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING=true.
+// DialPacket is Dial from a socket of the caller. The caller closes the socket after [Conn.Wait], or after an error.
+//
+// If the socket's receive buffer cannot be enlarged, for instance because the socket has no SetReadBuffer, quic-go says so once by package log,
+// unless the environment has QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING=true.
 func DialPacket(ctx context.Context, socket net.PacketConn, addr net.Addr, config *tls.Config, world *World) (*Conn, error) {
 	if world == nil {
 		return nil, errors.New("rpc: DialPacket for a nil *World")
@@ -288,14 +294,14 @@ func DialPacket(ctx context.Context, socket net.PacketConn, addr net.Addr, confi
 	return c, nil
 }
 
-// A client that finds a crowd in front of it comes again after firstTurn, and then after pauses that double up to lastTurn, each shortened by up to a
-// half at random, so that the crowd spreads. A server lets some hundred in a second; to refuse one costs it a packet.
+// A client that is refused because of other handshakes tries again after firstTurn, and then after pauses that double up to lastTurn. Each pause is
+// shortened by up to a half at random, which spreads the clients. A server admits some hundred clients a second, and a refusal costs it one packet.
 const (
 	firstTurn = 100 * time.Millisecond
 	lastTurn  = time.Second
 )
 
-// inTurn dials until there is room among the handshakes of the server. It returns the refusal when ctx or the limit would end in the next pause.
+// inTurn calls dial until the server has room for the handshake. It returns the refusal if ctx or the limit would end during the next pause.
 func inTurn(ctx context.Context, limit time.Duration, dial func() (*Conn, error)) (*Conn, error) {
 	until := time.Now().Add(limit)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(until) {
@@ -305,7 +311,7 @@ func inTurn(ctx context.Context, limit time.Duration, dial func() (*Conn, error)
 	for turn := firstTurn; ; turn = min(2*turn, lastTurn) {
 		c, err := dial()
 		if err != nil && refused != nil && ctx.Err() == context.DeadlineExceeded {
-			return nil, refused // this turn came too late to hear anything
+			return nil, refused // this try was too late for an answer
 		}
 		pause := turn - rand.N(turn/2)
 		if err == nil || !busy(err) || time.Now().Add(pause).After(until) {
@@ -320,13 +326,13 @@ func inTurn(ctx context.Context, limit time.Duration, dial func() (*Conn, error)
 	}
 }
 
-// busy reports whether a server has refused a client because of others that are in their handshake, which last for moments.
+// busy reports whether a server has refused a client because of others that are in their handshake, which lasts for moments only.
 func busy(err error) bool {
 	closed, ok := errors.AsType[*CloseError](err)
 	return ok && closed.Remote && closed.Code == ServerBusy
 }
 
-// dial connects over a transport of its own. free is called when the socket is no longer used.
+// dial connects over its own transport. It calls free when the socket is no longer used.
 func dial(ctx context.Context, socket net.PacketConn, addrs []net.Addr, host string, config *tls.Config, world *World, free func()) (*Conn, error) {
 	if config == nil {
 		free()
@@ -358,9 +364,8 @@ func (c *Config) quic() *quic.Config {
 	return quicconn.Config(c.IdleTimeout, c.KeepAlive, c.HandshakeTimeout)
 }
 
-// share prepares a socket for QUIC and, if the config says so, for sealed packets beside it. Packets that the system refuses are lost there,
-// and end no connection. guard, unless nil, watches over QUIC's.
-// The caller calls free when it uses the socket no more.
+// share prepares a socket for QUIC and, with Config.Sealed, for sealed packets beside it. Packets that the system refuses to send count as lost,
+// and do not end a connection. guard, if not nil, inspects the packets of QUIC. The caller must call free when it no longer uses the socket.
 func (w *World) share(socket net.PacketConn, guard sealed.Guard) (conn net.PacketConn, shared *sealed.Socket, free func()) {
 	if _, ok := socket.(*net.UDPConn); ok && w.config.Sealed { // quic-go sets the buffers of other sockets itself
 		if err := udp.AskBuffers(socket, udp.BufferBytes); err != nil {

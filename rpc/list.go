@@ -11,9 +11,9 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// List is a keyed list that the server replicates item by item: only items that have changed travel, and removals until the client
-// has them. The order of items may differ between the ends. It is a field of the game's own object, the zero List is empty, and it
-// belongs to the world's goroutine. Its methods note what changes, so no tick compares a long list. UE: FFastArraySerializer.
+// A List is a keyed list that the server replicates item by item: only items that have changed are sent, and removals until the client has them.
+// The order of items may differ between the ends. A List is a field of the game's own object. The zero List is empty. Its methods must be called on
+// the world's goroutine. They record what changes, so that no tick has to compare a long list. UE: FFastArraySerializer.
 type List[K comparable, V any] struct{ items keyed.List[K, V] }
 
 // Len returns the number of items.
@@ -22,13 +22,13 @@ func (l *List[K, V]) Len() int { return l.items.Len() }
 // Get returns the value of a key.
 func (l *List[K, V]) Get(key K) (V, bool) { return l.items.Get(key) }
 
-// All yields the items in the order in which their keys were first set. The list may change meanwhile: an item that is added then may or
+// All yields the items in the order in which their keys were first set. The list may change during the iteration: an item that is added then may or
 // may not be yielded.
 func (l *List[K, V]) All() iter.Seq2[K, V] { return l.items.All() }
 
-// Set sets the value of a key. A list holds 2,048 keys, and 2,147,483,647 in its whole life: for one more Set returns ErrTooLong and
-// changes nothing. On a client it changes only the copy, until the server changes the item. When a key or value cannot be encoded,
-// such as a string beyond its bound, [Spawn] fails, or the next Flush logs that, and no client gets the item.
+// Set sets the value of a key. A list has at most 2,048 keys at a time, and 2,147,483,647 in its whole life; if a new key exceeds that, Set returns
+// ErrTooLong and changes nothing. On a client Set changes only the copy, until the server changes the item. If a key or value cannot be encoded,
+// such as a string that exceeds its bound, [Spawn] fails, or the next Flush logs it, and no client gets the item.
 func (l *List[K, V]) Set(key K, value V) error {
 	if !l.items.Set(key, value) {
 		return errorf("rpc: Set of a new key, %v, in a list of %d; it may have %d, and %d in all its time: %w", key, l.Len(), keyed.MaxItems, keyed.MaxEver, ErrTooLong)
@@ -39,12 +39,12 @@ func (l *List[K, V]) Set(key K, value V) error {
 // Delete removes an item and reports whether there was one.
 func (l *List[K, V]) Delete(key K) bool { return l.items.Delete(key) }
 
-// ListState is a declared [List] of a class.
+// A ListState is a declared [List] of a class.
 type ListState[K comparable, V any] struct{ declared *declaredState }
 
-// NewList declares that actors of class have a list of V by K under a name. An item takes at most 1,000 bytes encoded. K and V may be
-// what fields of a [State] may be, without conditions; K has no floats, and may be a [Ref]. A string or slice needs the tag with its bound,
-// so it is the field of a struct: struct{ Name string `quiver:"max=32"` } is a K. It panics if they cannot be replicated.
+// NewList declares that actors of class have a list of V by K with a name. An item has at most 1,000 bytes encoded. K and V may be what fields of a
+// [State] may be, without conditions. K may be a [Ref], but must not have floats. A string or slice needs a tag with its bound, so it must be the
+// field of a struct: struct{ Name string `quiver:"max=32"` } is a K. NewList panics if they cannot be replicated.
 func NewList[K comparable, V any](class *Class, name string) *ListState[K, V] {
 	mustName("list", name)
 	mustDeclare(fmt.Sprintf("list %q", name), class)
@@ -62,7 +62,7 @@ func NewList[K comparable, V any](class *Class, name string) *ListState[K, V] {
 	return &ListState[K, V]{d}
 }
 
-// ReplicateList says where objects of b keep the list. where is called once for each object, as that of [Replicate].
+// ReplicateList makes b replicate s from the list that where returns. where is called once for each object, as that of [Replicate].
 func ReplicateList[T any, K comparable, V any](b *Binding[T], s *ListState[K, V], where func(object T) *List[K, V]) {
 	d := s.declared
 	mustBind(b.untyped, d, "ReplicateList")
@@ -70,27 +70,27 @@ func ReplicateList[T any, K comparable, V any](b *Binding[T], s *ListState[K, V]
 	b.untyped.states[d.id] = &boundList[T, K, V]{declared: d, where: where}
 }
 
-// ListChange is a change of an item at a client. An item whose key was set again after a Delete may count as changed.
+// A ListChange is a change of an item at a client. An item whose key was set again after a Delete may count as changed.
 type ListChange[K comparable, V any] struct {
 	Key            K
-	Value          V    // of a removed item its last value
-	Added, Removed bool // neither: the value has changed
+	Value          V    // the last value of a removed item
+	Added, Removed bool // if neither, the value has changed
 }
 
-// OnList makes fn run at clients for each item that was added, changed or removed, after all of a packet was applied. It panics
-// when there was no ReplicateList before, or when the list has a function already. UE: PostReplicatedAdd, PostReplicatedChange,
-// PreReplicatedRemove, which here comes after the removal.
+// OnList makes fn run at clients for each item that was added, changed or removed, after all updates of a packet were applied. It panics if
+// ReplicateList was not called before, or the list has a function already. UE: PostReplicatedAdd, PostReplicatedChange, and PreReplicatedRemove,
+// which here runs after the removal.
 func OnList[T any, K comparable, V any](b *Binding[T], s *ListState[K, V], fn func(object T, change ListChange[K, V])) {
 	bound := mustHave[*boundList[T, K, V]](b.untyped, s.declared, "OnList", "ReplicateList")
 	mustHook("OnList", s.declared, fn == nil, bound.onChange != nil)
 	bound.onChange = fn
 }
 
-// boundList finds a declared list in the objects of a binding.
+// boundList is what ReplicateList binds: it finds a declared list in the objects of a binding.
 type boundList[T any, K comparable, V any] struct {
 	declared *declaredState
 	where    func(T) *List[K, V]
-	onChange func(T, ListChange[K, V])
+	onChange func(T, ListChange[K, V]) // nil = none
 }
 
 func (b *boundList[T, K, V]) of(object any) replica {
@@ -109,17 +109,17 @@ func (b *boundList[T, K, V]) of(object any) replica {
 type keeper interface {
 	replica
 	keyed.Items
-	// Watch says whether the actor is open for anybody.
+	// Watch is called when the actor is open for at least one connection, or (on false) for none.
 	Watch(on bool)
-	// EncodeAll encodes all items, because some may have been set while the actor was open for nobody.
+	// EncodeAll encodes all items, because some may have been set while the actor was open for no connection.
 	EncodeAll() error
-	// TakeChanged returns the numbers of items whose encoding has changed, or that were removed. They are valid until the next call.
+	// TakeChanged returns the numbers of items whose encoding has changed, or that were removed. The slice is valid until the next call.
 	TakeChanged() ([]uint32, error)
-	// readItems applies an update that came in packet.
+	// readItems applies an update that arrived in packet.
 	readItems(b []byte, packet uint64) error
 }
 
-// listReplica is a keeper with its types.
+// listReplica implements keeper for a list of V by K.
 type listReplica[T any, K comparable, V any] struct {
 	bound              *boundList[T, K, V]
 	object             T
@@ -136,7 +136,7 @@ func (r *listReplica[T, K, V]) differs() bool { return r.Changed() }
 
 func (r *listReplica[T, K, V]) encode() (state.Mask, error) { return 0, r.EncodeAll() }
 
-// A list has items and no fields: these methods of a replica do nothing.
+// A list has items instead of fields, so these methods of a replica do nothing.
 
 func (r *listReplica[T, K, V]) size(state.Mask) int                         { return 0 }
 func (r *listReplica[T, K, V]) appendTo(b []byte, _ state.Mask) []byte      { return b }
@@ -158,7 +158,7 @@ func (r *listReplica[T, K, V]) repNotify(w *World, moved Ref) {
 	}
 }
 
-// tellMoved runs OnList for the items that name an actor which has just opened or ended here.
+// tellMoved calls OnList's function for the items that name an actor which has just opened or ended here.
 func (r *listReplica[T, K, V]) tellMoved(moved Ref) {
 	if r.bound.onChange == nil {
 		return

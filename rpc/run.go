@@ -16,31 +16,32 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// Dispatch handles what has arrived: it runs handlers, hooks, posted functions and calls that were made in this world. Calls
-// that are made between it and Flush are gathered, so that a tick leaves in as few datagrams as possible. It panics when
-// another goroutine drives the world at the same time, or when a handler calls it. UE: UNetDriver::TickDispatch.
+// Dispatch handles what has arrived: it runs handlers, hooks, posted functions, and calls that were made in this world. Messages that are sent
+// between it and Flush wait for Flush, so that a tick needs as few datagrams as possible. It panics if another goroutine drives the world at the
+// same time, or a handler calls it. UE: UNetDriver::TickDispatch.
 func (w *World) Dispatch(now time.Time) {
 	w.beginDriving(true)
 	defer w.drive.Exit()
 	w.dispatch(clock.Beat{Game: now, Real: time.Now()}, true)
 }
 
-// Flush runs the OnTick hooks, sends states, and lets packets leave. Call it on the goroutine that called Dispatch, which counts as the
-// world's until another one dispatches: there Do and Ask return ErrOnWorld. UE: UNetDriver::TickFlush.
+// Flush runs the OnTick hooks, sends states, and sends the packets that wait. It must be called on the goroutine that called Dispatch, which
+// remains the world's until another one dispatches; on it Do and Ask return ErrOnWorld. UE: UNetDriver::TickFlush.
 func (w *World) Flush(now time.Time) {
 	w.beginDriving(false)
 	defer w.drive.Exit()
 	w.flush(now)
 }
 
-// beginDriving begins to drive the world; with drives the calling goroutine is the world's from now on.
+// beginDriving enters the driver, which must be left by drive.Exit. If drives is true, the calling goroutine becomes the world's. It panics if the
+// world is being driven already.
 func (w *World) beginDriving(drives bool) {
 	if !w.drive.Enter(drives) {
 		panic("rpc: the world is driven twice at once: by two goroutines, or by a handler that ticks it")
 	}
 }
 
-// Tick is Dispatch and Flush.
+// Tick calls Dispatch and Flush.
 func (w *World) Tick(now time.Time) {
 	w.beginDriving(true)
 	defer w.drive.Exit()
@@ -48,12 +49,13 @@ func (w *World) Tick(now time.Time) {
 	w.flush(now)
 }
 
-// Run drives the world until ctx ends, and returns its cause, or until the world is closed, and returns ErrClosed. It ticks whenever
-// something happens: a message comes, a post, a call in this world, or freed space that somebody watches. It ticks 30 times a second while
-// states are on their way, and on a server with clients while [At] or [Relevant] decides about actors; once more within a thirtieth of a second
-// after something has happened among more than 16 connections, where only such ticks send what has changed in more than 256 states; and besides
-// Config.TickRate times a second. Change states on the world's goroutine, by Post or Do: Run does not notice changes from elsewhere. Run
-// panics if another goroutine drives the world.
+// Run drives the world until ctx ends, and returns its cause, or until the world is closed, and returns ErrClosed. It panics if another goroutine
+// drives the world. Change states on the world's goroutine, by Post or Do, because Run does not notice other changes.
+//
+// Run ticks whenever something happens: a message arrives, a function is posted, a call is made in this world, or space becomes free that somebody
+// watches. It also ticks Config.TickRate times a second, and 30 times a second while states are in flight, and, on a server with clients, while
+// [At] or [Relevant] decides about actors. With more than 16 connections, an event makes Run look only at the connections that it concerns, and
+// compare states only if there are at most 256. So Run then also ticks once, within a thirtieth of a second, for the others.
 func (w *World) Run(ctx context.Context) error {
 	w.beginDriving(true)
 	defer w.drive.Exit()
@@ -80,22 +82,22 @@ func (w *World) Run(ctx context.Context) error {
 	}
 }
 
-// run is what Run knows from one step to the next. Only the goroutine in Run uses it.
+// run is the state of Run between two steps. It is used only by the goroutine in Run.
 type run struct {
 	world *World
 
-	// What ends a sleep. The driver does so too, also when the context ends, because a select takes the longer the more channels it has.
+	// What ends a sleep, besides the driver. The driver is also signaled when the context ends, because a select with more channels takes longer.
 	tick      <-chan time.Time // of Config.TickRate; nil = none
 	settle    *time.Timer      // runs while the world is unsettled
-	settled   <-chan time.Time // of settle; nil while that does not run
+	settled   <-chan time.Time // the channel of settle; nil while it does not run
 	gathering driver.Gathering
 
-	happened    bool      // something else than settle has ended the last sleep
-	lookedAtAll time.Time // when a step last looked at all connections; zero = the next one does
+	happened    bool      // the last sleep was ended by something else than settle
+	lookedAtAll time.Time // when a step last looked at all connections; zero = the next one must
 	last        int       // steps since the world was closed
 }
 
-// step is one Dispatch and Flush. It sets settle when more is to be done, even if nothing happens.
+// step runs one Dispatch and Flush. It starts settle if there is more to do even if nothing happens.
 func (r *run) step() {
 	w, now := r.world, time.Now()
 	if r.happened {
@@ -119,13 +121,14 @@ func (r *run) step() {
 	}
 }
 
-// tickIn sets settle.
+// tickIn starts settle.
 func (r *run) tickIn(d time.Duration) {
 	r.settle.Reset(d)
 	r.settled = r.settle.C
 }
 
-// mayEnd reports, in a closed world, whether the last functions of the game are through. It drops what they call and ask for ever.
+// mayEnd is called after each step of a closed world. It reports whether the game's last functions have run. After maxLastDispatches steps it drops
+// what they still call and ask, and reports true.
 func (r *run) mayEnd() bool {
 	w := r.world
 	n := w.game.Owed() + w.local.Len()
@@ -139,7 +142,7 @@ func (r *run) mayEnd() bool {
 	return true
 }
 
-// wait waits for something to happen. The error is the cause of ctx, which has ended.
+// wait waits until something happens. If ctx has ended, it returns the cause.
 func (r *run) wait(ctx context.Context) error {
 	w := r.world
 	w.rest()
@@ -155,7 +158,8 @@ func (r *run) wait(ctx context.Context) error {
 	return nil
 }
 
-// sleep waits for the driver, which is woken then, or a time. Most waits are for the driver alone, and cost half of a select.
+// sleep waits for the driver, in which case it returns true, or for a time. Most waits are for the driver alone, which takes half as long as a
+// select.
 func (r *run) sleep() (woken bool) {
 	wake := r.world.drive.Wake()
 	if r.tick == nil && r.settled == nil {
@@ -164,7 +168,7 @@ func (r *run) sleep() (woken bool) {
 	}
 	select {
 	case <-r.tick:
-		r.lookedAtAll = time.Time{} // the step of a tick looks at all
+		r.lookedAtAll = time.Time{} // the step of a tick looks at all connections
 	case <-r.settled:
 		r.happened, r.settled = false, nil
 	case <-wake:
@@ -173,19 +177,19 @@ func (r *run) sleep() (woken bool) {
 	return false
 }
 
-// maxLastDispatches is how often Run dispatches after the world was closed, as long as the last functions of the game call and ask.
-// Without the limit a function that asks again whenever its question fails would keep Run from returning.
+// maxLastDispatches is how many more steps Run makes after the world was closed, while the game's last functions call and ask. Without this limit,
+// a function that asks again whenever its request fails would keep Run from returning.
 const maxLastDispatches = 16
 
 // settleTime is how soon Run ticks again by itself while the world is unsettled: 30 times a second.
 const settleTime = time.Second / 30
 
-// fewConns is with how many connections Run looks at all of them in each step. With more it does so at each tick of Config.TickRate and once
-// in settleTime, and else looks at those that have called or that the game has touched: otherwise each message of one would cost as much as
-// there are others. Tests set it.
+// fewConns is the most connections at all of which Run looks in each step. If there are more, it does so at each tick of Config.TickRate and once
+// in settleTime, and otherwise looks at those that have called or that the game has used. Otherwise the cost of each message would grow with the
+// number of connections. Tests set it.
 var fewConns = 16
 
-// unsettled reports whether the world needs a tick even if nothing happens: states are on their way, or actors and views may move.
+// unsettled reports whether the world needs a tick even if nothing happens: states are in flight, or actors and views may move.
 func (w *World) unsettled() bool {
 	if w.relevance.members > 0 && len(w.announced) > 0 || len(w.toClose) > 0 || w.requests.asked.Len() > 0 || w.replicator.behind {
 		return true
@@ -193,8 +197,8 @@ func (w *World) unsettled() bool {
 	return slices.ContainsFunc(w.announced, (*Conn).unsettled)
 }
 
-// Post runs fn on the world's goroutine in the next Dispatch. A post beyond Config.MaxPosts, or to a closed world, is
-// dropped, logged and counted in [World.Dropped].
+// Post runs fn on the world's goroutine in the next Dispatch. If Config.MaxPosts functions wait already, or the world is closed, fn is dropped,
+// which is logged and counted in [World.Dropped].
 func (w *World) Post(fn func()) {
 	mustRun("Post", fn == nil)
 	if err := w.post(fn); err != nil {
@@ -203,9 +207,9 @@ func (w *World) Post(fn func()) {
 	}
 }
 
-// Do runs fn on the world's goroutine in the next Dispatch and waits for it. When ctx ends before fn begins, fn does not run. When the
-// world was closed a second ago and has not dispatched since, Do returns ErrClosed, and fn does not run. It returns an error if fn
-// panicked, and ErrOnWorld when it is called on the world's goroutine.
+// Do runs fn on the world's goroutine in the next Dispatch, and waits for it. If ctx ends before fn begins, fn does not run, and Do returns an
+// error. If the world was closed a second ago and has not dispatched since, fn does not run, and Do returns ErrClosed. Do returns an error if fn
+// panicked, and ErrOnWorld if Do is called on the world's goroutine.
 func (w *World) Do(ctx context.Context, fn func()) error {
 	mustRun("Do", fn == nil)
 	if w.Inside() {
@@ -222,10 +226,10 @@ func (w *World) Do(ctx context.Context, fn func()) error {
 	return failed
 }
 
-// visit runs fn on the world's goroutine in the next Dispatch, and returns when it has run, or panicked. When wait, which waits for that, returns an
-// error before fn begins, fn does not run, and visit returns that error.
+// visit runs fn on the world's goroutine in the next Dispatch, and returns when fn has returned or panicked. wait waits for that. If wait returns
+// an error before fn begins, fn does not run, and visit returns the error.
 func (w *World) visit(fn func(), wait func(done <-chan struct{}) error) error {
-	var claimed atomic.Bool // by the Dispatch that runs fn, or by a caller that gives up
+	var claimed atomic.Bool // by the Dispatch that runs fn, or by a caller that stops waiting
 	done := make(chan struct{})
 	err := w.post(func() {
 		if claimed.CompareAndSwap(false, true) {
@@ -243,14 +247,14 @@ func (w *World) visit(fn func(), wait func(done <-chan struct{}) error) error {
 	return nil
 }
 
-// Inside reports whether the caller is on the goroutine that drove the world last, where a call that waits for the
-// world would wait for ever.
+// Inside reports whether the caller is on the goroutine that drove the world last. There a call that waits for the world would wait forever.
 func (w *World) Inside() bool { return w.drive.Inside() }
 
-// Dropped returns how many posts were refused, and how many local calls found their actor destroyed or without an object; and what a
-// closed world did not run, whose last functions call and ask again each time.
+// Dropped returns how many posts were refused, how many local calls found their actor destroyed or without an object, and how many of a closed
+// world's last functions were dropped because each of them called or asked again.
 func (w *World) Dropped() uint64 { return w.dropped.Load() }
 
+// post queues fn for the next Dispatch, or returns an error.
 func (w *World) post(fn func()) error {
 	err := w.lobby.post(fn)
 	if err == nil {
@@ -259,21 +263,20 @@ func (w *World) post(fn func()) error {
 	return err
 }
 
-// hand posts what must not be lost and of which a limit of its own holds the number.
+// hand posts a function that must not be lost, and of which another limit bounds the number.
 func (w *World) hand(fn func()) {
 	w.lobby.hand(fn)
 	w.drive.Signal()
 }
 
-// dispatch is one step of the world. With cork it takes from every connection and corks it; else only from those that called. Whatever
-// runs is taken off its queue before, so that a function of the game which never returns leaves the rest to the next
-// Dispatch.
+// dispatch is the first half of a step. If cork is true, it handles and corks all connections, otherwise only those that called. It takes each
+// function off its queue before it runs it, so that if a function of the game never returns, the next Dispatch runs the rest.
 func (w *World) dispatch(now clock.Beat, cork bool) {
 	w.frame.begin(now)
 	w.frame.all = w.frame.all || cork
 	w.beginFrame()
 	w.takeInbox()
-	w.game.RunTasks() // those that a panic left over, and those of takeInbox
+	w.game.RunTasks() // those that remain after a panic, and those of takeInbox
 	w.runLocal()
 	spent := w.admitJoined(0)
 	w.takeTurns(cork)
@@ -287,20 +290,21 @@ func (w *World) dispatch(now clock.Beat, cork bool) {
 	w.game.RunPosts()
 	w.expelEnded()
 	w.logInWaiting()
-	if len(w.joining) > 0 { // some may have waited for the connections that were expelled, or for their turn
+	if len(w.joining) > 0 { // some may have waited for connections that are expelled now, or for time
 		w.admitJoined(spent)
 		w.drive.Signal()
 	}
 }
 
-// A Dispatch begins at most maxBegun of the carriers that clients have opened, and none after beginTime; the others wait for the next. To begin
-// one takes 40 µs, or on a busy machine as long as the world's goroutine waits for a processor, and a whole crowd may open one at once.
+// A Dispatch begins at most maxBegun of the sealed carriers that clients have opened, and none after beginTime; the others wait for the next
+// Dispatch. Each takes 40 µs, or on a busy machine as long as the world's goroutine waits for a processor, and very many clients may open one at
+// the same time.
 const (
 	maxBegun  = 64
 	beginTime = 2 * time.Millisecond
 )
 
-// maintainSealed runs maintain of the sealed carriers that have asked for it by wake.
+// maintainSealed calls maintain for the sealed carriers that have requested it by wake.
 func (w *World) maintainSealed() {
 	begun, until := 0, time.Time{}
 	for _, c := range w.frame.active {
@@ -312,7 +316,7 @@ func (w *World) maintainSealed() {
 			if begun == 0 {
 				until = time.Now().Add(beginTime)
 			} else if begun == maxBegun || time.Now().After(until) {
-				c.call() // it has its turn in the next Dispatch
+				c.call() // so the next Dispatch looks at it
 				continue
 			}
 			begun++
@@ -322,12 +326,12 @@ func (w *World) maintainSealed() {
 	}
 }
 
-// admitTime is after how long a Dispatch announces no more of the connections that have joined; it announces one in any case. Each opens all that is
-// for everybody: 10,000 actors take 20 ms, and the whole crowd of a server that was restarted may join in the same moment.
+// admitTime is after how long a Dispatch admits no further connections; it admits at least one. Each admission opens all actors that are open for
+// everybody: 10,000 actors take 20 ms, and all clients of a restarted server may join in the same moment.
 const admitTime = 8 * time.Millisecond
 
-// admitJoined announces the connections that have joined, except those that must wait until an earlier one is expelled. It returns how much of
-// admitTime is spent, of which spent was before; the others wait for the next Dispatch.
+// admitJoined admits the connections that have joined, except those that must wait until an earlier one is expelled. Those for which admitTime does
+// not suffice wait for the next Dispatch. spent is how much of admitTime has been used before; admitJoined returns how much is used now.
 func (w *World) admitJoined(spent time.Duration) time.Duration {
 	if len(w.joining) == 0 {
 		return spent
@@ -340,14 +344,14 @@ func (w *World) admitJoined(spent time.Duration) time.Duration {
 			continue
 		}
 		w.joining = slices.Delete(w.joining, i, i+1)
-		c.replaced = nil // else each connection of a client would keep all earlier ones in memory
+		c.replaced = nil // otherwise each connection of a client would keep all earlier ones in memory
 		w.admit(c)
 		w.game.RunTasks()
 	}
 	return time.Since(began)
 }
 
-// expelEnded expels the connections that have ended, once the messages that came before have run.
+// expelEnded expels the connections that have ended, once the messages that had arrived before have run.
 func (w *World) expelEnded() {
 	for i := 0; i < len(w.ending); {
 		c := w.ending[i]
@@ -361,7 +365,7 @@ func (w *World) expelEnded() {
 	}
 }
 
-// flush is Flush, without entering.
+// flush is the second half of a step: Flush, without entering the driver.
 func (w *World) flush(now time.Time) {
 	w.frame.now = now
 	w.runHooks()
@@ -375,7 +379,7 @@ func (w *World) flush(now time.Time) {
 	w.frame.end()
 }
 
-// runHooks runs the OnTick hooks; first those that a panic left over from the last Flush.
+// runHooks runs the OnTick hooks, after those that remain from the last Flush because of a panic.
 func (w *World) runHooks() {
 	if w.frame.hook > 0 {
 		w.frame.runHooks(&w.game)
@@ -383,7 +387,7 @@ func (w *World) runHooks() {
 	w.frame.runHooks(&w.game)
 }
 
-// takeInbox takes what other goroutines have handed over to the world's.
+// takeInbox takes what other goroutines have handed to the world's.
 func (w *World) takeInbox() {
 	w.callers.Take(w.frame.activate)
 	joined, ended, refused := w.lobby.take(w.game.Post)
@@ -397,19 +401,18 @@ func (w *World) takeInbox() {
 	}
 }
 
-// endedBefore returns the connections that have ended and whose OnDisconnect must run before OnConnect of c, which has joined: on a server
-// those of its identity, on a client all.
+// endedBefore returns the connections that have ended and whose OnDisconnect must run before OnConnect of c, which has joined: on a server those of
+// its identity, on a client all.
 func (w *World) endedBefore(c *Conn) []*Conn {
 	return slices.DeleteFunc(slices.Clone(w.ending), func(old *Conn) bool {
 		same := !c.server || c.identity != "" && c.identity == old.identity
-		return !same || !old.admitted && !slices.Contains(w.joining, old) // the second: old has joined after c
+		return !same || !old.admitted && !slices.Contains(w.joining, old) // the second condition: old has joined after c
 	})
 }
 
-// Guard runs fn, a function of the game, and reports whether it returned. It is for packages that call functions of the game
-// from hooks of their own: Config.OnPanic is told of a panic, with conn, which may be nil, and the package decides what ends.
-// Guard closes nothing. function is called only when fn has panicked: it names what did, for OnPanic and the log. Without Config.OnPanic
-// the panic goes on.
+// Guard runs fn, a function of the game, and reports whether it returned. It is for packages that call functions of the game from their own hooks.
+// If fn panics, Guard passes the panic to Config.OnPanic with conn, which may be nil, and calls function to name what panicked, for OnPanic and the
+// log. Guard closes nothing: the package decides what ends. Without Config.OnPanic the panic continues.
 //
 // The world guards the handlers and hooks that it calls itself, and closes the connection with HandlerPanic.
 func (w *World) Guard(conn *Conn, function func() string, fn func()) (returned bool) {
@@ -426,8 +429,8 @@ func (w *World) Guard(conn *Conn, function func() string, fn func()) (returned b
 	return true
 }
 
-// panicked closes the connection for which a function of the game panicked. The reason may name the function: a peer that has joined
-// declares the same classes, and before that only Config.Authenticate and Login run.
+// panicked closes the connection for which a function of the game panicked. The reason may name the function: a peer that has joined declares the
+// same classes, and before that only Config.Authenticate and Login run.
 func (w *World) panicked(conn *Conn, doing tasks.Doing, recovered any) {
 	if conn != nil {
 		conn.abort(&CloseError{Code: HandlerPanic, Reason: fmt.Sprintf("%v panicked", doing), cause: tasks.Panic{Recovered: recovered}})
@@ -435,7 +438,7 @@ func (w *World) panicked(conn *Conn, doing tasks.Doing, recovered any) {
 	w.tellPanic(conn, doing.String(), recovered)
 }
 
-// tellPanic logs a panic and calls OnPanic. It must be called by the deferred function that recovers, where the stack is still there.
+// tellPanic logs a panic and calls OnPanic. It must be called by the deferred function that recovers, while the stack of the panic still exists.
 func (w *World) tellPanic(conn *Conn, function string, recovered any) {
 	log := w.log
 	if conn != nil {
@@ -445,16 +448,16 @@ func (w *World) tellPanic(conn *Conn, function string, recovered any) {
 	w.config.OnPanic(conn, function, recovered, debug.Stack())
 }
 
-// frame is one step of the game: Dispatch, the game's tick, Flush. The world's goroutine owns it.
+// frame is one step of the game: Dispatch, the game's tick, Flush. It is used only by the world's goroutine.
 type frame struct {
-	now     time.Time  // of the running or last Dispatch or Flush
+	now     time.Time  // as passed to the running or last Dispatch or Flush
 	beat    clock.Beat // of the running or last Dispatch
 	open    bool       // between Dispatch and Flush
-	flushes uint64     // that have ended
-	all     bool       // this step looks at all connections, not at those in active alone
-	active  []*Conn    // have called, or were touched by the game, since the last Flush
+	flushes uint64     // number of Flushes that have ended
+	all     bool       // this step looks at all connections, not only at those in active
+	active  []*Conn    // have called, or were used by the game, since the last Flush
 	corked  []*Conn    // to uncork at Flush
-	order   order      // in which they send
+	order   order      // in which order they send
 	onTick  []func(now time.Time)
 	hook    int // index of the next OnTick hook; 0 between two Flushes
 }
@@ -462,7 +465,7 @@ type frame struct {
 // begin begins a Dispatch.
 func (f *frame) begin(now clock.Beat) { f.now, f.open, f.beat = now.Game, true, now }
 
-// activate has the running step look at an admitted connection; between two steps, the next one.
+// activate makes the running step, or between two steps the next one, look at an admitted connection.
 func (f *frame) activate(c *Conn) {
 	if c.admitted && !c.active {
 		c.active = true
@@ -470,7 +473,7 @@ func (f *frame) activate(c *Conn) {
 	}
 }
 
-// attended returns those of the world's connections at which this step looks.
+// attended returns the connections at which this step looks. announced is World.announced.
 func (f *frame) attended(announced []*Conn) []*Conn {
 	if f.all {
 		return announced
@@ -484,7 +487,7 @@ func (f *frame) forget(c *Conn) {
 	c.active = false
 }
 
-// cork gathers what is sent on c until Flush. It is called under the link's lock.
+// cork makes what is sent on c wait for Flush. The caller holds the link's lock.
 func (f *frame) cork(c *Conn) {
 	if f.open && !c.corked && !c.closing.Load() {
 		c.corked = true
@@ -508,11 +511,11 @@ func (f *frame) runHooks(game *tasks.Runner[*Conn]) {
 	f.hook = 0
 }
 
-// maxDirect is for how many connections a Flush sends on the world's goroutine, some 5 µs each, where the carrier cannot block. The packets
-// of more leave on goroutines of others, so that a tick does not spend its time in system calls.
+// maxDirect is the most connections for which a Flush sends on the world's goroutine, at about 5 µs each, if their carrier cannot block. If there
+// are more, other goroutines send the packets, so that the tick does not spend its time in system calls.
 const maxDirect = 16
 
-// end ends the Flush: what was gathered leaves.
+// end ends the Flush: it sends what has waited for it.
 func (f *frame) end() {
 	unlock := (*link.Link).Unlock
 	if len(f.corked) > maxDirect {
@@ -534,13 +537,14 @@ func (f *frame) end() {
 	f.active, f.corked, f.open = f.active[:0], f.corked[:0], false
 }
 
-// order counts the Flushes in which 1 connection sent, 2 to 3, 4 to 7, and so on, each kind by itself: Run flushes as well whenever a message of a
-// client has come, and a client whose messages chose the number of Flushes between two ticks could have others come last in a hundred ticks in a row.
+// order counts the Flushes in which 1 connection sent, 2 to 3, 4 to 7, and so on, each range separately. Run also flushes when a message of a
+// client arrives. With one counter for all ranges, a client could choose with its messages the number of Flushes between two ticks, and so make
+// others the last to send in a hundred ticks in a row.
 type order [bits.UintSize + 1]uint64
 
-// begins returns which of n connections sends first in this Flush: each in turn, in steps of the golden ratio, so that those which come after it soon
-// have their turn as well. Where the packets of a tick overflow a queue that they share, the last ones are lost: had the same connections come last
-// each time, or for many ticks in a row, their states would be seconds old.
+// begins returns which of n connections sends first in this Flush: each in turn, in steps of the golden ratio, so that those that come after it
+// soon have their turn as well. If the packets of a tick overflow a queue that the connections share, the last ones are lost: if the same
+// connections were last each time, or for many ticks in a row, their states would be seconds old.
 func (o *order) begins(n int) int {
 	kind := bits.Len(uint(n))
 	first, _ := bits.Mul64(o[kind]*golden, uint64(n))
@@ -548,5 +552,5 @@ func (o *order) begins(n int) int {
 	return int(first)
 }
 
-// golden is 2⁶⁴ divided by the golden ratio: its multiples modulo 2⁶⁴ are the most evenly spread. Knuth, The Art of Computer Programming 6.4.
+// golden is 2⁶⁴ divided by the golden ratio. Its multiples modulo 2⁶⁴ are the most evenly spread. See Knuth, The Art of Computer Programming, 6.4.
 const golden = 0x9E3779B97F4A7C15

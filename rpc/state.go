@@ -13,50 +13,49 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// State is a struct of the game's own that the server replicates to every client that has the actor. A client has the newest values
-// that reached it; values between may be skipped, and none waits in a reliable buffer. UE: the replicated properties of a class
-// (DOREPLIFETIME).
+// A State is a struct of the game's own that the server replicates to every client that has the actor. A client has the newest values that it has
+// received. Values in between may be skipped, and none waits in a reliable buffer. UE: the replicated properties of a class (DOREPLIFETIME).
 //
-// The game changes the struct in place. At each Flush the server encodes it and compares each field with its last encoding, so a
-// change below the quantum, or from NaN to NaN, sends nothing. Fields that have changed go to each client behind calls and before
-// bulk; when a packet is lost, the newest values of its fields go again. The open carries all fields, so a client's object has them
-// before any call, unless the server's constructor or set made one: see [Spawn]. Otherwise calls and states are not ordered with each other.
+// The game changes the struct in place. At each Flush the server encodes it and compares each field with its last encoding, so a change below the
+// quantum, or from NaN to NaN, sends nothing. Fields that have changed are sent to each client after calls and before bulk. If a packet is lost,
+// the newest values of its fields are sent again. The open carries all fields, so a client's object has them before any call, unless the server's
+// constructor or set made a call: see [Spawn]. Otherwise calls and states are not ordered with each other.
 //
-// A client may write its own copy, to predict for example: nobody is told, and what it wrote stays until the server changes that field.
+// A client may write its own copy, for instance to predict. Nobody is told, and what it wrote stays until the server changes that field.
 //
-// Each field travels by itself, as properties do in Unreal: after a loss the struct may hold fields of different Flushes, which the
-// server never had together. Put values that belong together, such as a position and its tick, in a nested struct: that is one field. So is an
-// array or a slice: when one element changes, all of it travels. Elements that change one at a time belong in a [List].
+// Each field is sent by itself, as properties are in Unreal: after a loss the struct may hold fields of different Flushes, a combination that the
+// server never had. Put values that belong together, such as a position and its tick, in a nested struct, which is one field. An array or a slice
+// is one field, too: if one element changes, all of it is sent. Elements that change one at a time belong in a [List].
 //
-// Fields may be bools, numbers, strings and slices with a bound, arrays, structs of these, [Ref], and types derived from them. A
-// field takes at most 1,000 bytes encoded. With a value beyond its bound [Spawn] fails; later it does not travel: clients keep
-// what they have of that field, and the log says so. Tags, separated by commas:
+// Fields may be bools, numbers, strings and slices with a bound, arrays, structs of these, [Ref], and types derived from them. A field has at most
+// 1,000 bytes encoded. If a value exceeds its bound in [Spawn], Spawn fails. Later such a value is not sent: clients keep the value of the field
+// that they have, and the log says so. Tags, separated by commas:
 //
 //	quiver:"owner"        only to the owner's client (UE: COND_OwnerOnly)
 //	quiver:"skipowner"    to all others (UE: COND_SkipOwner)
 //	quiver:"initial"      with the open only (UE: COND_InitialOnly)
 //	quiver:"if=name"      while [State.SetCondition] says so (UE: COND_Custom)
 //	quiver:"max=16"       bytes of a string, elements of a slice
-//	quiver:"quant=0.01"   floats travel as multiples of it, clamped to the largest; the server's own stays exact (UE: FVector_NetQuantize100)
+//	quiver:"quant=0.01"   floats are sent as multiples of it, clamped to the largest; the server's own stays exact (UE: FVector_NetQuantize100)
 //	quiver:"range=0:100"  numbers are clamped to it
 //	quiver:"unit"         three floats, a direction (UE: FVector_NetQuantizeNormal)
 type State[S any] struct{ declared *declaredState }
 
-// declaredState is a State without its type.
+// declaredState is a State or ListState without its type parameters.
 type declaredState struct {
 	class *Class
 	id    int         // index among the class's states
-	first int         // index of its first field among the fields of all the class's states
-	count int         // how many fields it has
+	first int         // index of its first field among the fields of all states of the class
+	count int         // number of fields
 	plan  *state.Plan // of the struct, or of a list's items
 
-	// Set for a list only, which counts as one field.
+	// Set for a list only, which has one field.
 	name   string
 	list   int  // index among the class's lists
-	refers bool // its items may name actors
+	refers bool // its items may contain a Ref
 }
 
-// String returns the names of the class and of the struct or list; a struct type without a name stands there itself.
+// String returns the names of the class and of the struct or list. For a struct type without a name it returns the type itself.
 func (d *declaredState) String() string {
 	if d.isList() || d.plan.Type().Name() != "" {
 		return d.path()
@@ -64,8 +63,8 @@ func (d *declaredState) String() string {
 	return shape.Clip(d.path() + d.plan.Type().String())
 }
 
-// path is String as the handshake compares it. A struct type without a name leaves its place empty: what it says of other types may differ
-// between two programs that agree.
+// path returns String as the handshake compares it: without the type of a struct that has no name, whose text may differ between two programs that
+// agree.
 func (d *declaredState) path() string {
 	if d.isList() {
 		return d.class.name + "." + d.name
@@ -100,12 +99,12 @@ func (d *declaredState) initial() (fields state.Mask) {
 	return fields
 }
 
-// own turns a mask of the class's fields into a mask of the state's own.
+// own converts a mask of the class's fields into one of the state's own fields.
 func (d *declaredState) own(fields state.Mask) state.Mask { return fields & d.mask() >> d.first }
 
-// NewState declares that actors of class have an S. A class may have several states of different types, with at most 64 fields
-// together. Like methods, states belong in package variables, and the handshake compares them. It panics when S cannot be
-// replicated, or the class has an S already.
+// NewState declares that actors of class have an S. A class may have several states of different types, with at most 64 fields in total. Like
+// methods, states belong in package variables, and the handshake compares them. NewState panics if S cannot be replicated, or the class has an S
+// already.
 func NewState[S any](class *Class) *State[S] {
 	mustDeclare("NewState", class)
 	plan, err := state.Compile(reflect.TypeFor[S](), reflect.TypeFor[Ref]())
@@ -117,8 +116,8 @@ func NewState[S any](class *Class) *State[S] {
 	return &State[S]{d}
 }
 
-// SetCondition switches the fields of a that are tagged if=name on or off for all clients; they begin switched off. Server only; it
-// belongs to the world's goroutine. UE: COND_Custom, SetActiveOverride.
+// SetCondition switches the fields of a that are tagged if=name on or off for all clients. They are off at first. It is for the server only, and
+// must be called on the world's goroutine. UE: COND_Custom, SetActiveOverride.
 func (s *State[S]) SetCondition(a *Actor, name string, on bool) error {
 	switch d := s.declared; {
 	case !a.made():
@@ -135,12 +134,13 @@ func (s *State[S]) SetCondition(a *Actor, name string, on bool) error {
 	return nil
 }
 
-// condition is a named condition of a state.
+// condition is a named condition of a state, the key of actorStates.conditions.
 type condition struct {
-	state int
+	state int // its id
 	name  string
 }
 
+// setCondition switches a condition, and makes the next Flush look at the fields that each connection gets.
 func (a *Actor) setCondition(c condition, on bool) {
 	if a.states.conditions == nil {
 		a.states.conditions = make(map[condition]bool)
@@ -151,7 +151,7 @@ func (a *Actor) setCondition(c condition, on bool) {
 	}
 }
 
-// knows reports whether a field has the named condition.
+// knows reports whether a field is tagged if=name.
 func (d *declaredState) knows(name string) bool {
 	for i := range d.count {
 		if f := d.plan.Field(i); f.Condition == state.Custom && f.Custom == name {
@@ -161,10 +161,10 @@ func (d *declaredState) knows(name string) bool {
 	return false
 }
 
-// Replicate makes b replicate s from the struct that where returns. The world calls where once for each object, right after its
-// constructor; the struct must stay valid as long as the actor lives. Each end calls Replicate for what it keeps: a server sends nothing of
-// other states, a client skips what comes of them, and either warns once. Replicate panics when s is of another class, or b replicates s
-// already, and the constructor must not return a nil pointer.
+// Replicate makes b replicate s from the struct that where returns. The world calls where once for each object, right after its constructor, which
+// must not return a nil pointer. The struct must stay valid as long as the actor lives. Each end calls Replicate for the states that it keeps: a
+// server does not send other states, a client skips their updates, and both log a warning once. Replicate panics if s is of another class, or b
+// replicates s already.
 func Replicate[T, S any](b *Binding[T], s *State[S], where func(object T) *S) {
 	d := s.declared
 	mustBind(b.untyped, d, "Replicate")
@@ -172,25 +172,25 @@ func Replicate[T, S any](b *Binding[T], s *State[S], where func(object T) *S) {
 	b.untyped.states[d.id] = &boundState[T, S]{declared: d, where: where}
 }
 
-// OnRep makes fn run at clients when fields of s have changed; old is what s was before. fn runs after all of a packet was applied, in
-// the next Dispatch if this one has no time left (see Config.DispatchTime). It also runs after an object's constructor, if the open has
-// brought other values than the constructor left, and when an actor that a [Ref] in s names opens or closes here. It never runs on the
-// server. The order of several OnRep functions is not defined. OnRep panics if there was no Replicate before, or if s has a function
-// already. UE: OnRep_X, REPNOTIFY_OnChanged.
+// OnRep makes fn run at clients when fields of s have changed. old is the former value of s. fn runs after all updates of a packet were applied, or
+// in the next Dispatch if this one has no time left (see Config.DispatchTime). It also runs after an object's constructor, if the open has other
+// values than the constructor left, and when an actor that a [Ref] in s names opens or closes here. It never runs on the server. Several OnRep
+// functions run in no defined order. OnRep panics if Replicate was not called before, or s has a function already. UE: OnRep_X,
+// REPNOTIFY_OnChanged.
 func OnRep[T, S any](b *Binding[T], s *State[S], fn func(object T, old S)) {
 	bound := mustHave[*boundState[T, S]](b.untyped, s.declared, "OnRep", "Replicate")
 	mustHook("OnRep", s.declared, fn == nil, bound.onRep != nil)
 	bound.onRep = fn
 }
 
-// mustBind panics when d is of another class than b.
+// mustBind panics if d is of another class than b.
 func mustBind(b *binding, d *declaredState, by string) {
 	if d.class != b.class {
 		panic(fmt.Sprintf("rpc: %s(%v): the binding is of class %s", by, d, b.class.name))
 	}
 }
 
-// mustHave returns the keeper of d in b. It panics when d is of another class, or when before was not called yet.
+// mustHave returns the keeper of d in b. It panics if d is of another class, or before was not called yet.
 func mustHave[K stateKeeper](b *binding, d *declaredState, by, before string) K {
 	mustBind(b, d, by)
 	keeper, ok := b.states[d.id].(K)
@@ -200,20 +200,20 @@ func mustHave[K stateKeeper](b *binding, d *declaredState, by, before string) K 
 	return keeper
 }
 
-// boundState finds the struct of a declared state in the objects of a binding.
+// boundState is what Replicate binds: it finds the struct of a declared state in the objects of a binding.
 type boundState[T, S any] struct {
 	declared *declaredState
 	where    func(T) *S
-	onRep    func(T, S)
+	onRep    func(T, S) // nil = none
 }
 
-// stateKeeper is the part of a *boundState that does not depend on its types.
+// stateKeeper is a *boundState or *boundList without its type parameters.
 type stateKeeper interface {
 	// of makes the replica of an actor's object.
 	of(object any) replica
 }
 
-// mustKeep panics if a constructor has returned a nil pointer, in which by can find no state.
+// mustKeep panics if a constructor has returned a nil pointer, in which by, Replicate or ReplicateList, can find no state.
 func mustKeep(object any, by string, d *declaredState) {
 	if v := reflect.ValueOf(object); v.Kind() == reflect.Pointer && v.IsNil() {
 		panic(fmt.Sprintf("rpc: %s(%v): the constructor of class %s has returned a nil %T, which keeps no state", by, d, d.class.name, object))
@@ -230,13 +230,13 @@ func (b *boundState[T, S]) of(object any) replica {
 	return r
 }
 
-// actorStates holds the states of an actor, once its objects are made. It belongs to the world's goroutine.
+// actorStates holds the states of an actor, once its objects are made. It is used only by the world's goroutine.
 type actorStates struct {
 	replicas   []replica          // by state id; nil = not kept here
 	conditions map[condition]bool // server: set by SetCondition; missing = off
-	watched    bool               // server: the world's replicator compares them
+	watched    bool               // server: they are in replicator.states
 	compared   time.Time          // server: when a Flush last compared them
-	late       time.Duration      // by how much that was later than it might have been; less than the period
+	late       time.Duration      // server: how much later than due that was; less than the period
 	newest     []uint64           // client: by field, the number of the packet that brought its value
 }
 
@@ -249,7 +249,7 @@ func (s *actorStates) kept(yield func(replica) bool) {
 	}
 }
 
-// of returns the replica of a declared state, nil if nothing keeps it here.
+// of returns the replica of a declared state, or nil if nothing keeps it here.
 func (s *actorStates) of(d *declaredState) replica {
 	if s.replicas == nil {
 		return nil
@@ -257,15 +257,17 @@ func (s *actorStates) of(d *declaredState) replica {
 	return s.replicas[d.id]
 }
 
-// due reports whether a Flush at now may compare the states, given the least period of their class in the mean. If so, it notes that the Flush
-// does. One that came late, for there was no Flush at the time, lets the next one come as much earlier: else a class whose rate is that of the
-// ticks would miss each tick that a jittering clock brings early. After a pause the next one comes earlier by a part of the period that differs
-// from actor to actor, so that those which were spawned or opened together do not all leave in the same tick.
+// due reports whether a Flush at now may compare the states of actor of, given the least mean period of their class. If so, it records that the
+// Flush does.
+//
+// If a comparison is late because there was no Flush at the time, the next one may be earlier by as much. Otherwise a class whose rate is that of
+// the ticks would miss each tick that a jittering clock makes early. After a pause the next comparison is earlier by a part of the period that
+// differs between actors, so that those that were spawned or opened together are not all sent in the same tick.
 func (s *actorStates) due(now time.Time, period time.Duration, of Ref) bool {
 	switch since := now.Sub(s.compared); {
 	case since == 0 && !s.compared.IsZero(): // by this Flush
 		return true
-	case since < 0 || since >= 3*period: // a game's clock may go back; a tick that came early makes up to two periods
+	case since < 0 || since >= 3*period: // a game's clock may go back; with an early tick, up to two periods are no pause
 		s.late = time.Duration(float64(period) * float64(uint32(of)*0x9E3779B1) / (1 << 32)) // multiples of the golden ratio
 	case since+s.late < period:
 		return false
@@ -284,7 +286,7 @@ func (s *actorStates) initial() (fields state.Mask) {
 	return fields
 }
 
-// size returns the bytes of fields in their last encoding.
+// size returns the number of bytes of fields in their last encoding.
 func (s *actorStates) size(fields state.Mask) (size int) {
 	for r := range s.kept {
 		size += r.size(r.declaration().own(fields))
@@ -300,7 +302,7 @@ func (s *actorStates) appendTo(b []byte, fields state.Mask) []byte {
 	return b
 }
 
-// fitting returns the first of fields that fit a message of most bytes together, at least one.
+// fitting returns the first of fields that fit into a message of most bytes together, but at least one.
 func (s *actorStates) fitting(fields state.Mask, most int) (fit state.Mask) {
 	if s.size(fields) <= most {
 		return fields
@@ -316,48 +318,48 @@ func (s *actorStates) fitting(fields state.Mask, most int) (fit state.Mask) {
 	return fit
 }
 
-// unfile removes the states, on a client, from copies.referrers, because their actor has ended.
+// unfile is called on a client when the actor has ended. It removes the states from copies.referrers.
 func (s *actorStates) unfile(c *Conn) {
 	for r := range s.kept {
 		r.file(c.copies.referrers, false)
 	}
 }
 
-// replica is one state of one actor. It belongs to the world's goroutine.
+// replica is one state of one actor. It is used only by the world's goroutine.
 type replica interface {
 	declaration() *declaredState
 
-	// changed reports, on the server, whether the struct may differ from its last encoding: a struct with slices always may.
+	// changed is called on the server. It reports whether the struct may differ from its last encoding; for a struct with slices it is always true.
 	changed() bool
-	// differs reports, on the server, whether it does differ. It encodes the struct and keeps nothing.
+	// differs is called on the server. It reports whether the struct differs from its last encoding. It encodes the struct and keeps nothing.
 	differs() bool
-	// encode encodes the struct, on the server, keeps the encoding, and returns the fields that have changed.
+	// encode is called on the server. It encodes the struct, keeps the encoding, and returns the fields that have changed.
 	encode() (state.Mask, error)
-	// size returns the bytes of fields in their last encoding.
+	// size returns the number of bytes of fields in their last encoding.
 	size(fields state.Mask) int
 	// appendTo appends the last encoding of fields.
 	appendTo(b []byte, fields state.Mask) []byte
 
-	// remember copies the struct, on a client, before an update is read into it.
+	// remember is called on a client before an update is read. It copies the struct for OnRep.
 	remember()
-	// read fills in a field.
+	// read decodes a field into the struct.
 	read(b []byte, field int) (rest []byte, err error)
-	// repNotify calls OnRep's function, if there is one and the struct differs from what was remembered. When moved is not 0 it calls it anyway:
-	// the struct names that actor, which has just opened or ended.
+	// repNotify calls OnRep's function, if there is one and the struct differs from what was remembered. If moved is not 0, it calls the function in
+	// any case: the struct names that actor, which has just opened or ended.
 	repNotify(w *World, moved Ref)
-	// file files the replica, on a client, under the actors that it names now. With on false it files it under none.
+	// file is called on a client. It files the replica under the actors that it names now, or, if on is false, under none.
 	file(under refs.Index[Ref, replica], on bool)
 }
 
-// replicaOf implements replica for one type of struct.
+// replicaOf implements replica for a struct of type S.
 type replicaOf[T, S any] struct {
 	bound  *boundState[T, S]
 	object T
 	live   *S            // the struct in the game's object
 	value  reflect.Value // *live
-	last   S             // server: the struct as encoded last; client: as remembered
+	last   S             // server: the struct as encoded last; client: the struct as remembered
 	shadow state.Shadow  // server: the last encoding
-	filed  []Ref         // client: actors under which it is filed
+	filed  []Ref         // client: the actors under which it is filed
 	named  []Ref         // scratch
 }
 
@@ -367,8 +369,8 @@ func (r *replicaOf[T, S]) changed() bool {
 	return !r.bound.declared.plan.Comparable() || !r.same()
 }
 
-// same compares memory, which takes a few ns, a tenth of a comparison field by field, and most states do not change at most ticks.
-// Padding between fields may differ; then encode finds that nothing has changed.
+// same reports whether live and last have the same memory. That takes a few ns, a tenth of a comparison field by field, and most states do not
+// change in most ticks. Padding between fields may differ, too; then encode finds that nothing has changed.
 func (r *replicaOf[T, S]) same() bool {
 	size := unsafe.Sizeof(r.last)
 	return bytes.Equal(unsafe.Slice((*byte)(unsafe.Pointer(r.live)), size), unsafe.Slice((*byte)(unsafe.Pointer(&r.last)), size))
@@ -378,7 +380,7 @@ func (r *replicaOf[T, S]) differs() bool { return r.shadow.Differs(r.bound.decla
 
 func (r *replicaOf[T, S]) encode() (state.Mask, error) {
 	changed, err := r.shadow.Update(r.bound.declared.plan, r.value)
-	// An assignment would leave out the padding between fields, and same would find it different at each Flush.
+	// An assignment would not copy the padding between fields, and same would find a difference at each Flush.
 	reflect.ValueOf(&r.last).Elem().Set(r.value)
 	return changed, err
 }
@@ -401,12 +403,12 @@ func (r *replicaOf[T, S]) repNotify(w *World, moved Ref) {
 	}
 	old := r.last
 	var none S
-	r.last = none // lets the collector have what it refers to
+	r.last = none // for the garbage collector
 	w.game.Doing = tasks.Doing{What: "OnRep of ", Of: r.bound.declared.class}
 	r.bound.onRep(r.object, old)
 }
 
-// unchanged compares, on a client, by value. Only a struct with slices needs DeepEqual, which allocates.
+// unchanged reports on a client whether live and last have equal values. Only a struct with slices needs DeepEqual, which allocates.
 func (r *replicaOf[T, S]) unchanged() bool {
 	if r.bound.declared.plan.Comparable() {
 		return r.same() || r.value.Equal(reflect.ValueOf(&r.last).Elem())

@@ -16,29 +16,29 @@ import (
 	"github.com/quivernet/quiver/rpc/dos"
 )
 
-// Stats is a snapshot of one connection. [Stats.String] lays it out as Unreal's stat net does; [World.StatNet] shows a whole world.
+// Stats is a snapshot of the counters of one connection. [Stats.String] formats it as Unreal's stat net does; [World.StatNet] shows a whole world.
 //
-// Packets, bunches, bytes and their rates count what actors send, and the transfers of package stream that travel as bunches (Window, the
-// default), without the overhead of QUIC or sealed packets. Slices are counted separately. Their losses, and all that is on the wire, are in
+// Packets, bunches, bytes and their rates count what actors send, and the transfers of package stream that are sent as bunches (Window, the
+// default), without the overhead of QUIC or sealed packets. Slices are counted separately. The losses of slices, and everything on the wire, are in
 // Sealed.
 type Stats struct {
-	// Round trip times: the newest, which includes the peer's ack delay; the mean, without that delay; and the least of about the last 10 s,
-	// never above the mean. UE: Ping.
+	// Round trip times: the newest sample, which includes the peer's ack delay; the smoothed mean, without that delay; and the least of about the last
+	// 10 s, which is never above the mean. UE: Ping.
 	RTT, SmoothedRTT, MinRTT time.Duration
 	Jitter                   time.Duration // mean deviation of the round trip time
 
-	// Shares of packets that were lost, 0 to 1, since the start. Both ends of a direction see different numbers. The sender knows the fate
-	// only of packets that ask for an ack, not of packets with acks alone. The receiver counts missing numbers, and cannot tell a loss from
-	// the 0.2 % of numbers that the peer skips on purpose.
+	// Shares of packets that were lost, 0 to 1, since the start of the connection. The two ends of a direction count differently: the sender knows the
+	// fate only of packets that ask for an ack, not of packets with acks alone. The receiver counts missing numbers, and cannot distinguish a loss
+	// from the 0.2 % of numbers that the peer skips on purpose.
 	LossIn, LossOut float64
-	// Rates a second, over the last second, or longer where neither Flush nor Stats was called for longer; within the first second, since the
-	// start. UE: In and Out Rate, Packets and Bunches.
+	// Rates a second, over the last second, or over a longer time if neither Flush nor Stats was called for longer; within the first second, over the
+	// time since the start. UE: In and Out Rate, Packets and Bunches.
 	RateIn, RateOut             float64 // bytes
 	PacketRateIn, PacketRateOut float64
 	BunchRateIn, BunchRateOut   float64
 	SliceRateIn, SliceRateOut   float64 // bytes
-	// OutSaturation is the share, 0 to 1, of the ticks in that time that began while calls or states of an earlier tick still waited,
-	// because the path or Config.Rate did not take them. Bulk, which fills what is left, does not count. UE: Out Saturation.
+	// OutSaturation is the share, 0 to 1, of the ticks in that time that began while calls or states of an earlier tick still waited for the path or
+	// Config.Rate. Bulk, which only uses what is left, does not count. UE: Out Saturation.
 	OutSaturation float64
 
 	PacketsIn, PacketsOut       uint64
@@ -49,37 +49,36 @@ type Stats struct {
 	BunchesIn, BunchesOut       uint64
 	SliceBytesIn, SliceBytesOut uint64 // bytes of slices and their acks; resends count again
 	BunchesResent               uint64
-	RepairsOut, EntriesRestored uint64 // repair bunches sent, the parity behind a transfer by Window; entries that those of the peer restored
+	RepairsOut, EntriesRestored uint64 // repair bunches sent, which are the parity of a transfer by Window; entries restored from the peer's repair bunches
 	SpuriousLosses              uint64 // packets of PacketsLost, and of LossOut, that arrived later
 	Probes, AcksAlone           uint64
 
 	InFlight     int // bytes that are not yet acknowledged
 	Window       int // bytes that bulk may have in flight
-	Queued       int // bytes that wait for a packet
-	DeliveryRate int // bytes a second that the path delivers when it is busy; more than RateOut when little is sent
-	MaxDatagram  int // largest datagram in bytes that QUIC takes now; how large sealed packets are is in Sealed
+	Queued       int // bytes that wait to be sent
+	DeliveryRate int // bytes a second that the path delivers when it is busy; more than RateOut if little is sent
+	MaxDatagram  int // largest datagram, in bytes, that QUIC sends now; the size of sealed packets is in Sealed
 	ReceiveLimit int // bytes of received reliable messages that may wait here
 
 	// Deferred counts the Dispatches that left messages of this connection to the next one: see Config.DispatchTime.
 	Deferred uint64
 
-	// ServerTime counts, on a client, how often [Conn.ServerTime] jumped because the server's clock was set or this one stood still (Steps),
-	// and how many answers of the server could not be true (Refused).
+	// ServerTime counts, on a client, how often [Conn.ServerTime] jumped because the server's clock was set or this one stood still (Steps), and how
+	// many answers of the server could not be true (Refused).
 	ServerTime struct{ Steps, Refused uint64 }
 
 	// Sealed is the state of the sealed carrier: see [Config].Sealed.
 	Sealed SealedStats
 
-	// With Config.DoS, on a server: the state of the peer's identity, and what the peer has called, by name. Messages that are no calls
-	// have names in brackets: "(control)" are those without an actor, of SendMessage and ServerTime; "(closed channel)" are calls that
-	// came after their actor was closed for the peer; "(answer)" are answers to closes and messages of this side, which have no quota;
-	// "(other)" are messages for an actor that name none of its methods. None of them is blocked. [World.MethodStats] adds up all
-	// clients.
+	// On a server with Config.DoS: the state of the peer's identity, and the methods that the peer has called, by name. Messages that are no calls
+	// have names in brackets: "(control)" are those without an actor, of SendMessage and ServerTime; "(closed channel)" are calls that arrived after
+	// their actor was closed for the peer; "(answer)" are answers to closes and messages of this side, which have no quota; "(other)" are messages for
+	// an actor that name none of its methods. None of them is blocked. [World.MethodStats] returns the sums over all clients.
 	Severity string
 	Methods  []dos.Count
 
-	ChannelsOpen int            // the control channel, channels of actors, and those of package stream: its control and the lanes
-	ActorsOpen   int            // of ChannelsOpen: channels of the game's actors
+	ChannelsOpen int            // the control channel, channels of actors, and those of package stream: its control channel and its lanes
+	ActorsOpen   int            // how many of ChannelsOpen are channels of the game's actors
 	Channels     []ChannelStats // channels with unacknowledged reliable entries, by number
 	Drops        Drops
 }
@@ -88,53 +87,54 @@ type Stats struct {
 type ChannelStats struct {
 	Channel    uint64
 	Class      string // empty for the control channel
-	Out, Slots int    // entries of the reliable buffer that are taken, and that there are
+	Out, Slots int    // entries of the reliable buffer: used, and in total
 	QueueTime  time.Duration
 	Gate       string // see [Channel.Gate]
 }
 
-// Drops counts, by reason, what was dropped of what the peer sent and of what was meant for the peer. A reliable call that was made without an
-// error and did not run, although its connection went on, is in NotOwner, RateLimited, Unbound, ActorClosed, Invalid or Blocked of the end that
-// should have run it. When a connection ends, Ended counts what had arrived, and Gone what the server made too late. The other counters are of
-// unreliable messages, updates, questions and copies.
+// Drops counts, by reason, messages from the peer and for the peer that were dropped. If a reliable call was made without an error and did not run,
+// although its connection continued, the end that should have run it has counted it in NotOwner, RateLimited, Unbound, ActorClosed, Invalid or
+// Blocked. When a connection ends, Ended counts what had arrived, and Gone what the server sent too late. The other counters are of unreliable
+// messages, updates, requests and copies.
 type Drops struct {
-	// Calls. At a server NotOwner, ActorClosed and UnknownRefs are no sign of a cheat: a call may leave before its client hears that the actor has
-	// another owner, or has ended. ActorClosed counts calls of [ForceQueue], too, that were made here and waited when their actor closed.
+	// Calls of the peer. On a server NotOwner, ActorClosed and UnknownRefs are no sign of a cheat: the client may have sent a call before it was
+	// informed that the actor has another owner, or has ended. ActorClosed also counts calls of [ForceQueue] methods that were made here and waited
+	// when their actor closed.
 	NotOwner, RateLimited, Unbound, ActorClosed, Invalid uint64
 	// Blocked counts calls of the peer that Config.DoS blocked.
 	Blocked uint64
-	// Ended counts messages that were dropped because their connection ended: at once when this side closed it, else after a second in which
-	// they might still run.
+	// Ended counts messages that were dropped because their connection ended: at once if this side closed it, otherwise after a second in which they
+	// could still run.
 	Ended uint64
-	// Saturated counts unreliable calls made here that did not leave: see Config.QueueUnreliable.
+	// Saturated counts unreliable calls made here that were not sent: see Config.QueueUnreliable.
 	Saturated uint64
-	// Throttled counts unreliable Multicasts made here beyond Config.MaxRPCPerNetUpdate.
+	// Throttled counts unreliable Multicasts made here that exceeded Config.MaxRPCPerNetUpdate.
 	Throttled uint64
-	// Gone counts Client RPCs and Multicasts made here after the connection began to close and before OnDisconnect ran. The client may have begun it
-	// by breaking a rule.
+	// Gone counts Client RPCs and Multicasts made here after the connection began to close and before OnDisconnect ran. The client may have caused the
+	// close by breaking a rule.
 	Gone uint64
-	// UnknownRefs counts references in the peer's arguments to actors that are not open on the connection; the handler sees 0 instead.
+	// UnknownRefs counts references in the peer's arguments to actors that are not open on the connection; the handler gets 0 instead.
 	UnknownRefs uint64
-	// Requests counts questions of the peer beyond Config.MaxRequests. Answers counts answers for which nobody waited: the peer's, if they
-	// came late, twice or without a question; and this side's, if the question was canceled or already answered.
+	// Requests counts requests of the peer that exceeded Config.MaxRequests. Answers counts answers for which nobody waited: the peer's, if they
+	// arrived late, twice or without a request; and this side's, if the request was canceled or already answered.
 	Requests, Answers uint64
 	// Messages counts messages of the peer's [Conn.SendMessage] that arrived while Config.OnMessage was nil.
 	Messages uint64
-	// State counts updates of states: on a client those that it dropped because too many waited, after which it asks for everything anew; on a
-	// server those that did not leave because too many waited, an outage made them stale, or their channel closed.
+	// State counts updates of states: on a client those that it dropped because too many waited, after which it requests everything again; on a server
+	// those that were not sent because too many waited, an outage made them stale, or their channel closed.
 	State uint64
-	// Duplicate counts packets and bunches that came twice, which loses nothing: on a path that loses packets small reliable calls, opens and
-	// closes are sent twice, and the end of a transfer. ClosedChannel counts unreliable calls and states for an actor that is closed. Unreliable
-	// counts unreliable messages, of either side, that waited too long or were too many. Late counts UnreliableSequenced messages that a newer one
-	// overtook, BeforeOpen unreliable ones that came before their actor, and Assembly those of which a part was lost. Repairs counts repair bunches
-	// that were not needed.
+	// Duplicate counts packets and bunches that arrived twice, which loses nothing: on a path that loses packets, small reliable calls, opens and
+	// closes, and the end of a transfer are sent twice. ClosedChannel counts unreliable calls and states for an actor that is closed. Unreliable
+	// counts unreliable messages, of either side, that waited too long or were too many. Late counts UnreliableSequenced messages that arrived after a
+	// newer one, BeforeOpen unreliable ones that arrived before their actor's open, and Assembly those of which a part was lost. Repairs counts repair
+	// bunches that were not needed.
 	Duplicate, ClosedChannel, Unreliable, Late, BeforeOpen, Assembly, Repairs uint64
-	// RingFull counts datagrams that came faster than this process could take them, UnknownMachine those that were empty or of no known kind, and
-	// BeforeJoin those of package stream that came before the connection had joined.
+	// RingFull counts datagrams that arrived faster than this process could handle them, UnknownMachine those that were empty or of an unknown kind,
+	// and BeforeJoin those of package stream that arrived before the connection had joined.
 	RingFull, UnknownMachine, BeforeJoin uint64
 }
 
-// Stats returns a snapshot. It is safe for concurrent use.
+// Stats returns a snapshot of the connection's counters. It is safe for concurrent use.
 func (c *Conn) Stats() Stats {
 	channels, actors := c.channelNames()
 	c.link.Lock()
@@ -189,7 +189,7 @@ func (c *Conn) addCounts(s *Stats, l *link.Stats) {
 	s.Drops.count(&c.drops)
 }
 
-// count adds the calls, references and messages that were dropped outside the machine.
+// count sets the counters that are kept outside the machine.
 func (d *Drops) count(of *drops.Counters) {
 	d.NotOwner, d.RateLimited, d.Unbound = of.Of(drops.NotOwner), of.Of(drops.RateLimited), of.Of(drops.Unbound)
 	d.ActorClosed, d.Invalid = of.Of(drops.Closed), of.Of(drops.Invalid)
@@ -200,7 +200,7 @@ func (d *Drops) count(of *drops.Counters) {
 	d.Messages = of.Of(drops.Message)
 }
 
-// channelNames returns the open channels, by number, and the number of those that belong to the game's actors.
+// channelNames returns the open channels, ordered by number, and how many of them belong to actors of the game.
 func (c *Conn) channelNames() (names []ChannelStats, actors int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,6 +215,7 @@ func (c *Conn) channelNames() (names []ChannelStats, actors int) {
 	return names, actors
 }
 
+// share returns part divided by whole, or 0 if whole is 0.
 func share(part, whole uint64) float64 {
 	if whole == 0 {
 		return 0
@@ -222,6 +223,7 @@ func share(part, whole uint64) float64 {
 	return float64(part) / float64(whole)
 }
 
+// counters returns the counters from which the rates are computed.
 func counters(m *bunch.Stats, l *link.Stats) statnet.Sample[uint64] {
 	return statnet.Sample[uint64]{
 		BytesIn: m.BytesReceived, BytesOut: m.BytesSent, PacketsIn: m.PacketsReceived, PacketsOut: m.PacketsSent,
@@ -239,8 +241,8 @@ func (s *Stats) setRates(r statnet.Sample[float64]) {
 	}
 }
 
-// sampleRates notes the counters of all connections once a second, so that Stats has the rates of the last one even if it is seldom
-// called. It also gives the trace its samples.
+// sampleRates samples the counters of all connections once a second, so that Stats has the rates of the last second even if it is seldom called. It
+// also adds the trace's samples.
 func (w *World) sampleRates() {
 	now := w.frame.beat.Real // the game's clock may stand still, or jump
 	for _, c := range w.announced {
@@ -259,11 +261,11 @@ func (w *World) sampleRates() {
 	}
 }
 
-// fullest is the number of channels that a table names: those with the fullest reliable buffers.
+// fullest is how many channels a table shows: those with the fullest reliable buffers.
 const fullest = 5
 
-// String returns the numbers as a table of at most 100 columns. It shows a carrier that does not use QUIC, such as rpctest's, as QUIC with
-// sealed off. UE: stat net, of one connection.
+// String returns the counters as a table of at most 100 columns. It shows a carrier other than QUIC, such as rpctest's, as QUIC with sealed off.
+// UE: stat net, of one connection.
 func (s Stats) String() string {
 	var t statnet.Table
 	t.List("Ping", statnet.Ms(s.RTT), statnet.Ms(s.SmoothedRTT)+" smoothed", statnet.Ms(s.MinRTT)+" least", statnet.Ms(s.Jitter)+" jitter")
@@ -305,7 +307,7 @@ func (s *Stats) addChannels(t *statnet.Table) {
 	}
 }
 
-// String returns the channel's numbers in one line.
+// String returns the channel's numbers as one line.
 func (ch ChannelStats) String() string {
 	text := fmt.Sprintf("%d %s: %d of %d entries, %s queued", ch.Channel, cmp.Or(ch.Class, "control"), ch.Out, ch.Slots, statnet.Ms(ch.QueueTime))
 	if ch.Gate != "" {
@@ -331,13 +333,13 @@ func (d Drops) reasons() (reasons []string) {
 	return reasons
 }
 
-// saturatedShare is the OutSaturation from which on StatNet counts a connection as saturated. A burst that takes a tick or two, as when
-// many actors open at once, does not count.
+// saturatedShare is the OutSaturation from which on StatNet counts a connection as saturated. It ignores bursts of a tick or two, as when many
+// actors open at once.
 const saturatedShare = 0.5
 
-// StatNet returns the numbers of the world and a line for each connection that has joined, as a table of at most 100 columns;
-// [Conn.Stats] has all numbers of one connection. It belongs to the world's goroutine. It is for consoles: it takes about 2 µs for each
-// connection and 10 ns for each actor. Connections whose OutSaturation is half or more count as saturated. UE: stat net.
+// StatNet returns the numbers of the world and a line for each connection that has joined, as a table of at most 100 columns. A connection whose
+// OutSaturation is half or more counts as saturated. [Conn.Stats] has all numbers of one connection. StatNet is meant for consoles: it takes about
+// 2 µs for each connection and 10 ns for each actor. It must be called on the world's goroutine. UE: stat net.
 func (w *World) StatNet() string {
 	var t statnet.Table
 	conns := w.Conns()
@@ -356,6 +358,7 @@ func (w *World) StatNet() string {
 	return t.String()
 }
 
+// role returns "server" or "client", for tables and traces.
 func (w *World) role() string {
 	if w.IsServer() {
 		return "server"
@@ -363,7 +366,7 @@ func (w *World) role() string {
 	return "client"
 }
 
-// addActors adds the line with the numbers of actors.
+// addActors adds the row with the numbers of actors.
 func (w *World) addActors(t *statnet.Table) {
 	here, relevant, dormant := 0, 0, 0
 	for a := range w.actors.all.all {
@@ -409,7 +412,7 @@ var spans = []struct {
 	{"Channels", func(s *Stats) float64 { return float64(s.ChannelsOpen) }, func(v float64) string { return fmt.Sprintf("%.0f", v) }},
 }
 
-// addSpans adds the rows with the least, mean and greatest value of all connections.
+// addSpans adds the rows with the least, mean and largest value over all connections.
 func addSpans(t *statnet.Table, stats []Stats) {
 	if len(stats) == 0 {
 		return
@@ -425,10 +428,10 @@ func addSpans(t *statnet.Table, stats []Stats) {
 	}
 }
 
-// connColumns are the columns of the lines that addConns adds.
+// connColumns are the columns of the rows that addConns adds.
 var connColumns = []statnet.Column{{Width: 28, Left: true}, {Width: 9}, {Width: 12}, {Width: 12}, {Width: 13}, {Width: 9}, {Width: 9}, {Width: 8}}
 
-// addConns adds a line for each connection.
+// addConns adds a row for each connection.
 func addConns(t *statnet.Table, conns []*Conn, stats []Stats) {
 	if len(conns) == 0 {
 		return

@@ -23,58 +23,58 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// World is one game's end of all its connections: the game thread. Handlers, checks, hooks and constructors run on the
+// A World is one game's end of all its connections. It plays the part of Unreal's game thread: handlers, checks, hooks and constructors run on the
 // goroutine that drives it, one at a time, by [World.Tick] (or Dispatch and Flush) or [World.Run].
 //
-// Post, Do, Guard, Close, Conns, IsServer, Inside, Dropped, Attach, Connect, SetLogLevel, SetEmulation, HandshakeStats and MethodStats
-// may be called from any goroutine, all other methods only from the world's. A world is a server until it connects to one.
+// Post, Do, Guard, Close, Conns, IsServer, Inside, Dropped, Attach, Connect, SetLogLevel, SetEmulation, HandshakeStats and MethodStats are safe for
+// concurrent use. All other methods must be called on the world's goroutine. A world is a server until it connects to one.
 type World struct {
 	config   Config
 	log      *slog.Logger
-	logs     *logs.Set     // by category; log is its logger for records without one
+	logs     *logs.Set     // by category; log is its logger for records without a category
 	trace    *trace.Writer // nil = none
 	extended extend.World  // what package stream has added
 
-	// Classes and actors. Owned by the world's goroutine, except table and actors.alive.
-	table      classTable // has a lock of its own
+	// Classes and actors. Used only by the world's goroutine, except table and actors.alive.
+	table      classTable // has its own lock
 	bindings   map[*Class]*binding
-	actors     actorTable // those that live
-	replicator replicator // on a server: their states
-	relevance  relevance  // on a server: for whom they are open
+	actors     actorTable // all actors that are alive
+	replicator replicator // server: which states to compare and send
+	relevance  relevance  // server: for which connections actors are open
 
-	toClose []*Actor // on a server: actors of which the next Flush closes channels, because they are dormant, or parted and acknowledged
+	toClose []*Actor // server: actors with channels that the next Flush closes, because the actor is dormant, or parted and acknowledged
 
-	// The connections that joined. Owned by the world's goroutine, except parts of dos.
+	// Connections that have joined. Used only by the world's goroutine, except parts of dos.
 	announced    []*Conn      // admitted, and not expelled
-	joining      []*Conn      // have joined, and wait to be admitted
-	ending       []*Conn      // have ended, and wait to be expelled
-	loggingIn    []*handshake // wait until connections of their identity in ending are expelled
-	greeting     greeting     // of the connection that was admitted last, until the tasks of that have run
+	joining      []*Conn      // joined, and wait to be admitted
+	ending       []*Conn      // ended, and wait to be expelled
+	loggingIn    []*handshake // wait until the connections of their identity in ending have been expelled
+	greeting     greeting     // of the connection that was admitted last, until its tasks have run
 	onConnect    []func(*Conn)
 	onDisconnect []func(*Conn, error)
-	dos          dosWatch  // has a lock of its own for what Stats reads
-	overflows    int       // connections that a full reliable buffer closed
+	dos          dosWatch  // has its own lock for the fields that Stats reads
+	overflows    int       // connections closed because a reliable buffer was full
 	sampled      time.Time // when sampleRates last ran
 
-	// What runs. Owned by the world's goroutine.
-	crowd      stateCrowd          // how the paces of states fare
-	frame      frame               // the step from one Flush to the next
-	game       tasks.Runner[*Conn] // runs the game's functions, one at a time, and catches their panics
+	// What runs in a step. Used only by the world's goroutine.
+	crowd      stateCrowd          // shares what connections learn about the paces of their states
+	frame      frame               // the current step, from one Flush to the next
+	game       tasks.Runner[*Conn] // runs functions of the game, one at a time, and catches their panics
 	local      localCalls          // calls that run in this world
-	turns      turns               // whose messages run now, and for how long
-	requests   requests            // that this world asks itself
+	turns      turns               // which connection's messages run now, and for how long
+	requests   requests            // requests that this world makes to itself
 	background background          // handlers of Request.Go
-	handling   handling            // the call that is handled now
+	handling   handling            // the call that is being handled
 	failWarn   logs.Gates[*method] // for answers that could not be sent
 
-	// Safe from any goroutine.
+	// Safe for concurrent use.
 	drive    *driver.Driver       // which goroutine drives the world, and what wakes it
-	callers  driver.Callers[Conn] // connections that have something for the next Dispatch
+	callers  driver.Callers[Conn] // connections that have work for the next Dispatch
 	lobby    lobby                // all connections, from their first packet to their end, and posts
-	dropped  atomic.Uint64        // posts, and calls of this world whose actor has ended
+	dropped  atomic.Uint64        // see World.Dropped
 	rate     *budget.Meter        // Config.WorldRate; nil = no limit
-	siblings sealed.Siblings      // what the sealed carriers know of each other
-	sockets  *badnet.Sockets      // sockets behind Config.Emulation; nil without that
+	siblings sealed.Siblings      // what the sealed carriers of this world share
+	sockets  *badnet.Sockets      // sockets under Config.Emulation; nil = no emulation
 }
 
 func init() {
@@ -84,7 +84,7 @@ func init() {
 	extend.PartyOf = func(conn any) budget.Party { return conn.(*Conn).party() }
 }
 
-// NewWorld returns a world without connections.
+// NewWorld returns a world without connections. It returns an error if config is not valid.
 func NewWorld(config Config) (*World, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
@@ -127,7 +127,7 @@ func NewWorld(config Config) (*World, error) {
 	return w, nil
 }
 
-// openLogs begins the world's logs and its trace.
+// openLogs sets up the world's logs and its trace.
 func (w *World) openLogs() {
 	level := w.config.LogLevel
 	if level == nil {
@@ -138,7 +138,7 @@ func (w *World) openLogs() {
 	w.trace = trace.NewWriter(w.config.Trace, func() string { return "quiver " + w.role() }, func(err error) { w.log.Error("the trace has ended", "error", err) })
 }
 
-// bind adds a binding. It panics if the class is bound already, or clashes with another: both are mistakes in the program.
+// bind adds a binding. It panics if the class is bound already, or has the name of another class: both are mistakes in the program.
 func (w *World) bind(b *binding) {
 	if err := w.table.add(b.class.root()); err != nil {
 		panic(err.Error())
@@ -149,26 +149,27 @@ func (w *World) bind(b *binding) {
 	w.bindings[b.class] = b
 }
 
-// freeze fixes the classes and the extensions, when the first connection or listener comes.
+// freeze fixes the set of classes and extensions. It is called before the first connection or listener is made.
 func (w *World) freeze() {
 	w.extended.Close()
 	w.table.freeze()
 }
 
-// IsServer reports whether this world has authority: it has not connected to a server.
+// IsServer reports whether this world has authority, that is, has not connected to a server.
 func (w *World) IsServer() bool { return !w.lobby.client.Load() }
 
-// SetLogLevel changes the log level: without categories for all records that have no category, or whose category has no level of its own;
-// with categories only for those. Records at Debug have a category, which handlers also get as the attribute category, by WithAttrs:
-// handshake, channel (actors open and close), partial (messages in more than one bunch), reliable (calls, and entries that are out), rep
-// (updates of states), relevancy and dormancy. Records that are off are not formatted. It is an error if a category does not exist. UE:
-// Log LogRep Verbose.
+// SetLogLevel changes the log level. Without categories it sets the level of all records that have no category, or whose category has no level of
+// its own; with categories, the level of those categories only. It returns an error if a category does not exist.
+//
+// Records at Debug have a category, which a slog.Handler also receives by WithAttrs as the attribute category: handshake, channel (actors open and
+// close), partial (messages that need more than one bunch), reliable (calls, and entries in flight), rep (updates of states), relevancy and
+// dormancy. Records below the level are not formatted. UE: Log LogRep Verbose.
 func (w *World) SetLogLevel(level slog.Level, categories ...string) error {
 	return w.logs.SetLevel(level, categories...)
 }
 
-// SetEmulation changes [Config].Emulation for all packets from now on. It is safe for concurrent use. It is an error for a world whose
-// config has none: its sockets were made without.
+// SetEmulation changes [Config].Emulation for all packets from now on. It is safe for concurrent use. It returns an error if the world was made
+// without Config.Emulation, because its sockets cannot emulate then.
 func (w *World) SetEmulation(e emulation.Settings) error {
 	out, in, err := badnet.Links(e)
 	if err != nil {
@@ -181,12 +182,12 @@ func (w *World) SetEmulation(e emulation.Settings) error {
 	return nil
 }
 
-// Now returns the time that the running Dispatch, Flush or Tick was given, between two of them that of the last, and before the first the zero
-// time; in [World.Run] it is the system's. It is the game's clock for OnConnect, OnDisconnect, Login, posts and constructors, where handlers have
-// [Call].Now. UE: UWorld::GetTimeSeconds.
+// Now returns the time that was passed to the running Dispatch, Flush or Tick, or else to the last one; it is zero before the first. In [World.Run]
+// that is the system's time. Now is the game's clock for OnConnect, OnDisconnect, Login, posts and constructors; handlers have [Call].Now. UE:
+// UWorld::GetTimeSeconds.
 func (w *World) Now() time.Time { return w.frame.now }
 
-// OnTick adds a hook that runs in every Flush, before states are compared and packets leave.
+// OnTick adds a hook that runs in every Flush, before states are compared and packets are sent.
 func (w *World) OnTick(fn func(now time.Time)) {
 	mustRun("OnTick", fn == nil)
 	w.frame.onTick = append(w.frame.onTick, fn)
@@ -204,29 +205,31 @@ func (w *World) OnDisconnect(fn func(*Conn, error)) {
 	w.onDisconnect = append(w.onDisconnect, fn)
 }
 
-// mustRun panics if a method of World was given no function: in the tick that would run it nobody could tell any more who gave it.
+// mustRun panics if the caller passed no function to a method of World. The tick that would call the function could not tell who passed it.
 func mustRun(by string, none bool) {
 	if none {
 		panic(fmt.Sprintf("rpc: World.%s: no function", by))
 	}
 }
 
-// Conns returns the connections that have joined and are not closed, oldest first. For some OnConnect may not have run yet.
+// Conns returns the connections that have joined and are not closed, oldest first. OnConnect may not have run yet for some of them.
 func (w *World) Conns() []*Conn {
 	conns := slices.DeleteFunc(w.lobby.all(), func(c *Conn) bool { return !c.joined.Load() || c.closing.Load() })
 	slices.SortFunc(conns, func(a, b *Conn) int { return cmp.Compare(a.id, b.id) })
 	return conns
 }
 
-// Close closes all connections with code and reason, as [Conn.Close] does, which delivers what was sent reliably, and returns when their
-// carriers have ended. Where nothing went wrong the code is HostClosedConnection. When ctx ends first Close returns an error, and they go on
-// closing by themselves: another Close, or [Conn.Wait], waits for them. Close leaves listeners to [Listener.Close], which comes after it: it
-// waits for clients to which the close must be repeated. From now on the world takes no connection and no post, and Run returns ErrClosed.
-// OnDisconnect runs in the next Dispatch. The trace of [Config].Trace ends, and Close returns an error of its writer.
+// Close closes all connections with code and reason, and returns when their carriers have ended. Like [Conn.Close], it delivers what was sent
+// reliably. Use HostClosedConnection for an orderly shutdown. From the call on the world accepts no connection and no post, and Run returns
+// ErrClosed. OnDisconnect runs in the next Dispatch.
+//
+// If ctx ends first, Close returns an error, and the connections continue to close in the background; wait for them with another Close, or with
+// [Conn.Wait]. Close does not close listeners. Call [Listener.Close] after it, which waits for clients to which the close must be repeated. Close
+// also ends the trace of [Config].Trace, and returns an error of its writer.
 func (w *World) Close(ctx context.Context, code Code, reason string) error {
 	defer w.drive.Signal()
 	w.lobby.close(&CloseError{Code: code, Reason: reason})
-	for _, c := range w.lobby.all() { // however little time ctx leaves; one that is still being attached closes itself
+	for _, c := range w.lobby.all() { // even if ctx has ended; a connection that is still being attached closes itself
 		c.Close(code, reason)
 	}
 	err := w.waitClosed(ctx)
@@ -236,12 +239,15 @@ func (w *World) Close(ctx context.Context, code Code, reason string) error {
 	return err
 }
 
-// WaitHandlers returns when no function of [Request.Go] runs, and the answers have been sent, or with the cause of ctx. The world must be
-// driven. A server that ends has its handlers refuse what is new, waits here for what runs, and closes the world; another wait, after Close,
-// is for those whose askers are gone and whose ctx has ended.
+// WaitHandlers waits until no function of [Request.Go] runs and all their answers have been sent, or until ctx ends, and returns the cause of ctx
+// then. The world must be driven meanwhile.
+//
+// To shut down, a server makes its handlers refuse new requests, calls WaitHandlers for those that run, and closes the world. Call WaitHandlers
+// again after Close to wait for functions whose askers are gone; their ctx has ended.
 func (w *World) WaitHandlers(ctx context.Context) error { return w.background.wait(ctx) }
 
-// catch is deferred around functions of the game on other goroutines, as [tasks.Runner.Catch] is on the world's.
+// catch must be deferred around functions of the game that run on other goroutines, as [tasks.Runner.Catch] is on the world's. It passes a panic to
+// Config.OnPanic. Without OnPanic it does not recover.
 func (w *World) catch(conn *Conn, doing tasks.Doing) {
 	if w.config.OnPanic == nil {
 		return
@@ -251,7 +257,7 @@ func (w *World) catch(conn *Conn, doing tasks.Doing) {
 	}
 }
 
-// waitClosed returns when the carriers of all connections have ended.
+// waitClosed waits until the carriers of all connections have ended. It returns an error if ctx ends first.
 func (w *World) waitClosed(ctx context.Context) error {
 	attached := make(chan struct{})
 	go func() {
@@ -270,7 +276,7 @@ func (w *World) waitClosed(ctx context.Context) error {
 	return nil
 }
 
-// waitFor returns when done is closed, or the cause of ctx when that ends before.
+// waitFor waits until done is closed. It returns the cause of ctx if that ends first.
 func waitFor(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -280,12 +286,13 @@ func waitFor(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// Spawn is [Spawn] for callers who do not need the object, or have bound no constructor.
+// Spawn is [Spawn] for callers that do not need the object, or have bound no constructor.
 func (w *World) Spawn(class *Class, owner Owner, options ...SpawnOption) (*Actor, error) {
 	return w.spawn(class, owner, options, nil)
 }
 
-// spawn is Spawn: set, unless it is nil, is called with the object that the constructor returned, before the actor opens for anybody.
+// spawn implements both Spawns. If set is not nil, spawn calls it with the object that the constructor returned, before the actor opens for any
+// connection.
 func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(object any)) (*Actor, error) {
 	w.mustBeInside("Spawn", nil)
 	owner, conn := chainEndsOf(to)
@@ -305,7 +312,7 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 		return nil, err
 	}
 
-	// The actor lives from here on: its constructor may call, open, tear off and destroy it.
+	// The actor is alive from here on: its constructor may call, open, tear off and destroy it.
 	w.actors.number(a)
 	a.listAt(owner, conn)
 	w.actors.add(a)
@@ -315,12 +322,12 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 		return a, nil
 	}
 
-	// Who has it from the beginning: its owner, and everybody when it is AlwaysRelevant.
+	// The actor opens for its owner, and for all connections if it is AlwaysRelevant.
 	if err == nil && a.relevancy.always {
 		_, err = a.openMessage(nil, w.config.Bunch.MaxBunch) // its states must fit
 	}
 	if err == nil && a.conn != nil && !a.conn.mayJoin() {
-		err = a.show(a.conn) // does nothing when its constructor has
+		err = a.show(a.conn) // does nothing if the constructor has opened it
 	}
 	if err != nil {
 		_ = w.Destroy(a)
@@ -334,8 +341,8 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 	return a, nil
 }
 
-// construct makes the objects of an actor that was spawned here. The error says which of their states cannot travel as they are. When a
-// constructor panics, construct destroys the actor, because Spawn does not return it.
+// construct makes the objects of an actor that was spawned here. It returns an error if a state of them cannot be encoded. If a constructor panics,
+// construct destroys the actor, because Spawn does not return it.
 func (w *World) construct(a *Actor, set func(object any)) error {
 	constructed := false
 	defer func() {
@@ -356,7 +363,7 @@ func (w *World) construct(a *Actor, set func(object any)) error {
 	return err
 }
 
-// tellAcked runs OnOpenAcked for the openings that clients have acknowledged.
+// tellAcked calls OnOpenAcked for the openings that clients have acknowledged.
 func (w *World) tellAcked() {
 	for _, c := range w.frame.attended(w.announced) {
 		if len(c.shown.unacked) == 0 {
@@ -372,15 +379,15 @@ func (w *World) tellAcked() {
 	w.game.RunTasks()
 }
 
-// mustBeInside panics when Config.CheckGoroutine is set and the caller is not on the world's goroutine. what names the method, and of names what
-// it is called for; it may be nil.
+// mustBeInside panics if Config.CheckGoroutine is set and the caller is not on the world's goroutine. what names the method for the message, and
+// of, which may be nil, what it is called on.
 func (w *World) mustBeInside(what string, of fmt.Stringer) {
 	if w.config.CheckGoroutine {
 		w.checkGoroutine(tasks.Doing{What: what, Of: of})
 	}
 }
 
-// checkGoroutine is the part of mustBeInside that is not inlined.
+// checkGoroutine is the slow part of mustBeInside, which is inlined.
 func (w *World) checkGoroutine(doing tasks.Doing) {
 	if w.drive.Elsewhere() {
 		panic(fmt.Sprintf("rpc: %v is called on another goroutine than the one that drives the world: use World.Post or World.Do there", doing))
@@ -396,8 +403,8 @@ func (w *World) openToAll(a *Actor) {
 	}
 }
 
-// Destroy ends an actor, and its copies at all clients. Calls on it return ErrClosed from now on; calls that were sent before still
-// arrive. A client can destroy only copies that are torn off, and placed ones without a channel.
+// Destroy ends an actor, and its copies at all clients. From now on calls on it return ErrClosed; calls that were sent before are still delivered.
+// A client can destroy only copies that are torn off, and placed ones without a channel.
 func (w *World) Destroy(a *Actor) error {
 	switch {
 	case !a.made():
@@ -416,7 +423,7 @@ func (w *World) Destroy(a *Actor) error {
 		return nil
 	}
 
-	// At the clients, also those that join later.
+	// End it at the clients, including those that join later.
 	if !a.torn {
 		a.raze()
 	}
@@ -425,7 +432,7 @@ func (w *World) Destroy(a *Actor) error {
 		a.dismiss(a.dormancy.detachedAt[0], Destroyed)
 	}
 
-	// Here. What it owned is the server's from now on.
+	// End it here. The actors that it owned belong to the server from now on.
 	w.relevance.leave(a)
 	heirs := a.orphan()
 	a.unlist()
@@ -437,9 +444,9 @@ func (w *World) Destroy(a *Actor) error {
 	return nil
 }
 
-// Actors yields the game's actors that live here, in the order of their [Ref]: on a server all that were spawned and not destroyed, on a
-// client its copies. It leaves out the actors of package stream. Actors may come and end meanwhile: Actors leaves out those that came
-// after it began, and those that have ended. It belongs to the world's goroutine. UE: TActorIterator.
+// Actors yields the game's actors that are alive here, in the order of their [Ref]: on a server those that it spawned, on a client its copies. It
+// leaves out the actors of package stream. Actors may be added and may end during the iteration: those that were added after it began, and those
+// that have ended, are not yielded. Actors must be called on the world's goroutine. UE: TActorIterator.
 func (w *World) Actors() iter.Seq[*Actor] {
 	inOrder := w.actors.all.all // on a server: numbers are given in the order of Spawn
 	if !w.IsServer() {
