@@ -22,53 +22,51 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// Carrier moves the datagrams of one connection, unreliably and in any order, to one peer. [Listen] and [Dial] make carriers
-// of QUIC connections; [World.Attach] and [World.Connect] take any other: a WebTransport session, or a pair in memory, such as
-// bubble_test.go has for tests in virtual time. A carrier must encrypt and authenticate datagrams: nothing above it does.
-// Several goroutines call its methods at once.
+// A Carrier sends and receives the datagrams of one connection, unreliably and in any order, to and from one peer. [Listen] and [Dial] make
+// carriers from QUIC connections. [World.Attach] and [World.Connect] accept any other, such as a WebTransport session, or a pair in memory like
+// that of bubble_test.go for tests in virtual time. A carrier must encrypt and authenticate datagrams, because nothing above it does. Its methods
+// are called concurrently.
 //
-// A carrier may have two more methods. [Conn.RemoteAddr] returns what RemoteAddr() net.Addr does, and the limits of an address
-// count by it. SendQueue() int says how many datagrams the carrier takes, and sends in order, before SendDatagram blocks. That
-// number never changes; with it, calls leave without waking a goroutine.
+// A carrier may have two more methods. RemoteAddr() net.Addr returns the peer's address: [Conn.RemoteAddr] returns it, too, and the limits of an
+// address apply to it. SendQueue() int returns how many datagrams the carrier accepts, and sends in order, before SendDatagram blocks. That number
+// must never change. With SendQueue, calls are sent without waking a goroutine.
 type Carrier interface {
-	// SendDatagram sends p, and does not keep it. It may block; CloseWithError must unblock it. It returns a [*TooLargeError]
-	// for a datagram that the path does not take; it must take 1,163 bytes. Any other error ends the connection.
+	// SendDatagram sends p, and does not retain it. It may block; CloseWithError must unblock it. It returns a [*TooLargeError] for a datagram that is
+	// too large for the path; it must accept 1,163 bytes. Any other error ends the connection.
 	SendDatagram(p []byte) error
 
-	// ReceiveDatagram returns the next datagram, which then belongs to the caller. It returns soon after ctx is done. An error
-	// ends the connection: a [*CloseError] with Remote, or an error that wraps one, has the peer's code and reason; any other
-	// becomes the cause of ConnectionLost.
+	// ReceiveDatagram returns the next datagram, which the caller may keep. It returns soon after ctx is done. An error ends the connection: a
+	// [*CloseError] with Remote, or an error that wraps one, contains the peer's code and reason; any other error becomes the cause of ConnectionLost.
 	ReceiveDatagram(ctx context.Context) ([]byte, error)
 
-	// Path returns what is known of the path now. It is called for every datagram and must not block.
+	// Path returns what the carrier knows about the path now. It is called for every datagram and must not block.
 	Path() Path
 
-	// CloseWithError closes the connection and tells the peer code, a [Code], and a reason of at most 256 bytes. It is called
-	// once, at the end.
+	// CloseWithError closes the connection and sends the peer code, a [Code], and a reason of at most 256 bytes. It is called once, at the end.
 	CloseWithError(code uint64, reason string) error
 }
 
-// Path describes the path to a peer, as its [Carrier] knows it. Zero fields are unknown.
+// Path describes the path to a peer, as its [Carrier] knows it. A zero field is unknown.
 type Path struct {
 	Cwnd        int           // bytes that may be in flight; more would wait inside the carrier
 	SmoothedRTT time.Duration // round trip time
-	MaxDatagram int           // bytes that SendDatagram takes; at least 1,163, which counts while it is unknown
+	MaxDatagram int           // bytes that SendDatagram accepts; at least 1,163, which is assumed while it is unknown
 }
 
-// TooLargeError is the error of a [Carrier]'s SendDatagram for a datagram that the path does not take. The content leaves again in smaller
+// A TooLargeError is returned by a [Carrier]'s SendDatagram for a datagram that is too large for the path. The content is sent again in smaller
 // datagrams.
 type TooLargeError struct {
-	Max int // bytes that the path takes now
+	Max int // largest datagram of the path now, in bytes
 }
 
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("rpc: datagram too large, the path takes %d bytes", e.Max)
 }
 
-// linked makes a link.Carrier of a Carrier.
+// linked implements link.Carrier by a Carrier.
 type linked struct{ Carrier }
 
-// SendQueue returns 0 when the Carrier does not have it.
+// SendQueue returns 0 if the Carrier has no SendQueue.
 func (l linked) SendQueue() int {
 	if q, ok := l.Carrier.(interface{ SendQueue() int }); ok {
 		return q.SendQueue()
@@ -76,7 +74,7 @@ func (l linked) SendQueue() int {
 	return 0
 }
 
-// RemoteAddr returns nil if the Carrier does not have it.
+// RemoteAddr returns nil if the Carrier has no RemoteAddr.
 func (l linked) RemoteAddr() net.Addr {
 	if addressed, ok := l.Carrier.(interface{ RemoteAddr() net.Addr }); ok {
 		return addressed.RemoteAddr()
@@ -93,7 +91,7 @@ func (l linked) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	return p, linkedError(err)
 }
 
-// linkedError turns a Carrier's error into that of a link.Carrier.
+// linkedError converts an error of a Carrier into one of a link.Carrier.
 func linkedError(err error) error {
 	if large, ok := errors.AsType[*TooLargeError](err); ok {
 		return &link.TooLargeError{Max: large.Max}
@@ -104,24 +102,24 @@ func linkedError(err error) error {
 	return err
 }
 
-// HandshakeStats counts the clients that came to a world.
+// HandshakeStats counts the clients that have connected, or tried to.
 type HandshakeStats struct {
 	Open    int    // in their handshake now
-	Begun   uint64 // given a place among the handshakes, forged first packets below Config.RetryAbove included
-	Retries uint64 // made to prove their address first
-	Refused uint64 // turned away by a limit: MaxHandshakes, MaxConns, or one of their address; a client that QUIC refuses counts for each packet
-	Evicted uint64 // turned away during their handshake, to make room for another
-	Failed  uint64 // that had a carrier and did not join, for any reason
+	Begun   uint64 // got a place among the handshakes, including forged first packets below Config.RetryAbove
+	Retries uint64 // had to prove their address first
+	Refused uint64 // refused by a limit: MaxHandshakes, MaxConns, or one of their address; a client that QUIC refuses counts for each packet
+	Evicted uint64 // ended during their handshake, to make room for another
+	Failed  uint64 // had a carrier and did not join, for any reason
 
 	LoginsFailed uint64 // logins that Authenticate refused
-	LoginsSlowed uint64 // logins that were refused without asking it: see Config.MaxLoginFailures
+	LoginsSlowed uint64 // logins that were refused without a call of Authenticate: see Config.MaxLoginFailures
 }
 
 // HandshakeStats returns a snapshot. It is safe for concurrent use.
 func (w *World) HandshakeStats() HandshakeStats { return w.lobby.stats() }
 
-// Attach takes a carrier as the server's end of a connection. It returns at once: the handshake goes on by itself and ends in
-// OnConnect, or with Done. From the call on the world owns the carrier, even when Attach returns an error.
+// Attach uses carrier as the server's end of a new connection. It does not wait: the handshake continues in the background and ends in OnConnect,
+// or with Done. From the call on the world owns the carrier, even if Attach returns an error.
 func (w *World) Attach(carrier Carrier) (*Conn, error) {
 	if !w.IsServer() {
 		err := errorf("rpc: Attach on a client's world; a client takes its end by Connect: %w", ErrWrongRole)
@@ -131,17 +129,17 @@ func (w *World) Attach(carrier Carrier) (*Conn, error) {
 	return w.attach(linked{carrier}, true, nil)
 }
 
-// Connect takes a carrier as the client's end of a connection and returns when the server has welcomed it. Nobody needs to
-// drive the world for that. From the call on the world owns the carrier, even when Connect returns an error.
+// Connect uses carrier as the client's end of a new connection, and returns when the server has welcomed it. The world need not be driven for that.
+// From the call on the world owns the carrier, even if Connect returns an error.
 //
-// The first Connect makes the world a client for good, so the world must have no listener, actors or clients.
-// A client may connect again, to the same server or another, after a connection has ended or beside it. Each connection has
-// actors of its own, which [Actor.Conn] tells apart; they end in the Dispatch that runs its OnDisconnect.
+// The first Connect makes the world a client permanently, so the world must have no listener, actors or clients. A client may connect again, to the
+// same server or another, after a connection has ended or while it is open. Each connection has its own actors, for which [Actor.Conn] returns it;
+// they end in the Dispatch that runs its OnDisconnect.
 func (w *World) Connect(ctx context.Context, carrier Carrier) (*Conn, error) {
 	return w.connect(ctx, linked{carrier})
 }
 
-// connect attaches a carrier and waits until the server has welcomed the client, the connection has ended, or ctx has.
+// connect attaches a carrier and waits until the server has welcomed the client, the connection has ended, or ctx has ended.
 func (w *World) connect(ctx context.Context, carrier link.Carrier) (*Conn, error) {
 	if err := w.lobby.becomeClient(w.actors.alive.Load()); err != nil {
 		_ = carrier.CloseWithError(uint64(HostClosedConnection), "this is a server")
@@ -163,7 +161,7 @@ func (w *World) connect(ctx context.Context, carrier link.Carrier) (*Conn, error
 	}
 }
 
-// attach makes a connection. v is the visit of a client that came by a [Listener], else nil.
+// attach makes a connection. v is the visit of a client that connected to a [Listener], or nil.
 func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, error) {
 	w.freeze()
 	c := &Conn{
@@ -185,7 +183,7 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 		c.copies = newCopies()
 	}
 
-	// A place in the world, if there is one. A handshake may have to end to make room.
+	// Take a place in the world, if there is one. A handshake may have to end to make room.
 	out, full := w.lobby.enlist(c, c.origin(), v)
 	w.evict(out)
 	if full != nil {
@@ -200,13 +198,13 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 	c.sealed = newSealedCarrier(c)
 	closed := c.start(carrier)
 	w.lobby.attaching.Done()
-	if closed != nil { // the world was closed meanwhile
+	if closed != nil { // the world has been closed in between
 		c.Close(closed.Code, closed.Reason)
 	}
 	return c, nil
 }
 
-// origin returns the address that limits count by; none on a client.
+// origin returns the address to which the limits of an address apply. It is zero on a client.
 func (c *Conn) origin() netip.Prefix {
 	if !c.server {
 		return netip.Prefix{}
@@ -214,7 +212,7 @@ func (c *Conn) origin() netip.Prefix {
 	return door.AddressOf(c.RemoteAddr())
 }
 
-// evict ends a handshake to make room, even one that is telling its client of a refusal. It does nothing when c is nil.
+// evict ends a handshake to make room, even one that is sending its client a refusal. It does nothing if c is nil.
 func (w *World) evict(c *Conn) {
 	if c == nil {
 		return
@@ -226,7 +224,7 @@ func (w *World) evict(c *Conn) {
 	c.link.Abort(uint64(busy.Code), busy.Reason)
 }
 
-// start starts the link and the handshake. It returns why the world was closed, nil if it was not.
+// start starts the link and the handshake. It returns why the world was closed, or nil if it was not.
 func (c *Conn) start(carrier link.Carrier) *CloseError {
 	w := c.world
 	machines := c.extended.Take(&w.extended, c.machine, &c.joined)
@@ -241,7 +239,7 @@ func (c *Conn) start(carrier link.Carrier) *CloseError {
 	})
 }
 
-// onWake is called by the link when there is something for the world or the handshake. It may run on a goroutine that finish waits for.
+// onWake is called by the link when something has arrived for the world or the handshake. It may run on a goroutine for which finish waits.
 func (c *Conn) onWake() {
 	if !c.joined.Load() {
 		c.handshakeWake.Ring()
@@ -251,7 +249,7 @@ func (c *Conn) onWake() {
 	c.call()
 }
 
-// joinWorld gives a connection that has joined to the world. It is false if the connection has ended or was evicted meanwhile.
+// joinWorld hands a connection that has joined to the world. It returns false if the connection has ended or was evicted in between.
 func (c *Conn) joinWorld() (in bool) {
 	c.replace()
 	if !c.world.lobby.join(c) {
@@ -259,13 +257,13 @@ func (c *Conn) joinWorld() (in bool) {
 	}
 	c.tellLimit()
 	close(c.welcomed)
-	c.expectDispatch() // before the wake, which brings one: a world that has nothing else to do is not overdue
+	c.expectDispatch() // before onWake causes a Dispatch, because a world that has nothing else to do is not overdue
 	c.onWake()
 	return true
 }
 
-// finish ends the connection when the link has ended. The link calls it once, on a goroutine of its own, because finish waits for
-// goroutines that use the link, such as the sealed carrier's.
+// finish ends the connection after the link has ended. The link calls it once, on a new goroutine, because finish waits for goroutines that use the
+// link, such as the sealed carrier's.
 func (c *Conn) finish() {
 	w := c.world
 	w.lobby.noteEnd(c)
@@ -289,11 +287,11 @@ func (c *Conn) finish() {
 	close(c.gone)
 }
 
-// replace ends connections of the same identity that are too many beside c. It waits for their end, so that the world learns
-// of that before it learns of c.
+// replace ends connections of the same identity that exceed Config.MaxConnsPerIdentity with c. It waits for their end, so that the world learns of
+// it before it learns of c.
 func (c *Conn) replace() {
 	old, refused := c.world.lobby.claim(c)
-	if refused != nil { // by RefuseLoginElsewhere, for which welcome has asked before
+	if refused != nil { // by RefuseLoginElsewhere, although welcome has checked it before
 		c.abort(refused)
 	}
 	c.replaced = append(c.replaced, old...)
@@ -307,10 +305,10 @@ func (c *Conn) replace() {
 	}
 }
 
-// admit announces a connection that has joined: the hooks and opens run as tasks.
+// admit announces a connection that has joined. Its hooks and opens run as tasks.
 func (w *World) admit(c *Conn) {
 	w.announced, c.admitted = append(w.announced, c), true
-	c.call() // the next Dispatch looks at what came before: while c waited in joining, nobody heard its calls
+	c.call() // so that the next Dispatch looks at what arrived while c waited in joining
 	w.watchCalls(c)
 	w.logs.Guest(slog.LevelInfo, logs.Joined, c.party(), "connected", "conn", c)
 	tellSealed(c)
@@ -333,21 +331,21 @@ func (w *World) admit(c *Conn) {
 	w.game.Later(c, tasks.Doing{}, func() { w.greeting = greeting{} })
 }
 
-// greeting is the part of a connection's joining in which OnConnect runs, and then what is AlwaysRelevant opens for it. In this order what OnConnect
-// gives it begins there as its own. UE: nothing replicates to a connection before PostLogin is over.
+// greeting is the time in which a connection joins: OnConnect runs, and then the AlwaysRelevant actors open for it. Because of this order, actors
+// that OnConnect gives to the connection open as its own. UE: nothing replicates to a connection before PostLogin has returned.
 type greeting struct {
-	conn   *Conn           // nil = nobody joins at the moment
-	closed map[*Actor]bool // CloseTo was called for conn: they do not open
+	conn   *Conn           // nil = no connection is joining
+	closed map[*Actor]bool // actors for which CloseTo(conn) was called, and which do not open
 }
 
-// show opens an AlwaysRelevant actor for the connection, if one joins: in its turn, or before, because OnConnect calls a Multicast of it.
+// show opens an AlwaysRelevant actor for the connection that joins, if any: in its turn, or earlier because OnConnect calls a Multicast of it.
 func (g *greeting) show(a *Actor) {
 	if g.conn != nil && a.seats.always != (roster.Seat{}) && !g.closed[a] {
 		_ = a.world.openAlways(a, g.conn)
 	}
 }
 
-// close notes that the game closes an actor for c.
+// close records that the game has closed an actor for c.
 func (g *greeting) close(a *Actor, c *Conn) {
 	if c != g.conn {
 		return
@@ -358,7 +356,7 @@ func (g *greeting) close(a *Actor, c *Conn) {
 	g.closed[a] = true
 }
 
-// openOwned opens, as tasks, the actors that Config.Login gave to a connection that has now joined.
+// openOwned opens, as tasks, the actors that Config.Login has given to a connection that has now joined.
 func (w *World) openOwned(c *Conn) {
 	for a := range c.shown.owned.all {
 		for _, heir := range a.withOwned(nil) {
@@ -371,9 +369,9 @@ func (w *World) openOwned(c *Conn) {
 	}
 }
 
-// openAlways opens an actor for a connection without a caller that takes the error: it logs that.
+// openAlways opens an actor for a connection, and logs an error.
 func (w *World) openAlways(a *Actor, c *Conn) error {
-	if a.dead || a.torn { // meanwhile
+	if a.dead || a.torn { // since the task was queued
 		return nil
 	}
 	err := a.show(c)
@@ -384,7 +382,7 @@ func (w *World) openAlways(a *Actor, c *Conn) error {
 	return err
 }
 
-// expel removes a connection that has ended from the world: its OnDisconnect hooks run, and its actors end, as tasks.
+// expel removes a connection that has ended from the world. Its OnDisconnect hooks run, and its actors end, as tasks.
 func (w *World) expel(c *Conn) {
 	w.discard(c)
 	if c.watched != nil {
@@ -425,7 +423,7 @@ func (w *World) expel(c *Conn) {
 // endActor ends what a connection that has ended has on a channel: on a client the copy, on a server the opening.
 func (c *Conn) endActor(channel uint64) {
 	a := c.channels[channel]
-	if a == nil { // the game has ended the actor meanwhile
+	if a == nil { // the game has ended the actor in between
 		return
 	}
 	c.setChannel(channel, nil)
@@ -433,12 +431,12 @@ func (c *Conn) endActor(channel uint64) {
 		a.forget(o)
 	}
 	if !c.server {
-		a.states.unfile(c) // no OnRep follows: torn-off copies that its states name may end later
+		a.states.unfile(c) // so that no OnRep runs when torn-off copies that its states name end later
 		a.end(Disconnected)
 	}
 }
 
-// endDetached ends, on a client whose connection has ended, a copy without a channel. A torn-off copy is the client's own and lives on.
+// endDetached ends a copy without a channel on a client whose connection has ended. A torn-off copy is the client's own and stays.
 func (c *Conn) endDetached(ref Ref) {
 	if a := c.copies.byRef[ref]; a != nil && !a.torn {
 		a.states.unfile(c)

@@ -8,22 +8,22 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// Binding binds a class, in one world, to the type T of its objects.
+// A Binding binds a class, in one world, to the type T of its objects.
 type Binding[T any] struct {
 	untyped *binding
 	world   *World
 }
 
-// binding is a Binding without its type.
+// binding is a Binding without its type parameter.
 type binding struct {
 	class       *Class
-	construct   func(*Actor) any
-	handlers    []handler     // by method id: an *endpoint[T, A], made by the first On or Check; nil before
-	states      []stateKeeper // by state id; nil = not replicated here
-	looked      bool          // the first actor has told which states nothing keeps
-	at          func(object any) (x, y, z float32)
+	construct   func(*Actor) any                   // calls the constructor
+	handlers    []handler                          // by method id: an *endpoint[T, A]; nil until the first On or Check
+	states      []stateKeeper                      // by state id; nil = not replicated here
+	looked      bool                               // the first actor has reported which states nothing keeps
+	at          func(object any) (x, y, z float32) // this and the hooks below are nil if the game has not set them
 	relevant    func(object any, viewer *Conn) bool
-	actors      actors // of the class, with their objects
+	actors      actors // the actors of the class that have an object
 	onClose     func(object any, why CloseReason)
 	onOwner     func(object any)
 	onTearOff   func(object any)
@@ -33,7 +33,7 @@ type binding struct {
 // hasAt reports whether objects of the binding have a position. b may be nil.
 func (b *binding) hasAt() bool { return b != nil && b.at != nil }
 
-// replicate makes the replicas of the states that an object keeps.
+// replicate makes the replicas of the states that an object keeps, by state id.
 func (b *binding) replicate(object any, into []replica) {
 	for i, keeper := range b.states {
 		if keeper != nil {
@@ -42,11 +42,11 @@ func (b *binding) replicate(object any, into []replica) {
 	}
 }
 
-// handler runs the calls of one method. It is an *endpoint without its types.
+// handler runs the calls of one method. It is an *endpoint without its type parameters.
 type handler interface {
-	// bound reports whether On or OnRequest has given it a function: with a Check alone it runs nothing.
+	// bound reports whether On or OnRequest has set a function. An endpoint that has only a Check runs nothing.
 	bound() bool
-	// remote decodes, validates and checks the argument of a call from the peer, and runs it. The error is a *validationError, or that of
+	// remote decodes, validates and checks the argument of a call from the peer, and runs the call. The error is a *validationError, or the error of
 	// decoding.
 	remote(object any, call *Call, payload []byte) error
 	// local runs a call that was made in this world.
@@ -58,12 +58,13 @@ func (b *binding) handles(m *method) bool {
 	return b != nil && b.handlers[m.id] != nil && b.handlers[m.id].bound()
 }
 
-// Bind binds class in world: ctor makes the object of each of its actors. On a client ctor may ask [Actor.Owned] and [Actor.Ref]; the
-// states that came with the open are read into the object right after it, before any call. What ctor calls in this world runs in the
-// next Dispatch, on that object. What a client's ctor calls on the server leaves as from anywhere else; when the actor's close has come
-// with its open, the call has the error that it would have after the close: [ErrDormant], of an actor that is dormant or was placed, else
-// [ErrClosed]. Bind panics if the class is bound already, or is added after the first connection. It belongs to the
-// world's goroutine.
+// Bind binds class in world: ctor makes the object of each actor. Bind panics if the class is bound already, or is added after the first
+// connection. It must be called on the world's goroutine.
+//
+// On a client ctor may call [Actor.Owned] and [Actor.Ref]. The states of the open are read into the object right after ctor, before any call. Calls
+// that ctor makes in this world run in the next Dispatch, on that object. Calls that a client's ctor makes to the server are sent as usual; if the
+// actor's close has arrived together with its open, the call returns the error that it would return after the close: [ErrDormant] for an actor that
+// is dormant or was placed, otherwise [ErrClosed].
 func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 	switch {
 	case class == nil:
@@ -87,7 +88,7 @@ func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 	return &Binding[T]{b, world}
 }
 
-// On makes fn the handler of h. It panics when h is of another class or has a handler already.
+// On makes fn the handler of h. It panics if h is of another class or has a handler already.
 func On[T, A any](b *Binding[T], h Handle[A], fn func(object T, call *Call, arg A)) {
 	m := h.declared()
 	e := endpointOf[T, A](b, m)
@@ -95,10 +96,10 @@ func On[T, A any](b *Binding[T], h Handle[A], fn func(object T, call *Call, arg 
 	e.run = fn
 }
 
-// Check makes fn decide, before the handler of h runs, whether the caller may do this now. h is a *[ServerRPC], or a *[Request] to the
-// server. An error closes the caller's connection with [ValidationFailed], so refuse inside the handler what an honest client may ask too
-// late. What the caller saw is a round trip old, and differs in age from actor to actor: a check of a distance must use where they were
-// then, or it throws out honest players.
+// Check makes fn decide, before the handler of h runs, whether the caller may make this call now. h is a *[ServerRPC], or a *[Request] to the
+// server. An error closes the caller's connection with [ValidationFailed], so refuse in the handler what an honest client may ask too late. What
+// the caller saw is a round trip old, and of a different age for each actor: a check of a distance must use the positions of that time, or it
+// closes connections of honest players.
 func Check[T, A any](b *Binding[T], h checked[A], fn func(object T, call *Call, arg A) error) {
 	m := h.declared()
 	e := endpointOf[T, A](b, m)
@@ -109,7 +110,7 @@ func Check[T, A any](b *Binding[T], h checked[A], fn func(object T, call *Call, 
 	e.check = fn
 }
 
-// Of returns the object of an actor; false if a is nil, has ended, or is not of the binding's class and world. UE: Cast.
+// Of returns the object of an actor. ok is false if a is nil, has ended, or is not of the binding's class and world. UE: Cast.
 func (b *Binding[T]) Of(a *Actor) (object T, ok bool) {
 	if !a.made() || a.dead {
 		return object, false
@@ -120,10 +121,10 @@ func (b *Binding[T]) Of(a *Actor) (object T, ok bool) {
 	return object, false
 }
 
-// At returns the object of the actor that ref names; false when [World.Actor] returns nil, or Of returns false.
+// At returns the object of the actor that ref names. ok is false if [World.Actor] returns nil, or Of returns false.
 func (b *Binding[T]) At(ref Ref) (object T, ok bool) { return b.Of(b.world.Actor(ref)) }
 
-// listed returns a list of actors that holds all which have an object of b, and perhaps others.
+// listed returns a list that contains all actors that have an object of b, and possibly others.
 func (b *Binding[T]) listed() *actors {
 	if own := b.world.bindings[b.untyped.class.root()]; own != nil {
 		return &own.actors
@@ -131,8 +132,8 @@ func (b *Binding[T]) listed() *actors {
 	return &b.world.actors.all
 }
 
-// All yields the actors of the class that live here, with their objects, in the order in which they were spawned, or opened here. As
-// with [World.Actors] they may come and go meanwhile.
+// All yields the actors of the class that are alive here, with their objects, in the order in which they were spawned, or opened here. As in
+// [World.Actors], actors may be added and may end during the iteration.
 func (b *Binding[T]) All() iter.Seq2[*Actor, T] {
 	return func(yield func(*Actor, T) bool) {
 		b.listed().all(func(a *Actor) bool {
@@ -142,51 +143,49 @@ func (b *Binding[T]) All() iter.Seq2[*Actor, T] {
 	}
 }
 
-// At says where objects of b stand. Their actors are then open for the connections whose view is nearer than the class's
-// [CullDistance]: [Conn.SetView] says from where a connection sees. They close, with reason [Relevancy], 5 s after they were last
-// seen. UE: GetActorLocation, as AActor::IsNetRelevantFor asks it.
+// At makes fn return the position of objects of b. Their actors are then open for the connections whose view is nearer than the class's
+// [CullDistance]; [Conn.SetView] sets from where a connection sees. An actor closes, with reason [Relevancy], 5 s after it was last seen. At panics
+// if fn is nil, or b has an At already. UE: GetActorLocation, as AActor::IsNetRelevantFor calls it.
 //
-// The order of rules is Unreal's: an actor that was spawned with [AlwaysRelevant] is open for everybody; an actor is relevant to its
-// owner, and to a connection whose view it is; [RelevantAsOwner] and [OnlyRelevantToOwner] come next, and the distance last. The game
-// decides about actors that are attached or hidden: see [Relevant].
+// The order of rules is Unreal's: an actor that was spawned with [AlwaysRelevant] is open for everybody; an actor is relevant to its owner, and to
+// a connection whose view it is; [RelevantAsOwner] and [OnlyRelevantToOwner] come next, and the distance last. The game decides about actors that
+// are attached or hidden: see [Relevant].
 //
-// fn is called on the world's goroutine: when an actor is spawned, and then ten times a second for each actor, in Flush, spread over
-// the Flushes. As often Flush looks at what surrounds each connection. So an actor that comes near opens at most 0.3 s later, the
-// nearest first, at most 1,000 at a Flush. A tick pays for a part of the actors and for those that are near, not for all pairs: at
-// 30 Hz 10,000 actors that stand still take 0.06 ms, and 100 connections that are near to 200 of them each take 0.3 ms. An actor whose
-// position is not finite stands nowhere. When a client has no channel left for an actor, the log says so, and it is tried again each
-// second.
+// fn is called on the world's goroutine when an actor is spawned, and then ten times a second for each actor, in Flush, spread over the Flushes. At
+// the same rate Flush surveys the surroundings of each connection. So an actor that comes near opens at most 0.3 s later, the nearest first, at
+// most 1,000 in a Flush. The cost of a tick depends on a part of the actors and on those that are near, not on all pairs: at 30 Hz 10,000 actors
+// that stand still take 0.06 ms, and 100 connections that are near to 200 of them each take 0.3 ms. An actor whose position is not finite has no
+// position. If a client has no free channel for an actor, the log says so, and the server tries again each second.
 //
-// OpenTo and CloseTo still work: an actor that OpenTo opened stays until it was out of sight for 5 s, and one that CloseTo closed
-// opens again if it is near. When the path does not take all updates, those of actors far away wait longer: see [UpdatePriority].
-//
-// At panics if fn is nil, or b has one.
+// OpenTo and CloseTo still work: an actor that OpenTo opened stays open until it has been out of sight for 5 s, and one that CloseTo closed opens
+// again if it is near. If the path cannot take all updates, those of distant actors wait longer: see [UpdatePriority].
 func At[T any](b *Binding[T], fn func(object T) (x, y, z float32)) {
 	u := b.untyped
 	mustHook("At", u.class, fn == nil, u.at != nil)
 	u.at = func(object any) (x, y, z float32) { return fn(object.(T)) }
 }
 
-// Relevant makes fn decide, instead of the distance, for which connections actors of b are open. Owner, view and the options of Spawn
-// come first, as for [At]: fn cannot refuse an actor to its owner, nor to a connection whose view it is. An actor closes 5 s after
-// fn last returned true. [Conn.View] says from where viewer sees. UE: an override of AActor::IsNetRelevantFor, after the rules above.
+// Relevant makes fn decide, instead of the distance, for which connections actors of b are open. The owner, the view and the options of Spawn come
+// first, as for [At]: fn cannot refuse an actor to its owner, nor to a connection whose view it is. An actor closes 5 s after fn last returned
+// true. [Conn.View] returns from where viewer sees. Relevant panics if fn is nil, or b has a Relevant already. UE: an override of
+// AActor::IsNetRelevantFor, after the rules above.
 //
-// fn is called on the world's goroutine in Flush, once a second for each pair of an actor and a connection, spread over the Flushes, and
-// at most 20,000 times in one: at 30 Hz, 10,000 actors and 100 connections take 1.7 s a round. It must be quick. An At beside it serves
-// only as a view. Relevant panics if fn is nil, or b has one.
+// fn is called on the world's goroutine in Flush, once a second for each pair of an actor and a connection, spread over the Flushes, and at most
+// 20,000 times in one. At 30 Hz, a round for 10,000 actors and 100 connections takes 1.7 s. fn must be fast. With Relevant, an At of b is used only
+// for views.
 func Relevant[T any](b *Binding[T], fn func(object T, viewer *Conn) bool) {
 	u := b.untyped
 	mustHook("Relevant", u.class, fn == nil, u.relevant != nil)
 	u.relevant = func(object any, viewer *Conn) bool { return fn(object.(T), viewer) }
 }
 
-// checked is the argument of [Check]: a *[ServerRPC], or a *[Request] that [ServerRequest] declared.
+// checked is a handle for [Check]: a *[ServerRPC], or a *[Request] that [ServerRequest] declared.
 type checked[A any] interface {
 	takes(A)
 	declared() *method
 }
 
-// mustHook panics if the function is missing that by binds to a class, a method or a state, or if that has one already.
+// mustHook panics if by, which sets a function of a class, a method or a state, was passed none (missing), or one is set already (bound).
 func mustHook(by string, to fmt.Stringer, missing, bound bool) {
 	switch {
 	case missing:
@@ -196,15 +195,16 @@ func mustHook(by string, to fmt.Stringer, missing, bound bool) {
 	}
 }
 
-// endpoint runs the calls of one method for one binding. They run one at a time on the world's goroutine, so all are decoded
-// into one arg.
+// endpoint runs the calls of one method for one binding. The calls run one at a time on the world's goroutine, so all are decoded into the same
+// arg.
 type endpoint[T, A any] struct {
 	m     *method
-	run   func(T, *Call, A)
-	check func(T, *Call, A) error
+	run   func(T, *Call, A)       // nil = no On or OnRequest
+	check func(T, *Call, A) error // nil = no Check
 	arg   A
 }
 
+// endpointOf returns the endpoint of m in b, which it makes at the first call. It panics if m is of another class.
 func endpointOf[T, A any](b *Binding[T], m *method) *endpoint[T, A] {
 	u := b.untyped
 	if m.class != u.class {
@@ -240,7 +240,7 @@ func (e *endpoint[T, A]) remote(object any, call *Call, payload []byte) error {
 		*doing = tasks.Doing{Of: e.m}
 	}
 	e.run(object.(T), call, e.arg)
-	e.arg = zero // lets the collector have what the handler did not keep
+	e.arg = zero // for the garbage collector
 	return nil
 }
 

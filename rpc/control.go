@@ -58,7 +58,7 @@ func (c *Conn) sendControl(message []byte) {
 	c.link.Lock()
 	defer c.link.Unlock()
 	c.world.frame.cork(c)
-	_ = c.machine.Send(0, bunch.Reliable, message) // it fails only when the connection does
+	_ = c.machine.Send(0, bunch.Reliable, message) // it fails only if the connection fails
 }
 
 // controlReserve is how many entries of the control channel's reliable buffer SendMessage leaves free for the framework's messages.
@@ -67,7 +67,7 @@ const controlReserve = 16
 // mail limits the messages of the game on a connection's control channel.
 type mail struct {
 	out   control.Mail  // messages that the peer has not run yet; under the link's lock
-	in    control.Mail  // messages of the peer; used by the world's goroutine only, like limit
+	in    control.Mail  // messages of the peer; used only by the world's goroutine, like limit
 	limit budget.Bucket // of Config.MessageRate
 }
 
@@ -75,9 +75,9 @@ type mail struct {
 // needs no actor, and may be called from OnConnect on, and on a client from Dial on. id is chosen by the game. payload has at most 4,096 bytes and
 // is copied.
 //
-// SendMessage is meant for a game framework, not for play: the other side runs Config.MessageRate messages a second, and at most 16, or 11 of
-// the largest, may wait for that. If more do, SendMessage sends nothing and returns an error that wraps [ErrBacklogFull]. If the connection
-// has begun to close, it returns [ErrClosed], even before OnDisconnect has run. It may be called concurrently. UE: NMT_GameSpecific.
+// SendMessage is meant for a game framework, not for play: the other side runs Config.MessageRate messages a second, and at most 16, or 11 of the
+// largest, may wait for that. If more do, SendMessage sends nothing and returns an error that wraps [ErrBacklogFull]. If the connection has begun
+// to close, it returns [ErrClosed], even before OnDisconnect has run. It is safe for concurrent use. UE: NMT_GameSpecific.
 func (c *Conn) SendMessage(id uint8, payload []byte) error {
 	switch {
 	case c == nil:
@@ -103,8 +103,8 @@ func (c *Conn) SendMessage(id uint8, payload []byte) error {
 	return nil
 }
 
-// onMessage passes a message of the peer to Config.OnMessage. An error of that closes the connection on a server; on a client the message is
-// dropped.
+// onMessage passes a message of the peer to Config.OnMessage. If that returns an error, a server closes the connection, and a client drops the
+// message.
 func (c *Conn) onMessage(m control.Message) *CloseError {
 	w := c.world
 	switch {
@@ -159,8 +159,8 @@ func (c *Conn) tellTaken() {
 	}
 }
 
-// times estimates the server's game clock on a client, and answers requests for it on the server. It is used by the world's goroutine only,
-// except for the counters, which Stats reads.
+// times estimates the server's game clock on a client, and answers requests for it on the server. It is used only by the world's goroutine, except
+// for the counters, which Stats reads.
 type times struct {
 	ask            clock.Questions // client: the requests, and what the answers have shown
 	steps, refused atomic.Uint64   // client: for Stats

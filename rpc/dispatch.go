@@ -16,34 +16,33 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// Call tells a handler or a check about its call, besides the argument. It is valid only until that returns.
+// A Call describes the call that a handler or a check handles, besides the argument. It is valid only until that function returns.
 type Call struct {
 	Actor *Actor
-	Conn  *Conn     // of the caller; nil if the call was made in this world: see Conn for what may be asked of that
-	Now   time.Time // of the Dispatch
+	Conn  *Conn     // of the caller; nil if the call was made in this world: see Conn for the methods that nil has
+	Now   time.Time // the time of the Dispatch
 
-	// Arrived is the time at which the call came, after the last Dispatch. It is Now for a call that was made in this world, or that
-	// has waited for actors. It is exact to 16 µs and, like Now, by the game's clock.
+	// Arrived is the time at which the call arrived, after the last Dispatch. It is Now for a call that was made in this world, or that has waited for
+	// actors. It is exact to 16 µs and, like Now, by the game's clock.
 	Arrived time.Time
 
-	question *question // of a request
+	question *question // of a request; nil = it is no request
 }
 
-// handling is the call that the world's goroutine handles now. Handlers get pointers into it, so that a call allocates nothing.
+// handling is the call that the world's goroutine is handling. Handlers get pointers into it, so that a call allocates nothing.
 type handling struct {
 	call     Call
-	question question    // of call, when it is a request's
-	arrived  time.Time   // when the message came
-	closes   CloseReason // of the message, if it closes a channel; Destroyed if it opens that as well, see openAndClose
-	spent    bool        // its handler has run and keeps no byte of it; false of a request, which a goroutine may still answer
+	question question    // of call, if it is a request's
+	arrived  time.Time   // when the message arrived
+	closes   CloseReason // the reason of the message, if it closes a channel; Destroyed if it also opens the channel, see openAndClose
+	spent    bool        // the handler has run and keeps no byte of the message; false for a request, which a goroutine may still answer
 }
 
-// ownerMethod is the id of the message by which the server tells a client whether it owns the actor. No class has so many
-// methods.
+// ownerMethod is the id of the message by which the server tells a client whether it owns the actor. No class has so many methods.
 const ownerMethod = maxMethods
 
-// deliver handles one message of a connection. OnRep functions wait until all states of a packet are applied: the first message of
-// another packet makes them run.
+// deliver handles one message of a connection. OnRep functions wait until all states of a packet have been applied; the first message of another
+// packet makes them run.
 func (w *World) deliver(c *Conn, message bunch.Message) {
 	c.trace.Took()
 	if w.handling.closes = Destroyed; message.Close && !message.Open { // before any OnRep runs
@@ -72,7 +71,7 @@ func (w *World) deliver(c *Conn, message bunch.Message) {
 		violation = w.openActor(c, message)
 	case a == nil && !message.Close:
 		c.drops.Add(drops.Closed, 1)
-	case a == nil: // the peer answers a close of ours
+	case a == nil: // the peer's answer to a close of ours
 	case message.Close:
 		violation = w.takeClose(c, a, message)
 	default:
@@ -86,12 +85,13 @@ func (w *World) deliver(c *Conn, message bunch.Message) {
 	}
 }
 
-// violated closes a connection whose peer broke a rule, and logs it.
+// violated closes a connection whose peer broke a rule, and logs that.
 func (w *World) violated(c *Conn, cause *CloseError) {
 	w.logs.Guest(slog.LevelWarn, logs.Violated, c.party(), "connection closed for a violation", "conn", c, "code", cause.Code.String(), "reason", cause.Reason)
 	c.abort(cause)
 }
 
+// violationf returns the error for a peer that broke a rule.
 func violationf(code Code, format string, args ...any) *CloseError {
 	return &CloseError{Code: code, Reason: fmt.Sprintf(format, args...)}
 }
@@ -130,8 +130,8 @@ func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 	return w.run(c, a, m, 0, payload)
 }
 
-// run runs a call from the peer that dropReason has let pass, or a question, which has a number: at once, or later when it has waited for actors, and
-// a may have ended meanwhile.
+// run runs a call or question from the peer that dropReason has let pass. number is that of a question, or 0. run may be called later than
+// dropReason if the call has waited for actors; in between, a may have ended.
 func (w *World) run(c *Conn, a *Actor, m *method, number uint64, argument []byte) *CloseError {
 	var q *question
 	switch {
@@ -153,7 +153,7 @@ func (w *World) run(c *Conn, a *Actor, m *method, number uint64, argument []byte
 	return w.violationOf(c, m, err)
 }
 
-// handle runs the handler of a call from the peer, or of its question q.
+// handle runs the handler of a call from the peer. q is its question, if it is a request.
 func (w *World) handle(c *Conn, a *Actor, m *method, q *question, argument []byte) error {
 	h := &w.handling
 	h.call, w.game.Doing = Call{Actor: a, Conn: c, Now: w.frame.now, Arrived: h.arrived, question: q}, tasks.Doing{Of: m}
@@ -165,7 +165,7 @@ func (w *World) handle(c *Conn, a *Actor, m *method, q *question, argument []byt
 	return err
 }
 
-// dropReason returns why a call from the peer is dropped, before its argument is looked at.
+// dropReason returns why a call from the peer is dropped before its argument is decoded, or drops.None.
 func (w *World) dropReason(c *Conn, a *Actor, m *method) drops.Reason {
 	p := a.part(m.class)
 	switch {
@@ -181,7 +181,7 @@ func (w *World) dropReason(c *Conn, a *Actor, m *method) drops.Reason {
 	return drops.None
 }
 
-// drop counts a call on a that is dropped, and warns at most once a second for each reason.
+// drop counts a call on a that is dropped, and logs a warning at most once a second for each reason.
 func (c *Conn) drop(reason drops.Reason, a *Actor, m *method) {
 	hidden, ok := c.drops.Blame(reason, c.world.frame.now)
 	if !ok {
@@ -197,7 +197,7 @@ func (c *Conn) drop(reason drops.Reason, a *Actor, m *method) {
 	log.Warn("call dropped")
 }
 
-// allow reports whether the RateLimit of m has room for the call that is handled now.
+// allow reports whether the RateLimit of m has room for the call that is being handled.
 func (c *Conn) allow(m *method) bool {
 	limit := c.limits[m]
 	ok := limit.Allow(m.rateLimit, c.world.handling.arrived, c.world.frame.now)
@@ -205,13 +205,13 @@ func (c *Conn) allow(m *method) bool {
 	return ok
 }
 
-// logged returns what log records show of a call of m.
+// logged returns what log records contain about a call of m.
 func (c *Conn) logged(m *method, bytes int) logs.Call {
 	return logs.Call{Conn: c, RPC: m, Bytes: bytes, Entries: bunch.Entries(bytes), Reliable: m.delivery <= bunch.ReliableUnordered}
 }
 
-// violationOf turns the error of handler.remote into a violation. A client trusts its server: there a call whose argument is refused is
-// only dropped and counted.
+// violationOf converts the error of handler.remote into a violation. A client trusts its server, so there a call whose argument is refused is only
+// dropped and counted.
 func (w *World) violationOf(c *Conn, m *method, err error) *CloseError {
 	switch {
 	case err == nil:
@@ -231,21 +231,21 @@ func invalid(err error) bool {
 	return refused
 }
 
-// localCall is a call that runs in the world where it was made.
+// localCall is a call that runs in the world in which it was made.
 type localCall struct {
 	actor    *Actor
 	method   *method
-	arg      any
-	question uint64 // of a request: the question's number; 0 of other calls
+	arg      any    // the argument, as a value
+	question uint64 // the number of a request's question; 0 = not a request
 }
 
-// localCalls are the calls that run in the world where they were made, in order. They belong to the world's goroutine.
+// localCalls are the calls that run in the world in which they were made, in order. They are used only by the world's goroutine.
 type localCalls struct {
 	tasks.Queue[localCall]
 	turn int // how many of the first are still to run in this Dispatch
 }
 
-// add keeps a call for the next Dispatch, unless as many as most wait for that.
+// add queues a call for the next Dispatch, unless most calls wait for that already.
 func (l *localCalls) add(call localCall, most int) error {
 	if waiting := l.Len() - l.turn; waiting >= most {
 		return errorf("rpc: %v does not run here: %d local calls wait for a Dispatch, the limit is Config.MaxLocalCalls: %w",
@@ -255,13 +255,14 @@ func (l *localCalls) add(call localCall, most int) error {
 	return nil
 }
 
-// runLocal runs the calls that were queued before this Dispatch; those that they queue wait for the next.
+// runLocal runs the calls that were queued before this Dispatch. Calls that they queue wait for the next Dispatch.
 func (w *World) runLocal() {
 	w.local.turn = w.local.Len()
 	w.game.All(w.runNextLocal)
 }
 
-// runNextLocal runs the next call of this Dispatch; it is false if there is none. It takes the call out before, so a panic loses only that one.
+// runNextLocal runs the next call of this Dispatch. It returns false if there is none. It removes the call from the queue first, so that a panic
+// loses only that call.
 func (w *World) runNextLocal() bool {
 	if w.local.turn == 0 {
 		return false
@@ -269,7 +270,7 @@ func (w *World) runNextLocal() bool {
 	w.local.turn--
 	l, _ := w.local.Take()
 	p := l.actor.part(l.method.class)
-	if l.actor.dead || !p.bound() { // or its constructor has returned no object
+	if l.actor.dead || !p.bound() { // ended, or its constructor has returned no object
 		w.dropped.Add(1)
 		return true
 	}
@@ -282,8 +283,8 @@ func (w *World) runNextLocal() bool {
 	return true
 }
 
-// Context returns, in the handler of a [Request], a context that ends when the answer was given, or nobody waits for it any more: the
-// request was canceled, its time is over, or the actor or the connection has ended. It may be kept. In other calls it never ends.
+// Context returns, in the handler of a [Request], a context that ends when the answer was given, or nobody waits for it any more: the request was
+// canceled, its time is over, or the actor or the connection has ended. The handler may keep it. In other calls the context never ends.
 func (c *Call) Context() context.Context {
 	q := c.question
 	if q == nil {

@@ -32,7 +32,7 @@
 //
 // # Requests
 //
-// A [Request] is a call with an answer. It consists of two reliable calls on the actor's channel, the request and its answer. [ServerRequest]
+// A [Request] is a call with an answer. It consists of two reliable calls on the actor's channel, a question and its answer. [ServerRequest]
 // declares a request that the owner makes and the server answers; [ClientRequest] is the reverse. [OnRequest] binds the function that answers.
 //
 // [Request.Ask] waits for the answer, on any goroutine except the world's. On the world's goroutine use [Request.Then], or [Request.ThenWithin]

@@ -8,29 +8,32 @@ import (
 	"github.com/quivernet/quiver/internal/logs"
 )
 
-// dormancy is the part of an actor that decides when its channels come and go. It belongs to the world's goroutine.
+// dormancy is the part of an actor that concerns its dormancy and its copies without a channel. It is used only by the world's goroutine.
 type dormancy struct {
-	on bool // on a server: set by SetDormant; on a client: the copy has no channel
+	on bool // server: set by SetDormant; client: the copy has no channel
 
-	// On a server.
-	detachedAt []*Conn // clients that have a copy without a channel: those whose shown.detached has the actor
+	// Server only.
+	detachedAt []*Conn // connections whose client has a copy without a channel: the actor is in their shown.detached
 	listed     bool    // the actor is in World.toClose
-	flushLists bool    // the next Flush compares the lists of the dormant actor too, as it does its other states
+	flushLists bool    // the next Flush compares the lists of the dormant actor, too, as it does its other states
 }
 
-// SetDormant says whether the actor is dormant. The next Flush sends the state of a dormant actor with the close of its channels, and
-// clients keep their copies as they are; for a client that does not have all items of its lists yet, or while a [Request] is open, a later
-// Flush does. From then on the actor costs nothing at a tick, whatever the game changes in it. Clients for which it becomes relevant later
-// get a dormant copy. SetDormant(true) of what sleeps already brings nothing to its copies: FlushDormancy does. When it wakes it opens for
-// all clients that have a copy: the same object goes on there, gets the present state, and OnRep runs for what differs. Relevancy does not
-// end a dormant copy: a client that goes away keeps the copies of all dormant actors that it has met, until they wake or are destroyed.
+// SetDormant makes the actor dormant, or wakes it. It is for the server only. UE: SetNetDormancy(DORM_DormantAll) and DORM_Awake.
 //
-// A Client RPC or Multicast on a dormant actor wakes it until the next Flush for the clients that the call goes to, as
-// [Actor.FlushDormancy] does for all. A Server RPC of its owner returns ErrDormant at the client, as soon as the close has arrived:
-// in the constructor of a copy that comes dormant, and in the last OnRep. One that is on its way when the actor falls asleep is dropped
-// at the server and counted in Drops.ActorClosed, and the client is not told: use a [Request], which ends with ErrDormant, or wake the actor
-// first, by a call on an actor that is not dormant. SetOwner and Destroy reach dormant copies. Server only. UE:
-// SetNetDormancy(DORM_DormantAll) and DORM_Awake.
+// The next Flush closes the channels of a dormant actor, and sends its state with the close. Clients keep their copies as they are. If a client
+// does not have all items of the actor's lists yet, or a [Request] is open, a later Flush does that. From then on the actor costs nothing at a
+// tick, whatever the game changes in it. Clients to which it becomes relevant later get a dormant copy. SetDormant(true) of an actor that is
+// already dormant sends nothing to its copies; use FlushDormancy for that.
+//
+// When the actor wakes, it opens for all clients that have a copy. The copy's object stays the same, gets the present state, and OnRep runs for
+// what differs. Relevancy does not end a dormant copy: a client that moves away keeps the copies of all dormant actors that it has had, until they
+// wake or are destroyed.
+//
+// A Client RPC or Multicast on a dormant actor wakes it until the next Flush for the clients to which the call is sent, as [Actor.FlushDormancy]
+// does for all. A Server RPC of its owner returns ErrDormant on the client as soon as the close has arrived, which includes the constructor of a
+// copy that opens dormant, and the last OnRep. A Server RPC that is in flight when the actor falls asleep is dropped on the server and counted in
+// Drops.ActorClosed, and the client is not told: use a [Request], which ends with ErrDormant, or first wake the actor by a call on an actor that is
+// not dormant. SetOwner and Destroy reach dormant copies.
 func (a *Actor) SetDormant(on bool) error {
 	if err := a.checkAuthority("SetDormant"); err != nil {
 		return err
@@ -43,9 +46,9 @@ func (a *Actor) SetDormant(on bool) error {
 	return nil
 }
 
-// FlushDormancy makes the next Flush send the states and lists of a dormant actor to all clients that have a copy, also to those to whom it is
-// not relevant any more, unless CloseTo has ended theirs. The actor stays dormant; call it before or after the changes. For an actor that is
-// awake each Flush does so anyway. Server only. UE: FlushNetDormancy, which reaches those to whom the actor is relevant.
+// FlushDormancy makes the next Flush send the states and lists of a dormant actor to all clients that have a copy, including those to which it is
+// no longer relevant, unless CloseTo has ended theirs. The actor stays dormant. It may be called before or after the changes. For an actor that is
+// awake each Flush does so anyway. It is for the server only. UE: FlushNetDormancy, which reaches those to which the actor is relevant.
 func (a *Actor) FlushDormancy() error {
 	if err := a.checkAuthority("FlushDormancy"); err != nil {
 		return err
@@ -54,17 +57,18 @@ func (a *Actor) FlushDormancy() error {
 	return nil
 }
 
-// Dormant reports on the server whether SetDormant has made the actor dormant, on a client whether its copy has no channel: of a dormant actor, or
-// of a placed one that is far or not open yet. A copy that comes dormant is so once its constructor and its first OnRep have run. UE: NetDormancy.
+// Dormant reports, on the server, whether SetDormant has made the actor dormant, and on a client, whether its copy has no channel, because the
+// actor is dormant, or because it was placed and is far away or not open yet. A copy that opens dormant becomes so once its constructor and its
+// first OnRep have run. UE: NetDormancy.
 func (a *Actor) Dormant() bool { return a.dormancy.on && !a.dead }
 
-// dormantAtFlush makes the next Flush send what the game has changed in a dormant actor, lists included, and close its channels.
+// dormantAtFlush makes the next Flush send what the game has changed in a dormant actor, including its lists, and close its channels.
 func (a *Actor) dormantAtFlush() {
 	a.dormancy.flushLists = true
 	a.closeAtFlush()
 }
 
-// closeAtFlush makes the next Flush close the channels of a dormant actor, or its parted openings.
+// closeAtFlush makes the next Flush close the channels of a dormant actor, or the actor's parted openings.
 func (a *Actor) closeAtFlush() {
 	if !a.dormancy.listed {
 		a.dormancy.listed = true
@@ -72,7 +76,7 @@ func (a *Actor) closeAtFlush() {
 	}
 }
 
-// closeChannels closes, in Flush, parted openings, and the channels of dormant actors that are still open.
+// closeChannels is called in Flush. It closes parted openings, and the channels of dormant actors that are still open.
 func (w *World) closeChannels() {
 	actors := w.toClose
 	w.toClose = nil
@@ -84,8 +88,8 @@ func (w *World) closeChannels() {
 	}
 }
 
-// fallAsleep closes the actor for the clients that have all items of its lists and no open request; its other states travel with the
-// close. The next Flush tries the other clients again.
+// fallAsleep closes the actor for the clients that have all items of its lists and no open request. Its other states are sent with the close. The
+// next Flush tries the other clients again.
 func (a *Actor) fallAsleep() {
 	a.compareAll()
 	a.dormancy.flushLists = false
@@ -106,7 +110,7 @@ func (a *Actor) noteDetached(c *Conn, reason CloseReason) {
 	c.shown.detached[a] = reason
 }
 
-// forgetDetached undoes noteDetached: the copy has a channel again, has ended, or its connection has.
+// forgetDetached undoes noteDetached, because the copy has a channel again, or it or its connection has ended.
 func (a *Actor) forgetDetached(c *Conn) {
 	if c.shown.hasDetached(a) {
 		delete(c.shown.detached, a)
@@ -114,7 +118,7 @@ func (a *Actor) forgetDetached(c *Conn) {
 	}
 }
 
-// wake opens the actor for all clients that have a dormant copy. Others, whose copy has yet to fall asleep, get what has changed as well.
+// wake opens the actor for all clients that have a dormant copy. Clients whose copy has yet to fall asleep get what has changed as well.
 func (a *Actor) wake() {
 	a.reopen(Dormancy)
 	if a.dormancy.on && len(a.openings) > 0 {
@@ -122,7 +126,7 @@ func (a *Actor) wake() {
 	}
 }
 
-// reopen opens the actor for all clients whose copy lost its channel for one of the reasons.
+// reopen opens the actor for all clients whose copy has lost its channel for one of the reasons.
 func (a *Actor) reopen(reasons ...CloseReason) {
 	for _, c := range slices.Clone(a.dormancy.detachedAt) {
 		if !c.usable() || !slices.Contains(reasons, c.shown.detached[a]) {
@@ -135,7 +139,8 @@ func (a *Actor) reopen(reasons ...CloseReason) {
 	}
 }
 
-// notOpened logs at most once a second that an actor could not be opened: for a client that has no channel left, every Flush would log.
+// notOpened logs, at most once a second for each connection, that an actor could not be opened, because for a client without a free channel it
+// happens in every Flush.
 func (a *Actor) notOpened(c *Conn, err error) {
 	if hidden, ok := c.shown.openWarn.Pass(time.Now()); ok {
 		a.world.log.Error("actor not opened", "conn", c, "actor", a.class.name, "error", err, "more", hidden)
@@ -148,8 +153,8 @@ type dismissal struct {
 	reason CloseReason
 }
 
-// dismiss ends the copy that the client of c has without a channel: it opens a channel that names the copy, and closes it. When c has no
-// channel left, the next Flush tries again.
+// dismiss ends the copy that the client of c has without a channel: it opens a channel that names the copy, and closes it. If c has no free
+// channel, the next Flush tries again.
 func (a *Actor) dismiss(c *Conn, reason CloseReason) {
 	a.forgetDetached(c)
 	if !c.usable() {
@@ -166,7 +171,7 @@ func (a *Actor) openAndClose(c *Conn, reason CloseReason) error {
 	c.link.Lock()
 	defer c.link.Unlock()
 	a.world.frame.cork(c)
-	if reason == Destroyed { // a single message opens and closes
+	if reason == Destroyed { // one message opens and closes
 		channel, err := a.channelOn(c)
 		if err != nil {
 			return err
@@ -180,7 +185,7 @@ func (a *Actor) openAndClose(c *Conn, reason CloseReason) error {
 	return a.closeOn(c, channel, reason, []byte{byte(reason)})
 }
 
-// dismissOverdue ends the copies that wait for a channel, except those that have one again.
+// dismissOverdue ends the copies that wait for a free channel, except those that have a channel again.
 func (c *Conn) dismissOverdue() {
 	for c.usable() && len(c.shown.dismissals) > 0 {
 		d := c.shown.dismissals[0]

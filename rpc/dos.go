@@ -17,37 +17,36 @@ import (
 
 // dosWatch measures what clients' calls cost, on a server with Config.DoS.
 type dosWatch struct {
-	detector *dos.Detector // nil = off; owned by the world's goroutine
+	detector *dos.Detector // nil = off; used only by the world's goroutine
 
-	mu     sync.Mutex            // guards counts, and usages and severity of each watched; no function of the game runs under it
+	mu     sync.Mutex            // guards counts, and usages and severity of each watched; no function of the game runs while it is held
 	counts map[string]*dos.Count // by method name: the sums over all clients
 }
 
-// watched is what dosWatch knows of one connection. It belongs to the world's goroutine, except the fields under World.dos.mu.
+// watched is the part of dosWatch that concerns one connection. It is used only by the world's goroutine, except the fields under World.dos.mu.
 type watched struct {
 	peer     *dos.Peer
-	answers  uint64             // answers so far to questions of the server
-	logged   logs.Gate          // limits log records of changes of the state
-	usages   map[*method]*usage // written, and read on other goroutines, under World.dos.mu
+	answers  uint64             // number of answers so far to questions of the server
+	logged   logs.Gate          // limits the log records of changes of the state
+	usages   map[*method]*usage // written under World.dos.mu; other goroutines read it under that lock
 	severity string             // under World.dos.mu
 }
 
-// usage counts the calls of one method by one connection: for the detector (method), for Conn.Stats (count) and for World.MethodStats
-// (world).
+// usage counts the calls of one method by one connection: for the detector (method), for Conn.Stats (count) and for World.MethodStats (world).
 type usage struct {
 	method       *dos.Method
 	count, world *dos.Count
 }
 
-// Messages of a client that call no method count as calls of these. They are never blocked, because the protocol needs them.
+// Messages of a client that call no method are counted as calls of these. They are never blocked, because the protocol needs them.
 var (
-	usageAnswer  = &method{name: "(answer)"}         // answers to closes and messages of the server; they have no quota
+	usageAnswer  = &method{name: "(answer)"}         // answers to closes and messages of the server, which have no quota
 	usageControl = &method{name: "(control)"}        // messages on channel 0
-	usageClosed  = &method{name: "(closed channel)"} // calls that came after their channel was closed
+	usageClosed  = &method{name: "(closed channel)"} // calls that arrived after their channel was closed
 	usageOther   = &method{name: "(other)"}          // messages on an actor's channel that name no declared method
 )
 
-// beginFrame begins a frame of the detector, in real time: a game's clock may jump.
+// beginFrame begins a frame of the detector, in real time, because a game's clock may jump.
 func (w *World) beginFrame() {
 	if w.dos.detector != nil {
 		w.dos.detector.Frame(time.Now())
@@ -71,7 +70,7 @@ func (w *World) watchCalls(c *Conn) {
 	}
 }
 
-// deliverWatched delivers one message of a client unless its call is blocked, counts what it costs, and acts on the detector's report.
+// deliverWatched delivers one message of a client, unless its call is blocked. It counts the cost, and acts on the detector's report.
 func (w *World) deliverWatched(c *Conn, message bunch.Message) {
 	a := c.actorOf(message.Channel)
 	called := calledBy(a, message)
@@ -105,9 +104,9 @@ func (w *World) deliverWatched(c *Conn, message bunch.Message) {
 	}
 }
 
-// answers reports whether a message answers something that the server has sent, which is not the client's load. What the server sends
-// bounds their number: an answer to no message is a violation, a channel is closed once, and answers beyond the questions, or beyond what
-// extensions await, count as calls.
+// answers reports whether a message answers something that the server has sent, which is not the client's load. The number of such messages is
+// bounded by what the server sends: an answer to no message is a violation, a channel is closed once, and answers that exceed the questions, or
+// what extensions await, count as calls.
 func (c *Conn) answers(called *method, a *Actor, message bunch.Message) bool {
 	switch {
 	case called != nil && called.role == isAnswer:
@@ -122,8 +121,8 @@ func (c *Conn) answers(called *method, a *Actor, message bunch.Message) bool {
 	return a == nil && message.Close
 }
 
-// blockable reports whether a message may be blocked: it is a call, or the question of a request. Answers and cancels end what is open
-// here, and other messages are no calls or close the connection.
+// blockable reports whether a message may be blocked: it is a call, or the question of a request. Answers and cancels end what is open here, and
+// other messages are no calls or close the connection.
 func blockable(called *method, payload []byte) bool {
 	if called == nil || called.kind != serverRPC || called.role == isAnswer {
 		return false
@@ -132,7 +131,7 @@ func blockable(called *method, payload []byte) bool {
 	return !cancel
 }
 
-// block drops a call instead of running it. The asker of a question is told.
+// block drops a call instead of running it. For a question, it tells the asker.
 func (w *World) block(c *Conn, a *Actor, called *method, payload []byte) {
 	c.trace.Took()
 	if number, _, ok := questionIn(called, payload); ok && !a.dead {
@@ -142,7 +141,7 @@ func (w *World) block(c *Conn, a *Actor, called *method, payload []byte) {
 	c.drop(drops.Blocked, a, called)
 }
 
-// questionIn returns the number of the question that a message asks or cancels, if it does either.
+// questionIn returns the number of the question that a message asks or cancels. ok is false if it does neither.
 func questionIn(called *method, payload []byte) (number uint64, cancel, ok bool) {
 	if called.role != isQuestion {
 		return 0, false, false
@@ -152,7 +151,7 @@ func questionIn(called *method, payload []byte) (number uint64, cancel, ok bool)
 	return number, cancel, err == nil
 }
 
-// calledBy returns the method that a message calls, nil if it calls none.
+// calledBy returns the method that a message calls, or nil if it calls none.
 func calledBy(a *Actor, message bunch.Message) *method {
 	if a == nil || message.Open || message.Close {
 		return nil
@@ -182,6 +181,7 @@ func (c *Conn) usageOf(called *method, a *Actor, message bunch.Message, answers 
 	return c.newUsage(called)
 }
 
+// newUsage makes the usage of a method that the connection calls for the first time.
 func (c *Conn) newUsage(m *method) *usage {
 	d, name := &c.world.dos, m.String()
 	d.mu.Lock()
@@ -202,7 +202,7 @@ func (d *dosWatch) note(u *usage, bytes int, took time.Duration, ran bool) {
 	u.world.Add(bytes, took, ran)
 }
 
-// reported acts on a report about a client: it logs, and notes the state of, or closes, all connections of its identity.
+// reported acts on a report about a client: it logs the report, and updates the severity of all connections of the identity, or closes them.
 func (w *World) reported(c *Conn, r dos.Report) {
 	if r.Log {
 		w.logReport(c, r)
@@ -234,8 +234,8 @@ func (w *World) logReport(c *Conn, r dos.Report) {
 	log.Info("the calls of a client cost less again")
 }
 
-// MethodStats returns what all clients have called since the world began, by name; nothing without Config.DoS. Names in brackets are of
-// messages that are no calls: see [Stats].Methods.
+// MethodStats returns the calls of all clients since the world was made, ordered by method name. It returns none without Config.DoS. Names in
+// brackets are of messages that are no calls: see [Stats].Methods.
 func (w *World) MethodStats() []dos.Count {
 	w.dos.mu.Lock()
 	defer w.dos.mu.Unlock()
@@ -246,7 +246,7 @@ func (w *World) MethodStats() []dos.Count {
 	return sortedCounts(counts)
 }
 
-// methodStats returns the counts of one connection, and its severity.
+// methodStats returns the counts of one connection, and the state of its identity.
 func (c *Conn) methodStats() (severity string, counts []dos.Count) {
 	d := &c.world.dos
 	d.mu.Lock()

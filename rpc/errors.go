@@ -11,9 +11,9 @@ import (
 	"github.com/quivernet/quiver/internal/link"
 )
 
-// Errors that a caller can act on. The errors that wrap them say who, what and which limit. The error of a call that is too large wraps
-// [bunch.ErrBunchTooLarge]. A call that finds its reliable buffer full closes the connection with [ReliableBufferOverflow], as in
-// Unreal; with [bunch.OverflowError] in Config.Bunch.Overflow it sends nothing, and its error wraps [bunch.ErrReliableBufferFull].
+// Errors that a caller can act on. The errors that wrap them name the call, the actor or the limit. The error of a call that is too large wraps
+// [bunch.ErrBunchTooLarge]. If the reliable buffer is full, a call closes the connection with [ReliableBufferOverflow], as in Unreal; with
+// [bunch.OverflowError] in Config.Bunch.Overflow the call sends nothing instead, and its error wraps [bunch.ErrReliableBufferFull].
 var (
 	// ErrNotOwner: a client called a Server RPC on an actor that it does not own.
 	ErrNotOwner = errors.New("rpc: this connection does not own the actor")
@@ -21,10 +21,10 @@ var (
 	ErrWrongRole = errors.New("rpc: wrong role")
 	// ErrUnbound: the call would run only in this world, which has no handler. A Multicast on the server needs none.
 	ErrUnbound = errors.New("rpc: no handler bound")
-	// ErrClosed: the actor, the connection or the world is gone, or the actor's close has arrived.
+	// ErrClosed: the actor, the connection or the world has ended, or the actor's close has arrived.
 	ErrClosed = errors.New("rpc: closed")
-	// ErrDormant: a client called a Server RPC on a dormant actor, which has no channel, or one whose close for that has arrived; see
-	// [Actor.SetDormant]. So is a placed copy that the server has not opened, or has closed because it is far; see [Place].
+	// ErrDormant: a client called a Server RPC on a dormant actor, which has no channel, or on one whose close for dormancy has arrived; see
+	// [Actor.SetDormant]. It also means a placed copy that the server has not opened, or has closed because it is far away; see [Place].
 	ErrDormant = errors.New("rpc: the actor is dormant")
 	// ErrBacklogFull: a bounded queue of the world, or of its streams, is full.
 	ErrBacklogFull = errors.New("rpc: backlog full")
@@ -32,8 +32,8 @@ var (
 	ErrOnWorld = errors.New("rpc: blocking call on the world's goroutine")
 )
 
-// errorf is fmt.Errorf for a format that begins with "rpc: ": errors of this package among args are told without that. They are wrapped as
-// they are.
+// errorf is fmt.Errorf for a format that begins with "rpc: ". It leaves out that prefix in the texts of args that are errors of this package. The
+// errors are wrapped unchanged.
 func errorf(format string, args ...any) error {
 	for i, arg := range args {
 		if err, ok := arg.(error); ok && strings.HasPrefix(err.Error(), prefix) {
@@ -43,40 +43,40 @@ func errorf(format string, args ...any) error {
 	return fmt.Errorf(format, args...)
 }
 
-const prefix = "rpc: " // of the texts of this package's errors
+const prefix = "rpc: " // begins the texts of this package's errors
 
-// unprefixed is an error whose text follows another of this package.
+// unprefixed is an error without the prefix, for use inside another error's text.
 type unprefixed struct{ error }
 
 func (e unprefixed) Error() string { return strings.TrimPrefix(e.error.Error(), prefix) }
 func (e unprefixed) Unwrap() error { return e.error }
 
-// onClient returns the error of a server's method, by, that was called on a client.
+// onClient returns the error for a method, by, that only a server may call, and that was called on a client.
 func onClient(by string) error {
 	return errorf("rpc: %s on a client: only the server may, so ask it by a Server RPC: %w", by, ErrWrongRole)
 }
 
-// ofAnother returns the error of a method of a world, by, that was called with an actor of another world.
+// ofAnother returns the error for a method of a world, by, that was called with an actor of another world.
 func ofAnother(by string) error {
 	return errorf("rpc: %s of another world; call that of Actor.World: %w", by, ErrWrongRole)
 }
 
-// Code says why a connection ended. Its numbers include those of [bunch.Code]; names are Unreal's (ENetCloseResult) where Unreal
-// has one; go doc shows them all behind one of them, as HostClosedConnection. A game closes with codes of its own, from 1,024 on, or with one of
-// these that fits.
+// A Code is the reason why a connection ended. Its numbers include those of [bunch.Code]. Names are Unreal's (ENetCloseResult) where Unreal has
+// one; go doc shows them all under any one of them, such as HostClosedConnection. A game closes with codes of its own, from 1,024 on, or with one
+// of these that fits.
 type Code uint16
 
 const (
 	// ReliableBufferOverflow: a reliable call found the buffer of its channel full.
 	ReliableBufferOverflow = Code(bunch.ReliableBufferOverflow)
-	// ConnectionTimeout: the peer fell silent.
+	// ConnectionTimeout: the peer stopped sending.
 	ConnectionTimeout = Code(bunch.ConnectionTimeout)
 )
 
 const (
 	// HostClosedConnection: the world or its listener was closed.
 	HostClosedConnection Code = 64 + iota
-	// ConnectionLost: the carrier failed; the cause says how.
+	// ConnectionLost: the carrier failed; the wrapped error is the cause.
 	ConnectionLost
 	// ProtocolMismatch: the two programs declare different classes, or speak different versions.
 	ProtocolMismatch
@@ -114,8 +114,9 @@ const (
 	LoginElsewhere
 	// RPCDoS: the calls of the client, or of all clients with its identity, cost more than Config.DoS allows.
 	RPCDoS
-	// ServerBusy: Config.MaxHandshakes or MaxHandshakesPerAddress others are in their handshake. Moments later there may be room: Dial comes again
-	// by itself. So it does where Config.MaxConnsPerAddress is reached and the client had to prove its address: QUIC has one code for both.
+	// ServerBusy: Config.MaxHandshakes or MaxHandshakesPerAddress other clients are in their handshake. There may be room moments later: Dial tries
+	// again by itself. It also does so if Config.MaxConnsPerAddress is reached and the client had to prove its address, because QUIC has one code for
+	// both.
 	ServerBusy
 )
 
@@ -130,6 +131,7 @@ var codeNames = map[Code]string{
 	ServerBusy: "ServerBusy",
 }
 
+// String returns the name of the code, or Code(n) for a code of the game.
 func (c Code) String() string {
 	if name, ok := codeNames[c]; ok {
 		return name
@@ -140,12 +142,12 @@ func (c Code) String() string {
 	return fmt.Sprintf("Code(%d)", uint16(c))
 }
 
-// CloseError says why a connection ended, and which side said so.
+// A CloseError is the reason why a connection ended. errors.Is reports it as an [ErrClosed].
 type CloseError struct {
 	Code   Code
 	Reason string
-	Remote bool // the peer closed
-	cause  error
+	Remote bool  // the peer closed the connection
+	cause  error // wrapped; nil = none
 }
 
 func (e *CloseError) Error() string {
@@ -158,9 +160,9 @@ func (e *CloseError) Error() string {
 
 func (e *CloseError) Unwrap() error { return e.cause }
 
-// Temporary reports whether a new connection may succeed a little later: the peer was lost (ConnectionTimeout, ConnectionLost), has no
-// room or time now (ServerFull, ServerBusy, HandshakeTimeout), or said HostClosedConnection, as a server does that shuts down. It is false when
-// this side closed with HostClosedConnection, and for codes of the game.
+// Temporary reports whether a new connection may succeed a little later. It is true if the peer was lost (ConnectionTimeout, ConnectionLost), has
+// no room or time now (ServerFull, ServerBusy, HandshakeTimeout), or closed with HostClosedConnection, as a server does that shuts down. It is
+// false if this side closed with HostClosedConnection, and for codes of the game.
 func (e *CloseError) Temporary() bool {
 	switch e.Code {
 	case ConnectionTimeout, ConnectionLost, ServerFull, ServerBusy, HandshakeTimeout:
@@ -171,10 +173,10 @@ func (e *CloseError) Temporary() bool {
 	return false
 }
 
-// Is makes every CloseError an ErrClosed.
+// Is makes errors.Is(e, ErrClosed) true for every CloseError.
 func (e *CloseError) Is(target error) bool { return target == ErrClosed }
 
-// RequestError says why a [Request] has no answer. The error that it wraps tells the cause:
+// A RequestError is the reason why a [Request] has no answer. The error that it wraps is the cause:
 //
 //	context.DeadlineExceeded    nobody answered in time
 //	context.Canceled            the context of Ask was canceled
@@ -190,17 +192,17 @@ func (e *CloseError) Is(target error) bool { return target == ErrClosed }
 //
 // A handler that returns a RequestError chooses its Code.
 type RequestError struct {
-	Request     string // what was asked, "Class.Name"
-	Code        uint32 // of the *RequestError that the handler returned, or of an error that Class.Errors declares; 0 when it was another
-	Text        string // why: the text of the handler's error, valid UTF-8, at most 512 bytes
+	Request     string // the name of the request, "Class.Name"
+	Code        uint32 // of the *RequestError that the handler returned, or of an error that Class.Errors declares; 0 = another error
+	Text        string // the text of the handler's error, or why there is no answer: valid UTF-8, at most 512 bytes
 	Refused     bool   // the handler returned an error
-	RateLimited bool
+	RateLimited bool   // see above
 	cause       error
 }
 
 func (e *RequestError) Error() string {
 	switch {
-	case e == nil: // a handler returned one as its error
+	case e == nil: // a handler returned a nil *RequestError as its error
 		return "the handler returned a nil *RequestError as an error; let it return nil"
 	case e.Refused && e.cause != nil:
 		return e.Text
@@ -219,7 +221,7 @@ func (e *RequestError) Unwrap() error {
 	return e.cause
 }
 
-// closeErrorOf turns the error that ended a link into a CloseError.
+// closeErrorOf converts the error that ended a link into a CloseError.
 func closeErrorOf(err error) *CloseError {
 	var (
 		own       *CloseError
@@ -248,7 +250,7 @@ func closeErrorOf(err error) *CloseError {
 	return &CloseError{Code: ConnectionLost, Reason: err.Error(), cause: err}
 }
 
-// codeOf returns the Code that the wire carried. QUIC's codes have 62 bits; one that does not fit is ConnectionLost.
+// codeOf converts a code from the wire. QUIC's codes have 62 bits; one that does not fit becomes ConnectionLost.
 func codeOf(wire uint64) Code {
 	if wire > 0xffff {
 		return ConnectionLost

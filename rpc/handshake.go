@@ -199,8 +199,8 @@ func (h *handshake) turn(token []byte) (may bool) {
 	return may
 }
 
-// heard notes what Authenticate has decided about a token, sets v.failures, and reports whether to send the verdict. A success that the client
-// is not told of is not noted either, so that no later login shows it.
+// heard passes on what Authenticate has decided about a token, sets v.failures, and reports whether to send the verdict. A success that the client
+// is not told of is not recorded either, so that no later login shows it.
 func (h *handshake) heard(token []byte, v *verdict) (tell bool) {
 	err, late, gone := v.err, !time.Now().Before(h.deadline), h.ctx.Err() != nil
 	silent := late || err == errNoAnswer || passing(err) != nil || gone && errors.Is(err, context.Canceled) // then err says nothing about the token
@@ -248,8 +248,8 @@ func (h *handshake) refuse(v verdict) {
 	}
 }
 
-// passing returns the Temporary CloseError that an error of Authenticate or Login is or wraps, or ServerFull for a full queue, of Login's post or of
-// a Do in Authenticate: the client may come again. It returns nil for all other errors.
+// passing returns the Temporary CloseError that an error of Authenticate or Login is or wraps, or ServerFull for a full queue, of Login's post or
+// of a Do in Authenticate: the client may try again. It returns nil for all other errors.
 func passing(err error) *CloseError {
 	if again, ok := errors.AsType[*CloseError](err); ok && again != nil && again.Temporary() {
 		return again
@@ -260,8 +260,8 @@ func passing(err error) *CloseError {
 	return nil
 }
 
-// logIn posts decideLogin to the world's goroutine. First it ends the connections that this one replaces, because Config.Login may load what
-// their OnDisconnect saves. In a world that is closed there is no verdict: World.Close closes the connection with its own code.
+// logIn posts decideLogin to the world's goroutine. First it ends the connections that this one replaces, because Config.Login may load what their
+// OnDisconnect saves. In a closed world there is no verdict, because World.Close closes the connection with its own code.
 func (h *handshake) logIn(identity string) {
 	c := h.conn
 	c.world.lobby.identify(c, identity)
@@ -299,7 +299,7 @@ func (w *World) logInWaiting() {
 	}
 }
 
-// login runs Config.Login.
+// login runs Config.Login. It returns errNoLogin if that does not return.
 func (w *World) login(c *Conn) (err error) {
 	err = errNoLogin
 	defer w.game.Catch(c)
@@ -307,7 +307,7 @@ func (w *World) login(c *Conn) (err error) {
 	return w.config.Login(w, c)
 }
 
-// welcome sends the client its identity. With Config.RefuseLoginElsewhere it closes the connection when the identity has no place for another.
+// welcome sends the client its identity. With Config.RefuseLoginElsewhere it closes the connection if the identity may not have another.
 func (h *handshake) welcome(identity string) {
 	c := h.conn
 	if !c.loginAsked.Load() {
@@ -338,8 +338,8 @@ func (h *handshake) expire() {
 	h.conn.abort(late)
 }
 
-// beginSealed begins the first sealed carrier if both ends have Config.Sealed. It is called after this side has sent its last message
-// of the handshake, which would have to wait behind the carrier's train on a slow path. So a client that has not logged in gets none.
+// beginSealed begins the first sealed carrier if both ends have Config.Sealed. It is called after this side has sent its last message of the
+// handshake, which would otherwise wait behind the carrier's train on a slow path. So a client that has not logged in gets none.
 func (h *handshake) beginSealed() {
 	if s := h.conn.sealed; s.agreed() {
 		s.begin()
@@ -363,7 +363,7 @@ func (h *handshake) mismatched(peer control.Hello) {
 	h.conn.sendAtOnce(control.AppendShape(nil, c.world.table.shape.Lines))
 }
 
-// bySide returns the two Hellos by who sent them, for reasons that stand in both logs: "here" would be wrong in one of them.
+// bySide returns the two Hellos by their senders, for reasons that appear in both logs, in one of which "here" would be wrong.
 func (c *Conn) bySide(ours, peers control.Hello) (client, server control.Hello) {
 	if c.server {
 		return peers, ours
@@ -371,7 +371,7 @@ func (c *Conn) bySide(ours, peers control.Hello) (client, server control.Hello) 
 	return ours, peers
 }
 
-// refuseChannels sets the code with which the connection ends when the peer opens a channel; NoError allows it.
+// refuseChannels sets the code with which the connection ends if the peer opens a channel; NoError allows it.
 func (c *Conn) refuseChannels(code bunch.Code) {
 	c.link.Lock()
 	defer c.link.Unlock()

@@ -17,43 +17,43 @@ import (
 	"github.com/quivernet/quiver/internal/shape"
 )
 
-// lobby holds the connections of a world from their first packet to their end, and the inbox of the world's goroutine. Its methods are safe
-// from any goroutine.
+// lobby holds the connections of a world from their first packet to their end, and the inbox of the world's goroutine. Its methods are safe for
+// concurrent use.
 type lobby struct {
 	config Config
-	client atomic.Bool    // the world has dialled
-	shut   chan struct{}  // closed with the world
-	memory *budget.Memory // for reliable messages that wait, of all connections
+	client atomic.Bool    // the world has connected to a server
+	shut   chan struct{}  // closed when the world is closed
+	memory *budget.Memory // Config.ReceiveBudget, for reliable messages of all connections
 
 	mu        sync.Mutex         // guards the fields below
-	closed    *CloseError        // why the world was closed; nil while it is open
-	listeners int                // that are open
+	closed    *CloseError        // why the world was closed; nil = it is open
+	listeners int                // open listeners
 	serial    uint64             // id of the newest connection
-	door      *door.Door[Conn]   // who may come in, from where, and as whom
-	answered  *sync.Cond         // with mu: Authenticate answered, or a client left that may have waited for its turn
+	door      *door.Door[Conn]   // which clients may enter, by address and identity
+	answered  *sync.Cond         // on mu: Authenticate has answered, or a client that may have waited for its turn has left
 	attaching sync.WaitGroup     // connections that are enlisted and not attached yet; none is added once closed is set
-	attached  map[*Conn]struct{} // connections that have not ended, half-open ones included
+	attached  map[*Conn]struct{} // connections that have not ended, including half-open ones
 	inbox     inbox
 }
 
-// inbox holds what other goroutines hand to the world's, until the next Dispatch takes it.
+// inbox holds what other goroutines hand to the world's goroutine, until the next Dispatch takes it.
 type inbox struct {
 	joined  []*Conn
 	ended   []*Conn
-	refused []*Conn // did not join, though Config.Login has run for them or was about to
+	refused []*Conn // did not join, although Config.Login has run for them or was about to
 	posts   []func()
 
-	taken   uint64 // how often a Dispatch has taken all of it
+	taken   uint64 // number of Dispatches that have taken the inbox
 	alarmed bool   // expectDispatch has called its alarm
 }
 
-// undrivenTime is for how long clients wait for a Dispatch before the log says so.
+// undrivenTime is how long clients wait for a Dispatch before the log says so.
 const undrivenTime = 5 * time.Second
 
-// visit is a connection's place at the door.
+// visit is a connection's place among the handshakes.
 type visit = door.Visit[Conn]
 
-// open makes the lobby of a new world.
+// open initialises the lobby of a new world.
 func (l *lobby) open(config Config) {
 	limits := door.Limits{
 		Handshakes: config.MaxHandshakes, OfAddress: config.MaxHandshakesPerAddress,
@@ -68,7 +68,7 @@ func (l *lobby) open(config Config) {
 	l.attached = make(map[*Conn]struct{})
 }
 
-// close closes the lobby: from now on it takes no connection and no post.
+// close closes the lobby: from now on it accepts no connection and no post.
 func (l *lobby) close(why *CloseError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +78,7 @@ func (l *lobby) close(why *CloseError) {
 	}
 }
 
-// cause returns why the world was closed, nil if it was not.
+// cause returns why the world was closed, or nil if it is open.
 func (l *lobby) cause() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,7 +95,7 @@ func (l *lobby) over() bool {
 	return l.closed != nil && l.door.Conns() == 0 && len(l.inbox.posts)+len(l.inbox.refused) == 0
 }
 
-// becomeClient makes the world a client. It is an error if the world has done what only a server may.
+// becomeClient makes the world a client. It returns an error if the world has done what only a server may.
 func (l *lobby) becomeClient(actors int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,7 +106,7 @@ func (l *lobby) becomeClient(actors int64) error {
 	return nil
 }
 
-// mayBecomeClient returns the error of becomeClient, or of enlist in a closed world, for those who must first find a server.
+// mayBecomeClient returns the error of becomeClient, or of enlist in a closed world. Dial calls it before it contacts a server.
 func (l *lobby) mayBecomeClient(actors int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +116,7 @@ func (l *lobby) mayBecomeClient(actors int64) error {
 	return l.refuseClient(actors)
 }
 
-// refuseClient returns why the world cannot become a client. mu is held.
+// refuseClient returns why the world cannot become a client, or nil. The caller holds mu.
 func (l *lobby) refuseClient(actors int64) error {
 	if !l.client.Load() && (actors > 0 || l.serial > 0 || l.listeners > 0) {
 		return errorf("rpc: a world that listens, or has actors or clients, cannot connect to a server, but another of NewWorld can: %w", ErrWrongRole)
@@ -124,12 +124,12 @@ func (l *lobby) refuseClient(actors int64) error {
 	return nil
 }
 
-// worldClosed refuses a connection that begins in a closed world.
+// worldClosed returns the error for a connection that begins in a closed world.
 func worldClosed() *CloseError {
 	return &CloseError{Code: HostClosedConnection, Reason: "the world is closed"}
 }
 
-// listen notes that the world has one more listener, until unlisten. Such a world cannot become a client.
+// listen counts a new listener of the world, until unlisten. A world with a listener cannot become a client.
 func (l *lobby) listen() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,29 +143,29 @@ func (l *lobby) listen() error {
 	return nil
 }
 
-// unlisten notes that a listener has closed.
+// unlisten is called when a listener has closed.
 func (l *lobby) unlisten() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.listeners--
 }
 
-// mustProve reports whether a new client has to prove its address first, as it has when it is suspect, and how many handshakes are open.
+// mustProve reports whether a new client must prove its address first, which it must if suspect is true, and how many handshakes are open.
 func (l *lobby) mustProve(suspect bool) (must bool, open int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.door.MustProve(suspect, time.Now())
 }
 
-// arrive gives a client a place among the handshakes, or returns why it does not. The caller evicts out, if that is not nil.
+// arrive gives a client a place among the handshakes, or returns why not. The caller evicts out, if that is not nil.
 func (l *lobby) arrive(from net.Addr, verified bool) (v *visit, out *Conn, none *door.Full) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.door.Arrive(door.AddressOf(from), verified, time.Now())
 }
 
-// enlist counts a new connection against the limits of the world, or returns which one is reached. The caller evicts out, if that is not
-// nil. v is the client's place among the handshakes, nil if it came by Attach. A Close of the world waits until an enlisted
+// enlist counts a new connection against the limits of the world, or returns the limit that is reached. The caller evicts out, if that is not nil.
+// v is the client's place among the handshakes, or nil if its carrier was passed to Attach. Close of the world waits until every enlisted
 // connection is attached.
 func (l *lobby) enlist(c *Conn, from netip.Prefix, v *visit) (out *Conn, refused *CloseError) {
 	l.mu.Lock()
@@ -192,7 +192,7 @@ func (l *lobby) takeMemory() *door.Full {
 	return &door.Full{Reason: fmt.Sprintf("no %d bytes left of Config.ReceiveBudget, %d", minReceiveLimit, l.config.ReceiveBudget)}
 }
 
-// serverFull returns the CloseError for a limit that the door has found reached.
+// serverFull returns the CloseError for a limit that is reached, or nil if none is nil.
 func serverFull(none *door.Full) *CloseError {
 	if none == nil {
 		return nil
@@ -203,28 +203,27 @@ func serverFull(none *door.Full) *CloseError {
 	return &CloseError{Code: ServerFull, Reason: none.Reason}
 }
 
-// attach adds a connection. It calls begin, which starts the link, under the lock: if the link ends at once, detach comes after all is
-// set. It returns why the world was closed, nil if it was not.
+// attach adds a connection. It calls begin, which starts the link, while it holds mu, so that if the link ends at once, detach runs after
+// everything is set. It returns why the world was closed, or nil if it is open.
 func (l *lobby) attach(c *Conn, begin func()) *CloseError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	begin()
 	l.attached[c] = struct{}{}
 	if c.server {
-		c.visit.WaitFor(c) // until its Login has come
+		c.visit.WaitFor(c) // until its Login has arrived
 	}
 	return l.closed
 }
 
-// hasLogin notes that a client's Login has come: from now on the client waits for this side.
+// hasLogin is called when a client's Login has arrived: from now on the client waits for this side.
 func (l *lobby) hasLogin(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.visit.WaitFor(nil)
 }
 
-// turn waits until Authenticate may be asked about a token. If it may not, the client must come again after pause, or, when that is 0,
-// has left.
+// turn waits until Authenticate may be called for a token. If it may not, the client must try again after pause or, if pause is 0, has left.
 func (l *lobby) turn(v *visit, token []byte) (may bool, pause time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -237,8 +236,8 @@ func (l *lobby) turn(v *visit, token []byte) (may bool, pause time.Duration) {
 	return false, 0
 }
 
-// heard notes that Authenticate has answered, and whether it refused the token or let it pass. It returns how many of the client's address
-// were refused.
+// heard is called when Authenticate has answered. refused or passed is true if it has refused or accepted the token. heard returns how many logins
+// of the client's address were refused.
 func (l *lobby) heard(v *visit, token []byte, refused, passed bool) (failures int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -253,29 +252,29 @@ func (l *lobby) heard(v *visit, token []byte, refused, passed bool) (failures in
 	return 0
 }
 
-// identify notes the identity of a connection, before it has joined.
+// identify sets the identity of a connection that has not joined yet.
 func (l *lobby) identify(c *Conn, identity string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.identity = identity
 }
 
-// leave ends a visit. Every way in which a handshake can end calls it; the first call counts.
+// leave ends a visit. It is called by each way in which a handshake can end; only the first call has an effect.
 func (l *lobby) leave(v *visit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.door.Leave(v)
 }
 
-// await notes that this side has answered the client's Login, and waits for its Join: it may be evicted again.
+// await is called when this side has answered the client's Login, and waits for its Join. From now on the client may be evicted again.
 func (l *lobby) await(c *Conn, welcomed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.door.Await(c.visit, c, welcomed)
 }
 
-// claim makes c one of the connections of its identity, and returns those that are now too many, the oldest first. With
-// Config.RefuseLoginElsewhere it refuses c instead. It does nothing on a client.
+// claim adds c to the connections of its identity, and returns those that are now too many, oldest first. With Config.RefuseLoginElsewhere it
+// refuses c instead. It does nothing on a client.
 func (l *lobby) claim(c *Conn) (replaced []*Conn, refused *CloseError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -290,7 +289,7 @@ func (l *lobby) claim(c *Conn) (replaced []*Conn, refused *CloseError) {
 	return replaced, refused
 }
 
-// join hands a connection that has joined to the world. It is false if the connection has ended or was evicted meanwhile.
+// join hands a connection that has joined to the world. It returns false if the connection has ended or was evicted in between.
 func (l *lobby) join(c *Conn) (in bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -304,7 +303,7 @@ func (l *lobby) join(c *Conn) (in bool) {
 	return true
 }
 
-// noteEnd notes that the link of a connection has ended.
+// noteEnd is called when the link of a connection has ended.
 func (l *lobby) noteEnd(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -317,7 +316,7 @@ func (l *lobby) detach(c *Conn) (joined bool) {
 	defer l.mu.Unlock()
 	delete(l.attached, c)
 	if joined = c.joined.Load(); joined {
-		l.inbox.ended = append(l.inbox.ended, c) // expel does the rest when its last message has run
+		l.inbox.ended = append(l.inbox.ended, c) // expel does the rest once its last message has run
 		l.door.Quit(c.visit.From())
 	} else {
 		l.memory.Leave(int(c.reserved.Load()))
@@ -331,7 +330,7 @@ func (l *lobby) detach(c *Conn) (joined bool) {
 	return joined
 }
 
-// forget gives back the place and the memory of a connection that had joined and has ended.
+// forget frees the place and the memory of a connection that had joined and has ended.
 func (l *lobby) forget(c *Conn) {
 	l.memory.Leave(int(c.reserved.Load()))
 	l.mu.Lock()
@@ -339,14 +338,14 @@ func (l *lobby) forget(c *Conn) {
 	l.door.End()
 }
 
-// all returns the connections that have not ended, half-open ones included.
+// all returns the connections that have not ended, including half-open ones.
 func (l *lobby) all() []*Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Collect(maps.Keys(l.attached))
 }
 
-// post hands a function to the world's goroutine.
+// post queues a function for the world's goroutine.
 func (l *lobby) post(fn func()) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -374,10 +373,11 @@ func (l *lobby) posted() int {
 	return len(l.inbox.posts)
 }
 
-// closedGrace is how long Do waits for a Dispatch of a world that was closed.
+// closedGrace is how long Do waits for a Dispatch of a closed world.
 const closedGrace = time.Second
 
-// awaitDispatch waits until done is closed, for Do. It returns an error when ctx ends first, or the world was closed and nobody drives it.
+// awaitDispatch waits, for Do, until done is closed. It returns an error if ctx ends first, or if the world is closed and no Dispatch runs within
+// closedGrace.
 func (l *lobby) awaitDispatch(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -391,7 +391,7 @@ func (l *lobby) awaitDispatch(ctx context.Context, done <-chan struct{}) error {
 	return waitFor(ctx, done)
 }
 
-// awaitAnswer waits until done is closed, for Ask. It returns an error when ctx ends first, or the world is closed.
+// awaitAnswer waits, for Ask, until done is closed. It returns an error if ctx ends first, or the world is closed.
 func (l *lobby) awaitAnswer(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -407,7 +407,7 @@ func (l *lobby) awaitAnswer(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// take empties the inbox for the world's goroutine. posts takes the functions, and does not keep the slice.
+// take empties the inbox. It is called on the world's goroutine. posts takes the functions, and does not keep the slice.
 func (l *lobby) take(posts func(*[]func())) (joined, ended, refused []*Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -419,7 +419,8 @@ func (l *lobby) take(posts func(*[]func())) (joined, ended, refused []*Conn) {
 	return joined, ended, refused
 }
 
-// expectDispatch calls alarm, once in the life of the world, when no Dispatch takes the inbox within undrivenTime: a client waits for one.
+// expectDispatch is called when a client waits for a Dispatch. If none takes the inbox within undrivenTime, alarm is called, once in the life of
+// the world.
 func (l *lobby) expectDispatch(alarm func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,14 +11,14 @@ import (
 	"github.com/quivernet/quiver/internal/codec"
 )
 
-// Handle is a declared call that takes an A: a *[ServerRPC], a *[ClientRPC] or a *[MulticastRPC].
+// A Handle is a declared call with an argument A: a *[ServerRPC], a *[ClientRPC] or a *[MulticastRPC].
 type Handle[A any] interface {
-	// Call calls the method on a. It belongs to the world's goroutine, like everything that touches actors. After an error
-	// nothing was sent and nothing will run, except that a Multicast which fails for one client goes on with the others. A nil
-	// actor is an error, too. Errors are logged at Debug only, in the category reliable. A call that is sent encodes arg; one that
-	// runs in this world keeps arg itself, but of a Raw a copy.
+	// Call calls the method on a. Like everything that concerns actors, it must be called on the world's goroutine. If Call returns an error, nothing
+	// was sent and nothing will run, except that a Multicast that fails for one client continues with the others. A nil actor is an error, too. Errors
+	// are logged at Debug only, in the category reliable. A call that is sent encodes arg before Call returns. A call that runs in this world keeps
+	// arg itself, or a copy of a Raw.
 	Call(a *Actor, arg A) error
-	// Delivery is the delivery that was declared.
+	// Delivery returns the declared delivery.
 	Delivery() bunch.Delivery
 	// String returns "Class.Method".
 	String() string
@@ -26,16 +26,16 @@ type Handle[A any] interface {
 	declared() *method
 }
 
-// ServerRPC is a call that runs on the server.
+// A ServerRPC is a call that runs on the server.
 type ServerRPC[A any] struct{ declaration }
 
-// ClientRPC is a call that runs on the client that owns the actor.
+// A ClientRPC is a call that runs on the client that owns the actor.
 type ClientRPC[A any] struct{ declaration }
 
-// MulticastRPC is a call that runs on the server and on every client for which the actor is open.
+// A MulticastRPC is a call that runs on the server and on every client for which the actor is open.
 type MulticastRPC[A any] struct{ declaration }
 
-// declaration is what the handles have in common.
+// declaration is the common part of all handles.
 type declaration struct{ m *method }
 
 // Delivery implements [Handle].
@@ -46,7 +46,8 @@ func (d declaration) String() string { return d.m.String() }
 
 func (d declaration) declared() *method { return d.m }
 
-// Server declares a call that the owner of an actor makes and the server runs.
+// Server declares a call that the owner of an actor makes and the server runs. It panics if the declaration is not valid; so do Client and
+// Multicast.
 func Server[A any](class *Class, name string, d bunch.Delivery, opts ...MethodOption) *ServerRPC[A] {
 	return &ServerRPC[A]{declaration{declare[A](class, name, serverRPC, d, opts)}}
 }
@@ -56,28 +57,29 @@ func Client[A any](class *Class, name string, d bunch.Delivery, opts ...MethodOp
 	return &ClientRPC[A]{declaration{declare[A](class, name, clientRPC, d, opts)}}
 }
 
-// Multicast declares a call that the server makes, and that it and every client with the actor run. When the actor's class has [At] or [Relevant],
-// the first Multicast after its Spawn opens it for all to whom it is relevant; later ones reach those for whom it is open.
+// Multicast declares a call that the server makes, and that the server and every client with the actor run. If the actor's class has [At] or
+// [Relevant], the first Multicast after Spawn opens the actor for all clients to which it is relevant. Later Multicasts reach those for which it is
+// open.
 func Multicast[A any](class *Class, name string, d bunch.Delivery, opts ...MethodOption) *MulticastRPC[A] {
 	return &MulticastRPC[A]{declaration{declare[A](class, name, multicastRPC, d, opts)}}
 }
 
-// Call makes the server run the method on a, which this client must own (ErrNotOwner). On the server it runs there. See [Handle] for
-// goroutines, errors and what is retained.
+// Call makes the server run the method on a. On a client it returns ErrNotOwner if the client does not own a. See [Handle] for goroutines, errors
+// and what is retained.
 func (h *ServerRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
-// Call makes the client that owns a run the method. When no client owns a, the server runs it; called on a client, it runs there. When
-// that client's connection has ended and OnDisconnect has not run, Call returns nil, and Drops.Gone of [Stats] counts it. See
-// [Handle] for goroutines, errors and what is retained.
+// Call makes the client that owns a run the method. If no client owns a, the server runs it; called on a client, it runs there. If the connection
+// of that client has ended and OnDisconnect has not run, Call returns nil, and Drops.Gone of [Stats] counts the call. See [Handle] for goroutines,
+// errors and what is retained.
 func (h *ClientRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
-// Call makes this server and all clients for which a is open run the method. Called on a client, it runs only there. See [Handle] for
-// goroutines, errors and what is retained.
+// Call makes this server, and all clients for which a is open, run the method. Called on a client, it runs only there. See [Handle] for goroutines,
+// errors and what is retained.
 func (h *MulticastRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
 func (h *ServerRPC[A]) takes(A) {}
 
-// call makes one call. Of a call that fails only the caller learns, and who debugs calls: a caller that needs no warning ignores its error.
+// call makes one call. A failure is reported to the caller only, and logged at Debug, because a caller that needs no warning ignores the error.
 func call[A any](a *Actor, m *method, arg A) error {
 	if !a.made() {
 		return fmt.Errorf("rpc: %v called on %s", m, noActor)
@@ -89,7 +91,7 @@ func call[A any](a *Actor, m *method, arg A) error {
 	return err
 }
 
-// place routes one call, and has its plan carried out.
+// place routes one call and carries out its plan.
 func place[A any](a *Actor, m *method, arg A) error {
 	plan, err := a.world.route(a, m)
 	if err != nil {
@@ -104,17 +106,17 @@ func place[A any](a *Actor, m *method, arg A) error {
 	return plan.carry(a, m, 0, p, func() any { return keep(p) })
 }
 
-// Raw is an argument that is not encoded: a []byte whose bytes travel as they are, at most Config.Bunch.MaxBunch with those that name the
-// method. They are valid until the handler returns, which must copy what it keeps: their memory is used again for a later call, of any
-// connection, so what is kept would become another player's bytes. Call has taken them when it returns. A Raw that answers a request belongs to
-// who asked.
+// Raw is an argument that is not encoded: a []byte that is sent as it is. With the bytes that name the method it has at most Config.Bunch.MaxBunch.
+//
+// Call has copied the bytes when it returns. In a handler they are valid until the handler returns, and the handler must copy what it keeps,
+// because their memory is used again for a later call, of any connection. A Raw that answers a request belongs to the asker.
 type Raw = codec.Raw
 
 // None is the argument of a call that has none.
 type None = codec.None
 
-// ErrTooLong: a field of an argument is longer than its quiver tag, or the MaxEncodedSize of its type, allows. The error that
-// wraps it names the field, its size and the bound.
+// ErrTooLong means that a field of an argument is longer than its quiver tag, or the MaxEncodedSize of its type, allows. The error that wraps it
+// names the field, its size and the bound.
 var ErrTooLong = codec.ErrTooLong
 
 // keep returns the argument at p as a value that outlives the call.
@@ -144,7 +146,8 @@ const (
 
 func (k kind) String() string { return [...]string{"Server", "Client", "Multicast"}[k] }
 
-// method is one declared call, without its types. Once a world uses its class nothing in it changes but args, which is safe for concurrent use.
+// method is one declared call, without its type parameters. Once a world uses its class, nothing in it changes except args, which is safe for
+// concurrent use.
 type method struct {
 	class     *Class
 	id        int    // index in the methods of the actor's class, and on the wire
@@ -153,22 +156,22 @@ type method struct {
 	delivery  bunch.Delivery
 	rateLimit float64 // calls a second of one connection; 0 = no limit
 	anyCaller bool
-	skipOwner bool
+	skipOwner bool // Multicast only
 	policy    sendPolicy
 	waits     bool    // WaitForActors
-	role      role    // in a request
-	pair      *method // the answer of a question, and the question of an answer
-	refers    bool    // its argument may name actors
+	role      role    // its part in a request
+	pair      *method // of a question its answer, and of an answer its question
+	refers    bool    // its argument may contain a Ref
 	arg       reflect.Type
 
 	codec *codec.Codec
-	args  sync.Pool // holds *A: an argument must lie in memory to be encoded without boxing
+	args  sync.Pool // of *A, because an argument must be in memory to be encoded without boxing
 }
 
 // String returns "Class.Method".
 func (m *method) String() string { return m.name }
 
-// shapeKind returns how the shape describes m, without its delivery and argument.
+// shapeKind returns the part of the shape's line about m that precedes its delivery and argument.
 func (m *method) shapeKind() string {
 	switch m.role {
 	case isQuestion:
@@ -187,7 +190,7 @@ var deliveryNames = [...]string{
 	Reliable: "Reliable", ReliableUnordered: "ReliableUnordered", Unreliable: "Unreliable", UnreliableSequenced: "UnreliableSequenced",
 }
 
-// appendID appends the id of m, which begins every call.
+// appendID appends the id of m, with which every call begins.
 func (m *method) appendID(b []byte) []byte { return binary.AppendUvarint(b, uint64(m.id)) }
 
 // encode appends the argument at p.
@@ -198,12 +201,12 @@ func (m *method) encode(e *codec.Encoder, p any) error {
 	return nil
 }
 
-// undecodable returns the error of an argument of size bytes that cannot be decoded.
+// undecodable returns the error for an argument of size bytes that cannot be decoded.
 func (m *method) undecodable(size int, err error) error {
 	return errorf("rpc: %v: argument of %d bytes: %w", m, size, err)
 }
 
-// validate returns the error of the Validate of the argument at p, as a *validationError. Calls do so themselves, which saves them 2 ns.
+// validate calls Validate of the argument at p, and returns its error as a *validationError. Calls do that inline, which saves 2 ns.
 func (m *method) validate(p any) error {
 	if err := m.codec.Validate(p); err != nil {
 		return &validationError{method: m, cause: err}
@@ -211,13 +214,14 @@ func (m *method) validate(p any) error {
 	return nil
 }
 
-// MethodOption adjusts a method where it is declared.
+// A MethodOption is an option of a method's declaration.
 type MethodOption func(*method)
 
-// RateLimit bounds how often one connection may call a Server RPC: perSecond calls a second on average, in bursts of at most perSecond
-// calls. Calls beyond it, reliable ones as well, are dropped and counted, and only a [Request] tells the client. It goes by when calls arrived, so
-// those that waited for a busy server are not beyond it; but reliable calls that an outage of the path held up arrive all at once. An honest
-// client that makes n a second through three dark seconds needs a limit of 4n.
+// RateLimit limits how often one connection may call a Server RPC: perSecond calls a second on average, in bursts of at most perSecond calls.
+// Further calls, including reliable ones, are dropped and counted, and the client is informed only if it is a [Request].
+//
+// The limit counts calls when they arrive, so calls that waited for a busy server do not exceed it. But reliable calls that an outage of the path
+// held up arrive all at once: an honest client that makes n calls a second through an outage of three seconds needs a limit of 4n.
 func RateLimit(perSecond float64) MethodOption {
 	mustBePositive("RateLimit", perSecond)
 	return func(m *method) { m.rateLimit = perSecond }
@@ -228,34 +232,36 @@ func AnyCaller() MethodOption {
 	return func(m *method) { m.anyCaller = true }
 }
 
-// SkipOwner keeps a Multicast RPC from the client that owns the actor: it has predicted the shot that others shall see, or has said itself what they
-// hear. UE: COND_SkipOwner, which is for properties; there each such function begins with IsLocallyControlled.
+// SkipOwner does not send a Multicast to the client that owns the actor, for instance because that client has predicted the shot, or has itself
+// said what the others hear. UE: COND_SkipOwner, which is for properties; there each such function begins with IsLocallyControlled.
 func SkipOwner() MethodOption { return func(m *method) { m.skipOwner = true } }
 
-// sendPolicy says when a call leaves. UE: ERemoteFunctionSendPolicy.
+// sendPolicy is when a call is sent. UE: ERemoteFunctionSendPolicy.
 type sendPolicy uint8
 
 const (
 	atFlush    sendPolicy = iota // with the calls of its tick, before states
 	forceSend                    // at once
-	forceQueue                   // at Flush, behind the states of its actor
+	forceQueue                   // at Flush, after the states of its actor
 	bothForced                   // both options, which contradict each other
 )
 
-// ForceSend makes calls leave at once, without waiting for Flush, even those that a handler makes between Dispatch and Flush. It is for
-// calls that a tick of delay hurts. Everything that was called before on the connection leaves with it, and each such call may cost a
-// datagram. Path, rate and reliable buffer hold these calls back like others. UE: ForceSend.
+// ForceSend makes calls be sent at once, without waiting for Flush, even if a handler makes them between Dispatch and Flush. Use it for calls that
+// a delay of a tick would harm. All earlier calls on the connection are sent with it, and each such call may need its own datagram. The path, the
+// rate and the reliable buffer hold back these calls like others. UE: ForceSend.
 func ForceSend() MethodOption { return func(m *method) { m.policy |= forceSend } }
 
-// ForceQueue makes calls of an unreliable Client or Multicast RPC leave behind the states and lists of their actor, in the next Flush
-// that [UpdateRate] lets update it. So the handler finds the states of that Flush, and OnRep has run, unless packets are lost or overtake
-// each other. Calls wait as long as the states wait, for the path, the rate or the client's open, however long that is; beyond 8 KiB
-// an actor they are dropped, and counted in Drops.Saturated. So are those that wait when the actor closes for the client, as Drops.ActorClosed:
-// one that is made in the tick in which its actor is destroyed or torn off reaches no client. The close of an actor that falls asleep waits
-// for them. An argument has at most 1,000 bytes. UE: ForceQueue.
+// ForceQueue makes calls of an unreliable Client or Multicast RPC be sent after the states and lists of their actor, in the next Flush in which
+// [UpdateRate] allows an update of it. So the handler finds the states of that Flush, and OnRep has run, unless packets are lost or overtake each
+// other. An argument has at most 1,000 bytes. UE: ForceQueue.
+//
+// The calls wait as long as the states wait, for the path, the rate or the client's open, however long that is. If more than 8 KiB wait for an
+// actor, further calls are dropped, and counted in Drops.Saturated. Calls that wait when the actor closes for the client are dropped, too, and
+// counted in Drops.ActorClosed: so a call that is made in the tick in which its actor is destroyed or torn off reaches no client. The close of an
+// actor that falls asleep waits for them.
 func ForceQueue() MethodOption { return func(m *method) { m.policy |= forceQueue } }
 
-// mustForce panics when m cannot have its send policy.
+// mustForce panics if m cannot have its send policy.
 func (m *method) mustForce() {
 	switch {
 	case m.policy == bothForced:
@@ -267,12 +273,12 @@ func (m *method) mustForce() {
 	}
 }
 
-// WaitForActors makes a Client or Multicast RPC whose argument names actors, by [Ref], wait at the client until all of them are
-// open there: for at most 5 seconds, at most 64 calls of a connection, and in no order with other calls. Without it, and after
-// that time, a Ref that names no open actor becomes 0, and is counted in [Drops]. UE: net.DelayUnmappedRPCs.
+// WaitForActors makes a Client or Multicast RPC whose argument contains a [Ref] wait at the client until all actors that it names are open there.
+// Calls wait for at most 5 seconds, at most 64 of a connection, and run in no order with other calls. Without WaitForActors, and after that time, a
+// Ref that names no open actor becomes 0, and is counted in [Drops]. UE: net.DelayUnmappedRPCs.
 func WaitForActors() MethodOption { return func(m *method) { m.waits = true } }
 
-// declare adds a method with argument type A to class.
+// declare adds a method with argument type A to class. It panics if the declaration is not valid.
 func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []MethodOption) *method {
 	mustName("method", name)
 	mustDeclare(fmt.Sprintf("method %q", name), class)
@@ -308,7 +314,7 @@ func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []
 	return m
 }
 
-// release returns an argument to m.args.
+// release clears an argument and returns it to m.args.
 func release[A any](m *method, p *A) {
 	var zero A
 	*p = zero

@@ -16,37 +16,37 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// opening is an actor's channel on one connection. It belongs to the world's goroutine.
+// opening is an actor's channel on one connection. It is used only by the world's goroutine.
 type opening struct {
 	actor    *Actor
 	conn     *Conn
 	channel  uint64
-	reliable int // messages that were sent reliably, the open included
+	reliable int // number of messages that were sent reliably, including the open
 
-	// On a server: the states.
-	sees   state.Mask      // fields that the client may have, by their conditions; without those tagged initial
-	lacks  state.Mask      // fields of sees whose newest values the client may lack, and that are not on their way
+	// Server: the states.
+	sees   state.Mask      // fields that the client may have by their conditions, without those tagged initial
+	lacks  state.Mask      // fields of sees whose newest values the client may lack, and that are not in flight
 	fresh  state.Mask      // fields of lacks that updateEarly has not sent since they changed
-	told   state.Mask      // fields that left in an update since the open, whatever its fate: lastPayload sends them again
+	told   state.Mask      // fields that were sent in an update since the open, whatever its fate: lastPayload sends them again
 	listed bool            // it is in stateOutbox.dirty
-	closed bool            // Actor.forget has taken it from its actor and connection
-	since  time.Time       // when the last update was handed over, or else when the actor opened; for urgency
-	claim  float64         // what urgency has returned, for stateOutbox.sort
+	closed bool            // Actor.forget has removed it from its actor and connection
+	since  time.Time       // when the last update was handed over, or, before the first, when the actor opened; for urgency
+	claim  float64         // scratch of stateOutbox.sort: the result of urgency
 	late   state.Mask      // initial fields that the open could not carry, because the constructor called OpenTo
-	lists  []keyed.Lacking // by list of the class; nil if it has none, or before the actor has its replicas
-	items  int             // updates of lists whose fate is not known
-	calls  outbox.Calls    // of ForceQueue methods; they wait until the states have left
+	lists  []keyed.Lacking // by list of the class; nil if there is none, or before the actor has its replicas
+	items  int             // number of list updates whose fate is not known
+	calls  outbox.Calls    // calls of ForceQueue methods, which wait until the states have been sent
 
-	// On a server: of a client that has owned the actor.
-	parted bool // it closes once the client has acknowledged the open; until then nothing is sent: see Actor.partFrom and stay
+	// Server: of a client that has owned the actor.
+	parted bool // it closes once the client has acknowledged the open, and sends nothing until then: see Actor.partFrom and stay
 
-	// On a server: relevancy.
+	// Server: relevancy.
 	relevant time.Duration // relevance.elapsed when the actor was last relevant to the connection
 	far      float32       // squared distance from the view, in squared cull distances; at most 1
 	at       int           // index in view.openings
 }
 
-// mark notes that the client may lack the newest values of fields.
+// mark records that the client may lack the newest values of fields.
 func (o *opening) mark(fields state.Mask) {
 	o.lacks |= fields & o.sees
 	o.fresh |= fields & o.sees
@@ -57,19 +57,19 @@ func (o *opening) mark(fields state.Mask) {
 
 // list makes the next Flush look at the opening.
 func (o *opening) list() {
-	o.conn.world.frame.activate(o.conn) // also when it is listed: more may leave now than in the last Flush
+	o.conn.world.frame.activate(o.conn) // even if it is listed, because the path may take more now than in the last Flush
 	if !o.listed {
 		o.listed = true
 		o.conn.shown.state.dirty = append(o.conn.shown.state.dirty, o)
 	}
 }
 
-// hears reports whether a multicast goes to the client.
+// hears reports whether a Multicast is sent to the client.
 func (o *opening) hears(m *method) bool {
 	return !o.parted && !(m.skipOwner && o.conn == o.actor.conn)
 }
 
-// queue keeps a call of a ForceQueue method until the states have left.
+// queue keeps a call of a ForceQueue method until the states have been sent.
 func (o *opening) queue(m *method, call []byte) error {
 	if most := o.conn.maxUpdate() - binary.MaxVarintLen16; len(call) > most {
 		return errorf("rpc: %v: %d bytes with ForceQueue to %v, at most %d travel with states: %w", m, len(call), o.conn, most, bunch.ErrBunchTooLarge)
@@ -82,14 +82,14 @@ func (o *opening) queue(m *method, call []byte) error {
 	return nil
 }
 
-// callsDue reports whether queued calls may leave: this Flush has compared the states, and the client lacks none, so that they travel behind
-// the states of the moment when they were made, or newer ones.
+// callsDue reports whether queued calls may be sent: this Flush has compared the states, and the client lacks none, so the calls follow the states
+// of the moment in which they were made, or newer ones.
 func (o *opening) callsDue(now time.Time) bool {
 	looked := o.conn.world.replicator.looked
 	return looked && !o.calls.Empty() && !o.closed && o.lacks == 0 && o.actor.states.due(now, o.actor.class.updatePeriod, o.actor.ref)
 }
 
-// requeue puts back calls that the machine has taken and not sent; when the channel is closed, it counts them as drops.
+// requeue puts back calls that the machine had accepted and not sent. If the channel is closed, it counts them as dropped.
 func (o *opening) requeue(calls []byte) {
 	if o.closed {
 		o.conn.drops.Add(drops.Closed, outbox.Count(calls))
@@ -99,7 +99,7 @@ func (o *opening) requeue(calls []byte) {
 	}
 }
 
-// look computes anew which fields the client may have, and marks those that it could not have before.
+// look recomputes which fields the client may have, and marks those that it could not have before.
 func (o *opening) look() {
 	if o.lists == nil {
 		o.markLists(false)
@@ -113,24 +113,24 @@ func (o *opening) look() {
 	o.mark(o.sees &^ before)
 }
 
-// farPriority is the part of an actor's priority that counts at its cull distance. UE: a pawn's falls to 0.2 when it is far and out of
-// sight (AActor::GetNetPriority).
+// farPriority is the part of an actor's priority that remains at its cull distance. UE: a pawn's falls to 0.2 when it is far away and out of sight
+// (AActor::GetNetPriority).
 const farPriority = 0.2
 
-// urgency returns the time since the last update times the class's priority, which falls with distance. UE: GetNetPriority.
+// urgency returns the time since the last update, in seconds, times the class's priority, which falls with distance. UE: GetNetPriority.
 func (o *opening) urgency(now time.Time) float64 {
 	nearness := 1 - (1-farPriority)*math.Sqrt(float64(o.far))
 	return now.Sub(o.since).Seconds() * o.actor.class.updatePriority * nearness
 }
 
-// noteRelevant notes that the actor is relevant to the client now. So it stays open: also where the client had it as its owner, and has yet to
+// noteRelevant is called when the actor is relevant to the client. It keeps the actor open, even if the client had it as its owner and has yet to
 // acknowledge the open.
 func (o *opening) noteRelevant(far float32) {
 	o.relevant, o.far = o.conn.world.relevance.elapsed, far
 	o.stay()
 }
 
-// stay cancels the close for which the opening waits: see Actor.partFrom.
+// stay cancels a close for which the opening waits: see Actor.partFrom.
 func (o *opening) stay() {
 	if o.parted {
 		o.parted = false
@@ -145,8 +145,8 @@ func (o *opening) acknowledged() bool {
 	return o.conn.machine.Opened(o.channel)
 }
 
-// closeArrived returns the error of a client's call on a channel whose close has arrived and waits for its turn, or is handled now: the error that
-// the call will have after it. It is called under the link's lock.
+// closeArrived returns the error of a client's call on a channel whose close has arrived and waits for its turn, or is being handled: the same
+// error that the call would have after it. The caller holds the link's lock.
 func (o *opening) closeArrived(m *method) error {
 	w, cause := o.actor.world, ErrClosed
 	reason, waits := o.conn.waitingClose(o.channel)
@@ -159,13 +159,13 @@ func (o *opening) closeArrived(m *method) error {
 	return errorf("rpc: %v on %v, whose close for %v has arrived on %v: %w", m, o.actor, reason, o.conn, cause)
 }
 
-// settled reports whether the client has all of the lists, and no queued call waits.
+// settled reports whether the client has all items of the lists, and no queued call waits.
 func (o *opening) settled() bool {
 	return o.items == 0 && o.calls.Empty() && o.lacks&o.actor.class.lists == 0
 }
 
-// giveBack notes that the client may lack again what an update held. It also gives back the urgency that the opening had before the
-// update, unless a newer one has left: else an update that was taken back would wait behind those that were never handed over.
+// giveBack records that the client may again lack what an update contained. It also restores the urgency from before the update, unless a newer one
+// has been sent. Otherwise an update that was taken back would wait behind those that were never handed over.
 func (o *opening) giveBack(sent *sentState) {
 	if sent.list {
 		o.lists[o.actor.class.stateOf(bits.TrailingZeros64(uint64(sent.fields))).list].Add(sent.items)
@@ -176,7 +176,7 @@ func (o *opening) giveBack(sent *sentState) {
 	}
 }
 
-// markLists notes that the client may lack all items of the lists. With census it may also have items that were removed.
+// markLists records that the client may lack all items of the lists. With census it may also have items that were removed.
 func (o *opening) markLists(census bool) {
 	if o.actor.class.lists == 0 || o.actor.states.replicas == nil {
 		return
@@ -189,7 +189,7 @@ func (o *opening) markLists(census bool) {
 	}
 }
 
-// appendList appends an update of the first list of which the client lacks something, and notes in sent what it holds.
+// appendList appends an update of the first list of which the client lacks something, and records in sent what it contains.
 func (o *opening) appendList(b []byte, sent *sentState) []byte {
 	for _, r := range o.actor.states.replicas {
 		list, ok := r.(keeper)
@@ -208,18 +208,20 @@ func (o *opening) appendList(b []byte, sent *sentState) []byte {
 	return b
 }
 
-// Flags of an open message. An owner message may have only the first. The other bits must be zero.
+// Flags of an open message. An owner message may have only flagOwned. Other bits must be zero.
 const (
 	flagOwned  = 1 << iota // the receiver owns the actor
 	flagState              // states follow
 	flagPlaced             // the actor's name follows its number
 )
 
-// OpenTo opens the actor for c, if it is not open there: its states as they are now, and calls from now on, reach c. When c may still have an
-// earlier copy, because CloseTo was called only a round trip ago, the open waits until c is known to have ended that copy. When the
-// class has [At] or [Relevant], the actor stays open until it was not relevant to c for 5 s, which another OpenTo does not prolong: for
-// a spectator who is to see everything let Relevant return true. A dormant actor falls asleep there again at the next Flush. For a connection
-// that has begun to close and does not have the actor it returns [ErrClosed], also before OnDisconnect has run. Server only.
+// OpenTo opens the actor for c, if it is not open there. Its states as they are now, and calls from now on, are sent to c. If c may still have an
+// earlier copy, because CloseTo was called within the last round trip, the open waits until c is known to have ended that copy. A dormant actor
+// falls asleep there again at the next Flush. If c has begun to close and does not have the actor, OpenTo returns [ErrClosed], even before
+// OnDisconnect has run. It is for the server only.
+//
+// If the class has [At] or [Relevant], the actor stays open until it has not been relevant to c for 5 s, which another OpenTo does not prolong. For
+// a spectator that must see everything, let Relevant return true.
 func (a *Actor) OpenTo(c *Conn) error {
 	if err := a.checkAuthority("OpenTo"); err != nil {
 		return err
@@ -270,8 +272,7 @@ func (a *Actor) open(c *Conn) error {
 	return nil
 }
 
-// openOn opens a channel by its first message. When that cannot be sent, it closes the channel again. It is called under the link's
-// lock.
+// openOn opens a channel with its first message. If that cannot be sent, openOn closes the channel again. The caller holds the link's lock.
 func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 	if channel, err = a.channelOn(c); err != nil {
 		return 0, err
@@ -283,34 +284,35 @@ func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 	return channel, err
 }
 
-// OnOpenAcked makes fn run on the server, in Dispatch, when a client has acknowledged that an actor of the class was opened for it. From then on
-// no call and no state that is sent to it can come before the actor: the client makes its copy in its next Dispatch, if it has not yet. fn runs
-// once for each open, so again when the actor opens again, for c, after it had closed there or was dormant. It does not run for an open that
-// closes before it is acknowledged, or at that moment (see SetOwner), nor once this side has closed c. What a client knows only by what
-// the game does with the copy, such as that it has loaded a level, the game must still tell by a call. OnOpenAcked panics if there is a
-// function already. UE: OpenAcked of the actor's channel.
+// OnOpenAcked makes fn run on the server, in Dispatch, when a client has acknowledged that an actor of the class was opened for it. No call and no
+// state that is sent to the client from then on can arrive before the actor; the client makes its copy in its next Dispatch, if it has not yet.
+// OnOpenAcked panics if there is a function already. UE: OpenAcked of the actor's channel.
+//
+// fn runs once for each open, so it runs again if the actor opens again for c after it was closed there or dormant. It does not run for an open
+// that closes before it is acknowledged, or at that moment (see SetOwner), nor once this side has closed c. What the game on the client does with
+// the copy, such as loading a level, is not part of the acknowledgement: the game must report it by a call.
 func OnOpenAcked[T any](b *Binding[T], fn func(object T, c *Conn)) {
 	mustHook("OnOpenAcked", b.untyped.class, fn == nil, b.untyped.onOpenAcked != nil)
 	b.untyped.onOpenAcked = func(object any, c *Conn) { fn(object.(T), c) }
 }
 
-// tellAcked queues OnOpenAcked for the objects of an actor that has just been acknowledged.
+// tellAcked queues OnOpenAcked's functions for the objects of an actor whose open has just been acknowledged.
 func (o *opening) tellAcked() {
 	for p := range o.actor.parts {
 		if p.binding.onOpenAcked == nil {
 			continue
 		}
 		o.conn.world.game.Later(o.conn, tasks.Doing{What: "OnOpenAcked of ", Of: p.binding.class}, func() {
-			if !o.closed && !o.conn.closing.Load() { // by an earlier one
+			if !o.closed && !o.conn.closing.Load() { // by an earlier function
 				p.binding.onOpenAcked(p.object, o.conn)
 			}
 		})
 	}
 }
 
-// channelOn opens a channel of the machine. When an earlier channel of the actor was closed, nothing leaves on the new one before the
-// client has acknowledged that close. A connection whose numbers are used up ends: the client has new ones when it comes again. It is called under
-// the link's lock.
+// channelOn opens a channel of the machine. If an earlier channel of the actor was closed, nothing is sent on the new one before the client has
+// acknowledged that close. A connection that has used all channel numbers ends: the client gets new numbers when it connects again. The caller
+// holds the link's lock.
 func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 	if channel, err = c.machine.Open(a.class.extended.Priority); err != nil {
 		if c.machine.UsedUp() {
@@ -326,8 +328,7 @@ func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 	return channel, nil
 }
 
-// openMessage returns the first message on an actor's channel for c: a head and the states. It is an error if it takes more than most
-// bytes.
+// openMessage returns the first message on an actor's channel for c: a head and the states. It returns an error if the message exceeds most bytes.
 func (a *Actor) openMessage(c *Conn, most int) ([]byte, error) {
 	a.compareAll()
 	fields := (a.fieldsFor(c) | a.states.initial()) &^ a.class.lists
@@ -342,7 +343,7 @@ func (a *Actor) openMessage(c *Conn, most int) ([]byte, error) {
 	return message, nil
 }
 
-// openHead returns the head of an open message: class id, flags, number of the actor, and its name when it was placed.
+// openHead returns the head of an open message: class id, flags, number of the actor, and its name if it was placed.
 func (a *Actor) openHead(c *Conn, flags byte) []byte {
 	id := a.world.table.id(a.class)
 	if a.name != "" {
@@ -355,6 +356,7 @@ func (a *Actor) openHead(c *Conn, flags byte) []byte {
 	return head
 }
 
+// ownerFlags returns flagOwned if c owns the actor, otherwise 0. c may be nil.
 func (a *Actor) ownerFlags(c *Conn) byte {
 	if c != nil && a.conn == c {
 		return flagOwned
@@ -362,7 +364,7 @@ func (a *Actor) ownerFlags(c *Conn) byte {
 	return 0
 }
 
-// tellOwner tells a client that has the actor whether it owns it. A dormant copy learns it by the open that wakes it.
+// tellOwner tells a client that has the actor whether it owns it. For a dormant copy the open that wakes it does.
 func (a *Actor) tellOwner(c *Conn) error {
 	o := a.openingOn(c)
 	switch {
@@ -376,7 +378,7 @@ func (a *Actor) tellOwner(c *Conn) error {
 	return nil
 }
 
-// opened is an open message as a client reads it.
+// opened is an open message, as parsed by a client.
 type opened struct {
 	class  *Class
 	flags  byte
@@ -409,13 +411,13 @@ func (w *World) readOpen(message bunch.Message) (o opened, violation *CloseError
 	return o, nil
 }
 
-// openActor makes, on a client, a copy of the actor that the server opened, or gives the channel to a copy that has none.
+// openActor is called on a client for an open message of the server. It makes a copy of the actor, or gives the channel to a copy that has none.
 func (w *World) openActor(c *Conn, message bunch.Message) *CloseError {
 	o, violation := w.readOpen(message)
 	if violation != nil {
 		return violation
 	}
-	named := c.copies.byRef[o.ref] != nil // then states that name it have been told before
+	named := c.copies.byRef[o.ref] != nil // then OnRep of the states that name it ran before
 	a, violation := w.adopt(c, message, o)
 	switch {
 	case violation != nil:
@@ -424,7 +426,7 @@ func (w *World) openActor(c *Conn, message bunch.Message) *CloseError {
 		return c.copies.noteRazed(o)
 	}
 
-	// The copy: a new one, or one that was dormant or placed here.
+	// Make the copy, unless a dormant or placed one exists.
 	delete(c.copies.razed, o.name)
 	known := a != nil
 	if !known {
@@ -432,17 +434,17 @@ func (w *World) openActor(c *Conn, message bunch.Message) *CloseError {
 		c.copies.byRef[a.ref] = a
 	}
 
-	// Its channel.
+	// Give it its channel.
 	c.setPriority(message.Channel, o.class.extended.Priority)
 	a.openings, a.dormancy.on = []*opening{{actor: a, conn: c, channel: message.Channel}}, false
 	a.states.newest = make([]uint64, o.class.fields)
 	c.setChannel(message.Channel, a)
 	c.world.logs.Opened(c, a, message.Channel)
 	if message.Close {
-		defer w.closeActor(c, a, message.Channel, Destroyed) // also when the constructor panics
+		defer w.closeActor(c, a, message.Channel, Destroyed) // even if the constructor panics
 	}
 
-	// Its objects and their first states, and then all that has waited for it.
+	// Make its objects, read their first states, and then run what has waited for the actor.
 	if !known {
 		w.introduce(a)
 	}
@@ -482,7 +484,7 @@ func (w *World) firstState(c *Conn, a *Actor, o opened) *CloseError {
 	return violation
 }
 
-// takeOwner applies an owner message on a client.
+// takeOwner handles an owner message on a client.
 func (a *Actor) takeOwner(payload []byte) *CloseError {
 	if len(payload) != 1 || payload[0]&^flagOwned != 0 {
 		return violationf(PayloadFail, "owner message of %d bytes for a %q", len(payload), a.class.name)
@@ -491,5 +493,5 @@ func (a *Actor) takeOwner(payload []byte) *CloseError {
 	return nil
 }
 
-// ownerMessage is how errors name the owner message.
+// ownerMessage names the owner message in errors.
 var ownerMessage = &method{name: "Actor.SetOwner", delivery: bunch.Reliable}

@@ -13,21 +13,21 @@ import (
 	"github.com/quivernet/quiver/internal/state"
 )
 
-// stateOutbox holds the states that a server's connection has yet to send to its client, and the updates on their way. It belongs to the
-// world's goroutine.
+// stateOutbox holds the states that a server's connection has yet to send to its client, and the updates in flight. It is used only by the world's
+// goroutine.
 type stateOutbox struct {
-	dirty    []*opening     // openings whose client lacks something; compose removes those whose client lacks nothing any more
+	dirty    []*opening     // openings whose client lacks something; compose removes those whose client lacks nothing
 	heldBack bool           // the last Flush had no room for all
-	room     stateRoom      // how many bytes a Flush may hand over
-	sent     sentStates     // updates on their way
+	room     stateRoom      // how many bytes a Flush may hand to the machine
+	sent     sentStates     // updates in flight
 	fates    [64]bunch.Fate // scratch, for settleStates
 
-	resync      bool          // the client could not keep what it acknowledged, and asks for everything anew
-	resyncAt    time.Time     // by the game's clock, when the last such request was answered
-	resyncPause time.Duration // how long after that the next one waits
+	resync      bool          // the client could not keep what it acknowledged, and requests everything again
+	resyncAt    time.Time     // when the last such request was answered, by the game's clock
+	resyncPause time.Duration // how long after resyncAt the next request must wait
 }
 
-// pending reports whether states wait, or the fate of an update is not known: then the next Flush has work.
+// pending reports whether the next Flush has work: states wait, or the fate of an update is not known.
 func (s *stateOutbox) pending() bool {
 	return s.resync || len(s.dirty) > 0 || s.sent.any()
 }
@@ -35,30 +35,31 @@ func (s *stateOutbox) pending() bool {
 // sentState is an update that was handed to the machine.
 type sentState struct {
 	to     *opening
-	fields state.Mask // that go again when it is lost; none when it is early, or holds calls
+	fields state.Mask // fields to send again if it is lost; 0 for an early update, or one with calls
 	list   bool       // fields is a list
-	items  []uint32   // then the numbers of the items
-	calls  []byte     // calls of ForceQueue methods; then there are no fields
+	items  []uint32   // if list, the numbers of the items
+	calls  []byte     // calls of ForceQueue methods; if there are any, fields is 0
 	at     time.Time  // when it was handed over
 	since  time.Time  // opening.since before that
 }
 
-// settle notes that an update is no longer on its way.
+// settle is called when the fate of an update is known.
 func (s *sentState) settle() {
-	if s.list { // not asked of the class: memory that most updates need not touch
+	if s.list { // a field of its own, because a look-up in the class would touch memory that most updates do not need
 		s.to.items--
 	}
 }
 
-// sentStates are the updates whose fate is not known. The machine knows each by the number of its record.
+// sentStates are the updates whose fate is not known. The machine identifies each by the number of its record.
 type sentStates struct {
 	records []sentState
-	free    []uint64 // numbers of the records that are unused
+	free    []uint64 // numbers of unused records
 }
 
+// any reports whether the fate of an update is not known.
 func (s *sentStates) any() bool { return len(s.free) < len(s.records) }
 
-// record takes an unused record for an update of o. It notes o.since, which the caller may then change.
+// record takes an unused record for an update of o. It stores o.since, which the caller may then change.
 func (s *sentStates) record(o *opening, now time.Time) (number uint64, sent *sentState) {
 	if n := len(s.free); n > 0 {
 		number, s.free = s.free[n-1], s.free[:n-1]
@@ -71,24 +72,24 @@ func (s *sentStates) record(o *opening, now time.Time) (number uint64, sent *sen
 	return number, sent
 }
 
-// release makes a record unused. The memory of its items and calls serves the next update.
+// release makes a record unused. The next update reuses the memory of its items and calls.
 func (s *sentStates) release(number uint64) {
 	sent := &s.records[number]
 	*sent = sentState{items: sent.items[:0], calls: sent.calls[:0]}
 	s.free = append(s.free, number)
 }
 
-// stateRoom decides how many bytes of updates a Flush hands to the machine: about what leaves it until the next Flush, and no more than
-// keeps the queue of the path short.
+// stateRoom decides how many bytes of updates a Flush hands to the machine: about as many as the machine sends until the next Flush, and no more
+// than keep the path's queue short.
 type stateRoom struct {
-	machine outbox.Room // by how much leaves the machine between two Flushes
-	path    state.Pace  // by the queue of the path
-	began   time.Time   // when the first Flush was, by the link's clock; path counts from then
+	machine outbox.Room // estimates how much the machine sends between two Flushes
+	path    state.Pace  // limits the rate by the path's queue
+	began   time.Time   // time of the first Flush, by the link's clock; path counts from it
 	given   int         // bytes that the last Flush handed over
 }
 
-// open returns the room of this Flush. Of what the last one handed over, unsent bytes were taken back; behind says that these were some,
-// or that there was no room for all.
+// open returns the room of this Flush, in bytes. unsent is how many bytes of the last Flush's updates were not sent and were taken back. behind
+// reports that there were some, or that the last Flush had no room for all.
 func (s *stateRoom) open(clock time.Time, machine *bunch.Conn, unsent int, behind bool) int {
 	if s.began.IsZero() {
 		s.began = clock
@@ -101,13 +102,13 @@ func (s *stateRoom) open(clock time.Time, machine *bunch.Conn, unsent int, behin
 	return s.path.Room(since, s.machine.Bytes())
 }
 
-// stateCrowd is the crowd of the paces of all connections of a world.
+// stateCrowd counts the paces of the states of all connections of a world.
 type stateCrowd struct {
 	state.Crowd
 	at time.Time // when they were counted, by the link's clock
 }
 
-// crowdAt returns the counts of the paces of all connections, which are at most crowdPeriod old.
+// crowdAt returns the counts of the paces of all connections, at most crowdPeriod old.
 func (w *World) crowdAt(clock time.Time) state.Crowd {
 	if clock.Sub(w.crowd.at) < crowdPeriod {
 		return w.crowd.Crowd
@@ -122,20 +123,21 @@ func (w *World) crowdAt(clock time.Time) state.Crowd {
 }
 
 const (
-	// crowdPeriod is shorter than the rounds of a pace; counting 1,024 connections takes some microseconds.
+	// crowdPeriod is shorter than the rounds of a pace. To count 1,024 connections takes some microseconds.
 	crowdPeriod = 100 * time.Millisecond
-	// maxUpdates is how many updates leave at a Flush. The machine holds 256 KiB and counts 64 bytes for each beside its own, so it
-	// takes them and the largest outbox.Room.
+	// maxUpdates is how many updates a Flush hands to the machine for one connection. The machine holds 256 KiB, and counts 64 bytes for each update
+	// in addition to its own, so it has room for these and for the largest outbox.Room.
 	maxUpdates = 2000
-	// resyncPeriod is the least time between two answers to a client that asks for everything anew. Behind an answer with more than a thousand actors
-	// it is resyncEach for each of them: 5,000 dormant ones with lists, which open and fall asleep again, take 30 ms, and who asks sends one byte.
+	// resyncPeriod is the least time between two answers to a client that requests everything again. After an answer with more than a thousand actors
+	// it is resyncEach for each of them: 5,000 dormant actors with lists, which open and fall asleep again, take 30 ms, and a request takes its sender
+	// one byte.
 	resyncPeriod = time.Second
 	resyncEach   = time.Millisecond
-	updateHeader = 6 // bytes of an update beside its fields: flags, channel, length and mask
+	updateHeader = 6 // bytes of an update besides its fields: flags, channel, length and mask
 )
 
-// sendState runs at each Flush. It takes back the updates that have not left, and hands the machine the newest values of all that the
-// client lacks. When the path does not take all, the most urgent go first.
+// sendState is called at each Flush. It takes back the updates that have not been sent, and hands the machine the newest values of all that the
+// client lacks. If the path cannot take all, the most urgent go first.
 func (c *Conn) sendState(now time.Time) {
 	s := &c.shown.state
 	if !s.pending() || !c.usable() {
@@ -143,7 +145,7 @@ func (c *Conn) sendState(now time.Time) {
 	}
 	c.answerResync(now)
 
-	clock := c.link.LockNow() // not the game's, which may jump
+	clock := c.link.LockNow() // instead of the game's, which may jump
 	defer c.link.Unlock()
 	c.world.frame.cork(c)
 
@@ -163,7 +165,7 @@ func (c *Conn) sendState(now time.Time) {
 	s.room.path.Sent(s.room.given)
 }
 
-// answerResync marks everything as lacking for a client that has asked for it, once in a resyncPeriod at most.
+// answerResync marks everything as lacking for a client that has requested it, at most once in resyncPeriod.
 func (c *Conn) answerResync(now time.Time) {
 	s := &c.shown.state
 	if !s.resync {
@@ -175,7 +177,7 @@ func (c *Conn) answerResync(now time.Time) {
 	}
 }
 
-// sort puts the most urgent openings first.
+// sort sorts dirty by urgency, the most urgent openings first.
 func (s *stateOutbox) sort(now time.Time) {
 	for _, o := range s.dirty {
 		o.claim = o.urgency(now)
@@ -183,8 +185,8 @@ func (s *stateOutbox) sort(now time.Time) {
 	slices.SortStableFunc(s.dirty, func(a, b *opening) int { return cmp.Compare(b.claim, a.claim) })
 }
 
-// settleStates takes the fates of updates from the machine, under the link's lock. When one was lost or taken back, the newest values of its
-// fields go again; its calls go again only when it was taken back: they leave at most once.
+// settleStates takes the fates of updates from the machine. If an update was lost or taken back, the newest values of its fields are sent again.
+// Its calls are sent again only if it was taken back, because calls are sent at most once. The caller holds the link's lock.
 func (c *Conn) settleStates() {
 	s := &c.shown.state
 	for n := c.machine.Fates(s.fates[:]); n > 0; n = c.machine.Fates(s.fates[:]) {
@@ -202,7 +204,7 @@ func (c *Conn) settleStates() {
 	}
 }
 
-// compose hands updates to the machine while there is room, and returns their bytes. It is called under the link's lock.
+// compose hands updates to the machine while there is room, and returns their bytes. The caller holds the link's lock.
 func (c *Conn) compose(now time.Time, room int) (used int) {
 	s := &c.shown.state
 	kept := s.dirty[:0]
@@ -238,7 +240,7 @@ func (c *Conn) compose(now time.Time, room int) (used int) {
 	return used
 }
 
-// update hands over what the client of o lacks, as much of it as one message takes, and returns the bytes.
+// update hands over what the client of o lacks, as much as one message may contain, and returns the number of bytes.
 func (c *Conn) update(o *opening, now time.Time) int {
 	if !c.machine.Opened(o.channel) {
 		return c.updateEarly(o, now)
@@ -261,8 +263,8 @@ func (c *Conn) update(o *opening, now time.Time) int {
 	return c.sendUpdate(record, b)
 }
 
-// updateEarly hands over what has changed since the open left, before the client has acknowledged that: otherwise a new actor would stand
-// still for a round trip. The client may drop it, so the fields stay in lacks, and leave again after the acknowledgement. UE: OpenAcked.
+// updateEarly hands over what has changed since the open was sent, before the client has acknowledged the open. Otherwise a new actor would not
+// move for a round trip. The client may drop the update, so the fields stay in lacks, and are sent again after the acknowledgement. UE: OpenAcked.
 func (c *Conn) updateEarly(o *opening, now time.Time) int {
 	if !c.machine.Opening(o.channel) {
 		return 0
@@ -277,7 +279,7 @@ func (c *Conn) updateEarly(o *opening, now time.Time) int {
 	return c.sendUpdate(record, o.actor.appendFields(c.world.replicator.fields[:0], fields))
 }
 
-// sendQueued hands over calls that wait behind the states of o, as many as one message takes, and returns the bytes.
+// sendQueued hands over calls that wait for the states of o, as many as one message may contain, and returns the number of bytes.
 func (c *Conn) sendQueued(o *opening, now time.Time) int {
 	record, sent := c.shown.state.sent.record(o, now)
 	sent.calls = o.calls.Cut(sent.calls, c.maxUpdate())
@@ -285,8 +287,8 @@ func (c *Conn) sendQueued(o *opening, now time.Time) int {
 	return c.sendUpdate(record, append(b, sent.calls...))
 }
 
-// sendUpdate hands a recorded update, b, to the machine, and returns its bytes. When the machine does not take it, they are 0 and the
-// record is free.
+// sendUpdate hands a recorded update, b, to the machine, and returns its number of bytes. If the machine does not accept the update, sendUpdate
+// releases the record and returns 0.
 func (c *Conn) sendUpdate(record uint64, b []byte) int {
 	c.world.replicator.fields = b // the next update uses its memory
 	sent := &c.shown.state.sent.records[record]
@@ -295,10 +297,10 @@ func (c *Conn) sendUpdate(record uint64, b []byte) int {
 	switch {
 	case err == nil:
 		return updateHeader + len(b)
-	case sent.fields == 0: // the fields of an early update were never taken from lacks; calls end with the channel
+	case sent.fields == 0: // fields of an early update are still in lacks; calls end with the channel
 	case errors.Is(err, bunch.ErrBunchTooLarge):
 		c.world.stateFailed(o.actor, o.actor.class.stateOf(bits.TrailingZeros64(uint64(sent.fields))), err)
-	default: // the connection is over, or the channel about to close
+	default: // the connection has ended, or the channel is about to close
 		o.giveBack(sent)
 	}
 	sent.settle()
@@ -306,15 +308,15 @@ func (c *Conn) sendUpdate(record uint64, b []byte) int {
 	return 0
 }
 
-// maxUpdate returns how many bytes of fields one message to the client takes, besides the mask of at most 9.
+// maxUpdate returns how many bytes of fields one message to the client may contain, besides the mask of at most 9.
 func (c *Conn) maxUpdate() int { return min(bunch.EntryBytes, c.maxBunch) - 16 }
 
-// markAll marks everything that the client may see as lacking, because it could not keep what it acknowledged. It returns of how many actors.
+// markAll marks everything that the client may see as lacking, because it could not keep what it acknowledged. It returns the number of actors.
 func (c *Conn) markAll() (marked int) {
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		a := c.channels[channel]
 		if o := a.openingOn(c); o != nil {
-			a.compareAll() // an item that is not due yet was never encoded
+			a.compareAll() // encode items that are not due yet
 			o.markLists(true)
 			o.mark(o.sees)
 		}
@@ -329,8 +331,8 @@ func (c *Conn) markAll() (marked int) {
 	return marked
 }
 
-// dormantWithLists returns the dormant actors with lists of which the client has a copy. Actors without lists lose nothing: their other
-// states came reliably, with the close.
+// dormantWithLists returns the dormant actors with lists of which the client has a copy. Actors without lists lose nothing, because their other
+// states were sent reliably, with the close.
 func (c *Conn) dormantWithLists() (actors []*Actor) {
 	for a := range c.shown.detached {
 		if a.class.lists != 0 && c.shown.detached[a] == Dormancy {

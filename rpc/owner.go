@@ -8,12 +8,12 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// Owner owns actors. It is a *[Conn], or another *[Actor] of the same server, which may have an owner as well. Such a chain ends at a
-// connection, [Actor.Conn], or at the server itself. The client of that connection may call Server RPCs, runs Client RPCs, and gets the fields
-// that are for the owner. UE: AActor::Owner; the chain of GetNetConnection.
+// An Owner owns actors. It is a *[Conn], or another *[Actor] of the same server, which may have an owner itself. Such a chain ends at a connection,
+// [Actor.Conn], or at the server itself. The client of that connection may call Server RPCs, runs Client RPCs, and gets the fields that are for the
+// owner. UE: AActor::Owner; the chain of GetNetConnection.
 type Owner interface {
-	// chainEnds returns both ends of the chain: the actor that owns directly, nil if it is no actor, and the connection at the far end, nil when
-	// that is the server.
+	// chainEnds returns both ends of the chain: the actor that is the direct owner, or nil if the owner is no actor, and the connection at the far
+	// end, or nil if that is the server.
 	chainEnds() (owner *Actor, conn *Conn)
 }
 
@@ -34,14 +34,14 @@ func chainEndsOf(o Owner) (owner *Actor, conn *Conn) {
 	return o.chainEnds()
 }
 
-// checkOwner returns an error when an owner with these ends of its chain cannot own a. Spawn, which has yet to make the actor, passes nil for a.
+// checkOwner returns an error if an owner with these ends of its chain cannot own a. Spawn, which has not made the actor yet, passes nil for a.
 func (w *World) checkOwner(a, owner *Actor, conn *Conn) error {
 	switch {
 	case owner != nil && owner.world != w, conn != nil && conn.world != w:
 		return fmt.Errorf("the owner is of another world: %w", ErrWrongRole)
 	case owner != nil && (owner.dead || owner.torn):
 		return fmt.Errorf("the owner, %v, is destroyed or torn off: %w", owner, ErrClosed)
-	case conn != nil && !conn.mayJoin() && !conn.usable(): // in this order: a connection that joins meanwhile is still found usable
+	case conn != nil && !conn.mayJoin() && !conn.usable(): // in this order, because a connection that joins in between must be found usable
 		return fmt.Errorf("the owner is %v: %w", conn, ErrClosed)
 	}
 	for o := owner; o != nil && a != nil; o = o.owner {
@@ -52,16 +52,16 @@ func (w *World) checkOwner(a, owner *Actor, conn *Conn) error {
 	return nil
 }
 
-// OnOwner makes fn run when the owner of an actor of the class has changed: on the server when [World.SetOwner] gave it another, or when
-// its [Actor.Conn] has changed with an owner further up the chain; on a client when [Actor.Owned] has changed. It does not run for the
-// first owner, nor when the actor ends. On the server the opens for the new owner have been made by then, with the states as they were. It
-// panics if there is a function already. UE: PossessedBy and UnPossessed on the server, OnRep_Owner on clients.
+// OnOwner makes fn run when the owner of an actor of the class has changed: on the server if [World.SetOwner] has set another owner, or if
+// [Actor.Conn] has changed because of an owner further up the chain; on a client if [Actor.Owned] has changed. It does not run for the first owner,
+// nor when the actor ends. When it runs on the server, the opens for the new owner have been made, with the states as they were. OnOwner panics if
+// there is a function already. UE: PossessedBy and UnPossessed on the server, OnRep_Owner on clients.
 func OnOwner[T any](b *Binding[T], fn func(object T)) {
 	mustHook("OnOwner", b.untyped.class, fn == nil, b.untyped.onOwner != nil)
 	b.untyped.onOwner = func(object any) { fn(object.(T)) }
 }
 
-// setOwned notes, on a client, whether it owns the actor.
+// setOwned sets, on a client, whether this side owns the actor, and calls OnOwner's functions if that has changed.
 func (a *Actor) setOwned(owned bool) {
 	if a.owned != owned {
 		a.owned = owned
@@ -69,7 +69,7 @@ func (a *Actor) setOwned(owned bool) {
 	}
 }
 
-// ownerChanged runs OnOwner.
+// ownerChanged calls OnOwner's functions, for the actor and its components.
 func (a *Actor) ownerChanged() {
 	for p := range a.parts {
 		if !a.dead && p.binding.onOwner != nil {
@@ -78,29 +78,29 @@ func (a *Actor) ownerChanged() {
 	}
 }
 
-// SetOwner gives the actor to a connection, to another actor, or to the server itself (nil). Server only. UE: SetOwner; there the actors that a
-// leaving player's pawn owned stay.
+// SetOwner gives the actor to a connection, to another actor, or to the server itself (nil). It is for the server only. UE: SetOwner; there the
+// actors that a leaving player's pawn owned stay.
 //
-// When this changes the connection at the end of the chain, the actor and all that it owns open for the new connection, and the clients of both
-// are told. An open that need not wait is made in SetOwner, with the states as they are then, the owner's fields as well, and [OnOwner] runs
-// after it: clear before what the previous owner had and the new one must not see. In Unreal what is set by the end of the tick counts.
-// Server RPCs of the previous client that are still on their way are dropped, and counted in its Drops.NotOwner.
+// If this changes the connection at the end of the chain, the actor and all that it owns open for the new connection, and the clients of both
+// connections are told. An open that need not wait is made in SetOwner, with the states as they are then, including the owner's fields, and
+// [OnOwner] runs after it. So clear what the new owner must not see before SetOwner. In Unreal, the values at the end of the tick count. Server
+// RPCs of the previous client that are in flight are dropped, and counted in its Drops.NotOwner.
 //
-// When the new client cannot take the actor, or cannot be told, SetOwner returns why; it owns the actor all the same. Two errors change nothing:
-// the actor would own itself, directly or through others; and [ErrClosed], because the new owner's connection has begun to close, which happens
-// before OnDisconnect runs, or because the new owner or the actor has ended.
+// If the new client cannot have the actor, or cannot be told, SetOwner returns an error, and the client owns the actor all the same. Two errors
+// change nothing: the actor would own itself, directly or through others; and [ErrClosed], because the new owner's connection has begun to close,
+// which happens before OnDisconnect runs, or because the new owner or the actor has ended.
 //
-// The previous client's copy closes at once if the client had it only as the owner: the class has neither [At] nor [Relevant], or the actor is
-// [OnlyRelevantToOwner], or [RelevantAsOwner] of one that stands nowhere, and nobody has called its [Actor.OpenTo]. Other copies close 5 s
-// after they were last relevant, as always.
+// The previous client's copy closes at once if the client had it only as the owner, that is, if nobody has called the actor's [Actor.OpenTo] and
+// the class has neither [At] nor [Relevant], or the actor is [OnlyRelevantToOwner], or [RelevantAsOwner] of one without a position. Other copies
+// close 5 s after they were last relevant, as always.
 //
-// A copy whose open the client has yet to acknowledge closes only then; meanwhile it gets nothing. It stays if by then the client owns the actor
-// again, or the actor is relevant to it. A copy that has closed opens again only when the client has acknowledged the close, a round trip
-// later. So when an actor goes to and fro faster than that, call OpenTo for the clients among whom it does.
+// A copy whose open the client has not acknowledged closes only when it has; until then it gets no updates. It stays if by then the client owns the
+// actor again, or the actor is relevant to it. A copy that has closed opens again only when the client has acknowledged the close, a round trip
+// later. So if an actor changes hands faster than that, call OpenTo for the clients concerned.
 //
-// When an owner is destroyed, the actors that it owned belong to the server. When a connection ends, all actors of its chains are destroyed
-// after OnDisconnect, each before its owner. SetOwner(a, nil) in OnDisconnect keeps a and all that a owns; in OnClose of the pawn that owns a it
-// comes too late.
+// When an owner is destroyed, the actors that it owned belong to the server. When a connection ends, all actors of its chains are destroyed after
+// OnDisconnect, each before its owner. SetOwner(a, nil) in OnDisconnect keeps a and all that a owns; in OnClose of the pawn that owns a it is too
+// late.
 func (w *World) SetOwner(a *Actor, to Owner) error {
 	if err := a.checkAuthority("SetOwner"); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (w *World) SetOwner(a *Actor, to Owner) error {
 	return err
 }
 
-// listAt adds the actor to those of its owner.
+// listAt adds the actor to the list of its owner.
 func (a *Actor) listAt(owner *Actor, conn *Conn) {
 	a.owner = owner
 	switch {
@@ -138,7 +138,7 @@ func (a *Actor) listAt(owner *Actor, conn *Conn) {
 	}
 }
 
-// unlist removes the actor from those of its owner.
+// unlist removes the actor from the list of its owner.
 func (a *Actor) unlist() {
 	switch {
 	case a.owner != nil:
@@ -149,8 +149,8 @@ func (a *Actor) unlist() {
 	a.owner = nil
 }
 
-// inherit makes conn the end of the chain for the actor and all that it owns, and tells the clients. It returns these actors; none when conn was
-// the end already.
+// inherit makes conn the end of the chain for the actor and all that it owns, and tells the clients. It returns these actors, or none if conn was
+// the end already, and the first error of telling the clients.
 func (a *Actor) inherit(conn *Conn) (heirs []*Actor, first error) {
 	previous := a.conn
 	if previous == conn {
@@ -181,15 +181,15 @@ func (a *Actor) withOwned(list []*Actor) []*Actor {
 	return list
 }
 
-// tellOwners tells the clients of both connections that the owner has changed. Where the previous one had the actor only as its owner, it closes
-// there; where the new one does not have it, it opens. A client that has yet to join is told by openOwned when it has.
+// tellOwners tells the clients of both connections that the owner has changed. If the previous one had the actor only as its owner, it closes
+// there. If the new one does not have it, it opens there; a client that has yet to join gets it from openOwned.
 func (a *Actor) tellOwners(previous, conn *Conn) error {
 	if a.torn {
 		return nil
 	}
 	closes := a.onlyAsOwner(previous)
-	if previous != nil && (!closes || a.name != "") { // the copy of a placed actor outlives its channel
-		_ = a.tellOwner(previous) // an error means that the connection is closing
+	if previous != nil && (!closes || a.name != "") { // the copy of a placed actor stays without its channel
+		_ = a.tellOwner(previous) // on an error the connection is closing
 	}
 	if closes {
 		a.partFrom(previous)
@@ -203,15 +203,15 @@ func (a *Actor) tellOwners(previous, conn *Conn) error {
 	return a.tellOwner(conn)
 }
 
-// onlyAsOwner reports whether the actor was open for its previous connection only because that owned it. A private actor is relevant to nobody
-// but its owner. It stays open all the same when it is AlwaysRelevant, when the game has called OpenTo, and for a client that views from it.
+// onlyAsOwner reports whether the actor was open for its previous connection only because that owned it. It is so for an actor that is relevant to
+// nobody but its owner (private), unless it is AlwaysRelevant, the game has called OpenTo, or the client's view is at the actor.
 func (a *Actor) onlyAsOwner(previous *Conn) bool {
 	r := &a.relevancy
 	private := r.rule == byHand || r.rule == byOwner || r.asOwner && r.rule == byGrid && !r.place.Somewhere()
 	return private && previous != nil && !r.always && !r.named && a != previous.shown.view.target
 }
 
-// orphan gives the actors that a owns to the server, and returns all whose connection has changed.
+// orphan gives the actors that a owns to the server, and returns all actors whose connection has changed.
 func (a *Actor) orphan() (heirs []*Actor) {
 	for child := range a.children.all {
 		child.unlist()
@@ -221,7 +221,7 @@ func (a *Actor) orphan() (heirs []*Actor) {
 	return heirs
 }
 
-// destroyOwned destroys the actors that a connection which has ended still owns: each in a task of its own, and before its owner.
+// destroyOwned destroys the actors that a connection that has ended still owns, each before its owner and in its own task.
 func (c *Conn) destroyOwned() {
 	a := c.shown.owned.First()
 	if a == nil {
@@ -234,11 +234,11 @@ func (c *Conn) destroyOwned() {
 	_ = c.world.Destroy(a)
 }
 
-// Owner returns, on the server, the actor that owns this one; nil if a connection or the server itself does. Clients do not know it: put a
-// [Ref] into a state to tell them. UE: GetOwner.
+// Owner returns, on the server, the actor that owns this one, or nil if a connection or the server itself does. Clients do not know it: put a [Ref]
+// into a state to tell them. UE: GetOwner.
 func (a *Actor) Owner() *Actor { return a.owner }
 
-// ownerName names who owns the actor, on the server.
+// ownerName returns, on the server, the name of the connection that owns the actor, for errors and logs.
 func (a *Actor) ownerName() string {
 	if a.conn == nil {
 		return "nobody"
@@ -246,21 +246,22 @@ func (a *Actor) ownerName() string {
 	return a.conn.String()
 }
 
-// Role says what a world may do with its actor. The numbers are Unreal's (ENetRole); the zero Role, ROLE_None, is that of an actor that
-// has ended, and of one that the other side does not have.
+// A Role is what a world may do with its actor. The numbers are Unreal's (ENetRole). The zero Role, ROLE_None, is that of an actor that has ended,
+// or that the other side does not have.
 type Role uint8
 
 const (
-	// SimulatedProxy: a client's copy of an actor that another owns.
+	// SimulatedProxy: a client's copy of an actor that it does not own.
 	SimulatedProxy Role = 1
 	// AutonomousProxy: the copy of the client that owns the actor, and may call its Server RPCs.
 	AutonomousProxy Role = 2
-	// Authority: this side decides: the server, and a client that has a torn-off copy.
+	// Authority: this side decides. It is the server, or a client with a torn-off copy.
 	Authority Role = 3
 )
 
 var roleNames = map[Role]string{SimulatedProxy: "SimulatedProxy", AutonomousProxy: "AutonomousProxy", Authority: "Authority"}
 
+// String returns Unreal's name of the role, without ROLE_.
 func (r Role) String() string { return cmp.Or(roleNames[r], "None") }
 
 // Role returns what this world may do with the actor. UE: GetLocalRole.
@@ -276,8 +277,8 @@ func (a *Actor) Role() Role {
 	return SimulatedProxy
 }
 
-// RemoteRole returns what the other side may do with the actor: on the server its owner's client, or all clients when it has no owner.
-// UE: GetRemoteRole.
+// RemoteRole returns what the other side may do with the actor. On the server, the other side is the owner's client, or all clients if there is no
+// owner. UE: GetRemoteRole.
 func (a *Actor) RemoteRole() Role {
 	switch {
 	case a.dead || a.torn:

@@ -14,18 +14,18 @@ import (
 // Place makes an actor of b's class that both ends know from a level. Its name has 1 to 128 printable bytes and is unique in the world. UE: an
 // actor placed in a level.
 //
-// On the server, Place works like [Spawn], and the server itself owns the actor. The name of an actor that was destroyed or torn off cannot be
-// used again: for it Place returns ErrClosed. Every client that joins later is told all those names, so a world may place at most 262,144
-// names in its life, after which Place returns an error. Use Spawn for actors that come and go without end.
+// On the server, Place works like [Spawn], and the server itself owns the actor. The name of an actor that was destroyed or torn off cannot be used
+// again: for it Place returns ErrClosed. Every client that joins later is told all those names, so a world may place at most 262,144 names in its
+// life, after which Place returns an error. Use Spawn for an unlimited number of actors.
 //
 // On a client, after Connect, Place makes the client's copy of the actor ahead of the server's open message. Until that message arrives, the copy
-// has no channel and no [Ref], and Server RPCs on it return ErrDormant. If the open message came first, Place returns the copy that it made,
-// and does not run set. If the server has destroyed the actor, Place returns ErrClosed; a copy that was placed before ends as soon as the
-// client learns of it, which is at once, or when it joins. Place the actors that exist from the beginning in OnConnect, before any open
-// message can arrive.
+// has no channel and no [Ref], and Server RPCs on it return ErrDormant. If the open message arrived first, Place returns the copy that it made, and
+// does not call set. If the server has destroyed the actor, Place returns ErrClosed; a copy that was placed before ends as soon as the client
+// learns of it, which is at once, or when it joins. Place the actors that exist from the beginning in OnConnect, before any open message can
+// arrive.
 //
-// A client's copy stays when its channel closes for Relevancy or LevelUnloaded, and the next open message uses it again. The client may
-// destroy a copy that has no channel, for instance when it unloads the level. A copy that ever had a channel ends with its connection.
+// A client's copy stays when its channel closes for Relevancy or LevelUnloaded, and the next open message uses it again. The client may destroy a
+// copy that has no channel, for instance when it unloads the level. A copy that ever had a channel ends with its connection.
 func Place[T any](b *Binding[T], name string, set func(object T), options ...SpawnOption) (*Actor, T, error) {
 	var object T
 	if !validName(name) {
@@ -90,7 +90,7 @@ func (a *Actor) parks(reason CloseReason) bool {
 }
 
 // raze is called on the server when a placed actor is destroyed or torn off. It ends the copies that clients have placed themselves, and remembers
-// the name for clients that join later. Clients to which the server has opened the actor are told by its close instead.
+// the name for clients that join later. Clients for which the server has opened the actor are told by its close instead.
 func (a *Actor) raze() {
 	w := a.world
 	if a.name == "" {

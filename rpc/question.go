@@ -15,14 +15,14 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// question is a question of a request that this side answers.
+// question is a question that this side answers.
 type question struct {
-	conn   *Conn // of the asker; nil: this world asked
+	conn   *Conn // of the asker; nil = this world
 	actor  *Actor
 	method *method
-	number uint64      // by which the asker knows it
-	kept   *question   // of the running handler's question: the copy that keep has made for Later
-	said   atomic.Bool // it is answered, or its answer is on the way to the world's goroutine
+	number uint64      // by which the asker identifies it
+	kept   *question   // of a running handler's question: the copy that keep has made for Later, or nil
+	said   atomic.Bool // it is answered, or its answer was handed to the world's goroutine
 
 	ctx    context.Context // made by Call.Context; nil before
 	cancel context.CancelCauseFunc
@@ -34,16 +34,17 @@ var (
 	errAnswered = errors.New("rpc: the answer is given")
 )
 
-// background has the handlers that run on goroutines of their own, by [Request.Go].
+// background manages the handlers that run on their own goroutines, by [Request.Go].
 type background struct {
-	jobs budget.Jobs // each connection's
+	jobs budget.Jobs // counts them by connection
 
 	mu      sync.Mutex // guards the fields below
 	running int
-	none    chan struct{} // closed when none runs any more; nil: nobody waits for that
+	none    chan struct{} // closed when none runs any more; nil = nobody waits for that
 }
 
-// start runs a handler, and is done with it when its answer has left for the asker, or the world is closed. It runs on the world's goroutine.
+// start runs a handler on a new goroutine. The handler counts as running until its answer was given to the asker, or the world is closed. start is
+// called on the world's goroutine.
 func (b *background) start(q *question, run func()) {
 	w := q.actor.world
 	of := w.requestsOf(q.conn)
@@ -67,7 +68,7 @@ func (b *background) start(q *question, run func()) {
 	}()
 }
 
-// count notes that n more handlers run, or with a negative n fewer, and releases wait when none does. It is called on any goroutine.
+// count adds n, which may be negative, to the number of running handlers, and releases wait if none runs. It is safe for concurrent use.
 func (b *background) count(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,7 +78,7 @@ func (b *background) count(n int) {
 	}
 }
 
-// wait returns when none runs, or with the cause of ctx.
+// wait waits until no handler runs. It returns the cause of ctx if that ends first.
 func (b *background) wait(ctx context.Context) error {
 	b.mu.Lock()
 	if b.running > 0 && b.none == nil {
@@ -98,8 +99,8 @@ func (q *question) keep() {
 	kept.actor.world.requestsOf(q.conn).questions.Put(q.number, kept)
 }
 
-// say takes for an answer the only place that a question which was kept has. When an earlier one has it, say counts the new one as dropped.
-// It is safe for concurrent use.
+// say claims the right to answer a kept question, which can be answered once. If it was answered before, say counts the new answer as dropped and
+// returns false. It is safe for concurrent use.
 func (q *question) say() bool {
 	if q.said.CompareAndSwap(false, true) {
 		return true
@@ -115,13 +116,14 @@ func (q *question) leave() {
 	}
 }
 
+// end cancels the context that Call.Context has made, if any.
 func (q *question) end(cause error) {
 	if q.cancel != nil {
 		q.cancel(cause)
 	}
 }
 
-// resume takes out a question that was kept, to be answered now. It is false if nobody waits for the answer any more.
+// resume removes a kept question from the table, to be answered now. It returns false if nobody waits for the answer any more.
 func (w *World) resume(q *question) bool {
 	theirs := &w.requestsOf(q.conn).questions
 	if open, ok := theirs.Get(q.number); !ok || open != q {
@@ -142,7 +144,7 @@ func (w *World) countUnheard(c *Conn) {
 	c.drops.Add(drops.Answer, 1)
 }
 
-// answerHere gives the answer to the asker in this same world.
+// answerHere gives the answer to an asker in this world.
 func (w *World) answerHere(q *question, result any) {
 	asked, ok := w.requests.asked.Take(q.number)
 	if !ok {
@@ -196,24 +198,24 @@ func (q *question) refuse(v ask.Verdict, cause error) {
 	}
 }
 
-// logUnsent logs, at most once a second for each method, an answer, or a cancel, that could not be sent: nobody here gets that error. It leaves
+// logUnsent logs, at most once a second for each method, that an answer or a cancel could not be sent, because no caller gets that error. It leaves
 // out ErrClosed and ErrDormant: the end of an actor, of its channel or of a connection is no mistake, and was logged before.
 func (w *World) logUnsent(m *method, err error) {
 	if errors.Is(err, ErrClosed) || errors.Is(err, ErrDormant) {
 		return
 	}
-	if hidden, ok := w.failWarn.Pass(m, time.Now()); ok { // the world's own time stands still between ticks
+	if hidden, ok := w.failWarn.Pass(m, time.Now()); ok { // real time, because the world's stands still between ticks
 		w.log.Warn("answer or cancel of a request not sent", "rpc", m.String(), "error", err, "more", hidden)
 	}
 }
 
-// fail logs that an answer cannot travel, and answers with that error instead.
+// fail logs that an answer cannot be sent, and answers with that error instead.
 func (q *question) fail(err error) {
 	q.actor.world.logUnsent(q.method.pair, err)
 	q.refuse(ask.Failed, err)
 }
 
-// failUnanswered answers, with an error, a question of this world's own whose handler has panicked.
+// failUnanswered answers with an error if the handler of a question from this world itself has panicked.
 func (q *question) failUnanswered() {
 	if !q.said.Load() && q.kept == nil {
 		q.refuse(ask.Failed, errNoReturn)
@@ -230,8 +232,8 @@ func (w *World) dropQuestion(c *Conn, a *Actor, m *method, number uint64, reason
 	}
 }
 
-// verdictOf maps the reason for which a question is dropped to the verdict that its asker gets. One question too many does not close the
-// connection: the limits of the two ends may differ, and a cancel that makes room may still be under way on another actor's channel.
+// verdictOf maps the reason for which a question is dropped to the verdict that its asker gets. A question too many does not close the connection:
+// the limits of the two ends may differ, and a cancel that makes room may still be in flight on another actor's channel.
 var verdictOf = map[drops.Reason]ask.Verdict{
 	drops.Unbound: ask.Unbound, drops.NotOwner: ask.NotOwner, drops.RateLimited: ask.RateLimited, drops.Requests: ask.TooMany,
 	drops.Blocked: ask.Blocked,
@@ -251,7 +253,7 @@ func (w *World) runQuestionHere(l localCall) {
 	h.question.said.Store(true)
 }
 
-// cancelQuestion ends a question that the peer cancels. It may be unknown: then its answer has crossed the cancel.
+// cancelQuestion ends a question that the peer cancels. If the question is unknown, its answer was sent before the cancel arrived.
 func (w *World) cancelQuestion(c *Conn, a *Actor, m *method, number uint64) {
 	q, ok := c.requests.questions.Get(number)
 	if ok && q.actor == a && q.method == m {

@@ -10,8 +10,8 @@ import (
 	"github.com/quivernet/quiver/internal/refs"
 )
 
-// Ref names an actor in arguments, states and lists, on both sides; 0 names none. A number is never used again while the server's
-// world lives. [World.Actor] and [Conn.Actor] return the actor, nil if it is dead or not open here. UE: FNetworkGUID.
+// A Ref identifies an actor in arguments, states and lists, on both sides; 0 = no actor. A number is never used again while the server's world
+// exists. [World.Actor] and [Conn.Actor] return the actor, or nil if it has ended or is not open here. UE: FNetworkGUID.
 type Ref uint64
 
 func (r Ref) String() string {
@@ -21,9 +21,11 @@ func (r Ref) String() string {
 	return fmt.Sprintf("actor %d", uint64(r))
 }
 
-// Actor returns the actor that ref names, nil if it is dead or not open here. On a server use [Conn.Actor] instead for a number that
-// came from a client in Raw bytes, or in a type that reads itself: a client may name actors that it was never shown. Use it also on a
-// client of several servers: they number their actors independently, and World.Actor returns the first match.
+// Actor returns the actor that ref names, or nil if it has ended or is not open here.
+//
+// On a server use [Conn.Actor] instead for a number that a client sent in Raw bytes, or in a type that decodes itself, because a client may name
+// actors that it was never shown. Use [Conn.Actor] also on a client of several servers: the servers number their actors independently, and
+// World.Actor returns the first match.
 func (w *World) Actor(ref Ref) *Actor {
 	if w.IsServer() {
 		return w.actors.byRef[ref]
@@ -36,8 +38,9 @@ func (w *World) Actor(ref Ref) *Actor {
 	return nil
 }
 
-// Actor returns the actor that ref names when it is open for c, or when c has a copy of it without a channel, as of a dormant or a placed one;
-// else nil. [Actor.Channel] tells which. In [Config].OnConnect what is AlwaysRelevant is not open yet. It belongs to the world's goroutine.
+// Actor returns the actor that ref names if it is open for c, or if c has a copy of it without a channel, such as one that is dormant or placed;
+// otherwise nil. [Actor.Channel] distinguishes the two. In [Config].OnConnect, AlwaysRelevant actors are not open yet. Actor must be called on the
+// world's goroutine.
 func (c *Conn) Actor(ref Ref) *Actor {
 	if !c.server {
 		return c.copies.byRef[ref]
@@ -48,14 +51,14 @@ func (c *Conn) Actor(ref Ref) *Actor {
 	return nil
 }
 
-// refType is the type of what names an actor; references finds it in arguments.
+// refType is the type of references to actors; references finds them in arguments.
 var (
 	refType    = reflect.TypeFor[Ref]()
 	references = refs.Finder{Ref: refType, Actor: reflect.TypeFor[Actor]()}
 )
 
-// clearUnknown sets the references in the argument at p that name no actor which is open on c to 0, and returns what they were. Otherwise a
-// client could name actors that it was never shown.
+// clearUnknown sets references in the argument at p to 0 if they name no actor that is open on c, and returns them. Otherwise a client could name
+// actors that it was never shown.
 func (c *Conn) clearUnknown(p any) (unknown []Ref) {
 	references.Each(reflect.ValueOf(p).Elem(), func(v reflect.Value) {
 		if ref := Ref(v.Uint()); ref != 0 && c.Actor(ref) == nil {
@@ -67,17 +70,17 @@ func (c *Conn) clearUnknown(p any) (unknown []Ref) {
 }
 
 const (
-	// maxWaiting is how many calls of a connection, and maxWaitingBytes how many bytes of them, may wait for the actors that they name.
+	// maxWaiting is how many calls of a connection may wait for the actors that they name, and maxWaitingBytes how many bytes these may have.
 	maxWaiting, maxWaitingBytes = 64, 64 << 10
-	// waitingTime is how long a call waits for its actors, whose opens are mostly on their way.
+	// waitingTime is how long a call waits for its actors. Most of their opens are in flight.
 	waitingTime = 5 * time.Second
 )
 
-// waitingCalls are calls that a client has received and that name actors which are not open here yet, in the order in which they came.
+// waitingCalls are calls that a client has received and that name actors that are not open here yet, in the order of their arrival.
 type waitingCalls struct {
 	calls   []waitingCall
 	bytes   int
-	running bool // a call runs that has waited: resolve must not make it wait again
+	running bool // a call that has waited runs now: resolve must not make it wait again
 }
 
 // waitingCall is one of waitingCalls.
@@ -85,13 +88,13 @@ type waitingCall struct {
 	actor    *Actor
 	method   *method
 	payload  []byte    // the encoded argument
-	needs    []Ref     // actors that the argument names and that were not open
+	needs    []Ref     // the actors that the argument names and that were not open
 	until    time.Time // when the call runs without them
-	question uint64    // number of the question, of a request; 0 of other calls
+	question uint64    // the number of a request's question; 0 = not a request
 }
 
-// resolve sets references in an argument that name no open actor to 0. If the call shall wait for those actors instead, it keeps the
-// call and returns true.
+// resolve sets references in an argument that name no open actor to 0. If the call must wait for those actors instead, resolve keeps it and returns
+// true.
 func (c *Conn) resolve(call *Call, m *method, p any, payload []byte) (wait bool) {
 	needs := c.clearUnknown(p)
 	if len(needs) == 0 {
@@ -125,7 +128,8 @@ func (w *World) runWaiting(c *Conn) {
 	}
 }
 
-// lacks reports whether an actor is not open here, and puts the first such one first: a call may name 60,000, and each open looks again.
+// lacks reports whether one of needs is not open here, and moves the first such one to the front: a call may name 60,000 actors, and each open
+// checks again.
 func (c *Conn) lacks(needs []Ref) bool {
 	i := slices.IndexFunc(needs, func(ref Ref) bool { return c.Actor(ref) == nil })
 	if i > 0 {
@@ -149,7 +153,7 @@ func (w *waitingCalls) asks(number uint64) bool {
 	return slices.ContainsFunc(w.calls, func(call waitingCall) bool { return call.question == number })
 }
 
-// cancel forgets a question that waits.
+// cancel removes a question that waits.
 func (w *waitingCalls) cancel(a *Actor, m *method, number uint64) {
 	for i, call := range w.calls {
 		if call.actor == a && call.method == m && call.question == number {

@@ -13,65 +13,64 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// relevantTime is how long an actor stays open for a connection after it was last relevant to it, so that actors at the edge of the cull
-// distance are not closed and opened all the time. UE: NetDriver RelevantTimeout.
+// relevantTime is how long an actor stays open for a connection after it was last relevant to it, so that actors at the edge of the cull distance
+// are not closed and opened all the time. UE: NetDriver RelevantTimeout.
 const relevantTime = 5 * time.Second
 
-// relevancyRule says who decides for whom an actor is open.
+// relevancyRule is what decides for which connections an actor is open.
 type relevancyRule uint8
 
 const (
 	byHand  relevancyRule = iota // the game, by OpenTo, CloseTo and AlwaysRelevant
 	byGrid                       // the distance, by At
 	byGame                       // a function of the game, by Relevant
-	byOwner                      // nobody: it is for its owner alone
+	byOwner                      // nothing: it is for its owner alone
 )
 
-// actorRelevancy says, on a server, for whom an actor is open. Spawn sets it, before the constructor runs.
+// actorRelevancy is the part of an actor, on a server, that decides for which connections it is open. Spawn sets it, before the constructor runs.
 type actorRelevancy struct {
 	always, onlyOwner, asOwner bool // the options of Spawn
-	named                      bool // OpenTo was called: the game says who has it
+	named                      bool // OpenTo was called: the game decides
 
 	fresh bool                   // no Multicast of it was called since it was spawned: see showNew
-	rule  relevancyRule          // who decides; byHand again once the actor has ended or is torn off
-	slot  int                    // its place in relevance.placed or asked, by the rule; changes when others leave
-	place relevancy.Place[Actor] // in the grid, when the rule is byGrid
-	here  *opening               // on the connection that is surveyed or asked about now, if it is open there
+	rule  relevancyRule          // what decides; byHand again once the actor has ended or is torn off
+	slot  int                    // its index in relevance.placed or asked, depending on rule; changes when others are removed
+	place relevancy.Place[Actor] // in the grid, if the rule is byGrid
+	here  *opening               // on the connection that is being surveyed or asked about, if it is open there
 }
 
 const (
-	// surveyPeriod is how often all positions are read, and all connections surveyed. In that time a runner at 10 m/s moves by a metre,
-	// little beside a cull distance, and each tick at 30 Hz does a third of the work.
+	// surveyPeriod is how often all positions are read, and all connections surveyed. In that time a runner at 10 m/s moves by a metre, which is
+	// little compared to a cull distance, and each tick at 30 Hz does a third of the work.
 	surveyPeriod = 100 * time.Millisecond
-	// askPeriod is how often the game's function (Relevant) is asked about each pair of an actor and a connection. It is longer than
-	// surveyPeriod, for the pairs are as many as the product of both. UE asks IsNetRelevantFor at each update of the actor.
+	// askPeriod is how often the game's function (Relevant) is called for each pair of an actor and a connection. It is longer than surveyPeriod,
+	// because the number of pairs is the product of both numbers. UE calls IsNetRelevantFor at each update of the actor.
 	askPeriod = time.Second
-	// maxAsked is how many pairs a Flush asks about: 1 ms, at the 50 ns that a look at two structs takes.
+	// maxAsked is for how many pairs a Flush calls that function: 1 ms, at the 50 ns that a look at two structs takes.
 	maxAsked = 20_000
-	// maxOpened is how many actors a Flush opens: 3 ms, at 3 µs each. Without it a hundred viewers that come at once would take many
-	// times as long.
+	// maxOpened is how many actors a Flush opens: 3 ms, at 3 µs each. Without it a hundred viewers that join at once would take many times as long.
 	maxOpened = 1000
 	// openPause is how long a connection opens nothing after an actor could not be opened.
 	openPause = time.Second
 )
 
-// relevance decides, on a server at each Flush, for which connections the actors of classes with At or Relevant are open. It belongs to the
+// relevance decides, on a server at each Flush, for which connections the actors of classes with At or Relevant are open. It is used only by the
 // world's goroutine.
 type relevance struct {
 	grid    relevancy.Grid[Actor]
-	members int                    // actors whose rule is not byHand
+	members int                    // number of actors whose rule is not byHand
 	placed  relevancy.Slots[Actor] // byGrid
 	asked   relevancy.Slots[Actor] // byGame
 
-	// The rounds that are spread over the Flushes.
-	last      time.Time       // the last Flush
-	elapsed   time.Duration   // since the first Flush, which counts for askPeriod; the clock of relevancy, which never runs back
+	// The rounds, which are spread over the Flushes.
+	last      time.Time       // when the last Flush was
+	elapsed   time.Duration   // time since the first Flush, which itself counts for askPeriod; the clock of relevancy, which never runs back
 	places    relevancy.Sweep // over the slots of placed, to read positions
 	surveys   relevancy.Sweep // over World.announced
 	questions questions       // to the game, about asked
-	toOpen    int             // actors that this Flush may still open
+	toOpen    int             // how many actors this Flush may still open
 
-	warned map[*Class]bool // classes about which warnOwnerOnly has
+	warned map[*Class]bool // classes for which warnOwnerOnly has logged its warning
 
 	// Scratch memory of one survey.
 	found  []relevancy.Found[Actor] // actors near the view
@@ -79,7 +78,7 @@ type relevance struct {
 	unseen []*opening               // openings whose actors were not found
 }
 
-// questions asks the game about pairs of a connection and a slot of relevance.asked: of each connection in turn about all slots.
+// questions is the round that asks the game about pairs of a connection and a slot of relevance.asked: for each connection in turn about all slots.
 type questions struct {
 	round relevancy.Round
 	left  int // pairs about which this Flush has still to ask
@@ -93,9 +92,9 @@ type wish struct {
 	far   float32 // squared, as opening.far
 }
 
-// showNew runs before each Multicast, and does something before the first one of an actor: it opens the actor for those to whom it is relevant, for
-// the next survey of each would come too late. Where the game opens it by hand, warnOwnerOnly looks whether anybody will hear. UE: a NetMulticast
-// opens the actor's channel.
+// showNew is called before each Multicast, and has an effect before the first one of an actor: it opens the actor for the connections to which it
+// is relevant, because the next survey of each would be too late. If only the game decides about the actor, warnOwnerOnly checks whether any other
+// client will get the call. UE: a NetMulticast opens the actor's channel.
 func (r *relevance) showNew(a *Actor) {
 	if !a.relevancy.fresh {
 		return
@@ -110,8 +109,8 @@ func (r *relevance) showNew(a *Actor) {
 	}
 }
 
-// warnOwnerOnly warns, once for each class, that a Multicast reaches the owner alone because nobody has said who else sees the actor. In Unreal
-// everybody within NetCullDistanceSquared does, which here At brings, so who ports a class misses it.
+// warnOwnerOnly logs a warning, once for each class, that a Multicast reaches only the owner because nothing says which others see the actor. In
+// Unreal everybody within NetCullDistanceSquared does, which here needs an At, so it is easily missed when a class is ported.
 func (r *relevance) warnOwnerOnly(a *Actor) {
 	if v := &a.relevancy; v.always || v.asOwner || v.named || a.torn || r.warned[a.class] {
 		return
@@ -124,7 +123,8 @@ func (r *relevance) warnOwnerOnly(a *Actor) {
 		"actor", a)
 }
 
-// showTo opens an actor for a connection that has no copy of it, if it is relevant there. A panic of the game's function is told, and ends no call.
+// showTo opens an actor for a connection that has no copy of it, if it is relevant there. A panic of the game's function is reported, and does not
+// end the Multicast.
 func (r *relevance) showTo(a *Actor, c *Conn) {
 	defer a.world.game.Catch(nil)
 	if c.usable() && a.openingOn(c) == nil && !c.shown.hasDormant(a) && r.elapsed >= c.shown.view.pause && r.decide(a, c) {
@@ -132,7 +132,7 @@ func (r *relevance) showTo(a *Actor, c *Conn) {
 	}
 }
 
-// decide asks what decides about an actor whether it is relevant to a connection now.
+// decide reports whether an actor is relevant to a connection now, by the actor's rule.
 func (r *relevance) decide(a *Actor, c *Conn) bool {
 	switch {
 	case a.dead: // by the game's function
@@ -146,7 +146,7 @@ func (r *relevance) decide(a *Actor, c *Conn) bool {
 	return false
 }
 
-// join begins to decide about a new actor, before its constructor runs.
+// join adds a new actor, before its constructor runs.
 func (r *relevance) join(a *Actor) {
 	if a.relevancy.rule = a.ruleOf(); a.relevancy.rule == byHand {
 		return
@@ -160,7 +160,7 @@ func (r *relevance) join(a *Actor) {
 	}
 }
 
-// leave stops deciding about an actor, which is open for nobody any more.
+// leave removes an actor that is no longer open for any connection.
 func (r *relevance) leave(a *Actor) {
 	if a.relevancy.rule == byHand {
 		return
@@ -177,7 +177,7 @@ func (r *relevance) leave(a *Actor) {
 	a.relevancy.rule = byHand
 }
 
-// connLeaves is called before c leaves conns, World.announced, so that the rounds miss none of the others.
+// connLeaves is called before c is removed from conns, which is World.announced, so that the rounds skip none of the others.
 func (r *relevance) connLeaves(conns []*Conn, c *Conn) {
 	at := slices.Index(conns, c)
 	if at < 0 {
@@ -191,8 +191,8 @@ func (r *relevance) connLeaves(conns []*Conn, c *Conn) {
 	}
 }
 
-// updateRelevancy does, in Flush, the next part of each round: it reads positions, surveys connections and asks the game. Its cost does not
-// depend on how many Flushes there are in a second.
+// updateRelevancy is called in Flush. It does the next part of each round: it reads positions, surveys connections and asks the game. Its cost per
+// second does not depend on the number of Flushes.
 func (w *World) updateRelevancy(now time.Time) {
 	r := &w.relevance
 	passed := max(now.Sub(r.last), 0)
@@ -214,8 +214,8 @@ func (w *World) updateRelevancy(now time.Time) {
 	}
 }
 
-// continueRounds goes on with the rounds until nothing is left of them for this Flush, or a function of the game panics: then it returns with
-// what had its turn behind it, and updateRelevancy calls it again.
+// continueRounds continues the rounds until this Flush's part of them is done. If a function of the game panics, it returns early, after the turn
+// that panicked, and updateRelevancy calls it again.
 func (w *World) continueRounds() {
 	defer w.game.Catch(nil)
 	r := &w.relevance
@@ -228,14 +228,14 @@ func (w *World) continueRounds() {
 		}
 	}
 
-	// The questions: each connection in turn about all slots.
+	// Ask the game: for each connection in turn about all slots.
 	for q := &r.questions; q.left > 0; {
 		if q.slot >= len(r.asked.Items) {
 			q.slot = 0
 			q.asker++
 		}
 		q.asker %= len(w.announced)
-		if r.toOpen == 0 || len(r.asked.Items) == 0 { // in the first case an answer would be forgotten until the next round
+		if r.toOpen == 0 || len(r.asked.Items) == 0 { // in the first case an answer would be lost until the next round
 			q.left = 0
 			return
 		}
@@ -243,15 +243,15 @@ func (w *World) continueRounds() {
 	}
 }
 
-// survey finds the actors near a connection's view, which settle opens, and those that were out of sight for relevantTime, which it closes. An
-// opening notes when its actor was last relevant, and how far it is, from which Flush takes its priority.
+// survey finds the actors near a connection's view, which settle opens, and those that were out of sight for relevantTime, which settle closes. It
+// records in each opening when its actor was last relevant, and how far away it is, from which Flush computes its priority.
 func (c *Conn) survey() {
 	r := &c.world.relevance
 	x, y, z, ok := c.viewpoint()
 	defer c.settle()
 	c.shown.view.mark()
 
-	// What is near: it is open already, or settle will open it.
+	// Actors that are near are open already, or settle will open them.
 	if r.found = r.found[:0]; ok {
 		r.found = r.grid.Near(r.found, x, y, z)
 	}
@@ -266,7 +266,7 @@ func (c *Conn) survey() {
 		c.want(a, 0)
 	}
 
-	// What is open: it is near, or relevant whatever the distance, or out of sight for some time.
+	// Open actors are near, or relevant at any distance, or have been out of sight for some time.
 	for _, o := range c.shown.view.openings {
 		switch {
 		case o.actor.concerns(c):
@@ -274,14 +274,14 @@ func (c *Conn) survey() {
 		case o.actor.relevancy.rule == byGame || o.relevant == r.elapsed:
 		case r.elapsed-o.relevant >= relevantTime:
 			r.unseen = append(r.unseen, o)
-		default: // it stays for relevantTime, of the least priority
+		default: // it stays for relevantTime, with the least priority
 			o.far = 1
 		}
 	}
 }
 
-// want makes settle open an actor that is not open for the connection. It leaves out actors of which the client has a dormant copy: they
-// would not open, and count against maxOpened each time.
+// want makes settle open an actor that is not open for the connection. It leaves out actors of which the client has a dormant copy: they would not
+// open, and would count against maxOpened each time.
 func (c *Conn) want(a *Actor, far float32) {
 	if !c.shown.hasDormant(a) {
 		c.world.relevance.wanted = append(c.world.relevance.wanted, wish{a, far})
@@ -302,7 +302,7 @@ func (c *Conn) ask(count int) {
 	c.shown.view.mark()
 	for ; count > 0 && q.slot < len(r.asked.Items); count-- { // the game may destroy some meanwhile
 		a := r.asked.Items[q.slot]
-		q.slot++ // before the call: one that does not return is not repeated
+		q.slot++ // before the call, so that a call that does not return is not repeated
 		q.left--
 		relevant := a.seenBy(c)
 		o := a.relevancy.here
@@ -318,7 +318,7 @@ func (c *Conn) ask(count int) {
 	}
 }
 
-// seenBy reports whether the actor is relevant to a connection: by the game's function, unless it is relevant whatever that says.
+// seenBy reports whether the actor is relevant to a connection: by the game's function, unless it is relevant at any distance.
 func (a *Actor) seenBy(c *Conn) bool {
 	if a.concerns(c) {
 		return true
@@ -348,12 +348,12 @@ func (c *Conn) settle() {
 		c.openWanted(r.wanted)
 	}
 
-	clear(r.unseen) // lets the collector have them
+	clear(r.unseen) // for the garbage collector
 	clear(r.wanted)
 	r.unseen, r.wanted = r.unseen[:0], r.wanted[:0]
 }
 
-// openWanted opens as many actors as this Flush may. It stops when one could not be opened for a reason that holds for all.
+// openWanted opens as many actors as this Flush may. It stops if one could not be opened for a reason that holds for all.
 func (c *Conn) openWanted(wanted []wish) {
 	r := &c.world.relevance
 	for _, wish := range wanted[:min(len(wanted), r.toOpen)] {
@@ -391,7 +391,7 @@ func (a *Actor) ruleOf() relevancyRule {
 	return byHand
 }
 
-// position returns where the actor stands, if that is known.
+// position returns the actor's position by its class's At. ok is false if there is none. a may be nil.
 func (a *Actor) position() (x, y, z float32, ok bool) {
 	if a == nil || a.dead || a.own.object == nil || !a.own.binding.hasAt() {
 		return 0, 0, 0, false
@@ -401,8 +401,7 @@ func (a *Actor) position() (x, y, z float32, ok bool) {
 	return x, y, z, true
 }
 
-// locate tells the grid where an actor stands, and from how far it is seen there. An actor that is RelevantAsOwner stands where its owner does,
-// while it has one.
+// locate updates the actor's position and cull distance in the grid. An actor that is RelevantAsOwner has those of its owner, if it has one.
 func (a *Actor) locate() {
 	stands := a
 	if a.relevancy.asOwner && (a.owner != nil || a.conn != nil) {
@@ -431,7 +430,7 @@ func (a *Actor) reach() float32 {
 	return a.class.cullDistance
 }
 
-// concerns reports whether an actor is relevant to a connection whatever the distance.
+// concerns reports whether an actor is relevant to a connection at any distance.
 func (a *Actor) concerns(c *Conn) bool { return a.conn == c || a == c.shown.view.target }
 
 // everywhere is a cull distance that reaches every view.

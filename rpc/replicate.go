@@ -13,27 +13,27 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// replicator compares, on a server, the states of actors at each Flush. Actors that are open for nobody are not among them. It belongs to the
-// world's goroutine.
+// replicator compares, on a server, the states of actors at each Flush. It leaves out actors that are open for no connection. It is used only by
+// the world's goroutine.
 type replicator struct {
 	states []comparison
 	looked bool      // the running or last Flush has compared states: see fewStates
-	left   bool      // some actors in states are open for nobody any more: see unwatch
+	left   bool      // some actors in states are no longer open for any connection: see unwatch
 	fields []byte    // scratch: an update
-	warn   logs.Gate // lets one warning a second pass: a state cannot travel
+	warn   logs.Gate // limits the warnings that a state cannot be sent to one a second
 
-	// Run sleeps until something happens. These tell whether it must wake for states alone.
+	// Run sleeps until something happens. These decide whether it must wake for states alone.
 	news   time.Time // when something last happened that may have changed states; zero = the game calls Flush itself
-	behind bool      // the last Flush passed over some that may have changed, because of UpdateRate
+	behind bool      // the last Flush skipped states that may have changed, because of UpdateRate
 }
 
-// comparison is one state of one actor, as the loop over all of them needs it.
+// comparison is one state of one actor, with the fields that the loop over all states needs.
 type comparison struct {
 	replica replica
 	actor   *Actor
 }
 
-// replicate compares the states, in Flush, and sends what has changed to the clients.
+// replicate is called in Flush. It compares the states and sends what has changed to the clients.
 func (w *World) replicate(now time.Time) {
 	if w.replicator.left {
 		w.replicator.unwatch()
@@ -50,8 +50,9 @@ func (w *World) replicate(now time.Time) {
 	}
 }
 
-// fewStates is how many states each step of Run compares, some 10 ns each if they have not changed. More than these it compares, as it looks at
-// all connections, in ticks and once in settleTime: otherwise each message would cost as much as there are actors. Tests set it.
+// fewStates is the most states that each step of Run compares, at some 10 ns each if they have not changed. If there are more, Run compares them
+// only in steps that look at all connections: in ticks and once in settleTime. Otherwise the cost of each message would grow with the number of
+// actors. Tests set it.
 var fewStates = 256
 
 // compare compares all states that are due.
@@ -64,20 +65,20 @@ func (r *replicator) compare(now time.Time) {
 			c.actor.compare(c.replica)
 		case r.news.IsZero(): // there will be another Flush anyway
 		case c.actor.states.compared.Before(r.news) || c.replica.differs():
-			// Not due, and changed perhaps: something has happened since it was compared. If nothing has, an OnTick hook may still have
-			// changed it, and only comparing tells.
+			// Not due, and possibly changed, because something has happened since it was compared. If nothing has, an OnTick hook may still have changed it,
+			// which only a comparison shows.
 			r.behind = true
 		}
 	}
 }
 
-// ForceUpdate makes the next Flush compare the actor's states, even if [UpdateRate] does not let it. UE: ForceNetUpdate.
+// ForceUpdate makes the next Flush compare the actor's states, even if [UpdateRate] does not allow it yet. UE: ForceNetUpdate.
 func (a *Actor) ForceUpdate() { a.states.compared = time.Time{} }
 
-// compare encodes one state anew, and notes what has changed for all clients that have the actor.
+// compare encodes one state again, and marks what has changed for all clients that have the actor.
 func (a *Actor) compare(r replica) {
 	if list, ok := r.(keeper); ok {
-		if !a.dormancy.on || a.dormancy.flushLists { // else the actor never falls asleep while the game changes its lists
+		if !a.dormancy.on || a.dormancy.flushLists { // otherwise the actor never falls asleep while the game changes its lists
 			a.compareList(list)
 		}
 		return
@@ -91,7 +92,7 @@ func (a *Actor) compare(r replica) {
 	}
 }
 
-// compareList encodes the items of a list that were touched, and notes for all clients that have the actor which ones have changed.
+// compareList encodes the items of a list that were set or deleted, and marks those that have changed for all clients that have the actor.
 func (a *Actor) compareList(r keeper) {
 	numbers, err := r.TakeChanged()
 	if err != nil {
@@ -106,8 +107,8 @@ func (a *Actor) compareList(r keeper) {
 	}
 }
 
-// encodeFirst encodes the states of a new object. The error names fields and items that cannot travel. Some clients may have the actor
-// already, because its constructor made a call: that opened it without these states, which follow in updates.
+// encodeFirst encodes the states of a new object. It returns an error that names fields and items that cannot be encoded. Some clients may have the
+// actor already, because its constructor made a call, which opened it without these states: they follow in updates.
 func (a *Actor) encodeFirst() (failed error) {
 	for r := range a.states.kept {
 		changed, err := r.encode()
@@ -137,21 +138,21 @@ func (a *Actor) compareAll() {
 	}
 }
 
-// stateFailed logs, at most once a second, that fields cannot travel as they are.
+// stateFailed logs, at most once a second, that fields cannot be sent as they are.
 func (w *World) stateFailed(a *Actor, d *declaredState, err error) {
 	if hidden, ok := w.replicator.warn.Pass(w.frame.now); ok {
 		w.log.Error("state not replicated: its clients keep what they have", "actor", a, "state", d.String(), "error", err, "more", hidden)
 	}
 }
 
-// mark notes that clients may lack the newest values of fields.
+// mark records that clients may lack the newest values of fields.
 func (a *Actor) mark(fields state.Mask) {
 	for _, o := range a.openings {
 		o.mark(fields)
 	}
 }
 
-// watch makes each Flush compare the states of an actor that is open for somebody.
+// watch is called when an actor is open for a connection. It makes each Flush compare the actor's states.
 func (w *World) watch(a *Actor) {
 	if a.states.watched {
 		return
@@ -161,14 +162,14 @@ func (w *World) watch(a *Actor) {
 		w.replicator.states = append(w.replicator.states, comparison{replica: r, actor: a})
 		if list, ok := r.(keeper); ok {
 			list.Watch(true)
-			if err := list.EncodeAll(); err != nil { // of items that were set while nobody had the actor
+			if err := list.EncodeAll(); err != nil { // of items that were set while no connection had the actor
 				w.stateFailed(a, r.declaration(), err)
 			}
 		}
 	}
 }
 
-// unwatch removes the states of actors that are no longer open for anybody, all of them in one pass over the list.
+// unwatch removes the states of actors that are no longer open for any connection, all of them in one pass over the list.
 func (r *replicator) unwatch() {
 	r.left = false
 	r.states = slices.DeleteFunc(r.states, func(c comparison) bool {
@@ -183,7 +184,7 @@ func (r *replicator) unwatch() {
 	})
 }
 
-// fieldsFor returns the fields that travel to c, without those tagged initial.
+// fieldsFor returns the fields that are sent to c, without those tagged initial.
 func (a *Actor) fieldsFor(c *Conn) (fields state.Mask) {
 	for r := range a.states.kept {
 		d := r.declaration()
@@ -200,7 +201,7 @@ func (a *Actor) fieldsFor(c *Conn) (fields state.Mask) {
 	return fields
 }
 
-// shows reports whether a field is for c. UE: ELifetimeCondition.
+// shows reports whether a field is sent to c. UE: ELifetimeCondition.
 func (a *Actor) shows(f state.Field, id int, c *Conn) bool {
 	switch f.Condition {
 	case state.Owner:
@@ -215,20 +216,20 @@ func (a *Actor) shows(f state.Field, id int, c *Conn) bool {
 	return true
 }
 
-// appendFields appends a mask and the fields in it, as encoded last.
+// appendFields appends a mask and the fields in it, in their last encoding.
 func (a *Actor) appendFields(b []byte, fields state.Mask) []byte {
 	return a.states.appendTo(state.AppendMask(b, fields, a.class.fields), fields)
 }
 
-// pending holds, on a client, the replicas that the newest packet has changed and whose OnRep has not run. A packet's OnRep functions run
-// once all that it holds is applied, so that each sees all of it.
+// pending holds, on a client, the replicas that the newest packet has changed and whose OnRep has not run. OnRep functions run once all states of a
+// packet have been applied, so that each sees all of them.
 type pending struct {
-	replicas []replica // in the order in which the packet changed them; OnRep of those from next on has not run
+	replicas []replica // in the order in which the packet changed them; OnRep of those from index next on has not run
 	next     int
 	packet   uint64 // number of the newest packet
 }
 
-// applyUpdate applies an update from the server to an actor's states, or runs the calls that came behind them.
+// applyUpdate applies an update from the server to an actor's states, or runs the ForceQueue calls that the update contains instead.
 func (w *World) applyUpdate(c *Conn, a *Actor, message bunch.Message) *CloseError {
 	// An update without fields holds calls.
 	var scratch [2]byte
@@ -252,7 +253,7 @@ func (w *World) applyUpdate(c *Conn, a *Actor, message bunch.Message) *CloseErro
 	return nil
 }
 
-// runQueued runs calls of ForceQueue methods, after OnRep has run for the states that came before them.
+// runQueued runs calls of ForceQueue methods, after OnRep has run for the states that arrived before them.
 func (w *World) runQueued(c *Conn, a *Actor, calls []byte) *CloseError {
 	w.callRepNotifies(c)
 	for r := (wire.Reader{Left: calls}); len(r.Left) > 0 && !c.closing.Load(); {
@@ -270,7 +271,7 @@ func (w *World) runQueued(c *Conn, a *Actor, calls []byte) *CloseError {
 	return nil
 }
 
-// readFields reads fields into the objects, and skips those of which a newer packet has brought a newer value: packets overtake each
+// readFields decodes fields into the objects. It skips those of which a newer packet has brought a newer value, because packets may overtake each
 // other.
 func (w *World) readFields(c *Conn, a *Actor, fields state.Mask, b []byte, packet uint64) (rest []byte, err error) {
 	for i := 0; fields>>i != 0; i++ {
@@ -299,7 +300,7 @@ func (w *World) readFields(c *Conn, a *Actor, fields state.Mask, b []byte, packe
 	return b, nil
 }
 
-// readList applies an update of a list; r is nil if nothing keeps the list here.
+// readList applies an update of a list. r is nil if nothing keeps the list here.
 func (c *Conn) readList(r replica, b []byte, packet uint64) error {
 	if r == nil {
 		return nil
@@ -316,12 +317,12 @@ func (c *Conn) rememberOnce(r replica) {
 	}
 }
 
-// callRepNotifies runs OnRep for all states that the newest packet has changed. UE: FObjectReplicator::CallRepNotifies.
+// callRepNotifies calls OnRep for all states that the newest packet has changed. UE: FObjectReplicator::CallRepNotifies.
 func (w *World) callRepNotifies(c *Conn) {
 	p := &c.copies.reps
 	for p.next < len(p.replicas) {
 		r := p.replicas[p.next]
-		p.next++ // before the call: one that does not return is not repeated
+		p.next++ // before the call, so that a call that does not return is not repeated
 		r.file(c.copies.referrers, true)
 		r.repNotify(w, 0)
 	}
@@ -329,10 +330,10 @@ func (w *World) callRepNotifies(c *Conn) {
 	p.replicas, p.next = p.replicas[:0], 0
 }
 
-// notifyReferrers runs OnRep for the states that name an actor which has just opened or ended here.
+// notifyReferrers calls OnRep for the states that name an actor that has just opened or ended here.
 func (w *World) notifyReferrers(c *Conn, ref Ref) {
 	for _, r := range c.copies.referrers.Of(ref) {
-		if slices.Contains(c.copies.reps.replicas, r) { // OnRep is about to run anyway, for a packet
+		if slices.Contains(c.copies.reps.replicas, r) { // OnRep is about to run for a packet
 			continue
 		}
 		r.remember()

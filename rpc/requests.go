@@ -18,16 +18,16 @@ import (
 type role uint8
 
 const (
-	isCall role = iota
+	isCall role = iota // no part: it is an RPC
 	isQuestion
 	isAnswer
 )
 
-// requests are the open requests of a connection, or of a world that asks itself. They belong to the world's goroutine.
+// requests are the open requests of a connection, or of a world that asks itself. They are used only by the world's goroutine.
 type requests struct {
 	asked     ask.Table[*inquiry]  // questions that this side has asked
 	questions ask.Table[*question] // questions that this side will answer later
-	running   budget.ConnJobs      // handlers of Request.Go, also of questions that were canceled
+	running   budget.ConnJobs      // handlers of Request.Go, including those of canceled questions
 }
 
 func newRequests(limit int) (r requests) {
@@ -40,18 +40,18 @@ func newRequests(limit int) (r requests) {
 type inquiry struct {
 	actor  *Actor
 	method *method       // of the question
-	conn   *Conn         // nil: this world answers
-	number uint64        // 0: not asked yet
-	limit  time.Duration // of ThenWithin; 0: Config.RequestTime, or the context of Ask
-	to     receiver      // of the answer
-	waits  bool          // a goroutine in Ask waits; else a function of the game runs
+	conn   *Conn         // nil = this world answers
+	number uint64        // 0 = not asked yet
+	limit  time.Duration // of ThenWithin; 0 = Config.RequestTime, or the context of Ask
+	to     receiver      // gets the answer
+	waits  bool          // a goroutine in Ask waits; otherwise a function of the game is called
 }
 
-// receiver takes the answer: a hearer without its type.
+// receiver gets the answer to a question of this side. It is a *hearer without its type parameter.
 type receiver interface {
-	read(c *Conn, payload []byte) error // a result from the wire
-	take(result any)                    // a result of this world
-	hear(err error)                     // the end: with the result that was read or taken, or an error
+	read(c *Conn, payload []byte) error // decodes a result from the peer
+	take(result any)                    // stores a result of this world
+	hear(err error)                     // ends the request: with the result that was read or taken, or with err
 }
 
 // failed returns err as the RequestError of an inquiry.
@@ -63,7 +63,7 @@ func (q *inquiry) failed(err error) error {
 	return &RequestError{Request: name, Text: strings.TrimPrefix(unprefixed{err}.Error(), name+": "), cause: err}
 }
 
-// in returns the table that has the inquiry.
+// in returns the table in which the inquiry is.
 func (q *inquiry) in() *ask.Table[*inquiry] { return &q.actor.world.requestsOf(q.conn).asked }
 
 // requestsOf returns the requests of a connection, or those of the world itself.
@@ -74,14 +74,14 @@ func (w *World) requestsOf(c *Conn) *requests {
 	return &c.requests
 }
 
-// place routes a question whose argument lies at p, and has its plan carried out. The inquiry ends at until; zero: it has no time limit.
+// place routes a question whose argument is at p, and carries out its plan. The inquiry ends at until; zero = it has no time limit.
 func (w *World) place(q *inquiry, p any, until time.Time, keep func() any) error {
 	a, m := q.actor, q.method
 	plan, err := w.route(a, m)
 	switch {
 	case err != nil:
 		return err
-	case !plan.remote && !plan.local: // the owner is going
+	case !plan.remote && !plan.local: // the owner's connection is ending
 		return a.conn.closedFor(m)
 	}
 	if err := m.validate(p); err != nil {
@@ -123,8 +123,8 @@ func (w *World) invokeRequest(c *Conn, a *Actor, m *method, payload []byte) *Clo
 	return w.run(c, a, m, number, argument)
 }
 
-// takeAnswer handles the peer's answer to a question of this side. An answer that is late, comes twice, or is for no question, is dropped
-// and counted.
+// takeAnswer handles the peer's answer to a question of this side. An answer that is late, arrives twice, or is for no question, is dropped and
+// counted.
 func (w *World) takeAnswer(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
 	answer, err := ask.ReadAnswer(payload)
 	if err != nil {
@@ -137,7 +137,7 @@ func (w *World) takeAnswer(c *Conn, a *Actor, m *method, payload []byte) *CloseE
 	}
 	if answer.Verdict == ask.Answered {
 		if err = q.to.read(c, answer.Result); err != nil && (c.server || !invalid(err)) {
-			return w.violationOf(c, m, err) // which closes; the question ends with the connection
+			return w.violationOf(c, m, err) // closes the connection, with which the question ends
 		}
 	} else {
 		err = q.verdict(answer)
@@ -154,19 +154,19 @@ func (w *World) takeAnswer(c *Conn, a *Actor, m *method, payload []byte) *CloseE
 	return nil
 }
 
-// giveUp ends an inquiry for which nobody waits any more, and tells the far side.
+// giveUp ends an inquiry for which the asker no longer waits, and tells the other end.
 func (w *World) giveUp(q *inquiry) {
 	if q.number == 0 {
 		return // it was not asked
 	}
 	if _, open := q.in().Take(q.number); !open {
-		w.countUnheard(q.conn) // the answer came just before
+		w.countUnheard(q.conn) // the answer arrived just before
 		return
 	}
 	w.tellCanceled(q)
 }
 
-// tellCanceled tells the side that should answer that nobody waits any more.
+// tellCanceled tells the end that should answer that nobody waits any more.
 func (w *World) tellCanceled(q *inquiry) {
 	if q.conn == nil {
 		if theirs, ok := w.requests.questions.Take(q.number); ok {
@@ -184,7 +184,7 @@ func (w *World) tellCanceled(q *inquiry) {
 	}
 }
 
-// expireOwn ends, in Dispatch, the inquiries that the world asks itself and whose time is over, and in a closed world all of them.
+// expireOwn is called in Dispatch. It ends the inquiries of the world to itself whose time is over, and in a closed world all of them.
 func (w *World) expireOwn() {
 	w.expire(&w.requests)
 	if w.requests.asked.Len() > 0 {
@@ -194,7 +194,7 @@ func (w *World) expireOwn() {
 	}
 }
 
-// expire ends, in Dispatch, the inquiries whose time is over.
+// expire is called in Dispatch. It ends the inquiries whose time is over.
 func (w *World) expire(r *requests) {
 	if r.asked.Len() == 0 {
 		return
@@ -206,7 +206,7 @@ func (w *World) expire(r *requests) {
 	}
 }
 
-// timeUp returns the error of an inquiry that nobody answered in time. A limit of 0 is Config.RequestTime.
+// timeUp returns the error of an inquiry that was not answered in time. A limit of 0 stands for Config.RequestTime.
 func (w *World) timeUp(limit time.Duration) error {
 	if limit > 0 {
 		return fmt.Errorf("no answer came within %v: %w", limit, context.DeadlineExceeded)
@@ -217,8 +217,8 @@ func (w *World) timeUp(limit time.Duration) error {
 // end ends an inquiry without an answer.
 func (q *inquiry) end(cause error) { q.tell(q.failed(cause)) }
 
-// tell tells who asked how the inquiry has ended: a goroutine in Ask, or the function of Then, in a task because another function of the game
-// may run now.
+// tell reports the end of the inquiry to the asker: to a goroutine in Ask, or to the function of Then, which runs as a task because another
+// function of the game may be running now.
 func (q *inquiry) tell(err error) {
 	w := q.actor.world
 	if q.waits {
@@ -229,7 +229,7 @@ func (q *inquiry) tell(err error) {
 	w.drive.Signal()
 }
 
-// end ends all requests of an actor, or, when a is nil, of all actors.
+// end ends all requests of an actor, or, if a is nil, of all actors.
 func (r *requests) end(a *Actor, cause error) {
 	ours := func(q *inquiry) bool { return a == nil || q.actor == a }
 	for q, ok := r.asked.TakeIf(ours); ok; q, ok = r.asked.TakeIf(ours) {

@@ -14,11 +14,11 @@ import (
 	"github.com/quivernet/quiver/internal/statnet"
 )
 
-// plan says where a call runs. UE: callspace.
+// plan is where a call runs. If both remote and local are false, it runs nowhere, which is not an error. UE: callspace.
 type plan struct {
-	remote bool // it is sent
-	local  bool // it runs in this world, in the next Dispatch
-	conn   *Conn
+	remote bool  // it is sent
+	local  bool  // it runs in this world, in the next Dispatch
+	conn   *Conn // to which it is sent; nil of a Multicast
 }
 
 // route decides where a call of m on a runs (UE: AActor::GetFunctionCallspace):
@@ -33,8 +33,8 @@ type plan struct {
 //	Multicast  server      any or none          server, and clients for which a is open
 //	Multicast  client      any                  that client, not sent
 //
-// When the owner's connection is closing or has ended, and OnDisconnect has not run, a Client RPC is not an error on the server, which can
-// not know yet: it is counted in Drops.Gone.
+// If the owner's connection is closing or has ended, and OnDisconnect has not run, a Client RPC is not an error on the server, which cannot know
+// yet: the call is counted in Drops.Gone.
 func (w *World) route(a *Actor, m *method) (plan, error) {
 	w.mustBeInside("", m)
 	if m.class.root() != a.class {
@@ -77,8 +77,8 @@ func (c *Conn) closedFor(m *method) error {
 	return errorf("rpc: %v for %v: %w", m, c, c.closeError())
 }
 
-// routeServer is route on a server. An empty plan is no error: nobody has the actor of a Multicast, or the owner of a Client RPC is going, which
-// Drops.Gone counts.
+// routeServer is route on a server. An empty plan is not an error: the actor of a Multicast is open for no client, or the connection of a Client
+// RPC's owner is ending, which Drops.Gone counts.
 func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	switch {
 	case m.kind == multicastRPC:
@@ -98,7 +98,7 @@ func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	return plan{remote: true, conn: a.conn}, nil
 }
 
-// localPlan returns the plan of a call that runs in this world, or an error if nothing handles it here.
+// localPlan returns the plan of a call that runs in this world, or an error if it has no handler here.
 func (a *Actor) localPlan(m *method) (plan, error) {
 	if !a.handles(m) {
 		return plan{}, errorf("rpc: %v would run in this world: %w; bind one with On or OnRequest", m, ErrUnbound)
@@ -106,16 +106,16 @@ func (a *Actor) localPlan(m *method) (plan, error) {
 	return plan{local: true}, nil
 }
 
-// handles reports whether m has a handler here. The object may not be there yet: a constructor may call, and what it calls runs after it.
+// handles reports whether m has a handler here. The object may not exist yet: a constructor may call, and its calls run after it.
 func (a *Actor) handles(m *method) bool { return a.part(m.class).binding.handles(m) }
 
-// carry carries out the plan of a call of m on a, whose argument lies at arg; number is that of a question, 0 of other calls. For other worlds
-// it encodes and sends the argument at once; for this one it keeps the value that keep returns until the next Dispatch.
+// carry carries out the plan of a call of m on a. The argument is at arg; number is that of a question, or 0. For the peer, carry encodes and sends
+// the argument at once. For this world, it queues the value that keep returns until the next Dispatch.
 func (p plan) carry(a *Actor, m *method, number uint64, arg any, keep func() any) error {
 	w := a.world
 	e := codec.NewEncoder()
 	defer e.Release()
-	if p.remote || m.codec.Refuses() { // an argument that could not be sent is an error here, too
+	if p.remote || m.codec.Refuses() { // encode even for this world, if the codec may refuse the argument
 		if e.Buf = m.appendID(e.Buf); number > 0 {
 			e.Buf = ask.AppendQuestion(e.Buf, number)
 		}
@@ -134,7 +134,7 @@ func (p plan) carry(a *Actor, m *method, number uint64, arg any, keep func() any
 	return nil
 }
 
-// transmit sends an encoded call. A multicast goes on with other clients after an error, and returns the first one.
+// transmit sends an encoded call. After an error, a Multicast continues with the other clients, and transmit returns the first error.
 func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	if p.conn != nil {
 		o := a.openingOn(p.conn)
@@ -170,8 +170,8 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	return first
 }
 
-// throttles reports whether a multicast is one too many since the last update of its actor; if so, it counts a drop for each client. The
-// call still runs on the server. UE: net.MaxRPCPerNetUpdate.
+// throttles reports whether a Multicast exceeds Config.MaxRPCPerNetUpdate since the last update of its actor. If so, it counts a drop for each
+// client. The call still runs on the server. UE: net.MaxRPCPerNetUpdate.
 func (a *Actor) throttles(m *method) bool {
 	w := a.world
 	most := w.config.MaxRPCPerNetUpdate
@@ -186,8 +186,8 @@ func (a *Actor) throttles(m *method) bool {
 	return true
 }
 
-// saturated reports whether an unreliable call would have to wait: some of earlier ticks still wait, or the rate is used up by bytes that
-// have left or wait. It is false with QueueUnreliable. It is called under the link's lock. UE: !IsNetReady.
+// saturated reports whether an unreliable call would have to wait: calls of earlier ticks still wait, or the bytes that were sent or wait have used
+// up the rate. It returns false with QueueUnreliable. The caller holds the link's lock. UE: !IsNetReady.
 func (c *Conn) saturated(now time.Time) bool {
 	if c.world.config.QueueUnreliable {
 		return false
@@ -196,10 +196,10 @@ func (c *Conn) saturated(now time.Time) bool {
 	return standing || c.allowance.Behind(now, queued) > 0
 }
 
-// countGone counts a call to a client whose connection is closing or has ended. It is not logged, for it is nobody's mistake.
+// countGone counts a call to a client whose connection is closing or has ended. It does not log the call, because it is nobody's mistake.
 func (c *Conn) countGone() { c.drops.Add(drops.Gone, 1) }
 
-// send sends a call on one channel. When the connection is saturated, it drops an unreliable call that is not a multicast, as UE does.
+// send sends a call on one channel. If the connection is saturated, it drops an unreliable call that is not a Multicast, as UE does.
 func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	c := to.conn
 	c.times.ask.NoteTraffic()
@@ -239,7 +239,7 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	}
 	c.link.Unlock()
 
-	// Without the lock: closing and logging may take long.
+	// After unlocking, because closing and logging may take long.
 	if err != nil {
 		if cause, ok := errors.AsType[*CloseError](err); ok { // the call has closed the connection
 			c.world.log.Error("connection closed by a call", "conn", c, "code", cause.Code.String(), "reason", cause.Reason)
@@ -250,8 +250,8 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	return nil
 }
 
-// sendFailed returns the error of a call that the machine did not take, with what fills the buffer when that is full. When the
-// machine has given up the connection, it closes that. It is called under the link's lock.
+// sendFailed returns the error of a call that the machine did not accept. If the reliable buffer is full, the error names the calls in it. If the
+// machine has failed, sendFailed closes the connection. The caller holds the link's lock.
 func (a *Actor) sendFailed(to *opening, m *method, size int, err error) error {
 	var fatal *bunch.Error
 	switch {
@@ -274,7 +274,8 @@ func (a *Actor) sendFailed(to *opening, m *method, size int, err error) error {
 	return cause
 }
 
-// fullText says what fills a channel's reliable buffer, and what to do about it. UE prints the same list on ReliableBufferOverflow.
+// fullText returns, for an error, which calls fill a channel's reliable buffer, and what to do about it. UE prints the same list on
+// ReliableBufferOverflow.
 func (a *Actor) fullText(to *opening, size int) string {
 	machine := to.conn.machine
 	out, slots := machine.Reliable(to.channel)
@@ -286,7 +287,7 @@ func (a *Actor) fullText(to *opening, size int) string {
 		statnet.Plural(bunch.Entries(size), "entry", "entries"), statnet.Plural(size, "byte", "bytes"), out, slots, a.holders(to), advice)
 }
 
-// longUntaken is how long a world must have taken nothing to be blamed for a full buffer: a world that ticks takes what has come at each tick,
+// longUntaken is how long the peer's world must not have taken a message for fullText to blame it: a world takes all that has arrived at each tick,
 // and no tick should be so long.
 const longUntaken = time.Second
 
@@ -306,7 +307,7 @@ func (a *Actor) holders(to *opening) string {
 	return list.String()
 }
 
-// nameOf names the call that begins with head.
+// nameOf returns the name of the call that begins with head.
 func (a *Actor) nameOf(head []byte) string {
 	id, n := binary.Uvarint(head)
 	switch {

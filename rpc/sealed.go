@@ -19,35 +19,35 @@ import (
 
 const (
 	// beginDelay is how long the first carrier waits before it sends its train (see package sealed), so that QUIC's goroutines send Welcome and Join
-	// first. Behind the train those would wait, at 1 Mbit/s for 170 ms.
+	// first. After the train they would be delayed by 170 ms at 1 Mbit/s.
 	beginDelay = 2 * time.Millisecond
-	// moreIDs is how many spare ids a peer that asks for more gets.
+	// moreIDs is how many spare ids are sent to a peer that requests some.
 	moreIDs = 2
 )
 
-// SealedStats is the state of a connection's newest sealed carrier, and counts of all its carriers.
+// SealedStats is the state of a connection's newest sealed carrier, and the counters of all its carriers.
 type SealedStats struct {
-	// State is off (Config.Sealed is not set at both ends, or the connection does not use QUIC), opening, open, silent (no
-	// packet gets through, so QUIC carries) or closed (after 10 s of silence, say; the client opens the next one later).
+	// State is off (Config.Sealed is not set at both ends, or the connection does not use QUIC), opening, open, silent (no packet arrives, so QUIC
+	// carries) or closed (for instance after 10 s of silence; the client opens the next one later).
 	State string
-	// Carries reports that the carrier, and not QUIC, moves all that this end sends: see [Conn.Sealed].
+	// Carries reports that the carrier, and not QUIC, sends everything that this end sends: see [Conn.Sealed].
 	Carries bool
-	// Err is the reason for which the newest carrier closed.
+	// Err is the reason why the newest carrier closed.
 	Err error
 
-	Carriers              uint32 // begun so far, the newest included
+	Carriers              uint32 // begun so far, including the newest
 	PacketsIn, PacketsOut uint64
 	BytesIn, BytesOut     uint64
 	PacketsAcked          uint64
 	PacketsLost           uint64
-	SpuriousLosses        uint64 // counted as lost, though they arrived later
-	Discarded             uint64 // dropped on arrival, for any reason
-	Rate                  int    // bytes a second that it may send, by what the path has shown; a first guess before that
-	Window                int    // bytes that may be in flight: what the path holds and a part of its queue, by what it has shown
-	MaxPacket             int    // bytes of the largest packet that it may send now: 8,952 while bulk travels in those, see [Config].NoJumbo
+	SpuriousLosses        uint64 // packets of PacketsLost that arrived later
+	Discarded             uint64 // packets dropped on arrival, for any reason
+	Rate                  int    // bytes a second that it may send, as learned from the path; a first guess before that
+	Window                int    // bytes that may be in flight, as learned from the path: what the path holds, and a part of its queue
+	MaxPacket             int    // largest packet, in bytes, that it may send now; 8,952 while bulk uses such packets, see [Config].NoJumbo
 }
 
-// add adds the counts of one more carrier.
+// add adds the counters of one more carrier.
 func (s *SealedStats) add(c sealed.CarrierStats) {
 	s.Carriers++
 	s.PacketsIn += c.Received
@@ -60,7 +60,7 @@ func (s *SealedStats) add(c sealed.CarrierStats) {
 	s.Discarded += c.Dropped() + c.Full + c.Elsewhere
 }
 
-// carrier returns cells of a table: which carrier carries, and why.
+// carrier returns the cells of a table that show which carrier is in use, and why.
 func (s *SealedStats) carrier() []string {
 	switch {
 	case s.Carries:
@@ -74,21 +74,21 @@ func (s *SealedStats) carrier() []string {
 	return []string{"QUIC", "sealed is " + s.State}
 }
 
-// sealedCarrier moves what the machines of one connection send in sealed packets, beside QUIC's on the same socket. It uses one carrier
-// after another: the first begins at the end of the handshake, and when one has closed, the client opens the next. While one is open and
-// not silent it carries all. A carrier has no goroutine while it is idle.
+// sealedCarrier sends what the machines of one connection send in sealed packets, on the same socket as QUIC's. It uses one carrier after another:
+// the first begins at the end of the handshake, and when one has closed, the client opens the next. A carrier that is open and not silent carries
+// everything. A carrier has no goroutine while it is idle.
 //
-// Unless their comments say otherwise, its methods belong to the world's goroutine, and before Join to that of the handshake.
+// Unless their comments say otherwise, its methods must be called on the world's goroutine, and before Join on that of the handshake.
 type sealedCarrier struct {
 	conn      *Conn
 	quic      *quicconn.Carrier
 	attention atomic.Bool // the next Dispatch must run maintain
-	pinging   atomic.Bool // a goroutine of ping waits inside QUIC
+	pinging   atomic.Bool // a goroutine of ping waits in QUIC
 
 	carriers   carriers
 	instances  control.Instances // the numbers of the carriers, as agreed with the peer
-	opens      uint32            // the instance that begins once the carrier before it has ended, on a server; 0 = none
-	owesIDs    bool              // the client has asked for spare ids of the instance that opens
+	opens      uint32            // server: the instance that begins once the carrier before it has ended; 0 = none
+	owesIDs    bool              // server: the client has requested spare ids of the instance that opens
 	state      sealed.State      // of the newest carrier, when maintain last logged it
 	controller *pace.Controller  // of all carriers; used under the link's lock while there is one
 }
@@ -102,10 +102,10 @@ func newSealedCarrier(c *Conn) *sealedCarrier {
 	return &sealedCarrier{conn: c, quic: quic}
 }
 
-// agreed reports whether both ends have sealed carriers: s is not nil, and the peer has Config.Sealed too. It is safe for concurrent use.
+// agreed reports whether both ends have sealed carriers: s is not nil, and the peer has Config.Sealed, too. It is safe for concurrent use.
 func (s *sealedCarrier) agreed() bool { return s != nil && s.conn.peerSeals.Load() }
 
-// wake makes the world's goroutine run maintain. It is safe for concurrent use.
+// wake makes the next Dispatch call maintain. It is safe for concurrent use.
 func (s *sealedCarrier) wake() {
 	s.attention.Store(true)
 	s.conn.call()
@@ -145,7 +145,7 @@ func (s *sealedCarrier) config(instance uint32) sealed.Config {
 	return c
 }
 
-// changed is called on the carrier's goroutine when its state has changed. It has the link use the carrier while that is open.
+// changed is called on the carrier's goroutine when its state has changed. It makes the link use the carrier while that is open.
 func (s *sealedCarrier) changed(state sealed.State) {
 	carrier := s.carriers.current()
 	var by link.Sealed
@@ -159,17 +159,17 @@ func (s *sealedCarrier) changed(state sealed.State) {
 	s.wake()
 }
 
-// closeOnViolation closes the connection when its carrier ended because the peer broke the protocol.
+// closeOnViolation closes the connection if its carrier ended because the peer broke the protocol.
 func (s *sealedCarrier) closeOnViolation(err error) {
 	if ended, ok := errors.AsType[*sealed.Error](err); ok && ended.Violation {
 		s.conn.world.violated(s.conn, &CloseError{Code: SealedViolation, Reason: ended.Reason, cause: err})
 	}
 }
 
-// ping makes QUIC send a packet that is acknowledged. It is called on the carrier's goroutine. One ping at a time waits, because QUIC may
+// ping makes QUIC send a packet that is acknowledged. It is called on the carrier's goroutine. Only one ping waits at a time, because QUIC may
 // block while the path is dark.
 func (s *sealedCarrier) ping() {
-	s.wake() // maintain looks after the spare ids at this pace
+	s.wake() // maintain requests spare ids at this rate
 	if s.pinging.Swap(true) {
 		return
 	}
@@ -190,8 +190,8 @@ func (s *sealedCarrier) begin() {
 	time.AfterFunc(beginDelay, s.carriers.current().Start)
 }
 
-// beginInstance makes the carrier of an instance, which the caller starts. The one before must have ended: both have the same controller and
-// the same link. It is false if the connection is closed, or if there can be no carrier, which it logs.
+// beginInstance makes the carrier of an instance, which the caller starts. The carrier before it must have ended, because both have the same
+// controller and the same link. beginInstance returns false if the connection is closed, or if there can be no carrier, which it logs.
 func (s *sealedCarrier) beginInstance(instance uint32) (ok bool) {
 	if s.controller == nil {
 		s.controller = pace.New(pace.Config{})
@@ -210,8 +210,7 @@ func (s *sealedCarrier) beginInstance(instance uint32) (ok bool) {
 	return true
 }
 
-// maintain runs on the world's goroutine after wake: it logs a new state, follows a carrier that has closed by the next, and asks for
-// spare ids.
+// maintain is called on the world's goroutine after wake. It logs a new state, opens the next carrier after one has closed, and requests spare ids.
 func (s *sealedCarrier) maintain() {
 	carrier := s.carriers.current()
 	switch {
@@ -243,7 +242,7 @@ func (s *sealedCarrier) maintain() {
 	}
 }
 
-// openNext begins the next carrier, on a client, and tells the server. When it is too early for that, a timer wakes maintain.
+// openNext begins the next carrier, on a client, and tells the server. If it is too early for that, a timer wakes maintain.
 func (s *sealedCarrier) openNext() {
 	if s.conn.server || !s.carriers.over() {
 		return
@@ -270,19 +269,19 @@ func (s *sealedCarrier) control(m control.Sealed) *CloseError {
 	switch {
 	case !ok:
 		return violationf(ControlChannelMessageFail, "%s of carrier %d arrived at carrier %d", control.Name(m.Kind), m.Instance, s.instances.Newest())
-	case !current: // that carrier is over: the message crossed its end
+	case !current: // that carrier had ended when the message arrived
 		return nil
 	}
 	switch m.Kind {
 	case control.IDSealedOpen:
-		// No tick waits for the end of the one before: maintain begins this one in the first Dispatch that finds it ended.
+		// maintain begins this carrier in the first Dispatch that finds the one before it ended; no tick waits for that end.
 		s.instances.Renew(m.Instance)
 		s.opens, s.owesIDs = m.Instance, false
 		s.attention.Store(true)
 	case control.IDSealedShut:
 		s.onShut()
 	case control.IDSealedAsk:
-		if s.owesIDs = s.opens > 0; !s.owesIDs { // they follow once the carrier has begun
+		if s.owesIDs = s.opens > 0; !s.owesIDs { // otherwise they are sent once the carrier has begun
 			s.sendIDs()
 		}
 	case control.IDSealedIDs:
@@ -292,7 +291,7 @@ func (s *sealedCarrier) control(m control.Sealed) *CloseError {
 	return nil
 }
 
-// beginOpened begins the carrier that the client has opened, if the one before has ended; if not, its end wakes maintain again.
+// beginOpened begins the carrier that the client has opened, if the one before it has ended. If not, its end wakes maintain again.
 func (s *sealedCarrier) beginOpened() {
 	if !s.carriers.over() {
 		return
@@ -313,7 +312,7 @@ func (s *sealedCarrier) beginOpened() {
 // onShut closes the newest carrier, which the peer has closed.
 func (s *sealedCarrier) onShut() {
 	s.instances.End(time.Now())
-	if s.opens > 0 { // it has not begun; the one before ends already, if there was one
+	if s.opens > 0 { // it has not begun; the one before it, if any, is ending already
 		s.opens = 0
 		return
 	}
@@ -331,9 +330,9 @@ func (s *sealedCarrier) sendIDs() {
 	s.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedIDs, s.instances.Newest(), ids...))
 }
 
-// tellSealed logs, for a connection that has joined, that only one of its ends has Config.Sealed, and what to set where.
+// tellSealed logs, for a connection that has joined, if only one of its ends has Config.Sealed, and which end must set it.
 func tellSealed(c *Conn) {
-	if ours := c.world.config.Sealed; ours == c.peerSeals.Load() || ours && c.sealed == nil { // the last: not over QUIC
+	if ours := c.world.config.Sealed; ours == c.peerSeals.Load() || ours && c.sealed == nil { // the last condition: it does not use QUIC
 		return
 	}
 	here, there := c.world.role(), "server"
@@ -349,14 +348,14 @@ func tellSealed(c *Conn) {
 // carriers are the sealed carriers of one connection. Only the newest is in use. All methods are safe for concurrent use.
 type carriers struct {
 	mu     sync.Mutex      // taken before the link's lock
-	newest *sealed.Carrier // nil before the first
-	closed bool            // with the connection: no other is added
-	failed error           // why the last add failed: TLS gives no keys
-	past   SealedStats     // counts of the carriers before the newest; nothing else is set
-	retry  *time.Timer     // set by retryAfter; nil before
+	newest *sealed.Carrier // nil = none has begun
+	closed bool            // the connection is closed: no other carrier is added
+	failed error           // why the last add failed: TLS has no keys
+	past   SealedStats     // counters of the carriers before the newest; its other fields are zero
+	retry  *time.Timer     // set by the first retryAfter; nil before
 }
 
-// add makes a carrier the newest. The one before must have ended. It returns nil if the connection is closed.
+// add makes a new carrier the newest. The one before must have ended. It returns nil if the connection is closed.
 func (s *carriers) add(socket *sealed.Socket, config sealed.Config) (carrier *sealed.Carrier, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -374,14 +373,14 @@ func (s *carriers) add(socket *sealed.Socket, config sealed.Config) (carrier *se
 	return carrier, nil
 }
 
-// current returns the newest carrier, nil before the first.
+// current returns the newest carrier, or nil if none has begun.
 func (s *carriers) current() *sealed.Carrier {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.newest
 }
 
-// close closes the newest carrier with the connection, and does not wait.
+// close closes the newest carrier together with the connection. It does not wait for its end.
 func (s *carriers) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -400,15 +399,15 @@ func (s *carriers) over() bool {
 	return carrier == nil || bell.Closed(carrier.Done())
 }
 
-// wait returns when the newest carrier, which has closed or was told to, no longer uses the socket. A tick must not call it: the carrier may
-// take another turn first, and wait for the socket in it.
+// wait waits until the newest carrier, which has been closed, no longer uses the socket. A tick must not call it, because the carrier may take
+// another turn first, and wait for the socket in it.
 func (s *carriers) wait() {
 	if carrier := s.current(); carrier != nil {
 		<-carrier.Done()
 	}
 }
 
-// retryAfter calls retry after a while, unless the connection is closed by then.
+// retryAfter calls retry after wait, unless the connection is closed by then.
 func (s *carriers) retryAfter(wait time.Duration, retry func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -421,6 +420,7 @@ func (s *carriers) retryAfter(wait time.Duration, retry func()) {
 	}
 }
 
+// stats returns the state of the newest carrier, and the counters of all.
 func (s *carriers) stats() SealedStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()

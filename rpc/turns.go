@@ -15,62 +15,62 @@ import (
 )
 
 const (
-	// turnCalls is the most messages of a connection that run before the others have their turn. They are taken under the link's lock at once:
-	// so many that lock and turn cost less than a tenth of the calls.
+	// turnCalls is the most messages of a connection that run before the others have their turn. They are taken together under the link's lock, so
+	// many that the lock and the turn take less than a tenth of the calls' time.
 	turnCalls = 32
-	// turnParts is the least number of turns into which the share of a prompt connection is divided. If a turn were as long as the share,
-	// clients that begin to flood would keep all others waiting in the Dispatch in which they begin.
+	// turnParts is the least number of turns into which the share of a prompt connection is divided. If a turn were as long as the share, clients that
+	// begin to flood would make all others wait in the Dispatch in which they begin.
 	turnParts = 8
-	// When less than quickTime has passed between two looks at the clock, the next look comes quickCalls messages later: a look
-	// takes a third of the time of a small call.
+	// If less than quickTime has passed between two readings of the clock, the next reading is quickCalls messages later, because a reading takes a
+	// third of the time of a small call.
 	quickTime  = 4 * time.Microsecond
 	quickCalls = 4
-	// A connection has aloneShares times Config.DispatchTime when no other has messages: 8 ms by default, a quarter of a tick at
-	// 30 Hz, so that a client does not wait many ticks when the server fills its world.
+	// aloneShares times Config.DispatchTime is the share of a connection if no other has messages: 8 ms by default, a quarter of a tick at 30 Hz, so
+	// that a client does not wait for many ticks if the server sends it very much.
 	aloneShares = 4
-	// All connections together have worldShares times Config.DispatchTime: 24 ms by default. That leaves 9 ms of a tick at 30 Hz to a
-	// call that begins just before the end, to hooks, posts and the game itself.
+	// worldShares times Config.DispatchTime is the time of all connections together: 24 ms by default. That leaves 9 ms of a tick at 30 Hz to a call
+	// that begins just before the end, to hooks, posts and the game itself.
 	worldShares = 12
-	// endedTime is how long messages may wait for a turn after their connection has ended. An honest client leaves few; a
-	// flooder must not keep its place and memory for minutes.
+	// endedTime is how long messages may wait for a turn after their connection has ended. An honest client leaves few, and a flooding client must not
+	// keep its place and memory for minutes.
 	endedTime = time.Second
 )
 
-// turns shares the time of a Dispatch among the connections that have messages. First come, round by round, the prompt connections, whose messages
-// all ran in the last Dispatch. Then come the late ones: first the one that has waited longest, so that none waits for ever, then those with the
-// fewest messages, which are least to blame. Messages that may not run in this Dispatch stay in the machine, where flow control makes the peer
-// wait. All of it belongs to the world's goroutine.
+// turns shares the time of a Dispatch among the connections that have messages. First, round by round, the prompt connections have turns: those
+// whose messages all ran in the last Dispatch. Then the late ones do: first the one that has waited longest, so that none waits forever, then those
+// with the fewest messages, which are least to blame. Messages that may not run in this Dispatch stay in the machine, where flow control makes the
+// peer wait. turns is used only by the world's goroutine.
 type turns struct {
-	prompt []*Conn // connections whose messages all ran in the last Dispatch; nil in the place of one that has had its turns
-	late   []*Conn // connections of which messages were left; nil as in prompt
+	prompt []*Conn // connections whose messages all ran in the last Dispatch; nil in place of one that has had its turns
+	late   []*Conn // connections with messages that did not run in the last Dispatch; nil as in prompt
 	served []*Conn // connections that have used their share of this Dispatch, and have more messages
 	number uint64  // of this Dispatch
 
 	began   time.Time     // when this Dispatch began
-	elapsed time.Duration // since began, at the last look at the clock
+	elapsed time.Duration // time since began, at the last reading of the clock
 	share   time.Duration // time for one connection in a Dispatch; 0 = no limit
 	total   time.Duration // time for all connections in a Dispatch; 0 = no limit
 
-	messages [turnCalls]bunch.Message // memory of what the connection whose turn it is takes from the machine
+	messages [turnCalls]bunch.Message // memory for the messages that the connection whose turn it is takes from the machine
 }
 
-// turn is a connection's part of a Dispatch. It belongs to the world's goroutine.
+// turn is a connection's part of a Dispatch. It is used only by the world's goroutine.
 type turn struct {
-	taken   []bunch.Message // from the machine, and not run yet; at most one Take, during the turn in the memory of turns.messages
-	waiting int             // messages that may run in this Dispatch, those in taken included
+	taken   []bunch.Message // taken from the machine, and not run yet; at most turnCalls, during the turn in the memory of turns.messages
+	waiting int             // number of messages that may run in this Dispatch, including those in taken
 	used    time.Duration   // time that the connection has used of this Dispatch
-	longest time.Duration   // longest time between two looks at the clock in this Dispatch
-	slowest tasks.Doing     // the work of that time
-	late    bool            // messages were left in the last Dispatch
+	longest time.Duration   // longest time between two readings of the clock in this Dispatch
+	slowest tasks.Doing     // what ran in that time
+	late    bool            // not all messages ran in the last Dispatch
 	last    uint64          // number of the Dispatch in which the connection last had a turn
-	ended   time.Time       // when the world learned that the connection has ended; zero while it lives
+	ended   time.Time       // when the world learned that the connection has ended; zero = it has not
 }
 
-// hasMessages reports whether messages are left that may run in this Dispatch.
+// hasMessages reports whether there are more messages that may run in this Dispatch.
 func (c *Conn) hasMessages() bool { return c.turn.waiting > 0 && !c.closing.Load() }
 
-// takeTurns runs the messages that have arrived, as far as time allows; those that arrive meanwhile wait for the next Dispatch. With cork it looks
-// at every connection, and corks it; otherwise it looks only at the active ones.
+// takeTurns runs the messages that have arrived, as far as time allows. Messages that arrive in the meantime wait for the next Dispatch. If cork is
+// true, it looks at all connections and corks them; otherwise it looks only at the active ones.
 func (w *World) takeTurns(cork bool) {
 	t := &w.turns
 	t.settle() // a panic may have ended the last Dispatch before this
@@ -86,12 +86,12 @@ func (w *World) takeTurns(cork bool) {
 	for _, c := range t.late {
 		w.look(c)
 	}
-	w.tellAcked() // after the look: so OnOpenAcked of an actor runs before the calls that came with the ack, or after it
+	w.tellAcked() // after look, so OnOpenAcked of an actor runs before the calls that arrived with the ack, or after it
 	t.begin(w.config.DispatchTime)
 	promptEnd := t.total
 	if len(t.late) > 0 {
 		t.order()
-		promptEnd -= t.total / 4 // else prompt connections that use up every Dispatch would keep the late ones waiting for ever
+		promptEnd -= t.total / 4 // otherwise prompt connections that use up every Dispatch would keep the late ones waiting forever
 	}
 	w.serve(&t.prompt, t.share/turnParts, promptEnd)
 	w.serve(&t.late, t.share, t.total)
@@ -111,7 +111,7 @@ func (w *World) look(c *Conn) bool {
 	return c.hasMessages()
 }
 
-// begin sets the time limits of a Dispatch; a share of 0 means none.
+// begin sets the time limits of a Dispatch. share is Config.DispatchTime; 0 = no limits.
 func (t *turns) begin(share time.Duration) {
 	t.number++
 	t.began, t.elapsed, t.share, t.total = time.Now(), 0, share, worldShares*share
@@ -120,8 +120,8 @@ func (t *turns) begin(share time.Duration) {
 	}
 }
 
-// order sorts the late connections: first the one that has waited longest, then the others by how many messages they have, which it compares to a
-// factor of two.
+// order sorts the late connections: first the one that has waited longest, then the others by their number of messages, compared to a factor of
+// two.
 func (t *turns) order() {
 	slices.SortStableFunc(t.late, func(a, b *Conn) int {
 		return cmp.Compare(bits.Len(uint(a.turn.waiting)), bits.Len(uint(b.turn.waiting)))
@@ -132,7 +132,7 @@ func (t *turns) order() {
 }
 
 // serve gives the connections of a queue turns of at most limit each, round by round, until no connection has more messages, or the Dispatch has
-// lasted for until. A connection stays in the queue during its turn, so that settle finds it when a function of the game panics.
+// lasted for until. A connection stays in the queue during its turn, so that settle finds it if a function of the game panics.
 func (w *World) serve(queue *[]*Conn, limit, until time.Duration) {
 	t := &w.turns
 	for i := 0; i < len(*queue) && (until == 0 || t.elapsed < until); i++ {
@@ -164,7 +164,7 @@ func (t *turns) settle() {
 	t.prompt, t.served = t.prompt[:0], t.served[:0]
 }
 
-// runTurn runs messages of c until it has none, turnCalls have run, or limit is over; a call that runs then is not interrupted.
+// runTurn runs messages of c until it has none, turnCalls have run, or limit has passed. It does not interrupt a call.
 func (w *World) runTurn(c *Conn, limit time.Duration) {
 	t := &w.turns
 	defer t.pass(c, t.elapsed)
@@ -190,7 +190,7 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 			continue
 		}
 
-		// A look at the clock; quick calls share one.
+		// Read the clock; quick calls share one reading.
 		before := t.elapsed
 		t.elapsed = time.Since(t.began)
 		c.turn.note(w.game.Doing, t.elapsed-before)
@@ -205,7 +205,7 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 	w.finishPacket(c)
 }
 
-// finishPacket applies the states of a packet of which some were applied already: the game sees all states of a packet or none.
+// finishPacket applies the remaining states of a packet of which some have been applied, because the game sees all states of a packet or none.
 func (w *World) finishPacket(c *Conn) {
 	for len(c.copies.reps.replicas) > 0 {
 		message := w.peek(c)
@@ -218,14 +218,15 @@ func (w *World) finishPacket(c *Conn) {
 	}
 }
 
-// note keeps the longest time between two looks at the clock, and what ran in that time; of several quick calls, the last one.
+// note keeps the longest time between two readings of the clock, and what ran in that time; of several quick calls, the last one.
 func (u *turn) note(doing tasks.Doing, took time.Duration) {
 	if took > u.longest {
 		u.slowest, u.longest = doing, took
 	}
 }
 
-// pass ends a turn of c that began at start, even after a panic of the game. What did not run moves out of the memory that the next turn uses.
+// pass ends a turn of c that began at start, even after a panic of the game. It copies the messages that did not run, because the next turn uses
+// the same memory.
 func (t *turns) pass(c *Conn, start time.Duration) {
 	t.elapsed = time.Since(t.began)
 	c.turn.used += t.elapsed - start
@@ -246,7 +247,7 @@ func (w *World) nextMessage(c *Conn) (message bunch.Message, ok bool) {
 	return message, true
 }
 
-// pending yields the messages of c that have not run, the next one first. It is called under the link's lock.
+// pending yields the messages of c that have not run, in order. The caller holds the link's lock.
 func (c *Conn) pending(yield func(*bunch.Message) bool) {
 	for i := range c.turn.taken {
 		if !yield(&c.turn.taken[i]) {
@@ -256,8 +257,7 @@ func (c *Conn) pending(yield func(*bunch.Message) bool) {
 	c.machine.AllReady(yield)
 }
 
-// waitingClose returns the reason of the close of a channel that waits for its turn; ok is false if none does. It is called under the link's
-// lock.
+// waitingClose returns the reason of the close of a channel that waits for its turn. ok is false if none waits. The caller holds the link's lock.
 func (c *Conn) waitingClose(channel uint64) (reason CloseReason, ok bool) {
 	for message := range c.pending {
 		if message.Close && message.Channel == channel {
@@ -268,7 +268,7 @@ func (c *Conn) waitingClose(channel uint64) (reason CloseReason, ok bool) {
 	return Destroyed, false
 }
 
-// peek returns the message that nextMessage would take, nil if there is none.
+// peek returns the message that nextMessage would take, or nil if there is none.
 func (w *World) peek(c *Conn) *bunch.Message {
 	u := &c.turn
 	if !c.hasMessages() {
@@ -285,14 +285,14 @@ func (w *World) peek(c *Conn) *bunch.Message {
 	return &u.taken[0]
 }
 
-// take takes messages from the machine. It raises the ReceiveLimit if that holds up the peer, and asks the peer for all its state if the machine had
+// take takes messages from the machine. It raises the ReceiveLimit if that stops the peer, and requests all states from the peer if the machine had
 // to drop some.
 func (c *Conn) take(into []bunch.Message) int {
 	c.link.Lock()
 	n := c.machine.Take(into)
 	limited := c.machine.ReceiveLimited()
 	if c.machine.Missed() {
-		_ = c.machine.Send(0, bunch.Reliable, control.AppendMissed(nil)) // it fails only when the connection has
+		_ = c.machine.Send(0, bunch.Reliable, control.AppendMissed(nil)) // it fails only if the connection has failed
 	}
 	c.link.Unlock()
 	if limited {
@@ -301,7 +301,7 @@ func (c *Conn) take(into []bunch.Message) int {
 	return n
 }
 
-// noteLate counts that messages of the connection were left when the Dispatch ended, and logs it at most once a second.
+// noteLate is called when the Dispatch has ended before all messages of the connection ran. It counts that, and logs it at most once a second.
 func (c *Conn) noteLate() {
 	c.deferred.Add(1)
 	hidden, ok := c.lateWarn.Pass(c.world.frame.now)
@@ -321,7 +321,7 @@ func (c *Conn) noteLate() {
 		"limit", t.total, "all", t.elapsed)
 }
 
-// mayStillRun reports whether messages of a connection that has ended may run all the same: for endedTime, if some were left.
+// mayStillRun reports whether messages of a connection that has ended may still run: for endedTime, if not all ran in the last Dispatch.
 func (c *Conn) mayStillRun() bool {
 	if !c.turn.late || c.closing.Load() {
 		return false
@@ -332,7 +332,7 @@ func (c *Conn) mayStillRun() bool {
 	return time.Since(c.turn.ended) < endedTime
 }
 
-// discard drops and counts the messages that a connection has left when it is expelled.
+// discard drops and counts the messages that a connection still has when it is expelled.
 func (w *World) discard(c *Conn) {
 	t := &w.turns
 	t.late = slices.DeleteFunc(t.late, func(other *Conn) bool { return other == c })
@@ -352,14 +352,14 @@ func (w *World) discard(c *Conn) {
 	if dropped > 0 {
 		c.drops.Add(drops.Ended, dropped)
 		level := slog.LevelWarn
-		if c.closing.Load() { // from here: there is always something on its way then
+		if c.closing.Load() { // closed by this side: then there is always something in flight
 			level = slog.LevelInfo
 		}
 		w.log.Log(context.Background(), level, "messages dropped with their connection", "conn", c, "messages", dropped, "calls", names.String())
 	}
 }
 
-// messageName names a message of a connection, for a log: the method that it calls or, in brackets, what else it is.
+// messageName returns the name of a message, for a log: the method that it calls or, in brackets, what else it is.
 func messageName(a *Actor, message bunch.Message) string {
 	called := calledBy(a, message)
 	switch {

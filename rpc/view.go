@@ -5,26 +5,28 @@ import (
 	"time"
 )
 
-// view holds, on a server, the place from which a connection sees, and the openings that depend on it. It belongs to the world's goroutine.
+// view is, on a server, the position from which a connection sees, and the openings that depend on it. It is used only by the world's goroutine.
 type view struct {
-	// Where the view is.
+	// The position of the view.
 	target  *Actor // set by SetView; nil = see viewTarget
 	fixed   bool   // set by SetViewPoint: the view is at x, y, z
 	x, y, z float32
 
-	// What the connection sees from without SetView.
-	pawn     *Actor        // what Conn.pawn found last; nil = none
+	// The actor from which the connection sees without SetView.
+	pawn     *Actor        // the last result of Conn.pawn; nil = none
 	searched time.Duration // when that was, as relevance.elapsed + 1; 0 = never
 
-	// What is open for it.
+	// The actors that are open for it.
 	openings []*opening    // of actors about which relevancy decides, in no order
-	pause    time.Duration // nothing opens before that relevance.elapsed: an actor could not be opened
+	pause    time.Duration // the relevance.elapsed before which no actor is opened, because one could not be opened
 }
 
-// SetView makes the connection see from where a stands: a, and actors of classes with [At] that are near enough to it, are open for it.
-// When a is nil, or ends later, the connection sees as it does before any SetView: from the first actor that it owns whose class has At,
-// itself or else through a chain, as the pawn of its controller. A connection that owns none sees only its own actors. Server only; it
-// belongs to the world's goroutine, and takes effect within 0.1 s. UE: SetViewTarget, and what the player controller possesses.
+// SetView makes the connection see from the position of a. Then a, and actors of classes with [At] that are near enough to it, are open for the
+// connection. If a is nil, or ends later, the connection sees as without SetView: from the first actor with an At that it owns, directly or else
+// through a chain, such as the pawn of its controller. A connection that owns none sees only its own actors.
+//
+// SetView is for the server only, and must be called on the world's goroutine. It takes effect within 0.1 s. UE: SetViewTarget, and the pawn that
+// the player controller possesses.
 func (c *Conn) SetView(a *Actor) error {
 	switch {
 	case !c.server:
@@ -43,8 +45,8 @@ func (c *Conn) SetView(a *Actor) error {
 	return nil
 }
 
-// SetViewPoint makes the connection see from a point, as spectators do, until SetView or the next SetViewPoint. Server only; it belongs
-// to the world's goroutine. UE: FNetViewer::ViewLocation.
+// SetViewPoint makes the connection see from a point, as spectators do, until SetView or the next SetViewPoint. It is for the server only, and must
+// be called on the world's goroutine. UE: FNetViewer::ViewLocation.
 func (c *Conn) SetViewPoint(x, y, z float32) error {
 	if !c.server {
 		return onClient("SetViewPoint")
@@ -54,8 +56,8 @@ func (c *Conn) SetViewPoint(x, y, z float32) error {
 	return nil
 }
 
-// View returns from where the connection sees: the actor, nil after SetViewPoint, and its position. ok is false if the connection sees
-// from nowhere. Server only; it belongs to the world's goroutine. UE: ViewTarget and SrcLocation of IsNetRelevantFor.
+// View returns from where the connection sees: the actor, which is nil after SetViewPoint, and its position. ok is false if the connection has no
+// view. It is for the server only, and must be called on the world's goroutine. UE: ViewTarget and SrcLocation of IsNetRelevantFor.
 func (c *Conn) View() (target *Actor, x, y, z float32, ok bool) {
 	x, y, z, ok = c.viewpoint()
 	if ok && !c.shown.view.fixed {
@@ -64,7 +66,7 @@ func (c *Conn) View() (target *Actor, x, y, z float32, ok bool) {
 	return target, x, y, z, ok
 }
 
-// viewTarget returns the actor that the connection sees from, nil if there is none.
+// viewTarget returns the actor from which the connection sees, or nil if there is none. c may be nil.
 func (c *Conn) viewTarget() *Actor {
 	if c == nil {
 		return nil
@@ -80,8 +82,8 @@ func (c *Conn) viewTarget() *Actor {
 	return c.pawn()
 }
 
-// pawn returns the actor that the connection sees from while nobody has called SetView. It searches once a Flush: locate asks for each actor
-// that is RelevantAsOwner, and with a search each would take the square of their number.
+// pawn returns the actor from which the connection sees without SetView. It searches at most once a Flush: locate calls it for each actor that is
+// RelevantAsOwner, and a search each time would make the cost grow with the square of their number.
 func (c *Conn) pawn() *Actor {
 	v := &c.shown.view
 	if now := c.world.relevance.elapsed + 1; v.searched != now || v.pawn != nil && (v.pawn.dead || v.pawn.conn != c) {
@@ -90,7 +92,7 @@ func (c *Conn) pawn() *Actor {
 	return v.pawn
 }
 
-// firstPawn returns the first actor of the list whose class has At; when there is none, the first that one of them owns, and so on.
+// firstPawn returns the first actor of the list whose class has At. If there is none, it returns the first that one of them owns, and so on.
 func firstPawn(l *actors) *Actor {
 	for a := range l.all {
 		if !a.relevancy.asOwner && a.own.binding.hasAt() {
@@ -105,7 +107,7 @@ func firstPawn(l *actors) *Actor {
 	return nil
 }
 
-// viewpoint returns from where the connection sees, if it does.
+// viewpoint returns the position from which the connection sees. ok is false if it has none.
 func (c *Conn) viewpoint() (x, y, z float32, ok bool) {
 	if c.shown.view.fixed {
 		return c.shown.view.x, c.shown.view.y, c.shown.view.z, true
@@ -113,7 +115,7 @@ func (c *Conn) viewpoint() (x, y, z float32, ok bool) {
 	return c.viewTarget().position()
 }
 
-// add notes an opening of an actor about which relevancy decides.
+// add adds an opening, if relevancy decides about its actor.
 func (v *view) add(o *opening) {
 	if o.actor.relevancy.rule != byHand {
 		o.at = len(v.openings)
@@ -121,7 +123,7 @@ func (v *view) add(o *opening) {
 	}
 }
 
-// remove forgets an opening that has closed.
+// remove removes an opening that has closed.
 func (v *view) remove(o *opening) {
 	if o.actor.relevancy.rule == byHand {
 		return
@@ -131,12 +133,12 @@ func (v *view) remove(o *opening) {
 	v.openings[o.at].at = o.at
 	v.openings[last] = nil
 	v.openings = v.openings[:last]
-	if o.actor.relevancy.here == o { // a function of the game has closed it in a survey
+	if o.actor.relevancy.here == o { // a function of the game has closed it during a survey
 		o.actor.relevancy.here = nil
 	}
 }
 
-// mark notes the openings at their actors, until settle, so that a survey finds the opening of an actor without a map.
+// mark sets relevancy.here of the actors of all openings, until settle, so that a survey finds the opening of an actor without a map.
 func (v *view) mark() {
 	for _, o := range v.openings {
 		o.actor.relevancy.here = o
