@@ -1,4 +1,4 @@
-// Package cert makes the certificate of a server without an authority, keeps it, and lets clients pin it.
+// Package cert makes a server's certificate without an authority, stores it, and lets clients pin it.
 package cert
 
 import (
@@ -25,11 +25,11 @@ import (
 	"github.com/quivernet/quiver/internal/files"
 )
 
-// certificateFile holds certificate and key in one file, so that neither can be there without the other.
+// certificateFile holds both the certificate and its key, so that neither can exist without the other.
 const certificateFile = "certificate.pem"
 
-// Development makes a self-signed certificate for localhost and hosts (names or addresses), valid from
-// yesterday, so that clocks may differ, for ten years. Clients trust it by its [Fingerprint] with [Pinned].
+// Development makes a self-signed certificate for localhost and hosts (names or addresses). It is valid for ten years from yesterday, because
+// clocks may differ. Clients trust it by its [Fingerprint] with [Pinned].
 func Development(hosts ...string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -68,8 +68,8 @@ func Development(hosts ...string) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// Load returns the certificate kept in folder dir, and makes a [Development] certificate there the first
-// time, readable by its owner only. A damaged file is an error and stays as it is: clients may have pinned it.
+// Load returns the certificate that is stored in the folder dir. The first time it makes a [Development] certificate there, readable by its owner
+// only. If the file is damaged, Load returns an error and leaves it as it is, because clients may have pinned it.
 func Load(dir string, hosts ...string) (tls.Certificate, error) {
 	path := filepath.Join(dir, certificateFile)
 	cert, err := readCertificate(path)
@@ -86,6 +86,7 @@ func Load(dir string, hosts ...string) (tls.Certificate, error) {
 	return readCertificate(path) // another process may have been first
 }
 
+// readCertificate reads the certificate and its key from a file.
 func readCertificate(path string) (tls.Certificate, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -98,7 +99,7 @@ func readCertificate(path string) (tls.Certificate, error) {
 	return cert, nil
 }
 
-// writeCertificate makes path appear whole, unless it is there already.
+// writeCertificate creates the file at path with its whole content. It keeps a file that exists already, except in a file system without links.
 func writeCertificate(path string, cert tls.Certificate) error {
 	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
 	if err != nil {
@@ -121,15 +122,15 @@ func writeCertificate(path string, cert tls.Certificate) error {
 	return os.Rename(made, path) // a file system without links
 }
 
-// syncFolders has the system keep the names in a folder and its own, where it can: clients pin the certificate at once, and one that a power
-// failure took would be followed by another.
+// syncFolders makes the system store the names in a folder, and the folder's own name, on disk if it can. Clients pin the certificate at once, and
+// if a power failure lost it, another would replace it.
 func syncFolders(folder string) {
 	for _, path := range []string{folder, filepath.Dir(folder)} {
-		_ = files.SyncFolder(path) // which not everybody may read
+		_ = files.SyncFolder(path) // the process may not be allowed to read it
 	}
 }
 
-// Fingerprint returns the SHA-256 of a certificate in hex: what clients pin.
+// Fingerprint returns the SHA-256 of a certificate in hex, which clients pin.
 func Fingerprint(cert tls.Certificate) string {
 	if len(cert.Certificate) == 0 {
 		return ""
@@ -142,12 +143,11 @@ func fingerprintOf(der []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ErrPinned ends the dial of a [Pinned] client to a server with another certificate: it is another server, or its certificate is new.
+// ErrPinned is the error of a [Pinned] client's dial to a server with another certificate: it is another server, or its certificate is new.
 var ErrPinned = errors.New("cert: the server's certificate is not the pinned one")
 
-// Pinned returns the configuration of a client that trusts the certificate with this [Fingerprint] (case and
-// colons do not matter) and no other, whatever its names and dates: dialing then fails with [ErrPinned]. What is no fingerprint is an
-// error here.
+// Pinned returns the config of a client that trusts the certificate with this [Fingerprint] (case and colons do not matter) and no other, whatever
+// its names and dates. Dialing another server fails with [ErrPinned]. Pinned returns an error if fingerprint is not valid.
 func Pinned(fingerprint string) (*tls.Config, error) {
 	want := strings.ToLower(strings.NewReplacer(":", "", " ", "").Replace(fingerprint))
 	if raw, err := hex.DecodeString(want); err != nil || len(raw) != sha256.Size {
@@ -155,11 +155,12 @@ func Pinned(fingerprint string) (*tls.Config, error) {
 	}
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
-		InsecureSkipVerify: true, // names and dates; VerifyConnection decides, and the handshake proves the key
+		InsecureSkipVerify: true, // ignores names and dates; VerifyConnection decides, and the handshake proves the key
 		VerifyConnection:   func(state tls.ConnectionState) error { return verifyPin(want, state.PeerCertificates) },
 	}, nil
 }
 
+// verifyPin returns ErrPinned unless the first certificate has the fingerprint want.
 func verifyPin(want string, certs []*x509.Certificate) error {
 	if len(certs) == 0 {
 		return fmt.Errorf("%w: the server has no certificate; the pinned fingerprint is %s", ErrPinned, want)

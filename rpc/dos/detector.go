@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Detector watches the clients of one world. Only one goroutine may use it and its peers. It reads no clock: Frame takes the time.
+// A Detector watches the clients of one world. Only one goroutine may use it and its peers. It reads no clock: the time is an argument of Frame.
 type Detector struct {
 	profile   Profile
-	sustained int  // the lowest state with an AutoEscalate and a Period, see State.AutoEscalate; 0, which has no quotas, when there is none
-	share     Load // what a second has of that state's quotas
+	sustained int  // the lowest state with an AutoEscalate and a Period, see State.AutoEscalate; if there is none, 0, which has no quotas
+	share     Load // a second's part of that state's quotas
 
-	epoch time.Time // when second 0 begins; zero before the first frame
+	epoch time.Time // when second 0 begins; zero = there was no frame yet
 
-	now    time.Time // when this frame began
-	second int64     // the second in which this frame began
-	frame  uint64
+	now    time.Time     // when this frame began
+	second int64         // the second in which this frame began
+	frame  uint64        // number of the frame
 	spent  time.Duration // time of handlers in this frame
 	rested bool          // the world had nothing to do until this frame
 
@@ -29,13 +29,13 @@ type Detector struct {
 	left       []departure // peers without a connection, in the order in which they left
 }
 
-// departure is a peer without a connection, and when it left.
+// departure is a peer without a connection, and the time when its last connection ended.
 type departure struct {
 	peer *Peer
 	at   time.Time
 }
 
-// New returns a detector, or an error that says what is wrong with the profile.
+// New returns a detector, or an error if the profile is not valid.
 func New(profile *Profile) (*Detector, error) {
 	if err := profile.validate(); err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func New(profile *Profile) (*Detector, error) {
 	return d, nil
 }
 
-// Frame begins a frame. A time that is before the last one counts as the last one.
+// Frame begins a frame. A time before the last one counts as the last one.
 func (d *Detector) Frame(now time.Time) {
 	if d.epoch.IsZero() {
 		d.epoch, d.now = now, now
@@ -57,7 +57,7 @@ func (d *Detector) Frame(now time.Time) {
 	d.frame++
 }
 
-// Idle notes that the world waits for events from now until the next Frame, so that the wait does not count as a hitch.
+// Idle is called when the world begins to wait for events. The wait until the next Frame then does not count as a hitch.
 func (d *Detector) Idle(now time.Time) {
 	if !d.epoch.IsZero() {
 		d.look(now)
@@ -65,7 +65,7 @@ func (d *Detector) Idle(now time.Time) {
 	}
 }
 
-// look notes the time, and whether the server has hitched until now.
+// look updates the time, and suspends the quotas of frames if the server has hitched until now.
 func (d *Detector) look(now time.Time) {
 	if now.Before(d.now) {
 		now = d.now
@@ -99,7 +99,7 @@ func (d *Detector) Join(identity string) *Peer {
 	return p
 }
 
-// Leave notes that a connection for which Join returned p has ended.
+// Leave is called when a connection for which Join returned p has ended.
 func (d *Detector) Leave(p *Peer) {
 	if p.conns--; p.conns > 0 || p.identity == "" {
 		return
@@ -109,7 +109,7 @@ func (d *Detector) Leave(p *Peer) {
 	d.forget()
 }
 
-// forget drops the peers that left too long ago, and, when there are still too many, those that left first.
+// forget removes the peers that left too long ago, and, if there are still too many, those that left first.
 func (d *Detector) forget() {
 	n := 0
 	for n < len(d.left) && (d.now.Sub(d.left[n].at) >= d.profile.Remember || len(d.left)-n > d.profile.Identities) {

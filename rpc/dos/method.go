@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// Method counts a peer's use of one method.
+// A Method counts a peer's use of one method.
 type Method struct {
 	name      string
-	exempt    bool
-	unblocked bool
+	exempt    bool // it is in Profile.Exempt
+	unblocked bool // it is in Profile.Unblocked
 
 	recent Load  // load since the second from
 	from   int64 // at most blameTime ago
 
-	// Since the peer's state number visit began:
-	inState Load
-	blocked int    // calls
+	// Counted since the peer's state number visit began:
+	inState Load   // load of all calls
+	blocked int    // number of blocked calls
 	visit   uint64 // see Peer.visit
 
 	ran   Load      // load of the calls that ran in the RepeatWindow
-	until time.Time // when that RepeatWindow ends; zero = none began
+	until time.Time // when that RepeatWindow ends; zero = none has begun
 	state int       // the state whose RepeatWindow it is
 }
 
 // blameTime is the number of seconds over which methods are compared to find the one to blame: as long as the longest window.
 const blameTime = maxWindow
 
-// Method returns the peer's record of a method, "Class.Method", and makes it on the first call. Names must be those that the program
-// declares, so that the peer cannot make their number grow. Keep the record, because Method searches for it.
+// Method returns the peer's record of a method, "Class.Method", and makes it at the first call. Names must be those that the program declares, so
+// that a client cannot increase their number. Keep the record, because Method searches for it.
 func (p *Peer) Method(name string) *Method {
 	for _, m := range p.methods {
 		if m.name == name {
@@ -41,6 +41,7 @@ func (p *Peer) Method(name string) *Method {
 	return m
 }
 
+// add counts load in the peer's current second and state.
 func (m *Method) add(second int64, visit uint64, load Load) {
 	if m.visit != visit {
 		m.inState, m.blocked, m.visit = Load{}, 0, visit
@@ -52,7 +53,7 @@ func (m *Method) add(second int64, visit uint64, load Load) {
 	m.recent.add(load)
 }
 
-// blocks reports whether the state's Repeat blocks a call; if not, it counts the call.
+// blocks reports whether the state's Repeat blocks a call. If not, it counts the call.
 func (p *Peer) blocks(m *Method, bytes int) bool {
 	s := &p.detector.profile.States[p.state]
 	if s.Repeat == (Load{}) {
@@ -68,7 +69,7 @@ func (p *Peer) blocks(m *Method, bytes int) bool {
 	return false
 }
 
-// most returns the method with the greatest load of a kind, nil if there is none.
+// most returns the method with the greatest load of a kind, or nil if there is none.
 func (p *Peer) most(kind string) (top *Method) {
 	for _, m := range p.methods {
 		if p.second-m.from < blameTime && !m.exempt && (top == nil || m.recent.more(kind, top.recent)) {
@@ -78,7 +79,7 @@ func (p *Peer) most(kind string) (top *Method) {
 	return top
 }
 
-// recently names a method that most has returned, and its load until a second.
+// recently returns, for a reason, the name of a method that most has returned, and its load until a second.
 func (m *Method) recently(kind string, second int64) string {
 	if m == nil {
 		return ""
@@ -101,7 +102,7 @@ func (p *Peer) blamed() (top *Method) {
 	return top
 }
 
-// mostInState names the method that blamed returns.
+// mostInState returns, for a reason, the name and load of the method that blamed returns.
 func (p *Peer) mostInState() string {
 	top := p.blamed()
 	switch {
@@ -113,7 +114,7 @@ func (p *Peer) mostInState() string {
 	return fmt.Sprintf(" with %s: %s", top.name, top.inState.of(p.kind))
 }
 
-// shorten drops all methods but the one that blamed returns, because the peer has left.
+// shorten is called when the peer has left. It drops all methods but the one that blamed returns.
 func (p *Peer) shorten() {
 	top := p.blamed()
 	if p.methods = nil; top != nil {
@@ -121,13 +122,13 @@ func (p *Peer) shorten() {
 	}
 }
 
-// Count counts the calls of one method, and their cost.
+// A Count counts the calls of one method, and their cost.
 type Count struct {
 	Method  string        // "Class.Method"
-	Calls   uint64        // calls that came, including blocked ones
-	Blocked uint64        // of Calls: those that [State].Repeat blocked
+	Calls   uint64        // calls that arrived, including blocked ones
+	Blocked uint64        // calls of Calls that [State].Repeat blocked
 	Bytes   uint64        // of the arguments of all Calls
-	Time    time.Duration // of handlers, with decoding and checks
+	Time    time.Duration // of handlers, including decoding and checks
 }
 
 // Add counts one call.

@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// probeTime is how soon a client that does not know the server's tick asks for it again: the packet may have been lost.
+	// probeTime is after how long a client that does not know the server's tick requests it again, because the packet may have been lost.
 	probeTime = 100 * time.Millisecond
-	// frameTicks is how many ticks a frame predicts at most, or half a second's if that is less. Inputs for older ticks would come too
-	// late.
+	// frameTicks is how many ticks a frame predicts at most, or half a second's if that is less. Inputs for older ticks would be too late.
 	frameTicks = 48
-	// catchUpTime is for how long a server whose ticks are a second behind may catch up. Meanwhile it has the inputs of that second.
+	// catchUpTime is for how long a server whose ticks are a second behind may catch up before the lead is guessed again. In that time it has the
+	// inputs of that second.
 	catchUpTime = 500 * time.Millisecond
 )
 
-// Predictor makes the inputs of a client's own actor. It belongs to the world's goroutine.
+// A Predictor makes the inputs of a client's own actor. It must be used only on the world's goroutine.
 type Predictor[I any] struct {
 	handle *Handle[I]
 	actor  *rpc.Actor
-	began  time.Time // the first Tick, from which the client's clock counts
+	began  time.Time // time of the first Tick, from which the client's clock counts
 	lead   lead
 	begun  time.Duration // when lead last began
 	made   []made[I]     // by tick modulo len(made)
@@ -30,42 +30,43 @@ type Predictor[I any] struct {
 	have   uint64        // the server needs no inputs up to this tick
 	taken  uint64        // the newest tick that the server has taken
 	seen   uint64        // the newest tick whose outcome is known here: by Saw, or else by answers
-	saw    bool          // the game calls Saw
-	probed time.Duration // when the last probe left; before the first one so long ago that one is due
-	lags   time.Duration // since when answers say that the server is more than a second behind; 0: the last one did not
+	saw    bool          // the game has called Saw
+	probed time.Duration // when the last probe was sent; before the first one so long ago that one is due
+	lags   time.Duration // since when answers show that the server is more than a second behind; 0 = the last one did not
 	send   []I           // scratch
 	stats  PredictorStats
 }
 
-// made is one tick's input.
+// made is the input of one tick.
 type made[I any] struct {
 	tick   uint64
 	at     time.Duration // when it was made
-	ahead  time.Duration // lead.ahead then
-	waited time.Duration // since its tick had begun
+	ahead  time.Duration // lead.ahead when it was made
+	waited time.Duration // how long after the beginning of its tick it was made
 	input  I
 }
 
-// PredictorStats says how inputs travel.
+// PredictorStats describes how a predictor's inputs reach the server.
 type PredictorStats struct {
-	Tick    uint64        // the newest one that was predicted; 0: none yet
-	Margin  time.Duration // how early inputs came at the server, smoothed; each answer tells of the one that was least early
-	Latency time.Duration // from the making of an input until the server's answer that it was applied, smoothed
+	Tick    uint64        // the newest tick that was predicted; 0 = none yet
+	Margin  time.Duration // how early inputs arrive at the server, smoothed; each answer reports the one that was least early
+	Latency time.Duration // from the making of an input to the server's answer that it was applied, smoothed
 	Missed  uint64        // ticks that the server simulated without their input
 	Skipped uint64        // ticks that were never predicted, because a frame took too long or the server's ticks jumped
-	Begun   uint64        // how often it had to find out the server's tick anew
+	Begun   uint64        // how often the predictor had to learn the server's tick
 }
 
-// Predictor returns what makes the inputs of an actor that this client owns; see the package's comment for when to make it.
+// Predictor returns a predictor for an actor that this client owns. See the package comment for when to make it.
 func (h *Handle[I]) Predictor(a *rpc.Actor) *Predictor[I] {
 	return &Predictor[I]{handle: h, actor: a, lead: lead{tick: h.tick}, made: make([]made[I], 2*h.half()), probed: -probeTime}
 }
 
-// Tick calls read for each new tick that has begun by now, in order: for none, one, or several after a long frame. There a game reads
-// its keys, and at once simulates the tick with them, which is the prediction. Then all inputs that the server may still need leave
-// with the next Flush, in one message. now is that of the running Dispatch. Until the server's tick is known, which takes a round
-// trip, read is not called. After an error nothing was sent, because the connection or the actor is gone, or an input is refused; the next
-// Tick sends it again.
+// Tick calls read for each new tick that has begun by now, in order: for none, one, or several after a long frame. In read a game reads its keys,
+// and at once simulates the tick with them, which is the prediction. Then Tick sends all inputs that the server may still need, in one message with
+// the next Flush. now is the time of the running Dispatch. Until the server's tick is known, which takes a round trip, read is not called.
+//
+// If Tick returns an error, nothing was sent, because the connection or the actor has ended, or an input is refused. The next Tick sends the inputs
+// again.
 func (p *Predictor[I]) Tick(now time.Time, read func(tick uint64) I) error {
 	if p.began.IsZero() {
 		p.began = now
@@ -87,12 +88,12 @@ func (p *Predictor[I]) Tick(now time.Time, read func(tick uint64) I) error {
 	return p.flush(at)
 }
 
-// next returns the first tick to predict when it is tick now.
+// next returns the first tick to predict if the present one is tick.
 func (p *Predictor[I]) next(tick uint64) uint64 {
 	limit := uint64(min(frameTicks, max(4, p.handle.rate/2)))
 	behind := tick - p.newest
 	switch {
-	case p.newest == 0: // nobody pressed keys for the ticks before
+	case p.newest == 0: // no keys were read for the ticks before
 		return tick
 	case behind > limit:
 		p.stats.Skipped += behind - limit
@@ -101,7 +102,7 @@ func (p *Predictor[I]) next(tick uint64) uint64 {
 	return p.newest + 1
 }
 
-// probe asks for the server's tick.
+// probe requests the server's tick, at most once in probeTime.
 func (p *Predictor[I]) probe(at time.Duration) error {
 	if at-p.probed < probeTime {
 		return nil
@@ -123,7 +124,7 @@ func (p *Predictor[I]) flush(at time.Duration) error {
 	return p.handle.inputs.Call(p.actor, batch[I]{First: first, Seen: p.seen, Inputs: p.send})
 }
 
-// kept returns the input of a tick; nil if none was made, or it is forgotten.
+// kept returns the input of a tick, or nil if none was made, or it is no longer kept.
 func (p *Predictor[I]) kept(tick uint64) *made[I] {
 	if m := &p.made[tick%uint64(len(p.made))]; m.tick == tick && tick > 0 {
 		return m
@@ -131,7 +132,7 @@ func (p *Predictor[I]) kept(tick uint64) *made[I] {
 	return nil
 }
 
-// After returns the inputs of all ticks after one, oldest first; they are kept for two seconds. A game simulates with them anew from the
+// After yields the inputs of all ticks after one, oldest first. Inputs are kept for two seconds. A game simulates again with them, from the
 // server's outcome of that tick. UE: the saved moves that are replayed.
 func (p *Predictor[I]) After(tick uint64) iter.Seq2[uint64, I] {
 	return func(yield func(uint64, I) bool) {
@@ -144,9 +145,8 @@ func (p *Predictor[I]) After(tick uint64) iter.Seq2[uint64, I] {
 	}
 }
 
-// Saw says of which tick of the server's the game has seen the outcome, in replicated states. The server learns it with the next
-// input. A lower tick than before changes nothing. For a game that never calls Saw, the newest tick of an answer counts; that comes
-// sooner than states do.
+// Saw is called by the game when it has seen the outcome of a server tick, in replicated states. The server learns it with the next input. A lower
+// tick than before has no effect. If a game never calls Saw, the newest tick of an answer counts, which arrives sooner than states do.
 func (p *Predictor[I]) Saw(tick uint64) {
 	if !p.saw {
 		p.saw, p.seen = true, 0
@@ -154,21 +154,21 @@ func (p *Predictor[I]) Saw(tick uint64) {
 	p.seen = max(p.seen, tick)
 }
 
-// Stats returns how inputs travel.
+// Stats returns the counters of the predictor.
 func (p *Predictor[I]) Stats() PredictorStats { return p.stats }
 
 func (p *Predictor[I]) String() string {
 	return fmt.Sprintf("%v of %v at tick %d", p.handle, p.actor, p.newest)
 }
 
-// receive takes an answer of the server's.
+// receive handles an answer of the server.
 func (p *Predictor[I]) receive(call *rpc.Call, a answer) {
 	if a.Taken <= p.handle.maxTick() && !p.began.IsZero() {
 		p.hear(call.Arrived.Sub(p.began), a, call.Conn.RTT)
 	}
 }
 
-// hear takes an answer that came at a time. A server that lies can move its own client's predicted ticks, but make it predict no more
+// hear handles an answer that arrived at a time. A server that lies can change which ticks its own client predicts, but cannot make it predict more
 // than frameTicks a frame.
 func (p *Predictor[I]) hear(at time.Duration, a answer, trip func() time.Duration) {
 	half, tick := p.handle.half(), p.lead.predicted(at)
@@ -182,7 +182,7 @@ func (p *Predictor[I]) hear(at time.Duration, a answer, trip func() time.Duratio
 	case !p.lead.known, a.Taken > tick+doubt, behind && at-p.lags >= catchUpTime:
 		p.begin(at, a, trip())
 		return
-	case behind, a.Taken < p.taken: // or a later answer overtook it
+	case behind, a.Taken < p.taken: // or the answer arrived after a later one
 		return
 	}
 	p.taken, p.stats.Missed = a.Taken, a.Missed
@@ -190,7 +190,7 @@ func (p *Predictor[I]) hear(at time.Duration, a answer, trip func() time.Duratio
 	p.learn(at, a)
 }
 
-// begin guesses the lead from the server's tick: an input that leaves now comes a round trip after that tick was taken.
+// begin guesses the lead from the server's tick: an input that is sent now arrives a round trip after that tick was taken.
 func (p *Predictor[I]) begin(at time.Duration, a answer, trip time.Duration) {
 	ahead := time.Duration(a.Taken+1)*p.handle.tick + trip + guard - at
 	p.lead.begin(at, ahead)
@@ -204,8 +204,8 @@ func (p *Predictor[I]) begin(at time.Duration, a answer, trip time.Duration) {
 	}
 }
 
-// goBack forgets the inputs that the server has not got. For ticks whose inputs it has, as those that came while it stood still, it takes no
-// others: they stay, and prediction goes on behind them.
+// goBack removes the inputs that the server does not have. Inputs that it has, such as those that arrived while it stood still, stay, because it
+// accepts no others for their ticks, and prediction continues after them.
 func (p *Predictor[I]) goBack(a answer) {
 	if a.Have <= a.Taken || a.Have-a.Taken > p.handle.half() || p.kept(a.Have) == nil {
 		clear(p.made)
@@ -220,11 +220,11 @@ func (p *Predictor[I]) goBack(a answer) {
 	p.newest, p.have = a.Have, a.Have
 }
 
-// learn notes the need of the input that had the least time left, and the latency of the newest that was taken. What was made before the
-// server's tick was found anew tells how its ticks were, and not what inputs need now.
+// learn records the need of the input that had the least time left, and the latency of the newest that was taken. It ignores the need of an input
+// that was made before the server's tick was last learned, which says nothing about what inputs need now.
 func (p *Predictor[I]) learn(at time.Duration, a answer) {
 	if m := p.kept(a.Tick); m != nil && m.at >= p.begun {
-		most := time.Duration(p.handle.half()) * p.handle.tick // the server drops what comes sooner, and forgets what comes later
+		most := time.Duration(p.handle.half()) * p.handle.tick // the server drops inputs outside of that
 		left := min(max(time.Duration(a.Left)*time.Microsecond, -most), most)
 		p.stats.Margin = smooth(p.stats.Margin, left)
 		p.lead.learn(at, p.lead.need(m.ahead, m.waited, left))
@@ -237,7 +237,7 @@ func (p *Predictor[I]) learn(at time.Duration, a answer) {
 	}
 }
 
-// smooth moves a mean towards a sample; the first one is the mean.
+// smooth moves a mean towards a sample. The first sample is the mean.
 func smooth(mean, sample time.Duration) time.Duration {
 	if mean == 0 {
 		return sample

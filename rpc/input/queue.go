@@ -7,56 +7,57 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Queue holds, on the server, the inputs of one actor's owner until their ticks. The zero Queue is empty and ready. It belongs to the
-// world's goroutine.
+// A Queue holds, on the server, the inputs of one actor's owner until their ticks. The zero Queue is empty and ready to use. It must be used only
+// on the world's goroutine.
 type Queue[I any] struct {
 	handle *Handle[I]
 	actor  *rpc.Actor
-	conn   *rpc.Conn // the owner's; for another one the queue begins anew
+	conn   *rpc.Conn // the owner's; inputs of another connection reset the queue
 	slots  []slot[I] // by tick modulo len(slots)
 
 	began     bool   // a tick was taken
-	taken     uint64 // the newest one
-	have      uint64 // the inputs of all ticks up to this one came, or are too late
-	seen      uint64 // as Seen
+	taken     uint64 // the newest tick that was taken
+	have      uint64 // the inputs of all ticks up to this one have arrived, or are too late
+	seen      uint64 // see Seen
 	last      I      // the newest input that was taken
 	came      bool   // last is the input of tick taken
 	stats     QueueStats
 	owes      bool          // the owner waits for an answer
-	worst     time.Duration // the least time left since the last answer
-	worstTick uint64        // the tick of that; 0: none
+	worst     time.Duration // the least time left of an input since the last answer
+	worstTick uint64        // the tick of that input; 0 = none
 }
 
-// slot is the place of one tick.
+// slot holds the input of one tick.
 type slot[I any] struct {
 	tick  uint64
-	came  bool
-	taken bool      // or its time is over
-	at    time.Time // when it came, until it is taken; then when that was
+	came  bool      // the input has arrived
+	taken bool      // Take was called for the tick
+	at    time.Time // when the input arrived; once the tick is taken, when that was
 	input I
 }
 
 // QueueStats counts what became of the inputs of one actor's owner.
 type QueueStats struct {
 	Taken    uint64        // ticks that had their input
-	Missed   uint64        // ticks that were taken without it, since the owner's first message
-	Late     uint64        // inputs that came after their tick was taken
+	Missed   uint64        // ticks that were taken without their input, since the owner's first message
+	Late     uint64        // inputs that arrived after their tick was taken
 	Outside  uint64        // inputs that were dropped because their tick was more than a second (at least 32 ticks) from the newest that was taken
-	Repeated int           // ticks without input since the last one that had it
-	Margin   time.Duration // how early inputs come before their tick, smoothed
+	Repeated int           // ticks without input since the last one that had its input
+	Margin   time.Duration // how early inputs arrive before their tick, smoothed
 }
 
-// Take returns the input for a tick, which the server simulates now, and whether that came in time. Otherwise it returns the newest one
-// before, at first the zero I: a game may repeat it, and stop after some ticks; see [QueueStats].Repeated. now is that of the running
-// Dispatch. Call it for every tick that is simulated, in order, beginning with 1 or more; ticks may be left out. The same tick again
-// returns the same. A lower tick goes back: inputs that came for ticks of the last second are there again, and farther back the queue
-// begins anew. A client learns the server's tick from Take: before the first one it predicts nothing, and [Predictor.Tick] asks for no
-// input.
+// Take returns the input for a tick, which the server simulates now. ok reports whether that input arrived in time. If not, Take returns the newest
+// input before it, at first the zero I: a game may repeat it, and stop after some ticks; see [QueueStats].Repeated. now is the time of the running
+// Dispatch.
 //
-// The clock numbers the ticks, as in uint64(now.Sub(start)*60/time.Second)+1, and after a frame that was late a game simulates all that are
-// due. One that leaves some out makes its clients correct what they predicted for those, which is better only after a stop of a second and
-// more. One that adds 1 in each frame falls behind its clients whenever a frame is late, and all inputs wait so much longer for their ticks: with
-// a late frame twice a second that adds up to a third of a second.
+// Call Take for every tick that is simulated, in order, beginning with 1 or more; ticks may be left out. Taking the same tick again returns the
+// same. Taking a lower tick goes back: inputs for ticks of the last second are available again; farther back the queue resets. A client learns the
+// server's tick from Take: before the first one it predicts nothing, and [Predictor.Tick] does not call its function.
+//
+// Number the ticks by the clock, as in uint64(now.Sub(start)*60/time.Second)+1, and after a frame that was late simulate all ticks that are due. If
+// a game leaves some out, its clients must correct what they predicted for those, which is better only after a stop of a second or more. If a game
+// adds 1 in each frame, it falls behind its clients whenever a frame is late, and all inputs wait so much longer for their ticks: with a late frame
+// twice a second that adds up to a third of a second.
 func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 	switch {
 	case q.began && tick == q.taken:
@@ -65,7 +66,7 @@ func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 		q.goBack(tick)
 	}
 	q.began, q.taken, q.came = true, tick, false
-	if q.slots == nil { // nobody has sent anything
+	if q.slots == nil { // no input has arrived
 		return q.last, false
 	}
 	s := q.slot(tick)
@@ -88,9 +89,9 @@ func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 	return q.last, ok
 }
 
-// Seen returns the newest tick whose outcome the owner has seen, by [Predictor.Saw] or by answers: it aimed at others as they were then.
-// A client may lie, but neither beyond the newest tick that was taken, nor farther back than inputs are kept: a second, at least 32
-// ticks. 0 before the owner has sent anything.
+// Seen returns the newest tick whose outcome the owner has seen, by [Predictor.Saw] or by answers: the owner aimed at others as they were then. A
+// client may lie, but neither beyond the newest tick that was taken, nor farther back than inputs are kept, which is a second and at least 32
+// ticks. Seen returns 0 before the owner has sent a message.
 func (q *Queue[I]) Seen() uint64 {
 	if q.handle == nil {
 		return 0
@@ -98,12 +99,12 @@ func (q *Queue[I]) Seen() uint64 {
 	return max(q.seen, q.taken-min(q.taken, q.handle.half()))
 }
 
-// Stats returns what became of inputs so far.
+// Stats returns the counters of the queue.
 func (q *Queue[I]) Stats() QueueStats { return q.stats }
 
 func (q *Queue[I]) slot(tick uint64) *slot[I] { return &q.slots[tick%uint64(len(q.slots))] }
 
-// receive takes a message of the owner's.
+// receive handles a message of the owner.
 func (q *Queue[I]) receive(h *Handle[I], call *rpc.Call, message batch[I]) {
 	if q.handle == nil || q.conn != call.Conn || q.actor != call.Actor {
 		q.handle, q.conn, q.actor = h, call.Conn, call.Actor
@@ -122,7 +123,7 @@ func (q *Queue[I]) receive(h *Handle[I], call *rpc.Call, message batch[I]) {
 	}
 }
 
-// restart forgets all inputs.
+// restart removes all inputs.
 func (q *Queue[I]) restart() {
 	if q.slots == nil {
 		q.slots = make([]slot[I], 2*q.handle.half())
@@ -133,7 +134,7 @@ func (q *Queue[I]) restart() {
 	q.have, q.seen, q.worstTick, q.stats.Repeated = 0, 0, 0, 0
 }
 
-// goBack makes ready to take a tick that is lower than the newest that was taken.
+// goBack prepares the queue for a tick that is lower than the newest that was taken.
 func (q *Queue[I]) goBack(tick uint64) {
 	if q.slots == nil {
 		return
@@ -146,7 +147,7 @@ func (q *Queue[I]) goBack(tick uint64) {
 	q.last = q.before(tick)
 }
 
-// before returns the newest input that came for a lower tick, the zero I when none is kept.
+// before returns the newest input for a lower tick, or the zero I if none is kept.
 func (q *Queue[I]) before(tick uint64) (input I) {
 	for t := tick - 1; t > 0 && tick-t < q.handle.half(); t-- {
 		if s := q.slot(t); s.tick == t && s.came {
@@ -156,7 +157,7 @@ func (q *Queue[I]) before(tick uint64) (input I) {
 	return input
 }
 
-// put keeps the input of a tick. The first copy counts, so that a client cannot change its mind.
+// put stores the input of a tick. The first copy counts, so that a client cannot change it later.
 func (q *Queue[I]) put(tick uint64, input I, at time.Time) {
 	half := q.handle.half()
 	if !q.began || tick > q.taken && tick-q.taken > half || tick <= q.taken && q.taken-tick >= half {
@@ -169,20 +170,20 @@ func (q *Queue[I]) put(tick uint64, input I, at time.Time) {
 	case tick > q.taken:
 		*s = slot[I]{tick: tick, came: true, at: at, input: input}
 	case s.tick == tick && s.taken:
-		s.came, s.input = true, input // for a tick that goes back
+		s.came, s.input = true, input // in case Take goes back
 		q.stats.Late++
 		q.note(tick, s.at.Sub(at))
 	}
 }
 
-// note notes how early an input came.
+// note records how early an input arrived.
 func (q *Queue[I]) note(tick uint64, left time.Duration) {
 	if q.stats.Margin = smooth(q.stats.Margin, left); q.worstTick == 0 || left < q.worst {
 		q.worst, q.worstTick = left, tick
 	}
 }
 
-// reply tells the owner what came and how early.
+// reply tells the owner which inputs have arrived and how early.
 func (q *Queue[I]) reply() {
 	q.owes = false
 	for q.have = max(q.have, q.taken); q.have-q.taken < q.handle.half(); q.have++ {
@@ -192,5 +193,5 @@ func (q *Queue[I]) reply() {
 	}
 	message := answer{Taken: q.taken, Have: q.have, Tick: q.worstTick, Left: micros(q.worst), Missed: q.stats.Missed}
 	q.worstTick = 0
-	_ = q.handle.answer.Call(q.actor, message) // the next one tells the same
+	_ = q.handle.answer.Call(q.actor, message) // the next answer repeats it
 }

@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// alone has the program run on one processor while any network plays: with more, two goroutines of a connection that wake at the
-// same virtual instant would send in either order.
+// alone makes the program run on one processor while any network runs. With more processors, two goroutines of a connection that wake at the same
+// virtual instant could send in either order.
 var alone struct {
 	sync.Mutex
-	networks   int
-	processors int // before the first
+	networks   int // that run
+	processors int // GOMAXPROCS before the first network
 }
 
 func enterAlone() {

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// maxDatagram is the largest datagram that QUIC takes on a path that it has not probed yet.
+	// maxDatagram is the largest datagram that QUIC accepts on a path that it has not probed yet.
 	maxDatagram = 1163
-	// maxArrived is how many datagrams may wait at an end that does not read them; more are lost, as in a socket.
+	// maxArrived is how many datagrams may wait at an end that does not read them. Further ones are lost, as in a socket.
 	maxArrived = 4096
 )
 
 var (
 	// errClosed is the error of an end that was closed on this side.
 	errClosed = errors.New("rpctest: closed")
-	// errCrashed is that of an end whose world has crashed.
+	// errCrashed is the error of an end whose world has crashed.
 	errCrashed = errors.New("rpctest: crashed")
 )
 
@@ -30,12 +30,12 @@ type end struct {
 	hub   *hub
 	out   *link
 	peer  *end
-	addr  net.Addr // the peer's address; nil at a client
-	ended context.Context
-	end   context.CancelCauseFunc
+	addr  net.Addr                // the peer's address; nil at a client's end
+	ended context.Context         // done when the end has ended; its cause is the error
+	end   context.CancelCauseFunc // cancels ended
 
 	mu      sync.Mutex // guards arrived
-	arrived [][]byte   // at most maxArrived; a channel of that many would take 96 KiB of each end, also of one that is over
+	arrived [][]byte   // at most maxArrived; a channel of that size would take 96 KiB for each end, even if it has ended
 	more    bell.Bell  // something has arrived
 }
 
@@ -57,10 +57,10 @@ func (e *end) SendDatagram(p []byte) error {
 	return nil
 }
 
-// SendQueue returns how many datagrams the end takes before SendDatagram blocks, so that calls leave without a goroutine.
+// SendQueue returns how many datagrams the end accepts before SendDatagram blocks, so that calls are sent without a goroutine.
 func (e *end) SendQueue() int { return maxArrived }
 
-// ReceiveDatagram returns first what arrived before the end. One goroutine calls it.
+// ReceiveDatagram implements [rpc.Carrier]. It first returns the datagrams that arrived before the end ended. It is called by one goroutine.
 func (e *end) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	for {
 		if p, ok := e.take(); ok {
@@ -71,7 +71,7 @@ func (e *end) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-e.ended.Done():
-			if p, ok := e.take(); ok { // what came at the same instant
+			if p, ok := e.take(); ok { // it arrived at the same instant
 				return p, nil
 			}
 			return nil, context.Cause(e.ended)
@@ -79,6 +79,7 @@ func (e *end) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	}
 }
 
+// take removes and returns the oldest datagram. ok is false if there is none.
 func (e *end) take() (packet []byte, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -86,11 +87,12 @@ func (e *end) take() (packet []byte, ok bool) {
 		return nil, false
 	}
 	packet = e.arrived[0]
-	e.arrived[0] = nil // the array may stay for long
+	e.arrived[0] = nil // the array may stay in memory for long
 	e.arrived = e.arrived[1:]
 	return packet, true
 }
 
+// deliver is called by the hub when a datagram has arrived.
 func (e *end) deliver(packet []byte) {
 	e.mu.Lock()
 	if len(e.arrived) < maxArrived {
@@ -100,16 +102,16 @@ func (e *end) deliver(packet []byte) {
 	e.more.Ring()
 }
 
-// Path returns the window that the hub has set, for paths with a bounded rate.
+// Path returns the window that the hub has set, for paths with a limited rate.
 func (e *end) Path() rpc.Path {
 	return rpc.Path{MaxDatagram: maxDatagram, Cwnd: int(e.out.window.Load())}
 }
 
-// RemoteAddr returns the peer's address; nil at a client.
+// RemoteAddr returns the peer's address, or nil at a client's end.
 func (e *end) RemoteAddr() net.Addr { return e.addr }
 
-// CloseWithError closes the end at once. The peer learns of it after all packets under way have arrived, even if the path loses packets:
-// UE, too, flushes when it disconnects. That of a world that has crashed tells nothing.
+// CloseWithError closes the end at once. The peer is told after all packets in flight have arrived, even if the path loses packets: UE, too,
+// flushes when it disconnects. If the world has crashed, the peer is not told.
 func (e *end) CloseWithError(code uint64, reason string) error {
 	if context.Cause(e.ended) == errCrashed {
 		return nil
@@ -124,7 +126,8 @@ func (e *end) CloseWithError(code uint64, reason string) error {
 	return nil
 }
 
-// crash ends the end without a word to the peer. Packets under way still arrive there.
+// crash ends the end without telling the peer. Packets in flight still arrive there.
 func (e *end) crash() { e.end(errCrashed) }
 
+// over reports whether the end has ended.
 func (e *end) over() bool { return e.ended.Err() != nil }

@@ -12,15 +12,15 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// settleTime is how long the hub waits for packets that are sent at the same instant. It then takes them in the order of the clients,
-// whichever goroutine sent first.
+// settleTime is how long the hub waits for packets that are sent at the same instant. It then sends them in the order of the clients, whichever
+// goroutine was first.
 const settleTime = time.Nanosecond
 
-// hub carries the packets of all paths. A single timer drives it, so that the order of all events follows from the seed.
+// hub moves the packets of all paths. A single timer drives it, so that the order of all events follows from the seed.
 type hub struct {
-	mu    sync.Mutex
-	paths []*path // in the order of joining, without those that have ended
-	joins int
+	mu    sync.Mutex // guards the fields below, and the links of all paths
+	paths []*path    // in the order of joining, without those that have ended
+	joins int        // number of paths that were made
 	timer *time.Timer
 }
 
@@ -31,7 +31,7 @@ func newHub() *hub {
 	return h
 }
 
-// path joins a client and the server, with one link for each direction.
+// path connects a client and the server, with one link for each direction.
 type path struct {
 	hub       *hub
 	addr      net.Addr
@@ -39,21 +39,21 @@ type path struct {
 	up, down  *link // the link to the server and the link to the client
 }
 
-// link is one direction of a path. The hub's lock guards it.
+// link is one direction of a path. It is guarded by the hub's lock, except window.
 type link struct {
 	*netsim.Link
 	to      *end
-	waiting [][]byte // packets that were sent at this instant
-	delay   time.Duration
-	rate    int64        // bit/s; 0 = no bottleneck
-	window  atomic.Int64 // bytes that its end may have in flight; 0 = unknown
+	waiting [][]byte      // packets that were sent at this instant
+	delay   time.Duration // the longest time that a packet takes without a queue
+	rate    int64         // bit/s; 0 = no bottleneck
+	window  atomic.Int64  // bytes that its end may have in flight; 0 = unknown
 
-	// Of the way to one client, behind the server's uplink.
-	last     *netsim.Link // a bottleneck of its own; nil = none yet
-	lastRate int64        // bit/s of that; 0 = it holds nothing up
+	// Of the direction to a client: the client's downlink, after the server's uplink.
+	last     *netsim.Link // the bottleneck of the downlink; nil = none yet
+	lastRate int64        // bit/s of last; 0 = no bottleneck
 }
 
-// join makes the path of one more client. All packets that leave the server share one bottleneck.
+// join makes the path of one more client. All packets from the server share one bottleneck.
 func (h *hub) join(profile emulation.Settings, seed uint64) (*path, error) {
 	profile.Seed = seed
 	out, in, err := badnet.Links(profile)
@@ -82,11 +82,11 @@ func (h *hub) join(profile emulation.Settings, seed uint64) (*path, error) {
 	return p, nil
 }
 
-// queueTime is the queue in front of a link that a congestion control which knows the rate would allow.
+// queueTime is the queue at a bottleneck that a congestion control that knows the rate would allow.
 const queueTime = 20 * time.Millisecond
 
-// share sets how many bytes each end may have in flight: the bandwidth-delay product of its path, and for the server's ends an equal
-// share of the uplink's, or that of a client's own downlink if that is less. The caller holds the lock.
+// share sets how many bytes each end may have in flight: the bandwidth-delay product of its path. For the server's ends it is that of an equal
+// share of the server's uplink, or of the client's own downlink if that is less. The caller holds the lock.
 func (h *hub) share() {
 	for _, p := range h.paths {
 		trip := p.up.delay + p.down.delay + queueTime
@@ -99,7 +99,7 @@ func (h *hub) share() {
 	}
 }
 
-// joined returns the Config of one link that does what the links out and in do one after the other.
+// joined returns the Config of one link that has the effect of the links out and in one after the other.
 func joined(out, in netsim.Config) netsim.Config {
 	out.Loss, out.LossBeyond = 1-(1-out.Loss)*(1-in.Loss), in.Loss
 	out.Delay += in.Delay
@@ -107,16 +107,16 @@ func joined(out, in netsim.Config) netsim.Config {
 	return out
 }
 
-// downlink returns the Config of the bottleneck alone of what comes.
+// downlink returns the Config of the bottleneck for incoming packets, without the other effects of in.
 func downlink(in netsim.Config) netsim.Config { return netsim.Config{Rate: in.Rate, Queue: in.Queue} }
 
-// longest returns the longest time that a packet is under way if it waits in no queue.
+// longest returns the longest time that a packet is in flight if it waits in no queue.
 func longest(out, in netsim.Config) time.Duration {
 	return out.Delay + out.Jitter + in.Delay + in.Jitter + out.Alternate + out.ReorderDelay
 }
 
-// set changes both directions. With one, which changes a single client's path, the server's uplink stays as it is, because all clients
-// share it, and a rate bounds what comes behind it.
+// set changes both directions. If one is true, it changes only this client's path: the server's uplink, which all clients share, stays as it is,
+// and a Rate limits the downlink after it.
 func (p *path) set(profile emulation.Settings, one bool) error {
 	out, in, err := badnet.Links(profile)
 	if err != nil {
@@ -150,7 +150,7 @@ func (p *path) dark(d time.Duration) {
 	p.down.Dark(now, now.Add(d))
 }
 
-// send puts a packet on a link; settleTime later the hub carries it.
+// send puts a packet on a link. The hub moves it settleTime later.
 func (h *hub) send(l *link, packet []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -158,7 +158,7 @@ func (h *hub) send(l *link, packet []byte) {
 	h.timer.Reset(settleTime)
 }
 
-// carry moves the packets of all links on, and sets the timer for the next one.
+// carry moves the packets of all links, and sets the timer for the next one. It also removes paths that have ended.
 func (h *hub) carry() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -179,7 +179,7 @@ func (h *hub) carry() {
 	}
 }
 
-// narrow gives the end of the link a bottleneck of its own, or takes it away when the Config has none.
+// narrow sets the bottleneck of the downlink, or removes it if the Config has none.
 func (l *link) narrow(cfg netsim.Config) {
 	l.lastRate = cfg.Rate
 	switch {
@@ -190,7 +190,7 @@ func (l *link) narrow(cfg netsim.Config) {
 	}
 }
 
-// carry delivers what has arrived, and returns when the next packet does.
+// carry delivers the packets that have arrived, and returns when the next one does. ok is false if no packet is in flight.
 func (l *link) carry(now time.Time) (next time.Time, ok bool) {
 	for _, packet := range l.waiting {
 		l.Send(now, packet)
@@ -207,7 +207,7 @@ func (l *link) carry(now time.Time) (next time.Time, ok bool) {
 	return next, ok
 }
 
-// drain gives take what has arrived over a link, and returns when the next packet does.
+// drain passes the packets that have arrived over a link to take, and returns when the next one does.
 func drain(l *netsim.Link, now time.Time, take func(packet []byte)) (next time.Time, ok bool) {
 	for {
 		packet, ok := l.Deliver(now)

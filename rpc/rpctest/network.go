@@ -22,13 +22,14 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// The profiles of UE's packet emulation, for each way.
+// The profiles of UE's packet emulation, applied in each direction.
 var (
 	Off     = profile("Off")
 	Average = profile("Average") // 1 % loss, 30 to 60 ms
 	Bad     = profile("Bad")     // 5 % loss, 100 to 200 ms
 )
 
+// profile returns a profile that exists.
 func profile(name string) emulation.Settings {
 	e, err := emulation.Profile(name)
 	if err != nil {
@@ -38,35 +39,35 @@ func profile(name string) emulation.Settings {
 }
 
 const (
-	// defaultTickRate is the number of ticks a second of a usual game server.
+	// defaultTickRate is the usual number of ticks a second of a game server.
 	defaultTickRate = 30
-	// joinTime is the longest time that a client may take to join.
+	// joinTime is how long a client may take to join.
 	joinTime = 30 * time.Second
-	// mostIdle is how long a network may not tick: a test that waits for what only a tick does waits for ever, and minutes of real time until
-	// go test ends it, for timers keep virtual time going.
+	// mostIdle is how long a network may not tick. A test that waits for something that only a tick does would wait forever, and in real time for
+	// minutes until go test ends it, because timers keep virtual time going.
 	mostIdle = time.Hour
 	// forever is longer than any test.
 	forever = math.MaxInt64 * time.Nanosecond
 )
 
-// Network is a server and its clients, joined by emulated paths. Only the goroutine of the test may call its methods.
+// A Network is a server and its clients, connected by emulated paths. Its methods must be called on the goroutine of the test.
 type Network struct {
 	t        testing.TB
 	seed     uint64
 	profile  emulation.Settings
-	interval time.Duration
+	interval time.Duration // between two ticks
 	began    time.Time
 	next     time.Time // when the next tick begins
 	onTick   []func(now time.Time)
-	driving  bool                     // worlds are being driven, so their handlers must not tick the network
+	driving  bool                     // a world is being driven, so handlers must not tick the network
 	paused   map[*rpc.World]time.Time // when each pause ends
-	idle     *time.Timer              // runs stuck after mostIdle without a tick
+	idle     *time.Timer              // calls stuck after mostIdle without a tick
 
 	server  *rpc.World
-	ended   []*rpc.World // servers before this one, which are closed
+	ended   []*rpc.World // earlier servers, which are closed
 	hub     *hub
 	clients []*client
-	worlds  []*rpc.World // of the clients: one that comes again is driven once a tick
+	worlds  []*rpc.World // of the clients; a world that joins again is here only once, and so driven once a tick
 }
 
 // client is a client's connection and its path to the server.
@@ -76,17 +77,18 @@ type client struct {
 	path  *path
 }
 
-// Run calls fn in the virtual time of a synctest bubble, and then ends all connections. It draws a new seed each time, logs it when the
-// test fails, and takes it from the environment variable QUIVER_SEED instead if that is set. Go's cache knows nothing of new seeds: go test
-// plays a game that has passed once more only with -count, such as -count=20. A test that leaves a goroutine behind panics at its end, for
-// nothing else can end a bubble. In fn use the t that it is given: the Context of a test around it is of no bubble, and ends the program
-// with "close of synctest channel from outside bubble".
+// Run calls fn in the virtual time of a synctest bubble, and then ends all connections. In fn use the t that fn is passed: the Context of a test
+// around it does not belong to the bubble, and ends the program with "close of synctest channel from outside bubble". A test that leaves a
+// goroutine behind panics at its end, because a bubble cannot end in another way.
+//
+// Run draws a new seed each time, and logs it if the test fails. The environment variable QUIVER_SEED sets the seed instead. Go's test cache does
+// not know of seeds: go test runs a test that has passed again only with -count, such as -count=20.
 func Run(t *testing.T, profile emulation.Settings, fn func(t *testing.T, n *Network)) {
 	t.Helper()
 	seed := drawSeed(t)
 	enterAlone()
 	defer leaveAlone()
-	defer tellSeed(t.Name(), seed) // a goroutine is left
+	defer tellSeed(t.Name(), seed) // in case a goroutine is left
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(func() {
 			if t.Failed() {
@@ -102,13 +104,13 @@ func Run(t *testing.T, profile emulation.Settings, fn func(t *testing.T, n *Netw
 	})
 }
 
-// stuck panics, for the goroutine of the test, which waits, can be told nothing.
+// stuck panics, because the goroutine of the test is waiting and cannot be told.
 func (n *Network) stuck() {
 	panic(fmt.Sprintf("rpctest: %s: no tick for %v of virtual time: does the test wait, on a channel perhaps, for what only a tick does? "+
 		"Wait with Network.Until, or on a goroutine of its own while the test advances", n.t.Name(), mostIdle))
 }
 
-// tellSeed is deferred: it prints the seed of a test that panics. The panic ends the program, so a log of the test would come too late.
+// tellSeed is deferred. It prints the seed of a test that panics, because the panic ends the program before the test's log is printed.
 func tellSeed(test string, seed uint64) {
 	if recovered := recover(); recovered != nil {
 		fmt.Fprintf(os.Stderr, "%s: repeat with QUIVER_SEED=%d\n", test, seed)
@@ -138,9 +140,9 @@ func (n *Network) SetTickRate(hz int) { n.interval = time.Second / time.Duration
 // OnTick adds a simulation: fn is called in each tick after the Dispatch and before the Flush of all worlds.
 func (n *Network) OnTick(fn func(now time.Time)) { n.onTick = append(n.onTick, fn) }
 
-// Server makes w the server and returns it. A network has one server, and needs it before the first client. Another takes its place after
-// [rpc.World.Close], as if the server had restarted: clients join it by Client or Join anew, with their worlds or with new ones, and the
-// closed world is driven on, so that its last functions run. Between the two a Join fails.
+// Server makes w the server and returns it. A network has one server, which it needs before the first client. After [rpc.World.Close] another one
+// may take its place, as if the server had restarted: clients join it by Client or Join, with their worlds or with new ones. The closed world is
+// still driven, so that its last functions run. Between the two servers a Join fails.
 func (n *Network) Server(w *rpc.World) *rpc.World {
 	n.t.Helper()
 	if n.server != nil {
@@ -150,7 +152,7 @@ func (n *Network) Server(w *rpc.World) *rpc.World {
 		n.ended = append(n.ended, n.server)
 	}
 	n.server = w
-	extend.Seed(w, n.seed+uint64(len(n.ended))) // or a second server would draw what the first one drew
+	extend.Seed(w, n.seed+uint64(len(n.ended))) // otherwise a second server would draw the same numbers as the first
 	return w
 }
 
@@ -201,7 +203,7 @@ func (n *Network) Join(w *rpc.World) (*rpc.Conn, error) {
 	return c.conn, failed
 }
 
-// told returns what a client hears of the error by which a server refuses it.
+// told returns the error that a client gets when the server refuses it with err.
 func told(err error) error {
 	if closed, ok := errors.AsType[*rpc.CloseError](err); ok {
 		return &rpc.CloseError{Code: closed.Code, Reason: closed.Reason, Remote: true}
@@ -239,17 +241,17 @@ func (n *Network) Until(limit time.Duration, done func() bool) bool {
 }
 
 // UntilDone is Until for a channel that is closed when something is done: that of stream.Transfer.Done, of [rpc.Conn.Done], or one that a goroutine
-// of the test closes behind a call that blocks.
+// of the test closes after a call that blocks.
 func (n *Network) UntilDone(limit time.Duration, done <-chan struct{}) bool {
 	n.t.Helper()
 	return n.Until(limit, func() bool { return bell.Closed(done) })
 }
 
-// Elapsed returns the virtual time since the beginning.
+// Elapsed returns the virtual time since Run began.
 func (n *Network) Elapsed() time.Duration { return time.Since(n.began) }
 
-// tick waits for the next tick and drives all worlds once, the server first. All other goroutines have come to rest before each world is
-// driven, so that the outcome does not depend on how they are scheduled.
+// tick waits for the next tick and drives all worlds once, the server first. Before each world is driven, all other goroutines have become idle, so
+// that the outcome does not depend on their scheduling.
 func (n *Network) tick() {
 	n.t.Helper()
 	if n.driving {
@@ -270,6 +272,7 @@ func (n *Network) tick() {
 	n.each(func(w *rpc.World) { w.Flush(now) })
 }
 
+// each calls fn for all worlds, the server's first.
 func (n *Network) each(fn func(w *rpc.World)) {
 	if n.server == nil {
 		return
@@ -282,7 +285,7 @@ func (n *Network) each(fn func(w *rpc.World)) {
 	}
 }
 
-// drive calls fn for a world that is not paused, and waits until all other goroutines rest.
+// drive calls fn for a world that is not paused, and waits until all other goroutines are idle.
 func (n *Network) drive(w *rpc.World, fn func(w *rpc.World)) {
 	if time.Now().Before(n.paused[w]) {
 		return
@@ -291,12 +294,12 @@ func (n *Network) drive(w *rpc.World, fn func(w *rpc.World)) {
 	synctest.Wait()
 }
 
-// Pause stops driving a world for d from now, as if it loaded a level: its packets still come and go.
+// Pause stops driving a world for d from now, as if it were loading a level. Its packets are still sent and received.
 func (n *Network) Pause(w *rpc.World, d time.Duration) { n.paused[w] = time.Now().Add(d) }
 
-// Crash ends a world as if its process were killed: nothing leaves it any more, no good-bye either, and it is not driven again, so none of its
-// functions runs, not even OnDisconnect. What waits for it in a goroutine of the game returns with an error. The other ends learn of it by silence,
-// as in [Network.Dark]. A new world may come in its place: by Client, with the same Token, or by Server.
+// Crash ends a world as if its process had been killed. Nothing is sent from it any more, not even a close, and it is not driven again, so none of
+// its functions runs, not even OnDisconnect. Calls that wait for it on goroutines of the game return with an error. The other ends learn of the
+// crash by silence, as in [Network.Dark]. A new world may take its place: by Client, with the same Token, or by Server.
 func (n *Network) Crash(w *rpc.World) {
 	n.t.Helper()
 	if w == nil || w != n.server && !slices.Contains(n.worlds, w) {
@@ -313,7 +316,7 @@ func (n *Network) Crash(w *rpc.World) {
 	_ = w.Close(context.Background(), rpc.ConnectionLost, "it has crashed")
 }
 
-// Emulate changes the emulation of all paths, also of those of clients that join later.
+// Emulate changes the emulation of all paths, including those of clients that join later.
 func (n *Network) Emulate(profile emulation.Settings) {
 	n.t.Helper()
 	n.profile = profile
@@ -322,14 +325,15 @@ func (n *Network) Emulate(profile emulation.Settings) {
 	}
 }
 
-// EmulateOne changes the emulation of one client's path, except the server's uplink, which other clients share. A Rate bounds the client's
-// uplink, and its downlink behind the server's uplink, and an IncomingRate that downlink alone: of both the lower one, until Emulate or
-// EmulateOne says otherwise.
+// EmulateOne changes the emulation of one client's path, except the server's uplink, which other clients share. A Rate limits the client's uplink,
+// and its downlink after the server's uplink. An IncomingRate limits that downlink alone; if both are set, the lower one does. The settings hold
+// until the next Emulate or EmulateOne.
 func (n *Network) EmulateOne(conn *rpc.Conn, profile emulation.Settings) {
 	n.t.Helper()
 	n.emulate(n.find(conn), profile, true)
 }
 
+// emulate changes the emulation of a client's path; one is as in path.set.
 func (n *Network) emulate(c *client, profile emulation.Settings, one bool) {
 	n.t.Helper()
 	if err := c.path.set(profile, one); err != nil {
@@ -343,7 +347,7 @@ func (n *Network) Dark(conn *rpc.Conn, d time.Duration) {
 	n.find(conn).path.dark(d)
 }
 
-// find returns the client to which a connection belongs; conn may be that of either end.
+// find returns the client of a connection; conn may be that of either end.
 func (n *Network) find(conn *rpc.Conn) *client {
 	n.t.Helper()
 	if conn == nil {
@@ -368,7 +372,7 @@ func (n *Network) close() {
 	for _, w := range n.worlds {
 		_ = w.Close(ctx, rpc.HostClosedConnection, "the test is over")
 	}
-	if n.server != nil { // those before it were closed by the test
+	if n.server != nil { // the test has closed earlier servers
 		_ = n.server.Close(ctx, rpc.HostClosedConnection, "the test is over")
 	}
 	n.tick()

@@ -27,35 +27,35 @@ import (
 )
 
 const (
-	// minToken keeps out what a person thinks up. 16 random hex digits are 64 bits.
+	// minToken is the least length of a token in bytes. It excludes tokens that a person makes up. 16 random hex digits are 64 bits.
 	minToken = 16
-	// maxToken is what a login can carry, in bytes: see rpc.Config.Token.
+	// maxToken is the longest token of a login, in bytes: see rpc.Config.Token.
 	maxToken = 4096
-	// maxTokens and maxMade bound what one user, who may ask for codes without end and redeem them, adds to the file, which each login reads: so
-	// many tokens, and so many bytes of each.
+	// maxTokens is how many tokens one user may have, and maxMade how many bytes a token may have that a machine makes. They limit what a user, who
+	// may request and redeem any number of codes, adds to the file, which each login reads.
 	maxTokens = 1000
 	maxMade   = 128
-	// shown is how many bytes of a token Shown returns: enough to tell a user's tokens apart, too few to help who guesses.
+	// shown is how many bytes of a token Shown returns: enough to distinguish a user's tokens, too few to help an attacker guess them.
 	shown = 4
 )
 
-// ErrUser means that the token file has no token of the user that begins so.
+// ErrUser means that the token file has no token of the user with that beginning.
 var ErrUser = errors.New("no such user")
 
 // ErrTokens means that a user has a thousand tokens already.
 var ErrTokens = errors.New("too many tokens")
 
-// Token is a line of a token file.
+// A Token is a line of a token file.
 type Token struct {
 	User   string
-	Note   string // the line's comment
+	Note   string // the note after " #"
 	secret string
 }
 
-// Shown returns the first characters of the token, which a list may show, and by which Revoke finds it.
+// Shown returns the first characters of the token, which a list may show, and by which Revoke finds the token.
 func (t Token) Shown() string { return strings.ToValidUTF8(t.secret[:shown], "") }
 
-// parse returns the tokens of a file's text: a line is user:token, then perhaps # and a note, or nothing but that.
+// parse returns the tokens of a file's text. A line may have user:token, and # with a note.
 func parse(text string) (tokens []Token, err error) {
 	seen, number := make(map[string]bool), 0
 	for line := range strings.Lines(text) {
@@ -74,9 +74,9 @@ func parse(text string) (tokens []Token, err error) {
 	return tokens, nil
 }
 
-// parseLine returns a line's token, an empty one when it has none.
+// parseLine returns a line's token, or an empty one if the line has none.
 func parseLine(line string) (t Token, err error) {
-	login, note, _ := strings.Cut(" "+strings.TrimSpace(strings.TrimPrefix(line, "\ufeff")), " #") // Windows' editors write such a mark
+	login, note, _ := strings.Cut(" "+strings.TrimSpace(strings.TrimPrefix(line, "\ufeff")), " #") // editors on Windows write this mark
 	login = strings.TrimSpace(login)
 	if login == "" {
 		return t, nil
@@ -91,7 +91,7 @@ func parseLine(line string) (t Token, err error) {
 	return Token{user, strings.TrimSpace(note), token}, cmp.Or(CheckName(user), checkPrintable(token))
 }
 
-// checkPrintable refuses tokens with control characters, which Shown would hand to a terminal.
+// checkPrintable refuses tokens with control characters, which Shown would pass to a terminal.
 func checkPrintable(token string) error {
 	if strings.ContainsFunc(token, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return errors.New("the token has characters that cannot be printed; take a random one")
@@ -99,7 +99,7 @@ func checkPrintable(token string) error {
 	return nil
 }
 
-// checkMade reports why a machine cannot have made a token.
+// checkMade returns an error if a token is not one that a machine makes.
 func checkMade(token string) error {
 	t, err := parseLine("machine:" + token)
 	switch {
@@ -111,7 +111,7 @@ func checkMade(token string) error {
 	return err
 }
 
-// MaxName bounds a name in bytes.
+// MaxName is the greatest length of a name in bytes.
 const MaxName = 79
 
 // ErrName means that a name breaks the rules of [CheckName].
@@ -119,8 +119,8 @@ var ErrName = errors.New("bad name")
 
 var goodName = regexp.MustCompile(`^[\pL\pM\p{Nd}_()]([\pL\pM\p{Nd} ._()-]*[\pL\pM\p{Nd}_()-])?$`)
 
-// CheckName reports why a name cannot be that of a user or a machine. A name has 1 to 79 bytes of letters, digits, spaces and ._-(); no dot, dash
-// or space begins it, and no dot or space ends it. So it may name a file on Linux as it is. Upper and lower case differ.
+// CheckName returns an error if a name cannot be that of a user or a machine. A name has 1 to 79 bytes of letters, digits, spaces and ._-(). It
+// must not begin with a dot, dash or space, nor end with a dot or space. So on Linux it can be a file name as it is. Names are case-sensitive.
 func CheckName(name string) error {
 	if len(name) > MaxName || !goodName.MatchString(name) {
 		return fmt.Errorf("%w %.80q: one has 1 to %d bytes of letters, digits, spaces and ._-(), begins with no dot, dash or space, and ends with no dot or space",
@@ -129,31 +129,31 @@ func CheckName(name string) error {
 	return nil
 }
 
-// editTime bounds how long one waits for others who edit a file: they do so for milliseconds.
+// editTime is how long to wait for others that edit a file, which takes them milliseconds.
 const editTime = 5 * time.Second
 
-// List returns the tokens of a file, in its order. A file with a wrong line it reads again once it has the lock that Add and Revoke hold while they
-// write: it may have seen half a line.
+// List returns the tokens of a file, in its order. If a line is wrong, List reads the file again under the lock that Add and Revoke hold while they
+// write, because it may have read half a line.
 func List(path string) ([]Token, error) {
 	_, tokens, err := list(path)
 	return tokens, err
 }
 
-// list is List, and returns the text, too.
+// list is List, and also returns the text.
 func list(path string) (text string, tokens []Token, err error) {
 	text, tokens, err = read(path)
 	if err == nil || errors.Is(err, os.ErrNotExist) {
 		return text, tokens, err
 	}
 	f, lockErr := files.Lock(path, editTime)
-	if lockErr != nil { // as who may only read it
+	if lockErr != nil { // for instance because the process may only read the file
 		return "", nil, err
 	}
 	defer f.Close()
 	return read(path)
 }
 
-// read returns a file's text and tokens, whoever writes to it meanwhile.
+// read returns a file's text and tokens, without the lock.
 func read(path string) (text string, tokens []Token, err error) {
 	text, err = readText(path)
 	if err == nil {
@@ -170,20 +170,20 @@ func readText(path string) (text string, err error) {
 	b, err := os.ReadFile(path)
 	text = string(b)
 	if lines := strings.TrimRight(text, "\x00"); strings.HasSuffix(lines, "\n") {
-		text = lines // the rest is what some file systems leave, after a crash, of a line that was not yet on the disk
+		text = lines // some file systems leave zeros, after a crash, in place of a line that was not yet on the disk
 	}
 	return text, err
 }
 
-// Add gives a user a new random token, makes the file at path when it is missing, and returns the token when the file
-// holds it durably. A user may have several: notes tell them apart. A note is one line of text and no secret. Add fails with [ErrName], and with
-// [ErrTokens] for one who has a thousand. Add and Revoke may run at once on one file, in several processes.
+// Add gives a user a new random token, and returns it once it is on disk. It creates the file at path if it does not exist. A user may have several
+// tokens, which notes distinguish. A note is one line of text and not secret. Add fails with [ErrName] for a bad name, and with [ErrTokens] if the
+// user has a thousand tokens. Add and Revoke may run concurrently on one file, in several processes.
 func Add(path, user string, note ...string) (token string, err error) {
 	token = rand.Text()
 	return token, add(path, user, token, note...)
 }
 
-// add is Add for a token that somebody else has made.
+// add is Add for a given token.
 func add(path, user, token string, note ...string) error {
 	line := strings.Join(append([]string{user + ":" + token}, note...), " # ") + "\n"
 	if err := CheckName(user); err != nil {
@@ -210,8 +210,9 @@ func add(path, user, token string, note ...string) error {
 	})
 }
 
-// Revoke removes the tokens of a user that begin with prefix, such as a Shown, or all when that is empty, and returns how many those were. It
-// fails with [ErrUser] when there are none. A code for which the server's owner asked by the user's name lets the user in afterwards: see Invite.
+// Revoke removes the tokens of a user that begin with prefix, such as a Shown, or all of them if prefix is empty, and returns how many it removed.
+// It fails with [ErrUser] if there are none. A login code that the server's owner requested by the user's name still lets the user in afterwards:
+// see Invite.
 func Revoke(path, user, prefix string) (revoked int, err error) {
 	if _, err := os.Stat(path); err != nil {
 		return 0, fmt.Errorf("token file: %w", err)
@@ -234,10 +235,11 @@ func Revoke(path, user, prefix string) (revoked int, err error) {
 	return revoked, err
 }
 
-// edit locks a token file, which it makes when it is missing, and writes what change makes of its text. A file that is wrong
-// stays as it is. The text is written where it stands, and no line of it moves: so that a crash spoils no other line than
-// the one that changes, and leaves no piece of a new one, and that the file keeps its owner, its mode and its links: a server may read what root
-// has edited.
+// edit locks a token file, which it creates if it does not exist, and writes the text that change returns. It does not change a file with an error
+// in it.
+//
+// The text is written in place, and no line moves. So a crash damages no line but the one that changes, and leaves no part of a new one. The file
+// also keeps its owner, its mode and its links: a server may read what root has edited.
 func edit(path string, change func(text string, tokens []Token) (string, error)) error {
 	f, err := lock(path)
 	if err != nil {
@@ -250,21 +252,21 @@ func edit(path string, change func(text string, tokens []Token) (string, error))
 	}
 	if err == nil {
 		if err = write(f, before, text); err != nil {
-			text = before // without what there was room for
+			text = before // remove the part that did fit
 		}
 		err = errors.Join(err, f.Truncate(int64(len(text))))
 	}
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// disk is what write needs of a file.
+// disk is the part of a file that write uses.
 type disk interface {
 	io.WriterAt
 	Sync() error
 }
 
-// write writes text where before stood. A new line is a comment until all of it is on the disk, and becomes a token by its first byte: a piece
-// of a line, which is all that a crash may leave, would keep everybody out.
+// write writes text in place of before. A new line is a comment until all of it is on the disk, and becomes a token with its first byte. Otherwise
+// a crash could leave a part of a line, which would keep all users out.
 func write(f disk, before, text string) error {
 	if start := len(before); len(text) > start {
 		start += strings.IndexFunc(text[start:], func(r rune) bool { return r != '\n' })
@@ -279,7 +281,7 @@ func write(f disk, before, text string) error {
 	return err
 }
 
-// lock locks the file that stands at path, which it makes when it is missing: not one in whose place an editor has put another meanwhile.
+// lock locks the file at path, which it creates if it does not exist. It tries again if an editor has replaced the file in between.
 func lock(path string) (*os.File, error) {
 	for range 10 {
 		f, err := files.Lock(path, editTime)
@@ -299,39 +301,39 @@ func lock(path string) (*os.File, error) {
 // ErrToken means that the token file does not hold the token of a login.
 var ErrToken = errors.New("unknown token")
 
-// Users knows the tokens of a file, which it reads again for each login, and the login codes, which it forgets when the server ends. Its methods
-// are safe for concurrent use, and those that read the file are not for the world's goroutine.
+// Users knows the tokens of a file, which it reads again for each login, and the login codes, which are lost when the server ends. Its methods are
+// safe for concurrent use. Do not call those that read the file on the world's goroutine.
 type Users struct {
 	path string
 
-	// codes has login codes that are not too old, by the MACs of their letters: those that were redeemed, each of which has added a line to the token
-	// file, and the newest of each identity, or user, that Invite was called with. Guarded by mu.
+	// codes has the login codes that have not expired, by the MACs of their letters: those that were redeemed, each of which has added a line to the
+	// token file, and the newest for each identity, or user, with which Invite was called. Guarded by mu.
 	codes map[string]*code
 	mu    sync.Mutex
 
-	// known is what the file held when it was last read: a login reads it again, but works only for what has changed.
+	// known caches the content of the file. A login reads the file again, but parses it only if it has changed.
 	known atomic.Pointer[table]
 }
 
-// table has the user of each token's MAC in a text. It is never changed.
+// table has the user of each token in a text, by the token's MAC. It does not change.
 type table struct {
 	text  string
 	users map[string]string
 }
 
-// Open reads the token file at path, which must be there.
+// Open reads the token file at path, which must exist.
 func Open(path string) (*Users, error) {
 	u := &Users{path: path, codes: make(map[string]*code)}
 	_, err := u.current()
 	return u, err
 }
 
-// Invite returns a login code for one more machine, such as ABCD-EFGH-IJKL. It is good for ten minutes from now, and only until Invite is called
-// with the same argument again; the machine that was let in by it may come by it again for the ten minutes, because the answer may have been lost.
+// Invite returns a login code for one more machine, such as ABCD-EFGH-IJKL. It is valid for ten minutes from now, and only until Invite is called
+// with the same argument again. The machine that was let in by it may use it again within the ten minutes, because the answer may have been lost.
 //
-// A user asks for one by the identity of a connection, [rpc.Conn.Identity], and that code is void when the token of the identity is revoked. Who
-// runs the server calls Invite with a user's name alone, also that of a user who has no token yet: that code stays good whatever becomes of the
-// user's tokens. Never pass on a name that comes from a client.
+// A user requests a code with the identity of a connection, [rpc.Conn.Identity]. That code becomes invalid when the token of the identity is
+// revoked. The person who runs the server calls Invite with a user's name alone, which may be that of a user without tokens. That code stays valid
+// even if the user's tokens are revoked. Never pass on a name that a client has sent.
 func (u *Users) Invite(identity string, now time.Time) (string, error) {
 	if err := CheckName(UserOf(identity)); err != nil {
 		return "", err
@@ -344,10 +346,11 @@ func (u *Users) Invite(identity string, now time.Time) (string, error) {
 	return letters[:4] + "-" + letters[4:8] + "-" + letters[8:], nil
 }
 
-// Identify returns the identity of a login: the user's name, a slash, which no name has, and 16 hex digits that stand for the token until the
-// program ends and tell nothing of it. Presented is a token or what [ByCode] has made. Identify fails with [ErrToken] when the file does not hold
-// the token, with [ErrCode] or [ErrTokens] when the code admits nobody, and otherwise when the file cannot be read: what it held before lets
-// nobody in. Now is time.Now(), but in tests.
+// Identify returns the identity of a login: the user's name, a slash, which no name contains, and 16 hex digits that stand for the token until the
+// program ends and reveal nothing about it. presented is a token or a result of [ByCode]. now is time.Now(), except in tests.
+//
+// Identify fails with [ErrToken] if the file does not contain the token, and with [ErrCode] or [ErrTokens] if the code admits no machine. It
+// returns another error if the file cannot be read: it does not use the file's former content.
 func (u *Users) Identify(presented []byte, now time.Time) (identity string, err error) {
 	token := string(presented)
 	if login := strings.Split(token, "\n"); len(login) == 3 {
@@ -367,11 +370,12 @@ func (u *Users) Identify(presented []byte, now time.Time) (identity string, err 
 	return "", ErrToken
 }
 
-// ErrUnchecked is what a client is told while the token file cannot be read. Its token may be right: it may try again, and it is no failed login.
+// ErrUnchecked is the error that a client gets while the token file cannot be read. Its token may be right, so it may try again, and its login does
+// not count as failed.
 var ErrUnchecked error = &rpc.CloseError{Code: rpc.ServerFull, Reason: "the server cannot check tokens now"}
 
-// Authenticator returns a function for rpc.Config.Authenticate. It identifies who logs in; errors that concern the server's file it writes to
-// log, slog.Default() when that is nil, and the client is told ErrUnchecked instead.
+// Authenticator returns a function for rpc.Config.Authenticate, which identifies clients by Identify. It writes errors that concern the server's
+// file to log, and returns ErrUnchecked to the client instead. A nil log stands for slog.Default().
 func (u *Users) Authenticator(log *slog.Logger) func(ctx context.Context, token []byte) (identity string, err error) {
 	log = cmp.Or(log, slog.Default())
 	return func(_ context.Context, token []byte) (identity string, err error) {
@@ -385,9 +389,9 @@ func (u *Users) Authenticator(log *slog.Logger) func(ctx context.Context, token 
 	}
 }
 
-// Watch reads the file once in an interval, each second when that is 0, and closes the connections of a world whose tokens it does not hold, with
-// a code of the game's. It returns when ctx ends. While the file cannot be read it closes none: it writes to log, slog.Default() when that
-// is nil, when that begins and when it is over. Something must drive the world, and it must not be Watch's goroutine.
+// Watch reads the file once in an interval, or each second if interval is 0, and closes the connections of w whose tokens the file does not
+// contain, with code, which is one of the game's. It returns when ctx ends. While the file cannot be read it closes none, and writes to log when
+// that begins and ends. A nil log stands for slog.Default(). The world must be driven, by another goroutine than Watch's.
 func (u *Users) Watch(ctx context.Context, w *rpc.World, code rpc.Code, interval time.Duration, log *slog.Logger) {
 	interval, log = cmp.Or(max(interval, 0), time.Second), cmp.Or(log, slog.Default())
 	blind := false
@@ -410,8 +414,8 @@ func (u *Users) Watch(ctx context.Context, w *rpc.World, code rpc.Code, interval
 	}
 }
 
-// dismiss closes those of conns whose tokens the file does not hold. It reads the file after conns were listed: one that was read before lacks
-// the token of a machine that has just come by a code.
+// dismiss closes those of conns whose tokens the file does not contain. It reads the file after conns were listed, because an earlier content lacks
+// the token of a machine that has just used a code.
 func (u *Users) dismiss(conns []*rpc.Conn, code rpc.Code) error {
 	valid, err := u.Valid()
 	if err != nil {
@@ -425,8 +429,8 @@ func (u *Users) dismiss(conns []*rpc.Conn, code rpc.Code) error {
 	return nil
 }
 
-// redeem adds the token of a machine that has a code, and makes the code void for other tokens. The same token again, after an answer that was
-// lost, is no error, and is not added again: it may have been revoked.
+// redeem adds the token of a machine that has a code, and makes the code invalid for other tokens. The same token again, after an answer that was
+// lost, is no error, and is not added again, because it may have been revoked.
 func (u *Users) redeem(text, token, machine string, now time.Time) error {
 	if err := cmp.Or(CheckName(machine), checkMade(token)); err != nil {
 		return unlookedError{err}
@@ -448,7 +452,7 @@ func (u *Users) redeem(text, token, machine string, now time.Time) error {
 	return err
 }
 
-// addFor adds a token for the user of an identity that asked for a code. It reads the file, so redeem calls it for right codes only: anybody may
+// addFor adds a token for the user of an identity that requested a code. It reads the file, so redeem calls it for right codes only: anybody may
 // send wrong ones.
 func (u *Users) addFor(identity, token, note string) error {
 	tokens, err := u.current()
@@ -456,13 +460,13 @@ func (u *Users) addFor(identity, token, note string) error {
 	switch {
 	case err != nil:
 		return err
-	case isToken && tokens[digits] != UserOf(identity): // who is put out does not come in again by a code
+	case isToken && tokens[digits] != UserOf(identity): // a user whose token was revoked must not return by a code
 		return ErrCode
 	}
 	return add(u.path, UserOf(identity), token, note)
 }
 
-// Valid reads the file, and returns a function that reports whether it held the token of an identity then.
+// Valid reads the file, and returns a function that reports whether the file contained the token of an identity then.
 func (u *Users) Valid() (valid func(identity string) bool, err error) {
 	tokens, err := u.current()
 	return func(identity string) bool {
@@ -477,8 +481,8 @@ func UserOf(identity string) string {
 	return user
 }
 
-// current returns the user of each token's MAC, as the file has them now. It makes the MACs anew only when the file has another text: else
-// each login would cost as much as there are tokens.
+// current returns the user of each token, by the token's MAC, as in the present file. It computes the MACs only if the text of the file has
+// changed. Otherwise the cost of each login would grow with the number of tokens.
 func (u *Users) current() (map[string]string, error) {
 	known := u.known.Load()
 	if text, err := readText(u.path); err == nil && known != nil && text == known.text {
@@ -496,11 +500,11 @@ func (u *Users) current() (map[string]string, error) {
 	return users, nil
 }
 
-// key is this process's. A map's lookup takes a time that depends on what is looked for, but nobody outside can tell which
-// MAC a guess has.
+// key is random for each process. The time of a look-up in a map depends on the key of the look-up, but an attacker cannot know which MAC a guess
+// has.
 var key = []byte(rand.Text())
 
-// mac returns 16 hex digits by which a secret is found: one guess hits one of n secrets with a chance of n in 2^64.
+// mac returns 16 hex digits by which a secret is found. One guess hits one of n secrets with probability n in 2^64.
 func mac(secret string) string {
 	h := hmac.New(sha256.New, key)
 	h.Write([]byte(secret))
@@ -508,38 +512,38 @@ func mac(secret string) string {
 }
 
 const (
-	// codeLetters is how many letters of 5 bits a code has. Of 60 bits, 10,000 guesses a second for ten minutes find one of
-	// a thousand open codes with a chance of 1 in 200 million, whoever makes them. Package rpc lets nobody guess so often.
+	// codeLetters is how many letters of 5 bits a code has. Of 60 bits, 10,000 guesses a second for ten minutes find one of a thousand open codes with
+	// probability 1 in 200 million, however many clients make them. Package rpc does not allow so many guesses.
 	codeLetters = 12
-	// codeLife is how long a code is good for.
+	// codeLife is how long a code is valid.
 	codeLife = 10 * time.Minute
 )
 
-// ErrCode means that nobody is admitted by a login code, for one of the reasons that its text names. Of a machine whose name or token is none the
-// error is an ErrCode, too, but its text says only what is wrong with those: nobody looked at the code, which may be good.
+// ErrCode means that a login code admits no machine, for one of the reasons in its text. If the name or the token of the machine is not valid, the
+// error is also an ErrCode, but its text describes only that: the code was not checked, and may be right.
 var ErrCode = errors.New("the code is wrong, or was used, or is older than 10 minutes, or there is a newer one")
 
-// unlookedError is the ErrCode of a machine whose name or token is none.
+// unlookedError is the ErrCode of a machine whose name or token is not valid.
 type unlookedError struct{ error }
 
 func (e unlookedError) Error() string        { return "nobody looked at the code: " + e.error.Error() }
 func (e unlookedError) Is(target error) bool { return target == ErrCode }
 func (e unlookedError) Unwrap() error        { return e.error }
 
-// ByCode returns what a machine presents in a token's place, as rpc.Config.Token, to log in by a code, which may be written in any case, with
-// dashes or without. The token is of the machine's own making: crypto/rand.Text makes a good one, and the machine keeps it before it logs in. It
-// has 16 to 128 bytes of UTF-8, which can be printed and are no spaces. The machine's name is for the token's note, and keeps the rules of
-// [CheckName]. A login whose answer was lost is made again with the same three.
+// ByCode returns what a machine presents instead of a token, as rpc.Config.Token, to log in with a code. The code may be written in upper or lower
+// case, with or without dashes. The machine makes the token itself, for instance with crypto/rand.Text, and stores it before it logs in. The token
+// has 16 to 128 bytes of printable UTF-8 without spaces. The machine's name becomes the token's note, and must pass [CheckName]. After a login
+// whose answer was lost, log in again with the same three arguments.
 func ByCode(code, token, machine string) string {
 	return strings.Join([]string{code, token, machine}, "\n")
 }
 
 // code is a login code.
 type code struct {
-	identity string // or user, that Invite was called with
+	identity string // with which Invite was called; may be a user's name
 	ends     time.Time
-	token    string // the MAC of the token that it was redeemed for; empty: it is open
+	token    string // the MAC of the token for which it was redeemed; empty = not redeemed
 }
 
-// plain makes a code, however a person writes it, its letters alone. Codes have no digits 0, 1, 8 and 9.
+// plain reduces a code, however a person writes it, to its letters. Codes have no digits 0, 1, 8 and 9.
 var plain = strings.NewReplacer("-", "", " ", "", "0", "O", "1", "I", "8", "B")
