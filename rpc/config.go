@@ -76,8 +76,8 @@ type Config struct {
 	//
 	// In Login [Conn.Identity] is known, and OnDisconnect has run for connections of that identity that have ended, so Login may load what
 	// OnDisconnect saved. Nothing can be sent to the client before OnConnect: Client RPCs to it return errors. If the client is refused or never
-	// joins, its actors are destroyed, including those that SetOwner gave it, and OnDisconnect does not run. So return to it what it left in
-	// OnConnect. The time until Login has run counts towards HandshakeTimeout, so a world that does not tick lets no client in.
+	// joins, its actors are destroyed, including those that SetOwner gave it, and OnDisconnect does not run. So give a returning player what it had
+	// left behind only in OnConnect. The time until Login has run counts towards HandshakeTimeout, so a world that does not tick lets no client in.
 	Login func(*World, *Conn) error
 	// Token is what a client presents to the server's Authenticate: any bytes, at most 4 KiB. Every server to which the world connects reads it, and
 	// it cannot be set for one Dial. If the token is a ticket for one server, or a secret that another server must not see, use a world for each
@@ -260,8 +260,8 @@ func (c *Config) ackDelay() time.Duration {
 const leastPeerIdle = 5 * time.Second
 
 // pingTime is how often this end sends a packet over QUIC while sealed packets are in use, so that QUIC does not time out; 0 = never. A ping costs
-// both ends as much as two sealed messages. A client pings each second if it has no KeepAlive that does the same, else less often. A server pings
-// only if its own KeepAlive is off and its IdleTimeout is too short for the client's keep-alives.
+// both ends as much as two sealed messages. A client without a KeepAlive pings at least once a second, one with a KeepAlive every 1 to 5 s. A
+// server pings only if its own KeepAlive is off and its IdleTimeout is too short for the client's keep-alives.
 func (c *Config) pingTime(server bool) time.Duration {
 	switch {
 	case server && (c.KeepAlive > 0 || c.IdleTimeout >= leastPeerIdle):

@@ -103,7 +103,7 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 	return l, nil
 }
 
-// mustProve reports whether a client whose first packet came from addr must be sent a Retry. quic-go calls it for every first packet without a
+// mustProve reports whether a client whose first packet arrived from addr must be sent a Retry. quic-go calls it for every first packet without a
 // valid token. addr may be forged. suspect reports that several clients were begun from there without a proof.
 func (w *World) mustProve(addr net.Addr, suspect bool) bool {
 	must, open := w.lobby.mustProve(suspect)

@@ -15,8 +15,8 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// mismatchTime is how long a server waits for a client whose classes differ to name the difference and close. The client does so as soon as it
-// has the server's lines. So the time is for the lines to arrive and for the close to come back, with resends.
+// mismatchTime is how long a server waits for a client whose classes differ to name the difference and close. The client does so as soon as it has
+// the server's lines. So the time is for the lines and the close to arrive, with resends.
 const mismatchTime = 2 * time.Second
 
 // handshake is one side of a connection's handshake. It runs on a goroutine of its own (Conn.runHandshake), so that it advances even if the world

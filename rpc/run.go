@@ -207,9 +207,10 @@ func (w *World) Post(fn func()) {
 	}
 }
 
-// Do runs fn on the world's goroutine in the next Dispatch, and waits for it. If ctx ends before fn begins, fn does not run, and Do returns an
-// error. If the world was closed a second ago and has not dispatched since, fn does not run, and Do returns ErrClosed. Do returns an error if fn
-// panicked, and ErrOnWorld if Do is called on the world's goroutine.
+// Do runs fn on the world's goroutine in the next Dispatch, and waits until it has run. If ctx ends before fn begins, fn does not run, and Do
+// returns the cause of ctx. In a closed world fn does not run, and Do returns ErrClosed: at once, or, if the world is closed while fn waits, when
+// no Dispatch has run fn for a second. If Config.MaxPosts functions wait already, Do returns ErrBacklogFull. It returns an error if fn panicked,
+// and ErrOnWorld if Do is called on the world's goroutine.
 func (w *World) Do(ctx context.Context, fn func()) error {
 	mustRun("Do", fn == nil)
 	if w.Inside() {

@@ -57,7 +57,7 @@ type World struct {
 	sampled      time.Time // when sampleRates last ran
 
 	// What runs in a step. Used only by the world's goroutine.
-	crowd      stateCrowd          // shares what connections learn about the paces of their states
+	crowd      stateCrowd          // counts of the states' paces on all connections: see crowdAt
 	frame      frame               // the current step, from one Flush to the next
 	game       tasks.Runner[*Conn] // runs functions of the game, one at a time, and catches their panics
 	local      localCalls          // calls that run in this world
@@ -182,9 +182,9 @@ func (w *World) SetEmulation(e emulation.Settings) error {
 	return nil
 }
 
-// Now returns the time that was passed to the running Dispatch, Flush or Tick, or else to the last one; it is zero before the first. In [World.Run]
-// that is the system's time. Now is the game's clock for OnConnect, OnDisconnect, Login, posts and constructors; handlers have [Call].Now. UE:
-// UWorld::GetTimeSeconds.
+// Now returns the time that was passed to the running Dispatch, Flush or Tick, or else to the last one; it is the zero time before the first. In
+// [World.Run] that is the system's time. Now is the game's clock for OnConnect, OnDisconnect, Login, posts and constructors; handlers have
+// [Call].Now. UE: UWorld::GetTimeSeconds.
 func (w *World) Now() time.Time { return w.frame.now }
 
 // OnTick adds a hook that runs in every Flush, before states are compared and packets are sent.

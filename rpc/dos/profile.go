@@ -29,7 +29,7 @@ type State struct {
 	RepeatWindow time.Duration // 1 to 16 s
 
 	Cooloff time.Duration // how long no quota may be reached and no call blocked before the client leaves the state; rounded up to seconds
-	// AutoEscalate is after how many seconds in which the client goes on it enters the next state, rounded up; 0 = never. UE: AutoEscalateTime.
+	// AutoEscalate is the number of seconds in which a client goes on before it enters the next state, rounded up; 0 = never. UE: AutoEscalateTime.
 	//
 	// The client goes on in a second in which a call is blocked, a frame reaches a quota of Frame, or the load reaches the sustained rate: a second's
 	// share of a quota of the sustained state's Period. The sustained state is the lowest with an AutoEscalate and a Period. The load that led into

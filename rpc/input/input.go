@@ -80,7 +80,7 @@ func (b *batch[I]) Validate() error {
 type answer struct {
 	Taken  uint64 // the newest tick that the server has taken
 	Have   uint64 // inputs up to this tick need not be sent again
-	Tick   uint64 // of the inputs that arrived since the last answer, the tick of the one with the least time left; 0 = none
+	Tick   uint64 // the tick with the least time left, of the inputs whose time left became known since the last answer; 0 = none
 	Left   int32  // how many microseconds before its tick was taken that input arrived; negative = after it
 	Missed uint64 // how many ticks so far were taken without their input
 }
