@@ -45,7 +45,8 @@ func TestOwnershipIsTold(t *testing.T) {
 	})
 }
 
-// TestLastOwnerKeepsNothing that was open there only because it was the owner, dormant or not. It kept its copies and got all that changed.
+// TestLastOwnerKeepsNothing checks that an actor, dormant or not, closes for its previous owner if it was open there only because of that
+// ownership. Before, the previous owner kept its copies and got all changes.
 func TestLastOwnerKeepsNothing(t *testing.T) {
 	inNet(t, 2, Config{}, func(n *network) {
 		pawn, bag, asleep, shown := n.spawn(0), n.spawn(0), n.spawn(0), n.spawn(0, AlwaysRelevant())
@@ -69,8 +70,9 @@ func TestLastOwnerKeepsNothing(t *testing.T) {
 	})
 }
 
-// TestOwnersThatTakeTurns over a round trip of 200 ms, at each tick for 40 s. Each hears all that is called while it is the owner, and nothing of
-// the others' turns. Every turn opened the actor anew after the close before, and what was told at the end came 80 s late.
+// TestOwnersThatTakeTurns gives an actor to another owner at each tick for 40 s, over a round trip of 200 ms. Each owner gets all calls that are
+// made while it is the owner, and none of the others' turns. Before, every turn opened the actor again after the previous close, and the last calls
+// arrived 80 s late.
 func TestOwnersThatTakeTurns(t *testing.T) {
 	inNet(t, 2, Config{}, func(n *network) {
 		for i := range 2 {
@@ -113,7 +115,7 @@ func TestOwnersThatTakeTurns(t *testing.T) {
 	})
 }
 
-// TestLastOwnerBeforeItsOpen: what happens to an actor that will close for its last owner as soon as that has acknowledged the open.
+// TestLastOwnerBeforeItsOpen: what happens to an actor that will close for its previous owner as soon as that has acknowledged the open.
 func TestLastOwnerBeforeItsOpen(t *testing.T) {
 	for name, test := range map[string]struct {
 		do    func(n *network, a *Actor)
@@ -158,7 +160,8 @@ func TestLastOwnerBeforeItsOpen(t *testing.T) {
 	}
 }
 
-// TestOpenAckedBeforeCalls: OnOpenAcked runs before the first call that the client makes on the actor, also when both came while it ran for another.
+// TestOpenAckedBeforeCalls: OnOpenAcked runs before the first call that the client makes on the actor, even if both arrive while OnOpenAcked runs
+// for another actor.
 func TestOpenAckedBeforeCalls(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		client := n.clients[0]
@@ -208,8 +211,8 @@ func TestOpenAckedEndsWithItsConnection(t *testing.T) {
 	}
 }
 
-// TestOwnerOfPartOfATick: an actor goes to a client and on to another within each tick, while neither has acknowledged the open. It waits for
-// that once, not once a tick.
+// TestOwnerOfPartOfATick: within each tick, an actor goes to a client and then to another, while neither has acknowledged the open. It waits for
+// the acknowledgement once, not once a tick.
 func TestOwnerOfPartOfATick(t *testing.T) {
 	inNet(t, 2, Config{}, func(n *network) {
 		for i := range 2 {
@@ -240,8 +243,8 @@ func (n *network) placeDoors() (doors []*Actor) {
 	return doors
 }
 
-// TestTearOffBeforeTheLastOwnersOpen: a placed copy of the last owner's is torn off whether or not its client had acknowledged the open. One
-// that had not stayed a copy for ever.
+// TestTearOffBeforeTheLastOwnersOpen: a placed copy of the previous owner is torn off whether or not its client has acknowledged the open. Before,
+// a copy whose client had not stayed a copy forever.
 func TestTearOffBeforeTheLastOwnersOpen(t *testing.T) {
 	for _, ticks := range []int{0, 5} {
 		inNet(t, 2, Config{}, func(n *network) {
@@ -267,7 +270,7 @@ func (b *Binding[T]) first() (object T) {
 	return object
 }
 
-// TestLastOwnersPlacedCopy lives on without a channel, and its client knows that it is not the owner any more.
+// TestLastOwnersPlacedCopy: the previous owner's placed copy stays without a channel, and its client knows that it is no longer the owner.
 func TestLastOwnersPlacedCopy(t *testing.T) {
 	inNet(t, 2, Config{}, func(n *network) {
 		doors := n.placeDoors()
@@ -348,8 +351,8 @@ func TestAlwaysRelevantOpensForLateJoiners(t *testing.T) {
 	})
 }
 
-// TestOneConnectionDoesNotFailASpawn: an actor for everybody opens for all those who can take it. That one has no channel left, or
-// allows smaller messages, is told in the log, once a second, and is no error of the game's.
+// TestOneConnectionDoesNotFailASpawn: an AlwaysRelevant actor opens for all connections that can have it. If one has no free channel, or a smaller
+// message limit, the log says so, once a second, and Spawn returns no error.
 func TestOneConnectionDoesNotFailASpawn(t *testing.T) {
 	for name, bounded := range map[string]bunch.Config{"no channel left": {MaxChannels: 4}, "the limit is Config.Bunch.MaxBunch, 100": {MaxBunch: 100}} {
 		t.Run(name, func(t *testing.T) {

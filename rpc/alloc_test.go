@@ -40,7 +40,7 @@ func TestTransmitAllocatesNothing(t *testing.T) {
 	})
 }
 
-// TestOnRepAllocatesNothing: a struct without slices is compared where it lies.
+// TestOnRepAllocatesNothing: a struct without slices is compared in place.
 func TestOnRepAllocatesNothing(t *testing.T) {
 	declared := NewState[body](NewClass("Walker")).declared
 	ran, object := 0, new(walker)
@@ -112,7 +112,8 @@ func TestRelevancyAllocatesNothing(t *testing.T) {
 	require.LessOrEqual(t, testkit.Allocs(30, w.step), 0.1)
 }
 
-// TestRequestsAllocateLittle: who answers at once takes no memory; who asks takes the question, what hears the answer, and the answer itself.
+// TestRequestsAllocateLittle: an answer that is given at once allocates nothing. The asker allocates the question, the function for the answer, and
+// the answer itself.
 func TestRequestsAllocateLittle(t *testing.T) {
 	withClerk(t, Config{}, func(n *network, here, there *Actor) {
 		c, number := n.conns[0], uint64(0)

@@ -66,8 +66,8 @@ func TestClientConnectsAgain(t *testing.T) {
 	})
 }
 
-// TestEndComesBeforeTheNextConnection: a client that connects again before its world has heard of the end hears of the end first, so that
-// what it places for the new connection is none of the old one's.
+// TestEndComesBeforeTheNextConnection: if a client connects again before its world knows of the end of the old connection, OnDisconnect still runs
+// first, so that actors that are placed for the new connection do not belong to the old one.
 func TestEndComesBeforeTheNextConnection(t *testing.T) {
 	inNet(t, 0, Config{}, func(n *network) {
 		_, _, err := Place(n.server.binding, "gate", nil, AlwaysRelevant())
@@ -98,8 +98,8 @@ func TestEndComesBeforeTheNextConnection(t *testing.T) {
 	})
 }
 
-// TestEndComesBeforeTheNextOfAnIdentity: a server hears of the end first, too, when a player has left and come again within a tick; and of
-// those who joined and left within one.
+// TestEndComesBeforeTheNextOfAnIdentity: on a server, too, OnDisconnect runs first if a player leaves and returns within a tick, or joins and
+// leaves within one.
 func TestEndComesBeforeTheNextOfAnIdentity(t *testing.T) {
 	var heard []string
 	config := Config{
@@ -153,7 +153,7 @@ func TestCloseWaitsForWhatIsAttached(t *testing.T) {
 	})
 }
 
-// TestCloseWithoutTime: whose context has ended closes the connections all the same, and is told that they are still closing.
+// TestCloseWithoutTime: Close with a ctx that has ended still closes the connections, and returns an error that they are still closing.
 func TestCloseWithoutTime(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		ctx, cancel := context.WithCancel(context.Background())

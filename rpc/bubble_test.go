@@ -11,8 +11,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// wire is one end of a network in memory, a [rpc.Carrier] that is late and loses every nth datagram: all that the test of a game
-// needs for a network in the virtual time of testing/synctest.
+// wire is one end of a network in memory: a [rpc.Carrier] that delays datagrams and loses every nth. That is all that the test of a game needs for
+// a network in the virtual time of testing/synctest.
 type wire struct {
 	peer    *wire
 	delay   time.Duration
@@ -67,7 +67,7 @@ func (w *wire) CloseWithError(code uint64, reason string) error {
 	return nil
 }
 
-// TestGameInABubble is how a game tests itself on a bad network, in no time: with the chat of [Example].
+// TestGameInABubble shows how a game tests itself on a bad network in virtual time, with the chat of [Example].
 func TestGameInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())

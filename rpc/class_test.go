@@ -72,7 +72,7 @@ func TestClassHasAtMostSoManyMethods(t *testing.T) {
 	panics(t, `more than 16384 methods`, func() { Server[int](class, "OneMore", Reliable) })
 }
 
-// TestActorsDoNotTravel: the first thing that somebody tries who comes from Unreal.
+// TestActorsDoNotTravel: an actor as an argument is refused, which is the first thing that Unreal users try.
 func TestActorsDoNotTravel(t *testing.T) {
 	type by struct{ Who *Actor }
 	class := NewClass("Naive")

@@ -117,7 +117,7 @@ func TestEmptyCloseDestroys(t *testing.T) {
 	})
 }
 
-// TestOpenThatClosesADormantCopy: one message opens and closes the channel of a copy that sleeps.
+// TestOpenThatClosesADormantCopy: one message opens and closes the channel of a dormant copy.
 func TestOpenThatClosesADormantCopy(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		a := n.spawn(0)
@@ -147,7 +147,7 @@ func TestClientsSendNoLastState(t *testing.T) {
 	})
 }
 
-// TestDismissalsWaitForChannels: a client has fewer channels than copies that sleep; the end of all of them reaches it.
+// TestDismissalsWaitForChannels: a client has more dormant copies than channels. The end of all of them reaches it.
 func TestDismissalsWaitForChannels(t *testing.T) {
 	inNet(t, 1, Config{Bunch: bunch.Config{MaxChannels: 4}}, func(n *network) {
 		var all []*Actor
@@ -191,7 +191,7 @@ func TestDormantActorsCostNothing(t *testing.T) {
 	})
 }
 
-// TestConstructorThatOpensAndCloses: the states of its actor replicate all the same.
+// TestConstructorThatOpensAndCloses: the states of an actor whose constructor opens and closes it are replicated all the same.
 func TestConstructorThatOpensAndCloses(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		n.server.onConstruct = func(a *Actor) {

@@ -11,8 +11,8 @@ import (
 	"github.com/quivernet/quiver/internal/budget"
 )
 
-// TestHandlersOutliveTheirConnection: who asks, leaves and comes again had as many handlers run each time. They count for the identity until
-// they return, and not for others.
+// TestHandlersOutliveTheirConnection: handlers count for the identity until they return, even if the asker disconnects. Before, a client that
+// asked, left and returned could run as many handlers again each time.
 func TestHandlersOutliveTheirConnection(t *testing.T) {
 	config := Config{
 		Classes: []*Class{clerk}, MaxRequests: 2,
@@ -24,7 +24,8 @@ func TestHandlersOutliveTheirConnection(t *testing.T) {
 	})
 }
 
-// TestHandlersOutliveTheirNamelessConnection: without an identity they count for the address, and all that have none count together.
+// TestHandlersOutliveTheirNamelessConnection: without an identity handlers count for the address, and all clients of it that have no identity count
+// together.
 func TestHandlersOutliveTheirNamelessConnection(t *testing.T) {
 	config := Config{Classes: []*Class{clerk}, MaxRequests: 2}
 	for name, hosts := range map[string][2]string{
@@ -93,7 +94,8 @@ func comesAgain(t *testing.T, config Config, who [2]string, connect func(n *netw
 	})
 }
 
-// TestPartyOfAServer: what a server leaves behind counts for its address, for the identity is the client's, which other servers know, too.
+// TestPartyOfAServer: on a client, jobs that a connection leaves behind count for the server's address, because the identity is the client's own,
+// which other servers know, too.
 func TestPartyOfAServer(t *testing.T) {
 	config := Config{Authenticate: func(context.Context, []byte) (string, error) { return "ann", nil }}
 	inNet(t, 1, config, func(n *network) {

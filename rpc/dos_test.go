@@ -20,7 +20,7 @@ func strict() *dos.Profile {
 	}}
 }
 
-// TestBlockedQuestionsAreAnswered: who asks too much hears so at once, and need not wait until its time is over.
+// TestBlockedQuestionsAreAnswered: an asker whose question is blocked is told at once, and need not wait until its time is over.
 func TestBlockedQuestionsAreAnswered(t *testing.T) {
 	withClerk(t, Config{DoS: strict()}, func(n *network, _, there *Actor) {
 		answered := 0
@@ -46,7 +46,7 @@ func TestBlockedQuestionsAreAnswered(t *testing.T) {
 	})
 }
 
-// TestCancelsAreNotBlocked: they make room, and so do answers, which this side asked for.
+// TestCancelsAreNotBlocked: cancels are not blocked, because they make room, nor are answers, which this side has requested.
 func TestCancelsAreNotBlocked(t *testing.T) {
 	withClerk(t, Config{DoS: strict()}, func(n *network, here, there *Actor) {
 		c := n.conns[0]
@@ -71,7 +71,7 @@ func TestCancelsAreNotBlocked(t *testing.T) {
 	})
 }
 
-// TestTraceOfBlockedCalls: the calls behind a blocked one keep the times of their own arrival.
+// TestTraceOfBlockedCalls: the calls after a blocked one keep the times of their own arrival.
 func TestTraceOfBlockedCalls(t *testing.T) {
 	var file bytes.Buffer
 	withClerk(t, Config{Trace: &file, DoS: strict()}, func(n *network, _, there *Actor) {

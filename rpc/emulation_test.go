@@ -60,7 +60,7 @@ func (n *sealedNet) oneWay(a *Actor) time.Duration {
 	return time.Since(began)
 }
 
-// TestEmulationsEnd: a world forgets the sockets that it uses no more.
+// TestEmulationsEnd: a world keeps no sockets that it no longer uses.
 func TestEmulationsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := Config{Emulation: &emulation.Settings{PktLag: time.Millisecond}}

@@ -67,8 +67,8 @@ func depart(t *testing.T, clients ...*testWorld) {
 	}
 }
 
-// TestSilentPeersLockNobodyOut: connections of one address that say nothing take neither the places of other addresses nor,
-// for long, those of its own; after 2 s they are gone.
+// TestSilentPeersLockNobodyOut: connections of one address that send nothing take neither the places of other addresses nor, for long, those of
+// their own address. After 2 s they are gone.
 func TestSilentPeersLockNobodyOut(t *testing.T) {
 	for _, config := range []Config{{}, {MaxConns: 50}, {MaxConnsPerAddress: 10}} {
 		inNet(t, 0, config, func(n *network) {
@@ -94,8 +94,7 @@ func TestSilentPeersLockNobodyOut(t *testing.T) {
 	}
 }
 
-// TestMutePeersLockNobodyOut: others have the places of clients that say no Join after their Welcome, or do not take why they
-// are refused.
+// TestMutePeersLockNobodyOut: other clients get the places of clients that send no Join after their Welcome, or do not acknowledge their refusal.
 func TestMutePeersLockNobodyOut(t *testing.T) {
 	nobody := func(_ context.Context, token []byte) (string, error) {
 		if string(token) != "honest" {
@@ -149,7 +148,7 @@ func TestPartyBehindOneAddress(t *testing.T) {
 	})
 }
 
-// TestHelloThatDrips: a message whose parts keep coming gets no more time than silence.
+// TestHelloThatDrips: a Hello whose parts arrive one by one gets no more time than silence.
 func TestHelloThatDrips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newTestWorld(t, Config{})
@@ -173,8 +172,8 @@ func TestHelloThatDrips(t *testing.T) {
 	})
 }
 
-// TestHangingAuthenticate: no more calls run at once than MaxHandshakes, though clients leave and come again; and those of one
-// address leave room for others.
+// TestHangingAuthenticate: at most MaxHandshakes calls run at once, even if clients leave and return, and those of one address leave room for
+// others.
 func TestHangingAuthenticate(t *testing.T) {
 	var running, most atomic.Int64
 	var hang chan struct{}
@@ -211,8 +210,8 @@ func TestHangingAuthenticate(t *testing.T) {
 	})
 }
 
-// TestTokenGuessing: a minute of guesses as fast as they go are 18 that Authenticate sees; a player who was here joins
-// meanwhile, others of that address do once it has paused.
+// TestTokenGuessing: of a minute of guesses as fast as possible Authenticate sees 18. A player who was here before joins in that time; other
+// players of the address join once the guessing has paused.
 func TestTokenGuessing(t *testing.T) {
 	var asked atomic.Int64
 	authenticate := func(_ context.Context, token []byte) (string, error) {
@@ -256,7 +255,7 @@ func TestTokenGuessing(t *testing.T) {
 	})
 }
 
-// TestLoginsThatCannotBeChecked: while Authenticate cannot look tokens up nobody has failed, and who comes again afterwards gets in.
+// TestLoginsThatCannotBeChecked: while Authenticate cannot check tokens, no login counts as failed, and a client that tries again later gets in.
 func TestLoginsThatCannotBeChecked(t *testing.T) {
 	var broken atomic.Bool
 	broken.Store(true)
@@ -284,7 +283,7 @@ func TestLoginsThatCannotBeChecked(t *testing.T) {
 	})
 }
 
-// TestWhoLoginRefusesHasNotFailed: Authenticate knows who is banned, so his tries slow down nobody behind his address.
+// TestWhoLoginRefusesHasNotFailed: a player whom Login refuses, such as a banned one, does not slow down other players of the same address.
 func TestWhoLoginRefusesHasNotFailed(t *testing.T) {
 	config := Config{
 		Authenticate: func(_ context.Context, token []byte) (string, error) { return string(token), nil },
@@ -329,8 +328,8 @@ func slowly(asked *atomic.Int64) func(context.Context, []byte) (string, error) {
 	}
 }
 
-// TestGuessesThatDoNotWait: who leaves before the answer pays for it all the same, and does not find out by a second login
-// which of the guesses was right.
+// TestGuessesThatDoNotWait: a guess counts even if its client leaves before the answer, and a second login does not reveal which of the guesses was
+// right.
 func TestGuessesThatDoNotWait(t *testing.T) {
 	var asked atomic.Int64
 	inNet(t, 0, Config{Authenticate: slowly(&asked)}, func(n *network) {
@@ -362,7 +361,7 @@ func TestGuessesThatDoNotWait(t *testing.T) {
 	})
 }
 
-// TestLoginsAtOnce: of a crowd of guesses no more are asked about than may fail; a party of players joins a few at a time.
+// TestLoginsAtOnce: of very many guesses at once, Authenticate is asked about no more than may fail. A party of players joins a few at a time.
 func TestLoginsAtOnce(t *testing.T) {
 	for _, row := range []struct {
 		token  string
@@ -396,7 +395,7 @@ func TestLoginsAtOnce(t *testing.T) {
 	}
 }
 
-// TestLoginThatWaitsForItsTurnLeaves: it holds up nobody, and leaves nothing.
+// TestLoginThatWaitsForItsTurnLeaves: a client that leaves while its login waits for its turn delays no other, and nothing of it remains.
 func TestLoginThatWaitsForItsTurnLeaves(t *testing.T) {
 	var asked atomic.Int64
 	inNet(t, 0, Config{Authenticate: slowly(&asked), MaxLoginFailures: 1}, func(n *network) {
@@ -414,7 +413,7 @@ func TestLoginThatWaitsForItsTurnLeaves(t *testing.T) {
 	})
 }
 
-// TestConnsOfAnIdentity: a player whose game crashed comes again at once.
+// TestConnsOfAnIdentity: a player whose game has crashed can return at once.
 func TestConnsOfAnIdentity(t *testing.T) {
 	authenticate := func(_ context.Context, token []byte) (string, error) { return string(token), nil }
 	var order []string
@@ -488,7 +487,7 @@ func TestConnsOfAnIdentity(t *testing.T) {
 	})
 }
 
-// TestLoginsOfAnIdentityAtOnce: however many come in the same instant, one is left.
+// TestLoginsOfAnIdentityAtOnce: of any number of logins in the same instant one connection remains.
 func TestLoginsOfAnIdentityAtOnce(t *testing.T) {
 	authenticate := func(_ context.Context, token []byte) (string, error) { return string(token), nil }
 	inNet(t, 0, Config{Authenticate: authenticate, MaxConnsPerIdentity: 1}, func(n *network) {
@@ -511,8 +510,8 @@ func TestLoginsOfAnIdentityAtOnce(t *testing.T) {
 	})
 }
 
-// TestReplacedConnectionLeavesFirst: also when calls of it wait for their turn; as of any connection that this side closed,
-// they run no more.
+// TestReplacedConnectionLeavesFirst: a replaced connection leaves first, even if calls of it wait for their turn. Like those of any connection that
+// this side has closed, they do not run.
 func TestReplacedConnectionLeavesFirst(t *testing.T) {
 	config := Config{
 		Authenticate:        func(_ context.Context, token []byte) (string, error) { return string(token), nil },
@@ -549,7 +548,7 @@ func TestReplacedConnectionLeavesFirst(t *testing.T) {
 	})
 }
 
-// TestConnThatHasNoLinkYetMakesNoRoom: another client comes while Attach is still making the connection.
+// TestConnThatHasNoLinkYetMakesNoRoom: another client arrives while Attach is still making the connection.
 func TestConnThatHasNoLinkYetMakesNoRoom(t *testing.T) {
 	inNet(t, 0, Config{MaxHandshakes: 1}, func(n *network) {
 		_, far := linktest.Pipe()
@@ -563,7 +562,8 @@ func TestConnThatHasNoLinkYetMakesNoRoom(t *testing.T) {
 	})
 }
 
-// TestOpenForgetsForgedPackets: a flood of forged first packets that is over is no longer on the way in, though nobody came since.
+// TestOpenForgetsForgedPackets: after a flood of forged first packets, HandshakeStats.Open no longer counts them, even if no other client has
+// arrived since.
 func TestOpenForgetsForgedPackets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTestWorld(t, Config{})

@@ -51,7 +51,7 @@ func spawnUnderRun[T any](t *testing.T, server, client *testWorld, here *Binding
 	return ctx, a, object, end
 }
 
-// TestThenIsToldWhenItsWorldCloses: a question that a world asks itself ends with the world, and Then's function has to hear of it.
+// TestThenIsToldWhenItsWorldCloses: a question that a world asks itself ends with the world, and Then's function is called.
 func TestThenIsToldWhenItsWorldCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newTestWorld(t, Config{Classes: []*Class{clerk}})
@@ -101,7 +101,7 @@ func withHero(t *testing.T, class *Class, want string, play func(ctx context.Con
 	})
 }
 
-// TestOpenAckedUnderRun: OnOpenAcked runs though nothing but the ack arrives.
+// TestOpenAckedUnderRun: OnOpenAcked runs even if nothing but the ack arrives.
 func TestOpenAckedUnderRun(t *testing.T) {
 	withHero(t, NewClass("SeenHero"), "", func(ctx context.Context, server *testWorld, _ *Actor, _ *puppet) {
 		time.Sleep(time.Second)
@@ -116,7 +116,8 @@ func TestOpenAckedUnderRun(t *testing.T) {
 	})
 }
 
-// TestStateThatWasNotDueUnderRun: a change that a Flush does not look at for UpdateRate leaves when it is due, though nothing else happens.
+// TestStateThatWasNotDueUnderRun: a change that a Flush does not compare because of UpdateRate is sent when it is due, even if nothing else
+// happens.
 func TestStateThatWasNotDueUnderRun(t *testing.T) {
 	withHero(t, NewClass("SlowHero", UpdateRate(2)), "two", func(ctx context.Context, server *testWorld, _ *Actor, p *puppet) {
 		for _, text := range []string{"one", "two"} { // 200 ms apart: the second is not due yet
@@ -126,7 +127,7 @@ func TestStateThatWasNotDueUnderRun(t *testing.T) {
 	})
 }
 
-// TestStateThatAHookChangesUnderRun: what an OnTick hook changes between two updates leaves when it is due, though nothing else happens.
+// TestStateThatAHookChangesUnderRun: a change that an OnTick hook makes between two updates is sent when it is due, even if nothing else happens.
 func TestStateThatAHookChangesUnderRun(t *testing.T) {
 	type tags struct {
 		Text []string `quiver:"max=2,each=100"`
@@ -173,7 +174,7 @@ func afterAHook[S any](t *testing.T, byPost, byHook S) {
 	})
 }
 
-// TestSecondMissedUnderRun: a client that asks for everything anew twice within a second gets it after that second.
+// TestSecondMissedUnderRun: a client that requests everything again twice within a second gets it after that second.
 func TestSecondMissedUnderRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
@@ -224,7 +225,7 @@ func (slowArgument) Validate() error {
 	return nil
 }
 
-// TestAskGivesItsArgumentBack: who gives up has the memory of the argument back.
+// TestAskGivesItsArgumentBack: after an Ask whose ctx has ended, the argument's memory is free.
 func TestAskGivesItsArgumentBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		class := NewClass("Slow")
@@ -268,7 +269,7 @@ func TestAskGivesItsArgumentBack(t *testing.T) {
 	})
 }
 
-// TestCallsOfTheLastOnDisconnectRun: a closed world runs what its last functions call here before Run returns.
+// TestCallsOfTheLastOnDisconnectRun: a closed world runs the calls of its last functions before Run returns.
 func TestCallsOfTheLastOnDisconnectRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
@@ -284,7 +285,8 @@ func TestCallsOfTheLastOnDisconnectRun(t *testing.T) {
 	})
 }
 
-// TestCallsThatNeverEnd: who calls again in each call keeps no closed world, and what does not run is counted.
+// TestCallsThatNeverEnd: a function that calls again in each call does not keep Run of a closed world from returning, and calls that do not run are
+// counted.
 func TestCallsThatNeverEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		class := NewClass("Echo")
@@ -337,8 +339,8 @@ func TestRunLooksAtTheActive(t *testing.T) {
 	}
 }
 
-// TestAcksRideOnTicks: in a game with calls both ways in each tick nearly all packets hold calls, whatever the tick rate, because acks wait for
-// the next tick's packet.
+// TestAcksRideOnTicks: in a game with calls in both directions in each tick nearly all packets contain calls, whatever the tick rate, because acks
+// wait for the next tick's packet.
 func TestAcksRideOnTicks(t *testing.T) {
 	for _, rate := range []int{60, 30, 20, 10, 7} {
 		synctest.Test(t, func(t *testing.T) {
@@ -371,8 +373,8 @@ func TestAcksRideOnTicks(t *testing.T) {
 	}
 }
 
-// TestCrowdsDoNotCompareAtEachMessage: with many connections and states a message does not cost as much as there are actors, and what it changed
-// leaves soon after.
+// TestCrowdsDoNotCompareAtEachMessage: with many connections and states, the cost of a message does not grow with the number of actors, and its
+// changes are sent soon after.
 func TestCrowdsDoNotCompareAtEachMessage(t *testing.T) {
 	lookAtTheActive(t)
 	withHero(t, NewClass("Crowded"), "99", func(ctx context.Context, server *testWorld, a *Actor, p *puppet) {
@@ -390,7 +392,8 @@ func TestCrowdsDoNotCompareAtEachMessage(t *testing.T) {
 	})
 }
 
-// TestMessageBeforeAdmission: what a client says while its connection waits for the end of the one before is heard, though nothing comes after it.
+// TestMessageBeforeAdmission: a message that arrives while its connection waits for the end of an earlier one is handled, even if nothing arrives
+// after it.
 func TestMessageBeforeAdmission(t *testing.T) {
 	lookAtTheActive(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -419,7 +422,8 @@ func TestMessageBeforeAdmission(t *testing.T) {
 	})
 }
 
-// TestTicksLookAtAll: what a Flush holds back for UpdateRate leaves in the tick of TickRate in which it is due, however many connections there are.
+// TestTicksLookAtAll: an update that a Flush holds back because of UpdateRate is sent in the tick of TickRate in which it is due, however many
+// connections there are.
 func TestTicksLookAtAll(t *testing.T) {
 	lookAtTheActive(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -453,7 +457,7 @@ func TestTicksLookAtAll(t *testing.T) {
 	})
 }
 
-// TestForceQueueInACrowd: also where a step does not compare the states, a call leaves behind those that were changed before it.
+// TestForceQueueInACrowd: even if a step does not compare the states, a call is sent after the states that were changed before it.
 func TestForceQueueInACrowd(t *testing.T) {
 	lookAtTheActive(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -230,7 +230,7 @@ func TestCloseDuringAFlood(t *testing.T) {
 	require.Empty(t, server.lobby.attached)
 }
 
-// TestRetryLogSaysWhy: a server with one client on the way in warned of its RetryAbove of 32.
+// TestRetryLogSaysWhy: before, a server with one client in its handshake warned of its RetryAbove of 32.
 func TestRetryLogSaysWhy(t *testing.T) {
 	serverTLS, clientTLS := credentials(t)
 	_, listener, log := listenLogged(t, serverTLS)
@@ -258,8 +258,8 @@ func TestRetryAlways(t *testing.T) {
 	require.Positive(t, stats.Retries)
 }
 
-// TestACrowdGetsItsRetries: quic-go queues eight of them and dropped the others, so a party behind one address dialed for a second, and some of a
-// larger one until it gave up.
+// TestACrowdGetsItsRetries: quic-go queues eight Retries and drops the others. Before, a party behind one address dialed for a second, and some of
+// a larger one until they timed out.
 func TestACrowdGetsItsRetries(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // as on a machine whose other processors are busy
 	server := newTestWorld(t, Config{RetryAbove: -1})
@@ -297,7 +297,7 @@ func retries(t *testing.T, client net.Conn, crowd int) (got int) {
 	return got
 }
 
-// TestRefusedAtTheDoor: a client hears which kind of limit it met, also where QUIC itself refuses it.
+// TestRefusedAtTheDoor: a client is told which kind of limit it met, even if QUIC itself refuses it.
 func TestRefusedAtTheDoor(t *testing.T) {
 	serverTLS, clientTLS := credentials(t)
 	for _, row := range []struct {
@@ -324,8 +324,8 @@ func TestRefusedAtTheDoor(t *testing.T) {
 	}
 }
 
-// TestCrowdBehindOneAddressJoins: clients are answered before the server knows that their handshakes are over. The answers were held back when
-// others had joined from the same address, and each of two hundred waited for a probe timeout.
+// TestCrowdBehindOneAddressJoins: clients are answered before the server knows that their handshakes have completed. Before, the answers were held
+// back if others had joined from the same address, and each of two hundred waited for a probe timeout.
 func TestCrowdBehindOneAddressJoins(t *testing.T) {
 	serverTLS, clientTLS := credentials(t)
 	_, listener, log := listenLogged(t, serverTLS)

@@ -134,7 +134,7 @@ func (p *rawPeer) openAndSend() {
 	p.send(channel, []byte("x"))
 }
 
-// TestMismatchSaysWhoseShapeIsWhich: the client's log shows the server's sentence, where "here" named the wrong end.
+// TestMismatchSaysWhoseShapeIsWhich: the client's log contains the server's sentence, in which "here" named the wrong end.
 func TestMismatchSaysWhoseShapeIsWhich(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -173,7 +173,7 @@ func TestMismatchNamesTheDifference(t *testing.T) {
 	})
 }
 
-// TestMismatchNamesTheField: that a state has one field more was said, and not which.
+// TestMismatchNamesTheField: before, the error said that a state has one field more, but not which.
 func TestMismatchNamesTheField(t *testing.T) {
 	inNet(t, 0, Config{ExplainMismatch: true, Classes: []*Class{gateOf[struct{ Open bool }]()}}, func(n *network) {
 		client, err := NewWorld(Config{Classes: []*Class{gateOf[struct{ Open, Locked bool }]()}})
@@ -190,7 +190,7 @@ func gateOf[S any]() *Class {
 	return c
 }
 
-// TestClassesStaySecret: whoever has not logged in learns no name of a class, a method or a field, unless that is asked for.
+// TestClassesStaySecret: a client that has not logged in learns no name of a class, a method or a field, unless ExplainMismatch is set.
 func TestClassesStaySecret(t *testing.T) {
 	for _, explain := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -237,7 +237,7 @@ func TestAuthenticate(t *testing.T) {
 	})
 }
 
-// TestIdentityFromAnyGoroutine: there is none before the connection has joined, and asking meanwhile is no race.
+// TestIdentityFromAnyGoroutine: Identity is empty before the connection has joined, and a concurrent call is no race.
 func TestIdentityFromAnyGoroutine(t *testing.T) {
 	inNet(t, 0, Config{Authenticate: func(context.Context, []byte) (string, error) { return "ann", nil }}, func(n *network) {
 		near, far := linktest.Pipe()
@@ -285,7 +285,7 @@ func TestClientLeavesWhileItIsWelcomed(t *testing.T) {
 	})
 }
 
-// TestAuthenticateHasATimeLimit: what it says too late the client does not hear, and it counts for nothing.
+// TestAuthenticateHasATimeLimit: an answer of Authenticate that is too late is not sent to the client, and has no effect.
 func TestAuthenticateHasATimeLimit(t *testing.T) {
 	for _, verdict := range []error{nil, errors.New("nobody knows this token"), context.DeadlineExceeded} {
 		var canceled error
@@ -384,8 +384,8 @@ func TestReceiveLimitGrowsWithUse(t *testing.T) {
 	})
 }
 
-// TestReceiveLimitAtJoin: a connection has its whole limit from Join on, and a peer learns it before the first tick that
-// would find it tight.
+// TestReceiveLimitAtJoin: a connection has its whole limit from Join on, and the peer is told before the first tick that would reach the smaller
+// one.
 func TestReceiveLimitAtJoin(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		require.Equal(t, 8<<20, n.conns[0].Stats().ReceiveLimit)

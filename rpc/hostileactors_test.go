@@ -94,7 +94,7 @@ func spyPair(t *testing.T, fn func(server, client *World, at, from *Conn, tick f
 	})
 }
 
-// TestManyThatNameOne: an update of a state takes no longer when thousands of others name the same actor.
+// TestManyThatNameOne: an update of a state takes no longer if thousands of others name the same actor.
 func TestManyThatNameOne(t *testing.T) {
 	var per [2]time.Duration
 	for i, n := range []int{1000, 16000} {
@@ -148,8 +148,8 @@ func TestArgumentFullOfRefs(t *testing.T) {
 	t.Logf("%d references to an actor that is open for %d: %v", refs, conns, took)
 }
 
-// TestCallThatWaitsForOneOfMany: a call that names thousands of actors, all but the last of them open, takes no long look at each open and in each
-// Dispatch.
+// TestCallThatWaitsForOneOfMany: a call that names thousands of actors, of which all but the last are open, does not check them all at each open
+// and in each Dispatch.
 func TestCallThatWaitsForOneOfMany(t *testing.T) {
 	w, c, a := newCrate(t)
 	c.copies.byRef[1] = a
@@ -192,7 +192,7 @@ func TestKeysThatWouldNeverBeFound(t *testing.T) {
 		func() { NewList[spot, uint8](NewClass("Spots"), "Items") })
 }
 
-// TestTearOffOfAnUnboundList: nobody keeps the list here, so nothing of it is to be sent.
+// TestTearOffOfAnUnboundList: nothing keeps the list here, so none of it is sent.
 func TestTearOffOfAnUnboundList(t *testing.T) {
 	w, err := NewWorld(Config{})
 	require.NoError(t, err)
@@ -207,7 +207,7 @@ func TestTearOffOfAnUnboundList(t *testing.T) {
 	require.Zero(t, o.lacks)
 }
 
-// TestStateUnderRun: what changes while the open is under way, or is lost, goes though nothing else happens.
+// TestStateUnderRun: a change while the open is in flight, or lost, is sent even if nothing else happens.
 func TestStateUnderRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})

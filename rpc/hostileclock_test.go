@@ -9,7 +9,7 @@ import (
 	"github.com/quivernet/quiver/internal/state"
 )
 
-// TestClockThatGoesBack: a game's clock, which a match may begin anew, stops no replication.
+// TestClockThatGoesBack: a game's clock that a new match resets does not stop replication.
 func TestClockThatGoesBack(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		a := n.named(0, "one")
@@ -37,7 +37,7 @@ func TestClockThatGoesBack(t *testing.T) {
 	})
 }
 
-// TestOldValueOfAReferrer: OnRep ends an actor that another state of the same packet names; that one still hears what it was before.
+// TestOldValueOfAReferrer: OnRep ends an actor that another state of the same packet names. OnRep of that state still gets its old value.
 func TestOldValueOfAReferrer(t *testing.T) {
 	w, err := NewWorld(Config{})
 	require.NoError(t, err)

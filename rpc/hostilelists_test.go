@@ -10,7 +10,7 @@ import (
 	"github.com/quivernet/quiver/internal/state"
 )
 
-// TestItemsStayGone: a late packet brings no item back that has gone, though thousands of others have since.
+// TestItemsStayGone: a late packet does not bring back an item that was removed, even if thousands of others were removed since.
 func TestItemsStayGone(t *testing.T) {
 	w, c, a := newCrate(t)
 	list := func() []byte { return state.AppendMask(nil, 1<<4, crate.fields) }
@@ -33,8 +33,8 @@ func TestItemsStayGone(t *testing.T) {
 	require.Zero(t, a.own.object.(*crateObject).items.Len(), "an item that is gone is here for ever")
 }
 
-// TestClientThatMissesEverything: who is shown much and asks for everything anew as often as it can, by a message of one byte, is answered the less
-// often the more that is.
+// TestClientThatMissesEverything: if a client has many actors and requests everything again as often as it can, by a message of one byte, it is
+// answered less often the more actors it has.
 func TestClientThatMissesEverything(t *testing.T) {
 	for _, actors := range []int{10, 4000} {
 		c := shownCrates(t, actors)
@@ -72,7 +72,7 @@ func shownCrates(t *testing.T, actors int) *Conn {
 	return c
 }
 
-// TestClientThatAcknowledgesNothing: what a server keeps of one is bounded.
+// TestClientThatAcknowledgesNothing: what a server keeps for such a client is bounded.
 func TestClientThatAcknowledgesNothing(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		var all []*Actor

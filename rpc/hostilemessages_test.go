@@ -60,8 +60,8 @@ func TestHostileMessages(t *testing.T) {
 	}
 }
 
-// TestMessageFloods: a peer that heeds no window fills what the control channel may hold here, or is noticed in the next Dispatch; nothing
-// of it runs beyond the window.
+// TestMessageFloods: a peer that ignores the window fills what the control channel may hold here, or is noticed in the next Dispatch. None of its
+// messages beyond the window runs.
 func TestMessageFloods(t *testing.T) {
 	ran := 0
 	config := Config{OnMessage: func(*World, *Conn, uint8, []byte) error { ran++; return nil }}
@@ -83,7 +83,8 @@ func TestMessageFloods(t *testing.T) {
 	})
 }
 
-// TestMessagesBeforeJoin: they are no part of the handshake. The server comes when the message has left, for no join to come before it.
+// TestMessagesBeforeJoin: messages of the game are not part of the handshake. The server starts after the message was sent, so that no Join can be
+// before it.
 func TestMessagesBeforeJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newTestWorld(t, Config{OnMessage: func(*World, *Conn, uint8, []byte) error { t.Error("it ran"); return nil }})

@@ -126,7 +126,8 @@ func (mute) remote(any, *Call, []byte) error { return nil }
 // muteAdmit makes an actor say nothing by itself when it is asked Admit.
 func muteAdmit(a *Actor) { a.own.binding.handlers[clerkAdmit.question.id] = mute{} }
 
-// TestBadAnswersEndTheirQuestion: with the connection at the server; a client that its server's answer does not please is not closed.
+// TestBadAnswersEndTheirQuestion: a bad answer ends its question, on a server together with the connection. A client does not close the connection
+// for an answer that its Validate refuses.
 func TestBadAnswersEndTheirQuestion(t *testing.T) {
 	withClerk(t, Config{}, func(n *network, here, there *Actor) {
 		muteAdmit(there)
@@ -160,7 +161,7 @@ func TestAnswersWhoseCheckEndsTheActor(t *testing.T) {
 	})
 }
 
-// TestAnswersNeverAskedFor: floods of them, of invented numbers, of another actor, of another request, cost nothing but their counting.
+// TestAnswersNeverAskedFor: floods of answers with invented numbers, of another actor, or of another request only cost their counting.
 func TestAnswersNeverAskedFor(t *testing.T) {
 	withClerk(t, Config{}, func(n *network, here, there *Actor) {
 		c := n.conns[0]
@@ -189,7 +190,8 @@ func TestAnswersNeverAskedFor(t *testing.T) {
 	})
 }
 
-// TestFloodsOfQuestions: beyond Config.MaxRequests nothing is decoded, kept or run; who asked is told so. Cancels of what was never asked do nothing.
+// TestFloodsOfQuestions: questions that exceed Config.MaxRequests are not decoded, kept or run, and the asker is told so. Cancels of questions that
+// were never asked have no effect.
 func TestFloodsOfQuestions(t *testing.T) {
 	withClerk(t, Config{MaxRequests: 5}, func(n *network, here, there *Actor) {
 		c := n.conns[0]
@@ -292,7 +294,7 @@ func TestRequestErrorsNameItOnce(t *testing.T) {
 	})
 }
 
-// TestQuestionTwiceWhileItWaits: one that waits for actors is open, too.
+// TestQuestionTwiceWhileItWaits: a question that waits for actors counts as open, too.
 func TestQuestionTwiceWhileItWaits(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		c := &Conn{world: n.clients[0].World, requests: newRequests(1)}

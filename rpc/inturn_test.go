@@ -16,7 +16,8 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// TestDialWaitsForItsTurn: who finds a crowd in front of the door comes again until there is room; who finds the server full does not.
+// TestDialWaitsForItsTurn: a client that is refused because of other handshakes tries again until there is room. One that finds the server full
+// does not.
 func TestDialWaitsForItsTurn(t *testing.T) {
 	ms := time.Millisecond
 	for name, row := range map[string]struct {
@@ -114,8 +115,8 @@ func evictOnce(server **testWorld) func(context.Context, []byte) (string, error)
 	}
 }
 
-// TestACrowdDialsAtOnce: a party behind one address that is larger than the door all gets in, without another try of its own. Of 200 that dialled a
-// server with the default limits 25 were refused.
+// TestACrowdDialsAtOnce: a party behind one address that is larger than the limit on handshakes all gets in with one Dial each. Before, of 200
+// clients that dialed a server with the default limits 25 were refused.
 func TestACrowdDialsAtOnce(t *testing.T) {
 	server := newTestWorld(t, Config{MaxHandshakes: 6})
 	serverTLS, clientTLS := credentials(t)

@@ -88,7 +88,7 @@ func TestCloseErrors(t *testing.T) {
 	require.False(t, errors.Is(closeErrorOf(nil), lost))
 }
 
-// TestTemporaryCloseErrors: who comes again reconnects after these, and not after a refusal.
+// TestTemporaryCloseErrors: a client may try again after these errors, but not after a refusal.
 func TestTemporaryCloseErrors(t *testing.T) {
 	for _, code := range []Code{ConnectionTimeout, ConnectionLost, ServerFull, ServerBusy, HandshakeTimeout} {
 		require.True(t, (&CloseError{Code: code}).Temporary(), code)

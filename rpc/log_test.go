@@ -12,7 +12,7 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestFailedCallsAreTheCallers: what Call returns is logged only for who debugs calls.
+// TestFailedCallsAreTheCallers: an error that Call returns is logged at Debug only.
 func TestFailedCallsAreTheCallers(t *testing.T) {
 	var log strings.Builder
 	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -32,8 +32,8 @@ func TestFailedCallsAreTheCallers(t *testing.T) {
 	})
 }
 
-// TestMulticastToNobodyIsTold: who ports a class of Unreal's and leaves out At would look for the others' copies for long. It is told once a class,
-// and not of actors for which the game has said who sees them.
+// TestMulticastToNobodyIsTold: if a class that was ported from Unreal has no At, a warning explains why others have no copies, once a class, and
+// not for actors for which the game has decided who sees them.
 func TestMulticastToNobodyIsTold(t *testing.T) {
 	var log strings.Builder
 	inNet(t, 2, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(n *network) {
@@ -50,7 +50,7 @@ func TestMulticastToNobodyIsTold(t *testing.T) {
 	})
 }
 
-// TestDebugRecordsByCategory: each says what it is about, and none is written that nobody asked for.
+// TestDebugRecordsByCategory: each record names its subject, and no record of a category that is off is written.
 func TestDebugRecordsByCategory(t *testing.T) {
 	var log strings.Builder
 	handler := slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})
@@ -126,7 +126,7 @@ func TestDebugRecordsCostNothingWhenOff(t *testing.T) {
 	})
 }
 
-// TestStatesThatNothingKeepsAreTold: a forgotten Replicate was silent at both ends, and the copies stayed as their constructors had left them.
+// TestStatesThatNothingKeepsAreTold: before, neither end reported a forgotten Replicate, and the copies stayed as their constructors had left them.
 func TestStatesThatNothingKeepsAreTold(t *testing.T) {
 	class := NewClass("Forgetful")
 	gear := NewState[struct{ Ammo uint16 }](class)
@@ -156,7 +156,7 @@ func TestStatesThatNothingKeepsAreTold(t *testing.T) {
 	}
 }
 
-// TestStateOfAnUnnamedStructIsTold: it was told as "Nameless.", and no grep finds that.
+// TestStateOfAnUnnamedStructIsTold: before, it was logged as "Nameless.", which no search finds.
 func TestStateOfAnUnnamedStructIsTold(t *testing.T) {
 	class := NewClass("Nameless")
 	NewState[struct{ Ammo uint16 }](class)

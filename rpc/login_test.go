@@ -17,7 +17,7 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestLoginThatPanics: the client is told, what it was given is gone, and the world goes on.
+// TestLoginThatPanics: the client is told, the actors that it was given are gone, and the world continues.
 func TestLoginThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []*Conn
@@ -48,8 +48,8 @@ func TestLoginThatPanics(t *testing.T) {
 	})
 }
 
-// TestLoginBehindAFullQueue: that the world's queue is full is no fault of the player, who read that he was refused for good; and when Authenticate
-// was the one to ask the world, his address had failed to log in, besides.
+// TestLoginBehindAFullQueue: a full queue of the world is not the player's fault. Before, the client was told that it was refused permanently, and
+// if Authenticate had called Do, the login of its address counted as failed, too.
 func TestLoginBehindAFullQueue(t *testing.T) {
 	var asked *network
 	for name, config := range map[string]Config{
@@ -77,7 +77,7 @@ func TestLoginBehindAFullQueue(t *testing.T) {
 	}
 }
 
-// TestLoginInAClosingWorld: the client is told what World.Close says, and not that its login failed.
+// TestLoginInAClosingWorld: the client gets the code and reason of World.Close, and not that its login failed.
 func TestLoginInAClosingWorld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		goOn := make(chan struct{})
@@ -97,8 +97,8 @@ func TestLoginInAClosingWorld(t *testing.T) {
 	})
 }
 
-// TestAuthenticateThatDoesNotReturn: a panic, or runtime.Goexit, is the server's fault: no login of the address has failed, and who comes when it is
-// repaired gets in at once.
+// TestAuthenticateThatDoesNotReturn: a panic, or runtime.Goexit, is the server's fault: no login of the address has failed, and a client that tries
+// again once it is repaired gets in at once.
 func TestAuthenticateThatDoesNotReturn(t *testing.T) {
 	for name, fail := range map[string]func(){"panics": func() { panic("boom") }, "did not return": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +142,7 @@ func (n *network) logIn() {
 	n.tick(3)
 }
 
-// TestARefusedLoginIsOneLine: it was two warnings, and none said that an address tried again and again.
+// TestARefusedLoginIsOneLine: before, it was two warnings, neither of which said that an address tried repeatedly.
 func TestARefusedLoginIsOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &testkit.Log{}
@@ -166,8 +166,8 @@ func TestARefusedLoginIsOneLine(t *testing.T) {
 	})
 }
 
-// TestLoginComesBehindTheEndBefore: what a game saves in OnDisconnect it may load in Login, whether the player has left and come again before
-// the world looked, or logs in from elsewhere. The progress of an old connection would else be lost, and the new one's overwrite it.
+// TestLoginComesBehindTheEndBefore: Login may load what a game saves in OnDisconnect, whether the player has left and returned before the world
+// noticed, or logs in from elsewhere. Otherwise the progress of the old connection would be lost, or would overwrite the new one's.
 func TestLoginComesBehindTheEndBefore(t *testing.T) {
 	for name, leaves := range map[string]bool{"left": true, "from elsewhere": false} {
 		t.Run(name, func(t *testing.T) {
@@ -194,8 +194,8 @@ func TestLoginComesBehindTheEndBefore(t *testing.T) {
 	}
 }
 
-// TestLastOwnerOfALogin: what Login gave to a client closes there like all else when another one gets it, also in Login. It stayed open, for
-// the library had opened it as a game does; and while the other one had yet to join, nobody told the last owner.
+// TestLastOwnerOfALogin: an actor that Login gave to a client closes there, as any other does, when another client gets it, even in Login. Before,
+// it stayed open, because the library had opened it as a game does, and while the other client had yet to join, the previous owner was not told.
 func TestLastOwnerOfALogin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pawn *Actor

@@ -53,8 +53,8 @@ func dialOver(t *testing.T, sealed bool, client, server net.PacketConn) (n *netw
 	}
 }
 
-// TestConnectionsSurviveWithoutANetwork: between two networks a machine has none, and the system refuses what it sends. That is as good as
-// lost on the way, at a client and at a server: within IdleTimeout the connection goes on.
+// TestConnectionsSurviveWithoutANetwork: between two networks a machine has none, and the system refuses what it sends. On a client and on a server
+// such packets count as lost in the network: within IdleTimeout the connection continues.
 func TestConnectionsSurviveWithoutANetwork(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -79,7 +79,8 @@ func TestConnectionsSurviveWithoutANetwork(t *testing.T) {
 	}
 }
 
-// TestTimeoutSaysThatNothingCouldLeave: who loses a connection because this machine refuses each packet, as a firewall or a VPN does, reads that.
+// TestTimeoutSaysThatNothingCouldLeave: if a connection times out because this machine refuses each packet, as a firewall or a VPN does, the error
+// says so.
 func TestTimeoutSaysThatNothingCouldLeave(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		for _, out := range []bool{true, false} {
@@ -129,8 +130,8 @@ func (a *aborted) ReadFrom(p []byte) (int, net.Addr, error) {
 	return a.PacketConn.ReadFrom(p)
 }
 
-// TestConnectionsSurviveFailedReads: where a network goes, Linux may abort the sockets that used it, as `ss -K` does, and Android's netd: the next
-// read fails once with ECONNABORTED, and the socket goes on, from another port. All connections of the socket ended.
+// TestConnectionsSurviveFailedReads: when a network goes away, Linux may abort the sockets that used it, as `ss -K` does, and Android's netd. The
+// next read fails once with ECONNABORTED, and the socket continues, from another port. Before, all connections of the socket ended.
 func TestConnectionsSurviveFailedReads(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		for _, no := range []syscall.Errno{syscall.ECONNABORTED, syscall.ENETDOWN, syscall.ENOBUFS} {
@@ -165,7 +166,8 @@ func TestConnectionsSurviveFailedReads(t *testing.T) {
 	}
 }
 
-// TestListenerSaysThatItsSocketFailed: a server that nobody can join any more, and that has no connection to tell its game so, says it in the log.
+// TestListenerSaysThatItsSocketFailed: a server that no client can join any more, and that has no connection by which its game could notice, logs
+// it.
 func TestListenerSaysThatItsSocketFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -190,8 +192,8 @@ func TestListenerSaysThatItsSocketFailed(t *testing.T) {
 	})
 }
 
-// TestDialWithoutANetwork: who is between two networks may try again, and reads what the system said; when the network comes back
-// meanwhile, the dial succeeds.
+// TestDialWithoutANetwork: between two networks a client may try again, and the error contains the system's. If the network returns in time, the
+// dial succeeds.
 func TestDialWithoutANetwork(t *testing.T) {
 	for _, back := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -290,7 +290,7 @@ func (s *panicScene) talk(words ...string) {
 	}
 }
 
-// requireTold: OnPanic heard of it with the stack, the connection was closed, and nobody else.
+// requireTold: OnPanic was called with the stack, the connection was closed, and no other.
 func (s *panicScene) requireTold(row explosion) {
 	require.Zero(s.t, s.escaped)
 	require.Len(s.t, s.told, 1)
@@ -316,7 +316,7 @@ func (s *panicScene) requireTold(row explosion) {
 	}
 }
 
-// requireHeard: all that is not the exploding call ran once; a connection that was closed for it may lose what came after.
+// requireHeard: everything but the exploding call ran once. A connection that was closed for it may lose what arrived after it.
 func (s *panicScene) requireHeard(row explosion) {
 	heard := s.server.take()
 	want := []string{"shout 0 before", "shout 1 before", "shout 1 after"}

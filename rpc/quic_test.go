@@ -69,8 +69,8 @@ func (n *network) await() {
 	n.conns = n.server.joined
 }
 
-// TestSendQueue: quic-go does not tell how much its queue holds, and a tick must never block. While time stands still
-// the pacer lets a burst leave; what is taken beyond that is the queue.
+// TestSendQueue: quic-go does not report how much its queue holds, and a tick must never block. While time stands still the pacer allows a burst;
+// what is accepted beyond it is the queue.
 func TestSendQueue(t *testing.T) {
 	overQUIC(t, netsim.Config{Delay: 25 * time.Millisecond}, Config{}, func(n *network) {
 		carrier := n.ends[0].carrier.(*quicconn.Carrier)
@@ -137,8 +137,8 @@ func TestCloseReasonTravelsOverQUIC(t *testing.T) {
 	})
 }
 
-// TestCloseOfAQuietConnectionIsRepeated: QUIC repeats a close that is lost only to a peer that sends, and this one has nothing to say. So pings
-// leave before the close, which it acknowledges.
+// TestCloseOfAQuietConnectionIsRepeated: QUIC repeats a lost close only to a peer that sends, and this peer has nothing to send. So pings are sent
+// before the close, which the peer acknowledges.
 func TestCloseOfAQuietConnectionIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
@@ -237,8 +237,8 @@ func TestCloseOfAWorldIsRepeated(t *testing.T) {
 	})
 }
 
-// TestIdleServerStopsAtOnce: a server without a client, or whose client had nothing to say, waited three probe timeouts for packets that
-// nobody was about to send: up to a second, as the round trips of a handshake are long where the processor is busy.
+// TestIdleServerStopsAtOnce: before, a server without clients, or whose client had nothing to send, waited three probe timeouts for packets: up to
+// a second, because the round trips of a handshake are long on a busy processor.
 func TestIdleServerStopsAtOnce(t *testing.T) {
 	for name, clients := range map[string]int{"no client": 0, "an idle one": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -301,7 +301,7 @@ func TestDialFails(t *testing.T) {
 	}
 }
 
-// TestDialFromAServer: a world that cannot become a client says so at once, however long it would take to find the server.
+// TestDialFromAServer: Dial of a world that cannot become a client fails at once, however long it would take to find the server.
 func TestDialFromAServer(t *testing.T) {
 	serverTLS, clientTLS := credentials(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -317,7 +317,7 @@ func TestDialFromAServer(t *testing.T) {
 	})
 }
 
-// TestDialInAClosedWorld: it is told at once, also where no server answers. An error that said so would have a client try for ever.
+// TestDialInAClosedWorld: Dial fails at once, even if no server answers. With the error of silence a client would try forever.
 func TestDialInAClosedWorld(t *testing.T) {
 	_, clientTLS := credentials(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -366,7 +366,7 @@ func (h homes) WriteTo(p []byte, addr net.Addr) (int, error) {
 	return h.PacketConn.WriteTo(p, addr)
 }
 
-// TestDialAnotherAddress: a host of which one address is dead is reached by the other one; one with two that live is joined once.
+// TestDialAnotherAddress: if one address of a host is dead, Dial uses the other. If both are alive, the client joins once.
 func TestDialAnotherAddress(t *testing.T) {
 	serverTLS, clientTLS := credentials(t)
 	for _, sealed := range []bool{false, true} {
@@ -406,7 +406,7 @@ func (n narrow) WriteTo(p []byte, addr net.Addr) (int, error) {
 	return n.PacketConn.WriteTo(p, addr)
 }
 
-// TestDialFromANarrowInterface: QUIC's first packet does not fit, and Dial says so at once. Another try would meet the same interface.
+// TestDialFromANarrowInterface: QUIC's first packet does not fit, and Dial fails at once. Another try would use the same interface.
 func TestDialFromANarrowInterface(t *testing.T) {
 	_, clientTLS := credentials(t)
 	synctest.Test(t, func(t *testing.T) {

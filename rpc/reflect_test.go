@@ -167,7 +167,7 @@ func reflects(t *testing.T, config Config, initials [][]byte) (sent, came int) {
 	return sent, victim.bytes
 }
 
-// TestChallengesAreNoAmplifier: a client that sends small PATH_CHALLENGEs from the address of somebody else had each answered there, in 1,200
+// TestChallengesAreNoAmplifier: before, small PATH_CHALLENGEs that a client sent from another host's address were each answered there, in 1,200
 // bytes.
 func TestChallengesAreNoAmplifier(t *testing.T) {
 	for _, on := range []bool{false, true} {
@@ -179,7 +179,7 @@ func TestChallengesAreNoAmplifier(t *testing.T) {
 	}
 }
 
-// TestForgedHandshakesAreNoAmplifier: an Initial from the address of somebody else had sixteen packets pass from there, of any connection.
+// TestForgedHandshakesAreNoAmplifier: before, an Initial with another host's address let sixteen packets pass from there, of any connection.
 func TestForgedHandshakesAreNoAmplifier(t *testing.T) {
 	initials := newForge(t).initials(30) // fewer than Config.RetryAbove
 	synctest.Test(t, func(t *testing.T) {

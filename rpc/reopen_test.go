@@ -33,8 +33,8 @@ func reopen(t *testing.T, a *Actor, c *Conn, i int) string {
 	return *a.text()
 }
 
-// TestReopenedActorHasOneCopy: before, the second copy was there before the first had ended, on a perfect link, too, because
-// nothing is ordered between channels.
+// TestReopenedActorHasOneCopy: before, the second copy existed before the first had ended, even on a perfect link, because there is no order
+// between channels.
 func TestReopenedActorHasOneCopy(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		a := n.named(0, "copy 0")
@@ -78,7 +78,7 @@ func TestReopenedActorHasOneCopyOverBadPaths(t *testing.T) {
 	}
 }
 
-// TestChannelsOfClosedActorsAreForgotten: actors come and go for a client, and most never come back.
+// TestChannelsOfClosedActorsAreForgotten: actors open and close for a client, and most never open again.
 func TestChannelsOfClosedActorsAreForgotten(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		for range 300 {

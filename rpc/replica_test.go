@@ -15,7 +15,7 @@ type padded struct {
 	X    uint64
 }
 
-// TestBytesBetweenFieldsAreNoChange: what lies between the fields of a struct may differ from what was encoded only until that is looked at.
+// TestBytesBetweenFieldsAreNoChange: padding between the fields of a struct may differ from what was encoded only until the next comparison.
 func TestBytesBetweenFieldsAreNoChange(t *testing.T) {
 	class := NewClass("Padded")
 	s := NewState[padded](class)
@@ -32,7 +32,7 @@ func TestBytesBetweenFieldsAreNoChange(t *testing.T) {
 	require.False(t, r.changed(), "looked at, and no field has changed")
 }
 
-// TestSpawnBeyondABound: what cannot travel is an error of Spawn, which names it and leaves no actor.
+// TestSpawnBeyondABound: a value that cannot be encoded is an error of Spawn, which names it and leaves no actor.
 func TestSpawnBeyondABound(t *testing.T) {
 	class := NewClass("Bag")
 	tag := NewState[label](class)
@@ -60,7 +60,7 @@ func TestSpawnBeyondABound(t *testing.T) {
 	})
 }
 
-// TestObjectsThatAreNil: a constructor that returns nil has nowhere to keep states. The panic names its class.
+// TestObjectsThatAreNil: an object that is nil cannot keep states. The panic names its class.
 func TestObjectsThatAreNil(t *testing.T) {
 	class := NewClass("Vase")
 	tag := NewState[label](class)

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRequestsUnderRun: many goroutines ask at once, worlds that only wake on events answer in a round trip, and a time limit ends a request
-// though nothing else happens. Messages go on, too, as soon as there is room.
+// TestRequestsUnderRun: many goroutines ask at once, worlds that only wake for events answer in a round trip, and a time limit ends a request even
+// if nothing else happens. Messages continue, too, as soon as there is room.
 func TestRequestsUnderRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		heard := 0
@@ -79,7 +79,7 @@ func TestRequestsUnderRun(t *testing.T) {
 	})
 }
 
-// TestFunctionsForAnswersThatPanic: the connection that brought the answer is closed, and what ends then is told to the others once.
+// TestFunctionsForAnswersThatPanic: the connection of the answer is closed, and the functions of its other requests are called once.
 func TestFunctionsForAnswersThatPanic(t *testing.T) {
 	panics := 0
 	withClerk(t, Config{OnPanic: func(*Conn, string, any, []byte) { panics++ }}, func(n *network, here, _ *Actor) {
@@ -116,7 +116,7 @@ func withWaiting(t *testing.T, config Config, fn func(ctx context.Context, n int
 	require.NoError(t, server.WaitHandlers(context.Background()))
 }
 
-// TestGoThatDoesNotReturn: a handler that ends without an answer has refused nothing.
+// TestGoThatDoesNotReturn: a handler that ends without an answer does not count as a refusal.
 func TestGoThatDoesNotReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		withWaiting(t, Config{}, func(context.Context, int) (string, error) { runtime.Goexit(); return "", nil },
@@ -130,8 +130,8 @@ func TestGoThatDoesNotReturn(t *testing.T) {
 	})
 }
 
-// TestHandlersThatWait: the world goes on meanwhile, each asker hears its own answer or error, and who waits for all handlers waits until the
-// answers have left.
+// TestHandlersThatWait: the world continues in the meantime, each asker gets its own answer or error, and WaitHandlers waits until the answers have
+// been sent.
 func TestHandlersThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		withWaiting(t, Config{}, func(_ context.Context, n int) (string, error) {
@@ -170,7 +170,8 @@ func TestHandlersThatWait(t *testing.T) {
 	})
 }
 
-// TestHandlersNobodyWaitsFor: their context ends, and they count until they return: else who asked and canceled would have any number of them run.
+// TestHandlersNobodyWaitsFor: their context ends, and they count until they return. Otherwise a client that asks and cancels could have any number
+// of them run.
 func TestHandlersNobodyWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		goOn, ended := make(chan struct{}), new(atomic.Int32)
@@ -199,7 +200,7 @@ func TestHandlersNobodyWaitsFor(t *testing.T) {
 	})
 }
 
-// TestHandlersThatPanicApart: the connection of who asked is closed, and nothing else.
+// TestHandlersThatPanicApart: the asker's connection is closed, and nothing else.
 func TestHandlersThatPanicApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		panics := make(chan any, 1)

@@ -98,7 +98,7 @@ func TestMulticastReachesThoseForWhomTheActorIsOpen(t *testing.T) {
 	})
 }
 
-// TestSkipOwner: the owner does not hear itself, whoever that is at the moment; the server and others do.
+// TestSkipOwner: the present owner does not get the call; the server and other clients do.
 func TestSkipOwner(t *testing.T) {
 	inNet(t, 2, Config{}, func(n *network) {
 		a := n.spawn(0)
@@ -162,7 +162,7 @@ func TestCallsThatCanNotBeMade(t *testing.T) {
 	})
 }
 
-// TestCallAfterTheCloseSaysWhy: at the client, before and after the world has heard of the end.
+// TestCallAfterTheCloseSaysWhy: on the client, before and after the world has learned of the end.
 func TestCallAfterTheCloseSaysWhy(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		a := n.spawn(0)
@@ -185,8 +185,8 @@ func TestCallAfterTheCloseSaysWhy(t *testing.T) {
 	})
 }
 
-// TestCallsToAClientThatIsGoneAreCounted: between the end of a connection and its OnDisconnect no call is an error; afterwards its
-// actors are gone, and calls on them are.
+// TestCallsToAClientThatIsGoneAreCounted: between the end of a connection and its OnDisconnect no call returns an error. Afterwards its actors have
+// ended, and calls on them do.
 func TestCallsToAClientThatIsGoneAreCounted(t *testing.T) {
 	for name, end := range map[string]func(n *network){
 		"closed here": func(n *network) { n.conns[0].Close(1024, "enough") },
@@ -214,7 +214,7 @@ func TestCallsToAClientThatIsGoneAreCounted(t *testing.T) {
 	}
 }
 
-// TestNoActorIsSaid: it was a nil dereference somewhere below.
+// TestNoActorIsSaid: before, it was a nil dereference in an inner function.
 func TestNoActorIsSaid(t *testing.T) {
 	w := newTestWorld(t, Config{})
 	for _, a := range []*Actor{nil, {}} {
@@ -224,7 +224,7 @@ func TestNoActorIsSaid(t *testing.T) {
 	}
 }
 
-// TestActorOfAnotherWorld: a world did what it was told to actors of another, which another goroutine may drive.
+// TestActorOfAnotherWorld: before, a world changed actors of another world, which another goroutine may drive.
 func TestActorOfAnotherWorld(t *testing.T) {
 	here, other := newTestWorld(t, Config{Classes: []*Class{hero}}), newTestWorld(t, Config{Classes: []*Class{hero}})
 	a, err := other.Spawn(hero, nil)
@@ -234,7 +234,7 @@ func TestActorOfAnotherWorld(t *testing.T) {
 	require.True(t, a.Alive())
 }
 
-// TestConnOfAnotherWorld: where both ends stand in one program an actor opened on a client's own end, which closed the connection.
+// TestConnOfAnotherWorld: before, if both ends were in one program, an actor could open on a client's own end, which closed the connection.
 func TestConnOfAnotherWorld(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		a, other := n.spawn(0), newTestWorld(t, Config{Classes: []*Class{hero}})
@@ -258,7 +258,7 @@ func TestConnOfAnotherWorld(t *testing.T) {
 	})
 }
 
-// TestNoClassIsSaid: it was a nil dereference somewhere below.
+// TestNoClassIsSaid: before, it was a nil dereference in an inner function.
 func TestNoClassIsSaid(t *testing.T) {
 	_, err := newTestWorld(t, Config{}).Spawn(nil, nil)
 	require.ErrorContains(t, err, "rpc: Spawn of a nil *Class")
@@ -325,7 +325,7 @@ func TestCallWithoutObjectIsDropped(t *testing.T) {
 	require.EqualValues(t, 1, w.Dropped())
 }
 
-// TestHandlersOfOnesOwnCalls: what a handler asks of its caller has an answer when the server has called itself.
+// TestHandlersOfOnesOwnCalls: a nil Conn answers the methods that a handler calls on its caller if the server has called itself.
 func TestHandlersOfOnesOwnCalls(t *testing.T) {
 	w := newTestWorld(t, Config{})
 	a, err := w.Spawn(hero, nil)

@@ -59,7 +59,7 @@ func TestDoRunsOnTheWorld(t *testing.T) {
 	})
 }
 
-// TestDoEndsWithItsWorld: when nobody drives a closed world any more; until then the function runs, also after the close.
+// TestDoEndsWithItsWorld: Do returns if a closed world is no longer driven. Until then the function runs, even after the close.
 func TestDoEndsWithItsWorld(t *testing.T) {
 	for _, driven := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestRunTicksAtItsRate(t *testing.T) {
 	})
 }
 
-// TestRatesThatClocksDoNotTell: a tick is a nanosecond at the least, and a period between updates as long as a clock tells.
+// TestRatesThatClocksDoNotTell: a tick takes at least a nanosecond, and a period between updates at most the longest Duration.
 func TestRatesThatClocksDoNotTell(t *testing.T) {
 	w := newTestWorld(t, Config{TickRate: math.MaxInt32})
 	require.ErrorIs(t, w.Run(expired()), context.Canceled)
@@ -165,7 +165,7 @@ func TestLocalCallsRunInTheNextDispatch(t *testing.T) {
 	require.Empty(t, w.take())
 }
 
-// TestCheckGoroutine: who touches actors on another goroutine than the world's learns it at once, with the option, and before anything happens.
+// TestCheckGoroutine: with the option, a use of actors on another goroutine than the world's panics at once, before it has an effect.
 func TestCheckGoroutine(t *testing.T) {
 	for _, checks := range []bool{false, true} {
 		w := newTestWorld(t, Config{CheckGoroutine: checks})
@@ -200,7 +200,7 @@ func TestCheckGoroutine(t *testing.T) {
 	}
 }
 
-// TestRunOnBothSides: nobody ticks; calls and answers travel as they are made.
+// TestRunOnBothSides: without ticks, calls and answers are sent as they are made.
 func TestRunOnBothSides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{t: t, server: newTestWorld(t, Config{})}
@@ -252,9 +252,10 @@ func TestRunOnBothSides(t *testing.T) {
 	})
 }
 
-// TestEachConnectionIsFirstInTurn: of those that send at each tick each is the first about as often as any other, and is among the first eighth again
-// within fourteen ticks: if they took turns in a row, one of 1,024 would send among the last for half a minute. So it is when Flushes of one come
-// between, as many as somebody likes: 88 in each tick, and a client of 1,024 was not among the first eighth for 176.
+// TestEachConnectionIsFirstInTurn: of the connections that send at each tick, each is first about as often as any other, and is among the first
+// eighth again within fourteen ticks. If they took turns in a row, one of 1,024 would send among the last for half a minute. It is the same if any
+// number of Flushes of a single connection are in between: before, with 88 in each tick, a client of 1,024 was not among the first eighth for 176
+// ticks.
 func TestEachConnectionIsFirstInTurn(t *testing.T) {
 	for _, n := range []int{2, 3, 8, 32, 1024} {
 		for _, between := range []int{0, 1, 12, 88} {

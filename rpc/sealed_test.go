@@ -241,8 +241,8 @@ func TestSealedMovesBothWays(t *testing.T) {
 	})
 }
 
-// TestPathsOfIPv6sLeastMTU: tunnels often carry no more than 1,280 B, of which 1,232 are left for UDP. A first packet of quic-go's own size
-// never arrived, and no handshake ended.
+// TestPathsOfIPv6sLeastMTU: tunnels often carry no more than 1,280 B, of which 1,232 are left for UDP. Before, a first packet of quic-go's own size
+// never arrived, and no handshake completed.
 func TestPathsOfIPv6sLeastMTU(t *testing.T) {
 	path := clean
 	path.MTU = 1232
@@ -261,7 +261,7 @@ func TestPathsOfIPv6sLeastMTU(t *testing.T) {
 	}
 }
 
-// TestSealedAtOneEnd: both logs say once who has it and who has not. The client's records have its own address, too.
+// TestSealedAtOneEnd: both logs say once which end has Sealed and which has not. The client's records contain its own address, too.
 func TestSealedAtOneEnd(t *testing.T) {
 	for _, row := range []struct {
 		server, client bool
@@ -320,7 +320,7 @@ func TestSealedNeedsBothEnds(t *testing.T) {
 	})
 }
 
-// TestNoSealedCarrier: a TLS config that has no keys for one leaves all to QUIC, and Stats says why.
+// TestNoSealedCarrier: with a TLS config that has no keys for a sealed carrier QUIC carries everything, and Stats says why.
 func TestNoSealedCarrier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{t: t, server: newTestWorld(t, Config{Sealed: true}), clients: []*testWorld{newTestWorld(t, Config{Sealed: true})}}
@@ -406,7 +406,7 @@ func TestBlockedSealedPackets(t *testing.T) {
 	})
 }
 
-// TestSealedPacketsThatNeverArrive are tried more and more seldom.
+// TestSealedPacketsThatNeverArrive: they are tried at growing intervals.
 func TestSealedPacketsThatNeverArrive(t *testing.T) {
 	overSealed(t, clean, true, func(n *sealedNet) {
 		n.blocked.Store(true)
@@ -484,8 +484,8 @@ func TestSealedViolations(t *testing.T) {
 	})
 }
 
-// TestCloseDrainsOverSealedPackets: what is reliable and in flight when a connection closes is sent again as before, where
-// QUIC would take longer than Close waits.
+// TestCloseDrainsOverSealedPackets: reliable messages that are in flight when a connection closes are resent as before, where QUIC would take
+// longer than Close waits.
 func TestCloseDrainsOverSealedPackets(t *testing.T) {
 	path := netsim.Config{Delay: 50 * time.Millisecond, Rate: 20e6, Loss: 0.05, Seed: testkit.Seed(t)}
 	overSealed(t, path, true, func(n *sealedNet) {
@@ -506,8 +506,8 @@ func TestCloseDrainsOverSealedPackets(t *testing.T) {
 	})
 }
 
-// TestFullBufferClosesOverSealedPackets: whoever fills the reliable buffer of a peer that acknowledges nothing gets an error,
-// and his world goes on. Closing took the link's lock, which the call held.
+// TestFullBufferClosesOverSealedPackets: a call that fills the reliable buffer of a peer that acknowledges nothing returns an error, and the world
+// continues. Before, the close took the link's lock, which the call held.
 func TestFullBufferClosesOverSealedPackets(t *testing.T) {
 	overSealed(t, clean, true, func(n *sealedNet) {
 		n.reach(n.far, sealed.Open)
@@ -555,7 +555,7 @@ func TestSealedOnLoopback(t *testing.T) {
 	require.Equal(t, sealed.Closed, far.State())
 }
 
-// TestSealedWithoutAES: where processors have no instructions for AES, TLS chooses ChaCha20, and sealed packets with it.
+// TestSealedWithoutAES: if a processor has no instructions for AES, TLS chooses ChaCha20, and so do sealed packets.
 func TestSealedWithoutAES(t *testing.T) {
 	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSealedOnLoopback$", "-test.v")
 	again.Env = append(os.Environ(), "GODEBUG=cpu.aes=off")
@@ -564,9 +564,9 @@ func TestSealedWithoutAES(t *testing.T) {
 	require.Contains(t, string(out), "TLS_CHACHA20_POLY1305_SHA256: ")
 }
 
-// TestSealedDialsAsSoonOnSlowPaths: the train that measures a path leaves behind the handshake, which it kept waiting for
-// seconds; at 32 kbit/s a client's Hello came too late. Two handshakes of the same kind differ by some 200 bytes, for QUIC draws
-// the lengths of its first packets and of the signatures; a train is ten packets and more. So the bound is one full packet.
+// TestSealedDialsAsSoonOnSlowPaths: the train that measures a path is sent after the handshake. Before, it delayed the handshake for seconds, and
+// at 32 kbit/s a client's Hello was too late. Two handshakes of the same kind differ by some 200 bytes, because QUIC draws the lengths of its first
+// packets and of the signatures; a train is ten packets and more. So the bound is one full packet.
 func TestSealedDialsAsSoonOnSlowPaths(t *testing.T) {
 	for _, rate := range []int64{32e3, 128e3, 1e6, 10e6} {
 		for _, down := range []int64{rate, 10e6} {

@@ -103,8 +103,8 @@ func (r *reopener) longestTick(count int) (longest time.Duration) {
 	return longest
 }
 
-// TestNoTickWaitsForAnOldCarrier: who opened a carrier right behind the end of the one before had the world's goroutine wait until the old
-// one had had its turn, and its socket took its packets.
+// TestNoTickWaitsForAnOldCarrier: before, a client that opened a carrier right after the end of the one before made the world's goroutine wait
+// until the old one had had its turn, and its socket had taken its packets.
 func TestNoTickWaitsForAnOldCarrier(t *testing.T) {
 	overSlowSocket(t, func(r *reopener) {
 		time.AfterFunc(5*time.Second, func() { close(r.gate) })
@@ -118,8 +118,8 @@ func TestNoTickWaitsForAnOldCarrier(t *testing.T) {
 	})
 }
 
-// TestCarriersThatWaitForAnotherAreOne: of many that a client opens and closes while an old one ends, the last begins, and spare ids of it are
-// sent when it has some.
+// TestCarriersThatWaitForAnotherAreOne: if a client opens and closes many carriers while an old one ends, only the last begins, and its spare ids
+// are sent once it has some.
 func TestCarriersThatWaitForAnotherAreOne(t *testing.T) {
 	overSlowSocket(t, func(r *reopener) {
 		time.AfterFunc(5*time.Second, func() { close(r.gate) })
@@ -148,7 +148,7 @@ func TestClosedWhileACarrierWaits(t *testing.T) {
 	})
 }
 
-// TestCrowdOpensCarriersInTurns: a crowd that opens carriers at once has them begin in several ticks, for each takes a part of one.
+// TestCrowdOpensCarriersInTurns: if very many clients open carriers at once, these begin in several ticks, because each takes a part of a tick.
 func TestCrowdOpensCarriersInTurns(t *testing.T) {
 	const crowd = maxBegun + 5
 	server := newSealedWorld(t, Config{Sealed: true})
@@ -182,7 +182,7 @@ func TestCrowdOpensCarriersInTurns(t *testing.T) {
 	require.NoError(t, listener.Close())
 }
 
-// TestServerThatCanMakeNoCarrier: what a client says of carriers that the server could not make is answered, and harms nobody.
+// TestServerThatCanMakeNoCarrier: a client's messages about carriers that the server could not make are answered, and cause no harm.
 func TestServerThatCanMakeNoCarrier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reopener{network: &network{t: t}}

@@ -8,7 +8,7 @@ import (
 	"github.com/quivernet/quiver/bunch"
 )
 
-// TestPacketNumbersAreLeftOut: no peer knows which ones, and so which acks would be made up.
+// TestPacketNumbersAreLeftOut: a peer does not know which numbers are skipped, so acks that it invents are detected.
 func TestPacketNumbersAreLeftOut(t *testing.T) {
 	leftOut := func() (numbers []uint64) {
 		next := uint64(0)

@@ -88,8 +88,8 @@ func shifted(by time.Duration, rate float64) func(since time.Duration) time.Time
 	return func(since time.Duration) time.Time { return base.Add(time.Duration(float64(since) * rate)) }
 }
 
-// TestServerTime: a second after the first call a client knows the server's time to some milliseconds, though ticks are longer than
-// the path; it follows a slow drift, and survives a world that stands still for two seconds.
+// TestServerTime: a second after the first call a client knows the server's time to some milliseconds, although ticks are longer than the round
+// trip. It follows a slow drift, and a world that stands still for two seconds.
 func TestServerTime(t *testing.T) {
 	for name, game := range map[string]func(since time.Duration) time.Time{
 		"the same": shifted(0, 1), "long ago": shifted(-50*365*24*time.Hour, 1), "ahead": shifted(90*365*24*time.Hour/2, 1), "drift": shifted(time.Hour, 1.0002),
@@ -114,7 +114,7 @@ func TestServerTime(t *testing.T) {
 	}
 }
 
-// TestServerTimeIsSet: the server's game clock is set by an hour, and stops for two seconds: both are believed within two seconds.
+// TestServerTimeIsSet: the server's game clock is set by an hour, and stops for two seconds. Both are accepted within two seconds.
 func TestServerTimeIsSet(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour, -2 * time.Second} {
 		game := shifted(0, 1)
@@ -134,8 +134,8 @@ func TestServerTimeIsSet(t *testing.T) {
 	}
 }
 
-// TestTimesAreSilent: who never asks for the server's time sends nothing, and who does sends no more than ten questions while nothing
-// else travels.
+// TestTimesAreSilent: a client that never calls ServerTime sends nothing for it, and one that does sends no more than ten questions while nothing
+// else is sent.
 func TestTimesAreSilent(t *testing.T) {
 	inTime(t, shifted(0, 1), func(n *timed) {
 		quiet := func(time.Time) {}
@@ -167,7 +167,8 @@ func TestServerTimeOfAServer(t *testing.T) {
 	})
 }
 
-// TestTimeThatCannotBeTold: a world that is driven with times beyond all years leaves the question, and nothing else suffers.
+// TestTimeThatCannotBeTold: a world whose game clock is beyond all years that the message can hold does not answer the question, with no other
+// effect.
 func TestTimeThatCannotBeTold(t *testing.T) {
 	inTime(t, func(since time.Duration) time.Time { return time.Time{}.Add(since) }, func(n *timed) {
 		n.run(5*time.Second, func(now time.Time) {
@@ -208,8 +209,7 @@ func TestHostileTimes(t *testing.T) {
 	}
 }
 
-// TestLyingServer: answers at the edges of all numbers, and times that jump about, move a client's clock only where three of them
-// agree, and close nothing.
+// TestLyingServer: answers with extreme numbers, and times that jump, move a client's clock only if three of them agree, and close nothing.
 func TestLyingServer(t *testing.T) {
 	inTime(t, shifted(0, 1), func(n *timed) {
 		lies := []control.Time{{Now: -1 << 63}, {Now: 1<<63 - 1}, {Now: clock.Farthest}, {Now: -clock.Farthest}, {Held: 24 * time.Hour}, {Now: 0}, {Now: 1 << 61}}
@@ -239,7 +239,7 @@ func TestLyingServer(t *testing.T) {
 	})
 }
 
-// TestArrived: a handler knows when its call came, which was between two ticks.
+// TestArrived: a handler knows when its call arrived, which was between two ticks.
 func TestArrived(t *testing.T) {
 	inTime(t, shifted(time.Hour, 1), func(n *timed) {
 		a := n.spawn(0)
@@ -261,7 +261,7 @@ func TestArrived(t *testing.T) {
 	})
 }
 
-// TestNowIsTheGamesClock: hooks that are given no time have that of the Dispatch or Flush in which they run, not the system's.
+// TestNowIsTheGamesClock: for hooks without a time argument, Now is the time of the Dispatch or Flush in which they run, not the system's.
 func TestNowIsTheGamesClock(t *testing.T) {
 	inNet(t, 0, Config{}, func(n *network) {
 		var heard []time.Time

@@ -45,8 +45,7 @@ func traced(t *testing.T) (server, client *tracetest.Trace) {
 	return parse(files[0].Bytes()), parse(files[1].Bytes())
 }
 
-// TestTraceOfCalls follows calls from Call over their packets to their acks, and at the other end from their arrival to the end of
-// their handlers.
+// TestTraceOfCalls follows calls from Call over their packets to their acks, and at the other end from their arrival to the end of their handlers.
 func TestTraceOfCalls(t *testing.T) {
 	server, client := traced(t)
 	calls := server.Named(tracetest.Begin, "Hero.Bulk")
@@ -73,7 +72,7 @@ func TestTraceOfCalls(t *testing.T) {
 	require.Len(t, client.Named(tracetest.Instant, "joined"), 1)
 }
 
-// TestTraceOfLosses shows what was lost, what left again, and what did not.
+// TestTraceOfLosses: the trace shows which packets were lost, which bunches were resent, and which were not.
 func TestTraceOfLosses(t *testing.T) {
 	server, client := traced(t)
 	fates := map[string]int{}
@@ -114,7 +113,7 @@ func (b *broken) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestTraceOfABrokenWriter ends, is in the log, and disturbs nobody.
+// TestTraceOfABrokenWriter: the trace ends, the log says so, and nothing else is affected.
 func TestTraceOfABrokenWriter(t *testing.T) {
 	var log bytes.Buffer
 	inNet(t, 0, Config{Trace: new(broken), Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(n *network) {
@@ -132,13 +131,13 @@ func TestTraceOfABrokenWriter(t *testing.T) {
 	require.Contains(t, log.String(), "the disk is full")
 }
 
-// TestTraceWithoutAConnection writes nothing, and leaves no goroutine.
+// TestTraceWithoutAConnection: nothing is written, and no goroutine remains.
 func TestTraceWithoutAConnection(t *testing.T) {
 	w := newTestWorld(t, Config{Trace: io.Discard})
 	require.NoError(t, w.Close(context.Background(), 0, "end of test"))
 }
 
-// TestTraceOverSealedPackets: the machines are the same, so the trace is; what a carrier lost is lost in it.
+// TestTraceOverSealedPackets: the machines are the same, and so is the trace. It contains the losses of a carrier.
 func TestTraceOverSealedPackets(t *testing.T) {
 	var file bytes.Buffer
 	path := netsim.Config{Delay: 25 * time.Millisecond, Loss: 0.05, Rate: 1e6, Seed: testkit.Seed(t)}

@@ -106,7 +106,7 @@ func (s *millScene) step() {
 	synctest.Wait()
 }
 
-// TestFloodersDoNotStarveOthers: before, a single flooder made ticks of 1.6 s, in which nobody else was served.
+// TestFloodersDoNotStarveOthers: before, a single flooding client made ticks of 1.6 s, in which no other client's calls ran.
 func TestFloodersDoNotStarveOthers(t *testing.T) {
 	const honest = 15
 	ticks := testkit.Brief(40, 100)
@@ -145,7 +145,7 @@ func TestFloodersDoNotStarveOthers(t *testing.T) {
 	}
 }
 
-// TestLateMessagesAreExplained: the warning says which limit, of whom, and what took longest.
+// TestLateMessagesAreExplained: the warning says which limit was reached, by which connection, and what took longest.
 func TestLateMessagesAreExplained(t *testing.T) {
 	for _, row := range []struct {
 		clients int
@@ -169,7 +169,7 @@ func TestLateMessagesAreExplained(t *testing.T) {
 	}
 }
 
-// TestOneConnectionAloneGetsMore: there is nobody whom it could starve, and a tick has a bound all the same.
+// TestOneConnectionAloneGetsMore: a connection that is alone cannot starve another, but the length of a tick is still bounded.
 func TestOneConnectionAloneGetsMore(t *testing.T) {
 	inMill(t, 1, Config{}, func(s *millScene) {
 		for range 10 {
@@ -180,7 +180,7 @@ func TestOneConnectionAloneGetsMore(t *testing.T) {
 	})
 }
 
-// TestQuickCallsHideNoSlowOnes: the clock is not looked at after every quick call.
+// TestQuickCallsHideNoSlowOnes: the clock is not read after every quick call.
 func TestQuickCallsHideNoSlowOnes(t *testing.T) {
 	inMill(t, 2, Config{}, func(s *millScene) {
 		s.quick = func(serial int) bool { return serial/(quickCalls+1)%2 == 0 }
@@ -206,7 +206,7 @@ func TestDispatchTimeMayBeEndless(t *testing.T) {
 	})
 }
 
-// TestDispatchTimeOfAnyLength: a time that no clock tells is as good as none.
+// TestDispatchTimeOfAnyLength: the longest DispatchTime overflows nothing.
 func TestDispatchTimeOfAnyLength(t *testing.T) {
 	inMill(t, 1, Config{DispatchTime: math.MaxInt64}, func(s *millScene) {
 		require.NoError(t, grind.Call(s.mirror(0, s.mills[0]), grain{}))
@@ -215,7 +215,7 @@ func TestDispatchTimeOfAnyLength(t *testing.T) {
 	})
 }
 
-// TestRunGoesOnWithWhatIsLeft: nothing arrives any more that would wake the world.
+// TestRunGoesOnWithWhatIsLeft: Run handles messages that remain from a Dispatch even if nothing arrives that would wake the world.
 func TestRunGoesOnWithWhatIsLeft(t *testing.T) {
 	inMill(t, 2, Config{}, func(s *millScene) {
 		s.call(0, 300)
@@ -235,7 +235,7 @@ func TestRunGoesOnWithWhatIsLeft(t *testing.T) {
 	})
 }
 
-// TestWhatCameBeforeTheEndIsServed, though it takes many Dispatches.
+// TestWhatCameBeforeTheEndIsServed: messages that arrived before the end of their connection run, even if that takes many Dispatches.
 func TestWhatCameBeforeTheEndIsServed(t *testing.T) {
 	inMill(t, 2, Config{}, func(s *millScene) {
 		s.server.OnDisconnect(func(c *Conn, _ error) { require.Equal(t, 30, s.served[0]) })
@@ -251,7 +251,8 @@ func TestWhatCameBeforeTheEndIsServed(t *testing.T) {
 	})
 }
 
-// TestFlooderThatLeaves keeps its place for a second, not until all that it sent has run; what has not is counted.
+// TestFlooderThatLeaves: a flooding client that leaves keeps its place for a second, not until all of its messages have run. Those that have not
+// are counted.
 func TestFlooderThatLeaves(t *testing.T) {
 	var log strings.Builder
 	inMill(t, 2, Config{MaxConns: 2, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(s *millScene) {

@@ -161,10 +161,11 @@ func (u *uplink) play(seconds int) (trips, ages []time.Duration) {
 	return trips, ages
 }
 
-// TestStatesLeaveTheUplinkToCalls: 32 clients whose states would take twice the server's uplink, of which their calls take half. Each connection took
-// the queue of the others for somebody else's and sent on into a full one: calls took 9 s over QUIC, whose window became two packets, and reliable
-// buffers overflowed; over sealed packets they took 1.6 s. Before a short queue states were 6 to 14 s old while losses did not count as a queue, and
-// 16 s while each tick's packets left in the same order: the queue was full when those of the last clients came.
+// TestStatesLeaveTheUplinkToCalls: the states of 32 clients would take twice the server's uplink, of which their calls take half. Before, each
+// connection considered the queue of the others somebody else's, and continued to send into a full one: calls took 9 s over QUIC, whose window
+// became two packets, and reliable buffers overflowed; over sealed packets calls took 1.6 s. With a short queue, states were 6 to 14 s old while
+// losses did not count as a queue, and 16 s while the packets of each tick were sent in the same order, because the queue was full when those of
+// the last clients arrived.
 func TestStatesLeaveTheUplinkToCalls(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -196,8 +197,8 @@ func TestStatesLeaveTheUplinkToCalls(t *testing.T) {
 	}
 }
 
-// TestCallsThatFitDoNotFillTheUplink: calls alone that take two thirds of an uplink leave it so after losses by chance. Each left twice from then on,
-// which filled the queue, and a quarter of all packets was lost for ever; over sealed packets a seventh.
+// TestCallsThatFitDoNotFillTheUplink: calls alone that take two thirds of an uplink still do so after random losses. Before, each call was sent
+// twice from then on, which filled the queue, and a quarter of all packets was lost permanently; over sealed packets a seventh.
 func TestCallsThatFitDoNotFillTheUplink(t *testing.T) {
 	path := netsim.Config{Rate: 3e6, Delay: 20 * time.Millisecond, Loss: 0.005}
 	for _, sealed := range []bool{false, true} {

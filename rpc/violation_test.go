@@ -118,7 +118,7 @@ func TestClientMayNotOpenOrCloseChannels(t *testing.T) {
 	}
 }
 
-// TestCallBehindAClientsClose: the game is not told of what the client does against the rules. Its call is counted, as any for a connection that
+// TestCallBehindAClientsClose: a client's close breaks a rule, and the game does not notice it: its call is counted, as any for a connection that
 // ends.
 func TestCallBehindAClientsClose(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {

@@ -109,7 +109,7 @@ func wireTurns(t *testing.T) [][]string {
 	return turns
 }
 
-// TestWireExample has a server hear what the client of WIRE.md says, and compares what it answers.
+// TestWireExample sends a server the messages of the client in WIRE.md, and compares its answers.
 func TestWireExample(t *testing.T) {
 	turns := wireTurns(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -175,7 +175,7 @@ func (p *rawPeer) hear(server *World) (said []string) {
 	return said
 }
 
-// TestWireShape holds the lines of the example to what a world makes of its classes, in the order of their names.
+// TestWireShape compares the lines of the example to those that a world makes of its classes, ordered by name.
 func TestWireShape(t *testing.T) {
 	server := newGatehouse(t)
 	server.freeze()
@@ -194,7 +194,7 @@ func TestWireCodes(t *testing.T) {
 	}
 }
 
-// TestServerSaysWhatItMayNot: what is the client's to say, or needs a feature that nobody has, and owner messages of no sense.
+// TestServerSaysWhatItMayNot: a server sends a client's messages, messages of a feature that neither end has, and owner messages without meaning.
 func TestServerSaysWhatItMayNot(t *testing.T) {
 	owner := func(b ...byte) []byte { return append(binary.AppendUvarint(nil, ownerMethod), b...) }
 	for name, row := range map[string]struct {

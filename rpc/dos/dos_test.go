@@ -200,7 +200,7 @@ func TestAutoEscalationByFrames(t *testing.T) {
 	require.Equal(t, "Burst", p.State())
 }
 
-// TestLongRestIsNoLongState: a client that calls nothing for longer than the history has not earned its state in each second.
+// TestLongRestIsNoLongState: a pause longer than the history does not count as time in which the client earned its state.
 func TestLongRestIsNoLongState(t *testing.T) {
 	profile := plain()
 	profile.States[2].Cooloff = time.Hour
@@ -312,7 +312,7 @@ func TestHitchesOnPurpose(t *testing.T) {
 	require.Greater(t, kicked, 10)
 }
 
-// TestBurstAfterAHitch: the calls that honest clients made in the 2 s of a hitch come at once, and they go on calling.
+// TestBurstAfterAHitch: the calls that honest clients made in the 2 s of a hitch arrive at once, and the clients continue to call.
 func TestBurstAfterAHitch(t *testing.T) {
 	s := newScene(t, Default())
 	p := s.d.Join("ann")
@@ -535,7 +535,7 @@ func TestEscalationNamesTheMethods(t *testing.T) {
 	}
 }
 
-// TestLoggedStatesEndLogged: the end of a state is logged if the state logs, and no other is.
+// TestLoggedStatesEndLogged: the end of a state is logged if the state has Log, and otherwise not.
 func TestLoggedStatesEndLogged(t *testing.T) {
 	profile := plain()
 	profile.States[2].Log = true

@@ -87,7 +87,8 @@ func TestHostileInputs(t *testing.T) {
 	require.Equal(t, push{}, in)
 }
 
-// TestTicksGoBack: what came for a tick is there again, also what came too late the first time, and a copy changes nothing.
+// TestTicksGoBack: if ticks go back, the inputs of a tick are available again, including those that were too late the first time, and a copy
+// changes nothing.
 func TestTicksGoBack(t *testing.T) {
 	q, call, now := filled()
 	q.receive(pushes, call, batch[push]{First: 101, Inputs: []push{{1}, {2}}})
@@ -112,7 +113,7 @@ func TestTicksGoBack(t *testing.T) {
 	require.Equal(t, push{2}, in, "the newest before that tick")
 }
 
-// TestAnotherOwner begins anew: what the last one sent is not applied.
+// TestAnotherOwner: with another owner the queue resets, and inputs of the previous one are not applied.
 func TestAnotherOwner(t *testing.T) {
 	q, call, now := filled()
 	q.receive(pushes, call, batch[push]{First: 101, Inputs: []push{{1}, {2}}})
@@ -142,8 +143,8 @@ func FuzzQueue(f *testing.F) {
 	})
 }
 
-// FuzzPredictor: no answer hurts, ticks that are handed out only rise but where predicted time begins anew, and a frame never has more
-// than half a second of them.
+// FuzzPredictor: no answer causes harm. The ticks that Tick passes to read only increase, except when predicted time restarts, and a frame never
+// has more than half a second of them.
 func FuzzPredictor(f *testing.F) {
 	f.Add(uint64(10), uint64(11), uint64(12), int32(5000), uint64(20))
 	f.Add(uint64(math.MaxUint64), uint64(math.MaxUint64), uint64(math.MaxUint64), int32(math.MinInt32), uint64(0))
@@ -234,7 +235,7 @@ func boxes(t *testing.T, clients int, fn func(net *rpctest.Network, server *rpc.
 	})
 }
 
-// TestFloodOfInputs: a client that sends hundreds of messages a tick is held to the rate of its ticks, which is counted; the world plays on.
+// TestFloodOfInputs: a client that sends hundreds of messages a tick is limited to its tick rate, which is counted, and the world continues.
 func TestFloodOfInputs(t *testing.T) {
 	boxes(t, 2, func(net *rpctest.Network, server *rpc.Binding[*box], conns []*rpc.Conn, own []*box) {
 		flood := batch[push]{First: 40, Inputs: make([]push, maxBatch)}
@@ -258,7 +259,7 @@ func TestFloodOfInputs(t *testing.T) {
 	})
 }
 
-// TestInvalidInput: Validate is asked for every input, here before it leaves.
+// TestInvalidInput: Validate is called for every input, here before it is sent.
 func TestInvalidInput(t *testing.T) {
 	boxes(t, 1, func(_ *rpctest.Network, _ *rpc.Binding[*box], _ []*rpc.Conn, own []*box) {
 		require.ErrorContains(t, pushes.inputs.Call(own[0].actor, batch[push]{First: 7, Inputs: []push{{1}, {101}}}), "input of tick 8: too strong")
@@ -274,7 +275,7 @@ func TestNewRefuses(t *testing.T) {
 	require.Panics(t, func() { New[chan int](class, "Push", 60) })
 }
 
-// TestQueueAllocatesNothing once it has its memory, nor does predicted time.
+// TestQueueAllocatesNothing: a queue allocates nothing once it has its memory, nor does predicted time.
 func TestQueueAllocatesNothing(t *testing.T) {
 	q, call, now := filled()
 	message, tick := batch[push]{First: 101, Inputs: make([]push, 8)}, uint64(101)
@@ -287,7 +288,7 @@ func TestQueueAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// TestSeenIsNotFarBack: a client that has seen nothing for ten minutes, as it says, has the server rewind a second at most.
+// TestSeenIsNotFarBack: a client that claims to have seen nothing for ten minutes makes the server rewind a second at most.
 func TestSeenIsNotFarBack(t *testing.T) {
 	q, call, now := filled()
 	for tick := uint64(101); tick < 101+60*60*10; tick++ {

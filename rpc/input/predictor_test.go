@@ -17,7 +17,7 @@ func knowing() (*Predictor[push], time.Time) {
 	return p, now
 }
 
-// TestFirstTick: a client begins with the tick that it is: nobody pressed keys for the ones before.
+// TestFirstTick: a client begins with the present tick, because no keys were read for earlier ones.
 func TestFirstTick(t *testing.T) {
 	p, now := knowing()
 	var ticks []uint64
@@ -29,7 +29,7 @@ func TestFirstTick(t *testing.T) {
 	require.Zero(t, p.stats.Skipped)
 }
 
-// TestSawCounts: who says what it has seen is believed, though an answer, which is no state, came sooner.
+// TestSawCounts: a tick passed to Saw counts, even if an answer, which is no state, has arrived for a later one.
 func TestSawCounts(t *testing.T) {
 	p, now := knowing()
 	read := func(uint64) push { return push{} }
@@ -50,7 +50,7 @@ func TestSawCounts(t *testing.T) {
 	require.EqualValues(t, 1006, p.seen)
 }
 
-// TestSameTickOfAnotherOwner: inputs of the owner before are gone, and so is that one was there.
+// TestSameTickOfAnotherOwner: after a change of the owner neither the previous owner's inputs nor the fact that there was one remain.
 func TestSameTickOfAnotherOwner(t *testing.T) {
 	q, call, now := filled()
 	q.receive(pushes, call, batch[push]{First: 101, Inputs: []push{{Force: 5}}})

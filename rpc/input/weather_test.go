@@ -25,10 +25,10 @@ func (f figures) log(t *testing.T, k kind, what string) {
 		k.rate, what, f.settled.Seconds(), f.missed, f.margin.Round(ms), f.latency.Round(ms))
 }
 
-// TestMargin plays for two minutes in each weather, at 30 and 60 Hz. The margin is what the way varies by, a tick for what a
-// frame is late and for what the server's tick waits, and a tick for each copy in a row that is lost: of 20 % seven are, once in 80,000.
-// Where many are lost, one that comes very late has others beside it. At 20 % QUIC's window is down to two packets, and when both are lost
-// nothing leaves before a probe arrives: once in an hour or so eight ticks in a row at 30 Hz have no input, whatever the margin.
+// TestMargin plays for two minutes on each path, at 30 and 60 Hz. The margin consists of the variation of the way, a tick for late frames and for
+// the wait of the server's tick, and a tick for each copy in a row that is lost: at 20 % seven are lost once in 80,000. If many are lost, one that
+// is very late is not alone. At 20 % QUIC's window is down to two packets, and if both are lost nothing is sent before a probe arrives: about once
+// in an hour eight ticks in a row at 30 Hz have no input, whatever the margin.
 func TestMargin(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -85,8 +85,8 @@ func TestClumps(t *testing.T) {
 	}
 }
 
-// TestStep: the round trip rises from 40 to 200 ms, and falls again. The rise is made up for within a second: a round trip until the
-// client hears of it, and as long again as inputs were too late. The fall is believed after 12 s at most, and then takes 80 ms × 16.
+// TestStep: the round trip rises from 40 to 200 ms, and falls again. The rise is made up for within a second: a round trip until the client learns
+// of it, and as long again as inputs were too late. The fall is accepted after 12 s at most, and then takes 80 ms × 16.
 func TestStep(t *testing.T) {
 	for _, k := range []kind{walkers30, walkers60} {
 		rpctest.Run(t, lag(40*ms), func(t *testing.T, net *rpctest.Network) {
@@ -145,7 +145,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestFrameThatTakesLong: the ticks of 300 ms are made up for; those of two seconds are skipped but for the last ones.
+// TestFrameThatTakesLong: the ticks of 300 ms are made up for. Of two seconds all but the last ones are skipped.
 func TestFrameThatTakesLong(t *testing.T) {
 	rpctest.Run(t, lag(40*ms), func(t *testing.T, net *rpctest.Network) {
 		g := newGame(t, net, walkers60)
@@ -182,8 +182,8 @@ func TestLongTicks(t *testing.T) {
 	}
 }
 
-// TestServerStandsStill: a world that is not driven for two seconds, and then catches up, or does not, or begins its ticks anew. What is
-// more than a second ahead of its last tick is dropped meanwhile.
+// TestServerStandsStill: a world is not driven for two seconds, and then catches up, or does not, or restarts its ticks. Inputs more than a second
+// ahead of its last tick are dropped in that time.
 func TestServerStandsStill(t *testing.T) {
 	for name, after := range map[string]func(g *game){
 		"it catches up":   func(*game) {},
@@ -211,8 +211,8 @@ func TestServerStandsStill(t *testing.T) {
 	}
 }
 
-// TestInputsOfAStandstill: what a server that counts its ticks has got of a client while it stood still it applies afterwards, for the first
-// copy of an input counts. So the client keeps these inputs, and neither predicts their ticks anew nor looks for the server's tick again.
+// TestInputsOfAStandstill: a server that counts its ticks applies the inputs that arrived while it stood still afterwards, because the first copy
+// of an input counts. So the client keeps these inputs, and neither predicts their ticks again nor learns the server's tick again.
 func TestInputsOfAStandstill(t *testing.T) {
 	for _, k := range []kind{walkers30, walkers60} {
 		rpctest.Run(t, lag(40*ms), func(t *testing.T, net *rpctest.Network) {
@@ -238,8 +238,8 @@ func TestInputsOfAStandstill(t *testing.T) {
 	}
 }
 
-// TestServerCatchesUpByAndBy: a server that stood still for two seconds takes more ticks a frame than one until it has caught up. Its first answers
-// are of old ticks; the client goes on as before, for else it would go back, and leap again when the server has caught up.
+// TestServerCatchesUpByAndBy: a server that stood still for two seconds takes more than one tick a frame until it has caught up. Its first answers
+// are of old ticks. The client continues as before; otherwise it would go back, and jump again once the server has caught up.
 func TestServerCatchesUpByAndBy(t *testing.T) {
 	for _, most := range []uint64{0, 10, 5, 4} {
 		rpctest.Run(t, lag(2*ms), func(t *testing.T, net *rpctest.Network) {
@@ -259,8 +259,8 @@ func TestServerCatchesUpByAndBy(t *testing.T) {
 	}
 }
 
-// TestServerRunsAhead: where ticks of a server come a little earlier than the client thought, as on a busy machine, it predicts more, and keeps what
-// it knows of the path.
+// TestServerRunsAhead: if a server's ticks are a little earlier than the client assumed, as on a busy machine, the client predicts more, and keeps
+// what it has learned about the path.
 func TestServerRunsAhead(t *testing.T) {
 	for _, ticks := range []int{1, 2, 3, 6, 20} {
 		rpctest.Run(t, lag(2*ms), func(t *testing.T, net *rpctest.Network) {
@@ -281,7 +281,7 @@ func TestServerRunsAhead(t *testing.T) {
 	}
 }
 
-// TestServerGoesBack: a server whose ticks go back by less than a second, as those of a clock that is set do, still has what came for them.
+// TestServerGoesBack: a server whose ticks go back by less than a second, as those of a clock that is set may, still has their inputs.
 func TestServerGoesBack(t *testing.T) {
 	for _, ticks := range []uint64{1, 6, 30} {
 		rpctest.Run(t, lag(40*ms), func(t *testing.T, net *rpctest.Network) {

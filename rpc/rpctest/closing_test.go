@@ -366,8 +366,8 @@ var (
 
 type fuel struct{ Left int32 }
 
-// TestConstructorsThatCallWhatCloses: when the close has come with the open, a call in the constructor has the error that it would have after
-// the close.
+// TestConstructorsThatCallWhatCloses: if the close has arrived with the open, a call in the constructor returns the error that it would return
+// after the close.
 func TestConstructorsThatCallWhatCloses(t *testing.T) {
 	for name, row := range map[string]struct {
 		end  func(server *rpc.World, a *rpc.Actor, c *rpc.Conn) error
@@ -410,8 +410,8 @@ func TestConstructorsThatCallWhatCloses(t *testing.T) {
 	}
 }
 
-// TestOnRepThatCallsWhatCloses: a call in an OnRep that the close brings with it, or that runs only when it comes, has the error that it
-// would have after the close. It had ErrClosed, of an actor that falls asleep, too.
+// TestOnRepThatCallsWhatCloses: a call in an OnRep that runs because of the close, or only when the close arrives, returns the error that it would
+// return after the close. Before, that was ErrClosed even for an actor that falls asleep.
 func TestOnRepThatCallsWhatCloses(t *testing.T) {
 	for want, end := range map[error]func(*rpc.Actor) error{
 		rpc.ErrDormant: func(a *rpc.Actor) error { return a.SetDormant(true) },

@@ -63,7 +63,7 @@ func inCrash(t *testing.T, fn func(t *testing.T, net *rpctest.Network, u *upload
 	})
 }
 
-// TestCrashOfAClient: nothing of it runs, what waited for its world returns, and the server hears of the crash by silence alone.
+// TestCrashOfAClient: none of its functions runs, calls that wait for its world return, and the server learns of the crash by silence alone.
 func TestCrashOfAClient(t *testing.T) {
 	inCrash(t, func(t *testing.T, net *rpctest.Network, u *uploading, again func()) {
 		lost := u.upload
@@ -85,7 +85,7 @@ func TestCrashOfAClient(t *testing.T) {
 	})
 }
 
-// TestCrashOfTheServer: its clients hear of it by silence alone, and another may take its place.
+// TestCrashOfTheServer: its clients learn of it by silence alone, and another server may take its place.
 func TestCrashOfTheServer(t *testing.T) {
 	inCrash(t, func(t *testing.T, net *rpctest.Network, u *uploading, again func()) {
 		net.Crash(u.server)

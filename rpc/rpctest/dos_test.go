@@ -288,7 +288,7 @@ func TestManyConnectionsOfOneIdentity(t *testing.T) {
 	})
 }
 
-// TestReconnectingResetsNothing: who comes back after a kick, or before one, goes on where he left.
+// TestReconnectingResetsNothing: a client that reconnects after a kick, or before one, is in the state in which it left.
 func TestReconnectingResetsNothing(t *testing.T) {
 	rpctest.Run(t, rpctest.Off, func(t *testing.T, net *rpctest.Network) {
 		g := newGuardhouse(t, net, dos.Default(), rpc.Config{})
@@ -312,7 +312,7 @@ func TestReconnectingResetsNothing(t *testing.T) {
 	})
 }
 
-// TestFloodsBelowTheQuotas says what it costs to have somebody stay just below each of them: what dos.Default promises.
+// TestFloodsBelowTheQuotas measures the cost of a client that stays just below each of them, which is what dos.Default promises.
 func TestFloodsBelowTheQuotas(t *testing.T) {
 	for name, row := range map[string]struct {
 		attack func(i *intruder, n int)
@@ -367,7 +367,7 @@ func TestAlternatingMethodsAreOneFlood(t *testing.T) {
 	})
 }
 
-// TestBlockedCallsAreTold: the connection lives, other methods run, and the log names both.
+// TestBlockedCallsAreTold: the connection continues, other methods run, and the log names both.
 func TestBlockedCallsAreTold(t *testing.T) {
 	profile := &dos.Profile{States: []dos.State{
 		{Name: "Normal"},
@@ -412,7 +412,7 @@ func TestWithoutAProfileNothingIsCounted(t *testing.T) {
 	})
 }
 
-// TestTransfersAreNoFlood: what stream moves has limits of its own.
+// TestTransfersAreNoFlood: the transfers of package stream have limits of their own.
 func TestTransfersAreNoFlood(t *testing.T) {
 	const size = 8 << 20
 	rpctest.Run(t, emulation.Settings{PktLag: 10 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {

@@ -87,7 +87,7 @@ func TestListsWithoutAChannel(t *testing.T) {
 	})
 }
 
-// TestListsAfterFlushDormancy: what changes between FlushDormancy and the next Flush goes, as in states, and what changes before it.
+// TestListsAfterFlushDormancy: as with states, changes between FlushDormancy and the next Flush are sent, and changes before it.
 func TestListsAfterFlushDormancy(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 1, rpc.Config{})
@@ -115,7 +115,8 @@ func TestListsAfterFlushDormancy(t *testing.T) {
 	})
 }
 
-// TestListsWhileFallingAsleep: what changes before a client has acknowledged what sends its copy to sleep goes too, with what wakes the actor.
+// TestListsWhileFallingAsleep: changes before a client has acknowledged what puts its copy to sleep are sent, too, with the open that wakes the
+// actor.
 func TestListsWhileFallingAsleep(t *testing.T) {
 	for name, wake := range map[string]func(s *trooper) error{
 		"FlushDormancy": func(s *trooper) error { return s.actor.FlushDormancy() },

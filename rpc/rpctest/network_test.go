@@ -135,7 +135,7 @@ func count(log []string, what string) (n int) {
 	return n
 }
 
-// TestTheNetworkIsAsTold: what a profile says is what calls feel.
+// TestTheNetworkIsAsTold: the delays of calls are those of the profile.
 func TestTheNetworkIsAsTold(t *testing.T) {
 	rpctest.Run(t, emulation.Settings{PktLag: 50 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
 		var log []string
@@ -176,7 +176,7 @@ func TestTheNetworkIsAsTold(t *testing.T) {
 	})
 }
 
-// TestRefusedClients: Join says why, and that it was the server, as Dial does.
+// TestRefusedClients: Join returns why, and that the server refused, as Dial does.
 func TestRefusedClients(t *testing.T) {
 	rpctest.Run(t, rpctest.Bad, func(t *testing.T, net *rpctest.Network) {
 		var log []string
@@ -231,7 +231,7 @@ func TestWorldThatComesAgainTicksOnce(t *testing.T) {
 	})
 }
 
-// TestMistakes has this program run again, once for each mistake, because some of them end it.
+// TestMistakes runs this program again, once for each mistake, because some mistakes end it.
 func TestMistakes(t *testing.T) {
 	const variable = "RPCTEST_MISTAKE"
 	if name := os.Getenv(variable); name != "" {
@@ -286,8 +286,8 @@ func TestUplinkIsShared(t *testing.T) {
 	}
 }
 
-// TestBlobsInJitter: what is sent a second after a client has joined, when next to nothing is known of the path, does not take jitter
-// for a queue: one of eight took 7 to 11 s.
+// TestBlobsInJitter: for a blob that is sent a second after a client has joined, when almost nothing is known about the path, jitter does not count
+// as a queue. Before, one of eight took 7 to 11 s.
 func TestBlobsInJitter(t *testing.T) {
 	topic, slow := stream.NewBlob("map"), 0
 	for range 30 {
@@ -315,8 +315,8 @@ func TestBlobsInJitter(t *testing.T) {
 	}
 }
 
-// TestUploadBehindADownloadInJitter: the least round trip had expired while the peer sent, and a drain for a new one began together with the upload.
-// It let a few packets be in flight, which showed a tenth of the path's rate: two of three uploads took three times as long and more.
+// TestUploadBehindADownloadInJitter: the least round trip had expired while the peer sent, and a drain to measure it began together with the
+// upload. It allowed few packets in flight, which showed a tenth of the path's rate. Two of three uploads took three times as long and more.
 func TestUploadBehindADownloadInJitter(t *testing.T) {
 	const size = 10 << 20 // 4.4 s at 20 Mbit/s and 5 % loss
 	topic, slow := stream.NewBlob("map"), 0
@@ -338,8 +338,8 @@ func TestUploadBehindADownloadInJitter(t *testing.T) {
 	}
 }
 
-// TestDownloadBehindAnUpload: the reports of a peer that takes a transfer meet the queue of the transfer. They ended the start of the peer's
-// own, which then began with four packets and took three times as long.
+// TestDownloadBehindAnUpload: the reports of a peer that receives a transfer wait in the queue of the transfer. Before, they ended the startup of
+// the peer's own transfer, which then began with four packets and took three times as long.
 func TestDownloadBehindAnUpload(t *testing.T) {
 	const size = 2 << 20 // 0.84 s at 20 Mbit/s
 	topic := stream.NewBlob("map")

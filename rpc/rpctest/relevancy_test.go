@@ -432,8 +432,8 @@ func TestRelevantAsOwner(t *testing.T) {
 	})
 }
 
-// TestLastOwnerWhoSeesIt: an actor that leaves its owner before the client has acknowledged the open, and is relevant to that client all the
-// same, keeps the copy that is on its way. It closed, and opened again two round trips later.
+// TestLastOwnerWhoSeesIt: an actor leaves its owner before the client has acknowledged the open, and is relevant to that client all the same. The
+// client keeps the copy that is in flight. Before, it closed, and opened again two round trips later.
 func TestLastOwnerWhoSeesIt(t *testing.T) {
 	for name, options := range map[string]rpc.SpawnOption{"near its new owner": rpc.RelevantAsOwner(), "the view of the client": rpc.OnlyRelevantToOwner()} {
 		t.Run(name, func(t *testing.T) {

@@ -188,7 +188,7 @@ func TestRequestsBothWays(t *testing.T) {
 	})
 }
 
-// TestRequestsOfOneWorld: who may answer it himself does so in the next Dispatch.
+// TestRequestsOfOneWorld: a world that may answer its own request does so in the next Dispatch.
 func TestRequestsOfOneWorld(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		s := newStreet(t, net, rpc.Config{}, rpc.Config{})
@@ -227,7 +227,7 @@ func TestRequestsOfOneWorld(t *testing.T) {
 	})
 }
 
-// TestRefusals: a handler's error travels as code and text, and closes nothing.
+// TestRefusals: a handler's error is sent as code and text, and closes nothing.
 func TestRefusals(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
 		s := newStreet(t, net, rpc.Config{}, rpc.Config{})
@@ -260,7 +260,7 @@ var (
 	withdraw  = rpc.ServerRequest[int, int](bank, "Withdraw")
 )
 
-// TestDeclaredErrors: what a class declares is at the asker what it was at the handler, also in one world.
+// TestDeclaredErrors: an error that a class declares is the same for the asker and the handler, even in one world.
 func TestDeclaredErrors(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
 		var fails error
@@ -313,7 +313,7 @@ func TestDeclaredErrors(t *testing.T) {
 	})
 }
 
-// TestRequestsThatCanNotBeAsked: the error comes from Then, and from Ask.
+// TestRequestsThatCanNotBeAsked: Then and Ask return the error.
 func TestRequestsThatCanNotBeAsked(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		s := newStreet(t, net, rpc.Config{MaxRequests: 2}, rpc.Config{MaxRequests: 2})
@@ -342,7 +342,7 @@ func TestRequestsThatCanNotBeAsked(t *testing.T) {
 	})
 }
 
-// TestRequestsThatAreNotRun: what an RPC would drop in silence is answered.
+// TestRequestsThatAreNotRun: a question is answered with an error if an RPC would be silently dropped.
 func TestRequestsThatAreNotRun(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
 		s := newStreet(t, net, rpc.Config{MaxRequests: 3}, rpc.Config{})
@@ -419,8 +419,8 @@ func TestAnswersThatCanNotTravel(t *testing.T) {
 	})
 }
 
-// TestRequestsInTheDark: 20 s without a packet. Who has the time gets an answer; who has not, an error in time, and what the server says
-// later is dropped and counted.
+// TestRequestsInTheDark: 20 s without a packet. A request with enough time gets its answer. Another one gets an error in time, and the server's
+// late answer is dropped and counted.
 func TestRequestsInTheDark(t *testing.T) {
 	rpctest.Run(t, rpctest.Average, func(t *testing.T, net *rpctest.Network) {
 		s := newStreet(t, net, rpc.Config{}, rpc.Config{})
@@ -454,7 +454,7 @@ func TestRequestsInTheDark(t *testing.T) {
 	})
 }
 
-// TestRequestsWithLimitsOfTheirOwn: each ends in its own time, sooner or later than Config.RequestTime, and the far side hears of it.
+// TestRequestsWithLimitsOfTheirOwn: each ends at its own limit, earlier or later than Config.RequestTime, and the other end is told.
 func TestRequestsWithLimitsOfTheirOwn(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		s := newStreet(t, net, rpc.Config{}, rpc.Config{RequestTime: 2 * time.Second})
@@ -501,7 +501,7 @@ func TestRequestsWithLimitsOfTheirOwn(t *testing.T) {
 	})
 }
 
-// TestCanceledRequests: the far side hears of it, and has room again.
+// TestCanceledRequests: the other end is told, and has room again.
 func TestCanceledRequests(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
 		s := newStreet(t, net, rpc.Config{MaxRequests: 1}, rpc.Config{MaxRequests: 1})
@@ -523,7 +523,7 @@ func TestCanceledRequests(t *testing.T) {
 	})
 }
 
-// TestCancelsThatCrossTheAnswer: whoever wins, each request ends once, and nothing stays open.
+// TestCancelsThatCrossTheAnswer: whichever is first, each request ends once, and none stays open.
 func TestCancelsThatCrossTheAnswer(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
 		s := newStreet(t, net, rpc.Config{MaxRequests: 4}, rpc.Config{MaxRequests: 4})
@@ -708,8 +708,7 @@ func TestLaterFromAnotherGoroutine(t *testing.T) {
 	})
 }
 
-// TestErrorsAfterLater: the asker hears the error at once, and the answer that comes later is dropped and counted. An answer that came before
-// stands.
+// TestErrorsAfterLater: the asker gets the error at once, and a later answer is dropped and counted. An earlier answer counts.
 func TestErrorsAfterLater(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		s := newStreet(t, net, rpc.Config{}, rpc.Config{})
@@ -741,7 +740,7 @@ func TestErrorsAfterLater(t *testing.T) {
 	})
 }
 
-// TestHandlersThatPanic: who asked hears of the connection's end, or in one world of the handler's.
+// TestHandlersThatPanic: the asker learns of the connection's end, or in one world of the handler's.
 func TestHandlersThatPanic(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		panics := 0
@@ -783,7 +782,7 @@ func TestChecksOfRequests(t *testing.T) {
 	})
 }
 
-// TestRequestsAreOrderedWithCalls: what the server called before it answered runs before the answer is heard.
+// TestRequestsAreOrderedWithCalls: calls that the server made before its answer run before the answer.
 func TestRequestsAreOrderedWithCalls(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
 		s := newStreet(t, net, rpc.Config{}, rpc.Config{})
@@ -807,7 +806,7 @@ func TestRequestsAreOrderedWithCalls(t *testing.T) {
 	})
 }
 
-// TestRequestsAtRandom: whatever happens, each request ends once, with what its handler said or an error that fits, and in the end none is open.
+// TestRequestsAtRandom: in any case each request ends once, with its handler's answer or an error that fits, and in the end none is open.
 func TestRequestsAtRandom(t *testing.T) {
 	for range 3 {
 		rpctest.Run(t, rpctest.Bad, randomRequests)

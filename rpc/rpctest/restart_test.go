@@ -37,8 +37,8 @@ func keepingServer(t *testing.T, topic *stream.Blob, store stream.Store, gone *[
 	return w, whole
 }
 
-// TestRestartOfTheServer: a server is closed in the middle of an upload with a key, one with the same store takes its place, and the client
-// comes back: the upload goes on where the store has it.
+// TestRestartOfTheServer: a server is closed in the middle of an upload with a key, another one with the same store takes its place, and the client
+// returns: the upload continues from what the store has.
 func TestRestartOfTheServer(t *testing.T) {
 	const size = 2 << 20
 	slow := emulation.Settings{PktLag: 20 * time.Millisecond, Rate: 8e6}

@@ -226,8 +226,8 @@ func (r *travelScene) send(to *stream.Peer, name string, options ...stream.Optio
 	}
 }
 
-// TestTravel: a server goes from level to level while players call, ask and send, leave in the middle, crash and come twice under one name. Then
-// whoever is there has the level as it is, every question has an answer, and every transfer an end.
+// TestTravel: a server changes levels while players call, ask and send, leave in the middle, crash and join twice under one name. Then every player
+// has the level as it is, every question has an answer, and every transfer an end.
 func TestTravel(t *testing.T) {
 	rpctest.Run(t, rpctest.Bad, func(t *testing.T, net *rpctest.Network) {
 		t.Logf("seed %d", net.Seed())

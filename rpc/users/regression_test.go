@@ -285,8 +285,8 @@ func TestACrashKeepsNobodyOut(t *testing.T) {
 	}
 }
 
-// TestLoginsCostNoTokens: each login made a MAC of every token that the file holds, which took longer than the handshake once there were
-// some thousand.
+// TestLoginsCostNoTokens: before, each login computed a MAC of every token in the file, which took longer than the handshake with some thousand
+// tokens.
 func TestLoginsCostNoTokens(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.txt")
 	token, err := Add(path, "ann")

@@ -300,7 +300,7 @@ func TestCodes(t *testing.T) {
 	require.ErrorIs(t, err, ErrName)
 }
 
-// TestOneCodeAtATime: who asks for another code has that one only, and is in nobody else's way.
+// TestOneCodeAtATime: a user who requests another code has only that one, and does not affect other users.
 func TestOneCodeAtATime(t *testing.T) {
 	u, ann := inviting(t)
 	now := time.Unix(1e9, 0)
@@ -322,7 +322,7 @@ func TestOneCodeAtATime(t *testing.T) {
 	require.Len(t, u.codes, 1, "what is too old is forgotten")
 }
 
-// TestWatchSaysThatItCannotRead: once when that begins, and once when it is over.
+// TestWatchSaysThatItCannotRead: it logs once when the file cannot be read, and once when it can be read again.
 func TestWatchSaysThatItCannotRead(t *testing.T) {
 	path := fileOf(t, "ann:"+alpha+"\n")
 	u, err := Open(path)
