@@ -144,7 +144,7 @@ func RelevantAsOwner() SpawnOption { return func(a *Actor) { a.relevancy.asOwner
 // Make calls to clients after Spawn: a call to a client from the constructor or set, or an OpenTo there, opens the actor earlier and without its
 // states, which then arrive in no order with calls. If a state exceeds a bound, Spawn destroys the actor and returns an error that names the field.
 //
-// If the owner's connection has begun to close, Spawn makes nothing and returns [ErrClosed]. The actors of such a connection live until
+// If the owner's connection has begun to close, Spawn makes nothing and returns [ErrClosed]. The actors of such a connection exist until
 // OnDisconnect has run, so a game that spawns for them in a tick, such as a pawn for a controller, must expect this error whenever a player leaves.
 // After OnDisconnect has run, the actors that the connection owns are destroyed, and all that they own in turn; use [World.SetOwner] in
 // OnDisconnect to keep some. In Unreal only the controller and its pawn are destroyed.

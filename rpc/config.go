@@ -58,9 +58,10 @@ type Config struct {
 	// OnPanic runs on the goroutine that panicked: the world's, that of Authenticate, or one of package stream. So it may be called concurrently.
 	//
 	// A panic in OnPanic itself is not recovered, and neither is any panic if OnPanic is nil: it continues out of Dispatch, Flush, Tick or Run. If the
-	// simulation itself calls Spawn, Place or Destroy, a panic in a constructor, set or OnClose continues out of that call. A caller that recovers may
-	// continue to drive the world: everything except the function that panicked still runs, once. A panic that continues out of Authenticate, or out
-	// of a goroutine of package stream, ends the program, because nobody can recover it.
+	// simulation itself, outside of Dispatch and Flush, calls Spawn, Place or Destroy, a panic in a constructor, set or OnClose continues out of that
+	// call, and OnPanic is not called. A caller that recovers may continue to drive the world: everything except the function that panicked still
+	// runs, once. A panic that continues out of Authenticate, or out of a goroutine of package stream, ends the program, because nobody can recover
+	// it.
 	OnPanic func(conn *Conn, function string, recovered any, stack []byte)
 
 	// Authenticate turns the client's token into an identity, or refuses it with an error, whose text the client receives. It runs on its own

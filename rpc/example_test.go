@@ -43,7 +43,7 @@ func (s *serverChat) say(call *rpc.Call, l line) {
 
 func (c *clientChat) hear(_ *rpc.Call, l line) { c.heard <- l.Text }
 
-// Example is a server and a client on one screen.
+// Example shows a server and a client on one page.
 func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -55,7 +55,7 @@ func Example() {
 	server, err := rpc.NewWorld(rpc.Config{
 		Authenticate: func(_ context.Context, token []byte) (string, error) { return string(token), nil },
 		OnConnect:    func(w *rpc.World, c *rpc.Conn) { _, _ = w.Spawn(chatClass, c) },
-		// While both ends are being written: an old client is told what differs.
+		// During development: a client with an old declaration is told what differs.
 		ExplainMismatch: true,
 	})
 	if err != nil {
@@ -76,7 +76,7 @@ func Example() {
 	}
 	heard := make(chan string)
 	mine := rpc.Bind(client, chatClass, func(a *rpc.Actor) *clientChat {
-		_ = say.Call(a, line{"hello"}) // the server gave us a chat: use it
+		_ = say.Call(a, line{"hello"}) // the server has given us a chat
 		return &clientChat{a, heard}
 	})
 	rpc.On(mine, hear, (*clientChat).hear)
@@ -95,7 +95,7 @@ func Example() {
 	// Output: HELLO, ann
 }
 
-// A call from elsewhere than the world's goroutine goes through Do.
+// Calls from other goroutines than the world's use Do.
 func ExampleWorld_Do() {
 	world, _ := rpc.NewWorld(rpc.Config{})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -112,7 +112,7 @@ func ExampleWorld_Do() {
 	// context canceled
 }
 
-// A wrong argument ends the connection of the client that sent it; its own Call refuses it before.
+// An argument that Validate refuses would end the connection of the client that sent it, so the client's own Call refuses it.
 func ExampleServerRPC_Call() {
 	world, _ := rpc.NewWorld(rpc.Config{})
 	chats := rpc.Bind(world, chatClass, func(a *rpc.Actor) *serverChat { return &serverChat{a} })

@@ -20,7 +20,7 @@ var (
 
 type wants struct{ Direction int8 }
 
-// rolled is where the cart is after a tick of the server's.
+// rolled is the cart's position after a server tick.
 type rolled struct {
 	Tick uint64
 	X    int32
@@ -35,7 +35,7 @@ type cart struct {
 
 func (c *cart) roll(w wants) { c.x += int32(w.Direction) }
 
-// corrected is OnRep: what the server says of a tick, and all that the player has wanted since.
+// corrected is OnRep. It sets the cart to the server's state after a tick, and applies the player's inputs since then.
 func (c *cart) corrected(rolled) {
 	c.x = c.at.X
 	c.wants.Saw(c.at.Tick)
@@ -55,7 +55,7 @@ func carts(config rpc.Config) (*rpc.World, *rpc.Binding[*cart]) {
 	return world, carts
 }
 
-// drive drives a server and its client, and returns after so many ticks in a row for which the cart was where its player had seen it.
+// drive drives a server and its client. It returns after so many ticks in a row in which the cart was where its player had seen it.
 func drive(server, client *rpc.World, served, mine *rpc.Binding[*cart], inARow int) {
 	seen := make(map[uint64]int32) // by tick, when the player made its input
 	for tick, right := uint64(1), 0; right < inARow; tick++ {
@@ -63,7 +63,7 @@ func drive(server, client *rpc.World, served, mine *rpc.Binding[*cart], inARow i
 		now := time.Now()
 		server.Dispatch(now)
 		for _, c := range served.All() {
-			want, _ := c.inputs.Take(now, tick) // the last one again when it is late
+			want, _ := c.inputs.Take(now, tick) // the last one again if this one is late
 			c.roll(want)
 			c.at = rolled{tick, c.x}
 			if right++; seen[tick] != c.x {
@@ -85,7 +85,7 @@ func drive(server, client *rpc.World, served, mine *rpc.Binding[*cart], inARow i
 	}
 }
 
-// A client's cart is where the server's will be, before the server knows what the player wants.
+// A client's cart is where the server's will be, before the server has the player's input.
 func Example() {
 	ctx := context.Background()
 	var served *rpc.Binding[*cart]

@@ -90,8 +90,8 @@ func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 }
 
 // Seen returns the newest tick whose outcome the owner has seen, by [Predictor.Saw] or by answers: the owner aimed at others as they were then. A
-// client may lie, but neither beyond the newest tick that was taken, nor farther back than inputs are kept, which is a second and at least 32
-// ticks. Seen returns 0 before the owner has sent a message.
+// client may lie, but neither beyond the newest tick that was taken, nor farther back than inputs are kept, which is a second, or 32 ticks if that
+// is more. Seen returns 0 before the owner has sent a message.
 func (q *Queue[I]) Seen() uint64 {
 	if q.handle == nil {
 		return 0

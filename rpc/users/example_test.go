@@ -20,13 +20,13 @@ func Example() {
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "tokens.txt")
 
-	// Who runs the server gives ann a token, and she logs in by it.
+	// The server's owner gives ann a token, and she logs in with it.
 	token := must(users.Add(path, "ann", "her desktop"))
 	known := must(users.Open(path))
 	desktop := must(known.Identify([]byte(token), time.Now())) // Authenticator calls it
 	fmt.Println(users.UserOf(desktop))
 
-	// She asks for a code, which she types in on her laptop. That makes itself a token.
+	// She requests a code, which she types in on her laptop. The laptop makes its own token.
 	code := must(known.Invite(desktop, time.Now()))
 	made := rand.Text()
 	laptop := must(known.Identify([]byte(users.ByCode(code, made, "laptop")), time.Now()))
