@@ -8,7 +8,7 @@ import (
 	"io/fs"
 )
 
-// bodyError returns the error that a transfer ends with after err of a body: the content was wrong, or the store failed.
+// bodyError returns the error that ends a transfer after err of its body: the content was wrong, or the store failed.
 func bodyError(err error) error {
 	if errors.Is(err, ErrDigest) {
 		return err
@@ -16,12 +16,13 @@ func bodyError(err error) error {
 	return storeError(err)
 }
 
-// storeError wraps a failure of the store: this end sees its text, the peer does not, for it may hold paths.
+// storeError wraps an error of the store. This end sees its text, but not the peer, because it may hold paths.
 func storeError(err error) error {
 	return &concealed{public: "the receiver could not store the content", cause: fmt.Errorf("%w: %w", ErrRejected, err)}
 }
 
-// closedWith returns the error of a transfer whose part or content in the store was then closed or deleted, with another error if that failed.
+// closedWith returns the error of a transfer that failed with err and then closed or deleted its part or content: err, joined with
+// closing if that is not nil.
 func closedWith(err, closing error) error {
 	if closing == nil {
 		return err
@@ -29,14 +30,14 @@ func closedWith(err, closing error) error {
 	return errors.Join(err, storeError(closing))
 }
 
-// hasher makes the digests of content.
+// A hasher computes the digest of content.
 type hasher struct {
 	*Hasher
-	name   Digest  // that the content's key says it has; zero = it says none
-	byName *Hasher // makes a digest to compare with name, when the Hasher's algorithm is another; else nil
+	name   Digest  // the digest in the content's key; zero = it has none
+	byName *Hasher // computes the digest to compare with name; nil if the Hasher's is of the same algorithm, or there is no name
 }
 
-// newHasher returns a hasher to which nothing was written.
+// newHasher returns a hasher of no bytes. It uses algorithm a, and also that of name.
 func newHasher(a Algorithm, name Digest) hasher {
 	h := hasher{Hasher: a.New(), name: name}
 	if !name.IsZero() && name.algorithm != a {
@@ -45,6 +46,7 @@ func newHasher(a Algorithm, name Digest) hasher {
 	return h
 }
 
+// Write hashes p. It never fails.
 func (h hasher) Write(p []byte) (int, error) {
 	if h.byName != nil {
 		h.byName.Write(p)
@@ -52,8 +54,8 @@ func (h hasher) Write(p []byte) (int, error) {
 	return h.Hasher.Write(p)
 }
 
-// check returns an error unless what was written has the expected digest, and also the one that its key names, if it names one. by tells in
-// the error's text who expects digest.
+// check returns an error unless what was written has the expected digest, and also the one in its key, if any. by is a clause for
+// the error's text that says who expects digest.
 func (h hasher) check(digest Digest, by string) error {
 	got := h.Digest()
 	if got != digest {
@@ -68,20 +70,22 @@ func (h hasher) check(digest Digest, by string) error {
 	return nil
 }
 
-// differs returns the error of content whose digest is got; by continues the sentence about the expected one.
+// differs returns the error for content whose digest is got. by continues the sentence about the expected one.
 func differs(expected Digest, by string, got Digest) error {
 	return fmt.Errorf("%w: expected %v, %s, got %v", ErrDigest, expected, by, got)
 }
 
-// body hashes content on its way to the application, and stores it if it has a key. An array resumes at a whole element: the first bytes of one
-// that was cut are stored, and come again. Write compares those, and stores the rest.
+// A body hashes content before the application gets it, and stores it if it has a key. An array resumes at a whole element. If
+// the stored bytes end within an element, the sender repeats that element from its beginning: Write compares the bytes that are
+// stored and stores the rest.
 type body struct {
 	hasher
-	part     Part   // nil where the content is not stored, or once the store had no room for more of it
-	offset   int64  // in the content, of the next byte to be written
-	unstored func() // counts the transfer, which goes on without the store
+	part     Part   // nil = the content is not stored, or no longer because the store became full
+	offset   int64  // of the next byte to be written, in the content
+	unstored func() // counts the transfer, which continues without the store
 }
 
+// Write hashes and stores p. If the store is full, the part is deleted and the content is only hashed from then on.
 func (b *body) Write(p []byte) (int, error) {
 	b.hasher.Write(p)
 	if b.part == nil {
@@ -96,14 +100,14 @@ func (b *body) Write(p []byte) (int, error) {
 	b.offset += int64(len(p))
 	n, err := b.part.Write(p[again:])
 	if errors.Is(err, ErrStoreFull) { // the size was not known when the part was opened
-		n, err = len(p), b.part.Delete() // it cannot end, so it takes no room either
+		n, err = len(p), b.part.Delete() // the part can never be completed, so it should take no room
 		b.part = nil
 		b.unstored()
 	}
 	return n, err
 }
 
-// compare fails unless the stored bytes equal p.
+// compare returns an error unless p equals the stored bytes at offset.
 func (b *body) compare(p []byte) error {
 	stored := make([]byte, len(p))
 	if err := readAt(b.part, stored, b.offset); err != nil {
@@ -115,21 +119,22 @@ func (b *body) compare(p []byte) error {
 	return nil
 }
 
-// Commit keeps the content if its digest is the given one; otherwise the error Is ErrDigest and nothing is kept.
+// Commit completes the content if it has the given digest. Otherwise the error Is ErrDigest and nothing is completed.
 func (b *body) Commit(digest Digest) error {
 	if err := b.check(digest, "which its sender announced"); err != nil || b.part == nil {
 		return err
 	}
 	if !b.name.IsZero() {
-		digest = b.name // by which the content will be looked for
+		digest = b.name // the digest by which Lookup's caller knows the content
 	}
 	return b.part.Commit(digest)
 }
 
-// Close keeps what was written so that it can be resumed; after Commit it does nothing. Delete forgets it.
+// Close keeps what was written, so that it can be resumed; after Commit it does nothing. Delete deletes it.
 func (b *body) Close() error  { return b.end(Part.Close) }
 func (b *body) Delete() error { return b.end(Part.Delete) }
 
+// end calls a method that ends the part, if there is one.
 func (b *body) end(how func(Part) error) error {
 	if b.part == nil {
 		return nil
@@ -137,7 +142,7 @@ func (b *body) end(how func(Part) error) error {
 	return ignoreEnded(how(b.part))
 }
 
-// ignoreEnded drops the error of a part that was ended before, by Commit.
+// ignoreEnded returns err, or nil if it says that the part has already been ended, by Commit.
 func ignoreEnded(err error) error {
 	if errors.Is(err, fs.ErrClosed) {
 		return nil
@@ -145,7 +150,7 @@ func ignoreEnded(err error) error {
 	return err
 }
 
-// readAt fills p from offset.
+// readAt fills p with the bytes at offset.
 func readAt(r io.ReaderAt, p []byte, offset int64) error {
 	if n, err := r.ReadAt(p, offset); n < len(p) {
 		return storeError(fmt.Errorf("reading %d stored bytes at %d: %w", len(p), offset, err))

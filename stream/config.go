@@ -12,54 +12,58 @@ import (
 	"github.com/quivernet/quiver/internal/slices"
 )
 
-// Config says what one world's streams may use. A field that is zero takes the default named beside it; a negative one
-// means what is said there.
+// Config holds the limits and defaults of one world's streams. A field that is zero has the default that its comment gives; the
+// comment also says what a negative value means, if that is allowed.
 type Config struct {
-	// Backend moves the parts of transfers that name none with Via. Default Window{}.
+	// Backend sends the parts of transfers that choose none with Via. Default Window{}.
 	Backend Backend
 
-	// Hash makes the digests of transfers that name no other with Hash. By default it is BLAKE3 if that is the fastest at
-	// both ends, which is known once the peer's first message has come, and SHA256 otherwise.
+	// Hash is the digest algorithm of transfers that choose none with the option Hash. By default it is BLAKE3 if that is the
+	// fastest at both ends, which is known once the peer's first message has arrived, and SHA256 otherwise.
 	Hash Algorithm
 
 	// Limits on what peers send here.
-	MaxBytes   int64 // of one transfer, encoded; more is rejected, a blob at its header; default 64 MiB, negative: no limit
+	MaxBytes   int64 // encoded bytes of one transfer; a larger one is rejected, a blob at its header; default 64 MiB, negative = no limit
 	MaxPending int64 // bytes of one transfer that wait for the application; default 16 MiB, at least 64 KiB
 
-	// MaxTransfers is how many transfers of one peer there are at once; default 4, at most 1,024, negative: none, each is rejected. Those
-	// beyond it wait at their sender, and the heaviest begins first: see [Weight]. However heavy, it waits until a place is free: when the
-	// sender knows that a transfer was consumed, a round trip after the last byte has left. With more places many small transfers go faster
-	// over a long way, and a heavy one need not wait for the end of a long one.
+	// MaxTransfers is how many transfers one peer may have in progress; default 4, at most 1,024, negative = none: each is
+	// rejected. More of them wait at their sender, where the heaviest begins first: see [Weight]. Even that one waits until another
+	// has ended for its sender: a round trip after the last byte was sent, when the sender learns that the transfer was consumed.
+	// With a higher limit many small transfers are faster over a long path, and a heavy one need not wait for the end of a long
+	// one.
 	MaxTransfers int
 
-	// ReadTime is how long this end waits until the game begins to read an incoming transfer, or gives it an OnBatch. Then it
-	// rejects the transfer: a handler may have dropped it, and its sender would wait for ever. Default 5 min, negative: any time.
+	// ReadTime is how long the game may take to begin to read an incoming transfer, or to set its OnBatch. After that this end
+	// rejects the transfer, because a handler may have dropped it and its sender would wait forever. Default 5 min, negative = no
+	// limit.
 	ReadTime time.Duration
 
-	// MaxMemory bounds what all peers make this world hold, or were promised as credit, in bytes of real memory; default
-	// 256 MiB. Half of it is kept for connections that hold little: by default 2 MiB for the first ones, and a third of a MiB
-	// where there are more than sixty. One identity or, without one, one address, has seven eighths of that half at most. Of the
-	// other half a connection takes at most half of what is free. A transfer for which there is no memory waits for it, and is
-	// rejected when none that waited had its turn for 30 s. When a running one needs more, credit makes its sender wait. The next part
-	// of it always has room, and so has, unless a transfer of the same peer stands still, what may come before answers, which may pass
-	// MaxMemory: a 16th of it in content, or 64 KiB.
+	// MaxMemory limits what all peers together make this world hold, or were promised as credit, in bytes of real memory; default
+	// 256 MiB. Half of it is kept for connections that hold little: by default 2 MiB for each of the first, and a third of a MiB
+	// for each if there are more than sixty. One identity or, without one, one address, gets at most seven eighths of that half. Of
+	// the other half a connection gets at most half of what is free. A transfer that finds no memory waits. It is rejected if none
+	// of those that wait was served for 30 s. If a transfer in progress needs more, its sender waits for credit. There is always
+	// room for its next part and, unless another transfer of the same peer has stalled, for content that is sent before headers are
+	// answered. The latter may exceed MaxMemory: by a 16th of it in content, or by 64 KiB.
 	//
-	// An eighth of it, in addition, is for what this world's own transfers have read and no peer has acknowledged, shared
-	// among all of them: 32 MiB by default, or 64 KiB for each transfer if that is more. Half of it is kept for peers that have
-	// acknowledged more bytes than are held for them now: others get a small part of that half, content that waits for credit none.
+	// In addition, an eighth of it is for content that this world's own transfers have read and their peers have not acknowledged:
+	// 32 MiB by default, or 64 KiB for each transfer if that is more, shared by all. Half of this is kept for peers that have
+	// acknowledged more bytes than are now held for them. Other peers get a small part of that half, and content that waits for
+	// credit gets none.
 	MaxMemory int64
 
-	// MaxQueued bounds the outgoing transfers of one peer that have begun or wait for their turn; default 1,024.
-	// One more fails with an error that wraps rpc.ErrBacklogFull.
+	// MaxQueued limits the outgoing transfers of one peer, in progress or waiting for their turn; default 1,024. Starting one more
+	// fails with an error that wraps rpc.ErrBacklogFull.
 	MaxQueued int
 
-	// Store keeps content that has a key, so that its transfer can be resumed: disk.New makes one in a folder. nil = no resume. A
-	// handler may give its transfer another one: [Incoming.SetStore]. Its limits refuse no transfer: one for which it has no room, or whose
-	// content another transfer writes now, goes on without it, and [Stats].Unstored counts it. A game that has quotas rejects in its handlers.
+	// Store keeps content that has a key, so that its transfer can be resumed; nil = none can be. Package disk has one that uses a
+	// folder. A handler may choose another Store for its transfer with [Incoming.SetStore]. A Store's limits do not cause
+	// rejections: a transfer for which it has no room, or whose content another transfer is writing, continues without it and is
+	// counted in [Stats].Unstored. A game with quotas must reject transfers in its handlers.
 	Store Store
 }
 
-// backend returns Backend or its default, as the methods below do for the fields of their names.
+// backend returns Backend or its default. The methods below do the same for the fields of their names.
 func (c *Config) backend() Backend {
 	if c.Backend == nil {
 		return Window{}
@@ -67,7 +71,7 @@ func (c *Config) backend() Backend {
 	return c.Backend
 }
 
-// hashes are the algorithms that our limits announce, first the one that peers should choose if they can.
+// hashes returns the algorithms that our limits announce. The first is the one that peers should choose if they can.
 func (c *Config) hashes() []Algorithm {
 	all := fastest()
 	if c.Hash == all[1] {
@@ -84,7 +88,7 @@ func (c *Config) maxMemory() int64        { return cmp.Or(c.MaxMemory, 256<<20) 
 func (c *Config) maxQueued() int          { return cmp.Or(c.MaxQueued, 1024) }
 func (c *Config) early() int64            { return min(earlyBytes, c.maxPending()) }
 
-// limit returns the limit that a field sets: none when it is negative.
+// limit returns the limit that a field sets; a negative field sets none.
 func limit[T ~int64](field, usual T) T {
 	if field < 0 {
 		return math.MaxInt64
@@ -92,43 +96,44 @@ func limit[T ~int64](field, usual T) T {
 	return cmp.Or(field, usual)
 }
 
-// firstCredit returns the credit that a transfer starts with when free bytes of the world's memory are free.
+// firstCredit returns the credit with which a transfer starts, if free bytes of the world's memory are free.
 func (c *Config) firstCredit(free int64) int64 {
 	return min(max(firstCredit, (free-c.maxMemory()/2)/freeShare), c.maxPending())
 }
 
 const (
-	// stockShare is the part of Config.MaxMemory that outgoing content may take: 32 MiB by default, the products of a hundred
-	// paths of 50 Mbit/s and 50 ms.
+	// stockShare is the part of Config.MaxMemory that outgoing content may take, 1/8: 32 MiB by default, which is the
+	// bandwidth-delay product of a hundred paths of 50 Mbit/s and 50 ms.
 	stockShare = 8
-	// leastStock is what a transfer may always have of it, so that none waits for another: one part leaves while the next is
-	// read.
+	// leastStock is how much of it a transfer may always have, so that no transfer waits for another: one part is sent while the
+	// next is read.
 	leastStock = 2 * blockBytes
 )
 
-// terms returns what a connection may have of Config.MaxMemory that may send early bytes before its headers are answered: those bytes, with what
-// chunks take beyond them at worst (Early), the chunk that content waits for (GoOn), and, however much others hold (Floor), both of these, with a
-// part of what chunks take as large as that of the early bytes, and one transfer with the least credit.
+// terms returns the part of Config.MaxMemory that a connection may have if it may send early bytes before its headers are answered.
+// Early is for those bytes, and the most memory that chunks take beyond them. GoOn is for the chunk that content waits for. Floor
+// is what the connection gets however much others hold: GoOn, the early bytes with a proportional part of what chunks take beyond
+// them, and one transfer with the least credit.
 func (c *Config) terms(early int64) budget.Terms {
 	rounding := slices.Allocated(sliceRounding)
 	floor := heldBytes(early) + rounding*early/c.early() + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes
 	return budget.Terms{Floor: floor, Early: heldBytes(early) + rounding, GoOn: goOnBytes}
 }
 
-// minPending is the least credit of a transfer. The largest element fits into it, and without that it could never come.
+// minPending is the least credit of a transfer. The largest element fits into it; with less, that element could never be sent.
 const minPending = 64 << 10
 
-// incomingBytes is the memory of a transfer besides its content: its records, the stacks of two goroutines, and a Hasher of
-// BLAKE3. One that waits for memory, or for its header, has no more than waitingBytes: its records.
+// incomingBytes is the memory of a transfer without its content: its records, the stacks of two goroutines, and a Hasher of BLAKE3.
+// A transfer that waits for memory, or for its header, has only its records: waitingBytes.
 const (
 	incomingBytes = 20 << 10
 	waitingBytes  = 4 << 10
 )
 
-// leastMemory is the least MaxMemory: one transfer can begin with the least credit, and go on.
+// leastMemory is the least MaxMemory: with it one transfer can begin with the least credit, and continue.
 var leastMemory = incomingBytes + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes
 
-// validate returns an error that names the first field whose value Install cannot use, and what it may be.
+// validate returns an error that names the first field with an invalid value, and the valid ones.
 func (c *Config) validate() error {
 	switch {
 	case c.MaxTransfers > maxIncoming:
@@ -154,7 +159,7 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// isNil reports whether v, a Backend or a Store, is none: a pointer to one may be nil, too.
+// isNil reports whether v, a Backend or a Store, is nil or a nil pointer.
 func isNil(v any) bool {
 	r := reflect.ValueOf(v)
 	return v == nil || r.Kind() == reflect.Pointer && r.IsNil()

@@ -10,43 +10,43 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Errors that end a transfer. What Err and Read return, and what Wait returns once the transfer has ended, wraps one of
-// them or ErrDigest, and the error behind it if that arose at this end. Its text names the topic, the end that stopped the
-// transfer, how far it had come or that its header was refused, and why:
+// Errors that end a transfer. The errors that Err, Wait and Read return for a transfer that has failed wrap one of them, or
+// ErrDigest. They also wrap the cause, if it arose at this end. The text names the topic, the end that stopped the transfer, how
+// far the transfer had come or that its header was refused, and the reason:
 //
 //	stream: canceled: blob "save" stopped by the sender, 65536 of 300000 bytes sent: reading the source: disk on fire
 //
 // A reason that the peer gave is quoted.
 var (
-	// ErrCanceled means that one end gave up or could not go on: the sender could not read its source to the end, say, or
-	// an element could not be encoded or decoded.
+	// ErrCanceled means that one end canceled the transfer or could not continue, for example because the source could not be read
+	// to its end, or because an element could not be encoded or decoded.
 	ErrCanceled = errors.New("stream: canceled")
-	// ErrRejected means that the receiver's application, or its lack of a handler, refused the transfer.
+	// ErrRejected means that the receiver refused the transfer: its application did, or it has no handler for the topic.
 	ErrRejected = errors.New("stream: rejected")
 	// ErrTooLarge means that the transfer, or one of its elements, exceeds a limit. The wrapping error names the limit.
 	ErrTooLarge = errors.New("stream: too large")
 	// ErrClosed means that the connection ended before the transfer did.
 	ErrClosed = errors.New("stream: connection closed")
-	// ErrPanicked means that a function of the game panicked: a handler, OnBatch, a Reader, the Store, an element's own
-	// encoding. The rest of the connection goes on. The end where it happened has told rpc.Config.OnPanic.
+	// ErrPanicked means that a function of the game panicked: a handler, OnBatch, a Reader, the Store, or an element's own
+	// encoding. The connection continues. At the end where it happened, rpc.Config.OnPanic was called.
 	ErrPanicked = errors.New("stream: a function of the game panicked")
-	// ErrBlocking means that a call which waits was made on the goroutine that drives the world.
+	// ErrBlocking means that a blocking call was made on the goroutine that drives the world.
 	ErrBlocking = errors.New("stream: a call that waits was made on the world's goroutine")
 )
 
 // Errors of a Store.
 var (
-	// ErrDigest means that content is not what its sender hashed, or not what its key says, or not what the receiver has stored of it. The
-	// part that has arrived is deleted. Complete content that was stored under the key before stays, unless it is itself what has changed
-	// since it was verified. The text names the peer and the key, the digest or size that was expected, and the one that came.
+	// ErrDigest means that content differs from what its sender hashed, from the digest in its key, or from what the receiver has
+	// stored of it. The incomplete part is deleted. Complete content that was stored under the key before stays, unless that
+	// content has changed since it was verified. The text names the peer, the key, the expected digest or size, and the actual one.
 	ErrDigest = errors.New("stream: digest differs")
-	// ErrPartBusy means that another transfer writes the same content of the same peer now.
+	// ErrPartBusy means that another transfer is writing the same content of the same peer.
 	ErrPartBusy = errors.New("stream: part is being written by another transfer")
-	// ErrStoreFull means that a limit of the store leaves no room. The wrapping error names the limit.
+	// ErrStoreFull means that a limit of the store leaves no room for the content. The wrapping error names the limit.
 	ErrStoreFull = errors.New("stream: store is full")
 )
 
-// stopKinds are the sentinels that the codes stand for.
+// stopKinds maps the codes of a stop message to the sentinels.
 var stopKinds = [stopCodes]error{
 	stopCanceled: ErrCanceled,
 	stopRejected: ErrRejected,
@@ -55,7 +55,8 @@ var stopKinds = [stopCodes]error{
 	stopPanicked: ErrPanicked,
 }
 
-// concealed is an error whose text, a path perhaps, is not for the peer.
+// A concealed error has a text that must not be sent to the peer, because it may hold a path. Error returns that text; stop sends
+// public instead.
 type concealed struct {
 	public string
 	cause  error
@@ -67,16 +68,17 @@ func (e *concealed) Unwrap() error { return e.cause }
 // failure is the error that Err, Wait and Read return for a transfer that has failed.
 type failure struct {
 	kind  error  // the sentinel
-	by    string // the end that stopped it; "" where the connection ended
-	what  string // the transfer and how far it had come; "" until it ends
-	cause error  // nil where none was given
+	by    string // the end that stopped the transfer; "" = the connection ended
+	what  string // names the transfer and how far it had come; "" until it ends
+	cause error  // nil = none was given
 
-	unanswered bool // the receiver rejected it in place of an answer to its header: what was sent until then was for nothing
+	unanswered bool // the receiver rejected the header: whatever was sent before the answer was wasted
 }
 
 // canceled returns the error of a transfer that this end canceled for cause.
 func canceled(cause error) error { return stopped(ErrCanceled, cause) }
 
+// stopped returns the failure of a transfer that ends with a sentinel, kind, because of cause.
 func stopped(kind, cause error) *failure {
 	if cause == kind {
 		cause = nil
@@ -84,7 +86,7 @@ func stopped(kind, cause error) *failure {
 	return &failure{kind: kind, cause: cause}
 }
 
-// failureOf returns err as a failure. An error that wraps none of the sentinels becomes ErrCanceled: this end could not go on.
+// failureOf returns err as a failure. If err wraps none of the sentinels, its kind is ErrCanceled: this end could not continue.
 func failureOf(err error) *failure {
 	if f, ok := err.(*failure); ok {
 		return f
@@ -102,8 +104,9 @@ const (
 	byReceiver = "receiver"
 )
 
-// ending returns the error of a transfer over conn that ends now because of err. end is which end this is: its text says what the sender
-// has sent, or the receiver consumed. That of ErrDigest, which somebody has to look into, also says with whom and under which key.
+// ending returns the error of a transfer over conn that ends because of err. end is the end that this is: the text says how much a
+// sender has sent, or how much a receiver has consumed. For ErrDigest, which somebody has to investigate, it also names the peer
+// and the key.
 func ending(err error, end string, conn *rpc.Conn, h *header, p Progress) error {
 	f := *failureOf(err)
 	if f.by == "" && f.kind != ErrClosed {
@@ -147,12 +150,12 @@ func (f *failure) Unwrap() []error {
 	return []error{f.kind, f.cause}
 }
 
-// reason returns the text of a cause without that of the sentinel, with which Error begins already.
+// reason returns the text of a cause without the sentinel's text, with which Error already begins.
 func (f *failure) reason(text string) string {
 	return strings.ReplaceAll(text, f.kind.Error()+": ", "")
 }
 
-// stop returns the message by which this end tells the peer that the transfer with that id has failed, and why.
+// stop returns the message that tells the peer that the transfer with that id has failed, and why.
 func (f *failure) stop(id uint64) stop {
 	s := stop{id: id, code: stopCode(max(slices.Index(stopKinds[:], f.kind), int(stopCanceled)))} // ErrClosed has no code
 	if secret, ok := errors.AsType[*concealed](f.cause); ok {
@@ -163,8 +166,8 @@ func (f *failure) stop(id uint64) stop {
 	return s
 }
 
-// peerFailure returns the error for a stop that the peer has sent; by names the end that stopped the transfer. The reason is quoted, since it
-// comes from outside.
+// peerFailure returns the error for a stop message from the peer. by names the end that stopped the transfer. The reason is quoted
+// because it comes from outside.
 func peerFailure(s stop, by string) *failure {
 	f := &failure{kind: stopKinds[s.code], by: by}
 	if s.reason != "" {

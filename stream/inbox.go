@@ -9,37 +9,39 @@ import (
 	"time"
 )
 
-// inboxLimit is the number of blobs that may wait in an inbox. They hold little, for until somebody reads a blob no more than its credit comes; the
-// limit is for peers that send what nobody takes.
+// inboxLimit is how many blobs may wait in an inbox. They take little memory, because until a blob is read no more than its first
+// credit is sent. The limit protects against peers that send blobs which nobody takes.
 const inboxLimit = 64
 
-// Inbox keeps blobs until they are taken by their [Name]: a request of the game names the blob that belongs to it, and either may come first.
-// Each [Peer] has one, which [ToInbox] delivers to. The zero value is empty, and no peer's. Its methods are safe for concurrent use.
+// An Inbox keeps blobs until they are taken by their [Name]. A request of the game names the blob that belongs to it, and either
+// may arrive first. Each [Peer] has an Inbox, to which [ToInbox] delivers. The zero Inbox is empty and belongs to no peer. An Inbox
+// is safe for concurrent use.
 type Inbox struct {
-	peer *Peer // whose it is; nil = nobody's. newPeer sets it
+	peer *Peer // the peer that it belongs to, set by newPeer; nil = none
 
+	// mu guards the fields below.
 	mu      sync.Mutex
-	waiting map[string]*delivered // by name; not taken yet
-	news    chan struct{}         // closed by the next Deliver; nil = no Take waits for that
+	waiting map[string]*delivered // by name: blobs that were not taken yet
+	news    chan struct{}         // closed by the next Deliver; nil = no Take waits for it
 }
 
-// delivered is a blob that an inbox was given. The inbox's lock guards it.
+// A delivered is a blob in an inbox, or taken from it. Inbox.mu guards it.
 type delivered struct {
 	*IncomingBlob
 	ended   bool
-	until   time.Time   // when it is forgotten, though it is complete: one that is empty needs nobody to read it; zero until it has ended
+	until   time.Time   // when a complete but untaken blob is forgotten: an empty one is complete without being read; zero until it has ended
 	unwatch func() bool // stops watching the context of the Take that returned it; nil before that
 }
 
-// ToInbox delivers a blob to the inbox of the peer that sends it, where [Inbox.Take] finds it. It is a handler:
+// ToInbox delivers a blob to the inbox of the peer that sends it, for [Inbox.Take]. It is a handler:
 //
 //	streamed.Handle(streams, stream.ToInbox)
 //	in, err := streams.Peer(conn).Inbox().Take(ctx, "save 7") // on a goroutine that is not the world's
 func ToInbox(in *IncomingBlob) { in.in.peer.inbox.Deliver(in) }
 
-// Deliver puts a blob into the inbox; the blob's handler calls it. It rejects the blob when one of the same name waits, or when 64 wait.
-// A blob that fails before it is taken is forgotten, as one does that nobody reads for [Config].ReadTime, and another of its name may take its
-// place.
+// Deliver puts a blob into the inbox. The blob's handler must call it. Deliver rejects the blob if another of the same name waits,
+// or if 64 blobs wait. A blob that fails before it is taken is forgotten, and another of its name can be delivered. A blob that
+// nobody reads fails after [Config].ReadTime.
 func (i *Inbox) Deliver(in *IncomingBlob) {
 	d := &delivered{IncomingBlob: in}
 	if err := i.put(d); err != nil {
@@ -49,12 +51,14 @@ func (i *Inbox) Deliver(in *IncomingBlob) {
 	in.OnEnd(func(err error) { i.end(d, err) })
 }
 
-// Take waits for the blob with a name. On the goroutine of its peer's world it returns [ErrBlocking]. When the connection of the inbox's peer ends
-// first, Take fails with [ErrClosed]; in an Inbox that is no peer's it waits on: make ctx end with [rpc.Conn.Done]. When ctx ends after Take has
-// returned, and before all of the blob is read, the blob is rejected with the cause of ctx, which the sender is told.
+// Take waits for the blob with a name. On the goroutine of the peer's world it returns [ErrBlocking]. If the connection of the
+// inbox's peer ends first, Take fails with [ErrClosed]; for an Inbox that belongs to no peer it keeps waiting, so ctx should end
+// with [rpc.Conn.Done]. If ctx ends after Take has returned, and before all of the blob was read, the blob is rejected with the
+// cause of ctx, which is sent to the sender.
 //
-// When the sender gives the blob up before Take finds it, it is forgotten, and Take waits for the next one of its name. So ctx needs a deadline, or
-// the request to which the blob belongs is answered only when all was written, and who asks waits for both: WithRequest of package pieces.
+// If the sender cancels the blob before Take finds it, the blob is forgotten, and Take waits for the next one of its name. So ctx
+// needs a deadline, unless the request for the blob is answered only once all of it was written and the caller waits for both, as
+// WithRequest of package pieces does.
 func (i *Inbox) Take(ctx context.Context, name string) (*IncomingBlob, error) {
 	if i.peer.inside() {
 		return nil, fmt.Errorf("%w: Inbox.Take of %q; take on another goroutine", ErrBlocking, name)
@@ -65,7 +69,7 @@ func (i *Inbox) Take(ctx context.Context, name string) (*IncomingBlob, error) {
 		case d != nil:
 			i.watch(ctx, d)
 			return d.IncomingBlob, nil
-		case ended: // and nothing comes any more
+		case ended: // nothing can arrive any more
 			return nil, fmt.Errorf("stream: blob %q has not come: %w", name, i.peer.live.err)
 		}
 		select {
@@ -78,7 +82,7 @@ func (i *Inbox) Take(ctx context.Context, name string) (*IncomingBlob, error) {
 	}
 }
 
-// put adds a blob to those that wait, and wakes every Take.
+// put adds a blob to the waiting ones, and wakes every Take.
 func (i *Inbox) put(d *delivered) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -99,15 +103,15 @@ func (i *Inbox) put(d *delivered) error {
 	return nil
 }
 
-// sweep forgets blobs that have failed, before OnEnd tells of it in a later tick, and empty ones that nobody has taken for Config.ReadTime. The
-// caller holds the lock.
+// sweep forgets blobs that have failed, even if their OnEnd has not been called yet, and complete ones that nobody has taken within
+// Config.ReadTime. The caller holds the lock.
 func (i *Inbox) sweep() {
 	maps.DeleteFunc(i.waiting, func(_ string, d *delivered) bool {
 		return d.Err() != nil || !d.until.IsZero() && time.Now().After(d.until)
 	})
 }
 
-// take returns the blob with a name, or nil and the channel that is closed when another blob is delivered.
+// take returns the blob with a name, or nil and a channel that is closed when another blob is delivered.
 func (i *Inbox) take(name string) (d *delivered, news <-chan struct{}) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -122,7 +126,7 @@ func (i *Inbox) take(name string) (d *delivered, news <-chan struct{}) {
 	return nil, i.news
 }
 
-// watch makes the end of ctx reject a blob that was taken, until its transfer has ended.
+// watch makes the end of ctx reject a taken blob, until its transfer has ended.
 func (i *Inbox) watch(ctx context.Context, d *delivered) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -131,7 +135,7 @@ func (i *Inbox) watch(ctx context.Context, d *delivered) {
 	}
 }
 
-// end stops watching a blob whose transfer has ended, and forgets it if it has failed and still waits.
+// end is called when the transfer of a blob has ended. It stops watching the blob, and forgets it if it has failed and was not taken.
 func (i *Inbox) end(d *delivered, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -16,50 +16,50 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Streams holds the transfers of one world, to and from all its peers.
+// Streams holds the transfers of one world, to and from all of its peers. [Install] returns it.
 type Streams struct {
 	world  *rpc.World
 	config Config
-	clock  func() time.Time // time.Now, for the time that a tick takes; tests set another
+	clock  func() time.Time // time.Now, to measure how long a tick takes; tests replace it
 
-	// Safe from any goroutine.
+	// Safe for concurrent use.
 	memory  *budget.Pool         // for what peers make this end hold
 	stock   *budget.Stock        // for what this end reads for its own transfers
-	writers sync.Map             // which transfer, an *incoming, writes which content in a store, by storeKey
+	writers sync.Map             // the *incoming that writes a content to a store, by storeKey
 	writing budget.Jobs          // goroutines of writers
-	turns   *crew.Turns          // of transfers that read or hash what nothing paces; as many at once as half of the processors
-	awake   atomic.Bool          // the world was asked for a tick, which has not begun
+	turns   *crew.Turns          // of transfers that read or hash without being paced; half as many at once as there are processors
+	awake   atomic.Bool          // the world was asked for a tick that has not begun
 	callers driver.Callers[Peer] // peers that have something for the next tick
 
 	// mu guards this group.
 	mu     sync.Mutex
 	topics map[string]topic
-	peers  map[*rpc.Conn]*Peer // of connections of whose end the world has not told
+	peers  map[*rpc.Conn]*Peer // of connections whose end the world has not reported
 
-	// Owned by the world's goroutine.
+	// Used by the world's goroutine only.
 	joined   []*Peer                    // peers whose connections have joined
-	due      []*Peer                    // those of joined at which ticks look, in this order; each once, which Peer.listed notes
-	looked   time.Time                  // when a tick last looked for overdue ones among all
-	lastTick time.Time                  // when the newest tick began
+	due      []*Peer                    // those of joined that the next tick includes, in order; Peer.listed marks them
+	looked   time.Time                  // when a tick last looked for overdue peers
+	lastTick time.Time                  // when the last tick began
 	tickEnds time.Time                  // when that tick must end; zero = it has found nothing to do so far
-	interval time.Duration              // between ticks, for growTime and the queues of routes
-	sought   time.Time                  // when those that are stuck were last looked for
-	stuck    []stalled                  // who was found, the longest first
+	interval time.Duration              // between ticks; for growTime and the queues of routes
+	sought   time.Time                  // when makeRoom or evictFor last searched for stuck hoarders
+	stuck    []stalled                  // those that were found, the one stuck longest first
 	stuckOf  map[budget.Party][]stalled // those of stuck that hold content, by party
 	opened   time.Time                  // when a transfer that had waited for memory was last opened
-	early    int64                      // bytes that all of joined may send before headers are answered
+	early    int64                      // how many bytes all of joined together may send before their headers are answered
 }
 
-// topic is a declared name that has a handler here.
+// A topic is a declared name that has a handler here.
 type topic struct {
 	kind   kind
-	shape  uint64          // of an array's elements
-	fields func() string   // describes those elements
+	shape  uint64          // arrays only: the shape of the elements, which must equal that in the header
+	fields func() string   // arrays only: describes the elements
 	open   func(*incoming) // gives a transfer to the handler
 }
 
-// Install makes world stream, in both directions and with every peer. Call it once, before the world's first
-// connection; both ends must.
+// Install adds streams to world, in both directions and with every peer. It must be called once, before the world's first
+// connection, at both ends.
 func Install(world *rpc.World, config Config) (*Streams, error) {
 	if world == nil {
 		return nil, errors.New("stream: Install into a nil *World")
@@ -88,7 +88,7 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 	return s, nil
 }
 
-// bind binds the pipes. rpc.Bind panics over a second Install, and over one after the first connection; bind returns an error.
+// bind binds the pipes. rpc.Bind panics on a second Install, and on one after the first connection; bind returns an error instead.
 func bind(s *Streams) (err error) {
 	defer func() {
 		switch recovered := recover().(type) {
@@ -104,8 +104,8 @@ func bind(s *Streams) (err error) {
 	return nil
 }
 
-// Peer returns the transfers of conn. It is safe for concurrent use. It panics when conn is nil, or of another world than
-// Install was given: transfers there would wait for ticks that never come.
+// Peer returns the transfers of conn. It is safe for concurrent use. It panics if conn is nil, or belongs to a world other than
+// that of Install: transfers there would wait for ticks that never happen.
 func (s *Streams) Peer(conn *rpc.Conn) *Peer {
 	switch {
 	case conn == nil:
@@ -118,7 +118,7 @@ func (s *Streams) Peer(conn *rpc.Conn) *Peer {
 	return p
 }
 
-// peer returns the peer of conn, and makes it if it is new; joined says that the world will tell of the connection's end.
+// peer returns the peer of conn, and creates it if needed. joined means that the world will report the end of the connection.
 func (s *Streams) peer(conn *rpc.Conn, joined bool) *Peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,9 +134,11 @@ func (s *Streams) peer(conn *rpc.Conn, joined bool) *Peer {
 	return p
 }
 
-// earlyPart: a connection that joins may send a 16th of what is left early, minPending at least, and nothing once all is given away: from the 60th
-// on, by default. That is a 16th of Config.MaxMemory in all. So the first ones may send earlyBytes, and what 200 send at once from one address finds
-// memory. Where there is none it is held all the same: parts on lanes cannot be refused.
+// earlyPart limits the bytes that a connection may send before its headers are answered. All connections together may send a
+// 16th of Config.MaxMemory. One that joins gets a 16th of what is left of that, but at least minPending, and nothing if less
+// than that is left: from the 60th connection on, by default. So the first ones may send earlyBytes, and there is memory for
+// what 200 connections send at once from one address. Content for which there is no memory is held all the same, because parts
+// on lanes cannot be refused.
 const earlyPart = 16
 
 // shareEarly returns how many bytes a connection that joins may send before its headers are answered.
@@ -148,7 +150,7 @@ func (s *Streams) shareEarly() (share int64) {
 	return share
 }
 
-// forget drops a peer whose connection has ended. One that has joined stays until the world tells of its end.
+// forget removes a peer whose connection has ended. If it has joined, it stays until the world reports the end.
 func (s *Streams) forget(p *Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +169,7 @@ func (s *Streams) connected(conn *rpc.Conn) {
 	p.connected()
 }
 
-// disconnected ends the transfers of a connection, when the world tells of its end.
+// disconnected is called when the world reports the end of a connection. It ends the connection's transfers.
 func (s *Streams) disconnected(conn *rpc.Conn, cause error) {
 	s.mu.Lock()
 	p := s.peers[conn]
@@ -185,23 +187,25 @@ func (s *Streams) disconnected(conn *rpc.Conn, cause error) {
 	p.end(cause)
 }
 
-// tick runs in every Flush.
+// tick is called in every Flush.
 func (s *Streams) tick(now time.Time) {
 	s.awake.Store(false)
-	// The interval follows the steady ticks of a loop: a pause of a world that waits for events at most doubles it.
+	// The interval follows the regular ticks of a loop. If a world that waits for events was idle, one long pause at most doubles it.
 	s.interval = min(now.Sub(s.lastTick), max(2*s.interval, 5*time.Millisecond), time.Second)
 	s.lastTick = now
 	s.tickPeers(now)
 }
 
 const (
-	// tickShare is the part of the time between two ticks that one may spend on all peers together. leastTick is the least time
-	// that it may spend, and all that it may when the world waits for events: a call that comes meanwhile has to wait.
+	// tickShare is the part of the time between two ticks that a tick may spend on all peers together, 1/8. leastTick is
+	// the least time that it may spend. In a world that waits for events it is also the most, because a call that
+	// arrives meanwhile has to wait.
 	tickShare = 8
 	leastTick = time.Millisecond
 )
 
-// tickPeers ticks the peers that have something to do, one after the other, until time is up. The next tick goes on behind the last one.
+// tickPeers ticks the peers that have something to do, one after another, until the tick's time is used up. The next tick
+// continues after the last one.
 func (s *Streams) tickPeers(now time.Time) {
 	s.tickEnds = time.Time{}
 	s.callers.Take(s.list)
@@ -219,7 +223,7 @@ func (s *Streams) tickPeers(now time.Time) {
 	}
 }
 
-// lookForOverdue lists, each lookAgain, the peers at which ticks must look although nothing has woken them.
+// lookForOverdue lists, every lookAgain, the peers that a tick must include although nothing has woken them.
 func (s *Streams) lookForOverdue(now time.Time) {
 	if since := now.Sub(s.looked); since >= 0 && since < lookAgain {
 		return
@@ -232,7 +236,7 @@ func (s *Streams) lookForOverdue(now time.Time) {
 	}
 }
 
-// list has ticks look at p, if they do at all.
+// list makes the next tick include p, if p has joined.
 func (s *Streams) list(p *Peer) {
 	if p.ticks && !p.listed {
 		p.listed = true
@@ -240,14 +244,14 @@ func (s *Streams) list(p *Peer) {
 	}
 }
 
-// begin has the tick's time run from now on, if it does not yet. Most ticks of a game find nothing to do, for which they need no clock.
+// begin starts to measure the tick's time, on the first call in a tick. Most ticks of a game find nothing to do and need no clock.
 func (s *Streams) begin() {
 	if s.tickEnds.IsZero() {
 		s.tickEnds = s.clock().Add(max(leastTick, s.interval/tickShare))
 	}
 }
 
-// timeUp reports whether this tick has spent its time on bulk.
+// timeUp reports whether this tick has used up its time for bulk.
 func (s *Streams) timeUp() bool { return s.clock().After(s.tickEnds) }
 
 // wake makes a world that waits for events tick.
@@ -257,11 +261,11 @@ func (s *Streams) wake() {
 	}
 }
 
-// lookForStuck is how long what was found about those that use little of their memory is good for.
+// lookForStuck is for how long the result of takeBack is used before it is called again.
 const lookForStuck = 100 * time.Millisecond
 
-// makeRoom takes from all transfers, while the kept half of the memory is in use, what they have not used lately, and ends those that are stuck,
-// the longest first, while less is left than a connection may always have.
+// makeRoom does nothing unless the kept half of the memory is in use. Then it takes back from all transfers what they have not used
+// lately. While less is free than a connection may always have, it evicts those that are stuck, the one stuck longest first.
 func (s *Streams) makeRoom(now time.Time) {
 	if s.memory.Free() >= s.config.maxMemory()/2 {
 		return
@@ -278,8 +282,9 @@ func (s *Streams) makeRoom(now time.Time) {
 	}
 }
 
-// evictFor ends who is stuck for the longest of a peer's party, when a transfer of the peer finds no memory: a party may have all that it can get
-// long before the world is crowded. It reports whether there was one that holds content. The peer's connection goes on.
+// evictFor is called when a transfer of r's peer finds no memory. It evicts the hoarder that is stuck longest of the peer's
+// party, because a party may reach its limit long before the world is crowded. It reports whether there was one that holds
+// content. The connections continue.
 func (s *Streams) evictFor(r *receiver, now time.Time) bool {
 	party := extend.PartyOf(r.peer.conn)
 	if party == (budget.Party{}) {
@@ -301,12 +306,12 @@ func (s *Streams) evictFor(r *receiver, now time.Time) bool {
 	return false
 }
 
-// crowded reports whether less memory is left than a connection may always have.
+// crowded reports whether less memory is free than a connection may always have.
 func (s *Streams) crowded() bool {
 	return s.memory.Free() < min(s.config.terms(s.config.early()).Floor, s.config.maxMemory()/4)
 }
 
-// takeBack notes who is stuck, when it has taken from all what they have not used lately.
+// takeBack takes back from all hoarders what they have not used lately, and records which are stuck.
 func (s *Streams) takeBack(now time.Time) {
 	s.sought = now
 	var all []stalled
@@ -324,7 +329,8 @@ func (s *Streams) takeBack(now time.Time) {
 	s.noteStuck(all)
 }
 
-// noteStuck keeps who is stuck. A transfer that finds no memory, of which there may be thousands in a tick, looks only at those of its party.
+// noteStuck records which hoarders are stuck. evictFor looks only at those of its party, because in one tick thousands of
+// transfers may find no memory.
 func (s *Streams) noteStuck(all []stalled) {
 	slices.SortFunc(all, func(a, b stalled) int { return a.since.Compare(b.since) })
 	s.stuck, s.stuckOf = all, make(map[budget.Party][]stalled)
@@ -336,20 +342,22 @@ func (s *Streams) noteStuck(all []stalled) {
 	}
 }
 
-// hoarder is what may hold memory that others need: a transfer, or a peer with slices of chunks that do not become whole.
+// A hoarder may hold memory that others need: a transfer, or a peer with slices of chunks that do not become complete.
 type hoarder interface {
+	// takeBack takes back the memory that was not used lately. It reports whether the hoarder is stuck, and since when.
 	takeBack(now time.Time) (since time.Time, stuck bool)
 	holder() (conn *rpc.Conn, holds bool) // whose it is, and whether it holds content
+	// evict frees the memory of a hoarder that has been stuck for idle.
 	evict(idle time.Duration)
 }
 
-// stalled is a hoarder whose peer has not gone on since then.
+// A stalled hoarder is stuck: its peer has sent nothing useful since then.
 type stalled struct {
 	hoarder
 	since time.Time
 }
 
-// handle makes t the topic with that name. It panics when Handle was given nothing that could work: none says that the function is nil.
+// handle registers t as the topic with that name. none means that the handler's function is nil. handle panics if t cannot work.
 func (s *Streams) handle(name string, t topic, none bool) {
 	of := header{kind: t.kind, topic: name}
 	switch {
@@ -368,7 +376,7 @@ func (s *Streams) handle(name string, t topic, none bool) {
 	s.topics[name] = t
 }
 
-// topic returns the topic with that name, if it has a handler.
+// topic returns the topic with that name, and whether it has a handler.
 func (s *Streams) topic(name string) (t topic, handled bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -376,8 +384,8 @@ func (s *Streams) topic(name string) (t topic, handled bool) {
 	return t, handled
 }
 
-// growTime returns the time within which half of the credit must be consumed for credit to grow: the longer of 2 RTT and 2 ticks. One RTT would be
-// too strict on a lossy path, where content in order waits for a part that is lost, and perhaps lost again.
+// growTime returns within which time half of the credit must be consumed for the credit to grow: the longer of 2 RTT and 2 ticks.
+// One RTT would be too strict on a lossy path, where content in order waits for a lost part, which may be lost again.
 func (s *Streams) growTime(conn *rpc.Conn) time.Duration {
 	return 2 * max(conn.RTT(), s.interval)
 }

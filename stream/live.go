@@ -8,18 +8,19 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// endGrace is how long the transfers of a connection that has ended wait for the world to handle the messages that came before the end, such
-// as done. A world that is driven ends them sooner by itself.
+// endGrace is how long the transfers of a connection that has ended wait for the world to handle messages, such as done, that
+// arrived before the end. A world that is driven ends them sooner.
 const endGrace = time.Second
 
-// live holds the transfers of one connection that go on or wait, in both directions. It fails them when the connection ends, even when
-// nobody drives the world any more. It is safe for concurrent use.
+// A live holds the transfers of one connection that have not ended, in both directions. It fails them when the connection ends,
+// even if the world is no longer driven. It is safe for concurrent use.
 type live struct {
+	// mu guards the fields below.
 	mu        sync.Mutex
-	transfers map[ender]struct{} // outgoing from Start until the receiver has sent done or reject; incoming until this end has sent it
-	outgoing  int                // how many of them are
+	transfers map[ender]struct{} // outgoing ones from Start until the receiver has sent done or reject; incoming ones until this end has sent it
+	outgoing  int                // how many of transfers are outgoing
 	watched   bool               // watch has started the goroutine that waits for the connection's end
-	err       error              // why the connection ended
+	err       error              // why the connection ended; nil before
 	over      chan struct{}      // closed when err is set
 }
 
@@ -28,7 +29,8 @@ type ender interface{ finish(err error) }
 
 func newLive() *live { return &live{transfers: make(map[ender]struct{}), over: make(chan struct{})} }
 
-// addOutgoing adds an outgoing transfer, unless there are most already, and returns how many there are with it.
+// addOutgoing adds an outgoing transfer and returns how many there are now. It fails if there are already most, or if
+// the connection has ended.
 func (l *live) addOutgoing(t *Transfer, most int) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +46,7 @@ func (l *live) addOutgoing(t *Transfer, most int) (int, error) {
 	return l.outgoing, nil
 }
 
-// addIncoming adds an incoming transfer. It is false if the connection has ended.
+// addIncoming adds an incoming transfer. It returns false if the connection has ended.
 func (l *live) addIncoming(in *incoming) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,7 +56,7 @@ func (l *live) addIncoming(in *incoming) bool {
 	return l.err == nil
 }
 
-// remove forgets a transfer.
+// remove removes a transfer.
 func (l *live) remove(t ender) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,7 +69,7 @@ func (l *live) remove(t ender) {
 	}
 }
 
-// watch starts, the first time, a goroutine that calls ended when conn has ended and the world has not ended the transfers in time.
+// watch starts, on its first call, a goroutine that calls ended if conn has ended and the world has not ended the transfers in time.
 func (l *live) watch(conn *rpc.Conn, ended func(cause error)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,7 +79,7 @@ func (l *live) watch(conn *rpc.Conn, ended func(cause error)) {
 	}
 }
 
-// grace is endGrace, or nothing when there is no transfer.
+// grace returns endGrace, or 0 if there are no transfers.
 func (l *live) grace() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,8 +89,8 @@ func (l *live) grace() time.Duration {
 	return endGrace
 }
 
-// afterEnd waits until a connection or a world has ended, which closes end, and then for grace. Then it calls ended, unless over was
-// closed before.
+// afterEnd waits until end is closed, because a connection or a world has ended, and then for grace. Then it calls ended,
+// unless over was closed before.
 func afterEnd(end, over <-chan struct{}, grace func() time.Duration, ended func()) {
 	select {
 	case <-over:
@@ -104,14 +106,14 @@ func afterEnd(end, over <-chan struct{}, grace func() time.Duration, ended func(
 	}
 }
 
-// end fails all transfers, and every one that begins later. Only the first call counts.
+// end fails all transfers, and those that are added later. Only the first call has an effect.
 func (l *live) end(cause error) {
 	for t := range l.close(fmt.Errorf("%w: %w", ErrClosed, cause)) {
 		t.finish(l.err)
 	}
 }
 
-// close sets err, and returns the transfers to fail; none when err was set before.
+// close sets err and returns the transfers to fail, or none if err was set before.
 func (l *live) close(err error) (failing map[ender]struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,64 +8,68 @@ import (
 	"github.com/quivernet/quiver/bunch"
 )
 
-// Option adjusts one transfer where it starts.
+// An Option adjusts one transfer when it is started.
 type Option func(*options)
 
-// options is what the options of a transfer say: each field is the argument of the option of its name.
+// options holds the arguments of a transfer's options: each field that of the option with its name.
 type options struct {
 	weight int
 	key    string
 	name   string
 	via    Backend
-	lanes  int       // 0 = what via says
-	hash   Algorithm // 0 = sender.hash chooses
+	lanes  int       // 0 = as via says
+	hash   Algorithm // 0 = chosen by sender.hash
 	rate   int
-	part   int // of the array: most bytes of elements in an RPC; 0 = the backend's
+	part   int // of an array: the most bytes of elements in one RPC; 0 = the backend's part size
 
-	window *Window // what via and lanes say, set by resolve; nil: parts travel as slices
+	window *Window // what via and lanes say, set by resolve; nil = parts are sent as slices
 }
 
 // MaxWeight is the largest weight of a transfer.
 const MaxWeight = 1000
 
-// Weight sets the transfer's share of the connection beside its other transfers: 1, the default, to MaxWeight. Of those that wait, because
-// the peer takes no more at once (its [Config].MaxTransfers), the heaviest begins first, and of equal ones the first. None waits for ever:
-// when seven heavier ones have begun before the one that has waited longest, it takes the next place. [Transfer.SetWeight] changes the weight,
-// also of one that waits.
+// Weight sets the transfer's share of the connection relative to its other transfers: 1, the default, to MaxWeight. While more
+// transfers wait than the peer accepts at once (its [Config].MaxTransfers), the heaviest begins first, and the oldest among equals.
+// None waits forever: once seven heavier ones have begun before the one that has waited longest, that one is next.
+// [Transfer.SetWeight] changes the weight, also of a waiting transfer.
 func Weight(n int) Option { return func(o *options) { o.weight = n } }
 
-// Key names the content, which must never change under its key, in at most 128 bytes; the text of its [Digest] is best. If the receiver has
-// a Store, a transfer that was interrupted and starts again with the same key goes on where it stopped, and content that is stored already is
-// not sent again.
-// What a blob's receiver gets under a key that is the text of a digest, as [Digest.String] makes it, has that digest: other content that comes
-// or is found in the store fails with ErrDigest, or is fetched anew. The content is hashed twice if [Hash] is another algorithm. What the
-// receiver has stored under a key is taken for the sender's and not compared with it, so a sender that gives its content another content's
-// key is told that all has arrived; under keys that are no digests, that goes for blobs and arrays alike. A key that is nearly a digest's
-// text, in upper case, of another length or by an algorithm that is unknown, such as md5, is refused at both ends; hex digits without an
-// algorithm's name before them are a plain name.
+// Key names the content, in at most 128 bytes. The content must never change under its key; the text of its [Digest] is the best
+// key. If the receiver has a Store, a transfer that was interrupted and is started again with the same key resumes where it
+// stopped, and content that is stored already is not sent again.
+//
+// If the key of a blob is the text of a digest, as [Digest.String] returns it, the receiver gets content with that digest or an
+// error: other content that arrives fails with ErrDigest, and other content in the store fails with it too, or is fetched again.
+// The content is hashed twice if [Hash] is another algorithm.
+//
+// What the receiver has stored under a key is taken for the sender's content and not compared with it. So a sender that gives its
+// content the key of other content learns that everything has arrived. With keys that are not digests this is so for blobs and
+// arrays alike. A key that is nearly the text of a digest is refused at both ends: one in upper case, of another length, or by an
+// unknown algorithm such as md5. Hex digits without the name of an algorithm before them are a plain name.
 func Key(key string) Option { return func(o *options) { o.key = key } }
 
-// Name tells the receiving application about the transfer, in at most 255 bytes: a file's name, perhaps. There it is a text
-// from outside.
+// Name sets a text of at most 255 bytes that the receiving application gets with the transfer, such as the name of a file. The
+// receiver must not trust it.
 func Name(name string) Option { return func(o *options) { o.name = name } }
 
 // Via chooses the backend for this transfer.
 func Via(b Backend) Option { return func(o *options) { o.via = b } }
 
-// Lanes sets the most lanes that the transfer may use, 1 to 32, and takes precedence over its Window; 0, the default, leaves it to
-// that. Slices use none.
+// Lanes sets the most lanes that the transfer may use, 1 to 32, and takes precedence over Window.Lanes. 0, the default, leaves that
+// in force. Slices use no lanes.
 func Lanes(n int) Option { return func(o *options) { o.lanes = n } }
 
-// Hash chooses the algorithm of the transfer's digest, instead of Config's: the one of a digest that the game knows already,
-// so that the receiver's [Content] has the same. With [NoDigest] none is made.
+// Hash chooses the algorithm of the transfer's digest instead of Config.Hash. If the game already knows a digest of the content,
+// choose its algorithm: then the receiver's [Content] has the same digest. With [NoDigest] the content is not hashed.
 func Hash(a Algorithm) Option { return func(o *options) { o.hash = a } }
 
-// Rate limits how fast a blob's source is read, in bytes a second, but for what the receiver of a resumed transfer has. The bytes of a
-// twentieth of a second are read at once, and what a slow source or a busy machine has missed is made good, up to a quarter of a second. 0,
-// the default, is no limit. Rate limits one transfer, rpc.Config.Rate all that a connection sends. An array's Send refuses it.
+// Rate limits how fast a blob's source is read, in bytes a second. Content that the receiver of a resumed transfer has already does
+// not count. The bytes of a twentieth of a second are read at once; after a slow source or a busy machine, up to a quarter of a
+// second is caught up. 0, the default, is no limit. Rate limits one transfer; rpc.Config.Rate limits all that a connection sends.
+// Arrays do not support it: their Send returns an error.
 func Rate(bytes int) Option { return func(o *options) { o.rate = bytes } }
 
-// resolve returns the options of a transfer: opts, and the Config where they say nothing.
+// resolve returns the options of a transfer: those in opts, and the Config's for the others.
 func resolve(config *Config, opts []Option) (options, error) {
 	o := options{weight: 1, via: config.backend(), hash: config.Hash}
 	for i, opt := range opts {
@@ -115,8 +119,8 @@ func (o *options) partSize() int {
 	return partBytes
 }
 
-// checkEntries fails when RPCs of an array's own MaxBytesPerRPC could overflow lanes whose buffers have slots entries, or when the share
-// of a buffer is less than one entry, so that no part could ever leave.
+// checkEntries returns an error if RPCs of an array's own MaxBytesPerRPC could overflow lanes whose buffers have slots entries, or
+// if the share of a buffer is less than one entry, so that no part could ever be sent.
 func (o *options) checkEntries(slots int) error {
 	if o.window == nil {
 		return nil

@@ -12,18 +12,18 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Peer has the transfers of one connection: see [Streams.Peer].
+// A Peer holds the transfers of one connection. [Streams.Peer] returns it.
 type Peer struct {
 	streams *Streams
 	conn    *rpc.Conn
-	joined  bool // the world will tell of the end; guarded by Streams.mu
+	joined  bool // the world will report the end of the connection; guarded by Streams.mu
 
-	// Safe from any goroutine.
+	// Safe for concurrent use.
 	live     *live
-	account  *budget.Account      // charged with what the peer makes this end hold
-	stocked  *budget.StockAccount // charged with what this end has read for the peer
-	called   atomic.Bool          // it is in Streams.callers
-	unstored atomic.Uint64        // incoming transfers with a key that go on without the store
+	account  *budget.Account      // charged for what the peer makes this end hold
+	stocked  *budget.StockAccount // charged for what this end has read for the peer
+	called   atomic.Bool          // the peer is in Streams.callers
+	unstored atomic.Uint64        // incoming transfers with a key that continue without the store
 	sent     atomic.Uint64        // transfers that the peer has consumed
 	received atomic.Uint64        // transfers that this end has consumed
 	failed   atomic.Uint64        // transfers that ended otherwise
@@ -31,25 +31,26 @@ type Peer struct {
 	mu    sync.Mutex // guards stats
 	stats Stats      // as of the last tick
 
-	inbox Inbox // of what ToInbox is given
+	inbox Inbox // the blobs that ToInbox delivers
 
-	// What each end does with transfers. Owned by the world's goroutine, except what sender says is not.
-	control  control  // exchanges messages about them
-	sender   sender   // those to the peer
-	receiver receiver // those from it
+	// What each end does with transfers. Used by the world's goroutine only, except where sender says otherwise.
+	control  control  // exchanges messages about transfers
+	sender   sender   // transfers to the peer
+	receiver receiver // transfers from the peer
 
-	// The routes of parts. Owned by the world's goroutine.
+	// The routes of parts. Used by the world's goroutine only.
 	window *window     // as reliable RPCs on lanes
-	slices *sliceRoute // as chunks
+	slices *sliceRoute // as slices of chunks
 	lanes  lanes       // how many lanes window should have
 
-	// Owned by the world's goroutine.
-	ticks  bool      // ticks look at the peer: its connection has joined, and has not ended
-	listed bool      // it is in Streams.due
-	rests  bool      // the last look found nothing to do
-	ticked time.Time // when a tick last looked at the peer
+	// Used by the world's goroutine only.
+	ticks  bool      // ticks include the peer: its connection has joined, and has not ended
+	listed bool      // the peer is in Streams.due
+	rests  bool      // the last tick found nothing to do
+	ticked time.Time // when a tick last included the peer
 }
 
+// newPeer returns the peer of conn.
 func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 	p := &Peer{
 		streams: s, conn: conn, live: newLive(), account: sliceLinkOf(conn).account, stocked: s.stock.NewAccount(),
@@ -59,7 +60,7 @@ func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 	p.inbox.peer, p.control.peer = p, p
 	p.sender.peer, p.sender.early = p, minPending
 	if s.world.IsServer() {
-		p.sender.atOnce = 1 // a client hears its limits as soon as it has a pipe to begin on
+		p.sender.atOnce = 1 // a client gets its limits as soon as it has a pipe to begin on
 	}
 	p.receiver.peer = p
 	p.window = &window{conn: conn, stocked: p.stocked}
@@ -68,7 +69,8 @@ func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 	return p
 }
 
-// connected opens, on a server, the control pipe and the first lanes of a connection. At a client bindPipes takes them when they come.
+// connected opens, at a server, the control pipe and the first lanes of a connection. At a client, bindPipes adopts them when they
+// arrive.
 func (p *Peer) connected() {
 	world := p.streams.world
 	if !world.IsServer() {
@@ -86,13 +88,14 @@ func (p *Peer) connected() {
 // Conn returns the connection.
 func (p *Peer) Conn() *rpc.Conn { return p.conn }
 
-// Inbox returns the peer's inbox, which has the blobs that [ToInbox] delivers.
+// Inbox returns the peer's inbox, which holds the blobs that [ToInbox] delivers.
 func (p *Peer) Inbox() *Inbox { return &p.inbox }
 
-// inside reports whether the caller is on the goroutine of the peer's world. It is false for a nil Peer.
+// inside reports whether the caller is on the goroutine of the peer's world. It returns false for a nil Peer.
 func (p *Peer) inside() bool { return p != nil && p.streams.world.Inside() }
 
-// gone returns the channel that is closed when the connection has ended: live.err can be read then. That of a nil Peer is never closed.
+// gone returns a channel that is closed when the connection has ended; live.err can be read then. The channel of a nil Peer is
+// never closed.
 func (p *Peer) gone() <-chan struct{} {
 	if p == nil {
 		return nil
@@ -133,31 +136,32 @@ func (p *Peer) wake() {
 // call makes the next tick look at p. It is safe for concurrent use.
 func (p *Peer) call() { p.streams.callers.Call(p, &p.called) }
 
-// alarm has a tick look at a peer in a while: a world that waits for events would not tick by itself. One goroutine at a time calls set and stop.
+// An alarm makes a tick include a peer after a while, because a world that waits for events would not tick by itself. set and stop
+// must not be called concurrently.
 type alarm struct {
 	timer *time.Timer // nil until it is first set
-	runs  atomic.Bool // the timer is set; the timer's own goroutine clears it
+	runs  atomic.Bool // the timer is running; cleared on the timer's own goroutine
 }
 
-// set wakes p after d, unless the timer runs already.
+// set wakes p after d, unless the timer is already running.
 func (a *alarm) set(p *Peer, d time.Duration) {
 	if a.runs.CompareAndSwap(false, true) {
 		a.timer = time.AfterFunc(d, func() {
-			a.runs.Store(false) // before the tick that this wakes, or that runs already
+			a.runs.Store(false) // before the tick that this causes, or that has already begun
 			p.wake()
 		})
 	}
 }
 
-// stop ends the timer, when the alarm is needed no more.
+// stop stops the timer.
 func (a *alarm) stop() {
 	if a.timer != nil {
 		a.timer.Stop()
 	}
 }
 
-// lookAgain is how long ticks pass over a peer that nothing has woken, for reports of progress are due by time alone; lookAtRest how long over
-// one that had nothing to do.
+// A tick skips a peer that nothing has woken for lookAgain, or for lookAtRest if the peer had nothing to do. It cannot be skipped
+// forever, because reports of progress are due by time alone.
 const (
 	lookAgain  = 10 * time.Millisecond
 	lookAtRest = 100 * time.Millisecond
@@ -172,7 +176,7 @@ func (p *Peer) overdue(now time.Time) bool {
 	return now.Sub(p.ticked) >= after || now.Before(p.ticked)
 }
 
-// tick takes what has come from the peer and sends what may leave to it.
+// tick handles what has been received from the peer, and sends what may be sent to it.
 func (p *Peer) tick(now time.Time) {
 	p.ticked = now
 	p.must(p.lanes.tick(now))
@@ -181,7 +185,7 @@ func (p *Peer) tick(now time.Time) {
 	}
 	p.streams.begin()
 
-	// What leaves in two ticks may wait in the queues: with less the path would idle when the next tick is late.
+	// The queues may hold what is sent in two ticks: with less, the path would idle when the next tick is late.
 	p.window.queue = max(defaultQueueTime, 2*p.streams.interval)
 	p.slices.queue = max(sliceQueueTime, 2*p.streams.interval)
 	p.window.note()
@@ -196,7 +200,7 @@ func (p *Peer) tick(now time.Time) {
 	}
 	err := p.control.send(now)
 	left := p.sender.left()
-	extend.Expect(p.conn, left) // before pump, so that no parity leaves ahead of parts, and after it, when these may have been the last
+	extend.Expect(p.conn, left) // before pump, so that no parity is sent ahead of parts; again after it, if these were the last
 	if err == nil {
 		err = p.sender.pump()
 	}
@@ -204,20 +208,20 @@ func (p *Peer) tick(now time.Time) {
 		extend.Expect(p.conn, p.sender.left())
 	}
 	if err == nil {
-		err = p.control.send(now) // the ends of transfers whose last part has just left
+		err = p.control.send(now) // the ends of transfers whose last part was just sent
 	}
 	p.slices.end(p.sender.lastChunkGiven())
 	p.must(err)
 }
 
-// must closes the connection on an error of this end, unless it says that the connection is closed already.
+// must closes the connection on an error of this end, unless err says that the connection is already closed.
 func (p *Peer) must(err error) {
 	if err != nil && !errors.Is(err, rpc.ErrClosed) {
 		p.fail(err)
 	}
 }
 
-// fail closes the connection, on which this end cannot go on.
+// fail closes the connection after an error at this end.
 func (p *Peer) fail(err error) { p.conn.Close(rpc.HostClosedConnection, err.Error()) }
 
 // violate closes the connection of a peer that broke a rule.
@@ -225,14 +229,14 @@ func (p *Peer) violate(format string, args ...any) {
 	p.conn.Close(rpc.PayloadFail, "stream: "+fmt.Sprintf(format, args...))
 }
 
-// check closes the connection when err says that the peer broke a rule.
+// check closes the connection if err, not nil, says that the peer broke a rule.
 func (p *Peer) check(err error) {
 	if err != nil {
 		p.violate("%v", err)
 	}
 }
 
-// route returns what carries the parts of a transfer: lanes, with their settings, or slices when there are none.
+// route returns the route for the parts of a transfer: lanes with their settings, or slices if settings is nil.
 func (p *Peer) route(settings *Window) route {
 	if settings == nil {
 		return p.slices
@@ -240,7 +244,8 @@ func (p *Peer) route(settings *Window) route {
 	return &laneRoute{window: p.window, settings: settings}
 }
 
-// end runs when the world tells of the connection's end. It fails all transfers but those that the last parts complete.
+// end is called when the world reports the end of the connection. It fails all transfers, except those that the last parts
+// complete.
 func (p *Peer) end(cause error) {
 	p.slices.received(p.receiver.onPart)
 	p.live.end(cause)
@@ -255,19 +260,19 @@ func (p *Peer) end(cause error) {
 	tellEnds(received)
 }
 
-// watch ends the transfers some time after the connection, if the world does not end them.
+// watch makes the transfers end some time after the connection, even if the world does not end them.
 func (p *Peer) watch() { p.live.watch(p.conn, p.orphaned) }
 
-// orphaned ends the transfers when the world has not told of the connection's end. It runs on a goroutine of its own.
+// orphaned ends the transfers if the world has not reported the end of the connection. It runs on a goroutine of its own.
 func (p *Peer) orphaned(cause error) {
 	p.live.end(cause)
 	p.stocked.Close()
 	p.streams.forget(p)
 }
 
-// Stats returns counts of open transfers, content and lanes as of the last tick, and of ended transfers and slices as of now. They stay when the
-// connection has ended: who adds up those of all connections does so in an OnDisconnect, where transfers that were under way are among the
-// failed. It is safe for concurrent use.
+// Stats returns the counts of open transfers, content and lanes as of the last tick, and those of ended transfers and slices as of
+// now. They remain after the connection has ended: a program that adds up all connections should call Stats in its OnDisconnect,
+// where transfers that were in progress already count as failed. Stats is safe for concurrent use.
 func (p *Peer) Stats() Stats {
 	s, chunks := p.counted(), p.slices.stats()
 	s.Sent, s.Received, s.Failed = p.sent.Load(), p.received.Load(), p.failed.Load()
@@ -283,7 +288,7 @@ func (p *Peer) counted() Stats {
 	return p.stats
 }
 
-// count keeps the counts of this tick for Stats.
+// count stores the counts of this tick for Stats.
 func (p *Peer) count() {
 	now := p.snapshot()
 	p.mu.Lock()
@@ -307,7 +312,7 @@ func (p *Peer) snapshot() Stats {
 	}
 }
 
-// noteEnd counts a transfer that has ended: among done, when err is nil.
+// noteEnd counts a transfer that has ended: in done if err is nil, and else as failed.
 func (p *Peer) noteEnd(done *atomic.Uint64, err error) {
 	if err != nil {
 		done = &p.failed
@@ -325,7 +330,7 @@ func handle[A any](b *rpc.Binding[*Peer], p pair[A], fn func(*Peer, A)) {
 	rpc.On(b, rpc.Handle[A](p.down), run)
 }
 
-// bindPipes makes the peer of a connection the object of its control pipe and lanes, on which rpc calls the handlers.
+// bindPipes makes the Peer of a connection the object of its control pipe and of its lanes, so that rpc calls the Peer's handlers.
 func bindPipes(s *Streams) {
 	pipe := rpc.Bind(s.world, controlClass, func(a *rpc.Actor) *Peer {
 		p := s.peer(a.Conn(), true)
