@@ -7,25 +7,25 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// answer sends the control messages of an incoming transfer to its sender: the offset to go on from, the credit, and the end. The writer
-// asks the store for the offset; the world's goroutine sends the messages.
+// An answer sends the control messages of an incoming transfer to its sender: the offset to continue from, the credit, and the end.
+// The writer gets the offset from the store; the world's goroutine sends the messages.
 type answer struct {
 	in *incoming
 
 	// Guarded by incoming.mu.
 	reply   *accept // to the header; nil until the writer knows how much is stored
-	resumed int64   // bytes or elements that were stored when it began, for Progress
+	resumed int64   // bytes or elements that were stored when the transfer began, for Progress
 	credit  credit
-	remind  alarm // has a tick report what was consumed
+	remind  alarm // makes a tick report what was consumed
 
-	// Owned by the world's goroutine.
+	// Used by the world's goroutine only.
 	replied  bool  // reply was sent
-	reserved int64 // the credit that it begins with, in bytes of content; receiver.reserve sets it
-	promised int64 // bytes of memory that the account keeps for the credit
+	reserved int64 // the credit that the transfer begins with, in bytes of content; set by receiver.reserve
+	promised int64 // memory in bytes that the account keeps for the credit
 }
 
-// resume lets the sender go on at an offset, which is the element of that index in an array; have says that the store has all. The writer calls it,
-// once.
+// resume lets the sender continue at offset, where the element with that index begins in an array. have means that the store has
+// everything. The writer calls resume once.
 func (a *answer) resume(offset, index int64, have bool) {
 	in := a.in
 	in.mu.Lock()
@@ -42,7 +42,7 @@ func (a *answer) resume(offset, index int64, have bool) {
 	in.peer.wake()
 }
 
-// send sends the message that is due, if there is one. over is true when it was the last message about the transfer.
+// send sends the message that is due, if there is one. over is true if it was the last message about the transfer.
 func (a *answer) send(pipe *rpc.Actor, now time.Time) (sent, over bool, err error) {
 	in := a.in
 	if !in.known {
@@ -67,24 +67,24 @@ func (a *answer) send(pipe *rpc.Actor, now time.Time) (sent, over bool, err erro
 	return sent, false, err
 }
 
-// accept answers the header with the first credit. The caller holds the lock.
+// accept answers the header with the first credit. The caller holds mu.
 func (a *answer) accept(pipe *rpc.Actor, now time.Time) error {
 	arrival := &a.in.arrival
 	a.replied = true
 	arrival.uncountEarly()
-	arrival.usage = newUsage(time.Now(), arrival.parts.next) // before this its sender could do no more: it may have waited for memory
+	arrival.usage = newUsage(time.Now(), arrival.parts.next) // until now the sender could not continue, perhaps because the transfer waited for memory
 	a.credit = newCredit(now, a.passed(), a.reserved, a.in.peer.streams.config.maxPending())
 	arrival.parts.limit = max(arrival.parts.limit, a.credit.limit)
-	a.reply.limit = a.credit.limit // may be less than what was on its way before this: nothing was promised for more
-	extend.Owe(a.in.peer.conn, 1)  // its end
+	a.reply.limit = a.credit.limit // may be less than what was in flight before: no more was promised
+	extend.Owe(a.in.peer.conn, 1)  // the message of the transfer's end
 	return sendAccept.call(pipe, *a.reply)
 }
 
-// grant gives credit, or reports progress, if that is due. The caller holds the lock.
+// grant sends credit, or reports progress, if that is due. The caller holds mu.
 func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	in, s := a.in, a.in.peer.streams
 	if moved := a.credit.due() || a.credit.consumed != a.credit.reported; moved && !a.cover(a.credit.ahead) {
-		return false, nil // its sender waits for memory
+		return false, nil // no memory: the sender must wait
 	}
 	limit, due := a.credit.next(now, func() time.Duration { return s.growTime(in.peer.conn) }, a.cover)
 	if !due {
@@ -94,8 +94,8 @@ func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	return true, sendGrant.call(pipe, grant{id: in.header.id, limit: limit, acked: in.delivery.units})
 }
 
-// cover has the account promise the memory for so many bytes of credit, as far as it has not, or takeBack gave it back. It reports whether all of it
-// is promised. Only the world's goroutine calls it, with or without the lock.
+// cover makes the account promise the memory for ahead bytes of credit, as far as it is not promised yet or takeBack has returned
+// it. It reports whether all of it is promised. It is called on the world's goroutine only, with or without mu.
 func (a *answer) cover(ahead int64) bool {
 	lacks := heldBytes(ahead) - a.promised
 	if lacks <= 0 {
@@ -108,8 +108,8 @@ func (a *answer) cover(ahead int64) bool {
 	return true
 }
 
-// consumed wakes the world when the application has consumed enough for a grant, and otherwise later, to report progress. The caller holds
-// the lock.
+// consumed is called when the application has consumed something. It wakes the world if a grant is due, and otherwise later, to
+// report progress. The caller holds mu.
 func (a *answer) consumed() {
 	if a.credit.consume(a.passed()) {
 		a.in.peer.wake()
@@ -117,6 +117,6 @@ func (a *answer) consumed() {
 	a.remind.set(a.in.peer, progressInterval)
 }
 
-// passed returns the offset below which content takes no credit: the application has consumed it, perhaps before the header was answered,
-// or the store had it. The caller holds the lock.
+// passed returns the offset below which content needs no credit: the application has consumed it, perhaps before the header was
+// answered, or the store had it. The caller holds mu.
 func (a *answer) passed() int64 { return max(a.in.delivery.position, a.in.arrival.parts.base) }

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// arrival holds the parts of an incoming transfer that the writer has not taken, and the sender's end message. The world's goroutine adds
-// to it, and the writer takes from it. incoming.mu guards its fields, except early.
+// An arrival holds the parts of an incoming transfer that the writer has not taken, and the sender's end message. The world's
+// goroutine adds to it, and the writer takes from it. incoming.mu guards its fields, except early.
 type arrival struct {
 	in *incoming
 
-	changed sync.Cond // wakes the writer when a part or the end message came, the delivery has room, or the transfer ended
+	changed sync.Cond // wakes the writer when a part or the end message has arrived, the delivery has room, or the transfer has ended
 	parts   assembly
-	tail    *end  // the end message; nil until it comes
-	taken   int64 // memory in bytes of blocks that the writer took and that are not consumed yet
+	tail    *end  // the end message; nil until it arrives
+	taken   int64 // memory in bytes of blocks that the writer has taken and that are not consumed yet
 	usage   usage // of the credit
 
-	early int64 // bytes that came before this end sent its answer, a part of receiver.early; owned by the world's goroutine
+	early int64 // bytes that arrived before this end sent its answer; included in receiver.early; used by the world's goroutine only
 }
 
-// add takes a part, on the world's goroutine. An error is the sender's violation.
+// add adds a part, on the world's goroutine. An error means that the sender broke the protocol.
 func (a *arrival) add(p part) error {
 	in := a.in
 	in.mu.Lock()
@@ -44,8 +44,8 @@ func (a *arrival) add(p part) error {
 	return a.checkEnd()
 }
 
-// countEarly counts n bytes of a part that came before this end has answered the header. All transfers of the peer share the limit, which
-// this end's limits message announced. An error is the sender's violation.
+// countEarly counts n bytes of a part that arrived before this end has answered the header. All transfers of the peer share the
+// limit, which was in this end's limits message. An error means that the sender broke the protocol.
 func (a *arrival) countEarly(n int) error {
 	r := &a.in.peer.receiver
 	if a.in.answer.replied {
@@ -59,13 +59,13 @@ func (a *arrival) countEarly(n int) error {
 	return nil
 }
 
-// uncountEarly stops counting the bytes that came before the answer, once that was sent or the transfer has ended.
+// uncountEarly stops counting the bytes that arrived before the answer, once that was sent or the transfer has ended.
 func (a *arrival) uncountEarly() {
 	a.in.peer.receiver.early -= a.early
 	a.early = 0
 }
 
-// charge adds a part and charges its memory. When the budget has no room for it, the transfer is refused. The caller holds the lock.
+// charge adds a part and charges its memory. If the budget has no room for it, the transfer is refused. The caller holds mu.
 func (a *arrival) charge(p part) error {
 	peer := a.in.peer
 	before, next := a.parts.held, a.parts.next
@@ -87,14 +87,14 @@ func (a *arrival) charge(p part) error {
 	return nil
 }
 
-// resume drops the parts below offset, which are stored already. The caller holds the lock.
+// resume drops the parts below offset, because they are stored already. The caller holds mu.
 func (a *arrival) resume(offset int64) {
 	before := a.parts.held
 	a.parts.resume(offset)
 	a.in.peer.account.MustHold(a.parts.held - before)
 }
 
-// onEnd notes the size and digest of the whole, on the world's goroutine. An error is the sender's violation.
+// onEnd handles the end message, on the world's goroutine. An error means that the sender broke the protocol.
 func (a *arrival) onEnd(m end) error {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
@@ -114,8 +114,8 @@ func (a *arrival) onEnd(m end) error {
 	return a.checkEnd()
 }
 
-// checkEnd returns an error if a part lies beyond the size that the sender gave. When stored content does, it ends the transfer:
-// see checkStored. The caller holds the lock.
+// checkEnd returns an error if a part ends beyond the size that the sender gave. If stored content does, checkEnd ends the
+// transfer: see checkStored. The caller holds mu.
 func (a *arrival) checkEnd() error {
 	a.checkStored(0)
 	size := a.size()
@@ -125,8 +125,8 @@ func (a *arrival) checkEnd() error {
 	return nil
 }
 
-// checkStored ends the transfer when more bytes or elements are stored under its key than it has: those are other content, which
-// the writer deletes. It is no violation, for the sender does not know what is stored. The caller holds the lock.
+// checkStored ends the transfer if more bytes or elements are stored under its key than it has. The stored ones are other content,
+// which the writer deletes. The sender has not broken the protocol, because it does not know what is stored. The caller holds mu.
 func (a *arrival) checkStored(elements int64) {
 	h := &a.in.header
 	switch size := a.size(); {
@@ -137,8 +137,8 @@ func (a *arrival) checkStored(elements int64) {
 	}
 }
 
-// size returns the size of the content in bytes. It is -1 while nobody knows it: before the header, and for an array before the end
-// message. The caller holds the lock.
+// size returns the size of the content in bytes, or -1 while it is unknown: before the header and, for an array, before the end
+// message. The caller holds mu.
 func (a *arrival) size() int64 {
 	if a.tail != nil {
 		return a.tail.size
@@ -146,7 +146,7 @@ func (a *arrival) size() int64 {
 	return a.in.header.size
 }
 
-// next waits, on the writer's goroutine, for the next block in order. The caller owns it; nil means that all blocks were taken.
+// next waits, on the writer's goroutine, for the next block in order, which the caller then owns. It returns nil after the last one.
 func (a *arrival) next() (*block, error) {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
@@ -180,7 +180,7 @@ func (a *arrival) waitTail() (end, error) {
 	return *a.tail, nil
 }
 
-// isLast reports whether b is known to end the content.
+// isLast reports whether the content is known to end with b.
 func (a *arrival) isLast(b *block) bool {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
@@ -191,13 +191,13 @@ func (a *arrival) isLast(b *block) bool {
 	return h.total() >= 0 && h.progress(b.end(), b.index+int64(b.count)) >= h.total()
 }
 
-// consumed gives back the memory of a block that the writer took. The caller holds the lock.
+// consumed frees the memory of a block that the writer took. The caller holds mu.
 func (a *arrival) consumed(cost int64) {
 	a.taken -= cost
 	a.in.peer.account.Drop(cost)
 }
 
-// free gives all memory back, at the end of the transfer. The caller holds the lock.
+// free frees all memory, at the end of the transfer. The caller holds mu.
 func (a *arrival) free() {
 	a.in.peer.account.Drop(a.parts.held + a.taken)
 	a.taken = 0

@@ -7,29 +7,29 @@ import (
 	"slices"
 )
 
-// maxParked bounds the parts that wait for an earlier one: 32 lanes of 255 entries, each with a part in it.
+// maxParked limits the parts that wait for an earlier one: 32 lanes of 255 entries, with a part in each.
 const maxParked = maxLanes * 255
 
-// Violations by the sender of parts.
+// Errors of a sender that broke the protocol.
 var (
 	errNoCredit = errors.New("stream: part beyond the credit")
 	errOverlap  = errors.New("stream: parts overlap")
 	errParked   = errors.New("stream: too many parts out of order")
 )
 
-// assembly puts the parts of one transfer, which arrive in any order, back in the order of their offsets. It copies each
-// part once, and holds nothing at or above limit.
+// An assembly puts the parts of one transfer, which arrive in any order, into the order of their offsets. It copies each part once,
+// and holds nothing at or above limit.
 type assembly struct {
-	base  int64 // the store has the bytes below, from an earlier connection; add drops them
-	next  int64 // offset of the first byte that is missing
-	limit int64 // the sender may send the bytes below
+	base  int64 // content below it is stored since an earlier connection; add drops it
+	next  int64 // offset of the first missing byte
+	limit int64 // the sender may send content below it
 
-	ready  []*block // in order, not taken yet
+	ready  []*block // in order, and not taken yet
 	parked []*block // out of order, by offset
 	held   int64    // memory of both
 }
 
-// add takes a copy of p.
+// add adds a copy of p, unless it is stored already.
 func (a *assembly) add(p part) error {
 	last := p.offset + int64(len(p.data))
 	if last > a.limit {
@@ -48,7 +48,7 @@ func (a *assembly) add(p part) error {
 	return a.park(p)
 }
 
-// extend adds the part at next, and the parked parts that now follow it.
+// extend adds the part at next, and the parked parts that follow it.
 func (a *assembly) extend(p part) error {
 	if len(a.parked) > 0 && p.offset+int64(len(p.data)) > a.parked[0].offset {
 		return fmt.Errorf("%w at byte %d", errOverlap, a.parked[0].offset)
@@ -65,8 +65,8 @@ func (a *assembly) extend(p part) error {
 	return nil
 }
 
-// queue makes a part ready. It copies small parts into one block, up to the size of a full part: those that wait for a slow
-// consumer do not cost a block each.
+// queue makes a part ready. It joins small parts in one block, up to the size of a full part, so that those which wait for a slow
+// consumer do not take a block each.
 func (a *assembly) queue(p part) {
 	var last *block
 	if len(a.ready) > 0 {
@@ -82,7 +82,7 @@ func (a *assembly) queue(p part) {
 	a.held += last.cost()
 }
 
-// copy copies p, which views a message, into a block, and counts the block's memory.
+// copy copies p, which aliases a message, into a block, and counts the block's memory.
 func (a *assembly) copy(p part) *block {
 	b := newBlock(len(p.data))
 	b.offset, b.index, b.count = p.offset, p.index, p.count
@@ -91,7 +91,7 @@ func (a *assembly) copy(p part) *block {
 	return b
 }
 
-// queueParked makes a parked block ready: as it is, or, when it is small, copied as queue does.
+// queueParked makes a parked block ready. A small one is copied, as queue does.
 func (a *assembly) queueParked(b *block) {
 	if b.size() > partBytes/4 {
 		a.ready = append(a.ready, b)
@@ -101,7 +101,7 @@ func (a *assembly) queueParked(b *block) {
 	a.queue(part{offset: b.offset, index: b.index, count: b.count, data: b.payload()})
 }
 
-// park keeps a part whose predecessor is missing.
+// park keeps a part that begins above next.
 func (a *assembly) park(p part) error {
 	if p.offset < a.next {
 		return fmt.Errorf("%w at byte %d", errOverlap, p.offset)
@@ -118,7 +118,7 @@ func (a *assembly) park(p part) error {
 	return nil
 }
 
-// end returns the offset at which the last part ends.
+// end returns the highest offset at which a part ends.
 func (a *assembly) end() int64 {
 	if n := len(a.parked); n > 0 {
 		return a.parked[n-1].end()
@@ -126,7 +126,7 @@ func (a *assembly) end() int64 {
 	return a.next
 }
 
-// resume drops everything below base.
+// resume drops everything below base, because it is stored.
 func (a *assembly) resume(base int64) {
 	a.base = base
 	a.next = max(a.next, base)
@@ -143,7 +143,7 @@ func (a *assembly) resume(base int64) {
 	}
 }
 
-// take returns the next block in order, nil if there is none. The caller owns it.
+// take returns the next block in order, or nil if there is none. The caller owns it.
 func (a *assembly) take() *block {
 	if len(a.ready) == 0 {
 		return nil
@@ -155,7 +155,7 @@ func (a *assembly) take() *block {
 	return b
 }
 
-// free gives all memory back.
+// free frees all blocks.
 func (a *assembly) free() {
 	for _, b := range slices.Concat(a.ready, a.parked) {
 		b.Free()
@@ -163,7 +163,7 @@ func (a *assembly) free() {
 	a.ready, a.parked, a.held = nil, nil, 0
 }
 
-// trimAll frees the blocks below base, and cuts the one that base lies in.
+// trimAll frees the blocks below base, and trims the one that contains base.
 func trimAll(blocks []*block, base int64) []*block {
 	return slices.DeleteFunc(blocks, func(b *block) bool {
 		if b.end() <= base {

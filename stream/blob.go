@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Blob is a topic whose transfers are bytes. Declare it once, in a package that both ends share.
+// A Blob is a topic whose transfers are bytes. Declare it once, in a package that both ends share.
 type Blob struct{ name string }
 
 // NewBlob declares a blob. The name has 1 to 64 bytes.
@@ -17,16 +17,17 @@ func NewBlob(name string) *Blob {
 	return &Blob{name}
 }
 
+// mustTopic panics if name is not a valid name of a topic.
 func mustTopic(name string) {
 	if name == "" || len(name) > maxTopicBytes {
 		panic(fmt.Sprintf("stream: topic name %q has %d bytes, not 1 to %d", name, len(name), maxTopicBytes))
 	}
 }
 
-// Start sends size bytes of r to peer, or everything until io.EOF when size is negative. Pass -1 for a file that may grow: bytes of r
-// beyond size are not read. Start returns at once; a goroutine of the transfer reads r, from where it stands. When the transfer fails, a Read
-// in progress goes on, and what it returns is dropped. So another try, also one that a [Key] lets go on, needs a reader of its own, at the
-// beginning of the content: of a file, io.NewSectionReader(file, 0, size).
+// Start sends size bytes of r to peer, or everything until io.EOF if size is negative. Bytes of r beyond size are not read; for a
+// file that may grow, pass -1. Start returns at once, and a goroutine of the transfer reads r from its current position. If the
+// transfer fails, a Read may still be in progress; what it returns is dropped. So a second try, even one that resumes with a [Key],
+// needs a reader of its own, at the beginning of the content: for a file, io.NewSectionReader(file, 0, size).
 func (b *Blob) Start(peer *Peer, r io.Reader, size int64, opts ...Option) (*Transfer, error) {
 	if r == nil {
 		return nil, fmt.Errorf("stream: blob %q: no reader", b.name)
@@ -38,14 +39,15 @@ func (b *Blob) Start(peer *Peer, r io.Reader, size int64, opts ...Option) (*Tran
 	return peer.start(header{kind: kindBlob, topic: b.name, size: size}, &blobSource{r: r, left: size}, opts)
 }
 
-// Send is Start and Wait; when ctx ends, the transfer is canceled.
+// Send calls Start and waits for the transfer to end. When ctx is done, it cancels the transfer.
 func (b *Blob) Send(ctx context.Context, peer *Peer, r io.Reader, size int64, opts ...Option) error {
 	return send(ctx, peer, "Blob.Send", func() (*Transfer, error) { return b.Start(peer, r, size, opts...) })
 }
 
-// Create starts a blob whose content the caller writes. Each Write waits until the transfer has taken its bytes, so gather small ones
-// with a bufio.Writer. Once the transfer has failed, Write returns the error that ended it. Of content that the receiver has already, by its
-// [Key], Write drops the rest. Close marks the end of the content; Wait returns when the receiver has all of it.
+// Create starts a blob whose content the caller writes. Each Write waits until the transfer has read its bytes, so collect
+// small ones in a bufio.Writer. Once the transfer has failed, Write returns its error. If the receiver turns out to have
+// all content, because of its [Key], Write discards the rest. Close marks the end of the content; Wait returns when the
+// receiver has consumed all of it.
 func (b *Blob) Create(peer *Peer, opts ...Option) (*OutgoingBlob, error) {
 	r, w := io.Pipe()
 	t, err := b.Start(peer, r, -1, opts...)
@@ -53,24 +55,24 @@ func (b *Blob) Create(peer *Peer, opts ...Option) (*OutgoingBlob, error) {
 		return nil, err
 	}
 	go func() {
-		<-t.Done() // from now on nobody reads: a Write must not wait
+		<-t.Done() // from now on nothing reads the pipe: a Write must not wait
 		_ = r.CloseWithError(cmp.Or(t.Err(), io.ErrClosedPipe))
 	}()
 	return &OutgoingBlob{Transfer: t, pipe: w}, nil
 }
 
-// Handle makes fn handle incoming transfers of the blob, on the world's goroutine. Until a goroutine reads the transfer, the sender sends
-// no more than its first credit, and it is rejected when nobody does within Config.ReadTime. When the connection ends before a header
-// has arrived, fn is not called: a caller that waits for a transfer must also watch [rpc.Conn.Done]. Handle panics if fn is nil, or
-// the blob has a handler already.
+// Handle makes fn the handler for incoming transfers of the blob. It is called on the world's goroutine. Until a goroutine reads
+// the transfer, the sender sends no more than its first credit; if none does within Config.ReadTime, the transfer is rejected. If
+// the connection ends before a header has arrived, fn is not called: code that waits for a transfer must also watch
+// [rpc.Conn.Done]. Handle panics if fn is nil, or if the blob has a handler already.
 func (b *Blob) Handle(s *Streams, fn func(*IncomingBlob)) {
 	s.handle(b.name, topic{kind: kindBlob, open: func(in *incoming) {
 		fn(&IncomingBlob{Incoming: Incoming{in}})
 	}}, fn == nil)
 }
 
-// OutgoingBlob is a blob whose content the caller writes: see [Blob.Create]. One goroutine at a time may call Write and Close; any
-// goroutine may call the methods of Transfer.
+// An OutgoingBlob is a blob whose content the caller writes: see [Blob.Create]. Write and Close must not be called concurrently;
+// the methods of Transfer may be.
 type OutgoingBlob struct {
 	*Transfer
 	pipe   *io.PipeWriter
@@ -89,30 +91,30 @@ func (o *OutgoingBlob) Write(p []byte) (int, error) {
 		return 0, fmt.Errorf("stream: %s: Write after Close: %w", o.header.title(), io.ErrClosedPipe)
 	}
 	wrote, err := o.pipe.Write(p)
-	if err == io.ErrClosedPipe { // it is complete, for the receiver had all of it under its key
+	if err == io.ErrClosedPipe { // the transfer is complete: the receiver had everything under its key
 		return len(p), nil
 	}
 	return wrote, err
 }
 
-// Close marks the end of the content. It neither waits nor fails: Wait tells whether the blob has arrived. Use Cancel to give the blob
-// up.
+// Close marks the end of the content. It never waits and never fails: Wait returns whether the blob has arrived. To
+// abort the blob, use Cancel.
 func (o *OutgoingBlob) Close() error {
 	o.closed = true
 	return o.pipe.Close()
 }
 
-// IncomingBlob is a blob at its receiver: an io.Reader for one goroutine at a time. Read waits for the sender, and the sender waits while
-// nobody reads. Read returns the last piece only after the digest has proved to be the sender's; then io.EOF follows. Once the last piece
-// was read, the sender is told that the transfer is complete. If content counts only after it was written elsewhere, use WriteTo, as
-// io.Copy does: it counts a piece after writing it.
+// An IncomingBlob is a blob at its receiver. It is an io.Reader, which must not be used concurrently. Read waits for the sender,
+// and the sender waits if nobody reads. Read returns the last piece only after the digest was verified; then it returns io.EOF.
+// When the last piece has been read, the transfer is complete, and the sender is told so. If content counts only once it was
+// written elsewhere, use WriteTo, as io.Copy does: it counts a piece after writing it.
 type IncomingBlob struct {
 	Incoming
-	held piece  // pulled from the delivery; given back once rest is empty
+	held piece  // pulled from the delivery; released once rest is empty
 	rest []byte // the part of held that was not read yet
 }
 
-// Size returns the size of the blob in bytes, -1 when the sender did not know it at the start.
+// Size returns the size of the blob in bytes, or -1 if the sender did not know it at the start.
 func (b *IncomingBlob) Size() int64 { return b.in.header.size }
 
 // Read implements io.Reader.
@@ -155,7 +157,7 @@ func (b *IncomingBlob) WriteTo(w io.Writer) (total int64, err error) {
 	}
 }
 
-// fetch waits for the next piece, unless bytes of the last one are left.
+// fetch waits for the next piece, unless some of the last one is left.
 func (b *IncomingBlob) fetch() error {
 	if len(b.rest) > 0 {
 		return b.in.cause()
@@ -168,41 +170,41 @@ func (b *IncomingBlob) fetch() error {
 	return nil
 }
 
-// release gives back the piece, which was read to its end.
+// release releases the piece, all of which was read.
 func (b *IncomingBlob) release() {
 	b.rest = nil
 	b.held.block.Free()
 	b.in.delivery.consumed(b.held)
 }
 
-// blobSource reads a blob.
+// A blobSource is the source of a blob's transfer.
 type blobSource struct {
 	r        io.Reader
-	left     int64 // bytes to read; -1: until io.EOF
+	left     int64 // bytes to read; -1 = until io.EOF
 	throttle throttle
 }
 
-// throttle holds the reading of a source to a rate. The reader's goroutine owns it.
+// A throttle limits the rate at which a source is read. It is used by the reader's goroutine only.
 type throttle struct {
-	rate  int                     // bytes a second; 0: any
-	skips func(offset int64) bool // the receiver has the content there: it is only hashed, as fast as it comes
-	due   time.Time               // when more may be read; zero before the first wait
+	rate  int                     // bytes a second; 0 = no limit
+	skips func(offset int64) bool // reports whether the receiver has the content there; such content is only hashed, at full speed
+	due   time.Time               // when the next read may begin; zero before the first wait
 }
 
-// applies reports whether content at an offset is read at the rate.
+// applies reports whether reading content at an offset is throttled.
 func (t *throttle) applies(offset int64) bool {
 	return t.rate > 0 && !t.skips(offset)
 }
 
-// limit cuts room to what may be read at once: the bytes of a twentieth of a second, at least one. So a reader that is stopped does not sleep for
-// long.
+// limit cuts room to what may be read at once: the bytes of a twentieth of a second, but at least one. So a stopped reader
+// does not sleep for long.
 func (t *throttle) limit(room []byte) []byte { return room[:min(len(room), max(1, t.rate/20))] }
 
-// catchUp is how far a source that was late may run ahead of its rate to make up for it.
+// catchUp is how much time a source that was late may make up for by exceeding its rate.
 const catchUp = 250 * time.Millisecond
 
-// wait sleeps for as long as n bytes take, less the time by which the source is late: reads that take long, and sleeps that end late on a busy
-// machine, do not lower the rate.
+// wait sleeps for the time that n bytes take at the rate, less the time by which the source is late. So slow reads, and sleeps that
+// end late on a busy machine, do not lower the rate.
 func (t *throttle) wait(n int) {
 	now := time.Now()
 	if t.due.IsZero() {
@@ -251,7 +253,7 @@ func (s *blobSource) fill(b *block, _ int64) error {
 	return io.ErrNoProgress
 }
 
-// ended returns the error of fill after Read returned err.
+// ended returns the error of fill after a Read that returned err.
 func (s *blobSource) ended(err error) error {
 	switch {
 	case s.left == 0:

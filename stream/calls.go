@@ -14,20 +14,20 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Caller is an RPC that takes an A: a *rpc.ServerRPC[A], a *rpc.ClientRPC[A] or what [Wrap] makes of one.
+// A Caller is an RPC with an argument of type A: a *rpc.ServerRPC[A], a *rpc.ClientRPC[A] or what [Wrap] makes of one.
 type Caller[A any] interface {
 	Call(actor *rpc.Actor, arg A) error
 	Delivery() bunch.Delivery
 	String() string
 }
 
-// Wrap makes a Caller of []T from an RPC whose argument holds a []T among other things. [Calls] calls wrap once without
-// items, before the first RPC, to learn how many bytes the rest takes.
+// Wrap returns a Caller of []T for an RPC whose argument contains a []T among other things. Before the first RPC, [Calls] calls
+// wrap once without items, to learn how many bytes the rest takes.
 func Wrap[T, A any](call Caller[A], wrap func(items []T) A) Caller[[]T] {
 	return wrapped[T, A]{call, wrap}
 }
 
-// wrapped is the Caller that Wrap makes.
+// wrapped is the Caller that Wrap returns.
 type wrapped[T, A any] struct {
 	call Caller[A]
 	wrap func(items []T) A
@@ -41,7 +41,7 @@ func (w wrapped[T, A]) String() string { return w.call.String() }
 
 func (w wrapped[T, A]) Delivery() bunch.Delivery { return w.call.Delivery() }
 
-// overhead returns the bytes of the argument beside the items.
+// overhead returns how many bytes the argument takes without the items.
 func (w wrapped[T, A]) overhead() (int, error) {
 	rest := w.wrap(nil)
 	c, err := codec.Of(reflect.TypeFor[A]())
@@ -57,22 +57,22 @@ func (w wrapped[T, A]) multicast() bool { return isMulticast(w.call) }
 // CallsConfig adjusts one [Calls]. The zero value is the article's: RPCs of 32 KiB behind a gate at half of the reliable
 // buffer, and no closing RPC.
 type CallsConfig struct {
-	// End is the closing RPC, called after the last items, which arrive before it. nil: there is none.
+	// End is the closing RPC. It is called after the last items and arrives after them; nil = there is none.
 	End Caller[rpc.None]
-	// Gate is tested before each RPC. Its QueueTime bounds how long the actor's other RPCs wait behind the items.
+	// Gate is tested before each RPC. Its QueueTime limits how long the actor's other RPCs wait for queued items.
 	Gate Gate
-	// MaxBytesPerRPC bounds the items of one RPC; default 32 KiB, at most 64 KiB less headers.
+	// MaxBytesPerRPC limits the items of one RPC; default 32 KiB, at most 64 KiB minus headers.
 	MaxBytesPerRPC int
-	// MaxElementBytes is the largest encoded item, where its type does not say it.
+	// MaxElementBytes is the size of the largest encoded item, if its type has no bound.
 	MaxElementBytes int
 }
 
-// Calls sends items by the game's own reliable RPC, as many in each call as fit. The world's ticks make the calls while the
-// reliable buffer of the actor's channel has room behind the gate; they keep the order of the actor's other calls.
+// Calls sends items with the game's own reliable RPC, as many in each call as fit. The world's ticks make the calls while the gate
+// of the actor's channel is open. They are in order with the actor's other calls.
 //
 //	stream.Calls(game.ReceiveData, controller, data, stream.CallsConfig{End: game.NotifyAllDataReceived})
 //
-// Like the RPC itself it belongs to the world's goroutine. Items must not change until Done is closed.
+// Like the RPC itself, Calls must be called on the world's goroutine. The items must not change until Done is closed.
 func Calls[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsConfig) (*Calling, error) {
 	if isMulticast(call) {
 		return nil, fmt.Errorf("stream: Calls of %v: a Multicast has a reliable buffer for each client; use a Client RPC", call)
@@ -84,7 +84,7 @@ func Calls[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsCon
 		return nil, fmt.Errorf("stream: Calls of %v: its delivery is not rpc.Reliable, so it fills no reliable buffer and all of it would leave at once", call)
 	}
 
-	// How many items an RPC takes, and how many bytes with all else in it.
+	// How many items fit into an RPC, and the size of the whole RPC.
 	item, err := itemCodec(reflect.TypeFor[T]())
 	if err != nil {
 		return nil, fmt.Errorf("stream: Calls of %v: %w", call, err)
@@ -116,8 +116,8 @@ func Calls[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsCon
 	return c, nil
 }
 
-// itemCodec returns the codec of items in an argument's slice. Items that can travel only by themselves are allowed too: a
-// [Wrap] may write them into an rpc.Raw.
+// itemCodec returns the codec of items in an argument's slice. Items that can only be encoded by themselves are allowed, too,
+// because a [Wrap] may write them into an rpc.Raw.
 func itemCodec(t reflect.Type) (*codec.Codec, error) {
 	c, err := codec.Inside(t)
 	if err == nil {
@@ -129,7 +129,7 @@ func itemCodec(t reflect.Type) (*codec.Codec, error) {
 	return nil, err
 }
 
-// rpcBytes returns the size of an RPC whose items take items bytes.
+// rpcBytes returns the size of an RPC with items bytes of items.
 func rpcBytes(call any, items int) (int, error) {
 	bytes := items + rpcOverhead
 	if w, ok := call.(interface{ overhead() (int, error) }); ok {
@@ -145,7 +145,7 @@ func rpcBytes(call any, items int) (int, error) {
 	return bytes, nil
 }
 
-// isMulticast reports whether call, or what Wrap made it of, is a Multicast.
+// isMulticast reports whether call, or the RPC that it wraps, is a Multicast.
 func isMulticast[A any](call Caller[A]) bool {
 	if w, ok := call.(interface{ multicast() bool }); ok {
 		return w.multicast()
@@ -154,7 +154,7 @@ func isMulticast[A any](call Caller[A]) bool {
 	return ok
 }
 
-// Calling is one [Calls] on its way. Its methods are safe for concurrent use.
+// A Calling is the progress of one [Calls]. It is safe for concurrent use.
 type Calling struct {
 	// Set by Calls.
 	name  string // of the RPC, for errors
@@ -162,51 +162,51 @@ type Calling struct {
 	items int // number of items
 	per   int // items in one RPC
 
-	// Owned by the world's goroutine.
-	conn    *rpc.Conn     // nil: the calls run in this world
-	channel rpc.Channel   // of actor, when conn is not nil
-	local   *localChannel // stands in for channel when the calls run in this world
+	// Used by the world's goroutine only.
+	conn    *rpc.Conn     // nil = the calls run in this world
+	channel rpc.Channel   // of actor, if conn is not nil
+	local   *localChannel // used instead of channel if the calls run in this world
 	pump    *Pump
 
-	// mu guards what any goroutine of the application may ask or say.
+	// mu guards this group, which any goroutine of the application may read or set.
 	mu       sync.Mutex
-	sent     int   // items, as of the last tick
+	sent     int   // items sent, as of the last tick
 	canceled error // set by Cancel; the next tick ends the calls with it
 	ended    bool  // done is closed
 	err      error
 	done     chan struct{}
 }
 
-// Done is closed when the closing RPC is in the reliable buffer, or when Err is set. The items may not have arrived yet:
-// only the peer can tell, by an RPC the other way.
+// Done returns a channel that is closed when the closing RPC is in the reliable buffer, or when Err is set. The items may not have
+// arrived yet; only the peer can report that, with an RPC in the other direction.
 func (c *Calling) Done() <-chan struct{} { return c.done }
 
-// Err returns the reason for which not all was sent. It is nil before Done is closed.
+// Err returns why not everything was sent. It returns nil before Done is closed.
 func (c *Calling) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// Progress counts items; Acked and Rate stay 0.
+// Progress counts items. Acked and Rate are always 0.
 func (c *Calling) Progress() Progress {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return Progress{Sent: int64(c.sent), Total: int64(c.items)}
 }
 
-// Cancel stops before the next RPC. The closing RPC is not sent; Err will be an ErrCanceled that wraps cause. It is safe
-// from any goroutine, and takes effect at the world's next tick.
+// Cancel stops before the next RPC, at the world's next tick. The closing RPC is not sent, and Err will return an
+// ErrCanceled that wraps cause.
 func (c *Calling) Cancel(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.canceled == nil && !c.ended {
 		c.canceled = canceled(cause)
-		extend.Wake(c.actor.World()) // else a world that waits for events would not tick
+		extend.Wake(c.actor.World()) // otherwise a world that waits for events would not tick
 	}
 }
 
-// start connects the pump to the actor's channel, and gives it its turn in the ticks to come.
+// start connects the pump to the actor's channel, and adds c to the world's ticks.
 func (c *Calling) start(config CallsConfig, entries int, emit func(int) error) error {
 	ch, err := c.connect()
 	if err != nil {
@@ -228,7 +228,8 @@ func (c *Calling) start(config CallsConfig, entries int, emit func(int) error) e
 	return nil
 }
 
-// ending is closed when ticks may no longer come: with the connection, or, for calls that run in this world, with the world.
+// ending returns a channel that is closed when ticks may no longer happen: with the connection or, for calls that run in
+// this world, with the world.
 func (c *Calling) ending() <-chan struct{} {
 	if c.conn != nil {
 		return c.conn.Done()
@@ -236,7 +237,7 @@ func (c *Calling) ending() <-chan struct{} {
 	return extend.Closed(c.actor.World())
 }
 
-// connect finds the channel that the calls will take.
+// connect returns the channel that the calls will use.
 func (c *Calling) connect() (Channel, error) {
 	if !c.actor.Alive() {
 		return nil, fmt.Errorf("the actor is destroyed: %w", ErrClosed)
@@ -258,8 +259,8 @@ func (c *Calling) connect() (Channel, error) {
 	return c.channel, nil
 }
 
-// counted makes one call and counts it in the local channel, if that is used. A call to a client that is gone is an error here, though
-// rpc only counts it: otherwise Progress would report items that were never sent.
+// counted makes one call, and counts it in the local channel if that is used. It returns an error for a call to a client that has
+// gone, which rpc only counts: otherwise Progress would include items that were never sent.
 func (c *Calling) counted(call func() error) error {
 	if c.conn != nil && c.actor.Alive() && !c.channel.Open() {
 		return fmt.Errorf("%v is gone: %w", c.conn, ErrClosed)
@@ -271,7 +272,7 @@ func (c *Calling) counted(call func() error) error {
 	return err
 }
 
-// tick runs in a tick of the world.
+// tick is called in each tick of the world.
 func (c *Calling) tick() {
 	if c.local != nil {
 		c.local.out = 0
@@ -283,8 +284,8 @@ func (c *Calling) tick() {
 	c.note(min(c.pump.Sent()*c.per, c.items), done, err)
 }
 
-// step makes the calls that the gate lets through. When an item's own encoding panics, these calls end, and the panic goes on unless
-// rpc.Config.OnPanic takes it.
+// step makes the calls that the gate allows. If an item's own encoding panics, the Calling ends, and the panic continues unless
+// rpc.Config.OnPanic is set.
 func (c *Calling) step() (done bool, err error) {
 	returned := false
 	defer func() {
@@ -298,7 +299,7 @@ func (c *Calling) step() (done bool, err error) {
 	return done, err
 }
 
-// note publishes how many items were sent, and ends the calls when they are done or err is set.
+// note publishes how many items were sent, and ends the Calling if it is done or err is set.
 func (c *Calling) note(sent int, done bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -314,14 +315,14 @@ func (c *Calling) note(sent int, done bool, err error) {
 	}
 }
 
-// isOver reports whether the calls have ended.
+// isOver reports whether the Calling has ended.
 func (c *Calling) isOver() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ended
 }
 
-// orphaned ends the calls, on a goroutine of its own, when no tick has ended them after their connection or world ended.
+// orphaned ends the Calling if no tick has done so after its connection or world ended. It runs on a goroutine of its own.
 func (c *Calling) orphaned() {
 	cause := errors.New("their world was closed")
 	if c.conn != nil {
@@ -330,7 +331,7 @@ func (c *Calling) orphaned() {
 	c.note(int(c.Progress().Sent), false, fmt.Errorf("%w: %w", ErrClosed, cause))
 }
 
-// usable fails when the calls were canceled, or can no longer go where the first one went.
+// usable returns an error if the Calling was canceled, or if its calls would no longer go where the first one went.
 func (c *Calling) usable() error {
 	c.mu.Lock()
 	canceled := c.canceled
@@ -350,15 +351,15 @@ func (c *Calling) usable() error {
 	return nil
 }
 
-// localChannel paces calls that run in this world and fill no reliable buffer: each tick makes as many as half a buffer would take.
+// A localChannel paces calls that run in this world and use no reliable buffer. Each tick makes as many as half a buffer would hold.
 type localChannel struct{ out int }
 
 func (l *localChannel) Reliable() (out, slots int) { return l.out, localSlots }
 
-// localSlots is UE's RELIABLE_BUFFER: there is no channel to ask.
+// localSlots is UE's RELIABLE_BUFFER, because there is no channel to ask.
 const localSlots = 256
 
-// checkElements fails when an element encodes to more than its bound; first is the index of part[0].
+// checkElements returns an error if an element encodes to more than its bound. first is the index of part[0].
 func checkElements[T any](item *codec.Codec, part []T, first int, bound elementBound) error {
 	if bound.holds {
 		return nil
@@ -377,12 +378,12 @@ func checkElements[T any](item *codec.Codec, part []T, first int, bound elementB
 	return nil
 }
 
-// callList has the [Calls] of one world that go on. It belongs to the world's goroutine.
+// A callList holds the active [Calls] of one world. It is used on the world's goroutine only.
 type callList struct {
 	active []*Calling
 }
 
-// callsOf returns the list of a world. The first Calls makes it, on the world's goroutine: it needs no Install.
+// callsOf returns the list of a world. The first Calls creates it, on the world's goroutine, so that Calls does not depend on Install.
 func callsOf(w *rpc.World) *callList {
 	return extend.Keep(w, func() any {
 		list := &callList{}
@@ -391,15 +392,16 @@ func callsOf(w *rpc.World) *callList {
 	}).(*callList)
 }
 
-// add gives c a turn in the next tick, and makes a world that waits for events have one: this tick may have passed the list.
+// add adds c to the next tick, and makes a world that waits for events have one, because the current tick may
+// already have run the list.
 func (l *callList) add(c *Calling) {
 	l.active = append(l.active, c)
 	extend.Wake(c.actor.World())
 }
 
-// tick gives each Calling its turn. Those that begin meanwhile have theirs in the next tick.
+// tick calls the tick of each Calling. Callings that are added meanwhile run in the next tick.
 func (l *callList) tick(time.Time) {
-	defer func() { l.active = slices.DeleteFunc(l.active, (*Calling).isOver) }() // also when one panics
+	defer func() { l.active = slices.DeleteFunc(l.active, (*Calling).isOver) }() // also if one panics
 	for _, c := range l.active {
 		c.tick()
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// The classes of the streamer's actors, and their messages. For each connection the server spawns one control pipe and as
-// many lanes as transfers ask for; the connection owns them, and both directions use them.
+// The classes of the streamer's actors, and their messages. For each connection the server spawns one control pipe, and as many
+// lanes as transfers ask for. The connection owns these actors, and both directions use them.
 var (
 	controlClass = declare("quiver.stream", bunch.Low)
 	laneClass    = declare("quiver.stream.lane", bunch.Bulk)
@@ -25,13 +25,14 @@ var (
 	sendDone   = pairOf[done](controlClass, "Done")
 
 	sendPart  = pairOf[rpc.Raw](laneClass, "Part")
-	leaveLane = rpc.Server[rpc.Raw](laneClass, "ServerLeave", rpc.Reliable) // empty; the client's last message on the lane
+	leaveLane = rpc.Server[rpc.Raw](laneClass, "ServerLeave", rpc.Reliable) // no argument; the client's last message on the lane
 )
 
 func init() {
 	extend.Answers(controlClass, sendAccept.up.String(), sendGrant.up.String(), sendReject.up.String(), sendDone.up.String(), sendEnd.up.String())
 }
 
+// declare declares a class of pipes with priority p.
 func declare(name string, p bunch.Priority) *rpc.Class {
 	class := rpc.NewClass(name)
 	extend.Priority(class, p)
@@ -39,12 +40,13 @@ func declare(name string, p bunch.Priority) *rpc.Class {
 	return class
 }
 
-// pair is one message in both directions.
+// A pair is one message, as an RPC in both directions.
 type pair[A any] struct {
 	up   *rpc.ServerRPC[A]
 	down *rpc.ClientRPC[A]
 }
 
+// pairOf declares a message on class.
 func pairOf[A any](class *rpc.Class, name string) pair[A] {
 	return pair[A]{
 		up:   rpc.Server[A](class, "Server"+name, rpc.Reliable),
@@ -63,19 +65,19 @@ func (p pair[A]) call(a *rpc.Actor, arg A) error {
 	return p.up.Call(a, arg)
 }
 
-// control exchanges the messages about transfers on the control pipe, whose priority is above bulk. Nothing is queued: which message
-// is due follows from the state of the transfers, so a slow peer makes nothing pile up. It belongs to the world's goroutine.
+// control exchanges messages about transfers on the control pipe, whose priority is above bulk. It queues nothing: the state of the
+// transfers decides which message is due, so nothing accumulates for a slow peer. It is used on the world's goroutine only.
 type control struct {
 	peer    *Peer
-	pipe    *rpc.Actor // nil, at a client, until the server has opened it
-	greeted bool       // our limits were sent and have not changed since
-	full    bool       // the pipe's gate was shut when takesMore last looked
+	pipe    *rpc.Actor // nil at a client until the server has opened it
+	greeted bool       // our limits were sent, and have not changed since
+	full    bool       // the pipe's gate was closed at the last takesMore
 }
 
 // open reports whether messages can be sent.
 func (c *control) open() bool { return c.pipe != nil && c.pipe.Alive() }
 
-// send sends the messages that are due, as far as the pipe takes them.
+// send sends the messages that are due, until the pipe takes no more.
 func (c *control) send(now time.Time) error {
 	for !c.full || c.takesMore() {
 		sent, err := c.sendOne(now)
@@ -86,10 +88,11 @@ func (c *control) send(now time.Time) error {
 	return nil
 }
 
-// takesMore reports whether the pipe takes another message, and keeps the answer in full; if not, it asks for a tick once the pipe does. send
-// calls it after each message and while the pipe is full: between messages outstanding entries only become fewer, so an idle tick need not look.
+// takesMore reports whether the pipe takes another message, and keeps the negated result in full. If it takes none, takesMore asks
+// for a tick once it does. send calls it after each message and while the pipe is full: between messages the number of outstanding
+// entries only decreases, so an idle tick need not call it.
 func (c *control) takesMore() bool {
-	gate := Gate{QueueTime: time.Hour} // no limit: the messages are small and wait behind no bulk
+	gate := Gate{QueueTime: time.Hour} // no limit, because the messages are small and do not wait for bulk
 	channel := c.pipe.Channel(c.peer.conn)
 	if c.full = !gate.Open(channel); c.full {
 		gate.watch(channel)
@@ -119,7 +122,7 @@ func (c *control) greet() error {
 // limitsChanged makes the next tick send our limits again.
 func (c *control) limitsChanged() { c.greeted = false }
 
-// onLimits takes the peer's limits.
+// onLimits handles the peer's limits.
 func (c *control) onLimits(m limits) {
 	c.peer.sender.onLimits(m)
 	c.peer.lanes.onLimits(m.lanes)

@@ -11,52 +11,54 @@ import (
 )
 
 const (
-	// maxDelivered is how many pieces may wait for the application: half a MiB of full parts. Other content stays in the assembly, which
-	// gathers small parts.
+	// maxDelivered is how many pieces may wait for the application: half a MiB of full parts. Other content stays in the assembly,
+	// which joins small parts.
 	maxDelivered = 16
-	// batchBytes is the memory after which a batch takes no more elements: one byte on the wire may be a large struct of zeros.
+	// batchBytes is the memory above which no more elements are added to a batch. It is measured decoded, because one encoded byte
+	// may be a large struct of zeros.
 	batchBytes = 32 << 10
 	// maxDecoded is the most memory of all batches of a transfer that wait for the application.
 	maxDecoded = 2 << 20
 )
 
-// delivery holds the pieces of an incoming transfer between its writer and the application, which pulls them on a goroutine of its own, or
-// lets the tick push them to OnBatch. incoming.mu guards its fields, except push and ended.
+// A delivery holds the pieces of an incoming transfer between its writer and the application, which pulls them on a goroutine of
+// its own or has the tick push them to OnBatch. incoming.mu guards its fields, except push and ended.
 type delivery struct {
 	in *incoming
 
-	ready    sync.Cond // wakes the application: there is a piece, or the transfer ended
-	pieces   []piece   // in order; the writer adds, the application takes
-	borrowed int64     // memory of fresh pieces that are not consumed
-	verified bool      // the digest was right; pieces has all that is left
-	size     int64     // of the whole, once verified
+	ready    sync.Cond // wakes the application when there is a piece or the transfer has ended
+	pieces   []piece   // in order; added by the writer, taken by the application
+	borrowed int64     // memory of fresh pieces that are not consumed yet
+	verified bool      // the digest is right, and pieces has all that is left
+	size     int64     // of the whole content, if verified
 	onTick   bool      // the tick takes the pieces, for OnBatch
-	read     bool      // somebody has begun to take them
+	read     bool      // something has begun to take pieces
 
 	position int64 // bytes that the application has consumed
-	units    int64 // bytes of a blob or elements of an array that it has consumed, for Progress
-	speed    speed // of units, above what the store had
+	units    int64 // bytes of a blob, or elements of an array, that it has consumed, for Progress
+	speed    speed // of units, not counting what was stored
 
-	// Owned by the world's goroutine, and set by the handler.
+	// Set by the handler, and used by the world's goroutine only.
 	push  func(batch any) // OnBatch
 	ended func(error)     // OnEnd
 }
 
-// piece is content for the application: a block of a blob, or a batch of an array's elements.
+// A piece is content for the application: a block of a blob, or a batch of an array's elements.
 type piece struct {
-	block *block // of a blob, else nil
-	batch any    // of an array, a []T
+	block *block // of a blob; nil for an array
+	batch any    // of an array: a []T
 	bytes int64  // of content
-	units int64  // bytes of a blob, or elements
-	cost  int64  // memory, with all that elements refer to
-	fresh bool   // decoded, or read from the store: charged by add; a block of parts was charged when it arrived
+	units int64  // bytes of a blob, or elements of an array
+	cost  int64  // memory in bytes, including everything that elements refer to
+	fresh bool   // decoded or read from the store, and charged by add; other blocks were charged when their parts arrived
 }
 
-// decodeFunc decodes elements at the start of b: at most count of them, or as many as are whole when count is negative.
-// An error is about the element that follows the decoded ones.
+// A decodeFunc decodes elements from the beginning of b: at most count of them or, if count is negative, as many as are complete.
+// An error is about the element after the decoded ones.
 type decodeFunc func(b []byte, count int) (piece, error)
 
-// add gives a piece to the application. A fresh one first waits for room; it is held meanwhile, and charged.
+// add passes a piece to the application. A fresh one first waits for room. It is charged while it waits, because its
+// memory is already in use.
 func (d *delivery) add(p piece) error {
 	in := d.in
 	in.mu.Lock()
@@ -77,10 +79,10 @@ func (d *delivery) add(p piece) error {
 	return nil
 }
 
-// room reports whether one more piece may wait. The caller holds the lock.
+// room reports whether one more piece may wait. The caller holds mu.
 func (d *delivery) room() bool { return len(d.pieces) < maxDelivered }
 
-// borrow charges a fresh piece, if there is room; the first piece always has room. The caller holds the lock.
+// borrow charges a fresh piece if there is room; for the first piece there always is. The caller holds mu.
 func (d *delivery) borrow(cost int64) bool {
 	account, first := d.in.peer.account, len(d.pieces) == 0
 	switch {
@@ -93,7 +95,7 @@ func (d *delivery) borrow(cost int64) bool {
 	return true
 }
 
-// release gives back the memory of p, unless the end of the transfer has given back all. The caller holds the lock.
+// release frees the memory of p, unless the end of the transfer has freed everything. The caller holds mu.
 func (d *delivery) release(p piece) {
 	switch {
 	case d.in.finished:
@@ -105,7 +107,7 @@ func (d *delivery) release(p piece) {
 	}
 }
 
-// verify notes, on the writer's goroutine, that all was delivered and has the digest that the sender gave.
+// verify is called on the writer's goroutine when everything was delivered and the digest is right.
 func (d *delivery) verify(size int64) {
 	d.in.mu.Lock()
 	defer d.in.mu.Unlock()
@@ -114,15 +116,15 @@ func (d *delivery) verify(size int64) {
 	d.complete()
 }
 
-// complete ends the transfer well when all of it was consumed. The caller holds the lock.
+// complete ends the transfer as complete if all of it was consumed. The caller holds mu.
 func (d *delivery) complete() {
 	if d.verified && d.position == d.size {
 		d.in.finishLocked(nil)
 	}
 }
 
-// pull waits for the next piece, which the caller gives back by consumed. It returns io.EOF after the last one, or the error
-// of the transfer.
+// pull waits for the next piece, which the caller must pass to consumed. It returns io.EOF after the last one, or
+// the error of the transfer.
 func (d *delivery) pull(ctx context.Context) (piece, error) {
 	if p, ok, err := d.tryPull(); ok || err != nil {
 		return p, err
@@ -159,7 +161,7 @@ func (d *delivery) tryPull() (piece, bool, error) {
 	return d.pop()
 }
 
-// pop takes the next piece, if there is one. The caller holds the lock.
+// pop takes the next piece, if there is one. The caller holds mu.
 func (d *delivery) pop() (piece, bool, error) {
 	d.in.readerCame()
 	switch {
@@ -177,7 +179,7 @@ func (d *delivery) pop() (piece, bool, error) {
 	return piece{}, false, nil
 }
 
-// consumed notes that the application has taken p: that moves the credit on, and may complete the transfer.
+// consumed is called when the application has consumed p. It advances the credit, and may complete the transfer.
 func (d *delivery) consumed(p piece) {
 	d.in.mu.Lock()
 	defer d.in.mu.Unlock()
@@ -189,8 +191,8 @@ func (d *delivery) consumed(p piece) {
 	d.complete()
 }
 
-// measure notes how much was consumed. What the store had comes as fast as a disk, and says nothing about the rest: the speed begins after it.
-// The caller holds the lock.
+// measure records how much was consumed. Stored content is consumed at the speed of a disk, which says nothing about the rest, so
+// the speed is measured from the end of it. The caller holds mu.
 func (d *delivery) measure(now time.Time) {
 	if d.units <= d.in.answer.resumed {
 		d.speed.start(now, d.in.answer.resumed)
@@ -199,7 +201,7 @@ func (d *delivery) measure(now time.Time) {
 	d.speed.note(now, d.units)
 }
 
-// waiting returns how many units wait for the application. The caller holds the lock.
+// waiting returns how many units wait for the application. The caller holds mu.
 func (d *delivery) waiting() (n int64) {
 	for _, p := range d.pieces {
 		n += p.units
@@ -207,7 +209,7 @@ func (d *delivery) waiting() (n int64) {
 	return n
 }
 
-// tick runs OnBatch, on the world's goroutine, until there is no batch or time is up. It reports whether batches may be left.
+// tick calls OnBatch, on the world's goroutine, until no batch is left or time is up. It reports whether batches may be left.
 func (d *delivery) tick(timeUp func() bool) (left bool) {
 	for d.push != nil && !left {
 		p, ok, _ := d.tryPull()
@@ -223,7 +225,7 @@ func (d *delivery) tick(timeUp func() bool) (left bool) {
 	return left
 }
 
-// tellEnd runs OnEnd once, when the transfer has ended and the sender was sent word of it, or cannot be any more.
+// tellEnd calls OnEnd, once, if the transfer has ended. It is called when the sender has been sent the last message, or no longer can be.
 func (d *delivery) tellEnd() {
 	if ended := d.ended; ended != nil && bell.Closed(d.in.done) {
 		d.ended = nil
@@ -231,12 +233,12 @@ func (d *delivery) tellEnd() {
 	}
 }
 
-// free gives all memory back, at the end of the transfer. What is complete can still be read. The caller holds the lock.
+// free frees all memory, at the end of the transfer. Complete content can still be read. The caller holds mu.
 func (d *delivery) free() {
 	d.in.peer.account.Repay(d.borrowed)
 	d.borrowed = 0
 	if d.in.err != nil {
-		d.pieces = nil // not freed: a reader may still use one
+		d.pieces = nil // not freed, because a reader may still use one
 	}
 	d.ready.Broadcast()
 }

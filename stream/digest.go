@@ -12,28 +12,28 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// Algorithm names the function that makes a digest. Its value is its code on the wire.
+// An Algorithm is a hash function for digests. Its value is its code on the wire.
 type Algorithm uint8
 
 const (
-	// SHA256 is fast where the CPU has instructions for it.
+	// SHA256 is fast on CPUs with instructions for it.
 	SHA256 Algorithm = 1 + iota
-	// BLAKE3 is twice to ten times as fast as that on amd64 with AVX2, and slow elsewhere.
+	// BLAKE3 is two to ten times as fast as SHA256 on amd64 with AVX2, and slow elsewhere.
 	BLAKE3
 
-	// NoDigest is for a transfer, by [Hash], whose application verifies the content itself: neither end hashes it. It arrives whole and
-	// in order all the same, for each packet is authenticated; but damage by a disk or a source is not noticed. Such content has no Key,
-	// so it cannot be resumed. The code is the last one: new algorithms take the next after BLAKE3.
+	// NoDigest is for a transfer, with [Hash], whose application verifies the content itself: neither end hashes it. It still
+	// arrives complete and in order, because each packet is authenticated, but damage by a disk or a source is not noticed. Such
+	// content has no Key, so it cannot be resumed. The code is the highest, so that new algorithms can follow BLAKE3.
 	NoDigest Algorithm = 255
 )
 
-// digestBytes is the length of every digest so far.
+// digestBytes is the size of a digest by any known algorithm.
 const digestBytes = 32
 
-// algorithms are those that are known, and NoDigest.
+// algorithms holds the known algorithms, and NoDigest.
 var algorithms = map[Algorithm]struct {
 	name  string
-	size  int // of a digest in bytes
+	size  int // of a digest, in bytes
 	begin func() hashState
 }{
 	SHA256:   {"sha256", digestBytes, func() hashState { return sha256.New() }},
@@ -41,28 +41,28 @@ var algorithms = map[Algorithm]struct {
 	NoDigest: {"NoDigest", 0, func() hashState { return unhashed{} }},
 }
 
-// hashState is a digest that is being made.
+// A hashState computes a digest.
 type hashState interface {
 	io.Writer
 	Sum(b []byte) []byte
 }
 
-// known reports whether a makes digests.
+// known reports whether a computes digests.
 func (a Algorithm) known() bool { return a.size() > 0 }
 
-// ofTransfers reports whether a transfer may be hashed by a, or not hashed when a is NoDigest.
+// ofTransfers reports whether a may be the algorithm of a transfer; NoDigest may.
 func (a Algorithm) ofTransfers() bool { return algorithms[a].begin != nil }
 
-// size returns the length of a digest in bytes; 0 when a makes none.
+// size returns the size of a digest in bytes, or 0 if a computes none.
 func (a Algorithm) size() int { return algorithms[a].size }
 
-// unhashed is the state of NoDigest.
+// unhashed is the hashState of NoDigest.
 type unhashed struct{}
 
 func (unhashed) Write(p []byte) (int, error) { return len(p), nil }
 func (unhashed) Sum(b []byte) []byte         { return b }
 
-// String returns the name that digests in text begin with.
+// String returns the name with which the text of a digest begins.
 func (a Algorithm) String() string {
 	if known, ok := algorithms[a]; ok {
 		return known.name
@@ -70,8 +70,7 @@ func (a Algorithm) String() string {
 	return fmt.Sprintf("algorithm %d", uint8(a))
 }
 
-// New returns a Hasher to which nothing was written. The one of NoDigest makes the zero Digest. New panics if a is none of the
-// constants.
+// New returns a Hasher to which nothing was written. NoDigest's returns the zero Digest. New panics if a is not one of the constants.
 func (a Algorithm) New() *Hasher {
 	if !a.ofTransfers() {
 		panic(fmt.Sprintf("stream: %v is unknown", a))
@@ -86,7 +85,7 @@ func (a Algorithm) Of(data []byte) Digest {
 	return h.Digest()
 }
 
-// fastest returns the algorithms, the one that is the fastest on this machine first.
+// fastest returns the algorithms, starting with the one that is fastest on this machine.
 func fastest() []Algorithm {
 	if runtime.GOARCH == "amd64" && cpu.X86.HasAVX2 {
 		return []Algorithm{BLAKE3, SHA256}
@@ -94,21 +93,22 @@ func fastest() []Algorithm {
 	return []Algorithm{SHA256, BLAKE3}
 }
 
-// Hasher makes the digest of what is written to it. [Algorithm.New] returns one, as BLAKE3.New(); the zero Hasher cannot be used.
+// A Hasher computes the digest of what is written to it. It is created by [Algorithm.New], for example BLAKE3.New(); the
+// zero Hasher cannot be used.
 type Hasher struct {
 	algorithm Algorithm
 	state     hashState
 }
 
-// Write adds p. It never fails.
+// Write hashes p. It never fails.
 func (h *Hasher) Write(p []byte) (int, error) { return h.state.Write(p) }
 
-// Digest returns the digest of what was written so far. More may be written afterwards.
+// Digest returns the digest of everything written so far. More may be written afterwards.
 func (h *Hasher) Digest() Digest {
 	return h.algorithm.digest(h.state.Sum(nil))
 }
 
-// digest returns the digest whose bytes are sum.
+// digest returns the digest with the given sum, or zero for NoDigest.
 func (a Algorithm) digest(sum []byte) (d Digest) {
 	if a != NoDigest {
 		d.algorithm = a
@@ -117,21 +117,21 @@ func (a Algorithm) digest(sum []byte) (d Digest) {
 	return d
 }
 
-// Digest names content, by an algorithm and the sum that it makes of the content: [Algorithm.Of] makes one of bytes, a [Hasher] of what is
-// written to it. Digests that are equal by == name the same content. The zero Digest names none.
+// A Digest names content by its hash. [Algorithm.Of] returns the digest of bytes, and a [Hasher] that of what is written to it.
+// Digests that are equal by == name the same content. The zero Digest names none.
 type Digest struct {
 	algorithm Algorithm
 	sum       [digestBytes]byte
 }
 
-// Algorithm returns the algorithm of the digest; 0 for the zero Digest.
+// Algorithm returns the digest's algorithm, or 0 for the zero Digest.
 func (d Digest) Algorithm() Algorithm { return d.algorithm }
 
-// IsZero reports whether d names no content.
+// IsZero reports whether d is the zero Digest.
 func (d Digest) IsZero() bool { return d == Digest{} }
 
-// String returns the algorithm's name, a colon and hex digits, as a [Key] may be: "blake3:af1349b9…". It is "" for the zero
-// Digest.
+// String returns the algorithm's name, a colon and hex digits, which can be a [Key]: "blake3:af1349b9…". For the
+// zero Digest it returns "".
 func (d Digest) String() string {
 	if d.IsZero() {
 		return ""
@@ -139,7 +139,8 @@ func (d Digest) String() string {
 	return d.algorithm.String() + ":" + hex.EncodeToString(d.sum[:])
 }
 
-// ParseDigest reads what String returns, and nothing else: a digest has one text. The zero Digest's is refused.
+// ParseDigest parses what String returns, and nothing else: a digest has only one text. It returns an error for the
+// text of the zero Digest.
 func ParseDigest(text string) (Digest, error) {
 	name, digits, _ := strings.Cut(text, ":")
 	for a := SHA256; a.known(); a++ {
@@ -148,7 +149,7 @@ func ParseDigest(text string) (Digest, error) {
 		}
 		d := Digest{algorithm: a}
 		if len(digits) == hex.EncodedLen(digestBytes) {
-			_, _ = hex.Decode(d.sum[:], []byte(digits)) // with a digit that is none, d's text will differ
+			_, _ = hex.Decode(d.sum[:], []byte(digits)) // after an invalid digit the text of d differs
 		}
 		if d.String() == text {
 			return d, nil
@@ -157,8 +158,8 @@ func ParseDigest(text string) (Digest, error) {
 	return Digest{}, fmt.Errorf("stream: %q is no digest that is known here", clip(text, 80))
 }
 
-// checkKey refuses a key that begins as the text of a digest does and is none that is known here: one in upper case, cut short, or by another
-// algorithm. As a plain name it would be compared with nothing, and whoever gave it believes that it is.
+// checkKey returns an error for a key that begins like the text of a digest but is not one that is known here: it is in upper case,
+// cut short, or of another algorithm. As a plain name it would not be verified, although the caller believes that it is.
 func checkKey(key string) error {
 	name, _, colon := strings.Cut(key, ":")
 	if _, err := ParseDigest(key); !colon || err == nil || !namesAlgorithm(name) {
@@ -168,7 +169,7 @@ func checkKey(key string) error {
 		clip(key, maxKeyBytes), SHA256, BLAKE3, hex.EncodedLen(digestBytes))
 }
 
-// namesAlgorithm reports whether a name is that of an algorithm that makes digests, here or elsewhere: SHA-256, md5, blake2b.
+// namesAlgorithm reports whether name is that of a hash function, known here or not: SHA-256, md5, blake2b.
 func namesAlgorithm(name string) bool {
 	name = strings.ToLower(strings.TrimSpace(name))
 	for _, family := range []string{"md", "sha", "blake"} {
@@ -184,7 +185,7 @@ func namesAlgorithm(name string) bool {
 // MarshalText implements encoding.TextMarshaler.
 func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. It also takes the text of the zero Digest.
+// UnmarshalText implements encoding.TextUnmarshaler. It also accepts the text of the zero Digest.
 func (d *Digest) UnmarshalText(text []byte) (err error) {
 	*d = Digest{}
 	if len(text) > 0 {

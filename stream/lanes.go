@@ -8,42 +8,44 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// widenPause is the least time between two looks of widen at the path: under World.Run, ticks may come every few microseconds.
+// widenPause is the least time between two measurements of the path by widen, because under World.Run there may be a
+// tick every few microseconds.
 const widenPause = time.Millisecond
 
-// laneIdle is how long no part has travelled, either way, when a client lets go of the lanes that were opened for a transfer.
+// laneIdle is for how long no part must have been sent, in either direction, before a client releases the lanes that
+// were opened for a transfer.
 const laneIdle = 10 * time.Second
 
 const (
-	// A server opens at most mostOpenings lanes for a connection in openingTime: all that there can be, twice as often as an honest client can
-	// let go of them. A client that lets go of lanes as soon as they are open gets no more until that time is over.
+	// A server opens at most mostOpenings lanes for a connection in openingTime: as many as there can be, and twice as often as an
+	// honest client can release them. A client that releases lanes as soon as they are open gets no more until that time is over.
 	openingTime  = laneIdle / 2
 	mostOpenings = maxLanes
 )
 
-// lanes decides how many lanes a peer should have: as many as its transfers fill. A lane is an actor whose channel, with a reliable buffer of
-// its own, carries parts of transfers. [window] has those that are open, and sends on them. Only a server opens and closes lanes; its client asks
-// for more in its limits message, and lets go of those that are idle. It belongs to the world's goroutine.
+// lanes decides how many lanes a peer should have: as many as its transfers fill. A lane is an actor whose channel, with a reliable
+// buffer of its own, carries parts of transfers. [window] holds the open lanes, and sends on them. Only a server opens and closes
+// lanes. Its client asks for more in its limits message, and releases idle ones. It is used on the world's goroutine only.
 type lanes struct {
 	peer    *Peer
-	asked   int       // how many lanes there should be; a client tells its server in its limits message
-	stay    int       // how many were opened with the connection, and stay; at a client 0 until the server's limits message comes
-	widened time.Time // when widen last looked at the path
+	asked   int       // how many lanes there should be; a client sends it in its limits message
+	stay    int       // how many were opened with the connection, and stay open; 0 at a client until the server's limits message arrives
+	widened time.Time // when widen last measured the path
 
 	// At a server: at most mostOpenings lanes are opened in openingTime.
-	opened      int       // lanes opened since openedSince; mostOpenings, too, once the connection had no channel left
+	opened      int       // lanes opened since openedSince; or mostOpenings, if the connection had no channel left
 	openedSince time.Time // when opened was last set to 0
 
 	// At a client: whether the lanes are idle.
-	touched bool         // a lane was opened, or a part has arrived on one, since the last tick; nobody asks at a server
+	touched bool         // a lane was opened, or a part has arrived on one, since the last tick; not used at a server
 	used    time.Time    // the last tick that found touched set, or a transfer that sends on lanes
-	idle    alarm        // has a tick come once lanes may have been idle for laneIdle
-	parting []*rpc.Actor // this end has let go of them, and the server has yet to close them
+	idle    alarm        // makes a tick happen when lanes may have been idle for laneIdle
+	parting []*rpc.Actor // lanes that this end has released and the server has not closed yet
 }
 
 func (l *lanes) onServer() bool { return l.peer.streams.world.IsServer() }
 
-// start asks for lanes for t, whose header leaves now: as many as its Window names, or as many as fill the path and t can fill.
+// start asks for lanes for t, whose header is about to be sent: as many as its Window says, or as many as fill the path and t can fill.
 func (l *lanes) start(t *Transfer) error {
 	w := t.opts.window
 	switch {
@@ -58,13 +60,13 @@ func (l *lanes) start(t *Transfer) error {
 	return nil
 }
 
-// lanesFilledBy returns how many lanes the bytes that are left of a transfer fill. More would carry nothing, and each costs both ends an actor:
-// without this bound two hundred clients that took 1 MiB each opened twenty lanes each.
+// lanesFilledBy returns how many lanes the left bytes of a transfer fill. More would be of no use, and each costs both ends an
+// actor: without this bound, two hundred clients that each downloaded 1 MiB opened twenty lanes each.
 func lanesFilledBy(left int64) int { return int(min((left+laneBytes-1)/laneBytes, maxLanes)) }
 
-// widen asks for more lanes for a transfer that has found the gates of all lanes closed: as many as fill the path now, and at least twice as many
-// as before if all are full. A transfer whose Window names their number asks for that again, because a client that waits for lanes to close does
-// not ask.
+// widen asks for more lanes for a transfer that has found the gates of all lanes closed: as many as fill the path now, and at least
+// twice as many as before if all are full. For a transfer whose Window gives a number it asks for that number again, because a
+// client that waits for lanes to close did not ask.
 func (l *lanes) widen(t *Transfer) error {
 	w := t.opts.window
 	switch {
@@ -86,7 +88,7 @@ func (l *lanes) widen(t *Transfer) error {
 	return l.ask(min(n, most))
 }
 
-// ask raises the number of lanes to n, if it is lower: a server opens them, a client asks its server for them unless others are closing.
+// ask raises the number of lanes to n, if it is lower. A server opens them; a client asks its server for them unless others are closing.
 func (l *lanes) ask(n int) error {
 	if n <= max(l.asked, len(l.peer.window.lanes)) {
 		return nil
@@ -102,7 +104,8 @@ func (l *lanes) ask(n int) error {
 	return nil
 }
 
-// onLimits takes the number of lanes in the peer's limits message: a server learns how many its client wants, a client how many stay.
+// onLimits handles the number of lanes in the peer's limits message. A server learns how many its client wants, a
+// client how many stay open.
 func (l *lanes) onLimits(n int) {
 	if l.onServer() {
 		l.asked = max(l.asked, n) // for the next tick
@@ -111,7 +114,7 @@ func (l *lanes) onLimits(n int) {
 	l.stay = n
 }
 
-// tick runs whenever a tick of the world looks at the peer: a server opens the lanes that are missing, a client lets go of idle ones.
+// tick is called when a tick of the world includes the peer. A server opens missing lanes; a client releases idle ones.
 func (l *lanes) tick(now time.Time) error {
 	if l.onServer() {
 		return l.open(now)
@@ -119,7 +122,7 @@ func (l *lanes) tick(now time.Time) error {
 	return l.letGo(now)
 }
 
-// begin opens the lanes that stay: one even if the backend is not [Window], for transfers that choose Window by [Via].
+// begin opens the lanes that stay open: one even if the backend is not [Window], for transfers that choose Window with [Via].
 func (l *lanes) begin(backend Backend) error {
 	stay := 1
 	if w := backend.window(); w != nil {
@@ -129,8 +132,8 @@ func (l *lanes) begin(backend Backend) error {
 	return l.peer.window.grow(stay)
 }
 
-// open opens the lanes that are missing, but at most mostOpenings in openingTime, and none in place of those that the client has let go of and not
-// acknowledged; later ticks open the others.
+// open opens missing lanes, but at most mostOpenings in openingTime, and none to replace lanes that the client has released but not
+// fully acknowledged. Later ticks open the others.
 func (l *lanes) open(now time.Time) error {
 	window := l.peer.window
 	before := len(window.lanes)
@@ -139,7 +142,7 @@ func (l *lanes) open(now time.Time) error {
 	}
 	want := min(l.asked, before+mostOpenings-l.opened)
 	if len(window.parting) > 0 && want > before {
-		window.unacked() // forgets those that are acknowledged
+		window.unacked() // removes those that are acknowledged
 		want = min(want, max(before, maxLanes-len(window.parting)))
 	}
 	err := window.grow(want)
@@ -150,7 +153,7 @@ func (l *lanes) open(now time.Time) error {
 	return err
 }
 
-// onLeave closes a lane that the client has let go of. Parts on their way to the client arrive before the close.
+// onLeave closes a lane that the client has released. Parts that are in flight to the client arrive before the close.
 func (l *lanes) onLeave(lane *rpc.Actor) {
 	w := l.peer.window
 	if i := slices.Index(w.lanes, lane); i >= 0 && len(w.lanes) > l.stay {
@@ -165,8 +168,8 @@ func (l *lanes) onLeave(lane *rpc.Actor) {
 	l.peer.violate("a lane was let go, of %d that stay", l.stay)
 }
 
-// letGo lets go of the lanes that do not stay, if they are idle. A message on each of them tells the server, which alone can close it, that nothing
-// more comes there.
+// letGo releases the lanes that need not stay open, if they are idle. A message on each of them tells the server, which alone can
+// close it, that nothing more will arrive there.
 func (l *lanes) letGo(now time.Time) error {
 	w, stay := l.peer.window, l.stay
 	if l.touched || l.peer.sender.usesLanes() {
@@ -191,8 +194,8 @@ func (l *lanes) letGo(now time.Time) error {
 	return nil
 }
 
-// closing reports whether the server has yet to close lanes that this end has let go of; it forgets those that are closed. The client asks for
-// no more until then, because the server would count them as open.
+// closing reports whether the server has yet to close lanes that this end has released; it removes the closed ones. Until then the
+// client asks for no more, because the server would still count them as open.
 func (l *lanes) closing() bool {
 	l.parting = slices.DeleteFunc(l.parting, func(a *rpc.Actor) bool { return !a.Alive() })
 	return len(l.parting) > 0

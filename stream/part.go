@@ -16,14 +16,14 @@ const (
 	defaultRPCBytes = 32 << 10
 	// maxRPCBytes is the largest bunch. UE: net.MaxConstructedPartialBunchSizeBytes.
 	maxRPCBytes = 65536
-	// rpcOverhead is what each RPC keeps free for the method's id, a part's header, and the headers of msgpack's arrays.
+	// rpcOverhead is the room in each RPC for the method's id, a part's header, and the headers of msgpack's arrays.
 	rpcOverhead = 64
-	// maxElementBytes is the largest element: it travels alone in the largest RPC.
+	// maxElementBytes is the size of the largest element: it is alone in the largest RPC.
 	maxElementBytes = maxRPCBytes - rpcOverhead
 )
 
-// elementsPerRPC returns how many elements of at most elementSize bytes go into one RPC of maxBytes (0: 32 KiB). An element that
-// is larger than maxBytes travels alone.
+// elementsPerRPC returns how many elements of at most elementSize bytes go into one RPC of maxBytes; 0 = 32 KiB. An element larger
+// than maxBytes is sent alone.
 func elementsPerRPC(maxBytes, elementSize int) (int, error) {
 	if maxBytes == 0 {
 		maxBytes = defaultRPCBytes
@@ -44,10 +44,10 @@ func elementsPerRPC(maxBytes, elementSize int) (int, error) {
 // elementBound is the worst-case encoded size of an element.
 type elementBound struct {
 	bytes int
-	holds bool // no value exceeds it: every value of the type takes the same number of bytes
+	holds bool // no value exceeds it: every value of the type has the same size
 }
 
-// boundOf returns the bound of elements with codec c: given, or, when that is 0, what their type says.
+// boundOf returns the bound of elements with codec c: given or, if that is 0, the bound of their type.
 func boundOf(c *codec.Codec, given int) (elementBound, error) {
 	size := c.Size()
 	switch {
@@ -60,20 +60,19 @@ func boundOf(c *codec.Codec, given int) (elementBound, error) {
 }
 
 const (
-	// maxPartHeader is four varints at their longest.
+	// maxPartHeader is the size of four of the longest varints.
 	maxPartHeader = 4 * binary.MaxVarintLen64
-	// partBytes is the payload of a full part: its RPC takes at most 32 KiB, the article's MaxBytesPerRPC, which are 30 entries
-	// of a reliable buffer.
+	// partBytes is the payload of a full part. Its RPC has at most 32 KiB, the article's MaxBytesPerRPC: 30 entries of a reliable buffer.
 	partBytes = defaultRPCBytes - rpcOverhead
 )
 
-// part is a piece of content: the payload of one RPC on a lane, or of one chunk. Its data aliases the message.
+// A part is a piece of content: the payload of one RPC on a lane, or of one chunk.
 type part struct {
 	id     uint64
-	offset int64 // of the first byte of data in the content
-	index  int64 // of the first element, arrays only
-	count  int   // elements in data, arrays only
-	data   []byte
+	offset int64  // of the first byte of data in the content
+	index  int64  // of the first element, arrays only
+	count  int    // elements in data, arrays only
+	data   []byte // elements in data, arrays only
 }
 
 func appendPartHeader(b []byte, p part) []byte {
@@ -83,7 +82,7 @@ func appendPartHeader(b []byte, p part) []byte {
 	return binary.AppendUvarint(b, uint64(p.count))
 }
 
-// parsePart reads a part from a message. Its data aliases b and is never empty, and every element takes a byte at least.
+// parsePart parses a part. Its data aliases b and is not empty, and there are at least as many bytes as elements.
 func parsePart(b []byte) (part, error) {
 	p := parse(b)
 	v := part{id: p.id(), offset: p.offset(), index: p.offset(), count: int(p.Uvarint(uint64(len(b))))}
@@ -94,23 +93,23 @@ func parsePart(b []byte) (part, error) {
 	return v, nil
 }
 
-// block is a run of content in memory of its own. The payload stands behind room for a part's header, so that the
-// message which carries it needs no copy.
+// A block is a piece of content in memory of its own. There is room for a part's header before the payload, so that the message
+// with both needs no copy.
 type block struct {
-	offset int64           // of its first byte in the content
-	index  int64           // of its first element, in an array
-	count  int             // elements in it, in an array
-	buf    []byte          // maxPartHeader, then the payload
-	page   *pages.Page     // memory that Free gives back; nil = none
-	holder *budget.Holding // of the outgoing transfer that it was read for; nil = none
-	held   int64           // bytes that were charged to holder
+	offset int64           // of the first byte in the content
+	index  int64           // of the first element, arrays only
+	count  int             // elements, arrays only
+	buf    []byte          // maxPartHeader bytes, then the payload
+	page   *pages.Page     // to be returned by Free; nil = none
+	holder *budget.Holding // the outgoing transfer that it was read for; nil = none
+	held   int64           // bytes charged to holder
 	sliced bool            // the machine of slices has it, and frees it once the peer has acknowledged all of it
 }
 
 // blockBytes is the memory of a full part: nearly a page.
 const blockBytes = maxPartHeader + partBytes
 
-// newBlock returns an empty block with room for size bytes or a little more: in a page when size is nearly a full part.
+// newBlock returns an empty block with room for size bytes or a little more: a page if size is nearly that of a full part.
 func newBlock(size int) *block {
 	if size <= partBytes*7/8 || size > partBytes {
 		return &block{buf: make([]byte, maxPartHeader, maxPartHeader+size)}
@@ -118,7 +117,7 @@ func newBlock(size int) *block {
 	return fullBlock(partBytes)
 }
 
-// fullBlock returns an empty block with room for most bytes: in a page unless that is more than a full part.
+// fullBlock returns an empty block with room for most bytes: a page unless that is more than a full part.
 func fullBlock(most int) *block {
 	if most > partBytes {
 		return &block{buf: make([]byte, maxPartHeader, maxPartHeader+most)}
@@ -133,14 +132,14 @@ func (b *block) end() int64      { return b.offset + int64(b.size()) }
 func (b *block) room() []byte    { return b.buf[len(b.buf):cap(b.buf)] }
 func (b *block) append(p []byte) { b.buf = append(b.buf, p...) }
 
-// blockCost is the memory of a block without its buffer, and of its places in lists.
+// blockCost is the memory of a block besides its buffer, including its places in lists.
 const blockCost = 128
 
-// cost returns the memory that a block takes.
+// cost returns the memory of the block.
 func (b *block) cost() int64 { return slices.Allocated(int64(cap(b.buf))) + blockCost }
 
-// heldBytes returns the most memory that n bytes of parts take, with what the allocator adds, the blocks themselves, and blocks
-// that are not full.
+// heldBytes returns the most memory that n bytes of parts take, including the allocator's rounding, the blocks themselves, and
+// blocks that are not full.
 func heldBytes(n int64) int64 { return n + n/4 + 2*blockBytes }
 
 // chargeTo charges the block to h until it is freed.
@@ -149,7 +148,7 @@ func (b *block) chargeTo(h *budget.Holding) {
 	h.Take(b.held)
 }
 
-// message writes the part's header before the payload, in place, and returns both.
+// message writes the part's header in front of the payload, in place, and returns both.
 func (b *block) message(id uint64) []byte {
 	var scratch [maxPartHeader]byte
 	head := appendPartHeader(scratch[:0], part{id: id, offset: b.offset, index: b.index, count: b.count})
@@ -167,7 +166,7 @@ func (b *block) trim(offset int64) {
 	}
 }
 
-// cut takes the payload below offset off the front, into a block of its own.
+// cut moves the payload below offset into a block of its own and returns that.
 func (b *block) cut(offset int64) *block {
 	front := newBlock(int(offset - b.offset))
 	front.offset = b.offset
@@ -179,7 +178,7 @@ func (b *block) cut(offset int64) *block {
 	return front
 }
 
-// Free gives the memory back. Neither the block nor its payload may be used afterwards.
+// Free frees the memory. The block and its payload must not be used afterwards.
 func (b *block) Free() {
 	if b.page != nil {
 		pages.Give(b.page)

@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// Channel is the view that a pump has of a reliable channel. An rpc.Channel is one; you may write your own.
+// A Channel is a reliable channel as a pump sees it. An rpc.Channel is one; a program may implement its own.
 //
-// It may have two more methods. QueueTime() time.Duration says how long its unsent bytes will take to leave.
-// Watch(out int, queued time.Duration) asks for another tick as soon as fewer than out entries are outstanding and the
-// queue takes no longer than queued.
+// It may have two more methods. QueueTime() time.Duration returns how long it will take to send its queued bytes. Watch(out int,
+// queued time.Duration) asks for another tick as soon as fewer than out entries are outstanding and QueueTime is at most queued.
 type Channel interface {
-	// Reliable returns the entries of the reliable buffer that are taken, and all that it has. UE: NumOutRec, RELIABLE_BUFFER.
+	// Reliable returns how many entries of the reliable buffer are in use, and how many there are. UE: NumOutRec, RELIABLE_BUFFER.
 	Reliable() (out, slots int)
 }
 
@@ -24,16 +23,15 @@ const (
 	defaultQueueTime = 20 * time.Millisecond
 )
 
-// Gate decides whether a channel may take one more RPC of bulk. The zero Gate is the article's half of the reliable
-// buffer, and at most 20 ms of queue. Entries alone are not enough: on a slow path half a buffer is seconds of queue, and
-// all that shares the path waits behind it.
+// A Gate decides whether a channel may take one more RPC of bulk. The zero Gate allows the article's half of the reliable buffer,
+// and at most 20 ms of queue. A limit of entries alone is not enough: on a slow path half a buffer is seconds of queue, and
+// everything that shares the path waits for it.
 type Gate struct {
-	Share     float64       // of the reliable buffer, above 0 and below 1; default 1/2
-	QueueTime time.Duration // that unsent bytes may take to leave; default 20 ms, negative: entries alone decide
+	Share     float64       // of the reliable buffer, between 0 and 1; default 1/2
+	QueueTime time.Duration // how long it may take to send the queued bytes; default 20 ms, negative = no limit
 }
 
-// Open reports whether one more RPC may be sent now. When nothing is outstanding the queue does not count, so that one
-// RPC may always be out.
+// Open reports whether one more RPC may be sent now. If nothing is outstanding the queue does not count, so that one RPC may always be sent.
 func (g Gate) Open(ch Channel) bool {
 	out, slots := ch.Reliable()
 	if out >= g.limit(slots) {
@@ -42,12 +40,12 @@ func (g Gate) Open(ch Channel) bool {
 	return out == 0 || g.queueTime() < 0 || queueTime(ch) <= g.queueTime()
 }
 
-// Check fails unless RPCs that take entries entries each are safe behind this gate. The gate is tested before an RPC, so at most
-// limit-1+entries are ever outstanding, and slots-1 may be: the last slot is for a close.
+// Check returns an error unless RPCs of the given number of entries are safe behind this gate. The gate is tested before an RPC, so
+// at most limit-1+entries are ever outstanding. At most slots-1 may be, because the last slot is for a close.
 func (g Gate) Check(slots, entries int) error {
 	limit := g.limit(slots)
 	switch {
-	case !(g.Share >= 0 && g.Share < 1): // or NaN
+	case !(g.Share >= 0 && g.Share < 1): // false for NaN, too
 		return fmt.Errorf("stream: share %v of the reliable buffer is not above 0 and below 1", g.Share)
 	case limit < 1:
 		return fmt.Errorf("stream: share %v of a reliable buffer of %d entries is less than one entry; raise Share or ReliableBuffer", g.share(), slots)
@@ -61,7 +59,7 @@ func (g Gate) Check(slots, entries int) error {
 	return nil
 }
 
-// watch asks for a tick when the gate is open again, if the channel has Watch.
+// watch asks for a tick once the gate is open again, if the channel has Watch.
 func (g Gate) watch(ch Channel) {
 	if w, ok := ch.(interface {
 		Watch(out int, queued time.Duration)
@@ -92,24 +90,24 @@ func queueTime(ch Channel) time.Duration {
 	return 0
 }
 
-// Pump is the article's algorithm over any reliable channel: at each tick it sends the next RPCs while the gate is open,
-// and after the last one, under the same gate, a closing RPC which says that all was sent.
+// A Pump runs the article's algorithm over any reliable channel. Each tick sends the next RPCs while the gate is open. After the
+// last one, and under the same gate, a closing RPC says that everything was sent.
 //
-// A Pump is not safe for concurrent use. Call it on the goroutine that makes the channel's RPCs.
+// A Pump must not be used concurrently. Call it on the goroutine that makes the channel's RPCs.
 type Pump struct {
 	gate Gate
 	ch   Channel
 	emit func(rpc int) error // sends an RPC
 	end  func() error        // sends the closing RPC; nil = there is none
 
-	rpcs  int   // number of RPCs, without the closing one
-	steps int   // number of RPCs, with the closing one
+	rpcs  int   // number of RPCs without the closing one
+	steps int   // number of RPCs with the closing one
 	next  int   // index of the next step
-	err   error // of emit or end, which ended the pump
+	err   error // of emit or end; it has ended the pump
 }
 
-// NewPump makes a pump that sends RPCs 0 to rpcs-1 by emit, then the closing one by end (nil: none). entries is how many entries of the
-// reliable buffer the largest of them takes; see [Gate.Check].
+// NewPump returns a pump that sends RPCs 0 to rpcs-1 with emit, and then the closing one with end, unless that is nil. entries is
+// how many entries of the reliable buffer the largest of these RPCs takes; see [Gate.Check].
 func NewPump(ch Channel, gate Gate, rpcs, entries int, emit func(rpc int) error, end func() error) (*Pump, error) {
 	switch {
 	case rpcs < 0:
@@ -131,8 +129,8 @@ func NewPump(ch Channel, gate Gate, rpcs, entries int, emit func(rpc int) error,
 	return p, nil
 }
 
-// Tick sends what the gate lets through now. done is true once the last RPC was sent. An error of emit or end ends the
-// pump, and every later Tick returns it.
+// Tick sends what the gate allows now. done is true once the last RPC was sent. An error of emit or end ends the pump, and
+// every later Tick returns it.
 func (p *Pump) Tick() (done bool, err error) {
 	for p.err == nil && p.next < p.steps {
 		if !p.gate.Open(p.ch) {
@@ -163,5 +161,5 @@ func (p *Pump) step() error {
 	return nil
 }
 
-// errStuck ends a pump whose channel shows no entry after an RPC: its gate would never close, and all would leave at once.
+// errStuck ends a pump whose channel reports no entry after an RPC: the gate would never close, and everything would be sent at once.
 var errStuck = errors.New("stream: the channel counts no entry after a reliable RPC; is it the channel that the RPCs use, and is it open?")

@@ -11,63 +11,63 @@ import (
 )
 
 const (
-	// mostAhead is how much content a transfer reads at most before the tick takes it: 31 MB/s at 60 ticks a second.
+	// mostAhead is how much content a transfer may read before the tick takes it: 31 MB/s at 60 ticks a second.
 	mostAhead = 512 << 10
-	// leastAhead is with how much it begins. It doubles when a tick takes all of it, so that of many transfers over slow paths each holds
-	// little.
+	// leastAhead is how much it may read at first. This doubles when a tick takes all of it, so that many transfers over
+	// slow paths hold little each.
 	leastAhead = 128 << 10
 )
 
-// source yields a transfer's content. Only the reader's goroutine uses it.
+// A source provides a transfer's content. It is used by the reader's goroutine only.
 type source interface {
-	// fill adds content to the empty block b and returns io.EOF, with or without content, when there is no more. An
-	// array's source stops before the element stopAt, unless that is negative.
+	// fill adds content to the empty block b. At the end it returns io.EOF, with or without content. An array's source stops before
+	// the element stopAt, unless that is negative.
 	fill(b *block, stopAt int64) error
-	// callee names the function of the game that fill called last, for an error if it has panicked.
+	// callee names the function of the game that fill called last, for the error if that has panicked.
 	callee() string
-	// lent reports whether fill reads memory that is the caller's again once the transfer has ended.
+	// lent reports whether fill reads memory that the caller may change once the transfer has ended.
 	lent() bool
 }
 
-// reader reads and hashes a source on a goroutine of its own, ahead of the tick that takes the blocks. Only that
+// A reader reads and hashes a source on a goroutine of its own, ahead of the tick that takes the blocks. Only that
 // goroutine waits for the source.
 type reader struct {
-	// Set by newReader. Only the goroutine uses the source.
+	// Set by newReader. Only the goroutine uses source.
 	source source
 	hash   Algorithm
-	part   int                             // bytes of a full part
-	whole  int64                           // bytes of the content, as the header says; not above 0 = nobody knows
-	wake   func()                          // called when a tick found nothing and now there is something
-	guard  func(fn func()) (returned bool) // runs fn, which calls functions of the game; false if it panicked
-	turns  *crew.Turns                     // of hashing what nothing paces; nil = it takes none
+	part   int                             // payload of a full part, in bytes
+	whole  int64                           // size of the content in the header; 0 or less = unknown
+	wake   func()                          // called when there is content after a tick found none
+	guard  func(fn func()) (returned bool) // runs fn, which calls functions of the game; returns false if it panicked
+	turns  *crew.Turns                     // for hashing that nothing paces; nil = it needs no turn
 
-	// Safe from any goroutine.
-	held    *budget.Holding // charged with the blocks that were read and not freed
-	changed bell.Bell       // waitToRead must check again
+	// Safe for concurrent use.
+	held    *budget.Holding // charged for the blocks that were read and not freed
+	changed bell.Bell       // rung when waitToRead must check again
 
-	// mu guards all fields below. These hold what the goroutine has read, for the tick.
+	// mu guards all fields below. This group is what the goroutine has read, for the tick.
 	mu     sync.Mutex
 	ready  []*block // in order
 	bytes  int      // of content in ready
-	ahead  int      // bytes that may be in ready
-	most   int      // bytes that were in ready since ticks last took all of it
-	wanted bool     // a tick found nothing: the next block wakes the world
+	ahead  int      // most bytes that may be in ready
+	most   int      // most bytes in ready since ticks last took all of it
+	wanted bool     // a tick found nothing, so the next block wakes the world
 
-	// What the world's goroutine has said.
-	limit   int64 // content below may leave, as the tick last said; 0 until the header has left
-	waits   bool  // the goroutine must not read before resume
+	// Set on the world's goroutine.
+	limit   int64 // content below it may be sent, as of the last tick; 0 until the header was sent
+	waits   bool  // the goroutine must not read before resume is called
 	from    int64 // content below this byte is hashed and not sent
-	fromAt  int64 // the element at from, in an array
+	fromAt  int64 // the element that begins at from, in an array
 	stopped bool  // the goroutine must end
 
-	// The goroutine.
+	// State of the goroutine.
 	started bool
-	running bool   // it has not ended
-	exited  func() // called when it has ended; nil = nobody waits for that
+	running bool   // started, and not ended
+	exited  func() // called when the goroutine ends; nil = nothing waits for that
 
-	// How the source ended, once finished.
+	// How the source ended, if finished.
 	finished bool
-	total    end // set unless err is; without the id
+	total    end // set unless err is; without an id
 	err      error
 }
 
@@ -77,7 +77,7 @@ func newReader(s source, hash Algorithm, part int, waits bool, on *budget.StockA
 	return r
 }
 
-// start starts the goroutine, once, unless the reader was stopped.
+// start starts the goroutine, once, unless the reader has been stopped.
 func (r *reader) start() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,7 +87,7 @@ func (r *reader) start() {
 	}
 }
 
-// run is the goroutine: it reads until the source ends or stop is called.
+// run runs on the goroutine. It reads until the source ends or stop is called.
 func (r *reader) run() {
 	defer r.exit()
 	if !r.guard(r.read) {
@@ -95,7 +95,7 @@ func (r *reader) run() {
 	}
 }
 
-// exit notes that the goroutine ends.
+// exit is called when the goroutine ends.
 func (r *reader) exit() {
 	r.mu.Lock()
 	r.running = false
@@ -106,8 +106,8 @@ func (r *reader) exit() {
 	}
 }
 
-// whenUnused calls fn when the goroutine, which was stopped, no longer uses what the caller has lent. That is at once for a blob, which has
-// lent nothing, even while a Read is in progress.
+// whenUnused calls fn once the goroutine, which must have been stopped, no longer uses memory that the caller has lent. For a blob,
+// which has lent none, it calls fn at once, even while a Read is in progress.
 func (r *reader) whenUnused(fn func()) {
 	r.mu.Lock()
 	waits := r.running && r.source.lent()
@@ -143,8 +143,8 @@ func (r *reader) read() {
 	}
 }
 
-// fill fills a block from the source and hashes it. An array's elements are encoded in the turn, too; a blob's Read may wait, and must not
-// keep others from their turns.
+// fill fills a block from the source and hashes it. An array's elements are also encoded within the turn. A blob's Read is not,
+// because it may wait and must not delay the turns of others.
 func (r *reader) fill(b *block, stopAt int64, digest *Hasher) (err error) {
 	if r.source.lent() {
 		r.inTurn(b.offset, func() {
@@ -158,20 +158,20 @@ func (r *reader) fill(b *block, stopAt int64, digest *Hasher) (err error) {
 	return err
 }
 
-// inTurn runs fn, for content at an offset. Where nothing paces this goroutine, fn waits for its turn, as [writer.inReplay] does. It does
-// not run once the reader was stopped.
+// inTurn runs fn, for content at an offset. If nothing paces this goroutine, fn waits for its turn, as in [writer.inReplay]. It is
+// not run if the reader has been stopped.
 func (r *reader) inTurn(offset int64, fn func()) {
 	if r.turns == nil || r.paced(offset) {
 		fn()
 		return
 	}
-	for !r.isStopped() && !r.turns.Do(r.changed, fn) { // waitToRead checks what else has changed
+	for !r.isStopped() && !r.turns.Do(r.changed, fn) { // waitToRead handles other changes
 	}
 }
 
-// paced reports whether the goroutine reads the content at an offset only once content before it has left. The first leastAhead bytes wait
-// for nothing: when hundreds of transfers start together, all of them are read and hashed at once. What the receiver has does not leave: an
-// answer of a few bytes has all of it read and hashed.
+// paced reports whether the goroutine can read the content at an offset only after earlier content was sent. The first leastAhead
+// bytes are not paced: if hundreds of transfers start together, all of these are read and hashed at once. Neither is content that
+// the receiver has, because it is not sent: an answer of a few bytes makes this end read and hash all of it.
 func (r *reader) paced(offset int64) bool { return offset >= leastAhead && !r.receiverHas(offset) }
 
 // receiverHas reports whether the receiver has the content at an offset, so that it is not sent.
@@ -187,7 +187,8 @@ func (r *reader) isStopped() bool {
 	return r.stopped
 }
 
-// waitToRead waits until the goroutine may read at offset; it is false if the reader was stopped. The goroutine holds no block meanwhile.
+// waitToRead waits until the goroutine may read at offset, and returns false if the reader was stopped. Meanwhile the
+// goroutine holds no block.
 func (r *reader) waitToRead(offset int64) bool {
 	for r.mustWait(offset) {
 		<-r.changed
@@ -195,14 +196,14 @@ func (r *reader) waitToRead(offset int64) bool {
 	return !r.isStopped()
 }
 
-// mustWait reports whether nothing may be read at offset now: before resume, when enough was read ahead, or when the stock is short.
+// mustWait reports whether nothing may be read at offset now: before resume, if enough was read ahead, or if the stock is short.
 func (r *reader) mustWait(offset int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.stopped && (r.waits || r.bytes >= r.ahead || !r.held.Room(r.mayLeave(offset)))
 }
 
-// mayLeave reports whether the block at offset may leave at once, as far as the receiver's credit goes. The caller holds the lock.
+// mayLeave reports whether the receiver's credit allows the block at offset to be sent at once. The caller holds mu.
 func (r *reader) mayLeave(offset int64) bool {
 	ends := offset + int64(r.part)
 	if r.whole > 0 {
@@ -211,7 +212,7 @@ func (r *reader) mayLeave(offset int64) bool {
 	return offset < r.from || ends <= r.limit
 }
 
-// stopAt returns the element before which fill must stop, because the receiver goes on there; -1 when b does not begin before it.
+// stopAt returns the element before which fill must stop, because the receiver continues there, or -1 if b does not begin before it.
 func (r *reader) stopAt(b *block) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,8 +222,8 @@ func (r *reader) stopAt(b *block) int64 {
 	return -1
 }
 
-// checkAligned fails when the elements before the one at which to go on do not end at the byte that the receiver named: it has
-// other content under the key.
+// checkAligned returns an error if the elements before the one to continue with do not end at the byte that the receiver named:
+// then it has other content under the key.
 func (r *reader) checkAligned(offset int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -232,15 +233,15 @@ func (r *reader) checkAligned(offset int64) error {
 	return fmt.Errorf("%w: the first %d elements take %d bytes here, the receiver has %d stored", ErrDigest, r.fromAt, offset, r.from)
 }
 
-// size returns how many bytes the source had, once it has ended well.
+// size returns how many bytes the source had. known is false until the source has ended without an error.
 func (r *reader) size() (bytes int64, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.total.size, r.finished && r.err == nil
 }
 
-// publish offers b to the tick and reports whether it keeps b's memory. Small blocks are copied into the last one, so
-// that a source of small reads does not become many small parts; one that grew for a large element stays as it is.
+// publish passes b to the tick and reports whether it keeps b's memory. Small blocks are copied into the last one, so that small
+// reads do not become many small parts. A block that grew for a large element stays as it is.
 func (r *reader) publish(b *block) (kept bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -261,7 +262,7 @@ func (r *reader) publish(b *block) (kept bool) {
 	return true
 }
 
-// wakeTick wakes the world if a tick found nothing. The caller holds the lock.
+// wakeTick wakes the world if a tick found nothing. The caller holds mu.
 func (r *reader) wakeTick() {
 	if r.wanted {
 		r.wanted = false
@@ -269,7 +270,7 @@ func (r *reader) wakeTick() {
 	}
 }
 
-// finish notes how the source ended: all was read when err is io.EOF.
+// finish records how the source ended. err is io.EOF if everything was read.
 func (r *reader) finish(size, count int64, digest *Hasher, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -286,14 +287,14 @@ func (r *reader) finish(size, count int64, digest *Hasher, err error) {
 	r.wakeTick()
 }
 
-// checkTotal sets err when the source ended before the byte at which to go on. The caller holds the lock.
+// checkTotal sets err if the source ended before the byte to continue at. The caller holds mu.
 func (r *reader) checkTotal() {
 	if r.finished && r.err == nil && r.total.size < r.from {
 		r.err = fmt.Errorf("%w: the source ended at byte %d, the receiver has %d stored", ErrDigest, r.total.size, r.from)
 	}
 }
 
-// resume says, on the world's goroutine, that the receiver goes on at byte from, where element fromAt begins.
+// resume is called on the world's goroutine. The receiver continues at byte from, where element fromAt begins.
 func (r *reader) resume(from, fromAt int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -307,8 +308,8 @@ func (r *reader) resume(from, fromAt int64) {
 	r.changed.Ring()
 }
 
-// take returns the next block if it lies below limit, else nil; the caller owns it. A blob's first block is cut at the
-// limit, so that something leaves with the header. pathFull says that the path has yet to take most of what was given to it before.
+// take returns the next block if it ends at or below limit, and else nil. The caller owns it. A blob's first block is cut at the
+// limit, so that something is sent with the header. pathFull means that most of what was sent before is still queued.
 func (r *reader) take(limit int64, pathFull bool) *block {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -328,8 +329,8 @@ func (r *reader) take(limit int64, pathFull bool) *block {
 	return b
 }
 
-// growAhead reads further ahead when ticks have taken all of a full ready before the goroutine could fill it again, unless the path has
-// enough to do meanwhile. The caller holds the lock.
+// growAhead raises ahead, if ready was full and ticks have emptied it before the goroutine could fill it again, unless the path has
+// enough to do. The caller holds mu.
 func (r *reader) growAhead(pathFull bool) {
 	if r.bytes > 0 {
 		return
@@ -340,7 +341,7 @@ func (r *reader) growAhead(pathFull bool) {
 	r.most = 0
 }
 
-// has reports whether take would return a block. If none was read, the next one wakes the world.
+// has reports whether take would return a block. If nothing was read, the next block wakes the world.
 func (r *reader) has(limit int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -351,6 +352,7 @@ func (r *reader) has(limit int64) bool {
 	return r.hasLocked(limit)
 }
 
+// hasLocked is has for a caller that holds mu.
 func (r *reader) hasLocked(limit int64) bool {
 	if len(r.ready) == 0 {
 		r.wanted = !r.finished
@@ -360,14 +362,14 @@ func (r *reader) hasLocked(limit int64) bool {
 	return b.end() <= limit || b.offset == 0 && b.count == 0 && limit > 0
 }
 
-// result returns the size and digest of the whole once all of it was taken, or why it could not be read.
+// result returns the size and digest of the content once all of it was taken, or the error of the source.
 func (r *reader) result() (total end, err error, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.total, r.err, r.finished && (r.err != nil || len(r.ready) == 0)
 }
 
-// stop ends the reader without waiting for it.
+// stop ends the reader without waiting for the goroutine.
 func (r *reader) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

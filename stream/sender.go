@@ -11,41 +11,41 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// sender sends transfers to one peer: it begins as many as the peer takes at once, shares the connection between them, and takes
-// what the receiver answers.
+// A sender sends transfers to one peer. It begins as many as the peer accepts at once, shares the connection between them, and
+// handles the receiver's answers.
 type sender struct {
 	peer *Peer
 
-	// Start appends to it on any goroutine; the next tick moves all of it to queue.
+	// mu guards starting: Start appends to it on any goroutine, and the next tick moves all of it to queue.
 	mu       sync.Mutex
 	starting []*Transfer
 
-	// Owned by the world's goroutine.
-	queue   []*Transfer // wait for a place at the peer, in order of Start
-	passed  int         // how many began before the first of queue, one after the other
-	sending []*Transfer // by id, from the header until the receiver has sent done or reject
-	lastID  uint64      // id in the newest header
-	shares  shares      // of sending
+	// Used by the world's goroutine only.
+	queue   []*Transfer // waiting for a place at the peer, in order of Start
+	passed  int         // how many transfers in a row began before the first of queue
+	sending []*Transfer // by id; each from its header until the receiver has sent done or reject
+	lastID  uint64      // the newest header's id
+	shares  shares      // the virtual time of sending
 	late    uint64      // messages that were dropped because their transfer had ended
-	bytes   uint64      // of parts that were given to routes
+	bytes   uint64      // of the parts that were given to routes
 
-	// From the peer's limits; owned by the world's goroutine.
-	atOnce int   // transfers that it takes at once, 1 if it takes none; until its limits come 1, at a client none
-	early  int64 // bytes that it takes before it has answered their headers
+	// From the peer's limits; used by the world's goroutine only.
+	atOnce int   // transfers that the peer accepts at once, but at least 1; before its limits arrive, 1 at a server and 0 at a client
+	early  int64 // bytes that the peer accepts before it has answered their headers
 
-	peerFastest atomic.Uint32 // the Algorithm that is the fastest at the peer; 0 until its limits come
+	peerFastest atomic.Uint32 // the Algorithm that is fastest at the peer; 0 until its limits arrive
 }
 
-// onLimits takes the peer's limits, on the world's goroutine.
+// onLimits handles the peer's limits, on the world's goroutine.
 func (s *sender) onLimits(m limits) {
-	s.atOnce, s.early = max(1, m.transfers), int64(m.early) // a peer that takes none says so in its answer; else all would wait for ever
+	s.atOnce, s.early = max(1, m.transfers), int64(m.early) // a peer that accepts none must get one to reject it; otherwise all would wait forever
 	if len(m.hashes) > 0 {
 		s.peerFastest.Store(uint32(m.hashes[0]))
 	}
 }
 
-// hash returns the algorithm of a transfer: the chosen one, else the fastest if that is the same at both ends, else SHA256. It is safe
-// from any goroutine.
+// hash returns the algorithm of a transfer: the chosen one, or else the fastest if that is the same at both ends, or else SHA256.
+// It is safe for concurrent use.
 func (s *sender) hash(chosen Algorithm) Algorithm {
 	ours := s.peer.streams.config.hashes()[0]
 	switch {
@@ -57,7 +57,7 @@ func (s *sender) hash(chosen Algorithm) Algorithm {
 	return SHA256
 }
 
-// start queues t for the next tick, on any goroutine.
+// start queues t for the next tick. It is safe for concurrent use.
 func (s *sender) start(t *Transfer) error {
 	if err := s.peer.conn.Err(); err != nil {
 		return fmt.Errorf("%w: %v: %w", ErrClosed, &t.header, err)
@@ -75,11 +75,11 @@ func (s *sender) start(t *Transfer) error {
 	return nil
 }
 
-// readAtOnce is how many transfers to a peer read ahead while they wait in the queue: as many as a peer takes at once by default, by its
-// Config.MaxTransfers.
+// readAtOnce is how many transfers to a peer read ahead while they wait in the queue: as many as a peer accepts at once by default,
+// see Config.MaxTransfers.
 const readAtOnce = 4
 
-// collect moves what start has appended to queue, and forgets transfers that were canceled there.
+// collect moves the transfers in starting to queue, and removes canceled ones from queue.
 func (s *sender) collect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,7 @@ func (s *sender) idle() bool {
 	return len(s.starting)+len(s.queue)+len(s.sending) == 0
 }
 
-// end forgets all transfers, which have failed.
+// end removes all transfers; they have failed.
 func (s *sender) end() {
 	s.collect()
 	s.queue, s.sending = nil, nil
@@ -123,12 +123,12 @@ func (s *sender) sendControl(pipe *rpc.Actor) (sent bool, err error) {
 	return s.begin(pipe)
 }
 
-// mostPassed is how many transfers that are heavier may begin, one after the other, before the one that has waited longest.
+// mostPassed is how many heavier transfers in a row may begin before the one that has waited longest.
 const mostPassed = 7
 
-// next returns the index in queue of the transfer that begins next: the heaviest, of equal ones the first, and after mostPassed others the
-// first. It returns -1 when none may begin now. No place is kept for heavier ones, since as many transfers as the peer takes may wait for
-// each other.
+// next returns the index in queue of the transfer that begins next: the heaviest, or the first of the heaviest; after mostPassed
+// others, the first of queue. It returns -1 if none may begin now. No place is reserved for heavier ones, because as many transfers
+// as the peer accepts may depend on each other.
 func (s *sender) next() int {
 	if len(s.queue) == 0 || len(s.sending) >= s.atOnce {
 		return -1
@@ -145,7 +145,7 @@ func (s *sender) next() int {
 	return heaviest
 }
 
-// dequeue removes a transfer from queue and returns it.
+// dequeue removes the transfer with index i from queue and returns it.
 func (s *sender) dequeue(i int) *Transfer {
 	t := s.queue[i]
 	s.queue = slices.Delete(s.queue, i, i+1)
@@ -155,14 +155,14 @@ func (s *sender) dequeue(i int) *Transfer {
 	return t
 }
 
-// begin sends the header of the next transfer, if the peer takes one more.
+// begin sends the header of the next transfer, if the peer accepts one more.
 func (s *sender) begin(pipe *rpc.Actor) (bool, error) {
 	i := s.next()
 	if i < 0 {
 		return false, nil
 	}
 	t := s.dequeue(i)
-	_, slots := pipe.Channel(s.peer.conn).Reliable() // lanes have as many
+	_, slots := pipe.Channel(s.peer.conn).Reliable() // the reliable buffers of lanes have the same size
 	if err := t.opts.checkEntries(slots); err != nil {
 		t.finish(err)
 		s.peer.live.remove(t)
@@ -182,7 +182,7 @@ func (s *sender) begin(pipe *rpc.Actor) (bool, error) {
 	return true, sendHeader.call(pipe, t.header)
 }
 
-// earlyLeft returns the number of bytes that one more transfer may send before its header is answered.
+// earlyLeft returns how many bytes one more transfer may send before its header is answered.
 func (s *sender) earlyLeft() int64 {
 	left := s.early
 	for _, t := range s.sending {
@@ -191,7 +191,7 @@ func (s *sender) earlyLeft() int64 {
 	return max(left, 0)
 }
 
-// pump sends parts, each of the transfer that is furthest behind its share, until no route takes more.
+// pump sends parts until no route takes more. Each is of the transfer that is furthest behind its share.
 func (s *sender) pump() error {
 	for _, t := range s.sending {
 		t.blocked = false
@@ -204,7 +204,7 @@ func (s *sender) pump() error {
 			return nil
 		}
 
-		// Its gate is closed: open more lanes if the path takes them, and let others have the tick.
+		// Its gate is closed: open more lanes if the path can fill them, and continue with the other transfers.
 		if !t.route.open() {
 			if err := s.peer.lanes.widen(t); err != nil {
 				return err
@@ -223,7 +223,7 @@ func (s *sender) pump() error {
 	}
 }
 
-// left returns the bytes of the transfers in sending that were not yet given to a route.
+// left returns how many bytes of the transfers in sending have not been given to a route yet.
 func (s *sender) left() (bytes int64) {
 	for _, t := range s.sending {
 		bytes += t.left()
@@ -231,7 +231,7 @@ func (s *sender) left() (bytes int64) {
 	return bytes
 }
 
-// neediest returns, of the transfers that have a part to send, the one that is furthest behind its share.
+// neediest returns the transfer that is furthest behind its share, of those that have a part to send. It returns nil if none has.
 func (s *sender) neediest() *Transfer {
 	var next *Transfer
 	for _, t := range s.sending {
@@ -246,19 +246,20 @@ func (s *sender) neediest() *Transfer {
 	return next
 }
 
-// usesLanes reports whether one of the transfers in sending uses lanes.
+// usesLanes reports whether a transfer in sending uses lanes.
 func (s *sender) usesLanes() bool {
 	return slices.ContainsFunc(s.sending, func(t *Transfer) bool { return t.opts.window != nil })
 }
 
-// lastChunkGiven reports whether no more parts will follow as chunks, from the transfers in sending.
+// lastChunkGiven reports whether the transfers in sending will send no more parts as chunks.
 func (s *sender) lastChunkGiven() bool {
 	return !slices.ContainsFunc(s.sending, func(t *Transfer) bool {
 		return t.opts.window == nil && !t.endSent && !t.have && !t.isFinished()
 	})
 }
 
-// take gives a message of the receiver to the transfer that it is about, unless that has ended. An error is the receiver's violation.
+// take calls apply with the transfer that a message of the receiver is about, unless that has ended. An error of apply means that
+// the receiver broke the protocol.
 func (s *sender) take(id uint64, apply func(t *Transfer) error) {
 	for _, t := range s.sending {
 		if t.header.id == id && !t.over {
@@ -272,27 +273,28 @@ func (s *sender) take(id uint64, apply func(t *Transfer) error) {
 	s.late++
 }
 
-// onAccept takes the receiver's answer to a header, as the following take its other messages. They run on the world's goroutine.
+// onAccept handles the receiver's answer to a header; the methods below handle its other messages. They run on the world's goroutine.
 func (s *sender) onAccept(m accept) { s.take(m.id, func(t *Transfer) error { return t.onAccept(m) }) }
 func (s *sender) onGrant(m grant)   { s.take(m.id, func(t *Transfer) error { return t.onGrant(m) }) }
 func (s *sender) onDone(m done)     { s.take(m.id, (*Transfer).onDone) }
 func (s *sender) onReject(m stop)   { s.take(m.id, func(t *Transfer) error { return t.onReject(m) }) }
 
-// share says how much of its connection a transfer has used: bytes sent, divided by its weight then. Of the transfers that can send,
-// the one that has used the least goes next, so over any time each gets a part of the bytes in proportion to its weight, to
-// within one part of content. This is fair queuing by virtual time; deficit round robin approximates it.
+// A share measures how much of its connection a transfer has used: the bytes that it sent, each divided by its weight at
+// that time. Of the transfers that can send, the one that has used the least is next. So over any period each gets a part of
+// the bytes in proportion to its weight, to within one part of content. This is fair queuing by virtual time, which deficit
+// round robin approximates.
 type share struct {
-	weight atomic.Int32 // Transfer.SetWeight sets it, on any goroutine
-	spent  float64      // bytes divided by weight; owned by the world's goroutine
+	weight atomic.Int32 // set by Transfer.SetWeight, on any goroutine
+	spent  float64      // bytes divided by weight; used by the world's goroutine only
 }
 
-// shares is the virtual time of one connection's transfers: what the transfer that was served last had spent.
+// shares is the virtual time of one connection's transfers: the spent of the transfer that was served last.
 type shares struct{ now float64 }
 
-// join takes from a transfer that begins, or had nothing to send, the claim to what it has not used.
+// join is called for a transfer that begins, or has nothing to send. It cancels the transfer's claim to time that it has not used.
 func (s *shares) join(one *share) { one.spent = max(one.spent, s.now) }
 
-// serve charges one of them for bytes that it sends.
+// serve charges a transfer for bytes that it sends.
 func (s *shares) serve(one *share, bytes int) {
 	s.now = max(s.now, one.spent)
 	one.spent += float64(bytes) / float64(one.weight.Load())

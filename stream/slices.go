@@ -10,16 +10,16 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// sliceRoute is the [route] that sends parts as chunks. It calls the machine of slices, within [extend.Drive], under the lock of the
-// connection's link. It belongs to the world's goroutine.
+// A sliceRoute is the [route] that sends parts as chunks. It calls the machine of slices, within [extend.Drive], under the lock of
+// the connection's link. It is used on the world's goroutine only.
 type sliceRoute struct {
 	conn  *rpc.Conn
 	link  *sliceLink
-	queue time.Duration // how long the unsent slices may take to leave; each tick sets it
-	ended bool          // the machine was told that no part will follow
+	queue time.Duration // how long it may take to send the queued slices; set by each tick
+	ended bool          // the machine was told that no more parts follow
 
-	handed int64 // bytes of messages that the machine has handed over
-	usage  usage // of the machine's memory for them
+	handed int64 // bytes of messages taken from the machine
+	usage  usage // of the machine's memory for messages
 }
 
 func newSliceRoute(conn *rpc.Conn) *sliceRoute {
@@ -29,20 +29,21 @@ func newSliceRoute(conn *rpc.Conn) *sliceRoute {
 // sliceLinkOf returns the machine that Install has added to each connection.
 func sliceLinkOf(conn *rpc.Conn) *sliceLink { return extend.Of(conn, sliceProtocol).(*sliceLink) }
 
-// open reports whether the machine takes one more part. Before it has measured the path it gets the round trip of the connection.
+// open reports whether the machine takes one more part. Until the machine has measured the path, it uses the
+// connection's round trip time.
 func (s *sliceRoute) open() (open bool) {
 	unmeasured := false
 	extend.Drive(s.conn, func() {
 		open, unmeasured = s.link.Open(s.queue), s.link.Unmeasured()
 	})
 	if unmeasured {
-		rtt := extend.Stats(s.conn) // it takes the lock of the link, so not within Drive
+		rtt := extend.Stats(s.conn) // takes the lock of the link, so it must be outside Drive
 		extend.Drive(s.conn, func() { s.link.Assume(rtt.SmoothedRTT, rtt.RTTVar) })
 	}
 	return open
 }
 
-// send gives the block to the machine, which frees it when all of its slices are acked.
+// send passes the block to the machine, which frees it when all of its slices are acked.
 func (s *sliceRoute) send(b *block, id uint64) (err error) {
 	message := b.message(id)
 	b.sliced = true
@@ -56,7 +57,7 @@ func (s *sliceRoute) send(b *block, id uint64) (err error) {
 
 func (s *sliceRoute) watch() { extend.Drive(s.conn, func() { s.link.Watch(s.queue) }) }
 
-// end tells the machine whether no part will follow: the last chunk then gets repair slices.
+// end tells the machine whether no more parts follow; if so, the last chunk gets repair slices.
 func (s *sliceRoute) end(ended bool) {
 	if ended != s.ended {
 		s.ended = ended
@@ -64,13 +65,13 @@ func (s *sliceRoute) end(ended bool) {
 	}
 }
 
-// discard frees what the peer has sent, when its connection ends.
+// discard frees everything that the peer has sent, when its connection ends.
 func (s *sliceRoute) discard() { extend.Drive(s.conn, func() { s.link.Discard() }) }
 
-// yield frees what the peer sends again.
+// yield frees what the peer will send again.
 func (s *sliceRoute) yield() { extend.Drive(s.conn, func() { s.link.Yield() }) }
 
-// received calls handle, which must not keep it, with each message that has arrived.
+// received calls handle with each message that has arrived. handle must not keep the message.
 func (s *sliceRoute) received(handle func(message []byte)) {
 	if !s.link.news.Swap(false) {
 		return
@@ -86,29 +87,29 @@ func (s *sliceRoute) received(handle func(message []byte)) {
 	extend.Drive(s.conn, func() { s.link.GiveBack(batch) })
 }
 
-// stats is safe for concurrent use.
+// stats returns the machine's counters. It is safe for concurrent use.
 func (s *sliceRoute) stats() (now slices.Stats) {
 	extend.Drive(s.conn, func() { now = s.link.Stats() })
 	return now
 }
 
-// sliceProtocol is the first byte of a datagram with a packet of package chunk behind it.
+// sliceProtocol is the first byte of a datagram that contains a packet of package chunk.
 const sliceProtocol = 0x02
 
 const (
 	// awaitedSlices is how many slices the largest part takes.
 	awaitedSlices = (maxPartHeader + maxElementBytes + slices.Size - 1) / slices.Size
-	// goOnBytes is the room for the chunk that content waits for, in whole pages of 8 KiB, and for the machine's records.
+	// goOnBytes is the memory for the chunk that content waits for, in whole pages of 8 KiB, and for the machine's records.
 	goOnBytes = (awaitedSlices*slices.Size+8191)/8192*8192 + slices.ReceiverBytes
 )
 
-// sliceLink is the machine of slices of one connection, which the connection's link drives under its lock. Others call it within
+// A sliceLink is the machine of slices of one connection. The connection's link drives it under its lock. Others call it within
 // [extend.Drive]; account and news need no lock.
 type sliceLink struct {
 	*slices.Machine
 	account *budget.Account
-	news    atomic.Bool // messages have arrived: spares the world's goroutine the lock when there are none
-	ended   *Peer       // of the connection, once the world has told of its end: for who asks for its Stats; guarded by Streams.mu
+	news    atomic.Bool // messages have arrived; spares the world's goroutine the lock if there are none
+	ended   *Peer       // the peer, once the world has reported the end of the connection, for callers of its Stats; guarded by Streams.mu
 }
 
 func newSliceLink(account *budget.Account) *sliceLink {
@@ -124,7 +125,7 @@ func (l *sliceLink) Wake() bool {
 	return true
 }
 
-// Drained is always true: a connection that closes does not wait for bulk.
+// Drained always returns true, because a connection that closes does not wait for bulk.
 func (l *sliceLink) Drained() bool { return true }
 
 var _ extend.Machine = (*sliceLink)(nil)

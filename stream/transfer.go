@@ -11,41 +11,41 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Transfer is an outgoing transfer, at its sender. Its methods are safe for concurrent use.
+// A Transfer is an outgoing transfer, at its sender. It is safe for concurrent use.
 type Transfer struct {
 	// Set by newTransfer.
 	peer   *Peer
-	header header // sender.begin sets its id, on the world's goroutine
+	header header // its id is set by sender.begin, on the world's goroutine
 	opts   options
-	route  route // of its parts
+	route  route // sends the parts
 	reader *reader
-	done   chan struct{} // closed once finished, when the reader no longer uses the caller's items
+	done   chan struct{} // closed once finished is set and the reader no longer uses the caller's items
 
-	// mu guards what any goroutine of the application may ask or set.
+	// mu guards this group, which any goroutine of the application may read or set.
 	mu       sync.Mutex
-	progress Progress // as of the last tick, but for Rate
-	speed    speed    // for that
-	sealed   bool     // sealed packets carried the content when noteSealed last looked
+	progress Progress // as of the last tick; without Rate
+	speed    speed    // for Rate
+	sealed   bool     // the content was in sealed packets at the last noteSealed
 	finished bool     // the transfer has ended at this end
-	err      error    // why, nil if it is complete
+	err      error    // why it failed; nil if it is complete
 
-	// What the receiver has said. Owned by the world's goroutine.
-	accepted bool      // it has answered the header
-	have     bool      // its store has all of the content
-	granted  int64     // limit in its newest message
-	over     bool      // it has sent done or reject
-	reports  time.Time // when awaitReport last noted a report
+	// What the receiver has reported. Used by the world's goroutine only.
+	accepted bool      // the receiver has answered the header
+	have     bool      // the receiver has stored all of the content
+	granted  int64     // the limit in the receiver's newest message
+	over     bool      // the receiver has sent done or reject
+	reports  time.Time // when awaitReport last expected a report
 
-	// What was sent, and what may be. Owned by the world's goroutine.
-	limit    int64 // content below may be sent: granted, or, before the answer, what may leave with the header
-	next     int64 // offset at which the next part begins
+	// What was sent, and what may be. Used by the world's goroutine only.
+	limit    int64 // content below it may be sent: granted or, before the answer, what may be sent with the header
+	next     int64 // the offset at which the next part begins
 	endSent  bool  // the end message was sent
 	stopSent bool  // cancel was sent
-	share    share // of the connection; any goroutine may set its weight
+	share    share // of the connection; its weight may be set on any goroutine
 	blocked  bool  // its route takes no more in this tick
 }
 
-// newTransfer makes a transfer that reads nothing and is in no queue yet: see Peer.start.
+// newTransfer returns a transfer that does not read yet and is in no queue: see Peer.start.
 func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	t := &Transfer{peer: p, header: h, opts: o, route: p.route(o.window), done: make(chan struct{})}
 	t.share.weight.Store(int32(o.weight))
@@ -58,17 +58,17 @@ func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	return t
 }
 
-// guard runs fn, which calls functions of the game. It is false when one has panicked; the source says which.
+// guard runs fn, which calls functions of the game. It returns false if one has panicked; the source names it.
 func (t *Transfer) guard(fn func()) (returned bool) {
 	return t.peer.streams.world.Guard(t.peer.conn, func() string { return t.header.function(t.reader.source.callee()) }, fn)
 }
 
-// String names the transfer and its receiver, and says how far it is.
+// String returns the names of the transfer and of its receiver, and the progress.
 func (t *Transfer) String() string {
 	return fmt.Sprintf("%s to %v: %v", t.header.title(), t.peer.conn, t.Progress())
 }
 
-// Progress returns one consistent snapshot.
+// Progress returns a consistent snapshot.
 func (t *Transfer) Progress() Progress {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,8 +77,8 @@ func (t *Transfer) Progress() Progress {
 	return p
 }
 
-// Sealed reports whether sealed packets carry the content now, or carried the last of it: see rpc.Config.Sealed. If they do not, the
-// [rpc.SealedStats] of the connection say why. Once the transfer or its connection has ended, the result stays.
+// Sealed reports whether the content is sent in sealed packets: see rpc.Config.Sealed. If it is not, the [rpc.SealedStats] of the
+// connection say why. Once the transfer or its connection has ended, Sealed returns the last value.
 func (t *Transfer) Sealed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,26 +88,26 @@ func (t *Transfer) Sealed() bool {
 	return t.peer.conn.Sealed()
 }
 
-// noteSealed keeps, for Sealed, which carrier the connection uses: after its end the connection does not know. The caller holds mu.
+// noteSealed records the value of Sealed, because the connection no longer knows it after its end. The caller holds mu.
 func (t *Transfer) noteSealed() {
 	if !t.finished && t.peer.conn.Err() == nil {
 		t.sealed = t.peer.conn.Sealed()
 	}
 }
 
-// Done is closed when the transfer has ended: when the receiving application has consumed it and its digest was right,
-// or when it failed. The items of an array are the caller's again then.
+// Done returns a channel that is closed when the transfer has ended: when the receiving application has consumed everything and the
+// digest is right, or when the transfer has failed. From then on the caller may change the items of an array.
 func (t *Transfer) Done() <-chan struct{} { return t.done }
 
-// Err returns why the transfer failed; nil while it goes on, and when it is complete.
+// Err returns why the transfer failed. It returns nil before the transfer has ended, and if it is complete.
 func (t *Transfer) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.err
 }
 
-// Wait returns Err when the transfer has ended, or the cause of ctx when that ends first: then the transfer goes on.
-// On the world's goroutine it returns ErrBlocking.
+// Wait waits until the transfer has ended and returns Err. If ctx ends first, Wait returns the cause of ctx, and the transfer
+// continues. On the world's goroutine Wait returns ErrBlocking.
 func (t *Transfer) Wait(ctx context.Context) error {
 	if bell.Closed(t.done) {
 		return t.Err()
@@ -123,7 +123,7 @@ func (t *Transfer) Wait(ctx context.Context) error {
 	}
 }
 
-// send starts a transfer to peer, waits for its end, and cancels it when ctx ends first. by is the method that was called.
+// send starts a transfer to peer and waits for its end. If ctx ends first, it cancels the transfer. by names the caller, for errors.
 func send(ctx context.Context, peer *Peer, by string, start func() (*Transfer, error)) error {
 	if peer.inside() {
 		return fmt.Errorf("%w: %s; Start does not wait", ErrBlocking, by)
@@ -137,21 +137,22 @@ func send(ctx context.Context, peer *Peer, by string, start func() (*Transfer, e
 	return t.Err()
 }
 
-// Cancel ends the transfer at both ends with an error that Is ErrCanceled and, here, wraps cause. It never waits: a
-// Read of the source in progress may return later, and its content is dropped.
+// Cancel ends the transfer at both ends with an error that Is ErrCanceled and, at this end, wraps cause. It never waits. A Read of
+// the source may return later; what it reads is dropped.
 func (t *Transfer) Cancel(cause error) {
 	t.finish(canceled(cause))
 	t.peer.wake()
 }
 
-// SetWeight changes the transfer's [Weight] at once, also among those that wait to begin; n is clamped to 1 to MaxWeight. So a game that sends what
-// is nearest first need not hold transfers back: it starts all of them, and weighs them anew when the player has moved.
+// SetWeight changes the transfer's [Weight] immediately, even if the transfer waits to begin. n is clamped to 1 to
+// MaxWeight. So a game that sends what is nearest first need not hold transfers back: it starts all of them, and sets new
+// weights when the player has moved.
 func (t *Transfer) SetWeight(n int) {
 	t.share.weight.Store(int32(min(max(n, 1), MaxWeight)))
-	t.peer.wake() // the next tick weighs anew, and need not wait for an event
+	t.peer.wake() // the next tick uses the new weight, and need not wait for an event
 }
 
-// finish ends the transfer at this end; err is nil if the receiver has consumed all. Only the first call counts.
+// finish ends the transfer at this end; err is nil if the receiver has consumed everything. Only the first call has an effect.
 func (t *Transfer) finish(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -179,10 +180,10 @@ func (t *Transfer) isFinished() bool {
 	return t.finished
 }
 
-// hasPart reports whether a part was read and may be sent, as far as credit goes.
+// hasPart reports whether a part was read and the credit allows it to be sent.
 func (t *Transfer) hasPart() bool { return !t.have && t.reader.has(t.limit) }
 
-// size returns how many bytes the content has, -1 while nobody knows.
+// size returns the size of the content in bytes, or -1 while it is unknown.
 func (t *Transfer) size() int64 {
 	if ended, known := t.reader.size(); known {
 		return ended
@@ -190,8 +191,8 @@ func (t *Transfer) size() int64 {
 	return t.header.size
 }
 
-// left returns how many bytes have yet to be sent: none once the receiver has all, or the transfer has ended at this end. While the size is
-// not known, it returns the credit that a transfer starts with.
+// left returns how many bytes have not been sent yet: 0 if the receiver has everything, or if the transfer has ended at this end.
+// While the size is unknown, it returns the credit with which a transfer starts.
 func (t *Transfer) left() int64 {
 	size := t.size()
 	switch {
@@ -203,8 +204,8 @@ func (t *Transfer) left() int64 {
 	return max(size-t.next, 0)
 }
 
-// early returns how many bytes the transfer sends at most before its header is answered; after that, how many of those it sent are beyond what it
-// was granted.
+// early returns how many bytes the transfer may send before its header is answered. After the answer, it returns how many of the
+// bytes that were sent exceed the granted credit.
 func (t *Transfer) early() int64 {
 	if t.accepted {
 		return max(t.next-t.granted, 0)
@@ -215,11 +216,11 @@ func (t *Transfer) early() int64 {
 	return t.limit
 }
 
-// sendPart sends the next part on the route. The caller has seen route.open return true.
+// sendPart sends the next part on the route. route.open must just have returned true.
 func (t *Transfer) sendPart() error {
 	b := t.reader.take(t.limit, t.peer.window.waits)
 	if b == nil {
-		return nil // canceled in between
+		return nil // canceled meanwhile
 	}
 	bytes := b.size()
 	t.peer.sender.shares.serve(&t.share, bytes)
@@ -237,8 +238,8 @@ func (t *Transfer) sendPart() error {
 	return nil
 }
 
-// awaitReport notes, twice in each progressInterval, that the receiver may report its progress. It does so once in that time at most, but a report
-// may be late, and the next one not.
+// awaitReport tells the connection, twice in each progressInterval, to expect a report of progress. The receiver sends at most one
+// in that time, but one report may be late and the next on time.
 func (t *Transfer) awaitReport(now time.Time) {
 	if t.accepted && now.Sub(t.reports) >= progressInterval/2 {
 		t.reports = now
@@ -246,7 +247,7 @@ func (t *Transfer) awaitReport(now time.Time) {
 	}
 }
 
-// begin begins to measure the transfer, when its header leaves.
+// begin starts to measure the speed; it is called when the header is sent.
 func (t *Transfer) begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -278,7 +279,7 @@ func (t *Transfer) sendControl(control *rpc.Actor) (bool, error) {
 	return true, sendEnd.call(control, total)
 }
 
-// noteTotal notes how much a blob holds whose size nobody knew at its start.
+// noteTotal records the size of a blob, which may have been unknown at its start.
 func (t *Transfer) noteTotal(total end) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -287,7 +288,7 @@ func (t *Transfer) noteTotal(total end) {
 	}
 }
 
-// onAccept applies the answer to the header. An error is the receiver's violation.
+// onAccept handles the answer to the header. An error means that the receiver broke the protocol.
 func (t *Transfer) onAccept(m accept) error {
 	size, count := t.header.size, t.header.count
 	switch {
@@ -300,7 +301,7 @@ func (t *Transfer) onAccept(m accept) error {
 	}
 
 	t.accepted, t.have, t.granted = true, m.have, m.limit
-	t.limit = max(t.next, m.limit) // what might have left ahead of this, and did not, was never promised
+	t.limit = max(t.next, m.limit) // early content that was not sent before the answer was never promised
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -318,7 +319,7 @@ func (t *Transfer) onAccept(m accept) error {
 	return nil
 }
 
-// onGrant applies credit, which only grows. An error is the receiver's violation.
+// onGrant handles credit, which only grows. An error means that the receiver broke the protocol.
 func (t *Transfer) onGrant(m grant) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -338,7 +339,7 @@ func (t *Transfer) onGrant(m grant) error {
 	return nil
 }
 
-// onDone ends the transfer as complete. An error is the receiver's violation.
+// onDone ends the transfer as complete. An error means that the receiver broke the protocol.
 func (t *Transfer) onDone() error {
 	if !t.endSent && !t.have {
 		return fmt.Errorf("transfer %d done before its end was sent", t.header.id)
@@ -348,7 +349,7 @@ func (t *Transfer) onDone() error {
 	return nil
 }
 
-// onReject ends the transfer for the reason that the receiver gives, or confirms that it ended.
+// onReject ends the transfer for the receiver's reason, or confirms that it has ended.
 func (t *Transfer) onReject(m stop) error {
 	t.over = true
 	f := peerFailure(m, byReceiver)

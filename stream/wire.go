@@ -10,40 +10,43 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// Limits of what one message may say.
+// Limits of the fields of a message.
 const (
 	maxTopicBytes  = 64        // a topic's name
 	maxNameBytes   = 255       // Name of a transfer
 	maxKeyBytes    = 128       // Key of a transfer: a SHA-512 in hex fits
-	maxSize        = 1<<62 - 1 // bytes of a blob: a header says one more, for 0 is no size
-	maxReasonBytes = 256       // as a connection's close reason
-	maxLanes       = 32        // of a connection; halves of their buffers are 4.5 MB, about what the receive limit of 4 MiB and bunch's history of 4,096 packets allow in flight
-	maxIncoming    = 1024      // transfers at once that a peer can announce: the most that Config.MaxTransfers may be
-	maxHashes      = 16        // algorithms that a peer can announce
+	maxSize        = 1<<62 - 1 // bytes of a blob; a header encodes one more, because 0 stands for an unknown size
+	maxReasonBytes = 256       // as of a connection's close reason
+	maxIncoming    = 1024      // transfers in progress that a peer may announce: the largest Config.MaxTransfers
+	maxHashes      = 16        // algorithms that a peer may announce
 	maxSumBytes    = 64        // a digest by any algorithm, known or not: a SHA-512 fits
+
+	// maxLanes is how many lanes a connection may have. Halves of their buffers are 4.5 MB: about what the receive limit of 4 MiB and
+	// bunch's history of 4,096 packets allow in flight.
+	maxLanes = 32
 )
 
 const (
-	// earlyBytes may leave before headers are answered, unless Config.MaxPending is less: what a path of 84 Mbit/s and 100 ms
-	// holds.
+	// earlyBytes is how much may be sent before headers are answered, unless Config.MaxPending is less: the bandwidth-delay product
+	// of 84 Mbit/s and 100 ms.
 	earlyBytes = 1 << 20
-	// earlyKeyedBytes may leave before the header of a transfer with a key is answered: little, so that content which the
-	// receiver has stored costs less than 8 KiB in all.
+	// earlyKeyedBytes is how much may be sent before the header of a transfer with a key is answered. It is small, so that offering
+	// content which the receiver has stored costs less than 8 KiB in all.
 	earlyKeyedBytes = 4 << 10
 )
 
-// Messages of the control pipe. Parsing is strict: a length above its limit, an offset above 2^62 and bytes that are left
-// over are errors, and rpc closes the connection. The sender of a transfer gives it its id; the ids of the two directions
-// are independent of each other.
+// Messages of the control pipe. Parsing is strict: a length above its limit, an offset above 2^62, or bytes after the
+// last field are errors, and rpc closes the connection. The sender of a transfer chooses its id; the ids of the two
+// directions are independent.
 type (
-	// limits says what this end takes. It is the first message of each direction; a client repeats it to ask for lanes.
+	// limits announces what this end accepts. It is the first message in each direction; a client sends it again to ask for lanes.
 	limits struct {
-		transfers int         // incoming at once
-		lanes     int         // from a client how many it wants, from a server how many stay
-		early     int         // bytes that may come before headers are answered, of all transfers together
-		hashes    []Algorithm // the preferred one first
+		transfers int         // incoming ones in progress
+		lanes     int         // from a client: how many it wants; from a server: how many stay open
+		early     int         // bytes that may be sent before headers are answered, for all transfers together
+		hashes    []Algorithm // that this end knows, the preferred one first
 	}
-	// header opens a transfer. Ids begin at 1 and go up by one.
+	// header opens a transfer. Ids begin at 1 and increase by one.
 	header struct {
 		id    uint64
 		kind  kind
@@ -51,46 +54,46 @@ type (
 		name  string
 		key   string
 		hash  Algorithm
-		parts uint8  // reserved for digests of single parts: 0
-		size  int64  // bytes of a blob, -1 when unknown
+		parts uint8  // reserved for digests of single parts; always 0
+		size  int64  // bytes of a blob; -1 = unknown
 		count int64  // elements of an array
 		shape uint64 // of the array's element type
 	}
-	// accept answers a header: the sender goes on at offset, which is before element index of an array.
+	// accept answers a header: the sender continues at offset, where element index of an array begins.
 	accept struct {
 		id     uint64
 		offset int64
 		index  int64
 		limit  int64 // as in grant
-		have   bool  // all of the content is stored here: the sender need not send it
+		have   bool  // the receiver has stored all of the content, and none need be sent
 	}
-	// grant is credit: the sender may send what lies below limit, which never goes back.
+	// grant is credit: the sender may send content below limit, which never decreases.
 	grant struct {
 		id    uint64
 		limit int64
 		acked int64 // bytes or elements that the application has consumed
 	}
-	// end says that all was sent, and what the whole must be.
+	// end says that all content was sent, and gives its size and digest.
 	end struct {
 		id    uint64
 		size  int64 // bytes
 		count int64 // elements
 		sum   []byte
 	}
-	// stop tells why a transfer ends early. As Cancel it comes from the sender's end, and the receiver answers with Reject or Done. As Reject it comes
-	// from the receiver's end, or answers Cancel, and is the last message about the id.
+	// stop says why a transfer ends early. The sender sends it as Cancel, which the receiver answers with Reject or Done. The
+	// receiver sends it as Reject, by itself or in answer to Cancel; that is the last message about the id.
 	stop struct {
 		id     uint64
 		code   stopCode
 		reason string
 	}
-	// done says that the content was verified and consumed. It is the last message about the id.
+	// done says that the content was consumed and its digest is right. It is the last message about the id.
 	done struct {
 		id uint64
 	}
 )
 
-// progress returns the one that Progress counts: bytes of a blob, or elements of an array.
+// progress returns the value that Progress counts: bytes of a blob, or elements of an array.
 func (h *header) progress(bytes, elements int64) int64 {
 	if h.kind == kindArray {
 		return elements
@@ -98,11 +101,11 @@ func (h *header) progress(bytes, elements int64) int64 {
 	return bytes
 }
 
-// total is Progress.Total as far as the header tells.
+// total returns Progress.Total as far as the header gives it.
 func (h *header) total() int64 { return h.progress(h.size, h.count) }
 
-// early returns how many bytes may be sent before the header is answered. An array with a key sends none: its first part begins at
-// the element that the answer names.
+// early returns how many bytes may be sent before the header is answered. For an array with a key that is none, because its first
+// part begins at the element that the answer names.
 func (h *header) early() int64 {
 	switch {
 	case h.key == "":
@@ -113,7 +116,7 @@ func (h *header) early() int64 {
 	return earlyKeyedBytes
 }
 
-// named returns the digest that the key of a blob is the text of; zero when it is none. Of an array's encoding nobody knows a digest.
+// named returns the digest whose text is the key of a blob, or zero if there is none. An array's key never names the digest of its encoding.
 func (h *header) named() Digest {
 	if h.kind != kindBlob {
 		return Digest{}
@@ -122,14 +125,15 @@ func (h *header) named() Digest {
 	return d
 }
 
+// String returns the kind and the topic.
 func (h *header) String() string { return fmt.Sprintf("%v %q", h.kind, h.topic) }
 
-// function names a function of the game that runs for the transfer, for rpc.Config.OnPanic and the log.
+// function describes a function of the game that runs for the transfer, for rpc.Config.OnPanic and the log.
 func (h *header) function(what string) string {
 	return h.title() + ": " + what
 }
 
-// title is String and the sender's name for the transfer, if that gave one.
+// title returns String, and the transfer's name if the sender gave one.
 func (h *header) title() string {
 	if h.name == "" {
 		return h.String()
@@ -137,7 +141,7 @@ func (h *header) title() string {
 	return fmt.Sprintf("%v named %q", h, h.name)
 }
 
-// units names the unit of Progress in texts.
+// units returns the unit of Progress, for texts.
 func (h *header) units() string {
 	if h.kind == kindArray {
 		return "elements"
@@ -145,7 +149,7 @@ func (h *header) units() string {
 	return "bytes"
 }
 
-// receives names the functions of the game that the receiver's writer calls, for an error when one has panicked.
+// receives names the functions of the game that the receiver's writer calls, for the error after one has panicked.
 func (h *header) receives() string {
 	if h.kind == kindArray {
 		return "the Store, or an element's decoding"
@@ -153,7 +157,7 @@ func (h *header) receives() string {
 	return "the Store"
 }
 
-// stopCode says on the wire why a transfer ended early.
+// A stopCode encodes why a transfer ended early.
 type stopCode uint8
 
 const (
@@ -165,7 +169,7 @@ const (
 	stopCodes // one more than the last code
 )
 
-// kind tells blobs from arrays. Its value is its code on the wire.
+// A kind is blob or array. Its value is its code on the wire.
 type kind uint8
 
 const (
@@ -180,9 +184,10 @@ func (k kind) String() string {
 	return "blob"
 }
 
+// errMalformed is wrapped by the errors of messages that cannot be parsed.
 var errMalformed = errors.New("stream: malformed message")
 
-// AppendBinary implements encoding.BinaryAppender, as for every message below.
+// AppendBinary implements encoding.BinaryAppender, here and for every message below.
 func (m limits) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendUvarint(b, uint64(m.transfers))
 	b = binary.AppendUvarint(b, uint64(m.lanes))
@@ -194,7 +199,7 @@ func (m limits) AppendBinary(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// UnmarshalBinary implements encoding.BinaryUnmarshaler, as for every message below.
+// UnmarshalBinary implements encoding.BinaryUnmarshaler, here and for every message below.
 func (m *limits) UnmarshalBinary(b []byte) error {
 	p := parse(b)
 	m.transfers = int(p.Uvarint(maxIncoming))
@@ -207,7 +212,7 @@ func (m *limits) UnmarshalBinary(b []byte) error {
 	return p.end("limits")
 }
 
-// AppendBinary writes the count and shape of an array, or the size of a blob plus one, so that -1 is a byte.
+// AppendBinary appends the count and shape of an array, or the size of a blob plus one, so that an unknown size takes one byte.
 func (h header) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendUvarint(b, h.id)
 	b = append(b, byte(h.kind))
@@ -320,20 +325,21 @@ func (m *done) UnmarshalBinary(b []byte) error {
 	return p.end("done")
 }
 
-// parser takes the fields of a message.
+// A parser reads the fields of a message.
 type parser struct{ wire.Reader }
 
 func parse(b []byte) parser { return parser{wire.Reader{Left: b}} }
 
-// id takes the id of a transfer.
+// id reads the id of a transfer.
 func (p *parser) id() uint64 { return p.Positive(math.MaxInt64, "ids begin at 1") }
 
-// offset takes an offset, count or limit of at most 2^62: the sum of two does not overflow.
+// offset reads an offset, count or limit of at most 2^62, so that the sum of two does not overflow.
 func (p *parser) offset() int64 { return int64(p.Uvarint(maxSize + 1)) }
 
+// text reads a length and a string of at most limit bytes.
 func (p *parser) text(limit uint64) string { return string(p.Bytes(limit)) }
 
-// end returns an error if a field was malformed or bytes are left over.
+// end returns an error if a field was malformed or bytes are left.
 func (p *parser) end(message string) error {
 	if err := p.End(); err != nil {
 		return fmt.Errorf("%w: %s: %w", errMalformed, message, err)
@@ -341,7 +347,7 @@ func (p *parser) end(message string) error {
 	return nil
 }
 
-// clip cuts text to at most limit bytes without cutting a rune.
+// clip cuts text to at most limit bytes, and not within a rune.
 func clip(text string, limit int) string {
 	if len(text) <= limit {
 		return text

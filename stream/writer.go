@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// writer is the goroutine of an incoming transfer. It first delivers to the application what the store has of the content. Then it
-// hashes, stores, decodes and delivers what arrives, in order.
+// A writer is the goroutine of an incoming transfer. It first delivers the stored content to the application. Then it hashes,
+// stores, decodes and delivers what arrives, in order.
 type writer struct {
 	in      *incoming
-	decoded int64  // elements of an array
-	held    *piece // the last of what was stored, charged, which waits for more content, or until the whole is verified; nil = none
+	decoded int64  // elements of an array that were decoded
+	held    *piece // the last piece of stored content, charged; it waits for more content or for the digest to be verified; nil = none
 }
 
-// run is the goroutine of the writer.
+// run runs on the writer's goroutine.
 func (w *writer) run() {
 	w.in.guard(w.in.header.receives(), func() {
 		if err := w.receive(); err != nil && err != io.EOF {
@@ -28,7 +28,7 @@ func (w *writer) run() {
 	w.in.peer.streams.writing.Return(&w.in.peer.receiver.writing)
 }
 
-// receive delivers the whole content. It deletes what was stored when the digest differs, and else keeps it to be resumed.
+// receive delivers the whole content. If the digest differs, it deletes what was stored; otherwise that is kept, to be resumed.
 func (w *writer) receive() error {
 	to, err := w.prepare()
 	if err != nil || to == nil {
@@ -50,15 +50,15 @@ func (w *writer) receive() error {
 	return closedWith(err, to.Close())
 }
 
-// transfer delivers blocks as they come. The last one waits until the whole is verified, so that an application which reads
-// to a known size has not read content that is wrong.
+// transfer delivers blocks as they arrive. The last one waits until the digest is verified, so that an application which reads a
+// known number of bytes has not read wrong content.
 func (w *writer) transfer(to *body) error {
 	for {
 		b, err := w.in.arrival.next()
 		if err != nil {
 			return err
 		}
-		if b == nil { // the end message came after the last block
+		if b == nil { // the end message arrived after the last block
 			return w.conclude(to, nil)
 		}
 
@@ -78,7 +78,7 @@ func (w *writer) transfer(to *body) error {
 	}
 }
 
-// conclude verifies the whole and delivers its last block, nil if there is none.
+// conclude verifies the digest and delivers the last block, unless that is nil.
 func (w *writer) conclude(to *body, last *block) error {
 	tail, err := w.in.arrival.waitTail()
 	if err != nil {
@@ -108,7 +108,7 @@ func (w *writer) hold(p piece) {
 	w.in.peer.account.MustBorrow(p.cost)
 }
 
-// letGo returns the piece that is held, nil if there is none, and charges it no more.
+// letGo returns the held piece, or nil if there is none, and ends its charge.
 func (w *writer) letGo() (p *piece) {
 	if p, w.held = w.held, nil; p != nil {
 		w.in.peer.account.Repay(p.cost)
@@ -116,7 +116,7 @@ func (w *writer) letGo() (p *piece) {
 	return p
 }
 
-// passHeld delivers the last of what was stored, once.
+// passHeld delivers the held piece, if there is one.
 func (w *writer) passHeld() error {
 	if p := w.letGo(); p != nil {
 		return w.in.delivery.add(*p)
@@ -165,8 +165,8 @@ func (w *writer) passElements(b *block) error {
 	return nil
 }
 
-// prepare delivers all of the content if it is stored, and returns what the content goes to otherwise. A nil body without an error means that all
-// was delivered.
+// prepare delivers all of the content if it is stored. Otherwise it returns the body for what will arrive. If both results are nil,
+// everything was delivered.
 func (w *writer) prepare() (*body, error) {
 	store, key := w.in.store, w.in.header.key
 	to := &body{hasher: newHasher(w.in.header.hash, w.in.header.named()), unstored: func() { w.in.peer.unstored.Add(1) }}
@@ -198,13 +198,14 @@ func (w *writer) prepare() (*body, error) {
 	return to, nil
 }
 
-// match returns how many elements a complete content has; the error Is fs.ErrNotExist if it cannot be what the sender announces.
+// match returns how many elements a complete content has. The error Is fs.ErrNotExist if it cannot be the content
+// that the sender announces.
 func (w *writer) match(c Content) (elements int64, err error) {
 	h, name, digest := &w.in.header, w.in.header.named(), c.Digest()
 	switch {
 	case digest.IsZero(), h.size >= 0 && c.Size() != h.size:
 		return 0, fs.ErrNotExist
-	case digest.algorithm == name.algorithm && digest != name: // who stored it may have been another server, at a client
+	case digest.algorithm == name.algorithm && digest != name: // at a client, it may have been stored for another server
 		return 0, fs.ErrNotExist
 	}
 	whole, elements, err := w.scan(c, c.Size())
@@ -217,21 +218,21 @@ func (w *writer) match(c Content) (elements int64, err error) {
 	return 0, fs.ErrNotExist
 }
 
-// errNamedBlob means that an array's key is the text of the digest of a blob that is stored. Nobody can say of an array's encoding whether
-// that is its digest, too, so it does not replace the blob.
+// errNamedBlob means that an array's key is the text of the digest of a stored blob. It is unknown whether the array's encoding has
+// that digest, too, so the array does not replace the blob.
 var errNamedBlob = errors.New("stream: the content that the key names is stored")
 
 const (
-	// busyPause is how long openPart waits before it asks again for a part that another transfer writes.
+	// busyPause is the time between two attempts to open a part that another transfer is writing.
 	busyPause = 250 * time.Millisecond
-	// busyPauses is how often it waits at most. When nothing came over the other transfer's connection for stalledPauses, 1 s,
-	// it takes that connection for dead, though its idle timeout has not passed, and cancels the transfer.
+	// busyPauses is how often openPart waits at most. If nothing was received on the other transfer's connection for stalledPauses,
+	// 1 s, that connection counts as dead, even before its idle timeout, and openPart cancels the transfer.
 	busyPauses    = 12
 	stalledPauses = 4
 )
 
-// openPart opens the part that the transfer will write. A peer that lost its connection and is back at once finds that the
-// transfer of the lost connection still writes the part; openPart takes it over.
+// openPart opens the part that the transfer will write. If a peer has lost its connection and reconnects at once, the transfer of
+// the lost connection is still writing the part; openPart then takes it over.
 func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 	var holder *incoming
 	var heard uint64
@@ -244,9 +245,9 @@ func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 			return part, err
 		}
 
-		// Who writes it, and has anything come over its connection since the last pause?
+		// Which transfer writes it, and was anything received on its connection since the last pause?
 		writes, _ := w.in.peer.streams.writers.Load(key)
-		other, _ := writes.(*incoming) // nil if nobody does
+		other, _ := writes.(*incoming) // nil = none
 		switch now, telling := other.heard(w.in.peer); {
 		case !telling:
 			stalled = 0
@@ -266,10 +267,10 @@ func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 	}
 }
 
-// errTakenOver ends a transfer whose part another connection of its peer goes on with.
+// errTakenOver ends a transfer whose part is continued by another connection of its peer.
 var errTakenOver = errors.New("nothing came from its connection any more, and another one goes on with the content")
 
-// resume answers the header with how much is stored of the part, and delivers that.
+// resume answers the header with how much of the part is stored, and delivers that.
 func (w *writer) resume(to *body) error {
 	if to.part == nil {
 		w.in.answer.resume(0, 0, false)
@@ -284,9 +285,9 @@ func (w *writer) resume(to *body) error {
 	return w.replay(to.part, offset, to.hasher)
 }
 
-// replayContent delivers the complete content under a key, and removes it if it is no longer what its digest says; nothing that the sender says
-// meanwhile has it removed. stored is false if there is none: what cannot be the content that the sender announces counts as missing and stays, for
-// a lie about it deletes nothing, and what an honest sender brings replaces it once it is verified.
+// replayContent delivers the complete content under a key. It removes the content if that no longer has its digest; nothing that
+// the sender sends can make it do so. stored is false if there is none. Content that cannot be what the sender announces counts as
+// missing but stays, so that a lying sender deletes nothing. An honest sender's content replaces it once verified.
 func (w *writer) replayContent(store Store, identity, key string) (stored bool, err error) {
 	content, err := store.Lookup(identity, key)
 	if err != nil {
@@ -306,7 +307,7 @@ func (w *writer) replayContent(store Store, identity, key string) (stored bool, 
 	size := content.Size()
 	w.in.answer.resume(size, elements, true)
 
-	// The content, and its digest: a disk may have damaged it since it was stored.
+	// Hash it again: a disk may have damaged it since it was stored.
 	digest := newHasher(content.Digest().algorithm, w.in.header.named())
 	if err := w.replay(content, size, digest); err != nil {
 		return true, err
@@ -322,8 +323,8 @@ func (w *writer) replayContent(store Store, identity, key string) (stored bool, 
 	return true, nil
 }
 
-// replay delivers and hashes the first size bytes of r, as fast as the application consumes them. It holds the last piece back: that may
-// be the end of the content.
+// replay delivers and hashes the first size bytes of r, as fast as the application consumes them. It holds back the last piece,
+// which may be the end of the content.
 func (w *writer) replay(r io.ReaderAt, size int64, digest hasher) error {
 	return w.walk(r, size, func(p piece, raw []byte) error {
 		if err := w.inReplay(func() error { digest.Write(raw); return nil }); err != nil {
@@ -338,8 +339,8 @@ func (w *writer) replay(r io.ReaderAt, size int64, digest hasher) error {
 	})
 }
 
-// scan returns how much of the first size bytes of r can be resumed: all of a blob, the whole elements of an array. It ends with the
-// transfer.
+// scan returns how much of the first size bytes of r can be resumed: all of a blob, the complete elements of an array. It
+// stops if the transfer ends.
 func (w *writer) scan(r io.ReaderAt, size int64) (offset, index int64, err error) {
 	if w.in.header.kind == kindBlob {
 		return size, 0, nil
@@ -352,8 +353,9 @@ func (w *writer) scan(r io.ReaderAt, size int64) (offset, index int64, err error
 	return offset, index, err
 }
 
-// inReplay runs fn, which reads a piece of what is stored or hashes it, as one of as many at once as half of the processors: a header of a
-// few bytes has all of a content read, and what plays beside is not to wait for that. It fails when the transfer ends before.
+// inReplay runs fn, which reads or hashes a piece of stored content. At most half as many of them run at once as there are
+// processors: a header of a few bytes makes this end read a whole content, and play must not wait for that. inReplay fails if the
+// transfer ends before fn runs.
 func (w *writer) inReplay(fn func() error) (err error) {
 	if !w.in.peer.streams.turns.Do(w.in.done, func() { err = fn() }) {
 		return w.in.ended()
@@ -361,7 +363,7 @@ func (w *writer) inReplay(fn func() error) (err error) {
 	return err
 }
 
-// walk reads the first size bytes of r in pieces. It ends early when an array has no whole element left.
+// walk calls visit with the first size bytes of r, in pieces. It stops early if no complete element of an array is left.
 func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte) error) error {
 	if w.in.header.kind == kindBlob {
 		return w.walkBlob(r, size, visit)
@@ -379,7 +381,7 @@ func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte)
 				return err
 			}
 			buf = buf[:len(buf)+int(n)]
-			p, _ = w.in.decode(buf, -1) // an error: fewer are whole
+			p, _ = w.in.decode(buf, -1) // an error only means that fewer are complete
 			return nil
 		})
 		if err != nil || p.units == 0 {

@@ -7,22 +7,22 @@ import (
 	"github.com/zeebo/blake3"
 )
 
-// Chunk names a part of some content, and does not hold its bytes.
-type Chunk struct {
-	Digest Digest // BLAKE3 of its bytes
+// A Chunk names a piece of content. It does not hold its bytes.
+type Chunk struct { // of its bytes
+	Digest Digest // in bytes, 1 to [MaxChunk]
 	Size   uint32 // 1 to [MaxChunk]
 }
 
-// Digest is the BLAKE3 of some bytes, 32 bytes long, by which they are named.
+// A Digest is the BLAKE3 digest that names some bytes.
 type Digest [32]byte
 
 // Sum returns the digest of data.
 func Sum(data []byte) Digest { return blake3.Sum256(data) }
 
-// String returns 64 hex digits.
+// String returns the digest as 64 hex digits.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
-// MaxEncodedSize is how long a digest is as an argument of package rpc, which carries its text.
+// MaxEncodedSize returns the size of a digest as an argument of package rpc, which encodes its text.
 func (Digest) MaxEncodedSize() int { return hex.EncodedLen(len(Digest{})) }
 
 // MarshalText implements [encoding.TextMarshaler].

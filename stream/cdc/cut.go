@@ -9,39 +9,40 @@ import (
 	"github.com/PlakarKorp/go-cdc-chunkers/chunkers/jc"
 )
 
-// Sizes of chunks. A change costs the chunks that it touches, so smaller ones make a better delta; each costs 35 bytes of
-// manifest, so larger ones make a shorter one: 1 GiB has about 6,700, a quarter of a megabyte of manifest.
+// Sizes of chunks, in bytes. A change costs all chunks that it touches, so smaller chunks make a better delta. Each takes 35 bytes
+// of manifest, so larger chunks make a shorter one: 1 GiB has about 6,700 chunks, and a manifest of a quarter of a megabyte.
 const (
-	MinChunk     = 32 << 10 // but for the last of a file
+	MinChunk     = 32 << 10 // except for the last chunk of a file
 	AverageChunk = 128 << 10
 	MaxChunk     = 512 << 10
 )
 
-// The cuts are those of JC, which that package calls jc-v1.0.0: a FastCDC that skips half of an average chunk wherever a weaker mask matches. It
-// meets the old cuts again 0.2 MiB behind an insertion, 1.1 MiB at worst of 1,200, where fastcdc-v1.0.0 took 1.4, and looks at two fifths of the
-// bytes. jc-v1.1.0 is no later version of it: it has the masks of 8 KiB chunks for every size, skips nearly all of larger ones and hardly ever
-// meets its old cuts. Other cuts would be no error: they would only cost a full put of everything once.
+// The cuts are those of JC, which package jc calls jc-v1.0.0: a FastCDC that skips half of an average chunk when a weaker mask
+// matches. After an insertion it finds its old cuts again within 0.2 MiB, 1.1 MiB at worst of 1,200 insertions (fastcdc-v1.0.0: 1.4
+// MiB), and it examines two fifths of the bytes. jc-v1.1.0 is not a later version of it: it uses the masks of 8 KiB chunks for
+// every size, skips nearly all of larger chunks and hardly ever finds its old cuts. Different cuts would not be an error: they
+// would only cost one full put of everything.
 const (
 	strongMask = 0x8888888888888888 // a chunk ends where the sum of the bytes before has none of these bits
-	weakMask   = strongMask - 8     // where it has none of these, jump bytes are skipped
+	weakMask   = strongMask - 8     // where the sum has none of these bits, jump bytes are skipped
 	jump       = AverageChunk / 2
 )
 
-// readStep is how much is read at once behind an average chunk: what is behind a chunk's end is copied into the next one's buffer.
+// readStep is how much is read at once beyond an average chunk. Bytes after the end of a chunk are copied into the buffer of the next.
 const readStep = 64 << 10
 
-// cutAhead is how many chunks wait at most to be hashed: cutting and hashing take about the same time.
+// cutAhead is how many chunks may wait to be hashed. It is small because cutting and hashing take about the same time.
 const cutAhead = 4
 
-// Cut cuts what r holds to its end into chunks. It calls each with every chunk in order, on the goroutine that called Cut, and with the bytes of
-// it, which are valid during that call only; an empty r has no chunk. It reads r on another goroutine meanwhile, which has ended when Cut returns:
-// with the first error of each, which ends the cutting, or of r. It is safe for concurrent use.
+// Cut cuts the content of r, until io.EOF, into chunks. It calls each for every chunk in order, on the caller's goroutine, with the
+// chunk's bytes, which are valid only during that call. If r is empty there are no chunks. Meanwhile another goroutine reads r; it
+// has ended when Cut returns. Cut stops at the first error of each or of r, and returns it. It is safe for concurrent use.
 func Cut(r io.Reader, each func(chunk Chunk, data []byte) error) error {
 	cut, read := make(chan *[]byte, cutAhead), make(chan error, 1)
 	ctx, stop := context.WithCancel(context.Background())
 	var reading sync.WaitGroup
 	defer reading.Wait()
-	defer stop() // also when each panics
+	defer stop() // also if each panics
 	reading.Go(func() {
 		defer close(cut)
 		read <- send(ctx, r, cut)
@@ -55,10 +56,10 @@ func Cut(r io.Reader, each func(chunk Chunk, data []byte) error) error {
 	return <-read
 }
 
-// send cuts r and sends each chunk's bytes, in a buffer that goes back to buffers.
+// send cuts r and sends each chunk's bytes, in a buffer that the receiver returns to buffers.
 func send(ctx context.Context, r io.Reader, cut chan<- *[]byte) error {
 	data := chunkBuffer(nil)
-	defer func() { buffers.Put(data) }() // the one behind the last chunk
+	defer func() { buffers.Put(data) }() // the buffer after the last chunk
 	for {
 		end, err := fill(r, data)
 		if err != nil || end == 0 {
@@ -75,19 +76,19 @@ func send(ctx context.Context, r io.Reader, cut chan<- *[]byte) error {
 	}
 }
 
-// chunkBuffer returns a buffer of buffers, with room for the largest chunk, that begins with some bytes.
+// chunkBuffer returns a buffer that contains begin and has room for the largest chunk.
 func chunkBuffer(begin []byte) *[]byte {
 	b := buffers.Get().(*[]byte)
 	*b = append(slices.Grow((*b)[:0], MaxChunk), begin...)
 	return b
 }
 
-// fill appends what it reads to data until it knows where the first chunk of that ends; 0: nothing is left.
+// fill reads from r into data until it knows where the first chunk in data ends. end is 0 if nothing is left.
 func fill(r io.Reader, data *[]byte) (end int, err error) {
 	s := seeker{at: MinChunk}
 	for {
 		b := *data
-		if len(b) > AverageChunk && s.seek(b) { // what is left at the end is one chunk, if it is no more than an average one
+		if len(b) > AverageChunk && s.seek(b) { // if no more than an average chunk is left at the end of r, it is one chunk
 			return s.at, nil
 		}
 		if len(b) == MaxChunk {
@@ -104,13 +105,13 @@ func fill(r io.Reader, data *[]byte) (end int, err error) {
 	}
 }
 
-// seeker looks for the end of a chunk.
+// A seeker looks for the end of a chunk.
 type seeker struct {
-	at  int    // the byte that it looks at next
-	sum uint64 // of the bytes before, since it began or jumped; the last 64 count
+	at  int    // index of the next byte to examine
+	sum uint64 // of the bytes before, since the beginning or the last jump; only the last 64 count
 }
 
-// seek looks at the bytes of a chunk that it has not seen yet, and reports whether the chunk ends before the one at.
+// seek examines the bytes of a chunk that it has not examined yet, and reports whether the chunk ends before index at.
 func (s *seeker) seek(chunk []byte) (ends bool) {
 	for s.at < len(chunk) {
 		sum, n := roll(s.sum, chunk[s.at:])
@@ -126,12 +127,13 @@ func (s *seeker) seek(chunk []byte) (ends bool) {
 	return false
 }
 
-// roll adds bytes to a sum until that matches weakMask, and returns it, and how many stand before the one that made it match: all where none did.
+// roll adds bytes of data to sum until the sum matches weakMask. It returns the sum and how many bytes precede the one that made it
+// match, or len(data) if none did.
 func roll(sum uint64, data []byte) (uint64, int) {
 	gear, n := &jc.G, 0
 	for ; len(data) >= n+4; n += 4 {
 		d := data[n : n+4 : n+4]
-		a := gear[d[0]] // what each byte adds with those before it: so that the sum of four waits for that of four, not each for the one before
+		a := gear[d[0]] // sums of up to four bytes without sum: so each sum of four depends only on the last one, and not on the byte before
 		b := a<<1 + gear[d[1]]
 		c := b<<1 + gear[d[2]]
 		e := sum<<4 + c<<1 + gear[d[3]]

@@ -9,29 +9,30 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// MaxPacked is how many bytes a packed chunk has at most: what pieces.Talk.MaxPiece says of them.
+// MaxPacked is the size of the largest packed chunk, for pieces.Talk.MaxPiece.
 const MaxPacked = 1 + MaxChunk
 
-// The first byte of a packed chunk says what the others are.
+// The first byte of a packed chunk says how the others are encoded.
 const (
 	packedPlain = 0
 	packedZstd  = 1
 )
 
-// Compressing must save this part of a chunk or the chunk goes as it is: less is not worth the unpacking.
-const leastSaving = 16 // a sixteenth
+// leastSaving is the part of a chunk, 1/16, that compressing must save. A smaller saving is not worth the unpacking.
+const leastSaving = 16
 
-// What is tried first of a chunk that is much larger: what looks like noise in four places is not compressed, which costs a
-// twentieth of trying it all.
+// For a large chunk, triedBytes at triedPlaces places are compressed first. If these do not shrink, the chunk is not compressed.
+// This costs a twentieth of compressing the whole chunk.
 const (
 	triedPlaces = 4
-	triedBytes  = 2 << 10 // of each place
+	triedBytes  = 2 << 10 // at each place
 )
 
-// ErrChunk means that bytes are not those of the chunk: its size or its digest is another one, or they cannot be unpacked.
+// ErrChunk means that bytes are not those of the chunk: their size or digest differs, or they cannot be unpacked.
 var ErrChunk = errors.New("damaged chunk")
 
-// encoder and decoder serve any number of goroutines, of which as many at once as there are cores. Their options are right: there is no error.
+// encoder and decoder are safe for concurrent use, by as many goroutines at once as there are cores. Their options are
+// valid, so there is no error.
 var (
 	encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(MaxChunk),
 		zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true))
@@ -39,8 +40,8 @@ var (
 		zstd.WithDecoderLowmem(true), zstd.WithDecoderConcurrency(0))
 )
 
-// Pack appends the packed form of a chunk's bytes, of which there are at most [MaxChunk], to b, compressed where that pays. Bytes that stand in
-// b's memory already, one behind its end, are not copied where it does not. It is safe for concurrent use.
+// Pack appends the packed form of chunk to b. chunk has at most [MaxChunk] bytes. It is compressed if that pays. If it is not
+// compressed, and chunk is in b's own memory, one byte after its end, nothing is copied. Pack is safe for concurrent use.
 func Pack(b, chunk []byte) []byte {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
@@ -56,9 +57,10 @@ func Pack(b, chunk []byte) []byte {
 	return append(append(b, packedPlain), chunk...)
 }
 
+// pays reports whether compressing size bytes has saved enough.
 func pays(compressed, size int) bool { return compressed <= size-size/leastSaving }
 
-// mayPay reports whether compressing a chunk is worth a try, for which it uses a buffer.
+// mayPay reports whether compressing a chunk is worth trying. It uses buffer as scratch memory.
 func mayPay(buffer *[]byte, chunk []byte) bool {
 	if len(chunk) < 2*triedPlaces*triedBytes {
 		return true
@@ -71,10 +73,10 @@ func mayPay(buffer *[]byte, chunk []byte) bool {
 	return pays(len(*buffer)-len(some), len(some))
 }
 
-// Unpack returns the bytes of chunk c, which packed holds in packed form. It returns a part of packed where that is not compressed, and uses the
-// memory of buffer otherwise, or new memory if c does not fit or buffer is nil; so the caller keeps packed and buffer as they are for as long as it
-// uses the bytes. It fails with [ErrChunk] when they do not have c's size and digest, and never unpacks more than c's size. It is safe for
-// concurrent use, of different buffers.
+// Unpack returns the bytes of chunk c from their packed form. If that is not compressed, the result is a part of packed. Otherwise
+// it is in the memory of buffer, or in new memory if buffer is too small. So the caller must not change packed and buffer while it
+// uses the result. Unpack returns [ErrChunk] if the bytes do not have c's size and digest, and never unpacks more than c's size. It
+// is safe for concurrent use with different buffers.
 func Unpack(buffer, packed []byte, c Chunk) ([]byte, error) {
 	if c.Size > MaxChunk || len(packed) == 0 || len(packed) > MaxPacked {
 		return nil, fmt.Errorf("%w %v: %d bytes packed, for %d", ErrChunk, c.Digest, len(packed), c.Size)
@@ -90,21 +92,21 @@ func Unpack(buffer, packed []byte, c Chunk) ([]byte, error) {
 	return data, nil
 }
 
-// buffers are for the bytes of chunks.
+// buffers holds buffers for the bytes of chunks.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// Verify reports why [Unpack] would fail, as a store does that keeps chunks packed.
+// Verify returns the error that [Unpack] would return. It is for stores that keep chunks packed.
 func Verify(packed []byte, c Chunk) error {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
 	data, err := Unpack(*buffer, packed, c)
-	if err == nil && packed[0] == packedZstd { // else it is a part of packed
+	if err == nil && packed[0] == packedZstd { // otherwise data is a part of packed
 		*buffer = data
 	}
 	return err
 }
 
-// unpack returns no more bytes than size.
+// unpack unpacks packed, and fails if there are more than size bytes.
 func unpack(buffer, packed []byte, size int) ([]byte, error) {
 	switch body := packed[1:]; packed[0] {
 	case packedPlain:
