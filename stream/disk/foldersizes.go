@@ -7,15 +7,16 @@ import (
 )
 
 const (
-	// listAfter is how long a list of all folders stays valid, but for those that this process changes. Without it each part that is opened
-	// would have the folder of every identity looked at.
+	// listAfter is how long a list of all folders stays valid, except for folders that this process changes. Without it, opening a
+	// part would look at the folder of every identity.
 	listAfter = time.Second
-	// measureAfter is how long the size of a folder stays valid if this process has changed nothing in it, and no list finds that another process
-	// has added or removed a name. Without it each list would look at every file of every identity.
+	// measureAfter is how long the size of a folder stays valid if this process has not changed the folder, and no list shows that
+	// another process has added or removed a name. Without it, each list would look at every file of every identity.
 	measureAfter = 10 * time.Second
 )
 
-// folderSizes knows how many bytes each folder of a store holds. Store.mu guards it, so nobody opens a part while a folder is measured for another.
+// folderSizes holds how many bytes each folder of a store contains. Store.mu guards it, so no part can be opened while a folder
+// is measured for another.
 type folderSizes struct {
 	path string // of the store
 	walk func(folder string) ([]storedFile, error)
@@ -32,13 +33,13 @@ type folderSize struct {
 	at       time.Time // when it was measured
 }
 
-// changed notes that this process changes what is in a folder, so that bytesBeside measures it again.
+// changed records that this process changes the content of a folder, so that bytesBeside measures it again.
 func (s *folderSizes) changed(folder string) {
 	delete(s.known, folder)
 	s.stale[folder] = true
 }
 
-// bytesBeside returns how many bytes are stored in all folders but own.
+// bytesBeside returns how many bytes are stored in all folders except own.
 func (s *folderSizes) bytesBeside(own string) (bytes int64, err error) {
 	refresh := s.refreshAll
 	if time.Since(s.listed) < listAfter {
@@ -55,7 +56,7 @@ func (s *folderSizes) bytesBeside(own string) (bytes int64, err error) {
 	return bytes, nil
 }
 
-// refreshStale measures the folders but own that this process has changed.
+// refreshStale measures the folders that this process has changed, except own.
 func (s *folderSizes) refreshStale(own string) error {
 	for folder := range s.stale {
 		if folder == own {
@@ -73,7 +74,8 @@ func (s *folderSizes) refreshStale(own string) error {
 	return nil
 }
 
-// refreshAll lists the folders and measures all but own, which stays stale, and those that are not of the store, as lost+found.
+// refreshAll lists the folders and measures them all, except own, which stays stale, and folders that do not belong to the
+// store, such as lost+found.
 func (s *folderSizes) refreshAll(own string) error {
 	folders, err := os.ReadDir(s.path)
 	if err != nil {

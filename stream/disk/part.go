@@ -126,8 +126,10 @@ func makeFolder(folder string) error {
 	return os.MkdirAll(folder, 0o700)
 }
 
+// Offset implements stream.Part.
 func (p *part) Offset() int64 { return p.offset }
 
+// Write implements stream.Part.
 func (p *part) Write(b []byte) (int, error) {
 	if p.ended {
 		return 0, doing("writing a part", fs.ErrClosed)
@@ -141,8 +143,10 @@ func (p *part) Write(b []byte) (int, error) {
 	return n, doing("writing a part", err)
 }
 
+// ReadAt implements stream.Part.
 func (p *part) ReadAt(b []byte, off int64) (int, error) { return p.file.ReadAt(b, off) }
 
+// Commit implements stream.Part.
 func (p *part) Commit(digest stream.Digest) error {
 	if p.ended {
 		return doing("committing a part", fs.ErrClosed)
@@ -191,6 +195,7 @@ func (p *part) rename(final string) error {
 	return err
 }
 
+// Close implements stream.Part.
 func (p *part) Close() error {
 	if p.closed {
 		return nil
@@ -207,6 +212,7 @@ func (p *part) Close() error {
 	return doing("closing a part", err)
 }
 
+// Delete implements stream.Part.
 func (p *part) Delete() error {
 	if p.ended {
 		return doing("deleting a part", fs.ErrClosed)

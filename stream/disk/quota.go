@@ -20,20 +20,21 @@ const (
 	defaultIdentityBytes = 1 << 30
 	defaultIdentityFiles = 1024
 	defaultPartExpiry    = 7 * 24 * time.Hour
-	// growBytes is how much is reserved at once for a part of unknown size, so that not every write walks the folders.
+	// growBytes is how much is reserved at once for a part of unknown size, so that not every write has to walk the folders.
 	growBytes = 4 << 20
 )
 
-// storedFile is one file of a Store.
+// A storedFile is one file of a Store.
 type storedFile struct {
 	path string
-	size int64 // of an open part, the bytes that are reserved
-	used time.Time
-	blob bool
-	open bool // a part that this process writes
+	size int64     // bytes; of an open part, the reserved bytes
+	used time.Time // when it was last written or looked up
+	blob bool      // complete content
+	open bool      // a part that this process is writing
 }
 
-// grow makes room so that p may have size bytes. It takes no lock unless more must be counted, for others may look at the disk meanwhile.
+// grow makes room for p to have size bytes. It takes no lock unless more bytes must be reserved, because others may hold the lock
+// while they read the disk.
 func (s *Store) grow(p *part, size int64) error {
 	if p.size >= 0 && size > p.size {
 		return fmt.Errorf("%w: more than the %d bytes that were announced", stream.ErrTooLarge, p.size)
@@ -44,8 +45,9 @@ func (s *Store) grow(p *part, size int64) error {
 	return s.reserve(p, size, growBytes)
 }
 
-// reserve counts size bytes for p, and so many more if they fit, and removes files that must make room for them. When more do not fit it counts a
-// quarter to a half of the room that is left, for else each write near a limit would walk the folders.
+// reserve reserves size bytes for p, and more bytes beyond that if they fit, and removes files to make room for them. If
+// more do not fit, it reserves a quarter to a half of the room that is left beyond size; otherwise each write near a
+// limit would walk the folders.
 func (s *Store) reserve(p *part, size, more int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,11 +76,11 @@ func (s *Store) reserve(p *part, size, more int64) error {
 	return nil
 }
 
-// makeRoom removes contents and parts of an identity, whose files are given, the least recently used first, until one more file of size bytes
-// fits. It removes nothing if that would not be enough, and nothing of other identities, which store so many bytes as others says. It returns
-// what is stored then.
+// makeRoom removes contents and parts of an identity until one more file of size bytes fits, the least recently used first. files
+// are the identity's files. others is how many bytes other identities store; makeRoom removes nothing of theirs. It removes nothing
+// at all if that would not be enough. It returns what is stored then.
 func (s *Store) makeRoom(files []storedFile, others, size int64) (now usage, err error) {
-	now, least := usage{all: others}, usage{all: others} // least: what would stay if all went that may be removed
+	now, least := usage{all: others}, usage{all: others} // least is what stays if everything is removed that may be
 	for _, f := range files {
 		now.add(f, 1)
 		if f.open {
@@ -98,14 +100,15 @@ type usage struct {
 	all          int64 // bytes of all identities
 }
 
-// add adds a file of the identity so many times; -1 takes it away.
+// add counts a file of the identity the given number of times; -1 subtracts it.
 func (u *usage) add(f storedFile, times int64) {
 	u.all += times * f.size
 	u.files += times
 	u.bytes += times * f.size
 }
 
-// evict removes files that are counted, the least recently used first, until enough says so, and returns why some could not be removed.
+// evict removes files that are counted, the least recently used first, until enough returns true. It returns the errors of files
+// that could not be removed.
 func (u *usage) evict(files []storedFile, enough func() bool) (failed error) {
 	slices.SortFunc(files, func(a, b storedFile) int {
 		return cmp.Or(a.used.Compare(b.used), strings.Compare(a.path, b.path))
@@ -123,7 +126,7 @@ func (u *usage) evict(files []storedFile, enough func() bool) (failed error) {
 	return failed
 }
 
-// fits returns why one more file of size bytes does not fit, nil if it does.
+// fits returns nil if one more file of size bytes fits, and otherwise an error that says why not.
 func (s *Store) fits(u usage, size int64) error {
 	for _, l := range []struct {
 		what, setting    string
@@ -140,10 +143,10 @@ func (s *Store) fits(u usage, size int64) error {
 	return nil
 }
 
-// Trim removes parts and contents of an identity, the least recently used first, until what is left exceeds neither limit: bytes in all,
-// and files in number. Those under the keys in keep stay and do not count. A negative limit is none. Trim is for applications whose quota
-// includes files that they keep elsewhere. It fails with an error that Is stream.ErrPartBusy if parts that are being written exceed the
-// limits alone.
+// Trim removes parts and contents of an identity, the least recently used first, until neither limit is exceeded: bytes in total,
+// and files in number. A negative limit is none. Content under the keys in keep stays and does not count. Trim is for
+// applications whose quota includes files that they keep elsewhere. If parts that are being written exceed the limits alone, the
+// error Is stream.ErrPartBusy.
 func (s *Store) Trim(identity string, bytes int64, files int, keep ...string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +179,7 @@ func (f storedFile) base() string {
 	return base
 }
 
-// evict removes a file that makes room for another.
+// evict removes a file, to make room for another.
 func (f storedFile) evict() error {
 	switch {
 	case f.blob:
@@ -187,7 +190,7 @@ func (f storedFile) evict() error {
 	return ignoreMissing(removeUnlocked(f.path))
 }
 
-// walkFolder lists the files of one identity. A missing folder counts as empty.
+// walkFolder lists the files of one identity, and removes expired parts and an empty folder. A missing folder counts as empty.
 func (s *Store) walkFolder(path string) (files []storedFile, err error) {
 	entries, err := readFolder(path)
 	if err != nil {
@@ -204,7 +207,8 @@ func (s *Store) walkFolder(path string) (files []storedFile, err error) {
 	return files, nil
 }
 
-// stored describes one entry of an identity's folder. It is false for files that are not the store's, and for expired parts, which it removes.
+// stored describes one entry of an identity's folder. It returns false for files that do not belong to the store, and for expired
+// parts, which it removes.
 func (s *Store) stored(folder string, e fs.DirEntry) (storedFile, bool) {
 	f := storedFile{path: filepath.Join(folder, e.Name())}
 	_, f.blob = blobDigest(e.Name())
@@ -223,7 +227,7 @@ func (s *Store) stored(folder string, e fs.DirEntry) (storedFile, bool) {
 	return f, true
 }
 
-// removeUnlocked removes a part that no process has open.
+// removeUnlocked removes a part, unless a process has it open.
 func removeUnlocked(path string) error {
 	f, err := openLocked(path, 0)
 	if err != nil {
@@ -232,7 +236,7 @@ func removeUnlocked(path string) error {
 	return removeOpen(f, path)
 }
 
-// expired reports whether a part expires that was unused for so long. With a negative expiry none does.
+// expired reports whether a part that was unused for so long has expired. With a negative expiry, parts do not expire.
 func expired(unused, expiry time.Duration) bool {
 	expiry = cmp.Or(expiry, defaultPartExpiry)
 	return expiry > 0 && unused > expiry

@@ -17,39 +17,40 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// Suffixes of the files in a Store. A part becomes a blob by renaming, and a blob's name has no other origin.
+// Suffixes of the files in a Store. A file becomes a blob only by renaming a part.
 const (
 	partSuffix = ".part"
 	blobSuffix = ".blob"
 )
 
-// Store is a stream.Store in a folder of its own. Each identity has a folder in it, and each content a file there, both named by
-// hashes, so that no identity and no key can reach outside. Parts are written under names of their own; a complete
-// content appears by rename, after it was flushed to the disk. Bytes that were written survive if the process is killed; if the disk
-// loses some in a power failure, the digest fails at the end of the transfer, and the part is deleted. Links, pipes and devices that
-// somebody puts into the folder are neither followed nor opened.
+// A Store is a stream.Store in a folder of its own. Each identity has a folder in it, and each content a file in that, both named
+// by hashes, so that no identity and no key can reach outside. Parts are written under names of their own. A complete content
+// appears by rename, after it was flushed to the disk. Written bytes survive if the process is killed. If the disk loses some in a
+// power failure, the digest is wrong at the end of the transfer, and the part is deleted. Links, pipes and devices that somebody
+// puts into the folder are neither followed nor opened.
 //
 // Set the limits before the first use. Several processes may share a folder: a part is locked while it is open.
 type Store struct {
-	// MaxBytes bounds the bytes of all identities; default 4 GiB. MaxIdentityBytes bounds those of one identity; default
-	// 1 GiB. An identity's contents, and its parts that nobody writes, make room for its new parts, the least recently
-	// used first; they make no room for another identity's. A part of known size counts with its full size from the start.
-	// Negative: no limit. Of parts that another process writes, a process counts only the bytes written, at most ten seconds late, and
-	// what another process has stored a second late.
+	// MaxBytes limits the bytes of all identities; default 4 GiB. MaxIdentityBytes limits those of one identity; default 1 GiB.
+	// Negative = no limit. To make room for a new part, the Store removes contents of the same identity, and parts of it that are
+	// not being written, the least recently used first, but none of other identities. A part of known size counts with its full
+	// size from the start. If another process shares the folder, its stored content is counted a second late, and its open parts by
+	// the bytes written, at most ten seconds late.
 	MaxBytes, MaxIdentityBytes int64
-	// MaxIdentityFiles bounds the parts and contents of one identity; default 1,024. Negative: no limit.
+	// MaxIdentityFiles limits the parts and contents of one identity; default 1,024, negative = no limit.
 	MaxIdentityFiles int
-	// PartExpiry is how long a part that nobody writes to waits to be resumed; default 7 days. Negative: for ever.
+	// PartExpiry is how long an unused part is kept for resuming; default 7 days, negative = forever.
 	PartExpiry time.Duration
 
 	path string
 
+	// mu guards the fields below.
 	mu    sync.Mutex
-	open  map[string]*part // by path of the part, from when it is being opened
-	sizes folderSizes      // of the folders of identities
+	open  map[string]*part // by path; each from when it is being opened
+	sizes folderSizes      // of the identities' folders
 }
 
-// New returns a Store in the folder dir, which is made when it is first needed.
+// New returns a Store in the folder dir, which is created when it is first needed.
 func New(dir string) *Store {
 	s := &Store{path: dir, open: make(map[string]*part)}
 	s.sizes = folderSizes{path: dir, walk: s.walkFolder, stale: make(map[string]bool)}
@@ -58,7 +59,7 @@ func New(dir string) *Store {
 
 var _ stream.Store = (*Store)(nil)
 
-// Open begins or resumes a part.
+// Open implements stream.Store. It begins or resumes a part.
 func (s *Store) Open(identity, key string, size int64) (stream.Part, error) {
 	if s.path == "" {
 		return nil, errors.New("disk: opening a part: the Store has no folder; take what New returned for one")
@@ -70,7 +71,8 @@ func (s *Store) Open(identity, key string, size int64) (stream.Part, error) {
 	return p, nil
 }
 
-// Lookup opens the complete content. It has the methods of an [os.File] as well: c.(interface{ Name() string }).Name() is its path.
+// Lookup implements stream.Store. The content it opens also has the methods of an [os.File]: c.(interface{ Name()
+// string }).Name() is its path.
 func (s *Store) Lookup(identity, key string) (stream.Content, error) {
 	c, err := s.lookup(s.file(identity, key))
 	if err != nil {
@@ -79,12 +81,14 @@ func (s *Store) Lookup(identity, key string) (stream.Content, error) {
 	return c, nil
 }
 
-// Publish takes a complete content out of the store and renames it to path, which must be on the same file system. A file there is
-// replaced in one step, and the new one survives a power failure. Publish is for senders that give the content's digest, as text, as
-// stream.Key. A content that was stored with another digest than its key is removed, with an error that Is stream.ErrDigest.
-// If there is no content, the error Is fs.ErrNotExist. Once Read of an incoming blob has returned io.EOF, or WriteTo nil, the content is
-// in the store and Publish may be called at once, unless the transfer went on without the store, see stream.Config.Store, or the content has
-// made room for another part since.
+// Publish removes a complete content from the store and renames it to path, which must be on the same file system. It replaces a
+// file there atomically, and the new one survives a power failure. The sender must have used the text of the content's digest as
+// its stream.Key. If the content was stored with a digest other than its key, Publish removes it, and the error Is
+// stream.ErrDigest. If there is no content, the error Is fs.ErrNotExist.
+//
+// Once Read of an incoming blob has returned io.EOF, or WriteTo has returned nil, the content is in the store and Publish
+// may be called. It is not there if the transfer continued without the store, see stream.Config.Store, or if the content has
+// been removed to make room.
 func (s *Store) Publish(identity string, digest stream.Digest, path string, mode fs.FileMode) error {
 	return doing("publishing a content as "+path, s.publish(identity, digest, path, mode))
 }
@@ -109,12 +113,14 @@ func (s *Store) publish(identity string, digest stream.Digest, path string, mode
 	return files.SyncFolder(filepath.Dir(path))
 }
 
-// syncFolders flushes the names in an identity's folder, and those of that folder and of the store's. Unchanged ones cost nothing.
+// syncFolders flushes the names in an identity's folder, in the store's folder, and in the folder that contains it. Flushing an
+// unchanged folder costs nothing.
 func (s *Store) syncFolders(folder string) error {
 	return errors.Join(files.SyncFolder(folder), files.SyncFolder(s.path), files.SyncFolder(filepath.Dir(s.path)))
 }
 
-// Remove deletes the part and the content of a key, or fails with stream.ErrPartBusy while the part is being written.
+// Remove implements stream.Store. It deletes the part and the content of a key. If the part is being written, the
+// error Is stream.ErrPartBusy.
 func (s *Store) Remove(identity, key string) error {
 	base := s.file(identity, key)
 	s.mu.Lock()
@@ -127,7 +133,7 @@ func (s *Store) Remove(identity, key string) error {
 	return doing("removing a content", errors.Join(err, removeBlobs(base, "")))
 }
 
-// doing says in an error what the store was doing.
+// doing adds to an error what the store was doing. It returns nil if err is nil.
 func doing(what string, err error) error {
 	if err == nil {
 		return nil
@@ -140,24 +146,25 @@ func (s *Store) file(identity, key string) string {
 	return filepath.Join(s.path, hashName(identity), hashName(key))
 }
 
-// hashName makes a file name of 40 digits from any string.
+// hashName returns a file name of 40 hex digits for any string.
 func hashName(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:20])
 }
 
-// isHashName reports whether a file name is of hashName.
+// isHashName reports whether a file name may be one that hashName returned.
 func isHashName(name string) bool {
 	sum, err := hex.DecodeString(name)
 	return err == nil && len(sum) == 20
 }
 
-// blobName returns the path of a complete content; base is the path without a suffix. Some systems allow no colon in names.
+// blobName returns the path of a complete content. base is the path without a suffix. It has a dash for the digest's colon, which
+// some systems do not allow in names.
 func blobName(base string, digest stream.Digest) string {
 	return base + "." + strings.Replace(digest.String(), ":", "-", 1) + blobSuffix
 }
 
-// blobDigest reads the digest out of a blob's name.
+// blobDigest parses the digest in a blob's name.
 func blobDigest(path string) (digest stream.Digest, ok bool) {
 	name, isBlob := strings.CutSuffix(filepath.Base(path), blobSuffix)
 	_, text, _ := strings.Cut(name, ".")
@@ -165,8 +172,8 @@ func blobDigest(path string) (digest stream.Digest, ok bool) {
 	return digest, isBlob && err == nil
 }
 
-// blobs returns the paths of the complete contents under base: one, or two after a crash between the rename and the removal of the old
-// content.
+// blobs returns the paths of the complete contents under base: none, one, or two after a crash between the rename and the
+// removal of the older content.
 func blobs(base string) ([]string, error) {
 	dir, name := filepath.Split(base)
 	entries, err := readFolder(filepath.Clean(dir))
@@ -193,10 +200,11 @@ func removeBlobs(base, keep string) error {
 	return err
 }
 
-// lookupTries is how often lookup tries again when a content vanishes between listing its folder and opening it, because a new one
-// replaced it, or it made room.
+// lookupTries is how often lookup tries to open a content. It may vanish after its folder was listed, because a new one has
+// replaced it or it was removed to make room.
 const lookupTries = 20
 
+// lookup opens the newest complete content under base.
 func (s *Store) lookup(base string) (*content, error) {
 	for range lookupTries {
 		found, err := blobs(base)
@@ -209,7 +217,7 @@ func (s *Store) lookup(base string) (*content, error) {
 		c, err := openContent(slices.MaxFunc(found, func(a, b string) int { return modified(a).Compare(modified(b)) }))
 		if err == nil {
 			now := time.Now()
-			_ = os.Chtimes(c.Name(), now, now) // only the order of eviction depends on it
+			_ = os.Chtimes(c.Name(), now, now) // an error affects only the order of eviction
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			return c, err
@@ -218,7 +226,7 @@ func (s *Store) lookup(base string) (*content, error) {
 	return nil, &fs.PathError{Op: "open", Path: base, Err: fs.ErrNotExist}
 }
 
-// modified returns when a content was stored or last used; zero if it is gone.
+// modified returns when a content was stored or last used, or zero if it is gone.
 func modified(path string) (at time.Time) {
 	if info, err := os.Lstat(path); err == nil {
 		at = info.ModTime()
@@ -235,6 +243,7 @@ type content struct {
 
 var _ stream.Content = (*content)(nil)
 
+// openContent opens a complete content.
 func openContent(path string) (*content, error) {
 	f, err := openOwn(path)
 	if err != nil {
@@ -251,7 +260,7 @@ func openContent(path string) (*content, error) {
 	return &content{File: f, size: info.Size(), digest: digest}, nil
 }
 
-// readFolder lists a folder. A missing folder counts as empty; a link to a folder is not the store's.
+// readFolder lists a folder. A missing folder counts as empty. A link to a folder is an error, because the store never creates one.
 func readFolder(path string) ([]fs.DirEntry, error) {
 	info, err := os.Lstat(path)
 	if err == nil && !info.IsDir() {
@@ -264,6 +273,7 @@ func readFolder(path string) ([]fs.DirEntry, error) {
 	return entries, ignoreMissing(err)
 }
 
+// ignoreMissing returns err, or nil if it says that the file does not exist.
 func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -276,7 +286,7 @@ var (
 	errNotRegular = errors.New("it is not a regular file")
 )
 
-// requireRegular refuses a link, pipe or device that somebody put in the place of one of the store's files.
+// requireRegular returns an error for a link, pipe or device that somebody has put in the place of one of the store's files.
 func requireRegular(info fs.FileInfo, path string) error {
 	if !info.Mode().IsRegular() {
 		return &fs.PathError{Op: "open", Path: path, Err: errNotRegular}

@@ -12,17 +12,17 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// renamesOpenFiles says that a file may be renamed and removed while it is open.
+// renamesOpenFiles says whether a file can be renamed and removed while it is open.
 const renamesOpenFiles = true
 
-// Flags that neither follow a link nor wait for a pipe's other end.
+// ownFile has the flags that neither follow a link nor wait for the other end of a pipe.
 const ownFile = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
 // openOwn opens one of the store's files for reading.
 func openOwn(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDONLY|ownFile, 0) }
 
-// openLocked opens the file at path for this process alone, or fails with stream.ErrPartBusy; with os.O_CREATE it makes a
-// missing file. The lock ends when the file is closed, or the process ends.
+// openLocked opens the file at path and locks it for this process, or fails with stream.ErrPartBusy. With os.O_CREATE it creates a
+// missing file. The lock ends when the file is closed or the process ends.
 func openLocked(path string, create int) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, requireRegular(info, path)
@@ -47,7 +47,7 @@ func openLocked(path string, create int) (*os.File, error) {
 	return f, nil
 }
 
-// requireSame fails when another process renamed or removed the file before it was locked here.
+// requireSame returns an error if another process renamed or removed the file before it was locked here.
 func requireSame(f *os.File, path string) error {
 	locked, err := f.Stat()
 	if err != nil {

@@ -9,17 +9,16 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// renamesOpenFiles says that a file may be renamed and removed while it is open.
+// renamesOpenFiles says whether a file can be renamed and removed while it is open.
 const renamesOpenFiles = false
 
-// errSharingViolation is ERROR_SHARING_VIOLATION: somebody else has the file open.
+// errSharingViolation is ERROR_SHARING_VIOLATION: another process has the file open.
 const errSharingViolation = syscall.Errno(32)
 
 // openOwn opens one of the store's files for reading. The caller has checked that it is no link.
 func openOwn(path string) (*os.File, error) { return os.Open(path) }
 
-// openLocked opens the file at path for this handle alone, or fails with stream.ErrPartBusy; with os.O_CREATE it makes a
-// missing file.
+// openLocked opens the file at path for this handle alone, or fails with stream.ErrPartBusy. With os.O_CREATE it creates a missing file.
 func openLocked(path string, create int) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, requireRegular(info, path)

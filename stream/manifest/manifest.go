@@ -27,7 +27,7 @@ type Manifest struct {
 	Entries []Entry // in the order of fs.WalkDir: the root first, the entries of a folder by name, each folder followed by its content
 }
 
-// Kind is what an entry is.
+// Kind says whether an entry is a file, a folder or a link.
 type Kind uint8
 
 // The kinds; their values are part of the wire format.
@@ -37,7 +37,7 @@ const (
 	Link Kind = 3
 )
 
-// Entry is a file, a folder or a link of the tree.
+// An Entry is a file, a folder or a link of the tree.
 type Entry struct {
 	Path   string // relative to the root, with slashes on every system, as in package fs; "." for the root
 	Kind   Kind
@@ -302,6 +302,7 @@ func (m *Manifest) Append(b []byte) []byte {
 	return b
 }
 
+// appendEntry appends the encoding of e to b.
 func appendEntry(b []byte, e *Entry) []byte {
 	b = append(wire.AppendBytes(b, e.Path), byte(e.Kind))
 	if e.Kind == Link {

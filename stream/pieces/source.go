@@ -8,23 +8,24 @@ import (
 	"sync"
 )
 
-// source is what Send sends: the pieces, each made when the stream comes to it. The stream reads straight into its own memory.
+// A source provides the content that Send sends: the pieces, each created when the stream reads that far. The stream reads
+// directly into its own memory.
 type source struct {
 	*Talk
-	ctx         context.Context // ends the wait for a buffer
+	ctx         context.Context // its end ends the wait for a buffer
 	fail        func(err error) // called at most once
 	appendPiece func(buffer []byte, index int) ([]byte, error)
 
-	// mu guards the rest: Read and what it calls run on a goroutine of the stream, end on that of Send.
+	// mu guards the fields below. Read, and what it calls, run on a goroutine of the stream; end runs on that of Send.
 	mu    sync.Mutex
-	lacks []int   // not made yet
-	held  *[]byte // from the pool sent: has the piece that is being read, or has room for the next one in the same Read; nil = none
-	rest  []byte  // of held, to be read
-	err   error   // why the source has ended; io.EOF: all is read, or nobody reads on
+	lacks []int   // pieces that were not created yet
+	held  *[]byte // from the pool sent: holds the piece that is being read, or is reused for the next one in the same Read; nil = none
+	rest  []byte  // the part of held that was not read yet
+	err   error   // why the source has ended; io.EOF = everything was read, or end was called
 }
 
-// Read implements io.Reader. It fills p with as many pieces as p takes, and ends early where one cannot be made. The pieces of a Read share a
-// buffer, so that no piece that was begun waits for the memory of another.
+// Read implements io.Reader. It fills p with as many pieces as fit, and ends early if one cannot be created. All pieces of a Read
+// use the same buffer, so that no piece that was begun waits for the memory of another.
 func (s *source) Read(p []byte) (n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +45,7 @@ func (s *source) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// next makes the next piece, or ends the source. The caller holds mu.
+// next creates the next piece, or ends the source. The caller holds mu.
 func (s *source) next() {
 	if len(s.lacks) == 0 {
 		s.err = io.EOF
@@ -56,7 +57,7 @@ func (s *source) next() {
 	s.lacks = s.lacks[1:]
 }
 
-// fill makes a piece, in a buffer that is held until the piece has been read.
+// fill creates a piece, in a buffer that is held until the piece has been read.
 func (s *source) fill(index int) (err error) {
 	if s.held == nil {
 		if s.held, err = s.takeBuffer(s.ctx, &sent, header); err != nil {
@@ -72,15 +73,15 @@ func (s *source) fill(index int) (err error) {
 		return fmt.Errorf("pieces: piece %d has %d bytes, MaxPiece is %d", index, len(piece), s.MaxPiece)
 	}
 	if most := header + min(cap(piece), s.MaxPiece); most > cap(*b) {
-		*b = make([]byte, header, most) // for appendPiece to need no other memory next time
+		*b = make([]byte, header, most) // so that appendPiece needs no other memory next time
 	}
-	*b = append((*b)[:header], piece...) // where the piece stands already, unless the buffer was too small
+	*b = append((*b)[:header], piece...) // copies nothing unless the buffer was too small
 	binary.LittleEndian.PutUint32(*b, uint32(len(piece)))
 	s.rest = *b
 	return nil
 }
 
-// free gives the buffer back. The caller holds mu.
+// free returns the buffer to the pool. The caller holds mu.
 func (s *source) free() {
 	if s.held != nil {
 		s.giveBuffer(&sent, s.held)
@@ -88,7 +89,8 @@ func (s *source) free() {
 	}
 }
 
-// end ends the source: no piece is made from now on. It waits for a Read that runs, and returns why a piece could not be made.
+// end ends the source: no more pieces are created. It waits for a Read in progress, and returns the error of
+// appendPiece if that has failed.
 func (s *source) end() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

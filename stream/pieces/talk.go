@@ -19,7 +19,7 @@ const Manifest = "manifest"
 const (
 	lacksBlob  = "lacks"
 	piecesBlob = "pieces"
-	// header is how many bytes the size takes that stands before each piece.
+	// header is how many bytes the size before each piece takes.
 	header = 4
 )
 
@@ -41,13 +41,14 @@ type Talk struct {
 	MaxPiece int    // the most bytes of a piece; for chunks packed by cdc.Pack it is cdc.MaxPacked
 	Rate     int    // bytes a second at which Send reads pieces; 0 = no limit
 
-	// Memory, unless it is nil, limits the memory for buffers of pieces, of MaxPiece bytes each, that this and other talks use. A receiver holds a
-	// buffer while an announced piece arrives, and a sender while the other side reads one. So a peer that stops in the middle makes this side
-	// hold a buffer until the context is done. Memory may be a *semaphore.Weighted of golang.org/x/sync.
+	// Memory, unless it is nil, limits how many buffers of pieces, of MaxPiece bytes each, this and other talks hold at once. A receiver
+	// holds a buffer while an announced piece arrives, and a sender while the other side reads one. So a peer that stops in the middle
+	// makes this side hold a buffer until the context is done. Memory may be a *semaphore.Weighted of golang.org/x/sync.
 	Memory Limiter
 }
 
-// A Limiter limits memory. Acquire waits until n more bytes are free and takes them, and Release frees n bytes.
+// A Limiter limits how many buffers are in use. Acquire waits until n more are free and takes them, and Release returns n. A Talk calls
+// both with n = 1.
 type Limiter interface {
 	Acquire(ctx context.Context, n int64) error
 	Release(n int64)
@@ -92,15 +93,15 @@ func (t *Talk) ReadBlob(ctx context.Context, blob string, most int) ([]byte, err
 	return io.ReadAll(in)
 }
 
-// Offer sends a manifest, which describes count pieces, waits for the other side's Fetch, and returns which pieces that lacks, by indices that
-// ascend.
+// Offer sends a manifest that describes count pieces, waits for the other side's Fetch, and returns the indices of the pieces that
+// the other side lacks, in ascending order.
 func (t *Talk) Offer(ctx context.Context, manifest []byte, count int) (lacks []int, err error) {
 	if err := t.SendBlob(ctx, Manifest, manifest); err != nil {
 		return nil, err
 	}
 	b, err := t.ReadBlob(ctx, lacksBlob, (count+7)/8)
 	switch {
-	case errors.Is(err, ErrViolation): // by a peer, or by a caller whose manifest has more pieces than count
+	case errors.Is(err, ErrViolation): // of a peer, or of a caller whose manifest has more pieces than count
 		return nil, fmt.Errorf("%w: Offer's count is %d", err, count)
 	case err != nil:
 		return nil, err
@@ -108,11 +109,13 @@ func (t *Talk) Offer(ctx context.Context, manifest []byte, count int) (lacks []i
 	return fromBitmap(b, count)
 }
 
-// Send sends the pieces that Offer returned, and returns when the other side has taken them all. It calls appendPiece for one after the other, on
-// a goroutine of the stream and never once it has returned, so it waits for a call that runs, and keeps nothing of what that returns. A piece
-// leaves once those behind it have filled a part, or there are no more: appendPiece must not wait for the other side to take one. When
-// appendPiece fails Send does at once, and the stream ends there: the other side's Fetch fails with io.ErrUnexpectedEOF, and is not told why. When
-// ctx ends Send cancels the stream.
+// Send sends the pieces that Offer returned, and returns when the other side has consumed them all. It calls appendPiece for one
+// piece after another, on a goroutine of the stream, and keeps nothing of the result. Before Send returns, it waits for a call in
+// progress, and makes no more calls. A piece is sent once the pieces after it have filled a part, or there are no more, so
+// appendPiece must not wait for the other side to receive a piece.
+//
+// If appendPiece fails, Send fails at once and the stream ends there: the other side's Fetch fails with io.ErrUnexpectedEOF, and is
+// not told why. When ctx is done, Send cancels the stream.
 func (t *Talk) Send(ctx context.Context, lacks []int, appendPiece func(buffer []byte, index int) ([]byte, error)) error {
 	if len(lacks) == 0 {
 		return nil
@@ -124,18 +127,18 @@ func (t *Talk) Send(ctx context.Context, lacks []int, appendPiece func(buffer []
 		err = out.Wait(sending)
 	}
 	if ctx.Err() != nil && out != nil {
-		// Only then: after an error of appendPiece what was sent goes on alone. A stream that is canceled before its header has left does not
-		// arrive, and Fetch would wait for it.
+		// Only then: after an error of appendPiece, what was sent before it is still delivered. A stream that is canceled before
+		// its header was sent never arrives, and Fetch would wait for it.
 		out.Cancel(context.Cause(ctx))
 	}
-	stop(err) // the stream's goroutine may wait for a buffer
+	stop(err) // the stream's goroutine may be waiting for a buffer
 	return cmp.Or(s.end(), err)
 }
 
-// Fetch tells the other side which pieces it shall send, by indices that ascend, and calls each for every one of them as it comes, in that
-// order, on the goroutine that called Fetch. The piece is each's until it first calls free, on any goroutine; it does so in any case, also when it
-// fails, or the memory of the piece is never given back. Whether a piece is the right one each must find out. When it fails, or panics,
-// the other side's Send fails too; the text of its error stays here.
+// Fetch tells the other side which pieces to send, by ascending indices. It calls each for every piece as it arrives, in that
+// order, on the caller's goroutine. each may use the piece until it calls free, on any goroutine. It must call free even if it
+// fails; otherwise the piece's memory is never freed. each must also verify the piece. If each fails or panics, the other side's
+// Send fails, too, but is not told the text of the error.
 func (t *Talk) Fetch(ctx context.Context, lacks []int, each func(index int, piece []byte, free func()) error) error {
 	if err := checkAscending(lacks); err != nil {
 		return err
@@ -147,7 +150,7 @@ func (t *Talk) Fetch(ctx context.Context, lacks []int, each func(index int, piec
 	if err != nil {
 		return err
 	}
-	reason := errUntaken // of a panic, too
+	reason := errUntaken // also after a panic
 	defer func() {
 		if reason != nil {
 			in.Reject(reason)
@@ -159,6 +162,7 @@ func (t *Talk) Fetch(ctx context.Context, lacks []int, each func(index int, piec
 	return err
 }
 
+// checkAscending returns an error unless the indices are ascending.
 func checkAscending(indices []int) error {
 	last := -1
 	for _, i := range indices {
@@ -170,10 +174,11 @@ func checkAscending(indices []int) error {
 	return nil
 }
 
-// errUntaken is what the sender is told when the receiver fails: the receiver's own errors may name files that are nobody's business.
+// errUntaken is sent to the sender if the receiver fails, because the receiver's own errors may contain file names that
+// the sender must not see.
 var errUntaken = errors.New("the receiver could not take a piece")
 
-// receiveAll receives the pieces that lack, and reads to the end of the stream, which tells the sender that all have come.
+// receiveAll receives the pieces in lacks, and reads to the end of the stream, which tells the sender that everything has arrived.
 func (t *Talk) receiveAll(ctx context.Context, in io.Reader, lacks []int, each func(index int, piece []byte, free func()) error) error {
 	for _, index := range lacks {
 		piece, free, err := t.receive(ctx, in)
@@ -195,7 +200,7 @@ func (t *Talk) receiveAll(ctx context.Context, in io.Reader, lacks []int, each f
 	return err
 }
 
-// receive receives a piece in a buffer, which free gives back once, however often it is called.
+// receive receives a piece into a buffer. Only the first call of free returns the buffer.
 func (t *Talk) receive(ctx context.Context, in io.Reader) (piece []byte, free func(), err error) {
 	var size [header]byte
 	if err := readWhole(in, size[:]); err != nil {
@@ -216,10 +221,10 @@ func (t *Talk) receive(ctx context.Context, in io.Reader) (piece []byte, free fu
 	return *b, sync.OnceFunc(func() { t.giveBuffer(&received, b) }), nil
 }
 
-// errShort is how Fetch fails when Send has failed.
+// errShort is the error of Fetch if Send has failed.
 var errShort = fmt.Errorf("pieces: the sender stopped before the last piece: %w", io.ErrUnexpectedEOF)
 
-// readWhole fills b, or fails with errShort when r ends before.
+// readWhole fills b. It returns errShort if r ends first.
 func readWhole(r io.Reader, b []byte) error {
 	_, err := io.ReadFull(r, b)
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
@@ -228,10 +233,10 @@ func readWhole(r io.Reader, b []byte) error {
 	return err
 }
 
-// sent and received are buffers to be used again, so that a gigabyte leaves no garbage.
+// sent and received hold buffers for reuse, so that sending a gigabyte leaves no garbage.
 var sent, received sync.Pool
 
-// takeBuffer waits until Memory has room, and returns a buffer of that size.
+// takeBuffer waits until Memory allows one more buffer, and returns one of the given size.
 func (t *Talk) takeBuffer(ctx context.Context, from *sync.Pool, size int) (*[]byte, error) {
 	if t.Memory != nil {
 		if err := t.Memory.Acquire(ctx, 1); err != nil {
@@ -249,7 +254,7 @@ func (t *Talk) takeBuffer(ctx context.Context, from *sync.Pool, size int) (*[]by
 	return b, nil
 }
 
-// giveBuffer gives one back.
+// giveBuffer returns a buffer.
 func (t *Talk) giveBuffer(to *sync.Pool, b *[]byte) {
 	to.Put(b)
 	if t.Memory != nil {
@@ -257,7 +262,7 @@ func (t *Talk) giveBuffer(to *sync.Pool, b *[]byte) {
 	}
 }
 
-// toBitmap returns the bits of ascending indices.
+// toBitmap returns a bitmap in which the bits of ascending indices are set.
 func toBitmap(indices []int) (b []byte) {
 	for _, i := range indices {
 		b = append(b, make([]byte, i/8+1-len(b))...)
@@ -266,7 +271,7 @@ func toBitmap(indices []int) (b []byte) {
 	return b
 }
 
-// fromBitmap returns the indices, ascending and all below count.
+// fromBitmap returns the indices of the bits that are set, in ascending order. It returns ErrViolation if one is not below count.
 func fromBitmap(b []byte, count int) (indices []int, err error) {
 	for i := range 8 * len(b) {
 		if b[i/8]>>(i%8)&1 == 0 {

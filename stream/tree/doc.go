@@ -1,34 +1,34 @@
-// Package tree is files on this machine: scanned into a [manifest.Manifest], and restored from one. So a folder travels, or is kept, by those of
-// its chunks that the other side lacks.
+// Package tree scans files on this machine into a [manifest.Manifest], and restores files from one. So a folder can be sent, or
+// stored, as only those of its chunks that the other end does not have.
 //
 //	source, err := tree.Scan(ctx, []string{"world"}, tree.ScanOptions{Exclude: []string{"*.tmp"}})
 //	defer source.Close()
 //	chunks := source.Manifest.Chunks()
 //
 //	restore, err := tree.NewRestore(ctx, source.Manifest, "elsewhere/world", tree.RestoreOptions{})
-//	defer restore.Close() // keeps what has arrived, unless it is committed
+//	defer restore.Close() // what has arrived stays for the next restore, unless this one is committed
 //	for _, i := range restore.Lacks() {
 //		data, err := source.Chunk(nil, chunks[i])
 //		err = restore.Put(chunks[i], cdc.Pack(nil, data))
 //	}
 //	err = restore.Commit(ctx)
 //
-// Between two machines the manifest goes first, and package pieces carries the chunks: Lacks are what Talk.Fetch asks for, and Put takes what it
-// gets. Package manifest reads one that comes from outside.
+// Between two machines the manifest is sent first, and package pieces sends the chunks: Talk.Fetch asks for the Lacks, and Put
+// stores what it receives. A manifest from outside must be parsed by package manifest.
 //
-// [Scan] walks a folder, or several files and folders, and returns a [Source]: the manifest, and the bytes of its chunks.
+// [Scan] walks a folder, or several files and folders, and returns a [Source]: the manifest, and access to the bytes of its chunks.
 //
-// [NewRestore] goes the other way: it stages files in a work folder beside their target, of a name like .quiver-0123456789abcdef, and says which
-// chunks it lacks. The caller fetches these, [Restore.Put] checks and writes them, and [Restore.Commit] makes all appear under the target's name
-// in one step, whole and durable. A restore that stopped, by Close or by a crash, goes on where it was when NewRestore is called again; who does
-// not want it any more removes the work folder, whose name follows from the target's. Chunks that a local copy has need no fetching: scan it,
-// and set RestoreOptions.Local.
+// [NewRestore] does the reverse. It stages files in a work folder beside their target, with a name like .quiver-0123456789abcdef,
+// and reports which chunks it lacks. The caller fetches these, [Restore.Put] verifies and writes them, and [Restore.Commit] makes
+// everything appear under the target's name, complete, durable and in one step. After Close or a crash, the next NewRestore of the
+// target continues where the restore stopped. To give up a restore for good, remove the work folder, whose name follows from the
+// target's. Chunks in a local copy need not be fetched: scan the copy, and set RestoreOptions.Local.
 //
-// Links are kept as links and never followed, neither when a folder is read nor when it is written: every name below the root goes through an
-// [os.Root]. Owners, extended attributes, set-user-ID, set-group-ID and sticky bits, and holes are not kept, and of hard links each becomes a
-// file of its own.
+// Links are kept as links and never followed, neither when a folder is read nor when it is written: every name below the root goes
+// through an [os.Root]. Owners, extended attributes, set-user-ID, set-group-ID and sticky bits, and holes are not kept. Each hard
+// link becomes a file of its own.
 //
-// A scan holds at most [manifest.MaxEntries] entries in memory, of each chunk where it is, about 100 bytes, and what [ScanOptions.Hold] says.
-// Files may have any size. A restore holds one chunk of them, and what the manifest takes; how many bytes it may write the caller limits, as by
-// [manifest.Parse].
+// A scan holds in memory at most [manifest.MaxEntries] entries, the location of each chunk in about 100 bytes, and the bytes that
+// [ScanOptions.Hold] allows. Files may have any size. A restore holds one chunk and the manifest. The caller must limit how many
+// bytes a restore may write, for example with [manifest.Parse].
 package tree

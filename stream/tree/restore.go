@@ -31,38 +31,42 @@ type RestoreOptions struct {
 	MayReplace func(ctx context.Context, p string) error
 }
 
-// A Restore writes what a manifest describes to a target. Until Commit, content that has arrived is kept in a work folder beside the target, where it
-// stays if the restore is closed or the process is killed. A Restore must not be used concurrently.
+// A Restore writes what a manifest describes to a target. Until Commit, the content that has arrived is in a work folder beside the
+// target, where it stays if the restore is closed or the process is killed. A Restore must not be used concurrently.
 type Restore struct {
 	manifest   *manifest.Manifest
-	target     string // absolute, behind links
+	target     string // absolute, with links resolved
 	work       *workFolder
 	mayReplace func(ctx context.Context, p string) error
-	lacks      map[cdc.Digest][]place // where a chunk that is not there belongs
-	buffer     []byte                 // of a chunk
-	growing    int                    // the entry that was written to last
-	unflushed  int                    // bytes written to it since the system was last told to flush
-	kept       error                  // what a commit before had replaced, a [*KeptError]; nil: nothing, or the caller was told
+	lacks      map[cdc.Digest][]place // the places of each chunk that has not been written yet
+	buffer     []byte                 // for one chunk
+	growing    int                    // index of the entry that was written to last
+	unflushed  int                    // bytes written to that entry since the last startFlush
+	kept       error                  // a [*KeptError] for what an earlier commit has replaced; nil = none, or already returned to the caller
 }
 
-// place is where a chunk belongs.
+// A place is where a chunk belongs.
 type place struct {
 	entry  int
 	offset int64
 }
 
-// ErrBusy means that another restore to the same place is open, in this process or in another.
+// ErrBusy means that another restore of the same target is open, in this process or in another.
 var ErrBusy = errors.New("another restore to there is under way")
 
-// NewRestore prepares to make target what m describes. What is there stays until Commit replaces it, a file, a folder or whatever it is; the
-// folder that the target is in must be there. A target that is a link stays one, and what it leads to is replaced; one that leads nowhere is
-// replaced itself. Nothing can replace what is mounted, so that fails, on Linux at once and elsewhere in Commit. It looks at what an earlier
-// restore of the same target has staged, and takes from RestoreOptions.Local what that has. The caller closes the restore. It fails with
-// [manifest.ErrManifest] when m breaks a rule, with [ErrNames] and [ErrBusy], and as a full disk does where there is no room for all of it; when it
-// fails after it has kept what an earlier restore had replaced, the error is a [*KeptError], too.
+// NewRestore prepares to replace target with what m describes. It examines what an earlier restore of the same target has staged,
+// and copies the chunks that RestoreOptions.Local has. The caller must close the restore.
 //
-// Commit writes and replaces everything, also where the target is what m describes already. Who keeps a folder up to date scans it, for Local,
-// compares the Digest of its manifest with that of m, and when they are the same calls [Tidy] instead.
+// Whatever is at target, a file, a folder or anything else, stays until Commit replaces it. The folder that contains target must
+// exist. If target is a link, it stays, and what it leads to is replaced; a link that leads nowhere is replaced itself. A mount
+// point cannot be replaced: the restore fails, on Linux in NewRestore and elsewhere in Commit.
+//
+// NewRestore returns [manifest.ErrManifest] if m breaks a rule, [ErrNames], [ErrBusy], or the error of a full disk if there is no
+// room for everything. If it has kept what an earlier restore had replaced and then fails, the error also is a [*KeptError].
+//
+// Commit writes and replaces everything, even if the target already is what m describes. So a program that keeps a folder
+// up to date should scan it, for Local, and compare the Digest of its manifest with that of m. If they are equal, it
+// should call [Tidy] instead.
 func NewRestore(ctx context.Context, m *manifest.Manifest, target string, o RestoreOptions) (*Restore, error) {
 	target, err := resolve(target)
 	if err != nil {
@@ -85,7 +89,7 @@ func NewRestore(ctx context.Context, m *manifest.Manifest, target string, o Rest
 	return r, nil
 }
 
-// orAnything returns mayReplace, or where that is nil what lets anything be replaced.
+// orAnything returns mayReplace or, if that is nil, a function that allows anything to be replaced.
 func orAnything(mayReplace func(context.Context, string) error) func(context.Context, string) error {
 	if mayReplace == nil {
 		return func(context.Context, string) error { return nil }
@@ -93,10 +97,10 @@ func orAnything(mayReplace func(context.Context, string) error) func(context.Con
 	return mayReplace
 }
 
-// Tidy removes what a restore had replaced that was killed right then. Who finds that the target is what it should be, and so restores nothing,
-// calls it; NewRestore does the same. As in Commit, mayReplace is asked, unless it is nil, and the error is a [*KeptError] when what was replaced
-// is kept. What was staged goes on to wait. Tidy does nothing while another process restores there, or where somebody else's folder stands in
-// the work folder's place.
+// Tidy removes what a restore had replaced if it was killed just then. A program that finds that the target already is what it
+// should be, and so restores nothing, should call it; NewRestore does the same. mayReplace is called as in Commit, unless it is
+// nil. If what was replaced is kept, the error is a [*KeptError]. Staged content stays. Tidy does nothing while another process
+// restores the target, or if the work folder's name belongs to somebody else's folder.
 func Tidy(ctx context.Context, target string, mayReplace func(ctx context.Context, p string) error) error {
 	target, err := resolve(target)
 	if err != nil {
@@ -119,12 +123,13 @@ func Tidy(ctx context.Context, target string, mayReplace func(ctx context.Contex
 	return errors.Join(kept, work.close())
 }
 
+// begin cleans up after earlier restores, stages the entries, and takes chunks from local.
 func (r *Restore) begin(ctx context.Context, local *Source) error {
 	var err error
 	if r.kept, err = r.work.cleanUp(ctx, r.target, r.mayReplace); err != nil {
 		return err
 	}
-	// Names that are too long, or that the file system takes for others of the manifest, fail when they are staged.
+	// Names that are too long, or that the file system takes for other names in the manifest, fail when they are staged.
 	if runtime.GOOS == "windows" {
 		if bad := r.manifest.NotOnWindows(); len(bad) > 0 {
 			return fmt.Errorf("%s: %w, %d of them: %q", r.target, ErrNames, len(bad), bad[:min(len(bad), 3)])
@@ -140,7 +145,7 @@ func (r *Restore) begin(ctx context.Context, local *Source) error {
 		}
 	}
 	if err := r.checkRoom(); err != nil {
-		if len(kept) == 0 { // nothing had arrived
+		if len(kept) == 0 { // nothing has arrived
 			err = errors.Join(err, r.work.remove(workNew))
 		}
 		return err
@@ -148,15 +153,15 @@ func (r *Restore) begin(ctx context.Context, local *Source) error {
 	return r.take(ctx, local)
 }
 
-// free is what a test replaces.
+// free is replaced by tests.
 var free = files.Free
 
-// blockBytes is what a file grows by on a disk, almost everywhere. What a system says of itself is no better: on NFS that may be a megabyte.
+// blockBytes is the unit in which files grow on almost every disk. What a system reports is no better: on NFS that may be a megabyte.
 const blockBytes = 4096
 
-// checkRoom fails where the disk has no room for what is not there yet, of each file in blocks. Some file systems cannot say what they have, and
-// some say 0.
-func (r *Restore) checkRoom() error {
+// checkRoom returns an error if the disk has no room for the chunks that are missing, counted for each file in blocks. Some file
+// systems cannot report their free space, and some report 0; then it returns nil.
+func (r *Restore) checkRoom() error { // of each entry, and in total
 	lacking, needs := make(map[int]int64), int64(0) // of each entry, and of all
 	for _, c := range r.manifest.Chunks() {
 		for _, at := range r.lacks[c.Digest] {
@@ -173,8 +178,8 @@ func (r *Restore) checkRoom() error {
 	return nil
 }
 
-// failed says which entry an error is about. Where something exists already, and nothing did by that name, the file system
-// takes two names for one: for upper and lower case, or for two ways to write an ä.
+// failed adds to err which entry it is about. If it says that a new name already exists, the file system takes two names for one:
+// because it ignores case, or because of two encodings of an ä.
 func (r *Restore) failed(i int, err error) error {
 	if err == nil {
 		return nil
@@ -188,11 +193,11 @@ func (r *Restore) failed(i int, err error) error {
 	return fmt.Errorf("file %s: %w", filepath.Join(r.target, filepath.FromSlash(r.manifest.Entries[i].Path)), reason(err))
 }
 
-// staged returns where an entry is staged, in the work folder.
+// staged returns the path in the work folder at which an entry is staged.
 func (r *Restore) staged(i int) string { return path.Join(workNew, r.manifest.Entries[i].Path) }
 
-// unseal removes what is staged and does not belong there, and links, which come last, and makes the rest one's own to
-// write, which an earlier commit may have given its modes. It returns what is kept.
+// unseal prepares the staged entries for writing. It removes those that do not belong there, and links, which are made last. It
+// makes the others writable, because an earlier commit may have set their modes. It returns the names that are left.
 func (r *Restore) unseal() (kept map[string]bool, err error) {
 	kept, kinds := make(map[string]bool), make(map[string]manifest.Kind)
 	for i := range r.manifest.Entries {
@@ -207,7 +212,7 @@ func (r *Restore) unseal() (kept map[string]bool, err error) {
 			return err
 		case kind == manifest.Dir && d.IsDir():
 			kept[name] = true
-			return r.work.chmod(name, 0o700) // it is read after this
+			return r.work.chmod(name, 0o700) // before the folder is read
 		case kind == manifest.File && d.Type() == 0:
 			kept[name] = true
 			return r.work.chmod(name, 0o600)
@@ -222,7 +227,7 @@ func (r *Restore) unseal() (kept map[string]bool, err error) {
 	return kept, err
 }
 
-// stage makes an entry as far as it is not there, and notes which of its chunks are lacking.
+// stage creates an entry unless it was kept, and records which of its chunks are lacking.
 func (r *Restore) stage(ctx context.Context, i int, kept bool) error {
 	e, at := &r.manifest.Entries[i], place{entry: i}
 	flag := os.O_RDWR
@@ -252,7 +257,7 @@ func (r *Restore) stage(ctx context.Context, i int, kept bool) error {
 	return f.Truncate(e.Size)
 }
 
-// take takes from local what that has. What has changed there is fetched instead.
+// take copies lacking chunks from local. A chunk that has changed there is skipped, and will be fetched.
 func (r *Restore) take(ctx context.Context, local *Source) error {
 	if local == nil {
 		return nil
@@ -273,7 +278,7 @@ func (r *Restore) take(ctx context.Context, local *Source) error {
 	return nil
 }
 
-// Lacks returns which of the manifest's Chunks() are to be fetched, in order.
+// Lacks returns the indices in the manifest's Chunks() of the chunks that must be fetched, in order.
 func (r *Restore) Lacks() (lacks []int) {
 	for i, c := range r.manifest.Chunks() {
 		if _, lacking := r.lacks[c.Digest]; lacking {
@@ -283,8 +288,8 @@ func (r *Restore) Lacks() (lacks []int) {
 	return lacks
 }
 
-// Put writes a chunk, which packed holds as [cdc.Pack] packs it, wherever it belongs, and keeps nothing of packed. It fails with [cdc.ErrChunk]
-// when that is not the chunk. A chunk that is there already, or that the manifest does not have, is no error.
+// Put writes a chunk, in the packed form of [cdc.Pack], wherever it belongs. It does not retain packed. It returns [cdc.ErrChunk]
+// if packed is not that chunk. A chunk that was already written, or that the manifest does not contain, is ignored.
 func (r *Restore) Put(c cdc.Chunk, packed []byte) error {
 	if err := r.over(); err != nil {
 		return err
@@ -313,14 +318,14 @@ func (r *Restore) fill(c cdc.Chunk, data []byte) error {
 	return nil
 }
 
-// flushEach is how many bytes are written to a file before the system is told to begin to flush them. Small files are left to seal.
+// flushEach is how many bytes are written to a file before the system is told to start flushing them. Small files are flushed by seal.
 const flushEach = 8 << 20
 
-// startFlush is what a test replaces.
+// startFlush is replaced by tests.
 var startFlush = files.StartFlush
 
-// flush has the system flush a large file while it grows, so that seal need not wait for all of it: 1 GiB took 0.64 of the time, and 0.81 where it
-// passed the system's cache, from which whoever wanted the file will soon read it.
+// flush makes the system flush a large file while it grows, so that seal need not wait for all of it. That took 0.64 of the time
+// for 1 GiB. If it bypassed the system's cache it took 0.81, and a program that needs the file will soon read it from that cache.
 func (r *Restore) flush(f *os.File, entry, bytes int) {
 	if entry != r.growing {
 		r.growing, r.unflushed = entry, 0
@@ -331,17 +336,17 @@ func (r *Restore) flush(f *os.File, entry, bytes int) {
 	}
 }
 
-// Close ends the restore. What has arrived waits for the next one. It fails with [*KeptError] when NewRestore had to keep what an earlier restore
-// had replaced, unless Commit has said so. It does nothing after a commit.
+// Close ends the restore. What has arrived stays for the next one. Close returns a [*KeptError] if NewRestore had to keep what an
+// earlier restore had replaced, unless Commit has returned it. It does nothing after a commit.
 func (r *Restore) Close() error { return errors.Join(r.takeKept(), r.work.close()) }
 
-// takeKept returns kept once, so that its caller hears of it once.
+// takeKept returns kept, and then clears it, so that the caller gets it only once.
 func (r *Restore) takeKept() (kept error) {
 	kept, r.kept = r.kept, nil
 	return kept
 }
 
-// over fails when the restore was closed or committed.
+// over returns an error if the restore was closed or committed.
 func (r *Restore) over() error {
 	if r.work.root == nil {
 		return fmt.Errorf("%s: the restore is over: %w", r.target, fs.ErrClosed)
@@ -349,11 +354,13 @@ func (r *Restore) over() error {
 	return nil
 }
 
-// Commit makes the target what the manifest describes, when no chunk is lacking: it gives files and folders their modes and times, has the system
-// keep them, and puts all in place in one step. Until that step the target stays as it was, and ctx may end the commit. After an error the
-// restore is only good to be closed, and a new one goes on where it was. A folder is replaced in one step on Linux; elsewhere what it replaces is
-// moved aside first, and a crash at that moment leaves no folder, until the next NewRestore of the target puts it back. With [*KeptError] the
-// target is as it should be, and what it replaced is there as well.
+// Commit makes the target what the manifest describes. No chunk may be lacking. It sets the modes and times of files and folders,
+// flushes them to disk, and puts everything in place in one step. Until that step the target is unchanged, and the end of ctx ends
+// the commit. After an error the restore can only be closed; a new one continues where it was.
+//
+// On Linux a folder is replaced in one step. Elsewhere the old folder is moved aside first; after a crash at that moment there is
+// no folder until the next NewRestore of the target puts it back. If the error is a [*KeptError], the target is as it should be,
+// and what it replaced was kept.
 func (r *Restore) Commit(ctx context.Context) error {
 	if err := r.over(); err != nil {
 		return err
@@ -373,7 +380,7 @@ func (r *Restore) Commit(ctx context.Context) error {
 	kept, err := r.work.rescue(context.WithoutCancel(ctx), r.target, r.mayReplace)
 	end := r.work.discard
 	if err != nil {
-		end = r.work.release // for the next restore what could not be moved waits there
+		end = r.work.release // what could not be moved stays there for the next restore
 	}
 	if err := errors.Join(err, kept, r.takeKept(), tolerate(os.Chmod(r.target, r.manifest.Entries[0].Mode)), end()); err != nil {
 		return fmt.Errorf("%s: it is restored, but: %w", r.target, err)
@@ -381,14 +388,14 @@ func (r *Restore) Commit(ctx context.Context) error {
 	return nil
 }
 
-// seal finishes the files, then links and folders, a folder after what is in it. Of the files 16 at once are flushed: the
-// file system writes its journal once for all. On ext4 1,000 small files took 1.3 s, and 2.3 s one after another.
+// seal finishes the files, then links and folders, each folder after its content. 16 files are flushed at once, so that the file
+// system writes its journal once for all of them. On ext4, 1,000 small files took 1.3 s, and 2.3 s one after another.
 func (r *Restore) seal(ctx context.Context) error {
 	group, flushing := errgroup.WithContext(ctx)
 	group.SetLimit(16)
 	for i, e := range r.manifest.Entries {
 		if e.Kind == manifest.File {
-			group.Go(func() error { return r.failed(i, r.sealEntry(flushing, i, os.O_RDWR)) }) // Windows flushes no file that is open for reading
+			group.Go(func() error { return r.failed(i, r.sealEntry(flushing, i, os.O_RDWR)) }) // Windows cannot flush a file that is open for reading only
 		}
 	}
 	err := group.Wait()
@@ -400,7 +407,7 @@ func (r *Restore) seal(ctx context.Context) error {
 	return err
 }
 
-// sealEntry makes a link, or gives a file or folder its mode and time and has the system keep it.
+// sealEntry creates a link, or sets the mode and time of a file or folder and flushes it to disk.
 func (r *Restore) sealEntry(ctx context.Context, i, flag int) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -415,13 +422,13 @@ func (r *Restore) sealEntry(ctx context.Context, i, flag int) error {
 	}
 	mode := e.Mode
 	if e.Path == manifest.Root {
-		mode |= 0o200 // a folder that may not be written to cannot be moved
+		mode |= 0o200 // a folder without write permission cannot be moved
 	}
 	return errors.Join(tolerate(root.Chtimes(name, time.Time{}, time.Unix(0, e.Time))), r.work.chmod(name, mode), tolerate(f.Sync()), f.Close())
 }
 
-// tolerate returns an error unless a file system says by it that it cannot do what was asked, for which it is not blamed: FAT has neither modes
-// nor owners, and Windows does not flush folders.
+// tolerate returns nil if err only says that the file system does not support the operation: FAT has neither modes nor owners, and
+// Windows does not flush folders.
 func tolerate(err error) error {
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) {
 		return nil
@@ -429,8 +436,10 @@ func tolerate(err error) error {
 	return err
 }
 
-// flushFolder does so with a folder that one may perhaps write to and not read: its names will be kept some seconds later.
+// flushFolder flushes the names in a folder. A folder that may be written but not read cannot be flushed; the system will write its
+// names some seconds later.
 func flushFolder(dir string) error { return tolerate(files.SyncFolder(dir)) }
 
-// ErrNames means that this system cannot hold some names of a manifest, or takes two for one, or that two paths of a scan have one.
+// ErrNames means that this system cannot hold some names of a manifest, or takes two of them for one, or that two paths of a
+// scan have the same name.
 var ErrNames = errors.New("this system cannot hold some names")

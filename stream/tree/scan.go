@@ -21,39 +21,41 @@ import (
 	"github.com/quivernet/quiver/stream/manifest"
 )
 
-// ScanOptions say how [Scan] reads. The zero value reads everything.
+// ScanOptions are the options of [Scan]. With the zero value it reads everything.
 type ScanOptions struct {
-	Exclude []string        // patterns of [path.Match]; one that fits a path or a name leaves out the file, or the whole folder
-	Read    func(bytes int) // unless nil is called after each chunk that was read, on Scan's goroutine: to show how far it is
+	Exclude []string        // patterns of [path.Match]; if one matches a path or its last element, the file or the whole folder is left out
+	Read    func(bytes int) // unless nil, called after each chunk that was read, on Scan's goroutine: to show progress
 
-	// Hold is how many bytes of files that were written to in the last ten seconds the source may hold in memory: what is written to all the time
-	// is never there any more when its chunks are asked for. Zero: none.
+	// Hold is how many bytes the source may hold in memory of files that were written to in the last ten seconds; 0 = none. A file
+	// that is written to all the time would have changed whenever its chunks are asked for.
 	Hold int64
 
-	SkipUnreadable bool // what is below the paths and cannot be read is left out, with a note
+	SkipUnreadable bool // leave out what is below the paths and cannot be read, with a Note
 }
 
-// Note says something about a path of a scan that a person should know.
+// A Note tells a person something about a path of a scan.
 type Note struct {
 	Path    string
 	Text    string
-	LeftOut bool // the manifest does not have it
+	LeftOut bool // the manifest does not contain it
 }
 
 func (n Note) String() string { return n.Path + ": " + n.Text }
 
-// ErrChanged means that a file was written to, or a folder replaced, while it was read, or since it was scanned.
+// ErrChanged means that a file was written to, or a folder was replaced, while it was read or after it was scanned.
 var ErrChanged = errors.New("it changed meanwhile; try again when nobody writes to it")
 
-// Scan reads what is at the paths. One path is the manifest's root, a file or a folder; of several each is in the root
-// under its own name. A path may be a link and is followed; links below it are not. A file that changes while it is read
-// is read again, and so is a folder that another one replaces: that fails with [ErrChanged] when it does not help, and for a folder of the paths at
-// once. A folder that has lost what it listed is listed again, for that may have got another name. Different files are read at different moments.
+// Scan reads what is at the paths. A single path becomes the manifest's root, a file or a folder. Each of several paths is in the
+// root, under its own name. A path may be a link and is followed; links below it are not. The caller must close the source.
 //
-// Notes tell of pipes, sockets, devices and names that no manifest holds, which are left out, and of links that lead out of the folder. The work
-// folders of restores that have not ended are left out as well, without a note. What cannot be read fails the scan, which names it: the manifest
-// has all, or there is none, unless [ScanOptions.SkipUnreadable] says otherwise. It fails with [manifest.ErrManifest] when there is more than one
-// can hold, and with [ErrNames] when two paths have one name. The caller closes the source.
+// A file that changes while it is read is read again, and so is a folder that is replaced by another. If that does not help, and at
+// once if the folder is one of the paths, Scan returns [ErrChanged]. A folder that no longer has everything it listed is listed
+// again, because some of it may have been renamed. Different files are read at different times.
+//
+// Notes report pipes, sockets, devices and names that no manifest can contain, all of which are left out, and links that lead out
+// of the folder. The work folders of unfinished restores are left out without a note. If something cannot be read, the scan fails
+// with an error that names it: a manifest is complete, unless [ScanOptions.SkipUnreadable] is set. Scan returns
+// [manifest.ErrManifest] if there is more than a manifest can contain, and [ErrNames] if two paths have the same name.
 func Scan(ctx context.Context, paths []string, o ScanOptions) (*Source, error) {
 	source := &Source{Manifest: new(manifest.Manifest), chunks: make(map[cdc.Digest]piece), held: make(map[cdc.Digest][]byte)}
 	s := &scan{o, source, ctx}
@@ -63,12 +65,14 @@ func Scan(ctx context.Context, paths []string, o ScanOptions) (*Source, error) {
 	return source, nil
 }
 
+// A scan is the state of Scan.
 type scan struct {
 	ScanOptions
 	*Source
 	ctx context.Context
 }
 
+// run scans the paths into the source.
 func (s *scan) run(paths []string) error {
 	for _, pattern := range s.Exclude {
 		if _, err := path.Match(pattern, ""); err != nil {
@@ -89,10 +93,10 @@ func (s *scan) run(paths []string) error {
 	return nil
 }
 
-// tries is how often a file or a folder is read that changes meanwhile: hardly anything does so often in a row.
+// tries is how often a changing file or folder is read. Hardly anything changes that often in a row.
 const tries = 3
 
-// walk adds what is at a place, and below it: again where another folder came in the place of one that was read.
+// walk adds what is at a place, and below it. If a folder is replaced by another while it is read, walk reads it again.
 func (s *scan) walk(at located) error {
 	entries, notes := len(s.Manifest.Entries), len(s.Notes)
 	for range tries {
@@ -111,10 +115,10 @@ func (s *scan) walk(at located) error {
 	return fmt.Errorf("folder %s: in each of %d reads %w", at, tries, ErrChanged)
 }
 
-// errGone means that what a folder has listed is not there any more.
+// errGone means that something in the list of a folder no longer exists.
 var errGone = errors.New("gone")
 
-// below adds what is in a folder. Where some of it is gone it may have another name by now, and the folder is listed again.
+// below adds the content of a folder. If some of it is gone, it may have been renamed, so the folder is listed again.
 func (s *scan) below(at located) error {
 	all, err := fs.ReadDir(at.root.FS(), at.name)
 	if err != nil {
@@ -124,19 +128,19 @@ func (s *scan) below(at located) error {
 	gone, err := s.these(at, all, read)
 	for again := 1; err == nil && gone && again < tries; again++ {
 		if all, err = fs.ReadDir(at.root.FS(), at.name); errors.Is(err, fs.ErrNotExist) {
-			return nil // who entered the folder finds out what became of it
+			return nil // the caller finds out what has become of the folder
 		} else if err != nil {
 			return fmt.Errorf("%s: %w", at, reason(err))
 		}
 		gone, err = s.these(at, all, read)
-		slices.SortFunc(s.Manifest.Entries[from:], func(a, b manifest.Entry) int { // in the order of a walk, as a manifest is
+		slices.SortFunc(s.Manifest.Entries[from:], func(a, b manifest.Entry) int { // in the order of a walk, as a manifest requires
 			return slices.Compare(strings.Split(a.Path, "/"), strings.Split(b.Path, "/"))
 		})
 	}
 	return err
 }
 
-// these adds what a folder has listed and was not read before, and reports whether some of it was gone.
+// these adds what is in the list of a folder and not in read. It reports whether some of it was gone.
 func (s *scan) these(at located, all []fs.DirEntry, read map[string]bool) (gone bool, err error) {
 	for _, d := range all {
 		if read[d.Name()] {
@@ -153,8 +157,8 @@ func (s *scan) these(at located, all []fs.DirEntry, read map[string]bool) (gone 
 	return gone, nil
 }
 
-// tolerate returns nil where a scan goes on after an error about a place below the paths that may be skipped, and errGone where it was removed
-// since its folder was read.
+// tolerate returns nil if the scan may skip a place below the paths after err, errGone if the place was removed since its folder
+// was listed, and otherwise an error that names the place.
 func (s *scan) tolerate(at located, err error) error {
 	switch {
 	case slices.Contains(s.roots, at):
@@ -166,32 +170,33 @@ func (s *scan) tolerate(at located, err error) error {
 	return fmt.Errorf("%s: %w", at, reason(err))
 }
 
-// skip leaves out what cannot be read, and reports whether it may: it is an error about that, of the file system's, and who scans asked for that.
+// skip leaves out a place that cannot be read, and reports whether it may: err must be one of the file system, and
+// SkipUnreadable must be set.
 func (s *scan) skip(at located, err error) bool {
 	failed, is := errors.AsType[*fs.PathError](err)
 	if !is || !s.SkipUnreadable || isShort(err) {
 		return false
 	}
 	entries := s.Manifest.Entries
-	if last := len(entries) - 1; entries[last].Path == at.entry { // a folder whose names cannot be read
+	if last := len(entries) - 1; entries[last].Path == at.entry { // it is a folder whose names cannot be read
 		s.Manifest.Entries = entries[:last]
 	}
 	s.Notes = append(s.Notes, Note{at.entry, "it cannot be read: " + failed.Err.Error(), true})
 	return true
 }
 
-// isShort reports whether an error says nothing about a file, but that this machine lacks open files or memory right now.
+// isShort reports whether an error says only that this machine is out of open files or memory, and nothing about a file.
 func isShort(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }
 
-// entry adds what is at a place to the manifest, and returns a folder that is to be entered.
+// entry adds what is at a place to the manifest. If that is a folder whose content must be added, entry returns it.
 func (s *scan) entry(at located) (folder fs.FileInfo, err error) {
 	if s.ctx.Err() != nil {
 		return nil, context.Cause(s.ctx)
 	}
 	if len(s.Manifest.Entries) > manifest.MaxEntries {
-		return nil, s.Manifest.Check(0) // which would fail at the end as well, and there may be many more
+		return nil, s.Manifest.Check(0) // it would fail at the end as well, and there may be many more
 	}
 	info, err := at.root.Lstat(at.name)
 	if err != nil || at.entry != manifest.Root && !s.takes(at.entry) {
@@ -210,7 +215,7 @@ func (s *scan) entry(at located) (folder fs.FileInfo, err error) {
 	return nil, nil
 }
 
-// still adds a file that stands still while it is read.
+// still adds a file, which must not change while it is read.
 func (s *scan) still(at located) (err error) {
 	for range tries {
 		if err = s.file(at); !errors.Is(err, ErrChanged) {
@@ -228,7 +233,7 @@ func (s *scan) takes(p string) bool {
 		last, _ := path.Match(pattern, name)
 		return whole || last
 	})
-	if excluded || workName.MatchString(name) { // the latter of a restore that has not ended
+	if excluded || workName.MatchString(name) { // such a name is the work folder of an unfinished restore
 		return false
 	}
 	err := manifest.CheckPath(p)
@@ -238,6 +243,7 @@ func (s *scan) takes(p string) bool {
 	return err == nil
 }
 
+// link adds a link.
 func (s *scan) link(at located) error {
 	target, err := at.root.Readlink(at.name)
 	if err != nil {
@@ -255,7 +261,7 @@ func (s *scan) link(at located) error {
 	return nil
 }
 
-// file adds a file, and fails with ErrChanged when that changed meanwhile.
+// file adds a file. It returns ErrChanged if the file changed while it was read.
 func (s *scan) file(at located) error {
 	f, before, err := at.open()
 	if err != nil {
@@ -292,10 +298,10 @@ func (s *scan) file(at located) error {
 	return nil
 }
 
-// hotTime is for how long somebody may be about to write to a file again.
+// hotTime is for how long after a write another write to the file is likely.
 const hotTime = 10 * time.Second
 
-// has reports whether that is still what a file has: its time does not tell of a write within a tick of the file system's clock.
+// has reports whether a file still contains data. Its time does not show a write within one tick of the file system's clock.
 func has(f io.ReaderAt, data []byte) bool {
 	again, err := io.ReadAll(io.NewSectionReader(f, 0, int64(len(data))))
 	return err == nil && string(again) == string(data)
@@ -309,7 +315,7 @@ func (s *scan) hold(chunks []cdc.Chunk, data []byte) {
 	}
 }
 
-// reason is what an error of the file system is about, without the path.
+// reason returns an error of the file system without the path.
 func reason(err error) error {
 	if at, is := errors.AsType[*fs.PathError](err); is {
 		return at.Err
@@ -317,8 +323,8 @@ func reason(err error) error {
 	return err
 }
 
-// Source is what a scan found: the manifest, and its chunks' bytes for as long as the files stay as they are. Its methods
-// may be called from any number of goroutines, but Close not beside another.
+// A Source is the result of a scan: the manifest, and access to the bytes of its chunks as long as the files do not change. It is
+// safe for concurrent use, except for Close.
 type Source struct {
 	Manifest *manifest.Manifest
 	Notes    []Note
@@ -328,20 +334,20 @@ type Source struct {
 	held   map[cdc.Digest][]byte // see ScanOptions.Hold
 }
 
-// located is where an entry is on this system.
+// A located is where an entry is on this system.
 type located struct {
 	root  *os.Root
 	name  string // in the root, with slashes; "." is the root
 	entry string // the entry's path
 }
 
-// piece is a part of a file.
+// A piece is a part of a file.
 type piece struct {
 	located
 	offset int64
 }
 
-// open opens the paths, and makes the root of several.
+// open opens the paths, and adds the root if there are several.
 func (s *Source) open(paths []string) error {
 	top := manifest.Entry{Path: manifest.Root, Kind: manifest.Dir, Mode: 0o755}
 	for _, p := range paths {
@@ -369,15 +375,16 @@ func (s *Source) open(paths []string) error {
 	return nil
 }
 
-// oneName is an [ErrNames] of two paths, whatever the system.
+// A oneName is an [ErrNames] for two paths with the same name, on any system.
 type oneName struct{ a, b located }
 
 func (e oneName) Error() string        { return fmt.Sprintf("%s and %s have one name", e.a, e.b) }
 func (e oneName) Is(target error) bool { return target == ErrNames }
 
+// openRoot opens the folder at p, or the folder that contains the file at p. It follows links.
 func openRoot(p string) (at located, modified int64, err error) {
 	p, err = absolute(p)
-	at = located{name: ".", entry: filepath.Base(p)} // a link's name, not that of what it leads to
+	at = located{name: ".", entry: filepath.Base(p)} // the name of a link, not of what it leads to
 	if err == nil {
 		p, err = follow(p)
 	}
@@ -397,7 +404,7 @@ func openRoot(p string) (at located, modified int64, err error) {
 	return at, nanoseconds(info.ModTime()), err
 }
 
-// nanoseconds returns a time as a manifest has it, which holds those from 1677 to 2262: the nearest one of them.
+// nanoseconds returns t as a manifest contains it, clamped to the years 1677 to 2262, which are all it can represent.
 func nanoseconds(t time.Time) int64 {
 	first, last := time.Unix(0, math.MinInt64), time.Unix(0, math.MaxInt64)
 	switch {
@@ -409,10 +416,11 @@ func nanoseconds(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// stands fails when a folder is not at its path any more, with ErrChanged when another one is: what a walk found missing there may have gone with it.
+// stands returns an error if a folder is no longer at its path, ErrChanged if another folder is. Whatever a walk has not found
+// there may be in that one.
 func (l located) stands() error {
 	if l.name != "." {
-		return nil // a file, which is read at once
+		return nil // a file, which is read in one go
 	}
 	there, err := os.Stat(l.root.Name())
 	if err != nil {
@@ -424,10 +432,10 @@ func (l located) stands() error {
 	return nil
 }
 
-// errReplaced means that a folder below a path is not the one that was entered any more: some of either may have been read.
+// errReplaced means that a folder below a path is not the one that the scan entered. Parts of both may have been read.
 var errReplaced = errors.New("another folder")
 
-// stays fails with errReplaced when a folder is gone, or another one.
+// stays returns errReplaced if a folder is gone or was replaced by another.
 func (l located) stays(entered fs.FileInfo) error {
 	there, err := l.root.Lstat(l.name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(entered, there) {
@@ -442,7 +450,7 @@ func (l located) stays(entered fs.FileInfo) error {
 // String names the file on this system.
 func (l located) String() string { return filepath.Join(l.root.Name(), filepath.FromSlash(l.name)) }
 
-// open opens a regular file, and does not wait for a pipe that took its place.
+// open opens a regular file. It does not wait for a pipe that has taken the file's place.
 func (l located) open() (f *os.File, info fs.FileInfo, err error) {
 	if f, err = l.root.OpenFile(l.name, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
 		return nil, nil, err
@@ -453,7 +461,7 @@ func (l located) open() (f *os.File, info fs.FileInfo, err error) {
 	return f, info, nil
 }
 
-// add adds an entry and notes where its chunks stand.
+// add adds an entry and records where its chunks are.
 func (s *Source) add(e manifest.Entry, at located) {
 	s.Manifest.Entries = append(s.Manifest.Entries, e)
 	var offset int64
@@ -463,7 +471,8 @@ func (s *Source) add(e manifest.Entry, at located) {
 	}
 }
 
-// Chunk reads a chunk of the manifest, into buffer if it fits. It fails with [ErrChanged], naming the file, when the bytes are not there any more.
+// Chunk reads a chunk of the manifest, into buffer if it fits. If the bytes have changed it returns [ErrChanged], in an
+// error that names the file.
 func (s *Source) Chunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 	buffer, err := s.ReadChunk(buffer, c)
 	if err == nil && cdc.Sum(buffer) != c.Digest {
@@ -472,9 +481,8 @@ func (s *Source) Chunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 	return buffer, err
 }
 
-// ReadChunk reads what is where a chunk was, into buffer if it fits. It fails with [ErrChanged], naming the file, when that cannot be read so
-// far. It does not verify that the bytes are
-// still the chunk: that saves a hash where the other side verifies them anyway.
+// ReadChunk is Chunk without the verification: the bytes may have changed. That saves a hash if the other end verifies them anyway.
+// It returns [ErrChanged], in an error that names the file, if the bytes cannot be read.
 func (s *Source) ReadChunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 	at, has := s.chunks[c.Digest]
 	if !has {
@@ -487,7 +495,7 @@ func (s *Source) ReadChunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 	f, _, err := at.open()
 	if err == nil {
 		_, err = f.ReadAt(buffer, at.offset)
-		_ = f.Close() // it was only read
+		_ = f.Close() // nothing was written
 	}
 	if err == nil {
 		return buffer, nil
@@ -498,7 +506,7 @@ func (s *Source) ReadChunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 	return nil, fmt.Errorf("file %s: %w", at, err)
 }
 
-// Close closes the folders. The manifest and the notes stay. Nil is a source that nobody opened.
+// Close closes the folders. The manifest and the notes can still be used. Close of a nil Source does nothing.
 func (s *Source) Close() (err error) {
 	if s == nil {
 		return nil

@@ -10,10 +10,10 @@ import (
 	"github.com/quivernet/quiver/internal/files"
 )
 
-// errEmptyPath is said of a path that nobody gave: [filepath.Abs] takes it for the current folder, which a restore would replace.
+// errEmptyPath is the error for an empty path, which [filepath.Abs] takes for the current folder. A restore would replace that.
 var errEmptyPath = errors.New("an empty path, which would be the current folder: say . for that")
 
-// mounted is what a test replaces by a system on which something is mounted.
+// mounted is replaced by tests.
 var mounted = files.Mounted
 
 // absolute returns a path that does not depend on the current folder.
@@ -24,7 +24,7 @@ func absolute(p string) (string, error) {
 	return filepath.Abs(p)
 }
 
-// follow is [filepath.EvalSymlinks], whose errors do not always name the path, and never say that there is a link.
+// follow is [filepath.EvalSymlinks] with better errors: they name the path, and say if it is a link that leads nowhere.
 func follow(p string) (string, error) {
 	there, err := filepath.EvalSymlinks(p)
 	if err == nil {
@@ -36,7 +36,7 @@ func follow(p string) (string, error) {
 	return "", fmt.Errorf("%s: %w", p, reason(err))
 }
 
-// resolve follows links to what is there, or to the folder where it will be.
+// resolve follows links to what is at target, or to the folder in which target will be created.
 func resolve(target string) (string, error) {
 	target, err := absolute(target)
 	if err != nil {
@@ -49,7 +49,7 @@ func resolve(target string) (string, error) {
 	return filepath.Join(dir, filepath.Base(target)), err
 }
 
-// checkPlace reports why nothing could be renamed to a resolved target, so that a restore fails before it has fetched anything.
+// checkPlace returns an error if nothing can be renamed to a resolved target, so that the restore fails before it has fetched anything.
 func checkPlace(target string) error {
 	switch _, err := os.Lstat(target); {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):

@@ -19,41 +19,41 @@ import (
 // workPrefix begins the name of a work folder.
 const workPrefix = ".quiver-"
 
-// workName fits a work folder's name and, as good as always, nobody else's.
+// workName matches the name of a work folder and, almost certainly, no other name.
 var workName = regexp.MustCompile(`^\.quiver-[0-9a-f]{16}$`)
 
-// What is in a work folder.
+// The names in a work folder.
 const (
 	workLock  = "lock"
 	workNew   = "new"   // what is staged
-	workReady = "ready" // what was staged and is about to go to its place; after an exchange, what it replaced
-	workOld   = "old"   // what stood in the place and was moved aside
+	workReady = "ready" // what was staged and is about to be put in place; after an exchange, what it has replaced
+	workOld   = "old"   // what was at the target and was moved aside
 	workGone  = "gone"  // what is being removed
 )
 
-// workFolder is where files are staged, beside their target and so on the same file system.
+// A workFolder is where files are staged, beside their target and so on the same file system.
 type workFolder struct {
 	path string
 	root *os.Root
-	lock *os.File // holds others off until it is closed
+	lock *os.File // keeps other restores out until it is closed
 }
 
-// What a test replaces: by a file system that has no locks, and by one that cannot swap names.
+// Replaced by tests: by a file system without locks, and by one that cannot exchange names.
 var (
 	tryLock  = files.TryLock
 	exchange = files.Exchange
 )
 
-// errForeign means that somebody else made what has a work folder's name.
+// errForeign means that somebody else created what has a work folder's name.
 var errForeign = errors.New("somebody else's, and a restore needs the name")
 
-// workPath returns the work folder of a target.
+// workPath returns the path of the work folder for a target.
 func workPath(target string) string {
 	name := cdc.Sum([]byte(filepath.Base(target)))
 	return filepath.Join(filepath.Dir(target), workPrefix+hex.EncodeToString(name[:8]))
 }
 
-// openWork makes the work folder of a target, or opens what an earlier restore left.
+// openWork creates the work folder for a target, or opens the one that an earlier restore has left.
 func openWork(target string) (*workFolder, error) {
 	p := workPath(target)
 	made := os.Mkdir(p, 0o700)
@@ -61,7 +61,7 @@ func openWork(target string) (*workFolder, error) {
 		return nil, made
 	}
 	info, err := os.Lstat(p)
-	if err != nil || !info.IsDir() || made != nil && !files.IsMine(p, info) { // somebody else's, in /tmp
+	if err != nil || !info.IsDir() || made != nil && !files.IsMine(p, info) { // it belongs to somebody else, in /tmp for example
 		return nil, errors.Join(fmt.Errorf("%s is %w", p, errForeign), err)
 	}
 	root, err := os.OpenRoot(p)
@@ -72,7 +72,7 @@ func openWork(target string) (*workFolder, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("work folder %s: %w", p, err), root.Close())
 	}
-	if err = tryLock(lock); errors.Is(err, files.ErrLocked) || !files.Stands(lock) { // who held it may have removed it before we got it
+	if err = tryLock(lock); errors.Is(err, files.ErrLocked) || !files.Stands(lock) { // the last holder may have removed it before it was locked here
 		err = ErrBusy
 	} else if err != nil {
 		err = fmt.Errorf("lock in %s: %w", p, err)
@@ -83,16 +83,16 @@ func openWork(target string) (*workFolder, error) {
 	return &workFolder{p, root, lock}, nil
 }
 
-// chmod is what a test replaces by a file system that keeps no modes.
+// chmod is replaced by tests, by a file system without modes.
 var chmod = (*os.Root).Chmod
 
-// chmod gives a name its mode, where the file system has any.
+// chmod sets the mode of a name, if the file system has modes.
 func (w *workFolder) chmod(name string, mode fs.FileMode) error {
 	return tolerate(chmod(w.root, name, mode))
 }
 
-// cleanUp ends what a crash in publish, or behind it, has left undone: what was moved aside goes back when nothing has come in its place, and
-// else rescue asks about it.
+// cleanUp finishes what a crash in or after publish has left undone. It puts back what was moved aside if nothing is at the target.
+// Otherwise rescue decides about it.
 func (w *workFolder) cleanUp(ctx context.Context, target string, mayReplace func(context.Context, string) error) (kept, err error) {
 	if _, err := os.Lstat(target); errors.Is(err, fs.ErrNotExist) {
 		if err := os.Rename(filepath.Join(w.path, workOld), target); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -105,9 +105,9 @@ func (w *workFolder) cleanUp(ctx context.Context, target string, mayReplace func
 	return kept, errors.Join(w.drop(workOld), w.drop(workReady))
 }
 
-// publish puts what is staged in its place, and what was there into the work folder: in one step where the system can.
+// publish puts what is staged in place, and moves what was there into the work folder: in one step if the system can.
 func (w *workFolder) publish(target string) error {
-	if err := w.root.Rename(workNew, workReady); err != nil { // so that no crash has it taken for something staged
+	if err := w.root.Rename(workNew, workReady); err != nil { // so that after a crash it is not taken for staged content
 		return err
 	}
 	if err := w.swap(filepath.Join(w.path, workReady), target); err != nil {
@@ -116,11 +116,11 @@ func (w *workFolder) publish(target string) error {
 	return errors.Join(flushFolder(w.path), flushFolder(filepath.Dir(target)))
 }
 
-// swap puts what is ready in the place of target, and what was there into the work folder: as workReady after an exchange, else as workOld.
+// swap moves ready to target, and what was there into the work folder: to workReady by an exchange, or else to workOld.
 func (w *workFolder) swap(ready, target string) error {
 	old, err := os.Lstat(target)
 	isNew := errors.Is(err, fs.ErrNotExist)
-	if err == nil && old.IsDir() && old.Mode()&0o200 == 0 { // such a folder cannot be moved
+	if err == nil && old.IsDir() && old.Mode()&0o200 == 0 { // a folder without write permission cannot be moved
 		_ = os.Chmod(target, old.Mode()|0o200)
 	}
 	if exchange(ready, target) == nil {
@@ -128,7 +128,7 @@ func (w *workFolder) swap(ready, target string) error {
 	}
 	aside := filepath.Join(w.path, workOld)
 	_ = os.Link(target, aside)                                // fails for a folder
-	if err := os.Rename(ready, target); err == nil || isNew { // a file takes the place of a file
+	if err := os.Rename(ready, target); err == nil || isNew { // a file can replace a file
 		return err
 	}
 	_ = os.Remove(aside)
@@ -141,17 +141,17 @@ func (w *workFolder) swap(ready, target string) error {
 	return nil
 }
 
-// KeptError means that the restore is done, and that what stood at its target was written to at the last moment and is kept beside it.
+// A KeptError means that the restore is done, but that what it replaced was written to at the last moment and was kept beside the target.
 type KeptError struct {
-	Path string // of what is kept
+	Path string // of what was kept
 }
 
 func (e *KeptError) Error() string {
 	return "what was there was written to at the last moment, and is kept as " + e.Path
 }
 
-// rescue asks about what was replaced, and returns in kept a [*KeptError] when it had to move that to a name of its own. What cannot be moved
-// stays where it is, as all does when ctx ends first.
+// rescue asks mayReplace about what was replaced. If it may not be removed, rescue moves it to a name of its own, and kept is a
+// [*KeptError]. What cannot be moved stays where it is, as does everything if ctx ends first.
 func (w *workFolder) rescue(ctx context.Context, target string, mayReplace func(context.Context, string) error) (kept, err error) {
 	for _, name := range []string{workReady, workOld} {
 		replaced := filepath.Join(w.path, name)
@@ -171,20 +171,21 @@ func (w *workFolder) rescue(ctx context.Context, target string, mayReplace func(
 	return kept, err
 }
 
-// beside returns a name that nothing has, made of the target's name, shortened to what file systems take (255 bytes), and the time.
+// beside returns an unused path beside the target. Its name is the target's, shortened to what file systems allow
+// (255 bytes), and the time.
 func beside(target string) string {
 	dir, name := filepath.Split(target)
 	for now := time.Now(); ; now = now.Add(time.Millisecond) {
 		suffix := now.Format(" (conflict 2006-01-02 15.04.05.000)")
 		aside := dir + strings.ToValidUTF8(name[:min(len(name), 255-len(suffix))], "") + suffix
-		if _, err := os.Lstat(aside); err != nil { // after any error but fs.ErrNotExist the rename fails too
+		if _, err := os.Lstat(aside); err != nil { // after errors other than fs.ErrNotExist the rename fails, too
 			return aside
 		}
 	}
 }
 
-// drop removes what was replaced. It renames that first: what a crash leaves of it would look to the next restore like a folder in which
-// somebody has deleted files.
+// drop removes what was replaced. It renames it first: what a crash leaves of it would look to the next restore like a folder in
+// which somebody has deleted files.
 func (w *workFolder) drop(name string) error {
 	if err := w.remove(workGone); err != nil {
 		return err
@@ -198,24 +199,24 @@ func (w *workFolder) drop(name string) error {
 	return w.remove(name)
 }
 
-// removeAll is what a test replaces by a process that is killed.
+// removeAll is replaced by tests, by a process that is killed.
 var removeAll = (*os.Root).RemoveAll
 
-// remove removes what is at name, if there is anything, also from folders that may not be written to.
+// remove removes everything at name, even from folders without write permission.
 func (w *workFolder) remove(name string) error {
 	if err := removeAll(w.root, name); err == nil {
 		return nil
 	}
 	return errors.Join(fs.WalkDir(w.root.FS(), name, func(p string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
-			err = w.chmod(p, 0o700) // it is read after this
+			err = w.chmod(p, 0o700) // before the folder is read
 		}
 		return err
 	}), removeAll(w.root, name))
 }
 
-// close closes the folder, and removes it unless it holds what is staged, or what rescue has yet to ask about or could not move. It does nothing
-// when the folder is closed already.
+// close closes the folder. It also removes the folder, unless that holds staged content, or content about which rescue has not
+// asked or which it could not move. If the folder is already closed, close does nothing.
 func (w *workFolder) close() error {
 	if w.root == nil {
 		return nil
@@ -228,17 +229,17 @@ func (w *workFolder) close() error {
 	return w.discard()
 }
 
-// release closes the folder and gives up its lock; what is in it stays.
+// release closes the folder and unlocks it; its content stays.
 func (w *workFolder) release() error {
 	err := errors.Join(w.lock.Close(), w.root.Close())
 	w.root = nil
 	return err
 }
 
-// discard removes the folder with all that is in it, and closes it.
+// discard removes the folder with its content, and closes it.
 func (w *workFolder) discard() error {
 	err := errors.Join(w.remove(workNew), w.drop(workReady), w.drop(workOld), w.root.Remove(workLock), w.release())
-	if gone := os.Remove(w.path); !errors.Is(gone, fs.ErrExist) { // another restore has begun in it
+	if gone := os.Remove(w.path); !errors.Is(gone, fs.ErrExist) { // otherwise another restore has begun in it
 		err = errors.Join(err, gone)
 	}
 	return err
