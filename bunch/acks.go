@@ -8,52 +8,52 @@ import (
 )
 
 const (
-	// seenWindow is how many packet numbers are remembered; an older one counts as a duplicate. At twice the history its sender has
-	// declared it lost long ago, and sent its bunches again.
+	// seenWindow is how many packet numbers are remembered; an older one counts as a duplicate. It is twice the history: a sender
+	// has declared such a packet lost long ago, and sent its bunches again.
 	seenWindow = recovery.WindowSize
-	// ackEvery is the number of packets that ask for an ack after which one leaves at once, so that ack-only packets are at most 1 in 8 of
-	// those received. RFC 9000, section 13.2.2, has 2; bulk asks for acks as often as it needs them (see wantsAck).
+	// ackEvery is after how many packets that ask for an ack one is sent at once. So at most 1 packet in 8 received is answered by
+	// an ack-only packet. RFC 9000, section 13.2.2, has 2; bulk asks for acks as often as it needs them (see wantsAck).
 	ackEvery = 8
-	// gapAckInterval is the least time between two acks for gaps. RFC 9000, section 13.2.1, acknowledges each packet out of order at once, which
-	// on a path that reorders all packets is an ack for each.
+	// gapAckInterval is the least time between two acks for gaps. RFC 9000, section 13.2.1, requires an immediate ack for each
+	// packet out of order; on a path that reorders all packets that is an ack for each.
 	gapAckInterval = time.Millisecond
-	// pingEvery: every 16th ack-only packet asks for an ack. It tells which of our acks have come, so that the next ones may leave out what
-	// these named (RFC 9000, section 13.2.4).
+	// pingEvery is how often an ack-only packet asks for an ack: every 16th does. Its ack shows which of our acks have arrived, so
+	// that the next ones can leave out the numbers in these (RFC 9000, section 13.2.4).
 	pingEvery      = 16
 	ackHeaderBytes = 7 // largest, delay, number of runs
 )
 
-// received remembers which packets came and decides when they are acknowledged.
+// received records which packets have arrived, and decides when to acknowledge them.
 type received struct {
 	recovery.Window
-	floor   uint64        // acks name no numbers below it: the peer has acknowledged an ack that named them, or they are too old
-	at      time.Duration // arrival of the largest number
-	missing uint64        // numbers below Next that have not come
+	floor   uint64        // acks contain no numbers below it: the peer has acknowledged an ack that had them, or they are too old
+	at      time.Duration // when the largest number arrived
+	missing uint64        // numbers below Next that have not arrived
 	toTell
 
-	// When the next ack leaves.
+	// When to send the next ack.
 	asking   int           // packets received since the last ack sent that ask for one
-	deadline time.Duration // when the next ack leaves at the latest, if asking > 0
-	urgent   bool          // the next ack tells of a gap, or the peer asked for it at once
-	lastGap  time.Duration // when the last urgent ack left
+	deadline time.Duration // when the next ack must be sent, if asking > 0
+	urgent   bool          // the next ack reports a gap, or the peer has asked for it at once
+	lastGap  time.Duration // when the last urgent ack was sent
 	acksOnly int           // ack-only packets sent since the last packet that asked
 }
 
-// toTell holds the received numbers that no ack has named yet. An ack names the newest runs first and may have no room for the others: where
-// many packets are late, each ack would name the same ones if it did not remember what it left out.
+// toTell holds the received numbers that were in no ack yet. An ack contains the newest runs first and may have no room for the
+// others. If many packets are late, each ack would contain the same runs if it did not remember what was left out.
 type toTell struct {
-	fresh span // numbers that were the largest when they came
-	late  span // numbers that came below a larger one
+	fresh span // numbers that were the largest when they arrived
+	late  span // numbers that arrived after a larger one
 	left  span // numbers for which an ack had no room; every second ack continues with these
-	older bool // the newest ack continues with left
+	older bool // the last ack continued with left
 }
 
-// span is a range of numbers, from low to high-1.
+// A span is a range of numbers, from low to high-1.
 type span struct{ low, high uint64 }
 
 func (s span) empty() bool { return s.low >= s.high }
 
-// join widens s so that it holds all of o.
+// join extends s to contain o.
 func (s *span) join(o span) {
 	switch {
 	case o.empty():
@@ -70,7 +70,7 @@ func (s *span) cut(n uint64) {
 	s.low = min(s.low, s.high)
 }
 
-// add notes packet n and reports whether it is new.
+// add records packet n and reports whether it is new.
 func (r *received) add(now time.Duration, n uint64) bool {
 	if r.Below(n) || r.Has(n) {
 		return false
@@ -85,13 +85,13 @@ func (r *received) add(now time.Duration, n uint64) bool {
 	}
 	r.Mark(n)
 
-	r.floor = min(r.floor, n) // an ack must name a late one, too
+	r.floor = min(r.floor, n) // an ack must contain a late packet, too
 	r.floor = max(r.floor, r.Floor())
 	return true
 }
 
-// ask notes that a packet which asks for an ack came, and when the ack is due: at once when the peer says so (ackNow) or enough packets have
-// asked; for a gap, made or filled, as soon as gapAckInterval lets it; else after delay.
+// ask is called for a packet that asks for an ack, and decides when the ack is due: at once if the peer asks for that (ackNow) or
+// enough packets have asked; for a gap, made or filled, as soon as gapAckInterval allows; otherwise after delay.
 func (r *received) ask(now, delay time.Duration, gap, ackNow bool) {
 	r.asking++
 	due := now + delay
@@ -111,7 +111,7 @@ func (r *received) ask(now, delay time.Duration, gap, ackNow bool) {
 
 func (r *received) due(now time.Duration) bool { return r.asking > 0 && now >= r.deadline }
 
-// ackSent notes that an ack has left.
+// ackSent is called when an ack is sent.
 func (r *received) ackSent(now time.Duration) {
 	if r.urgent {
 		r.lastGap = now
@@ -119,9 +119,9 @@ func (r *received) ackSent(now time.Duration) {
 	r.asking, r.urgent = 0, false
 }
 
-// appendAcks appends the runs newest first, at most room bytes with their header. covered is false when some were left out. While an ack
-// had no room for all, every second one names those that it left out. The gap under its first run then reaches over received numbers, too:
-// to the peer a gap means nothing.
+// appendAcks appends the runs, newest first, in at most room bytes including their header. covered is false if some were left out.
+// While an ack has no room for all runs, every second ack contains those that were left out. The gap below its first run then
+// includes received numbers, too, because a gap means nothing to the peer.
 func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte, covered bool) {
 	// The header; the number of runs follows once it is known.
 	delay := min((now-r.at).Microseconds()/ackDelayUnit, 1<<16-1)
@@ -131,7 +131,7 @@ func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte
 	b = append(b, 0)
 	limit := len(b) + room - ackHeaderBytes
 
-	// The first run ends with the largest number, whatever was left out before: the peer measures its round trip.
+	// The first run ends with the largest number, whatever was left out before, because the peer measures its round trip with it.
 	low := r.runDown(r.Next, true)
 	b = appendVarint(b, r.Next-low)
 	nruns, below := 1, low
@@ -139,7 +139,7 @@ func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte
 		below = r.left.high
 	}
 
-	// A gap and a run in turn, while there is room, down to the floor.
+	// A gap and a run alternately, while there is room, down to the floor.
 	for {
 		gapLow := r.runDown(below, false)
 		if gapLow <= r.floor {
@@ -161,14 +161,14 @@ func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte
 	return b, covered
 }
 
-// turnToOlder reports whether this ack, whose first run ends at low, is to name the numbers that another left out.
+// turnToOlder reports whether this ack, whose first run ends at low, must continue with the numbers that an earlier one left out.
 func (r *received) turnToOlder(low uint64) bool {
 	r.left.cut(low)
 	r.older = !r.older && !r.left.empty()
 	return r.older
 }
 
-// toldDownTo notes that an ack has named all numbers down to low.
+// toldDownTo is called when an ack contains all numbers down to low.
 func (r *received) toldDownTo(low uint64) {
 	r.left.cut(low)
 	if r.older {
@@ -183,7 +183,7 @@ func (r *received) toldDownTo(low uint64) {
 	}
 }
 
-// runDown returns the lowest n >= floor so that all of [n, high) have the given state.
+// runDown returns the lowest n >= floor for which all of [n, high) have the given state.
 func (r *received) runDown(high uint64, state bool) uint64 {
 	if high <= r.floor || r.Has(high-1) != state {
 		return high

@@ -3,44 +3,46 @@ package bunch
 import "slices"
 
 const (
-	maxAssemblies = 4       // how many a channel may have; the next one evicts the oldest
-	assemblyCost  = 2 << 10 // price of an assembly besides its bytes: parts, an array of slices, takes 1,440 of them
-	// partSpan is the most by which the packet numbers of two parts of a message differ. A UDP datagram has at most 65,507 bytes,
-	// which hold the first parts of 59 messages, so 512 packets begin at most 30,208 messages: no two of them have the same number of 16
-	// bits.
+	maxAssemblies = 4       // most for a channel; the next one evicts the oldest
+	assemblyCost  = 2 << 10 // price of an assembly besides its bytes; parts, an array of slices, takes 1,440 of them
+	// partSpan is the most by which the packet numbers of two parts of a message differ. A UDP datagram has at most 65,507
+	// bytes, room for the first parts of 59 messages, so at most 30,208 messages begin in 512 packets: no two of them have
+	// the same number of 16 bits.
 	partSpan = 512
 )
 
-// assembly is an unreliable message that arrives in parts.
+// An assembly is an unreliable message that arrives in parts.
 type assembly struct {
 	channel  *channel
-	message  uint16 // number of the message in its channel
+	message  uint16 // number of the message in its channel, 16 bits
 	delivery Delivery
-	newest   uint64           // number of the newest packet that brought a part
-	count    int              // parts of the message; 0 until the last one came
-	have     int              // parts that came
-	size     int              // bytes of those
-	parts    [maxParts][]byte // by part number; nil until it comes
+	newest   uint64           // number of the newest packet that had a part
+	count    int              // parts of the message; 0 until the last one has arrived
+	have     int              // parts that have arrived
+	size     int              // bytes of these
+	parts    [maxParts][]byte // by part number; nil until it arrives
 }
 
+// is reports whether a part with header h belongs to the assembly.
 func (a *assembly) is(h header) bool { return a.message == h.sequence && a.delivery == h.delivery() }
 
-// assemblies are the unreliable messages of a connection that are not whole. They share maxParked with the whole unreliable and tracked
-// messages that wait for the owner: when room is short, the oldest assembly goes. However many there are, a part looks at those of its channel alone:
-// a peer chooses its channels, and packets of tiny parts of new messages on many of them took 20 times as long as others.
+// assemblies holds the incomplete unreliable messages of a connection. They share maxParked with the whole unreliable and tracked
+// messages that wait for the owner; if there is no room, the oldest assembly is dropped. A part looks only at the assemblies of its
+// own channel, however many others there are: a peer chooses its channels, and packets of tiny parts of new messages on many of
+// them took 20 times as long as others.
 type assemblies struct {
-	all     []*assembly // the oldest first
-	spare   *assembly   // the last one that was dropped, empty; nil = none
+	all     []*assembly // oldest first
+	spare   *assembly   // the last one that was dropped, emptied; nil = none
 	price   int         // of all, in bytes
 	waiting int         // price of the whole messages that wait for Take
-	evicted uint64      // counts the assemblies that were given up
+	evicted uint64      // assemblies that were evicted
 }
 
-// fits reports whether there is room for messages or parts of such a price.
+// fits reports whether there is room for messages or parts of the given price.
 func (a *assemblies) fits(price int) bool { return a.price+a.waiting+price <= maxParked }
 
-// stale reports whether a part is of an older message than the assembly that has the same number. When it is of a newer one, stale
-// drops that assembly: some of its parts were lost, and 65,536 messages have left since.
+// stale reports whether a part belongs to an older message than the assembly with the same number. If it belongs to a newer one,
+// stale drops the assembly: some of its parts were lost, and 65,536 messages have been sent since.
 func (a *assemblies) stale(ch *channel, number uint64, h header) bool {
 	of := ch.assembling(h)
 	if of == nil {
@@ -53,8 +55,8 @@ func (a *assemblies) stale(ch *channel, number uint64, h header) bool {
 	return number+partSpan < newest
 }
 
-// place finds or begins the assembly of a message and makes room for more bytes. It drops the oldest assemblies: of the channel when
-// that has too many, else of the connection. It returns nil when whole messages that wait leave no room.
+// place finds or begins the assembly of a message and makes room for more bytes. It evicts the oldest assemblies: of the channel if
+// that has too many, and else of the connection. It returns nil if waiting whole messages leave no room.
 func (a *assemblies) place(ch *channel, h header, more int) *assembly {
 	of := ch.assembling(h)
 	if of == nil {
@@ -65,7 +67,7 @@ func (a *assemblies) place(ch *channel, h header, more int) *assembly {
 	}
 
 	for !a.fits(more) {
-		// Never the message that is to get the bytes, unless it is the only one.
+		// Not the message that is to get the bytes, unless it is the only one.
 		oldest := a.all[0]
 		if oldest == of && len(a.all) > 1 {
 			oldest = a.all[1]
@@ -90,13 +92,13 @@ func (a *assemblies) begin(ch *channel, h header) *assembly {
 	return of
 }
 
-// evict gives up a message that is not whole.
+// evict drops an incomplete message, and counts it.
 func (a *assemblies) evict(of *assembly) {
 	a.evicted++
 	a.drop(of)
 }
 
-// drop takes an assembly out, and keeps it as the spare.
+// drop removes an assembly and keeps it as the spare.
 func (a *assemblies) drop(of *assembly) {
 	a.price -= assemblyCost + of.size
 	a.all, of.channel.assemblies = without(a.all, of), without(of.channel.assemblies, of)
@@ -104,13 +106,13 @@ func (a *assemblies) drop(of *assembly) {
 	a.spare = of
 }
 
-// without removes an assembly from a list that has it.
+// without removes an assembly from a list that contains it.
 func without(list []*assembly, of *assembly) []*assembly {
 	i := slices.Index(list, of)
 	return slices.Delete(list, i, i+1)
 }
 
-// finish returns the message of an assembly that has all parts, and drops the assembly.
+// finish returns the message of a complete assembly, and drops the assembly.
 func (a *assemblies) finish(whole *assembly) []byte {
 	message := make([]byte, 0, whole.size)
 	for _, p := range whole.parts[:whole.count] {
@@ -120,8 +122,8 @@ func (a *assemblies) finish(whole *assembly) []byte {
 	return message
 }
 
-// assemble adds one part, which came in the packet of that number. Once the message is complete, it returns that, and the number of the newest packet
-// that brought a part of it.
+// assemble adds one part, from the packet with the given number. If the message is now complete, assemble returns it, and the
+// number of the newest packet that had a part of it.
 func (c *Conn) assemble(ch *channel, number uint64, h header, payload []byte) (whole []byte, last uint64, err error) {
 	index, ends := int(h.part), h.flags&flagEnd != 0
 	if index >= maxParts || !ends && len(payload) != EntryBytes {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Delivery says how a message travels within its channel.
+// Delivery says how a message is delivered within its channel.
 type Delivery uint8
 
 const (
@@ -16,70 +16,69 @@ const (
 	ReliableUnordered
 	// Unreliable messages may be lost or overtake each other; they are never duplicated.
 	Unreliable
-	// UnreliableSequenced messages may be lost; one that a newer one overtook is dropped.
+	// UnreliableSequenced messages may be lost; one that a newer one has overtaken is dropped.
 	UnreliableSequenced
-	// Tracked is the delivery of messages that [Conn.SendTracked] sent: they may be lost or overtake each other, and their
-	// sender is told of each. Send does not take it.
+	// Tracked is the delivery of messages from [Conn.SendTracked]: they may be lost or overtake each other, and their sender learns
+	// the fate of each. Send does not accept it.
 	Tracked
 )
 
-// Priority orders channels for the wire. Channel 0 (control) precedes all.
+// Priority is the order in which channels are sent. Channel 0, for control, precedes all.
 type Priority uint8
 
 const (
 	High Priority = iota
 	Normal
 	Low
-	// Bulk leaves last, and only while the window for bulk is open (see [Conn.SetWindow]).
+	// Bulk is sent last, and only while the window for bulk is open (see [Conn.SetWindow]).
 	Bulk
 )
 
-// Policy decides what a full reliable buffer does to the connection.
+// Policy says what a full reliable buffer does to the connection.
 type Policy uint8
 
 const (
 	// OverflowClose ends the connection with ReliableBufferOverflow, as Unreal does.
 	OverflowClose Policy = iota
-	// OverflowError makes Send return ErrReliableBufferFull; nothing is sent.
+	// OverflowError makes Send return ErrReliableBufferFull and send nothing.
 	OverflowError
 )
 
-// Limits that the wire fixes.
+// Limits of the wire format.
 const (
 	// Protocol is the first byte of every packet.
 	Protocol byte = 0x01
-	// MaxBunchBytes is the default maximum of one message.
-	// UE: net.MaxConstructedPartialBunchSizeBytes.
+	// MaxBunchBytes is the default limit of one message. UE: net.MaxConstructedPartialBunchSizeBytes.
 	MaxBunchBytes = 65536
-	// EntryBytes is the most payload that one entry of the reliable buffer holds, so that a packet header (52 bytes
-	// with acks) and a bunch header (11 bytes) fit the smallest datagram that QUIC falls back to (1,163 bytes).
+	// EntryBytes is the most payload that one entry of the reliable buffer holds. With it, a packet header (52 bytes with acks) and
+	// a bunch header (11 bytes) fit the smallest datagram that QUIC falls back to (1,163 bytes).
 	EntryBytes = 1100
 )
 
-// Errors of Send and Close that leave the connection open.
+// Errors of Send and Close after which the connection is still open.
 var (
 	ErrBunchTooLarge      = errors.New("bunch: message too large")
 	ErrReliableBufferFull = errors.New("bunch: reliable buffer full")
 	ErrClosed             = errors.New("bunch: channel closed")
 )
 
-// Code says why a connection ended. The names are Unreal's (ENetCloseResult) where Unreal has one.
+// Code says why a connection ended. The names are Unreal's (ENetCloseResult) if Unreal has one.
 type Code uint16
 
 const (
-	NoError                       Code = iota // no connection ends with it; see [Conn.Refuse]
-	ReliableBufferOverflow                    // here: a channel's reliable buffer had no room for a message, under OverflowClose
-	MaxReliableExceeded                       // an entry lies further ahead than the reliable buffer reaches
-	PartialTooLarge                           // a message has more than MaxBunch bytes, or a part of one a length that it cannot have
-	PartialMergeReliableDestroy               // a part that continues no message
+	NoError                       Code = iota // never ends a connection; see [Conn.Refuse]
+	ReliableBufferOverflow                    // at this end: a channel's reliable buffer had no room for a message, under OverflowClose
+	MaxReliableExceeded                       // an entry is further ahead than the reliable buffer reaches
+	PartialTooLarge                           // a message has more than MaxBunch bytes, or a part of one has an invalid length
+	PartialMergeReliableDestroy               // a part belongs to no message
 	PartialInitialReliableDestroy             // a message begins before the last part of another
-	BunchBadChannelIndex                      // a channel on which the peer may not send this, or one more than MaxChannels
-	BunchDataOverflow                         // a bunch that cannot be read, or that its channel does not allow, such as one behind the close
-	ReadHeaderFail                            // a packet header that cannot be read
-	AckSequenceMismatch                       // an ack of a packet that never left
-	AlreadyOpen                               // a second open of a channel, or one of a channel of this side's
+	BunchBadChannelIndex                      // a bunch on a channel where the peer may not send it, or one channel more than MaxChannels
+	BunchDataOverflow                         // a bunch cannot be parsed, or is not allowed on its channel, for example after the close
+	ReadHeaderFail                            // a packet header cannot be parsed
+	AckSequenceMismatch                       // an ack of a packet that was never sent
+	AlreadyOpen                               // a second open of a channel, or an open of one of this side's channels
 	ReliableBeforeOpen                        // the first message of a channel does not open it
-	ReceiveLimitExceeded                      // more bytes than the ReceiveLimit, or on channel 0 than its bound
+	ReceiveLimitExceeded                      // the peer sent more bytes than the ReceiveLimit, or than the limit of channel 0
 	ConnectionTimeout                         // no answer for Config.IdleTimeout
 )
 
@@ -97,7 +96,7 @@ func (c Code) String() string {
 	return fmt.Sprintf("Code(%d)", uint16(c))
 }
 
-// Error ends a connection: its own mistake, the peer's violation, or silence.
+// An Error says why a connection ended: a mistake at this end, a violation by the peer, or silence.
 type Error struct {
 	Code   Code
 	Reason string
@@ -105,7 +104,7 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("bunch: %v: %s", e.Code, e.Reason) }
 
-// CloseCode returns the code and reason to close the carrier with.
+// CloseCode returns the code and reason with which to close the carrier.
 func (e *Error) CloseCode() (uint64, string) { return uint64(e.Code), e.Reason }
 
 // violation returns the error that ends a connection whose peer broke a rule.
@@ -113,23 +112,23 @@ func violation(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Reason: fmt.Sprintf(format, args...)}
 }
 
-// Message is one complete message as Next returns it.
+// A Message is a complete message, as Next returns it.
 type Message struct {
 	Channel  uint64
 	Delivery Delivery
-	Open     bool // the first message of a channel that the peer opened
-	Close    bool // the last message of its channel; Payload may be nil
+	Open     bool // first message of a channel that the peer has opened
+	Close    bool // last message of its channel; Payload may be nil
 	Payload  []byte
-	Number   uint64 // of a Tracked message: the packet that brought it, of which a higher one left later; else 0
+	Number   uint64 // for a Tracked message: the number of its packet, higher in packets sent later; otherwise 0
 
-	cost   int32  // bytes of ReceiveLimit that are given back when it is fetched
+	cost   int32  // bytes of ReceiveLimit that are freed when Take returns it
 	at     uint32 // when it was complete, in grains since the connection began, modulo 2^32
 	pinned uint16 // bytes of its datagram that Payload keeps in memory besides its own
-	joined bool   // Payload was joined from the parts of a run, and shares its memory with nothing
+	joined bool   // Payload was joined from the parts of a run, and shares no memory
 }
 
-// grain is the unit of Message.at. Half of its 2^32 values count as the past, so [Conn.Waited] is right for a message that has waited
-// for up to 9 hours.
+// grain is the unit of Message.at. Half of its 2^32 values count as the past, so [Conn.Waited] is right for a message that has
+// waited for up to 9 hours.
 const grain = 16 * time.Microsecond
 
 // Entries returns how many entries of the reliable buffer a message of size bytes takes.
@@ -140,5 +139,5 @@ func Entries(size int) int {
 	return max(2, (size+EntryBytes-1)/EntryBytes) // with begin and end in one entry it would be a whole bunch
 }
 
-// maxWhole is the largest message of a whole bunch, in which a length of two bytes precedes it.
+// maxWhole is the largest message in a whole bunch, where a length of two bytes precedes it.
 const maxWhole = EntryBytes - 2

@@ -5,42 +5,42 @@ import (
 	"time"
 )
 
-// channel is one channel's state in both directions. It belongs to its Conn, whose owner's lock guards it.
+// A channel is the state of one channel in both directions. Like its Conn, it is guarded by the owner's lock.
 type channel struct {
 	number   uint64
 	priority Priority
-	ours     bool // this side opened it
+	ours     bool // this side has opened it
 
-	// Sending. Sequences first to next-1 are in the reliable buffer; fresh is the next that placeFresh places.
+	// Sending. Sequences first to next-1 are in the reliable buffer.
 	out           ring            // the reliable buffer
-	ownSlots      []entry         // the slots of the channel's own, while out has borrowed a larger ring
-	first, next   uint64          // the sequence of the oldest entry, and that of the next one
-	fresh         uint64          // the sequence of the next entry for placeFresh; those before it have left, at least in part
+	ownSlots      []entry         // the channel's own slots, while out has borrowed a larger ring
+	first, next   uint64          // sequences of the oldest entry, and of the next one
+	fresh         uint64          // sequence of the next entry for placeFresh; those before it were sent, at least in part
 	resend        queue[uint64]   // sequences with lost pieces
-	unreliable    queue[datagram] // unreliable messages that wait
-	nextMessage   uint16          // number of the next unreliable message in parts to leave
+	unreliable    queue[datagram] // queued unreliable messages
+	nextMessage   uint16          // number of the next unreliable message in parts to be sent
 	openAcked     bool            // the peer has acknowledged all of the first message
 	outClosed     bool            // this side has closed the channel
 	queuedBytes   int             // bytes of messages that were never sent
-	popped        runHead         // of the message whose first entry was acked and popped
-	inResendQueue bool            // the channel stands in its level's resend
-	inFreshQueue  bool            // the channel stands in its level's fresh
+	popped        runHead         // of the message whose first entry was acked and removed
+	inResendQueue bool            // the channel is in its level's resend
+	inFreshQueue  bool            // the channel is in its level's fresh
 	watch         watch
-	earlier       *channel // the channel that must be acknowledged before anything of this one leaves; nil = none, or it is
-	later         *channel // the channel whose earlier this one is
+	earlier       *channel // the channel that must be acknowledged before this one sends anything; nil = none, or it was
+	later         *channel // the channel that has this one as its earlier; nil = none
 
-	// Receiving. Sequences below expected were processed in order; entries that came early are parked.
-	in         parked      // entries that came early
+	// Receiving. Sequences below expected were processed in order.
+	in         parked      // entries that arrived early
 	expected   uint64      // the sequence of the next entry to process
 	run        run         // the long message that is being assembled
-	opened     bool        // this side opened it, or the message that opens it was handed out: others may follow
+	opened     bool        // this side has opened it, or the message that opens it was delivered: others may follow
 	inClosed   bool        // the peer's close was processed
-	lingers    bool        // the peer closed it, and is charged for it until our answer is acknowledged
-	newest     uint64      // number of the last packet of the newest UnreliableSequenced message handed out
-	assemblies []*assembly // its messages that arrive in parts, the oldest first
+	lingers    bool        // the peer has closed it, and is charged for it until our answer is acknowledged
+	newest     uint64      // number of the last packet of the newest UnreliableSequenced message that was delivered
+	assemblies []*assembly // its messages that arrive in parts, oldest first
 }
 
-// runHead is the beginning of a message whose first entry is gone, for [Conn.Held].
+// A runHead is the beginning of a message whose first entry was removed, for [Conn.Held].
 type runHead struct {
 	bytes [16]byte
 	n     int
@@ -68,7 +68,7 @@ func (ch *channel) runFrom(n uint64) int {
 // hasFresh reports whether placeFresh has something to place.
 func (ch *channel) hasFresh() bool { return ch.fresh < ch.next || ch.unreliable.len() > 0 }
 
-// begunUnreliable returns how many unreliable messages have begun to leave in parts: 1 or, mostly, 0.
+// begunUnreliable returns how many unreliable messages have parts that were sent and others that were not: 1 or, mostly, 0.
 func (ch *channel) begunUnreliable() int {
 	if ch.unreliable.len() > 0 && ch.unreliable.peek().part > 0 {
 		return 1
@@ -79,8 +79,8 @@ func (ch *channel) begunUnreliable() int {
 // isBulk reports whether the messages of a channel are bulk.
 func (ch *channel) isBulk() bool { return ch.priority == Bulk && ch.number != 0 }
 
-// ownEntries is how many slots a channel keeps for itself: the entries of a tick of play. A reliable buffer that needs more
-// borrows a ring of the connection's until it is empty, so that a channel which sends much only now and then does not keep it.
+// ownEntries is how many slots a channel keeps for itself: the entries of a tick of play. A reliable buffer that needs more borrows
+// a ring of the connection until it is empty, so that a channel which sends much only now and then does not keep it.
 const ownEntries = 8
 
 // makePlace gives the reliable buffer room for one more entry.
@@ -101,7 +101,7 @@ func (ch *channel) makePlace(rings *spares[[]entry]) {
 	}
 }
 
-// returnRing gives back the ring that was borrowed for the reliable buffer, which is empty.
+// returnRing returns the ring that was borrowed for the reliable buffer, which must be empty.
 func (ch *channel) returnRing(rings *spares[[]entry]) {
 	if len(ch.out.slots) > ownEntries {
 		rings.put(ch.out.slots)
@@ -109,7 +109,8 @@ func (ch *channel) returnRing(rings *spares[[]entry]) {
 	}
 }
 
-// begun reports whether the rest of a message that has left in part may go on. With held, that of an unreliable message may not.
+// begun reports whether the rest of a message that was sent in part may follow. If held is true, that of an
+// unreliable message may not.
 func (ch *channel) begun(held bool) bool {
 	if !held && ch.unreliable.len() > 0 && ch.unreliable.peek().part > 0 {
 		return true
@@ -117,16 +118,16 @@ func (ch *channel) begun(held bool) bool {
 	return ch.fresh < ch.next && ch.out.at(ch.fresh).flags&flagBegin == 0
 }
 
-// opening reports whether all that was sent reliably on the channel has left, its open first, and the peer has not acknowledged the open: tracked
-// messages may follow it.
+// opening reports whether all reliable messages on the channel were sent, the opening one first, and the peer has not acknowledged
+// the open. Tracked messages may then follow.
 func (ch *channel) opening() bool {
 	return ch.ours && !ch.openAcked && !ch.outClosed && ch.next > 0 && ch.fresh == ch.next
 }
 
-// owesAnswer reports whether the peer has all of ch, which was closed here, and has not answered.
+// owesAnswer reports whether the peer has acknowledged all of ch, which was closed here, and has not answered.
 func (ch *channel) owesAnswer() bool { return ch.outClosed && !ch.inClosed && ch.first == ch.next }
 
-// partial returns what is here of entry n. It is known unless its message was handed out.
+// partial returns what has arrived of entry n. known is false if its message was already delivered.
 func (ch *channel) partial(n uint64) (s slot, known bool) {
 	if n < ch.expected {
 		i := len(ch.run.parts) - int(ch.expected-n)
@@ -141,7 +142,7 @@ func (ch *channel) partial(n uint64) (s slot, known bool) {
 	return s, s.state != delivered
 }
 
-// assembling returns the assembly of the message of a part; nil if it has none.
+// assembling returns the assembly of the message that a part belongs to, or nil if there is none.
 func (ch *channel) assembling(h header) *assembly {
 	for _, a := range ch.assemblies {
 		if a.is(h) {
@@ -151,7 +152,7 @@ func (ch *channel) assembling(h header) *assembly {
 	return nil
 }
 
-// ring holds the entries of consecutive sequences.
+// A ring holds the entries of consecutive sequences.
 type ring struct{ slots []entry } // a power of two, or none
 
 func (r *ring) at(sequence uint64) *entry { return &r.slots[sequence&uint64(len(r.slots)-1)] }
@@ -167,11 +168,11 @@ func (r *ring) move(slots []entry, first, next uint64) []entry {
 	return old.slots
 }
 
-// queue is a first-in-first-out list that reuses its memory.
+// A queue is a first-in-first-out list that reuses its memory.
 type queue[T any] struct {
 	items []T
 	head  int32
-	slack int32 // how often in a row the list was emptied that had used little of its memory
+	slack int32 // how often in a row the list was emptied after using little of its memory
 }
 
 func (q *queue[T]) len() int { return len(q.items) - int(q.head) }
@@ -185,7 +186,7 @@ func (q *queue[T]) push(v T) {
 	q.items = append(q.items, v)
 }
 
-// compact moves the items to the front when the memory has no room behind them but more than half of it is free.
+// compact moves the items to the front if there is no room behind them but more than half of the memory is free.
 func (q *queue[T]) compact() {
 	if len(q.items) == cap(q.items) && int(q.head) > len(q.items)/2 {
 		n := copy(q.items, q.items[q.head:])
@@ -214,8 +215,8 @@ func (q *queue[T]) take(i int) T {
 	return v
 }
 
-// reset empties the list. It gives up large memory of which the list used less than an eighth, time and again: one tick in three may bring many
-// items, and those between few.
+// reset empties the list. It frees large memory of which the list has repeatedly used less than an eighth. Not at once, because one
+// tick in three may add many items, and the others few.
 func (q *queue[T]) reset() {
 	switch {
 	case cap(q.items) <= 64 || len(q.items) >= cap(q.items)/8:
@@ -228,23 +229,23 @@ func (q *queue[T]) reset() {
 	q.items, q.head = q.items[:0], 0
 }
 
-// mostSlack is how often a list may be emptied that uses little of its memory, before it gives that up: two seconds of ticks.
+// mostSlack is how often in a row a list may be emptied after using little of its memory, before that is freed: two seconds of ticks.
 const mostSlack = 64
 
-// release lets the collector have the memory of an empty list.
+// release frees the memory of an empty list.
 func (q *queue[T]) release() {
 	if q.len() == 0 {
 		q.items, q.head = nil, 0
 	}
 }
 
-// remove takes out the items for which equal returns true.
+// remove removes the items for which equal returns true.
 func (q *queue[T]) remove(equal func(T) bool) {
 	q.items = slices.DeleteFunc(q.items[q.head:], equal)
 	q.head = 0
 }
 
-// insert puts v behind the first i values.
+// insert inserts v after the first i values.
 func (q *queue[T]) insert(i int, v T) {
 	if i == 0 && q.head > 0 {
 		q.head--

@@ -6,20 +6,19 @@ import (
 	"time"
 )
 
-// channels knows every channel of a connection. Numbers are never reused, so a number of the peer's is unseen, open or
-// closed.
+// channels holds the channels of a connection. Numbers are never reused, so each number of the peer's is either unseen, open or closed.
 type channels struct {
 	open  map[uint64]*channel
-	last  *channel // the open one that find has found last; nil = none
-	peak  int      // the most channels that open has held since it was made anew
-	limit int      // how many each side may have open of its own
+	last  *channel // the open one that find has returned last; nil = none
+	peak  int      // the most channels that open has held since it was allocated
+	limit int      // how many channels of its own each side may have open
 
 	ourNext  uint64   // number of the next channel that this side opens
-	ours     int      // channels that this side opened and has not retired
-	peerNext uint64   // one above the largest number of the peer's that was seen, or its first
-	theirs   int      // channels that the peer opened and whose close was not taken
-	unseen   []uint32 // the peer's numbers below peerNext that were not seen, in order
-	refuse   Code     // NoError: the peer may open channels
+	ours     int      // channels that this side has opened and not retired
+	peerNext uint64   // one above the largest number of the peer's that was seen, or its first number
+	theirs   int      // channels that the peer has opened and whose close was not processed
+	unseen   []uint32 // the peer's numbers below peerNext that were not seen, ascending
+	refuse   Code     // NoError = the peer may open channels
 }
 
 func newChannels(client bool, limit int) channels {
@@ -31,7 +30,8 @@ func newChannels(client bool, limit int) channels {
 	return c
 }
 
-// find returns the open channel with a number, or nil. Most bunches are of the channel of the one before, and a map's memory is cold by then.
+// find returns the open channel with a number, or nil. It remembers the last one: most bunches belong to the same channel as the
+// one before, and the map is no longer in the CPU's cache.
 func (c *channels) find(number uint64) *channel {
 	if c.last == nil || c.last.number != number {
 		c.last = c.open[number]
@@ -39,7 +39,7 @@ func (c *channels) find(number uint64) *channel {
 	return c.last
 }
 
-// create opens the next channel of this side; nil when too many are open or all numbers were used.
+// create opens the next channel of this side. It returns nil if too many are open or all numbers were used.
 func (c *channels) create(p Priority) *channel {
 	if c.ours >= c.limit || c.ourNext > maxChannelNumber {
 		return nil
@@ -51,8 +51,8 @@ func (c *channels) create(p Priority) *channel {
 	return ch
 }
 
-// known reports whether the channel with a number that is not open was closed; else the peer may open it. A number of ours that
-// this side never opened is a violation, and so is one of the peer's while it may open none.
+// known is called with a number that is not open. It reports whether that channel was closed; if not, the peer may open it. A
+// number of ours that this side never opened is a violation, and so is one of the peer's if it may open none.
 func (c *channels) known(number uint64) (bool, error) {
 	if c.isOurs(number) {
 		if number >= c.ourNext {
@@ -70,7 +70,7 @@ func (c *channels) known(number uint64) (bool, error) {
 	return !unseen, nil
 }
 
-// begin opens the channel with a number of the peer's, which was never open.
+// begin opens the channel with a number of the peer's that was never open.
 func (c *channels) begin(number uint64) (*channel, error) {
 	if err := c.checkLimit(number); err != nil {
 		return nil, err
@@ -88,9 +88,9 @@ func (c *channels) begin(number uint64) (*channel, error) {
 	return ch, nil
 }
 
-// checkLimit refuses more channels than an honest peer opens. A number that it skipped counts as open: its first bunch is on the
-// way. The peer forgets a channel once it has our close, and our ack of its own. Its ack of our close may then still be on the way,
-// so channels that wait for that have a limit of their own.
+// checkLimit returns an error if the peer opens more channels than an honest one does. A number that it skipped counts as open,
+// because its first bunch is in flight. The peer forgets a channel once it has received our close, and our ack of its own. Its ack
+// of our close may then be in flight, so channels that wait for that have a limit of their own.
 func (c *channels) checkLimit(number uint64) error {
 	lingering := len(c.open) - 1 - c.ours - c.theirs
 	held := c.theirs + len(c.unseen)
@@ -108,14 +108,15 @@ func (c *channels) checkLimit(number uint64) error {
 
 func (c *channels) isOurs(number uint64) bool { return number&1 == c.ourNext&1 }
 
-// peerClosed notes that the peer's close of ch was processed.
+// peerClosed is called when the peer's close of ch was processed.
 func (c *channels) peerClosed(ch *channel) {
 	if !ch.ours {
 		c.theirs--
 	}
 }
 
-// retire forgets a channel that both sides have closed, and reports whether it did. This side has when the peer has: closed answers at once.
+// retire forgets a channel if both sides have closed it, and reports whether it did. When the peer has closed it, so has this side,
+// because closed answers at once.
 func (c *channels) retire(ch *channel) bool {
 	if !ch.inClosed || ch.first != ch.next || c.open[ch.number] == nil {
 		return false
@@ -132,33 +133,34 @@ func (c *channels) retire(ch *channel) bool {
 	return true
 }
 
-// shrink makes the map anew: a map keeps room for the most that it ever held.
+// shrink replaces the map by a smaller one, because a map keeps room for the most that it ever held.
 func (c *channels) shrink() {
 	fewer := make(map[uint64]*channel, len(c.open))
 	maps.Copy(fewer, c.open)
 	c.open, c.peak = fewer, len(fewer)
 }
 
-// maxOwed is how many answers to closes a peer may owe for as long as it likes; each keeps 582 bytes here, 4.5 MiB in all. An
-// honest peer whose world hangs in the middle of a tick holds its answers back. With a receive limit of 4 MiB it owes fewer: a
-// close takes 657 bytes of that until it is fetched, so no more than 6,384 can arrive (TestClosesDuringALongTick). With a higher limit,
-// as rpc has by default, it may owe more, but answers them as soon as it ticks; so owing more is a violation only after Config.IdleTimeout.
+// maxOwed is how many answers to closes a peer may owe for any length of time. Each keeps 582 bytes here, 4.5 MiB in all. An honest
+// peer whose world is stuck in a tick does not answer. With a receive limit of 4 MiB it owes fewer: a close takes 657 bytes of that
+// until the owner takes it, so no more than 6,384 can arrive (TestClosesDuringALongTick). With a higher limit, as rpc has by
+// default, it may owe more, but answers them as soon as it ticks. So owing more is a violation only after Config.IdleTimeout.
 const maxOwed = 8192
 
-// owed counts the channels that were closed here and whose every entry the peer has acknowledged: it has our close, and owes its own, without
-// which this side cannot forget the channel.
+// owed counts the channels that were closed here and of which the peer has acknowledged every entry. The peer has our close, and
+// owes its own, without which this side cannot forget the channel.
 type owed struct {
 	count int
 	since time.Duration // when count last rose above maxOwed
 }
 
+// add counts a channel.
 func (o *owed) add(now time.Duration) {
 	if o.count++; o.count == maxOwed+1 {
 		o.since = now
 	}
 }
 
-// until returns when the peer has owed too many answers for too long.
+// until returns when the peer will have owed too many answers for too long. ok is false if it does not owe too many.
 func (o *owed) until(patience time.Duration) (time.Duration, bool) {
 	return o.since + patience, o.count > maxOwed
 }

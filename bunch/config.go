@@ -6,35 +6,35 @@ import (
 	"time"
 )
 
-// Config holds what one connection is allowed. Zero fields take the default named beside them.
+// Config holds the limits and options of one connection. Fields that are zero take the default in their comments.
 type Config struct {
-	Client         bool          // this side opens odd channels, the other even ones
-	ReliableBuffer int           // entries a channel and direction (UE: RELIABLE_BUFFER); a power of two from 8 to 16,384; default 256
-	MaxBunch       int           // bytes of one message; up to 65,536, the default
-	ReceiveLimit   int           // bytes that reliable messages may hold here until they are taken; at least 256 KiB, the default
+	Client         bool          // this side opens the odd channels, the other side the even ones
+	ReliableBuffer int           // entries of a channel in each direction (UE: RELIABLE_BUFFER); a power of two from 8 to 16,384; default 256
+	MaxBunch       int           // largest message in bytes; at most 65,536, the default
+	ReceiveLimit   int           // bytes that reliable messages may hold here until the owner takes them; at least 256 KiB, the default
 	AckDelay       time.Duration // longest wait before an ack; 5 to 200 ms; default 40 ms
-	History        int           // packets undecided at once; 64 to 4,096, the default
-	MaxChannels    int           // open at once of each side's own; up to 32,767, the default
-	Rate           int           // bytes a second to which the owner keeps by Hold; [Conn.QueueTime] counts with it; 0 = no limit
-	IdleTimeout    time.Duration // from the first unanswered packet that asks for an ack; default 30 s
-	KeepAlive      time.Duration // a packet asks for an ack when none has for that long; 0 = none does
-	Overflow       Policy        // what a full reliable buffer does
-	Trace          func(Event)   // hears each step of messages and packets; nil = off; called inside the machine, must not call back
+	History        int           // most undecided packets; 64 to 4,096, the default
+	MaxChannels    int           // most channels that each side may have open of its own; up to 32,767, the default
+	Rate           int           // bytes a second that the owner enforces with Hold; used by [Conn.QueueTime]; 0 = no limit
+	IdleTimeout    time.Duration // counted from the first unanswered packet that asks for an ack; default 30 s
+	KeepAlive      time.Duration // a packet asks for an ack if none has for this long; 0 = no keep-alive
+	Overflow       Policy        // what happens when a reliable buffer is full
+	Trace          func(Event)   // called with each step of messages and packets; nil = off; must not call the Conn
 
-	// Random returns a number from 0 to n-1 that the peer cannot guess, as IntN of math/rand/v2 does. It decides which packet
-	// numbers, about one in 500, are left out. A peer that acknowledges one of them makes its acks up, so that this side sends
-	// faster than the path takes (RFC 9000, section 21.4); the connection closes with AckSequenceMismatch. nil leaves none out.
+	// Random returns a number from 0 to n-1 that the peer cannot guess, like IntN of math/rand/v2. It chooses packet numbers, about
+	// one in 500, that are never sent. A peer that acknowledges one of them invents acks to make this side send faster than the
+	// path allows (RFC 9000, section 21.4); the connection closes with AckSequenceMismatch. nil = no number is left out.
 	Random func(n int) int
 }
 
 const (
-	minReceiveLimit = 256 << 10 // bytes that a peer may send before it was told a limit
+	minReceiveLimit = 256 << 10 // bytes that a peer may send before it has received a limit
 	maxHistory      = 4096
 	maxChannels     = 32767 // UE: DefaultMaxChannelSize
 	minAckDelay     = 5 * time.Millisecond
-	maxAckDelay     = 200 * time.Millisecond // it is part of the sender's probe timeout
-	maxIdleTimeout  = 1 << 62                // 146 years, so that no sum of times overflows
-	maxReliable     = 16384                  // sequences are rebuilt from 16 bits, nearest to the expected one
+	maxAckDelay     = 200 * time.Millisecond // limited because it is part of the sender's probe timeout
+	maxIdleTimeout  = 1 << 62                // 146 years; no sum of times overflows
+	maxReliable     = 16384                  // because sequences are reconstructed from 16 bits, as the nearest to the expected one
 )
 
 func (c Config) withDefaults() Config {
@@ -48,12 +48,13 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// params returns what this side allows, for Hello.
+// params returns this side's limits, for Hello.
 func (c Config) params() Params {
 	return Params{ReliableBuffer: c.ReliableBuffer, MaxBunch: c.MaxBunch, History: c.History,
 		MaxChannels: c.MaxChannels, AckDelay: c.AckDelay}
 }
 
+// validate returns an error that names the first invalid field.
 func (c Config) validate() error {
 	if c.ReceiveLimit < minReceiveLimit {
 		return fmt.Errorf("bunch: Config.ReceiveLimit is %d bytes, the least is %d", c.ReceiveLimit, minReceiveLimit)
@@ -64,15 +65,16 @@ func (c Config) validate() error {
 	return c.params().validate()
 }
 
-// Params are the limits that both ends exchange in Hello. See [Conn.Agree].
+// Params are the limits that each end sends in Hello. See [Conn.Agree].
 type Params struct {
-	ReliableBuffer int           // entries a channel and direction
-	MaxBunch       int           // bytes
-	History        int           // packets
-	MaxChannels    int           // open at once
+	ReliableBuffer int           // entries of a channel in each direction
+	MaxBunch       int           // bytes of a message
+	History        int           // undecided packets
+	MaxChannels    int           // open channels of each side
 	AckDelay       time.Duration // longest wait before an ack
 }
 
+// validate returns an error that names the first invalid field.
 func (p Params) validate() error {
 	if r := p.ReliableBuffer; r < 8 || r > maxReliable || r&(r-1) != 0 {
 		return fmt.Errorf("bunch: ReliableBuffer is %d, not a power of two from 8 to %d", r, maxReliable)
@@ -95,7 +97,7 @@ func (p Params) validate() error {
 	return nil
 }
 
-// smaller returns the limits that both ends can keep: of each the smaller one, and the longer ack delay.
+// smaller returns the limits that both ends can keep: the smaller of each, and the longer ack delay.
 func (p Params) smaller(q Params) Params {
 	return Params{
 		ReliableBuffer: min(p.ReliableBuffer, q.ReliableBuffer),

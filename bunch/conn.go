@@ -65,7 +65,7 @@ const (
 	bulkLevel = levels - 1
 )
 
-// level returns the level on which ch waits.
+// level returns the level to which ch belongs.
 func (c *Conn) level(ch *channel) *level {
 	if ch.number == 0 {
 		return &c.levels[0]
@@ -104,7 +104,7 @@ func NewConn(now time.Time, config Config) (*Conn, error) {
 	return c, nil
 }
 
-// Params returns this end's limits, which Hello carries to the peer's Agree.
+// Params returns this end's limits, which Hello contains for the peer's Agree.
 func (c *Conn) Params() Params { return c.config.params() }
 
 // Agree is called when the peer's Hello arrives. It lowers each limit to the smaller of both ends', and adopts the peer's ack delay.
@@ -211,7 +211,7 @@ func slotsOf(number uint64, slots int) int {
 	return slots
 }
 
-// Drained reports whether the peer has acknowledged all that was sent reliably.
+// Drained reports whether the peer has acknowledged everything that was sent reliably.
 func (c *Conn) Drained() bool { return c.flow.entries == 0 }
 
 // Held calls visit for each message in a channel's reliable buffer, oldest first, with the first bytes of the message and the number of entries

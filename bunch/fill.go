@@ -1,13 +1,13 @@
 package bunch
 
-// fresh tells which bunches may leave that were never sent; where play may, bulk may, too. A cork holds back those of play: what a transfer has
-// queued fills packets anyway, and its path must not rest while a tick is simulated.
+// fresh says which bunches that were never sent may be sent now. If play may, bulk may, too. A cork holds back only play: what a
+// transfer has queued fills packets anyway, and its path must not idle while a tick is simulated.
 type fresh struct{ play, bulk bool }
 
-// of returns whether those of level i may.
+// of reports whether those of level i may.
 func (f fresh) of(i int) bool { return f.play || f.bulk && i == bulkLevel }
 
-// hasContent reports whether some bunch may leave now.
+// hasContent reports whether some bunch may be sent now.
 func (c *Conn) hasContent(f fresh) bool {
 	if f.play && c.trackedReady() {
 		return true
@@ -18,13 +18,13 @@ func (c *Conn) hasContent(f fresh) bool {
 			continue
 		}
 		if lv.resend.len() > 0 || f.of(i) && lv.fresh.len() > 0 {
-			return true // perhaps all of it is held; then AppendPacket drops the packet, which is empty
+			return true // perhaps all of it is held; then the packet is empty, and AppendPacket drops it
 		}
 	}
 	return f.bulk && c.bulkOpen() && c.repairs.due(&c.path, &c.levels[bulkLevel])
 }
 
-// unsent reports whether some bunch of the first levels waits, for whatever reason: bulkLevel is those of play, len(c.levels) all.
+// unsent reports whether a bunch of the first levels waits, for whatever reason. levels is bulkLevel for play, len(c.levels) for all.
 func (c *Conn) unsent(levels int) bool {
 	for i := range levels {
 		if c.levels[i].resend.len()+c.levels[i].fresh.len() > 0 {
@@ -34,20 +34,20 @@ func (c *Conn) unsent(levels int) bool {
 	return c.tracked.waiting.len() > 0
 }
 
-// freshAllowed returns which bunches may leave that were never sent: those of play not while corked, and none while the oldest undecided
-// packet is about to leave the peer's history, or in the dark.
+// freshAllowed returns which bunches that were never sent may be sent now: none of play while corked; none at all in the dark, or
+// if the oldest undecided packet would leave the peer's history.
 func (c *Conn) freshAllowed() fresh {
 	may := c.sent.spread() < c.limits.History-1 && !c.dark()
 	return fresh{play: may && c.cork.open(), bulk: may}
 }
 
-// bulkOpen reports whether bulk may leave: neither the owner nor the window holds it, or a probe is due.
+// bulkOpen reports whether bulk may be sent: neither the owner nor the window holds it back, or a probe is due.
 func (c *Conn) bulkOpen() bool {
 	return c.windowOpen() && (!c.saturation.bulkHeld || c.loss.probes > 0)
 }
 
-// windowOpen reports whether bulk may add a packet to those in flight. After two probe timeouts in a row only a probe passes:
-// the path is out, and quic-go's window does not shrink on timeouts. A carrier that tells fates has a gate of its own.
+// windowOpen reports whether bulk may add a packet to those in flight. After two probe timeouts in a row only a probe may: the path
+// is out, and quic-go's window does not shrink on timeouts. A carrier that reports fates has a gate of its own.
 func (c *Conn) windowOpen() bool {
 	if c.loss.probes > 0 || c.path.Fates {
 		return true
@@ -55,7 +55,7 @@ func (c *Conn) windowOpen() bool {
 	return c.loss.ptos < 2 && c.sent.inFlight+minDatagram <= c.gate.Window(fullDatagram)
 }
 
-// fill places bunches by level; within a level resends go first. Tracked messages go before bulk.
+// fill places bunches level by level; within a level, resends first. Tracked messages precede bulk.
 func (c *Conn) fill() {
 	for i := range c.levels {
 		if i == bulkLevel {
@@ -79,7 +79,7 @@ func (c *Conn) fill() {
 	}
 }
 
-// fillBesideBulk places what goes before bulk and has no level of its own.
+// fillBesideBulk places what precedes bulk and has no level of its own.
 func (c *Conn) fillBesideBulk() {
 	before := c.build.bunches
 	if c.build.fresh.play {
@@ -121,9 +121,9 @@ func (c *Conn) placeResends(ch *channel) bool {
 	return true
 }
 
-// fillFresh serves the channels of lv in turn, until a bunch does not fit or every channel waits for a higher limit or is held.
-// A channel's turn is one entry, so that no long message holds up others. In bulk it is a whole message, unless the rest of it is
-// held: the limit is charged with the whole of each message that has begun.
+// fillFresh serves the channels of lv in turn, until a bunch does not fit or every channel is held or waits for a higher limit. A
+// channel's turn is one entry, so that no long message delays others. In bulk it is a whole message, unless the rest of it is held,
+// because the limit is charged for all of each message that has begun.
 func (c *Conn) fillFresh(lv *level) {
 	waiting := 0 // channels in a row that placed nothing
 	for lv.fresh.len() > waiting && !c.build.full() {
@@ -145,16 +145,16 @@ func (c *Conn) fillFresh(lv *level) {
 	}
 }
 
-// placed tells what came of a channel's turn in fillFresh.
+// placed is the result of a channel's turn in fillFresh.
 type placed uint8
 
 const (
 	done    placed = iota // something was placed, or there was nothing
 	noRoom                // the next bunch does not fit into the packet
-	blocked               // the peer's limit keeps it back, or the owner does
+	blocked               // the peer's limit or the owner holds it back
 )
 
-// placeFresh places the next entry of ch that was never sent, or the next part of its unreliable messages when that was queued
+// placeFresh places the next entry of ch that was never sent, or the next part of its unreliable messages if that was queued
 // earlier and is not held.
 func (c *Conn) placeFresh(ch *channel) placed {
 	c.dropStale(ch)
@@ -170,7 +170,7 @@ func (c *Conn) placeFresh(ch *channel) placed {
 
 	e := ch.out.at(ch.fresh)
 	i := e.queued()
-	if i < 0 { // it left among the resends
+	if i < 0 { // it was sent among the resends
 		ch.fresh++
 		return done
 	}
@@ -187,15 +187,15 @@ func (c *Conn) placeFresh(ch *channel) placed {
 	}
 	if e.queued() >= 0 {
 		if c.build.room() < minFill {
-			return noRoom // the rest opens the next packet
+			return noRoom // the rest begins the next packet
 		}
-		c.queueResend(ch, ch.fresh, e) // the rest follows while the next entry fills this packet
+		c.queueResend(ch, ch.fresh, e) // the rest follows, while the next entry fills this packet
 	}
 	ch.fresh++
 	return done
 }
 
-// queueResend makes the pieces of entry n that wait leave before anything new of their level.
+// queueResend queues the pieces of entry n that wait, to be sent before anything new of their level.
 func (c *Conn) queueResend(ch *channel, n uint64, e *entry) {
 	if e.resend {
 		return
@@ -205,7 +205,7 @@ func (c *Conn) queueResend(ch *channel, n uint64, e *entry) {
 	c.schedule(ch)
 }
 
-// place puts piece i of e into the packet, cut where that fills the packet exactly, and reports whether it fit.
+// place puts piece i of e into the packet, cut if that fills the packet exactly, and reports whether it fitted.
 func (c *Conn) place(ch *channel, n uint64, e *entry, i int) bool {
 	h := header{flags: e.flags, channel: ch.number, sequence: uint16(n)}
 	if e.n > 1 {
@@ -224,7 +224,7 @@ func (c *Conn) place(ch *channel, n uint64, e *entry, i int) bool {
 	return true
 }
 
-// cutAt returns how many of size bytes to place: all, what fits, or a little less so that another piece fills the packet.
+// cutAt returns how many of size bytes to place: all, as many as fit, or a little less than all so that another piece fills the packet.
 func (c *Conn) cutAt(ch *channel, n uint64, size, room int, whole bool) int {
 	field := 0
 	if whole {
@@ -245,7 +245,7 @@ func (c *Conn) moreBehind(ch *channel) bool {
 	return ch.fresh+1 < ch.next || c.level(ch).fresh.len() > 1
 }
 
-// put appends piece p of entry n to the packet and to its record, and charges the entry to the peer's limit when it is the first.
+// put adds piece p of entry n to the packet and to its record, and charges the entry to the peer's limit if this is its first piece.
 func (c *Conn) put(ch *channel, n uint64, e *entry, p *piece, h header) {
 	if h.flags&flagPiece != 0 {
 		h.offset, h.total = p.off, uint16(len(e.payload))
@@ -269,7 +269,7 @@ func (c *Conn) put(ch *channel, n uint64, e *entry, p *piece, h header) {
 	p.copies++
 }
 
-// add appends a bunch to the packet. Sequence and again are as in Event.
+// add appends a bunch to the packet. sequence and again are as in Event.
 func (c *Conn) add(h header, payload []byte, sequence uint64, again bool) {
 	c.build.buf = appendBunch(c.build.buf, h, payload)
 	c.build.bunches++

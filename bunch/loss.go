@@ -7,27 +7,27 @@ import (
 )
 
 const (
-	// lostMemory is the number of PTOs for which the record of a lost packet stays, so that a late ack frees its entries. RFC 9000, section
-	// 10.2, expects packets that are still under way for as long.
+	// lostMemory is for how many PTOs the record of a lost packet is kept, so that a late ack frees its entries. RFC 9000, section
+	// 10.2, expects packets to be in flight for as long.
 	lostMemory = 3
 	// probePackets is the most that RFC 9002, section 6.2.4, allows for one timeout.
 	probePackets = 2
-	// besideTime is how long more datagrams of another machine are expected after one arrived.
+	// besideTime is how long after the arrival of a datagram of another machine more are expected.
 	besideTime = time.Second
 )
 
-// loss decides which packets are lost, from acks (RFC 9002, section 6.1) and silence (6.2).
+// loss decides which packets are lost, by acks (RFC 9002, section 6.1) and timeouts (6.2).
 type loss struct {
 	recovery.Losses
 	ptos       int           // probe timeouts since the last ack
 	probes     int           // packets that may pass every gate
 	repeat     uint64        // number of the packet whose bunches the next probe sends again
-	unanswered time.Duration // when the last ack came, or a packet left while none was in flight
+	unanswered time.Duration // when the last ack arrived, or a packet was sent while none was in flight
 	overtaken  uint64        // one above the newest packet that a datagram of another machine has overtaken
 	besideTill time.Duration // until when more datagrams of other machines are expected
 }
 
-// receiveAcks takes the acks of a packet: it settles the packets that they name, measures the path, and finds lost packets.
+// receiveAcks handles the acks in a packet: it decides the fates of the packets in them, measures the path, and detects lost packets.
 func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	largest := recovery.Number(c.sent.Next, uint64(h.largest), 32)
 	if largest >= c.sent.Next {
@@ -36,7 +36,7 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 
 	c.leaveDark()
 	if unheard := t - max(c.loss.unanswered, c.path.since); c.sent.flying > 0 && unheard >= c.darkTime() {
-		c.gate.Held(t, 0) // by the time and not by timeouts: a process that was stopped has run no timers
+		c.gate.Held(t, 0) // measured by time and not by timeouts, because a process that was stopped has run no timers
 	}
 	newest, err := c.ackRuns(t, h, largest)
 	if err != nil {
@@ -59,7 +59,7 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	return nil
 }
 
-// ackRuns acknowledges the packets of all runs, and returns the newest that was not acknowledged before, or nil.
+// ackRuns acknowledges the packets in all runs, and returns the newest that was not acknowledged before, or nil.
 func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest *packet, err error) {
 	high := largest + 1
 	for i, run := range h.runs[:h.nruns] {
@@ -84,8 +84,9 @@ func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest
 	return newest, nil
 }
 
-// ackRange acknowledges the packets from low to high-1, and returns the newest that was not acknowledged before, or nil. It leaps over ranges that
-// are acknowledged already: a peer that repeats itself must not make this end look at thousands of records for an ack of fifteen bytes.
+// ackRange acknowledges the packets from low to high-1, and returns the newest that was not acknowledged before, or nil. It
+// skips ranges that are already acknowledged: a peer that repeats itself must not make this end look at thousands of records for
+// an ack of fifteen bytes.
 func (c *Conn) ackRange(t time.Duration, low, high uint64) (newest *packet, err error) {
 	low = max(low, c.sent.Oldest)
 	for n := high; n > low; {
@@ -104,22 +105,22 @@ func (c *Conn) ackRange(t time.Duration, low, high uint64) (newest *packet, err 
 	return newest, nil
 }
 
-// sampleRTT takes the round trip of p, the largest packet that an ack names and one that it acknowledges for the first time (RFC 9002, section 5.1).
-// The wait that the peer reports counts up to the delay that it has agreed to (5.3).
+// sampleRTT measures the round trip of p, which is the largest packet in an ack and newly acknowledged (RFC 9002, section 5.1). The
+// delay that the peer reports counts up to the agreed one (5.3).
 func (c *Conn) sampleRTT(t time.Duration, p *packet, delay uint16) {
 	wait := time.Duration(delay) * ackDelayUnit * time.Microsecond
 	c.gate.RTT.Update(t, t-p.at, min(wait, c.peerAckDelay))
 }
 
-// ackPacket acknowledges packet n, and reports whether that is news. It is so for a lost one, too: when the round trip has become
-// longer, only such packets show it.
+// ackPacket acknowledges packet n, and reports whether that is new. It is also new for a lost packet, because after the round trip
+// has become longer, only such packets show it.
 func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	was := p.fate
 	if was != flying && was != lost {
 		return false
 	}
 
-	// What it carried is at the peer.
+	// The peer has received its content.
 	for _, it := range p.items {
 		c.ackItem(it)
 	}
@@ -132,7 +133,7 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	c.sent.decide(p, acked)
 	c.received.floor = max(c.received.floor, p.covers)
 
-	// What that says about the path.
+	// What that shows about the path.
 	if was == lost {
 		c.stats.SpuriousLosses++
 	}
@@ -146,7 +147,7 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	return true
 }
 
-// ackItem marks the pieces that an item covers as acked, and frees the entries that this completes at the front of the buffer.
+// ackItem marks the pieces that an item covers as acked, and frees entries at the front of the buffer that are now acked completely.
 func (c *Conn) ackItem(it item) {
 	ch := it.channel
 	if it.sequence < ch.first {
@@ -163,7 +164,8 @@ func (c *Conn) ackItem(it item) {
 	}
 }
 
-// popAcked pops acked entries from the front only, so one lost bunch keeps all after it in the count. UE: UChannel::ReceivedAcks.
+// popAcked frees acked entries, but only from the front of the buffer, so one lost bunch keeps all entries after it in the count.
+// UE: UChannel::ReceivedAcks.
 func (c *Conn) popAcked(ch *channel) {
 	oldest := ch.first
 	for ch.first < ch.next {
@@ -195,8 +197,8 @@ func (c *Conn) popAcked(ch *channel) {
 	c.retire(ch)
 }
 
-// detectLosses declares packets lost that others overtook (RFC 9002, section 6.1). It judges none over a carrier that tells fates, and none that
-// took another path, which giveUpForeign does.
+// detectLosses declares packets lost that others have overtaken (RFC 9002, section 6.1). It declares none lost if the carrier
+// reports fates, and none that was sent on another path; giveUpForeign handles those.
 func (c *Conn) detectLosses(t time.Duration) {
 	c.loss.Begin(t, max(c.gate.Current(), c.gate.Latest))
 	n, ok := c.sent.firstFlying()
@@ -209,15 +211,16 @@ func (c *Conn) detectLosses(t time.Duration) {
 			continue
 		}
 		if !c.loss.Lost(t, n+c.sent.skippedAfter(n), p.at) {
-			return // and none that left after it
+			return // nor is any that was sent after it
 		}
 		c.losePacket(t, n, p)
 	}
 }
 
-// Overtaken tells that a datagram of others on the same path arrived, and when it had left. It is for lone packets of play beside
-// others' bulk: no packet of ours whose ack would show their loss follows them soon. While such datagrams arrive, packets of play
-// ask for an ack at once, and those that left before one of them are lost after 9/8 of the round trip (RFC 9002, section 6.1.2).
+// Overtaken is called when a datagram of others on the same path has arrived; sent is when it was sent. It serves single packets of
+// play beside others' bulk, because no packet of ours whose ack would show their loss follows them soon. While such datagrams
+// arrive, packets of play ask for an ack at once, and those that were sent before one of these datagrams are lost after 9/8 of the
+// round trip (RFC 9002, section 6.1.2).
 func (c *Conn) Overtaken(now, sent time.Time) {
 	t, at := c.advanceClock(now), sent.Sub(c.start)
 	c.loss.besideTill = t + besideTime
@@ -231,11 +234,11 @@ func (c *Conn) Overtaken(now, sent time.Time) {
 	}
 }
 
-// BlackHole reports, once, that 3 packets above 1,163 bytes in a row were lost while smaller ones sent after the first of
-// them arrived, and no larger one did.
+// BlackHole reports, once, that 3 packets in a row above 1,163 bytes were lost, while smaller ones that were sent after the first
+// of them arrived and no larger one did.
 func (c *Conn) BlackHole() bool { return c.blackHole.Found(c.sent.Next) }
 
-// losePacket declares p lost: its bunches leave again. Its record stays for a while, so that a late ack frees them.
+// losePacket declares p lost and queues its bunches again. Its record stays for a while, so that a late ack frees their entries.
 func (c *Conn) losePacket(t time.Duration, n uint64, p *packet) {
 	c.sent.decide(p, lost)
 	p.lostUntil = t + lostMemory*c.pto()
@@ -256,7 +259,7 @@ func (c *Conn) losePacket(t time.Duration, n uint64, p *packet) {
 	}
 }
 
-// giveBack takes one copy of an item out of flight, and queues its pieces that have no other copy there.
+// giveBack removes one copy of an item from flight, and queues those of its pieces that have no other copy in flight.
 func (c *Conn) giveBack(it item) {
 	c.requeue(it, func(p *piece) bool {
 		p.copies--
@@ -284,7 +287,7 @@ func (c *Conn) requeue(it item, wanted func(*piece) bool) (bytes int) {
 // pto returns the probe timeout, without backoff (RFC 9002, section 6.2.1).
 func (c *Conn) pto() time.Duration { return c.gate.PTO(c.peerAckDelay) }
 
-// ptoAt returns when the next probe is due.
+// ptoAt returns when the next probe is due. ok is false if none is.
 func (c *Conn) ptoAt() (time.Duration, bool) {
 	if c.sent.flying == 0 || c.loss.probes > 0 {
 		return 0, false
@@ -295,9 +298,10 @@ func (c *Conn) ptoAt() (time.Duration, bool) {
 	return c.sent.lastAsk + c.gate.Backoff(c.loss.ptos, c.peerAckDelay), true
 }
 
-// probe answers a probe timeout with two packets (RFC 9002, section 6.2.4), or with one that repeats nothing while asksOften. The two repeat as many
-// bunches as two small packets hold, whose copies in flight stay there. The oldest go first; the next timeout in a row goes on where this one
-// ended, round and round, so that all have the same chance on a path that loses nearly everything.
+// probe is called on a probe timeout. It allows two packets (RFC 9002, section 6.2.4), or one that repeats nothing if
+// asksOften. The two repeat as many bunches as two small packets hold, whose copies in flight stay there. The oldest are
+// repeated first. The next timeout in a row continues where this one ended, in turn, so that all have the same chance on a path
+// that loses nearly everything.
 func (c *Conn) probe() {
 	if c.loss.ptos++; c.loss.ptos == 1 {
 		c.loss.repeat = 0

@@ -5,22 +5,22 @@ import (
 	"slices"
 )
 
-// parked holds the entries of a channel that arrived before their turn, or only in part, in the order of their numbers. Its memory grows with how
-// many they are, and not with how far ahead the numbers of a peer lie.
+// parked holds the entries of a channel that arrived before their turn, or only in part, in the order of their numbers. Its memory
+// grows with the number of entries, and not with how far ahead a peer's numbers are.
 type parked struct{ queue[*slot] }
 
-// keptParked is the number of entries for which an empty list keeps room; channelCost covers it.
+// keptParked is for how many entries an empty list keeps room; channelCost covers it.
 const keptParked = 8
 
-// find returns the index of entry n, or where it belongs.
+// find returns the index of entry n, or where it would be inserted.
 func (p *parked) find(n uint64) (i int, ok bool) {
 	if p.len() == 0 || p.at(p.len()-1).number < n {
-		return p.len(), false // as for most entries: they arrive in order
+		return p.len(), false // as for most entries, because they arrive in order
 	}
 	return slices.BinarySearchFunc(p.items[p.head:], n, func(s *slot, n uint64) int { return cmp.Compare(s.number, n) })
 }
 
-// drop takes out the first entry, and gives up memory that few entries do not need.
+// drop removes the first entry, and frees memory that so few entries do not need.
 func (p *parked) drop() *slot {
 	s := p.pop()
 	switch room := cap(p.items); {
@@ -33,8 +33,8 @@ func (p *parked) drop() *slot {
 	return s
 }
 
-// unorderedAround returns the indexes of the first and the last entry of the unordered message to which the i-th entry belongs. ok is false while
-// entries of it are missing.
+// unorderedAround returns the indexes of the first and the last entry of the unordered message to which the i-th entry belongs. ok
+// is false if some of its entries are missing.
 func (p *parked) unorderedAround(i int) (first, last int, ok bool) {
 	if !p.at(i).mayOvertake() {
 		return 0, 0, false
@@ -52,7 +52,7 @@ func (p *parked) unorderedAround(i int) (first, last int, ok bool) {
 	return first, last, true
 }
 
-// park finds the slot of entry n, or makes an empty one.
+// park finds the slot of entry n, or adds an empty one.
 func (p *parked) park(n uint64, memory *payloadMemory) (s *slot, i int) {
 	i, ok := p.find(n)
 	if ok {

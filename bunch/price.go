@@ -1,21 +1,21 @@
 package bunch
 
 // Prices of reliable bunches, in bytes. Both ends compute them, and charge them to the sender's limit until the application has
-// fetched the messages. They are no less than what the receiver holds, in whatever order bunches arrive: TestHeapIsCharged.
+// taken the messages. They are at least what the receiver holds, in whatever order bunches arrive: TestHeapIsCharged.
 const (
-	entryCost   = 80  // an entry beside its bytes: its slot and its place among those that wait for their turn
-	messageCost = 64  // a message beside its bytes: its record in the ready list
-	channelCost = 512 // a channel from its first entry until its open is fetched; again from its close until that is acknowledged both ways
+	entryCost   = 80  // an entry besides its bytes: its slot, and its place among parked entries
+	messageCost = 64  // a message besides its bytes: its record in the ready list
+	channelCost = 512 // a channel from its first entry until its opening message is taken; again from its close until both ends have acknowledged that
 )
 
-// Bounds of what is not charged to the receive limit.
+// Limits of what is not charged to the receive limit. The last two are prices.
 const (
-	controlBuffer = 64        // entries of channel 0's reliable buffer: it is for control
-	maxControl    = 160 << 10 // price of what channel 0 holds, two messages of 64 KiB: the limit does not bind it, so that control passes a stopped world
-	maxParked     = 256 << 10 // price of unreliable and tracked messages that wait, and of those in parts that are not whole
+	controlBuffer = 64        // entries of channel 0's reliable buffer, which is for control only
+	maxControl    = 160 << 10 // of what channel 0 holds, two messages of 64 KiB; it is separate, so that control passes a stopped world
+	maxParked     = 256 << 10 // of waiting unreliable and tracked messages, and of incomplete ones in parts
 )
 
-// price returns what an entry costs.
+// price returns the price of an entry.
 func price(flags byte, size, messages int) int {
 	if answers(flags, size) {
 		return 0
@@ -33,20 +33,21 @@ func price(flags byte, size, messages int) int {
 	return cost
 }
 
-// flagAnswer is the flags of the close with which a side answers the other's. It is free, so that it leaves whatever the limit is:
-// a channel that lingers takes its price from the limit until its answer is acknowledged, so two sides that close many channels
-// would otherwise wait for each other.
+// flagAnswer is the flags of the close with which a side answers the other's close. It is free, so that it can be sent whatever the
+// limit is. A channel that lingers takes its price from the limit until its answer is acknowledged, so two sides that close many
+// channels would otherwise wait for each other.
 const flagAnswer = byte(ReliableUnordered) | flagWhole | flagClose
 
+// answers reports whether an entry is the answer to a close.
 func answers(flags byte, size int) bool { return flags&^flagOpen == flagAnswer && size == 0 }
 
-// inMemory returns how many bytes a payload takes at most: the allocator rounds sizes up, by an eighth or so.
+// inMemory returns the most memory that a payload takes, because the allocator rounds sizes up by about an eighth.
 func inMemory(size int) int { return size + size/8 }
 
-// unreliablePrice returns what waiting unreliable or tracked messages cost, on either side.
+// unreliablePrice returns the price of waiting unreliable or tracked messages, at either end.
 func unreliablePrice(messages, bytes int) int { return messages*messageCost + inMemory(bytes) }
 
-// messagesIn counts the messages of a whole bunch, as far as they can be read.
+// messagesIn counts the messages of a whole bunch, as far as they can be parsed.
 func messagesIn(b []byte) (count int) {
 	for len(b) > 0 && count < maxMessages {
 		size, n := consumeVarint(b)
@@ -59,7 +60,7 @@ func messagesIn(b []byte) (count int) {
 	return count
 }
 
-// charge charges the price of something that arrived to the limit of channel 0 or of the peer.
+// charge charges the price of something that has arrived to the limit of channel 0 or of the peer.
 func (c *Conn) charge(ch *channel, cost int) error {
 	if ch.number == 0 {
 		if c.flow.control += cost; c.flow.control > maxControl {
@@ -73,8 +74,8 @@ func (c *Conn) charge(ch *channel, cost int) error {
 	return nil
 }
 
-// chargeEntry charges an entry when its first piece came. channelCost for its open was charged when the first bunch of the channel
-// came, whichever that was.
+// chargeEntry charges an entry when its first piece arrives. channelCost for its open was charged when the first bunch of the
+// channel arrived, whichever that was.
 func (c *Conn) chargeEntry(ch *channel, s *slot) error {
 	if answers(s.flags, len(s.payload)) && !ch.outClosed {
 		return violation(BunchDataOverflow, "channel %d: an answer to a close that was never sent", ch.number)
@@ -82,7 +83,7 @@ func (c *Conn) chargeEntry(ch *channel, s *slot) error {
 	return c.charge(ch, price(s.flags&^flagOpen, len(s.payload), 1))
 }
 
-// chargeMessages charges all messages of a whole bunch but the first, once all of the bunch is there.
+// chargeMessages charges all messages of a whole bunch except the first, once all of the bunch has arrived.
 func (c *Conn) chargeMessages(ch *channel, s *slot) error {
 	if s.flags&flagWhole != flagWhole {
 		return nil
@@ -90,8 +91,8 @@ func (c *Conn) chargeMessages(ch *channel, s *slot) error {
 	return c.charge(ch, max(0, messagesIn(s.payload)-1)*messageCost)
 }
 
-// paid returns what an entry's messages give back once they are fetched. It leaves out the slot of a message that overtook others,
-// which is released when its turn comes, and the channel of a close, which is released by retire.
+// paid returns how much an entry's messages free when they are taken. It does not include the slot of a message that has overtaken
+// others, which is freed when its turn comes, nor the channel of a close, which retire frees.
 func paid(s *slot, messages int) int {
 	if answers(s.flags, len(s.payload)) {
 		return 0
@@ -103,7 +104,7 @@ func paid(s *slot, messages int) int {
 	return cost
 }
 
-// release gives back a cost that was charged.
+// release frees a cost that was charged.
 func (c *Conn) release(number uint64, cost int) {
 	if number == 0 {
 		c.flow.control -= cost

@@ -1,17 +1,18 @@
 package bunch
 
-// readyList holds messages in order, in blocks. A block whose messages were fetched is free at once, and growing moves no message.
+// A readyList holds messages in order, in blocks. A block is free as soon as its messages were taken, and growing
+// the list moves no message.
 type readyList struct {
-	blocks   queue[*readyBlock] // the oldest first
-	from, to int                // index of the oldest message in the first block, and of the next free place in the last one
+	blocks   queue[*readyBlock] // oldest first
+	from, to int                // indexes of the oldest message, in the first block, and of the next free place, in the last one
 	n        int
 	spare    spares[*readyBlock]
 }
 
-// maxReadySpare is how many blocks are kept for reuse: a tick's 576 messages.
+// maxReadySpare is how many blocks are kept for reuse: 576 messages of a tick.
 const maxReadySpare = 32
 
-// readyBlock is as large as a size class of Go's allocator, 1,152 bytes, so that none of its memory is lost.
+// A readyBlock is as large as a size class of Go's allocator, 1,152 bytes, so that no memory is wasted.
 type readyBlock [18]Message
 
 func (r *readyList) len() int       { return r.n }
@@ -26,6 +27,7 @@ func (r *readyList) push(m *Message) {
 	r.n++
 }
 
+// grow adds a block.
 func (r *readyList) grow() {
 	b := r.spare.take()
 	if b == nil {
@@ -35,7 +37,7 @@ func (r *readyList) grow() {
 	r.to = 0
 }
 
-// each yields the messages, the oldest first.
+// each yields the messages, oldest first.
 func (r *readyList) each(yield func(*Message) bool) {
 	for i := range r.n {
 		i += r.from
@@ -45,8 +47,8 @@ func (r *readyList) each(yield func(*Message) bool) {
 	}
 }
 
-// pop moves the oldest message to m, and gives the first block to the spare ones once that is empty. When the list is empty, it also gives up the
-// memory of its queue, if that had room for more than maxReadySpare blocks.
+// pop moves the oldest message to m, and the first block to spare once it is empty. If the list is empty, pop also frees the memory
+// of the queue, if that had room for more than maxReadySpare blocks.
 func (r *readyList) pop(m *Message) {
 	oldest := r.peek()
 	*m, *oldest = *oldest, Message{}

@@ -3,19 +3,19 @@ package bunch
 // maxParts is how many entries, or unreliable parts, a message of MaxBunchBytes takes: 60.
 const maxParts = (MaxBunchBytes + EntryBytes - 1) / EntryBytes
 
-// run is a message of several entries that is being assembled.
+// A run is a message of several entries that is being assembled.
 type run struct {
-	open     bool // the first entry has come, and the last one has not
+	open     bool // the first entry has arrived, and the last one has not
 	delivery Delivery
 	first    bool     // it opens the channel
 	size     int      // bytes of the parts
-	cost     int      // bytes of ReceiveLimit that are given back when the message is fetched
+	cost     int      // bytes of ReceiveLimit that are freed when the message is taken
 	pinned   int      // bytes that the parts keep in memory besides their own
 	parts    [][]byte // payloads of its entries so far
 	pooled   uint64   // bit i: part i is in a block of the connection
 }
 
-// addToRun takes one part of a run, and hands the message out with the last one.
+// addToRun adds one part to a run, and delivers the message if it is the last one.
 func (c *Conn) addToRun(ch *channel, r *run, s *slot) error {
 	d := Delivery(s.flags & deliveryMask)
 	if s.flags&flagBegin != 0 {
@@ -45,6 +45,7 @@ func (c *Conn) addToRun(ch *channel, r *run, s *slot) error {
 	return nil
 }
 
+// deliverRun joins the parts of a run and delivers the message.
 func (c *Conn) deliverRun(ch *channel, r *run, closes bool) {
 	m := Message{Delivery: r.delivery, Open: r.first, Close: closes, Payload: c.payloads.join(r), cost: int32(r.cost), joined: true}
 	*r = run{}

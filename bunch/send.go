@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Send queues one message; payload is copied. ErrBunchTooLarge, ErrClosed and (policy OverflowError)
-// ErrReliableBufferFull leave the connection as it was. Under OverflowClose a full reliable buffer ends it: the error is
-// an *Error with ReliableBufferOverflow.
+// Send queues one message; payload is copied. After ErrBunchTooLarge, ErrClosed and (with policy OverflowError)
+// ErrReliableBufferFull, the connection is unchanged. With OverflowClose a full reliable buffer ends it, and the error is an *Error
+// with ReliableBufferOverflow.
 func (c *Conn) Send(number uint64, d Delivery, payload []byte) error {
 	if c.err != nil {
 		return c.err
@@ -38,7 +38,7 @@ func (c *Conn) Send(number uint64, d Delivery, payload []byte) error {
 	return nil
 }
 
-// Close queues the last message of a channel (payload may be nil); a close always fits into the reliable buffer.
+// Close queues the last message of a channel; payload may be nil. There is always room for it in the reliable buffer.
 func (c *Conn) Close(number uint64, payload []byte) error {
 	if c.err != nil {
 		return c.err
@@ -59,15 +59,15 @@ func (c *Conn) Close(number uint64, payload []byte) error {
 	return nil
 }
 
-// closeChannel queues a close with these flags, behind which the channel takes nothing.
+// closeChannel queues a close with these flags; nothing more can be sent on the channel.
 func (c *Conn) closeChannel(ch *channel, flags byte, block []byte) {
 	c.push(ch, flags, block)
 	ch.outClosed = true
 	c.closeTracked(ch)
 }
 
-// sendReliable puts a message into the reliable buffer: into the newest entry when that waits and has room, else into one of its own, or
-// into several when it is too long for one.
+// sendReliable puts a message into the reliable buffer: into the newest entry if that was not sent and has room, else into an entry
+// of its own, or into several if it is too long for one.
 func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 	if c.merge(ch, d, payload) {
 		return nil
@@ -99,7 +99,7 @@ func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 	return nil
 }
 
-// overflow answers a message of n entries for which ch has no room, as Config.Overflow says.
+// overflow handles a message of n entries for which ch has no room, as Config.Overflow says.
 func (c *Conn) overflow(ch *channel, n int) error {
 	out, slots := ch.outstanding(), slotsOf(ch.number, c.limits.ReliableBuffer)
 	if c.config.Overflow == OverflowError {
@@ -108,7 +108,7 @@ func (c *Conn) overflow(ch *channel, n int) error {
 	return c.fail(violation(ReliableBufferOverflow, "channel %d holds %d of %d entries (ReliableBuffer), %d more asked", ch.number, out, slots, n))
 }
 
-// merge adds a small message to the last entry when that was never sent. UE: UChannel::SendBunch, Merge.
+// merge adds a small message to the last entry if that was never sent, and reports whether it did. UE: UChannel::SendBunch, Merge.
 func (c *Conn) merge(ch *channel, d Delivery, payload []byte) bool {
 	if ch.fresh == ch.next {
 		return false
@@ -139,7 +139,7 @@ func (c *Conn) push(ch *channel, flags byte, block []byte) {
 	c.schedule(ch)
 }
 
-// addQueued counts bytes of ch that begin to wait, or that wait no more when bytes is negative.
+// addQueued counts bytes of ch that are queued or, if bytes is negative, no longer queued.
 func (c *Conn) addQueued(ch *channel, bytes int) {
 	switch {
 	case bytes < 0 || ch.earlier != nil:
@@ -152,7 +152,7 @@ func (c *Conn) addQueued(ch *channel, bytes int) {
 	c.level(ch).add(ch, bytes)
 }
 
-// schedule puts ch into the queues of its level that it belongs to.
+// schedule adds ch to those queues of its level in which it should be.
 func (c *Conn) schedule(ch *channel) {
 	if ch.earlier != nil {
 		return
@@ -168,20 +168,20 @@ func (c *Conn) schedule(ch *channel) {
 	}
 }
 
-// cork keeps new messages of play back from Cork(true) to Cork(false), except while it is flushing.
+// A cork holds back new messages of play from Cork(true) to Cork(false), except while it is flushing.
 type cork struct {
 	on       bool
-	flushing bool // from Flush, or from a Cork(true) with messages of an earlier tick, until nothing more can leave
+	flushing bool // from Flush, or from a Cork(true) with messages of an earlier tick, until nothing more can be sent
 	since    time.Duration
 }
 
-// open reports whether new messages may leave.
+// open reports whether new messages may be sent.
 func (k *cork) open() bool { return !k.on || k.flushing }
 
-// Cork keeps new messages of play back until Cork(false), so that a tick leaves in few full packets. So that a long tick does not hold up the
-// peer, acks that are due, resends, probes and bulk leave all the same, and a higher limit after Config.AckDelay. So do messages of an earlier
-// tick, and what is sent before they have left: where ticks take longer than their time, one begins before the carrier has had a turn for the
-// last one.
+// Cork(true) holds back new messages of play until Cork(false), so that a tick is sent in few full packets. A long tick does not
+// hold up the peer: due acks, resends, probes and bulk are sent all the same, and a higher limit after Config.AckDelay. So are
+// messages of an earlier tick, and what is queued before these were sent: if ticks take longer than their interval, one begins
+// before the carrier has been able to send the last one.
 func (c *Conn) Cork(on bool) {
 	c.changed = c.changed || c.cork.on && !on && (c.unsent(len(c.levels)) || c.flow.update)
 	if on && !c.cork.on {
@@ -195,11 +195,11 @@ func (c *Conn) Cork(on bool) {
 	c.cork.on, c.cork.flushing = on, on && (c.cork.flushing || !c.cork.on && c.unsent(bulkLevel))
 }
 
-// Flush lets everything that is queued now leave, even while the connection is corked.
+// Flush allows everything that is queued now to be sent, even while the connection is corked.
 func (c *Conn) Flush() { c.cork.flushing, c.changed = c.cork.on, true }
 
-// QueueTime estimates how long the bytes of a channel that were never sent will wait: these and those that precede them, over the
-// delivery rate, or over Config.Rate when that is less; 0 while no rate is known.
+// QueueTime estimates how long it will take to send the queued bytes of a channel, and those that precede them: their number
+// divided by the delivery rate, or by Config.Rate if that is less. It returns 0 while no rate is known.
 func (c *Conn) QueueTime(number uint64) time.Duration {
 	ch := c.channels.find(number)
 	if ch == nil {
@@ -222,7 +222,7 @@ func (c *Conn) QueueTime(number uint64) time.Duration {
 	return time.Duration(float64(bytes) / rate * float64(time.Second))
 }
 
-// rate returns how many bytes a second leave when there are enough, 0 while nothing is known.
+// rate returns how many bytes a second are sent if there are enough, or 0 while that is unknown.
 func (c *Conn) rate() float64 {
 	rate, most := c.gate.Estimate(), float64(c.config.Rate)
 	if c.path.Fates {
@@ -234,8 +234,8 @@ func (c *Conn) rate() float64 {
 	return rate
 }
 
-// Watch asks for one Wake as soon as fewer than out entries of a channel's reliable buffer are taken and its QueueTime is at most
-// queued, or as soon as none is taken.
+// Watch asks for one Wake as soon as fewer than out entries of a channel's reliable buffer are in use and its QueueTime is at most
+// queued, or as soon as none is in use.
 func (c *Conn) Watch(number uint64, out int, queued time.Duration) {
 	ch := c.channels.find(number)
 	if ch == nil {
@@ -259,9 +259,10 @@ func (c *Conn) checkWatches() {
 	})
 }
 
-// After holds back all messages of a channel until the peer has acknowledged all of an earlier one, its close included. So the peer takes
-// all of earlier before anything of number; nothing else is ordered between channels. It costs a round trip. Earlier must be
-// closed here, and nothing sent on number yet. When all of earlier is acknowledged already, After does nothing.
+// After holds back all messages of the channel number until the peer has acknowledged everything on earlier, including its close.
+// So the peer receives everything on earlier before anything on number; nothing else is ordered between channels. It costs a round
+// trip. earlier must be closed at this end, and nothing may have been sent on number. If everything on earlier is already
+// acknowledged, After does nothing.
 func (c *Conn) After(number, earlier uint64) error {
 	if c.err != nil {
 		return c.err
@@ -283,7 +284,7 @@ func (c *Conn) After(number, earlier uint64) error {
 	return nil
 }
 
-// releaseLater lets the channel that comes after ch send, once all of ch is acknowledged.
+// releaseLater lets the channel that comes after ch send, if all of ch is acknowledged.
 func (c *Conn) releaseLater(ch *channel) {
 	later := ch.later
 	if later == nil || ch.first < ch.next {

@@ -6,21 +6,21 @@ import (
 	"github.com/quivernet/quiver/internal/pages"
 )
 
-// slotState tells how much of its entry a slot has.
+// A slotState says how much of its entry a slot has.
 type slotState uint8
 
 const (
 	empty slotState = iota
 	partly
 	full
-	delivered // an unordered entry whose message was handed out ahead of its turn
+	delivered // an unordered entry whose message was delivered ahead of its turn
 )
 
-// slot holds one entry that arrived, whole or in pieces.
-type slot struct {
+// A slot holds one entry that has arrived, whole or in pieces.
+type slot struct { // if partly: as long as the entry
 	payload []byte // when partly: as long as the entry
 	number  uint64
-	have    [maxPieces]extent // ranges of the entry that arrived, in order and disjoint
+	have    [maxPieces]extent // ranges of the entry that have arrived, ascending and disjoint
 	n       uint8             // extents in use
 	flags   byte              // of the bunch's header
 	state   slotState
@@ -31,7 +31,7 @@ type slot struct {
 // extent is a range of bytes.
 type extent struct{ off, end uint16 }
 
-// add notes that [off, end) arrived; ok is false if the pieces are too many.
+// add records that [off, end) has arrived. ok is false if there are too many pieces.
 func (s *slot) add(off, end uint16) (ok bool) {
 	merged := extent{off, end}
 	kept := s.have[:0]
@@ -53,12 +53,12 @@ func (s *slot) add(off, end uint16) (ok bool) {
 	return true
 }
 
-// has reports whether all of [off, end) is there, of which a part is only if all of it is.
+// has reports whether all of [off, end) has arrived.
 func (s *slot) has(off, end uint16) bool {
 	return s.state == full || slices.ContainsFunc(s.have[:s.n], func(e extent) bool { return e.off <= off && end <= e.end })
 }
 
-// fillUp fills the last entry of a run up with zeros, which count as here, in memory of its own; ok is false if the pieces are too many.
+// fillUp pads the last entry of a run with zeros, which count as arrived, in memory of its own. ok is false if there are too many pieces.
 func (s *slot) fillUp() (ok bool) {
 	size := len(s.payload)
 	if size == EntryBytes {
@@ -68,25 +68,25 @@ func (s *slot) fillUp() (ok bool) {
 	return s.state == full || s.add(uint16(size), EntryBytes)
 }
 
-// complete reports whether all bytes are there.
+// complete reports whether all bytes have arrived.
 func (s *slot) complete() bool {
 	return s.n == 1 && s.have[0] == extent{0, uint16(len(s.payload))}
 }
 
-// mayOvertake reports whether the entry is there and its message may overtake earlier ones.
+// mayOvertake reports whether the entry has arrived and its message may overtake earlier ones.
 func (s *slot) mayOvertake() bool {
 	return s.state == full && s.flags&(deliveryMask|flagOpen|flagClose) == byte(ReliableUnordered)
 }
 
 const (
-	maxPinned = 32 << 10 // bytes of datagrams and blocks that payloads keep in memory besides their own; further payloads are copied
+	maxPinned = 32 << 10 // bytes of datagrams and blocks that payloads may keep in memory besides their own; further payloads are copied
 	maxSlots  = 64       // slots kept for reuse
 )
 
-// payloadMemory gives payloads their memory, from their arrival until the owner takes their messages.
+// payloadMemory allocates the memory of payloads, from their arrival until the owner takes their messages.
 type payloadMemory struct {
 	pinned int  // bytes that payloads keep in memory besides their own
-	lent   bool // the datagram that is being received stays the caller's: see Conn.ReceiveLent
+	lent   bool // the datagram that is being received belongs to the caller: see Conn.ReceiveLent
 	slots  spares[*slot]
 	blocks blocks   // for parts of runs
 	parts  [][]byte // an empty list for the parts of the next run
@@ -112,8 +112,8 @@ func (p *payloadMemory) free(s *slot) {
 	p.slots.put(s)
 }
 
-// keep puts payload into s. It aliases the datagram, which has size bytes; but it copies the payload when the datagram is lent, when the
-// payload is less than a quarter of it, or when maxPinned is reached. A payload of all size bytes is memory of our own.
+// keep puts payload into s. payload aliases the datagram, which has size bytes. keep copies it if the datagram is lent, if the
+// payload is less than a quarter of it, or if maxPinned is reached. A payload of all size bytes is memory of our own.
 func (p *payloadMemory) keep(s *slot, payload []byte, size int) {
 	beyond := size - len(payload)
 	mayAlias := beyond == 0 || !p.lent && beyond <= 3*len(payload)
@@ -134,7 +134,8 @@ func (p *payloadMemory) block(s *slot, size int) {
 	s.payload = make([]byte, size)
 }
 
-// pin notes that the payload of s keeps beyond bytes in memory besides its own, and reports whether it may.
+// pin records that the payload of s keeps beyond bytes in memory besides its own. It returns false, and records nothing,
+// if that exceeds maxPinned.
 func (p *payloadMemory) pin(s *slot, beyond int) bool {
 	if p.pinned+beyond > maxPinned {
 		return false
@@ -144,7 +145,8 @@ func (p *payloadMemory) pin(s *slot, beyond int) bool {
 	return true
 }
 
-// messageMemory returns empty memory for a message of size bytes, which takes no more than inMemory says: a page, where that fits. See Conn.Reuse.
+// messageMemory returns empty memory for a message of size bytes, of no more than inMemory bytes: a page, if that is
+// allowed. See Conn.Reuse.
 func messageMemory(size int) []byte {
 	if size <= pages.Size && inMemory(size) >= pages.Size {
 		return pages.Take()[:0]
@@ -175,12 +177,12 @@ func (p *payloadMemory) takeParts() (parts [][]byte) {
 	return parts
 }
 
-// spare reports whether trim may have memory to give up.
+// spare reports whether trim may have memory to free.
 func (p *payloadMemory) spare() bool {
 	return p.blocks.spare() || len(p.slots.items) > 0 || p.parts != nil
 }
 
-// trim gives up the memory that nobody needed since the last trim.
+// trim frees the memory that was not needed since the last trim.
 func (p *payloadMemory) trim() {
 	p.blocks.trim()
 	p.slots.trim()

@@ -5,34 +5,34 @@ import (
 	"time"
 )
 
-// Tracked messages carry state that their owner composes anew at each tick. Only the newest value counts, so no message leaves twice:
-// the owner is told once of each whether the peer's machine has it, and sends missing values as they are then. The ack of a
-// packet says that all messages in it were kept. That is true on channels whose opening message was acknowledged: there the peer
-// drops a message only for lack of memory, and remembers that it did ([Conn.Missed]). A message that leaves earlier may overtake the
-// open; the peer drops it then, yet it counts as kept, so its owner must send what was in it again.
+// Tracked messages contain state that their owner composes at each tick. Only the newest value counts, so no message is sent twice.
+// The owner learns once of each message whether the peer's machine has received it, and sends missing values as they are then. The
+// ack of a packet means that all messages in it were kept. That holds on channels whose opening message was acknowledged: there the
+// peer drops a message only if it has no memory for it, and remembers that it did ([Conn.Missed]). A message that is sent earlier
+// may overtake the opening one. The peer then drops it, although it counts as kept, so its owner must send its content again.
 
-// Fate tells what became of a message of [Conn.SendTracked].
+// A Fate is the fate of a message from [Conn.SendTracked].
 type Fate struct {
 	Record uint64 // the argument of SendTracked
-	Kept   bool   // the peer's machine has the message; else it may have, or the message never left
-	Back   bool   // the message did not leave: TakeBack or Unsent has taken it back
+	Kept   bool   // the peer's machine has the message; if false, it may have it, or the message was not sent
+	Back   bool   // the message was not sent: TakeBack or Unsent has taken it back
 }
 
-// tracked holds the tracked messages that wait, and the fates of those that left. Those in flight are in packet.records.
+// tracked holds the queued tracked messages, and the fates of sent ones. Those in flight are in packet.records.
 type tracked struct {
 	waiting queue[trackedMessage] // messages that were never sent
 	bytes   int                   // of the bunches of waiting
-	fates   queue[Fate]           // fates that the owner has not fetched
-	missed  bool                  // a message that arrived was dropped because too many waited; for Missed
+	fates   queue[Fate]           // not fetched by the owner yet
+	missed  bool                  // a message that arrived was dropped because too many were waiting; for Missed
 }
 
-// release lets the collector have the lists that are empty.
+// release frees the memory of lists that are empty.
 func (t *tracked) release() {
 	t.waiting.release()
 	t.fates.release()
 }
 
-// trackedMessage is a message that waits.
+// A trackedMessage is a queued message.
 type trackedMessage struct {
 	channel *channel
 	record  uint64
@@ -40,16 +40,17 @@ type trackedMessage struct {
 	at      time.Duration
 }
 
-// size returns how many bytes the message's bunch takes.
+// size returns the size of the message's bunch in bytes.
 func (t *trackedMessage) size() int {
 	return trackedHeader(t.channel.number, len(t.payload)) + len(t.payload)
 }
 
-// SendTracked queues a message of at most EntryBytes that leaves at most once, whole, behind all but bulk; payload is copied.
-// Unless it returns an error, [Conn.Fates] tells record once: kept when the packet that brought it was acknowledged; lost when
-// that packet counts as lost, whatever an ack says later, or when the message did not leave: taken back, closed with its channel,
-// stale after an outage, or more than 256 KiB of them waiting. The channel must be one of this side whose open has left ([Conn.Opening]);
-// kept is a promise only from [Conn.Opened] on. After an error nothing has changed.
+// SendTracked queues a message of at most EntryBytes that is sent at most once, whole, and after everything except bulk; payload is
+// copied. If it returns nil, [Conn.Fates] will report record once. The message is kept if its packet was acknowledged. It is lost
+// if that packet is declared lost, whatever an ack says later, or if the message was not sent: because it was taken back, its
+// channel was closed, it was stale after an outage, or more than 256 KiB of messages were queued. The channel must be one of this
+// side whose open was sent ([Conn.Opening]); kept is reliable only once [Conn.Opened] returns true. If SendTracked returns an
+// error, nothing has changed.
 func (c *Conn) SendTracked(number, record uint64, payload []byte) error {
 	if c.err != nil {
 		return c.err
@@ -78,22 +79,22 @@ func (c *Conn) SendTracked(number, record uint64, payload []byte) error {
 	return nil
 }
 
-// Opened reports whether the peer keeps the tracked messages of a channel: this side opened it and has not closed it, and the peer has
-// acknowledged all of the message that opened it, so that it drops nothing that follows.
+// Opened reports whether the peer keeps the tracked messages of a channel: this side has opened it and not closed it, and the peer
+// has acknowledged all of the message that opened it, so that it drops nothing that follows.
 func (c *Conn) Opened(number uint64) bool {
 	ch := c.channels.find(number)
 	return ch != nil && ch.ours && ch.openAcked && !ch.outClosed
 }
 
-// Opening reports whether all reliable messages of a channel of this side have left, and the peer has not acknowledged its open: if no
-// packet is lost or overtaken, the channel is open at the peer when a tracked message comes.
+// Opening reports whether all reliable messages of a channel of this side were sent, but the peer has not acknowledged its open. If
+// no packet is lost or overtaken, the channel is open at the peer when a tracked message arrives.
 func (c *Conn) Opening(number uint64) bool {
 	ch := c.channels.find(number)
 	return ch != nil && ch.opening()
 }
 
-// TakeBack gives up the tracked messages that have not left; Fates tells them lost. An owner that calls it before it composes anew
-// sends no old values, and lets none queue up.
+// TakeBack drops the tracked messages that were not sent; Fates reports them with Back. An owner that calls it before it composes
+// new ones sends no old values, and does not let them queue up.
 func (c *Conn) TakeBack() {
 	for c.tracked.waiting.len() > 0 {
 		t := c.unqueue()
@@ -102,11 +103,11 @@ func (c *Conn) TakeBack() {
 	}
 }
 
-// TrackedQueued returns how many bytes of tracked messages wait, their bunch headers included.
+// TrackedQueued returns how many bytes of tracked messages are queued, including their bunch headers.
 func (c *Conn) TrackedQueued() int { return c.tracked.bytes }
 
-// Fates moves at most len(into) fates of tracked messages, in the order in which they became known, and returns how many. New
-// ones wake nobody.
+// Fates moves at most len(into) fates of tracked messages to into, in the order in which they became known, and returns how many.
+// New fates do not cause a Wake.
 func (c *Conn) Fates(into []Fate) (n int) {
 	for ; n < len(into) && c.tracked.fates.len() > 0; n++ {
 		into[n] = c.tracked.fates.pop()
@@ -114,8 +115,8 @@ func (c *Conn) Fates(into []Fate) (n int) {
 	return n
 }
 
-// Missed reports, once, that tracked messages of the peer were dropped because too many wait here. The peer believes them kept, so the owner
-// must ask the peer for all of its state.
+// Missed reports, once, that tracked messages of the peer were dropped because too many were waiting here. The peer believes that
+// they were kept, so the owner must ask it for all of its state.
 func (c *Conn) Missed() bool { return once(&c.tracked.missed) }
 
 // tell queues the fate of a message for Fates.
@@ -123,28 +124,28 @@ func (c *Conn) tell(record uint64, kept bool) {
 	c.tracked.fates.push(Fate{Record: record, Kept: kept})
 }
 
-// tellAll tells the fate of all tracked messages of a packet.
+// tellAll queues the fate of all tracked messages in a packet.
 func (c *Conn) tellAll(p *packet, kept bool) {
 	for _, record := range p.records {
 		c.tell(record, kept)
 	}
 }
 
-// unqueue removes and returns the oldest message that waits.
+// unqueue removes and returns the oldest queued message.
 func (c *Conn) unqueue() trackedMessage {
 	t := c.tracked.waiting.pop()
 	c.tracked.bytes -= t.size()
 	return t
 }
 
-// dropTracked gives up a message that its owner did not take back.
+// dropTracked drops a message that its owner did not take back.
 func (c *Conn) dropTracked(t trackedMessage) {
 	c.stats.DroppedTracked++
 	c.blocks.put(t.payload)
 	c.tell(t.record, false)
 }
 
-// closeTracked drops the waiting messages of a channel: nothing follows its close.
+// closeTracked drops the queued messages of a channel, because nothing follows its close.
 func (c *Conn) closeTracked(ch *channel) {
 	c.tracked.waiting.remove(func(t trackedMessage) bool {
 		if t.channel != ch {
@@ -156,7 +157,8 @@ func (c *Conn) closeTracked(ch *channel) {
 	})
 }
 
-// trackedReady reports whether tracked messages wait and the owner does not hold them. They leave only while freshAllowed is true, too.
+// trackedReady reports whether tracked messages are queued and the owner does not hold them back. They are sent only if
+// freshAllowed allows it, too.
 func (c *Conn) trackedReady() bool { return c.tracked.waiting.len() > 0 && !c.saturation.held }
 
 // fillTracked places the oldest messages, as many as fit.
@@ -174,15 +176,15 @@ func (c *Conn) fillTracked() {
 	}
 }
 
-// placeTracked appends a message to the packet, and its record to the packet's records, for its fate.
+// placeTracked adds a message to the packet, and its record to the packet's records, for its fate.
 func (c *Conn) placeTracked(t trackedMessage) {
 	c.add(header{flags: trackedFlags, channel: t.channel.number}, t.payload, 0, false)
 	c.build.packet.records = append(c.build.packet.records, t.record)
 	c.blocks.put(t.payload)
 }
 
-// receiveTracked takes a tracked bunch of packet number. It hands out messages as they come, even overtaken ones, because each may hold the
-// newest value of something: the owner compares Message.Number.
+// receiveTracked handles a tracked bunch in packet number. It delivers messages as they arrive, even overtaken ones, because each
+// may contain the newest value of something: the owner compares Message.Number.
 func (c *Conn) receiveTracked(ch *channel, number uint64, payload []byte, size int) error {
 	if !ch.opened {
 		c.stats.DroppedBeforeOpen++

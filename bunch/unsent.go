@@ -2,13 +2,13 @@ package bunch
 
 import "slices"
 
-// placedDatagram is an unreliable bunch of the last packet, for Unsent.
+// A placedDatagram is an unreliable bunch in the last packet, for Unsent.
 type placedDatagram struct {
 	channel *channel
 	datagram
 }
 
-// settle frees what Unsent would need: the last packet can no longer be taken back.
+// settle frees what Unsent would need: from now on the last packet cannot be taken back.
 func (c *Conn) settle() {
 	for _, u := range c.placed {
 		if u.last() {
@@ -19,22 +19,23 @@ func (c *Conn) settle() {
 	c.placed = c.placed[:0]
 }
 
-// Unsent takes back what was in the packet that AppendPacket returned last, because the datagram did not leave: its reliable and unreliable
-// bunches, acks and limit wait again, and Fates tells that its tracked messages are back. Its number is used up like those that are left out.
-// Any other number is ignored. The packet and its bunches count as sent, and the reliable ones as sent again when they leave.
+// Unsent takes back the content of the packet that AppendPacket returned last, because the datagram was not sent. Its reliable and
+// unreliable bunches, acks and limit are queued again, and Fates reports its tracked messages with Back. Its number is not used
+// again, like those that are left out. Any other number is ignored. The packet and its bunches stay counted as sent, and the
+// reliable ones count as sent again when they are sent.
 func (c *Conn) Unsent(number uint64) {
 	if number+1 != c.sent.Next || !c.sent.Has(number) {
 		return
 	}
 	p := c.sent.At(number)
 	if p.fate != flying && p.fate != nothing {
-		return // the peer says that it came, or it was given up meanwhile
+		return // the peer has acknowledged it, or it was declared lost meanwhile
 	}
 	if c.traced() {
 		c.trace(Event{Kind: "unsent", Number: number, Bytes: p.size})
 	}
 
-	// Its bunches wait again.
+	// Queue its bunches again.
 	for _, it := range p.items {
 		c.giveBack(it)
 	}
@@ -43,7 +44,7 @@ func (c *Conn) Unsent(number uint64) {
 		c.tracked.fates.push(Fate{Record: record, Back: true})
 	}
 
-	// So does what it asked, told and acknowledged.
+	// Restore what it asked for, announced and acknowledged.
 	if p.probe {
 		c.loss.probes++
 	}
@@ -57,16 +58,16 @@ func (c *Conn) Unsent(number uint64) {
 	c.changed = true
 }
 
-// unsendDatagrams puts the unreliable bunches of a packet that never left back to the heads of their queues, the last one first. The last part of
-// a message, or a whole one, is a message of its own there; an earlier part joins the rest of its message, which is at the head: nothing drops
-// that before the next packet.
+// unsendDatagrams returns the unreliable bunches of a packet that was not sent to the heads of their queues, the last one first.
+// The last part of a message, or a whole one, becomes a message of its own there. An earlier part joins the rest of its message,
+// which is at the head, because nothing drops that before the next packet.
 func (c *Conn) unsendDatagrams() {
 	for _, u := range slices.Backward(c.placed) {
 		ch := u.channel
 		_, payload := u.bunch(ch.number)
 		switch {
 		case c.channels.find(ch.number) == nil:
-			c.stats.DroppedUnreliable++ // closed by both meanwhile
+			c.stats.DroppedUnreliable++ // both ends have closed the channel meanwhile
 			continue
 		case u.last():
 			ch.unreliable.insert(0, u.datagram)

@@ -15,8 +15,8 @@ const (
 	packetFlags = flagAcks | flagLimit | flagPing | flagAckNow
 )
 
-// Bunch flags. The two low bits are the delivery. A tracked bunch has no flag beside its own and those of Unreliable; a repair bunch is told by
-// two of them.
+// Bunch flags. The two low bits are the delivery. A tracked bunch has no flags besides its own and the bits of Unreliable. Two of
+// the flags together mark a repair bunch.
 const (
 	deliveryMask = 0x03
 	flagOpen     = 1 << 2
@@ -28,26 +28,26 @@ const (
 	flagWhole    = flagBegin | flagEnd
 	trackedFlags = flagTracked | byte(Unreliable)
 
-	// flagRepair marks a repair bunch. BEGIN, END and the delivery may stand beside it.
+	// flagRepair marks a repair bunch, which may also have BEGIN, END and a delivery.
 	flagRepair = flagTracked | flagPiece
 )
 
 const (
 	packetHeaderBytes = 6   // protocol, flags, number
-	maxHeaderBytes    = 52  // of all before the bunches: header, acks and limit
-	maxBunchHeader    = 11  // of a repair bunch; an entry's is 9: flags, channel (4), sequence, length; a piece has 4 more, but at least minPiece bytes less
+	maxHeaderBytes    = 52  // the most before the bunches: header, acks and limit
+	maxBunchHeader    = 11  // of a repair bunch; an entry's is 9: flags, channel (4), sequence, length; a piece's 13, but it is minPiece shorter
 	pieceBytes        = 4   // offset and total of a piece
-	repairFields      = 6   // of a repair bunch, between its channel number and its shard
-	maxBunches        = 255 // in a packet; Teeworlds' limit
+	repairFields      = 6   // bytes of a repair bunch between its channel number and its shard
+	maxBunches        = 255 // most in a packet; Teeworlds' limit
 	maxAckRuns        = 64
 	maxChannelNumber  = 1<<30 - 1 // the largest varint of four bytes
 	maxLimitKiB       = 1<<52 - 1 // 2^62 bytes, the largest varint
-	ackDelayUnit      = 64        // microseconds
+	ackDelayUnit      = 64        // in microseconds
 )
 
 var errTruncated = errors.New("truncated")
 
-// packetHeader is all of a packet before its bunches.
+// A packetHeader is everything in a packet before its bunches.
 type packetHeader struct {
 	flags  byte
 	number uint32 // low 32 bits
@@ -55,10 +55,10 @@ type packetHeader struct {
 	// With flagAcks.
 	largest uint32             // low 32 bits of the largest number received
 	delay   uint16             // from the arrival of largest to this ack, in units of ackDelayUnit
-	runs    [maxAckRuns]uint64 // received and missing packets in turn, downwards from largest
-	nruns   int                // runs in use; odd
+	runs    [maxAckRuns]uint64 // received and missing packets alternately, from largest downwards
+	nruns   int                // runs in use; always odd
 
-	limit uint64 // with flagLimit: how far the receiver of this packet may send reliable bytes, counted from the start, in KiB
+	limit uint64 // with flagLimit: how many reliable bytes the receiver of this packet may send, counted from the start, in KiB
 }
 
 // appendVarint appends v as in RFC 9000, section 16.
@@ -87,7 +87,7 @@ func varintLen(v uint64) int {
 	return 8
 }
 
-// consumeVarint returns the varint at the head of b and its length, which is 0 when b is too short.
+// consumeVarint returns the varint at the beginning of b and its length, which is 0 if b is too short.
 func consumeVarint(b []byte) (v uint64, n int) {
 	if len(b) == 0 {
 		return 0, 0
@@ -103,7 +103,7 @@ func consumeVarint(b []byte) (v uint64, n int) {
 	return v, n
 }
 
-// parsePacketHeader reads all of a packet before its bunches into h, and returns the bunches.
+// parsePacketHeader parses everything in a packet before its bunches into h, and returns the bunches.
 func parsePacketHeader(b []byte, h *packetHeader) (rest []byte, err error) {
 	if len(b) < packetHeaderBytes || b[0] != Protocol {
 		return nil, errTruncated
@@ -132,7 +132,7 @@ func parsePacketHeader(b []byte, h *packetHeader) (rest []byte, err error) {
 	return b, nil
 }
 
-// parseAcks reads the acks of a packet into h.
+// parseAcks parses the acks of a packet into h, and returns what follows them.
 func parseAcks(b []byte, h *packetHeader) (rest []byte, err error) {
 	if len(b) < ackHeaderBytes {
 		return nil, errTruncated
@@ -157,14 +157,14 @@ func parseAcks(b []byte, h *packetHeader) (rest []byte, err error) {
 	return b, nil
 }
 
-// header is a bunch's header.
+// A header is the header of a bunch.
 type header struct {
 	flags    byte
 	channel  uint64
-	sequence uint16 // low 16 bits of the number of a reliable entry, or of an unreliable message in parts
+	sequence uint16 // low 16 bits of the sequence of a reliable entry, or of the number of an unreliable message in parts
 	part     uint8  // of an unreliable message in parts, from 0
-	offset   uint16 // of a piece: where it begins in its entry
-	total    uint16 // of a piece: bytes of its entry
+	offset   uint16 // of a piece: its first byte within its entry
+	total    uint16 // of a piece: the size of its entry in bytes
 }
 
 func (h header) delivery() Delivery { return Delivery(h.flags & deliveryMask) }
@@ -174,10 +174,10 @@ func (h header) inParts() bool      { return !h.reliable() && !h.whole() && !h.t
 func (h header) tracked() bool      { return h.flags&flagTracked != 0 }
 func (h header) repairs() bool      { return h.flags&flagRepair == flagRepair }
 
-// numbered reports whether the bunch has a sequence. A whole unreliable one needs none: its packet's number orders it.
+// numbered reports whether the bunch has a sequence. A whole unreliable bunch needs none, because its packet's number orders it.
 func (h header) numbered() bool { return h.reliable() || h.inParts() }
 
-// size returns how many bytes the header of a bunch takes, except a tracked one (see trackedHeader).
+// size returns the size of the header in bytes, except for a tracked bunch (see trackedHeader).
 func (h header) size() int {
 	n := 1 + varintLen(h.channel) + 2
 	if h.numbered() {
@@ -192,12 +192,12 @@ func (h header) size() int {
 	return n
 }
 
-// trackedHeader returns how many bytes the header of a tracked bunch takes.
+// trackedHeader returns the size of the header of a tracked bunch in bytes.
 func trackedHeader(channel uint64, length int) int {
 	return 1 + varintLen(channel) + varintLen(uint64(length))
 }
 
-// appendBunch appends a bunch: header and payload.
+// appendBunch appends a bunch: its header and payload.
 func appendBunch(b []byte, h header, payload []byte) []byte {
 	b = append(b, h.flags)
 	b = appendVarint(b, h.channel)
@@ -218,12 +218,12 @@ func appendBunch(b []byte, h header, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// appendMessage appends a message with its length: of a whole bunch, which may hold several, or that of a tracked one.
+// appendMessage appends a message and its length: one of those in a whole bunch, or that of a tracked bunch.
 func appendMessage(b, message []byte) []byte {
 	return append(appendVarint(b, uint64(len(message))), message...)
 }
 
-// parseBunch reads the bunch at the head of b. payload aliases b.
+// parseBunch parses the bunch at the beginning of b, and returns what follows it. payload aliases b.
 func parseBunch(b []byte) (h header, payload, rest []byte, err error) {
 	if len(b) == 0 {
 		return h, nil, nil, errTruncated
@@ -241,7 +241,7 @@ func parseBunch(b []byte) (h header, payload, rest []byte, err error) {
 		return parseTracked(h, b)
 	}
 
-	// The rest of the header, all of which is there after one look at its size.
+	// The rest of the header. A single check of its size is enough.
 	if len(b) < h.size()-1-varintLen(h.channel) {
 		return h, nil, nil, errTruncated
 	}
@@ -262,7 +262,7 @@ func parseBunch(b []byte) (h header, payload, rest []byte, err error) {
 	return h, b[:length], b[length:], h.check(length)
 }
 
-// parseTracked reads the rest of a tracked bunch, which begins after its channel number.
+// parseTracked parses the rest of a tracked bunch, after its channel number.
 func parseTracked(h header, b []byte) (_ header, payload, rest []byte, err error) {
 	length, n := consumeVarint(b)
 	if n == 0 || length > uint64(len(b)-n) {
@@ -272,7 +272,7 @@ func parseTracked(h header, b []byte) (_ header, payload, rest []byte, err error
 	return h, b[:length], b[length:], h.check(int(length))
 }
 
-// check returns an error for a header that no correct sender writes.
+// check returns an error if no correct sender sends such a header.
 func (h header) check(length int) error {
 	switch {
 	case h.tracked() && h.flags != trackedFlags:
@@ -293,22 +293,22 @@ func (h header) check(length int) error {
 	return nil
 }
 
-// group is some consecutive entries of a run that share repair bunches.
+// A group is a number of consecutive entries of a run that share repair bunches.
 type group struct {
 	channel uint64
-	flags   byte   // flagRepair, the delivery, BEGIN when its first entry begins the run, and END when its last one ends it
-	first   uint64 // the sequence of its first entry
-	count   int    // its entries
-	total   int    // its repair bunches, 1 to 16
-	last    int    // bytes of its last entry: EntryBytes, unless that ends the run; the others have EntryBytes
+	flags   byte   // flagRepair, the delivery, BEGIN if its first entry begins the run, and END if its last one ends it
+	first   uint64 // sequence of its first entry
+	count   int    // number of entries
+	total   int    // number of repair bunches, 1 to 16
+	last    int    // size of its last entry in bytes: EntryBytes, as of all others, unless it ends the run
 }
 
-// repair is a repair bunch: one of the parity shards of a group. A group of count entries can be restored from any count of its entries and repair
-// bunches. Whoever gets too few loses nothing, since lost entries leave again.
+// A repair is a repair bunch: one of the parity shards of a group. A group of count entries can be restored from any count of its
+// entries and repair bunches. A receiver that gets too few loses nothing, because lost entries are sent again.
 type repair struct {
 	group
-	index int    // of this one, below total
-	shard []byte // EntryBytes of parity; the last entry counts as filled up with zeros
+	index int    // of this bunch, below total
+	shard []byte // EntryBytes of parity; the last entry counts as padded with zeros
 }
 
 // appendRepair appends a repair bunch.
@@ -320,7 +320,7 @@ func appendRepair(b []byte, r repair) []byte {
 	return append(b, r.shard...)
 }
 
-// splitRepair cuts off the rest of a repair bunch, which begins after its channel number. The payload is for parseRepair.
+// splitRepair separates the rest of a repair bunch, after its channel number. The payload is for parseRepair.
 func splitRepair(h header, b []byte) (_ header, payload, rest []byte, err error) {
 	switch size := repairFields + EntryBytes; {
 	case h.flags&^(flagRepair|flagWhole|byte(ReliableUnordered)) != 0:
@@ -334,7 +334,8 @@ func splitRepair(h header, b []byte) (_ header, payload, rest []byte, err error)
 	}
 }
 
-// parseRepair reads the payload that splitRepair returned. The shard aliases it, and first has the low 16 bits only.
+// parseRepair parses the payload that splitRepair returned. The shard aliases it. The first of the result has only the low
+// 16 bits of the sequence.
 func parseRepair(h header, b []byte) (r repair, err error) {
 	r.channel, r.flags, r.first = h.channel, h.flags, uint64(binary.BigEndian.Uint16(b))
 	r.count, r.total, r.index = int(b[2])+1, int(b[3]>>4)+1, int(b[3]&0x0f)
