@@ -2,25 +2,25 @@ package chunk
 
 import "time"
 
-// budgetTime is the longest time for which a budget saves up bytes: an owner that asks only this often still gets the whole rate.
+// budgetTime is the longest time for which a budget saves bytes: an owner that calls only this often still gets the whole rate.
 const budgetTime = 250 * time.Millisecond
 
-// budget is the article's accumulator: time adds bytes and slices take them, and bytes that are left over stay. It counts in
-// billionths of a byte, so that no rate and no interval is rounded away.
+// A budget is the article's accumulator: time adds bytes, slices take them, and unused bytes stay. It counts in billionths of a
+// byte, so that no rate and no interval is rounded.
 type budget struct {
 	rate int64         // bytes a second; not positive = no limit
 	held int64         // billionths of a byte
 	at   time.Duration // the time up to which bytes were added
-	runs bool          // time adds bytes
+	runs bool          // time adds bytes now
 }
 
-// rest stops the adding of bytes until the next call of add, because there is nothing to send. The budget keeps the bytes of one slice and
-// gives up the rest: unused time must not become a burst.
+// rest stops adding bytes until the next call of add, because there is nothing to send. The budget keeps at most the bytes of one
+// slice: unused time must not become a burst.
 func (b *budget) rest(most int) {
 	b.held, b.runs = min(b.held, int64(most)*int64(time.Second)), false
 }
 
-// add adds the bytes since the last call; most is the largest number of bytes that take may ever be asked for.
+// add adds the bytes since the last call. most is the largest argument of any take.
 func (b *budget) add(now time.Duration, most int) {
 	if b.runs && b.rate > 0 {
 		limit := max(b.rate*int64(budgetTime), int64(most)*int64(time.Second))

@@ -21,8 +21,8 @@ func (s *Sender) launch() {
 	}
 }
 
-// pick returns the slice to send now, of the oldest chunk that has one, or none. With many chunks in flight nearly all wait for
-// acks, so pick looks through them only when a slice is lost or may be due.
+// pick returns the slice to send now, of the oldest chunk that has one, or none. With many chunks in flight nearly all of them wait
+// for acks, so pick examines them only if a slice is lost or may be due.
 func (s *Sender) pick() (number uint64, index int) {
 	if s.hints == 0 && s.longest > s.clock.now-s.resend.delay() {
 		return s.pickUnsent()
@@ -35,7 +35,7 @@ func (s *Sender) pick() (number uint64, index int) {
 			return n, i
 		}
 		longest = min(longest, f.longest())
-		if i != none { // it was never sent, so no later chunk has begun
+		if i != none { // the slice was never sent, so no later chunk has begun
 			s.longest = longest
 			return n, i
 		}
@@ -54,7 +54,7 @@ func (s *Sender) pickUnsent() (number uint64, index int) {
 	return 0, none
 }
 
-// pickNext returns the slice that will be due first, and when. All slices of unfinished chunks must wait for acks.
+// pickNext returns the slice that will be due first, and when. All slices of unfinished chunks must be waiting for acks.
 func (s *Sender) pickNext() (number uint64, index int, due time.Duration) {
 	due = never
 	for n := s.flights.Oldest; n < s.flights.Next; n++ {
@@ -65,8 +65,8 @@ func (s *Sender) pickNext() (number uint64, index int, due time.Duration) {
 	return number, int(s.flights.At(number).waiting.head), due
 }
 
-// held returns the time before which no slice leaves, even if one is ready: the end of the pause after a burst or, while the path is
-// silent, the next probe.
+// held returns the time before which no slice may be sent, even if one is ready: the end of the pause after a burst or, while the
+// path is silent, the next probe.
 func (s *Sender) held() time.Duration {
 	if s.resend.silent(s.clock.now) {
 		return max(s.pause, s.resend.nextProbe())
@@ -86,7 +86,7 @@ func (s *Sender) free(f *flight) bool {
 	return idle && !f.begun && len(f.data) <= burstMax
 }
 
-// sent notes that slice i of f leaves.
+// sent records that slice i of f is sent.
 func (s *Sender) sent(f *flight, i int) {
 	size := f.size(i, s.config.SliceSize)
 	s.stats.Slices++
@@ -131,7 +131,7 @@ func (s *Sender) acknowledge(number uint64, set Bits) (news bool) {
 	return blown > 0
 }
 
-// finish moves base past finished chunks, and puts waiting chunks in flight instead.
+// finish removes finished chunks from flight, and puts waiting chunks in flight instead.
 func (s *Sender) finish() {
 	for s.flights.Len() > 0 && s.flights.At(s.flights.Oldest).left == 0 {
 		f := s.flights.At(s.flights.Oldest)

@@ -8,43 +8,43 @@ import (
 )
 
 const (
-	// maxPipeline bounds the chunks in flight, and so how many finished chunks a receiver must remember. It is 256 MiB of the article's
-	// largest chunks.
+	// maxPipeline limits the chunks in flight, and so how many finished chunks a receiver must remember: 256 MiB of the
+	// article's largest chunks.
 	maxPipeline = 1024
 
-	maxRate  = 2_000_000_000    // bytes a second; an int has room for it everywhere
+	maxRate  = 2_000_000_000    // bytes a second; fits an int on every platform
 	maxDelay = 10 * time.Second // of ResendDelay and AckDelay
 )
 
-// Config configures either end. A zero field takes its default, and the zero Config is the article's protocol, compatible with its
-// reference code. ProtocolID and SliceSize must be the same at both ends.
+// Config configures either end. A field that is zero takes its default. The zero Config is the article's protocol, compatible with
+// its reference code. ProtocolID and SliceSize must be the same at both ends.
 type Config struct {
-	ProtocolID uint32 // goes into every checksum and so keeps strangers out; 0 = 0x11223344, the reference's, here and in AppendSlice, AppendAck and Parse
+	ProtocolID uint32 // part of every checksum; 0 = 0x11223344, the reference's, here and in AppendSlice, AppendAck and Parse
 	SliceSize  int    // bytes of a slice, 64 to 32,768; 0 = 1,024, the only value that the reference understands
 
-	// Pipeline is how many chunks may be in flight, up to 1,024. 0 = 1, as in the article; then a round trip passes between any two
-	// chunks.
+	// Pipeline is how many chunks may be in flight, up to 1,024. 0 = 1, as in the article; then there is a round
+	// trip between any two chunks.
 	Pipeline int
-	// SendQueue is how many chunks may wait in front of those in flight; 0 = 64, negative = none.
+	// SendQueue is how many chunks may wait besides those in flight; 0 = 64, negative = none.
 	SendQueue int
-	// ReceiveQueue is how many chunks a receiver holds, under way and finished, until they are taken; slices of further chunks it
-	// ignores, and they come again. So a receiver holds at most ReceiveQueue * MaxSlices * SliceSize bytes. ReceiveQueue should not be
-	// below the sender's Pipeline. 0 = Pipeline.
+	// ReceiveQueue is how many chunks a receiver holds, incomplete and complete, until they are taken. Slices of further chunks are
+	// ignored, and are sent again. So a receiver holds at most ReceiveQueue * MaxSlices * SliceSize bytes. ReceiveQueue should not
+	// be below the sender's Pipeline. 0 = Pipeline.
 	ReceiveQueue int
 
-	Rate     int // bytes a second; 0 = 125,000, the article's most aggressive one; negative = no limit, for drivers that have their own
-	Overhead int // bytes charged to Rate for a packet besides its slice, such as headers; 0 = none, as in the article's figures
+	Rate     int // bytes a second; 0 = 125,000, the article's most aggressive rate; negative = no limit, for drivers that have their own
+	Overhead int // bytes charged to Rate for a packet besides its slice, for headers; 0 = none, as in the article's figures
 
-	// Burst sends the first chunk after idleness whole, free of Rate, then pauses for 100 ms. It is for chunks of up to
-	// 256 KiB; larger ones never burst. It is for load screens only: the burst stands in front of whatever else the
-	// path carries, 0.4 s at 5 Mbit/s, and needs a receive buffer for all of it (see the package's Socket buffers).
+	// Burst sends the first chunk after an idle period at once, without Rate, and then pauses for 100 ms. Chunks above 256 KiB
+	// never burst. It is for load screens only: the burst delays whatever else the path carries, by 0.4 s at 5 Mbit/s, and needs a
+	// receive buffer for all of it (see the package's Socket buffers).
 	Burst bool
 
-	ResendDelay time.Duration // how long a slice waits for its ack while the RTT is not known; 0 = 100 ms
-	AckDelay    time.Duration // least time between two acks of a chunk under way; 0 = 10 ms, negative = no delay
+	ResendDelay time.Duration // how long a slice waits for its ack while the RTT is unknown; 0 = 100 ms
+	AckDelay    time.Duration // least time between two acks of an incomplete chunk; 0 = 10 ms, negative = no delay
 }
 
-// Validate names the first field that makes no sense.
+// Validate returns an error that names the first invalid field.
 func (c Config) Validate() error {
 	c = c.effective()
 	switch {
@@ -68,7 +68,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// effective returns c with its defaults filled in, and with 0 for none.
+// effective returns c with its defaults, and with 0 for none.
 func (c Config) effective() Config {
 	c.SliceSize = cmp.Or(c.SliceSize, defaultSliceSize)
 	c.Pipeline = cmp.Or(c.Pipeline, 1)
@@ -93,7 +93,7 @@ func (c Config) AppendSlice(b []byte, s Slice) []byte {
 // AppendAck is the function of the same name for this ProtocolID.
 func (c Config) AppendAck(b []byte, a Ack) []byte { return AppendAck(b, c.ProtocolID, a) }
 
-// Errors of Send: what it returns Is one of these (errors.Is).
+// Errors of Send. What it returns Is one of these (errors.Is).
 var (
 	ErrEmpty     = errors.New("chunk: a chunk has at least 1 byte")
 	ErrTooLarge  = errors.New("chunk: chunk too large")

@@ -9,42 +9,43 @@ import (
 // none stands for no slice.
 const none = -1
 
-// list holds slices of one flight in order, linked through flight.slices. A slice is in at most one.
+// A list holds slices of one flight in order, linked through flight.slices. A slice is in at most one list.
 type list struct{ head, tail int16 }
 
-// sending is what a sender knows of one slice.
+// A sending is what a sender knows about one slice.
 type sending struct {
 	sent       time.Duration // when it was last sent
 	before     time.Duration // when it was sent before that; equal to sent if it was sent once
-	order      uint64        // number of the last sending among all of the sender's
+	order      uint64        // number of its last sending, counted over all of the sender's
 	prev, next int16         // neighbours in its list
 	state      state
 	resent     bool // it was sent more than once, so its ack does not tell which sending arrived
 }
 
+// A state is the state of a slice at its sender.
 type state uint8
 
 const (
 	unsent  state = iota
 	waiting       // for its ack, or until it is due again
-	lost          // Lost was called for it
+	lost          // reported by Lost
 	acked
 )
 
-// flight is a chunk in flight.
+// A flight is a chunk in flight.
 //
-// The article walks a cursor around the slices, and skips those that were acked or sent too recently. All slices behind the cursor were
-// sent in its order. So the same slices leave in the same order if those that were never sent go first, and then the one that was sent
-// longest ago: a list in order of sending replaces the walk.
+// The article walks a cursor around the slices, and skips those that were acked or sent too recently. All slices behind the cursor
+// were sent in its order. So the same slices are sent in the same order if slices that were never sent go first, and then the one
+// that was sent longest ago: a list in the order of sending replaces the walk.
 type flight struct {
 	data  []byte
 	count int
 	left  int // how many slices are not acked
 	acked Bits
 
-	begun   bool      // a slice has left
+	begun   bool      // a slice was sent
 	fresh   int       // no slice below it is unsent
-	lost    list      // lost slices, in the order of Lost's calls
+	lost    list      // lost slices, in the order of the calls of Lost
 	waiting list      // slices that wait for their acks, in the order of sending
 	slices  []sending // one for each slice of the chunk
 }
@@ -59,7 +60,7 @@ func (f *flight) reset(data []byte, sliceSize int) {
 	clear(f.slices)
 }
 
-// size returns how many bytes slice i has.
+// size returns the size of slice i in bytes.
 func (f *flight) size(i, sliceSize int) int { return min(sliceSize, len(f.data)-i*sliceSize) }
 
 // unsent returns the first slice that was never sent, or none.
@@ -73,8 +74,8 @@ func (f *flight) unsent() int {
 	return f.fresh
 }
 
-// ready returns the slice to send next, or none: first a lost one, then one that was never sent, then the one that was sent longest ago,
-// if it is due.
+// ready returns the slice to send next, or none: first a lost one, then one that was never sent, then the one that was sent
+// longest ago, if it is due.
 func (f *flight) ready(r *resend, now time.Duration) int {
 	if f.lost.head != none {
 		return int(f.lost.head)
@@ -88,7 +89,7 @@ func (f *flight) ready(r *resend, now time.Duration) int {
 	return none
 }
 
-// due returns when the slice that waits longest for its ack must be sent again, or never. No slice behind it is sent again before it.
+// due returns when the slice that has waited longest for its ack must be sent again, or never. No slice after it is sent again earlier.
 func (f *flight) due(r *resend) time.Duration {
 	if f.waiting.head == none {
 		return never
@@ -96,7 +97,7 @@ func (f *flight) due(r *resend) time.Duration {
 	return r.due(&f.slices[f.waiting.head], f.left)
 }
 
-// longest returns when the slice was sent that waits longest for its ack, or never.
+// longest returns when the slice that has waited longest for its ack was sent, or never.
 func (f *flight) longest() time.Duration {
 	if f.waiting.head == none {
 		return never
@@ -104,7 +105,7 @@ func (f *flight) longest() time.Duration {
 	return f.slices[f.waiting.head].sent
 }
 
-// send notes that slice i leaves now; order rises with each sending.
+// send records that slice i is sent now. order increases with each sending.
 func (f *flight) send(i int, now time.Duration, order uint64) {
 	s := &f.slices[i]
 	f.begun = true
@@ -117,14 +118,14 @@ func (f *flight) send(i int, now time.Duration, order uint64) {
 	f.push(&f.waiting, i, waiting)
 }
 
-// lose notes that slice i, which waits for its ack, will not get one.
+// lose records that slice i, which waits for its ack, will not get one.
 func (f *flight) lose(i int) {
 	f.remove(i)
 	f.push(&f.lost, i, lost)
 }
 
-// ack adds a set to the acked slices, and returns how many are new. It never unsets one: a bit is "like a fuse getting blown", the
-// article says. It calls hear for each new slice before that slice becomes acked.
+// ack adds a set to the acked slices, and returns how many are new. It never removes one: a bit is "like a fuse getting blown", the
+// article says. It calls hear for each new slice before the slice becomes acked.
 func (f *flight) ack(set Bits, hear func(i int)) (blown int) {
 	for word := range set {
 		for fresh := set[word] &^ f.acked[word]; fresh != 0; fresh &= fresh - 1 {
@@ -152,7 +153,7 @@ func (f *flight) push(l *list, i int, to state) {
 	l.tail = int16(i)
 }
 
-// remove takes a slice out of the list it is in, if any.
+// remove removes a slice from the list it is in, if any.
 func (f *flight) remove(i int) {
 	s := &f.slices[i]
 	l := &f.waiting

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// MaxSlices is how many slices a chunk may have. The article says 256, its last source file 32; the two have different bit
-	// widths, and this package does not implement 32.
+	// MaxSlices is how many slices a chunk may have. The article says 256, its last source file 32. The two encode with different
+	// bit widths, and this package does not implement 32.
 	MaxSlices = 256
 
 	// Overhead is the most bytes that a packet has besides the data of its slice.
@@ -23,10 +23,10 @@ const (
 	maxSliceSize      = 32768 // the largest for which Overhead holds
 )
 
-// Kind tells the two packets apart.
+// Kind is the type of a packet.
 type Kind uint8
 
-// The kinds, with their numbers on the wire.
+// The kinds, with their codes on the wire.
 const (
 	KindSlice Kind = iota
 	KindAck
@@ -69,7 +69,7 @@ func firstBits(n int) (b Bits) {
 	return b
 }
 
-// Slice is a part of a chunk. All parts but the last are of the slice size.
+// A Slice is a part of a chunk. All parts except the last have the slice size.
 type Slice struct {
 	ChunkID      uint16
 	Index, Count int // 0 <= Index < Count <= MaxSlices
@@ -79,7 +79,7 @@ type Slice struct {
 // last reports whether the slice ends its chunk.
 func (s Slice) last() bool { return s.Index == s.Count-1 }
 
-// check returns an error if there can be no such slice.
+// check returns an error if no such slice can exist.
 func (s Slice) check(sliceSize int) error {
 	switch {
 	case s.Count < 1 || s.Count > MaxSlices:
@@ -93,14 +93,14 @@ func (s Slice) check(sliceSize int) error {
 	return nil
 }
 
-// Ack says which slices of a chunk have arrived.
+// An Ack says which slices of a chunk have arrived.
 type Ack struct {
 	ChunkID uint16
 	Count   int // 1 to MaxSlices
 	Acked   Bits
 }
 
-// Packet is what Parse found: the slice or the ack, as Kind says.
+// A Packet is the result of Parse: a slice or an ack, according to Kind.
 type Packet struct {
 	Kind  Kind
 	Slice Slice // Data aliases the packet
@@ -110,8 +110,8 @@ type Packet struct {
 // ErrMalformed is wrapped by every error about the bytes of a packet.
 var ErrMalformed = errors.New("chunk: malformed packet")
 
-// The errors that a stranger can cause, who does not know the protocol id, or a packet of the other direction. They are made beforehand,
-// so that a flood of bad packets costs no memory.
+// The errors that can be caused by a stranger, who does not know the protocol id, and by a packet of the other direction. They are
+// allocated once, so that a flood of bad packets costs no memory.
 var (
 	errShort    = fmt.Errorf("%w: shorter than its checksum", ErrMalformed)
 	errChecksum = fmt.Errorf("%w: the checksum does not match: damaged, or another protocol id", ErrMalformed)
@@ -119,13 +119,13 @@ var (
 	errNotAck   = fmt.Errorf("%w: a sender got a slice", ErrMalformed)
 )
 
-// AppendSlice appends a packet with a slice of the article's 1,024 bytes to b; protocolID 0 means the reference's. It panics if there
-// can be no such slice.
+// AppendSlice appends a packet with a slice of the article's 1,024 bytes to b. protocolID 0 means the reference's. It panics if
+// no such slice can exist.
 func AppendSlice(b []byte, protocolID uint32, s Slice) []byte {
 	return appendSlice(b, protocolID, defaultSliceSize, s)
 }
 
-// AppendAck appends a packet with an ack to b; bits from Count on do not travel. It panics when Count is out of range.
+// AppendAck appends a packet with an ack to b. Bits from Count on are not encoded. It panics if Count is out of range.
 func AppendAck(b []byte, protocolID uint32, a Ack) []byte {
 	if a.Count < 1 || a.Count > MaxSlices {
 		panic(fmt.Sprintf("chunk: ack of chunk %d with %d slices; 1 to %d are possible", a.ChunkID, a.Count, MaxSlices))
@@ -139,8 +139,8 @@ func AppendAck(b []byte, protocolID uint32, a Ack) []byte {
 	return endPacket(w, start, protocolID)
 }
 
-// Parse reads what AppendSlice or AppendAck wrote. It is strict where the reference is lax: nothing may follow the packet,
-// padding is zero, and Index is below Count. Every error Is ErrMalformed.
+// Parse parses a packet of AppendSlice or AppendAck. It is stricter than the reference: nothing may follow the packet, padding must
+// be zero, and Index must be below Count. Every error Is ErrMalformed.
 func Parse(packet []byte, protocolID uint32) (Packet, error) {
 	return parse(packet, protocolID, defaultSliceSize)
 }
@@ -164,6 +164,7 @@ func appendSlice(b []byte, protocolID uint32, sliceSize int, s Slice) []byte {
 	return endPacket(w, start, protocolID)
 }
 
+// beginPacket writes the beginning of a packet, with room for the checksum.
 func beginPacket(b []byte, k Kind, id uint16) bits.Writer {
 	w := bits.NewWriter(b)
 	w.Uint32(0) // the checksum's place
@@ -172,6 +173,7 @@ func beginPacket(b []byte, k Kind, id uint16) bits.Writer {
 	return w
 }
 
+// endPacket writes the end of the packet that begins at start, and its checksum.
 func endPacket(w bits.Writer, start int, protocolID uint32) []byte {
 	w.Align()
 	w.Uint32(endCheck)

@@ -7,19 +7,19 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Sender sends chunks: reliably, in order, slice by slice until all are acked. It has no clock and no lock; its owner asks
-// it for packets whenever the path can take one, and again at NextTimeout, after Send and after acks.
+// A Sender sends chunks reliably and in order, slice by slice until all are acked. It has no clock and no lock. Its owner asks it
+// for packets whenever the path can take one, and again at NextTimeout, after Send and after acks.
 type Sender struct {
 	config Config // effective
 	clock  clock
 
 	// Chunks have numbers; the low 16 bits are their id.
 	flights recovery.Ring[flight] // from the first chunk that is not finished
-	queue   recovery.Ring[[]byte] // from the first that is not in flight
+	queue   recovery.Ring[[]byte] // from the first chunk that is not in flight
 
-	// Choosing.
+	// Choosing the next slice.
 	fresh   uint64        // no chunk below it has a slice that was never sent
-	hints   int           // number of slices that Lost named and that have not been sent again
+	hints   int           // number of slices that Lost has named and that were not sent again
 	longest time.Duration // lower bound of the time at which any slice that waits for its ack was sent
 
 	// Pace.
@@ -31,18 +31,18 @@ type Sender struct {
 	stats SenderStats
 }
 
-// SenderStats counts what a sender did since it was made.
+// SenderStats counts what a sender has done since it was created.
 type SenderStats struct {
 	Chunks, ChunkBytes  uint64        // finished chunks: every slice was acked
-	AckedBytes          uint64        // in acked slices, also in those of chunks under way
-	Slices, SliceBytes  uint64        // slices sent, resent ones included
+	AckedBytes          uint64        // in acked slices, including those of unfinished chunks
+	Slices, SliceBytes  uint64        // slices sent, including resent ones
 	Resent              uint64        // slices sent again
 	Hints               uint64        // slices sent again because of Lost
 	Acks                uint64        // acks of a chunk in flight
 	AcksIgnored         uint64        // acks of another chunk, or with another number of slices
-	Malformed           uint64        // packets that are not acks
-	RTT                 time.Duration // round trip; 0 = not known
-	InFlight, QueueSize int           // chunks in flight now, and chunks that wait for that
+	Malformed           uint64        // packets that are not valid acks
+	RTT                 time.Duration // round trip; 0 = unknown
+	InFlight, QueueSize int           // chunks in flight, and chunks that wait
 }
 
 // NewSender returns a sender, or the error of Config.Validate.
@@ -57,9 +57,9 @@ func NewSender(c Config) (*Sender, error) {
 	return s, nil
 }
 
-// Send takes a chunk of 1 byte to MaxSlices slices. The caller must not change the bytes until the chunk is finished: until Finished
-// is above its number. Numbers count from 0; the id on the wire is their low 16 bits. An error Is ErrEmpty, ErrTooLarge or, until a chunk
-// is finished, ErrQueueFull; nothing of the chunk is kept.
+// Send queues a chunk of 1 byte to MaxSlices slices. The caller must not change the bytes until the chunk is finished, that is,
+// until Finished is above its number. Numbers count from 0; the id on the wire is their low 16 bits. An error Is ErrEmpty,
+// ErrTooLarge or, until a chunk is finished, ErrQueueFull; nothing of the chunk is kept.
 func (s *Sender) Send(data []byte) (number uint64, err error) {
 	limit := MaxSlices * s.config.SliceSize
 	switch {
@@ -81,7 +81,7 @@ func (s *Sender) Finished() uint64 { return s.flights.Oldest }
 // Done reports whether all chunks are finished.
 func (s *Sender) Done() bool { return s.flights.Len() == 0 }
 
-// SetRate replaces Config.Rate; bytes that are left over stay in the budget. Not positive = no limit.
+// SetRate replaces Config.Rate; unused bytes stay in the budget. 0 or negative = no limit.
 func (s *Sender) SetRate(bytesPerSecond int) { s.budget.rate = int64(min(bytesPerSecond, maxRate)) }
 
 // SetRTT sets the path's round trip, which replaces the sender's own estimate from now on; 0 returns to the estimate.
@@ -102,7 +102,7 @@ func (s *Sender) Trim() {
 	}
 }
 
-// AppendSlice appends the packet that must leave now. ok is false if there is none until NextTimeout.
+// AppendSlice appends the packet that must be sent now. ok is false if there is none before NextTimeout.
 func (s *Sender) AppendSlice(now time.Time, buf []byte) (packet []byte, ok bool) {
 	slice, ok := s.NextSlice(now)
 	if !ok {
@@ -160,7 +160,7 @@ func (s *Sender) NextTimeout() (at time.Time, ok bool) {
 	return s.clock.time(due), true
 }
 
-// ReceiveAck takes a packet with an ack, and keeps no reference to it. An error Is ErrMalformed; the packet has changed nothing.
+// ReceiveAck handles a packet with an ack, and keeps no reference to it. An error Is ErrMalformed; then the packet has changed nothing.
 func (s *Sender) ReceiveAck(now time.Time, packet []byte) error {
 	p, err := s.config.Parse(packet)
 	if err == nil && p.Kind != KindAck {
@@ -174,8 +174,8 @@ func (s *Sender) ReceiveAck(now time.Time, packet []byte) error {
 	return nil
 }
 
-// Acknowledge takes an ack that the driver has parsed itself, and reports whether it acks a slice for the first time. No ack takes back
-// what another one acked.
+// Acknowledge handles an ack that the driver has parsed itself, and reports whether it acks a slice for the first time. No ack
+// undoes what another one has acked.
 func (s *Sender) Acknowledge(now time.Time, a Ack) bool {
 	s.advance(now)
 	number, ok := s.number(a.ChunkID)
@@ -188,9 +188,9 @@ func (s *Sender) Acknowledge(now time.Time, a Ack) bool {
 	return s.acknowledge(number, a.Acked)
 }
 
-// Lost notes that a packet was lost or did not leave. The packet held slice index of the chunk with this id, and NextSlice or AppendSlice
-// made it at time sent. Lost does nothing if the slice was sent again or acked since. A driver that calls Lost knows the path, so the
-// sender does not fall back to probes for want of acks.
+// Lost reports that a packet was lost or could not be sent. The packet had slice index of the chunk with this id, and NextSlice or
+// AppendSlice made it at time sent. Lost does nothing if the slice was sent again or acked since. A driver that calls Lost knows
+// the path, so the sender does not fall back to probes for want of acks.
 func (s *Sender) Lost(id uint16, index int, sent time.Time) {
 	number, ok := s.number(id)
 	if !ok || index < 0 || index >= s.flights.At(number).count {
@@ -204,8 +204,8 @@ func (s *Sender) Lost(id uint16, index int, sent time.Time) {
 	}
 }
 
-// Restart forgets the path, because the packets take another one: its RTT, and all slices under way, which leave again. Acked slices
-// stay acked. The receiver's Restart then acks those that have arrived, which need not leave again.
+// Restart is called when packets change to another path. It forgets the RTT, and queues all slices in flight again. Acked slices
+// stay acked. The receiver's Restart then acks those that have arrived, which need not be sent again.
 func (s *Sender) Restart() {
 	s.resend.forget()
 	s.bursting, s.pause = false, 0

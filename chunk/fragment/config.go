@@ -11,36 +11,35 @@ const (
 	// Window is how many blocks behind the newest one a Reassembler still knows.
 	Window = 256
 
-	defaultMaxBytes = 2 * MaxBlock // a largest block may arrive while another is being lost
+	defaultMaxBytes = 2 * MaxBlock // one block of the largest size may arrive while another is being lost
 	defaultLifetime = time.Second
 
-	// longest bounds times, so that no sum of them overflows: 146 years.
+	// longest limits times, so that no sum of them overflows: 146 years.
 	longest = 1 << 62
 
 	// tableBytes is the memory of the table of blocks, rounded up; a test compares it with the types.
 	tableBytes = 24 << 10
 )
 
-// Config holds the limits of a Reassembler. The zero value of a field is its default.
+// Config holds the limits of a Reassembler. A field that is zero takes its default.
 type Config struct {
-	// ProtocolID goes into every checksum and so keeps strangers out. 0 = 0x55667788, the reference's, here and in Append
-	// and Parse.
+	// ProtocolID is part of every checksum, to reject packets of others. 0 = 0x55667788, the reference's, here and in Append and Parse.
 	ProtocolID uint32
 
 	// MaxFragments is the largest number of fragments that a block may have, 1 to MaxCount. 0 = MaxCount.
 	MaxFragments int
-	// MaxBytes is how much data of unfinished blocks may wait here; if a fragment finds no room, the block that was begun
-	// first is given up. At least MaxFragments * Size. 0 = 522,240, two blocks of the largest size.
+	// MaxBytes is how much data of incomplete blocks is kept. If there is no room for a fragment, the block that was begun first is
+	// dropped. At least MaxFragments * Size. 0 = 522,240, two blocks of the largest size.
 	MaxBytes int
-	// Lifetime is how long after its first fragment a block is given up. After silence for so long, any sequence counts as the
-	// newest, however far it is outside of the window. 0 = 1 s.
+	// Lifetime is how long after its first fragment an incomplete block is dropped. After silence for this long, any sequence
+	// counts as the newest, however far outside the window it is. 0 = 1 s.
 	Lifetime time.Duration
-	// Regular = also take the article's packets that travel whole: checksum, sequence, a packet type of 1 to 3 and a body with
-	// an end check.
+	// Regular makes the Reassembler also accept the article's packets that are not fragmented: checksum, sequence, a packet type of
+	// 1 to 3 and a body with an end check.
 	Regular bool
 }
 
-// Validate names the first field that makes no sense.
+// Validate returns an error that names the first invalid field.
 func (c Config) Validate() error {
 	switch {
 	case c.MaxFragments < 0 || c.MaxFragments > MaxCount:
@@ -55,8 +54,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Bound returns how many bytes a Reassembler with this Config holds at most: waiting fragments with their links, the
-// block handed out last, and the table of blocks.
+// Bound returns how many bytes a Reassembler with this Config holds at most: waiting fragments with their links, the block that was
+// returned last, and the table of blocks.
 func (c Config) Bound() int {
 	return c.maxBytes()/Size*cellBytes + c.maxFragments()*Size + tableBytes
 }

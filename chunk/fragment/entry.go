@@ -2,27 +2,27 @@ package fragment
 
 import "time"
 
-// state is what became of a block.
+// A state is the state of a block.
 type state uint8
 
 const (
 	empty     state = iota // nothing received
 	partial                // some fragments wait for the others
-	delivered              // handed out
-	dropped                // given up: its other fragments are refused
+	delivered              // returned by Receive
+	dropped                // its other fragments are refused
 )
 
-// entry is one block in the sequence buffer.
+// An entry is one block in the sequence buffer.
 type entry struct {
 	sequence uint16
 	state    state
-	count    uint8 // fragments of the block, as the first one to arrive said
+	count    uint8 // number of fragments in the block, from the first one that arrived
 	got      uint8
-	tail     uint16 // bytes of the last fragment, once it came
+	tail     uint16 // size of the last fragment in bytes, once it has arrived
 	have     [4]uint64
 
 	head       uint16 // of the list of its cells
-	prev, next uint16 // in the order of unfinished blocks
+	prev, next uint16 // in the order of incomplete blocks
 	born       time.Time
 }
 
@@ -43,7 +43,7 @@ func (e *entry) add(f Fragment, c uint16) {
 	}
 }
 
-// link puts an unfinished block at the end of their order.
+// link appends an incomplete block to their order.
 func (r *Reassembler) link(e *entry) {
 	slot := e.sequence % Window
 	e.prev = r.last
@@ -55,7 +55,7 @@ func (r *Reassembler) link(e *entry) {
 	r.last = slot
 }
 
-// drop frees an unfinished block's cells, and takes it out of their order. Its number stays known.
+// drop frees the cells of an incomplete block, and removes it from their order. Its sequence stays known.
 func (r *Reassembler) drop(e *entry) {
 	r.cells.put(e.head)
 	if e.prev == none {

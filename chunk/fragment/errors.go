@@ -5,24 +5,24 @@ import (
 	"fmt"
 )
 
-// Errors say why a packet or a block is refused. None ends anything: the packet is dropped and counted in Stats. All errors that bytes
-// of a peer can cause are made beforehand, so that a flood of bad packets costs no memory.
+// The errors say why a packet or a block is refused. None ends anything: the packet is dropped and counted in Stats. All errors
+// that bytes of a peer can cause are allocated once, so that a flood of bad packets costs no memory.
 var (
-	// ErrChecksum means that a packet is damaged, or speaks another protocol.
+	// ErrChecksum means that a packet is damaged, or belongs to another protocol.
 	ErrChecksum = errors.New("fragment: checksum does not match")
-	// ErrRegular means that a packet is not a fragment but one that was small enough to travel whole.
+	// ErrRegular means that a packet is not a fragment but a regular packet, which is small enough to be sent as it is.
 	ErrRegular = errors.New("fragment: a regular packet, not a fragment")
 	// ErrFragment means that a packet is a fragment, not a regular packet.
 	ErrFragment = errors.New("fragment: a fragment, not a regular packet")
-	// ErrMalformed is wrapped by every error about bytes that no sender writes.
+	// ErrMalformed is wrapped by every error about bytes that no correct sender sends.
 	ErrMalformed = errors.New("fragment: malformed packet")
-	// ErrMismatch means that the number of fragments differs from what earlier fragments of the block said.
+	// ErrMismatch means that the number of fragments differs from that in earlier fragments of the block.
 	ErrMismatch = errors.New("fragment: another number of fragments than before in this block")
 	// ErrTooMany means that a block has more fragments than Config.MaxFragments.
 	ErrTooMany = errors.New("fragment: more fragments than Config.MaxFragments")
 	// ErrDuplicate means that the fragment, or the whole block, was received before.
 	ErrDuplicate = errors.New("fragment: received before")
-	// ErrStale means that the block is more than Window behind the newest one, or was given up.
+	// ErrStale means that the block is more than Window behind the newest one, or was dropped.
 	ErrStale = errors.New("fragment: block is too old or was given up")
 	// ErrAhead means that the block is more than 1,024 ahead of the newest one.
 	ErrAhead = errors.New("fragment: sequence is more than 1,024 ahead of the newest block")

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// Size is how many bytes of a block every fragment but the last carries.
+	// Size is the size in bytes of every fragment's data, except in the last one.
 	Size = 1024
-	// MaxCount is how many fragments a block may have. The article says 256, but the number travels as a plain byte, in
-	// which its code writes 256 as 0 and then refuses it.
+	// MaxCount is how many fragments a block may have. The article says 256, but the number is encoded as a plain byte: its code
+	// writes 256 as 0, and then refuses it.
 	MaxCount = 255
 	// MaxBlock is the largest block in bytes.
 	MaxBlock = Size * MaxCount
-	// HeaderBytes is what Append adds to the data.
+	// HeaderBytes is how many bytes Append adds to the data.
 	HeaderBytes = 9
 )
 
@@ -32,7 +32,7 @@ const (
 // endCheck is at the end of every regular packet.
 const endCheck = "end of packet"
 
-// Fragment is one part of a block. All but the last one of a block carry Size bytes.
+// A Fragment is one part of a block. All except the last one of a block have Size bytes.
 type Fragment struct {
 	Sequence uint16 // of the block
 	Index    int    // 0 to Count-1
@@ -40,7 +40,7 @@ type Fragment struct {
 	Data     []byte // 1 to Size bytes
 }
 
-// check returns an error if no sender may write f; no receiver takes it either.
+// check returns an error if f is invalid; no receiver accepts such a fragment.
 func (f Fragment) check() error {
 	switch {
 	case f.Count < 1 || f.Count > MaxCount:
@@ -57,8 +57,8 @@ func (f Fragment) check() error {
 	return nil
 }
 
-// Append appends f as a packet; protocolID 0 is the reference's. It panics when f breaks the limits that its fields name; what Split returns
-// never does.
+// Append appends f as a packet. protocolID 0 means the reference's. It panics if f breaks the limits in the comments of its fields;
+// the fragments of Split never do.
 func Append(b []byte, protocolID uint32, f Fragment) []byte {
 	if err := f.check(); err != nil {
 		panic(fmt.Sprintf("fragment: cannot append fragment %d of %d with %d bytes: index under count, count 1 to %d, bytes 1 to %d, and %d before the last",
@@ -77,7 +77,7 @@ func Append(b []byte, protocolID uint32, f Fragment) []byte {
 	return b
 }
 
-// Parse reads what Append wrote. Data aliases the packet. The error of a regular packet is ErrRegular.
+// Parse parses a packet of Append. Data aliases the packet. The error for a regular packet is ErrRegular.
 func Parse(packet []byte, protocolID uint32) (Fragment, error) {
 	if err := verify(packet, protocolID); err != nil {
 		return Fragment{}, err
@@ -113,7 +113,7 @@ func verify(packet []byte, protocolID uint32) error {
 	return nil
 }
 
-// checkRegular looks at the end of a packet that travelled whole; its body is the caller's.
+// checkRegular checks the end of a regular packet; its body is for the caller.
 func checkRegular(packet []byte) error {
 	if len(packet) < minRegular {
 		return errShort
@@ -125,6 +125,6 @@ func checkRegular(packet []byte) error {
 	return nil
 }
 
-// Loss returns how likely a block is lost when each packet is lost with probability packet, each for itself: 1 % becomes
-// 2 % with 2 fragments, 9.6 % with 10, 63.4 % with 100 and 92.3 % with 255.
+// Loss returns the probability that a block is lost if each packet is lost independently with probability packet: 1 % becomes 2 %
+// with 2 fragments, 9.6 % with 10, 63.4 % with 100 and 92.3 % with 255.
 func Loss(packet float64, count int) float64 { return 1 - math.Pow(1-packet, float64(count)) }

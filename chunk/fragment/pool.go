@@ -1,22 +1,22 @@
 package fragment
 
 const (
-	slabCells = 16 // how many cells are made at a time
+	slabCells = 16 // how many cells are allocated at a time
 	cellBytes = Size + cellMeta
-	cellMeta  = 8 // bytes of a cell's link and index, and of its share in the list of slabs
+	cellMeta  = 8 // bytes of a cell's link and index, and of its share of the list of slabs
 )
 
-// none is a link that leads nowhere.
+// none is the link at the end of a list.
 const none = ^uint16(0)
 
-// cell says what a piece of storage holds.
+// A cell describes what a piece of storage holds.
 type cell struct {
-	next  uint16 // in its block's list, or in the list of free ones
+	next  uint16 // in its block's list, or in the list of free cells
 	index uint8  // of the fragment
 }
 
-// pool is the storage of all fragments of a peer: cells of Size bytes, so that no pattern of sizes and of frees leaves
-// gaps in memory, and at most limit of them.
+// A pool is the storage of all fragments of a peer: at most limit cells of Size bytes each, so that no pattern of sizes and of
+// frees leaves gaps in memory.
 type pool struct {
 	slabs [][]byte
 	cells []cell
@@ -38,7 +38,7 @@ func (p *pool) take() (c uint16, ok bool) {
 	return c, true
 }
 
-// grow makes a slab of cells and puts them into the list of free ones, the first one in front.
+// grow allocates a slab of cells and adds them to the list of free ones, in order.
 func (p *pool) grow() bool {
 	n := min(slabCells, p.limit-len(p.cells))
 	if n <= 0 {
@@ -74,7 +74,7 @@ func (p *pool) bytes(c uint16) []byte {
 	return p.slabs[int(c)/slabCells][at : at+Size]
 }
 
-// release gives the storage back when none of it is in use.
+// release frees the storage if none of it is in use.
 func (p *pool) release() {
 	if p.used == 0 {
 		*p = newPool(p.limit)

@@ -6,17 +6,17 @@ import (
 	"github.com/quivernet/quiver/internal/bits"
 )
 
-// maxAhead is how far a sequence may run ahead of the newest block; the article's code has the same number.
+// maxAhead is how far a sequence may be ahead of the newest block, as in the article's code.
 const maxAhead = 1024
 
-// Block is a block as the sender gave it to Split, or a regular packet.
+// A Block is a block as the sender passed it to Split, or a regular packet.
 type Block struct {
 	Sequence uint16
 	Data     []byte
 }
 
-// Reassembler puts the fragments of one peer together. It has no clock: now is an argument, and one that runs back counts
-// as the latest seen. It is not safe for concurrent use.
+// A Reassembler reassembles the blocks of one peer. It has no clock: now is an argument, and a now before that of an earlier call
+// counts as the earlier one. It is not safe for concurrent use.
 type Reassembler struct {
 	cfg   Config
 	stats Stats
@@ -25,13 +25,13 @@ type Reassembler struct {
 	// The sequence buffer: block n is in entries[n % Window].
 	entries [Window]entry
 	newest  uint16
-	heard   time.Time // when a packet was last taken; zero = none yet
+	heard   time.Time // when a packet was last accepted; zero = none yet
 
-	// Unfinished blocks in the order of their first fragments, and their data.
+	// Incomplete blocks in the order of their first fragments, and their data.
 	first, last uint16
 	cells       pool
 
-	out []byte // the block handed out last
+	out []byte // the block that was returned last
 }
 
 // NewReassembler returns a reassembler, or the error of Config.Validate.
@@ -46,8 +46,8 @@ func NewReassembler(cfg Config) (*Reassembler, error) {
 	return r, nil
 }
 
-// Receive takes a packet, and returns the block that it completes. The packet is not kept, but a block of one fragment
-// aliases it; another block's Data is valid until the next call of Receive or Advance. An error says why the packet was
+// Receive handles a packet, and returns the block that it completes. The packet is not kept, but a block of one fragment
+// aliases it. The Data of another block is valid until the next call of Receive or Advance. An error says why the packet was
 // dropped; it ends nothing.
 func (r *Reassembler) Receive(now time.Time, packet []byte) (b Block, ok bool, err error) {
 	r.Advance(now)
@@ -85,7 +85,7 @@ func (r *Reassembler) receive(packet []byte) (Block, bool, error) {
 	return r.store(e, f)
 }
 
-// admit returns the entry of a fragment's block, when the fragment is new and the block neither too old nor too far ahead.
+// admit returns the entry of a fragment's block, if the fragment is new and the block is neither too old nor too far ahead.
 func (r *Reassembler) admit(f Fragment) (*entry, error) {
 	if err := r.slide(f.Sequence); err != nil {
 		return nil, err
@@ -104,8 +104,8 @@ func (r *Reassembler) admit(f Fragment) (*entry, error) {
 	return e, nil
 }
 
-// slide makes sequence the newest if it is, and drops blocks that fall out of the window. After Lifetime without a packet any
-// sequence begins a new window: a sender that went on during an outage may be at any number.
+// slide makes sequence the newest if it is, and drops blocks that leave the window. After Lifetime without a packet, any sequence
+// begins a new window: a sender that continued during an outage may be at any number.
 func (r *Reassembler) slide(sequence uint16) error {
 	ahead := bits.Distance(sequence, r.newest)
 	within := ahead > -Window && ahead <= maxAhead
@@ -136,7 +136,7 @@ func (r *Reassembler) pass(e *entry) {
 	e.clear()
 }
 
-// store keeps a fragment, and returns the block when it was the last one missing.
+// store keeps a fragment, and returns the block if that was the last missing one.
 func (r *Reassembler) store(e *entry, f Fragment) (Block, bool, error) {
 	if e.state == empty {
 		e.begin(f, r.now)
@@ -156,7 +156,7 @@ func (r *Reassembler) store(e *entry, f Fragment) (Block, bool, error) {
 	return r.finish(e), true, nil
 }
 
-// evict gives up the block that was begun first, but not keep, which needs the room: alone it has enough.
+// evict drops the block that was begun first, except keep, which needs the room: alone it has enough.
 func (r *Reassembler) evict(keep *entry) {
 	e := &r.entries[r.first]
 	if e == keep {
@@ -166,7 +166,7 @@ func (r *Reassembler) evict(keep *entry) {
 	r.stats.Evicted++
 }
 
-// finish puts the block together and frees its cells.
+// finish assembles the block and frees its cells.
 func (r *Reassembler) finish(e *entry) Block {
 	size := (int(e.count)-1)*Size + int(e.tail)
 	r.reserve(int(e.count))
@@ -180,14 +180,14 @@ func (r *Reassembler) finish(e *entry) Block {
 	return Block{e.sequence, out}
 }
 
-// reserve makes room for a block of count fragments. It doubles the memory, so that blocks of growing sizes make little garbage.
+// reserve makes room for a block of count fragments. It doubles the memory, so that blocks of growing sizes cause little garbage.
 func (r *Reassembler) reserve(count int) {
 	if len(r.out) < count*Size {
 		r.out = make([]byte, min(max(count, 2*len(r.out)/Size), r.cfg.maxFragments())*Size)
 	}
 }
 
-// Advance gives up blocks that are too old. Without packets for Lifetime it also gives storage back.
+// Advance drops blocks that are too old. If no packet was accepted for Lifetime it also frees storage.
 func (r *Reassembler) Advance(now time.Time) {
 	if now.After(r.now) {
 		r.now = now
@@ -213,7 +213,7 @@ func (r *Reassembler) NextTimeout() (at time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// holds reports whether there is storage to give back.
+// holds reports whether there is storage to free.
 func (r *Reassembler) holds() bool { return r.cells.cells != nil || r.out != nil }
 
 // Stats returns a copy of the counters.

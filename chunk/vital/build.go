@@ -8,10 +8,10 @@ const (
 	controlClose     = 4
 )
 
-// AppendPacket appends the next packet, of at most size bytes, and returns its number, from 1 on. ok is false if there is none now, or if size
-// is less than a header with a control message (12 bytes). A chunk that does not fit size is dropped when it is not vital. A vital one, and
-// all behind it, waits for a larger size; when none comes, the connection ends with ErrNotAcked. So let Config.MaxPacket be at most the
-// least size.
+// AppendPacket appends the next packet, of at most size bytes, and returns its number, counted from 1. ok is false if there is none
+// now, or if size is less than a header with a control message (12 bytes). A chunk that does not fit into size is dropped if it is
+// not vital. A vital one, and all after it, waits for a larger size; if none is passed, the connection ends with ErrNotAcked. So
+// Config.MaxPacket should be at most the least size.
 func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool) {
 	c.tick(now)
 	switch {
@@ -31,22 +31,24 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 	return buf, c.stats.Sent, true
 }
 
-// ready reports whether a packet with chunks, an acknowledgement or a request may not wait.
+// ready reports whether a packet with chunks, an acknowledgement or a request is due.
 func (c *Conn) ready() bool {
 	return c.due > 0 || c.again < c.until || c.mayAsk() ||
 		!c.ackAt.IsZero() && !c.now.Before(c.ackAt) ||
 		c.queue.Len() > 0 && c.passed(c.spoke, c.cfg.FlushAfter)
 }
 
+// mayAsk reports whether a request for a resend may be sent now, and is wanted.
 func (c *Conn) mayAsk() bool { return c.ask && !c.now.Before(c.askAt) }
 
+// header returns the header of the next packet, with the acknowledgement.
 func (c *Conn) header() PacketHeader {
 	h := c.cfg.header()
 	h.Ack = int(c.received & sequenceMask)
 	return h
 }
 
-// appendControl appends a control message and, when it is not empty, its text.
+// appendControl appends a packet with a control message and, if it is not empty, its text.
 func (c *Conn) appendControl(buf []byte, message byte, text string) []byte {
 	h := c.header()
 	h.Control = true
@@ -57,7 +59,7 @@ func (c *Conn) appendControl(buf []byte, message byte, text string) []byte {
 	return c.appendPacket(buf, h, body)
 }
 
-// appendPacket appends a packet with that payload, and keeps its memory for the next.
+// appendPacket appends a packet with the given payload, and keeps the payload's memory for the next packet.
 func (c *Conn) appendPacket(buf []byte, h PacketHeader, payload []byte) []byte {
 	if c.cfg.DDNet {
 		payload = AppendToken(payload, c.cfg.PeerToken)
@@ -71,13 +73,14 @@ func (c *Conn) appendPacket(buf []byte, h PacketHeader, payload []byte) []byte {
 	return buf
 }
 
+// appendClose appends the close message, and ends the connection.
 func (c *Conn) appendClose(buf []byte, size int) []byte {
-	room := min(size, c.cfg.MaxPacket) - c.header().size(c.cfg.Version) - c.cfg.behind() - 2 // the message and the zero behind the reason
+	room := min(size, c.cfg.MaxPacket) - c.header().size(c.cfg.Version) - c.cfg.behind() - 2 // the message, and the zero after the reason
 	c.err = c.closing
 	return c.appendControl(buf, controlClose, c.closing.Reason[:min(room, len(c.closing.Reason))])
 }
 
-// appendChunks builds a packet: first what is sent again, then what is queued, as far as it fits.
+// appendChunks builds a packet: first chunks that are sent again, then queued ones, as many as fit.
 func (c *Conn) appendChunks(buf []byte, size int) []byte {
 	h := c.header()
 	if c.mayAsk() {
@@ -93,7 +96,7 @@ func (c *Conn) appendChunks(buf []byte, size int) []byte {
 	return c.appendPacket(buf, h, p.buf)
 }
 
-// packing is a packet under construction.
+// A packing is a packet under construction.
 type packing struct {
 	buf            []byte
 	limit, reserve int
@@ -101,7 +104,7 @@ type packing struct {
 	version        Version
 }
 
-// add appends a chunk when it fits.
+// add appends a chunk if it fits.
 func (p *packing) add(h Header, data []byte) bool {
 	if p.chunks == maxChunks || len(p.buf)+p.reserve+len(data) > p.limit {
 		return false
@@ -112,11 +115,11 @@ func (p *packing) add(h Header, data []byte) bool {
 	return true
 }
 
-// packResends reports whether every chunk that must be sent again was packed.
+// packResends adds chunks that must be sent again, and reports whether all of them were packed.
 func (c *Conn) packResends(p *packing) bool {
 	for ; c.again < c.until; c.again++ {
 		if !c.addVital(p, c.again, Vital|Resend) {
-			if p.chunks == 0 { // it waits for a larger packet, or for the timer
+			if p.chunks == 0 { // the chunk waits for a larger packet, or for the timer
 				c.stats.TooBig++
 				c.mark(c.again)
 				c.again = c.until
@@ -128,7 +131,7 @@ func (c *Conn) packResends(p *packing) bool {
 	return true
 }
 
-// packQueue moves chunks from the head of the queue.
+// packQueue moves chunks from the head of the queue to the packet.
 func (c *Conn) packQueue(p *packing) {
 	for c.queue.Len() > 0 {
 		next := c.queue.At(c.queue.Oldest)
@@ -145,7 +148,7 @@ func (c *Conn) packQueue(p *packing) {
 		if !fits {
 			c.stats.TooBig++
 		}
-		if !fits && vital { // it waits for a larger packet
+		if !fits && vital { // the chunk waits for a larger packet
 			c.mark(c.fresh)
 			c.due = 0
 			return
@@ -154,7 +157,7 @@ func (c *Conn) packQueue(p *packing) {
 	}
 }
 
-// shift takes the head of the queue away, sent or dropped.
+// shift removes the head of the queue, which was sent or dropped.
 func (c *Conn) shift(sent bool) {
 	next := c.queue.Take()
 	c.due = max(0, c.due-1)
@@ -168,7 +171,7 @@ func (c *Conn) shift(sent bool) {
 	c.fresh++
 }
 
-// addVital appends the chunk with a sequence from the store when it fits.
+// addVital appends the chunk with a sequence from the store, if it fits.
 func (c *Conn) addVital(p *packing, sequence uint64, flags Flags) bool {
 	r := c.store.At(sequence)
 	if !p.add(Header{Flags: flags, Sequence: int(sequence & sequenceMask)}, c.kept.bytes(r.span)) {
@@ -179,7 +182,7 @@ func (c *Conn) addVital(p *packing, sequence uint64, flags Flags) bool {
 	return true
 }
 
-// mark notes that a vital chunk was sent, or could not be, now.
+// mark records that a vital chunk was sent now, or could not be.
 func (c *Conn) mark(sequence uint64) {
 	r := c.store.At(sequence)
 	r.last = c.now

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// These are the game's numbers where it has one. Something happens once a time is exceeded, not when it is reached.
+// Defaults and limits, as in the game if it has them. A timer fires once its time is exceeded, not when it is reached.
 const (
-	maxOutstanding = 511 // to a receiver sequences up to 511 ahead are new, all others old
+	maxOutstanding = 511 // to a receiver, sequences up to 511 ahead are new, and all others old
 
 	defaultStore     = 32 << 10
 	defaultQueue     = 32 << 10
@@ -17,18 +17,18 @@ const (
 	defaultKeepAlive = time.Second
 	defaultFlush     = 500 * time.Millisecond
 	defaultResend    = time.Second
-	defaultAck       = 100 * time.Millisecond // ours: the game's peers always have something to say
+	defaultAck       = 100 * time.Millisecond // not the game's: its peers always have something to send
 
 	// minAsk is the least time between two requests for a resend, and between two answers; DDNet's limit.
 	minAsk = 100 * time.Millisecond
-	// askAgain is the number of intervals (see Conn.interval) after which a request without effect is repeated.
+	// askAgain is after how many intervals (see Conn.interval) a request without effect is repeated.
 	askAgain = 3
 
-	// longest bounds times, so that no sum of them overflows: 146 years.
+	// longest limits times, so that no sum of them overflows: 146 years.
 	longest = 1 << 62
 
-	chunkShare  = 16 // bytes of a limit that allow one chunk, however small the chunk is
-	firstPlaces = 8  // chunks for which a list has room at first
+	chunkShare  = 16 // there may be one chunk for each 16 bytes of a limit, however small the chunks are
+	firstPlaces = 8  // initial capacity of a list, in chunks
 	maxReason   = 256
 
 	unknownToken = 0xffffffff // DDNet's, before a peer knows the right one
@@ -38,40 +38,40 @@ const (
 type Config struct {
 	Version Version
 
-	// Token is in every packet that is received, PeerToken in every one that is sent; packets with another are dropped.
-	// In 0.6 both are zero for peers without tokens (0.6.4), or both are not (0.6.5, DDNet).
+	// Token must be in every received packet, and PeerToken is in every sent one. Packets with another token are dropped. In 0.6
+	// both are zero for peers without tokens (0.6.4), or neither is (0.6.5, DDNet).
 	Token, PeerToken uint32
-	// DDNet makes the tokens of 0.6 DDNet's security token: one for both ends, behind the payload of each packet.
+	// DDNet makes the tokens of 0.6 DDNet's security token: the same for both ends, after the payload of each packet.
 	DDNet bool
-	// Plain sends packets as they are, and not compressed where that makes them shorter. Compressed ones are understood
-	// all the same.
+	// Plain sends packets uncompressed. Otherwise they are compressed if that makes them shorter. Received packets may be
+	// compressed in either case.
 	Plain bool
 
-	// MaxPacket is the largest packet in bytes, 64 to 1,400. 0 = 1,400.
+	// MaxPacket is the size of the largest packet in bytes, 64 to 1,400. 0 = 1,400.
 	MaxPacket int
-	// StoreBytes is how much data of vital chunks may wait for acknowledgement, besides the limit of 511 chunks.
-	// 0 = 32 KiB.
+	// StoreBytes is how much data of vital chunks may be unacknowledged, besides the limit of 511 chunks. 0 = 32 KiB.
 	StoreBytes int
-	// QueueBytes is how much data of other chunks may wait to be sent. 0 = 32 KiB.
+	// QueueBytes is how much data of other chunks may be queued. 0 = 32 KiB.
 	QueueBytes int
-	// ReceiveBytes is how much data may wait for Next. Vital chunks that find no room are not acknowledged, so that the
-	// peer sends them again; others are dropped when half is full. 0 = 64 KiB.
+	// ReceiveBytes is how much data may wait for Next. Vital chunks for which there is no room are not acknowledged, so that the
+	// peer sends them again. Others are dropped if half of it is in use. 0 = 64 KiB.
 	ReceiveBytes int
 
-	// Timeout ends a connection from which nothing comes, or that acknowledges none of what waits for it. 0 = 10 s.
+	// Timeout is after how long a connection ends on which nothing is received, or no vital chunk acknowledged while some
+	// are outstanding. 0 = 10 s.
 	Timeout time.Duration
-	// KeepAlive is the time without a packet after which an empty one is sent. 0 = 1 s.
+	// KeepAlive is after how much time without a packet an empty one is sent. 0 = 1 s.
 	KeepAlive time.Duration
-	// FlushAfter is the time since the last packet after which chunks leave without a Flush. 0 = 500 ms.
+	// FlushAfter is how long after the last packet chunks are sent without a Flush. 0 = 500 ms.
 	FlushAfter time.Duration
-	// ResendAfter is the time after which a vital chunk without acknowledgement is sent again without a request. 0 = 1 s.
+	// ResendAfter is after how long an unacknowledged vital chunk is sent again without a request. 0 = 1 s.
 	ResendAfter time.Duration
 	// AckAfter is how long the acknowledgement of a vital chunk waits for another packet. 0 = 100 ms; negative = until
 	// there is one, as in the game.
 	AckAfter time.Duration
 }
 
-// Validate names the first field that makes no sense.
+// Validate returns an error that names the first invalid field.
 func (c Config) Validate() error {
 	switch {
 	case c.Version > V07:
@@ -112,7 +112,7 @@ func (c Config) effective() Config {
 	return c
 }
 
-// header returns the header of the next packet but for what changes.
+// header returns the constant part of the next packet's header.
 func (c Config) header() PacketHeader {
 	if c.DDNet {
 		return PacketHeader{}
@@ -120,8 +120,8 @@ func (c Config) header() PacketHeader {
 	return PacketHeader{Token: c.PeerToken, Tokened: c.Version != V06 || c.PeerToken != 0}
 }
 
-// payload returns how many bytes of chunks may follow the header of a packet of at most size bytes. The game's buffers hold
-// 1,390 bytes in 0.6 and 1,391 in 0.7; DDNet's 1,397, of which the token has four.
+// payload returns how many bytes of chunks may follow the header of a packet of at most size bytes. The game's buffers hold 1,390
+// bytes in 0.6 and 1,391 in 0.7; DDNet's hold 1,397, four of which are the token.
 func (c Config) payload(size int) int {
 	room := 1391
 	switch {
@@ -141,7 +141,8 @@ func (c Config) behind() int {
 	return 0
 }
 
-// reserve is what the game keeps free for a chunk's header (NET_MAX_CHUNKHEADERSIZE), so that packets end where its do.
+// reserve returns how much room the game reserves for a chunk's header (NET_MAX_CHUNKHEADERSIZE), so that packets
+// end where the game's do.
 func (c Config) reserve() int {
 	if c.Version == V06 && !c.DDNet {
 		return 5
@@ -149,7 +150,7 @@ func (c Config) reserve() int {
 	return 3
 }
 
-// maxChunk returns the most data that a chunk can have.
+// maxChunk returns the size of the largest possible chunk's data.
 func (c Config) maxChunk() int {
 	return min(c.Version.maxSize(), c.payload(c.MaxPacket)-c.reserve()-1)
 }

@@ -6,76 +6,76 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Conn is one end of a connection. It has no clock: its methods take the time as now, and treat a time before the latest one as the
-// latest. It is not safe for concurrent use.
+// Conn is one end of a connection. It has no clock: a now before that of an earlier call counts as the earlier one. It is not
+// safe for concurrent use.
 //
-// The owner gives it every packet that arrives (Receive), then calls Advance, then AppendPacket until that returns no packet, and calls
-// again at NextTimeout.
+// The owner calls Receive with every packet that arrives, then Advance, and then AppendPacket until that returns no packet, and
+// does so again at NextTimeout.
 type Conn struct {
 	cfg   Config
 	stats Stats
 	now   time.Time
 	err   error
 
-	// Sequence numbers count from 1 and never wrap here; the wire carries their low 10 bits.
+	// Sequence numbers count from 1 and never wrap here; their low 10 bits are encoded.
 	fresh    uint64 // smallest sequence that was never sent
-	received uint64 // largest sequence that was taken, in order
-	seen     uint64 // largest sequence that arrived, taken or not
+	received uint64 // largest sequence that was accepted, in order
+	seen     uint64 // largest sequence that has arrived, accepted or not
 
 	// Sending.
-	store   recovery.Ring[record] // vital chunks by sequence, from the first that the peer has not acknowledged
+	store   recovery.Ring[record] // vital chunks by sequence, from the first unacknowledged one
 	kept    ring
 	queue   recovery.Ring[item]
 	pending ring // data of queued items that are not vital
-	due     int  // number of items at the head of queue that must leave now
+	due     int  // number of items at the head of queue that must be sent now
 	tail    tail
 	again   uint64 // vital sequences in [again, until) must be sent again
 	until   uint64
-	rtt     time.Duration // smoothed, measured by vital chunks that were sent once; 0 = not known
+	rtt     time.Duration // smoothed, from vital chunks that were sent once; 0 = unknown
 
 	// Receiving.
 	inbox   recovery.Ring[item]
 	arrived ring
-	handed  span // data that Next returned last
-	starved bool // a vital chunk found no room; until there is some, missing chunks are not asked for
+	handed  span // the data that Next has returned last
+	starved bool // there was no room for a vital chunk; until there is some, missing chunks are not asked for
 
 	// Timers. Zero = off.
-	heard    time.Time // when a packet of the peer was last taken
+	heard    time.Time // when a packet of the peer was last accepted
 	spoke    time.Time // when a packet was last sent
 	moved    time.Time // when the peer last acknowledged something new
-	ackAt    time.Time // when an acknowledgement must leave
+	ackAt    time.Time // when an acknowledgement must be sent
 	ask      bool      // the next packet must ask for a resend
 	askAt    time.Time // earliest time of the next request for a resend
 	againAt  time.Time // when a request without effect is repeated
-	asked    bool      // the peer asked for a resend, which leaves at answerAt
+	asked    bool      // the peer has asked for a resend, which is due at answerAt
 	answerAt time.Time
 
-	closing *CloseError // close message that must be sent; nil = none
+	closing *CloseError // the close message that must be sent; nil = none
 
 	// scratch holds the payload of one packet: of the one being built, or of the one just decompressed.
 	scratch []byte
 }
 
-// record is a vital chunk that the peer has not acknowledged.
+// A record is a vital chunk that the peer has not acknowledged.
 type record struct {
 	span
 	first, last time.Time // when it was sent first and last; zero = never
 	resent      bool
 }
 
-// item is a chunk in a queue. The data of a vital one to be sent is in kept, by its record.
+// An item is a chunk in a queue. The data of a vital chunk to be sent is in kept, by its record.
 type item struct {
 	span
 	flags    Flags
 	sequence int
 }
 
-// tail is the size of the packet that would carry the end of the queue as it is now.
+// A tail is the size of the packet that would contain the end of the queue as it is now.
 type tail struct {
 	bytes, chunks int
 }
 
-// NewConn returns one end of a connection whose other end exists already. It returns the error of Config.Validate.
+// NewConn returns one end of a connection whose other end already exists. It returns the error of Config.Validate.
 func NewConn(now time.Time, cfg Config) (*Conn, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func NewConn(now time.Time, cfg Config) (*Conn, error) {
 	return c, nil
 }
 
-// Err returns why the connection ended: ErrTimeout, ErrNotAcked or a *CloseError. It returns nil while the connection lives.
+// Err returns why the connection ended: ErrTimeout, ErrNotAcked or a *CloseError. It returns nil if it has not ended.
 func (c *Conn) Err() error { return c.err }
 
 // Stats returns a copy of the counters.
@@ -97,10 +97,10 @@ func (c *Conn) Stats() Stats {
 	return s
 }
 
-// Outstanding returns the number of vital chunks that the peer has not acknowledged, unsent ones included.
+// Outstanding returns the number of vital chunks that the peer has not acknowledged, including unsent ones.
 func (c *Conn) Outstanding() int { return c.store.Len() }
 
-// Queued returns the number of chunks that wait to be sent for the first time.
+// Queued returns the number of chunks that were never sent.
 func (c *Conn) Queued() int { return c.queue.Len() }
 
 // tick advances the time to now, unless now is earlier.
@@ -113,12 +113,12 @@ func (c *Conn) tick(now time.Time) {
 // passed reports whether more than d has passed since t.
 func (c *Conn) passed(t time.Time, d time.Duration) bool { return c.now.Sub(t) > d }
 
-// interval returns the least time between two requests for a resend, or two answers: a quarter more than a round trip, the time in which
-// the first one shows an effect.
+// interval returns the least time between two requests for a resend, or between two answers: a quarter more than a round trip, in
+// which the first one should have had an effect.
 func (c *Conn) interval() time.Duration { return max(minAsk, c.rtt+c.rtt/4) }
 
-// missing reports whether a vital chunk has arrived before its predecessors, for which there is room.
+// missing reports whether a vital chunk has arrived before its predecessors, and there is room for these.
 func (c *Conn) missing() bool { return c.seen > c.received && !c.starved }
 
-// resendAfter returns the time after which an unacknowledged chunk is sent again without a request.
+// resendAfter returns after how long an unacknowledged chunk is sent again without a request.
 func (c *Conn) resendAfter() time.Duration { return max(c.cfg.ResendAfter, c.interval()) }

@@ -6,21 +6,21 @@ import (
 )
 
 var (
-	// ErrMalformed is wrapped by every error about bytes that no sender writes.
+	// ErrMalformed is wrapped by every error about bytes that no correct sender sends.
 	ErrMalformed = errors.New("vital: malformed packet")
 	// ErrConnless means that a packet belongs to no connection (see ParseConnless).
 	ErrConnless = errors.New("vital: packet without a connection")
 
-	// ErrChunkSize means that a chunk does not fit a packet.
+	// ErrChunkSize means that a chunk does not fit into a packet.
 	ErrChunkSize = errors.New("vital: chunk size")
-	// ErrStoreFull means that too many vital chunks wait for their acknowledgement. Nothing was sent.
+	// ErrStoreFull means that too many vital chunks are unacknowledged. Nothing was sent.
 	ErrStoreFull = errors.New("vital: resend store is full")
-	// ErrQueueFull means that too many chunks wait to be sent. Nothing was sent.
+	// ErrQueueFull means that too many chunks are queued. Nothing was sent.
 	ErrQueueFull = errors.New("vital: send queue is full")
 
-	// ErrTimeout ends a connection: nothing was received for Config.Timeout.
+	// ErrTimeout ends a connection on which nothing was received for Config.Timeout.
 	ErrTimeout = errors.New("vital: nothing received within Config.Timeout")
-	// ErrNotAcked ends a connection: vital chunks wait, and none was acknowledged for Config.Timeout.
+	// ErrNotAcked ends a connection on which vital chunks are unacknowledged, and none was acknowledged for Config.Timeout.
 	ErrNotAcked = errors.New("vital: no vital chunk acknowledged within Config.Timeout")
 )
 
@@ -40,13 +40,13 @@ var (
 	errMessage  = fmt.Errorf("%w: message id", ErrMalformed)
 )
 
-// errToken is why a Conn drops a packet of a stranger.
+// errToken means that a packet has the wrong token, so that a Conn drops it.
 var errToken = errors.New("vital: wrong token")
 
-// CloseError says that one side closed the connection.
+// A CloseError means that one side has closed the connection.
 type CloseError struct {
 	Reason string
-	Remote bool // the peer did
+	Remote bool // by the peer
 }
 
 func (e *CloseError) Error() string {

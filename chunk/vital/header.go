@@ -24,7 +24,7 @@ func (v Version) String() string {
 type Flags uint8
 
 const (
-	Vital  Flags = 1 // arrives, in order
+	Vital  Flags = 1 // arrives, and in order
 	Resend Flags = 2 // was sent before
 )
 
@@ -35,11 +35,11 @@ const (
 	maxHeaderBytes = 3 // of a chunk
 )
 
-// Header is in front of a chunk's data.
+// A Header precedes a chunk's data.
 type Header struct {
 	Flags    Flags
 	Size     int // of the data
-	Sequence int // 0 to 1023; -1 when not vital
+	Sequence int // 0 to 1023; -1 if not vital
 }
 
 // sizeBits returns how many bits of the size are in a header's second byte; 6 are in the first.
@@ -50,11 +50,11 @@ func (v Version) sizeBits() int {
 	return 6
 }
 
-// maxSize returns the largest size that fits a header.
+// maxSize returns the largest size that a header can encode.
 func (v Version) maxSize() int { return 1<<(6+v.sizeBits()) - 1 }
 
-// AppendHeader appends the header of a chunk. Size and Sequence are cut to their fields: 10 bits in 0.6 and 12 in 0.7,
-// and 10 bits. The sequence of a chunk that is not vital is not written.
+// AppendHeader appends the header of a chunk. Size is truncated to 10 bits in 0.6 and 12 in 0.7, and Sequence to 10 bits. The
+// sequence of a chunk that is not vital is not encoded.
 func AppendHeader(b []byte, v Version, h Header) []byte {
 	low := v.sizeBits()
 	size := h.Size & v.maxSize()
@@ -62,13 +62,13 @@ func AppendHeader(b []byte, v Version, h Header) []byte {
 	if h.Flags&Vital == 0 {
 		return append(b, first, second)
 	}
-	// 0.6 has four bits for the upper two of the sequence, so that bits 6 and 7 travel twice.
+	// 0.6 has four bits for the upper two of the sequence, so bits 6 and 7 are encoded twice.
 	sequence := h.Sequence & sequenceMask
 	return append(b, first, second|byte(sequence>>2)&^(1<<low-1), byte(sequence))
 }
 
-// ParseHeader reads what AppendHeader wrote, and returns how many bytes it took. As in the game, what is written twice
-// is joined by OR, and the sequence's bits in a header that is not vital mean nothing.
+// ParseHeader parses what AppendHeader appends, and returns its length. As in the game, bits that are encoded twice are joined by
+// OR, and the sequence's bits in a header that is not vital have no meaning.
 func ParseHeader(v Version, b []byte) (Header, int, error) {
 	if len(b) < 2 {
 		return Header{}, 0, errHeader

@@ -1,17 +1,17 @@
 package vital
 
-// The game's Huffman code: every peer builds the same tree from the same frequencies. Codes travel low bit first, that of
-// symbol 256 ends them.
+// The game's Huffman code: every peer builds the same tree from the same frequencies. Codes begin with the low bit. The code of
+// symbol 256 ends the data.
 const (
 	endSymbol = 256
 	symbols   = endSymbol + 1
 
-	// maxPad is how many zero bits may follow the end: the rest of its byte, or the whole byte that the game appends where
-	// the end fills the one before.
+	// maxPad is how many zero bits may follow the end: the rest of its byte, or the whole byte that the game appends if the
+	// end fills the one before.
 	maxPad = 8
 )
 
-// frequencies are how often each byte was seen when the game's code was made. The end counts as 1.
+// frequencies holds how often each byte occurred when the game's code was made. The end counts as 1.
 var frequencies = [symbols]uint32{
 	1 << 30, 4545, 2657, 431, 1950, 919, 444, 482, 2244, 617, 838, 542, 715, 1814, 304, 240,
 	754, 212, 647, 186, 283, 131, 146, 166, 543, 164, 167, 136, 179, 859, 363, 113,
@@ -32,20 +32,20 @@ var frequencies = [symbols]uint32{
 	1,
 }
 
-// huffman is the code in both directions.
+// A huffman is the code in both directions.
 type huffman struct {
 	codes [symbols]struct {
 		bits   uint32 // low bit first
 		length uint
 	}
-	// children of the inner nodes; node n is in children[n-symbols], the root is the last. Smaller numbers are symbols.
+	// children of the inner nodes: node n is children[n-symbols], the last is the root. Smaller numbers are symbols.
 	children [symbols - 1][2]uint16
 }
 
 var code = newHuffman()
 
-// newHuffman joins the two rarest nodes until one is left. The order decides between equals: nodes stand by falling
-// frequency, and what is joined takes the place of the last but one, then moves before those that are rarer.
+// newHuffman joins the two rarest nodes until one is left. The order decides between equals: nodes are sorted by falling frequency,
+// and a joined node takes the place of the last but one, then moves in front of rarer ones.
 func newHuffman() *huffman {
 	type node struct {
 		frequency uint32
@@ -76,7 +76,7 @@ func newHuffman() *huffman {
 
 func (h *huffman) root() uint16 { return uint16(symbols + len(h.children) - 1) }
 
-// assign gives every symbol below a node its code.
+// assign assigns a code to every symbol below a node.
 func (h *huffman) assign(node uint16, bits uint32, length uint) {
 	if node < symbols {
 		h.codes[node].bits, h.codes[node].length = bits, length
@@ -93,10 +93,10 @@ func Compress(b, data []byte) []byte {
 	return b
 }
 
-// compress is Compress, and gives up with b as it was when the code takes more than most bytes.
+// compress is Compress, but it returns false, with b unchanged, if the code takes more than most bytes.
 func compress(b, data []byte, most int) ([]byte, bool) {
 	start, limit := len(b), len(b)+most
-	var held uint64 // bits that fill no byte yet
+	var held uint64 // bits that do not fill a byte yet
 	var n uint
 	for i := 0; i <= len(data); i++ {
 		c := &code.codes[endSymbol]
@@ -114,11 +114,11 @@ func compress(b, data []byte, most int) ([]byte, bool) {
 	if len(b) >= limit {
 		return b[:start], false
 	}
-	return append(b, byte(held)), true // also when no bit is left: the game does
+	return append(b, byte(held)), true // even if no bit is left, as in the game
 }
 
-// Decompress appends what Compress made a code of, at most most bytes. It refuses a code that does not end, that more than
-// its padding follows, or that holds more bytes; every error Is ErrMalformed.
+// Decompress appends the data that Compress has encoded, at most most bytes. It returns an error if the code does not end, if more
+// than padding follows it, or if it contains more bytes. Every error Is ErrMalformed.
 func Decompress(b, data []byte, most int) ([]byte, error) {
 	start, limit := len(b), len(b)+most
 	node := code.root()
@@ -142,8 +142,8 @@ func Decompress(b, data []byte, most int) ([]byte, error) {
 	return b[:start], errCode
 }
 
-// padding reports whether what follows the end of a code is what may: the bits that are left of its byte and the bytes after
-// it are zeros, and at most maxPad.
+// padding reports whether the rest of a code is valid padding: the remaining bits of its byte, and the bytes after it, are
+// zeros, and at most maxPad.
 func padding(rest byte, bits int, more []byte) bool {
 	return rest == 0 && bits+8*len(more) <= maxPad && (len(more) == 0 || more[0] == 0)
 }

@@ -22,28 +22,28 @@ const (
 
 const (
 	maxPacket   = 1400 // NET_MAX_PACKETSIZE
-	maxChunks   = 255  // what its byte can say; 0.7 writes 256 as 0, and 0.6 any number modulo 256
+	maxChunks   = 255  // the most that its byte can encode; 0.7 writes 256 as 0, and 0.6 any number modulo 256
 	ackHighBits = 0x03
 	tokenBytes  = 4
 	plainHeader = 3
 	connless07  = connless | 1 // with the version of the format
 )
 
-// PacketHeader is in front of a packet's chunks, or of a control message.
+// A PacketHeader precedes a packet's chunks, or its control message.
 type PacketHeader struct {
 	Control    bool // a control message follows instead of chunks
 	Resend     bool // asks for all vital chunks after Ack again
-	Compressed bool // what follows is Huffman coded
+	Compressed bool // the payload is Huffman coded
 	Ack        int  // the last vital sequence received in order, 0 to 1023
 	Chunks     int  // 0 to 255
 	Token      uint32
-	Tokened    bool // 0.6 only: a token is there (0.6.5); in 0.7 it always is
+	Tokened    bool // 0.6 only: there is a token (0.6.5); in 0.7 there always is
 }
 
 // tokened reports whether a token follows the first three bytes.
 func (h PacketHeader) tokened(v Version) bool { return v != V06 || h.Tokened }
 
-// size returns how many bytes AppendPacketHeader writes.
+// size returns the length of the header in bytes.
 func (h PacketHeader) size(v Version) int {
 	if h.tokened(v) {
 		return plainHeader + tokenBytes
@@ -51,6 +51,7 @@ func (h PacketHeader) size(v Version) int {
 	return plainHeader
 }
 
+// pick returns bit if on, and else 0.
 func pick(on bool, bit byte) byte {
 	if on {
 		return bit
@@ -58,7 +59,7 @@ func pick(on bool, bit byte) byte {
 	return 0
 }
 
-// AppendPacketHeader appends the header of a packet. Ack and Chunks are cut to their 10 and 8 bits.
+// AppendPacketHeader appends the header of a packet. Ack and Chunks are truncated to 10 and 8 bits.
 func AppendPacketHeader(b []byte, v Version, h PacketHeader) []byte {
 	first := byte(h.Ack>>8) & ackHighBits
 	if v == V06 {
@@ -73,8 +74,8 @@ func AppendPacketHeader(b []byte, v Version, h PacketHeader) []byte {
 	return b
 }
 
-// ParsePacketHeader reads what AppendPacketHeader wrote, and returns how many bytes it took. The error of a packet
-// without a connection is ErrConnless.
+// ParsePacketHeader parses what AppendPacketHeader appends, and returns its length. The error for a packet without a
+// connection is ErrConnless.
 func ParsePacketHeader(v Version, b []byte) (PacketHeader, int, error) {
 	if len(b) < plainHeader {
 		return PacketHeader{}, 0, errPacket
@@ -100,7 +101,7 @@ func ParsePacketHeader(v Version, b []byte) (PacketHeader, int, error) {
 	return h, n, nil
 }
 
-// checkControl refuses a control packet that has chunks or no message.
+// checkControl returns an error if a control packet has chunks or no message.
 func (h PacketHeader) checkControl(payload []byte) error {
 	if h.Control && (h.Chunks > 0 || len(payload) == 0) {
 		return errControl
@@ -108,6 +109,7 @@ func (h PacketHeader) checkControl(payload []byte) error {
 	return nil
 }
 
+// parseFlags parses the first byte of a packet.
 func parseFlags(v Version, f byte) (PacketHeader, error) {
 	reserved := byte(reserved07)
 	h := PacketHeader{Control: f&control07 != 0, Resend: f&resend07 != 0, Compressed: f&compressed07 != 0, Tokened: true}
@@ -124,12 +126,13 @@ func parseFlags(v Version, f byte) (PacketHeader, error) {
 	return h, nil
 }
 
-// AppendPacket appends a packet: its header, and its payload, which are chunks or a control message. Chunks are Huffman
-// coded when that makes them shorter, as the game's peers do; h.Compressed does not matter.
+// AppendPacket appends a packet: its header, and its payload, which is chunks or a control message. Chunks are Huffman coded if
+// that makes them shorter, as the game's peers do; h.Compressed is ignored.
 func AppendPacket(b []byte, v Version, h PacketHeader, payload []byte) []byte {
 	return appendPacket(b, v, h, payload, false)
 }
 
+// appendPacket is AppendPacket; plain = never compress.
 func appendPacket(b []byte, v Version, h PacketHeader, payload []byte, plain bool) []byte {
 	start := len(b)
 	h.Compressed = !h.Control && !plain
@@ -145,8 +148,9 @@ func appendPacket(b []byte, v Version, h PacketHeader, payload []byte, plain boo
 	return append(b, payload...)
 }
 
-// ParsePacket reads what AppendPacket wrote. The payload aliases the packet or, when that was compressed, begins at buf[0:]; payload and
-// header together have at most 1,400 bytes, whatever the packet says. ParsePacket does not look at chunks: see ParseChunk.
+// ParsePacket parses a packet of AppendPacket. The payload aliases the packet or, if that was compressed, begins at
+// buf[0:]. Payload and header together have at most 1,400 bytes, whatever the packet contains. ParsePacket does not
+// check chunks: see ParseChunk.
 func ParsePacket(v Version, packet, buf []byte) (h PacketHeader, payload []byte, err error) {
 	h, n, err := ParsePacketHeader(v, packet)
 	if err != nil {
@@ -156,7 +160,7 @@ func ParsePacket(v Version, packet, buf []byte) (h PacketHeader, payload []byte,
 	return h, payload, err
 }
 
-// decompressed returns what follows the header, in buf when it was compressed.
+// decompressed returns the payload, in buf if it was compressed.
 func (h PacketHeader) decompressed(v Version, payload, buf []byte) ([]byte, error) {
 	if !h.Compressed {
 		return payload, nil
@@ -168,13 +172,13 @@ func (h PacketHeader) decompressed(v Version, payload, buf []byte) ([]byte, erro
 	return payload, err
 }
 
-// AppendToken appends DDNet's security token, which stands behind the chunks or the control message of a packet of 0.6, and
-// is compressed with them. Both ends of a connection write the same token.
+// AppendToken appends DDNet's security token, which follows the chunks or the control message of a packet of 0.6, and is compressed
+// with them. Both ends of a connection send the same token.
 func AppendToken(payload []byte, token uint32) []byte {
 	return binary.BigEndian.AppendUint32(payload, token)
 }
 
-// CutToken takes the token from the end of a payload.
+// CutToken removes the token from the end of a payload.
 func CutToken(payload []byte) (rest []byte, token uint32, err error) {
 	n := len(payload) - tokenBytes
 	if n < 0 {
@@ -183,14 +187,14 @@ func CutToken(payload []byte) (rest []byte, token uint32, err error) {
 	return payload[:n:n], binary.BigEndian.Uint32(payload[n:]), nil
 }
 
-// Chunk is a header with its data.
+// A Chunk is a chunk's header and data.
 type Chunk struct {
 	Header
 	Data []byte
 }
 
-// ParseChunk reads the chunk at the head of b, which are the bytes after a packet's header. Data aliases b. Unlike
-// ParseHeader it refuses headers that no sender writes.
+// ParseChunk parses the chunk at the beginning of b, which are the bytes after a packet's header. Data aliases b. Unlike
+// ParseHeader it rejects headers that no correct sender sends.
 func ParseChunk(v Version, b []byte) (c Chunk, rest []byte, err error) {
 	h, n, err := ParseHeader(v, b)
 	if err != nil {
@@ -206,7 +210,7 @@ func ParseChunk(v Version, b []byte) (c Chunk, rest []byte, err error) {
 	return Chunk{Header: h, Data: b[:h.Size:h.Size]}, b[h.Size:], nil
 }
 
-// checkChunks walks over count chunks that must fill b.
+// checkChunks returns an error unless b consists of exactly count chunks.
 func checkChunks(v Version, b []byte, count int) error {
 	for range count {
 		_, rest, err := ParseChunk(v, b)
@@ -221,10 +225,10 @@ func checkChunks(v Version, b []byte, count int) error {
 	return nil
 }
 
-// connless06 is what a packet of 0.6 without a connection begins with.
+// connless06 is the beginning of a packet of 0.6 without a connection.
 var connless06 = []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// AppendConnless appends a packet without a connection, such as a query of a server browser. 0.6 has no tokens.
+// AppendConnless appends a packet without a connection, such as a query of a server browser. 0.6 has no tokens here.
 func AppendConnless(b []byte, v Version, token, response uint32, data []byte) []byte {
 	if v == V06 {
 		b = append(b, connless06...)
@@ -236,7 +240,7 @@ func AppendConnless(b []byte, v Version, token, response uint32, data []byte) []
 	return append(b, data...)
 }
 
-// ParseConnless reads what AppendConnless wrote. Data aliases b.
+// ParseConnless parses a packet of AppendConnless. Data aliases b.
 func ParseConnless(v Version, b []byte) (token, response uint32, data []byte, err error) {
 	switch {
 	case len(b) > maxPacket:

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// halfSpace is half of all sequences: one that is up to halfSpace behind counts as received before, any other as still to come.
+// halfSpace is half of all sequences: one that is up to halfSpace behind counts as received before, any other as new.
 const halfSpace = 1 << (sequenceBits - 1)
 
-// Receive takes a packet, which it does not keep. A packet that cannot be read, is foreign or out of place is dropped and
-// counted. The error is what ended the connection.
+// Receive handles a packet, and does not keep it. A packet that cannot be parsed, is foreign or out of place is dropped and
+// counted. The error says why the connection has ended.
 func (c *Conn) Receive(now time.Time, packet []byte) error {
 	c.tick(now)
 	if c.err != nil {
@@ -35,8 +35,8 @@ func (c *Conn) Receive(now time.Time, packet []byte) error {
 	return c.err
 }
 
-// open returns the payload of a packet once its token is right and its chunks are whole. A token in the header is checked before anything is
-// decompressed; DDNet's stands inside.
+// open returns the payload of a packet if its token is right and its chunks are complete. A token in the header is checked before
+// anything is decompressed; DDNet's is inside the payload.
 func (c *Conn) open(h PacketHeader, payload []byte) ([]byte, error) {
 	if h.Tokened != c.cfg.header().Tokened || h.Tokened && h.Token != c.cfg.Token {
 		return nil, errToken
@@ -54,6 +54,7 @@ func (c *Conn) open(h PacketHeader, payload []byte) ([]byte, error) {
 	return payload, checkChunks(c.cfg.Version, payload, h.Chunks)
 }
 
+// cutToken removes DDNet's token, and returns an error if it is wrong.
 func (c *Conn) cutToken(payload []byte) ([]byte, error) {
 	rest, token, err := CutToken(payload)
 	if err != nil || token != c.cfg.Token {
@@ -62,7 +63,7 @@ func (c *Conn) cutToken(payload []byte) ([]byte, error) {
 	return rest, nil
 }
 
-// take handles a packet of the peer.
+// take handles a valid packet of the peer.
 func (c *Conn) take(h PacketHeader, body []byte) {
 	before := c.store.Oldest
 	stale, ok := c.acknowledge(h.Ack)
@@ -88,8 +89,8 @@ func (c *Conn) take(h PacketHeader, body []byte) {
 	}
 }
 
-// acknowledge frees what the peer has. A packet that another overtook brings an older number, which is stale; a number
-// that was never sent, or not lately, is not ok.
+// acknowledge frees chunks that the peer has acknowledged. A packet that another has overtaken has an older number, which is stale.
+// ok is false for a number that was never sent, or not lately.
 func (c *Conn) acknowledge(ack int) (stale, ok bool) {
 	acked := c.store.Oldest - 1
 	ahead := (uint64(ack) - acked) & sequenceMask
@@ -111,8 +112,8 @@ func (c *Conn) acknowledge(ack int) (stale, ok bool) {
 	return false, true
 }
 
-// measure learns the round trip from the newest chunk that a packet acknowledges. An acknowledgement may have been lost
-// before this one, so a sample counts for at most ResendAfter.
+// measure updates the round trip with the newest chunk that a packet acknowledges. Earlier acknowledgements may have been lost, so
+// a sample counts for at most ResendAfter.
 func (c *Conn) measure(r record) {
 	took := min(c.now.Sub(r.last), c.cfg.ResendAfter)
 	switch {
@@ -124,6 +125,7 @@ func (c *Conn) measure(r record) {
 	}
 }
 
+// control handles a control message.
 func (c *Conn) control(body []byte) {
 	switch body[0] {
 	case controlKeepAlive:
@@ -137,8 +139,8 @@ func (c *Conn) control(body []byte) {
 	}
 }
 
-// deliver takes a chunk that is not vital, or the next vital one. A later vital one makes the next packet ask for a resend. Chunks that are not
-// vital may fill half of the inbox and its memory, so that vital ones find room.
+// deliver handles a chunk: one that is not vital, or the next vital one. A later vital one makes the next packet ask for a resend.
+// Chunks that are not vital may fill half of the inbox and its memory, so that there is room for vital ones.
 func (c *Conn) deliver(chunk Chunk) {
 	if chunk.Flags&Vital == 0 {
 		if c.inbox.Len() >= c.cfg.ReceiveBytes/chunkShare/2 || c.arrived.used+len(chunk.Data) > c.cfg.ReceiveBytes/2 || !c.accept(chunk) {
@@ -164,7 +166,8 @@ func (c *Conn) deliver(chunk Chunk) {
 	}
 }
 
-// confirm makes an acknowledgement leave within AckAfter; at once for a chunk that was sent again, as its sender waits.
+// confirm makes sure that an acknowledgement is sent within AckAfter, or at once for a chunk that was sent again,
+// because its sender is waiting.
 func (c *Conn) confirm(flags Flags) {
 	switch {
 	case c.cfg.AckAfter < 0:
@@ -175,7 +178,7 @@ func (c *Conn) confirm(flags Flags) {
 	}
 }
 
-// accept puts a chunk up for Next.
+// accept makes a chunk available to Next. It returns false if there is no room.
 func (c *Conn) accept(chunk Chunk) bool {
 	if c.inbox.Len() >= c.cfg.ReceiveBytes/chunkShare {
 		return false
@@ -185,7 +188,7 @@ func (c *Conn) accept(chunk Chunk) bool {
 		return false
 	}
 	flags := chunk.Flags
-	if c.cfg.Version != V06 { // as in the game, which shows Resend to the application in 0.6 only
+	if c.cfg.Version != V06 { // as in the game, which reports Resend to the application in 0.6 only
 		flags &= Vital
 	}
 	*c.inbox.Push(firstPlaces) = item{span: s, flags: flags, sequence: chunk.Sequence}
@@ -193,8 +196,8 @@ func (c *Conn) accept(chunk Chunk) bool {
 	return true
 }
 
-// Next returns the next chunk received. Its Data is valid until the next call of Next. What arrived before the
-// connection ended can still be taken.
+// Next returns the next received chunk. Its Data is valid until the next call of Next. Chunks that arrived before the connection
+// ended can still be taken.
 func (c *Conn) Next() (Chunk, bool) {
 	c.arrived.free(c.handed)
 	c.handed = span{}

@@ -1,6 +1,6 @@
 package vital
 
-// ring is storage for byte strings that are freed in the order of their making. Each lies in one piece.
+// A ring is storage for byte strings that are freed in the order in which they were put. Each is contiguous.
 type ring struct {
 	buf   []byte
 	limit int
@@ -8,7 +8,7 @@ type ring struct {
 	used  int
 }
 
-// span is where a string lies, and what is freed with it.
+// A span is the position of a string, and how much is freed with it.
 type span struct {
 	at, size, cost int
 }
@@ -39,7 +39,7 @@ func (r *ring) put(data []byte) (s span, ok bool) {
 
 func (r *ring) bytes(s span) []byte { return r.buf[s.at : s.at+s.size : s.at+s.size] }
 
-// free gives back the oldest string.
+// free frees the oldest string.
 func (r *ring) free(s span) {
 	r.used -= s.cost
 	r.head += s.cost

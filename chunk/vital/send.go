@@ -2,9 +2,9 @@ package vital
 
 import "fmt"
 
-// Send queues a copy of data as a chunk, vital or not: flags is Vital or 0. It leaves with the packet that it does not
-// fit any more, with Flush, or Config.FlushAfter after the last packet. On an error nothing is sent, and the connection
-// stays as it is: ErrChunkSize, ErrStoreFull, ErrQueueFull, or what ended the connection.
+// Send queues a copy of data as a chunk; flags is Vital or 0. The chunk is sent when the next one does not fit into the same
+// packet, with Flush, or Config.FlushAfter after the last packet. After an error nothing is sent, and the connection is unchanged:
+// ErrChunkSize, ErrStoreFull, ErrQueueFull, or the error that ended the connection.
 func (c *Conn) Send(flags Flags, data []byte) error {
 	switch {
 	case c.err != nil:
@@ -28,6 +28,7 @@ func (c *Conn) Send(flags Flags, data []byte) error {
 	return nil
 }
 
+// storeChunk puts the data of a vital chunk into the store.
 func (c *Conn) storeChunk(data []byte) (span, error) {
 	if c.store.Len() >= maxOutstanding {
 		return span{}, fmt.Errorf("%w: %d vital chunks are not acknowledged", ErrStoreFull, c.store.Len())
@@ -41,6 +42,7 @@ func (c *Conn) storeChunk(data []byte) (span, error) {
 	return s, nil
 }
 
+// queueChunk puts the data of a chunk that is not vital into pending.
 func (c *Conn) queueChunk(data []byte) (span, error) {
 	if c.queue.Len() >= c.cfg.QueueBytes/chunkShare {
 		return span{}, fmt.Errorf("%w: %d chunks wait, which Config.QueueBytes = %d allows", ErrQueueFull, c.queue.Len(), c.cfg.QueueBytes)
@@ -52,7 +54,7 @@ func (c *Conn) queueChunk(data []byte) (span, error) {
 	return s, nil
 }
 
-// extend counts a new chunk into the packet at the queue's end. When it does not fit, all before it is due.
+// extend adds a new chunk to the size of the packet at the queue's end. If it does not fit, everything before it is due.
 func (c *Conn) extend(flags Flags, size int) {
 	if c.queue.Len() == 0 {
 		c.tail = tail{}
@@ -64,11 +66,10 @@ func (c *Conn) extend(flags Flags, size int) {
 	c.tail.chunks++
 }
 
-// Flush makes all queued chunks leave at once.
+// Flush makes all queued chunks due now.
 func (c *Conn) Flush() { c.due = c.queue.Len() }
 
-// Close makes the next packet close the connection, which is then over. A reason over 256 bytes is cut; it ends with its
-// first zero byte.
+// Close makes the next packet close the connection, which has then ended. reason is cut to 256 bytes, and ends at its first zero byte.
 func (c *Conn) Close(reason string) {
 	if c.err == nil && c.closing == nil {
 		c.closing = &CloseError{Reason: reason[:min(len(reason), maxReason)]}

@@ -6,8 +6,7 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Advance runs timers. The error is what ended the connection. Afterwards NextTimeout lies after now or a packet is
-// ready.
+// Advance runs the timers. The error says why the connection has ended. After Advance, NextTimeout is after now or a packet is ready.
 func (c *Conn) Advance(now time.Time) error {
 	c.tick(now)
 	if c.err != nil {
@@ -32,7 +31,7 @@ func (c *Conn) Advance(now time.Time) error {
 // unheard reports whether a vital chunk was sent and is not acknowledged.
 func (c *Conn) unheard() bool { return c.store.Oldest < c.fresh }
 
-// oldest returns the oldest vital chunk, when it was sent or did not fit a packet, or nil.
+// oldest returns the oldest vital chunk if it was sent, or was too large for a packet; else nil.
 func (c *Conn) oldest() *record {
 	if c.store.Len() == 0 || c.store.At(c.store.Oldest).first.IsZero() {
 		return nil
@@ -40,7 +39,7 @@ func (c *Conn) oldest() *record {
 	return c.store.At(c.store.Oldest)
 }
 
-// waiting returns since when nothing of what was sent was acknowledged.
+// waiting returns since when nothing that was sent was acknowledged.
 func (c *Conn) waiting(oldest *record) time.Time {
 	if c.moved.After(oldest.first) {
 		return c.moved
@@ -48,14 +47,14 @@ func (c *Conn) waiting(oldest *record) time.Time {
 	return oldest.first
 }
 
-// answer sends again whatever was sent and is not acknowledged.
+// answer queues all unacknowledged chunks that were sent, to be sent again.
 func (c *Conn) answer() {
 	c.asked, c.answerAt = false, c.now.Add(c.interval())
 	c.again, c.until = c.store.Oldest, c.fresh
 	c.stats.Answers++
 }
 
-// resendOldest sends chunks again that wait too long, at most one packet of them; the game sends only the first such chunk.
+// resendOldest queues chunks again that have waited too long, at most one packet of them; the game sends only the first such chunk.
 func (c *Conn) resendOldest() {
 	c.again, c.until = c.store.Oldest, c.store.Oldest+1
 	bytes := c.store.At(c.again).size + maxHeaderBytes
@@ -68,8 +67,7 @@ func (c *Conn) resendOldest() {
 	}
 }
 
-// NextTimeout returns when Advance or AppendPacket has something to do, which may be now; not ok when the connection is
-// over.
+// NextTimeout returns when Advance or AppendPacket has something to do, which may be now. ok is false if the connection has ended.
 func (c *Conn) NextTimeout() (at time.Time, ok bool) {
 	if c.err != nil {
 		return time.Time{}, false
