@@ -9,15 +9,16 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Table holds open questions by number, no more than the limit that SetLimit sets. The zero Table has the limit 0. It is not safe for
-// concurrent use.
+// A Table holds open questions by number, at most as many as SetLimit allows. The zero Table has the limit 0. It is not
+// safe for concurrent use.
 type Table[Q any] struct {
 	limit int
 	last  uint64            // the newest number that Add has given
 	open  []entry[Q]        // by number
-	due   recovery.Earliest // no open question times out sooner
+	due   recovery.Earliest // no open question times out earlier
 }
 
+// entry is an open question.
 type entry[Q any] struct {
 	number   uint64
 	until    time.Time // when the question times out; zero = never
@@ -33,8 +34,7 @@ func (t *Table[Q]) Len() int { return len(t.open) }
 // Full reports whether the table holds as many questions as its limit allows.
 func (t *Table[Q]) Full() bool { return len(t.open) >= t.limit }
 
-// Add files a question of this end under the next number. ok is false if the table is full. The question times out at until; zero:
-// never.
+// Add adds a question of this end under the next number. ok is false if the table is full. The question times out at until; zero = never.
 func (t *Table[Q]) Add(q Q, until time.Time) (number uint64, ok bool) {
 	if t.Full() {
 		return 0, false
@@ -45,10 +45,10 @@ func (t *Table[Q]) Add(q Q, until time.Time) (number uint64, ok bool) {
 	return t.last, true
 }
 
-// Added returns how many questions Add has filed so far. The peer can have answered no others.
+// Added returns how many questions Add has added. The peer cannot have answered others.
 func (t *Table[Q]) Added() uint64 { return t.last }
 
-// Put files a question of the peer under its number. ok is false if the number is taken or the table is full.
+// Put adds a question of the peer under its number. ok is false if the number is in use or the table is full.
 func (t *Table[Q]) Put(number uint64, q Q) (ok bool) {
 	i, taken := t.find(number)
 	if taken || t.Full() {
@@ -74,7 +74,7 @@ func (t *Table[Q]) Take(number uint64) (q Q, ok bool) {
 	return q, false
 }
 
-// TakeDue removes the oldest question that has timed out by now and returns it. It looks at the questions only when one may have.
+// TakeDue removes and returns the oldest question that has timed out by now. It examines the questions only if one may have.
 func (t *Table[Q]) TakeDue(now time.Time) (q Q, ok bool) {
 	if due, ok := t.due.Time(); !ok || now.Before(due) {
 		return q, false
@@ -89,21 +89,22 @@ func (t *Table[Q]) TakeDue(now time.Time) (q Q, ok bool) {
 	return q, false
 }
 
-// TakeIf removes the oldest question for which fits is true and returns it.
+// TakeIf removes and returns the oldest question for which fits returns true.
 func (t *Table[Q]) TakeIf(fits func(Q) bool) (q Q, ok bool) {
 	return t.take(slices.IndexFunc(t.open, func(e entry[Q]) bool { return fits(e.question) }))
 }
 
-// Any reports whether fits is true for an open question.
+// Any reports whether fits returns true for an open question.
 func (t *Table[Q]) Any(fits func(Q) bool) bool {
 	return slices.ContainsFunc(t.open, func(e entry[Q]) bool { return fits(e.question) })
 }
 
+// find returns the index of the question with a number, or where it would be inserted.
 func (t *Table[Q]) find(number uint64) (i int, ok bool) {
 	return slices.BinarySearchFunc(t.open, number, func(e entry[Q], number uint64) int { return cmp.Compare(e.number, number) })
 }
 
-// take removes the question at i and returns it; below 0 there is none.
+// take removes and returns the question with index i. ok is false if i is negative.
 func (t *Table[Q]) take(i int) (q Q, ok bool) {
 	if i < 0 {
 		return q, false

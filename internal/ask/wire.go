@@ -16,10 +16,10 @@ import (
 //
 // Each end numbers its questions on a connection from 1 and uses no number twice. A question has at most one answer.
 
-// MaxText is the largest text of an error, in bytes; Cut shortens longer ones. It is enough for a sentence.
+// MaxText is the size of the largest text of an error, in bytes. Cut shortens longer ones. It is enough for a sentence.
 const MaxText = 512
 
-// Verdict is what became of a question.
+// A Verdict says how a question was answered.
 type Verdict uint8
 
 const (
@@ -29,13 +29,13 @@ const (
 	Unbound             // nothing handles it
 	NotOwner            // the asking client does not own the actor
 	RateLimited         // the limit in the RPC's declaration is exceeded
-	TooMany             // the answering end lets no more questions wait
+	TooMany             // the answering end allows no more open questions
 	Blocked             // the answering end blocks the method for now
 
 	verdicts
 )
 
-// Answer is an answer as ReadAnswer parsed it.
+// An Answer is a parsed answer.
 type Answer struct {
 	Number  uint64
 	Verdict Verdict
@@ -55,7 +55,7 @@ func ReadQuestion(b []byte) (number uint64, cancel bool, argument []byte, err er
 	head, n := binary.Uvarint(b)
 	number, cancel = head>>1, head&1 == 1
 	switch {
-	case number == 0: // also where there is none
+	case number == 0: // also if there is none
 		return 0, false, nil, fmt.Errorf("question of %d bytes without a number", len(b))
 	case cancel && len(b) > n:
 		return 0, false, nil, fmt.Errorf("cancel of question %d: %d bytes left over", number, len(b)-n)
@@ -68,7 +68,7 @@ func AppendAnswer(b []byte, number uint64, v Verdict) []byte {
 	return append(binary.AppendUvarint(b, number), byte(v))
 }
 
-// AppendError appends an answer that carries an error; v is Refused or Failed.
+// AppendError appends an answer with an error. v is Refused or Failed.
 func AppendError(b []byte, number uint64, v Verdict, code uint32, text string) []byte {
 	b = binary.AppendUvarint(AppendAnswer(b, number, v), uint64(code))
 	return append(b, Cut(text)...)

@@ -2,18 +2,19 @@ package budget
 
 import "sync"
 
-// Pool is the memory of a world for the transfers that its peers send. Half of it is kept for small charges, so that a connection that
-// comes late or holds little has room for a small transfer besides many that take all they can get. It is safe for concurrent use.
+// Pool is the memory of a world for the transfers that its peers send. Half of it is kept for small charges, so that a
+// connection that arrives late or holds little has room for a small transfer besides many that take all they can get. It is
+// safe for concurrent use.
 type Pool struct {
-	kept int64 // bytes
+	kept int64 // bytes kept for small charges
 
 	mu    sync.Mutex      // guards the fields below
-	left  int64           // bytes
-	small map[Party]int64 // bytes for which the accounts of each party are charged, of each its Terms.Floor at most; none of Party{}
+	left  int64           // free bytes
+	small map[Party]int64 // bytes for which the accounts of each party are charged, at most Terms.Floor of each account; none for Party{}
 }
 
-// partyPart: the accounts of one party have at most seven eighths of the kept part, which is enough for a crowd of machines with one login. A
-// hundred connections of one client that send nothing had all of it, and nobody else could begin a transfer.
+// partyPart limits the accounts of one party to seven eighths of the kept part, which is enough for a crowd of machines with one
+// login. Without it, a hundred connections of one client that sent nothing took all of it, and nobody else could begin a transfer.
 const partyPart = 7. / 8
 
 // NewPool returns a pool that holds the given number of bytes.
@@ -37,14 +38,14 @@ func (p *Pool) take(party Party, n, small int64) bool {
 	return true
 }
 
-// give returns n bytes of a party, small of them of what Terms.Floor bounds. If n is negative, it takes them, whatever is left.
+// give returns n bytes of a party; small of them were limited by Terms.Floor. If n is negative, give takes bytes, however few are left.
 func (p *Pool) give(party Party, n, small int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.charge(party, -n, -small)
 }
 
-// charge charges a party. The caller holds the lock.
+// charge charges a party. The caller holds mu.
 func (p *Pool) charge(party Party, n, small int64) {
 	p.left -= n
 	if party == (Party{}) {
@@ -64,39 +65,39 @@ func (p *Pool) Free() int64 {
 
 // Terms are the rules of an account, in bytes.
 type Terms struct {
-	Floor int64 // how much of the charge may come from the kept part of the pool
+	Floor int64 // how much of the charge may be taken from the kept part of the pool
 	Early int64 // how much may be held beyond the promises
 	GoOn  int64 // the room to go on, see [Account]
 }
 
-// Account charges its world's pool for one connection: for the memory that it holds, by its real size, or the credit that was
-// promised to it, whichever is more, and for room to go on. It is safe for concurrent use; its lock is taken after all others but the
-// pool's.
+// An Account charges its world's pool for one connection: for the memory that it holds, by its real size, or for the credit that
+// was promised to it, whichever is more, and for room to go on. It is safe for concurrent use. Its lock is taken after all
+// others except the pool's.
 //
-// The room to go on keeps a full pool from stopping transfers that have begun. Chunks are handed over in order, so one that finds no
-// memory holds up all behind it, and their credit fills the pool. Therefore Terms.GoOn bytes of each charge are left free for the
-// awaited chunk: it comes in, is handed over, and its room is there for the next.
+// The room to go on prevents a full pool from stopping transfers that have begun. Chunks are delivered in order, so one that finds
+// no memory stops all after it, and their credit fills the pool. Therefore Terms.GoOn bytes of each charge are left free for the
+// awaited chunk: it arrives, is delivered, and its room is free for the next.
 type Account struct {
 	world *Pool
 
 	mu      sync.Mutex // guards the fields below
 	terms   Terms
-	party   Party // whose account it is; zero = not known
+	party   Party // whose account it is; zero = unknown
 	sums    Sums
-	charged int64 // what the pool was charged: from sums.least to sums.most
+	charged int64 // what the pool was charged: between sums.least and sums.most
 	closed  bool
 }
 
 // NewAccount returns an account of a connection that holds nothing yet.
 func NewAccount(world *Pool, terms Terms) *Account { return &Account{world: world, terms: terms} }
 
-// Bill says whose account it is. Party{}, which has neither an identity nor an address, is nobody.
+// Bill sets whose account it is. Party{}, which has neither an identity nor an address, is no party.
 func (a *Account) Bill(party Party) { a.chargeAnew(func() { a.party = party }) }
 
-// SetTerms changes the rules, also for what is held.
+// SetTerms changes the terms, also for what is already held.
 func (a *Account) SetTerms(terms Terms) { a.chargeAnew(func() { a.terms = terms }) }
 
-// chargeAnew changes by what rules the pool is charged, and charges it by the new ones.
+// chargeAnew changes the rules by which the pool is charged, and charges it again.
 func (a *Account) chargeAnew(change func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -107,30 +108,31 @@ func (a *Account) chargeAnew(change func()) {
 	a.settle()
 }
 
-// charge charges the pool, whatever is left there. The caller holds the lock.
+// charge sets the charge of the pool, however little is left there. The caller holds mu.
 func (a *Account) charge(bytes int64) {
 	a.world.give(a.party, a.charged-bytes, a.small(a.charged)-a.small(bytes))
 	a.charged = bytes
 }
 
-// small returns how much of a charge may come from the kept part of the pool.
+// small returns how much of a charge may be taken from the kept part of the pool.
 func (a *Account) small(charged int64) int64 { return min(charged, a.terms.Floor) }
 
 // Sums are the bytes for which an account is charged.
 type Sums struct {
 	Held     int64 // of content, which promises cover
-	Promised int64 // credit, some of it held by now
-	Borrowed int64 // held besides all promises
+	Promised int64 // credit, some of which is already held
+	Borrowed int64 // held in addition to all promises
 }
 
+// plus returns the sums of s and more.
 func (s Sums) plus(more Sums) Sums {
 	return Sums{s.Held + more.Held, s.Promised + more.Promised, s.Borrowed + more.Borrowed}
 }
 
-// least returns the charge while all of the room to go on is in use.
+// least returns the charge if all of the room to go on is in use.
 func (s Sums) least() int64 { return max(s.Held, s.Promised) + s.Borrowed }
 
-// most returns the charge with all of the room free. A connection that neither holds nor is promised anything needs no room.
+// most returns the charge if all of the room to go on is free. A connection that neither holds nor is promised anything needs no room.
 func (s Sums) most(goOn int64) int64 {
 	if s.Held == 0 && s.Promised == 0 {
 		return s.Borrowed
@@ -138,15 +140,16 @@ func (s Sums) most(goOn int64) int64 {
 	return s.least() + goOn
 }
 
-// Charge returns the sums for which the account is charged, and how many bytes of the pool that takes.
+// Charge returns the sums, and how many bytes the pool is charged for them.
 func (a *Account) Charge() (Sums, int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.sums, a.charged
 }
 
-// Hold notes n more bytes of memory. It returns false, and notes nothing, if they are beyond the promises and Terms.Early, or if the pool
-// has too few left. Bytes within the promises always fit, since those are charged already. An awaited chunk may use the room to go on.
+// Hold adds n bytes of held memory. It returns false, and adds nothing, if they exceed the promises and Terms.Early, or
+// if the pool has too few left. Bytes within the promises always fit, because they are already charged. An awaited chunk
+// may use the room to go on.
 func (a *Account) Hold(n int64, awaited bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -163,8 +166,8 @@ func (a *Account) Hold(n int64, awaited bool) bool {
 	return awaited && a.goOn(more)
 }
 
-// HoldBeyond notes n more bytes of memory, whatever the pool has left, as long as no more than beyond is held beyond the promises. It returns false,
-// and notes nothing, if more would be.
+// HoldBeyond adds n bytes of held memory, however little the pool has left, if at most beyond bytes are then held beyond the
+// promises. Otherwise it returns false, and adds nothing.
 func (a *Account) HoldBeyond(n, beyond int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -176,8 +179,8 @@ func (a *Account) HoldBeyond(n, beyond int64) bool {
 	return true
 }
 
-// Borrow notes n bytes that are held besides all promises, if the pool has them. Records that an awaited chunk needs may use the room to
-// go on.
+// Borrow adds n bytes that are held in addition to all promises, if the pool has them. Records that an awaited chunk needs
+// may use the room to go on.
 func (a *Account) Borrow(n int64, awaited bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -185,22 +188,23 @@ func (a *Account) Borrow(n int64, awaited bool) bool {
 	return !a.closed && (a.change(more) || awaited && a.goOn(more))
 }
 
-// Promise notes credit for n bytes, if the pool has them.
+// Promise adds credit for n bytes, if the pool has them.
 func (a *Account) Promise(n int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return !a.closed && a.change(Sums{Promised: n})
 }
 
-// MustHold notes n more bytes of memory whatever the limits are. It is for few bytes, which are bounded elsewhere.
+// MustHold adds n bytes of held memory whatever the limits are. It is for few bytes, which are limited elsewhere.
 func (a *Account) MustHold(n int64) { a.must(Sums{Held: n}) }
 
-// Drop notes that n bytes are held no more.
+// Drop removes n bytes that are no longer held.
 func (a *Account) Drop(n int64) { a.must(Sums{Held: -n}) }
 
 // Withdraw takes back a promise.
 func (a *Account) Withdraw(n int64) { a.must(Sums{Promised: -n}) }
 
+// must adds to the sums, whatever the limits are.
 func (a *Account) must(more Sums) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -208,7 +212,7 @@ func (a *Account) must(more Sums) {
 	a.settle()
 }
 
-// MustBorrow notes n bytes that are held besides all promises, whatever the limits are. They do not use the room to go on.
+// MustBorrow adds n bytes that are held in addition to all promises, whatever the limits are. They do not use the room to go on.
 func (a *Account) MustBorrow(n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -219,10 +223,10 @@ func (a *Account) MustBorrow(n int64) {
 	a.settle()
 }
 
-// Repay notes that n borrowed bytes are held no more.
+// Repay removes n borrowed bytes that are no longer held.
 func (a *Account) Repay(n int64) { a.MustBorrow(-n) }
 
-// goOn notes more bytes if the room to go on is large enough. The caller holds the lock.
+// goOn adds more if the room to go on is large enough. The caller holds mu.
 func (a *Account) goOn(more Sums) bool {
 	after := a.sums.plus(more)
 	if after.least() > a.charged {
@@ -232,7 +236,7 @@ func (a *Account) goOn(more Sums) bool {
 	return true
 }
 
-// change charges the pool for more, and for all of the room to go on, or for nothing. The caller holds the lock.
+// change charges the pool for more, and for all of the room to go on. It charges nothing if the pool has too little. The caller holds mu.
 func (a *Account) change(more Sums) bool {
 	after := a.sums.plus(more)
 	need := after.most(a.terms.GoOn) - a.charged
@@ -244,8 +248,8 @@ func (a *Account) change(more Sums) bool {
 	return true
 }
 
-// settle charges the pool for the sums as they are, after some have fallen or must rise. Bytes that were given up fill the room to go on
-// first. The caller holds the lock.
+// settle charges the pool for the current sums, after some have decreased or may exceed the charge. Freed bytes refill the room to
+// go on first. The caller holds mu.
 func (a *Account) settle() {
 	if a.closed {
 		return

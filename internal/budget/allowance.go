@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Allowance limits what one connection sends, over all its carriers. It implements [link.Rate] and [sealed.Rate]; its methods are safe
-// from any goroutine.
+// An Allowance limits what one connection sends, over all its carriers. It implements [link.Rate] and [sealed.Rate], and is
+// safe for concurrent use.
 type Allowance struct {
 	own, world *Meter // nil = no limit
 
 	mu   sync.Mutex // guards the fields below
-	turn time.Time  // when bulk may leave at the world's rate; zero = not booked
-	open bool       // the last Bulk let bulk leave, so the next Spend uses the turn up
-	held time.Time  // since when bulk waits; zero = it does not
+	turn time.Time  // when bulk may be sent at the world's rate; zero = not booked
+	open bool       // the last Bulk allowed bulk, so the next Spend uses up the turn
+	held time.Time  // since when bulk is held back; zero = it is not
 }
 
 // NewAllowance returns the allowance of a connection with a rate of its own, in bytes a second (0 = no limit), and with its world's.
@@ -24,7 +24,7 @@ func NewAllowance(rate int, world *Meter) *Allowance {
 // Limited reports whether there is any limit.
 func (a *Allowance) Limited() bool { return a.own != nil || a.world != nil }
 
-// Most returns the rate to which the connection is limited, in bytes a second; 0 = no limit.
+// Most returns the lowest rate that limits the connection, in bytes a second; 0 = no limit.
 func (a *Allowance) Most() (rate int) {
 	for _, m := range []*Meter{a.own, a.world} {
 		if m != nil && (rate == 0 || m.rate < rate) {
@@ -37,7 +37,7 @@ func (a *Allowance) Most() (rate int) {
 // Play implements link.Rate.
 func (a *Allowance) Play(now time.Time) time.Duration { return a.Behind(now, 0) }
 
-// Behind returns how long unreliable data must wait behind queued bytes.
+// Behind returns how long unreliable data must wait if queued bytes are sent before it.
 func (a *Allowance) Behind(now time.Time, queued int) time.Duration {
 	return max(a.own.play(now, queued), a.world.play(now, queued))
 }

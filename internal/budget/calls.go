@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Bucket is a token bucket: it fills at a rate and holds one second's worth, at least one call. The zero Bucket is full.
+// A Bucket is a token bucket. It fills at a rate and holds one second's worth, at least one call. The zero Bucket is full.
 type Bucket struct {
 	tokens float64
 	last   time.Time
 }
 
-// Allow takes a token for a call that came at came, and reports whether there was one then, so that calls that have waited for a busy server do not
-// seem to come at once. A call that came before the last one counts as if it had come with that; but when now is before it, too, a game's clock was
-// set back: the bucket does not fill, and goes on from there.
+// Allow takes a token for a call that arrived at came, and reports whether there was one at that time, so that calls which have
+// waited for a busy server do not count as simultaneous. A call that arrived before the last one counts as if it had arrived with
+// that. If now is before it, too, a game's clock was set back: the bucket does not fill, and continues from there.
 func (b *Bucket) Allow(rate float64, came, now time.Time) bool {
 	if came.Before(b.last) && !now.Before(b.last) {
 		came = b.last
@@ -38,13 +38,14 @@ type Throttle[M comparable] struct {
 	counts []methodCalls[M]
 }
 
+// methodCalls is the count of one method.
 type methodCalls[M comparable] struct {
 	method M
 	calls  int
 }
 
-// Exceeds counts a call, and reports whether there were more than most since the last update of the actor. An update is the first Flush,
-// told apart by its number, at least a period after the last update. UE: net.MaxRPCPerNetUpdate.
+// Exceeds counts a call, and reports whether there were more than most since the last update of the actor. An update is the first
+// Flush, recognized by its number, at least a period after the last update. UE: net.MaxRPCPerNetUpdate.
 func (t *Throttle[M]) Exceeds(m M, most int, flush uint64, now time.Time, period time.Duration) bool {
 	if past := now.Sub(t.since); t.flush != flush && (past < 0 || past >= period) { // a game's clock may go back
 		t.flush, t.since, t.counts = flush, now, t.counts[:0]

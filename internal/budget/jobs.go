@@ -5,34 +5,35 @@ import (
 	"sync"
 )
 
-// Jobs counts work that a world does for its connections and that may go on after their end, because nobody can interrupt it: handlers
-// that wait for a disk, say. What is left of ended connections counts for their party, so that who comes again has no more of it done.
-// The zero Jobs has none. It is safe for concurrent use.
+// Jobs counts work that a world does for its connections and that may continue after their end, because it cannot be interrupted:
+// handlers that wait for a disk, for example. The work of ended connections counts for their party, so that a peer that reconnects
+// gets no more done. The zero Jobs counts none. It is safe for concurrent use.
 type Jobs struct {
 	mu   sync.Mutex
 	left map[Party]int // jobs of connections that have ended
 }
 
-// Party is who a peer is over all of its connections: an identity, or the address of one that has none. Connections without either are one
-// party. It has one of its fields set at most.
+// A Party identifies a peer across all of its connections: by its identity, or by its address if it has none. Connections without
+// either are one party. At most one field is set.
 type Party struct {
 	Identity string
-	Address  netip.Prefix // as package door counts addresses
+	Address  netip.Prefix // in the form in which package door counts addresses
 }
 
-// ConnJobs are the jobs of one connection; the zero ConnJobs are none. The lock of its [Jobs] guards it.
+// ConnJobs are the jobs of one connection. The zero ConnJobs has none. The lock of its [Jobs] guards it.
 type ConnJobs struct {
 	running int
-	ended   bool  // the connection has
-	party   Party // for which they count since
+	ended   bool  // the connection has ended
+	party   Party // for which the jobs count since then
 }
 
-// Begin notes one more job of a connection.
+// Begin counts one more job of a connection.
 func (j *Jobs) Begin(c *ConnJobs) { j.add(c, 1) }
 
-// Return notes that a job of a connection, which may have ended, is over.
+// Return is called when a job of a connection, which may have ended, is finished.
 func (j *Jobs) Return(c *ConnJobs) { j.add(c, -1) }
 
+// add adds n to the jobs of a connection.
 func (j *Jobs) add(c *ConnJobs, n int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -42,7 +43,7 @@ func (j *Jobs) add(c *ConnJobs, n int) {
 	}
 }
 
-// End notes that a connection has ended: its jobs count for the party from now on.
+// End is called when a connection has ended: from now on its jobs count for the party.
 func (j *Jobs) End(c *ConnJobs, party Party) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -52,7 +53,7 @@ func (j *Jobs) End(c *ConnJobs, party Party) {
 	}
 }
 
-// leave counts n more jobs for a party. The lock is held.
+// leave adds n to the jobs of a party. The caller holds mu.
 func (j *Jobs) leave(party Party, n int) {
 	if n == 0 {
 		return
@@ -65,7 +66,7 @@ func (j *Jobs) leave(party Party, n int) {
 	}
 }
 
-// Of returns how many jobs run for a connection, and for ended ones of its party.
+// Of returns how many jobs run for a connection, and for ended connections of its party.
 func (j *Jobs) Of(c *ConnJobs, party Party) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -2,19 +2,19 @@ package budget
 
 import "sync"
 
-// Memory divides the memory for received reliable messages among the connections of a world. Each connection reserves its whole limit, so that
-// the sum stays below total whatever the peers send. The methods may be called concurrently.
+// Memory divides the memory for received reliable messages among the connections of a world. Each connection reserves its whole
+// limit, so the sum stays below total whatever the peers send. It is safe for concurrent use.
 type Memory struct {
 	total  int // bytes
 	least  int // bytes that Enter reserves for each connection
-	forUse int // bytes that only Grow hands out: half of what total has beyond the least of all connections
+	forUse int // bytes that only Grow may use: half of what total has beyond the least of all connections
 
 	mu       sync.Mutex // guards the fields below
 	reserved int        // bytes
-	expected int        // connections that may still enter; negative while connections that make room for others have not left yet
+	expected int        // connections that may still enter; negative while connections that must make room for others have not left yet
 }
 
-// NewMemory returns total bytes for at most conns connections, each of which begins with least.
+// NewMemory returns a Memory of total bytes for at most conns connections, each of which begins with least.
 func NewMemory(total, least, conns int) *Memory {
 	m := &Memory{total: total, least: least, expected: conns}
 	m.forUse = (total - m.kept()) / 2

@@ -1,5 +1,5 @@
-// Package budget shares among the connections of a world the rate at which it may send, the memory for received reliable messages that
-// wait, and the memory for transfers in both directions. It also limits the rates of calls.
+// Package budget shares among the connections of a world the rate at which it may send, the memory for received reliable messages
+// that wait, and the memory for transfers in both directions. It also limits the rates of calls.
 package budget
 
 import (
@@ -8,29 +8,29 @@ import (
 )
 
 const (
-	// idleSavings is the time that an idle meter saves up. UE: at most two ticks, 66 ms at 30 Hz.
+	// idleSavings is how much time an idle meter saves. UE: at most two ticks, 66 ms at 30 Hz.
 	idleSavings = 66 * time.Millisecond
-	// Floor is the least savings of a meter, in bytes: two datagrams for play and two for bulk. With less, a slow rate could never send
-	// one.
+	// Floor is the least savings of a meter, in bytes: two datagrams for play and two for bulk. With less, a slow
+	// rate could never send one.
 	Floor = 6000
-	// turnBytes is how many bytes a connection's turn at the world's rate stands for: about a datagram.
+	// turnBytes is how many bytes a connection may send in a turn at the world's rate: about a datagram.
 	turnBytes = 1300
-	// bulkPatience is the longest that a connection's bulk waits while play uses up a rate; then one datagram leaves. It may hold acks of
-	// the connection's own downloads.
+	// bulkPatience is how long a connection's bulk is held back at most while play uses up a rate; then one datagram is sent. It
+	// may contain acks of the connection's own downloads.
 	bulkPatience = time.Second
 )
 
-// Meter counts what leaves against a rate in bytes a second. UE: QueuedBits, CurrentNetSpeed. A nil Meter has no limit.
+// A Meter compares what is sent with a rate in bytes a second. UE: QueuedBits, CurrentNetSpeed. A nil Meter has no limit.
 type Meter struct {
 	rate    int           // never changes
 	savings time.Duration // the most that an idle meter saves up; never changes
 
 	mu   sync.Mutex // guards the fields below
-	paid time.Time  // when all bytes that have left are paid for; at most savings in the past
-	turn time.Time  // the next turn that is free
+	paid time.Time  // when all bytes that were sent are paid for; at most savings in the past
+	turn time.Time  // the next free turn
 }
 
-// NewMeter returns a meter of rate bytes a second; nil for rate 0.
+// NewMeter returns a meter of rate bytes a second, or nil for rate 0.
 func NewMeter(rate int) *Meter {
 	if rate <= 0 {
 		return nil
@@ -45,7 +45,7 @@ func (m *Meter) time(size int) time.Duration {
 	return time.Duration((int64(size)*int64(time.Second) + int64(m.rate) - 1) / int64(m.rate))
 }
 
-// spend counts bytes that leave, whether or not anything was saved up for them.
+// spend counts bytes that are sent, whether or not anything was saved for them.
 func (m *Meter) spend(now time.Time, size int) {
 	if m == nil {
 		return
@@ -55,7 +55,7 @@ func (m *Meter) spend(now time.Time, size int) {
 	m.paid = later(m.paid, now.Add(-m.savings)).Add(m.time(size))
 }
 
-// play returns how long unreliable data must wait if queued bytes leave before it. UE: IsNetReady.
+// play returns how long unreliable data must wait if queued bytes are sent before it. UE: IsNetReady.
 func (m *Meter) play(now time.Time, queued int) time.Duration {
 	if m == nil {
 		return 0
@@ -75,7 +75,7 @@ func (m *Meter) bulk(now time.Time) time.Duration {
 	return max(0, m.paid.Sub(now.Add(-m.savings/2)))
 }
 
-// book returns the next free turn for a connection with bulk. Turns go round, so connections that wait get equal shares.
+// book returns the next free turn for a connection with bulk. Turns are taken in order, so waiting connections get equal shares.
 func (m *Meter) book(now time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,6 +84,7 @@ func (m *Meter) book(now time.Time) time.Time {
 	return turn
 }
 
+// later returns the later of two times.
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

@@ -5,17 +5,18 @@ import (
 	"sync/atomic"
 )
 
-// Stock bounds the memory for content that a world's outgoing transfers have read, and that waits for the tick or for the peer's
-// ack. Each transfer may hold least bytes, and more only while it holds less than is free. So n transfers that all want more settle at
-// one part in n+1 each and leave one part for the next that comes; a few transfers are not held up at all, and none waits for another to
-// end.
+// Stock limits the memory for content that a world's outgoing transfers have read, and that waits for the tick or for the
+// peer's ack. Each transfer may hold least bytes, and more only while it holds less than is free. So n transfers that all want
+// more end up with one part in n+1 each, and leave one part for the next transfer. A few transfers are not delayed at all, and
+// none waits for another to end.
 //
-// Half of the stock is kept for connections whose peers take what they are sent: content that may not leave yet uses none of it, and a
-// connection that holds more than its peer has ever acknowledged only a small part of what is free, beside the least of its transfers. So
-// receivers that do not read, or do not acknowledge, leave most of that half to others. It is safe for concurrent use.
+// Half of the stock is kept for connections whose peers take what they are sent. Content that may not be sent yet uses none of
+// it. A connection that holds more than its peer has ever acknowledged uses only a small part of what is free, besides the
+// least of its transfers. So receivers that do not read, or do not acknowledge, leave most of that half to others. Stock is
+// safe for concurrent use.
 type Stock struct {
-	most  int64        // of all transfers, as far as least lets
-	least int64        // of each transfer, whatever the others hold
+	most  int64        // for all transfers together, except for least
+	least int64        // for each transfer, whatever the others hold
 	used  atomic.Int64 // may be above most
 }
 
@@ -28,10 +29,10 @@ func (s *Stock) Used() int64 { return s.used.Load() }
 // free returns how many bytes are left, at least 0.
 func (s *Stock) free() int64 { return max(0, s.most-s.used.Load()) }
 
-// kept returns how many bytes are kept for those that take what they are sent.
+// kept returns how many bytes are kept for connections whose peers take what they are sent.
 func (s *Stock) kept() int64 { return s.most / 2 }
 
-// StockAccount is what one connection holds of its world's stock. It is safe for concurrent use; its lock is taken after all others.
+// A StockAccount is what one connection holds of its world's stock. It is safe for concurrent use; its lock is taken after all others.
 type StockAccount struct {
 	stock *Stock
 
@@ -45,7 +46,7 @@ type StockAccount struct {
 // NewAccount returns the account of a connection that holds nothing yet.
 func (s *Stock) NewAccount() *StockAccount { return &StockAccount{stock: s} }
 
-// Limit returns how much of the stock the connection, or one of its transfers, may hold now of content that may leave.
+// Limit returns how much of the stock the connection, or one of its transfers, may hold now of content that may be sent.
 func (s *StockAccount) Limit() int64 {
 	free := s.stock.free()
 	if free <= s.stock.kept() && !s.proven() {
@@ -54,11 +55,11 @@ func (s *StockAccount) Limit() int64 {
 	return max(s.stock.least, free)
 }
 
-// newcomers is how many connections whose peers have acknowledged little share half of the kept half. So those of a crowd begin with more
-// than the least, and a hundred that never acknowledge leave a quarter of the kept half.
+// newcomers is how many connections whose peers have acknowledged little share half of the kept half. So each connection of a crowd
+// begins with more than the least, and a hundred that never acknowledge leave a quarter of the kept half.
 const newcomers = 32
 
-// Acked notes that the peer has acknowledged n bytes, which the connection holds no more.
+// Acked is called when the peer has acknowledged n bytes, which the connection no longer holds.
 func (s *StockAccount) Acked(n int64) { s.acked.Add(n) }
 
 // proven reports whether the peer has acknowledged more than the connection holds.
@@ -71,7 +72,7 @@ func (s *StockAccount) Bytes() int64 {
 	return s.bytes
 }
 
-// Add notes n more bytes, or -n fewer if n is negative.
+// Add adds n bytes; n may be negative.
 func (s *StockAccount) Add(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +92,7 @@ func (s *StockAccount) Close() {
 	}
 }
 
-// Holding is what one transfer holds of the stock: its blocks, from when they were read until some goroutine frees them.
+// A Holding is what one transfer holds of the stock: its blocks, from when they were read until they are freed, on any goroutine.
 type Holding struct {
 	account *StockAccount
 	bytes   atomic.Int64
@@ -106,7 +107,7 @@ func NewHolding(account *StockAccount, freed func()) *Holding {
 // Bytes returns how many bytes the transfer holds.
 func (h *Holding) Bytes() int64 { return h.bytes.Load() }
 
-// Room reports whether one more block may be read, one that may leave at once as far as the receiver's credit goes, or one that may not.
+// Room reports whether one more block may be read. mayLeave means that the receiver's credit allows it to be sent at once.
 func (h *Holding) Room(mayLeave bool) bool {
 	if mayLeave {
 		return h.Bytes() < h.account.Limit()
@@ -114,16 +115,16 @@ func (h *Holding) Room(mayLeave bool) bool {
 	return h.Bytes() < h.account.stock.free()-h.account.stock.kept()
 }
 
-// Acked notes that the peer has acknowledged n bytes: see [StockAccount.Acked].
+// Acked is called when the peer has acknowledged n bytes: see [StockAccount.Acked].
 func (h *Holding) Acked(n int64) { h.account.Acked(n) }
 
-// Take notes that the transfer holds n more bytes.
+// Take adds n bytes that the transfer holds.
 func (h *Holding) Take(n int64) {
 	h.bytes.Add(n)
 	h.account.Add(n)
 }
 
-// Give notes that n bytes were freed.
+// Give removes n bytes that were freed.
 func (h *Holding) Give(n int64) {
 	h.bytes.Add(-n)
 	h.account.Add(-n)

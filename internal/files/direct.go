@@ -10,26 +10,27 @@ import (
 )
 
 const (
-	// directBytes is how much one direct write takes. With half as much, 1 GiB took 0.15 s of a processor on a virtual disk, and not 0.09; with a
-	// quarter, a disk of 1.4 GB/s took a fifth longer as well.
+	// directBytes is the size of a direct write. With half as much, 1 GiB took 0.15 s of a processor on a virtual disk instead of
+	// 0.09 s; with a quarter, a disk of 1.4 GB/s also took a fifth longer.
 	directBytes = 1 << 20
-	// directAlign divides the offset, the length and the address in memory of a direct write (open(2), O_DIRECT). Usual disks have no larger sectors.
+	// directAlign must divide the offset, the length and the memory address of a direct write (open(2), O_DIRECT). Common
+	// disks have no larger sectors.
 	directAlign = 4096
-	// mostPending is how many files hold directBytes of memory at once, 32 MiB in all. Further ones write each piece as it comes, to the cache.
+	// mostPending is how many files may hold directBytes of memory, 32 MiB in all. Further files write each piece at once, to the cache.
 	mostPending = 32
 )
 
-// Direct is a new file that is written past the system's cache, where the system can (O_DIRECT of Linux). For content that nobody reads soon this
-// keeps other files in the cache, and takes a quarter of the processor time. What does not fill a direct write waits in memory for Sync, and
-// is lost by a Close without it. It is not safe for concurrent use.
+// Direct is a new file that is written without the system's cache, if the system can (O_DIRECT of Linux). For content that will not
+// be read soon this keeps other files in the cache, and takes a quarter of the processor time. Bytes that do not fill a direct
+// write wait in memory for Sync; Close without Sync loses them. It is not safe for concurrent use.
 type Direct struct {
 	file    *os.File
-	direct  bool    // what is written now passes the cache
-	pending *[]byte // what waits, in one of directBuffers; nil = nothing
-	failed  error   // the first error of a write: what follows would stand at the wrong offset
+	direct  bool    // writes bypass the cache
+	pending *[]byte // bytes not written yet, in one of directBuffers; nil = none
+	failed  error   // the first error of a write: later bytes would be at the wrong offset
 }
 
-// directBuffers are buffers of directBytes, whose memory begins at a multiple of directAlign.
+// directBuffers holds buffers of directBytes, whose memory begins at a multiple of directAlign.
 var directBuffers = sync.Pool{New: func() any {
 	memory := make([]byte, directBytes+directAlign)
 	begin := -int(uintptr(unsafe.Pointer(unsafe.SliceData(memory)))) & (directAlign - 1)
@@ -40,7 +41,7 @@ var directBuffers = sync.Pool{New: func() any {
 // pendingNow is how many files hold one of directBuffers.
 var pendingNow atomic.Int64
 
-// CreateDirect makes a file that only its owner may read. It fails if there is one of that name.
+// CreateDirect creates a file that only its owner may read. It fails if the name exists.
 func CreateDirect(name string) (*Direct, error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -49,11 +50,11 @@ func CreateDirect(name string) (*Direct, error) {
 	return &Direct{file: f, direct: setDirect(f, true)}, nil
 }
 
-// Write appends p, which the file has after Sync at the latest. Once a write has failed, every Write and Sync returns its error.
+// Write appends p. The file contains it after Sync at the latest. Once a write has failed, every Write and Sync returns its error.
 func (d *Direct) Write(p []byte) (n int, err error) {
 	for len(p) > 0 && d.failed == nil {
 		if d.pending == nil && !d.hold() {
-			d.cache() // this piece leaves the offset at no multiple of directAlign
+			d.cache() // the offset after this piece is no multiple of directAlign
 			var written int
 			written, d.failed = d.file.Write(p)
 			return n + written, d.failed
@@ -67,7 +68,7 @@ func (d *Direct) Write(p []byte) (n int, err error) {
 	return n, d.failed
 }
 
-// Sync writes what waits and makes all content durable, but not the file's name. No Write may follow.
+// Sync writes pending bytes and makes all content durable, but not the file's name. No Write may follow.
 func (d *Direct) Sync() error {
 	d.cache() // the length of the rest is no multiple of directAlign
 	d.flush()
@@ -77,13 +78,13 @@ func (d *Direct) Sync() error {
 	return d.file.Sync()
 }
 
-// Close closes the file, without what waits for Sync.
+// Close closes the file, without bytes that wait for Sync.
 func (d *Direct) Close() error {
 	d.release()
 	return d.file.Close()
 }
 
-// hold takes a buffer, and reports whether it got one: mostPending files have theirs at most.
+// hold takes a buffer, and reports whether it got one, because at most mostPending files may have one.
 func (d *Direct) hold() bool {
 	if pendingNow.Add(1) > mostPending {
 		pendingNow.Add(-1)
@@ -93,7 +94,7 @@ func (d *Direct) hold() bool {
 	return true
 }
 
-// release gives the buffer back, and drops what is in it.
+// release returns the buffer, and drops its content.
 func (d *Direct) release() {
 	if d.pending != nil {
 		*d.pending = (*d.pending)[:0]
@@ -103,13 +104,13 @@ func (d *Direct) release() {
 	}
 }
 
-// flush writes what waits.
+// flush writes the pending bytes.
 func (d *Direct) flush() {
 	if d.pending == nil {
 		return
 	}
 	n, err := d.file.Write(*d.pending)
-	if d.direct && errors.Is(err, syscall.EINVAL) { // this file system asks for more than directAlign
+	if d.direct && errors.Is(err, syscall.EINVAL) { // this file system needs more than directAlign
 		d.cache()
 		_, err = d.file.Write((*d.pending)[n:])
 	}
@@ -117,7 +118,7 @@ func (d *Direct) flush() {
 	d.release()
 }
 
-// cache has all further writes go to the system's cache.
+// cache makes all further writes go to the system's cache.
 func (d *Direct) cache() {
 	if d.direct {
 		setDirect(d.file, false)

@@ -4,5 +4,5 @@ package files
 
 import "os"
 
-// setDirect does nothing: O_DIRECT is Linux's.
+// setDirect does nothing, because O_DIRECT exists only on Linux.
 func setDirect(*os.File, bool) (ok bool) { return false }

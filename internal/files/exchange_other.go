@@ -4,5 +4,5 @@ package files
 
 import "errors"
 
-// Exchange fails: only Linux swaps two names in one step.
+// Exchange fails, because only Linux exchanges two names atomically.
 func Exchange(_, _ string) error { return errors.ErrUnsupported }

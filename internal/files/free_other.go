@@ -4,5 +4,5 @@ package files
 
 import "errors"
 
-// Free fails: these systems each have another call for it than all the others.
+// Free fails, because each of these systems needs a different call.
 func Free(string) (bytes int64, err error) { return 0, errors.ErrUnsupported }

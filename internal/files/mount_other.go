@@ -2,5 +2,5 @@
 
 package files
 
-// Mounted does not know: only Linux says so by a call.
+// Mounted returns false, because only Linux has a call for it.
 func Mounted(string) bool { return false }

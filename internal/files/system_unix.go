@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// tryLock locks the file with descriptor fd.
 func tryLock(fd uintptr) error {
 	err := unix.Flock(int(fd), unix.LOCK_EX|unix.LOCK_NB)
 	if err == unix.EWOULDBLOCK {
@@ -19,7 +20,7 @@ func tryLock(fd uintptr) error {
 	return err
 }
 
-// SyncFolder makes the names in a folder durable. It does not blame file systems that cannot do that.
+// SyncFolder makes the names in a folder durable. It returns nil if the file system cannot do that.
 func SyncFolder(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -32,8 +33,8 @@ func SyncFolder(path string) error {
 	return errors.Join(err, f.Close())
 }
 
-// IsMine reports whether a folder is of who runs this program, as far as its file system has owners: FAT says of all files that they are
-// of who has mounted it, those that we make there as well.
+// IsMine reports whether a folder belongs to the user who runs this program. On a file system without owners, such as FAT, all
+// files belong to the user who has mounted it, including those that this program creates. Then IsMine returns true.
 func IsMine(folder string, info fs.FileInfo) bool {
 	if owner(info) == os.Geteuid() {
 		return true
@@ -48,4 +49,5 @@ func IsMine(folder string, info fs.FileInfo) bool {
 	return err == nil && owner(made) == owner(info)
 }
 
+// owner returns the user id of a file's owner.
 func owner(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// tryLock locks a byte far behind the end: nobody else can read what is locked.
+// tryLock locks a byte far beyond the end of the file, because nobody else can read locked bytes.
 func tryLock(fd uintptr) error {
 	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
 	err := windows.LockFileEx(windows.Handle(fd), flags, 0, 1, 0, &windows.Overlapped{OffsetHigh: 1 << 30})
@@ -16,10 +16,10 @@ func tryLock(fd uintptr) error {
 	return err
 }
 
-// SyncFolder does nothing: os opens folders only for reading here, and such handles cannot be flushed.
+// SyncFolder does nothing, because os opens folders only for reading on Windows, and such handles cannot be flushed.
 func SyncFolder(string) error { return nil }
 
-// Free returns how many bytes an ordinary user may still write to the disk that a folder is on.
+// Free returns how many bytes an ordinary user may still write to the disk of a folder.
 func Free(folder string) (bytes int64, err error) {
 	path, err := windows.UTF16PtrFromString(folder)
 	if err != nil {
@@ -30,5 +30,5 @@ func Free(folder string) (bytes int64, err error) {
 	return int64(available), err
 }
 
-// IsMine is for folders that all users share, as /tmp, which Windows has not.
+// IsMine returns true: it is for folders that all users share, such as /tmp, and Windows has none.
 func IsMine(string, fs.FileInfo) bool { return true }

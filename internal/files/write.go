@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// Replace makes path a file of these bytes, for its owner alone, in one step: after a crash it is what it was, or what it should be.
+// Replace makes path a file with these bytes, for its owner alone, and atomically: after a crash there is the old file or the new one.
 func Replace(path string, data []byte) error {
 	made, err := WriteBeside(path, data)
 	if err != nil {
@@ -18,10 +18,10 @@ func Replace(path string, data []byte) error {
 	return nil
 }
 
-// WriteBeside makes a file of these bytes, for its owner alone, in the folder of path, and returns its name. The bytes are durable then, and the
-// name is not.
+// WriteBeside creates a file with these bytes, for its owner alone, in the folder of path, and returns its name. The bytes are
+// durable then, but the name is not.
 func WriteBeside(path string, data []byte) (made string, err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // of mode 0600
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // mode 0600
 	if err != nil {
 		return "", err
 	}

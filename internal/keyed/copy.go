@@ -12,53 +12,54 @@ import (
 )
 
 const (
-	// packetsBack is by how many packets the oldest packet that can still arrive is behind the newest: a connection drops older ones as
-	// duplicates (seenWindow in package bunch).
+	// packetsBack is how far the oldest packet that can still arrive is behind the newest, in packets: a connection drops older
+	// ones as duplicates (seenWindow in package bunch).
 	packetsBack = 8192
-	// maxHeld is how many items a client's list may have. It is more than MaxItems: new items may come before the update that removes
-	// others, and items that the client set itself count, too.
+	// maxHeld is how many items a client's list may have. It is more than MaxItems, because new items may arrive before the update
+	// that removes others, and items that the client has set itself count, too.
 	maxHeld = 4 * MaxItems
-	// maxGraves is how many tombstones a client remembers, and less than a seventh more, so that a hostile server's removals do not fill its memory.
+	// maxGraves is how many tombstones a client remembers, plus less than a seventh, so that a hostile server's
+	// removals cannot fill its memory.
 	maxGraves = 16 * MaxItems
-	// gravesShare is the least part of the tombstones that forget drops at once.
+	// gravesShare is the least part of the tombstones that forget drops at once, 1/8.
 	gravesShare = 8
-	// maxCensuses is how many censuses an update may have: no more full ones fit, see censusShare.
+	// maxCensuses is how many censuses an update may have. No more full ones fit, see censusShare.
 	maxCensuses = 8
 )
 
-// Change is a change of an item at a client.
+// A Change is a change of an item at a client.
 type Change[K comparable, V any] struct {
 	Key            K
 	Value          V    // the new value, or the last one of a removed item
-	Added, Removed bool // both false: the value changed
+	Added, Removed bool // both false = the value has changed
 }
 
-// Copy is a client's copy of a server's list. It is not safe for concurrent use.
+// A Copy is a client's copy of a server's list. It is not safe for concurrent use.
 type Copy[K comparable, V any] struct {
 	list *List[K, V]
 	plan *state.Plan
 	name fmt.Stringer // names the list in errors
 
-	tells   bool                // Read notes changes for Next
-	changes []Change[K, V]      // that Next has not returned yet
-	gone    map[uint32]struct{} // items that late packets must not bring back
-	graves  []tombstone         // one for each of gone, in the order in which they went
-	names   names               // what the items refer to
+	tells   bool                // Read records changes for Next
+	changes []Change[K, V]      // not returned by Next yet
+	gone    map[uint32]struct{} // numbers of items that late packets must not bring back
+	graves  []tombstone         // one for each of gone, in the order in which they were removed
+	names   names               // the references in the items
 }
 
-// tombstone records that the server removed item number in a packet.
+// A tombstone records that the server removed item number in a packet.
 type tombstone struct {
 	number uint32
 	packet uint64
 }
 
-// NewCopy returns a copy that fills list from updates; plan describes its items.
+// NewCopy returns a copy that fills list from updates. plan describes its items.
 func NewCopy[K comparable, V any](list *List[K, V], plan *state.Plan, name fmt.Stringer) Copy[K, V] {
 	return Copy[K, V]{list: list, plan: plan, name: name}
 }
 
-// Read applies an update that arrived in a packet, and notes the changes for [Copy.Next] if tells is true. After an error the owner must
-// close the connection: no honest server sends such an update.
+// Read applies an update that arrived in a packet, and records the changes for [Copy.Next] if tells is true. After an error the
+// owner must close the connection, because no honest server sends such an update.
 func (c *Copy[K, V]) Read(b []byte, packet uint64, tells bool) error {
 	c.tells = tells
 	censuses := 0
@@ -88,6 +89,7 @@ func (c *Copy[K, V]) Read(b []byte, packet uint64, tells bool) error {
 	return nil
 }
 
+// readItem reads an item after its number, and applies it unless it is outdated.
 func (c *Copy[K, V]) readItem(b []byte, number uint32, packet uint64) (_ []byte, err error) {
 	fresh := &item[K, V]{number: number, packet: packet}
 	for i := range 2 {
@@ -95,7 +97,7 @@ func (c *Copy[K, V]) readItem(b []byte, number uint32, packet uint64) (_ []byte,
 			return nil, fmt.Errorf("item %d of %v: %w", number, c.name, err)
 		}
 	}
-	if _, gone := c.gone[number]; gone { // if there is an item of that number, the client itself has set it
+	if _, gone := c.gone[number]; gone { // if there is an item with that number, the client itself has set it
 		return b, nil
 	}
 	switch item := c.list.find(number); {
@@ -106,7 +108,7 @@ func (c *Copy[K, V]) readItem(b []byte, number uint32, packet uint64) (_ []byte,
 		return b, nil
 	case item.pair.Key != fresh.pair.Key:
 		return nil, fmt.Errorf("item %d of %v has changed its key", number, c.name)
-	default: // it may come again as it was: its ack was late, or all items are sent anew
+	default: // its value may be the same: its ack was late, or all items were sent again
 		c.noteUnless(item, Change[K, V]{Key: item.pair.Key, Value: fresh.pair.Value})
 		c.tally(item, -1)
 		item.packet, item.pair = packet, fresh.pair
@@ -119,8 +121,8 @@ func (c *Copy[K, V]) readItem(b []byte, number uint32, packet uint64) (_ []byte,
 	return b, nil
 }
 
-// enter adds an item that is new here. Of two items with one key the one with the higher number was set later; the other is gone,
-// although the update that says so may not have come yet.
+// enter adds an item that is new here. Of two items with the same key, the one with the higher number was set later. The other was
+// removed, although the update that says so may not have arrived yet.
 func (c *Copy[K, V]) enter(item *item[K, V]) {
 	switch other := c.list.byKey[item.pair.Key]; {
 	case other == nil:
@@ -129,7 +131,7 @@ func (c *Copy[K, V]) enter(item *item[K, V]) {
 		c.bury(item.number, item.packet)
 		return
 	default:
-		c.noteUnless(other, Change[K, V]{Key: item.pair.Key, Value: item.pair.Value}) // it may have been removed and set as it was
+		c.noteUnless(other, Change[K, V]{Key: item.pair.Key, Value: item.pair.Value}) // the key may have been removed and set to the same value
 		c.list.remove(other)
 		c.tally(other, -1)
 		if other.packet > 0 { // otherwise its number is the client's own, and the server may use it later
@@ -141,6 +143,7 @@ func (c *Copy[K, V]) enter(item *item[K, V]) {
 	c.list.last = max(c.list.last, item.number)
 }
 
+// readGone applies the removal of an item.
 func (c *Copy[K, V]) readGone(number uint32, packet uint64) {
 	if _, gone := c.gone[number]; gone {
 		return
@@ -153,7 +156,7 @@ func (c *Copy[K, V]) readGone(number uint32, packet uint64) {
 	}
 }
 
-// readCensus removes items that a census leaves out, if they came in an earlier packet. Items that the client set itself stay.
+// readCensus removes items that a census leaves out, if they arrived in an earlier packet. Items that the client has set itself stay.
 func (c *Copy[K, V]) readCensus(b []byte, packet uint64) ([]byte, error) {
 	r := wire.Reader{Left: b}
 	first, last, count := r.Uvarint(censusBit-1), r.Uvarint(censusBit-1), r.Count(censusBit-1, 1)
@@ -170,7 +173,7 @@ func (c *Copy[K, V]) readCensus(b []byte, packet uint64) ([]byte, error) {
 	}
 	at, _ := c.list.place(uint32(first))
 	end, _ := c.list.place(uint32(last) + 1)
-	var gone []uint32 // a copy of the list's part would take 64 KiB for a census of four bytes, which may speak of nothing
+	var gone []uint32 // a copy of the list's part would take 64 KiB for a census of four bytes, which may remove nothing
 	for _, item := range c.list.items[at:max(at, end)] {
 		if item.packet > 0 && item.packet < packet && !kept[item.number] {
 			gone = append(gone, item.number)
@@ -182,6 +185,7 @@ func (c *Copy[K, V]) readCensus(b []byte, packet uint64) ([]byte, error) {
 	return r.Left, nil
 }
 
+// bury adds a tombstone.
 func (c *Copy[K, V]) bury(number uint32, packet uint64) {
 	if c.gone == nil {
 		c.gone = make(map[uint32]struct{})
@@ -190,8 +194,8 @@ func (c *Copy[K, V]) bury(number uint32, packet uint64) {
 	c.graves = append(c.graves, tombstone{number, packet})
 }
 
-// forget drops tombstones from packets older than any that may still come, and the oldest beyond maxGraves: an eighth of them at once, because
-// all others move up, half a MiB of them.
+// forget drops tombstones from packets older than any that may still arrive, and the oldest beyond maxGraves: at least an eighth of
+// all at once, because all others, half a MiB of them, are moved.
 func (c *Copy[K, V]) forget(packet uint64) {
 	old := func(n int) bool { return n < len(c.graves) && c.graves[n].packet+packetsBack < packet }
 	least := len(c.graves) / gravesShare
@@ -208,20 +212,21 @@ func (c *Copy[K, V]) forget(packet uint64) {
 	c.graves = slices.Delete(c.graves, 0, n)
 }
 
+// note records a change for Next.
 func (c *Copy[K, V]) note(change Change[K, V]) {
 	if c.tells {
 		c.changes = append(c.changes, change)
 	}
 }
 
-// noteUnless notes a change unless the item that it changes came with that value.
+// noteUnless records a change, unless the item had arrived with the same value.
 func (c *Copy[K, V]) noteUnless(item *item[K, V], change Change[K, V]) {
 	if c.tells && (item.packet == 0 || !reflect.DeepEqual(item.pair.Value, change.Value)) {
 		c.note(change)
 	}
 }
 
-// Next removes and returns the oldest change that Read noted.
+// Next removes and returns the oldest change that Read has recorded.
 func (c *Copy[K, V]) Next() (change Change[K, V], ok bool) {
 	if len(c.changes) == 0 {
 		c.changes = nil
@@ -231,7 +236,7 @@ func (c *Copy[K, V]) Next() (change Change[K, V], ok bool) {
 	return change, true
 }
 
-// tally counts the references of an item that has come, or with -1 of one that has gone.
+// tally adds by to the count of each reference in an item: 1 for an item that was added, -1 for one that was removed.
 func (c *Copy[K, V]) tally(item *item[K, V], by int) {
 	n := &c.names
 	if n.visit == nil {
@@ -241,7 +246,8 @@ func (c *Copy[K, V]) tally(item *item[K, V], by int) {
 	c.plan.References(reflect.ValueOf(&item.pair).Elem(), n.visit)
 }
 
-// Renamed calls visit for each id to which the items have begun to refer since the last call, or do no more, in the order in which that happened.
+// Renamed calls visit for each id to which the items have begun to refer since the last call, or no longer refer, in the
+// order in which that happened.
 func (c *Copy[K, V]) Renamed(visit func(id uint64, named bool)) {
 	if c.list.written { // what the game has written was not counted
 		c.Unname()
@@ -252,13 +258,13 @@ func (c *Copy[K, V]) Renamed(visit func(id uint64, named bool)) {
 	c.names.tell(visit)
 }
 
-// Unname makes the next Renamed tell that the items refer to nothing, because the actor has ended.
+// Unname makes the next Renamed report that the items refer to nothing, because the actor has ended.
 func (c *Copy[K, V]) Unname() {
 	c.list.written = false
 	c.names.empty()
 }
 
-// Naming yields the items that hold a reference to id. The list may change meanwhile.
+// Naming yields the items that contain a reference to id. The list may change during the loop.
 func (c *Copy[K, V]) Naming(id uint64) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		names := false

@@ -6,10 +6,10 @@ import (
 )
 
 const (
-	// censusBit marks a census: items have smaller numbers.
+	// censusBit marks a census. Items have smaller numbers.
 	censusBit = 1 << 31
-	// censusShare is how many bytes of an update there must be for each item of a census. An item takes 1 to 5 and the head 4 to 13, so a census
-	// fits an update, and takes more than an eighth of one if it is full.
+	// censusShare is how many bytes of an update there must be for each item of a census. An item takes 1 to 5 bytes and the head 4
+	// to 13, so a census fits into an update, and takes more than an eighth of it if it is full.
 	censusShare = 8
 )
 
@@ -19,14 +19,14 @@ type Items interface {
 	AppendItem(b []byte, number uint32) []byte
 }
 
-// Lacking lists, for one client, the items of a list whose current value the client may lack and that are not on their way to it, in the
-// order in which they will leave. A number with censusBit stands for a census that begins at that number.
+// Lacking lists, for one client, the items of a list whose current value the client may lack and that are not in flight to it, in
+// the order in which they will be sent. A number with censusBit stands for a census that begins at that number.
 type Lacking struct {
 	numbers []uint32
-	has     map[uint32]struct{} // the same numbers; nil = Add makes it when it needs it
+	has     map[uint32]struct{} // the same numbers; nil = created by Add when needed
 }
 
-// Add adds numbers of items and censuses that are not in l yet.
+// Add adds numbers of items and censuses, unless they are in l already.
 func (l *Lacking) Add(numbers []uint32) {
 	if l.has == nil {
 		l.has = make(map[uint32]struct{}, len(l.numbers)+len(numbers))
@@ -42,13 +42,13 @@ func (l *Lacking) Add(numbers []uint32) {
 	}
 }
 
-// AddAll adds all items of a list, after a census if the client may have items that are gone.
+// AddAll adds all items of a list, after a census if the client may have items that were removed.
 func (l *Lacking) AddAll(list Items, census bool) {
 	var numbers []uint32
 	if census {
 		numbers = append(numbers, censusBit)
 	}
-	if numbers = list.Numbers(numbers); l.Empty() { // most often, and then without a map: a client may ask for all lists once a second
+	if numbers = list.Numbers(numbers); l.Empty() { // usually so, and then without a map: a client may ask for all lists once a second
 		l.numbers, l.has = numbers, nil
 		return
 	}
@@ -58,9 +58,9 @@ func (l *Lacking) AddAll(list Items, census bool) {
 // Empty reports whether l lists nothing.
 func (l *Lacking) Empty() bool { return len(l.numbers) == 0 }
 
-// Take removes the first items, at least one and more while b stays within most bytes, appends them to b, and appends their numbers to
-// taken. The caller adds the numbers again if the message is lost. Take stops at maxCensuses censuses, which is all that a reader
-// accepts: more can be due when several messages were lost and the list has become short since.
+// Take removes the first items, at least one and more while b stays within most bytes. It appends them to b, and their numbers to
+// taken. The caller adds the numbers again if the message is lost. Take stops at maxCensuses censuses, the most that a reader
+// accepts. More can be due if several messages were lost and the list has become short since.
 func (l *Lacking) Take(b []byte, taken []uint32, list Items, most int) ([]byte, []uint32) {
 	n, censuses := 0, 0
 	for ; n < len(l.numbers); n++ {
@@ -83,7 +83,7 @@ func (l *Lacking) Take(b []byte, taken []uint32, list Items, most int) ([]byte, 
 	return b, taken
 }
 
-// append appends an item or a census. If a census does not reach the end of the list, append adds another one from there on.
+// append appends an item or a census. If a census does not reach the end of the list, append adds another one that begins after it.
 func (l *Lacking) append(b []byte, list Items, number uint32, most int) []byte {
 	if number&censusBit == 0 {
 		return list.AppendItem(b, number)

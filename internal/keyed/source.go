@@ -15,19 +15,19 @@ import (
 // items with numbers from first to last, and for each the distance to the one before. All other items in that range are gone. A server
 // sends a census when a client could not keep updates that it had acknowledged, which may have held removals.
 
-// Source encodes a server's list for its clients. It is not safe for concurrent use.
+// A Source encodes a server's list for its clients. It is not safe for concurrent use.
 type Source[K comparable, V any] struct {
 	list    *List[K, V]
 	plan    *state.Plan
 	scratch []uint32
 }
 
-// NewSource returns the source of a list; plan describes its items.
+// NewSource returns the source of a list. plan describes its items.
 func NewSource[K comparable, V any](list *List[K, V], plan *state.Plan) Source[K, V] {
 	return Source[K, V]{list: list, plan: plan}
 }
 
-// Watch says whether any client has the list. Changes are noted only while one does.
+// Watch sets whether any client has the list. Changes are recorded only while one does.
 func (s *Source[K, V]) Watch(on bool) {
 	s.list.watched = on
 	if !on {
@@ -41,9 +41,9 @@ func (s *Source[K, V]) Watch(on bool) {
 // Changed reports whether items were set or removed since the last TakeChanged.
 func (s *Source[K, V]) Changed() bool { return len(s.list.changed) > 0 }
 
-// TakeChanged encodes the items that were set since the last call. It returns the numbers of items whose encoding has changed, and of
-// items that are gone; the slice is valid until the next call. The error names items that cannot be encoded; clients keep their last
-// value.
+// TakeChanged encodes the items that were set since the last call. It returns the numbers of items whose encoding has
+// changed, and of removed items; the slice is valid until the next call. The error names items that cannot be encoded;
+// clients keep their last value.
 func (s *Source[K, V]) TakeChanged() (numbers []uint32, err error) {
 	numbers = s.scratch[:0]
 	for _, number := range s.list.changed {
@@ -62,6 +62,7 @@ func (s *Source[K, V]) TakeChanged() (numbers []uint32, err error) {
 	return numbers, err
 }
 
+// encodeItem encodes an item, and reports whether its encoding has changed.
 func (s *Source[K, V]) encodeItem(item *item[K, V]) (changed bool, err error) {
 	mask, err := item.shadow.Update(s.plan, reflect.ValueOf(&item.pair).Elem())
 	if err != nil {
@@ -71,8 +72,8 @@ func (s *Source[K, V]) encodeItem(item *item[K, V]) (changed bool, err error) {
 	return changed, nil
 }
 
-// EncodeAll encodes all items. The owner calls it when a client gets the list: TakeChanged misses items that were set while no client had
-// it.
+// EncodeAll encodes all items. The owner calls it when a client gets the list, because TakeChanged misses items that were
+// set while no client had it.
 func (s *Source[K, V]) EncodeAll() (err error) {
 	for _, item := range s.list.items {
 		_, failed := s.encodeItem(item)

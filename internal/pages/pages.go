@@ -1,19 +1,19 @@
-// Package pages shares the memory of bulk among all connections: pages that are as long as the messages of which bulk is made, half of the
-// longest. The garbage collector takes back those that nobody needs.
+// Package pages shares the memory of bulk among all connections, in pages of the size of bulk messages, which is half of the
+// largest. The garbage collector frees unused pages.
 package pages
 
 import "sync"
 
-// Size is how long a page is, in bytes.
+// Size is the size of a page in bytes.
 const Size = 32 << 10
 
-// Page is memory that whoever took it has alone.
+// A Page is memory for the exclusive use of the caller of Take.
 type Page [Size]byte
 
 var spare = sync.Pool{New: func() any { return new(Page) }}
 
-// Take returns a page, with whatever was in it. It is safe for concurrent use, as Give is.
+// Take returns a page with arbitrary content. Like Give, it is safe for concurrent use.
 func Take() *Page { return spare.Get().(*Page) }
 
-// Give takes back a page of which the caller keeps nothing.
+// Give returns a page. The caller must not use it, or any part of it, again.
 func Give(p *Page) { spare.Put(p) }

@@ -8,11 +8,11 @@ import (
 
 var field reedsolomon.LowLevel
 
-// factor returns what shard c of count is multiplied by in parity shard i.
+// factor returns the factor of shard c of count shards in parity shard i.
 func factor(count, i, c int) byte { return reedsolomon.Inv(byte(count+i) ^ byte(c)) }
 
-// Make computes the parity of the first count shards into the shards behind them. A shard that is shorter than its parity counts as filled up with
-// zeros.
+// Make computes the parity of the first count shards into the shards after them. A shard that is shorter than its parity
+// counts as padded with zeros.
 func Make(shards [][]byte, count int) {
 	for i, sum := range shards[count:] {
 		clear(sum)
@@ -24,26 +24,27 @@ func Make(shards [][]byte, count int) {
 	}
 }
 
-// Set holds the parity shards that came.
+// A Set holds received parity shards.
 type Set struct {
 	Have   int          // how many
-	shards [Most][]byte // by index; nil = has not come
+	shards [Most][]byte // by index; nil = not received
 }
 
-// Has reports whether parity shard i has come.
+// Has reports whether parity shard i was added.
 func (s *Set) Has(i int) bool { return s.shards[i] != nil }
 
-// Add keeps a copy of parity shard i, which has not come before.
+// Add adds a copy of parity shard i, which must not have been added before.
 func (s *Set) Add(i int, shard []byte) {
 	s.shards[i] = slices.Clone(shard)
 	s.Have++
 }
 
-// Restore fills in those shards that are empty; each must have the capacity of a whole one. They are bytes off to end of those of which the set is
-// parity. The set must hold as many parity shards, of which Restore overwrites these bytes.
+// Restore fills in those shards that are empty; each must have the capacity of a complete one. The shards are the bytes from off
+// to end of those of which the set is the parity. The set must contain as many parity shards as shards are empty; Restore
+// overwrites these bytes of them.
 //
-// It solves one equation for each missing shard, so the work grows with their number. reedsolomon.ReconstructData would invert a matrix of as many
-// rows as there are shards, however few are missing, and a peer chooses that.
+// It solves one equation for each missing shard, so the work grows with their number. reedsolomon.ReconstructData would invert a
+// matrix of as many rows as there are shards, however few are missing, and a peer chooses that number.
 func (s *Set) Restore(shards [][]byte, off, end int) {
 	var y system
 	for c, shard := range shards {
@@ -62,13 +63,13 @@ func (s *Set) Restore(shards [][]byte, off, end int) {
 	}
 }
 
-// system is a system of linear equations for missing shards.
+// A system is a system of linear equations for missing shards.
 type system struct {
 	missing   []int
 	equations []equation // one for each of missing
 }
 
-// equation says that the missing shards, each multiplied by its factor, add up to sum.
+// An equation says that the missing shards, each multiplied by its factor, add up to sum.
 type equation struct {
 	factors []byte
 	sum     []byte
@@ -87,8 +88,8 @@ func (s *system) take(shards [][]byte, i int, sum []byte) {
 	s.equations = append(s.equations, e)
 }
 
-// solve turns each equation into one for its missing shard alone, by Gauss-Jordan elimination. It needs no pivoting: each square part of a Cauchy
-// matrix has an inverse, so no factor by which it divides is zero.
+// solve changes each equation into one for its missing shard alone, by Gauss-Jordan elimination. It needs no pivoting: each square
+// part of a Cauchy matrix has an inverse, so no factor by which it divides is zero.
 func (s *system) solve() {
 	for i, e := range s.equations {
 		e.multiply(reedsolomon.Inv(e.factors[i]))
@@ -100,6 +101,7 @@ func (s *system) solve() {
 	}
 }
 
+// multiply multiplies the equation by a factor.
 func (e equation) multiply(factor byte) {
 	field.GalMulSlice(factor, e.factors, e.factors)
 	field.GalMulSlice(factor, e.sum, e.sum)

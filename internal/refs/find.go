@@ -1,4 +1,4 @@
-// Package refs finds references to actors in the types and values of arguments, and keeps an index of who names an actor. It is pure.
+// Package refs finds references to actors in the types and values of arguments, and keeps an index of what refers to an actor. It is pure.
 package refs
 
 import (
@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// Finder finds references of one type, whose kind is uint64.
+// A Finder finds references of one type, whose kind is uint64.
 type Finder struct {
 	Ref   reflect.Type
-	Actor reflect.Type // what a reference names, which does not travel itself
+	Actor reflect.Type // the type that a reference names; it cannot be sent itself
 }
 
 var (
@@ -18,8 +18,8 @@ var (
 	errInMap = errors.New("a Ref in a map cannot be checked against what the other side has: use a slice")
 )
 
-// In reports whether values of t may hold a reference that [Finder.Each] visits. A reference in a map is an error, because Each could not
-// change it there. In ignores interfaces: what they hold does not travel.
+// In reports whether values of t may contain a reference that [Finder.Each] visits. A reference in a map is an error, because Each
+// could not change it there. In ignores interfaces, because their values are not sent.
 func (f Finder) In(t reflect.Type) (found bool, err error) {
 	if err := f.check(t, make(map[reflect.Type]bool)); err != nil {
 		return false, err
@@ -27,8 +27,8 @@ func (f Finder) In(t reflect.Type) (found bool, err error) {
 	return f.reaches(t, make(map[reflect.Type]bool)), nil
 }
 
-// check returns an error if values of t cannot travel. It skips the types in seen; without that a type that contains itself would not
-// end.
+// check returns an error if values of t cannot be sent. It skips the types in seen; otherwise it would not end for a
+// type that contains itself.
 func (f Finder) check(t reflect.Type, seen map[reflect.Type]bool) error {
 	switch {
 	case t == f.Actor:
@@ -41,14 +41,14 @@ func (f Finder) check(t reflect.Type, seen map[reflect.Type]bool) error {
 		if err := f.check(part, seen); err != nil {
 			return err
 		}
-		if t.Kind() == reflect.Map && f.reaches(part, make(map[reflect.Type]bool)) { // with a seen of its own: a type that check has been through may hold one
+		if t.Kind() == reflect.Map && f.reaches(part, make(map[reflect.Type]bool)) { // with a new seen, because a type that check has seen may contain one
 			return errInMap
 		}
 	}
 	return nil
 }
 
-// reaches reports whether values of t hold references at any depth. It skips the types in seen.
+// reaches reports whether values of t contain references at any depth. It skips the types in seen.
 func (f Finder) reaches(t reflect.Type, seen map[reflect.Type]bool) bool {
 	if t == f.Ref || seen[t] {
 		return t == f.Ref
@@ -57,7 +57,7 @@ func (f Finder) reaches(t reflect.Type, seen map[reflect.Type]bool) bool {
 	return slices.ContainsFunc(parts(t), func(part reflect.Type) bool { return f.reaches(part, seen) })
 }
 
-// parts returns the types of the parts of a t that travel.
+// parts returns the types of those parts of a t that are sent.
 func parts(t reflect.Type) (all []reflect.Type) {
 	switch t.Kind() {
 	case reflect.Struct:
@@ -91,7 +91,7 @@ func (f Finder) Each(v reflect.Value, visit func(reflect.Value)) {
 		}
 	case reflect.Slice, reflect.Array:
 		if k := v.Type().Elem().Kind(); k < reflect.Array && v.Type().Elem() != f.Ref {
-			return // plain values hold no references
+			return // plain values contain no references
 		}
 		for i := range v.Len() {
 			f.Each(v.Index(i), visit)

@@ -2,24 +2,24 @@ package refs
 
 import "slices"
 
-// Index lists for each key the R that name it, in the order in which they began to. The time of Refile depends on the number of keys that
-// its r names, not on how many name the same key: a game may have thousands of states that name one actor.
+// Index lists for each key the R that name it, in the order in which they began to. The cost of Refile depends on the number of
+// keys that its r names, not on how many R name the same key: a game may have thousands of states that name one actor.
 type Index[K, R comparable] map[K]*list[R]
 
-// list holds the R that name one key.
+// A list holds the R that name one key.
 type list[R comparable] struct {
-	places map[R]uint64 // each is above those of the R that were there when it came
+	places map[R]uint64 // each is above those of the R that were in the list when it was added
 	last   uint64       // the newest place
-	order  []place[R]   // in the order of places; those of R that have gone since, or come again, are stale
+	order  []place[R]   // ascending; places of R that were removed, or added again, are stale
 }
 
-// place is the place that an R has or had.
+// A place is the place that an R has or had.
 type place[R comparable] struct {
 	r  R
 	at uint64
 }
 
-// leastStale is how many stale places a list keeps at least before it drops them.
+// leastStale is how many stale places a list may keep at least before it drops them.
 const leastStale = 8
 
 // fresh returns the places that are not stale.
@@ -31,7 +31,7 @@ func (l *list[R]) fresh(yield func(place[R]) bool) {
 	}
 }
 
-// Of returns the R that name a key now. The caller may keep the slice.
+// Of returns the R that name a key. The caller may keep the slice.
 func (x Index[K, R]) Of(key K) []R {
 	l := x[key]
 	if l == nil {
@@ -44,8 +44,8 @@ func (x Index[K, R]) Of(key K) []R {
 	return all
 }
 
-// Refile files r under the keys now instead of before. It returns now, in the memory of before. If both are equal, as most of the time,
-// it does nothing.
+// Refile moves r from the keys in before to those in now. It returns now, in the memory of before. If both are equal, as they
+// usually are, it does nothing.
 func (x Index[K, R]) Refile(r R, before, now []K) []K {
 	if slices.Equal(before, now) {
 		return before
@@ -73,7 +73,7 @@ func (x Index[K, R]) Add(key K, r R) {
 	}
 }
 
-// Remove files r under a key no more.
+// Remove removes r from a key.
 func (x Index[K, R]) Remove(key K, r R) {
 	l := x[key]
 	if l == nil {

@@ -2,12 +2,12 @@
 // removed. It is pure.
 package roster
 
-// Seat is the place of an item in a [List]. An item has one Seat for each list that it may be in. The zero Seat means that the item is
-// not listed.
+// A Seat is the place of an item in a [List]. An item has one Seat for each list that it may be in. The zero Seat means
+// that the item is not listed.
 type Seat struct{ place int } // index in entries, plus 1
 
-// List lists items in the order in which they were added. Removing an item leaves a gap, in constant time. When half of a list is gaps,
-// Remove copies it, so that a running loop over the old entries still finds all items that stay. The zero List is empty.
+// A List lists items in the order in which they were added. Removing an item leaves a gap, in constant time. If half of a list is
+// gaps, Remove copies it, so that a loop over the old entries still finds all remaining items. The zero List is empty.
 type List[T any] struct {
 	entries []entry[T]
 	gaps    int
@@ -15,7 +15,7 @@ type List[T any] struct {
 }
 
 type entry[T any] struct {
-	item *T // nil: a gap
+	item *T // nil = a gap
 	seat *Seat
 }
 
@@ -53,7 +53,7 @@ func (l *List[T]) close() {
 	l.entries, l.gaps, l.head = kept, 0, 0
 }
 
-// First returns the oldest item, nil if the list is empty.
+// First returns the oldest item, or nil if the list is empty.
 func (l *List[T]) First() *T {
 	for ; l.head < len(l.entries); l.head++ {
 		if item := l.entries[l.head].item; item != nil {
@@ -63,8 +63,8 @@ func (l *List[T]) First() *T {
 	return nil
 }
 
-// All yields the items that are listed when it begins. It may still yield an item that is removed meanwhile: the caller must check that
-// on the item.
+// All yields the items that are listed when it begins. It may still yield an item that is removed during the loop: the caller
+// must check that on the item.
 func (l *List[T]) All(yield func(*T) bool) {
 	for _, e := range l.entries {
 		if e.item != nil && !yield(e.item) {

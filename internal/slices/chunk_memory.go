@@ -7,8 +7,8 @@ import (
 	"github.com/quivernet/quiver/internal/pages"
 )
 
-// chunkMemory is a receiver whose memory is charged to the connection's account: its records, and the chunks in it. A chunk for which there is no
-// room is neither kept nor charged.
+// chunkMemory is a receiver whose memory is charged to the connection's account: its records, and the chunks in it. A chunk for
+// which there is no room is neither kept nor charged.
 type chunkMemory struct {
 	account  Account
 	receiver *chunk.Receiver // nil before the first slice
@@ -16,14 +16,15 @@ type chunkMemory struct {
 }
 
 const (
-	// ReceiverBytes is the memory of a chunk.Receiver besides its chunks: records of Places chunks under way, and of the
-	// 1,024 chunks that were handed out last.
+	// ReceiverBytes is the memory of a chunk.Receiver besides its chunks: records of Places chunks, and of the 1,024 chunks
+	// that were delivered last.
 	ReceiverBytes = 52 << 10
-	// placeBytes is the memory that the receiver takes for one more place: the record of a chunk, and room in its list of memory for later chunks.
+	// placeBytes is the memory of one more place in a receiver: the record of a chunk, and room in its list of
+	// memory for later chunks.
 	placeBytes = 128
 )
 
-// equip makes the receiver unless there is one, and reports whether there was room for its records.
+// equip creates the receiver unless there is one, and reports whether there was room for its records.
 func (c *chunkMemory) equip() bool {
 	if c.receiver != nil {
 		return true
@@ -39,9 +40,9 @@ func (c *chunkMemory) equip() bool {
 	return true
 }
 
-// begin takes the first slice of a chunk, and reports whether there was room for the chunk. It is the chunk ahead places
-// behind the next one to be handed out. Awaited means that no later message is handed out before it has come. A chunk that is charged as much as
-// a page, as that of a full part is, lies in one, which inbox.giveBack returns.
+// begin inserts the first slice of a chunk, and reports whether there was room for the chunk. The chunk is ahead places after the
+// next one to be delivered. awaited means that no later message can be delivered before it has arrived. A chunk that is charged as
+// much as a page, like that of a full part, is kept in one; inbox.giveBack returns it.
 func (c *chunkMemory) begin(now time.Time, s chunk.Slice, ahead int, awaited bool) bool {
 	if !c.hold(s.Count, ahead, awaited) {
 		return false
@@ -65,7 +66,7 @@ func (c *chunkMemory) hold(slices, ahead int, awaited bool) bool {
 	return true
 }
 
-// widen makes records up to that of the chunk, if there is room for them.
+// widen adds records up to that of the chunk, if there is room for them.
 func (c *chunkMemory) widen(ahead int) bool {
 	if ahead < c.places || ahead >= Pipeline {
 		return true
@@ -82,7 +83,7 @@ func (c *chunkMemory) widen(ahead int) bool {
 	return true
 }
 
-// narrow gives up the records beyond Places. No chunk may be under way.
+// narrow frees the records beyond Places. There must be no incomplete chunk.
 func (c *chunkMemory) narrow() {
 	if c.places > Places {
 		c.receiver.SetReceiveQueue(Places)
@@ -91,7 +92,7 @@ func (c *chunkMemory) narrow() {
 	}
 }
 
-// partial returns the memory of a chunk's slices and which of them have come; with a Count of 0, none has.
+// partial returns the memory of a chunk's slices, and which of them have arrived. If none has, Count is 0.
 func (c *chunkMemory) partial(id uint16) (data []byte, have chunk.Ack) {
 	if c.receiver != nil {
 		data, have, _ = c.receiver.Partial(id)
@@ -99,5 +100,5 @@ func (c *chunkMemory) partial(id uint16) (data []byte, have chunk.Ack) {
 	return data, have
 }
 
-// release notes that the caller is done with a message, or accounts for it now. It touches nothing but the account.
+// release is called when the caller no longer uses a message, or charges it elsewhere. It uses nothing but the account.
 func (c *chunkMemory) release(message []byte) { c.account.Drop(ChunkBytes(sliceCount(message))) }

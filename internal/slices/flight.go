@@ -6,7 +6,7 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// fate tells what became of a sending, as far as it is known.
+// A fate is the fate of a sending, as far as it is known.
 type fate uint8
 
 const (
@@ -15,28 +15,28 @@ const (
 	landed
 )
 
-// sending is one sending of one slice.
+// A sending is one sending of one slice.
 type sending struct {
 	at    time.Duration // since the outbox's epoch
-	mark  recovery.Mark // the gate's; empty on a path that tells fates
-	size  uint16        // bytes of its datagram
+	mark  recovery.Mark // from the gate; empty on a path that reports fates
+	size  uint16        // of its datagram, in bytes
 	id    uint16        // its chunk
 	index uint8         // the slice in its chunk
-	again bool          // the slice had left before, so that an ack does not tell which sending arrived
+	again bool          // the slice had been sent before, so an ack does not show which sending has arrived
 	fate  fate
 }
 
-// firstSendings is how many sendings a flight has room for from the start.
+// firstSendings is the initial capacity of a flight.
 const firstSendings = 64
 
-// flight remembers the oldest sending whose fate is open, and all that left after it.
+// A flight holds the oldest undecided sending, and all that were sent after it.
 type flight struct {
 	recovery.Ring[sending]
-	bytes int // of the datagrams of sendings that fly
-	count int // of sendings that fly
+	bytes int // of the datagrams in flight
+	count int // number of sendings in flight
 }
 
-// launch notes a sending and returns its number.
+// launch adds a sending and returns its number.
 func (f *flight) launch(s sending) (number uint64) {
 	if f.Len() == f.Cap() {
 		f.firstFlying()
@@ -47,7 +47,7 @@ func (f *flight) launch(s sending) (number uint64) {
 	return f.Next - 1
 }
 
-// get returns a sending that is remembered, or nil.
+// get returns a sending, or nil if the flight no longer holds it.
 func (f *flight) get(number uint64) *sending {
 	if !f.Has(number) {
 		return nil
@@ -55,7 +55,7 @@ func (f *flight) get(number uint64) *sending {
 	return f.At(number)
 }
 
-// land notes what became of a sending. One that counted as lost may still land.
+// land sets the fate of a sending. One that was declared lost may still land.
 func (f *flight) land(s *sending, as fate) {
 	if s.fate == flying {
 		f.bytes -= int(s.size)
@@ -64,7 +64,7 @@ func (f *flight) land(s *sending, as fate) {
 	s.fate = as
 }
 
-// firstFlying returns the number of the oldest sending that flies, and forgets those before it.
+// firstFlying returns the number of the oldest sending in flight, and removes those before it.
 func (f *flight) firstFlying() (number uint64, ok bool) {
 	for ; f.Oldest < f.Next; f.Oldest++ {
 		if f.At(f.Oldest).fate == flying {

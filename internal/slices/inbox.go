@@ -7,17 +7,18 @@ import (
 	"github.com/quivernet/quiver/internal/pages"
 )
 
-// inbox assembles messages from slices, and restores missing slices by repair slices.
+// An inbox assembles messages from slices, and restores missing slices from repair slices.
 //
-// All that it holds is charged to the connection's account: content, for which there is credit, and what chunks take beyond that. A peer
-// that keeps to its credit is refused a chunk only if the world's budget has no memory left, and never the one that is awaited.
+// Everything that it holds is charged to the connection's account: content, for which there is credit, and what chunks
+// take beyond that. A peer that keeps to its credit is refused a chunk only if the world's budget has no memory left,
+// and never the awaited one.
 type inbox struct {
 	memory   chunkMemory
 	acks     ackTimer
 	restorer restorer
-	read     uint16   // id of the next chunk to be handed out
-	open     int      // chunks of which slices have come, but not all
-	messages [][]byte // whole messages in order, not yet taken
+	read     uint16   // id of the next chunk to be delivered
+	open     int      // incomplete chunks of which slices have arrived
+	messages [][]byte // complete messages in order, not taken yet
 
 	refused, malformed uint64 // see Stats
 }
@@ -26,13 +27,13 @@ func newInbox(account Account, pace ackPace) inbox {
 	return inbox{memory: chunkMemory{account: account}, acks: ackTimer{pace: pace}}
 }
 
-// slice takes a slice, and reports whether a message has become whole.
+// slice handles a slice, and reports whether a message is now complete.
 func (in *inbox) slice(now time.Time, s chunk.Slice) (whole bool) {
 	whole = in.add(now, s)
 	return in.restore(now, s.ChunkID) || whole
 }
 
-// repair takes a repair slice, and reports whether it made a message whole.
+// repair handles a repair slice, and reports whether it has completed a message.
 func (in *inbox) repair(now time.Time, r repair) (whole bool) {
 	if !in.misses(r.id) {
 		return false
@@ -48,8 +49,8 @@ func (in *inbox) repair(now time.Time, r repair) (whole bool) {
 	return false
 }
 
-// restore makes the missing slices of a chunk when enough slices and repair slices have come. It is called after each slice as well: that
-// may be the last one needed, or it completes the chunk, whose repair slices are then dropped.
+// restore restores the missing slices of a chunk if enough slices and repair slices have arrived. It is also called after each
+// slice, which may be the last one needed, or may complete the chunk, whose repair slices are then dropped.
 func (in *inbox) restore(now time.Time, id uint16) (whole bool) {
 	set := in.restorer.set(id)
 	if set == nil {
@@ -77,7 +78,7 @@ func (in *inbox) restore(now time.Time, id uint16) (whole bool) {
 	return whole
 }
 
-// add puts a slice in its place, and reports whether a message has become whole.
+// add inserts a slice, and reports whether a message is now complete.
 func (in *inbox) add(now time.Time, s chunk.Slice) (whole bool) {
 	if !in.equip() {
 		in.refused++
@@ -97,7 +98,7 @@ func (in *inbox) add(now time.Time, s chunk.Slice) (whole bool) {
 	return whole
 }
 
-// equip makes the receiver with the first slice, and reports whether there was room.
+// equip creates the receiver at the first slice, and reports whether there was room.
 func (in *inbox) equip() bool {
 	if in.memory.equip() {
 		return true
@@ -106,8 +107,8 @@ func (in *inbox) equip() bool {
 	return in.memory.equip()
 }
 
-// begin takes the first slice of a chunk, and reports whether there was room for the chunk. The account keeps room for the one that is
-// awaited, without which no later message could be handed out.
+// begin inserts the first slice of a chunk, and reports whether there was room for the chunk. The account reserves room for the
+// awaited chunk, because without it no later message could be delivered.
 func (in *inbox) begin(now time.Time, s chunk.Slice) bool {
 	ahead, awaited := int(s.ChunkID-in.read), s.ChunkID == in.read && len(in.messages) == 0
 	begun := in.memory.begin(now, s, ahead, awaited)
@@ -121,7 +122,7 @@ func (in *inbox) begin(now time.Time, s chunk.Slice) bool {
 	return begun
 }
 
-// collect takes the next messages in order that are whole, and reports whether there was one.
+// collect appends the next complete messages in order, and reports whether there was one.
 func (in *inbox) collect() (whole bool) {
 	for {
 		_, data, ok := in.memory.receiver.Chunk()
@@ -135,10 +136,10 @@ func (in *inbox) collect() (whole bool) {
 	}
 }
 
-// makeRoom gives up the repair slices that wait, for an awaited chunk: the chunks that they repair come after it.
+// makeRoom frees all repair slices, to make room for an awaited chunk: the chunks that they would restore come after it.
 func (in *inbox) makeRoom() { in.restorer.dropAll(in.memory.account) }
 
-// misses reports whether a chunk was not handed out yet.
+// misses reports whether a chunk was not delivered yet.
 func (in *inbox) misses(id uint16) bool { return id-in.read < Pipeline }
 
 // nextAck returns the next ack that is due.
@@ -146,7 +147,7 @@ func (in *inbox) nextAck(now time.Time) (chunk.Ack, bool) {
 	return in.acks.next(now, in.memory.receiver)
 }
 
-// ackAgain makes an ack due for a chunk whose last ack was lost or never left.
+// ackAgain makes an ack due for a chunk whose last ack was lost or not sent.
 func (in *inbox) ackAgain(id uint16) {
 	if r := in.memory.receiver; r != nil {
 		r.Repeat(id)
@@ -154,7 +155,7 @@ func (in *inbox) ackAgain(id uint16) {
 	}
 }
 
-// ackAllAgain makes acks due for all chunks under way, and for those that were handed out last.
+// ackAllAgain makes acks due for all incomplete chunks, and for those that were delivered last.
 func (in *inbox) ackAllAgain() {
 	if r := in.memory.receiver; r != nil {
 		r.Restart()
@@ -162,14 +163,14 @@ func (in *inbox) ackAllAgain() {
 	}
 }
 
-// take returns the whole messages. The caller owns them until giveBack, and releases each before that.
+// take returns the complete messages. The caller owns them until giveBack, and must release each before that.
 func (in *inbox) take() [][]byte {
 	whole := in.messages
 	in.messages = nil
 	return whole
 }
 
-// giveBack takes the memory of messages that were released.
+// giveBack takes back the memory of released messages.
 func (in *inbox) giveBack(whole [][]byte) {
 	for i, message := range whole {
 		if cap(message) == pages.Size {
@@ -182,15 +183,15 @@ func (in *inbox) giveBack(whole [][]byte) {
 	}
 }
 
-// discard forgets all, and charges nobody for it.
+// discard drops everything without changing the account's charge.
 func (in *inbox) discard() {
-	in.memory.receiver, in.memory.places = nil, 0 // the account is not written: Release may read it
+	in.memory.receiver, in.memory.places = nil, 0 // the account stays, because Release may be reading it
 	in.acks = ackTimer{pace: in.acks.pace}
 	in.restorer = restorer{restored: in.restorer.restored}
 	in.messages, in.open = nil, 0
 }
 
-// trim gives up spare memory.
+// trim frees spare memory.
 func (in *inbox) trim() {
 	if in.open == 0 {
 		in.memory.narrow()

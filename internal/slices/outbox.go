@@ -13,19 +13,20 @@ const (
 	Datagram = 1163
 	// Size is how many bytes of a datagram are content. It is the same on all carriers, because chunks move between them.
 	Size = Datagram - 1 - chunk.Overhead
-	// Pipeline is how many chunks may be in flight: 32 MiB, because a chunk is a part of about 32 KiB. A chunk that lost a slice stays in
-	// flight until that has come: at 100 Mbit/s, 200 ms and 5 % loss, the chunks of three round trips are. Credit usually allows less.
+	// Pipeline is how many chunks may be in flight: 32 MiB, because a chunk is a part of about 32 KiB. A chunk that has lost a
+	// slice stays in flight until that has arrived: at 100 Mbit/s, 200 ms and 5 % loss, this is so for the chunks of three round
+	// trips. Credit usually allows less.
 	Pipeline = 1024
-	// Places is how many chunks a receiver has records for from the start. It keeps memory for what this many, but not more, take beyond
-	// their content.
+	// Places is how many chunks a receiver has records for at first. It reserves memory for what this many chunks take beyond their
+	// content, but not for more.
 	Places = 256
-	// PartSlices is how many slices a full part of a transfer makes, with its header.
+	// PartSlices is the number of slices of a full part of a transfer, including its header.
 	PartSlices = 28
 
-	// leastChunks is how many chunks an outbox has records for from the start.
+	// leastChunks is how many chunks an outbox has records for at first.
 	leastChunks = 16
 
-	// ownResend is the sender's own resend delay: so long that control, or the carrier, finds losses first.
+	// ownResend is the sender's own resend delay. It is so long that control, or the carrier, detects losses first.
 	ownResend = 10 * time.Second
 )
 
@@ -35,33 +36,33 @@ var config = chunk.Config{
 	Rate: -1, ResendDelay: ownResend, AckDelay: -1,
 }
 
-// Block is the memory that a message lies in.
+// A Block is the memory of a message.
 type Block interface{ Free() }
 
-// outbox cuts messages into slices and remembers the state of each. The machine calls next when the path can take a slice, lose when
-// a slice is lost, and news and acknowledge when an ack has come.
+// An outbox cuts messages into slices and holds the state of each. The machine calls next when the path can take a slice, lose when
+// a slice is lost, and news and acknowledge when an ack arrives.
 type outbox struct {
 	sender *chunk.Sender            // nil before the first message
-	chunks recovery.Ring[sentChunk] // chunks with slices that are not acked, by number
+	chunks recovery.Ring[sentChunk] // chunks with unacked slices, by number
 	held   int                      // bytes of chunks
 	unsent int                      // bytes of chunks that were never sent
-	resent uint64                   // slices sent that had been sent before
+	resent uint64                   // slices sent again
 
-	epoch  time.Time // of the flight's clock: the first time that since was given
+	epoch  time.Time // of the flight's clock: the first argument of since
 	flight flight
 }
 
-// sentChunk is a message and the state of its slices.
+// A sentChunk is a message and the state of its slices.
 type sentChunk struct {
 	id      uint16
 	message []byte
 	block   Block
 	acked   chunk.Bits
-	givenUp chunk.Bits // slices that control gave up at some time; the peer may still have them
-	newest  []uint64   // one above the newest sending of each slice; 0 = not sent
+	givenUp chunk.Bits // slices that control has ever declared lost; the peer may still have them
+	newest  []uint64   // one more than the number of each slice's newest sending; 0 = not sent
 }
 
-// begin takes a message.
+// begin makes c the record of a message.
 func (c *sentChunk) begin(id uint16, message []byte, b Block) {
 	count := sliceCount(message)
 	*c = sentChunk{id: id, message: message, block: b, newest: slices.Grow(c.newest[:0], count)[:count]}
@@ -74,11 +75,11 @@ func (c *sentChunk) end() {
 	c.block, c.message = nil, nil
 }
 
-// sliceCount returns how many slices a message makes.
+// sliceCount returns the number of slices of a message.
 func sliceCount(message []byte) int { return (len(message) + Size - 1) / Size }
 
-// full reports whether another message must wait until chunks in flight are acked. Beyond Places, chunks in flight must on average be at
-// least half a full part: the receiver keeps no memory for what more small chunks take beyond their content.
+// full reports whether another message must wait until chunks in flight are acked. Beyond Places, chunks in flight must on average
+// be at least half a full part, because the receiver reserves no memory for what more small chunks take beyond their content.
 func (o *outbox) full() bool {
 	count := o.chunks.Len()
 	return count == Pipeline || count >= Places && o.held < count*PartSlices*Size/2
@@ -87,7 +88,7 @@ func (o *outbox) full() bool {
 // idle reports whether all slices are acked.
 func (o *outbox) idle() bool { return o.chunks.Len() == 0 }
 
-// since turns a time into one of the flight's clock.
+// since converts a time to the flight's clock.
 func (o *outbox) since(now time.Time) time.Duration {
 	if o.epoch.IsZero() {
 		o.epoch = now
@@ -95,14 +96,14 @@ func (o *outbox) since(now time.Time) time.Duration {
 	return now.Sub(o.epoch)
 }
 
-// time turns a time of the flight's clock back into one of the caller's.
+// time converts a time of the flight's clock to the caller's.
 func (o *outbox) time(t time.Duration) time.Time { return o.epoch.Add(t) }
 
-// chunk returns the record of the chunk with a number, or with an id, the low bits of the number. When there is no such chunk, the record
-// belongs to another one.
+// chunk returns the record of the chunk with a number, or with an id, which is the low bits of the number. If there is no such
+// chunk, the record belongs to another one.
 func (o *outbox) chunk(number uint64) *sentChunk { return o.chunks.At(number) }
 
-// send takes a message, whose block is freed once it is acked whole.
+// send queues a message. Its block is freed once it is acked completely.
 func (o *outbox) send(message []byte, b Block) error {
 	if o.sender == nil {
 		sender, err := chunk.NewSender(config)
@@ -122,8 +123,8 @@ func (o *outbox) send(message []byte, b Block) error {
 	return nil
 }
 
-// next returns the next slice to send, lost ones first, and the number of its sending. An earlier sending of it that
-// still flies counts as lost.
+// next returns the next slice to send, lost ones first, and the number of its sending. An earlier sending of the slice that is
+// still in flight counts as lost.
 func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool) {
 	if o.idle() {
 		return chunk.Slice{}, 0, false
@@ -147,7 +148,7 @@ func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool)
 	return slice, number, true
 }
 
-// settle notes the fate of a sending that flies, and returns the sending; nil if it does not fly.
+// settle decides the fate of a sending in flight, and returns the sending. It returns nil if the sending is not in flight.
 func (o *outbox) settle(number uint64, f fate) *sending {
 	s := o.flight.get(number)
 	if s == nil || s.fate != flying {
@@ -157,24 +158,24 @@ func (o *outbox) settle(number uint64, f fate) *sending {
 	return s
 }
 
-// lose notes that a sending did not arrive, or did not leave; its slice will leave again.
+// lose records that a sending did not arrive, or was not sent. Its slice will be sent again.
 func (o *outbox) lose(number uint64) {
 	if s := o.settle(number, lost); s != nil {
 		o.sender.Lost(s.id, int(s.index), o.time(s.at))
 	}
 }
 
-// arrive notes that a sending arrived. Whether its slice was kept, an ack will say.
+// arrive records that a sending has arrived. Only an ack shows whether its slice was kept.
 func (o *outbox) arrive(number uint64) { o.settle(number, landed) }
 
-// resendAll schedules all slices again that are not acked.
+// resendAll queues all unacked slices again.
 func (o *outbox) resendAll() {
 	o.sender.Restart()
 	o.sender.SetRTT(ownResend)
 }
 
-// news returns an ack's chunk, nil if there is no such chunk, and the slices that it acks for the first time. It ignores acks of
-// slices that never left.
+// news returns an ack's chunk, or nil if there is none, and the slices that it acks for the first time. It ignores acks of
+// slices that were never sent.
 func (o *outbox) news(a *chunk.Ack) (c *sentChunk, fresh chunk.Bits) {
 	if o.idle() {
 		return nil, fresh
@@ -191,7 +192,7 @@ func (o *outbox) news(a *chunk.Ack) (c *sentChunk, fresh chunk.Bits) {
 	return c, fresh
 }
 
-// acknowledge notes that the slices in fresh are acked, and frees messages that are acked whole, in order.
+// acknowledge records that the slices in fresh are acked, and frees messages that are acked completely, in order.
 func (o *outbox) acknowledge(now time.Time, c *sentChunk, fresh *chunk.Bits) {
 	for i, newest := range c.newest {
 		if !fresh.Has(i) {
@@ -210,7 +211,7 @@ func (o *outbox) acknowledge(now time.Time, c *sentChunk, fresh *chunk.Bits) {
 	}
 }
 
-// underWay returns how many slices of a chunk fly.
+// underWay returns how many slices of a chunk are in flight.
 func (o *outbox) underWay(c *sentChunk) (n int) {
 	for _, newest := range c.newest {
 		if s := o.flight.get(newest - 1); newest != 0 && s != nil && s.fate == flying {
@@ -220,7 +221,7 @@ func (o *outbox) underWay(c *sentChunk) (n int) {
 	return n
 }
 
-// trim gives up spare memory, if all slices are acked.
+// trim frees spare memory, if all slices are acked.
 func (o *outbox) trim() {
 	if o.sender != nil && o.idle() {
 		o.sender.Trim()

@@ -6,8 +6,9 @@ import (
 	"github.com/quivernet/quiver/internal/parity"
 )
 
-// A repair is a repair slice, one of the parity shards of a chunk. A chunk of count slices can be restored from any count of its slices
-// and repair slices. They travel over the sealed carrier only; a peer that does not know them loses nothing, since lost slices leave again.
+// A repair is a repair slice, one of the parity shards of a chunk. A chunk of count slices can be restored from any count of its
+// slices and repair slices. Repair slices are sent over the sealed carrier only. A peer that does not know them loses nothing,
+// because lost slices are sent again.
 //
 //	byte     repairByte
 //	uint16   id of the chunk, big endian
@@ -17,18 +18,18 @@ import (
 //	uint16   bytes of the last slice, big endian
 //	bytes    the shard, Size of it
 //
-// The code is that of internal/parity. The last slice is filled up with zeros.
+// The code is that of internal/parity. The last slice is padded with zeros.
 type repair struct {
 	id    uint16 // of the chunk
 	count int    // slices of the chunk
-	total int    // repair slices of the chunk
+	total int    // number of repair slices of the chunk
 	index int    // of this one, below total
-	last  int    // bytes of the chunk's last slice
+	last  int    // size of the chunk's last slice in bytes
 	shard []byte
 }
 
-// maxRepaired is how many slices a chunk has at most that gets repair slices: the work of restoring grows with that number times the number of lost
-// slices.
+// maxRepaired is the most slices of a chunk that gets repair slices, because the work of restoring grows with that number times
+// the number of lost slices.
 const maxRepaired = 64
 
 const (
@@ -37,6 +38,7 @@ const (
 	repairBytes  = repairHeader + Size
 )
 
+// append appends the repair slice to b.
 func (r repair) append(b []byte) []byte {
 	b = append(b, repairByte)
 	b = binary.BigEndian.AppendUint16(b, r.id)
@@ -45,7 +47,7 @@ func (r repair) append(b []byte) []byte {
 	return append(b, r.shard...)
 }
 
-// parseRepair returns a repair slice whose shard aliases b, if b is one.
+// parseRepair parses a repair slice, whose shard aliases b. ok is false if b is not one.
 func parseRepair(b []byte) (r repair, ok bool) {
 	if len(b) != repairBytes || b[0] != repairByte {
 		return repair{}, false

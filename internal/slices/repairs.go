@@ -6,22 +6,22 @@ import (
 	"github.com/quivernet/quiver/internal/parity"
 )
 
-// repairs makes repair slices for chunks in flight, when all slices have left and no more messages are to follow: a loss at the end of
-// a transfer would cost a round trip in which nothing else is left to send.
+// repairs makes repair slices for chunks in flight, once all slices were sent and no more messages follow: otherwise a loss at the
+// end of a transfer would cost a round trip in which nothing else is left to send.
 type repairs struct {
 	next uint64 // number of the next chunk to make repair slices for
 	loss parity.Loss
-	sent uint64 // repair slices
+	sent uint64 // repair slices sent
 
-	// The repair slices of the chunk before next; current is the next of them to leave.
-	current repair
+	// The repair slices of the chunk before next.
+	current repair   // the next one to be sent
 	shards  [][]byte // the slices of that chunk, then its repair slices
-	memory  []byte   // of the repair slices
+	memory  []byte   // for the repair slices
 }
 
 // take returns the next repair slice for the chunks that o has in flight. Its shard is valid until the next call.
 func (r *repairs) take(o *outbox, loss float64) (slice repair, ok bool) {
-	for r.next <= o.chunks.Oldest || r.current.index >= r.current.total { // the current chunk is acked, or all its repair slices have left
+	for r.next <= o.chunks.Oldest || r.current.index >= r.current.total { // the current chunk is acked, or all its repair slices were sent
 		if r.next = max(r.next, o.chunks.Oldest); r.next >= o.chunks.Next {
 			return repair{}, false
 		}
@@ -35,7 +35,7 @@ func (r *repairs) take(o *outbox, loss float64) (slice repair, ok bool) {
 	return slice, true
 }
 
-// prepare makes the repair slices of a chunk, as many as its slices that fly are likely to need.
+// prepare makes the repair slices of a chunk, as many as its slices in flight are likely to need.
 func (r *repairs) prepare(o *outbox, number uint64, loss float64) {
 	r.current = repair{}
 	c := o.chunk(number)
@@ -58,5 +58,5 @@ func (r *repairs) cut(message []byte, extra int) {
 	r.shards = slices.AppendSeq(r.shards, slices.Chunk(r.memory[:extra*Size], Size))
 }
 
-// trim gives up the memory of the current chunk.
+// trim frees the memory of the current chunk.
 func (r *repairs) trim() { *r = repairs{next: r.next, loss: r.loss, sent: r.sent} }

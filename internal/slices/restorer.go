@@ -9,39 +9,40 @@ import (
 	"github.com/quivernet/quiver/internal/parity"
 )
 
-// maxHeldRepairs is how many repair slices may wait for others of their chunks. More are dropped, and the peer sends lost slices again.
+// maxHeldRepairs is how many repair slices may be held. More are dropped, and the peer sends lost slices again.
 const maxHeldRepairs = 1024
 
-// repairCost is the memory of a repair slice that waits: its shard's size class, and a repairSet, of which it may be the first.
+// repairCost is the memory of a held repair slice: its shard's size class, and a repairSet, of which it may be the first.
 const repairCost = 1152 + 640
 
-// A page has room for the missing slices of a chunk, and for the last one.
+// A page must have room for the missing slices of a chunk, and for the last one.
 const _ = uint(pages.Size - (parity.Most+1)*Size)
 
-// restorer keeps repair slices until they can restore the missing slices of their chunk.
+// A restorer keeps repair slices until they can restore the missing slices of their chunk.
 type restorer struct {
 	held int                   // repair slices in all sets
 	sets map[uint16]*repairSet // by id of their chunk modulo Pipeline
 
-	restored uint64 // slices made
+	restored uint64 // slices restored
 }
 
-// repairSet holds the repair slices that came for one chunk.
+// A repairSet holds the repair slices received for one chunk.
 type repairSet struct {
-	repair // the first that came, without its shard
+	repair // the first one received, without its shard
 	parity.Set
 }
 
-// outcome tells what a restorer has done with a repair slice.
+// An outcome says what keep has done with a repair slice.
 type outcome uint8
 
 const (
-	kept        outcome = iota // it is kept, now or from before
-	contradicts                // earlier repair slices of its chunk
+	kept        outcome = iota // it is kept, or already was
+	contradicts                // it contradicts earlier repair slices of its chunk
 	noRoom
 )
 
-// keep takes a repair slice of a chunk that was not handed out. The set of an earlier chunk in its place goes: that chunk was handed out.
+// keep keeps a repair slice of a chunk that was not delivered. If its place is taken by the set of an earlier chunk, that is
+// dropped: the chunk was delivered.
 func (r *restorer) keep(rep repair, account Account) outcome {
 	set := r.set(rep.id)
 	if set == nil {
@@ -57,7 +58,7 @@ func (r *restorer) keep(rep repair, account Account) outcome {
 	}
 	if set == nil {
 		set = &repairSet{repair: rep}
-		set.shard = nil // which is memory of the packet
+		set.shard = nil // it is memory of the packet
 		if r.sets == nil {
 			r.sets = make(map[uint16]*repairSet)
 		}
@@ -68,7 +69,7 @@ func (r *restorer) keep(rep repair, account Account) outcome {
 	return kept
 }
 
-// set returns the repair slices that came for a chunk, or nil.
+// set returns the repair slices of a chunk, or nil.
 func (r *restorer) set(id uint16) *repairSet {
 	if set := r.sets[id%Pipeline]; set != nil && set.id == id {
 		return set
@@ -76,7 +77,7 @@ func (r *restorer) set(id uint16) *repairSet {
 	return nil
 }
 
-// unpad returns slice i of the chunk without the zeros that fill up the last one.
+// unpad returns slice i of the chunk without the padding of the last one.
 func (s *repairSet) unpad(i int, shard []byte) []byte {
 	if i == s.count-1 {
 		return shard[:s.last]
@@ -84,8 +85,8 @@ func (s *repairSet) unpad(i int, shard []byte) []byte {
 	return shard
 }
 
-// restore returns all slices of a chunk, of which have says which data holds; the others, and the last one, lie in page. There are enough repair
-// slices, which it overwrites.
+// restore returns all slices of a chunk. have says which of them are in data; the others, and the last one, are put into page.
+// There must be enough repair slices, which restore overwrites.
 func (s *repairSet) restore(page *pages.Page, data []byte, have chunk.Ack) (all [][]byte) {
 	all, free := make([][]byte, s.count), page[:]
 	for i := range all {
@@ -105,7 +106,7 @@ func (s *repairSet) restore(page *pages.Page, data []byte, have chunk.Ack) (all 
 	return all
 }
 
-// drop forgets the set in the place of that id, whichever chunk it is for.
+// drop removes the set in the place of that id, whichever chunk it is for.
 func (r *restorer) drop(id uint16, account Account) {
 	if set := r.sets[id%Pipeline]; set != nil {
 		account.Repay(int64(set.Have) * repairCost)
@@ -114,7 +115,8 @@ func (r *restorer) drop(id uint16, account Account) {
 	}
 }
 
-// dropAll forgets all sets. It looks at those that there are: a peer whose awaited chunk finds no room has it called for each slice of that.
+// dropAll removes all sets. Its cost depends on the number of sets: a peer whose awaited chunk finds no room causes a call for
+// each slice of that chunk.
 func (r *restorer) dropAll(account Account) {
 	for _, id := range slices.Sorted(maps.Keys(r.sets)) {
 		r.drop(id, account)

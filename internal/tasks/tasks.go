@@ -1,5 +1,5 @@
-// Package tasks queues the functions of a game that wait to run, so that each of them runs once even when another panics, and names the
-// one that is running. It is pure.
+// Package tasks queues the functions of a game that wait to run, so that each of them runs once even if another panics, and names
+// the one that is running. It is pure.
 package tasks
 
 import (
@@ -8,17 +8,17 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// leastPlaces is for how many a queue gets room at first.
+// leastPlaces is the initial capacity of a queue.
 const leastPlaces = 8
 
-// Queue keeps what is to run, in order. The caller takes each one out before it runs, so that a panic loses nothing else. The zero Queue
-// is empty.
+// A Queue holds what must run, in order. The caller removes each item before it runs, so that a panic loses nothing else.
+// The zero Queue is empty.
 type Queue[T any] struct{ waiting recovery.Ring[T] }
 
 // Add appends t.
 func (q *Queue[T]) Add(t T) { *q.waiting.Push(leastPlaces) = t }
 
-// AddAll appends what another goroutine or tick has gathered in from, and empties that.
+// AddAll appends the items in from, and empties from.
 func (q *Queue[T]) AddAll(from *[]T) {
 	for _, t := range *from {
 		q.Add(t)
@@ -27,10 +27,10 @@ func (q *Queue[T]) AddAll(from *[]T) {
 	*from = (*from)[:0]
 }
 
-// Len returns how many are left.
+// Len returns the number of items.
 func (q *Queue[T]) Len() int { return q.waiting.Len() }
 
-// Take takes the first one out.
+// Take removes and returns the first item.
 func (q *Queue[T]) Take() (t T, ok bool) {
 	if q.Len() == 0 {
 		return t, false
@@ -38,8 +38,8 @@ func (q *Queue[T]) Take() (t T, ok bool) {
 	return q.waiting.Take(), true
 }
 
-// Doing names the function of the game that is running: what it is, and of which method or class unless Of is nil. It keeps the two parts
-// apart because it is set before every call and must not allocate; String joins them when something went wrong.
+// Doing names the function of the game that is running: what it is and, unless Of is nil, of which method or class. The two parts
+// are separate because Doing is set before every call and must not allocate; String joins them after an error.
 type Doing struct {
 	What string
 	Of   fmt.Stringer
@@ -55,12 +55,12 @@ func (d Doing) String() string {
 	return d.What
 }
 
-// Panic is what a function of the game panicked with, as an error. It stays on this side.
+// A Panic is what a function of the game panicked with, as an error. It is not sent to the peer.
 type Panic struct{ Recovered any }
 
 func (p Panic) Error() string { return fmt.Sprintf("panic: %v", p.Recovered) }
 
-// Unwrap returns the error that was panicked with, nil if it was none.
+// Unwrap returns the error that the function panicked with, or nil if that was not an error.
 func (p Panic) Unwrap() error {
 	err, _ := p.Recovered.(error)
 	return err
