@@ -11,11 +11,11 @@ const (
 	// seenWindow is how many packet numbers are remembered; an older one counts as a duplicate. It is twice the history: a sender
 	// has declared such a packet lost long ago, and sent its bunches again.
 	seenWindow = recovery.WindowSize
-	// ackEvery is after how many packets that ask for an ack one is sent at once. So at most 1 packet in 8 received is answered by
-	// an ack-only packet. RFC 9000, section 13.2.2, has 2; bulk asks for acks as often as it needs them (see wantsAck).
+	// ackEvery is after how many packets that ask for an ack one is sent at once. So ack-only packets are at most 1 in 8 of the
+	// packets received. RFC 9000, section 13.2.2, has 2; bulk asks for acks as often as it needs them (see wantsAck).
 	ackEvery = 8
-	// gapAckInterval is the least time between two acks for gaps. RFC 9000, section 13.2.1, requires an immediate ack for each
-	// packet out of order; on a path that reorders all packets that is an ack for each.
+	// gapAckInterval is the least time between two acks for gaps. RFC 9000, section 13.2.1, asks for an immediate ack of each
+	// packet out of order; on a path that reorders all packets, every packet would get one.
 	gapAckInterval = time.Millisecond
 	// pingEvery is how often an ack-only packet asks for an ack: every 16th does. Its ack shows which of our acks have arrived, so
 	// that the next ones can leave out the numbers in these (RFC 9000, section 13.2.4).

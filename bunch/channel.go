@@ -215,7 +215,7 @@ func (q *queue[T]) take(i int) T {
 	return v
 }
 
-// reset empties the list. It frees large memory of which the list has repeatedly used less than an eighth. Not at once, because one
+// reset empties the list. It frees large memory of which the list has repeatedly used less than an eighth. It waits, because one
 // tick in three may add many items, and the others few.
 func (q *queue[T]) reset() {
 	switch {

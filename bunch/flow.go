@@ -95,7 +95,7 @@ func (f *flow) raise(kib uint64) {
 	}
 }
 
-// take charges an entry that has arrived, and reports whether the peer has kept to the limit.
+// take charges something that has arrived, and reports whether the peer has kept to the limit.
 func (f *flow) take(cost int) bool {
 	f.received += uint64(cost)
 	return f.received <= f.advertised

@@ -96,7 +96,7 @@ func (c *Conn) mustPing() bool { return c.loss.probes > 0 || c.flow.probe }
 
 // makeRoom makes room for the record of another packet, and reports whether it could. There is none if the peer acknowledges nothing. Then the oldest
 // record is dropped. If its packet is in flight, makeRoom does so only for a packet that must be sent, and counts the old one as lost first. The
-// bunches of the lost packet are sent again; without that condition, their packets would push out further ones without end.
+// bunches of the lost packet are sent again; without that condition, their packets would push out further ones forever.
 func (c *Conn) makeRoom(t time.Duration, must bool) bool {
 	if !c.sent.full() {
 		return true

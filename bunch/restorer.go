@@ -109,7 +109,7 @@ type entries struct {
 	cuts []uint16 // ascending, from 0 to EntryBytes
 }
 
-// entriesOf returns the entries of a group of ch. It returns no entries if one was handed out already, if the length of one contradicts the
+// entriesOf returns the entries of a group of ch. It returns no entries if one was delivered already, if the length of one contradicts the
 // group, or if there are more than maxCuts.
 func entriesOf(ch *channel, g group) entries {
 	e := entries{make([]slot, g.count), []uint16{0, EntryBytes}}

@@ -178,7 +178,7 @@ type cork struct {
 // open reports whether new messages may be sent.
 func (k *cork) open() bool { return !k.on || k.flushing }
 
-// Cork(true) holds back new messages of play until Cork(false), so that a tick is sent in few full packets. A long tick does not
+// Cork holds back new messages of play from Cork(true) to Cork(false), so that a tick is sent in few full packets. A long tick does not
 // hold up the peer: due acks, resends, probes and bulk are sent all the same, and a higher limit after Config.AckDelay. So are
 // messages of an earlier tick, and what is queued before these were sent: if ticks take longer than their interval, one begins
 // before the carrier has been able to send the last one.

@@ -35,7 +35,7 @@ const (
 const (
 	packetHeaderBytes = 6   // protocol, flags, number
 	maxHeaderBytes    = 52  // the most before the bunches: header, acks and limit
-	maxBunchHeader    = 11  // of a repair bunch; an entry's is 9: flags, channel (4), sequence, length; a piece's 13, but it is minPiece shorter
+	maxBunchHeader    = 11  // of a repair bunch; an entry's is 9: flags, channel (4), sequence, length; a piece's is 13, and its entry is cut
 	pieceBytes        = 4   // offset and total of a piece
 	repairFields      = 6   // bytes of a repair bunch between its channel number and its shard
 	maxBunches        = 255 // most in a packet; Teeworlds' limit
