@@ -14,7 +14,7 @@ import (
 
 const ms = time.Millisecond
 
-// arrived notes packets, each of which asks for an ack at now.
+// arrived records packets that arrive at now, each of which asks for an ack.
 func (r *received) arrived(now time.Duration, numbers ...uint64) {
 	for _, n := range numbers {
 		gap := n != r.Next
@@ -129,8 +129,8 @@ func TestAckFloor(t *testing.T) {
 	require.Equal(t, []uint64{seenWindow + 10}, ackedNumbers(t, b))
 }
 
-// TestAcksTellOfTheLate: an ack has room for few gaps, and where packets come late by hundreds of others more gaps lie above them. Every
-// second ack tells of those, or nobody would.
+// TestAcksTellOfTheLate: an ack has room for few gaps. If packets arrive late, after hundreds of others, there are more gaps above them
+// than that. Every second ack reports the late ones; otherwise none would.
 func TestAcksTellOfTheLate(t *testing.T) {
 	const late, room = 300, maxHeaderBytes - packetHeaderBytes // of every other packet, beside an entry
 	var r received
@@ -149,7 +149,8 @@ func TestAcksTellOfTheLate(t *testing.T) {
 	}
 }
 
-// TestAcksTellOfAClump: of packets that come at once with more gaps than an ack has room for, the next acks tell the rest, though more come.
+// TestAcksTellOfAClump: if packets arrive at once with more gaps than an ack has room for, the next acks report the rest,
+// even if more packets arrive.
 func TestAcksTellOfAClump(t *testing.T) {
 	var r received
 	told := map[uint64]bool{}
@@ -166,7 +167,7 @@ func TestAcksTellOfAClump(t *testing.T) {
 	require.Len(t, told, 600)
 }
 
-// TestEverySecondAckTellsOfTheNewest: what is left out may be much, and the peer waits for the newest.
+// TestEverySecondAckTellsOfTheNewest: many numbers may be left out, but the peer waits for the newest.
 func TestEverySecondAckTellsOfTheNewest(t *testing.T) {
 	var r received
 	for n := uint64(0); n < 1000; n += 2 {
@@ -195,7 +196,7 @@ func TestAcksOfAClumpThatFills(t *testing.T) {
 	require.True(t, r.left.empty())
 }
 
-// tell notes what an ack tells.
+// tell records the numbers in an ack.
 func (r *received) tell(t *testing.T, told map[uint64]bool, room int) {
 	b, covered := r.appendAcks(nil, 0, room)
 	require.LessOrEqual(t, len(b), room)
@@ -286,8 +287,8 @@ func TestAckTimer(t *testing.T) {
 	require.True(t, r.urgent)
 }
 
-// TestNumbersThatLeap: a peer that left out 8,192 numbers with each packet had as many bits cleared one by one, 30 µs for a packet of ten bytes. What
-// came is remembered, and nothing else, however far it leaps.
+// TestNumbersThatLeap: a peer that left out 8,192 numbers with each packet once made this end clear as many bits one by one, 30 µs for
+// a packet of ten bytes. Received numbers are remembered, and nothing else, however far the numbers leap.
 func TestNumbersThatLeap(t *testing.T) {
 	random := testkit.Rand(t)
 	var r received
@@ -308,7 +309,7 @@ func TestNumbersThatLeap(t *testing.T) {
 	}
 }
 
-// TestPacketThatIsGivenUpTellsNothing: a packet that finds nothing to carry does not leave, and neither do its acks.
+// TestPacketThatIsGivenUpTellsNothing: a packet that turns out to have no content is not sent, and neither are its acks.
 func TestPacketThatIsGivenUpTellsNothing(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.flow.limit = 0

@@ -36,7 +36,7 @@ func TestAfterHoldsUntilAllIsAcked(t *testing.T) {
 	require.Len(t, p.take(0), 2, "the close of the second, the first of the third")
 }
 
-// TestAfterOne: a channel comes after one other. A second one would be forgotten with the end of the first.
+// TestAfterOne: only one channel may come after another. A second one would be forgotten when the first one is released.
 func TestAfterOne(t *testing.T) {
 	p := newPair(t, Config{})
 	first, second, third := p.open(1, Normal), p.open(1, Normal), p.open(1, Normal)

@@ -10,7 +10,7 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// serialMessage is a message of which every byte pair tells which one it is, so that a mixture shows.
+// serialMessage is a message in which every byte pair identifies the message, so that a mixture is detected.
 func serialMessage(serial uint32, size int) []byte {
 	b := make([]byte, 0, size+4)
 	for len(b) < size {
@@ -81,7 +81,7 @@ func (s *stale) check() {
 	}
 }
 
-// catchUp has the peer acknowledge what came, so that the sender's history does not hold it up.
+// catchUp makes the peer acknowledge everything received, so that the sender's history does not stop it.
 func (s *stale) catchUp() {
 	s.pair.send(0, s.aside, Reliable, nil)
 	s.pair.run(300 * ms)
@@ -138,7 +138,7 @@ func TestStaleAssemblyIsNeverCompleted(t *testing.T) {
 	require.Equal(t, 2, s.got, "nothing is deaf afterwards")
 }
 
-// TestPartsFarApart: two parts are one message when they came within 512 packets, whichever of them came first.
+// TestPartsFarApart: two parts belong to one message if they arrive within 512 packets, in either order.
 func TestPartsFarApart(t *testing.T) {
 	first, last := unreliablePart(1, Unreliable, 7, 0, false, EntryBytes), unreliablePart(1, Unreliable, 7, 1, true, 1)
 	for _, apart := range []uint32{1, 512, 513} {

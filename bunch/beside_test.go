@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPacketsBesideOthers is about play whose next packet is long in coming, while another machine's bulk tells of the path.
+// TestPacketsBesideOthers is about play whose next packet is sent much later, while another machine's bulk shows what the path does.
 func TestPacketsBesideOthers(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()

@@ -103,7 +103,7 @@ func TestAllNumbersUsed(t *testing.T) {
 	}
 }
 
-// begun takes a number of the peer's as an entry does, and reports whether it was new.
+// begun handles a number of the peer's as an entry does, and reports whether it was new.
 func (c *channels) begun(t testing.TB, number uint64) bool {
 	known, err := c.known(number)
 	require.NoError(t, err)
@@ -175,8 +175,8 @@ func TestChannelLimits(t *testing.T) {
 	require.ErrorContains(t, err, "2 closed ones wait for an ack")
 }
 
-// TestUnreliableBunchesBeginNoChannel: nothing is kept of numbers that no reliable bunch has named, and one that comes
-// later finds its number unused.
+// TestUnreliableBunchesBeginNoChannel: nothing is kept for numbers that no reliable bunch has named. A later reliable bunch
+// finds its number unused.
 func TestUnreliableBunchesBeginNoChannel(t *testing.T) {
 	r := newReceiver(t, Config{})
 	for n := uint64(1); n < 64_000; n += 2 {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// darkQueue is a path that loses all for a while, under a carrier as quic-go is: datagrams leave while its window allows,
-// and are lost; what follows waits in order, and leaves when the path is back.
+// darkQueue is a path that loses everything for a while, under a carrier like quic-go: datagrams are sent while its window allows, and
+// are lost; later ones wait in order, and are sent when the path is back.
 type darkQueue struct {
 	*pair
 	dark    bool
@@ -75,7 +75,7 @@ func (b *beats) play(d time.Duration) {
 	}
 }
 
-// listen notes the age with which each unreliable message arrives, and checks the order of the reliable ones.
+// listen records the age with which each unreliable message arrives, and checks the order of the reliable ones.
 func (b *beats) listen(d time.Duration) {
 	for end, more := b.now.Add(d), true; more; {
 		more = b.step(end)
@@ -93,8 +93,8 @@ func (b *beats) listen(d time.Duration) {
 	}
 }
 
-// TestLightIsSeenSoon: nothing waits in the carrier, all that left in the dark is lost. Play goes on after the next probe, which
-// is not far however long the darkness was.
+// TestLightIsSeenSoon: nothing waits in the carrier, and everything that was sent in the dark is lost. Play continues after the next
+// probe, which is soon, however long the path was dark.
 func TestLightIsSeenSoon(t *testing.T) {
 	for _, dark := range []time.Duration{300 * time.Millisecond, 500 * time.Millisecond, time.Second, 3 * time.Second} {
 		p := newPair(t, Config{})
@@ -136,7 +136,8 @@ func TestNothingStaleAfterDarkness(t *testing.T) {
 	p.settled()
 }
 
-// TestDarkHoldsWhatWasNeverSent: in the dark only small probes leave. A carrier that tells fates has a second to hand over to another one.
+// TestDarkHoldsWhatWasNeverSent: in the dark only small probes are sent. A carrier that reports fates has a second to
+// hand over to the other one.
 func TestDarkHoldsWhatWasNeverSent(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()

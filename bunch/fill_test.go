@@ -309,7 +309,7 @@ func TestEntryFitsBesideTheLargestHeaders(t *testing.T) {
 	require.Equal(t, maxHeaderBytes+1+4+2+2+EntryBytes, len(b))
 }
 
-// TestPiecesAreNotTiny: the room that is left takes a piece of the next entry when that has minPiece bytes.
+// TestPiecesAreNotTiny: remaining room takes a piece of the next entry only if that has at least minPiece bytes.
 func TestPiecesAreNotTiny(t *testing.T) {
 	for left, want := range map[int][]string{minPiece: {"1/0", "1/1", "1/2[0:16]"}, minPiece - 1: {"1/0", "1/1"}} {
 		c, ch := newClient(t, Config{})

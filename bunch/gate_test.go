@@ -42,7 +42,7 @@ func TestBulkGate(t *testing.T) {
 	require.Greater(t, l.packets(), 20)
 }
 
-// TestPathTellsTheWindow: of a carrier that has one; another Path without leaves it.
+// TestPathTellsTheWindow: a Path with a window sets it; one without does not change it.
 func TestPathTellsTheWindow(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.sendBulk(20_000)
@@ -51,7 +51,7 @@ func TestPathTellsTheWindow(t *testing.T) {
 	require.Equal(t, 7, l.packets())
 }
 
-// TestGates brings about each answer of Gate, for play and for bulk, during a tick and between two.
+// TestGates causes each result of Gate, for play and for bulk, during a tick and between two.
 func TestGates(t *testing.T) {
 	p := newPair(t, Config{ReliableBuffer: 16})
 	c, play, bulk := p.ends[0], p.open(0, Normal), p.open(0, Bulk)

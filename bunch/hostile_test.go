@@ -11,8 +11,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// allowed is how much more than its price a connection may hold: what stands in price.go beside the limit, and records of
-// the packets that left.
+// allowed is how much more than its price a connection may hold: the limits in price.go besides the receive limit, and the
+// records of sent packets.
 const allowed = 1 << 20
 
 // hostile is a peer that writes what it likes, whatever c says of it.
@@ -42,8 +42,8 @@ func newHostile(t testing.TB, config Config, own int) *hostile {
 	return h
 }
 
-// sends hands one packet over, in a datagram of its own with some bytes behind that say nothing; false once the connection
-// has ended.
+// sends passes a packet to the connection, in a datagram of its own followed by some meaningless bytes. It returns false once
+// the connection has ended.
 func (h *hostile) sends(filler int, bunches ...[]byte) bool {
 	packet := packetOf(h.number, bunches...)
 	for filler > 0 {
@@ -62,7 +62,7 @@ func (h *hostile) packet(packet []byte) bool {
 	return h.err == nil
 }
 
-// nothing is a bunch that is dropped: unreliable, for a number of the peer's that is beyond all.
+// nothing is a bunch that is dropped: unreliable, and with a number of the peer's above all others.
 func (h *hostile) nothing(size int) []byte {
 	number := uint64(maxChannelNumber)
 	if h.c.config.Client {
@@ -116,7 +116,7 @@ func (h *hostile) piece(channel uint64, sequence, total int) []byte {
 	return appendBunch(nil, header{flags: flagWhole | flagPiece, channel: channel, sequence: uint16(sequence), offset: uint16(total - 1), total: uint16(total)}, []byte{1})
 }
 
-// repair is a repair bunch for the end of a run of which nothing came, whose last entry is empty.
+// repair is a repair bunch for the end of a run of which nothing has arrived, whose last entry is empty.
 func (h *hostile) repair(channel uint64, first, count, total, index int) []byte {
 	return appendRepair(nil, repair{group{channel: channel, flags: flagRepair | flagEnd, first: uint64(first), count: count, total: total}, index, make([]byte, EntryBytes)})
 }
@@ -270,7 +270,7 @@ func partOf2(channel uint64, flags byte, sequence, size int) []byte {
 	return appendBunch(nil, header{flags: flags, channel: channel, sequence: uint16(sequence)}, make([]byte, size))
 }
 
-// TestAttacksStayWithinTheLimit: whatever a peer sends, the heap rises by no more than the limit that it was told and 1 MiB.
+// TestAttacksStayWithinTheLimit: whatever a peer sends, the heap grows by no more than the limit that it was sent, and 1 MiB.
 func TestAttacksStayWithinTheLimit(t *testing.T) {
 	for _, attack := range attacks {
 		t.Run(attack.name, func(t *testing.T) {

@@ -78,7 +78,7 @@ func checkConn(t testing.TB, c *Conn) {
 	checkReceiver(t, c)
 }
 
-// checkTracked asserts that what waits may leave, and is counted.
+// checkTracked asserts that queued messages may be sent, and are counted.
 func checkTracked(t testing.TB, c *Conn) {
 	q, bytes := &c.tracked.waiting, 0
 	for _, m := range q.items[q.head:] {
@@ -140,7 +140,7 @@ func checkFlights(t testing.TB, c *Conn) map[pieceKey]uint16 {
 	return copies
 }
 
-// checkEntries asserts that each byte of the reliable buffer is acked, flies or is queued, and returns how many never left.
+// checkEntries asserts that each byte of the reliable buffer is acked, in flight or queued, and returns how many were never sent.
 func checkEntries(t testing.TB, c *Conn, ch *channel, copies map[pieceKey]uint16) (waiting int) {
 	resends := make(map[uint64]bool)
 	for i := int(ch.resend.head); i < len(ch.resend.items); i++ {

@@ -175,8 +175,8 @@ func TestLateAckFreesEntries(t *testing.T) {
 	}
 }
 
-// TestRTTThatRises: when the path becomes ten times as long all packets count as lost first, and only their late acks can
-// tell of it.
+// TestRTTThatRises: when the path becomes ten times as long, all packets are first declared lost, and only their late acks
+// can show what has happened.
 func TestRTTThatRises(t *testing.T) {
 	p := newPair(t, Config{})
 	ch := p.open(0, Normal)
@@ -453,8 +453,8 @@ func TestLeastRoundTripIsBelowTheMean(t *testing.T) {
 	require.Equal(t, 160*ms, s.LatestRTT)
 }
 
-// TestLossesEndAtTheFirstThatIsNotLost: each ack had all packets in flight looked at, 137 µs for 4,000 of them and an ack of ten bytes. What
-// left after a packet that is not lost yet is not lost either.
+// TestLossesEndAtTheFirstThatIsNotLost: each ack once caused a look at all packets in flight, 137 µs for 4,000 of them and an ack of
+// ten bytes. A packet that was sent after one that is not lost yet is not lost either.
 func TestLossesEndAtTheFirstThatIsNotLost(t *testing.T) {
 	l := newLossTest(t, Config{})
 	for range 8 {
@@ -493,8 +493,8 @@ func TestAcksAgainLookAtNothing(t *testing.T) {
 	require.Equal(t, AckSequenceMismatch, l.ack(0, 37).(*Error).Code)
 }
 
-// TestOldLossesShowNoHole: large packets that left before a black hole was found are lost one after the other. When they counted once it was known,
-// the first one that left to try the path, and was lost by chance, showed the hole again.
+// TestOldLossesShowNoHole: large packets that were sent before a black hole was found are lost one after another. When they still
+// counted afterwards, the first large packet that tried the path, and was lost by chance, showed the hole again.
 func TestOldLossesShowNoHole(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()
@@ -565,7 +565,7 @@ func TestAckDelayIsBelieved(t *testing.T) {
 	}
 }
 
-// TestLostLimitIsToldAgain, unless a newer one was told since.
+// TestLostLimitIsToldAgain: a lost limit is sent again, unless a newer one has been sent.
 func TestLostLimitIsToldAgain(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()

@@ -161,7 +161,7 @@ func percentile(times []time.Duration, p float64) time.Duration {
 	return times[min(len(times)-1, int(p*float64(len(times))))]
 }
 
-// drain runs until nothing is under way.
+// drain runs until nothing is in flight.
 func (s *sim) drain() {
 	require.NoError(s.t, s.Run(time.Minute, func() bool { return s.conns[0].Drained() && s.conns[1].Drained() }))
 }
@@ -305,7 +305,7 @@ func TestSidesFallSilent(t *testing.T) {
 	}
 }
 
-// TestStoppedReceiverStopsItsPeer lets the receiving world stand still for two minutes.
+// TestStoppedReceiverStopsItsPeer stops the receiving world for two minutes.
 func TestStoppedReceiverStopsItsPeer(t *testing.T) {
 	s := newSim(t, netsim.Config{Delay: 25 * time.Millisecond, Rate: 50e6}, netsim.PairConfig{}, bunch.Config{ReliableBuffer: 1024})
 	p := s.pump(0, 32<<10, 100)

@@ -28,7 +28,7 @@ type pair struct {
 	verdicts []verdict
 }
 
-// verdict is what a carrier will tell an end of its packet.
+// verdict is the fate of a packet that a carrier will report to the end that sent it.
 type verdict struct {
 	at      time.Time
 	end     int
@@ -90,7 +90,7 @@ func (p *pair) put(from int, b []byte) bool {
 	return true
 }
 
-// tell gives the ends the verdicts that are due.
+// tell reports to the ends the verdicts that are due.
 func (p *pair) tell() {
 	for len(p.verdicts) > 0 && !p.verdicts[0].at.After(p.now) {
 		v := p.verdicts[0]

@@ -11,7 +11,7 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestFatesDecide: while the carrier tells fates, no threshold does.
+// TestFatesDecide: while the carrier reports fates, no threshold decides.
 func TestFatesDecide(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.SetPath(l.at, Path{Epoch: 1, Fates: true})
@@ -50,7 +50,8 @@ func TestProbesBeginAnewOnAnotherPath(t *testing.T) {
 	require.Zero(t, l.loss.ptos)
 }
 
-// TestNothingAckedIsRepeated, though its entry waits in the buffer behind one that is not.
+// TestNothingAckedIsRepeated: an acked piece is not repeated, even if its entry stays in the buffer because an earlier one is not
+// acked.
 func TestNothingAckedIsRepeated(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.SetPath(l.at, Path{Epoch: 1, Fates: true, Loss: 0.01, Rate: 1e6, Window: 1e6})
@@ -86,7 +87,7 @@ func TestRepeatsKeepToTheBunchesOfAPacket(t *testing.T) {
 	require.Len(t, bunchesOf(t, b), maxBunches)
 }
 
-// TestFatesShowNoBlackHole: a carrier that tells fates knows which sizes its path takes.
+// TestFatesShowNoBlackHole: a carrier that reports fates knows which sizes its path takes.
 func TestFatesShowNoBlackHole(t *testing.T) {
 	for _, tells := range []bool{false, true} {
 		l := newLossTest(t, Config{})
@@ -107,7 +108,7 @@ func TestFatesShowNoBlackHole(t *testing.T) {
 	}
 }
 
-// TestWhatArrivedMustBeKept: a packet that arrived and is not acknowledged leaves again after a second.
+// TestWhatArrivedMustBeKept: the content of a packet that arrived but is not acknowledged is sent again after a second.
 func TestWhatArrivedMustBeKept(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.SetPath(l.at, Path{Epoch: 1, Fates: true})
@@ -157,8 +158,8 @@ func TestMoveSendsNothingAgain(t *testing.T) {
 	}
 }
 
-// TestCarriersChange has two ends exchange messages on a path that loses a fifth, while each changes the carrier it sends
-// over as it likes: one that tells fates, or one that does not.
+// TestCarriersChange lets two ends exchange messages on a path with 20 % loss, while each changes at random between a carrier that
+// reports fates and one that does not.
 func TestCarriersChange(t *testing.T) {
 	seed := testkit.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 5))
@@ -196,7 +197,7 @@ func TestCarriersChange(t *testing.T) {
 	p.settled()
 }
 
-// move has an end send over another carrier. One that told fates tells those of all it had.
+// move makes an end send over another carrier. A carrier that reported fates still reports those of all its packets.
 func (p *pair) move(end int, epoch *uint32, fates bool) {
 	kept := p.verdicts[:0]
 	for _, v := range p.verdicts {
@@ -212,8 +213,8 @@ func (p *pair) move(end int, epoch *uint32, fates bool) {
 	p.ends[end].SetPath(p.now, Path{Epoch: *epoch, Fates: fates, RTT: 2 * p.delay, Rate: 1e6, Loss: 0.02})
 }
 
-// TestTailOfALossyPath: at the end, when nothing waits that was never sent, what was lost leaves in two packets on a path that
-// loses at random; a third follows when both were lost. Before the end, on a path that loses nothing, and for play it leaves once.
+// TestTailOfALossyPath: at the end, when nothing new is queued, lost content is sent in two packets on a path with random loss, and in
+// a third if both are lost. Before the end, on a path without loss, and for play it is sent once.
 func TestTailOfALossyPath(t *testing.T) {
 	for _, row := range []struct {
 		name     string
@@ -258,8 +259,8 @@ func TestTailOfALossyPath(t *testing.T) {
 	})
 }
 
-// TestPlayIsRepeatedOnALossyPath: a small call whose packet is lost comes with the next packet, of bulk or of play, if the path loses
-// packets; one that is large, or a tick's ninth, does not, nor one of calls alone in a queue, and nothing leaves because of a repeat alone.
+// TestPlayIsRepeatedOnALossyPath: if the path loses packets, a small call whose packet is lost arrives with the next packet, of bulk or
+// of play. A large call, the ninth of a tick, and one of calls alone in a queue are not repeated. No packet is sent only for a repeat.
 func TestPlayIsRepeatedOnALossyPath(t *testing.T) {
 	for _, row := range []struct {
 		name  string

@@ -37,7 +37,7 @@ func (p *program) channel() *channel {
 	return p.c.channels.open[p.own[0]]
 }
 
-// sequence is that of an entry that may come: the next, one close to it, or one far ahead.
+// sequence returns the sequence of an entry: the next, one close to it, or one far ahead.
 func (p *program) sequence(ch *channel) int {
 	far := slotsOf(ch.number, p.c.config.ReliableBuffer) - 1
 	switch p.byte() % 4 {
@@ -130,7 +130,7 @@ func (p *program) piece(filler int) {
 	p.sends(filler, p.hostile.piece(ch.number, n, min(total, EntryBytes)))
 }
 
-// run begins, goes on with or ends a long message.
+// run begins, continues or ends a long message.
 func (p *program) run() {
 	ch := p.channel()
 	if !ch.opened || ch.inClosed || ch.in.len() > 0 || !p.paysFor(3000) {

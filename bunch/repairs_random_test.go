@@ -31,7 +31,7 @@ func TestRepairsUnderRandomFates(t *testing.T) {
 	require.NotZero(t, restored)
 }
 
-// fatedRun is a pair of which one end sends long messages over a carrier that tells fates, most of the time.
+// fatedRun is a pair of which one end sends long messages, mostly over a carrier that reports fates.
 type fatedRun struct {
 	*pair
 	random   *rand.Rand
@@ -72,7 +72,7 @@ func newFatedRun(t testing.TB, random *rand.Rand) *fatedRun {
 	return r
 }
 
-// near lets the next entries have these sequences, so that those behind them begin at 0 again.
+// near makes the next entries have these sequences, so that those after them begin at 0 again.
 func (r *fatedRun) near(next uint64) {
 	for _, number := range r.channels {
 		from, to := r.ends[0].channels.find(number), r.ends[1].channels.find(number)
@@ -139,7 +139,7 @@ func (r *fatedRun) fetch() {
 	}
 }
 
-// finish lets all arrive, with some losses still, and asserts that nothing is left.
+// finish lets everything arrive, with some more losses, and asserts that nothing is left.
 func (r *fatedRun) finish() {
 	for end := r.now.Add(time.Hour); !r.ends[0].Drained() && r.now.Before(end); r.fetch() {
 		r.pair.run(100 * time.Millisecond)

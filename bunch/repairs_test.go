@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newFatedPair makes a pair whose client has an open bulk channel, and a carrier that tells fates of a path with a loss.
+// newFatedPair returns a pair whose client has an open bulk channel, and a carrier that reports the fates of packets on a path with
+// loss.
 func newFatedPair(t testing.TB, loss float64) (p *pair, ch uint64) {
 	p = newPair(t, Config{})
 	ch = p.open(0, Bulk)
@@ -22,8 +23,8 @@ func newFatedPair(t testing.TB, loss float64) (p *pair, ch uint64) {
 	return p, ch
 }
 
-// TestRepairsRestoreTheTail: on a path that loses packets, a flight of long messages is whole one way later though two packets of it were
-// lost, and what was lost leaves again all the same.
+// TestRepairsRestoreTheTail: on a path that loses packets, a flight of long messages is complete one way later although two packets of
+// it were lost, and the lost content is sent again all the same.
 func TestRepairsRestoreTheTail(t *testing.T) {
 	for _, d := range []Delivery{Reliable, ReliableUnordered} {
 		for seed := range uint64(40) {
@@ -57,7 +58,7 @@ func TestRepairsRestoreTheTail(t *testing.T) {
 	}
 }
 
-// requireMessages asserts that all messages of these sizes came, in any order.
+// requireMessages asserts that all messages of these sizes have arrived, in any order.
 func requireMessages(t *testing.T, got []Message, sizes []int) {
 	t.Helper()
 	require.Len(t, got, len(sizes))
@@ -71,8 +72,8 @@ func requireMessages(t *testing.T, got []Message, sizes []int) {
 	}
 }
 
-// TestRepairsWaitForTheEnd: no repair bunch leaves while the owner has more to give, something waits, the path loses nothing, or QUIC carries; nor
-// for play.
+// TestRepairsWaitForTheEnd: no repair bunch is sent while the owner has more messages, something is queued, the path loses nothing, or
+// QUIC is the carrier; and none for play.
 func TestRepairsWaitForTheEnd(t *testing.T) {
 	lossy := Path{Epoch: 1, Fates: true, Loss: 0.02, Rate: 1e6, Window: 1e6}
 	for name, row := range map[string]struct {
@@ -160,7 +161,7 @@ func TestGroupsBeginInTheBuffer(t *testing.T) {
 	require.Zero(t, g.flags&flagBegin)
 }
 
-// TestRepairsGiveUpTheirMemory: also when it is all that is left to give up.
+// TestRepairsGiveUpTheirMemory: their memory is freed, even if nothing else is left to free.
 func TestRepairsGiveUpTheirMemory(t *testing.T) {
 	r := repairs{memory: make([]byte, EntryBytes)}
 	require.True(t, r.spare())
@@ -201,7 +202,7 @@ func TestGroups(t *testing.T) {
 	require.False(t, ok, "short")
 }
 
-// TestUnsentRunsAreNotedOnce: a run whose end did not leave, as often as that may be, is followed up once.
+// TestUnsentRunsAreNotedOnce: a run whose end was not sent, however often, gets repair bunches once.
 func TestUnsentRunsAreNotedOnce(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[0]
@@ -219,8 +220,8 @@ func TestUnsentRunsAreNotedOnce(t *testing.T) {
 	require.LessOrEqual(t, c.repairs.runs.len(), 1)
 }
 
-// TestRepairsOfTheAcked: repair bunches that could not leave before their group was acknowledged never leave: after 65,536 entries their sequence
-// would be that of others.
+// TestRepairsOfTheAcked: repair bunches that could not be sent before their group was acknowledged are never sent, because after 65,536
+// entries their sequence would be that of others.
 func TestRepairsOfTheAcked(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[0]
@@ -243,7 +244,7 @@ func TestRepairsOfTheAcked(t *testing.T) {
 	require.Equal(t, before, c.Stats().RepairsSent)
 }
 
-// TestUnsentRepairs: what a packet with repair bunches held that did not leave, also a jumbo one, leaves again but for these.
+// TestUnsentRepairs: the content of an unsent packet, even a jumbo one, is sent again, except its repair bunches.
 func TestUnsentRepairs(t *testing.T) {
 	for _, size := range []int{1404, 20_000} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {

@@ -222,8 +222,8 @@ func (r *replication) finish() {
 		r.ends[0].Lost(), r.ends[1].Lost(), r.ends[0].Stats().SpuriousLosses)
 }
 
-// TestReplicationAtRandom: each record gets one fate, and what is told kept was handed out, or the owner knows that it missed
-// something.
+// TestReplicationAtRandom: each record gets one fate, and a message that is reported as kept was delivered, or the owner knows
+// that it missed something.
 func TestReplicationAtRandom(t *testing.T) {
 	runs := 40
 	if testing.Short() {

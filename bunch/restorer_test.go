@@ -42,8 +42,8 @@ func TestRepairsRefused(t *testing.T) {
 	}
 }
 
-// TestRepairsOfNothing: repair bunches of what was handed out, or of what contradicts what came are counted, hold no more memory than
-// maxHeldRepairs, and nothing after trimming.
+// TestRepairsOfNothing: repair bunches for delivered entries, or that contradict received ones, are counted. They hold no more memory
+// than maxHeldRepairs, and none after trimming.
 func TestRepairsOfNothing(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[1]
@@ -77,7 +77,7 @@ func TestRepairsOfNothing(t *testing.T) {
 	require.EqualValues(t, 40*30+2, c.Stats().DroppedRepairs)
 }
 
-// TestRestoredLies: what a peer makes this side restore is taken as if it came: here a run within a run.
+// TestRestoredLies: what a peer makes this side restore is handled as if it had arrived: here a run within a run.
 func TestRestoredLies(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[1]
@@ -102,8 +102,8 @@ func TestRepairsBeginNoChannel(t *testing.T) {
 	require.EqualValues(t, 1, c.Stats().DroppedBeforeOpen)
 }
 
-// TestRepairsInPieces: an entry of which a part is missing is restored from the parts that came; with more ends than an honest sender makes the
-// repair bunch is dropped.
+// TestRepairsInPieces: an entry of which a part is missing is restored from the parts that have arrived. If there are more cuts than an
+// honest sender makes, the repair bunch is dropped.
 func TestRepairsInPieces(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[1]
@@ -158,7 +158,7 @@ func BenchmarkRestoreWorst(b *testing.B) {
 	}
 }
 
-// TestLastEntryIsNotRestored: an entry that came counts neither as restored nor as a duplicate.
+// TestLastEntryIsNotRestored: an entry that has arrived counts neither as restored nor as a duplicate.
 func TestLastEntryIsNotRestored(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[1]
@@ -170,7 +170,7 @@ func TestLastEntryIsNotRestored(t *testing.T) {
 	require.Len(t, p.take(1), 1)
 }
 
-// TestLateEntryStartsRestoring: an entry, or a piece of one, that comes after the repair bunches restores what is missing still.
+// TestLateEntryStartsRestoring: an entry, or a piece of one, that arrives after the repair bunches makes the missing ones be restored.
 func TestLateEntryStartsRestoring(t *testing.T) {
 	message := pattern(4*EntryBytes, 3)
 	shards := make([][]byte, 0, 6)
@@ -222,7 +222,7 @@ func TestLateEntryStartsRestoring(t *testing.T) {
 	}
 }
 
-// TestContradictedRepairsGo: repair bunches that wait go as soon as something came that cannot be of their group.
+// TestContradictedRepairsGo: held repair bunches are dropped as soon as something arrives that contradicts their group.
 func TestContradictedRepairsGo(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[1]
@@ -233,7 +233,7 @@ func TestContradictedRepairsGo(t *testing.T) {
 	require.EqualValues(t, 1, c.Stats().DroppedRepairs)
 }
 
-// TestRestoredBehindAClose: entries behind a close end the connection as any others do, whether or not they were restored.
+// TestRestoredBehindAClose: entries after a close end the connection, whether or not they were restored.
 func TestRestoredBehindAClose(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[1]

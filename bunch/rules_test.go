@@ -9,7 +9,7 @@ import (
 
 // Rules of Unreal's that PORTING.md lists and no other test shows by itself.
 
-// 1.3e: numbers that never came, though later ones did, count as lost on the way in.
+// 1.3e: numbers that did not arrive, although later ones did, count as lost on the way in.
 func TestMissingPacketsAreCounted(t *testing.T) {
 	p := newPair(t, Config{})
 	ch := p.open(0, Normal)
@@ -27,7 +27,7 @@ func TestMissingPacketsAreCounted(t *testing.T) {
 	require.EqualValues(t, 3, p.ends[1].Stats().PacketsMissing)
 }
 
-// 4.1b: what is unreliable needs no entry, and leaves though the reliable buffer is full.
+// 4.1b: unreliable messages need no entry, and are sent even if the reliable buffer is full.
 func TestUnreliableNeedsNoEntry(t *testing.T) {
 	p := newPair(t, Config{ReliableBuffer: 8, Overflow: OverflowError})
 	ch := p.opened(Normal)
@@ -41,7 +41,7 @@ func TestUnreliableNeedsNoEntry(t *testing.T) {
 	require.Contains(t, strip(p.take(1)), Message{Channel: ch, Delivery: Unreliable, Payload: []byte("x")})
 }
 
-// 1.3j, 4.2a: an ack marks entries; they leave the buffer in order, and one lost bunch keeps all behind it.
+// 1.3j, 4.2a: an ack marks entries; they are removed from the buffer in order, and one lost bunch keeps all after it.
 func TestEntriesLeaveTheBufferInOrder(t *testing.T) {
 	p := newPair(t, Config{})
 	ch := p.opened(Normal)

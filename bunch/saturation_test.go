@@ -17,7 +17,7 @@ func (p *pair) taken(end int) (counts [4]int) {
 	return counts
 }
 
-// What the rate holds stays, and all else passes it, on the same channel too; lost reliable messages leave again.
+// Only what the rate holds back stays. Everything else is sent, even on the same channel, and lost reliable messages are sent again.
 func TestHoldLetsReliablePlayPass(t *testing.T) {
 	p := newPair(t, Config{})
 	p.delay = 5 * time.Millisecond // all is settled before messages are old
@@ -63,8 +63,8 @@ func TestHoldLetsReliablePlayPass(t *testing.T) {
 	p.settled()
 }
 
-// TestHeldBulkMessageLetsOthersPass: an unreliable message of which a part has left is held in the middle. Neither other
-// channels nor what its own channel may still send waits for it or takes the others' turns.
+// TestHeldBulkMessageLetsOthersPass: an unreliable message of which a part was sent is held in the middle. Neither other channels nor
+// other messages of its channel that may be sent wait for it, and it does not use the others' turns.
 func TestHeldBulkMessageLetsOthersPass(t *testing.T) {
 	p := newPair(t, Config{})
 	c, half, other := p.ends[0], p.open(0, Bulk), p.open(0, Bulk)
@@ -186,8 +186,8 @@ func (k *ticker) tick(ticks, size int) {
 	}
 }
 
-// TestUnreliableMessagesDoNotGrowOld: held for long, only those of the last 200 ms and a round trip are left, or of half as long again.
-// Reliable ones wait on.
+// TestUnreliableMessagesDoNotGrowOld: if they are held for long, only those of the last 200 ms and a round trip remain, or of half as
+// long again. Reliable ones stay queued.
 func TestUnreliableMessagesDoNotGrowOld(t *testing.T) {
 	k := newTicker(t)
 	k.Hold(true, false)
@@ -216,8 +216,8 @@ func TestUnreliableMessagesDoNotGrowOld(t *testing.T) {
 	k.settled()
 }
 
-// TestMessagesAgeFromTheirFirstChance: neither a long tick, nor the quiet before, in which nothing told the machine the time, makes a message
-// old.
+// TestMessagesAgeFromTheirFirstChance: neither a long tick, nor the idle time before it, in which nothing passed the time to the
+// machine, makes a message old.
 func TestMessagesAgeFromTheirFirstChance(t *testing.T) {
 	k := newTicker(t)
 	for range 3 {
@@ -234,7 +234,7 @@ func TestMessagesAgeFromTheirFirstChance(t *testing.T) {
 	k.settled()
 }
 
-// TestWaitForAnotherChannelSaturatesNothing: what comes after a channel whose close is not acknowledged waits for that, and not for the path.
+// TestWaitForAnotherChannelSaturatesNothing: messages that wait for the ack of another channel's close do not wait for the path.
 func TestWaitForAnotherChannelSaturatesNothing(t *testing.T) {
 	k := newTicker(t)
 	k.delay = 150 * time.Millisecond
@@ -267,7 +267,7 @@ func TestWaitForAnotherChannelSaturatesNothing(t *testing.T) {
 	k.settled()
 }
 
-// TestLongMessageThatHasBegunGoesOn: of messages that each take longer to leave than one may wait, some arrive.
+// TestLongMessageThatHasBegunGoesOn: if messages take longer to be sent than one may wait, some of them still arrive.
 func TestLongMessageThatHasBegunGoesOn(t *testing.T) {
 	k := newTicker(t)
 	for tick := range 300 {

@@ -60,7 +60,7 @@ func newScript(t testing.TB, data []byte) *script {
 	return s
 }
 
-// next takes a byte of the script, 0 at its end.
+// next reads a byte of the script, or 0 at its end.
 func (s *script) next() byte {
 	if len(s.bytes) == 0 {
 		return 0

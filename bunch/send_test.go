@@ -174,7 +174,8 @@ func TestSmallMessagesMerge(t *testing.T) {
 	p.settled()
 }
 
-// TestMergingPassesAFullBuffer: what shares the last entry, which has not left yet, needs no slot. Unreal checks all the same.
+// TestMergingPassesAFullBuffer: a message that shares the last entry, which was not sent yet, needs no slot. Unreal checks all the
+// same.
 func TestMergingPassesAFullBuffer(t *testing.T) {
 	c, ch := newClient(t, Config{ReliableBuffer: 8, Overflow: OverflowError})
 	for range 6 {

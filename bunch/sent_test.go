@@ -80,7 +80,7 @@ func TestSentPacketsAreBounded(t *testing.T) {
 	require.Equal(t, bareRecords, s.Cap())
 }
 
-// TestPeerThatAcknowledgesNothing pings without end and never acknowledges what it got.
+// TestPeerThatAcknowledgesNothing pings forever and never acknowledges what it receives.
 func TestPeerThatAcknowledgesNothing(t *testing.T) {
 	p := newPair(t, Config{IdleTimeout: time.Hour})
 	c := p.ends[0]
@@ -105,8 +105,8 @@ func TestPeerThatAcknowledgesNothing(t *testing.T) {
 	checkConn(t, c)
 }
 
-// TestLimitsThatAreNeverAcknowledged: each ping that wants an ack brings a limit, which asks for an ack itself. Old ones give
-// way to new ones, once, and are not told again: that would push out the next, without end.
+// TestLimitsThatAreNeverAcknowledged: each ping that wants an ack gets a limit, which itself asks for an ack. New ones push out old
+// ones, once. The old ones are not sent again, because they would push out the next ones, forever.
 func TestLimitsThatAreNeverAcknowledged(t *testing.T) {
 	p := newPair(t, Config{IdleTimeout: time.Hour})
 	c := p.ends[0]

@@ -15,7 +15,7 @@ import (
 // dice is Config.Random from a seed.
 func dice(seed uint64) func(n int) int { return rand.New(rand.NewPCG(seed, 0)).IntN }
 
-// skipOften leaves out one number of twelve, so that every test meets some.
+// skipOften leaves out one number in twelve, so that every test has some.
 func skipOften(c *Conn) {
 	if random := c.skips.random; random != nil {
 		c.skips.random = func(int) int { return random(2*(12-skipLeast) + 1) }
@@ -67,7 +67,7 @@ func TestNumbersAreLeftOut(t *testing.T) {
 	require.Empty(t, none)
 }
 
-// TestMadeUpAcksClose: a peer that acknowledges whatever was sent is found out, one that tells the truth never is.
+// TestMadeUpAcksClose: a peer that acknowledges every number is detected; one that acknowledges only what it received never is.
 func TestMadeUpAcksClose(t *testing.T) {
 	l := newLossTest(t, Config{Random: dice(testkit.Seed(t))})
 	l.skips.next = 3
@@ -109,8 +109,8 @@ func TestSkippedNumberIsNoLoss(t *testing.T) {
 	require.True(t, l.Drained())
 }
 
-// TestSkippedNumberIsTakenBack: the number of a packet that was refused counts as left out. One that found nothing to carry leaves the numbers as
-// they were.
+// TestSkippedNumberIsTakenBack: the number of a packet that was refused counts as left out. A packet that turns out to have no
+// content uses up no number.
 func TestSkippedNumberIsTakenBack(t *testing.T) {
 	l := newLossTest(t, Config{Random: dice(testkit.Seed(t))})
 	l.sendPackets(4)
@@ -137,7 +137,7 @@ func TestSkippedNumberIsTakenBack(t *testing.T) {
 	checkConn(t, l.Conn)
 }
 
-// TestSkipsCostLittle counts the packets of an hour of play at 30 Hz and of a transfer, with numbers left out and without.
+// TestSkipsCostLittle counts the packets of an hour of play at 30 Hz and of a transfer, with and without skipped numbers.
 func TestSkipsCostLittle(t *testing.T) {
 	seed := testkit.Seed(t)
 	for _, c := range []struct {
@@ -180,7 +180,7 @@ func TestSkipsCostLittle(t *testing.T) {
 	}
 }
 
-// TestUnsentNumberIsNeverAcked: who acknowledges a packet that was refused makes its acks up, as long as its record stays.
+// TestUnsentNumberIsNeverAcked: a peer that acknowledges a refused packet invents acks, as long as the packet's record is kept.
 func TestUnsentNumberIsNeverAcked(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()
@@ -193,7 +193,7 @@ func TestUnsentNumberIsNeverAcked(t *testing.T) {
 	requireCode(t, AckSequenceMismatch, l.ack(uint32(refused), uint32(refused)+1))
 }
 
-// TestSkippedAfter: of the numbers that were left out, those before the third packet count, however many these are, and no later ones.
+// TestSkippedAfter: skipped numbers count up to the third packet, however many there are, and no later ones.
 func TestSkippedAfter(t *testing.T) {
 	var s sentPackets
 	for n := range 16 {

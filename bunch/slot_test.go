@@ -71,7 +71,7 @@ func TestSlotAgainstAModel(t *testing.T) {
 	}
 }
 
-// TestParkedAgainstAModel: a list of what came early finds each entry, and has no more room than a few times what is in it.
+// TestParkedAgainstAModel: a list of early entries finds each of them, and has room for no more than a few times their number.
 func TestParkedAgainstAModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(testkit.Seed(t), 0))
 	memory := newPayloadMemory()

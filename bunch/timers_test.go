@@ -85,8 +85,8 @@ func TestTicksWithoutAPause(t *testing.T) {
 	require.Equal(t, 2, p.sent[0])
 }
 
-// TestTicksDoNotHoldBulk: a transfer goes on while a tick is simulated. When it did not, a server whose ticks took 20 ms of their 33 sent at 0.4 of
-// the link's rate, and one that was overloaded at a thirtieth.
+// TestTicksDoNotHoldBulk: a transfer continues while a tick is simulated. When it did not, a server whose ticks took 20 ms of their 33
+// sent at 0.4 of the link's rate, and an overloaded one at a thirtieth.
 func TestTicksDoNotHoldBulk(t *testing.T) {
 	p := newPair(t, Config{})
 	c, play, bulk := p.ends[0], p.open(0, Normal), p.open(0, Bulk)
@@ -100,7 +100,7 @@ func TestTicksDoNotHoldBulk(t *testing.T) {
 	require.Len(t, p.take(1), 1)
 }
 
-// TestKeepAlive: who is silent asks for an ack now and then, and no more often. The other end answers, and asks nothing.
+// TestKeepAlive: an idle end asks for an ack now and then, and no more often. The other end answers, and asks for nothing.
 func TestKeepAlive(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := p.ends[0], p.open(0, Normal)
@@ -208,7 +208,7 @@ func TestEverySixteenthAckOnlyPacketPings(t *testing.T) {
 	require.Equal(t, 4, pings, "every 16th")
 }
 
-// TestHistoryShrinks: the ack of a ping lets the receiver forget what it told.
+// TestHistoryShrinks: after the ack of a ping, the receiver's next acks leave out what it acknowledged before.
 func TestHistoryShrinks(t *testing.T) {
 	p := newPair(t, Config{})
 	ch := p.open(0, Normal)
@@ -291,8 +291,8 @@ func TestTrace(t *testing.T) {
 	require.Equal(t, Event{At: 50 * ms, Kind: "ready", Number: uint64(l.acks), Channel: 2, Bytes: 1}, events[len(events)-1])
 }
 
-// TestProbeForALimitIsNotOverdue: whoever begins to wait for a higher limit long after his last packet asks a probe timeout
-// later, and not in the past, which no driver can wait for (a script of TestScripts, QUIVER_SEED=11167654613008467994).
+// TestProbeForALimitIsNotOverdue: an end that begins to wait for a higher limit long after its last packet asks for it a probe timeout
+// later, and not in the past, for which no driver can wait (a script of TestScripts, QUIVER_SEED=11167654613008467994).
 func TestProbeForALimitIsNotOverdue(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()
@@ -305,7 +305,7 @@ func TestProbeForALimitIsNotOverdue(t *testing.T) {
 	require.True(t, at.After(l.at), "%v ago", l.at.Sub(at))
 }
 
-// TestTrimOfAnAssembly: a message in parts that came leaves memory for the next one, for a while.
+// TestTrimOfAnAssembly: a complete message in parts keeps memory for the next one, for a while.
 func TestTrimOfAnAssembly(t *testing.T) {
 	r := newReceiver(t, Config{})
 	_, due := r.NextTimeout()
@@ -329,7 +329,7 @@ func TestTrimOfBulk(t *testing.T) {
 	require.LessOrEqual(t, len(c.blocks.full.items), maxSmall)
 }
 
-// TestTrimBesidePlay: what a burst needed is given up though play goes on, and what play needs is not.
+// TestTrimBesidePlay: memory that only a burst needed is freed even while play continues; memory that play needs is not.
 func TestTrimBesidePlay(t *testing.T) {
 	p := newPair(t, Config{})
 	bulk, play := p.open(0, Bulk), p.open(0, Normal)

@@ -110,7 +110,7 @@ func TestTrackedIsPlay(t *testing.T) {
 	require.Equal(t, recovery.Content{Play: true, Bulk: true}, c.Content())
 }
 
-// TestTraceOfTracked: a trace tells them from unreliable messages.
+// TestTraceOfTracked: a trace distinguishes them from unreliable messages.
 func TestTraceOfTracked(t *testing.T) {
 	var kinds []string
 	p := newPair(t, Config{Trace: func(e Event) {
@@ -185,7 +185,7 @@ func TestSendTrackedRefuses(t *testing.T) {
 	require.ErrorIs(t, c.SendTracked(ch, 7, nil), c.Err())
 }
 
-// TestTrackedBeforeTheOpenIsAcked: it leaves, is dropped where it overtakes the open, and is told kept all the same.
+// TestTrackedBeforeTheOpenIsAcked: the message is sent, is dropped if it overtakes the open, and is reported as kept all the same.
 func TestTrackedBeforeTheOpenIsAcked(t *testing.T) {
 	p := newPair(t, Config{})
 	ch := p.open(0, Normal)
@@ -207,7 +207,7 @@ func TestTrackedBeforeTheOpenIsAcked(t *testing.T) {
 	require.Equal(t, uint64(1), p.ends[1].Stats().DroppedBeforeOpen)
 }
 
-// TestOpened: it takes an ack of all of the message that opens the channel, for a part of it opens nothing at the peer.
+// TestOpened: all of the message that opens the channel must be acked, because a part of it does not open the channel at the peer.
 func TestOpened(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := p.ends[0], p.open(0, Normal)
@@ -269,7 +269,7 @@ func TestTrackedFateByPacketThreshold(t *testing.T) {
 	require.Empty(t, fates(l.Conn), "the fate was told")
 }
 
-// TestTrackedFateAfterSilence: nothing leaves behind the message but probes.
+// TestTrackedFateAfterSilence: nothing is sent after the message except probes.
 func TestTrackedFateAfterSilence(t *testing.T) {
 	for _, arrives := range []bool{true, false} {
 		p, c, ch := newTracked(t)
@@ -351,7 +351,7 @@ func TestUnsentTracked(t *testing.T) {
 	p.settled()
 }
 
-// TestTakeBack: at each tick the owner composes anew.
+// TestTakeBack: at each tick the owner composes new messages.
 func TestTakeBack(t *testing.T) {
 	p, c, ch := newTracked(t)
 	c.Cork(true)
@@ -625,7 +625,7 @@ func TestTrackedOnAClosedChannelOfTheReceivers(t *testing.T) {
 	requireCode(t, BunchBadChannelIndex, c.Receive(p.now, packetOf(uint32(c.received.Next), trackedBunch(ch, "x"))))
 }
 
-// TestRandomTrackedBunches: whatever follows the flag, the connection goes on or ends with a code.
+// TestRandomTrackedBunches: whatever follows the flag, the connection continues or ends with a code.
 func TestRandomTrackedBunches(t *testing.T) {
 	random := testkit.Rand(t)
 	for range 2000 {

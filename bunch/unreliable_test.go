@@ -49,7 +49,7 @@ func sequencedBunch(payload string) []byte {
 	return appendBunch(nil, header{flags: flagWhole | byte(UnreliableSequenced), channel: 1}, []byte(payload))
 }
 
-// TestSequencedDropsLateOnes: the packet tells which of two messages is the newer one, in a packet the order.
+// TestSequencedDropsLateOnes: the packet number decides which of two messages is the newer one and, within a packet, the order.
 func TestSequencedDropsLateOnes(t *testing.T) {
 	r := newOpened(t, 1)
 	for _, n := range []uint32{5, 4, 6, 9, 7, 8, 32_776, 32_775, 65_600, 65_599} {
@@ -60,7 +60,7 @@ func TestSequencedDropsLateOnes(t *testing.T) {
 	require.Equal(t, uint64(10), r.Stats().DroppedLate)
 }
 
-// TestSequencedInPartsIsAsNewAsItsLastPart: what left before that part is late, what left after it is not.
+// TestSequencedInPartsIsAsNewAsItsLastPart: a message that was sent before that part is late, one that was sent after it is not.
 func TestSequencedInPartsIsAsNewAsItsLastPart(t *testing.T) {
 	r := newOpened(t, 1)
 	in := func(number uint32, bunch []byte) {

@@ -119,8 +119,8 @@ func unsendClose(t *testing.T, p *pair) (c *Conn, ch uint64) {
 	return c, ch
 }
 
-// TestUnsentUnreliableOfAClosedChannel: the close leaves with the resends, the unreliable message stays behind the cork and
-// goes with its channel.
+// TestUnsentUnreliableOfAClosedChannel: the close is sent with the resends; the unreliable message is held back by the cork and is
+// dropped with its channel.
 func TestUnsentUnreliableOfAClosedChannel(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := unsendClose(t, p)
@@ -131,7 +131,7 @@ func TestUnsentUnreliableOfAClosedChannel(t *testing.T) {
 	p.settled()
 }
 
-// TestUnsentPartOfAMessageAmongTooMany: the message of which a part has left makes no room for newer ones, those behind it do.
+// TestUnsentPartOfAMessageAmongTooMany: a message of which a part was sent is not replaced by newer ones; those after it are.
 func TestUnsentPartOfAMessageAmongTooMany(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := p.ends[0], p.open(0, Normal)
@@ -159,7 +159,7 @@ func TestUnsentPartOfAMessageAmongTooMany(t *testing.T) {
 	p.settled()
 }
 
-// TestUnsentAfterItsChannelClosed: the carrier refuses a datagram after the answer to an earlier one has come.
+// TestUnsentAfterItsChannelClosed: the carrier refuses a datagram after the answer to an earlier one has arrived.
 func TestUnsentAfterItsChannelClosed(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := unsendClose(t, p)
@@ -194,7 +194,7 @@ func TestUnsentOfOtherNumbersIsIgnored(t *testing.T) {
 	checkConn(t, l.Conn)
 }
 
-// TestRefusedNumberStaysUsedUp: a packet that finds nothing to carry leaves the numbers as they were, also behind refused ones.
+// TestRefusedNumberStaysUsedUp: a packet that turns out to have no content uses up no number, even after refused ones.
 func TestRefusedNumberStaysUsedUp(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := p.ends[0], p.open(0, Normal)
@@ -215,7 +215,7 @@ func TestRefusedNumberStaysUsedUp(t *testing.T) {
 	checkConn(t, c)
 }
 
-// TestRefusedPacketsOvertakeNothing: numbers of packets that never left do not count for the packet threshold.
+// TestRefusedPacketsOvertakeNothing: numbers of packets that were never sent do not count for the packet threshold.
 func TestRefusedPacketsOvertakeNothing(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()
