@@ -13,7 +13,7 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// The shape of an array stands in the header of its transfers: it must be the same in every release.
+// The shape of an array is in the header of its transfers, so it must be the same in every release.
 func TestGoldenShapesOfArrays(t *testing.T) {
 	type flat struct {
 		A int8

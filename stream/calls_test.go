@@ -304,7 +304,7 @@ func TestCallsCheckTheReliableBuffer(t *testing.T) {
 	})
 }
 
-// An RPC that is not reliable fills no buffer: all of it would leave at once.
+// An RPC that is not reliable fills no buffer: all of it would be sent at once.
 func TestCallsOfAnUnreliableRPCAreRefused(t *testing.T) {
 	inCalls(t, setup{}, func(c *callsTest) {
 		c.do(c.network.server.world, func() {
@@ -314,7 +314,7 @@ func TestCallsOfAnUnreliableRPCAreRefused(t *testing.T) {
 	})
 }
 
-// An item is measured as it travels in its RPC: there a Raw has a header of 2 bytes at the least.
+// An item is measured as it is encoded in its RPC, where a Raw has a header of at least 2 bytes.
 func TestCallsMeasureItemsInsideTheirArgument(t *testing.T) {
 	inCalls(t, setup{}, func(c *callsTest) {
 		raws := make([]rpc.Raw, 20_000)

@@ -12,8 +12,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// TestCallsTravelSealed: the article's protocol over a game's own RPC, too, takes sealed packets where they are open: the rate
-// of a lossy path, and not what New Reno leaves of it.
+// TestCallsTravelSealed: the article's protocol over a game's own RPC uses sealed packets, too, if they are open. It gets the rate of a
+// lossy path, and not what New Reno makes of it.
 func TestCallsTravelSealed(t *testing.T) {
 	var took []float64
 	for range testkit.Brief(1, 5) {

@@ -28,8 +28,8 @@ func TestCanceledTransfersHaveNothingLeft(t *testing.T) {
 	})
 }
 
-// TestCanceledTransfersLeaveTheirMemory: the receiver kept the credit of a canceled transfer until it had confirmed the cancel, so the one that
-// replaces it, whose header comes with the cancel, was rejected for want of memory.
+// TestCanceledTransfersLeaveTheirMemory: the receiver once kept the credit of a canceled transfer until it had confirmed the cancel. So
+// the transfer that replaced it, whose header arrives with the cancel, was rejected for want of memory.
 func TestCanceledTransfersLeaveTheirMemory(t *testing.T) {
 	overBackends(t, func(t *testing.T, via Backend) {
 		memory := Config{MaxMemory: leastMemory + incomingBytes, MaxPending: minPending} // of one transfer, and the record of another
@@ -43,7 +43,7 @@ func TestCanceledTransfersLeaveTheirMemory(t *testing.T) {
 	})
 }
 
-// startStuck starts a transfer of 8 MiB whose source gives nothing until feed is closed, and waits until it is under way.
+// startStuck starts a transfer of 8 MiB whose source returns nothing until feed is closed, and waits until it is in progress.
 func (n *network) startStuck() (t *Transfer, feed io.Closer) {
 	source, feed := io.Pipe()
 	t, err := save.Start(n.server.peer, source, 8<<20)

@@ -207,7 +207,7 @@ func TestStartAfterTheEnd(t *testing.T) {
 	})
 }
 
-// TestCallsEndWithTheConnection stops the world before the connection ends, so that no tick tells of it.
+// TestCallsEndWithTheConnection stops the world before the connection ends, so that no tick reports the end.
 func TestCallsEndWithTheConnection(t *testing.T) {
 	inCalls(t, setup{}, func(c *callsTest) {
 		var calling *Calling

@@ -16,7 +16,7 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// carriages are the ways that content may travel; what one of them does, all do.
+// carriages are the ways in which content can be sent; all of them must behave alike.
 var carriages = []struct {
 	name   string
 	via    Backend
@@ -119,8 +119,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestConformanceOfAChangingCarrier: with a sealed carrier that opens late, or falls silent and comes back while content is
-// under way, whichever carries its parts.
+// TestConformanceOfAChangingCarrier: with a sealed carrier that opens late, or that falls silent and comes back while content is in
+// flight, whichever carrier sends the parts.
 func TestConformanceOfAChangingCarrier(t *testing.T) {
 	for name, change := range map[string]func(up, down *gate, over <-chan struct{}){
 		"opens late": func(up, down *gate, over <-chan struct{}) {
@@ -222,8 +222,8 @@ func wait(over <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// mayChange is the loss from which on nobody can say which carrier moved a transfer last: five probes in a row are lost now
-// and then, and QUIC goes on.
+// mayChange is the loss from which on it is unknown which carrier a transfer used last: five probes in a row are lost now and
+// then, and QUIC takes over.
 const mayChange = 0.2
 
 type conformance struct {

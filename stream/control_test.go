@@ -10,8 +10,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// TestControlKeepsToItsGate: messages about transfers fill half of their pipe's reliable buffer at most, and go on when acks have made room,
-// though a tick that has none to send does not look at the pipe.
+// TestControlKeepsToItsGate: messages about transfers fill at most half of their pipe's reliable buffer, and continue when acks have
+// made room, although a tick without messages does not look at the pipe.
 func TestControlKeepsToItsGate(t *testing.T) {
 	small := rpc.Config{Bunch: bunch.Config{ReliableBuffer: 32}}
 	inNetwork(t, setup{rpc: small, delay: 100 * time.Millisecond}, func(n *network) {

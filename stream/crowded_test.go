@@ -44,8 +44,8 @@ func TestStreamingComesBeforeTheCrowd(t *testing.T) {
 	})
 }
 
-// TestNoChannelForAnotherLane: a transfer goes on with the lanes that it has when the actors of the game take all channels of its
-// connection, and has more of them when there are some again.
+// TestNoChannelForAnotherLane: when the game's actors take all channels of a connection, a transfer continues with the lanes that it
+// has, and gets more when there are channels again.
 func TestNoChannelForAnotherLane(t *testing.T) {
 	wide := link.Path{Cwnd: 8 << 20, MaxDatagram: 1243, SmoothedRTT: 50 * time.Millisecond}
 	inNetwork(t, setup{path: wide, rpc: crowded(8)}, func(n *network) {

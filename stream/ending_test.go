@@ -97,7 +97,7 @@ func testReceiverRejects(t *testing.T, via Backend) {
 	})
 }
 
-// TestNobodyReads: a handler that drops its transfer does not leave the sender waiting for ever.
+// TestNobodyReads: a handler that drops its transfer does not make the sender wait forever.
 func TestNobodyReads(t *testing.T) { overBackends(t, testNobodyReads) }
 
 func testNobodyReads(t *testing.T, via Backend) {
@@ -110,7 +110,7 @@ func testNobodyReads(t *testing.T, via Backend) {
 	})
 }
 
-// TestReaderTakesItsTime: who has begun to read, or takes batches in ticks, may pause.
+// TestReaderTakesItsTime: a reader that has begun, or a game that takes batches in ticks, may pause.
 func TestReaderTakesItsTime(t *testing.T) {
 	inNetwork(t, setup{client: Config{ReadTime: time.Minute}}, func(n *network) {
 		save.Handle(n.client.streams, func(in *IncomingBlob) {
@@ -269,7 +269,7 @@ func testConnectionEnds(t *testing.T, via Backend) {
 	})
 }
 
-// A client that closed in OnEnd, for it had what it came for, left before its word of that: the server's transfer had failed.
+// A client that closed its connection in OnEnd once did so before its message of the end was sent: the server's transfer failed.
 func TestReceiverClosesWhenItHasEnded(t *testing.T) {
 	overBackends(t, testReceiverClosesWhenItHasEnded)
 }
@@ -302,8 +302,8 @@ func (n *network) requireIdle() {
 	}
 }
 
-// receivers is the memory that the records of slices take for as long as the connection lives, of each machine that a slice
-// came to.
+// receivers is the memory that the records of slices take for as long as the connection lives, of each machine that has received a
+// slice.
 func (e end1) receivers() int64 {
 	_, charged := e.peer.account.Charge()
 	if n := charged / slices.ReceiverBytes; n <= 2 {

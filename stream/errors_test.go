@@ -14,8 +14,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// TestFailuresSayWhatHappened: both ends' errors are the sentinel and, where it arose, what caused it, and name the topic,
-// who stopped the transfer and how far it had come.
+// TestFailuresSayWhatHappened: both ends' errors are the sentinel and, at the end where it arose, the cause. They name the topic, the
+// end that stopped the transfer and how far it had come.
 func TestFailuresSayWhatHappened(t *testing.T) {
 	for _, row := range []struct {
 		name             string

@@ -15,7 +15,7 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// TestProgressInAWorldThatWaitsForEvents: what an application has consumed is told though nothing else happens.
+// TestProgressInAWorldThatWaitsForEvents: what an application has consumed is reported even if nothing else happens.
 func TestProgressInAWorldThatWaitsForEvents(t *testing.T) {
 	withInbox(t, func(t *testing.T, l loopback, inbox *Inbox) {
 		out, err := save.Start(l.toServer, bytes.NewReader(make([]byte, 600<<10)), 600<<10, Name("slow"))
@@ -76,7 +76,7 @@ var (
 	lentSeen            atomic.Bool
 )
 
-// lent is an element whose Validate waits, the first time, and tells whether it was changed.
+// lent is an element whose Validate waits, the first time, and reports whether the element was changed.
 type lent struct{ N int32 }
 
 func (l lent) Validate() error {
@@ -91,7 +91,7 @@ func (l lent) Validate() error {
 	return nil
 }
 
-// TestItemsAreTheCallersOnceTheirTransferHasEnded: nothing reads them behind Done.
+// TestItemsAreTheCallersOnceTheirTransferHasEnded: nothing reads them after Done.
 func TestItemsAreTheCallersOnceTheirTransferHasEnded(t *testing.T) {
 	array := NewArray[lent]("lent")
 	overQUICWith(t, netsim.Config{}, rpc.Config{}, func(server, client *rpc.World) {}, func(t *testing.T, l loopback) {
@@ -119,7 +119,7 @@ func TestItemsAreTheCallersOnceTheirTransferHasEnded(t *testing.T) {
 	})
 }
 
-// TestCallsFromAHookInAWorldThatWaitsForEvents: calls that begin behind the turn of those that are on their way begin at once all the same.
+// TestCallsFromAHookInAWorldThatWaitsForEvents: calls that begin after the turn of the active ones still begin at once.
 func TestCallsFromAHookInAWorldThatWaitsForEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		class := rpc.NewClass("HookTestPlayer")
@@ -216,7 +216,8 @@ func TestCallsEndWithTheirWorld(t *testing.T) {
 	})
 }
 
-// TestActorsAreTheGames: who goes through all actors, to destroy them when the server travels, does not destroy what streams need.
+// TestActorsAreTheGames: a game that goes through all actors, to destroy them when the server travels, does not destroy
+// those that streams need.
 func TestActorsAreTheGames(t *testing.T) {
 	withInbox(t, func(t *testing.T, l loopback, inbox *Inbox) {
 		for _, end := range []*Peer{l.toClient, l.toServer} {

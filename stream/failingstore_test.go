@@ -121,9 +121,9 @@ func (c *failingContent) Close() error {
 	return errors.Join(c.store.call("Content.Close"), c.Content.Close())
 }
 
-// TestStoreFailsAtEachCall: whichever call of a Store fails, and whatever was stored before, only its transfer does: by a text that tells
-// the sender nothing of the receiver's disk. Nothing stays open or charged, content that was verified stays, and the next try comes
-// through.
+// TestStoreFailsAtEachCall: whichever call of a Store fails, and whatever was stored before, only its transfer fails, with
+// a text that reveals nothing of the receiver's disk to the sender. Nothing stays open or charged, verified content stays,
+// and the next try succeeds.
 func TestStoreFailsAtEachCall(t *testing.T) {
 	good := content(100_000)
 	stored := map[string]memoryFile{

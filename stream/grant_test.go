@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestContentReadBeforeTheAnswerIsGrantedAgain: worlds that tick so seldom answer a header long after the application has
-// read all that came with it. A window of 64 KiB or 1 MiB came whole.
+// TestContentReadBeforeTheAnswerIsGrantedAgain: worlds that tick so rarely answer a header long after the application has read
+// everything that arrived with it. A window of 64 KiB or 1 MiB must arrive completely.
 func TestContentReadBeforeTheAnswerIsGrantedAgain(t *testing.T) {
 	for _, via := range []Backend{Window{}, Slices{}} {
 		for _, pending := range []int64{minPending, 100_000, earlyBytes, (&Config{}).maxPending()} {

@@ -10,7 +10,7 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// TestHashOfATransfer is how the two ends come to an algorithm.
+// TestHashOfATransfer shows how the two ends agree on an algorithm.
 func TestHashOfATransfer(t *testing.T) {
 	first := fastest()[0]
 	for name, c := range map[string]struct {
@@ -87,7 +87,7 @@ func testNoDigest(t *testing.T, via Backend) {
 	})
 }
 
-// TestHeadersOfTheFuture are refused by words, and the connection goes on.
+// TestHeadersOfTheFuture: they are rejected with a reason, and the connection continues.
 func TestHeadersOfTheFuture(t *testing.T) {
 	for says, change := range map[string]func(h *header){
 		"is by algorithm 7, which is unknown here; known are": func(h *header) { h.hash = 7 },
@@ -110,7 +110,7 @@ func TestHeadersOfTheFuture(t *testing.T) {
 	}
 }
 
-// A transfer that goes on may be hashed by another algorithm than it began with.
+// A transfer that is resumed may be hashed by another algorithm than before.
 func TestResumeByAnotherAlgorithm(t *testing.T) {
 	overBackends(t, testResumeByAnotherAlgorithm)
 }

@@ -59,7 +59,7 @@ func (h *hostile) header(kind kind, topic string, shape uint64) {
 	}
 }
 
-// part sends a part that stands alone: the bytes around it do not come.
+// part sends a single part: the bytes around it are not sent.
 func (h *hostile) part(id uint64, place int64, size int) {
 	m := part{id: id, offset: place*maxElementBytes/4 + 1, data: make([]byte, size)}
 	key := [2]int64{int64(id), place}
@@ -70,10 +70,10 @@ func (h *hostile) part(id uint64, place int64, size int) {
 	h.receiver.onPart(append(appendPartHeader(nil, m), m.data...))
 }
 
-// slicePlace is where the parts lie that come as slices.
+// slicePlace is the offset of parts that are sent as slices.
 const slicePlace = 61
 
-// mayLeave keeps to the credit, for whoever does not is closed.
+// mayLeave keeps to the credit, because the connection of a peer that does not is closed.
 func (h *hostile) mayLeave(m part) bool {
 	limit, in := h.receiver.mostEarly(), h.receiver.find(m.id)
 	if (in == nil || !in.answer.replied) && h.receiver.early+int64(len(m.data)) > limit {
@@ -268,8 +268,8 @@ func TestHostilePeersStayWithinMaxMemory(t *testing.T) {
 	})
 }
 
-// TestAwaitedChunksStayWithinMaxMemory: the chunk that comes next is never finished, at all of many peers. Transfers that
-// began before them go on in what they were promised, and a peer that comes late has its turn when they have gone.
+// TestAwaitedChunksStayWithinMaxMemory: at all of many peers, the chunk that is awaited is never completed. Transfers that began before
+// continue within what they were promised, and a peer that arrives late is served when they have ended.
 func TestAwaitedChunksStayWithinMaxMemory(t *testing.T) {
 	const peers, transfers = 40, 4
 	synctest.Test(t, func(t *testing.T) {
@@ -407,8 +407,8 @@ func (n *network) deafen(w *rpc.World, p *Peer) {
 	n.do(w, func() { p.sender.lastID = 1 << 60 })
 }
 
-// TestIdleTransfersLeaveRoom: peers of many accounts begin transfers and send nothing, or what cannot be used, for ever. They had all memory
-// for as long as they were connected.
+// TestIdleTransfersLeaveRoom: peers of many accounts begin transfers and send nothing, or nothing useful, forever. They once had all
+// memory for as long as they were connected.
 func TestIdleTransfersLeaveRoom(t *testing.T) {
 	const peers = 40
 	begin := func(h *hostile) {
@@ -481,8 +481,8 @@ func TestIdleTransfersLeaveRoom(t *testing.T) {
 	}
 }
 
-// TestStuckTransfersEnd: peers fill all memory that they were promised with parts behind one that never comes, and an honest consumer is slow.
-// The next honest peer gets the memory of a stuck transfer, which ends and is counted.
+// TestStuckTransfersEnd: peers fill all memory that they were promised with parts after one that never arrives, and an honest consumer
+// is slow. The next honest peer gets the memory of a stuck transfer, which is ended and counted.
 func TestStuckTransfersEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newSiege(t, Config{MaxMemory: 16 << 20}, 40)
@@ -531,7 +531,8 @@ func TestStuckTransfersEnd(t *testing.T) {
 	})
 }
 
-// TestPausedSendersGoOn: transfers that stand still for long go on, whether others took what was promised to them or not, while there is room.
+// TestPausedSendersGoOn: transfers that pause for long continue, whether others took what was promised to them or not, while there is
+// room.
 func TestPausedSendersGoOn(t *testing.T) {
 	const senders = 10
 	for _, taken := range []bool{false, true} {
@@ -573,8 +574,8 @@ func (h *hostile) drip(at int64) {
 	}
 }
 
-// TestStuckTransfersOfOneParty: connections of one address fill all that their address may have with parts behind one that never comes. Another of
-// that address gets the memory of one that is stuck, although there is some left for others.
+// TestStuckTransfersOfOneParty: connections of one address fill all that their address may have with parts after one that never
+// arrives. Another connection of that address gets the memory of a stuck one, although there is some left for others.
 func TestStuckTransfersOfOneParty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		world, s := newWorld(t, rpc.Config{MaxConnsPerAddress: -1}, Config{MaxMemory: 16 << 20})

@@ -51,8 +51,8 @@ func (c *slowContent) Close() error {
 	return c.Content.Close()
 }
 
-// Content of an array that is stored under its key was read and decoded to its end after its transfer had been given up: a client that
-// began and canceled transfers had as many such reads go on as it liked, each with a file that was open.
+// Content of an array that is stored under its key was once read and decoded to its end even after its transfer was canceled: a client
+// that began and canceled transfers could cause any number of such reads, each with an open file.
 func TestCanceledTransfersReadNoStore(t *testing.T) {
 	store := &slowStore{memoryStore: newMemoryStore()}
 	inNetwork(t, setup{server: Config{Store: store}}, func(n *network) {

@@ -26,7 +26,7 @@ func withInbox(t *testing.T, fn func(t *testing.T, l loopback, inbox *Inbox)) {
 	})
 }
 
-// TestWrittenBlob: what is written arrives, in time with who reads it, and who writes hears of the end.
+// TestWrittenBlob: what is written arrives, at the pace of the reader, and the writer learns of the end.
 func TestWrittenBlob(t *testing.T) {
 	withInbox(t, func(t *testing.T, l loopback, inbox *Inbox) {
 		out, err := save.Create(l.toServer, Name("one"))
@@ -64,7 +64,7 @@ func TestWrittenBlob(t *testing.T) {
 	})
 }
 
-// TestInbox: a blob and who takes it meet, whichever comes first, also when all of it is there before, and what nobody takes has a limit.
+// TestInbox: a blob and its taker meet, whichever is first, even if the blob is complete before. Blobs that nobody takes are limited.
 func TestInbox(t *testing.T) {
 	withInbox(t, func(t *testing.T, l loopback, inbox *Inbox) {
 		require.NoError(t, save.Send(t.Context(), l.toServer, strings.NewReader(""), 0, Name("empty")))
@@ -122,7 +122,7 @@ func lone(name string) *delivered {
 	return &delivered{IncomingBlob: &IncomingBlob{Incoming: Incoming{in}}}
 }
 
-// TestInboxLosesNothingBehindATaker: a blob that comes while the one before it is being taken is the next taker's.
+// TestInboxLosesNothingBehindATaker: a blob that arrives while the one before it is being taken is for the next taker.
 func TestInboxLosesNothingBehindATaker(t *testing.T) {
 	for range 2_000 {
 		i, taken := new(Inbox), make(chan *IncomingBlob, 2)
@@ -142,7 +142,7 @@ func TestInboxLosesNothingBehindATaker(t *testing.T) {
 	}
 }
 
-// TestInboxTakerOutlivesABlobThatFails: who waits gets the next of the name.
+// TestInboxTakerOutlivesABlobThatFails: a waiting taker gets the next blob of the name.
 func TestInboxTakerOutlivesABlobThatFails(t *testing.T) {
 	i := new(Inbox)
 	first, second := lone("x"), lone("x")
@@ -157,7 +157,7 @@ func TestInboxTakerOutlivesABlobThatFails(t *testing.T) {
 	require.Same(t, second.IncomingBlob, in)
 }
 
-// TestInboxLimitIsOfBlobs: those who wait for some take no room.
+// TestInboxLimitIsOfBlobs: waiting takers do not count.
 func TestInboxLimitIsOfBlobs(t *testing.T) {
 	i := new(Inbox)
 	for n := range inboxLimit {
@@ -182,7 +182,7 @@ func TestInboxForgetsWhatWasTaken(t *testing.T) {
 	})
 }
 
-// TestEmptyBlobsThatNobodyTakes: blobs that are complete as they come, for they are empty, filled the inbox until the connection ended.
+// TestEmptyBlobsThatNobodyTakes: empty blobs, which are complete on arrival, once filled the inbox until the connection ended.
 func TestEmptyBlobsThatNobodyTakes(t *testing.T) {
 	inNetwork(t, setup{client: Config{ReadTime: time.Minute}}, func(n *network) {
 		save.Handle(n.client.streams, ToInbox)
@@ -204,7 +204,7 @@ func TestEmptyBlobsThatNobodyTakes(t *testing.T) {
 	})
 }
 
-// TestTakeEndsWithTheConnection: who waits for a blob of a peer that leaves would wait until a context of its own ends.
+// TestTakeEndsWithTheConnection: otherwise a taker that waits for a blob of a disconnected peer would wait until its context ends.
 func TestTakeEndsWithTheConnection(t *testing.T) {
 	inNetwork(t, setup{}, func(n *network) {
 		save.Handle(n.client.streams, ToInbox)

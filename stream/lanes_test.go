@@ -84,7 +84,7 @@ func TestTransfersWhileLanesClose(t *testing.T) {
 	})
 }
 
-// TestLanesAreOpenedOnceForAnIdlePeer: lanes that come before their first part, or with it, after a pause, are not taken for idle ones.
+// TestLanesAreOpenedOnceForAnIdlePeer: lanes that arrive before their first part, or with it, after a pause, do not count as idle.
 func TestLanesAreOpenedOnceForAnIdlePeer(t *testing.T) {
 	inNetwork(t, setup{path: link.Path{Cwnd: 8 << 20, MaxDatagram: 1243, SmoothedRTT: 50 * time.Millisecond}}, func(n *network) {
 		got := collect(n.client.streams)

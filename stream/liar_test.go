@@ -13,8 +13,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// TestLiarsLeaveNothingBehind: one end says, at random and among transfers that go on, what nobody may say. It loses its
-// connection at the most. Nothing of that stays at either end, and who is beside it goes on.
+// TestLiarsLeaveNothingBehind: one end sends, at random and among real transfers, what no honest end does. At worst it loses its
+// connection. Nothing of that stays at either end, and other peers continue.
 func TestLiarsLeaveNothingBehind(t *testing.T) {
 	runPrograms(t, 10, testLiarLeavesNothingBehind)
 }
@@ -144,7 +144,7 @@ func (l *liar) lie(pipe *rpc.Actor) {
 	}
 }
 
-// pipes leaves a lane, or opens, destroys or tears off an actor of the protocol, at a moment when no honest end does.
+// pipes releases a lane, or opens, destroys or tears off an actor of the protocol, at a moment when no honest end does.
 func (l *liar) pipes(pipe *rpc.Actor) {
 	w, p := l.from.world, l.from.peer
 	lanes := p.window.lanes[l.random.IntN(max(1, len(p.window.lanes))):] // from a random one on
@@ -175,7 +175,7 @@ func (l *liar) header() header {
 	return h
 }
 
-// part sends a part by either route, mostly behind the one before.
+// part sends a part by either route, mostly after the one before.
 func (l *liar) part() {
 	p, lanes := l.from.peer, l.from.peer.window.lanes
 	m := part{id: l.id(l.ours + 1)}

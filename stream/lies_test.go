@@ -114,8 +114,8 @@ func TestOtherElementsUnderAKey(t *testing.T) {
 	})
 }
 
-// TestArraysReplaceNoNamedBlob: nobody can compare an array's encoding with a digest, so one whose key is the text of a blob's digest came
-// to be stored in its place.
+// TestArraysReplaceNoNamedBlob: an array's encoding cannot be compared with a digest, so an array whose key is the text of a blob's
+// digest was once stored in the blob's place.
 func TestArraysReplaceNoNamedBlob(t *testing.T) {
 	good, store := content(100_000), newMemoryStore()
 	key := BLAKE3.Of(good).String()

@@ -40,8 +40,8 @@ func TestNothingIsLostOnALossyPath(t *testing.T) {
 	}
 }
 
-// TestPausedTransferIsNotTakenOver: an application that does not read, or a sender with nothing to send, is no dead connection. What
-// begins the same content beside it goes on without being stored.
+// TestPausedTransferIsNotTakenOver: an application that does not read, or a sender with nothing to send, does not mean that the
+// connection is dead. A second transfer of the same content continues without being stored.
 func TestPausedTransferIsNotTakenOver(t *testing.T) {
 	for _, same := range []bool{true, false} {
 		t.Run(fmt.Sprintf("one connection %v", same), func(t *testing.T) {
@@ -74,8 +74,8 @@ func TestPausedTransferIsNotTakenOver(t *testing.T) {
 	}
 }
 
-// TestStrangersTakeNothingOver: who has no identity takes over what comes from the same address, and no transfer of another's, which had
-// been canceled in any second in which nothing came.
+// TestStrangersTakeNothingOver: a peer without an identity takes over transfers from the same address, and none of another address.
+// These were once canceled in any second in which nothing arrived.
 func TestStrangersTakeNothingOver(t *testing.T) {
 	inNetwork(t, setup{server: Config{Store: newMemoryStore()}}, func(n *network) {
 		got := collect(n.server.streams)
@@ -105,7 +105,7 @@ func TestStrangersTakeNothingOver(t *testing.T) {
 	})
 }
 
-// TestStalledTransferIsTakenOver cuts a client off without a word; it comes back before the server has noticed.
+// TestStalledTransferIsTakenOver cuts a client off silently; it reconnects before the server has noticed.
 func TestStalledTransferIsTakenOver(t *testing.T) { overBackends(t, testStalledTransferIsTakenOver) }
 
 func testStalledTransferIsTakenOver(t *testing.T, via Backend) {

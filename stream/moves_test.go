@@ -16,7 +16,7 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// nat stands between a client and a server, and gives the client another address when it is told to.
+// nat is between a client and a server, and gives the client another address on request.
 type nat struct {
 	inner  *netsim.PacketConn
 	outer  []*netsim.PacketConn
@@ -117,7 +117,7 @@ func (n *nat) darkness(c *rpc.Conn) (most time.Duration) {
 	return most
 }
 
-// behind is a server's socket, with the address that a client behind a NAT knows it by.
+// behind is a server's socket, with the address by which it knows a client behind a NAT.
 type behind struct {
 	*netsim.PacketConn
 	known net.Addr
@@ -181,8 +181,9 @@ func testFlappingAddresses(t *testing.T, each time.Duration, addresses int, seal
 	_, _ = near.Close(), far.Close()
 }
 
-// TestMovesInADownload: a client that only takes, and whose address changes a few times a second, back and forth or to new ones, gets all. The
-// server did not hear the answers to its PATH_CHALLENGEs: behind the first ten it dropped what came from addresses that were not proven yet.
+// TestMovesInADownload: a client that only downloads, and whose address changes a few times a second, back and forth or to new ones,
+// gets everything. The server once missed the answers to its PATH_CHALLENGEs: after the first ten it dropped packets from addresses
+// that were not validated yet.
 func TestMovesInADownload(t *testing.T) {
 	times, numbers := []time.Duration{300 * time.Millisecond, 500 * time.Millisecond}, []int{20, 2}
 	if testing.Short() {
@@ -219,8 +220,8 @@ func testMovesInADownload(t *testing.T, each time.Duration, addresses int, seale
 	_, _ = near.Close(), far.Close()
 }
 
-// TestAddressChangesWhileACarrierOpens: the first packets of a sealed carrier go to an address that is no longer the client's, and those of the
-// client come from one that QUIC does not know yet. It opens all the same, and none is given up.
+// TestAddressChangesWhileACarrierOpens: the first packets of a sealed carrier are sent to an address that is no longer the client's,
+// and the client's packets have one that QUIC does not know yet. The carrier opens all the same, and none is given up.
 func TestAddressChangesWhileACarrierOpens(t *testing.T) {
 	for _, after := range []time.Duration{0, 3, 10, 26, 40, 52, 80} {
 		synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// touchy is an element whose own encoding panics where it is told to.
+// touchy is an element whose own encoding panics at a chosen place.
 type touchy struct{ At byte }
 
 const (
@@ -139,7 +139,7 @@ func TestPanicsFailTheirTransfer(t *testing.T) {
 	}
 }
 
-// handlePanics binds handlers of which the one with that name panics, and tells how the transfer ended.
+// handlePanics binds handlers of which the one with that name panics, and reports how the transfer ended.
 func (n *network) handlePanics(name string, ends chan<- error) {
 	save.Handle(n.client.streams, func(in *IncomingBlob) {
 		go func() {
@@ -202,7 +202,7 @@ func TestPanicLeavesALoop(t *testing.T) {
 	})
 }
 
-// TestPanicInCalls has an item's own encoding panic between other calls, which go on.
+// TestPanicInCalls makes an item's own encoding panic between other calls, which continue.
 func TestPanicInCalls(t *testing.T) {
 	var s setup
 	s.rpc.OnPanic = func(_ *rpc.Conn, function string, _ any, _ []byte) {

@@ -122,7 +122,7 @@ func counts(p Progress) Progress {
 	return p
 }
 
-// wantRate holds that both ends of a transfer see about the same rate and time left.
+// wantRate asserts that both ends of a transfer report about the same rate and remaining time.
 func wantRate(n *network, t *Transfer, in Incoming, rate, left float64) {
 	n.Helper()
 	for _, p := range []Progress{t.Progress(), in.Progress()} {
@@ -143,7 +143,7 @@ func wantNone(n *network, t *Transfer, in Incoming) {
 	}
 }
 
-// TestRatesOfProgress follows a transfer at both of its ends: it begins, runs, stands still because nobody reads, goes on and is complete.
+// TestRatesOfProgress follows a transfer at both of its ends: it begins, runs, stops because nobody reads, continues and is complete.
 func TestRatesOfProgress(t *testing.T) { overBackends(t, testRatesOfProgress) }
 
 func testRatesOfProgress(t *testing.T, via Backend) {
@@ -209,7 +209,7 @@ func TestSpeedAfterAResume(t *testing.T) {
 	})
 }
 
-// TestRateOfUnknownSize: there is a rate, and the time that is left once the sender's source has ended.
+// TestRateOfUnknownSize: there is a rate, and the remaining time once the sender's source has ended.
 func TestRateOfUnknownSize(t *testing.T) {
 	inNetwork(t, setup{}, func(n *network) {
 		come := make(chan *IncomingBlob, 1)

@@ -35,8 +35,8 @@ func BenchmarkPump(b *testing.B) {
 	}
 }
 
-// BenchmarkStream takes a blob from Start to the far reader over a pipe in memory: the streamer, the machines and the links
-// without QUIC.
+// BenchmarkStream sends a blob from Start to the reader at the other end over a pipe in memory: the streamer, the machines
+// and the links without QUIC.
 func BenchmarkStream(b *testing.B) {
 	data := content(1 << 20)
 	for _, via := range []Backend{Window{}, Window{Lanes: 8}, Slices{}} {

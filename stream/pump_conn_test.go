@@ -15,7 +15,7 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// connChannel is a channel of a bunch.Conn, as somebody who has no rpc would pump it.
+// connChannel is a channel of a bunch.Conn, as a program without rpc would pump it.
 type connChannel struct {
 	conn   *bunch.Conn
 	number uint64
@@ -129,8 +129,8 @@ func TestFirstBurstOverABunchConn(t *testing.T) {
 	require.Equal(t, 150, p.channel.peak)
 }
 
-// What shares the channel with the items waits behind them for as long as the gate lets a queue grow. The channel is
-// one of bulk, because only bulk leaves as slowly as the path.
+// Whatever shares the channel with the items waits for as long as the gate lets a queue grow. The channel is one of bulk, because only
+// bulk is sent as slowly as the path.
 func TestQueueGateKeepsTheChannelResponsive(t *testing.T) {
 	worst := func(gate Gate) (ping, whole time.Duration) {
 		var p *connPair

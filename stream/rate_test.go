@@ -13,7 +13,7 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Transfers take what Config.Rate leaves, whichever way they travel, and their acks are not held: the peer's rate is used up
+// Transfers get what Config.Rate leaves, by whichever backend, and their acks are not held back: the peer's rate is used up
 // by a transfer of its own.
 func TestTransfersKeepToTheRate(t *testing.T) { overBackends(t, testTransfersKeepToTheRate) }
 
@@ -106,8 +106,8 @@ func (s *slowSource) Read(p []byte) (int, error) {
 	return s.Reader.Read(p)
 }
 
-// TestRateOfAResumedTransfer: it holds what is sent. What the receiver has stored is only hashed, and a transfer that is resumed again and
-// again at its Rate would never come beyond that.
+// TestRateOfAResumedTransfer: Rate limits only what is sent. What the receiver has stored is only hashed; otherwise a transfer that is
+// resumed again and again at its Rate would never get beyond that.
 func TestRateOfAResumedTransfer(t *testing.T) { overBackends(t, testRateOfAResumedTransfer) }
 
 func testRateOfAResumedTransfer(t *testing.T, via Backend) {

@@ -82,7 +82,7 @@ func (r sealedRow) run(t *testing.T, seed uint64) (ratio, wire float64) {
 // wireBytes counts what the client has sent in sealed packets, which is all but the handshake.
 func (l loopback) wireBytes() uint64 { return l.toServer.Conn().Stats().Sealed.BytesOut }
 
-// TestSealedTable holds the full stack to what the sealed carrier promises, without being told the rate.
+// TestSealedTable compares the full stack with what the sealed carrier promises, without setting the rate.
 func TestSealedTable(t *testing.T) {
 	seeds, runs, rows := testkit.Rand(t), *tableRuns, slices.Clone(rawTable)
 	if testing.Short() { // under the race detector 4 MiB take three seconds, and 32 MiB a minute

@@ -27,7 +27,7 @@ func reading(t *testing.T, data []byte, held bool, fn func(rd *reader, woken *in
 	})
 }
 
-// unguarded is a guard that lets panics go on.
+// unguarded is a guard that lets panics continue.
 func unguarded(fn func()) bool {
 	fn()
 	return true
@@ -95,7 +95,7 @@ func TestReaderReadsAheadAndNotFurther(t *testing.T) {
 	})
 }
 
-// What a reader reads before anything can leave takes turns with what other readers read then. Nothing after that waits for a turn.
+// What readers read before anything can be sent, they read in turns. Nothing after that waits for a turn.
 func TestReaderTakesTurnsAtTheStart(t *testing.T) {
 	reading(t, content(8<<20), true, func(rd *reader, woken *int) {
 		rd.turns = crew.NewTurns(1)
@@ -250,7 +250,7 @@ func TestWriteToAWriterThatMiscounts(t *testing.T) {
 }
 
 // TestReaderAddsNothingToALargeElement: the block that grew for it may have room left, but a part that takes more than the
-// largest RPC cannot leave.
+// largest RPC cannot be sent.
 func TestReaderAddsNothingToALargeElement(t *testing.T) {
 	for _, size := range []int{40_000, 60_000, 65_000} {
 		items := []poster{{strings.Repeat("l", size)}, {strings.Repeat("s", 480)}}

@@ -99,7 +99,7 @@ func (n *network) requireRest(ends ...end1) {
 	}
 }
 
-// leftovers names what the end holds though no transfer goes on; it is called on the world's goroutine.
+// leftovers names what the end holds although there are no transfers. It is called on the world's goroutine.
 func (e *end1) leftovers() (all []string) {
 	p, s := e.peer, e.streams
 	count := func(what string, n int64) {
@@ -139,7 +139,7 @@ func (s *Streams) contentsWritten() (n int) {
 	return n
 }
 
-// TestCanceledTransfersLeaveTheQueue: also those behind one that waits for its turn, which the peer may never give it.
+// TestCanceledTransfersLeaveTheQueue: even those after one that waits for its turn, which the peer may never give it.
 func TestCanceledTransfersLeaveTheQueue(t *testing.T) {
 	inNetwork(t, setup{client: Config{MaxTransfers: 1}, server: Config{MaxQueued: 4}}, func(n *network) {
 		save.Handle(n.client.streams, func(*IncomingBlob) {}) // nobody reads
@@ -236,7 +236,7 @@ func (m *mix) addClient(config Config) {
 	m.join()
 }
 
-// leave closes the clients but the newest, which is the network's.
+// leave closes all clients except the newest, which is the network's.
 func (m *mix) leave() {
 	for _, e := range m.ends {
 		if !e.world.IsServer() && e.world != m.client.world {
@@ -352,7 +352,7 @@ func isContent(data []byte) bool {
 	return standard.ContainsFunc(contents, func(c []byte) bool { return bytes.HasPrefix(c, data) })
 }
 
-// end gives up what nobody reads, and all that is held up by it.
+// end cancels what nobody reads, and everything that waits for it.
 func (m *mix) end() {
 	time.Sleep(5 * time.Second)
 	for _, out := range m.out {

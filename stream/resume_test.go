@@ -321,7 +321,7 @@ func (s fillingStore) Open(identity, key string, size int64) (Part, error) {
 	return &fullPart{Part: p, left: 300_000}, nil
 }
 
-// A part may end in the middle of an element, which comes again whole.
+// A part may end in the middle of an element, which is then sent again from its beginning.
 func TestCutElementIsComparedWithWhatIsStored(t *testing.T) {
 	for name, damage := range map[string]byte{"same": 0, "damaged": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -363,7 +363,8 @@ func (n *network) storePrefix(store Store, all []item, size int, damage byte) {
 	require.NoError(n, part.Close())
 }
 
-// TestWrittenBlobThatIsStored: who writes content that the receiver has, by its key, was told of a closed pipe, though all is well.
+// TestWrittenBlobThatIsStored: a writer of content that the receiver has, by its key, once got the error of a closed
+// pipe, although all was well.
 func TestWrittenBlobThatIsStored(t *testing.T) {
 	inNetwork(t, setup{client: Config{Store: newMemoryStore()}}, func(n *network) {
 		save.Handle(n.client.streams, func(in *IncomingBlob) { go func() { _, _ = io.Copy(io.Discard, in) }() })

@@ -57,8 +57,8 @@ func TestPayloadTravelsSealed(t *testing.T) {
 	})
 }
 
-// TestTransferMovesBetweenCarriers shuts out sealed packets in the middle of a transfer: it goes on over QUIC with what is
-// acked, says so, and returns when the path takes sealed packets again.
+// TestTransferMovesBetweenCarriers blocks sealed packets in the middle of a transfer: it continues over QUIC after what is acked,
+// reports that, and returns when the path takes sealed packets again.
 func TestTransferMovesBetweenCarriers(t *testing.T) {
 	var sealed gate
 	path := sealed.over(sealedPath)
@@ -93,8 +93,8 @@ func TestTransferMovesBetweenCarriers(t *testing.T) {
 	})
 }
 
-// TestBackendsShareTheSealedCarrier: a transfer by one backend has its part beside a larger one by the other. Slices waited until no window had
-// anything left.
+// TestBackendsShareTheSealedCarrier: a transfer by one backend gets its share beside a larger one by the other. Slices once waited
+// until no window had anything left.
 func TestBackendsShareTheSealedCarrier(t *testing.T) {
 	path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 20e6, Seed: testkit.Seed(t)}
 	for _, via := range [][2]Backend{{Window{}, Slices{}}, {Slices{}, Window{}}} {
@@ -120,7 +120,7 @@ func TestBackendsShareTheSealedCarrier(t *testing.T) {
 	}
 }
 
-// TestSealedAfterTheConnection: an ended connection carries nothing, but a transfer that it interrupted goes on saying what did at last.
+// TestSealedAfterTheConnection: an ended connection sends nothing, but a transfer that it interrupted still reports what was used last.
 func TestSealedAfterTheConnection(t *testing.T) {
 	for _, via := range []Backend{Slices{}, Window{}} {
 		for _, shut := range []bool{false, true} {
@@ -187,8 +187,8 @@ func TestTransferThatBeginsAtJoin(t *testing.T) {
 	})
 }
 
-// TestAttackOnTheSealedCarrier has somebody who sees all packets send them again, changed and cut, from another address:
-// all of it is dropped and counted, and the transfer does not suffer.
+// TestAttackOnTheSealedCarrier: an attacker who sees all packets sends them again, changed and truncated, from another address. All of
+// them are dropped and counted, and the transfer is not affected.
 func TestAttackOnTheSealedCarrier(t *testing.T) {
 	random := testkit.Rand(t)
 	var mu sync.Mutex
@@ -266,8 +266,8 @@ func mangled(p []byte, random *rand.Rand) []byte {
 	return p
 }
 
-// TestCreditFindsRoom sends all that credit allows, in chunks that waste the most, while the first is missing: the machine
-// refuses nothing, for the sealed carrier has told by then that it arrived.
+// TestCreditFindsRoom sends all that credit allows, in chunks that waste the most, while the first is missing: the machine refuses
+// nothing, because by then the sealed carrier has reported that it arrived.
 func TestCreditFindsRoom(t *testing.T) {
 	var config Config
 	for _, payload := range []int{1, slices.Size - 1, slices.Size + 1, 10*slices.Size + 1, slicePartBytes} {

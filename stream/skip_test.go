@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// checked is an element whose check takes time, and notes how many of them are checked at once.
+// checked is an element whose check takes time, and records how many are checked at once.
 type checked struct{ N int }
 
 var (
@@ -28,8 +28,8 @@ func (c checked) Validate() error {
 	return nil
 }
 
-// Answers of a few bytes had a sender read and hash all of its content, of as many transfers at once as peers take: whoever is said to have
-// all but the end of it is not sent it, and nothing else paced the readers.
+// Answers of a few bytes once made a sender read and hash all of its content, for as many transfers at once as peers accept: if a peer
+// is said to have everything except the end, that is not sent, and nothing else paced the readers.
 func TestSkippedContentIsReadInTurns(t *testing.T) {
 	mute := &slowStore{memoryStore: newMemoryStore(), looks: 10 * time.Minute} // so that the client gives no answer of its own
 	inNetwork(t, setup{client: Config{Store: mute}}, func(n *network) {

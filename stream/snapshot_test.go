@@ -58,7 +58,7 @@ type region struct {
 	waiting []edit // in the order in which they came, which is that of their versions
 }
 
-// take takes a snapshot, unless what is here is as new: a transfer that was canceled for a newer one may have been complete.
+// take applies a snapshot, unless the current one is as new: a transfer that was canceled for a newer one may have been complete.
 func (r *region) take(version uint64, rows []row) {
 	if version <= r.version {
 		return
@@ -71,7 +71,7 @@ func (r *region) take(version uint64, rows []row) {
 	}
 }
 
-// edit takes an edit: one that the snapshot has already is dropped, one for a snapshot that has yet to come waits.
+// edit applies an edit. One that the snapshot already contains is dropped; one for a snapshot that has not arrived yet waits.
 func (r *region) edit(e edit) {
 	switch {
 	case e.Version <= r.version:
@@ -93,7 +93,7 @@ func (all regions) of(id uint32) *region {
 	return all[id]
 }
 
-// receive binds a client's regions to what comes of them.
+// receive makes a client's regions from the snapshots and edits that arrive.
 func (all regions) receive(world *rpc.World, streams *stream.Streams) {
 	client := rpc.Bind(world, land, func(*rpc.Actor) regions { return all })
 	rpc.On(client, dig, func(all regions, _ *rpc.Call, e edit) { all.of(e.Region).edit(e) })
@@ -136,7 +136,8 @@ func Example_snapshotsAndEdits() {
 	// 8 [0 80 70]
 }
 
-// TestSnapshotsAndEditsConverge plays them over a bad network: edits go on while snapshots are under way, and are canceled for newer ones.
+// TestSnapshotsAndEditsConverge runs them over a bad network: edits continue while snapshots are in progress, and are
+// canceled for newer ones.
 func TestSnapshotsAndEditsConverge(t *testing.T) {
 	rpctest.Run(t, rpctest.Bad, func(t *testing.T, net *rpctest.Network) {
 		world := func() (*rpc.World, *stream.Streams) {

@@ -54,8 +54,8 @@ func (i idler) takeBack(now time.Time) (time.Time, bool) { *i.looks++; return no
 func (i idler) holder() (*rpc.Conn, bool)                { *i.looks++; return i.conn, i.holds }
 func (i idler) evict(time.Duration)                      {}
 
-// TestOthersThatAreStuckAreNotLookedAt: four transfers each of a thousand connections may be stuck, and those of as many others wait for memory.
-// Each of these had looked at all of those in each tick, for a tenth of a millisecond.
+// TestOthersThatAreStuckAreNotLookedAt: four transfers of each of a thousand connections may be stuck, while those of as many others
+// wait for memory. Each of these once looked at all of those in each tick, for a tenth of a millisecond.
 func TestOthersThatAreStuckAreNotLookedAt(t *testing.T) {
 	authenticate := func(context.Context, []byte) (string, error) { return "ann", nil }
 	inNetwork(t, setup{rpc: rpc.Config{Authenticate: authenticate}}, func(n *network) {
@@ -163,7 +163,8 @@ func TestRefusedTransfersReserveNothing(t *testing.T) {
 	})
 }
 
-// TestPartThatSomebodyElseWrites, no transfer of this world: the store is another's, too. The transfer asks for a while, and goes on without it.
+// TestPartThatSomebodyElseWrites: the writer is no transfer of this world, because the store is shared. The transfer asks for a while,
+// and continues without the store.
 func TestPartThatSomebodyElseWrites(t *testing.T) {
 	store := newMemoryStore()
 	inNetwork(t, setup{client: Config{Store: store}}, func(n *network) {

@@ -98,7 +98,7 @@ func (s *sweep) drawQueue() {
 	}
 }
 
-// drawChange draws an outage of one way or both, or a round trip that changes, for a moment or for good.
+// drawChange draws an outage in one or both directions, or a change of the round trip, temporary or permanent.
 func (s *sweep) drawChange() {
 	begin, lasts := time.Duration(s.between(50e6, 2e9)), time.Duration(s.between(30e6, 1e9))
 	if s.chance(0.5) {

@@ -13,8 +13,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Receivers that do not read, or do not acknowledge, had the server read ahead for them until nothing was left of what all transfers of a
-// world may hold. A hundred of them made one that reads 18 to 21 times slower.
+// Receivers that do not read, or do not acknowledge, once made the server read ahead for them until nothing was left of what all
+// transfers of a world may hold. A hundred of them made one that reads 18 to 21 times slower.
 
 // hall is a server that sends each of its clients eight blobs at once.
 type hall struct {
@@ -111,7 +111,7 @@ func TestSlowReceiversLeaveTheGoodOneItsPart(t *testing.T) {
 	})
 }
 
-// TestReceiversThatReadLateGetAll: what may not leave waits for credit, and not for ever.
+// TestReceiversThatReadLateGetAll: content that may not be sent waits for credit, but not forever.
 func TestReceiversThatReadLateGetAll(t *testing.T) {
 	overBackends(t, func(t *testing.T, via Backend) {
 		inHall(t, via, Config{MaxMemory: 8 << 20}, func(h *hall) {

@@ -142,7 +142,7 @@ func TestPartsThatMiscount(t *testing.T) {
 	}
 }
 
-// TestPartsAheadOfAnswers counts what comes for all transfers that are not answered.
+// TestPartsAheadOfAnswers counts the bytes that arrive for all transfers that are not answered.
 func TestPartsAheadOfAnswers(t *testing.T) {
 	inNetwork(t, setup{}, func(n *network) {
 		n.do(n.server.world, func() {
@@ -160,7 +160,8 @@ func TestPartsAheadOfAnswers(t *testing.T) {
 	})
 }
 
-// TestSenderBeforeLimits: until the peer says what it takes, one transfer of a server begins, and 64 KiB of it leave ahead of the answer.
+// TestSenderBeforeLimits: until the peer's limits arrive, one transfer of a server begins, and 64 KiB of it are sent ahead of the
+// answer.
 func TestSenderBeforeLimits(t *testing.T) { overBackends(t, testSenderBeforeLimits) }
 
 func testSenderBeforeLimits(t *testing.T, via Backend) {
@@ -187,7 +188,7 @@ func testSenderBeforeLimits(t *testing.T, via Backend) {
 	})
 }
 
-// TestClientWaitsForLimits: it begins nothing before it has heard what may leave ahead of answers, and all at once after that.
+// TestClientWaitsForLimits: a client begins nothing before it knows what may be sent ahead of answers, and then everything at once.
 func TestClientWaitsForLimits(t *testing.T) {
 	inNetwork(t, setup{}, func(n *network) {
 		save.Handle(n.server.streams, func(*IncomingBlob) {})
@@ -276,7 +277,7 @@ func TestReceiversThatBreakRules(t *testing.T) {
 	}
 }
 
-// TestReceiversThatResumeBeyondTheEnd: a transfer with a key may go on anywhere in its content, and nowhere else.
+// TestReceiversThatResumeBeyondTheEnd: a transfer with a key may resume anywhere in its content, and nowhere else.
 func TestReceiversThatResumeBeyondTheEnd(t *testing.T) {
 	for name, m := range map[string]accept{
 		"a byte":     {id: 1, offset: 101, limit: 200},

@@ -68,7 +68,7 @@ func waitForMemory(t *testing.T, fn func(n *network, all []*Transfer, arrived <-
 	})
 }
 
-// TestTransfersWaitForMemory in the order of their headers; who gives up meanwhile is out.
+// TestTransfersWaitForMemory: they are opened in the order of their headers, without those that are canceled meanwhile.
 func TestTransfersWaitForMemory(t *testing.T) {
 	waitForMemory(t, func(n *network, all []*Transfer, arrived <-chan *IncomingBlob) {
 		all[3].Cancel(nil)
@@ -203,7 +203,8 @@ func TestGamesClock(t *testing.T) {
 	}
 }
 
-// TestEarlySharesOfLittleMemory: all that may come before answers is a 16th of MaxMemory, and given back when connections end.
+// TestEarlySharesOfLittleMemory: all that may arrive before answers is a 16th of MaxMemory; the shares of ended
+// connections are given to others.
 func TestEarlySharesOfLittleMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newSiege(t, Config{MaxMemory: 4 << 20}, 20)
@@ -213,8 +214,8 @@ func TestEarlySharesOfLittleMemory(t *testing.T) {
 	})
 }
 
-// TestEarlyPartsHaveRoom: what leaves early is within the share that this end announced, so a transfer whose first parts come when memory is full
-// waits for its answer as any other does.
+// TestEarlyPartsHaveRoom: early content is within the share that this end announced, so a transfer whose first parts arrive when memory
+// is full waits for its answer like any other.
 func TestEarlyPartsHaveRoom(t *testing.T) {
 	overBackends(t, func(t *testing.T, via Backend) {
 		inNetwork(t, setup{via: via}, func(n *network) {
@@ -232,8 +233,8 @@ func TestEarlyPartsHaveRoom(t *testing.T) {
 	})
 }
 
-// TestNoCreditWithoutMemory: what a transfer is granted while memory is short is what was promised for it, and not what may come before answers. Four
-// that were accepted send more than that as soon as they have it, and none is refused for it.
+// TestNoCreditWithoutMemory: while memory is short, a transfer is granted what was promised for it, and not what may arrive before
+// answers. Four accepted transfers send more than that as soon as they may, and none is rejected for it.
 func TestNoCreditWithoutMemory(t *testing.T) {
 	overBackends(t, func(t *testing.T, via Backend) {
 		inNetwork(t, setup{via: via}, func(n *network) {

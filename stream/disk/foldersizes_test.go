@@ -58,8 +58,8 @@ func TestPartsTakeNoLooksAtOtherFolders(t *testing.T) {
 	})
 }
 
-// Each write to a part of unknown size looked twice at all files of its identity, under the store's lock, where less than growBytes was left: a
-// byte of an identity with a thousand files took two thousand looks, for which all others waited.
+// Each write to a part of unknown size once looked twice at all files of its identity, under the store's lock, if less than growBytes
+// was left: a byte of an identity with a thousand files took two thousand looks, for which all others waited.
 func TestWritesNearALimitTakeNoLooks(t *testing.T) {
 	const files, limit = 2000, 100_000
 	for _, set := range []func(s *Store){func(s *Store) { s.MaxIdentityBytes = limit }, func(s *Store) { s.MaxBytes = limit }} {
@@ -123,7 +123,7 @@ func TestOthersFilesCountWhenTheyChange(t *testing.T) {
 	require.ErrorIs(t, err, stream.ErrStoreFull, "as what another process stores")
 }
 
-// TestOthersFoldersStay: a store may stand at the top of a disk, beside a folder lost+found, which is empty and which only root can read.
+// TestOthersFoldersStay: a store may be at the top of a disk, beside a folder lost+found, which is empty and which only root can read.
 func TestOthersFoldersStay(t *testing.T) {
 	dir := t.TempDir()
 	empty, full := filepath.Join(dir, "lost+found"), filepath.Join(dir, "maps")

@@ -77,7 +77,7 @@ func (s *storeScript) content(key string) []byte {
 	return bytes.Repeat([]byte(key), 150)[:10+20*int(key[0]-'a')]
 }
 
-// restart kills the process, and opens the store as that leaves it.
+// restart kills the process, and opens the store in the state in which that leaves it.
 func (s *storeScript) restart() {
 	for _, p := range s.open {
 		_ = p.file.Close()

@@ -247,7 +247,7 @@ func TestNewContentReplacesTheOld(t *testing.T) {
 	require.Len(t, listing(t, dir), 1)
 }
 
-// A crash between the rename and the removal of the old content leaves both.
+// After a crash between the rename and the removal of the old content, both exist.
 func TestNewestOfTwoContentsIsFound(t *testing.T) {
 	dir := t.TempDir()
 	s := New(dir)

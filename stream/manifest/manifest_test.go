@@ -91,7 +91,7 @@ func TestNotOnWindows(t *testing.T) {
 	}
 }
 
-// What Check does not look at, because the bytes leave it out, counted at the end that made the manifest, and at the other one not.
+// Fields that are not encoded, and that Check must ignore, once counted at the end that made the manifest, but not at the other end.
 func TestFieldsOfOtherKindsDoNotCount(t *testing.T) {
 	m := sample()
 	m.Entries[1].Size, m.Entries[1].Chunks = 30, []cdc.Chunk{chunk(30)} // a folder

@@ -12,7 +12,8 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// TestWithRequest: one's failure ends the other, and the answer counts more than how the other side ended the talk, whichever comes first.
+// TestWithRequest: if one function fails, the other is ended. The answer takes precedence over the error of a talk that the other side
+// has ended, whichever is first.
 func TestWithRequest(t *testing.T) {
 	failed := errors.New("failed")
 	rejected := fmt.Errorf("the blob: %w", stream.ErrRejected)
@@ -46,7 +47,7 @@ func TestWithRequest(t *testing.T) {
 	}
 }
 
-// A panic of talk ended the program, whatever rpc.Config.OnPanic says, for it was on a goroutine on which nobody recovers.
+// A panic of talk once ended the program, whatever rpc.Config.OnPanic says, because it was on a goroutine without a recover.
 func TestWithRequestPanics(t *testing.T) {
 	ended := false
 	asks := func(ctx context.Context) (int, error) {
@@ -60,7 +61,8 @@ func TestWithRequestPanics(t *testing.T) {
 	require.True(t, ended, "the request goes on")
 }
 
-// A blob that a limit of the receiver refuses never comes to its handler, which waits for it: WithRequest waited with it, as long as ctx let it.
+// A blob that a limit of the receiver refuses never reaches its handler, which waits for it. WithRequest once waited with it,
+// for as long as ctx allowed.
 func TestWithRequestWaitsForNoAnswerWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := fmt.Errorf("full: %w", stream.ErrRejected)

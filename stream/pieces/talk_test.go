@@ -131,7 +131,7 @@ func TestWhatIsLackingFollows(t *testing.T) {
 	}
 }
 
-// What breaks the protocol is an ErrViolation, or an end that comes too soon.
+// A violation of the protocol is an ErrViolation, or an early end.
 func TestLies(t *testing.T) {
 	framed := func(b []byte) []byte { return append(binary.LittleEndian.AppendUint32(nil, uint32(len(b))), b...) }
 	for name, lie := range map[string]struct {
@@ -229,7 +229,7 @@ func fetch(ctx context.Context, talk *Talk, lacks ...int) error {
 	})
 }
 
-// A receiver that failed left the sender waiting until its context ended.
+// A receiver that failed once made the sender wait until its context ended.
 func TestAFailedFetchEndsTheSend(t *testing.T) {
 	full := errors.New("the disk is full")
 	sent, received := between(t, offer, func(ctx context.Context, talk *Talk) error {
@@ -262,7 +262,7 @@ func TestAPanicOfEachEndsTheSend(t *testing.T) {
 	require.ErrorIs(t, sent, stream.ErrRejected)
 }
 
-// A sender that could not read a piece left the receiver waiting until its context ended.
+// A sender that could not read a piece once made the receiver wait until its context ended.
 func TestAFailedSendEndsTheFetch(t *testing.T) {
 	for _, gone := range []error{errors.New("the file is gone"), io.EOF} { // io.EOF: the file is shorter than it was
 		sent, received := between(t, func(ctx context.Context, talk *Talk) error {
@@ -277,8 +277,8 @@ func TestAFailedSendEndsTheFetch(t *testing.T) {
 	}
 }
 
-// The context of a request ends when its function has returned, and that canceled the stream of a failed Send before its header had left: the
-// receiver waited.
+// The context of a request ends when its function has returned. That once canceled the stream of a failed Send before its header was
+// sent, so that the receiver waited.
 func TestAFailedSendEndsTheFetchThoughItsContextEnds(t *testing.T) {
 	gone := errors.New("the file is gone")
 	sent, received := between(t, func(ctx context.Context, talk *Talk) error {
@@ -294,7 +294,7 @@ func TestAFailedSendEndsTheFetchThoughItsContextEnds(t *testing.T) {
 	require.ErrorIs(t, received, io.ErrUnexpectedEOF)
 }
 
-// A sender that went on behind the last piece kept the receiver busy without end.
+// A sender that continued after the last piece once kept the receiver busy forever.
 func TestAnEndlessSendIsRefused(t *testing.T) {
 	_, received := between(t, func(ctx context.Context, talk *Talk) error {
 		if _, err := talk.Offer(ctx, nil, 1); err != nil {
@@ -314,7 +314,7 @@ func TestAnEndlessSendIsRefused(t *testing.T) {
 	require.ErrorIs(t, received, ErrViolation)
 }
 
-// A piece that no receiver takes, for it is larger than MaxPiece, was sent, and the receiver was said to break the protocol.
+// A piece larger than MaxPiece, which no receiver accepts, was once sent, and the receiver was blamed for breaking the protocol.
 func TestPiecesBeyondMaxPieceAreNotSent(t *testing.T) {
 	sent, received := between(t, func(ctx context.Context, talk *Talk) error {
 		lacks, err := talk.Offer(ctx, nil, 100)
@@ -352,7 +352,7 @@ func TestPiecesThatAreNotAppended(t *testing.T) {
 	}
 }
 
-// Indices out of order panicked, and one that came twice had both ends wait.
+// Indices out of order once caused a panic, and a repeated index made both ends wait.
 func TestLacksThatDoNotAscend(t *testing.T) {
 	for _, lacks := range [][]int{{9, 0}, {3, 3}, {-1}} {
 		err := new(Talk).Fetch(t.Context(), lacks, nil)
@@ -443,7 +443,7 @@ func TestSendBeyondMaxBytes(t *testing.T) {
 	}
 }
 
-// Pieces that were made waited, unsent, for memory that a receiver of the same program held until it had the rest of one of them.
+// Pieces that were ready once waited, unsent, for memory that a receiver in the same program held until it had the rest of one of them.
 func TestWhatIsMadeDoesNotWaitForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := make(slots, 1)
@@ -470,7 +470,7 @@ func TestWhatIsMadeDoesNotWaitForMemory(t *testing.T) {
 	})
 }
 
-// Pieces that are parts of something large made each buffer as large as what was behind them.
+// Pieces that are parts of something large once made each buffer as large as what followed them.
 func TestPiecesOfALargeWhole(t *testing.T) {
 	whole := make([]byte, 1<<20)
 	s := &source{Talk: &Talk{MaxPiece: most}, ctx: t.Context(), lacks: []int{0}}

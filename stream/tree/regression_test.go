@@ -26,7 +26,8 @@ import (
 	"github.com/quivernet/quiver/stream/manifest"
 )
 
-// A restore that ends removes the lock of its folder: who had opened that, and got it then, held nothing, and another one got in.
+// A restore that ends removes the lock of its folder. A restore that had opened the lock file before, and locked it then, held nothing,
+// and another one could lock a new file.
 func TestOneAtATimeHasTheWorkFolder(t *testing.T) {
 	target := filepath.Join(t.TempDir(), "world")
 	end := time.Now().Add(time.Second)
@@ -207,7 +208,8 @@ func TestWhatIsKeptIsTold(t *testing.T) {
 	}
 }
 
-// A restore that was killed while it removed what it had replaced left a part of that, which the next one took for what a game had written.
+// A restore that was killed while it removed what it had replaced once left a part of that, which the next one took for
+// what a game had written.
 func TestKilledWhileItRemovesWhatWasReplaced(t *testing.T) {
 	dir := folder(t)
 	target := filepath.Join(dir, "target")
@@ -236,8 +238,8 @@ func TestKilledWhileItRemovesWhatWasReplaced(t *testing.T) {
 	requireTidy(t, target)
 }
 
-// A restore that was killed after the save was in its place had left what it replaced. Who found the save in its place had nothing to restore,
-// and a later restore, for which that was no longer known, kept it.
+// A restore that was killed after the save was in its place had left what it replaced. A program that found the save in its place had
+// nothing to restore, and a later restore, which could no longer know that, kept it.
 func TestTidy(t *testing.T) {
 	dir := folder(t)
 	target := filepath.Join(dir, "target")
@@ -371,7 +373,7 @@ func TestRestoreAsksForRoomInBlocks(t *testing.T) {
 	restored(t, from, filepath.Join(dir, "to"), RestoreOptions{})
 }
 
-// A path below a file, and one of links that lead in a circle, were told of without the path.
+// The errors of a path below a file, and of links in a circle, once did not name the path.
 func TestAPathThatCannotBeIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"file": "1", "circle": "-> circle"})
@@ -456,8 +458,8 @@ func TestWhatIsHeldIsOfOneMoment(t *testing.T) {
 	require.Equal(t, content, read(t, s, 0))
 }
 
-// What got another name while its folder was read was left out without a word, by either name: so was a save that a game deletes before it gives what
-// it has written that name.
+// A file that was renamed while its folder was read was once left out silently, by either name: for example a save that a game deletes
+// before it renames the new one to that name.
 func TestWhatGetsAnotherNameMeanwhile(t *testing.T) {
 	for _, in := range []string{"", "deep"} {
 		dir := folder(t)

@@ -201,7 +201,7 @@ func (s *stopping) Err() error {
 	return nil
 }
 
-// However far a restore comes before the process dies, the target is what it was, or what it should be.
+// Whenever the process dies during a restore, the target is what it was, or what it should be.
 func TestACrashLeavesAllOrNothing(t *testing.T) {
 	from, dir := scanned(t, ScanOptions{}, game(t)), folder(t)
 	target := filepath.Join(dir, "target")
@@ -453,7 +453,7 @@ func isDir(t *testing.T, p string) bool {
 	return info.IsDir()
 }
 
-// Random folders become each other, over what is there and what an earlier attempt left.
+// Random folders are restored over each other, and over what an earlier attempt has left.
 func TestRandomVersions(t *testing.T) {
 	random, dir := testkit.Rand(t), folder(t)
 	target := filepath.Join(dir, "target")

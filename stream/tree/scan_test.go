@@ -96,7 +96,7 @@ func TestScanFolder(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A file of the year 2300 came back as one of 1901, and one of 1601, which is where the times of NTFS begin, as one of 2185.
+// A file of the year 2300 was once restored with the year 1901, and one of 1601, where the times of NTFS begin, with 2185.
 func TestTimesBeyondWhatAManifestHolds(t *testing.T) {
 	for year, want := range map[int]int64{1601: math.MinInt64, 2300: math.MaxInt64} {
 		require.Equal(t, want, nanoseconds(time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)), year)
