@@ -106,7 +106,7 @@ func TestSlicesSurviveWhatBlocksDoNot(t *testing.T) {
 	require.Less(t, packets, uint64(20*270))
 }
 
-// cursor is the sender of the article as it stands there: a walk around the slices.
+// cursor is the sender of the article as written: a walk around the slices.
 type cursor struct {
 	acked []bool
 	sent  []time.Duration

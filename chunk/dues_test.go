@@ -32,7 +32,8 @@ func TestAcksLookAtWhatIsDue(t *testing.T) {
 	}
 }
 
-// TestDues has slices come, chunks be taken, places change and acks leave in any order: the bits are those of the acks that are due.
+// TestDues inserts slices, takes chunks, changes the number of places and sends acks in any order: the bits are those of the acks that
+// are due.
 func TestDues(t *testing.T) {
 	random := testkit.Rand(t)
 	r, err := NewReceiver(Config{ReceiveQueue: 8, AckDelay: 3 * time.Millisecond})

@@ -127,7 +127,7 @@ func (s *script) step(op byte) {
 	}
 }
 
-// emit puts at most n packets of each kind under way.
+// emit puts at most n packets of each kind in flight.
 func (s *script) emit(n int) {
 	for range n {
 		slice, ok := s.s.NextSlice(s.now)
@@ -155,7 +155,7 @@ func encode(c chunk.Slice) []byte {
 	return append([]byte{byte(c.ChunkID), byte(c.ChunkID >> 8), byte(c.Index), byte(c.Count - 1)}, c.Data...)
 }
 
-// deliver takes the packet at a place, so that packets overtake each other; bit 7 leaves a copy under way.
+// deliver delivers the packet at a place, so that packets overtake each other; with bit 7 a copy stays in flight.
 func (s *script) deliver(wire *[][]byte, ack bool, place int) {
 	if len(*wire) == 0 {
 		return

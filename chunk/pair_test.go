@@ -142,7 +142,7 @@ func TestPipelineHasNoGaps(t *testing.T) {
 	require.Greater(t, took[1], took[4]+14*100*ms)
 }
 
-// TestPipelineThatFillsAPath: one chunk more than leave in a round trip, and five times as many where 1 % is lost.
+// TestPipelineThatFillsAPath: one chunk more than are sent in a round trip, and five times as many with 1 % loss.
 func TestPipelineThatFillsAPath(t *testing.T) {
 	for _, test := range []struct {
 		rate, pipeline int
@@ -163,7 +163,7 @@ func TestPipelineThatFillsAPath(t *testing.T) {
 	}
 }
 
-// TestOneEndAlone shows why both ends begin anew together, under another protocol id.
+// TestOneEndAlone shows why both ends must be replaced together, with another protocol id.
 func TestOneEndAlone(t *testing.T) {
 	carry := func(now time.Time, s *chunk.Sender, r *chunk.Receiver) (got []string) {
 		for b, ok := s.AppendSlice(now, nil); ok; b, ok = s.AppendSlice(now, nil) {
@@ -344,8 +344,8 @@ func TestAcksOfMoreChunksThanAreRepeated(t *testing.T) {
 	}
 }
 
-// TestPathThatBecomesLongIsLearnt: a path of 6 ms becomes one of 60. All slices left twice or three times from then on, and no round trip was ever
-// measured again: each ack came soon enough after the latest sending to end the backing off.
+// TestPathThatBecomesLongIsLearnt: a path of 6 ms becomes one of 60. All slices were once sent twice or three times from then on, and
+// no round trip was ever measured again: each ack arrived soon enough after the latest sending to end the backoff.
 func TestPathThatBecomesLongIsLearnt(t *testing.T) {
 	for _, slices := range []int{4, 16, 32} {
 		for _, pipeline := range []int{1, 16} {

@@ -52,7 +52,7 @@ func TestInterleavedBlocks(t *testing.T) {
 	require.Zero(t, r.cells.used)
 }
 
-// TestEverySequence passes all 65,536 numbers and goes on; the reference delivers none above 255.
+// TestEverySequence passes all 65,536 numbers and continues; the reference delivers none above 255.
 func TestEverySequence(t *testing.T) {
 	r := newReassembler(t, Config{})
 	block := content(Size+1, 1)
@@ -131,7 +131,7 @@ func TestLifetime(t *testing.T) {
 	require.True(t, at.After(r.now))
 }
 
-// TestLifetimeWithoutEnd: with the longest of lifetimes nothing is ever due, and nobody is told that something is.
+// TestLifetimeWithoutEnd: with the longest lifetime nothing is ever due, and NextTimeout does not claim so.
 func TestLifetimeWithoutEnd(t *testing.T) {
 	r := newReassembler(t, Config{Lifetime: math.MaxInt64})
 	feed(t, r, epoch, packets(t, 1, content(2*Size, 1))[0])

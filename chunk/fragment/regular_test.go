@@ -71,7 +71,7 @@ func TestAppendRegularVectors(t *testing.T) {
 	}
 }
 
-// TestRegularOrFragments: one byte decides whether a packet travels whole, and the receiver reads the same from both.
+// TestRegularOrFragments: one byte decides whether a packet is sent as it is, and the receiver gets the same from both forms.
 func TestRegularOrFragments(t *testing.T) {
 	receiver := newReassembler(t, Config{Regular: true})
 	for i, size := range []int{Size - 11, Size - 10, 5000, MaxBlock - 11} { // 10 bytes and 2 bits are not the body's

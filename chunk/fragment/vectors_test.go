@@ -68,7 +68,7 @@ func TestVectors(t *testing.T) {
 	require.Equal(t, 3, tooMany, "vectors with 256 fragments, which the reference writes as 0")
 }
 
-// regular is a packet that was small enough to travel whole.
+// regular is a packet that was small enough to be sent as it is.
 type regular struct {
 	Name     string
 	Type     int

@@ -207,7 +207,7 @@ func TestCloseKeepsToMaxPacket(t *testing.T) {
 	}
 }
 
-// TestTimesWithoutEnd: with the longest of times nothing is ever due, and nobody is told that something is.
+// TestTimesWithoutEnd: with the longest times nothing is ever due, and NextTimeout does not claim so.
 func TestTimesWithoutEnd(t *testing.T) {
 	c := newConn(t, Config{Timeout: math.MaxInt64, KeepAlive: math.MaxInt64, FlushAfter: math.MaxInt64, ResendAfter: math.MaxInt64, AckAfter: math.MaxInt64})
 	send(t, c, Vital, "a")
@@ -273,7 +273,7 @@ func TestVitalChunkThatNeverFits(t *testing.T) {
 	require.ErrorIs(t, c.Err(), ErrNotAcked)
 }
 
-// TestDamageIsNotSeen: the protocol leaves checksums to UDP.
+// TestDamageIsNotSeen: the protocol relies on UDP's checksum.
 func TestDamageIsNotSeen(t *testing.T) {
 	c := newConn(t, Config{})
 	b := plain(PacketHeader{}, vitalChunk(1, "hello"))

@@ -114,7 +114,7 @@ func TestDDNetFullPacket(t *testing.T) {
 	}
 }
 
-// TestCompressedTalk: what compresses arrives as well, for each kind of peer, and takes less of the wire.
+// TestCompressedTalk: compressible content arrives as well, for each kind of peer, in fewer bytes.
 func TestCompressedTalk(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"0.6": {}, "0.7": {Version: V07, Token: 1, PeerToken: 1}, "DDNet": {DDNet: true, Token: 1, PeerToken: 1},
@@ -158,8 +158,7 @@ func TestDDNetTalk(t *testing.T) {
 	}
 }
 
-// TestStrangersCostLittle: a packet whose token stands in its header is not decompressed for a stranger, and nothing that
-// is decompressed takes memory.
+// TestStrangersCostLittle: a stranger's packet with a token in its header is not decompressed, and decompressing allocates nothing.
 func TestStrangersCostLittle(t *testing.T) {
 	bomb := append([]byte{0x80, 0, 1}, bytes.Repeat([]byte{0xff}, 1397)...)
 	c := newConn(t, Config{Token: 1, PeerToken: 1})

@@ -85,7 +85,7 @@ func FuzzParseMessage(f *testing.F) {
 	})
 }
 
-// FuzzReceive gives a Conn with chunks under way whatever the wire may bring.
+// FuzzReceive passes arbitrary packets to a Conn with chunks in flight.
 func FuzzReceive(f *testing.F) {
 	f.Add(false, plain(PacketHeader{Ack: 1, Resend: true}, vitalChunk(1, "a"), vitalChunk(3, "b")))
 	f.Add(true, []byte{0x04, 0, 0, 0, 0, 0, 0, 4, 'x', 0})
@@ -171,7 +171,7 @@ func (s *script) step(op, arg byte) {
 	s.take()
 }
 
-// deliver hands over a packet, not always the first, and leaves it on the wire when it is to come twice.
+// deliver delivers a packet, not always the first, and keeps it in flight if it must arrive twice.
 func (s *script) deliver(from, arg int, twice bool) {
 	wire := &s.wire[from]
 	if len(*wire) == 0 {

@@ -91,7 +91,7 @@ func (r *replay) data(e event) []byte {
 	return nil
 }
 
-// advance lets A's timers run every quarter of a second, as in the trace. Nothing may leave before the event.
+// advance runs A's timers every quarter of a second, as in the trace. Nothing may be sent before the event.
 func (r *replay) advance(t float64) {
 	for r.now+0.25 < t {
 		r.now += 0.25

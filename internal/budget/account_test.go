@@ -31,8 +31,8 @@ func TestPool(t *testing.T) {
 	require.EqualValues(t, 800, p.Free())
 }
 
-// TestChargesCoverWhatIsHeld plays accounts of one pool at random: what an account is charged for covers what it holds or was
-// promised, the pool lacks what its accounts are charged, and who closes has given all back.
+// TestChargesCoverWhatIsHeld uses the accounts of one pool at random: the charge of an account covers what it holds or was promised,
+// the pool lacks exactly what its accounts are charged, and a closed account has returned everything.
 func TestChargesCoverWhatIsHeld(t *testing.T) {
 	r := testkit.Rand(t)
 	const bytes = 1 << 20
@@ -98,8 +98,8 @@ func TestOnePartyLeavesSomeOfTheKeptPart(t *testing.T) {
 	require.GreaterOrEqual(t, accounts(Party{Identity: "eve"}), 2)
 }
 
-// TestHoldBeyond: what may be held beyond promises is held although the pool has nothing left, and not a byte more; nobody is promised anything until
-// that is paid back.
+// TestHoldBeyond: bytes that may be held beyond promises are held even if the pool has nothing left, and not a byte more. Nothing is
+// promised until they are returned.
 func TestHoldBeyond(t *testing.T) {
 	pool := NewPool(1000)
 	other, a := NewAccount(pool, Terms{}), NewAccount(pool, Terms{Floor: 1000})
@@ -117,8 +117,9 @@ func TestHoldBeyond(t *testing.T) {
 	require.EqualValues(t, 100, pool.Free())
 }
 
-// TestRoomToGoOn: in a full pool what is promised fits, and an awaited chunk has its room, so that transfers that have begun go on; nothing else
-// fits. Who holds no more gives all back, and whose connection has ended is charged for nothing.
+// TestRoomToGoOn: in a full pool promised bytes fit, and an awaited chunk has its room, so that transfers that have begun
+// continue; nothing else fits. An account that no longer holds anything has returned everything, and one whose connection has
+// ended is charged for nothing.
 func TestRoomToGoOn(t *testing.T) {
 	pool := NewPool(1000)
 	other, a := NewAccount(pool, Terms{}), NewAccount(pool, Terms{Floor: 1000, Early: 10, GoOn: 50})

@@ -36,7 +36,7 @@ func TestMemory(t *testing.T) {
 	require.Equal(t, least, small.Grow(least, limit), "all is kept for others")
 }
 
-// TestMemoryOfAFullWorld: connections that come before those that make room for them have left change nothing that lasts.
+// TestMemoryOfAFullWorld: connections that enter before those that must make room have left change nothing permanently.
 func TestMemoryOfAFullWorld(t *testing.T) {
 	const conns, least = 2, 256 << 10
 	m := NewMemory(64<<20, least, conns)
@@ -56,8 +56,8 @@ func TestMemoryOfAFullWorld(t *testing.T) {
 	require.Equal(t, conns*least, m.kept())
 }
 
-// TestMemoryOfIdleConnections: those that join and do nothing leave half of what is not kept for all to those that use it, and
-// whoever leaves gives all of it back.
+// TestMemoryOfIdleConnections: connections that join and do nothing leave to others half of what is not kept for all, and a connection
+// that leaves returns everything.
 func TestMemoryOfIdleConnections(t *testing.T) {
 	const least, limit, conns, total = 256 << 10, 4 << 20, 1024, 512 << 20
 	m := NewMemory(total, least, conns)

@@ -77,7 +77,7 @@ func TestDirectFails(t *testing.T) {
 	require.Nil(t, d.pending)
 }
 
-// Files beyond mostPending hold no memory: they are written as they come, by the cache, and have all of it as well.
+// Files beyond mostPending hold no memory: they are written at once, to the cache, and are complete as well.
 func TestManyDirect(t *testing.T) {
 	folder := t.TempDir()
 	random := rand.New(rand.NewPCG(1, 2))

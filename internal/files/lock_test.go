@@ -29,7 +29,7 @@ func TestOneHoldsIt(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A file that was removed, or in whose place another one is, stands no more.
+// A file that was removed, or replaced by another, no longer stands.
 func TestStands(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	f, err := Lock(path, 0)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A file is replaced as a whole, and nothing is left beside it, also when that fails.
+// A file is replaced as a whole, and no other file is left, even if that fails.
 func TestReplace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")

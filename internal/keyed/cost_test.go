@@ -104,7 +104,7 @@ func newFellows(t *testing.T) *fellows {
 	return f
 }
 
-// file takes what the copy tells, which must be news, and holds it against the items.
+// file applies the changes that the copy reports, each of which must be new, and compares the result with the items.
 func (f *fellows) file(t *testing.T) {
 	f.copy.Renamed(func(id uint64, named bool) {
 		require.NotEqual(t, named, f.filed[id], "%d", id)
@@ -177,7 +177,7 @@ func TestReferencesOfOneItem(t *testing.T) {
 	require.Equal(t, 4, looks, "two that went and two that came")
 }
 
-// TestNamingTakesLittle: who asks for the items that name an actor, at each open and close of it, pays no allocation for each item.
+// TestNamingTakesLittle: asking for the items that name an actor, at each open and close of it, costs no allocation for each item.
 func TestNamingTakesLittle(t *testing.T) {
 	f, b := newFellows(t), []byte(nil)
 	for number := range uint64(maxHeld) {

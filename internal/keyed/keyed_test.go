@@ -33,7 +33,7 @@ func newShelf(t *testing.T) *shelf {
 	return s
 }
 
-// tell has another shelf read these items as they are now, in a packet of their own.
+// tell makes another shelf read these items as they are now, in a packet of their own.
 func (s *shelf) tell(t *testing.T, other *shelf, numbers ...uint32) {
 	_, err := s.source.TakeChanged()
 	require.NoError(t, err)
@@ -51,7 +51,7 @@ func (s *shelf) requireBook(t *testing.T, key, want int) {
 	require.Equal(t, want, got, "book %d", key)
 }
 
-// TestLastNumber: a list takes no key for which there is no number left, and those that it has go on.
+// TestLastNumber: a list accepts no new key once all numbers are used, and keeps its items.
 func TestLastNumber(t *testing.T) {
 	server, client := newShelf(t), newShelf(t)
 	server.last = MaxEver - 1
@@ -85,7 +85,7 @@ func TestListSetAtAClient(t *testing.T) {
 	client.requireSound(t)
 }
 
-// What a client sets in its copy stays when the server says that an item of the same number is gone, or tells all that it has.
+// What a client sets in its copy stays when the server removes an item with the same number, or sends all that it has.
 func TestListSetAtAClientStays(t *testing.T) {
 	server, client := newShelf(t), newShelf(t)
 	require.True(t, client.Set(7, 70)) // number 1 there
@@ -113,8 +113,8 @@ func TestListSetAtAClientStays(t *testing.T) {
 	client.requireSound(t)
 }
 
-// What a client sets in its copy stays its own when the server's item of that key and number comes behind the removal of it. It became an item
-// that the server was thought to have, which no census removed.
+// What a client sets in its copy stays its own if the server's item with that key and number arrives after its removal. It once became
+// an item that the server was assumed to have, which no census removed.
 func TestListSetAtAClientIsNoLateItem(t *testing.T) {
 	server, client := newShelf(t), newShelf(t)
 	require.True(t, client.Set(7, 70))
@@ -157,7 +157,7 @@ func TestListSetAtAClientHasItsOwnNumber(t *testing.T) {
 	require.Equal(t, 2, visited, "what is gone by then is not visited")
 }
 
-// TestLateItemStaysGone: an item that comes behind the one that took its key is gone, also when that one is gone, too.
+// TestLateItemStaysGone: an item that arrives after the one that took its key stays removed, even if that one is removed, too.
 func TestLateItemStaysGone(t *testing.T) {
 	server, client := newShelf(t), newShelf(t)
 	require.True(t, server.Set(7, 70))
@@ -207,7 +207,7 @@ func TestCensus(t *testing.T) {
 	require.Equal(t, map[int]int{0: 0, 2: 20, 3: 30, 5: 50}, maps.Collect(client.All()))
 }
 
-// TestAddAll: who lacks all gets the items that there are, and drops the others.
+// TestAddAll: a client that lacks everything gets the items that exist, and drops the others.
 func TestAddAll(t *testing.T) {
 	server, client := newShelf(t), newShelf(t)
 	for key := range 3 {
@@ -246,7 +246,7 @@ func TestListRemovalsComeLate(t *testing.T) {
 	require.Zero(t, client.Len())
 }
 
-// An item that comes again as it was, because an ack was lost or because all items are sent anew, is no change.
+// An item that arrives again with the same value, because an ack was lost or all items are sent again, is no change.
 func TestWhatComesAgainIsNoChange(t *testing.T) {
 	server, client := newShelf(t), newShelf(t)
 	changes := func() (told []Change[int, int]) {
@@ -284,8 +284,8 @@ func TestWhatComesAgainIsNoChange(t *testing.T) {
 	require.Equal(t, []Change[int, int]{{Key: 7, Value: 73}}, changes())
 }
 
-// TestLossyUpdates: messages are lost and come late; once all that was lost is added again the client has the list, and its changes add
-// up to it.
+// TestLossyUpdates: messages are lost or late. Once everything that was lost is added again, the client has the list, and
+// its changes add up to it.
 func TestLossyUpdates(t *testing.T) {
 	random := testkit.Rand(t)
 	server, client := newShelf(t), newShelf(t)
@@ -385,7 +385,7 @@ func TestHostileUpdates(t *testing.T) {
 	client.requireSound(t)
 }
 
-// TestHostileCensusIsReadNoFurther: a census that breaks a rule costs no more for all the numbers behind that.
+// TestHostileCensusIsReadNoFurther: the numbers after the one with which a census breaks a rule cost nothing.
 func TestHostileCensusIsReadNoFurther(t *testing.T) {
 	client := newShelf(t)
 	census := append([]byte{0, 1, 1, 0xff, 0x7f}, bytes.Repeat([]byte{1}, 1<<14)...) // 16,383 numbers, all but the first above the last
@@ -452,7 +452,7 @@ func TestItemThatCouldNotBeEncoded(t *testing.T) {
 	}
 }
 
-// TestTakeFitsAMessage: what is too much for one message is left for the next, each item once; a large one has a message of its own.
+// TestTakeFitsAMessage: items that do not fit into one message are in the next, each item once; a large one has a message of its own.
 func TestTakeFitsAMessage(t *testing.T) {
 	server := newShelf(t)
 	for key := range 20 {
@@ -475,7 +475,8 @@ func TestTakeFitsAMessage(t *testing.T) {
 	}
 }
 
-// TestCensusOfALongList goes on in the next messages until the end of the list, or a client would keep what was removed there.
+// TestCensusOfALongList: it continues in the next messages until the end of the list; otherwise a client would keep removed items
+// there.
 func TestCensusOfALongList(t *testing.T) {
 	server, client := newShelf(t), newShelf(t)
 	for key := range 500 {
@@ -496,8 +497,8 @@ func TestCensusOfALongList(t *testing.T) {
 	require.Equal(t, maps.Collect(server.All()), maps.Collect(client.All()))
 }
 
-// TestManyLostCensuses: censuses of a long list that were lost are short when little of the list is left. No message has more of them than
-// its reader takes.
+// TestManyLostCensuses: lost censuses of a long list are short if little of the list is left. No message has more of them
+// than its reader accepts.
 func TestManyLostCensuses(t *testing.T) {
 	server, client := newShelf(t), newShelf(t)
 	for key := range MaxItems {

@@ -29,7 +29,7 @@ type outer struct {
 	next *outer
 }
 
-// node holds itself in a map, and chain behind a pointer.
+// node contains itself in a map, and chain behind a pointer.
 type (
 	node struct {
 		Next map[string]*node
@@ -119,8 +119,8 @@ func TestIndexAgainstLists(t *testing.T) {
 	require.Empty(t, x)
 }
 
-// TestOfSortsNothing: thousands of states that name one actor are told of its opens and closes, as often as a server sends those, and to sort them
-// took a client 20 ms each time.
+// TestOfSortsNothing: the opens and closes of an actor are reported to thousands of states that name it, as often as a server sends
+// them. Sorting these states once took a client 20 ms each time.
 func TestOfSortsNothing(t *testing.T) {
 	const all = 30_000
 	x := Index[int, *int]{}

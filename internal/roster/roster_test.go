@@ -14,7 +14,7 @@ type item struct {
 	seat   Seat
 }
 
-// TestListAgainstASlice: random items come and go, beside a slice of which they are cut.
+// TestListAgainstASlice adds and removes random items in a list and in a slice, and compares them.
 func TestListAgainstASlice(t *testing.T) {
 	random := testkit.Rand(t)
 	var l List[item]

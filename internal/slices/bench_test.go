@@ -11,7 +11,7 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// BenchmarkMachine moves a full part from one machine to another: over a path without fates, and over one that tells them.
+// BenchmarkMachine sends a full part from one machine to another, over a path without fates and over one that reports them.
 func BenchmarkMachine(b *testing.B) {
 	b.Run("gated", func(b *testing.B) { benchMachine(b, recovery.Path{}) })
 	b.Run("fated", func(b *testing.B) { benchMachine(b, recovery.Path{Fates: true}) })
@@ -38,7 +38,7 @@ func benchMachine(b *testing.B, path recovery.Path) {
 	}
 }
 
-// exchange delivers all datagrams that leave now.
+// exchange delivers all datagrams that may be sent now.
 func exchange(now time.Time, from, to *Machine, buf []byte) {
 	for {
 		packet, number, ok := from.AppendPacket(now, buf, Datagram)
@@ -79,8 +79,8 @@ type poor struct{ *room }
 
 func (poor) Hold(int64, bool) bool { return false }
 
-// BenchmarkRefused: what a repair slice and a slice of the awaited chunk cost, for which there is no credit. The one is kept, and the other has it
-// dropped.
+// BenchmarkRefused measures a repair slice and a slice of the awaited chunk for which there is no credit. The first is kept, and the
+// second makes it be dropped.
 func BenchmarkRefused(b *testing.B) {
 	m, now := New(protocol, poor{newRoom(0)}), netsim.Epoch
 	m.SetPath(now, recovery.Path{Fates: true})

@@ -45,7 +45,7 @@ func (c *conversation) darken() {
 // give sends a message of so many slices.
 func (c *conversation) give(slices int) { require.NoError(c, c.Send(content(slices*Size), memory{})) }
 
-// leave sends all slices that may leave, and returns chunk and index of each.
+// leave sends all slices that may be sent, and returns chunk and index of each.
 func (c *conversation) leave() (all [][2]int) {
 	for {
 		packet, _, ok := c.AppendPacket(c.now, nil, Datagram)
@@ -113,7 +113,8 @@ func TestTimeThresholdCountsThePeersDelay(t *testing.T) {
 	require.EqualValues(t, 1, c.Lost())
 }
 
-// TestSpuriousLossIsLearntThoughTheSliceHasLeftAgain: lost slices leave first, so nearly always one has left again when its late ack comes.
+// TestSpuriousLossIsLearntThoughTheSliceHasLeftAgain: lost slices are sent first, so a slice has nearly always been sent again
+// when its late ack arrives.
 func TestSpuriousLossIsLearntThoughTheSliceHasLeftAgain(t *testing.T) {
 	c := newConversation(t)
 	c.give(9)
@@ -139,7 +140,7 @@ func TestSpuriousLossIsLearntThoughTheSliceHasLeftAgain(t *testing.T) {
 	require.NotEmpty(t, c.leave())
 }
 
-// TestLossThatIsRepairedIsNotSpurious: a round trip after the slice has left again its ack tells of that sending.
+// TestLossThatIsRepairedIsNotSpurious: a round trip after a slice was sent again, its ack is for that sending.
 func TestLossThatIsRepairedIsNotSpurious(t *testing.T) {
 	c := newConversation(t)
 	for id := range uint16(2) {
@@ -194,8 +195,8 @@ func TestProbesGoOnThroughAnOutage(t *testing.T) {
 	require.Zero(t, c.Lost(), "silence is not a lost slice")
 }
 
-// TestOutageEndsWithAnAckOfWhatWasGivenUp: an ack comes after the slices were given up and before a probe has left. The next
-// slice leaves although none is in flight, whose timer would let it.
+// TestOutageEndsWithAnAckOfWhatWasGivenUp: an ack arrives after the slices were declared lost and before a probe was sent. The next
+// slice is sent although none is in flight whose timer would allow it.
 func TestOutageEndsWithAnAckOfWhatWasGivenUp(t *testing.T) {
 	c := newConversation(t)
 	c.give(1)
@@ -222,7 +223,7 @@ func TestProbesThatNeverLeft(t *testing.T) {
 	require.True(t, ok || len(c.leave()) > 0)
 }
 
-// TestLongOutage: probes go on however long nothing is heard, because the path is dark or the peer has no room.
+// TestLongOutage: probes continue however long nothing is received, because the path is dark or the peer has no room.
 func TestLongOutage(t *testing.T) {
 	c := newConversation(t)
 	c.give(12)
@@ -235,9 +236,9 @@ func TestLongOutage(t *testing.T) {
 	}
 }
 
-// TestResendsTellOfAQueue: over a slow near path round trips with a queue are a hundred times as long as those without, so all slices
-// leave again before they are acked, and no ack tells which sending arrived. While such acks measured nothing, no round trip with the
-// queue was ever measured: of seven slices six were copies, and of up to ninety all but one.
+// TestResendsTellOfAQueue: over a slow, short path round trips with a queue are a hundred times as long as those without. So all slices
+// are sent again before they are acked, and no ack shows which sending has arrived. When such acks measured nothing, no round trip with
+// the queue was ever measured: of seven slices six were copies, and of up to ninety all but one.
 func TestResendsTellOfAQueue(t *testing.T) {
 	const needed = 280
 	for _, rate := range []int64{200e3, 1e6} {
@@ -295,9 +296,9 @@ func TestLossesEndAtTheFirstThatIsNotLost(t *testing.T) {
 	require.Equal(t, []uint64{4}, lost(350*time.Millisecond, 0, 0))
 }
 
-// TestAWholeWindowIsLostOnAPathThatBecameFast: two hundred that began at once measured round trips of half a second, and lost what was in flight
-// when most had ended. By then a round trip took a millisecond, and an ack so early might be that of a slice's first sending: nothing else counted as
-// lost, and each probe timeout brought two slices of a window, for nine seconds.
+// TestAWholeWindowIsLostOnAPathThatBecameFast: two hundred transfers that began at once measured round trips of half a second, and lost
+// what was in flight when most had ended. By then a round trip took a millisecond, and an ack so early might be that of a slice's first
+// sending. So nothing else counted as lost, and each probe timeout sent two slices of a window, for nine seconds.
 func TestAWholeWindowIsLostOnAPathThatBecameFast(t *testing.T) {
 	const lost = 20
 	c := newConversation(t)
@@ -321,8 +322,8 @@ func TestAWholeWindowIsLostOnAPathThatBecameFast(t *testing.T) {
 	require.LessOrEqual(t, timeouts, 2)
 }
 
-// TestAStandstillLosesNothing: behind a path that stood still for a probe timeout, the acks of what left before come in their order, the first
-// ones of slices that have left again.
+// TestAStandstillLosesNothing: after a path that was stopped for a probe timeout, the acks of earlier sendings arrive in order, the
+// first ones of slices that were sent again.
 func TestAStandstillLosesNothing(t *testing.T) {
 	const slices = 20
 	c := newConversation(t)
@@ -341,8 +342,8 @@ func TestAStandstillLosesNothing(t *testing.T) {
 	require.True(t, c.out.idle())
 }
 
-// TestOwnPauseIsNoRoundTrip: a process that was stopped for 12 s finds acks that have waited in its socket. Their age is no round trip, whether the
-// acks or the timers come first.
+// TestOwnPauseIsNoRoundTrip: a process that was stopped for 12 s finds acks that have waited in its socket. Their age is no round trip,
+// whether it handles the acks or the timers first.
 func TestOwnPauseIsNoRoundTrip(t *testing.T) {
 	const slices = 20
 	for _, timerFirst := range []bool{false, true} {

@@ -16,7 +16,7 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// fatedEnd is one end of a path that tells fates.
+// fatedEnd is one end of a path that reports fates.
 type fatedEnd struct{ *Machine }
 
 func newFatedEnd() fatedEnd {
@@ -25,7 +25,7 @@ func newFatedEnd() fatedEnd {
 	return fatedEnd{m}
 }
 
-// pass sends all that from has to send, and tells it the fates; datagrams for which drop is true do not arrive.
+// pass sends all that from has to send, and reports the fates to it. Datagrams for which drop returns true do not arrive.
 func (e fatedEnd) pass(now time.Time, to fatedEnd, drop func(packet []byte) bool) (sent int) {
 	for ; ; sent++ {
 		packet, number, ok := e.AppendPacket(now, nil, Datagram)
@@ -66,7 +66,7 @@ func TestTransferWithoutRepair(t *testing.T) {
 	require.True(t, bytes.Equal(message, got[0]))
 }
 
-// TestLostAcksAreNoStorm: for a lost ack one more leaves, and not those of all chunks.
+// TestLostAcksAreNoStorm: for a lost ack one more is sent, and not those of all chunks.
 func TestLostAcksAreNoStorm(t *testing.T) {
 	random := testkit.Rand(t)
 	a, b := newFatedEnd(), newFatedEnd()
@@ -83,8 +83,8 @@ func TestLostAcksAreNoStorm(t *testing.T) {
 	require.Less(t, acks, 4*Pipeline)
 }
 
-// TestFarAhead: behind a chunk that lost a slice more than Places may be in flight, if they are full. The receiver borrows what their
-// records take, and gives it back when nothing is under way.
+// TestFarAhead: after a chunk that has lost a slice, more than Places chunks may be in flight, if they are full. The receiver borrows
+// the memory of their records, and returns it when no chunk is incomplete.
 func TestFarAhead(t *testing.T) {
 	const flight = 3 * Places
 	a, b := newFatedEnd(), newFatedEnd()
@@ -152,7 +152,7 @@ func TestOutageEndsWithItsPath(t *testing.T) {
 	require.Len(t, c.leave(), 3)
 }
 
-// TestCarrierAloneTellsLosses: an ack that shows a hole decides nothing about a slice whose fate the carrier will tell.
+// TestCarrierAloneTellsLosses: an ack with a hole decides nothing about a slice whose fate the carrier will report.
 func TestCarrierAloneTellsLosses(t *testing.T) {
 	a, b := newFatedEnd(), newFatedEnd()
 	require.NoError(t, a.Send(content(10*Size), memory{}))
@@ -230,7 +230,8 @@ func TestWhatIsNotKeptComesAgain(t *testing.T) {
 	require.Equal(t, sent, got)
 }
 
-// TestPeerWithoutMemoryIsAskedLessAndLess: otherwise all that it refuses would leave again each second while others hold its memory.
+// TestPeerWithoutMemoryIsAskedLessAndLess: otherwise everything that it refuses would be sent again each second while others hold its
+// memory.
 func TestPeerWithoutMemoryIsAskedLessAndLess(t *testing.T) {
 	a, b := newFatedEnd(), newFatedEnd()
 	b.in.memory.account = &purse{}
@@ -316,8 +317,8 @@ func TestRepairWaitsForOneSlice(t *testing.T) {
 	require.Zero(t, b.in.restorer.held)
 }
 
-// FuzzFates gives both ends of a path that tells fates any payloads, and loses any of theirs: nothing panics, and
-// memory stays within its account.
+// FuzzFates passes arbitrary payloads to both ends of a path that reports fates, and loses any of theirs: nothing panics, and memory
+// stays within its account.
 func FuzzFates(f *testing.F) {
 	f.Add(uint64(1), []byte{protocol, 1, 2, 3})
 	f.Add(uint64(2), repair{id: 0, count: 5, total: 3, index: 1, last: 9, shard: make([]byte, Size)}.append(nil))
@@ -348,8 +349,8 @@ func FuzzFates(f *testing.F) {
 	})
 }
 
-// TestFarChunkWithoutRoom: when a chunk far ahead finds no memory, records are given up for it, and then its own record is missing. It is
-// refused, and not charged, however often its slices come.
+// TestFarChunkWithoutRoom: when a chunk far ahead finds no memory, records are freed for it, and then there is none for its own record.
+// It is refused, and not charged, however often its slices arrive.
 func TestFarChunkWithoutRoom(t *testing.T) {
 	for room := int64(0); room < 64<<10; room += 1 << 10 {
 		pool := budget.NewPool(ReceiverBytes + room)

@@ -142,7 +142,7 @@ func TestSlicesFillThePathWithoutAQueue(t *testing.T) {
 	require.Zero(t, a.control.lost)
 }
 
-// TestLostSliceIsSentAgainSoon drops one slice and looks when it comes again.
+// TestLostSliceIsSentAgainSoon drops one slice and measures when it is sent again.
 func TestLostSliceIsSentAgainSoon(t *testing.T) {
 	path := netsim.Config{Delay: 50 * time.Millisecond}
 	lossy := path
@@ -196,7 +196,7 @@ func TestSliceThatNeverLeftGoesFirst(t *testing.T) {
 	require.False(t, ok, "a slice does not fit")
 }
 
-// TestAcksOfWhatNeverLeft come from a peer that lies; it harms nobody but itself.
+// TestAcksOfWhatNeverLeft: they are from a peer that lies, which harms only itself.
 func TestAcksOfWhatNeverLeft(t *testing.T) {
 	m, now := New(protocol, newRoom(1<<20)), netsim.Epoch
 	require.NoError(t, m.Send(content(5*Size), memory{}))
@@ -280,7 +280,8 @@ func (p *purse) Drop(n int64)                      { p.left += n }
 func (p *purse) Borrow(n int64, awaited bool) bool { return p.Hold(n, awaited) }
 func (p *purse) Repay(n int64)                     { p.Drop(n) }
 
-// TestRepairSlicesGiveWay: a peer whose chunk is refused sends it again and again. Repair slices that wait for chunks behind it give way at once.
+// TestRepairSlicesGiveWay: a peer whose chunk is refused sends it again and again. Repair slices that are held for chunks
+// after it are dropped at once.
 func TestRepairSlicesGiveWay(t *testing.T) {
 	whole := func(m *Machine, id uint16) (came int) {
 		for i := range PartSlices {
@@ -351,7 +352,7 @@ func TestSlicesAllocateNothingInSteadyState(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, round))
 }
 
-// FuzzMachine gives a machine that sends and receives whatever comes.
+// FuzzMachine passes arbitrary datagrams to a machine that sends and receives.
 func FuzzMachine(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, uint8(3))
 	f.Fuzz(func(t *testing.T, script []byte, parts uint8) {
@@ -437,7 +438,7 @@ func TestReleaseWhileAllIsDiscarded(t *testing.T) {
 	require.NotNil(t, m.in.memory.account)
 }
 
-// TestAcksLeaveAgain: the ack of a slice that came leaves again when it was lost, and on another path without fates.
+// TestAcksLeaveAgain: the ack of a received slice is sent again if it was lost, and on another path without fates.
 func TestAcksLeaveAgain(t *testing.T) {
 	m := New(protocol, newRoom(1<<20))
 	now := netsim.Epoch
@@ -464,7 +465,7 @@ func TestAcksLeaveAgain(t *testing.T) {
 	require.False(t, ok)
 }
 
-// TestFatedPathHasNoTimersOfControl: the carrier tells what becomes of slices in flight.
+// TestFatedPathHasNoTimersOfControl: the carrier reports the fates of slices in flight.
 func TestFatedPathHasNoTimersOfControl(t *testing.T) {
 	m, now := New(protocol, newRoom(1<<20)), netsim.Epoch
 	m.SetPath(now, recovery.Path{Epoch: 1, Fates: true, RTT: 100 * time.Millisecond})
@@ -477,7 +478,8 @@ func TestFatedPathHasNoTimersOfControl(t *testing.T) {
 	require.False(t, ok)
 }
 
-// TestMovedAcksAndRoundTrips: a path without fates has its own pace of acks, and its round trip is unknown until a slice or Assume tells it.
+// TestMovedAcksAndRoundTrips: a path without fates has its own pace of acks, and its round trip is unknown until a slice
+// measures it or Assume sets it.
 func TestMovedAcksAndRoundTrips(t *testing.T) {
 	m, now := New(protocol, newRoom(1<<20)), netsim.Epoch
 	require.True(t, m.Unmeasured())

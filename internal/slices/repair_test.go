@@ -91,7 +91,7 @@ func contains(list []int, v int) bool {
 	return false
 }
 
-// TestRepairsLeaveOnce: each chunk gets repair slices once, when its slices have left.
+// TestRepairsLeaveOnce: each chunk gets repair slices once, when its slices were sent.
 func TestRepairsLeaveOnce(t *testing.T) {
 	var o outbox
 	var r repairs
@@ -117,7 +117,7 @@ func TestNoRepairsOfWideChunks(t *testing.T) {
 	require.NotEmpty(t, repairsOf(t, &r, &o, 0.05))
 }
 
-// TestNoRepairsOfAckedChunks: what is left of a chunk's repair slices does not leave once the chunk is acked.
+// TestNoRepairsOfAckedChunks: unsent repair slices of a chunk are not sent once the chunk is acked.
 func TestNoRepairsOfAckedChunks(t *testing.T) {
 	var o outbox
 	var r repairs
@@ -135,7 +135,7 @@ func TestNoRepairsOfAckedChunks(t *testing.T) {
 	require.False(t, ok, "nothing of the second chunk has left")
 }
 
-// TestRestorerIsBounded gives a restorer repair slices of a chunk that never comes.
+// TestRestorerIsBounded passes repair slices of a chunk that never arrives to a restorer.
 func TestRestorerIsBounded(t *testing.T) {
 	box := newMendBox(10 * Size)
 	for id := range uint16(Pipeline + 100) {
@@ -167,7 +167,7 @@ type full struct{ *room }
 
 func (full) Borrow(int64, bool) bool { return false }
 
-// TestRestorerHoldsNothingUncharged: a repair slice for which there is no room leaves nothing behind.
+// TestRestorerHoldsNothingUncharged: nothing is kept of a repair slice for which there is no room.
 func TestRestorerHoldsNothingUncharged(t *testing.T) {
 	box := newMendBox(8 << 20)
 	box.memory.account = full{newRoom(0)}

@@ -80,8 +80,8 @@ func TestWeatherThatBeginsIsLearnt(t *testing.T) {
 	}
 }
 
-// TestStandstillIsNoRoundTrip: all stands on the path for a while and then comes. Behind that a lost slice left again after as long as the
-// standstill had lasted.
+// TestStandstillIsNoRoundTrip: everything is stopped on the path for a while and then arrives. After that a lost slice was once sent
+// again only after as long as the standstill had lasted.
 func TestStandstillIsNoRoundTrip(t *testing.T) {
 	for _, hold := range []time.Duration{5 * time.Second, 20 * time.Second} {
 		path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 10e6}

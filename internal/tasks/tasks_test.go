@@ -10,7 +10,7 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestQueueLosesNothing: what panics has left; what is added meanwhile runs as well.
+// TestQueueLosesNothing: a function that panics was removed before; functions that are added meanwhile run as well.
 func TestQueueLosesNothing(t *testing.T) {
 	var q Queue[int]
 	var ran []int
@@ -44,7 +44,7 @@ func TestQueueLosesNothing(t *testing.T) {
 	require.False(t, ok)
 }
 
-// TestQueueThatIsNeverEmpty needs memory for what is left, and not for all that has passed.
+// TestQueueThatIsNeverEmpty: it needs memory for what is left, and not for all that has passed through.
 func TestQueueThatIsNeverEmpty(t *testing.T) {
 	const left = 10
 	var q Queue[int]
@@ -83,8 +83,8 @@ func TestQueueOfBatchesThatIsNeverEmpty(t *testing.T) {
 	}
 }
 
-// TestQueueInOrder: whatever is added in whichever way, and wherever a panic stops, all comes out once, in order, and what has left is
-// not held on to.
+// TestQueueInOrder: however items are added, and wherever a panic stops, all of them are taken once, in order, and taken ones are not
+// retained.
 func TestQueueInOrder(t *testing.T) {
 	random := testkit.Rand(t)
 	var q Queue[*int]
@@ -130,7 +130,7 @@ func TestQueueInOrder(t *testing.T) {
 	}
 }
 
-// TestQueueTakesNoMemory: in steady state, with an inbox that is filled anew each time.
+// TestQueueTakesNoMemory: in steady state, with an inbox that is filled again each time.
 func TestQueueTakesNoMemory(t *testing.T) {
 	var q Queue[func()]
 	var inbox []func()
@@ -157,7 +157,7 @@ func TestDoing(t *testing.T) {
 	require.NoError(t, errors.Unwrap(Panic{1}))
 }
 
-// TestRunner: each task runs once, also those behind one that panics, which is named and told with its connection.
+// TestRunner: each task runs once, even those after one that panics, which is named and reported with its connection.
 func TestRunner(t *testing.T) {
 	var r Runner[string]
 	var ran, told []string
