@@ -30,7 +30,7 @@ func (w Window) window() *Window { return &w }
 // check returns an error that names the first invalid field.
 func (w *Window) check() error {
 	switch {
-	case !(w.Share >= 0 && w.Share < 1): // false for NaN, too
+	case !(w.Share >= 0 && w.Share < 1): // also if it is NaN
 		return fmt.Errorf("stream: Window.Share is %v, must be above 0 and below 1", w.Share)
 	case w.Lanes < 0 || w.Lanes > maxLanes:
 		return fmt.Errorf("stream: Window.Lanes is %d, must be 0 to %d", w.Lanes, maxLanes)

@@ -26,11 +26,10 @@ type Config struct {
 	MaxBytes   int64 // encoded bytes of one transfer; a larger one is rejected, a blob at its header; default 64 MiB, negative = no limit
 	MaxPending int64 // bytes of one transfer that wait for the application; default 16 MiB, at least 64 KiB
 
-	// MaxTransfers is how many transfers one peer may have in progress; default 4, at most 1,024, negative = none: each is
-	// rejected. More of them wait at their sender, where the heaviest begins first: see [Weight]. Even that one waits until another
-	// has ended for its sender: a round trip after the last byte was sent, when the sender learns that the transfer was consumed.
-	// With a higher limit many small transfers are faster over a long path, and a heavy one need not wait for the end of a long
-	// one.
+	// MaxTransfers is how many transfers one peer may have in progress; default 4, at most 1,024, negative = none: each is rejected.
+	// More of them wait at their sender, where the heaviest begins first: see [Weight]. Even that one waits until a place is free,
+	// which is when the sender learns that a transfer was consumed: a round trip after the last byte was sent. With a higher limit,
+	// many small transfers are faster over a long path, and a heavy one need not wait for the end of a long one.
 	MaxTransfers int
 
 	// ReadTime is how long the game may take to begin to read an incoming transfer, or to set its OnBatch. After that this end

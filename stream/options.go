@@ -28,10 +28,10 @@ type options struct {
 // MaxWeight is the largest weight of a transfer.
 const MaxWeight = 1000
 
-// Weight sets the transfer's share of the connection relative to its other transfers: 1, the default, to MaxWeight. While more
-// transfers wait than the peer accepts at once (its [Config].MaxTransfers), the heaviest begins first, and the oldest among equals.
+// Weight sets the transfer's share of the connection relative to its other transfers: 1, the default, to MaxWeight. If transfers
+// wait because the peer accepts no more at once (its [Config].MaxTransfers), the heaviest begins first, and the oldest among equals.
 // None waits forever: once seven heavier ones have begun before the one that has waited longest, that one is next.
-// [Transfer.SetWeight] changes the weight, also of a waiting transfer.
+// [Transfer.SetWeight] changes the weight, even of a waiting transfer.
 func Weight(n int) Option { return func(o *options) { o.weight = n } }
 
 // Key names the content, in at most 128 bytes. The content must never change under its key; the text of its [Digest] is the best
@@ -43,7 +43,7 @@ func Weight(n int) Option { return func(o *options) { o.weight = n } }
 // The content is hashed twice if [Hash] is another algorithm.
 //
 // What the receiver has stored under a key is taken for the sender's content and not compared with it. So a sender that gives its
-// content the key of other content learns that everything has arrived. With keys that are not digests this is so for blobs and
+// content the key of other content is told that everything has arrived. With keys that are not digests this is so for blobs and
 // arrays alike. A key that is nearly the text of a digest is refused at both ends: one in upper case, of another length, or by an
 // unknown algorithm such as md5. Hex digits without the name of an algorithm before them are a plain name.
 func Key(key string) Option { return func(o *options) { o.key = key } }

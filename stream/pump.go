@@ -45,7 +45,7 @@ func (g Gate) Open(ch Channel) bool {
 func (g Gate) Check(slots, entries int) error {
 	limit := g.limit(slots)
 	switch {
-	case !(g.Share >= 0 && g.Share < 1): // false for NaN, too
+	case !(g.Share >= 0 && g.Share < 1): // also if it is NaN
 		return fmt.Errorf("stream: share %v of the reliable buffer is not above 0 and below 1", g.Share)
 	case limit < 1:
 		return fmt.Errorf("stream: share %v of a reliable buffer of %d entries is less than one entry; raise Share or ReliableBuffer", g.share(), slots)

@@ -36,7 +36,7 @@ func (p Progress) Left() (left time.Duration, ok bool) {
 		return 0, false
 	case rest <= 0:
 		return 0, true
-	case !(nanoseconds < math.MaxInt64): // false for NaN, too
+	case !(nanoseconds < math.MaxInt64): // also if it is NaN
 		return 0, false
 	}
 	return time.Duration(nanoseconds), true
