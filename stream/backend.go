@@ -16,7 +16,7 @@ type Backend interface {
 // Window sends parts as reliable RPCs on lanes: channels of their own, which are sent after play. Each lane fills at most a share
 // of its reliable buffer. This is the article's algorithm.
 type Window struct {
-	// Share is the part of each lane's reliable buffer that transfers may fill, between 0 and 1; default 1/2. It must
+	// Share is the part of each lane's reliable buffer that transfers may fill, above 0 and below 1; default 1/2. It must
 	// leave room for one more RPC: with RPCs of 32 KiB and 256 entries it can be at most 0.88; above that, each transfer
 	// fails before its first RPC.
 	Share float64

@@ -27,7 +27,7 @@ const (
 // and at most 20 ms of queue. A limit of entries alone is not enough: on a slow path half a buffer is seconds of queue, and
 // everything that shares the path waits for it.
 type Gate struct {
-	Share     float64       // of the reliable buffer, between 0 and 1; default 1/2
+	Share     float64       // of the reliable buffer, above 0 and below 1; default 1/2
 	QueueTime time.Duration // how long it may take to send the queued bytes; default 20 ms, negative = no limit
 }
 

@@ -27,7 +27,7 @@ type pool struct {
 
 func newPool(limit int) pool { return pool{free: none, limit: limit} }
 
-// take returns a free cell. ok is false when limit cells are in use.
+// take returns a free cell. ok is false if limit cells are in use.
 func (p *pool) take() (c uint16, ok bool) {
 	if p.free == none && !p.grow() {
 		return none, false

@@ -13,7 +13,7 @@ import (
 // An update of a list consists, after its mask, of items up to the end of the message. Each item is a varint, twice its number, plus one
 // if the item is gone; otherwise its key and value follow. A varint 0 instead begins a census: a first and a last number, the count of
 // items with numbers from first to last, and for each the distance to the one before. All other items in that range are gone. A server
-// sends a census when a client could not keep updates that it had acknowledged, which may have held removals.
+// sends a census if a client could not keep updates that it had acknowledged, which may have held removals.
 
 // A Source encodes a server's list for its clients. It is not safe for concurrent use.
 type Source[K comparable, V any] struct {
