@@ -72,8 +72,6 @@ var binds = []struct {
 		[]string{"2 + 2 with cubic, queue 1"}},
 	{"On a queue of four products, over which a round trip takes 250 ms, CUBIC grows with time and not with round trips; it leaves New Reno and BBR less than the bound, too.",
 		[]string{"with cubic, queue 4"}},
-	{"Open: a common Dip that failed beside the New Reno puts the next one off, so that in one run of nine the transfer competes with its own queue for 15 s after that has left.",
-		[]string{"1 Mbit/s, queue 2 products, a New Reno has left"}},
 	{"Four and more fill the queue as New Reno does until they have emptied it together, which takes some ten seconds; then half of the packets wait less than 11 ms. New Reno, CUBIC and BBR fill it for ever.",
 		[]string{"play beside"}},
 	{"Open: a train that says less than the path carries is believed for three round trips, until a look tries more; to begin without would be faster.",
