@@ -9,21 +9,21 @@ import (
 	"github.com/quivernet/quiver/internal/pace"
 )
 
-// purpose tells why a packet is built.
+// purpose is why a packet is built.
 type purpose uint8
 
 const (
-	nothing    purpose = iota // no packet may leave now
-	forProbe                  // to make the peer acknowledge something; carries payloads if there are any
-	forTrain                  // one of the padded packets, back to back, that measure the rate of the path
-	forSize                   // padding, to see whether the path takes packets of up to MaxPacket bytes
-	forJumbo                  // padding, to see whether the path takes JumboPacket bytes
-	forPayload                // bulk and play, when the pacer lets them
-	forPlay                   // play alone, ahead of the pacer
+	nothing    purpose = iota // no packet may be sent now
+	forProbe                  // to make the peer send an ack; carries payloads if there are any
+	forTrain                  // one of the padded packets, sent back to back, that measure the rate of the path
+	forSize                   // padding, to probe whether the path takes packets of up to MaxPacket bytes
+	forJumbo                  // padding, to probe whether the path takes JumboPacket bytes
+	forPayload                // bulk and play, when the pacer allows it
+	forPlay                   // play alone, which need not wait for the pacer
 	forReport                 // feedback alone
 )
 
-// AppendPacket builds and seals the next packet, as Build and Seal do. It may be a jumbo packet if size allows one.
+// AppendPacket calls Build and Seal for the next packet. It may be a jumbo packet if size is large enough for one.
 func (s *Session) AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool) {
 	if packet, number, ok = s.Build(now, buf, size, size >= JumboPacket); !ok {
 		return packet, 0, false
@@ -35,8 +35,8 @@ func (s *Session) AppendPacket(now time.Time, buf []byte, size int) (packet []by
 	return packet, number, true
 }
 
-// Seal seals a packet of Build in place. It shares nothing with other methods, so it needs no lock; but call it for one packet
-// at a time, and in the order of their numbers.
+// Seal seals a packet of Build in place. It shares no state with other methods, so the caller need not hold the lock. But it must be called
+// for one packet at a time, in the order of their numbers.
 func (s *Session) Seal(packet []byte, number uint64) error {
 	if _, err := s.sealer.seal(packet[:len(packet)-tagBytes], number); err != nil {
 		return &Error{Reason: err.Error()}
@@ -44,9 +44,9 @@ func (s *Session) Seal(packet []byte, number uint64) error {
 	return nil
 }
 
-// Build builds the next packet, of at most size bytes, if one may leave now. It uses the buffer from the beginning. With jumbo that has room
-// for JumboPacket bytes, and the packet may be as large where the path takes it. The packet counts as sent; the caller must Seal it before
-// it leaves.
+// Build builds the next packet, of at most size bytes, if one may be sent now. It writes from the beginning of buf. If jumbo is true, buf
+// has room for JumboPacket bytes, and the packet may be that large if the path takes it. The packet counts as sent when Build returns; the
+// caller must Seal it before sending it.
 func (s *Session) Build(now time.Time, buf []byte, size int, jumbo bool) (packet []byte, number uint64, ok bool) {
 	t := s.tick(now)
 	if size = min(size, MaxPacket); size < Overhead+dataHeader+leastFeedback {
@@ -63,8 +63,8 @@ func (s *Session) Build(now time.Time, buf []byte, size int, jumbo bool) (packet
 	}
 }
 
-// limit returns the most bytes of a packet for a purpose. A probe is never larger than SafePacket: on a path that has shrunk it shows
-// that smaller packets arrive.
+// limit returns the most bytes of a packet for a purpose. A probe is never larger than SafePacket, so that on a path that has shrunk it
+// shows that smaller packets arrive.
 func (s *Session) limit(why purpose, most int, jumbo bool) int {
 	switch {
 	case s.train.thin && (why == forTrain || why == forProbe && s.state == Opening):
@@ -79,7 +79,7 @@ func (s *Session) limit(why purpose, most int, jumbo bool) int {
 	return s.mtu.limit(most)
 }
 
-// next decides what to build now; most is the size of a packet that the owner allows.
+// next returns the purpose of the packet to build now; most is the largest size that the owner allows.
 func (s *Session) next(t time.Duration, most int, jumbo bool) purpose {
 	switch {
 	case !s.started || s.state == Closed || s.records.Len() >= maxRecords:
@@ -106,31 +106,32 @@ func (s *Session) next(t time.Duration, most int, jumbo bool) purpose {
 	return nothing
 }
 
-// mayReport reports whether a packet with nothing but feedback may leave.
+// mayReport reports whether a packet with nothing but feedback may be sent.
 func (s *Session) mayReport() bool { return s.records.silent < silentRecords }
 
-// wants reports whether the source may have a payload that leaves when the pacer lets it.
+// wants reports whether the source may have a payload that can be sent as soon as the pacer allows it.
 func (s *Session) wants() bool {
 	return s.state == Open && !s.supply.empty && !s.train.holds() && s.records.Len() < maxRecords-sparedRecords
 }
 
-// leastPlay is how many packets of play may always be in flight.
+// leastPlay is how many packets of play may be in flight on any path without waiting for the pacer.
 const leastPlay = 4
 
-// wantsPlay reports whether play may leave although the pacer does not let it: it may have half of what the path holds in flight. A
-// flood of more waits for the pacer as bulk does; otherwise it would keep a queue that no pause drains.
+// wantsPlay reports whether play may be sent although the pacer does not allow it: while play in flight is below playBound, which is half
+// of the window. More play than that waits for the pacer, as bulk does. Otherwise a flood of it would keep up a queue that no pause of the
+// pacer drains.
 func (s *Session) wantsPlay() bool {
 	return s.state == Open && !s.supply.noPlay && s.records.Len() < maxRecords-sparedRecords && s.records.play < s.playBound()
 }
 
-// playBound returns the bytes of play that may be in flight before the pacer counts.
+// playBound returns how many bytes of play may be in flight before play must wait for the pacer.
 func (s *Session) playBound() int { return max(leastPlay*s.playSize(), s.control.Window()/2) }
 
-// playSize is size for a packet of play, which is no jumbo packet.
+// playSize is size for a packet of play, which is never a jumbo packet.
 func (s *Session) playSize() int { return min(s.size(), MaxPacket+overheadUDP) }
 
-// wantsAckSoon reports whether play asks for feedback soon, as bulk does: when the packet after this one would not fit into playBound, and,
-// once play has filled that, from half of it on. Otherwise each flight of a flood would wait for the peer's ack delay
+// wantsAckSoon reports whether a packet of play asks for feedback soon, as bulk does: if the packet after this one would not fit into
+// playBound, and, once play has filled that bound, from half of it on. Otherwise each flight of a flood would wait for the peer's ack delay
 // (TestFloodOfPlayOnAShortPath, rpc.TestFloodOfPlayOverSealedPackets).
 func (s *Session) wantsAckSoon() bool {
 	bound := s.playBound()
@@ -140,7 +141,7 @@ func (s *Session) wantsAckSoon() bool {
 	return s.records.play+2*s.playSize() > bound
 }
 
-// asks reports whether the session would ask the source now if that had something.
+// asks reports whether the session could send a payload now, if the source had one.
 func (s *Session) asks() bool { return s.started && (s.wantsPlay() || s.wants() && s.mayLeave(s.now)) }
 
 // size estimates the next packet with a payload, in bytes on the wire: it will be as large as the last one.
@@ -154,7 +155,7 @@ func (s *Session) size() int {
 	return min(s.full, MaxPacket+overheadUDP)
 }
 
-// mayLeave reports whether the pacer lets a packet leave now.
+// mayLeave reports whether the pacer allows a packet to be sent now.
 func (s *Session) mayLeave(t time.Duration) bool {
 	if s.control.State() == pace.Start {
 		s.tellStart()
@@ -164,8 +165,8 @@ func (s *Session) mayLeave(t time.Duration) bool {
 	return ok && !at.After(now)
 }
 
-// tellStart tells the controller, while it is in its Start, how much waits to leave and how many sessions of the owner start beside this
-// one. What fits into the first flight does not count as bulk that starts.
+// tellStart reports to the controller, while that is in its Start, how many bytes wait to be sent and how many sessions of the owner are in
+// their Start as well. Bulk that fits into the first flight does not count as a start.
 func (s *Session) tellStart() {
 	waiting := s.source.Waiting()
 	s.control.Waiting(waiting)
@@ -175,7 +176,7 @@ func (s *Session) tellStart() {
 	s.control.Starters(s.starting.count(), s.bulkInFlight())
 }
 
-// build builds one packet. It is not ok when the source has nothing to put into it.
+// build builds one packet. ok is false if the source has no payload for it.
 func (s *Session) build(t time.Duration, why purpose, buf []byte, size int) (packet []byte, number uint64, ok bool) {
 	number = s.records.Next
 	if number == s.skips.next && why != forTrain {
@@ -191,7 +192,7 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, size int) (pac
 		return buf, 0, false
 	}
 	limit = rec.fits(limit)
-	rides := rec.payloads > 0 && !rec.bulk && s.report.waits() && limit-len(b) >= leastFeedback // early, in room that is left
+	rides := rec.payloads > 0 && !rec.bulk && s.report.waits() && limit-len(b) >= leastFeedback // before feedback is due, if there is room
 	if why == forReport || rides || why != forTrain && s.report.due(t) {
 		b = s.appendReport(t, b, limit, why, &rec)
 	}
@@ -200,7 +201,8 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, size int) (pac
 	return packet, number, true
 }
 
-// appendContent appends what a packet is built for, except feedback. It is not ok when the source has nothing, which supply remembers.
+// appendContent appends what the packet is built for, except feedback. ok is false if the source has no payload, which is recorded in
+// supply.
 func (s *Session) appendContent(t time.Duration, why purpose, number uint64, b []byte, limit int, rec *record) (_ []byte, ok bool) {
 	switch why {
 	case forProbe:
@@ -228,8 +230,8 @@ func (s *Session) appendContent(t time.Duration, why purpose, number uint64, b [
 	return b, true
 }
 
-// appendProbe asks for an ack. While opening the probe is as large as every path takes, because the size that QUIC has found may be too
-// large by now; later it carries payloads, if there are any.
+// appendProbe appends a ping. While opening, the packet is padded to limit, a size that every path takes, because the size that QUIC has
+// found may be too large by now. Later it carries payloads, if there are any.
 func (s *Session) appendProbe(t time.Duration, b []byte, limit int, rec *record) []byte {
 	s.hearing.probes--
 	b = append(b, framePing)
@@ -245,7 +247,7 @@ func (s *Session) appendProbe(t time.Duration, b []byte, limit int, rec *record)
 	return b
 }
 
-// appendTrain fills a packet of the train up. Feedback that is due rides on the first one.
+// appendTrain appends a packet of the train, padded to limit. Feedback is included if it is due.
 func (s *Session) appendTrain(t time.Duration, b []byte, limit int, rec *record) []byte {
 	s.train.left--
 	s.train.open++
@@ -258,18 +260,20 @@ func (s *Session) appendTrain(t time.Duration, b []byte, limit int, rec *record)
 	return pad(b, limit)
 }
 
-// appendSize fills a large packet up, to see whether the path takes it. It holds nothing whose loss would matter.
+// appendSize appends a padded ping, to probe whether the path takes a packet of that size. It carries nothing that would have to be sent
+// again.
 func (s *Session) appendSize(b []byte, limit int, rec *record) []byte {
 	rec.fate = flying
 	return pad(append(b, framePing), limit)
 }
 
-// pad fills a packet up with framePadding, which is 0; nothing may follow.
+// pad fills a packet with framePadding, which is 0. No frame may follow it.
 func pad(b []byte, limit int) []byte {
 	return append(b, make([]byte, max(limit-len(b), 0))...)
 }
 
-// appendPayloads asks the source for payloads until it has none that fits. The packet may grow to room.Max bytes, without bulk to MaxPacket.
+// appendPayloads appends payloads until the source has none that fits. The frames may take room.Max bytes, or without bulk what fits into
+// MaxPacket.
 func (s *Session) appendPayloads(t time.Duration, b []byte, room Room, rec *record) []byte {
 	for rec.payloads < maxPayloads && rec.fits(room.Max)-len(b) >= minRoom {
 		head := len(b)
@@ -285,7 +289,7 @@ func (s *Session) appendPayloads(t time.Duration, b []byte, room Room, rec *reco
 		}
 		if content.Play {
 			s.control.Played(s.time(t))
-			room.Max = min(room.Max, MaxPacket-tagBytes) // it would wait for the rest of a jumbo packet
+			room.Max = min(room.Max, MaxPacket-tagBytes) // more play would wait behind the rest of a jumbo packet
 		}
 		rec.bulk = rec.bulk || content.Bulk
 		if content.Bulk || s.wantsAckSoon() {
@@ -300,7 +304,7 @@ func (s *Session) appendPayloads(t time.Duration, b []byte, room Room, rec *reco
 	return b
 }
 
-// appendReport adds feedback if it fits. Every pingAfter-th packet that has nothing else asks for an ack.
+// appendReport appends feedback if it fits. Every pingAfter-th packet with nothing else carries a ping, too, which asks for an ack.
 func (s *Session) appendReport(t time.Duration, b []byte, limit int, why purpose, rec *record) []byte {
 	bare := why == forReport && s.report.bare+1 >= pingAfter
 	if bare {
@@ -322,7 +326,7 @@ func (s *Session) appendReport(t time.Duration, b []byte, limit int, why purpose
 	return s.frame.feedback.append(b)
 }
 
-// sent records a packet that was built, and numbers that were skipped before it.
+// sent records a packet that was built, and the number that was skipped before it, if any.
 func (s *Session) sent(t time.Duration, packet []byte, number uint64, rec record) {
 	for s.records.Next < number {
 		s.records.push(record{fate: skipped, sent: t, until: t + silentPTOs*s.pto()})
@@ -334,7 +338,7 @@ func (s *Session) sent(t time.Duration, packet []byte, number uint64, rec record
 	rec.until = t + silentPTOs*s.pto()
 	if rec.paced {
 		s.full = int(rec.size)
-		if s.train.holds() { // bulk waits for what the train shows, and play alone shows no rate
+		if s.train.holds() { // bulk waits for the train's result, so no rate can be measured by play alone
 			s.control.Limited(s.records.bytes + int(rec.size))
 		}
 		rec.sample = s.control.Sent(s.time(t), int(rec.size), s.records.bytes)

@@ -12,93 +12,93 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// maxIDs is the number of this end's ids that are valid at a time. When more are issued, the oldest is retired.
+// maxIDs is how many of this end's ids are valid at a time. When one more is issued, the oldest is retired.
 const maxIDs = 8
 
-// directTurns is how many turns others take in place of the carrier's goroutine. In the second they find what came during the first.
+// directTurns is how many turns direct takes in place of the carrier's goroutine. The second handles what has arrived during the first.
 const directTurns = 2
 
-// directBytes is how much others send in place of the carrier's goroutine: what a tick of play makes. A transfer that begins has queued its
-// first part when the goroutine comes, and so goes behind the play of the same step.
+// directBytes is the most bytes that may wait to be sent if direct is to send them: as much as a tick of play. The first part of a transfer
+// is more. So it is left to the carrier's goroutine, which sends the play of the same step first.
 const directBytes = 8 << 10
 
-// Config holds the settings of a carrier. Its functions must not block. Changed, Ping and Ended are called on the carrier's own goroutine, the
-// others on any that takes a turn: whoever unlocks the source, or reads the socket.
+// Config holds the settings of a carrier. Its functions must not block. Changed, Ping and Ended are called on the carrier's own goroutine,
+// the others on any goroutine that takes a turn: also the caller of Unlock, or the socket's reader.
 type Config struct {
 	SessionConfig
 
-	// Addrs returns the addresses to which and from which the QUIC connection sends now: the carrier sends nowhere else. It is called
-	// each followBulk beside bulk, else each followPlay, and when packets come from elsewhere.
+	// Addrs returns the addresses to which and from which the QUIC connection sends now. The carrier sends to and from these only. It is
+	// called every followBulk while bulk is in flight, every followPlay otherwise, and when packets arrive from another address.
 	Addrs func() (remote, local net.Addr)
-	// MaxPacket returns the largest packet in bytes that the path takes, as QUIC has found. nil = SafePacket.
+	// MaxPacket returns the largest packet, in bytes, that QUIC has found the path to take. nil = SafePacket.
 	MaxPacket func() int
-	// NoJumbo keeps packets at MaxPacket. Else bulk on a fast path tries larger ones (see JumboPacket), where the kernel cuts what is sent.
+	// NoJumbo limits packets to MaxPacket. Otherwise bulk on a fast path probes for larger ones (see JumboPacket), if the kernel has GSO.
 	NoJumbo bool
 
-	// Ping makes QUIC send a packet that is acked: when nothing was heard for a PTO, since only QUIC can find out where the peer is,
-	// each PingTime while there is traffic, so that QUIC does not go idle, and beside bulk each five round trips until QUIC has found the
-	// largest packet. nil = never.
+	// Ping makes QUIC send a packet that is acked. It is called if no ack has arrived for a PTO, because only QUIC can find out a new address
+	// of the peer; every PingTime while there is traffic, so that QUIC does not become idle; and every five round trips while bulk is in
+	// flight, until QUIC has found the largest packet. nil = never.
 	Ping     func()
-	PingTime time.Duration // 0 = pings for traffic alone never leave
-	// Observe is called under the lock, while there is work, to see what the controller knows of the path: at most once a millisecond
-	// beside bulk, and else each 100 ms. nil = not called.
+	PingTime time.Duration // 0 = no pings because of traffic alone
+	// Observe is called under the lock, while there is work, with what the controller knows of the path: at most once a millisecond while bulk
+	// is in flight, and otherwise every 100 ms. nil = not called.
 	Observe func(now time.Time, c *pace.Controller)
-	// Mutex guards session and source; the source's owner may use it, too. nil = the carrier has one of its own.
+	// Mutex guards session and source; the source's owner may lock it, too. nil = the carrier makes one.
 	Mutex Mutex
-	// Turned is called under the lock at the end of each turn; when it returns true, Woken is called without the lock. nil = not
-	// called.
+	// Turned is called under the lock at the end of each turn. If it returns true, Woken is called without the lock. nil = not called.
 	Turned func() bool
 	Woken  func()
-	// Changed is called without the lock when the state has changed. nil = not called.
+	// Changed is called without the lock after the state has changed. nil = not called.
 	Changed func(State)
-	// Ended is called without the lock when Done has been closed, so that an owner need not wait for that. nil = not called.
+	// Ended is called without the lock after Done has been closed, so that the owner needs no goroutine that waits for Done. nil = not called.
 	Ended func()
 }
 
-// Mutex is a lock for which who only tries need not wait.
+// A Mutex is a lock that can be tried without waiting for it.
 type Mutex interface {
 	sync.Locker
 	TryLock() bool
 }
 
-// Carrier runs a session over a socket. All methods may be called concurrently.
+// A Carrier runs a session over a socket. All methods may be called concurrently.
 type Carrier struct {
 	config Config
 	socket *Socket
-	inbox  *inbox // packets that the socket has routed here
+	inbox  *inbox // packets that the socket has routed to this carrier
 
 	mu      Mutex // guards session and issued
 	session *Session
-	issued  []ID // this end's valid ids, the oldest first
-	first   []ID // the peer's first ids, for Start; not changed after NewCarrier
+	issued  []ID // this end's valid ids, oldest first
+	first   []ID // the peer's first ids, for Start; set by NewCarrier
 
-	worker worker        // says who takes the turns
+	worker worker        // decides which goroutine takes the turns
 	blocks bool          // the socket's writes may block
-	bulk   atomic.Bool   // is in flight, or waits: set under the lock
+	bulk   atomic.Bool   // bulk is in flight or waits; written under mu
 	done   chan struct{} // closed when the session has closed
 
 	run    runner
 	counts carrierCounts
 }
 
+// carrierCounts are the counters of flush.
 type carrierCounts struct{ writes, writeErrors atomic.Uint64 }
 
 // CarrierStats counts what a carrier did.
 type CarrierStats struct {
 	Stats
 	Writes      uint64 // calls that sent packets
-	WriteErrors uint64 // calls of those that failed; their packets will count as lost
+	WriteErrors uint64 // writes that failed; their packets will count as lost
 	Full        uint64 // packets dropped because the inbox was full
 	Elsewhere   uint64 // packets dropped because too many came from other addresses
-	Goroutines  uint64 // how many were started
+	Goroutines  uint64 // how many goroutines were started
 
-	Rate      float64 // at which the controller paces, in bytes a second
-	Window    int     // bytes that it lets be in flight
-	MaxPacket int     // bytes of the largest packet with payloads that may leave now
+	Rate      float64 // the controller's pacing rate, in bytes a second
+	Window    int     // bytes that the controller allows in flight
+	MaxPacket int     // bytes of the largest packet with payloads that may be sent now
 }
 
-// NewCarrier makes a carrier. It listens at once, and sends nothing before Start. The owner must close it before the connection
-// or the socket.
+// NewCarrier makes a carrier. It receives from now on, and sends nothing before Start. The owner must close it before the connection and
+// the socket.
 func NewCarrier(socket *Socket, config Config) (*Carrier, error) {
 	session, err := NewSession(config.SessionConfig)
 	if err != nil {
@@ -133,12 +133,12 @@ func NewCarrier(socket *Socket, config Config) (*Carrier, error) {
 	return c, nil
 }
 
-// Issue makes one more id for the peer, which has used one up, and retires the oldest when there are too many.
+// Issue makes one more id for the peer, which has used one, and retires the oldest if there are more than maxIDs.
 func (c *Carrier) Issue() ID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session.State() == Closed {
-		return NewID() // of no carrier: its packets are dropped
+		return NewID() // an id of no carrier, whose packets are dropped
 	}
 	c.issued = append(c.issued, c.socket.issue(c.inbox))
 	if over := len(c.issued) - maxIDs; over > 0 {
@@ -148,7 +148,7 @@ func (c *Carrier) Issue() ID {
 	return c.issued[len(c.issued)-1]
 }
 
-// Start begins to open the carrier.
+// Start starts to open the carrier.
 func (c *Carrier) Start() {
 	now := c.Lock()
 	c.session.Start(now, c.first...)
@@ -162,28 +162,28 @@ func (c *Carrier) AddIDs(ids ...ID) {
 	c.Unlock()
 }
 
-// Lock takes the lock of session and source, and returns the time for their methods. Until Unlock the carrier stands still, so
-// the caller must not block.
+// Lock locks session and source, and returns the time to pass to their methods. The carrier can take no turn before Unlock, so the caller
+// must not block.
 func (c *Carrier) Lock() time.Time {
 	c.mu.Lock()
 	return time.Now()
 }
 
-// Unlock releases the lock and sends what the source may have to send now: at once, in place of the carrier's goroutine, if that takes no
-// longer than play does and cannot block.
+// Unlock releases the lock and sends what the source has to send. It does so on the calling goroutine if that cannot block and takes no
+// longer than a turn with play; otherwise the carrier's goroutine does.
 func (c *Carrier) Unlock() {
 	c.mark()
 	c.mu.Unlock()
 	c.direct()
 }
 
-// Wake wakes the carrier, because its source has something to send. The caller holds the lock.
+// Wake wakes the carrier because its source has something to send. The caller holds the lock.
 func (c *Carrier) Wake() {
 	c.mark()
 	c.worker.wake()
 }
 
-// mark notes that the source may have something to send, and whether that is bulk.
+// mark records that the source may have something to send, and whether that is bulk. The caller holds the lock.
 func (c *Carrier) mark() {
 	c.session.Wake()
 	if c.bulkWaits() {
@@ -194,17 +194,17 @@ func (c *Carrier) mark() {
 // bulkWaits reports whether more than play waits to be sent. The caller holds the lock.
 func (c *Carrier) bulkWaits() bool { return c.session.source.Waiting() > directBytes }
 
-// stays reports whether there is bulk, for whose next packets the carrier's own goroutine stays. Only the goroutine that works calls it.
+// stays reports whether there is bulk, for which the carrier's own goroutine keeps waiting. It is called only by the goroutine that works.
 func (c *Carrier) stays() bool { return c.bulk.Load() || c.run.heavy() }
 
-// Spares returns how many ids of the peer are left for changes of address. The owner asks the peer for more over QUIC.
+// Spares returns how many unused ids of the peer are left for changes of address. The owner asks the peer for more over QUIC.
 func (c *Carrier) Spares() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.session.spares)
 }
 
-// Session returns the session, which may be used only under the lock.
+// Session returns the session. It may be used only under the lock.
 func (c *Carrier) Session() *Session { return c.session }
 
 // State returns the carrier's state.
@@ -214,7 +214,7 @@ func (c *Carrier) State() State {
 	return c.session.State()
 }
 
-// Err returns why the carrier is closed, an *[Error]; nil while it is not.
+// Err returns why the carrier is closed, an *[Error], or nil if it is not closed.
 func (c *Carrier) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,20 +239,20 @@ func (c *Carrier) Stats() CarrierStats {
 }
 
 // maxPacket returns the size in bytes of the largest packet that collect could build for bulk now. The caller holds the lock, under which
-// follow sets most.
+// follow writes run.most.
 func (c *Carrier) maxPacket() int {
 	return c.session.limit(forPayload, max(SafePacket, c.run.most), !c.config.NoJumbo && c.socket.sys.GSO.Load())
 }
 
-// Close ends the carrier and returns at once. The source is told that payloads in flight are lost. Done is closed when the
-// goroutine has ended.
+// Close ends the carrier and returns at once. The source's Lost is called for the payloads in flight. Done is closed after the carrier has
+// stopped using the socket.
 func (c *Carrier) Close() {
 	c.Lock()
 	c.session.Close()
 	c.Unlock()
 }
 
-// end closes the session because of err; the next turn cleans up.
+// end closes the session with err; the next turn cleans up.
 func (c *Carrier) end(err error) {
 	c.mu.Lock()
 	c.session.end(err)
@@ -260,7 +260,7 @@ func (c *Carrier) end(err error) {
 	c.worker.wake()
 }
 
-// loop is the goroutine.
+// loop takes turns on a goroutine of the carrier, until that goroutine is not needed any more.
 func (c *Carrier) loop() {
 	for !c.settle() {
 		next, idle := c.heavyTurn()
@@ -276,8 +276,8 @@ func (c *Carrier) loop() {
 	}
 }
 
-// heavyTurn takes a turn of the goroutine. While others wait for processors it first waits until less bulk moves. A goroutine whose bulk has
-// left still takes turns for play, which waits for nobody.
+// heavyTurn takes a turn of the carrier's goroutine. While there are more such goroutines than processors, a carrier that moves bulk first
+// waits for its turn (see heavyTurns). A goroutine whose bulk is done takes its turns for play without waiting.
 func (c *Carrier) heavyTurn() (next time.Time, idle bool) {
 	if c.worker.crowded() && c.run.heavy() {
 		heavyTurns.Take(nil)
@@ -287,8 +287,9 @@ func (c *Carrier) heavyTurn() (next time.Time, idle bool) {
 	return c.turn()
 }
 
-// arrived looks into the inbox. At once it does so on the caller's goroutine, the socket's reader, if nobody has the lock: its owner may wait
-// for a processor, and all other carriers would wait with the reader.
+// arrived is called when packets are in the inbox. If atOnce is true, it handles them on the calling goroutine, which is the socket's
+// reader, unless another goroutine holds the lock. That one may wait for a processor, and meanwhile the reader could read no packet for
+// other carriers.
 func (c *Carrier) arrived(atOnce bool) {
 	if atOnce && c.mu.TryLock() {
 		c.mu.Unlock()
@@ -298,8 +299,8 @@ func (c *Carrier) arrived(atOnce bool) {
 	}
 }
 
-// direct works on the caller's goroutine, if nobody works and that takes no longer than play does. Two switches of goroutines cost as much
-// as a turn with play.
+// direct works on the calling goroutine, if no other one works and a turn takes no longer than one with play. That is cheaper, because two
+// switches of goroutines cost as much as a turn with play.
 func (c *Carrier) direct() {
 	switch {
 	case !c.worker.enter():
@@ -310,7 +311,7 @@ func (c *Carrier) direct() {
 	}
 }
 
-// hand has another goroutine work: one that takes turns for many carriers, or with bulk this carrier's own.
+// hand has another goroutine work: one of the crew, which take turns for many carriers, or with bulk this carrier's own.
 func (c *Carrier) hand() {
 	if c.light() {
 		c.socket.crew.Add(c)
@@ -319,10 +320,10 @@ func (c *Carrier) hand() {
 	}
 }
 
-// light reports whether a turn takes no longer than play does, and never blocks. Only the goroutine that works calls it.
+// light reports whether a turn takes no longer than one with play, and never blocks. It is called only by the goroutine that works.
 func (c *Carrier) light() bool { return !c.blocks && !c.run.owes() && !c.stays() }
 
-// play takes a turn or two. When there is more to do the carrier's own goroutine does it.
+// play takes up to directTurns turns. If there is more to do after them, the carrier's own goroutine continues.
 func (c *Carrier) play() {
 	c.run.writer.MayWait = false
 	for range directTurns {

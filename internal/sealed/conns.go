@@ -9,11 +9,11 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// quic-go looks at the methods of its net.PacketConn and uses each one that it finds: ReadBatch instead of ReadFrom; with SyscallConn
-// it sets "don't fragment" and searches the path MTU; with ReadMsgUDP and WriteMsgUDP it uses GSO and ECN. So there is one type for
-// each kind of socket, which has only methods that its socket has.
+// quic-go uses each method that it finds on its net.PacketConn: ReadBatch instead of ReadFrom; SyscallConn to set "don't fragment" and
+// discover the path MTU; ReadMsgUDP and WriteMsgUDP for GSO and ECN. So there is one type for each kind of socket, which has only the
+// methods that its socket supports.
 
-// plainConn is the QUIC side of any socket.
+// plainConn is the QUIC side of any other socket.
 type plainConn struct {
 	net.PacketConn
 	socket *Socket
@@ -40,7 +40,7 @@ func (c *plainConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	}
 }
 
-// Unsent returns why the system refused the newest packet of QUIC's; nil if it did not.
+// Unsent returns the error with which the system refused QUIC's latest packet, or nil if it was sent.
 func (c *plainConn) Unsent() error {
 	if err := c.socket.unsent.Load(); err != nil {
 		return *err
@@ -48,37 +48,37 @@ func (c *plainConn) Unsent() error {
 	return nil
 }
 
-// WriteTo sends a packet of QUIC's.
+// WriteTo sends a packet for QUIC.
 func (c *plainConn) WriteTo(p []byte, to net.Addr) (n int, err error) {
 	return c.socket.send(p, to, func(to net.Addr) (int, error) { return c.PacketConn.WriteTo(p, to) })
 }
 
-// sizedConn is the QUIC side of a system's socket that is not a *net.UDPConn.
+// sizedConn is the QUIC side of a udp.SystemConn that is not a *net.UDPConn.
 type sizedConn struct {
 	*plainConn
 	udp.SystemConn
 }
 
-// udpConn is the QUIC side of a *net.UDPConn. Where the kernel joins packets it splits them, since one joined packet may hold packets for QUIC and
-// packets for carriers. Only one goroutine, quic-go's reader, may read; the fields of reading belong to it.
+// udpConn is the QUIC side of a *net.UDPConn. Packets that the kernel has joined (GRO) are split, because one joined packet may hold
+// packets for QUIC and packets for carriers. Only one goroutine, quic-go's reader, may read, and it alone uses the fields of reading.
 type udpConn struct {
 	sizedConn
 	udp *net.UDPConn
 
 	// Reading.
 	reader   packetReader
-	left     []udp.Message // read, with packets that were not handed out yet
-	rest     []byte        // bytes of left[0] that were not handed out yet
+	left     []udp.Message // messages with packets that split has not taken yet
+	rest     []byte        // bytes of left[0] that split has not taken yet
 	size     int           // size of each packet in rest; the last may be shorter
 	readTime time.Time     // when left was read
 }
 
-// packetReader is a [udp.Reader].
+// packetReader is what udpConn uses of a [udp.Reader]; tests have others.
 type packetReader interface {
 	Read() (ms []udp.Message, waited bool, err error)
 }
 
-// WriteMsgUDP sends a packet of QUIC's, or several.
+// WriteMsgUDP sends a packet for QUIC, or with GSO several.
 func (c *udpConn) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oobn int, err error) {
 	n, err = c.socket.send(b, addr, func(to net.Addr) (n int, err error) {
 		n, oobn, err = c.udp.WriteMsgUDP(b, oob, to.(*net.UDPAddr))
@@ -106,8 +106,9 @@ func (c *udpConn) ReadMsgUDP(b, oob []byte) (n, oobn, flags int, addr *net.UDPAd
 	return m[0].N, m[0].NN, m[0].Flags, addr, nil
 }
 
-// ReadBatch waits for packets for QUIC, stores as many as there are in ms, and returns their number. It never returns an empty batch: quic-go would
-// parse what lay in ms before. It does so after some errors, too, so then ReadBatch empties ms.
+// ReadBatch waits for packets for QUIC, stores as many as there are in ms, and returns their number. It never returns an empty batch,
+// because quic-go would parse what an earlier call has left in ms. quic-go does so after some errors, too, so on an error ReadBatch empties
+// ms.
 func (c *udpConn) ReadBatch(ms []ipv4.Message, _ int) (int, error) {
 	for n := 0; ; {
 		for len(c.left) > 0 && n < len(ms) {
@@ -128,7 +129,7 @@ func (c *udpConn) ReadBatch(ms []ipv4.Message, _ int) (int, error) {
 	}
 }
 
-// fill waits for packets and reads them.
+// fill waits for messages and reads them.
 func (c *udpConn) fill() error {
 	left, waited, err := c.reader.Read()
 	for err != nil && c.socket.reader.goesOn(time.Now(), err) {
@@ -146,7 +147,7 @@ func (c *udpConn) fill() error {
 	return nil
 }
 
-// beginMessage makes the packets of left[0] the next that split takes.
+// beginMessage sets rest and size for left[0], if there is one.
 func (c *udpConn) beginMessage() {
 	if len(c.left) == 0 {
 		return
@@ -158,7 +159,7 @@ func (c *udpConn) beginMessage() {
 	}
 }
 
-// split takes the next packet out of rest. It copies a packet for QUIC into to, and hands a sealed one to its carrier.
+// split takes the next packet from rest. It copies a packet for QUIC to to, and routes a sealed one to its carrier.
 func (c *udpConn) split(to *ipv4.Message) (isQUIC bool) {
 	m := &c.left[0]
 	p := c.rest[:min(c.size, len(c.rest))]

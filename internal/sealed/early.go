@@ -10,21 +10,22 @@ import (
 )
 
 const (
-	// earlyPackets is how many packets with an unknown id are kept for carriers that are about to begin: a server's first packets
-	// come right behind the Welcome with which the client's carrier begins. The number is enough for thirty clients that join together.
+	// earlyPackets is how many packets with an unknown id are kept for carriers that are about to be made: a server's first packets arrive
+	// right after the Welcome, on which the client makes its carrier. The number is enough for thirty clients that join together.
 	earlyPackets = 512
-	// earlyTime is how long they are kept. A carrier begins at once unless the Welcome is lost, and sent again after a probe
-	// timeout or two.
+	// earlyTime is how long they are kept. A carrier is made at once unless the Welcome is lost; then it is sent again after a probe timeout
+	// or two.
 	earlyTime = time.Second
 )
 
-// early keeps the newest packets whose id is unknown. A flood on the socket pushes the others' first packets out; then their carriers
-// open a round trip later.
+// early keeps the newest packets whose id is unknown. A flood of them displaces a carrier's first packets; the carrier then opens a round
+// trip later.
 type early struct {
 	mu      sync.Mutex
 	packets recovery.Ring[earlyPacket] // at most earlyPackets
 }
 
+// earlyPacket is a packet, its time of arrival, its source and its id.
 type earlyPacket struct {
 	at    time.Time
 	from  netip.AddrPort
@@ -32,7 +33,7 @@ type earlyPacket struct {
 	bytes []byte
 }
 
-// keep copies a packet, in place of the oldest when there are earlyPackets.
+// keep copies a packet. If there are earlyPackets already, it replaces the oldest.
 func (e *early) keep(at time.Time, from netip.AddrPort, id ID, packet []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -43,8 +44,8 @@ func (e *early) keep(at time.Time, from netip.AddrPort, id ID, packet []byte) {
 	*p = earlyPacket{at, from, id, append(p.bytes[:0], packet...)}
 }
 
-// deliver puts the packets of ids that are not older than earlyTime into b, in the order in which they came. It forgets these and all
-// that are older.
+// deliver puts the packets for ids that are at most earlyTime old into b, in the order of their arrival. It removes these and all older
+// packets.
 func (e *early) deliver(b *inbox, ids []ID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -1,15 +1,16 @@
 package sealed
 
-// Error tells why a carrier ended: nothing was acked for 10 s, the keys or the packet numbers are used up, or the owner or the socket was closed.
-// The owner may open another carrier, which has keys of its own.
+// Error is why a carrier ended: its owner closed it, the socket was closed, no ack arrived for 10 s, packet numbers were used up, too many
+// packets did not open, or the peer broke the protocol. Except after a violation, the owner may open another carrier, which has other keys.
 type Error struct {
 	Reason    string
-	Violation bool  // a sealed packet of the peer broke the protocol: the owner must close the connection
-	Cause     error // may be nil
+	Violation bool  // a sealed packet of the peer broke the protocol; the owner must close the connection
+	Cause     error // nil if there is none
 }
 
 func (e *Error) Error() string { return "sealed: " + e.Reason }
 
 func (e *Error) Unwrap() error { return e.Cause }
 
+// violation returns the Error for a packet that broke the protocol.
 func violation(reason string) *Error { return &Error{Reason: reason, Violation: true} }

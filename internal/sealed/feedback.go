@@ -10,41 +10,41 @@ import (
 )
 
 const (
-	// maxRuns bounds the runs of a feedback, to 95 gaps. A packet that came late must be told while it lies above the oldest of them. When 3
-	// packets in 10 are late by 25 ms, 95 gaps are enough up to 200 Mbit/s. Older packets were in earlier feedbacks.
+	// maxRuns is the most runs of a feedback: 95 gaps. A packet that arrived late can be acked only while it lies above the oldest of them. If
+	// 3 packets in 10 are late by 25 ms, 95 gaps are enough up to 200 Mbit/s. Earlier feedbacks have listed older packets.
 	maxRuns = 191
-	// maxTimes bounds the arrival times of a feedback. Further packets are acked without one.
+	// maxTimes is the most arrival times of a feedback. Further packets are acked without one.
 	maxTimes = 64
-	// feedbackFixed is the most bytes that a feedback takes without runs and times.
+	// feedbackFixed is the most bytes that a feedback has without runs and times.
 	feedbackFixed = 1 + 4 + binary.MaxVarintLen32 + clockBytes + 2
-	// leastFeedback is the least room for which a feedback is built: that of two runs, and what fillRuns keeps for times.
+	// leastFeedback is the least room for which a feedback is built: enough for two runs, and for the bytes that fillRuns reserves for times.
 	leastFeedback = feedbackFixed + 2*binary.MaxVarintLen16 + 4
-	// clockUnit is the unit of the times in a feedback. Of the clock clockBytes travel, which clockMask leaves of it.
+	// clockUnit is the unit of the times in a feedback. The low clockBytes bytes of the clock are sent; clockMask selects them.
 	clockUnit  = time.Microsecond
 	clockBytes = 6
 	clockMask  = 1<<(8*clockBytes) - 1
-	// maxEarlier bounds the time between two arrivals in a feedback, in units of clockUnit: 12.7 days. Then a list of maxTimes is far
-	// from overflowing a time.Duration. A report ends its list before a longer distance.
+	// maxEarlier is the longest time between two arrivals in a feedback, in units of clockUnit: 12.7 days. The sum of maxTimes of them cannot
+	// overflow a time.Duration. A list of times ends before a longer distance.
 	maxEarlier = 1 << 40
 )
 
-// feedback tells which packets arrived, and when.
+// feedback lists which packets arrived, and when.
 type feedback struct {
 	largest uint32        // low bits of the largest number received
-	nruns   int           // runs in use
-	ntimes  int           // earlier in use
-	delay   time.Duration // from the arrival of largest until this feedback was built
-	clock   uint64        // arrival of largest by the receiver's clock; the low 48 bits, 9 years, which the session unwraps
+	nruns   int           // number of runs in use
+	ntimes  int           // number of elements of earlier in use
+	delay   time.Duration // from the arrival of the largest number to the building of this feedback
+	clock   uint64        // when the largest number arrived, by the receiver's clock: 48 bits, which wrap after 9 years; see unwrap
 
-	// Lengths of runs, from largest down: received packets, then missing ones, and so on.
+	// Lengths of runs, from largest down: received numbers, then missing ones, and so on.
 	runs [maxRuns]uint64
 
 	// From the second largest received number down: how much earlier each packet arrived than the received one above it, in clockUnit;
-	// negative when it arrived later.
+	// negative if it arrived later.
 	earlier [maxTimes]int64
 }
 
-// append writes a feedback of at least one run.
+// append encodes a feedback of at least one run.
 func (f *feedback) append(b []byte) []byte {
 	b = append(b, frameFeedback)
 	b = binary.BigEndian.AppendUint32(b, f.largest)
@@ -61,7 +61,7 @@ func (f *feedback) append(b []byte) []byte {
 	return b
 }
 
-// consume reads a feedback; r stands behind its kind.
+// consume decodes a feedback from r, whose position is after the byte of the frame's kind.
 func (f *feedback) consume(r *wire.Reader) {
 	f.largest = uint32(r.Fixed(4))
 	f.delay = time.Duration(r.Uvarint(math.MaxUint32)) * clockUnit
@@ -88,7 +88,7 @@ func (f *feedback) consume(r *wire.Reader) {
 // span is a range of packet numbers that arrived: low <= n < high.
 type span struct{ low, high uint64 }
 
-// spans fills in the ranges of numbers that were received, newest first, and returns how many there are.
+// spans fills in the ranges of numbers that were received, newest first, and returns how many there are, or a violation.
 func (f *feedback) spans(largest uint64, spans *[maxRuns/2 + 1]span) (n int, err error) {
 	high := largest + 1
 	for i, run := range f.runs[:f.nruns] {
@@ -104,15 +104,15 @@ func (f *feedback) spans(largest uint64, spans *[maxRuns/2 + 1]span) (n int, err
 	return n, nil
 }
 
-// arrived returns when the largest packet arrived, by the peer's clock; it is never 0.
+// arrived returns when the largest number arrived, by the peer's clock. It is never 0.
 func (f *feedback) arrived() time.Duration { return time.Duration(f.clock)*clockUnit + 1 }
 
-// times appends the arrivals in f, the largest number first, of packets in spans. The arrival of a packet that a later one has overtaken counts as
-// unknown, which is 0: a queue keeps packets in order, so that one has waited elsewhere. Packets below fresh were overtaken by one of an earlier
-// feedback.
+// times appends the arrivals in f of packets in spans, largest number first. If a packet was overtaken by a later one, its arrival is 0,
+// for unknown: a queue keeps packets in order, so that packet was delayed elsewhere. Packets below fresh were overtaken by one of an
+// earlier feedback.
 func (f *feedback) times(spans []span, fresh uint64, list []arrival) []arrival {
 	at := f.arrived()
-	earliest := at // of those that are known so far
+	earliest := at // arrival time of the packets so far
 	for _, sp := range spans {
 		for number := sp.high; number > sp.low && len(list) <= f.ntimes; {
 			number--
@@ -129,8 +129,8 @@ func (f *feedback) times(spans []span, fresh uint64, list []arrival) []arrival {
 	return list
 }
 
-// unwrap returns the clock with these low 48 bits that is nearest to last: the low bits wrap after 9 years. When last is 0, none has
-// come yet; then it returns one far above 0, so that a late feedback may still lie before it.
+// unwrap returns the clock nearest to last that has these low 48 bits, which wrap after 9 years. If last is 0, for none received yet, the
+// result is far above 0, so that a feedback that arrives late may have an earlier clock.
 func unwrap(last, low uint64) uint64 {
 	if last == 0 {
 		return clockMask + 1 + low
@@ -140,8 +140,8 @@ func unwrap(last, low uint64) uint64 {
 	return last + ahead - half
 }
 
-// uvarintLen returns how many bytes a varint takes, 7 bits in each.
+// uvarintLen returns the number of bytes of a varint, each of which has 7 bits.
 func uvarintLen(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
 
-// varintLen is uvarintLen of a number with a sign.
+// varintLen returns the number of bytes of a signed varint.
 func varintLen(v int64) int { return uvarintLen(uint64(v<<1) ^ uint64(v>>63)) }

@@ -6,27 +6,27 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// Frames inside a sealed packet, in any order. WIRE.md has the figures.
+// Kinds of frames in a sealed packet, which may be in any order. See WIRE.md.
 const (
 	framePadding  = 0 // the rest of the packet is padding
 	framePing     = 1 // asks for feedback at once
 	frameFeedback = 2
-	frameData     = 3 // length u16, payload; asks for feedback soon
+	frameData     = 3 // length u16, payload; asks for feedback
 	frameTrain    = 4 // u8: how many packets of the train follow
-	framePlay     = 5 // length u16, payload; feedback may wait for a packet to ride on
+	framePlay     = 5 // length u16, payload; its feedback may wait for a packet that carries something else, too
 )
 
-// maxFrames is the most frames of a packet: maxPayloads, and as many others, of which an honest peer sends fewer. A jumbo packet has room for 8,900
-// pings, which take as long as 25 ordinary packets.
+// maxFrames is the most frames of a packet: twice maxPayloads, which is more than an honest peer sends. A jumbo packet has room for 8,900
+// pings, which would take as long to handle as 25 ordinary packets.
 const maxFrames = 16
 
 // dataHeader is the size of a data frame without its payload.
 const dataHeader = 1 + 2
 
-// errMalformed is the peer's violation: nobody else can make a packet that opens.
+// errMalformed is a violation by the peer, because only the peer can make a packet that opens.
 var errMalformed = errors.New("malformed frame")
 
-// frame is one frame of a packet. The kind says which of the other fields is set; those of other kinds have what an earlier frame left there.
+// frame is one frame of a packet. kind says which other field is set; the others hold what an earlier frame has left in them.
 type frame struct {
 	kind     byte
 	payload  []byte   // of frameData and framePlay; aliases the packet

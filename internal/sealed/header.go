@@ -3,10 +3,10 @@ package sealed
 import "encoding/binary"
 
 const (
-	// firstSealed is the first byte of a sealed packet of version 1. The others from minFirst to maxFirst are for later versions.
+	// firstSealed is the first byte of a sealed packet of version 1. Other bytes from minFirst to maxFirst are reserved for later versions.
 	firstSealed = 0x04
-	// minFirst and maxFirst bound the first bytes of packets that a Socket keeps from QUIC, which sets one of the two highest bits.
-	// Middleboxes take smaller ones for STUN, larger ones for ZRTP and DTLS (RFC 9443, section 3).
+	// minFirst and maxFirst bound the first bytes of packets that a Socket does not pass to QUIC. QUIC sets one of the two highest bits.
+	// Middleboxes take smaller bytes for STUN, and larger ones for ZRTP and DTLS (RFC 9443, section 3).
 	minFirst = 0x04
 	maxFirst = 0x0f
 
@@ -14,31 +14,32 @@ const (
 	headerBytes = 1 + idBytes + numberBytes
 	tagBytes    = 16
 
-	// Overhead is the number of bytes that sealing adds to the frames of a packet.
+	// Overhead is how many bytes sealing adds to the frames of a packet.
 	Overhead = headerBytes + tagBytes
 
-	// MaxPacket is the largest packet in bytes that QUIC looks for: quic-go's read buffers are as large.
+	// MaxPacket is the size in bytes of the largest packet for which QUIC probes, and of quic-go's read buffers.
 	MaxPacket = 1452
-	// SafePacket is the packet in bytes that every path with QUIC takes (RFC 9000, section 14).
+	// SafePacket is the packet size in bytes that every path with QUIC takes (RFC 9000, section 14).
 	SafePacket = 1200
 
 	// maxNumber is one above the largest packet number.
 	maxNumber = 1 << 62
 )
 
-// isSealed reports whether a packet is for a carrier, and not for QUIC.
+// isSealed reports whether a packet is for a carrier and not for QUIC.
 func isSealed(packet []byte) bool {
 	return len(packet) > 0 && packet[0] >= minFirst && packet[0] <= maxFirst
 }
 
-// appendHeader appends a header whose number is not masked yet.
+// appendHeader appends a header with the number in clear.
 func appendHeader(b []byte, to ID, number uint64) []byte {
 	b = append(b, firstSealed)
 	b = append(b, to[:]...)
 	return binary.BigEndian.AppendUint32(b, uint32(number))
 }
 
-// checkHeader says why a packet cannot be one of this version. A packet that it keeps is long enough to be unmasked.
+// checkHeader returns the reason to drop a packet that cannot be one of this version, or kept. A packet that is kept is long enough to be
+// unmasked.
 func checkHeader(packet []byte) (why drop) {
 	switch {
 	case len(packet) <= Overhead || len(packet) > JumboPacket:
@@ -49,5 +50,5 @@ func checkHeader(packet []byte) (why drop) {
 	return kept
 }
 
-// truncated returns the low 32 bits of the number in a header that is not masked.
+// truncated returns the low 32 bits of the number in an unmasked header.
 func truncated(header []byte) uint32 { return binary.BigEndian.Uint32(header[numberAt:]) }

@@ -11,7 +11,7 @@ import (
 // Exporter derives a secret from an established TLS connection: tls.ConnectionState.ExportKeyingMaterial.
 type Exporter func(label string, context []byte, length int) ([]byte, error)
 
-// direction is one of the two directions of a carrier, which have different keys.
+// direction is one of the two directions of a carrier. Each has keys of its own.
 type direction byte
 
 const (
@@ -25,17 +25,17 @@ const (
 	secretBytes = sha256.Size
 	nonceBytes  = 12
 
-	// generationBits: 2^22 packet numbers share a key. Packets of 1,452 bytes then are 2^29 blocks, of 8,952 bytes 2^31.1, below the 2^32.5
-	// at which AES-GCM loses its margin. ChaCha20 has no such bound (RFC 9001, section 6.6).
+	// generationBits: 2^22 packet numbers share a key. With packets of 1,452 bytes these are 2^29 blocks, with 8,952 bytes 2^31.1, which is
+	// below the 2^32.5 at which AES-GCM loses its margin. ChaCha20 has no such limit (RFC 9001, section 6.6).
 	generationBits = 22
 )
 
-// generation is the key of 2^22 packet numbers.
+// generation is the key of 2^22 consecutive packet numbers.
 type generation struct {
 	suite  *suite
-	index  uint64           // packet numbers of the generation, shifted right by 22
-	secret []byte           // from which the next generation's is derived
-	aead   cipher.AEAD      // under this generation's key
+	index  uint64           // the packet numbers of the generation, shifted right by generationBits
+	secret []byte           // the next generation's secret is derived from it
+	aead   cipher.AEAD      // with this generation's key
 	iv     [nonceBytes]byte // xored with the packet number to make the nonce
 }
 
@@ -54,6 +54,7 @@ func firstKeys(s *suite, export Exporter, instance uint32, d direction) (*genera
 	return first, mask, err
 }
 
+// newGeneration derives key and iv from the secret of a generation.
 func newGeneration(s *suite, index uint64, secret []byte) (*generation, error) {
 	g := &generation{suite: s, index: index, secret: secret}
 	key, err := hkdf.Expand(sha256.New, secret, "quiver sealed key", s.keyBytes)
@@ -71,7 +72,7 @@ func newGeneration(s *suite, index uint64, secret []byte) (*generation, error) {
 	return g, nil
 }
 
-// next derives the next generation. From that g cannot be derived.
+// next derives the next generation. g cannot be derived from it.
 func (g *generation) next() (*generation, error) {
 	secret, err := hkdf.Expand(sha256.New, g.secret, "quiver sealed next", secretBytes)
 	if err != nil {
@@ -80,7 +81,7 @@ func (g *generation) next() (*generation, error) {
 	return newGeneration(g.suite, g.index+1, secret)
 }
 
-// nonce writes the nonce of a packet: the iv, XORed with the number (RFC 9001, section 5.3).
+// nonce sets n to the nonce of a packet: the iv XORed with the number (RFC 9001, section 5.3).
 func (g *generation) nonce(n *[nonceBytes]byte, number uint64) {
 	*n = g.iv
 	low := n[nonceBytes-8:]

@@ -6,13 +6,13 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// loss decides which packets are lost, because later ones arrived. For silence see hearing.
+// loss decides which packets are lost because later ones arrived. For packets without any later ack see hearing.
 type loss struct {
 	recovery.Losses
-	rtt time.Duration // round trip of the newest packet that was acked, of which the controller may not know yet
+	rtt time.Duration // round trip of the newest acked packet, which the controller may not have yet
 }
 
-// detectLosses finds, after feedback or when the timer of loss is due, the packets that now count as lost (RFC 9002, section 6.1).
+// detectLosses declares packets lost (RFC 9002, section 6.1). It is called after feedback, and when the timer of loss is due.
 func (s *Session) detectLosses(t time.Duration) {
 	latest, smoothed, _ := s.control.RTT()
 	rtt := max(latest, smoothed, s.loss.rtt)
@@ -24,7 +24,7 @@ func (s *Session) detectLosses(t time.Duration) {
 	for ; ok && n < s.loss.Largest; n++ {
 		r := s.records.At(n)
 		if r.fate == flying && !s.loss.Lost(t, n, r.sent) {
-			break // and none that left after it
+			break // later packets were sent later, so they are not lost either
 		}
 		if r.fate == flying {
 			s.lose(t, n, lost)
@@ -40,14 +40,14 @@ func (s *Session) detectLosses(t time.Duration) {
 	}
 }
 
-// lose notes that packet n counts as lost, with f, lost or abandoned, as its fate, and tells the source. The record stays, because the packet may
-// only be late.
+// lose records that packet n counts as lost, and reports its payloads to the source. f, lost or abandoned, is its new fate. The record
+// stays, because the packet may only be late.
 func (s *Session) lose(t time.Duration, n uint64, f fate) {
 	r := s.records.At(n)
 	s.records.land(r, f)
 	s.mtu.lost(t, n, r)
-	// The record of a lost packet keeps the until that it left with, as do those of skipped numbers near it: none outlives them, so an ack that is
-	// made up for both meets a skipped number. That of an abandoned one may be over.
+	// The record of a lost packet keeps the until that it was sent with, as do those of skipped numbers near it. None of them is dropped
+	// before the others, so a forged ack for both includes a skipped number. The until of an abandoned packet may be over already.
 	if f == abandoned {
 		r.until = t + silentPTOs*s.pto()
 	}
@@ -64,7 +64,7 @@ func (s *Session) lose(t time.Duration, n uint64, f fate) {
 	}
 }
 
-// peerTime turns a time of the peer's clock into a time.Time, zero into zero. Only differences between such times mean anything.
+// peerTime converts a time of the peer's clock to a time.Time, and 0 to the zero Time. Only differences between the results are meaningful.
 func peerTime(at time.Duration) time.Time {
 	if at == 0 {
 		return time.Time{}
@@ -72,8 +72,8 @@ func peerTime(at time.Duration) time.Time {
 	return time.Unix(0, 0).Add(at)
 }
 
-// ack notes that packet n arrived, at a time of the peer's clock, 0 = unknown. It reports whether that is news of a packet that
-// asked for an ack.
+// ack records that packet n arrived, at a time of the peer's clock (0 = unknown). It reports whether this is the first ack of a packet that
+// asked for one.
 func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (news bool) {
 	r := s.records.At(n)
 	was := r.fate
@@ -102,7 +102,7 @@ func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (news bool) {
 		s.control.Acked(s.time(t), r.sample, int(r.size), peerTime(at))
 	}
 	if r.train && was == flying {
-		s.train.ack(r, n, at, s.guess) // which sampleRTT has just taken of this packet
+		s.train.ack(r, n, at, s.guess) // s.guess is the round trip that sampleRTT has just measured with this packet
 	}
 	if r.train && was == lost {
 		if shown, ok := s.train.late(r, n); ok {

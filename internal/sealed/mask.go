@@ -7,24 +7,24 @@ import (
 )
 
 const (
-	// numberAt is the offset of the packet number in the header. The sealed bytes follow the number; the first of them are the sample from
-	// which the mask is made. The shortest packet has one byte of frames and the tag of 16, so the sample is never short.
+	// numberAt is the offset of the packet number in the header. The sealed bytes begin right after the number, and the first of them are the
+	// sample for the mask. The shortest packet has one byte of frames and a tag of 16, so there are always enough.
 	numberAt = 1 + idBytes
-	// maskAt skips the byte of the mask that RFC 9001 uses for flags in the first byte: sealed packets have none.
+	// maskAt skips the byte of the mask that RFC 9001 uses for flags in the first byte. Sealed packets have no flags.
 	maskAt = 1
-	// maskBytes is the size of the sample, and of the mask: a block of AES.
+	// maskBytes is the size of the sample and of the mask: one block of AES.
 	maskBytes = 16
 )
 
-// mask hides the packet numbers of one direction of a carrier (RFC 9001, section 5.4). In clear they would show an observer that
-// packets of two addresses belong to one connection, whatever their ids are. One key serves all generations, as in RFC 9001. A mask is
-// not safe for concurrent use.
+// mask hides the packet numbers of one direction of a carrier (RFC 9001, section 5.4). In clear they would show an observer that packets of
+// two addresses belong to one connection, whatever their ids are. One key is used for all generations, as in RFC 9001. A mask is not safe
+// for concurrent use.
 type mask struct {
 	compute masker
 	bits    [maskBytes]byte // scratch
 }
 
-// newMask derives the key from the secret of the first generation.
+// newMask derives the key of the mask from the secret of the first generation.
 func newMask(s *suite, secret []byte) (*mask, error) {
 	key, err := hkdf.Expand(sha256.New, secret, "quiver sealed hp", s.keyBytes)
 	if err != nil {
@@ -37,7 +37,7 @@ func newMask(s *suite, secret []byte) (*mask, error) {
 	return &mask{compute: masker}, nil
 }
 
-// apply masks the number in header, or unmasks it. sealed are the bytes behind the header.
+// apply masks or unmasks the number in header. sealed is the rest of the packet.
 func (m *mask) apply(header, sealed []byte) {
 	m.compute(&m.bits, sealed[:maskBytes])
 	for i := range numberBytes {

@@ -7,48 +7,47 @@ import (
 )
 
 const (
-	// holeHold is the time between the first two large packets that are sent to see whether the path takes them again; it doubles,
-	// up to maxHoleHold.
+	// holeHold is the time between the first two large packets that probe a path that has shrunk. It doubles up to maxHoleHold.
 	holeHold    = 10 * time.Second
 	maxHoleHold = 10 * time.Minute
 
-	// JumboPacket is the largest packet in bytes: with the headers of IPv6 and UDP it fills a frame that holds 9,000 bytes, which many
-	// networks of data centres carry, and so does the loopback.
+	// JumboPacket is the size in bytes of the largest packet. With the headers of IPv6 and UDP it fills a frame of 9,000 bytes, which many
+	// networks in data centres carry, and so does loopback.
 	JumboPacket = 9000 - 40 - 8
-	// jumboTime is how long one may keep a bottleneck that is no faster than our rate, because play waits behind it: 1.8 MB/s. A link with
-	// such frames is far faster, and our rate but a share of it, unless a shaper holds it.
+	// jumboTime is how long a jumbo packet may occupy a bottleneck that is no faster than our rate, because play waits behind it: 1.8 MB/s. A
+	// link with such frames is far faster, and our rate only a share of it, unless a shaper limits it.
 	jumboTime = 5 * time.Millisecond
-	// sharedJumboTime is jumboTime on a path that has passed on jumboBurst packets within a millisecond, as many as fill one of them: there the
-	// rate is but our share of a far faster bottleneck. It still bounds what play waits behind a shaper that lets such bursts pass. Two hundred
-	// clients that load from one server over loopback have half a MB/s to one each, and send two fifths of the packets.
+	// sharedJumboTime replaces jumboTime on a path that has delivered jumboBurst packets, as many as fill a jumbo packet, within a
+	// millisecond: there our rate is only a share of a far faster bottleneck. It also bounds how long play waits behind a shaper that passes
+	// such bursts. Two hundred clients that load from one server over loopback get half a MB/s each, and need two fifths of the packets.
 	sharedJumboTime = 20 * time.Millisecond
 	jumboBurst      = (JumboPacket + MaxPacket - 1) / MaxPacket
-	// jumboWindow is how many of them the window must hold, so that acks come one by one.
+	// jumboWindow is how many jumbo packets the window must hold, so that acks arrive one by one.
 	jumboWindow = 4
-	// jumboTries is how many probes must be lost in a row for the path to take none (RFC 8899, section 5.1.2: MAX_PROBES), and jumboHold
-	// how long after that another search begins (section 5.1.1: PMTU_RAISE_TIMER).
+	// jumboTries is how many probes in a row must be lost to show that the path takes no jumbo packets (RFC 8899, section 5.1.2: MAX_PROBES).
+	// jumboHold is the time from then to the next search (section 5.1.1: PMTU_RAISE_TIMER).
 	jumboTries = 3
 	jumboHold  = 10 * time.Minute
-	// jumboLoss is the share of jumbo packets of late that must be lost for others to stop: a path takes them only now and then, and the
-	// pacer would slow down for it. Few paths that are as fast lose as much of all sizes.
+	// jumboLoss is the share of recent jumbo packets whose loss ends their use: the path takes them only now and then, and the pacer would
+	// slow down because of the losses. Few paths that are as fast lose as much of all sizes.
 	jumboLoss = 0.25
 )
 
-// mtu decides how large a packet may be: as large as QUIC has found, which the owner passes on, or SafePacket while larger ones vanish
-// (black hole detection, RFC 8899, section 4.3). QUIC itself does not notice when the path shrinks.
+// mtu decides how large a packet may be: as large as QUIC has found, which the owner passes on, or SafePacket while larger ones are lost
+// (black hole detection, RFC 8899, section 4.3). QUIC itself does not notice if the path shrinks.
 type mtu struct {
-	first  uint64 // number of the first packet over this path; what becomes of earlier ones says nothing of it
+	first  uint64 // number of the first packet over this path; the fates of earlier ones do not count
 	hole   recovery.BlackHole
-	shrunk uint64        // next packet number when large packets were found to vanish; 0 = they pass
-	retry  time.Duration // while shrunk: when to send the next large packet
+	shrunk uint64        // next packet number when the black hole was found; 0 = none
+	retry  time.Duration // while shrunk: when to send the next large packet as a probe
 	hold   time.Duration // while shrunk: how long after that to send another, if it is lost
-	jumbo  jumbo         // packets that are larger than QUIC's
+	jumbo  jumbo         // packets larger than MaxPacket
 }
 
-// takesJumbo reports whether bulk may travel in jumbo packets.
+// takesJumbo reports whether bulk may be sent in jumbo packets.
 func (m *mtu) takesJumbo() bool { return m.shrunk == 0 && m.jumbo.usable() }
 
-// limit returns the most bytes of a packet, of those that the owner allows.
+// limit returns the most bytes of a packet, given the most that the owner allows.
 func (m *mtu) limit(most int) int {
 	if m.shrunk > 0 {
 		return min(most, SafePacket)
@@ -56,8 +55,8 @@ func (m *mtu) limit(most int) int {
 	return most
 }
 
-// check looks whether large packets vanish; next is the number of the next packet. The cause may be an outage, at whose end a small
-// probe got through first. So a large packet is sent at once to see.
+// check looks for a black hole; next is the number of the next packet. The cause may be an outage after which a small probe was the first
+// packet to get through. So a large probe is sent at once.
 func (m *mtu) check(t time.Duration, next uint64) {
 	m.jumbo.check(t, next)
 	if m.hole.Found(next) && m.shrunk == 0 {
@@ -65,18 +64,18 @@ func (m *mtu) check(t time.Duration, next uint64) {
 	}
 }
 
-// probeDue reports whether it is time to send a large packet, to see whether the path takes it again.
+// probeDue reports whether it is time to probe whether the path takes large packets again.
 func (m *mtu) probeDue(t time.Duration, most int) bool {
 	return m.shrunk > 0 && t >= m.retry && most > SafePacket
 }
 
-// probeSent notes that such a packet leaves.
+// probeSent is called when such a probe is sent.
 func (m *mtu) probeSent(t time.Duration) {
 	m.retry = t + m.hold
 	m.hold = min(2*m.hold, maxHoleHold)
 }
 
-// acked notes that a packet arrived: a large one that left after the path had shrunk shows that it takes them again.
+// acked is called when packet n is acked. A large one that was sent after the path had shrunk shows that the path takes them again.
 func (m *mtu) acked(n uint64, r *record) {
 	if n < m.first {
 		return
@@ -88,7 +87,7 @@ func (m *mtu) acked(n uint64, r *record) {
 	}
 }
 
-// lost notes that a packet counts as lost. What becomes of jumbo packets says nothing of smaller ones.
+// lost is called when packet n counts as lost. The loss of a jumbo packet says nothing about smaller ones.
 func (m *mtu) lost(t time.Duration, n uint64, r *record) {
 	switch {
 	case n < m.first:
@@ -99,22 +98,22 @@ func (m *mtu) lost(t time.Duration, n uint64, r *record) {
 	}
 }
 
-// jumbo finds out whether the path takes jumbo packets: path MTU discovery (RFC 8899) with one size to try, far above those that QUIC looks
-// for. Bulk on a fast path travels in them. The zero value searches as soon as they would pay.
+// jumbo finds out whether the path takes jumbo packets: path MTU discovery (RFC 8899) with a single size, far above those for which QUIC
+// probes. They carry bulk on fast paths. The zero value starts to search as soon as the path is fast enough.
 type jumbo struct {
 	hole  recovery.BlackHole
-	pays  bool          // the path is fast enough
-	takes bool          // one has arrived, and no black hole was found since
-	since uint64        // number of the first packet after the last black hole; what becomes of earlier ones says nothing
+	pays  bool          // the path is fast enough; see weigh
+	takes bool          // one has arrived, and no black hole was found after that
+	since uint64        // number of the first packet after the last black hole; the fates of earlier ones do not count
 	probe uint64        // one above the number of the probe in flight; 0 = none
 	tries int           // probes that were lost in a row
-	again time.Duration // no probe leaves before
-	hold  time.Duration // how long after the next black hole the path is tried; 0 = at once
-	loss  float64       // share of jumbo packets that were lost, of about the last 16
+	again time.Duration // when the next probe may be sent
+	hold  time.Duration // how long after the next black hole to probe again; 0 = at once
+	loss  float64       // share of about the last 16 jumbo packets that was lost
 }
 
-// weigh notes the rate in bytes a second at which packets arrive, the window in bytes, and how many packets that left together have arrived
-// within a millisecond.
+// weigh sets pays. rate is how fast packets arrive, in bytes a second; window is in bytes; together is how many packets, sent together,
+// have arrived within a millisecond.
 func (j *jumbo) weigh(rate float64, window, together int) {
 	most := jumboTime
 	if together >= jumboBurst {
@@ -123,18 +122,18 @@ func (j *jumbo) weigh(rate float64, window, together int) {
 	j.pays = rate*most.Seconds() >= JumboPacket && window >= jumboWindow*JumboPacket
 }
 
-// usable reports whether bulk may travel in jumbo packets.
+// usable reports whether bulk may be sent in jumbo packets.
 func (j *jumbo) usable() bool { return j.takes && j.pays }
 
-// probeDue reports whether it is time to try the path.
+// probeDue reports whether it is time to send a probe.
 func (j *jumbo) probeDue(t time.Duration) bool {
 	return j.pays && !j.takes && j.probe == 0 && t >= j.again
 }
 
-// probeSent notes that packet n leaves to try the path.
+// probeSent is called when packet n is sent as a probe.
 func (j *jumbo) probeSent(n uint64) { j.probe = n + 1 }
 
-// acked notes that a packet arrived.
+// acked is called when packet n is acked.
 func (j *jumbo) acked(n uint64, r *record) {
 	if n < j.since {
 		return
@@ -146,7 +145,7 @@ func (j *jumbo) acked(n uint64, r *record) {
 	}
 }
 
-// lost notes that a jumbo packet counts as lost.
+// lost is called when jumbo packet n counts as lost.
 func (j *jumbo) lost(t time.Duration, n uint64) {
 	switch {
 	case n < j.since:
@@ -162,8 +161,9 @@ func (j *jumbo) lost(t time.Duration, n uint64) {
 	}
 }
 
-// check looks whether jumbo packets vanish, all or many of them; next is the number of the next packet. Then the path is tried anew: at
-// once the first time, since the cause may have been an outage, and later each further time, for each black hole costs a probe timeout.
+// check looks for a black hole: whether all recent jumbo packets were lost, or more than jumboLoss of them. next is the number of the next
+// packet. After one the path is probed again. The first time that is at once, because the cause may have been an outage; each further time
+// it is later, because each black hole costs a probe timeout.
 func (j *jumbo) check(t time.Duration, next uint64) {
 	if j.hole.Found(next) || j.loss > jumboLoss {
 		j.takes, j.since, j.again, j.loss = false, next, t+j.hold, 0

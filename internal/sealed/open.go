@@ -6,25 +6,26 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// drop says why a packet was dropped.
+// drop is why a packet was dropped.
 type drop uint8
 
 const (
+	// The reasons; kept is none.
 	kept        drop = iota
 	dropSize         // too short or too long
 	dropVersion      // first byte of a version that is not ours
 	dropOld          // below the replay window
 	dropReplay       // opened before
 	dropKey          // of a generation whose key is not held
-	dropForged       // the tag is wrong
+	dropForged       // the tag is not that of the packet
 	drops
 )
 
-// maxForged is how many packets may fail to open before the carrier ends: far below the 2^52 of RFC 9001, section 6.6, and
-// still hours of forging at line rate.
+// maxForged is how many packets may fail to open before the carrier ends. It is far below the 2^52 of RFC 9001, section 6.6, and still
+// takes hours of forging at line rate.
 const maxForged = 1 << 36
 
-// opened is a packet after open: its frames, which are genuine, or why it must be dropped.
+// opened is the result of open: the packet's frames, which are genuine, or why the packet must be dropped.
 type opened struct {
 	frames []byte
 	number uint64 // of the packet
@@ -36,14 +37,14 @@ type opened struct {
 // read, and mark under the session's lock.
 type opener struct {
 	current *generation
-	later   *generation     // the one after current; nil while it is far off
-	mask    *mask           // hides and shows packet numbers
-	window  recovery.Window // numbers that came; written by mark, so others may read it under the lock
+	later   *generation     // the one after current; nil until half of current is used
+	mask    *mask           // masks packet numbers
+	window  recovery.Window // received numbers; written by mark, so it may be read under the session's lock
 	forged  uint64          // packets that did not open
 
 	// Scratch memory.
 	nonce  [nonceBytes]byte
-	header [headerBytes]byte // of the packet that is opened, not masked
+	header [headerBytes]byte // of the packet that open handles, unmasked
 }
 
 func newOpener(s *suite, export Exporter, instance uint32, d direction) (*opener, error) {
@@ -54,8 +55,8 @@ func newOpener(s *suite, export Exporter, instance uint32, d direction) (*opener
 	return &opener{current: current, mask: mask}, nil
 }
 
-// open decrypts the frames of a packet in place. It allocates nothing. Whether the number is new is only known in mark, for another
-// copy may have been opened as well.
+// open decrypts the frames of a packet in place, without allocating. Only mark decides whether the number is new, because another copy of
+// the packet may have been opened, too.
 func (o *opener) open(packet []byte) (p opened) {
 	p.size = uint16(min(len(packet), math.MaxUint16))
 	if p.why = checkHeader(packet); p.why != kept {
@@ -81,7 +82,7 @@ func (o *opener) open(packet []byte) (p opened) {
 	return p
 }
 
-// fresh says why a packet with that number must be dropped, if it must.
+// fresh returns why a packet with that number must be dropped, or kept.
 func (o *opener) fresh(number uint64) drop {
 	switch {
 	case o.window.Below(number):
@@ -92,8 +93,8 @@ func (o *opener) fresh(number uint64) drop {
 	return kept
 }
 
-// mark notes that a packet was received, and says why it must be dropped, if it must: a copy may have been received since open. A
-// dropped packet changes nothing but counts.
+// mark records that a packet was received. It returns why the packet must be dropped, or kept: a copy may have been received since open. A
+// dropped packet changes only counts.
 func (o *opener) mark(p opened) (why drop) {
 	if p.why == kept {
 		p.why = o.fresh(p.number)
@@ -108,7 +109,7 @@ func (o *opener) mark(p opened) (why drop) {
 	return p.why
 }
 
-// keys returns the generation of a number: the current one, the next, or none.
+// keys returns the generation of a number, or nil if its key is not held.
 func (o *opener) keys(number uint64) *generation {
 	switch index := number >> generationBits; {
 	case index == o.current.index:
@@ -119,8 +120,8 @@ func (o *opener) keys(number uint64) *generation {
 	return nil
 }
 
-// turn derives the next generation when half of the current one is used up, which most carriers never reach. It forgets the current one
-// when the whole replay window lies in the next.
+// turn derives the next generation when half of the current one is used, which most carriers never reach. It drops the current one when the
+// whole replay window lies in the next.
 func (o *opener) turn() {
 	switch {
 	case o.later == nil && o.window.Next > o.current.index<<generationBits+1<<(generationBits-1):

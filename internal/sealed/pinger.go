@@ -3,28 +3,28 @@ package sealed
 import "time"
 
 const (
-	// minPing is the shortest time between two pings over QUIC of either end.
+	// minPing is the shortest time between two of an end's pings over QUIC.
 	minPing = 50 * time.Millisecond
 
-	// searchTrips is how many round trips quic-go waits between two probes of path MTU discovery.
+	// searchTrips is how many round trips quic-go waits between two probes of its path MTU discovery.
 	searchTrips = 5
-	// searchPings is how many pings in a row find no larger packet when the search counts as over. quic-go gives a size up when three probes
-	// were lost, and pings may be lost as well.
+	// searchPings is after how many pings in a row without a larger packet the search counts as over. quic-go abandons a size when three
+	// probes were lost, and pings may be lost as well.
 	searchPings = 8
 )
 
 // pinger decides when a carrier calls Config.Ping.
 type pinger struct {
-	every    time.Duration // Config.PingTime; 0 = not for traffic alone
-	last     time.Time     // when the last ping left
-	received uint64        // packets that the session had received then
+	every    time.Duration // Config.PingTime; 0 = no pings because of traffic alone
+	last     time.Time     // when the last ping was sent
+	received uint64        // Stats.Received at that time
 
 	// QUIC's search for the path MTU.
-	size int // of the largest packets, when searches was last true
-	same int // how often in a row size was the same then
+	size int // of QUIC's largest packet, at the last ping for the search
+	same int // how many pings in a row have found the same size
 }
 
-// at returns when a ping is due because nothing was acked, if an ack is awaited.
+// at returns when a ping is due because no ack has arrived. ok is false if none is awaited.
 func (p *pinger) at(s *Session) (at time.Time, ok bool) {
 	if !s.started || !s.waiting() {
 		return time.Time{}, false
@@ -37,8 +37,8 @@ func (p *pinger) at(s *Session) (at time.Time, ok bool) {
 	return at, true
 }
 
-// due reports whether a ping must leave now, and notes that it does. The pings of each Config.PingTime keep QUIC at both ends from going idle:
-// the far end hears them, this end their acks. So one end is enough.
+// due reports whether a ping must be sent now, and if so records it as sent. The pings of every Config.PingTime keep QUIC from becoming
+// idle at both ends, because the other end receives the pings and this end their acks. So it is enough if one end sends them.
 func (p *pinger) due(now time.Time, s *Session) bool {
 	since := now.Sub(p.last)
 	if !s.started || since < minPing {
@@ -47,7 +47,7 @@ func (p *pinger) due(now time.Time, s *Session) bool {
 	at, waits := p.at(s)
 	quiet := waits && !now.Before(at)
 	if at, ok := s.hearing.overdueAt(s.pto()); ok && s.now >= at && p.last.Before(s.time(s.hearing.received)) {
-		quiet = true // once until a packet is received again
+		quiet = true // only once until the next packet is received
 	}
 	traffic := s.stats.Received != p.received || s.records.flying > 0
 	if !quiet && (!traffic || p.every == 0 || since < p.every) {
@@ -57,10 +57,11 @@ func (p *pinger) due(now time.Time, s *Session) bool {
 	return true
 }
 
-// searches reports whether a ping must leave for path MTU discovery, and notes that it does. most returns the largest packet in bytes that QUIC
-// has found the path to take. QUIC probes only when it sends anyway, which it hardly does beside sealed packets: with the pings
-// of PingTime alone a transfer's packets would be full only after several of those. Play has small packets and needs no larger ones, and bulk
-// in jumbo packets does not either: the pings of two hundred such transfers, and what quic-go sends with each, took a twelfth of their time.
+// searches reports whether a ping must be sent for QUIC's path MTU discovery, and if so records it as sent. most returns the largest packet
+// in bytes that QUIC has found the path to take. QUIC probes only when it sends other packets, which it hardly does while sealed packets
+// are used. With the pings of PingTime alone, the packets of a transfer would reach their full size only after several of those. Play needs
+// no larger packets, and bulk in jumbo packets does not either: the pings of two hundred such transfers, with what quic-go sends for each,
+// took a twelfth of the transfers' time.
 func (p *pinger) searches(now time.Time, s *Session, most func() int) bool {
 	if p.same >= searchPings || s.bulkInFlight() == 0 || s.mtu.takesJumbo() || now.Sub(p.last) < max(searchTrips*s.rtt(), minPing) {
 		return false
@@ -74,5 +75,5 @@ func (p *pinger) searches(now time.Time, s *Session, most func() int) bool {
 	return true
 }
 
-// moved notes that the path is another one, on which QUIC searches anew.
+// moved is called when the path has changed: QUIC searches again on the new one.
 func (p *pinger) moved() { p.same = 0 }

@@ -6,14 +6,14 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Receive opens and takes a packet that arrived at that time. See take for the error.
+// Receive opens and handles a packet that arrived at the time at. See take for the error.
 func (s *Session) Receive(at time.Time, packet []byte) error { return s.take(at, s.open(packet)) }
 
-// open decrypts a packet in place. It needs no lock, but only one goroutine may call it, and the same one calls take.
+// open decrypts a packet in place. It needs no lock, but only the goroutine that calls take may call it.
 func (s *Session) open(packet []byte) opened { return s.opener.open(packet) }
 
-// take takes a packet that arrived at that time. An error closes the session: the packet broke the protocol, or too many did not open.
-// Any other packet that is no good is dropped and counted.
+// take handles a packet that arrived at the time at. An error closes the session: the packet broke the protocol, or too many did not open.
+// Any other packet that cannot be used is dropped and counted.
 func (s *Session) take(at time.Time, p opened) error {
 	t := s.tick(at)
 	if s.state == Closed {
@@ -38,13 +38,14 @@ func (s *Session) take(at time.Time, p opened) error {
 	if p.number+1 < s.opener.window.Next {
 		s.report.cameLate(p.number)
 	}
-	if s.stats.Received == 1 && s.state == Opening { // the peer listens: probe at once, as earlier probes may have come before it did
+	if s.stats.Received == 1 && s.state == Opening { // the peer is ready now and earlier probes may have been too early, so send one at once
 		s.hearing.probes, s.hearing.heard = 1, t
 	}
 	s.Wake()
 	return nil
 }
 
+// dropped counts a packet that was dropped. Once maxForged packets have not opened, it closes the session and returns the error.
 func (s *Session) dropped(why drop) error {
 	s.stats.Drops[why]++
 	if s.opener.forged < maxForged {
@@ -81,7 +82,7 @@ func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err erro
 				asks = max(asks, soon)
 			}
 			s.source.Receive(s.time(t), f.payload)
-			f.payload = nil // it would hold on to the inbox's memory
+			f.payload = nil // so that it does not keep the inbox's memory alive
 		case frameFeedback:
 			if told { // each one costs a walk over the records
 				return never, violation("two feedbacks in a packet")
@@ -95,7 +96,7 @@ func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err erro
 	return asks, nil
 }
 
-// receiveFeedback decides the fates of packets by feedback of the peer. An error is a violation.
+// receiveFeedback sets the fates of packets by the peer's feedback. An error is a violation.
 func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 	largest := recovery.Number(s.records.Next, uint64(f.largest), 32)
 	if largest >= s.records.Next {
@@ -118,7 +119,7 @@ func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 		}
 		news = news || fresh
 	}
-	if news { // after ackSpan: sampleRTT needs hearing.ptos, which hear clears
+	if news { // after ackSpan, because sampleRTT needs hearing.ptos, which hear clears
 		s.hear(t)
 	}
 	if news || largest >= s.loss.Largest {
@@ -130,7 +131,7 @@ func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 	return nil
 }
 
-// ackDelay returns how long the peer has held back f so that play could carry it; 0 when it was no longer than for bulk.
+// ackDelay returns how long the peer has delayed f so that play could carry it, or 0 if f was delayed no longer than for bulk.
 func (s *Session) ackDelay(f *feedback) time.Duration {
 	if f.delay <= s.report.delay {
 		return 0
@@ -138,8 +139,8 @@ func (s *Session) ackDelay(f *feedback) time.Duration {
 	return min(f.delay, s.config.PlayDelay)
 }
 
-// ackSpan acks the packets in a range; the ranges of a feedback must come in rising order. It leaps over runs that are acked already:
-// a peer that repeats itself must not make this end walk over all records for every packet.
+// ackSpan acks the packets of a range; the ranges of a feedback must be passed in rising order. It skips runs that are acked already, so
+// that a peer that repeats itself cannot make this end walk over all records for every packet.
 func (s *Session) ackSpan(t time.Duration, f *feedback, sp span) (news bool, err error) {
 	for n := max(sp.low, s.records.Oldest); n < sp.high; {
 		r := s.records.At(n)
@@ -151,7 +152,7 @@ func (s *Session) ackSpan(t time.Duration, f *feedback, sp span) (news bool, err
 			return false, violation("ack for a packet number that was skipped")
 		default:
 			at := s.takeArrival(n)
-			if r.fate == flying && n >= s.mtu.first { // else it counted as lost, or left over the path before
+			if r.fate == flying && n >= s.mtu.first { // otherwise it counted as lost before, or was sent over the previous path
 				s.loss.rtt = t - r.sent
 				s.sampleRTT(t, r, f, at)
 			}
@@ -163,7 +164,7 @@ func (s *Session) ackSpan(t time.Duration, f *feedback, sp span) (news bool, err
 	return news, nil
 }
 
-// takeArrival returns the arrival of packet n, 0 = unknown, and drops those of smaller numbers from s.arrivals.
+// takeArrival returns the arrival of packet n (0 = unknown), and removes those of smaller numbers from s.arrivals.
 func (s *Session) takeArrival(n uint64) time.Duration {
 	list := s.arrivals
 	for len(list) > 0 && list[len(list)-1].number < n {
@@ -176,16 +177,16 @@ func (s *Session) takeArrival(n uint64) time.Duration {
 	return list[len(list)-1].at
 }
 
-// sampleRTT measures a round trip by the ack of a packet that the controller has not paced, such as a probe. The controller uses it as a guess until
-// it has measured one itself, and as a sample when the ack ends an outage.
+// sampleRTT measures a round trip by the ack of a packet that the controller has not paced, such as a probe. The controller uses it as a
+// guess until it has measured one itself, and as a sample if the ack ends an outage.
 func (s *Session) sampleRTT(t time.Duration, r *record, f *feedback, at time.Duration) {
 	if r.paced || at == 0 {
 		return
 	}
-	if s.hearing.ptos > 0 { // an outage ends; the age of paced packets from before it, which are acked now, too, is no round trip
+	if s.hearing.ptos > 0 { // the end of an outage: the age of paced packets from before it, which are acked now, too, is no round trip
 		s.control.RoundTrip(t - r.sent)
 	}
-	held := min(max(f.arrived()-at, 0), maxReportDelay) // bounded here, too, for a peer's absurd clock would make the sum overflow
+	held := min(max(f.arrived()-at, 0), maxReportDelay) // bounded here, too, because an absurd clock of the peer would make the sum overflow
 	held = min(held+f.delay, maxReportDelay)
 	s.guess = max(t-r.sent-held, time.Microsecond)
 	s.control.Guess(s.guess)

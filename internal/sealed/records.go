@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	// maxRecords bounds the packets that are remembered: 19 MB of full ones, which 1 Gbit/s brings in 150 ms.
+	// maxRecords is the most packets that are remembered: 19 MB of full ones, which 1 Gbit/s carries in 150 ms.
 	maxRecords = 1 << 14
-	// sparedRecords is the number of records that packets with payloads leave to feedback.
+	// sparedRecords is how many records packets with payloads leave free for feedback.
 	sparedRecords = maxRecords / 16
-	// silentRecords, 1,792, bounds the remembered packets that ask for no ack; more feedback has to wait. At 1 Gbit/s 84,000 packets come in
-	// a second, with a report for each four: these are the reports of 85 ms, three PTO on a path of 10 ms.
+	// silentRecords, 1,792, is the most remembered packets that ask for no ack; more feedback has to wait. At 1 Gbit/s 84,000 packets arrive
+	// in a second, with a report for every four: these are the reports of 85 ms, three PTO on a path of 10 ms.
 	silentRecords = 7 << 8
-	// crowdedRecords is the number of records above which lost packets are forgotten, even though they may only be late.
+	// crowdedRecords is the number of records from which on lost packets are forgotten, although they may only be late.
 	crowdedRecords = maxRecords / 2
-	firstRecords   = 32 // records at first: for a probe and the train
-	// maxPayloads is the most payloads that share a packet: a jumbo packet has room for seven slices.
+	firstRecords   = 32 // initial number of records: for a probe and the train
+	// maxPayloads is the most payloads in a packet. A jumbo packet has room for seven slices.
 	maxPayloads = 8
 )
 
@@ -26,21 +26,21 @@ const (
 type fate uint8
 
 const (
-	silent fate = iota // asks for no ack; one may come all the same
+	silent fate = iota // asks for no ack, but may be acked
 	flying             // asks for an ack, and is neither acked nor lost
 	acked
 	lost
-	abandoned // counts as lost, because nothing at all was acked for long
-	skipped   // never sent: an ack for it is a violation
+	abandoned // counts as lost because no packet at all was acked for a long time
+	skipped   // never sent; an ack for it is a violation
 )
 
 // record describes a packet number that the session has sent or skipped.
 type record struct {
-	sample   pace.Sample         // the controller's measurements of the packet
-	sent     time.Duration       // when it left
-	until    time.Duration       // when the record may be dropped although the packet is not acked: a late ack may come before
-	covers   uint64              // one above the largest number in its feedback; 0 = it had none, or that left out some
-	acked    uint64              // if it is acked: the numbers from its own to acked-1 are acked, too
+	sample   pace.Sample         // the controller's measurements for the packet
+	sent     time.Duration       // when it was sent
+	until    time.Duration       // when the record may be dropped although the packet is not acked; until then an ack may be late
+	covers   uint64              // one above the largest number in its feedback; 0 = it has no feedback, or one that does not cover all
+	acked    uint64              // if it is acked: the numbers up to acked-1 are acked, too
 	tokens   [maxPayloads]uint64 // the source's names for the payloads
 	size     uint16              // bytes on the wire, with IP and UDP
 	payloads uint8               // tokens in use
@@ -56,8 +56,8 @@ func (r *record) large() bool { return r.size > SafePacket+overheadUDP }
 // jumbo reports whether a packet is larger than those that QUIC looks for.
 func (r *record) jumbo() bool { return r.size > MaxPacket+overheadUDP }
 
-// fits returns the most bytes of the packet's frames, of those that are allowed: without bulk it must not become a jumbo packet, since other
-// play would wait behind it.
+// fits returns the most bytes of the packet's frames, given the most that are allowed. A packet without bulk must not become a jumbo
+// packet, because other play would wait behind it.
 func (r *record) fits(most int) int {
 	if r.bulk {
 		return most
@@ -65,14 +65,14 @@ func (r *record) fits(most int) int {
 	return min(most, MaxPacket-tagBytes)
 }
 
-// records holds the packet numbers whose fate may still change, from the oldest of them on.
+// records holds the packet numbers whose fates may still change, from the oldest such number on.
 type records struct {
 	recovery.Ring[record]
 
-	silent int    // packets with that fate
-	flying int    // packets with that fate
+	silent int    // packets with fate silent
+	flying int    // packets with fate flying
 	bytes  int    // bytes on the wire of flying packets that are paced
-	play   int    // of bytes: those of packets without bulk
+	play   int    // the part of bytes that is of packets without bulk
 	first  uint64 // no smaller number is flying
 }
 
@@ -88,14 +88,14 @@ func (r *records) push(rec record) {
 	*r.Push(firstRecords) = rec
 }
 
-// land notes that f is the fate of a flying packet.
+// land sets the fate of a flying packet to f.
 func (r *records) land(rec *record, f fate) {
 	r.flying--
 	r.count(rec, -int(rec.size))
 	rec.fate = f
 }
 
-// count adds bytes of a paced packet to those in flight.
+// count adds bytes to those in flight if the packet is paced.
 func (r *records) count(rec *record, bytes int) {
 	switch {
 	case !rec.paced:
@@ -106,7 +106,7 @@ func (r *records) count(rec *record, bytes int) {
 	r.bytes += bytes
 }
 
-// firstFlying returns the smallest number that is flying.
+// firstFlying returns the smallest flying number. ok is false if none is flying.
 func (r *records) firstFlying() (uint64, bool) {
 	if r.flying == 0 {
 		return 0, false

@@ -8,27 +8,26 @@ import (
 )
 
 const (
-	// reportAfter packets that ask for feedback make it due at once.
+	// reportAfter is how many packets that ask for feedback soon make it due at once.
 	reportAfter = 4
 	// maxReportDelay is the longest time that feedback for bulk may wait, whatever the round trip: QUIC's default max_ack_delay (RFC 9000,
 	// section 18.2).
 	maxReportDelay = 25 * time.Millisecond
-	// minReportDelay is the shortest time that it waits, for clocks and timers may be coarser than the round trip.
+	// minReportDelay is the shortest time that it waits, because clocks and timers may be coarser than the round trip.
 	minReportDelay = 100 * time.Microsecond
-	// maxReportGap bounds the least time between two reports. One in each millisecond is 0.9 Mbit/s, more than many a way back
-	// takes.
+	// maxReportGap bounds the least time between two reports. One report a millisecond is 0.9 Mbit/s, more than many return paths carry.
 	maxReportGap = 2 * time.Millisecond
-	// Where the last round trips all exceed the least by more than longWait, reports themselves may fill the way back, which can be a hundred times
-	// slower than the way there. Then two of them are at least a waitParts-th of the rest apart, as RFC 5690 asks of acks, or fullGap, for a path
-	// may have stood still for seconds and be as fast as before.
+	// If the last round trips all exceed the least by more than longWait, the reports themselves may be filling the return path, which can be
+	// a hundred times slower than the forward path. Then two reports are at least 1/waitParts of the excess over longWait apart, as RFC 5690
+	// asks of acks. fullGap bounds that, because a path may have been interrupted for seconds and be as fast as before.
 	longWait, waitParts, fullGap = 100 * time.Millisecond, 8, 200 * time.Millisecond
-	// A packet is acked in at least reportMemory reports. Each reportMemory-th report repeats all that the peer may not know.
+	// A packet is acked in at least reportMemory reports. Every reportMemory-th report repeats all that the peer may not know.
 	reportMemory = 8
-	// Every pingAfter-th report in a row that leaves in a packet of its own asks for an ack. When that comes, reports need not repeat what
-	// the peer has been told.
+	// Every pingAfter-th report in a row in a packet of its own asks for an ack. After that ack, reports need not repeat what the peer has
+	// received.
 	pingAfter = 16
 
-	// A session remembers at most arrivalSlots arrivals, and begins with room for leastArrivals.
+	// arrivalSlots is the most arrivals that a session remembers, leastArrivals how many it has room for at first.
 	arrivalSlots  = 256
 	leastArrivals = 32
 )
@@ -39,25 +38,26 @@ type arrival struct {
 	at     time.Duration
 }
 
-// clockZero is the zero of the clock by which peers are told arrivals. All carriers share it, so that arrivals can be compared. It is a whole second,
-// so that every process rounds times for the wire in the same way, and tests in virtual time repeat exactly.
+// clockZero is the zero of the clock by which arrivals are reported to peers. All carriers share it, so that arrivals can be compared. It
+// is a whole second, so that every process rounds times for the wire in the same way, and tests in virtual time are repeatable.
 var clockZero = wholeSecond(time.Now())
 
+// wholeSecond rounds t down to a second.
 func wholeSecond(t time.Time) time.Time { return t.Add(-time.Duration(t.Nanosecond())) }
 
-// report decides when the peer gets feedback, and which packets that names.
+// report decides when feedback is sent to the peer, and which packets it lists.
 type report struct {
-	arrivals []arrival     // by number modulo length, which grows with the packets since rest, up to arrivalSlots
+	arrivals []arrival     // by number modulo length, which grows with the number of packets since rest, up to arrivalSlots
 	noted    int           // number of packets since rest
-	zero     time.Duration // added to the session's time it gives the receiver's clock
+	zero     time.Duration // the session's time plus zero is the receiver's clock
 
 	// When feedback is due.
 	pending int           // unreported packets that ask for feedback soon
 	since   time.Duration // arrival of the oldest of them
-	play    int           // unreported packets whose feedback may wait for a packet to ride on
+	play    int           // unreported packets whose feedback may wait for a packet with other content
 	begun   time.Duration // arrival of the oldest of them
 	urgent  bool          // a ping, the end of a train or a gap is among pending
-	alone   bool          // the last packet had no room for feedback, which needs a packet of its own
+	alone   bool          // the last packet had no room for the feedback, which then needs a packet of its own
 	last    time.Duration // when the last feedback was built
 	gap     time.Duration // least time between two feedbacks
 	delay   time.Duration // longest wait of a packet in pending
@@ -65,17 +65,17 @@ type report struct {
 
 	// The round trips of pings.
 	least  time.Duration    // the least on this path; 0 = unknown
-	queued [4]time.Duration // by how much the last ones exceeded it
-	trips  int              // how many there were
+	queued [4]time.Duration // by how much the last round trips exceeded least; a ring, at trips modulo 4
+	trips  int              // how many round trips there were
 
 	// What the peer knows.
-	floor uint64               // for all numbers below, the peer knows which were received
-	late  bool                 // a number below others was received since the last report: the peer may take it for lost
+	floor uint64               // for all smaller numbers the peer knows whether they were received
+	late  bool                 // a number below others was received since the last report, and the peer may count it as lost
 	marks [reportMemory]uint64 // one above the largest number in each of the last reports
-	count uint64               // number of reports built, not counting those of older numbers
-	bare  int                  // number of reports in a row, up to the last, that asked for no ack
-	left  uint64               // a report had no room for the numbers below, down to what the peer knows; 0 = it had room for all
-	older bool                 // the last report was of numbers below left
+	count uint64               // number of reports built, without those of older numbers
+	bare  int                  // number of reports in a row, including the last, that asked for no ack
+	left  uint64               // a report had no room for smaller numbers, down to those that the peer knows; 0 = there was room for all
+	older bool                 // the last report was one of numbers below left
 }
 
 func newReport(patient time.Duration) report {
@@ -84,7 +84,7 @@ func newReport(patient time.Duration) report {
 	return r
 }
 
-// pace sets gap and delay for a round trip rtt; 0 = unknown.
+// pace sets gap and delay by the round trip rtt; 0 = unknown.
 func (r *report) pace(rtt time.Duration) {
 	if rtt <= 0 {
 		rtt = 8 * time.Millisecond
@@ -93,7 +93,7 @@ func (r *report) pace(rtt time.Duration) {
 	r.delay = min(max(rtt/8, minReportDelay), maxReportDelay)
 }
 
-// trip takes the round trip of a ping.
+// trip records the round trip of a ping.
 func (r *report) trip(rtt time.Duration) {
 	if r.least == 0 || rtt < r.least {
 		r.least = rtt
@@ -102,20 +102,20 @@ func (r *report) trip(rtt time.Duration) {
 	r.trips++
 }
 
-// moved forgets the path, which has changed.
+// moved is called when the path has changed, and forgets the round trips of the previous one.
 func (r *report) moved() { r.least, r.queued = 0, [4]time.Duration{} }
 
-// asking is how soon a packet wants feedback.
+// asking is how soon a packet asks for feedback.
 type asking uint8
 
 const (
 	never    asking = iota
-	ridingOn        // another packet, if one leaves soon
+	ridingOn        // in another packet, if one is sent soon
 	soon
 	atOnce
 )
 
-// note notes a packet that was taken at t. It arrived earlier, at came: the time between it has waited at this end, not on the path.
+// note records a packet that was handled at t. It arrived at came. In between it has waited at this end, not on the path.
 func (r *report) note(t, came time.Duration, number uint64, asks asking) {
 	r.makePlace()
 	if a := r.arrival(number); a.number <= number { // a late packet must not replace a newer one
@@ -138,13 +138,13 @@ func (r *report) note(t, came time.Duration, number uint64, asks asking) {
 	r.urgent = r.urgent || asks == atOnce
 }
 
-// cameLate notes that a number below others was received. The peer's floor may be above it, so the floor goes down to it.
+// cameLate is called after note if number is below others that were received. The peer's floor may be above it, so it is lowered to number.
 func (r *report) cameLate(number uint64) {
 	r.floor = min(r.floor, number)
 	r.late = true
 }
 
-// makePlace doubles the places for arrivals when all are used.
+// makePlace doubles the slots for arrivals if all are used.
 func (r *report) makePlace() {
 	if r.noted++; r.noted <= len(r.arrivals) || len(r.arrivals) == arrivalSlots {
 		return
@@ -156,16 +156,16 @@ func (r *report) makePlace() {
 	}
 }
 
-// rest gives up the memory of arrivals after a silence, when all was reported.
+// rest frees the memory of arrivals. It is called after a silence, when everything was reported.
 func (r *report) rest() { r.arrivals, r.noted = nil, 0 }
 
-// arrival returns the place of a number's arrival. When another number is in it, the arrival is not known any more.
+// arrival returns the slot of a number's arrival. If the slot holds another number, the arrival is not known any more.
 func (r *report) arrival(number uint64) *arrival { return &r.arrivals[number%uint64(len(r.arrivals))] }
 
-// waits reports whether some packet asks for feedback.
+// waits reports whether unreported packets ask for feedback.
 func (r *report) waits() bool { return r.pending+r.play > 0 }
 
-// dueAt returns when feedback is due.
+// dueAt returns when feedback is due. ok is false if no packet asks for it.
 func (r *report) dueAt() (time.Duration, bool) {
 	at := r.begun + r.patient
 	switch {
@@ -179,13 +179,14 @@ func (r *report) dueAt() (time.Duration, bool) {
 	return max(at, r.last+r.gap), true
 }
 
+// due reports whether feedback is due at t.
 func (r *report) due(t time.Duration) bool {
 	at, ok := r.dueAt()
 	return ok && at <= t
 }
 
-// fill writes a report of at most room bytes into f. When it holds all that the peer may not know, fill returns one above the largest
-// number, else 0. When a report of all numbers has too little room, every second report continues below it: there may be packets that came
+// fill stores a report of at most room bytes in f. If it covers all that the peer may not know, fill returns one above the largest number,
+// otherwise 0. If a report of all numbers does not fit, every second report continues below it, because there may be packets that arrived
 // late, which the peer would otherwise count as lost.
 func (r *report) fill(t time.Duration, f *feedback, w *recovery.Window, room int) (covers uint64) {
 	newest, known := w.Next-1, min(max(r.floor, w.Floor()), w.Next-1)
@@ -238,8 +239,8 @@ func (r *report) turnToOlder(w *recovery.Window, known uint64) (from uint64, ok 
 	return from - missing, true
 }
 
-// fillRuns fills in the runs from one number down to the floor, and keeps room for a few times. rest is one above the largest number for
-// which there was no room, 0 when there was room for all.
+// fillRuns fills in the runs from the number from down to floor. It leaves room for a few times. left is the room that remains; rest is one
+// above the largest number that did not fit, or 0 if all did.
 func (r *report) fillRuns(f *feedback, w *recovery.Window, room int, from, floor uint64) (left int, rest uint64) {
 	const keep = 4
 	f.largest, f.nruns = uint32(from), 0
@@ -260,9 +261,9 @@ func (r *report) fillRuns(f *feedback, w *recovery.Window, room int, from, floor
 	return room, n + 1
 }
 
-// fillTimes lists the arrivals since the report before the last one. It ends the list where a distance would be longer than maxEarlier,
-// or an arrival is not known: the packets from there on are acked without a time. It leaps over numbers that are missing: a peer may leave out
-// thousands, and a look at each took 0.1 ms for one packet of 30 bytes.
+// fillTimes lists the arrivals since the report before the last one. The list ends before a distance above maxEarlier, and before an
+// arrival that is not known: the packets from there on are acked without a time. Missing numbers are skipped run by run, because a peer may
+// leave out thousands of numbers. A look at each took 0.1 ms for one packet of 30 bytes.
 func (r *report) fillTimes(f *feedback, w *recovery.Window, room int) {
 	floor := w.Floor()
 	if r.count >= 2 {

@@ -13,76 +13,76 @@ import (
 )
 
 const (
-	// turnPackets is how many packets are received in one hold of the lock.
+	// turnPackets is the most packets that are received while the lock is held once.
 	turnPackets = 64
-	// turnBytes is how many bytes they have at most, the last one's apart.
+	// turnBytes is after how many bytes no further packet is received.
 	turnBytes = turnPackets * MaxPacket
-	// blockedWait is how long the carrier waits when the socket's send buffer is full.
+	// blockedWait is how long the carrier waits if the socket's send buffer is full.
 	blockedWait = 500 * time.Microsecond
-	// busyWait is how long packets wait in the inbox of a busy machine. There bulk leaves in bursts, which save processor time, and take
-	// no longer at the bottleneck than each packet waits here anyway.
+	// busyWait is how long packets wait in the inbox of a machine that counts as busy. On it bulk is sent in bursts, which saves processor
+	// time. At the bottleneck a burst takes no longer than each packet waits here anyway.
 	busyWait = time.Millisecond
-	// heavyLoad is the load of three packets a turn. Play receives one and sends one; who moves bulk has some ten.
+	// heavyLoad is the load of three packets a turn. A turn of play receives one and sends one; a turn of bulk has about ten.
 	heavyLoad = 3 * 8
-	// followBulk is how long a carrier relies on what QUIC last told it of the path while bulk is in flight, unless a packet comes from
-	// elsewhere. Without bulk it is followPlay: to ask quic-go takes a tenth of a turn of play, because the memory of its connections is cold
-	// by then.
+	// followBulk is how long a carrier relies on the addresses and the packet size that it last got from QUIC, while bulk is in flight and no
+	// packet arrives from another address. Without bulk it is followPlay: asking quic-go takes a tenth of a turn of play, because the memory
+	// of its connections is no longer in the cache.
 	followBulk = 20 * time.Millisecond
 	followPlay = 100 * time.Millisecond
-	// observeBulk is the least time between two calls of Config.Observe while bulk is in flight, observePlay without.
+	// observeBulk is the least time between two calls of Config.Observe while bulk is in flight; observePlay is that without bulk.
 	observeBulk = time.Millisecond
 	observePlay = 100 * time.Millisecond
 )
 
-// heavyTurns are the turns of carriers that move bulk, while more carriers have work than there are processors: as many at once as there
-// were processors when the process began. A carrier keeps its turn while it waits for other writes to its socket: otherwise each carrier of
-// a crowd would build a burst meanwhile, which could not leave yet. It waits for no other turn.
+// heavyTurns are the turns of carriers that move bulk while there are more working carriers than processors. As many may run at once as
+// there were processors when the process started. A carrier keeps its turn while it waits for other writes to its socket. Otherwise each
+// carrier of a crowd would build a burst meanwhile, which could not be sent yet. It never waits for a second turn.
 var heavyTurns = crew.NewTurns(runtime.GOMAXPROCS(0))
 
-// batches has the buffers of carriers that receive now.
+// batches is a pool of the buffers in which carriers receive.
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
-// batch is what one turn receives.
+// batch is the packets that one turn receives.
 type batch struct {
 	packets [turnPackets]arrived
 	n       int
-	frame   frame // lent to the session for the turn, for which it would be 2 KiB of cold memory
+	frame   frame // lent to the session for the turn; 2 KiB that would otherwise be cold memory of each session
 }
 
-// arrived is a packet that was opened, and when it came.
+// arrived is a packet that was opened, and its time of arrival.
 type arrived struct {
 	at time.Time
 	opened
 }
 
-// runner is what a carrier keeps between two turns. It belongs to whoever works.
+// runner is what a carrier keeps from turn to turn. Only the goroutine that works may use it.
 type runner struct {
 	writer        udp.Writer
-	to, from      net.Addr       // by Config.Addrs, at asked
-	remote, local netip.AddrPort // the same, to compare
-	aimed         bool           // writer has addresses
-	most          int            // bytes of a packet, by Config.MaxPacket at asked; written under the lock
-	asked         time.Time      // when QUIC was last asked for addresses and size
+	to, from      net.Addr       // result of Config.Addrs, at asked
+	remote, local netip.AddrPort // the same addresses, to compare
+	aimed         bool           // writer.Aim was called
+	most          int            // result of Config.MaxPacket at asked, at most MaxPacket; written under the lock
+	asked         time.Time      // when QUIC was last asked for addresses and size; zero = never
 
-	// What the last turn has found.
+	// Results of the last turn.
 	state   State // of the session
-	changed bool  // it changed, which Config.Changed was not told yet
-	pings   bool  // Ping is due, which may block
+	changed bool  // state has changed, and Config.Changed was not called for that yet
+	pings   bool  // Config.Ping is due; not called under the lock, because it may take long
 
 	// Memory of a turn.
-	burst *burst // packets to be sent; nil between turns, unless the socket is blocked
-	batch *batch // packets that are received; nil as burst
+	burst *burst // packets to send; nil between turns, unless the socket was blocked
+	batch *batch // received packets; nil when burst is
 	taken taken  // packets from the inbox
 
-	// What decides how the next turns work.
-	waited time.Duration // smoothed: how long packets wait in the inbox
-	load   int           // packets of the last turns, each turn counting 7/8 of the one after it
+	// Measurements that decide how the next turns work.
+	waited time.Duration // smoothed time for which packets wait in the inbox
+	load   int           // packets of the last turns; each counts 7/8 of the one after it
 
 	observed time.Time // when Config.Observe was last called
 	pinger   pinger
 }
 
-// borrow takes the buffers for a turn, unless it has them because the socket was blocked.
+// borrow gets the buffers for a turn, unless the carrier still has them because the socket was blocked.
 func (r *runner) borrow() {
 	if r.burst == nil {
 		r.burst, r.batch = bursts.Get().(*burst), batches.Get().(*batch)
@@ -90,7 +90,7 @@ func (r *runner) borrow() {
 	}
 }
 
-// giveBack gives the buffers back after a turn, unless they hold packets that the socket did not take.
+// giveBack returns the buffers after a turn, unless they hold packets that were not sent because the socket was blocked.
 func (r *runner) giveBack() {
 	if r.burst.sent == r.burst.n {
 		bursts.Put(r.burst)
@@ -99,8 +99,8 @@ func (r *runner) giveBack() {
 	}
 }
 
-// noteWait notes how long the first packet of a turn has waited in the inbox. A machine that is no longer busy is believed sooner than one that
-// becomes so: in a crowd a carrier has few turns, and by eighths its bursts would go on for half a second after others have ended.
+// noteWait updates waited by the time that the first packet of a turn has waited in the inbox. It falls faster than it rises. In a crowd a
+// carrier has few turns, and falling by eighths it would send bursts for half a second after the others have ended.
 func (r *runner) noteWait(wait time.Duration) {
 	part := time.Duration(8)
 	if wait < r.waited {
@@ -109,19 +109,19 @@ func (r *runner) noteWait(wait time.Duration) {
 	r.waited += (wait - r.waited) / part
 }
 
-// heavy reports whether the carrier moves much, as bulk does.
+// heavy reports whether the carrier moves as many packets as bulk has.
 func (r *runner) heavy() bool { return r.load > heavyLoad }
 
-// noteLoad notes how many packets a turn has received and built.
+// noteLoad updates load by the number of packets that a turn has received and built.
 func (r *runner) noteLoad() { r.load += r.batch.n + len(r.burst.built) - r.load/8 }
 
 // owes reports whether settle has something to do.
 func (r *runner) owes() bool { return r.changed || r.pings || r.state == Closed }
 
-// busy reports whether packets wait for a turn for long, because the processors have much else to do.
+// busy reports whether packets wait long for a turn, because the processors are busy.
 func (r *runner) busy() bool { return r.waited > busyWait }
 
-// settle does after a turn what may take long or block. It is true when the session has ended; then the carrier has, too.
+// settle does the part of a turn that may take long. It returns true if the session has ended; it has then cleaned up.
 func (c *Carrier) settle() (ended bool) {
 	r := &c.run
 	if r.changed && c.config.Changed != nil {
@@ -134,7 +134,7 @@ func (c *Carrier) settle() (ended bool) {
 	return c.finished()
 }
 
-// turn does what is due now. When it is idle, nothing more is due before next, or, when that is zero, before somebody wakes the carrier.
+// turn does what is due now. If idle is true, nothing more is due before next or, if that is zero, before the carrier is woken.
 func (c *Carrier) turn() (next time.Time, idle bool) {
 	r := &c.run
 	r.borrow()
@@ -164,15 +164,15 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 	return time.Now().Add(blockedWait), idle
 }
 
-// found is what a turn has found under the lock.
-type found struct {
-	next   time.Time // as turn returns it
-	woken  bool      // somebody has woken the carrier
-	all    bool      // there is no packet to build beyond the burst
+// found is the result of step.
+type found struct { // as turn returns it
+	next   time.Time // the carrier was woken since the last turn
+	woken  bool      // the session has no packet to send beyond the burst
+	all    bool      // Config.Turned returned true
 	turned bool      // Config.Turned was true
 }
 
-// step is the part of a turn under the lock: it gives the session what came, runs its timers and builds a burst.
+// step is the part of a turn under the lock: it passes the opened packets to the session, runs its timers and builds a burst.
 func (c *Carrier) step() (f found) {
 	r := &c.run
 	c.mu.Lock()
@@ -182,7 +182,7 @@ func (c *Carrier) step() (f found) {
 	c.session.frame = &r.batch.frame
 	c.follow(now)
 	c.receive(now)
-	_ = c.session.Advance(now) // Err says it later
+	_ = c.session.Advance(now) // Session.Err keeps the error
 	c.observe(now)
 	r.pings = c.config.Ping != nil && (r.pinger.due(now, c.session) || c.config.MaxPacket != nil && r.pinger.searches(now, c.session, c.config.MaxPacket))
 	c.session.Controller().Bursts(r.busy())
@@ -192,11 +192,11 @@ func (c *Carrier) step() (f found) {
 	state := c.session.State()
 	r.state, r.changed = state, r.changed || state != r.state
 	c.bulk.Store(c.session.bulkInFlight() > 0 || c.bulkWaits())
-	c.session.frame = nil // or each carrier at rest would keep a batch in memory
+	c.session.frame = nil // so that an idle carrier does not keep a batch in memory
 	return f
 }
 
-// follow makes the carrier send where QUIC sends, and packets as large as QUIC's, and tells the session when the path has changed.
+// follow gets addresses and packet size from QUIC, if they are old, and reports a new path to the session.
 func (c *Carrier) follow(now time.Time) {
 	r := &c.run
 	age := followPlay
@@ -222,14 +222,14 @@ func (c *Carrier) follow(now time.Time) {
 	r.writer.Aim(to, from)
 	c.inbox.setRemote(remote)
 	if r.aimed {
-		c.session.Rotate() // without a spare id an observer may connect the two addresses, which is better than silence
+		c.session.Rotate() // if there is no spare id, an observer may link the two addresses, which is better than silence
 		c.session.Moved(now)
 		r.pinger.moved()
 	}
 	r.remote, r.local, r.aimed = remote, local, true
 }
 
-// same reports whether two addresses are the same pointer, so that they need not be converted and compared.
+// same reports whether two addresses are the same pointer, which saves converting and comparing them.
 func same(a, b net.Addr) bool {
 	one, ok := a.(*net.UDPAddr)
 	other, _ := b.(*net.UDPAddr)
@@ -249,7 +249,7 @@ func (c *Carrier) open() {
 	}
 }
 
-// receive gives the session the packets that open has opened, under the lock.
+// receive passes the packets that open has opened to the session. The caller holds the lock.
 func (c *Carrier) receive(now time.Time) {
 	b := c.run.batch
 	if b.n > 0 {
@@ -257,11 +257,12 @@ func (c *Carrier) receive(now time.Time) {
 	}
 	for i := range b.n {
 		p := &b.packets[i]
-		_ = c.session.take(p.at, p.opened) // Err says it later
-		p.frames = nil                     // it would hold on to the inbox's memory
+		_ = c.session.take(p.at, p.opened) // Session.Err keeps the error
+		p.frames = nil                     // so that it does not keep the inbox's memory alive
 	}
 }
 
+// observe calls Config.Observe if it is due. The caller holds the lock.
 func (c *Carrier) observe(now time.Time) {
 	r := &c.run
 	age := observePlay
@@ -274,7 +275,7 @@ func (c *Carrier) observe(now time.Time) {
 	}
 }
 
-// next returns when something is due; zero = not before somebody wakes the carrier. The caller holds the lock.
+// next returns when something is due; zero = not before the carrier is woken. The caller holds the lock.
 func (c *Carrier) next() time.Time {
 	var first recovery.Earliest
 	first.Add(c.session.NextTimeout())

@@ -9,21 +9,21 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// bursts has the buffers of carriers that send now.
+// bursts is a pool of the buffers in which carriers build packets.
 var bursts = sync.Pool{New: func() any { return &burst{built: make([]built, 0, burstPackets)} }}
 
-// burstPackets is how many packets a burst has room for: those of one call, and one more of what passes the pacer.
+// burstPackets is how many packets a burst has room for: those of one call, and one more, for which see collect.
 const burstPackets = udp.MaxSegments + 1
 
-// burstBytes is how many bytes a burst has room for: what one call may send, seven jumbo packets.
+// burstBytes is how many bytes a burst has room for: seven jumbo packets, as many as one call may send.
 const burstBytes = 63 << 10
 
-// burst has packets that were built and are not sent yet.
+// burst holds packets that were built and are not sent yet.
 type burst struct {
 	bytes  [burstBytes]byte
 	built  []built // packets that are not sealed yet
 	groups [burstPackets]group
-	n      int // how many groups there are
+	n      int // number of groups
 	sent   int // how many of them were sent
 }
 
@@ -33,12 +33,13 @@ type built struct {
 	number uint64
 }
 
-// group is a part of a burst that one call sends: packets of one size, the last of which may be shorter (udp(7), UDP_SEGMENT).
+// group is a part of a burst that one call sends: packets of one size, of which the last may be shorter (udp(7), UDP_SEGMENT).
 type group struct{ start, end, size int }
 
+// reset empties the burst.
 func (b *burst) reset() { b.n, b.sent, b.built = 0, 0, b.built[:0] }
 
-// add adds a packet that lies right behind the last one.
+// add adds a packet that begins where the last one ends.
 func (b *burst) add(start, end int) {
 	if b.n > 0 {
 		g := &b.groups[b.n-1]
@@ -51,9 +52,9 @@ func (b *burst) add(start, end int) {
 	b.n++
 }
 
-// collect builds packets until as many as one call sends are there, or the session has no more, which is all. When the pacer holds bulk back
-// behind a full call, as it does behind each burst on a busy machine, collect asks for one more packet: usually there is none, which spares a
-// turn. Only bulk has jumbo packets.
+// collect builds packets until there are as many as one call sends, or the session has no more; then all is true. If the pacer holds bulk
+// back after as many packets as one call sends, as it does after each burst on a busy machine, collect asks for one more packet. Usually
+// there is none, which saves a turn. Only bulk is sent in jumbo packets.
 func (c *Carrier) collect(now time.Time) (all bool) {
 	b := c.run.burst
 	b.reset()
@@ -89,7 +90,7 @@ func (c *Carrier) seal() {
 	b.built = b.built[:0]
 }
 
-// flush sends the burst. It is false if the socket takes no more now.
+// flush sends the burst. It returns false if the socket accepts no more for now.
 func (c *Carrier) flush() (ok bool) {
 	r := &c.run
 	for b := r.burst; b.sent < b.n; b.sent++ {
@@ -104,7 +105,7 @@ func (c *Carrier) flush() (ok bool) {
 	return true
 }
 
-// refused handles an error of the socket, and reports whether to go on with the next group.
+// refused handles an error of the socket. It reports whether to continue with the next group.
 func (c *Carrier) refused(err error) bool {
 	if errors.Is(err, udp.ErrBlocked) {
 		c.mu.Lock()

@@ -85,14 +85,14 @@ type Session struct {
 	// Keys and ids.
 	sealer *sealer // used by Seal alone, which may run beside the other methods
 	opener *opener
-	id     ID   // the peer's that is in use
-	spares []ID // others of the peer's
+	id     ID   // the peer's id in use
+	spares []ID // unused ids of the peer
 
 	// The state.
 	state   State
 	started bool    // Start was called with an id
 	err     error   // why the session closed
-	hearing hearing // when the peer was heard, and when it must be asked
+	hearing hearing // when the peer was heard, and when it must be asked for an ack
 
 	// Sending.
 	records  records       // packet numbers whose fates may still change
@@ -107,16 +107,16 @@ type Session struct {
 
 	// Receiving.
 	report report // decides when the peer gets feedback
-	clock  uint64 // the peer's clock in its latest feedback, unwrapped; 0 = none has come
+	clock  uint64 // the peer's clock in its latest feedback, unwrapped; 0 = none was received
 
 	// Scratch memory.
-	frame    *frame    // the frame that is read; its feedback also for the report that is built. A carrier lends one for each turn
-	arrivals []arrival // of the feedback that is read
+	frame    *frame    // the frame that is being read, and the report that is being built. A carrier lends one for each turn
+	arrivals []arrival // of the feedback that is being read
 
 	stats Stats
 }
 
-// NewSession makes a session that has its keys and waits for the peer's ids.
+// NewSession makes a session. It has its keys, and needs the peer's ids in Start.
 func NewSession(c SessionConfig) (*Session, error) {
 	s := &Session{config: c, source: c.Source, control: c.Controller, guess: c.RTT, report: newReport(c.PlayDelay)}
 	if c.Siblings != nil {
@@ -155,7 +155,7 @@ func (s *Session) makeKeys() error {
 	return err
 }
 
-// Start begins to open the carrier with the peer's first ids.
+// Start starts to open the carrier, with the peer's first ids.
 func (s *Session) Start(now time.Time, ids ...ID) {
 	t := s.tick(now)
 	s.AddIDs(ids...)
@@ -166,14 +166,14 @@ func (s *Session) Start(now time.Time, ids ...ID) {
 	if !s.config.NoTrain {
 		s.train = train{left: trainPackets, thin: s.config.RTT > nearRTT || s.config.Instance > 1}
 	}
-	s.hearing = hearing{heard: t, asked: t, probes: 1} // a probe is small; the packets of the train may be too large
+	s.hearing = hearing{heard: t, asked: t, probes: 1} // the first probe is small, and gets through if the packets of the train are too large
 }
 
 // AddIDs adds spare ids of the peer.
 func (s *Session) AddIDs(ids ...ID) { s.spares = append(s.spares, ids...) }
 
-// Rotate changes to a fresh id of the peer, so that an observer cannot connect two addresses (RFC 9000, section 9.5). It is false when
-// there is no spare.
+// Rotate changes to a fresh id of the peer, so that an observer cannot link two addresses (RFC 9000, section 9.5). It returns false if
+// there is no spare id.
 func (s *Session) Rotate() bool {
 	if len(s.spares) == 0 {
 		return false
@@ -182,7 +182,7 @@ func (s *Session) Rotate() bool {
 	return true
 }
 
-// Moved says that the path has changed. The session forgets what it has measured of the old one (RFC 9000, section 9.4).
+// Moved is called when the path has changed. The session forgets what it has measured on the old one (RFC 9000, section 9.4).
 func (s *Session) Moved(now time.Time) {
 	t := s.tick(now)
 	s.control.Reset(now)
@@ -195,32 +195,33 @@ func (s *Session) Moved(now time.Time) {
 	}
 }
 
-// Blocked says that the socket has not taken packets that were built, because its buffer is full.
+// Blocked is called when the socket did not accept packets that were built, because its buffer is full.
 func (s *Session) Blocked(now time.Time) {
 	s.tick(now)
 	s.stats.Blocked++
 	s.control.Blocked(now)
 }
 
-// Wake says that the source may have something now.
+// Wake is called when the source may have something to send.
 func (s *Session) Wake() { s.supply.empty, s.supply.noPlay = false, false }
 
-// Close ends the session. It sends nothing: the owner tells the peer over QUIC.
+// Close ends the session. It sends nothing, because the owner informs the peer over QUIC.
 func (s *Session) Close() { s.end(&Error{Reason: "closed"}) }
 
-// State returns the state.
+// State returns the state of the carrier.
 func (s *Session) State() State { return s.state }
 
-// Err returns why the session is closed, an *[Error]; nil while it is not.
+// Err returns why the session is closed, an *[Error], or nil if it is not closed.
 func (s *Session) Err() error { return s.err }
 
 // Controller returns the controller that paces this session.
 func (s *Session) Controller() *pace.Controller { return s.control }
 
-// bulkInFlight is InFlight without play.
+// bulkInFlight returns the bytes, on the wire, of packets with bulk that are neither acked nor lost.
 func (s *Session) bulkInFlight() int { return s.records.bytes - s.records.play }
 
-// tellController tells the controller that all acks and losses of a feedback were noted, and looks what its rate allows.
+// tellController is called after all acks and losses of a feedback were recorded. It lets the controller draw its conclusions, and updates
+// whether its rate allows jumbo packets.
 func (s *Session) tellController(now time.Time) {
 	s.control.Feedback(now, s.records.bytes)
 	s.mtu.jumbo.weigh(s.control.Delivered(), s.control.Window(), s.control.Together())
@@ -229,7 +230,7 @@ func (s *Session) tellController(now time.Time) {
 // InFlight returns the bytes, on the wire, of packets with payloads that are neither acked nor lost.
 func (s *Session) InFlight() int { return s.records.bytes }
 
-// end closes the session because of err. Only the first call counts.
+// end closes the session with err. Only the first call has an effect.
 func (s *Session) end(err error) {
 	if s.state == Closed {
 		return
@@ -240,7 +241,7 @@ func (s *Session) end(err error) {
 	s.starting.set(false)
 }
 
-// tick returns the session's time, which never runs back.
+// tick returns now as time since epoch; it never runs back.
 func (s *Session) tick(now time.Time) time.Duration {
 	if s.epoch.IsZero() {
 		s.epoch = now
@@ -250,10 +251,11 @@ func (s *Session) tick(now time.Time) time.Duration {
 	return s.now
 }
 
+// time converts a time since epoch to a time.Time.
 func (s *Session) time(t time.Duration) time.Time { return s.epoch.Add(t) }
 
-// Advance runs the timers that are due. It returns an error if the session is closed. Afterwards NextTimeout lies after now, or a
-// packet is ready.
+// Advance runs the timers that are due. It returns an error if the session is closed. Afterwards NextTimeout is after now, or a packet can
+// be built.
 func (s *Session) Advance(now time.Time) error {
 	t := s.tick(now)
 	if s.state == Closed {
@@ -284,7 +286,7 @@ func (s *Session) Advance(now time.Time) error {
 	return nil
 }
 
-// trim gives up memory of records that are not needed, and after trimAfter without a packet all memory about single packets.
+// trim frees memory of records that are not needed and, after trimAfter without a packet, all memory of packets.
 func (s *Session) trim(t time.Duration) {
 	s.records.Shrink(firstRecords)
 	if s.packets() == s.memory.counted && s.records.Len() == 0 && !s.report.waits() {
@@ -299,13 +301,13 @@ func (s *Session) trim(t time.Duration) {
 // packets returns the number of packets that were sent and received.
 func (s *Session) packets() uint64 { return s.stats.Sent + s.stats.Received }
 
-// NextTimeout returns when Advance or AppendPacket must be called again.
+// NextTimeout returns when Advance or AppendPacket must be called again. ok is false if no timer runs.
 func (s *Session) NextTimeout() (time.Time, bool) {
 	if s.state == Closed {
 		return time.Time{}, false
 	}
 	at, ok := s.source.NextTimeout()
-	if ok && !s.asks() && !at.After(s.time(s.now)) {
+	if ok && !s.asks() && !at.After(s.time(s.now)) { // the source waits, but may not send now; it is asked again after an ack, or when the pacer allows it
 		ok = false // the source waits for what it may not send; it is asked again after an ack, or when the pacer lets it
 	}
 	var first recovery.Earliest
@@ -329,7 +331,7 @@ func (s *Session) NextTimeout() (time.Time, bool) {
 	return first.Time()
 }
 
-// MayLeave reports whether the source may have bulk that the pacer lets leave now.
+// MayLeave reports whether the source may have bulk that the pacer allows to be sent now.
 func (s *Session) MayLeave(now time.Time) bool {
 	t := s.tick(now)
 	return s.wants() && s.mayLeave(t)

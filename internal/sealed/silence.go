@@ -3,34 +3,34 @@ package sealed
 import "time"
 
 const (
-	// silentPTOs is after how many probe timeouts without an ack a carrier is silent. While bulk is in flight silentTime must have passed, too:
-	// see silentAfter.
+	// silentPTOs is after how many probe timeouts without an ack a carrier is silent. While bulk is in flight, silentTime must have passed,
+	// too; see silentAfter.
 	silentPTOs = 3
 	silentTime = time.Second
-	// A carrier without an ack closes after stopTime.
+	// stopTime is after how long without an ack a carrier closes.
 	stopTime = 10 * time.Second
 
-	// unknownRTT is the round trip of an owner that knows none: kInitialRtt of RFC 9002, section 6.2.2.
+	// unknownRTT is the assumed round trip if the owner does not know it: kInitialRtt of RFC 9002, section 6.2.2.
 	unknownRTT = 333 * time.Millisecond
 )
 
-// hearing holds the times at which the peer was heard, and was asked for an ack.
+// hearing holds the times of the peer's acks and packets, and of the packets that asked for acks.
 type hearing struct {
-	heard    time.Duration // when the last ack arrived or, if that was later, when a packet left while none was in flight
-	asked    time.Duration // when the last packet left that asks for an ack
+	heard    time.Duration // when the last ack arrived or, if later, when a packet was sent while none was in flight
+	asked    time.Duration // when the last packet that asks for an ack was sent
 	received time.Duration // when the last packet of the peer was received; 0 = none
-	gap      time.Duration // longest time between two packets of the peer lately, at most silentTime
-	probes   int           // number of probes that must leave now, whatever the pacer allows
+	gap      time.Duration // longest recent time between two packets of the peer, at most silentTime
+	probes   int           // number of probes that must be sent now, whatever the pacer allows
 	ptos     int           // probe timeouts in a row without an ack
-	idly     bool          // the last packet that asked for an ack lets the peer delay it, because it has only play
-	other    otherCarrier  // whether the path, or only this carrier, is silent
+	idly     bool          // the peer may delay the ack of the last packet that asked for one, because it has only play
+	other    otherCarrier  // shows whether the whole path, or only this carrier, is silent
 }
 
-// ack notes an ack at t.
+// ack records an ack at t.
 func (h *hearing) ack(t time.Duration) { h.heard, h.ptos, h.other = t, 0, otherCarrier{} }
 
-// ask notes that a packet left at t which asks for an ack; idly says that the peer may delay that. When none was in flight before (empty), silence
-// counts from t on.
+// ask records that a packet was sent at t that asks for an ack. idly is whether the peer may delay the ack. If no packet was in flight
+// before (empty), the time without an ack counts from t.
 func (h *hearing) ask(t time.Duration, idly, empty bool) {
 	if empty {
 		h.heard = t
@@ -38,8 +38,9 @@ func (h *hearing) ask(t time.Duration, idly, empty bool) {
 	h.asked, h.idly = t, idly
 }
 
-// miss notes that an ack did not come in time: a probe must leave. While the carrier opens, and waits for nothing else, two leave, as RFC 9002,
-// section 6.2.4, allows. On a path that loses a tenth each way one of five single probes gets no answer, and the next wait is up to a second.
+// miss is called when an ack did not arrive in time: a probe must be sent. While the carrier opens, two probes are sent, as RFC 9002,
+// section 6.2.4, allows. On a path that loses a tenth of the packets each way, one in five single probes gets no answer, and the next wait
+// is up to a second.
 func (h *hearing) miss(opening bool) {
 	h.probes = 1
 	if opening {
@@ -48,8 +49,8 @@ func (h *hearing) miss(opening bool) {
 	h.ptos++
 }
 
-// receive notes that a packet was received at t. gap falls by only a sixteenth with each packet, so that it still shows the time between ticks when
-// every tick sends a burst.
+// receive records that a packet was received at t. With each packet gap falls by only a sixteenth, so that it still shows the time between
+// ticks if every tick sends a burst.
 func (h *hearing) receive(t time.Duration) {
 	if h.received > 0 {
 		h.gap = max(h.gap-h.gap/16, min(t-h.received, silentTime))
@@ -57,14 +58,14 @@ func (h *hearing) receive(t time.Duration) {
 	h.received = t
 }
 
-// overdueAt returns when a peer that has sent before should have been heard again. If it has not, our own address may have changed, which only
-// QUIC's packets can tell the peer. ok is false if it sends so seldom that its silence means nothing.
+// overdueAt returns when a peer that has sent packets should have been heard again. If it is not heard by then, our own address may have
+// changed, which the peer learns only from QUIC's packets. ok is false if the peer sends so seldom that its silence means nothing.
 func (h *hearing) overdueAt(pto time.Duration) (time.Duration, bool) {
 	wait := max(pto, 2*h.gap)
 	return h.received + wait, h.received > 0 && wait < silentTime
 }
 
-// otherCarrier watches the connection's other carrier while this one waits for an ack that is late.
+// otherCarrier watches the connection's other carrier while an ack for this one is late.
 type otherCarrier struct {
 	watching bool
 	packets  uint64        // packets that it had received when the watch began
@@ -72,7 +73,7 @@ type otherCarrier struct {
 	lookAt   time.Duration // when to look again
 }
 
-// watch notes, at t, how many packets the other carrier has received. The next look is half of patience later.
+// watch records, at t, how many packets the other carrier has received. The next look is half of patience later.
 func (o *otherCarrier) watch(t time.Duration, packets uint64, patience time.Duration) {
 	switch {
 	case !o.watching:
@@ -83,8 +84,9 @@ func (o *otherCarrier) watch(t time.Duration, packets uint64, patience time.Dura
 	o.lookAt = t + patience/2
 }
 
-// until returns until when this carrier must not count as silent. When the path comes back, either carrier may be heard first, so this one gets two
-// more probe timeouts after the other was heard. While the other is silent, too, it is not silent before the next look.
+// until returns the time before which this carrier does not count as silent. When the path works again, either carrier may be heard first,
+// so this one gets two more probe timeouts after the other was heard. While the other is silent, too, this one does not count as silent
+// before the next look.
 func (o *otherCarrier) until(patience time.Duration) time.Duration {
 	if o.heardAt > 0 {
 		return o.heardAt + 2*patience
@@ -92,7 +94,7 @@ func (o *otherCarrier) until(patience time.Duration) time.Duration {
 	return o.lookAt
 }
 
-// hear notes an ack at t, which opens the carrier.
+// hear records an ack at t, which opens the carrier.
 func (s *Session) hear(t time.Duration) {
 	s.hearing.ack(t)
 	if s.state == Opening || s.state == Silent {
@@ -105,7 +107,7 @@ func (s *Session) waiting() bool {
 	return s.records.flying > 0 || s.state == Opening || s.state == Silent
 }
 
-// rtt returns the smoothed round trip, or a guess while none was measured.
+// rtt returns the smoothed round trip, or guess if none was measured.
 func (s *Session) rtt() time.Duration {
 	if _, smoothed, _ := s.control.RTT(); smoothed > 0 {
 		return smoothed
@@ -118,11 +120,12 @@ func (s *Session) pto() time.Duration {
 	if _, smoothed, _ := s.control.RTT(); smoothed > 0 {
 		return s.control.PTO()
 	}
-	return 3*s.guess + maxReportDelay // the variance begins as half the round trip (RFC 9002, section 5.3), and counts four times
+	return 3*s.guess + maxReportDelay // the variance is at first half the round trip (RFC 9002, section 5.3), and counts four times
 }
 
-// probeAfter returns how long the session waits for an ack before it sends a probe, or has QUIC ping. It adds what the peer may delay an ack of
-// play. It bounds the probe timeout, which one late ack may make seconds long: a silent carrier would end before it has sent a probe.
+// probeAfter returns how long the session waits for an ack before it sends a probe, or has QUIC send a ping. It includes how long the peer
+// may delay an ack of play. It bounds the probe timeout, which one late ack may make seconds long, because otherwise a silent carrier would
+// end before it has sent a probe.
 func (s *Session) probeAfter() time.Duration {
 	wait := min(s.pto(), max(silentTime, 2*s.rtt()))
 	if s.hearing.idly {
@@ -131,7 +134,7 @@ func (s *Session) probeAfter() time.Duration {
 	return wait
 }
 
-// ptoAt returns when the next probe is due. While opening the wait doubles with each, because the peer may not listen yet.
+// ptoAt returns when the next probe is due. While opening, the wait doubles with each probe, because the peer may not be ready to receive.
 func (s *Session) ptoAt() (time.Duration, bool) {
 	if !s.started || s.hearing.probes > 0 || !s.waiting() {
 		return 0, false
@@ -144,7 +147,8 @@ func (s *Session) ptoAt() (time.Duration, bool) {
 	return s.hearing.asked + wait, true
 }
 
-// silentAt returns when the carrier becomes silent if no ack comes; when it is silent already, when it ends.
+// silentAt returns when the carrier becomes silent if no ack arrives or, if it is silent already, when it ends. ok is false if no ack is
+// awaited.
 func (s *Session) silentAt() (time.Duration, bool) {
 	switch {
 	case !s.started || !s.waiting():
@@ -155,8 +159,9 @@ func (s *Session) silentAt() (time.Duration, bool) {
 	return max(s.hearing.heard+s.silentAfter(), s.hearing.other.until(s.patience())), true
 }
 
-// silentAfter returns after how long without an ack the carrier is silent. With only play in flight it is silentPTOs, so that the other carrier
-// takes over soon. With bulk, while opening, and without another carrier it is at least silentTime: on a short path silentPTOs are only 80 ms.
+// silentAfter returns after how long without an ack the carrier is silent. With only play in flight it is silentPTOs, so that the other
+// carrier takes over soon. With bulk, while opening, and without another carrier it is at least silentTime, because silentPTOs are only 80
+// ms on a short path.
 func (s *Session) silentAfter() time.Duration {
 	if s.config.Other != nil && s.state == Open && s.records.play == s.records.bytes {
 		return silentPTOs * s.patience()
@@ -164,14 +169,14 @@ func (s *Session) silentAfter() time.Duration {
 	return max(silentTime, silentPTOs*s.patience())
 }
 
-// watchAt returns when to look at the other carrier, while an ack is late here.
+// watchAt returns when to look at the other carrier. ok is false if no ack is awaited, or if there is no other carrier.
 func (s *Session) watchAt() (at time.Duration, ok bool) {
 	at = max(s.hearing.heard+s.patience(), s.hearing.other.lookAt)
 	return at, s.config.Other != nil && s.state == Open && s.waiting()
 }
 
-// patience returns the probe timeout, but bounds the part of the variance: after one late ack play would wait for seconds in the next outage,
-// although QUIC could carry it.
+// patience returns the probe timeout, but limits the variance in it. After one late ack play would otherwise wait for seconds in the next
+// outage, although QUIC could carry it.
 func (s *Session) patience() time.Duration {
 	_, smoothed, _ := s.control.RTT()
 	if smoothed == 0 {
@@ -199,7 +204,7 @@ func (s *Session) checkHearing(t time.Duration) {
 	}
 }
 
-// abandon counts all packets in flight as lost: the source sends their payloads over the other carrier.
+// abandon declares all packets in flight lost, so that the source sends their payloads over the other carrier.
 func (s *Session) abandon(t time.Duration) {
 	for n, ok := s.records.firstFlying(); ok; n, ok = s.records.firstFlying() {
 		s.lose(t, n, abandoned)

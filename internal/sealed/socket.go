@@ -14,53 +14,53 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// SocketConfig holds the settings of a Socket; the zero value is right for most.
+// SocketConfig holds the settings of a Socket. The zero value is right for most.
 type SocketConfig struct {
-	// NoOffload switches UDP GSO and GRO off, by which the kernel takes or hands over many packets in one call.
+	// NoOffload switches off UDP GSO and GRO, with which the kernel sends or receives many packets in one call.
 	NoOffload bool
-	// Guard watches what QUIC receives and sends. nil = nobody does.
+	// Guard watches what QUIC receives and sends. nil = none.
 	Guard Guard
 }
 
-// Guard watches what QUIC receives, and decides what it sends. Its methods must not block, nor change or keep the packets, which are not
-// empty.
+// A Guard watches what QUIC receives, and decides what it sends. Its methods must not block, and must not change or retain the packets,
+// which are not empty.
 type Guard interface {
-	// Came notes a packet that QUIC gets. Only QUIC's reader calls it.
+	// Came is called for each packet that QUIC receives, by QUIC's reader only.
 	Came(from netip.AddrPort, packet []byte)
-	// Route reports whether QUIC may send packets, one or, with GSO, several in a row, and where a copy of them goes; nil = nowhere. Those
-	// that it refuses are dropped, and QUIC takes them for sent.
+	// Route reports whether QUIC may send packets to to: one packet or, with GSO, several in a row. also is an address that gets a copy; nil =
+	// none. Packets that may not be sent are dropped, and QUIC counts them as sent.
 	Route(to net.Addr, packets []byte) (also net.Addr, ok bool)
 }
 
-// Socket shares a UDP socket between QUIC and carriers. All methods may be called concurrently.
+// A Socket shares a UDP socket between QUIC and carriers. All methods may be called concurrently.
 type Socket struct {
 	sys   *udp.Socket
-	real  bool  // it is the kernel's, and time is real, not a test's
+	real  bool  // the socket is the kernel's and time is real, not a test's
 	guard Guard // SocketConfig.Guard
 
 	mu    sync.RWMutex // guards boxes
 	boxes map[ID]*inbox
 
-	reader reader               // what quic-go reads
+	reader reader               // used by quic-go's reader only
 	crew   *crew.Crew[*Carrier] // takes turns for carriers without bulk
-	timers *timers.Queue        // of carriers, while they wait
+	timers *timers.Queue        // of carriers that wait
 
-	early early        // packets with unknown ids, for carriers that are about to begin; guarded by its own lock
-	lent  atomic.Int64 // bytes that inboxes have borrowed, at most lentBytes
+	early early        // packets with unknown ids, for carriers that are about to be made; has a lock of its own
+	lent  atomic.Int64 // bytes that all inboxes have borrowed, at most lentBytes
 
-	unsent atomic.Pointer[error] // why the newest packet of QUIC's did not leave; nil = it did
+	unsent atomic.Pointer[error] // why QUIC's latest packet was not sent; nil = it was
 
-	// Counts of the packets that were kept from QUIC.
-	kept    atomic.Uint64 // for a carrier
+	// Counts of packets that QUIC did not get.
+	kept    atomic.Uint64 // routed to a carrier
 	unknown atomic.Uint64 // with an unknown id: dropped, unless a carrier registers the id within earlyTime
 	size    atomic.Uint64 // dropped because they were too short or too long to be sealed packets
 }
 
-// kernelTimers are those of all sockets of the kernel's: a process may have hundreds of clients. Others live in a test's time, and so do the
-// kernel's in a bubble of testing/synctest.
+// kernelTimers are the timers of all real sockets: a process may have hundreds of clients. Sockets of tests have timers of their own, which
+// run in the test's time; so do real sockets in a bubble of testing/synctest.
 var kernelTimers = timers.New()
 
-// NewSocket wraps a socket, usually a *net.UDPConn. From now on nobody else may read from that; the caller closes it.
+// NewSocket wraps a socket, usually a *net.UDPConn. From then on only the Socket may read from it. The caller closes it.
 func NewSocket(conn net.PacketConn, c SocketConfig) *Socket {
 	s := &Socket{sys: udp.New(conn, !c.NoOffload), guard: c.Guard, boxes: make(map[ID]*inbox), crew: crew.New((*Carrier).play), timers: kernelTimers}
 	if s.real = s.sys.Raw != nil && kernelTimers.Shares(time.Now()); !s.real {
@@ -69,7 +69,7 @@ func NewSocket(conn net.PacketConn, c SocketConfig) *Socket {
 	return s
 }
 
-// QUIC returns the Conn for quic-go's Transport: the socket without the packets of carriers.
+// QUIC returns the PacketConn for quic-go's Transport, which has all packets but those of carriers.
 func (s *Socket) QUIC() net.PacketConn {
 	plain := &plainConn{PacketConn: s.sys.Conn, socket: s}
 	if s.sys.Raw != nil {
@@ -81,8 +81,8 @@ func (s *Socket) QUIC() net.PacketConn {
 	return plain
 }
 
-// register makes b the inbox of ids, and gives b the packets that arrived for them within the last earlyTime. It is an error when an id
-// is in use.
+// register makes b the inbox of ids, and puts the packets that arrived for them within the last earlyTime into b. It returns an error if an
+// id is in use.
 func (s *Socket) register(b *inbox, ids ...ID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,6 +111,7 @@ func (s *Socket) issue(b *inbox) ID {
 	}
 }
 
+// retire makes ids unknown. Packets for them are dropped from then on.
 func (s *Socket) retire(ids ...ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +120,7 @@ func (s *Socket) retire(ids ...ID) {
 	}
 }
 
-// forQUIC reports whether a packet is for QUIC. If not, it has routed the packet, or dropped it.
+// forQUIC reports whether a packet is for QUIC. If it is not, forQUIC has routed or dropped it.
 func (s *Socket) forQUIC(at time.Time, from netip.AddrPort, packet []byte) bool {
 	if isSealed(packet) {
 		s.route(at, from, packet)
@@ -131,8 +132,8 @@ func (s *Socket) forQUIC(at time.Time, from netip.AddrPort, packet []byte) bool 
 	return true
 }
 
-// send sends packets of QUIC's by write, to where the guard says. Those that are as good as lost on the way are taken for sent, for quic-go ends
-// a connection of which a packet fails.
+// send sends QUIC's packets by write, to the addresses that the guard allows. An error that means no more than a lost packet is not
+// returned, because quic-go ends a connection if sending fails.
 func (s *Socket) send(packets []byte, to net.Addr, write func(to net.Addr) (int, error)) (int, error) {
 	n, err := s.guarded(packets, to, write)
 	if err == nil {
@@ -149,6 +150,7 @@ func (s *Socket) send(packets []byte, to net.Addr, write func(to net.Addr) (int,
 	return n, err
 }
 
+// guarded is send without a look at the error.
 func (s *Socket) guarded(packets []byte, to net.Addr, write func(to net.Addr) (int, error)) (int, error) {
 	if s.guard == nil || len(packets) == 0 {
 		return write(to)
@@ -159,12 +161,12 @@ func (s *Socket) guarded(packets []byte, to net.Addr, write func(to net.Addr) (i
 	}
 	n, err := write(to)
 	if also != nil {
-		_, _ = write(also) // as good as lost, if it fails
+		_, _ = write(also) // if this fails, it is no more than a lost packet
 	}
 	return n, err
 }
 
-// route copies a packet that is not for QUIC into the inbox of its id, without opening it. at is its time of arrival.
+// route copies a sealed packet, unopened, into the inbox of its id. at is its time of arrival.
 func (s *Socket) route(at time.Time, from netip.AddrPort, packet []byte) {
 	if len(packet) < Overhead || len(packet) > JumboPacket {
 		s.size.Add(1)
@@ -188,29 +190,29 @@ func (s *Socket) route(at time.Time, from netip.AddrPort, packet []byte) {
 }
 
 const (
-	// promptTime is how long after a wait the reader still takes turns for carriers. One that has had no time to wait for so long would
-	// keep everybody's packets waiting; then the turns are for other goroutines.
+	// promptTime is how long after a wait for packets the reader still takes turns for carriers. A reader that has not waited for that long is
+	// busy, and would delay the packets of all carriers; then other goroutines take the turns.
 	promptTime = time.Millisecond
-	// failedPause is the pause after the second of two failed reads in a row; it doubles up to failedMost. When reads have failed for failedTime, the
-	// socket is given up.
+	// failedPause is the pause after the second of two failed reads in a row. It doubles up to failedMost. After failedTime of failed reads
+	// the socket is abandoned.
 	failedPause = time.Millisecond
 	failedMost  = 100 * time.Millisecond
 	failedTime  = 10 * time.Second
 )
 
-// reader knows which carriers have got packets. It belongs to the goroutine that reads the socket, quic-go's.
+// reader records which carriers have packets. It is used only by the goroutine that reads the socket, which is quic-go's.
 type reader struct {
-	boxes  []*inbox  // got their first packets since the last serve
-	waited time.Time // when packets ended the last wait for some
+	boxes  []*inbox  // inboxes that were empty and have got packets since the last serve
+	waited time.Time // when the last read that had to wait for packets returned
 
-	failed  time.Time     // when the last read failed; zero = it did not
-	failing time.Time     // when the first of those failed that follow each other
-	pause   time.Duration // after the next one
+	failed  time.Time     // when the last read failed; zero = it succeeded
+	failing time.Time     // when the first of the failed reads in a row failed
+	pause   time.Duration // before the next failed read returns
 }
 
-// goesOn reports whether the socket may be read again after an error, at now, as after one that says no more than that the network has gone. quic-go
-// gives up the socket, with all connections, for most of those, and reads again at once after others, so goesOn waits where they come in a row. It
-// does not for a datagram that does not fit: anybody may send some.
+// goesOn reports whether to read again after an error at now, as after one that says only that the network is gone for a while. After most of these
+// quic-go would abandon the socket, with all connections. After other errors it reads again at once, so goesOn pauses if errors follow each
+// other. It does not pause for a datagram that is too long, because anybody may send such datagrams.
 func (r *reader) goesOn(now time.Time, err error) bool {
 	if errors.Is(err, udp.TooLong) {
 		return false
@@ -224,17 +226,17 @@ func (r *reader) goesOn(now time.Time, err error) bool {
 	return udp.IsLoss(err) && now.Sub(r.failing) < failedTime
 }
 
-// succeeded notes a read that has not failed: the next error is the first of a row.
+// succeeded is called after a read without error: the next error is the first in a row.
 func (r *reader) succeeded() { r.failed = time.Time{} }
 
-// noteRead notes a read, which may have waited.
+// noteRead records a read from begin to end, if it has waited.
 func (r *reader) noteRead(begin, end time.Time) {
 	if end.Sub(begin) >= udp.LongRead {
 		r.waited = end
 	}
 }
 
-// serve has carriers take the packets that have come by now.
+// serve makes the carriers handle the packets that were routed to them.
 func (r *reader) serve(now time.Time) {
 	atOnce := now.Sub(r.waited) < promptTime
 	for _, b := range r.boxes {

@@ -4,13 +4,13 @@ package sealed
 type State uint8
 
 const (
-	// Opening: no packet was acked yet. Only probes, the train and feedback leave.
+	// Opening: no packet was acked yet. Only probes, the train and feedback are sent.
 	Opening State = iota
-	// Open: payloads leave.
+	// Open: payloads are sent.
 	Open
-	// Silent: nothing was acked for silentPTOs, and for silentTime while bulk was in flight, though the peer was heard over the other
-	// carrier. All payloads in flight count as lost, and the source is not asked for more. A probe leaves each PTO; an ack makes the
-	// carrier Open again.
+	// Silent: no ack has arrived for silentPTOs, or while bulk was in flight for silentTime, though the peer was heard over the other carrier.
+	// All payloads in flight count as lost, and the source is not asked for more. A probe is sent each PTO, and an ack makes the carrier Open
+	// again.
 	Silent
 	// Closed: by its owner, after 10 s without an ack, or by an error. It never opens again.
 	Closed

@@ -4,14 +4,14 @@ package sealed
 type Stats struct {
 	Sent, SentBytes         uint64 // sealed packets
 	Received, ReceivedBytes uint64 // packets that opened
-	Feedbacks               uint64 // sent
-	Acked, Lost, Spurious   uint64 // packets; those in Spurious counted as lost and arrived
-	Blocked                 uint64 // how often the socket took no more
+	Feedbacks               uint64 // feedback frames sent
+	Acked, Lost, Spurious   uint64 // packets sent; those in Spurious counted as lost and were acked later
+	Blocked                 uint64 // how often the socket accepted no more packets
 
-	Drops [drops]uint64 // packets that were dropped on arrival, by reason; the first is for none
+	Drops [drops]uint64 // received packets that were dropped, by reason; index kept is not used
 }
 
-// Dropped returns how many packets were dropped on arrival, for all reasons together.
+// Dropped returns how many received packets were dropped, for all reasons together.
 func (s Stats) Dropped() (n uint64) {
 	for _, d := range s.Drops {
 		n += d

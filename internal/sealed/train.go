@@ -8,60 +8,61 @@ import (
 )
 
 const (
-	// trainPackets is how many packets leave back to back when a carrier opens. The bottleneck spreads them out, so their spacing at
-	// the receiver shows its rate.
+	// trainPackets is how many packets are sent back to back when a carrier opens. The bottleneck spreads them out, so their spacing at the
+	// receiver shows its rate.
 	trainPackets = 16
-	// enoughTrain is the number of packets that must arrive for a measurement.
+	// enoughTrain is how many of them must arrive for a measurement.
 	enoughTrain = trainPackets / 2
-	// unevenTrain is the widest gap between packets that arrived evenly, as a multiple of the mean gap: two packets lost in a row make three. With
-	// four one thin train in three hundred that jitter had spread seemed even, and slow, and its transfer took 10 s and more.
+	// unevenTrain is the widest gap between packets that count as evenly spaced, as a multiple of the mean gap: two packets lost in a row make
+	// three. With four, one in three hundred thin trains that jitter had spread counted as even, and slow, and its transfer took 10 s and
+	// more.
 	unevenTrain = 3
 
-	// nearRTT is the longest round trip of a path that is surely not too slow for full packets: QUIC has measured it with one and a half such
-	// of its handshake at least, so the path carries 230 kbit/s. Another may be as slow as it may be far, and gets a thin train first; so does
-	// that of a later carrier, before which QUIC has measured small packets.
+	// nearRTT is the longest round trip of a path that is certainly fast enough for full packets. QUIC has measured it with at least one and a
+	// half such packets of its handshake, so the path carries 230 kbit/s. A path with a longer one may be far or slow, and gets a thin train
+	// first. So does that of a later carrier, before which QUIC has measured small packets.
 	nearRTT = 64 * time.Millisecond
-	// thinPacket is the size in bytes of a thin train's packets: play right after the join waits behind them.
+	// thinPacket is the size in bytes of a thin train's packets. Play right after the join waits behind them.
 	thinPacket = 100
-	// thinSpan is the longest time in which a thin train arrives evenly and a full one follows, which takes 24 ms then: so little time may be
-	// that of interrupts. One that came unevenly was spread by jitter, and not by a slow path, if it took at most thinJitter.
+	// thinSpan is the longest span of an evenly arrived thin train that is followed by a full one, which takes 24 ms at that rate: so short a
+	// span may be due to interrupts. A train that arrived unevenly within thinJitter was spread by jitter, and not by a slow path.
 	thinSpan, thinJitter = 2 * time.Millisecond, 50 * time.Millisecond
-	// blindSpan is the longest time in which a train arrives and shows nothing.
+	// blindSpan is the longest span of a train that shows nothing, because it is too short to be measured.
 	blindSpan = 100 * time.Microsecond
 )
 
-// train measures the path's rate by packets that leave back to back.
-type train struct {
+// train measures the path's rate by packets that are sent back to back.
+type train struct { // packets that have yet to be sent
 	left    int    // packets that must still be sent
-	sent    bool   // a packet of the train was sent
+	sent    bool   // the train must not be repeated: this is the second one, or the train was measured
 	again   bool   // the train must not be repeated: this is the second one, or it was measured
-	thin    bool   // its packets are small
-	known   bool   // a thin one has shown some rate before, so payloads need not wait for this one
-	first   uint64 // number of its first packet that counts: those before are of a train that was repeated, or of another path
+	thin    bool   // its packets have thinPacket bytes
+	known   bool   // a thin train has shown some rate, so payloads need not wait for this one
+	first   uint64 // number of its first packet that counts; earlier ones are of a train that was repeated, or of another path
 	open    int    // packets in flight
 	arrived int
 	bytes   int                         // bytes of the packets that arrived, not counting the first
-	way     time.Duration               // the least round trip of one, less its arrival by the peer's clock
+	way     time.Duration               // the least round trip of a packet, minus its arrival by the peer's clock
 	at      [trainPackets]time.Duration // when each packet arrived
-	shown   pace.Train                  // what the packets that came in time have shown; no bytes = nothing yet
+	shown   pace.Train                  // the last measurement, without packets that arrived late; no bytes = none
 }
 
-// running reports whether fates of its packets are not known.
+// running reports whether packets of the train have yet to be sent, or to be acked or lost.
 func (tr *train) running() bool { return tr.left > 0 || tr.open > 0 }
 
 // holds reports whether payloads must wait for the train.
 func (tr *train) holds() bool { return tr.running() && !tr.known }
 
-// repeat sends the train once more, from the packet number next on, if none of it counts: the peer did not listen yet, the packets were too large,
-// or the path has changed.
+// repeat sends the train once more if none of it counts: the peer was not ready, the packets were too large, or the path has changed. next
+// is the number of its first packet.
 func (tr *train) repeat(next uint64) {
 	if tr.sent && !tr.again && tr.arrived == 0 && !tr.running() {
 		*tr = train{left: trainPackets, again: true, thin: tr.thin, first: next}
 	}
 }
 
-// fill sends the train once more, with full packets from the number next on, when a thin one has shown that the path is not slow, but not well
-// how fast it is.
+// fill sends the train once more, with full packets, if a thin one has shown that the path is not slow, but not precisely how fast it is.
+// next is the number of its first packet.
 func (tr *train) fill(next uint64) {
 	most := thinJitter
 	if tr.shown.Even {
@@ -72,8 +73,9 @@ func (tr *train) fill(next uint64) {
 	}
 }
 
-// moved forgets what the train has shown of the path before: from now on packets from the number next on count. If a part of it has still to
-// leave, all of it leaves over the new path: what is left may be too few packets to measure that.
+// moved is called when the path has changed. It forgets the measurements of the previous one: only packets from the number next on count.
+// If a part of the train has yet to be sent, all of it is sent over the new path, because the rest may be too few packets for a
+// measurement.
 func (tr *train) moved(next uint64) {
 	tr.first, tr.arrived, tr.bytes, tr.shown = next, 0, 0, pace.Train{}
 	if tr.left > 0 {
@@ -81,10 +83,10 @@ func (tr *train) moved(next uint64) {
 	}
 }
 
-// lose notes that a packet is lost.
+// lose records that a packet is lost.
 func (tr *train) lose() { tr.open-- }
 
-// ack notes that packet n, of r, has arrived, at the time at by the peer's clock (0 = unknown), and that its round trip was rtt.
+// ack records that packet n, whose record is r, has arrived at the time at by the peer's clock (0 = unknown). rtt is its round trip.
 func (tr *train) ack(r *record, n uint64, at, rtt time.Duration) {
 	tr.open--
 	if at == 0 || n < tr.first {
@@ -100,8 +102,8 @@ func (tr *train) ack(r *record, n uint64, at, rtt time.Duration) {
 	tr.arrived++
 }
 
-// measured returns what the train has shown, once. ok is false while it runs, and when too few packets arrived. When the packets did not
-// come evenly the span includes the widest gap twice, because as much time may have passed before the first packet.
+// measured returns the result of the train, once. ok is false while the train runs, and if too few packets arrived. If they did not arrive
+// evenly, the span includes the widest gap twice, because as much time may have passed before the first packet.
 func (tr *train) measured() (shown pace.Train, ok bool) {
 	if tr.running() || tr.arrived < enoughTrain {
 		return shown, false
@@ -114,15 +116,16 @@ func (tr *train) measured() (shown pace.Train, ok bool) {
 	} else {
 		shown.Even = true
 	}
-	if tr.thin { // which shows neither how long bursts may be nor, being over so soon, how many of what was ahead were trains
+	if tr.thin { // it shows neither how long bursts may be nor, since it is over so soon, how many of the queued packets were trains
 		shown.Whole, shown.Trip = false, 0
 	}
 	*tr = train{again: true, thin: tr.thin, first: tr.first, shown: shown}
 	return shown, true
 }
 
-// late adds packet n, of r, that counted as lost and has arrived: the path has carried it among the others, and held it up elsewhere. Where every
-// other packet is late, those that come in time show half of the rate. ok is false while nothing was shown.
+// late adds packet n, whose record is r, which counted as lost and has arrived: the path has carried it among the others, and delayed it
+// elsewhere. If every other packet is late, those that arrive in time show half of the rate. ok is false if there is no measurement to add
+// to.
 func (tr *train) late(r *record, n uint64) (shown pace.Train, ok bool) {
 	if tr.shown.Bytes == 0 || n < tr.first {
 		return shown, false
@@ -131,8 +134,8 @@ func (tr *train) late(r *record, n uint64) (shown pace.Train, ok bool) {
 	return tr.shown, true
 }
 
-// widest returns the widest gap between two arrivals. With jitter, or a link layer that batches, packets arrive in a few clumps, which
-// show no rate; behind a bottleneck they arrive evenly.
+// widest returns the widest gap between two arrivals. With jitter, or a link layer that batches, packets arrive in a few clumps, which show
+// no rate. After a bottleneck they arrive evenly.
 func widest(at []time.Duration) (widest time.Duration) {
 	for i := 1; i < len(at); i++ {
 		widest = max(widest, at[i]-at[i-1])

@@ -14,48 +14,50 @@ import (
 const (
 	// linger is how long the goroutine of a carrier with bulk waits for work before it ends.
 	linger = 20 * time.Millisecond
-	// parkAfter is how far off the next work must be for the goroutine to end, and leave it to a timer.
+	// parkAfter is how far off the next work must be for the goroutine to end and leave it to a timer.
 	parkAfter = 100 * time.Millisecond
-	// pollTime is how long a carrier with bulk looks for work before it sleeps. A processor that falls asleep needs longer to wake, on a
-	// virtual machine ten times as long, than bulk on a fast path needs for the next packets: without it loopback is less than half as fast.
+	// pollTime is how long a carrier with bulk polls for work before it sleeps. A sleeping processor needs longer to wake up (on a virtual
+	// machine ten times as long) than the next packets of bulk on a fast path need to arrive. Without polling, loopback is less than half as
+	// fast.
 	pollTime = 20 * time.Microsecond
-	// crowdWait is the least wait while more carriers have work than there are processors. One call sends what is due in it, about as
-	// much as BBR sends at once (BBR.send_quantum of draft-ietf-ccwg-bbr). Shorter waits cost a crowd a fifth more of processor time.
+	// crowdWait is the least wait while more carriers have work than there are processors. What becomes due in it fits into one call, and is
+	// about as much as BBR sends at once (BBR.send_quantum of draft-ietf-ccwg-bbr). With shorter waits a crowd takes a fifth more of processor
+	// time.
 	crowdWait = time.Millisecond
 )
 
 // awake counts the goroutines of all workers of the process.
 var awake atomic.Int32
 
-// worker decides which goroutine works for a carrier: while there is bulk, one of the carrier's own; without bulk, the one that brings the work, if
-// that never blocks. wake, enter and expired may be called concurrently; the other methods only by the goroutine that works.
+// worker decides which goroutine works for a carrier: with bulk, one of the carrier's own; without bulk, the one that brings the work, if
+// that never blocks. wake, enter and expired may be called concurrently. The other methods may be called only by the goroutine that works.
 type worker struct {
-	hand  func()        // has another goroutine work in place of the caller
-	work  func()        // works on a goroutine of its own, and calls sleep in turn, until that returns true
-	empty func() bool   // reports whether the inbox is empty; the work ends only then, because wake is called only for the first packet in it
+	hand  func()        // makes another goroutine work in place of the caller
+	work  func()        // works on a goroutine of its own, and calls sleep again and again until that returns true
+	empty func() bool   // reports whether the inbox is empty. The work ends only then, because wake is called only for the first packet in it
 	real  bool          // the socket is the kernel's and time is real, not a test's
 	queue *timers.Queue // of later
-	token bell.Bell     // holds a wake, and ends the sleep of the goroutine
+	token bell.Bell     // set by enter while another goroutine works; ends its sleep
 	timer *time.Timer   // of sleep; nil before the first
 
 	mu      sync.Mutex   // guards the fields below, up to due
-	working bool         // somebody works; after end it stays true
-	next    time.Time    // when work is due, while nobody works; zero = never
+	working bool         // a goroutine works; stays true after end
+	next    time.Time    // when work is due while no goroutine works; zero = never
 	later   timers.Timer // calls expired at due
-	due     time.Time    // zero = later is not set
+	due     time.Time    // when later fires; zero = it is not set
 
 	started atomic.Uint64 // how many goroutines were started
 }
 
-// wake has somebody else look for work.
+// wake makes another goroutine look for work.
 func (w *worker) wake() {
 	if w.enter() {
 		w.hand()
 	}
 }
 
-// enter makes the caller the one that works. After true the caller works until rest is true, or calls hand or start. It is false if another
-// one works, which will look again, or when the worker has ended.
+// enter makes the caller the one that works. If it returns true, the caller works until rest returns true, or until it calls hand or start.
+// It returns false if another goroutine works, which will then look again, or after end.
 func (w *worker) enter() (ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,20 +69,20 @@ func (w *worker) enter() (ok bool) {
 	return false
 }
 
-// start has a goroutine go on in place of the caller.
+// start starts a goroutine that works in place of the caller.
 func (w *worker) start() {
 	w.started.Add(1)
 	go w.run()
 }
 
-// expired looks for work if some is due: the timer has fired.
+// expired is called when the timer fires. If work is due, another goroutine does it.
 func (w *worker) expired() {
 	if w.overdue() {
 		w.hand()
 	}
 }
 
-// overdue makes the caller the one that works, if none does and work is due by now.
+// overdue makes the caller the one that works, if no goroutine does and work is due by now.
 func (w *worker) overdue() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,22 +97,23 @@ func (w *worker) overdue() bool {
 	return w.working
 }
 
-// seen forgets a wake, and reports whether there was one. The goroutine that works calls it under the lock, where it sees all that the owner did
-// before that wake, and before it looks into the inbox.
+// seen clears a wake, and reports whether there was one. The goroutine that works calls it under the carrier's lock, so that it sees
+// everything that the owner did before that wake, and before it looks into the inbox.
 func (w *worker) seen() bool { return w.token.Heard() }
 
-// run is the goroutine; awake counts it while it exists.
+// run is the goroutine that start starts. It is counted in awake.
 func (w *worker) run() {
 	awake.Add(1)
 	defer awake.Add(-1)
 	w.work()
 }
 
-// crowded reports whether more carriers have work than there are processors. In virtual time none is crowded.
+// crowded reports whether more carriers have work than there are processors. It is always false in virtual time.
 func (w *worker) crowded() bool { return w.real && int(awake.Load()) > runtime.GOMAXPROCS(0) }
 
-// poll looks for work for pollTime, and lets others run meanwhile. It reports whether there is some: a wake, a packet, or what is due at
-// next. While more carriers have work than there are processors others have it, and in virtual time nothing comes meanwhile.
+// poll polls for work for at most pollTime, and lets other goroutines run meanwhile. It reports whether there is some: a wake, a packet, or
+// what is due at next. It does not poll while more carriers have work than there are processors, nor in virtual time, in which nothing can
+// arrive meanwhile.
 func (w *worker) poll(next time.Time) bool {
 	if !w.real || w.crowded() {
 		return false
@@ -126,8 +129,8 @@ func (w *worker) poll(next time.Time) bool {
 	}
 }
 
-// sleep waits for a wake, or for the time next at which work is due; zero = none is. It reports whether the goroutine must end, because
-// there is no work for long.
+// sleep waits for a wake, or for work that is due at next; zero = none is. It reports whether the goroutine must end, because there is no
+// work for a long time.
 func (w *worker) sleep(next time.Time) (end bool) {
 	wait, rests := linger, true
 	if until := time.Until(next); !next.IsZero() && until <= parkAfter {
@@ -153,9 +156,9 @@ func (w *worker) sleep(next time.Time) (end bool) {
 	}
 }
 
-// adjust lengthens a wait while many carriers have work. With naps the thread itself must sleep in the kernel, because the runtime's timers
-// would round a short wait up in an idle process. A thread that sleeps so keeps a processor of the runtime from all other goroutines, so at
-// most half of them do. In virtual time a wait stays as it is.
+// adjust lengthens a wait while many carriers have work. If naps is true, the thread itself must sleep in the kernel, because the runtime's
+// timers would round a short wait up in an idle process. A thread that sleeps like that keeps one of the runtime's processors from all
+// other goroutines, so at most half of them may. In virtual time a wait stays as it is.
 func (w *worker) adjust(wait time.Duration) (_ time.Duration, naps bool) {
 	procs, crowd := runtime.GOMAXPROCS(0), int(awake.Load())
 	switch {
@@ -167,7 +170,7 @@ func (w *worker) adjust(wait time.Duration) (_ time.Duration, naps bool) {
 	return wait, wait < udp.TimerUnit && 2*crowd <= procs
 }
 
-// rest reports whether the caller may stop working, because there is nothing to do before next. Then the timer calls expired at next.
+// rest reports whether the caller may stop working, because there is nothing to do before next. If so, the timer will call expired at next.
 func (w *worker) rest(next time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -179,7 +182,8 @@ func (w *worker) rest(next time.Time) bool {
 	return true
 }
 
-// schedule sets the timer for next. A timer that fires earlier stays, and overdue sets it again then, because play puts next off in every turn.
+// schedule sets the timer for next. A timer that fires earlier is left, because play postpones next in every turn; overdue sets it again
+// when it fires.
 func (w *worker) schedule() {
 	if !w.next.IsZero() && (w.due.IsZero() || w.due.After(w.next)) {
 		w.due = w.next
@@ -187,7 +191,7 @@ func (w *worker) schedule() {
 	}
 }
 
-// end makes wake do nothing from now on: the last goroutine that works calls it, and does not rest any more.
+// end makes later calls of wake do nothing. It is called by the last goroutine that works, which does not rest afterwards.
 func (w *worker) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
