@@ -1,22 +1,22 @@
 package link
 
 const (
-	// maxBurst is how many datagrams may leave back to back: the peer's quic-go holds 128 and drops the newest.
+	// maxBurst is how many datagrams may be sent back to back. The peer's quic-go queues 128 and drops further ones.
 	maxBurst = 96
-	// minBurst is the least size to which losses shrink a burst.
+	// minBurst is the least size to which losses reduce a burst.
 	minBurst = 32
-	// burstStep is the number of datagrams by which a burst without a loss lengthens the next one.
+	// burstStep is by how many datagrams the next burst is longer if there was no loss.
 	burstStep = 8
 )
 
-// burst counts the datagrams that left without a pause between them, and bounds them by size. Losses halve the size: the path may
-// have dropped the packets, or a receiver that cannot keep up, and both need shorter bursts.
+// burst counts the datagrams sent without a pause between them, and limits their number. Losses halve the limit, because the path may have
+// dropped the packets, or the receiver may be too slow; both need shorter bursts.
 type burst struct {
-	sent, size int
-	lost       uint64 // what the machines counted as lost at the last rest
+	sent, size int    // datagrams: of this burst so far, and its limit
+	lost       uint64 // packets that the machines had counted as lost at the last rest
 }
 
-// full counts a datagram and reports whether a rest is due.
+// full counts a datagram, and reports whether a rest is due.
 func (b *burst) full() bool {
 	b.sent++
 	return b.sent >= b.size
@@ -33,5 +33,5 @@ func (b *burst) rest(lost uint64) {
 	b.lost = lost
 }
 
-// short reports whether losses have shrunk the bursts.
+// short reports whether losses have reduced the size of bursts.
 func (b *burst) short() bool { return b.size < maxBurst }

@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// Carrier is a path for datagrams, unreliable and unordered: a QUIC connection, or a pair in memory.
-// Its methods are called by several goroutines at once.
+// A Carrier sends and receives datagrams, unreliably and in any order: a QUIC connection, or a pair in memory. Its methods are called
+// concurrently.
 type Carrier interface {
-	// SendDatagram may block; CloseWithError must unblock it. It does not keep p. It returns a *[TooLargeError] for a
-	// datagram that the path cannot take; any other error ends the link.
+	// SendDatagram sends p, and does not retain it. It may block until CloseWithError is called. It returns a *[TooLargeError] if the path
+	// cannot take a datagram of that size; any other error ends the link.
 	SendDatagram(p []byte) error
 
-	// ReceiveDatagram returns a datagram, which then belongs to the caller. It returns soon after ctx is done. An error ends
-	// the link; one that wraps a *[CloseError] has the code and reason of the peer.
+	// ReceiveDatagram returns a datagram, which then belongs to the caller. It returns soon after ctx is done. An error ends the link; one
+	// that wraps a *[CloseError] has the code and reason of the peer.
 	ReceiveDatagram(ctx context.Context) ([]byte, error)
 
-	// SendQueue returns how many datagrams the carrier keeps in a queue, in order, until they leave, before SendDatagram blocks; 0 = it may always
-	// block. It never changes.
+	// SendQueue returns how many datagrams the carrier queues, in order, before SendDatagram blocks; 0 = it may always block. The result never
+	// changes.
 	SendQueue() int
 
-	// Path is called for every datagram. It must be cheap and must not block.
+	// Path is called for every datagram. It must be fast and must not block.
 	Path() Path
 
 	// CloseWithError is called exactly once.
@@ -29,22 +29,22 @@ type Carrier interface {
 }
 
 const (
-	// Ping is the first byte of a datagram that is for no machine: QUIC sends it in a packet that the peer acknowledges.
+	// Ping is the first byte of a datagram that is for no machine. Its purpose is the QUIC packet, which the peer acknowledges.
 	Ping = 0x0f
-	// pingBytes make QUIC's packet larger than a stateless reset (RFC 9000, section 10.3.3). A server that was started anew answers a
-	// packet of 42 B with nothing, and a sealed one it cannot answer at all.
+	// pingBytes is the size of a ping. It makes QUIC's packet larger than a stateless reset (RFC 9000, section 10.3.3): a restarted server
+	// does not answer a packet of 42 B, and it cannot answer a sealed one.
 	pingBytes = 16
 )
 
-// Path describes the way to the peer, as the carrier knows it. Zero fields are unknown.
-type Path struct {
+// Path describes the path to the peer, as the carrier knows it. Zero fields are unknown.
+type Path struct { // congestion window in bytes
 	Cwnd        int // bytes
 	SmoothedRTT time.Duration
-	MaxDatagram int // bytes
+	MaxDatagram int // size of the largest datagram in bytes
 }
 
-// TooLargeError is the error for a datagram that did not leave, because the path does not take it.
-type TooLargeError struct {
+// A TooLargeError is returned for a datagram that was not sent, because the path does not take its size.
+type TooLargeError struct { // largest size in bytes that the path takes now
 	Max int // bytes that the path takes now
 }
 

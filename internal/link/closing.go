@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// drainTime is how long Close waits for reliable data to be acknowledged.
+	// drainTime is how long Close waits until reliable data is acknowledged.
 	drainTime = time.Second
-	// maxReason is the most bytes of a reason on the wire: it must fit a QUIC packet with its header.
+	// maxReason is the most bytes of a reason on the wire. It must fit into a QUIC packet with its header.
 	maxReason = 256
 )
 
-// ErrUndelivered is the cause of a close that ended before the peer had acknowledged all reliable data.
+// ErrUndelivered is the cause of a close after which the peer has not acknowledged all reliable data in time.
 var ErrUndelivered = errors.New("link: reliable data was not acknowledged within 1s of Close")
 
-// CloseError says which side closed the connection, and why.
+// A CloseError says which side closed the connection, and why.
 type CloseError struct {
 	Code   uint64
 	Reason string
-	Remote bool  // the peer closed
-	Cause  error // may be nil
+	Remote bool  // the peer closed the connection
+	Cause  error // nil if there is none
 }
 
 func (e *CloseError) Error() string {
@@ -50,16 +50,16 @@ func violation(err error) *CloseError {
 	return &CloseError{Code: code, Reason: reason, Cause: err}
 }
 
-// closing holds the state of a link's end. Close asks for the end, and end carries it out, each at most once.
+// closing is the state of a link's end. Close requests the end, and end carries it out, each at most once.
 type closing struct {
-	mu    sync.Mutex  // taken last: with or without the link's lock
-	asked *CloseError // set by Close, which waits for the drain; nil before
+	mu    sync.Mutex  // locked last: with or without the link's lock held
+	asked *CloseError // set by Close, which waits for the drain; nil = Close was not called
 	limit *time.Timer // ends the drain after drainTime
-	err   error       // why the link ended
+	err   error       // why the link ended; nil = it has not
 }
 
-// Close ends the connection as soon as all reliable data is acknowledged, at most 1 s from now. It returns at once, may
-// be called with or without the lock, and does nothing on a link that was closed before. It uncorks play.
+// Close ends the connection as soon as all reliable data is acknowledged, at most 1 s from now. It returns at once, and may be called with
+// or without the lock. It does nothing if the link has ended or Close was called before. It uncorks play.
 func (l *Link) Close(code uint64, reason string) {
 	c := &l.closing
 	c.mu.Lock()
@@ -76,25 +76,26 @@ func (l *Link) Close(code uint64, reason string) {
 	}
 }
 
-// Abort ends the connection without waiting for anything. It returns at once and may be called with or without the lock.
-// After a Close it only ends the drain: the peer gets the code and reason of the Close.
+// Abort ends the connection without waiting for anything. It returns at once and may be called with or without the lock. After a Close it
+// only ends the drain: the peer gets the code and reason of the Close.
 func (l *Link) Abort(code uint64, reason string) {
 	l.end(&CloseError{Code: code, Reason: reason})
 }
 
-// Done is closed when the connection has ended, reader and writer have returned, and the machines have received all that arrived.
+// Done is closed when the connection has ended, reader and writer have returned, and the machines have received all datagrams that arrived.
 func (l *Link) Done() <-chan struct{} { return l.done }
 
-// Err returns why the connection ended, nil while it has not: a [*CloseError] when one side closed it, else the carrier's
-// error. When a Close could not deliver everything, the Cause says why.
+// Err returns why the connection ended, or nil if it has not: a [*CloseError] if one side closed it, otherwise the carrier's error. If a
+// Close could not deliver everything, its Cause says why.
 func (l *Link) Err() error {
 	l.closing.mu.Lock()
 	defer l.closing.mu.Unlock()
 	return l.closing.err
 }
 
-// end ends the link; only the first call counts. After a Close the link's error is the Close's, with cause as its Cause; a nil cause, which only
-// a Close can have, means that the drain was complete. finish does the rest on a goroutine of its own, so that no caller waits for the carrier.
+// end ends the link; only the first call has an effect. After a Close the link's error is that of the Close, with cause as its Cause. A nil
+// cause, which is possible only after a Close, means that the drain was complete. The rest is done by finish on a goroutine of its own, so
+// that no caller waits for the carrier.
 func (l *Link) end(cause error) {
 	c := &l.closing
 	c.mu.Lock()
@@ -103,7 +104,7 @@ func (l *Link) end(cause error) {
 		return
 	}
 	c.err = cause
-	if closed, ok := errors.AsType[*CloseError](cause); ok { // the peer's, which the carrier's error has
+	if closed, ok := errors.AsType[*CloseError](cause); ok { // the peer's, which the carrier's error wraps
 		c.err = closed
 	}
 	if c.asked != nil {
@@ -115,17 +116,17 @@ func (l *Link) end(cause error) {
 	go l.finish(c.err)
 }
 
-// finish closes the carrier, which frees a writer that is blocked in it, waits for reader and writer, gives the machines what has arrived, and
-// tells the owner of the end.
+// finish closes the carrier, which unblocks a writer in SendDatagram, and waits for reader and writer. Then it passes the remaining
+// datagrams to the machines, and reports the end to the owner.
 func (l *Link) finish(err error) {
 	code, reason := uint64(0), err.Error()
 	if closed, ok := errors.AsType[*CloseError](err); ok {
 		code, reason = closed.Code, closed.Reason
 	}
-	_ = l.carrier.CloseWithError(code, cut(reason, maxReason)) // after an error the carrier has ended, too
+	_ = l.carrier.CloseWithError(code, cut(reason, maxReason)) // if the carrier has failed, it has ended already
 	l.state.Store(stopped)
 	l.reading.Wait()
-	l.writing <- struct{}{} // waits for a write that runs, and lets none begin
+	l.writing <- struct{}{} // waits for a running write, and keeps others from starting
 	l.timer.Stop()
 	l.receiveRest()
 	<-l.writing
@@ -134,7 +135,7 @@ func (l *Link) finish(err error) {
 	l.config.Ended()
 }
 
-// receiveRest gives the machines the rest of the ring, until one of them fails.
+// receiveRest passes the remaining datagrams of the ring to the machines, until one of them fails.
 func (l *Link) receiveRest() {
 	for failed := false; !failed && !l.ring.empty(); {
 		failed = l.receive(l.LockNow()) != nil
@@ -142,5 +143,5 @@ func (l *Link) receiveRest() {
 	}
 }
 
-// cut shortens s to at most n bytes without splitting a character.
+// cut shortens s to at most n bytes, without splitting a character.
 func cut(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }

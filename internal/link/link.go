@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// Config adjusts a link; fields that are zero take the default named beside them.
+// Config holds the settings of a link. Zero fields take the defaults in their comments.
 type Config struct {
-	// Wake is called without the lock, on any goroutine, after a machine's Wake was true, and once more after Done is closed.
-	// It must not block. Default: nothing.
+	// Wake is called without the lock, on any goroutine, after a machine's Wake was true, and once more after Done is closed. It must not
+	// block. Default: no call.
 	Wake func()
 
-	// Ended is called once, after Done is closed and the last Wake, on a goroutine of its own. It may block, and wait for others
-	// who use the link. Default: nothing.
+	// Ended is called once, after Done is closed and after the last Wake, on a goroutine of its own. It may block, and may wait for other
+	// users of the link. Default: no call.
 	Ended func()
 
-	// Rate holds back unreliable data and bulk. Default: nothing is held back.
+	// Rate limits unreliable data and bulk. Default: no limit.
 	Rate Rate
 
-	// Logger logs paths that shrink and datagrams that are dropped. Default: nothing is logged.
+	// Logger logs paths that shrink, and datagrams that are dropped. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -38,7 +38,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Link drives the machines of one connection. All methods may be called concurrently.
+// A Link drives the machines of one connection. All methods may be called concurrently.
 type Link struct {
 	config  Config
 	carrier Carrier
@@ -50,25 +50,26 @@ type Link struct {
 	sealed   sealed    // the second carrier
 	failed   error     // a machine's violation; no machine is called after it
 	uncorked bool      // a Close has uncorked play
-	rated    rated     // what Config.Rate holds back
+	rated    rated     // what Config.Rate holds back now
 	queued   queued    // bounds the datagrams in the carrier's queue
 	mtu      mtu       // how large the next datagram may be
-	pacer    pacer     // when it may leave
-	heard    time.Time // when a machine last got something, or when the link began
+	pacer    pacer     // when it may be sent
+	heard    time.Time // when a machine last received a datagram, or when the link started
 
-	// The writer's sleep, in which it has no goroutine. Guarded by mu too.
-	parked bool        // the writer has found nothing to do, and will not look again unless it is woken
+	// The writer's sleep, in which it has no goroutine. Guarded by mu, too.
+	parked bool        // the writer has nothing to do, and will not look again before it is woken
 	timer  *time.Timer // wakes the writer at wakeAt
-	wakeAt time.Time   // in the past: timer is not set
+	wakeAt time.Time   // if it is in the past, timer is not set
 
-	// Shared by the reader, the writer and the callers of Unlock. Each has a lock of its own or is atomic, but writer is its goroutine's.
-	ring    ring          // datagrams that came while the writer was busy
+	// Shared by the reader, the writer and the callers of Unlock. Each has a lock of its own or is atomic, except writer, which only its
+	// goroutine uses.
+	ring    ring          // datagrams received while the writer was busy
 	state   atomic.Int32  // of the writer: asleep, awake, again or stopped
 	writing chan struct{} // holds a token while the writer's goroutine runs
 	writer  writer
 	write   func()      // writer.write, bound once, so that waking the writer allocates no closure
 	sending atomic.Bool // the writer is in SendDatagram
-	warned  atomic.Bool // a full ring was logged
+	warned  atomic.Bool // the warning about a full ring was logged
 	counts  counters
 
 	expected atomic.Int64 // see Expect
@@ -82,8 +83,8 @@ type Link struct {
 	done     chan struct{}      // Done returns it
 }
 
-// New starts a link and its reader, which ends with the connection. From now on the link owns c. It calls the machines, in order of
-// priority, only under its lock.
+// New starts a link and its reader, which runs until the connection ends. From then on the link owns c. It calls the machines only under
+// its lock, in order of priority.
 func New(c Carrier, cfg Config, play Play, extensions ...Extension) *Link {
 	l := &Link{
 		config:  cfg.withDefaults(),
@@ -109,18 +110,18 @@ func New(c Carrier, cfg Config, play Play, extensions ...Extension) *Link {
 	return l
 }
 
-// Lock takes the lock around the machines. Until Unlock the connection stands still, so the caller must not block. It may call Close, Abort,
-// Err and Stats.
+// Lock locks the machines. Until Unlock the link sends and receives nothing, so the caller must not block. It may call Close, Abort, Err
+// and Stats.
 func (l *Link) Lock() { l.mu.Lock() }
 
-// LockNow is Lock, and returns the time. What reads the clock under the lock never sees it run back, as the machines ask for.
+// LockNow is Lock, and returns the time. Times that are read under the lock never run back, which the machines require.
 func (l *Link) LockNow() time.Time {
 	l.mu.Lock()
 	return time.Now()
 }
 
-// Expect says how many bytes of bulk the machines will be given later, besides those that they hold. The newest call counts. It is safe
-// from any goroutine that does not hold the lock.
+// Expect announces how many bytes of bulk the machines will be given later, in addition to those that they hold. Each call replaces the
+// last. It may be called concurrently, but not by a goroutine that holds the lock.
 func (l *Link) Expect(bytes int64) {
 	if before := l.expected.Swap(bytes); (before > 0) == (bytes > 0) {
 		return
@@ -136,8 +137,8 @@ func (l *Link) Expect(bytes int64) {
 	}
 }
 
-// Unlock releases the lock, and sends what may leave now, if that cannot block: in place of the writer when it sleeps, or of the sealed
-// carrier. Otherwise it wakes them.
+// Unlock releases the lock, and sends what may be sent now, if that cannot block: in place of the sleeping writer, or of the sealed
+// carrier's goroutine. Otherwise it wakes that one.
 func (l *Link) Unlock() {
 	switch by := l.sealed.carrier; {
 	case by == nil:
@@ -150,7 +151,7 @@ func (l *Link) Unlock() {
 	l.relieve()
 }
 
-// UnlockLater is Unlock for a caller that unlocks many links in a row: the sealed carrier sends on another goroutine.
+// UnlockLater is Unlock for a caller that unlocks many links in a row. The sealed carrier sends on another goroutine.
 func (l *Link) UnlockLater() {
 	if l.sealed.carrier == nil {
 		l.Unlock()
@@ -163,7 +164,7 @@ func (l *Link) UnlockLater() {
 	l.relieve()
 }
 
-// release releases the lock. With look it first sends what may leave, in place of the writer, which sleeps.
+// release releases the lock. If look is true, it first sends what may be sent, in place of the sleeping writer.
 func (l *Link) release(look bool) {
 	if !look {
 		l.mu.Unlock()
@@ -174,8 +175,8 @@ func (l *Link) release(look bool) {
 	l.conclude(o)
 }
 
-// drainSealed uncorks play and wakes the sealed carrier when Close begins to drain. Otherwise the writer does so, but it may be blocked in the
-// first carrier.
+// drainSealed uncorks play and wakes the sealed carrier when Close starts to drain. Otherwise the writer does this, but the writer may be
+// blocked in the first carrier.
 func (l *Link) drainSealed() {
 	l.mu.Lock()
 	l.uncork()
@@ -186,7 +187,7 @@ func (l *Link) drainSealed() {
 	l.relieve()
 }
 
-// changed reports whether a machine's Changed is true. It asks every machine, because the answer clears it.
+// changed reports whether a machine's Changed is true. It asks every machine, because Changed clears its answer.
 func (l *Link) changed() (changed bool) {
 	for i := range l.slots {
 		changed = l.slots[i].Changed() || changed
@@ -194,7 +195,7 @@ func (l *Link) changed() (changed bool) {
 	return changed
 }
 
-// woken reports whether a machine's Wake is true. It asks every machine, because the answer clears it.
+// woken reports whether a machine's Wake is true. It asks every machine, because Wake clears its answer.
 func (l *Link) woken() (woken bool) {
 	for i := range l.slots {
 		woken = l.slots[i].Wake() || woken
@@ -202,7 +203,7 @@ func (l *Link) woken() (woken bool) {
 	return woken
 }
 
-// Silence returns for how long nothing has come for a machine. It takes the lock.
+// Silence returns how long ago a machine last received a datagram. It takes the lock.
 func (l *Link) Silence() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

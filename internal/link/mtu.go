@@ -3,44 +3,45 @@ package link
 import "time"
 
 const (
-	// SafeDatagram fits a QUIC packet of 1,200 bytes, which every path carries (RFC 9000, section 14): quic-go takes so much after a rebind.
+	// SafeDatagram is a size that fits a QUIC packet of 1,200 bytes, which every path carries (RFC 9000, section 14). quic-go accepts it after
+	// a rebind.
 	SafeDatagram = 1163
 
-	// maxDatagram bounds every datagram, and is the size of buffers. It is above the 1,452 bytes of quic-go's largest packet.
+	// maxDatagram is the most bytes of a datagram, and the size of buffers. It is above the 1,452 bytes of quic-go's largest packet.
 	maxDatagram = 1500
-	// minDatagram is the least that a path must take: with it, an entry of package bunch fits with its headers.
+	// minDatagram is the least size that a path must take: an entry of package bunch fits into it with its headers.
 	minDatagram = SafeDatagram
 
-	// refusalHold is how long a refusal counts while the carrier's Path still says more.
+	// refusalHold is how long a refusal counts while the carrier's Path still has a larger size.
 	refusalHold = 10 * time.Second
-	// holeHold is how long only safe datagrams leave after a black hole was found. The hold doubles, up to maxHoleHold, when the next
-	// hole is found within one more hold.
+	// holeHold is how long only safe datagrams are sent after a black hole was found. The time doubles, up to maxHoleHold, if the next hole is
+	// found within as long again.
 	holeHold    = 10 * time.Second
 	maxHoleHold = 10 * time.Minute
-	// holeTrials is how many larger datagrams leave after the hold before all may be as large, and holeTrial the least time between two of them. In a
-	// hole that is still there three are lost, one at a time. When all were large at once, what was lost filled the reliable buffer of half of the
-	// connections that make ten calls of 8 KB a second, until it overflowed.
+	// holeTrials is how many larger datagrams are sent one by one after the hold before all may be as large; holeTrial is the least time
+	// between two of them. If the hole is still there, three are lost, one at a time. When all were large at once, the losses filled the
+	// reliable buffer until it overflowed, on half of the connections that make ten calls of 8 KB a second.
 	holeTrials = 8
 	holeTrial  = 250 * time.Millisecond
 )
 
 // mtu decides how large a datagram may be.
-type mtu struct {
+type mtu struct { // the carrier's Path.MaxDatagram, but at least minDatagram
 	path int // the carrier's Path.MaxDatagram, or minDatagram when that is more
 
-	// The carrier has refused larger datagrams: this counts until its Path changes, or until refusalEnd.
+	// The most bytes that the carrier has accepted, after a refusal: it counts until Path changes, or until refusalEnd. 0 = no refusal.
 	refusal    int
 	refusalEnd time.Time
 
-	// Large datagrams were found to vanish, a black hole (RFC 8899, section 4.3): until holeEnd only safe ones leave.
+	// Large datagrams are lost, a black hole (RFC 8899, section 4.3): only safe ones are sent until holeEnd. Zero = none was found.
 	holeEnd time.Time
-	hold    time.Duration // from the discovery of the last black hole to holeEnd
-	trials  int           // how many larger ones must still leave one by one, after holeEnd
-	trialAt time.Time     // when the next one may
+	hold    time.Duration // time from the discovery of the last black hole to holeEnd
+	trials  int           // how many larger datagrams must still be sent one by one after holeEnd
+	trialAt time.Time     // when the next of them may be sent
 }
 
-// update takes the carrier's MaxDatagram; 0 is unknown. When it is less than a path must take, mtu still allows minDatagram: the
-// carrier will refuse that, which ends the link.
+// update handles the carrier's MaxDatagram; 0 = unknown. If it is less than a path must take, mtu still allows minDatagram. The carrier
+// will refuse that size, which ends the link.
 func (m *mtu) update(path int) {
 	path = max(path, minDatagram)
 	if path != m.path {
@@ -48,13 +49,13 @@ func (m *mtu) update(path int) {
 	}
 }
 
-// refuse notes that the carrier takes at most size bytes.
+// refuse records that the carrier accepts at most size bytes.
 func (m *mtu) refuse(now time.Time, size int) {
 	m.refusal, m.refusalEnd = size, now.Add(refusalHold)
 }
 
-// blackHole notes that large datagrams vanish, and returns the time for which only safe ones leave. It returns 0, for an old report, when
-// no larger one was allowed. When the path was good for longer than the last hold, the hold begins at holeHold again.
+// blackHole is called when large datagrams are lost. It returns the time for which only safe ones are sent, or 0 if no larger one was
+// allowed, so the report is old. If the path was good for longer than the last hold, the hold is holeHold again.
 func (m *mtu) blackHole(now time.Time) time.Duration {
 	if m.most(now) <= SafeDatagram {
 		return 0
@@ -68,7 +69,7 @@ func (m *mtu) blackHole(now time.Time) time.Duration {
 	return m.hold
 }
 
-// left notes that a datagram of so many bytes leaves.
+// left records that a datagram of size bytes is sent.
 func (m *mtu) left(now time.Time, size int) {
 	if size > SafeDatagram && m.trials > 0 {
 		m.trials--

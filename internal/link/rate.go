@@ -2,36 +2,37 @@ package link
 
 import "time"
 
-// Rate limits what a connection sends over all its carriers. It holds back unreliable data and bulk; acks, control, resends
-// and reliable play pass, and are counted. Its methods are called under the link's lock.
+// A Rate limits what a connection sends over all its carriers. It holds back unreliable data and bulk. Acks, control, resends and reliable
+// play are counted, but not held back. Its methods are called under the link's lock.
 type Rate interface {
 	// Play returns how long unreliable data must wait.
 	Play(now time.Time) time.Duration
-	// Bulk returns how long bulk must wait. It is called only while bulk waits, because it counts the caller among those that share the rate.
+	// Bulk returns how long bulk must wait. It is called only while bulk waits, because it includes the caller among those that share the
+	// rate.
 	Bulk(now time.Time) time.Duration
-	// Spend counts a datagram that leaves.
+	// Spend counts a datagram that is sent.
 	Spend(now time.Time, bytes int)
 }
 
-// rated remembers what the rate of a link holds back. The link's lock guards it.
+// rated is what the rate of a link holds back. It is guarded by the link's lock.
 type rated struct {
 	rate       Rate      // nil = no limit
-	play, bulk time.Time // when unreliable data and bulk may leave again; zero = they are not held back
+	play, bulk time.Time // when unreliable data and bulk may be sent again; zero = they are not held back
 	holding    bool      // the last call of Machine.Hold held something back
 }
 
-// spend counts a datagram that leaves.
+// spend counts a datagram that is sent.
 func (r *rated) spend(now time.Time, bytes int) {
 	if r.rate != nil {
 		r.rate.Spend(now, bytes)
 	}
 }
 
-// Rated reports whether the rate, and not the carrier's pace, holds back bulk. It is called under the lock.
+// Rated reports whether bulk is held back by the rate, and not by the carrier's pace. The caller holds the lock.
 func (l *Link) Rated() bool { return !l.rated.bulk.IsZero() }
 
-// holdBack tells the machines what to hold back: what the rate does not allow now, and all bulk if paced, because the carrier's pace has no room
-// for it. The caller holds the lock.
+// holdBack makes the machines hold back what the rate does not allow now and, if paced is true, all bulk, because the carrier's pace has no
+// room for it. The caller holds the lock.
 func (l *Link) holdBack(now time.Time, paced bool) {
 	r := &l.rated
 	if r.rate != nil {
@@ -47,7 +48,7 @@ func (l *Link) holdBack(now time.Time, paced bool) {
 	}
 }
 
-// askRate asks the rate how long unreliable data and bulk must wait, if a machine has some that could leave. The caller holds the lock.
+// askRate asks the rate how long unreliable data and bulk must wait, if a machine has some that could be sent. The caller holds the lock.
 func (l *Link) askRate(now time.Time) {
 	r := &l.rated
 	unreliable, bulk := false, false
@@ -64,7 +65,7 @@ func (l *Link) askRate(now time.Time) {
 	}
 }
 
-// after returns the end of a wait that begins now; zero when there is none to wait for.
+// after returns now+wait, or zero if wait is not positive.
 func after(now time.Time, wait time.Duration) time.Time {
 	if wait <= 0 {
 		return time.Time{}

@@ -8,27 +8,27 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Sealed is a carrier beside QUIC that asks the link, through its [Source], for datagrams when it can send them, and says what
-// became of each. It uses the lock of the link.
+// Sealed is a carrier beside QUIC. It asks the link, through its [Source], for datagrams when it can send them, and reports whether each
+// arrived. It uses the lock of the link.
 type Sealed interface {
-	// Wake says that the source may have something to send. It is called under the lock.
+	// Wake is called under the lock when the source may have something to send.
 	Wake()
-	// Unlock says so, and releases the lock. The carrier may send on the caller's goroutine.
+	// Unlock does what Wake does, and releases the lock. The carrier may send on the calling goroutine.
 	Unlock()
 }
 
 // sealed is the state of a link's sealed carrier.
 type sealed struct {
-	carrier Sealed // nil while QUIC carries
-	carries atomic.Bool
-	path    recovery.Path // the path that the machines were last told
-	at      time.Time     // the now of the last advance
-	bulk    int           // bytes in datagrams with bulk that left since the last [Source.Bulk]
-	ahead   int           // bytes of bulk that the first machine has sent more than the others while those had some, too: a datagram at most
+	carrier Sealed        // nil while QUIC carries the datagrams
+	carries atomic.Bool   // carrier is not nil; read without the lock
+	path    recovery.Path // as the machines have it from the last SetPath, without RTT
+	at      time.Time     // argument now of the last advance
+	bulk    int           // bytes of datagrams with bulk that were sent since the last [Source.Bulk]
+	ahead   int           // bytes of bulk that the first machine has sent more than the others while those had some, too; at most one datagram
 }
 
 // Carry makes the sealed carrier by carry all datagrams from now on, or QUIC if by is nil. Datagrams in flight may still arrive over the
-// other carrier, so the change alone resends nothing.
+// other carrier, so the change alone does not cause resends.
 func (l *Link) Carry(by Sealed) {
 	rtt := l.carrier.Path().SmoothedRTT
 	now := l.LockNow()
@@ -49,11 +49,11 @@ func (l *Link) Ping() {
 	l.mu.Unlock()
 	l.relieve()
 	ping := [pingBytes]byte{Ping}
-	_ = l.carrier.SendDatagram(ping[:]) // an error means that the connection has ended, which the reader notices
+	_ = l.carrier.SendDatagram(ping[:]) // an error means that the connection has ended, and the reader gets it, too
 }
 
-// move tells the machines that their datagrams take another path from now on, of which rtt is all that is known; 0 = not even that. The
-// caller holds the lock.
+// move informs the machines that their datagrams take another path from now on, of which only the round trip is known; 0 = not even that.
+// The caller holds the lock.
 func (l *Link) move(now time.Time, rtt time.Duration) {
 	l.sealed.path = recovery.Path{Epoch: l.sealed.path.Epoch + 1, Fates: l.sealed.carrier != nil, More: l.expected.Load() > 0}
 	moved := l.sealed.path
@@ -64,17 +64,17 @@ func (l *Link) move(now time.Time, rtt time.Duration) {
 	}
 }
 
-// Sealed reports whether the sealed carrier carries.
+// Sealed reports whether the sealed carrier carries the datagrams.
 func (l *Link) Sealed() bool { return l.sealed.carries.Load() }
 
-// Source is the link as its sealed carrier sees it. The carrier holds the link's lock during all methods but Lock, TryLock and Woken.
+// A Source is a link as the source of its sealed carrier. The carrier holds the link's lock during all methods but Lock, TryLock and Woken.
 type Source struct{ link *Link }
 
-// Source returns the link as a sealed carrier sees it.
+// Source returns the link as the source of a sealed carrier.
 func (l *Link) Source() Source { return Source{l} }
 
-// Lock takes the link's lock, TryLock does so unless somebody has it, and Unlock releases it. Unlike [Link.Unlock] that does not look
-// whether something may leave: the carrier does so in its turn.
+// Lock takes the link's lock, TryLock takes it if it is free, and Unlock releases it. Unlike [Link.Unlock], Unlock sends nothing: the
+// carrier does that in its turn.
 func (s Source) Lock()         { s.link.mu.Lock() }
 func (s Source) TryLock() bool { return s.link.mu.TryLock() }
 func (s Source) Unlock() {
@@ -82,22 +82,22 @@ func (s Source) Unlock() {
 	s.link.relieve()
 }
 
-// Moved says that the carrier's path has changed: what the machines have measured is of the old one.
+// Moved is called when the carrier's path has changed: the machines' measurements do not apply to it.
 func (s Source) Moved(now time.Time) {
 	if l := s.link; l.sealed.carrier != nil {
 		l.move(now, 0)
 	}
 }
 
-// A token is the number of a datagram, with the machine's place in bits 56 to 61. No machine uses those: bunch counts from 0, and
-// the machine of slices uses the two highest bits for datagrams that are no slices.
+// A token is the number of a datagram, with the index of its machine in bits 56 to 61. No machine uses those bits: bunch counts from 0, and
+// the machine of slices uses the two highest bits for datagrams that are not slices.
 const (
 	placeShift = 56
 	placeMask  = 0x3f << placeShift
 )
 
-// Tell passes on what the carrier has measured of its path: the window in bytes, the rate in bytes a second, and the share of packets
-// that are lost, 0 to 1.
+// Tell passes the carrier's measurements of its path to the machines: the window in bytes, the rate in bytes a second, and the share of
+// packets that are lost, from 0 to 1.
 func (s Source) Tell(now time.Time, window int, rate, loss float64) {
 	p := &s.link.sealed.path
 	if !p.Fates {
@@ -109,8 +109,8 @@ func (s Source) Tell(now time.Time, window int, rate, loss float64) {
 	}
 }
 
-// AppendPayload appends a datagram of the first machine that has one. Bulk of the first machine waits while it is ahead of that of the
-// others, so that neither starves.
+// AppendPayload appends a datagram of the first machine that has one. While the first machine has sent more bulk than the others, its bulk
+// waits for theirs, so that neither starves.
 func (s Source) AppendPayload(now time.Time, buf []byte, room recovery.Room) (b []byte, token uint64, content recovery.Content, ok bool) {
 	l := s.link
 	if l.sealed.carrier == nil || !s.advance(now) {
@@ -150,20 +150,20 @@ func (s Source) appendFirst(now time.Time, buf []byte, most int) (b []byte, toke
 	return buf, 0, content, false
 }
 
-// countBulk counts bytes of bulk of the machine in a place.
+// countBulk counts bytes of bulk that the machine at index place has sent.
 func (s Source) countBulk(place, bytes int) {
 	s.link.sealed.bulk += bytes
 	switch ahead := &s.link.sealed.ahead; {
 	case place > 0:
 		*ahead = max(*ahead-bytes, -bytes)
-	case s.othersWait(): // when it was ahead already, the others had nothing to send: all of theirs is under way
+	case s.othersWait(): // if it was ahead already, the others had nothing to send: all of theirs is in flight
 		*ahead = min(*ahead, 0) + bytes
 	default:
 		*ahead = 0
 	}
 }
 
-// Bulk returns how many bytes of bulk have left in sealed packets since the last call, and whether more of it waits for nothing but room on their
+// Bulk returns how many bytes of bulk were sent in sealed packets since the last call, and whether more bulk waits only for room on their
 // path.
 func (s Source) Bulk() (left int, waits bool) {
 	l := s.link
@@ -174,22 +174,23 @@ func (s Source) Bulk() (left int, waits bool) {
 	return left, slices.ContainsFunc(l.slots, func(s slot) bool { _, bulk := s.Waiting(); return bulk })
 }
 
-// othersWait reports whether a machine behind the first has bulk that may leave.
+// othersWait reports whether a machine after the first has bulk that could be sent.
 func (s Source) othersWait() bool {
 	others := s.link.slots[1:]
 	return slices.ContainsFunc(others, func(o slot) bool { _, bulk := o.Waiting(); return bulk })
 }
 
-// Acked notes that a datagram has arrived, Lost that it is lost.
+// Acked is called when a datagram has arrived, and Lost when it is lost.
 func (s Source) Acked(now time.Time, token uint64) { s.fate(now, token, true) }
 func (s Source) Lost(now time.Time, token uint64)  { s.fate(now, token, false) }
 
+// fate passes the fate of a datagram to its machine.
 func (s Source) fate(now time.Time, token uint64, arrived bool) {
 	place := token & placeMask >> placeShift
 	s.link.slots[place].Fate(now, token&^placeMask, arrived)
 }
 
-// Receive gives a datagram to its machine.
+// Receive passes a datagram to its machine.
 func (s Source) Receive(now time.Time, datagram []byte) {
 	l := s.link
 	if l.failed != nil {
@@ -200,10 +201,10 @@ func (s Source) Receive(now time.Time, datagram []byte) {
 	}
 }
 
-// mostExpected is how many announced bytes count: what the machines hold besides still fits into an int of 32 bits.
+// mostExpected is the most announced bytes that Waiting returns, so that the sum with what the machines hold fits into an int of 32 bits.
 const mostExpected = 1 << 30
 
-// Waiting returns the bytes that were never sent, including those that Expect has announced.
+// Waiting returns how many bytes were never sent, including those that Expect has announced.
 func (s Source) Waiting() (bytes int) {
 	bytes = int(min(s.link.expected.Load(), mostExpected))
 	for i := range s.link.slots {
@@ -215,7 +216,7 @@ func (s Source) Waiting() (bytes int) {
 // Advance runs the timers that are due.
 func (s Source) Advance(now time.Time) { s.advance(now) }
 
-// advance runs the machines' timers, at most once for each now. It is false if a machine has failed.
+// advance runs the machines' timers, at most once for each now. It returns false if a machine has failed.
 func (s Source) advance(now time.Time) bool {
 	l := s.link
 	if l.failed != nil || !now.After(l.sealed.at) {
@@ -240,8 +241,7 @@ func (s Source) NextTimeout() (next time.Time, ok bool) {
 	return l.nextTimeout()
 }
 
-// Turned is called at the end of each turn of the carrier. It reports whether the carrier must call Woken after it has released the
-// lock.
+// Turned is called at the end of each turn of the carrier. It reports whether the carrier must call Woken after it has released the lock.
 func (s Source) Turned() (woken bool) {
 	l := s.link
 	if l.failed != nil {
@@ -250,12 +250,12 @@ func (s Source) Turned() (woken bool) {
 	l.uncork()
 	switch {
 	case l.sealed.carrier == nil:
-		if l.parked && l.writerWorks(time.Now()) { // QUIC answers what came over the sealed carrier
+		if l.parked && l.writerWorks(time.Now()) { // QUIC answers what arrived over the sealed carrier
 			l.parked = false
 			l.signal()
 		}
 	default:
-		l.changed() // forgets the changes so far, which this turn has seen
+		l.changed() // clears the changes so far, which this turn has handled
 		if l.draining.Load() && l.drained() {
 			l.end(nil)
 		}

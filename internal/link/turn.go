@@ -7,20 +7,20 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// turn is the work that look finds under the lock, and that the writer does after it has released it.
+// turn is what look has found under the lock. The rest is done after the lock was released.
 type turn struct {
 	packet []byte  // the next datagram; nil = none
-	number uint64  // of packet, as its machine counts
+	number uint64  // of packet, in the count of its machine
 	from   Machine // the machine that built packet
 
 	now     time.Time     // the time of the turn
-	more    bool          // datagrams wait in the ring
+	more    bool          // more datagrams are in the ring
 	woken   bool          // Config.Wake must be called
 	drained bool          // the drain of a Close is complete
-	hole    time.Duration // how long only datagrams of a safe size leave, because larger ones vanish (a black hole); else 0
+	hole    time.Duration // if a black hole was found, how long only safe datagrams are sent; otherwise 0
 }
 
-// longest bounds a sleep, so that rounding a timeout far in the future does not overflow.
+// longest is the longest sleep, so that rounding a timeout far in the future does not overflow.
 const longest = 1000 * time.Hour
 
 // turn takes the lock and calls look.
@@ -32,8 +32,8 @@ func (w *writer) turn() (t turn, err error) {
 	return w.look(path, w.buffer)
 }
 
-// look moves a batch from the ring into the machines, runs their timers and asks them for the next datagram. When there is none it parks
-// the writer. The caller holds the lock.
+// look moves a batch from the ring into the machines, runs their timers and asks them for the next datagram. If there is none, it parks the
+// writer. The caller holds the lock.
 func (l *Link) look(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
 	t.now = time.Now()
 	if err := l.receive(t.now); err != nil {
@@ -63,8 +63,8 @@ func (l *Link) look(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
 	return t, nil
 }
 
-// usePath tells the machines their parts of the carrier's window, and sets the size of the next datagram. When it finds a black hole, it returns
-// how long only datagrams of a safe size leave.
+// usePath passes to the machines their parts of the carrier's window, and sets the size of the next datagram. If it finds a black hole, it
+// returns how long only safe datagrams are sent.
 func (l *Link) usePath(now time.Time, path Path) (hole time.Duration) {
 	l.mtu.update(path.MaxDatagram)
 	if l.play.BlackHole() {
@@ -74,13 +74,13 @@ func (l *Link) usePath(now time.Time, path Path) (hole time.Duration) {
 	l.counts.max.Store(uint64(size))
 	l.pacer.update(now, path, size)
 	if path.Cwnd > 0 && l.sealed.carrier == nil {
-		l.share(path.Cwnd * size / (size + packetOverhead)) // QUIC's window counts packets, machines count datagrams
+		l.share(path.Cwnd * size / (size + packetOverhead)) // QUIC's window counts packets, and the machines count datagrams
 	}
 	return hole
 }
 
-// share divides the window. Each machine gets what the others do not have in flight, but at least half, so that no machine of higher priority
-// starves it.
+// share divides the window. Each machine gets what the others do not have in flight, but at least half, so that no machine of higher
+// priority starves it.
 func (l *Link) share(window int) {
 	total := 0
 	for i := range l.slots {
@@ -95,7 +95,7 @@ func (l *Link) share(window int) {
 	}
 }
 
-// ask takes the next datagram, from the machine with the highest priority that has one.
+// ask gets the next datagram, from the machine of highest priority that has one.
 func (l *Link) ask(t *turn, buffer *[maxDatagram]byte) {
 	size := l.mtu.max(t.now)
 	for i := range l.slots {
@@ -111,11 +111,11 @@ func (l *Link) ask(t *turn, buffer *[maxDatagram]byte) {
 	}
 }
 
-// park sets how long the writer may sleep; held is how long the pacer lets nothing leave. Until the next turn an Unlock with news wakes the writer,
-// or sends in its place.
+// park decides how long the writer may sleep; held is how long the pacer allows nothing. Until the next turn an Unlock after a change wakes
+// the writer, or sends in its place.
 func (l *Link) park(t *turn, held time.Duration) {
 	l.parked = true
-	l.changed() // forgets the changes so far, which this turn has seen
+	l.changed() // clears the changes so far, which this turn has handled
 	if held > 0 {
 		l.wakeIn(t.now, held)
 		return
@@ -123,7 +123,7 @@ func (l *Link) park(t *turn, held time.Duration) {
 	t.drained = l.draining.Load() && l.drained()
 	if l.sealed.carrier != nil {
 		l.sealed.carrier.Wake() // a datagram may have moved a timer
-		return
+		return                  // a datagram may have changed a timer
 	}
 	if next, ok := l.nextTimeout(); ok {
 		l.wakeIn(t.now, sleep(t.now, next))
@@ -135,8 +135,7 @@ func (l *Link) drained() bool {
 	return !slices.ContainsFunc(l.slots, func(s slot) bool { return !s.Drained() })
 }
 
-// nextTimeout returns when the next timer of a machine is due, or when something that the rate holds back may leave, whichever is
-// earlier.
+// nextTimeout returns when the next timer of a machine is due, or when data that the rate holds back may be sent, whichever is earlier.
 func (l *Link) nextTimeout() (time.Time, bool) {
 	var first recovery.Earliest
 	first.Add(l.rated.play, !l.rated.play.IsZero())
@@ -147,7 +146,7 @@ func (l *Link) nextTimeout() (time.Time, bool) {
 	return first.Time()
 }
 
-// wakeIn sets the timer that wakes the writer once d has passed since now.
+// wakeIn sets the timer to wake the writer at now+d.
 func (l *Link) wakeIn(now time.Time, d time.Duration) {
 	if at := now.Add(d); !at.Equal(l.wakeAt) {
 		l.wakeAt = at
@@ -155,7 +154,7 @@ func (l *Link) wakeIn(now time.Time, d time.Duration) {
 	}
 }
 
-// sleep returns the time from now until next, rounded up so that the timeout is due afterwards.
+// sleep returns the time from now to next, rounded up so that the timeout is due afterwards.
 func sleep(now, next time.Time) time.Duration {
 	d := next.Sub(now)
 	if d <= 0 {
@@ -164,7 +163,7 @@ func sleep(now, next time.Time) time.Duration {
 	return (min(d, longest) + grain - 1) / grain * grain
 }
 
-// uncork uncorks play once, when the link drains, so that what an open tick has gathered leaves.
+// uncork uncorks play, once, if the link drains, so that the calls of an open tick are sent.
 func (l *Link) uncork() {
 	if l.uncorked || !l.draining.Load() {
 		return

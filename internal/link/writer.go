@@ -9,20 +9,21 @@ import (
 )
 
 const (
-	// batchSize is how many datagrams are received in one hold of the lock, so that a tick never waits for long.
+	// batchSize is how many datagrams are received while the lock is held once, so that a tick never waits long for it.
 	batchSize = 32
 
-	// grain is the unit to which every sleep of the writer is rounded up, so that timers close to each other share one wake-up. A rest takes one.
+	// grain is the unit to which each sleep of the writer is rounded up, so that timers close to each other share one wake-up. A rest takes
+	// one grain.
 	grain = 100 * time.Microsecond
-	// overdue is how long the writer sleeps when a machine's timeout is past and it has nothing to send: an error in a machine
-	// must not make the writer spin.
+	// overdue is how long the writer sleeps if a machine's timeout is in the past and it has nothing to send: a bug in a machine must not make
+	// the writer spin.
 	overdue = time.Millisecond
 
-	// maxRefusals is how many datagrams in a row the carrier may refuse: more than any change of path needs.
+	// maxRefusals is how many datagrams in a row the carrier may refuse: more than any change of path causes.
 	maxRefusals = 8
 )
 
-// Pools of what a link needs only while there is something to send or to receive, so an idle connection holds none.
+// Pools of what a link needs only while it has something to send or to receive, so that an idle connection holds none.
 var (
 	buffers = sync.Pool{New: func() any { return new([maxDatagram]byte) }}
 	batches = sync.Pool{New: func() any { return new([batchSize][]byte) }}
@@ -36,15 +37,15 @@ const (
 	stopped              // the link has ended
 )
 
-// writer is the goroutine that sends, which lives while there is something to do. Its fields belong to it alone.
+// writer is the goroutine that sends, which exists while there is something to do. Only that goroutine uses its fields.
 type writer struct {
 	*Link
 	buffer   *[maxDatagram]byte // nil while asleep
 	burst    burst
-	refusals int // in a row
+	refusals int // datagrams that the carrier has refused in a row
 }
 
-// signal makes the writer look again, and starts its goroutine if it sleeps.
+// signal makes the writer look again; it starts the writer's goroutine if there is none.
 func (l *Link) signal() {
 	for {
 		switch state := l.state.Load(); {
@@ -57,7 +58,7 @@ func (l *Link) signal() {
 	}
 }
 
-// expired is called by the timer, on a goroutine of its own.
+// expired is called by the timer, on a goroutine of its own, on which it does the work of the writer.
 func (w *writer) expired() {
 	if w.state.CompareAndSwap(asleep, awake) {
 		w.Link.write()
@@ -66,7 +67,7 @@ func (w *writer) expired() {
 	w.signal()
 }
 
-// write is the writer's goroutine: it takes turns until there is nothing to do or the link ends.
+// write is the writer's goroutine. It takes turns until there is nothing to do or the link ends.
 func (w *writer) write() {
 	w.writing <- struct{}{}
 	defer func() { <-w.writing }()
@@ -86,8 +87,8 @@ func (w *writer) write() {
 	}
 }
 
-// step takes one turn under the lock, and does afterwards, without the lock, what the turn has found. goOn is false if the link ends, idle is
-// true when there was nothing to do.
+// step takes one turn under the lock, and does afterwards, without the lock, what the turn has found. goOn is false if the link ends, and
+// idle is true if there was nothing to do.
 func (w *writer) step() (goOn, idle bool) {
 	t, err := w.turn()
 	if err != nil {
@@ -110,10 +111,10 @@ func (w *writer) step() (goOn, idle bool) {
 	return true, true
 }
 
-// send passes a datagram to the carrier and rests when a burst is full. It is false if the link ends.
+// send passes a datagram to the carrier, and rests if the burst is full. It returns false if the link ends.
 func (w *writer) send(t turn) bool {
 	w.sending.Store(true)
-	w.relieve() // of datagrams that the reader put into the ring before sending was set
+	w.relieve() // for datagrams that the reader put into the ring before sending was set
 	err := w.carrier.SendDatagram(t.packet)
 	w.sending.Store(false)
 	if err != nil {
@@ -127,8 +128,8 @@ func (w *writer) send(t turn) bool {
 	return true
 }
 
-// unsend gives a datagram that the carrier has refused as too large back to its machine. After any other error, or too many refusals in a row,
-// it ends the link and is false.
+// unsend returns a datagram that the carrier has refused as too large to its machine. After any other error, or too many refusals in a row,
+// it ends the link and returns false.
 func (w *writer) unsend(t turn, err error) bool {
 	w.Lock()
 	size, err := w.refused(t, err)
@@ -142,15 +143,15 @@ func (w *writer) unsend(t turn, err error) bool {
 	return err == nil
 }
 
-// sent counts a datagram that has left.
+// sent counts a datagram that was sent.
 func (l *Link) sent(t turn) {
 	if t.from != l.play {
 		l.counts.otherOut.Add(uint64(len(t.packet)))
 	}
 }
 
-// refused gives a datagram that was too large back to its machine, and returns the new limit. After any error that it returns the link must end.
-// The caller holds the lock.
+// refused returns a datagram that was too large to its machine, and returns the new limit. If it returns an error, the link must end. The
+// caller holds the lock.
 func (l *Link) refused(t turn, err error) (size int, _ error) {
 	tooLarge, ok := errors.AsType[*TooLargeError](err)
 	if !ok {
@@ -164,8 +165,8 @@ func (l *Link) refused(t turn, err error) (size int, _ error) {
 	return size, nil
 }
 
-// rest lets other goroutines run after a full burst: the receiver's reader may be in this process. While losses keep the bursts short it sleeps
-// for a grain, which helps a receiver elsewhere, too.
+// rest lets other goroutines run after a full burst, because the receiver's reader may be in this process. While losses keep the bursts
+// short it sleeps for a grain, which helps a receiver in another process, too.
 func (w *writer) rest() {
 	var lost uint64
 	w.Lock()
@@ -191,7 +192,7 @@ func (l *Link) warn(hole time.Duration) {
 	}
 }
 
-// free gives the buffer back, when the goroutine ends.
+// free returns the buffer to its pool when the goroutine ends.
 func (w *writer) free() {
 	buffers.Put(w.buffer)
 	w.buffer = nil

@@ -9,29 +9,29 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// attemptDelay is how long a dial waits for one address before it tries the next one beside it (RFC 8305, section 5).
+// attemptDelay is how long a dial waits for an address before it also tries the next one (RFC 8305, section 5).
 const attemptDelay = 250 * time.Millisecond
 
-// silenceTime is how long the addresses that are silent have left when another has refused, or has answered with a wrong certificate: enough
-// for a first packet that was lost, which QUIC sends again after a second.
+// silenceTime is how much longer silent addresses are waited for after another one has refused, or has answered with a wrong certificate.
+// It is enough for a first packet that was lost, which QUIC sends again after a second.
 const silenceTime = 2 * time.Second
 
-// attempt is how the dial of one address has ended.
+// attempt is the result of dialing one address.
 type attempt struct {
 	conn *quic.Conn
 	err  error
 }
 
-// dialFirst dials one address after the other: the next one when attemptDelay has passed, or at once when one has failed. It returns the connection
-// of the first that answers, and gives up the others. When none does, or none within silenceTime after one has refused, the error is the first that
-// says more than that nobody has answered, or that the caller has given up.
+// dialFirst dials the addresses in order: the next one after attemptDelay, or at once if one has failed. It returns the connection of the
+// first that answers, and abandons the others. If none does, or none within silenceTime after one has refused, it returns the first error
+// that says more than that no server has answered, or that the caller has canceled.
 func dialFirst(ctx context.Context, addrs []net.Addr, dial func(context.Context, net.Addr) (*quic.Conn, error)) (*quic.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended, dialing := make(chan attempt), 0
 	var failed error
-	refused := false            // one has refused, which failed need not tell
-	var enough <-chan time.Time // when silenceTime is over
+	refused := false            // one has refused, although failed may be another's error
+	var enough <-chan time.Time // fires when silenceTime has passed
 	for len(addrs) > 0 || dialing > 0 {
 		var late <-chan time.Time
 		if len(addrs) > 0 {
@@ -69,7 +69,7 @@ func dialFirst(ctx context.Context, addrs []net.Addr, dial func(context.Context,
 	return nil, failed
 }
 
-// giveUp waits for the attempts that still go on. One that has been answered meanwhile is closed.
+// giveUp waits for the attempts that are still running. If one succeeds after all, its connection is closed.
 func giveUp(ended <-chan attempt, dialing int) {
 	for range dialing {
 		if a := <-ended; a.err == nil {
@@ -78,13 +78,13 @@ func giveUp(ended <-chan attempt, dialing int) {
 	}
 }
 
-// isSilence reports whether err is that nobody has answered.
+// isSilence reports whether err says that no server has answered.
 func isSilence(err error) bool {
 	late, ok := errors.AsType[net.Error](err)
 	return ok && late.Timeout()
 }
 
-// isRefusal reports whether err is that one side of a handshake, which has begun, does not want the other.
+// isRefusal reports whether err says that one side has ended a handshake that had begun.
 func isRefusal(err error) bool {
 	failed, ok := errors.AsType[*quic.TransportError](err)
 	return ok && (failed.Remote || failed.ErrorCode.IsCryptoError())

@@ -15,25 +15,26 @@ import (
 )
 
 const (
-	// pathAge is for how long Carrier.Path repeats its last answer.
+	// pathAge is for how long Carrier.Path returns the same result.
 	pathAge = time.Millisecond
-	// probeSize is larger than what any path takes, so that quic-go refuses the datagram and names its limit.
+	// probeSize is larger than any path takes, so that quic-go refuses the datagram and returns its limit.
 	probeSize = 1 << 16
-	// sendQueue is how many datagrams quic-go queues before it blocks: its maxDatagramSendQueueLen is 32, which a test checks, and 24 leaves
-	// a margin.
+	// sendQueue is how many datagrams quic-go queues before it blocks: its maxDatagramSendQueueLen is 32, which a test checks, and 24 leaves a
+	// margin.
 	sendQueue = 24
-	// minProbePause is the least pause between two probes of that limit, for short paths; the pause doubles while the limit stays the same.
+	// minProbePause is the least pause between two probes of the limit on short paths. The pause doubles while the limit stays the same.
 	minProbePause = 10 * time.Millisecond
 	maxProbePause = time.Second
-	// provokePings leave before a close, for provokeTime at most. With three of them, of 100 closes at 20 % of loss 4 are not heard, and 14 with none.
+	// provokePings are sent before a close, within at most provokeTime. Of 100 closes at 20 % loss, 4 do not reach the peer with three of
+	// them, and 14 without any.
 	provokePings = 3
 	provokeTime  = 5 * time.Millisecond
 )
 
-// oversized is the datagram that probe offers to quic-go. Nobody writes to it, and it never leaves.
+// oversized is the datagram that probe passes to quic-go. It is never written to and never sent.
 var oversized [probeSize]byte
 
-// Carrier is a QUIC connection as a carrier of package link. Its methods are safe for concurrent use.
+// A Carrier is a QUIC connection as a carrier of package link. Its methods may be called concurrently.
 type Carrier struct {
 	Conn   *quic.Conn
 	socket *sealed.Socket // nil without Config.Sealed
@@ -42,16 +43,17 @@ type Carrier struct {
 
 	mu     sync.Mutex // guards the fields below
 	path   link.Path
-	asked  time.Time // when path was read from quic-go
-	probed time.Time // when path.MaxDatagram was probed
-	pause  time.Duration
+	asked  time.Time     // when path was read from quic-go
+	probed time.Time     // when path.MaxDatagram was probed
+	pause  time.Duration // before the next probe
 }
 
-// NewCarrier returns the carrier of a connection. socket is shared with sealed packets; nil without them.
+// NewCarrier returns the carrier of a connection. socket is shared with sealed packets; nil = there are none.
 func NewCarrier(conn *quic.Conn, socket *sealed.Socket) *Carrier {
 	return &Carrier{Conn: conn, socket: socket}
 }
 
+// SendDatagram implements link.Carrier. quic-go copies p.
 func (c *Carrier) SendDatagram(p []byte) error {
 	err := c.Conn.SendDatagram(p)
 	large, ok := errors.AsType[*quic.DatagramTooLargeError](err)
@@ -64,19 +66,21 @@ func (c *Carrier) SendDatagram(p []byte) error {
 	return &link.TooLargeError{Max: int(large.MaxDatagramPayloadSize)}
 }
 
+// ReceiveDatagram implements link.Carrier.
 func (c *Carrier) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	p, err := c.Conn.ReceiveDatagram(ctx)
 	return p, peerClosed(err)
 }
 
+// CloseWithError implements link.Carrier.
 func (c *Carrier) CloseWithError(code uint64, reason string) error {
 	c.provoke()
 	return c.Conn.CloseWithError(quic.ApplicationErrorCode(code), reason)
 }
 
-// provoke makes the peer acknowledge something that leaves just before the close. quic-go repeats a lost close only to a peer that sends,
-// but one that is idle, or says all in sealed packets, would learn of the end by silence. The pings leave on a goroutine of their own, which
-// the close ends where quic-go's queue is full, so nothing here takes longer than provokeTime.
+// provoke makes the peer acknowledge something that is sent just before the close. quic-go repeats a lost close only to a peer that sends.
+// A peer that is idle, or that sends sealed packets only, would notice the end by silence. The pings are sent on a goroutine of their own,
+// which the close ends if quic-go's queue is full, so provoke takes no longer than provokeTime.
 func (c *Carrier) provoke() {
 	enough := c.Conn.ConnectionStats().PacketsSent + provokePings
 	go func() {
@@ -95,9 +99,10 @@ func (c *Carrier) provoke() {
 	}
 }
 
-// SendQueue returns how many datagrams wait inside quic-go before SendDatagram blocks.
+// SendQueue returns how many datagrams quic-go queues before SendDatagram blocks.
 func (c *Carrier) SendQueue() int { return sendQueue }
 
+// RemoteAddr returns the address of the peer.
 func (c *Carrier) RemoteAddr() net.Addr { return c.Conn.RemoteAddr() }
 
 // Path returns the connection's path. It asks quic-go at most once a millisecond.
@@ -117,8 +122,8 @@ func (c *Carrier) Path() link.Path {
 	return c.path
 }
 
-// probe finds the limit of datagrams, which path MTU discovery raises about every 5 round trips until it ends. The pause before the next
-// probe doubles while the limit stays the same.
+// probe finds the size limit of datagrams, which path MTU discovery raises about every 5 round trips until it ends. The pause before the
+// next probe doubles while the limit stays the same. The caller holds mu.
 func (c *Carrier) probe(now time.Time) {
 	c.probed = now
 	large, ok := errors.AsType[*quic.DatagramTooLargeError](c.Conn.SendDatagram(oversized[:]))
@@ -131,7 +136,7 @@ func (c *Carrier) probe(now time.Time) {
 	}
 }
 
-// peerClosed turns quic-go's error for a close by the peer into a link's *CloseError, with the peer's code and reason.
+// peerClosed converts quic-go's error for a close by the peer to a *link.CloseError, with the peer's code and reason.
 func peerClosed(err error) error {
 	if app, ok := errors.AsType[*quic.ApplicationError](err); ok && app.Remote {
 		return &link.CloseError{Code: uint64(app.ErrorCode), Reason: app.ErrorMessage, Remote: true, Cause: err}
@@ -139,7 +144,8 @@ func peerClosed(err error) error {
 	return err
 }
 
-// Unsent returns why the system refused the newest packet of a client's, if it may take the next one; nil if it did not, and on a server.
+// Unsent returns why the system refused the latest packet of a client, if it may accept the next one, or nil if it did not refuse it. On a
+// server it returns nil.
 func (c *Carrier) Unsent() error {
 	if err := unsent(c.local); udp.IsLoss(err) {
 		return err
@@ -147,17 +153,17 @@ func (c *Carrier) Unsent() error {
 	return nil
 }
 
-// Wait waits until the transport that [Dial] made for the carrier is closed. It returns at once on a server, whose carriers share a
-// transport.
+// Wait waits until the transport that [Dial] made for the carrier is closed. On a server, whose carriers share a transport, it returns at
+// once.
 func (c *Carrier) Wait() {
 	if c.free != nil {
 		<-c.free
 	}
 }
 
-// The methods below serve a sealed carrier beside this one.
+// The methods below are for a sealed carrier beside this one.
 
-// Socket returns the socket that sealed packets share with the connection, nil if none do.
+// Socket returns the socket that sealed packets share with the connection, or nil if there are none.
 func (c *Carrier) Socket() *sealed.Socket { return c.socket }
 
 // CipherSuite returns the cipher suite of the TLS connection.
@@ -174,11 +180,11 @@ func (c *Carrier) Addrs() (remote, local net.Addr) {
 	return c.Conn.RemoteAddr(), c.Conn.LocalAddr()
 }
 
-// Received returns the number of packets that arrived over QUIC.
+// Received returns the number of packets received over QUIC.
 func (c *Carrier) Received() uint64 { return c.Conn.ConnectionStats().PacketsReceived }
 
-// MaxPacket returns the largest UDP payload in bytes that the path is known to take: a datagram, and what quic-go adds for its frame:
-// type, connection id, at least one byte of packet number, tag.
+// MaxPacket returns the largest UDP payload in bytes that the path is known to take: a datagram frame, and what quic-go adds to it, which
+// is the packet's type, connection id, at least one byte of packet number, and tag.
 func (c *Carrier) MaxPacket() int {
 	const short = 1 + ConnectionIDBytes + 1 + 16
 	if most := c.Path().MaxDatagram; most > 0 {

@@ -13,32 +13,33 @@ import (
 )
 
 const (
-	// lookTime is the least time between two looks at where all connections are, while packets leave for addresses that are not known.
+	// lookTime is the least time between two calls of renew while packets are sent to unknown addresses.
 	lookTime = 10 * time.Millisecond
-	// fewPaths is how many proven addresses are kept in any case. When there are twice as many as connections besides, they are looked up anew.
+	// fewPaths is how many proven addresses are kept in any case. If there are more than that and twice the number at the last renew, renew is
+	// called again.
 	fewPaths = 64
 )
 
-// Paths stands before quic-go's socket on a server: it holds back packets to addresses that no connection has proven, as [door.Paths] says.
-// It is a [sealed.Guard]. Its methods are safe for concurrent use.
+// Paths guards quic-go's socket on a server: it holds back packets to addresses that no connection has proven, as described at
+// [door.Paths]. It is a [sealed.Guard]. Its methods may be called concurrently.
 type Paths struct {
 	warn func(to net.Addr) // called for each packet that is held back
 
-	mu      sync.Mutex // taken before the listener's
+	mu      sync.Mutex // locked before the listener's lock
 	limit   *door.Paths
-	remotes iter.Seq2[uint64, net.Addr] // of all connections, by their numbers; nil until the listener listens
-	looked  time.Time
-	most    int // proven addresses at which they are looked up anew
+	remotes iter.Seq2[uint64, net.Addr] // the addresses of all connections, by connection number; nil until the listener listens
+	looked  time.Time                   // when renew was last called by look
+	most    int                         // number of proven addresses at which Prove calls renew
 }
 
 // NewPaths returns Paths that know no connection. warn is called for each packet that is held back; it must not block.
 func NewPaths(warn func(to net.Addr)) *Paths { return &Paths{warn: warn, limit: door.NewPaths()} }
 
-// shortHeader reports whether a packet belongs to a connection whose handshake is over. For the others quic-go counts what it answers
-// (RFC 9000, section 8.1).
+// shortHeader reports whether a packet belongs to a connection whose handshake is complete. For other packets quic-go itself limits what it
+// sends to the address (RFC 9000, section 8.1).
 func shortHeader(packet []byte) bool { return packet[0]&0x80 == 0 }
 
-// Came notes a packet that QUIC gets.
+// Came implements sealed.Guard: it is called for each packet that QUIC receives.
 func (p *Paths) Came(from netip.AddrPort, packet []byte) {
 	if !shortHeader(packet) || len(packet) <= ConnectionIDBytes {
 		return
@@ -50,7 +51,7 @@ func (p *Paths) Came(from netip.AddrPort, packet []byte) {
 	}
 }
 
-// Route reports whether QUIC may send packets, of which only the first may have a long header, and where else to send them; nil = nowhere.
+// Route implements sealed.Guard. Of packets only the first may have a long header. also is another address to send them to; nil = none.
 func (p *Paths) Route(to net.Addr, packets []byte) (also net.Addr, ok bool) {
 	if !shortHeader(packets) {
 		return nil, true
@@ -61,7 +62,7 @@ func (p *Paths) Route(to net.Addr, packets []byte) (also net.Addr, ok bool) {
 	return also, ok
 }
 
-// allows is Route for packets of connections.
+// allows is Route for packets with a short header.
 func (p *Paths) allows(to netip.AddrPort, size int) (also net.Addr, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,11 +70,11 @@ func (p *Paths) allows(to netip.AddrPort, size int) (also net.Addr, ok bool) {
 		return p.copies(to, size), true
 	}
 	now := time.Now()
-	p.look(now) // first, for one who has proven the address has his allowance back before the next move
+	p.look(now) // first, because a connection that has proven the address has its allowance back before the next move
 	return nil, p.limit.MaySend(to, size, now)
 }
 
-// copies returns where packets for a proven address go, too.
+// copies returns the address to which packets for a proven address are sent as well, or nil.
 func (p *Paths) copies(to netip.AddrPort, size int) net.Addr {
 	if !p.limit.Moving() {
 		return nil
@@ -84,14 +85,14 @@ func (p *Paths) copies(to netip.AddrPort, size int) net.Addr {
 	return nil
 }
 
-// MustProve reports whether a client must prove its address by a Retry before its handshake begins.
+// MustProve reports whether a client must prove its address by a Retry before its handshake.
 func (p *Paths) MustProve(remote net.Addr) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.limit.MustProve(udp.AddrPort(remote))
 }
 
-// Begin notes a handshake with an address, which ends with ctx. proven says that the client has shown a token.
+// Begin counts a handshake with an address until ctx is done. proven is whether the client has shown a token.
 func (p *Paths) Begin(ctx context.Context, remote net.Addr, proven bool) {
 	from := udp.AddrPort(remote)
 	p.mu.Lock()
@@ -104,7 +105,7 @@ func (p *Paths) Begin(ctx context.Context, remote net.Addr, proven bool) {
 	})
 }
 
-// Prove notes the address of a new connection.
+// Prove adds the address of a new connection.
 func (p *Paths) Prove(remote net.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,14 +115,14 @@ func (p *Paths) Prove(remote net.Addr) {
 	p.limit.Prove(udp.AddrPort(remote))
 }
 
-// Follow says how to learn where all connections are, by their numbers, of which no two are the same.
+// Follow sets the function that yields the addresses of all connections by their numbers, which are unique.
 func (p *Paths) Follow(remotes iter.Seq2[uint64, net.Addr]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.remotes = remotes
 }
 
-// look looks where all connections are, if it has not just done so.
+// look calls renew, unless it has done so within lookTime. The caller holds mu.
 func (p *Paths) look(now time.Time) {
 	if now.Sub(p.looked) >= lookTime {
 		p.looked = now
@@ -129,7 +130,7 @@ func (p *Paths) look(now time.Time) {
 	}
 }
 
-// renew forgets the addresses that are no longer of a connection, and learns those that connections have moved to.
+// renew removes addresses that are not of a connection any more, and adds those to which connections have moved. The caller holds mu.
 func (p *Paths) renew() {
 	p.limit.Renew(func(yield func(uint64, netip.AddrPort) bool) {
 		if p.remotes == nil {

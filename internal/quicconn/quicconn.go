@@ -1,5 +1,5 @@
-// Package quicconn makes a QUIC connection a carrier of package link. It holds the settings of quic-go and TLS, dialing, and the key of
-// stateless resets. Besides it only rpc imports quic-go, for its Listener and the errors of connections.
+// Package quicconn provides a QUIC connection as a carrier of package link. It holds the settings of quic-go and TLS, dialing, and the key
+// of stateless resets. Apart from it only rpc imports quic-go, for its Listener and the errors of connections.
 package quicconn
 
 import (
@@ -15,14 +15,15 @@ import (
 )
 
 const (
-	// ALPN is the protocol that both sides of the TLS handshake must name.
+	// ALPN is the protocol that both sides of the TLS handshake must offer.
 	ALPN = "quiver/1"
-	// ConnectionIDBytes is the length of connection ids. 17 makes a datagram of the largest size fill its packet exactly; otherwise quic-go
-	// batches no sends. At 18 to 20 quic-go's own limit is a few bytes too high.
+	// ConnectionIDBytes is the length of connection ids. With 17, a datagram of the largest size fills its packet exactly; otherwise quic-go
+	// does not batch sends. With 18 to 20, quic-go's own limit is a few bytes too high.
 	ConnectionIDBytes = 17
 )
 
-// TLS returns a copy of a user's config with Quiver's ALPN and TLS 1.3. The server must prove the name host, unless the config names one.
+// TLS returns a copy of a user's config with Quiver's ALPN and TLS 1.3. The server must prove the name host, unless the config has a
+// ServerName.
 func TLS(config *tls.Config, host string) *tls.Config {
 	config = config.Clone()
 	config.NextProtos = []string{ALPN}
@@ -33,8 +34,8 @@ func TLS(config *tls.Config, host string) *tls.Config {
 	return config
 }
 
-// initialPacket is the size of the first packets in bytes, which every path must take (RFC 9000, section 14). quic-go's default of 1,280
-// is too much for a path with IPv6's least MTU: no handshake would complete there.
+// initialPacket is the size in bytes of the first packets, which every path must take (RFC 9000, section 14). quic-go's default of 1,280 is
+// too large for a path with IPv6's least MTU: no handshake would complete there.
 const initialPacket = 1200
 
 // Config returns quic-go's config for connections with datagrams and without streams.
@@ -44,28 +45,30 @@ func Config(idle, keepAlive, handshake time.Duration) *quic.Config {
 		InitialPacketSize:     initialPacket,
 		MaxIdleTimeout:        idle,
 		KeepAlivePeriod:       keepAlive,
-		HandshakeIdleTimeout:  handshake / 2, // quic-go gives up at twice this
+		HandshakeIdleTimeout:  handshake / 2, // quic-go's limit is twice this
 		MaxIncomingStreams:    -1,
 		MaxIncomingUniStreams: -1,
 	}
 }
 
-// ResetKey derives QUIC's stateless reset key (RFC 9000, section 10.3) from the private key of a server's first certificate. A server
-// that restarts with the same certificate can then tell clients of its predecessor that their connections are gone; otherwise they notice
-// only after IdleTimeout. Packets no larger than a reset, such as QUIC's empty keep-alives, get no reset. ResetKey returns nil, for no
-// resets, if there is no certificate or its key cannot be read.
+// ResetKey derives QUIC's stateless reset key (RFC 9000, section 10.3) from the private key of a server's first certificate. So a server
+// that restarts with the same certificate can inform clients of its predecessor that their connections are gone; otherwise they notice only
+// after IdleTimeout. Packets no larger than a reset, such as QUIC's empty keep-alives, get no reset. ResetKey returns nil, for no resets,
+// if there is no certificate or its key cannot be read.
 func ResetKey(config *tls.Config) *quic.StatelessResetKey {
 	return (*quic.StatelessResetKey)(lastingKey(config, "quiver stateless reset"))
 }
 
-// TokenKey derives the key of QUIC's address validation tokens (RFC 9000, section 8.1) in the same way. A client that was told by a Retry to prove
-// its address shows its token to the server that has taken the place of that one meanwhile. Under another key that would be none: the client
-// ignores a second Retry, and takes an answer without one for an attack. TokenKey returns nil, for a key of this process, where ResetKey does.
+// TokenKey derives the key of QUIC's address validation tokens (RFC 9000, section 8.1) in the same way. A client that had to prove its
+// address after a Retry may show its token to a server that has replaced that one meanwhile. With another key the token would be invalid:
+// the client ignores a second Retry, and takes an answer without one for an attack. TokenKey returns nil, for a key of this process, if
+// ResetKey does.
 func TokenKey(config *tls.Config) *quic.TokenGeneratorKey {
 	return (*quic.TokenGeneratorKey)(lastingKey(config, "quiver address validation token"))
 }
 
-// lastingKey derives a key for one use from the private key of a server's first certificate; nil if there is none.
+// lastingKey derives a key for one use from the private key of a server's first certificate. It returns nil if there is none that can be
+// read.
 func lastingKey(config *tls.Config, use string) *[32]byte {
 	if len(config.Certificates) == 0 {
 		return nil
@@ -81,8 +84,8 @@ func lastingKey(config *tls.Config, use string) *[32]byte {
 	return (*[32]byte)(b)
 }
 
-// LingerTime returns how long a connection that this side has closed should still answer packets, so that the peer gets a lost close
-// again: 3 PTO. It is 0 if the connection ended for another reason.
+// LingerTime returns how long a connection that this side has closed should still answer packets, so that the peer receives a lost close
+// again: 3 PTO, at most a second. It is 0 if the connection ended for another reason.
 func LingerTime(conn *quic.Conn) time.Duration {
 	if conn.Context().Err() != nil && !closedHere(conn) {
 		return 0

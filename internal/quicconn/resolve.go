@@ -8,10 +8,10 @@ import (
 	"slices"
 )
 
-// mostAddresses is how many addresses of a host are dialed at most.
+// mostAddresses is the most addresses of a host that are dialed.
 const mostAddresses = 6
 
-// Resolve looks addr up, and returns the addresses to dial in their order: see order. The error is a timeout where another try may succeed.
+// Resolve looks addr up, and returns the addresses to dial in order; see order. The error is a timeout if another attempt may succeed.
 func Resolve(ctx context.Context, addr string) (remotes []net.Addr, host string, err error) {
 	host, service, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -37,7 +37,8 @@ func Resolve(ctx context.Context, addr string) (remotes []net.Addr, host string,
 	return remotes, host, nil
 }
 
-// unresolved makes a failure of the resolver's that passes a timeout, as one of a machine that has no network now: who dials asks for that.
+// unresolved makes a temporary failure of the resolver a timeout, which the caller of Dial checks for. A machine without a network has such
+// failures.
 func unresolved(err error) error {
 	failed, ok := errors.AsType[*net.DNSError](err)
 	if !ok || !failed.IsTemporary {
@@ -48,8 +49,8 @@ func unresolved(err error) error {
 	return &passing
 }
 
-// order returns the addresses to which this machine has a route, or all if it has one to none: in a mobile network of IPv6 alone a server's IPv4
-// address is out of reach. The families take turns, IPv4 first as in package net (RFC 8305, section 4).
+// order returns the addresses to which this machine has a route, or all if it has a route to none: in an IPv6-only mobile network a
+// server's IPv4 address cannot be reached. The families alternate, IPv4 first as in package net (RFC 8305, section 4).
 func order(ips []net.IPAddr, routed func(net.IPAddr) bool) (ordered []net.IPAddr) {
 	if with := slices.DeleteFunc(slices.Clone(ips), func(ip net.IPAddr) bool { return !routed(ip) }); len(with) > 0 {
 		ips = with

@@ -1,20 +1,20 @@
 package recovery
 
-// holeLosses is how many large packets lost in a row show a black hole: too many for chance, and few enough to be lost within a probe
-// timeout (RFC 8899, section 5.1.2: MAX_PROBES).
+// holeLosses is how many large packets lost in a row show a black hole (RFC 8899, section 5.1.2: MAX_PROBES): too many for chance, and few
+// enough to be lost within a probe timeout.
 const holeLosses = 3
 
-// BlackHole notices that a path silently drops large packets while small ones arrive (RFC 8899, section 4.3). It ignores
-// losses before a large packet that arrived, because a queue, or chance, dropped those. Its owner decides which packets are
-// large, and numbers packets in the order in which they leave.
+// A BlackHole detects that a path silently drops large packets while small ones arrive (RFC 8899, section 4.3). It ignores losses before a
+// large packet that arrived, because those packets were dropped by a queue or by chance. Its owner decides which packets are large, and
+// numbers packets in the order in which they are sent.
 type BlackHole struct {
 	lostLarge  int    // large packets lost since the last one that arrived
 	firstLost  uint64 // the first of those
 	smallAcked uint64 // one above the newest small packet that arrived
-	largeAcked uint64 // one above the newest large packet that arrived, or that left before a black hole was found
+	largeAcked uint64 // one above the newest large packet that arrived, or that was sent before a black hole was found
 }
 
-// Acked notes that packet n arrived.
+// Acked records that packet n arrived.
 func (b *BlackHole) Acked(n uint64, large bool) {
 	if !large {
 		b.smallAcked = max(b.smallAcked, n+1)
@@ -23,7 +23,7 @@ func (b *BlackHole) Acked(n uint64, large bool) {
 	b.largeAcked, b.lostLarge = max(b.largeAcked, n+1), 0
 }
 
-// Lost notes that packet n counts as lost.
+// Lost records that packet n counts as lost.
 func (b *BlackHole) Lost(n uint64, large bool) {
 	if !large || n < b.largeAcked {
 		return
@@ -34,8 +34,8 @@ func (b *BlackHole) Lost(n uint64, large bool) {
 	b.lostLarge++
 }
 
-// Found reports, once, that holeLosses large packets in a row were lost, and a small one arrived that left after the first of them. next is the
-// number of the next packet: what is lost of those before says nothing about the path when it is tried again.
+// Found reports, once, whether holeLosses large packets in a row were lost, and a small one arrived that was sent after the first of them.
+// next is the number of the next packet: losses of earlier packets say nothing about the path when it is probed again.
 func (b *BlackHole) Found(next uint64) bool {
 	if b.lostLarge < holeLosses || b.smallAcked <= b.firstLost {
 		return false

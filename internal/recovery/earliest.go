@@ -2,13 +2,13 @@ package recovery
 
 import "time"
 
-// Earliest is the earliest of the times that were added, as the next timeout of a machine with several timers.
+// Earliest is the earliest of the times added: the next timeout of a machine with several timers.
 type Earliest struct {
 	at    time.Time
 	known bool // a time was added
 }
 
-// Add adds at, if ok.
+// Add adds at if ok is true.
 func (e *Earliest) Add(at time.Time, ok bool) {
 	if ok && (!e.known || at.Before(e.at)) {
 		e.at, e.known = at, true

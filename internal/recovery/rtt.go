@@ -3,20 +3,19 @@ package recovery
 import "time"
 
 const (
-	initialRTT     = 100 * time.Millisecond // assumed before the first sample: that of a game's path, instead of RFC 9002's 333 ms (section 6.2.2)
-	minRTTLifetime = 10 * time.Second
-	minVariance    = 2 * time.Millisecond // the least 4*Variance in a PTO; RFC 9002 has kGranularity, 1 ms
-	maxPTO         = time.Second          // the longest PTO to which Backoff doubles on a short path
-	maxDoublings   = 16                   // most doublings in Backoff, so that it does not overflow
-	// evenProbes is the number of probes that leave one PTO apart while no round trip is known. A Hello then arrives within
-	// rpc.Config.HelloTimeout even if several in a row are lost; doubling from the start left time for three
-	// (rpctest.TestJoinsThroughBursts).
+	initialRTT     = 100 * time.Millisecond // assumed before the first sample: as on a game's path, instead of the 333 ms of RFC 9002, section 6.2.2
+	minRTTLifetime = 10 * time.Second       // how long Min is valid
+	minVariance    = 2 * time.Millisecond   // least 4*Variance in a PTO; RFC 9002 has kGranularity, 1 ms
+	maxPTO         = time.Second            // longest PTO to which Backoff doubles on a short path
+	maxDoublings   = 16                     // most doublings in Backoff, so that it does not overflow
+	// evenProbes is the number of probes that are sent one PTO apart while no round trip is known. So a Hello arrives within
+	// rpc.Config.HelloTimeout even if several in a row are lost; doubling from the start left time for three (rpctest.TestJoinsThroughBursts).
 	evenProbes = 6
-	heldTrips  = 4 // how many round trips a packet from before the end of an outage counts for at most
+	heldTrips  = 4 // most round trips that the sample of a packet from before the end of an outage counts for
 )
 
-// RTT measures round trips as in RFC 9002, section 5, except that its minimum expires, so that it notices a path that has become longer.
-// All fields are 0 before the first sample.
+// RTT measures round trips as in RFC 9002, section 5, but its minimum expires, so that it notices a path that has become longer. All fields
+// are 0 before the first sample.
 type RTT struct {
 	Latest             time.Duration
 	Adjusted           time.Duration // Latest without the peer's ack delay
@@ -24,45 +23,45 @@ type RTT struct {
 
 	Min       time.Duration // the least recent sample; it expires after 10 s without a sample, or when the owner drains (see Gate)
 	minAt     time.Duration // when Min was measured
-	sampledAt time.Duration // when the last sample was taken
+	sampledAt time.Duration // when the last sample was added
 	Least     time.Duration // the least sample ever
 
-	held     time.Duration // packets that left before then waited through an outage
-	mostHeld time.Duration // what they count for at most; 0 = there was none
+	held     time.Duration // packets sent before then were delayed by an outage
+	mostHeld time.Duration // most that their samples count for; 0 = there was no outage
 
-	// Recent is the least Adjusted of the last full batch: of 8 samples, or of all in a round trip if these are more. It shows a queue that
-	// stands, but no jitter. 0 before the first batch is full.
+	// Recent is the least Adjusted of the last full batch: of 8 samples, or of all in a round trip if these are more. It shows a standing
+	// queue, but no jitter. It is 0 before the first batch is full.
 	Recent   time.Duration
 	Rounds   int           // number of full batches so far
-	fresh    time.Duration // the least Adjusted of the batch that began at freshAt
+	fresh    time.Duration // least Adjusted of the batch that began at freshAt
 	freshAt  time.Duration
 	freshFor int // number of samples in that batch
 }
 
-// recentSamples is the number of samples that tell a queue from jitter: of delays spread evenly from 0 to some maximum, the least of 8 is
-// on average a ninth of the maximum.
+// recentSamples is how many samples distinguish a queue from jitter: of delays spread evenly from 0 to a maximum, the least of 8 is on
+// average a ninth of the maximum.
 const recentSamples = 8
 
 // Known reports whether there was a sample.
 func (r *RTT) Known() bool { return r.Smoothed != 0 }
 
-// Assume forgets all samples and begins with the round trips of other packets on the same path.
+// Assume drops all samples and begins with the round trips of other packets on the same path.
 func (r *RTT) Assume(smoothed, variance time.Duration) {
 	*r = RTT{Latest: smoothed, Adjusted: smoothed, Smoothed: smoothed, Variance: variance}
 }
 
-// Held notes that an ack ends an outage: packets that left before now have perhaps waited somewhere, and how long is no round trip. A path that
-// stood for 20 s would have a probe timeout of as long behind it. They still count, but for no more than heldTrips round trips, or least if that is
-// longer, since the path may have become longer.
+// Held is called when an ack ends an outage: packets sent before now may have waited somewhere, and that time is not a round trip. After an
+// interruption of 20 s the probe timeout would be as long. Their samples still count, because the path may have become longer, but for at
+// most heldTrips round trips, or least if that is longer.
 func (r *RTT) Held(now, least time.Duration) {
 	if r.Known() {
 		r.held, r.mostHeld = now, max(heldTrips*r.Smoothed, least)
 	}
 }
 
-// Update takes a sample. delay is the peer's ack delay, which the caller has bounded; 0 = unknown. Delays are rounded, so Adjusted could
-// come out a microsecond below Min; then it becomes Min. RFC 9002, section 5.3, would ignore the delay instead, and the sample would look
-// like a queue.
+// Update adds a sample. delay is the peer's ack delay, which the caller has bounded; 0 = unknown. Delays are rounded, so Adjusted could be
+// a microsecond below Min; then it is set to Min. RFC 9002, section 5.3, would ignore the delay instead, and the sample would look like a
+// queue.
 func (r *RTT) Update(now, sample, delay time.Duration) {
 	sample = max(sample, time.Microsecond)
 	r.Latest = sample
@@ -87,7 +86,7 @@ func (r *RTT) Update(now, sample, delay time.Duration) {
 	r.Smoothed += (r.Adjusted - r.Smoothed) / 8
 }
 
-// gather adds Adjusted to the batch, and closes the batch when it is full.
+// gather adds Adjusted to the batch, and ends the batch if it is full.
 func (r *RTT) gather(now time.Duration) {
 	if r.freshFor == 0 {
 		r.fresh, r.freshAt = r.Adjusted, now
@@ -115,7 +114,7 @@ func (r *RTT) PTO(delay time.Duration) time.Duration {
 	return r.Smoothed + max(4*r.Variance, minVariance) + delay
 }
 
-// Backoff returns the PTO after a number of timeouts in a row; delay is as for PTO. It doubles with each timeout, up to a second or to
+// Backoff returns the PTO after a number of timeouts in a row; delay is as for PTO. It doubles with each timeout, up to a second, or to
 // three round trips of a long path, so that the end of an outage is noticed soon. While no round trip is known, it doubles only after
 // evenProbes timeouts.
 func (r *RTT) Backoff(timeouts int, delay time.Duration) time.Duration {

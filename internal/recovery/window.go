@@ -5,13 +5,13 @@ import "math/bits"
 // WindowSize is how many packet numbers, up to the largest, a [Window] remembers.
 const WindowSize = 1 << 13
 
-// Window remembers which of the newest packet numbers were received, to refuse copies and replays and to make acks.
+// A Window records which of the newest packet numbers were received, in order to refuse copies and replays and to build acks.
 type Window struct {
-	Next  uint64 // one above the largest
+	Next  uint64 // one above the largest number received
 	words [WindowSize / 64]uint64
 }
 
-// Below reports whether n is too old to be told from a copy.
+// Below reports whether n is so old that it could not be told from a copy.
 func (w *Window) Below(n uint64) bool { return n+WindowSize < w.Next }
 
 // Has reports whether n, which is not below the window, was received.
@@ -19,7 +19,7 @@ func (w *Window) Has(n uint64) bool {
 	return n < w.Next && w.words[n/64%uint64(len(w.words))]&(1<<(n%64)) != 0
 }
 
-// Mark notes that n, which is not below the window, was received.
+// Mark records that n, which is not below the window, was received.
 func (w *Window) Mark(n uint64) {
 	if n >= w.Next {
 		w.clear(n)
@@ -28,7 +28,7 @@ func (w *Window) Mark(n uint64) {
 	w.words[n/64%uint64(len(w.words))] |= 1 << (n % 64)
 }
 
-// clear forgets the old numbers in the places of those from Next to n, whole words at a time: a peer may leave out as many numbers as it likes.
+// clear clears the bits of the numbers from Next to n, whole words at a time, because a peer may leave out as many numbers as it likes.
 func (w *Window) clear(n uint64) {
 	if n-w.Next >= WindowSize {
 		w.words = [WindowSize / 64]uint64{}
@@ -46,7 +46,7 @@ func (w *Window) clear(n uint64) {
 	}
 }
 
-// Run returns how many numbers in a row, from n down to floor, were received, or are missing, as n is.
+// Run returns how many numbers in a row, from n down to floor, were received if n was, or are missing if n is.
 func (w *Window) Run(n, floor uint64) uint64 {
 	received := w.Has(n)
 	length := uint64(0)

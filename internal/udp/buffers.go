@@ -13,8 +13,8 @@ const BufferBytes = 7 << 20
 // ErrBuffers means that the kernel's limit on socket buffers is below the size that was asked for.
 var ErrBuffers = errors.New("udp: the kernel's socket buffers are too small")
 
-// AskBuffers asks the kernel for socket buffers of at least bytes each. It returns ErrBuffers when the kernel gives less; the socket then
-// works but drops bursts. Larger buffers stay as they are.
+// AskBuffers asks the kernel for socket buffers of at least bytes each. It returns ErrBuffers if the kernel gives less; the socket then
+// works, but drops bursts. It never makes a buffer smaller.
 func AskBuffers(conn net.PacketConn, bytes int) error {
 	system, ok := conn.(SystemConn)
 	if !ok {

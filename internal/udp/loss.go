@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// IsLoss reports whether err, of a write, says no more than that a packet could not leave now, as between two networks, where a machine has
-// none, or at a firewall. The packet is as good as lost on the way. Of a read it says that the next one may succeed.
+// IsLoss reports whether the error of a write says only that a packet could not be sent now: because the machine is between two networks,
+// has none, or has a firewall. The packet counts as lost on the path. After a read with such an error, the next read may succeed.
 func IsLoss(err error) bool {
 	no, ok := errors.AsType[syscall.Errno](err)
 	return ok && slices.Contains(losses, no)

@@ -2,5 +2,5 @@ package udp
 
 import "syscall"
 
-// WireGuard says ENOKEY of an address that is no peer's.
+// WireGuard returns ENOKEY for an address that is not of a peer.
 func init() { losses = append(losses, syscall.ENOKEY) }

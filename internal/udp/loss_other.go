@@ -4,8 +4,8 @@ package udp
 
 import "syscall"
 
-// losses are not known here.
+// losses is empty, because the errors of these systems are not known.
 var losses []syscall.Errno
 
-// TooLong is the error that Windows has for a read of a datagram which is longer than the buffer; here none says so.
+// TooLong is the error of a read of a datagram that is longer than the buffer on Windows. Other systems return none for it.
 const TooLong = syscall.EMSGSIZE

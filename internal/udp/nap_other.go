@@ -4,7 +4,7 @@ package udp
 
 import "time"
 
-// TimerUnit is 0: on these systems the runtime's timers are precise enough for every wait, so no wait is a Nap.
+// TimerUnit is 0: on these systems the runtime's timers are precise enough for every wait, so Nap is never used.
 const TimerUnit = 0
 
 // Nap does nothing and returns false.

@@ -4,7 +4,7 @@ package udp
 
 import "syscall"
 
-// Only Linux cuts and joins UDP packets.
+// Only Linux can split and join UDP packets.
 
 func hasGSO(syscall.RawConn) bool { return false }
 

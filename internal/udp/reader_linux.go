@@ -10,24 +10,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reader reads from a socket for which the kernel may join packets (udp(7), UDP_GRO). One goroutine may use it. It calls recvmmsg itself in order
-// to allocate nothing: golang.org/x/net allocates two addresses for each message.
+// A Reader reads from a socket whose packets the kernel may join (udp(7), UDP_GRO). Only one goroutine may use it. It calls recvmmsg itself
+// in order to allocate nothing: golang.org/x/net allocates two addresses for each message.
 type Reader struct {
 	socket *Socket
-	held   *readBatch            // has the messages that the last Read returned; nil while Read waits
+	held   *readBatch            // the messages that the last Read returned; nil while Read waits
 	read   func(fd uintptr) bool // readable, for RawConn.Read; bound once in NewReader, so that Read allocates no closure
 	zone   zoneNames
 
-	// What the last call of readable found, for Read.
-	n      int // messages
-	waited bool
+	// Results of the last call of readable, for Read.
+	n      int  // number of messages
+	waited bool // it found none at first
 	err    error
 }
 
-// readBatch is what one call of recvmmsg fills: 256 KiB. A Reader takes one from the pool only when there is something to read, so hundreds
-// of sockets that wait hold none.
+// readBatch is the memory for one call of recvmmsg: 256 KiB. A Reader gets one from the pool only when there is something to read, so
+// hundreds of waiting sockets hold none.
 type readBatch struct {
-	headers [readMessages]messageHeader // point at the fields below, and never change that
+	headers [readMessages]messageHeader // point at the fields below; set once
 	names   [readMessages]unix.RawSockaddrInet6
 	iovecs  [readMessages]unix.Iovec
 	list    [readMessages]Message
@@ -41,7 +41,7 @@ type messageHeader struct {
 	n uint32 // bytes of data
 }
 
-// readBatches has the batches that no Reader holds.
+// readBatches is a pool of the batches that no Reader holds.
 var readBatches = sync.Pool{New: func() any {
 	b := new(readBatch)
 	for i := range b.headers {
@@ -54,14 +54,14 @@ var readBatches = sync.Pool{New: func() any {
 	return b
 }}
 
-// NewReader returns a Reader of a socket of the kernel's.
+// NewReader returns a Reader of a kernel's socket.
 func NewReader(s *Socket) *Reader {
 	r := &Reader{socket: s}
 	r.read = r.readable
 	return r
 }
 
-// Read returns the next messages, which are valid until the next Read, and whether it had to wait for them. It reads at least one.
+// Read waits for messages, reads at least one, and reports whether it had to wait. The messages are valid until the next Read.
 func (r *Reader) Read() (ms []Message, waited bool, err error) {
 	r.free()
 	r.n, r.waited, r.err = 0, false, nil
@@ -74,7 +74,7 @@ func (r *Reader) Read() (ms []Message, waited bool, err error) {
 	return r.messages(), r.waited, nil
 }
 
-// free gives back the batch of the last Read.
+// free returns the batch of the last Read to the pool.
 func (r *Reader) free() {
 	if r.held != nil {
 		readBatches.Put(r.held)
@@ -82,7 +82,7 @@ func (r *Reader) free() {
 	}
 }
 
-// readable reads what has arrived, and returns false when that is nothing: RawConn.Read then waits, and calls it again.
+// readable reads what has arrived. If that is nothing it returns false; RawConn.Read then waits, and calls it again.
 func (r *Reader) readable(fd uintptr) (done bool) {
 	b := readBatches.Get().(*readBatch)
 	n, errno := b.receive(fd)
@@ -99,7 +99,7 @@ func (r *Reader) readable(fd uintptr) (done bool) {
 	return r.err != nil
 }
 
-// receive sets the lengths in the headers, which the kernel overwrites, and calls recvmmsg, again when a signal interrupts it.
+// receive sets the lengths in the headers, which the kernel overwrites, and calls recvmmsg, again if a signal interrupts it.
 func (b *readBatch) receive(fd uintptr) (n int, errno unix.Errno) {
 	for i := range b.headers {
 		h := &b.headers[i]
@@ -114,7 +114,7 @@ func (b *readBatch) receive(fd uintptr) (n int, errno unix.Errno) {
 	}
 }
 
-// messages returns what readable has read, in the memory of the batch.
+// messages returns the messages that readable has read. They are in the memory of the batch.
 func (r *Reader) messages() []Message {
 	b := r.held
 	for i := range r.n {
@@ -124,7 +124,7 @@ func (r *Reader) messages() []Message {
 	return b.list[:r.n]
 }
 
-// zoneNames keeps the name of the interface of the last address that had a zone: to ask the system for each packet would be slow.
+// zoneNames caches the name of the interface of the last address that had a zone, because asking the system for each packet would be slow.
 type zoneNames struct {
 	index uint32
 	name  string
@@ -144,7 +144,7 @@ func (z *zoneNames) addrPort(name *unix.RawSockaddrInet6) netip.AddrPort {
 	return netip.AddrPortFrom(addr, port)
 }
 
-// of returns the name of an interface, or its number when it has none.
+// of returns the name of an interface, or its number if it has none.
 func (z *zoneNames) of(index uint32) string {
 	if z.index != index {
 		z.index, z.name = index, zoneName(int(index))

@@ -4,7 +4,7 @@ package udp
 
 import "time"
 
-// Reader reads one packet at a time. One goroutine may use it.
+// A Reader reads one packet at a time. Only one goroutine may use it.
 type Reader struct {
 	socket *Socket
 	held   [1]Message
@@ -12,10 +12,10 @@ type Reader struct {
 	oob    [oobBytes]byte
 }
 
-// NewReader returns a Reader of a socket of the kernel's.
+// NewReader returns a Reader of a kernel's socket.
 func NewReader(s *Socket) *Reader { return &Reader{socket: s} }
 
-// Read returns the next packet, which is valid until the next Read, and whether it had to wait for it.
+// Read waits for a packet, and reports whether it had to wait. The packet is valid until the next Read.
 func (r *Reader) Read() (ms []Message, waited bool, err error) {
 	begin := time.Now()
 	n, oobn, _, from, err := r.socket.UDP.ReadMsgUDPAddrPort(r.data[:], r.oob[:])

@@ -1,5 +1,5 @@
-// Package udp is what sealed packets need of the system beside package net: sends that tell when they would block, batches that the
-// kernel cuts and joins (GSO, GRO), large buffers, and naps that are finer than the runtime's timers.
+// Package udp provides what sealed packets need of the system and package net lacks: writes that report that they would block, batches that
+// the kernel splits and joins (GSO, GRO), large buffers, and sleeps that are shorter than the runtime's timers allow.
 package udp
 
 import (
@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// Socket is a UDP socket and what the system can do with it.
+// A Socket is a UDP socket, and what the system can do with it.
 type Socket struct {
 	Conn net.PacketConn
-	UDP  *net.UDPConn    // nil when Conn is none
+	UDP  *net.UDPConn    // nil if Conn is of another type
 	Raw  syscall.RawConn // nil if there is none
-	GSO  atomic.Bool     // sends may be batched
+	GSO  atomic.Bool     // the kernel splits batches; cleared if the device refuses them
 
 	v6 bool // of family AF_INET6
 }
 
-// New looks at a socket; offload asks for GSO and GRO.
+// New returns the Socket of conn. If offload is true, it uses GSO and GRO where the system has them.
 func New(conn net.PacketConn, offload bool) *Socket {
 	s := &Socket{Conn: conn}
 	udp, ok := conn.(*net.UDPConn)
@@ -40,37 +40,38 @@ func New(conn net.PacketConn, offload bool) *Socket {
 	return s
 }
 
-// Blocks reports whether a write may block, because package net does it.
+// Blocks reports whether a write may block, because it uses package net.
 func (s *Socket) Blocks() bool {
 	_, never := s.Conn.(interface{ NeverBlocks() })
 	return !never && (!writes || s.Raw == nil)
 }
 
 const (
-	// readMessages is how many joined packets of up to joinedBytes one call reads.
+	// readMessages is how many messages, of up to joinedBytes each, one call reads.
 	readMessages = 4
 	joinedBytes  = 64 << 10
-	oobBytes     = 128 // out-of-band bytes for ECN and segment size; the size that quic-go uses
+	oobBytes     = 128 // control messages for ECN and segment size; the size that quic-go uses
 )
 
-// LongRead is how long a read takes that has waited for a packet; others take a few microseconds.
+// LongRead is the least time of a read that counts as having waited for a packet; others take a few microseconds.
 const LongRead = 20 * time.Microsecond
 
-// Message is what a [Reader] reads: packets of one flow and one size that came in a row, joined by the kernel. Only the last may be shorter.
+// A Message is what a [Reader] reads: packets of one flow and one size that arrived in a row and were joined by the kernel. Only the last
+// may be shorter.
 type Message struct {
-	From netip.AddrPort // in the form of AddrPort
+	From netip.AddrPort // as AddrPort returns it
 	Data []byte
-	OOB  []byte // the size is in it: see SegmentSize
+	OOB  []byte // has the size of the packets; see SegmentSize
 }
 
-// SystemConn is a socket with kernel buffers, or one that acts like it.
+// SystemConn is a socket with kernel buffers, or a type that acts like one.
 type SystemConn interface {
 	SetReadBuffer(bytes int) error
 	SetWriteBuffer(bytes int) error
 	SyscallConn() (syscall.RawConn, error)
 }
 
-// AddrPort returns an address in the one form that compares; zero when it is none of UDP.
+// AddrPort returns an address in a form that can be compared, or zero if it is not a UDP address.
 func AddrPort(a net.Addr) netip.AddrPort {
 	udp, ok := a.(*net.UDPAddr)
 	if !ok || udp == nil {
@@ -79,12 +80,12 @@ func AddrPort(a net.Addr) netip.AddrPort {
 	return inOneForm(udp.AddrPort())
 }
 
-// inOneForm returns an address in the form of [AddrPort].
+// inOneForm returns an address as [AddrPort] does.
 func inOneForm(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(named(a.Addr().Unmap()), a.Port())
 }
 
-// named gives an address whose zone is the number of an interface the interface's name, as packets from there have it.
+// named replaces a zone that is the number of an interface by the interface's name, as in the source of received packets.
 func named(a netip.Addr) netip.Addr {
 	zone := a.Zone()
 	if zone == "" || zone[0] < '0' || zone[0] > '9' {
@@ -97,7 +98,7 @@ func named(a netip.Addr) netip.Addr {
 	return a.WithZone(zoneName(n))
 }
 
-// zoneName returns the name of an interface; its number if there is none.
+// zoneName returns the name of an interface, or its number if there is no such interface.
 func zoneName(index int) string {
 	if i, err := net.InterfaceByIndex(index); err == nil {
 		return i.Name

@@ -9,7 +9,7 @@ import (
 
 const writes = false
 
-// systemWriter is never usable here: package net sends.
+// systemWriter cannot be used on these systems: package net sends.
 type systemWriter struct{}
 
 func (systemWriter) ready() bool { return false }

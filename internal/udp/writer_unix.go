@@ -13,27 +13,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writes says that systemWriter writes to the kernel's sockets.
+// writes is true where systemWriter can write to kernel sockets.
 const writes = true
 
-// systemWriter calls sendmsg itself, for package net hides that a call would block, and knows no segments.
-type systemWriter struct {
-	to   unix.Sockaddr // nil = not usable
+// systemWriter calls sendmsg itself, because package net does not report that a call would block, and cannot send segments.
+type systemWriter struct { // nil = the writer cannot be used
+	to   unix.Sockaddr // control message with the source address; may be empty
 	oob  []byte        // names the source address, or is empty
 	more []byte        // oob and a segment size
 
-	// Arguments and results of send, which RawConn calls: a function that is made once allocates nothing later.
+	// Arguments and results of sendAll, which RawConn calls. The functions are bound once, so that a write allocates no closure.
 	socket *Socket
 	batch  []byte
 	size   int
 	sent   int
 	err    error
-	send   func(fd uintptr)
-	wait   func(fd uintptr) bool // send, for RawConn.Write
+	send   func(fd uintptr)      // sendAll, for RawConn.Control
+	wait   func(fd uintptr) bool // sendAll, for RawConn.Write
 }
 
+// ready reports whether write can be used.
 func (w *systemWriter) ready() bool { return w.to != nil }
 
+// aim sets the addresses, as Writer.Aim does.
 func (w *systemWriter) aim(s *Socket, to netip.AddrPort, from netip.Addr) {
 	w.to, w.oob = nil, nil
 	if s.Raw == nil || !to.IsValid() {
@@ -53,6 +55,7 @@ func (w *systemWriter) aim(s *Socket, to netip.AddrPort, from netip.Addr) {
 	}
 }
 
+// sockaddr returns an address for sendmsg, or nil if a socket of IPv4 cannot send to it.
 func sockaddr(s *Socket, to netip.AddrPort) unix.Sockaddr {
 	if !s.v6 {
 		if !to.Addr().Is4() {
@@ -69,6 +72,7 @@ func sockaddr(s *Socket, to netip.AddrPort) unix.Sockaddr {
 	return a
 }
 
+// write is Writer.Write.
 func (w *systemWriter) write(s *Socket, batch []byte, size int, mayWait bool) (sent int, err error) {
 	w.socket, w.batch, w.size = s, batch, size
 	w.sent, w.err = 0, nil
@@ -77,15 +81,15 @@ func (w *systemWriter) write(s *Socket, batch []byte, size int, mayWait bool) (s
 	} else {
 		err = s.Raw.Control(w.send)
 	}
-	w.batch = nil // it is the caller's, and an idle writer would keep it
+	w.batch = nil // it is the caller's, and an idle writer must not retain it
 	if err != nil {
 		return w.sent, err // the socket is closed
 	}
 	return w.sent, w.err
 }
 
-// sendAll sends the batch. RawConn.Write first waits for other writes to the socket, RawConn.Control does not: one of QUIC's may wait for room
-// in the send buffer.
+// sendAll sends the batch. RawConn.Write waits for other writes to the socket first. RawConn.Control does not, because a write of QUIC may
+// be waiting for room in the send buffer.
 func (w *systemWriter) sendAll(fd uintptr) {
 	if len(w.batch) > w.size && w.socket.GSO.Load() {
 		w.more = appendSegmentSize(append(w.more[:0], w.oob...), w.size)
@@ -105,6 +109,7 @@ func (w *systemWriter) sendAll(fd uintptr) {
 	}
 }
 
+// sendOne calls sendmsg, again if a signal interrupts it.
 func (w *systemWriter) sendOne(fd uintptr, b, oob []byte) error {
 	for {
 		_, err := unix.SendmsgN(int(fd), b, oob, w.to, unix.MSG_DONTWAIT)
@@ -114,7 +119,7 @@ func (w *systemWriter) sendOne(fd uintptr, b, oob []byte) error {
 	}
 }
 
-// finish notes what became of n bytes.
+// finish records the result of sending n bytes.
 func (w *systemWriter) finish(n int, err error) {
 	if err == unix.EAGAIN || err == unix.EWOULDBLOCK || err == unix.ENOBUFS {
 		w.err = ErrBlocked
@@ -126,7 +131,7 @@ func (w *systemWriter) finish(n int, err error) {
 	}
 }
 
-// isIPv6 reports whether a socket takes addresses of version 6, to which those of version 4 are mapped.
+// isIPv6 reports whether a socket uses IPv6 addresses, to which those of IPv4 are mapped.
 func isIPv6(raw syscall.RawConn) bool {
 	v6 := false
 	_ = raw.Control(func(fd uintptr) {

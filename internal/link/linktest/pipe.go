@@ -1,4 +1,4 @@
-// Package linktest has carriers in memory for the tests of packages that need a link.
+// Package linktest provides carriers in memory for the tests of packages that need a link.
 package linktest
 
 import (
@@ -11,22 +11,22 @@ import (
 	"github.com/quivernet/quiver/internal/link"
 )
 
-// Carrier is one end of a pipe. Without settings it loses nothing, delays nothing and never blocks. Its methods may be
-// called at any time; settings are for what this end sends.
+// A Carrier is one end of a pipe. By default it loses nothing, delays nothing and never blocks. Its methods may be called concurrently.
+// Settings apply to what this end sends, except SetDepth.
 type Carrier struct {
 	peer *Carrier
-	sent atomic.Int64 // datagrams that have left, lost ones included
+	sent atomic.Int64 // datagrams sent, including lost ones
 
 	mu    sync.Mutex
 	path  link.Path
-	limit int // bytes that SendDatagram takes
+	limit int // size of the largest datagram that SendDatagram accepts
 	delay time.Duration
 	drop  func(datagram []byte) bool
-	gate  chan struct{} // SendDatagram waits for it when not nil
+	gate  chan struct{} // SendDatagram waits until it is closed; nil = it does not block
 
-	// What arrives here.
+	// What has been sent to this end.
 	queue   []arrival
-	depth   int // 0 = no limit
+	depth   int // most datagrams in queue; 0 = no limit
 	dropped int
 	arrived bell.Bell
 
@@ -35,17 +35,17 @@ type Carrier struct {
 	err    error
 	code   uint64
 	reason string
-	parted bool // CloseWithError was called here
+	parted bool // CloseWithError was called on this end
 }
 
-// arrival is a datagram, or the close of the peer.
+// arrival is a datagram from the peer, or the peer's close.
 type arrival struct {
 	due      time.Time
 	datagram []byte
 	err      error
 }
 
-// Pipe returns both ends of a pipe with a window of 256 KiB and datagrams of at most 1,243 bytes.
+// Pipe returns the two ends of a pipe with a window of 256 KiB and datagrams of at most 1,243 bytes.
 func Pipe() (a, b *Carrier) {
 	a, b = newCarrier(), newCarrier()
 	a.peer, b.peer = b, a
@@ -58,42 +58,42 @@ func newCarrier() *Carrier {
 	return c
 }
 
-// SetPath sets what Path returns, and the largest datagram.
+// SetPath sets the result of Path, and the size of the largest datagram.
 func (c *Carrier) SetPath(p link.Path) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.path, c.limit = p, p.MaxDatagram
 }
 
-// SetLimit sets the largest datagram that SendDatagram takes, while Path goes on saying what it said.
+// SetLimit sets the size of the largest datagram that SendDatagram accepts, without a change to the result of Path.
 func (c *Carrier) SetLimit(size int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.limit = size
 }
 
-// SetDelay sets the time that a datagram travels.
+// SetDelay sets the time from sending to arrival.
 func (c *Carrier) SetDelay(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.delay = d
 }
 
-// SetDrop sets a function that says which datagrams get lost. The writer of the link calls it, in order.
+// SetDrop sets a function that decides which datagrams are lost. The writer of the link calls it, in order.
 func (c *Carrier) SetDrop(drop func(datagram []byte) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.drop = drop
 }
 
-// SetDepth bounds the datagrams that wait here for ReceiveDatagram; past it the newest is dropped. quic-go: 128.
+// SetDepth limits the datagrams that wait at this end for ReceiveDatagram; further ones are dropped. In quic-go it is 128.
 func (c *Carrier) SetDepth(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.depth = n
 }
 
-// Block makes SendDatagram block, until it is called with false or the carrier is closed.
+// Block makes SendDatagram block until Block(false) is called or the carrier is closed.
 func (c *Carrier) Block(on bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,24 +106,24 @@ func (c *Carrier) Block(on bool) {
 	}
 }
 
-// Fail breaks this end: every method returns err. The peer hears nothing.
+// Fail breaks this end: every method returns err. The peer is not informed.
 func (c *Carrier) Fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fail(err)
 }
 
-// Closed returns what CloseWithError was called with.
+// Closed returns the arguments of CloseWithError; ok is false if it was not called.
 func (c *Carrier) Closed() (code uint64, reason string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.code, c.reason, c.parted
 }
 
-// Sent returns how many datagrams have left this end, lost ones included.
+// Sent returns how many datagrams this end has sent, including lost ones.
 func (c *Carrier) Sent() int { return int(c.sent.Load()) }
 
-// Dropped returns how many datagrams found the queue of this end full.
+// Dropped returns how many datagrams were dropped because the queue of this end was full.
 func (c *Carrier) Dropped() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,14 +133,14 @@ func (c *Carrier) Dropped() int {
 // SendQueue returns 0: SendDatagram may always block.
 func (c *Carrier) SendQueue() int { return 0 }
 
-// Path returns what SetPath was told.
+// Path returns the argument of the last SetPath.
 func (c *Carrier) Path() link.Path {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.path
 }
 
-// SendDatagram copies the datagram to the other end, if no setting stands against it.
+// SendDatagram copies the datagram to the other end, as the settings allow.
 func (c *Carrier) SendDatagram(p []byte) error {
 	for {
 		c.mu.Lock()
@@ -169,7 +169,7 @@ func (c *Carrier) SendDatagram(p []byte) error {
 	}
 }
 
-// ReceiveDatagram returns the oldest datagram once it has arrived.
+// ReceiveDatagram returns the oldest datagram as soon as it has arrived.
 func (c *Carrier) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	for ctx.Err() == nil {
 		datagram, wait, err := c.take(time.Now())
@@ -190,7 +190,7 @@ func (c *Carrier) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	return nil, ctx.Err()
 }
 
-// CloseWithError ends both ends; the peer hears of it behind the datagrams that are on their way.
+// CloseWithError ends both ends. The close reaches the peer after the datagrams in flight.
 func (c *Carrier) CloseWithError(code uint64, reason string) error {
 	c.mu.Lock()
 	if c.parted {
@@ -209,7 +209,7 @@ func (c *Carrier) CloseWithError(code uint64, reason string) error {
 	return nil
 }
 
-// fail stops this end with the first error. The caller holds the lock.
+// fail ends this end with err, if it has not ended. The caller holds the lock.
 func (c *Carrier) fail(err error) {
 	if c.err == nil {
 		c.err = err
@@ -217,7 +217,7 @@ func (c *Carrier) fail(err error) {
 	}
 }
 
-// deliver queues what the peer sent. The peer's close always finds room.
+// deliver appends an arrival from the peer to the queue. The peer's close is never dropped.
 func (c *Carrier) deliver(a arrival) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -229,8 +229,8 @@ func (c *Carrier) deliver(a arrival) {
 	c.arrived.Ring()
 }
 
-// take returns what is due, or how long the oldest still travels; 0 means that none does. As in quic-go, datagrams
-// that are here are handed out even after the end.
+// take returns a datagram that has arrived, or how long the oldest is still in flight; 0 = there is none. As in quic-go, datagrams that
+// have arrived are returned even after the end.
 func (c *Carrier) take(now time.Time) (datagram []byte, wait time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
