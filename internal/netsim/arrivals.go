@@ -7,18 +7,18 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// arrival is a packet on its way.
+// arrival is a packet in flight.
 type arrival struct {
-	at     time.Time
+	at     time.Time // when it arrives
 	packet []byte
 	addr   *net.UDPAddr // see Link.send
 }
 
-// arrivals are the packets on their way that were delayed alike, so that they hardly overtake each other. The earliest comes first; of those
-// that arrive at the same time, the one sent first.
+// arrivals are packets in flight with similar delays, so that they hardly overtake each other. The earliest is first; of packets that
+// arrive at the same time, the one that was sent first.
 type arrivals struct{ recovery.Ring[arrival] }
 
-// next returns when the earliest arrives.
+// next returns when the earliest packet arrives.
 func (r *arrivals) next() (at time.Time, ok bool) {
 	if r.Len() == 0 {
 		return time.Time{}, false
@@ -26,6 +26,7 @@ func (r *arrivals) next() (at time.Time, ok bool) {
 	return r.At(r.Oldest).at, true
 }
 
+// push adds a packet at its place in the order.
 func (r *arrivals) push(a arrival) {
 	place := r.Push(8)
 	for n := r.Next - 1; n > r.Oldest && r.At(n-1).at.After(a.at); n-- {

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// bottleneck sends one packet after another and queues a limited number of bytes. It knows when a packet leaves as soon as the packet is
-// offered, because nothing overtakes. Links that share it use its lock.
+// bottleneck sends one packet after another and queues a limited number of bytes. It computes when a packet leaves as soon as the packet is
+// offered, because no packet overtakes another. mu also serves links that share the bottleneck.
 type bottleneck struct {
 	mu     sync.Mutex
 	rates  timeline[int64] // in bit/s; 0 = infinite
-	queue  int             // bytes that may wait
+	queue  int             // most bytes in the queue
 	codel  *codel          // nil = none
 	pie    *pie            // nil = none
 	police *bucket         // nil = none
 
-	busy time.Time // when the last packet will have left
+	busy time.Time // when the last packet leaves
 	rest uint64    // the part of a nanosecond by which busy was rounded down, in 1/rate ns
 }
 
@@ -25,7 +25,7 @@ func newBottleneck(c Config) *bottleneck {
 	return b
 }
 
-// reset sets the rate, queue, its management and policer of c for packets that are offered from now on.
+// reset sets the rate, the queue with its management, and the policer from c, for packets that are offered from now on.
 func (b *bottleneck) reset(c Config) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -42,14 +42,14 @@ func (b *bottleneck) reset(c Config) {
 	}
 }
 
-// setRate changes the rate to rate bit/s at a time. Packets that were offered before the call leave as planned.
+// setRate sets the rate to rate bit/s from the time at on. Packets that were offered before the call leave as planned.
 func (b *bottleneck) setRate(at time.Time, rate int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.rates.set(at, rate)
 }
 
-// offer queues a packet and returns when its last bit leaves. ok is false if the policer, the queue, CoDel or PIE drops it.
+// offer queues a packet and returns when its last bit leaves. ok is false if the policer, the queue, CoDel or PIE drops the packet.
 func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,7 +79,7 @@ func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool)
 	return depart, true
 }
 
-// leave returns when the last of a number of bytes leaves, if the first leaves at start.
+// leave returns when the last of bytes bytes leaves, if the first leaves at start. rest is as in bottleneck.
 func (b *bottleneck) leave(start time.Time, rest uint64, bytes int) (depart time.Time, newRest uint64) {
 	n := uint64(bytes)*8*uint64(time.Second) + rest
 	for i, r := range b.rates {
@@ -115,7 +115,7 @@ func (b *bottleneck) carries(from, until time.Time) float64 {
 	return bits / 8
 }
 
-// backlog returns how many bytes wait.
+// backlog returns how many bytes are in the queue.
 func (b *bottleneck) backlog(now time.Time) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

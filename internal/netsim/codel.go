@@ -8,22 +8,22 @@ import (
 const (
 	// codelTarget is the standing queue that CoDel allows (RFC 8289, section 4.3).
 	codelTarget = 5 * time.Millisecond
-	// codelInterval is how long a queue must stand until CoDel drops (RFC 8289, section 4.3).
+	// codelInterval is how long a queue must stand before CoDel drops packets (RFC 8289, section 4.3).
 	codelInterval = 100 * time.Millisecond
 )
 
 // codel is the control law of RFC 8289, section 5. The bottleneck asks it for each packet, in order, with the time at which the packet
-// would begin to leave. A first-in, first-out queue knows that time when the packet arrives.
-type codel struct {
+// would begin to leave. In a first-in, first-out queue that time is known when the packet arrives.
+type codel struct { // when the queue will have been above the target for an interval; zero = it is below
 	above    time.Time // when the queue will have been above the target for an interval; zero = it is below
 	dropping bool
 	next     time.Time // when the next packet is dropped
-	count    int       // drops since begin
+	count    int       // drops since the last begin
 	before   int       // count at the last begin
 }
 
-// drops reports whether to drop the packet that would begin to leave at now after waiting for waited. empty means that no other packet
-// waits.
+// drops reports whether to drop the packet that would begin to leave at now, after a wait of waited. empty is whether no other packet is
+// queued.
 func (c *codel) drops(now time.Time, waited time.Duration, empty bool) bool {
 	stands := c.stands(now, waited, empty)
 	switch {
@@ -53,7 +53,7 @@ func (c *codel) stands(now time.Time, waited time.Duration, empty bool) bool {
 	return !now.Before(c.above)
 }
 
-// begin starts to drop, at the rate of the last time if that is not long ago.
+// begin starts to drop packets, at the rate of the last time if that was recent.
 func (c *codel) begin(now time.Time) {
 	recent := now.Sub(c.next) < 16*codelInterval
 	delta := c.count - c.before
@@ -65,8 +65,8 @@ func (c *codel) begin(now time.Time) {
 	c.before = c.count
 }
 
-// spacing returns the time to the next drop. It shrinks with the square root of their number, so that TCP's throughput falls linearly (RFC 8289,
-// section 3.3).
+// spacing returns the time to the next drop. It shrinks with the square root of the number of drops, so that TCP's throughput falls
+// linearly (RFC 8289, section 3.3).
 func (c *codel) spacing() time.Duration {
 	return time.Duration(float64(codelInterval) / math.Sqrt(float64(c.count)))
 }

@@ -11,19 +11,19 @@ const (
 	defaultQueue = 64 << 10
 	// defaultReorderDelay is the least default time by which a reordered packet is held back.
 	defaultReorderDelay = time.Millisecond
-	// UDPOverhead is what IPv4 and UDP add to a datagram, in bytes.
+	// UDPOverhead is how many bytes IPv4 and UDP add to a datagram.
 	UDPOverhead = 20 + 8
 
-	maxRate  = 1e12    // bit/s; above, a byte takes less than the nanosecond that a clock can tell
+	maxRate  = 1e12    // bit/s; above it, a byte takes less than a nanosecond, the resolution of the clock
 	maxQueue = 1 << 30 // bytes; keeps queue times within 63 bits of nanoseconds at 1 byte/s
 )
 
-// Config describes one direction of a path. The zero value is a perfect path: no delay, no loss, no limit.
+// Config describes one direction of a path. The zero value is a perfect path: no delay, no loss, no limits.
 type Config struct {
-	// Delay is the one-way propagation time. Jitter is the most that is added to it, drawn evenly for each packet;
-	// a packet never overtakes another by jitter (see Reorder).
+	// Delay is the one-way propagation time. Jitter is the most that is added to it, drawn evenly for each packet. A packet never overtakes
+	// another because of jitter (see Reorder).
 	Delay, Jitter time.Duration
-	// Clump makes packets arrive only at multiples of it, as behind a MAC layer that batches. 0 = at once.
+	// Clump makes packets arrive only at multiples of it, as from a MAC layer that batches. 0 = no clumps.
 	Clump time.Duration
 
 	// Loss is the probability that a packet is lost, independent of other packets. Burst adds losses in a row.
@@ -33,62 +33,62 @@ type Config struct {
 	// size is lost.
 	LossMin, LossMax int
 	LossBeyond       float64
-	// Lose, when not nil, is asked for each packet that reached the lossy part: n counts the packets given to the
-	// link from 0. True loses it.
+	// Lose, if not nil, is called for each packet that reaches the lossy part; n counts the packets passed to the link from 0. If it returns
+	// true, the packet is lost.
 	Lose func(n uint64, packet []byte) bool
 
-	// Rate is the bottleneck's in bit/s; 0 = no bottleneck.
+	// Rate is the bottleneck's rate in bit/s; 0 = no bottleneck.
 	Rate int64
-	// Queue is how many bytes, overhead included, may wait for the bottleneck, the unsent rest of the packet on the
-	// wire included; the packet that does not fit is dropped. An empty queue takes any packet.
-	// 0 = max(Rate * 2 * Delay, 64 KiB): one bandwidth-delay product when both directions have the same Delay.
+	// Queue is the most bytes in the bottleneck's queue, with overhead, and with the unsent rest of the packet that is being sent. A packet
+	// that does not fit is dropped; an empty queue accepts any packet. 0 = max(Rate * 2 * Delay, 64 KiB): one bandwidth-delay product if both
+	// directions have the same Delay.
 	Queue int
 	// CoDel and PIE drop packets before the queue is full: CoDel while a queue stands (RFC 8289), PIE as often as keeps the queue at 15 ms
 	// (RFC 8033), as cable modems do.
 	CoDel, PIE bool
-	// Police is the rate in bit/s of a token bucket of Bucket bytes in front of the bottleneck, which drops packets beyond it at once. 0 =
+	// Police is the rate in bit/s of a token bucket of Bucket bytes before the bottleneck, which drops packets that exceed it at once. 0 =
 	// none.
 	Police int64
 	Bucket int
-	// Overhead is charged for each packet in the bottleneck and in Stats.CarriedBytes.
-	// 0 = 28 bytes of IPv4 and UDP; negative = none.
+	// Overhead is how many bytes each packet counts for in addition, in the bottleneck and in Stats.CarriedBytes. 0 = 28 bytes of IPv4 and
+	// UDP; negative = none.
 	Overhead int
 
 	// Duplicate is the probability that a packet arrives twice.
 	Duplicate float64
-	// Reorder is the probability that a packet is held back by ReorderDelay, so that later ones overtake it.
-	// ReorderDelay 0 = max(Delay/4, 1 ms).
+	// Reorder is the probability that a packet is delayed by ReorderDelay, so that later ones overtake it. ReorderDelay 0 = max(Delay/4, 1
+	// ms).
 	Reorder      float64
 	ReorderDelay time.Duration
-	// Alternate is by how much every other packet is held back, so that packets overtake each other.
+	// Alternate delays every other packet, so that packets overtake each other.
 	Alternate time.Duration
 
-	// MTU is the largest packet in bytes, overhead not included, that the path carries; larger ones vanish without a
-	// word, as behind a black hole. 0 = no limit.
+	// MTU is the size in bytes, without overhead, of the largest packet that the path carries. Larger ones are dropped silently, as by a black
+	// hole. 0 = no limit.
 	MTU int
 
 	// Seed decides every random draw.
 	Seed uint64
 }
 
-// Burst is the Gilbert-Elliott model: the path is good or bad, and each packet that reaches the lossy part may turn it. The mean loss is
-// Loss*Enter/(Enter+Leave); a run of bad packets has a mean length of 1/Leave packets. Enter 0 = off.
+// Burst is the Gilbert-Elliott model: the path is good or bad, and each packet that reaches the lossy part may change that. The mean loss
+// is Loss*Enter/(Enter+Leave); a run of bad packets has a mean length of 1/Leave packets. Enter 0 = off.
 type Burst struct {
 	Enter float64 // probability that a packet turns a good path bad, and is itself the first of the burst
 	Leave float64 // probability that a packet turns a bad path good
 	Loss  float64 // probability that a packet is lost while the path is bad; 0 = 1
-	// Idle turns a bad path good when no packet has reached the lossy part for this long, as a radio's fade ends whether or not something is
-	// sent. 0 = never: then a run of 20 swallows ten seconds of retries that are sent once in a while.
+	// Idle makes a bad path good if no packet has reached the lossy part for this long, as a radio's fade ends even if nothing is sent. 0 =
+	// never: then a run of 20 loses ten seconds of retries that are sent now and then.
 	Idle time.Duration
 }
 
-// Bursts returns the model that loses the share loss of all packets, in runs with a mean length of length packets.
+// Bursts returns the model that loses the share loss of all packets, in runs of a mean length of length packets.
 func Bursts(loss, length float64) Burst {
 	leave := 1 / length
 	return Burst{Enter: leave * loss / (1 - loss), Leave: leave, Loss: 1}
 }
 
-// Validate returns an error that names the first field that makes no sense.
+// Validate returns an error that names the first field with an invalid value.
 func (c Config) Validate() error {
 	for _, p := range []struct {
 		name  string
@@ -134,7 +134,7 @@ func (c Config) losable(size int) bool {
 	return size >= c.LossMin && (c.LossMax == 0 || size <= c.LossMax)
 }
 
-// lossOf returns the probability of Loss for a packet.
+// lossOf returns the probability that a packet is lost by Loss or LossBeyond.
 func (c Config) lossOf(losable bool) float64 {
 	if losable {
 		return c.Loss
@@ -142,6 +142,7 @@ func (c Config) lossOf(losable bool) float64 {
 	return c.LossBeyond
 }
 
+// queue returns the effective Queue.
 func (c Config) queue() int {
 	if c.Queue > 0 {
 		return c.Queue
@@ -150,6 +151,7 @@ func (c Config) queue() int {
 	return int(min(max(bdp, defaultQueue), maxQueue))
 }
 
+// overhead returns the effective Overhead.
 func (c Config) overhead() int {
 	if c.Overhead == 0 {
 		return UDPOverhead
@@ -157,6 +159,7 @@ func (c Config) overhead() int {
 	return max(c.Overhead, 0)
 }
 
+// reorderDelay returns the effective ReorderDelay.
 func (c Config) reorderDelay() time.Duration {
 	if c.ReorderDelay > 0 {
 		return c.ReorderDelay
@@ -164,6 +167,7 @@ func (c Config) reorderDelay() time.Duration {
 	return max(c.Delay/4, defaultReorderDelay)
 }
 
+// loss returns the effective Loss.
 func (b Burst) loss() float64 {
 	if b.Loss == 0 {
 		return 1

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Emulated is a socket of the kernel behind two links in real time: packets that are written wait in one, packets that are read in the
+// An Emulated is a kernel socket behind two links in real time: packets that are written pass one, and packets that are read pass the
 // other. All methods may be called concurrently.
 type Emulated struct {
 	net.PacketConn
@@ -19,20 +19,20 @@ type Emulated struct {
 	out struct {
 		sync.Mutex
 		link   *Link
-		timer  *time.Timer // sends what has arrived at the end of the link
+		timer  *time.Timer // calls flush when the next packet arrives at the end of the link
 		closed bool
 	}
 
-	reading sync.Mutex // one reader at a time; guards buffer
+	reading sync.Mutex // held by the goroutine in ReadFrom; guards buffer
 	buffer  []byte
 	in      struct {
 		sync.Mutex
 		link     *Link
-		deadline time.Time // of the caller
+		deadline time.Time // set by the caller; zero = none
 	}
 }
 
-// Emulate puts two links before a socket, which belongs to the Emulated from then on. It panics if a Config is not valid.
+// Emulate puts two links in front of a socket, which belongs to the Emulated from then on. It panics if a Config is not valid.
 func Emulate(socket net.PacketConn, out, in Config) *Emulated {
 	e := &Emulated{PacketConn: socket, buffer: make([]byte, maxDatagram)}
 	e.out.link, e.in.link = newLink(out, 1), newLink(in, 2)
@@ -41,7 +41,7 @@ func Emulate(socket net.PacketConn, out, in Config) *Emulated {
 	return e
 }
 
-// Set changes both links for packets that come from now on. It panics if a Config is not valid.
+// Set changes both links for later packets. It panics if a Config is not valid.
 func (e *Emulated) Set(out, in Config) {
 	e.out.Lock()
 	e.out.link.SetConfig(out)
@@ -51,7 +51,7 @@ func (e *Emulated) Set(out, in Config) {
 	e.in.Unlock()
 }
 
-// WriteTo gives a copy of p to the link. An error of the socket, later, counts as loss.
+// WriteTo puts a copy of p into the link. If the socket later returns an error for it, the packet is lost.
 func (e *Emulated) WriteTo(p []byte, addr net.Addr) (int, error) {
 	to, err := copyAddr(addr)
 	if err != nil {
@@ -67,6 +67,7 @@ func (e *Emulated) WriteTo(p []byte, addr net.Addr) (int, error) {
 	return len(p), nil
 }
 
+// send puts a packet into the link. It returns false if the Emulated is closed.
 func (e *Emulated) send(packet []byte, to *net.UDPAddr) (open bool) {
 	e.out.Lock()
 	defer e.out.Unlock()
@@ -76,7 +77,7 @@ func (e *Emulated) send(packet []byte, to *net.UDPAddr) (open bool) {
 	return !e.out.closed
 }
 
-// flush sends what has come through the link, and sets the timer for what comes next.
+// flush sends the packets that have passed the link, and sets the timer for the next one.
 func (e *Emulated) flush() {
 	e.out.Lock()
 	defer e.out.Unlock()
@@ -93,7 +94,7 @@ func (e *Emulated) flush() {
 	}
 }
 
-// ReadFrom waits for the next packet that comes through the link.
+// ReadFrom waits for the next packet that has passed the link.
 func (e *Emulated) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	e.reading.Lock()
 	defer e.reading.Unlock()
@@ -111,7 +112,8 @@ func (e *Emulated) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	}
 }
 
-// arrived copies the next packet that has come through the link into p. Without one it makes the socket read until one has.
+// arrived copies the next packet that has passed the link to p. If there is none, it returns a nil address, and sets the socket's deadline
+// for the next one.
 func (e *Emulated) arrived(p []byte) (n int, from net.Addr) {
 	e.in.Lock()
 	defer e.in.Unlock()
@@ -122,8 +124,8 @@ func (e *Emulated) arrived(p []byte) (n int, from net.Addr) {
 	return 0, nil
 }
 
-// setWake makes the socket stop reading at the caller's deadline, or when the next packet comes through the link. The caller holds the
-// lock of in.
+// setWake sets the socket's read deadline to the caller's, or to when the next packet has passed the link, if that is earlier. The caller
+// holds the lock of in.
 func (e *Emulated) setWake() error {
 	wake := e.in.deadline
 	if at, ok := e.in.link.NextTimeout(); ok && (wake.IsZero() || at.Before(wake)) {
@@ -132,7 +134,7 @@ func (e *Emulated) setWake() error {
 	return e.PacketConn.SetReadDeadline(wake)
 }
 
-// arrive gives the link the n bytes that were read into the buffer.
+// arrive puts the first n bytes of the buffer into the link.
 func (e *Emulated) arrive(n int, from net.Addr) {
 	addr, err := copyAddr(from)
 	if err != nil {
@@ -150,7 +152,7 @@ func (e *Emulated) expired() bool {
 	return !e.in.deadline.IsZero() && !time.Now().Before(e.in.deadline)
 }
 
-// SetReadDeadline also wakes a reader that waits.
+// SetReadDeadline implements net.PacketConn. It also wakes a waiting reader.
 func (e *Emulated) SetReadDeadline(t time.Time) error {
 	e.in.Lock()
 	defer e.in.Unlock()
@@ -164,7 +166,7 @@ func (e *Emulated) SetDeadline(t time.Time) error {
 	return e.SetReadDeadline(t)
 }
 
-// Close drops the packets under way.
+// Close closes the socket and drops the packets in the outgoing link.
 func (e *Emulated) Close() error {
 	e.out.Lock()
 	e.out.closed = true
@@ -173,8 +175,8 @@ func (e *Emulated) Close() error {
 	return e.PacketConn.Close()
 }
 
-// Conn returns the Emulated with the methods for its socket's options if that has them: QUIC calls those that it finds, and takes no error of
-// SyscallConn.
+// Conn returns the Emulated with the methods for socket options, if the socket has them: quic-go calls those that it finds, and cannot
+// handle an error from SyscallConn.
 func (e *Emulated) Conn() net.PacketConn {
 	if options, ok := e.PacketConn.(kernelSocket); ok {
 		return emulatedKernel{e, options}
@@ -182,20 +184,20 @@ func (e *Emulated) Conn() net.PacketConn {
 	return e
 }
 
-// emulatedKernel is an Emulated before a socket of the kernel.
+// emulatedKernel is an Emulated in front of a kernel socket.
 type emulatedKernel struct {
 	*Emulated
-	kernelSocket // the socket itself: what is read or written by SyscallConn passes no link
+	kernelSocket // the socket itself: reads and writes through SyscallConn do not pass the links
 }
 
-// kernelSocket is what a socket of the kernel has beside net.PacketConn.
+// kernelSocket is the methods of a kernel socket that net.PacketConn does not have.
 type kernelSocket interface {
 	SetReadBuffer(bytes int) error
 	SetWriteBuffer(bytes int) error
 	syscall.Conn
 }
 
-// copyAddr returns a copy of an address, which the link keeps while the packet is on its way.
+// copyAddr returns a copy of an address, which the link can retain.
 func copyAddr(addr net.Addr) (*net.UDPAddr, error) {
 	at, err := netip.ParseAddrPort(addr.String())
 	return net.UDPAddrFromAddrPort(at), err

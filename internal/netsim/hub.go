@@ -1,20 +1,20 @@
 package netsim
 
-// Hub is a socket that others join, as clients do a server: each over links of its own, which share one bottleneck each way.
+// A Hub is a socket that others join, as clients join a server. Each has links of its own, which share one bottleneck in each direction.
 type Hub struct {
 	*PacketConn
-	way    Config
+	way    Config // of the links in each direction
 	joined []*PacketConn
 }
 
-// NewHub returns a hub whose links have a Config each way. It panics when that is not valid.
+// NewHub returns a hub with links of the given Config in each direction. It panics if that is not valid.
 func NewHub(way Config) *Hub {
 	way.mustValidate()
 	return &Hub{PacketConn: NewPacketConn(), way: way}
 }
 
-// Join returns a new socket that is joined to the hub. Its packets have other fates than those of the socket before: its seed is the next one.
-// One goroutine at a time may call it, and Stats.
+// Join returns a new socket that is joined to the hub. Its seed is one above that of the socket before, so that its packets have other
+// fates. Join and Stats must not be called concurrently.
 func (h *Hub) Join() *PacketConn {
 	c, way := NewPacketConn(), h.way
 	way.Seed += uint64(len(h.joined))
@@ -26,7 +26,7 @@ func (h *Hub) Join() *PacketConn {
 	return c
 }
 
-// Stats returns what all links did, both ways.
+// Stats returns the sums of all links, in both directions.
 func (h *Hub) Stats() (s Stats) {
 	for _, c := range h.joined {
 		s = s.Add(c.To(h.PacketConn).Stats()).Add(h.To(c).Stats())

@@ -7,28 +7,29 @@ import (
 )
 
 const (
-	// firstWaiting is how many packets an inbox has room for at first.
+	// firstWaiting is the initial capacity of an inbox, in packets.
 	firstWaiting = 8
-	// bufferSize holds any packet that quic-go builds; larger ones are allocated.
+	// bufferSize is large enough for any packet that quic-go builds; buffers for larger ones are not reused.
 	bufferSize = 2048
 	// maxFree is how many buffers an inbox keeps for reuse.
 	maxFree = 512
 )
 
-// inbox holds the packets that have arrived at a socket and that nobody has read. The socket's mu guards it.
+// inbox holds the packets that have arrived at a socket and were not read. It is guarded by the socket's mu.
 type inbox struct {
 	packets recovery.Ring[datagram]
-	bytes   int // in packets
-	limit   int // largest value of bytes
-	free    [][]byte
+	bytes   int      // of all packets
+	limit   int      // most bytes
+	free    [][]byte // buffers for reuse
 }
 
+// datagram is a packet and its source.
 type datagram struct {
 	data []byte
 	from *net.UDPAddr
 }
 
-// put appends a packet, and then owns d.data. It returns false, and recycles the memory, if the packet does not fit.
+// put adds a packet, and takes ownership of d.data. If the packet does not fit, put returns false and recycles its buffer.
 func (i *inbox) put(d datagram) bool {
 	if i.bytes+len(d.data) > i.limit {
 		i.recycle(d.data)
@@ -39,7 +40,7 @@ func (i *inbox) put(d datagram) bool {
 	return true
 }
 
-// take removes the oldest packet, whose data the caller gives to recycle.
+// take removes the oldest packet. The caller must pass its data to recycle.
 func (i *inbox) take() (d datagram, ok bool) {
 	if i.packets.Len() == 0 {
 		return datagram{}, false
@@ -55,7 +56,7 @@ func (i *inbox) clear() {
 	i.bytes, i.free = 0, nil
 }
 
-// buffer returns a buffer of size bytes; recycle takes it back.
+// buffer returns a buffer of size bytes. The caller must pass it to recycle.
 func (i *inbox) buffer(size int) []byte {
 	if size > bufferSize {
 		return make([]byte, size)
@@ -68,6 +69,7 @@ func (i *inbox) buffer(size int) []byte {
 	return make([]byte, size, bufferSize)
 }
 
+// recycle keeps a buffer for reuse.
 func (i *inbox) recycle(b []byte) {
 	if cap(b) >= bufferSize && len(i.free) < maxFree {
 		i.free = append(i.free, b)

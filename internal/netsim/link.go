@@ -9,37 +9,38 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// maxInFlight is how many bytes may be under way in a link, so that a sender over a path without a bottleneck cannot
-// take all memory. What exceeds it is dropped as LostQueue. 256 MiB is 2 s at 1 Gbit/s.
+// maxInFlight is the most bytes in flight in a link, so that a sender over a path without a bottleneck cannot use up all memory. Packets
+// that exceed it are dropped as LostQueue. 256 MiB is 2 s at 1 Gbit/s.
 const maxInFlight = 256 << 20
 
-// Link is one direction of a path: a pure value without clock or goroutine. It is not safe for concurrent use. Times
-// may come from any clock; one that runs back counts as the latest time seen.
+// A Link is one direction of a path: a pure value without clock or goroutine. It is not safe for concurrent use. Times may be of any clock;
+// one that runs back counts as the latest time seen.
 type Link struct {
 	cfg        Config
 	dice       dice
 	bottleneck *bottleneck
 	now        time.Time
-	count      uint64 // packets given to Send
+	count      uint64 // packets passed to Send
 
-	// On the way.
-	held, prompt arrivals  // packets that were held back, and the others
+	// In flight.
+	held, prompt arrivals  // packets that Reorder or Alternate delays, and the others
 	inFlight     int       // bytes
 	newest       time.Time // latest arrival of the packets that were not held back
 
-	// Events to come.
-	dark []span
+	// Changes over time.
+	dark []span        // interruptions
 	mtu  timeline[int] // in bytes; 0 = no limit
 
 	stats Stats
 }
 
+// span is the time from from until before until.
 type span struct{ from, until time.Time }
 
-// NewLink panics if the Config is not valid.
+// NewLink returns a link. It panics if the Config is not valid.
 func NewLink(cfg Config) *Link { return newLink(cfg, 0) }
 
-// newLink makes links of one Config and seed whose fates differ by stream.
+// newLink returns a link. Links of the same Config and seed have different fates if stream differs.
 func newLink(cfg Config, stream uint64) *Link {
 	cfg.mustValidate()
 	return &Link{
@@ -50,11 +51,11 @@ func newLink(cfg Config, stream uint64) *Link {
 	}
 }
 
-// Send gives the link a packet. When its fate is Carried, the link owns the bytes until Deliver hands them out; otherwise
-// they remain the caller's.
+// Send puts a packet into the link. If its fate is Carried, the link owns the bytes until Deliver returns them; otherwise they still belong
+// to the caller.
 func (l *Link) Send(now time.Time, packet []byte) Fate { return l.send(now, packet, nil) }
 
-// send is Send for a packet with an address, which deliver returns with it: where it goes, or where it came from.
+// send is Send for a packet with an address, its source or destination, which deliver returns with the packet.
 func (l *Link) send(now time.Time, packet []byte, addr *net.UDPAddr) Fate {
 	l.tick(now)
 	l.stats.Packets++
@@ -73,13 +74,13 @@ func (l *Link) send(now time.Time, packet []byte, addr *net.UDPAddr) Fate {
 	return Carried
 }
 
-// Deliver returns the next packet that has arrived by now. The bytes are the caller's.
+// Deliver returns the next packet that has arrived by now. The bytes belong to the caller.
 func (l *Link) Deliver(now time.Time) (packet []byte, ok bool) {
 	packet, _, ok = l.deliver(now)
 	return packet, ok
 }
 
-// deliver is Deliver with the address that send was given.
+// deliver is Deliver with the packet's address.
 func (l *Link) deliver(now time.Time) (packet []byte, addr *net.UDPAddr, ok bool) {
 	l.tick(now)
 	at, ok := l.NextTimeout()
@@ -87,7 +88,7 @@ func (l *Link) deliver(now time.Time) (packet []byte, addr *net.UDPAddr, ok bool
 		return nil, nil, false
 	}
 	from := &l.prompt
-	if held, ok := l.held.next(); ok && held.Equal(at) { // of two that arrive at the same time this one was sent first
+	if held, ok := l.held.next(); ok && held.Equal(at) { // of two that arrive at the same time, this one was sent first
 		from = &l.held
 	}
 	a := from.Take()
@@ -97,7 +98,7 @@ func (l *Link) deliver(now time.Time) (packet []byte, addr *net.UDPAddr, ok bool
 	return a.packet, a.addr, true
 }
 
-// NextTimeout returns when the next packet arrives. ok is false if none is on its way.
+// NextTimeout returns when the next packet arrives. ok is false if none is in flight.
 func (l *Link) NextTimeout() (at time.Time, ok bool) {
 	var first recovery.Earliest
 	first.Add(l.held.next())
@@ -105,18 +106,18 @@ func (l *Link) NextTimeout() (at time.Time, ok bool) {
 	return first.Time()
 }
 
-// Dark makes every packet vanish that leaves the bottleneck from one time until another. What was sent before the call
-// keeps its fate.
+// Dark interrupts the path: every packet that leaves the bottleneck from from until until is lost. Packets sent before the call keep their
+// fates.
 func (l *Link) Dark(from, until time.Time) {
 	l.dark = slices.DeleteFunc(l.dark, func(s span) bool { return !s.until.After(l.now) })
 	l.dark = append(l.dark, span{from, until})
 }
 
-// SetMTU changes the path's MTU for packets sent at a time or later; 0 = no limit.
+// SetMTU sets the path's MTU for packets sent at the time at or later; 0 = no limit.
 func (l *Link) SetMTU(at time.Time, mtu int) { l.mtu.set(at, mtu) }
 
-// SetRate changes the bottleneck's rate at a time, in bit/s, on a link that has a Config.Rate. Packets that were sent before
-// the call leave as they would have.
+// SetRate sets the bottleneck's rate in bit/s from the time at on. The link must have a Config.Rate. Packets sent before the call leave as
+// planned.
 func (l *Link) SetRate(at time.Time, rate int64) {
 	if l.cfg.Rate == 0 || rate <= 0 || rate > maxRate {
 		panic(fmt.Sprintf("netsim: SetRate to %d bit/s on a link of %d", rate, l.cfg.Rate))
@@ -124,22 +125,22 @@ func (l *Link) SetRate(at time.Time, rate int64) {
 	l.bottleneck.setRate(at, rate)
 }
 
-// SetConfig changes the path for packets sent from now on; those under way, and those in front of the bottleneck, keep their
-// fate. Seed is not looked at. It panics if the Config is not valid.
+// SetConfig changes the path for packets sent from now on. Packets in flight, including those in the bottleneck's queue, keep their fates.
+// Seed is ignored. SetConfig panics if the Config is not valid.
 func (l *Link) SetConfig(cfg Config) {
 	l.SetBehind(cfg)
 	l.bottleneck.reset(cfg)
 }
 
-// SetBehind is SetConfig for all but the bottleneck, which stays: others may share it.
+// SetBehind is SetConfig for everything but the bottleneck, which other links may share.
 func (l *Link) SetBehind(cfg Config) {
 	cfg.mustValidate()
 	l.cfg = cfg
-	l.dice.bad = l.dice.bad && cfg.Burst.Enter > 0 // without bursts nothing would end the one that is under way
+	l.dice.bad = l.dice.bad && cfg.Burst.Enter > 0 // without bursts nothing would end the current one
 	l.mtu = always(cfg.MTU)
 }
 
-// ShareBottleneck puts the link behind the bottleneck of another, before either carries a packet.
+// ShareBottleneck makes the link use the bottleneck of another. Neither must have carried a packet.
 func (l *Link) ShareBottleneck(with *Link) { l.bottleneck = with.bottleneck }
 
 // MTU returns the MTU now in bytes; 0 = no limit.
@@ -148,20 +149,20 @@ func (l *Link) MTU(now time.Time) int {
 	return l.mtu.now(l.now)
 }
 
-// Backlog returns how many bytes, overhead included, wait for the bottleneck.
+// Backlog returns how many bytes, with overhead, are in the bottleneck's queue.
 func (l *Link) Backlog(now time.Time) int { return l.bottleneck.backlog(now) }
 
 // Stats returns a copy of the counters.
 func (l *Link) Stats() Stats { return l.stats }
 
-// tick advances the link's clock.
+// tick advances the link's clock; it never runs back.
 func (l *Link) tick(now time.Time) {
 	if now.After(l.now) {
 		l.now = now
 	}
 }
 
-// enter takes a packet through the MTU and the bottleneck.
+// enter passes a packet through the MTU and the bottleneck. depart is when it leaves the bottleneck.
 func (l *Link) enter(packet []byte) (depart time.Time, f Fate) {
 	if mtu := l.mtu.now(l.now); mtu > 0 && len(packet) > mtu {
 		return time.Time{}, LostMTU
@@ -179,7 +180,7 @@ func (l *Link) enter(packet []byte) (depart time.Time, f Fate) {
 	return depart, Carried
 }
 
-// survive takes a packet through what loses it behind the bottleneck.
+// survive passes a packet through the lossy part, which is after the bottleneck.
 func (l *Link) survive(depart time.Time, packet []byte, r roll) Fate {
 	burst, losable := l.dice.inBurst(l.cfg.Burst, r, depart), l.cfg.losable(len(packet))
 	switch {
@@ -193,11 +194,12 @@ func (l *Link) survive(depart time.Time, packet []byte, r roll) Fate {
 	return Carried
 }
 
+// isDark reports whether the path is interrupted at t.
 func (l *Link) isDark(t time.Time) bool {
 	return slices.ContainsFunc(l.dark, func(s span) bool { return !t.Before(s.from) && t.Before(s.until) })
 }
 
-// fly sends a packet, and perhaps its copy, on its way.
+// fly puts a packet in flight, and its copy if it is duplicated.
 func (l *Link) fly(depart time.Time, packet []byte, addr *net.UDPAddr, r roll) {
 	at := l.clumped(l.inOrder(depart.Add(l.cfg.Delay + r.jitterOf(0, l.cfg.Jitter))))
 	if held := l.heldBack(r); held > 0 {
@@ -216,7 +218,7 @@ func (l *Link) fly(depart time.Time, packet []byte, addr *net.UDPAddr, r roll) {
 	}
 }
 
-// heldBack returns by how long Reorder and Alternate delay a packet.
+// heldBack returns for how long Reorder and Alternate delay a packet.
 func (l *Link) heldBack(r roll) (held time.Duration) {
 	if r.reorder < l.cfg.Reorder {
 		held = l.cfg.reorderDelay()
@@ -227,7 +229,7 @@ func (l *Link) heldBack(r roll) (held time.Duration) {
 	return held
 }
 
-// inOrder keeps jitter from reordering.
+// inOrder returns at, or a later time at which jitter does not reorder packets.
 func (l *Link) inOrder(at time.Time) time.Time {
 	if at.Before(l.newest) {
 		return l.newest
@@ -235,7 +237,7 @@ func (l *Link) inOrder(at time.Time) time.Time {
 	return at
 }
 
-// clumped returns the next multiple of Config.Clump, at which the packet arrives.
+// clumped returns the next multiple of Config.Clump, when the packet arrives.
 func (l *Link) clumped(at time.Time) time.Time {
 	if l.cfg.Clump == 0 {
 		return at

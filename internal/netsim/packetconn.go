@@ -160,11 +160,13 @@ func (c *PacketConn) Close() error {
 	return nil
 }
 
+// SetDeadline implements net.PacketConn.
 func (c *PacketConn) SetDeadline(t time.Time) error {
 	_ = c.SetWriteDeadline(t)
 	return c.SetReadDeadline(t)
 }
 
+// SetReadDeadline implements net.PacketConn. It wakes a waiting reader.
 func (c *PacketConn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,6 +175,7 @@ func (c *PacketConn) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
+// SetWriteDeadline implements net.PacketConn.
 func (c *PacketConn) SetWriteDeadline(t time.Time) error {
 	if t.IsZero() {
 		c.writeDeadline.Store(nil)
@@ -215,6 +218,7 @@ func (noSocket) Control(func(fd uintptr)) error    { return nil }
 func (noSocket) Read(func(fd uintptr) bool) error  { return errors.ErrUnsupported }
 func (noSocket) Write(func(fd uintptr) bool) error { return errors.ErrUnsupported }
 
+// fail returns err as package net would.
 func (c *PacketConn) fail(op string, err error) error {
 	return &net.OpError{Op: op, Net: "udp", Source: c.addr, Err: err}
 }

@@ -8,60 +8,60 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Limits of a Pair, so that no machine keeps it from ending.
+// Limits of a Pair, so that its runs end whatever the machines do.
 const (
-	maxPacketsAtOnce = 1 << 18 // from one side at one time: 256 MiB of packets
-	maxRounds        = 1 << 16 // of packets there and back at one time, over links without delay
-	maxStaleRounds   = 4       // without a packet, while a timeout does not move on
-	maxIdleSteps     = 1 << 16 // of the clock in a row without a packet or a tick
-	maxSteps         = 1 << 26 // of the clock in one run
+	maxPacketsAtOnce = 1 << 18 // sent by one side at one time: 256 MiB of packets
+	maxRounds        = 1 << 16 // rounds of packets back and forth at one time, over links without delay
+	maxStaleRounds   = 4       // rounds without a packet while a timeout is not in the future
+	maxIdleSteps     = 1 << 16 // steps of the clock in a row without a packet or a tick
+	maxSteps         = 1 << 26 // steps of the clock in one run
 )
 
-// Epoch is when a Pair begins, unless its Config says otherwise. Machines that need a time when they are made take it.
+// Epoch is when a Pair starts, unless its Config has another Start. It is also for machines that need a time when they are made.
 var Epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 var (
-	// ErrLimit is returned when the virtual time given to a run is over.
+	// ErrLimit is returned if the virtual time given to a run is over.
 	ErrLimit = errors.New("netsim: time limit reached")
-	// ErrIdle is returned when nothing is under way and no machine waits for a time, but the condition of the run is not true.
+	// ErrIdle is returned if nothing is in flight and no machine has a timeout, but the condition of the run is not true.
 	ErrIdle = errors.New("netsim: nothing left to happen")
-	// ErrSpin is returned when a machine keeps the driver busy without progress.
+	// ErrSpin is returned if a machine keeps the driver busy without progress.
 	ErrSpin = errors.New("netsim: machine spins")
 )
 
-// PairConfig describes the path between two machines and what a test wants to see of it.
+// PairConfig describes the path between two machines, and what a test observes.
 type PairConfig struct {
-	AtoB, BtoA Config    // may be the same; the two directions draw different fates from one seed
+	AtoB, BtoA Config    // may be equal; the two directions have different fates although the seed is the same
 	Start      time.Time // zero = Epoch
 
-	Max    int // Side.Max of both
-	Window int // when positive, told once to machines that have SetWindow(bytes int)
+	Max    int // Side.Max of both sides
+	Window int // if positive, the argument of one call of SetWindow(bytes int) for machines that have it
 
-	// OnStep, if not nil, is called at each time at which something happened, after the machines have taken what arrived and run their
-	// timers, and before they are asked for packets.
+	// OnStep, if not nil, is called at each time at which something happened: after the machines have received what arrived and have run their
+	// timers, and before they build packets.
 	OnStep func(now time.Time)
-	// OnTick, when not nil, is called every Tick, at the same place.
+	// OnTick, if not nil, is called every Tick, after OnStep.
 	Tick   time.Duration
 	OnTick func(now time.Time)
-	// OnPacket, when not nil, sees each packet as it is given to the link. It must not change or keep it.
+	// OnPacket, if not nil, is called for each packet that is put into a link. It must not change or retain the packet.
 	OnPacket func(from *Side, packet []byte, fate Fate)
 }
 
-// Pair drives two machines over two links in virtual time. Every run ends: by its condition, by its limit of virtual time,
-// or with ErrSpin.
+// A Pair drives two machines over two links in virtual time. Every run ends: by its condition, by its limit of virtual time, or with
+// ErrSpin.
 type Pair struct {
 	A, B *Side
 
 	cfg  PairConfig
 	now  time.Time
-	tick time.Time // the next; zero = none
+	tick time.Time // when OnTick is called next; zero = never
 
-	// For the discovery of machines that spin.
+	// To detect machines that spin.
 	idle  int // steps since the last packet or tick
-	stale int // rounds at this time with a timeout that has passed and no packet
+	stale int // rounds at this time without a packet, in which a timeout was in the past
 }
 
-// NewPair panics if a link's Config is not valid.
+// NewPair returns a Pair. It panics if a link's Config is not valid.
 func NewPair(a, b Machine, cfg PairConfig) *Pair {
 	p := &Pair{
 		A:   &Side{Name: "A", Machine: a, Link: newLink(cfg.AtoB, 1), Max: cfg.Max},
@@ -86,20 +86,20 @@ func NewPair(a, b Machine, cfg PairConfig) *Pair {
 // Now returns the virtual time.
 func (p *Pair) Now() time.Time { return p.now }
 
-// Dark makes both directions dark from now on for a while.
+// Dark interrupts both directions from now on for d.
 func (p *Pair) Dark(d time.Duration) {
 	p.A.Link.Dark(p.now, p.now.Add(d))
 	p.B.Link.Dark(p.now, p.now.Add(d))
 }
 
-// SetMTU changes the MTU of both directions from now on; 0 = no limit.
+// SetMTU sets the MTU of both directions from now on; 0 = no limit.
 func (p *Pair) SetMTU(bytes int) {
 	p.A.Link.SetMTU(p.now, bytes)
 	p.B.Link.SetMTU(p.now, bytes)
 }
 
-// Step does everything that happens now and moves the clock to the next event. more is false if there is none; then the clock stands
-// still. The error is a machine's (see Side.Err) or ErrSpin.
+// Step does everything that happens now, and advances the clock to the next event. If there is none, more is false and the clock stays as
+// it is. The error is a machine's (see Side.Err) or ErrSpin.
 func (p *Pair) Step() (more bool, err error) {
 	if err := p.settle(); err != nil {
 		return false, err
@@ -111,13 +111,13 @@ func (p *Pair) Step() (more bool, err error) {
 	return ok, err
 }
 
-// Run steps until done says so after a step, at most for limit of virtual time. Otherwise it returns ErrLimit, ErrIdle or
-// the error of Step, with what both sides did.
+// Run steps until done returns true after a step, for at most limit of virtual time. Otherwise it returns ErrLimit, ErrIdle or the error of
+// Step, with the packet counts of both sides.
 func (p *Pair) Run(limit time.Duration, done func() bool) error {
 	return p.run(p.now.Add(limit), done)
 }
 
-// RunFor steps for exactly d of virtual time.
+// RunFor runs for exactly d of virtual time.
 func (p *Pair) RunFor(d time.Duration) error {
 	end := p.now.Add(d)
 	err := p.run(end, func() bool { return false })
@@ -128,7 +128,8 @@ func (p *Pair) RunFor(d time.Duration) error {
 	return err
 }
 
-// RunUntilIdle steps until nothing is under way and no machine waits for a time. A tick keeps a Pair from being idle.
+// RunUntilIdle steps until nothing is in flight and no machine has a timeout, for at most limit of virtual time. With OnTick a Pair is
+// never idle.
 func (p *Pair) RunUntilIdle(limit time.Duration) error {
 	err := p.Run(limit, func() bool { return false })
 	if errors.Is(err, ErrIdle) {
@@ -137,6 +138,7 @@ func (p *Pair) RunUntilIdle(limit time.Duration) error {
 	return err
 }
 
+// run is Run with the time at which the limit ends.
 func (p *Pair) run(end time.Time, done func() bool) error {
 	for range maxSteps {
 		if err := p.settle(); err != nil {
@@ -160,6 +162,7 @@ func (p *Pair) run(end time.Time, done func() bool) error {
 	return p.explain(fmt.Errorf("%w: %d steps in one run", ErrSpin, maxSteps))
 }
 
+// explain adds the time and the packet counts of both sides to err.
 func (p *Pair) explain(err error) error {
 	return fmt.Errorf("%w at %v: A sent %d packets and took %d, B sent %d and took %d",
 		err, p.now.Format(time.StampNano), p.A.Sent, p.A.Received, p.B.Sent, p.B.Received)
@@ -183,7 +186,7 @@ func (p *Pair) settle() error {
 	return fmt.Errorf("%w: both sides exchanged packets without delay for %d rounds", ErrSpin, maxRounds)
 }
 
-// round is one turn of both machines and of the test.
+// round runs both machines and the test's functions once.
 func (p *Pair) round() (moved bool, err error) {
 	for _, s := range []struct{ to, from *Side }{{p.A, p.B}, {p.B, p.A}} {
 		got, err := s.to.receive(p.now, s.from)
@@ -206,6 +209,7 @@ func (p *Pair) round() (moved bool, err error) {
 	return moved, nil
 }
 
+// callHooks calls OnStep, and OnTick if it is due.
 func (p *Pair) callHooks() {
 	if p.cfg.OnStep != nil {
 		p.cfg.OnStep(p.now)
@@ -217,7 +221,7 @@ func (p *Pair) callHooks() {
 	}
 }
 
-// again reports whether something else happens at this very time. A timeout that stays in the past is an error.
+// again reports whether something else happens at this time. It returns an error if a timeout stays in the past.
 func (p *Pair) again() (bool, error) {
 	for _, s := range []*Side{p.A, p.B} {
 		if at, ok := s.Link.NextTimeout(); ok && !at.After(p.now) {
@@ -248,7 +252,7 @@ func (p *Pair) next() (at time.Time, ok bool) {
 	return first.Time()
 }
 
-// moveTo sets the clock, and counts how long it moves without a packet.
+// moveTo sets the clock, and counts the steps without a packet.
 func (p *Pair) moveTo(t time.Time) error {
 	p.now = t
 	if p.idle++; p.idle > maxIdleSteps {

@@ -5,28 +5,29 @@ import (
 	"time"
 )
 
-// Path is the one-way link from one PacketConn to another. All methods may be called concurrently.
+// A Path is the one-way link from one PacketConn to another. All methods may be called concurrently.
 type Path struct {
 	from, to *PacketConn
-	link     *Link // under to.mu
+	link     *Link // guarded by to.mu, and so is overrun
 	overrun  uint64
 }
 
-// Pipe returns two sockets joined by two links; the Configs may be the same, the directions draw different fates from one
-// seed. It panics if a Config is not valid.
+// Pipe returns two sockets joined by two links. The Configs may be equal: the directions have different fates although the seed is the
+// same. Pipe panics if a Config is not valid.
 func Pipe(aToB, bToA Config) (a, b *PacketConn) {
 	a, b = NewPacketConn(), NewPacketConn()
 	Connect(a, b, aToB, bToA)
 	return a, b
 }
 
-// Connect joins two sockets. One socket may be joined to many, each over links of its own. It panics if a Config is
-// not valid, or when the two are joined already.
+// Connect joins two sockets. A socket may be joined to many others, each over links of its own. Connect panics if a Config is not valid, or
+// if the two are joined already.
 func Connect(a, b *PacketConn, aToB, bToA Config) {
 	join(a, b, newLink(aToB, 1))
 	join(b, a, newLink(bToA, 2))
 }
 
+// join adds a one-way path.
 func join(from, to *PacketConn, link *Link) {
 	p := &Path{from: from, to: to, link: link}
 	from.routes.Lock()
@@ -40,7 +41,7 @@ func join(from, to *PacketConn, link *Link) {
 	to.in = append(to.in, p)
 }
 
-// Share has paths share the bottleneck of the first of them. Call it before any of them carries a packet.
+// Share makes paths share the bottleneck of the first one. It must be called before any of them carries a packet.
 func Share(first *Path, others ...*Path) {
 	for _, p := range others {
 		p.to.mu.Lock()
@@ -49,7 +50,7 @@ func Share(first *Path, others ...*Path) {
 	}
 }
 
-// Dark makes every packet vanish that leaves the bottleneck within d from now.
+// Dark interrupts the path: every packet that leaves the bottleneck within d from now is lost.
 func (p *Path) Dark(d time.Duration) {
 	p.to.mu.Lock()
 	defer p.to.mu.Unlock()
@@ -57,7 +58,7 @@ func (p *Path) Dark(d time.Duration) {
 	p.link.Dark(now, now.Add(d))
 }
 
-// SetMTU changes the path's MTU for packets sent from now on; 0 = no limit.
+// SetMTU sets the path's MTU for packets sent from now on; 0 = no limit.
 func (p *Path) SetMTU(bytes int) {
 	p.to.mu.Lock()
 	defer p.to.mu.Unlock()
@@ -80,7 +81,8 @@ func (p *Path) Stats() Stats {
 	return s
 }
 
-// send copies a packet into the link, and moves on what has arrived, so that a link that nobody reads does not grow.
+// send puts a copy of a packet into the link. If no reader waits, it also collects the packets that have arrived, so that a link that is
+// not read does not grow.
 func (p *Path) send(packet []byte) {
 	p.to.mu.Lock()
 	defer p.to.mu.Unlock()

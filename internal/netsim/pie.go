@@ -6,36 +6,36 @@ import (
 )
 
 const (
-	// pieTarget is the queue that PIE aims at, and pieUpdate how often it looks (RFC 8033, section 5.1).
+	// pieTarget is the queue at which PIE aims, and pieUpdate the time between two updates (RFC 8033, section 5.1).
 	pieTarget, pieUpdate = 15 * time.Millisecond, 15 * time.Millisecond
-	// pieBurst is for how long a queue that begins is left alone.
+	// pieBurst is for how long a new queue is tolerated without drops.
 	pieBurst = 150 * time.Millisecond
-	// pieAlpha and pieBeta are the gains of a second of queue beyond the target, and of a second by which it has grown.
+	// pieAlpha and pieBeta are the gains for a second of queue beyond the target, and for a second by which the queue has grown.
 	pieAlpha, pieBeta = 0.125, 1.25
-	// pieIdle is a time without a packet after which nothing is left to remember.
+	// pieIdle is the time without a packet after which the state is reset.
 	pieIdle = time.Minute
-	// pieFew is the queue in bytes, two packets, of which nothing is dropped.
+	// pieFew is a queue in bytes, of two packets, from which nothing is dropped.
 	pieFew = 3000
-	// pieStream is the stream of the seed from which PIE draws; dice have others.
+	// pieStream is the stream of the seed from which PIE draws; dice draw from others.
 	pieStream = 8033
 )
 
-// pie is the control law of RFC 8033, section 4: it drops the share of packets that keeps the queue at the target. The bottleneck asks it for each
-// packet, in order.
+// pie is the control law of RFC 8033, section 4: it drops the share of packets that keeps the queue at the target. The bottleneck asks it
+// for each packet, in order.
 type pie struct {
 	rng     *rand.Rand
-	next    time.Time     // when it looks next
-	queue   time.Duration // when it looked last
-	share   float64       // of packets to drop
-	burst   time.Duration // what is left of pieBurst
-	accrued float64       // shares of packets since the last drop
+	next    time.Time     // when the next update is due
+	queue   time.Duration // queueing time at the last update
+	share   float64       // share of packets to drop
+	burst   time.Duration // rest of pieBurst
+	accrued float64       // sum of share over the packets since the last drop
 }
 
 func newPIE(seed uint64) *pie {
 	return &pie{rng: rand.New(rand.NewPCG(seed, pieStream)), burst: pieBurst}
 }
 
-// drops reports whether to drop the packet that comes at now, when waiting bytes are queued, the last of which leaves at busy.
+// drops reports whether to drop a packet that is offered at now, if waiting bytes are queued and the last of them leaves at busy.
 func (p *pie) drops(now, busy time.Time, waiting float64) bool {
 	if now.Sub(p.next) > pieIdle {
 		*p = pie{rng: p.rng, next: now, burst: pieBurst}
@@ -53,7 +53,7 @@ func (p *pie) drops(now, busy time.Time, waiting float64) bool {
 	return true
 }
 
-// look sets the share by the queue and by how much it has grown.
+// look updates the share by the queueing time, and by how much that has grown.
 func (p *pie) look(queue time.Duration) {
 	change := p.scaled(pieAlpha*(queue-pieTarget).Seconds() + pieBeta*(queue-p.queue).Seconds())
 	if queue > 250*time.Millisecond {
@@ -70,7 +70,7 @@ func (p *pie) look(queue time.Duration) {
 	p.queue = queue
 }
 
-// scaled returns a change of the share as far as it may go at a time: the smaller the share, the smaller the steps.
+// scaled limits a change of the share: the smaller the share, the smaller the steps.
 func (p *pie) scaled(change float64) float64 {
 	if p.share >= 0.1 {
 		return min(change, 0.02)

@@ -10,24 +10,26 @@ import (
 )
 
 const (
-	// maxSessions is how many clients a Relay carries; packets from more are dropped.
+	// maxSessions is the most clients of a Relay. Packets of further ones are dropped.
 	maxSessions = 64
-	// socketBuffer is the size in bytes to ask the kernel for, for each socket of a Relay: the sockets should not lose what the links carry.
+	// socketBuffer is the size in bytes of the kernel buffers to ask for, for each socket of a Relay, so that the sockets lose none of the
+	// packets that the links carry.
 	socketBuffer = 4 << 20
-	// maxReadErrors is how many reads in a row may fail, for instance because the target is not up yet, before a Relay gives a socket up.
+	// maxReadErrors is how many reads in a row may fail, for instance because the target does not listen yet, before a Relay stops reading a
+	// socket.
 	maxReadErrors = 1000
 )
 
-// Relay carries UDP datagrams between clients and one target over emulated links, in real time and over real sockets.
-// Each client has links of its own, with its own fates.
+// A Relay carries UDP datagrams between clients and one target over emulated links, in real time and over real sockets. Each client has
+// links and fates of its own.
 type Relay struct {
 	up, down Config
 	target   *net.UDPAddr
 	listener *net.UDPConn
 	work     sync.WaitGroup
-	refused  atomic.Uint64
+	refused  atomic.Uint64 // packets of clients beyond maxSessions
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards the fields below
 	closed   bool
 	sessions map[netip.AddrPort]*session
 }
@@ -38,7 +40,8 @@ type session struct {
 	upstream  *net.UDPConn
 }
 
-// NewRelay listens on a free UDP port of the loopback interface. It forwards packets to the target over up, and the answers over down.
+// NewRelay listens on a free UDP port of the loopback interface. It forwards packets to the target over up, and the target's packets over
+// down.
 func NewRelay(target string, up, down Config) (*Relay, error) {
 	if err := errors.Join(up.Validate(), down.Validate()); err != nil {
 		return nil, err
@@ -60,7 +63,7 @@ func NewRelay(target string, up, down Config) (*Relay, error) {
 // Addr returns the address to which clients send.
 func (r *Relay) Addr() *net.UDPAddr { return r.listener.LocalAddr().(*net.UDPAddr) }
 
-// Stats returns the sums over all clients, from them and to them.
+// Stats returns the sums over all clients, for packets from them and to them.
 func (r *Relay) Stats() (up, down Stats) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,10 +74,10 @@ func (r *Relay) Stats() (up, down Stats) {
 	return up, down
 }
 
-// Refused counts the packets of clients above the limit.
+// Refused returns how many packets of clients beyond the limit were dropped.
 func (r *Relay) Refused() uint64 { return r.refused.Load() }
 
-// Close ends the Relay and returns when its goroutines have ended.
+// Close ends the Relay, and returns after its goroutines have ended.
 func (r *Relay) Close() error {
 	err := r.listener.Close()
 	r.mu.Lock()
@@ -89,13 +92,13 @@ func (r *Relay) Close() error {
 	return err
 }
 
-// enlarge asks for socket buffers; a kernel that grants less loses packets only when it must.
+// enlarge asks for larger socket buffers. If the kernel gives less, packets may be lost in bursts.
 func enlarge(c *net.UDPConn) {
 	_ = c.SetReadBuffer(socketBuffer)
 	_ = c.SetWriteBuffer(socketBuffer)
 }
 
-// accept moves what a client sends into its link.
+// accept puts a packet of a client into the client's link.
 func (r *Relay) accept(packet []byte, from net.Addr) {
 	if s := r.session(from.(*net.UDPAddr).AddrPort()); s != nil {
 		_, _ = s.near.WriteTo(packet, s.far.addr)
@@ -104,7 +107,7 @@ func (r *Relay) accept(packet []byte, from net.Addr) {
 	}
 }
 
-// session returns the client's session; nil = too many, or closed.
+// session returns the client's session, which it makes if there is none, or nil if there are too many or the Relay is closed.
 func (r *Relay) session(client netip.AddrPort) *session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,7 +131,7 @@ func (r *Relay) session(client netip.AddrPort) *session {
 	return s
 }
 
-// pump passes every packet of a socket to a function until the socket is closed.
+// pump passes every packet of a socket to a function until the socket is closed, or maxReadErrors reads in a row have failed.
 func pump(socket net.PacketConn, to func(packet []byte, from net.Addr)) {
 	buf := make([]byte, maxDatagram)
 	for failed := 0; failed < maxReadErrors; {

@@ -5,44 +5,45 @@ import (
 	"time"
 )
 
-// DefaultMax is the largest datagram in bytes that quic-go takes before it has searched for a larger path MTU. A side whose link has no
-// MTU lets its machine build datagrams of this size.
+// DefaultMax is the size in bytes of the largest datagram that quic-go sends before it has discovered a larger path MTU. If a side's link
+// has no MTU, this is the limit for its machine.
 const DefaultMax = 1243
 
-// Machine is one end of a connection without a clock. Its owner calls Receive, then Advance, then AppendPacket until that returns no
-// packet, and calls again at NextTimeout.
+// A Machine is one end of a connection, without a clock. Its owner calls Receive, then Advance, then AppendPacket until that returns no
+// packet, and does so again at NextTimeout.
 type Machine interface {
-	// Receive takes ownership of the datagram. An error ends the machine.
+	// Receive handles the datagram and takes ownership of it. An error ends the machine.
 	Receive(now time.Time, datagram []byte) error
 	// AppendPacket appends a packet of at most size bytes to buf.
 	AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool)
-	// Advance runs timers. An error ends the machine. Afterwards NextTimeout lies after now or a packet is ready.
+	// Advance runs the timers that are due. An error ends the machine. Afterwards NextTimeout is after now, or a packet can be built.
 	Advance(now time.Time) error
+	// NextTimeout returns when the machine must be called again; ok is false if no timer runs.
 	NextTimeout() (at time.Time, ok bool)
 }
 
-// windower is a machine that wants to know the path's window.
+// windower is a machine that needs the path's window.
 type windower interface{ SetWindow(bytes int) }
 
-// Side is one end of a Pair: a machine and the link that leads away from it.
+// A Side is one end of a Pair: a machine and its outgoing link.
 type Side struct {
 	Name    string
 	Machine Machine
 	Link    *Link // to the other side
 
-	// Max is the largest datagram the machine may build, in bytes. 0 = what the link's MTU is at that time, or
-	// DefaultMax when it has none. A fixed Max above the MTU makes a black hole.
+	// Max is the size in bytes of the largest datagram that the machine may build. 0 = the link's MTU at that time, or DefaultMax if it has
+	// none. A fixed Max above the MTU makes a black hole.
 	Max int
 
-	// Err is the error that Receive or Advance returned; from then on the machine is not driven, and packets to it vanish.
+	// Err is the error that Receive or Advance returned. After it the machine is not called, and packets to it are lost.
 	Err error
 
-	Sent, Received uint64 // packets that the machine built and took
+	Sent, Received uint64 // packets that the machine has built and received
 
 	spare []byte // buffer for the next packet
 }
 
-// max returns the largest datagram that AppendPacket may build, in bytes.
+// max returns the size in bytes of the largest datagram that AppendPacket may build.
 func (s *Side) max(now time.Time) int {
 	if s.Max > 0 {
 		return s.Max
@@ -53,7 +54,7 @@ func (s *Side) max(now time.Time) int {
 	return DefaultMax
 }
 
-// receive hands the machine what has arrived over the other side's link, and reports whether anything had.
+// receive passes the packets that have arrived over the other side's link to the machine, and reports whether there were any.
 func (s *Side) receive(now time.Time, from *Side) (moved bool, err error) {
 	for {
 		packet, ok := from.Link.Deliver(now)
@@ -71,6 +72,7 @@ func (s *Side) receive(now time.Time, from *Side) (moved bool, err error) {
 	}
 }
 
+// advance runs the machine's timers.
 func (s *Side) advance(now time.Time) error {
 	if s.Err != nil {
 		return nil
@@ -81,12 +83,13 @@ func (s *Side) advance(now time.Time) error {
 	return nil
 }
 
+// fail records the error of a call.
 func (s *Side) fail(call string, err error) error {
 	s.Err = err
 	return fmt.Errorf("netsim: side %s: %s: %w", s.Name, call, err)
 }
 
-// send moves packets from the machine to the link until the machine has none.
+// send moves packets from the machine to the link until the machine has none. tap is OnPacket.
 func (s *Side) send(now time.Time, tap func(*Side, []byte, Fate)) (moved bool, err error) {
 	if s.Err != nil {
 		return false, nil
@@ -114,6 +117,7 @@ func (s *Side) send(now time.Time, tap func(*Side, []byte, Fate)) (moved bool, e
 	}
 }
 
+// buffer returns an empty buffer with room for size bytes.
 func (s *Side) buffer(size int) []byte {
 	buf := s.spare
 	s.spare = nil
@@ -123,7 +127,7 @@ func (s *Side) buffer(size int) []byte {
 	return buf
 }
 
-// timeout returns when the machine wants to be called again.
+// timeout returns when the machine must be called again.
 func (s *Side) timeout() (at time.Time, ok bool) {
 	if s.Err != nil {
 		return time.Time{}, false

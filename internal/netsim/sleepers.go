@@ -6,13 +6,13 @@ import (
 	"github.com/quivernet/quiver/internal/bell"
 )
 
-// sleepers are the goroutines that wait in ReadFrom of one socket, whose mu guards count and armed. One token in wake, or the timer, wakes one
-// of them, and a reader that leaves wakes the next.
+// sleepers are the goroutines that wait in ReadFrom of one socket, whose mu guards count and armed. A token in wake, or the timer, wakes
+// one of them; a reader that returns wakes the next.
 type sleepers struct {
-	count int
+	count int // number of goroutines that wait
 	wake  bell.Bell
 	timer *time.Timer
-	armed time.Time // when timer wakes one; zero = never
+	armed time.Time // when timer fires; zero = never
 }
 
 func newSleepers() sleepers {
@@ -21,7 +21,7 @@ func newSleepers() sleepers {
 	return s
 }
 
-// arm sets the timer; a zero time stops it.
+// arm sets the timer for the time at; a zero time stops it.
 func (s *sleepers) arm(now, at time.Time) {
 	if s.armed = at; at.IsZero() {
 		s.timer.Stop()
@@ -30,7 +30,7 @@ func (s *sleepers) arm(now, at time.Time) {
 	}
 }
 
-// wakeOne passes a token to a reader, if one sleeps.
+// wakeOne wakes a goroutine, if one waits.
 func (s *sleepers) wakeOne() {
 	if s.count == 0 {
 		return

@@ -1,13 +1,13 @@
 package netsim
 
-// Fate is what becomes of a packet that a link was given.
+// A Fate is what happens to a packet that was put into a link.
 type Fate uint8
 
 const (
 	Carried   Fate = iota // it will arrive
 	LostQueue             // the bottleneck's queue was full
 	LostMTU               // larger than the path's MTU
-	LostDark              // it left the bottleneck while the path was dark
+	LostDark              // it left the bottleneck during an interruption
 	Lost                  // at random, or by Config.Lose
 	LostBurst             // in a burst
 	fates
@@ -21,23 +21,23 @@ func (f Fate) String() string {
 	return "unknown fate"
 }
 
-// Stats counts what one direction did.
+// Stats are the counters of one direction.
 type Stats struct {
-	Packets, Bytes               uint64 // given to Send; bytes without overhead
-	Carried, CarriedBytes        uint64 // left the bottleneck, later lost or not; bytes with overhead
-	Delivered, DeliveredBytes    uint64 // handed out, copies included; bytes without overhead
+	Packets, Bytes               uint64 // passed to Send; bytes without overhead
+	Carried, CarriedBytes        uint64 // left the bottleneck, even if lost later; bytes with overhead
+	Delivered, DeliveredBytes    uint64 // returned by Deliver, including copies; bytes without overhead
 	Duplicated, Reordered        uint64
 	LostQueue, LostMTU, LostDark uint64
 	Lost, LostBurst              uint64
-	Overrun                      uint64 // arrived at a PacketConn whose read buffer was full, or which was closed
+	Overrun                      uint64 // arrived at a PacketConn whose read buffer was full, or that was closed
 }
 
-// Dropped returns how many packets were dropped for whatever reason.
+// Dropped returns how many packets were dropped, for all reasons together.
 func (s Stats) Dropped() uint64 {
 	return s.LostQueue + s.LostMTU + s.LostDark + s.Lost + s.LostBurst + s.Overrun
 }
 
-// Add returns the sums.
+// Add returns the sums of two Stats.
 func (s Stats) Add(o Stats) Stats {
 	return Stats{
 		Packets: s.Packets + o.Packets, Bytes: s.Bytes + o.Bytes,
@@ -50,6 +50,7 @@ func (s Stats) Add(o Stats) Stats {
 	}
 }
 
+// drop counts a lost packet.
 func (s *Stats) drop(f Fate) {
 	switch f {
 	case LostQueue:

@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// timeline is how a value changes: the first is in force, the others come later, by time.
+// timeline is the values of a setting over time, in order: the first applies now, the others later.
 type timeline[T any] []change[T]
 
-// change is a value from a time on.
+// change is a value and the time from which it applies.
 type change[T any] struct {
 	at    time.Time
 	value T
 }
 
+// always returns a timeline of one value.
 func always[T any](value T) timeline[T] { return timeline[T]{{value: value}} }
 
-// set changes the value at a time.
+// set adds a value that applies from the time at on.
 func (l *timeline[T]) set(at time.Time, value T) {
 	i := len(*l)
 	for i > 1 && (*l)[i-1].at.After(at) {
@@ -25,7 +26,7 @@ func (l *timeline[T]) set(at time.Time, value T) {
 	*l = slices.Insert(*l, i, change[T]{at, value})
 }
 
-// now returns the value, and drops those that a later one has replaced by now.
+// now returns the value that applies now, and removes earlier ones.
 func (l *timeline[T]) now(now time.Time) T {
 	for len(*l) > 1 && !(*l)[1].at.After(now) {
 		*l = (*l)[1:]

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// compiler walks a struct type once and makes the form of each of its fields.
+// compiler makes the forms of the fields of a struct type.
 type compiler struct {
 	reference reflect.Type // type of references to actors; nil = none
-
+	// the structs that contain the type being compiled, to detect a recursive one
 	open   []reflect.Type // the structs around the type being compiled, so that a recursive one is found
-	leaves int            // number of parts of the field so far, each of which takes a byte or more
+	leaves int            // number of parts of the field so far, each of which has an encoding of at least one byte
 	refers bool           // the field holds a reference
 }
 
-// wants is the part of a field's tag that the types inside of the field may still use.
+// wants is the part of a field's tag that was not used by the types around the current one.
 type wants struct {
 	bounds []int
 	scale  *scale // the field's own scale, or that of a field around it
@@ -30,7 +30,7 @@ var (
 	emptyType = reflect.TypeFor[struct{}]()
 )
 
-// field makes the form of f, which stands at path; outer is the scale of the field around it.
+// field makes the form of f; path names it in errors, and outer is the scale of the field around it.
 func (c *compiler) field(f reflect.StructField, path string, outer *scale) (form, tag, error) {
 	t, err := parseTag(f)
 	if err != nil {
@@ -50,7 +50,7 @@ func (c *compiler) field(f reflect.StructField, path string, outer *scale) (form
 	return made, t, nil
 }
 
-// form makes the form of t, which stands at path.
+// form makes the form of t; path names it in errors.
 func (c *compiler) form(t reflect.Type, path string, w *wants) (form, error) {
 	if w.unit && t.Kind() != reflect.Slice {
 		if made, ok := unitForm(t); ok {
@@ -78,7 +78,7 @@ func (c *compiler) form(t reflect.Type, path string, w *wants) (form, error) {
 	return made, nil
 }
 
-// scalar makes the form of a t that contains no other types.
+// scalar makes the form of a type that contains no other types.
 func (c *compiler) scalar(t reflect.Type, w *wants) (form, error) {
 	switch k := t.Kind(); {
 	case t == c.reference:
@@ -98,6 +98,7 @@ func (c *compiler) scalar(t reflect.Type, w *wants) (form, error) {
 	}
 }
 
+// intForm makes the form of an int or uint, with the range of s if it has one without a quantum.
 func intForm(t reflect.Type, s *scale) (form, error) {
 	switch {
 	case s != nil && s.ranged && s.quantum == 0:
@@ -109,6 +110,7 @@ func intForm(t reflect.Type, s *scale) (form, error) {
 	return &varint{integerOf(t)}, nil
 }
 
+// floatForm makes the form of a float, with the quantum of s if it has one.
 func floatForm(t reflect.Type, s *scale) (form, error) {
 	if s != nil && s.quantum != 0 {
 		s.used = true
@@ -117,7 +119,7 @@ func floatForm(t reflect.Type, s *scale) (form, error) {
 	return float{bits: t.Bits()}, nil
 }
 
-// unitForm makes the form of a direction when t is three floats of one type. Tags of floats in a struct do not matter then.
+// unitForm makes the form of a direction. ok is false if t is not three floats of one type. Tags of floats in a struct are ignored.
 func unitForm(t reflect.Type) (form, bool) {
 	var fields []int
 	switch {
@@ -140,6 +142,7 @@ func unitForm(t reflect.Type) (form, bool) {
 	return &unit{fields: fields, name: t.Field(fields[0]).Type.Kind().String()}, true
 }
 
+// array makes the form of an array.
 func (c *compiler) array(t reflect.Type, path string, w *wants) (form, error) {
 	if t.Len() == 0 {
 		return nil, fmt.Errorf("%s: %v holds nothing; leave it out", path, t)
@@ -148,6 +151,7 @@ func (c *compiler) array(t reflect.Type, path string, w *wants) (form, error) {
 	return &array{elements, t.Len()}, err
 }
 
+// list makes the form of a slice.
 func (c *compiler) list(t reflect.Type, path string, w *wants) (form, error) {
 	bound, err := w.bound(t)
 	if err != nil {
@@ -164,6 +168,7 @@ func (c *compiler) sequence(t reflect.Type, path string, w *wants) (sequence, er
 	return sequence{elem, raw && t.Elem().Kind() == reflect.Uint8}, err
 }
 
+// record makes the form of a struct inside of a field.
 func (c *compiler) record(t reflect.Type, path string, w *wants) (form, error) {
 	switch {
 	case t == timeType:
@@ -199,7 +204,7 @@ func (c *compiler) part(f reflect.StructField, path string, outer *scale) (part,
 	return part{name: f.Name, index: f.Index[0], form: made}, err
 }
 
-// bound returns the bound of the string or slice that the walk is at.
+// bound takes the bound for t, a string or slice, from the tag.
 func (w *wants) bound(t reflect.Type) (int, error) {
 	if len(w.bounds) == 0 {
 		return 0, fmt.Errorf("a %v needs a bound: quiver:\"max=…\" of %s, and each=… for what is inside of it", t.Kind(), counted(t))
@@ -209,6 +214,7 @@ func (w *wants) bound(t reflect.Type) (int, error) {
 	return n, nil
 }
 
+// counted returns what the bound of t counts.
 func counted(t reflect.Type) string {
 	if t.Kind() == reflect.String {
 		return "bytes"
@@ -216,7 +222,7 @@ func counted(t reflect.Type) string {
 	return "elements"
 }
 
-// refusal returns why values of t cannot be replicated, and what to do.
+// refusal returns why values of t cannot be replicated, and what to use instead.
 func refusal(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Map:
@@ -231,7 +237,7 @@ func refusal(t reflect.Type) string {
 	return fmt.Sprintf("a %v cannot be replicated; keep it outside of the state", t.Kind())
 }
 
-// blank reports whether a field is a blank struct{}, which does not travel.
+// blank reports whether a field is a blank struct{}, which is not sent.
 func blank(f reflect.StructField) bool { return f.Name == "_" && f.Type == emptyType }
 
 func isFloat(t reflect.Type) bool { return t.Kind() == reflect.Float32 || t.Kind() == reflect.Float64 }

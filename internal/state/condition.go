@@ -1,20 +1,20 @@
 package state
 
-// Condition says who gets a field, and when. UE: ELifetimeCondition.
+// A Condition says which connections receive a field, and when. UE: ELifetimeCondition.
 type Condition uint8
 
 const (
-	None      Condition = iota // all connections that have the actor open. UE: COND_None
+	None      Condition = iota // all connections for which the actor is open. UE: COND_None
 	Owner                      // the connection that owns the actor. UE: COND_OwnerOnly
-	SkipOwner                  // all but that one. UE: COND_SkipOwner
-	Initial                    // all, with the open only. UE: COND_InitialOnly
-	Custom                     // all, while the game has it on. UE: COND_Custom
+	SkipOwner                  // all but the owner. UE: COND_SkipOwner
+	Initial                    // all, only with the open. UE: COND_InitialOnly
+	Custom                     // all, while the game has switched it on. UE: COND_Custom
 )
 
-// words are what stands in a tag.
+// words are the conditions as written in a tag.
 var words = [...]string{None: "none", Owner: "owner", SkipOwner: "skipowner", Initial: "initial", Custom: "if"}
 
-// String returns the word that stands in a tag.
+// String returns the condition as written in a tag.
 func (c Condition) String() string {
 	if int(c) < len(words) {
 		return words[c]

@@ -1,21 +1,20 @@
-// Package state holds how a game's plain struct travels as replicated state. It is a pure machine: no clock, goroutine or
-// lock; what it knows of a type it learns once, by reflection.
+// Package state encodes a game's plain structs as replicated state. It is a pure machine without clock, goroutine or lock. It examines a
+// type once, by reflection.
 //
-// [Compile] makes the [Plan] of a struct type: each field of the struct travels by itself, and what is inside of a field
-// travels with it. A [Shadow] remembers what a value's fields looked like when they were last encoded, and says which have
-// changed since. A [Mask] is a set of fields; [AppendMask] and [ReadMask] carry one. Package rpc decides who gets which
-// field when.
+// [Compile] makes the [Plan] of a struct type. Each field of the struct is encoded by itself, with everything inside of it. A [Shadow]
+// holds the last encoding of a value's fields, and reports which fields have changed since. A [Mask] is a set of fields, encoded by
+// [AppendMask] and decoded by [ReadMask]. Package rpc decides which connection receives which field when.
 //
 // # What may be replicated
 //
-// Bools, ints, uints, floats, references to actors, and strings, arrays, slices and structs of them. Strings and slices
-// have a bound, as in arguments of calls:
+// Bools, ints, uints, floats, references to actors, and strings, arrays, slices and structs of these. Strings and slices need a bound, as
+// in arguments of calls:
 //
 //	Name  string   `quiver:"max=32"`         // bytes
 //	Tags  []string `quiver:"max=10,each=20"` // elements, then bytes of each
 //
-// An embedded struct is one field with the name of its type. All fields are exported; a blank one is a struct{} and does
-// not travel. A field takes at most [MaxField] bytes, so that a message that carries it fits one datagram.
+// An embedded struct is one field with the name of its type. All fields must be exported; a blank struct{} is allowed and is not sent. A
+// field has at most [MaxField] bytes, so that a message with one fits into one datagram.
 //
 // # Tags
 //
@@ -23,19 +22,18 @@
 //	quiver:"skipowner"          to all others (UE: COND_SkipOwner)
 //	quiver:"initial"            with the open of the actor only (UE: COND_InitialOnly)
 //	quiver:"if=name"            while the game has the condition of that name on (UE: COND_Custom)
-//	quiver:"quant=0.01"         floats travel as multiples of 0.01
-//	quiver:"range=0:100"        ints travel in the bytes that these values need; others are clamped
+//	quiver:"quant=0.01"         floats are encoded as multiples of 0.01
+//	quiver:"range=0:100"        ints take as many bytes as these values need; others are clamped
 //	quiver:"range=-5:5,quant=0.1" floats likewise
 //	quiver:"unit"               three floats are a direction and take 4 bytes
 //
-// A field has at most one condition, and only fields of the state itself have one. quant, range and unit hold for all that
-// is inside of the field: a range alone for ints, together with a quant for floats. What is inside may have a quant or range
-// of its own, which then holds instead.
+// A field has at most one condition, and only fields of the state itself have one. quant, range and unit apply to everything inside of the
+// field: a range alone to ints, with a quant to floats. A quant or range of something inside takes precedence.
 //
 // # On the wire
 //
-// There is nothing between fields, nor between the parts of one: both ends know the plan, whose [Plan.Lines] they compare
-// before. Numbers of fixed size are big-endian.
+// There is nothing between fields, nor between the parts of one: both ends know the plan, and compare its [Plan.Lines] before. Numbers of
+// fixed size are big-endian.
 //
 //	bool               a byte, 0 or 1
 //	int8, uint8        a byte
@@ -45,9 +43,9 @@
 //	with a quant       round(value / quant), in zigzag as a varint, or with a range as above
 //	unit               two int16 of an octahedral map
 //	reference          a varint
-//	string             a varint of its bytes, then UTF-8
-//	slice              a varint of its elements, then they
+//	string             a varint of the number of its bytes, then UTF-8
+//	slice              a varint of the number of its elements, then they
 //	array, struct      its elements or fields
 //
-// Every value has one encoding and every other is refused, so that bytes that were read and are written again are the same.
+// Every value has exactly one encoding, and all others are refused, so that decoding and encoding again gives the same bytes.
 package state

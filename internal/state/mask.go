@@ -24,9 +24,9 @@ var (
 	errMaskLength = errors.New("a mask is cut off")
 )
 
-// AppendMask appends m, which must not be empty, for a plan with n fields. Up to 8 fields take 1 byte, up to 16 take 2, the lowest fields
-// first. For more fields, a byte says which of the mask's 8 bytes are not 0, and these follow, the lowest first: a few neighbouring
-// fields take 2 bytes, all 64 take 9.
+// AppendMask appends m, which must not be empty, for a plan with n fields. Up to 8 fields take 1 byte, and up to 16 take 2, lowest fields
+// first. For more fields, a byte says which of the mask's 8 bytes are not 0, and these follow, lowest first: a few neighbouring fields take
+// 2 bytes, all 64 take 9.
 func AppendMask(b []byte, m Mask, n int) []byte {
 	switch {
 	case n <= 8:
@@ -45,7 +45,7 @@ func AppendMask(b []byte, m Mask, n int) []byte {
 	return b
 }
 
-// ReadMask reads a mask of a plan with n fields from the start of b, and refuses what AppendMask would not write.
+// ReadMask reads a mask of a plan with n fields from the start of b, and refuses encodings that AppendMask would not produce.
 func ReadMask(b []byte, n int) (m Mask, rest []byte, err error) {
 	switch {
 	case n <= 8:
@@ -67,7 +67,7 @@ func ReadMask(b []byte, n int) (m Mask, rest []byte, err error) {
 	return m, rest, err
 }
 
-// readBytes reads the bytes of a mask whose bits are set in present; zero says that they may be 0.
+// readBytes reads the bytes of a mask whose bits are set in present; zero is whether they may be 0.
 func readBytes(b []byte, present byte, zero bool) (m Mask, rest []byte, err error) {
 	for i := range Mask(present).Each {
 		switch {

@@ -39,9 +39,10 @@ type integer struct {
 	signed bool
 }
 
-// integerOf makes the integer of an int or uint type.
+// integerOf returns the integer of an int or uint type.
 func integerOf(t reflect.Type) integer { return integer{typ: t, signed: t.Kind() <= reflect.Int64} }
 
+// get returns the 64 bits of a value.
 func (f *integer) get(v reflect.Value) uint64 {
 	if f.signed {
 		return uint64(v.Int())

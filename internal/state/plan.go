@@ -6,26 +6,26 @@ import (
 	"reflect"
 )
 
-// MaxFields is the most fields of a state: a [Mask] has no more bits.
+// MaxFields is the most fields of a state: the number of bits of a [Mask].
 const MaxFields = 64
 
-// MaxField is the most bytes of an encoded field: a message with one such field fits the smallest datagram.
+// MaxField is the most bytes of an encoded field. A message with one such field fits into the smallest datagram.
 const MaxField = 1000
 
-// Plan encodes and decodes the values of one struct type, field by field. It never changes and is safe for concurrent use.
+// A Plan encodes and decodes the values of one struct type, field by field. It is immutable and safe for concurrent use.
 type Plan struct {
 	typ        reflect.Type
 	fields     []field
 	comparable bool
 	zero       []byte   // the encoding of a zero value
-	ends       []uint16 // where each field ends in zero
+	ends       []uint16 // offset of the end of each field in zero
 }
 
-// Field is what a plan's user sees of one field.
+// Field describes one field of a plan.
 type Field struct {
 	Name      string
 	Condition Condition
-	Custom    string // the name of a Custom condition
+	Custom    string // name of a Custom condition
 	Reference bool   // the field is a reference to an actor, or holds some
 }
 
@@ -36,8 +36,8 @@ type field struct {
 	form  form
 }
 
-// Compile makes the plan of the struct type t, or returns an error that names the field that cannot travel and what to do.
-// reference is the type of references to actors, a uint64; nil if there are none.
+// Compile makes the plan of the struct type t, or returns an error that names a field that cannot be replicated and says what to do.
+// reference is the type of references to actors, a uint64; nil = there are none.
 func Compile(t, reference reflect.Type) (*Plan, error) {
 	if t.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("%v: a state is a struct, by value", t)
@@ -76,7 +76,7 @@ func (p *Plan) add(f reflect.StructField, reference reflect.Type) error {
 	return nil
 }
 
-// encodeZero encodes a zero value, with which a Shadow begins.
+// encodeZero encodes the zero value, the first content of a Shadow.
 func (p *Plan) encodeZero() (err error) {
 	zero := reflect.Zero(p.typ)
 	for i := range p.fields {
@@ -91,13 +91,13 @@ func (p *Plan) encodeZero() (err error) {
 // Type returns the type of the struct.
 func (p *Plan) Type() reflect.Type { return p.typ }
 
-// Fields returns how many fields there are, 1 to MaxFields.
+// Fields returns the number of fields, from 1 to MaxFields.
 func (p *Plan) Fields() int { return len(p.fields) }
 
 // Field returns the description of field i.
 func (p *Plan) Field(i int) Field { return p.fields[i].Field }
 
-// Most returns the most bytes that all fields take together.
+// Most returns the most bytes of all fields together.
 func (p *Plan) Most() (n int) {
 	for _, f := range p.fields {
 		n += f.form.most()
@@ -108,7 +108,7 @@ func (p *Plan) Most() (n int) {
 // All returns the set of all fields.
 func (p *Plan) All() Mask { return 1<<len(p.fields) - 1 }
 
-// Lines returns a line for each field with all that both ends must agree on: ends with equal lines decode each other's values.
+// Lines returns a line for each field with everything on which both ends must agree: ends with equal lines can decode each other's values.
 func (p *Plan) Lines() []string {
 	lines := make([]string, len(p.fields))
 	for i, f := range p.fields {
@@ -124,13 +124,13 @@ func (p *Plan) Lines() []string {
 	return lines
 }
 
-// Comparable reports whether two values of the type that are equal in Go, or byte by byte in memory, are encoded alike: it
-// has no slices. With == a change between 0 and -0 of a float without a quant is no change.
+// Comparable reports whether two values of the type that are equal in Go, or byte by byte in memory, have the same encoding; it is false if
+// the type has slices. By == a change between 0 and -0 of a float without a quant is no change.
 func (p *Plan) Comparable() bool { return p.comparable }
 
-// Append appends field i of the struct v. When the field cannot travel, because a string or slice is longer than its bound
-// or a string not UTF-8, b is returned as it was, with an error that names it. Numbers always travel: what a range or quant
-// cannot hold is clamped.
+// Append appends field i of the struct v. If the field cannot be encoded, because a string or slice is longer than its bound or a string is
+// not UTF-8, Append returns b unchanged and an error that names the field. Numbers can always be encoded: those outside of a range or quant
+// are clamped.
 func (p *Plan) Append(b []byte, v reflect.Value, i int) ([]byte, error) {
 	f := &p.fields[i]
 	longer, err := f.form.append(b, v.Field(f.index))
@@ -140,15 +140,15 @@ func (p *Plan) Append(b []byte, v reflect.Value, i int) ([]byte, error) {
 	return longer, nil
 }
 
-// Read fills in field i of the settable struct v from the start of b, and returns what follows it. It accepts nothing that
-// Append would not write, and takes no memory before the bytes for it are there. Strings and slices are read into memory of
-// their own. After an error the field may be partly filled in.
+// Read decodes field i into the settable struct v from the start of b, and returns the rest. It accepts only what Append produces, and
+// allocates no memory before the bytes for it are there. Strings and slices get memory of their own. After an error the field may be partly
+// filled in.
 func (p *Plan) Read(b []byte, v reflect.Value, i int) (rest []byte, err error) {
 	f := &p.fields[i]
 	return f.read(b, v.Field(f.index))
 }
 
-// Skip steps over field i at the start of b. It accepts what Read accepts.
+// Skip skips field i at the start of b. It accepts what Read accepts.
 func (p *Plan) Skip(b []byte, i int) (rest []byte, err error) {
 	return p.fields[i].read(b, reflect.Value{})
 }
@@ -162,6 +162,7 @@ func (p *Plan) References(v reflect.Value, visit func(id uint64)) {
 	}
 }
 
+// read decodes the field into v.
 func (f *field) read(b []byte, v reflect.Value) (rest []byte, err error) {
 	if rest, err = f.form.read(b, v); err != nil {
 		return nil, f.failed(err)
@@ -169,11 +170,13 @@ func (f *field) read(b []byte, v reflect.Value) (rest []byte, err error) {
 	return rest, nil
 }
 
+// failed adds the field's path to err.
 func (f *field) failed(err error) error { return fmt.Errorf("%s: %w", f.path, err) }
 
 // nameOf returns the name of t in errors.
 func nameOf(t reflect.Type) string { return cmp.Or(t.Name(), "struct") }
 
+// sizeOf returns a size in bytes for errors.
 func sizeOf(n int) string {
 	if n >= endless {
 		return "any number of"

@@ -8,15 +8,15 @@ import (
 	"strconv"
 )
 
-// mostQuanta is the largest multiple of a quantum that is encoded: up to it n*quantum/quantum rounds to n, whatever precision a float64
-// has lost.
+// mostQuanta is the largest multiple of a quantum that is encoded: up to it n*quantum/quantum rounds to n, whatever the rounding of a
+// float64.
 const mostQuanta = 1 << 50
 
-// quantised is the form of a float that is sent as a multiple of a quantum, from lowest to highest. Values outside are clamped, and NaN
-// becomes 0, or the value of the range nearest to 0: an error at every tick would help nobody.
+// quantised is the form of a float that is encoded as a multiple of a quantum, from lowest to highest. Values outside are clamped. NaN
+// becomes 0, or the value of the range nearest to 0, because an error at every tick would not help.
 type quantised struct {
 	leaf
-	offset  // width 0: no range, encoded as a varint
+	offset  // width 0 = no range, and encoded as a varint
 	quantum float64
 	single  bool // the values are float32
 
@@ -42,8 +42,8 @@ func newQuantised(t reflect.Type, s *scale) (form, error) {
 	return f.between(low, high)
 }
 
-// furthest returns the largest number of quanta that a value can have so that the value, read back, has that number again. Large values
-// of a float32 are further apart than the quantum.
+// furthest returns the largest number of quanta whose value, when it is encoded again, has the same number. Large values of a float32 are
+// further apart than the quantum.
 func (f *quantised) furthest() int64 {
 	top, largest := float64(mostQuanta), math.MaxFloat64
 	if f.single {
@@ -60,6 +60,7 @@ func (f *quantised) furthest() int64 {
 	return n
 }
 
+// before returns the next value towards 0.
 func (f *quantised) before(x float64) float64 {
 	if f.single {
 		return float64(math.Nextafter32(float32(x), 0))
@@ -67,6 +68,7 @@ func (f *quantised) before(x float64) float64 {
 	return math.Nextafter(x, 0)
 }
 
+// round rounds x to the precision of the type.
 func (f *quantised) round(x float64) float64 {
 	if f.single {
 		return float64(float32(x))
@@ -102,6 +104,7 @@ func (f *quantised) quanta(x float64) int64 {
 	return int64(n)
 }
 
+// value returns the value of n quanta.
 func (f *quantised) value(n int64) float64 { return f.round(float64(n) * f.quantum) }
 
 func (f *quantised) append(b []byte, v reflect.Value) ([]byte, error) {
@@ -112,6 +115,7 @@ func (f *quantised) append(b []byte, v reflect.Value) ([]byte, error) {
 	return binary.AppendVarint(b, n), nil
 }
 
+// nextQuanta decodes a number of quanta.
 func (f *quantised) nextQuanta(b []byte) (n int64, rest []byte, err error) {
 	if f.width > 0 {
 		u, rest, err := f.offset.next(b)
@@ -121,7 +125,7 @@ func (f *quantised) nextQuanta(b []byte) (n int64, rest []byte, err error) {
 	return unzigzag(u), rest, err
 }
 
-// read refuses quanta that no value of the type has: many, of a large float32.
+// read refuses numbers of quanta that no value of the type has, as with a large float32.
 func (f *quantised) read(b []byte, v reflect.Value) ([]byte, error) {
 	n, rest, err := f.nextQuanta(b)
 	switch x := f.value(n); {
@@ -140,7 +144,7 @@ func (f *quantised) most() int {
 	if f.width > 0 {
 		return f.width
 	}
-	return len(binary.AppendVarint(nil, f.highest)) // which is -lowest, and one larger in zigzag
+	return len(binary.AppendVarint(nil, f.highest)) // f.lowest is -highest, whose zigzag is one smaller
 }
 
 func (f *quantised) String() string {

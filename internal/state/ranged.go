@@ -13,6 +13,7 @@ type offset struct {
 	width   int // in bytes
 }
 
+// newOffset returns the offset for numbers up to highest.
 func newOffset(highest uint64) offset {
 	return offset{highest: highest, width: (bits.Len64(highest) + 7) / 8}
 }
@@ -35,14 +36,14 @@ func (o offset) next(b []byte) (n uint64, rest []byte, err error) {
 	return n, rest, err
 }
 
-// ranged is the form of an int or uint that is clamped to lowest..topmost. What travels is the distance from lowest.
+// ranged is the form of an int or uint that is clamped to lowest..topmost. The distance from lowest is encoded.
 type ranged struct {
 	integer
 	offset
 	lowest, topmost uint64
 }
 
-// newRanged makes the form of ints of type t from low to high, which are the texts of a range tag.
+// newRanged makes the form of ints of type t from low to high, the texts of a range tag.
 func newRanged(t reflect.Type, low, high string) (form, error) {
 	f := &ranged{integer: integerOf(t)}
 	var wrongLow, wrongHigh error
@@ -65,6 +66,7 @@ func newRanged(t reflect.Type, low, high string) (form, error) {
 	return f, nil
 }
 
+// below compares two values as numbers of the type.
 func (f *ranged) below(a, b uint64) bool {
 	if f.signed {
 		return int64(a) < int64(b)

@@ -11,6 +11,7 @@ type record struct {
 	fields []part
 }
 
+// part is a field of the struct.
 type part struct {
 	name  string
 	index int // in the struct
@@ -48,7 +49,7 @@ func (f *record) references(v reflect.Value, visit func(uint64)) {
 func (f *record) least() int { return f.sum(form.least) }
 func (f *record) most() int  { return f.sum(form.most) }
 
-// sum adds up one size of all fields.
+// sum returns the sum of one size over all fields.
 func (f *record) sum(size func(form) int) (n int) {
 	for _, p := range f.fields {
 		n = min(n+size(p.form), endless)

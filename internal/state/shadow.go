@@ -7,19 +7,19 @@ import (
 	"slices"
 )
 
-// Shadow holds the last encoding of each field of a value. It belongs to the plan of its first Update. The zero Shadow is empty and ready
-// to use. It is not safe for concurrent use.
+// A Shadow holds the last encoding of each field of a value. It is used with the plan of its first Update only. The zero Shadow is empty
+// and ready to use. It is not safe for concurrent use.
 //
-// A field is encoded anew behind all the others, compared with its last encoding, and moved into its place only if the two differ. So a value
-// that has not changed, as most have not at most ticks, is encoded and compared, and nothing is copied or allocated.
+// An update appends the new encoding of a field to all the others, compares it with the last one, and moves it there only if the two
+// differ. So a value that has not changed, as is the case at most ticks, is encoded and compared, but nothing is copied or allocated.
 type Shadow struct {
-	encoded []byte   // the encoded fields, one after another; its capacity has room to encode one more
+	encoded []byte   // the encoded fields, one after another; the capacity has room for one more
 	ends    []uint16 // offset of the end of each field in encoded
 }
 
-// Update encodes the struct v and returns the fields whose encoding has changed since the last Update; the first returns all. The error
-// names fields that cannot be encoded; they keep their last encoding, at first that of their zero value. In steady state Update allocates
-// nothing.
+// Update encodes the struct v and returns the fields whose encoding has changed since the last Update; the first one returns all. The error
+// names fields that cannot be encoded. These keep their last encoding, initially that of the zero value. In steady state Update does not
+// allocate.
 func (s *Shadow) Update(p *Plan, v reflect.Value) (changed Mask, err error) {
 	if s.ends == nil {
 		s.encoded, s.ends, changed = slices.Clone(p.zero), slices.Clone(p.ends), p.All()
@@ -38,7 +38,7 @@ func (s *Shadow) Update(p *Plan, v reflect.Value) (changed Mask, err error) {
 	return changed, err
 }
 
-// Differs reports whether Update would return any field. It changes no encoding.
+// Differs reports whether Update would return any field. It keeps no encoding.
 func (s *Shadow) Differs(p *Plan, v reflect.Value) bool {
 	if s.ends == nil {
 		return true
@@ -57,7 +57,7 @@ func (s *Shadow) Differs(p *Plan, v reflect.Value) bool {
 	return false
 }
 
-// keep replaces the encoding of field i by the one behind the first length bytes of encoded, which it removes there. It reports whether the
+// keep replaces the encoding of field i by the one after the first length bytes of encoded, and removes that one. It reports whether the
 // encoding has changed.
 func (s *Shadow) keep(i, length int) (changed bool) {
 	start, end := s.span(i)
@@ -72,7 +72,7 @@ func (s *Shadow) keep(i, length int) (changed bool) {
 		return true
 	}
 
-	// All fields behind it move.
+	// All later fields move.
 	s.encoded = slices.Replace(s.encoded, start, end, fresh...)
 	for grown := len(fresh) - len(old); i < len(s.ends); i++ {
 		s.ends[i] = uint16(int(s.ends[i]) + grown)
@@ -80,7 +80,7 @@ func (s *Shadow) keep(i, length int) (changed bool) {
 	return true
 }
 
-// span returns the offsets in encoded between which field i lies.
+// span returns the start and the end of field i in encoded.
 func (s *Shadow) span(i int) (start, end int) {
 	if i > 0 {
 		start = int(s.ends[i-1])
@@ -88,7 +88,7 @@ func (s *Shadow) span(i int) (start, end int) {
 	return start, int(s.ends[i])
 }
 
-// Append appends the last encodings of fields, in the order of their index. There must have been an Update.
+// Append appends the last encodings of fields, in the order of their index. Update must have been called.
 func (s *Shadow) Append(b []byte, fields Mask) []byte {
 	for i := range fields.Each {
 		start, end := s.span(i)

@@ -22,16 +22,16 @@ type tag struct {
 	unit   bool
 }
 
-// scale says how numbers inside of a field are quantised and clamped.
+// scale is how numbers inside of a field are quantised and clamped.
 type scale struct {
-	quantum   float64 // 0 = none
+	quantum   float64 // 0 = not quantised
 	ranged    bool
-	low, high string // texts of the range; their meaning depends on the kind of number
+	low, high string // texts of the range, which are parsed for the kind of number
 
-	used bool // set once a number was found to which the scale applies
+	used bool // there is a number to which the scale applies
 }
 
-// parseTag reads the tag of a field.
+// parseTag parses the tag of a field.
 func parseTag(f reflect.StructField) (tag, error) {
 	text, tagged := f.Tag.Lookup("quiver")
 	t := tag{text: text}
@@ -76,6 +76,7 @@ func (t *tag) put(word, value string, valued bool) error {
 	return fmt.Errorf("%q is not owner, skipowner, initial, if=name, max=n, each=n, quant=step, range=low:high or unit", word)
 }
 
+// conditional sets the condition; nameless is whether its name is missing.
 func (t *tag) conditional(c Condition, nameless bool) error {
 	switch {
 	case t.condition != None:
@@ -87,7 +88,7 @@ func (t *tag) conditional(c Condition, nameless bool) error {
 	return nil
 }
 
-// bound adds a level, as in the tags of arguments: max bounds the field, and each "each" the next level inside of it.
+// bound adds a bound, as in the tags of arguments: max is that of the field, and each "each" that of the next level inside of it.
 func (t *tag) bound(word, value string) error {
 	n, err := strconv.ParseInt(value, 10, 32)
 	switch {
@@ -102,6 +103,7 @@ func (t *tag) bound(word, value string) error {
 	return nil
 }
 
+// quant sets the quantum.
 func (t *tag) quant(value string) error {
 	s := t.scaled()
 	q, err := strconv.ParseFloat(value, 64)
@@ -115,6 +117,7 @@ func (t *tag) quant(value string) error {
 	return nil
 }
 
+// between sets the range.
 func (t *tag) between(value string) (err error) {
 	s := t.scaled()
 	if s.ranged {
@@ -126,6 +129,7 @@ func (t *tag) between(value string) (err error) {
 	return err
 }
 
+// scaled returns the scale, which it makes if there is none.
 func (t *tag) scaled() *scale {
 	if t.scale == nil {
 		t.scale = &scale{}
@@ -133,7 +137,8 @@ func (t *tag) scaled() *scale {
 	return t.scale
 }
 
-// unused returns an error that names an item which a field of type typ does not need. left is the part of the tag that was not used.
+// unused returns an error that names an item of the tag that the type of the field does not need. left is the part of the tag that was not
+// used.
 func (t *tag) unused(left *wants, typ reflect.Type) error {
 	switch {
 	case len(left.bounds) > 0:

@@ -7,25 +7,26 @@ import (
 	"reflect"
 )
 
-// unit is a direction: three floats, of which only where they point travels. The octahedron |x|+|y|+|z| = 1 is unfolded to
-// a square (Cigolle and others, "A Survey of Efficient Representations for Independent Unit Vectors", 2014) and a point of
-// it told by two int16. What is read has length 1 and points at most 0.004 degrees aside. UE FVector_NetQuantizeNormal takes
-// 6 bytes for it.
+// unit is a direction: three floats, of which only the direction is encoded. The octahedron |x|+|y|+|z| = 1 is unfolded to a square
+// (Cigolle and others, "A Survey of Efficient Representations for Independent Unit Vectors", 2014), and a point of it is encoded as two
+// int16. The decoded vector has length 1, and its direction is off by at most 0.004 degrees. UE: FVector_NetQuantizeNormal, which takes 6
+// bytes.
 type unit struct {
 	leaf
-	fields []int // indexes of x, y, z in a struct; nil for an array
-	name   string
+	fields []int  // indexes of x, y, z in a struct; nil for an array
+	name   string // of the float type, for String
 }
 
-// steps is how many steps the square has from its middle to a side. One more stands, on both axes, for the vector without
+// steps is the number of steps from the middle of the square to a side. The value one step further encodes, on both axes, a vector without
 // a direction.
 const steps = 1<<15 - 1
 
-// nowhere stands for the zero vector, and for those with a NaN or an infinity.
+// nowhere encodes the zero vector, and those with a NaN or an infinity.
 const nowhere = -steps - 1
 
 var errUnit = errors.New("it is no direction")
 
+// part returns x, y or z of v.
 func (f *unit) part(v reflect.Value, i int) reflect.Value {
 	if f.fields != nil {
 		return v.Field(f.fields[i])
@@ -39,22 +40,22 @@ func (f *unit) append(b []byte, v reflect.Value) ([]byte, error) {
 	return binary.BigEndian.AppendUint16(b, uint16(q)), nil
 }
 
-// fold returns where on the square the direction of x, y, z is.
+// fold returns the point on the square for the direction of x, y, z.
 func fold(x, y, z float64) (p, q int16) {
-	largest := max(math.Abs(x), math.Abs(y), math.Abs(z)) // NaN when one is
+	largest := max(math.Abs(x), math.Abs(y), math.Abs(z)) // NaN if one of them is
 	if !(largest > 0) || math.IsInf(largest, 0) {
 		return nowhere, nowhere
 	}
 	x, y, z = x/largest, y/largest, z/largest // so that the sum does not overflow
 	sum := math.Abs(x) + math.Abs(y) + math.Abs(z)
 	x, y = x/sum, y/sum
-	if z < 0 { // also of a zero the sign counts: it says on which of two sides of the square this edge lies
+	if z < 0 { // the sign of a zero counts, too: it decides which of two sides of the square this edge is on
 		x, y = math.Copysign(1-math.Abs(y), x), math.Copysign(1-math.Abs(x), y)
 	}
 	return int16(math.Round(x * steps)), int16(math.Round(y * steps))
 }
 
-// unfold returns the direction of a point on the square, of length 1.
+// unfold returns the direction of a point on the square; its length is 1.
 func unfold(p, q int16) (x, y, z float64) {
 	if p == nowhere {
 		return 0, 0, 0

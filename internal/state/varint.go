@@ -10,7 +10,7 @@ var (
 	errLonger = errors.New("its varint is longer than it needs to be")
 )
 
-// readUvarint reads a varint of the shortest form.
+// readUvarint reads a varint, which must have the shortest form.
 func readUvarint(b []byte) (n uint64, rest []byte, err error) {
 	n, k := binary.Uvarint(b)
 	if k <= 0 {
@@ -22,7 +22,7 @@ func readUvarint(b []byte) (n uint64, rest []byte, err error) {
 	return n, b[k:], nil
 }
 
-// uvarintSize returns how many bytes the varint of n takes.
+// uvarintSize returns the number of bytes of the varint of n.
 func uvarintSize(n uint64) int { return len(binary.AppendUvarint(nil, n)) }
 
 // unzigzag maps 0, 1, 2, 3 and so on to 0, -1, 1, -2 and so on.
