@@ -9,38 +9,38 @@ import (
 	"strings"
 )
 
-// ErrTooLong: a part of an argument is longer than its quiver tag, or MaxEncodedSize of its type, allows. The error that
-// wraps it names the part, its size and the bound.
+// ErrTooLong means that a part of an argument is longer than its quiver tag, or MaxEncodedSize of its type, allows. The error that wraps it
+// names the part, its size and the bound.
 var ErrTooLong = errors.New("rpc: longer than its bound")
 
-// unbounded is the bound of a type or field that has none.
+// unbounded is the bound of a type or field without one.
 const unbounded = -1
 
-// bounds is a field's quiver tag, which schemas.of reads level by level as it goes down the field's type.
+// bounds is a field's quiver tag. schemas.of uses it level by level as it descends into the field's type.
 //
 //	Name  string              `quiver:"max=32"`                // bytes
 //	Tags  []string            `quiver:"max=100,each=20"`       // elements, then bytes of each
 //	Index map[string][]string `quiver:"max=8,key=16,each=4,each=20"`
 //
-// "max" bounds the field, each "each" the next level inside of it, and "key" the keys of the map whose bound stands before it. Arrays
-// and pointers are no levels. A nil *bounds has no levels.
+// "max" bounds the field, each "each" the next level inside of it, and "key" the keys of the map whose bound is before it. Arrays and
+// pointers are not levels. A nil *bounds has no levels.
 type bounds struct {
 	levels []level
-	depth  int            // levels passed on the way down
+	depth  int            // levels used on the way down
 	over   []reflect.Type // arrays and pointers passed since the last level
 }
 
 // level is one level of a tag.
 type level struct {
-	max  int // bytes or elements
-	keys *bounds
+	max  int     // bytes or elements
+	keys *bounds // bounds of a map's keys; nil = none
 }
 
-// ofStates are the items of a tag that only states and lists understand. Users who turn a quantised state into an argument tend to leave
-// them there.
+// ofStates are the items of a tag that only states and lists support. Users who turn a quantised state into an argument tend to leave them
+// in.
 var ofStates = []string{"quant", "range", "unit", "owner", "skipowner", "initial", "if"}
 
-// boundsOf reads the tag of a field.
+// boundsOf parses the tag of a field. It returns nil if there is none.
 func boundsOf(f reflect.StructField) (*bounds, error) {
 	tag, tagged := f.Tag.Lookup("quiver")
 	if !tagged {
@@ -63,6 +63,7 @@ func boundsOf(f reflect.StructField) (*bounds, error) {
 	return b, nil
 }
 
+// put adds one item of the tag.
 func (b *bounds) put(name string, n int) error {
 	last := len(b.levels) - 1
 	switch {
@@ -82,10 +83,10 @@ func (b *bounds) put(name string, n int) error {
 	return nil
 }
 
-// left reports whether the walk has levels of the tag still before it.
+// left reports whether the tag has levels that were not used yet.
 func (b *bounds) left() bool { return b != nil && b.depth < len(b.levels) }
 
-// next returns the bound of the level that the walk enters, unbounded when none is left.
+// next returns the bound of the next level, or unbounded if none is left.
 func (b *bounds) next() int {
 	if !b.left() {
 		return unbounded
@@ -94,7 +95,7 @@ func (b *bounds) next() int {
 	return b.levels[b.depth-1].max
 }
 
-// circles reports whether t, an array or pointer, was passed since the last level: then t contains itself.
+// circles reports whether t, an array or pointer, was passed since the last level, which means that t contains itself.
 func (b *bounds) circles(t reflect.Type) bool {
 	if !b.left() {
 		return false
@@ -103,7 +104,7 @@ func (b *bounds) circles(t reflect.Type) bool {
 	return slices.Contains(b.over[:len(b.over)-1], t)
 }
 
-// keys returns the bounds of the keys of the map that the walk is about to enter.
+// keys returns the bounds of the keys of a map, before next is called for the map.
 func (b *bounds) keys() *bounds {
 	if !b.left() {
 		return nil
@@ -111,7 +112,7 @@ func (b *bounds) keys() *bounds {
 	return b.levels[b.depth].keys
 }
 
-// used reports whether the walk passed every level.
+// used reports whether every level was used.
 func (b *bounds) used() bool {
 	if b == nil {
 		return true
@@ -124,7 +125,7 @@ func (b *bounds) used() bool {
 	return !b.left()
 }
 
-// within checks that n things, of the kind that of names, stay within a bound.
+// within returns an error if n exceeds a bound. of is what n counts, for the error.
 func within(n, bound int, of string) error {
 	if bound == unbounded || n <= bound {
 		return nil

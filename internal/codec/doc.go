@@ -1,10 +1,9 @@
-// Package codec holds how Go values travel: which types may, how they are written, what is checked before they are read,
-// how large they may get, and whether two ends mean the same type. Packages rpc and stream share it, so that an argument of a
-// call and an element of an array keep one set of rules.
+// Package codec encodes Go values: it decides which types can be encoded and how, what is checked before they are decoded, how large
+// encodings may be, and whether two ends have the same type. It is shared by packages rpc and stream, so that an argument of a call and an
+// element of an array follow the same rules.
 //
-// [Of] returns the [Codec] of a type, or names the part of the type that cannot travel. A value travels alone, as the
-// argument of a call, by [Encoder.Encode] and [Codec.Decode], or in a row of others by [Codec.Append] and [Codec.Next].
-// What a field may hold stands in its quiver tag and in the MaxEncodedSize method of its type; the rules for users are in
-// the documentation of package rpc. Both ends check them: nothing leaves that the peer would refuse, and nothing is read
-// before the schema of its type has measured it.
+// [Of] returns the [Codec] of a type, or names the part of the type that cannot be encoded. A value is encoded by itself, as the argument
+// of a call, by [Encoder.Encode] and [Codec.Decode], or after others by [Codec.Append] and [Codec.Next]. Bounds are set by a field's quiver
+// tag and the MaxEncodedSize method of its type; the documentation of package rpc has the rules for users. Both ends check them: no value
+// is sent that the peer would refuse, and none is decoded before it was checked against the schema of its type.
 package codec

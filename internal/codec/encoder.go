@@ -7,16 +7,18 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// maxPooledBytes is the largest buffer that goes back to the pool with its encoder, so that the pool does not keep those of rare large
-// messages. It is twice the default maximum of a message (bunch.MaxBunchBytes): append makes more room than a message needs.
+// maxPooledBytes is the size of the largest buffer that is returned to the pool with its encoder, so that the pool does not keep those of
+// rare large messages. It is twice the default maximum of a message (bunch.MaxBunchBytes), because append makes more room than a message
+// needs.
 const maxPooledBytes = 128 << 10
 
-// Encoder writes a message into a buffer that it keeps for the next one.
+// An Encoder encodes a message into a buffer that it reuses for the next one.
 type Encoder struct {
 	Buf     []byte
 	msgpack *msgpack.Encoder
 }
 
+// encoders is a pool of the encoders that are not in use.
 var encoders = sync.Pool{New: func() any {
 	e := &Encoder{}
 	e.msgpack = msgpack.NewEncoder(e)
@@ -25,10 +27,10 @@ var encoders = sync.Pool{New: func() any {
 	return e
 }}
 
-// NewEncoder returns an encoder with an empty buffer, until Release.
+// NewEncoder returns an encoder with an empty buffer. The caller must call Release.
 func NewEncoder() *Encoder { return encoders.Get().(*Encoder) }
 
-// Release ends the use of e and its buffer.
+// Release ends the use of e and of its buffer.
 func (e *Encoder) Release() {
 	if cap(e.Buf) > maxPooledBytes {
 		return
@@ -49,7 +51,7 @@ func (e *Encoder) WriteByte(b byte) error {
 	return nil
 }
 
-// Encode appends the value at p. It refuses a value that the peer would refuse.
+// Encode appends the value at p. It returns an error for a value that the peer would refuse.
 func (e *Encoder) Encode(c *Codec, p any) (err error) {
 	start := len(e.Buf)
 	switch c.kind {
@@ -71,8 +73,8 @@ func (e *Encoder) Encode(c *Codec, p any) (err error) {
 	return err
 }
 
-// appendBinary gives a value only the room behind the buffer's content to append itself to, so that a mistake of the value's does not
-// reach the content. Then it appends the result, which usually lies in that room already: memory of the value's own must not become the buffer.
+// appendBinary passes a value only the room after the buffer's content, so that a mistake in its AppendBinary cannot change the content.
+// Then it appends the result, which usually is in that room already: memory of the value's own must not become the buffer.
 func (e *Encoder) appendBinary(p encoding.BinaryAppender) error {
 	b, err := p.AppendBinary(e.Buf[len(e.Buf):])
 	if err == nil {

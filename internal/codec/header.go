@@ -9,9 +9,9 @@ import (
 // family is a family of msgpack's codes, for values that begin with a length.
 type family struct {
 	name           string
-	short, mask    byte // codes that hold the length, and the bits by which they are known; a mask of 0: there are none
+	short, mask    byte // codes that hold the length, and the bits that identify them; a mask of 0 = there are none
 	code8          byte // before a length of 8 bits; 0 = there is none
-	code16, code32 byte // before one of 16 and of 32 bits
+	code16, code32 byte // before a length of 16 and of 32 bits
 }
 
 var (
@@ -21,7 +21,7 @@ var (
 	bytesCodes  = family{"bytes", 0, 0, msgpcode.Bin8, msgpcode.Bin16, msgpcode.Bin32}
 )
 
-// fits checks that n fits s; huge means that n is an unsigned number above the largest int64.
+// fits returns an error if n does not fit the type of s; huge means that n is an unsigned number above the largest int64.
 func fits(s *schema, n int64, huge bool) error {
 	switch {
 	case huge && (s.form == formInt || s.bits < 64):
@@ -32,6 +32,7 @@ func fits(s *schema, n int64, huge bool) error {
 	return fmt.Errorf("%d does not fit %s", n, s.name)
 }
 
+// wrongCode returns the error for a code that is not one of want.
 func wrongCode(c byte, want string) error {
 	return fmt.Errorf("it has code 0x%02x where %s should be", c, want)
 }

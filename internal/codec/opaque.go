@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// opaqueOf says how t writes itself: "binary", "text" or "" when msgpack writes it.
+// opaqueOf returns how t encodes itself, "binary" or "text", or "" if msgpack encodes it.
 func opaqueOf(t reflect.Type) (string, error) {
-	p := reflect.PointerTo(t) // of a pointer it has no methods: the element decides
+	p := reflect.PointerTo(t) // a pointer to a pointer has no methods: the element decides
 	for _, hook := range msgpackHooks {
 		if p.Implements(hook) {
 			return "", fmt.Errorf("%v is a msgpack.%s, whose input cannot be bounded; implement AppendBinary, MarshalBinary and UnmarshalBinary", t, hook.Name())
@@ -29,7 +29,7 @@ func opaqueOf(t reflect.Type) (string, error) {
 	return [...]string{"binary", "text"}[write], selfReading(t)
 }
 
-// selfReading refuses a t that unmarshals itself in a way that loses values.
+// selfReading returns an error if t decodes itself in a way that loses values.
 func selfReading(t reflect.Type) error {
 	if t.Implements(binaryUnmarshaler) || t.Implements(textUnmarshaler) {
 		return fmt.Errorf("%v must unmarshal itself with a pointer receiver", t)
@@ -37,8 +37,8 @@ func selfReading(t reflect.Type) error {
 	return promoted(t)
 }
 
-// promoted refuses a struct that embeds a type which writes itself: its methods would be promoted, write the embedded value alone and
-// lose the other fields.
+// promoted returns an error for a struct that embeds a type which encodes itself: that type's methods would be promoted, encode the
+// embedded value alone and lose the other fields.
 func promoted(t reflect.Type) error {
 	if t.Kind() != reflect.Struct {
 		return nil
@@ -57,7 +57,7 @@ func promoted(t reflect.Type) error {
 	return nil
 }
 
-// nilable reports whether msgpack asks values of a kind for nil before it has them write themselves.
+// nilable reports whether msgpack checks values of a kind for nil before it calls their methods.
 func nilable(k reflect.Kind) bool {
 	return k == reflect.Slice || k == reflect.Map || k == reflect.Func || k == reflect.Chan
 }

@@ -2,24 +2,24 @@ package codec
 
 import "slices"
 
-// maxLines bounds the outline of one type, which grows exponentially with types that nest one another several times.
+// maxLines is the most lines of a type's outline, which grows exponentially with types that contain each other several times.
 const maxLines = 1024
 
-// outline collects lines of the form "path: what".
+// outline collects lines of the form "path: name".
 type outline struct {
 	lines []string
-	open  []*schema // from the type down to here; a recursive type is among them already
-	paths []string  // where each of open stands
+	open  []*schema // from the type down to the current part, to detect a recursive type
+	paths []string  // the path of each of open
 }
 
-// outlineOf returns a line for each part of v, which stands at path itself. It stops soon after maxLines.
+// outlineOf returns a line for each part of v, whose own path is path. It stops soon after maxLines.
 func outlineOf(v *schema, path string) []string {
 	var s outline
 	s.inside(path, v)
 	return s.lines
 }
 
-// inside adds lines for the parts of v; that of v itself is there already.
+// inside adds lines for the parts of v, after that of v itself.
 func (s *outline) inside(path string, v *schema) {
 	if v == nil || len(s.lines) > maxLines {
 		return

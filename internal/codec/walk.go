@@ -9,17 +9,17 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// Limits of one decoded value. The msgpack decoder makes room for whatever length the wire claims, so a payload is
-// walked against its schema first: then every element is known to be there.
+// Limits of one decoded value. A payload is checked against its schema before memory is allocated for it, because it may claim any length:
+// afterwards every element is known to be there.
 const (
-	// maxDepth bounds the nesting of recursive types.
+	// maxDepth is the deepest nesting of recursive types.
 	maxDepth = 64
-	// memoryFree and memoryRatio bound the memory of a value of n bytes to memoryFree + n*memoryRatio. Honest values need that much: a
-	// nil slice takes one byte on the wire and 24 in memory, and a map with one entry has room for eight.
+	// memoryFree and memoryRatio bound the memory of a value of n bytes to memoryFree + n*memoryRatio. Honest values need as much: a nil slice
+	// takes one byte on the wire and 24 in memory, and a map with one entry has room for eight.
 	memoryFree  = 64 << 10
 	memoryRatio = 64
-	// Go keeps the entries of a map in groups of eight slots. Beyond one group they lie in tables, at most 7/8 full, of a
-	// power of two of slots, at most tableSlots.
+	// Go keeps the entries of a map in groups of eight slots. Larger maps have tables of a power of two of slots, at most tableSlots, of which
+	// at most 7/8 are used.
 	mapHeader, mapSlots, mapTable, tableSlots = 48, 8, 64, 1024
 )
 
@@ -35,12 +35,12 @@ var (
 type walk struct {
 	b      []byte // the bytes that are left
 	memory int    // bytes that decoding may still allocate
-	keys   int    // how many maps deep the walk is in keys
-	sizing bool   // bounded has the next value's limit in hand
+	keys   int    // in how many maps' keys the walk is
+	sizing bool   // bounded has called value, which must not call it again
 }
 
-// measure returns how many bytes the value of s at the start of b takes, and to how much memory it refers. It checks that decoding
-// it is safe: every byte is there, every number fits, and the memory stays within its limit.
+// measure returns how many bytes the value of s at the start of b takes, and how much memory it refers to. It checks that decoding is safe:
+// every byte is there, every number fits, and the memory is within its limit.
 func measure(s *schema, b []byte) (size, memory int, err error) {
 	most := memoryFree + memoryRatio*len(b)
 	w := walk{b: b, memory: most}
@@ -48,12 +48,13 @@ func measure(s *schema, b []byte) (size, memory int, err error) {
 		return 0, 0, err
 	}
 	size, memory = len(b)-len(w.b), most-w.memory
-	if memory > memoryFree+memoryRatio*size { // most counted the bytes behind the value, too
+	if memory > memoryFree+memoryRatio*size { // most includes the bytes after the value
 		return 0, 0, errMemory
 	}
 	return size, memory, nil
 }
 
+// value checks a value of s and removes it from w.b.
 func (w *walk) value(s *schema, depth int) error {
 	if depth > maxDepth {
 		return errDepth
@@ -86,7 +87,7 @@ func (w *walk) value(s *schema, depth int) error {
 	return w.composite(s, depth)
 }
 
-// bounded takes a value whose type has a MaxEncodedSize.
+// bounded checks a value whose type has a MaxEncodedSize.
 func (w *walk) bounded(s *schema, depth int) error {
 	before := len(w.b)
 	w.sizing = true
@@ -96,6 +97,7 @@ func (w *walk) bounded(s *schema, depth int) error {
 	return within(before-len(w.b), s.whole, "bytes encoded")
 }
 
+// composite checks a value that consists of others.
 func (w *walk) composite(s *schema, depth int) error {
 	switch s.form {
 	case formPointer:
@@ -124,6 +126,7 @@ func (w *walk) composite(s *schema, depth int) error {
 	return nil
 }
 
+// slice checks a slice.
 func (w *walk) slice(s *schema, depth int) error {
 	n, err := w.length(&arrayCodes)
 	if err == nil {
@@ -138,6 +141,7 @@ func (w *walk) slice(s *schema, depth int) error {
 	return w.repeat(s.elem, n, depth)
 }
 
+// mapping checks a map.
 func (w *walk) mapping(s *schema, depth int) error {
 	n, err := w.length(&mapCodes)
 	if err == nil {
@@ -162,6 +166,7 @@ func (w *walk) mapping(s *schema, depth int) error {
 	return nil
 }
 
+// repeat checks n values of s.
 func (w *walk) repeat(s *schema, n, depth int) error {
 	for i := range n {
 		if err := w.value(s, depth+1); err != nil {
@@ -171,6 +176,7 @@ func (w *walk) repeat(s *schema, n, depth int) error {
 	return nil
 }
 
+// boolean checks a bool.
 func (w *walk) boolean() error {
 	if c := w.b[0]; c != msgpcode.True && c != msgpcode.False {
 		return wrongCode(c, "a bool")
@@ -179,7 +185,7 @@ func (w *walk) boolean() error {
 	return nil
 }
 
-// number takes an integer of any width whose value fits s.
+// number checks an integer of any width, whose value must fit s.
 func (w *walk) number(s *schema) error {
 	c, size := w.b[0], 1
 	switch {
@@ -197,7 +203,7 @@ func (w *walk) number(s *schema) error {
 	return fits(s, n, c == msgpcode.Uint64 && n < 0)
 }
 
-// float takes a float. A key that is not a number would never be found in its map, nor deleted.
+// float checks a float. A NaN as a key could be neither found in its map nor deleted.
 func (w *walk) float(s *schema) error {
 	want := msgpcode.Float
 	if s.bits == 64 {
@@ -217,7 +223,7 @@ func (w *walk) float(s *schema) error {
 	return nil
 }
 
-// time takes a timestamp: the extension -1 of 4, 8 or 12 bytes.
+// time checks a timestamp: the extension -1 of 4, 8 or 12 bytes.
 func (w *walk) time() error {
 	const extension = 0xff // -1
 	head, size := 2, 0
@@ -241,7 +247,7 @@ func (w *walk) time() error {
 	return nil
 }
 
-// bytes takes the string or bytes of s.
+// bytes checks a string or bytes.
 func (w *walk) bytes(s *schema, f *family) error {
 	n, err := w.length(f)
 	if err != nil {
@@ -260,7 +266,7 @@ func (w *walk) bytes(s *schema, f *family) error {
 	return w.spend(n)
 }
 
-// arrayLen takes the header of an array that must have want elements.
+// arrayLen checks the header of an array that must have want elements.
 func (w *walk) arrayLen(want int) error {
 	n, err := w.length(&arrayCodes)
 	if err == nil && n != want {
@@ -269,7 +275,7 @@ func (w *walk) arrayLen(want int) error {
 	return err
 }
 
-// length takes a header. It refuses a length greater than the number of bytes left, because each element takes at least one.
+// length reads a header. It refuses a length greater than the number of bytes left, because each element takes at least one.
 func (w *walk) length(f *family) (n int, err error) {
 	size := 1
 	switch c := w.b[0]; {
@@ -316,6 +322,7 @@ func slotSize(s *schema) int {
 // roundUp returns n, or the next multiple of to, which is a power of two.
 func roundUp(n, to int) int { return (n + to - 1) &^ (to - 1) }
 
+// spendEach counts the memory of n values of the given size.
 func (w *walk) spendEach(n, size int) error {
 	if size > 0 && n > w.memory/size {
 		return errMemory
@@ -323,7 +330,7 @@ func (w *walk) spendEach(n, size int) error {
 	return w.spend(n * size)
 }
 
-// spend counts memory that decoding will take.
+// spend counts memory that decoding will allocate, or returns errMemory if the limit is exceeded.
 func (w *walk) spend(n int) error {
 	if n > w.memory {
 		return errMemory

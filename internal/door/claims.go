@@ -2,20 +2,20 @@ package door
 
 import "slices"
 
-// Claims knows which connections each identity has. C is a connection.
+// Claims records which connections each identity has. C is the type of connections.
 type Claims[C any] struct {
 	limit  int             // connections of an identity; 0 = no limit
-	refuse bool            // a new connection beyond it is refused; otherwise it replaces the oldest
+	refuse bool // a new connection beyond the limit is refused; otherwise it replaces the oldest
 	of     map[string][]*C // oldest first
 }
 
-// NewClaims returns a table without connections. limit is rpc.Config.MaxConnsPerIdentity, refuse is RefuseLoginElsewhere.
+// NewClaims returns Claims without connections. limit is rpc.Config.MaxConnsPerIdentity, and refuse is RefuseLoginElsewhere.
 func NewClaims[C any](limit int, refuse bool) *Claims[C] {
 	return &Claims[C]{limit: limit, refuse: refuse, of: make(map[string][]*C)}
 }
 
-// Claim makes c one of its identity's connections, and returns those that it replaces, the oldest first, and how many others the
-// identity had; or it refuses c. It does nothing for a connection that has claimed already, nor for an empty identity.
+// Claim makes c one of its identity's connections, or refuses it. It returns the connections that c replaces, oldest first, and how many
+// others the identity had. It does nothing if c has claimed already, or if the identity is empty.
 func (t *Claims[C]) Claim(identity string, c *C) (replaced []*C, others int, refused bool) {
 	have := t.of[identity]
 	if t.limit <= 0 || identity == "" || slices.Contains(have, c) {
@@ -29,7 +29,7 @@ func (t *Claims[C]) Claim(identity string, c *C) (replaced []*C, others int, ref
 	return slices.Clone(have[:max(0, more)]), len(have), false
 }
 
-// Disclaim forgets the claim of c, if it has one.
+// Disclaim removes the claim of c, if it has one.
 func (t *Claims[C]) Disclaim(identity string, c *C) {
 	left := slices.DeleteFunc(t.of[identity], func(other *C) bool { return other == c })
 	if t.of[identity] = left; len(left) == 0 {

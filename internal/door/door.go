@@ -1,5 +1,5 @@
-// Package door decides who gets in: which clients on the way in have a place, which of them must prove their address or make room, and
-// which guesses of tokens must pause. It is pure, but for random keys of its own. The world's lock guards it.
+// Package door decides which clients may enter: which of them have a place while they handshake, which must prove their address or make
+// room, and which guesses of tokens must pause. It is pure, except for random keys of its own. It is guarded by the world's lock.
 package door
 
 import (
@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// forgedTime is the least time for which a handshake keeps its place if it failed before the client had proven its address. Everybody
-// knows the keys of Initial packets (RFC 9001, section 5.2), so without it a forged CONNECTION_CLOSE would free the place at once, and
-// each Initial costs the server a signature. With it there are at most rpc.Config.RetryAbove of them a second.
+// forgedTime is the least time for which a handshake keeps its place if it failed before the client had proven its address. The keys of
+// Initial packets are public (RFC 9001, section 5.2), so without this time a forged CONNECTION_CLOSE would free the place at once, and each
+// Initial costs the server a signature. With it there are at most rpc.Config.RetryAbove of them a second.
 const forgedTime = time.Second
 
-// Limits of a [Door].
+// Limits are the limits of a [Door].
 type Limits struct {
 	Handshakes  int // rpc.Config.MaxHandshakes
 	OfAddress   int // rpc.Config.MaxHandshakesPerAddress
@@ -23,95 +23,96 @@ type Limits struct {
 	Total       int // rpc.Config.MaxConns
 }
 
-// Counts counts what became of clients on the way in; the game sees it as rpc.HandshakeStats.
+// Counts are counts of clients that wanted to enter. The game sees them as rpc.HandshakeStats.
 type Counts struct {
 	Begun, Retries, Refused, Evicted, Failed uint64
 	LoginsFailed, LoginsSlowed               uint64
 }
 
-// Full says which limit is reached.
+// Full is the limit because of which a client is refused.
 type Full struct {
 	Reason string
-	Busy   bool // others are in their handshake: moments later there may be room
+	Busy   bool // other handshakes have taken the places, so there may be room soon
 }
 
-// noPlace returns why r has no place for one more.
+// noPlace returns the Full for an eviction that found no place to take.
 func noPlace(r Room, reason string) *Full { return &Full{Reason: reason, Busy: r == AmongHandshakes} }
 
-// Door knows which clients are on the way in and which are inside, by address. A client has proven its address by a Retry or by
-// finishing QUIC's handshake (RFC 9000, section 8.1). Until then nothing counts against the address, so that nobody can lock out its owner by
-// forging it. Door also counts the world's connections, from their admission until the world has said good-bye to them. C is a connection.
+// A Door records which clients are in their handshake and which have joined, by address. A client has proven its address by a Retry or by
+// completing QUIC's handshake (RFC 9000, section 8.1). Until then nothing counts against the address, so that nobody can lock out its owner
+// by forging it. A Door also counts the world's connections, from their admission until the world has removed them. C is the type of
+// connections.
 type Door[C any] struct {
 	Limits
 	Failures *Failures
 	Claims   *Claims[C]
 	Counts   Counts
 
-	visits    []*Visit[C] // places taken; the client that has been waited for longest comes first
+	visits    []*Visit[C] // places taken; the client for which the server has waited longest is first
 	addresses map[netip.Prefix]presence
 	conns     int
 }
 
-// presence counts the clients of one address; the door forgets an address that has none.
-type presence struct {
-	handshakes int // places whose client has proven the address
+// presence counts the clients of one address. An address without clients has none.
+type presence struct { // places of clients that have proven the address
+	handshakes int // clients that have joined
 	inside     int // joined
 }
 
-// Visit is a client's place among the handshakes: from its first packet until it has joined or failed, and until
-// Authenticate has answered.
+// A Visit is a client's place among the handshakes. It lasts from the client's first packet until the client has joined or failed, and
+// until Authenticate has answered.
 type Visit[C any] struct {
-	from   netip.Prefix // not valid: limits of addresses do not count
+	from   netip.Prefix // not valid = limits of addresses do not apply
 	proven bool         // the client has shown that it receives at from
 	since  time.Time    // when it began
-	conn   *C           // not nil: this connection waits for the client, and may have to make room
+	conn   *C           // not nil = the server waits for the client on this connection, which may have to make room
 	asking bool         // Authenticate runs
-	left   bool         // joined or failed; the place is kept while asking, or for forgedTime
+	left   bool         // the client has joined or failed; it keeps the place while asking, or for forgedTime
 
 	welcomed bool // the client may join
 }
 
-// Room says which visits may have to make room.
+// Room is the reason for which visits may have to make room.
 type Room uint8
 
 const (
-	// AmongHandshakes: each client that is waited for may have to go.
+	// AmongHandshakes: each client for which the server waits may have to make room.
 	AmongHandshakes Room = iota
-	// AmongConnections: only a client that was not welcomed may have to go. A welcomed one has perhaps sent its Join already, and while
-	// that is under way the client's end is connected.
+	// AmongConnections: only a client that was not welcomed may have to make room. A welcomed one may have sent its Join already, and while
+	// that is in flight the client counts itself as connected.
 	AmongConnections
 )
 
-// From returns the address from which the client came; not valid if limits of addresses do not count.
+// From returns the address of the client, which is not valid if limits of addresses do not apply.
 func (v *Visit[C]) From() netip.Prefix { return v.from }
 
-// Left reports whether the client has joined, or is gone.
+// Left reports whether the client has joined or failed.
 func (v *Visit[C]) Left() bool { return v.left }
 
-// WaitFor says that c waits for its client from now on, and may have to make room; nil: the client waits for the server.
+// WaitFor records that the server now waits for the client on c, which may have to make room. If c is nil, the client waits for the server.
 func (v *Visit[C]) WaitFor(c *C) { v.conn = c }
 
-// yields reports whether the visit may have to make room.
+// yields reports whether the visit may have to make room for r.
 func (v *Visit[C]) yields(r Room) bool {
 	return v.conn != nil && !(v.welcomed && r == AmongConnections)
 }
 
-// New returns the door of a world without connections.
+// New returns the Door of a world without connections.
 func New[C any](limits Limits, f *Failures, c *Claims[C]) *Door[C] {
 	return &Door[C]{Limits: limits, Failures: f, Claims: c, addresses: make(map[netip.Prefix]presence)}
 }
 
-// Conns returns how many connections there are.
+// Conns returns the number of connections.
 func (d *Door[C]) Conns() int { return d.conns }
 
-// Open returns how many places are taken.
+// Open returns the number of places taken.
 func (d *Door[C]) Open(now time.Time) int {
 	d.sweep(now)
 	return len(d.visits)
 }
 
-// MustProve reports whether a client that has not proven its address gets a Retry, and how many clients are on the way in. suspect says that
-// it gets one in any case: see [Paths.MustProve].
+// MustProve reports whether a client that has not proven its address gets a Retry, and how many clients are in their handshake. suspect is
+// whether it gets one in any case: see [Paths.MustProve].
 func (d *Door[C]) MustProve(suspect bool, now time.Time) (must bool, open int) {
 	open = d.Open(now)
 	if must = suspect || open >= d.RetryAbove; must {
@@ -120,17 +121,17 @@ func (d *Door[C]) MustProve(suspect bool, now time.Time) (must bool, open int) {
 	return must, open
 }
 
-// Arrive gives a client whose first packet has come a place among the handshakes. If out is not nil, that connection has lost its place to
-// it, and the caller closes it. If nobody could make room, full says which limit is reached.
+// Arrive gives a place among the handshakes to a client whose first packet has arrived. If out is not nil, that connection has lost its
+// place to the client, and the caller must close it. If there is no place, full says which limit is reached.
 func (d *Door[C]) Arrive(from netip.Prefix, proven bool, now time.Time) (v *Visit[C], out *C, full *Full) {
 	v, out, full = d.begin(from, proven, now)
 	d.tally(v != nil, out, full)
 	return v, out, full
 }
 
-// Admit admits and counts a connection. v is the place that its client got when it arrived, nil if its carrier came without one. Admit
-// calls enter last, to take what else the connection needs. The caller closes out, unless nil, even if the connection itself is refused.
-// Then Admit has ended the visit.
+// Admit admits and counts a connection. v is the place that the client got when it arrived, or nil if its carrier has none. Admit calls
+// enter last, to allocate what else the connection needs. The caller must close out, unless it is nil, even if the connection itself is
+// refused; in that case Admit has ended the visit.
 func (d *Door[C]) Admit(v *Visit[C], from netip.Prefix, now time.Time, enter func() *Full) (_ *Visit[C], out *C, full *Full) {
 	arrived := v != nil
 	if arrived {
@@ -153,6 +154,7 @@ func (d *Door[C]) Admit(v *Visit[C], from netip.Prefix, now time.Time, enter fun
 	return v, out, full
 }
 
+// tally updates Counts.
 func (d *Door[C]) tally(begun bool, out *C, full *Full) {
 	if begun {
 		d.Counts.Begun++
@@ -165,7 +167,7 @@ func (d *Door[C]) tally(begun bool, out *C, full *Full) {
 	}
 }
 
-// begin is Arrive without the counts.
+// begin is Arrive without Counts.
 func (d *Door[C]) begin(from netip.Prefix, proven bool, now time.Time) (v *Visit[C], out *C, full *Full) {
 	d.sweep(now)
 	if proven {
@@ -173,7 +175,7 @@ func (d *Door[C]) begin(from netip.Prefix, proven bool, now time.Time) (v *Visit
 	}
 	if full == nil && out == nil && len(d.visits) >= d.Handshakes {
 		reason := fmt.Sprintf("as many handshakes at once as Config.MaxHandshakes allows, %d", len(d.visits))
-		if full = noPlace(AmongHandshakes, reason); proven { // who has proven an address may take the place of any other
+		if full = noPlace(AmongHandshakes, reason); proven { // a client that has proven its address may take the place of any other
 			out, full = d.evict(AmongHandshakes, netip.Prefix{}, reason)
 		}
 	}
@@ -188,7 +190,7 @@ func (d *Door[C]) begin(from netip.Prefix, proven bool, now time.Time) (v *Visit
 	return v, out, nil
 }
 
-// prove notes that the client finished QUIC's handshake, so that its place counts for its address from now on.
+// prove records that the client has completed QUIC's handshake, so that its place counts for its address from now on.
 func (d *Door[C]) prove(v *Visit[C]) (out *C, full *Full) {
 	if v.proven {
 		return nil, nil
@@ -197,13 +199,13 @@ func (d *Door[C]) prove(v *Visit[C]) (out *C, full *Full) {
 		return nil, full
 	}
 	v.proven = true
-	if slices.Contains(d.visits, v) { // not if it has failed, and sweep has freed its place
+	if slices.Contains(d.visits, v) { // false if it has failed, and sweep has freed its place
 		d.count(v.from, 1, 0)
 	}
 	return out, nil
 }
 
-// fit makes sure that an address may have one more handshake, by evicting another one of it if necessary.
+// fit ensures that an address may have one more handshake, by evicting another one of it if necessary.
 func (d *Door[C]) fit(from netip.Prefix) (out *C, full *Full) {
 	if !from.IsValid() {
 		return nil, nil
@@ -218,8 +220,8 @@ func (d *Door[C]) fit(from netip.Prefix) (out *C, full *Full) {
 	return nil, nil
 }
 
-// share returns how many handshakes one address may have now: Config.MaxHandshakesPerAddress, but no more than are free. So one
-// address alone gets half of all, two get a third each, and there is always room for a new one.
+// share returns how many handshakes one address may have now: Config.MaxHandshakesPerAddress, but no more than are free. So one address
+// alone gets half of all, two get a third each, and there is always room for another address.
 func (d *Door[C]) share() int {
 	free := max(1, d.Handshakes-len(d.visits))
 	if d.OfAddress > 0 {
@@ -228,9 +230,10 @@ func (d *Door[C]) share() int {
 	return free
 }
 
-// evict takes the place of a client of an address, or of any if from is not valid: of one whose address has most handshakes, of those one that was
-// not welcomed, and of those the one that was waited for longest. An honest client sends Hello and Login with the last packet of
-// QUIC's handshake, and Join a round trip after the Welcome, so the server hardly ever waits for it.
+// evict takes a place from a client of an address, or of any address if from is not valid. It takes it from a client of the address with
+// most handshakes; of those from one that was not welcomed, and of those from the one for which the server has waited longest. An honest
+// client sends Hello and Login with the last packet of QUIC's handshake, and Join a round trip after the Welcome, so the server hardly ever
+// waits for it.
 func (d *Door[C]) evict(r Room, from netip.Prefix, reason string) (out *C, full *Full) {
 	var first *Visit[C]
 	for _, v := range d.visits {
@@ -246,7 +249,7 @@ func (d *Door[C]) evict(r Room, from netip.Prefix, reason string) (out *C, full 
 	return out, nil
 }
 
-// goesBefore reports whether v makes room before w, for whose client the server has waited longer.
+// goesBefore reports whether v makes room before w. The server has waited longer for w's client than for v's.
 func (d *Door[C]) goesBefore(v, w *Visit[C]) bool {
 	if n, m := d.addresses[v.from].handshakes, d.addresses[w.from].handshakes; n != m {
 		return n > m
@@ -254,7 +257,8 @@ func (d *Door[C]) goesBefore(v, w *Visit[C]) bool {
 	return w.welcomed && !v.welcomed
 }
 
-// Await notes that the server has answered the client, and has welcomed it or not. c waits for the client again, as the last in line.
+// Await records that the server has answered the client, and whether it has welcomed it. The server waits for the client on c again, which
+// is now the last to make room.
 func (d *Door[C]) Await(v *Visit[C], c *C, welcomed bool) {
 	if v.left {
 		return
@@ -264,7 +268,7 @@ func (d *Door[C]) Await(v *Visit[C], c *C, welcomed bool) {
 	d.visits = append(slices.Delete(d.visits, i, i+1), v)
 }
 
-// Leave ends a visit; a second call does nothing. Its place is freed now, or once forgedTime has passed and Authenticate has returned.
+// Leave ends a visit. A second call does nothing. The place is freed at once, or once forgedTime has passed and Authenticate has returned.
 func (d *Door[C]) Leave(v *Visit[C]) {
 	v.left, v.conn = true, nil
 	if v.proven && !v.asking {
@@ -272,8 +276,8 @@ func (d *Door[C]) Leave(v *Visit[C]) {
 	}
 }
 
-// MayAsk reports whether the world may call Authenticate with a token of a visit's client. If so, the place is kept until it has
-// [Door.Answered], whatever becomes of the client. If not, logins of that address are refused for the pause; without a pause this one waits
+// MayAsk reports whether the world may call Authenticate with a token of a visit's client. If so, the place is kept until [Door.Answered]
+// is called, even if the client leaves. If not, logins of that address are refused for the pause; if there is no pause, this login waits
 // until Authenticate has answered another.
 func (d *Door[C]) MayAsk(v *Visit[C], token []byte, now time.Time) (may bool, pause time.Duration) {
 	may, pause = d.Failures.Ask(v.from, token, d.asking(v.from), now)
@@ -296,7 +300,7 @@ func (d *Door[C]) asking(from netip.Prefix) (n int) {
 	return n
 }
 
-// Answered notes that Authenticate has returned.
+// Answered is called when Authenticate has returned.
 func (d *Door[C]) Answered(v *Visit[C]) {
 	v.asking = false
 	if v.left && v.proven {
@@ -304,32 +308,32 @@ func (d *Door[C]) Answered(v *Visit[C]) {
 	}
 }
 
-// Refused notes that Authenticate refused the token of a visit's client, and returns how many of its address it has refused.
+// Refused is called when Authenticate has refused the token of a visit's client. It returns how many of the address it has refused.
 func (d *Door[C]) Refused(v *Visit[C], token []byte, now time.Time) (count int) {
 	d.Counts.LoginsFailed++
 	return d.Failures.Failed(v.from, token, now)
 }
 
-// Join ends a visit whose client is inside from now on.
+// Join ends a visit whose client has joined.
 func (d *Door[C]) Join(v *Visit[C]) {
 	d.Leave(v)
 	d.count(v.from, 0, 1)
 }
 
-// Quit notes that a client that had joined from the address is gone.
+// Quit is called when a client that had joined from the address has left.
 func (d *Door[C]) Quit(from netip.Prefix) { d.count(from, 0, -1) }
 
-// End takes back a connection that had joined and has quit, once the world has said good-bye to it.
+// End stops counting a connection that had joined and has quit, after the world has removed it.
 func (d *Door[C]) End() { d.conns-- }
 
-// Fail takes back a connection that has ended and had not joined.
+// Fail ends the visit of a connection that has ended and had not joined, and stops counting the connection.
 func (d *Door[C]) Fail(v *Visit[C]) {
 	d.Leave(v)
 	d.Counts.Failed++
 	d.conns--
 }
 
-// TurnAway ends the visit, if there is one, of a client that finds the world closed.
+// TurnAway ends the visit, if there is one, of a client that arrives when the world is closed.
 func (d *Door[C]) TurnAway(v *Visit[C]) {
 	d.Counts.Refused++
 	if v != nil {
@@ -337,14 +341,14 @@ func (d *Door[C]) TurnAway(v *Visit[C]) {
 	}
 }
 
-// sweep frees the places of handshakes that failed before the address was proven, once forgedTime has passed since they began.
+// sweep frees the places of handshakes that failed before the address was proven, after forgedTime since they began.
 func (d *Door[C]) sweep(now time.Time) {
 	d.visits = slices.DeleteFunc(d.visits, func(v *Visit[C]) bool {
 		return v.left && !v.proven && !v.asking && now.Sub(v.since) >= forgedTime
 	})
 }
 
-// release frees the place of a visit whose client has proven its address, if it still has it.
+// release frees the place of a visit whose client has proven its address, unless it is free already.
 func (d *Door[C]) release(v *Visit[C]) {
 	if i := slices.Index(d.visits, v); i >= 0 {
 		d.visits = slices.Delete(d.visits, i, i+1)
@@ -352,6 +356,7 @@ func (d *Door[C]) release(v *Visit[C]) {
 	}
 }
 
+// count adds to the presence of an address.
 func (d *Door[C]) count(from netip.Prefix, handshakes, inside int) {
 	has := d.addresses[from]
 	has.handshakes += handshakes

@@ -8,41 +8,41 @@ import (
 )
 
 const (
-	// failureMemory is the time after the last failed login of an address after which the door forgets its failures.
+	// failureMemory is the time after the last failed login of an address after which its failures are forgotten.
 	failureMemory = 10 * time.Minute
-	// firstPause is the pause after the first failed login that is not free; each further one doubles it.
+	// firstPause is the pause after the first failed login that causes one. Each further failure doubles it.
 	firstPause = 250 * time.Millisecond
-	// maxPause is the longest pause. It leaves an address 360 guesses an hour; and when a neighbour behind the same address has guessed, a
+	// maxPause is the longest pause. It allows an address 360 guesses an hour. If a neighbour with the same address has guessed tokens, a
 	// player with a new token waits no longer than this after the neighbour has stopped.
 	maxPause = 10 * time.Second
-	// maxFailures is how many addresses are remembered, with 64 B each.
+	// maxFailures is how many addresses are remembered, at 64 B each.
 	maxFailures = 4096
-	// maxGoodTokens is how many digests of tokens that were right are remembered, with 16 B each and their place in a map.
+	// maxGoodTokens is how many digests of tokens that were right are remembered, at 16 B each and their entry in a map.
 	maxGoodTokens = 4096
 )
 
 // Failures slows down guesses of tokens. The rules:
 //
-//   - An address has some failed logins free (rpc.Config.MaxLoginFailures). From then on Authenticate is called for one of its
-//     logins at a time, with a pause after each failure that doubles with each, up to maxPause. Logins during the pause are refused
-//     without calling Authenticate, and do not lengthen it.
-//   - Authenticate runs for no more logins of an address at once than may still fail for free; others wait for their turn. So it
-//     makes no difference how many guesses come at once, and a party behind one address joins a few at a time.
+//   - An address has some free failures (rpc.Config.MaxLoginFailures). After those, Authenticate is called for one login of the address at
+//     a time, with a pause after each failure, which doubles with each, up to maxPause. Logins during the pause are refused without a
+//     call of Authenticate, and do not lengthen it.
+//   - Authenticate is never called for more logins of an address at once than it has free failures left; others wait. So it does not help
+//     to make many guesses at once, and the clients of a party with one address join a few at a time.
 //   - A wrong token counts even if the client did not wait for the answer. A right one is remembered only if it did.
-//   - A login that succeeds takes no failure back: otherwise a guesser with a token of his own would begin anew with it.
-//   - For a token that was right before, Authenticate is always called: a player who was here is not locked out by a neighbour
-//     behind the same address. It does not help a guesser, who does not know the token.
+//   - A login that succeeds does not reduce the failures. Otherwise a guesser with a token of its own could start again with it.
+//   - For a token that was right before, Authenticate is always called, so that a player who was here is not locked out by a neighbour
+//     with the same address. This does not help a guesser, who does not know the token.
 //   - Only addresses with failures are remembered, so guesses from many addresses cost honest players nothing. The table is bounded
-//     as in the Space-Saving algorithm (Metwally, Agrawal, El Abbadi 2005): a new address takes over the entry with the fewest
-//     failures, with their count. So no address loses a failure by being pushed out and coming back.
+//     as in the Space-Saving algorithm (Metwally, Agrawal, El Abbadi 2005): a new address replaces the one with the fewest failures, and
+//     takes over their count. So no address loses a failure by being replaced and coming back.
 type Failures struct {
-	free    int // Failed logins without a pause; negative = no limit
+	free    int // failed logins without a pause; negative = no limit
 	entries []failure
-	places  map[netip.Prefix]int // of addresses in entries
+	places  map[netip.Prefix]int // index of each address in entries
 	good    goodTokens
 }
 
-// failure is one address that failed to log in.
+// failure is the entry of an address with failed logins.
 type failure struct {
 	from  netip.Prefix
 	count int
@@ -50,13 +50,13 @@ type failure struct {
 	next  time.Time // when the pause ends
 }
 
-// NewFailures returns an empty table. free is how many failed logins of an address cost no pause; negative = all.
+// NewFailures returns Failures without entries. free is how many failed logins of an address cause no pause; negative = all.
 func NewFailures(free int) *Failures {
 	return &Failures{free: free, places: make(map[netip.Prefix]int), good: newGoodTokens()}
 }
 
-// Ask reports whether Authenticate may be called for a token from an address while it runs for asking others of it. If not, pause is for
-// how long logins of the address are refused; 0 if this one only has to wait for one of the others.
+// Ask reports whether Authenticate may be called for a token from an address while it runs for asking other logins of it. If not, pause is
+// for how long logins of the address are refused, or 0 if this one only has to wait for one of the others.
 func (f *Failures) Ask(from netip.Prefix, token []byte, asking int, now time.Time) (may bool, pause time.Duration) {
 	if f.free < 0 || !from.IsValid() || f.good.has(token) {
 		return true, 0
@@ -71,7 +71,7 @@ func (f *Failures) Ask(from netip.Prefix, token []byte, asking int, now time.Tim
 	return asking < max(1, f.free-count), 0
 }
 
-// find returns the entry of an address, nil if there is none or it is too old.
+// find returns the entry of an address, or nil if there is none or it is too old.
 func (f *Failures) find(from netip.Prefix, now time.Time) *failure {
 	i, ok := f.places[from]
 	if !ok || now.Sub(f.entries[i].last) >= failureMemory {
@@ -86,10 +86,10 @@ func (f *Failures) pause(count int) time.Duration {
 	return min(firstPause<<doublings, maxPause)
 }
 
-// Passed notes a token that was right.
+// Passed records a token that was right.
 func (f *Failures) Passed(token []byte) { f.good.add(token) }
 
-// Failed notes a token that was wrong, and returns how many of the address were wrong.
+// Failed records a token that was wrong, and returns how many failures the address has.
 func (f *Failures) Failed(from netip.Prefix, token []byte, now time.Time) (count int) {
 	f.good.remove(token)
 	if f.free < 0 || !from.IsValid() {
@@ -107,7 +107,7 @@ func (f *Failures) Failed(from netip.Prefix, token []byte, now time.Time) (count
 	return e.count
 }
 
-// add makes an entry for an address that has none, or one that is too old.
+// add makes an entry for an address without one, or with one that is too old.
 func (f *Failures) add(from netip.Prefix, now time.Time) *failure {
 	i, ok := f.places[from]
 	inherited := 0
@@ -126,7 +126,7 @@ func (f *Failures) add(from netip.Prefix, now time.Time) *failure {
 	return &f.entries[i]
 }
 
-// lightest returns the entry to take over: one that is too old to count, or the one with the fewest failures.
+// lightest returns the index of the entry to replace: one that is too old to count, or the one with the fewest failures.
 func (f *Failures) lightest(now time.Time) int {
 	best := 0
 	for i, e := range f.entries {
@@ -140,12 +140,12 @@ func (f *Failures) lightest(now time.Time) int {
 	return best
 }
 
-// goodTokens remembers tokens that were right, as digests under a key of this process. It forgets the oldest first.
+// goodTokens remembers tokens that were right, as digests under a key of this process. The oldest are forgotten first.
 type goodTokens struct {
-	key    [16]byte
-	ring   [][16]byte
-	next   int // of ring, once it is full
-	member map[[16]byte]int
+	key    [16]byte         // random
+	ring   [][16]byte       // digests; the oldest is replaced when there are maxGoodTokens
+	next   int              // index in ring of the oldest, once it is full
+	member map[[16]byte]int // index of each digest in ring
 }
 
 func newGoodTokens() goodTokens {
@@ -154,6 +154,7 @@ func newGoodTokens() goodTokens {
 	return g
 }
 
+// digest returns the digest of a token.
 func (g *goodTokens) digest(token []byte) (d [16]byte) {
 	h := sha256.New()
 	h.Write(g.key[:])

@@ -5,36 +5,37 @@ import (
 	"slices"
 )
 
-// conn is what an encoder remembers of one connection: its tracks, and the calls and packets whose fate is still open.
+// conn is what an encoder knows of one connection: its tracks, and the calls and packets whose fate is open.
 type conn struct {
 	track                      uint64 // the connection's track; the others are below it
 	received, acks, losses     uint64
 	queue, inFlight, rate, rtt uint64 // tracks of counters
-	out                        lanes  // tracks of packets that leave
+	out                        lanes  // tracks of packets sent
 
-	gaps         int     // encoder.gaps at its last event
-	building     []*call // calls with a bunch in the packet that is being built
+	gaps         int     // encoder.gaps at the connection's last event
+	building     []*call // calls with bytes in the packet that is being built
 	packets      map[uint64]*packet
 	channels     map[uint64]*channel
 	actors       map[actorKey]*actor
-	pending      int // calls that are followed
-	actorsKept   int // actors that the last retire kept
-	channelsKept int // channels that the last clean-up in channel kept
-	spare        []*packet
+	pending      int       // number of calls that are followed
+	actorsKept   int       // number of actors after the last retire
+	channelsKept int       // number of channels after the last clean-up in channel
+	spare        []*packet // for newPacket
 }
 
+// actorKey identifies an actor.
 type actorKey struct {
 	class string
 	actor uint64
 }
 
-// actor holds the tracks of one actor's calls, out and in.
+// actor holds the tracks of one actor's calls, sent and received.
 type actor struct{ out, in lanes }
 
-// channel holds the calls that wait for their acks, oldest first.
+// channel holds the calls that wait for acks, oldest first.
 type channel struct{ reliable, unreliable []*call }
 
-// call is a call whose fate is open: it waits for its packet, or for its acks.
+// call is a call whose fate is open: it waits for its packet, or for acks.
 type call struct {
 	flow        uint64
 	name        string
@@ -42,7 +43,7 @@ type call struct {
 	lane        int
 	channel     uint64
 	first, last uint64 // sequences of its first and last entry, if it is reliable
-	left        bool   // all of it is in packets, if it is unreliable
+	left        bool   // all of it is in packets; used if it is unreliable
 }
 
 // packet is a packet in flight.
@@ -51,6 +52,7 @@ type packet struct {
 	calls []*call
 }
 
+// newConn makes the conn of an event's connection and declares its tracks.
 func (e *encoder) newConn(ev *Event) *conn {
 	if len(e.conns) >= maxConns {
 		maps.DeleteFunc(e.conns, func(_ uint32, c *conn) bool { return c.gaps < e.gaps })
@@ -77,12 +79,12 @@ func (e *encoder) newConn(ev *Event) *conn {
 	return c
 }
 
-// actor returns the tracks of the actor that an event names, and makes them at its first event.
+// actor returns the tracks of an event's actor, which it makes for the first one.
 func (e *encoder) actor(c *conn, ev *Event) *actor {
 	key := actorKey{ev.Class, ev.Actor}
 	a := c.actors[key]
 	if a == nil {
-		if len(c.actors) >= max(maxActors, 2*c.actorsKept) { // a walk over all of them for each new one would be slow
+		if len(c.actors) >= max(maxActors, 2*c.actorsKept) { // because a walk over all of them for each new one would be slow
 			c.retire()
 		}
 		name := actorName(ev)
@@ -92,16 +94,17 @@ func (e *encoder) actor(c *conn, ev *Event) *actor {
 	return a
 }
 
-// retire forgets the actors without an open slice; a later event declares their tracks anew.
+// retire removes the actors without an open slice. A later event declares their tracks again.
 func (c *conn) retire() {
 	maps.DeleteFunc(c.actors, func(_ actorKey, a *actor) bool { return a.out.idle() && a.in.idle() })
 	c.actorsKept = len(c.actors)
 }
 
+// channel returns a channel, which it makes if there is none.
 func (c *conn) channel(number uint64) *channel {
 	ch := c.channels[number]
 	if ch == nil {
-		if len(c.channels) >= max(maxActors, 2*c.channelsKept) { // most are closed by now
+		if len(c.channels) >= max(maxActors, 2*c.channelsKept) { // most of them are closed by now
 			maps.DeleteFunc(c.channels, func(_ uint64, ch *channel) bool { return len(ch.reliable)+len(ch.unreliable) == 0 })
 			c.channelsKept = len(c.channels)
 		}
@@ -111,8 +114,8 @@ func (c *conn) channel(number uint64) *channel {
 	return ch
 }
 
-// queued begins the slice of a call that waits for its packet. Beyond maxPending calls it writes an instant, and does not follow the
-// call.
+// queued begins the slice of a call that waits for its packet. If maxPending calls are followed already, it writes an instant instead, and
+// does not follow the call.
 func (e *encoder) queued(c *conn, ev *Event) {
 	a := e.actor(c, ev)
 	call := &call{flow: e.id(), name: ev.Name, actor: a, channel: ev.Channel, first: ev.Sequence + 1 - uint64(ev.Entries), last: ev.Sequence}
@@ -141,7 +144,7 @@ func (e *encoder) queued(c *conn, ev *Event) {
 	}
 }
 
-// settle ends the slice of a call. how is its fate: "acked", "lost", "dropped", or why the fate is not known.
+// settle ends the slice of a call. how is its fate: "acked", "lost", "dropped", or why the fate is unknown.
 func (e *encoder) settle(c *conn, call *call, at int64, how string) {
 	c.pending--
 	e.close(&call.actor.out, call.lane, at, how)
@@ -155,7 +158,7 @@ func (e *encoder) settle(c *conn, call *call, at int64, how string) {
 	e.end()
 }
 
-// bunch notes the call whose bytes are in the packet that is being built.
+// bunch records the calls with bytes in the packet that is being built.
 func (e *encoder) bunch(c *conn, ev *Event) {
 	ch := c.channels[ev.Channel]
 	if ch == nil {
@@ -188,7 +191,7 @@ func (e *encoder) bunch(c *conn, ev *Event) {
 	}
 }
 
-// sent begins the slice of a packet and leads the flows of its calls through it.
+// sent begins the slice of a packet, and adds the flows of its calls.
 func (e *encoder) sent(c *conn, ev *Event) {
 	if !ev.Asks {
 		e.begin(instant, c.acks, ev.At, "ack sent")
@@ -214,13 +217,14 @@ func (e *encoder) sent(c *conn, ev *Event) {
 	e.end()
 	clear(c.building)
 	c.building = c.building[:0]
-	if len(c.packets) >= maxPending { // too many without a fate: forget this one at once
+	if len(c.packets) >= maxPending { // too many packets without a fate, so this one is not followed
 		e.endPacket(c, p, ev.At, "unknown")
 		return
 	}
 	c.packets[ev.Number] = p
 }
 
+// newPacket returns an empty packet.
 func (c *conn) newPacket() *packet {
 	if n := len(c.spare); n > 0 {
 		p := c.spare[n-1]
@@ -230,7 +234,7 @@ func (c *conn) newPacket() *packet {
 	return new(packet)
 }
 
-// endPacket ends the slice of a packet, and those of the unreliable calls of which it carried the last bytes. It recycles p.
+// endPacket ends the slice of a packet, and those of the unreliable calls whose last bytes it carried. It recycles p.
 func (e *encoder) endPacket(c *conn, p *packet, at int64, how string) {
 	for _, call := range p.calls {
 		if call.left {
@@ -244,7 +248,7 @@ func (e *encoder) endPacket(c *conn, p *packet, at int64, how string) {
 	c.spare = append(c.spare, p)
 }
 
-// unsent ends the slice of a packet that did not leave. Its unreliable calls wait again.
+// unsent ends the slice of a packet that was not sent after all. Its unreliable calls wait again.
 func (e *encoder) unsent(c *conn, ev *Event) {
 	p := c.packets[ev.Number]
 	if p == nil {

@@ -11,15 +11,16 @@ import (
 
 const (
 	// maxPending is how many calls of a connection, and how many packets, the encoder follows at once: as many packets as a connection's
-	// history holds, and twice as many calls as a reliable buffer. Of further ones only the beginning is in the trace.
+	// history holds, and twice as many calls as a reliable buffer. Of further ones the trace has only the beginning.
 	maxPending = 4096
-	// maxActors is how many actors of a connection the encoder remembers. Beyond that it forgets those without an open slice, and declares
-	// their tracks anew when they come up again.
+	// maxActors is how many actors of a connection the encoder keeps. If there are more, it removes those without an open slice, and declares
+	// their tracks again at their next event.
 	maxActors = 4096
-	// maxConns is how many connections the encoder remembers, as a world has by default. Beyond that it forgets those of which it has heard
-	// nothing since events were lost: their end may be among those. One that goes on is declared anew, without its name.
+	// maxConns is how many connections the encoder keeps, as many as a world has by default. If there are more, it removes those without an
+	// event since events were lost, because their end may be among those. If such a connection has another event, it is declared again,
+	// without its name.
 	maxConns = 1024
-	// maxText is the most bytes of a name.
+	// maxText is the most bytes of a name or text.
 	maxText = 256
 )
 
@@ -28,22 +29,23 @@ type encoder struct {
 	out    []byte
 	packet []byte // scratch: the TracePacket that is being built
 	event  []byte // scratch: its TrackEvent
-	intern []byte // scratch: names that it is the first to use
+	intern []byte // scratch: names that are used for the first time
 
 	name     string
-	base     uint64 // added to the ids of tracks and flows, so that two traces hardly share one
-	ids      uint64 // number of ids that id has returned
-	sequence uint64
-	names    map[string]uint64
-	notes    map[string]uint64
+	base     uint64            // added to the ids of tracks and flows, so that two traces hardly share an id
+	ids      uint64            // number of ids that id has returned
+	sequence uint64            // id of the packet sequence
+	names    map[string]uint64 // numbers of interned event names
+	notes    map[string]uint64 // numbers of interned annotation names
 	conns    map[uint32]*conn
-	gaps     int   // how often events were lost
-	at       int64 // At of the newest event
-	lost     uint64
+	gaps     int    // how often events were lost
+	at       int64  // At of the newest event
+	lost     uint64 // number of events lost
 	world    uint64 // track of the world
 	losses   uint64 // track of the counter of lost events
 }
 
+// newEncoder returns an encoder for a trace called name.
 func newEncoder(name string) *encoder {
 	return &encoder{
 		name: name, base: rand.Uint64() &^ (1<<32 - 1), sequence: uint64(rand.Uint32()>>1 | 1),
@@ -57,10 +59,10 @@ func (e *encoder) id() uint64 {
 	return e.base + e.ids
 }
 
-// header returns the beginning of the file.
+// header returns the beginning of the file, and declares the track of the world.
 func (e *encoder) header() []byte {
 	e.world, e.losses = e.id(), e.id()
-	process := appendUint(nil, processID, e.sequence) // a viewer groups by processes, and there may be several worlds in ours
+	process := appendUint(nil, processID, e.sequence) // a viewer groups tracks by process, and this process may have several worlds
 	process = appendBytes(process, processName, cut(e.name))
 	d := appendUint(nil, trackUUID, e.world)
 	d = appendBytes(d, trackProcess, process)
@@ -85,7 +87,7 @@ func (e *encoder) finish() []byte {
 	return e.flush()
 }
 
-// gap writes that events are missing, and ends all open slices, since their ends may be among those.
+// gap records that lost events are missing, and ends all open slices, because their ends may be among those.
 func (e *encoder) gap(lost uint64) {
 	e.forgetAll("unknown")
 	e.gaps++
@@ -149,7 +151,7 @@ func (e *encoder) take(ev *Event) {
 	}
 }
 
-// tell writes an instant that has the event's name as a note.
+// tell writes an instant with the event's name as an annotation.
 func (e *encoder) tell(ev *Event, track uint64, what string) {
 	e.begin(instant, track, ev.At, what)
 	if ev.Name != "" {
@@ -158,7 +160,7 @@ func (e *encoder) tell(ev *Event, track uint64, what string) {
 	e.end()
 }
 
-// begin begins a TrackEvent at a time in ns; end ends it. name is empty for the end of a slice.
+// begin begins a TrackEvent at a time in ns; end completes it. name is empty for the end of a slice.
 func (e *encoder) begin(kind uint64, track uint64, at int64, name string) {
 	e.packet = appendUint(e.packet[:0], packetTimestamp, uint64(at))
 	e.packet = appendUint(e.packet, packetSequence, e.sequence)
@@ -170,6 +172,7 @@ func (e *encoder) begin(kind uint64, track uint64, at int64, name string) {
 	}
 }
 
+// end completes the TrackEvent and appends its packet to out.
 func (e *encoder) end() {
 	e.packet = appendUint(e.packet, packetFlags, needsState)
 	if len(e.intern) > 0 {
@@ -179,7 +182,7 @@ func (e *encoder) end() {
 	e.out = appendBytes(e.out, tracePacket, e.packet)
 }
 
-// interned returns the number that stands for a name. For the first use of a name it adds the name to the packet.
+// interned returns the number of a name. When a name is used for the first time, it adds the name to the packet.
 func (e *encoder) interned(known map[string]uint64, field int, name string) uint64 {
 	id, ok := known[name]
 	if !ok {
@@ -192,32 +195,33 @@ func (e *encoder) interned(known map[string]uint64, field int, name string) uint
 	return id
 }
 
-// note adds a number to the event.
+// note adds a number to the event as an annotation.
 func (e *encoder) note(name string, v uint64) {
 	var note [32]byte
 	b := appendUint(note[:0], noteName, e.interned(e.notes, internedNotes, name))
 	e.event = appendBytes(e.event, eventNote, appendUint(b, noteUint, v))
 }
 
-// text adds a text to the event.
+// text adds a text to the event as an annotation.
 func (e *encoder) text(name, v string) {
 	var note [maxText + 16]byte
 	b := appendUint(note[:0], noteName, e.interned(e.notes, internedNotes, name))
 	e.event = appendBytes(e.event, eventNote, appendBytes(b, noteText, cut(v)))
 }
 
-// set writes a counter's value.
+// set writes the value of a counter.
 func (e *encoder) set(counter uint64, at int64, value uint64) {
 	e.begin(set, counter, at, "")
 	e.event = appendUint(e.event, eventValue, value)
 	e.end()
 }
 
-// declare writes a TrackDescriptor.
+// declare writes the descriptor of a track.
 func (e *encoder) declare(track, parent uint64, name string) { e.descriptor(track, parent, name, nil) }
 
+// declareCounter writes the descriptor of a counter's track.
 func (e *encoder) declareCounter(track, parent uint64, name string, unit uint64, of string) {
-	counter := []byte{} // an empty one, too, makes the track a counter
+	counter := []byte{} // even an empty one makes the track a counter
 	if unit != unitNone {
 		counter = appendUint(counter, counterUnit, unit)
 	}
@@ -227,6 +231,7 @@ func (e *encoder) declareCounter(track, parent uint64, name string, unit uint64,
 	e.descriptor(track, parent, name, counter)
 }
 
+// descriptor writes a TrackDescriptor; counter is nil for other tracks.
 func (e *encoder) descriptor(track, parent uint64, name string, counter []byte) {
 	d := appendUint(e.event[:0], trackUUID, track)
 	d = appendUint(d, trackParent, parent)
@@ -240,7 +245,7 @@ func (e *encoder) descriptor(track, parent uint64, name string, counter []byte) 
 	e.out = appendBytes(e.out, tracePacket, e.packet)
 }
 
-// cut makes a text valid UTF-8, which protobuf demands and peers need not send, and shortens it to maxText bytes without splitting a
+// cut makes a text valid UTF-8, which protobuf requires and peers need not send, and shortens it to maxText bytes without splitting a
 // character.
 func cut(s string) string {
 	s = strings.ToValidUTF8(s[:min(len(s), maxText+utf8.UTFMax)], "\uFFFD")

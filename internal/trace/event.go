@@ -3,25 +3,25 @@ package trace
 // Kind is what happened in an [Event].
 type Kind uint8
 
-// The kinds, with the fields that each fills in beside At and Conn.
+// The kinds, with the fields that are set in addition to At and Conn.
 const (
-	Begun    Kind = iota // a connection began: Name
-	Joined               // the connection joined: Name is its identity
-	Ended                // the connection ended: Name is the reason
-	Queued               // a call waits: Channel, Sequence of its last entry, Entries, Bytes, Reliable, Name, Class, Actor
-	Bunch                // a part of a message went into the packet that is being built: Channel, Sequence, Bytes, Reliable, Again
-	Sent                 // a packet left: Number, Bytes, Asks, and by SetStates the states in it
-	Unsent               // the packet sent last did not leave: Number
+	Begun    Kind = iota // a connection has begun: Name
+	Joined               // the connection has joined: Name is its identity
+	Ended                // the connection has ended: Name is the reason
+	Queued               // a call was queued: Channel, Sequence of its last entry, Entries, Bytes, Reliable, Name, Class, Actor
+	Bunch                // a part of a message was put into the packet that is being built: Channel, Sequence, Bytes, Reliable, Again
+	Sent                 // a packet was sent: Number, Bytes, Asks, and the states in it, by SetStates
+	Unsent               // the last packet was not sent after all: Number
 	Acked                // a packet was acknowledged: Number; Again if it had counted as lost
-	Lost                 // a packet counts as lost: Number, Bytes
-	Freed                // the entries of Channel below Sequence are acknowledged
+	Lost                 // a packet was lost: Number, Bytes
+	Freed                // the entries of Channel below Sequence were acknowledged
 	Dropped              // the oldest unreliable message of Channel was dropped
-	Received             // a packet arrived: Number, Bytes
+	Received             // a packet was received: Number, Bytes
 	Handled              // a call ran until At: Name, Class, Actor, Number of its packet, Bytes, Arrived, Ran
 	Sampled              // counters of the connection, set by SetSample
 )
 
-// Event is one thing that happened on a connection. Strings are kept until they are written.
+// An Event is one thing that happened on a connection. Its strings are retained until they are written.
 type Event struct {
 	At       int64 // ns, of the trace's clock
 	Number   uint64
@@ -30,8 +30,8 @@ type Event struct {
 	Actor    uint64
 	Name     string
 	Class    string
-	Arrived  int64 // when the call's last packet arrived, as At
-	Ran      int64 // when the handler began, as At
+	Arrived  int64 // when the call's last packet arrived, like At
+	Ran      int64 // when the handler began, like At
 	Conn     uint32
 	Bytes    uint32
 	Entries  uint16
@@ -41,11 +41,11 @@ type Event struct {
 	Asks     bool
 }
 
-// SetStates notes in a Sent event how many updates of states the packet holds, and their bytes.
+// SetStates sets, in a Sent event, how many updates of states the packet holds, and their bytes.
 func (e *Event) SetStates(updates, bytes int) { e.Sequence, e.Actor = uint64(updates), uint64(bytes) }
 
-// SetSample notes the counters of a Sampled event: queue bytes that were not sent yet, inFlight bytes in flight, rate bytes a second that
-// leave, and rtt in ns.
+// SetSample sets the counters of a Sampled event: queue is the bytes not sent yet, inFlight the bytes in flight, rate the bytes sent a
+// second, and rtt is in ns.
 func (e *Event) SetSample(queue, inFlight, rate int, rtt int64) {
 	e.Number, e.Channel, e.Sequence, e.Ran = uint64(queue), uint64(inFlight), uint64(rate), rtt
 }

@@ -2,17 +2,17 @@ package trace
 
 import "slices"
 
-// maxLanes is how many slices of one kind may overlap in a track; the encoder draws further ones as instants.
+// maxLanes is how many slices of one kind may overlap. The encoder writes further ones as instants.
 const maxLanes = 64
 
-// lanes holds tracks with the same name and parent, one for each of the slices that overlap.
+// lanes are tracks with the same name and parent, one for each of the slices that overlap.
 type lanes struct {
 	parent uint64
 	name   string
 	all    []lane
 }
 
-// lane is a track on which slices follow each other.
+// lane is a track whose slices do not overlap.
 type lane struct {
 	track uint64
 	open  bool  // a slice has begun and not ended
@@ -24,8 +24,8 @@ func (l *lanes) idle() bool {
 	return !slices.ContainsFunc(l.all, func(one lane) bool { return one.open })
 }
 
-// open begins a slice on a free lane and returns the lane's place. Without a free lane it begins an instant and returns -1. The caller
-// adds notes and calls end.
+// open begins a slice on a free lane and returns the lane's index. If no lane is free and there are maxLanes, it begins an instant and
+// returns -1. The caller adds annotations and calls end.
 func (e *encoder) open(l *lanes, at int64, name string) (place int) {
 	place = slices.IndexFunc(l.all, func(one lane) bool { return !one.open && one.until <= at })
 	switch {
@@ -42,7 +42,7 @@ func (e *encoder) open(l *lanes, at int64, name string) (place int) {
 	return place
 }
 
-// close ends the slice on a lane, with its fate unless how is empty. It writes nothing for place -1.
+// close ends the slice on a lane, with its fate unless how is empty. It writes nothing if place is -1.
 func (e *encoder) close(l *lanes, place int, at int64, how string) {
 	if place < 0 {
 		return

@@ -2,7 +2,7 @@ package trace
 
 import "encoding/binary"
 
-// Field numbers of Perfetto's messages (protos/perfetto/trace), as far as they are written here.
+// Field numbers of Perfetto's messages (protos/perfetto/trace) that the encoder writes.
 const (
 	tracePacket = 1 // of Trace
 
@@ -47,18 +47,22 @@ const (
 	wireBytes   = 2
 )
 
+// appendTag appends the tag of a field.
 func appendTag(b []byte, field, wire int) []byte {
 	return binary.AppendUvarint(b, uint64(field)<<3|uint64(wire))
 }
 
+// appendUint appends a varint field.
 func appendUint(b []byte, field int, v uint64) []byte {
 	return binary.AppendUvarint(appendTag(b, field, wireVarint), v)
 }
 
+// appendFixed appends a fixed64 field.
 func appendFixed(b []byte, field int, v uint64) []byte {
 	return binary.LittleEndian.AppendUint64(appendTag(b, field, wireFixed64), v)
 }
 
+// appendBytes appends a field of bytes, a string or a message.
 func appendBytes[T []byte | string](b []byte, field int, v T) []byte {
 	return append(binary.AppendUvarint(appendTag(b, field, wireBytes), uint64(len(v))), v...)
 }

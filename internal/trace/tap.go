@@ -7,37 +7,37 @@ import (
 	"github.com/quivernet/quiver/bunch"
 )
 
-// samplePeriod is the time between two samples of a connection's counters: a viewer hardly shows more.
+// samplePeriod is the time between two samples of a connection's counters. A viewer hardly shows more.
 const samplePeriod = 100 * time.Millisecond
 
-// Tap turns what happens on one connection into events of a [Writer]. The methods of a nil Tap do nothing.
+// A Tap converts the events of one connection to events of a [Writer]. The methods of a nil Tap do nothing.
 type Tap struct {
 	id     uint32
 	out    *Writer
-	start  int64             // when the machine's clock reads 0, by the trace's clock
-	others func(bunch.Event) // the Trace of the user's config, which hears all events, too; nil = none
+	start  int64             // zero of the machine's clock, by the trace's clock
+	others func(bunch.Event) // the Trace of the user's config, which is called for all events, too; nil = none
 
 	// Guarded by the machine's lock.
-	calling            Event // Name, Class and Actor of the next message that the machine is given
+	calling            Event // Name, Class and Actor of the next message passed to the machine
 	states, stateBytes int   // updates of states in the packet that is being built, and their bytes
 
-	// Belongs to the goroutine that takes messages.
-	arrived arrival // of the message that was taken last
-	sampled time.Time
-	sent    uint64 // Stats.BytesSent at the last sample
+	// Used only by the goroutine that delivers messages.
+	arrived arrival   // of the message that is delivered
+	sampled time.Time // when the last sample was taken; zero = none was
+	sent    uint64    // Stats.BytesSent at the last sample
 
-	mu       sync.Mutex // guards arrivals, and is taken last
-	arrivals []arrival  // of messages that wait, and of those that were taken and are not delivered yet
+	mu       sync.Mutex // guards arrivals; locked last
+	arrivals []arrival  // of messages that wait in the machine, and of those taken from it and not delivered yet
 }
 
-// arrival says when a message was complete, and which packet completed it.
+// arrival is when a message was complete, and which packet completed it.
 type arrival struct {
 	at     int64
 	packet uint64
 }
 
-// Tap returns a Tap for a connection whose machine begins at now, and replaces config.Trace, which the Tap calls from then on. It is nil
-// when w is nil.
+// Tap returns a Tap for a connection whose machine begins at now. It replaces config.Trace, which the Tap calls from then on. It returns
+// nil if w is nil.
 func (w *Writer) Tap(id uint64, name string, now time.Time, config *bunch.Config) *Tap {
 	if w == nil {
 		return nil
@@ -48,35 +48,37 @@ func (w *Writer) Tap(id uint64, name string, now time.Time, config *bunch.Config
 	return t
 }
 
+// add adds an event of this connection.
 func (t *Tap) add(e *Event) {
 	e.Conn = t.id
 	t.out.Add(e)
 }
 
-// Joined notes that the connection has joined, and its identity. Ended notes that it has ended, and the reason.
+// Joined records that the connection has joined, with its identity, and Ended that it has ended, with the reason.
 func (t *Tap) Joined(identity string) { t.note(Joined, identity) }
 func (t *Tap) Ended(why string)       { t.note(Ended, why) }
 
+// note records an event with a name.
 func (t *Tap) note(kind Kind, name string) {
 	if t != nil {
 		t.add(&Event{Kind: kind, At: t.out.Time(time.Now()), Name: name})
 	}
 }
 
-// About names the call that the machine is given next; without it the next message is not a call. The caller holds the machine's lock.
+// About sets the call that is passed to the machine next; without it the next message is not a call. The caller holds the machine's lock.
 func (t *Tap) About(name, class string, actor uint64) {
 	if t != nil {
 		t.calling = Event{Name: name, Class: class, Actor: actor}
 	}
 }
 
-// heard maps the machine's events to those of a trace; the others are not in a trace.
+// heard maps the machine's events to those of a trace. Other events are not recorded.
 var heard = map[string]Kind{
 	"queued": Queued, "bunch": Bunch, "sent": Sent, "unsent": Unsent, "acked": Acked, "lost": Lost, "freed": Freed, "dropped": Dropped,
 	"received": Received,
 }
 
-// hear turns an event of the machine into one of the trace. The caller holds the machine's lock.
+// hear converts an event of the machine to one of the trace. The caller holds the machine's lock.
 func (t *Tap) hear(b bunch.Event) {
 	if t.others != nil {
 		t.others(b)
@@ -90,9 +92,9 @@ func (t *Tap) hear(b bunch.Event) {
 		t.arrivals = append(t.arrivals, arrival{e.At, b.Number})
 		t.mu.Unlock()
 		return
-	case !known: // nothing that a viewer shows
+	case !known: // a viewer would not show it
 		return
-	case kind == Bunch && b.Delivery == bunch.Tracked: // updates of states: too many to show each
+	case kind == Bunch && b.Delivery == bunch.Tracked: // an update of a state; there are too many to record each
 		t.states, t.stateBytes = t.states+1, t.stateBytes+b.Bytes
 		return
 	case kind == Queued:
@@ -104,7 +106,7 @@ func (t *Tap) hear(b bunch.Event) {
 	t.add(&e)
 }
 
-// queued fills in the call that About named.
+// queued fills in the call that About has set.
 func (t *Tap) queued(e *Event) {
 	e.Entries = uint16(bunch.Entries(int(e.Bytes)))
 	e.Name, e.Class, e.Actor = t.calling.Name, t.calling.Class, t.calling.Actor
@@ -113,7 +115,7 @@ func (t *Tap) queued(e *Event) {
 	}
 }
 
-// Took notes that the oldest message was taken from the machine and is delivered next.
+// Took is called right before the oldest message that was taken from the machine is delivered.
 func (t *Tap) Took() {
 	if t == nil {
 		return
@@ -126,7 +128,7 @@ func (t *Tap) Took() {
 	}
 }
 
-// Begin returns the time at which a handler begins, for Handled; zero for a nil Tap.
+// Begin returns the time at which a handler begins, for Handled, or zero for a nil Tap.
 func (t *Tap) Begin() (at time.Time) {
 	if t != nil {
 		at = time.Now()
@@ -134,7 +136,7 @@ func (t *Tap) Begin() (at time.Time) {
 	return at
 }
 
-// Handled notes that the handler of a call has returned. The call is of the message that was taken last and takes bytes bytes; its
+// Handled is called when the handler of a call has returned. The call is of the message that is delivered, and takes bytes bytes; its
 // handler began at began.
 func (t *Tap) Handled(name, class string, actor uint64, bytes int, began time.Time) {
 	if t == nil {
@@ -148,7 +150,7 @@ func (t *Tap) Handled(name, class string, actor uint64, bytes int, began time.Ti
 // Due reports whether samplePeriod has passed since the last Sample.
 func (t *Tap) Due(now time.Time) bool { return t != nil && now.Sub(t.sampled) >= samplePeriod }
 
-// Sample notes the counters of the connection.
+// Sample records the counters of the connection.
 func (t *Tap) Sample(now time.Time, s *bunch.Stats) {
 	rate := 0.0
 	if elapsed := now.Sub(t.sampled); !t.sampled.IsZero() {

@@ -11,36 +11,36 @@ import (
 )
 
 const (
-	// bufferEvents is how many events may wait for the writer: 3 MB. A busy server with a hundred clients makes 30,000 events a second, so a
-	// disk may stall for a second.
+	// bufferEvents is how many events may wait to be written: 3 MB. A busy server with a hundred clients has 30,000 events a second, so a disk
+	// may stall for a second.
 	bufferEvents = 32_768
-	// gatherTime is how long the writer waits for more events before it writes: one write for each event would cost more than everything
+	// gatherTime is how long the writer waits for more events before it writes, because a write for each event would cost more than everything
 	// else.
 	gatherTime = 100 * time.Millisecond
-	// writeBytes is about how many bytes one write has.
+	// writeBytes is the approximate size of one write.
 	writeBytes = 64 << 10
 )
 
-// Writer writes events to a file in Perfetto's format, on a goroutine of its own. Its methods are safe for concurrent use. A nil Writer
+// A Writer writes events to a file in Perfetto's format, on a goroutine of its own. Its methods may be called concurrently. A nil Writer
 // returns nil Taps, and its Close returns nil.
 type Writer struct {
 	out    io.Writer
 	name   func() string
 	failed func(error) // called on the writer's goroutine with the error that ended it
 	began  time.Time
-	wall   int64 // began in ns since 1970
+	wall   int64 // began, in ns since 1970
 
-	events  chan Event    // that wait for the writer's goroutine
-	lost    atomic.Uint64 // events dropped because the buffer was full, since the writer last noted them
+	events  chan Event    // that wait to be written
+	lost    atomic.Uint64 // events dropped because the buffer was full, since the writer last recorded them
 	hurry   bell.Bell     // ends the writer's wait: the buffer is half full, or the Writer is closed
-	running atomic.Bool   // the goroutine was started, or must not be any more
+	running atomic.Bool   // the goroutine was started, or must not be started any more
 	closed  atomic.Bool
 	done    chan struct{} // closed when the goroutine has ended
 	err     error         // of a failed Write; not changed after done is closed
 }
 
-// NewWriter returns a Writer to out. Its goroutine starts with the first event and then calls name for the title of the trace. NewWriter
-// returns nil when out is nil.
+// NewWriter returns a Writer to out. Its goroutine starts with the first event, and then calls name for the title of the trace. NewWriter
+// returns nil if out is nil.
 func NewWriter(out io.Writer, name func() string, failed func(error)) *Writer {
 	if out == nil {
 		return nil
@@ -55,7 +55,7 @@ func NewWriter(out io.Writer, name func() string, failed func(error)) *Writer {
 // Time converts a time to an Event's At: ns since 1970, by the monotonic clock.
 func (w *Writer) Time(at time.Time) int64 { return w.wall + int64(at.Sub(w.began)) }
 
-// Add queues an event, or counts it as lost when the buffer is full. It never blocks on out.
+// Add queues an event, or counts it as lost if the buffer is full. It never waits for out.
 func (w *Writer) Add(e *Event) {
 	if w.closed.Load() {
 		return
@@ -73,8 +73,8 @@ func (w *Writer) Add(e *Event) {
 	}
 }
 
-// Close writes the events that wait, ends the goroutine and returns the error of a failed Write. If ctx ends first, it returns the cause
-// of ctx; the goroutine still writes the rest, once out takes it.
+// Close writes the queued events, ends the goroutine and returns the error of a failed Write. If ctx ends first, it returns the cause of
+// ctx; the goroutine still writes the rest, as soon as out accepts it.
 func (w *Writer) Close(ctx context.Context) error {
 	if w == nil {
 		return nil

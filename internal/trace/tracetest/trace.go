@@ -15,34 +15,34 @@ const (
 	Value   = 4 // of a counter
 )
 
-// units are those of counters, by their number in CounterDescriptor.
+// units are the units of counters, by their number in CounterDescriptor.
 var units = [...]string{"", "ns", "count", "B"}
 
-// Trace is a file as a viewer takes it.
+// A Trace is a file as a viewer understands it.
 type Trace struct {
 	Tracks map[uint64]Track
-	Events []Event // by time, and as they stand in the file
+	Events []Event // by time, and at one time in the order of the file
 }
 
-// Track is a row of the viewer.
+// A Track is a row of the viewer.
 type Track struct {
 	Name, Process, Unit string
 	Parent              uint64
 	Counter             bool
 }
 
-// Event is a point in time on a track.
+// An Event is a point in time on a track.
 type Event struct {
 	At, Type, Track uint64
 	Name            string
 	Numbers         map[string]uint64 // annotations
 	Texts           map[string]string
 	Value           uint64   // of a counter
-	Flows           []uint64 // that begin here, or go through
+	Flows           []uint64 // that begin here or pass through
 	Ends            []uint64 // flows that end here
 }
 
-// Parse reads a file, and checks what must hold of it.
+// Parse decodes a file, and checks its slices and flows.
 func Parse(file []byte) (*Trace, error) {
 	whole, err := decode(file, traceFile)
 	if err != nil {
@@ -58,13 +58,14 @@ func Parse(file []byte) (*Trace, error) {
 	return p.trace, errors.Join(p.trace.checkSlices(), p.trace.checkFlows())
 }
 
-// parser is what was said so far.
+// parser is the state of decoding a file.
 type parser struct {
 	trace        *Trace
 	names, notes map[uint64]string
 	sequence     uint64
 }
 
+// packet decodes a TracePacket.
 func (p *parser) packet(i int, m *message) error {
 	id, flags := m.number("trusted_packet_sequence_id"), m.number("sequence_flags")
 	if i == 0 {
@@ -92,6 +93,7 @@ func (p *parser) packet(i int, m *message) error {
 	return p.event(m.number("timestamp"), m.one("track_event"))
 }
 
+// intern adds interned names.
 func intern(names map[uint64]string, entries []*message) error {
 	for _, e := range entries {
 		id, name := e.number("iid"), e.texts["name"]
@@ -103,6 +105,7 @@ func intern(names map[uint64]string, entries []*message) error {
 	return nil
 }
 
+// track decodes a TrackDescriptor.
 func (p *parser) track(d *message) error {
 	id, parent := d.number("uuid"), d.number("parent_uuid")
 	t := Track{Name: d.texts["name"], Parent: parent}
@@ -128,6 +131,7 @@ func (p *parser) track(d *message) error {
 	return nil
 }
 
+// event decodes a TrackEvent.
 func (p *parser) event(at uint64, m *message) error {
 	e := Event{At: at, Type: m.number("type"), Track: m.number("track_uuid"), Name: p.names[m.number("name_iid")], Value: m.number("counter_value"),
 		Flows: m.numbers["flow_ids"], Ends: m.numbers["terminating_flow_ids"], Numbers: make(map[string]uint64), Texts: make(map[string]string)}
@@ -155,7 +159,7 @@ func (p *parser) event(at uint64, m *message) error {
 	return nil
 }
 
-// checkSlices says which tracks have a slice without an end, or an end without a slice.
+// checkSlices returns an error if a track has a slice without an end, or an end without a slice.
 func (t *Trace) checkSlices() error {
 	open := make(map[uint64]int)
 	for _, e := range t.Events {
@@ -176,7 +180,7 @@ func (t *Trace) checkSlices() error {
 	return nil
 }
 
-// checkFlows says which flows have one end only, or go on behind it.
+// checkFlows returns an error if a flow does not begin or end, or continues after its end.
 func (t *Trace) checkFlows() error {
 	const over = -1
 	seen := make(map[uint64]int)
@@ -204,7 +208,7 @@ func (t *Trace) checkFlows() error {
 	return nil
 }
 
-// Under returns the names of a track and of those above it, the topmost first.
+// Under returns the names of a track and of its parents, topmost first.
 func (t *Trace) Under(track uint64) (names []string) {
 	for at, ok := t.Tracks[track]; ok; at, ok = t.Tracks[at.Parent] {
 		names = append([]string{cmp.Or(at.Name, at.Process)}, names...)
@@ -212,7 +216,7 @@ func (t *Trace) Under(track uint64) (names []string) {
 	return names
 }
 
-// Named returns the events of a type and a name.
+// Named returns the events of a type and name.
 func (t *Trace) Named(kind uint64, name string) (events []Event) {
 	for _, e := range t.Events {
 		if e.Type == kind && e.Name == name {
@@ -222,7 +226,7 @@ func (t *Trace) Named(kind uint64, name string) (events []Event) {
 	return events
 }
 
-// Through returns the events that a flow goes through, in order.
+// Through returns the events of a flow, in order.
 func (t *Trace) Through(flow uint64) (events []Event) {
 	for _, e := range t.Events {
 		if slices.Contains(e.Flows, flow) || slices.Contains(e.Ends, flow) {

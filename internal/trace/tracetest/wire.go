@@ -13,16 +13,16 @@ const (
 	bytes   = 2
 )
 
-// field is a field of a message, as Perfetto's schema declares it.
+// field is a field of a message in Perfetto's schema.
 type field struct {
 	name     string
 	wire     uint64
 	repeated bool
 	text     bool
-	message  schema // of bytes; nil = none
+	message  schema // of a message in bytes; nil = none
 }
 
-// schema is a message's fields by number.
+// schema is a message's fields, by number.
 type schema map[uint64]field
 
 // Messages of perfetto.protos (protos/perfetto/trace/trace.proto, trace_packet.proto, interned_data/interned_data.proto, and in
@@ -63,12 +63,13 @@ type message struct {
 	messages map[string][]*message
 }
 
+// has reports whether the message has a field.
 func (m *message) has(name string) bool {
 	_, text := m.texts[name]
 	return text || len(m.numbers[name])+len(m.messages[name]) > 0
 }
 
-// number returns a field's value, 0 when there is none.
+// number returns a field's value, or 0 if there is none.
 func (m *message) number(name string) uint64 {
 	if v := m.numbers[name]; len(v) > 0 {
 		return v[0]
@@ -76,7 +77,7 @@ func (m *message) number(name string) uint64 {
 	return 0
 }
 
-// one returns a field's message, nil if there is none.
+// one returns a field's message, or nil if there is none.
 func (m *message) one(name string) *message {
 	if v := m.messages[name]; len(v) > 0 {
 		return v[0]
@@ -84,7 +85,7 @@ func (m *message) one(name string) *message {
 	return nil
 }
 
-// decode decodes b, all of it.
+// decode decodes b, which must be one message.
 func decode(b []byte, s schema) (*message, error) {
 	m := &message{make(map[string][]uint64), make(map[string]string), make(map[string][]*message)}
 	for len(b) > 0 {
@@ -108,7 +109,7 @@ func decode(b []byte, s schema) (*message, error) {
 	return m, nil
 }
 
-// take takes a field's value, and returns what follows.
+// take decodes a field's value, and returns the rest.
 func (m *message) take(f field, b []byte) (rest []byte, err error) {
 	if f.wire == fixed64 {
 		if len(b) < 8 {
@@ -139,7 +140,7 @@ func (m *message) take(f field, b []byte) (rest []byte, err error) {
 	return b[n:], err
 }
 
-// number takes a varint, which must not be longer than need be.
+// number decodes a varint, which must have the shortest form.
 func number(b []byte) (v uint64, rest []byte, err error) {
 	v, n := binary.Uvarint(b)
 	if n <= 0 || n > 1 && b[n-1] == 0 {
