@@ -1,4 +1,4 @@
-// Package badnet puts the network that emulation.Settings ask for between the sockets of a world and the real one.
+// Package badnet puts the network that emulation.Settings describe between the sockets of a world and the real network.
 package badnet
 
 import (
@@ -12,11 +12,11 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// orderTime is how long PktOrder holds a packet back: a tick at 30 Hz, for UE's lets it go with one of the next packets.
+// orderTime is how long PktOrder delays a packet: a tick at 30 Hz, because UE's PktOrder sends it with one of the next packets.
 const orderTime = 33 * time.Millisecond
 
-// Links returns the links that an emulation asks for: out for packets that leave, in for packets that arrive. The error names the first
-// setting that makes no sense.
+// Links returns the links of an emulation: out for packets sent, in for packets received. The error names the first setting that is not
+// valid.
 func Links(e emulation.Settings) (out, in netsim.Config, err error) {
 	if err := e.Validate(); err != nil {
 		return out, in, err
@@ -56,17 +56,17 @@ func Links(e emulation.Settings) (out, in netsim.Config, err error) {
 	return out, in, nil
 }
 
-// Sockets holds the sockets of one world, all behind the same emulation. Its methods are safe for concurrent use.
+// Sockets is the sockets of one world, all with the same emulation. Its methods may be called concurrently.
 type Sockets struct {
 	mu      sync.Mutex // guards the fields below
 	out, in netsim.Config
 	open    []*netsim.Emulated
 }
 
-// NewSockets returns an empty set; Add puts sockets into it.
+// NewSockets returns Sockets without a socket.
 func NewSockets(out, in netsim.Config) *Sockets { return &Sockets{out: out, in: in} }
 
-// Set changes the emulation of all sockets, of those that Add has returned and of those that it will return.
+// Set changes the emulation of all sockets: those that Add has returned and those that it will return.
 func (s *Sockets) Set(out, in netsim.Config) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +76,7 @@ func (s *Sockets) Set(out, in netsim.Config) {
 	}
 }
 
-// Add puts the emulation before a socket. The caller calls free when it no longer needs the socket.
+// Add puts the emulation in front of a socket. The caller must call free when it no longer needs the socket.
 func (s *Sockets) Add(socket net.PacketConn) (emulated net.PacketConn, free func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *Sockets) Add(socket net.PacketConn) (emulated net.PacketConn, free func
 	}
 }
 
-// Len returns how many sockets are in use: none once all connections and listeners of a world have ended.
+// Len returns how many sockets are in use. It is 0 after all connections and listeners of a world have ended.
 func (s *Sockets) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

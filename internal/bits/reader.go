@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// What a Reader finds wrong.
+// The errors of a Reader.
 var (
 	ErrShort    = errors.New("bits: stream ends too early")
 	ErrRange    = errors.New("bits: value out of its range")
@@ -14,29 +14,30 @@ var (
 	ErrTrailing = errors.New("bits: bytes after the end")
 )
 
-// Reader reads a bit stream. After the first error every read returns zero and moves no further.
+// A Reader reads a bit stream. After the first error every read returns zero and the position does not change.
 type Reader struct {
 	data []byte
 	pos  int // in bits
 	err  error
 }
 
-// NewReader returns a Reader of a stream that takes all of data.
+// NewReader returns a Reader of a stream that is all of data.
 func NewReader(data []byte) Reader { return Reader{data: data} }
 
-// Err returns the first error.
+// Err returns the first error, or nil.
 func (r *Reader) Err() error { return r.err }
 
-// Left returns how many bits are unread.
+// Left returns how many bits were not read yet.
 func (r *Reader) Left() int { return len(r.data)*8 - r.pos }
 
+// fail records the first error.
 func (r *Reader) fail(err error) {
 	if r.err == nil {
 		r.err = err
 	}
 }
 
-// Bits reads n bits, 1 to 32.
+// Bits reads n bits; n is 1 to 32.
 func (r *Reader) Bits(n int) uint32 {
 	if n < 1 || n > 32 {
 		panic(fmt.Sprintf("bits: a field of %d bits; 1 to 32 are possible", n))
@@ -56,7 +57,7 @@ func (r *Reader) Bits(n int) uint32 {
 	return uint32(v >> shift & (1<<n - 1))
 }
 
-// Int reads a value in [least, most]; ErrRange when it is larger.
+// Int reads a value in [least, most]. If it is larger, the error is ErrRange.
 func (r *Reader) Int(least, most int32) int32 {
 	v := r.Bits(Required(least, most))
 	if v > uint32(most)-uint32(least) {
@@ -71,14 +72,14 @@ func (r *Reader) Int(least, most int32) int32 {
 // Uint32 reads 32 bits.
 func (r *Reader) Uint32() uint32 { return r.Bits(32) }
 
-// Align skips to the next byte boundary, if any; ErrPadding when a bit skipped is not zero.
+// Align skips to the next byte boundary. If a skipped bit is not zero, the error is ErrPadding.
 func (r *Reader) Align() {
 	if n := -r.pos & 7; n > 0 && r.Bits(n) != 0 {
 		r.fail(ErrPadding)
 	}
 }
 
-// Raw aligns, then returns the next n bytes, which alias the stream.
+// Raw aligns and returns the next n bytes, which alias the stream.
 func (r *Reader) Raw(n int) []byte {
 	if n < 0 {
 		panic(fmt.Sprintf("bits: %d bytes", n))
@@ -95,7 +96,7 @@ func (r *Reader) Raw(n int) []byte {
 	return r.data[first : first+n : first+n]
 }
 
-// Check aligns, then reads 32 bits; ErrCheck when they are not Hash(text).
+// Check aligns and reads 32 bits. If they are not Hash(text), the error is ErrCheck.
 func (r *Reader) Check(text string) {
 	r.Align()
 	if r.Bits(32) != Hash(text) {
@@ -103,7 +104,7 @@ func (r *Reader) Check(text string) {
 	}
 }
 
-// Finish aligns and returns the first error; ErrTrailing when bytes are left.
+// Finish aligns and returns the first error, which is ErrTrailing if bytes are left.
 func (r *Reader) Finish() error {
 	r.Align()
 	if r.Left() > 0 {

@@ -7,17 +7,17 @@ import (
 	"hash/crc32"
 )
 
-// ChecksumSize is how many bytes the checksum takes in front of a packet.
+// ChecksumSize is the number of bytes of the checksum at the beginning of a packet.
 const ChecksumSize = 4
 
-// ErrChecksum means that a packet is damaged, or speaks another protocol.
+// ErrChecksum means that a packet is damaged, or is of another protocol.
 var ErrChecksum = errors.New("bits: checksum does not match")
 
-// Checksum returns the CRC-32 (IEEE) over the protocol's id, little endian, and the packet with zeros for its first
-// ChecksumSize bytes, which must be there.
+// Checksum returns the CRC-32 (IEEE) of the protocol's id, little endian, and of the packet with zeros for its first ChecksumSize bytes.
+// The packet must have at least as many.
 func Checksum(packet []byte, protocolID uint32) uint32 {
 	crc := ^uint32(0)
-	for range 4 + ChecksumSize { // behind its four bytes nothing is left of the id but zeros
+	for range 4 + ChecksumSize { // after the id's four bytes, protocolID is 0 for the packet's zeros
 		crc = crc32.IEEETable[byte(crc)^byte(protocolID)] ^ crc>>8
 		protocolID >>= 8
 	}
@@ -29,7 +29,7 @@ func Seal(packet []byte, protocolID uint32) {
 	binary.LittleEndian.PutUint32(packet, Checksum(packet, protocolID))
 }
 
-// Verify checks what Seal wrote: ErrShort when the packet has no room for it, or ErrChecksum.
+// Verify checks the checksum of Seal. It returns ErrShort if the packet has no room for one, or ErrChecksum.
 func Verify(packet []byte, protocolID uint32) error {
 	if len(packet) < ChecksumSize {
 		return fmt.Errorf("%w: %d bytes, and the checksum alone takes %d", ErrShort, len(packet), ChecksumSize)

@@ -2,17 +2,17 @@ package bits
 
 import "fmt"
 
-// Writer appends a bit stream to a byte slice. A stream begins with a byte of its own, whatever stood in the slice before.
+// A Writer appends a bit stream to a byte slice. A stream begins at a byte boundary, after the bytes in the slice.
 type Writer struct {
 	buf     []byte
 	scratch uint64 // bits not yet in buf, low ones first; the others are zero
-	count   int    // how many they are, under 8 between calls
+	count   int    // number of bits in scratch, less than 8 between calls
 }
 
 // NewWriter returns a Writer that appends to buf.
 func NewWriter(buf []byte) Writer { return Writer{buf: buf} }
 
-// Bits writes the low n bits of v, 1 to 32.
+// Bits writes the low n bits of v; n is 1 to 32.
 func (w *Writer) Bits(v uint32, n int) {
 	if n < 1 || n > 32 {
 		panic(fmt.Sprintf("bits: a field of %d bits; 1 to 32 are possible", n))
@@ -24,7 +24,7 @@ func (w *Writer) Bits(v uint32, n int) {
 	}
 }
 
-// Int writes v, which must lie in [least, most], in Required(least, most) bits.
+// Int writes v, which must be in [least, most], in Required(least, most) bits.
 func (w *Writer) Int(v, least, most int32) {
 	n := Required(least, most)
 	if v < least || v > most {
@@ -36,20 +36,20 @@ func (w *Writer) Int(v, least, most int32) {
 // Uint32 writes 32 bits.
 func (w *Writer) Uint32(v uint32) { w.Bits(v, 32) }
 
-// Align writes zero bits up to the next byte boundary, if any.
+// Align writes zero bits up to the next byte boundary.
 func (w *Writer) Align() {
 	if w.count > 0 {
 		w.Bits(0, 8-w.count)
 	}
 }
 
-// Raw aligns, then writes p.
+// Raw aligns and writes p.
 func (w *Writer) Raw(p []byte) {
 	w.Align()
 	w.buf = append(w.buf, p...)
 }
 
-// Check aligns, then writes the 32 bits of Hash(text).
+// Check aligns and writes the 32 bits of Hash(text).
 func (w *Writer) Check(text string) {
 	w.Align()
 	w.Bits(Hash(text), 32)

@@ -1,48 +1,48 @@
 // Package clock estimates the clock of a peer from questions and answers, and bounds its own error. It is pure.
 //
-// Our clock reads a when a question leaves and d when its answer arrives. The peer's clock reads b when the question arrives and c when
-// the answer leaves. Whatever the path is like, the peer's clock is ahead of ours by at most b−a, as if the question had taken no time,
+// Our clock reads a when a question is sent and d when its answer arrives. The peer's clock reads b when the question arrives and c when
+// the answer is sent. Whatever the path is like, the peer's clock is ahead of ours by at most b−a, as if the question had taken no time,
 // and by at least c−d, as if the answer had taken none. Clock intersects the bounds of many exchanges: the quickest question and the
-// quickest answer decide, even if they belong to different exchanges, and the bound also covers a path that is slower one way than the
-// other. NTP's filter instead takes the exchange with the smallest round trip, which needs both ways to be quick at once.
+// quickest answer decide, even if they are of different exchanges, and the bound also covers a path that is slower in one direction than in
+// the other. NTP's filter instead selects the exchange with the smallest round trip, for which both directions must be quick at once.
 package clock
 
 import "time"
 
 const (
-	// Bounds widen with age, by a drift-th of the time since the exchange: 500 ppm is the most by which a kernel slews a clock (adjtime);
+	// drift: bounds widen with age by 1/drift of the time since the exchange. 500 ppm is the most by which a kernel slews a clock (adjtime);
 	// quartz is off by at most 100 ppm.
 	drift = 2000
-	// memory is the length of a period in which exchanges are gathered; they are forgotten at the end of the next period. A step of the
-	// peer's clock by less than a round trip contradicts no bound, so it shows only once the exchanges before it are forgotten.
+	// memory is the length of a period in which exchanges are collected; they are dropped at the end of the next period. A step of the peer's
+	// clock by less than a round trip contradicts no bound, so it shows only after the exchanges before it were dropped.
 	memory = 8 * time.Second
-	// convincing is how many exchanges in a row must contradict the estimate, each in agreement with the one before, until Clock gives the
-	// estimate up. One may be a mistake; a peer that lies needs three round trips.
+	// convincing is how many exchanges in a row must contradict the estimate, each in agreement with the one before, to replace it. A single
+	// one may be a mistake; a peer that lies needs three round trips.
 	convincing = 3
 	// settled is the number of exchanges after which jitter hardly moves the estimate.
 	settled = 10
-	// slack is the error of an arrival time: 16 µs at either end, and the time between reading the clock and sending the packet.
+	// slack is the error of an arrival time: 16 µs at either end, and the time from reading the clock to sending the packet.
 	slack = 50 * time.Microsecond
 
-	// Farthest bounds the times of a peer that are believed, in either direction, so that sums of them and our own times do not overflow an
+	// Farthest limits the times of a peer that are accepted, in either direction, so that sums of them and our own times do not overflow an
 	// int64. In nanoseconds since 1970 they reach from 1823 to 2116.
 	Farthest = 1 << 62
 )
 
 // Sample is one exchange: a question of ours and the peer's answer.
 type Sample struct {
-	Asked, Answered time.Duration // when the question left and the answer came, on our clock
-	Held            time.Duration // from the arrival of the question to the departure of the answer, on the peer's
-	Peer            int64         // nanoseconds: what the peer's clock said when the answer left
+	Asked, Answered time.Duration // when the question was sent and when the answer arrived, on our clock
+	Held            time.Duration // from the arrival of the question to the sending of the answer, on the peer's clock
+	Peer            int64         // the peer's clock when the answer was sent, in nanoseconds
 }
 
-// sound reports whether the sample can be true. It is false for a peer that claims to have held the question for longer than we waited.
+// sound reports whether the sample can be true. It is false if the peer claims to have held the question for longer than we waited.
 func (s Sample) sound() bool {
 	trip := s.Answered - s.Asked
 	return trip >= 0 && s.Held >= 0 && s.Held <= trip+trip/drift+slack && -Farthest <= s.Peer && s.Peer <= Farthest
 }
 
-// span returns by how much the peer's clock is ahead of ours according to the sample.
+// span returns the bounds by which the sample says that the peer's clock is ahead of ours.
 func (s Sample) span() span {
 	held := min(s.Held, s.Answered-s.Asked)
 	return span{
@@ -52,22 +52,22 @@ func (s Sample) span() span {
 	}
 }
 
-// Clock estimates a peer's clock. The zero Clock knows nothing. It is not safe for concurrent use.
+// A Clock estimates a peer's clock. The zero Clock has no estimate. It is not safe for concurrent use.
 type Clock struct {
 	recent, older  span          // from the current period of memory, and from the one before
 	began          time.Duration // when the current period began, on our clock
 	contradicting  span          // the newest sample that contradicted recent and older
 	contradictions int           // how many contradicted them in a row, each in agreement with the one before
 	samples        int
-	steps          uint64   // how often doubt gave up the estimate
-	told           struct { // the newest answer of At; later ones do not fall below it
+	steps          uint64   // how often doubt has replaced the estimate
+	told           struct { // the last answer of At; later ones are not below it
 		ok   bool
 		at   time.Duration
 		peer int64
 	}
 }
 
-// Add learns from a sample. It returns false for a sample that cannot be true, and ignores it.
+// Add adds a sample. If it cannot be true, Add ignores it and returns false.
 func (c *Clock) Add(s Sample) bool {
 	if !s.sound() {
 		return false
@@ -95,7 +95,7 @@ func (c *Clock) learn(fresh span) {
 	c.recent = c.recent.grown(fresh.at).cut(fresh)
 }
 
-// doubt counts a span that contradicts the estimate; the third in a row replaces the estimate.
+// doubt counts a span that contradicts the estimate. The third in a row replaces the estimate.
 func (c *Clock) doubt(fresh span) {
 	if !c.contradicting.grown(fresh.at).meets(fresh) {
 		c.contradictions = 0
@@ -108,7 +108,7 @@ func (c *Clock) doubt(fresh span) {
 	}
 }
 
-// believed returns by how much the peer's clock is ahead of ours, when ours reads at.
+// believed returns the bounds by which the peer's clock is ahead of ours when ours reads at.
 func (c *Clock) believed(at time.Duration) span {
 	recent := c.recent.grown(at)
 	if older := c.older.grown(at); c.older.known() && older.meets(recent) {
@@ -118,7 +118,7 @@ func (c *Clock) believed(at time.Duration) span {
 }
 
 // At returns what the peer's clock reads, in nanoseconds, when ours reads at, and by how much that may be wrong. ok is false before the
-// first sample. While at grows the answer never falls, unless [Clock.Steps] has grown.
+// first sample. While at grows, the result never falls, unless [Clock.Steps] has grown.
 func (c *Clock) At(at time.Duration) (peer int64, bound time.Duration, ok bool) {
 	if !c.recent.known() {
 		return 0, 0, false
@@ -136,10 +136,10 @@ func (c *Clock) At(at time.Duration) (peer int64, bound time.Duration, ok bool) 
 	return peer, bound, true
 }
 
-// Settled reports whether exchanges may become rare: there were enough, and the newest agree.
+// Settled reports whether exchanges may become rare: there were enough, and the latest agree.
 func (c *Clock) Settled() bool { return c.samples >= settled && c.contradictions == 0 }
 
-// Steps returns how often the estimate was given up because the peer's clock was set or ours stood still.
+// Steps returns how often the estimate was replaced because the peer's clock was set or ours stood still.
 func (c *Clock) Steps() uint64 { return c.steps }
 
 // span bounds by how much the peer's clock is ahead of ours, in nanoseconds, as measured when ours read at. The zero span bounds nothing.
@@ -148,14 +148,16 @@ type span struct {
 	at          time.Duration
 }
 
+// known reports whether the span bounds anything.
 func (s span) known() bool { return s.most > s.least }
 
-// grown returns the span widened by the drift until a later time of our clock.
+// grown returns the span widened by the drift until our clock reads at.
 func (s span) grown(at time.Duration) span {
 	by := int64(max(0, at-s.at) / drift)
 	return span{s.least - by, s.most + by, max(at, s.at)}
 }
 
+// meets reports whether two spans have a value in common.
 func (s span) meets(other span) bool { return s.least <= other.most && other.least <= s.most }
 
 // cut returns the intersection of two spans. It widens the result to at least slack, so that it is never empty.
@@ -167,4 +169,5 @@ func (s span) cut(other span) span {
 	return cut
 }
 
+// middle returns the middle of the span.
 func (s span) middle() int64 { return s.least + (s.most-s.least)/2 }

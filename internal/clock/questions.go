@@ -3,13 +3,13 @@ package clock
 import "time"
 
 const (
-	// The next question leaves askSoon after the last one while the clock is not settled, and askLater after it once it is, but then only if
-	// other traffic travels. That makes ten questions in a second, or in ten round trips when those are longer.
+	// The next question is sent askSoon after the last one while the clock is not settled. Afterwards it is sent askLater after the last one,
+	// but only if there is other traffic. That makes ten questions in a second, or in ten round trips if those are longer.
 	askSoon  = 100 * time.Millisecond
 	askLater = time.Second
 )
 
-// Beat is one moment on two clocks: Game's, which may be set, run slowly or stand still, and the real one, which times packets.
+// A Beat is one moment on two clocks: the game's, which may be set, run slowly or stand still, and the real one, which times packets.
 type Beat struct{ Game, Real time.Time }
 
 // At converts a real time to the game's clock, as if the game's clock ran at the real speed.
@@ -18,13 +18,13 @@ func (b Beat) At(moment time.Time) time.Time { return b.Game.Add(moment.Sub(b.Re
 // Of converts a time of the game's clock to real time.
 func (b Beat) Of(game time.Time) time.Time { return b.Real.Add(game.Sub(b.Game)) }
 
-// Questions decides when one end asks its peer for the time of the peer's game, with at most one question on its way, and keeps the
-// resulting estimate. All its times are real times. The zero Questions asks nothing. It is not safe for concurrent use.
+// Questions decides when one end asks its peer for the time of the peer's game, with at most one question in flight, and holds the
+// resulting estimate. All times are real times. The zero Questions asks nothing. It is not safe for concurrent use.
 type Questions struct {
 	wanted  bool      // Want was called
-	traffic bool      // a message that is not about time travelled since the last question
-	asking  bool      // a question is on its way
-	asked   time.Time // when the last question left
+	traffic bool      // NoteTraffic was called since the last question
+	asking  bool      // a question is in flight
+	asked   time.Time // when the last question was sent
 	epoch   time.Time // the real time at which clock reads 0
 	clock   Clock     // estimates the peer's game
 }
@@ -41,14 +41,14 @@ func (q *Questions) Want(now time.Time) (first bool) {
 // Wanted reports whether Want was called.
 func (q *Questions) Wanted() bool { return q.wanted }
 
-// NoteTraffic notes that a message that is not about time travelled. Only then does a settled clock ask again, so that it wakes no idle
-// connection.
+// NoteTraffic is called when a message that is not about time was sent or received. A settled clock asks only after such a message, so that
+// it wakes no idle connection.
 func (q *Questions) NoteTraffic() { q.traffic = true }
 
 // NeedsDriving reports whether a question will be due even if nothing happens, so that the owner must call Ask again later.
 func (q *Questions) NeedsDriving() bool { return q.wanted && !q.asking && !q.clock.Settled() }
 
-// Ask reports whether a question must leave now. If so, it counts the question as sent.
+// Ask reports whether a question must be sent now. If so, it counts as sent.
 func (q *Questions) Ask(now time.Time) bool {
 	since := now.Sub(q.asked)
 	due := since >= askLater && q.traffic || since >= askSoon && !q.clock.Settled()
@@ -59,11 +59,11 @@ func (q *Questions) Ask(now time.Time) bool {
 	return true
 }
 
-// Asking reports whether a question is on its way.
+// Asking reports whether a question is in flight.
 func (q *Questions) Asking() bool { return q.asking }
 
-// Answer learns from the answer to the question on its way: peer is what the peer's game said when the answer left, in nanoseconds since
-// 1970, held how long the peer had kept the question. It returns false for an answer that cannot be true.
+// Answer adds the answer to the question in flight. peer is the time of the peer's game when the answer was sent, in nanoseconds since
+// 1970, and held is how long the peer had held the question. Answer returns false if the answer cannot be true.
 func (q *Questions) Answer(peer int64, held time.Duration, arrived time.Time) (sound bool) {
 	q.asking = false
 	return q.clock.Add(Sample{Asked: q.asked.Sub(q.epoch), Answered: arrived.Sub(q.epoch), Held: held, Peer: peer})

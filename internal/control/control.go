@@ -11,7 +11,7 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// Handshake messages travel on channel 0, one to a message: an id, then the body. The order is strict:
+// Handshake messages are sent on channel 0, each as one message: an id, then the body. The order is strict:
 //
 //	client                     server
 //	Hello, Login          →
@@ -19,8 +19,8 @@ import (
 //	                      ←    Welcome, when Authenticate agrees
 //	Join                  →
 //
-// The ids are Unreal's; Shape stands where Unreal has Upgrade. After Join channel 0 carries the messages listed in sealed.go, if both
-// Hellos have the feature, those in mail.go, and Missed, AskTime and Time.
+// The ids are Unreal's; Shape has the id of Unreal's Upgrade. After Join channel 0 carries the messages listed in sealed.go, if both Hellos
+// have the feature, those in mail.go, and Missed, AskTime and Time.
 const (
 	idHello   = 0
 	idWelcome = 1
@@ -36,7 +36,7 @@ const (
 	idTaken   = 43
 )
 
-// FeatureSealed is the bit of Hello.Features for sealed carriers. A receiver ignores bits that it does not know: later versions use them.
+// FeatureSealed is the bit of Hello.Features for sealed carriers. A receiver ignores unknown bits, which later versions may use.
 const FeatureSealed = 1 << 0
 
 // Version is the version of the protocol below the game's classes. Both ends must have the same one.
@@ -46,11 +46,11 @@ const Version = 1
 const (
 	MaxIdentity   = 1024    // bytes of an identity
 	MaxToken      = 4096    // bytes of a token
-	maxParam      = 1 << 30 // largest number in Params; all real ones are far smaller
+	maxParam      = 1 << 30 // largest number in Params; real ones are far smaller
 	maxAckDelay   = time.Minute
-	maxHeld       = 24 * time.Hour // a server that held a question for longer has lost its clients meanwhile
+	maxHeld       = 24 * time.Hour // a server that held a question for longer has lost its clients by then
 	maxShapeLines = 4096
-	// maxShapeBytes bounds the Shape that a server sends to a client whose classes differ, so that it fits one message.
+	// maxShapeBytes is the most bytes of the Shape that a server sends to a client whose classes differ. It fits into one message.
 	maxShapeBytes = 48 << 10
 )
 
@@ -65,31 +65,32 @@ type Hello struct {
 // Login carries the token for Config.Authenticate.
 type Login struct{ Token []byte }
 
-// Welcome says who the client is.
+// Welcome contains the client's identity.
 type Welcome struct{ Identity string }
 
-// Join asks for the world.
+// Join asks to join the world.
 type Join struct{}
 
-// Missed is sent by a client that had no memory for states whose packets it had acknowledged: it asks for the states of all its actors
-// anew.
+// Missed is sent by a client that had no memory for states in packets that it had acknowledged. It asks for the states of all its actors
+// again.
 type Missed struct{}
 
-// AskTime is sent by a client that asks for the time of the server's game. The client sends the next one only after the answer.
+// AskTime is sent by a client that asks for the time of the server's game. It sends the next one only after the answer.
 type AskTime struct{}
 
 // Time answers AskTime.
 type Time struct {
-	Now  int64         // the server's game time when the answer left, in nanoseconds since 1970
-	Held time.Duration // how long the server had kept the question
+	Now  int64         // the server's game time when the answer was sent, in nanoseconds since 1970
+	Held time.Duration // how long the server had held the question
 }
 
 // Shape lists the server's classes, for a client whose classes differ.
 type Shape struct {
 	Lines []string
-	Cut   bool // the server has more lines than the message holds
+	Cut   bool // the server has more lines than fit into the message
 }
 
+// AppendHello appends a Hello.
 func AppendHello(b []byte, h Hello) []byte {
 	b = append(b, idHello)
 	b = binary.AppendUvarint(b, h.Version)
@@ -102,9 +103,10 @@ func AppendHello(b []byte, h Hello) []byte {
 	return append(b, h.Shape[:]...)
 }
 
+// parseHello parses a Hello. Of one of another version it reads only the version.
 func parseHello(r *wire.Reader) Hello {
 	h := Hello{Version: r.Uvarint(1 << 32)}
-	if h.Version != Version { // what follows only it knows
+	if h.Version != Version { // only that version knows the format of the rest
 		r.Left = nil
 		return h
 	}
@@ -117,34 +119,43 @@ func parseHello(r *wire.Reader) Hello {
 	return h
 }
 
+// AppendLogin appends a Login.
 func AppendLogin(b []byte, l Login) []byte {
 	return wire.AppendBytes(append(b, idLogin), l.Token)
 }
 
+// parseLogin parses a Login. The token does not alias the message.
 func parseLogin(r *wire.Reader) Login { return Login{Token: append([]byte(nil), r.Bytes(MaxToken)...)} }
 
+// AppendWelcome appends a Welcome.
 func AppendWelcome(b []byte, w Welcome) []byte {
 	return wire.AppendBytes(append(b, idWelcome), w.Identity)
 }
 
+// parseWelcome parses a Welcome.
 func parseWelcome(r *wire.Reader) Welcome { return Welcome{Identity: string(r.Bytes(MaxIdentity))} }
 
+// AppendJoin appends a Join.
 func AppendJoin(b []byte) []byte { return append(b, idJoin) }
 
+// AppendMissed appends a Missed.
 func AppendMissed(b []byte) []byte { return append(b, idMissed) }
 
+// AppendAskTime appends an AskTime.
 func AppendAskTime(b []byte) []byte { return append(b, idAskTime) }
 
+// AppendTime appends a Time.
 func AppendTime(b []byte, t Time) []byte {
 	b = binary.BigEndian.AppendUint64(append(b, idTime), uint64(t.Now))
 	return binary.AppendUvarint(b, uint64(t.Held))
 }
 
+// parseTime parses a Time.
 func parseTime(r *wire.Reader) Time {
 	return Time{Now: int64(r.Uint64()), Held: time.Duration(r.Uvarint(uint64(maxHeld)))}
 }
 
-// AppendShape appends a Shape with the lines that fit one message; Cut tells the reader whether some did not.
+// AppendShape appends a Shape with as many lines as fit into one message. Its Cut is set if some did not fit.
 func AppendShape(b []byte, lines []string) []byte {
 	size, n := 0, 0
 	for n < len(lines) && n < maxShapeLines && size+len(lines[n])+binary.MaxVarintLen16 <= maxShapeBytes {
@@ -159,6 +170,7 @@ func AppendShape(b []byte, lines []string) []byte {
 	return b
 }
 
+// parseShape parses a Shape.
 func parseShape(r *wire.Reader) Shape {
 	s := Shape{Cut: r.Flag()}
 	for range r.Count(maxShapeLines, 1) {
@@ -167,13 +179,13 @@ func parseShape(r *wire.Reader) Shape {
 	return s
 }
 
-// format is how a message is called and parsed.
+// format is the name and the parser of a message.
 type format struct {
 	name  string
 	parse func(r *wire.Reader) any
 }
 
-// formats are those of all messages, by their first bytes.
+// formats are the formats of all messages, by their first bytes.
 var formats = map[byte]format{
 	idHello:      {"Hello", as(parseHello)},
 	idWelcome:    {"Welcome", as(parseWelcome)},
@@ -191,15 +203,16 @@ var formats = map[byte]format{
 	idTaken:      {"Taken", as(parseTaken)},
 }
 
-// as forgets the type that a function returns.
+// as returns parse with a result of type any.
 func as[T any](parse func(r *wire.Reader) T) func(r *wire.Reader) any {
 	return func(r *wire.Reader) any { return parse(r) }
 }
 
+// parseNothing parses a message without a body.
 func parseNothing[T any](*wire.Reader) (none T) { return none }
 
-// Parse parses one message of channel 0, and returns it as a value of its type: a Hello, a Login and so on. What it returns may
-// alias payload. An error is an *Error.
+// Parse parses one message of channel 0, and returns it as a value of its type: a Hello, a Login and so on. The value may alias payload. An
+// error is an *Error.
 func Parse(payload []byte) (message any, err error) {
 	if len(payload) == 0 {
 		return nil, &Error{PayloadFail, "a control message is empty"}
@@ -224,16 +237,16 @@ func Name(id byte) string {
 	return fmt.Sprintf("message %d", id)
 }
 
-// Kind says what is wrong with a message.
+// Kind is what is wrong with a message.
 type Kind uint8
 
 const (
-	Unknown     Kind = iota + 1 // it does not exist
+	Unknown     Kind = iota + 1 // there is no such message
 	Fail                        // it arrived in the wrong order
 	PayloadFail                 // it cannot be decoded
 )
 
-// Error is a violation of the handshake.
+// An Error is a violation of the handshake.
 type Error struct {
 	Kind   Kind
 	Reason string

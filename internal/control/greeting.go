@@ -2,25 +2,25 @@ package control
 
 import "fmt"
 
-// Greeting is one side's place in the handshake: it knows which message of the peer may come next. Its owner hands it what arrives on
-// channel 0, and on a server also tells it how the server answered.
+// A Greeting is one side's state in the handshake, which determines the messages that the peer may send next. Its owner passes it the
+// messages of channel 0 and, on a server, records the server's answers in it.
 type Greeting uint8
 
 const (
-	// A server waits for these in turn.
+	// States of a server, in order.
 	awaitHello Greeting = iota
 	awaitLogin
 	awaitVerdict // no message: the server's own Authenticate has not returned yet
 	awaitJoin
-	// A client waits for these in turn.
+	// States of a client, in order.
 	awaitServerHello // or Shape
 	awaitWelcome
-	// Both end here.
-	greeted // the handshake is over: Greeting has no part in what travels on channel 0 from now on
+	// States of both.
+	greeted // the handshake is over: the Greeting is not used for later messages
 	refused // the classes differ: only the Login that followed Hello may still arrive
 )
 
-// NewGreeting returns the place of a side that has received nothing yet. A client has sent Hello and Login.
+// NewGreeting returns the state of a side that has received nothing yet. A client has sent Hello and Login.
 func NewGreeting(client bool) Greeting {
 	if client {
 		return awaitServerHello
@@ -28,8 +28,8 @@ func NewGreeting(client bool) Greeting {
 	return awaitHello
 }
 
-// Receive parses a message of channel 0 and moves on. The error is an *Error and must end the connection. A nil message
-// must be ignored.
+// Receive parses a message of channel 0 and updates the state. An error is an *Error and must end the connection. A nil message must be
+// ignored.
 func (g *Greeting) Receive(payload []byte) (message any, err error) {
 	message, err = Parse(payload)
 	if err != nil {
@@ -46,7 +46,7 @@ func (g *Greeting) Receive(payload []byte) (message any, err error) {
 	return message, nil
 }
 
-// after returns the place that follows when message arrives now, and whether it may.
+// after returns the state that follows when message arrives. ok is false if the message may not arrive now.
 func (g Greeting) after(message any) (next Greeting, ok bool) {
 	switch message.(type) {
 	case Hello:
@@ -69,18 +69,19 @@ func (g Greeting) after(message any) (next Greeting, ok bool) {
 	return g, false
 }
 
-// Refuse says that the server answered Hello with Shape.
+// Refuse is called when the server has answered Hello with Shape.
 func (g *Greeting) Refuse() { *g = refused }
 
-// Welcomed says that the server sent Welcome.
+// Welcomed is called when the server has sent Welcome.
 func (g *Greeting) Welcomed() { *g = awaitJoin }
 
 // Done reports whether the handshake is over.
 func (g Greeting) Done() bool { return g == greeted }
 
-// AwaitsHello reports whether the client has said nothing yet.
+// AwaitsHello reports whether the client has not sent Hello yet.
 func (g Greeting) AwaitsHello() bool { return g == awaitHello }
 
+// greetings are the texts of String.
 var greetings = [...]string{
 	awaitHello:       "waiting for the client's Hello",
 	awaitLogin:       "waiting for Login",
@@ -92,5 +93,5 @@ var greetings = [...]string{
 	refused:          "refusing the client's classes",
 }
 
-// String says what the side does there, for errors.
+// String returns what the side does in this state, for errors.
 func (g Greeting) String() string { return greetings[g] }

@@ -23,7 +23,7 @@ const (
 	IDSealedIDs  = 35
 )
 
-// maxSealedIDs is how many ids a SealedIDs may have.
+// maxSealedIDs is the most ids of a SealedIDs.
 const maxSealedIDs = 8
 
 // Sealed is a message about sealed carriers.
@@ -59,6 +59,7 @@ func parseSealed(id byte) func(r *wire.Reader) any {
 	}
 }
 
+// readID reads a connection id.
 func readID(r *wire.Reader) (id sealed.ID) {
 	copy(id[:], r.Take(len(id)))
 	return id

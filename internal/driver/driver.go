@@ -73,8 +73,8 @@ func (d *Driver) Signal() { d.wake.Ring() }
 
 // goroutineID returns the runtime's id of the calling goroutine, which is never used again. It takes about 10 µs, once a Dispatch.
 //
-// A call that waits for the world would wait for ever on the world's own goroutine, so there it must be an error. Go has no other way to tell
-// whether the caller is on that goroutine, except a context that every handler would have to pass on for this check alone.
+// A call that waits for the world would wait forever on the world's own goroutine, so there it must be an error. Go has no other way to
+// find out whether the caller is on that goroutine, except a context that every handler would have to pass on for this check alone.
 func goroutineID(buf *[64]byte) uint64 {
 	head := buf[:runtime.Stack(buf[:], false)] // "goroutine 18 [running]:…"
 	head, _, _ = bytes.Cut(bytes.TrimPrefix(head, []byte("goroutine ")), []byte(" "))

@@ -1,5 +1,5 @@
-// Package extend lets package stream, an extension of package rpc, add a protocol machine to its connections, and attach values to its worlds and
-// classes. It is not part of the public interface: its contracts may change together with package link.
+// Package extend lets package stream, an extension of package rpc, add a protocol machine to its connections, and attach values to its
+// worlds and classes. It is not part of the public interface: its contracts may change together with package link.
 package extend
 
 import (
@@ -14,38 +14,38 @@ import (
 	"github.com/quivernet/quiver/internal/link"
 )
 
-// Machine is a protocol of its own beside the calls of a connection, without clock, goroutine or lock. An error of Receive or Advance ends
-// the connection. The link calls all methods under the one lock of the connection's machines, which [Drive] takes, too.
+// A Machine is a protocol of its own beside the calls of a connection, without clock, goroutine or lock. An error of Receive or Advance
+// ends the connection. The link calls all methods under the lock of the connection's machines, which [Drive] takes, too.
 type Machine interface{ link.Extension }
 
-// Package rpc sets these functions in its init, because an extension holds only a *rpc.World, a *rpc.Conn or a *rpc.Class. They panic for
+// Package rpc sets these functions in its init, because an extension has only a *rpc.World, a *rpc.Conn or a *rpc.Class. They panic for
 // values of other types.
 var (
 	WorldOf func(world any) *World
 	ConnOf  func(conn any) *Conn
 	ClassOf func(class any) *Class
-	PartyOf func(conn any) budget.Party // who the peer of a connection is; safe for concurrent use
+	PartyOf func(conn any) budget.Party // the party of a connection's peer; may be called concurrently
 )
 
-// Add gives every connection of a world one more machine, behind the calls and the machines added earlier: its datagrams leave when those
-// have none. They begin with the machine's FirstByte, on which both ends must agree. Those that arrive before the connection has joined
-// are dropped and counted. newMachine is called when a connection begins, on any goroutine, before anybody has the connection. Add panics
-// after the world's first connection.
+// Add adds a machine to every connection of a world. Its priority is below those of calls and of the machines added earlier: its datagrams
+// are sent when those have none. They begin with the machine's FirstByte, on which both ends must agree. Datagrams that arrive before the
+// connection has joined are dropped and counted. newMachine is called when a connection begins, on any goroutine, before the game has the
+// connection. Add panics after the world's first connection.
 func Add(world any, newMachine func() Machine) { WorldOf(world).add(newMachine) }
 
-// OnJoin adds a hook that is called on the world's goroutine for every connection that has joined, before any actor of the game opens
-// there, since actors may use up the channels. OnJoin must be called before the first connection.
+// OnJoin adds a hook that is called on the world's goroutine for every connection that has joined, before any actor of the game opens on
+// it, because actors may use up the channels. OnJoin must be called before the first connection.
 func OnJoin(world any, hook func(conn any)) {
 	w := WorldOf(world)
 	w.Joined = append(w.Joined, hook)
 }
 
-// Of returns the machine that Add gave a connection for datagrams that begin with first, nil if there is none. The caller uses it within
-// Drive only.
+// Of returns the machine that Add has added to a connection for datagrams that begin with first, or nil if there is none. The caller may
+// use it only within Drive.
 func Of(conn any, first byte) Machine { return ConnOf(conn).of(first) }
 
-// Drive calls fn under the lock of the connection's machines; what fn changed may then leave. The connection stands still meanwhile: fn must
-// not block, and must call nothing of package rpc.
+// Drive calls fn under the lock of the connection's machines, and then sends what fn has made ready. No packets are sent or received during
+// fn: it must not block, and must not call package rpc.
 func Drive(conn any, fn func()) {
 	l := ConnOf(conn).Link
 	l.Lock()
@@ -53,12 +53,12 @@ func Drive(conn any, fn func()) {
 	fn()
 }
 
-// Expect announces how many bytes of bulk an extension will still give its machine or send in calls. The more they are, the more carefully
-// bulk starts over a path of which little is known. It is safe for concurrent use.
+// Expect announces how many bytes of bulk an extension will yet pass to its machine or send in calls. The more they are, the more carefully
+// bulk starts on a path of which little is known. It may be called concurrently.
 func Expect(conn any, bytes int64) { ConnOf(conn).Link.Expect(bytes) }
 
 // Stats returns the counters and path measurements of the connection's own machine, that of its bunches. It is cheaper than rpc.Conn's
-// Stats. It is safe for concurrent use.
+// Stats. It may be called concurrently.
 func Stats(conn any) (s bunch.Stats) {
 	c := ConnOf(conn)
 	c.Link.Lock()
@@ -66,18 +66,19 @@ func Stats(conn any) (s bunch.Stats) {
 	return c.bunches.Stats()
 }
 
-// OnWake has fn called whenever a machine of the connection has something for its owner, on any goroutine: fn must not block. What it had
-// before is forgotten.
+// OnWake sets the function that is called, on any goroutine, whenever a machine of the connection has something for its owner. fn must not
+// block. It replaces the function set before.
 func OnWake(conn any, fn func()) { ConnOf(conn).woken.Store(&fn) }
 
-// Wake makes a world that waits for events tick. It is safe for concurrent use. Unlike a post it is never refused: a closed world has
-// nothing to tick for.
+// Wake makes a world that waits for events tick. It may be called concurrently. Unlike a post it never fails; on a closed world it has no
+// effect.
 func Wake(world any) { WorldOf(world).Wake() }
 
-// Closed returns a channel that is closed when the world is closed. It is safe for concurrent use.
+// Closed returns a channel that is closed when the world is closed. It may be called concurrently.
 func Closed(world any) <-chan struct{} { return WorldOf(world).Closed }
 
-// Keep returns the one value that a world keeps for an extension; the first call makes it by create. It belongs to the world's goroutine.
+// Keep returns the value that a world keeps for an extension. The first call makes it by create. It must be called on the world's
+// goroutine.
 func Keep(world any, create func() any) any {
 	w := WorldOf(world)
 	if w.kept == nil {
@@ -89,32 +90,32 @@ func Keep(world any, create func() any) any {
 // Seed makes the random draws of a world's connections repeatable. It must be called before the first connection.
 func Seed(world any, seed uint64) { WorldOf(world).seed = &seed }
 
-// DrivenBy tells a world the number of the goroutine that calls its Dispatch next, from driver.Goroutine. To find it takes 10 µs, most of
-// what a tick of a quiet world costs: who drives many worlds asks once.
+// DrivenBy passes to a world the id of the goroutine that calls its Dispatch next, as returned by driver.Goroutine. To get that id takes 10
+// µs, most of the time of a quiet world's tick, so a goroutine that drives many worlds gets it only once.
 func DrivenBy(world any, goroutine uint64) { WorldOf(world).Driven(goroutine) }
 
-// DeclaredBy names the function that adds a class to a world, such as "stream.Install", so that the error of a handshake can say which
-// end did not call it. The name is part of the shape. DeclaredBy must be called where the class is declared.
+// DeclaredBy sets the name of the function that adds a class to a world, such as "stream.Install", so that the error of a handshake can say
+// which end did not call it. The name is part of the shape. DeclaredBy must be called where the class is declared.
 func DeclaredBy(class any, function string) { ClassOf(class).Declarer = function }
 
-// Priority puts the channels of a class's actors before or behind others on the wire. The default is bunch.Normal.
+// Priority sets the priority of the channels of a class's actors. The default is bunch.Normal.
 func Priority(class any, p bunch.Priority) { ClassOf(class).Priority = p }
 
-// Answers names methods of a class, as "Class.Method", by which clients answer what the server sends. Under rpc.Config.DoS as many of
-// them as Owe has noted are no load of a client. Answers must be called where the class is declared.
+// Answers sets the methods of a class, as "Class.Method", by which clients answer what the server sends. With rpc.Config.DoS, as many of
+// them as Owe has announced do not count as load of a client. Answers must be called where the class is declared.
 func Answers(class any, methods ...string) { ClassOf(class).Answers = methods }
 
-// mostOwed is how many answers a client that sends none can save up. They are enough for 1,024 transfers, the most of a connection: of
-// each two answers, and two reports that are on their way.
+// mostOwed is the most answers that a client may owe. They are enough for 1,024 transfers, the most of a connection, with two answers and
+// two reports in flight each.
 const mostOwed = 4096
 
-// Owe notes, on the world's goroutine, that a client may answer n more times.
+// Owe announces that a client may answer n more times. It must be called on the world's goroutine.
 func Owe(conn any, n int) {
 	c := ConnOf(conn)
 	c.Owed = min(c.Owed+n, mostOwed)
 }
 
-// Class has the properties of a class that only extensions set.
+// Class is the properties of a class that only extensions set.
 type Class struct {
 	Declarer string
 	Priority bunch.Priority
@@ -123,10 +124,10 @@ type Class struct {
 
 // World is the part of a world that extensions use.
 type World struct {
-	Wake   func()           // set before anybody has the world
-	Driven func(by uint64)  // driver.Driver.DrivenBy; set before anybody has the world
-	Closed <-chan struct{}  // closed with the world; set before anybody has the world
-	Joined []func(conn any) // hooks of OnJoin; belongs to the world's goroutine
+	Wake   func() // set before the game has the world
+	Driven func(by uint64) // driver.Driver.DrivenBy; set before the game has the world
+	Closed <-chan struct{} // closed with the world; set before the game has the world
+	Joined []func(conn any) // hooks of OnJoin; used on the world's goroutine only
 
 	mu       sync.Mutex // guards machines and closed
 	machines []func() Machine
@@ -136,6 +137,7 @@ type World struct {
 	seed *uint64 // set before the first connection; nil = random draws
 }
 
+// add is Add.
 func (w *World) add(newMachine func() Machine) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,14 +147,14 @@ func (w *World) add(newMachine func() Machine) {
 	w.machines = append(w.machines, newMachine)
 }
 
-// Close notes that the first connection begins; from now on Add panics.
+// Close is called when the first connection begins. From then on Add panics.
 func (w *World) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
 }
 
-// Random returns a function that draws a number from 0 to n-1 for connection number conn. The connection calls it under its link's lock.
+// Random returns a function that returns a random number from 0 to n-1, for connection number conn, which calls it under its link's lock.
 func (w *World) Random(conn uint64) func(n int) int {
 	if w.seed == nil {
 		return rand.IntN
@@ -164,21 +166,23 @@ func (w *World) Random(conn uint64) func(n int) int {
 type Conn struct {
 	Link      *link.Link    // set before the connection's traffic begins
 	Uninvited atomic.Uint64 // datagrams that arrived before the connection had joined
-	Owed      int           // answers that a client may still send, see Owe; belongs to the world's goroutine
+	Owed      int // answers that a client may still send, see Owe; used on the world's goroutine only
 
-	woken atomic.Pointer[func()] // see OnWake; nil = nobody listens
+	woken atomic.Pointer[func()] // argument of OnWake; nil = none
 
-	bunches  *bunch.Conn // the connection's own machine; under the link's lock, as machines
+	bunches  *bunch.Conn // the connection's own machine; guarded by the link's lock, as machines
 	machines []*added
 }
 
-// added is a machine that Add gave a connection. It receives nothing before the connection has joined: until then nobody knows who sends.
+// added is a machine that Add has added to a connection. It receives nothing before the connection has joined, because the sender is
+// unknown until then.
 type added struct {
 	Machine
 	conn   *Conn
 	joined *atomic.Bool
 }
 
+// Receive implements link.Machine.
 func (a *added) Receive(now time.Time, datagram []byte) error {
 	if !a.joined.Load() {
 		a.conn.Uninvited.Add(1)
@@ -187,8 +191,8 @@ func (a *added) Receive(now time.Time, datagram []byte) error {
 	return a.Machine.Receive(now, datagram)
 }
 
-// Take makes the machines of a connection and returns them in order of priority, behind own. joined becomes true when the connection has
-// joined.
+// Take makes the machines of a connection and returns them in order of priority; all are below own. joined becomes true when the connection
+// has joined.
 func (c *Conn) Take(w *World, own *bunch.Conn, joined *atomic.Bool) (machines []link.Extension) {
 	c.bunches = own
 	w.mu.Lock()
@@ -205,13 +209,14 @@ func (c *Conn) Take(w *World, own *bunch.Conn, joined *atomic.Bool) (machines []
 	return machines
 }
 
-// Wake calls what OnWake was given.
+// Wake calls the function set by OnWake.
 func (c *Conn) Wake() {
 	if fn := c.woken.Load(); fn != nil {
 		(*fn)()
 	}
 }
 
+// of is Of.
 func (c *Conn) of(first byte) Machine {
 	for _, a := range c.machines {
 		if a.FirstByte() == first {

@@ -2,20 +2,20 @@ package logs
 
 import "fmt"
 
-// These methods write records at Debug, each in its category. conn, actor and rpc name the connection, actor and RPC in the record; they
-// are formatted only if it is written.
+// These methods log records at Debug, each in its category. conn, actor and rpc are the connection, actor and RPC in the record; they are
+// formatted only if it is written.
 
 // Call describes a call that was sent or received.
 type Call struct {
 	Conn     any
 	RPC      fmt.Stringer
 	Bytes    int // encoded
-	Entries  int // of the reliable buffer, one for each bunch
+	Entries  int // of the reliable buffer: one for each bunch
 	Reliable bool
 }
 
-// Sent records a call that waits for its packet. buffer returns how many entries of the channel's reliable buffer are taken, and how many
-// it has. UE: net.Reliable.Debug, LogNetPartialBunch.
+// Sent logs a call that was queued for a packet. buffer returns how many entries of the channel's reliable buffer are used, and how many it
+// has. UE: net.Reliable.Debug, LogNetPartialBunch.
 func (s *Set) Sent(c Call, channel uint64, buffer func() (out, slots int)) {
 	if log := s.debugIf(c.Entries > 1, Partial); log != nil {
 		log.Debug("sent in parts", "conn", c.Conn, "rpc", c.RPC.String(), "channel", channel, "bytes", c.Bytes, "entries", c.Entries)
@@ -26,7 +26,7 @@ func (s *Set) Sent(c Call, channel uint64, buffer func() (out, slots int)) {
 	}
 }
 
-// Received records a call from the peer that is about to run, or to be refused.
+// Received logs a call from the peer that is about to run, or to be refused.
 func (s *Set) Received(c Call, actor any) {
 	if log := s.debugIf(c.Entries > 1, Partial); log != nil {
 		log.Debug("put together", "conn", c.Conn, "rpc", c.RPC.String(), "actor", actor, "bytes", c.Bytes)
@@ -36,28 +36,28 @@ func (s *Set) Received(c Call, actor any) {
 	}
 }
 
-// Opened records that a channel of an actor opened, by this end or by the server.
+// Opened logs that a channel of an actor was opened, by this end or by the server.
 func (s *Set) Opened(conn, actor any, channel uint64) {
 	if log := s.Debug(Channel); log != nil {
 		log.Debug("opened", "conn", conn, "actor", actor, "channel", channel)
 	}
 }
 
-// Closed records that a channel of an actor closed.
+// Closed logs that a channel of an actor was closed.
 func (s *Set) Closed(conn, actor any, channel uint64, why fmt.Stringer) {
 	if log := s.Debug(Channel); log != nil {
 		log.Debug("closed", "conn", conn, "actor", actor, "channel", channel, "reason", why.String())
 	}
 }
 
-// Actor records what happened to an actor at a connection.
+// Actor logs what happened to an actor on a connection.
 func (s *Set) Actor(of Category, what string, conn, actor any) {
 	if log := s.Debug(of); log != nil {
 		log.Debug(what, "conn", conn, "actor", actor)
 	}
 }
 
-// Updates records how many bytes of states a Flush handed over, how many actors still wait, and whether the pace held some back.
+// Updates logs how many bytes of states a Flush has sent, how many actors still wait, and whether the pace held some back.
 func (s *Set) Updates(conn any, bytes, waiting int, held bool) {
 	if log := s.debugIf(bytes > 0 || held, Rep); log != nil {
 		log.Debug("states sent", "conn", conn, "bytes", bytes, "actors waiting", waiting, "held", held)

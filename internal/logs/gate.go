@@ -9,13 +9,13 @@ import (
 // every is the shortest time between two warnings that pass a [Gate].
 const every = time.Second
 
-// Gate lets one warning a second through and counts the others. The zero Gate is ready to use.
+// A Gate passes one warning a second and counts the others. The zero Gate is ready to use.
 type Gate struct {
-	last   time.Time
-	hidden int
+	last   time.Time // when a warning last passed; zero = never
+	hidden int       // warnings since then
 }
 
-// Pass reports whether a warning may be written now. hidden is the number of warnings that were not, since the last one.
+// Pass reports whether a warning may be logged now. hidden is how many warnings were not, since the last one that was.
 func (g *Gate) Pass(now time.Time) (hidden int, ok bool) {
 	if !g.last.IsZero() && now.Sub(g.last) < every && !now.Before(g.last) {
 		g.hidden++
@@ -25,10 +25,10 @@ func (g *Gate) Pass(now time.Time) (hidden int, ok bool) {
 	return hidden, true
 }
 
-// Gates holds a gate for each key, made when Pass first asks for it.
+// Gates are gates by key, made as needed.
 type Gates[K comparable] map[K]Gate
 
-// Pass is [Gate.Pass] of the key's gate.
+// Pass calls [Gate.Pass] of the key's gate.
 func (g Gates[K]) Pass(key K, now time.Time) (hidden int, ok bool) {
 	gate := g[key]
 	hidden, ok = gate.Pass(now)
@@ -36,28 +36,29 @@ func (g Gates[K]) Pass(key K, now time.Time) (hidden int, ok bool) {
 	return hidden, ok
 }
 
-// Cause is something that unknown clients can make a world log.
+// A Cause is a reason for which unknown clients can make a world log a record.
 type Cause uint8
 
 const (
 	Retry     Cause = iota // a client must prove its address
-	Household              // the same, since several have begun from there
-	Refused                // a client finds no room
+	Household              // the same, because several clients at that address have begun
+	Refused                // there is no room for a client
 	Failed                 // a client does not join
 	Login                  // a client's token is refused
-	Unproven               // a packet would go to where no client is
+	Unproven               // a packet would be sent to an address that is not of a client
 	causes
 )
 
-// strangers bounds what clients can make a world log: unknown ones by a gate for each cause, those that have joined by a count for each deed.
+// strangers limits the records that clients can cause: those of unknown clients by a gate for each cause, those of clients that have joined
+// by a count for each deed.
 type strangers struct {
-	mu     sync.Mutex // guards the others, and is taken last
+	mu     sync.Mutex // guards the fields below; locked last
 	gates  [causes]Gate
 	guests [deeds]guests
 }
 
-// Stranger logs what an unknown client did, as a warning unless honest ones do it, too. If a record with the same cause was written within the
-// last second, it only counts this one. It is safe for concurrent use.
+// Stranger logs an action of an unknown client: as a warning, unless honest clients do the same. If a record with the same cause was logged
+// within the last second, it only counts this one. It may be called concurrently.
 func (s *Set) Stranger(of Cause, message string, args ...any) {
 	level := slog.LevelWarn
 	if of == Household {
@@ -66,33 +67,33 @@ func (s *Set) Stranger(of Cause, message string, args ...any) {
 	s.bounded(s.strangers.gates[of].Pass, level, message, args)
 }
 
-// Deed is something that clients which have joined can make a world log again and again.
+// A Deed is something for which clients that have joined can make a world log records again and again.
 type Deed uint8
 
 const (
 	Joined   Deed = iota // a client has joined
-	Left                 // its connection has ended
-	Violated             // it broke a rule
-	Carried              // its sealed carrier has another state, or there is none
+	Left                 // the client's connection has ended
+	Violated             // the client broke a rule
+	Carried              // the client's sealed carrier has changed its state, or there is none any more
 	deeds
 )
 
 const (
-	// guestLines is how many records of a deed one party has in a minute, and allLines how many all have: enough for those of a server that
-	// begins anew, and too few to fill a disk.
+	// guestLines is how many records of a deed are logged for one party in a minute, and allLines how many for all parties: enough for the
+	// clients of a server that restarts, and too few to fill a disk.
 	guestLines = 20
 	allLines   = 300
 )
 
-// guests counts the records of one deed in a minute. The zero guests is ready to use.
+// guests counts the records of one deed by minute. The zero guests is ready to use.
 type guests struct {
-	begun  time.Time // when the minute began
-	lines  int
-	of     map[any]int // lines, by party
-	hidden int         // records that were not written, since the last that was
+	begun  time.Time   // when the minute began
+	lines  int         // records logged in the minute
+	of     map[any]int // records logged in the minute, by party
+	hidden int         // records that were not logged since the last one that was
 }
 
-// pass reports whether a record about a party may be written now. hidden is the number of records that were not, since the last one.
+// pass reports whether a record about a party may be logged now. hidden is how many records were not, since the last one that was.
 func (g *guests) pass(party any, now time.Time) (hidden int, ok bool) {
 	if since := now.Sub(g.begun); since >= time.Minute || since < 0 {
 		g.begun, g.lines, g.of = now, 0, make(map[any]int)

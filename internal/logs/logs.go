@@ -25,6 +25,7 @@ const (
 	categories
 )
 
+// names are the names of the categories.
 var names = [categories]string{"handshake", "channel", "partial", "reliable", "rep", "relevancy", "dormancy"}
 
 // A Set is the logger of a world, with a logger for each category. Its methods may be called concurrently.
@@ -65,8 +66,8 @@ func (s *Set) Debug(c Category) *slog.Logger {
 	return nil
 }
 
-// debugIf is Debug if worth is true, and otherwise returns nil. It avoids asking the handler for its level on each call: that costs more than
-// to see that a call deserves no record, as most do not.
+// debugIf is Debug if worth is true, and otherwise returns nil. Most calls are not worth a record, and checking that first is cheaper than
+// asking the handler for its level.
 func (s *Set) debugIf(worth bool, c Category) *slog.Logger {
 	if !worth {
 		return nil
@@ -128,6 +129,7 @@ type leveled struct {
 	own   *own // of the category; nil = none
 }
 
+// Enabled implements slog.Handler.
 func (h leveled) Enabled(ctx context.Context, level slog.Level) bool {
 	least := h.level.Level()
 	if h.own != nil && h.own.set.Load() {
@@ -136,10 +138,12 @@ func (h leveled) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= least && h.Handler.Enabled(ctx, level)
 }
 
+// WithAttrs implements slog.Handler.
 func (h leveled) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return leveled{h.Handler.WithAttrs(attrs), h.level, h.own}
 }
 
+// WithGroup implements slog.Handler.
 func (h leveled) WithGroup(name string) slog.Handler {
 	return leveled{h.Handler.WithGroup(name), h.level, h.own}
 }

@@ -5,42 +5,42 @@ import (
 	"slices"
 )
 
-// Grid is a spatial hash: space is cut into cubes, and only cubes that hold something take memory. An item lies in a cube whose
-// edge is at least its radius, so that whoever is near enough to it stands in the same cube or in one beside it. Radii differ
-// widely, so edges are powers of two, and each of them that is in use is a level of its own: a question looks into at most 27 cubes
-// a level, and compares distances with what it finds there.
+// A Grid is a spatial hash: space is divided into cubes, and only cubes with items take memory. An item is in a cube whose edge is at least
+// its radius, so that every point that is near enough to it is in the same cube or in one beside it. Radii differ widely, so edges are
+// powers of two, and each edge in use is a level of its own. Near looks at no more than 27 cubes of each level, and compares distances with
+// the items in these.
 //
 // The zero Grid is empty.
 type Grid[T any] struct {
-	cells  map[key]*cell[T] // that hold something
-	free   []*cell[T]       // empty ones, which keep their memory for the next that is needed
-	levels []level          // in use, in no order
+	cells  map[key]*cell[T] // cubes with items
+	free   []*cell[T]       // unused, with the memory of their entries
+	levels []level          // those with items, in no order
 }
 
-// Place says where an item is: in a cell, at a position among its entries. At first an item is nowhere.
+// A Place is where an item is: in a cell, at an index of its entries. The zero Place is nowhere.
 type Place[T any] struct {
 	Item *T
 	cell *cell[T] // nil = nowhere
 	at   int
 }
 
-// cell is a cube that holds something.
+// cell is a cube with items.
 type cell[T any] struct {
 	key
-	inverse float64 // of its edge
+	inverse float64 // 1/edge
 	entries []entry[T]
 }
 
-// key names a cube: which one it is along each axis, and the power of two that is its edge.
+// key identifies a cube: its number along each axis, and the exponent of its edge, which is a power of two.
 type key struct{ x, y, z, level int32 }
 
-// entry is an item as a question reads it: all of a cell stand in a row.
+// entry is an item as Near reads it; the entries of a cell are adjacent in memory.
 type entry[T any] struct {
 	x, y, z, radius float32
 	place           *Place[T]
 }
 
-// level counts the items with one size of cubes.
+// level counts the items in cubes of one size.
 type level struct {
 	exponent int32
 	edge     float64
@@ -50,15 +50,15 @@ type level struct {
 // Found is an item that is near enough.
 type Found[T any] struct {
 	Item *T
-	Far  float32 // the square of the distance, as a part of the square of the radius: 0 to 1
+	Far  float32 // the square of the distance divided by the square of the radius: 0 to 1
 }
 
-// farthest bounds the number of a cube along an axis. What lies beyond is in the outermost one: too much may be there for a fast
-// answer, but none is wrong.
+// farthest is the largest number of a cube along an axis. Items beyond it are in the outermost cube: there may be too many for Near to be
+// fast, but its results are right.
 const farthest = 1 << 30
 
-// Set says that an item stands at a point, and is near for those who are less than radius away. Where a coordinate is not a finite number, or the
-// radius not above 0, the item is nowhere.
+// Set puts an item at a point; it is near to points that are less than radius away. If a coordinate is not finite, or the radius is not
+// above 0, Set removes the item.
 func (g *Grid[T]) Set(place *Place[T], x, y, z, radius float32) {
 	if !isPoint(x, y, z) || !(radius > 0) {
 		g.Remove(place)
@@ -81,12 +81,12 @@ func (g *Grid[T]) Set(place *Place[T], x, y, z, radius float32) {
 	}
 }
 
-// holds reports whether an item stands in the cell, if its radius belongs there.
+// holds reports whether the position of e is in the cell. The radius of e must be of the cell's level.
 func (c *cell[T]) holds(e entry[T]) bool {
 	return number(float64(e.x)*c.inverse) == c.x && number(float64(e.y)*c.inverse) == c.y && number(float64(e.z)*c.inverse) == c.z
 }
 
-// insert puts an item that is nowhere into its cell.
+// insert adds an item that is in no cell to the cell k.
 func (g *Grid[T]) insert(k key, e entry[T]) {
 	c := g.cells[k]
 	if c == nil {
@@ -97,7 +97,7 @@ func (g *Grid[T]) insert(k key, e entry[T]) {
 	g.count(k.level, 1)
 }
 
-// acquire makes a cell for a key that has none.
+// acquire makes the cell of a key that has none.
 func (g *Grid[T]) acquire(k key) *cell[T] {
 	if g.cells == nil {
 		g.cells = make(map[key]*cell[T])
@@ -113,7 +113,7 @@ func (g *Grid[T]) acquire(k key) *cell[T] {
 	return c
 }
 
-// Remove takes an item out, if it is somewhere.
+// Remove removes an item, if it is in the grid.
 func (g *Grid[T]) Remove(place *Place[T]) {
 	c := place.cell
 	if c == nil {
@@ -143,7 +143,7 @@ func (p *Place[T]) IsNear(x, y, z float32) bool {
 	return near
 }
 
-// Near appends to found the items that a point is near enough to. One that is not a point is near to none.
+// Near appends to found the items to which a point is near enough. If a coordinate is not finite, there are none.
 func (g *Grid[T]) Near(found []Found[T], x, y, z float32) []Found[T] {
 	if !isPoint(x, y, z) {
 		return found
@@ -155,10 +155,11 @@ func (g *Grid[T]) Near(found []Found[T], x, y, z float32) []Found[T] {
 	return found
 }
 
-// nearAt looks into the cubes of one size. One whose nearest corner is an edge away or more holds nothing that is near enough.
+// nearAt looks at the cubes of one level. It skips cubes whose nearest point is an edge or more away, because no item in them can be near
+// enough.
 func (g *Grid[T]) nearAt(found []Found[T], l *level, p [3]float64) []Found[T] {
 	var base [3]int32
-	var gaps [3][3]float64 // by axis and side: how far the cube's next face is, in edges, squared
+	var gaps [3][3]float64 // by axis and side: distance to the next face of the cube, in edges, squared
 	for axis := range 3 {
 		at := p[axis] / l.edge
 		base[axis] = number(at)
@@ -180,6 +181,7 @@ func (g *Grid[T]) nearAt(found []Found[T], l *level, p [3]float64) []Found[T] {
 	return found
 }
 
+// appendNear appends the entries to which p is near enough.
 func appendNear[T any](found []Found[T], entries []entry[T], p [3]float64) []Found[T] {
 	for i := range entries {
 		if far, near := entries[i].far(p); near {
@@ -189,7 +191,7 @@ func appendNear[T any](found []Found[T], entries []entry[T], p [3]float64) []Fou
 	return found
 }
 
-// far returns how far a point is, as in Found, and whether that is near enough.
+// far returns the distance of a point, as in Found, and whether that is near enough.
 func (e *entry[T]) far(p [3]float64) (far float32, near bool) {
 	dx, dy, dz := float64(e.x)-p[0], float64(e.y)-p[1], float64(e.z)-p[2]
 	square, limit := dx*dx+dy*dy+dz*dz, float64(e.radius)*float64(e.radius)
@@ -199,7 +201,7 @@ func (e *entry[T]) far(p [3]float64) (far float32, near bool) {
 // isPoint reports whether three coordinates are finite.
 func isPoint(x, y, z float32) bool { return x-x == 0 && y-y == 0 && z-z == 0 }
 
-// exponentOf returns the smallest power of two that is at least the radius.
+// exponentOf returns the exponent of the smallest power of two that is at least the radius.
 func exponentOf(radius float32) int32 {
 	fraction, exponent := math.Frexp(float64(radius))
 	if fraction == 0.5 {
@@ -208,15 +210,16 @@ func exponentOf(radius float32) int32 {
 	return int32(exponent)
 }
 
-// inverseOf returns how many edges a unit has.
+// inverseOf returns 1/edge for the edge of an exponent.
 func inverseOf(exponent int32) float64 { return math.Ldexp(1, -int(exponent)) }
 
+// keyOf returns the key of the cube of an entry on a level.
 func keyOf[T any](e entry[T], exponent int32) key {
 	inverse := inverseOf(exponent)
 	return key{number(float64(e.x) * inverse), number(float64(e.y) * inverse), number(float64(e.z) * inverse), exponent}
 }
 
-// number returns which cube along an axis holds a coordinate, that is measured in edges.
+// number returns the number of the cube along an axis for a coordinate in units of the edge.
 func number(at float64) int32 {
 	switch at = math.Floor(at); {
 	case at > farthest:
@@ -227,7 +230,7 @@ func number(at float64) int32 {
 	return int32(at)
 }
 
-// count notes that a level has n items more.
+// count adds n to the number of items of a level.
 func (g *Grid[T]) count(exponent int32, n int) {
 	i := slices.IndexFunc(g.levels, func(l level) bool { return l.exponent == exponent })
 	if i < 0 {

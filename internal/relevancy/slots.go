@@ -1,19 +1,19 @@
 package relevancy
 
-// Slots keeps items in places without gaps, over which a round goes on while items come and go.
+// Slots keeps items in slots without gaps, over which a round can continue while items are added and removed.
 type Slots[T any] struct {
 	Items []*T // by slot
 }
 
-// Add returns the slot of a new item, the last.
+// Add adds an item and returns its slot, which is the last.
 func (s *Slots[T]) Add(item *T) (slot int) {
 	s.Items = append(s.Items, item)
 	return len(s.Items) - 1
 }
 
-// Remove takes out the item of a slot. next is the place that a round will visit next; Remove returns which one that is now. The place is filled by
-// one that the round has visited if it has visited this one, else by one that it has not, so it misses none. moved is called for each item that gets
-// another place.
+// Remove removes the item of a slot. next is the slot that a round visits next; Remove returns its new number. The slot is filled by a
+// visited item if the removed one was visited, and by one that was not if it was not, so the round skips none. moved is called for each
+// item that moves to another slot.
 func (s *Slots[T]) Remove(slot, next int, moved func(item *T, to int)) int {
 	move := func(from, to int) {
 		if from != to {

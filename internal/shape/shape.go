@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// maxDifference bounds the sentence that names a difference in bytes: a close reason has 256 on the wire (internal/link).
+	// maxDifference is the most bytes of the sentence that names a difference: a close reason has at most 256 on the wire (internal/link).
 	maxDifference = 200
 	// declaredBy precedes, in the line of a class, the function that adds the class; see extend.DeclaredBy.
 	declaredBy = ", by "
 )
 
-// Shape collects lines of the form "path: what", in the order of declaration. Two ends whose lines are the same decode each other's
-// messages alike. The order of classes and methods counts, for it gives them their numbers on the wire; the name of a Go type counts only
-// where the type encodes itself.
+// A Shape is lines of the form "path: what", in the order of declaration. Two ends with the same lines can decode each other's messages.
+// The order of classes and methods matters, because it determines their numbers on the wire. The name of a Go type matters only if the type
+// encodes itself.
 type Shape struct{ Lines []string }
 
 // Add adds a line.
 func (s *Shape) Add(path, what string) { s.Lines = append(s.Lines, path+": "+what) }
 
-// Class adds the line of a class; declarer is the function that adds it to a world, empty when the game binds it itself.
+// Class adds the line of a class. declarer is the function that adds the class to a world, or empty if the game binds it itself.
 func (s *Shape) Class(index int, name, declarer string) {
 	what := fmt.Sprintf("class %d", index)
 	if declarer != "" {
@@ -37,7 +37,7 @@ func (s *Shape) Class(index int, name, declarer string) {
 // Hash returns a digest of all lines, which the ends compare in their Hellos.
 func (s *Shape) Hash() [32]byte { return sha256.Sum256([]byte(strings.Join(s.Lines, "\n"))) }
 
-// Mismatch says how many classes a client and its server have, and names their first difference. Its arguments are those of Difference.
+// Mismatch returns how many classes a client and its server have, and their first difference. Its arguments are those of Difference.
 func Mismatch(client, server []string, cut bool) string {
 	more := ""
 	if cut {
@@ -56,8 +56,8 @@ func classes(lines []string) (n int) {
 	return n
 }
 
-// Difference names the first difference between a client's lines and its server's. The server's come from the wire; cut says that they
-// end early.
+// Difference returns the first difference between a client's lines and its server's, which have been received from it. cut is whether the
+// server has more lines than these.
 func Difference(client, server []string, cut bool) string {
 	if cut && len(client) > len(server) {
 		client = client[:len(server)]
@@ -68,7 +68,7 @@ func Difference(client, server []string, cut bool) string {
 	return fmt.Sprintf("they differ after the first %d methods and fields", len(server))
 }
 
-// diff names the first difference; "" = none.
+// diff returns the first difference, or "" if there is none.
 func diff(client, server []string) string {
 	for i, line := range client {
 		if i == len(server) {
@@ -84,12 +84,12 @@ func diff(client, server []string) string {
 	return ""
 }
 
-// differ names the difference between two lists of lines whose first lines differ.
+// differ returns the difference between two lists of lines whose first lines differ.
 func differ(client, server []string) string {
 	path, what, _ := strings.Cut(client[0], ": ")
 	serverPath, serverWhat, _ := strings.Cut(server[0], ": ")
 	switch {
-	case path == serverPath && isState(what) && isState(serverWhat): // of other numbers of fields; the fields say more
+	case path == serverPath && isState(what) && isState(serverWhat): // with different numbers of fields; the fields say more
 		if d := diff(below(client), below(server)); d != "" {
 			return d
 		}
@@ -104,7 +104,7 @@ func differ(client, server []string) string {
 	return fmt.Sprintf("%q stands at the client where %q stands at the server", client[0], server[0])
 }
 
-// missing says that one end has a line and the other has not.
+// missing returns that one end has a line and the other does not.
 func missing(line, has, lacks string) string {
 	class, _, _ := strings.Cut(line, ": ")
 	switch _, call, declared := strings.Cut(line, declaredBy); {
@@ -116,16 +116,16 @@ func missing(line, has, lacks string) string {
 	return fmt.Sprintf("%q is missing at the %s", line, lacks)
 }
 
-// isClass reports whether a line is that of a class, not of a method or a field: names have no colon.
+// isClass reports whether a line is that of a class, and not of a method or a field. Names have no colon.
 func isClass(line string) bool {
 	_, what, _ := strings.Cut(line, ": ")
 	return strings.HasPrefix(what, "class ")
 }
 
-// isState reports whether what stands in the line of a state, which counts its fields, whose lines follow.
+// isState reports whether what is from the line of a state. It has the number of the state's fields, whose lines follow.
 func isState(what string) bool { return strings.HasPrefix(what, "state of ") }
 
-// below returns the lines of what the first line has below it.
+// below returns the lines of everything inside of the first line's path.
 func below(lines []string) []string {
 	path, _, _ := strings.Cut(lines[0], ": ")
 	n := 1
@@ -140,7 +140,7 @@ func names(lines []string, path string) bool {
 	return slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, path+": ") })
 }
 
-// Clip shortens a sentence, which may contain text of the peer, so that it fits a log and a close reason.
+// Clip shortens a sentence, which may contain text of the peer, so that it fits into a log record and a close reason.
 func Clip(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// maxHolders is how many methods the text of [Holders] names, so that it fits the reason of a close.
+// maxHolders is how many methods the text of [Holders] names, so that it fits into the reason of a close.
 const maxHolders = 5
 
-// Holders lists the methods whose calls fill a reliable buffer, in the order in which each first appears, as UE prints on
-// ReliableBufferOverflow. The zero Holders is empty.
+// Holders lists the methods whose calls fill a reliable buffer, in the order of their first calls, as UE prints on ReliableBufferOverflow.
+// The zero Holders is empty.
 type Holders struct{ list []holder }
 
 // holder is one method's share of a reliable buffer.
 type holder struct {
 	name           string
-	calls, entries int
+	calls, entries int // calls in the buffer, and entries that they take
 }
 
-// Add adds a call of the method name, which takes that many entries of the buffer.
+// Add adds a call of the named method that takes entries entries of the buffer.
 func (h *Holders) Add(name string, entries int) {
 	i := slices.IndexFunc(h.list, func(one holder) bool { return one.name == name })
 	if i < 0 {
@@ -30,7 +30,7 @@ func (h *Holders) Add(name string, entries int) {
 	h.list[i].entries += entries
 }
 
-// String returns the first maxHolders methods with their calls and entries, and the number of others: "3 × Fire (4 entries)".
+// String returns the first maxHolders methods with their calls and entries, as in "3 × Fire (4 entries)", and the number of other methods.
 func (h *Holders) String() string {
 	var named []string
 	for _, one := range h.list[:min(len(h.list), maxHolders)] {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Window is the shortest time over which a rate is taken. UE: stat net's second.
+// Window is the shortest time over which a rate is computed. UE: stat net's second.
 const Window = time.Second
 
 // Sample holds counters of a connection (uint64), or their rates a second (float64).
@@ -15,9 +15,9 @@ type Sample[T uint64 | float64] struct {
 	Ticks, Saturated                                                T
 }
 
-// since returns the rates a second at which counters grew in a time.
+// since returns the rates a second at which counters grew within seconds.
 func since(now, then *Sample[uint64], seconds float64) Sample[float64] {
-	gained := func(now, then uint64) float64 { return max(0, float64(now)-float64(then)) / seconds } // a counter falls when a packet that never left is taken back
+	gained := func(now, then uint64) float64 { return max(0, float64(now)-float64(then)) / seconds } // a counter falls if a packet is unsent
 	return Sample[float64]{
 		BytesIn: gained(now.BytesIn, then.BytesIn), BytesOut: gained(now.BytesOut, then.BytesOut),
 		PacketsIn: gained(now.PacketsIn, then.PacketsIn), PacketsOut: gained(now.PacketsOut, then.PacketsOut),
@@ -27,7 +27,7 @@ func since(now, then *Sample[uint64], seconds float64) Sample[float64] {
 	}
 }
 
-// Sampler computes rates from counters, without allocating. Of is safe for concurrent use; Start is not.
+// A Sampler computes rates from counters, without allocating. Of may be called concurrently; Start may not.
 type Sampler struct {
 	mu    sync.Mutex
 	at    time.Time // when last was taken
@@ -39,7 +39,7 @@ type Sampler struct {
 // Start sets the time at which the counters were zero. It must be called before the first Of.
 func (s *Sampler) Start(at time.Time) { s.at = at }
 
-// Of takes the counters at now and returns the rates of the last whole window or, within the first window, those since Start.
+// Of takes the counters at now. It returns the rates of the last whole window or, during the first window, those since Start.
 func (s *Sampler) Of(now time.Time, counters Sample[uint64]) Sample[float64] {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,15 +9,15 @@ import (
 
 const (
 	labelWidth = 16
-	cellWidth  = 13
-	// Width is how many characters a line has at most: a label and six cells fit.
+	cellWidth  = 13 // characters
+	// Width is the most characters of a line: enough for a label and six cells.
 	Width = 100
 )
 
-// Table builds the text of a table, line by line. The zero Table is empty.
+// A Table is the text of a table, built line by line. The zero Table is empty.
 type Table struct{ text strings.Builder }
 
-// Row adds a line of a label and cells, each of which stands at the right of its column.
+// Row adds a line of a label and cells, which are aligned to the right of their columns.
 func (t *Table) Row(label string, cells ...string) {
 	line := left(label, labelWidth)
 	for _, cell := range cells {
@@ -26,14 +26,14 @@ func (t *Table) Row(label string, cells ...string) {
 	t.line(line)
 }
 
-// List adds a label and what belongs to it, separated by commas, on as many lines as it takes.
+// List adds a label and its items, separated by commas, on as many lines as needed.
 func (t *Table) List(label string, items ...string) {
 	line := left(label, labelWidth) + "  "
 	for i, item := range items {
 		if i < len(items)-1 {
 			item += ", "
 		}
-		if utf8.RuneCountInString(line)+utf8.RuneCountInString(item) > Width+1 && strings.TrimSpace(line) != label { // a space may stick out
+		if utf8.RuneCountInString(line)+utf8.RuneCountInString(item) > Width+1 && strings.TrimSpace(line) != label { // a space may exceed the width
 			t.line(line)
 			line = left("", labelWidth) + "  "
 		}
@@ -42,13 +42,13 @@ func (t *Table) List(label string, items ...string) {
 	t.line(line)
 }
 
-// Column is one of the columns of [Table.Columns].
+// A Column is one of the columns of [Table.Columns].
 type Column struct {
 	Width int
-	Left  bool // the text stands at the left
+	Left  bool // the text is aligned to the left
 }
 
-// Columns adds a line of cells in columns of their own.
+// Columns adds a line of cells in the given columns.
 func (t *Table) Columns(columns []Column, cells ...string) {
 	line := ""
 	for i, c := range columns {
@@ -61,10 +61,10 @@ func (t *Table) Columns(columns []Column, cells ...string) {
 	t.line(line)
 }
 
-// String returns the lines, each with its end.
+// String returns the lines, each with a newline.
 func (t *Table) String() string { return t.text.String() }
 
-// line ends a line. A peer's text in it may hold anything: what a terminal would not print is shown as such.
+// line adds a line. It may contain a peer's text, so characters that a terminal would not print are replaced.
 func (t *Table) line(s string) {
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -76,10 +76,11 @@ func (t *Table) line(s string) {
 	t.text.WriteByte('\n')
 }
 
+// left and right pad s to width characters.
 func left(s string, width int) string  { return fmt.Sprintf("%-*s", width, s) }
 func right(s string, width int) string { return fmt.Sprintf("%*s", width, s) }
 
-// cut shortens s to most characters, the last of which then shows that it was cut.
+// cut shortens s to most characters, the last of which then is an ellipsis.
 func cut(s string, most int) string {
 	if utf8.RuneCountInString(s) <= most {
 		return s

@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// Bytes writes a number of bytes, in kB or MB of 1,000 where that is shorter.
+// Bytes formats a number of bytes, as kB or MB of 1,000 if that is shorter.
 func Bytes(n float64) string {
 	switch {
-	case n < 999.5: // beyond that it is written as 1000
+	case n < 999.5: // from here on it would be 1000 B
 		return fmt.Sprintf("%.0f B", n)
-	case n < 999_950: // likewise
+	case n < 999_950: // from here on it would be 1000.0 kB
 		return fmt.Sprintf("%.1f kB", n/1e3)
 	}
 	return fmt.Sprintf("%.1f MB", n/1e6)
 }
 
-// Rate writes bytes a second.
+// Rate formats bytes a second.
 func Rate(n float64) string { return Bytes(n) + "/s" }
 
-// Often writes how often a second something happens.
+// Often formats how often a second something happens.
 func Often(n float64) string { return fmt.Sprintf("%.1f /s", n) }
 
-// Percent writes a share of 0 to 1.
+// Percent formats a share from 0 to 1.
 func Percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 
-// Ms writes a time in milliseconds.
+// Ms formats a time in milliseconds.
 func Ms(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond)) }
 
-// Plural writes a number of things by its word: 1 entry, 2 entries.
+// Plural formats a number with its noun: 1 entry, 2 entries.
 func Plural(n int, one, many string) string {
 	if n == 1 {
 		many = one
@@ -37,7 +37,7 @@ func Plural(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// Count writes a number with its thousands apart.
+// Count formats a number with commas between thousands.
 func Count[T int | uint32 | uint64](n T) string {
 	s := strconv.FormatUint(uint64(n), 10)
 	for i := len(s) - 3; i > 0; i -= 3 {

@@ -5,13 +5,13 @@ import "runtime"
 // Heap returns how many bytes are alive on the heap.
 func Heap() int {
 	runtime.GC()
-	runtime.GC() // and what sync.Pools hold
+	runtime.GC() // the second run also frees what sync.Pools hold
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
 }
 
-// Allocated returns how many bytes fn allocates, and what else runs meanwhile.
+// Allocated returns how many bytes are allocated during fn, including those of other goroutines.
 func Allocated(fn func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

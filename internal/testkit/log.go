@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Log is an io.Writer of log lines that a test reads while others write them.
+// A Log is an io.Writer of log lines that a test can read while others write. Its methods may be called concurrently.
 type Log struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -30,7 +30,7 @@ func (l *Log) With(part string) (found []string) {
 	return found
 }
 
-// Take takes out what was written, and returns it.
+// Take removes and returns everything written so far.
 func (l *Log) Take() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

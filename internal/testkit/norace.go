@@ -2,5 +2,5 @@
 
 package testkit
 
-// Race is whether the race detector watches: sync.Pool forgets some of what it is given then, so that memory is not always used again.
+// Race is whether the race detector is on. If so, sync.Pool drops some of its values, so memory is not always reused.
 const Race = false

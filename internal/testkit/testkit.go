@@ -1,4 +1,5 @@
-// Package testkit holds what the tests of many packages share: a leak check, a folder for temporary files, seeds and the heap's size.
+// Package testkit has what the tests of many packages share: a leak check, a directory for temporary files, seeds, and measurements of
+// memory.
 package testkit
 
 import (
@@ -12,7 +13,7 @@ import (
 	"time"
 )
 
-// Main runs a package's tests and fails it when a goroutine outlives them. It is all that a TestMain calls.
+// Main runs a package's tests, and fails if a goroutine outlives them. A TestMain needs to call nothing else.
 func Main(m *testing.M) {
 	before := runtime.NumGoroutine()
 	code := m.Run()
@@ -24,13 +25,13 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// fuzzing reports whether the fuzzer runs, which has goroutines of its own.
+// fuzzing reports whether the fuzzer is running, which has goroutines of its own.
 func fuzzing() bool {
 	f := flag.Lookup("test.fuzz")
 	return f != nil && f.Value.String() != ""
 }
 
-// settles waits for goroutines that are about to end.
+// settles waits until there are no more goroutines than before. It returns false after 5 s.
 func settles(before int) bool {
 	for range 500 {
 		if runtime.NumGoroutine() <= before {
@@ -41,11 +42,11 @@ func settles(before int) bool {
 	return false
 }
 
-// TempDir gives a test a folder of its own for temporary files, and fails it when one is left there.
+// TempDir gives a test a directory of its own for temporary files, and fails the test if a file is left there.
 func TempDir(t testing.TB) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	t.Setenv("TMP", dir) // of Windows
+	t.Setenv("TMP", dir) // the variable of Windows
 	t.Cleanup(func() {
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 			t.Errorf("left in the folder for temporary files: %v (%v)", left, err)
@@ -53,7 +54,7 @@ func TempDir(t testing.TB) {
 	})
 }
 
-// Brief returns short under -short, as loops and the race detector run the tests, and full without it.
+// Brief returns short under -short, as it is used for repeated runs and with the race detector, and full otherwise.
 func Brief[T any](short, full T) T {
 	if testing.Short() {
 		return short
@@ -61,8 +62,8 @@ func Brief[T any](short, full T) T {
 	return full
 }
 
-// Allocs is [testing.AllocsPerRun], the least of up to five: goroutines that earlier tests left behind, timers and the collector allocate
-// too, now and then, and all of them are counted.
+// Allocs returns the least of up to five results of [testing.AllocsPerRun]. That counts all allocations, and goroutines of earlier tests,
+// timers and the collector allocate now and then, too.
 func Allocs(runs int, fn func()) float64 {
 	least := testing.AllocsPerRun(runs, fn)
 	for i := 0; i < 4 && least > 0; i++ {

@@ -2,18 +2,21 @@ package timers
 
 import "time"
 
-// entry is a time that a timer is set to. To find the first of a thousand one compares entries, and does not look at the timers.
+// entry is the time to which a timer is set. To find the first of a thousand timers, only entries are compared, which are adjacent in
+// memory.
 type entry struct {
 	at    time.Duration
 	timer *Timer
 }
 
-// heap has the first entry in front: those behind one, at 2n+1 and 2n+2, are not earlier. Each timer knows its place.
+// heap is a binary heap with the earliest entry first: the children of n, at 2n+1 and 2n+2, are not earlier than n. Each timer knows the
+// index of its entry.
 type heap []entry
 
+// put puts e at index n.
 func (h heap) put(n int, e entry) { h[n], e.timer.place = e, n+1 }
 
-// fix moves the entry at n, whose time has changed, to where it belongs.
+// fix moves the entry at n, whose time has changed, to its place in the heap.
 func (h heap) fix(n int) {
 	e := h[n]
 	for n > 0 && e.at < h[(n-1)/2].at {
@@ -33,7 +36,7 @@ func (h heap) fix(n int) {
 	h.put(n, e)
 }
 
-// set adds an entry, or puts it in place of the one that its timer has.
+// set adds an entry, or replaces the one of its timer.
 func (h *heap) set(e entry) {
 	if e.timer.place == 0 {
 		*h = append(*h, e)
@@ -44,7 +47,7 @@ func (h *heap) set(e entry) {
 	h.fix(n)
 }
 
-// remove takes out the entry at n, and returns its timer.
+// remove removes the entry at n and returns its timer.
 func (h *heap) remove(n int) *Timer {
 	s, t := *h, (*h)[n].timer
 	last := len(s) - 1

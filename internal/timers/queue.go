@@ -1,5 +1,5 @@
-// Package timers calls many functions at their times on few goroutines. The runtime starts one for each time.AfterFunc that fires, which costs
-// more than a function that mostly finds that its time was put off.
+// Package timers calls many functions at their times on few goroutines. The runtime starts a goroutine for each time.AfterFunc that fires.
+// That costs more than a function which in most cases finds that its time was postponed.
 package timers
 
 import (
@@ -7,36 +7,36 @@ import (
 	"time"
 )
 
-// gap is the least time between two looks at a queue. What is due meanwhile waits for the next look, so that with many timers one look finds
-// several.
+// gap is the least time between two runs of a queue. Timers that become due in between wait for the next run, so that with many timers one
+// run fires several.
 const gap = time.Millisecond
 
-// Queue fires timers. It has a goroutine only while it does. Its methods may be called concurrently, also by Timer.Fire.
+// A Queue fires timers. It has a goroutine only while it does so. Its methods may be called concurrently, and by Timer.Fire.
 type Queue struct {
 	mu      sync.Mutex
-	epoch   time.Time // times of the queue count from here
+	epoch   time.Time // all times of the queue count from it
 	waiting heap
-	next    time.Duration // when runtime fires; in the past it is not set
+	next    time.Duration // when runtime fires; if it is in the past, runtime is not set
 	runtime *time.Timer   // nil before the first Set
-	fires   bool          // fire runs, and sets runtime at its end
+	fires   bool          // fire is running, and will set runtime when it ends
 	due     []*Timer      // scratch of fire
 }
 
-// Timer is one timer, of one queue, whose lock guards all fields but Fire.
+// A Timer is a timer of one queue, whose lock guards all fields but Fire.
 type Timer struct {
-	Fire func() // is called when the time has come; it is short and never blocks
+	Fire func() // called when the timer fires; it must be short and must not block
 
-	place int // one above its place in waiting; 0 = it is not set
+	place int // one above the index of its entry in waiting; 0 = the timer is not set
 }
 
-// New returns a queue.
+// New returns an empty queue.
 func New() *Queue { return &Queue{epoch: time.Now()} }
 
-// Shares reports whether now is of the queue's time. That of a bubble of testing/synctest, which begins in the year 2000, is not; the runtime
-// ends a process where one timer is set in both.
+// Shares reports whether now is of the queue's time. The time of a testing/synctest bubble, which begins in the year 2000, is not. The
+// runtime ends a process in which one timer is set in both.
 func (q *Queue) Shares(now time.Time) bool { return !now.Before(q.epoch) }
 
-// Set has t fire at a time or up to a millisecond later, and no longer when it was set to before.
+// Set makes t fire at the time at, or up to a millisecond later. It replaces the time to which t was set before.
 func (q *Queue) Set(t *Timer, at time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -46,7 +46,7 @@ func (q *Queue) Set(t *Timer, at time.Time) {
 	}
 }
 
-// Stop has t not fire, unless it fires already.
+// Stop makes t not fire, unless it is firing already.
 func (q *Queue) Stop(t *Timer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -55,7 +55,7 @@ func (q *Queue) Stop(t *Timer) {
 	}
 }
 
-// wake has fire called at a time, unless it is called sooner. The caller holds the lock.
+// wake makes runtime call fire at the time at, unless it calls it sooner. The caller holds mu.
 func (q *Queue) wake(at time.Duration) {
 	now := time.Since(q.epoch)
 	switch {
@@ -67,7 +67,7 @@ func (q *Queue) wake(at time.Duration) {
 	}
 }
 
-// fire fires the timers that are due.
+// fire fires the timers that are due. It is called by runtime.
 func (q *Queue) fire() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -85,7 +85,7 @@ func (q *Queue) fire() {
 	}
 }
 
-// callDue calls Fire of those in due, without the lock, which the caller holds.
+// callDue calls Fire of the timers in due. The caller holds mu, which callDue releases meanwhile.
 func (q *Queue) callDue() {
 	q.fires = true
 	q.mu.Unlock()

@@ -19,7 +19,7 @@ var (
 // A Reader reads the fields of a message, one after the other. After the first failure all fields are zero, so a parser need not check each:
 // it reads the last field and then calls End. The slices that a Reader returns alias the message.
 type Reader struct {
-	Left []byte // what is not read yet; the whole message at first, and nil after a failure
+	Left []byte // the bytes not read yet: first the whole message, and nil after a failure
 	Err  error  // the first failure
 }
 
