@@ -5,7 +5,7 @@ import "slices"
 // Claims records which connections each identity has. C is the type of connections.
 type Claims[C any] struct {
 	limit  int             // connections of an identity; 0 = no limit
-	refuse bool // a new connection beyond the limit is refused; otherwise it replaces the oldest
+	refuse bool            // a new connection beyond the limit is refused; otherwise it replaces the oldest
 	of     map[string][]*C // oldest first
 }
 

@@ -54,9 +54,9 @@ type Door[C any] struct {
 }
 
 // presence counts the clients of one address. An address without clients has none.
-type presence struct { // places of clients that have proven the address
-	handshakes int // clients that have joined
-	inside     int // joined
+type presence struct {
+	handshakes int // places of clients that have proven the address
+	inside     int // clients that have joined
 }
 
 // A Visit is a client's place among the handshakes. It lasts from the client's first packet until the client has joined or failed, and

@@ -124,9 +124,9 @@ type Class struct {
 
 // World is the part of a world that extensions use.
 type World struct {
-	Wake   func() // set before the game has the world
-	Driven func(by uint64) // driver.Driver.DrivenBy; set before the game has the world
-	Closed <-chan struct{} // closed with the world; set before the game has the world
+	Wake   func()           // set before the game has the world
+	Driven func(by uint64)  // driver.Driver.DrivenBy; set before the game has the world
+	Closed <-chan struct{}  // closed with the world; set before the game has the world
 	Joined []func(conn any) // hooks of OnJoin; used on the world's goroutine only
 
 	mu       sync.Mutex // guards machines and closed
@@ -166,7 +166,7 @@ func (w *World) Random(conn uint64) func(n int) int {
 type Conn struct {
 	Link      *link.Link    // set before the connection's traffic begins
 	Uninvited atomic.Uint64 // datagrams that arrived before the connection had joined
-	Owed      int // answers that a client may still send, see Owe; used on the world's goroutine only
+	Owed      int           // answers that a client may still send, see Owe; used on the world's goroutine only
 
 	woken atomic.Pointer[func()] // argument of OnWake; nil = none
 

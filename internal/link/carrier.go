@@ -37,15 +37,15 @@ const (
 )
 
 // Path describes the path to the peer, as the carrier knows it. Zero fields are unknown.
-type Path struct { // congestion window in bytes
-	Cwnd        int // bytes
+type Path struct {
+	Cwnd        int // congestion window in bytes
 	SmoothedRTT time.Duration
 	MaxDatagram int // size of the largest datagram in bytes
 }
 
 // A TooLargeError is returned for a datagram that was not sent, because the path does not take its size.
-type TooLargeError struct { // largest size in bytes that the path takes now
-	Max int // bytes that the path takes now
+type TooLargeError struct {
+	Max int // largest size in bytes that the path takes now
 }
 
 func (e *TooLargeError) Error() string {

@@ -26,8 +26,8 @@ const (
 )
 
 // mtu decides how large a datagram may be.
-type mtu struct { // the carrier's Path.MaxDatagram, but at least minDatagram
-	path int // the carrier's Path.MaxDatagram, or minDatagram when that is more
+type mtu struct {
+	path int // the carrier's Path.MaxDatagram, but at least minDatagram
 
 	// The most bytes that the carrier has accepted, after a refusal: it counts until Path changes, or until refusalEnd. 0 = no refusal.
 	refusal    int

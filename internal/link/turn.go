@@ -122,8 +122,8 @@ func (l *Link) park(t *turn, held time.Duration) {
 	}
 	t.drained = l.draining.Load() && l.drained()
 	if l.sealed.carrier != nil {
-		l.sealed.carrier.Wake() // a datagram may have moved a timer
-		return                  // a datagram may have changed a timer
+		l.sealed.carrier.Wake() // a datagram may have changed a timer
+		return
 	}
 	if next, ok := l.nextTimeout(); ok {
 		l.wakeIn(t.now, sleep(t.now, next))

@@ -14,7 +14,7 @@ const (
 
 // codel is the control law of RFC 8289, section 5. The bottleneck asks it for each packet, in order, with the time at which the packet
 // would begin to leave. In a first-in, first-out queue that time is known when the packet arrives.
-type codel struct { // when the queue will have been above the target for an interval; zero = it is below
+type codel struct {
 	above    time.Time // when the queue will have been above the target for an interval; zero = it is below
 	dropping bool
 	next     time.Time // when the next packet is dropped

@@ -15,9 +15,9 @@ func (r *Round) Take(n int, passed, period time.Duration) int {
 
 // A Sweep visits each item of a list once in a period, some of them in each Flush, and starts again after the last one.
 type Sweep struct {
-	round Round // items that this Flush has yet to visit
-	left  int   // index of the item visited last
-	at    int   // index of the item that was visited last
+	round Round
+	left  int // items that this Flush has yet to visit
+	at    int // index of the item visited last
 }
 
 // Begin decides how many of n items this Flush visits, if passed time has passed since the last one.

@@ -11,7 +11,7 @@ const (
 	framePadding  = 0 // the rest of the packet is padding
 	framePing     = 1 // asks for feedback at once
 	frameFeedback = 2
-	frameData     = 3 // length u16, payload; asks for feedback
+	frameData     = 3 // length u16, payload; asks for feedback soon
 	frameTrain    = 4 // u8: how many packets of the train follow
 	framePlay     = 5 // length u16, payload; its feedback may wait for a packet that carries something else, too
 )

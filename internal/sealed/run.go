@@ -165,11 +165,11 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 }
 
 // found is the result of step.
-type found struct { // as turn returns it
-	next   time.Time // the carrier was woken since the last turn
-	woken  bool      // the session has no packet to send beyond the burst
-	all    bool      // Config.Turned returned true
-	turned bool      // Config.Turned was true
+type found struct {
+	next   time.Time // as turn returns it
+	woken  bool      // the carrier was woken since the last turn
+	all    bool      // the session has no packet to send beyond the burst
+	turned bool      // Config.Turned returned true
 }
 
 // step is the part of a turn under the lock: it passes the opened packets to the session, runs its timers and builds a burst.

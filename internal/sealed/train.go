@@ -32,10 +32,10 @@ const (
 )
 
 // train measures the path's rate by packets that are sent back to back.
-type train struct { // packets that have yet to be sent
-	left    int    // packets that must still be sent
-	sent    bool   // the train must not be repeated: this is the second one, or the train was measured
-	again   bool   // the train must not be repeated: this is the second one, or it was measured
+type train struct {
+	left    int    // packets that have yet to be sent
+	sent    bool   // a packet of the train was sent
+	again   bool   // the train must not be repeated: this is the second one, or the train was measured
 	thin    bool   // its packets have thinPacket bytes
 	known   bool   // a thin train has shown some rate, so payloads need not wait for this one
 	first   uint64 // number of its first packet that counts; earlier ones are of a train that was repeated, or of another path

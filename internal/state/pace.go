@@ -47,9 +47,9 @@ type Pace struct {
 	called time.Duration // when Look was last called
 	left   int           // bytes sent since looked
 	base   time.Duration // round trip without a queue
-	shrunk int           // rounds in which shrink has cut the rate since the queue was met or last judged
+	shrunk int           // rounds in which shrink has cut the rate, since the queue was met or last judged
 	then   time.Duration // round trip before these rounds
-	before float64       // rounds in which shrink has cut the rate, since the queue was met or last judged
+	before float64       // rate before these rounds
 	stood  time.Duration // when the standing queue was met; 0 = none stands
 	met    time.Duration // when a queue last stood; 0 = not within calm
 	crowd  Crowd         // argument of Among

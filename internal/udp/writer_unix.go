@@ -17,9 +17,9 @@ import (
 const writes = true
 
 // systemWriter calls sendmsg itself, because package net does not report that a call would block, and cannot send segments.
-type systemWriter struct { // nil = the writer cannot be used
-	to   unix.Sockaddr // control message with the source address; may be empty
-	oob  []byte        // names the source address, or is empty
+type systemWriter struct {
+	to   unix.Sockaddr // nil = the writer cannot be used
+	oob  []byte        // control message with the source address; may be empty
 	more []byte        // oob and a segment size
 
 	// Arguments and results of sendAll, which RawConn calls. The functions are bound once, so that a write allocates no closure.
