@@ -12,8 +12,8 @@ import (
 // compiler makes the forms of the fields of a struct type.
 type compiler struct {
 	reference reflect.Type // type of references to actors; nil = none
-	// the structs that contain the type being compiled, to detect a recursive one
-	open   []reflect.Type // the structs around the type being compiled, so that a recursive one is found
+
+	open   []reflect.Type // the structs that contain the type being compiled, to detect a recursive one
 	leaves int            // number of parts of the field so far, each of which has an encoding of at least one byte
 	refers bool           // the field holds a reference
 }
